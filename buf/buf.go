@@ -1,0 +1,127 @@
+package buf
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// The sizes of pooled buffers are powers of two. A smaller request gets a
+// buffer of the smallest size; a larger one is allocated for itself.
+const (
+	minShift = 9  // 512 octets: a short RPC message
+	maxShift = 22 // 4 MiB: the largest payload and its headers
+	classes  = maxShift - minShift + 1
+)
+
+// maxIdle bounds the octets that a pool keeps for later, per size. What is
+// released beyond it goes to the garbage collector.
+const maxIdle = 16 << 20
+
+// Default is the pool of those who have no reason for one of their own.
+var Default = new(Pool)
+
+// A Pool lends buffers. The zero value is ready to use.
+type Pool struct {
+	class [classes]freeList
+	out   atomic.Int64
+}
+
+type freeList struct {
+	mu   sync.Mutex
+	free []*Buf
+}
+
+// A Buf is a lent buffer.
+type Buf struct {
+	// B is the buffer's content. Its holder may reslice it within its
+	// capacity; its memory is not cleared between two loans.
+	B []byte
+
+	mem   []byte // all of it
+	pool  *Pool
+	class int // -1: not kept
+	refs  atomic.Int32
+}
+
+// Get lends a buffer with len(B) == n, in octets, and one reference. Its
+// content is whatever its last holder left.
+func (p *Pool) Get(n int) *Buf {
+	p.out.Add(1)
+	c := classOf(n)
+	if c < 0 {
+		return newBuf(p, n, n, c)
+	}
+	f := &p.class[c]
+	f.mu.Lock()
+	if last := len(f.free) - 1; last >= 0 {
+		b := f.free[last]
+		f.free[last] = nil
+		f.free = f.free[:last]
+		f.mu.Unlock()
+		b.B = b.mem[:n]
+		b.refs.Store(1)
+		return b
+	}
+	f.mu.Unlock()
+	return newBuf(p, n, 1<<(c+minShift), c)
+}
+
+// Out returns the number of buffers lent and not yet returned.
+func (p *Pool) Out() int { return int(p.out.Load()) }
+
+// Retain adds a reference, for a second holder, and returns b.
+func (b *Buf) Retain() *Buf {
+	if b.refs.Add(1) <= 1 {
+		panic("buf: Retain of a released buffer")
+	}
+	return b
+}
+
+// Release gives up one reference; the last returns the buffer to its pool.
+func (b *Buf) Release() {
+	switch n := b.refs.Add(-1); {
+	case n > 0:
+		return
+	case n < 0:
+		panic(fmt.Sprintf("buf: %d releases too many", -n))
+	}
+	b.pool.put(b)
+}
+
+func (p *Pool) put(b *Buf) {
+	p.out.Add(-1)
+	b.B = nil
+	if b.class < 0 {
+		return
+	}
+	f := &p.class[b.class]
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if (len(f.free)+1)<<(b.class+minShift) <= maxIdle {
+		f.free = append(f.free, b)
+	}
+}
+
+// classOf returns the index of the smallest size that holds n octets, or -1
+// where none does.
+func classOf(n int) int {
+	if n < 0 {
+		panic(fmt.Sprintf("buf: length %d", n))
+	}
+	if n > 1<<maxShift {
+		return -1
+	}
+	if n <= 1<<minShift {
+		return 0
+	}
+	return bits.Len(uint(n-1)) - minShift
+}
+
+func newBuf(p *Pool, n, size, class int) *Buf {
+	mem := make([]byte, size)
+	b := &Buf{B: mem[:n], mem: mem, pool: p, class: class}
+	b.refs.Store(1)
+	return b
+}

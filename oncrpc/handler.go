@@ -1,0 +1,97 @@
+package oncrpc
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A Peer is the other end of the connection that a call came on.
+type Peer struct {
+	Addr    netip.AddrPort
+	Network string // "tcp" or "rdma"
+}
+
+// A Request is one call message as a transport received it: the RPC message
+// from its XID on, and at most one data item that the transport carried
+// apart from it. Its slices are valid until Serve returns.
+type Request struct {
+	Msg     []byte // without the octets and padding of Item
+	Item    []byte // nil: everything is in Msg
+	ItemPos int    // the XDR position of Item: the offset in Msg behind its length word
+	Peer    *Peer
+
+	// MaxReply is the length in octets of the longest RPC reply message,
+	// data item included, that the transport can carry back for this call.
+	MaxReply int
+}
+
+// A Call is what a program sees of a Request.
+type Call struct {
+	XID, Prog, Vers, Proc uint32
+
+	Cred Cred
+	Peer *Peer
+
+	// Args stands at the first octet of the arguments. What it returns is
+	// valid until the handler returns.
+	Args xdr.Reader
+
+	// MaxReply is the length in octets of the longest results, data item
+	// included, that can be sent back.
+	MaxReply int
+}
+
+// A Reply is one reply message under construction. The transport owns it, and
+// sends Head, Item with its padding, and Tail in this order, or carries Item
+// apart from them.
+type Reply struct {
+	// Head is the reply from its XID on. A handler appends its results.
+	// The transport may have left room in front of it for its own header.
+	Head []byte
+
+	// Item is the one data item of the results, or nil; its length word
+	// is the last of Head. See NewItem.
+	Item *buf.Buf
+
+	// Tail is what follows the item and its padding, most often nothing.
+	Tail []byte
+}
+
+// NewItem lends a buffer of n octets from the default pool for the data item
+// and returns its content. The transport releases it. A handler that fills
+// less shortens Item.B; one that wants to send no item calls DropItem.
+func (r *Reply) NewItem(n int) []byte {
+	r.DropItem()
+	r.Item = buf.Default.Get(n)
+	return r.Item.B
+}
+
+// DropItem releases the data item, if there is one.
+func (r *Reply) DropItem() {
+	if r.Item != nil {
+		r.Item.Release()
+		r.Item = nil
+	}
+}
+
+// A Handler is one version of one program. ServeRPC decodes the arguments of
+// c, does the procedure, and appends its results to r. A nil error makes the
+// reply SUCCESS; ErrProcUnavail, ErrGarbageArgs and the errors of package xdr
+// become the answer of that name; an AuthError a denial; any other error
+// SYSTEM_ERR. After an error what was appended to r is thrown away.
+//
+// It is called by many goroutines at once, and does not know which transport
+// carried the call.
+type Handler interface {
+	ServeRPC(ctx context.Context, c *Call, r *Reply) error
+}
+
+// Errors that a Handler returns (RFC 5531, Section 9, accept_stat).
+var (
+	ErrProcUnavail = errors.New("oncrpc: procedure unavailable")
+	ErrGarbageArgs = errors.New("oncrpc: arguments cannot be decoded")
+)

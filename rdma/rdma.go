@@ -1,0 +1,227 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+)
+
+// An STag names registered memory to the peer (RFC 5040, Section 1.3). The
+// InfiniBand verbs call it an R_key, RFC 8166 a handle.
+type STag uint32
+
+// String returns the tag as eight hexadecimal digits.
+func (s STag) String() string { return fmt.Sprintf("%#08x", uint32(s)) }
+
+// Access says what the peer may do with a memory region.
+type Access uint8
+
+// The rights of a region; they may be combined.
+const (
+	RemoteRead  Access = 1 << iota // the peer may issue RDMA Reads
+	RemoteWrite                    // the peer may issue RDMA Writes
+)
+
+// A Remote is a place in the peer's memory.
+type Remote struct {
+	STag STag
+	TO   uint64 // tagged offset of the first octet
+}
+
+// A Region is memory that the peer may reach by its STag.
+type Region interface {
+	// STag returns the tag to advertise.
+	STag() STag
+	// TO returns the tagged offset of the region's first octet.
+	TO() uint64
+	// Deregister ends the peer's access. When it returns, nothing changes
+	// the memory any more. It may be called twice, and after the peer or
+	// the end of the connection has invalidated the region.
+	Deregister()
+}
+
+// Op is the operation of a work request.
+type Op uint8
+
+// The operations of a send queue (RFC 5040, Section 3.2).
+const (
+	OpSend  Op = iota // Send, with Invalidate and Solicited Event as the WR says
+	OpWrite           // RDMA Write
+	OpRead            // RDMA Read
+)
+
+// String returns the name that RFC 5040 uses.
+func (o Op) String() string {
+	switch o {
+	case OpSend:
+		return "Send"
+	case OpWrite:
+		return "RDMA Write"
+	case OpRead:
+		return "RDMA Read"
+	}
+	return fmt.Sprintf("Op(%d)", uint8(o))
+}
+
+// A WR is one work request for a connection's send queue.
+type WR struct {
+	Op Op
+
+	// Data is what a Send or RDMA Write carries, gathered in order, or
+	// where an RDMA Read's octets go (exactly one slice, whose length is
+	// the number of octets to read). It belongs to the connection until
+	// the work request completes. The elements may be empty.
+	Data [][]byte
+
+	// Remote is the sink of an RDMA Write or the source of an RDMA Read.
+	Remote Remote
+
+	// Invalidate is the peer's STag that a Send invalidates, where
+	// WithInvalidate is set.
+	Invalidate     STag
+	WithInvalidate bool
+
+	// Solicited makes a Send raise an event at the peer.
+	Solicited bool
+
+	// Fence delays this work request until all RDMA Reads posted before
+	// it have completed (RFC 5040, Section 5.5, rule 12).
+	Fence bool
+
+	// Done, if not nil, is told once of the completion, with ID.
+	Done Completer
+	ID   uint64
+}
+
+// A Completion tells the fate of one work request. The completions of a
+// connection come in the order of posting.
+type Completion struct {
+	ID  uint64
+	Op  Op
+	Err error // nil, or why the request and all behind it failed
+}
+
+// A Completer takes completions. Complete is called by whichever goroutine
+// moves the connection on, so it must be short and must not wait; it may
+// post further work.
+type Completer interface {
+	Complete(Completion)
+}
+
+// A Recv is a message that the peer sent.
+type Recv struct {
+	// Buf holds the message: Buf.B has its length. It is the receiver's
+	// to release.
+	Buf *buf.Buf
+
+	// Invalidated is the local STag that the Send invalidated, where
+	// WithInvalidate is set.
+	Invalidated    STag
+	WithInvalidate bool
+
+	// Solicited is set where the Send asked for an event.
+	Solicited bool
+}
+
+// A Handler takes what comes in on a connection. Its methods are called one
+// at a time.
+type Handler interface {
+	// Receive takes one message. It runs on the goroutine that reads the
+	// connection: nothing more is read until it returns, so it must not
+	// wait for anything that the peer has yet to send.
+	Receive(Recv)
+
+	// Closed is called once, after the last Receive and after every
+	// posted work request has completed. The error is the first cause:
+	// nil or io.EOF after an orderly close.
+	Closed(error)
+}
+
+// ConnConfig is what an upper layer decides about a connection before it
+// starts.
+type ConnConfig struct {
+	// Handler takes the connection's messages. It must not be nil.
+	Handler Handler
+
+	// PrivateData goes to the peer with the connection's set-up.
+	PrivateData []byte
+
+	// RecvSize is the length in octets of the longest message that the
+	// connection accepts; 0 means 4096.
+	RecvSize int
+
+	// Recvs is the number of messages that the connection accepts at
+	// first; PostRecv adds to it. 0 means that the peer may send none yet.
+	Recvs int
+}
+
+// A Conn is a connected queue pair of a reliable service. Its methods may be
+// called by several goroutines.
+type Conn interface {
+	// Register lets the peer reach b. The region is valid on this
+	// connection only. A region longer than 2^32-1 octets is an error.
+	Register(b []byte, access Access) (Region, error)
+
+	// Post queues work requests that leave together, in order, with
+	// nothing of other callers in between. It takes the Data slices over,
+	// but not wrs itself. It does not wait for the peer. An error means
+	// that none was queued and no completion follows.
+	Post(wrs ...WR) error
+
+	// PostRecv lets the peer send n more messages.
+	PostRecv(n int) error
+
+	// PrivateData returns what the peer sent with the connection's
+	// set-up.
+	PrivateData() []byte
+
+	// LocalAddr and RemoteAddr return the ends' network addresses.
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+
+	// Close ends the connection in good order: work already posted is
+	// sent, if the peer takes it in time. It waits until nothing of the
+	// connection runs, Handler.Closed included, and so must not be called
+	// by Handler or Completer methods; Abort may. It may be called twice.
+	Close() error
+
+	// Abort ends the connection at once with a cause, and does not wait.
+	Abort(cause error)
+}
+
+// A ConnRequest is a peer that waits to be connected. Exactly one of its
+// methods Accept and Reject must be called.
+type ConnRequest interface {
+	// PrivateData returns what the peer sent with its request.
+	PrivateData() []byte
+	// RemoteAddr returns the peer's network address.
+	RemoteAddr() net.Addr
+	// Accept makes the connection.
+	Accept(ConnConfig) (Conn, error)
+	// Reject refuses it, with private data that say why.
+	Reject(privateData []byte) error
+}
+
+// A Listener takes connection requests.
+type Listener interface {
+	// Accept waits for the next request.
+	Accept(context.Context) (ConnRequest, error)
+	// Addr returns the address listened on.
+	Addr() net.Addr
+	// Close stops listening, frees Accept, and refuses requests that
+	// were not accepted yet.
+	Close() error
+}
+
+// Errors of every provider.
+var (
+	// ErrClosed is wrapped by the errors of a connection or listener that
+	// has ended, beside the cause.
+	ErrClosed = errors.New("rdma: connection closed")
+	// ErrFlushed is wrapped by the completion of a work request that the
+	// end of its connection overtook.
+	ErrFlushed = errors.New("rdma: work request flushed")
+)
