@@ -1,0 +1,2 @@
+// Package posix serves a directory of the host as a vfs.FS.
+package posix
