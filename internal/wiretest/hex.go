@@ -1,0 +1,51 @@
+package wiretest
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// Hex returns the octets of the golden file at path, which is relative to the
+// package under test. It fails the test where the file cannot be read or holds
+// anything but pairs of digits and comments.
+func Hex(t testing.TB, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := parse(string(text))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return b
+}
+
+// Octets returns the octets that text spells in the form of a golden file. It
+// is for the few octets that read better beside the assertion.
+func Octets(t testing.TB, text string) []byte {
+	t.Helper()
+	b, err := parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func parse(text string) ([]byte, error) {
+	var b []byte
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		digits, _, _ := strings.Cut(line, "#")
+		octets, err := hex.DecodeString(strings.Join(strings.Fields(digits), ""))
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		b = append(b, octets...)
+	}
+	return b, nil
+}
