@@ -1,0 +1,59 @@
+# make test is the one command: it sets up, builds, lints and tests everything.
+# Each target does one thing; scripts/ holds what is longer than a line.
+#
+#	FUZZTIME=60s      make fuzz: time for each target
+#	INTEROP_SOAK=1h   make soak: time for the reader and the writer
+#	NO_APT=1          install nothing: name what is missing and fail
+
+GO      ?= go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -X main.version=$(VERSION)
+TOOL    := $(GO) tool -modfile=tools/go.mod
+# Tests that hang say where, well before CI gives up.
+TEST    := $(GO) test -shuffle=on -timeout 5m
+
+.PHONY: help build setup test lint fmt race onecpu interop fuzz bench soak demo clean
+.NOTPARALLEL:
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+build: ## build the commands into bin/
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+setup: ## install what tests and demo need from Debian's packages
+	scripts/setup
+
+test: ## everything: setup, build, lint, race, onecpu, interop
+	scripts/parts setup build lint race onecpu interop
+
+lint: ## formatting, vet, staticcheck, tidy go.mod, and builds for other machines
+	scripts/lint
+
+fmt: ## format the sources
+	$(TOOL) gofumpt -w .
+
+race: ## unit tests under the race detector
+	CGO_ENABLED=1 $(TEST) -race ./...
+
+onecpu: ## unit tests on one processor, where other failures show
+	GOMAXPROCS=1 $(TEST) -p $$(nproc) ./...
+
+interop: ## real Linux in a small virtual machine mounts what nfsrdmad serves
+	$(GO) test -tags interop -count=1 -timeout 10m -v ./interop/...
+
+fuzz: ## every fuzz target for FUZZTIME
+	scripts/fuzz
+
+bench: ## benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+INTEROP_SOAK ?= 1h
+soak: ## the interop tests with a long soak; run by hand
+	INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -v ./interop/...
+
+demo: ## serve a sample directory and mount it from Linux over RDMA
+	scripts/demo
+
+clean: ## remove what build made
+	rm -rf bin

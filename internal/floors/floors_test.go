@@ -1,0 +1,193 @@
+package floors
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	module = "github.com/nfsrdma/nfsrdma/"
+	root   = "../.."
+)
+
+// floors are the packages and where they stand. A package imports only from
+// floors below its own.
+var floors = map[string]int{
+	"buf": 0, "chunks": 0, "cmpriv": 0, "rdma": 0, "xdr": 0,
+	"internal/floors": 0, "internal/wiretest": 0, "internal/work": 0,
+	"iwarp/ddp": 1, "iwarp/mpa": 1, "rdma/rdmatest": 1,
+	"iwarp/rdmap": 2, "oncrpc": 2,
+	"iwarp": 3, "rpcrdma": 3,
+	"nfs/mount3": 4, "nfs/nfs3": 4, "vfs": 4,
+	"vfs/posix": 5, "vfs/vfstest": 5,
+	"nfsserver":    6,
+	"cmd/nfsrdmad": 7,
+}
+
+// beside are the imports within a floor: the vocabulary of one package in
+// terms of another's.
+var beside = map[string][]string{
+	"rdma":   {"buf"},         // a received message is a lent buffer
+	"chunks": {"rdma", "xdr"}, // a segment is an STag, offset and length, in XDR
+}
+
+// testOnly are imported by tests and by each other.
+var testOnly = []string{"internal/wiretest", "rdma/rdmatest", "vfs/vfstest"}
+
+// apart stands beside the house: it imports what it likes, and nobody imports it.
+const apart = "interop"
+
+// pure are codecs: octets to values and back, with no network, no log and no clock.
+var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "xdr"}
+
+var impure = []string{"context", "io", "log", "log/slog", "net", "os", "reflect", "time"}
+
+func TestFloors(t *testing.T) {
+	met := make(map[string]bool)
+	for file, imports := range sources(t) {
+		pkg := path.Dir(file)
+		if within(apart, pkg) {
+			continue
+		}
+		met[pkg] = true
+		if _, ok := floors[pkg]; !ok {
+			t.Errorf("%s: package %s has no floor: add it to the table here and to ARCHITECTURE.md", file, pkg)
+			continue
+		}
+		for _, imp := range imports {
+			assert.NoError(t, check(pkg, strings.HasSuffix(file, "_test.go"), imp), file)
+		}
+	}
+	for pkg := range floors {
+		assert.True(t, met[pkg], "the table names %s, which does not exist", pkg)
+	}
+}
+
+// TestCheck shows that each rule refuses what it is for.
+func TestCheck(t *testing.T) {
+	for _, tt := range []struct {
+		pkg  string
+		test bool
+		imp  string
+		want string // empty: allowed
+	}{
+		{"rpcrdma", false, module + "oncrpc", ""},
+		{"rpcrdma", true, module + "rdma/rdmatest", ""},
+		{"vfs/posix", true, module + "vfs/vfstest", ""},
+		{"vfs/posix", true, module + "vfs/posix", ""},
+		{"rdma", false, module + "buf", ""},
+		{"cmd/nfsrdmad", false, module + "iwarp", ""},
+		{"iwarp", false, "net", ""},
+		{"buf", false, module + "rdma", "not below"},
+		{"oncrpc", false, module + "rpcrdma", "not below"},
+		{"oncrpc", true, module + "rpcrdma", "not below"},
+		{"iwarp/ddp", false, module + "iwarp/mpa", "not below"},
+		{"rpcrdma", false, module + "rdma/rdmatest", "only tests"},
+		{"nfsserver", false, module + "iwarp", "provider"},
+		{"nfsserver", true, module + "iwarp/mpa", "provider"},
+		{"nfsserver", false, module + "interop", "apart"},
+		{"nfsserver", false, module + "nosuch", "no floor"},
+		{"chunks", false, "net/netip", "codec"},
+		{"chunks", true, "net/netip", ""},
+		{"xdr", false, "time", "codec"},
+	} {
+		err := check(tt.pkg, tt.test, tt.imp)
+		if tt.want == "" {
+			assert.NoError(t, err)
+		} else {
+			assert.ErrorContains(t, err, tt.want)
+		}
+	}
+}
+
+// check tells whether a file of pkg may import imp.
+func check(pkg string, test bool, imp string) error {
+	to, ours := strings.CutPrefix(imp, module)
+	switch {
+	case !ours:
+		if !test && slices.Contains(pure, pkg) && slices.ContainsFunc(impure, func(p string) bool { return within(p, imp) }) {
+			return fmt.Errorf("%s is a codec and does not import %s", pkg, imp)
+		}
+		return nil
+	case to == pkg && test:
+		return nil // an external test package
+	case within(apart, to):
+		return fmt.Errorf("%s imports %s, which stands apart", pkg, to)
+	case within("iwarp", to) && !within("iwarp", pkg) && !within("cmd", pkg):
+		return fmt.Errorf("%s imports %s: only commands choose the provider", pkg, to)
+	}
+	floor, ok := floors[to]
+	if !ok {
+		return fmt.Errorf("%s imports %s, which has no floor", pkg, to)
+	}
+	if slices.Contains(testOnly, to) {
+		if !test && !slices.Contains(testOnly, pkg) {
+			return fmt.Errorf("%s imports %s, which is for only tests", pkg, to)
+		}
+		if floor == floors[pkg] {
+			return nil // a test beside its helpers
+		}
+	}
+	if floor >= floors[pkg] && !slices.Contains(beside[pkg], to) {
+		return fmt.Errorf("%s (floor %d) imports %s (floor %d), which is not below it", pkg, floors[pkg], to, floor)
+	}
+	return nil
+}
+
+// within tells whether p is dir or below it.
+func within(dir, p string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+// sources maps each Go file of the module, whatever its build tags, to its
+// imports. It reads the files itself: a child process's reads would be unknown
+// to the test cache.
+func sources(t *testing.T) map[string][]string {
+	t.Helper()
+	all := make(map[string][]string)
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); name == "testdata" || name == "tools" || strings.HasPrefix(name, ".") && p != root {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(p) != ".go" {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, p, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		imports := make(map[string]bool)
+		for _, spec := range f.Imports {
+			imp, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			imports[imp] = true
+		}
+		all[filepath.ToSlash(rel)] = slices.Sorted(maps.Keys(imports))
+		return nil
+	})
+	require.NoError(t, err)
+	return all
+}
