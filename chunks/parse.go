@@ -1,0 +1,150 @@
+package chunks
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// The word in front of an item that may be left out (RFC 4506, Section 4.19).
+const (
+	absent  = 0
+	present = 1
+)
+
+// Errors of Parse and of the arithmetic, wrapped by an Error.
+var (
+	// ErrShort: the header ends inside a list.
+	ErrShort = errors.New("chunks: header too short")
+	// ErrPresence: the word in front of an item is neither 0 nor 1.
+	ErrPresence = errors.New("chunks: neither present nor absent")
+	// ErrCount: a list is longer than the limits of this package.
+	ErrCount = errors.New("chunks: too many")
+	// ErrWrap: a segment runs past the end of the 64-bit offsets.
+	ErrWrap = errors.New("chunks: segment past the last offset")
+	// ErrPosition: a Read chunk's position is not a multiple of four, or
+	// not in the message.
+	ErrPosition = errors.New("chunks: position")
+)
+
+// An Error says where in the lists Err was found.
+type Error struct {
+	Field  string // its name in the XDR of RFC 8166, Section 4.1.2
+	Offset int    // of the field from the start of the lists, in octets
+	Err    error
+}
+
+// Error returns field, offset and cause.
+func (e *Error) Error() string { return fmt.Sprintf("%s at octet %d: %v", e.Field, e.Offset, e.Err) }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Parse reads the lists at the start of b into l, in place of what was there,
+// and returns what follows them, which aliases b. The error is an *Error; the
+// lists are then worth nothing.
+func (l *Lists) Parse(b []byte) (rest []byte, err error) {
+	l.Reset()
+	p := parser{b: b}
+	l.parseReads(&p)
+	l.parseWrites(&p)
+	if l.HasReply = p.present("rdma_reply"); l.HasReply {
+		l.Reply = p.chunk(l.Reply, "rdma_reply")
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	return b[p.off:], nil
+}
+
+func (l *Lists) parseReads(p *parser) {
+	const field = "rdma_reads"
+	for p.present(field) {
+		if len(l.Reads) == MaxSegments {
+			p.fail(field, fmt.Errorf("%w: more than %d segments", ErrCount, MaxSegments))
+			return
+		}
+		if b := p.take(readSegmentLen, field); b != nil {
+			s := ReadSegment{Position: binary.BigEndian.Uint32(b), Segment: parseSegment(b[4:])}
+			if s.wraps() {
+				p.fail(field, ErrWrap)
+			}
+			l.Reads = append(l.Reads, s)
+		}
+	}
+}
+
+func (l *Lists) parseWrites(p *parser) {
+	const field = "rdma_writes"
+	for p.present(field) {
+		if len(l.ends) == MaxWriteChunks {
+			p.fail(field, fmt.Errorf("%w: more than %d chunks", ErrCount, MaxWriteChunks))
+			return
+		}
+		l.segs = p.chunk(l.segs, field)
+		l.ends = append(l.ends, len(l.segs))
+	}
+}
+
+// A parser walks over the lists. After the first error it reads nothing more
+// and finds every item absent.
+type parser struct {
+	b   []byte
+	off int
+	err error
+}
+
+func (p *parser) fail(field string, err error) {
+	if p.err == nil {
+		p.err = &Error{Field: field, Offset: p.off, Err: err}
+	}
+}
+
+func (p *parser) take(n int, field string) []byte {
+	if p.err == nil && n > len(p.b)-p.off {
+		p.fail(field, fmt.Errorf("%w: %d octets of %d", ErrShort, len(p.b)-p.off, n))
+	}
+	if p.err != nil {
+		return nil
+	}
+	b := p.b[p.off : p.off+n]
+	p.off += n
+	return b
+}
+
+func (p *parser) uint32(field string) uint32 {
+	if b := p.take(4, field); b != nil {
+		return binary.BigEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (p *parser) present(field string) bool {
+	switch v := p.uint32(field); v {
+	case absent, present:
+		return v == present
+	default:
+		p.fail(field, fmt.Errorf("%w: %d", ErrPresence, v))
+		return false
+	}
+}
+
+// chunk appends the segments of a counted array to segs, which may hold those
+// of earlier chunks of the list. The count is believed only as far as there
+// are octets and room for it.
+func (p *parser) chunk(segs []Segment, field string) []Segment {
+	n := p.uint32(field)
+	if uint64(n) > uint64(MaxSegments-len(segs)) {
+		p.fail(field, fmt.Errorf("%w: %d segments", ErrCount, n))
+		return segs
+	}
+	b := p.take(int(n)*segmentLen, field)
+	for ; len(b) > 0; b = b[segmentLen:] {
+		s := parseSegment(b)
+		if s.wraps() {
+			p.fail(field, ErrWrap)
+		}
+		segs = append(segs, s)
+	}
+	return segs
+}

@@ -1,0 +1,82 @@
+package chunks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// A ReadChunk is one piece of a message that the responder pulls: the segments
+// of a Read list that share a position (RFC 8166, Section 3.4.5).
+type ReadChunk struct {
+	Position uint32        // octets from the start of the unreduced message
+	Segments []ReadSegment // in the order of the list; they make up the piece
+	Length   uint64        // of all segments, in octets
+}
+
+// padded returns the length with the roundup padding that the unreduced
+// message has behind the piece. A requester may have put the padding into the
+// chunk already (RFC 8166, Section 3.4.5.2).
+func (c *ReadChunk) padded() uint64 { return (c.Length + 3) &^ 3 }
+
+// ReadChunks appends the Read chunks of l to dst, by rising position, and
+// returns it. It sorts l.Reads, and the chunks alias it. The error is an
+// *Error.
+func (l *Lists) ReadChunks(dst []ReadChunk) ([]ReadChunk, error) {
+	slices.SortStableFunc(l.Reads, func(a, b ReadSegment) int { return cmp.Compare(a.Position, b.Position) })
+	for i := 0; i < len(l.Reads); {
+		c := ReadChunk{Position: l.Reads[i].Position}
+		if c.Position%4 != 0 {
+			return dst, positionError("%w: %d is not a multiple of four", c.Position)
+		}
+		start := i
+		for ; i < len(l.Reads) && l.Reads[i].Position == c.Position; i++ {
+			c.Length += uint64(l.Reads[i].Length)
+		}
+		c.Segments = l.Reads[start:i]
+		dst = append(dst, c)
+	}
+	return dst, nil
+}
+
+// Unreduced returns the length of the message that comes of putting the chunks
+// back into a reduced message of n octets, in octets. The chunks stand by
+// rising position, and none of them at zero. The error is an *Error, where a
+// position is inside an earlier chunk or beyond the message.
+func Unreduced(n uint64, chunks []ReadChunk) (uint64, error) {
+	var moved, end uint64 // octets of the chunks so far, and where the last one ends
+	for i := range chunks {
+		c := &chunks[i]
+		pos := uint64(c.Position)
+		if pos < end {
+			return 0, positionError("%w: %d is inside the chunk before", c.Position)
+		}
+		if pos-moved > n {
+			return 0, positionError("%w: %d is beyond the message", c.Position)
+		}
+		moved += c.padded()
+		end = pos + c.padded()
+	}
+	return n + moved, nil
+}
+
+// Weave completes an unreduced message. whole has the length that Unreduced
+// returned and holds each chunk's octets at its position; Weave copies the
+// reduced message around them and clears their padding.
+func Weave(whole, reduced []byte, chunks []ReadChunk) {
+	at := 0
+	for i := range chunks {
+		c := &chunks[i]
+		n := copy(whole[at:c.Position], reduced)
+		reduced = reduced[n:]
+		at = int(c.Position) + int(c.padded())
+		clear(whole[uint64(c.Position)+c.Length : at])
+	}
+	copy(whole[at:], reduced)
+}
+
+// positionError returns the error of a position. Its place in the header is
+// the list's start, for the segments were sorted.
+func positionError(format string, position uint32) error {
+	return &Error{Field: "rdma_reads", Err: fmt.Errorf(format, ErrPosition, position)}
+}

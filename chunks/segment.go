@@ -1,0 +1,91 @@
+package chunks
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Lengths on the wire, in octets.
+const (
+	segmentLen     = 16
+	readSegmentLen = 4 + segmentLen
+)
+
+// A Segment is a contiguous piece of the requester's memory (RFC 8166,
+// Section 3.4.3).
+type Segment struct {
+	Handle uint32 // the STag, or R_key
+	Length uint32 // octets; 0 makes it an empty segment
+	Offset uint64 // where it begins, as the requester counts
+}
+
+// AppendTo appends the wire form of s to b.
+func (s Segment) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, s.Handle)
+	b = binary.BigEndian.AppendUint32(b, s.Length)
+	return binary.BigEndian.AppendUint64(b, s.Offset)
+}
+
+// parseSegment reads a segment from the first octets of b, which has enough.
+func parseSegment(b []byte) Segment {
+	return Segment{
+		Handle: binary.BigEndian.Uint32(b),
+		Length: binary.BigEndian.Uint32(b[4:]),
+		Offset: binary.BigEndian.Uint64(b[8:]),
+	}
+}
+
+// wraps reports whether the segment runs past the last offset that there is.
+func (s Segment) wraps() bool {
+	return s.Length > 0 && s.Offset > math.MaxUint64-uint64(s.Length-1)
+}
+
+// A ReadSegment is a segment with the place of its octets in the message (RFC
+// 8166, Section 3.4.5).
+type ReadSegment struct {
+	Position uint32 // octets from the start of the unreduced message
+	Segment
+}
+
+// AppendTo appends the wire form of s to b.
+func (s ReadSegment) AppendTo(b []byte) []byte {
+	return s.Segment.AppendTo(binary.BigEndian.AppendUint32(b, s.Position))
+}
+
+// A Chunk is a Write chunk or a Reply chunk: memory that the responder fills
+// (RFC 8166, Section 3.4.6).
+type Chunk []Segment
+
+// Length returns the sum of the segments' lengths, in octets.
+func (c Chunk) Length() uint64 {
+	var n uint64 // cannot wrap: a length has 32 bits, and a list is bounded
+	for i := range c {
+		n += uint64(c[i].Length)
+	}
+	return n
+}
+
+// Fill turns the lengths that the requester offered into those to return for
+// n octets: each segment is filled to its end before the next, and those left
+// over become empty. It reports false, and changes nothing, where n octets do
+// not fit.
+func (c Chunk) Fill(n uint64) bool {
+	if n > c.Length() {
+		return false
+	}
+	for i := range c {
+		used := min(n, uint64(c[i].Length))
+		c[i].Length = uint32(used)
+		n -= used
+	}
+	return true
+}
+
+// AppendTo appends c as a counted array to b.
+func (c Chunk) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(c)))
+	for _, s := range c {
+		b = s.AppendTo(b)
+	}
+	return b
+}

@@ -1,0 +1,72 @@
+package cmpriv
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// Len is the length of a version 1 message, in octets.
+const Len = 8
+
+// The sizes that a message can carry, in octets (RFC 8797, Section 4.2).
+const (
+	MinSize = 1024
+	MaxSize = 262144
+)
+
+const (
+	identifier = 0xf6ab0e18
+	version    = 1
+	flagR      = 0x01 // the other seven bits are sent as zero and not looked at
+	unit       = 1024 // of the sizes, in octets; the wire holds the number of units less one
+)
+
+// wireIdentifier is the identifier as it stands in private data.
+var wireIdentifier = binary.BigEndian.AppendUint32(nil, identifier)
+
+// A Message is version 1 of the private data (RFC 8797, Section 4).
+type Message struct {
+	// RemoteInvalidation (R) says that the sender takes a Send With
+	// Invalidate of any memory that it advertises.
+	RemoteInvalidation bool
+
+	SendSize int // the longest Send that the sender makes, in octets
+	RecvSize int // the longest Send that the sender takes, in octets
+}
+
+// Default is what counts for a peer that sent no message (RFC 8797, Section
+// 5.1).
+var Default = Message{SendSize: MinSize, RecvSize: MinSize}
+
+// AppendTo appends the wire form of m to b. A size that is not a multiple of
+// 1024 octets is rounded down, and then brought into the range that can be
+// sent.
+func (m Message) AppendTo(b []byte) []byte {
+	var flags uint8
+	if m.RemoteInvalidation {
+		flags = flagR
+	}
+	b = append(b, wireIdentifier...)
+	return append(b, version, flags, encodeSize(m.SendSize), encodeSize(m.RecvSize))
+}
+
+// Parse looks for a message at any offset of the private data b. It returns
+// false, and Default, where there is none, where it is cut short, or where
+// its version is not 1: a later format would have to be read by its own rules
+// (RFC 8797, Sections 5.2 and 6).
+func Parse(b []byte) (m Message, ok bool) {
+	at := bytes.Index(b, wireIdentifier)
+	if at < 0 || len(b)-at < Len || b[at+4] != version {
+		return Default, false
+	}
+	b = b[at : at+Len]
+	return Message{
+		RemoteInvalidation: b[5]&flagR != 0,
+		SendSize:           decodeSize(b[6]),
+		RecvSize:           decodeSize(b[7]),
+	}, true
+}
+
+func encodeSize(n int) uint8 { return uint8(min(max(n, MinSize), MaxSize)/unit - 1) }
+
+func decodeSize(v uint8) int { return (int(v) + 1) * unit }
