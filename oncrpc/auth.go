@@ -1,15 +1,123 @@
 package oncrpc
 
-// A Cred is a call's credential, decoded.
-type Cred struct {
-	Flavor uint32   // AuthNone or AuthSys
-	UID    uint32   // AuthSys
-	GID    uint32   // AuthSys
-	GIDs   []uint32 // AuthSys: at most 16
-}
+import (
+	"fmt"
 
-// Authentication flavours (RFC 5531, Section 8.1).
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// Authentication flavours (RFC 5531, Section 8.2).
 const (
 	AuthNone uint32 = 0
 	AuthSys  uint32 = 1
+
+	authShort uint32 = 2
 )
+
+// The longest authsys_parms (RFC 5531, Appendix A).
+const (
+	maxMachineName = 255 // octets
+	maxGIDs        = 16
+)
+
+// nobody is whom a call without an identity is done for by those who do not
+// look at Flavor. Zero would be the superuser, and 2^32-1 is "as before" for
+// the system calls that change a user id.
+const nobody = 65534
+
+// A Cred is a call's credential, decoded. With AuthNone the ids are those of
+// nobody (65534). With AuthSys they are what the peer says, any value
+// included.
+type Cred struct {
+	Flavor uint32 // AuthNone or AuthSys
+	UID    uint32
+	GID    uint32
+	GIDs   []uint32 // AuthSys: at most 16; valid until the handler returns
+}
+
+// An AuthError is an auth_stat (RFC 5531, Section 9): why a caller was
+// refused. A Handler returns one to deny a call.
+type AuthError uint32
+
+// The auth_stat values that a server sends.
+const (
+	AuthBadCred      AuthError = 1 // the credential is broken, or of a flavour that is not served
+	AuthRejectedCred AuthError = 2 // the caller has to begin a new session
+	AuthBadVerf      AuthError = 3 // the verifier is broken
+	AuthRejectedVerf AuthError = 4 // the verifier is too old, or was seen before
+	AuthTooWeak      AuthError = 5 // the flavour is refused for security reasons
+)
+
+// Error names the auth_stat.
+func (e AuthError) Error() string {
+	name := "unnamed"
+	switch e {
+	case AuthBadCred:
+		name = "AUTH_BADCRED"
+	case AuthRejectedCred:
+		name = "AUTH_REJECTEDCRED"
+	case AuthBadVerf:
+		name = "AUTH_BADVERF"
+	case AuthRejectedVerf:
+		name = "AUTH_REJECTEDVERF"
+	case AuthTooWeak:
+		name = "AUTH_TOOWEAK"
+	}
+	return fmt.Sprintf("oncrpc: call denied: %s (%d)", name, uint32(e))
+}
+
+// checkFlavor returns the denial for a flavour that is not served.
+//
+// RFC 5531 names no auth_stat for one that the server does not know.
+// AUTH_REJECTEDCRED would ask the caller to come again with a new session
+// (and is the answer to a shorthand credential that is not known: Appendix
+// A), which cannot help here; knfsd and RFC 9289, Section 4.1, say
+// AUTH_BADCRED.
+func checkFlavor(flavor uint32) error {
+	switch flavor {
+	case AuthNone, AuthSys:
+		return nil
+	case authShort:
+		return AuthRejectedCred
+	default:
+		return AuthBadCred
+	}
+}
+
+// decodeCred decodes the credential of a served flavour. The GIDs are stored
+// in gids.
+//
+// The bodies of an AUTH_NONE credential and verifier are undefined and not
+// looked at (Section 10.1). A verifier of another flavour has nothing to
+// verify here; it is refused as knfsd refuses it.
+func decodeCred(cred, verf opaqueAuth, gids *[maxGIDs]uint32) (Cred, error) {
+	if verf.flavor != AuthNone {
+		return Cred{}, AuthBadVerf
+	}
+	if cred.flavor == AuthNone {
+		return Cred{Flavor: AuthNone, UID: nobody, GID: nobody}, nil
+	}
+	return decodeAuthSys(cred.body, gids)
+}
+
+// decodeAuthSys decodes authsys_parms (Appendix A). The stamp means something
+// to the caller alone; the machine's name is what it says of itself, and
+// nothing is decided by it.
+func decodeAuthSys(body []byte, gids *[maxGIDs]uint32) (Cred, error) {
+	r := xdr.NewReader(body)
+	r.Uint32() // stamp
+	r.Opaque(maxMachineName)
+	c := Cred{Flavor: AuthSys, UID: r.Uint32(), GID: r.Uint32()}
+	n := r.Uint32()
+	if n > maxGIDs {
+		return Cred{}, AuthBadCred
+	}
+	c.GIDs = gids[:n]
+	for i := range c.GIDs {
+		c.GIDs[i] = r.Uint32()
+	}
+	if r.Done() != nil {
+		return Cred{}, AuthBadCred
+	}
+	return c, nil
+}

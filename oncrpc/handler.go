@@ -49,8 +49,11 @@ type Call struct {
 // sends Head, Item with its padding, and Tail in this order, or carries Item
 // apart from them.
 type Reply struct {
-	// Head is the reply from its XID on. A handler appends its results.
-	// The transport may have left room in front of it for its own header.
+	// Head is the reply from its XID on. The transport hands it over with
+	// length 0 and whatever capacity it has; room for a header of its own
+	// it keeps in front of the slice. The Service appends the reply's
+	// header, and a handler its results, so that Head may end up in other
+	// memory than it started in.
 	Head []byte
 
 	// Item is the one data item of the results, or nil; its length word
@@ -59,14 +62,25 @@ type Reply struct {
 
 	// Tail is what follows the item and its padding, most often nothing.
 	Tail []byte
+
+	// Lend, if not nil, is where NewItem gets its buffer, which has n
+	// octets. A transport that bounds the memory of replies sets it; it
+	// may wait until other replies have left.
+	Lend func(n int) *buf.Buf
 }
 
-// NewItem lends a buffer of n octets from the default pool for the data item
-// and returns its content. The transport releases it. A handler that fills
-// less shortens Item.B; one that wants to send no item calls DropItem.
+// NewItem lends a buffer of n octets for the data item, from the default pool
+// or what the transport has instead, and returns its content. It may wait, so
+// the caller holds no lock that another call could need. The transport
+// releases the buffer. A handler that fills less shortens Item.B; one that
+// wants to send no item calls DropItem.
 func (r *Reply) NewItem(n int) []byte {
 	r.DropItem()
-	r.Item = buf.Default.Get(n)
+	if r.Lend != nil {
+		r.Item = r.Lend(n)
+	} else {
+		r.Item = buf.Default.Get(n)
+	}
 	return r.Item.B
 }
 
@@ -76,6 +90,32 @@ func (r *Reply) DropItem() {
 		r.Item.Release()
 		r.Item = nil
 	}
+}
+
+// Len returns the length in octets of the reply as RFC 5531 has it: with the
+// item and its padding in their place.
+func (r *Reply) Len() int {
+	n := len(r.Head) + len(r.Tail)
+	if r.Item != nil {
+		n += len(r.Item.B) + xdr.Pad(len(r.Item.B))
+	}
+	return n
+}
+
+// reset makes r as empty as the transport handed it over.
+func (r *Reply) reset() {
+	r.Head, r.Tail = r.Head[:0], nil
+	r.DropItem()
+}
+
+// A Service answers the calls that a transport receives. Serve appends the
+// reply to rep, whose Head has length 0, and returns true; it returns false,
+// with rep as it was, for a message that gets no answer: one that is no call,
+// or too short to be answered. A call that fails is answered too.
+//
+// It is called by many goroutines at once. Mux is the Service for programs.
+type Service interface {
+	Serve(ctx context.Context, req *Request, rep *Reply) (answer bool)
 }
 
 // A Handler is one version of one program. ServeRPC decodes the arguments of
