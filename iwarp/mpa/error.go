@@ -1,0 +1,65 @@
+package mpa
+
+import (
+	"errors"
+	"fmt"
+)
+
+// An Error is an error number of MPA (RFC 5044, Section 8, and RFC 6581,
+// Section 8). It goes into a Terminate message as the code of layer 2, type 0.
+type Error uint8
+
+// The errors of MPA.
+const (
+	ErrClosed    Error = 0x01 // TCP connection closed, terminated, or lost
+	ErrCRC       Error = 0x02 // the received CRC is not that of the FPDU
+	ErrFPDUStart Error = 0x03 // Marker and ULPDU_Length disagree on where an FPDU starts
+	ErrFrame     Error = 0x04 // invalid Request or Reply frame
+	ErrLocal     Error = 0x05 // local catastrophic error
+	ErrIRD       Error = 0x06 // insufficient IRD resources
+	ErrRTR       Error = 0x07 // no matching RTR option
+)
+
+// Error names the error in words.
+func (e Error) Error() string {
+	switch e {
+	case ErrClosed:
+		return "MPA error: TCP connection closed, terminated or lost"
+	case ErrCRC:
+		return "MPA error: CRC mismatch"
+	case ErrFPDUStart:
+		return "MPA error: Marker and ULPDU length disagree"
+	case ErrFrame:
+		return "MPA error: invalid request or reply frame"
+	case ErrLocal:
+		return "MPA error: local catastrophic error"
+	case ErrIRD:
+		return "MPA error: insufficient IRD resources"
+	case ErrRTR:
+		return "MPA error: no matching RTR option"
+	}
+	return fmt.Sprintf("MPA error: code %#02x", uint8(e))
+}
+
+// What is wrong with a start-up frame. All of these wrap ErrFrame, and the
+// connection must be closed at once (RFC 5044, Section 8).
+var (
+	ErrShort       = fmt.Errorf("%w: frame cut short", ErrFrame)
+	ErrKey         = fmt.Errorf("%w: not an MPA key", ErrFrame)
+	ErrInitiator   = fmt.Errorf("%w: both ends are initiators", ErrFrame)
+	ErrResponder   = fmt.Errorf("%w: both ends are responders", ErrFrame)
+	ErrRevision    = fmt.Errorf("%w: unknown revision", ErrFrame)
+	ErrPrivateData = fmt.Errorf("%w: private data of wrong length", ErrFrame)
+	ErrEnhanced    = fmt.Errorf("%w: request and reply are not both enhanced", ErrFrame)
+)
+
+var (
+	// ErrMarkers says that the peer requires Markers in what it receives.
+	// A responder sends the rejection that Accept returned with it, as
+	// siw does too; an initiator closes the connection.
+	ErrMarkers = errors.New("MPA: peer requires markers, which are not supported")
+
+	// ErrRejected says that the responder refused the connection
+	// (RFC 5044, Section 7.1.1, bit R).
+	ErrRejected = errors.New("MPA: connection rejected by peer")
+)

@@ -1,0 +1,80 @@
+package mpa
+
+import "fmt"
+
+// NewRequest returns the Request that an initiator sends, with no private data
+// as yet.
+func NewRequest(local Local) Frame {
+	req := Frame{Rev: Rev1, CRC: local.CRC != CRCOff}
+	if local.Unenhanced {
+		return req
+	}
+	req.Rev, req.HasEnhanced = Rev2, true
+	req.Enhanced = Enhanced{IRD: local.ird(), ORD: local.ord()}
+	if !local.PeerToPeer {
+		return req
+	}
+	req.Enhanced.PeerToPeer, req.Enhanced.RTR = true, local.rtr()
+	if req.Enhanced.RTR&RTRRead != 0 {
+		req.Enhanced.ORD = max(1, req.Enhanced.ORD)
+	}
+	return req
+}
+
+// Complete decides for an initiator what the Reply to its Request means
+// (RFC 5044, Section 7.1.2, and RFC 6581, Section 9). Errors:
+//
+//   - ErrRejected: the responder refused; its private data may say why.
+//   - ErrMarkers, ErrEnhanced: the connection is to be closed.
+//   - ErrIRD, ErrRTR: a Terminate with this number is due, then the end.
+func Complete(req, reply Frame, local Local) (Params, error) {
+	switch {
+	case reply.Reject:
+		return Params{}, ErrRejected
+	case reply.Markers:
+		return Params{}, ErrMarkers
+	case reply.HasEnhanced != req.HasEnhanced:
+		return Params{}, ErrEnhanced
+	}
+	params := Params{Rev: reply.Rev, CRC: req.CRC || reply.CRC, IRD: int(local.ird()), ORD: int(local.ord())}
+	if !reply.HasEnhanced {
+		return params, nil
+	}
+	e := reply.Enhanced
+	if e.ORD != NotNegotiated && e.ORD > local.ird() {
+		return Params{}, fmt.Errorf("%w: peer wants %d RDMA Reads, %d offered", ErrIRD, e.ORD, local.ird())
+	}
+	if e.IRD != NotNegotiated {
+		params.ORD = min(params.ORD, int(e.IRD))
+	}
+	if !req.Enhanced.PeerToPeer {
+		return params, nil // flags in the Reply mean nothing
+	}
+	return peerToPeer(params, e, local)
+}
+
+func peerToPeer(params Params, e Enhanced, local Local) (Params, error) {
+	common := e.RTR & local.rtr()
+	if e.IRD == 0 {
+		common &^= RTRRead // there is nowhere to put it
+	}
+	if !e.PeerToPeer || common == 0 {
+		return Params{}, fmt.Errorf("%w: peer takes %v, this end sends %v", ErrRTR, e.RTR, local.rtr())
+	}
+	params.PeerToPeer, params.RTR = true, first(common)
+	if params.RTR == RTRRead {
+		params.ORD = max(1, params.ORD)
+	}
+	return params, nil
+}
+
+// first picks the cheapest for the peer: a Write takes nothing, a Read takes a
+// place in its queue, a Send takes one of its receive buffers.
+func first(r RTR) RTR {
+	for _, kind := range [...]RTR{RTRWrite, RTRRead} {
+		if r&kind != 0 {
+			return kind
+		}
+	}
+	return r
+}

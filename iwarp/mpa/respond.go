@@ -1,0 +1,85 @@
+package mpa
+
+import "fmt"
+
+// Accept decides for a responder what its Request req leads to (RFC 5044,
+// Section 7.1.2, and RFC 6581, Sections 9 and 10). It returns the Reply to
+// send, with no private data as yet, and what the connection works with.
+//
+// With an error the Reply is the rejection to send: ErrMarkers where the peer
+// requires Markers, ErrIRD where its IRD is below local.MinORD.
+func Accept(req Frame, local Local) (Frame, Params, error) {
+	reply, params := respond(req, local)
+	switch {
+	case req.Markers:
+		reply.Reject = true
+		return reply, Params{}, ErrMarkers
+	case req.HasEnhanced && req.Enhanced.IRD < local.MinORD:
+		reply.Reject = true
+		// tells the initiator what it takes (RFC 6581, Section 9.1)
+		reply.Enhanced.ORD = min(local.MinORD, MaxDepth)
+		return reply, Params{}, fmt.Errorf("%w: peer serves %d RDMA Reads, %d needed", ErrIRD, req.Enhanced.IRD, local.MinORD)
+	}
+	return reply, params, nil
+}
+
+// Reject returns the Reply that refuses req, for a reason of the upper layer,
+// with no private data as yet.
+func Reject(req Frame, local Local) Frame {
+	reply, _ := respond(req, local)
+	reply.Reject = true
+	return reply
+}
+
+// respond answers in the request's own revision and form (RFC 6581,
+// Section 10), and never asks for Markers.
+func respond(req Frame, local Local) (Frame, Params) {
+	crc := req.CRC || local.CRC == CRCOn
+	reply := Frame{Reply: true, Rev: req.Rev, CRC: crc, HasEnhanced: req.HasEnhanced}
+	params := Params{Rev: req.Rev, CRC: crc, IRD: int(local.ird()), ORD: int(local.ord())}
+	if !req.HasEnhanced {
+		return reply, params // depths are left to the upper layers
+	}
+	e := &reply.Enhanced
+	if req.Enhanced.PeerToPeer {
+		e.PeerToPeer = true
+		e.RTR = chooseRTR(req.Enhanced.RTR, local.rtr())
+		params.PeerToPeer, params.RTR = true, e.RTR
+	}
+	e.IRD, params.IRD = responderIRD(req.Enhanced, *e, local)
+	e.ORD, params.ORD = responderORD(req.Enhanced, local)
+	return reply, params
+}
+
+// chooseRTR returns the indications that both ends know, or else what this end
+// knows (RFC 6581, Section 9.2); the initiator then gives up.
+func chooseRTR(offered, known RTR) RTR {
+	if common := offered & known; common != 0 {
+		return common
+	}
+	return known
+}
+
+// responderIRD returns the IRD to send and the one to work with. An RTR
+// indication by RDMA Read needs one, even if no other Read is to come.
+func responderIRD(req, reply Enhanced, local Local) (uint16, int) {
+	least := uint16(0)
+	if reply.RTR&RTRRead != 0 {
+		least = 1
+	}
+	if req.ORD == NotNegotiated {
+		return NotNegotiated, int(max(least, local.ird()))
+	}
+	ird := max(least, min(req.ORD, local.ird()))
+	return ird, int(ird)
+}
+
+// responderORD returns the ORD to send and the one to work with, which the
+// initiator's IRD bounds.
+func responderORD(req Enhanced, local Local) (uint16, int) {
+	if req.IRD == NotNegotiated {
+		return NotNegotiated, int(local.ord())
+	}
+	ord := min(req.IRD, local.ord())
+	return ord, int(ord)
+}
