@@ -1,0 +1,82 @@
+package mount3
+
+import "github.com/nfsrdma/nfsrdma/xdr"
+
+// ListEnd is the length in octets of the end of a DumpRes or ExportRes, which
+// the sizes of their entries do not have.
+const ListEnd = 4
+
+// A Mount is a mountbody: a client and what it mounted.
+type Mount struct {
+	Host []byte // at most NameLen octets
+	Path []byte // at most PathLen octets
+}
+
+// Size returns the length in octets of m's wire form in a list.
+func (m *Mount) Size() int { return 4 + opaqueSize(m.Host) + opaqueSize(m.Path) }
+
+// DumpRes are the results of DUMP.
+type DumpRes struct{ Mounts []Mount }
+
+// AppendTo appends the wire form of s to b.
+func (s *DumpRes) AppendTo(b []byte) []byte {
+	for _, m := range s.Mounts {
+		b = xdr.AppendOpaque(xdr.AppendBool(b, true), m.Host)
+		b = xdr.AppendOpaque(b, m.Path)
+	}
+	return xdr.AppendBool(b, false)
+}
+
+// Decode reads s.
+func (s *DumpRes) Decode(r *xdr.Reader) {
+	s.Mounts = nil
+	for r.Bool() {
+		s.Mounts = append(s.Mounts, Mount{Host: r.Opaque(NameLen), Path: r.Opaque(PathLen)})
+	}
+}
+
+// An Export is an exportnode: a path and who may mount it. No group means
+// everyone.
+type Export struct {
+	Path   []byte   // at most PathLen octets
+	Groups [][]byte // at most NameLen octets each
+}
+
+// Size returns the length in octets of e's wire form in a list.
+func (e *Export) Size() int {
+	n := 4 + opaqueSize(e.Path) + 4
+	for _, g := range e.Groups {
+		n += 4 + opaqueSize(g)
+	}
+	return n
+}
+
+// ExportRes are the results of EXPORT.
+type ExportRes struct{ Exports []Export }
+
+// AppendTo appends the wire form of s to b.
+func (s *ExportRes) AppendTo(b []byte) []byte {
+	for _, e := range s.Exports {
+		b = xdr.AppendOpaque(xdr.AppendBool(b, true), e.Path)
+		for _, g := range e.Groups {
+			b = xdr.AppendOpaque(xdr.AppendBool(b, true), g)
+		}
+		b = xdr.AppendBool(b, false)
+	}
+	return xdr.AppendBool(b, false)
+}
+
+// Decode reads s.
+func (s *ExportRes) Decode(r *xdr.Reader) {
+	s.Exports = nil
+	for r.Bool() {
+		e := Export{Path: r.Opaque(PathLen)}
+		for r.Bool() {
+			e.Groups = append(e.Groups, r.Opaque(NameLen))
+		}
+		s.Exports = append(s.Exports, e)
+	}
+}
+
+// opaqueSize returns the length in octets of the wire form of opaque data.
+func opaqueSize(p []byte) int { return 4 + len(p) + xdr.Pad(len(p)) }

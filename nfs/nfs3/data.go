@@ -1,0 +1,167 @@
+package nfs3
+
+import "github.com/nfsrdma/nfsrdma/xdr"
+
+// Stable is a stable_how: how far written data must have come.
+type Stable uint32
+
+// The values of Stable.
+const (
+	Unstable Stable = iota
+	DataSync
+	FileSync
+)
+
+// ReadArgs are the arguments of READ.
+type ReadArgs struct {
+	File   FH
+	Offset uint64 // octets
+	Count  uint32 // octets
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *ReadArgs) AppendTo(b []byte) []byte {
+	return xdr.AppendUint32(xdr.AppendUint64(a.File.AppendTo(b), a.Offset), a.Count)
+}
+
+// Decode reads a.
+func (a *ReadArgs) Decode(r *xdr.Reader) {
+	a.File.Decode(r)
+	a.Offset = r.Uint64()
+	a.Count = r.Uint32()
+}
+
+// ReadRes are the results of READ. Count and EOF count where Status is OK, and
+// so does Data, which only Decode sets: it is the reply's data item.
+type ReadRes struct {
+	Status Status
+	Attr   PostOpAttr
+	Count  uint32 // octets
+	EOF    bool
+	Data   []byte
+}
+
+// AppendTo appends the wire form of s to b, up to and with the length of the
+// data, which is Count.
+func (s *ReadRes) AppendTo(b []byte) []byte {
+	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
+	if s.Status == OK {
+		b = xdr.AppendUint32(b, s.Count)
+		b = xdr.AppendBool(b, s.EOF)
+		b = xdr.AppendUint32(b, s.Count)
+	}
+	return b
+}
+
+// Decode reads s. A server says the length of the data twice; where the two
+// differ, Decode fails with xdr.ErrValue.
+func (s *ReadRes) Decode(r *xdr.Reader) {
+	s.Status = Status(r.Uint32())
+	if s.Attr.Decode(r); s.Status == OK {
+		s.Count = r.Uint32()
+		s.EOF = r.Bool()
+		s.Data = r.Item(unbounded)
+		counted(r, s.Count, s.Data)
+	}
+}
+
+// WriteArgs are the arguments of WRITE. Data is the call's data item.
+type WriteArgs struct {
+	File   FH
+	Offset uint64 // octets
+	Stable Stable
+	Data   []byte
+}
+
+// AppendTo appends the wire form of a to b, up to and with the length of Data.
+func (a *WriteArgs) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint64(a.File.AppendTo(b), a.Offset)
+	b = xdr.AppendUint32(b, uint32(len(a.Data))) // count
+	b = xdr.AppendUint32(b, uint32(a.Stable))
+	return xdr.AppendUint32(b, uint32(len(a.Data)))
+}
+
+// Decode reads a. A client says the length of the data twice; where the two
+// differ, Decode fails with xdr.ErrValue: the call is not what its sender
+// meant.
+func (a *WriteArgs) Decode(r *xdr.Reader) {
+	a.File.Decode(r)
+	a.Offset = r.Uint64()
+	count := r.Uint32()
+	a.Stable = Stable(enum(r, "stable_how", uint32(Unstable), uint32(FileSync)))
+	a.Data = r.Item(unbounded)
+	counted(r, count, a.Data)
+}
+
+// WriteRes are the results of WRITE. All but Wcc count where Status is OK.
+type WriteRes struct {
+	Status    Status
+	Wcc       WccData
+	Count     uint32 // octets
+	Committed Stable
+	Verf      uint64 // a writeverf3
+}
+
+// AppendTo appends the wire form of s to b.
+func (s *WriteRes) AppendTo(b []byte) []byte {
+	b = s.Wcc.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
+	if s.Status == OK {
+		b = xdr.AppendUint32(b, s.Count)
+		b = xdr.AppendUint32(b, uint32(s.Committed))
+		b = xdr.AppendUint64(b, s.Verf)
+	}
+	return b
+}
+
+// Decode reads s.
+func (s *WriteRes) Decode(r *xdr.Reader) {
+	s.Status = Status(r.Uint32())
+	if s.Wcc.Decode(r); s.Status == OK {
+		s.Count = r.Uint32()
+		s.Committed = Stable(enum(r, "stable_how", uint32(Unstable), uint32(FileSync)))
+		s.Verf = r.Uint64()
+	}
+}
+
+// CommitArgs are the arguments of COMMIT; Count 0 means to the end.
+type CommitArgs struct {
+	File   FH
+	Offset uint64 // octets
+	Count  uint32 // octets
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *CommitArgs) AppendTo(b []byte) []byte {
+	return xdr.AppendUint32(xdr.AppendUint64(a.File.AppendTo(b), a.Offset), a.Count)
+}
+
+// Decode reads a.
+func (a *CommitArgs) Decode(r *xdr.Reader) {
+	a.File.Decode(r)
+	a.Offset = r.Uint64()
+	a.Count = r.Uint32()
+}
+
+// CommitRes are the results of COMMIT; Verf counts where Status is OK.
+type CommitRes struct {
+	Status Status
+	Wcc    WccData
+	Verf   uint64 // a writeverf3
+}
+
+// AppendTo appends the wire form of s to b.
+func (s *CommitRes) AppendTo(b []byte) []byte {
+	b = s.Wcc.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
+	if s.Status == OK {
+		b = xdr.AppendUint64(b, s.Verf)
+	}
+	return b
+}
+
+// Decode reads s.
+func (s *CommitRes) Decode(r *xdr.Reader) {
+	s.Status = Status(r.Uint32())
+	if s.Wcc.Decode(r); s.Status == OK {
+		s.Verf = r.Uint64()
+	}
+}

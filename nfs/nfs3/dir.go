@@ -1,0 +1,132 @@
+package nfs3
+
+import "github.com/nfsrdma/nfsrdma/xdr"
+
+// ReadDirArgs are the arguments of READDIR.
+type ReadDirArgs struct {
+	Dir    FH
+	Cookie uint64
+	Verf   uint64 // a cookieverf3
+	Count  uint32 // largest READDIR3resok, in octets
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *ReadDirArgs) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint64(a.Dir.AppendTo(b), a.Cookie)
+	return xdr.AppendUint32(xdr.AppendUint64(b, a.Verf), a.Count)
+}
+
+// Decode reads a.
+func (a *ReadDirArgs) Decode(r *xdr.Reader) {
+	a.Dir.Decode(r)
+	a.Cookie, a.Verf = r.Uint64(), r.Uint64()
+	a.Count = r.Uint32()
+}
+
+// ReadDirPlusArgs are the arguments of READDIRPLUS.
+type ReadDirPlusArgs struct {
+	Dir      FH
+	Cookie   uint64
+	Verf     uint64 // a cookieverf3
+	DirCount uint32 // largest entries without attributes and handles, in octets
+	MaxCount uint32 // largest READDIRPLUS3resok, in octets
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *ReadDirPlusArgs) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint64(a.Dir.AppendTo(b), a.Cookie)
+	b = xdr.AppendUint32(xdr.AppendUint64(b, a.Verf), a.DirCount)
+	return xdr.AppendUint32(b, a.MaxCount)
+}
+
+// Decode reads a.
+func (a *ReadDirPlusArgs) Decode(r *xdr.Reader) {
+	a.Dir.Decode(r)
+	a.Cookie, a.Verf = r.Uint64(), r.Uint64()
+	a.DirCount, a.MaxCount = r.Uint32(), r.Uint32()
+}
+
+// DirRes is the head of the results of READDIR and READDIRPLUS. Where Status
+// is OK a list of entries follows it, for which see DirWriter and DirReader,
+// and Verf, a cookieverf3, counts.
+type DirRes struct {
+	Status  Status
+	DirAttr PostOpAttr
+	Verf    uint64
+}
+
+// AppendTo appends the wire form of s to b.
+func (s *DirRes) AppendTo(b []byte) []byte {
+	b = s.DirAttr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
+	if s.Status == OK {
+		b = xdr.AppendUint64(b, s.Verf)
+	}
+	return b
+}
+
+// Decode reads s.
+func (s *DirRes) Decode(r *xdr.Reader) {
+	s.Status = Status(r.Uint32())
+	if s.DirAttr.Decode(r); s.Status == OK {
+		s.Verf = r.Uint64()
+	}
+}
+
+// An Entry is an entry3, or an entryplus3 where Attr and Handle count.
+type Entry struct {
+	FileID uint64
+	Name   []byte
+	Cookie uint64
+	Attr   PostOpAttr
+	Handle FH // nil: none
+}
+
+// size returns the octets of e's wire form: without and with what only
+// READDIRPLUS has.
+func (e *Entry) size(plus bool) (names, all int) {
+	names = entryLen + len(e.Name) + xdr.Pad(len(e.Name))
+	all = names
+	if !plus {
+		return names, all
+	}
+	all += 4 + 4
+	if e.Attr.OK {
+		all += attrLen
+	}
+	if e.Handle != nil {
+		all += 4 + len(e.Handle) + xdr.Pad(len(e.Handle))
+	}
+	return names, all
+}
+
+// appendTo appends e to b, behind the word that says that it is there.
+func (e *Entry) appendTo(b []byte, plus bool) []byte {
+	b = xdr.AppendUint64(xdr.AppendBool(b, true), e.FileID)
+	b = xdr.AppendUint64(xdr.AppendOpaque(b, e.Name), e.Cookie)
+	if plus {
+		b = e.Handle.appendPost(e.Attr.AppendTo(b))
+	}
+	return b
+}
+
+// A DirReader reads the entries behind a DirRes whose Status is OK.
+type DirReader struct {
+	R    *xdr.Reader
+	Plus bool // entryplus3
+	EOF  bool // set at the list's end: the directory ends there too
+}
+
+// Next reads the next entry into e. At the end of the list and after an error
+// of R it returns false.
+func (d *DirReader) Next(e *Entry) bool {
+	if more := d.R.Bool(); !more {
+		d.EOF = d.R.Bool()
+		return false
+	}
+	*e = Entry{FileID: d.R.Uint64(), Name: d.R.Opaque(unbounded), Cookie: d.R.Uint64()}
+	if d.Plus {
+		e.Attr.Decode(d.R)
+		e.Handle.decodePost(d.R)
+	}
+	return d.R.Err() == nil
+}

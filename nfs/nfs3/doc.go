@@ -1,0 +1,40 @@
+// Package nfs3 is the wire form of NFS version 3 (RFC 1813): the arguments
+// and results of its 22 procedures, in both directions, for server and client,
+// and the binding of the protocol to RPC-over-RDMA (RFC 8267, Section 4).
+//
+//	          arguments                       results
+//	XID, credential, … ┌────────────┐   XID, verifier, … ┌────────────┐
+//	                   │ XxxArgs    │                    │ XxxRes     │
+//	                   └─ [item] ───┘                    └─ [item] ───┘
+//
+// A value's AppendTo appends its wire form and cannot fail; Decode reads it
+// from an xdr.Reader, whose Err or Done tells what was wrong. Nothing reflects
+// and nothing allocates.
+//
+// # The data item
+//
+// Four procedures have one item that a transport may carry apart from the
+// message: the data of WRITE and READ, the path of SYMLINK and READLINK. It is
+// always the last of its arguments or results. AppendTo of these four types
+// ends with the item's length word: the octets are the item of the oncrpc
+// message, and whoever sends them inline adds their padding. Decode takes them
+// by Reader.Item, wherever they are.
+//
+// # Types that procedures share
+//
+//	HandleArgs  GETATTR READLINK FSSTAT FSINFO PATHCONF
+//	DirOpArgs   LOOKUP REMOVE RMDIR
+//	MakeRes     CREATE MKDIR SYMLINK MKNOD
+//	WccRes      SETATTR REMOVE RMDIR
+//
+// NULL has neither arguments nor results. The entries of READDIR and
+// READDIRPLUS are written by a DirWriter and read by a DirReader, one at a
+// time.
+//
+// # Life of slices
+//
+// Handles, names, paths and data that Decode returns alias the Reader's input
+// and live as long as that. Names and paths are octets, not text.
+//
+// The package must not know a file system, a server's policy or a transport.
+package nfs3

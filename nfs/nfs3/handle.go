@@ -1,0 +1,58 @@
+package nfs3
+
+import "github.com/nfsrdma/nfsrdma/xdr"
+
+// An FH is an nfs_fh3: at most FHSize octets that mean something to the
+// server only.
+type FH []byte
+
+// AppendTo appends the wire form of h, whose length the caller keeps, to b.
+func (h FH) AppendTo(b []byte) []byte { return xdr.AppendOpaque(b, h) }
+
+// Decode reads h, which aliases the Reader's input.
+func (h *FH) Decode(r *xdr.Reader) { *h = r.Opaque(FHSize) }
+
+// appendPost appends h as a post_op_fh3: nil is no handle.
+func (h FH) appendPost(b []byte) []byte {
+	b = xdr.AppendBool(b, h != nil)
+	if h != nil {
+		b = h.AppendTo(b)
+	}
+	return b
+}
+
+// decodePost reads a post_op_fh3.
+func (h *FH) decodePost(r *xdr.Reader) {
+	*h = nil
+	if r.Bool() {
+		h.Decode(r)
+	}
+}
+
+// HandleArgs are the arguments of GETATTR, READLINK, FSSTAT, FSINFO and
+// PATHCONF: an object.
+type HandleArgs struct{ Object FH }
+
+// AppendTo appends the wire form of a to b.
+func (a *HandleArgs) AppendTo(b []byte) []byte { return a.Object.AppendTo(b) }
+
+// Decode reads a.
+func (a *HandleArgs) Decode(r *xdr.Reader) { a.Object.Decode(r) }
+
+// DirOpArgs are a diropargs3, a name in a directory: the arguments of LOOKUP,
+// REMOVE and RMDIR, and a part of others.
+type DirOpArgs struct {
+	Dir  FH
+	Name []byte // as long as the message allows; see MaxName
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *DirOpArgs) AppendTo(b []byte) []byte {
+	return xdr.AppendOpaque(a.Dir.AppendTo(b), a.Name)
+}
+
+// Decode reads a.
+func (a *DirOpArgs) Decode(r *xdr.Reader) {
+	a.Dir.Decode(r)
+	a.Name = r.Opaque(unbounded)
+}

@@ -1,0 +1,36 @@
+package nfs3
+
+import "math"
+
+// FHSize is the length in octets of the longest file handle (RFC 1813,
+// Section 2.4).
+const FHSize = 64
+
+// The lengths in octets of names and paths, to which the protocol sets no
+// limit. Decode takes them as long as the message is, so that a server can
+// answer NFS3ERR_NAMETOOLONG; it never has to look at longer ones than these.
+const (
+	MaxName = 1024 // a name: four times what Linux's file systems take
+	MaxPath = 4096 // the path in a symbolic link: Linux's PATH_MAX
+)
+
+// unbounded is the limit of items that only the message's own length limits.
+const unbounded = math.MaxInt32
+
+// ReadHeadLen is the length in octets of the longest results of READ without
+// the data.
+const ReadHeadLen = statusLen + postAttrLen + 4 + 4 + 4
+
+// The lengths in octets of wire forms.
+const (
+	statusLen   = 4
+	attrLen     = 84          // fattr3
+	postAttrLen = 4 + attrLen // post_op_attr with attributes
+	preAttrLen  = 4 + 24      // pre_op_attr with attributes
+	wccLen      = preAttrLen + postAttrLen
+	handleLen   = 4 + FHSize      // nfs_fh3 at its longest
+	postFHLen   = 4 + handleLen   // post_op_fh3 with a handle
+	dirHeadLen  = postAttrLen + 8 // READDIR3resok in front of its entries
+	dirTailLen  = 4 + 4           // no more entries, eof
+	entryLen    = 4 + 8 + 4 + 8   // entry3 without its name
+)

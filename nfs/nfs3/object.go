@@ -1,0 +1,120 @@
+package nfs3
+
+import "github.com/nfsrdma/nfsrdma/xdr"
+
+// GetAttrRes are the results of GETATTR; Attr counts where Status is OK.
+type GetAttrRes struct {
+	Status Status
+	Attr   Attr
+}
+
+// AppendTo appends the wire form of s to b.
+func (s *GetAttrRes) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(b, uint32(s.Status))
+	if s.Status == OK {
+		b = s.Attr.AppendTo(b)
+	}
+	return b
+}
+
+// Decode reads s.
+func (s *GetAttrRes) Decode(r *xdr.Reader) {
+	if s.Status = Status(r.Uint32()); s.Status == OK {
+		s.Attr.Decode(r)
+	}
+}
+
+// LookupRes are the results of LOOKUP. Object and ObjAttr count where Status
+// is OK.
+type LookupRes struct {
+	Status  Status
+	Object  FH
+	ObjAttr PostOpAttr
+	DirAttr PostOpAttr
+}
+
+// AppendTo appends the wire form of s to b.
+func (s *LookupRes) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(b, uint32(s.Status))
+	if s.Status == OK {
+		b = s.Object.AppendTo(b)
+		b = s.ObjAttr.AppendTo(b)
+	}
+	return s.DirAttr.AppendTo(b)
+}
+
+// Decode reads s.
+func (s *LookupRes) Decode(r *xdr.Reader) {
+	if s.Status = Status(r.Uint32()); s.Status == OK {
+		s.Object.Decode(r)
+		s.ObjAttr.Decode(r)
+	}
+	s.DirAttr.Decode(r)
+}
+
+// AccessArgs are the arguments of ACCESS: which of the rights in Access does
+// the caller have?
+type AccessArgs struct {
+	Object FH
+	Access uint32
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *AccessArgs) AppendTo(b []byte) []byte {
+	return xdr.AppendUint32(a.Object.AppendTo(b), a.Access)
+}
+
+// Decode reads a.
+func (a *AccessArgs) Decode(r *xdr.Reader) {
+	a.Object.Decode(r)
+	a.Access = r.Uint32()
+}
+
+// AccessRes are the results of ACCESS; Access counts where Status is OK.
+type AccessRes struct {
+	Status Status
+	Attr   PostOpAttr
+	Access uint32
+}
+
+// AppendTo appends the wire form of s to b.
+func (s *AccessRes) AppendTo(b []byte) []byte {
+	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
+	if s.Status == OK {
+		b = xdr.AppendUint32(b, s.Access)
+	}
+	return b
+}
+
+// Decode reads s.
+func (s *AccessRes) Decode(r *xdr.Reader) {
+	s.Status = Status(r.Uint32())
+	if s.Attr.Decode(r); s.Status == OK {
+		s.Access = r.Uint32()
+	}
+}
+
+// ReadLinkRes are the results of READLINK. Path counts where Status is OK; it
+// is the reply's data item.
+type ReadLinkRes struct {
+	Status Status
+	Attr   PostOpAttr
+	Path   []byte
+}
+
+// AppendTo appends the wire form of s to b, up to and with the length of Path.
+func (s *ReadLinkRes) AppendTo(b []byte) []byte {
+	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
+	if s.Status == OK {
+		b = xdr.AppendUint32(b, uint32(len(s.Path)))
+	}
+	return b
+}
+
+// Decode reads s.
+func (s *ReadLinkRes) Decode(r *xdr.Reader) {
+	s.Status = Status(r.Uint32())
+	if s.Attr.Decode(r); s.Status == OK {
+		s.Path = r.Item(unbounded)
+	}
+}
