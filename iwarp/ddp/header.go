@@ -1,0 +1,117 @@
+package ddp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// Lengths of the headers, in octets (RFC 5041, Sections 4.2 and 4.3).
+const (
+	TaggedLen   = 14
+	UntaggedLen = 18
+)
+
+// The control octet. Rsvd (0x3c) is sent as zero and not checked (RFC 5041,
+// Section 4.1).
+const (
+	ctrlTagged  = 0x80
+	ctrlLast    = 0x40
+	versionMask = 0x03
+	version     = 0x01
+)
+
+// IsTagged tells by its first octet whether a segment is tagged.
+func IsTagged(control uint8) bool { return control&ctrlTagged != 0 }
+
+// HeaderLen tells by its first octet how long a segment's header is, in octets.
+func HeaderLen(control uint8) int {
+	if IsTagged(control) {
+		return TaggedLen
+	}
+	return UntaggedLen
+}
+
+func control(flags uint8, last bool) uint8 {
+	if last {
+		flags |= ctrlLast
+	}
+	return flags | version
+}
+
+// Tagged is the header of a segment that is placed at an offset of a tagged
+// buffer (RFC 5041, Section 4.2, Figure 4).
+type Tagged struct {
+	Last    bool      // last segment of its message
+	RsvdULP uint8     // the upper layer's
+	STag    rdma.STag // the sink's buffer
+	TO      uint64    // offset in the buffer, in octets
+}
+
+// AppendTo appends the wire form of h to b.
+func (h Tagged) AppendTo(b []byte) []byte {
+	b = append(b, control(ctrlTagged, h.Last), h.RsvdULP)
+	b = binary.BigEndian.AppendUint32(b, uint32(h.STag))
+	return binary.BigEndian.AppendUint64(b, h.TO)
+}
+
+// ParseTagged decodes the header in front of b, whose T bit the caller has
+// seen, and returns the payload behind it, which aliases b. The error is
+// ErrShort or ErrTaggedVersion.
+func ParseTagged(b []byte) (h Tagged, payload []byte, err error) {
+	if len(b) < TaggedLen {
+		return Tagged{}, nil, fmt.Errorf("%w: %d of %d octets", ErrShort, len(b), TaggedLen)
+	}
+	if b[0]&versionMask != version {
+		return Tagged{}, nil, ErrTaggedVersion
+	}
+	h = Tagged{
+		Last:    b[0]&ctrlLast != 0,
+		RsvdULP: b[1],
+		STag:    rdma.STag(binary.BigEndian.Uint32(b[2:])),
+		TO:      binary.BigEndian.Uint64(b[6:]),
+	}
+	return h, b[TaggedLen:], nil
+}
+
+// Untagged is the header of a segment that is placed in the next buffer of a
+// queue (RFC 5041, Section 4.3, Figure 5).
+type Untagged struct {
+	Last     bool   // last segment of its message
+	RsvdULP  uint8  // first octet of the upper layer's
+	RsvdULP4 uint32 // the four octets that follow it
+	QN       uint32 // queue number
+	MSN      uint32 // message sequence number in the queue; the first is 1
+	MO       uint32 // offset of the payload in the message, in octets
+}
+
+// AppendTo appends the wire form of h to b.
+func (h Untagged) AppendTo(b []byte) []byte {
+	b = append(b, control(0, h.Last), h.RsvdULP)
+	b = binary.BigEndian.AppendUint32(b, h.RsvdULP4)
+	b = binary.BigEndian.AppendUint32(b, h.QN)
+	b = binary.BigEndian.AppendUint32(b, h.MSN)
+	return binary.BigEndian.AppendUint32(b, h.MO)
+}
+
+// ParseUntagged decodes the header in front of b, whose T bit the caller has
+// seen, and returns the payload behind it, which aliases b. The error is
+// ErrShort or ErrUntaggedVersion.
+func ParseUntagged(b []byte) (h Untagged, payload []byte, err error) {
+	if len(b) < UntaggedLen {
+		return Untagged{}, nil, fmt.Errorf("%w: %d of %d octets", ErrShort, len(b), UntaggedLen)
+	}
+	if b[0]&versionMask != version {
+		return Untagged{}, nil, ErrUntaggedVersion
+	}
+	h = Untagged{
+		Last:     b[0]&ctrlLast != 0,
+		RsvdULP:  b[1],
+		RsvdULP4: binary.BigEndian.Uint32(b[2:]),
+		QN:       binary.BigEndian.Uint32(b[6:]),
+		MSN:      binary.BigEndian.Uint32(b[10:]),
+		MO:       binary.BigEndian.Uint32(b[14:]),
+	}
+	return h, b[UntaggedLen:], nil
+}
