@@ -41,6 +41,9 @@ func (e Error) Error() string {
 	return fmt.Sprintf("MPA error: code %#02x", uint8(e))
 }
 
+// Defined tells whether a standard gives the number a meaning.
+func (e Error) Defined() bool { return e >= ErrClosed && e <= ErrRTR }
+
 // What is wrong with a start-up frame. All of these wrap ErrFrame, and the
 // connection must be closed at once (RFC 5044, Section 8).
 var (

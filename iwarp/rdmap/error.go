@@ -1,0 +1,144 @@
+package rdmap
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+)
+
+// Layers of a Terminate message (RFC 5040, Section 4.8, Figure 9).
+const (
+	LayerRDMA = 0x0
+	LayerDDP  = 0x1
+	LayerLLP  = 0x2 // MPA
+)
+
+// Error types of LayerRDMA.
+const (
+	TypeCatastrophic = 0x0 // local; the code means nothing
+	TypeProtection   = 0x1 // Remote Protection Error
+	TypeOperation    = 0x2 // Remote Operation Error
+)
+
+// An Error is what a Terminate message says went wrong, at any of the three
+// layers. It is comparable, for errors.Is, and equals the ddp.Error or mpa.Error
+// of the same number there.
+type Error struct {
+	Layer uint8 // 4 bits
+	Type  uint8 // 4 bits
+	Code  uint8
+}
+
+// The errors of RDMAP itself (RFC 5040, Section 4.8, Figure 9).
+var (
+	ErrCatastrophic = Error{LayerRDMA, TypeCatastrophic, 0x00} // a fault of this end's own
+
+	ErrInvalidSTag      = Error{LayerRDMA, TypeProtection, 0x00}
+	ErrBounds           = Error{LayerRDMA, TypeProtection, 0x01}
+	ErrAccess           = Error{LayerRDMA, TypeProtection, 0x02}
+	ErrSTagStream       = Error{LayerRDMA, TypeProtection, 0x03}
+	ErrTOWrap           = Error{LayerRDMA, TypeProtection, 0x04}
+	ErrCannotInvalidate = Error{LayerRDMA, TypeProtection, 0x09}
+
+	ErrVersion     = Error{LayerRDMA, TypeOperation, 0x05}
+	ErrOpcode      = Error{LayerRDMA, TypeOperation, 0x06}
+	ErrStream      = Error{LayerRDMA, TypeOperation, 0x07} // catastrophic, of the stream
+	ErrUnspecified = Error{LayerRDMA, TypeOperation, 0xff}
+)
+
+var names = map[Error]string{
+	ErrInvalidSTag:                    "RDMAP remote protection error: invalid STag",
+	ErrBounds:                         "RDMAP remote protection error: base or bounds violation",
+	ErrAccess:                         "RDMAP remote protection error: access rights violation",
+	ErrSTagStream:                     "RDMAP remote protection error: STag not associated with RDMAP stream",
+	ErrTOWrap:                         "RDMAP remote protection error: TO wrap",
+	ErrCannotInvalidate:               "RDMAP remote protection error: STag cannot be invalidated",
+	{LayerRDMA, TypeProtection, 0xff}: "RDMAP remote protection error: unspecified",
+	ErrVersion:                        "RDMAP remote operation error: invalid RDMAP version",
+	ErrOpcode:                         "RDMAP remote operation error: unexpected opcode",
+	ErrStream:                         "RDMAP remote operation error: catastrophic error of the stream",
+	{LayerRDMA, TypeOperation, 0x08}:  "RDMAP remote operation error: catastrophic error, global",
+	{LayerRDMA, TypeOperation, 0x09}:  "RDMAP remote operation error: STag cannot be invalidated",
+	ErrUnspecified:                    "RDMAP remote operation error: unspecified",
+}
+
+// Error names the layer, the type and the code in words.
+func (e Error) Error() string {
+	switch {
+	case e.Layer == LayerDDP:
+		return ddp.Error{Type: e.Type, Code: e.Code}.Error()
+	case e.Layer == LayerLLP && e.Type == 0:
+		return mpa.Error(e.Code).Error()
+	case e.Layer == LayerRDMA && e.Type == TypeCatastrophic:
+		return "RDMAP local catastrophic error"
+	}
+	if name, ok := names[e]; ok {
+		return name
+	}
+	return fmt.Sprintf("error: layer %#x, type %#x, code %#02x", e.Layer, e.Type, e.Code)
+}
+
+// Defined tells whether a standard gives the number a meaning.
+func (e Error) Defined() bool {
+	switch {
+	case e.Layer == LayerDDP:
+		return ddp.Error{Type: e.Type, Code: e.Code}.Defined()
+	case e.Layer == LayerLLP:
+		return e.Type == 0 && mpa.Error(e.Code).Defined()
+	case e.Layer == LayerRDMA && e.Type == TypeCatastrophic:
+		return true
+	}
+	_, ok := names[e]
+	return ok
+}
+
+// Is makes e the same error as that of DDP or MPA with its number.
+func (e Error) Is(target error) bool {
+	switch t := target.(type) {
+	case ddp.Error:
+		return e == fromDDP(t)
+	case mpa.Error:
+		return e == fromMPA(t)
+	}
+	return false
+}
+
+func fromDDP(e ddp.Error) Error { return Error{LayerDDP, e.Type, e.Code} }
+func fromMPA(e mpa.Error) Error { return Error{LayerLLP, 0, uint8(e)} }
+
+// ErrorOf is the one place where an error becomes what a Terminate message says.
+// Faults of the peer that have no number of their own (ddp.ErrShort, ErrLength)
+// are ErrUnspecified; everything else is a fault of this end: ErrCatastrophic.
+func ErrorOf(err error) Error {
+	var (
+		own   Error
+		ofDDP ddp.Error
+		ofMPA mpa.Error
+	)
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &ofDDP):
+		return fromDDP(ofDDP)
+	case errors.As(err, &ofMPA):
+		return fromMPA(ofMPA)
+	case errors.Is(err, ddp.ErrShort), errors.Is(err, ErrLength):
+		return ErrUnspecified
+	}
+	return ErrCatastrophic
+}
+
+// Headers tells what a Terminate message for e carries of the segment at fault,
+// where there is one (RFC 5040, Section 4.8, Figure 10): its length and DDP
+// header, and, if it is an RDMA Read Request, its RDMAP header.
+func (e Error) Headers() (ddpHeader, rdmapHeader bool) {
+	switch {
+	case e.Layer == LayerRDMA:
+		return e.Type != TypeCatastrophic, e.Type == TypeProtection
+	case e.Layer == LayerDDP:
+		return e.Type != ddp.TypeCatastrophic, false
+	}
+	return false, false
+}

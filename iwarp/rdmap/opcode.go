@@ -1,0 +1,124 @@
+package rdmap
+
+import (
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// The untagged queues (RFC 5040, Section 3.1).
+const (
+	QueueSend      = 0 // Sends of all kinds
+	QueueRead      = 1 // RDMA Read Requests
+	QueueTerminate = 2 // Terminate
+)
+
+// An Opcode tells the kind of an RDMA message (RFC 5040, Section 4.1,
+// Figure 4).
+type Opcode uint8
+
+// The opcodes of RFC 5040. SE means with Solicited Event.
+const (
+	OpWrite Opcode = iota
+	OpReadRequest
+	OpReadResponse
+	OpSend
+	OpSendInvalidate
+	OpSendSE
+	OpSendSEInvalidate
+	OpTerminate
+)
+
+// kinds is Figure 4: the fields of DDP that each message uses.
+var kinds = [...]struct {
+	name   string
+	tagged bool
+	queue  uint32
+}{
+	OpWrite:            {name: "RDMA Write", tagged: true},
+	OpReadRequest:      {name: "RDMA Read Request", queue: QueueRead},
+	OpReadResponse:     {name: "RDMA Read Response", tagged: true},
+	OpSend:             {name: "Send", queue: QueueSend},
+	OpSendInvalidate:   {name: "Send with Invalidate", queue: QueueSend},
+	OpSendSE:           {name: "Send with SE", queue: QueueSend},
+	OpSendSEInvalidate: {name: "Send with SE and Invalidate", queue: QueueSend},
+	OpTerminate:        {name: "Terminate", queue: QueueTerminate},
+}
+
+// String returns the name that RFC 5040 uses.
+func (o Opcode) String() string {
+	if int(o) < len(kinds) {
+		return kinds[o].name
+	}
+	return fmt.Sprintf("opcode %d", uint8(o))
+}
+
+// SendOpcode returns the opcode of a Send.
+func SendOpcode(invalidate, solicited bool) Opcode {
+	switch {
+	case invalidate && solicited:
+		return OpSendSEInvalidate
+	case invalidate:
+		return OpSendInvalidate
+	case solicited:
+		return OpSendSE
+	}
+	return OpSend
+}
+
+// Invalidates tells whether the message carries an Invalidate STag.
+func (o Opcode) Invalidates() bool { return o == OpSendInvalidate || o == OpSendSEInvalidate }
+
+// Solicited tells whether the message asks for an event at the peer.
+func (o Opcode) Solicited() bool { return o == OpSendSE || o == OpSendSEInvalidate }
+
+// The control octet: RV(2) Rsv(2) opcode(4). Rsv is sent as zero and not
+// checked (RFC 5040, Section 4.1).
+const (
+	version      = 0x1
+	versionShift = 6
+	opcodeMask   = 0x0f
+)
+
+func control(op Opcode) uint8 { return version<<versionShift | uint8(op) }
+
+// parseControl takes version 1 alone: that of the RDMA Consortium, 0, belongs to
+// its own MPA, which is not spoken here (RFC 5044, Appendix C.1).
+func parseControl(octet uint8) (Opcode, error) {
+	if octet>>versionShift != version {
+		return 0, ErrVersion
+	}
+	op := Opcode(octet & opcodeMask)
+	if int(op) >= len(kinds) {
+		return 0, ErrOpcode
+	}
+	return op, nil
+}
+
+// CheckTagged returns the opcode of the tagged segment behind h: OpWrite or
+// OpReadResponse. The error is ErrVersion or ErrOpcode.
+func CheckTagged(h ddp.Tagged) (Opcode, error) {
+	op, err := parseControl(h.RsvdULP)
+	if err == nil && !kinds[op].tagged {
+		return 0, ErrOpcode
+	}
+	return op, err
+}
+
+// CheckUntagged returns the opcode of the untagged segment behind h, which fits
+// its queue. The error is ddp.ErrInvalidQN, ErrVersion or ErrOpcode.
+func CheckUntagged(h ddp.Untagged) (Opcode, error) {
+	if h.QN > QueueTerminate {
+		return 0, ddp.ErrInvalidQN
+	}
+	op, err := parseControl(h.RsvdULP)
+	if err == nil && (kinds[op].tagged || kinds[op].queue != h.QN) {
+		return 0, ErrOpcode
+	}
+	return op, err
+}
+
+// InvalidateSTag returns the STag that a Send whose opcode Invalidates asks to
+// invalidate. In other messages the field means nothing.
+func InvalidateSTag(h ddp.Untagged) rdma.STag { return rdma.STag(h.RsvdULP4) }

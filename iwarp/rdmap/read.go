@@ -1,0 +1,87 @@
+package rdmap
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// ReadRequestLen is the length of the RDMA Read Request header, in octets.
+const ReadRequestLen = 28
+
+// ErrLength says that a message is not as long as its RDMAP header.
+var ErrLength = errors.New("RDMAP: message is not of its header's length")
+
+// ReadRequest is the RDMA Read Request header (RFC 5040, Section 4.4,
+// Figure 6), which is all of the message.
+type ReadRequest struct {
+	SinkSTag rdma.STag // where the requester wants the data; opaque to the responder
+	SinkTO   uint64
+	Size     uint32    // in octets
+	SrcSTag  rdma.STag // the responder's buffer
+	SrcTO    uint64
+}
+
+// AppendTo appends the wire form of r to b.
+func (r ReadRequest) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(r.SinkSTag))
+	b = binary.BigEndian.AppendUint64(b, r.SinkTO)
+	b = binary.BigEndian.AppendUint32(b, r.Size)
+	b = binary.BigEndian.AppendUint32(b, uint32(r.SrcSTag))
+	return binary.BigEndian.AppendUint64(b, r.SrcTO)
+}
+
+// ParseReadRequest decodes b, which is all that follows the DDP header. The
+// error is ErrLength.
+func ParseReadRequest(b []byte) (ReadRequest, error) {
+	if len(b) != ReadRequestLen {
+		return ReadRequest{}, fmt.Errorf("%w: %d octets, not %d", ErrLength, len(b), ReadRequestLen)
+	}
+	return ReadRequest{
+		SinkSTag: rdma.STag(binary.BigEndian.Uint32(b)),
+		SinkTO:   binary.BigEndian.Uint64(b[4:]),
+		Size:     binary.BigEndian.Uint32(b[12:]),
+		SrcSTag:  rdma.STag(binary.BigEndian.Uint32(b[16:])),
+		SrcTO:    binary.BigEndian.Uint64(b[20:]),
+	}, nil
+}
+
+// Advance returns what is left of r after n octets, at most r.Size, have been
+// sent: what a Terminate in the middle of a Read tells (RFC 5040, Section 4.8).
+func (r ReadRequest) Advance(n uint32) ReadRequest {
+	r.SinkTO += uint64(n)
+	r.SrcTO += uint64(n)
+	r.Size -= n
+	return r
+}
+
+// A Source is the buffer that a responder found for a Read's SrcSTag.
+type Source struct {
+	TO       uint64 // tagged offset of its first octet
+	Len      uint64 // in octets
+	Readable bool   // the peer may read it
+}
+
+// Check tells whether r lies within its source (RFC 5040, Section 7.2). The
+// error is ErrAccess, ErrTOWrap or ErrBounds. A Read of no octets passes with
+// any SrcSTag and SrcTO (Section 5.2.1), so the caller need not look for a
+// buffer.
+func (r ReadRequest) Check(src Source) error {
+	switch {
+	case r.Size == 0:
+		return nil
+	case !src.Readable:
+		return ErrAccess
+	}
+	err := ddp.CheckRange(ddp.Buffer{TO: src.TO, Len: src.Len}, r.SrcTO, uint64(r.Size))
+	switch {
+	case errors.Is(err, ddp.ErrTOWrap):
+		return ErrTOWrap
+	case err != nil:
+		return ErrBounds
+	}
+	return nil
+}

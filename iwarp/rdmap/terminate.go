@@ -1,0 +1,206 @@
+package rdmap
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+)
+
+// Lengths of the Terminate header, in octets: the control word and reserved
+// bits, and the most that can follow.
+const (
+	terminateMin    = 4
+	TerminateMaxLen = terminateMin + 2 + ddp.UntaggedLen + ReadRequestLen
+)
+
+// A Layout is the order of the bits in a Terminate header.
+type Layout uint8
+
+// The layouts. Linux siw on little-endian hosts swaps layer and type, and puts
+// M, D and R at the wrong end of their octet.
+const (
+	LayoutRFC    Layout = iota // RFC 5040, Figures 7 and 8
+	LayoutSiw                  // siw's
+	LayoutEither               // nothing tells; Cause is by RFC 5040, SiwCause by siw
+)
+
+// Terminate is the header of a Terminate message (RFC 5040, Section 4.8):
+//
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+-------+-------+---------------+-+-+-+-------------------------+
+//	| Layer | Type  |     Code      |M|D|R|        Reserved         |
+//	+-------+-------+---------------+-+-+-+-------------------------+
+//	|  DDP Segment Length (M, D)    | DDP header (D), RDMAP header (R)
+//	+-------------------------------+
+type Terminate struct {
+	Cause Error
+
+	// HasLength is bit M: SegmentLen is valid.
+	HasLength bool
+	// SegmentLen is the length of the segment at fault, in octets: header
+	// and payload. (siw counts the payload alone.)
+	SegmentLen uint16
+
+	// DDPHeader is the header of the segment at fault, or nil. It is
+	// ddp.TaggedLen or ddp.UntaggedLen octets by its own T bit.
+	DDPHeader []byte
+	// RDMAPHeader is the Read Request header at fault, or nil. It is
+	// ReadRequestLen octets.
+	RDMAPHeader []byte
+
+	// Layout tells how a received message was read. AppendTo writes
+	// LayoutRFC.
+	Layout Layout
+}
+
+// The bits of octet 2. siw has them at the other end.
+const (
+	flagM, siwM = 0x80, 0x01
+	flagD, siwD = 0x40, 0x02
+	flagR, siwR = 0x20, 0x04
+)
+
+// NewTerminate returns the message for an error that segment caused, with what
+// Figure 10 wants of it. The segment is the part that is at hand, from its first
+// octet, of length octets; it is nil where none is at fault. The result aliases
+// it.
+func NewTerminate(cause Error, segment []byte, length int) Terminate {
+	t := Terminate{Cause: cause}
+	wantDDP, wantRDMAP := cause.Headers()
+	if !wantDDP || len(segment) == 0 || len(segment) < ddp.HeaderLen(segment[0]) {
+		return t
+	}
+	n := ddp.HeaderLen(segment[0])
+	t.HasLength, t.SegmentLen, t.DDPHeader = true, uint16(length), segment[:n:n]
+	if rest := segment[n:]; wantRDMAP && isReadRequest(segment) && len(rest) >= ReadRequestLen {
+		t.RDMAPHeader = rest[:ReadRequestLen:ReadRequestLen]
+	}
+	return t
+}
+
+func isReadRequest(segment []byte) bool {
+	return !ddp.IsTagged(segment[0]) && segment[1]&opcodeMask == uint8(OpReadRequest)
+}
+
+// AppendTo appends the wire form of t to b. A length is there with a DDP header
+// even where HasLength is false, and then not valid.
+func (t Terminate) AppendTo(b []byte) []byte {
+	var flags uint8
+	if t.HasLength {
+		flags |= flagM
+	}
+	if t.DDPHeader != nil {
+		flags |= flagD
+	}
+	if t.RDMAPHeader != nil {
+		flags |= flagR
+	}
+	b = append(b, t.Cause.Layer<<4|t.Cause.Type&0x0f, t.Cause.Code, flags, 0)
+	if flags&(flagM|flagD) != 0 {
+		b = binary.BigEndian.AppendUint16(b, t.SegmentLen)
+	}
+	b = append(b, t.DDPHeader...)
+	return append(b, t.RDMAPHeader...)
+}
+
+// ParseTerminate decodes b, which is all that follows the DDP header, in
+// RFC 5040's layout or siw's. What goes beyond the headers that M, D and R
+// announce is ignored, for a sender may fill absent ones with zeros (RFC 5040,
+// Section 7.1). The error is ErrLength.
+func ParseTerminate(b []byte) (Terminate, error) {
+	if len(b) < terminateMin {
+		return Terminate{}, fmt.Errorf("%w: %d of %d octets", ErrLength, len(b), terminateMin)
+	}
+	t := Terminate{Cause: Error{Layer: b[0] >> 4, Type: b[0] & 0x0f, Code: b[1]}}
+	if fromSiw(b) {
+		siw := Terminate{Cause: swapped(t.Cause), Layout: LayoutSiw}
+		err := siw.parseHeaders(b[terminateMin:], b[2]&siwM != 0, b[2]&siwD != 0, b[2]&siwR != 0)
+		if err == nil {
+			return siw, nil
+		}
+		// then they are reserved bits, which do not count
+	}
+	err := t.parseHeaders(b[terminateMin:], b[2]&flagM != 0, b[2]&flagD != 0, b[2]&flagR != 0)
+	if err != nil {
+		return Terminate{}, err
+	}
+	return t.guessLayout(b[2]), nil
+}
+
+// fromSiw tells whether octet 2 has bits where siw alone sets them.
+func fromSiw(b []byte) bool {
+	return b[2]&(flagM|flagD|flagR) == 0 && b[2]&(siwM|siwD|siwR) != 0
+}
+
+func swapped(e Error) Error { return Error{Layer: e.Type, Type: e.Layer, Code: e.Code} }
+
+// guessLayout looks at a message with no header, where octet 2 does not tell:
+// siw's reading is the better one if it alone names a defined error.
+func (t Terminate) guessLayout(flags uint8) Terminate {
+	other := swapped(t.Cause)
+	switch {
+	case flags&(flagM|flagD|flagR) != 0, other == t.Cause, !other.Defined():
+	case t.Cause.Defined():
+		t.Layout = LayoutEither
+	default:
+		t.Cause, t.Layout = other, LayoutSiw
+	}
+	return t
+}
+
+func (t *Terminate) parseHeaders(b []byte, m, d, r bool) error {
+	t.HasLength = m
+	if m || d {
+		if len(b) < 2 {
+			return fmt.Errorf("%w: no segment length", ErrLength)
+		}
+		t.SegmentLen, b = binary.BigEndian.Uint16(b), b[2:]
+	}
+	if d {
+		if len(b) == 0 || len(b) < ddp.HeaderLen(b[0]) {
+			return fmt.Errorf("%w: DDP header cut short", ErrLength)
+		}
+		n := ddp.HeaderLen(b[0])
+		t.DDPHeader, b = b[:n:n], b[n:]
+	}
+	if r {
+		if len(b) < ReadRequestLen {
+			return fmt.Errorf("%w: RDMAP header cut short", ErrLength)
+		}
+		t.RDMAPHeader = b[:ReadRequestLen:ReadRequestLen]
+	}
+	return nil
+}
+
+// SiwCause returns the error as siw would mean it, where Layout is
+// LayoutEither. RFC 6581's numbers, which are the ones that collide, come
+// before any other message; siw's come after one.
+func (t Terminate) SiwCause() Error { return swapped(t.Cause) }
+
+// String tells what happened.
+func (t Terminate) String() string {
+	s := t.Cause.Error()
+	if t.Layout == LayoutEither {
+		s += fmt.Sprintf(" (or, if from siw, %v)", t.SiwCause())
+	}
+	if t.DDPHeader != nil {
+		s += ", " + describe(t.DDPHeader)
+	}
+	if t.HasLength {
+		s += fmt.Sprintf(", length %d", t.SegmentLen)
+	}
+	return s
+}
+
+// describe names the segment at fault, whose version may be the fault.
+func describe(header []byte) string {
+	op := Opcode(header[1] & opcodeMask)
+	if ddp.IsTagged(header[0]) {
+		return fmt.Sprintf("%v to STag %#08x, TO %#x", op,
+			binary.BigEndian.Uint32(header[2:]), binary.BigEndian.Uint64(header[6:]))
+	}
+	return fmt.Sprintf("%v on queue %d, MSN %d, MO %d", op,
+		binary.BigEndian.Uint32(header[6:]), binary.BigEndian.Uint32(header[10:]), binary.BigEndian.Uint32(header[14:]))
+}
