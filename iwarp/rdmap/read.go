@@ -18,11 +18,11 @@ var ErrLength = errors.New("RDMAP: message is not of its header's length")
 // ReadRequest is the RDMA Read Request header (RFC 5040, Section 4.4,
 // Figure 6), which is all of the message.
 type ReadRequest struct {
-	SinkSTag rdma.STag // where the requester wants the data; opaque to the responder
-	SinkTO   uint64
-	Size     uint32    // in octets
-	SrcSTag  rdma.STag // the responder's buffer
-	SrcTO    uint64
+	SinkSTag   rdma.STag // where the requester wants the data; opaque to the responder
+	SinkTO     uint64
+	Size       uint32    // in octets
+	SourceSTag rdma.STag // the responder's buffer
+	SourceTO   uint64
 }
 
 // AppendTo appends the wire form of r to b.
@@ -30,8 +30,8 @@ func (r ReadRequest) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(r.SinkSTag))
 	b = binary.BigEndian.AppendUint64(b, r.SinkTO)
 	b = binary.BigEndian.AppendUint32(b, r.Size)
-	b = binary.BigEndian.AppendUint32(b, uint32(r.SrcSTag))
-	return binary.BigEndian.AppendUint64(b, r.SrcTO)
+	b = binary.BigEndian.AppendUint32(b, uint32(r.SourceSTag))
+	return binary.BigEndian.AppendUint64(b, r.SourceTO)
 }
 
 // ParseReadRequest decodes b, which is all that follows the DDP header. The
@@ -41,11 +41,11 @@ func ParseReadRequest(b []byte) (ReadRequest, error) {
 		return ReadRequest{}, fmt.Errorf("%w: %d octets, not %d", ErrLength, len(b), ReadRequestLen)
 	}
 	return ReadRequest{
-		SinkSTag: rdma.STag(binary.BigEndian.Uint32(b)),
-		SinkTO:   binary.BigEndian.Uint64(b[4:]),
-		Size:     binary.BigEndian.Uint32(b[12:]),
-		SrcSTag:  rdma.STag(binary.BigEndian.Uint32(b[16:])),
-		SrcTO:    binary.BigEndian.Uint64(b[20:]),
+		SinkSTag:   rdma.STag(binary.BigEndian.Uint32(b)),
+		SinkTO:     binary.BigEndian.Uint64(b[4:]),
+		Size:       binary.BigEndian.Uint32(b[12:]),
+		SourceSTag: rdma.STag(binary.BigEndian.Uint32(b[16:])),
+		SourceTO:   binary.BigEndian.Uint64(b[20:]),
 	}, nil
 }
 
@@ -53,12 +53,12 @@ func ParseReadRequest(b []byte) (ReadRequest, error) {
 // sent: what a Terminate in the middle of a Read tells (RFC 5040, Section 4.8).
 func (r ReadRequest) Advance(n uint32) ReadRequest {
 	r.SinkTO += uint64(n)
-	r.SrcTO += uint64(n)
+	r.SourceTO += uint64(n)
 	r.Size -= n
 	return r
 }
 
-// A Source is the buffer that a responder found for a Read's SrcSTag.
+// A Source is the buffer that a responder found for a Read's SourceSTag.
 type Source struct {
 	TO       uint64 // tagged offset of its first octet
 	Len      uint64 // in octets
@@ -67,7 +67,7 @@ type Source struct {
 
 // Check tells whether r lies within its source (RFC 5040, Section 7.2). The
 // error is ErrAccess, ErrTOWrap or ErrBounds. A Read of no octets passes with
-// any SrcSTag and SrcTO (Section 5.2.1), so the caller need not look for a
+// any SourceSTag and SourceTO (Section 5.2.1), so the caller need not look for a
 // buffer.
 func (r ReadRequest) Check(src Source) error {
 	switch {
@@ -76,7 +76,7 @@ func (r ReadRequest) Check(src Source) error {
 	case !src.Readable:
 		return ErrAccess
 	}
-	err := ddp.CheckRange(ddp.Buffer{TO: src.TO, Len: src.Len}, r.SrcTO, uint64(r.Size))
+	err := ddp.CheckRange(ddp.Buffer{TO: src.TO, Len: src.Len}, r.SourceTO, uint64(r.Size))
 	switch {
 	case errors.Is(err, ddp.ErrTOWrap):
 		return ErrTOWrap
