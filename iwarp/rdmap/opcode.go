@@ -67,6 +67,9 @@ func SendOpcode(invalidate, solicited bool) Opcode {
 	return OpSend
 }
 
+// Tagged tells whether the message uses the tagged buffer model.
+func (o Opcode) Tagged() bool { return kinds[o].tagged }
+
 // Invalidates tells whether the message carries an Invalidate STag.
 func (o Opcode) Invalidates() bool { return o == OpSendInvalidate || o == OpSendSEInvalidate }
 
@@ -100,7 +103,7 @@ func parseControl(octet uint8) (Opcode, error) {
 // OpReadResponse. The error is ErrVersion or ErrOpcode.
 func CheckTagged(h ddp.Tagged) (Opcode, error) {
 	op, err := parseControl(h.RsvdULP)
-	if err == nil && !kinds[op].tagged {
+	if err == nil && !op.Tagged() {
 		return 0, ErrOpcode
 	}
 	return op, err
@@ -113,7 +116,7 @@ func CheckUntagged(h ddp.Untagged) (Opcode, error) {
 		return 0, ddp.ErrInvalidQN
 	}
 	op, err := parseControl(h.RsvdULP)
-	if err == nil && (kinds[op].tagged || kinds[op].queue != h.QN) {
+	if err == nil && (op.Tagged() || kinds[op].queue != h.QN) {
 		return 0, ErrOpcode
 	}
 	return op, err
