@@ -68,7 +68,7 @@ func SendOpcode(invalidate, solicited bool) Opcode {
 }
 
 // Tagged tells whether the message uses the tagged buffer model.
-func (o Opcode) Tagged() bool { return kinds[o].tagged }
+func (o Opcode) Tagged() bool { return int(o) < len(kinds) && kinds[o].tagged }
 
 // Invalidates tells whether the message carries an Invalidate STag.
 func (o Opcode) Invalidates() bool { return o == OpSendInvalidate || o == OpSendSEInvalidate }
