@@ -2,22 +2,9 @@ package buf
 
 import (
 	"fmt"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 )
-
-// The sizes of pooled buffers are powers of two. A smaller request gets a
-// buffer of the smallest size; a larger one is allocated for itself.
-const (
-	minShift = 9  // 512 octets: a short RPC message
-	maxShift = 22 // 4 MiB: the largest payload and its headers
-	classes  = maxShift - minShift + 1
-)
-
-// maxIdle bounds the octets that a pool keeps for later, per size. What is
-// released beyond it goes to the garbage collector.
-const maxIdle = 16 << 20
 
 // Default is the pool of those who have no reason for one of their own.
 var Default = new(Pool)
@@ -65,7 +52,7 @@ func (p *Pool) Get(n int) *Buf {
 		return b
 	}
 	f.mu.Unlock()
-	return newBuf(p, n, 1<<(c+minShift), c)
+	return newBuf(p, n, size(c), c)
 }
 
 // Out returns the number of buffers lent and not yet returned.
@@ -99,24 +86,9 @@ func (p *Pool) put(b *Buf) {
 	f := &p.class[b.class]
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if (len(f.free)+1)<<(b.class+minShift) <= maxIdle {
+	if (len(f.free)+1)*len(b.mem) <= maxIdle {
 		f.free = append(f.free, b)
 	}
-}
-
-// classOf returns the index of the smallest size that holds n octets, or -1
-// where none does.
-func classOf(n int) int {
-	if n < 0 {
-		panic(fmt.Sprintf("buf: length %d", n))
-	}
-	if n > 1<<maxShift {
-		return -1
-	}
-	if n <= 1<<minShift {
-		return 0
-	}
-	return bits.Len(uint(n-1)) - minShift
 }
 
 func newBuf(p *Pool, n, size, class int) *Buf {

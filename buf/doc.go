@@ -7,6 +7,9 @@
 //	  ▲          │Release           │Release
 //	  └──────────┴── the last ──────┘
 //
+// A buffer has a size of a power of two, the large ones and some room for a
+// header; what is larger than the largest size is not kept.
+//
 // The package must not know what the octets mean. A buffer's memory is valid
 // until its last Release; one Release too many panics, since that is a fault
 // of this program and never of a peer.

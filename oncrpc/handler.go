@@ -15,6 +15,9 @@ type Peer struct {
 	Network string // "tcp" or "rdma"
 }
 
+// String returns the network and the address.
+func (p *Peer) String() string { return p.Network + " " + p.Addr.String() }
+
 // A Request is one call message as a transport received it: the RPC message
 // from its XID on, and at most one data item that the transport carried
 // apart from it. Its slices are valid until Serve returns.

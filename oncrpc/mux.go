@@ -173,7 +173,7 @@ func checkReply(rep *Reply, limit int) error {
 	if rep.Item == nil {
 		return nil
 	}
-	r := xdr.NewReader(rep.Head[len(rep.Head)-4:])
+	r := xdr.NewReader(rep.Head[max(0, len(rep.Head)-4):])
 	if n := r.Uint32(); int64(n) != int64(len(rep.Item.B)) {
 		return fmt.Errorf("%w: %d for %d octets", errItemLength, n, len(rep.Item.B))
 	}

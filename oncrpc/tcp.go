@@ -2,32 +2,208 @@ package oncrpc
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/nfsrdma/nfsrdma/internal/work"
 )
 
 // A Server serves RPC calls over TCP, with the record marking of RFC 5531,
-// Section 11.
+// Section 11. Its fields are set before the first Serve.
 type Server struct {
 	// Handler answers the calls. It must not be nil.
 	Handler Service
 
-	// MaxRecord is the length in octets of the longest call and of the
-	// longest reply; 0 means 1 MiB of payload and 4 KiB beside it.
+	// MaxRecord is the length in octets of the longest call, and of the
+	// longest reply that Handler may make; 0 means 1 MiB of payload and 4
+	// KiB beside it, and 64 MiB is the most. A connection that sends more
+	// is closed.
 	MaxRecord int
 
-	// Log is told of connections that break the rules; nil means
-	// slog.Default.
+	// Log is told, once a connection, of those that break the rules; nil
+	// means slog.Default.
 	Log *slog.Logger
+
+	start    sync.Once
+	requests *semaphore.Weighted // octets of large records
+	replies  *semaphore.Weighted // octets of large data items
+	tasks    work.Pool
+	calls    sync.Pool // of *tcpCall
+
+	mu        sync.Mutex
+	closed    bool // by Shutdown
+	stop      chan struct{}
+	listeners map[net.Listener]struct{}
+	conns     map[*tcpConn]struct{}
 }
 
-// Serve takes connections from l, which it closes in the end, and returns nil
-// after Shutdown, or the error that ended it.
-func (s *Server) Serve(l net.Listener) error { panic("to come") }
+// init makes the parts that have no useful zero value.
+func (s *Server) init() {
+	s.start.Do(func() {
+		s.requests = semaphore.NewWeighted(memory)
+		s.replies = semaphore.NewWeighted(memory)
+		s.stop = make(chan struct{})
+		s.listeners = make(map[net.Listener]struct{})
+		s.conns = make(map[*tcpConn]struct{})
+	})
+}
+
+// Serve takes connections from l, which it closes in the end. It returns nil
+// after Shutdown, or else the error that kept it from taking more; the
+// connections are served on in either case until Shutdown. It may be called
+// several times, with a listener each.
+func (s *Server) Serve(l net.Listener) error {
+	s.init()
+	defer l.Close()
+	if s.MaxRecord < 0 || s.MaxRecord > memory/2 {
+		return fmt.Errorf("oncrpc: MaxRecord is %d octets, not 0 to %d", s.MaxRecord, memory/2)
+	}
+	if !s.addListener(l) {
+		return nil
+	}
+	defer s.removeListener(l)
+	for {
+		nc, err := l.Accept()
+		switch {
+		case err == nil:
+			s.addConn(nc)
+		case s.stopped():
+			return nil
+		case !passes(err):
+			return err
+		default:
+			s.log().Warn("cannot accept RPC connections at present", "addr", l.Addr(), "err", err)
+			s.pause(acceptDelay)
+		}
+	}
+}
 
 // Shutdown ends the service in good order: no more calls are taken, those
 // under way are answered, and the connections are closed. When ctx ends
-// first, handlers find their context cancelled and the connections are cut,
-// and Shutdown returns the context's cause. In either case it waits until no
+// first, handlers find their context cancelled, the connections are cut, and
+// Shutdown returns the context's cause. In either case it waits until no
 // handler runs.
-func (s *Server) Shutdown(ctx context.Context) error { panic("to come") }
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.init()
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.stop)
+	}
+	for l := range s.listeners {
+		l.Close()
+	}
+	for c := range s.conns {
+		c.drain()
+	}
+	s.mu.Unlock()
+
+	cut := make(chan struct{})
+	inTime := context.AfterFunc(ctx, func() {
+		s.abort(context.Cause(ctx))
+		close(cut)
+	})
+	s.tasks.Close()
+	if inTime() {
+		return nil
+	}
+	<-cut
+	return context.Cause(ctx)
+}
+
+// abort cuts every connection.
+func (s *Server) abort(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.abort(cause)
+	}
+}
+
+// addConn starts to serve nc.
+func (s *Server) addConn(nc net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		nc.Close()
+		return
+	}
+	if len(s.conns) >= maxConns {
+		s.log().Warn("RPC connection refused", "peer", nc.RemoteAddr(), "limit", maxConns)
+		nc.Close()
+		return
+	}
+	c := newTCPConn(s, nc)
+	s.conns[c] = struct{}{}
+	s.tasks.Go(c)
+}
+
+func (s *Server) removeConn(c *tcpConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+// addListener returns false after Shutdown.
+func (s *Server) addListener(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.listeners[l] = struct{}{}
+	}
+	return !s.closed
+}
+
+func (s *Server) removeListener(l net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, l)
+}
+
+func (s *Server) stopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// pause waits for d or for Shutdown.
+func (s *Server) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-s.stop:
+	}
+}
+
+// passes tells whether a later Accept may succeed.
+func passes(err error) bool {
+	for _, e := range []error{
+		syscall.ECONNABORTED, syscall.EINTR, syscall.EMFILE, syscall.ENFILE,
+		syscall.ENOBUFS, syscall.ENOMEM,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) maxRecord() int {
+	if s.MaxRecord == 0 {
+		return defaultMaxRecord
+	}
+	return s.MaxRecord
+}
+
+func (s *Server) log() *slog.Logger {
+	if s.Log != nil {
+		return s.Log
+	}
+	return slog.Default()
+}

@@ -1,0 +1,142 @@
+package buf
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestClasses(t *testing.T) {
+	for _, tt := range []struct{ n, capacity int }{
+		{0, 512},
+		{1, 512},
+		{512, 512},
+		{513, 1024},
+		{4096, 4096},
+		{4097, 8192},
+		{32 << 10, 32 << 10},
+		{32<<10 + 1, 64<<10 + room},
+		{64<<10 + room, 64<<10 + room},
+		{64<<10 + room + 1, 128<<10 + room},
+		{1 << 20, 1<<20 + room},
+		{1<<20 + room, 1<<20 + room},
+		{1<<20 + room + 1, 2<<20 + room},
+		{4<<20 + room, 4<<20 + room},
+		{4<<20 + room + 1, 4<<20 + room + 1}, // for itself
+		{64 << 20, 64 << 20},
+	} {
+		var p Pool
+		b := p.Get(tt.n)
+		assert.Len(t, b.B, tt.n)
+		assert.Equal(t, tt.capacity, cap(b.B), tt.n)
+		b.Release()
+		assert.Zero(t, p.Out())
+	}
+}
+
+// Every size is the smallest that holds what it is lent for.
+func TestClassOf(t *testing.T) {
+	for n := range 1 << 18 {
+		c := classOf(n)
+		if size(c) < n || c > 0 && size(c-1) >= n {
+			t.Fatalf("%d octets: class %d of %d", n, c, size(c))
+		}
+	}
+	for c := range classes {
+		assert.Equal(t, c, classOf(size(c)))
+	}
+}
+
+func TestPoolLendsAgain(t *testing.T) {
+	var p Pool
+	b := p.Get(1000)
+	b.B = b.B[10:20] // what a holder makes of B is of no consequence
+	b.Release()
+	again := p.Get(600)
+	assert.Same(t, b, again)
+	assert.Len(t, again.B, 600)
+	assert.Equal(t, 1024, cap(again.B))
+	again.Release()
+
+	large := p.Get(5 << 20)
+	large.Release()
+	assert.NotSame(t, large, p.Get(5<<20), "not kept")
+}
+
+func TestPoolKeepsNoMoreThanMaxIdle(t *testing.T) {
+	var p Pool
+	var lent []*Buf
+	for range 20 {
+		lent = append(lent, p.Get(1<<20))
+	}
+	assert.Equal(t, 20, p.Out())
+	for _, b := range lent {
+		b.Release()
+	}
+	assert.Zero(t, p.Out())
+	kept := p.class[classOf(1<<20)].free
+	assert.Len(t, kept, maxIdle/(1<<20+room))
+}
+
+func TestRetain(t *testing.T) {
+	var p Pool
+	b := p.Get(1)
+	assert.Same(t, b, b.Retain())
+	b.Release()
+	assert.Equal(t, 1, p.Out(), "the second holder's")
+	assert.NotNil(t, b.B)
+	b.Release()
+	assert.Zero(t, p.Out())
+	assert.Nil(t, b.B, "use after release is seen")
+}
+
+func TestFaultsPanic(t *testing.T) {
+	for _, n := range []int{1, 5 << 20} {
+		var p Pool
+		b := p.Get(n)
+		b.Release()
+		assert.Panics(t, b.Release, "released twice")
+		b = p.Get(n)
+		b.Release()
+		assert.Panics(t, func() { b.Retain() }, "retained after release")
+	}
+	assert.Panics(t, func() { new(Pool).Get(-1) })
+}
+
+func TestGetAllocatesNothing(t *testing.T) {
+	var p Pool
+	p.Get(4096).Release()
+	assert.Zero(t, testing.AllocsPerRun(100, func() { p.Get(4096).Release() }))
+}
+
+// The race detector sees it where two holders have one buffer.
+func TestPoolConcurrent(t *testing.T) {
+	var p Pool
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 500 {
+				b := p.Get(1 + (g*31+i*97)%3000)
+				for j := range b.B {
+					b.B[j] = byte(g)
+				}
+				second := b.Retain()
+				wg.Go(func() {
+					_ = second.B[0]
+					second.Release()
+				})
+				for j := range b.B {
+					if b.B[j] != byte(g) {
+						t.Error("lent to two")
+						break
+					}
+				}
+				b.Release()
+			}
+		})
+	}
+	wg.Wait()
+	require.Zero(t, p.Out())
+}

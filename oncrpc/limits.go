@@ -1,0 +1,62 @@
+package oncrpc
+
+import "time"
+
+// Limits of our own.
+const (
+	// defaultMaxRecord is the octets of a call or reply: 1 MiB of payload,
+	// the most that NFS clients ask for, and room for a call header (at
+	// most 840 octets) and the other arguments. It fits a pooled buffer.
+	defaultMaxRecord = 1<<20 + 4<<10
+
+	// maxCalls is the number of calls of one connection that are received,
+	// served or answered at one time. The client's next call then waits in
+	// the socket.
+	maxCalls = 64
+
+	// maxConns is the number of connections. Each costs a descriptor, a
+	// read buffer and a goroutine even while it is idle.
+	maxConns = 4096
+
+	// readBuffer is the octets of a connection's read buffer: several
+	// small records come with one read, and of a large one all but its
+	// start and end go past it.
+	readBuffer = 16 << 10
+
+	// smallRecord is the octets up to which a record or a data item is not
+	// counted as memory: most calls, which shall not wait behind large
+	// ones.
+	smallRecord = 4 << 10
+
+	// memory is the octets of large records under way in a server, and
+	// once more of data items of replies: 128 calls of 1 MiB each way,
+	// which is two clients that use all their calls.
+	memory = 128 << 20
+
+	// keptHead is the octets up to which the memory of a reply's head is
+	// kept for the next reply: a directory listing of a usual size.
+	keptHead = 64 << 10
+
+	// batchSize is the octets of replies that one write gathers. It keeps
+	// a write short enough for writeTimeout.
+	batchSize = 1 << 20
+
+	// recordTimeout is how long a record may take from its first octet on,
+	// and writeTimeout how long a write of replies: 1 MiB in that time is
+	// a quarter of a megabit per second. A connection that is idle between
+	// records is kept for as long as the peer's kernel answers.
+	recordTimeout = 30 * time.Second
+	writeTimeout  = 30 * time.Second
+
+	// lingerTimeout is how long a connection that the server ends waits
+	// for the peer to end it too, so that the last replies arrive.
+	lingerTimeout = time.Second
+
+	// keepAlive is how long a connection is silent before the peer's
+	// kernel is asked whether it is still there.
+	keepAlive = time.Minute
+
+	// acceptDelay is how long Serve waits before it tries again after an
+	// error that passes, such as too many open files.
+	acceptDelay = 100 * time.Millisecond
+)

@@ -1,0 +1,130 @@
+package oncrpc
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+)
+
+// A record mark is one word (RFC 5531, Section 11).
+const (
+	markLen  = 4
+	lastFrag = 1 << 31 // the other bits are the fragment's length in octets
+)
+
+// errRecordLong: the fragments of a record are longer than what is accepted.
+// What follows in the stream cannot be made sense of.
+var errRecordLong = errors.New("oncrpc: record too long")
+
+// A recordReader takes the records out of a stream.
+type recordReader struct {
+	br  *bufio.Reader
+	max int // octets of a record
+
+	// reserve is called once in each record of more than smallRecord
+	// octets, before memory for them is lent, with the octets that the
+	// record can have in all.
+	reserve func(n int) error
+}
+
+// buffered tells whether a whole record of one fragment is in the buffer.
+func (r *recordReader) buffered() bool {
+	if r.br.Buffered() < markLen {
+		return false
+	}
+	b, _ := r.br.Peek(markLen)
+	mark := binary.BigEndian.Uint32(b)
+	return mark&lastFrag != 0 && int64(mark&^lastFrag) <= int64(r.br.Buffered()-markLen)
+}
+
+// next reads one record. The buffer is the caller's to release. The error is
+// io.EOF where the stream ends before a record.
+func (r *recordReader) next() (*buf.Buf, error) {
+	last, n, err := r.mark(0)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := r.fragments(last, n)
+	switch {
+	case err == nil:
+		return rec, nil
+	case rec != nil:
+		rec.Release()
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return nil, err
+}
+
+// fragments reads the fragments of a record, the first of which has n octets.
+// The buffer may be there beside an error too.
+func (r *recordReader) fragments(last bool, n int) (rec *buf.Buf, err error) {
+	total, reserved := 0, false
+	for {
+		total += n
+		if total > smallRecord && !reserved {
+			reserved = true
+			if err := r.reserve(r.bound(total, last)); err != nil {
+				return rec, err
+			}
+		}
+		rec = extend(rec, total, r.max)
+		if _, err := io.ReadFull(r.br, rec.B[total-n:]); err != nil {
+			return rec, err
+		}
+		if last {
+			return rec, nil
+		}
+		if last, n, err = r.mark(total); err != nil {
+			return rec, err
+		}
+	}
+}
+
+// mark reads the mark of the fragment that follows the record's first have
+// octets.
+func (r *recordReader) mark(have int) (last bool, n int, err error) {
+	var b [markLen]byte
+	if _, err := io.ReadFull(r.br, b[:]); err != nil {
+		return false, 0, err
+	}
+	mark := binary.BigEndian.Uint32(b[:])
+	length := int64(mark &^ lastFrag)
+	if length > int64(r.max-have) {
+		return false, 0, fmt.Errorf("%w: %d octets and a fragment of %d, above %d", errRecordLong, have, length, r.max)
+	}
+	return mark&lastFrag != 0, int(length), nil
+}
+
+// bound returns how long a record can get whose first octets are total: only
+// the last fragment tells. Memory is reserved once, for a record that had to
+// ask twice could wait for another one that does the same.
+func (r *recordReader) bound(total int, last bool) int {
+	if last {
+		return total
+	}
+	return r.max
+}
+
+// extend makes b, which may be nil, n octets long; it may return another buffer
+// in its place. It at least doubles the memory, up to limit, so that a record
+// of many fragments is not copied many times.
+func extend(b *buf.Buf, n, limit int) *buf.Buf {
+	if b == nil {
+		return buf.Default.Get(n)
+	}
+	if n <= cap(b.B) {
+		b.B = b.B[:n]
+		return b
+	}
+	bigger := buf.Default.Get(max(n, min(2*cap(b.B), limit)))
+	bigger.B = bigger.B[:n]
+	copy(bigger.B, b.B)
+	b.Release()
+	return bigger
+}

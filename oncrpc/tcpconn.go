@@ -1,0 +1,192 @@
+package oncrpc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+)
+
+// A tcpConn is one connection of a Server. One goroutine at a time has the
+// turn to read it; see Run.
+type tcpConn struct {
+	server *Server
+	nc     net.Conn
+	peer   Peer
+	out    replyQueue
+
+	ctx     context.Context // of the calls; cancelled where nobody waits for their replies
+	cancel  context.CancelCauseFunc
+	reading context.Context // of ctx; cancelled when no more calls are to be taken
+	drained context.CancelFunc
+
+	// slots has an element for each call that is received, served or
+	// answered, the one that Run waits for included.
+	slots chan struct{}
+
+	in   recordReader // of the goroutine that has the turn
+	call *tcpCall     // likewise: what reserve reserves memory for
+
+	deadline sync.Mutex // held while drain or the reader sets the read deadline
+}
+
+var errConnEnd = errors.New("oncrpc: connection ended")
+
+func newTCPConn(s *Server, nc net.Conn) *tcpConn {
+	c := &tcpConn{server: s, nc: nc, peer: peerOf(nc), slots: make(chan struct{}, maxCalls)}
+	c.out.conn = c
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.reading, c.drained = context.WithCancel(c.ctx)
+	c.in = recordReader{br: bufio.NewReaderSize(nc, readBuffer), max: s.maxRecord(), reserve: c.reserve}
+	if t, ok := nc.(*net.TCPConn); ok {
+		// A failure means that the connection is gone, as reading will tell.
+		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlive})
+	}
+	return c
+}
+
+// peerOf names the other end. An IPv4 address that a listener for IPv6 gives
+// out in IPv6's clothes is one of IPv4: exports name it so.
+func peerOf(nc net.Conn) Peer {
+	p := Peer{Network: "tcp"}
+	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		ap := a.AddrPort()
+		p.Addr = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	}
+	return p
+}
+
+// Run receives one call, passes the turn to read on to another goroutine, and
+// answers the call.
+func (c *tcpConn) Run() {
+	c.slots <- struct{}{}
+	cl, err := c.receive()
+	if err != nil {
+		c.end(err)
+		return
+	}
+	c.server.tasks.Go(c)
+	c.answer(cl)
+}
+
+// receive waits for the next call.
+func (c *tcpConn) receive() (*tcpCall, error) {
+	if err := c.reading.Err(); err != nil { // though one may be in the buffer
+		return nil, err
+	}
+	if _, err := c.in.br.Peek(1); err != nil { // for as long as the peer likes
+		return nil, err
+	}
+	if !c.in.buffered() {
+		c.setReadDeadline(time.Now().Add(recordTimeout))
+		defer c.setReadDeadline(time.Time{})
+	}
+	c.call = c.newCall()
+	record, err := c.in.next()
+	if err != nil {
+		c.call.free()
+		return nil, err
+	}
+	c.call.record = record
+	return c.call, nil
+}
+
+// reserve waits until there is memory for n octets of the call's record. The
+// time that this takes is not the peer's fault.
+func (c *tcpConn) reserve(n int) error {
+	if err := c.server.requests.Acquire(c.reading, int64(n)); err != nil {
+		return err
+	}
+	c.call.reserved = int64(n)
+	c.setReadDeadline(time.Now().Add(recordTimeout))
+	return nil
+}
+
+// answer serves cl and leaves it to the replies to be written, if there is an
+// answer.
+func (c *tcpConn) answer(cl *tcpCall) {
+	cl.request.Msg = cl.record.B
+	answer := c.server.Handler.Serve(c.ctx, &cl.request, &cl.reply)
+	cl.freeRecord()
+	if answer {
+		c.out.put(cl)
+		return
+	}
+	c.done(cl)
+}
+
+// done ends a call that was written or needs no answer.
+func (c *tcpConn) done(cl *tcpCall) {
+	cl.free()
+	<-c.slots
+}
+
+// setReadDeadline does nothing once the connection is drained: the deadline
+// has passed then.
+func (c *tcpConn) setReadDeadline(t time.Time) {
+	c.deadline.Lock()
+	defer c.deadline.Unlock()
+	if c.reading.Err() == nil {
+		_ = c.nc.SetReadDeadline(t) // fails only where reading fails
+	}
+}
+
+// drain lets no more calls in.
+func (c *tcpConn) drain() {
+	c.deadline.Lock()
+	defer c.deadline.Unlock()
+	c.drained()
+	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+}
+
+// abort cuts the connection. The first cause counts.
+func (c *tcpConn) abort(cause error) {
+	c.cancel(cause)
+	c.nc.Close()
+}
+
+// end closes the connection for the goroutine that has the turn to read, whose
+// receive failed with err. A peer that has sent all its calls, or that is told
+// to call no more, gets the answers that are due first.
+func (c *tcpConn) end(err error) {
+	draining := c.reading.Err() != nil
+	if !draining && err != io.EOF {
+		c.logEnd(err)
+		c.abort(err)
+	}
+	for range maxCalls - 1 { // beside its own: until no call is under way
+		c.slots <- struct{}{}
+	}
+	if draining {
+		c.linger()
+	}
+	c.abort(errConnEnd)
+	c.server.removeConn(c)
+}
+
+// linger ends the stream to the peer and waits a little for it to end its own.
+// To close with calls unread would reset the connection, and the last replies
+// could be lost on the way.
+func (c *tcpConn) linger() {
+	t, ok := c.nc.(*net.TCPConn)
+	if !ok || t.CloseWrite() != nil {
+		return
+	}
+	_ = t.SetReadDeadline(time.Now().Add(lingerTimeout))
+	_, _ = io.Copy(io.Discard, t)
+}
+
+// logEnd logs what a peer did wrong, and where the log wants it what the
+// network did.
+func (c *tcpConn) logEnd(err error) {
+	if errors.Is(err, errRecordLong) || errors.Is(err, os.ErrDeadlineExceeded) {
+		c.server.log().Warn("RPC connection cut", "peer", c.peer.Addr, "err", err)
+		return
+	}
+	c.server.log().Debug("RPC connection lost", "peer", c.peer.Addr, "err", err)
+}

@@ -1,0 +1,86 @@
+package oncrpc
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// A replyQueue writes the replies of a connection in the order in which they
+// are put. Whoever finds nobody writing writes until the queue is empty; the
+// others leave their reply and go on, so that replies that come while the
+// connection is busy leave together.
+//
+//	put ──▶ waiting ──take──▶ batch ──▶ vec ──one writev──▶ peer
+type replyQueue struct {
+	conn *tcpConn
+
+	mu      sync.Mutex
+	waiting []*tcpCall // at most maxCalls, for each has a slot
+	writing bool
+
+	// of whoever is writing
+	batch []*tcpCall
+	vec   net.Buffers
+	rest  net.Buffers // of vec, not written yet
+}
+
+// put takes cl over and sees that its reply is written.
+func (q *replyQueue) put(cl *tcpCall) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, cl)
+	if q.writing {
+		return
+	}
+	q.writing = true
+	for len(q.waiting) > 0 {
+		q.takeLocked()
+		q.mu.Unlock()
+		q.write()
+		q.mu.Lock()
+	}
+	q.writing = false
+}
+
+// takeLocked moves the replies that the next write gathers to the batch.
+func (q *replyQueue) takeLocked() {
+	n, size := 0, 0
+	for n < len(q.waiting) && (n == 0 || size+q.waiting[n].reply.Len() <= batchSize) {
+		size += q.waiting[n].reply.Len()
+		n++
+	}
+	q.batch = append(q.batch[:0], q.waiting[:n]...)
+	rest := copy(q.waiting, q.waiting[n:])
+	clear(q.waiting[rest:])
+	q.waiting = q.waiting[:rest]
+}
+
+// write writes the batch and ends its calls. A connection whose peer does not
+// take the replies in time, or is gone, is cut; what is put after that is
+// thrown away.
+func (q *replyQueue) write() {
+	if q.conn.ctx.Err() == nil {
+		if err := q.writeBatch(); err != nil {
+			q.conn.logEnd(err)
+			q.conn.abort(err)
+		}
+	}
+	for i, cl := range q.batch {
+		q.batch[i] = nil
+		q.conn.done(cl)
+	}
+}
+
+func (q *replyQueue) writeBatch() error {
+	q.vec = q.vec[:0]
+	for _, cl := range q.batch {
+		q.vec = cl.appendTo(q.vec)
+	}
+	nc := q.conn.nc
+	_ = nc.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only where writing fails
+	q.rest = q.vec
+	_, err := q.rest.WriteTo(nc)
+	clear(q.vec) // the octets are the calls'
+	return err
+}
