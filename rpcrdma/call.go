@@ -1,0 +1,175 @@
+package rpcrdma
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A call is one message of a requester on its way through the server. One
+// goroutine has it at a time: the connection's reader, the one that waits for
+// memory, one of the dispatcher's, or whichever tells it of a completion.
+type call struct {
+	conn *conn
+	next *call // in a callQueue
+
+	recv *buf.Buf // the message as received; body aliases it
+	hdr  Header   // from the reply's form on, that of the reply
+	body []byte   // what follows the header
+	plan plan
+
+	pulled [2]*buf.Buf // what the chunks are read into: message, data item
+	held   int64       // octets of memory reserved
+
+	out *buf.Buf // the reply's header and head
+	req oncrpc.Request
+	rep oncrpc.Reply
+
+	wrs []rdma.WR // posted last, and
+	iov [][]byte  // their Data
+}
+
+// What a completion belongs to (rdma.WR.ID).
+const (
+	idPull uint64 = iota
+	idReply
+)
+
+var callPool = sync.Pool{New: func() any { return new(call) }}
+
+func newCall(c *conn, msg *buf.Buf) *call {
+	cl := callPool.Get().(*call)
+	cl.conn, cl.recv = c, msg
+	return cl
+}
+
+// end gives back everything that the call holds, itself included.
+func (cl *call) end() {
+	c := cl.conn
+	cl.releaseArgs()
+	cl.rep.DropItem()
+	if cl.out != nil {
+		cl.out.Release()
+	}
+	cl.unreserve(cl.held)
+	clear(cl.wrs)
+	clear(cl.iov)
+	*cl = call{
+		hdr:  Header{Lists: cl.hdr.Lists},
+		plan: plan{reads: cl.plan.reads[:0]},
+		wrs:  cl.wrs[:0],
+		iov:  cl.iov[:0],
+	}
+	callPool.Put(cl)
+	c.end()
+}
+
+// releaseArgs gives back what the request's slices alias.
+func (cl *call) releaseArgs() {
+	if cl.recv != nil {
+		cl.recv.Release()
+		cl.recv = nil
+	}
+	for i, b := range cl.pulled {
+		if b != nil {
+			b.Release()
+			cl.pulled[i] = nil
+		}
+	}
+	cl.req, cl.body = oncrpc.Request{}, nil
+}
+
+// Run serves calls for as long as there are any (work.Task).
+func (cl *call) Run() {
+	d := &cl.conn.srv.calls
+	for ; cl != nil; cl = d.next() {
+		cl.serve()
+	}
+}
+
+// serve has a complete RPC message answered.
+func (cl *call) serve() {
+	c := cl.conn
+	cl.assemble()
+	if !cl.sameXID() {
+		cl.refuse(cl.hdr.fail("rdma_xid", 0, errXID)) // Section 4.5.2
+		return
+	}
+	p := &cl.plan
+	cl.req.Peer, cl.req.MaxReply = &c.peer, p.room+p.itemRoom
+	cl.out = buf.Default.Get(p.headerLen + max(p.room, errVersLen))
+	cl.rep.Head = cl.out.B[p.headerLen:p.headerLen]
+	answer := c.srv.Handler.Serve(c.ctx, &cl.req, &cl.rep)
+	cl.releaseArgs()
+	cl.unreserve(p.pullNeed)
+	if !answer {
+		c.giveBack()
+		cl.end()
+		return
+	}
+	cl.reply()
+}
+
+// sameXID tells whether header and RPC message agree (RFC 8166, Section
+// 4.2.1).
+func (cl *call) sameXID() bool {
+	return len(cl.req.Msg) >= 4 && binary.BigEndian.Uint32(cl.req.Msg) == cl.hdr.XID
+}
+
+// refuse answers a call that cannot be served with an RDMA_ERROR, or drops it.
+func (cl *call) refuse(err error) {
+	c := cl.conn
+	c.srv.log.Debug("call refused", "peer", c.peer.Addr, "error", err)
+	cl.releaseArgs()
+	code, answer := answerFor(err)
+	if !answer {
+		c.giveBack()
+		cl.end()
+		return
+	}
+	h := &cl.hdr // XID and version are those of the call: Section 4.5
+	h.Credit, h.Proc, h.Code = c.srv.cfg.grant(), Error, code
+	h.Low, h.High = Version, Version
+	if cl.out == nil {
+		cl.out = buf.Default.Get(errVersLen)
+	}
+	cl.wrs, cl.iov = cl.wrs[:0], cl.iov[:0]
+	cl.send(h.AppendTo(cl.out.B[:0]))
+	cl.answer()
+}
+
+// post posts the call's work requests, whose last one tells of the completion
+// of all.
+func (cl *call) post(id uint64) {
+	last := &cl.wrs[len(cl.wrs)-1]
+	last.Done, last.ID = cl, id
+	c := cl.conn
+	c.posting()
+	if err := c.rc.Post(cl.wrs...); err != nil {
+		c.completed()
+		c.abort(fmt.Errorf("%w: %w", errNoReply, err)) // Section 4.5.4
+		cl.end()
+	}
+}
+
+// Complete is told that the work posted last is done (rdma.Completer).
+func (cl *call) Complete(done rdma.Completion) {
+	c := cl.conn
+	c.completed()
+	switch {
+	case done.ID == idReply:
+		if done.Err != nil {
+			c.abort(fmt.Errorf("%w: %w", errNoReply, done.Err))
+		}
+		cl.end()
+	case done.Err != nil:
+		c.abort(fmt.Errorf("%w: %w", errPull, done.Err))
+		cl.end()
+	default:
+		c.srv.calls.submit(cl)
+	}
+}

@@ -1,0 +1,185 @@
+package rpcrdma
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A conn is one connection of a responder. It is the rdma.Handler of its
+// connection.
+type conn struct {
+	srv        *Server
+	peer       oncrpc.Peer
+	longest    int  // octets of a Send to the peer
+	invalidate bool // the peer takes a Send With Invalidate
+
+	ctx    context.Context // of the handlers that run for this connection
+	cancel context.CancelCauseFunc
+
+	rc    rdma.Conn     // set when ready is closed; nil where the set-up failed
+	ready chan struct{} // the reader may be faster than Accept's return
+
+	mu       sync.Mutex
+	underWay int       // calls received and not ended
+	owed     int       // receives to be given back when underWay falls
+	waiting  callQueue // calls that wait for memory, and
+	waiter   bool      // whether a goroutine waits for them
+	watch    watch
+	draining bool // takes no more calls, and closes after the last
+	closing  bool // close has been started
+	closed   bool // Closed has been called
+	shut     bool // close has returned
+	gone     bool // the server has forgotten it
+}
+
+func newConn(s *Server, req rdma.ConnRequest) *conn {
+	c := &conn{srv: s, ready: make(chan struct{})}
+	c.peer = oncrpc.Peer{Addr: addrPort(req.RemoteAddr()), Network: "rdma"}
+	c.longest, c.invalidate = s.cfg.replyThreshold(req.PrivateData())
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.watch.timer = time.AfterFunc(stallTime, c.checkProgress)
+	c.watch.timer.Stop()
+	return c
+}
+
+// start accepts the peer.
+func (c *conn) start(req rdma.ConnRequest) {
+	cfg := &c.srv.cfg
+	rc, err := req.Accept(rdma.ConnConfig{
+		Handler:     c,
+		PrivateData: cfg.privateData(),
+		RecvSize:    cfg.inline,
+		Recvs:       cfg.credits + extraRecvs,
+	})
+	if err != nil {
+		c.Closed(err)
+		close(c.ready)
+		c.mu.Lock()
+		c.settle()
+		return
+	}
+	c.rc = rc
+	close(c.ready)
+	c.srv.log.Debug("connection made", "peer", req.RemoteAddr(), "threshold", c.longest, "invalidate", c.invalidate)
+	c.mu.Lock()
+	c.settle()
+}
+
+// Receive takes a message. It reads the header and hands the call over.
+func (c *conn) Receive(r rdma.Recv) {
+	<-c.ready
+	cl := c.begin(r.Buf)
+	if cl == nil {
+		r.Buf.Release()
+		return
+	}
+	body, err := cl.hdr.ParseCall(r.Buf.B)
+	if err == nil {
+		err = cl.makePlan(body)
+	}
+	if err != nil {
+		cl.refuse(err)
+		return
+	}
+	c.reserve(cl)
+}
+
+// begin makes a call of a message, or returns nil where no more are taken.
+func (c *conn) begin(msg *buf.Buf) *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.draining || c.closed {
+		return nil
+	}
+	c.underWay++
+	return newCall(c, msg)
+}
+
+// end is called once for each call that began, when nothing of it is left.
+func (c *conn) end() {
+	c.mu.Lock()
+	c.underWay--
+	giveBack := c.settleDebt()
+	c.settle()
+	if giveBack {
+		c.postRecv()
+	}
+}
+
+// Closed is told of the end of the connection. Calls that still run find out
+// when they want to answer.
+func (c *conn) Closed(err error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.closed = true
+	c.watch.timer.Stop()
+	c.cancel(err)
+	if err == nil || errors.Is(err, io.EOF) {
+		c.srv.log.Debug("connection closed", "peer", c.peer.Addr)
+	} else {
+		c.srv.log.warn("connection lost", "peer", c.peer.Addr, "error", err)
+	}
+	c.settle()
+}
+
+// drain takes no more calls, and closes the connection after the last reply.
+func (c *conn) drain() {
+	c.mu.Lock()
+	c.draining = true
+	c.settle()
+}
+
+// settle does what is due when a call or the connection has ended. The caller
+// holds the lock; settle gives it up.
+func (c *conn) settle() {
+	idle := c.underWay == 0
+	// While the connection is being set up there is nothing to close, and
+	// nothing to forget; start comes back here.
+	closeNow := (c.closed || c.draining && idle) && !c.closing && c.isReady()
+	c.closing = c.closing || closeNow
+	forget := c.closed && idle && c.shut && !c.gone
+	c.gone = c.gone || forget
+	c.mu.Unlock()
+	if closeNow {
+		go c.close() // waits for Closed, which may come by this goroutine
+	}
+	if forget {
+		c.srv.forget(c)
+	}
+}
+
+// close ends the connection and waits until nothing of it runs.
+func (c *conn) close() {
+	if c.rc != nil {
+		c.rc.Close()
+	}
+	c.mu.Lock()
+	c.shut = true
+	c.settle()
+}
+
+func (c *conn) isReady() bool {
+	select {
+	case <-c.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// abort ends the connection with a cause. It does not wait.
+func (c *conn) abort(cause error) {
+	if c.isReady() && c.rc != nil {
+		c.rc.Abort(cause)
+	}
+}

@@ -1,0 +1,28 @@
+// Package rpcrdma carries ONC RPC over RDMA (RFC 8166, with the private data
+// of RFC 8797): the transport header, and the responder that takes calls from
+// connections, pulls their chunks, and brings replies back in the form that
+// the requester provided for.
+//
+//	rdma.Conn ──Receive──▶ header ──▶ memory reserved ──▶ RDMA Reads ──┐
+//	   (its reader)          │ bad         (may wait)                   ▼
+//	                         ▼                                      Handler
+//	rdma.Conn ◀──Post── RDMA_ERROR                                     │
+//	     ▲                                                              ▼
+//	     └────Post── RDMA Writes + Send, as one ◀── form of the reply ◀─┘
+//
+// The package must not know which provider moves the octets, nor what a
+// program does.
+//
+// # Life of slices
+//
+// A received message, and the buffers that its chunks were read into, belong
+// to the call and are released when Handler.Serve returns; the request's
+// slices alias them. The reply's head is appended to a buffer of the call,
+// which has room in front for the transport header. That buffer and the
+// reply's data item are released when the connection has sent them.
+//
+// # Who waits
+//
+// Nothing waits on a connection's reader. A call that needs much memory waits
+// for it in the order of its connection; calls that need none pass it by.
+package rpcrdma

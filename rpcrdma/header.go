@@ -1,0 +1,132 @@
+package rpcrdma
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+)
+
+// Version is the version of RPC-over-RDMA that this package speaks.
+const Version = 1
+
+// Lengths on the wire, in octets.
+const (
+	fixedLen    = 16             // XID, version, credits, procedure
+	minLen      = fixedLen + 3*4 // with three empty lists: the shortest header of a message
+	errChunkLen = fixedLen + 4
+	errVersLen  = errChunkLen + 2*4
+)
+
+// A Proc says what follows the fixed fields (RFC 8166, Section 4.2.4).
+type Proc uint32
+
+// The procedures.
+const (
+	Msg   Proc = 0 // RDMA_MSG: chunk lists, then the RPC message
+	NoMsg Proc = 1 // RDMA_NOMSG: chunk lists; one of them holds the RPC message
+	MsgP  Proc = 2 // RDMA_MSGP: never sent, answered with ERR_CHUNK
+	Done  Proc = 3 // RDMA_DONE: never sent, discarded
+	Error Proc = 4 // RDMA_ERROR: an error code
+)
+
+// String returns the name that RFC 8166 uses.
+func (p Proc) String() string {
+	switch p {
+	case Msg:
+		return "RDMA_MSG"
+	case NoMsg:
+		return "RDMA_NOMSG"
+	case MsgP:
+		return "RDMA_MSGP"
+	case Done:
+		return "RDMA_DONE"
+	case Error:
+		return "RDMA_ERROR"
+	}
+	return fmt.Sprintf("Proc(%d)", uint32(p))
+}
+
+// A Header is the transport header of a message (RFC 8166, Section 4).
+type Header struct {
+	XID    uint32
+	Vers   uint32
+	Credit uint32 // asked for in a call, granted in a reply
+	Proc   Proc
+
+	// Lists are the chunk lists of Msg and NoMsg.
+	Lists chunks.Lists
+
+	// Code is the reason of Error. Low and High are the versions that the
+	// sender speaks, where the reason is ErrVers.
+	Code      ErrCode
+	Low, High uint32
+}
+
+// AppendTo appends the wire form of h to b.
+func (h *Header) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, h.XID)
+	b = binary.BigEndian.AppendUint32(b, h.Vers)
+	b = binary.BigEndian.AppendUint32(b, h.Credit)
+	b = binary.BigEndian.AppendUint32(b, uint32(h.Proc))
+	switch h.Proc {
+	case Msg, NoMsg:
+		return h.Lists.AppendTo(b)
+	case Error:
+		b = binary.BigEndian.AppendUint32(b, uint32(h.Code))
+		if h.Code == ErrVers {
+			b = binary.BigEndian.AppendUint32(b, h.Low)
+			b = binary.BigEndian.AppendUint32(b, h.High)
+		}
+	}
+	return b
+}
+
+// ParseCall reads the header at the start of b, which a requester sent, and
+// returns what follows it, which aliases b. It uses the memory of h again. The
+// error is a *HeaderError; XID, Vers and Credit then hold what b has, unless b
+// is too short for any header.
+func (h *Header) ParseCall(b []byte) (body []byte, err error) {
+	h.Lists.Reset()
+	if len(b) < minLen {
+		h.XID, h.Vers, h.Credit, h.Proc = 0, 0, 0, 0
+		return nil, h.fail("rdma_msg", 0, errRunt)
+	}
+	h.parseFixed(b)
+	switch {
+	case h.Proc == Error: // the same in all versions; an answer could be answered
+		return nil, h.fail("rdma_proc", 12, errDiscard)
+	case h.Vers != Version:
+		return nil, h.fail("rdma_vers", 4, errVersion)
+	case h.Proc == Done:
+		return nil, h.fail("rdma_proc", 12, errDiscard)
+	case h.Proc != Msg && h.Proc != NoMsg: // MsgP included: Section 4.6.1
+		return nil, h.fail("rdma_proc", 12, errProc)
+	}
+	body, err = h.Lists.Parse(b[fixedLen:])
+	if err != nil {
+		return nil, h.chunkError(err)
+	}
+	return body, nil
+}
+
+func (h *Header) parseFixed(b []byte) {
+	h.XID = binary.BigEndian.Uint32(b)
+	h.Vers = binary.BigEndian.Uint32(b[4:])
+	h.Credit = binary.BigEndian.Uint32(b[8:])
+	h.Proc = Proc(binary.BigEndian.Uint32(b[12:]))
+}
+
+func (h *Header) fail(field string, offset int, err error) error {
+	return &HeaderError{XID: h.XID, Field: field, Offset: offset, Err: err}
+}
+
+// chunkError makes a HeaderError of an error of package chunks.
+func (h *Header) chunkError(err error) error {
+	var c *chunks.Error
+	if errors.As(err, &c) {
+		return h.fail(c.Field, fixedLen+c.Offset, c.Err)
+	}
+	return h.fail("rdma_body", fixedLen, err)
+}

@@ -1,0 +1,47 @@
+package rpcrdma
+
+import "time"
+
+// Defaults of a Server.
+const (
+	defaultInline     = 4096
+	defaultCredits    = 128
+	defaultMaxPayload = 1 << 20
+	defaultMaxMemory  = 256 << 20
+	defaultMaxConns   = 1024
+)
+
+// Limits of our own.
+const (
+	// maxCredits bounds what a Server may be told to grant. Each credit
+	// costs a receive buffer and up to two replies per connection.
+	maxCredits = 4096
+
+	// maxPayload bounds Server.MaxPayload, in octets.
+	maxPayload = 64 << 20
+
+	// headSlack is how many octets an RPC message may have around its
+	// payload: credential, file handles, attributes, names. RFC 5531
+	// bounds the first, NFSv3 the others; all together stay below 8 KiB,
+	// and a directory listing has its entries in the payload.
+	headSlack = 64 << 10
+
+	// extraRecvs is how many messages a connection takes beyond its
+	// grant, for a peer that counts its calls a little differently.
+	extraRecvs = 8
+
+	// maxServing is how many calls a server runs at once. Each may block
+	// a thread of the operating system in a file system.
+	maxServing = 1024
+
+	// stallTime is how long a peer may leave posted work undone before it
+	// is taken for dead: it neither answers RDMA Reads nor reads its
+	// replies, and holds memory. A peer is given between one and two of
+	// these. Linux's own patience with a call is 60 s.
+	stallTime = 60 * time.Second
+
+	// maxLogged is how many warnings a server logs in logPeriod. A peer
+	// that reconnects in a loop would fill the log otherwise.
+	maxLogged = 20
+	logPeriod = 10 * time.Second
+)

@@ -1,0 +1,51 @@
+package rpcrdma
+
+// Buffers for chunks are large, and a peer decides how long they are held. A
+// call reserves what it can need, for its arguments and its reply, before any
+// of it is lent, so that a call which holds memory never waits for more.
+
+// reserve starts a call when there is memory for it. It does not wait: a call
+// that must is put behind those of its connection that do already.
+func (c *conn) reserve(cl *call) {
+	need := cl.need()
+	if need == 0 || c.srv.memory.TryAcquire(need) { // fails while another waits
+		cl.held = need
+		cl.pull()
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting.push(cl)
+	if !c.waiter {
+		c.waiter = true
+		go c.wait()
+	}
+}
+
+// wait reserves memory for one waiting call after the other. A connection has
+// at most one of these goroutines, and so one place in the queue for memory.
+func (c *conn) wait() {
+	for {
+		c.mu.Lock()
+		cl := c.waiting.pop()
+		c.waiter = cl != nil
+		c.mu.Unlock()
+		if cl == nil {
+			return
+		}
+		if err := c.srv.memory.Acquire(c.ctx, cl.need()); err != nil {
+			cl.end() // the connection has ended
+			continue
+		}
+		cl.held = cl.need()
+		cl.pull()
+	}
+}
+
+// unreserve gives n octets of the call's memory back.
+func (cl *call) unreserve(n int64) {
+	if n > 0 {
+		cl.held -= n
+		cl.conn.srv.memory.Release(n)
+	}
+}

@@ -1,0 +1,129 @@
+package rpcrdma
+
+import (
+	"encoding/binary"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A plan is what a header means for its call: what is to be read, and what the
+// reply may be. Its lengths are in octets, and within the server's limits.
+type plan struct {
+	reads  []chunks.ReadChunk // by position
+	zero   bool               // the first of them holds the RPC message
+	msgLen int                // of the RPC message without the other chunks
+	whole  int                // of the RPC message with them
+
+	headerLen int // of a reply with the chunk lists of this call
+	room      int // for a reply, inline or in the Reply chunk, whichever is more
+	itemRoom  int // for its data item, where that goes into a Write chunk
+
+	pullNeed  int64 // memory for what is read
+	replyNeed int64 // memory for what goes into the requester's chunks
+
+	handle    uint32 // the one that all segments share, where oneHandle is set
+	oneHandle bool
+}
+
+// items returns the Read chunks that hold data items.
+func (p *plan) items() []chunks.ReadChunk {
+	if p.zero {
+		return p.reads[1:]
+	}
+	return p.reads
+}
+
+// need returns how much memory the call reserves, in octets.
+func (cl *call) need() int64 { return cl.plan.pullNeed + cl.plan.replyNeed }
+
+// makePlan checks what the header says against the standard and the limits,
+// before any memory is lent. body is what follows the header.
+func (cl *call) makePlan(body []byte) error {
+	cl.body = body
+	p, lists := &cl.plan, &cl.hdr.Lists
+	p.handle, p.oneHandle = lists.Handle()
+	if err := cl.planPull(); err != nil {
+		return err
+	}
+	lists.Reads = lists.Reads[:0] // a reply has none: Section 4.3.1
+	return cl.planReply()
+}
+
+func (cl *call) planPull() (err error) {
+	p, h := &cl.plan, &cl.hdr
+	if p.reads, err = h.Lists.ReadChunks(p.reads[:0]); err != nil {
+		return h.chunkError(err)
+	}
+	p.zero = len(p.reads) > 0 && p.reads[0].Position == 0
+	n := uint64(len(cl.body))
+	switch {
+	case h.Proc == NoMsg && !p.zero: // Section 4.2.4
+		return h.fail("rdma_reads", fixedLen, errNoCall)
+	case h.Proc == NoMsg:
+		n = p.reads[0].Length
+	case p.zero: // Section 3.5.3: the message is in one place
+		return h.fail("rdma_reads", fixedLen, errTwoCalls)
+	case len(cl.body) < 4 || binary.BigEndian.Uint32(cl.body) != h.XID: // before anything is read
+		return h.fail("rdma_xid", 0, errXID)
+	}
+	whole, err := chunks.Unreduced(n, p.items())
+	if err != nil {
+		return h.chunkError(err)
+	}
+	if whole > uint64(cl.conn.srv.cfg.largestMessage()) { // Section 8.1.4
+		return h.fail("rdma_reads", fixedLen, errTooLong)
+	}
+	p.msgLen, p.whole = int(n), int(whole)
+	if p.zero {
+		p.pullNeed = int64(n)
+	}
+	switch items := p.items(); len(items) {
+	case 0:
+	case 1:
+		p.pullNeed += int64(items[0].Length)
+	default:
+		p.pullNeed += int64(whole)
+	}
+	return nil
+}
+
+func (cl *call) planReply() error {
+	p, h, cfg := &cl.plan, &cl.hdr, &cl.conn.srv.cfg
+	p.headerLen = fixedLen + h.Lists.Len()
+	p.room = cl.conn.longest - p.headerLen
+	if p.room < 0 { // not even the header of a reply by chunk can be sent
+		return h.fail("rdma_body", fixedLen, errNoRoom)
+	}
+	if h.Lists.HasReply {
+		n := int(min(h.Lists.Reply.Length(), uint64(cfg.largestMessage())))
+		p.room = max(p.room, n)
+		p.replyNeed = int64(n)
+	}
+	if cl.itemChunk() != nil {
+		p.itemRoom = int(min(cl.itemChunk().Length(), uint64(cfg.maxPayload)))
+		p.replyNeed += int64(p.itemRoom)
+	}
+	return nil
+}
+
+// itemChunk returns the Write chunk for the data item of the reply, or nil
+// where that goes with the rest: a Write list stands for the results in their
+// order, and an empty chunk asks for its result inline (RFC 8166, Sections
+// 4.3.2.1 and 4.3.2.3).
+func (cl *call) itemChunk() chunks.Chunk {
+	if lists := &cl.hdr.Lists; lists.Writes() > 0 && len(lists.Write(0)) > 0 {
+		return lists.Write(0)
+	}
+	return nil
+}
+
+// largestCall returns what one call can need, in octets.
+func (c *config) largestCall() int64 {
+	return 3*int64(c.largestMessage()) + int64(c.maxPayload)
+}
+
+// pad returns the padding behind n octets.
+func pad(n int) []byte { return zeros[:xdr.Pad(n)] }
+
+var zeros [3]byte

@@ -1,0 +1,32 @@
+package rpcrdma
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+)
+
+// privateData returns the message that tells the peer what this end takes.
+func (c *config) privateData() []byte {
+	return cmpriv.Message{RemoteInvalidation: true, SendSize: c.inline, RecvSize: c.inline}.AppendTo(nil)
+}
+
+// replyThreshold returns the length of the longest Send to a peer, in octets,
+// and whether it may invalidate the peer's memory (RFC 8797, Sections 4.1 and
+// 4.2). This end always says that it supports invalidation, so the peer's word
+// decides.
+func (c *config) replyThreshold(privateData []byte) (longest int, invalidate bool) {
+	peer, _ := cmpriv.Parse(privateData)
+	return min(c.inline, peer.RecvSize), peer.RemoteInvalidation
+}
+
+// addrPort returns the address of a peer, or the zero value where its network
+// has another kind.
+func addrPort(a net.Addr) netip.AddrPort {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		ap := tcp.AddrPort()
+		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	}
+	return netip.AddrPort{}
+}

@@ -1,0 +1,118 @@
+package rpcrdma
+
+import (
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// reply brings the RPC reply back in the form that the requester provided for
+// (RFC 8166, Section 3.5): its data item by the first Write chunk, if there is
+// one, and the rest inline where it fits, else in the Reply chunk. What does
+// not fit is an error before anything is written. All of it is posted at once,
+// the Send last, since nothing else tells the requester that the data are
+// there.
+func (cl *call) reply() {
+	var item, beside []byte // the data item: in a Write chunk, or in the message
+	if cl.rep.Item != nil {
+		beside = cl.rep.Item.B
+	}
+	chunk := cl.itemChunk()
+	if chunk != nil {
+		item, beside = beside, nil
+	}
+	head, padding, tail := cl.rep.Head, pad(len(beside)), cl.rep.Tail
+	n := len(head) + len(beside) + len(padding) + len(tail)
+	h := &cl.hdr
+	long := cl.plan.headerLen+n > cl.conn.longest
+	if uint64(len(item)) > chunk.Length() || long && uint64(n) > h.Lists.Reply.Length() {
+		cl.refuse(h.fail("rdma_body", fixedLen, errNoRoom)) // Section 4.5.3
+		return
+	}
+
+	cl.wrs, cl.iov = cl.wrs[:0], cl.iov[:0]
+	cl.returnWrites(len(item))
+	cl.write(chunk, item)
+	h.Credit = cl.conn.srv.cfg.grant()
+	if long {
+		h.Proc = NoMsg
+		h.Lists.Reply.Fill(uint64(n))
+		cl.write(h.Lists.Reply, head, beside, padding, tail)
+		cl.send(h.AppendTo(cl.out.B[:0]))
+	} else {
+		h.Proc = Msg
+		h.Lists.Reply.Fill(0) // Section 4.3.3: copied, and with the length used
+		cl.send(cl.inFront(h.AppendTo(cl.out.B[:0]), head), beside, padding, tail)
+	}
+	cl.invalidate()
+	cl.answer()
+}
+
+// returnWrites sets the lengths of the Write list to what is returned: n octets
+// in the chunk for the data item, and nothing in the others (RFC 8166, Sections
+// 3.4.6 and 4.3.2.2).
+func (cl *call) returnWrites(n int) {
+	for i := range cl.hdr.Lists.Writes() {
+		cl.hdr.Lists.Write(i).Fill(uint64(n))
+		n = 0
+	}
+}
+
+// write appends RDMA Writes that fill the chunk with parts, one after the
+// other. The lengths of its segments are those to be returned, and make up that
+// of all parts.
+func (cl *call) write(c chunks.Chunk, parts ...[]byte) {
+	for _, s := range c {
+		if s.Length == 0 {
+			continue
+		}
+		first := len(cl.iov)
+		for left := int(s.Length); left > 0; {
+			n := min(left, len(parts[0]))
+			cl.iov = append(cl.iov, parts[0][:n])
+			left -= n
+			if parts[0] = parts[0][n:]; len(parts[0]) == 0 {
+				parts = parts[1:]
+			}
+		}
+		cl.wrs = append(cl.wrs, rdma.WR{
+			Op:     rdma.OpWrite,
+			Data:   cl.iov[first:],
+			Remote: rdma.Remote{STag: rdma.STag(s.Handle), TO: s.Offset},
+		})
+	}
+}
+
+// inFront returns header and head as one slice, if the head still stands where
+// there was room for the header in front of it, and else copies it there: a
+// handler may have put its own slice in place.
+func (cl *call) inFront(header, head []byte) []byte {
+	whole := cl.out.B[:len(header)+len(head)]
+	if len(head) > 0 && &head[0] != &whole[len(header)] {
+		copy(whole[len(header):], head)
+	}
+	return whole
+}
+
+// send appends a Send of parts.
+func (cl *call) send(parts ...[]byte) {
+	first := len(cl.iov)
+	cl.iov = append(cl.iov, parts...)
+	cl.wrs = append(cl.wrs, rdma.WR{Op: rdma.OpSend, Data: cl.iov[first:]})
+}
+
+// invalidate makes the Send invalidate the memory of the call, where the peer
+// takes that and all of its chunks have one handle. With two of them one could
+// be of those that must stay, as Linux's memory for padding (RFC 8797, Section
+// 4.1).
+func (cl *call) invalidate() {
+	if cl.conn.invalidate && cl.plan.oneHandle {
+		wr := &cl.wrs[len(cl.wrs)-1]
+		wr.WithInvalidate, wr.Invalidate = true, rdma.STag(cl.plan.handle)
+	}
+}
+
+// answer gives back the call's receive and posts what answers it.
+func (cl *call) answer() {
+	cl.conn.giveBack()
+	cl.post(idReply)
+}

@@ -1,0 +1,246 @@
+package rpcrdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A Handler answers RPC calls. *oncrpc.Mux is one.
+type Handler interface {
+	// Serve puts the whole RPC reply into rep, or returns false where the
+	// message cannot be answered and is dropped. It is called by many
+	// goroutines at once. req and rep are valid until it returns. ctx ends
+	// with the connection.
+	Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool)
+}
+
+// A Server is a responder: it takes RPC calls from RDMA connections. Its fields
+// are not changed after the first Serve.
+type Server struct {
+	// Handler answers the calls. It must not be nil.
+	Handler Handler
+
+	// Inline is the length of the longest message sent or received without
+	// chunks, in octets; 0 means 4096. It is rounded down to a multiple of
+	// 1024; below 1024 or above 262144 is an error.
+	Inline int
+
+	// Credits is the number of calls that each connection may have under
+	// way; 0 means 128; below 0 or above 4096 is an error.
+	Credits int
+
+	// MaxPayload is the length of the longest data item, in octets; 0
+	// means 1 MiB; below 0 or above 64 MiB is an error. A call whose
+	// chunks to read are longer, headers allowed for, gets ERR_CHUNK.
+	MaxPayload int
+
+	// MaxMemory bounds the buffers for chunks, of all connections
+	// together, in octets; 0 means 256 MiB. Less than the largest call
+	// needs is an error. Calls wait for memory, they do not fail.
+	MaxMemory int64
+
+	// MaxConns bounds the connections; 0 means 1024. More are rejected.
+	MaxConns int
+
+	// Log takes what an administrator wants to know; nil discards it.
+	Log *slog.Logger
+
+	setup sync.Once
+	cfg   config
+	err   error // of the set-up
+
+	memory *semaphore.Weighted
+	calls  dispatcher
+	log    limitedLog
+
+	mu        sync.Mutex
+	draining  bool
+	listeners map[rdma.Listener]struct{}
+	conns     map[*conn]struct{} // those being set up included
+	all       sync.WaitGroup     // of conns; grows only while not draining
+}
+
+// config is what a Server's fields say, with the defaults filled in.
+type config struct {
+	inline     int
+	credits    int
+	maxPayload int
+	maxMemory  int64
+	maxConns   int
+}
+
+// largestMessage returns the length of the longest RPC message that is held in
+// memory, in octets.
+func (c *config) largestMessage() int { return c.maxPayload + headSlack }
+
+// init fills in and checks the fields, once.
+func (s *Server) init() error {
+	s.setup.Do(func() {
+		s.cfg = config{
+			inline:     orDefault(s.Inline, defaultInline) &^ 1023,
+			credits:    orDefault(s.Credits, defaultCredits),
+			maxPayload: orDefault(s.MaxPayload, defaultMaxPayload),
+			maxMemory:  orDefault(s.MaxMemory, defaultMaxMemory),
+			maxConns:   orDefault(s.MaxConns, defaultMaxConns),
+		}
+		s.err = s.check()
+		s.memory = semaphore.NewWeighted(s.cfg.maxMemory)
+		s.conns = make(map[*conn]struct{})
+		s.listeners = make(map[rdma.Listener]struct{})
+		s.calls.max = maxServing
+		s.log.Logger = s.Log
+		if s.Log == nil {
+			s.log.Logger = slog.New(slog.DiscardHandler)
+		}
+	})
+	return s.err
+}
+
+func orDefault[T int | int64](v, def T) T {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+func (s *Server) check() error {
+	c := &s.cfg
+	switch {
+	case s.Handler == nil:
+		return errors.New("rpcrdma: Server without a Handler")
+	case c.inline < cmpriv.MinSize || c.inline > cmpriv.MaxSize:
+		return fmt.Errorf("rpcrdma: inline size %d is not between %d and %d octets", s.Inline, cmpriv.MinSize, cmpriv.MaxSize)
+	case c.credits < 1 || c.credits > maxCredits:
+		return fmt.Errorf("rpcrdma: %d credits are not between 1 and %d", s.Credits, maxCredits)
+	case c.maxPayload < 1 || c.maxPayload > maxPayload:
+		return fmt.Errorf("rpcrdma: payload of %d octets is not between 1 and %d", s.MaxPayload, maxPayload)
+	case c.maxMemory < c.largestCall():
+		return fmt.Errorf("rpcrdma: memory of %d octets is less than the %d that one call can need", s.MaxMemory, c.largestCall())
+	case c.maxConns < 1:
+		return fmt.Errorf("rpcrdma: %d connections", s.MaxConns)
+	}
+	return nil
+}
+
+// Serve takes connections from l until Shutdown, and then returns nil, or
+// until l fails, and then returns its error. It closes l. Several Serves may
+// run at once, each with its own listener.
+func (s *Server) Serve(l rdma.Listener) error {
+	defer l.Close()
+	if err := s.init(); err != nil {
+		return err
+	}
+	if !s.listen(l) {
+		return nil
+	}
+	for {
+		req, err := l.Accept(context.Background()) // until Close
+		switch {
+		case err == nil:
+			s.connect(req)
+		case s.unlisten(l):
+			return nil
+		default:
+			return fmt.Errorf("rpcrdma: %w", err)
+		}
+	}
+}
+
+// listen takes l up for Shutdown to close.
+func (s *Server) listen(l rdma.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return false
+	}
+	s.listeners[l] = struct{}{}
+	return true
+}
+
+// unlisten gives l up, and tells whether it failed because of Shutdown.
+func (s *Server) unlisten(l rdma.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, l)
+	return s.draining
+}
+
+// connect sets up a connection without holding up the next.
+func (s *Server) connect(req rdma.ConnRequest) {
+	if c, why := s.admit(req); c == nil {
+		err := req.Reject(nil)
+		s.log.warn("connection rejected", "peer", req.RemoteAddr(), "reason", why, "error", err)
+	} else {
+		go c.start(req)
+	}
+}
+
+// admit counts a new connection, or says why there is to be none.
+func (s *Server) admit(req rdma.ConnRequest) (c *conn, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return nil, "shutting down"
+	}
+	if len(s.conns) >= s.cfg.maxConns {
+		return nil, "too many connections"
+	}
+	c = newConn(s, req)
+	s.conns[c] = struct{}{}
+	s.all.Add(1)
+	return c, ""
+}
+
+// forget is called once for each connection, when nothing of it runs.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+	s.all.Done()
+}
+
+// Shutdown ends the server: it takes no more connections and no more calls,
+// lets those under way be answered, and closes the connections. When ctx ends
+// first, it aborts the connections and returns the cause, without waiting for
+// handlers that are still running. The server cannot be used again.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if err := s.init(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.draining = true
+	for l := range s.listeners {
+		l.Close()
+	}
+	for c := range s.conns {
+		c.drain()
+	}
+	s.mu.Unlock()
+
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		s.all.Wait()
+		s.calls.close()
+	}()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.abort(context.Cause(ctx))
+	}
+	return context.Cause(ctx)
+}
