@@ -1,0 +1,178 @@
+package iwarp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A Conn is a connected queue pair over one TCP connection. It implements
+// rdma.Conn.
+//
+//	Post ──▶ sendQueue ──▶ whoever finds nobody writing ──writev──▶ peer
+//	             ▲ Read Responses
+//	         reader ◀──readv── peer      one goroutine, the owner of the end
+//	           ├──▶ registered memory
+//	           └──▶ Handler.Receive
+type Conn struct {
+	sock        *socket
+	params      mpa.Params
+	mulpdu      int // of what is sent, in octets
+	handler     rdma.Handler
+	recvSize    int
+	privateData []byte
+
+	tx      sendQueue
+	rx      receiver
+	regions regionSet
+
+	mu      sync.Mutex
+	cause   error // why the connection ended; io.EOF for an orderly end
+	ended   bool  // cause is set
+	closing bool  // this end wants an orderly end
+	over    chan struct{}
+}
+
+var _ rdma.Conn = (*Conn)(nil)
+
+// newConn makes the connection that MPA's start-up has negotiated, and starts
+// its reader. As responder it sends nothing before the peer's first FPDU.
+func newConn(s *socket, p mpa.Params, peerData []byte, cc rdma.ConnConfig, responder bool) *Conn {
+	emss := 0
+	if s.raw != nil {
+		emss = s.raw.emss()
+	}
+	c := &Conn{
+		sock: s, params: p, mulpdu: mpa.MULPDU(emss),
+		handler: cc.Handler, recvSize: cc.RecvSize, privateData: peerData,
+		over: make(chan struct{}),
+	}
+	if c.recvSize == 0 {
+		c.recvSize = defaultRecvSize
+	}
+	c.regions.m = make(map[*region]struct{})
+	c.tx.idle.L = &c.tx.mu
+	c.tx.gated = responder
+	c.tx.sinkSTag = rdma.STag(draw() | 1)
+	c.rx.init(c, cc.Recvs)
+	return c
+}
+
+// start lets the connection run.
+func (c *Conn) start() {
+	go func() {
+		c.finish(c.rx.run())
+	}()
+}
+
+// PrivateData returns what the peer sent in its MPA start-up frame, behind the
+// enhanced header if there was one.
+func (c *Conn) PrivateData() []byte { return c.privateData }
+
+// LocalAddr returns this end's TCP address.
+func (c *Conn) LocalAddr() net.Addr { return c.sock.nc.LocalAddr() }
+
+// RemoteAddr returns the peer's TCP address.
+func (c *Conn) RemoteAddr() net.Addr { return c.sock.nc.RemoteAddr() }
+
+// Params returns what MPA's start-up negotiated.
+func (c *Conn) Params() mpa.Params { return c.params }
+
+// PostRecv lets the peer send n more messages. Each takes a buffer only when
+// its octets arrive.
+func (c *Conn) PostRecv(n int) error {
+	if n < 0 {
+		return fmt.Errorf("iwarp: %d receives posted", n)
+	}
+	c.rx.recvs.Add(int64(n))
+	return nil
+}
+
+// end records why the connection ended; the first cause stays. It reports
+// whether this call was the first.
+func (c *Conn) end(cause error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return false
+	}
+	c.ended, c.cause = true, cause
+	return true
+}
+
+// closedError is what a use of an ended connection gets.
+func (c *Conn) closedError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause == nil || errors.Is(c.cause, io.EOF) {
+		return fmt.Errorf("iwarp: %w", rdma.ErrClosed)
+	}
+	return fmt.Errorf("iwarp: %w: %w", rdma.ErrClosed, c.cause)
+}
+
+// Abort ends the connection at once.
+func (c *Conn) Abort(cause error) {
+	c.end(cause)
+	c.sock.expire(time.Unix(1, 0))
+}
+
+// Close sends what is posted and a FIN, waits for the peer's, and for the end
+// of all that runs. A peer that does not answer in time is cut off.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
+	c.tx.close()
+	late := time.AfterFunc(lingerTimeout, func() { c.sock.expire(time.Unix(1, 0)) })
+	defer late.Stop()
+	if c.tx.drain(true) {
+		c.sock.closeWrite()
+	}
+	<-c.over
+	return nil
+}
+
+// finish is the reader's last duty: it ends the connection in the manner that
+// err asks for, and tells everybody.
+func (c *Conn) finish(err error) {
+	var fault *Fault
+	c.mu.Lock()
+	closing := c.closing
+	c.mu.Unlock()
+	isFault := errors.As(err, &fault)
+	if werr := c.tx.writeError(); werr != nil && !isFault {
+		err = werr
+	}
+	if closing && !isFault && (isTimeout(err) || isReset(err)) {
+		err = io.EOF // the peer left the orderly end to us alone
+	}
+	c.end(err)
+	c.tx.close()
+	c.sock.expire(time.Now().Add(lingerTimeout))
+	switch {
+	case isFault && !fault.Remote:
+		c.tx.sendTerminate(c, fault)
+		c.tx.drain(false)
+		c.sock.closeWrite()
+		c.sock.discard(c.rx.scratch()) // R5040-6.2.1-4: a reset would overtake the Terminate
+	case errors.Is(err, io.EOF): // half-closed by the peer: what is posted may still go
+		c.tx.drain(false)
+		c.sock.closeWrite()
+	}
+	_ = c.sock.nc.Close()
+	c.rx.close()
+	c.tx.drain(false) // the writer, which fails now
+	c.tx.flush(fmt.Errorf("iwarp: %w: %w", rdma.ErrFlushed, c.closedError()))
+	c.revokeAll()
+	c.mu.Lock()
+	cause := c.cause
+	c.mu.Unlock()
+	c.handler.Closed(cause)
+	close(c.over)
+}

@@ -1,0 +1,200 @@
+package iwarp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// pattern returns n octets that differ from place to place.
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	r := rand.NewPCG(uint64(n), 7)
+	for i := 0; i+8 <= n; i += 8 {
+		v := r.Uint64()
+		for j := range 8 {
+			b[i+j] = byte(v >> (8 * j))
+		}
+	}
+	return b
+}
+
+// sizes cross every boundary: words, segments, FPDUs, batches.
+var sizes = []int{0, 1, 2, 3, 4, 5, 13, 127, 1024, 4095, 4096, 4097, 64742, 65467, 65468, 65469, 65535, 65536, 1<<20 + 3, 3<<20 + 1}
+
+func TestSend(t *testing.T) {
+	for name, o := range transports {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			o.recvSize = 4 << 20
+			a, b := pair(t, o)
+			open(t, a, b)
+			for _, n := range sizes { // R5040-5.3-10, R5040-5.3-11: 0 too
+				want := pattern(n)
+				require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{want[:n/3], nil, want[n/3:]}}))
+				require.Equal(t, want, b.in.next(t), "%d octets", n)
+				require.NoError(t, b.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{want}, Solicited: true}))
+				m := a.in.recv(t)
+				require.Equal(t, want, append([]byte{}, m.Buf.B...), "%d octets", n)
+				assert.True(t, m.Solicited)
+				m.Buf.Release()
+			}
+		})
+	}
+}
+
+func TestWriteThenSend(t *testing.T) {
+	for name, o := range transports {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			a, b := pair(t, o)
+			for _, n := range sizes {
+				want, sink := pattern(n), make([]byte, n+2)
+				r, err := b.Register(sink, rdma.RemoteWrite)
+				require.NoError(t, err)
+				done := make(waiter, 1)
+				require.NoError(t, a.Post(
+					rdma.WR{Op: rdma.OpWrite, Data: [][]byte{want[:n/2], want[n/2:]}, Remote: rdma.Remote{STag: r.STag(), TO: r.TO() + 1}},
+					rdma.WR{Op: rdma.OpSend, Data: [][]byte{{1}}, Done: done, ID: 5},
+				))
+				require.Equal(t, []byte{1}, b.in.next(t))
+				// R5040-5.5-10-2: the Write is visible when the Send is delivered.
+				require.Equal(t, want, sink[1:n+1])
+				require.Zero(t, sink[0])
+				require.Zero(t, sink[n+1])
+				require.Equal(t, rdma.Completion{ID: 5, Op: rdma.OpSend}, done.wait(t))
+				r.Deregister()
+			}
+		})
+	}
+}
+
+func TestRead(t *testing.T) {
+	for name, o := range transports {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			a, b := pair(t, o)
+			for _, n := range sizes {
+				want, sink := pattern(n), make([]byte, n)
+				r, err := b.Register(want, rdma.RemoteRead)
+				require.NoError(t, err)
+				done := make(waiter, 1)
+				require.NoError(t, a.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{sink}, Remote: rdma.Remote{STag: r.STag()}, Done: done}))
+				require.NoError(t, done.wait(t).Err)
+				require.Equal(t, want, sink, "%d octets", n)
+				r.Deregister()
+			}
+		})
+	}
+}
+
+// Reads beyond ORD wait (R5040-6.1-6), and all completions come in the order
+// of posting (R5040-5.5-15-1).
+func TestReadDepth(t *testing.T) {
+	for _, depth := range []uint16{1, 2, 7} {
+		t.Run(fmt.Sprint(depth), func(t *testing.T) {
+			world(t)
+			a, b := pair(t, options{initiator: Config{ORD: depth}, responder: Config{IRD: 16}})
+			assert.Equal(t, int(depth), a.Params().ORD)
+			assert.Equal(t, int(depth), b.Params().IRD)
+			want := pattern(100 << 10)
+			r, err := b.Register(want, rdma.RemoteRead)
+			require.NoError(t, err)
+			const n = 100
+			done, sinks := make(waiter, 2*n), make([][]byte, n)
+			for i := range n {
+				sinks[i] = make([]byte, 1+i*1000)
+				require.NoError(t, a.Post(
+					rdma.WR{Op: rdma.OpRead, Data: [][]byte{sinks[i]}, Remote: rdma.Remote{STag: r.STag(), TO: uint64(i)}, Done: done, ID: uint64(2 * i)},
+					rdma.WR{Op: rdma.OpSend, Data: [][]byte{{byte(i)}}, Done: done, ID: uint64(2*i + 1)},
+				))
+				require.NoError(t, b.PostRecv(1))
+			}
+			for i := range 2 * n {
+				c := done.wait(t)
+				require.NoError(t, c.Err)
+				require.Equal(t, uint64(i), c.ID)
+			}
+			for i, s := range sinks {
+				require.Equal(t, want[i:][:len(s)], s)
+			}
+		})
+	}
+}
+
+func TestSendWithInvalidate(t *testing.T) {
+	world(t)
+	a, b := pair(t, options{})
+	mem := make([]byte, 16)
+	r, err := b.Register(mem, rdma.RemoteWrite)
+	require.NoError(t, err)
+	at := rdma.Remote{STag: r.STag()}
+	require.NoError(t, a.Post(
+		rdma.WR{Op: rdma.OpWrite, Data: [][]byte{[]byte("hello")}, Remote: at},
+		rdma.WR{Op: rdma.OpSend, WithInvalidate: true, Invalidate: r.STag()},
+	))
+	m := b.in.recv(t)
+	m.Buf.Release()
+	assert.True(t, m.WithInvalidate)
+	assert.Equal(t, r.STag(), m.Invalidated)
+	assert.Equal(t, "hello", string(mem[:5]))
+	// R5040-5.3-14: the STag is dead now.
+	require.NoError(t, a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{{1}}, Remote: at}))
+	requireFault(t, a.in.end(t), true, rdmap.Error{Layer: rdmap.LayerDDP, Type: 1, Code: 0})
+	requireFault(t, b.in.end(t), false, rdmap.Error{Layer: rdmap.LayerDDP, Type: 1, Code: 0})
+	r.Deregister()
+}
+
+func requireFault(t testing.TB, err error, remote bool, cause rdmap.Error) {
+	t.Helper()
+	var f *Fault
+	require.ErrorAs(t, err, &f)
+	require.Equal(t, remote, f.Remote, "%v", err)
+	require.Equal(t, cause, f.Terminate.Cause, "%v", err)
+}
+
+func TestClose(t *testing.T) {
+	world(t)
+	a, b := pair(t, options{recvSize: 1 << 20})
+	done := make(waiter, 1)
+	want := pattern(1 << 20)
+	require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{want}, Done: done}))
+	require.NoError(t, a.Close()) // R5041-6.2.1-1: what is posted goes first
+	assert.NoError(t, done.wait(t).Err)
+	assert.Equal(t, want, b.in.next(t))
+	assert.ErrorIs(t, a.in.end(t), io.EOF)
+	assert.ErrorIs(t, b.in.end(t), io.EOF)
+	assert.ErrorIs(t, a.Post(rdma.WR{}), rdma.ErrClosed) // R5041-6.2.1-2
+	_, err := a.Register(want, rdma.RemoteRead)
+	assert.ErrorIs(t, err, rdma.ErrClosed)
+	require.NoError(t, a.Close())
+}
+
+func TestAbortFlushes(t *testing.T) {
+	world(t)
+	a, b := pair(t, options{})
+	done := make(waiter, 3)
+	// The responder may not send yet: its work requests wait.
+	for i := range 3 {
+		require.NoError(t, b.Post(rdma.WR{Op: rdma.OpSend, Done: done, ID: uint64(i)}))
+	}
+	cause := errors.New("enough")
+	b.Abort(cause)
+	for i := range 3 {
+		c := done.wait(t)
+		assert.Equal(t, uint64(i), c.ID)
+		assert.ErrorIs(t, c.Err, rdma.ErrFlushed)
+		assert.ErrorIs(t, c.Err, cause)
+	}
+	assert.ErrorIs(t, b.in.end(t), cause)
+	assert.Error(t, a.in.end(t))
+	assert.ErrorIs(t, b.Post(rdma.WR{}), cause)
+}

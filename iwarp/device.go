@@ -1,0 +1,77 @@
+package iwarp
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// stagShards spreads the table of STags over locks.
+const stagShards = 16
+
+// A device is the RNIC: it owns the STags of all connections, so that an STag
+// is unique, and one used on the wrong connection is told from an unknown one.
+type device struct {
+	shard [stagShards]stagTable
+}
+
+type stagTable struct {
+	mu sync.RWMutex
+	m  map[rdma.STag]*region
+}
+
+// rnic is the device of the process.
+var rnic = newDevice()
+
+func newDevice() *device {
+	d := new(device)
+	for i := range d.shard {
+		d.shard[i].m = make(map[rdma.STag]*region)
+	}
+	return d
+}
+
+// draw returns a number that peers cannot predict (RFC 5042, Section 8.1.1).
+func draw() uint32 {
+	var b [4]byte
+	rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint32(b[:])
+}
+
+func (d *device) table(s rdma.STag) *stagTable { return &d.shard[s%stagShards] }
+
+// add gives r an STag and makes it known.
+func (d *device) add(r *region) {
+	for {
+		r.stag = rdma.STag(draw())
+		if r.stag == 0 { // 0 is what zero-length operations carry
+			continue
+		}
+		t := d.table(r.stag)
+		t.mu.Lock()
+		if _, used := t.m[r.stag]; !used {
+			t.m[r.stag] = r
+			t.mu.Unlock()
+			return
+		}
+		t.mu.Unlock()
+	}
+}
+
+func (d *device) find(s rdma.STag) *region {
+	t := d.table(s)
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.m[s]
+}
+
+func (d *device) remove(r *region) {
+	t := d.table(r.stag)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.m[r.stag] == r {
+		delete(t.m, r.stag)
+	}
+}

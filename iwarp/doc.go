@@ -1,0 +1,32 @@
+// Package iwarp is a software RNIC: RDMA over TCP in user space. It joins the
+// codecs of MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040) to
+// connections that implement rdma.Conn, with Sends, RDMA Writes and Reads, and
+// memory that the peer reaches by STag.
+//
+//	   Post                     Handler.Receive, Completer.Complete
+//	    │                                      ▲
+//	sendQueue: message ─cut─▶ FPDUs      receiver: FPDU ─▶ segment ─┬▶ region
+//	    │ batch                                ▲                    ├▶ buffer
+//	    ▼ one writev                           │ readv              └▶ response
+//	  socket ════════════════ TCP ═══════════ socket
+//
+// A connection has one goroutine, which reads. There is none that writes: who
+// posts finds the socket free and writes at once, or leaves the work to the
+// one who is writing; only where the socket is full a goroutine waits for it.
+//
+// # Placement
+//
+// The payload of a tagged segment goes from the socket straight into the
+// registered memory, after STag, stream, rights and bounds have been checked,
+// segment by segment. Only with CRCs on it is kept back until the CRC of the
+// whole FPDU has been checked, and then copied: nothing that is perhaps broken
+// is ever placed.
+//
+// # Life of slices
+//
+// Data of a work request is read (or, for an RDMA Read, written) until the
+// request completes. A registered slice may be read and written by the peer
+// until Deregister returns. A received message is the Handler's.
+//
+// The package must not know what is sent over it.
+package iwarp

@@ -1,0 +1,61 @@
+package iwarp
+
+import "time"
+
+// Limits of this implementation. The standards' own are in the packages mpa,
+// ddp and rdmap.
+const (
+	// defaultRecvSize is what a message may measure, in octets, where the
+	// upper layer does not say: what RPC-over-RDMA peers use.
+	defaultRecvSize = 4096
+
+	// maxReads bounds IRD and ORD, in RDMA Reads. Linux's siw refuses more.
+	maxReads = 128
+
+	// stagingSize holds what was read from the socket and has no place of
+	// its own yet, in octets: headers, small messages, and with CRCs on a
+	// whole FPDU (65,535 + 9 octets at most) with some of the next.
+	stagingSize    = 16 << 10
+	stagingSizeCRC = 80 << 10
+
+	// spill is how many octets behind a payload are taken along when the
+	// payload is read into its place: trailer, the next header, and a
+	// short reply; more would be copied once without need.
+	spill = 256
+
+	// maxVectors and maxBatch bound one writev, in elements (Linux takes
+	// 1024) and octets.
+	maxVectors = 1024
+	maxBatch   = 1 << 20
+
+	// maxHeaders is the room for the headers and trailers of one batch.
+	maxHeaders = 32 << 10
+)
+
+// Time limits.
+const (
+	// defaultStartup bounds the whole of the MPA start-up. Linux's siw
+	// gives a peer 5 s as responder and 10 s as initiator.
+	defaultStartup = 5 * time.Second
+
+	// stallTimeout ends a connection whose peer stops in the middle of an
+	// FPDU, or takes nothing of what is sent.
+	stallTimeout = 30 * time.Second
+
+	// lingerTimeout is how long the end of a connection waits for the
+	// peer to take the last octets, a Terminate among them, and to close
+	// its half.
+	lingerTimeout = 2 * time.Second
+
+	// reasonTimeout is how long the reader looks for the peer's reason
+	// after a write has failed.
+	reasonTimeout = 200 * time.Millisecond
+
+	// revokeTimeout is how long Deregister waits for a segment that is on
+	// its way into the region, before it ends the connection.
+	revokeTimeout = 5 * time.Second
+)
+
+// maxStarting bounds the connections of one listener that are in their MPA
+// start-up; more wait in the kernel's queue.
+const maxStarting = 512

@@ -1,0 +1,222 @@
+package iwarp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A Listener takes connections as MPA responder. It implements rdma.Listener.
+type Listener struct {
+	l   net.Listener
+	cfg Config
+
+	ready chan *request // requests read and not yet accepted
+	done  chan struct{}
+	once  sync.Once
+	wg    sync.WaitGroup
+
+	mu       sync.Mutex
+	starting map[net.Conn]struct{} // between TCP's accept and Accept
+	err      error                 // why the listener ended by itself
+}
+
+var _ rdma.Listener = (*Listener)(nil)
+
+// Listen listens on a TCP address. The network is tcp, tcp4 or tcp6. iWARP
+// peers that use no port mapper, as Linux's siw, connect to the TCP port.
+func Listen(network, addr string, cfg Config) (*Listener, error) {
+	l, err := net.Listen(network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return NewListener(l, cfg), nil
+}
+
+// NewListener takes connections from l, which it takes over.
+func NewListener(l net.Listener, cfg Config) *Listener {
+	ln := &Listener{
+		l: l, cfg: cfg,
+		ready: make(chan *request), done: make(chan struct{}),
+		starting: make(map[net.Conn]struct{}),
+	}
+	ln.wg.Add(1)
+	go ln.run()
+	return ln
+}
+
+// Addr returns the TCP address.
+func (l *Listener) Addr() net.Addr { return l.l.Addr() }
+
+// Accept returns the next peer whose MPA Request has come.
+func (l *Listener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
+	select {
+	case r := <-l.ready:
+		return r, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-l.done:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.err != nil {
+			return nil, fmt.Errorf("iwarp: %w: %w", rdma.ErrClosed, l.err)
+		}
+		return nil, fmt.Errorf("iwarp: listener: %w", rdma.ErrClosed)
+	}
+}
+
+// Close stops listening and cuts off whoever is not accepted yet.
+func (l *Listener) Close() error {
+	err := l.stop(nil)
+	l.wg.Wait()
+	return err
+}
+
+func (l *Listener) stop(cause error) (err error) {
+	l.once.Do(func() {
+		l.mu.Lock()
+		l.err = cause
+		l.mu.Unlock()
+		close(l.done)
+		err = l.l.Close()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for nc := range l.starting {
+			nc.Close()
+		}
+	})
+	return err
+}
+
+// run accepts TCP connections. A failure that passes, such as too many open
+// files, is waited out.
+func (l *Listener) run() {
+	defer l.wg.Done()
+	slots := make(chan struct{}, maxStarting)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-l.done:
+			return
+		}
+		nc, err := l.l.Accept()
+		var passing interface{ Temporary() bool }
+		switch {
+		case err == nil:
+			l.wg.Add(1)
+			go func() {
+				defer l.wg.Done()
+				l.startup(nc)
+				<-slots
+			}()
+			continue
+		case errors.As(err, &passing) && passing.Temporary():
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-l.done:
+			}
+		default:
+			go l.stop(err)
+		}
+		<-slots
+	}
+}
+
+// startup reads the peer's Request and offers the peer to Accept.
+func (l *Listener) startup(nc net.Conn) {
+	if !l.enter(nc) {
+		nc.Close()
+		return
+	}
+	_ = nc.SetDeadline(time.Now().Add(l.cfg.startup()))
+	req, err := readRequest(nc)
+	if err != nil {
+		l.leave(nc)
+		nc.Close()
+		return
+	}
+	r := &request{nc: nc, req: req, cfg: l.cfg}
+	local := l.cfg.local()
+	if reply, _, err := mpa.Accept(req, local); err != nil {
+		l.leave(nc)
+		_ = r.reply(reply, nil)
+		nc.Close()
+		return
+	}
+	select {
+	case l.ready <- r:
+		l.leave(nc)
+	case <-l.done:
+		l.leave(nc)
+		nc.Close()
+	}
+}
+
+func (l *Listener) enter(nc net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.done:
+		return false
+	default:
+		l.starting[nc] = struct{}{}
+		return true
+	}
+}
+
+func (l *Listener) leave(nc net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.starting, nc)
+}
+
+// A request is a peer that awaits its MPA Reply. It implements
+// rdma.ConnRequest.
+type request struct {
+	nc  net.Conn
+	req mpa.Frame
+	cfg Config
+}
+
+func (r *request) PrivateData() []byte  { return r.req.PrivateData }
+func (r *request) RemoteAddr() net.Addr { return r.nc.RemoteAddr() }
+
+// reply sends a start-up frame with private data.
+func (r *request) reply(f mpa.Frame, privateData []byte) error {
+	f.PrivateData = privateData
+	_ = r.nc.SetDeadline(time.Now().Add(r.cfg.startup()))
+	err := writeFrame(r.nc, f)
+	_ = r.nc.SetDeadline(time.Time{})
+	return err
+}
+
+// Accept sends the Reply and starts the connection. Nothing is sent on it
+// before the peer's first FPDU.
+func (r *request) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
+	reply, params, err := mpa.Accept(r.req, r.cfg.local())
+	if err == nil {
+		err = r.reply(reply, cc.PrivateData)
+	}
+	if err != nil {
+		r.nc.Close()
+		return nil, err
+	}
+	c := newConn(newSocket(r.nc), params, r.req.PrivateData, cc, true)
+	c.start()
+	return c, nil
+}
+
+// Reject sends a Reply that refuses the connection.
+func (r *request) Reject(privateData []byte) error {
+	err := r.reply(mpa.Reject(r.req, r.cfg.local()), privateData)
+	if cerr := r.nc.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,233 @@
+package iwarp
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// inboxHandler is an upper layer that keeps what it gets.
+type inboxHandler struct {
+	recvs  chan rdma.Recv
+	closed chan error
+}
+
+func newInbox() *inboxHandler {
+	return &inboxHandler{recvs: make(chan rdma.Recv, 4096), closed: make(chan error, 1)}
+}
+
+func (h *inboxHandler) Receive(m rdma.Recv) { h.recvs <- m }
+func (h *inboxHandler) Closed(err error)    { h.closed <- err }
+
+// next returns the next message's octets.
+func (h *inboxHandler) next(t testing.TB) []byte {
+	t.Helper()
+	m := h.recv(t)
+	defer m.Buf.Release()
+	return append([]byte{}, m.Buf.B...)
+}
+
+func (h *inboxHandler) recv(t testing.TB) rdma.Recv {
+	t.Helper()
+	select {
+	case m := <-h.recvs:
+		return m
+	case err := <-h.closed:
+		h.closed <- err
+		if len(h.recvs) > 0 {
+			return <-h.recvs
+		}
+		require.FailNow(t, "closed instead of a message", "%v", err)
+	case <-time.After(10 * time.Second):
+		require.FailNow(t, "no message came")
+	}
+	panic("unreachable")
+}
+
+// end returns the error that the connection ended with.
+func (h *inboxHandler) end(t testing.TB) error {
+	t.Helper()
+	select {
+	case err := <-h.closed:
+		for len(h.recvs) > 0 {
+			(<-h.recvs).Buf.Release()
+		}
+		return err
+	case <-time.After(10 * time.Second):
+		require.FailNow(t, "the connection did not end")
+	}
+	panic("unreachable")
+}
+
+// waiter is a Completer that a test can wait on.
+type waiter chan rdma.Completion
+
+func (w waiter) Complete(c rdma.Completion) { w <- c }
+
+func (w waiter) wait(t testing.TB) rdma.Completion {
+	t.Helper()
+	select {
+	case c := <-w:
+		return c
+	case <-time.After(10 * time.Second):
+		require.FailNow(t, "no completion came")
+	}
+	panic("unreachable")
+}
+
+// world checks at the end of a test that nothing is left of it.
+func world(t testing.TB) {
+	t.Helper()
+	bufs, routines := buf.Default.Out(), runtime.NumGoroutine()
+	t.Cleanup(func() {
+		settle := func(now func() int, before int) bool {
+			for range 200 {
+				if now() <= before {
+					return true
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			return false
+		}
+		assert.True(t, settle(buf.Default.Out, bufs), "buffers were not released")
+		if !settle(runtime.NumGoroutine, routines) {
+			stacks := make([]byte, 1<<16)
+			assert.Fail(t, "goroutines are left", "%s", stacks[:runtime.Stack(stacks, true)])
+		}
+		left := 0
+		for i := range rnic.shard {
+			left += len(rnic.shard[i].m)
+		}
+		assert.Zero(t, left, "STags are left")
+	})
+}
+
+// end is one end of a connection under test.
+type endpoint struct {
+	*Conn
+	in *inboxHandler
+}
+
+// options of a pair.
+type options struct {
+	initiator, responder Config
+	recvSize, recvs      int
+	pipe                 bool // in memory, not TCP
+}
+
+// pair connects two endpoints.
+func pair(t testing.TB, o options) (initiator, responder endpoint) {
+	t.Helper()
+	if o.recvs == 0 {
+		o.recvs = 64
+	}
+	var l net.Listener
+	var dial func() (net.Conn, error)
+	if o.pipe {
+		p := newPipeListener()
+		l, dial = p, p.dial
+	} else {
+		tl, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		l, dial = tl, func() (net.Conn, error) { return net.Dial("tcp", tl.Addr().String()) }
+	}
+	ln := NewListener(l, o.responder)
+	defer ln.Close()
+	initiator.in, responder.in = newInbox(), newInbox()
+	cc := func(in *inboxHandler) rdma.ConnConfig {
+		return rdma.ConnConfig{Handler: in, RecvSize: o.recvSize, Recvs: o.recvs}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		req, err := ln.Accept(context.Background())
+		if !assert.NoError(t, err) {
+			return
+		}
+		c, err := req.Accept(cc(responder.in))
+		if assert.NoError(t, err) {
+			responder.Conn = c.(*Conn)
+		}
+	})
+	nc, err := dial()
+	require.NoError(t, err)
+	initiator.Conn, err = Client(t.Context(), nc, o.initiator, cc(initiator.in))
+	require.NoError(t, err)
+	wg.Wait()
+	require.NotNil(t, responder.Conn)
+	t.Cleanup(func() {
+		initiator.Close()
+		responder.Close()
+		initiator.drain()
+		responder.drain()
+	})
+	return initiator, responder
+}
+
+// drain releases messages that the test did not take.
+func (e endpoint) drain() {
+	for {
+		select {
+		case m := <-e.in.recvs:
+			m.Buf.Release()
+		default:
+			return
+		}
+	}
+}
+
+// open lets the responder send, by a message of the initiator's.
+func open(t testing.TB, initiator, responder endpoint) {
+	t.Helper()
+	require.NoError(t, initiator.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("first")}}))
+	require.Equal(t, "first", string(responder.in.next(t)))
+}
+
+// transports are the ways in which pairs are tried.
+var transports = map[string]options{
+	"tcp":      {initiator: Config{CRC: mpa.CRCOff}, responder: Config{CRC: mpa.CRCOff}},
+	"tcp, crc": {},
+	"pipe":     {initiator: Config{CRC: mpa.CRCOff}, responder: Config{CRC: mpa.CRCOff}, pipe: true},
+}
+
+// pipeListener hands out the other ends of net.Pipes.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn, 1), done: make(chan struct{})}
+}
+
+func (l *pipeListener) dial() (net.Conn, error) {
+	a, b := net.Pipe()
+	l.conns <- b
+	return a, nil
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }

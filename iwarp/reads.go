@@ -1,0 +1,103 @@
+package iwarp
+
+import (
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// readRequest takes an RDMA Read Request and queues its response. The upper
+// layer learns nothing of it (RFC 5040, Section 5.2.1).
+func (x *receiver) readRequest(seg *segment, h ddp.Untagged) error {
+	room := rdmap.ReadRequestLen
+	if x.reading.Load() >= int64(x.c.params.IRD) {
+		room = ddp.NoBuffer // RFC 5040, Section 6.1: queue 1 has IRD buffers
+	}
+	if err := x.readReqs.Place(h, seg.payload(), room); err != nil {
+		return seg.fault(err)
+	}
+	if seg.payload() < rdmap.ReadRequestLen || !h.Last {
+		// The least MULPDU holds it whole, so it is one segment.
+		return seg.fault(ddp.ErrShort)
+	}
+	if err := x.place(seg.copied[seg.size:][:rdmap.ReadRequestLen]); err != nil {
+		return err
+	}
+	seg.rdmap = rdmap.ReadRequestLen
+	req, err := rdmap.ParseReadRequest(seg.readHeader())
+	if err != nil {
+		return seg.fault(err)
+	}
+	if err := x.trailer(seg.n); err != nil {
+		return err
+	}
+	resp, err := x.c.source(req)
+	if err != nil {
+		return seg.fault(err)
+	}
+	x.reading.Add(1)
+	x.c.tx.respond(x.c, resp)
+	return nil
+}
+
+// source finds what an RDMA Read asks for, and pins the region. The order of
+// the checks is that of RFC 5040, Section 7.2.
+func (c *Conn) source(req rdmap.ReadRequest) (readResponse, error) {
+	resp := readResponse{sink: rdma.Remote{STag: req.SinkSTag, TO: req.SinkTO}}
+	if req.Size == 0 { // nothing is checked: Section 5.2.1
+		return resp, nil
+	}
+	r := rnic.find(req.SourceSTag)
+	switch {
+	case r == nil:
+		return resp, rdmap.ErrInvalidSTag
+	case r.conn != c:
+		return resp, rdmap.ErrSTagStream
+	}
+	src := rdmap.Source{Len: uint64(len(r.mem)), Readable: r.access&rdma.RemoteRead != 0}
+	if err := req.Check(src); err != nil {
+		return resp, err
+	}
+	if !r.pin() {
+		return resp, rdmap.ErrInvalidSTag
+	}
+	resp.region, resp.data = r, r.mem[req.SourceTO:][:req.Size]
+	return resp, nil
+}
+
+// An outboundRead is an RDMA Read of ours that awaits its response.
+type outboundRead struct {
+	wr   uint64 // its index in the send queue
+	data []byte // where the response goes
+	to   uint64 // the tagged offset given for it
+}
+
+// readResponse places a segment of an RDMA Read Response. Responses come in
+// the order of the requests, so it can belong to the oldest only.
+func (x *receiver) readResponse(seg *segment, h ddp.Tagged) error {
+	q, size := &x.c.tx, seg.payload()
+	q.mu.Lock()
+	if q.reads.len() == 0 {
+		q.mu.Unlock()
+		return seg.fault(ddp.ErrInvalidSTag) // no sink is open
+	}
+	o := *q.reads.front()
+	q.mu.Unlock()
+	left := len(o.data) - x.got
+	switch {
+	case h.STag != q.sinkSTag:
+		return seg.fault(ddp.ErrInvalidSTag)
+	case h.TO != o.to+uint64(x.got), size > left, h.Last != (size == left):
+		return seg.fault(ddp.ErrBounds)
+	}
+	if err := x.place(o.data[x.got:][:size]); err != nil {
+		return err
+	}
+	x.got += size
+	if err := x.trailer(seg.n); err != nil || !h.Last {
+		return err
+	}
+	x.got = 0
+	q.answered(x.c)
+	return nil
+}

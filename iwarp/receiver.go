@@ -1,0 +1,155 @@
+package iwarp
+
+import (
+	"errors"
+	"io"
+	"sync/atomic"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+)
+
+// A receiver takes the FPDUs of a connection apart. All but recvs and reading
+// belong to the goroutine that reads.
+type receiver struct {
+	c *Conn
+
+	// What was read and not looked at yet is staging.B[r:w].
+	staging *buf.Buf
+	r, w    int
+	mid     bool // within an FPDU: an end of the stream is an error now
+
+	recvs   atomic.Int64 // posted and not yet consumed
+	reading atomic.Int64 // RDMA Reads of the peer, asked and not yet answered
+
+	send      inbox     // queue 0
+	readReqs  ddp.Queue // queue 1
+	terminate inbox     // queue 2
+
+	seg segment // that is being taken
+	got int     // octets of the RDMA Read Response that is coming
+}
+
+func (x *receiver) init(c *Conn, recvs int) {
+	x.c = c
+	size := stagingSize
+	if c.params.CRC {
+		size = stagingSizeCRC
+	}
+	x.staging = buf.Default.Get(size)
+	x.recvs.Store(int64(recvs))
+}
+
+// close gives the receiver's memory back.
+func (x *receiver) close() {
+	x.send.drop()
+	x.terminate.drop()
+	x.staging.Release()
+}
+
+// scratch is memory for octets that nobody wants.
+func (x *receiver) scratch() []byte { return x.staging.B }
+
+// run reads until the stream ends or an error ends it.
+func (x *receiver) run() error {
+	for {
+		if err := x.fpdu(); err != nil {
+			return err
+		}
+	}
+}
+
+// fpdu takes one FPDU.
+func (x *receiver) fpdu() error {
+	x.mid = false
+	if err := x.need(mpa.LengthLen); err != nil {
+		return err
+	}
+	x.mid = true
+	n := mpa.ParseLength([mpa.LengthLen]byte(x.staging.B[x.r:]))
+	if x.c.params.CRC {
+		// Nothing is placed before the CRC has been checked (RFC 5044,
+		// Section 6), so the FPDU is taken whole.
+		if err := x.need(mpa.FPDULen(n)); err != nil {
+			return err
+		}
+		if err := checkCRC(x.staging.B[x.r:][:mpa.FPDULen(n)], n); err != nil {
+			return localFault(err)
+		}
+	}
+	x.r += mpa.LengthLen
+	if n == 0 {
+		return localFault(ddp.ErrShort)
+	}
+	if err := x.need(1); err != nil {
+		return err
+	}
+	if ddp.IsTagged(x.staging.B[x.r]) {
+		return x.taggedSegment(n)
+	}
+	return x.untaggedSegment(n)
+}
+
+// trailer takes the padding and the CRC behind a DDP segment of n octets. What
+// the segment delivers may be delivered after it: the FPDU is whole.
+func (x *receiver) trailer(n int) error {
+	t := mpa.TrailerLen(n)
+	if err := x.need(t); err != nil {
+		return err
+	}
+	x.r += t
+	if x.c.tx.gated {
+		x.c.tx.ungate(x.c)
+	}
+	return nil
+}
+
+// need waits until n octets are staged.
+func (x *receiver) need(n int) error {
+	for x.w-x.r < n {
+		if x.r == x.w {
+			x.r, x.w = 0, 0
+		} else if x.r+n > len(x.staging.B) {
+			x.w = copy(x.staging.B, x.staging.B[x.r:x.w])
+			x.r = 0
+		}
+		m, err := x.c.sock.readv(x.staging.B[x.w:], nil, x.mid || x.w > x.r)
+		if err != nil {
+			return x.readError(err)
+		}
+		x.w += m
+	}
+	return nil
+}
+
+// place moves the next octets of the stream to dst: what is staged already by
+// a copy, the rest straight from the socket.
+func (x *receiver) place(dst []byte) error {
+	n := copy(dst, x.staging.B[x.r:x.w])
+	x.r += n
+	for dst = dst[n:]; len(dst) > 0; {
+		x.r, x.w = 0, 0
+		m, err := x.c.sock.readv(dst, x.staging.B[:spill], true)
+		if err != nil {
+			return x.readError(err)
+		}
+		x.w = max(m-len(dst), 0)
+		dst = dst[min(m, len(dst)):]
+	}
+	return nil
+}
+
+// readError tells an end within an FPDU from an orderly one.
+func (x *receiver) readError(err error) error {
+	if errors.Is(err, io.EOF) && (x.mid || x.w > x.r) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// checkCRC checks the CRC of a whole FPDU around a ULPDU of n octets.
+func checkCRC(fpdu []byte, n int) error {
+	end := mpa.LengthLen + n
+	return mpa.CheckTrailer(fpdu[end:], mpa.UpdateCRC(0, fpdu[:end]))
+}

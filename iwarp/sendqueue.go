@@ -1,0 +1,198 @@
+package iwarp
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A sendQueue holds what a connection has yet to send, and the work requests
+// that have not completed.
+//
+//	  done        written       being built   posted
+//	┌───────────┬─────────────┬─────────────┬─────────────┐
+//	│ completed │ reads await │ cut into    │ wait        │
+//	│ in order  │ a response  │ FPDUs       │             │
+//	└───────────┴─────────────┴─────────────┴─────────────┘
+//	            head          written       next
+//
+// RDMA Read Responses and a Terminate are in queues of their own, since they
+// overtake work requests that wait for an RDMA Read to come back.
+type sendQueue struct {
+	mu sync.Mutex
+
+	wrs     []workRequest // ring
+	head    uint64        // the oldest that has not completed
+	written uint64        // the first that is not wholly written to the socket
+	next    uint64        // the first that is not wholly cut into FPDUs
+	tail    uint64        // where the next one posted goes
+
+	responses fifo[readResponse]
+	terminate *rdmap.Terminate // nil: none is due
+
+	cur      message
+	one      [1][]byte // cur's data where it is a response
+	sends    uint32    // MSN of the last Send
+	readReqs uint32    // MSN of the last Read Request
+
+	reads    fifo[outboundRead] // requests sent and not yet answered
+	sinkSTag rdma.STag          // that their responses carry
+
+	gated   bool  // nothing may be sent yet (RFC 5044, Section 7.1.2, rule 4)
+	closed  bool  // nothing more is taken
+	broken  bool  // nothing more is sent
+	err     error // of the write that failed
+	writing bool  // somebody builds batches and writes them
+	batch   *batch
+	idle    sync.Cond // something of the above has changed
+
+	done       fifo[finished]
+	delivering bool
+}
+
+// A workRequest is a posted WR with its progress.
+type workRequest struct {
+	rdma.WR
+	length   int  // octets of Data
+	complete bool // done, but perhaps others before it are not
+}
+
+// A readResponse answers an RDMA Read Request of the peer.
+type readResponse struct {
+	region *region // pinned; nil for a zero-length read
+	data   []byte
+	sink   rdma.Remote
+}
+
+type finished struct {
+	to rdma.Completer
+	c  rdma.Completion
+}
+
+func (q *sendQueue) at(i uint64) *workRequest { return &q.wrs[i%uint64(len(q.wrs))] }
+
+// grow makes room for n more work requests.
+func (q *sendQueue) grow(n int) {
+	used := q.tail - q.head
+	if used+uint64(n) <= uint64(len(q.wrs)) {
+		return
+	}
+	size := max(2*len(q.wrs), 16)
+	for uint64(size) < used+uint64(n) {
+		size *= 2
+	}
+	wrs := make([]workRequest, size)
+	for i := q.head; i < q.tail; i++ {
+		wrs[i%uint64(size)] = *q.at(i)
+	}
+	q.wrs = wrs
+}
+
+// checkWR returns the length of w's data.
+func checkWR(w *rdma.WR) (int, error) {
+	n := uint64(0)
+	for _, b := range w.Data {
+		n += uint64(len(b))
+	}
+	switch {
+	case w.Op > rdma.OpRead:
+		return 0, fmt.Errorf("iwarp: work request with operation %v", w.Op)
+	case n > math.MaxUint32: // RFC 5041, Section 5.2
+		return 0, fmt.Errorf("iwarp: %v of %d octets: the limit is %d", w.Op, n, uint32(math.MaxUint32))
+	case w.Op == rdma.OpRead && len(w.Data) != 1:
+		return 0, fmt.Errorf("iwarp: RDMA Read with %d data slices: it takes one", len(w.Data))
+	}
+	return int(n), nil
+}
+
+// Post queues work requests and sends what the socket takes at once.
+func (c *Conn) Post(wrs ...rdma.WR) error {
+	q := &c.tx
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return c.closedError()
+	}
+	q.grow(len(wrs))
+	for i := range wrs {
+		n, err := checkWR(&wrs[i])
+		if err != nil {
+			q.mu.Unlock()
+			return err
+		}
+		*q.at(q.tail + uint64(i)) = workRequest{WR: wrs[i], length: n}
+	}
+	q.tail += uint64(len(wrs))
+	q.kick(c)
+	return nil
+}
+
+// finishLocked moves completed work requests from the head to the list of
+// completions that are due. The caller then calls deliver.
+func (q *sendQueue) finishLocked() {
+	for q.head < q.written && q.at(q.head).complete {
+		q.popLocked(nil)
+	}
+}
+
+// popLocked takes the oldest work request away, with its fate.
+func (q *sendQueue) popLocked(err error) {
+	w := q.at(q.head)
+	if w.Done != nil {
+		q.done.push(finished{w.Done, rdma.Completion{ID: w.ID, Op: w.Op, Err: err}})
+	}
+	*w = workRequest{}
+	q.head++
+}
+
+// deliver tells the completions that are due, in order. Whoever comes while
+// another delivers leaves his to that one.
+func (q *sendQueue) deliver() {
+	q.mu.Lock()
+	if q.delivering {
+		q.mu.Unlock()
+		return
+	}
+	q.delivering = true
+	for q.done.len() > 0 {
+		f := q.done.pop()
+		q.mu.Unlock()
+		f.to.Complete(f.c)
+		q.mu.Lock()
+	}
+	q.delivering = false
+	q.idle.Broadcast()
+	q.mu.Unlock()
+}
+
+// flush completes everything that is left with an error.
+func (q *sendQueue) flush(cause error) {
+	q.mu.Lock()
+	q.closed, q.broken = true, true
+	q.releaseResponses()
+	for q.head < q.tail {
+		q.popLocked(cause)
+	}
+	q.written, q.next = q.head, q.head
+	q.idle.Broadcast()
+	q.mu.Unlock()
+	q.deliver()
+	q.mu.Lock()
+	for q.delivering {
+		q.idle.Wait()
+	}
+	q.mu.Unlock()
+}
+
+// releaseResponses gives up the RDMA Read Responses that will not be sent.
+func (q *sendQueue) releaseResponses() {
+	q.cur.release()
+	for q.responses.len() > 0 {
+		if r := q.responses.pop(); r.region != nil {
+			r.region.unpin()
+		}
+	}
+}

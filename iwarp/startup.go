@@ -1,0 +1,55 @@
+package iwarp
+
+import (
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+)
+
+// readFrame reads one start-up frame and not an octet more. frameLen is the
+// function of package mpa that tells its length.
+func readFrame(nc net.Conn, frameLen func([]byte) (int, error)) ([]byte, error) {
+	b := make([]byte, mpa.HeaderLen, mpa.HeaderLen+mpa.MaxPrivateData)
+	if _, err := io.ReadFull(nc, b); err != nil {
+		return nil, fmt.Errorf("iwarp: MPA start-up frame: %w", err)
+	}
+	n, err := frameLen(b)
+	if err != nil {
+		return nil, fmt.Errorf("iwarp: %w", err)
+	}
+	if _, err := io.ReadFull(nc, b[mpa.HeaderLen:n]); err != nil {
+		return nil, fmt.Errorf("iwarp: private data of the MPA start-up frame: %w", err)
+	}
+	return b[:n], nil
+}
+
+// writeFrame sends a start-up frame.
+func writeFrame(nc net.Conn, f mpa.Frame) error {
+	if n := len(f.PrivateData); n > f.Room() {
+		return fmt.Errorf("iwarp: %d octets of private data: the limit is %d", n, f.Room())
+	}
+	if _, err := nc.Write(f.AppendTo(nil)); err != nil {
+		return fmt.Errorf("iwarp: MPA start-up frame: %w", err)
+	}
+	return nil
+}
+
+// readRequest takes the initiator's frame.
+func readRequest(nc net.Conn) (mpa.Frame, error) {
+	b, err := readFrame(nc, mpa.RequestLen)
+	if err != nil {
+		return mpa.Frame{}, err
+	}
+	return mpa.ParseRequest(b)
+}
+
+// readReply takes the responder's frame.
+func readReply(nc net.Conn) (mpa.Frame, error) {
+	b, err := readFrame(nc, mpa.ReplyLen)
+	if err != nil {
+		return mpa.Frame{}, err
+	}
+	return mpa.ParseReply(b)
+}

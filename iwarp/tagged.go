@@ -1,0 +1,66 @@
+package iwarp
+
+import (
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// taggedSegment takes a segment of an RDMA Write or an RDMA Read Response.
+func (x *receiver) taggedSegment(n int) error {
+	seg, err := x.header(n, ddp.TaggedLen)
+	if err != nil {
+		return err
+	}
+	h, _, err := ddp.ParseTagged(seg.header())
+	if err != nil {
+		return seg.fault(err)
+	}
+	op, err := rdmap.CheckTagged(h)
+	if err != nil {
+		return seg.fault(err)
+	}
+	if op == rdmap.OpReadResponse {
+		return x.readResponse(seg, h)
+	}
+	return x.write(seg, h)
+}
+
+// write places a segment of an RDMA Write. Nothing is told to the upper layer
+// (RFC 5040, Section 5.1).
+func (x *receiver) write(seg *segment, h ddp.Tagged) error {
+	size := seg.payload()
+	if size == 0 { // neither STag nor TO is checked: RFC 5041, Section 5.2
+		return x.trailer(seg.n)
+	}
+	r, dst, err := x.c.sink(h, size)
+	if err != nil {
+		return seg.fault(err)
+	}
+	err = x.place(dst)
+	r.unpin()
+	if err != nil {
+		return err
+	}
+	return x.trailer(seg.n)
+}
+
+// sink finds where size octets of a tagged segment go, and pins the region.
+// The order of the checks is that of RFC 5041, Section 7.1.
+func (c *Conn) sink(h ddp.Tagged, size int) (*region, []byte, error) {
+	r := rnic.find(h.STag)
+	switch {
+	case r == nil:
+		return nil, nil, ddp.ErrInvalidSTag
+	case r.conn != c:
+		return nil, nil, ddp.ErrSTagStream
+	}
+	b := ddp.Buffer{Len: uint64(len(r.mem)), Writable: r.access&rdma.RemoteWrite != 0}
+	if err := ddp.CheckTagged(b, h, size); err != nil {
+		return nil, nil, err
+	}
+	if !r.pin() {
+		return nil, nil, ddp.ErrInvalidSTag
+	}
+	return r, r.mem[h.TO:][:size], nil
+}

@@ -1,0 +1,130 @@
+package iwarp
+
+import (
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// An inbox takes the messages of one untagged queue, one after the other.
+type inbox struct {
+	queue ddp.Queue
+	msg   *buf.Buf // the message that is coming, or nil
+}
+
+// drop gives up the message that is coming.
+func (in *inbox) drop() {
+	if in.msg != nil {
+		in.msg.Release()
+		in.msg = nil
+	}
+}
+
+// take hands the message over, of which end octets have come.
+func (in *inbox) take(end int) *buf.Buf {
+	b := in.msg
+	b.B = b.B[:end]
+	in.msg = nil
+	return b
+}
+
+// untaggedSegment takes a segment of a Send, an RDMA Read Request or a
+// Terminate.
+func (x *receiver) untaggedSegment(n int) error {
+	seg, err := x.header(n, ddp.UntaggedLen)
+	if err != nil {
+		return err
+	}
+	h, _, err := ddp.ParseUntagged(seg.header())
+	if err != nil {
+		return seg.fault(err)
+	}
+	op, err := rdmap.CheckUntagged(h)
+	if err != nil {
+		return seg.fault(err)
+	}
+	switch op {
+	case rdmap.OpReadRequest:
+		return x.readRequest(seg, h)
+	case rdmap.OpTerminate:
+		return x.terminateSegment(seg, h)
+	}
+	return x.sendSegment(seg, h, op)
+}
+
+// sendSegment takes a segment of a Send, whichever kind.
+func (x *receiver) sendSegment(seg *segment, h ddp.Untagged, op rdmap.Opcode) error {
+	in, n := &x.send, seg.payload()
+	if n == 0 && h.Last && x.c.tx.gated && x.c.params.RTR&mpa.RTRSend != 0 {
+		// The initiator says that it is ready, to this layer alone (RFC
+		// 6581, Section 9.2).
+		if err := in.queue.Place(h, 0, 0); err != nil {
+			return seg.fault(err)
+		}
+		return x.trailer(seg.n)
+	}
+	room := x.c.recvSize
+	if in.msg == nil && x.recvs.Load() <= 0 {
+		room = ddp.NoBuffer
+	}
+	if err := in.queue.Place(h, n, room); err != nil {
+		return seg.fault(err)
+	}
+	if in.msg == nil {
+		x.recvs.Add(-1)
+		if h.Last {
+			room = n
+		}
+		in.msg = buf.Default.Get(room)
+	}
+	if err := x.place(in.msg.B[h.MO:][:n]); err != nil {
+		return err
+	}
+	if err := x.trailer(seg.n); err != nil || !h.Last {
+		return err
+	}
+	return x.deliverSend(seg, h, op)
+}
+
+// deliverSend hands a whole message to the upper layer, after it has
+// invalidated what the message says (RFC 5040, Section 5.3).
+func (x *receiver) deliverSend(seg *segment, h ddp.Untagged, op rdmap.Opcode) error {
+	m := rdma.Recv{Solicited: op.Solicited(), WithInvalidate: op.Invalidates()}
+	if m.WithInvalidate {
+		m.Invalidated = rdmap.InvalidateSTag(h)
+		r := rnic.find(m.Invalidated)
+		if r == nil || r.conn != x.c {
+			return seg.fault(rdmap.ErrCannotInvalidate)
+		}
+		r.invalidate()
+	}
+	m.Buf = x.send.take(int(h.MO) + seg.payload())
+	x.c.handler.Receive(m)
+	return nil
+}
+
+// terminateSegment takes the peer's last message.
+func (x *receiver) terminateSegment(seg *segment, h ddp.Untagged) error {
+	in, n := &x.terminate, seg.payload()
+	if err := in.queue.Place(h, n, rdmap.TerminateMaxLen); err != nil {
+		return seg.fault(err)
+	}
+	if in.msg == nil {
+		in.msg = buf.Default.Get(rdmap.TerminateMaxLen)
+	}
+	if err := x.place(in.msg.B[h.MO:][:n]); err != nil {
+		return err
+	}
+	if err := x.trailer(seg.n); err != nil || !h.Last {
+		return err
+	}
+	t, err := rdmap.ParseTerminate(in.msg.B[:int(h.MO)+n])
+	if err != nil {
+		return fmt.Errorf("iwarp: the peer's Terminate cannot be read: %w", err)
+	}
+	return remoteFault(t)
+}

@@ -1,0 +1,180 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// maxHeaderLen is the longest that stands in front of one FPDU's payload, in
+// octets.
+const maxHeaderLen = mpa.LengthLen + ddp.UntaggedLen + rdmap.TerminateMaxLen
+
+// A batch is what one writev sends: whole FPDUs. Trailers and the headers
+// that follow them lie one behind the other in headers, so that they are one
+// element.
+type batch struct {
+	headers []byte
+	vec     [][]byte
+	sent    int // elements of vec that are written
+	size    int // octets in all
+	upTo    uint64
+	regions []*region // pinned until the batch is written
+	reads   int       // RDMA Reads of the peer that it answers
+	last    bool      // the stream ends behind it
+}
+
+var batches = sync.Pool{New: func() any {
+	return &batch{headers: make([]byte, 0, maxHeaders), vec: make([][]byte, 0, maxVectors)}
+}}
+
+func (b *batch) empty() bool { return b.sent == len(b.vec) }
+
+// full tells whether another FPDU, with a payload of some slices, might not
+// fit.
+func (b *batch) full() bool {
+	return b.size >= maxBatch || len(b.vec) >= maxVectors-8 ||
+		len(b.headers)+maxHeaderLen+mpa.MaxTrailerLen > cap(b.headers)
+}
+
+// advance notes that n octets more are written.
+func (b *batch) advance(n int) {
+	for n > 0 {
+		if k := len(b.vec[b.sent]); n < k {
+			b.vec[b.sent] = b.vec[b.sent][n:]
+			return
+		} else {
+			n -= k
+		}
+		b.vec[b.sent] = nil
+		b.sent++
+	}
+}
+
+// reset forgets the batch's content, and gives its regions back.
+func (b *batch) reset() {
+	for i, r := range b.regions {
+		r.unpin()
+		b.regions[i] = nil
+	}
+	clear(b.vec)
+	b.headers, b.vec, b.regions = b.headers[:0], b.vec[:0], b.regions[:0]
+	b.sent, b.size, b.reads, b.last = 0, 0, 0, false
+}
+
+// appendHeader makes the octets appended to headers since start part of the
+// batch.
+func (b *batch) appendHeader(start int) {
+	h := b.headers[start:]
+	b.size += len(h)
+	if k := len(b.vec) - 1; k >= 0 && start > 0 && b.endsAt(start) {
+		last := b.vec[k]
+		b.vec[k] = b.headers[start-len(last) : len(b.headers)]
+		return
+	}
+	b.vec = append(b.vec, h)
+}
+
+// endsAt tells whether the batch's last element is the end of headers[:n].
+func (b *batch) endsAt(n int) bool {
+	last := b.vec[len(b.vec)-1]
+	return len(last) > 0 && len(last) <= n && &last[len(last)-1] == &b.headers[n-1]
+}
+
+// A message is the DDP message that is being cut into segments.
+type message struct {
+	active    bool
+	op        rdmap.Opcode
+	inv       rdma.STag         // of a Send with Invalidate
+	msn       uint32            // of an untagged message
+	remote    rdma.Remote       // of a tagged message
+	read      rdmap.ReadRequest // all of a Read Request
+	terminate rdmap.Terminate   // all of a Terminate
+	length    int               // of the payload, in octets
+	offset    int               // octets of it that are sent
+	data      [][]byte          // the rest of it,
+	at        int               // but for so many octets of data[0]
+	region    *region           // pinned, of a Read Response
+}
+
+// release gives up what is left of the message.
+func (m *message) release() {
+	if m.region != nil {
+		m.region.unpin()
+	}
+	*m = message{}
+}
+
+// headerLen returns the octets in front of the payload of each segment.
+func (m *message) headerLen() int {
+	if m.op.Tagged() {
+		return ddp.TaggedLen
+	}
+	return ddp.UntaggedLen
+}
+
+// appendHeader appends what stands in front of the payload of the segment that
+// starts at m.offset. A Read Request and a Terminate have no payload, but a
+// header of RDMAP's.
+func (m *message) appendHeader(b []byte, last bool) []byte {
+	if m.op.Tagged() {
+		return rdmap.AppendTagged(b, m.op, last, m.remote.STag, m.remote.TO+uint64(m.offset))
+	}
+	b = rdmap.AppendUntagged(b, m.op, last, m.inv, m.msn, uint32(m.offset))
+	switch m.op {
+	case rdmap.OpReadRequest:
+		return m.read.AppendTo(b)
+	case rdmap.OpTerminate:
+		return m.terminate.AppendTo(b)
+	}
+	return b
+}
+
+// cut appends the next FPDU of m to b.
+func (c *Conn) cut(b *batch, m *message) {
+	n, last := ddp.NextSegment(m.length, m.offset, c.mulpdu, m.headerLen())
+	start := len(b.headers)
+	b.headers = append(b.headers, 0, 0) // ULPDU_Length
+	b.headers = m.appendHeader(b.headers, last)
+	ulpdu := len(b.headers) - start - mpa.LengthLen + n
+	binary.BigEndian.PutUint16(b.headers[start:], uint16(ulpdu))
+	head := b.headers[start:]
+	b.appendHeader(start)
+	payload := b.gather(m, n)
+	start = len(b.headers)
+	if c.params.CRC {
+		crc := mpa.UpdateCRC(0, head)
+		for _, d := range payload {
+			crc = mpa.UpdateCRC(crc, d)
+		}
+		b.headers = mpa.AppendTrailer(b.headers, ulpdu, crc)
+	} else {
+		b.headers = mpa.AppendTrailerNoCRC(b.headers, ulpdu)
+	}
+	b.appendHeader(start)
+}
+
+// gather takes n octets of m's data into the batch, and returns them.
+func (b *batch) gather(m *message, n int) [][]byte {
+	first := len(b.vec)
+	m.offset += n
+	b.size += n
+	for n > 0 {
+		d := m.data[0][m.at:]
+		if len(d) <= n {
+			m.data, m.at = m.data[1:], 0
+		} else {
+			d = d[:n]
+			m.at += n
+		}
+		n -= len(d)
+		if len(d) > 0 {
+			b.vec = append(b.vec, d)
+		}
+	}
+	return b.vec[first:]
+}
