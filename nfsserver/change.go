@@ -1,0 +1,85 @@
+package nfsserver
+
+import (
+	"context"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// remove is REMOVE (RFC 1813, Section 3.3.12).
+func remove(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	return q.unlink(ctx, r, dotsRemove, vfs.FS.Remove)
+}
+
+// rmdir is RMDIR (RFC 1813, Section 3.3.13).
+func rmdir(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	return q.unlink(ctx, r, dotsRmdir, vfs.FS.Rmdir)
+}
+
+func (q *request) unlink(ctx context.Context, r *oncrpc.Reply, dots dotNames,
+	op func(vfs.FS, context.Context, *vfs.Cred, vfs.Handle, string) (vfs.WCC, error),
+) error {
+	var a nfs3.DirOpArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.WccRes
+	var dir vfs.Handle
+	if dir, res.Wcc, res.Status = q.openName(ctx, &a, dots); res.Status == nfs3.OK {
+		wcc, err := op(q.export.fs, ctx, &q.cred, dir, string(a.Name))
+		res = nfs3.WccRes{Status: q.status(err), Wcc: wireWcc(&wcc)}
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+// rename is RENAME (RFC 1813, Section 3.3.14). What the new name stands in the
+// way of keeps the host's own error, EISDIR, ENOTDIR or ENOTEMPTY, as with
+// knfsd, though that section would call all of them NFS3ERR_EXIST: it lists
+// them too, and programs on the client tell them apart.
+func rename(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.RenameArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.RenameRes
+	var from, to vfs.Handle
+	if from, res.FromDir, res.Status = q.openName(ctx, &a.From, dotsRename); res.Status == nfs3.OK {
+		to, res.ToDir, res.Status = q.openName(ctx, &a.To, dotsRename)
+		if res.Status != nfs3.OK {
+			res.FromDir = q.unchanged(ctx, from)
+		} else {
+			fromWcc, toWcc, err := q.export.fs.Rename(ctx, &q.cred, from, string(a.From.Name), to, string(a.To.Name))
+			res = nfs3.RenameRes{Status: q.status(err), FromDir: wireWcc(&fromWcc), ToDir: wireWcc(&toWcc)}
+		}
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+// link is LINK (RFC 1813, Section 3.3.15).
+func link(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.LinkArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.LinkRes
+	var dir vfs.Handle
+	file, status := q.open(a.File)
+	if res.Status = status; status == nfs3.OK {
+		dir, res.Dir, res.Status = q.openName(ctx, &a.Link, dotsRename)
+		if res.Status != nfs3.OK {
+			res.Attr = q.attr(ctx, file)
+		} else {
+			attr, wcc, err := q.export.fs.Link(ctx, &q.cred, file, dir, string(a.Link.Name))
+			res = nfs3.LinkRes{Status: q.status(err), Attr: wirePostAttr(&attr), Dir: wireWcc(&wcc)}
+		}
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}

@@ -1,0 +1,98 @@
+package nfsserver
+
+import (
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"net/netip"
+	"path"
+	"strings"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// nobody is the user and group that stand for callers without an identity.
+const nobody = 65534
+
+// Config says what a Server serves.
+type Config struct {
+	Exports []Export
+
+	// MaxPayload is the most octets of one READ or WRITE; 0 means 1 MiB;
+	// below 4 KiB and above 4 MiB is an error.
+	MaxPayload int
+
+	// Log is told of errors of file systems that NFS has no word for; nil
+	// means none.
+	Log *slog.Logger
+}
+
+// An Export is a file system that clients can mount. The zero value of all
+// but Path and FS is right: everyone may read and write, the superuser as
+// nobody.
+type Export struct {
+	// Path is the name that clients mount: absolute and clean, at most
+	// 1024 octets. Directories below it can be mounted too.
+	Path string
+
+	// FS is what is served. The Server does not close it.
+	FS vfs.FS
+
+	// ReadOnly refuses all changes.
+	ReadOnly bool
+
+	// NoRootSquash leaves callers their user 0 and group 0. Else both
+	// become AnonUID and AnonGID, as callers without a credential always
+	// do.
+	NoRootSquash bool
+
+	// AnonUID and AnonGID stand for callers without an identity; 0 means
+	// 65534.
+	AnonUID, AnonGID uint32
+
+	// Clients is who may use the export; empty means everyone.
+	Clients []netip.Prefix
+
+	// ID is the export's identity in file handles, which must stay when
+	// the server starts again. 0 means the 32-bit FNV-1a hash of Path.
+	ID uint32
+}
+
+func (c *Config) payload() (int, error) {
+	switch n := c.MaxPayload; {
+	case n == 0:
+		return defaultPayload, nil
+	case n < minPayload || n > maxPayload:
+		return 0, fmt.Errorf("nfsserver: MaxPayload %d is not in %d to %d", n, minPayload, maxPayload)
+	default:
+		return n, nil
+	}
+}
+
+func (e *Export) check() error {
+	switch {
+	case e.FS == nil:
+		return fmt.Errorf("nfsserver: export %q has no file system", e.Path)
+	case !path.IsAbs(e.Path) || path.Clean(e.Path) != e.Path || strings.ContainsRune(e.Path, 0):
+		return fmt.Errorf("nfsserver: export path %q is not absolute and clean", e.Path)
+	case len(e.Path) > mount3.PathLen:
+		return fmt.Errorf("nfsserver: export path %.40q… is longer than %d octets", e.Path, mount3.PathLen)
+	}
+	for _, p := range e.Clients {
+		if !p.IsValid() {
+			return fmt.Errorf("nfsserver: export %q has an invalid client network", e.Path)
+		}
+	}
+	return nil
+}
+
+// id returns the export's identity.
+func (e *Export) id() uint32 {
+	if e.ID != 0 {
+		return e.ID
+	}
+	h := fnv.New32a()
+	h.Write([]byte(e.Path)) // never fails
+	return h.Sum32()
+}

@@ -1,0 +1,125 @@
+package nfsserver
+
+import (
+	"context"
+	"math"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// maxFileSize is the most octets of a file, and what FSINFO says of it.
+const maxFileSize = math.MaxInt64
+
+// read is READ (RFC 1813, Section 3.3.6). The data are the reply's data item
+// (R8267-4-1).
+func read(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.ReadArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.ReadRes
+	h, status := q.open(a.File)
+	if res.Status = status; status == nfs3.OK {
+		q.read(ctx, h, &a, &res, r)
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res *nfs3.ReadRes, r *oncrpc.Reply) {
+	count, off := q.readCount(a), a.Offset
+	if off > maxFileSize { // past the end of every file, so only the right to read is left to ask for
+		off = 0
+	}
+	p := r.NewItem(count)
+	n, eof, attr, err := q.export.fs.Read(ctx, &q.cred, h, p, off)
+	res.Status, res.Attr = q.fileStatus(err), wirePostAttr(&attr)
+	if err != nil {
+		r.DropItem()
+		return
+	}
+	r.Item.B = p[:n]
+	res.Count, res.EOF = uint32(n), eof || a.Offset > maxFileSize
+}
+
+// readCount returns how many octets are read: not more than were asked for,
+// than FSINFO promises, than fit into the reply with their padding, and than
+// there are in front of the end of the largest file.
+func (q *request) readCount(a *nfs3.ReadArgs) int {
+	if a.Offset > maxFileSize {
+		return 0
+	}
+	room := max(0, q.call.MaxReply-nfs3.ReadHeadLen) &^ 3
+	count := min(uint64(a.Count), uint64(q.server.payload), uint64(room))
+	return int(min(count, maxFileSize-a.Offset))
+}
+
+// write is WRITE (RFC 1813, Section 3.3.7).
+func write(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.WriteArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.WriteRes
+	var h vfs.Handle
+	if h, res.Wcc, res.Status = q.openToChange(ctx, a.File); res.Status == nfs3.OK {
+		q.write(ctx, h, &a, &res)
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+func (q *request) write(ctx context.Context, h vfs.Handle, a *nfs3.WriteArgs, res *nfs3.WriteRes) {
+	data := a.Data[:min(len(a.Data), q.server.payload)]
+	if a.Offset > maxFileSize || uint64(len(data)) > maxFileSize-a.Offset {
+		res.Status, res.Wcc = nfs3.ErrFBig, q.unchanged(ctx, h)
+		return
+	}
+	// Before the write: if a Commit fails meanwhile, these data may be
+	// lost too, and the client must not see the new verifier beside them.
+	verf := q.export.fs.WriteVerifier()
+	n, done, wcc, err := q.export.fs.Write(ctx, &q.cred, h, data, a.Offset, vfs.Stable(a.Stable))
+	*res = nfs3.WriteRes{
+		Status:    q.fileStatus(err),
+		Wcc:       wireWcc(&wcc),
+		Count:     uint32(n),
+		Committed: nfs3.Stable(done),
+		Verf:      verf,
+	}
+}
+
+// commit is COMMIT (RFC 1813, Section 3.3.21).
+func commit(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.CommitArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.CommitRes
+	var h vfs.Handle
+	if h, res.Wcc, res.Status = q.openToChange(ctx, a.File); res.Status == nfs3.OK {
+		if a.Offset > maxFileSize || uint64(a.Count) > maxFileSize-a.Offset {
+			a.Offset, a.Count = 0, 0 // no file has such a range: the whole file is on the safe side
+		}
+		wcc, err := q.export.fs.Commit(ctx, &q.cred, h, a.Offset, a.Count)
+		// The verifier comes after the commit: if another one failed
+		// meanwhile, the client has to send its data again.
+		res = nfs3.CommitRes{Status: q.fileStatus(err), Wcc: wireWcc(&wcc), Verf: q.export.fs.WriteVerifier()}
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+// fileStatus is status for procedures on regular files: RFC 1813, Section
+// 3.3.6, calls NFS3ERR_ISDIR wrong for objects that are none.
+func (q *request) fileStatus(err error) nfs3.Status {
+	status := q.status(err)
+	if status == nfs3.ErrIsDir {
+		return nfs3.ErrInval
+	}
+	return status
+}

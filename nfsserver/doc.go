@@ -1,0 +1,27 @@
+// Package nfsserver is the programs of an NFS server: NFS version 3 and MOUNT
+// version 3 (RFC 1813) over any number of exported file systems.
+//
+//	oncrpc.Mux ─Call─▶ nfsProgram ─▶ procedure ─FS─▶ vfs.FS of the export
+//	               │                 handle ▶ export, client, caller, name
+//	               └─▶ mountProgram  path ▶ handle
+//
+// It decides what a call may do before a file system sees it: which export its
+// handle belongs to, whether the client may use that, in whose name the call
+// is done, and whether the export can be changed. It turns attributes and
+// errors of package vfs into those of the protocol.
+//
+// # File handles
+//
+// A handle is an octet with the format's version, four with the export's
+// identity (Export.ID), and those of the file system's own handle:
+//
+//	01 │ id id id id │ vfs.Handle, at most 44 octets
+//
+// # Life of slices
+//
+// Arguments alias the call message and are used only until the procedure
+// returns; the data of a WRITE go to the file system as they came. Data of a
+// READ are read into a lent buffer that then belongs to the transport.
+//
+// The package must not know a transport, nor how a file system is stored.
+package nfsserver

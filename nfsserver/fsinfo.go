@@ -1,0 +1,94 @@
+package nfsserver
+
+import (
+	"context"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// fsStat is FSSTAT (RFC 1813, Section 3.3.18).
+func fsStat(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.HandleArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.FSStatRes
+	h, status := q.open(a.Object)
+	if res.Status = status; status == nfs3.OK {
+		st, attr, err := q.export.fs.StatFS(ctx, &q.cred, h)
+		res = nfs3.FSStatRes{
+			Status:     q.status(err),
+			Attr:       wirePostAttr(&attr),
+			TotalBytes: st.TotalBytes, FreeBytes: st.FreeBytes, AvailBytes: st.AvailBytes,
+			TotalFiles: st.TotalFiles, FreeFiles: st.FreeFiles, AvailFiles: st.AvailFiles,
+		}
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+// fsInfo is FSINFO (RFC 1813, Section 3.3.19). A client that may not use the
+// export learns what this server can do, and nothing of the file system.
+func fsInfo(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.HandleArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.FSInfoRes
+	h, status := q.open(a.Object)
+	switch status {
+	case nfs3.OK:
+		attr, err := q.export.fs.GetAttr(ctx, &q.cred, h)
+		res = q.fsInfo()
+		if res.Status = q.status(err); err == nil {
+			res.Attr = nfs3.PostOpAttr{OK: true, Attr: wireAttr(&attr)}
+		}
+	case nfs3.ErrAcces:
+		res = q.fsInfo()
+	default:
+		res.Status = status
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+func (q *request) fsInfo() nfs3.FSInfoRes {
+	n := uint32(q.server.payload)
+	return nfs3.FSInfoRes{
+		RTMax: n, RTPref: n, RTMult: payloadMultiple,
+		WTMax: n, WTPref: n, WTMult: payloadMultiple,
+		DTPref:      preferredDir,
+		MaxFileSize: maxFileSize,
+		TimeDelta:   nfs3.Time{Nsec: 1},
+		Properties:  nfs3.FSFLink | nfs3.FSFSymlink | nfs3.FSFHomogeneous | nfs3.FSFCanSetTime,
+	}
+}
+
+// pathConf is PATHCONF (RFC 1813, Section 3.3.20).
+func pathConf(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.HandleArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.PathConfRes
+	h, status := q.open(a.Object)
+	if res.Status = status; status == nfs3.OK {
+		p, attr, err := q.export.fs.PathConf(ctx, &q.cred, h)
+		res = nfs3.PathConfRes{
+			Status:          q.status(err),
+			Attr:            wirePostAttr(&attr),
+			LinkMax:         p.LinkMax,
+			NameMax:         p.NameMax,
+			NoTrunc:         p.NoTrunc,
+			ChownRestricted: p.ChownRestricted,
+			CaseInsensitive: p.CaseInsensitive,
+			CasePreserving:  p.CasePreserving,
+		}
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}

@@ -1,0 +1,163 @@
+package nfsserver
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A mountProgram is MOUNT version 3.
+type mountProgram struct{ *Server }
+
+// ServeRPC does one MOUNT call. RFC 1813, Section 5.2, wants an AUTH_SYS
+// credential for some procedures, but they mean nothing by it here, where
+// AUTH_NONE may use a mounted export too: nobody is refused for his flavour.
+func (p mountProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	var args mount3.PathArgs
+	switch c.Proc {
+	case mount3.ProcMnt, mount3.ProcUmnt:
+		args.Decode(&c.Args)
+	case mount3.ProcDump, mount3.ProcUmntAll, mount3.ProcExport:
+	default: // NULL is answered by the RPC layer
+		return oncrpc.ErrProcUnavail
+	}
+	if err := c.Args.Done(); err != nil {
+		return err
+	}
+	host := hostOf(c.Peer)
+	switch c.Proc {
+	case mount3.ProcMnt:
+		res := p.mnt(ctx, c.Peer, string(args.Path))
+		r.Head = res.AppendTo(r.Head)
+	case mount3.ProcUmnt:
+		p.mounts.remove(host, cleanPath(string(args.Path)))
+	case mount3.ProcUmntAll:
+		p.mounts.removeAll(host)
+	case mount3.ProcDump:
+		r.Head = p.mounts.appendTo(r.Head, c.MaxReply)
+	case mount3.ProcExport:
+		r.Head = p.appendExports(r.Head, c.MaxReply)
+	}
+	return nil
+}
+
+// flavors are the credentials that NFS calls may have.
+var flavors = []uint32{oncrpc.AuthSys, oncrpc.AuthNone}
+
+// mnt is MNT (RFC 1813, Section 5.2.1): an export or a directory below it.
+func (p mountProgram) mnt(ctx context.Context, peer *oncrpc.Peer, name string) mount3.MntRes {
+	name = cleanPath(name)
+	e, rest := p.exportOf(name)
+	switch {
+	case e == nil:
+		return mount3.MntRes{Status: mount3.ErrNoEnt}
+	case !e.allows(peer):
+		return mount3.MntRes{Status: mount3.ErrAcces}
+	}
+	h, status := p.walk(ctx, e, rest)
+	if status != mount3.OK {
+		return mount3.MntRes{Status: status}
+	}
+	p.mounts.add(hostOf(peer), name)
+	return mount3.MntRes{Handle: appendHandle(nil, e.id, &h), Flavors: flavors}
+}
+
+// cleanPath brings paths that mean the same to one form. No symbolic links are
+// followed here, so that ".." can be resolved before a file system is asked.
+func cleanPath(name string) string {
+	if !path.IsAbs(name) {
+		return name // which no export is called
+	}
+	return path.Clean(name)
+}
+
+// exportOf returns the export with the longest path that name lies in, and
+// what of name leads on from there.
+func (s *Server) exportOf(name string) (found *export, rest string) {
+	for _, e := range s.exports {
+		tail, ok := strings.CutPrefix(name, e.path)
+		inside := tail == "" || tail[0] == '/' || e.path == "/"
+		if ok && inside && (found == nil || len(e.path) > len(found.path)) {
+			found, rest = e, strings.TrimPrefix(tail, "/")
+		}
+	}
+	return found, rest
+}
+
+// walk looks a path up, name by name, as the superuser: who may mount is
+// decided by the export alone. A symbolic link on the way is no directory, so
+// that no path leads out of the export.
+func (p mountProgram) walk(ctx context.Context, e *export, rest string) (vfs.Handle, mount3.Status) {
+	root := new(vfs.Cred)
+	h := e.fs.Root()
+	attr, err := e.fs.GetAttr(ctx, root, h)
+	for name := range strings.SplitSeq(rest, "/") {
+		if err != nil || name == "" || attr.Type != vfs.TypeDir {
+			break
+		}
+		if status := dotsFound.check([]byte(name)); status != nfs3.OK {
+			return h, mountStatus(status)
+		}
+		if h, _, _, err = e.fs.Lookup(ctx, root, h, name); err == nil {
+			attr, err = e.fs.GetAttr(ctx, root, h)
+		}
+	}
+	switch {
+	case err != nil:
+		status, known := statusOf(err)
+		if !known {
+			p.log.Warn("MOUNT has no status for the error of a file system", "export", e.path, "path", rest, "err", err)
+		}
+		return h, mountStatus(status)
+	case attr.Type != vfs.TypeDir:
+		return h, mount3.ErrNotDir
+	}
+	return h, mount3.OK
+}
+
+// mountStatus returns what MOUNT calls a status of NFS.
+func mountStatus(status nfs3.Status) mount3.Status {
+	switch status {
+	case nfs3.ErrNoEnt, nfs3.ErrStale:
+		return mount3.ErrNoEnt
+	case nfs3.ErrPerm, nfs3.ErrAcces:
+		return mount3.ErrAcces
+	case nfs3.ErrNotDir, nfs3.ErrInval:
+		return mount3.ErrNotDir
+	case nfs3.ErrNameTooLong:
+		return mount3.ErrNameTooLong
+	default:
+		return mount3.ErrIO
+	}
+}
+
+// appendExports appends the results of EXPORT, as many entries as fit into
+// limit octets: the list has no way to be continued.
+func (p mountProgram) appendExports(b []byte, limit int) []byte {
+	var res mount3.ExportRes
+	limit -= mount3.ListEnd
+	for _, e := range p.exports {
+		entry := mount3.Export{Path: []byte(e.path)}
+		for _, c := range e.clients {
+			entry.Groups = append(entry.Groups, []byte(c.String()))
+		}
+		if limit -= entry.Size(); limit < 0 {
+			break
+		}
+		res.Exports = append(res.Exports, entry)
+	}
+	return res.AppendTo(b)
+}
+
+// hostOf returns what DUMP calls a client.
+func hostOf(p *oncrpc.Peer) string {
+	if p == nil {
+		return ""
+	}
+	return p.Addr.Addr().Unmap().String()
+}

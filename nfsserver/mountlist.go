@@ -1,0 +1,60 @@
+package nfsserver
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+)
+
+// A mountEntry is a client and the path that it mounted.
+type mountEntry struct{ host, path string }
+
+// A mountList remembers who called MNT. Nothing depends on it: clients that
+// crash stay in it, and an entry may have made room for a newer one.
+type mountList struct {
+	mu      sync.Mutex
+	entries []mountEntry // the oldest first, maxMounts at most
+}
+
+func (l *mountList) add(host, path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := mountEntry{host, path}
+	if slices.Contains(l.entries, e) {
+		return
+	}
+	if len(l.entries) == maxMounts {
+		l.entries = slices.Delete(l.entries, 0, 1)
+	}
+	l.entries = append(l.entries, e)
+}
+
+func (l *mountList) remove(host, path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = slices.DeleteFunc(l.entries, func(e mountEntry) bool { return e == mountEntry{host, path} })
+}
+
+func (l *mountList) removeAll(host string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = slices.DeleteFunc(l.entries, func(e mountEntry) bool { return e.host == host })
+}
+
+// appendTo appends the results of DUMP, as many entries as fit into limit
+// octets: the list has no way to be continued.
+func (l *mountList) appendTo(b []byte, limit int) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var res mount3.DumpRes
+	limit -= mount3.ListEnd
+	for _, e := range l.entries {
+		m := mount3.Mount{Host: []byte(e.host), Path: []byte(e.path)}
+		if limit -= m.Size(); limit < 0 {
+			break
+		}
+		res.Mounts = append(res.Mounts, m)
+	}
+	return res.AppendTo(b)
+}

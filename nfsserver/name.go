@@ -1,0 +1,36 @@
+package nfsserver
+
+import (
+	"bytes"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// A dotNames is what a procedure answers to the names "." and "..", on which
+// each has its own (RFC 1813, Section 3.2).
+type dotNames struct{ dot, dotDot nfs3.Status }
+
+var (
+	dotsFound  = dotNames{nfs3.OK, nfs3.OK}             // LOOKUP
+	dotsExist  = dotNames{nfs3.ErrExist, nfs3.ErrExist} // Section 3.3.9; CREATE, SYMLINK and MKNOD alike
+	dotsRemove = dotNames{nfs3.ErrAcces, nfs3.ErrAcces} // not said; as knfsd
+	dotsRmdir  = dotNames{nfs3.ErrInval, nfs3.ErrExist} // Section 3.3.13
+	dotsRename = dotNames{nfs3.ErrInval, nfs3.ErrInval} // Sections 3.3.14 and 3.3.15
+)
+
+// check returns why a file system is not asked about name, or OK.
+func (d dotNames) check(name []byte) nfs3.Status {
+	switch {
+	case len(name) == 0:
+		return nfs3.ErrAcces // Section 3.2, item 1
+	case len(name) > nfs3.MaxName:
+		return nfs3.ErrNameTooLong
+	case string(name) == ".":
+		return d.dot
+	case string(name) == "..":
+		return d.dotDot
+	case bytes.IndexByte(name, '/') >= 0, bytes.IndexByte(name, 0) >= 0:
+		return nfs3.ErrAcces // Section 3.2, item 5
+	}
+	return nfs3.OK
+}

@@ -1,0 +1,52 @@
+package nfsserver
+
+import (
+	"context"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// An nfsProgram is NFS version 3.
+type nfsProgram struct{ *Server }
+
+// A procedure decodes the arguments of q.call, does what they say, and appends
+// its results to r. A failure in the protocol's own words is a result; an
+// error is for the RPC layer. It does not allocate where a client does little
+// else, in GETATTR, LOOKUP (but for the name), ACCESS, READ and WRITE.
+type procedure func(ctx context.Context, q *request, r *oncrpc.Reply) error
+
+// procedures has no NULL, which the RPC layer answers.
+var procedures = [nfs3.NumProc]procedure{
+	nfs3.ProcGetAttr:     getAttr,
+	nfs3.ProcSetAttr:     setAttr,
+	nfs3.ProcLookup:      lookup,
+	nfs3.ProcAccess:      access,
+	nfs3.ProcReadLink:    readLink,
+	nfs3.ProcRead:        read,
+	nfs3.ProcWrite:       write,
+	nfs3.ProcCreate:      create,
+	nfs3.ProcMkdir:       mkdir,
+	nfs3.ProcSymlink:     symlink,
+	nfs3.ProcMknod:       mknod,
+	nfs3.ProcRemove:      remove,
+	nfs3.ProcRmdir:       rmdir,
+	nfs3.ProcRename:      rename,
+	nfs3.ProcLink:        link,
+	nfs3.ProcReadDir:     readDir,
+	nfs3.ProcReadDirPlus: readDirPlus,
+	nfs3.ProcFSStat:      fsStat,
+	nfs3.ProcFSInfo:      fsInfo,
+	nfs3.ProcPathConf:    pathConf,
+	nfs3.ProcCommit:      commit,
+}
+
+// ServeRPC does one NFS call.
+func (p nfsProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	if c.Proc >= nfs3.NumProc || procedures[c.Proc] == nil {
+		return oncrpc.ErrProcUnavail
+	}
+	q := p.begin(c)
+	defer p.end(q)
+	return procedures[c.Proc](ctx, q, r)
+}

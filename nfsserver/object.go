@@ -1,0 +1,127 @@
+package nfsserver
+
+import (
+	"context"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// getAttr is GETATTR (RFC 1813, Section 3.3.1).
+func getAttr(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.HandleArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.GetAttrRes
+	h, status := q.open(a.Object)
+	if res.Status = status; status == nfs3.OK {
+		attr, err := q.export.fs.GetAttr(ctx, &q.cred, h)
+		res.Status, res.Attr = q.status(err), wireAttr(&attr)
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+// setAttr is SETATTR (RFC 1813, Section 3.3.2).
+func setAttr(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.SetAttrArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.WccRes
+	var h vfs.Handle
+	if h, res.Wcc, res.Status = q.openToChange(ctx, a.Object); res.Status == nfs3.OK {
+		res.Wcc, res.Status = q.setAttr(ctx, h, &a)
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+func (q *request) setAttr(ctx context.Context, h vfs.Handle, a *nfs3.SetAttrArgs) (nfs3.WccData, nfs3.Status) {
+	set, status := hostSetAttr(&a.Attr)
+	if status != nfs3.OK {
+		return q.unchanged(ctx, h), status
+	}
+	var guard *vfs.Time
+	if a.Check {
+		t := hostTime(a.Guard)
+		guard = &t
+	}
+	wcc, err := q.export.fs.SetAttr(ctx, &q.cred, h, set, guard)
+	return wireWcc(&wcc), q.status(err)
+}
+
+// lookup is LOOKUP (RFC 1813, Section 3.3.3).
+func lookup(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.DirOpArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.LookupRes
+	dir, status := q.open(a.Dir)
+	if res.Status = status; status == nfs3.OK {
+		if res.Status = dotsFound.check(a.Name); res.Status != nfs3.OK {
+			res.DirAttr = q.attr(ctx, dir)
+		} else {
+			h, obj, dirAttr, err := q.export.fs.Lookup(ctx, &q.cred, dir, string(a.Name))
+			res.Status, res.Object = q.status(err), q.handle(&h)
+			res.ObjAttr, res.DirAttr = wirePostAttr(&obj), wirePostAttr(&dirAttr)
+		}
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+// accessToChange are the rights that nobody has on a read-only export.
+const accessToChange = vfs.AccessModify | vfs.AccessExtend | vfs.AccessDelete
+
+// accessAll are the rights that RFC 1813 defines.
+const accessAll = accessToChange | vfs.AccessRead | vfs.AccessLookup | vfs.AccessExecute
+
+// access is ACCESS (RFC 1813, Section 3.3.4).
+func access(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.AccessArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.AccessRes
+	h, status := q.open(a.Object)
+	if res.Status = status; status == nfs3.OK {
+		mask := a.Access & accessAll
+		if q.export.readOnly {
+			mask &^= accessToChange
+		}
+		rights, attr, err := q.export.fs.Access(ctx, &q.cred, h, mask)
+		res = nfs3.AccessRes{Status: q.status(err), Attr: wirePostAttr(&attr), Access: rights & mask}
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+// readLink is READLINK (RFC 1813, Section 3.3.5). The path is the reply's data
+// item (R8267-4-1).
+func readLink(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfs3.HandleArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfs3.ReadLinkRes
+	h, status := q.open(a.Object)
+	if res.Status = status; status == nfs3.OK {
+		path, attr, err := q.export.fs.ReadLink(ctx, &q.cred, h)
+		res.Status, res.Attr = q.status(err), wirePostAttr(&attr)
+		if err == nil {
+			res.Path = r.NewItem(len(path))
+			copy(res.Path, path)
+		}
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}

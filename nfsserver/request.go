@@ -1,0 +1,125 @@
+package nfsserver
+
+import (
+	"context"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A request is one NFS call under way. Requests are used again, so that what
+// goes to a file system by pointer costs no allocation.
+type request struct {
+	server *Server
+	call   *oncrpc.Call
+
+	// Known once the call's first handle is open.
+	export *export
+	cred   vfs.Cred
+
+	groups   [maxGroups]uint32 // of cred
+	fh       [nfs3.FHSize]byte // see handle
+	dirEntry nfs3.Entry        // see entry
+}
+
+func (s *Server) begin(c *oncrpc.Call) *request {
+	q, _ := s.requests.Get().(*request)
+	if q == nil {
+		q = &request{server: s}
+	}
+	q.call = c
+	return q
+}
+
+func (s *Server) end(q *request) {
+	q.call, q.export, q.cred, q.dirEntry = nil, nil, vfs.Cred{}, nfs3.Entry{}
+	s.requests.Put(q)
+}
+
+// args returns what was wrong with the arguments, once they are decoded.
+func (q *request) args() error { return q.call.Args.Done() }
+
+// find finds the export and object of a file handle, and does not ask whether
+// the client may use them.
+func (q *request) find(fh nfs3.FH) (vfs.Handle, nfs3.Status) {
+	id, h, ok := parseHandle(fh)
+	if !ok {
+		return vfs.Handle{}, nfs3.ErrBadHandle
+	}
+	e := q.server.byID[id]
+	switch {
+	case e == nil:
+		return vfs.Handle{}, nfs3.ErrStale // exported once, or the handle is another server's
+	case q.export != nil && q.export != e:
+		return vfs.Handle{}, nfs3.ErrXDev // RENAME and LINK stay in one file system
+	}
+	q.export = e
+	return h, nfs3.OK
+}
+
+// open finds the object of a file handle, and in whose name the call is done.
+func (q *request) open(fh nfs3.FH) (vfs.Handle, nfs3.Status) {
+	h, status := q.find(fh)
+	if status != nfs3.OK {
+		return vfs.Handle{}, status
+	}
+	if !q.export.allows(q.call.Peer) {
+		return vfs.Handle{}, nfs3.ErrAcces
+	}
+	q.export.squash(&q.call.Cred, &q.cred, &q.groups)
+	return h, nfs3.OK
+}
+
+// openToChange is open for an object that is to be changed. Where that is
+// refused, what can be had of its attributes is in wcc.
+func (q *request) openToChange(ctx context.Context, fh nfs3.FH) (h vfs.Handle, wcc nfs3.WccData, status nfs3.Status) {
+	h, status = q.open(fh)
+	if status == nfs3.OK && q.export.readOnly {
+		return h, q.unchanged(ctx, h), nfs3.ErrROFS
+	}
+	return h, nfs3.WccData{}, status
+}
+
+// openName is openToChange for the directory of a name that is to be changed.
+func (q *request) openName(ctx context.Context, a *nfs3.DirOpArgs, dots dotNames) (dir vfs.Handle, wcc nfs3.WccData, status nfs3.Status) {
+	dir, wcc, status = q.openToChange(ctx, a.Dir)
+	if status != nfs3.OK {
+		return dir, wcc, status
+	}
+	if status = dots.check(a.Name); status != nfs3.OK {
+		wcc = q.unchanged(ctx, dir)
+	}
+	return dir, wcc, status
+}
+
+// attr returns the attributes of h, as far as they can be had, for the results
+// of a procedure that fails before the file system is asked.
+func (q *request) attr(ctx context.Context, h vfs.Handle) nfs3.PostOpAttr {
+	a, err := q.export.fs.GetAttr(ctx, &q.cred, h)
+	if err != nil {
+		return nfs3.PostOpAttr{}
+	}
+	return nfs3.PostOpAttr{OK: true, Attr: wireAttr(&a)}
+}
+
+// unchanged is attr as wcc_data.
+func (q *request) unchanged(ctx context.Context, h vfs.Handle) nfs3.WccData {
+	return nfs3.WccData{After: q.attr(ctx, h)}
+}
+
+// handle returns the file handle of h, which is valid until the next one.
+func (q *request) handle(h *vfs.Handle) nfs3.FH {
+	return appendHandle(q.fh[:0], q.export.id, h)
+}
+
+// status returns the status of a file system's error, and logs it where NFS
+// has no word for it.
+func (q *request) status(err error) nfs3.Status {
+	status, known := statusOf(err)
+	if !known {
+		q.server.log.Warn("NFS has no status for the error of a file system, so the client sees NFS3ERR_IO",
+			"export", q.export.path, "proc", nfs3.ProcName(q.call.Proc), "err", err)
+	}
+	return status
+}

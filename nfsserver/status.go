@@ -1,0 +1,86 @@
+package nfsserver
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// errnoStatus is what NFS calls an error of the host: as knfsd has it, but
+// for the last group, where a client had better try again, or knows no better
+// word.
+var errnoStatus = map[syscall.Errno]nfs3.Status{
+	syscall.EPERM:        nfs3.ErrPerm,
+	syscall.ENOENT:       nfs3.ErrNoEnt,
+	syscall.EIO:          nfs3.ErrIO,
+	syscall.ENXIO:        nfs3.ErrNXIO,
+	syscall.E2BIG:        nfs3.ErrFBig,
+	syscall.EACCES:       nfs3.ErrAcces,
+	syscall.EEXIST:       nfs3.ErrExist,
+	syscall.EXDEV:        nfs3.ErrXDev,
+	syscall.ENODEV:       nfs3.ErrNoDev,
+	syscall.ENOTDIR:      nfs3.ErrNotDir,
+	syscall.EISDIR:       nfs3.ErrIsDir,
+	syscall.EINVAL:       nfs3.ErrInval,
+	syscall.EFBIG:        nfs3.ErrFBig,
+	syscall.ENOSPC:       nfs3.ErrNoSpc,
+	syscall.EROFS:        nfs3.ErrROFS,
+	syscall.EMLINK:       nfs3.ErrMLink,
+	syscall.ENAMETOOLONG: nfs3.ErrNameTooLong,
+	syscall.ENOTEMPTY:    nfs3.ErrNotEmpty,
+	syscall.EDQUOT:       nfs3.ErrDQuot,
+	syscall.ESTALE:       nfs3.ErrStale,
+	syscall.EREMOTE:      nfs3.ErrRemote,
+	syscall.ETIMEDOUT:    nfs3.ErrJukebox,
+	syscall.EAGAIN:       nfs3.ErrJukebox,
+	syscall.ENOMEM:       nfs3.ErrJukebox,
+	syscall.EOPNOTSUPP:   nfs3.ErrNotSupp,
+	syscall.ETXTBSY:      nfs3.ErrIO,
+	syscall.EBUSY:        nfs3.ErrIO,
+	syscall.EUCLEAN:      nfs3.ErrIO,
+	syscall.EBADMSG:      nfs3.ErrIO,
+	syscall.EREMOTEIO:    nfs3.ErrIO,
+
+	syscall.EINTR:  nfs3.ErrJukebox,
+	syscall.EMFILE: nfs3.ErrJukebox, // descriptors come free again
+	syscall.ENFILE: nfs3.ErrJukebox,
+	syscall.ENOSYS: nfs3.ErrNotSupp,
+	syscall.ELOOP:  nfs3.ErrInval, // opened a symbolic link, which READ and WRITE do not take
+}
+
+// vfsStatus is what NFS calls an error of package vfs. A call whose
+// connection has gone gets no answer, whatever it is.
+var vfsStatus = []struct {
+	err    error
+	status nfs3.Status
+}{
+	{vfs.ErrBadHandle, nfs3.ErrBadHandle},
+	{vfs.ErrNotSync, nfs3.ErrNotSync},
+	{vfs.ErrBadCookie, nfs3.ErrBadCookie},
+	{vfs.ErrBadType, nfs3.ErrBadType},
+	{context.Canceled, nfs3.ErrJukebox},
+	{context.DeadlineExceeded, nfs3.ErrJukebox},
+}
+
+// statusOf is the one place where an error of a file system becomes a status;
+// false where NFS has no word for it.
+func statusOf(err error) (status nfs3.Status, known bool) {
+	if err == nil {
+		return nfs3.OK, true
+	}
+	for _, v := range vfsStatus {
+		if errors.Is(err, v.err) {
+			return v.status, true
+		}
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		if status, known = errnoStatus[errno]; known {
+			return status, true
+		}
+	}
+	return nfs3.ErrIO, false
+}
