@@ -1,0 +1,250 @@
+package rdmatest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A user keeps what its end of a connection tells it.
+type user struct {
+	mu     sync.Mutex
+	got    []string
+	recvs  []rdma.Recv // their buffers are released
+	done   []rdma.Completion
+	closed []error
+}
+
+func (u *user) Receive(r rdma.Recv) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.got = append(u.got, string(r.Buf.B))
+	r.Buf.Release()
+	r.Buf = nil
+	u.recvs = append(u.recvs, r)
+}
+
+func (u *user) Complete(c rdma.Completion) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.done = append(u.done, c)
+}
+
+func (u *user) Closed(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = append(u.closed, err)
+}
+
+func (u *user) ids() (ids []uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, c := range u.done {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+func send(text string) rdma.WR { return rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte(text)}} }
+
+// bubble runs f with a connection, and checks that nothing is left of it.
+func bubble(t *testing.T, cfg rdma.ConnConfig, f func(t *testing.T, a, b *Conn, ua, ub *user)) {
+	synctest.Test(t, func(t *testing.T) {
+		before := buf.Default.Out()
+		ua, ub := new(user), new(user)
+		ca, cb := rdma.ConnConfig{Handler: ua, Recvs: 8}, cfg
+		cb.Handler = ub
+		a, b := Pair(t, ca, cb)
+		f(t, a, b, ua, ub)
+		cut(a, b)
+		assert.Len(t, ua.closed, 1)
+		assert.Len(t, ub.closed, 1)
+		assert.Equal(t, before, buf.Default.Out())
+	})
+}
+
+func TestSendWriteRead(t *testing.T) {
+	bubble(t, rdma.ConnConfig{Recvs: 2, PrivateData: []byte("hello")}, func(t *testing.T, a, b *Conn, ua, ub *user) {
+		assert.Equal(t, "hello", string(a.PrivateData()))
+		assert.Equal(t, a.LocalAddr(), b.RemoteAddr())
+		mem := []byte("0123456789")
+		reg, err := b.Register(mem, rdma.RemoteRead|rdma.RemoteWrite)
+		require.NoError(t, err)
+		into := make([]byte, 4)
+		at := func(n uint64) rdma.Remote { return rdma.Remote{STag: reg.STag(), TO: reg.TO() + n} }
+		require.NoError(t, a.Post(
+			rdma.WR{Op: rdma.OpWrite, Data: [][]byte{[]byte("a"), nil, []byte("bc")}, Remote: at(2), Done: ua, ID: 1},
+			rdma.WR{Op: rdma.OpRead, Data: [][]byte{into}, Remote: at(1), Done: ua, ID: 2},
+			rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("x"), []byte("yz")}, Done: ua, ID: 3},
+			rdma.WR{
+				Op: rdma.OpSend, Invalidate: reg.STag(), WithInvalidate: true, Solicited: true,
+				Fence: true, Done: ua, ID: 4,
+			},
+		))
+		synctest.Wait()
+		assert.Equal(t, "01abc56789", string(mem))
+		assert.Equal(t, "1abc", string(into))
+		assert.Equal(t, []uint64{1, 2, 3, 4}, ua.ids(), "in the order of posting")
+		assert.Equal(t, []string{"xyz", ""}, ub.got)
+		assert.Equal(t, rdma.Recv{Invalidated: reg.STag(), WithInvalidate: true, Solicited: true}, ub.recvs[1])
+		reg.Deregister()
+
+		require.NoError(t, a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{{1}}, Remote: at(0), Done: ua, ID: 5}))
+		synctest.Wait()
+		assert.ErrorIs(t, ub.closed[0], ErrAccess, "invalidated")
+	})
+}
+
+func TestCompletionsWaitForReads(t *testing.T) {
+	bubble(t, rdma.ConnConfig{Recvs: 1}, func(t *testing.T, a, b *Conn, ua, ub *user) {
+		reg, err := b.Register(make([]byte, 1), rdma.RemoteRead)
+		require.NoError(t, err)
+		b.Delay(time.Second)
+		require.NoError(t, a.Post(
+			rdma.WR{Op: rdma.OpRead, Data: [][]byte{{0}}, Remote: rdma.Remote{STag: reg.STag(), TO: reg.TO()}, Done: ua, ID: 1},
+			rdma.WR{Op: rdma.OpSend, Done: ua, ID: 2},
+		))
+		synctest.Wait()
+		assert.Len(t, ub.got, 1, "the Send does not wait")
+		assert.Empty(t, ua.ids(), "its completion does")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, []uint64{1, 2}, ua.ids())
+	})
+}
+
+func TestViolations(t *testing.T) {
+	for name, tt := range map[string]struct {
+		wr   func(read, write rdma.Region) rdma.WR
+		want error
+	}{
+		"no receive left":   {func(_, _ rdma.Region) rdma.WR { return send("second") }, ErrNoRecv},
+		"message too long":  {func(_, _ rdma.Region) rdma.WR { return send("123456789") }, ErrTooLong},
+		"unknown STag":      {func(_, _ rdma.Region) rdma.WR { return write(rdma.Remote{STag: 1}, 1) }, ErrAccess},
+		"no right to write": {func(r, _ rdma.Region) rdma.WR { return write(place(r, 0), 1) }, ErrAccess},
+		"no right to read":  {func(_, w rdma.Region) rdma.WR { return read(place(w, 0), 1) }, ErrAccess},
+		"past the end":      {func(_, w rdma.Region) rdma.WR { return write(place(w, 7), 2) }, ErrAccess},
+		"far past the end":  {func(_, w rdma.Region) rdma.WR { return write(place(w, 1<<40), 2) }, ErrAccess},
+		"before the start":  {func(r, _ rdma.Region) rdma.WR { return read(rdma.Remote{STag: r.STag()}, 1) }, ErrAccess},
+		"invalidate unknown": {func(_, _ rdma.Region) rdma.WR {
+			return rdma.WR{Op: rdma.OpSend, WithInvalidate: true, Invalidate: 1}
+		}, ErrAccess},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, rdma.ConnConfig{Recvs: 1, RecvSize: 8}, func(t *testing.T, a, b *Conn, ua, ub *user) {
+				r, err := b.Register(make([]byte, 8), rdma.RemoteRead)
+				require.NoError(t, err)
+				w, err := b.Register(make([]byte, 8), rdma.RemoteWrite)
+				require.NoError(t, err)
+				if errors.Is(tt.want, ErrNoRecv) {
+					require.NoError(t, a.Post(send("first")))
+				}
+				require.NoError(t, a.Post(tt.wr(r, w)))
+				synctest.Wait()
+				require.Len(t, ub.closed, 1)
+				assert.ErrorIs(t, ub.closed[0], tt.want)
+				require.Len(t, ua.closed, 1)
+				assert.ErrorIs(t, ua.closed[0], tt.want)
+				assert.ErrorIs(t, a.Post(send("")), rdma.ErrClosed)
+			})
+		})
+	}
+}
+
+func place(r rdma.Region, n uint64) rdma.Remote { return rdma.Remote{STag: r.STag(), TO: r.TO() + n} }
+
+func write(at rdma.Remote, n int) rdma.WR {
+	return rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, n)}, Remote: at}
+}
+
+func read(at rdma.Remote, n int) rdma.WR {
+	return rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, n)}, Remote: at}
+}
+
+func TestFlush(t *testing.T) {
+	bubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, ua, _ *user) {
+		defer b.Pause()()
+		for range 40 {
+			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Done: ua}))
+		}
+		synctest.Wait()
+		a.Abort(errors.New("enough"))
+		synctest.Wait()
+		require.Len(t, ua.done, 40, "each completes, sent or not")
+		assert.NoError(t, ua.done[0].Err)
+		assert.ErrorIs(t, ua.done[39].Err, rdma.ErrFlushed)
+	})
+}
+
+func TestCloseSendsWhatIsPosted(t *testing.T) {
+	bubble(t, rdma.ConnConfig{Recvs: 100}, func(t *testing.T, a, b *Conn, ua, ub *user) {
+		for range 50 {
+			require.NoError(t, a.Post(send("x")))
+		}
+		require.NoError(t, a.Close())
+		require.NoError(t, a.Close())
+		synctest.Wait()
+		assert.Len(t, ub.got, 50)
+		assert.ErrorIs(t, ub.closed[0], io.EOF)
+		assert.ErrorIs(t, a.Post(send("late")), rdma.ErrClosed)
+	})
+}
+
+func TestCloseOfDeafPeer(t *testing.T) {
+	bubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, _, _ *user) {
+		b.Pause()
+		start := time.Now()
+		require.NoError(t, a.Close())
+		assert.Equal(t, linger, time.Since(start))
+	})
+}
+
+func TestCutAfter(t *testing.T) {
+	bubble(t, rdma.ConnConfig{Recvs: 10}, func(t *testing.T, a, _ *Conn, ua, ub *user) {
+		a.CutAfter(2)
+		require.NoError(t, a.Post(send("1"), send("2"), send("3")))
+		synctest.Wait()
+		require.Len(t, ua.closed, 1)
+		assert.ErrorIs(t, ua.closed[0], ErrCut)
+		assert.LessOrEqual(t, len(ub.got), 2)
+	})
+}
+
+func TestListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := Listen(t)
+		go func() {
+			r, err := l.Accept(t.Context())
+			if assert.NoError(t, err) {
+				assert.Equal(t, "dial", string(r.PrivateData()))
+				_, err = r.Accept(rdma.ConnConfig{Handler: new(user), PrivateData: []byte("accept")})
+				assert.NoError(t, err)
+			}
+			if r, err = l.Accept(t.Context()); assert.NoError(t, err) {
+				assert.NoError(t, r.Reject(nil))
+			}
+			assert.NoError(t, l.Close())
+		}()
+		cfg := rdma.ConnConfig{Handler: new(user), PrivateData: []byte("dial")}
+		c, err := l.Dial(t.Context(), cfg)
+		require.NoError(t, err)
+		assert.Equal(t, "accept", string(c.PrivateData()))
+		_, err = l.Dial(t.Context(), cfg)
+		require.ErrorIs(t, err, ErrRejected)
+		synctest.Wait()
+		_, err = l.Dial(t.Context(), cfg)
+		require.ErrorIs(t, err, rdma.ErrClosed)
+		_, err = l.Accept(context.Background())
+		require.ErrorIs(t, err, rdma.ErrClosed)
+	})
+}

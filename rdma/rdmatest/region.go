@@ -1,0 +1,84 @@
+package rdmatest
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// regions are what one end of a connection has registered. The lock is held
+// while octets are copied, so that none move after a Deregister.
+type regions struct {
+	mu   sync.Mutex
+	last rdma.STag
+	m    map[rdma.STag]*region
+}
+
+type region struct {
+	set    *regions
+	stag   rdma.STag
+	mem    []byte
+	access rdma.Access
+}
+
+func (r *region) STag() rdma.STag { return r.stag }
+
+// TO returns an offset that is not zero and differs between regions, so that
+// a user who forgets to add it is found out.
+func (r *region) TO() uint64 { return uint64(r.stag) << 32 }
+
+func (r *region) Deregister() { r.set.invalidate(r.stag) }
+
+func (s *regions) register(b []byte, access rdma.Access) (*region, error) {
+	if uint64(len(b)) > math.MaxUint32 {
+		return nil, fmt.Errorf("rdmatest: region of %d octets", len(b))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last += 0x100
+	r := &region{set: s, stag: s.last, mem: b, access: access}
+	if s.m == nil {
+		s.m = make(map[rdma.STag]*region)
+	}
+	s.m[r.stag] = r
+	return r, nil
+}
+
+// invalidate forgets a region, and reports whether it was there.
+func (s *regions) invalidate(stag rdma.STag) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.m[stag]
+	delete(s.m, stag)
+	return ok
+}
+
+func (s *regions) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.m = nil
+}
+
+// use calls copying with the n octets at a remote place, if they may be used
+// so. Nothing is checked for no octets at all.
+func (s *regions) use(at rdma.Remote, n int, access rdma.Access, copying func([]byte)) error {
+	if n == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.m[at.STag]
+	switch {
+	case r == nil:
+		return fmt.Errorf("%w: unknown STag %v", ErrAccess, at.STag)
+	case r.access&access == 0:
+		return fmt.Errorf("%w: STag %v lacks the right", ErrAccess, at.STag)
+	case at.TO < r.TO() || at.TO-r.TO() > uint64(len(r.mem)) || uint64(n) > uint64(len(r.mem))-(at.TO-r.TO()):
+		return fmt.Errorf("%w: %d octets at %#x of STag %v", ErrAccess, n, at.TO, at.STag)
+	}
+	off := at.TO - r.TO()
+	copying(r.mem[off : off+uint64(n)])
+	return nil
+}

@@ -1,0 +1,263 @@
+package rdmatest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A frame is what travels from one end to the other.
+type frame struct {
+	kind   kind
+	wr     rdma.WR  // of a Send, RDMA Write or RDMA Read; without Data
+	data   []byte   // of a Send, RDMA Write or response; a copy
+	length int      // of an RDMA Read, in octets
+	read   *request // that an RDMA Read, and so its response, belongs to
+	due    time.Time
+}
+
+type kind uint8
+
+const (
+	kindSend kind = iota
+	kindWrite
+	kindRead
+	kindResponse
+	kindEnd // orderly
+)
+
+// run reads until the connection ends, and is the last to go.
+func (c *Conn) run() {
+	var sender sync.WaitGroup
+	sender.Go(c.send)
+	c.read()
+	sender.Wait()
+	c.regions.clear()
+	c.mu.Lock()
+	left, cause := c.pending, c.cause
+	c.pending, c.unsent, c.responses = nil, nil, nil
+	c.mu.Unlock()
+	for _, r := range left {
+		complete(r, fmt.Errorf("rdmatest: %w: %w", rdma.ErrFlushed, cause))
+	}
+	c.cfg.Handler.Closed(cause)
+	close(c.over)
+}
+
+// send makes frames of what is posted and of responses.
+func (c *Conn) send() {
+	for {
+		f, r, ok := c.nextFrame()
+		if !ok {
+			return
+		}
+		select {
+		case c.peer.in <- f:
+		case <-c.dead:
+			return
+		}
+		if f.kind == kindEnd {
+			return
+		}
+		if r != nil && f.kind != kindRead {
+			c.finish(r)
+		}
+	}
+}
+
+// nextFrame waits for the next thing to send. A request that is a frame of its
+// own comes with it.
+func (c *Conn) nextFrame() (f frame, r *request, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.cause == nil && len(c.responses) == 0 && !c.mayStart() && (!c.closing || len(c.unsent) > 0) {
+		c.cond.Wait()
+	}
+	if c.cutAfter >= 0 && c.sent >= c.cutAfter && c.cause == nil {
+		go c.Abort(ErrCut) // not with the lock held
+		for c.cause == nil {
+			c.cond.Wait()
+		}
+	}
+	switch {
+	case c.cause != nil:
+		return frame{}, nil, false
+	case len(c.responses) > 0:
+		f, c.responses = c.responses[0], c.responses[1:]
+	case len(c.unsent) > 0:
+		r, c.unsent = c.unsent[0], c.unsent[1:]
+		f = frameOf(r)
+	default:
+		f.kind = kindEnd
+	}
+	c.sent++
+	f.due = time.Now().Add(c.delay)
+	return f, r, true
+}
+
+// mayStart tells whether the next request can go, under the lock: a fence waits
+// for the RDMA Reads before it.
+func (c *Conn) mayStart() bool {
+	if len(c.unsent) == 0 {
+		return false
+	}
+	next := c.unsent[0]
+	for _, r := range c.pending {
+		if r == next {
+			break
+		}
+		if next.Fence && r.Op == rdma.OpRead && !r.done {
+			return false
+		}
+	}
+	return true
+}
+
+func frameOf(r *request) frame {
+	f := frame{wr: r.WR, read: r}
+	f.wr.Data = nil
+	switch r.Op {
+	case rdma.OpSend:
+		f.kind, f.data = kindSend, bytes.Join(r.Data, nil)
+	case rdma.OpWrite:
+		f.kind, f.data = kindWrite, bytes.Join(r.Data, nil)
+	default:
+		f.kind, f.length = kindRead, len(r.Data[0])
+	}
+	return f
+}
+
+// finish marks a request as done, and delivers the completions that are due: in
+// the order of posting, and one at a time.
+func (c *Conn) finish(r *request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.done = true
+	c.cond.Signal() // a fence may open
+	if c.delivering {
+		return
+	}
+	c.delivering = true
+	for len(c.pending) > 0 && c.pending[0].done {
+		first := c.pending[0]
+		c.pending = c.pending[1:]
+		c.mu.Unlock()
+		complete(first, nil)
+		c.mu.Lock()
+	}
+	c.delivering = false
+}
+
+func complete(r *request, err error) {
+	if r.Done != nil {
+		r.Done.Complete(rdma.Completion{ID: r.ID, Op: r.Op, Err: err})
+	}
+}
+
+// read handles the peer's frames, one after the other.
+func (c *Conn) read() {
+	for {
+		select {
+		case <-c.dead:
+			return
+		case f := <-c.in:
+			if !c.arrive(f.due) || !c.resumed() {
+				return
+			}
+			if err := c.take(f); err != nil {
+				c.end(err)
+				c.peer.end(fmt.Errorf("terminated by the peer: %w", err))
+			}
+		}
+	}
+}
+
+// arrive waits for the time of a frame.
+func (c *Conn) arrive(due time.Time) bool {
+	wait := time.Until(due)
+	if wait <= 0 {
+		return true
+	}
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	select {
+	case <-late.C:
+		return true
+	case <-c.dead:
+		return false
+	}
+}
+
+// resumed waits while the reader is paused.
+func (c *Conn) resumed() bool {
+	c.mu.Lock()
+	pause := c.pause
+	c.mu.Unlock()
+	if pause == nil {
+		return true
+	}
+	select {
+	case <-pause:
+		return true
+	case <-c.dead:
+		return false
+	}
+}
+
+func (c *Conn) take(f frame) error {
+	switch f.kind {
+	case kindSend:
+		return c.takeSend(f)
+	case kindWrite:
+		return c.regions.use(f.wr.Remote, len(f.data), rdma.RemoteWrite, func(mem []byte) { copy(mem, f.data) })
+	case kindRead:
+		data := make([]byte, f.length)
+		err := c.regions.use(f.wr.Remote, f.length, rdma.RemoteRead, func(mem []byte) { copy(data, mem) })
+		if err == nil {
+			c.respond(frame{kind: kindResponse, data: data, read: f.read})
+		}
+		return err
+	case kindResponse:
+		copy(f.read.Data[0], f.data)
+		c.finish(f.read)
+		return nil
+	default:
+		c.peer.end(io.EOF)
+		return io.EOF
+	}
+}
+
+func (c *Conn) takeSend(f frame) error {
+	c.mu.Lock()
+	if c.recvs == 0 {
+		c.mu.Unlock()
+		return ErrNoRecv
+	}
+	c.recvs--
+	c.mu.Unlock()
+	if len(f.data) > c.cfg.RecvSize {
+		return fmt.Errorf("%w: %d octets of %d", ErrTooLong, len(f.data), c.cfg.RecvSize)
+	}
+	if f.wr.WithInvalidate && !c.regions.invalidate(f.wr.Invalidate) {
+		return fmt.Errorf("%w: invalidated unknown STag %v", ErrAccess, f.wr.Invalidate)
+	}
+	b := buf.Default.Get(len(f.data))
+	copy(b.B, f.data)
+	c.cfg.Handler.Receive(rdma.Recv{
+		Buf:         b,
+		Invalidated: f.wr.Invalidate, WithInvalidate: f.wr.WithInvalidate, Solicited: f.wr.Solicited,
+	})
+	return nil
+}
+
+func (c *Conn) respond(f frame) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.responses = append(c.responses, f)
+	c.cond.Signal()
+}
