@@ -132,7 +132,7 @@ func (r *Reader) Fixed(n int) []byte {
 // length reads a length word and checks it against limit.
 func (r *Reader) length(limit int) int {
 	n := r.Uint32()
-	if r.err == nil && uint64(n) > uint64(limit) {
+	if r.err == nil && int64(n) > int64(limit) {
 		r.err = fmt.Errorf("%w: %d above %d", ErrLong, n, limit)
 	}
 	if r.err != nil {
