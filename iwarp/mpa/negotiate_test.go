@@ -312,6 +312,13 @@ func TestAcceptRTR(t *testing.T) {
 	assert.Equal(t, 1, params.IRD)
 }
 
+func TestRequestRTR(t *testing.T) {
+	req := NewRequest(Local{PeerToPeer: true, RTR: RTRRead})
+	assert.Equal(t, Enhanced{PeerToPeer: true, RTR: RTRRead, ORD: 1}, req.Enhanced, "a Read needs a place")
+	req = NewRequest(Local{PeerToPeer: true, RTR: RTRWrite})
+	assert.Equal(t, Enhanced{PeerToPeer: true, RTR: RTRWrite}, req.Enhanced) // R6581-9.2-1
+}
+
 func TestCompleteRTR(t *testing.T) {
 	tests := []struct {
 		name  string
