@@ -1,0 +1,157 @@
+package oncrpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+const (
+	nfs      = 100003
+	testProg = 0x20000001 // of those for local use
+
+	procEcho = 1 // echoes an opaque as the reply's data item, with a word behind it
+	procHead = 2 // echoes it in the reply's head
+)
+
+// A handlerFunc is a Handler for one test.
+type handlerFunc func(ctx context.Context, c *Call, r *Reply) error
+
+func (f handlerFunc) ServeRPC(ctx context.Context, c *Call, r *Reply) error { return f(ctx, c, r) }
+
+// echo is the test program.
+func echo(_ context.Context, c *Call, r *Reply) error {
+	data := c.Args.Item(c.MaxReply)
+	if err := c.Args.Done(); err != nil {
+		return err
+	}
+	switch c.Proc {
+	case procEcho:
+		copy(r.NewItem(len(data)), data)
+		r.Head = xdr.AppendUint32(r.Head, uint32(len(data)))
+		r.Tail = []byte{0xde, 0xad, 0xbe, 0xef}
+	case procHead:
+		r.Head = xdr.AppendOpaque(r.Head, data)
+	default:
+		return ErrProcUnavail
+	}
+	return nil
+}
+
+// echoMux serves echo as versions 2 and 4 of testProg.
+func echoMux() *Mux {
+	m := new(Mux)
+	m.Register(testProg, 4, handlerFunc(echo))
+	m.Register(testProg, 2, handlerFunc(echo))
+	return m
+}
+
+// call returns a call message with AUTH_NONE.
+func call(xid, prog, vers, proc uint32, args ...byte) []byte {
+	var b []byte
+	for _, w := range []uint32{xid, msgCall, rpcVersion, prog, vers, proc, AuthNone, 0, AuthNone, 0} {
+		b = xdr.AppendUint32(b, w)
+	}
+	return append(b, args...)
+}
+
+func echoCall(xid, proc uint32, data []byte) []byte {
+	return call(xid, testProg, 2, proc, xdr.AppendOpaque(nil, data)...)
+}
+
+// echoReply is what a transport that carries the item inline sends for
+// echoCall.
+func echoReply(xid, proc uint32, data []byte) []byte {
+	b := xdr.AppendOpaque(appendAccepted(nil, xid, success), data)
+	if proc == procEcho {
+		b = append(b, 0xde, 0xad, 0xbe, 0xef)
+	}
+	return b
+}
+
+// bytesOf returns the reply in one piece and releases its item.
+func bytesOf(r *Reply) []byte {
+	b := bytes.Clone(r.Head)
+	if r.Item != nil {
+		b = xdr.AppendFixed(b, r.Item.B)
+	}
+	r.DropItem()
+	return append(b, r.Tail...)
+}
+
+// fragment returns a record's fragment.
+func fragment(last bool, data []byte) []byte {
+	mark := uint32(len(data))
+	if last {
+		mark |= lastFrag
+	}
+	return append(binary.BigEndian.AppendUint32(nil, mark), data...)
+}
+
+func record(msg []byte) []byte { return fragment(true, msg) }
+
+// readRecord reads one record of one fragment, as all replies are.
+func readRecord(t testing.TB, r io.Reader) []byte {
+	t.Helper()
+	var b [4]byte
+	_, err := io.ReadFull(r, b[:])
+	require.NoError(t, err)
+	mark := binary.BigEndian.Uint32(b[:])
+	require.NotZero(t, mark&lastFrag)
+	msg := make([]byte, mark&^lastFrag)
+	_, err = io.ReadFull(r, msg)
+	require.NoError(t, err)
+	return msg
+}
+
+// quiet is for tests that provoke errors.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// A running is a Server on a loopback port.
+type running struct {
+	*Server
+	t    *testing.T
+	addr string
+}
+
+// start serves h until the test's end, and checks then that nothing is left.
+func start(t *testing.T, s *Server) *running {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		assert.NoError(t, s.Shutdown(context.Background()))
+		assert.NoError(t, <-served)
+		checkNothingLeft(t, s)
+	})
+	return &running{s, t, l.Addr().String()}
+}
+
+func checkNothingLeft(t *testing.T, s *Server) {
+	assert.Empty(t, s.conns)
+	assert.Empty(t, s.listeners)
+	assert.True(t, s.requests.TryAcquire(memory), "memory of requests")
+	assert.True(t, s.replies.TryAcquire(memory), "memory of replies")
+	assert.Zero(t, buf.Default.Out(), "buffers")
+}
+
+// dial connects; the connection is closed at the test's end.
+func (r *running) dial() *net.TCPConn {
+	r.t.Helper()
+	nc, err := net.Dial("tcp", r.addr)
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { nc.Close() })
+	return nc.(*net.TCPConn)
+}

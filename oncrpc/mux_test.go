@@ -1,0 +1,321 @@
+package oncrpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// serve returns the reply to msg, or nil if there is none.
+func serve(t *testing.T, m *Mux, req *Request) []byte {
+	t.Helper()
+	t.Cleanup(func() { assert.Zero(t, buf.Default.Out()) })
+	if req.MaxReply == 0 {
+		req.MaxReply = 4096
+	}
+	var rep Reply
+	if !m.Serve(t.Context(), req, &rep) {
+		assert.Zero(t, rep, "as it was")
+		return nil
+	}
+	assert.Equal(t, rep.Len(), len(rep.Head)+len(rep.Tail)+itemLen(&rep))
+	return bytesOf(&rep)
+}
+
+func itemLen(r *Reply) int {
+	if r.Item == nil {
+		return 0
+	}
+	return len(xdr.AppendFixed(nil, r.Item.B))
+}
+
+func TestMuxDispatch(t *testing.T) {
+	m := echoMux()
+	data := []byte("hello")
+	const xid = 7
+	withFlavor := func(msg []byte, flavor uint32) []byte {
+		binary.BigEndian.PutUint32(msg[24:], flavor)
+		return msg
+	}
+	for _, tt := range []struct {
+		name string
+		msg  []byte
+		want []byte
+	}{
+		{"version 2", call(xid, testProg, 2, procHead, xdr.AppendOpaque(nil, data)...), echoReply(xid, procHead, data)},
+		{"version 4", call(xid, testProg, 4, procEcho, xdr.AppendOpaque(nil, data)...), echoReply(xid, procEcho, data)},
+		{"unknown program", call(xid, nfs, 2, procHead), appendAccepted(nil, xid, progUnavail)},
+		{"unknown program, NULL", call(xid, nfs, 2, 0), appendAccepted(nil, xid, progUnavail)},
+		{"version below", call(xid, testProg, 1, 0), appendProgMismatch(nil, xid, 2, 4)},
+		{"version between", call(xid, testProg, 3, procHead), appendProgMismatch(nil, xid, 2, 4)},
+		{"version above", call(xid, testProg, 1<<32-1, procHead), appendProgMismatch(nil, xid, 2, 4)},
+		{"NULL", call(xid, testProg, 2, 0), appendAccepted(nil, xid, success)},
+		{"NULL, broken AUTH_SYS", withFlavor(call(xid, testProg, 2, 0), AuthSys), appendAccepted(nil, xid, success)},
+		{"NULL, RPCSEC_GSS", withFlavor(call(xid, testProg, 2, 0), 6), appendAuthError(nil, xid, AuthBadCred)},
+		{"NULL, AUTH_TLS", withFlavor(call(xid, testProg, 2, 0), 7), appendAuthError(nil, xid, AuthBadCred)},
+		{"broken AUTH_SYS", withFlavor(call(xid, testProg, 2, procHead), AuthSys), appendAuthError(nil, xid, AuthBadCred)},
+		{"AUTH_SHORT", withFlavor(call(xid, testProg, 2, procHead), 2), appendAuthError(nil, xid, AuthRejectedCred)},
+		{"unknown procedure", call(xid, testProg, 2, 99, 0, 0, 0, 0), appendAccepted(nil, xid, procUnavail)},
+		{"arguments missing", call(xid, testProg, 2, procHead), appendAccepted(nil, xid, garbageArgs)},
+		{"arguments too long", call(xid, testProg, 2, procHead, 0, 0, 0, 0, 0, 0, 0, 0), appendAccepted(nil, xid, garbageArgs)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.want, serve(t, m, &Request{Msg: tt.msg}))
+		})
+	}
+}
+
+func TestMuxGoldenAnswers(t *testing.T) {
+	m := new(Mux)
+	null := wiretest.Hex(t, "testdata/null-call.hex")
+	m.Register(nfs, 3, handlerFunc(nil)) // the mux answers NULL itself
+	assert.Equal(t, wiretest.Hex(t, "testdata/null-reply.hex"), serve(t, m, &Request{Msg: null}))
+	null[11] = 3
+	assert.Equal(t, wiretest.Hex(t, "testdata/rpc-mismatch.hex"), serve(t, m, &Request{Msg: null}))
+	assert.Nil(t, serve(t, m, &Request{Msg: wiretest.Hex(t, "testdata/null-reply.hex")}))
+}
+
+func TestMuxCutAtEveryOctet(t *testing.T) {
+	m := echoMux()
+	wire := echoCall(9, procEcho, []byte("hello"))
+	for n := range wire {
+		got := serve(t, m, &Request{Msg: wire[:n]})
+		if n < 12 {
+			assert.Nil(t, got, n)
+			continue
+		}
+		assert.Equal(t, appendAccepted(nil, 9, garbageArgs), got, n)
+	}
+}
+
+// What a handler sees of a call whose item the transport carried apart.
+func TestMuxCall(t *testing.T) {
+	item := make([]byte, 262144)
+	peer := &Peer{Addr: netip.MustParseAddrPort("10.0.2.15:1023"), Network: "rdma"}
+	req := &Request{
+		Msg:  wiretest.Hex(t, "testdata/write-call.hex"),
+		Item: item, ItemPos: 108, Peer: peer, MaxReply: 1000,
+	}
+	seen := false
+	var m Mux
+	m.Register(nfs, 3, handlerFunc(func(ctx context.Context, c *Call, _ *Reply) error {
+		seen = true
+		assert.Equal(t, t.Context(), ctx)
+		assert.EqualValues(t, 0x0985739a, c.XID)
+		assert.Equal(t, []uint32{nfs, 3, 7}, []uint32{c.Prog, c.Vers, c.Proc})
+		assert.Same(t, peer, c.Peer)
+		assert.Equal(t, 1000-24, c.MaxReply)
+		assert.Equal(t, Cred{Flavor: AuthSys, GIDs: []uint32{}}, c.Cred)
+		assert.Len(t, c.Args.Opaque(64), 20)
+		c.Args.Fixed(16)
+		data := c.Args.Item(1 << 20)
+		if err := c.Args.Done(); err != nil {
+			return err
+		}
+		assert.Same(t, &item[0], &data[0])
+		return nil
+	}))
+	serve(t, &m, req)
+	assert.True(t, seen)
+	assert.Equal(t, "rdma 10.0.2.15:1023", peer.String())
+
+	for _, pos := range []int{0, 4, 24, 60, 104, 112} { // in the header, or where no item may be
+		req.ItemPos = pos
+		if got := serve(t, &m, req); got != nil {
+			assert.Equal(t, appendAccepted(nil, 0x0985739a, garbageArgs), got, pos)
+		}
+	}
+}
+
+func TestMuxHandlerErrors(t *testing.T) {
+	for _, tt := range []struct {
+		err    error
+		want   []byte
+		logged bool
+	}{
+		{ErrProcUnavail, appendAccepted(nil, 1, procUnavail), false},
+		{ErrGarbageArgs, appendAccepted(nil, 1, garbageArgs), false},
+		{fmt.Errorf("name: %w", xdr.ErrLong), appendAccepted(nil, 1, garbageArgs), false},
+		{xdr.ErrShort, appendAccepted(nil, 1, garbageArgs), false},
+		{xdr.ErrValue, appendAccepted(nil, 1, garbageArgs), false},
+		{xdr.ErrTrailing, appendAccepted(nil, 1, garbageArgs), false},
+		{xdr.ErrItem, appendAccepted(nil, 1, garbageArgs), false},
+		{AuthTooWeak, appendAuthError(nil, 1, AuthTooWeak), false},
+		{fmt.Errorf("export: %w", AuthRejectedCred), appendAuthError(nil, 1, AuthRejectedCred), false},
+		{errors.New("disk on fire"), appendAccepted(nil, 1, systemErr), true},
+	} {
+		t.Run(tt.err.Error(), func(t *testing.T) {
+			var log bytes.Buffer
+			m := &Mux{Log: slog.New(slog.NewTextHandler(&log, nil))}
+			m.Register(testProg, 2, handlerFunc(func(_ context.Context, _ *Call, r *Reply) error {
+				r.Head = xdr.AppendUint32(r.Head, 42) // is thrown away
+				r.NewItem(100)
+				r.Tail = []byte("tail")
+				return tt.err
+			}))
+			got := serve(t, m, &Request{Msg: call(1, testProg, 2, 1)})
+			assert.Equal(t, tt.want, got)
+			assert.Equal(t, tt.logged, strings.Contains(log.String(), "disk on fire"))
+		})
+	}
+}
+
+func TestMuxPanic(t *testing.T) {
+	var log bytes.Buffer
+	m := &Mux{Log: slog.New(slog.NewTextHandler(&log, nil))}
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
+		r.NewItem(100)
+		var none []byte
+		_ = none[c.Proc]
+		return nil
+	}))
+	got := serve(t, m, &Request{Msg: call(1, testProg, 2, 1), Peer: &Peer{Network: "tcp"}})
+	assert.Equal(t, appendAccepted(nil, 1, systemErr), got)
+	assert.Contains(t, log.String(), "index out of range")
+	assert.Contains(t, log.String(), "TestMuxPanic", "the stack")
+}
+
+// Replies that a handler should not have made.
+func TestMuxChecksReply(t *testing.T) {
+	const room = 100 // octets of results
+	ok := appendAccepted(nil, 1, success)
+	for _, tt := range []struct {
+		name string
+		make func(r *Reply)
+		good bool
+	}{
+		{"fills the room", func(r *Reply) { r.Head = append(r.Head, make([]byte, room)...) }, true},
+		{"too long", func(r *Reply) { r.Head = append(r.Head, make([]byte, room+4)...) }, false},
+		{"item too long with its padding", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, room-5); r.NewItem(room - 5) }, true},
+		{"item fills the room", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, room-4); r.NewItem(room - 4) }, true},
+		{"item's padding too long", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, room-3); r.NewItem(room - 3) }, false},
+		{"tail too long", func(r *Reply) { r.Tail = make([]byte, room+1) }, false},
+		{"item shortened", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, 3); r.NewItem(9); r.Item.B = r.Item.B[:3] }, true},
+		{"item shortened, length forgotten", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, 9); r.NewItem(9); r.Item.B = r.Item.B[:3] }, false},
+		{"no head", func(r *Reply) { r.Head = nil; r.NewItem(9) }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := &Mux{Log: quiet()}
+			m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
+				assert.Equal(t, room, c.MaxReply)
+				tt.make(r)
+				return nil
+			}))
+			got := serve(t, m, &Request{Msg: call(1, testProg, 2, 1), MaxReply: acceptedLen + room})
+			if tt.good {
+				assert.Equal(t, ok, got[:acceptedLen])
+				assert.LessOrEqual(t, len(got), acceptedLen+room)
+			} else {
+				assert.Equal(t, appendAccepted(nil, 1, systemErr), got)
+			}
+		})
+	}
+}
+
+func TestMuxMaxReplyBelowHeader(t *testing.T) {
+	m := &Mux{Log: quiet()}
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
+		assert.Zero(t, c.MaxReply)
+		return nil
+	}))
+	assert.NotNil(t, serve(t, m, &Request{Msg: call(1, testProg, 2, 1), MaxReply: 8}))
+}
+
+func TestRegisterTwicePanics(t *testing.T) {
+	m := echoMux()
+	assert.Panics(t, func() { m.Register(testProg, 2, handlerFunc(echo)) })
+}
+
+// The reply is built in the memory that the transport hands over.
+func TestMuxAllocatesNothing(t *testing.T) {
+	m := echoMux()
+	req := &Request{Msg: wiretest.Hex(t, "testdata/authsys-call.hex"), MaxReply: 4096}
+	binary.BigEndian.PutUint32(req.Msg[12:], testProg)
+	binary.BigEndian.PutUint32(req.Msg[16:], 2)
+	req.Msg = xdr.AppendOpaque(req.Msg, []byte("hello"))
+	req.Msg[23] = procHead
+	store := make([]byte, 0, 512)
+	var rep Reply
+	allocs := testing.AllocsPerRun(100, func() {
+		rep = Reply{Head: store}
+		if !m.Serve(t.Context(), req, &rep) {
+			t.Fatal("no answer")
+		}
+	})
+	require.Equal(t, echoReply(0x01020304, procHead, []byte("hello")), rep.Head)
+	assert.Same(t, &store[:1][0], &rep.Head[0])
+	assert.Less(t, allocs, 1.0) // the collector may empty the pool meanwhile
+}
+
+// FuzzCall gives the mux any message, with an item at any place. Whatever may
+// be answered is, in the form of RFC 5531, Section 9, and nothing is left.
+func FuzzCall(f *testing.F) {
+	for _, file := range []string{"null-call", "getattr-call", "write-call", "authsys-call", "null-reply"} {
+		f.Add(wiretest.Hex(f, "testdata/"+file+".hex"), -1, []byte(nil), 4096)
+	}
+	f.Add(echoCall(1, procEcho, nil)[:44], 44, []byte("moved"), 4096)
+	f.Add(echoCall(1, procEcho, make([]byte, 100)), -1, []byte(nil), 100)
+	m := echoMux()
+	m.Register(nfs, 3, handlerFunc(echo))
+	m.Log = quiet()
+	f.Fuzz(func(t *testing.T, msg []byte, pos int, item []byte, maxReply int) {
+		req := &Request{Msg: msg, MaxReply: maxReply}
+		if pos >= 12 { // else the header itself cannot be read
+			req.Item, req.ItemPos = item, pos
+		}
+		var rep Reply
+		answer := m.Serve(t.Context(), req, &rep)
+		isCall := len(msg) >= 12 && binary.BigEndian.Uint32(msg[4:]) == msgCall
+		require.Equal(t, isCall, answer)
+		if !answer {
+			return
+		}
+		success := rep.Item != nil || rep.Len() > 32
+		if success && rep.Len() > maxReply {
+			t.Fatalf("reply of %d octets, limit %d", rep.Len(), maxReply)
+		}
+		checkReplyForm(t, msg, bytesOf(&rep))
+		require.Zero(t, buf.Default.Out())
+	})
+}
+
+// checkReplyForm reads a reply by RFC 5531, Section 9.
+func checkReplyForm(t *testing.T, msg, reply []byte) {
+	r := xdr.NewReader(reply)
+	require.Equal(t, binary.BigEndian.Uint32(msg), r.Uint32())
+	require.EqualValues(t, msgReply, r.Uint32())
+	if r.Uint32() == msgDenied {
+		if r.Uint32() == rpcMismatch {
+			require.NotEqualValues(t, rpcVersion, binary.BigEndian.Uint32(msg[8:]))
+			r.Uint64()
+		} else {
+			stat := r.Uint32()
+			require.True(t, stat >= 1 && stat <= 5)
+		}
+		require.NoError(t, r.Done())
+		return
+	}
+	require.Zero(t, r.Uint64()) // verifier
+	switch stat := r.Uint32(); stat {
+	case success:
+		r.Fixed(len(reply) - r.Offset())
+	case progMismatch:
+		require.LessOrEqual(t, r.Uint32(), r.Uint32())
+	default:
+		require.LessOrEqual(t, stat, uint32(systemErr))
+	}
+	require.NoError(t, r.Done())
+}
