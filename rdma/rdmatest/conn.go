@@ -97,11 +97,17 @@ func cut(a, b *Conn) {
 
 // Register lets the peer reach b.
 func (c *Conn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
+	return c.RegisterAt(b, access, c.regions.next())
+}
+
+// RegisterAt is Register with the STag and the offset of the first octet chosen
+// by the caller, for messages that were recorded elsewhere.
+func (c *Conn) RegisterAt(b []byte, access rdma.Access, at rdma.Remote) (rdma.Region, error) {
 	select {
 	case <-c.dead:
 		return nil, c.closedError()
 	default:
-		return c.regions.register(b, access)
+		return c.regions.register(b, access, at)
 	}
 }
 

@@ -18,31 +18,38 @@ type regions struct {
 
 type region struct {
 	set    *regions
-	stag   rdma.STag
+	at     rdma.Remote
 	mem    []byte
 	access rdma.Access
 }
 
-func (r *region) STag() rdma.STag { return r.stag }
+func (r *region) STag() rdma.STag { return r.at.STag }
+func (r *region) TO() uint64      { return r.at.TO }
+func (r *region) Deregister()     { r.set.invalidate(r.at.STag) }
 
-// TO returns an offset that is not zero and differs between regions, so that
-// a user who forgets to add it is found out.
-func (r *region) TO() uint64 { return uint64(r.stag) << 32 }
+// next returns a place for a region. Its offset is not zero and differs between
+// regions, so that a user who forgets to add it is found out.
+func (s *regions) next() rdma.Remote {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last += 0x100
+	return rdma.Remote{STag: s.last, TO: uint64(s.last) << 32}
+}
 
-func (r *region) Deregister() { r.set.invalidate(r.stag) }
-
-func (s *regions) register(b []byte, access rdma.Access) (*region, error) {
+func (s *regions) register(b []byte, access rdma.Access, at rdma.Remote) (*region, error) {
 	if uint64(len(b)) > math.MaxUint32 {
 		return nil, fmt.Errorf("rdmatest: region of %d octets", len(b))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last += 0x100
-	r := &region{set: s, stag: s.last, mem: b, access: access}
+	if s.m[at.STag] != nil {
+		return nil, fmt.Errorf("rdmatest: STag %v is in use", at.STag)
+	}
+	r := &region{set: s, at: at, mem: b, access: access}
 	if s.m == nil {
 		s.m = make(map[rdma.STag]*region)
 	}
-	s.m[r.stag] = r
+	s.m[at.STag] = r
 	return r, nil
 }
 
@@ -75,10 +82,10 @@ func (s *regions) use(at rdma.Remote, n int, access rdma.Access, copying func([]
 		return fmt.Errorf("%w: unknown STag %v", ErrAccess, at.STag)
 	case r.access&access == 0:
 		return fmt.Errorf("%w: STag %v lacks the right", ErrAccess, at.STag)
-	case at.TO < r.TO() || at.TO-r.TO() > uint64(len(r.mem)) || uint64(n) > uint64(len(r.mem))-(at.TO-r.TO()):
+	case at.TO < r.at.TO || at.TO-r.at.TO > uint64(len(r.mem)) || uint64(n) > uint64(len(r.mem))-(at.TO-r.at.TO):
 		return fmt.Errorf("%w: %d octets at %#x of STag %v", ErrAccess, n, at.TO, at.STag)
 	}
-	off := at.TO - r.TO()
+	off := at.TO - r.at.TO
 	copying(r.mem[off : off+uint64(n)])
 	return nil
 }
