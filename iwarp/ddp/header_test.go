@@ -125,7 +125,7 @@ func TestErrorNumbers(t *testing.T) {
 		for code := range uint8(16) {
 			e := Error{kind, code}
 			assert.Equal(t, seen[e] || kind == TypeCatastrophic, e.Defined(), "%v", e)
-			assert.Equal(t, e.Defined(), !strings.Contains(e.Error(), "code"))
+			assert.Equal(t, e.Defined(), !strings.Contains(e.Error(), ", code"))
 		}
 	}
 }

@@ -78,10 +78,10 @@ func (r ReadRequest) Check(src Source) error {
 	}
 	err := ddp.CheckRange(ddp.Buffer{TO: src.TO, Len: src.Len}, r.SourceTO, uint64(r.Size))
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, ddp.ErrTOWrap):
 		return ErrTOWrap
-	case err != nil:
-		return ErrBounds
 	}
-	return nil
+	return ErrBounds
 }
