@@ -67,7 +67,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 	}
 	c.rc = rc
 	close(c.ready)
-	c.srv.log.Debug("connection made", "peer", req.RemoteAddr(), "threshold", c.longest, "invalidate", c.invalidate)
+	c.srv.log.Debug("connection made", "peer", &c.peer, "threshold", c.longest, "invalidate", c.invalidate)
 	c.mu.Lock()
 	c.settle()
 }
@@ -125,9 +125,9 @@ func (c *conn) Closed(err error) {
 	c.watch.timer.Stop()
 	c.cancel(err)
 	if err == nil || errors.Is(err, io.EOF) {
-		c.srv.log.Debug("connection closed", "peer", c.peer.Addr)
+		c.srv.log.Debug("connection closed", "peer", &c.peer)
 	} else {
-		c.srv.log.warn("connection lost", "peer", c.peer.Addr, "error", err)
+		c.srv.log.warn("connection lost", "peer", &c.peer, "error", err)
 	}
 	c.settle()
 }

@@ -16,7 +16,7 @@
 // # Life of slices
 //
 // A received message, and the buffers that its chunks were read into, belong
-// to the call and are released when Handler.Serve returns; the request's
+// to the call and are released when Server.Handler returns; the request's
 // slices alias them. The reply's head is appended to a buffer of the call,
 // which has room in front for the transport header. That buffer and the
 // reply's data item are released when the connection has sent them.

@@ -14,20 +14,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A Handler answers RPC calls. *oncrpc.Mux is one.
-type Handler interface {
-	// Serve puts the whole RPC reply into rep, or returns false where the
-	// message cannot be answered and is dropped. It is called by many
-	// goroutines at once. req and rep are valid until it returns. ctx ends
-	// with the connection.
-	Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool)
-}
-
 // A Server is a responder: it takes RPC calls from RDMA connections. Its fields
 // are not changed after the first Serve.
 type Server struct {
-	// Handler answers the calls. It must not be nil.
-	Handler Handler
+	// Handler answers the calls; *oncrpc.Mux is one. The context that it
+	// gets ends with the connection. It must not be nil.
+	Handler oncrpc.Service
 
 	// Inline is the length of the longest message sent or received without
 	// chunks, in octets; 0 means 4096. It is rounded down to a multiple of
