@@ -1,0 +1,201 @@
+package rpcrdma
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// R8166-3.5.1-1, R8166-3.3.1-4, R8166-3.2-1: the first call of Linux gets, octet for octet,
+// the reply that knfsd gave it.
+func TestNullGolden(t *testing.T) {
+	serve(t, &Server{Handler: null, Credits: 64}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		q.send(wiretest.Hex(t, "testdata/null-call.hex"))
+		assert.Equal(t, wiretest.Hex(t, "testdata/null-reply.hex"), q.answer().wire)
+	})
+}
+
+// The forms that a call can have all give the same RPC message.
+func TestCallForms(t *testing.T) {
+	const xid = testXID
+	data := repeat(4093)
+	long := rpcCall(xid, string(repeat(5000)))
+	for _, tt := range []struct {
+		name    string
+		call    func(q *requester) (Header, []byte)
+		msg     []byte
+		item    []byte
+		itemPos int
+	}{
+		{
+			name: "R8166-3.5.1-1 inline",
+			call: func(q *requester) (Header, []byte) { return msg(chunks.Lists{}), rpcCall(xid, "args") },
+			msg:  rpcCall(xid, "args"),
+		},
+		{
+			name: "R8166-3.3.3-4 inline of 1024 octets",
+			call: func(q *requester) (Header, []byte) {
+				return msg(chunks.Lists{}), rpcCall(xid, string(repeat(1024-28-40)))
+			},
+			msg: rpcCall(xid, string(repeat(1024-28-40))),
+		},
+		{
+			name: "R8166-3.4.5.2-3 Read chunk without padding",
+			call: func(q *requester) (Header, []byte) {
+				return msg(chunks.Lists{Reads: q.reads(44, data)}), rpcCall(xid, "lentail")
+			},
+			msg: rpcCall(xid, "lentail"), item: data, itemPos: 44,
+		},
+		{
+			name: "R8166-3.4.5.2-2 Read chunk with padding",
+			call: func(q *requester) (Header, []byte) {
+				return msg(chunks.Lists{Reads: q.reads(44, append(data, 0, 0, 0))}), rpcCall(xid, "len ")
+			},
+			msg: rpcCall(xid, "len "), item: append(data, 0, 0, 0), itemPos: 44,
+		},
+		{
+			name: "R8166-3.4.5.2-2 Read chunk with padding in a segment of its own",
+			call: func(q *requester) (Header, []byte) {
+				return msg(chunks.Lists{Reads: q.reads(44, append(data, 0, 0, 0), len(data), 3)}), rpcCall(xid, "len ")
+			},
+			msg: rpcCall(xid, "len "), item: append(data, 0, 0, 0), itemPos: 44,
+		},
+		{
+			name: "R8166-3.4.4-1 R8166-3.4.5-4 Read chunk of odd segments",
+			call: func(q *requester) (Header, []byte) {
+				return msg(chunks.Lists{Reads: q.reads(44, data, 1, 0, 3, 4087, 2, 0)}), rpcCall(xid, "len ")
+			},
+			msg: rpcCall(xid, "len "), item: data, itemPos: 44,
+		},
+		{
+			name: "Read chunk of no octets",
+			call: func(q *requester) (Header, []byte) {
+				return msg(chunks.Lists{Reads: q.reads(44, nil)}), rpcCall(xid, "len ")
+			},
+			msg: rpcCall(xid, "len "), item: []byte{}, itemPos: 44,
+		},
+		{
+			name: "several Read chunks, their segments mixed",
+			call: func(q *requester) (Header, []byte) {
+				a, b := q.reads(44, data, 4000, 93), q.reads(44+4096+4, []byte("second"), 2, 4)
+				return msg(chunks.Lists{Reads: []chunks.ReadSegment{b[0], a[0], b[1], a[1]}}), rpcCall(xid, "len1len2tail")
+			},
+			msg: rpcCall(xid, "len1"+string(data)+"\x00\x00\x00len2second\x00\x00tail"),
+		},
+		{
+			name: "R8166-3.5.3-1 Position Zero",
+			call: func(q *requester) (Header, []byte) { return noMsg(chunks.Lists{Reads: q.reads(0, long)}), nil },
+			msg:  long,
+		},
+		{
+			name: "R8166-3.5.3-2 Position Zero of odd segments",
+			call: func(q *requester) (Header, []byte) {
+				return noMsg(chunks.Lists{Reads: q.reads(0, long, 39, 0, 1, len(long)-40)}), nil
+			},
+			msg: long,
+		},
+		{
+			name: "R8166-3.5.3-4 tiny Position Zero, unaligned",
+			call: func(q *requester) (Header, []byte) {
+				return noMsg(chunks.Lists{Reads: q.reads(0, rpcCall(xid, "x"))}), nil
+			},
+			msg: rpcCall(xid, "x"),
+		},
+		{
+			name: "Position Zero and a Read chunk",
+			call: func(q *requester) (Header, []byte) {
+				return noMsg(chunks.Lists{Reads: append(q.reads(44, data, 93, 4000), q.reads(0, rpcCall(xid, "len tail"), 4, 44)...)}), nil
+			},
+			msg: rpcCall(xid, "len tail"), item: data, itemPos: 44,
+		},
+		{
+			name: "Position Zero and several Read chunks",
+			call: func(q *requester) (Header, []byte) {
+				l := q.reads(0, rpcCall(xid, "len1len2"))
+				l = append(l, q.reads(56, []byte("second"))...)
+				return noMsg(chunks.Lists{Reads: append(l, q.reads(44, []byte("first"))...)}), nil
+			},
+			msg: rpcCall(xid, "len1first\x00\x00\x00len2second\x00\x00"),
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var rec recorder
+			serve(t, &Server{Handler: &rec, Log: testLog(t)}, func(t *testing.T, r *rig) {
+				q := r.dialLinux()
+				q.call(tt.call(q))
+				a := q.answer()
+				assert.Equal(t, Msg, a.Proc)
+				assert.EqualValues(t, xid, a.XID)
+				assert.Equal(t, appendSuccess(nil, xid), a.body)
+				req := rec.last(t)
+				assert.Equal(t, tt.msg, req.Msg)
+				assert.Equal(t, tt.item, req.Item)
+				assert.Equal(t, tt.itemPos, req.ItemPos)
+				assert.Equal(t, "192.0.2.1:20049", req.Peer.Addr.String())
+				assert.Equal(t, "rdma", req.Peer.Network)
+				assert.Equal(t, 4096-28, req.MaxReply)
+			})
+		})
+	}
+}
+
+// The WRITE and the SETXATTR call of Linux, with their own handles.
+func TestCallGolden(t *testing.T) {
+	var rec recorder
+	serve(t, &Server{Handler: &rec}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		wire := wiretest.Hex(t, "testdata/read-chunk-call.hex")
+		data := repeat(262144)
+		q.registerAt(data, rdma.RemoteRead, 0xccf3fb02, 0x0985739a01e3a000)
+		q.send(wire)
+		a := q.answer()
+		assert.EqualValues(t, 0x0985739a, a.XID)
+		assert.EqualValues(t, 0xccf3fb02, a.invalidated, "R8797-4.1-1")
+		req := rec.last(t)
+		assert.Equal(t, wire[len(wire)-108:], req.Msg)
+		assert.Equal(t, data, req.Item)
+		assert.Equal(t, 108, req.ItemPos)
+
+		head, value := rpcCall(0x2aced9d5, string(repeat(116))), repeat(3868)
+		q.registerAt(head, rdma.RemoteRead, 0x2577c501, 0x2aced9d50b133000)
+		q.registerAt(value, rdma.RemoteRead, 0xa3e92601, 0x2aced9d50acb9000)
+		q.send(wiretest.Hex(t, "testdata/position-zero-call.hex"))
+		assert.Zero(t, q.answer().invalidated, "R8797-3.2-1: two handles")
+		assert.Equal(t, append(head, value...), rec.last(t).Msg)
+	})
+}
+
+func (q *requester) registerAt(b []byte, access rdma.Access, stag rdma.STag, to uint64) {
+	q.t.Helper()
+	_, err := q.RegisterAt(b, access, rdma.Remote{STag: stag, TO: to})
+	require.NoError(q.t, err)
+}
+
+// A message is dropped without an answer, and its receive is given back.
+func TestDropped(t *testing.T) {
+	deaf := service(func(context.Context, *oncrpc.Request, *oncrpc.Reply) bool { return false })
+	serve(t, &Server{Handler: deaf}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		recvs := r.only().Recvs()
+		for n := range 28 { // R8166-4.5-1
+			q.send(make([]byte, n))
+		}
+		for _, proc := range []Proc{Done, Error} { // R8166-4.6.2-2, R8166-4.2.4-4
+			h := Header{XID: testXID, Vers: Version, Proc: proc}
+			q.send(h.AppendTo(nil), make([]byte, 12))
+		}
+		q.call(msg(chunks.Lists{}), rpcCall(testXID, "not answered by the handler"))
+		q.call(msg(chunks.Lists{Reads: q.reads(40, repeat(100))}), rpcCall(testXID, ""))
+		assert.Empty(t, q.answers())
+		assert.Empty(t, q.closed, "the connection lives")
+		assert.Equal(t, recvs, r.only().Recvs())
+	})
+}
