@@ -127,6 +127,7 @@ type running struct {
 // start serves h until the test's end, and checks then that nothing is left.
 func start(t *testing.T, s *Server) *running {
 	t.Helper()
+	s.init()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)

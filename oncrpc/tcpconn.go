@@ -29,8 +29,10 @@ type tcpConn struct {
 	// answered, the one that Run waits for included.
 	slots chan struct{}
 
-	in   recordReader // of the goroutine that has the turn
-	call *tcpCall     // likewise: what reserve reserves memory for
+	// of the goroutine that has the turn
+	in    recordReader
+	call  *tcpCall // what reserve reserves memory for
+	timed bool     // there is a read deadline
 
 	deadline sync.Mutex // held while drain or the reader sets the read deadline
 }
@@ -82,12 +84,14 @@ func (c *tcpConn) receive() (*tcpCall, error) {
 	if _, err := c.in.br.Peek(1); err != nil { // for as long as the peer likes
 		return nil, err
 	}
-	if !c.in.buffered() {
+	if c.timed = !c.in.buffered(); c.timed {
 		c.setReadDeadline(time.Now().Add(recordTimeout))
-		defer c.setReadDeadline(time.Time{})
 	}
 	c.call = c.newCall()
 	record, err := c.in.next()
+	if c.timed {
+		c.setReadDeadline(time.Time{})
+	}
 	if err != nil {
 		c.call.free()
 		return nil, err
@@ -103,7 +107,9 @@ func (c *tcpConn) reserve(n int) error {
 		return err
 	}
 	c.call.reserved = int64(n)
-	c.setReadDeadline(time.Now().Add(recordTimeout))
+	if c.timed {
+		c.setReadDeadline(time.Now().Add(recordTimeout))
+	}
 	return nil
 }
 

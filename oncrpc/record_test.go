@@ -1,0 +1,241 @@
+package oncrpc
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+)
+
+// newRecords reads records of at most limit octets from stream. What is
+// reserved is appended to the second result.
+func newRecords(stream io.Reader, limit int) (*recordReader, *[]int) {
+	reserved := new([]int)
+	return &recordReader{
+		br: bufio.NewReaderSize(stream, 64), max: limit,
+		reserve: func(n int) error { *reserved = append(*reserved, n); return nil },
+	}, reserved
+}
+
+// next returns the octets of the next record.
+func next(t *testing.T, r *recordReader) ([]byte, error) {
+	t.Helper()
+	t.Cleanup(func() { assert.Zero(t, buf.Default.Out()) })
+	rec, err := r.next()
+	if err != nil {
+		require.Nil(t, rec)
+		return nil, err
+	}
+	defer rec.Release()
+	return bytes.Clone(rec.B), nil
+}
+
+func TestRecordFragments(t *testing.T) {
+	msg := wiretest.Hex(t, "testdata/getattr-call.hex")
+	for i := range len(msg) + 1 { // two fragments, one of them empty at the ends
+		stream := append(fragment(false, msg[:i]), fragment(true, msg[i:])...)
+		r, _ := newRecords(bytes.NewReader(stream), len(msg))
+		got, err := next(t, r)
+		require.NoError(t, err)
+		require.Equal(t, msg, got)
+		_, err = next(t, r)
+		require.Equal(t, io.EOF, err)
+	}
+	var stream []byte // a fragment an octet, and empty ones
+	for i := range msg {
+		stream = append(stream, fragment(false, msg[i:i+1])...)
+		stream = append(stream, fragment(false, nil)...)
+	}
+	stream = append(stream, fragment(true, nil)...)
+	stream = append(stream, record(nil)...)
+	stream = append(stream, record(msg)...)
+	r, reserved := newRecords(iotest.OneByteReader(bytes.NewReader(stream)), len(msg))
+	for _, want := range [][]byte{msg, {}, msg} {
+		got, err := next(t, r)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	assert.Empty(t, *reserved, "small records")
+}
+
+func TestRecordCutAtEveryOctet(t *testing.T) {
+	stream := append(fragment(false, []byte("hello")), fragment(true, []byte("world"))...)
+	for n := range stream {
+		r, _ := newRecords(bytes.NewReader(stream[:n]), 100)
+		_, err := next(t, r)
+		if n == 0 {
+			assert.Equal(t, io.EOF, err)
+			continue
+		}
+		assert.Equal(t, io.ErrUnexpectedEOF, err, n)
+	}
+}
+
+func TestRecordTooLong(t *testing.T) {
+	const limit = 100
+	for _, tt := range []struct {
+		name   string
+		stream []byte
+		ok     bool
+	}{
+		{"at the limit", record(make([]byte, limit)), true},
+		{"above the limit", record(make([]byte, limit+1)), false},
+		{"fragments at the limit", append(fragment(false, make([]byte, limit)), record(nil)...), true},
+		{"fragments above the limit", append(fragment(false, make([]byte, limit)), record([]byte{1})...), false},
+		{"longest fragment", []byte{0xff, 0xff, 0xff, 0xff}, false},
+		{"longest fragment, not the last", []byte{0x7f, 0xff, 0xff, 0xff}, false},
+		{"longest fragment, second", append(fragment(false, []byte{1}), 0xff, 0xff, 0xff, 0xff), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, reserved := newRecords(bytes.NewReader(tt.stream), limit)
+			_, err := next(t, r)
+			if tt.ok {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorIs(t, err, errRecordLong)
+			}
+			assert.Empty(t, *reserved)
+		})
+	}
+}
+
+// Memory is asked for once, before it is lent, for as much as the record can
+// need.
+func TestRecordReserve(t *testing.T) {
+	const limit = 1 << 20
+	large, small := make([]byte, smallRecord+1), make([]byte, smallRecord)
+	for _, tt := range []struct {
+		name   string
+		stream []byte
+		want   []int
+	}{
+		{"small", record(small), nil},
+		{"large", record(large), []int{smallRecord + 1}},
+		{"large, then more", append(fragment(false, large), record(large)...), []int{limit}},
+		{"small, then large", append(fragment(false, small), record(large)...), []int{2*smallRecord + 1}},
+		{"small fragments", append(append(fragment(false, small), fragment(false, []byte{1})...), record(nil)...), []int{limit}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, reserved := newRecords(bytes.NewReader(tt.stream), limit)
+			_, err := next(t, r)
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, *reserved)
+		})
+	}
+	t.Run("refused", func(t *testing.T) {
+		no := errors.New("no memory")
+		r, _ := newRecords(bytes.NewReader(append(fragment(false, small), record(large)...)), limit)
+		r.reserve = func(int) error { return no }
+		_, err := next(t, r)
+		assert.Equal(t, no, err)
+	})
+}
+
+func TestRecordBuffered(t *testing.T) {
+	for _, tt := range []struct {
+		stream []byte
+		want   bool
+	}{
+		{record([]byte("hello")), true},
+		{append(record([]byte("hello")), 1, 2, 3), true},
+		{record([]byte("hello"))[:8], false},
+		{record([]byte("hello"))[:3], false},
+		{fragment(false, []byte("hello")), false},
+		{[]byte{0xff, 0xff, 0xff, 0xff}, false},
+	} {
+		r, _ := newRecords(bytes.NewReader(tt.stream), 100)
+		_, err := r.br.Peek(1)
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, r.buffered(), "%x", tt.stream)
+	}
+}
+
+// Small records cost one read of the connection between them; the middle of a
+// large one goes past the read buffer.
+func TestRecordReads(t *testing.T) {
+	large := make([]byte, 1<<20)
+	stream := bytes.Repeat(record([]byte("hello")), 7)
+	stream = append(stream, record(large)...)
+	counted := &countReader{r: bytes.NewReader(stream)}
+	r, _ := newRecords(counted, 1<<20)
+	r.br = bufio.NewReaderSize(counted, readBuffer)
+	for range 7 {
+		_, err := next(t, r)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, []int{readBuffer}, counted.asked)
+	_, err := next(t, r)
+	require.NoError(t, err)
+	rest := len(stream) - readBuffer
+	assert.Equal(t, []int{readBuffer, rest}, counted.asked)
+}
+
+// A countReader notes how much each Read asks for.
+type countReader struct {
+	r     io.Reader
+	asked []int
+}
+
+func (c *countReader) Read(p []byte) (int, error) {
+	c.asked = append(c.asked, len(p))
+	return c.r.Read(p)
+}
+
+// FuzzRecord compares the records of a stream with what a second reading of
+// RFC 5531, Section 11, makes of it.
+func FuzzRecord(f *testing.F) {
+	f.Add(append(fragment(false, []byte("hello")), record([]byte("world"))...))
+	f.Add(append(record(nil), record(make([]byte, 300))...))
+	f.Add([]byte{0x00, 0x00, 0x02, 0x00, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		const limit = 1000
+		r, _ := newRecords(bytes.NewReader(stream), limit)
+		for {
+			want, rest, wantErr := split(stream, limit)
+			got, err := r.next()
+			if wantErr != nil {
+				require.ErrorIs(t, err, wantErr)
+				break
+			}
+			require.NoError(t, err)
+			require.Equal(t, string(want), string(got.B))
+			got.Release()
+			stream = rest
+		}
+		require.Zero(t, buf.Default.Out())
+	})
+}
+
+// split takes the first record off a stream.
+func split(stream []byte, limit int) (rec, rest []byte, err error) {
+	for first := true; ; first = false {
+		if len(stream) < 4 {
+			if len(stream) == 0 && first {
+				return nil, nil, io.EOF
+			}
+			return nil, nil, io.ErrUnexpectedEOF
+		}
+		mark := binary.BigEndian.Uint32(stream)
+		n := uint64(mark & 0x7fffffff)
+		stream = stream[4:]
+		if uint64(len(rec))+n > uint64(limit) {
+			return nil, nil, errRecordLong
+		}
+		if uint64(len(stream)) < n {
+			return nil, nil, io.ErrUnexpectedEOF
+		}
+		rec, stream = append(rec, stream[:n]...), stream[n:]
+		if mark>>31 == 1 {
+			return rec, stream, nil
+		}
+	}
+}

@@ -1,0 +1,310 @@
+package oncrpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+)
+
+// A pipeListener is a listener whose connections are made by the test.
+type pipeListener struct {
+	conns chan net.Conn
+	errs  chan error
+	done  chan struct{}
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), errs: make(chan error), done: make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case nc := <-l.conns:
+		return nc, nil
+	case err := <-l.errs:
+		return nil, err
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	select {
+	case <-l.done:
+	default:
+		close(l.done)
+	}
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return pipeAddr{} }
+
+type pipeAddr struct{}
+
+func (pipeAddr) Network() string { return "pipe" }
+func (pipeAddr) String() string  { return "pipe" }
+
+func (l *pipeListener) dial() net.Conn {
+	client, server := net.Pipe()
+	l.conns <- server
+	return client
+}
+
+// bubble runs f beside a Server in virtual time. Whatever goroutine is left
+// fails the test.
+func bubble(t *testing.T, s *Server, f func(t *testing.T, l *pipeListener)) {
+	synctest.Test(t, func(t *testing.T) {
+		s.init()
+		l := newPipeListener()
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		f(t, l)
+		assert.NoError(t, s.Shutdown(t.Context()))
+		assert.NoError(t, <-served)
+		checkNothingLeft(t, s)
+	})
+}
+
+// A connection may be silent between records for as long as it likes.
+func TestIdleConnectionIsKept(t *testing.T) {
+	bubble(t, &Server{Handler: echoMux()}, func(t *testing.T, l *pipeListener) {
+		nc := l.dial()
+		defer nc.Close()
+		for xid := range uint32(3) {
+			time.Sleep(24 * time.Hour)
+			data := make([]byte, 9000) // does not come with one read
+			go nc.Write(record(echoCall(xid, procEcho, data)))
+			assert.True(t, bytes.Equal(echoReply(xid, procEcho, data), readRecord(t, nc)))
+		}
+	})
+}
+
+// A record that does not end is given up, be the peer silent or slow.
+func TestUnfinishedRecordIsCut(t *testing.T) {
+	for name, stream := range map[string][]byte{
+		"mark cut":        {0x80, 0x00},
+		"nothing follows": {0x80, 0x00, 0x00, 0x10},
+		"record cut":      record(echoCall(1, procEcho, nil))[:30],
+		"large":           {0x80, 0x10, 0x00, 0x00, 1, 2, 3},
+		"not the last":    fragment(false, echoCall(1, procEcho, nil)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			s := &Server{Handler: echoMux(), Log: slog.New(slog.NewTextHandler(&log, nil))}
+			bubble(t, s, func(t *testing.T, l *pipeListener) {
+				nc := l.dial()
+				before := time.Now()
+				_, err := nc.Write(stream)
+				require.NoError(t, err)
+				_, err = nc.Read(make([]byte, 1))
+				assert.Equal(t, io.EOF, err)
+				assert.Equal(t, recordTimeout, time.Since(before))
+			})
+			assert.Contains(t, log.String(), "level=WARN")
+		})
+	}
+	t.Run("an octet a second", func(t *testing.T) {
+		bubble(t, &Server{Handler: echoMux(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
+			nc := l.dial()
+			before := time.Now()
+			var err error
+			for _, octet := range record(echoCall(1, procEcho, nil)) {
+				if _, err = nc.Write([]byte{octet}); err != nil {
+					break
+				}
+				time.Sleep(time.Second)
+			}
+			assert.ErrorIs(t, err, io.ErrClosedPipe)
+			assert.InDelta(t, recordTimeout, time.Since(before), float64(2*time.Second))
+		})
+	})
+	t.Run("empty fragments for ever", func(t *testing.T) {
+		bubble(t, &Server{Handler: echoMux(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
+			nc := l.dial()
+			var err error
+			for err == nil {
+				_, err = nc.Write(make([]byte, 64))
+				time.Sleep(time.Millisecond)
+			}
+			assert.ErrorIs(t, err, io.ErrClosedPipe)
+		})
+	})
+}
+
+// A peer that does not read its replies holds up itself for some time, then it
+// is cut, and all that it held is free again.
+func TestSlowReaderIsCut(t *testing.T) {
+	bubble(t, &Server{Handler: echoMux(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
+		nc := l.dial()
+		for xid := range uint32(maxCalls) {
+			_, err := nc.Write(record(echoCall(xid, procEcho, make([]byte, 10000))))
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		assert.NotZero(t, buf.Default.Out())
+		before := time.Now()
+		_, err := nc.Write([]byte{0}) // there is no slot to read it
+		assert.ErrorIs(t, err, io.ErrClosedPipe)
+		assert.Equal(t, writeTimeout, time.Since(before))
+		synctest.Wait()
+		assert.Zero(t, buf.Default.Out())
+	})
+}
+
+// Replies that wait for a peer leave together.
+func TestRepliesAreGathered(t *testing.T) {
+	bubble(t, &Server{Handler: echoMux()}, func(t *testing.T, l *pipeListener) {
+		nc := l.dial()
+		defer nc.Close()
+		for xid := range uint32(20) {
+			_, err := nc.Write(record(echoCall(xid, procEcho, nil)))
+			require.NoError(t, err)
+		}
+		time.Sleep(writeTimeout - time.Second)
+		first := readRecord(t, nc)
+		assert.Len(t, first, len(echoReply(0, procEcho, nil)))
+		time.Sleep(writeTimeout - time.Second) // a deadline of its own
+		for range 19 {
+			readRecord(t, nc)
+		}
+	})
+}
+
+// large records wait for memory, small ones and other connections do not.
+func TestMemoryOfRequests(t *testing.T) {
+	s := &Server{Handler: echoMux()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		a, b, c := l.dial(), l.dial(), l.dial()
+		defer a.Close()
+		defer b.Close()
+		defer c.Close()
+		require.True(t, s.requests.TryAcquire(memory-10000))
+		large := make([]byte, 9000)
+		go a.Write(record(echoCall(1, procHead, large)))
+		go b.Write(record(echoCall(2, procHead, append(large, large...))))
+		readRecord(t, a)
+		synctest.Wait()
+		_, err := c.Write(record(echoCall(3, procHead, nil)))
+		require.NoError(t, err)
+		readRecord(t, c)
+
+		time.Sleep(10 * recordTimeout) // which is not the peer's fault
+		s.requests.Release(memory - 10000)
+		got := readRecord(t, b)
+		assert.Len(t, got, len(echoReply(2, procHead, append(large, large...))))
+	})
+}
+
+func TestMemoryOfReplies(t *testing.T) {
+	s := &Server{Handler: echoMux()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		a, b := l.dial(), l.dial()
+		defer a.Close()
+		defer b.Close()
+		require.True(t, s.replies.TryAcquire(memory-10000))
+		large := make([]byte, 6000)
+		for _, nc := range []net.Conn{a, b} {
+			go nc.Write(append(record(echoCall(1, procEcho, large)), record(echoCall(2, procEcho, nil))...))
+		}
+		synctest.Wait() // one of them waits for memory, until the other's reply is read
+		readRecord(t, a)
+		readRecord(t, b)
+		readRecord(t, a)
+		readRecord(t, b)
+		s.replies.Release(memory - 10000)
+	})
+}
+
+// A handler that changes its mind about the item does not wait for itself.
+func TestMemoryOfSecondItem(t *testing.T) {
+	m := new(Mux)
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, _ *Call, r *Reply) error {
+		r.NewItem(memory)
+		r.NewItem(memory)
+		r.NewItem(2 * memory) // above what there is
+		r.DropItem()
+		return nil
+	}))
+	bubble(t, &Server{Handler: m}, func(t *testing.T, l *pipeListener) {
+		nc := l.dial()
+		defer nc.Close()
+		go nc.Write(record(call(1, testProg, 2, 1)))
+		assert.Equal(t, appendAccepted(nil, 1, success), readRecord(t, nc))
+	})
+}
+
+// A record that waits for memory is no call yet when the service ends. A reply
+// that waits for it belongs to one, which has the time that Shutdown has.
+func TestShutdownFreesWaiting(t *testing.T) {
+	m := &Mux{Log: quiet()}
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, _ *Call, r *Reply) error {
+		r.NewItem(9000)
+		r.DropItem()
+		return nil
+	}))
+	for name, tt := range map[string]struct {
+		call []byte
+		took time.Duration
+		err  error
+	}{
+		"request": {record(echoCall(1, procEcho, make([]byte, 9000))), 0, nil},
+		"reply":   {record(call(1, testProg, 2, 1)), time.Minute, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &Server{Handler: m}
+			bubble(t, s, func(t *testing.T, l *pipeListener) {
+				require.True(t, s.requests.TryAcquire(memory))
+				require.True(t, s.replies.TryAcquire(memory))
+				nc := l.dial()
+				go nc.Write(tt.call)
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				before := time.Now()
+				assert.ErrorIs(t, s.Shutdown(ctx), tt.err)
+				assert.Equal(t, tt.took, time.Since(before))
+				s.requests.Release(memory)
+				s.replies.Release(memory)
+			})
+		})
+	}
+}
+
+func TestAcceptErrors(t *testing.T) {
+	s := &Server{Handler: echoMux(), Log: quiet()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ECONNABORTED} {
+			before := time.Now()
+			l.errs <- errno
+			nc := l.dial()
+			assert.Equal(t, acceptDelay, time.Since(before))
+			go nc.Write(record(echoCall(1, procEcho, nil)))
+			readRecord(t, nc)
+			nc.Close()
+		}
+		l.errs <- syscall.EMFILE // and Shutdown does not wait
+	})
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		served := make(chan error, 1)
+		s := &Server{Handler: echoMux()}
+		go func() { served <- s.Serve(l) }()
+		broken := errors.New("broken")
+		l.errs <- broken
+		assert.Equal(t, broken, <-served)
+		require.NoError(t, s.Shutdown(t.Context()))
+		checkNothingLeft(t, s)
+	})
+}
