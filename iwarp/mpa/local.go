@@ -27,8 +27,8 @@ type Local struct {
 	MinORD uint16
 
 	// RTR is the set of RTR indications that this end can receive as
-	// responder, where 0 means all, or can send as initiator. RTRRead
-	// makes a responder serve one RDMA Read even where IRD is 0.
+	// responder or send as initiator; 0 means all. RTRRead makes a
+	// responder serve one RDMA Read even where IRD is 0.
 	RTR RTR
 
 	// PeerToPeer asks for the peer-to-peer model, as initiator.

@@ -97,7 +97,7 @@ func (t Terminate) AppendTo(b []byte) []byte {
 	if t.RDMAPHeader != nil {
 		flags |= flagR
 	}
-	b = append(b, t.Cause.Layer<<4|t.Cause.Type&0x0f, t.Cause.Code, flags, 0)
+	b = append(b, t.Cause.Layer<<4|t.Cause.Type, t.Cause.Code, flags, 0)
 	if flags&(flagM|flagD) != 0 {
 		b = binary.BigEndian.AppendUint16(b, t.SegmentLen)
 	}

@@ -101,7 +101,7 @@ func TestTerminate(t *testing.T) {
 			}
 
 			reserved := bytes.Clone(tt.wire)
-			reserved[2] |= 0x18 // R5040-4.8-14
+			reserved[2] |= 0x1f // R5040-4.8-14
 			reserved[3] = 0xff
 			got, err = ParseTerminate(reserved)
 			require.NoError(t, err)
