@@ -14,80 +14,6 @@ const allRTR = RTRSend | RTRWrite | RTRRead
 
 func enhanced(e Enhanced) Frame { return Frame{Rev: Rev2, HasEnhanced: true, Enhanced: e} }
 
-// TestAcceptLinux answers the Linux client as the captures' server did, in all
-// but private data.
-func TestAcceptLinux(t *testing.T) {
-	tests := []struct {
-		request, reply string
-		local          Local
-		params         Params
-	}{
-		{
-			"request-siw.hex", "reply-siw.hex",
-			Local{CRC: CRCAuto, IRD: 128, ORD: 128},
-			Params{Rev: 2, ORD: 128},
-		},
-		{
-			"request-siw-crc.hex", "reply-siw-crc.hex",
-			Local{CRC: CRCAuto, IRD: 128, ORD: 128},
-			Params{Rev: 2, CRC: true, ORD: 128},
-		},
-		{
-			"request-siw-p2p.hex", "reply-siw-p2p.hex",
-			Local{CRC: CRCOff, IRD: 128, ORD: 128, RTR: RTRWrite},
-			Params{Rev: 2, IRD: 1, ORD: 128, PeerToPeer: true, RTR: RTRWrite},
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.request, func(t *testing.T) {
-			req, err := ParseRequest(wiretest.Hex(t, "testdata/"+tt.request))
-			require.NoError(t, err)
-			reply, params, err := Accept(req, tt.local)
-			require.NoError(t, err)
-			assert.Equal(t, tt.params, params)
-			reply.PrivateData = linuxServer
-			assert.Equal(t, wiretest.Hex(t, "testdata/"+tt.reply), reply.AppendTo(nil))
-		})
-	}
-}
-
-// TestCompleteLinux takes the captured replies as the captured client did.
-func TestCompleteLinux(t *testing.T) {
-	tests := []struct {
-		request, reply string
-		local          Local
-		params         Params
-	}{
-		{
-			"request-siw.hex", "reply-siw.hex",
-			Local{CRC: CRCOff, IRD: 128},
-			Params{Rev: 2, IRD: 128},
-		},
-		{
-			"request-siw-crc.hex", "reply-siw-crc.hex",
-			Local{CRC: CRCOn, IRD: 128},
-			Params{Rev: 2, CRC: true, IRD: 128},
-		},
-		{
-			"request-siw-p2p.hex", "reply-siw-p2p.hex",
-			Local{CRC: CRCOff, IRD: 128, ORD: 1, PeerToPeer: true, RTR: RTRWrite | RTRRead},
-			Params{Rev: 2, IRD: 128, ORD: 1, PeerToPeer: true, RTR: RTRWrite},
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.request, func(t *testing.T) {
-			req := NewRequest(tt.local)
-			req.PrivateData = linuxClient
-			assert.Equal(t, wiretest.Hex(t, "testdata/"+tt.request), req.AppendTo(nil))
-			reply, err := ParseReply(wiretest.Hex(t, "testdata/"+tt.reply))
-			require.NoError(t, err)
-			params, err := Complete(req, reply, tt.local)
-			require.NoError(t, err)
-			assert.Equal(t, tt.params, params)
-		})
-	}
-}
-
 func TestCRCMatrix(t *testing.T) {
 	tests := []struct {
 		initiator, responder CRC
@@ -140,17 +66,6 @@ func TestUnenhanced(t *testing.T) {
 	}
 }
 
-func TestEnhancedMismatch(t *testing.T) {
-	// R6581-10-1, R6581-10-6: the caller may try again with Unenhanced.
-	_, err := Complete(enhanced(Enhanced{}), Frame{Reply: true, Rev: Rev2}, Local{})
-	assert.ErrorIs(t, err, ErrEnhanced)
-	reply := enhanced(Enhanced{})
-	reply.Reply = true
-	_, err = Complete(Frame{Rev: Rev1}, reply, Local{})
-	assert.ErrorIs(t, err, ErrEnhanced)
-	assert.ErrorIs(t, err, ErrFrame)
-}
-
 func TestMarkers(t *testing.T) {
 	for _, req := range []Frame{{Rev: Rev1}, enhanced(Enhanced{IRD: 16})} {
 		req.Markers = true
@@ -168,107 +83,6 @@ func TestMarkers(t *testing.T) {
 	}
 }
 
-func TestReject(t *testing.T) {
-	for _, req := range []Frame{
-		{Rev: Rev1},
-		{Rev: Rev2, CRC: true},
-		enhanced(Enhanced{PeerToPeer: true, RTR: RTRWrite, IRD: 8, ORD: 2}),
-	} {
-		reply := Reject(req, Local{CRC: CRCAuto, IRD: 4, ORD: 4})
-		reply.PrivateData = []byte("no") // R5044-7.1.2-2-4
-		assert.Equal(t, Frame{
-			Reply: true, CRC: req.CRC, Reject: true, Rev: req.Rev, // R5044-7.1.2-2-3
-			HasEnhanced: req.HasEnhanced, // R6581-10-1
-			Enhanced:    reply.Enhanced, PrivateData: []byte("no"),
-		}, reply)
-		if req.HasEnhanced { // R6581-9.1-10: the numbers are there on a reject too
-			assert.Equal(t, Enhanced{PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 4}, reply.Enhanced)
-		}
-		got, err := ParseReply(reply.AppendTo(nil))
-		require.NoError(t, err)
-		_, err = Complete(req, got, Local{})
-		assert.ErrorIs(t, err, ErrRejected) // R5044-7.1.1-12
-		assert.NotErrorIs(t, err, ErrFrame, "R5044-7.1.2-3-3: TCP may stay open")
-	}
-	// A rejection counts whatever else is odd about it.
-	_, err := Complete(enhanced(Enhanced{}), Frame{Reply: true, Rev: Rev1, Reject: true, Markers: true}, Local{})
-	assert.ErrorIs(t, err, ErrRejected)
-}
-
-func TestAcceptDepths(t *testing.T) {
-	const nn = NotNegotiated
-	tests := []struct {
-		name             string
-		reqIRD, reqORD   uint16
-		ird, ord         uint16 // of the responder
-		wantIRD, wantORD uint16 // in its Reply
-		params           Params
-	}{
-		{"R6581-9.1-3 ORD at most initiator IRD", 5, 0, 16, 64, 0, 5, Params{IRD: 0, ORD: 5}},
-		{"own ORD is less", 128, 0, 16, 64, 0, 64, Params{IRD: 0, ORD: 64}},
-		{"IRD as asked", 8, 4, 16, 16, 4, 8, Params{IRD: 4, ORD: 8}},
-		{"IRD less than asked", 8, 200, 16, 16, 16, 8, Params{IRD: 16, ORD: 8}},
-		{"R6581-9.1-11 initiator ORD not negotiated", 8, nn, 16, 16, nn, 8, Params{IRD: 16, ORD: 8}},
-		{"R6581-9.1-13 initiator IRD not negotiated", nn, 4, 16, 32, 4, nn, Params{IRD: 4, ORD: 32}},
-		{"neither", nn, nn, 16, 32, nn, nn, Params{IRD: 16, ORD: 32}},
-		{"own limits are clipped", MaxDepth, MaxDepth, 0xffff, 0xffff, MaxDepth, MaxDepth, Params{IRD: MaxDepth, ORD: MaxDepth}},
-		{"nothing at all", 0, 0, 0, 0, 0, 0, Params{}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			req := enhanced(Enhanced{IRD: tt.reqIRD, ORD: tt.reqORD})
-			reply, params, err := Accept(req, Local{CRC: CRCAuto, IRD: tt.ird, ORD: tt.ord})
-			require.NoError(t, err)
-			assert.Equal(t, Enhanced{IRD: tt.wantIRD, ORD: tt.wantORD}, reply.Enhanced)
-			tt.params.Rev = Rev2
-			assert.Equal(t, tt.params, params)
-		})
-	}
-}
-
-func TestAcceptMinORD(t *testing.T) {
-	for _, ird := range []uint16{0, 3, 4, NotNegotiated} {
-		reply, params, err := Accept(enhanced(Enhanced{IRD: ird}), Local{ORD: 16, MinORD: 4})
-		if ird >= 4 {
-			require.NoError(t, err)
-			assert.GreaterOrEqual(t, params.ORD, 4)
-			continue
-		}
-		assert.ErrorIs(t, err, ErrIRD) // R6581-9.1-7
-		assert.Zero(t, params)
-		assert.True(t, reply.Reject)
-		assert.EqualValues(t, 4, reply.Enhanced.ORD) // R6581-9.1-6
-	}
-}
-
-func TestCompleteDepths(t *testing.T) {
-	const nn = NotNegotiated
-	tests := []struct {
-		name       string
-		ird, ord   uint16 // of the Reply
-		wantIRD    int
-		wantORD    int
-		wantErr    error
-		local      Local
-		peerToPeer bool
-	}{
-		{name: "R6581-9.1-8 ORD at most responder IRD", ird: 3, ord: 16, local: Local{IRD: 16, ORD: 8}, wantIRD: 16, wantORD: 3},
-		{name: "responder IRD is more", ird: 100, ord: 2, local: Local{IRD: 16, ORD: 8}, wantIRD: 16, wantORD: 8},
-		{name: "R6581-9.1-9 responder ORD is more", ird: 8, ord: 17, local: Local{IRD: 16, ORD: 8}, wantErr: ErrIRD},
-		{name: "R6581-9.1-12 responder IRD not negotiated", ird: nn, ord: 1, local: Local{IRD: 16, ORD: 8}, wantIRD: 16, wantORD: 8},
-		{name: "R6581-9.1-14 responder ORD not negotiated", ird: 1, ord: nn, local: Local{IRD: 16, ORD: 8}, wantIRD: 16, wantORD: 1},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			reply := enhanced(Enhanced{IRD: tt.ird, ORD: tt.ord})
-			params, err := Complete(NewRequest(tt.local), reply, tt.local)
-			assert.ErrorIs(t, err, tt.wantErr)
-			assert.Equal(t, tt.wantIRD, params.IRD)
-			assert.Equal(t, tt.wantORD, params.ORD)
-		})
-	}
-}
-
 func TestClientServerIgnoresFlags(t *testing.T) {
 	// R6581-9.2-10, R6581-9.2-9: A clear in the Request, B, C, D not.
 	reply, params, err := Accept(enhanced(Enhanced{RTR: allRTR, IRD: 1, ORD: 0}), Local{IRD: 1, ORD: 1})
@@ -282,71 +96,6 @@ func TestClientServerIgnoresFlags(t *testing.T) {
 	params, err = Complete(NewRequest(local), enhanced(Enhanced{PeerToPeer: true, RTR: RTRSend, IRD: 1, ORD: 1}), local)
 	require.NoError(t, err)
 	assert.False(t, params.PeerToPeer)
-}
-
-func TestAcceptRTR(t *testing.T) {
-	for offered := range allRTR + 1 {
-		for known := range allRTR + 1 {
-			req := enhanced(Enhanced{PeerToPeer: true, RTR: offered, IRD: 1})
-			reply, params, err := Accept(req, Local{ORD: 1, RTR: known})
-			require.NoError(t, err)
-			own := known
-			if own == 0 {
-				own = allRTR // R6581-9.2-2
-			}
-			assert.True(t, reply.Enhanced.PeerToPeer) // R6581-9.2-3
-			assert.True(t, params.PeerToPeer)
-			assert.Equal(t, reply.Enhanced.RTR, params.RTR)
-			assert.NotZero(t, params.RTR) // R6581-9.2-5
-			assert.Zero(t, params.RTR&^own)
-			if offered&own != 0 {
-				assert.Equal(t, offered&own, params.RTR) // R6581-9.2-4
-			}
-			// R6581-9.1-4: a Read needs a place, a Request for none or not.
-			assert.Equal(t, params.RTR&RTRRead != 0, params.IRD == 1)
-			assert.EqualValues(t, params.IRD, reply.Enhanced.IRD)
-		}
-	}
-	_, params, err := Accept(enhanced(Enhanced{PeerToPeer: true, RTR: RTRRead, ORD: NotNegotiated}), Local{})
-	require.NoError(t, err)
-	assert.Equal(t, 1, params.IRD)
-}
-
-func TestRequestRTR(t *testing.T) {
-	req := NewRequest(Local{PeerToPeer: true, RTR: RTRRead})
-	assert.Equal(t, Enhanced{PeerToPeer: true, RTR: RTRRead, ORD: 1}, req.Enhanced, "a Read needs a place")
-	req = NewRequest(Local{PeerToPeer: true, RTR: RTRWrite})
-	assert.Equal(t, Enhanced{PeerToPeer: true, RTR: RTRWrite}, req.Enhanced) // R6581-9.2-1
-}
-
-func TestCompleteRTR(t *testing.T) {
-	tests := []struct {
-		name  string
-		reply Enhanced
-		local RTR
-		want  RTR
-		err   error
-	}{
-		{"R6581-9.2-7 Write first", Enhanced{PeerToPeer: true, RTR: allRTR, IRD: 1}, 0, RTRWrite, nil},
-		{"Read before Send", Enhanced{PeerToPeer: true, RTR: RTRRead | RTRSend, IRD: 1}, 0, RTRRead, nil},
-		{"Read with no place for it", Enhanced{PeerToPeer: true, RTR: RTRRead | RTRSend}, 0, RTRSend, nil},
-		{"Read not negotiated", Enhanced{PeerToPeer: true, RTR: RTRRead, IRD: NotNegotiated}, 0, RTRRead, nil},
-		{"Send alone", Enhanced{PeerToPeer: true, RTR: RTRSend}, 0, RTRSend, nil},
-		{"R6581-9.2-8 no common kind", Enhanced{PeerToPeer: true, RTR: RTRSend}, RTRWrite, 0, ErrRTR},
-		{"R6581-9.2-8 none at all", Enhanced{PeerToPeer: true}, 0, 0, ErrRTR},
-		{"R6581-9.2-8 Read alone, no place", Enhanced{PeerToPeer: true, RTR: RTRRead}, 0, 0, ErrRTR},
-		{"R6581-9.2-8 A not echoed", Enhanced{RTR: RTRWrite}, 0, 0, ErrRTR},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			local := Local{PeerToPeer: true, RTR: tt.local}
-			params, err := Complete(NewRequest(local), enhanced(tt.reply), local)
-			assert.ErrorIs(t, err, tt.err)
-			assert.Equal(t, tt.want, params.RTR)
-			assert.Equal(t, tt.err == nil, params.PeerToPeer)
-			assert.Equal(t, tt.want == RTRRead, params.ORD == 1)
-		})
-	}
 }
 
 // TestBothEnds runs the whole matrix of what two of our own may bring along:
