@@ -1,0 +1,499 @@
+package rpcrdma
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// assertUntouched checks that nothing was written.
+func assertUntouched(t *testing.T, mem []byte) {
+	t.Helper()
+	assert.Equal(t, len(mem), bytes.Count(mem, []byte{guard}), "%x", mem)
+}
+
+func lengths(c chunks.Chunk) []uint32 {
+	n := []uint32{}
+	for _, s := range c {
+		n = append(n, s.Length)
+	}
+	return n
+}
+
+// TestReplyForms has one reply brought back in each form that a requester can
+// provide for: 24 octets of RPC header, a length word, the item, and a tail.
+func TestReplyForms(t *testing.T) {
+	short, long := repeat(5), repeat(4001)
+	const pad3 = "\x00\x00\x00"
+	for _, tt := range []struct {
+		name   string
+		item   []byte
+		writes [][]int // segment lengths of the Write chunks offered
+		reply  []int   // of the Reply chunk; nil: none
+		tail   string
+
+		proc   Proc
+		body   string // after the RPC header, where the form has one inline
+		stream string // the same in the Reply chunk
+		wrote  [][]uint32
+		filled []uint32
+		data   []byte // in the first Write chunk
+	}{
+		{
+			name: "R8166-3.5.1-1 inline", item: short, tail: "tail",
+			proc: Msg, body: "len " + string(short) + pad3 + "tail",
+		},
+		{
+			name: "R8166-4.3.2-1 small item, Write chunk", item: short, writes: [][]int{{4096}}, tail: "tail",
+			proc: Msg, body: "len tail", wrote: [][]uint32{{5}}, data: short,
+		},
+		{
+			name: "R8166-3.4.6-3 several segments", item: long, writes: [][]int{{1000, 0, 3000, 96}},
+			proc: Msg, body: "len ", wrote: [][]uint32{{1000, 0, 3000, 1}}, data: long,
+		},
+		{
+			name: "R8166-3.4.6.2-2 room for padding is left alone", item: short, writes: [][]int{{5, 3}},
+			proc: Msg, body: "len ", wrote: [][]uint32{{5, 0}}, data: short,
+		},
+		{
+			name: "R8166-4.3.2.2-3 no item", writes: [][]int{{4096, 4}, {100}},
+			proc: Msg, body: "len ", wrote: [][]uint32{{0, 0}, {0}},
+		},
+		{
+			name: "item of no octets", item: []byte{}, writes: [][]int{{4096}},
+			proc: Msg, body: "len ", wrote: [][]uint32{{0}},
+		},
+		{
+			name: "R8166-4.3.2.1-1 the second chunk is left over", item: short, writes: [][]int{{4096}, {4096}},
+			proc: Msg, body: "len ", wrote: [][]uint32{{5}, {0}}, data: short,
+		},
+		{
+			name: "R8166-4.3.2.3-1 R8166-4.3.2.3-2 empty Write chunk", item: short, writes: [][]int{{}}, tail: "tail",
+			proc: Msg, body: "len " + string(short) + pad3 + "tail", wrote: [][]uint32{{}},
+		},
+		{
+			name: "R8166-4.3.2.3-1 the first chunk empty, the second not", item: short, writes: [][]int{{}, {100}},
+			proc: Msg, body: "len " + string(short) + pad3, wrote: [][]uint32{{}, {0}},
+		},
+		{
+			name: "R8166-4.3.3-2 R8166-4.3.3-3 Reply chunk not needed", item: short, reply: []int{100, 4000, 4},
+			proc: Msg, body: "len " + string(short) + pad3, filled: []uint32{0, 0, 0},
+		},
+		{
+			name: "R8166-3.5.3-4 R8166-3.5.3-5 Reply chunk", item: long, reply: []int{100, 0, 4000, 4}, tail: "tail",
+			proc: NoMsg, stream: "len " + string(long) + pad3 + "tail", filled: []uint32{100, 0, 3936, 0},
+		},
+		{
+			name: "Write and Reply chunk, small rest", item: long, writes: [][]int{{5000}}, reply: []int{5000},
+			proc: Msg, body: "len ", wrote: [][]uint32{{4001}}, filled: []uint32{0}, data: long,
+		},
+		{
+			name: "Write and Reply chunk, large rest", item: long, writes: [][]int{{5000}, {7}}, reply: []int{1, 5000},
+			tail: string(long), proc: NoMsg, stream: "len " + string(long), wrote: [][]uint32{{4001}, {0}},
+			filled: []uint32{1, 4028}, data: long,
+		},
+		{
+			name: "Reply chunk of no segments", item: short, reply: []int{},
+			proc: Msg, body: "len " + string(short) + pad3,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			serve(t, &Server{Handler: results("len ", tt.item, tt.tail), Log: testLog(t)}, func(t *testing.T, r *rig) {
+				q := r.dialLinux()
+				var l chunks.Lists
+				var offered []chunks.Chunk
+				var mems [][]byte
+				for _, n := range tt.writes {
+					c, mem := q.writable(n...)
+					l.AddWrite(c)
+					offered, mems = append(offered, c), append(mems, mem)
+				}
+				var stream []byte
+				if tt.reply != nil {
+					l.HasReply = true
+					l.Reply, stream = q.writable(tt.reply...)
+				}
+				q.call(msg(l), rpcCall(testXID, ""))
+
+				a := q.answer()
+				assert.Equal(t, tt.proc, a.Proc)
+				header := appendSuccess(nil, testXID)
+				if tt.proc == Msg {
+					assert.Equal(t, string(header)+tt.body, string(a.body))
+				} else {
+					assert.Empty(t, a.body)
+					want := string(header) + tt.stream
+					assert.Equal(t, want, string(stream[:len(want)]))
+					stream = stream[len(want):]
+				}
+				assertUntouched(t, stream)
+
+				require.Equal(t, len(tt.writes), a.Lists.Writes())
+				for i, mem := range mems { // R8166-3.4.6-2: as offered, but for the lengths
+					got := a.Lists.Write(i)
+					assert.Equal(t, tt.wrote[i], lengths(got), "Write chunk %d", i)
+					for j, s := range got {
+						s.Length = offered[i][j].Length
+						assert.Equal(t, offered[i][j], s)
+					}
+					if i == 0 {
+						assert.Equal(t, string(tt.data), string(mem[:len(tt.data)]))
+						mem = mem[len(tt.data):]
+					}
+					assertUntouched(t, mem)
+				}
+				assert.Equal(t, tt.reply != nil, a.Lists.HasReply)
+				assert.Equal(t, append([]uint32{}, tt.filled...), lengths(a.Lists.Reply))
+			})
+		})
+	}
+}
+
+// The READ of Linux with its own handle: the reply is that of knfsd, octet for
+// octet, if the program says the same.
+func TestReplyGolden(t *testing.T) {
+	want := wiretest.Hex(t, "testdata/write-chunk-reply.hex")
+	head := want[len(want)-128:]
+	read := service(func(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
+		rep.Head = append(rep.Head, head...)
+		copy(rep.NewItem(6), "hello\n")
+		return true
+	})
+	serve(t, &Server{Handler: read, Credits: 64}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		page := make([]byte, 4096)
+		q.registerAt(page, rdma.RemoteWrite, 0xccf3fb01, 0x0585739a083af000)
+		q.send(wiretest.Hex(t, "testdata/write-chunk-call.hex"))
+		a := q.answer()
+		assert.Equal(t, want, a.wire)
+		assert.EqualValues(t, 0xccf3fb01, a.invalidated)
+		assert.Equal(t, "hello\n\x00", string(page[:7]))
+	})
+}
+
+// The READDIRPLUS of Linux. knfsd takes the Reply chunk for 596 octets; ours
+// fit inline, and Linux takes that too, if the chunk comes back with no octet
+// used.
+func TestReplyChunkGolden(t *testing.T) {
+	for _, tt := range []struct {
+		n     int // octets of the reply
+		proc  Proc
+		wrote []uint32
+	}{
+		{596, Msg, []uint32{0, 0, 0}},
+		{4096, NoMsg, []uint32{124, 3972, 0}},
+	} {
+		list := results(string(repeat(tt.n-24)), nil, "")
+		serve(t, &Server{Handler: list}, func(t *testing.T, r *rig) {
+			q := r.dialLinux()
+			head, pages, pad := make([]byte, 124), make([]byte, 65536), make([]byte, 4)
+			q.registerAt(head, rdma.RemoteWrite, 0x3c7ec701, 0x0285739a089cd800)
+			q.registerAt(pages, rdma.RemoteWrite, 0x91ac4701, 0x0285739a7fa8c000)
+			q.registerAt(pad, rdma.RemoteWrite, 0xa90fa701, 0x0285739a089cd87c)
+			q.send(wiretest.Hex(t, "testdata/reply-chunk-call.hex"))
+			a := q.answer()
+			assert.Equal(t, tt.proc, a.Proc)
+			assert.Equal(t, tt.wrote, lengths(a.Lists.Reply))
+			assert.Zero(t, a.invalidated, "three handles")
+		})
+	}
+}
+
+// R8166-4.5.3-1: what does not fit is refused before anything is written.
+func TestNoRoom(t *testing.T) {
+	long := repeat(5000)
+	for _, tt := range []struct {
+		name   string
+		item   []byte
+		writes []int
+		reply  []int
+	}{
+		{"no chunk", long, nil, nil},
+		{"tiny Reply chunk", long, nil, []int{4000, 4}},
+		{"Reply chunk of no segments", long, nil, []int{}},
+		{"tiny Write chunk", long, []int{4096, 903}, nil},
+		{"tiny Write chunk beside a Reply chunk", long, []int{4999}, []int{10000}},
+		{"Write chunk of empty segments", []byte("x"), []int{0, 0}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			serve(t, &Server{Handler: results("len ", tt.item, "")}, func(t *testing.T, r *rig) {
+				q := r.dialLinux()
+				var l chunks.Lists
+				var mems [][]byte
+				if tt.writes != nil {
+					c, mem := q.writable(tt.writes...)
+					l.AddWrite(c)
+					mems = append(mems, mem)
+				}
+				if tt.reply != nil {
+					var mem []byte
+					l.HasReply = true
+					l.Reply, mem = q.writable(tt.reply...)
+					mems = append(mems, mem)
+				}
+				q.call(msg(l), rpcCall(testXID, ""))
+				q.refused(ErrChunk)
+				for _, mem := range mems {
+					assertUntouched(t, mem)
+				}
+			})
+		})
+	}
+}
+
+// R8166-4.2.4-5, R8166-3.3.2-1, R8797-4.2-4, R8797-3.1-2: a reply of just the
+// threshold is inline, one of an octet more is not.
+func TestThreshold(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		inline  int
+		private []byte
+		want    int
+	}{
+		{"R8797-3.1-3 R8166-3.3.3-5 no private data", 4096, nil, 1024},
+		{"the peer's is less", 8192, cmpriv.Message{RecvSize: 2048, SendSize: 65536}.AppendTo(nil), 2048},
+		{"ours is less", 2048, cmpriv.Message{RecvSize: 65536, SendSize: 1024}.AppendTo(nil), 2048},
+		{"ours is less than two units", 2047, cmpriv.Message{RecvSize: 65536}.AppendTo(nil), 1024},
+		{"both at the limit", 262144, cmpriv.Message{RecvSize: 262144}.AppendTo(nil), 262144},
+		{"R8797-6-1 a later version", 4096, []byte{0xf6, 0xab, 0x0e, 0x18, 2, 0, 9, 9}, 1024},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			size := 0 // of the RPC reply
+			h := service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+				rep.Head = append(appendSuccess(rep.Head, testXID), repeat(size-24)...)
+				assert.Equal(t, tt.want-minLen, req.MaxReply)
+				return true
+			})
+			serve(t, &Server{Handler: h, Inline: tt.inline}, func(t *testing.T, r *rig) {
+				q := r.dial(tt.private)
+				ours, ok := cmpriv.Parse(q.PrivateData())
+				require.True(t, ok)
+				assert.Equal(t, cmpriv.Message{
+					RemoteInvalidation: true, SendSize: tt.inline &^ 1023, RecvSize: tt.inline &^ 1023,
+				}, ours)
+				size = tt.want - minLen
+				q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+				assert.Len(t, q.answer().wire, tt.want)
+				size++
+				q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+				q.refused(ErrChunk)
+			})
+		})
+	}
+}
+
+// A message of the size that the server says it takes is taken.
+func TestLargestCall(t *testing.T) {
+	serve(t, &Server{Handler: null, Inline: 8192}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		q.call(msg(chunks.Lists{}), rpcCall(testXID, string(repeat(8192-minLen-40))))
+		assert.Equal(t, Msg, q.answer().Proc)
+	})
+}
+
+// MaxReply is what the chunks of a call and the threshold have room for.
+func TestMaxReply(t *testing.T) {
+	const segment = 16
+	for _, tt := range []struct {
+		name   string
+		writes [][]uint32
+		reply  []uint32
+		want   int
+	}{
+		{"inline", nil, nil, 4096 - 28},
+		{"small Reply chunk", nil, []uint32{100}, 4096 - 28 - 4 - segment},
+		{"Reply chunk", nil, []uint32{5000, 600, 4}, 5604},
+		{"huge Reply chunk", nil, []uint32{0xffffffff, 0xffffffff}, defaultMaxPayload + headSlack},
+		{"Write chunk", [][]uint32{{65536, 4}}, nil, 4096 - 28 - 8 - 2*segment + 65540},
+		{"huge Write chunk", [][]uint32{{0xffffffff}}, nil, 4096 - 28 - 8 - segment + defaultMaxPayload},
+		{"only the first counts", [][]uint32{{10}, {500}}, nil, 4096 - 28 - 16 - 2*segment + 10},
+		{"empty Write chunk", [][]uint32{{}, {500}}, nil, 4096 - 28 - 16 - segment},
+		{"Write and Reply chunk", [][]uint32{{10}}, []uint32{5000}, 5010},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var rec recorder
+			serve(t, &Server{Handler: &rec}, func(t *testing.T, r *rig) {
+				q := r.dialLinux()
+				offer := func(lengths []uint32) (c chunks.Chunk) {
+					for _, n := range lengths {
+						c = append(c, chunks.Segment{Handle: 7, Length: n})
+					}
+					return c
+				}
+				var l chunks.Lists
+				for _, w := range tt.writes {
+					l.AddWrite(offer(w))
+				}
+				l.Reply, l.HasReply = offer(tt.reply), tt.reply != nil
+				q.call(msg(l), rpcCall(testXID, ""))
+				synctest.Wait()
+				assert.Equal(t, tt.want, rec.last(t).MaxReply)
+			})
+		})
+	}
+}
+
+// R8797-4.1-1, R8797-4.1-2, R8797-4.1-3, R8797-3.2-1: only with the peer's
+// word, and only where one handle is all that the call has.
+func TestInvalidate(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		r     bool
+		offer func(q *requester) (l chunks.Lists)
+		want  bool
+	}{
+		{"no chunk", true, func(*requester) (l chunks.Lists) { return }, false},
+		{"Read chunk", true, oneRead, true},
+		{"Read chunk, R clear", false, oneRead, false},
+		{"Write chunk", true, oneWrite, true},
+		{"Write chunk, R clear", false, oneWrite, false},
+		{"Reply chunk not used", true, func(q *requester) (l chunks.Lists) {
+			l.Reply, _ = q.writable(5000)
+			l.HasReply = true
+			return l
+		}, true},
+		{"two segments of one handle", true, func(q *requester) (l chunks.Lists) {
+			c, _ := q.writable(100)
+			a, b := c[0], c[0]
+			a.Length, b.Length, b.Offset = 40, 60, b.Offset+40
+			l.AddWrite(chunks.Chunk{a, b})
+			return l
+		}, true},
+		{"Linux's segment for padding", true, func(q *requester) (l chunks.Lists) {
+			c, _ := q.writable(5, 4)
+			l.AddWrite(c)
+			return l
+		}, false},
+		{"Read and Reply chunk", true, func(q *requester) chunks.Lists {
+			l := oneRead(q)
+			l.Reply, _ = q.writable(5000)
+			l.HasReply = true
+			return l
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			serve(t, &Server{Handler: results("len ", []byte("item"), "")}, func(t *testing.T, r *rig) {
+				q := r.dial(cmpriv.Message{RemoteInvalidation: tt.r, SendSize: 4096, RecvSize: 4096}.AppendTo(nil))
+				l := tt.offer(q)
+				handle, _ := l.Handle()
+				q.call(msg(l), rpcCall(testXID, ""))
+				a := q.answer()
+				assert.Equal(t, Msg, a.Proc)
+				if tt.want {
+					assert.EqualValues(t, handle, a.invalidated)
+				} else {
+					assert.Zero(t, a.invalidated)
+				}
+			})
+		})
+	}
+}
+
+func oneRead(q *requester) (l chunks.Lists) {
+	l.Reads = q.reads(40, []byte("data"))
+	return l
+}
+
+func oneWrite(q *requester) (l chunks.Lists) {
+	c, _ := q.writable(100)
+	l.AddWrite(c)
+	return l
+}
+
+// A handler may put its own slice in place of the head, or grow it.
+func TestForeignHead(t *testing.T) {
+	for name, h := range map[string]service{
+		"its own": func(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
+			rep.Head = appendSuccess(nil, testXID)
+			return true
+		},
+		"in front of where it was": func(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
+			rep.Head = appendSuccess(rep.Head, testXID)
+			rep.Head = append(rep.Head[4:4], rep.Head...)
+			return true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			serve(t, &Server{Handler: h}, func(t *testing.T, r *rig) {
+				q := r.dialLinux()
+				q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+				assert.Equal(t, appendSuccess(nil, testXID), q.answer().body)
+			})
+		})
+	}
+}
+
+// R8166-3.4.6.2-3: for each length of an item, what comes back by chunk and
+// inline is the item and no octet more.
+func TestItemLengths(t *testing.T) {
+	for n := range 10 {
+		item := repeat(n)
+		serve(t, &Server{Handler: results("len ", item, "tail")}, func(t *testing.T, r *rig) {
+			q := r.dialLinux()
+			c, mem := q.writable(4, 1, 20)
+			var l chunks.Lists
+			l.AddWrite(c)
+			q.call(msg(l), rpcCall(testXID, ""))
+			a := q.answer()
+			assert.EqualValues(t, n, a.Lists.Write(0).Length())
+			assert.Equal(t, string(item)+string(bytes.Repeat([]byte{guard}, 25-n)), string(mem))
+			assert.Equal(t, "len tail", string(a.body[24:]))
+
+			q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+			inline := q.answer().body[28:]
+			assert.Equal(t, string(item)+"\x00\x00\x00"[:-n&3]+"tail", string(inline))
+		})
+	}
+}
+
+// R8166-4.5.2-2, R8166-6.1-2: a sound header with arguments that do not fit it
+// is the RPC layer's to answer.
+func TestGarbageArgs(t *testing.T) {
+	mux := new(oncrpc.Mux)
+	mux.Register(100003, 3, opaque{})
+	serve(t, &Server{Handler: mux}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		for _, tt := range []struct {
+			name  string
+			count uint32
+			pos   uint32
+			want  uint32 // accept_stat
+		}{
+			{"as it should be", 100, 44, 0},
+			{"chunk shorter than the count", 101, 44, 4},
+			{"chunk longer than the count", 96, 44, 4},
+			{"chunk where no item may be reduced", 100, 40, 4},
+			{"chunk inside the RPC header", 100, 8, 4},
+		} {
+			args := binary.BigEndian.AppendUint32(nil, tt.count)
+			l := chunks.Lists{Reads: q.reads(tt.pos, repeat(100))}
+			q.call(msg(l), rpcCall(testXID, string(args)))
+			got := q.answers()
+			if tt.pos == 8 && len(got) == 0 {
+				continue // no RPC header, no answer
+			}
+			require.Len(t, got, 1, tt.name)
+			assert.Equal(t, Msg, got[0].Proc, tt.name)
+			assert.Equal(t, tt.want, binary.BigEndian.Uint32(got[0].body[20:]), tt.name)
+		}
+	})
+}
+
+// opaque is a program that takes one opaque item.
+type opaque struct{}
+
+func (opaque) ServeRPC(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
+	c.Args.Item(1 << 20)
+	return c.Args.Done()
+}
