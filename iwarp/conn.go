@@ -44,12 +44,8 @@ var _ rdma.Conn = (*Conn)(nil)
 // newConn makes the connection that MPA's start-up has negotiated, and starts
 // its reader. As responder it sends nothing before the peer's first FPDU.
 func newConn(s *socket, p mpa.Params, peerData []byte, cc rdma.ConnConfig, responder bool) *Conn {
-	emss := 0
-	if s.raw != nil {
-		emss = s.raw.emss()
-	}
 	c := &Conn{
-		sock: s, params: p, mulpdu: mpa.MULPDU(emss),
+		sock: s, params: p, mulpdu: s.mulpdu(),
 		handler: cc.Handler, recvSize: cc.RecvSize, privateData: peerData,
 		over: make(chan struct{}),
 	}

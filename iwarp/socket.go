@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
 // errWouldBlock: the socket takes nothing at the moment.
@@ -26,6 +28,15 @@ type socket struct {
 
 func newSocket(nc net.Conn) *socket {
 	return &socket{nc: nc, raw: newRawSocket(nc)}
+}
+
+// mulpdu returns the largest ULPDU to send, in octets: one that fits a TCP
+// segment, where there are such (RFC 5044, Section 4.5).
+func (s *socket) mulpdu() int {
+	if s.raw == nil {
+		return mpa.MaxULPDU
+	}
+	return mpa.MULPDU(s.raw.emss())
 }
 
 // readv reads at least one octet into a, and then into b what comes along.
