@@ -1,0 +1,184 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// The protocol of guest-agent stands at the head of guest/agent.c.
+const (
+	trailerMark = "\x00@rc="
+	trailerMax  = len(trailerMark) + len("255\n") // bytes
+)
+
+// ErrAgent means that a script's end was not reported: the guest is gone, or
+// the agent could not start the script.
+var ErrAgent = errors.New("no exit status from the guest")
+
+// A Session is a script that runs in the guest. Read takes what it prints, to
+// io.EOF; Write is its standard input.
+type Session struct {
+	conn   *net.TCPConn
+	cancel func() bool
+	ended  func() error // why conn was closed from this side, or nil
+	held   []byte       // read and not returned yet
+	err    error        // what follows held
+	status int
+}
+
+// Open starts a shell script in the guest. When ctx ends, so does the
+// connection; the script may run on.
+func (g *Guest) Open(ctx context.Context, script string) (*Session, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", g.Addr(agentPort))
+	if err != nil {
+		return nil, err
+	}
+	return newSession(ctx, c.(*net.TCPConn), script)
+}
+
+func newSession(ctx context.Context, c *net.TCPConn, script string) (*Session, error) {
+	s := &Session{conn: c, ended: func() error { return context.Cause(ctx) }, status: -1}
+	s.cancel = context.AfterFunc(ctx, func() { c.Close() })
+	if _, err := fmt.Fprintf(c, "%d\n%s", len(script), script); err != nil {
+		s.Close()
+		return nil, s.cause(err)
+	}
+	return s, nil
+}
+
+// Read returns output of the script. After io.EOF, Status is known.
+func (s *Session) Read(p []byte) (int, error) {
+	var chunk [32 << 10]byte
+	for {
+		if n := s.output(); n > 0 {
+			n = copy(p, s.held[:n])
+			s.held = s.held[n:]
+			return n, nil
+		}
+		if s.err != nil {
+			return 0, s.err
+		}
+		n, err := s.conn.Read(chunk[:])
+		s.held = append(s.held, chunk[:n]...)
+		if err == io.EOF {
+			s.finish()
+		} else if err != nil {
+			s.err = s.cause(err)
+		}
+	}
+}
+
+// output is how much of held is known to be the script's: a tail that may be
+// the trailer, or its beginning, is kept back until the end.
+func (s *Session) output() int {
+	if s.err != nil {
+		return len(s.held)
+	}
+	from := max(0, len(s.held)-trailerMax)
+	i := bytes.LastIndexByte(s.held[from:], trailerMark[0])
+	if i < 0 {
+		return len(s.held)
+	}
+	tail := string(s.held[from+i:])
+	if strings.HasPrefix(trailerMark, tail) || strings.HasPrefix(tail, trailerMark) {
+		return from + i
+	}
+	return len(s.held)
+}
+
+// finish cuts the trailer off.
+func (s *Session) finish() {
+	n := s.output()
+	word, ok := strings.CutPrefix(string(s.held[n:]), trailerMark)
+	status, err := strconv.Atoi(strings.TrimSuffix(word, "\n"))
+	if !ok || err != nil {
+		s.err = ErrAgent
+		return
+	}
+	s.held, s.status, s.err = s.held[:n], status, io.EOF
+}
+
+func (s *Session) cause(err error) error {
+	if why := s.ended(); why != nil {
+		return fmt.Errorf("%w: %w", why, err)
+	}
+	return err
+}
+
+// Write gives the script p to read.
+func (s *Session) Write(p []byte) (int, error) { return s.conn.Write(p) }
+
+// CloseWrite ends the script's standard input.
+func (s *Session) CloseWrite() error { return s.conn.CloseWrite() }
+
+// Status is the script's exit status, known once Read has returned io.EOF.
+func (s *Session) Status() int { return s.status }
+
+// Close lets go of the script.
+func (s *Session) Close() {
+	s.cancel()
+	s.conn.Close()
+}
+
+// Exec runs a shell script in the guest and returns what it printed on both
+// outputs, and its exit status. An error means that the status is not known.
+func (g *Guest) Exec(ctx context.Context, script string) (out string, status int, err error) {
+	var b strings.Builder
+	status, err = g.run(ctx, script, strings.NewReader(""), &b)
+	return b.String(), status, err
+}
+
+func (g *Guest) run(ctx context.Context, script string, in io.Reader, out io.Writer) (int, error) {
+	s, err := g.Open(ctx, script)
+	if err != nil {
+		return -1, err
+	}
+	defer s.Close()
+	if _, err := io.Copy(s, in); err != nil {
+		return -1, s.cause(err)
+	}
+	if err := s.CloseWrite(); err != nil {
+		return -1, s.cause(err)
+	}
+	if _, err := io.Copy(out, s); err != nil {
+		return -1, err
+	}
+	return s.Status(), nil
+}
+
+// Push copies the host's file to path in the guest, executable.
+func (g *Guest) Push(ctx context.Context, file, path string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var out strings.Builder
+	script := fmt.Sprintf("cat >%[1]s && chmod 755 %[1]s", Quote(path))
+	status, err := g.run(ctx, script, f, &out)
+	if err == nil && status != 0 {
+		err = fmt.Errorf("guest: %s", out.String())
+	}
+	return err
+}
+
+// Pull copies the guest's file at path to w.
+func (g *Guest) Pull(ctx context.Context, path string, w io.Writer) error {
+	status, err := g.run(ctx, "exec cat "+Quote(path), strings.NewReader(""), w)
+	if err == nil && status != 0 {
+		err = fmt.Errorf("guest: cannot read %s", path)
+	}
+	return err
+}
+
+// Quote makes one word of the shell out of s.
+func Quote(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

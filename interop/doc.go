@@ -1,0 +1,29 @@
+// Package interop runs real Linux in a small virtual machine, so that tests can
+// hold this project against the kernel's own NFS client and server over siw,
+// the kernel's software iWARP.
+//
+// guest/build makes the guest from Debian's packages and keeps it. Boot starts
+// it under qemu without hardware virtualization; no privilege is needed for
+// that. The guest reaches the host's loopback at two addresses, each through a
+// network device (and siw device) of its own, so that two mounts can have two
+// connections to one server; the host reaches the guest through forwarded ports:
+//
+//	host                                 guest (Linux 6.1)
+//	127.0.0.1:p ◀── slirp ── 10.0.2.2 ── eth0, siw0 ── mount.nfs -o rdma
+//	            ◀── slirp ── 10.0.3.2 ── eth1, siw1 ── mount.nfs -o rdma
+//	Exec, Push  ──────────▶ 10.0.2.15 ── guest-agent
+//	Addr(20049) ──────────▶ 10.0.2.15 ── knfsd
+//
+// Inside the guest, interop/guestwork does the work on a mounted directory:
+// package workload with exact checks. The same package, called by the test,
+// looks at the directory that the server serves.
+//
+// The package must not know the protocol: it starts programs and looks at files,
+// exit statuses and captures. It imports nothing of the floors, and nothing
+// imports it. Its tests have the build tag interop and need root (they capture
+// packets and serve files of several owners):
+//
+//	go test -tags interop ./interop/
+//
+// The time of the soak is set by INTEROP_SOAK (a Go duration, 60s by default).
+package interop

@@ -1,0 +1,161 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	agentPort = 7777          // of guest-agent, in the guest
+	readyWord = "GUEST-READY" // init prints it when knfsd serves
+	readyPoll = 50 * time.Millisecond
+)
+
+// Options say what to boot.
+type Options struct {
+	Dir     string // what guest/build printed
+	Forward []int  // TCP ports of the guest to reach by Addr
+	Siw     string // parameters of siw, "name=value,..."; none by default
+}
+
+// A Guest is a running virtual machine.
+type Guest struct {
+	proc    *Process
+	ports   map[int]int // guest's port to host's
+	scratch string      // a directory: console and qemu's messages
+}
+
+// Boot starts a guest and returns when it is ready: network, siw and knfsd are
+// up. ctx bounds the boot only; Close ends the guest. The host's ports are
+// chosen by the kernel, so several guests can run at once.
+func Boot(ctx context.Context, o Options) (*Guest, error) {
+	scratch, err := os.MkdirTemp("", "nfsrdma-guest-")
+	if err != nil {
+		return nil, err
+	}
+	g := &Guest{scratch: scratch}
+	if err := g.boot(ctx, o); err != nil {
+		err = fmt.Errorf("guest of %s: %w\n%s", o.Dir, err, g.Console())
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *Guest) boot(ctx context.Context, o Options) error {
+	log, err := os.Create(g.file("qemu"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	// qemu's control channel is its standard input and output.
+	in, toQemu, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	defer toQemu.Close()
+	fromQemu, out, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer fromQemu.Close()
+	defer out.Close()
+
+	cmd := exec.Command("qemu-system-x86_64", arguments(o, g.file("console"))...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, log
+	if g.proc, err = StartProcess(cmd); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { fromQemu.Close() })
+	defer stop()
+	out.Close() // so that the end of qemu is the end of this channel
+	control, err := newQMP(fromQemu, toQemu)
+	if err != nil {
+		return err
+	}
+	if g.ports, err = control.forwards(); err != nil {
+		return err
+	}
+	return g.waitReady(ctx)
+}
+
+// arguments are those of qemu. The processor has what the kernel's checksums
+// and Go's hashes use; hardware virtualization is not asked for, as it is
+// missing where most tests run.
+func arguments(o Options, console string) []string {
+	net0 := fmt.Sprintf("user,id=n0,hostfwd=tcp:127.0.0.1:0-:%d", agentPort)
+	for _, p := range o.Forward {
+		net0 += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:0-:%d", p)
+	}
+	words := "console=ttyS0 quiet panic=-1 mitigations=off nokaslr audit=0 selinux=0 apparmor=0 " +
+		"tsc=reliable no_timer_check cryptomgr.notests random.trust_cpu=on"
+	if o.Siw != "" {
+		words += " guest.siw=" + o.Siw
+	}
+	return []string{
+		"-accel", "tcg,thread=multi", "-machine", "q35",
+		"-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+pclmulqdq,+popcnt",
+		"-smp", "2", "-m", "2048",
+		"-nodefaults", "-no-reboot", "-display", "none",
+		"-serial", "file:" + console, "-qmp", "stdio",
+		"-netdev", net0, "-device", "virtio-net-pci,netdev=n0,romfile=",
+		"-netdev", "user,id=n1,net=10.0.3.0/24", "-device", "virtio-net-pci,netdev=n1,romfile=",
+		"-kernel", filepath.Join(o.Dir, "vmlinux"),
+		"-initrd", filepath.Join(o.Dir, "initramfs.cpio"),
+		"-append", words,
+	}
+}
+
+func (g *Guest) waitReady(ctx context.Context) error {
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		console, err := os.ReadFile(g.file("console"))
+		if err == nil && strings.Contains(string(console), readyWord) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-g.proc.Done():
+			return errors.New("qemu ended")
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w", context.Cause(ctx))
+		}
+	}
+}
+
+func (g *Guest) file(name string) string { return filepath.Join(g.scratch, name) }
+
+// Addr is where the host reaches TCP port of the guest. The port must have been
+// among Options.Forward.
+func (g *Guest) Addr(port int) string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(g.ports[port]))
+}
+
+// Console returns what the guest's kernel and init have written so far, and
+// what qemu itself had to say.
+func (g *Guest) Console() string {
+	var all strings.Builder
+	for _, name := range []string{"console", "qemu"} {
+		text, _ := os.ReadFile(g.file(name)) // missing when the boot failed early
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// Close ends the guest, as by pulling its plug, and removes its files.
+func (g *Guest) Close() {
+	if g.proc != nil {
+		g.proc.Kill()
+	}
+	_ = os.RemoveAll(g.scratch)
+}

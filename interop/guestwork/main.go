@@ -1,0 +1,59 @@
+// Command guestwork runs package workload inside the guest of the interop tests,
+// where there is no other language than the shell's.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/interop/workload"
+)
+
+const usage = `usage:
+	guestwork run DIR [STEP...]            do the steps in DIR
+	guestwork manifest DIR                 describe each object below DIR
+	guestwork content DIR                  check every octet that run has left
+	guestwork hold DIR                     keep files open; see workload.Hold
+	guestwork soak WRITE-DIR READ-DIR TIME write in one mount, read in another`
+
+var errUsage = errors.New(usage)
+
+func main() {
+	err := run(os.Args[1:], os.Stdin, os.Stdout)
+	switch {
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "guestwork:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string, in io.Reader, out io.Writer) error {
+	if len(args) < 2 {
+		return errUsage
+	}
+	name, dir, rest := args[0], args[1], args[2:]
+	switch {
+	case name == "run":
+		return workload.Run(dir, out, rest...)
+	case name == "manifest" && len(rest) == 0:
+		return workload.Manifest(dir, out)
+	case name == "content" && len(rest) == 0:
+		return workload.Content(dir)
+	case name == "hold" && len(rest) == 0:
+		return workload.Hold(dir, in, out)
+	case name == "soak" && len(rest) == 2:
+		d, err := time.ParseDuration(rest[1])
+		if err != nil {
+			return errUsage
+		}
+		return workload.Soak(dir, rest[0], d, out)
+	default:
+		return errUsage
+	}
+}

@@ -1,0 +1,121 @@
+//go:build interop
+
+package interop
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	bootLimit = 3 * time.Minute // on a machine that does much else
+	execLimit = 4 * time.Minute // for one script in the guest
+)
+
+// shared is the one guest of all tests, and what they build.
+var shared struct {
+	sync.Once
+	dir   string // of programs
+	guest *Guest
+	err   error
+}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if g := shared.guest; g != nil {
+		if status != 0 {
+			fmt.Fprintf(os.Stderr, "console of the guest:\n%s", g.Console())
+		}
+		g.Close()
+	}
+	if shared.dir != "" {
+		os.RemoveAll(shared.dir)
+	}
+	os.Exit(status)
+}
+
+// guest returns the guest, which is built and booted by the first test to ask.
+func guest(t *testing.T) *Guest {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Fatal("the interop tests need root: they capture packets and serve files of several owners")
+	}
+	shared.Do(func() { shared.err = prepare(t) })
+	require.NoError(t, shared.err)
+	return shared.guest
+}
+
+func prepare(t *testing.T) error {
+	var err error
+	if shared.dir, err = os.MkdirTemp("", "nfsrdma-interop-"); err != nil {
+		return err
+	}
+	build := exec.Command("guest/build")
+	build.Stderr = os.Stderr
+	dir, err := build.Output()
+	if err != nil {
+		return fmt.Errorf("guest/build: %w", err)
+	}
+	if err := goBuild("guestwork", "./guestwork"); err != nil {
+		return err
+	}
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
+	defer cancel()
+	g, err := Boot(ctx, Options{Dir: strings.TrimSpace(string(dir))})
+	if err != nil {
+		return err
+	}
+	shared.guest = g
+	t.Logf("guest booted in %.1f s", time.Since(start).Seconds())
+	return g.Push(ctx, program("guestwork"), "/bin/guestwork")
+}
+
+// goBuild makes a static program of this module.
+func goBuild(name, pkg string) error {
+	c := exec.Command("go", "build", "-o", program(name), pkg)
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", c, err, out)
+	}
+	return nil
+}
+
+func program(name string) string { return filepath.Join(shared.dir, name) }
+
+// try runs a script in the guest. It may be called in a cleanup.
+func try(t *testing.T, script string) (out string, status int) {
+	t.Helper()
+	late := fmt.Errorf("not done after %v", execLimit)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), execLimit, late)
+	defer cancel()
+	out, status, err := guest(t).Exec(ctx, script)
+	require.NoError(t, err, "%s\n%s", script, tail(out))
+	return out, status
+}
+
+// must runs a script in the guest that has to succeed.
+func must(t *testing.T, script string) string {
+	t.Helper()
+	out, status := try(t, script)
+	require.Zero(t, status, "%s\n%s", script, tail(out))
+	return out
+}
+
+// tail is the end of what a program printed, short enough to read.
+func tail(out string) string {
+	const most = 4000 // octets
+	if len(out) <= most {
+		return out
+	}
+	return "..." + out[len(out)-most:]
+}

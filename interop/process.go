@@ -1,0 +1,61 @@
+package interop
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// A Process is a running program that does not outlive this one, whatever way
+// this one ends.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// StartProcess starts cmd. The kernel kills it when this process ends.
+func StartProcess(cmd *exec.Cmd) (*Process, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The signal is sent when the thread that started the program
+		// ends, not the process: so the thread is kept.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // its outcome is in ProcessState
+			close(p.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// PID returns the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended and all its output was taken.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Signal sends sig; it is no error if the process has ended.
+func (p *Process) Signal(sig os.Signal) {
+	_ = p.cmd.Process.Signal(sig)
+}
+
+// Kill ends the process and waits for its end.
+func (p *Process) Kill() {
+	p.Signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// ExitCode waits for the end and returns the exit status, -1 after a signal.
+func (p *Process) ExitCode() int {
+	<-p.done
+	return p.cmd.ProcessState.ExitCode()
+}

@@ -1,0 +1,73 @@
+//go:build interop
+
+package interop
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// session mounts the site, does the whole workload in it, and compares what the
+// guest sees on a new mount with what is in the served directory.
+func session(t *testing.T, s site, transport string, steps ...string) {
+	options := s.options(transport)
+	s.mount(t, "/mnt", options)
+	t.Cleanup(func() { s.shell(t, "rm -rf work") })
+	timed(t, "workload", func() {
+		out, status := try(t, "mkdir /mnt/work && guestwork run /mnt/work "+strings.Join(steps, " "))
+		t.Logf("%s", tail(out))
+		assert.Zero(t, status)
+	})
+	used := procedures(t)
+	umount(t, "/mnt")
+
+	// What other tools and another mount say, nothing being cached.
+	s.mount(t, "/mnt", options+",nordirplus")
+	var here, there string
+	timed(t, "manifest by the client", func() { there = must(t, "guestwork manifest /mnt/work") })
+	timed(t, "manifest at the server", func() { here = s.manifest(t, "work") })
+	sameLines(t, here, there)
+	s.content(t, "work")
+
+	timed(t, "removal", func() { must(t, "rm -rf /mnt/work/tree /mnt/work/names && ls -la /mnt/work && rm -rf /mnt/work") })
+	assert.Empty(t, must(t, "ls -A /mnt"))
+	for name, n := range procedures(t) {
+		used[name] += n
+	}
+	umount(t, "/mnt")
+	for _, name := range []string{
+		"GETATTR", "SETATTR", "LOOKUP", "ACCESS", "READLINK", "READ", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD",
+		"REMOVE", "RMDIR", "RENAME", "LINK", "READDIR", "READDIRPLUS", "FSSTAT", "FSINFO", "PATHCONF", "COMMIT",
+	} {
+		assert.Positive(t, used[name], "calls of %s", name)
+	}
+}
+
+// procedures counts the calls of each procedure on the mount at /mnt.
+func procedures(t *testing.T) map[string]int {
+	n := make(map[string]int)
+	out := must(t, `sed -n '/ mounted on \/mnt with /,/^device/p' /proc/self/mountstats`)
+	for line := range strings.Lines(out) {
+		f := strings.Fields(line)
+		if len(f) > 8 && strings.HasSuffix(f[0], ":") && f[1] != "0" {
+			n[strings.TrimSuffix(f[0], ":")]++
+		}
+	}
+	return n
+}
+
+// sameLines compares two manifests, and shows where they part.
+func sameLines(t *testing.T, here, there string) {
+	t.Helper()
+	if here == there {
+		return
+	}
+	a, b := strings.Split(here, "\n"), strings.Split(there, "\n")
+	require.Equal(t, len(a), len(b), "objects")
+	for i := range a {
+		require.Equal(t, a[i], b[i])
+	}
+}

@@ -1,0 +1,77 @@
+package workload
+
+import (
+	"io"
+	"os"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// truncate shortens and lengthens files, by name and by descriptor.
+func truncate(t *T, dir string) {
+	path := in(dir)("file")
+	want := octets(5, 10000)
+	create(t, path, want)
+	for _, n := range []int{5001, 5000, 4096, 12345, 4097, 0, 1, 70000, 3} {
+		require.NoError(t, os.Truncate(path, int64(n)))
+		want = append(want, make([]byte, max(0, n-len(want)))...)[:n]
+		assert.EqualValues(t, n, stat(t, path).Size)
+		holds(t, path, want)
+	}
+
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt(octets(6, 9000), 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Truncate(4099)) // what is not written yet is cut too
+	_, err = f.WriteAt([]byte("end"), 8191)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	want = append(octets(6, 4099), make([]byte, 8194-4099)...)
+	copy(want[8191:], "end")
+	holds(t, path, want)
+
+	f, err = os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	holds(t, path, nil)
+	require.NoError(t, os.Truncate(path, 4098)) // left for the manifest
+}
+
+// sparse leaves holes, within a file and beyond what 32 bits count.
+func sparse(t *T, dir string) {
+	const far = 20<<20 + 5 // octets
+	path := in(dir)("holes")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	want := make([]byte, far+7)
+	for _, off := range []int{0, 1<<20 + 3, far} {
+		fill(want[off:off+7], 7, int64(off))
+		_, err = f.WriteAt(want[off:off+7], int64(off))
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.Close())
+	s := stat(t, path)
+	assert.EqualValues(t, far+7, s.Size)
+	assert.Less(t, s.Blocks*512, int64(1<<20), "a hole takes no room")
+	holds(t, path, want)
+
+	path = in(dir)("large")
+	f, err = os.Create(path)
+	require.NoError(t, err)
+	defer f.Close()
+	const beyond = 5<<30 + 11 // octets
+	_, err = f.WriteAt([]byte("far out"), beyond)
+	require.NoError(t, err)
+	require.NoError(t, f.Sync())
+	assert.EqualValues(t, beyond+7, stat(t, path).Size)
+	forget(t, f)
+	got := make([]byte, 12)
+	n, err := f.ReadAt(got, beyond-3)
+	assert.Equal(t, io.EOF, err)
+	assert.Equal(t, "\x00\x00\x00far out", string(got[:n]))
+	require.NoError(t, f.Truncate(1<<32+1))
+	assert.EqualValues(t, 1<<32+1, stat(t, path).Size)
+	require.NoError(t, f.Truncate(0)) // small again for the manifest
+}

@@ -1,0 +1,135 @@
+package workload
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	soakFiles = 4
+	soakSize  = 1<<20 - 3 // octets of each
+)
+
+// A soakFile is rewritten again and again, each time with the pattern of its
+// next generation.
+type soakFile struct {
+	name  string
+	lock  sync.Mutex   // held by the writer, and by a reader that uses the page cache
+	begun atomic.Int64 // generation being written
+	done  atomic.Int64 // generation written, synced and closed
+}
+
+func (s *soakFile) pattern(generation int64) uint64 {
+	return patternOf(fmt.Sprintf("%s, generation %d", s.name, generation))
+}
+
+// Soak writes files through the directory w and reads them through r, another
+// mount of the same directory, until d has passed. A reader sees the generation
+// that was closed before it opened the file. While another is being written it
+// may see that, octet by octet, if it reads past the page cache; what a page
+// cache holds of a file that is written elsewhere is only good as of the
+// open, so a cached reader waits for the writer.
+func Soak(w, r string, d time.Duration, log io.Writer) error {
+	files := make([]*soakFile, soakFiles)
+	for i := range files {
+		files[i] = &soakFile{name: fmt.Sprintf("soak-%d", i)}
+	}
+	return check(func(t *T) {
+		for _, s := range files {
+			create(t, filepath.Join(w, s.name), octets(s.pattern(0), soakSize))
+		}
+		end := time.Now().Add(d)
+		var written, read int
+		errs := make(chan error, 2)
+		go func() { errs <- repeat(end, &written, func(t *T, n int) { soakWrite(t, w, files, n) }) }()
+		go func() { errs <- repeat(end, &read, func(t *T, n int) { soakRead(t, r, files, n) }) }()
+		for range 2 {
+			require.NoError(t, <-errs)
+		}
+		fmt.Fprintf(log, "soak: %d files of %d octets written, %d read\n", written, soakSize, read)
+		for _, s := range files {
+			require.NoError(t, os.Remove(filepath.Join(w, s.name)))
+		}
+	})
+}
+
+// repeat calls f with running numbers until end or until it fails.
+func repeat(end time.Time, count *int, f func(t *T, n int)) error {
+	for time.Now().Before(end) {
+		if err := check(func(t *T) { f(t, *count) }); err != nil {
+			return err
+		}
+		*count++
+	}
+	return nil
+}
+
+// soakWrite writes the next generation of a file in pieces of odd length.
+func soakWrite(t *T, dir string, files []*soakFile, n int) {
+	r := rand.New(rand.NewPCG(4, uint64(n)))
+	s := files[r.IntN(len(files))]
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	generation := s.begun.Add(1)
+	p := octets(s.pattern(generation), soakSize)
+	f, err := os.OpenFile(filepath.Join(dir, s.name), os.O_WRONLY, 0)
+	require.NoError(t, err)
+	for at := 0; at < len(p); {
+		piece := min(r.IntN(400000)|1, len(p)-at)
+		_, err := f.WriteAt(p[at:at+piece], int64(at))
+		require.NoError(t, err)
+		at += piece
+	}
+	require.NoError(t, f.Sync())
+	require.NoError(t, f.Close())
+	s.done.Store(generation)
+}
+
+// soakRead reads a file and checks every octet.
+func soakRead(t *T, dir string, files []*soakFile, n int) {
+	r := rand.New(rand.NewPCG(5, uint64(n)))
+	s := files[r.IntN(len(files))]
+	flag := direct(t, dir)
+	if n%2 == 0 {
+		flag = 0
+		s.lock.Lock()
+		defer s.lock.Unlock()
+	}
+	oldest := s.done.Load()
+	f, err := os.OpenFile(filepath.Join(dir, s.name), os.O_RDONLY|flag, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	got, err := io.ReadAll(io.LimitReader(f, soakSize+1))
+	require.NoError(t, err)
+	require.Len(t, got, soakSize)
+	s.verify(t, got, oldest, s.begun.Load())
+}
+
+// verify asserts that each octet is of one of the generations.
+func (s *soakFile) verify(t *T, got []byte, oldest, newest int64) {
+	if bytes.Equal(octets(s.pattern(oldest), soakSize), got) {
+		return
+	}
+	wrong := make([]int, 0, len(got)) // offsets of octets that no generation explains
+	for i := range got {
+		wrong = append(wrong, i)
+	}
+	for g := oldest; g <= newest && len(wrong) > 0; g++ {
+		p := octets(s.pattern(g), soakSize)
+		wrong = slices.DeleteFunc(wrong, func(i int) bool { return got[i] == p[i] })
+	}
+	if len(wrong) > 0 {
+		t.Errorf("%s: %d octets, the first at %d, are of none of the generations %d to %d",
+			s.name, len(wrong), wrong[0], oldest, newest)
+	}
+}
