@@ -31,17 +31,28 @@ type Reader struct {
 	err error
 
 	item    []byte // moved out of b, see SetItem
-	itemPos int    // -1: none
+	itemPos int    // or nowhere, or anywhere
 }
 
+// Values of Reader.itemPos.
+const (
+	nowhere  = -1 // no item was moved
+	anywhere = -2 // one was, and stands where Item is called
+)
+
 // NewReader returns a Reader of b, which it does not change.
-func NewReader(b []byte) Reader { return Reader{b: b, itemPos: -1} }
+func NewReader(b []byte) Reader { return Reader{b: b, itemPos: nowhere} }
 
 // SetItem says that the data of one opaque item are not in the stream but in
 // data: the item's length word ends at offset pos, and what follows it in the
 // stream stands there without the item's octets and padding (RFC 8166,
 // Section 3.4.5). data may include the padding.
 func (r *Reader) SetItem(pos int, data []byte) { r.item, r.itemPos = data, pos }
+
+// SetMoved says that the data of the first item that Item reads are not in the
+// stream but in data, wherever that is: the results of a call, of which only
+// the program knows the form.
+func (r *Reader) SetMoved(data []byte) { r.item, r.itemPos = data, anywhere }
 
 // Offset returns the number of octets read so far.
 func (r *Reader) Offset() int { return r.off }
@@ -61,7 +72,7 @@ func (r *Reader) Fail(err error) {
 func (r *Reader) Done() error {
 	switch {
 	case r.err != nil:
-	case r.itemPos >= 0:
+	case r.itemPos != nowhere:
 		r.err = fmt.Errorf("%w: %d, never read", ErrItem, r.itemPos)
 	case r.off != len(r.b):
 		r.err = fmt.Errorf("%w: %d", ErrTrailing, len(r.b)-r.off)
@@ -152,11 +163,11 @@ func (r *Reader) String(limit int) string { return string(r.Opaque(limit)) }
 // sender may have moved out of the stream (SetItem).
 func (r *Reader) Item(limit int) []byte {
 	n := r.length(limit)
-	if r.err != nil || r.itemPos != r.off {
+	if r.err != nil || r.itemPos != r.off && r.itemPos != anywhere {
 		return r.Fixed(n)
 	}
 	data := r.item
-	r.item, r.itemPos = nil, -1
+	r.item, r.itemPos = nil, nowhere
 	if len(data) != n && len(data) != n+Pad(n) {
 		r.err = fmt.Errorf("%w: %d octets moved, length %d", ErrItem, len(data), n)
 		return nil
