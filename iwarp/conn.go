@@ -21,12 +21,12 @@ import (
 //	           ├──▶ registered memory
 //	           └──▶ Handler.Receive
 type Conn struct {
-	sock        *socket
-	params      mpa.Params
-	mulpdu      int // of what is sent, in octets
-	handler     rdma.Handler
-	recvSize    int
-	privateData []byte
+	sock     *socket
+	params   mpa.Params
+	peer     mpa.Frame
+	mulpdu   int // of what is sent, in octets
+	handler  rdma.Handler
+	recvSize int
 
 	tx      sendQueue
 	rx      receiver
@@ -43,10 +43,10 @@ var _ rdma.Conn = (*Conn)(nil)
 
 // newConn makes the connection that MPA's start-up has negotiated, and starts
 // its reader. As responder it sends nothing before the peer's first FPDU.
-func newConn(s *socket, p mpa.Params, peerData []byte, cc rdma.ConnConfig, responder bool) *Conn {
+func newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *Conn {
 	c := &Conn{
-		sock: s, params: p, mulpdu: s.mulpdu(),
-		handler: cc.Handler, recvSize: cc.RecvSize, privateData: peerData,
+		sock: s, params: p, peer: peer, mulpdu: s.mulpdu(),
+		handler: cc.Handler, recvSize: cc.RecvSize,
 		over: make(chan struct{}),
 	}
 	if c.recvSize == 0 {
@@ -69,13 +69,17 @@ func (c *Conn) start() {
 
 // PrivateData returns what the peer sent in its MPA start-up frame, behind the
 // enhanced header if there was one.
-func (c *Conn) PrivateData() []byte { return c.privateData }
+func (c *Conn) PrivateData() []byte { return c.peer.PrivateData }
 
 // LocalAddr returns this end's TCP address.
 func (c *Conn) LocalAddr() net.Addr { return c.sock.nc.LocalAddr() }
 
 // RemoteAddr returns the peer's TCP address.
 func (c *Conn) RemoteAddr() net.Addr { return c.sock.nc.RemoteAddr() }
+
+// Peer returns the start-up frame that the peer sent, with what it offered
+// (RFC 6581, Section 9.1).
+func (c *Conn) Peer() mpa.Frame { return c.peer }
 
 // Params returns what MPA's start-up negotiated.
 func (c *Conn) Params() mpa.Params { return c.params }

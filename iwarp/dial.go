@@ -14,7 +14,7 @@ import (
 // A RejectedError tells that the responder refused the connection (RFC 5044,
 // Section 7.1.2).
 type RejectedError struct {
-	PrivateData []byte // the responder's
+	Reply mpa.Frame // with the responder's private data, IRD and ORD
 }
 
 // Error says what a reject frame says.
@@ -60,7 +60,7 @@ func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) 
 	}
 	params, err := mpa.Complete(req, reply, local)
 	if errors.Is(err, mpa.ErrRejected) {
-		return nil, &RejectedError{PrivateData: reply.PrivateData}
+		return nil, &RejectedError{Reply: reply}
 	}
 	if !stop() {
 		return nil, context.Cause(ctx)
@@ -73,7 +73,7 @@ func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) 
 	if err != nil {
 		return nil, fmt.Errorf("iwarp: %w", err)
 	}
-	c := newConn(newSocket(nc), params, reply.PrivateData, cc, false)
+	c := newConn(newSocket(nc), params, reply, cc, false)
 	if params.PeerToPeer {
 		c.tx.sendRTR(params.RTR)
 	}
@@ -85,7 +85,7 @@ func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) 
 // 6581, Section 9), and closes the connection in order.
 func refuse(nc net.Conn, number mpa.Error) error {
 	fault := localFault(number)
-	c := newConn(newSocket(nc), mpa.Params{}, nil, rdma.ConnConfig{Handler: nobody{}}, false)
+	c := newConn(newSocket(nc), mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: nobody{}}, false)
 	c.finish(fault)
 	return fault
 }

@@ -207,7 +207,7 @@ func (r *request) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
 		r.nc.Close()
 		return nil, err
 	}
-	c := newConn(newSocket(r.nc), params, r.req.PrivateData, cc, true)
+	c := newConn(newSocket(r.nc), params, r.req, cc, true)
 	c.start()
 	return c, nil
 }

@@ -1,0 +1,235 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// patience is how long a raw peer waits for octets that must come.
+const patience = 10 * time.Second
+
+// A rawPeer is the other end of a connection under test. It knows no more
+// than FPDUs, and sends what it is told to.
+type rawPeer struct {
+	t   testing.TB
+	nc  net.Conn
+	crc bool
+}
+
+// raw describes the connection between a rawPeer and a Conn.
+type raw struct {
+	crc       bool
+	initiator bool // the Conn is MPA's initiator, and may send at once
+	pipe      bool // in memory, not TCP
+	recvs     int
+	recvSize  int
+	ird, ord  int // of the Conn; 0 means 8
+}
+
+// againstRaw returns a Conn in full operation and the raw peer at its other
+// end.
+func againstRaw(t testing.TB, o raw) (endpoint, *rawPeer) {
+	t.Helper()
+	a, b := ncPair(t, o.pipe)
+	depth := func(n int) int {
+		if n == 0 {
+			return 8
+		}
+		return n
+	}
+	e := endpoint{in: newInbox()}
+	params := mpa.Params{Rev: mpa.Rev2, CRC: o.crc, IRD: depth(o.ird), ORD: depth(o.ord)}
+	cc := rdma.ConnConfig{Handler: e.in, Recvs: o.recvs, RecvSize: o.recvSize}
+	e.Conn = newConn(newSocket(a), params, mpa.Frame{}, cc, !o.initiator)
+	e.start()
+	p := &rawPeer{t: t, nc: b, crc: o.crc}
+	t.Cleanup(func() {
+		p.nc.Close()
+		e.Close()
+		e.drain()
+	})
+	return e, p
+}
+
+// ncPair returns the two ends of a connection.
+func ncPair(t testing.TB, pipe bool) (a, b net.Conn) {
+	t.Helper()
+	if pipe {
+		return net.Pipe()
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	b, err = net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	a, err = l.Accept()
+	require.NoError(t, err)
+	return a, b
+}
+
+// write sends octets as they are, with one call.
+func (p *rawPeer) write(octets ...[]byte) {
+	p.t.Helper()
+	var all []byte
+	for _, b := range octets {
+		all = append(all, b...)
+	}
+	_ = p.nc.SetWriteDeadline(time.Now().Add(patience))
+	_, err := p.nc.Write(all)
+	require.NoError(p.t, err)
+}
+
+// send sends DDP segments, each in an FPDU, with one call.
+func (p *rawPeer) send(segments ...[]byte) {
+	p.t.Helper()
+	var all []byte
+	for _, s := range segments {
+		all = append(all, p.fpdu(s)...)
+	}
+	p.write(all)
+}
+
+// fpdu frames a DDP segment.
+func (p *rawPeer) fpdu(segment []byte) []byte { return fpdu(p.crc, segment) }
+
+func fpdu(crc bool, segment []byte) []byte {
+	b := append(mpa.AppendLength(nil, len(segment)), segment...)
+	if crc {
+		return mpa.AppendTrailer(b, len(segment), mpa.UpdateCRC(0, b))
+	}
+	return mpa.AppendTrailerNoCRC(b, len(segment))
+}
+
+// read takes n octets.
+func (p *rawPeer) read(n int) []byte {
+	p.t.Helper()
+	b := make([]byte, n)
+	_ = p.nc.SetReadDeadline(time.Now().Add(patience))
+	_, err := io.ReadFull(p.nc, b)
+	require.NoError(p.t, err)
+	return b
+}
+
+// segment takes an FPDU, whose padding and CRC it checks, and returns the DDP
+// segment.
+func (p *rawPeer) segment() []byte {
+	p.t.Helper()
+	n := int(binary.BigEndian.Uint16(p.read(mpa.LengthLen)))
+	rest := p.read(mpa.FPDULen(n) - mpa.LengthLen)
+	require.Equal(p.t, fpdu(p.crc, rest[:n])[mpa.LengthLen:], rest) // R5044-4.1-3, R5044-4.4-8
+	return rest[:n]
+}
+
+// nothing expects that no octet comes in a while.
+func (p *rawPeer) nothing(while time.Duration) {
+	p.t.Helper()
+	_ = p.nc.SetReadDeadline(time.Now().Add(while))
+	n, err := p.nc.Read(make([]byte, 1))
+	require.ErrorIs(p.t, err, os.ErrDeadlineExceeded, "%d octets came", n)
+}
+
+// eof expects the end of the stream, in good order and with nothing before it,
+// and answers it.
+func (p *rawPeer) eof() {
+	p.t.Helper()
+	_ = p.nc.SetReadDeadline(time.Now().Add(patience))
+	rest, err := io.ReadAll(p.nc)
+	require.NoError(p.t, err)
+	require.Empty(p.t, rest)
+	p.nc.Close()
+}
+
+// terminate takes a Terminate, which must be next and the last of the stream
+// (R5040-5.4-9).
+func (p *rawPeer) terminate() rdmap.Terminate {
+	p.t.Helper()
+	t := parseTerminate(p.t, p.segment())
+	p.eof()
+	return t
+}
+
+// parseTerminate decodes the segment of a Terminate.
+func parseTerminate(t testing.TB, segment []byte) rdmap.Terminate {
+	t.Helper()
+	h, body, err := ddp.ParseUntagged(segment)
+	require.NoError(t, err)
+	op, err := rdmap.CheckUntagged(h)
+	require.NoError(t, err)
+	require.Equal(t, rdmap.OpTerminate, op)
+	// R5040-5.4-1, R5040-5.4-2, R5040-5.4-3: untagged, queue 2, the first there.
+	require.Equal(t, ddp.Untagged{Last: true, RsvdULP: 0x47, QN: rdmap.QueueTerminate, MSN: 1}, h)
+	term, err := rdmap.ParseTerminate(body)
+	require.NoError(t, err)
+	require.Equal(t, rdmap.LayoutRFC, term.Layout)
+	return term
+}
+
+// The segments that a raw peer sends.
+
+func sendSeg(last bool, msn, mo uint32, payload []byte) []byte {
+	return append(rdmap.AppendUntagged(nil, rdmap.OpSend, last, 0, msn, mo), payload...)
+}
+
+func invalidateSeg(msn uint32, stag rdma.STag, payload []byte) []byte {
+	return append(rdmap.AppendUntagged(nil, rdmap.OpSendInvalidate, true, stag, msn, 0), payload...)
+}
+
+func writeSeg(last bool, stag rdma.STag, to uint64, payload []byte) []byte {
+	return append(rdmap.AppendTagged(nil, rdmap.OpWrite, last, stag, to), payload...)
+}
+
+func responseSeg(last bool, stag rdma.STag, to uint64, payload []byte) []byte {
+	return append(rdmap.AppendTagged(nil, rdmap.OpReadResponse, last, stag, to), payload...)
+}
+
+func requestSeg(msn uint32, r rdmap.ReadRequest) []byte {
+	return r.AppendTo(rdmap.AppendUntagged(nil, rdmap.OpReadRequest, true, 0, msn, 0))
+}
+
+// readRequest takes an RDMA Read Request.
+func (p *rawPeer) readRequest() rdmap.ReadRequest {
+	p.t.Helper()
+	h, body, err := ddp.ParseUntagged(p.segment())
+	require.NoError(p.t, err)
+	op, err := rdmap.CheckUntagged(h)
+	require.NoError(p.t, err)
+	require.Equal(p.t, rdmap.OpReadRequest, op)
+	req, err := rdmap.ParseReadRequest(body)
+	require.NoError(p.t, err)
+	return req
+}
+
+// response takes all segments of an RDMA Read Response, which must continue one
+// another, and returns the first header and the octets.
+func (p *rawPeer) response() (ddp.Tagged, []byte) {
+	p.t.Helper()
+	var first ddp.Tagged
+	var all []byte
+	for {
+		h, payload, err := ddp.ParseTagged(p.segment())
+		require.NoError(p.t, err)
+		op, err := rdmap.CheckTagged(h)
+		require.NoError(p.t, err)
+		require.Equal(p.t, rdmap.OpReadResponse, op)
+		if all == nil {
+			first = h
+		}
+		assert.Equal(p.t, first.STag, h.STag)
+		assert.Equal(p.t, first.TO+uint64(len(all)), h.TO)
+		if all = append(all, payload...); h.Last {
+			return first, all
+		}
+	}
+}
