@@ -1,2 +1,38 @@
-// Package posix serves a directory of the host as a vfs.FS.
+// Package posix serves a directory of the host as a vfs.FS, with handles that
+// outlive renames and restarts, in the name of each caller.
+//
+//	handle ─handles─▶ object ──────▶ file            one descriptor per
+//	         │        O_PATH fd,     caller and access,  cached, counted,
+//	         │        WCC lock       opened by caller    closed when idle
+//	         ├ kernel: open_by_handle_at, where allowed
+//	         └ table:  inode ▶ (parent inode, name), on file in the state directory
+//
+// # Identity
+//
+// A process that is root does each operation with the caller's uid, gid and
+// groups on a thread locked for it, so that the kernel decides, ACLs and
+// quotas included. Another process does everything as its own user, whoever
+// calls. Two departures are NFS's own (RFC 1813, Section 4.4), and knfsd's:
+// the owner of a file may read and write it whatever its mode, and who may
+// execute a file may read it. Access answers without them. Both need root.
+//
+// # Extent
+//
+// The export is what lies in the directory's file system and mount. Other
+// mounts inside it do not show: as with knfsd without crossmnt, a name that
+// is a mount point shows the directory beneath the mount, where the process
+// may clone the mount (CAP_SYS_ADMIN); else looking it up is EACCES. A
+// handle reaches an object that another process has moved out of the
+// directory, as with knfsd without subtree_check, but ".." does not lead
+// there.
+//
+// # WCC data
+//
+// Attributes before and after a change are read under a lock of the object
+// (of both directories in a rename), so nothing done through the same FS
+// lies between them. Changes by other processes of the host may.
+//
+// The package must not know RPC, XDR, exports or the squashing of callers.
+// Slices belong to the caller; Entry.Name lives during the call of fn.
+// It needs Linux 5.8 and /proc.
 package posix

@@ -1,0 +1,56 @@
+//go:build linux
+
+package posix
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+const modeBits = 0o7777
+
+func typeOf(mode uint16) vfs.Type {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return vfs.TypeReg
+	case unix.S_IFDIR:
+		return vfs.TypeDir
+	case unix.S_IFBLK:
+		return vfs.TypeBlk
+	case unix.S_IFCHR:
+		return vfs.TypeChr
+	case unix.S_IFLNK:
+		return vfs.TypeLnk
+	case unix.S_IFSOCK:
+		return vfs.TypeSock
+	default:
+		return vfs.TypeFIFO
+	}
+}
+
+func timeOf(t unix.StatxTimestamp) vfs.Time { return vfs.Time{Sec: t.Sec, Nsec: t.Nsec} }
+
+func (f *FS) attr(st *unix.Statx_t) vfs.Attr {
+	return vfs.Attr{
+		Type: typeOf(st.Mode), Mode: uint32(st.Mode) & modeBits, Nlink: st.Nlink,
+		UID: st.Uid, GID: st.Gid, Size: st.Size, Used: st.Blocks * 512,
+		Rdev: vfs.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor},
+		FSID: f.fsid, FileID: st.Ino,
+		Atime: timeOf(st.Atime), Mtime: timeOf(st.Mtime), Ctime: timeOf(st.Ctime),
+	}
+}
+
+func (f *FS) some(st *unix.Statx_t) vfs.MaybeAttr {
+	return vfs.MaybeAttr{OK: true, Attr: f.attr(st)}
+}
+
+func pre(st *unix.Statx_t) vfs.PreAttr {
+	return vfs.PreAttr{OK: true, Size: st.Size, Mtime: timeOf(st.Mtime), Ctime: timeOf(st.Ctime)}
+}
+
+// unchanged is the WCC data of an operation that changes no attributes: one
+// look is before and after.
+func (f *FS) unchanged(st *unix.Statx_t) vfs.WCC {
+	return vfs.WCC{Before: pre(st), After: f.some(st)}
+}

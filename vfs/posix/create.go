@@ -1,0 +1,148 @@
+//go:build linux
+
+package posix
+
+import (
+	"context"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Create makes a file or takes what is there. To that, Unchecked applies a
+// size at most; and where it is no file it returns it as it is, as knfsd
+// does.
+func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
+	if how.Mode == vfs.Exclusive {
+		return f.make(c, dir, f.exclusive(c, name, how.Verifier))
+	}
+	s := f.initial(c, how.Attr, defaultFileMode)
+	m := &maker{name: name, attr: s, call: func(d int) (int, error) {
+		return f.createFile(d, name, &s)
+	}}
+	if how.Mode == vfs.Unchecked {
+		m.taken = func(o *object) error {
+			if s.Size == nil || o.typ != vfs.TypeReg {
+				return nil
+			}
+			return f.truncateLocked(o, c, *s.Size)
+		}
+	}
+	return f.make(c, dir, m)
+}
+
+// createFile makes a file, which must not be there, as long as asked.
+func (f *FS) createFile(dir int, name string, s *vfs.SetAttr) (int, error) {
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, *s.Mode)
+	})
+	if err != nil {
+		return -1, err
+	}
+	defer closeFD(fd)
+	if s.Size != nil {
+		if err := f.ftruncate(fd, *s.Size); err != nil {
+			return -1, err
+		}
+	}
+	return f.reopen(fd, unix.O_PATH)
+}
+
+// exclusive makes a file whose times hold the verifier until the client sets
+// them (RFC 1813, Section 3.3.8): seconds alone, of 32 bits with a sign,
+// which even old file systems keep. EOPNOTSUPP: this one does not.
+func (f *FS) exclusive(c *vfs.Cred, name string, verifier uint64) *maker {
+	s := f.initial(c, vfs.SetAttr{}, defaultFileMode)
+	times := vfs.SetAttr{
+		AtimeHow: vfs.SetToClient, Atime: vfs.Time{Sec: int64(int32(verifier >> 32))},
+		MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Sec: int64(int32(verifier))},
+	}
+	holds := func(fd int) bool {
+		var st unix.Statx_t
+		return statFD(fd, &st) == nil && typeOf(st.Mode) == vfs.TypeReg && st.Size == 0 &&
+			st.Atime.Sec == times.Atime.Sec && st.Mtime.Sec == times.Mtime.Sec
+	}
+	return &maker{
+		name: name, attr: s,
+		call: func(d int) (int, error) {
+			fd, err := f.createFile(d, name, &s)
+			if err != nil {
+				return -1, err
+			}
+			if err := changeTimes(fd, &times); err != nil || !holds(fd) {
+				closeFD(fd)
+				_ = unix.Unlinkat(d, name, 0)
+				return -1, unix.EOPNOTSUPP
+			}
+			return fd, nil
+		},
+		taken: func(o *object) error {
+			if !holds(o.fd) {
+				return unix.EEXIST
+			}
+			return nil
+		},
+	}
+}
+
+func (f *FS) Mkdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
+	s = f.initial(c, s, defaultDirMode)
+	return f.make(c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
+		return madePath(d, name, unix.Mkdirat(d, name, *s.Mode))
+	}})
+}
+
+// Symlink makes a symbolic link; its mode is not the client's to choose.
+func (f *FS) Symlink(_ context.Context, c *vfs.Cred, dir vfs.Handle, name, target string, s vfs.SetAttr) (vfs.Made, error) {
+	s = f.initial(c, s, 0)
+	return f.make(c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
+		if strings.IndexByte(target, 0) >= 0 {
+			return -1, unix.EINVAL
+		}
+		return madePath(d, name, unix.Symlinkat(target, d, name))
+	}})
+}
+
+// The kernel cuts device numbers to these lengths.
+const (
+	majorBits = 12
+	minorBits = 20
+)
+
+// Mknod makes devices for root only, as the kernel has it.
+func (f *FS) Mknod(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, dev vfs.Dev, s vfs.SetAttr) (vfs.Made, error) {
+	var kind uint32
+	switch t {
+	case vfs.TypeFIFO:
+		kind = unix.S_IFIFO
+	case vfs.TypeSock:
+		kind = unix.S_IFSOCK
+	case vfs.TypeChr:
+		kind = unix.S_IFCHR
+	case vfs.TypeBlk:
+		kind = unix.S_IFBLK
+	default:
+		return vfs.Made{}, vfs.ErrBadType
+	}
+	number := 0
+	if t == vfs.TypeChr || t == vfs.TypeBlk {
+		if dev.Major>>majorBits != 0 || dev.Minor>>minorBits != 0 {
+			return vfs.Made{}, unix.EINVAL
+		}
+		number = int(unix.Mkdev(dev.Major, dev.Minor))
+	}
+	s = f.initial(c, s, defaultFileMode)
+	return f.make(c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
+		return madePath(d, name, unix.Mknodat(d, name, kind|*s.Mode, number))
+	}})
+}
+
+// madePath opens what a call without a descriptor has made.
+func madePath(dir int, name string, err error) (int, error) {
+	if err != nil {
+		return -1, err
+	}
+	return openPath(dir, name)
+}

@@ -1,0 +1,48 @@
+//go:build linux
+
+package posix
+
+import (
+	"bytes"
+	"encoding/binary"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A dirBuf is room to read a directory into.
+type dirBuf struct {
+	b    [dirBufLen]byte
+	ents [plusGroup]vfs.Entry
+}
+
+var dirBufs = sync.Pool{New: func() any { return new(dirBuf) }}
+
+// A dirent is an entry as the kernel writes it, struct linux_dirent64.
+type dirent struct {
+	ino   uint64
+	off   int64  // where the next one is
+	nameZ []byte // with its NUL, and perhaps more
+}
+
+const direntHead = 19
+
+func (d *dirent) name() []byte {
+	return d.nameZ[:bytes.IndexByte(d.nameZ, 0)]
+}
+
+// nextDirent takes the first entry off b.
+func nextDirent(b []byte) (d dirent, rest []byte) {
+	n := binary.NativeEndian.Uint16(b[16:])
+	return dirent{
+		ino:   binary.NativeEndian.Uint64(b),
+		off:   int64(binary.NativeEndian.Uint64(b[8:])),
+		nameZ: b[direntHead:n],
+	}, b[n:]
+}
+
+func getdents(fd int, b []byte) (int, error) {
+	return retry(func() (int, error) { return unix.Getdents(fd, b) })
+}

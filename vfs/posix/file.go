@@ -1,0 +1,161 @@
+//go:build linux
+
+package posix
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+type access uint8
+
+const (
+	accRead access = iota
+	accWrite
+)
+
+// A file is an object opened by a caller, or a directory opened to be read.
+type file struct {
+	fd  int
+	acc access
+	who who
+
+	seen  atomic.Pointer[perms]
+	dirty atomic.Bool // written to and not synced since
+
+	dir sync.Mutex // guards pos, and the descriptor's position with it
+	pos int64      // directory: where the descriptor stands
+
+	refs int    // under object.mu
+	used uint32 // tick of the last release, under object.mu
+}
+
+// perms are the attributes that permission to open a file came of.
+type perms struct {
+	mode     uint16
+	uid, gid uint32
+	ctime    unix.StatxTimestamp
+	at       time.Time
+}
+
+func permsOf(st *unix.Statx_t) *perms {
+	return &perms{mode: st.Mode, uid: st.Uid, gid: st.Gid, ctime: st.Ctime, at: time.Now()}
+}
+
+// hold tells whether permission holds for a file with attributes st. Mode and
+// owners tell at once. ctime changes with an access control list, but also
+// with each write; that is looked into from time to time.
+func (p *perms) hold(st *unix.Statx_t) bool {
+	return p.mode == st.Mode && p.uid == st.Uid && p.gid == st.Gid &&
+		(p.ctime == st.Ctime || time.Since(p.at) < recheckTime)
+}
+
+// open returns o opened by c, out of the cache or anew, with one reference.
+func (f *FS) open(o *object, c *vfs.Cred, acc access) (*file, error) {
+	w := f.whoIs(c)
+	fl, err := f.openLocked(o, c, &w, acc)
+	if err != nil {
+		return nil, err
+	}
+	f.cache.shrink()
+	return fl, nil
+}
+
+func (f *FS) openLocked(o *object, c *vfs.Cred, w *who, acc access) (*file, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if fl := o.find(w, acc); fl != nil {
+		fl.refs++
+		return fl, nil
+	}
+	var st unix.Statx_t // before the check, so that no later change is missed
+	if err := f.stat(o, &st); err != nil {
+		return nil, err
+	}
+	fd, err := f.openAs(o, c, acc, st.Uid)
+	if err != nil {
+		return nil, err
+	}
+	w.groups = slices.Clone(w.groups)
+	fl := &file{fd: fd, acc: acc, who: *w, refs: 1}
+	fl.seen.Store(permsOf(&st))
+	f.cache.fds.Add(1)
+	f.limitFiles(o)
+	o.files = append(o.files, fl)
+	return fl, nil
+}
+
+// limitFiles makes room for one more file of o. o.mu is held.
+func (f *FS) limitFiles(o *object) {
+	if len(o.files) < maxObjectFiles {
+		return
+	}
+	var oldest *file
+	for _, fl := range o.files {
+		if fl.refs == 0 && (oldest == nil || fl.used < oldest.used) {
+			oldest = fl
+		}
+	}
+	for _, fl := range o.take(func(fl *file) bool { return fl == oldest }) {
+		f.cache.closeFile(fl)
+	}
+}
+
+func (f *FS) closeFile(o *object, fl *file) {
+	o.mu.Lock()
+	fl.refs--
+	fl.used = f.cache.tick.Load()
+	o.mu.Unlock()
+}
+
+// recheck asks the kernel again whether c may open o as it is now, if st
+// says that this may have changed since fl was opened.
+func (f *FS) recheck(o *object, fl *file, c *vfs.Cred, st *unix.Statx_t) error {
+	if fl.seen.Load().hold(st) {
+		return nil
+	}
+	fd, err := f.openAs(o, c, fl.acc, st.Uid)
+	if err != nil {
+		return err
+	}
+	closeFD(fd)
+	fl.seen.Store(permsOf(st))
+	return nil
+}
+
+// openAs opens o as c, or with NFS's two departures from what the kernel
+// allows. O_NONBLOCK: a lease that must be broken is EAGAIN.
+func (f *FS) openAs(o *object, c *vfs.Cred, acc access, owner uint32) (int, error) {
+	flags := unix.O_RDONLY
+	if acc == accWrite {
+		flags = unix.O_WRONLY
+	}
+	if o.typ == vfs.TypeDir {
+		flags |= unix.O_DIRECTORY
+	}
+	fd := -1
+	err := f.as(c, func() (err error) {
+		fd, err = f.reopen(o.fd, flags)
+		return err
+	})
+	if err != unix.EACCES || !f.switches || o.typ != vfs.TypeReg {
+		return fd, err
+	}
+	if c.UID == owner || acc == accRead && f.permitted(o, c, unix.X_OK) == nil {
+		return f.reopen(o.fd, flags)
+	}
+	return -1, err
+}
+
+// reopen opens the object of a descriptor once more.
+func (f *FS) reopen(fd, flags int) (int, error) {
+	return retry(func() (int, error) {
+		return unix.Openat(f.proc, magic(fd), flags|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	})
+}

@@ -1,0 +1,152 @@
+//go:build linux
+
+package posix
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// FS is a directory of the host, as vfs.FS.
+type FS struct {
+	process
+	handles  handles
+	cache    cache
+	root     *object
+	rootStat unix.Statx_t
+	tree     int // keeps the mount, or -1
+	mount    int // the root, open for reading
+	proc     int // /proc/self/fd
+	fsid     uint64
+	maxSize  uint64 // longest file, in octets
+	newVerf  func() uint64
+	verifier atomic.Uint64
+	log      *slog.Logger
+
+	stop, stopped chan struct{} // the janitor
+	closing       sync.Once
+}
+
+var _ vfs.FS = (*FS)(nil)
+
+// Root returns the handle of the directory.
+func (f *FS) Root() vfs.Handle { return f.root.h }
+
+// WriteVerifier changes with each Open, and with each failure to put data on
+// stable storage.
+func (f *FS) WriteVerifier() uint64 { return f.verifier.Load() }
+
+// lost takes note that data which was accepted may be lost: clients that
+// still have it must write it again.
+func (f *FS) lost(err error) {
+	f.verifier.Store(f.newVerf())
+	f.log.Error("data may be lost, clients are told to write it again", "err", err)
+}
+
+// Close gives all descriptors back. No method may be under way. Closing once
+// more does nothing.
+func (f *FS) Close() (err error) {
+	f.closing.Do(func() {
+		close(f.stop)
+		<-f.stopped
+		err = f.closeAll()
+	})
+	return err
+}
+
+// closeAll gives back what there is, perhaps not all, of an FS.
+func (f *FS) closeAll() (err error) {
+	if f.root != nil {
+		f.put(f.root)
+	}
+	f.cache.clear()
+	if f.handles != nil {
+		err = f.handles.close()
+	}
+	for _, fd := range []int{f.mount, f.tree, f.proc} {
+		if fd >= 0 {
+			closeFD(fd)
+		}
+	}
+	return err
+}
+
+// object returns the object of a handle with a reference that put gives back.
+func (f *FS) object(h vfs.Handle) (*object, error) {
+	if o := f.cache.get(h); o != nil {
+		return o, nil
+	}
+	fd, err := f.handles.open(h)
+	if err != nil {
+		return nil, err
+	}
+	return f.adoptExported(h, fd)
+}
+
+// directory is object for a directory.
+func (f *FS) directory(h vfs.Handle) (*object, error) {
+	o, err := f.object(h)
+	if err == nil && o.typ != vfs.TypeDir {
+		f.put(o)
+		return nil, unix.ENOTDIR
+	}
+	return o, err
+}
+
+func (f *FS) put(o *object) { f.cache.release(o) }
+
+// adopt makes an object of a descriptor, which it takes over.
+func (f *FS) adopt(h vfs.Handle, fd int, st *unix.Statx_t) *object {
+	return f.cache.put(&object{h: h, fd: fd, ino: st.Ino, typ: typeOf(st.Mode)})
+}
+
+// adoptExported adopts a place that was opened by handle. ESTALE: it is not
+// of this export, or gone from it.
+func (f *FS) adoptExported(h vfs.Handle, fd int) (*object, error) {
+	var st unix.Statx_t
+	err := statFD(fd, &st)
+	if err == nil && (!f.exported(&st) || st.Nlink == 0) {
+		err = unix.ESTALE
+	}
+	if err != nil {
+		closeFD(fd)
+		return nil, err
+	}
+	return f.adopt(h, fd, &st), nil
+}
+
+// exported tells whether an object lies in the export's mount.
+func (f *FS) exported(st *unix.Statx_t) bool {
+	r := &f.rootStat
+	return st.Dev_major == r.Dev_major && st.Dev_minor == r.Dev_minor && st.Mnt_id == r.Mnt_id
+}
+
+func (f *FS) isRoot(st *unix.Statx_t) bool {
+	return st.Ino == f.rootStat.Ino && f.exported(st)
+}
+
+// stat reads an object's attributes. ESTALE: it has lost its last name.
+func (f *FS) stat(o *object, st *unix.Statx_t) error {
+	if err := statFD(o.fd, st); err != nil {
+		return err
+	}
+	if st.Nlink == 0 {
+		f.cache.forget(o.h)
+		return unix.ESTALE
+	}
+	return nil
+}
+
+// attrOf is stat for an answer that can do without.
+func (f *FS) attrOf(o *object) vfs.MaybeAttr {
+	var st unix.Statx_t
+	if f.stat(o, &st) != nil {
+		return vfs.MaybeAttr{}
+	}
+	return f.some(&st)
+}

@@ -1,0 +1,62 @@
+//go:build linux
+
+package posix
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// defaultMaxFiles bounds the descriptors kept open where RLIMIT_NOFILE
+	// would allow more: each costs the kernel some 700 octets, and a
+	// janitor's visit.
+	defaultMaxFiles = 16384
+
+	// minMaxFiles is what a rename with data needs at once, many times.
+	minMaxFiles = 64
+
+	// defaultIdleTime is short because a descriptor open for writing keeps
+	// the host from running the file and from remounting read-only.
+	defaultIdleTime = 2 * time.Second
+
+	// recheckTime is how late a change of an access control list, which
+	// shows in ctime alone, as writing does, may come into force.
+	recheckTime = time.Second
+
+	// maxObjectFiles bounds the descriptors of one object, so that one
+	// file used by all callers does not drive out everything else.
+	maxObjectFiles = 16
+
+	// dirBufLen is the octets of directory entries read at once.
+	dirBufLen = 16 << 10
+
+	// plusGroup is the number of entries whose attributes are read in one
+	// change of identity.
+	plusGroup = 64
+
+	// maxName is the longest name in octets, whatever the file system:
+	// PATH_MAX with its NUL.
+	maxName = 4095
+
+	// maxLinkLen is the longest target of a symbolic link that is read, in
+	// octets. Linux itself makes none above 4095.
+	maxLinkLen = 64 << 10
+
+	// maxDepth is how many directories deep an object may lie: PATH_MAX
+	// with names of one octet.
+	maxDepth = 2048
+
+	// maxPlaces is how many names of one inode the table keeps, for hard
+	// links.
+	maxPlaces = 8
+
+	// maxRecord is the longest record of the table file, in octets.
+	maxRecord = recordFixed + maxPlaces*(placeFixed+maxName)
+
+	// compactSlack is how many records the table file may hold beyond
+	// twice the entries before it is written anew.
+	compactSlack = 4096
+
+	maxFileSize = math.MaxInt64
+)

@@ -1,0 +1,60 @@
+//go:build linux
+
+package posix
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Link gives an object one more name.
+func (f *FS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name string) (obj vfs.MaybeAttr, dirWCC vfs.WCC, err error) {
+	o, err := f.object(h)
+	if err != nil {
+		return obj, dirWCC, err
+	}
+	defer f.put(o)
+	d, err := f.directory(dir)
+	if err != nil {
+		return f.attrOf(o), dirWCC, err
+	}
+	defer f.put(d)
+	dirWCC, err = f.linkIn(c, o, d, name)
+	if err == nil && o.typ == vfs.TypeReg {
+		err = f.sync(o)
+	}
+	if err == nil {
+		err = f.sync(d)
+	}
+	return f.attrOf(o), dirWCC, err
+}
+
+func (f *FS) linkIn(c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err error) {
+	d.wcc.Lock()
+	defer d.wcc.Unlock()
+	var st unix.Statx_t
+	if err := f.stat(d, &st); err != nil {
+		return w, err
+	}
+	w = f.unchanged(&st)
+	if err := checkNewName(name); err != nil {
+		return w, err
+	}
+	err = f.as(c, func() error {
+		return unix.Linkat(f.proc, magic(o.fd), d.fd, name, unix.AT_SYMLINK_FOLLOW)
+	})
+	w.After = f.attrOf(d)
+	if err == nil {
+		err = statFD(o.fd, &st)
+	}
+	if err == nil {
+		_, err = f.handles.of(o.fd, &st, d.ino, []byte(name))
+	}
+	if err == nil {
+		err = f.handles.keep()
+	}
+	return w, err
+}

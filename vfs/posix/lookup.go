@@ -1,0 +1,121 @@
+//go:build linux
+
+package posix
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// GetAttr asks no permission, as NFS does.
+func (f *FS) GetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	o, err := f.object(h)
+	if err != nil {
+		return vfs.Attr{}, err
+	}
+	defer f.put(o)
+	var st unix.Statx_t
+	if err := f.stat(o, &st); err != nil {
+		return vfs.Attr{}, err
+	}
+	return f.attr(&st), nil
+}
+
+// Lookup finds name in dir. EACCES is also what is on another mount, and
+// above the root.
+func (f *FS) Lookup(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, err error) {
+	d, err := f.directory(dir)
+	if err != nil {
+		return h, obj, dirAttr, err
+	}
+	defer f.put(d)
+	o, err := f.lookup(c, d, name)
+	if err != nil {
+		return h, obj, f.attrOf(d), err
+	}
+	defer f.put(o)
+	return o.h, f.attrOf(o), f.attrOf(d), nil
+}
+
+func (f *FS) lookup(c *vfs.Cred, d *object, name string) (*object, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	switch name {
+	case ".":
+		return f.self(c, d)
+	case "..":
+		return f.parent(c, d)
+	}
+	fd, err := f.openName(c, d, name)
+	if err != nil {
+		return nil, err
+	}
+	return f.adoptName(d, name, fd)
+}
+
+// openName opens what c finds as name in d, as a place.
+func (f *FS) openName(c *vfs.Cred, d *object, name string) (fd int, err error) {
+	err = f.as(c, func() (err error) {
+		fd, err = openPath(d.fd, name)
+		return err
+	})
+	return fd, err
+}
+
+// adoptName makes an object of the place fd, which was found as name in d.
+func (f *FS) adoptName(d *object, name string, fd int) (*object, error) {
+	var st unix.Statx_t
+	err := statFD(fd, &st)
+	if err == nil && !f.exported(&st) {
+		err = unix.EACCES
+	}
+	var h vfs.Handle
+	if err == nil {
+		h, err = f.handles.of(fd, &st, d.ino, []byte(name))
+	}
+	if err == nil {
+		err = f.handles.keep()
+	}
+	if err != nil {
+		closeFD(fd)
+		return nil, err
+	}
+	return f.adopt(h, fd, &st), nil
+}
+
+// self returns d once more, to those who may look up "." in it.
+func (f *FS) self(c *vfs.Cred, d *object) (*object, error) {
+	if err := f.permitted(d, c, unix.X_OK); err != nil {
+		return nil, err
+	}
+	return f.object(d.h)
+}
+
+// ReadLink asks no permission, as the kernel does not.
+func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs.MaybeAttr, error) {
+	o, err := f.object(h)
+	if err != nil {
+		return "", vfs.MaybeAttr{}, err
+	}
+	defer f.put(o)
+	if o.typ != vfs.TypeLnk {
+		return "", f.attrOf(o), unix.EINVAL
+	}
+	for size := 256; ; size *= 4 {
+		b := make([]byte, size)
+		n, err := retry(func() (int, error) { return unix.Readlinkat(o.fd, "", b) })
+		if err != nil {
+			return "", f.attrOf(o), err
+		}
+		if n < size {
+			return string(b[:n]), f.attrOf(o), nil
+		}
+		if size >= maxLinkLen {
+			return "", f.attrOf(o), unix.ENAMETOOLONG
+		}
+	}
+}

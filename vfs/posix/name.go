@@ -1,0 +1,31 @@
+//go:build linux
+
+package posix
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// checkName refuses what cannot be one component of a path: EACCES, as
+// RFC 1813, Section 3.2, has it. The kernel knows how long a name may be.
+func checkName(name string) error {
+	switch {
+	case name == "" || strings.ContainsAny(name, "/\x00"):
+		return unix.EACCES
+	case len(name) > maxName:
+		return unix.ENAMETOOLONG
+	}
+	return nil
+}
+
+func isDots(name string) bool { return name == "." || name == ".." }
+
+// checkNewName is checkName for an object to be made: "." and ".." are there.
+func checkNewName(name string) error {
+	if isDots(name) {
+		return unix.EEXIST
+	}
+	return checkName(name)
+}

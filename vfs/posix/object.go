@@ -1,0 +1,79 @@
+//go:build linux
+
+package posix
+
+import (
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// An object is a file system object in use: a place, that is a descriptor
+// that permits nothing but stands for the inode, and the files opened
+// through it.
+type object struct {
+	h   vfs.Handle
+	fd  int // O_PATH
+	ino uint64
+	typ vfs.Type
+
+	// wcc is held over a change and the looks at the attributes before and
+	// after it. Where two are taken, the one with the smaller seq first.
+	wcc sync.Mutex
+	seq uint64
+
+	mu    sync.Mutex
+	files []*file
+
+	// The rest is the cache's, under its lock.
+	refs       int
+	used       uint32 // tick of the last release
+	dead       bool   // no longer in the cache: the last release closes it
+	gone       bool   // no longer in the file system either
+	prev, next *object
+}
+
+// find returns the file that w has opened, if any. o.mu is held.
+func (o *object) find(w *who, acc access) *file {
+	for _, fl := range o.files {
+		if fl.acc == acc && fl.who.equal(w) {
+			return fl
+		}
+	}
+	return nil
+}
+
+// take removes files that pick chooses among those not in use, and returns
+// them to be closed. o.mu is held.
+func (o *object) take(pick func(*file) bool) []*file {
+	var out []*file
+	kept := o.files[:0]
+	for _, fl := range o.files {
+		if fl.refs == 0 && pick(fl) {
+			out = append(out, fl)
+		} else {
+			kept = append(kept, fl)
+		}
+	}
+	clear(o.files[len(kept):])
+	o.files = kept
+	return out
+}
+
+// lockBoth takes the wcc locks of a and b, which may be the same object, and
+// returns how to give them back.
+func lockBoth(a, b *object) (unlock func()) {
+	if a == b {
+		a.wcc.Lock()
+		return a.wcc.Unlock
+	}
+	if b.seq < a.seq {
+		a, b = b, a
+	}
+	a.wcc.Lock()
+	b.wcc.Lock()
+	return func() {
+		b.wcc.Unlock()
+		a.wcc.Unlock()
+	}
+}

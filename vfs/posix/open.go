@@ -1,0 +1,163 @@
+//go:build linux
+
+package posix
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Open serves dir, which may be a symbolic link to a directory.
+func Open(dir string, o Options) (*FS, error) {
+	o.fill()
+	f := &FS{
+		proc: -1, tree: -1, mount: -1,
+		newVerf: o.Verifier, log: o.Log, maxSize: maxSize(),
+		stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	f.verifier.Store(o.Verifier())
+	f.cache.init(o.MaxFiles, f.lost)
+	if err := f.prepare(dir, &o); err != nil {
+		return nil, errors.Join(fmt.Errorf("serving %s: %w", dir, err), f.closeAll())
+	}
+	go f.janitor(max(o.IdleTime/(idleTicks-1), time.Millisecond))
+	return f, nil
+}
+
+// prepare does the work of Open, in the order in which its parts need each
+// other.
+func (f *FS) prepare(dir string, o *Options) (err error) {
+	if f.process, err = thisProcess(); err != nil {
+		return err
+	}
+	f.proc, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("/proc must be mounted: %w", err)
+	}
+	if err := f.openMount(dir); err != nil {
+		return err
+	}
+	f.fsid = o.FSID
+	if f.fsid == 0 {
+		f.fsid = unix.Mkdev(f.rootStat.Dev_major, f.rootStat.Dev_minor)
+	}
+	fd, err := openPath(f.mount, ".")
+	if err != nil {
+		return err
+	}
+	h, err := f.chooseHandles(fd, o)
+	if err != nil {
+		closeFD(fd)
+		return err
+	}
+	f.root = f.adopt(h, fd, &f.rootStat)
+	if err := f.permitted(f.root, &vfs.Cred{}, unix.X_OK); err == unix.ENOSYS {
+		return errors.New("the kernel has no faccessat2: Linux 5.8 or newer is needed")
+	}
+	return nil
+}
+
+// openMount opens dir, if possible in a copy of its mount that no other mount
+// covers any part of.
+func (f *FS) openMount(dir string) (err error) {
+	if f.tree, err = cloneMount(dir); err == nil {
+		f.mount, err = openDir(f.tree, ".")
+	} else {
+		f.log.Debug("other mounts inside the export will be refused, not looked beneath", "err", err)
+		f.mount, err = openDir(unix.AT_FDCWD, dir)
+	}
+	if err != nil {
+		return err
+	}
+	return statFD(f.mount, &f.rootStat)
+}
+
+func cloneMount(dir string) (int, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	// Or mounts made later would come to the copy too.
+	private := unix.MountAttr{Propagation: unix.MS_PRIVATE}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &private); err != nil {
+		closeFD(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func openDir(at int, name string) (int, error) {
+	return retry(func() (int, error) {
+		return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+}
+
+// chooseHandles finds out which kind of handles can be had, and returns the
+// root's.
+func (f *FS) chooseHandles(root int, o *Options) (h vfs.Handle, err error) {
+	if !o.TableHandles {
+		k := &kernelHandles{mount: f.mount}
+		if h, err = f.tryKernel(k, root); err == nil {
+			f.handles = k
+			return h, nil
+		}
+		f.log.Info("the kernel opens no files by handle here; a table takes its place", "err", err)
+	}
+	t, err := newTableHandles(f, o.StateDir)
+	if err != nil {
+		return h, err
+	}
+	f.handles = t
+	return t.root(), nil
+}
+
+// tryKernel opens the root by the handle that the kernel has for it.
+func (f *FS) tryKernel(k *kernelHandles, root int) (vfs.Handle, error) {
+	h, err := k.of(root, nil, 0, nil)
+	if err != nil {
+		return h, err
+	}
+	fd, err := k.open(h)
+	if err != nil {
+		return h, err
+	}
+	defer closeFD(fd)
+	var st unix.Statx_t
+	if err := statFD(fd, &st); err != nil {
+		return h, err
+	}
+	if !f.isRoot(&st) {
+		return h, errors.New("the directory's handle opens something else")
+	}
+	return h, nil
+}
+
+// maxSize is how long a file may become: past RLIMIT_FSIZE a process is
+// killed, unless it does not try.
+func maxSize() uint64 {
+	var r unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_FSIZE, &r) != nil {
+		return maxFileSize
+	}
+	return min(r.Cur, maxFileSize)
+}
+
+// janitor closes what is idle, until Close.
+func (f *FS) janitor(every time.Duration) {
+	defer close(f.stopped)
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			f.cache.sweep()
+		case <-f.stop:
+			return
+		}
+	}
+}

@@ -1,0 +1,70 @@
+//go:build linux
+
+package posix
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options say how a directory is served. The zero value is right for a
+// daemon that keeps no state.
+type Options struct {
+	// StateDir is a directory of this daemon's own, outside of the export,
+	// for what must outlive it: the table behind handles of kind 2. Empty
+	// means that such handles do not outlive the FS. It is made if it does
+	// not exist. No two FS may use the same one at the same time.
+	StateDir string
+
+	// FSID is what Attr.FSID says; 0 means the device number of dir.
+	FSID uint64
+
+	// TableHandles gives out handles of kind 2 even where the kernel would
+	// open files by handle.
+	TableHandles bool
+
+	// MaxFiles bounds the descriptors kept open; 0 means half of
+	// RLIMIT_NOFILE, at most 16384. Less than 64 is taken as 64.
+	MaxFiles int
+
+	// IdleTime is about how long a descriptor is kept unused; 0 means 2 s.
+	IdleTime time.Duration
+
+	// Verifier gives the write verifier, at Open and after each failure to
+	// put data on stable storage. It must not repeat itself, in this
+	// process or the next. Nil means random numbers.
+	Verifier func() uint64
+
+	Log *slog.Logger // nil means none
+}
+
+// fill puts the defaults in.
+func (o *Options) fill() {
+	if o.MaxFiles == 0 {
+		o.MaxFiles = defaultMaxFiles
+		var r unix.Rlimit
+		if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
+			o.MaxFiles = int(min(r.Cur/2, defaultMaxFiles))
+		}
+	}
+	o.MaxFiles = max(o.MaxFiles, minMaxFiles)
+	if o.IdleTime <= 0 {
+		o.IdleTime = defaultIdleTime
+	}
+	if o.Verifier == nil {
+		o.Verifier = randomVerifier
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+func randomVerifier() uint64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return binary.BigEndian.Uint64(b[:])
+}

@@ -1,0 +1,56 @@
+//go:build linux
+
+package posix
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// parent returns the directory above d, which is the root for the root.
+// EACCES: it is not in the export.
+func (f *FS) parent(c *vfs.Cred, d *object) (*object, error) {
+	if d.h == f.root.h {
+		return f.self(c, d)
+	}
+	fd, err := f.openName(c, d, "..")
+	if err != nil {
+		return nil, err
+	}
+	return f.inside(fd, d.ino, maxDepth)
+}
+
+// inside makes an object of the place fd, a directory above the inode below,
+// if going up from it leads to the root.
+func (f *FS) inside(fd int, below uint64, depth int) (*object, error) {
+	h, err := f.insideHandle(fd, below, depth)
+	if err != nil {
+		closeFD(fd)
+		return nil, err
+	}
+	return f.adoptExported(h, fd)
+}
+
+func (f *FS) insideHandle(fd int, below uint64, depth int) (h vfs.Handle, err error) {
+	var st unix.Statx_t
+	if err := statFD(fd, &st); err != nil {
+		return h, err
+	}
+	if f.isRoot(&st) {
+		return f.root.h, nil
+	}
+	if depth == 0 || st.Ino == below || !f.exported(&st) {
+		return h, unix.EACCES
+	}
+	up, err := openPath(fd, "..")
+	if err != nil {
+		return h, err
+	}
+	above, err := f.inside(up, st.Ino, depth-1)
+	if err != nil {
+		return h, err
+	}
+	defer f.put(above)
+	return f.handles.ofDir(fd, &st, above)
+}

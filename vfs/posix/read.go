@@ -1,0 +1,89 @@
+//go:build linux
+
+package posix
+
+import (
+	"context"
+	"math"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// data opens a file to be read or written. EINVAL: it has no data (RFC 1813,
+// Sections 3.3.6 and 3.3.7).
+func (f *FS) data(c *vfs.Cred, h vfs.Handle, acc access) (*object, *file, error) {
+	o, err := f.object(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.typ != vfs.TypeReg {
+		f.put(o)
+		return nil, nil, unix.EINVAL
+	}
+	fl, err := f.open(o, c, acc)
+	if err != nil {
+		f.put(o)
+		return nil, nil, err
+	}
+	return o, fl, nil
+}
+
+func (f *FS) endData(o *object, fl *file) {
+	f.closeFile(o, fl)
+	f.put(o)
+}
+
+// Read reads with one system call, and looks at the attributes with another,
+// which also tells whether c may still read.
+func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64) (n int, eof bool, a vfs.MaybeAttr, err error) {
+	o, fl, err := f.data(c, h, accRead)
+	if err != nil {
+		return 0, false, f.attrOfHandle(h), err
+	}
+	defer f.endData(o, fl)
+	var st unix.Statx_t
+	for {
+		m, err := pread(fl.fd, p[n:], off+uint64(n))
+		if err == nil {
+			err = f.stat(o, &st)
+		}
+		if err == nil {
+			err = f.recheck(o, fl, c, &st)
+		}
+		if err != nil {
+			return 0, false, f.attrOf(o), err
+		}
+		n += m
+		end := off + uint64(n)
+		eof = end >= st.Size || end < off
+		if n == len(p) || eof || m == 0 {
+			return n, eof, f.some(&st), nil
+		}
+	}
+}
+
+// pread reads nothing where no file reaches.
+func pread(fd int, p []byte, off uint64) (int, error) {
+	if off > math.MaxInt64 || len(p) == 0 {
+		return 0, nil
+	}
+	p = p[:min(uint64(len(p)), math.MaxInt64-off)]
+	for {
+		n, err := unix.Pread(fd, p, int64(off))
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// attrOfHandle is attrOf where an operation did not get as far as an object.
+func (f *FS) attrOfHandle(h vfs.Handle) vfs.MaybeAttr {
+	o, err := f.object(h)
+	if err != nil {
+		return vfs.MaybeAttr{}
+	}
+	defer f.put(o)
+	return f.attrOf(o)
+}

@@ -1,0 +1,191 @@
+//go:build linux
+
+package posix
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// ReadDir reads entries with the kernel's own positions as cookies, which
+// file systems keep valid while the directory changes; so the verifier is
+// always 0.
+func (f *FS) ReadDir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, cookie, verifier uint64, plus bool, fn func(*vfs.Entry) bool) (dirAttr vfs.MaybeAttr, newVerifier uint64, eof bool, err error) {
+	d, err := f.directory(dir)
+	if err != nil {
+		return dirAttr, 0, false, err
+	}
+	defer f.put(d)
+	if cookie != 0 && verifier != 0 || int64(cookie) < 0 {
+		return f.attrOf(d), 0, false, vfs.ErrBadCookie
+	}
+	l := lister{f: f, c: c, d: d, plus: plus, fn: fn, buf: dirBufs.Get().(*dirBuf)}
+	defer dirBufs.Put(l.buf)
+	eof, err = l.list(ctx, int64(cookie))
+	return f.attrOf(d), 0, eof, err
+}
+
+// A lister is one call of ReadDir.
+type lister struct {
+	f    *FS
+	c    *vfs.Cred
+	d    *object
+	plus bool
+	fn   func(*vfs.Entry) bool
+	buf  *dirBuf
+}
+
+// list calls fn for the entries from at on.
+func (l *lister) list(ctx context.Context, at int64) (eof bool, err error) {
+	fl, err := l.f.open(l.d, l.c, accRead)
+	if err != nil {
+		return false, err
+	}
+	defer l.f.closeFile(l.d, fl)
+	var st unix.Statx_t
+	if err := l.f.stat(l.d, &st); err != nil {
+		return false, err
+	}
+	if err := l.f.recheck(l.d, fl, l.c, &st); err != nil {
+		return false, err
+	}
+	for {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		n, next, err := fl.readDir(at, l.buf.b[:])
+		if n == 0 || err != nil {
+			return err == nil, err
+		}
+		if more, err := l.deliver(l.buf.b[:n]); !more || err != nil {
+			return false, err
+		}
+		at = next
+	}
+}
+
+// readDir fills b with entries from at on, and returns where the next are.
+// The descriptor is shared, its position not to be relied on.
+func (fl *file) readDir(at int64, b []byte) (n int, next int64, err error) {
+	fl.dir.Lock()
+	defer fl.dir.Unlock()
+	if fl.pos != at || at == 0 { // from the start also means: with what is new
+		if _, err := unix.Seek(fl.fd, at, unix.SEEK_SET); err != nil {
+			fl.pos = 0
+			if err == unix.EINVAL {
+				err = vfs.ErrBadCookie
+			}
+			return 0, 0, err
+		}
+	}
+	fl.pos = 0
+	n, err = getdents(fl.fd, b)
+	if n == 0 || err != nil {
+		return 0, 0, err
+	}
+	for rest := b[:n]; len(rest) > 0; {
+		var d dirent
+		d, rest = nextDirent(rest)
+		next = d.off
+	}
+	fl.pos = next
+	return n, next, nil
+}
+
+// deliver calls fn for the entries in b, a group at a time.
+func (l *lister) deliver(b []byte) (more bool, err error) {
+	for len(b) > 0 {
+		n := 0
+		var nameZs [plusGroup][]byte
+		for ; n < plusGroup && len(b) > 0; n++ {
+			var d dirent
+			d, b = nextDirent(b)
+			l.buf.ents[n] = vfs.Entry{FileID: d.ino, Name: d.name(), Cookie: uint64(d.off)}
+			nameZs[n] = d.nameZ
+		}
+		ents := l.buf.ents[:n]
+		if err := l.complete(ents, nameZs[:n]); err != nil {
+			return false, err
+		}
+		for i := range ents {
+			if !l.fn(&ents[i]) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// complete adds to entries what the kernel did not tell with their names.
+func (l *lister) complete(ents []vfs.Entry, nameZs [][]byte) error {
+	for i := range ents {
+		switch e := &ents[i]; string(e.Name) {
+		case ".":
+			l.addSelf(e, l.d)
+		case "..":
+			l.addParent(e)
+		}
+	}
+	if !l.plus {
+		return nil
+	}
+	err := l.f.as(l.c, func() error {
+		for i := range ents {
+			if !isDots(string(ents[i].Name)) {
+				l.add(&ents[i], nameZs[i])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return l.f.handles.keep()
+}
+
+// add adds handle and attributes as far as they can be had: the entry may
+// have gone, or be a mount point.
+func (l *lister) add(e *vfs.Entry, nameZ []byte) {
+	fd, err := openPathZ(l.d.fd, nameZ)
+	if err != nil {
+		return
+	}
+	defer closeFD(fd)
+	var st unix.Statx_t
+	if statFD(fd, &st) != nil || !l.f.exported(&st) {
+		return
+	}
+	h, err := l.f.handles.of(fd, &st, l.d.ino, e.Name)
+	if err != nil {
+		return
+	}
+	e.FileID = st.Ino
+	e.Handle, e.HasHandle = h, true
+	e.Attr = l.f.some(&st)
+}
+
+func (l *lister) addSelf(e *vfs.Entry, o *object) {
+	e.FileID = o.ino
+	if l.plus {
+		e.Handle, e.HasHandle = o.h, true
+		e.Attr = l.f.attrOf(o)
+	}
+}
+
+// addParent is for "..", which is the root itself in the root.
+func (l *lister) addParent(e *vfs.Entry) {
+	if l.d == l.f.root {
+		l.addSelf(e, l.d)
+		return
+	}
+	if !l.plus {
+		return
+	}
+	if p, err := l.f.parent(l.c, l.d); err == nil {
+		l.addSelf(e, p)
+		l.f.put(p)
+	}
+}

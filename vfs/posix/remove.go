@@ -1,0 +1,67 @@
+//go:build linux
+
+package posix
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Remove removes what is no directory.
+func (f *FS) Remove(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
+	if isDots(name) {
+		return vfs.WCC{}, unix.EACCES
+	}
+	return f.unlink(c, dir, name, 0)
+}
+
+// Rmdir has the errors for "." and ".." of RFC 1813, Section 3.3.13.
+func (f *FS) Rmdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
+	switch name {
+	case ".":
+		return vfs.WCC{}, unix.EINVAL
+	case "..":
+		return vfs.WCC{}, unix.EEXIST
+	}
+	return f.unlink(c, dir, name, unix.AT_REMOVEDIR)
+}
+
+func (f *FS) unlink(c *vfs.Cred, dir vfs.Handle, name string, flags int) (w vfs.WCC, err error) {
+	d, err := f.directory(dir)
+	if err != nil {
+		return w, err
+	}
+	defer f.put(d)
+	w, err = f.unlinkIn(c, d, name, flags)
+	if err == nil {
+		err = f.sync(d)
+	}
+	return w, err
+}
+
+func (f *FS) unlinkIn(c *vfs.Cred, d *object, name string, flags int) (w vfs.WCC, err error) {
+	d.wcc.Lock()
+	defer d.wcc.Unlock()
+	var st unix.Statx_t
+	if err := f.stat(d, &st); err != nil {
+		return w, err
+	}
+	w = f.unchanged(&st)
+	if err := checkName(name); err != nil {
+		return w, err
+	}
+	v := noNamed
+	err = f.as(c, func() error {
+		v = f.named(d, name)
+		return unix.Unlinkat(d.fd, name, flags)
+	})
+	defer v.close()
+	w.After = f.attrOf(d)
+	if err != nil {
+		return w, err
+	}
+	return w, f.unnamed(v)
+}

@@ -1,0 +1,91 @@
+//go:build linux
+
+package posix
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Rename does nothing where both names are of one object, as the kernel does.
+func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
+	d, err := f.directory(from)
+	if err != nil {
+		return fromDir, toDir, err
+	}
+	defer f.put(d)
+	e, err := f.directory(to)
+	if err != nil {
+		fromDir.After = f.attrOf(d)
+		return fromDir, toDir, err
+	}
+	defer f.put(e)
+	fromDir, toDir, err = f.renameIn(c, d, fromName, e, toName)
+	if err != nil {
+		return fromDir, toDir, err
+	}
+	err = f.sync(e)
+	if d != e {
+		err = errors.Join(err, f.sync(d))
+	}
+	return fromDir, toDir, err
+}
+
+func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string) (wd, we vfs.WCC, err error) {
+	defer lockBoth(d, e)()
+	var st unix.Statx_t
+	if err := f.stat(d, &st); err != nil {
+		return wd, we, err
+	}
+	wd = f.unchanged(&st)
+	if err := f.stat(e, &st); err != nil {
+		return wd, we, err
+	}
+	we = f.unchanged(&st)
+	if err := errors.Join(checkName(from), checkName(to)); err != nil {
+		return wd, we, err
+	}
+	if isDots(from) || isDots(to) {
+		return wd, we, unix.EINVAL
+	}
+	err = f.rename(c, d, from, e, to)
+	wd.After, we.After = f.attrOf(d), f.attrOf(e)
+	return wd, we, err
+}
+
+// rename moves a name. The handles learn of the new one first: a daemon that
+// dies in between must find the object by either.
+func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string) error {
+	old, over := noNamed, noNamed
+	_ = f.as(c, func() error { // the kernel says later what may not be seen
+		old, over = f.named(d, from), f.named(e, to)
+		return nil
+	})
+	defer old.close()
+	defer over.close()
+	next := place{e.ino, to}
+	moves := old.fd >= 0 && old.place != next
+	if moves {
+		if err := f.handles.moving(old.fd, &old.st, next); err != nil {
+			return err
+		}
+	}
+	err := f.as(c, func() error { return unix.Renameat(d.fd, from, e.fd, to) })
+	if moves {
+		not := old.place
+		if err != nil {
+			not = next
+		}
+		if merr := f.handles.moved(old.fd, &old.st, not); err == nil {
+			err = merr
+		}
+	}
+	if err == nil && over.st.Ino != old.st.Ino {
+		err = f.unnamed(over)
+	}
+	return err
+}

@@ -1,0 +1,102 @@
+//go:build linux
+
+package posix
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+func (t *tableHandles) open(h vfs.Handle) (int, error) {
+	var room [vfs.MaxHandle]byte
+	b := h.AppendTo(room[:0])
+	switch {
+	case len(b) > kernelHandleHead && b[0] == kindKernel:
+		return -1, unix.ESTALE // of a time when the daemon was root
+	case len(b) != 1+tableIDLen || b[0] != kindTable:
+		return -1, vfs.ErrBadHandle
+	}
+	r := resolver{t, make(map[uint64]bool)}
+	return r.open(parseTableID(b[1:]))
+}
+
+// A resolver opens one object, and the directories above it as needed.
+type resolver struct {
+	*tableHandles
+	tried map[uint64]bool // inodes: what other processes moved may make circles of the table
+}
+
+// open finds the object of id at a place that the table knows, or else by
+// reading the directories of these places once. Without either, it has gone,
+// and the table says so until it is seen again.
+func (r *resolver) open(id tableID) (int, error) {
+	if r.tried[id.ino] || len(r.tried) >= maxDepth {
+		return -1, unix.ESTALE
+	}
+	r.tried[id.ino] = true
+	if id == r.id {
+		return openPath(r.fs.mount, ".")
+	}
+	for {
+		e, version, err := r.lookUp(id)
+		if err != nil {
+			return -1, err
+		}
+		fd, found, err := r.find(&e)
+		if err == nil && found.name == "" {
+			return fd, nil
+		}
+		if err != nil && err != errNowhere {
+			return -1, err
+		}
+		// Mend the table, unless another has changed it meanwhile.
+		if err == nil {
+			e.drop(place{dir: id.home})
+			e.add(found)
+		} else {
+			e.places = nil
+		}
+		same, werr := r.write(&e, version)
+		switch {
+		case err == nil:
+			return fd, nil // the table is mended next time if not now
+		case werr != nil:
+			return -1, werr
+		case same:
+			return -1, unix.ESTALE
+		}
+	}
+}
+
+// lookUp returns the table's entry of an object, and what version it is. If
+// there is none, the handle says where to search. ESTALE: the object has
+// gone.
+func (r *resolver) lookUp(id tableID) (e entry, version int64, err error) {
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	e, ok, err := r.table.get(id.ino)
+	switch {
+	case err != nil:
+		return e, 0, err
+	case !ok || e.birth != id.birth:
+		e = entry{tableID: id, places: []place{{dir: id.home}}}
+	case e.gen != id.gen || e.gone():
+		return e, 0, unix.ESTALE
+	}
+	return e, r.table.index[id.ino], nil
+}
+
+// write puts a mended entry in the table if the inode's is still the version
+// that was read.
+func (r *resolver) write(e *entry, version int64) (same bool, err error) {
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	if r.table.index[e.ino] != version {
+		return false, nil
+	}
+	if err := r.table.put(e); err != nil {
+		return true, err
+	}
+	return true, r.table.flush()
+}

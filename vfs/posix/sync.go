@@ -1,0 +1,36 @@
+//go:build linux
+
+package posix
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// sync puts an object's metadata on stable storage: its own where it can be
+// opened, otherwise all that the file system has.
+func (f *FS) sync(o *object) error {
+	err := error(unix.EINVAL)
+	if o.typ == vfs.TypeReg || o.typ == vfs.TypeDir {
+		err = f.syncFile(o)
+	}
+	if err == unix.EACCES || err == unix.EPERM || err == unix.EINVAL {
+		_, err = retry(func() (int, error) { return 0, unix.Syncfs(f.mount) })
+	}
+	if err != nil {
+		f.lost(err)
+	}
+	return err
+}
+
+// syncFile syncs what the daemon itself may open.
+func (f *FS) syncFile(o *object) error {
+	self := vfs.Cred{GID: f.gid}
+	fl, err := f.open(o, &self, accRead)
+	if err != nil {
+		return err
+	}
+	defer f.closeFile(o, fl)
+	return fsync(fl.fd)
+}

@@ -1,0 +1,90 @@
+//go:build linux
+
+package posix
+
+import (
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// statMask is what is asked of statx: the birth time tells a file from an
+// earlier one with its inode number, the mount from another on top of it.
+const statMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME | unix.STATX_MNT_ID
+
+var empty [1]byte // the empty path
+
+func errnoErr(e unix.Errno) error {
+	if e == 0 {
+		return nil
+	}
+	return e
+}
+
+// retry calls fn until it is not interrupted. Go restarts system calls, but
+// some file systems answer EINTR all the same.
+func retry(fn func() (int, error)) (int, error) {
+	for {
+		n, err := fn()
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+func statFD(fd int, st *unix.Statx_t) error {
+	_, _, e := unix.Syscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(&empty[0])),
+		unix.AT_EMPTY_PATH, statMask, uintptr(unsafe.Pointer(st)), 0)
+	return errnoErr(e)
+}
+
+// openPath opens name in dir as a place, not following it.
+func openPath(dir int, name string) (int, error) {
+	return retry(func() (int, error) {
+		return unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+}
+
+// openPathZ is openPath for a name that stands in a buffer with its NUL.
+func openPathZ(dir int, nameZ []byte) (int, error) {
+	for {
+		fd, _, e := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&nameZ[0])),
+			unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0, 0, 0)
+		if e != unix.EINTR {
+			return int(fd), errnoErr(e)
+		}
+	}
+}
+
+// A kernelHandle is struct file_handle of name_to_handle_at(2), with the room
+// that a vfs.Handle gives.
+type kernelHandle struct {
+	n   uint32
+	typ int32
+	b   [kernelHandleMax]byte
+}
+
+// of asks the kernel for the handle of fd. EOVERFLOW: there is no room.
+func (k *kernelHandle) of(fd int) error {
+	k.n = kernelHandleMax
+	var mount int32
+	_, _, e := unix.Syscall6(unix.SYS_NAME_TO_HANDLE_AT, uintptr(fd), uintptr(unsafe.Pointer(&empty[0])),
+		uintptr(unsafe.Pointer(k)), uintptr(unsafe.Pointer(&mount)), unix.AT_EMPTY_PATH, 0)
+	return errnoErr(e)
+}
+
+// open opens the object as a place, in the mount that fd is in.
+func (k *kernelHandle) open(mount int) (int, error) {
+	fd, _, e := unix.Syscall(unix.SYS_OPEN_BY_HANDLE_AT, uintptr(mount), uintptr(unsafe.Pointer(k)),
+		unix.O_PATH|unix.O_CLOEXEC)
+	return int(fd), errnoErr(e)
+}
+
+// magic is the name of fd in /proc/self/fd, through which a place is opened
+// with the kernel's check of permissions.
+func magic(fd int) string { return strconv.Itoa(fd) }
+
+func magicPath(fd int) string { return "/proc/self/fd/" + magic(fd) }
+
+func closeFD(fd int) { _ = unix.Close(fd) }

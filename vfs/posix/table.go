@@ -1,0 +1,185 @@
+//go:build linux
+
+package posix
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A table keeps entries by inode number. They are on file; memory holds only
+// where, which is 20 to 40 octets for each inode that a handle was given out
+// of and that is not known to be gone. A log is appended to, the last
+// record of an inode being the valid one, so a process killed at any moment
+// leaves it readable.
+type table struct {
+	log *slog.Logger
+	mu  sync.Mutex
+	logFile
+	index   map[uint64]int64 // inode → offset of its record; of what is gone, the complement
+	live    int              // in index, not gone
+	records int              // in the file
+	pending []byte           // records behind the file's end, to be written
+	scratch []byte
+}
+
+// maxPending bounds the octets of records that cannot be written.
+const maxPending = 1 << 20
+
+// get returns the entry of an inode. mu is held.
+func (t *table) get(ino uint64) (e entry, ok bool, err error) {
+	at, ok := t.index[ino]
+	if !ok {
+		return entry{}, false, nil
+	}
+	rec, err := t.record(max(at, ^at))
+	if err != nil {
+		return entry{}, false, err
+	}
+	e, err = parseRecord(rec)
+	return e, err == nil, err
+}
+
+// record returns the record at an offset, in t.scratch or t.pending.
+func (t *table) record(at int64) ([]byte, error) {
+	if at >= t.size {
+		rec := t.pending[at-t.size:]
+		return rec[:recordLen(rec)], nil
+	}
+	n, err := t.readAt(t.scratch, at)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if n < recordHead || n < recordLen(t.scratch) {
+		return nil, errRecord
+	}
+	return t.scratch[:recordLen(t.scratch)], nil
+}
+
+// put makes e the valid entry of its inode, once flushed. mu is held.
+func (t *table) put(e *entry) error {
+	if len(t.pending) > maxPending {
+		return unix.ENOSPC
+	}
+	at := t.size + int64(len(t.pending))
+	t.pending = e.appendTo(t.pending)
+	t.point(e.ino, at, e.gone())
+	t.records++
+	return nil
+}
+
+// point enters where an inode's valid record is.
+func (t *table) point(ino uint64, at int64, gone bool) {
+	if old, ok := t.index[ino]; ok && old >= 0 {
+		t.live--
+	}
+	if gone {
+		at = ^at
+	} else {
+		t.live++
+	}
+	t.index[ino] = at
+}
+
+// flush writes what was put. mu is held.
+func (t *table) flush() error {
+	if len(t.pending) == 0 {
+		return nil
+	}
+	if err := t.append(t.pending); err != nil {
+		return err
+	}
+	t.pending = t.pending[:0]
+	if t.records > 2*t.live+compactSlack {
+		if err := t.compact(); err != nil {
+			t.log.Warn("handle table stays long", "err", err)
+			t.records = t.live // try again some time
+		}
+	}
+	return nil
+}
+
+// load reads the file from its header on, up to the first record that a
+// death in the middle of writing left incomplete, which it cuts off.
+func (t *table) load() error {
+	t.index = make(map[uint64]int64)
+	t.live, t.records = 0, 0
+	end, err := t.scan(func(at int64, e *entry, _ []byte) error {
+		t.point(e.ino, at, e.gone())
+		t.records++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if end < t.size {
+		t.log.Warn("handle table: end cut off", "octets", t.size-end)
+	}
+	return t.truncate(end)
+}
+
+// compact writes a new file with the valid entries only. mu is held, and
+// nothing is pending.
+func (t *table) compact() error {
+	next, err := t.successor()
+	if err != nil {
+		return err
+	}
+	index := make(map[uint64]int64, t.live)
+	_, err = t.scan(func(at int64, e *entry, rec []byte) error {
+		if t.index[e.ino] != at {
+			return nil
+		}
+		index[e.ino] = next.size + int64(len(t.pending))
+		t.pending = append(t.pending, rec...)
+		if len(t.pending) < maxPending {
+			return nil
+		}
+		return t.spill(&next)
+	})
+	if err == nil {
+		err = t.spill(&next)
+	}
+	if err == nil {
+		err = t.replaceBy(&next)
+	}
+	t.pending = t.pending[:0]
+	if err != nil {
+		next.discard()
+		return err
+	}
+	t.index, t.live, t.records = index, len(index), len(index)
+	return nil
+}
+
+func (t *table) spill(next *logFile) error {
+	err := next.append(t.pending)
+	t.pending = t.pending[:0]
+	return err
+}
+
+// openTable opens the table of the export with this root.
+func openTable(dir string, root tableID, log *slog.Logger) (*table, error) {
+	l, fresh, err := openLog(dir, root.appendTo([]byte(tableMagic)))
+	if err != nil {
+		return nil, err
+	}
+	if fresh && dir != "" {
+		log.Info("handle table begun", "dir", dir)
+	}
+	t := &table{log: log, logFile: l, scratch: make([]byte, maxRecord)}
+	if err := t.load(); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	if t.records > t.live {
+		err = t.compact()
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	return t, nil
+}

@@ -1,0 +1,163 @@
+//go:build linux
+
+package posix
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// tableHandles are handles of what the table tells about inodes.
+type tableHandles struct {
+	fs    *FS
+	table *table
+	id    tableID // of the root
+	// numbers tells that the kernel gives handles that it may not open,
+	// with the inode's generation number in them.
+	numbers bool
+}
+
+func newTableHandles(f *FS, stateDir string) (*tableHandles, error) {
+	t := &tableHandles{fs: f}
+	var k kernelHandle
+	t.numbers = k.of(f.mount) == nil
+	if !t.numbers && f.rootStat.Mask&unix.STATX_BTIME == 0 {
+		return nil, errors.New("the file system tells neither birth times nor generations, so a new file cannot be told from a removed one")
+	}
+	birth, err := t.birth(f.mount, &f.rootStat)
+	if err != nil {
+		return nil, err
+	}
+	t.id = tableID{ino: f.rootStat.Ino, birth: birth, home: f.rootStat.Ino}
+	t.table, err = openTable(stateDir, t.id, f.log)
+	return t, err
+}
+
+func (t *tableHandles) root() vfs.Handle { return t.id.handle() }
+
+func (t *tableHandles) close() error { return t.table.close() }
+
+// handle returns kind and id, which is well within vfs.MaxHandle.
+func (id *tableID) handle() vfs.Handle {
+	var room [1 + tableIDLen]byte
+	h, _ := vfs.NewHandle(id.appendTo(append(room[:0], kindTable)))
+	return h
+}
+
+// birth digests what distinguishes the objects that have an inode number one
+// after the other: birth time, and generation where there is one. Clocks of
+// file systems advance in steps of milliseconds.
+func (t *tableHandles) birth(fd int, st *unix.Statx_t) (uint64, error) {
+	var k kernelHandle
+	if t.numbers {
+		if err := k.of(fd); err != nil {
+			return 0, err
+		}
+	}
+	d := fnv.New64a()
+	var b [12]byte
+	binary.BigEndian.PutUint64(b[:], uint64(st.Btime.Sec))
+	binary.BigEndian.PutUint32(b[8:], st.Btime.Nsec)
+	_, _ = d.Write(b[:])
+	_, _ = d.Write(k.b[:k.n])
+	return d.Sum64(), nil
+}
+
+func (t *tableHandles) of(fd int, st *unix.Statx_t, dir uint64, name []byte) (vfs.Handle, error) {
+	if t.fs.isRoot(st) {
+		return t.root(), nil
+	}
+	birth, err := t.birth(fd, st)
+	if err != nil {
+		return vfs.Handle{}, err
+	}
+	t.table.mu.Lock()
+	defer t.table.mu.Unlock()
+	e, ok, err := t.table.get(st.Ino)
+	if err != nil {
+		return vfs.Handle{}, err
+	}
+	p := place{dir, string(name)}
+	switch {
+	case !ok || e.birth != birth:
+		e = entry{tableID: tableID{ino: st.Ino, birth: birth, home: dir}}
+	case e.dead: // another, born in the same instant
+		e = entry{tableID: tableID{ino: st.Ino, birth: birth, home: dir, gen: e.gen + 1}}
+	case slices.Contains(e.places, p):
+		return e.handle(), nil
+	case st.Nlink == 1 || typeOf(st.Mode) == vfs.TypeDir:
+		e.places = nil
+	}
+	e.add(p)
+	return e.handle(), t.table.put(&e)
+}
+
+func (t *tableHandles) ofDir(fd int, st *unix.Statx_t, in *object) (vfs.Handle, error) {
+	birth, err := t.birth(fd, st)
+	if err != nil {
+		return vfs.Handle{}, err
+	}
+	r := resolver{tableHandles: t}
+	e, _, err := r.lookUp(tableID{ino: st.Ino, birth: birth, home: in.ino})
+	if err == nil && e.places[0].name != "" {
+		return e.handle(), nil
+	}
+	found, name, err := r.search(in, &entry{tableID: tableID{ino: st.Ino, birth: birth}})
+	if err != nil {
+		return vfs.Handle{}, err
+	}
+	closeFD(found)
+	h, err := t.of(fd, st, in.ino, []byte(name))
+	if err != nil {
+		return h, err
+	}
+	return h, t.keep()
+}
+
+func (t *tableHandles) keep() error {
+	t.table.mu.Lock()
+	defer t.table.mu.Unlock()
+	return t.table.flush()
+}
+
+func (t *tableHandles) moving(fd int, st *unix.Statx_t, to place) error {
+	_, err := t.change(fd, st, func(e *entry) { e.add(to) })
+	return err
+}
+
+func (t *tableHandles) moved(fd int, st *unix.Statx_t, not place) error {
+	_, err := t.change(fd, st, func(e *entry) { e.dropButLast(not) })
+	return err
+}
+
+func (t *tableHandles) removed(fd int, st *unix.Statx_t, not place) (vfs.Handle, error) {
+	return t.change(fd, st, func(e *entry) {
+		e.dead = st.Nlink == 0
+		e.dropButLast(not)
+	})
+}
+
+// change changes the entry of an object, if handles of it were given out.
+func (t *tableHandles) change(fd int, st *unix.Statx_t, fn func(*entry)) (h vfs.Handle, err error) {
+	birth, err := t.birth(fd, st)
+	if err != nil {
+		return h, err
+	}
+	t.table.mu.Lock()
+	defer t.table.mu.Unlock()
+	e, ok, err := t.table.get(st.Ino)
+	if err != nil || !ok || e.birth != birth || e.dead {
+		return h, err
+	}
+	fn(&e)
+	if err := t.table.put(&e); err != nil {
+		return h, err
+	}
+	return e.handle(), t.table.flush()
+}

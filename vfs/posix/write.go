@@ -1,0 +1,115 @@
+//go:build linux
+
+package posix
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Write writes p. With an error, n octets of p were written all the same, as
+// stable as asked.
+func (f *FS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (n int, done vfs.Stable, w vfs.WCC, err error) {
+	o, fl, err := f.data(c, h, accWrite)
+	if err != nil {
+		w.After = f.attrOfHandle(h)
+		return 0, how, w, err
+	}
+	defer f.endData(o, fl)
+	n, w, err = f.write(o, fl, c, p, off)
+	if n > 0 {
+		if serr := f.settle(fl, how); serr != nil {
+			return 0, how, w, serr
+		}
+	}
+	return n, how, w, err
+}
+
+// write writes to the page cache, with attributes before and after.
+func (f *FS) write(o *object, fl *file, c *vfs.Cred, p []byte, off uint64) (n int, w vfs.WCC, err error) {
+	o.wcc.Lock()
+	defer o.wcc.Unlock()
+	var st unix.Statx_t
+	if err := f.stat(o, &st); err != nil {
+		return 0, w, err
+	}
+	w = f.unchanged(&st)
+	if err := f.recheck(o, fl, c, &st); err != nil || len(p) == 0 {
+		return 0, w, err
+	}
+	if off >= f.maxSize || uint64(len(p)) > f.maxSize-off {
+		return 0, w, unix.EFBIG
+	}
+	n, err = f.pwrite(fl, c, p, int64(off))
+	w.After = f.attrOf(o)
+	return n, w, err
+}
+
+// pwrite writes all of p, as c: the kernel then takes away setuid bits, and
+// looks at quotas.
+func (f *FS) pwrite(fl *file, c *vfs.Cred, p []byte, off int64) (n int, err error) {
+	as, err := f.becomeUID(c.UID)
+	if err != nil {
+		return 0, err
+	}
+	defer as.leave()
+	for n < len(p) {
+		m, err := unix.Pwrite(fl.fd, p[n:], off+int64(n))
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return n, err
+		case m == 0:
+			return n, unix.EIO
+		default:
+			fl.dirty.Store(true)
+			n += m
+		}
+	}
+	return n, nil
+}
+
+// settle puts what was written on stable storage as asked. After a failure
+// the kernel takes the data for clean: whoever wrote must write again.
+func (f *FS) settle(fl *file, how vfs.Stable) error {
+	var err error
+	switch how {
+	case vfs.Unstable:
+		return nil
+	case vfs.DataSync:
+		err = fdatasync(fl.fd)
+	default:
+		fl.dirty.Store(false)
+		err = fsync(fl.fd)
+	}
+	if err != nil {
+		f.lost(err)
+	}
+	return err
+}
+
+// Commit puts the whole file on stable storage, whatever the range. It
+// changes no attributes.
+func (f *FS) Commit(_ context.Context, c *vfs.Cred, h vfs.Handle, _ uint64, _ uint32) (w vfs.WCC, err error) {
+	o, fl, err := f.data(c, h, accWrite)
+	if err != nil {
+		w.After = f.attrOfHandle(h)
+		return w, err
+	}
+	defer f.endData(o, fl)
+	var st unix.Statx_t
+	if err := f.stat(o, &st); err != nil {
+		return w, err
+	}
+	if err := f.recheck(o, fl, c, &st); err != nil {
+		return f.unchanged(&st), err
+	}
+	err = f.settle(fl, vfs.FileSync)
+	if serr := f.stat(o, &st); serr != nil {
+		return w, serr
+	}
+	return f.unchanged(&st), err
+}
