@@ -29,6 +29,8 @@ type handlerFunc func(ctx context.Context, c *Call, r *Reply) error
 
 func (f handlerFunc) ServeRPC(ctx context.Context, c *Call, r *Reply) error { return f(ctx, c, r) }
 
+var echoTail = []byte{0xde, 0xad, 0xbe, 0xef}
+
 // echo is the test program.
 func echo(_ context.Context, c *Call, r *Reply) error {
 	data := c.Args.Item(c.MaxReply)
@@ -39,7 +41,7 @@ func echo(_ context.Context, c *Call, r *Reply) error {
 	case procEcho:
 		copy(r.NewItem(len(data)), data)
 		r.Head = xdr.AppendUint32(r.Head, uint32(len(data)))
-		r.Tail = []byte{0xde, 0xad, 0xbe, 0xef}
+		r.Tail = echoTail
 	case procHead:
 		r.Head = xdr.AppendOpaque(r.Head, data)
 	default:
@@ -74,7 +76,7 @@ func echoCall(xid, proc uint32, data []byte) []byte {
 func echoReply(xid, proc uint32, data []byte) []byte {
 	b := xdr.AppendOpaque(appendAccepted(nil, xid, success), data)
 	if proc == procEcho {
-		b = append(b, 0xde, 0xad, 0xbe, 0xef)
+		b = append(b, echoTail...)
 	}
 	return b
 }

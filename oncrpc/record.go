@@ -89,11 +89,15 @@ func (r *recordReader) fragments(last bool, n int) (rec *buf.Buf, err error) {
 // mark reads the mark of the fragment that follows the record's first have
 // octets.
 func (r *recordReader) mark(have int) (last bool, n int, err error) {
-	var b [markLen]byte
-	if _, err := io.ReadFull(r.br, b[:]); err != nil {
+	b, err := r.br.Peek(markLen)
+	if err != nil {
+		if len(b) > 0 && err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
 		return false, 0, err
 	}
-	mark := binary.BigEndian.Uint32(b[:])
+	mark := binary.BigEndian.Uint32(b)
+	_, _ = r.br.Discard(markLen) // which are there
 	length := int64(mark &^ lastFrag)
 	if length > int64(r.max-have) {
 		return false, 0, fmt.Errorf("%w: %d octets and a fragment of %d, above %d", errRecordLong, have, length, r.max)

@@ -33,6 +33,22 @@ func TestServerGolden(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
+// A call costs no allocation, from the socket to the socket.
+func TestServerAllocatesNothing(t *testing.T) {
+	nc := start(t, &Server{Handler: echoMux()}).dial()
+	stream := record(echoCall(1, procEcho, make([]byte, 9000)))
+	reply := make([]byte, markLen+len(echoReply(1, procEcho, make([]byte, 9000))))
+	allocs := testing.AllocsPerRun(200, func() {
+		if _, err := nc.Write(stream); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(nc, reply); err != nil {
+			t.Fatal(err)
+		}
+	})
+	assert.LessOrEqual(t, allocs, poolLosses) // of 200 calls, rounded down
+}
+
 // Items of all paddings and sizes leave in their place.
 func TestServerEcho(t *testing.T) {
 	nc := start(t, &Server{Handler: echoMux()}).dial()
