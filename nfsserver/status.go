@@ -76,8 +76,7 @@ func statusOf(err error) (status nfs3.Status, known bool) {
 			return v.status, true
 		}
 	}
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		if status, known = errnoStatus[errno]; known {
 			return status, true
 		}

@@ -79,13 +79,13 @@ func writeList(res DirRes, entries []Entry, plus bool, maxCount, dirCount uint32
 
 func manyEntries() []Entry {
 	var entries []Entry
-	for i := range 40 {
-		e := Entry{FileID: uint64(i), Name: fmt.Appendf(nil, "%0*d", i+1, i), Cookie: uint64(i + 1)}
+	for i := range 14 {
+		e := Entry{FileID: uint64(i), Name: fmt.Appendf(nil, "%0*d", 3*i+1, i), Cookie: uint64(i + 1)}
 		if i%2 == 0 {
 			e.Attr = PostOpAttr{OK: true, Attr: Attr{Type: TypeReg, FileID: e.FileID}}
 		}
 		if i%3 == 0 {
-			e.Handle = make(FH, i)
+			e.Handle = make(FH, 4*i)
 		}
 		entries = append(entries, e)
 	}
@@ -99,7 +99,7 @@ func TestListSizes(t *testing.T) {
 	res := DirRes{DirAttr: PostOpAttr{OK: true, Attr: Attr{Type: TypeDir}}, Verf: 5}
 	for _, plus := range []bool{false, true} {
 		last := 0
-		for maxCount := range uint32(7000) {
+		for maxCount := range uint32(2400) {
 			wire := writeList(res, entries, plus, maxCount, 1<<20)
 			if wire == nil {
 				assert.Zero(t, last)
@@ -124,7 +124,7 @@ func TestListSizes(t *testing.T) {
 
 func TestDirCount(t *testing.T) {
 	entries := manyEntries()
-	for dirCount := range uint32(2000) {
+	for dirCount := range uint32(800) {
 		w := NewDirWriter(nil, true, 1<<20, dirCount)
 		sum := 0
 		for i := range entries {

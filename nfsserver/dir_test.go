@@ -1,0 +1,124 @@
+package nfsserver
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+func fill(g *rig, n int) []string {
+	names := []string{".", "..", "f", "d", "l"}
+	for i := range n {
+		name := fmt.Sprintf("%0*d", 1+i%60, i)
+		names = append(names, name)
+		g.put(name, nil)
+	}
+	return names
+}
+
+// dirArgs makes the arguments of READDIR or READDIRPLUS.
+func dirArgs(dir nfs3.FH, plus bool, cookie, verf uint64, count uint32) (uint32, message) {
+	if plus {
+		return nfs3.ProcReadDirPlus, &nfs3.ReadDirPlusArgs{Dir: dir, Cookie: cookie, Verf: verf, DirCount: 1 << 20, MaxCount: count}
+	}
+	return nfs3.ProcReadDir, &nfs3.ReadDirArgs{Dir: dir, Cookie: cookie, Verf: verf, Count: count}
+}
+
+// TestList reads a directory in pieces: each name once, and none left out.
+func TestList(t *testing.T) {
+	g, _, fh := scene(t)
+	want := fill(g, 100)
+	for _, plus := range []bool{false, true} {
+		for _, count := range []uint32{400, 1000, 4096, 1 << 30} {
+			t.Run(fmt.Sprintf("plus=%v count=%d", plus, count), func(t *testing.T) {
+				var names []string
+				var cookie, verf uint64
+				res := &listing{plus: plus}
+				for !res.EOF {
+					proc, args := dirArgs(fh[vfs.TypeDir], plus, cookie, verf, count)
+					g.call(proc, args, res)
+					require.Equal(t, nfs3.OK, res.Status)
+					require.True(t, res.DirAttr.OK)
+					for _, e := range res.Entries {
+						names = append(names, string(e.Name))
+						if plus {
+							require.Equal(t, g.fh(e.FileID), e.Handle)
+							require.Equal(t, e.FileID, e.Attr.Attr.FileID)
+						}
+						cookie = e.Cookie
+					}
+					verf = res.Verf
+				}
+				assert.Equal(t, want, names)
+			})
+		}
+	}
+}
+
+// TestListSize: results keep to count, to the reply's room and to rtmax.
+func TestListSize(t *testing.T) {
+	g, _, fh := scene(t, func(c *Config) { c.MaxPayload = 4096 })
+	fill(g, 100)
+	for _, plus := range []bool{false, true} {
+		for _, tt := range []struct{ count, maxReply, most int }{
+			{1000, 1 << 20, 1000}, {1 << 20, 2000, 2000 - 24 - 4}, {1 << 30, 1 << 20, 4096},
+		} {
+			g.maxReply = tt.maxReply
+			proc, args := dirArgs(fh[vfs.TypeDir], plus, 0, 0, uint32(tt.count))
+			head, _ := g.serve(args.AppendTo(g.header(nfs3.Program, 3, proc)), nil)
+			stat, results := g.accept(head)
+			require.Zero(t, stat)
+			assert.LessOrEqual(t, len(results)-4, tt.most)
+			assert.Greater(t, len(results)-4, tt.most-300, "and make use of it")
+		}
+	}
+}
+
+func TestDirCount(t *testing.T) {
+	g, _, fh := scene(t)
+	fill(g, 100)
+	res := &listing{plus: true}
+	g.call(nfs3.ProcReadDirPlus, &nfs3.ReadDirPlusArgs{Dir: fh[vfs.TypeDir], DirCount: 28 * 4, MaxCount: 1 << 20}, res)
+	assert.Len(t, res.Entries, 4)
+	assert.False(t, res.EOF)
+}
+
+func TestListTooSmall(t *testing.T) {
+	g, _, fh := scene(t)
+	for _, plus := range []bool{false, true} {
+		for _, count := range []uint32{0, 50, 104, 130} {
+			res := &listing{plus: plus}
+			proc, args := dirArgs(fh[vfs.TypeDir], plus, 0, 0, count)
+			g.call(proc, args, res)
+			assert.Equal(t, nfs3.ErrTooSmall, res.Status, "%d", count)
+			assert.True(t, res.DirAttr.OK)
+		}
+	}
+}
+
+func TestListCookie(t *testing.T) {
+	g, _, fh := scene(t)
+	for _, plus := range []bool{false, true} {
+		res := &listing{plus: plus}
+		proc, args := dirArgs(fh[vfs.TypeDir], plus, 2, 1, 4096)
+		g.call(proc, args, res)
+		assert.Equal(t, nfs3.ErrBadCookie, res.Status)
+		assert.True(t, res.DirAttr.OK)
+		proc, args = dirArgs(fh[vfs.TypeDir], plus, 0, 1, 4096)
+		g.call(proc, args, res)
+		assert.Equal(t, nfs3.OK, res.Status, "a listing that starts anew needs no verifier")
+		proc, args = dirArgs(fh[vfs.TypeDir], plus, 1<<40, res.Verf, 4096)
+		g.call(proc, args, res)
+		assert.Equal(t, nfs3.OK, res.Status)
+		assert.Empty(t, res.Entries)
+		assert.True(t, res.EOF, "behind the last entry")
+		proc, args = dirArgs(fh[vfs.TypeReg], plus, 0, 0, 4096)
+		g.call(proc, args, res)
+		assert.Equal(t, nfs3.ErrNotDir, res.Status)
+	}
+}

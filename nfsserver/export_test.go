@@ -1,0 +1,70 @@
+package nfsserver
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+func TestSquash(t *testing.T) {
+	anon := func(c *Config) { c.Exports[0].AnonUID, c.Exports[0].AnonGID = 99, 98 }
+	trust := func(c *Config) { c.Exports[0].NoRootSquash = true }
+	for _, tt := range []struct {
+		name     string
+		change   func(*Config)
+		authNone bool
+		uid, gid uint32
+		gids     []uint32
+		want     vfs.Cred
+	}{
+		{"user", nil, false, 5, 6, []uint32{7, 8}, vfs.Cred{UID: 5, GID: 6, Groups: []uint32{7, 8}}},
+		{"root", nil, false, 0, 0, []uint32{0, 8}, vfs.Cred{UID: 65534, GID: 65534, Groups: []uint32{65534, 8}}},
+		{"group 0 of a user", nil, false, 5, 0, nil, vfs.Cred{UID: 5, GID: 65534}},
+		{"root, other nobody", anon, false, 0, 0, []uint32{0}, vfs.Cred{UID: 99, GID: 98, Groups: []uint32{98}}},
+		{"root, trusted", trust, false, 0, 0, []uint32{0, 1}, vfs.Cred{Groups: []uint32{0, 1}}},
+		{"no id, trusted", trust, false, 1<<32 - 1, 1<<32 - 1, []uint32{1<<32 - 1}, vfs.Cred{UID: 65534, GID: 65534, Groups: []uint32{65534}}},
+		{"no credential", nil, true, 0, 0, nil, vfs.Cred{UID: 65534, GID: 65534}},
+		{"no credential, trusted", trust, true, 0, 0, nil, vfs.Cred{UID: 65534, GID: 65534}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fs := newMemFS()
+			var changes []func(*Config)
+			if tt.change != nil {
+				changes = append(changes, tt.change)
+			}
+			g := newRig(t, fs, changes...)
+			g.authNone, g.uid, g.gid, g.gids = tt.authNone, tt.uid, tt.gid, tt.gids
+			var res nfs3.GetAttrRes
+			g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.fh(memRoot)}, &res)
+			assert.Equal(t, nfs3.OK, res.Status)
+			assert.Equal(t, tt.want.UID, fs.cred.UID)
+			assert.Equal(t, tt.want.GID, fs.cred.GID)
+			assert.ElementsMatch(t, tt.want.Groups, fs.cred.Groups)
+		})
+	}
+}
+
+func TestClients(t *testing.T) {
+	nets := []netip.Prefix{
+		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("2001:db8::7/128"),
+	}
+	e := newExport(&Export{Path: "/x", Clients: nets})
+	for addr, want := range map[string]bool{
+		"10.1.2.3:700":            true,
+		"10.2.2.3:700":            false,
+		"[::ffff:10.1.2.3]:700":   true, // as a socket for both families has it
+		"[fe80::1%eth0]:700":      true,
+		"[2001:db8::7]:20049":     true,
+		"[2001:db8::8]:20049":     false,
+		"[::ffff:192.0.2.1]:2049": false,
+	} {
+		assert.Equal(t, want, e.allows(&oncrpc.Peer{Addr: netip.MustParseAddrPort(addr)}), addr)
+	}
+	assert.False(t, e.allows(nil))
+	assert.True(t, newExport(&Export{Path: "/x"}).allows(nil), "everyone")
+}
