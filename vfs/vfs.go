@@ -224,7 +224,8 @@ type FS interface {
 	Read(ctx context.Context, c *Cred, h Handle, p []byte, off uint64) (n int, eof bool, a MaybeAttr, err error)
 
 	// Write writes p at offset off, at least as stable as asked, and
-	// returns how stable.
+	// returns how stable. With an error, n octets were written all the
+	// same: if n is not 0, RFC 1813 wants an answer without the error.
 	Write(ctx context.Context, c *Cred, h Handle, p []byte, off uint64, how Stable) (n int, done Stable, w WCC, err error)
 
 	// Commit puts what was written to the range on stable storage; count
@@ -232,7 +233,8 @@ type FS interface {
 	Commit(ctx context.Context, c *Cred, h Handle, off uint64, count uint32) (WCC, error)
 
 	// WriteVerifier changes whenever unstable writes may have been lost:
-	// at each start of the server, and after a failed Commit.
+	// at each start of the server, and after a failed Commit. The answer
+	// to a Write or Commit carries what it was before the call.
 	WriteVerifier() uint64
 
 	Create(ctx context.Context, c *Cred, dir Handle, name string, how CreateHow) (Made, error)
