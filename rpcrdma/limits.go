@@ -45,3 +45,26 @@ const (
 	maxLogged = 20
 	logPeriod = 10 * time.Second
 )
+
+// Limits of a requester.
+const (
+	// firstDelay keeps the first message away from the MPA Reply, and
+	// nudgeAfter is when a server that has not answered yet gets something
+	// to wake it: Linux's siw may not see a first message that comes within
+	// about a millisecond.
+	firstDelay = 3 * time.Millisecond
+	nudgeAfter = 100 * time.Millisecond
+
+	// callRoom is the room for the transport header of a call, in octets:
+	// it has one segment in the Read list, and one in the Write list or
+	// the Reply chunk.
+	callRoom = minLen + readChunkLen + writeChunkLen
+
+	readChunkLen  = 4 + 4 + 16 // of one segment, in octets
+	writeChunkLen = 4 + 4 + 16
+
+	// maxCallHeader is the length of the longest RPC call before its
+	// arguments, in octets: ten words, a credential with a machine's name
+	// of 255 octets and 16 groups.
+	maxCallHeader = 10*4 + 6*4 + 256 + 16*4
+)

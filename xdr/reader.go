@@ -51,7 +51,8 @@ func (r *Reader) SetItem(pos int, data []byte) { r.item, r.itemPos = data, pos }
 
 // SetMoved says that the data of the first item that Item reads are not in the
 // stream but in data, wherever that is: the results of a call, of which only
-// the program knows the form.
+// the program knows the form. Where data is empty there may be no such item, or
+// an empty one.
 func (r *Reader) SetMoved(data []byte) { r.item, r.itemPos = data, anywhere }
 
 // Offset returns the number of octets read so far.
@@ -72,7 +73,7 @@ func (r *Reader) Fail(err error) {
 func (r *Reader) Done() error {
 	switch {
 	case r.err != nil:
-	case r.itemPos != nowhere:
+	case r.itemPos != nowhere && (r.itemPos != anywhere || len(r.item) > 0):
 		r.err = fmt.Errorf("%w: %d, never read", ErrItem, r.itemPos)
 	case r.off != len(r.b):
 		r.err = fmt.Errorf("%w: %d", ErrTrailing, len(r.b)-r.off)

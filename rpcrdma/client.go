@@ -1,0 +1,281 @@
+package rpcrdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A ClientConfig is how a requester behaves. The zero value is right for most.
+type ClientConfig struct {
+	// Inline is the length of the longest message sent or received without
+	// chunks, in octets; 0 means 4096. It is rounded down to a multiple of
+	// 1024; below 1024 or above 262144 is an error.
+	Inline int
+
+	// Credits is the number of calls that may be under way; 0 means 128;
+	// below 0 or above 4096 is an error. The server may grant fewer.
+	Credits int
+
+	// NoPrivateData leaves out the message of RFC 8797: both thresholds
+	// are 1024 octets then.
+	NoPrivateData bool
+
+	// Machine is the name that AUTH_SYS credentials carry; "" means the
+	// host's.
+	Machine string
+}
+
+func (c *ClientConfig) fill() error {
+	c.Inline = orDefault(c.Inline, defaultInline) &^ 1023
+	c.Credits = orDefault(c.Credits, defaultCredits)
+	if c.Machine == "" {
+		c.Machine, _ = os.Hostname() // a server decides nothing by it
+	}
+	switch {
+	case c.Inline < cmpriv.MinSize || c.Inline > cmpriv.MaxSize:
+		return fmt.Errorf("rpcrdma: inline size %d is not between %d and %d octets", c.Inline, cmpriv.MinSize, cmpriv.MaxSize)
+	case c.Credits < 1 || c.Credits > maxCredits:
+		return fmt.Errorf("rpcrdma: %d credits are not between 1 and %d", c.Credits, maxCredits)
+	case c.NoPrivateData:
+		c.Inline = cmpriv.MinSize
+	}
+	return nil
+}
+
+// A Client is a requester: it makes the calls of any ONC RPC program over one
+// RDMA connection. It implements oncrpc.Caller.
+//
+//	Call ──credit──▶ register memory ──▶ Send ═══▶ responder
+//	  ▲                                               │
+//	  └── deregister ◀── Receive (by XID) ◀═══ Send ══┘
+type Client struct {
+	cfg      ClientConfig
+	conn     rdma.Conn
+	sendSize int // longest message to the server, in octets
+	recvSize int // longest message from it
+	peer     cmpriv.Message
+	hasPeer  bool
+	hdr      Header // of the reply that is being received
+
+	mu      sync.Mutex
+	xid     uint32
+	calls   map[uint32]*outCall // sent and not yet answered, by XID
+	granted int                 // credits
+	used    int                 // calls that hold one
+	waiting []chan struct{}     // callers that wait for one, in order
+	nudge   *time.Timer         // until the first reply
+	err     error               // why the connection ended
+	over    chan struct{}
+}
+
+var _ oncrpc.Caller = (*Client)(nil)
+
+// Dial connects to a responder. The address is host and port.
+func Dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig) (*Client, error) {
+	if err := cfg.fill(); err != nil {
+		return nil, err
+	}
+	c := &Client{
+		cfg: cfg, xid: rand.Uint32(), granted: 1, // RFC 8166, Section 3.3.3
+		over:  make(chan struct{}),
+		calls: make(map[uint32]*outCall),
+	}
+	conn, err := d.Dial(ctx, addr, rdma.ConnConfig{
+		Handler: (*clientHandler)(c), PrivateData: c.privateData(), RecvSize: cfg.Inline,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.conn = conn
+	c.peer, c.hasPeer = cmpriv.Parse(conn.PrivateData())
+	c.sendSize = min(cfg.Inline, c.peer.RecvSize) // RFC 8166, Section 3.3.2
+	c.recvSize = min(cfg.Inline, c.peer.SendSize)
+	c.settleIn(ctx)
+	return c, nil
+}
+
+func (c *Client) privateData() []byte {
+	if c.cfg.NoPrivateData {
+		return nil
+	}
+	m := cmpriv.Message{RemoteInvalidation: true, SendSize: c.cfg.Inline, RecvSize: c.cfg.Inline}
+	return m.AppendTo(nil)
+}
+
+// settleIn works around Linux's siw, which may leave a first message that
+// follows its MPA Reply at once in the socket, until more comes: it waits a
+// moment, and a timer sends something that does no harm.
+func (c *Client) settleIn(ctx context.Context) {
+	select {
+	case <-time.After(firstDelay):
+	case <-ctx.Done():
+	case <-c.over:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nudge = time.AfterFunc(nudgeAfter, func() {
+		_ = c.conn.Post(rdma.WR{Op: rdma.OpWrite}) // zero octets, to nowhere
+	})
+	c.nudge.Stop() // until the first call
+}
+
+// Conn returns the connection below.
+func (c *Client) Conn() rdma.Conn { return c.conn }
+
+// Peer returns what the server said of itself by RFC 8797; false where it said
+// nothing, and the standard's assumptions stand.
+func (c *Client) Peer() (cmpriv.Message, bool) { return c.peer, c.hasPeer }
+
+// Thresholds returns the lengths of the longest messages to and from the
+// server, in octets.
+func (c *Client) Thresholds() (send, recv int) { return c.sendSize, c.recvSize }
+
+// Credits returns how many calls the server lets be under way at the moment.
+func (c *Client) Credits() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.granted
+}
+
+// Done is closed when the connection has ended.
+func (c *Client) Done() <-chan struct{} { return c.over }
+
+// Close ends the connection. Calls under way fail. It may be called twice.
+func (c *Client) Close() error {
+	err := c.conn.Close()
+	<-c.over
+	return err
+}
+
+// clientHandler takes the connection's events.
+type clientHandler Client
+
+// Receive hands a reply to the call that it is for. What cannot be decoded, or
+// is for no call, is dropped (RFC 8166, Section 4.5); the receive that it took
+// belongs to a call that still waits.
+func (h *clientHandler) Receive(m rdma.Recv) {
+	c := (*Client)(h)
+	body, err := c.hdr.ParseReply(m.Buf.B)
+	var o *outCall
+	if err == nil {
+		o = c.settle(&c.hdr)
+	}
+	if o == nil {
+		m.Buf.Release()
+		_ = c.conn.PostRecv(1) // an error means that the connection ends
+		return
+	}
+	if o == forsaken {
+		m.Buf.Release()
+		return
+	}
+	o.got <- o.accept(&c.hdr, body, m)
+}
+
+// settle finds the call that a reply is for, and gives back its credit.
+func (c *Client) settle(h *Header) *outCall {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.calls[h.XID]
+	if o == nil {
+		return nil
+	}
+	delete(c.calls, h.XID)
+	if c.nudge != nil {
+		c.nudge.Stop()
+		c.nudge = nil
+	}
+	// A grant of 0 would let no call go, ever (Section 3.3.1).
+	c.granted = int(min(max(1, h.Credit), uint32(c.cfg.Credits)))
+	c.used--
+	c.admit()
+	return o
+}
+
+// Closed fails all calls.
+func (h *clientHandler) Closed(err error) {
+	c := (*Client)(h)
+	c.mu.Lock()
+	if err == nil {
+		err = errors.New("closed")
+	}
+	c.err = fmt.Errorf("rpcrdma: %w: %w", rdma.ErrClosed, err)
+	calls := c.calls
+	c.calls = nil
+	waiting := c.waiting
+	c.waiting = nil
+	if c.nudge != nil {
+		c.nudge.Stop()
+	}
+	c.mu.Unlock()
+	for _, o := range calls {
+		if o != forsaken {
+			o.got <- outcome{err: c.err}
+		}
+	}
+	for _, w := range waiting {
+		close(w)
+	}
+	close(c.over)
+}
+
+// acquire waits for a credit.
+func (c *Client) acquire(ctx context.Context) error {
+	c.mu.Lock()
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return c.err
+	}
+	if c.used < c.granted && len(c.waiting) == 0 {
+		c.used++
+		c.mu.Unlock()
+		return nil
+	}
+	w := make(chan struct{})
+	c.waiting = append(c.waiting, w)
+	c.mu.Unlock()
+	select {
+	case <-w:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.err
+	case <-ctx.Done():
+		c.abandonWait(w)
+		return context.Cause(ctx)
+	}
+}
+
+// admit, with the lock held, gives the credits that are free to those who wait
+// longest.
+func (c *Client) admit() {
+	for c.used < c.granted && len(c.waiting) > 0 {
+		c.used++
+		close(c.waiting[0])
+		c.waiting = c.waiting[1:]
+	}
+}
+
+// abandonWait takes w out of the queue, or gives its credit back.
+func (c *Client) abandonWait(w chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.waiting {
+		if c.waiting[i] == w {
+			c.waiting = append(c.waiting[:i], c.waiting[i+1:]...)
+			return
+		}
+	}
+	if c.err == nil {
+		c.used--
+		c.admit()
+	}
+}

@@ -1,0 +1,352 @@
+package rpcrdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// An outCall is one call of a requester.
+type outCall struct {
+	c   *Client
+	x   *oncrpc.Exchange
+	xid uint32
+
+	hdr     Header
+	out     *buf.Buf // transport header; RPC header and arguments behind room for it
+	msg     []byte   // RPC message up to the data item, in out
+	long    *buf.Buf // what a Long Call's Position Zero chunk holds
+	reply   *buf.Buf // the Reply chunk
+	regions []rdma.Region
+	sink    rdma.Region // of them: x.Sink
+
+	sent chan rdma.Completion
+	got  chan outcome
+}
+
+// An outcome is what becomes of a call: the reply, or an error.
+type outcome struct {
+	recv    *buf.Buf // the message; body aliases it
+	body    []byte   // the RPC message, where it is inline
+	inChunk int      // octets of it in the Reply chunk, where it is there
+	item    int      // octets written to Sink
+	err     error
+}
+
+// forsaken stands for the calls that nobody waits for any more.
+var forsaken = new(outCall)
+
+// Call makes a call (oncrpc.Caller). When ctx ends first, the memory of the
+// call is protected before Call returns, and the credit is given back when the
+// reply comes after all (RFC 8166, Section 4.4.1).
+func (c *Client) Call(ctx context.Context, x *oncrpc.Exchange) error {
+	if err := c.acquire(ctx); err != nil {
+		return err
+	}
+	o := &outCall{
+		c: c, x: x,
+		sent: make(chan rdma.Completion, 1), got: make(chan outcome, 1),
+	}
+	if err := o.begin(); err != nil {
+		o.end()
+		return err
+	}
+	err := o.await(ctx)
+	o.end()
+	return err
+}
+
+// begin chooses the call's form, registers its memory and sends it.
+func (o *outCall) begin() error {
+	c := o.c
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return o.unsent(c.err)
+	}
+	c.xid++
+	o.xid = c.xid
+	c.calls[o.xid] = o
+	c.mu.Unlock()
+	if err := o.build(); err != nil {
+		return o.unsent(err)
+	}
+	if err := c.conn.PostRecv(1); err != nil { // for the reply: Section 3.3.1
+		return o.unsent(err)
+	}
+	c.mu.Lock()
+	if c.nudge != nil {
+		c.nudge.Reset(nudgeAfter)
+	}
+	c.mu.Unlock()
+	if err := c.conn.Post(o.send()); err != nil {
+		return o.unsent(err)
+	}
+	return nil
+}
+
+// unsent takes back a call that was not sent.
+func (o *outCall) unsent(err error) error {
+	c := o.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls[o.xid] == o {
+		delete(c.calls, o.xid)
+		c.used--
+		c.admit()
+	}
+	o.sent <- rdma.Completion{}
+	return err
+}
+
+// build encodes the call, and decides how its arguments and its results
+// travel.
+func (o *outCall) build() error {
+	x, c := o.x, o.c
+	o.hdr = Header{XID: o.xid, Vers: Version, Credit: uint32(c.cfg.Credits), Proc: Msg}
+	o.out = buf.Default.Get(callRoom + maxCallHeader + len(x.Args))
+	o.msg = oncrpc.AppendCall(o.out.B[callRoom:callRoom], o.xid, x, c.cfg.Machine)
+	o.msg = append(o.msg, x.Args...)
+	if err := o.planResults(); err != nil {
+		return err
+	}
+	return o.planArguments()
+}
+
+// planResults offers memory for results that may not fit inline: a Write chunk
+// for the data item, or else a Reply chunk, never both (RFC 8166, Sections
+// 4.3.2 and 4.3.3).
+func (o *outCall) planResults() error {
+	x, room := o.x, o.c.recvSize-minLen
+	rest := oncrpc.MaxReplyHeader + x.MaxResults
+	if rest+len(x.Sink)+xdr.Pad(len(x.Sink)) <= room {
+		return nil
+	}
+	if len(x.Sink) > 0 && rest <= room-writeChunkLen {
+		r, err := o.register(x.Sink, rdma.RemoteWrite)
+		if err != nil {
+			return err
+		}
+		o.sink = r
+		o.hdr.Lists.AddWrite(chunks.Chunk{segment(r, len(x.Sink))})
+		return nil
+	}
+	n := rest + len(x.Sink) + xdr.Pad(len(x.Sink))
+	o.reply = buf.Default.Get(n)
+	clear(o.reply.B) // no stale data for a peer to keep: RFC 5042, Section 6.3.2
+	r, err := o.register(o.reply.B, rdma.RemoteWrite)
+	if err != nil {
+		return err
+	}
+	o.hdr.Lists.HasReply = true
+	o.hdr.Lists.Reply = chunks.Chunk{segment(r, n)}
+	return nil
+}
+
+// planArguments leaves the call inline where it fits, else moves its data item
+// to a Read chunk, else the whole message to one at position zero (RFC 8166,
+// Section 3.5).
+func (o *outCall) planArguments() error {
+	x, room := o.x, o.c.sendSize-fixedLen-o.hdr.Lists.Len()
+	item := len(x.Item) + xdr.Pad(len(x.Item))
+	if len(o.msg)+item+len(x.Tail) <= room {
+		return nil
+	}
+	if len(x.Item) > 0 && len(o.msg)+len(x.Tail) <= room-readChunkLen {
+		r, err := o.register(x.Item, rdma.RemoteRead)
+		if err != nil {
+			return err
+		}
+		o.hdr.Lists.Reads = []chunks.ReadSegment{{Position: uint32(len(o.msg)), Segment: segment(r, len(x.Item))}}
+		return nil
+	}
+	n := len(o.msg) + item + len(x.Tail)
+	o.long = buf.Default.Get(n)
+	whole := append(o.long.B[:0], o.msg...)
+	whole = append(whole, x.Item...)
+	whole = append(whole, pad(len(x.Item))...)
+	whole = append(whole, x.Tail...)
+	r, err := o.register(whole, rdma.RemoteRead)
+	if err != nil {
+		return err
+	}
+	o.hdr.Proc = NoMsg
+	o.hdr.Lists.Reads = []chunks.ReadSegment{{Segment: segment(r, n)}}
+	return nil
+}
+
+func (o *outCall) register(b []byte, access rdma.Access) (rdma.Region, error) {
+	r, err := o.c.conn.Register(b, access)
+	if err == nil {
+		o.regions = append(o.regions, r)
+	}
+	return r, err
+}
+
+func segment(r rdma.Region, n int) chunks.Segment {
+	return chunks.Segment{Handle: uint32(r.STag()), Length: uint32(n), Offset: r.TO()}
+}
+
+// send returns the Send of the call: the transport header right in front of
+// the RPC message.
+func (o *outCall) send() rdma.WR {
+	x := o.x
+	hdr := o.hdr.AppendTo(o.out.B[:0])
+	wr := rdma.WR{Op: rdma.OpSend, Done: o}
+	switch {
+	case o.hdr.Proc == NoMsg:
+		wr.Data = [][]byte{hdr}
+	case len(o.hdr.Lists.Reads) > 0:
+		wr.Data = [][]byte{hdr, o.msg, x.Tail}
+	default:
+		wr.Data = [][]byte{hdr, o.msg, x.Item, pad(len(x.Item)), x.Tail}
+	}
+	return wr
+}
+
+// Complete is told that the Send is done (rdma.Completer).
+func (o *outCall) Complete(d rdma.Completion) { o.sent <- d }
+
+// await waits for the reply.
+func (o *outCall) await(ctx context.Context) error {
+	select {
+	case a := <-o.got:
+		o.protect()
+		return o.take(a)
+	case <-ctx.Done():
+		o.protect()
+		o.c.forsake(o)
+		return context.Cause(ctx)
+	}
+}
+
+// forsake makes the reply to o, when it comes, free the credit and nothing
+// else.
+func (c *Client) forsake(o *outCall) {
+	c.mu.Lock()
+	if c.calls[o.xid] == o {
+		c.calls[o.xid] = forsaken
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	if a := <-o.got; a.recv != nil { // it is on its way
+		a.recv.Release()
+	}
+}
+
+// accept notes what the header h of the reply says, before the next one
+// overwrites it. What the call did not provide for is a permanent error of the
+// call (RFC 8166, Section 4.5).
+func (o *outCall) accept(h *Header, body []byte, m rdma.Recv) outcome {
+	a := outcome{recv: m.Buf, body: body}
+	lists := &h.Lists
+	switch {
+	case h.Proc == Error:
+		a.err = &RemoteError{Code: h.Code, Low: h.Low, High: h.High}
+		return a
+	case lists.Writes() != o.hdr.Lists.Writes():
+		a.err = fmt.Errorf("%w: %d Write chunks, not %d", errReplyForm, lists.Writes(), o.hdr.Lists.Writes())
+		return a
+	case h.Proc == NoMsg && (o.reply == nil || !lists.HasReply):
+		a.err = fmt.Errorf("%w: in a Reply chunk", errReplyForm)
+		return a
+	}
+	if o.sink != nil {
+		a.item = o.returned(&a, lists.Write(0), len(o.x.Sink))
+	}
+	if h.Proc == NoMsg {
+		a.body = nil
+		a.inChunk = o.returned(&a, lists.Reply, len(o.reply.B))
+	}
+	return a
+}
+
+// returned returns the octets that the server says it wrote to a chunk of one
+// segment of limit octets.
+func (o *outCall) returned(a *outcome, c chunks.Chunk, limit int) int {
+	if len(c) != 1 || c.Length() > uint64(limit) {
+		a.err = fmt.Errorf("%w: %d octets in %d segments of a chunk of %d octets", errReplyForm, c.Length(), len(c), limit)
+		return 0
+	}
+	return int(c.Length())
+}
+
+// take gives the results to the caller.
+func (o *outCall) take(a outcome) error {
+	if a.err == nil {
+		a.err = o.results(&a)
+	}
+	if a.err != nil {
+		o.x.Results = xdr.Reader{}
+		if a.recv != nil {
+			a.recv.Release()
+		}
+	}
+	return a.err
+}
+
+// results reads the RPC reply, and keeps the buffer that it is in.
+func (o *outCall) results(a *outcome) error {
+	x := o.x
+	if a.body == nil {
+		a.body = o.reply.B[:a.inChunk]
+	}
+	x.Results = xdr.NewReader(a.body)
+	if err := oncrpc.ReadReply(&x.Results, o.xid); err != nil {
+		return err
+	}
+	if o.sink != nil { // RFC 8166, Section 6.1: it must be there, if anywhere
+		x.Results.SetMoved(x.Sink[:a.item])
+	}
+	x.Lent = a.recv
+	if a.inChunk > 0 {
+		a.recv.Release()
+		x.Lent, o.reply = o.reply, nil
+	}
+	return nil
+}
+
+// protect takes the call's memory back from the server, before anybody looks
+// at it (RFC 8166, Section 4.4.1).
+func (o *outCall) protect() {
+	for _, r := range o.regions {
+		r.Deregister()
+	}
+	o.regions = nil
+}
+
+// end gives the call's buffers back, when the Send has left them.
+func (o *outCall) end() {
+	o.protect()
+	<-o.sent
+	for _, b := range []*buf.Buf{o.out, o.long, o.reply} {
+		if b != nil {
+			b.Release()
+		}
+	}
+}
+
+// errReplyForm: a reply in a form that the call did not provide for.
+var errReplyForm = errors.New("rpcrdma: reply in a form that the call did not ask for")
+
+// A RemoteError is an RDMA_ERROR: the server could not take the call, and will
+// not take it when it comes again.
+type RemoteError struct {
+	Code      ErrCode
+	Low, High uint32 // of ErrVers: the versions that the server speaks
+}
+
+// Error says what the server said.
+func (e *RemoteError) Error() string {
+	if e.Code == ErrVers {
+		return fmt.Sprintf("rpcrdma: the server speaks versions %d to %d of RPC-over-RDMA only", e.Low, e.High)
+	}
+	return fmt.Sprintf("rpcrdma: the server cannot use the call's chunks or header (%v)", e.Code)
+}
