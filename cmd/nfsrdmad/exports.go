@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+)
+
+// export is one argument of serve.
+type export struct {
+	dir  string
+	name string // what clients mount
+}
+
+// parseExports understands DIR[=/EXPORT] arguments. The last "=/" separates, so
+// that a directory with such a name can still be served: by naming its export.
+func parseExports(args []string) ([]export, error) {
+	seen := make(map[string]string)
+	var exports []export
+	for _, arg := range args {
+		e, err := parseExport(arg)
+		if err != nil {
+			return nil, err
+		}
+		if other, ok := seen[e.name]; ok {
+			return nil, fmt.Errorf("%s and %s are both exported as %s: name one of them otherwise, DIR=/EXPORT", other, e.dir, e.name)
+		}
+		seen[e.name] = e.dir
+		exports = append(exports, e)
+	}
+	return exports, nil
+}
+
+func parseExport(arg string) (export, error) {
+	dir, name := arg, ""
+	if i := strings.LastIndex(arg, "=/"); i >= 0 {
+		dir, name = arg[:i], arg[i+1:]
+	}
+	if dir == "" {
+		return export{}, fmt.Errorf("%q names no directory: write DIR or DIR=/EXPORT", arg)
+	}
+	if name == "" {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return export{}, err
+		}
+		name = abs
+	}
+	if path.Clean(name) != name || strings.ContainsRune(name, 0) {
+		return export{}, fmt.Errorf("export name %q is not a plain absolute path: %q is", name, path.Clean(name))
+	}
+	if len(name) > mount3.PathLen {
+		return export{}, fmt.Errorf("export name of %d octets for %s: clients can ask for %d at most, so name it DIR=/EXPORT", len(name), dir, mount3.PathLen)
+	}
+	return export{dir: dir, name: name}, nil
+}
+
+// readyNames writes export names for the ready line. What would end or split a
+// name there is written as /proc/mounts writes it.
+func readyNames(exports []export) string {
+	var b strings.Builder
+	for i, e := range exports {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		for _, c := range []byte(e.name) {
+			if c <= ' ' || c == ',' || c == '\\' || c == 0x7f {
+				fmt.Fprintf(&b, `\%03o`, c)
+			} else {
+				b.WriteByte(c)
+			}
+		}
+	}
+	return b.String()
+}
+
+// parseNets understands the words of --clients.
+func parseNets(words []string) ([]netip.Prefix, error) {
+	var nets []netip.Prefix
+	for _, w := range words {
+		n, err := parseNet(w)
+		if err != nil {
+			return nil, fmt.Errorf("--clients: %q is neither an address nor a network such as 192.0.2.0/24 or 2001:db8::/32", w)
+		}
+		nets = append(nets, n)
+	}
+	return nets, nil
+}
+
+func parseNet(w string) (netip.Prefix, error) {
+	if strings.Contains(w, "/") {
+		n, err := netip.ParsePrefix(w)
+		return n.Masked(), err
+	}
+	a, err := netip.ParseAddr(w)
+	if err != nil || a.Zone() != "" {
+		return netip.Prefix{}, fmt.Errorf("not an address: %s", w)
+	}
+	return netip.PrefixFrom(a, a.BitLen()), nil
+}

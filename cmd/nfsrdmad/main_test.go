@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// command runs the program to its end.
+func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	status = run(t.Context(), args, &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+func TestVersion(t *testing.T) {
+	status, stdout, stderr := command(t, "version")
+	assert.Equal(t, exitOK, status)
+	assert.Empty(t, stderr)
+	assert.Regexp(t, `^nfsrdmad \S+ `+runtime.Version()+` linux/\w+\n$`, stdout)
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nosuch"}, `unknown command "nosuch" for "nfsrdmad"`},
+		{[]string{"version", "x"}, `unknown command "x" for "nfsrdmad version"`},
+		{[]string{"serve"}, "serve needs a directory: nfsrdmad serve DIR"},
+		{[]string{"serve", "--nosuch", "/"}, "unknown flag: --nosuch"},
+		{[]string{"serve", "--crc=maybe", "/"}, `invalid argument "maybe" for "--crc" flag: not one of auto, on, off`},
+		{[]string{"serve", "--inline=1KB", "/"}, `invalid argument "1KB" for "--inline" flag: not a size: write octets, or a number with KiB, MiB or GiB (below 2 GiB)`},
+		{[]string{"serve", "--inline=1000", "/"}, "--inline 1000 is not between 1024 and 262144"},
+		{[]string{"serve", "--credits=0", "/"}, "--credits 0 is not between 1 and 4096"},
+		{[]string{"serve", "--max-payload=8MiB", "/"}, "--max-payload 8388608 is not between 4096 and 4194304"},
+		{[]string{"serve", "--listen=", "/"}, "--listen needs an address, such as :20049"},
+		{[]string{"serve", "--clients=host", "/"}, `--clients: "host" is neither an address nor a network such as 192.0.2.0/24 or 2001:db8::/32`},
+		{[]string{"serve", "=/x"}, `"=/x" names no directory: write DIR or DIR=/EXPORT`},
+	} {
+		status, stdout, stderr := command(t, tt.args...)
+		assert.Equal(t, exitUsage, status, tt.args)
+		assert.Empty(t, stdout, tt.args)
+		assert.Equal(t, "nfsrdmad: "+tt.want+"\n", stderr)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	status, stdout, _ := command(t, "serve", "--help")
+	assert.Equal(t, exitOK, status)
+	for _, flag := range []string{
+		"--ro", "--clients", "--no-root-squash", "--listen", "--tcp", "--inline", "--credits",
+		"--max-payload", "--crc", "--state", "--log-level", "--log-format",
+	} {
+		assert.Contains(t, stdout, flag)
+	}
+	for line := range strings.Lines(stdout) {
+		assert.LessOrEqual(t, len(line), 120, line)
+	}
+}
+
+// TestErrors are those of a command that has started: they name the thing and
+// the remedy.
+func TestErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	state := t.TempDir()
+	taken, err := openState(state)
+	require.NoError(t, err)
+	defer taken.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	port := l.Addr().String()
+
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no directory", []string{filepath.Join(dir, "nosuch")}, filepath.Join(dir, "nosuch") + ": no such directory: create it, or correct the path"},
+		{"a file", []string{file}, file + ": not a directory: serve the directory that holds it"},
+		{
+			"state in the export",
+			[]string{"--state", filepath.Join(dir, "sub", "state"), dir + "=/x"},
+			"the state directory " + filepath.Join(dir, "sub", "state") + " lies in " + dir + ", where clients would reach it: name another with --state",
+		},
+		{"state in use", []string{"--state", state, dir}, "another nfsrdmad uses the state directory " + state + ": stop it, or give this one its own with --state"},
+		{"RDMA port in use", []string{"--listen", port, dir}, "cannot listen on " + port + ": the port is in use; choose another with --listen"},
+		{
+			"TCP port in use",
+			[]string{"--tcp", port, dir},
+			"cannot listen on " + port + ": the port is in use; choose another with --tcp (beside the kernel's NFS server, which has 2049), or turn it off with --tcp \"\"",
+		},
+		{"foreign address", []string{"--listen", "192.0.2.1:20049", dir}, "cannot listen on 192.0.2.1:20049: this machine has no such address; correct --listen"},
+		{"no address", []string{"--listen", "20049", dir}, "cannot listen on 20049 (--listen): listen tcp: address 20049: missing port in address"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := []string{"serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--log-level=error"}
+			status, stdout, stderr := command(t, append(args, tt.args...)...)
+			assert.Equal(t, exitError, status)
+			assert.Empty(t, stdout)
+			assert.Equal(t, "nfsrdmad: "+tt.want+"\n", stderr)
+		})
+	}
+}

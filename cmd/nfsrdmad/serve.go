@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+)
+
+// Limits of flags; those of --inline are RFC 8797's.
+const (
+	maxCredits = 4096    // each costs a receive buffer, on every connection
+	minPayload = 4 << 10 // octets: a page, so that clients can work
+	maxPayload = 4 << 20 // octets: what a pooled buffer holds
+)
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	readOnly     bool
+	clientWords  []string
+	noRootSquash bool
+	listen       string
+	tcp          string
+	inline       size
+	credits      int
+	maxPayload   size
+	crc          choice
+	state        string
+	logLevel     choice
+	logFormat    choice
+
+	// From the words above, once they are understood.
+	exports []export
+	clients []netip.Prefix
+}
+
+func newServe() *cobra.Command {
+	o := serveOptions{
+		inline:     4 << 10,
+		credits:    128,
+		maxPayload: 1 << 20,
+		crc:        choice{"auto", []string{"auto", "on", "off"}},
+		logLevel:   choice{"info", []string{"debug", "info", "warn", "error"}},
+		logFormat:  choice{"text", []string{"text", "json"}},
+	}
+	cmd := &cobra.Command{
+		Use:   "serve [flags] DIR[=/EXPORT]...",
+		Short: "Serve directories",
+		Long: `Serve directories over NFS version 3, on RPC-over-RDMA and on TCP at the same
+time, until SIGTERM or SIGINT; then calls under way are finished, and the exit
+status is 0.
+
+Each DIR is exported under its absolute path, or as /EXPORT. The last "=/" of an
+argument separates the two.
+
+Without --clients, every host that reaches the ports may read and write what the
+directory's modes allow to the user and group that the host claims (AUTH_SYS).
+Root of a client becomes nobody, unless --no-root-squash is given. As root, the
+daemon lets the kernel check each call against its caller's user and groups; as
+an ordinary user it does everything in that user's name.
+
+Once it accepts connections, it prints one line on standard output:
+
+    ready rdma=ADDR tcp=ADDR exports=/EXPORT,...
+
+Linux mounts an export by (MOUNT goes over TCP)
+
+    mount -t nfs -o vers=3,proto=rdma,port=20049,mountproto=tcp,mountport=2049,nolock SERVER:/EXPORT /mnt`,
+		Example: `  nfsrdmad serve /srv/data
+  nfsrdmad serve --ro --clients 192.0.2.0/24,2001:db8::/32 /srv/a=/a /srv/b=/b
+  nfsrdmad serve --listen '[::1]:20049' --tcp '[::1]:2049' /srv/data=/data`,
+		Args: o.understand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), o.logger(cmd.ErrOrStderr()))
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVar(&o.readOnly, "ro", false, "refuse changes")
+	f.StringSliceVar(&o.clientWords, "clients", nil, "serve only these addresses and networks `NET,...`")
+	f.BoolVar(&o.noRootSquash, "no-root-squash", false, "let root of a client be root here")
+	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
+	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for the same over plain TCP; \"\" turns it off")
+	f.Var(&o.inline, "inline", "longest message sent without RDMA")
+	f.IntVar(&o.credits, "credits", o.credits, "calls that a connection may have under way")
+	f.Var(&o.maxPayload, "max-payload", "longest READ or WRITE")
+	f.Var(&o.crc, "crc", "CRC32C on RDMA connections: auto has it where the client asks")
+	f.StringVar(&o.state, "state", defaultState(), "`DIR` for what outlives the daemon; one for each")
+	f.Var(&o.logLevel, "log-level", "what to log on standard error")
+	f.Var(&o.logFormat, "log-format", "how to log it")
+	return cmd
+}
+
+// understand takes the arguments and what the flags say in words. Its errors
+// are usage errors.
+func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
+	if len(args) == 0 {
+		return errors.New("serve needs a directory: nfsrdmad serve DIR")
+	}
+	if o.exports, err = parseExports(args); err != nil {
+		return err
+	}
+	if o.clients, err = parseNets(o.clientWords); err != nil {
+		return err
+	}
+	if o.listen == "" {
+		return errors.New("--listen needs an address, such as :20049")
+	}
+	return errors.Join(
+		within("--inline", int64(o.inline), cmpriv.MinSize, cmpriv.MaxSize),
+		within("--credits", int64(o.credits), 1, maxCredits),
+		within("--max-payload", int64(o.maxPayload), minPayload, maxPayload),
+	)
+}
+
+// within checks a flag's number. The packages that take it check it too, but do
+// not know the flag, and some only once they serve.
+func within(flag string, n, least, most int64) error {
+	if n < least || n > most {
+		return fmt.Errorf("%s %d is not between %d and %d", flag, n, least, most)
+	}
+	return nil
+}
+
+func (o *serveOptions) logger(w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel.word)); err != nil {
+		panic(err) // the words of --log-level are slog's
+	}
+	h := &slog.HandlerOptions{Level: level}
+	if o.logFormat.word == "json" {
+		return slog.New(slog.NewJSONHandler(w, h))
+	}
+	return slog.New(slog.NewTextHandler(w, h))
+}

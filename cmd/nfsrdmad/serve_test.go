@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// served is a daemon that runs in this process.
+type served struct {
+	ready  string
+	stop   context.CancelFunc
+	status chan int
+	stderr bytes.Buffer // read it after end
+}
+
+// serve starts the daemon and waits for its ready line. What it leaves behind
+// after its end fails the test.
+func serve(t *testing.T, args ...string) *served {
+	t.Helper()
+	world := look(t)
+	ctx, stop := context.WithCancel(context.Background())
+	s := &served{stop: stop, status: make(chan int, 1)}
+	r, w := io.Pipe()
+	args = append([]string{"serve", "--state", t.TempDir()}, args...)
+	go func() {
+		s.status <- run(ctx, args, w, &s.stderr)
+		w.Close()
+	}()
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil {
+		t.Fatalf("no ready line: status %d, %s", <-s.status, &s.stderr)
+	}
+	s.ready = line
+	t.Cleanup(func() {
+		s.stop()
+		assert.Equal(t, exitOK, <-s.status, "status after the drain")
+		world.unchanged(t)
+	})
+	return s
+}
+
+// addr is an address of the ready line.
+func (s *served) addr(t *testing.T, transport string) string {
+	t.Helper()
+	m := regexp.MustCompile(` ` + transport + `=(\S+)`).FindStringSubmatch(s.ready)
+	require.NotNil(t, m, s.ready)
+	return m[1]
+}
+
+// world is what a daemon must give back.
+type world struct{ goroutines, files int }
+
+func look(t *testing.T) world {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return world{runtime.NumGoroutine(), len(fds)}
+}
+
+func (w world) unchanged(t *testing.T) {
+	t.Helper()
+	assert.Zero(t, buf.Default.Out(), "buffers")
+	now := look(t)
+	for end := time.Now().Add(5 * time.Second); !now.within(w) && time.Now().Before(end); now = look(t) {
+		time.Sleep(time.Millisecond) // goroutines that have said goodbye take a moment to go
+	}
+	assert.True(t, now.within(w), "%+v, before: %+v", now, w)
+}
+
+func (w world) within(before world) bool {
+	return w.goroutines <= before.goroutines && w.files <= before.files
+}
+
+// call is an RPC call with AUTH_NONE.
+func call(xid, prog, vers, proc uint32, args []byte) []byte {
+	var b []byte
+	for _, v := range []uint32{xid, 0, 2, prog, vers, proc, 0, 0, 0, 0} {
+		b = xdr.AppendUint32(b, v)
+	}
+	return append(b, args...)
+}
+
+// accepted checks the head of a reply and returns what follows accept_stat.
+func accepted(t *testing.T, reply []byte, xid, stat uint32) xdr.Reader {
+	t.Helper()
+	r := xdr.NewReader(reply)
+	for _, want := range []uint32{xid, 1, 0, 0, 0, stat} {
+		require.Equal(t, want, r.Uint32(), "% x", reply)
+	}
+	require.NoError(t, r.Err())
+	return r
+}
+
+// tcpCall makes a call as one fragment, and takes a reply of one fragment.
+func tcpCall(t *testing.T, c net.Conn, msg []byte) []byte {
+	t.Helper()
+	require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	_, err := c.Write(append(binary.BigEndian.AppendUint32(nil, 1<<31|uint32(len(msg))), msg...))
+	require.NoError(t, err)
+	var mark [4]byte
+	_, err = io.ReadFull(c, mark[:])
+	require.NoError(t, err)
+	n := binary.BigEndian.Uint32(mark[:])
+	require.NotZero(t, n>>31)
+	reply := make([]byte, n&^(1<<31))
+	_, err = io.ReadFull(c, reply)
+	require.NoError(t, err)
+	return reply
+}
+
+func TestServeTCP(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "hello"), []byte("hello, world\n"), 0o644))
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", dir+"=/x")
+	assert.Regexp(t, `^ready rdma=127\.0\.0\.1:[1-9]\d* tcp=127\.0\.0\.1:[1-9]\d* exports=/x\n$`, s.ready)
+	c, err := net.Dial("tcp", s.addr(t, "tcp"))
+	require.NoError(t, err)
+	defer c.Close()
+
+	// Linux asks for NFSv4 first, and takes the range of the answer.
+	accepted(t, tcpCall(t, c, call(1, nfs3.Program, 3, 0, nil)), 1, 0)
+	r := accepted(t, tcpCall(t, c, call(2, nfs3.Program, 4, 0, nil)), 2, 2)
+	assert.Equal(t, []uint32{3, 3}, []uint32{r.Uint32(), r.Uint32()}, "versions")
+
+	path := mount3.PathArgs{Path: []byte("/x")}
+	r = accepted(t, tcpCall(t, c, call(3, mount3.Program, 3, mount3.ProcMnt, path.AppendTo(nil))), 3, 0)
+	var mnt mount3.MntRes
+	mnt.Decode(&r)
+	require.NoError(t, r.Done())
+	require.Equal(t, mount3.OK, mnt.Status)
+
+	lookup := xdr.AppendString(xdr.AppendOpaque(nil, mnt.Handle), "hello")
+	r = accepted(t, tcpCall(t, c, call(4, nfs3.Program, 3, nfs3.ProcLookup, lookup)), 4, 0)
+	require.Zero(t, r.Uint32(), "status")
+	read := xdr.AppendUint32(xdr.AppendUint64(xdr.AppendOpaque(nil, r.Opaque(64)), 7), 100)
+	r = accepted(t, tcpCall(t, c, call(5, nfs3.Program, 3, nfs3.ProcRead, read)), 5, 0)
+	require.Zero(t, r.Uint32(), "status")
+	require.True(t, r.Bool(), "attributes")
+	r.Fixed(84)
+	assert.Equal(t, uint32(6), r.Uint32(), "count")
+	assert.True(t, r.Bool(), "end of file")
+	assert.Equal(t, "world\n", string(r.Opaque(100)))
+	assert.NoError(t, r.Done())
+}
+
+// replies is the receiving side of an RDMA connection.
+type replies struct{ got chan []byte }
+
+func (r replies) Receive(m rdma.Recv) {
+	r.got <- bytes.Clone(m.Buf.B)
+	m.Buf.Release()
+}
+func (r replies) Closed(error) { close(r.got) }
+
+func TestServeRDMA(t *testing.T) {
+	for _, tt := range []struct {
+		name, addr string
+		crc        string
+		mine       mpa.CRC
+	}{
+		{"IPv4, no CRC", "127.0.0.1:0", "off", mpa.CRCOff},
+		{"IPv6, CRC as asked", "[::1]:0", "auto", mpa.CRCOn},
+		{"CRC demanded", "127.0.0.1:0", "on", mpa.CRCOff},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := serve(t, "--listen", tt.addr, "--tcp", "", "--crc="+tt.crc, "--credits=7", t.TempDir())
+			assert.NotContains(t, s.ready, "tcp=")
+			in := replies{make(chan []byte, 1)}
+			c, err := iwarp.Dial(t.Context(), "tcp", s.addr(t, "rdma"), iwarp.Config{CRC: tt.mine},
+				rdma.ConnConfig{Handler: in, Recvs: 2})
+			require.NoError(t, err)
+			defer c.Close()
+
+			var msg []byte
+			for _, v := range []uint32{9, 1, 32, 0, 0, 0, 0} { // RDMA_MSG without chunks
+				msg = xdr.AppendUint32(msg, v)
+			}
+			require.NoError(t, c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{append(msg, call(9, nfs3.Program, 3, 0, nil)...)}}))
+			select {
+			case got := <-in.got:
+				assert.Equal(t, []byte{0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 7}, got[:12], "XID, version, credits")
+				accepted(t, got[28:], 9, 0)
+			case <-time.After(10 * time.Second):
+				t.Fatal("no reply")
+			}
+		})
+	}
+}
+
+func TestServeDefaultName(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	require.NoError(t, os.Mkdir("a,b", 0o755))
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "./a,b", dir+"=/")
+	assert.True(t, strings.HasSuffix(s.ready, " exports="+dir+`/a\054b,/`+"\n"), s.ready)
+}
+
+func TestServeReadOnlyForClients(t *testing.T) {
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--clients", "192.0.2.0/24", t.TempDir()+"=/x")
+	c, err := net.Dial("tcp", s.addr(t, "tcp"))
+	require.NoError(t, err)
+	defer c.Close()
+	path := mount3.PathArgs{Path: []byte("/x")}
+	r := accepted(t, tcpCall(t, c, call(1, mount3.Program, 3, mount3.ProcMnt, path.AppendTo(nil))), 1, 0)
+	assert.Equal(t, uint32(mount3.ErrAcces), r.Uint32(), "this host is not in the network")
+}
+
+func TestServeWarns(t *testing.T) {
+	const warning = "every host that reaches these addresses is served; --clients"
+	for _, tt := range []struct {
+		name string
+		args []string
+		warn bool
+	}{
+		{"loopback", []string{"--listen", "127.0.0.1:0", "--tcp", "[::1]:0"}, false},
+		{"RDMA open", []string{"--listen", ":0", "--tcp", "127.0.0.1:0"}, true},
+		{"TCP open", []string{"--listen", "127.0.0.1:0", "--tcp", "0.0.0.0:0"}, true},
+		{"clients", []string{"--listen", ":0", "--tcp", ":0", "--clients", "127.0.0.0/8"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := serve(t, append(tt.args, t.TempDir())...)
+			s.stop()
+			status := <-s.status
+			s.status <- status
+			assert.Equal(t, tt.warn, strings.Contains(s.stderr.String(), warning), s.stderr.String())
+		})
+	}
+}

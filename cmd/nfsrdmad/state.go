@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// defaultState is where the daemon keeps what outlives it.
+func defaultState() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/nfsrdmad"
+	}
+	if d := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "nfsrdmad")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "" // openState says that --state is needed
+	}
+	return filepath.Join(home, ".local", "state", "nfsrdmad")
+}
+
+// state is a state directory that no other daemon uses.
+type state struct {
+	dir  string
+	lock *os.File
+}
+
+// openState makes the directory if need be, and locks it.
+func openState(dir string) (*state, error) {
+	if dir == "" {
+		return nil, errors.New("no home directory for the state directory: name one with --state")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, stateError(dir, err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, stateError(dir, err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another nfsrdmad uses the state directory %s: stop it, or give this one its own with --state", dir)
+		}
+		return nil, stateError(dir, err)
+	}
+	return &state{dir: dir, lock: lock}, nil
+}
+
+// ofExport is the directory for one export's state.
+func (s *state) ofExport(e export) string {
+	return filepath.Join(s.dir, "exports", url.PathEscape(e.name))
+}
+
+// outside checks that clients of dir do not reach the state. What lies on
+// another device is outside, for other mounts in an export do not show.
+func (s *state) outside(dir string) error {
+	exported, device, err := locate(dir)
+	if err != nil {
+		return err
+	}
+	own, ownDevice, err := locate(s.dir)
+	if err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(exported, own)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") || device != ownDevice {
+		return nil
+	}
+	return fmt.Errorf("the state directory %s lies in %s, where clients would reach it: name another with --state", s.dir, dir)
+}
+
+// locate returns where a directory really is.
+func locate(dir string) (path string, device uint64, err error) {
+	if path, err = filepath.Abs(dir); err != nil {
+		return "", 0, err
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return "", 0, err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return "", 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return path, st.Dev, nil
+}
+
+// Close lets another daemon use the directory.
+func (s *state) Close() error { return s.lock.Close() }
+
+func stateError(dir string, err error) error {
+	return fmt.Errorf("state directory %s cannot be used (%w): name a writable one with --state", dir, cause(err))
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestState(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	first, err := openState(dir)
+	require.NoError(t, err)
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "names of files are nobody else's business")
+
+	_, err = openState(dir)
+	assert.EqualError(t, err, "another nfsrdmad uses the state directory "+dir+
+		": stop it, or give this one its own with --state")
+
+	require.NoError(t, first.Close())
+	second, err := openState(dir)
+	require.NoError(t, err, "the lock ends with its holder")
+	require.NoError(t, second.Close())
+}
+
+func TestStateOfExport(t *testing.T) {
+	s := state{dir: "/state"}
+	assert.Equal(t, "/state/exports/%2Fsrv%2Fa", s.ofExport(export{name: "/srv/a"}))
+	assert.Equal(t, "/state/exports/%2F", s.ofExport(export{name: "/"}))
+	assert.Equal(t, "/state/exports/%2F..", s.ofExport(export{name: "/.."}))
+}
+
+func TestStateCannotBeUsed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := openState(file)
+	assert.EqualError(t, err, "state directory "+file+" cannot be used (not a directory): name a writable one with --state")
+	_, err = openState("")
+	assert.ErrorContains(t, err, "--state")
+}
+
+func TestDefaultState(t *testing.T) {
+	if os.Geteuid() == 0 {
+		assert.Equal(t, "/var/lib/nfsrdmad", defaultState())
+		return
+	}
+	t.Setenv("XDG_STATE_HOME", "/x/state")
+	assert.Equal(t, "/x/state/nfsrdmad", defaultState())
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("HOME", "/home/u")
+	assert.Equal(t, "/home/u/.local/state/nfsrdmad", defaultState())
+}
