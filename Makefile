@@ -52,8 +52,8 @@ INTEROP_SOAK ?= 1h
 soak: ## the interop tests with a long soak; run by hand
 	INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -v ./interop/...
 
-demo: ## serve a sample directory and mount it from Linux over RDMA
-	scripts/demo
+demo: build ## serve a sample directory and mount it from Linux over RDMA
+	$(GO) run ./interop/demo bin/nfsrdmad
 
 clean: ## remove what build made
 	rm -rf bin
