@@ -37,11 +37,19 @@ type rig struct {
 // serve runs f with a server, in a bubble, and checks that nothing is left of
 // both: a goroutine fails the bubble.
 func serve(t *testing.T, s *Server, f func(t *testing.T, r *rig)) {
+	t.Helper()
+	serveTap(t, s, new(tap), f)
+}
+
+// serveTap is serve with a look at what the server posts.
+func serveTap(t *testing.T, s *Server, p *tap, f func(t *testing.T, r *rig)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
 		l := rdmatest.Listen(t)
 		r := &rig{Server: s, t: t, listen: l, served: make(chan error, 1)}
-		go func() { r.served <- s.Serve(l) }()
+		p.Listener = l
+		go func() { r.served <- s.Serve(p) }()
 		synctest.Wait()
 		f(t, r)
 		require.NoError(t, s.Shutdown(t.Context()))
@@ -275,14 +283,12 @@ func (r *recorder) last(t *testing.T) oncrpc.Request {
 	return req
 }
 
-// gate answers calls when it is opened.
+// gate answers calls when open is closed, which is to be made in the bubble.
 type gate struct {
 	open    chan struct{}
 	mu      sync.Mutex
 	serving int
 }
-
-func newGate() *gate { return &gate{open: make(chan struct{})} }
 
 func (g *gate) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	g.mu.Lock()
@@ -321,7 +327,7 @@ func (r *rig) only() *rdmatest.Conn {
 	defer r.mu.Unlock()
 	require.Len(r.t, r.conns, 1)
 	for c := range r.conns {
-		return c.rc.(*rdmatest.Conn)
+		return c.rc.(*tappedConn).Conn.(*rdmatest.Conn)
 	}
 	return nil
 }

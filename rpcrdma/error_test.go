@@ -1,0 +1,239 @@
+package rpcrdma
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+)
+
+// unserved fails the test if a call gets as far as the handler.
+func unserved(t *testing.T) service {
+	return func(context.Context, *oncrpc.Request, *oncrpc.Reply) bool {
+		t.Error("a call was served")
+		return false
+	}
+}
+
+// R8166-4.5-2, R8166-4.5-4, R8166-4.5-5, R8166-4.5.1-1: the header of version 2
+// is answered with its own XID and version, and with the range.
+func TestErrVers(t *testing.T) {
+	serve(t, &Server{Handler: unserved(t), Credits: 32}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		for _, vers := range []uint32{2, 0, 0xffffffff} {
+			h := Header{XID: 0x01020304, Vers: vers, Credit: 1}
+			q.send(h.AppendTo(nil), make([]byte, 100))
+			a := q.answer()
+			assert.Equal(t, Header{
+				XID: 0x01020304, Vers: vers, Credit: 32, Proc: Error, Code: ErrVers, Low: 1, High: 1,
+			}, a.Header)
+			if vers == 2 {
+				assert.Equal(t, wiretest.Hex(t, "testdata/err-vers.hex"), a.wire)
+			}
+		}
+	})
+}
+
+// R8166-4.5.2-1: what is wrong with the header or the chunks of version 1 is
+// ERR_CHUNK, whatever it is; the connection lives, and nothing is read.
+func TestErrChunk(t *testing.T) {
+	body := rpcCall(testXID, "args")
+	seg := func(pos, n uint32) []chunks.ReadSegment {
+		return []chunks.ReadSegment{{Position: pos, Segment: chunks.Segment{Handle: 1, Length: n}}}
+	}
+	many := func(list ...[]chunks.ReadSegment) (l chunks.Lists) {
+		for _, s := range list {
+			l.Reads = append(l.Reads, s...)
+		}
+		return l
+	}
+	for _, tt := range []struct {
+		name string
+		hdr  Header
+		body []byte
+	}{
+		{"R8166-4.6.1-2 RDMA_MSGP", Header{XID: testXID, Proc: MsgP}, make([]byte, 100)},
+		{"R8166-4.2.4-1 unknown procedure", Header{XID: testXID, Proc: 5}, make([]byte, 100)},
+		{"R8166-4.2.4-2 RDMA_NOMSG, all absent", noMsg(chunks.Lists{}), nil},
+		{"R8166-4.2.4-2 RDMA_NOMSG, only a Reply chunk", noMsg(chunks.Lists{HasReply: true}), nil},
+		{"R8166-4.2.4-2 RDMA_NOMSG, no Position Zero", noMsg(many(seg(44, 100))), nil},
+		{"R8166-4.2.1-1 other XID", msg(chunks.Lists{}), rpcCall(testXID+1, "args")},
+		{"R8166-4.2.1-1 no RPC message", msg(chunks.Lists{}), nil},
+		{"R8166-4.2.1-1 half an XID", msg(chunks.Lists{}), body[:3]},
+		{"R8166-4.2.1-1 Position Zero of no octets", noMsg(many(seg(0, 0))), nil},
+		{"RDMA_MSG and Position Zero", msg(many(seg(0, 100))), body},
+		{"R8166-3.4.5-2 position 2", msg(many(seg(2, 100))), body},
+		{"R8166-3.4.5-2 position 45", msg(many(seg(45, 100))), body},
+		{"position beyond the message", msg(many(seg(48, 100))), body},
+		{"position far beyond the message", msg(many(seg(0xfffffffc, 100))), body},
+		{"position inside another chunk", msg(many(seg(8, 100), seg(20, 100))), body},
+		{"R8166-8.1.4-1 chunk of 4 GiB", msg(many(seg(44, 0xffffffff))), body},
+		{"R8166-3.4.4-2 chunk of more than 4 GiB", msg(many(seg(44, 0xffffffff), seg(44, 2))), body},
+		{"chunk of a little too much", msg(many(seg(44, defaultMaxPayload+headSlack-43))), body},
+		{"Position Zero of 4 GiB", noMsg(many(seg(0, 0xffffffff))), nil},
+		{"chunks of too much together", msg(many(seg(8, 1<<19), seg(8+1<<19, 1<<19), seg(8+1<<20, 1<<19))), body},
+		{"segment past the last offset", msg(chunks.Lists{Reads: []chunks.ReadSegment{{
+			Position: 44, Segment: chunks.Segment{Length: 2, Offset: 0xffffffffffffffff},
+		}}}), body},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var p tap
+			serveTap(t, &Server{Handler: unserved(t)}, &p, func(t *testing.T, r *rig) {
+				q := r.dialLinux()
+				q.call(tt.hdr, tt.body)
+				q.refused(ErrChunk)
+				assert.Equal(t, [][]rdma.Op{{rdma.OpSend}}, p.posts)
+			})
+		})
+	}
+}
+
+// A header whose lists leave no room for any reply is refused before the call
+// is served.
+func TestNoRoomForHeader(t *testing.T) {
+	serve(t, &Server{Handler: unserved(t)}, func(t *testing.T, r *rig) {
+		q := r.dial(nil) // 1024 octets for replies
+		var l chunks.Lists
+		l.AddWrite(make(chunks.Chunk, 63))
+		q.call(msg(l), rpcCall(testXID, ""))
+		q.refused(ErrChunk)
+	})
+}
+
+// R8166-4.2.1-1: the XID of a message that had to be read first.
+func TestXIDOfPositionZero(t *testing.T) {
+	serve(t, &Server{Handler: unserved(t)}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		q.call(noMsg(chunks.Lists{Reads: q.reads(0, rpcCall(testXID+1, ""))}), nil)
+		q.refused(ErrChunk)
+		q.call(noMsg(chunks.Lists{Reads: q.reads(0, []byte{1, 2, 3})}), nil)
+		q.refused(ErrChunk)
+	})
+}
+
+// A hostile list: a count of 2^32-1, and more segments than there is memory to
+// spend on.
+func TestHostileCounts(t *testing.T) {
+	serve(t, &Server{Handler: unserved(t), Inline: 65536}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		h := Header{XID: testXID, Vers: Version}
+		fixed := h.AppendTo(nil)[:fixedLen]
+		for _, lists := range []string{
+			"00000000 00000001 ffffffff",
+			"00000000 00000000 00000001 ffffffff",
+			"00000001 ffffffff ffffffff ffffffff ffffffff ffffffff",
+		} {
+			q.send(fixed, wiretest.Octets(t, lists), make([]byte, 200))
+			q.refused(ErrChunk)
+		}
+		endless := chunks.Lists{Reads: make([]chunks.ReadSegment, chunks.MaxSegments+1)}
+		q.call(noMsg(endless), nil)
+		q.refused(ErrChunk)
+	})
+}
+
+// A bad STag is the end of the connection, by the provider; the call is not
+// served, and nothing of it is left.
+func TestReadFails(t *testing.T) {
+	serve(t, &Server{Handler: unserved(t)}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		good := q.reads(40, repeat(100))
+		bad := chunks.ReadSegment{Position: 40, Segment: chunks.Segment{Handle: 0xbad, Length: 4}}
+		q.call(msg(chunks.Lists{Reads: append(good, bad)}), rpcCall(testXID, ""))
+		assert.Empty(t, q.answers())
+		require.Len(t, q.closed, 1)
+		assert.ErrorIs(t, q.closed[0], rdmatest.ErrAccess)
+	})
+}
+
+// So is a Write that the peer's memory does not take.
+func TestWriteFails(t *testing.T) {
+	serve(t, &Server{Handler: results("", []byte("item"), "")}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		var l chunks.Lists
+		l.AddWrite(chunks.Chunk{{Handle: 0xbad, Length: 4}})
+		q.call(msg(l), rpcCall(testXID, ""))
+		assert.Empty(t, q.answers())
+		require.Len(t, q.closed, 1)
+		assert.ErrorIs(t, q.closed[0], rdmatest.ErrAccess)
+	})
+}
+
+// R8166-4.5.4-3: a reply or an error that cannot be sent, or a chunk that
+// cannot be asked for, closes the connection.
+func TestPostFails(t *testing.T) {
+	for name, h := range map[string]Header{
+		"reply": msg(chunks.Lists{}),
+		"error": noMsg(chunks.Lists{}),
+		"read":  msg(chunks.Lists{Reads: []chunks.ReadSegment{{Position: 40, Segment: chunks.Segment{Length: 8}}}}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := tap{failPost: errors.New("no more work")}
+			serveTap(t, &Server{Handler: null}, &p, func(t *testing.T, r *rig) {
+				q := r.dialLinux()
+				q.call(h, rpcCall(testXID, ""))
+				assert.Empty(t, q.answers())
+				require.Len(t, q.closed, 1)
+				assert.ErrorIs(t, q.closed[0], p.failPost)
+			})
+		})
+	}
+}
+
+// All of a reply is posted at once, the Send last.
+func TestOnePost(t *testing.T) {
+	for _, tt := range []struct {
+		item string
+		want []rdma.Op
+	}{
+		{"", []rdma.Op{rdma.OpSend}},
+		{"item", []rdma.Op{rdma.OpWrite, rdma.OpWrite, rdma.OpSend}},
+	} {
+		var p tap
+		serveTap(t, &Server{Handler: results(string(repeat(5000)), []byte(tt.item), "")}, &p, func(t *testing.T, r *rig) {
+			q := r.dialLinux()
+			var l chunks.Lists
+			if c, _ := q.writable(3, 3); tt.item != "" {
+				l.AddWrite(c)
+			}
+			l.Reply, _ = q.writable(1000, 8000)
+			l.HasReply = true
+			q.call(msg(l), rpcCall(testXID, ""))
+			assert.Equal(t, NoMsg, q.answer().Proc)
+			want := append([]rdma.Op{rdma.OpWrite, rdma.OpWrite}, tt.want...)
+			assert.Equal(t, [][]rdma.Op{want}, p.posts)
+		})
+	}
+}
+
+// The connection is cut at each frame of a call with chunks both ways: nothing
+// of it is left.
+func TestCut(t *testing.T) {
+	for n := range 6 {
+		serve(t, &Server{Handler: results("", repeat(5000), "")}, func(t *testing.T, r *rig) {
+			q := r.dialLinux()
+			c, _ := q.writable(2500, 2500)
+			l := chunks.Lists{Reads: q.reads(40, repeat(10), 5, 5)}
+			l.AddWrite(c)
+			if n < 3 {
+				q.CutAfter(n) // the call, two responses
+			} else {
+				r.only().CutAfter(n - 3 + 2) // two requests; two Writes, the reply
+			}
+			q.call(msg(l), rpcCall(testXID, ""))
+			synctest.Wait()
+			q.answers()
+			q.Abort(errors.New("over"))
+			synctest.Wait()
+		})
+	}
+}

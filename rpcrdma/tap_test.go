@@ -1,0 +1,89 @@
+package rpcrdma
+
+import (
+	"context"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A tap is a listener whose connections note what is posted, and fail to order.
+type tap struct {
+	rdma.Listener
+
+	failAccept error
+
+	mu       sync.Mutex
+	posts    [][]rdma.Op
+	recvs    []int // receives that the peer had used up at each post of a Send
+	used     int
+	failPost error
+}
+
+func (p *tap) Accept(ctx context.Context) (rdma.ConnRequest, error) {
+	r, err := p.Listener.Accept(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &tappedRequest{r, p}, nil
+}
+
+type tappedRequest struct {
+	rdma.ConnRequest
+	p *tap
+}
+
+func (r *tappedRequest) Accept(cfg rdma.ConnConfig) (rdma.Conn, error) {
+	if err := r.p.failAccept; err != nil {
+		_ = r.Reject(nil)
+		return nil, err
+	}
+	cfg.Handler = &tappedHandler{cfg.Handler, r.p}
+	c, err := r.ConnRequest.Accept(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &tappedConn{c, r.p}, nil
+}
+
+type tappedHandler struct {
+	rdma.Handler
+	p *tap
+}
+
+func (h *tappedHandler) Receive(r rdma.Recv) {
+	h.p.mu.Lock()
+	h.p.used++
+	h.p.mu.Unlock()
+	h.Handler.Receive(r)
+}
+
+type tappedConn struct {
+	rdma.Conn
+	p *tap
+}
+
+func (c *tappedConn) PostRecv(n int) error {
+	c.p.mu.Lock()
+	c.p.used -= n
+	c.p.mu.Unlock()
+	return c.Conn.PostRecv(n)
+}
+
+func (c *tappedConn) Post(wrs ...rdma.WR) error {
+	c.p.mu.Lock()
+	err := c.p.failPost
+	var ops []rdma.Op
+	for _, wr := range wrs {
+		ops = append(ops, wr.Op)
+	}
+	c.p.posts = append(c.p.posts, ops)
+	if ops[len(ops)-1] == rdma.OpSend {
+		c.p.recvs = append(c.p.recvs, c.p.used)
+	}
+	c.p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return c.Conn.Post(wrs...)
+}
