@@ -2,9 +2,7 @@
 
 package interop
 
-import (
-	"testing"
-)
+import "testing"
 
 // knfsd is the kernel's own server in the guest.
 func knfsd() site {
@@ -15,10 +13,11 @@ func knfsd() site {
 }
 
 // TestKnfsd holds the workload itself against the kernel's server: what fails
-// there is no fault of ours.
+// there is no fault of ours. Two steps are left out: "tree" takes a minute when
+// client and server are both emulated, and "listing" is beyond the guest's tmpfs,
+// whose directory offsets move when entries go (until Linux 6.6).
 func TestKnfsd(t *testing.T) {
 	guest(t)
-	for _, transport := range []string{"rdma", "tcp"} {
-		t.Run(transport, func(t *testing.T) { session(t, knfsd(), transport) })
-	}
+	session(t, knfsd(), "rdma", "sizes", "offsets", "parallel", "truncate", "sparse", "rename", "links",
+		"attributes", "access", "names", "special", "errors")
 }

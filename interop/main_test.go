@@ -68,6 +68,9 @@ func prepare(t *testing.T) error {
 	if err := goBuild("guestwork", "./guestwork"); err != nil {
 		return err
 	}
+	if err := goBuild("nfsrdmad", "../cmd/nfsrdmad"); err != nil {
+		return err
+	}
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
 	defer cancel()
@@ -95,8 +98,13 @@ func program(name string) string { return filepath.Join(shared.dir, name) }
 // try runs a script in the guest. It may be called in a cleanup.
 func try(t *testing.T, script string) (out string, status int) {
 	t.Helper()
-	late := fmt.Errorf("not done after %v", execLimit)
-	ctx, cancel := context.WithTimeoutCause(context.Background(), execLimit, late)
+	return tryFor(t, execLimit, script)
+}
+
+// tryFor runs a script in the guest and gives it up after limit.
+func tryFor(t *testing.T, limit time.Duration, script string) (out string, status int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("not done after %v", limit))
 	defer cancel()
 	out, status, err := guest(t).Exec(ctx, script)
 	require.NoError(t, err, "%s\n%s", script, tail(out))

@@ -4,6 +4,7 @@ package interop
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,6 @@ type site struct {
 // backing is the served directory as it is without the server.
 type backing interface {
 	manifest(t *testing.T, sub string) string
-	content(t *testing.T, sub string)
 	shell(t *testing.T, script string) // in the directory
 }
 
@@ -61,10 +61,6 @@ func (d guestDir) manifest(t *testing.T, sub string) string {
 	return must(t, fmt.Sprintf("guestwork manifest %s/%s", d, sub))
 }
 
-func (d guestDir) content(t *testing.T, sub string) {
-	must(t, fmt.Sprintf("guestwork content %s/%s", d, sub))
-}
-
 func (d guestDir) shell(t *testing.T, script string) {
 	must(t, fmt.Sprintf("cd %s && %s", d, script))
 }
@@ -78,6 +74,14 @@ func (d hostDir) manifest(t *testing.T, sub string) string {
 	return b.String()
 }
 
+func (d hostDir) shell(t *testing.T, script string) {
+	c := exec.Command("sh", "-c", script)
+	c.Dir = string(d)
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// content checks every octet that the whole workload has left.
 func (d hostDir) content(t *testing.T, sub string) {
 	require.NoError(t, workload.Content(string(d)+"/"+sub))
 }

@@ -15,7 +15,6 @@ import (
 const usage = `usage:
 	guestwork run DIR [STEP...]            do the steps in DIR
 	guestwork manifest DIR                 describe each object below DIR
-	guestwork content DIR                  check every octet that run has left
 	guestwork hold DIR                     keep files open; see workload.Hold
 	guestwork soak WRITE-DIR READ-DIR TIME write in one mount, read in another`
 
@@ -43,8 +42,6 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return workload.Run(dir, out, rest...)
 	case name == "manifest" && len(rest) == 0:
 		return workload.Manifest(dir, out)
-	case name == "content" && len(rest) == 0:
-		return workload.Content(dir)
 	case name == "hold" && len(rest) == 0:
 		return workload.Hold(dir, in, out)
 	case name == "soak" && len(rest) == 2:

@@ -1,0 +1,187 @@
+//go:build interop
+
+package interop
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	daemonLimit = 20 * time.Second // to be ready, and to end after SIGTERM
+	closeLimit  = 15 * time.Second // for what a client left to be closed
+	pollEvery   = 100 * time.Millisecond
+)
+
+// A daemon is nfsrdmad serving one directory as /x. It can be stopped and
+// started again, on the same ports and state.
+type daemon struct {
+	t         *testing.T
+	dir       string
+	flags     []string
+	rdma, tcp string // host:port
+	proc      *Process
+	stderr    *buffer
+}
+
+// A buffer is filled by one goroutine and read by another.
+type buffer struct {
+	sync.Mutex
+	b bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.Lock()
+	defer b.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.Lock()
+	defer b.Unlock()
+	return b.b.String()
+}
+
+// serve starts a daemon on a directory of its own; the test's end stops it.
+func serve(t *testing.T, flags ...string) *daemon {
+	t.Helper()
+	guest(t) // the programs are built
+	d := &daemon{t: t, dir: served(t), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", stderr: new(buffer)}
+	d.flags = append(flags, "--state", t.TempDir())
+	d.start()
+	t.Cleanup(func() {
+		d.proc.Kill()
+		if t.Failed() {
+			t.Logf("nfsrdmad says:\n%s", tail(d.stderr.String()))
+		}
+	})
+	return d
+}
+
+// served makes the directory to serve: in memory where directories of tmpfs keep
+// their offsets when entries go, which is so since Linux 6.6; else on disk.
+func served(t *testing.T) string {
+	var u unix.Utsname
+	require.NoError(t, unix.Uname(&u))
+	var major, minor int
+	_, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
+	require.NoError(t, err)
+	parent := t.TempDir()
+	if unix.Access("/dev/shm", unix.W_OK) == nil && major*100+minor >= 606 {
+		parent = "/dev/shm"
+	}
+	dir, err := os.MkdirTemp(parent, "nfsrdma-served-")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
+var readyLine = regexp.MustCompile(`^ready\b.*\brdma=(\S+) tcp=(\S+)`)
+
+// start runs the daemon and waits for its line.
+func (d *daemon) start() {
+	d.t.Helper()
+	args := append([]string{"serve", "--listen", d.rdma, "--tcp", d.tcp}, d.flags...)
+	cmd := exec.Command(program("nfsrdmad"), append(args, d.dir+"=/x")...)
+	r, w, err := os.Pipe()
+	require.NoError(d.t, err)
+	defer r.Close()
+	cmd.Stdout, cmd.Stderr = w, d.stderr
+	d.proc, err = StartProcess(cmd)
+	w.Close()
+	require.NoError(d.t, err)
+	require.NoError(d.t, r.SetReadDeadline(time.Now().Add(daemonLimit)))
+	line, err := bufio.NewReader(r).ReadString('\n')
+	m := readyLine.FindStringSubmatch(line)
+	if err != nil || m == nil {
+		d.proc.Kill()
+		d.t.Fatalf("no ready line from nfsrdmad but %q (%v): %s", line, err, d.stderr)
+	}
+	d.rdma, d.tcp = m[1], m[2]
+}
+
+// stop asks the daemon to drain and end.
+func (d *daemon) stop() {
+	d.t.Helper()
+	d.proc.Signal(syscall.SIGTERM)
+	select {
+	case <-d.proc.Done():
+		assert.Zero(d.t, d.proc.ExitCode(), "exit status after SIGTERM")
+	case <-time.After(daemonLimit):
+		d.t.Fatalf("nfsrdmad still runs %v after SIGTERM", daemonLimit)
+	}
+}
+
+// site is what the guest mounts.
+func (d *daemon) site() site {
+	return site{
+		host: "10.0.2.2", export: "/x", rdma: port(d.t, d.rdma), tcp: port(d.t, d.tcp), mountd: port(d.t, d.tcp),
+		backing: hostDir(d.dir),
+	}
+}
+
+func port(t *testing.T, addr string) int {
+	_, p, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	n, err := strconv.Atoi(p)
+	require.NoError(t, err)
+	return n
+}
+
+// descriptors counts the daemon's open files.
+func (d *daemon) descriptors() int {
+	entries, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(d.proc.PID()), "fd"))
+	require.NoError(d.t, err)
+	return len(entries)
+}
+
+// settled asserts that as many descriptors are open as before, at the latest
+// some seconds after the last client has gone.
+func (d *daemon) settled(before int) {
+	d.t.Helper()
+	deadline := time.Now().Add(closeLimit)
+	for d.descriptors() > before && time.Now().Before(deadline) {
+		time.Sleep(pollEvery)
+	}
+	if now := d.descriptors(); now > before {
+		out, _ := exec.Command("ls", "-l", fmt.Sprintf("/proc/%d/fd", d.proc.PID())).CombinedOutput()
+		d.t.Errorf("%d files are open, %d before:\n%s", now, before, tail(string(out)))
+	}
+}
+
+// goroutines ends the daemon and lists what ran in it, one line for each
+// goroutine: the function that started it.
+func (d *daemon) goroutines() []string {
+	d.t.Helper()
+	d.proc.Signal(syscall.SIGQUIT)
+	<-d.proc.Done()
+	var started []string
+	for _, stack := range strings.Split(d.stderr.String(), "\n\n") {
+		if !strings.HasPrefix(stack, "goroutine ") {
+			continue
+		}
+		by := "main"
+		if _, after, ok := strings.Cut(stack, "\ncreated by "); ok {
+			by, _, _ = strings.Cut(after, " in goroutine")
+		}
+		started = append(started, by)
+	}
+	return started
+}

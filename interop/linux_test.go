@@ -1,0 +1,92 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestLinux lets the kernel's client do the whole workload on nfsrdmad.
+func TestLinux(t *testing.T) {
+	guest(t)
+	for _, transport := range []string{"rdma", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			d := serve(t, "--no-root-squash")
+			before := d.descriptors()
+			session(t, d.site(), transport)
+			d.settled(before)
+			d.stop()
+		})
+	}
+}
+
+// TestFallback mounts without a version: Linux asks for version 4 first, and has
+// to come back to 3.
+func TestFallback(t *testing.T) {
+	d := serve(t, "--no-root-squash")
+	s := d.site()
+	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "file"), []byte("found"), 0o644))
+	for transport, port := range map[string]int{"rdma": s.rdma, "tcp": s.tcp} {
+		t.Run(transport, func(t *testing.T) {
+			s.mount(t, "/mnt", fmt.Sprintf("nolock,proto=%s,port=%d,mountport=%d", transport, port, s.mountd))
+			assert.Equal(t, "found", must(t, "cat /mnt/file"))
+			assert.Contains(t, must(t, "grep ' /mnt ' /proc/mounts"), "vers=3")
+			umount(t, "/mnt")
+		})
+	}
+}
+
+// TestSquash asserts that root is nobody unless it is asked for.
+func TestSquash(t *testing.T) {
+	d := serve(t)
+	require.NoError(t, os.Chmod(d.dir, 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "private"), []byte("secret"), 0o600))
+	s := d.site()
+	s.mount(t, "/mnt", s.options("rdma"))
+	must(t, "echo mine >/mnt/made")
+	_, status := try(t, "cat /mnt/private")
+	assert.NotZero(t, status, "root read what only root may")
+	_, status = try(t, "chown 0 /mnt/made")
+	assert.NotZero(t, status, "root gave a file to root")
+	umount(t, "/mnt")
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(filepath.Join(d.dir, "made"), &st))
+	assert.EqualValues(t, 65534, st.Uid)
+	assert.EqualValues(t, 65534, st.Gid)
+}
+
+// TestSoak lets one connection write and another read, and finds nothing left in
+// the daemon afterwards.
+func TestSoak(t *testing.T) {
+	length := time.Minute
+	if v := os.Getenv("INTEROP_SOAK"); v != "" {
+		var err error
+		length, err = time.ParseDuration(v)
+		require.NoError(t, err, "INTEROP_SOAK")
+	}
+	idle := serve(t, "--no-root-squash").goroutines()
+
+	d := serve(t, "--no-root-squash")
+	before := d.descriptors()
+	s := d.site()
+	s.mount(t, "/mnt", s.options("rdma"))
+	other := s
+	other.host = "10.0.3.2" // through the other device: a client of its own
+	other.mount(t, "/mnt2", other.options("rdma"))
+	script := fmt.Sprintf("guestwork soak /mnt /mnt2 %s", length)
+	out, status := tryFor(t, length+execLimit, script)
+	t.Logf("%s", tail(out))
+	require.Zero(t, status)
+	umount(t, "/mnt2")
+	umount(t, "/mnt")
+	d.settled(before)
+	assert.ElementsMatch(t, idle, d.goroutines(), "goroutines, by what started them")
+}
