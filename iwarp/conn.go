@@ -54,6 +54,7 @@ func newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, respon
 	}
 	c.regions.m = make(map[*region]struct{})
 	c.tx.idle.L = &c.tx.mu
+	c.tx.await = func() { c.pump(true) }
 	c.tx.gated = responder
 	c.tx.sinkSTag = rdma.STag(draw() | 1)
 	c.rx.init(c, cc.Recvs)
@@ -119,7 +120,7 @@ func (c *Conn) closedError() error {
 // Abort ends the connection at once.
 func (c *Conn) Abort(cause error) {
 	c.end(cause)
-	c.sock.expire(time.Unix(1, 0))
+	c.sock.expire(longPast)
 }
 
 // Close sends what is posted and a FIN, waits for the peer's, and for the end
@@ -129,7 +130,7 @@ func (c *Conn) Close() error {
 	c.closing = true
 	c.mu.Unlock()
 	c.tx.close()
-	late := time.AfterFunc(lingerTimeout, func() { c.sock.expire(time.Unix(1, 0)) })
+	late := time.AfterFunc(lingerTimeout, func() { c.sock.expire(longPast) })
 	defer late.Stop()
 	if c.tx.drain(true) {
 		c.sock.closeWrite()
@@ -157,10 +158,11 @@ func (c *Conn) finish(err error) {
 	c.sock.expire(time.Now().Add(lingerTimeout))
 	switch {
 	case isFault && !fault.Remote:
-		c.tx.sendTerminate(c, fault)
+		if !c.tx.sendTerminate(c, fault) {
+			c.sock.closeWrite()
+		}
+		c.sock.discard(c.rx.scratch()) // a reset would overtake the Terminate
 		c.tx.drain(false)
-		c.sock.closeWrite()
-		c.sock.discard(c.rx.scratch()) // R5040-6.2.1-4: a reset would overtake the Terminate
 	case errors.Is(err, io.EOF): // half-closed by the peer: what is posted may still go
 		c.tx.drain(false)
 		c.sock.closeWrite()

@@ -68,24 +68,24 @@ func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) 
 	_ = nc.SetDeadline(time.Time{})
 	var number mpa.Error
 	if errors.As(err, &number) && number != mpa.ErrFrame {
-		return nil, refuse(nc, number)
+		return nil, refuse(nc, number, req.CRC || reply.CRC)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("iwarp: %w", err)
 	}
 	c := newConn(newSocket(nc), params, reply, cc, false)
-	if params.PeerToPeer {
-		c.tx.sendRTR(params.RTR)
-	}
 	c.start()
+	if params.PeerToPeer {
+		c.tx.sendRTR(c, params.RTR)
+	}
 	return c, nil
 }
 
 // refuse tells the responder by a Terminate why its reply will not do (RFC
 // 6581, Section 9), and closes the connection in order.
-func refuse(nc net.Conn, number mpa.Error) error {
+func refuse(nc net.Conn, number mpa.Error, crc bool) error {
 	fault := localFault(number)
-	c := newConn(newSocket(nc), mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: nobody{}}, false)
+	c := newConn(newSocket(nc), mpa.Params{CRC: crc}, mpa.Frame{}, rdma.ConnConfig{Handler: nobody{}}, false)
 	c.finish(fault)
 	return fault
 }

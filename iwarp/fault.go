@@ -22,6 +22,9 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("iwarp: terminated the connection: %v", f.Terminate)
 }
 
+// Unwrap returns the number, which is also that of DDP or MPA for errors.Is.
+func (f *Fault) Unwrap() error { return f.Terminate.Cause }
+
 // localFault is an error that no DDP segment is to blame for.
 func localFault(err error) *Fault {
 	return &Fault{Terminate: rdmap.NewTerminate(rdmap.ErrorOf(err), nil, 0)}

@@ -9,7 +9,7 @@ type fifo[T any] struct {
 func (f *fifo[T]) len() int { return len(f.items) - f.first }
 
 func (f *fifo[T]) push(v T) {
-	if f.first > 0 && len(f.items) == cap(f.items) {
+	if len(f.items) == cap(f.items) && f.first > len(f.items)/2 {
 		n := copy(f.items, f.items[f.first:])
 		clear(f.items[n:])
 		f.items, f.first = f.items[:n], 0

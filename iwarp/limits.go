@@ -51,8 +51,12 @@ const (
 	// after a write has failed.
 	reasonTimeout = 200 * time.Millisecond
 
+	// acceptPause is how long a listener rests after a failure that
+	// passes.
+	acceptPause = 100 * time.Millisecond
+
 	// revokeTimeout is how long Deregister waits for a segment that is on
-	// its way into the region, before it ends the connection.
+	// its way into the region or out of it, before it ends the connection.
 	revokeTimeout = 5 * time.Second
 )
 

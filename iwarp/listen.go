@@ -46,8 +46,7 @@ func NewListener(l net.Listener, cfg Config) *Listener {
 		ready: make(chan *request), done: make(chan struct{}),
 		starting: make(map[net.Conn]struct{}),
 	}
-	ln.wg.Add(1)
-	go ln.run()
+	ln.wg.Go(ln.run)
 	return ln
 }
 
@@ -97,7 +96,6 @@ func (l *Listener) stop(cause error) (err error) {
 // run accepts TCP connections. A failure that passes, such as too many open
 // files, is waited out.
 func (l *Listener) run() {
-	defer l.wg.Done()
 	slots := make(chan struct{}, maxStarting)
 	for {
 		select {
@@ -109,22 +107,22 @@ func (l *Listener) run() {
 		var passing interface{ Temporary() bool }
 		switch {
 		case err == nil:
-			l.wg.Add(1)
-			go func() {
-				defer l.wg.Done()
+			l.wg.Go(func() {
 				l.startup(nc)
 				<-slots
-			}()
+			})
 			continue
 		case errors.As(err, &passing) && passing.Temporary():
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-l.done:
-			}
+			<-slots
 		default:
-			go l.stop(err)
+			_ = l.stop(err)
+			return
 		}
-		<-slots
+		select {
+		case <-time.After(acceptPause):
+		case <-l.done:
+			return
+		}
 	}
 }
 
@@ -134,28 +132,33 @@ func (l *Listener) startup(nc net.Conn) {
 		nc.Close()
 		return
 	}
-	_ = nc.SetDeadline(time.Now().Add(l.cfg.startup()))
-	req, err := readRequest(nc)
+	r, err := l.request(nc)
+	l.leave(nc)
 	if err != nil {
-		l.leave(nc)
-		nc.Close()
-		return
-	}
-	r := &request{nc: nc, req: req, cfg: l.cfg}
-	local := l.cfg.local()
-	if reply, _, err := mpa.Accept(req, local); err != nil {
-		l.leave(nc)
-		_ = r.reply(reply, nil)
 		nc.Close()
 		return
 	}
 	select {
 	case l.ready <- r:
-		l.leave(nc)
 	case <-l.done:
-		l.leave(nc)
 		nc.Close()
 	}
+}
+
+// request reads the peer's Request. One that no upper layer could accept gets
+// its rejection here.
+func (l *Listener) request(nc net.Conn) (*request, error) {
+	_ = nc.SetDeadline(time.Now().Add(l.cfg.startup()))
+	req, err := readRequest(nc)
+	if err != nil {
+		return nil, err
+	}
+	r := &request{nc: nc, req: req, cfg: l.cfg}
+	reply, _, err := mpa.Accept(req, l.cfg.local())
+	if err != nil {
+		_ = r.reply(reply, nil)
+	}
+	return r, err
 }
 
 func (l *Listener) enter(nc net.Conn) bool {

@@ -36,6 +36,8 @@ type raw struct {
 	recvs     int
 	recvSize  int
 	ird, ord  int // of the Conn; 0 means 8
+
+	wrap func(*Conn, *inboxHandler) rdma.Handler // in place of the inbox
 }
 
 // againstRaw returns a Conn in full operation and the raw peer at its other
@@ -53,6 +55,9 @@ func againstRaw(t testing.TB, o raw) (endpoint, *rawPeer) {
 	params := mpa.Params{Rev: mpa.Rev2, CRC: o.crc, IRD: depth(o.ird), ORD: depth(o.ord)}
 	cc := rdma.ConnConfig{Handler: e.in, Recvs: o.recvs, RecvSize: o.recvSize}
 	e.Conn = newConn(newSocket(a), params, mpa.Frame{}, cc, !o.initiator)
+	if o.wrap != nil {
+		e.handler = o.wrap(e.Conn, e.in)
+	}
 	e.start()
 	p := &rawPeer{t: t, nc: b, crc: o.crc}
 	t.Cleanup(func() {
@@ -172,7 +177,7 @@ func parseTerminate(t testing.TB, segment []byte) rdmap.Terminate {
 	require.Equal(t, ddp.Untagged{Last: true, RsvdULP: 0x47, QN: rdmap.QueueTerminate, MSN: 1}, h)
 	term, err := rdmap.ParseTerminate(body)
 	require.NoError(t, err)
-	require.Equal(t, rdmap.LayoutRFC, term.Layout)
+	require.NotEqual(t, rdmap.LayoutSiw, term.Layout)
 	return term
 }
 

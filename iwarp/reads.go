@@ -85,9 +85,9 @@ func (x *receiver) readResponse(seg *segment, h ddp.Tagged) error {
 	q.mu.Unlock()
 	left := len(o.data) - x.got
 	switch {
-	case h.STag != q.sinkSTag:
+	case size > 0 && h.STag != q.sinkSTag: // of no octets, neither is checked: RFC 5041, Section 5.2
 		return seg.fault(ddp.ErrInvalidSTag)
-	case h.TO != o.to+uint64(x.got), size > left, h.Last != (size == left):
+	case size > 0 && h.TO != o.to+uint64(x.got), size > left, h.Last && size < left:
 		return seg.fault(ddp.ErrBounds)
 	}
 	if err := x.place(o.data[x.got:][:size]); err != nil {

@@ -140,9 +140,11 @@ func (x *receiver) place(dst []byte) error {
 	return nil
 }
 
-// readError tells an end within an FPDU from an orderly one.
+// readError tells an end within an FPDU, or within a message that is to be
+// delivered, from an orderly one.
 func (x *receiver) readError(err error) error {
-	if errors.Is(err, io.EOF) && (x.mid || x.w > x.r) {
+	partial := x.mid || x.w > x.r || x.send.msg != nil || x.terminate.msg != nil || x.got > 0
+	if errors.Is(err, io.EOF) && partial {
 		return io.ErrUnexpectedEOF
 	}
 	return err

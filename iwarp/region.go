@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -17,8 +16,10 @@ type region struct {
 	mem    []byte
 	access rdma.Access
 
-	dead atomic.Bool
-	use  sync.RWMutex // held for reading while a segment is placed or sent
+	mu   sync.Mutex
+	dead bool
+	pins int           // segments that are being placed, and responses not yet sent
+	free chan struct{} // closed with the last pin; nil: nobody waits
 }
 
 // Register lets the peer reach b. Tagged offsets start at 0, so that the peer
@@ -45,21 +46,56 @@ func (r *region) STag() rdma.STag { return r.stag }
 func (r *region) TO() uint64 { return 0 }
 
 // pin keeps Deregister from returning until unpin, and reports whether the
-// region is still valid.
+// region is still valid. It waits for nobody, for the reader calls it.
 func (r *region) pin() bool {
-	r.use.RLock()
-	if r.dead.Load() {
-		r.use.RUnlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dead {
 		return false
 	}
+	r.pins++
 	return true
 }
 
-func (r *region) unpin() { r.use.RUnlock() }
+// repin adds a pin to one that the caller has.
+func (r *region) repin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pins++
+}
+
+func (r *region) unpin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pins--; r.pins == 0 && r.free != nil {
+		close(r.free)
+		r.free = nil
+	}
+}
+
+// pinned returns a channel that is closed with the last pin, or nil where
+// there is none.
+func (r *region) pinned() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pins > 0 && r.free == nil {
+		r.free = make(chan struct{})
+	}
+	return r.free
+}
+
+// kill makes the region invalid, and reports whether it was valid.
+func (r *region) kill() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := !r.dead
+	r.dead = true
+	return was
+}
 
 // invalidate ends the validity of the STag, and does not wait.
 func (r *region) invalidate() {
-	if r.dead.Swap(true) {
+	if !r.kill() {
 		return
 	}
 	rnic.remove(r)
@@ -69,20 +105,20 @@ func (r *region) invalidate() {
 	delete(c.regions.m, r)
 }
 
-// Deregister ends the peer's access and waits until no segment is under way.
-// A peer that stopped within one loses its connection.
+// Deregister ends the peer's access and waits until no segment is under way
+// into the region, and no response out of it. A peer that holds one of them up
+// loses its connection.
 func (r *region) Deregister() {
 	r.invalidate()
-	if r.use.TryLock() {
-		r.use.Unlock()
+	free := r.pinned()
+	if free == nil {
 		return
 	}
 	late := time.AfterFunc(revokeTimeout, func() {
 		r.conn.Abort(fmt.Errorf("iwarp: STag %v was revoked while the peer held a segment of it back", r.stag))
 	})
-	r.use.Lock()
-	late.Stop()
-	r.use.Unlock()
+	defer late.Stop()
+	<-free
 }
 
 // regionSet holds the valid regions of a connection; m is nil once it ended.
@@ -98,7 +134,7 @@ func (c *Conn) revokeAll() {
 	c.regions.m = nil
 	c.regions.Unlock()
 	for r := range all {
-		r.dead.Store(true)
+		r.kill()
 		rnic.remove(r)
 	}
 }

@@ -47,6 +47,7 @@ type sendQueue struct {
 	err     error // of the write that failed
 	writing bool  // somebody builds batches and writes them
 	batch   *batch
+	await   func()    // pump(true), made once
 	idle    sync.Cond // something of the above has changed
 
 	done       fifo[finished]
@@ -166,33 +167,4 @@ func (q *sendQueue) deliver() {
 	q.delivering = false
 	q.idle.Broadcast()
 	q.mu.Unlock()
-}
-
-// flush completes everything that is left with an error.
-func (q *sendQueue) flush(cause error) {
-	q.mu.Lock()
-	q.closed, q.broken = true, true
-	q.releaseResponses()
-	for q.head < q.tail {
-		q.popLocked(cause)
-	}
-	q.written, q.next = q.head, q.head
-	q.idle.Broadcast()
-	q.mu.Unlock()
-	q.deliver()
-	q.mu.Lock()
-	for q.delivering {
-		q.idle.Wait()
-	}
-	q.mu.Unlock()
-}
-
-// releaseResponses gives up the RDMA Read Responses that will not be sent.
-func (q *sendQueue) releaseResponses() {
-	q.cur.release()
-	for q.responses.len() > 0 {
-		if r := q.responses.pop(); r.region != nil {
-			r.region.unpin()
-		}
-	}
 }

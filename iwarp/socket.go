@@ -19,15 +19,16 @@ var errWouldBlock = errors.New("iwarp: socket is full")
 // writes gathered slices with one system call, and can try to write without
 // waiting; any other net.Conn works too, more slowly.
 type socket struct {
-	nc  net.Conn
-	raw *rawSocket // nil: not a TCP socket of the kernel
+	nc    net.Conn
+	raw   *rawSocket    // nil: not a TCP socket of the kernel
+	stall time.Duration // stallTimeout
 
-	mu      sync.Mutex
-	expired bool // no deadline may be moved any more
+	mu  sync.Mutex
+	end time.Time // when every use fails; zero: not yet known
 }
 
 func newSocket(nc net.Conn) *socket {
-	return &socket{nc: nc, raw: newRawSocket(nc)}
+	return &socket{nc: nc, raw: newRawSocket(nc), stall: stallTimeout}
 }
 
 // mulpdu returns the largest ULPDU to send, in octets: one that fits a TCP
@@ -43,23 +44,17 @@ func (s *socket) mulpdu() int {
 // mid tells that the peer owes the rest of an FPDU, and must not take for
 // ever.
 func (s *socket) readv(a, b []byte, mid bool) (int, error) {
-	if s.raw == nil {
-		if len(a) == 0 {
-			a = b
-		}
-		if mid {
-			s.setDeadline(s.nc.SetReadDeadline, time.Now().Add(stallTimeout))
-			defer s.setDeadline(s.nc.SetReadDeadline, time.Time{})
-		}
-		return s.nc.Read(a)
-	}
-	n, err := s.raw.readv(a, b, false)
-	if err != errWouldBlock {
-		return n, err
-	}
 	if mid {
-		s.setDeadline(s.nc.SetReadDeadline, time.Now().Add(stallTimeout))
-		defer s.setDeadline(s.nc.SetReadDeadline, time.Time{})
+		if s.raw != nil { // often it is there, and no deadline needed
+			if n, err := s.raw.readv(a, b, false); err != errWouldBlock {
+				return n, err
+			}
+		}
+		s.setReadDeadline(time.Now().Add(s.stall))
+		defer s.setReadDeadline(time.Time{})
+	}
+	if s.raw == nil {
+		return s.nc.Read(a)
 	}
 	return s.raw.readv(a, b, true)
 }
@@ -68,37 +63,53 @@ func (s *socket) readv(a, b []byte, mid bool) (int, error) {
 // where nothing can be written at once.
 func (s *socket) writev(vec [][]byte, wait bool) (int, error) {
 	if s.raw != nil {
-		n, err := s.raw.writev(vec, false)
-		if err != errWouldBlock || !wait {
+		if n, err := s.raw.writev(vec, false); err != errWouldBlock {
 			return n, err
 		}
-		s.setDeadline(s.nc.SetWriteDeadline, time.Now().Add(stallTimeout))
-		return s.raw.writev(vec, true)
 	}
 	if !wait {
 		return 0, errWouldBlock
 	}
-	s.setDeadline(s.nc.SetWriteDeadline, time.Now().Add(stallTimeout))
+	s.setWriteDeadline(time.Now().Add(s.stall))
+	defer s.setWriteDeadline(time.Time{})
+	if s.raw != nil {
+		return s.raw.writev(vec, true)
+	}
 	bufs := append(net.Buffers(nil), vec...)
 	n, err := bufs.WriteTo(s.nc)
 	return int(n), err
 }
 
-// setDeadline calls set, unless the socket has expired.
-func (s *socket) setDeadline(set func(time.Time) error, t time.Time) {
+// setReadDeadline bounds what is read next; zero means no bound.
+func (s *socket) setReadDeadline(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.expired {
-		_ = set(t) // an error shows at the next use of the socket
+	if s.end.IsZero() {
+		_ = s.nc.SetReadDeadline(t) // an error shows at the next use of the socket
 	}
 }
 
-// expire makes every use of the socket fail from t on.
+// setWriteDeadline bounds what is written next; zero means no bound.
+func (s *socket) setWriteDeadline(t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end.IsZero() {
+		_ = s.nc.SetWriteDeadline(t)
+	}
+}
+
+// longPast is the time to expire at once.
+var longPast = time.Unix(1, 0)
+
+// expire makes every use of the socket fail from t on, or from an earlier time
+// that was given before.
 func (s *socket) expire(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expired = true
-	_ = s.nc.SetDeadline(t)
+	if s.end.IsZero() || t.Before(s.end) {
+		s.end = t
+		_ = s.nc.SetDeadline(t)
+	}
 }
 
 // closeWrite sends a FIN where the connection can.

@@ -24,7 +24,6 @@ type batch struct {
 	size    int // octets in all
 	upTo    uint64
 	regions []*region // pinned until the batch is written
-	reads   int       // RDMA Reads of the peer that it answers
 	last    bool      // the stream ends behind it
 }
 
@@ -63,7 +62,7 @@ func (b *batch) reset() {
 	}
 	clear(b.vec)
 	b.headers, b.vec, b.regions = b.headers[:0], b.vec[:0], b.regions[:0]
-	b.sent, b.size, b.reads, b.last = 0, 0, 0, false
+	b.sent, b.size, b.last = 0, 0, false
 }
 
 // appendHeader makes the octets appended to headers since start part of the

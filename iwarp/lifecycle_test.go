@@ -1,0 +1,145 @@
+package iwarp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A socket that was full once, and drained in time, works on for ever.
+func TestStallIsOver(t *testing.T) {
+	world(t)
+	a, b := ncPair(t, false)
+	narrow(t, a, b)
+	in := newInbox()
+	s := newSocket(a)
+	s.stall = 700 * time.Millisecond
+	c := newConn(s, mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: in}, false)
+	c.start()
+	p := &rawPeer{t: t, nc: b}
+	big, done := pattern(2<<20), make(waiter, 2)
+	require.NoError(t, c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{big}, Done: done}))
+	for got := 0; got < len(big); {
+		got += len(p.segment()) - 18
+	}
+	require.NoError(t, done.wait(t).Err)
+	time.Sleep(s.stall + 100*time.Millisecond)
+	require.NoError(t, c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{{1}}, Done: done}))
+	require.NoError(t, done.wait(t).Err)
+	p.segment()
+	closed := doneErr(c.Close)
+	p.eof()
+	require.NoError(t, <-closed)
+	require.ErrorIs(t, in.end(t), io.EOF)
+}
+
+// narrow gives the kernel little room for what is on its way.
+func narrow(t testing.TB, ends ...net.Conn) {
+	t.Helper()
+	for _, nc := range ends {
+		if nc, ok := nc.(*net.TCPConn); ok {
+			require.NoError(t, nc.SetReadBuffer(64<<10))
+			require.NoError(t, nc.SetWriteBuffer(64<<10))
+		}
+	}
+}
+
+func doneErr(f func() error) <-chan error {
+	c := make(chan error, 1)
+	go func() { c <- f() }()
+	return c
+}
+
+// abortHandler aborts its connection when a message comes.
+type abortHandler struct {
+	*inboxHandler
+	c     *Conn
+	cause error
+}
+
+func (h *abortHandler) Receive(m rdma.Recv) {
+	m.Buf.Release()
+	h.c.Abort(h.cause)
+}
+
+// Abort does not wait, even if the stream has an error as well that would be
+// told to the peer in good order.
+func TestAbortBeforeFault(t *testing.T) {
+	world(t)
+	cause := errors.New("enough")
+	e, p := againstRaw(t, raw{recvs: 1, wrap: func(c *Conn, in *inboxHandler) rdma.Handler {
+		return &abortHandler{in, c, cause}
+	}})
+	start := time.Now()
+	p.send(sendSeg(true, 1, 0, nil), sendSeg(true, 9, 0, nil))
+	require.ErrorIs(t, e.in.end(t), cause)
+	assert.Less(t, time.Since(start), lingerTimeout/2)
+}
+
+// A peer that does not read before it has written all gets the Terminate none
+// the less: this end goes on reading while it waits to write.
+func TestTerminateWhereBothAreFull(t *testing.T) {
+	for _, pipe := range []bool{false, true} {
+		world(t)
+		e, p := againstRaw(t, raw{pipe: pipe})
+		narrow(t, e.sock.nc, p.nc)
+		mem := pattern(2 << 20)
+		r, err := e.Register(mem, rdma.RemoteRead)
+		require.NoError(t, err)
+		p.send(requestSeg(1, rdmap.ReadRequest{Size: uint32(len(mem)), SourceSTag: r.STag()}))
+		p.send(sendSeg(true, 1, 0, nil)) // no buffer
+		p.write(make([]byte, 1<<20))     // R5041-7.1-4: dropped
+		at := 0
+		segment := p.segment()
+		for ; segment[0]&0x80 != 0; segment = p.segment() {
+			at += len(segment) - 14
+		}
+		assert.Less(t, at, len(mem))
+		assert.Equal(t, rdmap.Error{Layer: rdmap.LayerDDP, Type: 2, Code: 2}, parseTerminate(t, segment).Cause)
+		p.eof()
+		e.in.end(t)
+	}
+}
+
+// The end of the stream is in good order between messages only.
+func TestEndOfStream(t *testing.T) {
+	whole := fpdu(false, sendSeg(true, 1, 0, []byte("abc")))
+	for name, tt := range map[string]struct {
+		octets []byte
+		want   error
+	}{
+		"nothing":                {nil, io.EOF},
+		"between messages":       {whole, io.EOF},
+		"within the length":      {append(whole[:len(whole):len(whole)], 0), io.ErrUnexpectedEOF},
+		"within the header":      {whole[:5], io.ErrUnexpectedEOF},
+		"within the payload":     {whole[:21], io.ErrUnexpectedEOF},
+		"within the CRC":         {whole[:len(whole)-1], io.ErrUnexpectedEOF},
+		"within a Send":          {fpdu(false, sendSeg(false, 1, 0, []byte("abc"))), io.ErrUnexpectedEOF},
+		"within a Read Response": {fpdu(false, responseSeg(false, 0, 1<<32, []byte("abc"))), io.ErrUnexpectedEOF},
+		"within a Terminate":     {fpdu(false, rdmap.AppendUntagged(nil, rdmap.OpTerminate, false, 0, 1, 0)), io.ErrUnexpectedEOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			e, p := againstRaw(t, raw{initiator: true, recvs: 2})
+			done := make(waiter, 1)
+			if name == "within a Read Response" {
+				require.NoError(t, e.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 9)}, Done: done}))
+				req := p.readRequest()
+				tt.octets = fpdu(false, responseSeg(false, req.SinkSTag, req.SinkTO, []byte("abc")))
+			}
+			p.write(tt.octets)
+			require.NoError(t, p.nc.(*net.TCPConn).CloseWrite())
+			assert.Equal(t, tt.want, e.in.end(t))
+			p.eof()
+		})
+	}
+}
