@@ -44,30 +44,32 @@ func (r *resolver) open(id tableID) (int, error) {
 			return -1, err
 		}
 		fd, found, err := r.find(&e)
-		if err == nil && found.name == "" {
-			return fd, nil
-		}
-		if err != nil && err != errNowhere {
-			return -1, err
-		}
-		// Mend the table, unless another has changed it meanwhile.
-		if err == nil {
+		switch {
+		case err == nil && found.name != "":
 			e.drop(place{dir: id.home})
 			e.add(found)
-		} else {
-			e.places = nil
+			if _, err := r.write(&e, version); err != nil {
+				r.fs.log.Warn("handle table is not mended", "err", err)
+			}
+			return fd, nil
+		case err != errNowhere:
+			return fd, err
+		case version == unknown:
+			return -1, unix.ESTALE
 		}
-		same, werr := r.write(&e, version)
-		switch {
-		case err == nil:
-			return fd, nil // the table is mended next time if not now
-		case werr != nil:
-			return -1, werr
+		e.places = nil
+		switch same, err := r.write(&e, version); {
+		case err != nil:
+			return -1, err
 		case same:
 			return -1, unix.ESTALE
 		}
+		// The object has moved while it was looked for.
 	}
 }
+
+// unknown is the version of an entry that the table has not got.
+const unknown = 0
 
 // lookUp returns the table's entry of an object, and what version it is. If
 // there is none, the handle says where to search. ESTALE: the object has
@@ -80,19 +82,27 @@ func (r *resolver) lookUp(id tableID) (e entry, version int64, err error) {
 	case err != nil:
 		return e, 0, err
 	case !ok || e.birth != id.birth:
-		e = entry{tableID: id, places: []place{{dir: id.home}}}
+		return entry{tableID: id, places: []place{{dir: id.home}}}, unknown, nil
 	case e.gen != id.gen || e.gone():
 		return e, 0, unix.ESTALE
 	}
 	return e, r.table.index[id.ino], nil
 }
 
-// write puts a mended entry in the table if the inode's is still the version
-// that was read.
+// write puts a mended entry in the table if what the table has of the object
+// is still what was read.
 func (r *resolver) write(e *entry, version int64) (same bool, err error) {
 	r.table.mu.Lock()
 	defer r.table.mu.Unlock()
-	if r.table.index[e.ino] != version {
+	now, ok, err := r.table.get(e.ino)
+	if err != nil {
+		return false, err
+	}
+	current := int64(unknown)
+	if ok && now.birth == e.birth {
+		current = r.table.index[e.ino]
+	}
+	if current != version {
 		return false, nil
 	}
 	if err := r.table.put(e); err != nil {

@@ -1,0 +1,143 @@
+//go:build linux
+
+package posix
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
+)
+
+// user is in whose name tests work: as root somebody else, so that the
+// kernel's opinion is asked.
+func user() vfs.Cred {
+	if os.Geteuid() == 0 {
+		return vfs.Cred{UID: 70000, GID: 70000, Groups: []uint32{70100}}
+	}
+	return vfs.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+}
+
+// A site is a directory that is served.
+type site struct {
+	dir string
+	o   Options
+}
+
+// newSite makes an empty directory that belongs to user, in base.
+func newSite(t testing.TB, base string, o Options) *site {
+	dir, err := os.MkdirTemp(base, "nfsrdma")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s := &site{dir: filepath.Join(dir, "export"), o: o}
+	require.NoError(t, os.Mkdir(s.dir, 0o755))
+	if c := user(); os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(s.dir, int(c.UID), int(c.GID)))
+	}
+	if o.StateDir == "" {
+		s.o.StateDir = filepath.Join(dir, "state")
+	}
+	return s
+}
+
+func (s *site) path(name ...string) string {
+	return filepath.Join(append([]string{s.dir}, name...)...)
+}
+
+func (s *site) open(t testing.TB) *FS {
+	t.Helper()
+	f, err := Open(s.dir, s.o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+// kill leaves f as it is, but for what the kernel does for a process that
+// dies: it gives descriptors, and so the lock of the state directory, back.
+// The table is not told.
+func (f *FS) kill() {
+	if t, ok := f.handles.(*tableHandles); ok {
+		_ = t.table.dir.Close()
+		t.table.dir = nil
+	}
+}
+
+// kinds are the ways of making handles.
+var kinds = map[string]Options{"kernel": {}, "table": {TableHandles: true}}
+
+// places are file systems of two kinds.
+var places = map[string]string{"tmpfs": "/dev/shm", "disk": ""}
+
+// eachKind runs a test with each kind of handles that it needs.
+func eachKind(t *testing.T, run func(t *testing.T, o Options)) {
+	for kind, o := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			if kind == "kernel" {
+				vfstest.NeedRoot(t)
+			}
+			run(t, o)
+		})
+	}
+}
+
+// clean checks afterwards that all descriptors and goroutines are gone.
+func clean(t testing.TB) {
+	fds, gs := openFDs(t), runtime.NumGoroutine()
+	t.Cleanup(func() {
+		assert.Equal(t, fds, openFDs(t), "descriptors left open")
+		for range 100 { // ended goroutines are counted for a moment
+			if runtime.NumGoroutine() <= gs {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+		assert.LessOrEqual(t, runtime.NumGoroutine(), gs, "goroutines left")
+	})
+}
+
+func openFDs(t testing.TB) int {
+	d, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(d)
+}
+
+func TestConformance(t *testing.T) {
+	for place, base := range places {
+		t.Run(place, func(t *testing.T) {
+			eachKind(t, func(t *testing.T, o Options) {
+				vfstest.Run(t, backend(base, o))
+			})
+		})
+	}
+}
+
+func backend(base string, o Options) vfstest.Backend {
+	sites := make(map[vfs.FS]*site)
+	return vfstest.Backend{
+		Caller: user(),
+		New: func(t *testing.T) vfs.FS {
+			clean(t)
+			s := newSite(t, base, o)
+			f := s.open(t)
+			sites[f] = s
+			return f
+		},
+		Restart: func(t *testing.T, old vfs.FS, killed bool) vfs.FS {
+			if f := old.(*FS); killed {
+				f.kill()
+			} else {
+				require.NoError(t, f.Close())
+			}
+			f := sites[old].open(t)
+			sites[f] = sites[old]
+			return f
+		},
+	}
+}

@@ -1,0 +1,209 @@
+package vfstest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+func testSetAttrMode(r *rig) {
+	for _, h := range []vfs.Handle{r.file(r.root, "f", ""), r.dir(r.root, "d")} {
+		for _, m := range []uint32{0, 0o777, 0o1644, 0o6755, 0o400} {
+			w, err := r.fs.SetAttr(r.ctx, r.c, h, mode(m), nil)
+			require.NoError(r, err)
+			assert.Equal(r, m, w.After.Mode)
+			assert.Equal(r, m, r.attr(h).Mode)
+		}
+		w, err := r.fs.SetAttr(r.ctx, r.c, h, vfs.SetAttr{}, nil)
+		require.NoError(r, err, "no change is one too")
+		assert.EqualValues(r, 0o400, w.After.Mode)
+	}
+}
+
+func testSetAttrSize(r *rig) {
+	f := r.file(r.root, "f", "0123456789")
+	for _, size := range []uint64{4, 0, 5000, 1 << 40, 1<<40 + 1, 3} {
+		w, err := r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{Size: &size}, nil)
+		require.NoError(r, err)
+		assert.Equal(r, size, w.After.Size)
+		assert.Equal(r, size, r.attr(f).Size)
+	}
+	assert.Equal(r, "\x00\x00\x00", r.read(f), "what was cut off is gone")
+	for _, size := range []uint64{1 << 63, 1<<64 - 1} {
+		_, err := r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{Size: &size}, nil)
+		assert.ErrorIs(r, err, errTooBig)
+	}
+	assert.EqualValues(r, 3, r.attr(f).Size)
+
+	long := time.Now().Add(-time.Hour)
+	old := vfs.Time{Sec: long.Unix()}
+	r.setAttr(f, vfs.SetAttr{MtimeHow: vfs.SetToClient, Mtime: old})
+	r.setAttr(f, vfs.SetAttr{Size: ptr(uint64(3))})
+	assert.NotEqual(r, old, r.attr(f).Mtime, "setting the size that it has counts as a change")
+
+	both := vfs.SetAttr{Size: ptr(uint64(1)), Mode: ptr(uint32(0o4711)), MtimeHow: vfs.SetToClient, Mtime: old}
+	r.setAttr(f, both)
+	a := r.attr(f)
+	assert.EqualValues(r, 1, a.Size)
+	assert.EqualValues(r, 0o4711, a.Mode, "the mode comes after the size, which clears bits of it")
+	assert.Equal(r, old, a.Mtime, "the time comes after the size, which changes it")
+}
+
+func testSetAttrTimes(r *rig) {
+	f := r.file(r.root, "f", "")
+	at, mt := vfs.Time{Sec: 1_700_000_000, Nsec: 123_456_789}, vfs.Time{Sec: 1, Nsec: 999_999_999}
+	before := r.attr(f).Ctime
+	r.setAttr(f, vfs.SetAttr{AtimeHow: vfs.SetToClient, Atime: at, MtimeHow: vfs.SetToClient, Mtime: mt})
+	a := r.attr(f)
+	assert.Equal(r, at, a.Atime)
+	assert.Equal(r, mt, a.Mtime)
+	assert.GreaterOrEqual(r, a.Ctime.Sec, before.Sec)
+
+	start := time.Now().Add(-time.Second).Unix()
+	r.setAttr(f, vfs.SetAttr{MtimeHow: vfs.SetToServer})
+	a = r.attr(f)
+	assert.Equal(r, at, a.Atime, "only the other was asked for")
+	assert.GreaterOrEqual(r, a.Mtime.Sec, start)
+	mt = a.Mtime
+	r.setAttr(f, vfs.SetAttr{AtimeHow: vfs.SetToServer})
+	a = r.attr(f)
+	assert.GreaterOrEqual(r, a.Atime.Sec, start)
+	assert.Equal(r, mt, a.Mtime)
+
+	// These have meanings of their own in utimensat.
+	for _, nsec := range []uint32{1e9, 1<<30 - 1, 1<<30 - 2, 1<<32 - 1} {
+		_, err := r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Nsec: nsec}}, nil)
+		assert.ErrorIs(r, err, errInval)
+	}
+	assert.Equal(r, mt, r.attr(f).Mtime)
+}
+
+func testSetAttrGuard(r *rig) {
+	f := r.file(r.root, "f", "data")
+	a := r.attr(f)
+	wrong := a.Ctime
+	wrong.Nsec ^= 1
+	w, err := r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{Size: ptr(uint64(0))}, &wrong)
+	assert.ErrorIs(r, err, vfs.ErrNotSync)
+	assert.Equal(r, a.Ctime, w.After.Ctime)
+	assert.Equal(r, "data", r.read(f))
+	_, err = r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{Size: ptr(uint64(0))}, &a.Ctime)
+	require.NoError(r, err)
+	assert.Zero(r, r.attr(f).Size)
+}
+
+func testSetAttrOwner(r *rig) {
+	root := r.as(vfs.Cred{})
+	m, err := r.fs.Symlink(r.ctx, r.c, r.root, "l", "x", vfs.SetAttr{})
+	require.NoError(r, err)
+	f := r.file(r.root, "f", "")
+	for _, h := range []vfs.Handle{f, r.dir(r.root, "d"), m.Handle} {
+		root.setAttr(h, vfs.SetAttr{UID: &alice.UID})
+		assert.Equal(r, alice.UID, r.attr(h).UID)
+		gid := r.attr(h).GID
+		root.setAttr(h, vfs.SetAttr{GID: ptr(uint32(4_000_000_000))})
+		a := r.attr(h)
+		assert.EqualValues(r, 4_000_000_000, a.GID)
+		assert.Equal(r, alice.UID, a.UID)
+		root.setAttr(h, vfs.SetAttr{GID: &gid})
+	}
+	root.setAttr(f, mode(0o6755))
+	root.setAttr(f, vfs.SetAttr{UID: &bob.UID})
+	assert.EqualValues(r, 0o755, r.attr(f).Mode, "a new owner has not inherited the setuid bit")
+	root.setAttr(f, vfs.SetAttr{UID: &alice.UID, Mode: ptr(uint32(0o4755))})
+	assert.EqualValues(r, 0o4755, r.attr(f).Mode, "unless that was asked for")
+
+	_, err = r.fs.SetAttr(r.ctx, &alice, f, vfs.SetAttr{UID: &bob.UID}, nil)
+	assert.ErrorIs(r, err, errPerm, "giving away is root's")
+	_, err = r.fs.SetAttr(r.ctx, &alice, f, vfs.SetAttr{GID: &bob.GID}, nil)
+	assert.ErrorIs(r, err, errPerm, "a group that she is not in")
+	_, err = r.fs.SetAttr(r.ctx, &alice, f, vfs.SetAttr{GID: &alice.Groups[0]}, nil)
+	assert.NoError(r, err, "a group that she is in")
+	_, err = r.fs.SetAttr(r.ctx, &bob, f, mode(0o777), nil)
+	assert.ErrorIs(r, err, errPerm)
+}
+
+// Each change tells the attributes before and after it.
+func testWCC(r *rig) {
+	d := r.dir(r.root, "d")
+	e := r.dir(r.root, "e")
+	f := r.file(d, "f", "data")
+	check := func(what string, h vfs.Handle, call func() (vfs.WCC, error)) {
+		r.Helper()
+		before := r.attr(h)
+		w, err := call()
+		require.NoError(r, err, what)
+		if w.Before.OK {
+			assert.Equal(r, vfs.PreAttr{OK: true, Size: before.Size, Mtime: before.Mtime, Ctime: before.Ctime}, w.Before, what)
+		}
+		require.True(r, w.After.OK, what)
+		after := r.attr(h)
+		w.After.Atime, after.Atime = vfs.Time{}, vfs.Time{}
+		w.After.Used, after.Used = 0, 0 // storage may be found when data is written back
+		assert.Equal(r, after, w.After.Attr, what)
+	}
+	of := func(m vfs.Made, err error) (vfs.WCC, error) { return m.Dir, err }
+	check("write", f, func() (vfs.WCC, error) {
+		_, _, w, err := r.fs.Write(r.ctx, r.c, f, []byte("more"), 2, vfs.Unstable)
+		return w, err
+	})
+	check("commit", f, func() (vfs.WCC, error) { return r.fs.Commit(r.ctx, r.c, f, 0, 0) })
+	check("setattr", f, func() (vfs.WCC, error) { return r.fs.SetAttr(r.ctx, r.c, f, mode(0o600), nil) })
+	check("create", d, func() (vfs.WCC, error) { return of(r.fs.Create(r.ctx, r.c, d, "c", guarded(0o600))) })
+	check("exclusive", d, func() (vfs.WCC, error) {
+		return of(r.fs.Create(r.ctx, r.c, d, "x", vfs.CreateHow{Mode: vfs.Exclusive, Verifier: 7}))
+	})
+	check("mkdir", d, func() (vfs.WCC, error) { return of(r.fs.Mkdir(r.ctx, r.c, d, "m", mode(0o700))) })
+	check("symlink", d, func() (vfs.WCC, error) { return of(r.fs.Symlink(r.ctx, r.c, d, "s", "t", vfs.SetAttr{})) })
+	check("mknod", d, func() (vfs.WCC, error) {
+		return of(r.fs.Mknod(r.ctx, r.c, d, "n", vfs.TypeFIFO, vfs.Dev{}, mode(0o600)))
+	})
+	check("link", d, func() (vfs.WCC, error) { _, w, err := r.fs.Link(r.ctx, r.c, f, d, "k"); return w, err })
+	check("rename from", d, func() (vfs.WCC, error) { w, _, err := r.fs.Rename(r.ctx, r.c, d, "k", e, "k"); return w, err })
+	check("rename to", d, func() (vfs.WCC, error) { _, w, err := r.fs.Rename(r.ctx, r.c, e, "k", d, "k"); return w, err })
+	check("remove", d, func() (vfs.WCC, error) { return r.fs.Remove(r.ctx, r.c, d, "k") })
+	check("rmdir", d, func() (vfs.WCC, error) { return r.fs.Rmdir(r.ctx, r.c, d, "m") })
+
+	_, err := r.fs.Create(r.ctx, r.c, d, "c", guarded(0o600))
+	require.ErrorIs(r, err, errExist)
+	w, err := r.fs.Remove(r.ctx, r.c, d, "none")
+	require.ErrorIs(r, err, errNoEnt)
+	assert.True(r, w.After.OK, "attributes beside an error")
+}
+
+func testStatFS(r *rig) {
+	f := r.file(r.root, "f", "")
+	for _, h := range []vfs.Handle{r.root, f} {
+		s, a, err := r.fs.StatFS(r.ctx, r.c, h)
+		require.NoError(r, err)
+		assert.True(r, a.OK)
+		assert.NotZero(r, s.TotalBytes)
+		assert.LessOrEqual(r, s.FreeBytes, s.TotalBytes)
+		assert.LessOrEqual(r, s.AvailBytes, s.FreeBytes)
+		assert.LessOrEqual(r, s.FreeFiles, s.TotalFiles)
+		p, a, err := r.fs.PathConf(r.ctx, r.c, h)
+		require.NoError(r, err)
+		assert.True(r, a.OK)
+		assert.NotZero(r, p.LinkMax)
+		assert.True(r, p.NoTrunc)
+		assert.True(r, p.CasePreserving)
+		assert.False(r, p.CaseInsensitive)
+		r.remove(r.root, r.named(r.file(r.root, strings.Repeat("n", int(p.NameMax)), "")))
+	}
+}
+
+// named returns the name of an object in the root.
+func (r *rig) named(h vfs.Handle) string {
+	r.Helper()
+	for _, name := range r.names(r.root) {
+		if r.lookup(r.root, name) == h {
+			return name
+		}
+	}
+	require.Fail(r, "the object has no name")
+	return ""
+}

@@ -1,0 +1,173 @@
+package vfstest
+
+import (
+	"strings"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+func testCreate(r *rig) {
+	m, err := r.fs.Create(r.ctx, r.c, r.root, "f", guarded(0o666))
+	require.NoError(r, err)
+	require.True(r, m.Attr.OK)
+	assert.Equal(r, r.attr(m.Handle), m.Attr.Attr)
+	assert.Equal(r, vfs.TypeReg, m.Attr.Type)
+	assert.EqualValues(r, 0o666, m.Attr.Mode, "the mode asked for, whatever the umask")
+	assert.EqualValues(r, 1, m.Attr.Nlink)
+	assert.Equal(r, r.c.UID, m.Attr.UID)
+	assert.Zero(r, m.Attr.Size)
+
+	_, err = r.fs.Create(r.ctx, r.c, r.root, "f", guarded(0o666))
+	assert.ErrorIs(r, err, errExist)
+
+	// Unchecked takes what is there, and applies only the size.
+	r.write(m.Handle, "contents", 0)
+	how := vfs.CreateHow{Mode: vfs.Unchecked, Attr: mode(0o600)}
+	again, err := r.fs.Create(r.ctx, r.c, r.root, "f", how)
+	require.NoError(r, err)
+	assert.Equal(r, m.Handle, again.Handle)
+	assert.EqualValues(r, 0o666, again.Attr.Mode)
+	assert.Equal(r, "contents", r.read(m.Handle))
+	how.Attr.Size = ptr(uint64(3))
+	again, err = r.fs.Create(r.ctx, r.c, r.root, "f", how)
+	require.NoError(r, err)
+	assert.EqualValues(r, 3, again.Attr.Size)
+	assert.Equal(r, "con", r.read(m.Handle))
+
+	// A new file takes mode, size and times.
+	attr := mode(0o444)
+	attr.Size = ptr(uint64(10))
+	attr.MtimeHow, attr.Mtime = vfs.SetToClient, vfs.Time{Sec: 1e9, Nsec: 123456789}
+	for name, mode := range map[string]vfs.CreateMode{"g": vfs.Guarded, "u": vfs.Unchecked} {
+		m, err = r.fs.Create(r.ctx, r.c, r.root, name, vfs.CreateHow{Mode: mode, Attr: attr})
+		require.NoError(r, err)
+		assert.EqualValues(r, 0o444, m.Attr.Mode)
+		assert.EqualValues(r, 10, m.Attr.Size)
+		assert.Equal(r, attr.Mtime, m.Attr.Mtime)
+	}
+
+	// As Linux's server does, what is there and no file is returned as it is.
+	d := r.dir(r.root, "d")
+	m, err = r.fs.Create(r.ctx, r.c, r.root, "d", how)
+	require.NoError(r, err)
+	assert.Equal(r, d, m.Handle)
+}
+
+func testCreateExclusive(r *rig) {
+	for _, v := range []uint64{1, 0, 1<<64 - 1, 1 << 63, 0x80000000, 0xdeadbeef_cafebabe} {
+		how := vfs.CreateHow{Mode: vfs.Exclusive, Verifier: v}
+		m, err := r.fs.Create(r.ctx, r.c, r.root, "x", how)
+		require.NoError(r, err)
+		again, err := r.fs.Create(r.ctx, r.c, r.root, "x", how)
+		require.NoError(r, err, "a retry finds its file, verifier %#x", v)
+		assert.Equal(r, m.Handle, again.Handle)
+		for bit := range 64 {
+			how.Verifier = v ^ 1<<bit
+			_, err = r.fs.Create(r.ctx, r.c, r.root, "x", how)
+			assert.ErrorIs(r, err, errExist, "another's file, verifier %#x", how.Verifier)
+		}
+		r.remove(r.root, "x")
+	}
+	how := vfs.CreateHow{Mode: vfs.Exclusive, Verifier: 42}
+	m, err := r.fs.Create(r.ctx, r.c, r.root, "x", how)
+	require.NoError(r, err)
+	r.use(r.b.Restart(r.T, r.fs, true))
+	again, err := r.fs.Create(r.ctx, r.c, r.root, "x", how)
+	require.NoError(r, err, "a retry after the server was killed")
+	assert.Equal(r, m.Handle, again.Handle)
+
+	// The client ends it by setting the attributes.
+	r.setAttr(m.Handle, vfs.SetAttr{Mode: ptr(uint32(0o640)), AtimeHow: vfs.SetToServer, MtimeHow: vfs.SetToServer})
+	_, err = r.fs.Create(r.ctx, r.c, r.root, "x", how)
+	assert.ErrorIs(r, err, errExist)
+	r.dir(r.root, "d")
+	_, err = r.fs.Create(r.ctx, r.c, r.root, "d", how)
+	assert.ErrorIs(r, err, errExist)
+}
+
+func testMkdir(r *rig) {
+	m, err := r.fs.Mkdir(r.ctx, r.c, r.root, "d", mode(0o777))
+	require.NoError(r, err)
+	assert.Equal(r, r.attr(m.Handle), m.Attr.Attr)
+	assert.Equal(r, vfs.TypeDir, m.Attr.Type)
+	assert.EqualValues(r, 0o777, m.Attr.Mode)
+	_, err = r.fs.Mkdir(r.ctx, r.c, r.root, "d", mode(0o777))
+	assert.ErrorIs(r, err, errExist)
+	m, err = r.fs.Mkdir(r.ctx, r.c, r.root, "sticky", mode(0o1770))
+	require.NoError(r, err)
+	assert.EqualValues(r, 0o1770, m.Attr.Mode)
+	_, err = r.fs.Mkdir(r.ctx, r.c, r.file(r.root, "f", ""), "d", mode(0o777))
+	assert.ErrorIs(r, err, errNotDir)
+}
+
+func testSymlink(r *rig) {
+	for i, target := range []string{"/etc/passwd", "../..", "\xff\x80 \n", strings.Repeat("x/", 2047), "x"} {
+		name := string(rune('a' + i))
+		m, err := r.fs.Symlink(r.ctx, r.c, r.root, name, target, mode(0o777))
+		require.NoError(r, err)
+		assert.Equal(r, vfs.TypeLnk, m.Attr.Type)
+		assert.EqualValues(r, len(target), m.Attr.Size)
+		got, a, err := r.fs.ReadLink(r.ctx, r.c, r.lookup(r.root, name))
+		require.NoError(r, err)
+		assert.Equal(r, target, got)
+		assert.Equal(r, vfs.TypeLnk, a.Type)
+		_, _, _, err = r.fs.Lookup(r.ctx, r.c, m.Handle, "x")
+		assert.ErrorIs(r, err, errNotDir, "links are not followed")
+	}
+	_, err := r.fs.Symlink(r.ctx, r.c, r.root, "a", "t", vfs.SetAttr{})
+	assert.ErrorIs(r, err, errExist)
+	_, err = r.fs.Symlink(r.ctx, r.c, r.root, "new", "a\x00b", vfs.SetAttr{})
+	assert.ErrorIs(r, err, errInval)
+	_, err = r.fs.Symlink(r.ctx, r.c, r.root, "new", strings.Repeat("x", 5000), vfs.SetAttr{})
+	assert.ErrorIs(r, err, errNameLong)
+
+	l := r.lookup(r.root, "a")
+	when := vfs.Time{Sec: 86400, Nsec: 5000}
+	r.setAttr(l, vfs.SetAttr{Mode: ptr(uint32(0o600)), MtimeHow: vfs.SetToClient, Mtime: when})
+	assert.Equal(r, when, r.attr(l).Mtime, "times of the link itself")
+	for _, h := range []vfs.Handle{r.root, r.file(r.root, "f", "")} {
+		_, a, err := r.fs.ReadLink(r.ctx, r.c, h)
+		assert.ErrorIs(r, err, errInval)
+		assert.True(r, a.OK)
+	}
+}
+
+func testSpecial(r *rig) {
+	for name, typ := range map[string]vfs.Type{"fifo": vfs.TypeFIFO, "sock": vfs.TypeSock} {
+		m, err := r.fs.Mknod(r.ctx, r.c, r.root, name, typ, vfs.Dev{Major: 9, Minor: 9}, mode(0o622))
+		require.NoError(r, err)
+		assert.Equal(r, typ, m.Attr.Type)
+		assert.EqualValues(r, 0o622, m.Attr.Mode)
+		assert.Equal(r, m.Handle, r.lookup(r.root, name))
+		r.setAttr(m.Handle, mode(0o600))
+		assert.EqualValues(r, 0o600, r.attr(m.Handle).Mode)
+		_, _, _, err = r.fs.Read(r.ctx, r.c, m.Handle, make([]byte, 1), 0)
+		assert.ErrorIs(r, err, errInval, "and it does not wait for a writer")
+		_, err = r.fs.Mknod(r.ctx, r.c, r.root, name, typ, vfs.Dev{}, mode(0o622))
+		assert.ErrorIs(r, err, errExist)
+	}
+	for _, typ := range []vfs.Type{vfs.TypeReg, vfs.TypeDir, vfs.TypeLnk, 0, 99} {
+		_, err := r.fs.Mknod(r.ctx, r.c, r.root, "new", typ, vfs.Dev{}, mode(0o600))
+		assert.ErrorIs(r, err, vfs.ErrBadType)
+	}
+}
+
+func testDevices(r *rig) {
+	root := r.as(vfs.Cred{})
+	for typ, dev := range map[vfs.Type]vfs.Dev{vfs.TypeChr: {Major: 1, Minor: 3}, vfs.TypeBlk: {Major: 4095, Minor: 1<<20 - 1}} {
+		name := string(rune('a' + typ))
+		m, err := r.fs.Mknod(r.ctx, root.c, r.root, name, typ, dev, mode(0o640))
+		require.NoError(r, err)
+		assert.Equal(r, typ, m.Attr.Type)
+		assert.Equal(r, dev, m.Attr.Rdev)
+		_, err = r.fs.Mknod(r.ctx, &alice, r.root, "hers", typ, dev, mode(0o640))
+		assert.Error(r, err, "devices are root's to make")
+		for _, big := range []vfs.Dev{{Major: 4096}, {Minor: 1 << 20}} {
+			_, err = r.fs.Mknod(r.ctx, root.c, r.root, "big", typ, big, mode(0o640))
+			assert.ErrorIs(r, err, errInval)
+		}
+	}
+}

@@ -1,0 +1,18 @@
+package vfstest
+
+import "syscall"
+
+// Errors that the standard has numbers for, as a host says them.
+const (
+	errAccess   = syscall.EACCES
+	errPerm     = syscall.EPERM
+	errExist    = syscall.EEXIST
+	errNoEnt    = syscall.ENOENT
+	errInval    = syscall.EINVAL
+	errStale    = syscall.ESTALE
+	errNotDir   = syscall.ENOTDIR
+	errIsDir    = syscall.EISDIR
+	errNotEmpty = syscall.ENOTEMPTY
+	errTooBig   = syscall.EFBIG
+	errNameLong = syscall.ENAMETOOLONG
+)

@@ -1,0 +1,118 @@
+package vfstest
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A Backend is a kind of file system under test.
+type Backend struct {
+	// New returns an empty file system. Its root belongs to Caller. It is
+	// closed by a cleanup of New's.
+	New func(t *testing.T) vfs.FS
+
+	// Restart returns what serves the same files after the process that
+	// was old has ended: in good order, or killed, and then old is left
+	// alone. It is closed by a cleanup.
+	Restart func(t *testing.T, old vfs.FS, killed bool) vfs.FS
+
+	Caller vfs.Cred // in whose name most tests work
+
+	// Without names the tests that do not apply, and why.
+	Without map[string]string
+}
+
+// A test is a function over a file system that is its own.
+type test struct {
+	name string
+	run  func(*rig)
+
+	// root: only root can make the callers and objects that it needs.
+	root bool
+}
+
+// Run runs the suite.
+func Run(t *testing.T, b Backend) {
+	names := make([]string, 0, len(tests))
+	for _, tt := range tests {
+		names = append(names, tt.name)
+		if why, ok := b.Without[tt.name]; ok {
+			t.Logf("%s does not apply: %s", tt.name, why)
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.root {
+				NeedRoot(t)
+			}
+			tt.run(newRig(t, &b))
+		})
+	}
+	require.Subset(t, names, slices.Collect(maps.Keys(b.Without)), "tests that do not exist are declared not to apply")
+}
+
+// NeedRoot fails a test that ordinary users cannot run. It does not skip it:
+// that would look as if it had been run.
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatalf("%s needs root, and this is an ordinary user: run it as root", t.Name())
+	}
+}
+
+// The suite.
+var tests = []test{
+	{name: "Root", run: testRoot},
+	{name: "Lookup", run: testLookup},
+	{name: "NamesRefused", run: testNamesRefused},
+	{name: "NamesOdd", run: testNamesOdd},
+	{name: "Create", run: testCreate},
+	{name: "CreateExclusive", run: testCreateExclusive},
+	{name: "Mkdir", run: testMkdir},
+	{name: "Symlink", run: testSymlink},
+	{name: "Special", run: testSpecial},
+	{name: "Devices", run: testDevices, root: true},
+	{name: "Remove", run: testRemove},
+	{name: "Rmdir", run: testRmdir},
+	{name: "Rename", run: testRename},
+	{name: "RenameOver", run: testRenameOver},
+	{name: "Link", run: testLink},
+	{name: "WrongTypes", run: testWrongTypes},
+	{name: "SetAttrMode", run: testSetAttrMode},
+	{name: "SetAttrSize", run: testSetAttrSize},
+	{name: "SetAttrTimes", run: testSetAttrTimes},
+	{name: "SetAttrGuard", run: testSetAttrGuard},
+	{name: "SetAttrOwner", run: testSetAttrOwner, root: true},
+	{name: "ReadWrite", run: testReadWrite},
+	{name: "ReadEnd", run: testReadEnd},
+	{name: "Sparse", run: testSparse},
+	{name: "Offsets", run: testOffsets},
+	{name: "Stability", run: testStability},
+	{name: "WCC", run: testWCC},
+	{name: "ReadDir", run: testReadDir},
+	{name: "ReadDirPieces", run: testReadDirPieces},
+	{name: "ReadDirChanging", run: testReadDirChanging},
+	{name: "ReadDirPlus", run: testReadDirPlus},
+	{name: "ReadDirCookies", run: testReadDirCookies},
+	{name: "HandlesMove", run: testHandlesMove},
+	{name: "HandlesStale", run: testHandlesStale},
+	{name: "HandlesOne", run: testHandlesOne},
+	{name: "HandlesForged", run: testHandlesForged},
+	{name: "Restart", run: func(r *rig) { testRestart(r, false) }},
+	{name: "Kill", run: func(r *rig) { testRestart(r, true) }},
+	{name: "Verifier", run: testVerifier},
+	{name: "StatFS", run: testStatFS},
+	{name: "Concurrent", run: testConcurrent},
+	{name: "ConcurrentNames", run: testConcurrentNames},
+	{name: "Rights", run: testRights, root: true},
+	{name: "RightsChange", run: testRightsChange, root: true},
+	{name: "RightsOwner", run: testRightsOwner, root: true},
+	{name: "RightsDir", run: testRightsDir, root: true},
+	{name: "RightsTimes", run: testRightsTimes, root: true},
+	{name: "OwnersOfNew", run: testOwnersOfNew, root: true},
+}
