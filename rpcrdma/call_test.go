@@ -195,7 +195,7 @@ func TestDropped(t *testing.T) {
 		q.call(msg(chunks.Lists{}), rpcCall(testXID, "not answered by the handler"))
 		q.call(msg(chunks.Lists{Reads: q.reads(40, repeat(100))}), rpcCall(testXID, ""))
 		assert.Empty(t, q.answers())
-		assert.Empty(t, q.closed, "the connection lives")
+		assert.Empty(t, q.ended(), "the connection lives")
 		assert.Equal(t, recvs, r.only().Recvs())
 	})
 }

@@ -63,11 +63,11 @@ func TestOverrun(t *testing.T) {
 			q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 		}
 		assert.Equal(t, 4+extraRecvs, g.count())
-		require.Empty(t, q.closed)
+		require.Empty(t, q.ended())
 		q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 		assert.Empty(t, q.answers())
-		require.Len(t, q.closed, 1)
-		assert.ErrorIs(t, q.closed[0], rdmatest.ErrNoRecv)
+		require.Len(t, q.ended(), 1)
+		assert.ErrorIs(t, q.ended()[0], rdmatest.ErrNoRecv)
 		close(g.open)
 	})
 }

@@ -150,8 +150,8 @@ func TestReadFails(t *testing.T) {
 		bad := chunks.ReadSegment{Position: 40, Segment: chunks.Segment{Handle: 0xbad, Length: 4}}
 		q.call(msg(chunks.Lists{Reads: append(good, bad)}), rpcCall(testXID, ""))
 		assert.Empty(t, q.answers())
-		require.Len(t, q.closed, 1)
-		assert.ErrorIs(t, q.closed[0], rdmatest.ErrAccess)
+		require.Len(t, q.ended(), 1)
+		assert.ErrorIs(t, q.ended()[0], rdmatest.ErrAccess)
 	})
 }
 
@@ -163,8 +163,8 @@ func TestWriteFails(t *testing.T) {
 		l.AddWrite(chunks.Chunk{{Handle: 0xbad, Length: 4}})
 		q.call(msg(l), rpcCall(testXID, ""))
 		assert.Empty(t, q.answers())
-		require.Len(t, q.closed, 1)
-		assert.ErrorIs(t, q.closed[0], rdmatest.ErrAccess)
+		require.Len(t, q.ended(), 1)
+		assert.ErrorIs(t, q.ended()[0], rdmatest.ErrAccess)
 	})
 }
 
@@ -182,8 +182,8 @@ func TestPostFails(t *testing.T) {
 				q := r.dialLinux()
 				q.call(h, rpcCall(testXID, ""))
 				assert.Empty(t, q.answers())
-				require.Len(t, q.closed, 1)
-				assert.ErrorIs(t, q.closed[0], p.failPost)
+				require.Len(t, q.ended(), 1)
+				assert.ErrorIs(t, q.ended()[0], p.failPost)
 			})
 		})
 	}

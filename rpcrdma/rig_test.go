@@ -128,6 +128,13 @@ func (q *requester) Closed(err error) {
 	q.closed = append(q.closed, err)
 }
 
+// ended returns what the requester was told of the end of its connection.
+func (q *requester) ended() []error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
+
 // send sends a message as it is.
 func (q *requester) send(parts ...[]byte) {
 	q.t.Helper()
@@ -156,7 +163,7 @@ func (q *requester) answer() answer {
 	q.t.Helper()
 	got := q.answers()
 	require.Len(q.t, got, 1)
-	require.Empty(q.t, q.closed)
+	require.Empty(q.t, q.ended())
 	return got[0]
 }
 

@@ -1,0 +1,98 @@
+package rpcrdma
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/chunks"
+)
+
+// tight is a server whose memory holds one largest call, and seven of a
+// megabyte.
+func tight(h *gate) *Server {
+	s := &Server{Handler: h}
+	s.MaxMemory = 3*(defaultMaxPayload+headSlack) + defaultMaxPayload
+	return s
+}
+
+const megabyte = 1 << 20
+
+func (q *requester) write1MiB(xid uint32) {
+	q.t.Helper()
+	q.call(Header{XID: xid, Proc: Msg, Lists: chunks.Lists{Reads: q.reads(40, make([]byte, megabyte))}}, rpcCall(xid, ""))
+}
+
+// Calls with large chunks wait for memory, of their own connection and of
+// others; small ones pass them by.
+func TestMemoryBounded(t *testing.T) {
+	g := new(gate)
+	serve(t, tight(g), func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		a, b := r.dialLinux(), r.dialLinux()
+		for i := range uint32(10) {
+			a.write1MiB(i)
+			b.write1MiB(i)
+		}
+		assert.Equal(t, 4, g.count(), "as many as there is memory for")
+		lent := buf.Default.Out()
+		a.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		assert.Equal(t, 5, g.count(), "a small call does not wait")
+		assert.LessOrEqual(t, buf.Default.Out(), lent+2, "its message and its reply")
+		c := r.dialLinux()
+		c.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		assert.Equal(t, 6, g.count(), "nor one of another connection")
+
+		close(g.open)
+		assert.Len(t, a.answers(), 11)
+		assert.Len(t, b.answers(), 10)
+		assert.Len(t, c.answers(), 1)
+	})
+}
+
+// What a reply may need counts as well, though a peer can offer more than it
+// will ever get.
+func TestMemoryOfReplies(t *testing.T) {
+	g := new(gate)
+	serve(t, tight(g), func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		q := r.dialLinux()
+		var l chunks.Lists
+		l.AddWrite(chunks.Chunk{{Handle: 1, Length: 0xffffffff}})
+		l.Reply, l.HasReply = chunks.Chunk{{Handle: 2, Length: 0xffffffff}}, true
+		for range 3 {
+			q.call(msg(l), rpcCall(testXID, ""))
+		}
+		assert.Equal(t, 2, g.count(), "of twice a megabyte")
+		close(g.open)
+		assert.Len(t, q.answers(), 3)
+	})
+}
+
+// A connection that ends while its calls wait leaves none of them.
+func TestMemoryOfLostConnection(t *testing.T) {
+	g := new(gate)
+	serve(t, tight(g), func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		a, b := r.dialLinux(), r.dialLinux()
+		for i := range uint32(4) {
+			a.write1MiB(i)
+		}
+		require.Equal(t, 4, g.count())
+		for i := range uint32(5) {
+			b.write1MiB(i)
+		}
+		b.Abort(errors.New("gone"))
+		synctest.Wait()
+		r.mu.Lock()
+		assert.Len(t, r.conns, 1, "the other is forgotten")
+		r.mu.Unlock()
+		a.write1MiB(4)
+		close(g.open)
+		assert.Len(t, a.answers(), 5)
+	})
+}

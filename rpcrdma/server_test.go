@@ -1,0 +1,278 @@
+package rpcrdma
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+)
+
+func TestConfig(t *testing.T) {
+	s := &Server{Handler: null}
+	require.NoError(t, s.init())
+	assert.Equal(t, config{
+		inline: 4096, credits: 128, maxPayload: 1 << 20, maxMemory: 256 << 20, maxConns: 1024,
+	}, s.cfg)
+	for want, s := range map[string]*Server{
+		"Handler":     {},
+		"inline":      {Handler: null, Inline: 1023},
+		"inline size": {Handler: null, Inline: 262144 + 1024},
+		"credits":     {Handler: null, Credits: -1},
+		"4097":        {Handler: null, Credits: 4097},
+		"payload":     {Handler: null, MaxPayload: -1},
+		"67108865":    {Handler: null, MaxPayload: 64<<20 + 1},
+		"memory":      {Handler: null, MaxMemory: 4 << 20},
+		"connections": {Handler: null, MaxConns: -1},
+	} {
+		l := rdmatest.Listen(t)
+		assert.ErrorContains(t, s.Serve(l), want)
+		assert.ErrorContains(t, s.Shutdown(t.Context()), want)
+		_, err := l.Accept(t.Context())
+		assert.ErrorIs(t, err, rdma.ErrClosed, "the listener is closed")
+	}
+}
+
+// Calls under way are answered, others are not taken, and the connection is
+// closed in good order.
+func TestShutdownDrains(t *testing.T) {
+	g := new(gate)
+	serve(t, &Server{Handler: g}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		busy, idle := r.dialLinux(), r.dialLinux()
+		busy.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		require.Equal(t, 1, g.count())
+		over := make(chan error)
+		go func() { over <- r.Shutdown(t.Context()) }()
+		synctest.Wait()
+		assert.Len(t, idle.ended(), 1)
+		assert.Empty(t, busy.ended())
+		busy.call(msg(chunks.Lists{}), rpcCall(testXID+1, ""))
+		assert.Equal(t, 1, g.count())
+		_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{})
+		assert.Error(t, err)
+		close(g.open)
+		require.NoError(t, <-over)
+		got := busy.answers()
+		require.Len(t, got, 1)
+		assert.EqualValues(t, testXID, got[0].XID)
+		assert.Len(t, busy.ended(), 1)
+
+		l := rdmatest.Listen(t)
+		assert.NoError(t, r.Serve(l), "a server that is shut down")
+	})
+}
+
+// When the time is over, connections are cut and handlers told.
+func TestShutdownAborts(t *testing.T) {
+	told := make(chan error, 1)
+	h := service(func(ctx context.Context, _ *oncrpc.Request, _ *oncrpc.Reply) bool {
+		<-ctx.Done()
+		told <- context.Cause(ctx)
+		return false
+	})
+	serve(t, &Server{Handler: h}, func(t *testing.T, r *rig) {
+		told = make(chan error, 1)
+		q := r.dialLinux()
+		q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, r.Shutdown(ctx), context.DeadlineExceeded)
+		assert.ErrorIs(t, <-told, context.DeadlineExceeded)
+		synctest.Wait()
+		assert.Len(t, q.ended(), 1)
+	})
+}
+
+// The end of a connection is the end of its handlers' context, and nobody
+// misses their replies.
+func TestLostConnection(t *testing.T) {
+	h := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+		<-ctx.Done()
+		return null(ctx, req, rep)
+	})
+	serve(t, &Server{Handler: h}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		for range 5 {
+			q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		}
+		synctest.Wait()
+		q.Abort(errors.New("gone"))
+	})
+}
+
+func TestMaxConns(t *testing.T) {
+	serve(t, &Server{Handler: null, MaxConns: 2}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		r.dialLinux()
+		cfg := rdma.ConnConfig{Handler: &requester{t: t}}
+		_, err := r.listen.Dial(t.Context(), cfg)
+		assert.ErrorIs(t, err, rdmatest.ErrRejected)
+		require.NoError(t, q.Close())
+		synctest.Wait()
+		r.dialLinux()
+	})
+}
+
+func TestAcceptFails(t *testing.T) {
+	p := tap{failAccept: errors.New("no queue pair")}
+	serveTap(t, &Server{Handler: null, MaxConns: 1}, &p, func(t *testing.T, r *rig) {
+		for range 3 { // each place is free again
+			_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{Handler: &requester{t: t}})
+			assert.ErrorIs(t, err, rdmatest.ErrRejected)
+			synctest.Wait()
+		}
+	})
+}
+
+func TestListenerFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{Handler: null}
+		l := rdmatest.Listen(t)
+		require.NoError(t, l.Close())
+		assert.ErrorIs(t, s.Serve(l), rdma.ErrClosed)
+		require.NoError(t, s.Shutdown(t.Context()))
+		require.NoError(t, s.Shutdown(t.Context()), "again")
+	})
+}
+
+// A peer that reconnects in a loop does not fill the log.
+func TestLogLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := limitedLog{Logger: slog.New(slog.NewTextHandler(&out, nil))}
+		for range 1000 {
+			l.warn("lost")
+		}
+		assert.Equal(t, maxLogged, bytes.Count(out.Bytes(), []byte("lost")))
+		time.Sleep(logPeriod)
+		l.warn("lost")
+		assert.Equal(t, maxLogged+1, bytes.Count(out.Bytes(), []byte("lost")))
+		assert.Contains(t, out.String(), "omitted=980")
+	})
+}
+
+func TestAddrPort(t *testing.T) {
+	tcp := &net.TCPAddr{IP: net.ParseIP("::ffff:192.0.2.7"), Port: 700}
+	assert.Equal(t, netip.MustParseAddrPort("192.0.2.7:700"), addrPort(tcp))
+	tcp = &net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 700}
+	assert.Equal(t, netip.MustParseAddrPort("[2001:db8::1]:700"), addrPort(tcp))
+	assert.Zero(t, addrPort(&net.UnixAddr{}))
+}
+
+// A server runs so many calls at once and keeps the others in their order.
+func TestDispatcher(t *testing.T) {
+	g := new(gate)
+	s := &Server{Handler: g}
+	serve(t, s, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		s.calls.max = 3
+		q := r.dialLinux()
+		for xid := range uint32(10) {
+			q.call(Header{XID: xid, Proc: Msg}, rpcCall(xid, ""))
+		}
+		assert.Equal(t, 3, g.count())
+		close(g.open)
+		assert.Len(t, q.answers(), 10)
+		assert.Zero(t, s.calls.running)
+	})
+}
+
+// Many callers with chunks both ways, in real time, for the race detector.
+func TestParallel(t *testing.T) {
+	const conns, callers, calls = 4, 8, 25
+	before := buf.Default.Out()
+	echo := service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+		rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
+		copy(rep.NewItem(len(req.Item)), req.Item)
+		return true
+	})
+	s := &Server{Handler: echo, Credits: callers, MaxMemory: 8 << 20}
+	l := rdmatest.Listen(t)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	var all sync.WaitGroup
+	for range conns {
+		p := &parallel{t: t, calls: make(map[uint32]chan struct{})}
+		c, err := l.Dial(t.Context(), rdma.ConnConfig{Handler: p, PrivateData: linux.AppendTo(nil), Recvs: 1 << 20})
+		require.NoError(t, err)
+		for i := range callers {
+			all.Go(func() {
+				for n := range calls {
+					p.echo(c, uint32(i*calls+n), repeat(1+(i*calls+n)*997))
+				}
+			})
+		}
+	}
+	all.Wait()
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.NoError(t, <-served)
+	assert.Equal(t, before, buf.Default.Out())
+}
+
+// parallel is a requester of many callers.
+type parallel struct {
+	t     *testing.T
+	mu    sync.Mutex
+	calls map[uint32]chan struct{}
+}
+
+func (p *parallel) Receive(m rdma.Recv) {
+	defer m.Buf.Release()
+	xid := binary.BigEndian.Uint32(m.Buf.B)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if done := p.calls[xid]; assert.NotNil(p.t, done, xid) {
+		close(done)
+		delete(p.calls, xid)
+	}
+}
+
+func (p *parallel) Closed(error) {}
+
+// echo has data sent there and back by chunks.
+func (p *parallel) echo(c *rdmatest.Conn, xid uint32, data []byte) {
+	back := make([]byte, len(data))
+	from, err := c.Register(data, rdma.RemoteRead)
+	if !assert.NoError(p.t, err) {
+		return
+	}
+	to, err := c.Register(back, rdma.RemoteWrite)
+	if !assert.NoError(p.t, err) {
+		return
+	}
+	h := Header{XID: xid, Vers: Version, Credit: 1, Proc: Msg}
+	segment := func(r rdma.Region) chunks.Segment {
+		return chunks.Segment{Handle: uint32(r.STag()), Length: uint32(len(data)), Offset: r.TO()}
+	}
+	h.Lists.Reads = []chunks.ReadSegment{{Position: 40, Segment: segment(from)}}
+	h.Lists.AddWrite(chunks.Chunk{segment(to)})
+	done := make(chan struct{})
+	p.mu.Lock()
+	p.calls[xid] = done
+	p.mu.Unlock()
+	err = c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{h.AppendTo(nil), rpcCall(xid, "")}})
+	if !assert.NoError(p.t, err) {
+		return
+	}
+	<-done
+	from.Deregister()
+	to.Deregister()
+	assert.True(p.t, bytes.Equal(data, back), "xid %d", xid)
+}

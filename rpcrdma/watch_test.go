@@ -1,0 +1,61 @@
+package rpcrdma
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+)
+
+// A peer that does not answer an RDMA Read is cut off within twice the time.
+func TestReadNotAnswered(t *testing.T) {
+	serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		q.Delay(time.Hour)
+		q.call(msg(chunks.Lists{Reads: q.reads(40, repeat(100))}), rpcCall(testXID, ""))
+		time.Sleep(time.Hour) // the call arrives
+		synctest.Wait()
+		require.Empty(t, q.ended())
+		time.Sleep(2 * stallTime)
+		synctest.Wait()
+		require.Len(t, q.ended(), 1)
+		assert.ErrorIs(t, q.ended()[0], errStalled)
+	})
+}
+
+// So is one that does not read its replies.
+func TestReplyNotTaken(t *testing.T) {
+	serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		defer q.Pause()()
+		for range 100 {
+			q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+			synctest.Wait()
+		}
+		time.Sleep(2 * stallTime)
+		synctest.Wait()
+		require.Len(t, q.ended(), 1)
+		assert.ErrorIs(t, q.ended()[0], errStalled)
+	})
+}
+
+// One that is slow is not, nor one that has nothing to do.
+func TestSlowPeer(t *testing.T) {
+	serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		time.Sleep(10 * stallTime)
+		q.Delay(stallTime - time.Second)
+		for range 10 {
+			q.call(msg(chunks.Lists{Reads: q.reads(40, repeat(100))}), rpcCall(testXID, ""))
+			time.Sleep(2 * stallTime)
+			q.answer()
+		}
+		time.Sleep(10 * stallTime)
+		assert.Empty(t, q.answers())
+		assert.Empty(t, q.ended())
+	})
+}
