@@ -35,7 +35,7 @@ type raw struct {
 	pipe      bool // in memory, not TCP
 	recvs     int
 	recvSize  int
-	ird, ord  int // of the Conn; 0 means 8
+	ird, ord  int // of the Conn; 0 means 8, and -1 means 0
 
 	wrap func(*Conn, *inboxHandler) rdma.Handler // in place of the inbox
 }
@@ -49,7 +49,7 @@ func againstRaw(t testing.TB, o raw) (endpoint, *rawPeer) {
 		if n == 0 {
 			return 8
 		}
-		return n
+		return max(n, 0)
 	}
 	e := endpoint{in: newInbox()}
 	params := mpa.Params{Rev: mpa.Rev2, CRC: o.crc, IRD: depth(o.ird), ORD: depth(o.ord)}

@@ -2,10 +2,12 @@ package iwarp
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -49,4 +51,176 @@ func TestReadResponseWithoutOctets(t *testing.T) {
 	)
 	require.NoError(t, done.wait(t).Err)
 	assert.Equal(t, "data", string(sink))
+}
+
+// What a Read Response may not be: the STag, TO and length of the oldest Read
+// that is outstanding are the only ones that it can have (R5040-5.2.2-8).
+func TestReadResponseWrong(t *testing.T) {
+	type segments = func(r rdmap.ReadRequest) [][]byte
+	for name, tt := range map[string]struct {
+		send  segments
+		cause error
+	}{
+		"too short": {func(r rdmap.ReadRequest) [][]byte {
+			return [][]byte{responseSeg(true, r.SinkSTag, r.SinkTO, make([]byte, 7))}
+		}, ddp.ErrBounds},
+		"empty": {func(r rdmap.ReadRequest) [][]byte {
+			return [][]byte{responseSeg(true, r.SinkSTag, r.SinkTO, nil)}
+		}, ddp.ErrBounds},
+		"too long": {func(r rdmap.ReadRequest) [][]byte {
+			return [][]byte{responseSeg(true, r.SinkSTag, r.SinkTO, make([]byte, 9))}
+		}, ddp.ErrBounds},
+		"too long by a segment": {func(r rdmap.ReadRequest) [][]byte {
+			return [][]byte{responseSeg(false, r.SinkSTag, r.SinkTO, make([]byte, 8)), responseSeg(true, r.SinkSTag, r.SinkTO+8, []byte{1})}
+		}, ddp.ErrBounds},
+		"with a gap": {func(r rdmap.ReadRequest) [][]byte {
+			return [][]byte{responseSeg(false, r.SinkSTag, r.SinkTO, make([]byte, 4)), responseSeg(true, r.SinkSTag, r.SinkTO+5, make([]byte, 3))}
+		}, ddp.ErrBounds},
+		"to the next one's offset": {func(r rdmap.ReadRequest) [][]byte {
+			return [][]byte{responseSeg(true, r.SinkSTag, r.SinkTO+1<<32, make([]byte, 8))}
+		}, ddp.ErrBounds},
+		"before the sink": {func(r rdmap.ReadRequest) [][]byte {
+			return [][]byte{responseSeg(true, r.SinkSTag, r.SinkTO-1, make([]byte, 8))}
+		}, ddp.ErrBounds},
+		"to another STag": {func(r rdmap.ReadRequest) [][]byte {
+			return [][]byte{responseSeg(true, r.SinkSTag+1, r.SinkTO, make([]byte, 8))}
+		}, ddp.ErrInvalidSTag},
+		"once too often": {func(r rdmap.ReadRequest) [][]byte {
+			whole := responseSeg(true, r.SinkSTag, r.SinkTO, make([]byte, 8))
+			second := responseSeg(true, r.SinkSTag, r.SinkTO+1<<32, make([]byte, 8))
+			return [][]byte{whole, second, whole}
+		}, ddp.ErrInvalidSTag},
+		"as an RDMA Write": {func(r rdmap.ReadRequest) [][]byte {
+			return [][]byte{writeSeg(true, r.SinkSTag, r.SinkTO, make([]byte, 8))}
+		}, ddp.ErrInvalidSTag},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			e, p := againstRaw(t, raw{initiator: true})
+			mem, done := pattern(32), make(waiter, 2)
+			require.NoError(t, e.Post(
+				rdma.WR{Op: rdma.OpRead, Data: [][]byte{mem[8:16:16]}, Done: done},
+				rdma.WR{Op: rdma.OpRead, Data: [][]byte{mem[16:24:24]}, Done: done},
+			))
+			req := p.readRequest()
+			p.readRequest()
+			segments := tt.send(req)
+			p.send(segments...)
+			term := p.terminate()
+			assert.ErrorIs(t, term.Cause, tt.cause)
+			assert.Equal(t, segments[len(segments)-1][:ddp.TaggedLen], term.DDPHeader)
+			for range 2 {
+				if name != "once too often" {
+					assert.ErrorIs(t, done.wait(t).Err, rdma.ErrFlushed) // R5040-5.5-19-1
+				}
+			}
+			assert.Equal(t, pattern(32)[:8], mem[:8])
+			assert.Equal(t, pattern(32)[24:], mem[24:])
+			requireFault(t, e.in.end(t), false, term.Cause)
+		})
+	}
+}
+
+// Responses come in the order of the requests, with the sink as the peer
+// named it, and go on without help of the upper layer (R5040-5.2.1-3,
+// R5040-5.2.1-8, R5040-5.2.2-7).
+func TestReadResponses(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{ird: 5})
+	mem := pattern(200_000)
+	r, err := e.Register(mem, rdma.RemoteRead)
+	require.NoError(t, err)
+	reqs := []rdmap.ReadRequest{
+		{SinkSTag: 0, SinkTO: 1<<64 - 1, Size: 150_000, SourceSTag: r.STag(), SourceTO: 3}, // the sink is the peer's affair
+		{SinkSTag: 1, SinkTO: 5, Size: 1, SourceSTag: r.STag(), SourceTO: 199_999},
+		{SinkSTag: 0xffffffff, Size: 0, SourceSTag: 0xdeadbeef, SourceTO: 1<<64 - 1}, // R5040-5.2.1-15
+		{SinkSTag: 3, Size: 200_000, SourceSTag: r.STag()},
+		{SinkSTag: 4, Size: 70_001, SourceSTag: r.STag(), SourceTO: 1},
+	}
+	var segments [][]byte
+	for i, req := range reqs { // R5040-5.2.2-3: as many as IRD at once
+		segments = append(segments, requestSeg(uint32(i+1), req))
+	}
+	p.send(segments...)
+	for _, req := range reqs {
+		h, got := p.response()
+		assert.Equal(t, req.SinkSTag, h.STag)
+		assert.Equal(t, req.SinkTO, h.TO)
+		if req.Size == 0 {
+			assert.Empty(t, got) // R5040-5.2.1-16
+			continue
+		}
+		assert.Equal(t, mem[req.SourceTO:][:req.Size], got)
+	}
+	r.Deregister()
+	assert.Empty(t, e.in.recvs) // R5040-3.2-10, R5040-5.2.1-4
+}
+
+// A Read sees what Writes before it have placed (R5040-5.5-12-1,
+// R5040-5.5-17-1).
+func TestReadAfterWrite(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{})
+	r, err := e.Register(make([]byte, 5), rdma.RemoteRead|rdma.RemoteWrite)
+	require.NoError(t, err)
+	p.send(
+		writeSeg(true, r.STag(), 0, []byte("fresh")),
+		requestSeg(1, rdmap.ReadRequest{Size: 5, SourceSTag: r.STag()}),
+	)
+	_, got := p.response()
+	assert.Equal(t, "fresh", string(got))
+}
+
+// One Read more than IRD is one too many (R5040-6.1-7).
+func TestReadsBeyondIRD(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{pipe: true, ird: 2})
+	mem := make([]byte, 4<<20)
+	r, err := e.Register(mem, rdma.RemoteRead)
+	require.NoError(t, err)
+	req := rdmap.ReadRequest{Size: uint32(len(mem)), SourceSTag: r.STag()}
+	p.send(requestSeg(1, req), requestSeg(2, req), requestSeg(3, req))
+	segment := p.segment()
+	for segment[0]&0x80 != 0 {
+		segment = p.segment()
+	}
+	assert.Equal(t, rdmap.Error{Layer: rdmap.LayerDDP, Type: 2, Code: 2}, parseTerminate(t, segment).Cause)
+	p.eof()
+	require.ErrorIs(t, e.in.end(t), ddp.ErrNoBuffer)
+}
+
+// No more Reads are outstanding than ORD, and a fence holds back what follows
+// them.
+func TestReadsWait(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{initiator: true, ord: 2})
+	done, sink := make(waiter, 5), make([]byte, 4)
+	read := func(i int) rdma.WR {
+		return rdma.WR{Op: rdma.OpRead, Data: [][]byte{sink[i : i+1]}, Done: done, ID: uint64(i)}
+	}
+	fenced := rdma.WR{Op: rdma.OpSend, Fence: true, Done: done, ID: 3}
+	require.NoError(t, e.Post(read(0), read(1), read(2), fenced))
+	respond := func(r rdmap.ReadRequest, b byte) {
+		p.send(responseSeg(true, r.SinkSTag, r.SinkTO, []byte{b}))
+	}
+	first, second := p.readRequest(), p.readRequest() // R5040-6.1-4
+	p.nothing(20 * time.Millisecond)                  // R5040-6.1-6
+	respond(first, 10)
+	third := p.readRequest()
+	respond(second, 11)
+	p.nothing(20 * time.Millisecond) // R5040-5.5-12-3
+	respond(third, 12)
+	assert.Equal(t, sendSeg(true, 1, 0, nil), p.segment())
+	for i := range 4 { // R5040-5.5-15-1
+		assert.Equal(t, uint64(i), done.wait(t).ID)
+	}
+	assert.Equal(t, []byte{10, 11, 12, 0}, sink)
+}
+
+// A Read could wait for ever where the peer serves none.
+func TestReadWithoutORD(t *testing.T) {
+	world(t)
+	e, _ := againstRaw(t, raw{initiator: true, ord: -1})
+	err := e.Post(rdma.WR{Op: rdma.OpSend}, rdma.WR{Op: rdma.OpRead, Data: [][]byte{nil}})
+	require.ErrorIs(t, err, errNoReads)
 }

@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -92,8 +93,11 @@ func (q *sendQueue) grow(n int) {
 	q.wrs = wrs
 }
 
-// checkWR returns the length of w's data.
-func checkWR(w *rdma.WR) (int, error) {
+var errNoReads = errors.New("iwarp: RDMA Read to a peer that serves none")
+
+// checkWR returns the length of w's data, where ord RDMA Reads may be
+// outstanding.
+func checkWR(w *rdma.WR, ord int) (int, error) {
 	n := uint64(0)
 	for _, b := range w.Data {
 		n += uint64(len(b))
@@ -105,6 +109,8 @@ func checkWR(w *rdma.WR) (int, error) {
 		return 0, fmt.Errorf("iwarp: %v of %d octets: the limit is %d", w.Op, n, uint32(math.MaxUint32))
 	case w.Op == rdma.OpRead && len(w.Data) != 1:
 		return 0, fmt.Errorf("iwarp: RDMA Read with %d data slices: it takes one", len(w.Data))
+	case w.Op == rdma.OpRead && ord == 0: // it would wait for ever
+		return 0, errNoReads
 	}
 	return int(n), nil
 }
@@ -119,8 +125,11 @@ func (c *Conn) Post(wrs ...rdma.WR) error {
 	}
 	q.grow(len(wrs))
 	for i := range wrs {
-		n, err := checkWR(&wrs[i])
+		n, err := checkWR(&wrs[i], c.params.ORD)
 		if err != nil {
+			for j := range i {
+				*q.at(q.tail + uint64(j)) = workRequest{} // hold no caller's memory
+			}
 			q.mu.Unlock()
 			return err
 		}
