@@ -238,3 +238,13 @@ func (p *rawPeer) response() (ddp.Tagged, []byte) {
 		}
 	}
 }
+
+// padded frames a segment with another padding than zeros, and the CRC that
+// goes with it.
+func padded(segment []byte, with byte) []byte {
+	b := append(mpa.AppendLength(nil, len(segment)), segment...)
+	for range mpa.PadLen(len(segment)) {
+		b = append(b, with)
+	}
+	return binary.LittleEndian.AppendUint32(b, mpa.UpdateCRC(0, b))
+}
