@@ -1,0 +1,107 @@
+package rpcrdma
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// An instant connection completes what is posted at once, and keeps nothing.
+type instant struct {
+	rdma.Conn
+	sent chan struct{}
+}
+
+func (c *instant) Post(wrs ...rdma.WR) error {
+	for i := range wrs {
+		if wr := &wrs[i]; wr.Done != nil {
+			op := wr.Op
+			wr.Done.Complete(rdma.Completion{ID: wr.ID, Op: op})
+			if op == rdma.OpSend {
+				c.sent <- struct{}{}
+			}
+		}
+	}
+	return nil
+}
+
+func (c *instant) PostRecv(int) error { return nil }
+func (c *instant) Close() error       { return nil }
+
+// An instantRequest asks for an instant connection.
+type instantRequest struct {
+	rdma.ConnRequest
+	conn *instant
+}
+
+func (r *instantRequest) PrivateData() []byte                       { return linux.AppendTo(nil) }
+func (r *instantRequest) RemoteAddr() net.Addr                      { return &net.TCPAddr{} }
+func (r *instantRequest) Accept(rdma.ConnConfig) (rdma.Conn, error) { return r.conn, nil }
+
+// calls returns a function that has the server answer one call of each form
+// that NFS uses, and one that ends the server.
+func calls(t testing.TB) (run, stop func()) {
+	item := make([]byte, 4096)
+	s := &Server{Handler: service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+		rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
+		if req.MaxReply > 8000 {
+			copy(rep.NewItem(len(item)), item)
+		}
+		return true
+	})}
+	require.NoError(t, s.init())
+	ic := &instant{sent: make(chan struct{}, 1)}
+	req := &instantRequest{conn: ic}
+	c, _ := s.admit(req)
+	c.start(req)
+
+	inline, read, write := msg(chunks.Lists{}), msg(chunks.Lists{}), msg(chunks.Lists{})
+	seg := chunks.Segment{Handle: 7, Length: 8192}
+	read.Lists.Reads = []chunks.ReadSegment{{Position: 40, Segment: seg}}
+	write.Lists.AddWrite(chunks.Chunk{seg})
+	var wires [][]byte
+	for _, h := range []Header{inline, read, write} {
+		h.Vers = Version
+		wires = append(wires, append(h.AppendTo(nil), rpcCall(testXID, "")...))
+	}
+	run = func() {
+		for _, wire := range wires {
+			b := buf.Default.Get(len(wire))
+			copy(b.B, wire)
+			c.Receive(rdma.Recv{Buf: b})
+			<-ic.sent
+		}
+	}
+	stop = func() {
+		c.Closed(nil)
+		require.NoError(t, s.Shutdown(t.Context()))
+	}
+	return run, stop
+}
+
+// A call costs no allocation on its way through the responder.
+func TestCallAllocs(t *testing.T) {
+	run, stop := calls(t)
+	defer stop()
+	run()
+	// The pools of goroutines and calls may lose one to the collector.
+	assert.Less(t, testing.AllocsPerRun(500, run), 1.0)
+}
+
+func BenchmarkCalls(b *testing.B) {
+	run, stop := calls(b)
+	defer stop()
+	b.ReportAllocs()
+	for b.Loop() {
+		run()
+	}
+}

@@ -1,0 +1,69 @@
+package rpcrdma
+
+import (
+	"context"
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// moody answers a call as the last octet of its message says.
+var moody = service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
+	mood := int(req.Msg[len(req.Msg)-1])
+	if mood&1 != 0 {
+		copy(rep.NewItem(min(1<<(mood>>4), req.MaxReply)), req.Item)
+	}
+	if mood&2 != 0 {
+		rep.Tail = make([]byte, mood)
+	}
+	if mood&4 != 0 {
+		rep.Head = append(rep.Head, make([]byte, max(0, req.MaxReply-len(rep.Head)))...)
+	}
+	return mood&8 == 0
+})
+
+// FuzzResponder sends a server any message and then a sound call. Whatever it
+// makes of the first, it answers it at most once, gives all buffers and all
+// memory back, and still answers the second, unless the message named memory
+// that is not there.
+func FuzzResponder(f *testing.F) {
+	for _, tt := range golden {
+		f.Add(wiretest.Hex(f, tt.file))
+	}
+	full := msg(chunks.Lists{
+		Reads:    []chunks.ReadSegment{{Position: 40, Segment: chunks.Segment{Handle: 1, Length: 9}}},
+		Reply:    chunks.Chunk{{Handle: 2, Length: 5000}, {Handle: 2, Length: 3000, Offset: 5000}},
+		HasReply: true,
+	})
+	full.Vers = Version
+	full.Lists.AddWrite(chunks.Chunk{{Handle: 3, Length: 100}, {Handle: 3, Length: 4096}})
+	for mood := range byte(16) {
+		f.Add(full.AppendTo(nil))
+		f.Add(append(full.AppendTo(nil), rpcCall(testXID, string([]byte{0, 0, 0, mood<<4 | mood}))...))
+	}
+	f.Fuzz(func(t *testing.T, message []byte) {
+		if len(message) > 4096 {
+			return // the provider's to refuse
+		}
+		serve(t, &Server{Handler: moody}, func(t *testing.T, r *rig) {
+			q := r.dialLinux()
+			for stag := range rdma.STag(4) {
+				q.registerAt(make([]byte, 1<<16), rdma.RemoteRead|rdma.RemoteWrite, stag, 0)
+			}
+			q.send(message)
+			assert.LessOrEqual(t, len(q.answers()), 1)
+			if len(q.ended()) > 0 {
+				return
+			}
+			q.call(msg(chunks.Lists{}), rpcCall(testXID, "\x00\x00\x00\x00"))
+			assert.Equal(t, Msg, q.answer().Proc)
+		})
+	})
+}
