@@ -147,7 +147,7 @@ func names(t *T, dir string) {
 // listing reads a directory of many long names, and empties it while it reads:
 // the cookies of a listing stay good while entries go.
 func listing(t *T, dir string) {
-	const count = 1500
+	const count = 1000
 	create(t, filepath.Join(dir, "first"), nil)
 	want := map[string]bool{"first": true}
 	for n := range count {

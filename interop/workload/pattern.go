@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -47,13 +48,13 @@ func patternOf(name string) uint64 {
 
 // differ says where got is not want, or returns "".
 func differ(want, got []byte) string {
+	if bytes.Equal(want, got) {
+		return ""
+	}
 	for i := range min(len(want), len(got)) {
 		if want[i] != got[i] {
 			return fmt.Sprintf("octet %d of %d is %#02x instead of %#02x", i, len(want), got[i], want[i])
 		}
 	}
-	if len(want) != len(got) {
-		return fmt.Sprintf("%d octets instead of %d", len(got), len(want))
-	}
-	return ""
+	return fmt.Sprintf("%d octets instead of %d", len(got), len(want))
 }

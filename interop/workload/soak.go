@@ -117,7 +117,7 @@ func soakRead(t *T, dir string, files []*soakFile, n int) {
 
 // verify asserts that each octet is of one of the generations.
 func (s *soakFile) verify(t *T, got []byte, oldest, newest int64) {
-	if bytes.Equal(octets(s.pattern(oldest), soakSize), got) {
+	if bytes.Equal(octets(s.pattern(oldest), len(got)), got) {
 		return
 	}
 	wrong := make([]int, 0, len(got)) // offsets of octets that no generation explains
@@ -125,7 +125,7 @@ func (s *soakFile) verify(t *T, got []byte, oldest, newest int64) {
 		wrong = append(wrong, i)
 	}
 	for g := oldest; g <= newest && len(wrong) > 0; g++ {
-		p := octets(s.pattern(g), soakSize)
+		p := octets(s.pattern(g), len(got))
 		wrong = slices.DeleteFunc(wrong, func(i int) bool { return got[i] == p[i] })
 	}
 	if len(wrong) > 0 {

@@ -1,0 +1,111 @@
+package interop
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// agent stands for guest-agent: it takes one script and answers with pieces, each
+// in a write of its own.
+func agent(t *testing.T, pieces ...string) (*net.TCPConn, <-chan string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	got := make(chan string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		for _, p := range pieces {
+			io.WriteString(c, p)
+		}
+		c.(*net.TCPConn).CloseWrite()
+		b, _ := io.ReadAll(c)
+		got <- string(b)
+	}()
+	c, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	return c.(*net.TCPConn), got
+}
+
+func TestSession(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pieces []string
+		out    string
+		status int
+	}{
+		"one piece":            {[]string{"hello\n\x00@rc=0\n"}, "hello\n", 0},
+		"nothing":              {[]string{"\x00@rc=3\n"}, "", 3},
+		"trailer in pieces":    {[]string{"a", "\x00", "@r", "c=12", "7\n"}, "a", 127},
+		"binary output":        {[]string{"\x00\x00@", "\x00@rc=1\n", "\x00\x00@rc=255\n"}, "\x00\x00@\x00@rc=1\n\x00", 255},
+		"output like the mark": {[]string{"\x00@rc=", "x\x00@rc=9\n"}, "\x00@rc=x", 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, script := agent(t, tt.pieces...)
+			s, err := newSession(t.Context(), c, "exit 3")
+			require.NoError(t, err)
+			defer s.Close()
+			_, err = io.WriteString(s, "input")
+			require.NoError(t, err)
+			require.NoError(t, s.CloseWrite())
+			out, err := io.ReadAll(s)
+			require.NoError(t, err)
+			assert.Equal(t, tt.out, string(out))
+			assert.Equal(t, tt.status, s.Status())
+			assert.Equal(t, "6\nexit 3input", <-script)
+		})
+	}
+}
+
+// A line can be read before the script ends.
+func TestSessionLine(t *testing.T) {
+	c, _ := agent(t, "ready\n")
+	s, err := newSession(t.Context(), c, "")
+	require.NoError(t, err)
+	defer s.Close()
+	line, err := bufio.NewReader(s).ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, "ready\n", line)
+}
+
+func TestSessionCut(t *testing.T) {
+	for _, end := range []string{"", "text", "\x00@rc=", "\x00@rc=1\nmore"} {
+		c, _ := agent(t, end)
+		s, err := newSession(t.Context(), c, "")
+		require.NoError(t, err)
+		out, err := io.ReadAll(s)
+		require.ErrorIs(t, err, ErrAgent, "%q", end)
+		assert.Equal(t, -1, s.Status())
+		assert.LessOrEqual(t, len(out), len(end))
+		s.Close()
+	}
+}
+
+func TestSessionCancelled(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String()) // nobody answers
+	require.NoError(t, err)
+	cause := errors.New("no more time")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s, err := newSession(ctx, c.(*net.TCPConn), "")
+	require.NoError(t, err)
+	defer s.Close()
+	cancel(cause)
+	_, err = io.ReadAll(s)
+	assert.ErrorIs(t, err, cause)
+}
+
+func TestQuote(t *testing.T) {
+	assert.Equal(t, `'it'\''s'`, Quote("it's"))
+}

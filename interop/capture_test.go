@@ -1,0 +1,162 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A complaint is a kind of expert information of tshark, of severity warning or
+// error.
+type complaint struct{ group, protocol, summary string }
+
+// linux are the complaints that tshark 4.0 makes of sessions between Linux's own
+// client and server over siw: it knows revision 1 of MPA only, and it looks for
+// the data of a READ behind a reply whose data went into a Write chunk.
+var linux = []complaint{
+	{"Request", "IWARP_MPA", "Res field is NOT set to zero as required by RFC 5044"},
+	{"Request", "IWARP_MPA", "Rev field is NOT set to one as required by RFC 5044"},
+	{"Malformed", "NFS", "Malformed Packet (Exception occurred)"},
+}
+
+// readReply selects the messages that the last of these is about.
+const readReply = "rpc.msgtyp == 1 && nfs.procedure_v3 == 6 && rpcordma.writes_count > 0"
+
+// TestCapture captures a session and lets tshark decode it. The mount gives no
+// version, so Linux's attempt at version 4 is in it.
+func TestCapture(t *testing.T) {
+	d := serve(t, "--no-root-squash")
+	s := d.site()
+	raw := filepath.Join(t.TempDir(), "session.pcap")
+	capture := tcpdump(t, raw, s.rdma)
+	s.mount(t, "/mnt", fmt.Sprintf("nolock,proto=rdma,port=%d,mountport=%d", s.rdma, s.mountd))
+	must(t, `set -e; cd /mnt; mkdir work; guestwork run /mnt/work truncate rename links attributes access special errors
+		dd if=/dev/urandom of=data bs=1M count=1 conv=fsync; echo 3 >/proc/sys/vm/drop_caches; cat data >/dev/null
+		ls -lR >/dev/null; df . >/dev/null; rm -rf work data`)
+	umount(t, "/mnt")
+	capture.end(t)
+
+	cut, n := resegmented(t, raw)
+	keep(t, raw, cut)
+	// tshark sees every FPDU, and finds an RPC message or RDMA data in it.
+	assert.Equal(t, 2, n.Frames, "MPA Request and Reply")
+	assert.Equal(t, n.Frames, count(t, cut, "iwarp_mpa.req || iwarp_mpa.rep"))
+	assert.Equal(t, n.FPDUs, count(t, cut, "iwarp_ddp_rdmap"))
+	assert.Zero(t, count(t, cut, "iwarp_rdma.opcode == 7"), "Terminate messages")
+	assert.Zero(t, count(t, cut, "rpcordma.msg_type == 4"), "RDMA_ERROR messages")
+	calls := count(t, cut, "rpc.msgtyp == 0")
+	assert.Greater(t, calls, 500)
+	assert.Equal(t, calls, count(t, cut, "rpc.msgtyp == 1"), "replies")
+	assert.Positive(t, count(t, cut, "rpc.msgtyp == 0 && rpc.programversion == 4"), "calls of version 4")
+	assert.Positive(t, count(t, cut, "rpc.state_accept == 2"), "PROG_MISMATCH")
+
+	for c, n := range complaints(t, cut) {
+		assert.Contains(t, linux, c, "%d times", n)
+	}
+	assert.Zero(t, count(t, cut, "_ws.malformed && !("+readReply+")"))
+}
+
+// A recording is a running tcpdump.
+type recording struct {
+	proc *Process
+	file string
+}
+
+func tcpdump(t *testing.T, file string, port int) *recording {
+	t.Helper()
+	said := new(buffer)
+	cmd := exec.Command("tcpdump", "-i", "lo", "-s", "0", "-B", "65536", "-U", "-Z", "root", "-w", file,
+		fmt.Sprintf("tcp port %d", port))
+	cmd.Stderr = said
+	p, err := StartProcess(cmd)
+	require.NoError(t, err)
+	t.Cleanup(p.Kill)
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), "listening on") }, daemonLimit, pollEvery,
+		"tcpdump: %s", said)
+	return &recording{p, file}
+}
+
+// end stops the recording once nothing more arrives.
+func (r *recording) end(t *testing.T) {
+	size := int64(-1)
+	require.Eventually(t, func() bool {
+		i, err := os.Stat(r.file)
+		require.NoError(t, err)
+		was := size
+		size = i.Size()
+		return size == was
+	}, daemonLimit, time.Second)
+	r.proc.Signal(os.Interrupt)
+	<-r.proc.Done()
+}
+
+// resegmented gives the capture the form in which tshark finds every FPDU.
+func resegmented(t *testing.T, raw string) (string, Units) {
+	t.Helper()
+	in, err := os.Open(raw)
+	require.NoError(t, err)
+	defer in.Close()
+	cut := filepath.Join(filepath.Dir(raw), "fpdus.pcap")
+	out, err := os.Create(cut)
+	require.NoError(t, err)
+	defer out.Close()
+	n, err := Resegment(out, in)
+	require.NoError(t, err)
+	return cut, n
+}
+
+// keep copies the captures to the directory INTEROP_CAPTURE, if that is set.
+func keep(t *testing.T, files ...string) {
+	dir := os.Getenv("INTEROP_CAPTURE")
+	if dir == "" {
+		return
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(f)), b, 0o644))
+	}
+}
+
+// tshark returns what it prints on its standard output.
+func tshark(t *testing.T, file string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("tshark", append([]string{"-n", "-r", file}, args...)...)
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", cmd)
+	return string(out)
+}
+
+// count tells how many frames a display filter selects.
+func count(t *testing.T, file, filter string) int {
+	t.Helper()
+	return strings.Count(tshark(t, file, "-Y", filter, "-T", "fields", "-e", "frame.number"), "\n")
+}
+
+// complaintLine is a line of tshark's table of expert information.
+var complaintLine = regexp.MustCompile(`(?m)^ +(\d+) +(\S+) +(\S+) +(.*?) *$`)
+
+// complaints counts warnings and errors. Those about TCP are about the kernel's.
+func complaints(t *testing.T, file string) map[complaint]int {
+	t.Helper()
+	found := make(map[complaint]int)
+	for _, m := range complaintLine.FindAllStringSubmatch(tshark(t, file, "-q", "-z", "expert,warn"), -1) {
+		if m[3] != "TCP" {
+			n, err := strconv.Atoi(m[1])
+			require.NoError(t, err)
+			found[complaint{m[2], m[3], m[4]}] += n
+		}
+	}
+	return found
+}

@@ -1,0 +1,116 @@
+package interop
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// MPA as far as needed to find where its units end (RFC 5044, Sections 4 and 7;
+// without markers, which Linux does not know).
+const (
+	mpaFrameLen = 20 // octets before the private data of a Request or Reply
+	mpaPDLen    = 18 // offset of the private data's length
+	fpduHeader  = 2
+	fpduCRC     = 4
+)
+
+// Units counts what Resegment has found.
+type Units struct {
+	Frames int // MPA Requests and Replies
+	FPDUs  int
+}
+
+// Resegment copies a capture of MPA connections to w in such a way that each MPA
+// frame and each FPDU is one TCP segment, for decoders that only find those at the
+// beginning of a segment. A connection is copied from its SYN on. A hole in the
+// capture, or an unfinished unit at its end, is an error.
+func Resegment(w io.Writer, r io.Reader) (Units, error) {
+	var n Units
+	out, err := newCaptureWriter(w)
+	if err != nil {
+		return n, err
+	}
+	flows := make(map[flow]*stream)
+	err = readCapture(r, func(s segment) error {
+		st := flows[s.flow]
+		if s.syn {
+			flows[s.flow] = &stream{next: s.seq + 1}
+			return nil
+		}
+		if st == nil {
+			return nil
+		}
+		st.take(s)
+		for {
+			unit := st.unit()
+			if unit == nil {
+				return nil
+			}
+			if st.started {
+				n.FPDUs++
+			} else {
+				n.Frames++
+			}
+			st.started = true
+			if err := out.write(s.when, s.flow, unit); err != nil {
+				return err
+			}
+		}
+	})
+	for f, st := range flows {
+		if err == nil && len(st.octets)+len(st.early) > 0 {
+			err = fmt.Errorf("capture: port %d to %d ends with %d octets of a unit, and %d segments behind a hole",
+				f.srcPort, f.dstPort, len(st.octets), len(st.early))
+		}
+	}
+	return n, err
+}
+
+// A stream puts the segments of a flow in order.
+type stream struct {
+	next    uint32 // sequence number behind octets
+	octets  []byte // in order, not given out yet
+	early   []segment
+	started bool // the MPA Request or Reply is through
+}
+
+// take adds a segment, which may be a repetition or early.
+func (st *stream) take(s segment) {
+	if len(s.payload) == 0 {
+		return // an acknowledgement, or a FIN, which counts as an octet
+	}
+	ahead := int32(s.seq - st.next)
+	if ahead > 0 {
+		st.early = append(st.early, s)
+		return
+	}
+	if old := int(-ahead); old < len(s.payload) {
+		st.octets = append(st.octets, s.payload[old:]...)
+		st.next += uint32(len(s.payload) - old)
+		waiting := st.early
+		st.early = nil
+		for _, s := range waiting {
+			st.take(s)
+		}
+	}
+}
+
+// unit returns the next MPA frame or FPDU when it is complete, or nil.
+func (st *stream) unit() []byte {
+	var n int
+	switch b := st.octets; {
+	case st.started && len(b) >= fpduHeader:
+		n = (fpduHeader+int(binary.BigEndian.Uint16(b))+3)&^3 + fpduCRC
+	case !st.started && len(b) >= mpaFrameLen:
+		n = mpaFrameLen + int(binary.BigEndian.Uint16(b[mpaPDLen:]))
+	default:
+		return nil
+	}
+	if n > len(st.octets) {
+		return nil
+	}
+	u := st.octets[:n:n]
+	st.octets = st.octets[n:]
+	return u
+}

@@ -1,0 +1,109 @@
+package interop
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	there = flow{[4]byte{10, 0, 2, 15}, [4]byte{10, 0, 2, 2}, 1023, 20049}
+	back  = there.reverse()
+)
+
+// mpaFrame is a Request or Reply with n octets of private data.
+func mpaFrame(n int) []byte {
+	b := append([]byte("MPA ID Req Frame\x10\x02"), byte(n>>8), byte(n))
+	return append(b, bytes.Repeat([]byte{0xdd}, n)...)
+}
+
+// fpdu is one of n octets of ULPDU.
+func fpdu(n int) []byte {
+	b := binary.BigEndian.AppendUint16(nil, uint16(n))
+	b = append(b, bytes.Repeat([]byte{0xee}, n)...)
+	for len(b)%4 != 0 {
+		b = append(b, 0)
+	}
+	return append(b, 0xc, 0xc, 0xc, 0xc)
+}
+
+// piece is one segment of a capture.
+type piece struct {
+	flow   flow
+	at     int // offset in its stream, -1 for a SYN
+	octets []byte
+}
+
+// captured writes a capture of these segments.
+func captured(t *testing.T, pieces ...piece) *bytes.Buffer {
+	var b bytes.Buffer
+	w, err := newCaptureWriter(&b)
+	require.NoError(t, err)
+	for _, p := range pieces {
+		w.seq[p.flow] = 0xfffffff0 + uint32(p.at) // wraps soon
+		from := b.Len()
+		require.NoError(t, w.write([8]byte{1}, p.flow, p.octets))
+		if p.at < 0 {
+			b.Bytes()[from+pcapRecord+ethernetLen+ipv4Len+13] |= flagSYN
+		}
+	}
+	return &b
+}
+
+// payloads are those of a capture, in its order.
+func payloads(t *testing.T, b *bytes.Buffer) [][]byte {
+	var all [][]byte
+	require.NoError(t, readCapture(b, func(s segment) error {
+		all = append(all, slices.Clone(s.payload))
+		return nil
+	}))
+	return all
+}
+
+func TestResegment(t *testing.T) {
+	units := [][]byte{mpaFrame(12), fpdu(0), fpdu(18), fpdu(1450), fpdu(65535), fpdu(3)}
+	whole := bytes.Join(units, nil)
+	answer := mpaFrame(0)
+	cut := []int{0, 10, 50, 60, 61, 1000, 40000, len(whole) - 1, len(whole)}
+	segments := []piece{{there, -1, nil}, {back, -1, nil}}
+	for i := range len(cut) - 1 {
+		segments = append(segments, piece{there, cut[i], whole[cut[i]:cut[i+1]]})
+	}
+	segments = append(segments, piece{back, 0, answer}, piece{there, len(whole) + 1, nil})
+	want := append(slices.Clone(units), answer)
+
+	for name, change := range map[string]func(s []piece) []piece{
+		"in order":  func(s []piece) []piece { return s },
+		"repeated":  func(s []piece) []piece { return slices.Insert(s, 6, s[3], s[5]) },
+		"exchanged": func(s []piece) []piece { s[4], s[5], s[6] = s[6], s[4], s[5]; return s },
+		"overlapping": func(s []piece) []piece {
+			return slices.Insert(s, 5, piece{there, 20, whole[20:700]})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			n, err := Resegment(&out, captured(t, change(slices.Clone(segments))...))
+			require.NoError(t, err)
+			assert.Equal(t, Units{Frames: 2, FPDUs: 5}, n)
+			assert.Equal(t, want, payloads(t, &out))
+		})
+	}
+	t.Run("with a hole", func(t *testing.T) {
+		_, err := Resegment(new(bytes.Buffer), captured(t, slices.Delete(slices.Clone(segments), 5, 6)...))
+		assert.ErrorContains(t, err, "behind a hole")
+	})
+	t.Run("cut short", func(t *testing.T) {
+		b := captured(t, segments...)
+		b.Truncate(b.Len() - 1)
+		_, err := Resegment(new(bytes.Buffer), b)
+		assert.ErrorIs(t, err, errCapture)
+	})
+	t.Run("no capture", func(t *testing.T) {
+		_, err := Resegment(new(bytes.Buffer), bytes.NewReader(make([]byte, 24)))
+		assert.ErrorIs(t, err, errCapture)
+	})
+}
