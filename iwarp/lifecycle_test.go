@@ -76,8 +76,8 @@ func (h *abortHandler) Receive(m rdma.Recv) {
 func TestAbortBeforeFault(t *testing.T) {
 	world(t)
 	cause := errors.New("enough")
-	e, p := againstRaw(t, raw{recvs: 1, wrap: func(c *Conn, in *inboxHandler) rdma.Handler {
-		return &abortHandler{in, c, cause}
+	e, p := againstRaw(t, raw{recvs: 1, before: func(c *Conn) {
+		c.handler = &abortHandler{c.handler.(*inboxHandler), c, cause}
 	}})
 	start := time.Now()
 	p.send(sendSeg(true, 1, 0, nil), sendSeg(true, 9, 0, nil))

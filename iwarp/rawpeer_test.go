@@ -37,7 +37,7 @@ type raw struct {
 	recvSize  int
 	ird, ord  int // of the Conn; 0 means 8, and -1 means 0
 
-	wrap func(*Conn, *inboxHandler) rdma.Handler // in place of the inbox
+	before func(*Conn) // called before the Conn starts
 }
 
 // againstRaw returns a Conn in full operation and the raw peer at its other
@@ -55,8 +55,8 @@ func againstRaw(t testing.TB, o raw) (endpoint, *rawPeer) {
 	params := mpa.Params{Rev: mpa.Rev2, CRC: o.crc, IRD: depth(o.ird), ORD: depth(o.ord)}
 	cc := rdma.ConnConfig{Handler: e.in, Recvs: o.recvs, RecvSize: o.recvSize}
 	e.Conn = newConn(newSocket(a), params, mpa.Frame{}, cc, !o.initiator)
-	if o.wrap != nil {
-		e.handler = o.wrap(e.Conn, e.in)
+	if o.before != nil {
+		o.before(e.Conn)
 	}
 	e.start()
 	p := &rawPeer{t: t, nc: b, crc: o.crc}

@@ -1,0 +1,161 @@
+package iwarp
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// What work requests look like on the wire, to the octet (R5040-4.1-1 to -9,
+// R5040-4.2-1, R5041-4.1-10, R5044-4.1-1 to -3).
+func TestGoldenWorkRequests(t *testing.T) {
+	golden := func(file string) func(testing.TB) []byte {
+		return func(t testing.TB) []byte { return wiretest.Hex(t, file) }
+	}
+	framed := func(file string) func(testing.TB) []byte {
+		return func(t testing.TB) []byte { return fpdu(true, wiretest.Hex(t, file)) }
+	}
+	for name, tt := range map[string]struct {
+		wr   rdma.WR
+		want func(testing.TB) []byte
+	}{
+		"Send":           {rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("hel"), nil, []byte("lo")}}, golden("mpa/testdata/fpdu-send-pad.hex")},
+		"Write":          {rdma.WR{Op: rdma.OpWrite, Data: [][]byte{{1, 2, 3}, {4}}, Remote: rdma.Remote{STag: 0x12345678, TO: 0x1000}}, golden("mpa/testdata/fpdu-write.hex")},
+		"empty Write":    {rdma.WR{Op: rdma.OpWrite}, golden("mpa/testdata/fpdu-write-empty.hex")}, // R5040-5.1-9
+		"Send, MSN 5":    {rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("x")}, Invalidate: 0xaabbccdd, WithInvalidate: true}, framed("rdmap/testdata/send-invalidate.hex")},
+		"Read":           {rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 256)}, Remote: rdma.Remote{STag: 0x22222222, TO: 0x3000}}, framed("testdata/read-request.hex")},
+		"no Invalidate":  {rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("hello")}, Invalidate: 0xaabbccdd}, golden("mpa/testdata/fpdu-send-pad.hex")}, // R5040-4.1-11
+		"Send in pieces": {rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("h"), []byte("e"), []byte("l"), []byte("l"), []byte("o")}}, golden("mpa/testdata/fpdu-send-pad.hex")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			e, p := againstRaw(t, raw{initiator: true, crc: true, before: func(c *Conn) {
+				c.tx.sinkSTag = 0x11111111
+				if name == "Send, MSN 5" {
+					c.tx.sends = 4
+				}
+			}})
+			require.NoError(t, e.Post(tt.wr))
+			want := tt.want(t)
+			assert.Equal(t, want, p.read(len(want)))
+			require.NoError(t, p.nc.Close())
+			e.in.end(t)
+		})
+	}
+}
+
+// What a Read Response and Terminates look like.
+func TestGoldenAnswers(t *testing.T) {
+	badCRC := fpdu(true, writeSeg(true, 0, 0, nil))
+	badCRC[19]++
+	for name, tt := range map[string]struct {
+		octets []byte
+		want   string
+	}{
+		"unexpected opcode": {fpdu(true, wiretest.Octets(t, "41 4c 00 00 00 00 00 00 00 00 00 00 00 01 00 00 00 00")), "rdmap/testdata/terminate-opcode.hex"},
+		"CRC error":         {badCRC, "rdmap/testdata/terminate-crc.hex"},
+		"Write":             {fpdu(true, wiretest.Octets(t, "c1 40 00 00 00 00 00 00 00 00 00 00 00 00 ff")), "testdata/terminate-write.hex"},
+		"Read Request":      {fpdu(true, wiretest.Hex(t, "rdmap/testdata/read-request.hex")), "testdata/terminate-read.hex"},
+		"empty Read":        {fpdu(true, wiretest.Hex(t, "testdata/read-request-empty.hex")), "testdata/read-response-empty.hex"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			e, p := againstRaw(t, raw{initiator: true, crc: true})
+			p.write(tt.octets)
+			want := fpdu(true, wiretest.Hex(t, tt.want))
+			assert.Equal(t, want, p.read(len(want)))
+			require.NoError(t, p.nc.Close())
+			e.in.end(t)
+		})
+	}
+}
+
+// A message is cut into segments as RFC 5041, Section 5.2, shows it
+// (R5041-5.2-1, R5041-5.2-5, R5041-5.2-7, R5041-4.1-3 to -6, R5041-4.3-8).
+func TestGoldenSegments(t *testing.T) {
+	world(t)
+	const mulpdu = 1500
+	e, p := againstRaw(t, raw{initiator: true, before: func(c *Conn) { c.mulpdu = mulpdu }})
+	data := pattern(2048)
+	require.NoError(t, e.Post(
+		rdma.WR{Op: rdma.OpSend, Data: [][]byte{data}, Solicited: true},
+		rdma.WR{Op: rdma.OpWrite, Data: [][]byte{data[:1000], data[1000:]}, Remote: rdma.Remote{STag: 9, TO: 16384}},
+	))
+	se := func(last bool, mo uint32, b []byte) []byte {
+		return append(rdmap.AppendUntagged(nil, rdmap.OpSendSE, last, 0, 1, mo), b...)
+	}
+	for _, want := range [][]byte{
+		se(false, 0, data[:1482]),
+		se(true, 1482, data[1482:]),
+		writeSeg(false, 9, 16384, data[:1486]),
+		writeSeg(true, 9, 17870, data[1486:]),
+	} {
+		assert.Equal(t, want, p.segment())
+	}
+}
+
+// MSNs go round (R5041-4.3-5, R5041-4.3-7).
+func TestMSNGoesRound(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{initiator: true, before: func(c *Conn) {
+		c.tx.sends, c.tx.readReqs = math.MaxUint32-2, math.MaxUint32-2
+	}})
+	for _, msn := range []uint32{math.MaxUint32 - 1, math.MaxUint32, 0, 1} {
+		done := make(waiter, 2)
+		require.NoError(t, e.Post(
+			rdma.WR{Op: rdma.OpSend, Done: done},
+			rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 1)}, Done: done},
+		))
+		assert.Equal(t, sendSeg(true, msn, 0, nil), p.segment())
+		segment := p.segment()
+		h, _, err := ddp.ParseUntagged(segment)
+		require.NoError(t, err)
+		assert.Equal(t, msn, h.MSN)
+		req, err := rdmap.ParseReadRequest(segment[ddp.UntaggedLen:])
+		require.NoError(t, err)
+		p.send(responseSeg(true, req.SinkSTag, req.SinkTO, []byte{1}))
+		done.wait(t)
+		require.NoError(t, done.wait(t).Err)
+	}
+}
+
+// What is posted together leaves with one system call, headers, padding and
+// all.
+func TestSystemCalls(t *testing.T) {
+	for _, crc := range []bool{false, true} {
+		world(t)
+		calls := 0
+		e, p := againstRaw(t, raw{initiator: true, crc: crc, before: func(c *Conn) {
+			write := c.sock.raw.wr.do
+			c.sock.raw.wr.do = func(f func(uintptr) bool) error {
+				return write(func(fd uintptr) bool { calls++; return f(fd) })
+			}
+		}})
+		big, small := pattern(48<<10), []byte{1}
+		write := rdma.WR{Op: rdma.OpWrite, Data: [][]byte{big, small}}
+		for _, wrs := range [][]rdma.WR{
+			{{Op: rdma.OpSend, Data: [][]byte{small}}},
+			{{Op: rdma.OpSend, Data: [][]byte{small, small, small}}},
+			{write, write, {Op: rdma.OpSend, Data: [][]byte{small}}},
+			{write, {Op: rdma.OpWrite}, write, {Op: rdma.OpRead, Data: [][]byte{nil}}, {Op: rdma.OpSend}},
+		} {
+			done := make(waiter, 1)
+			wrs = append(wrs, rdma.WR{Op: rdma.OpWrite})
+			wrs[0].Done = done
+			calls = 0
+			require.NoError(t, e.Post(wrs...)) // by this goroutine: the socket has room
+			require.NoError(t, done.wait(t).Err)
+			assert.Equal(t, 1, calls, "%d work requests", len(wrs))
+			for range wrs {
+				p.segment()
+			}
+		}
+	}
+}
