@@ -3,7 +3,6 @@ package rpcrdma
 import (
 	"encoding/binary"
 	"fmt"
-	"sync"
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -39,14 +38,6 @@ const (
 	idReply
 )
 
-var callPool = sync.Pool{New: func() any { return new(call) }}
-
-func newCall(c *conn, msg *buf.Buf) *call {
-	cl := callPool.Get().(*call)
-	cl.conn, cl.recv = c, msg
-	return cl
-}
-
 // end gives back everything that the call holds, itself included.
 func (cl *call) end() {
 	c := cl.conn
@@ -59,13 +50,13 @@ func (cl *call) end() {
 	clear(cl.wrs)
 	clear(cl.iov)
 	*cl = call{
+		conn: c,
 		hdr:  Header{Lists: cl.hdr.Lists},
 		plan: plan{reads: cl.plan.reads[:0]},
 		wrs:  cl.wrs[:0],
 		iov:  cl.iov[:0],
 	}
-	callPool.Put(cl)
-	c.end()
+	c.end(cl)
 }
 
 // releaseArgs gives back what the request's slices alias.

@@ -31,6 +31,8 @@ type conn struct {
 	owed     int       // receives to be given back when underWay falls
 	waiting  callQueue // calls that wait for memory, and
 	waiter   bool      // whether a goroutine waits for them
+	spare    callQueue // calls that have ended, for their memory
+	spares   int
 	watch    watch
 	draining bool // takes no more calls, and closes after the last
 	closing  bool // close has been started
@@ -99,13 +101,25 @@ func (c *conn) begin(msg *buf.Buf) *call {
 		return nil
 	}
 	c.underWay++
-	return newCall(c, msg)
+	cl := c.spare.pop()
+	if cl == nil {
+		cl = &call{conn: c}
+	} else {
+		c.spares--
+	}
+	cl.recv = msg
+	return cl
 }
 
-// end is called once for each call that began, when nothing of it is left.
-func (c *conn) end() {
+// end is called once for each call that began, when nothing of it is left. It
+// keeps the call for a later one.
+func (c *conn) end(cl *call) {
 	c.mu.Lock()
 	c.underWay--
+	if c.spares < maxSpares {
+		c.spare.push(cl)
+		c.spares++
+	}
 	giveBack := c.settleDebt()
 	c.settle()
 	if giveBack {

@@ -30,6 +30,10 @@ const (
 	// grant, for a peer that counts its calls a little differently.
 	extraRecvs = 8
 
+	// maxSpares is how many ended calls a connection keeps for later. One
+	// takes 1 KiB, and 60 KiB where its chunk lists were at their limits.
+	maxSpares = 32
+
 	// maxServing is how many calls a server runs at once. Each may block
 	// a thread of the operating system in a file system.
 	maxServing = 1024
