@@ -140,6 +140,25 @@ func TestRecordReserve(t *testing.T) {
 	})
 }
 
+// A record of many fragments is copied a few times, whatever its length.
+func TestExtend(t *testing.T) {
+	const limit, step = 16 << 20, 8 << 10
+	var b *buf.Buf
+	copies, last := 0, 0
+	for n := 0; n < limit; n += step {
+		b = extend(b, n, limit)
+		if len(b.B) != n {
+			t.Fatal(len(b.B), n)
+		}
+		if cap(b.B) != last {
+			copies, last = copies+1, cap(b.B)
+		}
+	}
+	assert.Less(t, copies, 20)
+	assert.Equal(t, limit, cap(b.B))
+	b.Release()
+}
+
 func TestRecordBuffered(t *testing.T) {
 	for _, tt := range []struct {
 		stream []byte

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -246,6 +247,11 @@ func TestShutdownDrains(t *testing.T) {
 		require.NoError(t, err)
 		<-g.entered
 	}
+	for _, nc := range []net.Conn{idle, half} { // that the server has accepted
+		_, err := nc.Write(record(call(8, testProg, 2, 0)))
+		require.NoError(t, err)
+		readRecord(t, nc)
+	}
 	_, err := half.Write(record(call(9, testProg, 2, 1))[:20]) // no call yet
 	require.NoError(t, err)
 
@@ -277,6 +283,65 @@ func TestShutdownDrains(t *testing.T) {
 	assert.Equal(t, io.EOF, err)
 	busy.Close()
 	assert.NoError(t, <-done)
+}
+
+// Calls that came together with those under way wait in the read buffer, and
+// are not taken from there either.
+func TestShutdownLeavesBufferedCalls(t *testing.T) {
+	g := newGate()
+	r := start(t, &Server{Handler: g.mux()})
+	nc := r.dial()
+	var stream []byte
+	for xid := range uint32(2 * maxCalls) {
+		stream = append(stream, record(call(xid, testProg, 2, 1))...)
+	}
+	require.Less(t, len(stream), readBuffer)
+	_, err := nc.Write(stream)
+	require.NoError(t, err)
+	for range maxCalls {
+		<-g.entered
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.Shutdown(t.Context()) }()
+	<-r.stop
+	r.mu.Lock() // Shutdown has it until all connections are drained
+	for c := range r.conns {
+		assert.Error(t, c.reading.Err())
+	}
+	r.mu.Unlock()
+	close(g.open)
+	for range maxCalls {
+		readRecord(t, nc)
+	}
+	_, err = nc.Read(make([]byte, 1))
+	assert.Equal(t, io.EOF, err)
+	nc.Close()
+	assert.NoError(t, <-done)
+}
+
+// What the reader does about its deadline does not undo drain.
+func TestDrainIsFinal(t *testing.T) {
+	s := new(Server)
+	s.init()
+	client, server := net.Pipe()
+	defer client.Close()
+	c := newTCPConn(s, server)
+	defer c.abort(nil)
+	c.drain()
+	c.setReadDeadline(time.Time{})
+	_, err := server.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// A connection that is accepted while Shutdown runs is not served.
+func TestAcceptedDuringShutdown(t *testing.T) {
+	s := &Server{Handler: echoMux()}
+	require.NoError(t, s.Shutdown(t.Context()))
+	client, server := net.Pipe()
+	s.addConn(server)
+	_, err := client.Read(make([]byte, 1))
+	assert.Equal(t, io.EOF, err)
+	checkNothingLeft(t, s)
 }
 
 func TestShutdownForced(t *testing.T) {

@@ -84,7 +84,7 @@ func TestIdleConnectionIsKept(t *testing.T) {
 		defer nc.Close()
 		for xid := range uint32(3) {
 			time.Sleep(24 * time.Hour)
-			data := make([]byte, 9000) // does not come with one read
+			data := make([]byte, 2*readBuffer*int(xid&1)) // with one read, or with several
 			go nc.Write(record(echoCall(xid, procEcho, data)))
 			assert.True(t, bytes.Equal(echoReply(xid, procEcho, data), readRecord(t, nc)))
 		}
@@ -294,7 +294,13 @@ func TestAcceptErrors(t *testing.T) {
 			readRecord(t, nc)
 			nc.Close()
 		}
-		l.errs <- syscall.EMFILE // and Shutdown does not wait
+		before := time.Now()
+		l.errs <- syscall.EMFILE
+		synctest.Wait()
+		require.NoError(t, s.Shutdown(t.Context()))
+		synctest.Wait() // Serve does not wait
+		assert.Zero(t, time.Since(before))
+		assert.Empty(t, s.listeners)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		l := newPipeListener()
