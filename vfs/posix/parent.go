@@ -15,6 +15,9 @@ func (f *FS) parent(c *vfs.Cred, d *object) (*object, error) {
 		return f.self(c, d)
 	}
 	fd, err := f.openName(c, d, "..")
+	if err == unix.ENOENT { // the kernel's word for what is outside of a mount
+		err = unix.EACCES
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,123 @@
+//go:build linux
+
+package posix
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A benchRig is an export with one file of 1 MiB, of the caller's.
+type benchRig struct {
+	f   *FS
+	c   vfs.Cred
+	h   vfs.Handle
+	ctx context.Context
+}
+
+func newBenchRig(t testing.TB, o Options) *benchRig {
+	r := &benchRig{newSite(t, "/dev/shm", o).open(t), user(), vfs.Handle{}, context.Background()}
+	m, err := r.f.Create(r.ctx, &r.c, r.f.Root(), "f", vfs.CreateHow{})
+	require.NoError(t, err)
+	r.h = m.Handle
+	_, _, _, err = r.f.Write(r.ctx, &r.c, r.h, make([]byte, 1<<20), 0, vfs.Unstable)
+	require.NoError(t, err)
+	return r
+}
+
+func (r *benchRig) read(p []byte) error {
+	_, _, _, err := r.f.Read(r.ctx, &r.c, r.h, p, 0)
+	return err
+}
+
+func (r *benchRig) write(p []byte) error {
+	_, _, _, err := r.f.Write(r.ctx, &r.c, r.h, p, 0, vfs.Unstable)
+	return err
+}
+
+func (r *benchRig) getattr() error {
+	_, err := r.f.GetAttr(r.ctx, &r.c, r.h)
+	return err
+}
+
+func (r *benchRig) lookup() error {
+	_, _, _, err := r.f.Lookup(r.ctx, &r.c, r.f.Root(), "f")
+	return err
+}
+
+func benchKinds() map[string]Options {
+	if os.Geteuid() != 0 {
+		return map[string]Options{"table": tableKind()}
+	}
+	return kinds
+}
+
+func BenchmarkFS(b *testing.B) {
+	for kind, o := range benchKinds() {
+		r := newBenchRig(b, o)
+		run := func(name string, size int, call func([]byte) error) {
+			b.Run(kind+"/"+name, func(b *testing.B) {
+				p := make([]byte, size)
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := call(p); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+		for _, size := range []int{4 << 10, 1 << 20} {
+			run(fmt.Sprint("Read", size), size, r.read)
+			run(fmt.Sprint("Write", size), size, r.write)
+		}
+		run("GetAttr", 0, func([]byte) error { return r.getattr() })
+		run("Lookup", 0, func([]byte) error { return r.lookup() })
+	}
+}
+
+func BenchmarkReadDirPlus(b *testing.B) {
+	const files = 10000
+	for kind, o := range benchKinds() {
+		s := newSite(b, "/dev/shm", o)
+		for i := range files {
+			require.NoError(b, os.WriteFile(s.path(fmt.Sprint("f", i)), nil, 0o644))
+		}
+		r := benchRig{f: s.open(b), c: user(), ctx: context.Background()}
+		b.Run(kind, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _, _, err := r.f.ReadDir(r.ctx, &r.c, r.f.Root(), 0, 0, true, func(*vfs.Entry) bool { return true })
+				require.NoError(b, err)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/files, "ns/entry")
+		})
+	}
+}
+
+// The path of a READ, WRITE and GETATTR makes no garbage.
+func TestAllocs(t *testing.T) {
+	for kind, o := range benchKinds() {
+		r := newBenchRig(t, o)
+		p := make([]byte, 4096)
+		for name, call := range map[string]func() error{
+			"read":    func() error { return r.read(p) },
+			"write":   func() error { return r.write(p) },
+			"getattr": r.getattr,
+		} {
+			n := testing.AllocsPerRun(100, func() {
+				if err := call(); err != nil {
+					panic(err)
+				}
+			})
+			assert.Zero(t, n, "%s, %s", kind, name)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+//go:build linux
+
+package posix
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Many more files than descriptors, in use at once: none is closed under an
+// operation, and the bound is kept but for what is in use.
+func TestCacheBound(t *testing.T) {
+	const files, workers = 300, 8
+	eachKind(t, func(t *testing.T, o Options) {
+		o.MaxFiles = 1
+		w := newWorld(t, o)
+		var hs []vfs.Handle
+		for i := range files {
+			name := fmt.Sprint("f", i)
+			w.hostFile(name)
+			hs = append(hs, w.walk(name))
+		}
+		var wg sync.WaitGroup
+		for n := range workers {
+			wg.Go(func() {
+				p := make([]byte, 100)
+				su := vfs.Cred{UID: uint32(os.Geteuid())}
+				for i := range files {
+					i := (i*(2*n+1) + n) % files
+					n, _, _, err := w.f.Read(t.Context(), &su, hs[i], p, 0)
+					if assert.NoError(t, err) {
+						assert.Equal(t, fmt.Sprint("f", i), string(p[:n]))
+					}
+					_, _, _, err = w.f.Write(t.Context(), &su, hs[i], p[:n], 0, vfs.Unstable)
+					assert.NoError(t, err)
+				}
+			})
+		}
+		wg.Wait()
+		assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(minMaxFiles+3*workers))
+		w.walk("f0")
+		assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(minMaxFiles))
+		assert.Len(t, w.f.cache.objs, countRing(&w.f.cache))
+	})
+}
+
+func countRing(c *cache) (n int) {
+	for o := c.ring.next; o != &c.ring; o = o.next {
+		n++
+	}
+	return n
+}
+
+// What is idle is closed, even of an object that is looked at all the time.
+func TestCacheIdle(t *testing.T) {
+	w := newWorld(t, Options{TableHandles: true, IdleTime: 20 * time.Millisecond})
+	w.hostFile("f")
+	h := w.walk("f")
+	su := vfs.Cred{UID: uint32(os.Geteuid())}
+	_, _, _, err := w.f.Read(t.Context(), &su, h, make([]byte, 1), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, w.f.cache.fds.Load(), "the root, the file's place, the file")
+	require.Eventually(t, func() bool {
+		require.NoError(t, w.getattr(h))
+		return w.f.cache.fds.Load() == 2
+	}, 5*time.Second, 5*time.Millisecond, "the file is closed")
+	require.Eventually(t, func() bool { return w.f.cache.fds.Load() == 1 }, 5*time.Second, 5*time.Millisecond, "all but the root")
+	require.NoError(t, w.getattr(h))
+}
+
+// A caller more than an object has descriptors for takes the place of
+// another's.
+func TestCacheCallers(t *testing.T) {
+	w := newWorld(t, tableKind())
+	w.f.switches = false // so that all of them may
+	w.hostFile("f")
+	o, err := w.f.object(w.walk("f"))
+	require.NoError(t, err)
+	defer w.f.put(o)
+	var used []*file
+	for i := range uint32(2 * maxObjectFiles) {
+		c := vfs.Cred{UID: 1, GID: i, Groups: []uint32{i, i + 1}}
+		w.f.switches = true
+		class := w.f.whoIs(&c)
+		w.f.switches = false
+		fl, err := w.f.openLocked(o, &c, &class, accRead)
+		require.NoError(t, err)
+		if i < 3 {
+			used = append(used, fl)
+			continue
+		}
+		w.f.closeFile(o, fl)
+	}
+	assert.LessOrEqual(t, len(o.files), maxObjectFiles)
+	for _, fl := range used {
+		assert.Contains(t, o.files, fl, "what is in use stays")
+		w.f.closeFile(o, fl)
+	}
+}
+
+// What was removed does not take storage until it is idle.
+func TestRemoveFreesStorage(t *testing.T) {
+	eachKind(t, func(t *testing.T, o Options) {
+		w := newWorld(t, o)
+		for _, over := range []bool{false, true} {
+			m, err := w.f.Create(t.Context(), &w.c, w.f.Root(), "f", vfs.CreateHow{})
+			require.NoError(t, err)
+			_, _, _, err = w.f.Write(t.Context(), &w.c, m.Handle, make([]byte, 1000), 0, vfs.Unstable)
+			require.NoError(t, err)
+			open := w.f.cache.get(m.Handle)
+			require.NotNil(t, open)
+			w.f.cache.release(open)
+			if over {
+				_, err = w.f.Create(t.Context(), &w.c, w.f.Root(), "g", vfs.CreateHow{})
+				require.NoError(t, err)
+				_, _, err = w.f.Rename(t.Context(), &w.c, w.f.Root(), "g", w.f.Root(), "f")
+			} else {
+				_, err = w.f.Remove(t.Context(), &w.c, w.f.Root(), "f")
+			}
+			require.NoError(t, err)
+			assert.Nil(t, w.f.cache.get(m.Handle))
+			var st unix.Statx_t
+			assert.ErrorIs(t, statFD(open.fd, &st), unix.EBADF, "closed")
+		}
+	})
+}
+
+// Data that fails to come to stable storage when a file is closed changes
+// the verifier: the writer has no other way to hear of it.
+func TestLostAtClose(t *testing.T) {
+	w := newWorld(t, tableKind())
+	before := w.f.WriteVerifier()
+	w.f.cache.fds.Add(2)
+	w.f.cache.closeFile(unsyncable(t, false))
+	assert.Equal(t, before, w.f.WriteVerifier())
+	w.f.cache.closeFile(unsyncable(t, true))
+	assert.NotEqual(t, before, w.f.WriteVerifier())
+}
+
+// unsyncable returns a file whose sync fails: a pipe.
+func unsyncable(t *testing.T, dirty bool) *file {
+	var p [2]int
+	require.NoError(t, unix.Pipe2(p[:], unix.O_CLOEXEC))
+	closeFD(p[0])
+	fl := &file{fd: p[1], acc: accWrite}
+	fl.dirty.Store(dirty)
+	return fl
+}
+
+// After a failed sync the error is passed on, and the verifier another.
+func TestSyncFails(t *testing.T) {
+	w := newWorld(t, tableKind())
+	fl := unsyncable(t, false)
+	defer closeFD(fl.fd)
+	seen := map[uint64]bool{w.f.WriteVerifier(): true}
+	for _, how := range []vfs.Stable{vfs.DataSync, vfs.FileSync} {
+		assert.ErrorIs(t, w.f.settle(fl, how), unix.EINVAL)
+		seen[w.f.WriteVerifier()] = true
+	}
+	assert.NoError(t, w.f.settle(fl, vfs.Unstable))
+	assert.Len(t, seen, 3)
+}
+
+// The verifier is the caller's to choose.
+func TestVerifierGiven(t *testing.T) {
+	n := uint64(41)
+	w := newWorld(t, Options{TableHandles: true, Verifier: func() uint64 { n++; return n }})
+	assert.EqualValues(t, 42, w.f.WriteVerifier())
+	w.f.lost(unix.EIO)
+	assert.EqualValues(t, 43, w.f.WriteVerifier())
+}
+
+// A control list that takes permission away without a trace in the mode is
+// heeded soon.
+func TestRecheckByCtime(t *testing.T) {
+	var st unix.Statx_t
+	st.Mode, st.Uid, st.Ctime.Sec = 0o100600, 5, 77
+	p := permsOf(&st)
+	assert.True(t, p.hold(&st))
+	later := st
+	later.Ctime.Sec++
+	assert.True(t, p.hold(&later), "writing changes ctime all the time")
+	p.at = time.Now().Add(-2 * recheckTime)
+	assert.False(t, p.hold(&later))
+	assert.True(t, p.hold(&st))
+	for _, change := range []func(*unix.Statx_t){
+		func(st *unix.Statx_t) { st.Mode = 0o100640 }, func(st *unix.Statx_t) { st.Uid++ }, func(st *unix.Statx_t) { st.Gid++ },
+	} {
+		other := st
+		change(&other)
+		assert.False(t, permsOf(&st).hold(&other))
+	}
+}

@@ -1,0 +1,304 @@
+//go:build linux
+
+package posix
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A world is an export and the host's own view of it.
+type world struct {
+	*testing.T
+	s *site
+	f *FS
+	c vfs.Cred
+}
+
+func newWorld(t *testing.T, o Options) *world {
+	clean(t)
+	s := newSite(t, "", o)
+	return &world{t, s, s.open(t), user()}
+}
+
+// reopen is what follows when the daemon was killed: nothing is open.
+func (w *world) reopen() {
+	w.Helper()
+	w.f.kill()
+	w.f = w.s.open(w)
+}
+
+func (w *world) lookup(dir vfs.Handle, name string) vfs.Handle {
+	w.Helper()
+	h, _, _, err := w.f.Lookup(w.Context(), &w.c, dir, name)
+	require.NoError(w, err, name)
+	return h
+}
+
+// walk looks up a path from the root.
+func (w *world) walk(names ...string) (h vfs.Handle) {
+	w.Helper()
+	h = w.f.Root()
+	for _, name := range names {
+		h = w.lookup(h, name)
+	}
+	return h
+}
+
+func (w *world) getattr(h vfs.Handle) error {
+	_, err := w.f.GetAttr(w.Context(), &w.c, h)
+	return err
+}
+
+// The host's own operations, behind the daemon's back.
+func (w *world) hostFile(name string) {
+	w.Helper()
+	require.NoError(w, os.WriteFile(w.s.path(name), []byte(name), 0o666))
+}
+
+func (w *world) hostDir(name string) {
+	w.Helper()
+	require.NoError(w, os.MkdirAll(w.s.path(name), 0o777))
+}
+
+func (w *world) hostMove(from, to string) {
+	w.Helper()
+	require.NoError(w, os.Rename(w.s.path(from), w.s.path(to)))
+}
+
+func (w *world) entry(h vfs.Handle) entry {
+	w.Helper()
+	id := parseTableID(h.AppendTo(nil)[1:])
+	tab := w.f.handles.(*tableHandles).table
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	e, ok, err := tab.get(id.ino)
+	require.NoError(w, err)
+	require.True(w, ok)
+	return e
+}
+
+func tableKind() Options { return Options{TableHandles: true} }
+
+// What another process renames within its directory is found there, once.
+func TestTableMends(t *testing.T) {
+	w := newWorld(t, tableKind())
+	w.hostDir("d")
+	w.hostFile("d/f")
+	h := w.walk("d", "f")
+	w.hostMove("d/f", "d/g")
+	require.NoError(t, w.getattr(h), "open as a place, it needs no name")
+	w.reopen()
+	require.NoError(t, w.getattr(h))
+	assert.Equal(t, "g", w.entry(h).places[0].name)
+	assert.Equal(t, h, w.walk("d", "g"))
+
+	w.hostMove("d", "e")
+	w.reopen()
+	require.NoError(t, w.getattr(h), "its directory is found in turn")
+}
+
+// What another process moves elsewhere is stale until it is seen again, and
+// then has its handle back.
+func TestTableLoses(t *testing.T) {
+	w := newWorld(t, tableKind())
+	w.hostDir("d")
+	w.hostDir("e/deep")
+	w.hostFile("d/f")
+	w.hostFile("e/deep/inside")
+	h, deep, inside := w.walk("d", "f"), w.walk("e", "deep"), w.walk("e", "deep", "inside")
+	w.hostMove("d/f", "e/f")
+	w.hostMove("e/deep", "d/deep")
+	w.reopen()
+	for range 2 {
+		assert.ErrorIs(t, w.getattr(h), unix.ESTALE)
+		assert.ErrorIs(t, w.getattr(deep), unix.ESTALE)
+		assert.ErrorIs(t, w.getattr(inside), unix.ESTALE)
+	}
+	assert.Empty(t, w.entry(h).places, "the directory is not read again")
+	assert.NotEmpty(t, w.entry(inside).places, "that may be where it was, if its directory comes back")
+	assert.Equal(t, h, w.walk("e", "f"))
+	require.NoError(t, w.getattr(h))
+	assert.Equal(t, deep, w.walk("d", "deep"))
+	require.NoError(t, w.getattr(inside))
+	w.reopen()
+	require.NoError(t, w.getattr(inside))
+}
+
+// Inode numbers come back; handles do not mean the new files.
+func TestTableReuse(t *testing.T) {
+	w := newWorld(t, tableKind())
+	seen := make(map[vfs.Handle]uint64)
+	reused := 0
+	for i := range 50 {
+		name := fmt.Sprint("f", i)
+		w.hostFile(name)
+		h := w.walk(name)
+		a, err := w.f.GetAttr(t.Context(), &w.c, h)
+		require.NoError(t, err)
+		for old, ino := range seen {
+			require.NotEqual(t, old, h)
+			if ino == a.FileID {
+				reused++
+				assert.ErrorIs(t, w.getattr(old), unix.ESTALE)
+			}
+		}
+		require.NoError(t, w.getattr(h), "a stale handle leaves the new file's alone")
+		seen[h] = a.FileID
+		require.NoError(t, os.Remove(w.s.path(name)))
+	}
+	t.Logf("%d inode numbers came back", reused)
+}
+
+// Where the file system gives no generations, the table counts what is born
+// with one number in one instant.
+func TestTableGenerations(t *testing.T) {
+	w := newWorld(t, tableKind())
+	w.f.handles.(*tableHandles).numbers = false
+	w.hostFile("f")
+	fd, err := openPath(w.f.mount, "f")
+	require.NoError(t, err)
+	defer closeFD(fd)
+	var st unix.Statx_t
+	require.NoError(t, statFD(fd, &st))
+	hs := w.f.handles
+	first, err := hs.of(fd, &st, 1, []byte("f"))
+	require.NoError(t, err)
+	again, err := hs.of(fd, &st, 1, []byte("f"))
+	require.NoError(t, err)
+	assert.Equal(t, first, again)
+	st.Nlink = 0
+	gone, err := hs.removed(fd, &st, place{1, "f"})
+	require.NoError(t, err)
+	assert.Equal(t, first, gone)
+	_, err = hs.open(first)
+	assert.ErrorIs(t, err, unix.ESTALE)
+	st.Nlink = 1
+	second, err := hs.of(fd, &st, w.f.root.ino, []byte("f"))
+	require.NoError(t, err)
+	assert.NotEqual(t, first, second)
+	_, err = hs.open(first)
+	assert.ErrorIs(t, err, unix.ESTALE)
+	got, err := hs.open(second)
+	require.NoError(t, err)
+	closeFD(got)
+}
+
+// A table that knows nothing, as after the loss of the state directory,
+// still finds what is in the directory that the handle names, as far as that
+// is known.
+func TestTableLost(t *testing.T) {
+	w := newWorld(t, tableKind())
+	w.hostDir("d")
+	w.hostFile("f")
+	w.hostFile("d/f")
+	top, below := w.walk("f"), w.walk("d", "f")
+	w.hostMove("f", "g")
+	w.f.kill()
+	require.NoError(t, os.Remove(filepath.Join(w.s.o.StateDir, tableName)))
+	w.f = w.s.open(t)
+	require.NoError(t, w.getattr(top))
+	assert.Equal(t, "g", w.entry(top).places[0].name)
+	assert.ErrorIs(t, w.getattr(below), unix.ESTALE)
+	w.walk("d")
+	require.NoError(t, w.getattr(below))
+}
+
+// What others move can make the table say that each of two directories is in
+// the other.
+func TestTableCircle(t *testing.T) {
+	w := newWorld(t, tableKind())
+	w.hostDir("a/b")
+	a, b := w.walk("a"), w.walk("a", "b")
+	w.hostMove("a/b", "b")
+	w.hostMove("a", "b/a")
+	assert.Equal(t, a, w.lookup(b, "a")) // b is still thought to be in a
+	w.reopen()
+	assert.ErrorIs(t, w.getattr(a), unix.ESTALE)
+	assert.ErrorIs(t, w.getattr(b), unix.ESTALE)
+	assert.Equal(t, b, w.walk("b"))
+	require.NoError(t, w.getattr(a))
+}
+
+// While a file goes to and fro between directories, its handle always works.
+func TestTableMovesMeanwhile(t *testing.T) {
+	w := newWorld(t, tableKind())
+	w.hostDir("a")
+	w.hostDir("b")
+	w.hostFile("a/f")
+	dirs := []vfs.Handle{w.walk("a"), w.walk("b")}
+	h := w.walk("a", "f")
+	su := vfs.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				fd, err := w.f.handles.open(h)
+				if assert.NoError(t, err) {
+					closeFD(fd)
+				}
+			}
+		})
+	}
+	for i := range 60 {
+		name := fmt.Sprint("f", i%3)
+		from, to := dirs[i%2], dirs[(i+1)%2]
+		last := "f"
+		if i > 0 {
+			last = fmt.Sprint("f", (i-1)%3)
+		}
+		_, _, err := w.f.Rename(t.Context(), &su, from, last, to, name)
+		require.NoError(t, err)
+	}
+	close(stop)
+	wg.Wait()
+}
+
+// ".." of a directory whose own place the table does not know.
+func TestTableParent(t *testing.T) {
+	w := newWorld(t, tableKind())
+	w.hostDir("a/b/c")
+	c := w.walk("a", "b", "c")
+	w.hostDir("x/y")
+	w.hostMove("a/b/c", "x/y/c")
+	y := w.lookup(c, "..")
+	assert.Equal(t, y, w.walk("x", "y"))
+	w.reopen()
+	require.NoError(t, w.getattr(y))
+	require.ErrorIs(t, w.getattr(c), unix.ESTALE)
+}
+
+// A handle of the other kind is stale, not bad: the daemon may have been
+// root, or not, before.
+func TestKindsDiffer(t *testing.T) {
+	w := newWorld(t, tableKind())
+	h, _ := vfs.NewHandle([]byte{kindKernel, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8})
+	assert.ErrorIs(t, w.getattr(h), unix.ESTALE)
+	for _, b := range [][]byte{nil, {kindKernel}, {kindTable}, {3}, make([]byte, 1+tableIDLen)} {
+		h, _ := vfs.NewHandle(b)
+		assert.ErrorIs(t, w.getattr(h), vfs.ErrBadHandle)
+	}
+	k := &kernelHandles{mount: w.f.mount}
+	_, err := k.open(w.f.Root())
+	assert.ErrorIs(t, err, unix.ESTALE)
+	for _, b := range [][]byte{nil, {kindKernel}, {kindKernel, 0, 0, 0, 1}, {3, 0, 0, 0, 1, 1}} {
+		h, _ := vfs.NewHandle(b)
+		_, err := k.open(h)
+		assert.ErrorIs(t, err, vfs.ErrBadHandle)
+	}
+}

@@ -1,0 +1,195 @@
+//go:build linux
+
+package posix
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+var testRoot = tableID{ino: 2, birth: 3}
+
+func openTestTable(t *testing.T, dir string) *table {
+	t.Helper()
+	tab, err := openTable(dir, testRoot, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tab.close() })
+	return tab
+}
+
+func numbered(i uint64) *entry {
+	return &entry{tableID: tableID{ino: i, birth: i * i}, places: []place{{i / 2, fmt.Sprint("name", i)}}}
+}
+
+func putAll(t *testing.T, tab *table, entries ...*entry) {
+	t.Helper()
+	for _, e := range entries {
+		require.NoError(t, tab.put(e))
+	}
+	require.NoError(t, tab.flush())
+}
+
+func assertEntry(t *testing.T, tab *table, want *entry) {
+	t.Helper()
+	got, ok, err := tab.get(want.ino)
+	require.NoError(t, err)
+	require.True(t, ok)
+	assert.Equal(t, *want, got)
+}
+
+func TestTable(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made", "state")
+	for _, dir := range []string{"", dir} {
+		tab := openTestTable(t, dir)
+		_, ok, err := tab.get(7)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		for i := range uint64(100) {
+			require.NoError(t, tab.put(numbered(i)))
+			assertEntry(t, tab, numbered(i)) // before it is on file
+		}
+		require.NoError(t, tab.flush())
+		newer := numbered(50)
+		newer.places = []place{{1, "newer"}}
+		putAll(t, tab, newer, &entry{tableID: numbered(51).tableID})
+		assertEntry(t, tab, newer)
+		assertEntry(t, tab, numbered(99))
+		assert.Equal(t, 99, tab.live, "what is gone is not counted")
+		require.NoError(t, tab.close())
+	}
+	tab := openTestTable(t, dir)
+	assert.Equal(t, 99, tab.records, "written anew without what is not valid")
+	for i := range uint64(50) {
+		assertEntry(t, tab, numbered(i))
+	}
+	_, ok, err := tab.get(51)
+	require.NoError(t, err)
+	assert.False(t, ok)
+}
+
+func TestTableIsLocked(t *testing.T) {
+	dir := t.TempDir()
+	tab := openTestTable(t, dir)
+	_, err := openTable(dir, testRoot, slog.New(slog.DiscardHandler))
+	assert.ErrorIs(t, err, unix.EWOULDBLOCK)
+	assert.ErrorContains(t, err, dir)
+	require.NoError(t, tab.close())
+	openTestTable(t, dir)
+}
+
+func TestTableOfAnother(t *testing.T) {
+	dir := t.TempDir()
+	tab := openTestTable(t, dir)
+	putAll(t, tab, numbered(1))
+	require.NoError(t, tab.close())
+	other, err := openTable(dir, tableID{ino: 2, birth: 4}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	assert.Zero(t, other.live)
+	require.NoError(t, other.close())
+}
+
+// Whatever octet a death in the middle of writing left as the last, all
+// records before it are valid, and others can follow.
+func TestTableCut(t *testing.T) {
+	dir := t.TempDir()
+	tab := openTestTable(t, dir)
+	putAll(t, tab, numbered(1), numbered(2))
+	whole := tab.size
+	putAll(t, tab, numbered(3))
+	end := tab.size
+	require.NoError(t, tab.close())
+	file := filepath.Join(dir, tableName)
+	all, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Len(t, all, int(end))
+	for cut := whole; cut < end; cut++ {
+		require.NoError(t, os.WriteFile(file, all[:cut], 0o600))
+		tab := openTestTable(t, dir)
+		assert.Equal(t, whole, tab.size)
+		assertEntry(t, tab, numbered(1))
+		assertEntry(t, tab, numbered(2))
+		putAll(t, tab, numbered(4))
+		require.NoError(t, tab.close())
+		tab = openTestTable(t, dir)
+		assertEntry(t, tab, numbered(4))
+		require.NoError(t, tab.close())
+	}
+	// Octets that are no record end the log as well, however long they say
+	// they are.
+	require.NoError(t, os.WriteFile(file, append(all[:end:end], 1, 2, 3, 4, 0xff, 0xff, 7), 0o600))
+	tab = openTestTable(t, dir)
+	assert.Equal(t, end, tab.size)
+	// A header that is not whole is a new table.
+	require.NoError(t, tab.close())
+	require.NoError(t, os.WriteFile(file, all[:10], 0o600))
+	assert.Zero(t, openTestTable(t, dir).live)
+}
+
+// The file does not grow for ever, nor does memory for what is gone.
+func TestTableCompacts(t *testing.T) {
+	for _, dir := range []string{"", t.TempDir()} {
+		tab := openTestTable(t, dir)
+		most := int64(0)
+		for i := range uint64(5 * compactSlack) {
+			e := numbered(i % 10)
+			if i%3 == 0 {
+				e = &entry{tableID: numbered(1000 + i).tableID, dead: true}
+			}
+			putAll(t, tab, e)
+			most = max(most, tab.size)
+		}
+		assert.Less(t, most, int64(compactSlack*100))
+		assert.Less(t, len(tab.index), 2*compactSlack)
+		for i := range uint64(10) {
+			assertEntry(t, tab, numbered(i))
+		}
+		if dir != "" {
+			ents, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			assert.Len(t, ents, 1)
+		}
+	}
+}
+
+// A full disk refuses new handles; the table stays as it was, and works when
+// there is room.
+func TestTableFull(t *testing.T) {
+	dir := t.TempDir()
+	tab := openTestTable(t, dir)
+	putAll(t, tab, numbered(1))
+	disk := tab.file
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	require.NoError(t, err)
+	tab.file = full
+	require.NoError(t, tab.put(numbered(2)))
+	assert.ErrorIs(t, tab.flush(), unix.ENOSPC)
+	for err == nil {
+		err = tab.put(numbered(3))
+	}
+	assert.ErrorIs(t, err, unix.ENOSPC, "what waits is bounded")
+	require.NoError(t, full.Close())
+	tab.file = disk
+	require.NoError(t, tab.flush())
+	for i := range uint64(3) {
+		assertEntry(t, tab, numbered(i+1))
+	}
+}
+
+func BenchmarkTableGet(b *testing.B) {
+	tab, err := openTable("", testRoot, slog.New(slog.DiscardHandler))
+	require.NoError(b, err)
+	defer tab.close()
+	require.NoError(b, tab.put(numbered(1)))
+	require.NoError(b, tab.flush())
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _, _ = tab.get(1)
+	}
+}
