@@ -65,3 +65,6 @@ func (s Status) String() string {
 	}
 	return "mountstat3(" + strconv.FormatUint(uint64(s), 10) + ")"
 }
+
+// Error makes every Status but OK an error that errors.Is can look for.
+func (s Status) Error() string { return s.String() }

@@ -78,3 +78,6 @@ func (s Status) String() string {
 	}
 	return "nfsstat3(" + strconv.FormatUint(uint64(s), 10) + ")"
 }
+
+// Error makes every Status but OK an error that errors.Is can look for.
+func (s Status) Error() string { return s.String() }

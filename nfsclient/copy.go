@@ -1,0 +1,163 @@
+package nfsclient
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// CopyFrom writes all that r has to f, from offset off on, with several calls
+// in flight, and returns how many octets from the start are on the server's
+// stable storage: without an error, all of them. Of r no more than
+// Config.Window is in memory at a time. The end of ctx does not end a Read of
+// r.
+func (f *File) CopyFrom(ctx context.Context, r io.Reader, off int64) (n int64, err error) {
+	if off < 0 {
+		return 0, errNegative
+	}
+	cfg := &f.fs.c.cfg
+	s := source{r: r, off: off}
+	slots := make(chan struct{}, cfg.Depth)
+	room := max(1, cfg.Window/2/f.fs.writeSize)
+	var last *batch // which settles while the next one is filled
+	for err == nil && !s.end {
+		b := &batch{f: f, slots: slots, done: make(chan struct{})}
+		b.fill(ctx, &s, room)
+		go b.settle(ctx)
+		n, err = last.add(n, nil)
+		last = b
+	}
+	n, err = last.add(n, err)
+	if err == nil {
+		err = s.err
+	}
+	return n, err
+}
+
+// A source is what is copied.
+type source struct {
+	r   io.Reader
+	off int64 // in the file, of what comes next
+	end bool
+	err error // why it ended, if not at the end
+}
+
+// read fills p, or reaches the end.
+func (s *source) read(p []byte) (n int) {
+	for idle := 0; n < len(p) && !s.end; idle++ {
+		m, err := s.r.Read(p[n:])
+		if n += m; m > 0 {
+			idle = 0
+		}
+		switch {
+		case err == io.EOF: // any other, io.ErrUnexpectedEOF among them, is a loss
+			s.end = true
+		case err != nil:
+			s.fail(err)
+		case idle == maxIdleReads:
+			s.fail(io.ErrNoProgress)
+		}
+	}
+	s.off += int64(n)
+	return n
+}
+
+func (s *source) fail(err error) { s.end, s.err = true, err }
+
+// A batch is what one COMMIT is for.
+type batch struct {
+	f     *File
+	slots chan struct{} // one for each call in flight of the whole copy
+	calls sync.WaitGroup
+	done  chan struct{} // closed when the rest counts
+
+	pieces []*piece
+	octets int64
+
+	mu  sync.Mutex
+	err error
+}
+
+// fill writes pieces until there are room of them.
+func (b *batch) fill(ctx context.Context, s *source, room int) {
+	for len(b.pieces) < room && !s.end && b.failure() == nil {
+		select {
+		case b.slots <- struct{}{}:
+		case <-ctx.Done():
+			s.fail(context.Cause(ctx))
+			return
+		}
+		lent, off := buf.Default.Get(b.f.fs.writeSize), s.off
+		n := s.read(lent.B)
+		if n == 0 {
+			lent.Release()
+			<-b.slots
+			return
+		}
+		how := nfs3.Unstable
+		if s.end && b.octets == 0 {
+			how = nfs3.FileSync // one call in place of two
+		}
+		b.octets += int64(n)
+		b.write(ctx, &piece{off: off, data: lent.B[:n], lent: lent}, how)
+	}
+}
+
+// write writes p and does not wait for that.
+func (b *batch) write(ctx context.Context, p *piece, how nfs3.Stable) {
+	b.pieces = append(b.pieces, p)
+	b.calls.Go(func() {
+		defer func() { <-b.slots }()
+		if _, err := b.f.put(ctx, p, how); err != nil {
+			b.fail(err)
+		} else if p.stable {
+			p.release()
+		}
+	})
+}
+
+// settle waits until the batch is on stable storage, and gives its memory
+// back.
+func (b *batch) settle(ctx context.Context) {
+	defer close(b.done)
+	b.calls.Wait()
+	if b.failure() == nil {
+		b.fail(b.f.settle(ctx, b.pieces))
+	}
+	for _, p := range b.pieces {
+		p.release()
+	}
+}
+
+// add waits for b, and adds what is stable by it to n unless there was an
+// error before.
+func (b *batch) add(n int64, err error) (int64, error) {
+	if b == nil {
+		return n, err
+	}
+	<-b.done
+	switch {
+	case err != nil:
+		return n, err
+	case b.err != nil:
+		return n, b.err
+	}
+	return n + b.octets, nil
+}
+
+func (b *batch) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+func (b *batch) failure() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}

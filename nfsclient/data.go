@@ -1,0 +1,77 @@
+package nfsclient
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// maxItem is the octets that one READ or WRITE can say that it has.
+const maxItem = math.MaxInt32
+
+// Read reads at most len(p) octets from offset off of a file on into p, in one
+// call. Data of the results is the part of p that was filled; what the rest of
+// p holds afterwards is not defined.
+func (c *Client) Read(ctx context.Context, file nfs3.FH, off uint64, p []byte) (nfs3.ReadRes, error) {
+	k := c.begin(nfs3.ProcRead)
+	defer c.end(k)
+	p = p[:min(len(p), maxItem)]
+	a := nfs3.ReadArgs{File: file, Offset: off, Count: uint32(len(p))}
+	k.x.Args = a.AppendTo(k.x.Args)
+	k.x.Sink = p
+	var res nfs3.ReadRes
+	if err := c.run(ctx, k); err != nil {
+		return res, err
+	}
+	res.Decode(&k.x.Results)
+	if len(res.Data) > len(p) {
+		k.x.Results.Fail(fmt.Errorf("%w: %d octets read, %d asked for", xdr.ErrValue, len(res.Data), len(p)))
+		res.Data = nil
+	}
+	n := len(res.Data)
+	if n > 0 && &res.Data[0] != &p[0] {
+		copy(p, res.Data)
+	}
+	res.Data = p[:n:n]
+	return res, k.outcome()
+}
+
+// Write writes p to a file at offset off, in one call. Count of the results is
+// how much of p the server took, which may be less, and Committed how far it
+// has come, which may be further than how.
+func (c *Client) Write(ctx context.Context, file nfs3.FH, off uint64, p []byte, how nfs3.Stable) (nfs3.WriteRes, error) {
+	k := c.begin(nfs3.ProcWrite)
+	defer c.end(k)
+	p = p[:min(len(p), maxItem)]
+	a := nfs3.WriteArgs{File: file, Offset: off, Stable: how, Data: p}
+	k.x.Args = a.AppendTo(k.x.Args)
+	k.x.Item = p
+	var res nfs3.WriteRes
+	if err := c.run(ctx, k); err != nil {
+		return res, err
+	}
+	res.Decode(&k.x.Results)
+	if int64(res.Count) > int64(len(p)) {
+		k.x.Results.Fail(fmt.Errorf("%w: %d octets written of %d", xdr.ErrValue, res.Count, len(p)))
+	}
+	return res, k.outcome()
+}
+
+// Commit puts what was written to a range of a file on stable storage; count 0
+// means to the end. What was written under another verifier than that of the
+// results may be lost.
+func (c *Client) Commit(ctx context.Context, file nfs3.FH, off uint64, count uint32) (nfs3.CommitRes, error) {
+	k := c.begin(nfs3.ProcCommit)
+	defer c.end(k)
+	a := nfs3.CommitArgs{File: file, Offset: off, Count: count}
+	k.x.Args = a.AppendTo(k.x.Args)
+	var res nfs3.CommitRes
+	if err := c.run(ctx, k); err != nil {
+		return res, err
+	}
+	res.Decode(&k.x.Results)
+	return res, k.outcome()
+}

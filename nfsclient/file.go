@@ -1,0 +1,47 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// errNoProgress: a server that takes or gives nothing, and says that all is
+// well, would keep us busy for ever.
+var errNoProgress = errors.New("the server transfers nothing and gives no reason")
+
+// errNegative is an offset that no file has.
+var errNegative = fmt.Errorf("negative offset: %w", syscall.EINVAL)
+
+// A File is a file on the server, of which NFS knows only the handle.
+type File struct {
+	fs     *FS
+	handle nfs3.FH
+}
+
+// Handle returns f's handle.
+func (f *File) Handle() nfs3.FH { return f.handle }
+
+// Stat returns f's attributes.
+func (f *File) Stat(ctx context.Context) (nfs3.Attr, error) { return f.fs.c.GetAttr(ctx, f.handle) }
+
+// SetAttr changes f's attributes.
+func (f *File) SetAttr(ctx context.Context, attr nfs3.SetAttr) error {
+	_, err := f.fs.c.SetAttr(ctx, &nfs3.SetAttrArgs{Object: f.handle, Attr: attr})
+	return err
+}
+
+// Truncate makes f size octets long.
+func (f *File) Truncate(ctx context.Context, size uint64) error {
+	return f.SetAttr(ctx, nfs3.SetAttr{Size: nfs3.OptUint64{Set: true, Value: size}})
+}
+
+// Sync puts on stable storage what anybody wrote to f. What WriteAt and
+// CopyFrom wrote is there already.
+func (f *File) Sync(ctx context.Context) error {
+	_, err := f.fs.c.Commit(ctx, f.handle, 0, 0)
+	return err
+}

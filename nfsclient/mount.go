@@ -1,0 +1,157 @@
+package nfsclient
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A Mount makes the calls of MOUNT version 3 to one server (RFC 1813, Appendix
+// I). Errors that are no MountError are what oncrpc.Caller describes, or
+// ErrReply.
+type Mount struct {
+	caller oncrpc.Caller
+	cred   oncrpc.Cred
+	at     string
+	conn   io.Closer // nil: not ours
+}
+
+// NewMount returns a Mount that calls through caller, in the name of cred; nil
+// means ProcessCred.
+func NewMount(caller oncrpc.Caller, cred *oncrpc.Cred) *Mount {
+	if cred == nil {
+		c := ProcessCred()
+		cred = &c
+	}
+	return &Mount{caller: caller, cred: *cred}
+}
+
+// At says where the MOUNT program answers that a MountSearch found.
+func (m *Mount) At() string { return m.at }
+
+// Close closes the connection that a MountSearch made for m, if it did.
+func (m *Mount) Close() error {
+	if m.conn == nil {
+		return nil
+	}
+	return m.conn.Close()
+}
+
+// call makes a call whose arguments are a path, or nothing. The results are
+// good until x.Release.
+func (m *Mount) call(ctx context.Context, proc uint32, path *string, maxResults int) (x *oncrpc.Exchange, err error) {
+	x = &oncrpc.Exchange{
+		Prog: mount3.Program, Vers: mount3.Version, Proc: proc,
+		Cred: m.cred, MaxResults: maxResults,
+	}
+	if path != nil {
+		if len(*path) > mount3.PathLen {
+			return nil, fmt.Errorf("MOUNT: %w", syscall.ENAMETOOLONG)
+		}
+		x.Args = xdr.AppendString(nil, *path)
+	}
+	if err := m.caller.Call(ctx, x); err != nil {
+		return nil, fmt.Errorf("MOUNT: %w", err)
+	}
+	return x, nil
+}
+
+// done ends a call whose results have been decoded.
+func (m *Mount) done(x *oncrpc.Exchange) error {
+	defer x.Release()
+	if err := x.Results.Err(); err != nil {
+		return fmt.Errorf("MOUNT: %w: %w", ErrReply, err)
+	}
+	return nil
+}
+
+// Null does nothing, at the server's (NULL).
+func (m *Mount) Null(ctx context.Context) error {
+	x, err := m.call(ctx, mount3.ProcNull, nil, 0)
+	if err != nil {
+		return err
+	}
+	return m.done(x)
+}
+
+// Mnt returns the file handle of an export, or of a directory below it (MNT).
+// Where the export does not take the flavour of m's credential, that is an
+// error.
+func (m *Mount) Mnt(ctx context.Context, path string) (nfs3.FH, error) {
+	x, err := m.call(ctx, mount3.ProcMnt, &path, 4+4+mount3.FHSize+4+4*maxFlavors)
+	if err != nil {
+		return nil, err
+	}
+	var res mount3.MntRes
+	res.Decode(&x.Results)
+	handle := slices.Clone(res.Handle)
+	if err := m.done(x); err != nil {
+		return nil, err
+	}
+	if res.Status != mount3.OK {
+		return nil, &MountError{Path: path, Status: res.Status}
+	}
+	if len(res.Flavors) > 0 && !slices.Contains(res.Flavors, m.cred.Flavor) {
+		return nil, fmt.Errorf("%q is exported for the authentication flavours %v only, not for %d (1 is sec=sys, 390003 to 390005 are Kerberos, which this client does not have)", path, res.Flavors, m.cred.Flavor)
+	}
+	return handle, nil
+}
+
+// Umnt tells the server that path is not used any more (UMNT).
+func (m *Mount) Umnt(ctx context.Context, path string) error {
+	x, err := m.call(ctx, mount3.ProcUmnt, &path, 0)
+	if err != nil {
+		return err
+	}
+	return m.done(x)
+}
+
+// An Export is what a server lets be mounted.
+type Export struct {
+	Path    string
+	Clients []string // who may, in the server's words; none: everyone
+}
+
+// Exports lists what the server lets be mounted (EXPORT).
+func (m *Mount) Exports(ctx context.Context) ([]Export, error) {
+	x, err := m.call(ctx, mount3.ProcExport, nil, maxMountList)
+	if err != nil {
+		return nil, err
+	}
+	var res mount3.ExportRes
+	res.Decode(&x.Results)
+	var list []Export
+	for _, e := range res.Exports {
+		out := Export{Path: string(e.Path)}
+		for _, g := range e.Groups {
+			out.Clients = append(out.Clients, string(g))
+		}
+		list = append(list, out)
+	}
+	return list, m.done(x)
+}
+
+// A Mounted is a client that the server knows, and what it has mounted.
+type Mounted struct{ Host, Path string }
+
+// Dump lists who has mounted what, as far as the server knows (DUMP).
+func (m *Mount) Dump(ctx context.Context) ([]Mounted, error) {
+	x, err := m.call(ctx, mount3.ProcDump, nil, maxMountList)
+	if err != nil {
+		return nil, err
+	}
+	var res mount3.DumpRes
+	res.Decode(&x.Results)
+	var list []Mounted
+	for _, e := range res.Mounts {
+		list = append(list, Mounted{Host: string(e.Host), Path: string(e.Path)})
+	}
+	return list, m.done(x)
+}

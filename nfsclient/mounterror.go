@@ -1,0 +1,50 @@
+package nfsclient
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+)
+
+// A MountError is a server's refusal to let a path be mounted. errors.Is finds
+// its Status in it, and what the host and io/fs call the case.
+type MountError struct {
+	Path   string
+	Status mount3.Status
+}
+
+// Error says what is wrong and what to change.
+func (e *MountError) Error() string {
+	what := e.errno().Error()
+	switch e.Status {
+	case mount3.ErrNoEnt:
+		what = "the server has no such export; it may list those that it has"
+	case mount3.ErrAcces, mount3.ErrPerm:
+		what = "the server does not export it to this host, or not to this user; its administrator decides that"
+	case mount3.ErrNotDir:
+		what = "not a directory"
+	}
+	return fmt.Sprintf("mount %q: %s (%v)", e.Path, what, e.Status)
+}
+
+// Unwrap returns e's Status.
+func (e *MountError) Unwrap() error { return e.Status }
+
+// Is compares e with what the host calls the case.
+func (e *MountError) Is(target error) bool { return target == e.errno() || e.errno().Is(target) }
+
+func (e *MountError) errno() syscall.Errno {
+	switch e.Status {
+	case mount3.ErrNameTooLong:
+		return syscall.ENAMETOOLONG
+	case mount3.ErrNotSupp:
+		return syscall.EOPNOTSUPP
+	case mount3.ErrServerFault:
+		return syscall.EREMOTEIO
+	case mount3.ErrPerm, mount3.ErrNoEnt, mount3.ErrIO, mount3.ErrAcces, mount3.ErrNotDir, mount3.ErrInval:
+		return syscall.Errno(e.Status) // the protocol took UNIX's numbers
+	default:
+		return syscall.EIO
+	}
+}

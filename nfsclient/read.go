@@ -1,0 +1,102 @@
+package nfsclient
+
+import (
+	"context"
+	"io"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+)
+
+// ReadAt reads len(p) octets from offset off on, of any number, with several
+// calls in flight. It returns less only with an error, which is io.EOF where
+// the file ends before p does.
+func (f *File) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, errNegative
+	}
+	size := f.fs.readSize
+	if len(p) <= size {
+		return f.read(ctx, p, off)
+	}
+	blocks := (len(p) + size - 1) / size
+	failed, got, err := inOrder(blocks, f.fs.c.cfg.Depth, func(i int) (int, error) {
+		return f.read(ctx, p[i*size:min(len(p), (i+1)*size)], off+int64(i*size))
+	})
+	if err != nil {
+		return failed*size + got, err
+	}
+	return len(p), nil
+}
+
+// read is ReadAt for what one call may ask for. A server may give less.
+func (f *File) read(ctx context.Context, p []byte, off int64) (n int, err error) {
+	for n < len(p) {
+		res, err := f.fs.c.Read(ctx, f.handle, uint64(off)+uint64(n), p[n:])
+		if err != nil {
+			return n, err
+		}
+		n += len(res.Data)
+		switch {
+		case n == len(p):
+		case res.EOF:
+			return n, io.EOF
+		case len(res.Data) == 0:
+			return n, errNoProgress
+		}
+	}
+	return n, nil
+}
+
+// CopyTo writes what f holds from offset off on to w, in order, and returns how
+// many octets that were. It reads ahead, of a short file nothing.
+func (f *File) CopyTo(ctx context.Context, w io.Writer, off int64) (n int64, err error) {
+	if off < 0 {
+		return 0, errNegative
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var ahead []*readAhead
+	defer func() {
+		cancel() // nobody waits for what comes behind the end
+		for _, a := range ahead {
+			<-a.done
+			a.buf.Release()
+		}
+	}()
+	for window := 1; ; window = min(2*window, f.fs.c.cfg.Depth) {
+		for len(ahead) < window {
+			ahead = append(ahead, f.readAhead(ctx, off))
+			off += int64(f.fs.readSize)
+		}
+		a := ahead[0]
+		<-a.done
+		m, werr := w.Write(a.buf.B[:a.n])
+		n += int64(m)
+		switch {
+		case werr != nil:
+			return n, werr
+		case a.err == io.EOF:
+			return n, nil
+		case a.err != nil:
+			return n, a.err
+		}
+		ahead = ahead[1:]
+		a.buf.Release()
+	}
+}
+
+// A readAhead is a block of a file on its way.
+type readAhead struct {
+	buf  *buf.Buf
+	done chan struct{} // closed when the rest counts
+	n    int
+	err  error
+}
+
+func (f *File) readAhead(ctx context.Context, off int64) *readAhead {
+	a := &readAhead{buf: buf.Default.Get(f.fs.readSize), done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		a.n, a.err = f.read(ctx, a.buf.B, off)
+	}()
+	return a
+}

@@ -1,0 +1,185 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// A DirEntry is an entry of a directory.
+type DirEntry struct {
+	Name   string
+	FileID uint64
+
+	// Handle and Attr are nil and not OK where the server did not let us
+	// have them.
+	Handle nfs3.FH
+	Attr   nfs3.PostOpAttr
+}
+
+// ReadDir lists the directory at path without "." and "..", in the server's
+// order. The sequence ends with the first error. It may be gone through
+// several times, and reads the directory anew each time. While it stands at an
+// entry, other calls can be made, also such that change the directory.
+func (f *FS) ReadDir(ctx context.Context, path string) iter.Seq2[DirEntry, error] {
+	return func(yield func(DirEntry, error) bool) {
+		p, err := f.walk(ctx, path, true)
+		if err != nil {
+			yield(DirEntry{}, pathError("readdir", path, err))
+			return
+		}
+		s := scan{f: f, dir: p.node.Handle}
+		for !s.eof {
+			if err := s.page(ctx); err != nil {
+				yield(DirEntry{}, pathError("readdir", path, err))
+				return
+			}
+			for _, e := range s.entries {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// errName is a name that no file can have. Who makes a file of a name must be
+// able to trust that it does not lead somewhere else.
+var errName = errors.New("name with a slash or a zero octet, or empty")
+
+// A scan goes through a directory, a reply at a time.
+type scan struct {
+	f   *FS
+	dir nfs3.FH
+
+	entries      []DirEntry // of the last reply
+	eof          bool
+	cookie, verf uint64
+
+	// The hashes of all names up to now, unless there were more than
+	// maxSeen, and what is to be left out since the last restart.
+	seen     []uint64
+	tooLong  bool
+	skip     map[uint64]bool
+	restarts int // without a new name since
+}
+
+var hashSeed = maphash.MakeSeed()
+
+// page reads the next entries. Where the server does not know its cookie any
+// more, it starts from the beginning and leaves out what was there before.
+func (s *scan) page(ctx context.Context) error {
+	for {
+		err := s.read(ctx)
+		switch {
+		case errors.Is(err, nfs3.ErrBadCookie) && s.cookie != 0 && !s.tooLong && s.restarts < maxRestarts:
+			s.restart()
+			continue
+		case err != nil:
+			return err
+		}
+		return s.complete(ctx)
+	}
+}
+
+func (s *scan) restart() {
+	s.restarts++
+	s.cookie, s.verf = 0, 0
+	s.skip = make(map[uint64]bool, len(s.seen))
+	for _, h := range s.seen {
+		s.skip[h] = true
+	}
+}
+
+// read makes one call.
+func (s *scan) read(ctx context.Context) error {
+	s.entries = s.entries[:0]
+	var bad error
+	before := s.cookie
+	each := func(e *nfs3.Entry) {
+		s.cookie = e.Cookie
+		if err := s.take(e); err != nil {
+			bad = err
+		}
+	}
+	res, eof, err := s.call(ctx, each)
+	switch {
+	case err != nil:
+		s.cookie = before
+		return err
+	case bad != nil:
+		return bad
+	case !eof && s.cookie == before:
+		return fmt.Errorf("%w: a listing that does not go on", ErrReply)
+	}
+	s.verf, s.eof = res.Verf, eof
+	return nil
+}
+
+// call is READDIRPLUS, or READDIR with a server that has nothing else.
+func (s *scan) call(ctx context.Context, each func(*nfs3.Entry)) (nfs3.DirRes, bool, error) {
+	c, count := s.f.c, uint32(s.f.listSize)
+	if !s.f.plain.Load() {
+		a := nfs3.ReadDirPlusArgs{Dir: s.dir, Cookie: s.cookie, Verf: s.verf, DirCount: count, MaxCount: count}
+		res, eof, err := c.ReadDirPlus(ctx, &a, each)
+		if !errors.Is(err, nfs3.ErrNotSupp) {
+			return res, eof, err
+		}
+		s.f.plain.Store(true)
+	}
+	return c.ReadDir(ctx, &nfs3.ReadDirArgs{Dir: s.dir, Cookie: s.cookie, Verf: s.verf, Count: count}, each)
+}
+
+// take keeps an entry unless it was there before.
+func (s *scan) take(e *nfs3.Entry) error {
+	name := string(e.Name)
+	switch {
+	case name == "." || name == "..":
+		return nil
+	case name == "" || strings.ContainsAny(name, "/\x00"):
+		return fmt.Errorf("%w: %w: %q", ErrReply, errName, name)
+	}
+	h := maphash.String(hashSeed, name)
+	if s.skip[h] {
+		return nil
+	}
+	s.restarts = 0
+	if s.tooLong = len(s.seen) == maxSeen; !s.tooLong {
+		s.seen = append(s.seen, h)
+	}
+	s.entries = append(s.entries, DirEntry{Name: name, FileID: e.FileID, Handle: slices.Clone(e.Handle), Attr: e.Attr})
+	return nil
+}
+
+// complete looks up what the listing left out. An entry that is gone meanwhile
+// goes; another that cannot be looked up stays as it is.
+func (s *scan) complete(ctx context.Context) error {
+	var missing []*DirEntry
+	for i := range s.entries {
+		if e := &s.entries[i]; e.Handle == nil || !e.Attr.OK {
+			missing = append(missing, e)
+		}
+	}
+	_, _, err := inOrder(len(missing), s.f.c.cfg.Depth, func(i int) (int, error) {
+		e := missing[i]
+		n, err := s.f.lookup(ctx, s.dir, e.Name)
+		var refused *Error
+		switch {
+		case err == nil:
+			e.Handle, e.Attr = n.Handle, nfs3.PostOpAttr{OK: true, Attr: n.Attr}
+		case errors.Is(err, nfs3.ErrNoEnt):
+			e.Name = ""
+		case !errors.As(err, &refused):
+			return 0, err
+		}
+		return 0, nil
+	})
+	s.entries = slices.DeleteFunc(s.entries, func(e DirEntry) bool { return e.Name == "" })
+	return err
+}

@@ -1,0 +1,90 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// errDeep is a tree without an end, or as good as that.
+var errDeep = fmt.Errorf("more than %d directories below each other", maxTree)
+
+// RemoveAll removes path and, if it is a directory, all that is below it. That
+// there is no path is no error, and symbolic links are not followed. It stops
+// at the first error, which names what could not be removed.
+func (f *FS) RemoveAll(ctx context.Context, path string) error {
+	dir, name, err := f.parent(ctx, path)
+	var n Node
+	if err == nil {
+		n, err = f.lookup(ctx, dir, name)
+	}
+	if err != nil {
+		return pathError("remove", path, gone(err))
+	}
+	return f.removeTree(ctx, dir, n, strings.TrimRight(path, "/"), name, 0)
+}
+
+// removeTree removes name, which is n, from dir. path is where that is.
+func (f *FS) removeTree(ctx context.Context, dir nfs3.FH, n Node, path, name string, depth int) error {
+	if n.Attr.Type != nfs3.TypeDir {
+		return f.removeFile(ctx, dir, path, name)
+	}
+	if depth == maxTree {
+		return pathError("remove", path, errDeep)
+	}
+	for sweep := 1; ; sweep++ {
+		if err := f.empty(ctx, n.Handle, path, depth); err != nil {
+			return err
+		}
+		_, err := f.c.Rmdir(ctx, dir, name)
+		if !errors.Is(err, nfs3.ErrNotEmpty) || sweep == maxSweeps {
+			return pathError("remove", path, gone(err))
+		}
+	}
+}
+
+func (f *FS) removeFile(ctx context.Context, dir nfs3.FH, path, name string) error {
+	_, err := f.c.Remove(ctx, dir, name)
+	return pathError("remove", path, gone(err))
+}
+
+// empty removes all that is in dir: files several at a time, directories one
+// by one.
+func (f *FS) empty(ctx context.Context, dir nfs3.FH, path string, depth int) error {
+	for s := (scan{f: f, dir: dir}); !s.eof; {
+		if err := s.page(ctx); err != nil {
+			return pathError("readdir", path, gone(err))
+		}
+		var files, dirs []DirEntry
+		for _, e := range s.entries {
+			if e.Attr.OK && e.Attr.Attr.Type == nfs3.TypeDir {
+				dirs = append(dirs, e)
+			} else {
+				files = append(files, e)
+			}
+		}
+		_, _, err := inOrder(len(files), f.c.cfg.Depth, func(i int) (int, error) {
+			return 0, f.removeFile(ctx, dir, path+"/"+files[i].Name, files[i].Name)
+		})
+		for i := 0; i < len(dirs) && err == nil; i++ {
+			e := &dirs[i]
+			err = f.removeTree(ctx, dir, Node{e.Handle, e.Attr.Attr}, path+"/"+e.Name, e.Name, depth+1)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gone makes no error of what somebody else has removed already, be it the
+// directory that it was in.
+func gone(err error) error {
+	if errors.Is(err, nfs3.ErrNoEnt) || errors.Is(err, nfs3.ErrStale) {
+		return nil
+	}
+	return err
+}

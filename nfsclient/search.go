@@ -1,0 +1,213 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// A MountSearch finds where a server answers MOUNT version 3. Of the
+// connections that come into question it takes the first on which the program
+// is there:
+//
+//	NFS                 the connection of the NFS calls itself
+//	Host:111 ─▶ Host:N  over TCP, by the server's rpcbind
+//	Host:20048          over TCP, where mountd listens by custom
+type MountSearch struct {
+	// NFS is the connection that the NFS calls take, and NFSAddr what
+	// errors call it. Without NFS the search begins with rpcbind.
+	NFS     oncrpc.Caller
+	NFSAddr string
+
+	// Host is the server's name or address.
+	Host string
+
+	// Dial connects to host and port over TCP.
+	Dial func(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error)
+
+	// MountHost is where MOUNT answers, if not on Host. NFS is not asked
+	// then.
+	MountHost string
+
+	// MountPort, if not 0, is where MOUNT answers over TCP. Nothing else
+	// is asked then.
+	MountPort int
+
+	// Cred is in whose name the Mount's calls are made; nil means
+	// ProcessCred.
+	Cred *oncrpc.Cred
+
+	// Step is how long each connection may take to be made and to answer;
+	// 0 means 2 seconds.
+	Step time.Duration
+}
+
+// Ports of the search.
+const (
+	rpcbindPort = 111
+	mountdPort  = 20048
+)
+
+// Find searches. The error is a SearchError, or the cause of ctx's end.
+func (s *MountSearch) Find(ctx context.Context) (*Mount, error) {
+	h := hunt{MountSearch: s, failed: &SearchError{Host: s.host()}}
+	var m *Mount
+	switch {
+	case s.MountPort != 0:
+		m = h.overTCP(ctx, s.MountPort)
+		h.failed.Fixed = true
+	case s.NFS != nil && s.MountHost == "":
+		if m = h.overNFS(ctx); m == nil {
+			m = h.search(ctx)
+		}
+	default:
+		m = h.search(ctx)
+	}
+	switch {
+	case m != nil:
+		return m, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, h.failed
+}
+
+func (s *MountSearch) host() string {
+	if s.MountHost != "" {
+		return s.MountHost
+	}
+	return s.Host
+}
+
+// A hunt is a search under way.
+type hunt struct {
+	*MountSearch
+	failed *SearchError
+}
+
+// step runs try within the time of one step, and notes its error.
+func (h *hunt) step(ctx context.Context, at string, try func(ctx context.Context) error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	limit := h.Step
+	if limit == 0 {
+		limit = searchStep
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
+	defer cancel()
+	err := try(ctx)
+	if err != nil {
+		h.failed.Steps = append(h.failed.Steps, SearchStep{At: at, Err: err})
+	}
+	return err == nil
+}
+
+func (h *hunt) overNFS(ctx context.Context) *Mount {
+	m := NewMount(h.NFS, h.Cred)
+	m.at = h.NFSAddr
+	if !h.step(ctx, m.at, m.Null) {
+		return nil
+	}
+	return m
+}
+
+// search asks rpcbind, then goes where mountd would be.
+func (h *hunt) search(ctx context.Context) *Mount {
+	port := h.askRPCBind(ctx)
+	if port != 0 {
+		if m := h.overTCP(ctx, port); m != nil {
+			return m
+		}
+	}
+	if port == mountdPort {
+		return nil
+	}
+	return h.overTCP(ctx, mountdPort)
+}
+
+func (h *hunt) askRPCBind(ctx context.Context) (port int) {
+	addr := h.addr(rpcbindPort)
+	h.step(ctx, "rpcbind at "+addr, func(ctx context.Context) error {
+		caller, conn, err := h.Dial(ctx, addr)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		port, err = getPort(ctx, caller)
+		return err
+	})
+	return port
+}
+
+func (h *hunt) overTCP(ctx context.Context, port int) (m *Mount) {
+	addr := h.addr(port)
+	h.step(ctx, "TCP "+addr, func(ctx context.Context) error {
+		caller, conn, err := h.Dial(ctx, addr)
+		if err != nil {
+			return err
+		}
+		found := NewMount(caller, h.Cred)
+		found.at, found.conn = "TCP "+addr, conn
+		if err := found.Null(ctx); err != nil {
+			_ = conn.Close()
+			return err
+		}
+		m = found
+		return nil
+	})
+	return m
+}
+
+func (h *hunt) addr(port int) string { return net.JoinHostPort(h.host(), strconv.Itoa(port)) }
+
+// A SearchError says where MOUNT was looked for in vain.
+type SearchError struct {
+	Host  string
+	Steps []SearchStep
+	Fixed bool // the port was given, so that nothing else was tried
+}
+
+// A SearchStep is a place where MOUNT does not answer, and why.
+type SearchStep struct {
+	At  string
+	Err error
+}
+
+// Error tells all steps, and what to change.
+func (e *SearchError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no MOUNT service found on %s (", e.Host)
+	for i, s := range e.Steps {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "%s: %v", s.At, s.Err)
+	}
+	b.WriteString("): ")
+	if e.Fixed {
+		b.WriteString("start mountd there, or correct mountport and mounthost")
+	} else {
+		b.WriteString("start rpcbind and mountd there, open their ports to this host, or name the port with mountport=N")
+	}
+	return b.String()
+}
+
+// Unwrap returns the errors of the steps.
+func (e *SearchError) Unwrap() []error {
+	var errs []error
+	for _, s := range e.Steps {
+		errs = append(errs, s.Err)
+	}
+	return errs
+}
+
+// errUnregistered is rpcbind's word on a program that it does not know.
+var errUnregistered = errors.New("MOUNT version 3 is not registered for TCP")

@@ -1,0 +1,118 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// errUnstable is a server that breaks RFC 1813, Section 3.3.7: what it was
+// asked to put on stable storage must be there when it answers.
+var errUnstable = errors.New("the server does not put data on stable storage, although asked to")
+
+// A piece is a part of a file that was written, and its data.
+type piece struct {
+	off  int64
+	data []byte
+
+	stable bool   // the server has it on stable storage, or else
+	verf   uint64 // this is the server that has it in memory,
+	lost   bool   // unless it was started again while it took the piece
+
+	lent *buf.Buf // that data are in, or nil
+}
+
+func (p *piece) release() {
+	if p.lent != nil {
+		p.lent.Release()
+		p.lent, p.data = nil, nil
+	}
+}
+
+// WriteAt writes p, of any length, at offset off, with several calls in flight.
+// It returns how many octets from the start of p on are on the server's stable
+// storage; fewer than len(p) only with an error.
+func (f *File) WriteAt(ctx context.Context, p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, errNegative
+	}
+	size := f.fs.writeSize
+	if len(p) <= size { // one call in place of two
+		return f.put(ctx, &piece{off: off, data: p}, nfs3.FileSync)
+	}
+	pieces := make([]*piece, 0, (len(p)+size-1)/size)
+	for i := 0; i < len(p); i += size {
+		pieces = append(pieces, &piece{off: off + int64(i), data: p[i:min(len(p), i+size)]})
+	}
+	done, _, err := inOrder(len(pieces), f.fs.c.cfg.Depth, func(i int) (int, error) {
+		return f.put(ctx, pieces[i], nfs3.Unstable)
+	})
+	if serr := f.settle(ctx, pieces[:done]); serr != nil {
+		return 0, serr
+	}
+	return min(len(p), done*size), err
+}
+
+// put writes a piece and notes how far it has come. The server may take less
+// than all of it at once. It returns how much the server took.
+func (f *File) put(ctx context.Context, p *piece, how nfs3.Stable) (n int, err error) {
+	p.stable, p.lost = true, false
+	for n < len(p.data) {
+		res, err := f.fs.c.Write(ctx, f.handle, uint64(p.off)+uint64(n), p.data[n:], how)
+		switch {
+		case err != nil:
+			return n, err
+		case res.Count == 0:
+			return n, errNoProgress
+		case res.Committed == nfs3.Unstable && how != nfs3.Unstable:
+			return n, errUnstable
+		case res.Committed == nfs3.Unstable:
+			p.lost = p.lost || !p.stable && p.verf != res.Verf
+			p.stable, p.verf = false, res.Verf
+		}
+		n += int(res.Count)
+	}
+	return n, nil
+}
+
+// settle returns when all pieces are on stable storage. Those that the server
+// has lost since it took them, which its verifier tells, are written again,
+// and this time the server answers when it has them stable.
+func (f *File) settle(ctx context.Context, pieces []*piece) error {
+	var lost []*piece
+	verf, err := f.commit(ctx, pieces)
+	if err != nil {
+		return err
+	}
+	for _, p := range pieces {
+		if !p.stable && (p.lost || p.verf != verf) {
+			lost = append(lost, p)
+		}
+	}
+	_, _, err = inOrder(len(lost), f.fs.c.cfg.Depth, func(i int) (int, error) {
+		return f.put(ctx, lost[i], nfs3.FileSync)
+	})
+	return err
+}
+
+// commit is COMMIT for what of pieces is not stable.
+func (f *File) commit(ctx context.Context, pieces []*piece) (verf uint64, err error) {
+	from, to := int64(math.MaxInt64), int64(0)
+	for _, p := range pieces {
+		if !p.stable {
+			from, to = min(from, p.off), max(to, p.off+int64(len(p.data)))
+		}
+	}
+	if to == 0 {
+		return 0, nil
+	}
+	count := to - from
+	if count > math.MaxUint32 {
+		count = 0 // to the end
+	}
+	res, err := f.fs.c.Commit(ctx, f.handle, uint64(from), uint32(count))
+	return res.Verf, err
+}
