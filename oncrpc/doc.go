@@ -1,6 +1,7 @@
 // Package oncrpc is ONC RPC version 2 (RFC 5531): call and reply messages,
 // authentication flavours, the dispatch of calls to programs, and a server
-// over TCP with record marking. Other transports use the same Service.
+// over TCP with record marking. Other transports use the same Service. An
+// Exchange is a call as a client makes it through a transport's Caller.
 //
 //	TCP: Server            RPC-over-RDMA: rpcrdma
 //	 │ records               │ inline messages and chunks

@@ -41,10 +41,9 @@ type pooledCall struct {
 }
 
 var (
-	errProgUnavail = errors.New("oncrpc: program unavailable")
-	errReplyLong   = errors.New("oncrpc: results too long for the reply")
-	errItemLength  = errors.New("oncrpc: length word in front of the data item is not its length")
-	errPanic       = errors.New("oncrpc: handler panicked")
+	errReplyLong  = errors.New("oncrpc: results too long for the reply")
+	errItemLength = errors.New("oncrpc: length word in front of the data item is not its length")
+	errPanic      = errors.New("oncrpc: handler panicked")
 )
 
 // A mismatchError is a call of a version that the program does not have.
@@ -132,7 +131,7 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 func (m *Mux) find(prog, vers uint32) (Handler, error) {
 	p := m.program(prog)
 	if p == nil {
-		return nil, errProgUnavail
+		return nil, ErrProgUnavail
 	}
 	e := mismatchError{low: p.versions[0].number, high: p.versions[0].number}
 	for _, v := range p.versions {
@@ -191,7 +190,7 @@ func (m *Mux) appendError(b []byte, c *pooledCall, err error) []byte {
 		return appendAuthError(b, c.XID, denied)
 	case errors.As(err, &mismatch):
 		return appendProgMismatch(b, c.XID, mismatch.low, mismatch.high)
-	case errors.Is(err, errProgUnavail):
+	case errors.Is(err, ErrProgUnavail):
 		return appendAccepted(b, c.XID, progUnavail)
 	case errors.Is(err, ErrProcUnavail):
 		return appendAccepted(b, c.XID, procUnavail)

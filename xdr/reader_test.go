@@ -152,6 +152,36 @@ func TestItemPadding(t *testing.T) {
 	assert.NoError(t, r.Done(), "an empty item may be moved too")
 }
 
+// Where a client has the data of the results' item apart, only the program
+// knows its place.
+func TestSetMoved(t *testing.T) {
+	wire := wiretest.Octets(t, "00000007 00000005 0000002a")
+	read := func(r *Reader) []byte {
+		r.Uint32()
+		data := r.Item(8)
+		r.Uint32()
+		return data
+	}
+	r := NewReader(wire)
+	r.SetMoved([]byte("abcde"))
+	assert.Equal(t, "abcde", string(read(&r)))
+	assert.NoError(t, r.Done())
+
+	for _, other := range []string{"", "abcd", "abcdef", "abcdefghi"} {
+		r = NewReader(wire)
+		r.SetMoved([]byte(other))
+		read(&r)
+		assert.ErrorIs(t, r.Done(), ErrItem, other)
+	}
+
+	for _, moved := range []string{"", "abc"} { // results without an item
+		r = NewReader(wire)
+		r.SetMoved([]byte(moved))
+		r.Fixed(len(wire))
+		assert.Equal(t, moved != "", errors.Is(r.Done(), ErrItem), moved)
+	}
+}
+
 // FuzzReader reads items as script says, with an item moved to any place.
 func FuzzReader(f *testing.F) {
 	items := wiretest.Hex(f, "testdata/items.hex")
