@@ -1,0 +1,216 @@
+package iwarp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// rawInitiator connects a raw peer to a listener, of which no MPA frame has
+// been sent.
+func rawInitiator(t testing.TB, cfg Config) (*Listener, *rawPeer) {
+	t.Helper()
+	tl, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ln := NewListener(tl, cfg)
+	nc, err := net.Dial("tcp", tl.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		nc.Close()
+		ln.Close()
+	})
+	return ln, &rawPeer{t: t, nc: nc}
+}
+
+// accept takes the peer that waits.
+func accept(t testing.TB, ln *Listener, cc rdma.ConnConfig) endpoint {
+	t.Helper()
+	e := endpoint{in: newInbox()}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r, err := ln.Accept(ctx)
+	require.NoError(t, err)
+	cc.Handler = e.in
+	c, err := r.Accept(cc)
+	require.NoError(t, err)
+	e.Conn = c.(*Conn)
+	t.Cleanup(func() {
+		e.Abort(net.ErrClosed)
+		e.Close()
+		e.drain()
+	})
+	return e
+}
+
+// enhanced returns a frame of revision 2 from its words.
+func enhanced(reply bool, flags byte, ird, ord uint16, pd ...byte) []byte {
+	b := []byte("MPA ID Req Frame")
+	if reply {
+		b[9] = 'p'
+	}
+	b = append(b, flags, 2, 0, byte(4+len(pd)), byte(ird>>8), byte(ird), byte(ord>>8), byte(ord))
+	return append(b, pd...)
+}
+
+// plain returns a frame of revision 1.
+func plain(reply bool, flags byte, pd ...byte) []byte {
+	b := enhanced(reply, flags, 0, 0)[:mpa.HeaderLen]
+	b[17], b[18], b[19] = 1, byte(len(pd)>>8), byte(len(pd))
+	return append(b, pd...)
+}
+
+// The replies that requests get, to the octet.
+func TestAcceptReplies(t *testing.T) {
+	type golden struct {
+		request []byte
+		cfg     Config
+		reply   []byte
+		params  mpa.Params
+	}
+	pd := wiretest.Octets(t, "f6 ab 0e 18 01 00 03 03")
+	siw := wiretest.Hex(t, "mpa/testdata/request-siw.hex")
+	tests := map[string]golden{
+		"siw":             {siw, Config{CRC: mpa.CRCAuto}, enhanced(true, 0x10, 0, 128, pd...), mpa.Params{Rev: 2, ORD: 128}},
+		"siw, CRC wanted": {siw, Config{}, enhanced(true, 0x50, 0, 128, pd...), mpa.Params{Rev: 2, CRC: true, ORD: 128}},
+		"siw with CRC": {
+			wiretest.Hex(t, "mpa/testdata/request-siw-crc.hex"), Config{CRC: mpa.CRCOff},
+			enhanced(true, 0x50, 0, 128, pd...), mpa.Params{Rev: 2, CRC: true, ORD: 128},
+		},
+		"siw, peer-to-peer": {
+			wiretest.Hex(t, "mpa/testdata/request-siw-p2p.hex"), Config{CRC: mpa.CRCOff},
+			enhanced(true, 0x10, 0x8001, 0xc080, pd...), // R6581-9.2-3, R6581-9.2-4
+			mpa.Params{Rev: 2, IRD: 1, ORD: 128, PeerToPeer: true, RTR: mpa.RTRWrite | mpa.RTRRead},
+		},
+		"revision 1":              {plain(false, 0), Config{CRC: mpa.CRCOff}, plain(true, 0, pd...), mpa.Params{Rev: 1, IRD: 128, ORD: 128}}, // R6581-6-4, R6581-10-2
+		"revision 1, CRC":         {wiretest.Hex(t, "mpa/testdata/request-rev1.hex"), Config{CRC: mpa.CRCOff}, plain(true, 0x40, pd...), mpa.Params{Rev: 1, CRC: true, IRD: 128, ORD: 128}},
+		"reserved bits, R":        {plain(false, 0x3f), Config{CRC: mpa.CRCOff}, plain(true, 0, pd...), mpa.Params{Rev: 1, IRD: 128, ORD: 128}}, // R5044-7.1.1-11, -13, -14
+		"most private data":       {plain(false, 0, make([]byte, 512)...), Config{CRC: mpa.CRCOff}, plain(true, 0, pd...), mpa.Params{Rev: 1, IRD: 128, ORD: 128}},
+		"revision 2, unenhanced":  {with(plain(false, 0), 17, 2), Config{CRC: mpa.CRCOff}, with(plain(true, 0, pd...), 17, 2), mpa.Params{Rev: 2, IRD: 128, ORD: 128}},
+		"flags without A":         {enhanced(false, 0x10, 0x4004, 0xc004), Config{CRC: mpa.CRCOff}, enhanced(true, 0x10, 4, 4, pd...), mpa.Params{Rev: 2, IRD: 4, ORD: 4}}, // R6581-9.2-9, -10
+		"A without a kind of RTR": {enhanced(false, 0x10, 0x8004, 4), Config{CRC: mpa.CRCOff}, enhanced(true, 0x10, 0xc004, 0xc004, pd...), mpa.Params{Rev: 2, IRD: 4, ORD: 4, PeerToPeer: true, RTR: 7}},
+	}
+	for _, ird := range []uint16{0, 1, 8, 9, 128, 200, 0x3ffe, 0x3fff} {
+		for _, ord := range []uint16{0, 1, 9, 10, 200, 0x3ffe, 0x3fff} {
+			wantORD, wantIRD := min(ird, 8), min(ord, 9) // R6581-9.1-3, R6581-9.1-5
+			params := mpa.Params{Rev: 2, IRD: int(wantIRD), ORD: int(wantORD)}
+			if ird == 0x3fff { // R6581-9.1-13
+				wantORD, params.ORD = 0x3fff, 8
+			}
+			if ord == 0x3fff { // R6581-9.1-11
+				wantIRD, params.IRD = 0x3fff, 9
+			}
+			tests[fmt.Sprintf("IRD %d, ORD %d", ird, ord)] = golden{
+				enhanced(false, 0x10, ird, ord), Config{CRC: mpa.CRCOff, ORD: 8, IRD: 9},
+				enhanced(true, 0x10, wantIRD, wantORD, pd...), params,
+			}
+		}
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			ln, p := rawInitiator(t, tt.cfg)
+			p.write(tt.request)
+			e := accept(t, ln, rdma.ConnConfig{PrivateData: pd})
+			assert.Equal(t, tt.reply, p.read(len(tt.reply)))
+			assert.Equal(t, tt.params, e.Params())
+			peer, err := mpa.ParseRequest(tt.request)
+			require.NoError(t, err)
+			assert.Equal(t, peer, e.Peer()) // R6581-9.1-1, R5044-7.1.1-17
+			assert.Equal(t, peer.PrivateData, e.PrivateData())
+			require.NoError(t, p.nc.Close())
+			e.in.end(t)
+		})
+	}
+}
+
+// What gets a rejection, and what gets no answer at all.
+func TestAcceptRefusals(t *testing.T) {
+	good := wiretest.Hex(t, "mpa/testdata/request-siw.hex")
+	for name, tt := range map[string]struct{ request, reply []byte }{
+		"Markers":             {with(good, 16, 0x90), enhanced(true, 0x70, 0, 128)}, // siw does the same
+		"Markers, revision 1": {plain(false, 0x80), plain(true, 0x60)},
+		"revision 0":          {with(good, 17, 0), nil}, // R5044-7.1.1-16
+		"revision 3":          {with(good, 17, 3), nil},
+		"wrong key":           {with(good, 15, 'f'), nil}, // R5044-7.1.1-2
+		"a reply":             {with(good, 9, 'p'), nil},  // R5044-7.1.2-5-1
+		"513 octets":          {with(with(good, 18, 2), 19, 1), nil},
+		"65535 octets":        {with(with(good, 18, 255), 19, 255), nil},
+		"no room for depths":  {with(good, 19, 3)[:mpa.HeaderLen+3], nil}, // R6581-6-5
+		"nothing":             {nil, nil},
+		"HTTP":                {[]byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			_, p := rawInitiator(t, Config{})
+			p.write(tt.request)
+			if tt.request == nil {
+				require.NoError(t, p.nc.(*net.TCPConn).CloseWrite())
+			}
+			assert.Equal(t, tt.reply, append([]byte(nil), p.read(len(tt.reply))...))
+			_ = p.nc.SetReadDeadline(time.Now().Add(patience))
+			n, err := p.nc.Read(make([]byte, 1)) // R5044-8-4-1: an end, perhaps by a reset
+			assert.Zero(t, n)
+			assert.Error(t, err)
+		})
+	}
+}
+
+// The upper layer may refuse, and say why (R5044-7.1.2-2-3, R5044-7.1.2-2-4).
+func TestReject(t *testing.T) {
+	world(t)
+	ln, p := rawInitiator(t, Config{CRC: mpa.CRCAuto})
+	p.write(wiretest.Hex(t, "mpa/testdata/request-siw.hex"))
+	r, err := ln.Accept(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, wiretest.Octets(t, "f6 ab 0e 18 01 01 03 03"), r.PrivateData())
+	require.NoError(t, r.Reject([]byte("full")))
+	want := enhanced(true, 0x30, 0, 128, []byte("full")...)
+	assert.Equal(t, want, p.read(len(want)))
+	p.eof()
+}
+
+// Private data that do not fit end the connection without a reply.
+func TestPrivateDataTooLong(t *testing.T) {
+	for pd, fits := range map[int]bool{508: true, 509: false} { // R6581-9-2
+		world(t)
+		ln, p := rawInitiator(t, Config{})
+		p.write(wiretest.Hex(t, "mpa/testdata/request-siw.hex"))
+		r, err := ln.Accept(t.Context())
+		require.NoError(t, err)
+		c, err := r.Accept(rdma.ConnConfig{PrivateData: make([]byte, pd), Handler: newInbox()})
+		if fits {
+			require.NoError(t, err)
+			p.read(mpa.HeaderLen + 512)
+			c.Abort(net.ErrClosed)
+			require.NoError(t, c.Close())
+			continue
+		}
+		require.Error(t, err)
+		p.eof()
+	}
+}
+
+// The request may come octet by octet, and FPDUs right behind it. Nothing is
+// read for MPA that belongs to them (R5044-7.1-1).
+func TestAcceptPieces(t *testing.T) {
+	for _, step := range []int{1, 7, 1000} {
+		world(t)
+		ln, p := rawInitiator(t, Config{CRC: mpa.CRCOff})
+		octets := append(wiretest.Hex(t, "mpa/testdata/request-siw.hex"), fpdu(false, sendSeg(true, 1, 0, []byte("early")))...)
+		for b := range slices.Chunk(octets, step) {
+			p.write(b)
+		}
+		e := accept(t, ln, rdma.ConnConfig{Recvs: 1})
+		assert.Equal(t, "early", string(e.in.next(t)))
+	}
+}
