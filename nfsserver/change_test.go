@@ -44,6 +44,18 @@ func twoExports(t *testing.T) (*rig, map[vfs.Type]nfs3.FH, nfs3.FH) {
 	return g, fh, g.fh(memRoot, 1)
 }
 
+// TestExportsApart: a call knows nothing of the export of the last one.
+func TestExportsApart(t *testing.T) {
+	g, fh, other := twoExports(t)
+	for range 3 {
+		for _, root := range []nfs3.FH{fh[vfs.TypeDir], other} {
+			var res nfs3.GetAttrRes
+			g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: root}, &res)
+			assert.Equal(t, nfs3.OK, res.Status)
+		}
+	}
+}
+
 func TestRename(t *testing.T) {
 	g, fh, other := twoExports(t)
 	var res nfs3.RenameRes

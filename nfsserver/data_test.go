@@ -170,7 +170,7 @@ func TestVerifier(t *testing.T) {
 	assert.Equal(t, old+2, commit.Verf)
 }
 
-// A rangeFS remembers the range of a Commit.
+// A rangeFS remembers the range of a Commit or Read.
 type rangeFS struct {
 	*memFS
 	off   uint64
@@ -180,6 +180,26 @@ type rangeFS struct {
 func (f *rangeFS) Commit(ctx context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n uint32) (vfs.WCC, error) {
 	f.off, f.count = off, n
 	return f.memFS.Commit(ctx, c, h, off, n)
+}
+
+func (f *rangeFS) Read(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64) (int, bool, vfs.MaybeAttr, error) {
+	f.off, f.count = off, uint32(len(p))
+	return f.memFS.Read(ctx, c, h, p, off)
+}
+
+// TestReadRange: no file system is asked for octets that no file can have.
+func TestReadRange(t *testing.T) {
+	fs := &rangeFS{memFS: newMemFS()}
+	g := newRig(t, fs)
+	fh := g.put("f", nil)
+	for _, tt := range []struct {
+		off, seen   uint64
+		count, want uint32
+	}{{7, 7, 100, 100}, {math.MaxInt64 - 30, math.MaxInt64 - 30, 100, 30}, {math.MaxInt64, math.MaxInt64, 100, 0}, {1 << 63, 0, 100, 0}} {
+		g.call(nfs3.ProcRead, &nfs3.ReadArgs{File: fh, Offset: tt.off, Count: tt.count}, new(nfs3.ReadRes))
+		assert.Equal(t, tt.seen, fs.off)
+		assert.Equal(t, tt.want, fs.count)
+	}
 }
 
 func TestCommitRange(t *testing.T) {

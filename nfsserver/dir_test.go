@@ -79,6 +79,23 @@ func TestListSize(t *testing.T) {
 	}
 }
 
+// TestListReply: whatever room the reply has, the results fit into it.
+func TestListReply(t *testing.T) {
+	g, _, fh := scene(t)
+	fill(g, 10)
+	for _, plus := range []bool{false, true} {
+		res := &listing{plus: plus}
+		for g.maxReply = 24 + nfs3.MaxResult(nfs3.ProcReadDir, 0); g.maxReply < 700; g.maxReply++ {
+			proc, args := dirArgs(fh[vfs.TypeDir], plus, 0, 0, 4096)
+			g.call(proc, args, res)
+			if res.Status != nfs3.ErrTooSmall {
+				require.Equal(t, nfs3.OK, res.Status)
+				require.NotEmpty(t, res.Entries)
+			}
+		}
+	}
+}
+
 func TestDirCount(t *testing.T) {
 	g, _, fh := scene(t)
 	fill(g, 100)

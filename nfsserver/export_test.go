@@ -1,7 +1,11 @@
 package nfsserver
 
 import (
+	"context"
 	"net/netip"
+	"runtime"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,6 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 func TestSquash(t *testing.T) {
@@ -67,4 +72,44 @@ func TestClients(t *testing.T) {
 	}
 	assert.False(t, e.allows(nil))
 	assert.True(t, newExport(&Export{Path: "/x"}).allows(nil), "everyone")
+}
+
+// A callerFS knows that the tests' callers have one number for user, group
+// and groups, and returns it as a size.
+type callerFS struct{ *memFS }
+
+func (callerFS) GetAttr(_ context.Context, c *vfs.Cred, _ vfs.Handle) (vfs.Attr, error) {
+	runtime.Gosched() // let the next call have this one's memory, if it can
+	for _, id := range append([]uint32{c.GID}, c.Groups...) {
+		if id != c.UID {
+			return vfs.Attr{}, syscall.EPERM
+		}
+	}
+	return vfs.Attr{Type: vfs.TypeDir, Size: uint64(c.UID)}, nil
+}
+
+// TestCallersApart: calls under way at the same time do not mix.
+func TestCallersApart(t *testing.T) {
+	g := newRig(t, callerFS{newMemFS()})
+	args := nfs3.HandleArgs{Object: g.fh(memRoot)}
+	wire := args.AppendTo(nil)
+	var wg sync.WaitGroup
+	for id := range uint32(8) {
+		wg.Go(func() {
+			id += 1000
+			cred := oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: id, GID: id, GIDs: []uint32{id, id, id}}
+			for range 300 {
+				call := oncrpc.Call{Proc: nfs3.ProcGetAttr, Cred: cred, Args: xdr.NewReader(wire)}
+				var rep oncrpc.Reply
+				var res nfs3.GetAttrRes
+				if assert.NoError(t, nfsProgram{g.server}.ServeRPC(t.Context(), &call, &rep)) {
+					r := xdr.NewReader(rep.Head)
+					res.Decode(&r)
+				}
+				assert.Equal(t, nfs3.OK, res.Status)
+				assert.EqualValues(t, id, res.Attr.Size)
+			}
+		})
+	}
+	wg.Wait()
 }

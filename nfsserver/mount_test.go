@@ -1,6 +1,7 @@
 package nfsserver
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -122,6 +123,31 @@ func TestMntRootExport(t *testing.T) {
 	g, _, _ := scene(t, func(c *Config) { c.Exports[0].Path = "/" })
 	assert.Equal(t, string(g.fh(sceneDir)), string(g.mnt("/d").Handle))
 	assert.Equal(t, string(g.fh(memRoot)), string(g.mnt("/").Handle))
+}
+
+func TestMntNestedExports(t *testing.T) {
+	g, _, _ := scene(t, func(c *Config) {
+		c.Exports[0].Path = "/a/b"
+		c.Exports = append(c.Exports, Export{Path: "/a", FS: newMemFS()})
+	})
+	assert.Equal(t, string(g.fh(memRoot)), string(g.mnt("/a/b").Handle))
+	assert.Equal(t, string(g.fh(memRoot, 1)), string(g.mnt("/a").Handle))
+}
+
+// A followFS follows symbolic links in Lookup, as none should.
+type followFS struct{ *memFS }
+
+func (f followFS) Lookup(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, err error) {
+	if dir == memHandle(sceneLink) {
+		dir = memHandle(memRoot)
+	}
+	return f.memFS.Lookup(ctx, c, dir, name)
+}
+
+func TestMntFollowsNoLink(t *testing.T) {
+	g, _, _ := scene(t, func(c *Config) { c.Exports[0].FS = followFS{c.Exports[0].FS.(*memFS)} })
+	assert.Equal(t, mount3.OK, g.mnt("/x/d").Status)
+	assert.Equal(t, mount3.ErrNotDir, g.mnt("/x/l/d").Status)
 }
 
 func TestMntFailure(t *testing.T) {
