@@ -307,23 +307,47 @@ func TestClientNudges(t *testing.T) {
 		l := rdmatest.Listen(t)
 		srv := new(scripted)
 		srv.accept(t, l)
-		c, err := Dial(t.Context(), &dialer{l: l}, "", ClientConfig{})
+		posted := &recorder{dialer: dialer{l: l}}
+		c, err := Dial(t.Context(), posted, "", ClientConfig{})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		assert.ErrorIs(t, c.Call(ctx, &oncrpc.Exchange{Prog: 1, Vers: 1}), context.DeadlineExceeded)
+		assert.Equal(t, []rdma.Op{rdma.OpSend, rdma.OpWrite}, posted.ops)
 		require.NoError(t, c.Close())
 	})
 }
 
+// recorder notes what a requester posts.
+type recorder struct {
+	dialer
+	rdma.Conn
+	ops []rdma.Op
+}
+
+func (r *recorder) Dial(ctx context.Context, addr string, c rdma.ConnConfig) (_ rdma.Conn, err error) {
+	r.Conn, err = r.dialer.Dial(ctx, addr, c)
+	return r, err
+}
+
+func (r *recorder) Post(wrs ...rdma.WR) error {
+	for _, w := range wrs {
+		r.ops = append(r.ops, w.Op)
+	}
+	return r.Conn.Post(wrs...)
+}
+
 // scripted is a server that says what a test wants.
 type scripted struct {
-	conn rdma.Conn
-	xids []uint32
+	conn  rdma.Conn
+	ready chan struct{} // conn is set
+	xids  []uint32
 }
 
 func (s *scripted) accept(t *testing.T, l *rdmatest.Listener) {
+	s.ready = make(chan struct{})
 	go func() {
+		defer close(s.ready)
 		req, err := l.Accept(t.Context())
 		if !assert.NoError(t, err) {
 			return
@@ -340,7 +364,12 @@ func (s *scripted) Receive(m rdma.Recv) {
 	m.Buf.Release()
 }
 
-func (s *scripted) Closed(error) { go s.conn.Close() }
+func (s *scripted) Closed(error) {
+	go func() {
+		<-s.ready
+		s.conn.Close()
+	}()
+}
 
 func (s *scripted) send(t *testing.T, b []byte) {
 	t.Helper()
