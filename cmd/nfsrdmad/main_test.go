@@ -54,6 +54,7 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", "/state") // a default that is printed
 	status, stdout, _ := command(t, "serve", "--help")
 	assert.Equal(t, exitOK, status)
 	for _, flag := range []string{
