@@ -307,7 +307,7 @@ func TestClientNudges(t *testing.T) {
 		l := rdmatest.Listen(t)
 		srv := new(scripted)
 		srv.accept(t, l)
-		posted := &recorder{dialer: dialer{l: l}}
+		posted := &postings{dialer: dialer{l: l}}
 		c, err := Dial(t.Context(), posted, "", ClientConfig{})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -318,19 +318,19 @@ func TestClientNudges(t *testing.T) {
 	})
 }
 
-// recorder notes what a requester posts.
-type recorder struct {
+// postings notes what a requester posts.
+type postings struct {
 	dialer
 	rdma.Conn
 	ops []rdma.Op
 }
 
-func (r *recorder) Dial(ctx context.Context, addr string, c rdma.ConnConfig) (_ rdma.Conn, err error) {
+func (r *postings) Dial(ctx context.Context, addr string, c rdma.ConnConfig) (_ rdma.Conn, err error) {
 	r.Conn, err = r.dialer.Dial(ctx, addr, c)
 	return r, err
 }
 
-func (r *recorder) Post(wrs ...rdma.WR) error {
+func (r *postings) Post(wrs ...rdma.WR) error {
 	for _, w := range wrs {
 		r.ops = append(r.ops, w.Op)
 	}
