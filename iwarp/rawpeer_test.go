@@ -248,3 +248,13 @@ func padded(segment []byte, with byte) []byte {
 	}
 	return binary.LittleEndian.AppendUint32(b, mpa.UpdateCRC(0, b))
 }
+
+// nothingMore expects the end of the stream, in whatever order.
+func (p *rawPeer) nothingMore() {
+	p.t.Helper()
+	_ = p.nc.SetReadDeadline(time.Now().Add(patience))
+	n, err := p.nc.Read(make([]byte, 1))
+	require.Zero(p.t, n)
+	require.Error(p.t, err)
+	require.False(p.t, isTimeout(err))
+}

@@ -2,11 +2,15 @@ package iwarp
 
 import (
 	"context"
+	"io"
 	"net"
+	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -59,22 +63,141 @@ func TestRefusedReplyHasCRC(t *testing.T) {
 	}
 }
 
-// Who was accepted stays so when the listener closes.
-func TestListenerCloseSparesAccepted(t *testing.T) {
-	world(t)
-	for range 50 {
-		tl, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		ln := NewListener(tl, Config{})
-		nc, err := net.Dial("tcp", tl.Addr().String())
-		require.NoError(t, err)
-		require.NoError(t, writeFrame(nc, mpa.NewRequest(mpa.Local{IRD: 1})))
-		r, err := ln.Accept(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, ln.Close())
-		require.NoError(t, r.Reject(nil))
-		_, err = readReply(nc)
-		require.NoError(t, err)
-		nc.Close()
+// end closes what the start-up led to, or tells why it failed.
+func (d dialed) end(t testing.TB) error {
+	t.Helper()
+	if d.err != nil {
+		require.Nil(t, d.c)
+		return d.err
 	}
+	d.c.Abort(net.ErrClosed)
+	require.NoError(t, d.c.Close())
+	return nil
+}
+
+// The requests that configurations lead to, to the octet.
+func TestRequests(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cfg  Config
+		want []byte
+	}{
+		"default":           {Config{}, enhanced(false, 0x50, 128, 128)},
+		"no CRC":            {Config{CRC: mpa.CRCOff}, enhanced(false, 0x10, 128, 128)},
+		"depths":            {Config{IRD: 1, ORD: 2}, enhanced(false, 0x50, 1, 2)},
+		"depths too large":  {Config{IRD: 200, ORD: 0xffff}, enhanced(false, 0x50, 128, 128)},
+		"private data":      {Config{}, enhanced(false, 0x50, 128, 128, []byte("hello")...)},
+		"peer-to-peer":      {Config{PeerToPeer: true, IRD: 3}, enhanced(false, 0x50, 0xc003, 0xc080)}, // R6581-9.2-1
+		"unenhanced":        {Config{Unenhanced: true}, plain(false, 0x40)},                            // R6581-6-3
+		"unenhanced, large": {Config{Unenhanced: true, PeerToPeer: true}, plain(false, 0x40, make([]byte, 512)...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			pd := tt.want[mpa.HeaderLen:]
+			if tt.want[17] == 2 {
+				pd = pd[mpa.EnhancedLen:]
+			}
+			p, req, result := rawResponder(t, tt.cfg, rdma.ConnConfig{Handler: newInbox(), PrivateData: pd})
+			assert.Equal(t, tt.want, req.AppendTo(nil)) // R5044-7.1.1-1, -13, -15, -18
+			p.nc.Close()
+			require.ErrorIs(t, (<-result).end(t), io.EOF)
+		})
+	}
+}
+
+// What the initiator makes of replies.
+func TestReplies(t *testing.T) {
+	siw := wiretest.Hex(t, "mpa/testdata/reply-siw.hex")
+	off := Config{CRC: mpa.CRCOff, IRD: 8, ORD: 9}
+	params := func(ird, ord int) mpa.Params { return mpa.Params{Rev: 2, IRD: ird, ORD: ord} }
+	for name, tt := range map[string]struct {
+		cfg    Config
+		reply  []byte
+		params mpa.Params
+		err    error
+		answer error // a Terminate
+	}{
+		"siw":                     {Config{CRC: mpa.CRCOff}, with(siw, 21, 5), params(128, 5), nil, nil},
+		"CRC of ours":             {Config{}, enhanced(true, 0x10, 1, 1), mpa.Params{Rev: 2, CRC: true, IRD: 128, ORD: 1}, nil, nil}, // R5044-7.1.1-8
+		"CRC of theirs":           {off, enhanced(true, 0x50, 1, 1), mpa.Params{Rev: 2, CRC: true, IRD: 8, ORD: 1}, nil, nil},        // R5044-4.4-6
+		"no CRC":                  {off, enhanced(true, 0x10, 1, 1), params(8, 1), nil, nil},                                         // R5044-4.4-3
+		"less than offered":       {off, enhanced(true, 0x10, 3, 4), params(8, 3), nil, nil},                                         // R6581-9.1-8
+		"more than offered":       {off, enhanced(true, 0x10, 20, 8), params(8, 9), nil, nil},
+		"no Reads":                {off, enhanced(true, 0x10, 0, 0), params(8, 0), nil, nil},
+		"IRD not negotiated":      {off, enhanced(true, 0x10, 0x3fff, 8), params(8, 9), nil, nil}, // R6581-9.1-12
+		"ORD not negotiated":      {off, enhanced(true, 0x10, 9, 0x3fff), params(8, 9), nil, nil}, // R6581-9.1-14
+		"flags unasked":           {off, enhanced(true, 0x10, 0xc009, 0xc008), params(8, 9), nil, nil},
+		"reserved bits":           {off, enhanced(true, 0x1f, 9, 8), params(8, 9), nil, nil},
+		"revision 1":              {Config{CRC: mpa.CRCOff, Unenhanced: true}, plain(true, 0), mpa.Params{Rev: 1, IRD: 128, ORD: 128}, nil, nil},
+		"too many Reads":          {off, enhanced(true, 0x10, 9, 9), mpa.Params{}, mpa.ErrIRD, mpa.ErrIRD}, // R6581-9.1-9
+		"far too many":            {off, enhanced(true, 0x10, 9, 0x3ffe), mpa.Params{}, mpa.ErrIRD, mpa.ErrIRD},
+		"Markers":                 {off, enhanced(true, 0x90, 1, 1), mpa.Params{}, mpa.ErrMarkers, nil},
+		"unenhanced":              {off, plain(true, 0), mpa.Params{}, mpa.ErrEnhanced, nil},
+		"enhanced, to revision 1": {Config{CRC: mpa.CRCOff, Unenhanced: true}, enhanced(true, 0x10, 1, 1), mpa.Params{}, mpa.ErrEnhanced, nil},
+		"a request":               {off, with(siw, 9, 'q'), mpa.Params{}, mpa.ErrInitiator, nil}, // R5044-7.1.2-8-1
+		"wrong key":               {off, with(siw, 0, 'm'), mpa.Params{}, mpa.ErrKey, nil},       // R5044-7.1.1-4
+		"revision 0":              {off, with(siw, 17, 0), mpa.Params{}, mpa.ErrRevision, nil},
+		"revision 3":              {off, with(siw, 17, 3), mpa.Params{}, mpa.ErrRevision, nil},
+		"513 octets":              {off, with(with(siw, 18, 2), 19, 1), mpa.Params{}, mpa.ErrPrivateData, nil}, // R5044-7.1.1-19
+		"no room for depths":      {off, with(siw, 19, 3), mpa.Params{}, mpa.ErrPrivateData, nil},
+		"cut short":               {off, siw[:len(siw)-1], mpa.Params{}, io.ErrUnexpectedEOF, nil},
+		"nothing":                 {off, nil, mpa.Params{}, io.EOF, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			p, _, result := rawResponder(t, tt.cfg, rdma.ConnConfig{Handler: newInbox()})
+			p.write(tt.reply)
+			if tt.answer != nil {
+				term := p.terminate()
+				assert.ErrorIs(t, term.Cause, tt.answer)
+				assert.Nil(t, term.DDPHeader) // R5040-4.8-23
+			} else if tt.err != nil {
+				_ = p.nc.(*net.TCPConn).CloseWrite()
+				p.nothingMore() // R5044-7.1.2-3-2
+			}
+			got := <-result
+			if tt.err == nil {
+				require.NoError(t, got.err)
+				assert.Equal(t, tt.params, got.c.Params())
+				reply, err := mpa.ParseReply(tt.reply)
+				require.NoError(t, err)
+				assert.Equal(t, reply, got.c.Peer()) // R6581-9.1-10
+			}
+			require.ErrorIs(t, got.end(t), tt.err)
+		})
+	}
+}
+
+// A rejection tells the responder's reasons.
+func TestRejected(t *testing.T) {
+	world(t)
+	p, _, result := rawResponder(t, Config{}, rdma.ConnConfig{Handler: newInbox()})
+	p.write(enhanced(true, 0x30, 3, 4, []byte("full")...))
+	p.eof()
+	var rejected *RejectedError
+	require.ErrorAs(t, (<-result).end(t), &rejected)
+	assert.Equal(t, "full", string(rejected.Reply.PrivateData))
+	assert.Equal(t, mpa.Enhanced{IRD: 3, ORD: 4}, rejected.Reply.Enhanced) // R6581-9.1-10
+}
+
+// Private data that do not fit are the caller's mistake.
+func TestRequestTooLong(t *testing.T) {
+	world(t)
+	a, b := ncPair(t, false)
+	defer b.Close()
+	_, err := Client(t.Context(), a, Config{}, rdma.ConnConfig{PrivateData: make([]byte, 509), Handler: newInbox()})
+	require.Error(t, err)
+	(&rawPeer{t: t, nc: b}).eof()
+}
+
+// The reply may come octet by octet.
+func TestReplyPieces(t *testing.T) {
+	world(t)
+	p, _, result := rawResponder(t, Config{CRC: mpa.CRCOff}, rdma.ConnConfig{Handler: newInbox()})
+	for b := range slices.Chunk(wiretest.Hex(t, "mpa/testdata/reply-siw.hex"), 1) {
+		p.write(b)
+	}
+	got := <-result
+	require.NoError(t, got.err)
+	assert.Equal(t, wiretest.Octets(t, "f6 ab 0e 18 01 00 03 03"), got.c.PrivateData())
+	require.NoError(t, got.end(t))
 }

@@ -1,0 +1,154 @@
+package iwarp
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// The request as a whole has a time limit, however it dawdles (R5044-7.1.2-8-2,
+// R5044-7.1.2-10-1).
+func TestAcceptTimeout(t *testing.T) {
+	for _, limit := range []time.Duration{0, time.Second} {
+		for _, step := range []time.Duration{0, 600 * time.Millisecond} { // 0: silent
+			synctest.Test(t, func(t *testing.T) {
+				pl := newPipeListener()
+				ln := NewListener(pl, Config{StartupTimeout: limit})
+				nc, err := pl.dial()
+				require.NoError(t, err)
+				var dawdling sync.WaitGroup
+				defer dawdling.Wait()
+				if step > 0 {
+					dawdling.Go(func() {
+						for _, b := range wiretest.Hex(t, "mpa/testdata/request-siw.hex") {
+							time.Sleep(step)
+							if _, err := nc.Write([]byte{b}); err != nil {
+								return
+							}
+						}
+					})
+				}
+				start := time.Now()
+				_, err = nc.Read(make([]byte, 1))
+				require.Error(t, err)
+				want := limit
+				if want == 0 {
+					want = defaultStartup
+				}
+				assert.Equal(t, want, time.Since(start))
+				require.NoError(t, ln.Close())
+				nc.Close()
+			})
+		}
+	}
+}
+
+// Closing a listener cuts off who is not accepted, frees Accept, and waits for
+// nobody.
+func TestListenerClose(t *testing.T) {
+	world(t)
+	ln, silent := rawInitiator(t, Config{})
+	waiting, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer waiting.Close()
+	require.NoError(t, writeFrame(waiting, mpa.NewRequest(mpa.Local{})))
+	require.NoError(t, ln.Close())
+	require.NoError(t, ln.Close())
+	_, err = ln.Accept(context.Background())
+	require.ErrorIs(t, err, rdma.ErrClosed)
+	for _, nc := range []net.Conn{silent.nc, waiting} {
+		_ = nc.SetReadDeadline(time.Now().Add(patience))
+		_, err := nc.Read(make([]byte, 1))
+		require.Error(t, err)
+		require.False(t, isTimeout(err))
+	}
+}
+
+// brokenListener fails as a listener does that has lost its socket, after some
+// failures that pass.
+type brokenListener struct {
+	net.Listener
+	passing int
+}
+
+type passingError struct{}
+
+func (passingError) Error() string   { return "too many open files" }
+func (passingError) Temporary() bool { return true }
+
+func (l *brokenListener) Accept() (net.Conn, error) {
+	if l.passing--; l.passing >= 0 {
+		return nil, passingError{}
+	}
+	return nil, net.ErrClosed
+}
+
+// A failure that passes is waited out, another one ends the listener and
+// Accept tells it.
+func TestListenerFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		ln := NewListener(&brokenListener{newPipeListener(), 3}, Config{})
+		_, err := ln.Accept(t.Context())
+		require.ErrorIs(t, err, rdma.ErrClosed)
+		require.ErrorIs(t, err, net.ErrClosed)
+		assert.Equal(t, 3*acceptPause, time.Since(start))
+		require.NoError(t, ln.Close())
+	})
+}
+
+// Accept ends with its context.
+func TestAcceptContext(t *testing.T) {
+	world(t)
+	ln, _ := rawInitiator(t, Config{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(net.ErrWriteToConnected)
+	_, err := ln.Accept(ctx)
+	require.ErrorIs(t, err, net.ErrWriteToConnected)
+}
+
+// Who was accepted stays so when the listener closes.
+func TestListenerCloseSparesAccepted(t *testing.T) {
+	world(t)
+	for range 50 {
+		tl, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		ln := NewListener(tl, Config{})
+		nc, err := net.Dial("tcp", tl.Addr().String())
+		require.NoError(t, err)
+		require.NoError(t, writeFrame(nc, mpa.NewRequest(mpa.Local{IRD: 1})))
+		r, err := ln.Accept(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, ln.Close())
+		require.NoError(t, r.Reject(nil))
+		_, err = readReply(nc)
+		require.NoError(t, err)
+		nc.Close()
+	}
+}
+
+// The request may end at every octet.
+func TestRequestCut(t *testing.T) {
+	world(t)
+	ln, p := rawInitiator(t, Config{})
+	request := wiretest.Hex(t, "mpa/testdata/request-siw.hex")
+	for n := range len(request) {
+		p.write(request[:n])
+		require.NoError(t, p.nc.(*net.TCPConn).CloseWrite())
+		p.nothingMore()
+		p.nc.Close()
+		var err error
+		p.nc, err = net.Dial("tcp", ln.Addr().String())
+		require.NoError(t, err)
+	}
+}

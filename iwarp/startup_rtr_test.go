@@ -1,0 +1,165 @@
+package iwarp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// The initiator sends the RTR indication that the responder chose, before
+// anything else (R6581-5-2, R6581-9.2-7), or says that there is none.
+func TestRTR(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ird, ord uint16 // words of the reply
+		rtr      []byte
+		msn      uint32 // of the Send behind it
+		ends     bool
+	}{
+		"Send":               {0xc008, 8, sendSeg(true, 1, 0, nil), 2, false},
+		"Write":              {0x8008, 0x8008, writeSeg(true, 0, 0, nil), 1, false},
+		"Read":               {0x8008, 0x4008, requestSeg(1, rdmap.ReadRequest{SinkSTag: 5, SinkTO: 1 << 32}), 1, false},
+		"all":                {0xc008, 0xc008, writeSeg(true, 0, 0, nil), 1, false},
+		"none":               {0x8008, 8, nil, 0, true}, // R6581-9.2-8
+		"not peer-to-peer":   {0x4008, 0xc008, nil, 0, true},
+		"Read without depth": {0x8000, 0x4008, nil, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			p, req, result := rawResponder(t, Config{CRC: mpa.CRCOff, PeerToPeer: true}, rdma.ConnConfig{Handler: newInbox(), Recvs: 1})
+			require.True(t, req.Enhanced.PeerToPeer)
+			p.write(enhanced(true, 0x10, tt.ird, tt.ord))
+			if tt.ends {
+				assert.ErrorIs(t, p.terminate().Cause, mpa.ErrRTR)
+				require.ErrorIs(t, (<-result).end(t), mpa.ErrRTR)
+				return
+			}
+			got := <-result
+			require.NoError(t, got.err)
+			require.NoError(t, got.c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{{1}}}))
+			rtr := p.segment()
+			if name == "Read" {
+				rtr = with32(rtr, 18, 5) // the sink is drawn
+				p.send(responseSeg(true, 0, 0, nil))
+			}
+			assert.Equal(t, tt.rtr, rtr)
+			assert.Equal(t, sendSeg(true, tt.msn, 0, []byte{1}), p.segment())
+			require.NoError(t, got.end(t))
+		})
+	}
+}
+
+// Both roles of ours agree on each other's RTR.
+func TestPeerToPeer(t *testing.T) {
+	world(t)
+	a, b := pair(t, options{initiator: Config{PeerToPeer: true}, recvs: 1})
+	assert.True(t, a.Params().PeerToPeer)
+	assert.True(t, b.Params().PeerToPeer)
+	open(t, a, b)
+}
+
+// Two initiators do not wait for each other.
+func TestTwoInitiators(t *testing.T) {
+	world(t)
+	a, b := ncPair(t, false)
+	results := make(chan error, 2)
+	for _, nc := range []net.Conn{a, b} {
+		go func() {
+			_, err := Client(context.Background(), nc, Config{}, rdma.ConnConfig{Handler: newInbox()})
+			results <- err
+		}()
+	}
+	for range 2 { // the one whose key comes too late sees the end
+		err := <-results
+		require.True(t, errors.Is(err, mpa.ErrInitiator) || errors.Is(err, io.EOF) || isReset(err), "%v", err)
+	}
+}
+
+// A responder that says nothing, or dawdles, is given up in time
+// (R5044-7.1.2-10-1).
+func TestReplyTimeout(t *testing.T) {
+	for _, step := range []time.Duration{0, 600 * time.Millisecond} { // 0: silent
+		synctest.Test(t, func(t *testing.T) {
+			a, b := net.Pipe()
+			reader := done(func() { _, _ = io.Copy(io.Discard, b) })
+			if step > 0 {
+				writer := done(func() {
+					for _, octet := range wiretest.Hex(t, "mpa/testdata/reply-siw.hex") {
+						time.Sleep(step)
+						if _, err := b.Write([]byte{octet}); err != nil {
+							return
+						}
+					}
+				})
+				defer func() { <-writer }()
+			}
+			start := time.Now()
+			_, err := Client(t.Context(), a, Config{}, rdma.ConnConfig{Handler: newInbox()})
+			require.True(t, isTimeout(err))
+			assert.Equal(t, defaultStartup, time.Since(start))
+			<-reader
+			b.Close()
+		})
+	}
+}
+
+// The reply may end at every octet.
+func TestReplyCut(t *testing.T) {
+	world(t)
+	reply := wiretest.Hex(t, "mpa/testdata/reply-siw.hex")
+	for n := range len(reply) {
+		p, _, result := rawResponder(t, Config{}, rdma.ConnConfig{Handler: newInbox()})
+		p.write(reply[:n])
+		p.nc.Close()
+		require.Error(t, (<-result).end(t))
+	}
+}
+
+// Dial and Client end with their context.
+func TestDialContext(t *testing.T) {
+	world(t)
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a, b := ncPair(t, false)
+	defer b.Close()
+	time.AfterFunc(10*time.Millisecond, func() { cancel(cause) })
+	_, err := Client(ctx, a, Config{}, rdma.ConnConfig{Handler: newInbox()})
+	require.ErrorIs(t, err, cause)
+	_, err = Dial(ctx, "tcp", "127.0.0.1:1", Config{}, rdma.ConnConfig{Handler: newInbox()})
+	require.Error(t, err)
+}
+
+// Dial reaches what Listen serves, IPv6 too.
+func TestDialListen(t *testing.T) {
+	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
+		world(t)
+		ln, err := Listen("tcp", addr, Config{})
+		require.NoError(t, err)
+		in := newInbox()
+		dialed := doneErr(func() error {
+			c, err := Dial(t.Context(), "tcp", ln.Addr().String(), Config{}, rdma.ConnConfig{Handler: in})
+			if err != nil {
+				return err
+			}
+			assert.Equal(t, ln.Addr(), c.RemoteAddr())
+			return c.Close()
+		})
+		e := accept(t, ln, rdma.ConnConfig{})
+		assert.Equal(t, ln.Addr(), e.LocalAddr())
+		require.NoError(t, <-dialed)
+		require.ErrorIs(t, in.end(t), io.EOF)
+		require.ErrorIs(t, e.in.end(t), io.EOF)
+		require.NoError(t, ln.Close())
+	}
+}
