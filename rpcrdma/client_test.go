@@ -313,6 +313,7 @@ func TestClientNudges(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		assert.ErrorIs(t, c.Call(ctx, &oncrpc.Exchange{Prog: 1, Vers: 1}), context.DeadlineExceeded)
+		synctest.Wait()
 		assert.Equal(t, []rdma.Op{rdma.OpSend, rdma.OpWrite}, posted.ops)
 		require.NoError(t, c.Close())
 	})
