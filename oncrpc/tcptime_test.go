@@ -230,18 +230,24 @@ func TestMemoryOfReplies(t *testing.T) {
 // A handler that changes its mind about the item does not wait for itself.
 func TestMemoryOfSecondItem(t *testing.T) {
 	m := new(Mux)
-	m.Register(testProg, 2, handlerFunc(func(_ context.Context, _ *Call, r *Reply) error {
-		r.NewItem(memory)
-		r.NewItem(memory)
-		r.NewItem(2 * memory) // above what there is
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
+		n := int(c.Args.Uint32())
+		r.NewItem(n)
+		r.NewItem(n)
 		r.DropItem()
 		return nil
 	}))
-	bubble(t, &Server{Handler: m}, func(t *testing.T, l *pipeListener) {
+	s := &Server{Handler: m}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		require.True(t, s.replies.TryAcquire(memory-10000))
 		nc := l.dial()
 		defer nc.Close()
-		go nc.Write(record(call(1, testProg, 2, 1)))
+		go nc.Write(record(call(1, testProg, 2, 1, 0, 0, 10000>>8, 10000&0xff)))
 		assert.Equal(t, appendAccepted(nil, 1, success), readRecord(t, nc))
+		s.replies.Release(memory - 10000)
+		// more than there is waits for all there is, and no longer
+		go nc.Write(record(call(2, testProg, 2, 1, memory>>24, 0, 0, 4)))
+		assert.Equal(t, appendAccepted(nil, 2, success), readRecord(t, nc))
 	})
 }
 
