@@ -1,0 +1,215 @@
+package iwarp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// halfPipe is a net.Pipe whose end can be told without the rest being cut off.
+type halfPipe struct {
+	net.Conn
+	fin chan struct{}
+}
+
+func (h halfPipe) CloseWrite() error {
+	select {
+	case <-h.fin:
+	default:
+		close(h.fin)
+	}
+	return nil
+}
+
+// inBubble runs f with a Conn over a pipe, in virtual time.
+func inBubble(t *testing.T, f func(t *testing.T, e endpoint, p *rawPeer, fin <-chan struct{})) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		e, fin := endpoint{in: newInbox()}, make(chan struct{})
+		e.Conn = newConn(newSocket(halfPipe{a, fin}), mpa.Params{IRD: 8, ORD: 8}, mpa.Frame{}, rdma.ConnConfig{Handler: e.in, Recvs: 8}, false)
+		e.start()
+		f(t, e, &rawPeer{t: t, nc: b}, fin)
+		b.Close()
+		require.NoError(t, e.Close())
+		e.drain()
+	})
+}
+
+// A peer may be silent as long as it likes between FPDUs, and not within one
+// (R5044-7.1.2-10-2).
+func TestStallWithinFPDU(t *testing.T) {
+	segment := fpdu(false, sendSeg(true, 1, 0, []byte("hello")))
+	for n := range len(segment) {
+		inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+			time.Sleep(24 * time.Hour)
+			p.write(segment[:n])
+			synctest.Wait()
+			time.Sleep(stallTimeout - time.Second)
+			assert.Empty(t, e.in.closed)
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if n == 0 {
+				assert.Empty(t, e.in.closed)
+				return
+			}
+			assert.True(t, isTimeout(e.in.end(t)), "%d octets", n)
+		})
+	}
+}
+
+// One that goes on in time goes on.
+func TestSlowFPDU(t *testing.T) {
+	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+		for _, b := range fpdu(false, sendSeg(true, 1, 0, []byte("hello"))) {
+			p.write([]byte{b})
+			synctest.Wait()
+			time.Sleep(stallTimeout - time.Second)
+		}
+		assert.Equal(t, "hello", string(e.in.next(t)))
+	})
+}
+
+// A peer that takes nothing for too long loses the connection.
+func TestStalledWriter(t *testing.T) {
+	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+		done := make(waiter, 1)
+		start := time.Now()
+		require.NoError(t, e.Post(rdma.WR{Op: rdma.OpSend, Done: done}))
+		require.ErrorIs(t, (<-done).Err, rdma.ErrFlushed)
+		assert.Equal(t, stallTimeout+reasonTimeout, time.Since(start))
+		assert.True(t, isTimeout(e.in.end(t)))
+	})
+}
+
+// Close has a bound, whatever the peer does not do.
+func TestCloseInTime(t *testing.T) {
+	for name, wrs := range map[string][]rdma.WR{
+		"nothing posted": nil,
+		"a Send":         {{Op: rdma.OpSend}},
+		"a Read":         {{Op: rdma.OpRead, Data: [][]byte{nil}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+				require.NoError(t, e.Post(wrs...))
+				start := time.Now()
+				var twice sync.WaitGroup
+				for range 2 {
+					twice.Go(func() { assert.NoError(t, e.Close()) })
+				}
+				twice.Wait()
+				assert.LessOrEqual(t, time.Since(start), lingerTimeout+reasonTimeout)
+				require.ErrorIs(t, e.in.end(t), io.EOF)
+			})
+		})
+	}
+}
+
+// Close lets what is posted go, Reads included, and then says so.
+func TestCloseDrains(t *testing.T) {
+	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, fin <-chan struct{}) {
+		done := make(waiter, 2)
+		require.NoError(t, e.Post(
+			rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 1)}, Done: done},
+			rdma.WR{Op: rdma.OpSend, Fence: true, Done: done}, // R5041-6.2.1-1
+		))
+		closed := doneErr(e.Close)
+		req := p.readRequest()
+		synctest.Wait()
+		assert.ErrorIs(t, e.Post(), rdma.ErrClosed) // R5041-6.2.1-2
+		p.send(sendSeg(true, 1, 0, []byte("late"))) // R5041-6.2.1-6
+		p.send(responseSeg(true, req.SinkSTag, req.SinkTO, []byte{1}))
+		assert.Equal(t, sendSeg(true, 1, 0, nil), p.segment())
+		<-fin
+		for range 2 {
+			assert.NoError(t, (<-done).Err)
+		}
+		p.nc.Close()
+		require.NoError(t, <-closed)
+		assert.Equal(t, "late", string(e.in.next(t)))
+		require.ErrorIs(t, e.in.end(t), io.EOF)
+	})
+}
+
+// After a Terminate this end waits for the peer to close, but not for ever.
+func TestLinger(t *testing.T) {
+	for _, abort := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, fin <-chan struct{}) {
+			start := time.Now()
+			p.send(sendSeg(true, 9, 0, nil))
+			parseTerminate(t, p.segment())
+			<-fin
+			p.write(make([]byte, 1000)) // dropped
+			synctest.Wait()
+			assert.Empty(t, e.in.closed)
+			want := lingerTimeout
+			if abort { // it does not wait
+				e.Abort(errors.New("enough"))
+				want = 0
+			}
+			requireFault(t, e.in.end(t), false, rdmap.Error{Layer: rdmap.LayerDDP, Type: 2, Code: 3})
+			assert.Equal(t, want, time.Since(start))
+		})
+	}
+}
+
+// Deregister waits for a segment that is on its way, and ends the connection of
+// a peer that holds it up.
+func TestDeregisterInTime(t *testing.T) {
+	for _, rest := range []bool{true, false} {
+		inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+			mem := make([]byte, 4)
+			r, err := e.Register(mem, rdma.RemoteWrite)
+			require.NoError(t, err)
+			fpdu := fpdu(false, writeSeg(true, r.STag(), 0, []byte("data")))
+			p.write(fpdu[:18])
+			synctest.Wait()
+			start := time.Now()
+			gone := done(r.Deregister)
+			time.Sleep(revokeTimeout - time.Second)
+			select {
+			case <-gone:
+				assert.Fail(t, "did not wait")
+			default:
+			}
+			if rest {
+				p.write(fpdu[18:])
+				<-gone
+				assert.Equal(t, "data", string(mem))
+				assert.Equal(t, revokeTimeout-time.Second, time.Since(start))
+				assert.Empty(t, e.in.closed)
+				return
+			}
+			<-gone
+			assert.Equal(t, revokeTimeout, time.Since(start))
+			assert.ErrorContains(t, e.in.end(t), "revoked")
+		})
+	}
+}
+
+// Responses that a peer does not take hold Deregister up no longer.
+func TestDeregisterWithResponses(t *testing.T) {
+	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+		r, err := e.Register(make([]byte, 4), rdma.RemoteRead)
+		require.NoError(t, err)
+		for i := range uint32(3) {
+			p.send(requestSeg(i+1, rdmap.ReadRequest{Size: 4, SourceSTag: r.STag()}))
+		}
+		synctest.Wait()
+		start := time.Now()
+		r.Deregister()
+		assert.Equal(t, revokeTimeout, time.Since(start))
+		assert.ErrorContains(t, e.in.end(t), "revoked")
+	})
+}
