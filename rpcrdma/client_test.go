@@ -313,9 +313,10 @@ func TestClientNudges(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		assert.ErrorIs(t, c.Call(ctx, &oncrpc.Exchange{Prog: 1, Vers: 1}), context.DeadlineExceeded)
-		synctest.Wait()
-		assert.Equal(t, []rdma.Op{rdma.OpSend, rdma.OpWrite}, posted.ops)
 		require.NoError(t, c.Close())
+		posted.mu.Lock()
+		defer posted.mu.Unlock()
+		assert.Equal(t, []rdma.Op{rdma.OpSend, rdma.OpWrite}, posted.ops)
 	})
 }
 
@@ -323,6 +324,7 @@ func TestClientNudges(t *testing.T) {
 type postings struct {
 	dialer
 	rdma.Conn
+	mu  sync.Mutex
 	ops []rdma.Op
 }
 
@@ -332,6 +334,8 @@ func (r *postings) Dial(ctx context.Context, addr string, c rdma.ConnConfig) (_ 
 }
 
 func (r *postings) Post(wrs ...rdma.WR) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, w := range wrs {
 		r.ops = append(r.ops, w.Op)
 	}
