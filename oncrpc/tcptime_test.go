@@ -2,7 +2,6 @@ package oncrpc
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -180,112 +179,6 @@ func TestRepliesAreGathered(t *testing.T) {
 			readRecord(t, nc)
 		}
 	})
-}
-
-// large records wait for memory, small ones and other connections do not.
-func TestMemoryOfRequests(t *testing.T) {
-	s := &Server{Handler: echoMux()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		a, b, c := l.dial(), l.dial(), l.dial()
-		defer a.Close()
-		defer b.Close()
-		defer c.Close()
-		require.True(t, s.requests.TryAcquire(memory-10000))
-		large := make([]byte, 9000)
-		go a.Write(record(echoCall(1, procHead, large)))
-		readRecord(t, a)
-		go b.Write(record(echoCall(2, procHead, append(large, large...))))
-		synctest.Wait()
-		_, err := c.Write(record(echoCall(3, procHead, nil)))
-		require.NoError(t, err)
-		readRecord(t, c)
-
-		time.Sleep(10 * recordTimeout) // which is not the peer's fault
-		s.requests.Release(memory - 10000)
-		got := readRecord(t, b)
-		assert.Len(t, got, len(echoReply(2, procHead, append(large, large...))))
-	})
-}
-
-func TestMemoryOfReplies(t *testing.T) {
-	s := &Server{Handler: echoMux()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		a, b := l.dial(), l.dial()
-		defer a.Close()
-		defer b.Close()
-		require.True(t, s.replies.TryAcquire(memory-10000))
-		large := make([]byte, 6000)
-		for _, nc := range []net.Conn{a, b} {
-			go nc.Write(append(record(echoCall(1, procEcho, large)), record(echoCall(2, procEcho, nil))...))
-		}
-		synctest.Wait() // one of them waits for memory, until the other's reply is read
-		readRecord(t, a)
-		readRecord(t, b)
-		readRecord(t, a)
-		readRecord(t, b)
-		s.replies.Release(memory - 10000)
-	})
-}
-
-// A handler that changes its mind about the item does not wait for itself.
-func TestMemoryOfSecondItem(t *testing.T) {
-	m := new(Mux)
-	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
-		n := int(c.Args.Uint32())
-		r.NewItem(n)
-		r.NewItem(n)
-		r.DropItem()
-		return nil
-	}))
-	s := &Server{Handler: m}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		require.True(t, s.replies.TryAcquire(memory-10000))
-		nc := l.dial()
-		defer nc.Close()
-		go nc.Write(record(call(1, testProg, 2, 1, 0, 0, 10000>>8, 10000&0xff)))
-		assert.Equal(t, appendAccepted(nil, 1, success), readRecord(t, nc))
-		s.replies.Release(memory - 10000)
-		// more than there is waits for all there is, and no longer
-		go nc.Write(record(call(2, testProg, 2, 1, memory>>24, 0, 0, 4)))
-		assert.Equal(t, appendAccepted(nil, 2, success), readRecord(t, nc))
-	})
-}
-
-// A record that waits for memory is no call yet when the service ends. A reply
-// that waits for it belongs to one, which has the time that Shutdown has.
-func TestShutdownFreesWaiting(t *testing.T) {
-	m := &Mux{Log: quiet()}
-	m.Register(testProg, 2, handlerFunc(func(_ context.Context, _ *Call, r *Reply) error {
-		r.NewItem(9000)
-		r.DropItem()
-		return nil
-	}))
-	for name, tt := range map[string]struct {
-		call []byte
-		took time.Duration
-		err  error
-	}{
-		"request": {record(echoCall(1, procEcho, make([]byte, 9000))), 0, nil},
-		"reply":   {record(call(1, testProg, 2, 1)), time.Minute, context.DeadlineExceeded},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := &Server{Handler: m}
-			bubble(t, s, func(t *testing.T, l *pipeListener) {
-				require.True(t, s.requests.TryAcquire(memory))
-				require.True(t, s.replies.TryAcquire(memory))
-				nc := l.dial()
-				go nc.Write(tt.call)
-				synctest.Wait()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				before := time.Now()
-				assert.ErrorIs(t, s.Shutdown(ctx), tt.err)
-				assert.Equal(t, tt.took, time.Since(before))
-				s.requests.Release(memory)
-				s.replies.Release(memory)
-			})
-		})
-	}
 }
 
 func TestAcceptErrors(t *testing.T) {

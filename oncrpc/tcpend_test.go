@@ -1,0 +1,285 @@
+package oncrpc
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A gate is a program whose calls wait until the test lets them go.
+type gate struct {
+	running atomic.Int64
+	most    atomic.Int64
+	entered chan struct{}
+	open    chan struct{}
+}
+
+func newGate() *gate { return &gate{entered: make(chan struct{}, 1000), open: make(chan struct{})} }
+
+func (g *gate) ServeRPC(ctx context.Context, c *Call, r *Reply) error {
+	n := g.running.Add(1)
+	defer g.running.Add(-1)
+	for {
+		most := g.most.Load()
+		if n <= most || g.most.CompareAndSwap(most, n) {
+			break
+		}
+	}
+	g.entered <- struct{}{}
+	select {
+	case <-g.open:
+		r.Head = xdr.AppendUint32(r.Head, c.XID)
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (g *gate) mux() *Mux {
+	m := &Mux{Log: quiet()}
+	m.Register(testProg, 2, g)
+	return m
+}
+
+func TestServerBoundsCalls(t *testing.T) {
+	g := newGate()
+	nc := start(t, &Server{Handler: g.mux()}).dial()
+	const calls = 3 * maxCalls
+	for xid := range uint32(calls) {
+		_, err := nc.Write(record(call(xid, testProg, 2, 1)))
+		require.NoError(t, err)
+	}
+	for range maxCalls {
+		<-g.entered
+	}
+	close(g.open)
+	for range calls {
+		readRecord(t, nc)
+	}
+	assert.EqualValues(t, maxCalls, g.most.Load())
+}
+
+// Calls under way are answered, calls behind them are not taken, and the end
+// of the stream comes behind the answers, not a reset.
+func TestShutdownDrains(t *testing.T) {
+	g := newGate()
+	r := start(t, &Server{Handler: g.mux()})
+	busy, idle, half := r.dial(), r.dial(), r.dial()
+	for xid := range uint32(3) {
+		_, err := busy.Write(record(call(xid, testProg, 2, 1)))
+		require.NoError(t, err)
+		<-g.entered
+	}
+	for _, nc := range []net.Conn{idle, half} { // that the server has accepted
+		_, err := nc.Write(record(call(8, testProg, 2, 0)))
+		require.NoError(t, err)
+		readRecord(t, nc)
+	}
+	_, err := half.Write(record(call(9, testProg, 2, 1))[:20]) // no call yet
+	require.NoError(t, err)
+
+	done := make(chan error, 1)
+	go func() { done <- r.Shutdown(t.Context()) }()
+	<-r.stop
+	for _, nc := range []net.Conn{idle, half} {
+		_, err := nc.Read(make([]byte, 1))
+		assert.Equal(t, io.EOF, err)
+		nc.Close()
+	}
+	_, err = busy.Write(record(call(99, testProg, 2, 1)))
+	require.NoError(t, err)
+	_, err = net.Dial("tcp", r.addr)
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+	select {
+	case err := <-done:
+		t.Fatal("did not wait:", err)
+	case <-g.entered:
+		t.Fatal("a call was taken")
+	default:
+	}
+
+	close(g.open)
+	for range 3 {
+		assert.Less(t, binary.BigEndian.Uint32(readRecord(t, busy)), uint32(3))
+	}
+	_, err = busy.Read(make([]byte, 1))
+	assert.Equal(t, io.EOF, err)
+	busy.Close()
+	assert.NoError(t, <-done)
+}
+
+// Calls that came together with those under way wait in the read buffer, and
+// are not taken from there either.
+func TestShutdownLeavesBufferedCalls(t *testing.T) {
+	g := newGate()
+	r := start(t, &Server{Handler: g.mux()})
+	nc := r.dial()
+	var stream []byte
+	for xid := range uint32(2 * maxCalls) {
+		stream = append(stream, record(call(xid, testProg, 2, 1))...)
+	}
+	require.Less(t, len(stream), readBuffer)
+	_, err := nc.Write(stream)
+	require.NoError(t, err)
+	for range maxCalls {
+		<-g.entered
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.Shutdown(t.Context()) }()
+	<-r.stop
+	r.mu.Lock() // Shutdown has it until all connections are drained
+	for c := range r.conns {
+		assert.Error(t, c.reading.Err())
+	}
+	r.mu.Unlock()
+	close(g.open)
+	for range maxCalls {
+		readRecord(t, nc)
+	}
+	_, err = nc.Read(make([]byte, 1))
+	assert.Equal(t, io.EOF, err)
+	nc.Close()
+	assert.NoError(t, <-done)
+}
+
+// What the reader does about its deadline does not undo drain.
+func TestDrainIsFinal(t *testing.T) {
+	s := new(Server)
+	s.init()
+	client, server := net.Pipe()
+	defer client.Close()
+	c := newTCPConn(s, server)
+	defer c.abort(nil)
+	c.drain()
+	c.setReadDeadline(time.Time{})
+	_, err := server.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// A connection that is accepted while Shutdown runs is not served.
+func TestAcceptedDuringShutdown(t *testing.T) {
+	s := &Server{Handler: echoMux()}
+	require.NoError(t, s.Shutdown(t.Context()))
+	client, server := net.Pipe()
+	s.addConn(server)
+	_, err := client.Read(make([]byte, 1))
+	assert.Equal(t, io.EOF, err)
+	checkNothingLeft(t, s)
+}
+
+func TestShutdownForced(t *testing.T) {
+	g := newGate()
+	r := start(t, &Server{Handler: g.mux()})
+	nc := r.dial()
+	_, err := nc.Write(record(call(1, testProg, 2, 1)))
+	require.NoError(t, err)
+	<-g.entered
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(fmt.Errorf("enough"))
+	assert.EqualError(t, r.Shutdown(ctx), "enough")
+	assert.Zero(t, g.running.Load(), "no handler runs")
+	_, err = nc.Read(make([]byte, 1))
+	assert.Error(t, err)
+	assert.NoError(t, r.Shutdown(t.Context()), "again")
+}
+
+func TestServeAfterShutdown(t *testing.T) {
+	s := &Server{Handler: echoMux()}
+	require.NoError(t, s.Shutdown(t.Context()))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	assert.NoError(t, s.Serve(l))
+	_, err = l.Accept()
+	assert.ErrorIs(t, err, net.ErrClosed)
+}
+
+func TestServeRefusesMaxRecord(t *testing.T) {
+	for _, n := range []int{-1, memory/2 + 1} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		assert.ErrorContains(t, (&Server{Handler: echoMux(), MaxRecord: n}).Serve(l), "MaxRecord")
+		l.Close()
+	}
+}
+
+// A peer that has sent all its calls still gets its answers.
+func TestHalfClose(t *testing.T) {
+	g := newGate()
+	nc := start(t, &Server{Handler: g.mux()}).dial()
+	for xid := range uint32(5) {
+		_, err := nc.Write(record(call(xid, testProg, 2, 1)))
+		require.NoError(t, err)
+	}
+	require.NoError(t, nc.CloseWrite())
+	for range 5 {
+		<-g.entered
+	}
+	close(g.open)
+	for range 5 {
+		readRecord(t, nc)
+	}
+	_, err := nc.Read(make([]byte, 1))
+	assert.Equal(t, io.EOF, err)
+}
+
+// The calls of a peer that is gone are told so.
+func TestReset(t *testing.T) {
+	g := newGate()
+	r := start(t, &Server{Handler: g.mux()})
+	nc := r.dial()
+	_, err := nc.Write(record(call(1, testProg, 2, 1)))
+	require.NoError(t, err)
+	<-g.entered
+	require.NoError(t, nc.SetLinger(0))
+	require.NoError(t, nc.Close())
+	require.Eventually(t, func() bool { return g.running.Load() == 0 }, 5*time.Second, time.Millisecond)
+}
+
+func TestPanicDoesNotEndService(t *testing.T) {
+	m := echoMux()
+	m.Log = quiet()
+	m.Register(nfs, 3, handlerFunc(func(context.Context, *Call, *Reply) error { panic("fault") }))
+	nc := start(t, &Server{Handler: m}).dial()
+	_, err := nc.Write(record(call(1, nfs, 3, 1)))
+	require.NoError(t, err)
+	assert.Equal(t, appendAccepted(nil, 1, systemErr), readRecord(t, nc))
+	_, err = nc.Write(record(echoCall(2, procHead, nil)))
+	require.NoError(t, err)
+	assert.Equal(t, echoReply(2, procHead, nil), readRecord(t, nc))
+}
+
+func TestMaxConns(t *testing.T) {
+	s := &Server{Handler: echoMux(), Log: quiet()}
+	r := start(t, s)
+	s.mu.Lock()
+	var others []*tcpConn
+	for range maxConns {
+		a, b := net.Pipe()
+		b.Close()
+		others = append(others, newTCPConn(s, a))
+		s.conns[others[len(others)-1]] = struct{}{}
+	}
+	s.mu.Unlock()
+	_, err := r.dial().Read(make([]byte, 1))
+	assert.Error(t, err, "one too many")
+	for _, c := range others {
+		c.abort(nil)
+		s.removeConn(c)
+	}
+	nc := r.dial()
+	_, err = nc.Write(record(echoCall(1, procEcho, nil)))
+	require.NoError(t, err)
+	readRecord(t, nc)
+}
