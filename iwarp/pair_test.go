@@ -123,6 +123,9 @@ type options struct {
 	initiator, responder Config
 	recvSize, recvs      int
 	pipe                 bool // in memory, not TCP
+	narrow               bool // with little room in the kernel
+
+	handlers [2]rdma.Handler // of initiator and responder, in place of inboxes
 }
 
 // pair connects two endpoints.
@@ -144,8 +147,12 @@ func pair(t testing.TB, o options) (initiator, responder endpoint) {
 	ln := NewListener(l, o.responder)
 	defer ln.Close()
 	initiator.in, responder.in = newInbox(), newInbox()
-	cc := func(in *inboxHandler) rdma.ConnConfig {
-		return rdma.ConnConfig{Handler: in, RecvSize: o.recvSize, Recvs: o.recvs}
+	cc := func(i int, in *inboxHandler) rdma.ConnConfig {
+		cc := rdma.ConnConfig{Handler: in, RecvSize: o.recvSize, Recvs: o.recvs}
+		if o.handlers[i] != nil {
+			cc.Handler = o.handlers[i]
+		}
+		return cc
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -153,17 +160,20 @@ func pair(t testing.TB, o options) (initiator, responder endpoint) {
 		if !assert.NoError(t, err) {
 			return
 		}
-		c, err := req.Accept(cc(responder.in))
+		c, err := req.Accept(cc(1, responder.in))
 		if assert.NoError(t, err) {
 			responder.Conn = c.(*Conn)
 		}
 	})
 	nc, err := dial()
 	require.NoError(t, err)
-	initiator.Conn, err = Client(t.Context(), nc, o.initiator, cc(initiator.in))
+	initiator.Conn, err = Client(t.Context(), nc, o.initiator, cc(0, initiator.in))
 	require.NoError(t, err)
 	wg.Wait()
 	require.NotNil(t, responder.Conn)
+	if o.narrow {
+		narrow(t, initiator.sock.nc, responder.sock.nc)
+	}
 	t.Cleanup(func() {
 		initiator.Close()
 		responder.Close()

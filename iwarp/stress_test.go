@@ -1,0 +1,234 @@
+package iwarp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// workersPerEnd is the number of goroutines that post at each end.
+const workersPerEnd = 8
+
+// A worker owns a region of the peer's and knows what is in it.
+type worker struct {
+	id     uint32
+	e      endpoint
+	remote rdma.Remote
+	shadow []byte
+	random *rand.Rand
+	sent   uint32
+}
+
+// note is a message with a number, a checksum, and octets that mean nothing.
+func (w *worker) note() []byte {
+	b := make([]byte, 12+w.random.IntN(3000))
+	for i := 12; i < len(b); i++ {
+		b[i] = byte(w.random.Uint32())
+	}
+	binary.BigEndian.PutUint32(b, w.id)
+	binary.BigEndian.PutUint32(b[4:], w.sent)
+	binary.BigEndian.PutUint32(b[8:], crc32.ChecksumIEEE(b[12:]))
+	w.sent++
+	return b
+}
+
+// step posts a Write, a Read of perhaps the same octets, and some Sends, and
+// checks what was read.
+func (w *worker) step() error {
+	at := w.random.IntN(len(w.shadow))
+	n := w.random.IntN(len(w.shadow) - at)
+	for i := range n {
+		w.shadow[at+i] = byte(w.random.Uint32())
+	}
+	from := w.random.IntN(len(w.shadow))
+	got := make([]byte, w.random.IntN(len(w.shadow)-from))
+	done := make(waiter, 8)
+	place := func(n int) rdma.Remote { return rdma.Remote{STag: w.remote.STag, TO: w.remote.TO + uint64(n)} }
+	wrs := []rdma.WR{
+		{Op: rdma.OpWrite, Data: [][]byte{w.shadow[at : at+n/2], w.shadow[at+n/2 : at+n]}, Remote: place(at), Done: done, ID: 0},
+		{Op: rdma.OpSend, Data: [][]byte{w.note()}, Done: done, ID: 1},
+		{Op: rdma.OpRead, Data: [][]byte{got}, Remote: place(from), Done: done, ID: 2},
+		{Op: rdma.OpSend, Data: [][]byte{w.note()}, Fence: w.random.IntN(4) == 0, Done: done, ID: 3},
+	}
+	if err := w.e.Post(wrs...); err != nil {
+		return err
+	}
+	var first error
+	for i := range wrs {
+		c := <-done
+		if c.ID != uint64(i) {
+			return fmt.Errorf("completion %d instead of %d", c.ID, i)
+		}
+		if first == nil {
+			first = c.Err
+		}
+	}
+	if first == nil && !bytes.Equal(got, w.shadow[from:][:len(got)]) {
+		return errors.New("wrong octets read")
+	}
+	return first
+}
+
+// checker is an upper layer that checks the notes of the peer's workers.
+type checker struct {
+	next   map[uint32]uint32 // by worker
+	wrong  []string
+	closed chan error
+}
+
+func (h *checker) Receive(m rdma.Recv) {
+	defer m.Buf.Release()
+	b := m.Buf.B
+	id, n := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
+	if crc32.ChecksumIEEE(b[12:]) != binary.BigEndian.Uint32(b[8:]) {
+		h.wrong = append(h.wrong, fmt.Sprintf("worker %d, note %d: checksum", id, n))
+	}
+	if n != h.next[id] { // R5040-5.3-5, R5041-5.3-6
+		h.wrong = append(h.wrong, fmt.Sprintf("worker %d: note %d instead of %d", id, n, h.next[id]))
+	}
+	h.next[id]++
+}
+
+func (h *checker) Closed(err error) { h.closed <- err }
+
+// stress lets workers at both ends of a connection work until one of them
+// fails, or each has made its steps. It returns the errors.
+func stress(t *testing.T, o options, size, steps int, meddle func(a, b endpoint)) []error {
+	t.Helper()
+	o.recvs = 1 << 20
+	o.narrow = true
+	checks := [2]*checker{}
+	for i := range checks {
+		checks[i] = &checker{next: make(map[uint32]uint32), closed: make(chan error, 2)}
+	}
+	o.handlers = [2]rdma.Handler{checks[0], checks[1]}
+	a, b := pair(t, o)
+	var workers []*worker
+	var regions []rdma.Region
+	for i := range uint32(2 * workersPerEnd) {
+		e, peer := a, b
+		if i >= workersPerEnd {
+			e, peer = b, a
+		}
+		r, err := peer.Register(make([]byte, size), rdma.RemoteRead|rdma.RemoteWrite)
+		require.NoError(t, err)
+		regions = append(regions, r)
+		workers = append(workers, &worker{
+			id: i, e: e, remote: rdma.Remote{STag: r.STag(), TO: r.TO()}, shadow: make([]byte, size),
+			random: rand.New(rand.NewPCG(uint64(i), 3)),
+		})
+	}
+	errs := make([]error, len(workers))
+	var wg sync.WaitGroup
+	for i, w := range workers {
+		wg.Go(func() {
+			for n := 0; n < steps && errs[i] == nil; n++ {
+				errs[i] = w.step()
+			}
+		})
+	}
+	if meddle != nil {
+		meddle(a, b)
+	}
+	wg.Wait()
+	for _, r := range regions {
+		r.Deregister()
+	}
+	var closing sync.WaitGroup
+	closing.Go(func() { assert.NoError(t, a.Close()) })
+	closing.Go(func() { assert.NoError(t, b.Close()) })
+	closing.Wait()
+	for _, h := range checks {
+		require.Len(t, h.closed, 1)
+		assert.Empty(t, h.wrong)
+	}
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// Everything at once, at both ends, and every octet where it belongs.
+func TestStress(t *testing.T) {
+	for name, o := range transports {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			o.initiator.ORD, o.responder.IRD = 3, 2
+			assert.Empty(t, stress(t, o, 100_000, 12, nil))
+		})
+	}
+}
+
+// The connection may end at any time, by either end and in any manner: each
+// work request completes once, in order, and nothing is left.
+func TestStressEnd(t *testing.T) {
+	cause := errors.New("enough")
+	ends := map[string]func(a, b endpoint){
+		"Abort":       func(a, _ endpoint) { a.Abort(cause) },
+		"both Abort":  func(a, b endpoint) { go a.Abort(cause); b.Abort(cause) },
+		"Close":       func(a, _ endpoint) { a.Close() },
+		"both Close":  func(a, b endpoint) { go a.Close(); b.Close() },
+		"TCP's close": func(a, _ endpoint) { a.sock.nc.Close() },
+		"fault": func(a, _ endpoint) {
+			_ = a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{{1}}, Remote: rdma.Remote{STag: 1}})
+		},
+	}
+	for name, end := range ends {
+		for kind, o := range transports {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				world(t)
+				for range 2 {
+					errs := stress(t, o, 20_000, 1<<30, func(a, b endpoint) {
+						time.Sleep(rand.N(20 * time.Millisecond))
+						end(a, b)
+					})
+					for _, err := range errs {
+						assert.True(t, errors.Is(err, rdma.ErrFlushed) || errors.Is(err, rdma.ErrClosed), "%v", err)
+					}
+					assert.Len(t, errs, 2*workersPerEnd)
+				}
+			})
+		}
+	}
+}
+
+// When Deregister has returned, the peer's Writes change nothing any more
+// (R5040-8.1.1-6-1, R5041-8.3.1-6-1, R5042-6.2.2-2).
+func TestStressDeregister(t *testing.T) {
+	for name, o := range transports {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			for range 15 {
+				a, b := pair(t, o)
+				mem := make([]byte, 1<<20)
+				r, err := b.Register(mem, rdma.RemoteWrite)
+				require.NoError(t, err)
+				writer := done(func() {
+					for i := byte(1); ; i++ {
+						src, done := bytes.Repeat([]byte{i}, len(mem)), make(waiter, 1)
+						err := a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{src}, Remote: rdma.Remote{STag: r.STag()}, Done: done})
+						if err != nil || (<-done).Err != nil {
+							return
+						}
+					}
+				})
+				time.Sleep(rand.N(5 * time.Millisecond))
+				r.Deregister()
+				sum := crc32.ChecksumIEEE(mem) // the race detector looks on
+				within(t, writer, "the writer's end")
+				require.Equal(t, sum, crc32.ChecksumIEEE(mem))
+				require.Error(t, a.in.end(t))
+				require.Error(t, b.in.end(t))
+			}
+		})
+	}
+}
