@@ -1,0 +1,100 @@
+package iwarp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// The STags that seeds name, for those that are drawn.
+const (
+	seedRegion = 0x53544147
+	seedSink   = 0x53494e4b
+)
+
+// FuzzConn sends octets to a connection in full operation. However they are,
+// it ends soon after them, gives back all that it held, touches no memory but
+// the region's, and what it sends are FPDUs of which a Terminate is the last.
+func FuzzConn(f *testing.F) {
+	f.Add(byte(0), record(false, seedRegion).octets)
+	f.Add(byte(1), record(true, seedRegion).octets)
+	for _, s := range stimuli() {
+		var octets []byte
+		for _, segment := range s.send(ground{rw: seedRegion, ro: seedRegion, wo: seedRegion, foreign: 1, gone: 2}) {
+			octets = append(octets, fpdu(false, segment)...)
+		}
+		f.Add(byte(0), octets)
+	}
+	f.Add(byte(2), append(fpdu(false, responseSeg(false, seedSink, 1<<32, []byte("abc"))), fpdu(false, responseSeg(true, seedSink, 1<<32+3, []byte("defgh")))...))
+	f.Add(byte(2), fpdu(false, wiretest.Hex(f, "rdmap/testdata/terminate-opcode.hex")))
+	f.Add(byte(3), fpdu(true, wiretest.Hex(f, "rdmap/testdata/terminate-crc.hex")))
+	for _, file := range []string{"fpdu-siw-send", "fpdu-siw-write", "fpdu-siw-send-invalidate"} {
+		f.Add(byte(1), wiretest.Hex(f, "mpa/testdata/"+file+".hex"))
+	}
+
+	f.Fuzz(func(t *testing.T, mode byte, octets []byte) {
+		crc, initiator := mode&1 != 0, mode&2 != 0
+		out := buf.Default.Out()
+		a, b := net.Pipe()
+		in := newInbox()
+		c := newConn(newSocket(a), mpa.Params{CRC: crc, IRD: 2, ORD: 2}, mpa.Frame{}, rdma.ConnConfig{Handler: in, Recvs: 8, RecvSize: 100}, !initiator)
+		mem := make([]byte, 64+2*around)
+		r, err := c.Register(mem[around:around+64], rdma.RemoteRead|rdma.RemoteWrite)
+		require.NoError(t, err)
+		c.start()
+		sink, fates := make([]byte, 8+2*around), make(waiter, 2)
+		require.NoError(t, c.Post(
+			rdma.WR{Op: rdma.OpRead, Data: [][]byte{sink[around : around+8]}, Done: fates},
+			rdma.WR{Op: rdma.OpSend, Done: fates},
+		))
+		octets = bytes.ReplaceAll(octets, binary.BigEndian.AppendUint32(nil, seedRegion), binary.BigEndian.AppendUint32(nil, uint32(r.STag())))
+		octets = bytes.ReplaceAll(octets, binary.BigEndian.AppendUint32(nil, seedSink), binary.BigEndian.AppendUint32(nil, uint32(c.tx.sinkSTag)))
+		var sent bytes.Buffer
+		drained := done(func() { _, _ = io.Copy(&sent, b) })
+		_, _ = b.Write(octets)
+		b.Close()
+
+		require.Error(t, in.end(t))
+		for range 2 {
+			fates.wait(t)
+		}
+		require.NoError(t, c.Close())
+		r.Deregister()
+		within(t, drained, "the end")
+		require.Equal(t, out, buf.Default.Out())
+		require.Empty(t, rnic.find(r.STag()))
+		zeros := make([]byte, around)
+		for _, b := range [][]byte{mem[:around], mem[around+64:], sink[:around], sink[around+8:]} {
+			require.Equal(t, zeros, b)
+		}
+		checkSent(t, crc, sent.Bytes())
+	})
+}
+
+// checkSent checks a stream that a connection has sent, perhaps cut short.
+func checkSent(t *testing.T, crc bool, b []byte) {
+	t.Helper()
+	for len(b) > 2 {
+		n := int(binary.BigEndian.Uint16(b))
+		require.GreaterOrEqual(t, n, 14)
+		if len(b) < mpa.FPDULen(n) {
+			return
+		}
+		segment := b[2 : 2+n]
+		require.Equal(t, fpdu(crc, segment), b[:mpa.FPDULen(n)])
+		b = b[mpa.FPDULen(n):]
+		if segment[0]&0x80 == 0 && segment[1] == 0x47 {
+			parseTerminate(t, segment)
+			require.Empty(t, b)
+		}
+	}
+}
