@@ -1,0 +1,75 @@
+package iwarp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// echo posts what it receives, and again what has been sent, from the
+// goroutines that call it.
+type echo struct {
+	*inboxHandler
+	c *Conn
+}
+
+func (h *echo) Receive(m rdma.Recv) {
+	b := append([]byte{}, m.Buf.B...)
+	h.inboxHandler.Receive(m)
+	_ = h.c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{b}, Done: h})
+}
+
+// Complete posts one Write for each completed Send.
+func (h *echo) Complete(c rdma.Completion) {
+	if c.Op == rdma.OpSend && c.Err == nil {
+		_ = h.c.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{{2}}, Done: h})
+	}
+}
+
+// The reader waits for no writer: a peer that sends all before it reads is
+// read, though this end has much to send and its upper layer posts from
+// Receive and Complete.
+func TestReaderWaitsForNobody(t *testing.T) {
+	for _, o := range streams {
+		world(t)
+		const messages, size = 1000, 2000
+		o.recvs = messages
+		o.before = func(c *Conn) { c.handler = &echo{c.handler.(*inboxHandler), c} }
+		e, p := againstRaw(t, o)
+		narrow(t, e.sock.nc, p.nc)
+		mem, body := pattern(2<<20), pattern(size)
+		r, err := e.Register(mem, rdma.RemoteRead)
+		require.NoError(t, err)
+		require.NoError(t, e.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{mem}}))
+		segments := [][]byte{requestSeg(1, rdmap.ReadRequest{Size: uint32(len(mem)), SourceSTag: r.STag()})}
+		for i := range uint32(messages) {
+			segments = append(segments, sendSeg(true, i+1, 0, body))
+		}
+		p.send(segments...) // 2 MB, while nothing is read
+		for range messages {
+			m := e.in.recv(t)
+			require.Len(t, m.Buf.B, size)
+			m.Buf.Release()
+		}
+		sends, writes, octets := 0, 0, 0
+		for writes < messages {
+			switch segment := p.segment(); segment[1] {
+			case 0x40:
+				writes++
+			case 0x42:
+				octets += len(segment) - 14
+			case 0x43:
+				if octets += len(segment) - 18; segment[0]&0x40 != 0 {
+					sends++
+				}
+			}
+		}
+		assert.Equal(t, messages+1, sends)
+		assert.Equal(t, 2*len(mem)+messages*size, octets)
+		r.Deregister()
+	}
+}
