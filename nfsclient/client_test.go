@@ -1,0 +1,472 @@
+package nfsclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A procedure makes one call of a procedure that succeeds, in the order of the
+// table procedures, and checks its results.
+type procedure struct {
+	proc uint32
+	call func(ctx context.Context, g *rig) (results any, err error)
+	want func(t *testing.T, g *rig, results any)
+}
+
+func in(dir nfs3.FH, name string) nfs3.DirOpArgs { return nfs3.DirOpArgs{Dir: dir, Name: []byte(name)} }
+
+// handle returns the handle of a path in the rig.
+func (g *rig) handle(ctx context.Context, path string) nfs3.FH {
+	n, err := g.fs.Lstat(ctx, path)
+	require.NoError(g.t, err)
+	return n.Handle
+}
+
+func mode(m uint32) nfs3.SetAttr { return nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: m}} }
+
+var procedures = []procedure{
+	{nfs3.ProcNull, func(ctx context.Context, g *rig) (any, error) {
+		return nil, g.c.Null(ctx)
+	}, nil},
+	{nfs3.ProcGetAttr, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.GetAttr(ctx, g.root)
+	}, func(t *testing.T, _ *rig, r any) {
+		assert.EqualValues(t, memRoot, r.(nfs3.Attr).FileID)
+	}},
+	{nfs3.ProcMkdir, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Mkdir(ctx, &nfs3.MkdirArgs{Where: in(g.root, "d\xff"), Attr: mode(0o711)})
+	}, func(t *testing.T, _ *rig, r any) {
+		m := r.(nfs3.MakeRes)
+		assert.Equal(t, nfs3.TypeDir, m.Attr.Attr.Type)
+		assert.EqualValues(t, 0o711, m.Attr.Attr.Mode)
+		assert.True(t, m.Dir.After.OK)
+	}},
+	{nfs3.ProcLookup, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Lookup(ctx, g.root, "d\xff")
+	}, func(t *testing.T, g *rig, r any) {
+		l := r.(nfs3.LookupRes)
+		assert.Equal(t, nfs3.TypeDir, l.ObjAttr.Attr.Type)
+		assert.EqualValues(t, memRoot, l.DirAttr.Attr.FileID)
+		a, err := g.c.GetAttr(t.Context(), l.Object)
+		assert.NoError(t, err)
+		assert.Equal(t, l.ObjAttr.Attr, a)
+	}},
+	{nfs3.ProcCreate, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Create(ctx, &nfs3.CreateArgs{Where: in(g.root, "f"), Mode: nfs3.Guarded, Attr: mode(0o600)})
+	}, func(t *testing.T, _ *rig, r any) {
+		assert.Equal(t, nfs3.TypeReg, r.(nfs3.MakeRes).Attr.Attr.Type)
+	}},
+	{nfs3.ProcSetAttr, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.SetAttr(ctx, &nfs3.SetAttrArgs{Object: g.handle(ctx, "f"), Attr: mode(0o640)})
+	}, func(t *testing.T, _ *rig, r any) {
+		assert.EqualValues(t, 0o640, r.(nfs3.WccData).After.Attr.Mode)
+	}},
+	{nfs3.ProcAccess, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Access(ctx, g.root, nfs3.AccessRead|nfs3.AccessDelete)
+	}, func(t *testing.T, _ *rig, r any) {
+		assert.Equal(t, nfs3.AccessRead, r.(nfs3.AccessRes).Access)
+	}},
+	{nfs3.ProcWrite, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Write(ctx, g.handle(ctx, "f"), 3, []byte("data."), nfs3.DataSync)
+	}, func(t *testing.T, g *rig, r any) {
+		w := r.(nfs3.WriteRes)
+		assert.EqualValues(t, 5, w.Count)
+		assert.Equal(t, nfs3.DataSync, w.Committed)
+		assert.Equal(t, g.mem.verf, w.Verf)
+		assert.EqualValues(t, 8, w.Wcc.After.Attr.Size)
+	}},
+	{nfs3.ProcRead, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Read(ctx, g.handle(ctx, "f"), 2, make([]byte, 9))
+	}, func(t *testing.T, _ *rig, r any) {
+		res := r.(nfs3.ReadRes)
+		assert.Equal(t, "\x00data.", string(res.Data))
+		assert.EqualValues(t, 6, res.Count)
+		assert.True(t, res.EOF)
+		assert.True(t, res.Attr.OK)
+	}},
+	{nfs3.ProcCommit, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Commit(ctx, g.handle(ctx, "f"), 0, 5)
+	}, func(t *testing.T, g *rig, r any) {
+		assert.Equal(t, g.mem.verf, r.(nfs3.CommitRes).Verf)
+	}},
+	{nfs3.ProcSymlink, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Symlink(ctx, &nfs3.SymlinkArgs{Where: in(g.root, "l"), Path: []byte("tar\xffget")})
+	}, func(t *testing.T, _ *rig, r any) {
+		assert.Equal(t, nfs3.TypeLnk, r.(nfs3.MakeRes).Attr.Attr.Type)
+	}},
+	{nfs3.ProcReadLink, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.ReadLink(ctx, g.handle(ctx, "l"))
+	}, func(t *testing.T, _ *rig, r any) {
+		assert.Equal(t, "tar\xffget", string(r.(nfs3.ReadLinkRes).Path))
+	}},
+	{nfs3.ProcMknod, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Mknod(ctx, &nfs3.MknodArgs{Where: in(g.root, "null"), Type: nfs3.TypeChr, Spec: nfs3.SpecData{Major: 1, Minor: 3}})
+	}, func(t *testing.T, _ *rig, r any) {
+		assert.Equal(t, nfs3.SpecData{Major: 1, Minor: 3}, r.(nfs3.MakeRes).Attr.Attr.Rdev)
+	}},
+	{nfs3.ProcLink, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Link(ctx, &nfs3.LinkArgs{File: g.handle(ctx, "f"), Link: in(g.root, "f2")})
+	}, func(t *testing.T, _ *rig, r any) {
+		assert.EqualValues(t, 2, r.(nfs3.LinkRes).Attr.Attr.Nlink)
+	}},
+	{nfs3.ProcRename, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Rename(ctx, &nfs3.RenameArgs{From: in(g.root, "f2"), To: in(g.handle(ctx, "d\xff"), "g")})
+	}, func(t *testing.T, g *rig, r any) {
+		assert.Equal(t, nfs3.TypeDir, r.(nfs3.RenameRes).ToDir.After.Attr.Type)
+		assert.Equal(t, g.handle(t.Context(), "f"), g.handle(t.Context(), "d\xff/g"))
+	}},
+	{nfs3.ProcReadDir, func(ctx context.Context, g *rig) (any, error) {
+		return g.list(ctx, false)
+	}, wantNames},
+	{nfs3.ProcReadDirPlus, func(ctx context.Context, g *rig) (any, error) {
+		return g.list(ctx, true)
+	}, wantNames},
+	{nfs3.ProcRemove, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Remove(ctx, g.handle(ctx, "d\xff"), "g")
+	}, func(t *testing.T, _ *rig, r any) {
+		assert.Equal(t, nfs3.TypeDir, r.(nfs3.WccData).After.Attr.Type)
+	}},
+	{nfs3.ProcRmdir, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.Rmdir(ctx, g.root, "d\xff")
+	}, func(t *testing.T, g *rig, _ any) {
+		_, err := g.fs.Stat(t.Context(), "d\xff")
+		assert.ErrorIs(t, err, fs.ErrNotExist)
+	}},
+	{nfs3.ProcFSStat, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.FSStat(ctx, g.root)
+	}, func(t *testing.T, _ *rig, r any) {
+		s := r.(nfs3.FSStatRes)
+		assert.EqualValues(t, 6, s.TotalBytes)
+		assert.EqualValues(t, 1, s.AvailFiles)
+	}},
+	{nfs3.ProcFSInfo, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.FSInfo(ctx, g.root)
+	}, func(t *testing.T, _ *rig, r any) {
+		assert.EqualValues(t, 1<<20, r.(nfs3.FSInfoRes).RTMax)
+	}},
+	{nfs3.ProcPathConf, func(ctx context.Context, g *rig) (any, error) {
+		return g.c.PathConf(ctx, g.root)
+	}, func(t *testing.T, _ *rig, r any) {
+		assert.EqualValues(t, 32000, r.(nfs3.PathConfRes).LinkMax)
+	}},
+}
+
+// list lists the root in one call.
+func (g *rig) list(ctx context.Context, plus bool) (names []string, err error) {
+	each := func(e *nfs3.Entry) {
+		names = append(names, string(e.Name))
+		assert.Equal(g.t, plus, e.Handle != nil && e.Attr.OK)
+	}
+	var res nfs3.DirRes
+	var eof bool
+	if plus {
+		res, eof, err = g.c.ReadDirPlus(ctx, &nfs3.ReadDirPlusArgs{Dir: g.root, DirCount: 8192, MaxCount: 8192}, each)
+	} else {
+		res, eof, err = g.c.ReadDir(ctx, &nfs3.ReadDirArgs{Dir: g.root, Count: 1024}, each)
+	}
+	if err == nil {
+		assert.True(g.t, eof)
+		assert.NotZero(g.t, res.Verf)
+	}
+	return names, err
+}
+
+func wantNames(t *testing.T, _ *rig, r any) {
+	assert.Equal(t, []string{".", "..", "d\xff", "f", "l", "null"}, r)
+}
+
+// TestProcedures makes each call against the server.
+func TestProcedures(t *testing.T) {
+	assert.Len(t, procedures, int(nfs3.NumProc))
+	onBoth(t, Config{}, func(t *testing.T, g *rig) {
+		for _, p := range procedures {
+			before := g.calls(p.proc)
+			results, err := p.call(t.Context(), g)
+			require.NoError(t, err, nfs3.ProcName(p.proc))
+			assert.Greater(t, g.calls(p.proc), before, "the wrong procedure was called for %s", nfs3.ProcName(p.proc))
+			if p.want != nil {
+				p.want(t, g, results)
+			}
+		}
+	})
+}
+
+var statuses = map[nfs3.Status]syscall.Errno{
+	nfs3.ErrPerm: syscall.EPERM, nfs3.ErrNoEnt: syscall.ENOENT, nfs3.ErrIO: syscall.EIO, nfs3.ErrNXIO: syscall.ENXIO,
+	nfs3.ErrAcces: syscall.EACCES, nfs3.ErrExist: syscall.EEXIST, nfs3.ErrXDev: syscall.EXDEV, nfs3.ErrNoDev: syscall.ENODEV,
+	nfs3.ErrNotDir: syscall.ENOTDIR, nfs3.ErrIsDir: syscall.EISDIR, nfs3.ErrInval: syscall.EINVAL, nfs3.ErrFBig: syscall.EFBIG,
+	nfs3.ErrNoSpc: syscall.ENOSPC, nfs3.ErrROFS: syscall.EROFS, nfs3.ErrMLink: syscall.EMLINK,
+	nfs3.ErrNameTooLong: syscall.ENAMETOOLONG, nfs3.ErrNotEmpty: syscall.ENOTEMPTY, nfs3.ErrDQuot: syscall.EDQUOT,
+	nfs3.ErrStale: syscall.ESTALE, nfs3.ErrRemote: syscall.EREMOTE, nfs3.ErrBadHandle: syscall.ESTALE,
+	nfs3.ErrNotSync: syscall.EAGAIN, nfs3.ErrBadCookie: syscall.EAGAIN, nfs3.ErrNotSupp: syscall.EOPNOTSUPP,
+	nfs3.ErrTooSmall: syscall.EINVAL, nfs3.ErrServerFault: syscall.EREMOTEIO, nfs3.ErrBadType: syscall.EINVAL,
+	nfs3.ErrJukebox: syscall.EAGAIN, 4711: syscall.EIO,
+}
+
+// TestStatuses: every refusal of every procedure becomes an Error.
+func TestStatuses(t *testing.T) {
+	g := newRig(t, Config{Patience: -1}, true)
+	ctx := t.Context()
+	for _, p := range procedures {
+		if p.proc == nfs3.ProcNull {
+			continue
+		}
+		for status, errno := range statuses {
+			g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
+				if x.Proc == p.proc {
+					return failing(p.proc, status), nil
+				}
+				return nil, nil
+			}
+			_, err := p.direct(ctx, g)
+			var e *Error
+			require.ErrorAs(t, err, &e, "%s %v", nfs3.ProcName(p.proc), status)
+			assert.Equal(t, Error{Proc: p.proc, Status: status}, *e)
+			assert.ErrorIs(t, err, status)
+			assert.ErrorIs(t, err, errno)
+			assert.NotErrorIs(t, err, nfs3.OK)
+			assert.Contains(t, err.Error(), nfs3.ProcName(p.proc))
+			assert.Contains(t, err.Error(), status.String())
+			assert.Equal(t, errno == syscall.ENOENT, errors.Is(err, fs.ErrNotExist))
+			assert.Equal(t, errno == syscall.EEXIST || errno == syscall.ENOTEMPTY, errors.Is(err, fs.ErrExist))
+			assert.Equal(t, errno == syscall.EACCES || errno == syscall.EPERM, errors.Is(err, fs.ErrPermission))
+		}
+	}
+}
+
+// direct makes a call whose handles need no other call before.
+func (p *procedure) direct(ctx context.Context, g *rig) (any, error) {
+	h := g.root
+	switch p.proc {
+	case nfs3.ProcSetAttr:
+		return g.c.SetAttr(ctx, &nfs3.SetAttrArgs{Object: h, Attr: mode(0)})
+	case nfs3.ProcReadLink:
+		return g.c.ReadLink(ctx, h)
+	case nfs3.ProcRead:
+		return g.c.Read(ctx, h, 0, make([]byte, 40))
+	case nfs3.ProcWrite:
+		return g.c.Write(ctx, h, 0, make([]byte, 40), nfs3.FileSync)
+	case nfs3.ProcCommit:
+		return g.c.Commit(ctx, h, 0, 0)
+	case nfs3.ProcLink:
+		return g.c.Link(ctx, &nfs3.LinkArgs{File: h, Link: in(h, "x")})
+	case nfs3.ProcRename:
+		return g.c.Rename(ctx, &nfs3.RenameArgs{From: in(h, "x"), To: in(h, "y")})
+	case nfs3.ProcRemove:
+		return g.c.Remove(ctx, h, "x")
+	}
+	return p.call(ctx, g)
+}
+
+// TestRefusalWithAttributes: what a server says beside its refusal is there.
+func TestRefusalWithAttributes(t *testing.T) {
+	g := newRig(t, Config{}, true)
+	res, err := g.c.Lookup(t.Context(), g.root, "none")
+	assert.ErrorIs(t, err, nfs3.ErrNoEnt)
+	assert.EqualValues(t, memRoot, res.DirAttr.Attr.FileID)
+	made, err := g.c.Mkdir(t.Context(), &nfs3.MkdirArgs{Where: in(g.root, "d")})
+	require.NoError(t, err)
+	again, err := g.c.Mkdir(t.Context(), &nfs3.MkdirArgs{Where: in(g.root, "d")})
+	assert.ErrorIs(t, err, nfs3.ErrExist)
+	assert.Equal(t, made.Dir.After, again.Dir.After)
+}
+
+// TestMalformed cuts the results of every procedure at every octet.
+func TestMalformed(t *testing.T) {
+	g := newRig(t, Config{}, false)
+	good := make(map[uint32][]byte)
+	g.after = func(x *oncrpc.Exchange, results []byte) []byte {
+		good[x.Proc] = bytes.Clone(results)
+		return results
+	}
+	for _, p := range procedures {
+		_, err := p.call(t.Context(), g)
+		require.NoError(t, err)
+	}
+	for _, p := range procedures {
+		wire := good[p.proc]
+		for n := range wire {
+			g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) { return wire[:n:n], nil }
+			_, err := p.direct(t.Context(), g)
+			require.ErrorIs(t, err, ErrReply, "%s, %d octets of %d", nfs3.ProcName(p.proc), n, len(wire))
+		}
+	}
+}
+
+func TestTooMuch(t *testing.T) {
+	g := newRig(t, Config{}, false)
+	results := func(b []byte) {
+		g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) { return b, nil }
+	}
+	p := []byte("1234")
+	results(xdr.AppendFixed((&nfs3.ReadRes{Count: 5}).AppendTo(nil), make([]byte, 5)))
+	res, err := g.c.Read(t.Context(), g.root, 0, p)
+	assert.ErrorIs(t, err, ErrReply)
+	assert.ErrorIs(t, err, xdr.ErrValue)
+	assert.Empty(t, res.Data)
+	assert.Equal(t, "1234", string(p))
+	results((&nfs3.WriteRes{Count: 5}).AppendTo(nil))
+	_, err = g.c.Write(t.Context(), g.root, 0, p, nfs3.Unstable)
+	assert.ErrorIs(t, err, ErrReply)
+	results(xdr.AppendUint32((&nfs3.WriteRes{Count: 4}).AppendTo(nil), 1))
+	_, err = g.c.Write(t.Context(), g.root, 0, p, nfs3.Unstable)
+	assert.NoError(t, err, "what stands behind the results is ignored")
+}
+
+func TestReadEmpty(t *testing.T) {
+	onBoth(t, Config{}, func(t *testing.T, g *rig) {
+		f := g.put("f", nil)
+		res, err := g.c.Read(t.Context(), f.Handle(), 0, nil)
+		assert.NoError(t, err)
+		assert.True(t, res.EOF)
+		w, err := g.c.Write(t.Context(), f.Handle(), 0, nil, nfs3.FileSync)
+		assert.NoError(t, err)
+		assert.Zero(t, w.Count)
+	})
+}
+
+func TestTransportError(t *testing.T) {
+	g := newRig(t, Config{}, true)
+	broken := errors.New("cable cut")
+	g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) { return nil, broken }
+	for _, p := range procedures {
+		_, err := p.direct(t.Context(), g)
+		assert.ErrorIs(t, err, broken)
+		assert.ErrorContains(t, err, nfs3.ProcName(p.proc))
+	}
+}
+
+func TestJukebox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, Config{}, true)
+		for _, p := range procedures {
+			if p.proc == nfs3.ProcNull {
+				continue
+			}
+			g.refuse(p.proc, nfs3.ErrJukebox, 3)
+			start := time.Now()
+			_, err := p.call(t.Context(), g)
+			assert.NoError(t, err, nfs3.ProcName(p.proc))
+			assert.Equal(t, (50+100+200)*time.Millisecond, time.Since(start))
+		}
+	})
+}
+
+func TestJukeboxForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, Config{Patience: 20 * time.Second}, true)
+		g.refuse(nfs3.ProcGetAttr, nfs3.ErrJukebox, -1)
+		start := time.Now()
+		_, err := g.c.GetAttr(t.Context(), g.root)
+		assert.ErrorIs(t, err, nfs3.ErrJukebox)
+		// 0.05 + 0.1 + … + 3.2, then 5 s each
+		assert.Equal(t, 16350*time.Millisecond, time.Since(start))
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = g.c.GetAttr(ctx, g.root)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "put the call off")
+	})
+}
+
+func TestPatience(t *testing.T) {
+	g := newRig(t, Config{Patience: -1}, true)
+	g.refuse(nfs3.ProcGetAttr, nfs3.ErrJukebox, 1)
+	_, err := g.c.GetAttr(t.Context(), g.root)
+	assert.ErrorIs(t, err, nfs3.ErrJukebox)
+}
+
+func TestConfig(t *testing.T) {
+	var c Config
+	c.fill()
+	cred := ProcessCred()
+	assert.Equal(t, Config{
+		Cred: &cred, ReadSize: 1 << 20, WriteSize: 1 << 20, Depth: 16, Window: 64 << 20, Patience: time.Minute,
+	}, c)
+	c = Config{ReadSize: -1, WriteSize: -1, Depth: 1e6, Window: -1, Patience: -1}
+	c.fill()
+	assert.Equal(t, Config{Cred: &cred, ReadSize: 1, WriteSize: 1, Depth: 1024, Window: 1, Patience: -1}, c)
+}
+
+func TestProcessCred(t *testing.T) {
+	c := ProcessCred()
+	assert.Equal(t, oncrpc.AuthSys, c.Flavor)
+	assert.EqualValues(t, os.Geteuid(), c.UID)
+	assert.EqualValues(t, os.Getegid(), c.GID)
+	assert.NotContains(t, c.GIDs, c.GID)
+}
+
+// TestCred: calls carry the credential, but NULL says nothing of who asks.
+func TestCred(t *testing.T) {
+	cred := oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 7, GID: 8, GIDs: []uint32{9}}
+	g := newRig(t, Config{Cred: &cred}, true)
+	for _, p := range procedures {
+		g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
+			want := cred
+			if x.Proc == nfs3.ProcNull {
+				want = oncrpc.Cred{}
+			}
+			assert.Equal(t, want, x.Cred)
+			return nil, errors.New("enough")
+		}
+		_, err := p.direct(t.Context(), g)
+		assert.Error(t, err)
+	}
+}
+
+// canned answers every call with the same results, and allocates nothing.
+type canned struct{ results, item []byte }
+
+func (c *canned) Call(_ context.Context, x *oncrpc.Exchange) error {
+	x.Results = xdr.NewReader(c.results)
+	if c.item != nil {
+		x.Results.SetMoved(x.Sink[:copy(x.Sink, c.item)])
+	}
+	return nil
+}
+
+func TestAllocations(t *testing.T) {
+	ctx, fh, p := t.Context(), nfs3.FH(strings.Repeat("h", 32)), make([]byte, 8192)
+	for name, tt := range map[string]struct {
+		results []byte
+		item    []byte
+		call    func(c *Client) error
+	}{
+		"NULL": {nil, nil, func(c *Client) error { return c.Null(ctx) }},
+		"GETATTR": {(&nfs3.GetAttrRes{Attr: nfs3.Attr{Type: nfs3.TypeReg}}).AppendTo(nil), nil, func(c *Client) error {
+			_, err := c.GetAttr(ctx, fh)
+			return err
+		}},
+		"READ": {(&nfs3.ReadRes{Count: 8192}).AppendTo(nil), p, func(c *Client) error {
+			_, err := c.Read(ctx, fh, 0, p)
+			return err
+		}},
+		"WRITE": {(&nfs3.WriteRes{Count: 8192}).AppendTo(nil), nil, func(c *Client) error {
+			_, err := c.Write(ctx, fh, 0, p, nfs3.Unstable)
+			return err
+		}},
+	} {
+		c := New(&canned{tt.results, tt.item}, Config{})
+		assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+			if err := tt.call(c); err != nil {
+				t.Fatal(err)
+			}
+		}), poolLosses, name)
+	}
+}
