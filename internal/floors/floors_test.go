@@ -53,7 +53,7 @@ var testOnly = []string{"internal/wiretest", "rdma/rdmatest", "vfs/vfstest"}
 const apart = "interop"
 
 // pure are codecs: octets to values and back, with no network, no log and no clock.
-var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "xdr"}
+var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/mpa", "iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "xdr"}
 
 var impure = []string{"context", "io", "log", "log/slog", "net", "os", "reflect", "time"}
 
