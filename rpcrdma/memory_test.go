@@ -12,19 +12,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/chunks"
 )
 
-// tight is a server whose memory holds one largest call, and seven of a
-// megabyte.
+// tight is a server whose memory holds one largest call, and four large ones.
 func tight(h *gate) *Server {
-	s := &Server{Handler: h}
-	s.MaxMemory = 3*(defaultMaxPayload+headSlack) + defaultMaxPayload
-	return s
+	const payload = 64 << 10
+	return &Server{Handler: h, MaxPayload: payload, MaxMemory: 3*(payload+headSlack) + payload}
 }
 
-const megabyte = 1 << 20
+// large is a length, in octets, that such a server takes.
+const large = 100 << 10
 
-func (q *requester) write1MiB(xid uint32) {
+func (q *requester) writeLarge(xid uint32) {
 	q.t.Helper()
-	q.call(Header{XID: xid, Proc: Msg, Lists: chunks.Lists{Reads: q.reads(40, make([]byte, megabyte))}}, rpcCall(xid, ""))
+	q.call(Header{XID: xid, Proc: Msg, Lists: chunks.Lists{Reads: q.reads(40, make([]byte, large))}}, rpcCall(xid, ""))
 }
 
 // Calls with large chunks wait for memory, of their own connection and of
@@ -35,8 +34,8 @@ func TestMemoryBounded(t *testing.T) {
 		g.open = make(chan struct{})
 		a, b := r.dialLinux(), r.dialLinux()
 		for i := range uint32(10) {
-			a.write1MiB(i)
-			b.write1MiB(i)
+			a.writeLarge(i)
+			b.writeLarge(i)
 		}
 		assert.Equal(t, 4, g.count(), "as many as there is memory for")
 		lent := buf.Default.Out()
@@ -54,6 +53,40 @@ func TestMemoryBounded(t *testing.T) {
 	})
 }
 
+// A message in a chunk counts as a data item does.
+func TestMemoryOfPositionZero(t *testing.T) {
+	g := new(gate)
+	serve(t, tight(g), func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		q := r.dialLinux()
+		long := rpcCall(testXID, string(make([]byte, large)))
+		for range 6 {
+			q.call(noMsg(chunks.Lists{Reads: q.reads(0, long)}), nil)
+		}
+		assert.Equal(t, 4, g.count())
+		close(g.open)
+		assert.Len(t, q.answers(), 6)
+	})
+}
+
+// The memory of the arguments is free before the reply is on its way, since a
+// peer may be slow to take that.
+func TestMemoryOfArguments(t *testing.T) {
+	var p tap
+	serveTap(t, &Server{Handler: null}, &p, func(t *testing.T, r *rig) {
+		lent := buf.Default.Out()
+		p.onSend = func() {
+			assert.Equal(t, lent+1, buf.Default.Out(), "only the reply's")
+			if assert.True(t, r.memory.TryAcquire(r.cfg.maxMemory)) {
+				r.memory.Release(r.cfg.maxMemory)
+			}
+		}
+		q := r.dialLinux()
+		q.writeLarge(testXID)
+		q.answer()
+	})
+}
+
 // What a reply may need counts as well, though a peer can offer more than it
 // will ever get.
 func TestMemoryOfReplies(t *testing.T) {
@@ -67,7 +100,7 @@ func TestMemoryOfReplies(t *testing.T) {
 		for range 3 {
 			q.call(msg(l), rpcCall(testXID, ""))
 		}
-		assert.Equal(t, 2, g.count(), "of twice a megabyte")
+		assert.Equal(t, 2, g.count(), "of payload and message")
 		close(g.open)
 		assert.Len(t, q.answers(), 3)
 	})
@@ -80,18 +113,18 @@ func TestMemoryOfLostConnection(t *testing.T) {
 		g.open = make(chan struct{})
 		a, b := r.dialLinux(), r.dialLinux()
 		for i := range uint32(4) {
-			a.write1MiB(i)
+			a.writeLarge(i)
 		}
 		require.Equal(t, 4, g.count())
 		for i := range uint32(5) {
-			b.write1MiB(i)
+			b.writeLarge(i)
 		}
 		b.Abort(errors.New("gone"))
 		synctest.Wait()
 		r.mu.Lock()
 		assert.Len(t, r.conns, 1, "the other is forgotten")
 		r.mu.Unlock()
-		a.write1MiB(4)
+		a.writeLarge(4)
 		close(g.open)
 		assert.Len(t, a.answers(), 5)
 	})

@@ -214,7 +214,7 @@ func TestParallel(t *testing.T) {
 		require.NoError(t, err)
 		for i := range callers {
 			all.Go(func() {
-				back := make([]byte, megabyte/2) // so much that calls wait for memory
+				back := make([]byte, 512<<10) // so much that calls wait for memory
 				for n := range calls {
 					p.echo(c, uint32(i*calls+n), repeat(1+(i*calls+n)*97), back)
 				}

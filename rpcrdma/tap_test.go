@@ -12,6 +12,7 @@ type tap struct {
 	rdma.Listener
 
 	failAccept error
+	onSend     func() // called when a Send is about to be posted
 
 	mu       sync.Mutex
 	posts    [][]rdma.Op
@@ -84,6 +85,9 @@ func (c *tappedConn) Post(wrs ...rdma.WR) error {
 	c.p.mu.Unlock()
 	if err != nil {
 		return err
+	}
+	if c.p.onSend != nil && ops[len(ops)-1] == rdma.OpSend {
+		c.p.onSend()
 	}
 	return c.Conn.Post(wrs...)
 }
