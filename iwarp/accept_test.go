@@ -82,11 +82,14 @@ func TestAcceptReplies(t *testing.T) {
 		"siw":             {siw, Config{CRC: mpa.CRCAuto}, enhanced(true, 0x10, 0, 128, pd...), mpa.Params{Rev: 2, ORD: 128}},
 		"siw, CRC wanted": {siw, Config{}, enhanced(true, 0x50, 0, 128, pd...), mpa.Params{Rev: 2, CRC: true, ORD: 128}},
 		"siw with CRC": {
-			wiretest.Hex(t, "mpa/testdata/request-siw-crc.hex"), Config{CRC: mpa.CRCOff},
-			enhanced(true, 0x50, 0, 128, pd...), mpa.Params{Rev: 2, CRC: true, ORD: 128},
+			wiretest.Hex(t, "mpa/testdata/request-siw-crc.hex"),
+			Config{CRC: mpa.CRCOff},
+			enhanced(true, 0x50, 0, 128, pd...),
+			mpa.Params{Rev: 2, CRC: true, ORD: 128},
 		},
 		"siw, peer-to-peer": {
-			wiretest.Hex(t, "mpa/testdata/request-siw-p2p.hex"), Config{CRC: mpa.CRCOff},
+			wiretest.Hex(t, "mpa/testdata/request-siw-p2p.hex"),
+			Config{CRC: mpa.CRCOff},
 			enhanced(true, 0x10, 0x8001, 0xc080, pd...), // R6581-9.2-3, R6581-9.2-4
 			mpa.Params{Rev: 2, IRD: 1, ORD: 128, PeerToPeer: true, RTR: mpa.RTRWrite | mpa.RTRRead},
 		},
@@ -109,7 +112,8 @@ func TestAcceptReplies(t *testing.T) {
 				wantIRD, params.IRD = 0x3fff, 9
 			}
 			tests[fmt.Sprintf("IRD %d, ORD %d", ird, ord)] = golden{
-				enhanced(false, 0x10, ird, ord), Config{CRC: mpa.CRCOff, ORD: 8, IRD: 9},
+				enhanced(false, 0x10, ird, ord),
+				Config{CRC: mpa.CRCOff, ORD: 8, IRD: 9},
 				enhanced(true, 0x10, wantIRD, wantORD, pd...), params,
 			}
 		}

@@ -48,9 +48,9 @@ func BenchmarkWrite1MiB(b *testing.B) {
 			sink := make([]byte, 16<<20)
 			r, err := responder.Register(sink, rdma.RemoteWrite)
 			require.NoError(b, err)
-			src, done := pattern(1<<20), make(waiter, 16)
+			src, done := [][]byte{pattern(1 << 20)}, make(waiter, 16)
 			post := func(i int) {
-				require.NoError(b, initiator.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{src}, Remote: rdma.Remote{STag: r.STag(), TO: uint64(i%16) << 20}, Done: done}))
+				require.NoError(b, initiator.Post(rdma.WR{Op: rdma.OpWrite, Data: src, Remote: rdma.Remote{STag: r.STag(), TO: uint64(i%16) << 20}, Done: done}))
 			}
 			for i := range 8 {
 				post(i)

@@ -109,14 +109,6 @@ func (p *rawPeer) send(segments ...[]byte) {
 // fpdu frames a DDP segment.
 func (p *rawPeer) fpdu(segment []byte) []byte { return fpdu(p.crc, segment) }
 
-func fpdu(crc bool, segment []byte) []byte {
-	b := append(mpa.AppendLength(nil, len(segment)), segment...)
-	if crc {
-		return mpa.AppendTrailer(b, len(segment), mpa.UpdateCRC(0, b))
-	}
-	return mpa.AppendTrailerNoCRC(b, len(segment))
-}
-
 // read takes n octets.
 func (p *rawPeer) read(n int) []byte {
 	p.t.Helper()
@@ -181,28 +173,6 @@ func parseTerminate(t testing.TB, segment []byte) rdmap.Terminate {
 	return term
 }
 
-// The segments that a raw peer sends.
-
-func sendSeg(last bool, msn, mo uint32, payload []byte) []byte {
-	return append(rdmap.AppendUntagged(nil, rdmap.OpSend, last, 0, msn, mo), payload...)
-}
-
-func invalidateSeg(msn uint32, stag rdma.STag, payload []byte) []byte {
-	return append(rdmap.AppendUntagged(nil, rdmap.OpSendInvalidate, true, stag, msn, 0), payload...)
-}
-
-func writeSeg(last bool, stag rdma.STag, to uint64, payload []byte) []byte {
-	return append(rdmap.AppendTagged(nil, rdmap.OpWrite, last, stag, to), payload...)
-}
-
-func responseSeg(last bool, stag rdma.STag, to uint64, payload []byte) []byte {
-	return append(rdmap.AppendTagged(nil, rdmap.OpReadResponse, last, stag, to), payload...)
-}
-
-func requestSeg(msn uint32, r rdmap.ReadRequest) []byte {
-	return r.AppendTo(rdmap.AppendUntagged(nil, rdmap.OpReadRequest, true, 0, msn, 0))
-}
-
 // readRequest takes an RDMA Read Request.
 func (p *rawPeer) readRequest() rdmap.ReadRequest {
 	p.t.Helper()
@@ -237,16 +207,6 @@ func (p *rawPeer) response() (ddp.Tagged, []byte) {
 			return first, all
 		}
 	}
-}
-
-// padded frames a segment with another padding than zeros, and the CRC that
-// goes with it.
-func padded(segment []byte, with byte) []byte {
-	b := append(mpa.AppendLength(nil, len(segment)), segment...)
-	for range mpa.PadLen(len(segment)) {
-		b = append(b, with)
-	}
-	return binary.LittleEndian.AppendUint32(b, mpa.UpdateCRC(0, b))
 }
 
 // nothingMore expects the end of the stream, in whatever order.

@@ -1,0 +1,65 @@
+package iwarp
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// The segments that a raw peer sends.
+
+func sendSeg(last bool, msn, mo uint32, payload []byte) []byte {
+	return append(rdmap.AppendUntagged(nil, rdmap.OpSend, last, 0, msn, mo), payload...)
+}
+
+func invalidateSeg(msn uint32, stag rdma.STag, payload []byte) []byte {
+	return append(rdmap.AppendUntagged(nil, rdmap.OpSendInvalidate, true, stag, msn, 0), payload...)
+}
+
+func writeSeg(last bool, stag rdma.STag, to uint64, payload []byte) []byte {
+	return append(rdmap.AppendTagged(nil, rdmap.OpWrite, last, stag, to), payload...)
+}
+
+func responseSeg(last bool, stag rdma.STag, to uint64, payload []byte) []byte {
+	return append(rdmap.AppendTagged(nil, rdmap.OpReadResponse, last, stag, to), payload...)
+}
+
+func requestSeg(msn uint32, r rdmap.ReadRequest) []byte {
+	return r.AppendTo(rdmap.AppendUntagged(nil, rdmap.OpReadRequest, true, 0, msn, 0))
+}
+
+// fpdu frames a segment.
+func fpdu(crc bool, segment []byte) []byte {
+	b := append(mpa.AppendLength(nil, len(segment)), segment...)
+	if crc {
+		return mpa.AppendTrailer(b, len(segment), mpa.UpdateCRC(0, b))
+	}
+	return mpa.AppendTrailerNoCRC(b, len(segment))
+}
+
+// padded frames a segment with another padding than zeros, and the CRC that
+// goes with it.
+func padded(segment []byte, with byte) []byte {
+	b := append(mpa.AppendLength(nil, len(segment)), segment...)
+	for range mpa.PadLen(len(segment)) {
+		b = append(b, with)
+	}
+	return binary.LittleEndian.AppendUint32(b, mpa.UpdateCRC(0, b))
+}
+
+// with returns b with octet i set to v.
+func with(b []byte, i int, v byte) []byte {
+	b = bytes.Clone(b)
+	b[i] = v
+	return b
+}
+
+// with32 returns b with the four octets at i set to v.
+func with32(b []byte, i int, v uint32) []byte {
+	b = bytes.Clone(b)
+	binary.BigEndian.PutUint32(b[i:], v)
+	return b
+}

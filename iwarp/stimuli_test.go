@@ -1,0 +1,145 @@
+package iwarp
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// ground is what the stimuli of TestTerminate find at the end under test.
+type ground struct {
+	rw, ro, wo rdma.STag // regions of 100 octets, by the peer's rights
+	foreign    rdma.STag // of another connection
+	gone       rdma.STag // deregistered
+}
+
+// A stimulus is what a peer sends, of which the last segment is wrong.
+type stimulus struct {
+	name  string
+	send  func(g ground) [][]byte
+	cause error
+	rdmap bool // the RDMAP header comes back too
+}
+
+// one is a stimulus of a single segment.
+func one(segment []byte) func(ground) [][]byte {
+	return func(ground) [][]byte { return [][]byte{segment} }
+}
+
+// readOf is a Read Request of size octets at to.
+func readOf(stag rdma.STag, to uint64, size uint32) [][]byte {
+	return [][]byte{requestSeg(1, rdmap.ReadRequest{SinkSTag: 1, SinkTO: 2, Size: size, SourceSTag: stag, SourceTO: to})}
+}
+
+// writeOf is an RDMA Write of size octets at to.
+func writeOf(stag rdma.STag, to uint64, size int) [][]byte {
+	return [][]byte{writeSeg(true, stag, to, bytes.Repeat([]byte{0xee}, size))}
+}
+
+// stimuli are the errors of RFC 5040, Section 7.2, and RFC 5041, Section 7.1.
+func stimuli() []stimulus {
+	send, write := sendSeg(true, 1, 0, []byte("hello")), writeSeg(true, 1, 0, []byte{1})
+	read := requestSeg(1, rdmap.ReadRequest{Size: 1})
+	all := []stimulus{
+		// R5041-7.1-U2-1, U3-1, U4-1, U5-1
+		{"Send too long", one(sendSeg(true, 1, 0, make([]byte, 65))), ddp.ErrTooLong, false}, // R5040-5.3-4
+		{"second segment too long", func(ground) [][]byte {
+			return [][]byte{sendSeg(false, 1, 0, make([]byte, 64)), sendSeg(true, 1, 64, []byte{1})}
+		}, ddp.ErrTooLong, false},
+		{"more Sends than buffers", func(ground) [][]byte {
+			return [][]byte{sendSeg(true, 1, 0, nil), sendSeg(true, 2, 0, nil), sendSeg(true, 3, 0, nil)} // R5040-5.3-11
+		}, ddp.ErrNoBuffer, false},
+		{"Send MSN 0", one(sendSeg(true, 0, 0, nil)), ddp.ErrMSNRange, false}, // R5041-4.3-6
+		{"Send MSN 2", one(sendSeg(true, 2, 0, nil)), ddp.ErrMSNRange, false},
+		{"Send again", func(ground) [][]byte { return [][]byte{send, send} }, ddp.ErrMSNRange, false}, // R5041-5.3-5
+		{"next Send within a Send", func(ground) [][]byte {
+			return [][]byte{sendSeg(false, 1, 0, []byte{1}), sendSeg(true, 2, 0, []byte{1})}
+		}, ddp.ErrMSNRange, false},
+		{"Send MO 1", one(sendSeg(true, 1, 1, nil)), ddp.ErrInvalidMO, false}, // R5041-4.3-9
+		{"Send MO behind the buffer", one(sendSeg(true, 1, math.MaxUint32, []byte{1})), ddp.ErrInvalidMO, false},
+		{"Send MO again", func(ground) [][]byte {
+			return [][]byte{sendSeg(false, 1, 0, []byte{1, 2}), sendSeg(true, 1, 1, []byte{1})}
+		}, ddp.ErrInvalidMO, false},
+		{"Read Request MSN 0", one(with32(read, 10, 0)), ddp.ErrMSNRange, false}, // R5040-7.2-R1-1
+		{"Read Request MSN 2", one(with32(read, 10, 2)), ddp.ErrMSNRange, false},
+		{"Read Request MO 1", one(with32(read, 14, 1)), ddp.ErrInvalidMO, false},
+		{"Read Request too long", one(append(bytes.Clone(read), 0)), ddp.ErrTooLong, false},
+		{"Read Request too short", one(read[:len(read)-1]), rdmap.ErrUnspecified, false},
+		{"Read Request in pieces", one(with(read, 0, 0x01)), rdmap.ErrUnspecified, false},
+		{"Terminate MSN 2", one(rdmap.AppendUntagged(nil, rdmap.OpTerminate, true, 0, 2, 0)), ddp.ErrMSNRange, false},
+		{"Terminate too long", one(append(rdmap.AppendUntagged(nil, rdmap.OpTerminate, true, 0, 1, 0), make([]byte, 53)...)), ddp.ErrTooLong, false},
+
+		// R5041-7.1-T1-1, R5041-7.1-1
+		{"Write to no STag", one(writeSeg(true, 0, 0, []byte{1})), ddp.ErrInvalidSTag, false},
+		{"Write to a foreign STag", func(g ground) [][]byte { return writeOf(g.foreign, 0, 1) }, ddp.ErrSTagStream, false}, // R5042-6.1.1-3
+		{"Write to a dead STag", func(g ground) [][]byte { return writeOf(g.gone, 0, 1) }, ddp.ErrInvalidSTag, false},      // R5040-3.2-13
+		{"Write without the right", func(g ground) [][]byte { return writeOf(g.ro, 0, 1) }, ddp.ErrInvalidSTag, false},     // R5041-7.1-T2-1
+		// R5041-7.1-T3-1, T4-1, T5-1
+		{"Write behind the end", func(g ground) [][]byte { return writeOf(g.wo, 100, 1) }, ddp.ErrBounds, false},
+		{"Write beyond the end", func(g ground) [][]byte { return writeOf(g.rw, 99, 2) }, ddp.ErrBounds, false},
+		{"Write too long", func(g ground) [][]byte { return writeOf(g.rw, 0, 101) }, ddp.ErrBounds, false},
+		{"Write before the start", func(g ground) [][]byte { return writeOf(g.rw, math.MaxUint64, 1) }, ddp.ErrTOWrap, false},
+		{"Write around the end", func(g ground) [][]byte { return writeOf(g.rw, math.MaxUint64, 2) }, ddp.ErrTOWrap, false},
+		{"Write far away", func(g ground) [][]byte { return writeOf(g.rw, 1<<32, 1) }, ddp.ErrBounds, false},
+		{"second Write segment beyond", func(g ground) [][]byte {
+			return [][]byte{writeSeg(false, g.rw, 90, make([]byte, 10)), writeSeg(true, g.rw, 100, []byte{1})}
+		}, ddp.ErrBounds, false},
+
+		// R5040-7.2-R4a-1 to R4e-1
+		{"Read of no STag", func(ground) [][]byte { return readOf(0, 0, 1) }, rdmap.ErrInvalidSTag, true},
+		{"Read of a dead STag", func(g ground) [][]byte { return readOf(g.gone, 0, 1) }, rdmap.ErrInvalidSTag, true},
+		{"Read of a foreign STag", func(g ground) [][]byte { return readOf(g.foreign, 0, 1) }, rdmap.ErrSTagStream, true},
+		{"Read without the right", func(g ground) [][]byte { return readOf(g.wo, 0, 1) }, rdmap.ErrAccess, true}, // R5042-6.3.5-1
+		{"Read behind the end", func(g ground) [][]byte { return readOf(g.ro, 100, 1) }, rdmap.ErrBounds, true},
+		{"Read beyond the end", func(g ground) [][]byte { return readOf(g.ro, 99, 2) }, rdmap.ErrBounds, true},
+		{"Read too long", func(g ground) [][]byte { return readOf(g.rw, 0, math.MaxUint32) }, rdmap.ErrBounds, true},
+		{"Read around the end", func(g ground) [][]byte { return readOf(g.rw, math.MaxUint64, 2) }, rdmap.ErrTOWrap, true},
+
+		// R5040-5.3-13, R5040-5.3-14, R5040-7.2-4-1, R5040-7.2-5-1
+		{"invalidation of no STag", one(invalidateSeg(1, 0, nil)), rdmap.ErrCannotInvalidate, false},
+		{"invalidation of a dead STag", func(g ground) [][]byte { return [][]byte{invalidateSeg(1, g.gone, nil)} }, rdmap.ErrCannotInvalidate, false},
+		{"invalidation of a foreign STag", func(g ground) [][]byte { return [][]byte{invalidateSeg(1, g.foreign, nil)} }, rdmap.ErrCannotInvalidate, false},
+		{"invalidation twice", func(g ground) [][]byte {
+			return [][]byte{invalidateSeg(1, g.rw, nil), invalidateSeg(2, g.rw, nil)}
+		}, rdmap.ErrCannotInvalidate, false},
+		{"Write after invalidation", func(g ground) [][]byte {
+			return append([][]byte{invalidateSeg(1, g.rw, nil)}, writeOf(g.rw, 0, 1)...)
+		}, ddp.ErrInvalidSTag, false},
+		{"Read after invalidation", func(g ground) [][]byte {
+			return append([][]byte{invalidateSeg(1, g.rw, nil)}, readOf(g.rw, 0, 1)...)
+		}, rdmap.ErrInvalidSTag, true},
+
+		// R5040-5.2.2-5
+		{"Read Response unasked", one(responseSeg(true, 1, 0, []byte{1})), ddp.ErrInvalidSTag, false},
+	}
+	for _, qn := range []uint32{3, 4, math.MaxUint32} { // R5041-7.1-U1-1
+		all = append(all, stimulus{fmt.Sprintf("queue %d", qn), one(with32(send, 6, qn)), ddp.ErrInvalidQN, false})
+	}
+	for _, dv := range []byte{0, 2, 3} { // R5041-4.1-11
+		all = append(all,
+			stimulus{fmt.Sprintf("DDP version %d, untagged", dv), one(with(send, 0, 0x40|dv)), ddp.ErrUntaggedVersion, false},
+			stimulus{fmt.Sprintf("DDP version %d, tagged", dv), one(with(write, 0, 0xc0|dv)), ddp.ErrTaggedVersion, false})
+	}
+	for _, rv := range []byte{0, 2, 3} { // R5040-7.2-3-1, R5040-7.2-R3-1
+		all = append(all,
+			stimulus{fmt.Sprintf("RDMAP version %d, Send", rv), one(with(send, 1, rv<<6|3)), rdmap.ErrVersion, false},
+			stimulus{fmt.Sprintf("RDMAP version %d, Read Request", rv), one(with(read, 1, rv<<6|1)), rdmap.ErrVersion, false},
+			stimulus{fmt.Sprintf("RDMAP version %d, Write", rv), one(with(write, 1, rv<<6)), rdmap.ErrVersion, false})
+	}
+	for op := range byte(16) { // R5040-4.1-13, R5040-7.2-2-1, R5040-7.2-R2-1
+		if op != 0 && op != 2 {
+			all = append(all, stimulus{fmt.Sprintf("opcode %d, tagged", op), one(with(write, 1, 0x40|op)), rdmap.ErrOpcode, false})
+		}
+		for qn := range uint32(3) {
+			if op >= 3 && op <= 6 && qn == 0 || op == 1 && qn == 1 || op == 7 && qn == 2 {
+				continue
+			}
+			all = append(all, stimulus{fmt.Sprintf("opcode %d, queue %d", op, qn), one(with32(with(send, 1, 0x40|op), 6, qn)), rdmap.ErrOpcode, false})
+		}
+	}
+	return all
+}
