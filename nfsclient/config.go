@@ -16,8 +16,8 @@ type Config struct {
 	// of a File; 0 means 1 MiB. What the server allows is a limit too.
 	ReadSize, WriteSize int
 
-	// Depth is how many calls one transfer of a File has in flight; 0
-	// means 16. It is clipped to 1 to 1024.
+	// Depth is how many READs or WRITEs one transfer of a File has in
+	// flight; 0 means 16. It is clipped to 1 to 1024.
 	Depth int
 
 	// Window is how many octets of one CopyFrom wait in memory for the

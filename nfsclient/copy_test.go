@@ -1,0 +1,211 @@
+package nfsclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+func TestCopyFrom(t *testing.T) {
+	onBoth(t, small, func(t *testing.T, g *rig) {
+		for _, size := range []int{0, 1, 4095, 4096, 4097, 4 * 4096, 4*4096 + 1, 8 * 4096, 33*4096 + 9} {
+			data := sample(size)
+			for name, r := range map[string]io.Reader{
+				"whole":           bytes.NewReader(data),
+				"halves":          iotest.HalfReader(bytes.NewReader(data)),
+				"EOF with data":   iotest.DataErrReader(bytes.NewReader(data)),
+				"now and then no": &hesitant{r: bytes.NewReader(data)},
+			} {
+				f := g.put("f", nil)
+				n, err := f.CopyFrom(t.Context(), r, 10)
+				require.NoError(t, err, "%s, %d octets", name, size)
+				require.EqualValues(t, size, n)
+				if size > 0 {
+					got, stable := g.content(f)
+					require.True(t, bytes.Equal(data, got[10:]), "%s, %d octets", name, size)
+					require.True(t, bytes.Equal(data, stable[10:]))
+				}
+			}
+		}
+		_, err := g.put("f", nil).CopyFrom(t.Context(), &hesitant{}, -1)
+		assert.ErrorIs(t, err, syscall.EINVAL)
+	})
+}
+
+// A hesitant reader returns nothing at every second Read.
+type hesitant struct {
+	r io.Reader
+	n int
+}
+
+func (h *hesitant) Read(p []byte) (int, error) {
+	if h.n++; h.n%2 == 0 {
+		return 0, nil
+	}
+	return h.r.Read(p)
+}
+
+func TestCopyFromCalls(t *testing.T) {
+	for _, tt := range []struct{ size, writes, commits int }{
+		{0, 0, 0},
+		{4095, 1, 0}, // stable at once
+		{4096, 1, 1}, // that it was all is not known yet
+		{4*4096 + 100, 5, 1},
+		{8*4096 + 100, 9, 2}, // the last stable at once
+		{9*4096 + 100, 10, 3},
+		{16 * 4096, 16, 4},
+	} {
+		g := newRig(t, small, true)
+		f := g.put("f", nil)
+		n, err := f.CopyFrom(t.Context(), bytes.NewReader(sample(tt.size)), 0)
+		assert.NoError(t, err)
+		assert.EqualValues(t, tt.size, n)
+		assert.Equal(t, tt.writes, g.calls(nfs3.ProcWrite), tt.size)
+		assert.Equal(t, tt.commits, g.calls(nfs3.ProcCommit), tt.size)
+	}
+}
+
+// TestCopyFromRestarts: nothing is lost, however often the server starts anew,
+// and at whatever moment.
+func TestCopyFromRestarts(t *testing.T) {
+	data := sample(100*4096 + 1)
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			g := newRig(t, small, seed%2 == 0)
+			f := g.put("f", nil)
+			random := rand.New(rand.NewPCG(seed, 0))
+			at := make(map[int]bool)
+			for range 10 {
+				at[random.IntN(150)] = true
+			}
+			calls := 0
+			g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) {
+				g.wire.mu.Lock()
+				defer g.wire.mu.Unlock()
+				if calls++; at[calls] {
+					g.mem.restart()
+				}
+				return nil, nil
+			}
+			n, err := f.CopyFrom(t.Context(), bytes.NewReader(data), 0)
+			require.NoError(t, err)
+			assert.EqualValues(t, len(data), n)
+			_, stable := g.content(f)
+			assert.True(t, bytes.Equal(data, stable))
+		})
+	}
+}
+
+// TestCopyFromWindow: a copy never has more in memory than its window.
+func TestCopyFromWindow(t *testing.T) {
+	g := newRig(t, small, true)
+	f := g.put("f", nil)
+	most := 0
+	g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) {
+		g.wire.mu.Lock()
+		defer g.wire.mu.Unlock()
+		most = max(most, buf.Default.Out())
+		return nil, nil
+	}
+	_, err := f.CopyFrom(t.Context(), bytes.NewReader(sample(200*4096)), 0)
+	require.NoError(t, err)
+	// Beside the window: a reply for each call under way.
+	assert.LessOrEqual(t, most, small.Window/4096+small.Depth+1)
+}
+
+// TestCopyFromStable: a server that has every write on stable storage at once
+// leaves nothing in memory, and is asked for no COMMIT.
+func TestCopyFromStable(t *testing.T) {
+	g := newRig(t, small, true)
+	g.mem.always = true
+	f := g.put("f", nil)
+	n, err := f.CopyFrom(t.Context(), bytes.NewReader(sample(40*4096)), 0)
+	assert.NoError(t, err)
+	assert.EqualValues(t, 40*4096, n)
+	assert.Zero(t, g.calls(nfs3.ProcCommit))
+}
+
+func TestCopyFromServerFails(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		fail   func(g *rig)
+		stable int64
+	}{
+		{"first WRITE", func(g *rig) { g.failAt(nfs3.ProcWrite, nfs3.ErrNoSpc, 0) }, 0},
+		{"second batch", func(g *rig) { g.failAt(nfs3.ProcWrite, nfs3.ErrNoSpc, 5*4096) }, 4 * 4096},
+		{"first COMMIT", func(g *rig) { g.failAt(nfs3.ProcCommit, nfs3.ErrNoSpc, 0) }, 0},
+		{"third COMMIT", func(g *rig) { g.failAt(nfs3.ProcCommit, nfs3.ErrNoSpc, 8*4096) }, 8 * 4096},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t, small, true)
+			f := g.put("f", nil)
+			tt.fail(g)
+			src := bytes.NewReader(sample(1000 * 4096))
+			n, err := f.CopyFrom(t.Context(), src, 0)
+			assert.ErrorIs(t, err, syscall.ENOSPC)
+			assert.Equal(t, tt.stable, n)
+			assert.Greater(t, src.Len(), 900*4096, "a failed copy reads no further")
+		})
+	}
+}
+
+func TestCopyFromSourceFails(t *testing.T) {
+	bad := errors.New("bad sector")
+	for _, tt := range []struct {
+		name string
+		end  io.Reader
+		want error
+	}{
+		{"error", iotest.ErrReader(bad), bad},
+		{"cut short", iotest.ErrReader(io.ErrUnexpectedEOF), io.ErrUnexpectedEOF},
+		{"idle", idleReader{}, io.ErrNoProgress},
+	} {
+		for _, size := range []int{0, 10, 4096, 4*4096 + 10, 21 * 4096} {
+			g := newRig(t, small, true)
+			f := g.put("f", nil)
+			data := sample(size)
+			n, err := f.CopyFrom(t.Context(), io.MultiReader(bytes.NewReader(data), tt.end), 0)
+			assert.ErrorIs(t, err, tt.want, tt.name)
+			assert.EqualValues(t, size, n, "what came before it is stable")
+			_, stable := g.content(f)
+			assert.True(t, bytes.Equal(data, stable), tt.name)
+		}
+	}
+}
+
+// An idleReader has nothing and does not end.
+type idleReader struct{}
+
+func (idleReader) Read([]byte) (int, error) { return 0, nil }
+
+func TestCopyFromCancelled(t *testing.T) {
+	g := newRig(t, small, true)
+	f := g.put("f", nil)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	endless := readerFunc(func(p []byte) (int, error) {
+		if g.calls(nfs3.ProcWrite) > 30 {
+			cancel(why)
+		}
+		return len(p), nil
+	})
+	_, err := f.CopyFrom(ctx, endless, 0)
+	assert.ErrorIs(t, err, why)
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

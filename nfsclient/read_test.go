@@ -1,0 +1,315 @@
+package nfsclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"syscall"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// small is a Config of transfers that do not need large files in tests.
+var small = Config{ReadSize: 4096, WriteSize: 4096, Depth: 4, Window: 8 * 4096}
+
+// reshape lets the server see other arguments of a procedure than the client
+// sent.
+func (w *wire) reshape(proc uint32, change func(x *oncrpc.Exchange)) {
+	w.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
+		if x.Prog == nfs3.Program && x.Proc == proc {
+			change(x)
+		}
+		return nil, nil
+	}
+}
+
+// shortReads makes the server read at most n octets at a time.
+func (w *wire) shortReads(n uint32) {
+	w.reshape(nfs3.ProcRead, func(x *oncrpc.Exchange) {
+		var a nfs3.ReadArgs
+		r := xdr.NewReader(x.Args)
+		a.Decode(&r)
+		a.Count = min(a.Count, n)
+		x.Args = a.AppendTo(nil)
+	})
+}
+
+func TestReadAt(t *testing.T) {
+	onBoth(t, small, func(t *testing.T, g *rig) {
+		const size = 10*4096 + 100
+		data := sample(size)
+		f := g.put("f", data)
+		for _, short := range []uint32{1 << 20, 1000} {
+			g.shortReads(short)
+			for _, off := range []int{0, 1, 4095, 4096, 3*4096 + 17, size - 4096, size - 1, size, size + 1, size + 1<<20} {
+				for _, n := range []int{0, 1, 100, 4095, 4096, 4097, 8192, 3 * 4096, size, size + 8192} {
+					p := make([]byte, n)
+					want := data[min(off, size):min(off+n, size)]
+					got, err := f.ReadAt(t.Context(), p, int64(off))
+					require.Equal(t, len(want), got, "%d at %d", n, off)
+					require.True(t, bytes.Equal(want, p[:got]))
+					if got < n {
+						assert.Equal(t, io.EOF, err)
+					} else {
+						assert.NoError(t, err)
+					}
+				}
+			}
+		}
+		_, err := f.ReadAt(t.Context(), nil, -1)
+		assert.ErrorIs(t, err, syscall.EINVAL)
+	})
+}
+
+// TestDepth: with a server that takes its time, every transfer has as many
+// calls in flight as it may, and not one more.
+func TestDepth(t *testing.T) {
+	const size = 40 * 4096
+	for name, transfer := range map[string]func(ctx context.Context, f *File) error{
+		"ReadAt": func(ctx context.Context, f *File) error {
+			_, err := f.ReadAt(ctx, make([]byte, size), 0)
+			return err
+		},
+		"CopyTo": func(ctx context.Context, f *File) error {
+			_, err := f.CopyTo(ctx, io.Discard, 0)
+			return err
+		},
+		"WriteAt": func(ctx context.Context, f *File) error {
+			_, err := f.WriteAt(ctx, make([]byte, size), 0)
+			return err
+		},
+		"CopyFrom": func(ctx context.Context, f *File) error {
+			_, err := f.CopyFrom(ctx, bytes.NewReader(make([]byte, size)), 0)
+			return err
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newRig(t, small, true)
+			f := g.put("f", make([]byte, size))
+			g.most = 0
+			g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) {
+				time.Sleep(time.Millisecond)
+				return nil, nil
+			}
+			assert.NoError(t, transfer(t.Context(), f))
+			want := small.Depth
+			if name == "CopyFrom" {
+				want++ // the COMMIT of what went before
+			}
+			assert.Equal(t, want, g.most, name)
+		})
+	}
+}
+
+// TestReadAtCalls: what fits into one call is one call.
+func TestReadAtCalls(t *testing.T) {
+	g := newRig(t, small, true)
+	f := g.put("f", sample(5*4096))
+	for _, tt := range []struct{ n, calls int }{{1, 1}, {4096, 1}, {4097, 2}, {5 * 4096, 5}} {
+		before := g.calls(nfs3.ProcRead)
+		_, err := f.ReadAt(t.Context(), make([]byte, tt.n), 0)
+		assert.NoError(t, err)
+		assert.Equal(t, tt.calls, g.calls(nfs3.ProcRead)-before)
+	}
+}
+
+// failAt makes calls of proc fail with status at the given offsets.
+func (w *wire) failAt(proc uint32, status nfs3.Status, offsets ...uint64) {
+	w.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
+		if x.Prog != nfs3.Program || x.Proc != proc {
+			return nil, nil
+		}
+		r := xdr.NewReader(x.Args)
+		r.Opaque(nfs3.FHSize)
+		at := r.Uint64()
+		for _, off := range offsets {
+			if at == off {
+				return failing(proc, status), nil
+			}
+		}
+		return nil, nil
+	}
+}
+
+func TestReadAtError(t *testing.T) {
+	g := newRig(t, small, true)
+	data := sample(8 * 4096)
+	f := g.put("f", data)
+	g.failAt(nfs3.ProcRead, nfs3.ErrIO, 3*4096, 5*4096)
+	p := make([]byte, len(data))
+	n, err := f.ReadAt(t.Context(), p, 0)
+	assert.ErrorIs(t, err, nfs3.ErrIO)
+	assert.Equal(t, 3*4096, n, "what stands in front of the first failure")
+	assert.Equal(t, data[:n], p[:n])
+}
+
+// idle answers every call of proc with results of no octets.
+func (w *wire) idle(proc uint32, results []byte) {
+	w.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
+		if x.Prog == nfs3.Program && x.Proc == proc {
+			return results, nil
+		}
+		return nil, nil
+	}
+}
+
+func TestReadAtNoProgress(t *testing.T) {
+	g := newRig(t, small, false)
+	f := g.put("f", sample(100))
+	g.idle(nfs3.ProcRead, (&nfs3.ReadRes{}).AppendTo(nil))
+	_, err := f.ReadAt(t.Context(), make([]byte, 200), 0)
+	assert.ErrorIs(t, err, errNoProgress)
+	_, err = f.CopyTo(t.Context(), io.Discard, 0)
+	assert.ErrorIs(t, err, errNoProgress)
+}
+
+func TestReadAtCancelled(t *testing.T) {
+	g := newRig(t, small, true)
+	f := g.put("f", sample(8*4096))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	cancel(why)
+	_, err := f.ReadAt(ctx, make([]byte, 8*4096), 0)
+	assert.ErrorIs(t, err, why)
+	_, err = f.CopyTo(ctx, io.Discard, 0)
+	assert.ErrorIs(t, err, why)
+}
+
+func TestCopyTo(t *testing.T) {
+	onBoth(t, small, func(t *testing.T, g *rig) {
+		for _, size := range []int{0, 1, 4095, 4096, 4097, 20*4096 - 1, 20 * 4096} {
+			data := sample(size)
+			f := g.put("f", data)
+			for _, off := range []int{0, 1, 4096, size} {
+				var out bytes.Buffer
+				n, err := f.CopyTo(t.Context(), &out, int64(off))
+				require.NoError(t, err)
+				want := data[min(off, size):]
+				require.EqualValues(t, len(want), n)
+				require.True(t, bytes.Equal(want, out.Bytes()))
+			}
+		}
+		_, err := g.put("f", nil).CopyTo(t.Context(), io.Discard, -1)
+		assert.ErrorIs(t, err, syscall.EINVAL)
+	})
+}
+
+// TestCopyToShortFile: nothing is read ahead of a short file.
+func TestCopyToShortFile(t *testing.T) {
+	g := newRig(t, small, true)
+	f := g.put("f", sample(4095))
+	n, err := f.CopyTo(t.Context(), io.Discard, 0)
+	assert.NoError(t, err)
+	assert.EqualValues(t, 4095, n)
+	assert.Equal(t, 1, g.calls(nfs3.ProcRead))
+}
+
+func TestCopyToWriterFails(t *testing.T) {
+	g := newRig(t, small, true)
+	f := g.put("f", sample(40*4096))
+	n, err := f.CopyTo(t.Context(), &limited{left: 5*4096 + 10}, 0)
+	assert.ErrorIs(t, err, errFull)
+	assert.EqualValues(t, 5*4096+10, n)
+	n, err = f.CopyTo(t.Context(), iotest.TruncateWriter(io.Discard, 0), 0)
+	assert.NoError(t, err)
+	assert.EqualValues(t, 40*4096, n)
+}
+
+func TestCopyToReadFails(t *testing.T) {
+	g := newRig(t, small, true)
+	f := g.put("f", sample(40*4096))
+	g.failAt(nfs3.ProcRead, nfs3.ErrStale, 6*4096)
+	n, err := f.CopyTo(t.Context(), io.Discard, 0)
+	assert.ErrorIs(t, err, nfs3.ErrStale)
+	assert.EqualValues(t, 6*4096, n)
+}
+
+// A limited writer is full after some octets.
+type limited struct{ left int }
+
+var errFull = errors.New("disk full")
+
+func (l *limited) Write(p []byte) (int, error) {
+	n := min(l.left, len(p))
+	l.left -= n
+	if n < len(p) {
+		return n, errFull
+	}
+	return n, nil
+}
+
+// TestCopyToCancelsAhead: a copy that fails does not wait for a server that
+// does not answer what was read ahead.
+func TestCopyToCancelsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, small, true)
+		f := g.put("f", sample(40*4096))
+		g.before = func(ctx context.Context, x *oncrpc.Exchange) ([]byte, error) {
+			r := xdr.NewReader(x.Args)
+			r.Opaque(nfs3.FHSize)
+			if x.Proc != nfs3.ProcRead || r.Uint64() < 3*4096 {
+				return nil, nil
+			}
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		start := time.Now()
+		n, err := f.CopyTo(t.Context(), &limited{left: 4096}, 0)
+		assert.ErrorIs(t, err, errFull)
+		assert.EqualValues(t, 4096, n)
+		assert.Zero(t, time.Since(start))
+	})
+}
+
+func TestFileAttributes(t *testing.T) {
+	g := newRig(t, small, true)
+	f := g.put("f", []byte("content"))
+	require.NoError(t, f.Truncate(t.Context(), 3))
+	require.NoError(t, f.SetAttr(t.Context(), mode(0o444)))
+	a, err := f.Stat(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, a.Size)
+	assert.EqualValues(t, 0o444, a.Mode)
+	assert.Same(t, &f.Handle()[0], &g.fs.File(f.Handle()).Handle()[0])
+	g.refuse(nfs3.ProcSetAttr, nfs3.ErrROFS, 1)
+	assert.ErrorIs(t, f.Truncate(t.Context(), 0), syscall.EROFS)
+}
+
+// TestInOrder: the lowest failure counts, and what is below it is done.
+func TestInOrder(t *testing.T) {
+	for _, depth := range []int{1, 2, 7, 100} {
+		for _, n := range []int{0, 1, 2, 50} {
+			done := make([]bool, n)
+			failed, _, err := inOrder(n, depth, func(i int) (int, error) {
+				done[i] = true
+				return i, nil
+			})
+			assert.NoError(t, err)
+			assert.Equal(t, n, failed)
+			assert.NotContains(t, done, false)
+		}
+		bad := errors.New("bad")
+		var done [50]bool
+		failed, got, err := inOrder(50, depth, func(i int) (int, error) {
+			done[i] = true
+			if i >= 20 && i%2 == 1 {
+				return i * 10, bad
+			}
+			return 0, nil
+		})
+		assert.ErrorIs(t, err, bad)
+		assert.Equal(t, 21, failed)
+		assert.Equal(t, 210, got)
+		assert.NotContains(t, done[:22], false)
+	}
+}
