@@ -234,7 +234,7 @@ type FS interface {
 
 	// WriteVerifier changes whenever unstable writes may have been lost:
 	// at each start of the server, and after a failed Commit. The answer
-	// to a Write or Commit carries what it was before the call.
+	// to a Write carries what it was before the call, to a Commit after.
 	WriteVerifier() uint64
 
 	Create(ctx context.Context, c *Cred, dir Handle, name string, how CreateHow) (Made, error)

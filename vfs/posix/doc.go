@@ -24,7 +24,8 @@
 // may clone the mount (CAP_SYS_ADMIN); else looking it up is EACCES. A
 // handle reaches an object that another process has moved out of the
 // directory, as with knfsd without subtree_check, but ".." does not lead
-// there.
+// there. Handles of the kernel's are numbers that can be guessed: who hands
+// them to clients must seal them.
 //
 // # WCC data
 //

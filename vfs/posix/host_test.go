@@ -70,11 +70,7 @@ func TestMountRefused(t *testing.T) {
 		mountTmpfs(t, s.path("bound"), "")
 		require.NoError(t, unix.Mount(s.path("d"), s.path("d", "same"), "", unix.MS_BIND, ""))
 		t.Cleanup(func() { assert.NoError(t, unix.Unmount(s.path("d", "same"), unix.MNT_DETACH)) })
-		onThread(func() {
-			require.NoError(t, dropCapability(unix.CAP_SYS_ADMIN))
-			w.f = s.open(t)
-		})
-		require.Negative(t, w.f.tree)
+		w.f = s.openOnMount(t)
 		for _, at := range [][]string{{"bound"}, {"d", "same"}} { // another file system, and the same
 			dir := w.walk(at[:len(at)-1]...)
 			name := at[len(at)-1]
@@ -94,24 +90,44 @@ func TestMountRefused(t *testing.T) {
 	})
 }
 
+// openOnMount opens the export without a copy of its mount.
+func (s *site) openOnMount(t *testing.T) (f *FS) {
+	t.Helper()
+	onThread(func() {
+		require.NoError(t, dropCapability(unix.CAP_SYS_ADMIN))
+		f = s.open(t)
+	})
+	require.Negative(t, f.tree)
+	return f
+}
+
 // What another process moves out of the directory stays reachable by handle,
 // as on knfsd; but it does not lead further out.
 func TestMovedOut(t *testing.T) {
 	vfstest.NeedRoot(t)
-	w := newWorld(t, Options{})
-	w.hostDir("d/e")
-	d, e := w.walk("d"), w.walk("d", "e")
-	require.NoError(t, os.Rename(w.s.path("d"), w.s.path("..", "outside")))
-	require.NoError(t, w.getattr(e))
-	assert.Equal(t, e, w.lookup(d, "e"))
-	for _, h := range []vfs.Handle{d, e} {
-		_, _, _, err := w.f.Lookup(t.Context(), &vfs.Cred{}, h, "..")
-		assert.ErrorIs(t, err, unix.EACCES)
-		_, _, _, err = w.f.ReadDir(t.Context(), &vfs.Cred{}, h, 0, 0, true, func(e *vfs.Entry) bool {
-			assert.Equal(t, string(e.Name) != "..", e.HasHandle, string(e.Name))
-			return true
+	for name, open := range map[string]func(*site, *testing.T) *FS{
+		"clone":    func(s *site, t *testing.T) *FS { return s.open(t) },
+		"no clone": (*site).openOnMount,
+	} {
+		t.Run(name, func(t *testing.T) {
+			clean(t)
+			s := newSite(t, "", Options{})
+			w := &world{t, s, open(s, t), user()}
+			w.hostDir("d/e")
+			d, e := w.walk("d"), w.walk("d", "e")
+			require.NoError(t, os.Rename(s.path("d"), s.path("..", "outside")))
+			require.NoError(t, w.getattr(e))
+			assert.Equal(t, e, w.lookup(d, "e"))
+			for _, h := range []vfs.Handle{d, e} {
+				_, _, _, err := w.f.Lookup(t.Context(), &vfs.Cred{}, h, "..")
+				assert.ErrorIs(t, err, unix.EACCES)
+				_, _, _, err = w.f.ReadDir(t.Context(), &vfs.Cred{}, h, 0, 0, true, func(e *vfs.Entry) bool {
+					assert.Equal(t, string(e.Name) != "..", e.HasHandle, string(e.Name))
+					return true
+				})
+				require.NoError(t, err)
+			}
 		})
-		require.NoError(t, err)
 	}
 }
 

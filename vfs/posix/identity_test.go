@@ -22,14 +22,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(tryEnv); dir != "" {
-		_ = json.NewEncoder(os.Stdout).Encode(tryAll(dir))
-		return
-	}
-	os.Exit(m.Run())
-}
-
 // tryEnv tells this test's program to be a user who tries files.
 const tryEnv = "NFSRDMA_TEST_TRY"
 
@@ -250,4 +242,54 @@ func dropCapability(n int) error {
 	data[n/32].Effective &^= 1 << (n % 32)
 	data[n/32].Permitted &^= 1 << (n % 32)
 	return unix.Capset(&hdr, &data[0])
+}
+
+// As an ordinary user the daemon serves what that user may, whoever calls.
+func TestOrdinaryUser(t *testing.T) {
+	vfstest.NeedRoot(t)
+	clean(t)
+	s := newSite(t, "", Options{})
+	daemon := vfs.Cred{UID: 70005, GID: 70005, Groups: []uint32{70100}}
+	require.NoError(t, os.Chown(s.path(".."), int(daemon.UID), -1)) // for the state
+	require.NoError(t, os.Chmod(s.dir, 0o777))
+	put := func(name string, mode os.FileMode, uid, gid uint32) {
+		require.NoError(t, os.WriteFile(s.path(name), []byte("data"), 0o600))
+		require.NoError(t, os.Chown(s.path(name), int(uid), int(gid)))
+		require.NoError(t, os.Chmod(s.path(name), mode))
+	}
+	put("secret", 0o600, 0, 0)
+	put("shared", 0o660, 70001, 70100)
+	put("own", 0o400, daemon.UID, daemon.GID)
+	onThread(func() {
+		require.Zero(t, setGroups(daemon.Groups))
+		require.Zero(t, setEGID(daemon.GID))
+		require.Zero(t, setEUID(daemon.UID))
+		w := &world{t, s, s.open(t), vfs.Cred{}}
+		assert.IsType(t, &tableHandles{}, w.f.handles)
+		for _, c := range []vfs.Cred{{}, {UID: 70001, GID: 70001}, {UID: noID, GID: noID}} {
+			w.c = c
+			read := func(name string) error {
+				_, _, _, err := w.f.Read(t.Context(), &c, w.walk(name), make([]byte, 4), 0)
+				return err
+			}
+			write := func(name string) error {
+				_, _, _, err := w.f.Write(t.Context(), &c, w.walk(name), []byte("data"), 0, vfs.FileSync)
+				return err
+			}
+			assert.ErrorIs(t, read("secret"), unix.EACCES)
+			assert.NoError(t, read("shared"))
+			assert.NoError(t, write("shared"))
+			assert.NoError(t, read("own"))
+			assert.ErrorIs(t, write("own"), unix.EACCES)
+			// What open with O_TRUNC comes to, of another's file.
+			size := uint64(4)
+			_, err := w.f.SetAttr(t.Context(), &c, w.walk("shared"), vfs.SetAttr{Size: &size, MtimeHow: vfs.SetToServer}, nil)
+			assert.NoError(t, err)
+			m, err := w.f.Create(t.Context(), &c, w.f.Root(), "new", vfs.CreateHow{Mode: vfs.Exclusive, Attr: vfs.SetAttr{UID: &c.UID}})
+			require.NoError(t, err)
+			assert.Equal(t, daemon.UID, m.Attr.UID)
+			_, err = w.f.Remove(t.Context(), &c, w.f.Root(), "new")
+			require.NoError(t, err)
+		}
+	})
 }

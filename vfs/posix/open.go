@@ -56,8 +56,9 @@ func (f *FS) prepare(dir string, o *Options) (err error) {
 		return err
 	}
 	f.root = f.adopt(h, fd, &f.rootStat)
-	if err := f.permitted(f.root, &vfs.Cred{}, unix.X_OK); err == unix.ENOSYS {
-		return errors.New("the kernel has no faccessat2: Linux 5.8 or newer is needed")
+	// EPERM is what a container's filter says to a call that it does not know.
+	if err := accessible(f.root.fd, unix.X_OK); err == unix.ENOSYS || err == unix.EPERM {
+		return fmt.Errorf("there is no faccessat2 here; Linux 5.8 or newer is needed, and a seccomp filter of that age: %w", err)
 	}
 	return nil
 }

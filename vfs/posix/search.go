@@ -119,7 +119,7 @@ func (r *resolver) check(fd int, e *entry) error {
 	if err := statFD(fd, &st); err != nil {
 		return err
 	}
-	if st.Ino != e.ino || !r.fs.exported(&st) {
+	if st.Ino != e.ino {
 		return unix.ENOENT
 	}
 	birth, err := r.birth(fd, &st)

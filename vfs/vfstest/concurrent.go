@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Readers and writers of one file; each write is seen whole, and no
-// attributes before a write are those of somebody else's.
+// Readers and writers of one file: each finds what it wrote.
 func testConcurrent(r *rig) {
 	const block, blocks, rounds = 4096, 8, 30
 	f := r.file(r.root, "f", "")
@@ -37,6 +37,27 @@ func testConcurrent(r *rig) {
 	}
 	wg.Wait()
 	assert.EqualValues(r, block*blocks, r.attr(f).Size)
+}
+
+// Between the attributes before and after a change lies nobody else's.
+func testConcurrentWCC(r *rig) {
+	const workers, rounds = 4, 100
+	f := r.file(r.root, "f", "")
+	var end atomic.Uint64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range rounds {
+				size := end.Add(10)
+				_, _, w, err := r.fs.Write(r.ctx, r.c, f, make([]byte, 10), size-10, vfs.Unstable)
+				assert.NoError(r, err)
+				if w.Before.OK {
+					assert.Equal(r, max(w.Before.Size, size), w.After.Size)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // Many make, move and remove names in the same directories.

@@ -14,13 +14,18 @@ import (
 // once.
 const many = 250
 
-// fill makes n files with long names.
-func (r *rig) fill(dir vfs.Handle, n int) (names []string) {
+// fill makes n files with long names in the root.
+func (r *rig) fill(n int) (names []string) {
 	r.Helper()
 	for i := range n {
-		name := fmt.Sprintf("%0200d", i)
-		r.file(dir, name, "")
-		names = append(names, name)
+		names = append(names, fmt.Sprintf("%0200d", i))
+	}
+	if r.b.Fill != nil {
+		r.b.Fill(r.T, r.fs, names)
+		return names
+	}
+	for _, name := range names {
+		r.file(r.root, name, "")
 	}
 	return names
 }
@@ -50,11 +55,10 @@ func testReadDir(r *rig) {
 
 // The same entries come once each, whatever pieces they are read in.
 func testReadDirPieces(r *rig) {
-	d := r.dir(r.root, "d")
-	want := append(r.fill(d, many), ".", "..")
+	want := append(r.fill(many), ".", "..")
 	for _, piece := range []int{1 << 30, 97, 3} {
 		var got []string
-		for _, e := range r.list(d, piece, piece == 97) {
+		for _, e := range r.list(r.root, piece, piece == 97) {
 			got = append(got, e.name)
 		}
 		assert.ElementsMatch(r, want, got, "pieces of %d", piece)
@@ -63,8 +67,8 @@ func testReadDirPieces(r *rig) {
 
 // Entries that stay are listed once, while others come and go.
 func testReadDirChanging(r *rig) {
-	d := r.dir(r.root, "d")
-	stay := r.fill(d, many)
+	d := r.root
+	stay := r.fill(many)
 	for i := range 30 {
 		r.file(d, fmt.Sprint("goes", i), "")
 	}
@@ -91,8 +95,8 @@ func testReadDirChanging(r *rig) {
 }
 
 func testReadDirPlus(r *rig) {
-	d := r.dir(r.root, "d")
-	names := r.fill(d, 200)
+	d := r.root
+	names := r.fill(200)
 	r.dir(d, "dir")
 	_, err := r.fs.Symlink(r.ctx, r.c, d, "link", "t", vfs.SetAttr{})
 	require.NoError(r, err)
@@ -112,8 +116,8 @@ func testReadDirPlus(r *rig) {
 }
 
 func testReadDirCookies(r *rig) {
-	d := r.dir(r.root, "d")
-	r.fill(d, 10)
+	d := r.root
+	r.fill(10)
 	last := uint64(0)
 	for _, e := range r.list(d, 100, false) {
 		assert.NotZero(r, e.Cookie, "0 is the start")

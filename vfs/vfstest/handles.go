@@ -132,9 +132,9 @@ func testRestart(r *rig, killed bool) {
 	d := r.dir(r.root, "d")
 	e := r.dir(d, "e")
 	f := r.file(e, "f", "data")
-	r.fill(d, 100)
+	r.fill(100)
 	byName := make(map[string]vfs.Handle)
-	for _, ent := range r.list(d, 1000, true) {
+	for _, ent := range r.list(r.root, 1000, true) {
 		byName[ent.name] = ent.Handle
 	}
 	moved := r.file(d, "moves", "moved")
@@ -159,7 +159,7 @@ func testRestart(r *rig, killed bool) {
 		r.stale(gone)
 		for name, h := range byName {
 			r.attr(h)
-			assert.Equal(r, h, r.lookup(d, name), name)
+			assert.Equal(r, h, r.lookup(r.root, name), name)
 		}
 	}
 	// Moved by the new server, then found by the next.

@@ -53,8 +53,11 @@ func testRights(r *rig) {
 			c    vfs.Cred
 			bits uint32
 		}{
-			{"owner", alice, m >> 6}, {"group", bob, m >> 3}, {"other", carol, m},
-			{"root", su, 6 | (m>>6|m>>3|m)&1}, {"nobody", invalid, 0},
+			{"owner", alice, m >> 6},
+			{"group", bob, m >> 3},
+			{"other", carol, m},
+			{"root", su, 6 | (m>>6|m>>3|m)&1},
+			{"nobody", invalid, 0},
 		} {
 			what := fmt.Sprintf("%s, mode %o", who.name, m)
 			bits := who.bits & 7

@@ -22,6 +22,10 @@ type Backend struct {
 	// alone. It is closed by a cleanup.
 	Restart func(t *testing.T, old vfs.FS, killed bool) vfs.FS
 
+	// Fill puts empty files of Caller's in the root, faster than Create
+	// does. Nil means Create.
+	Fill func(t *testing.T, fs vfs.FS, names []string)
+
 	Caller vfs.Cred // in whose name most tests work
 
 	// Without names the tests that do not apply, and why.
@@ -108,6 +112,7 @@ var tests = []test{
 	{name: "Verifier", run: testVerifier},
 	{name: "StatFS", run: testStatFS},
 	{name: "Concurrent", run: testConcurrent},
+	{name: "ConcurrentWCC", run: testConcurrentWCC},
 	{name: "ConcurrentNames", run: testConcurrentNames},
 	{name: "Rights", run: testRights, root: true},
 	{name: "RightsChange", run: testRightsChange, root: true},
