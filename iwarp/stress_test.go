@@ -31,12 +31,13 @@ type worker struct {
 	sent   uint32
 }
 
+// fill writes random octets into b.
+func (w *worker) fill(b []byte) { copy(b, random[w.random.IntN(len(random)-len(b)):]) }
+
 // note is a message with a number, a checksum, and octets that mean nothing.
 func (w *worker) note() []byte {
 	b := make([]byte, 12+w.random.IntN(3000))
-	for i := 12; i < len(b); i++ {
-		b[i] = byte(w.random.Uint32())
-	}
+	w.fill(b[12:])
 	binary.BigEndian.PutUint32(b, w.id)
 	binary.BigEndian.PutUint32(b[4:], w.sent)
 	binary.BigEndian.PutUint32(b[8:], crc32.ChecksumIEEE(b[12:]))
@@ -49,9 +50,7 @@ func (w *worker) note() []byte {
 func (w *worker) step() error {
 	at := w.random.IntN(len(w.shadow))
 	n := w.random.IntN(len(w.shadow) - at)
-	for i := range n {
-		w.shadow[at+i] = byte(w.random.Uint32())
-	}
+	w.fill(w.shadow[at : at+n])
 	from := w.random.IntN(len(w.shadow))
 	got := make([]byte, w.random.IntN(len(w.shadow)-from))
 	done := make(waiter, 8)
