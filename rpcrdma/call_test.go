@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// R8166-3.5.1-1, R8166-3.3.1-4, R8166-3.2-1: the first call of Linux gets, octet for octet,
+// R8166-3.5.1-1, R8166-3.3.1-4, R8166-3.2-1, R8166-3.2-2: the first call of Linux gets, octet for octet,
 // the reply that knfsd gave it.
 func TestNullGolden(t *testing.T) {
 	serve(t, &Server{Handler: null, Credits: 64}, func(t *testing.T, r *rig) {
@@ -103,7 +103,7 @@ func TestCallForms(t *testing.T) {
 			msg: long,
 		},
 		{
-			name: "R8166-3.5.3-4 tiny Position Zero, unaligned",
+			name: "R8166-3.5.3-3 tiny Position Zero, unaligned",
 			call: func(q *requester) (Header, []byte) {
 				return noMsg(chunks.Lists{Reads: q.reads(0, rpcCall(xid, "x"))}), nil
 			},

@@ -109,7 +109,8 @@ func TestNoRoomForHeader(t *testing.T) {
 	})
 }
 
-// R8166-4.2.1-1: the XID of a message that had to be read first.
+// R8166-4.2.1-1, R8166-4.2.1-2: the XID of a message that had to be read first
+// is compared too.
 func TestXIDOfPositionZero(t *testing.T) {
 	serve(t, &Server{Handler: unserved(t)}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()

@@ -293,6 +293,23 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
+// R8797-3.1-1, R8797-4-1, R8797-4-2: each connection of a peer has thresholds of
+// its own, one for each direction, from its set-up to its end.
+func TestThresholdPerConnection(t *testing.T) {
+	serve(t, &Server{Handler: results(string(repeat(2000)), nil, "")}, func(t *testing.T, r *rig) {
+		for range 2 {
+			for size, proc := range map[int]Proc{1024: Error, 2048: Error, 3072: Msg, 4096: Msg} {
+				q := r.dial(cmpriv.Message{SendSize: 1024, RecvSize: size}.AppendTo(nil))
+				for range 2 {
+					q.call(msg(chunks.Lists{}), rpcCall(testXID, string(repeat(3000))))
+					assert.Equal(t, proc, q.answer().Proc, size)
+				}
+				require.NoError(t, q.Close())
+			}
+		}
+	})
+}
+
 // A message of the size that the server says it takes is taken.
 func TestLargestCall(t *testing.T) {
 	serve(t, &Server{Handler: null, Inline: 8192}, func(t *testing.T, r *rig) {

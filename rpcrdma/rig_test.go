@@ -117,6 +117,7 @@ func (q *requester) Receive(m rdma.Recv) {
 		assert.Empty(q.t, a.Lists.Reads, "R8166-4.3.1-1")
 	}
 	assert.NotZero(q.t, a.Credit, "R8166-3.3.1-2")
+	assert.Contains(q.t, []Proc{Msg, NoMsg, Error}, a.Proc, "R8166-4.6.1-1, R8166-4.6.2-1")
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.got = append(q.got, a)

@@ -59,7 +59,7 @@ func TestSlowPeer(t *testing.T) {
 			time.Sleep(stallTime / 2)
 		}
 		time.Sleep(10 * stallTime)
-		assert.Len(t, q.answers(), 20)
+		assert.Len(t, q.answers(), 20, "R8166-3.3.1-8: and no message that was not asked for")
 		assert.Empty(t, q.ended())
 	})
 }
