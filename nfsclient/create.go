@@ -59,6 +59,9 @@ func (f *FS) create(ctx context.Context, path string, mode uint32) (*File, error
 	if err := p.regular(nfs3.ProcCreate); err != nil {
 		return nil, err
 	}
+	if p.slash {
+		return nil, errNotDir
+	}
 	file := f.File(p.node.Handle)
 	return file, file.Truncate(ctx, 0)
 }
