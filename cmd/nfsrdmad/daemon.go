@@ -120,7 +120,7 @@ func (o *serveOptions) openTransports(mux *oncrpc.Mux, log *slog.Logger) ([]tran
 }
 
 func (o *serveOptions) openRDMA(mux *oncrpc.Mux, log *slog.Logger) (transport, error) {
-	crc := map[string]mpa.CRC{"auto": mpa.CRCAuto, "on": mpa.CRCOn, "off": mpa.CRCOff}[o.crc.word]
+	crc := map[string]mpa.CRC{"auto": mpa.CRCAuto, "on": mpa.CRCOn, "off": mpa.CRCOff}[o.crc.Word]
 	l, err := iwarp.Listen("tcp", o.listen, iwarp.Config{CRC: crc})
 	if err != nil {
 		return transport{}, listenError("--listen", o.listen, err, "")

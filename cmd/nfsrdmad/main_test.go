@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
 // command runs the program to its end.
@@ -23,7 +25,7 @@ func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
 
 func TestVersion(t *testing.T) {
 	status, stdout, stderr := command(t, "version")
-	assert.Equal(t, exitOK, status)
+	assert.Equal(t, cli.ExitOK, status)
 	assert.Empty(t, stderr)
 	assert.Regexp(t, `^nfsrdmad \S+ `+runtime.Version()+` linux/\w+\n$`, stdout)
 }
@@ -47,7 +49,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "=/x"}, `"=/x" names no directory: write DIR or DIR=/EXPORT`},
 	} {
 		status, stdout, stderr := command(t, tt.args...)
-		assert.Equal(t, exitUsage, status, tt.args)
+		assert.Equal(t, cli.ExitUsage, status, tt.args)
 		assert.Empty(t, stdout, tt.args)
 		assert.Equal(t, "nfsrdmad: "+tt.want+"\n", stderr)
 	}
@@ -56,7 +58,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "/state") // a default that is printed
 	status, stdout, _ := command(t, "serve", "--help")
-	assert.Equal(t, exitOK, status)
+	assert.Equal(t, cli.ExitOK, status)
 	for _, flag := range []string{
 		"--ro", "--clients", "--no-root-squash", "--listen", "--tcp", "--inline", "--credits",
 		"--max-payload", "--crc", "--state", "--log-level", "--log-format",
@@ -108,7 +110,7 @@ func TestErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			args := []string{"serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--log-level=error"}
 			status, stdout, stderr := command(t, append(args, tt.args...)...)
-			assert.Equal(t, exitError, status)
+			assert.Equal(t, cli.ExitError, status)
 			assert.Empty(t, stdout)
 			assert.Equal(t, "nfsrdmad: "+tt.want+"\n", stderr)
 		})

@@ -3,22 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
-
-// cause is err without the operation and path that package os puts in front.
-func cause(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	if e, ok := errors.AsType[*os.SyscallError](err); ok {
-		return e.Err
-	}
-	return err
-}
 
 // listenError says why an address cannot be listened on, and what to change.
 // off is a further remedy, or empty.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
 // Limits of flags; those of --inline are RFC 8797's.
@@ -26,13 +26,13 @@ type serveOptions struct {
 	noRootSquash bool
 	listen       string
 	tcp          string
-	inline       size
+	inline       cli.Size
 	credits      int
-	maxPayload   size
-	crc          choice
+	maxPayload   cli.Size
+	crc          cli.Choice
 	state        string
-	logLevel     choice
-	logFormat    choice
+	logLevel     cli.Choice
+	logFormat    cli.Choice
 
 	// From the words above, once they are understood.
 	exports []export
@@ -44,9 +44,9 @@ func newServe() *cobra.Command {
 		inline:     4 << 10,
 		credits:    128,
 		maxPayload: 1 << 20,
-		crc:        choice{"auto", []string{"auto", "on", "off"}},
-		logLevel:   choice{"info", []string{"debug", "info", "warn", "error"}},
-		logFormat:  choice{"text", []string{"text", "json"}},
+		crc:        cli.NewChoice("auto", "auto", "on", "off"),
+		logLevel:   cli.NewChoice("info", "debug", "info", "warn", "error"),
+		logFormat:  cli.NewChoice("text", "text", "json"),
 	}
 	cmd := &cobra.Command{
 		Use:   "serve [flags] DIR[=/EXPORT]...",
@@ -112,28 +112,19 @@ func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
 		return errors.New("--listen needs an address, such as :20049")
 	}
 	return errors.Join(
-		within("--inline", int64(o.inline), cmpriv.MinSize, cmpriv.MaxSize),
-		within("--credits", int64(o.credits), 1, maxCredits),
-		within("--max-payload", int64(o.maxPayload), minPayload, maxPayload),
+		cli.Within("--inline", int64(o.inline), cmpriv.MinSize, cmpriv.MaxSize),
+		cli.Within("--credits", int64(o.credits), 1, maxCredits),
+		cli.Within("--max-payload", int64(o.maxPayload), minPayload, maxPayload),
 	)
-}
-
-// within checks a flag's number. The packages that take it check it too, but do
-// not know the flag, and some only once they serve.
-func within(flag string, n, least, most int64) error {
-	if n < least || n > most {
-		return fmt.Errorf("%s %d is not between %d and %d", flag, n, least, most)
-	}
-	return nil
 }
 
 func (o *serveOptions) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(o.logLevel.word)); err != nil {
+	if err := level.UnmarshalText([]byte(o.logLevel.Word)); err != nil {
 		panic(err) // the words of --log-level are slog's
 	}
 	h := &slog.HandlerOptions{Level: level}
-	if o.logFormat.word == "json" {
+	if o.logFormat.Word == "json" {
 		return slog.New(slog.NewJSONHandler(w, h))
 	}
 	return slog.New(slog.NewTextHandler(w, h))

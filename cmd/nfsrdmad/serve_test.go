@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
@@ -55,7 +56,7 @@ func serve(t *testing.T, args ...string) *served {
 	s.ready = line
 	t.Cleanup(func() {
 		s.stop()
-		assert.Equal(t, exitOK, <-s.status, "status after the drain")
+		assert.Equal(t, cli.ExitOK, <-s.status, "status after the drain")
 		world.unchanged(t)
 	})
 	return s

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
 // defaultState is where the daemon keeps what outlives it.
@@ -96,5 +98,5 @@ func locate(dir string) (path string, device uint64, err error) {
 func (s *state) Close() error { return s.lock.Close() }
 
 func stateError(dir string, err error) error {
-	return fmt.Errorf("state directory %s cannot be used (%w): name a writable one with --state", dir, cause(err))
+	return fmt.Errorf("state directory %s cannot be used (%w): name a writable one with --state", dir, cli.Cause(err))
 }

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Size is a flag's number of octets, such as 4096, 64KiB or 1MiB. It
+// implements pflag.Value.
+type Size int
+
+var units = []struct {
+	suffix string
+	octets int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"", 1}}
+
+// Set parses the word behind the flag.
+func (s *Size) Set(word string) error {
+	for _, u := range units {
+		digits, ok := strings.CutSuffix(word, u.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || n < 0 || n > math.MaxInt32/u.octets {
+			break
+		}
+		*s = Size(n * u.octets)
+		return nil
+	}
+	return fmt.Errorf("not a size: write octets, or a number with KiB, MiB or GiB (below 2 GiB)")
+}
+
+// String writes the size in its largest whole unit.
+func (s *Size) String() string {
+	n := int64(*s)
+	for _, u := range slices.Backward(units[:3]) {
+		if n >= u.octets && n%u.octets == 0 {
+			return strconv.FormatInt(n/u.octets, 10) + u.suffix
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// Type names the value in the help.
+func (s *Size) Type() string { return "SIZE" }
+
+// A Choice is a flag that takes one of a few words. It implements pflag.Value.
+type Choice struct {
+	Word  string
+	words []string
+}
+
+// NewChoice returns a Choice between words; word is the default.
+func NewChoice(word string, words ...string) Choice { return Choice{word, words} }
+
+// Set takes one of the words.
+func (c *Choice) Set(word string) error {
+	if !slices.Contains(c.words, word) {
+		return fmt.Errorf("not one of %s", strings.Join(c.words, ", "))
+	}
+	c.Word = word
+	return nil
+}
+
+// String returns the word that was chosen.
+func (c *Choice) String() string { return c.Word }
+
+// Type names the value in the help.
+func (c *Choice) Type() string { return strings.Join(c.words, "|") }
+
+// Within checks a flag's number. The packages that take it check it too, but do
+// not know the flag, and some only once they are at work.
+func Within(flag string, n, least, most int64) error {
+	if n < least || n > most {
+		return fmt.Errorf("%s %d is not between %d and %d", flag, n, least, most)
+	}
+	return nil
+}
