@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -198,14 +196,4 @@ func (c *cache) link(o *object) {
 
 func (o *object) unlink() {
 	o.prev.next, o.next.prev = o.next, o.prev
-}
-
-func fsync(fd int) error {
-	_, err := retry(func() (int, error) { return 0, unix.Fsync(fd) })
-	return err
-}
-
-func fdatasync(fd int) error {
-	_, err := retry(func() (int, error) { return 0, unix.Fdatasync(fd) })
-	return err
 }

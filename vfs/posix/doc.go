@@ -7,6 +7,20 @@
 //	         ├ kernel: open_by_handle_at, where allowed
 //	         └ table:  inode ▶ (parent inode, name), on file in the state directory
 //
+// # Handles
+//
+// Where the kernel opens files by handle (CAP_DAC_READ_SEARCH, and a file
+// system that can be exported), its handles are used: kind 1, in constant
+// memory. Elsewhere, as in most containers and for ordinary users, a handle
+// is the inode number, a digest of birth time and generation, and the inode
+// number of the directory where the object was first seen: kind 2. A table on
+// file leads from there to a name. It takes some 60 octets of the state
+// directory and 20 to 40 of memory for each object that a client has seen and
+// that was not removed since. What a local process renames within a directory
+// is found by reading that directory once; what it moves elsewhere is ESTALE
+// until a client finds it again. On overlayfs, a file of a lower layer gets
+// another handle when it is first written to.
+//
 // # Identity
 //
 // A process that is root does each operation with the caller's uid, gid and

@@ -34,3 +34,13 @@ func (f *FS) syncFile(o *object) error {
 	defer f.closeFile(o, fl)
 	return fsync(fl.fd)
 }
+
+func fsync(fd int) error {
+	_, err := retry(func() (int, error) { return 0, unix.Fsync(fd) })
+	return err
+}
+
+func fdatasync(fd int) error {
+	_, err := retry(func() (int, error) { return 0, unix.Fdatasync(fd) })
+	return err
+}

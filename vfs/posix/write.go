@@ -43,19 +43,28 @@ func (f *FS) write(o *object, fl *file, c *vfs.Cred, p []byte, off uint64) (n in
 	if off >= f.maxSize || uint64(len(p)) > f.maxSize-off {
 		return 0, w, unix.EFBIG
 	}
-	n, err = f.pwrite(fl, c, p, int64(off))
+	as, err := f.becomeWriter(c, &st)
+	if err != nil {
+		return 0, w, err
+	}
+	defer as.leave()
+	n, err = pwrite(fl, p, int64(off))
 	w.After = f.attrOf(o)
 	return n, w, err
 }
 
-// pwrite writes all of p, as c: the kernel then takes away setuid bits, and
-// looks at quotas.
-func (f *FS) pwrite(fl *file, c *vfs.Cred, p []byte, off int64) (n int, err error) {
-	as, err := f.becomeUID(c.UID)
-	if err != nil {
-		return 0, err
+// becomeWriter makes the kernel take setuid bits away as c writes, and heed
+// quotas. The groups matter to one thing only: a set-group-ID bit that is not
+// for execution stays if the writer is in the group.
+func (f *FS) becomeWriter(c *vfs.Cred, st *unix.Statx_t) (worn, error) {
+	if st.Mode&(unix.S_ISGID|unix.S_IXGRP) == unix.S_ISGID {
+		return f.become(c)
 	}
-	defer as.leave()
+	return f.becomeUID(c.UID)
+}
+
+// pwrite writes all of p.
+func pwrite(fl *file, p []byte, off int64) (n int, err error) {
 	for n < len(p) {
 		m, err := unix.Pwrite(fl.fd, p[n:], off+int64(n))
 		switch {

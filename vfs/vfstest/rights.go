@@ -145,6 +145,11 @@ func testRightsOwner(r *rig) {
 		require.NoError(r, tt.call(&tt.c), tt.name)
 		assert.Equal(r, tt.want, r.attr(f).Mode, tt.name)
 	}
+	// The bit that means no group to run as is not such a right.
+	root.setAttr(f, vfs.SetAttr{UID: &alice.UID, GID: &alice.Groups[0], Mode: ptr(uint32(0o2666))})
+	_, _, _, err := r.fs.Write(r.ctx, &bob, f, []byte("x"), 0, vfs.Unstable)
+	require.NoError(r, err)
+	assert.EqualValues(r, 0o2666, r.attr(f).Mode, "a write by one of the group")
 }
 
 // What directories allow is the kernel's to say too.
