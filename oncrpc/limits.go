@@ -33,12 +33,13 @@ const (
 	// which is two clients that use all their calls.
 	memory = 128 << 20
 
-	// keptHead is the octets up to which the memory of a reply's head is
-	// kept for the next reply: a directory listing of a usual size.
+	// keptHead is the octets up to which the memory of a reply's head, or
+	// of a client's call, is kept for the next: a directory listing of a
+	// usual size.
 	keptHead = 64 << 10
 
-	// batchSize is the octets of replies that one write gathers. It keeps
-	// a write short enough for writeTimeout.
+	// batchSize is the octets of replies, or of a client's calls, that one
+	// write gathers. It keeps a write short enough for writeTimeout.
 	batchSize = 1 << 20
 
 	// recordTimeout is how long a record may take from its first octet on,
@@ -55,6 +56,10 @@ const (
 	// keepAlive is how long a connection is silent before the peer's
 	// kernel is asked whether it is still there.
 	keepAlive = time.Minute
+
+	// quoted is the octets that an error repeats of what a server sent that
+	// speaks no RPC: its first line, in most cases.
+	quoted = 40
 
 	// acceptDelay is how long Serve waits before it tries again after an
 	// error that passes, such as too many open files.

@@ -1,0 +1,167 @@
+package oncrpc
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A clientCall is one call of a TCPClient. It is used again.
+type clientCall struct {
+	x        *Exchange
+	xid      uint32
+	head     []byte // record mark, header, arguments
+	maxReply int    // octets of the longest reply
+
+	reply chan outcome  // room for one: what answers the call, or ends it
+	left  chan struct{} // room for one: nothing writes the call any more
+}
+
+// An outcome is what becomes of a call: a reply, or an error.
+type outcome struct {
+	record *buf.Buf
+	err    error
+}
+
+// Call makes a call (Caller). When ctx ends first, the connection stays as
+// good as it was, and the reply is dropped when it comes after all.
+func (c *TCPClient) Call(ctx context.Context, x *Exchange) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	cl, err := c.begin(x)
+	if err != nil {
+		return err
+	}
+	defer c.under.Done()
+	err = c.await(ctx, cl)
+	cl.x = nil
+	if cap(cl.head) <= keptHead {
+		c.unused.Put(cl)
+	}
+	return err
+}
+
+// begin gives the call an XID and leaves it to be written.
+func (c *TCPClient) begin(x *Exchange) (*clientCall, error) {
+	cl, _ := c.unused.Get().(*clientCall)
+	if cl == nil {
+		cl = &clientCall{reply: make(chan outcome, 1), left: make(chan struct{}, 1)}
+	}
+	if err := cl.build(x, c.machine); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return nil, c.err
+	}
+	c.under.Add(1)
+	cl.xid = c.nextXIDLocked()
+	binary.BigEndian.PutUint32(cl.head[markLen:], cl.xid)
+	c.calls[cl.xid] = cl
+	c.longest = max(c.longest, cl.maxReply)
+	c.out.putLocked(cl)
+	return cl, nil
+}
+
+// nextXIDLocked returns an XID that no call under way has.
+func (c *TCPClient) nextXIDLocked() uint32 {
+	for {
+		c.xid++
+		if c.calls[c.xid] == nil {
+			return c.xid
+		}
+	}
+}
+
+// await waits for the call's end. The caller's slices are the caller's again
+// when it returns.
+func (c *TCPClient) await(ctx context.Context, cl *clientCall) error {
+	select {
+	case o := <-cl.reply:
+		c.leave(ctx, cl) // a server may answer what it has not read yet
+		return cl.take(o)
+	case <-ctx.Done():
+		c.forget(cl)
+		c.leave(ctx, cl)
+		return context.Cause(ctx)
+	}
+}
+
+// leave waits until the call is written, or until ctx ends and the writer has
+// been kept from it.
+func (c *TCPClient) leave(ctx context.Context, cl *clientCall) {
+	select {
+	case <-cl.left:
+	case <-ctx.Done():
+		c.withdraw(cl)
+		<-cl.left
+	}
+}
+
+// forget makes the reply to cl one that is for no call.
+func (c *TCPClient) forget(cl *clientCall) {
+	c.mu.Lock()
+	waits := c.calls[cl.xid] == cl
+	delete(c.calls, cl.xid)
+	c.mu.Unlock()
+	if waits {
+		return
+	}
+	if o := <-cl.reply; o.record != nil { // it is on its way
+		o.record.Release()
+	}
+}
+
+// build encodes the call, all but its XID.
+func (cl *clientCall) build(x *Exchange, machine string) error {
+	cl.x = x
+	cl.maxReply = MaxReplyHeader + x.MaxResults + len(x.Sink) + xdr.Pad(len(x.Sink))
+	cl.head = append(cl.head[:0], make([]byte, markLen)...)
+	cl.head = AppendCall(cl.head, 0, x, machine)
+	cl.head = append(cl.head, x.Args...)
+	n := cl.len() - markLen
+	if n > math.MaxInt32 {
+		return fmt.Errorf("oncrpc: a call of %d octets is too long for a record's fragment", n)
+	}
+	binary.BigEndian.PutUint32(cl.head, lastFrag|uint32(n))
+	return nil
+}
+
+// len returns the octets of the call's record.
+func (cl *clientCall) len() int {
+	return len(cl.head) + len(cl.x.Item) + xdr.Pad(len(cl.x.Item)) + len(cl.x.Tail)
+}
+
+// appendTo appends the parts of the call's record, one fragment, to v.
+func (cl *clientCall) appendTo(v net.Buffers) net.Buffers {
+	x := cl.x
+	for _, part := range [...][]byte{cl.head, x.Item, padding[:xdr.Pad(len(x.Item))], x.Tail} {
+		if len(part) > 0 {
+			v = append(v, part)
+		}
+	}
+	return v
+}
+
+// take gives the results to the caller.
+func (cl *clientCall) take(o outcome) error {
+	if o.err != nil {
+		return o.err
+	}
+	x := cl.x
+	x.Results = xdr.NewReader(o.record.B)
+	if err := ReadReply(&x.Results, cl.xid); err != nil {
+		x.Results = xdr.Reader{}
+		o.record.Release()
+		return err
+	}
+	x.Lent = o.record
+	return nil
+}
