@@ -33,14 +33,17 @@ var linux = []complaint{
 // readReply selects the messages that the last of these is about.
 const readReply = "rpc.msgtyp == 1 && nfs.procedure_v3 == 6 && rpcordma.writes_count > 0"
 
-// TestCapture captures a session and lets tshark decode it. The mount gives no
-// version, so Linux's attempt at version 4 is in it.
+// TestCapture captures a session, and an attempt at NFS version 4 before it, and
+// lets tshark decode them.
 func TestCapture(t *testing.T) {
 	d := serve(t, "--no-root-squash")
 	s := d.site()
 	raw := filepath.Join(t.TempDir(), "session.pcap")
 	capture := tcpdump(t, raw, s.rdma)
-	s.mount(t, "/mnt", fmt.Sprintf("nolock,proto=rdma,port=%d,mountport=%d", s.rdma, s.mountd))
+	out, status := try(t, fmt.Sprintf("mount.nfs %s:/x /mnt -o vers=4.2,proto=rdma,port=%d", s.host, s.rdma))
+	assert.NotZero(t, status)
+	assert.Contains(t, out, "Protocol not supported")
+	s.mount(t, "/mnt", s.options("rdma"))
 	must(t, `set -e; cd /mnt; mkdir work; guestwork run /mnt/work truncate rename links attributes access special errors
 		dd if=/dev/urandom of=data bs=1M count=1 conv=fsync; echo 3 >/proc/sys/vm/drop_caches; cat data >/dev/null
 		ls -lR >/dev/null; df . >/dev/null; rm -rf work data`)
@@ -50,7 +53,7 @@ func TestCapture(t *testing.T) {
 	cut, n := resegmented(t, raw)
 	keep(t, raw, cut)
 	// tshark sees every FPDU, and finds an RPC message or RDMA data in it.
-	assert.Equal(t, 2, n.Frames, "MPA Request and Reply")
+	assert.Equal(t, 2*2, n.Frames, "MPA Requests and Replies of two connections")
 	assert.Equal(t, n.Frames, count(t, cut, "iwarp_mpa.req || iwarp_mpa.rep"))
 	assert.Equal(t, n.FPDUs, count(t, cut, "iwarp_ddp_rdmap"))
 	assert.Zero(t, count(t, cut, "iwarp_rdma.opcode == 7"), "Terminate messages")

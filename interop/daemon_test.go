@@ -3,7 +3,6 @@
 package interop
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"net"
@@ -24,7 +23,7 @@ import (
 )
 
 const (
-	daemonLimit = 20 * time.Second // to be ready, and to end after SIGTERM
+	daemonLimit = 20 * time.Second // to end after SIGTERM, or to take notice
 	closeLimit  = 15 * time.Second // for what a client left to be closed
 	pollEvery   = 100 * time.Millisecond
 )
@@ -93,28 +92,13 @@ func served(t *testing.T) string {
 	return dir
 }
 
-var readyLine = regexp.MustCompile(`^ready\b.*\brdma=(\S+) tcp=(\S+)`)
-
-// start runs the daemon and waits for its line.
+// start runs the daemon.
 func (d *daemon) start() {
 	d.t.Helper()
-	args := append([]string{"serve", "--listen", d.rdma, "--tcp", d.tcp}, d.flags...)
-	cmd := exec.Command(program("nfsrdmad"), append(args, d.dir+"=/x")...)
-	r, w, err := os.Pipe()
-	require.NoError(d.t, err)
-	defer r.Close()
-	cmd.Stdout, cmd.Stderr = w, d.stderr
-	d.proc, err = StartProcess(cmd)
-	w.Close()
-	require.NoError(d.t, err)
-	require.NoError(d.t, r.SetReadDeadline(time.Now().Add(daemonLimit)))
-	line, err := bufio.NewReader(r).ReadString('\n')
-	m := readyLine.FindStringSubmatch(line)
-	if err != nil || m == nil {
-		d.proc.Kill()
-		d.t.Fatalf("no ready line from nfsrdmad but %q (%v): %s", line, err, d.stderr)
-	}
-	d.rdma, d.tcp = m[1], m[2]
+	args := append([]string{"--listen", d.rdma, "--tcp", d.tcp}, d.flags...)
+	server, err := StartServer(d.stderr, program("nfsrdmad"), append(args, d.dir+"=/x")...)
+	require.NoError(d.t, err, "nfsrdmad says: %s", d.stderr)
+	d.proc, d.rdma, d.tcp = server.Process, server.RDMA, server.TCP
 }
 
 // stop asks the daemon to drain and end.
@@ -167,21 +151,33 @@ func (d *daemon) settled(before int) {
 }
 
 // goroutines ends the daemon and lists what ran in it, one line for each
-// goroutine: the function that started it.
+// goroutine: the function that started it. Those of the Go runtime are left out,
+// and those that a pool of the daemon keeps for the next call.
 func (d *daemon) goroutines() []string {
 	d.t.Helper()
 	d.proc.Signal(syscall.SIGQUIT)
 	<-d.proc.Done()
 	var started []string
 	for _, stack := range strings.Split(d.stderr.String(), "\n\n") {
-		if !strings.HasPrefix(stack, "goroutine ") {
-			continue
+		if strings.HasPrefix(stack, "goroutine ") && busy(stack) {
+			_, by, _ := strings.Cut(stack, "\ncreated by ") // nothing for the first
+			by, _, _ = strings.Cut(by, " in goroutine")
+			started = append(started, by)
 		}
-		by := "main"
-		if _, after, ok := strings.Cut(stack, "\ncreated by "); ok {
-			by, _, _ = strings.Cut(after, " in goroutine")
-		}
-		started = append(started, by)
 	}
 	return started
+}
+
+// frame is the function of a stack's frame.
+var frame = regexp.MustCompile(`(?m)^([^\s(]\S*)\(.*\)$`)
+
+// busy tells whether a stack has a frame that is not of the Go runtime or of a
+// pool, waiting for its next task.
+func busy(stack string) bool {
+	for _, f := range frame.FindAllStringSubmatch(stack, -1) {
+		if !strings.HasPrefix(f[1], "runtime.") && !strings.Contains(f[1], "/internal/work.(*Pool).") {
+			return true
+		}
+	}
+	return false
 }
