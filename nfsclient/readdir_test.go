@@ -1,0 +1,232 @@
+package nfsclient
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// fill makes n empty files in the file system's root, and returns their names.
+func (g *rig) fill(n int) (names []string) {
+	g.mem.mu.Lock()
+	defer g.mem.mu.Unlock()
+	for i := range n {
+		names = append(names, fmt.Sprintf("file-%04d", i))
+		g.mem.enter(g.mem.nodes[memRoot], names[i], g.mem.newNode(1))
+	}
+	return names
+}
+
+// touch makes all cookies of the root invalid.
+func (g *rig) touch() {
+	g.mem.mu.Lock()
+	defer g.mem.mu.Unlock()
+	g.mem.nodes[memRoot].attr.Mtime = g.mem.now()
+}
+
+// readDir returns the names in a directory, up to the first error.
+func (g *rig) readDir(path string) (names []string, err error) {
+	for e, err := range g.fs.ReadDir(g.t.Context(), path) {
+		if err != nil {
+			return names, err
+		}
+		names = append(names, e.Name)
+		assert.True(g.t, e.Attr.OK)
+		assert.Equal(g.t, e.FileID, e.Attr.Attr.FileID)
+		assert.NotNil(g.t, e.Handle)
+	}
+	return names, nil
+}
+
+func TestReadDir(t *testing.T) {
+	onBoth(t, small, func(t *testing.T, g *rig) {
+		want := g.fill(700)
+		g.plant("d/", "l -> d")
+		want = append(want, "d", "l")
+		for _, bare := range []bool{false, true} {
+			g.mem.bare = bare
+			for _, path := range []string{"", "d/.."} {
+				names, err := g.readDir(path)
+				require.NoError(t, err)
+				assert.Equal(t, want, names)
+			}
+			names, err := g.readDir("l")
+			assert.NoError(t, err)
+			assert.Empty(t, names)
+		}
+		assert.Greater(t, g.calls(nfs3.ProcReadDirPlus), 6)
+		assert.Zero(t, g.calls(nfs3.ProcReadDir))
+		for path, want := range map[string]error{"none": fs.ErrNotExist, "file-0000": nfs3.ErrNotDir} {
+			_, err := g.readDir(path)
+			var pe *fs.PathError
+			assert.ErrorAs(t, err, &pe)
+			assert.ErrorIs(t, err, want)
+		}
+	})
+}
+
+// TestReadDirPlain: without READDIRPLUS the entries are looked up, and it is
+// not asked for again.
+func TestReadDirPlain(t *testing.T) {
+	g := newRig(t, small, true)
+	want := g.fill(500)
+	g.plant("sub/")
+	g.refuse(nfs3.ProcReadDirPlus, nfs3.ErrNotSupp, 1)
+	names, err := g.readDir("/")
+	require.NoError(t, err)
+	assert.Equal(t, append(want, "sub"), names)
+	sub, err := g.fs.Sub(t.Context(), "sub")
+	require.NoError(t, err)
+	for range sub.ReadDir(t.Context(), "..") {
+		break
+	}
+	assert.Zero(t, g.calls(nfs3.ProcReadDirPlus))
+	assert.NotZero(t, g.calls(nfs3.ProcReadDir))
+}
+
+// TestReadDirUnknown: entries that are gone before they can be looked up go,
+// those that may not be looked up stay, and a lost connection ends all.
+func TestReadDirUnknown(t *testing.T) {
+	g := newRig(t, small, true)
+	g.fill(3)
+	g.mem.bare = true
+	var fail func(name string) ([]byte, error)
+	g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
+		if x.Proc != nfs3.ProcLookup {
+			return nil, nil
+		}
+		var a nfs3.DirOpArgs
+		r := xdr.NewReader(x.Args)
+		a.Decode(&r)
+		return fail(string(a.Name))
+	}
+	fail = func(name string) ([]byte, error) {
+		switch name {
+		case "file-0000":
+			return failing(nfs3.ProcLookup, nfs3.ErrNoEnt), nil
+		case "file-0001":
+			return failing(nfs3.ProcLookup, nfs3.ErrAcces), nil
+		}
+		return nil, nil
+	}
+	var names []string
+	for e, err := range g.fs.ReadDir(t.Context(), "") {
+		require.NoError(t, err)
+		names = append(names, e.Name)
+		assert.Equal(t, e.Name == "file-0002", e.Attr.OK && e.Handle != nil)
+	}
+	assert.Equal(t, []string{"file-0001", "file-0002"}, names)
+	fail = func(string) ([]byte, error) { return nil, fs.ErrClosed }
+	_, err := g.readDir("")
+	assert.ErrorIs(t, err, fs.ErrClosed)
+}
+
+// TestReadDirRestart: the directory changes all the time, so that the server
+// forgets its cookies; each entry still comes once.
+func TestReadDirRestart(t *testing.T) {
+	g := newRig(t, Config{}, true)
+	g.fs.listSize = 4096
+	want := g.fill(300)
+	var names []string
+	for e, err := range g.fs.ReadDir(t.Context(), "") {
+		require.NoError(t, err)
+		names = append(names, e.Name)
+		if len(names)%40 == 0 && len(names) < 200 {
+			require.NoError(t, g.fs.Remove(t.Context(), names[len(names)-2]))
+			g.plant(fmt.Sprint("new-", len(names)))
+		}
+	}
+	assert.Equal(t, append(want, "new-40", "new-80", "new-120", "new-160"), names)
+}
+
+// TestReadDirRestartsEnd: a listing that never gets further ends.
+func TestReadDirRestartsEnd(t *testing.T) {
+	g := newRig(t, Config{}, true)
+	g.fs.listSize = 4096
+	g.fill(300)
+	g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
+		if x.Proc == nfs3.ProcReadDirPlus {
+			g.touch()
+		}
+		return nil, nil
+	}
+	names, err := g.readDir("")
+	assert.ErrorIs(t, err, nfs3.ErrBadCookie)
+	assert.NotEmpty(t, names)
+	assert.Equal(t, slices.Compact(slices.Clone(names)), names)
+	assert.Equal(t, 1+2*maxRestarts+1, g.calls(nfs3.ProcReadDirPlus))
+
+	g.refuse(nfs3.ProcReadDirPlus, nfs3.ErrBadCookie, 1)
+	_, err = g.readDir("")
+	assert.ErrorIs(t, err, nfs3.ErrBadCookie, "of the beginning itself")
+}
+
+// TestReadDirTooLong: what has grown too long to be remembered is not begun
+// again.
+func TestReadDirTooLong(t *testing.T) {
+	s := scan{seen: make([]uint64, maxSeen-1)}
+	for i := range 3 {
+		require.NoError(t, s.take(&nfs3.Entry{Name: fmt.Append(nil, i)}))
+		assert.Equal(t, i > 0, s.tooLong)
+	}
+	assert.Len(t, s.seen, maxSeen)
+	assert.Len(t, s.entries, 3)
+
+	g := newRig(t, Config{}, true)
+	g.fs.listSize = 4096
+	g.fill(300)
+	s = scan{f: g.fs, dir: g.root}
+	require.NoError(t, s.page(t.Context()))
+	s.tooLong = true
+	g.touch()
+	assert.ErrorIs(t, s.page(t.Context()), nfs3.ErrBadCookie)
+}
+
+// listing answers READDIRPLUS with these names.
+func (w *wire) listing(eof bool, names ...string) {
+	d := nfs3.NewDirWriter(nil, true, 8192, 8192)
+	for i, name := range names {
+		d.Add(&nfs3.Entry{Name: []byte(name), Cookie: uint64(i + 1), Handle: rootFH, Attr: nfs3.PostOpAttr{OK: true, Attr: nfs3.Attr{Type: nfs3.TypeReg}}})
+	}
+	w.idle(nfs3.ProcReadDirPlus, d.Finish(&nfs3.PostOpAttr{}, 1, eof))
+}
+
+// TestReadDirHostile: who makes files of what is listed does not end up
+// elsewhere, nor for ever in the same place.
+func TestReadDirHostile(t *testing.T) {
+	g := newRig(t, small, true)
+	for _, name := range []string{"", "/", "a/b", "../x", "a\x00b", "/etc/passwd"} {
+		g.listing(true, "good", name, "good2")
+		names, err := g.readDir("")
+		assert.ErrorIs(t, err, ErrReply, name)
+		assert.ErrorIs(t, err, errName)
+		assert.Empty(t, names)
+	}
+	g.listing(true, ".", "..", "...", "a b", "\xff")
+	names := []string{}
+	for e, err := range g.fs.ReadDir(t.Context(), "") {
+		require.NoError(t, err)
+		names = append(names, e.Name)
+	}
+	assert.Equal(t, []string{"...", "a b", "\xff"}, names)
+
+	g.listing(false)
+	_, err := g.readDir("")
+	assert.ErrorIs(t, err, ErrReply)
+	assert.ErrorContains(t, err, "does not go on")
+	calls := 0
+	for _, err = range g.fs.ReadDir(t.Context(), "") {
+		calls++
+	}
+	assert.Error(t, err)
+	assert.Equal(t, 1, calls, "the error is the last of the sequence")
+}
