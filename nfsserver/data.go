@@ -83,6 +83,9 @@ func (q *request) write(ctx context.Context, h vfs.Handle, a *nfs3.WriteArgs, re
 	// lost too, and the client must not see the new verifier beside them.
 	verf := q.export.fs.WriteVerifier()
 	n, done, wcc, err := q.export.fs.Write(ctx, &q.cred, h, data, a.Offset, vfs.Stable(a.Stable))
+	if n > 0 {
+		err = nil // the client sends the rest again, and gets the error for that
+	}
 	*res = nfs3.WriteRes{
 		Status:    q.fileStatus(err),
 		Wcc:       wireWcc(&wcc),

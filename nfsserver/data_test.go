@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -113,6 +114,39 @@ func TestWrite(t *testing.T) {
 	assert.Equal(t, nfs3.OK, res.Status)
 	assert.Zero(t, res.Count)
 	assert.EqualValues(t, 4099, res.Wcc.After.Attr.Size, "nothing written, nothing grown")
+}
+
+// A fullFS has room for so many octets more.
+type fullFS struct {
+	*memFS
+	room int
+}
+
+func (f *fullFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
+	if len(p) <= f.room {
+		return f.memFS.Write(ctx, c, h, p, off, how)
+	}
+	n, how, w, _ := f.memFS.Write(ctx, c, h, p[:f.room], off, how)
+	f.room = 0
+	return n, how, w, syscall.ENOSPC
+}
+
+// TestWriteShort: what was written counts, and the error comes with the call
+// that writes nothing.
+func TestWriteShort(t *testing.T) {
+	fs := &fullFS{memFS: newMemFS(), room: 5}
+	g := newRig(t, fs)
+	fh := g.put("f", nil)
+	for _, want := range []struct {
+		status nfs3.Status
+		count  uint32
+	}{{nfs3.OK, 5}, {nfs3.ErrNoSpc, 0}} {
+		var res nfs3.WriteRes
+		g.call(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Data: []byte("datadata")}, &res)
+		assert.Equal(t, want.status, res.Status)
+		assert.Equal(t, want.count, res.Count)
+	}
+	assert.Equal(t, "datad", string(fs.nodes[100].data))
 }
 
 func TestWriteTooBig(t *testing.T) {

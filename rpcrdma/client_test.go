@@ -276,7 +276,8 @@ func TestClientDropsNonsense(t *testing.T) {
 		xid := srv.xids[0]
 		header := func(h Header) []byte { return h.AppendTo(nil) }
 		for _, nonsense := range [][]byte{
-			{}, {1, 2, 3},
+			{},
+			{1, 2, 3},
 			header(Header{XID: xid, Vers: 1, Proc: Error, Code: 9}),
 			header(Header{XID: xid, Vers: 1, Proc: Error, Code: ErrVers})[:errChunkLen],
 			header(Header{XID: xid, Vers: 2, Proc: Msg}),
