@@ -69,7 +69,8 @@ func terminates(t testing.TB) []struct {
 			"RDMAP remote protection error: invalid STag, RDMA Read Request on queue 1, MSN 1, MO 0, length 46",
 		},
 		{
-			"length alone", []byte{0x02, 0x07, 0x80, 0, 0, 46},
+			"length alone",
+			[]byte{0x02, 0x07, 0x80, 0, 0, 46},
 			Terminate{Cause: ErrStream, HasLength: true, SegmentLen: 46},
 			"RDMAP remote operation error: catastrophic error of the stream, length 46",
 		},
