@@ -30,7 +30,7 @@ var floors = map[string]int{
 	"iwarp/ddp": 1, "iwarp/mpa": 1, "rdma/rdmatest": 1,
 	"iwarp/rdmap": 2, "oncrpc": 2,
 	"iwarp": 3, "rpcrdma": 3,
-	"nfs/mount3": 4, "nfs/nfs3": 4, "vfs": 4,
+	"nfs/mount3": 4, "nfs/nfs3": 4, "rpcbind": 4, "vfs": 4,
 	"nfsclient": 5, "vfs/posix": 5, "vfs/vfstest": 5,
 	"nfsserver":    6,
 	"cmd/nfsrdmad": 7,

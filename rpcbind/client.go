@@ -1,0 +1,76 @@
+package rpcbind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// ErrNotRegistered: the portmapper knows no port of the program.
+var ErrNotRegistered = errors.New("rpcbind: program not registered")
+
+// Null does nothing, at the portmapper's (PMAPPROC_NULL). Errors are what
+// oncrpc.Caller describes.
+func Null(ctx context.Context, c oncrpc.Caller) error {
+	x := oncrpc.Exchange{Prog: Program, Vers: PortmapVers, Proc: procNull}
+	return call(ctx, c, &x, func(*xdr.Reader) {})
+}
+
+// GetPort asks the portmapper behind c for the port on which a version of a
+// program answers over proto, which is TCP or UDP (PMAPPROC_GETPORT). The
+// program may turn out to have other versions only. The error is or wraps
+// ErrNotRegistered, what oncrpc.Caller describes, or, where the results cannot
+// be decoded, an error of package xdr.
+func GetPort(ctx context.Context, c oncrpc.Caller, prog, vers, proto uint32) (uint16, error) {
+	x := oncrpc.Exchange{
+		Prog: Program, Vers: PortmapVers, Proc: procGetPort,
+		Args:       Mapping{Prog: prog, Vers: vers, Prot: proto}.AppendTo(nil),
+		MaxResults: 4,
+	}
+	var port uint32
+	err := call(ctx, c, &x, func(r *xdr.Reader) {
+		port = r.Uint32()
+		if port > math.MaxUint16 {
+			r.Fail(fmt.Errorf("%w: port %d", xdr.ErrValue, port))
+		}
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case port == 0:
+		return 0, fmt.Errorf("%w: program %d version %d, IP protocol %d", ErrNotRegistered, prog, vers, proto)
+	}
+	return uint16(port), nil
+}
+
+// Dump lists what the portmapper behind c knows (PMAPPROC_DUMP). Errors are as
+// for GetPort.
+func Dump(ctx context.Context, c oncrpc.Caller) ([]Mapping, error) {
+	x := oncrpc.Exchange{
+		Prog: Program, Vers: PortmapVers, Proc: procDump,
+		MaxResults: listLen(maxMappings),
+	}
+	var list []Mapping
+	err := call(ctx, c, &x, func(r *xdr.Reader) { list = decodeList(r) })
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// call makes a call and decodes its results.
+func call(ctx context.Context, c oncrpc.Caller, x *oncrpc.Exchange, decode func(r *xdr.Reader)) error {
+	if err := c.Call(ctx, x); err != nil {
+		return fmt.Errorf("rpcbind: %w", err)
+	}
+	defer x.Release()
+	decode(&x.Results)
+	if err := x.Results.Done(); err != nil {
+		return fmt.Errorf("rpcbind: the portmapper's results: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package rpcbind
+
+import "github.com/nfsrdma/nfsrdma/xdr"
+
+// The portmapper (RFC 1833, Section 3.1).
+const (
+	Program     uint32 = 100000
+	PortmapVers uint32 = 2
+
+	// Port is where it answers, over TCP and UDP.
+	Port = 111
+)
+
+// Procedures of version 2.
+const (
+	procNull    uint32 = 0
+	procGetPort uint32 = 3
+	procDump    uint32 = 4
+)
+
+// Values of Mapping.Prot.
+const (
+	TCP uint32 = 6
+	UDP uint32 = 17
+)
+
+// A Mapping says on which port a version of a program answers (RFC 1833,
+// Section 3.1).
+type Mapping struct {
+	Prog, Vers uint32
+	Prot       uint32 // TCP or UDP
+	Port       uint32
+}
+
+// mappingLen is the length in octets of a Mapping.
+const mappingLen = 16
+
+// AppendTo appends the wire form of m to b.
+func (m Mapping) AppendTo(b []byte) []byte {
+	for _, v := range [...]uint32{m.Prog, m.Vers, m.Prot, m.Port} {
+		b = xdr.AppendUint32(b, v)
+	}
+	return b
+}
+
+// Decode reads m from r, which holds the error.
+func (m *Mapping) Decode(r *xdr.Reader) {
+	*m = Mapping{Prog: r.Uint32(), Vers: r.Uint32(), Prot: r.Uint32(), Port: r.Uint32()}
+}
+
+// appendList appends the results of DUMP.
+func appendList(b []byte, list []Mapping) []byte {
+	for _, m := range list {
+		b = m.AppendTo(xdr.AppendBool(b, true))
+	}
+	return xdr.AppendBool(b, false)
+}
+
+// listLen is the length in octets of the results of DUMP with n mappings.
+func listLen(n int) int { return n*(4+mappingLen) + 4 }
+
+// decodeList reads the results of DUMP from r, which holds the error.
+func decodeList(r *xdr.Reader) []Mapping {
+	var list []Mapping
+	for r.Bool() {
+		var m Mapping
+		m.Decode(r)
+		if r.Err() != nil {
+			return nil
+		}
+		list = append(list, m)
+	}
+	return list
+}
