@@ -85,12 +85,13 @@ func TestAbortBeforeFault(t *testing.T) {
 	assert.Less(t, time.Since(start), lingerTimeout/2)
 }
 
-// A peer that does not read before it has written all gets the Terminate none
-// the less: this end goes on reading while it waits to write.
+// A peer that does not read before it has written all, perhaps to the end,
+// gets the Terminate none the less: this end goes on reading while it waits to
+// write.
 func TestTerminateWhereBothAreFull(t *testing.T) {
-	for _, pipe := range []bool{false, true} {
+	for _, o := range []struct{ pipe, fin bool }{{false, false}, {false, true}, {true, false}} {
 		world(t)
-		e, p := againstRaw(t, raw{pipe: pipe})
+		e, p := againstRaw(t, raw{pipe: o.pipe})
 		narrow(t, e.sock.nc, p.nc)
 		mem := pattern(2 << 20)
 		r, err := e.Register(mem, rdma.RemoteRead)
@@ -98,6 +99,10 @@ func TestTerminateWhereBothAreFull(t *testing.T) {
 		p.send(requestSeg(1, rdmap.ReadRequest{Size: uint32(len(mem)), SourceSTag: r.STag()}))
 		p.send(sendSeg(true, 1, 0, nil)) // no buffer
 		p.write(make([]byte, 1<<20))     // R5041-7.1-4: dropped
+		if o.fin {
+			require.NoError(t, p.nc.(*net.TCPConn).CloseWrite())
+			time.Sleep(10 * time.Millisecond) // it is seen
+		}
 		at := 0
 		segment := p.segment()
 		for ; segment[0]&0x80 != 0; segment = p.segment() {
@@ -142,4 +147,24 @@ func TestEndOfStream(t *testing.T) {
 			p.eof()
 		})
 	}
+}
+
+// A peer that has said all still gets what it asked for (R5041-6.2.1-4,
+// R5041-6.2.1-5).
+func TestPeerHalfCloses(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{})
+	narrow(t, e.sock.nc, p.nc)
+	mem, done := pattern(3<<20), make(waiter, 1)
+	r, err := e.Register(mem, rdma.RemoteRead)
+	require.NoError(t, err)
+	p.send(requestSeg(1, rdmap.ReadRequest{Size: uint32(len(mem)), SourceSTag: r.STag()}))
+	require.NoError(t, p.nc.(*net.TCPConn).CloseWrite())
+	_, got := p.response()
+	assert.Equal(t, mem, got)
+	p.eof()
+	require.ErrorIs(t, e.in.end(t), io.EOF)
+	assert.ErrorIs(t, e.Post(rdma.WR{Done: done}), rdma.ErrClosed)
+	assert.Empty(t, done)
+	r.Deregister()
 }

@@ -78,6 +78,9 @@ func TestSlowFPDU(t *testing.T) {
 			time.Sleep(stallTimeout - time.Second)
 		}
 		assert.Equal(t, "hello", string(e.in.next(t)))
+		time.Sleep(24 * time.Hour)
+		p.send(sendSeg(true, 2, 0, []byte("again")))
+		assert.Equal(t, "again", string(e.in.next(t)))
 	})
 }
 
@@ -150,13 +153,13 @@ func TestLinger(t *testing.T) {
 			p.send(sendSeg(true, 9, 0, nil))
 			parseTerminate(t, p.segment())
 			<-fin
-			p.write(make([]byte, 1000)) // dropped
-			synctest.Wait()
+			p.write(make([]byte, 1000))  // dropped
+			p.nothing(lingerTimeout - 1) // R5040-5.4-9
 			assert.Empty(t, e.in.closed)
 			want := lingerTimeout
 			if abort { // it does not wait
 				e.Abort(errors.New("enough"))
-				want = 0
+				want--
 			}
 			requireFault(t, e.in.end(t), false, rdmap.Error{Layer: rdmap.LayerDDP, Type: 2, Code: 3})
 			assert.Equal(t, want, time.Since(start))
