@@ -3,6 +3,7 @@ package nfsclient
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -22,6 +23,8 @@ func getPort(ctx context.Context, caller oncrpc.Caller) (int, error) {
 	switch err := x.Results.Err(); {
 	case err != nil:
 		return 0, fmt.Errorf("%w: %w", ErrReply, err)
+	case port > math.MaxUint16:
+		return 0, fmt.Errorf("%w: port %d", ErrReply, port)
 	case port == 0:
 		return 0, errUnregistered
 	}

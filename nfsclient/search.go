@@ -29,7 +29,7 @@ type MountSearch struct {
 	// Host is the server's name or address.
 	Host string
 
-	// Dial connects to host and port over TCP.
+	// Dial connects to host and port over TCP; nil means oncrpc.DialTCP.
 	Dial func(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error)
 
 	// MountHost is where MOUNT answers, if not on Host. NFS is not asked
@@ -110,6 +110,14 @@ func (h *hunt) step(ctx context.Context, at string, try func(ctx context.Context
 	return err == nil
 }
 
+func (h *hunt) dial(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
+	if h.Dial != nil {
+		return h.Dial(ctx, addr)
+	}
+	c, err := oncrpc.DialTCP(ctx, addr, oncrpc.ClientConfig{})
+	return c, c, err
+}
+
 func (h *hunt) overNFS(ctx context.Context) *Mount {
 	m := NewMount(h.NFS, h.Cred)
 	m.at = h.NFSAddr
@@ -136,7 +144,7 @@ func (h *hunt) search(ctx context.Context) *Mount {
 func (h *hunt) askRPCBind(ctx context.Context) (port int) {
 	addr := h.addr(rpcbindPort)
 	h.step(ctx, "rpcbind at "+addr, func(ctx context.Context) error {
-		caller, conn, err := h.Dial(ctx, addr)
+		caller, conn, err := h.dial(ctx, addr)
 		if err != nil {
 			return err
 		}
@@ -150,7 +158,7 @@ func (h *hunt) askRPCBind(ctx context.Context) (port int) {
 func (h *hunt) overTCP(ctx context.Context, port int) (m *Mount) {
 	addr := h.addr(port)
 	h.step(ctx, "TCP "+addr, func(ctx context.Context) error {
-		caller, conn, err := h.Dial(ctx, addr)
+		caller, conn, err := h.dial(ctx, addr)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,170 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// newMountRig exports /x, its subdirectory /x/d by that, and /z for others.
+func newMountRig(t *testing.T) (*wire, *Mount) {
+	t.Helper()
+	w := &wire{t: t, mux: &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}}
+	s, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{
+		{Path: "/x", FS: newMemFS()},
+		{Path: "/z", FS: newMemFS(), Clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fc00::/7")}},
+	}})
+	require.NoError(t, err)
+	s.Register(w.mux)
+	t.Cleanup(func() { assert.Zero(t, buf.Default.Out(), "buffers lent and not returned") })
+	return w, NewMount(w, nil)
+}
+
+func TestMount(t *testing.T) {
+	w, m := newMountRig(t)
+	ctx := t.Context()
+	require.NoError(t, m.Null(ctx))
+	root, err := m.Mnt(ctx, "/x")
+	require.NoError(t, err)
+	c := New(w, Config{})
+	a, err := c.GetAttr(ctx, root)
+	require.NoError(t, err)
+	assert.EqualValues(t, memRoot, a.FileID)
+
+	exports, err := m.Exports(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []Export{{Path: "/x"}, {Path: "/z", Clients: []string{"10.0.0.0/8", "fc00::/7"}}}, exports)
+	mounted, err := m.Dump(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []Mounted{{Host: "192.0.2.1", Path: "/x"}}, mounted)
+	require.NoError(t, m.Umnt(ctx, "/x"))
+	mounted, err = m.Dump(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, mounted)
+	assert.NoError(t, m.Close(), "the connection is not its own")
+	assert.Empty(t, m.At())
+}
+
+func TestMountRefused(t *testing.T) {
+	w, m := newMountRig(t)
+	for path, want := range map[string]struct {
+		status mount3.Status
+		err    error
+		words  string
+	}{
+		"/none": {mount3.ErrNoEnt, fs.ErrNotExist, "no such export"},
+		"/z":    {mount3.ErrAcces, fs.ErrPermission, "does not export it to this host"},
+	} {
+		_, err := m.Mnt(t.Context(), path)
+		var e *MountError
+		require.ErrorAs(t, err, &e, path)
+		assert.Equal(t, MountError{Path: path, Status: want.status}, *e)
+		assert.ErrorIs(t, err, want.status)
+		assert.ErrorIs(t, err, want.err)
+		assert.ErrorContains(t, err, want.words)
+		assert.ErrorContains(t, err, path)
+		assert.ErrorContains(t, err, want.status.String())
+	}
+	for status, errno := range map[mount3.Status]syscall.Errno{
+		mount3.ErrPerm: syscall.EPERM, mount3.ErrIO: syscall.EIO, mount3.ErrNotDir: syscall.ENOTDIR, mount3.ErrInval: syscall.EINVAL,
+		mount3.ErrNameTooLong: syscall.ENAMETOOLONG, mount3.ErrNotSupp: syscall.EOPNOTSUPP,
+		mount3.ErrServerFault: syscall.EREMOTEIO, 4711: syscall.EIO,
+	} {
+		w.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) {
+			return (&mount3.MntRes{Status: status}).AppendTo(nil), nil
+		}
+		_, err := m.Mnt(t.Context(), "/x")
+		assert.ErrorIs(t, err, status)
+		assert.ErrorIs(t, err, errno)
+	}
+	_, err := m.Mnt(t.Context(), strings.Repeat("/", mount3.PathLen+1))
+	assert.ErrorIs(t, err, syscall.ENAMETOOLONG)
+	assert.ErrorIs(t, m.Umnt(t.Context(), strings.Repeat("/", mount3.PathLen+1)), syscall.ENAMETOOLONG)
+}
+
+// TestMountFlavors: an export for other flavours is refused here, in words,
+// and not at the first NFS call.
+func TestMountFlavors(t *testing.T) {
+	w, m := newMountRig(t)
+	for _, tt := range []struct {
+		flavors []uint32
+		good    bool
+	}{{nil, true}, {[]uint32{390003, 1}, true}, {[]uint32{0}, false}, {[]uint32{390003, 390004}, false}} {
+		w.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) {
+			return (&mount3.MntRes{Handle: rootFH, Flavors: tt.flavors}).AppendTo(nil), nil
+		}
+		root, err := m.Mnt(t.Context(), "/x")
+		if tt.good {
+			assert.NoError(t, err)
+			assert.Equal(t, rootFH, root)
+		} else {
+			assert.ErrorContains(t, err, "authentication flavours")
+			assert.Nil(t, root)
+		}
+	}
+}
+
+// mountCalls are all calls of the MOUNT program.
+func (m *Mount) mountCalls(ctx context.Context) map[string]error {
+	_, mnt := m.Mnt(ctx, "/x")
+	_, exports := m.Exports(ctx)
+	_, dump := m.Dump(ctx)
+	return map[string]error{"MNT": mnt, "EXPORT": exports, "DUMP": dump, "NULL": m.Null(ctx), "UMNT": m.Umnt(ctx, "/x")}
+}
+
+func TestMountTransportError(t *testing.T) {
+	w, m := newMountRig(t)
+	broken := errors.New("cable cut")
+	w.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) { return nil, broken }
+	for name, err := range m.mountCalls(t.Context()) {
+		assert.ErrorIs(t, err, broken, name)
+		assert.ErrorContains(t, err, "MOUNT", name)
+	}
+}
+
+func TestMountMalformed(t *testing.T) {
+	w, m := newMountRig(t)
+	w.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) { return []byte{0, 0}, nil }
+	for name, err := range m.mountCalls(t.Context()) {
+		if name == "NULL" || name == "UMNT" {
+			assert.NoError(t, err, "they have no results")
+		} else {
+			assert.ErrorIs(t, err, ErrReply, name)
+		}
+	}
+}
+
+// TestMountBounds: what is provided for the longest results.
+func TestMountBounds(t *testing.T) {
+	want := map[uint32]int{
+		mount3.ProcNull: 0, mount3.ProcUmnt: 0, mount3.ProcExport: 1 << 20, mount3.ProcDump: 1 << 20,
+		mount3.ProcMnt: len((&mount3.MntRes{Handle: make([]byte, nfs3.FHSize), Flavors: make([]uint32, maxFlavors)}).AppendTo(nil)),
+	}
+	w, m := newMountRig(t)
+	w.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
+		assert.Equal(t, want[x.Proc], x.MaxResults)
+		cred := ProcessCred()
+		if x.Proc == mount3.ProcNull {
+			cred = oncrpc.Cred{}
+		}
+		assert.Equal(t, cred, x.Cred)
+		delete(want, x.Proc)
+		return nil, errRecorded
+	}
+	m.mountCalls(t.Context())
+	assert.Empty(t, want)
+}
