@@ -1,0 +1,123 @@
+package iwarp
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// slow is a Completer that stops at each completion until it is let go.
+type slow struct {
+	came chan rdma.Completion
+	on   chan struct{}
+}
+
+func (s slow) Complete(c rdma.Completion) {
+	s.came <- c
+	<-s.on
+}
+
+// Completions come one at a time and in order, whoever finds them due.
+func TestCompletionsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slow{make(chan rdma.Completion, 9), make(chan struct{})}
+		e, p := againstRaw(t, raw{initiator: true, pipe: true})
+		require.NoError(t, e.Post(
+			rdma.WR{Op: rdma.OpSend, Done: s, ID: 1},
+			rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 1)}, Done: s, ID: 2},
+		))
+		p.segment()
+		req := p.readRequest()
+		p.send(responseSeg(true, req.SinkSTag, req.SinkTO, []byte{1})) // the reader finds it due
+		synctest.Wait()
+		require.Len(t, s.came, 1)
+		assert.Equal(t, rdma.Completion{ID: 1, Op: rdma.OpSend}, <-s.came)
+		s.on <- struct{}{}
+		assert.Equal(t, rdma.Completion{ID: 2, Op: rdma.OpRead}, <-s.came)
+		s.on <- struct{}{}
+	})
+}
+
+// Closed comes after the last completion, and Close after Closed.
+func TestClosedIsLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slow{make(chan rdma.Completion, 9), make(chan struct{})}
+		e, p := againstRaw(t, raw{initiator: true, pipe: true})
+		require.NoError(t, e.Post(rdma.WR{Op: rdma.OpSend, Done: s}, rdma.WR{Op: rdma.OpRead, Data: [][]byte{nil}, Done: s}))
+		p.segment()
+		p.readRequest()
+		e.Abort(errors.New("enough"))
+		closed := done(func() { e.Close() })
+		for i := range 2 {
+			synctest.Wait()
+			require.Len(t, s.came, 1)
+			assert.Equal(t, i == 0, (<-s.came).Err == nil)
+			assert.Empty(t, e.in.closed)
+			s.on <- struct{}{}
+		}
+		synctest.Wait()
+		assert.Len(t, e.in.closed, 1)
+		<-closed
+	})
+}
+
+// The time limit of the start-up is gone when the start-up is over.
+func TestNoDeadlineAfterStartup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t, options{pipe: true})
+		time.Sleep(24 * time.Hour)
+		open(t, a, b)
+		open(t, b, a)
+		for _, e := range []endpoint{a, b} {
+			go e.Close() // a pipe cannot be closed by halves
+		}
+		<-a.over
+		<-b.over
+	})
+}
+
+// Who posts writes for others for a while only, even if the socket takes all.
+func TestPostDoesNotStay(t *testing.T) {
+	world(t)
+	returned := make(chan struct{})
+	e, _ := againstRaw(t, raw{initiator: true, before: func(c *Conn) {
+		wr, calls := &c.sock.raw.wr, 0
+		wr.do = func(func(uintptr) bool) error {
+			if calls++; calls > maxTurns {
+				<-returned
+			}
+			wr.n, wr.errno = 0, 0
+			for i := range wr.iov {
+				wr.n += int(wr.iov[i].Len)
+			}
+			return nil
+		}
+	}})
+	fate := make(waiter, 1)
+	posted := done(func() {
+		assert.NoError(t, e.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 16*maxBatch)}, Done: fate}))
+	})
+	within(t, posted, "Post's return")
+	close(returned)
+	require.NoError(t, fate.wait(t).Err)
+}
+
+// A message of one segment takes a buffer of its own size, not of the largest.
+func TestBufferFits(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{recvs: 2, recvSize: 1 << 20})
+	p.send(sendSeg(true, 1, 0, []byte("small")), sendSeg(false, 2, 0, nil), sendSeg(true, 2, 0, []byte("large")))
+	for _, want := range []int{5, 1 << 20} {
+		m := e.in.recv(t)
+		assert.Len(t, m.Buf.B, 5)
+		assert.GreaterOrEqual(t, cap(m.Buf.B), want)
+		assert.Equal(t, want > 1<<10, cap(m.Buf.B) > 1<<10)
+		m.Buf.Release()
+	}
+}
