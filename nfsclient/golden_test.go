@@ -70,7 +70,7 @@ var golden = []struct {
 		return err
 	}},
 	{"readdirplus", false, func(ctx context.Context, c *Client) error {
-		_, _, err := c.ReadDirPlus(ctx, &nfs3.ReadDirPlusArgs{Dir: rootFH, DirCount: 64 << 10, MaxCount: 64 << 10}, nil)
+		_, _, err := c.ReadDirPlus(ctx, &nfs3.ReadDirPlusArgs{Dir: rootFH, DirCount: 64 << 10, MaxCount: 64 << 10}, func(*nfs3.Entry) {})
 		return err
 	}},
 	{"fsstat", false, func(ctx context.Context, c *Client) error {

@@ -2,7 +2,6 @@ package nfsclient
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcbind"
 )
 
 // A MountSearch finds where a server answers MOUNT version 3. Of the
@@ -49,11 +50,8 @@ type MountSearch struct {
 	Step time.Duration
 }
 
-// Ports of the search.
-const (
-	rpcbindPort = 111
-	mountdPort  = 20048
-)
+// mountdPort is where mountd listens by custom.
+const mountdPort = 20048
 
 // Find searches. The error is a SearchError, or the cause of ctx's end.
 func (s *MountSearch) Find(ctx context.Context) (*Mount, error) {
@@ -142,14 +140,15 @@ func (h *hunt) search(ctx context.Context) *Mount {
 }
 
 func (h *hunt) askRPCBind(ctx context.Context) (port int) {
-	addr := h.addr(rpcbindPort)
+	addr := h.addr(rpcbind.Port)
 	h.step(ctx, "rpcbind at "+addr, func(ctx context.Context) error {
 		caller, conn, err := h.dial(ctx, addr)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		port, err = getPort(ctx, caller)
+		n, err := rpcbind.GetPort(ctx, caller, mount3.Program, mount3.Version, rpcbind.TCP)
+		port = int(n)
 		return err
 	})
 	return port
@@ -216,6 +215,3 @@ func (e *SearchError) Unwrap() []error {
 	}
 	return errs
 }
-
-// errUnregistered is rpcbind's word on a program that it does not know.
-var errUnregistered = errors.New("MOUNT version 3 is not registered for TCP")

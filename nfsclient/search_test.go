@@ -173,7 +173,7 @@ func TestSearchError(t *testing.T) {
 	s := MountSearch{NFS: noProgram, NFSAddr: "RDMA srv:20049", Host: "srv", Dial: n.dial}
 	_, err := s.Find(t.Context())
 	assert.EqualError(t, err, "no MOUNT service found on srv (RDMA srv:20049: MOUNT: oncrpc: the server does not have the program; "+
-		"rpcbind at srv:111: MOUNT version 3 is not registered for TCP; TCP srv:20048: dial tcp: connection refused): "+
+		"rpcbind at srv:111: rpcbind: program not registered: program 100005 version 3, IP protocol 6; TCP srv:20048: dial tcp: connection refused): "+
 		"start rpcbind and mountd there, open their ports to this host, or name the port with mountport=N")
 	assert.ErrorIs(t, err, oncrpc.ErrProgUnavail)
 	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
@@ -185,14 +185,14 @@ func TestSearchError(t *testing.T) {
 }
 
 func TestSearchHostilePort(t *testing.T) {
-	for _, results := range [][]byte{nil, {0, 0, 0}, {0, 1, 0, 0}, {0xff, 0xff, 0xff, 0xff}} {
+	for results, want := range map[string]error{"": xdr.ErrShort, "\x00\x01\x00\x00": xdr.ErrValue, "\xff\xff\xff\xff": xdr.ErrValue} {
 		n := &network{t: t, at: map[string]answer{"srv:111": func(_ context.Context, x *oncrpc.Exchange) error {
-			x.Results = xdr.NewReader(results)
+			x.Results = xdr.NewReader([]byte(results))
 			return nil
 		}}}
 		s := MountSearch{Host: "srv", Dial: n.dial}
 		_, err := s.Find(t.Context())
-		assert.ErrorIs(t, err, ErrReply)
+		assert.ErrorIs(t, err, want)
 		assert.Equal(t, []string{"srv:111", "srv:20048"}, n.dialed)
 	}
 }
