@@ -67,8 +67,8 @@ func DialTCP(ctx context.Context, addr string, cfg ClientConfig) (*TCPClient, er
 	return nil, fmt.Errorf("oncrpc: %w", err)
 }
 
-// NewTCPClient makes calls over nc, which it takes over. A write that nc's
-// write deadline cuts short must leave the stream fit for the rest.
+// NewTCPClient makes calls over nc, which it takes over. nc's deadlines must
+// work, and a write that one cuts short leave the stream fit for the rest.
 func NewTCPClient(nc net.Conn, cfg ClientConfig) *TCPClient {
 	if cfg.Machine == "" {
 		cfg.Machine, _ = os.Hostname() // a server decides nothing by it

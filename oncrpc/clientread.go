@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/nfsrdma/nfsrdma/buf"
 )
@@ -20,6 +21,8 @@ func (c *TCPClient) read() {
 		switch {
 		case err == nil:
 			continue
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			err = c.writeError()
 		case errors.Is(err, io.EOF):
 			err = fmt.Errorf("the server closed it after %d replies: %w", n, err)
 		case len(start) > 0:
@@ -28,6 +31,12 @@ func (c *TCPClient) read() {
 		c.fail(err)
 		return
 	}
+}
+
+func (c *TCPClient) writeError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.out.err
 }
 
 // start waits for the next record, for as long as it takes. Of the first it

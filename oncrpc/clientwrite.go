@@ -26,6 +26,7 @@ type callWriter struct {
 	waiting     []*clientCall
 	batch       []*clientCall // whose octets are being written
 	interrupted bool          // the write deadline has passed
+	err         error         // why run ended
 
 	// of run
 	vec  net.Buffers
@@ -75,9 +76,20 @@ func (w *callWriter) run() {
 		err := w.write()
 		w.leave()
 		if err != nil {
-			w.client.fail(err)
+			w.client.endWriting(err)
+			return
 		}
 	}
+}
+
+// endWriting leaves it to the reader to end the connection, with err where it
+// does not find a better cause soon: a server that refuses calls may have said
+// why, and the end that it made of the stream says more than ours.
+func (c *TCPClient) endWriting(err error) {
+	c.mu.Lock()
+	c.out.err = err
+	c.mu.Unlock()
+	_ = c.nc.SetReadDeadline(time.Now().Add(lastWords)) // fails only where reading fails
 }
 
 // take waits for calls and moves those that the next write gathers to the

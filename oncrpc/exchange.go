@@ -152,17 +152,18 @@ func ReadReply(r *xdr.Reader, xid uint32) error {
 	}
 	r.Uint32() // the verifier's flavour
 	r.Opaque(maxAuthBody)
-	e := &ReplyError{Stat: r.Uint32()}
-	if e.Stat == progMismatch {
+	stat = r.Uint32()
+	if r.Err() == nil && stat == success {
+		return nil
+	}
+	e := &ReplyError{Stat: stat}
+	if stat == progMismatch {
 		e.Low, e.High = r.Uint32(), r.Uint32()
 	}
-	switch {
-	case r.Err() != nil:
+	if r.Err() != nil {
 		return fmt.Errorf("%w: %w", errReply, r.Err())
-	case e.Stat != success:
-		return e
 	}
-	return nil
+	return e
 }
 
 // readDenied reads what follows MSG_DENIED.

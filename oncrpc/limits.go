@@ -57,6 +57,10 @@ const (
 	// kernel is asked whether it is still there.
 	keepAlive = time.Minute
 
+	// lastWords is how long a client that cannot write any more waits for
+	// what the server has to say to that.
+	lastWords = 100 * time.Millisecond
+
 	// quoted is the octets that an error repeats of what a server sent that
 	// speaks no RPC: its first line, in most cases.
 	quoted = 40

@@ -1,0 +1,170 @@
+package oncrpc
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// cancellable returns a context whose cause is assert.AnError.
+func cancellable(t *testing.T) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	return ctx, func() { cancel(assert.AnError) }
+}
+
+// answer reads a call of echo and sends its reply.
+func answer(t *testing.T, server net.Conn, proc uint32, data []byte) {
+	t.Helper()
+	call := readRecord(t, server)
+	require.True(t, bytes.Equal(echoCall(xidOf(call), proc, data), call), "the call is whole")
+	send(t, server, record(echoReply(xidOf(call), proc, data)))
+}
+
+// A call that is given up returns at once; its reply is dropped when it comes,
+// and the connection is as good as before.
+func TestClientCancelWaiting(t *testing.T) {
+	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		ctx, cancel := cancellable(t)
+		large := make([]byte, 70000)
+		done := going(ctx, t, c, procEcho, large)
+		xid := xidOf(readRecord(t, server))
+		cancel()
+		assert.ErrorIs(t, <-done, assert.AnError)
+		assert.Empty(t, c.calls)
+
+		done = going(t.Context(), t, c, procHead, nil)
+		send(t, server, record(echoReply(xid, procEcho, large))) // longer than what is under way
+		answer(t, server, procHead, nil)
+		assert.NoError(t, <-done)
+		assert.ErrorIs(t, ask(ctx, t, c, procHead, nil), assert.AnError)
+	})
+}
+
+// A call that waits for its turn to be written is not sent at all.
+func TestClientCancelUnsent(t *testing.T) {
+	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		first := going(t.Context(), t, c, procHead, []byte("first"))
+		ctx, cancel := cancellable(t)
+		second := going(ctx, t, c, procHead, []byte("second"))
+		third := going(t.Context(), t, c, procHead, []byte("third"))
+		cancel()
+		assert.ErrorIs(t, <-second, assert.AnError)
+		answer(t, server, procHead, []byte("first"))
+		answer(t, server, procHead, []byte("third"))
+		assert.NoError(t, <-first)
+		assert.NoError(t, <-third)
+	})
+}
+
+// A call that is given up while it is written leaves from a copy, so that its
+// octets are the caller's again and the stream stays whole, wherever it was
+// cut.
+func TestClientCancelInTheMiddle(t *testing.T) {
+	data := bytes.Repeat([]byte("0123456"), 2000)
+	whole := len(record(echoCall(0, procHead, data)))
+	for _, cut := range []int{0, 1, 4, 50, 100, 10000, whole - 1} {
+		piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+			ctx, cancel := cancellable(t)
+			x := exchange(procHead, bytes.Clone(data))
+			done := make(chan error, 1)
+			go func() { done <- c.Call(ctx, x) }()
+			synctest.Wait()
+			begun := make([]byte, cut)
+			_, err := io.ReadFull(server, begun)
+			require.NoError(t, err)
+			other := going(t.Context(), t, c, procHead, []byte("other"))
+			cancel()
+			require.ErrorIs(t, <-done, assert.AnError)
+			clear(x.Item) // it is the caller's
+			clear(x.Args)
+
+			call := readRecord(t, io.MultiReader(bytes.NewReader(begun), server))
+			require.True(t, bytes.Equal(echoCall(xidOf(call), procHead, data), call), "cut at %d", cut)
+			answer(t, server, procHead, []byte("other"))
+			require.NoError(t, <-other)
+			send(t, server, record(echoReply(xidOf(call), procHead, data)))
+			next := going(t.Context(), t, c, procHead, []byte("next"))
+			answer(t, server, procHead, []byte("next"))
+			require.NoError(t, <-next)
+		})
+	}
+}
+
+// Of calls that leave together, one that is given up takes none with it.
+func TestClientCancelInBatch(t *testing.T) {
+	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		first := going(t.Context(), t, c, procHead, []byte("first"))
+		ctx, cancel := cancellable(t)
+		second := going(t.Context(), t, c, procHead, []byte("second"))
+		third := going(ctx, t, c, procHead, []byte("third"))
+		answer(t, server, procHead, []byte("first"))
+		require.NoError(t, <-first)
+		synctest.Wait()
+		require.Len(t, c.out.batch, 2)
+		cancel()
+		require.ErrorIs(t, <-third, assert.AnError)
+		answer(t, server, procHead, []byte("second"))
+		answer(t, server, procHead, []byte("third")) // for nobody
+		require.NoError(t, <-second)
+	})
+}
+
+// A server may answer before it has read all of a call. The caller's octets are
+// the caller's again only when they have been read, or the caller gives up.
+func TestClientAnsweredEarly(t *testing.T) {
+	data := make([]byte, 5000)
+	for _, giveUp := range []bool{false, true} {
+		piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			done := going(ctx, t, c, procHead, data)
+			begun := make([]byte, 8)
+			_, err := io.ReadFull(server, begun)
+			require.NoError(t, err)
+			xid := xidOf(begun[markLen:])
+			send(t, server, record(echoReply(xid, procHead, data)))
+			synctest.Wait()
+			require.Empty(t, done)
+			if giveUp {
+				assert.NoError(t, <-done, "a reply is a reply")
+			}
+			call := readRecord(t, io.MultiReader(bytes.NewReader(begun), server))
+			assert.Equal(t, echoCall(xid, procHead, data), call)
+			if !giveUp {
+				assert.NoError(t, <-done)
+			}
+		})
+	}
+}
+
+// Over a socket that is full the same: what the server reads is what was sent,
+// whatever the callers do with their memory.
+func TestClientCancelLoopback(t *testing.T) {
+	m := new(Mux)
+	m.Register(testProg, 2, handlerFunc(func(ctx context.Context, call *Call, r *Reply) error {
+		args := call.Args
+		if data := args.Item(1 << 20); len(data) > 0 {
+			assert.Len(t, data, bytes.Count(data, data[:1]))
+		}
+		return echo(ctx, call, r)
+	}))
+	c := start(t, &Server{Handler: m}).client(ClientConfig{})
+	require.NoError(t, c.nc.(*net.TCPConn).SetWriteBuffer(8<<10))
+	for i := range 40 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*50*time.Microsecond)
+		x := exchange(procEcho, bytes.Repeat([]byte{byte(i + 1)}, 1<<20))
+		if c.Call(ctx, x) == nil {
+			x.Release()
+		}
+		clear(x.Item)
+		cancel()
+	}
+	assert.NoError(t, ask(t.Context(), t, c, procEcho, nil), "the stream is whole")
+}

@@ -1,0 +1,105 @@
+package oncrpc
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// Mark, arguments, item, padding and tail leave together: in one segment, since
+// the kernel would send each write on its own.
+func TestClientWritesOnce(t *testing.T) {
+	m := new(Mux)
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
+		assert.Equal(t, "item.", string(c.Args.Opaque(5)))
+		assert.EqualValues(t, 0xdeadbeef, c.Args.Uint32())
+		return c.Args.Done()
+	}))
+	c := start(t, &Server{Handler: m}).client(ClientConfig{})
+	x := exchange(procHead, []byte("item."))
+	x.Tail = echoTail
+	before := segments(t, c.nc)
+	require.NoError(t, c.Call(t.Context(), x))
+	x.Release()
+	assert.EqualValues(t, 1, segments(t, c.nc)-before)
+}
+
+// segments returns how many segments with data a connection has sent.
+func segments(t *testing.T, nc net.Conn) (n uint32) {
+	raw, err := nc.(*net.TCPConn).SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if assert.NoError(t, err) {
+			n = info.Data_segs_out
+		}
+	}))
+	return n
+}
+
+func TestClientAllocatesNothing(t *testing.T) {
+	c := start(t, &Server{Handler: echoMux()}).client(ClientConfig{})
+	x := exchange(procEcho, make([]byte, 9000))
+	allocs := testing.AllocsPerRun(200, func() {
+		if err := c.Call(context.Background(), x); err != nil {
+			t.Fatal(err)
+		}
+		x.Release()
+	})
+	assert.LessOrEqual(t, allocs, 2*poolLosses) // the server's and the client's
+}
+
+// calls makes b.N calls, depth of them at a time.
+func calls(b *testing.B, depth int, newCall func() *Exchange) {
+	c := NewTCPClient(benchServer(b), ClientConfig{})
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for i := range depth {
+		wg.Go(func() {
+			x := newCall()
+			for range (b.N + depth - 1 - i) / depth {
+				if err := c.Call(context.Background(), x); err != nil {
+					b.Error(err)
+					return
+				}
+				x.Release()
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	closeClient(b, c)
+}
+
+func nullCall() *Exchange { return &Exchange{Prog: testProg, Vers: 2} }
+
+func BenchmarkClientNull(b *testing.B)        { calls(b, 1, nullCall) }
+func BenchmarkClientNullDepth32(b *testing.B) { calls(b, 32, nullCall) }
+
+func BenchmarkClientRead1MiB(b *testing.B) {
+	b.SetBytes(1 << 20)
+	calls(b, 4, func() *Exchange {
+		return &Exchange{
+			Prog: testProg, Vers: 2, Proc: 1, Args: xdr.AppendUint32(nil, 1<<20),
+			Sink: make([]byte, 1<<20), MaxResults: 4,
+		}
+	})
+}
+
+func BenchmarkClientWrite1MiB(b *testing.B) {
+	b.SetBytes(1 << 20)
+	calls(b, 4, func() *Exchange {
+		return &Exchange{
+			Prog: testProg, Vers: 2, Proc: 2, Args: xdr.AppendUint32(nil, 1<<20),
+			Item: make([]byte, 1<<20),
+		}
+	})
+}

@@ -1,0 +1,214 @@
+package oncrpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// All calls learn why the connection ended: those that wait for a reply, that
+// are being written, that wait for their turn, and the later ones.
+func TestClientLoss(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		cut  func(c *TCPClient, server net.Conn)
+		want error
+	}{
+		{"the server ends it", func(_ *TCPClient, server net.Conn) { server.Close() }, io.EOF},
+		{"Close", func(c *TCPClient, _ net.Conn) { c.Close() }, net.ErrClosed},
+		{"a record is cut", func(_ *TCPClient, server net.Conn) {
+			server.Write([]byte{0x80, 0, 0, 8, 1, 2, 3})
+			server.Close()
+		}, io.ErrUnexpectedEOF},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+				waits := going(t.Context(), t, c, procHead, nil)
+				readRecord(t, server)
+				written := going(t.Context(), t, c, procHead, make([]byte, 5000))
+				_, err := io.ReadFull(server, make([]byte, 100))
+				require.NoError(t, err)
+				queued := going(t.Context(), t, c, procHead, nil)
+				tt.cut(c, server)
+				for _, done := range []<-chan error{waits, written, queued} {
+					err := <-done
+					assert.ErrorIs(t, err, ErrClosed)
+					assert.ErrorIs(t, err, tt.want)
+				}
+				assert.ErrorIs(t, ask(t.Context(), t, c, procHead, nil), tt.want)
+			})
+		})
+	}
+}
+
+func TestClientReset(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	c, err := DialTCP(t.Context(), l.Addr().String(), ClientConfig{})
+	require.NoError(t, err)
+	defer closeClient(t, c)
+	nc, err := l.Accept()
+	require.NoError(t, err)
+	require.NoError(t, nc.(*net.TCPConn).SetLinger(0))
+	require.NoError(t, nc.Close())
+	err = ask(t.Context(), t, c, procHead, nil)
+	assert.ErrorIs(t, err, ErrClosed)
+	// Whichever of the two ends of the stream is looked at first is told of
+	// the reset, the other of an end.
+	assert.True(t, errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF), "%v", err)
+}
+
+// A stream that cannot be written to is the end too, though nothing is read.
+func TestClientWriteFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		c := NewTCPClient(deaf{near}, ClientConfig{})
+		err := ask(t.Context(), t, c, procHead, nil)
+		assert.ErrorIs(t, err, ErrClosed)
+		assert.ErrorIs(t, err, errDeaf)
+		closeClient(t, c)
+		far.Close()
+	})
+}
+
+// deaf is a connection that takes nothing.
+type deaf struct{ net.Conn }
+
+var errDeaf = errors.New("deaf")
+
+func (deaf) Write([]byte) (int, error) { return 0, errDeaf }
+
+// Close waits for the calls, whatever they are at.
+func TestClientCloseWaits(t *testing.T) {
+	g := newGate()
+	r := start(t, &Server{Handler: g.mux()})
+	c := r.client(ClientConfig{})
+	done := make(chan error, 10)
+	for range cap(done) {
+		go func() { done <- c.Call(context.Background(), &Exchange{Prog: testProg, Vers: 2, Proc: 1}) }()
+		<-g.entered
+	}
+	go c.Close()
+	require.NoError(t, c.Close())
+	close(g.open)
+	for range cap(done) {
+		assert.ErrorIs(t, <-done, net.ErrClosed)
+	}
+}
+
+// A reply that is longer than any call allows ends the connection before there
+// is memory for it, and so does one that is longer than its own call allows.
+func TestClientReplyTooLong(t *testing.T) {
+	const allowed = MaxReplyHeader + 4 + 8 // of procHead with 8 octets
+	for _, tt := range []struct {
+		name  string
+		other int // octets of another call
+		reply func(xid uint32) []byte
+		want  string
+	}{
+		{"than any", 0, func(uint32) []byte { return []byte{0x80, 0, 0x10, 0} }, "a fragment of 4096"},
+		{"in fragments", 0, func(xid uint32) []byte {
+			return append(fragment(false, echoReply(xid, procHead, nil)), fragment(true, make([]byte, allowed-27))...)
+		}, "28 octets and a fragment of 409"},
+		{"than its own", 5000, func(xid uint32) []byte {
+			return record(echoReply(xid, procHead, make([]byte, allowed-24)))
+		}, "of 440 octets to a call that allows 436"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+				done := going(t.Context(), t, c, procHead, make([]byte, 8))
+				reply := tt.reply(xidOf(readRecord(t, server)))
+				if tt.other > 0 {
+					other := going(t.Context(), t, c, procHead, make([]byte, tt.other))
+					readRecord(t, server)
+					defer func() { assert.ErrorIs(t, <-other, errRecordLong) }()
+				}
+				go server.Write(reply)
+				err := <-done
+				assert.ErrorIs(t, err, ErrClosed)
+				assert.ErrorIs(t, err, errRecordLong)
+				assert.ErrorContains(t, err, tt.want)
+			})
+		})
+	}
+}
+
+// Whatever else answers on a port is named by what it says.
+func TestClientNotRPC(t *testing.T) {
+	for _, tt := range []struct{ name, says, want string }{
+		{"HTTP", "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", `first octets are "HTTP/1.1 400 Bad Request\r\n`},
+		{"SSH", "SSH-2.0-OpenSSH_9.2p1\r\n", `first octets are "SSH-2.0-OpenSSH_9.2p1\r\n"`},
+		{"TLS alert", "\x15\x03\x03\x00\x02\x02\x46", `first octets are "\x15\x03\x03`},
+		{"an empty record", "\x80\x00\x00\x00", "a record of 0 octets"},
+		{"half an XID", "\x80\x00\x00\x03abc", "a record of 3 octets"},
+		{"nothing", "", "closed it after 0 replies"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+				done := going(t.Context(), t, c, procHead, nil)
+				readRecord(t, server)
+				_, _ = server.Write([]byte(tt.says))
+				server.Close()
+				err := <-done
+				assert.ErrorIs(t, err, ErrClosed)
+				assert.ErrorContains(t, err, tt.want)
+			})
+		})
+	}
+}
+
+// A real web server finds a line in the call, or waits for one.
+func TestClientHTTP(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &http.Server{}
+	served := make(chan error)
+	go func() { served <- s.Serve(l) }()
+	defer func() {
+		assert.NoError(t, s.Close())
+		assert.ErrorIs(t, <-served, http.ErrServerClosed)
+	}()
+	for _, tt := range []struct {
+		xid  uint32
+		want string
+	}{
+		{0x0a0a0a0a, `the server does not seem to speak RPC, its first octets are "HTTP/1.1 400 Bad Request`},
+		{0x01010101, os.ErrDeadlineExceeded.Error()},
+	} {
+		c, err := DialTCP(t.Context(), l.Addr().String(), ClientConfig{})
+		require.NoError(t, err)
+		c.xid = tt.xid - 1
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, os.ErrDeadlineExceeded)
+		err = ask(ctx, t, c, procHead, nil)
+		assert.ErrorContains(t, err, tt.want)
+		cancel()
+		closeClient(t, c)
+	}
+}
+
+// A server that says nothing costs the time that the call has, and no more.
+func TestClientSilentServer(t *testing.T) {
+	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		begin := time.Now()
+		for _, reads := range []bool{false, true} { // it need not even read
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if reads {
+				go io.Copy(io.Discard, server)
+			}
+			assert.ErrorIs(t, ask(ctx, t, c, procHead, make([]byte, 1<<16)), context.DeadlineExceeded)
+			cancel()
+		}
+		assert.Equal(t, 2*time.Minute, time.Since(begin))
+	})
+}

@@ -1,0 +1,114 @@
+package oncrpc
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// fuzzCalls calls are under way when the octets of FuzzClient come, the last of
+// which allows the longest reply.
+const (
+	fuzzCalls = 3
+	fuzzStep  = 64
+)
+
+// FuzzClient gives a client with calls under way any stream. What a call
+// returns is what a plain reading of RFC 5531, Section 11, finds for it in the
+// stream, and nothing is left.
+func FuzzClient(f *testing.F) {
+	reply := wiretest.Hex(f, "testdata/getattr-reply.hex")
+	binary.BigEndian.PutUint32(reply, 2)
+	denied := wiretest.Hex(f, "testdata/auth-tooweak.hex")
+	binary.BigEndian.PutUint32(denied, 0)
+	f.Add(append(record(reply), record(denied)...))
+	f.Add(append(fragment(false, reply[:5]), fragment(true, reply[5:])...))
+	f.Add(append(record(echoReply(9, procHead, nil)), record(echoReply(1, procHead, []byte("data")))...))
+	f.Add(record(echoReply(1, procHead, make([]byte, 600))))
+	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		near, far := net.Pipe()
+		c := NewTCPClient(near, ClientConfig{})
+		c.xid = 1<<32 - 1
+		results := make([]chan error, fuzzCalls)
+		calls := make([]Exchange, fuzzCalls)
+		for i := range calls {
+			calls[i].MaxResults = i * fuzzStep
+			results[i] = make(chan error, 1)
+			go func() { results[i] <- c.Call(context.Background(), &calls[i]) }()
+			require.EqualValues(t, i, xidOf(readRecord(t, far)))
+		}
+		_, _ = far.Write(stream)
+		far.Close()
+		want := plainReplies(stream)
+		for i := range calls {
+			checkOutcome(t, <-results[i], &calls[i], uint32(i), want[i])
+			calls[i].Release()
+		}
+		require.NoError(t, c.Close())
+		require.Zero(t, buf.Default.Out())
+	})
+}
+
+// checkOutcome compares a call's end with the record that is for it, or nil.
+func checkOutcome(t *testing.T, err error, x *Exchange, xid uint32, want []byte) {
+	if want == nil {
+		require.ErrorIs(t, err, ErrClosed)
+		return
+	}
+	r := xdr.NewReader(want)
+	if wantErr := ReadReply(&r, xid); wantErr != nil {
+		require.Equal(t, wantErr.Error(), err.Error())
+		return
+	}
+	require.NoError(t, err)
+	require.Equal(t, want, x.Lent.B)
+	require.Equal(t, r.Offset(), x.Results.Offset())
+}
+
+// plainReplies returns the first record for each call, up to the first that is
+// too long or no reply.
+func plainReplies(stream []byte) (replies [fuzzCalls][]byte) {
+	for {
+		rec, rest, err := plainRecord(stream, MaxReplyHeader+(fuzzCalls-1)*fuzzStep)
+		if err != nil || len(rec) < 4 {
+			return replies
+		}
+		stream = rest
+		if xid := xidOf(rec); xid < fuzzCalls && replies[xid] == nil {
+			if len(rec) > MaxReplyHeader+int(xid)*fuzzStep {
+				return replies
+			}
+			replies[xid] = rec
+		}
+	}
+}
+
+func plainRecord(stream []byte, limit int) (rec, rest []byte, err error) {
+	for last := false; !last; {
+		if len(stream) < markLen {
+			return nil, nil, io.ErrUnexpectedEOF
+		}
+		mark := binary.BigEndian.Uint32(stream)
+		stream = stream[markLen:]
+		last = mark&lastFrag != 0
+		n := int(mark &^ lastFrag)
+		switch {
+		case len(rec)+n > limit:
+			return nil, nil, errors.New("too long")
+		case n > len(stream):
+			return nil, nil, io.ErrUnexpectedEOF
+		}
+		rec, stream = append(rec, stream[:n]...), stream[n:]
+	}
+	return rec, stream, nil
+}

@@ -1,0 +1,189 @@
+package oncrpc
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// piped runs f beside a TCPClient in virtual time, whose server the test plays.
+// A goroutine or a buffer that is left fails the test.
+func piped(t *testing.T, f func(t *testing.T, c *TCPClient, server net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		c := NewTCPClient(near, ClientConfig{Machine: "rig"})
+		defer func() {
+			far.Close()
+			closeClient(t, c)
+			assert.Zero(t, buf.Default.Out(), "buffers")
+		}()
+		f(t, c, far)
+	})
+}
+
+// going makes a call of echo; its error is to come.
+func going(ctx context.Context, t *testing.T, c Caller, proc uint32, data []byte) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- ask(ctx, t, c, proc, data) }()
+	synctest.Wait()
+	return done
+}
+
+func send(t *testing.T, server net.Conn, octets ...[]byte) {
+	t.Helper()
+	for _, b := range octets {
+		_, err := server.Write(b)
+		require.NoError(t, err)
+	}
+}
+
+func xidOf(msg []byte) uint32 { return binary.BigEndian.Uint32(msg) }
+
+// What Linux sends is what leaves here, and what knfsd answers arrives.
+func TestClientGolden(t *testing.T) {
+	call := wiretest.Hex(t, "testdata/getattr-call.hex")
+	reply := wiretest.Hex(t, "testdata/getattr-reply.hex")
+	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		c.xid = xidOf(call) - 1
+		x := &Exchange{
+			Prog: nfs, Vers: 3, Proc: 1, Cred: Cred{Flavor: AuthSys},
+			Args: call[len(call)-12:], MaxResults: 88,
+		}
+		done := make(chan error)
+		go func() { done <- c.Call(t.Context(), x) }()
+		assert.Equal(t, call, readRecord(t, server))
+		send(t, server, record(reply))
+		require.NoError(t, <-done)
+		assert.Equal(t, reply[24:], x.Results.Fixed(88))
+		assert.NoError(t, x.Results.Done())
+		x.Release()
+	})
+}
+
+// A reply may come in any number of fragments (RFC 5531, Section 11), cut at
+// any octet, and in any pieces of the stream.
+func TestClientFragments(t *testing.T) {
+	data := []byte("fragments")
+	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		exchange := func(split func(reply []byte) [][]byte) {
+			t.Helper()
+			done := going(t.Context(), t, c, procEcho, data)
+			reply := echoReply(xidOf(readRecord(t, server)), procEcho, data)
+			send(t, server, split(reply)...)
+			require.NoError(t, <-done)
+		}
+		for cut := range len(echoReply(0, procEcho, data)) + 1 {
+			exchange(func(r []byte) [][]byte {
+				return [][]byte{fragment(false, r[:cut]), fragment(true, r[cut:])}
+			})
+		}
+		exchange(func(r []byte) (all [][]byte) {
+			for i := range r {
+				all = append(all, fragment(false, r[i:i+1]))
+			}
+			return append(all, fragment(true, nil))
+		})
+		exchange(func(r []byte) (all [][]byte) {
+			for _, octet := range record(r) {
+				all = append(all, []byte{octet})
+			}
+			return all
+		})
+	})
+}
+
+// Replies find their calls by the XID, in whatever order they come.
+func TestClientOrder(t *testing.T) {
+	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		c.xid = 1<<32 - 3 // and over the end
+		var calls [][]byte
+		var done []<-chan error
+		for i := range 5 {
+			done = append(done, going(t.Context(), t, c, procHead, []byte{byte(i)}))
+			calls = append(calls, readRecord(t, server))
+		}
+		assert.EqualValues(t, 1<<32-2, xidOf(calls[0]))
+		assert.EqualValues(t, 2, xidOf(calls[4]))
+		for _, i := range []int{3, 0, 4, 2, 1} {
+			r := xdr.NewReader(calls[i][40:])
+			send(t, server, record(echoReply(xidOf(calls[i]), procHead, r.Opaque(9))))
+			assert.NoError(t, <-done[i])
+		}
+	})
+}
+
+// An XID that waits for its reply is not given out again.
+func TestClientXIDInUse(t *testing.T) {
+	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		first := going(t.Context(), t, c, procHead, []byte("first"))
+		xid := xidOf(readRecord(t, server))
+		c.xid = xid - 1
+		second := going(t.Context(), t, c, procHead, []byte("second"))
+		require.Equal(t, xid+1, xidOf(readRecord(t, server)))
+		send(t, server, record(echoReply(xid+1, procHead, []byte("second"))), record(echoReply(xid, procHead, []byte("first"))))
+		assert.NoError(t, <-first)
+		assert.NoError(t, <-second)
+	})
+}
+
+// A restarted client does not begin where others did: a server may remember
+// its replies.
+func TestClientXIDStart(t *testing.T) {
+	piped(t, func(t *testing.T, a *TCPClient, _ net.Conn) {
+		b := NewTCPClient(a.nc, ClientConfig{})
+		assert.NotEqual(t, a.xid, b.xid)
+		assert.NotEmpty(t, b.machine)
+		closeClient(t, b)
+	})
+}
+
+// The longest reply that the call allows is taken, with the longest verifier.
+func TestClientLongestReply(t *testing.T) {
+	data := make([]byte, 9000)
+	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		done := going(t.Context(), t, c, procEcho, data)
+		xid := xidOf(readRecord(t, server))
+		reply := xdr.AppendUint32(appendReply(nil, xid, msgAccepted), 6)
+		reply = xdr.AppendOpaque(reply, make([]byte, maxAuthBody))
+		reply = xdr.AppendOpaque(xdr.AppendUint32(reply, success), data)
+		reply = append(reply, echoTail...)
+		send(t, server, record(reply))
+		assert.NoError(t, <-done)
+	})
+}
+
+// What is for no call, or for one that has its reply, is dropped; what answers
+// a call in no form that RFC 5531 has is the call's fault alone.
+func TestClientDropsNonsense(t *testing.T) {
+	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		done := going(t.Context(), t, c, procHead, []byte("data"))
+		xid := xidOf(readRecord(t, server))
+		reply := record(echoReply(xid, procHead, []byte("data")))
+		send(t, server, record([]byte{1, 2, 3, 4}), record(echoReply(xid+1, procHead, []byte("data"))))
+		synctest.Wait()
+		require.Empty(t, done)
+		send(t, server, reply, reply)
+		assert.NoError(t, <-done)
+
+		done = going(t.Context(), t, c, procHead, nil)
+		send(t, server, record(readRecord(t, server))) // the call itself
+		assert.ErrorIs(t, <-done, errReply)
+		done = going(t.Context(), t, c, procHead, nil)
+		send(t, server, record(readRecord(t, server)[:4]))
+		assert.ErrorIs(t, <-done, errReply)
+
+		done = going(t.Context(), t, c, procHead, nil)
+		send(t, server, record(echoReply(xidOf(readRecord(t, server)), procHead, nil)))
+		assert.NoError(t, <-done, "the connection lives")
+	})
+}
