@@ -42,7 +42,8 @@ func (q *sendQueue) writeError() error {
 	return q.err
 }
 
-// flush completes everything that is left with an error.
+// flush completes everything that is left with an error. The reader calls it
+// when nobody writes any more, so that nobody else delivers.
 func (q *sendQueue) flush(cause error) {
 	q.mu.Lock()
 	q.closed, q.broken = true, true
@@ -54,11 +55,6 @@ func (q *sendQueue) flush(cause error) {
 	q.idle.Broadcast()
 	q.mu.Unlock()
 	q.deliver()
-	q.mu.Lock()
-	for q.delivering {
-		q.idle.Wait()
-	}
-	q.mu.Unlock()
 }
 
 // releaseResponses gives up the RDMA Read Responses that will not be sent.

@@ -174,6 +174,5 @@ func (q *sendQueue) deliver() {
 		q.mu.Lock()
 	}
 	q.delivering = false
-	q.idle.Broadcast()
 	q.mu.Unlock()
 }
