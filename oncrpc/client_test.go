@@ -64,7 +64,7 @@ func closeClient(t testing.TB, c *TCPClient) {
 func TestClientCalls(t *testing.T) {
 	c := start(t, &Server{Handler: echoMux()}).client(ClientConfig{})
 	var wg sync.WaitGroup
-	for i := range 64 {
+	for i := range 24 {
 		wg.Go(func() {
 			for _, n := range []int{i, 4096 + i, 1<<20 - i} {
 				data := bytes.Repeat([]byte{byte(i), 1, 2, 3, 4, 5, 6}, n/7+1)[:n]

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
 )
 
 // cancellable returns a context whose cause is assert.AnError.
@@ -142,6 +144,17 @@ func TestClientAnsweredEarly(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reply that is on its way when its caller gives up is dropped.
+func TestClientCancelAnswered(t *testing.T) {
+	piped(t, func(t *testing.T, c *TCPClient, _ net.Conn) {
+		cl := &clientCall{xid: 1, reply: make(chan outcome, 1)}
+		cl.reply <- outcome{record: buf.Default.Get(100)}
+		c.forget(cl)
+		cl.reply <- outcome{err: assert.AnError}
+		c.forget(cl)
+	})
 }
 
 // Over a socket that is full the same: what the server reads is what was sent,

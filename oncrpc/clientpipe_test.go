@@ -3,12 +3,14 @@ package oncrpc
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"net"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
@@ -185,5 +187,19 @@ func TestClientDropsNonsense(t *testing.T) {
 		done = going(t.Context(), t, c, procHead, nil)
 		send(t, server, record(echoReply(xidOf(readRecord(t, server)), procHead, nil)))
 		assert.NoError(t, <-done, "the connection lives")
+	})
+}
+
+// A record's mark has 31 bits for the length.
+func TestClientCallTooLong(t *testing.T) {
+	large, err := unix.Mmap(-1, 0, 1<<31, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	require.NoError(t, err)
+	defer unix.Munmap(large)
+	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		item := large[:math.MaxInt32-40] // without the header, and one octet of padding is too much
+		assert.ErrorContains(t, c.Call(t.Context(), &Exchange{Item: item}), "2147483648 octets")
+		done := going(t.Context(), t, c, procHead, nil)
+		answer(t, server, procHead, nil)
+		assert.NoError(t, <-done)
 	})
 }

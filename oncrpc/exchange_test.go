@@ -102,6 +102,17 @@ func TestReadReply(t *testing.T) {
 	}
 }
 
+// A server that invents an accept_stat has not executed the procedure either.
+func TestReadReplyUndefinedStat(t *testing.T) {
+	r := xdr.NewReader(wiretest.Octets(t, "00000001 00000001 00000000 00000000 00000000 00000006"))
+	err := ReadReply(&r, 1)
+	assert.Equal(t, &ReplyError{Stat: 6}, err)
+	assert.ErrorContains(t, err, "undefined accept_stat 6")
+	for _, other := range []error{ErrProgUnavail, ErrProcUnavail, ErrGarbageArgs, errReply} {
+		assert.NotErrorIs(t, err, other)
+	}
+}
+
 // The longest verifier is skipped (Section 8.2).
 func TestReadReplyVerifier(t *testing.T) {
 	wire := wiretest.Octets(t, "00000001 00000001 00000000 00000006 00000190")
