@@ -48,15 +48,15 @@ func (f *File) read(ctx context.Context, p []byte, off int64) (n int, err error)
 }
 
 // CopyTo writes what f holds from offset off on to w, in order, and returns how
-// many octets that were. It reads ahead, of a short file nothing.
+// many octets that were. It reads ahead, of a short file nothing, and waits
+// for what it reads ahead in any case: over RDMA a call that is given up can
+// cost the connection.
 func (f *File) CopyTo(ctx context.Context, w io.Writer, off int64) (n int64, err error) {
 	if off < 0 {
 		return 0, errNegative
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	var ahead []*readAhead
 	defer func() {
-		cancel() // nobody waits for what comes behind the end
 		for _, a := range ahead {
 			<-a.done
 			a.buf.Release()

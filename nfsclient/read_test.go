@@ -248,26 +248,20 @@ func (l *limited) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestCopyToCancelsAhead: a copy that fails does not wait for a server that
-// does not answer what was read ahead.
-func TestCopyToCancelsAhead(t *testing.T) {
+// TestCopyToWaits: no call is given up, for that can cost an RDMA connection.
+func TestCopyToWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, small, true)
-		f := g.put("f", sample(40*4096))
-		g.before = func(ctx context.Context, x *oncrpc.Exchange) ([]byte, error) {
-			r := xdr.NewReader(x.Args)
-			r.Opaque(nfs3.FHSize)
-			if x.Proc != nfs3.ProcRead || r.Uint64() < 3*4096 {
-				return nil, nil
-			}
-			<-ctx.Done()
-			return nil, context.Cause(ctx)
+		f := g.put("f", sample(9*4096))
+		g.before = func(ctx context.Context, _ *oncrpc.Exchange) ([]byte, error) {
+			time.Sleep(time.Second)
+			assert.NoError(t, ctx.Err())
+			return nil, nil
 		}
-		start := time.Now()
-		n, err := f.CopyTo(t.Context(), &limited{left: 4096}, 0)
-		assert.ErrorIs(t, err, errFull)
-		assert.EqualValues(t, 4096, n)
-		assert.Zero(t, time.Since(start))
+		for _, w := range []io.Writer{io.Discard, &limited{left: 2 * 4096}} {
+			_, _ = f.CopyTo(t.Context(), w, 0)
+			assert.Zero(t, g.under)
+		}
 	})
 }
 
@@ -285,7 +279,7 @@ func TestFileAttributes(t *testing.T) {
 	assert.ErrorIs(t, f.Truncate(t.Context(), 0), syscall.EROFS)
 }
 
-// TestInOrder: the lowest failure counts, and what is below it is done.
+// TestInOrder: everything is done.
 func TestInOrder(t *testing.T) {
 	for _, depth := range []int{1, 2, 7, 100} {
 		for _, n := range []int{0, 1, 2, 50} {
@@ -298,7 +292,28 @@ func TestInOrder(t *testing.T) {
 			assert.Equal(t, n, failed)
 			assert.NotContains(t, done, false)
 		}
-		bad := errors.New("bad")
+	}
+}
+
+// TestInOrderFailures: the lowest failure counts, whichever comes first.
+func TestInOrderFailures(t *testing.T) {
+	bad := errors.New("bad")
+	for _, first := range []int{0, 1} {
+		var turn [2]chan struct{}
+		turn[first], turn[1-first] = make(chan struct{}), make(chan struct{})
+		close(turn[first])
+		failed, got, err := inOrder(2, 2, func(i int) (int, error) {
+			<-turn[i]
+			if i == first {
+				time.AfterFunc(time.Millisecond, func() { close(turn[1-i]) })
+			}
+			return 10 + i, bad
+		})
+		assert.ErrorIs(t, err, bad)
+		assert.Zero(t, failed)
+		assert.Equal(t, 10, got)
+	}
+	for _, depth := range []int{1, 2, 7, 100} {
 		var done [50]bool
 		failed, got, err := inOrder(50, depth, func(i int) (int, error) {
 			done[i] = true

@@ -135,17 +135,21 @@ func TestReadDirUnknown(t *testing.T) {
 func TestReadDirRestart(t *testing.T) {
 	g := newRig(t, Config{}, true)
 	g.fs.listSize = 4096
-	want := g.fill(300)
+	want := g.fill(1000)
 	var names []string
 	for e, err := range g.fs.ReadDir(t.Context(), "") {
 		require.NoError(t, err)
 		names = append(names, e.Name)
-		if len(names)%40 == 0 && len(names) < 200 {
+		if len(names)%40 == 0 && len(names) < 900 {
 			require.NoError(t, g.fs.Remove(t.Context(), names[len(names)-2]))
 			g.plant(fmt.Sprint("new-", len(names)))
 		}
 	}
-	assert.Equal(t, append(want, "new-40", "new-80", "new-120", "new-160"), names)
+	for n := 40; n < 900; n += 40 {
+		want = append(want, fmt.Sprint("new-", n))
+	}
+	assert.Equal(t, want, names)
+	assert.Greater(t, g.calls(nfs3.ProcReadDirPlus), 10*maxRestarts)
 }
 
 // TestReadDirRestartsEnd: a listing that never gets further ends.

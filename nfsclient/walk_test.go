@@ -35,7 +35,7 @@ func (g *rig) plant(tree ...string) {
 var walkTree = []string{
 	"a/", "a/b/", "a/b/f", "f", "x\xff y/", "x\xff y/f",
 	"rel -> a/b", "up -> a/../a/b/../b/f", "a/out -> ../f", "a/b/root -> ../../f",
-	"abs -> /a/b/f", "absdir -> /a/b/", "dangling -> a/none", "chain -> rel/f",
+	"abs -> /a/b/f", "a/b/abs -> /f", "absdir -> /a/b/", "dangling -> a/none", "chain -> rel/f",
 	"loop -> loop", "ping -> pong", "pong -> ping", "escape -> ../f", "dot -> .", "slash -> f/",
 	"long -> ./././/a///b/./f",
 }
@@ -71,6 +71,7 @@ var walks = []struct {
 	{path: "a/out", stat: "f", lstat: "a/out"},
 	{path: "a/b/root", stat: "f", lstat: "a/b/root"},
 	{path: "abs", stat: "a/b/f", lstat: "abs"},
+	{path: "a/b/abs", stat: "f", lstat: "a/b/abs"},
 	{path: "absdir/f", stat: "a/b/f", lstat: "a/b/f"},
 	{path: "chain", stat: "a/b/f", lstat: "chain"},
 	{path: "dangling", lstat: "dangling", estat: nfs3.ErrNoEnt},
