@@ -132,7 +132,7 @@ func (c *Conn) Close() error {
 	c.tx.close()
 	late := time.AfterFunc(lingerTimeout, func() { c.sock.expire(longPast) })
 	defer late.Stop()
-	if c.tx.drain(true) {
+	if c.tx.shut() {
 		c.sock.closeWrite()
 	}
 	<-c.over
@@ -162,14 +162,14 @@ func (c *Conn) finish(err error) {
 			c.sock.closeWrite()
 		}
 		c.sock.discard(c.rx.scratch()) // a reset would overtake the Terminate
-		c.tx.drain(false)
+		c.tx.drain()
 	case errors.Is(err, io.EOF): // half-closed by the peer: what is posted may still go
-		c.tx.drain(false)
+		c.tx.drain()
 		c.sock.closeWrite()
 	}
 	_ = c.sock.nc.Close()
 	c.rx.close()
-	c.tx.drain(false) // the writer, which fails now
+	c.tx.drain() // the writer, which fails now
 	c.tx.flush(fmt.Errorf("iwarp: %w: %w", rdma.ErrFlushed, c.closedError()))
 	c.revokeAll()
 	c.mu.Lock()

@@ -24,15 +24,26 @@ func (q *sendQueue) sendTerminate(c *Conn, f *Fault) bool {
 	return true
 }
 
-// drain waits until nobody writes and, with all, until every work request has
-// completed. It returns false where that will not come.
-func (q *sendQueue) drain(all bool) bool {
+// drain waits until nobody writes.
+func (q *sendQueue) drain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.writing || all && q.head < q.tail && !q.broken {
+	for q.writing {
 		q.idle.Wait()
 	}
-	return !q.broken
+}
+
+// shut waits until every work request has completed, and then has nothing more
+// sent. It returns false where the sending has ended otherwise.
+func (q *sendQueue) shut() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.broken && (q.writing || q.head < q.tail) {
+		q.idle.Wait()
+	}
+	first := !q.broken
+	q.broken = true // a response would be torn by the FIN that comes now
+	return first
 }
 
 // writeError returns the error of the write that failed, if one did.

@@ -138,6 +138,8 @@ func TestCloseDrains(t *testing.T) {
 		for range 2 {
 			assert.NoError(t, (<-done).Err)
 		}
+		p.send(requestSeg(1, rdmap.ReadRequest{})) // too late
+		p.nothing(time.Second)
 		p.nc.Close()
 		require.NoError(t, <-closed)
 		assert.Equal(t, "late", string(e.in.next(t)))
