@@ -33,7 +33,7 @@ var floors = map[string]int{
 	"nfs/mount3": 4, "nfs/nfs3": 4, "rpcbind": 4, "vfs": 4,
 	"nfsclient": 5, "vfs/posix": 5, "vfs/vfstest": 5,
 	"nfsserver":    6,
-	"cmd/nfsrdmad": 7,
+	"cmd/mountrdma": 7, "cmd/nfsrdmad": 7,
 }
 
 // beside are the imports within a floor: the vocabulary of one package in

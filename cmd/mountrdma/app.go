@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// app is one run of the program: its flags, and the connections that its
+// command has made.
+type app struct {
+	stdout, stderr io.Writer
+	umask          uint32 // of this process, for what is made on servers
+
+	crc      cli.Choice
+	inline   cli.Size
+	credits  int
+	timeout  time.Duration
+	uid, gid int // below 0: this process's
+
+	sessions map[server]*session
+}
+
+// addFlags adds the flags that all commands have.
+func (a *app) addFlags(f *pflag.FlagSet) {
+	a.crc = cli.NewChoice("auto", "auto", "on", "off")
+	a.inline = 4 << 10
+	f.SortFlags = false
+	f.Var(&a.crc, "crc", "CRC32C on RDMA connections: auto and off have it where the server asks,\non asks for it")
+	f.Var(&a.inline, "inline", "longest message sent without RDMA")
+	f.IntVar(&a.credits, "credits", 128, "calls that may be under way on a connection")
+	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try to connect, and to wait for a server that gives no sign of life")
+	f.IntVar(&a.uid, "uid", -1, "act as this user on the server, not as who runs the program")
+	f.IntVar(&a.gid, "gid", -1, "act as this group there")
+}
+
+// checkFlags checks what pflag could not. Its error is a usage error.
+func (a *app) checkFlags() error {
+	if a.timeout < minTimeout {
+		return errors.New("--timeout is below " + minTimeout.String())
+	}
+	return errors.Join(
+		cli.Within("--inline", int64(a.inline), cmpriv.MinSize, cmpriv.MaxSize),
+		cli.Within("--credits", int64(a.credits), 1, maxCredits),
+		cli.Within("--uid", int64(a.uid), -1, 1<<32-1),
+		cli.Within("--gid", int64(a.gid), -1, 1<<32-1),
+	)
+}
+
+// policy is what --crc means for an initiator. One that does not ask for CRCs
+// still has them where the responder does (RFC 5044, Section 7.1.2): Linux's
+// siw and nfsrdmad do not, cards do.
+func (a *app) policy() mpa.CRC {
+	if a.crc.Word == "on" {
+		return mpa.CRCOn
+	}
+	return mpa.CRCOff
+}
+
+// cred is in whose name calls are made.
+func (a *app) cred() oncrpc.Cred {
+	cred := nfsclient.ProcessCred()
+	if a.uid >= 0 || a.gid >= 0 {
+		cred.GIDs = nil // they are somebody else's
+	}
+	if a.uid >= 0 {
+		cred.UID = uint32(a.uid)
+	}
+	if a.gid >= 0 {
+		cred.GID = uint32(a.gid)
+	}
+	return cred
+}
+
+// close ends all connections.
+func (a *app) close() {
+	for _, s := range a.sessions {
+		s.close()
+	}
+}

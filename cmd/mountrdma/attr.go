@@ -1,0 +1,58 @@
+package main
+
+import (
+	"io/fs"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// modeBits are those that Go has elsewhere than UNIX.
+var modeBits = map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky}
+
+// kinds are the types of NFS as Go has them.
+var kinds = map[nfs3.Type]fs.FileMode{
+	nfs3.TypeDir: fs.ModeDir, nfs3.TypeLnk: fs.ModeSymlink, nfs3.TypeBlk: fs.ModeDevice,
+	nfs3.TypeChr: fs.ModeDevice | fs.ModeCharDevice, nfs3.TypeSock: fs.ModeSocket, nfs3.TypeFIFO: fs.ModeNamedPipe,
+}
+
+// goMode is permissions as Go has them.
+func goMode(mode uint32) fs.FileMode {
+	m := fs.FileMode(mode & 0o777)
+	for bit, flag := range modeBits {
+		if mode&bit != 0 {
+			m |= flag
+		}
+	}
+	return m
+}
+
+// fileMode is type and mode of attributes as Go has them.
+func fileMode(a *nfs3.Attr) fs.FileMode { return kinds[a.Type] | goMode(a.Mode) }
+
+// goTime is a time of NFS as Go has them.
+func goTime(t nfs3.Time) time.Time { return time.Unix(int64(t.Sec), int64(t.Nsec)) }
+
+// nfsTime is the other way round. What NFS cannot say becomes the nearest that
+// it can.
+func nfsTime(t time.Time) nfs3.Time {
+	sec := min(max(t.Unix(), 0), 1<<32-1)
+	return nfs3.Time{Sec: uint32(sec), Nsec: uint32(t.Nanosecond())}
+}
+
+// tame returns a name with nothing in it that a terminal would obey.
+func tame(name string) string {
+	var b strings.Builder
+	for len(name) > 0 {
+		r, n := utf8.DecodeRuneInString(name)
+		if r == utf8.RuneError && n == 1 || !unicode.IsGraphic(r) {
+			r = '?'
+		}
+		b.WriteRune(r)
+		name = name[n:]
+	}
+	return b.String()
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+// Limits of bench.
+const (
+	maxBlock = 1 << 26 // octets, of the longest READ that any server offers
+	maxDepth = 4096    // calls: what rpcrdma allows
+)
+
+// benchOptions are the flags of bench.
+type benchOptions struct {
+	urls  []location
+	op    cli.Choice
+	block cli.Size
+	depth int
+	time  time.Duration
+	json  bool
+}
+
+func (a *app) newBench() *cobra.Command {
+	o := benchOptions{op: cli.NewChoice("read", "read", "write", "randread", "randwrite", "getattr", "null"), block: 1 << 20, depth: 16, time: 5 * time.Second}
+	cmd := &cobra.Command{
+		Use:   "bench URL --op OP",
+		Short: "Measure throughput and latency of one kind of call",
+		Long: `Measure throughput and latency of one kind of call, with as many under way as
+--depth says.
+
+read and write go through the file that URL names from its start, and begin
+again at its end; randread and randwrite take its blocks in no order. The data
+of a READ go straight into one buffer for each call under way. getattr and null
+ask for the attributes of any object, and for nothing.
+
+write and randwrite OVERWRITE THE FILE, which must exist, within the length that
+it has, with data that mean nothing. They are not stable (UNSTABLE); the COMMIT
+at the end is not measured.
+
+--json prints one object: op block depth seconds bytes ops MBps iops
+lat_us{p50,p99,max} client_cpu_s. MBps is millions of octets in a second.`,
+		Example: `  mountrdma bench nfs://server/data/1g --op read --json
+  mountrdma bench nfs://server/data/1g --op randread --block 4KiB --depth 64`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := a.urls(&o.urls)(cmd, args); err != nil {
+				return err
+			}
+			return o.check()
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.bench(cmd.Context(), &o) },
+	}
+	f := cmd.Flags()
+	f.Var(&o.op, "op", "kind of call")
+	f.Var(&o.block, "block", "octets of a READ or WRITE")
+	f.IntVar(&o.depth, "depth", o.depth, "calls under way")
+	f.DurationVar(&o.time, "time", o.time, "how long")
+	f.BoolVar(&o.json, "json", false, "as a JSON object")
+	return cmd
+}
+
+// check checks what pflag could not. Its error is a usage error.
+func (o *benchOptions) check() error {
+	if len(o.urls) != 1 {
+		return errors.New("bench needs one URL: nfs://SERVER[:PORT]/EXPORT/PATH")
+	}
+	if o.time <= 0 {
+		return errors.New("--time must be more than nothing")
+	}
+	return errors.Join(
+		cli.Within("--block", int64(o.block), 1, maxBlock),
+		cli.Within("--depth", int64(o.depth), 1, maxDepth),
+	)
+}
+
+// benchResult is what others script against.
+type benchResult struct {
+	Op      string  `json:"op"`
+	Block   int     `json:"block"` // octets
+	Depth   int     `json:"depth"`
+	Seconds float64 `json:"seconds"`
+	Bytes   int64   `json:"bytes"`
+	Ops     int64   `json:"ops"`
+	MBps    float64 `json:"MBps"`
+	IOPS    float64 `json:"iops"`
+	Latency latency `json:"lat_us"`
+	CPU     float64 `json:"client_cpu_s"`
+}
+
+type latency struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// bench measures and prints.
+func (a *app) bench(ctx context.Context, o *benchOptions) error {
+	r, err := a.open(ctx, o.urls[0])
+	if err != nil {
+		return err
+	}
+	l, err := newLoad(ctx, r, o)
+	if err != nil {
+		if lost := lost(ctx, err); lost != nil {
+			return lost
+		}
+		return r.explain(err)
+	}
+	cpu, start := cpuTime(), time.Now()
+	err = l.run(ctx, o)
+	seconds := time.Since(start).Seconds()
+	cpu = cpuTime() - cpu
+	if err == nil {
+		err = l.end(ctx)
+	}
+	if err != nil {
+		if lost := lost(ctx, err); lost != nil {
+			return lost
+		}
+		return r.explain(err)
+	}
+	res := l.result(o, seconds)
+	res.CPU = cpu.Seconds()
+	if o.json {
+		return printJSON(a.stdout, res)
+	}
+	return res.print(a)
+}
+
+func (r *benchResult) print(a *app) error {
+	_, err := fmt.Fprintf(a.stdout, `%s: blocks of %d octets, %d calls under way, %.2f s
+%.1f MB/s, %.0f calls/s
+latency p50 %.1f µs, p99 %.1f µs, max %.1f µs
+client CPU %.2f s
+`, r.Op, r.Block, r.Depth, r.Seconds, r.MBps, r.IOPS, r.Latency.P50, r.Latency.P99, r.Latency.Max, r.CPU)
+	return err
+}
+
+// cpuTime returns what this process has used.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

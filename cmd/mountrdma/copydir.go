@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"sync/atomic"
+)
+
+// A directory is one that is being copied. It gets its mode and times when
+// nothing in it changes any more. A nil *directory waits for nothing.
+type directory struct {
+	c        *copier
+	parent   *directory
+	from, to tree
+	entry    entry
+	made     bool         // by us
+	left     atomic.Int32 // what it still waits for: the walk, its directories, its jobs
+}
+
+func (d *directory) wait() {
+	if d != nil {
+		d.left.Add(1)
+	}
+}
+
+// done ends what wait has begun.
+func (d *directory) done() {
+	for ; d != nil && d.left.Add(-1) == 0; d = d.parent {
+		d.finish()
+	}
+}
+
+func (d *directory) finish() {
+	defer d.from.close()
+	defer d.to.close()
+	ch := d.c.change(&d.entry, d.to, d.made)
+	if d.c.ctx.Err() != nil || !ch.setMode && !ch.setTimes {
+		return
+	}
+	if err := d.to.set(d.c.ctx, ch); err != nil {
+		d.c.fail(d.to.explain("", err))
+	}
+}
+
+// dir copies a directory.
+func (c *copier) dir(from tree, e entry, to tree, target string, parent *directory) {
+	if c.made[e.id] {
+		c.fail(from.explain(e.path, errors.New("not copied: it is where the copy goes")))
+		return
+	}
+	made, err := c.makeDir(to, target, e.mode&^c.umask&0o777|0o700, parent == nil)
+	if err != nil {
+		c.fail(to.explain(target, err))
+		return
+	}
+	d := &directory{c: c, parent: parent, entry: e, made: made}
+	if d.from, err = from.sub(c.ctx, e.path); err != nil {
+		c.fail(from.explain(e.path, err))
+		return
+	}
+	if d.to, err = to.sub(c.ctx, target); err != nil {
+		d.from.close()
+		c.fail(to.explain(target, err))
+		return
+	}
+	parent.wait()
+	d.wait()
+	defer d.done()
+	for child, err := range d.from.list(c.ctx) {
+		if err != nil {
+			c.fail(d.from.explain(child.path, err))
+		} else {
+			c.object(d.from, child, d.to, child.path, d)
+		}
+		if c.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// makeDir makes a directory, unless there is one.
+func (c *copier) makeDir(to tree, path string, mode uint32, top bool) (made bool, err error) {
+	made = true
+	err = to.mkdir(c.ctx, path, mode)
+	if top || errors.Is(err, fs.ErrExist) {
+		e, serr := to.stat(c.ctx, path, top)
+		if serr == nil && e.kind.IsDir() {
+			made, err = err == nil, nil
+			c.noteMade(e.id)
+		}
+	}
+	return made, err
+}
+
+// noteMade notes a directory that the copy goes to, so that a source that holds
+// it is not copied for ever.
+func (c *copier) noteMade(id fileID) {
+	if id != (fileID{}) {
+		c.made[id] = true
+	}
+}

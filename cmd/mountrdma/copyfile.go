@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+)
+
+// file has a file copied by a job.
+func (c *copier) file(from tree, e entry, to tree, target string, parent *directory) {
+	c.bar.found(e.size)
+	c.job(parent, func() {
+		weight := c.weight(&e)
+		if c.memory.Acquire(c.ctx, weight) != nil {
+			return // ctx has ended
+		}
+		defer c.memory.Release(weight)
+		if err := c.copyFile(from, e, to, target); err != nil {
+			c.fail(err)
+			return
+		}
+		c.bar.fileDone()
+	})
+}
+
+// weight is how much memory a file takes at most, in octets.
+func (c *copier) weight(e *entry) int64 {
+	const most = writeWindow + readWindow
+	if !e.kind.IsRegular() {
+		return most
+	}
+	return min(max(e.size, leastWeight), most)
+}
+
+// errSame is a copy that would empty its source.
+var errSame = errors.New("source and destination are the same file")
+
+func (c *copier) copyFile(from tree, e entry, to tree, target string) error {
+	if e.id != (fileID{}) {
+		if there, err := to.stat(c.ctx, target, true); err == nil && there.id == e.id {
+			return to.explain(target, errSame)
+		}
+	}
+	src, err := from.open(c.ctx, e)
+	if err != nil {
+		return from.explain(e.path, err)
+	}
+	defer src.close()
+	mode := e.mode &^ c.umask & 0o777
+	if c.preserve {
+		mode &= 0o700 // nobody else reads what is not complete
+	}
+	dst, err := to.create(c.ctx, target, mode|0o600)
+	if err != nil {
+		return to.explain(target, err)
+	}
+	mine, err := c.data(src, dst, &e)
+	if ch := c.change(&e, to, true); err == nil && (ch.setTimes || mode|0o600 != mode) {
+		mine, err = false, dst.set(c.ctx, ch)
+	}
+	if cerr := dst.close(); err == nil {
+		mine, err = false, cerr
+	}
+	switch {
+	case err == nil:
+		return nil
+	case mine:
+		return from.explain(e.path, err)
+	}
+	return to.explain(target, err)
+}
+
+// change is what becomes of the attributes of a copy of e. made tells whether
+// it was there before.
+func (c *copier) change(e *entry, to tree, made bool) change {
+	if !c.preserve {
+		return change{setMode: made, mode: e.mode &^ c.umask & 0o777}
+	}
+	return change{
+		setMode: true, mode: e.mode,
+		setTimes: true, atime: e.atime, mtime: e.mtime,
+		setOwner: to.mayChown(), uid: e.uid, gid: e.gid,
+	}
+}
+
+// data copies the content of a file. source tells that an error is the
+// source's.
+func (c *copier) data(from, to file, e *entry) (source bool, err error) {
+	local, ok := from.(*localFile)
+	if ok {
+		return c.upload(local, to.(*remoteFile).File, e) // cp refuses local to local
+	}
+	src := from.(*remoteFile).File
+	if dst, ok := to.(*localFile); ok {
+		return c.download(src, dst, e)
+	}
+	return c.relay(src, to.(*remoteFile).File)
+}
+
+// upload copies what is between the holes.
+func (c *copier) upload(src *localFile, dst *nfsclient.File, e *entry) (source bool, err error) {
+	if !e.kind.IsRegular() || !e.sparse() {
+		r := &countingReader{r: src, bar: c.bar}
+		_, err := dst.CopyFrom(c.ctx, r, 0)
+		return r.failed(), err
+	}
+	parts, err := src.extents(e.size)
+	if err != nil {
+		return true, err
+	}
+	end := int64(0)
+	for _, x := range parts {
+		c.bar.add(x.off - end)
+		r := &countingReader{r: io.NewSectionReader(src, x.off, x.n), bar: c.bar}
+		if _, err := dst.CopyFrom(c.ctx, r, x.off); err != nil {
+			return r.failed(), err
+		}
+		end = x.off + x.n
+	}
+	if end < e.size {
+		c.bar.add(e.size - end)
+		return false, dst.Truncate(c.ctx, uint64(e.size))
+	}
+	return false, nil
+}
+
+func (c *copier) download(src *nfsclient.File, dst *localFile, e *entry) (source bool, err error) {
+	w := &countingWriter{w: dst, bar: c.bar}
+	holes := &sparseWriter{f: dst.File}
+	if e.sparse() {
+		w.w = holes
+	}
+	_, err = src.CopyTo(c.ctx, w, 0)
+	if err == nil && e.sparse() {
+		return false, holes.end()
+	}
+	return err != nil && !w.failed(), err
+}
+
+// relay copies from server to server, through a pipe.
+func (c *copier) relay(src, dst *nfsclient.File) (source bool, err error) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	r, w := io.Pipe()
+	read := make(chan error, 1)
+	go func() {
+		_, err := src.CopyTo(ctx, &countingWriter{w: w, bar: c.bar}, 0)
+		_ = w.CloseWithError(err)
+		read <- err
+	}()
+	_, err = dst.CopyFrom(ctx, r, 0)
+	_ = r.CloseWithError(errSinkFailed)
+	cancel()
+	if rerr := <-read; rerr != nil && !errors.Is(rerr, errSinkFailed) && c.ctx.Err() == nil && errors.Is(err, rerr) {
+		return true, rerr
+	}
+	return false, err
+}
+
+// errSinkFailed is what a source learns of a failure of its sink.
+var errSinkFailed = errors.New("the copy is not wanted any more")

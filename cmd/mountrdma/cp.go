@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+// cpOptions are the flags and arguments of cp.
+type cpOptions struct {
+	recursive, preserve, quiet bool
+	inFlight                   int
+
+	sources []operand
+	dest    operand
+}
+
+// An operand is a URL or a local path.
+type operand struct {
+	url   bool
+	local string
+	location
+}
+
+func (a *app) newCp() *cobra.Command {
+	o := cpOptions{inFlight: 8}
+	cmd := &cobra.Command{
+		Use:   "cp [-r] [-p] SRC... DST",
+		Short: "Copy files and trees from, to and between servers",
+		Long: `Copy files and trees between local paths and URLs, in both directions, and from
+URL to URL. DST is a directory if there are several SRC; what is copied to a
+directory that exists goes into it under its own name.
+
+With -r, directories are copied with all that is in them, and symbolic links as
+links; without it links are followed. Files are emptied first where they exist,
+holes stay holes, and modes are those of the source less the umask. Devices,
+sockets and FIFOs are not copied.
+
+A file counts as copied when a server has it on stable storage (COMMIT). What
+cannot be copied is named on standard error, the rest is copied all the same,
+and the exit status is 1; a file that was cut short stays as it is.
+
+A large file needs 64 MiB of memory at most, and all together need ` + mib(copyMemory) + `.`,
+		Example: `  mountrdma cp -r -p /home/me/project nfs://server/data
+  mountrdma cp nfs://server/data/a nfs://server/data/b /tmp
+  mountrdma cp -r nfs://old/data nfs://new/data`,
+		Args: o.understand(a),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.cp(cmd.Context(), &o) },
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&o.recursive, "recursive", "r", false, "copy directories and all below them, and links as links")
+	f.BoolVarP(&o.preserve, "preserve", "p", false, "keep modes and times, and as root owners, of files and directories")
+	f.IntVarP(&o.inFlight, "jobs", "j", o.inFlight, "files in flight")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress bar on a terminal either")
+	return cmd
+}
+
+func mib(n int) string { return fmt.Sprintf("%d MiB", n>>20) }
+
+// understand takes the arguments. Its errors are usage errors.
+func (o *cpOptions) understand(a *app) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < 2 {
+			return errors.New("cp needs what to copy and where to: SRC... DST")
+		}
+		for _, arg := range args {
+			op, err := parseOperand(arg)
+			if err != nil {
+				return err
+			}
+			o.sources = append(o.sources, op)
+		}
+		last := len(args) - 1
+		o.sources, o.dest = o.sources[:last], o.sources[last]
+		names := make(map[string]operand)
+		for _, src := range o.sources {
+			if !src.url && !o.dest.url {
+				return fmt.Errorf("neither %s nor %s is a URL: use cp(1) for local files", src.local, o.dest.local)
+			}
+			if other, ok := names[src.name()]; ok {
+				return fmt.Errorf("%v and %v would become the same file", other, src)
+			}
+			names[src.name()] = src
+		}
+		return errors.Join(cli.Within("--jobs", int64(o.inFlight), 1, maxJobs), a.checkFlags())
+	}
+}
+
+func parseOperand(arg string) (operand, error) {
+	if isURL(arg) {
+		l, err := parseURL(arg)
+		return operand{url: true, location: l}, err
+	}
+	if arg == "" {
+		return operand{}, errors.New("an empty path names no file")
+	}
+	return operand{local: arg}, nil
+}
+
+// name is the name that a source has in a directory that it is copied into; ""
+// if its content goes there.
+func (o operand) name() string {
+	if o.url {
+		name := o.base()
+		if name == ".." {
+			return ""
+		}
+		return name
+	}
+	switch name := filepath.Base(o.local); name {
+	case ".", "..", "/":
+		return ""
+	default:
+		return name
+	}
+}
+
+// String is the operand as it was given.
+func (o operand) String() string {
+	if o.url {
+		return o.location.String()
+	}
+	return o.local
+}
+
+// find returns the tree that an operand is in, and its path there.
+func (a *app) find(ctx context.Context, o operand) (tree, string, error) {
+	if !o.url {
+		return &hostTree{fs: host{}}, o.local, nil
+	}
+	r, err := a.open(ctx, o.location)
+	if err != nil {
+		return nil, "", err
+	}
+	return r.tree(), r.rest, nil
+}
+
+// cp copies all sources.
+func (a *app) cp(ctx context.Context, o *cpOptions) error {
+	to, path, err := a.find(ctx, o.dest)
+	if err != nil {
+		return err
+	}
+	isDir, err := destination(ctx, to, path, o)
+	if err != nil {
+		return err
+	}
+	c := newCopier(ctx, a, o)
+	for _, src := range o.sources {
+		from, srcPath, err := a.find(c.ctx, src)
+		if err != nil {
+			c.fail(err)
+			continue
+		}
+		target := path
+		if isDir && src.name() != "" {
+			target = join(path, src.name())
+		}
+		c.source(from, srcPath, to, target)
+	}
+	return c.wait()
+}
+
+// destination tells whether DST is a directory, which it must be where several
+// sources go.
+func destination(ctx context.Context, to tree, path string, o *cpOptions) (bool, error) {
+	e, err := to.stat(ctx, path, true)
+	switch {
+	case err == nil && e.kind.IsDir():
+		return true, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		if lost := lost(ctx, err); lost != nil {
+			return false, lost
+		}
+		return false, to.explain(path, err)
+	case len(o.sources) > 1:
+		return false, to.explain(path, errors.New("no such directory, and several things cannot be copied to one file"))
+	}
+	return false, nil
+}
+
+// join puts a name behind a path.
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return strings.TrimSuffix(path, "/") + "/" + name
+}

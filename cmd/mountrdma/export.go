@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+)
+
+// open finds the export that a URL's path lies in: the longest of those listed
+// that the server lets us mount, or else what it lets us mount although it does
+// not list it. rest is what leads on from there, "" for its root.
+func (s *session) open(ctx context.Context, path string) (fs *nfsclient.FS, rest string, err error) {
+	if err := s.findMount(ctx); err != nil {
+		return nil, "", err
+	}
+	if err := s.list(ctx); err != nil {
+		return nil, "", err
+	}
+	var refused *nfsclient.MountError
+	for _, export := range s.candidates(path) {
+		fs, err := s.mountExport(ctx, export)
+		switch {
+		case err == nil:
+			return fs, strings.TrimPrefix(strings.TrimPrefix(path, export), "/"), nil
+		case !errors.As(err, &refused):
+			return nil, "", mountError(ctx, s.at.addr(), err)
+		}
+	}
+	return nil, "", s.noExport(path, refused)
+}
+
+// list asks for the exports, once. A server that keeps them to itself has none
+// listed.
+func (s *session) list(ctx context.Context) error {
+	if s.listed {
+		return nil
+	}
+	list, err := s.mount.Exports(ctx)
+	if lost := lost(ctx, err); lost != nil {
+		return lost
+	}
+	s.exports, s.listed = list, true
+	return nil
+}
+
+// candidates returns what the path could begin with: the listed exports, then
+// all others, each with the longest first.
+func (s *session) candidates(path string) []string {
+	listed := make(map[string]bool)
+	for _, e := range s.exports {
+		listed[clean(e.Path)] = true
+	}
+	var known, others []string
+	for p := path; ; p = parent(p) {
+		switch {
+		case listed[p]:
+			known = append(known, p)
+		case len(p) <= mount3.PathLen && len(others) < maxGuesses:
+			others = append(others, p)
+		}
+		if p == "/" {
+			return append(known, others...)
+		}
+	}
+}
+
+// parent returns the path without its last name.
+func parent(path string) string {
+	return clean(path[:strings.LastIndexByte(path, '/')+1])
+}
+
+func (s *session) mountExport(ctx context.Context, export string) (*nfsclient.FS, error) {
+	if fs := s.mounted[export]; fs != nil {
+		return fs, nil
+	}
+	root, err := s.mount.Mnt(ctx, export)
+	if err != nil {
+		return nil, err
+	}
+	fs, err := s.nfs.FS(ctx, root, export)
+	if err != nil {
+		return nil, err
+	}
+	s.mounted[export] = fs
+	return fs, nil
+}
+
+// noExport is the error for a path that lies in no export that we may mount.
+func (s *session) noExport(path string, refused *nfsclient.MountError) error {
+	var has []string
+	for _, e := range s.exports {
+		has = append(has, escape(e.Path))
+	}
+	slices.Sort(has)
+	e := &stepError{at: s.at.addr(), step: "MOUNT"}
+	if refused != nil { // not a nil *MountError in an interface
+		e.err = refused
+	}
+	switch {
+	case slices.ContainsFunc(s.exports, func(e nfsclient.Export) bool { return inside(path, clean(e.Path)) }):
+		e.what = "the server does not let this host or user mount what holds " + escape(path)
+		e.remedy = "have its administrator export that to this host (nfsrdmad: --clients)"
+	case len(has) == 0:
+		e.what = "no export holds " + escape(path) + ", and the server lists none"
+		e.remedy = "correct the URL, or export a directory there"
+	default:
+		e.what = "no export holds " + escape(path)
+		e.remedy = "correct the URL: the server exports " + strings.Join(has[:min(len(has), maxNamed)], ", ")
+	}
+	return e
+}
+
+// inside tells whether a path is dir or lies below it.
+func inside(path, dir string) bool {
+	rest, ok := strings.CutPrefix(path, dir)
+	return ok && (rest == "" || rest[0] == '/' || dir == "/")
+}

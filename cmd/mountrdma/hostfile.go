@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A localFile is an open file of this machine.
+type localFile struct {
+	*os.File
+	fs   hostFS
+	path string
+}
+
+func (t *hostTree) open(_ context.Context, e entry) (file, error) {
+	how := os.O_RDONLY
+	if e.kind.IsRegular() {
+		how |= unix.O_NONBLOCK // it may have become a FIFO, which nobody writes to
+	}
+	f, err := t.fs.OpenFile(e.path, how, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &localFile{f, t.fs, e.path}, nil
+}
+
+func (t *hostTree) create(_ context.Context, path string, mode uint32) (file, error) {
+	f, err := t.fs.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fs.FileMode(mode&0o777))
+	if err != nil {
+		return nil, err
+	}
+	return &localFile{f, t.fs, path}, nil
+}
+
+func (f *localFile) set(_ context.Context, c change) error { return setHost(f.fs, f.path, c) }
+
+func (f *localFile) close() error { return f.Close() }
+
+// An extent is a part of a file between holes.
+type extent struct{ off, n int64 }
+
+// extents returns where a file of size octets has data. Short holes are taken
+// for data.
+func (f *localFile) extents(size int64) ([]extent, error) {
+	var list []extent
+	for off := int64(0); off < size; {
+		data, err := f.Seek(off, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // a hole up to the end
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		hole, err := f.Seek(data, unix.SEEK_HOLE)
+		if err != nil {
+			return nil, err
+		}
+		if last := len(list) - 1; last >= 0 && data-(list[last].off+list[last].n) < shortHole {
+			list[last].n = hole - list[last].off
+		} else {
+			list = append(list, extent{data, hole - data})
+		}
+		off = hole
+	}
+	return list, nil
+}
+
+// zeros is what a hole reads as.
+var zeros [holeBlock]byte
+
+// A sparseWriter writes in order to a file, which is empty, and leaves holes for
+// zeros.
+type sparseWriter struct {
+	f   *os.File
+	off int64
+}
+
+// Write writes p but for blocks of zeros.
+func (w *sparseWriter) Write(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		block := p[n:min(len(p), n+holeBlock)]
+		if !bytes.Equal(block, zeros[:len(block)]) {
+			_, err = w.f.WriteAt(block, w.off)
+		}
+		if err == nil {
+			n += len(block)
+			w.off += int64(len(block))
+		}
+	}
+	return n, err
+}
+
+// end gives the file its length, which a hole may be the end of.
+func (w *sparseWriter) end() error { return w.f.Truncate(w.off) }

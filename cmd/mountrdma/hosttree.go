@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// hostFS is what os.Root and package os both do.
+type hostFS interface {
+	OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error)
+	OpenRoot(name string) (*os.Root, error)
+	Stat(name string) (fs.FileInfo, error)
+	Lstat(name string) (fs.FileInfo, error)
+	Mkdir(name string, perm fs.FileMode) error
+	Readlink(name string) (string, error)
+	Symlink(target, name string) error
+	Remove(name string) error
+	Chmod(name string, mode fs.FileMode) error
+	Chown(name string, uid, gid int) error
+	Chtimes(name string, atime, mtime time.Time) error
+}
+
+// host is package os: any path of this machine.
+type host struct{}
+
+func (host) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	return os.OpenFile(name, flag, perm)
+}
+func (host) OpenRoot(name string) (*os.Root, error)    { return os.OpenRoot(name) }
+func (host) Stat(name string) (fs.FileInfo, error)     { return os.Stat(name) }
+func (host) Lstat(name string) (fs.FileInfo, error)    { return os.Lstat(name) }
+func (host) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(name, perm) }
+func (host) Readlink(name string) (string, error)      { return os.Readlink(name) }
+func (host) Symlink(target, name string) error         { return os.Symlink(target, name) }
+func (host) Remove(name string) error                  { return os.Remove(name) }
+func (host) Chmod(name string, mode fs.FileMode) error { return os.Chmod(name, mode) }
+func (host) Chown(name string, uid, gid int) error     { return os.Chown(name, uid, gid) }
+func (host) Chtimes(name string, a, m time.Time) error { return os.Chtimes(name, a, m) }
+
+// A hostTree is a directory of this machine.
+type hostTree struct {
+	fs   hostFS
+	path string   // "" for the whole machine
+	root *os.Root // fs, where that is one
+}
+
+var _ tree = (*hostTree)(nil)
+
+func (t *hostTree) explain(path string, err error) error {
+	return &plainError{name: fmt.Sprintf("%q", filepath.Join(t.path, path)), err: err}
+}
+
+func (t *hostTree) mayChown() bool { return os.Geteuid() == 0 }
+
+func (t *hostTree) close() {
+	if t.root != nil {
+		_ = t.root.Close()
+	}
+}
+
+func (t *hostTree) stat(_ context.Context, path string, follow bool) (entry, error) {
+	stat := t.fs.Lstat
+	if follow {
+		stat = t.fs.Stat
+	}
+	info, err := stat(path)
+	if err != nil {
+		return entry{}, err
+	}
+	return hostEntry(path, info), nil
+}
+
+func hostEntry(path string, info fs.FileInfo) entry {
+	e := entry{
+		path: path, kind: info.Mode().Type(), mode: uint32(info.Mode().Perm()),
+		size: info.Size(), used: info.Size(), mtime: info.ModTime(), atime: info.ModTime(),
+	}
+	for bit, flag := range modeBits {
+		if info.Mode()&flag != 0 {
+			e.mode |= bit
+		}
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		e.used, e.uid, e.gid = st.Blocks*512, st.Uid, st.Gid
+		e.atime = time.Unix(st.Atim.Unix())
+	}
+	return e
+}
+
+// list reads the directory piece by piece.
+func (t *hostTree) list(ctx context.Context) iter.Seq2[entry, error] {
+	return func(yield func(entry, error) bool) {
+		dir, err := t.fs.OpenFile(".", os.O_RDONLY, 0)
+		if err != nil {
+			yield(entry{}, err)
+			return
+		}
+		defer dir.Close()
+		for {
+			names, err := dir.Readdirnames(listPiece)
+			for _, name := range names {
+				e, err := t.stat(ctx, name, false)
+				if errors.Is(err, fs.ErrNotExist) {
+					continue // it was removed meanwhile
+				}
+				if !yield(e, err) {
+					return
+				}
+			}
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(entry{}, err)
+				return
+			}
+		}
+	}
+}
+
+func (t *hostTree) sub(_ context.Context, path string) (tree, error) {
+	root, err := t.fs.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	return &hostTree{fs: root, root: root, path: filepath.Join(t.path, path)}, nil
+}
+
+func (t *hostTree) mkdir(_ context.Context, path string, mode uint32) error {
+	return t.fs.Mkdir(path, fs.FileMode(mode&0o777))
+}
+
+func (t *hostTree) readlink(_ context.Context, e entry) (string, error) { return t.fs.Readlink(e.path) }
+
+func (t *hostTree) symlink(_ context.Context, target, path string) error {
+	return t.fs.Symlink(target, path)
+}
+
+func (t *hostTree) remove(_ context.Context, path string) error { return t.fs.Remove(path) }
+
+func (t *hostTree) set(_ context.Context, c change) error { return setHost(t.fs, ".", c) }
+
+// setHost changes attributes of what is at path.
+func setHost(h hostFS, path string, c change) error {
+	if c.setOwner && h.Chown(path, int(c.uid), int(c.gid)) != nil {
+		c = c.forbidden()
+	}
+	if c.setMode {
+		if err := h.Chmod(path, goMode(c.mode)); err != nil {
+			return err
+		}
+	}
+	if c.setTimes {
+		return h.Chtimes(path, c.atime, c.mtime)
+	}
+	return nil
+}

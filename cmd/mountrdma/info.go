@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+func (a *app) newInfo() *cobra.Command {
+	var srv server
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "info SERVER[:PORT]",
+		Short: "Show what a server and this client agree on, and what it exports",
+		Long: `Show what a server and this client agree on: MPA (revision, CRC, markers, how
+many RDMA Reads each serves), RPC-over-RDMA (the longest messages sent without
+RDMA, credits, remote invalidation), and where MOUNT answers, with the exports.
+
+Remote invalidation is in three parts, for servers are not bound by what they
+announce: whether this client and the server say that they take a Send With
+Invalidate, and whether the server sent one when a call gave it reason to.`,
+		Args: a.serverArg(&srv),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			i, err := a.info(cmd.Context(), srv)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.stdout, i)
+			}
+			return i.print(a.stdout)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
+	return cmd
+}
+
+// info is what is known of a server. Others script against its JSON.
+type info struct {
+	Server  string      `json:"server"`  // as asked for
+	Address string      `json:"address"` // connected to
+	MPA     mpaInfo     `json:"mpa"`
+	RPC     rpcInfo     `json:"rpcrdma"`
+	Mount   string      `json:"mount,omitempty"` // where it answers
+	Exports []shareInfo `json:"exports"`
+	Problem string      `json:"mount_error,omitempty"`
+}
+
+type mpaInfo struct {
+	Revision   int  `json:"revision"`
+	CRC        bool `json:"crc"`
+	Markers    bool `json:"markers"` // never: mpa refuses them
+	PeerToPeer bool `json:"peer_to_peer"`
+	IRD        int  `json:"ird"` // RDMA Reads of the server that this client serves at a time
+	ORD        int  `json:"ord"` // RDMA Reads that this client may have outstanding
+}
+
+type rpcInfo struct {
+	Version      int        `json:"version"`
+	PrivateData  bool       `json:"private_data"` // the server sent that of RFC 8797
+	InlineSend   int        `json:"inline_send"`  // octets, to the server
+	InlineRecv   int        `json:"inline_recv"`  // octets, from it
+	Credits      int        `json:"credits"`
+	Invalidation invalidity `json:"remote_invalidation"`
+}
+
+type invalidity struct {
+	Client bool `json:"client"` // this client says that it takes it
+	Server bool `json:"server"` // the server says so
+	Seen   bool `json:"seen"`   // the server did it
+}
+
+type shareInfo struct {
+	Path    string   `json:"path"`
+	URL     string   `json:"url"`     // with all octets of the path
+	Clients []string `json:"clients"` // none: everyone
+}
+
+// info asks a server. That there is no MOUNT service is a part of the answer.
+func (a *app) info(ctx context.Context, srv server) (*info, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+	defer cancel()
+	s, err := a.session(ctx, srv)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.provoke(ctx); err != nil {
+		return nil, helloError(ctx, srv.addr(), err)
+	}
+	i := &info{Server: srv.addr(), Address: s.conn.RemoteAddr().String(), MPA: s.mpaInfo(), RPC: s.rpcInfo(), Exports: []shareInfo{}}
+	if err = s.findMount(ctx); err == nil {
+		i.Mount = s.mount.At()
+		err = s.list(ctx)
+	}
+	if err != nil {
+		if ended(ctx) {
+			return nil, err
+		}
+		i.Problem = err.Error()
+	}
+	for _, e := range s.exports {
+		url := location{server: srv, path: clean(e.Path)}
+		i.Exports = append(i.Exports, shareInfo{Path: e.Path, URL: url.String(), Clients: append([]string{}, e.Clients...)})
+	}
+	return i, nil
+}
+
+// provoke makes a call that offers memory for its reply. Servers that
+// invalidate memory have something to invalidate then.
+func (s *session) provoke(ctx context.Context) error {
+	x := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version, MaxResults: 2 * s.inline()}
+	if err := s.line.Call(ctx, &x); err != nil {
+		return err
+	}
+	x.Release()
+	return nil
+}
+
+// inline returns the longest message that fits without RDMA, in octets.
+func (s *session) inline() int {
+	_, recv := s.line.client.Thresholds()
+	return recv
+}
+
+func (s *session) mpaInfo() mpaInfo {
+	p := s.conn.Params()
+	return mpaInfo{Revision: int(p.Rev), CRC: p.CRC, PeerToPeer: p.PeerToPeer, IRD: p.IRD, ORD: p.ORD}
+}
+
+func (s *session) rpcInfo() rpcInfo {
+	c := s.line.client
+	peer, said := c.Peer()
+	send, recv := c.Thresholds()
+	return rpcInfo{
+		Version: 1, PrivateData: said, InlineSend: send, InlineRecv: recv, Credits: c.Credits(),
+		Invalidation: invalidity{Client: true, Server: peer.RemoteInvalidation, Seen: s.line.ear.invalidated.Load()},
+	}
+}
+
+// print is info for people.
+func (i *info) print(w io.Writer) error {
+	var b strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-20s "+format+"\n", append([]any{name}, args...)...)
+	}
+	m, r := &i.MPA, &i.RPC
+	row("server", "%s (%s)", i.Server, i.Address)
+	row("MPA revision", "%d", m.Revision)
+	row("CRC", "%s", onOff(m.CRC))
+	row("markers", "%s", onOff(m.Markers))
+	row("peer-to-peer", "%s", onOff(m.PeerToPeer))
+	row("IRD, ORD", "%d, %d", m.IRD, m.ORD)
+	row("RPC-over-RDMA", "version %d, %s", r.Version, map[bool]string{true: "with private data (RFC 8797)", false: "no private data"}[r.PrivateData])
+	row("inline thresholds", "%d octets to the server, %d from it", r.InlineSend, r.InlineRecv)
+	row("credits", "%d", r.Credits)
+	row("remote invalidation", "client takes it: %s, server takes it: %s, server did it: %s",
+		yesNo(r.Invalidation.Client), yesNo(r.Invalidation.Server), yesNo(r.Invalidation.Seen))
+	if i.Problem != "" {
+		row("MOUNT", "%s", i.Problem)
+	} else {
+		row("MOUNT", "%s", i.Mount)
+	}
+	for _, e := range i.Exports {
+		clients := strings.Join(e.Clients, " ")
+		if clients == "" {
+			clients = "everyone"
+		}
+		row("export", "%s for %s", escape(e.Path), escape(clients))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func onOff(b bool) string {
+	if b {
+		return "on"
+	}
+	return "off"
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

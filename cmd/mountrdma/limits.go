@@ -1,0 +1,52 @@
+package main
+
+import "time"
+
+// Limits of our own.
+const (
+	// defaultTimeout keeps every failure below the ten seconds after which
+	// people believe that a program hangs.
+	defaultTimeout = 8 * time.Second
+
+	// minTimeout is a way to the other side of the world and back, in an
+	// MPA start-up, a call, and a moment to think.
+	minTimeout = 100 * time.Millisecond
+
+	// goodbyeTime is how long a server may take to hear that its exports
+	// are not used any more. It has no need to.
+	goodbyeTime = time.Second
+
+	// listPiece is how many names of a local directory are read at once.
+	listPiece = 1024
+
+	// holeBlock is what a copy leaves a hole for, in octets, where the
+	// original has holes; a hole below shortHole costs a call more than its
+	// octets do.
+	holeBlock = 64 << 10
+	shortHole = 1 << 20
+
+	// copyMemory bounds the files of a copy that are in memory at a time, in
+	// octets, writeWindow what one of them has waiting for a COMMIT, and
+	// readWindow what it has asked for.
+	copyMemory  = 128 << 20
+	writeWindow = 64 << 20
+	readWindow  = 16 << 20
+
+	// leastWeight is what a small file needs of that: one buffer.
+	leastWeight = 1 << 20
+
+	// maxJobs is how many files can be in flight: each has a descriptor.
+	maxJobs = 256
+
+	// bulk is how many octets the server's kernel must take for a sign of
+	// life: more than a call that asks for one.
+	bulk = 4 << 10
+
+	// maxGuesses is how many directories that a server does not list are
+	// tried as exports, and maxNamed how many of its exports an error names.
+	maxGuesses = 64
+	maxNamed   = 16
+
+	// maxCredits is what rpcrdma allows.
+	maxCredits = 4096
+)

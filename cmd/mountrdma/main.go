@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+// version is set by the linker (see Makefile).
+var version string
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main for tests. It returns the exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	umask := unix.Umask(0)
+	unix.Umask(umask)
+	a := &app{stdout: stdout, stderr: stderr, umask: uint32(umask)}
+	defer a.close()
+	return cli.Run(ctx, a.newRoot(), args, stdout, stderr)
+}
+
+func (a *app) newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mountrdma",
+		Short: "Use NFS servers over RDMA, with no mount, no kernel module and no RDMA card",
+		Long: `Use NFS servers over RPC-over-RDMA (iWARP over TCP), with no mount, no kernel
+module and no RDMA card: nfsrdmad, the Linux kernel's server on siw or a card,
+and others.
+
+A URL is nfs://SERVER[:PORT]/EXPORT/PATH. PORT is the RDMA port, 20049 by
+default. An IPv6 address stands in brackets. %XX stands for the octet with these
+two hexadecimal digits: %25 for %, %3F for a question mark, and so on for names
+that are not UTF-8. EXPORT is the longest of the server's exports that the path
+begins with.
+
+The MOUNT service is looked for on the RDMA connection itself, then over TCP: by
+rpcbind on port 111, then on port 20048. ?mountport=N behind a URL names its
+port, and ?mountport=N,mounthost=H its host too.`,
+		Example: `  mountrdma ls -l nfs://server/data
+  mountrdma cp -r nfs://server/data/project .
+  mountrdma cp 'a file' 'nfs://[2001:db8::1]:20049/data/a file?mountport=2049'
+  mountrdma info server`,
+	}
+	a.addFlags(root.PersistentFlags())
+	root.AddCommand(
+		a.newLs(), a.newStat(), a.newCat(), a.newCp(), a.newRm(), a.newMkdir(),
+		a.newInfo(), a.newPing(), a.newBench(), cli.NewVersion("mountrdma", version),
+	)
+	return root
+}

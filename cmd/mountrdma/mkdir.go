@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) newMkdir() *cobra.Command {
+	var urls []location
+	var parents bool
+	cmd := &cobra.Command{
+		Use:   "mkdir [-p] URL...",
+		Short: "Make directories",
+		Args:  a.urls(&urls),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			return a.each(ctx, urls, func(r remote) error { return r.explain(a.mkdir(ctx, r, parents)) })
+		},
+	}
+	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "with those above it that are missing; one that is there is no error")
+	return cmd
+}
+
+func (a *app) mkdir(ctx context.Context, r remote, parents bool) error {
+	mode := 0o777 &^ a.umask
+	if parents {
+		return r.fs.MkdirAll(ctx, r.rest, mode)
+	}
+	return r.fs.Mkdir(ctx, r.rest, mode)
+}

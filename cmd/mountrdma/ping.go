@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+// maxPings is how many round trips are remembered, at 8 octets each.
+const maxPings = 10_000_000
+
+// pingOptions are the flags of ping.
+type pingOptions struct {
+	server server
+	count  int
+	json   bool
+}
+
+func (a *app) newPing() *cobra.Command {
+	o := pingOptions{count: 10}
+	cmd := &cobra.Command{
+		Use:   "ping SERVER[:PORT] [-c N]",
+		Short: "Measure round trips of calls that do nothing (NULL)",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := a.serverArg(&o.server)(cmd, args); err != nil {
+				return err
+			}
+			return cli.Within("--count", int64(o.count), 1, maxPings)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.ping(cmd.Context(), &o) },
+	}
+	cmd.Flags().IntVarP(&o.count, "count", "c", o.count, "how many, one after the other")
+	cmd.Flags().BoolVar(&o.json, "json", false, "as a JSON object")
+	return cmd
+}
+
+// pingResult is what others script against. Times are in microseconds.
+type pingResult struct {
+	Server string  `json:"server"`
+	Count  int     `json:"count"`
+	Min    float64 `json:"min_us"`
+	Median float64 `json:"median_us"`
+	P99    float64 `json:"p99_us"`
+	Max    float64 `json:"max_us"`
+}
+
+func (a *app) ping(ctx context.Context, o *pingOptions) error {
+	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+	defer cancel()
+	s, err := a.session(within, o.server)
+	if err != nil {
+		return err
+	}
+	took := make([]time.Duration, o.count)
+	for i := range took {
+		start := time.Now()
+		if err := s.nfs.Null(ctx); err != nil {
+			if lost := lost(ctx, err); lost != nil {
+				return lost
+			}
+			return helloError(ctx, o.server.addr(), err)
+		}
+		took[i] = time.Since(start)
+	}
+	slices.Sort(took)
+	r := pingResult{
+		Server: o.server.addr(), Count: o.count,
+		Min: micro(took[0]), Median: micro(quantile(took, 0.5)), P99: micro(quantile(took, 0.99)), Max: micro(took[o.count-1]),
+	}
+	if o.json {
+		return printJSON(a.stdout, r)
+	}
+	_, err = fmt.Fprintf(a.stdout, "%d round trips to %s: min %.1f µs, median %.1f µs, p99 %.1f µs, max %.1f µs\n",
+		r.Count, r.Server, r.Min, r.Median, r.P99, r.Max)
+	return err
+}
+
+// quantile returns the smallest of sorted times that q of them do not exceed.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[rank(q, len(sorted))-1]
+}
+
+// rank returns how many of n values q of them are, rounded up.
+func rank(q float64, n int) int {
+	r := int(q * float64(n))
+	if float64(r) < q*float64(n) {
+		r++
+	}
+	return min(max(r, 1), n)
+}
+
+func micro(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// rmOptions are the flags of rm.
+type rmOptions struct {
+	urls             []location
+	recursive, force bool
+}
+
+func (a *app) newRm() *cobra.Command {
+	var o rmOptions
+	cmd := &cobra.Command{
+		Use:   "rm [-r] [-f] URL...",
+		Short: "Remove files, and directories with all that is in them",
+		Args:  a.urls(&o.urls),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			return a.each(ctx, o.urls, func(r remote) error { return o.remove(ctx, r) })
+		},
+	}
+	cmd.Flags().BoolVarP(&o.recursive, "recursive", "r", false, "remove directories and all below them")
+	cmd.Flags().BoolVarP(&o.force, "force", "f", false, "do not complain of what is not there")
+	return cmd
+}
+
+// errIsRoot is a directory that no name can be removed from.
+var errIsRoot = errors.New("this is the export itself, which only the server can take away")
+
+func (o *rmOptions) remove(ctx context.Context, r remote) error {
+	if r.rest == "" {
+		return r.explain(errIsRoot)
+	}
+	node, err := r.fs.Lstat(ctx, r.rest)
+	switch {
+	case o.force && errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return r.explain(err)
+	case node.Attr.Type != nfs3.TypeDir:
+		return r.explain(r.fs.Remove(ctx, r.rest))
+	case !o.recursive:
+		return r.explain(errors.New("is a directory: -r removes it with all that is in it"))
+	}
+	return r.explain(r.fs.RemoveAll(ctx, r.rest))
+}

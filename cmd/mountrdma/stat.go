@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+func (a *app) newStat() *cobra.Command {
+	var urls []location
+	return &cobra.Command{
+		Use:   "stat URL...",
+		Short: "Show the attributes of files and directories",
+		Long: `Show the attributes of files and directories as the server has them. A symbolic
+link at the end of a URL is shown itself.`,
+		Args: a.urls(&urls),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			return a.each(ctx, urls, func(r remote) error { return a.stat(ctx, r) })
+		},
+	}
+}
+
+var typeNames = map[nfs3.Type]string{
+	nfs3.TypeReg: "regular file", nfs3.TypeDir: "directory", nfs3.TypeLnk: "symbolic link",
+	nfs3.TypeBlk: "block device", nfs3.TypeChr: "character device", nfs3.TypeSock: "socket", nfs3.TypeFIFO: "FIFO",
+}
+
+func (a *app) stat(ctx context.Context, r remote) error {
+	node, err := r.fs.Lstat(ctx, r.rest)
+	if err != nil {
+		return r.explain(err)
+	}
+	at := &node.Attr
+	kind := typeNames[at.Type]
+	if at.Type == nfs3.TypeLnk {
+		res, err := r.fs.Client().ReadLink(ctx, node.Handle)
+		if err != nil {
+			return r.explain(err)
+		}
+		kind = fmt.Sprintf("%s to %q", kind, res.Path)
+	}
+	_, err = fmt.Fprintf(a.stdout, `%v
+    type  %s
+    size  %d octets, %d on disk
+    mode  %04o %v
+   links  %d
+   owner  user %d, group %d
+      id  file %d of file system %#x
+  handle  %x
+  access  %s
+  modify  %s
+  change  %s
+`,
+		r.location, kind, at.Size, at.Used, at.Mode, fileMode(at), at.Nlink, at.UID, at.GID,
+		at.FileID, at.FSID, []byte(node.Handle), stamp(at.Atime), stamp(at.Mtime), stamp(at.Ctime))
+	return err
+}
+
+func stamp(t nfs3.Time) string { return goTime(t).Format(time.RFC3339Nano) }

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A stepError says at which step on the way to a server it went wrong, what,
+// and what to change.
+type stepError struct {
+	at           string // the server
+	step         string
+	what, remedy string
+	err          error
+}
+
+// Error is one sentence.
+func (e *stepError) Error() string {
+	return fmt.Sprintf("%s: %s: %s; %s", e.at, e.step, e.what, e.remedy)
+}
+
+// Unwrap returns the cause.
+func (e *stepError) Unwrap() error { return e.err }
+
+// ended tells whether err is there because ctx ended, and not by --timeout:
+// then there is nothing to explain.
+func ended(ctx context.Context) bool {
+	return ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout)
+}
+
+// timedOut tells whether it took too long.
+func timedOut(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+}
+
+const otherPort = "correct the port: NFS on RDMA has 20049 by custom, where 2049 is NFS over TCP"
+
+// dialError is the error of a TCP connection that did not come to be.
+func dialError(ctx context.Context, addr string, err error) error {
+	if ended(ctx) {
+		return context.Cause(ctx)
+	}
+	e := &stepError{at: addr, step: "TCP connect", err: err}
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		e.step, e.what, e.remedy = "resolve", "no such host", "correct the name, or write an address"
+	case errors.As(err, &dns):
+		e.step, e.what, e.remedy = "resolve", "the name service does not answer", "repair it (see /etc/resolv.conf), or write an address"
+	case timedOut(ctx, err):
+		e.what = "no answer: the host is down, or something on the way drops packets"
+		e.remedy = "start the host, correct the address, or open the port in its firewall"
+	case errors.Is(err, unix.ECONNREFUSED):
+		e.what = "connection refused: the host is up, but nothing listens on the port"
+		e.remedy = "start nfsrdmad there (or knfsd with rdma), or correct the port"
+	case errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ENETUNREACH):
+		e.what = "there is no way to the host"
+		e.remedy = "start it, correct the address, or see to the network between here and there"
+	default:
+		e.what, e.remedy = errno(err), "correct the address"
+	}
+	return e
+}
+
+// errno is the innermost reason that the host gives, without the operations and
+// addresses in front.
+func errno(err error) string {
+	var no unix.Errno
+	if errors.As(err, &no) {
+		return no.Error()
+	}
+	return err.Error()
+}
+
+// startupError is the error of an MPA start-up.
+func startupError(ctx context.Context, addr string, err error) error {
+	if ended(ctx) {
+		return context.Cause(ctx)
+	}
+	e := &stepError{at: addr, step: "MPA start-up", err: err}
+	var rejected *iwarp.RejectedError
+	var number mpa.Error
+	switch {
+	case errors.As(err, &rejected):
+		e.what = "the server refused the connection"
+		e.remedy = "see its log for the reason: it may be full, or not serve NFS on RDMA at this port"
+	case errors.Is(err, mpa.ErrMarkers):
+		e.what, e.remedy = "the server demands markers, which this client does not have", "turn them off there"
+	case errors.As(err, &number) && number != mpa.ErrFrame:
+		e.what, e.remedy = "the server's offer cannot be taken: "+number.Error(), "change its IRD, ORD or RTR settings"
+	case errors.Is(err, mpa.ErrFrame):
+		e.what, e.remedy = "what answers there is no RDMA service", otherPort
+	case timedOut(ctx, err):
+		e.what, e.remedy = "something took the connection and stays silent: it hangs, or is no RDMA service", otherPort
+	case hungUp(err):
+		e.what, e.remedy = "the other end hung up without an answer, as what is no RDMA service does", otherPort
+	default:
+		e.what, e.remedy = err.Error(), otherPort
+	}
+	return e
+}
+
+// hungUp tells whether the other end closed the connection.
+func hungUp(err error) bool {
+	for _, cause := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	return false
+}
+
+// helloError is the error of the first call on a connection.
+func helloError(ctx context.Context, addr string, err error) error {
+	if ended(ctx) {
+		return context.Cause(ctx)
+	}
+	e := &stepError{at: addr, step: "NFS", err: err}
+	var refused *oncrpc.ReplyError
+	switch {
+	case errors.Is(err, oncrpc.ErrProgUnavail):
+		e.what, e.remedy = "the server speaks RPC over RDMA, but no NFS", "correct the port"
+	case errors.As(err, &refused) && refused.High > 0:
+		e.what = fmt.Sprintf("the server has NFS versions %d to %d only, this client has version %d", refused.Low, refused.High, nfs3.Version)
+		e.remedy = "turn version 3 on there (knfsd: vers3=y in /etc/nfs.conf)"
+	case timedOut(ctx, err):
+		e.step, e.what, e.remedy = "RPC-over-RDMA", "the server took the connection, but answers no call", "see whether it hangs, and restart it"
+	case errors.Is(err, rdma.ErrClosed):
+		return lostError(addr, err)
+	default:
+		e.what, e.remedy = err.Error(), "see the server's log"
+	}
+	return e
+}
+
+// lost is err in words where it means that nothing more can be done: a
+// connection is lost, or the whole run ends. Else it is nil.
+func lost(ctx context.Context, err error) error {
+	if line, ok := errors.AsType[*lineError](err); ok {
+		return lostError(line.at, err)
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// lostError is the error of a connection that was at work.
+func lostError(addr string, err error) error {
+	e := &stepError{at: addr, step: "connection lost", err: err}
+	var fault *iwarp.Fault
+	switch {
+	case errors.Is(err, errSilent):
+		e.what = "the server gives no sign of life any more: it hangs, or the network is cut"
+		e.remedy = "run the command again when it is back (--timeout changes how long to wait)"
+	case errors.As(err, &fault) && fault.Remote:
+		e.what, e.remedy = "the server found a fault and ended it: "+fault.Terminate.String(), "see its log; one of the two ends has a bug"
+	case errors.As(err, &fault):
+		e.what, e.remedy = "the server broke the protocol: "+fault.Terminate.String(), "see its log; one of the two ends has a bug"
+	case hungUp(err):
+		e.what, e.remedy = "the server closed it: it was stopped, killed or restarted", "run the command again when it is back"
+	default:
+		e.what, e.remedy = err.Error(), "run the command again"
+	}
+	return e
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	scheme      = "nfs://"
+	defaultPort = "20049" // IANA: nfsrdma
+)
+
+// A server is where an NFS server answers on RDMA, and where its MOUNT program
+// is if that is said. It is comparable.
+type server struct {
+	host      string // name or address, without brackets
+	port      string
+	mountHost string // "": host
+	mountPort int    // 0: to be searched for
+}
+
+// addr is the server's address as a dialer and messages have it.
+func (s server) addr() string { return net.JoinHostPort(s.host, s.port) }
+
+// A location is what a URL names. The path begins with a slash, has no slash at
+// its end but the first, and is octets, not text.
+type location struct {
+	server
+	path string
+	dir  bool // written with a slash at its end: only a directory is meant
+}
+
+// isURL tells whether an operand is a URL, and no local path.
+func isURL(operand string) bool { return strings.HasPrefix(operand, scheme) }
+
+// parseURL understands nfs://SERVER[:PORT]/EXPORT/PATH[?OPTION,...]. Its errors
+// are usage errors.
+func parseURL(url string) (location, error) {
+	rest, ok := strings.CutPrefix(url, scheme)
+	if !ok {
+		return location{}, fmt.Errorf("%q is no URL: write nfs://SERVER[:PORT]/EXPORT/PATH", url)
+	}
+	rest, options, _ := strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	loc, err := parseServer(authority)
+	if err == nil {
+		err = loc.takeOptions(options)
+	}
+	var l location
+	if err == nil {
+		l = location{server: loc, dir: strings.HasSuffix(path, "/")}
+		l.path, err = unescape(path)
+	}
+	if err != nil {
+		return location{}, fmt.Errorf("%q: %w", url, err)
+	}
+	l.path = clean(l.path)
+	return l, nil
+}
+
+// parseServerOperand understands SERVER[:PORT][?OPTION,...], and a URL.
+func parseServerOperand(operand string) (server, error) {
+	if isURL(operand) {
+		l, err := parseURL(operand)
+		return l.server, err
+	}
+	authority, options, _ := strings.Cut(operand, "?")
+	if strings.Contains(authority, "/") {
+		return server{}, fmt.Errorf("%q is no server: write SERVER[:PORT], with no path", operand)
+	}
+	s, err := parseServer(authority)
+	if err == nil {
+		err = s.takeOptions(options)
+	}
+	if err != nil {
+		return server{}, fmt.Errorf("%q: %w", operand, err)
+	}
+	return s, nil
+}
+
+// parseServer understands SERVER[:PORT], where an IPv6 address stands in
+// brackets unless there is no port.
+func parseServer(authority string) (server, error) {
+	s := server{host: authority, port: defaultPort}
+	_, err := netip.ParseAddr(authority)
+	if err != nil && strings.HasSuffix(authority, "]") {
+		s.host, err = strings.TrimSuffix(strings.TrimPrefix(authority, "["), "]"), nil
+	} else if err != nil && strings.Contains(authority, ":") {
+		if s.host, s.port, err = net.SplitHostPort(authority); err != nil {
+			return server{}, errors.New("the server is SERVER, SERVER:PORT or [IPv6]:PORT")
+		}
+	}
+	s.host = strings.Replace(s.host, "%25", "%", 1) // before a zone: RFC 6874
+	if s.host == "" || strings.ContainsAny(s.host, "@[] ") {
+		return server{}, errors.New("there is no server in it: write a name or an address behind nfs://")
+	}
+	if _, err := parsePort(s.port); err != nil {
+		return server{}, err
+	}
+	return s, nil
+}
+
+func parsePort(word string) (int, error) {
+	n, err := strconv.ParseUint(word, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%q is no port: write a number from 1 to 65535", word)
+	}
+	return int(n), nil
+}
+
+// takeOptions understands what follows the question mark.
+func (s *server) takeOptions(words string) (err error) {
+	for _, word := range strings.FieldsFunc(words, func(r rune) bool { return r == ',' || r == '&' }) {
+		key, value, _ := strings.Cut(word, "=")
+		switch {
+		case key == "mountport":
+			s.mountPort, err = parsePort(value)
+		case key == "mounthost" && value != "":
+			s.mountHost = strings.Trim(value, "[]")
+		default:
+			err = fmt.Errorf("%q is no option: there are mountport=N and mounthost=HOST (write a question mark in a name as %%3F)", word)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unescape replaces %XX by the octet that it stands for.
+func unescape(s string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' {
+			b.WriteByte(s[i])
+			continue
+		}
+		if i+2 >= len(s) {
+			return "", errors.New("% stands before two hexadecimal digits: write % itself as %25")
+		}
+		n, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", errors.New("% stands before two hexadecimal digits: write % itself as %25")
+		}
+		b.WriteByte(byte(n))
+		i += 2
+	}
+	if strings.IndexByte(b.String(), 0) >= 0 {
+		return "", errors.New("no name can have a zero octet")
+	}
+	return b.String(), nil
+}
+
+// clean writes a path with one slash in front of each name. It keeps "..",
+// which means what the server's directories say.
+func clean(path string) string {
+	var b strings.Builder
+	for name := range strings.SplitSeq(path, "/") {
+		if name != "" && name != "." {
+			b.WriteString("/" + name)
+		}
+	}
+	if b.Len() == 0 {
+		return "/"
+	}
+	return b.String()
+}
+
+// base returns the last name in the path, "" for that of the root.
+func (l location) base() string { return l.path[strings.LastIndexByte(l.path, '/')+1:] }
+
+// String writes the URL without its options.
+func (l location) String() string {
+	host := l.host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if l.port != defaultPort {
+		host += ":" + l.port
+	}
+	return scheme + host + escape(l.path)
+}
+
+// escape writes a path as it stands in a URL. What can be read stays as it is.
+func escape(path string) string {
+	var b strings.Builder
+	for i := 0; i < len(path); {
+		r, n := utf8.DecodeRuneInString(path[i:])
+		if plain(r, n) {
+			b.WriteString(path[i : i+n])
+		} else {
+			for _, c := range []byte(path[i : i+n]) {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// plain tells whether a rune of n octets stays as it is in a URL.
+func plain(r rune, n int) bool {
+	broken := r == utf8.RuneError && n == 1
+	return !broken && unicode.IsGraphic(r) && !unicode.IsSpace(r) && r != '%' && r != '?'
+}
