@@ -89,6 +89,42 @@ var errDeaf = errors.New("deaf")
 
 func (deaf) Write([]byte) (int, error) { return 0, errDeaf }
 
+// What a server says before it ends the stream is told rather than that writing
+// failed.
+func TestClientLastWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		c := NewTCPClient(deaf{near}, ClientConfig{})
+		done := going(t.Context(), t, c, procHead, nil)
+		time.Sleep(lastWords / 2)
+		send(t, far, []byte("HTTP/1.1 400 Bad Request\r\n"))
+		assert.ErrorContains(t, <-done, "HTTP/1.1 400")
+		closeClient(t, c)
+		far.Close()
+	})
+}
+
+// Close returns when nothing runs any more.
+func TestClientCloseWaitsForReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		c := NewTCPClient(slow{near}, ClientConfig{})
+		begin := time.Now()
+		closeClient(t, c)
+		assert.Equal(t, time.Second, time.Since(begin))
+		far.Close()
+	})
+}
+
+// slow is a connection that takes a second to see that it has been closed.
+type slow struct{ net.Conn }
+
+func (s slow) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	time.Sleep(time.Second)
+	return n, err
+}
+
 // Close waits for the calls, whatever they are at.
 func TestClientCloseWaits(t *testing.T) {
 	g := newGate()

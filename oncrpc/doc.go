@@ -1,7 +1,8 @@
 // Package oncrpc is ONC RPC version 2 (RFC 5531): call and reply messages,
-// authentication flavours, the dispatch of calls to programs, and a server
-// over TCP with record marking. Other transports use the same Service. An
-// Exchange is a call as a client makes it through a transport's Caller.
+// authentication flavours, the dispatch of calls to programs, and a server and
+// a client over TCP with record marking. Other transports use the same Service.
+// An Exchange is a call as a client makes it through a transport's Caller, of
+// which TCPClient is the one over TCP.
 //
 //	TCP: Server            RPC-over-RDMA: rpcrdma
 //	 │ records               │ inline messages and chunks
@@ -25,7 +26,10 @@
 // transport releases once the reply is sent; its Tail must stay as it is until
 // then.
 //
-// # A TCP connection
+// What an Exchange points to is the caller's again when Call returns, also when
+// the caller gave the call up; its Results are valid until Release.
+//
+// # A TCP connection of a server
 //
 // One goroutine at a time has the turn to read. Who has received a call passes
 // the turn on and serves the call itself, so that the call does not wait for

@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// ErrNotRegistered: the portmapper knows no port of the program.
+// ErrNotRegistered means that the portmapper knows no port of the program.
 var ErrNotRegistered = errors.New("rpcbind: program not registered")
 
 // Null does nothing, at the portmapper's (PMAPPROC_NULL). Errors are what
