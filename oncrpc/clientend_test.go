@@ -216,16 +216,17 @@ func TestClientHTTP(t *testing.T) {
 		assert.ErrorIs(t, <-served, http.ErrServerClosed)
 	}()
 	for _, tt := range []struct {
-		xid  uint32
-		want string
+		xid   uint32
+		limit time.Duration
+		want  string
 	}{
-		{0x0a0a0a0a, `the server does not seem to speak RPC, its first octets are "HTTP/1.1 400 Bad Request`},
-		{0x01010101, os.ErrDeadlineExceeded.Error()},
+		{0x0a0a0a0a, time.Minute, `the server does not seem to speak RPC, its first octets are "HTTP/1.1 400 Bad Request`},
+		{0x01010101, 50 * time.Millisecond, os.ErrDeadlineExceeded.Error()},
 	} {
 		c, err := DialTCP(t.Context(), l.Addr().String(), ClientConfig{})
 		require.NoError(t, err)
 		c.xid = tt.xid - 1
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, os.ErrDeadlineExceeded)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), tt.limit, os.ErrDeadlineExceeded)
 		err = ask(ctx, t, c, procHead, nil)
 		assert.ErrorContains(t, err, tt.want)
 		cancel()
