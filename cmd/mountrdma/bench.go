@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,16 +103,9 @@ type latency struct {
 
 // bench measures and prints.
 func (a *app) bench(ctx context.Context, o *benchOptions) error {
-	r, err := a.open(ctx, o.urls[0])
+	l, err := a.load(ctx, o)
 	if err != nil {
 		return err
-	}
-	l, err := newLoad(ctx, r, o)
-	if err != nil {
-		if lost := lost(ctx, err); lost != nil {
-			return lost
-		}
-		return r.explain(err)
 	}
 	cpu, start := cpuTime(), time.Now()
 	err = l.run(ctx, o)
@@ -120,22 +114,44 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	if err == nil {
 		err = l.end(ctx)
 	}
+	if lost := lost(ctx, err); lost != nil {
+		return lost
+	}
 	if err != nil {
-		if lost := lost(ctx, err); lost != nil {
-			return lost
-		}
-		return r.explain(err)
+		return &plainError{o.urls[0].String(), err, a.cred().UID}
 	}
 	res := l.result(o, seconds)
 	res.CPU = cpu.Seconds()
 	if o.json {
 		return printJSON(a.stdout, res)
 	}
-	return res.print(a)
+	return res.print(a.stdout)
 }
 
-func (r *benchResult) print(a *app) error {
-	_, err := fmt.Fprintf(a.stdout, `%s: blocks of %d octets, %d calls under way, %.2f s
+// load connects and prepares the calls.
+func (a *app) load(ctx context.Context, o *benchOptions) (*load, error) {
+	if o.op.Word == "null" {
+		within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+		defer cancel()
+		s, err := a.session(within, o.urls[0].server)
+		if err != nil {
+			return nil, err
+		}
+		return nullLoad(s.nfs), nil
+	}
+	r, err := a.open(ctx, o.urls[0])
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLoad(ctx, r, o)
+	if lost := lost(ctx, err); lost != nil {
+		return nil, lost
+	}
+	return l, r.explain(err)
+}
+
+func (r *benchResult) print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, `%s: blocks of %d octets, %d calls under way, %.2f s
 %.1f MB/s, %.0f calls/s
 latency p50 %.1f µs, p99 %.1f µs, max %.1f µs
 client CPU %.2f s

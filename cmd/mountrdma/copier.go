@@ -56,12 +56,8 @@ func (c *copier) fail(err error) {
 	if c.ctx.Err() != nil {
 		return // an echo of the first
 	}
-	var step *stepError
 	if lost := lost(c.ctx, err); lost != nil {
-		err = lost
-	}
-	if errors.As(err, &step) {
-		c.cancel(err)
+		c.cancel(lost)
 		return
 	}
 	c.failed.Store(true)

@@ -129,11 +129,12 @@ func (c *copier) upload(src *localFile, dst *nfsclient.File, e *entry) (source b
 func (c *copier) download(src *nfsclient.File, dst *localFile, e *entry) (source bool, err error) {
 	w := &countingWriter{w: dst, bar: c.bar}
 	holes := &sparseWriter{f: dst.File}
-	if e.sparse() {
+	sparse := e.sparse() && dst.regular()
+	if sparse {
 		w.w = holes
 	}
 	_, err = src.CopyTo(c.ctx, w, 0)
-	if err == nil && e.sparse() {
+	if err == nil && sparse {
 		return false, holes.end()
 	}
 	return err != nil && !w.failed(), err

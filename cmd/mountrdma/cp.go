@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
 // cpOptions are the flags and arguments of cp.
@@ -155,9 +156,12 @@ func (a *app) cp(ctx context.Context, o *cpOptions) error {
 	c := newCopier(ctx, a, o)
 	for _, src := range o.sources {
 		from, srcPath, err := a.find(c.ctx, src)
-		if err != nil {
+		if refused := (*nfsclient.MountError)(nil); errors.As(err, &refused) {
 			c.fail(err)
 			continue
+		} else if err != nil {
+			c.cancel(err)
+			break
 		}
 		target := path
 		if isDir && src.name() != "" {

@@ -41,6 +41,12 @@ func (f *localFile) set(_ context.Context, c change) error { return setHost(f.fs
 
 func (f *localFile) close() error { return f.Close() }
 
+// regular tells whether f is a file with offsets, and no pipe or device.
+func (f *localFile) regular() bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
+}
+
 // An extent is a part of a file between holes.
 type extent struct{ off, n int64 }
 

@@ -31,13 +31,14 @@ type load struct {
 	err   error
 }
 
+// nullLoad is calls that do nothing.
+func nullLoad(c *nfsclient.Client) *load {
+	return &load{client: c, call: func(ctx context.Context, _ []byte) (int, error) { return 0, c.Null(ctx) }}
+}
+
 // newLoad finds out what the calls are to be about.
 func newLoad(ctx context.Context, r remote, o *benchOptions) (*load, error) {
 	l := &load{client: r.nfs}
-	if o.op.Word == "null" {
-		l.call = func(ctx context.Context, _ []byte) (int, error) { return 0, l.client.Null(ctx) }
-		return l, nil
-	}
 	node, err := r.fs.Stat(ctx, r.rest)
 	if err != nil {
 		return nil, err

@@ -57,6 +57,7 @@ func (a *app) connect(ctx context.Context, srv server) (*session, error) {
 	s.nfs = nfsclient.New(s.line, nfsclient.Config{Cred: &s.cred})
 	s.mounted = make(map[string]*nfsclient.FS)
 	if err := s.nfs.Null(ctx); err != nil {
+		s.conn.Abort(err) // a server that says nothing would not say goodbye either
 		s.line.close()
 		return nil, helloError(ctx, srv.addr(), err)
 	}
