@@ -8,9 +8,12 @@
 //	Mount      the MOUNT program                  ──Exchange──▶ oncrpc.Caller
 //	MountSearch  where a server's MOUNT program answers
 //
-// All types are for use by many goroutines at once. A server's refusal is an
-// Error, which errors.Is compares with the statuses of package nfs3, with
-// io/fs's errors and with errno values alike.
+// All types are for use by many goroutines at once. A context that ends gives
+// calls up. A transfer never does so on its own account: over RDMA, memory that
+// is taken back too early can cost the connection.
+//
+// A server's refusal is an Error, which errors.Is compares with the statuses of
+// package nfs3, with io/fs's errors and with errno values alike.
 //
 // # Life of slices
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -312,6 +313,15 @@ func TestInOrderFailures(t *testing.T) {
 		assert.ErrorIs(t, err, bad)
 		assert.Zero(t, failed)
 		assert.Equal(t, 10, got)
+	}
+	for _, depth := range []int{1, 2, 7} {
+		var begun atomic.Int64
+		_, _, err := inOrder(1e6, depth, func(int) (int, error) {
+			begun.Add(1)
+			return 0, bad
+		})
+		assert.ErrorIs(t, err, bad)
+		assert.LessOrEqual(t, begun.Load(), int64(depth))
 	}
 	for _, depth := range []int{1, 2, 7, 100} {
 		var done [50]bool

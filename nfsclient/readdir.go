@@ -111,7 +111,6 @@ func (s *scan) read(ctx context.Context) error {
 	res, eof, err := s.call(ctx, each)
 	switch {
 	case err != nil:
-		s.cookie = before
 		return err
 	case bad != nil:
 		return bad
