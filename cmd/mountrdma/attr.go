@@ -30,8 +30,34 @@ func goMode(mode uint32) fs.FileMode {
 	return m
 }
 
-// fileMode is type and mode of attributes as Go has them.
-func fileMode(a *nfs3.Attr) fs.FileMode { return kinds[a.Type] | goMode(a.Mode) }
+// modeString writes type and permissions as ls(1) does.
+func modeString(a *nfs3.Attr) string {
+	b := []byte("?rwxrwxrwx")
+	for kind, letter := range map[nfs3.Type]byte{
+		nfs3.TypeReg: '-', nfs3.TypeDir: 'd', nfs3.TypeLnk: 'l', nfs3.TypeBlk: 'b',
+		nfs3.TypeChr: 'c', nfs3.TypeSock: 's', nfs3.TypeFIFO: 'p',
+	} {
+		if kind == a.Type {
+			b[0] = letter
+		}
+	}
+	for i := range 9 {
+		if a.Mode>>(8-i)&1 == 0 {
+			b[1+i] = '-'
+		}
+	}
+	// Set-user-ID, set-group-ID and sticky bit stand in the place of x, in
+	// capitals where there is no x.
+	for i, letter := range []byte("sst") {
+		if x := &b[3*(i+1)]; a.Mode>>(11-i)&1 != 0 {
+			if *x == '-' {
+				letter -= 'a' - 'A'
+			}
+			*x = letter
+		}
+	}
+	return string(b)
+}
 
 // goTime is a time of NFS as Go has them.
 func goTime(t nfs3.Time) time.Time { return time.Unix(int64(t.Sec), int64(t.Nsec)) }

@@ -148,7 +148,7 @@ func (o *lsOptions) row(ctx context.Context, r remote, e *nfsclient.DirEntry) ([
 		size = fmt.Sprintf("%d,%d", a.Rdev.Major, a.Rdev.Minor)
 	}
 	return []string{
-		fileMode(a).String(), strconv.FormatUint(uint64(a.Nlink), 10),
+		modeString(a), strconv.FormatUint(uint64(a.Nlink), 10),
 		strconv.FormatUint(uint64(a.UID), 10), strconv.FormatUint(uint64(a.GID), 10),
 		size, goTime(a.Mtime).Format("2006-01-02 15:04"), name,
 	}, nil

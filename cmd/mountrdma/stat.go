@@ -47,7 +47,7 @@ func (a *app) stat(ctx context.Context, r remote) error {
 	_, err = fmt.Fprintf(a.stdout, `%v
     type  %s
     size  %d octets, %d on disk
-    mode  %04o %v
+    mode  %04o %s
    links  %d
    owner  user %d, group %d
       id  file %d of file system %#x
@@ -56,7 +56,7 @@ func (a *app) stat(ctx context.Context, r remote) error {
   modify  %s
   change  %s
 `,
-		r.location, kind, at.Size, at.Used, at.Mode, fileMode(at), at.Nlink, at.UID, at.GID,
+		r.location, kind, at.Size, at.Used, at.Mode, modeString(at), at.Nlink, at.UID, at.GID,
 		at.FileID, at.FSID, []byte(node.Handle), stamp(at.Atime), stamp(at.Mtime), stamp(at.Ctime))
 	return err
 }

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// grow makes a tree with all that a copy must get right.
+func grow(t *testing.T, dir string) {
+	sizes := []int{0, 1, 4095, 4096, 4097, 1 << 20, 64<<20 + 3}
+	if testing.Short() {
+		sizes[len(sizes)-1] = 5<<20 + 3
+	}
+	for i, n := range sizes {
+		write(t, random(n, byte(i)), dir, "sizes", fmt.Sprint(n))
+	}
+	for i := range 30 {
+		write(t, fmt.Append(nil, i), dir, "many", fmt.Sprint(i%3), fmt.Sprint(i))
+	}
+	write(t, []byte("x"), dir, "na\xffme\n", "\xfe%?#")
+	write(t, []byte("x"), dir, "-r")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o750))
+	require.NoError(t, os.Symlink("/no/such\xff", filepath.Join(dir, "dangling")))
+	require.NoError(t, os.Symlink("many", filepath.Join(dir, "link")))
+	write(t, []byte("read only"), dir, "many", "ro")
+	require.NoError(t, os.Chmod(filepath.Join(dir, "many", "ro"), 0o444))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "sizes", "0"), 0o711))
+}
+
+// TestCpTree copies a tree there, from there to another server, and back.
+func TestCpTree(t *testing.T) {
+	guard(t)
+	one, two := startRig(t), startRig(t)
+	src, back := t.TempDir(), t.TempDir()
+	grow(t, src)
+	want := snapshot(t, src)
+
+	must(t, "cp", "-r", src, one.url+"/there")
+	assert.Equal(t, want, snapshot(t, filepath.Join(one.dir, "there")))
+	must(t, "cp", "-r", one.url+"/there", two.url)
+	assert.Equal(t, want, snapshot(t, filepath.Join(two.dir, "there")))
+	must(t, "cp", "-r", two.url+"/there", back)
+	assert.Equal(t, want, snapshot(t, filepath.Join(back, "there")))
+
+	// Once more over what is there, one file at a time, whole exports.
+	must(t, "cp", "-r", "--jobs=1", src+"/.", one.url+"/there")
+	assert.Equal(t, want, snapshot(t, filepath.Join(one.dir, "there")))
+	must(t, "cp", "-r", one.url, filepath.Join(back, "x"))
+	assert.Equal(t, want, snapshot(t, filepath.Join(back, "x", "there")))
+}
+
+// TestCpPath copies in all the ways in which a path can be written.
+func TestCpPath(t *testing.T) {
+	r := newRig(t)
+	dir := t.TempDir()
+	t.Chdir(dir)
+	write(t, []byte("a"), dir, "a")
+	write(t, []byte("b"), dir, "b")
+	write(t, []byte("old and longer"), r.dir, "old")
+	require.NoError(t, os.Symlink("a", "l"))
+	must(t, "cp", "a", r.url)
+	must(t, "cp", "a", r.url+"/a2")
+	must(t, "cp", "a", r.url+"/old")
+	must(t, "cp", "l", r.url+"/l")
+	must(t, "mkdir", r.url+"/d")
+	must(t, "cp", "./a", dir+"/b", r.url+"/d/")
+	must(t, "cp", r.url+"/d/a", ".")
+	must(t, "cp", r.url+"/d/b", "new")
+	must(t, "cp", r.url+"/a2", r.url+"/%FF")
+	for _, name := range []string{"a", "a2", "old", "l", "d/a", "\xff"} {
+		got, err := os.ReadFile(filepath.Join(r.dir, name))
+		require.NoError(t, err)
+		assert.Equal(t, "a", string(got), name)
+	}
+	got, err := os.ReadFile("new")
+	require.NoError(t, err)
+	assert.Equal(t, "b", string(got))
+	info, err := os.Lstat(filepath.Join(r.dir, "l"))
+	require.NoError(t, err)
+	assert.Zero(t, info.Mode().Type(), "without -r a link is followed")
+}
+
+func TestCpPreserve(t *testing.T) {
+	r := newRig(t)
+	src, back := filepath.Join(t.TempDir(), "t"), t.TempDir()
+	write(t, []byte("x"), src, "d", "f")
+	f, d := filepath.Join(src, "d", "f"), filepath.Join(src, "d")
+	require.NoError(t, os.Chmod(f, 0o640|fs.ModeSetuid))
+	require.NoError(t, os.Chmod(d, 0o770|fs.ModeSticky))
+	at, mt := time.Unix(1_000_000_000, 123456789), time.Unix(1_100_000_000, 987654321)
+	require.NoError(t, os.Chtimes(f, at, mt))
+	require.NoError(t, os.Chtimes(d, at, mt.Add(time.Hour)))
+
+	must(t, "cp", "-rp", src, r.url)
+	must(t, "cp", "-rp", r.url+"/t", back)
+	for _, root := range []string{filepath.Join(r.dir, "t"), filepath.Join(back, "t")} {
+		info, err := os.Stat(filepath.Join(root, "d", "f"))
+		require.NoError(t, err)
+		assert.Equal(t, 0o640|fs.ModeSetuid, info.Mode(), root)
+		assert.True(t, mt.Equal(info.ModTime()), "%s: %v", root, info.ModTime())
+		info, err = os.Stat(filepath.Join(root, "d"))
+		require.NoError(t, err)
+		assert.Equal(t, 0o770|fs.ModeSticky|fs.ModeDir, info.Mode(), root)
+		assert.True(t, mt.Add(time.Hour).Equal(info.ModTime()), "%s: %v", root, info.ModTime())
+	}
+}
+
+// TestCpSparse: holes stay holes, and the end of a file stays where it is.
+func TestCpSparse(t *testing.T) {
+	r := newRig(t)
+	src := filepath.Join(t.TempDir(), "sparse")
+	f, err := os.Create(src)
+	require.NoError(t, err)
+	want := make([]byte, 48<<20+5)
+	for _, off := range []int{3 << 20, 20<<20 + 1, 21 << 20} {
+		copy(want[off:], random(100_000, byte(off)))
+		_, err := f.WriteAt(want[off:off+100_000], int64(off))
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.Truncate(int64(len(want))))
+	require.NoError(t, f.Close())
+	back := filepath.Join(t.TempDir(), "back")
+
+	must(t, "cp", src, r.url)
+	must(t, "cp", r.url+"/sparse", r.url+"/relayed")
+	must(t, "cp", r.url+"/sparse", back)
+	for _, name := range []string{filepath.Join(r.dir, "sparse"), filepath.Join(r.dir, "relayed"), back} {
+		got, err := os.ReadFile(name)
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(want, got), name)
+	}
+	for _, name := range []string{src, filepath.Join(r.dir, "sparse"), back} {
+		var st unix.Stat_t
+		require.NoError(t, unix.Stat(name, &st))
+		assert.Less(t, st.Blocks*512, int64(4<<20), "%s takes room", name)
+	}
+}
+
+// TestCpErrors: each is named, and the rest is copied.
+func TestCpErrors(t *testing.T) {
+	r := newRig(t)
+	dir, out := t.TempDir(), t.TempDir()
+	write(t, []byte("a"), dir, "t", "a")
+	write(t, []byte("c"), dir, "t", "c", "f")
+	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "t", "b"), 0o600))
+	write(t, nil, r.dir, "t", "c") // where a directory is to go
+	tree := filepath.Join(dir, "t")
+
+	got := refused(t, "cp", "-r", tree, filepath.Join(dir, "nosuch"), r.url)
+	assert.ElementsMatch(t, []string{
+		fmt.Sprintf("mountrdma: %q: not copied: no file, directory or symbolic link", filepath.Join(tree, "b")),
+		"mountrdma: " + r.url + "/t/c: file exists (NFS3ERR_EXIST)",
+		fmt.Sprintf("mountrdma: %q: no such file or directory", filepath.Join(dir, "nosuch")),
+	}, strings.Split(strings.TrimSpace(got), "\n"))
+	assert.FileExists(t, filepath.Join(r.dir, "t", "a"))
+
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{tree, r.url}, fmt.Sprintf("%q: is a directory: -r copies it with all that is in it", tree)},
+		{[]string{tree + "/a", r.url + "/no/such"}, r.url + "/no/such: no such file or directory (NFS3ERR_NOENT)"},
+		{[]string{r.url + "/t/a", filepath.Join(out, "no", "such")}, fmt.Sprintf("%q: no such file or directory", filepath.Join(out, "no", "such"))},
+		{[]string{tree + "/a", tree + "/c/f", r.url + "/t/a"}, r.url + "/t/a: no such directory, and several things cannot be copied to one file"},
+		{[]string{r.url + "/t/a", r.url + "/t"}, r.url + "/t/a: source and destination are the same file"},
+		{[]string{"-r", r.url + "/t", r.url + "/t/sub"}, r.url + "/t/sub: not copied: it is where the copy goes"},
+		{[]string{r.url + "/t/a", "/dev/full"}, `"/dev/full": no space left on device`},
+	} {
+		assert.Equal(t, "mountrdma: "+tt.want+"\n", refused(t, append([]string{"cp"}, tt.args...)...))
+	}
+	got = refused(t, "cp", r.url+"/t/a", scheme+r.addr+"/y/b", out)
+	assert.Contains(t, got, "no export holds /y/b")
+	assert.FileExists(t, filepath.Join(out, "a"))
+	assert.FileExists(t, filepath.Join(r.dir, "t", "sub", "a"), "what is not in the way is copied")
+	assert.NoDirExists(t, filepath.Join(r.dir, "t", "sub", "sub"))
+}
+
+// TestCpStaysInside: a tree from a server does not lead out of where it is
+// copied to.
+func TestCpStaysInside(t *testing.T) {
+	r := newRig(t)
+	out, secret := t.TempDir(), t.TempDir()
+	write(t, []byte("evil"), r.dir, "t", "d", "f")
+	write(t, []byte("evil"), r.dir, "t", "g")
+	require.NoError(t, os.Mkdir(filepath.Join(out, "t"), 0o755))
+	require.NoError(t, os.Symlink(secret, filepath.Join(out, "t", "d")))
+	require.NoError(t, os.Symlink(filepath.Join(secret, "g"), filepath.Join(out, "t", "g")))
+	got := refused(t, "cp", "-r", r.url+"/t", out)
+	assert.Equal(t, 2, strings.Count(got, "\n"), got)
+	left, err := os.ReadDir(secret)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// TestCpStream copies what has no length, as from a pipe.
+func TestCpStream(t *testing.T) {
+	r := newRig(t)
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	data := random(5<<20+1, 1)
+	done := make(chan error, 1)
+	go func() { done <- os.WriteFile(pipe, data, 0) }()
+	must(t, "cp", pipe, r.url+"/f")
+	require.NoError(t, <-done)
+	got, err := os.ReadFile(filepath.Join(r.dir, "f"))
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(data, got))
+}
+
+func asIs(*rpcrdma.Server, *iwarp.Config, *nfsserver.Config) {}
+
+// TestCpOverAnything copies with every kind of connection.
+func TestCpOverAnything(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		set  setting
+	}{
+		{"client asks for CRC", []string{"--crc=on"}, asIs},
+		{"server asks for CRC", []string{"--crc=off"}, func(_ *rpcrdma.Server, c *iwarp.Config, _ *nfsserver.Config) { c.CRC = mpa.CRCOn }},
+		{"least threshold", []string{"--inline=1024"}, asIs},
+		{"largest threshold", []string{"--inline=256KiB"}, func(s *rpcrdma.Server, _ *iwarp.Config, _ *nfsserver.Config) { s.Inline = 256 << 10 }},
+		{"one credit", []string{"--credits=1"}, asIs},
+		{"server has one credit", nil, func(s *rpcrdma.Server, _ *iwarp.Config, _ *nfsserver.Config) { s.Credits = 1 }},
+		{"many credits", []string{"--credits=1024"}, func(s *rpcrdma.Server, _ *iwarp.Config, _ *nfsserver.Config) { s.Credits = 1024 }},
+		{"short transfers", nil, func(_ *rpcrdma.Server, _ *iwarp.Config, c *nfsserver.Config) { c.MaxPayload = 8 << 10 }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, tt.set)
+			src, back := t.TempDir(), t.TempDir()
+			for _, n := range []int{0, 1, 3000, 4097, 2<<20 + 1} {
+				write(t, random(n, 1), src, "t", fmt.Sprint(n))
+			}
+			must(t, append([]string{"cp", "-r", src + "/t", r.url}, tt.args...)...)
+			must(t, append([]string{"cp", "-r", r.url + "/t", back}, tt.args...)...)
+			assert.Equal(t, snapshot(t, src), snapshot(t, back))
+		})
+	}
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestLs(t *testing.T) {
+	r := newRig(t)
+	write(t, []byte("12345"), r.dir, "b")
+	write(t, nil, r.dir, "a\xffb")
+	write(t, nil, r.dir, "d", "e", "f")
+	require.NoError(t, os.Symlink("b", filepath.Join(r.dir, "c")))
+	require.NoError(t, os.Chmod(filepath.Join(r.dir, "b"), 0o751|fs.ModeSetuid))
+
+	assert.Equal(t, "a\xffb\nb\nc\nd\n", must(t, "ls", r.url))
+	assert.Equal(t, "b\n", must(t, "ls", r.url+"/b"))
+	long := must(t, "ls", "-l", r.url)
+	assert.Regexp(t, `(?m)^-rwsr-x--x 1 \d+ \d+ +5 \d{4}-\d\d-\d\d \d\d:\d\d b$`, long)
+	assert.Regexp(t, `(?m)^lrwxrwxrwx 1 \d+ \d+ +1 .* c -> b$`, long)
+	assert.Regexp(t, `(?m)^drwxr-xr-x 3 `, long)
+	assert.Equal(t, r.url+":\na\xffb\nb\nc\nd\n\n"+r.url+"/d:\ne\n\n"+r.url+"/d/e:\nf\n", must(t, "ls", "-R", r.url))
+	assert.Equal(t, r.url+"/d:\ne\n\n"+r.url+"/d/e:\nf\n", must(t, "ls", r.url+"/d", r.url+"/d/e"))
+	assert.Contains(t, must(t, "ls", "-l", r.url+"/c"), "c -> b\n", "a link itself")
+	assert.Equal(t, "c\n", must(t, "ls", r.url+"/c"))
+}
+
+func TestTame(t *testing.T) {
+	assert.Equal(t, "ä?b?c?", tame("ä\xffb\x1bc\n"))
+}
+
+func TestStat(t *testing.T) {
+	r := newRig(t)
+	write(t, []byte("12345"), r.dir, "b")
+	require.NoError(t, os.Symlink("b\xff", filepath.Join(r.dir, "c")))
+	out := must(t, "stat", r.url+"/b", r.url+"/c")
+	assert.Contains(t, out, r.url+"/b\n    type  regular file\n    size  5 octets, ")
+	assert.Contains(t, out, "    mode  0644 -rw-r--r--\n")
+	assert.Contains(t, out, `symbolic link to "b\xff"`)
+}
+
+func TestCat(t *testing.T) {
+	r := newRig(t)
+	big := random(3<<20+17, 1)
+	write(t, big, r.dir, "big")
+	write(t, []byte("end\n"), r.dir, "d", "%?#")
+	assert.Equal(t, string(big)+"end\n", must(t, "cat", r.url+"/big", r.url+"/d/%25%3F#"))
+}
+
+func TestMkdirRm(t *testing.T) {
+	r := newRig(t)
+	must(t, "mkdir", r.url+"/a", r.url+"/%FE/")
+	must(t, "mkdir", "-p", r.url+"/a/b/c", r.url+"/a/b", r.url)
+	assert.DirExists(t, filepath.Join(r.dir, "a/b/c"))
+	assert.DirExists(t, filepath.Join(r.dir, "\xfe"))
+	write(t, nil, r.dir, "a/b/f")
+
+	url := r.url + "/a"
+	assert.Equal(t, "mountrdma: "+url+": file exists (NFS3ERR_EXIST)\n", refused(t, "mkdir", url))
+	assert.Equal(t, "mountrdma: "+url+": is a directory: -r removes it with all that is in it\n", refused(t, "rm", url))
+	assert.Equal(t, "mountrdma: "+r.url+": this is the export itself, which only the server can take away\n", refused(t, "rm", "-r", r.url))
+	must(t, "rm", url+"/b/f", url+"/nosuch", "-f")
+	assert.NoFileExists(t, filepath.Join(r.dir, "a/b/f"))
+	must(t, "rm", "-r", url)
+	assert.NoDirExists(t, filepath.Join(r.dir, "a"))
+	must(t, "rm", "-f", url)
+	assert.Equal(t, "mountrdma: "+url+": no such file or directory (NFS3ERR_NOENT)\n", refused(t, "rm", url))
+}
+
+// TestOneAfterTheOther: what fails with one URL does not keep a command from the
+// others.
+func TestOneAfterTheOther(t *testing.T) {
+	r := newRig(t)
+	write(t, []byte("yes"), r.dir, "f")
+	status, stdout, stderr := command(t, "cat", r.url+"/nosuch", scheme+r.addr+"/y", r.url+"/f")
+	assert.Equal(t, 1, status)
+	assert.Equal(t, "yes", stdout)
+	assert.Equal(t, 2, strings.Count(stderr, "\n"), stderr)
+	assert.Contains(t, stderr, "mountrdma: "+r.url+"/nosuch: no such file or directory (NFS3ERR_NOENT)\n")
+	assert.Contains(t, stderr, r.addr+": MOUNT: no export holds /y; correct the URL: the server exports /x\n")
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseURL(t *testing.T) {
+	at := func(host, port string) server { return server{host: host, port: port} }
+	for _, tt := range []struct {
+		url  string
+		want location
+		back string // "": the URL itself
+	}{
+		{"nfs://h/e/p", location{at("h", "20049"), "/e/p", false}, ""},
+		{"nfs://h", location{at("h", "20049"), "/", false}, "nfs://h/"},
+		{"nfs://h/", location{at("h", "20049"), "/", false}, ""},
+		{"nfs://h:20049/e", location{at("h", "20049"), "/e", false}, "nfs://h/e"},
+		{"nfs://192.0.2.1:5/e", location{at("192.0.2.1", "5"), "/e", false}, ""},
+		{"nfs://[::1]:20050/e", location{at("::1", "20050"), "/e", false}, ""},
+		{"nfs://[2001:db8::1]/e", location{at("2001:db8::1", "20049"), "/e", false}, ""},
+		{"nfs://[fe80::1%25eth0]/e", location{at("fe80::1%eth0", "20049"), "/e", false}, "nfs://[fe80::1%eth0]/e"},
+		{"nfs://h/e//a/./b/", location{at("h", "20049"), "/e/a/b", true}, "nfs://h/e/a/b"},
+		{"nfs://h/e/../b", location{at("h", "20049"), "/e/../b", false}, ""},
+		{"nfs://h/e/%FF%25%3f#x y", location{at("h", "20049"), "/e/\xff%?#x y", false}, "nfs://h/e/%FF%25%3F#x%20y"},
+		{"nfs://h/ä€", location{at("h", "20049"), "/ä€", false}, ""},
+		{"nfs://h/\xc3", location{at("h", "20049"), "/\xc3", false}, "nfs://h/%C3"},
+		{"nfs://h/%0a\x1b", location{at("h", "20049"), "/\n\x1b", false}, "nfs://h/%0A%1B"},
+		{"nfs://h/e?mountport=7", location{server{"h", "20049", "", 7}, "/e", false}, "nfs://h/e"},
+		{"nfs://h/e?mountport=7,mounthost=[::2]", location{server{"h", "20049", "::2", 7}, "/e", false}, "nfs://h/e"},
+		{"nfs://h?mounthost=m&mountport=7", location{server{"h", "20049", "m", 7}, "/", false}, "nfs://h/"},
+	} {
+		got, err := parseURL(tt.url)
+		require.NoError(t, err, tt.url)
+		assert.Equal(t, tt.want, got, tt.url)
+		if tt.back == "" {
+			tt.back = tt.url
+		}
+		assert.Equal(t, tt.back, got.String())
+	}
+}
+
+func TestParseURLRefuses(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://h/e":              `no URL: write nfs://`,
+		"nfs:///e":                "there is no server in it",
+		"nfs://u@h/e":             "there is no server in it",
+		"nfs://h:0/e":             `"0" is no port`,
+		"nfs://h:65536/e":         `"65536" is no port`,
+		"nfs://h:x/e":             `"x" is no port`,
+		"nfs://h:/e":              `"" is no port`,
+		"nfs://a:b:c/e":           "the server is SERVER, SERVER:PORT or [IPv6]:PORT",
+		"nfs://h/%":               "write % itself as %25",
+		"nfs://h/%4":              "write % itself as %25",
+		"nfs://h/%zz":             "write % itself as %25",
+		"nfs://h/%+1":             "write % itself as %25",
+		"nfs://h/%00":             "zero octet",
+		"nfs://h/e?x=1":           `"x=1" is no option`,
+		"nfs://h/e?mountport=0":   `"0" is no port`,
+		"nfs://h/e?mounthost=":    `"mounthost=" is no option`,
+		"nfs://h/e?mountport=1,x": `"x" is no option`,
+	} {
+		_, err := parseURL(url)
+		assert.ErrorContains(t, err, want, url)
+	}
+}
+
+func TestParseServerOperand(t *testing.T) {
+	for word, want := range map[string]server{
+		"h":                 {host: "h", port: "20049"},
+		"h:5":               {host: "h", port: "5"},
+		"::1":               {host: "::1", port: "20049"},
+		"[::1]":             {host: "::1", port: "20049"},
+		"[::1]:5":           {host: "::1", port: "5"},
+		"h?mountport=6":     {host: "h", port: "20049", mountPort: 6},
+		"nfs://h:5/ignored": {host: "h", port: "5"},
+	} {
+		got, err := parseServerOperand(word)
+		require.NoError(t, err, word)
+		assert.Equal(t, want, got, word)
+	}
+	for _, word := range []string{"", "h/e", "h:/e", "nfs://", "h?", "[::1"} {
+		if _, err := parseServerOperand(word); word != "h?" {
+			assert.Error(t, err, word)
+		} else {
+			assert.NoError(t, err, word)
+		}
+	}
+}
+
+// FuzzURL holds that a location is the same after it was written and read.
+func FuzzURL(f *testing.F) {
+	for _, url := range []string{"nfs://h/e/p", "nfs://[::1]:5/%FF?mountport=1", "nfs://h/a//..", "nfs://a%25b/c"} {
+		f.Add(url)
+	}
+	f.Fuzz(func(t *testing.T, url string) {
+		l, err := parseURL(url)
+		if err != nil {
+			return
+		}
+		again, err := parseURL(l.String())
+		require.NoError(t, err)
+		assert.Equal(t, l.path, again.path)
+		assert.Equal(t, l.host, again.host)
+		assert.Equal(t, l.port, again.port)
+	})
+}
