@@ -57,8 +57,10 @@ type mpaInfo struct {
 	CRC        bool `json:"crc"`
 	Markers    bool `json:"markers"` // never: mpa refuses them
 	PeerToPeer bool `json:"peer_to_peer"`
-	IRD        int  `json:"ird"` // RDMA Reads of the server that this client serves at a time
-	ORD        int  `json:"ord"` // RDMA Reads that this client may have outstanding
+	IRD        int  `json:"ird"`        // RDMA Reads of the server that this client serves at a time
+	ORD        int  `json:"ord"`        // RDMA Reads that this client may have outstanding
+	ServerIRD  int  `json:"server_ird"` // what the server's start-up frame says of it
+	ServerORD  int  `json:"server_ord"`
 }
 
 type rpcInfo struct {
@@ -129,8 +131,11 @@ func (s *session) inline() int {
 }
 
 func (s *session) mpaInfo() mpaInfo {
-	p := s.conn.Params()
-	return mpaInfo{Revision: int(p.Rev), CRC: p.CRC, PeerToPeer: p.PeerToPeer, IRD: p.IRD, ORD: p.ORD}
+	p, said := s.conn.Params(), s.conn.Peer().Enhanced
+	return mpaInfo{
+		Revision: int(p.Rev), CRC: p.CRC, PeerToPeer: p.PeerToPeer,
+		IRD: p.IRD, ORD: p.ORD, ServerIRD: int(said.IRD), ServerORD: int(said.ORD),
+	}
 }
 
 func (s *session) rpcInfo() rpcInfo {
@@ -155,7 +160,7 @@ func (i *info) print(w io.Writer) error {
 	row("CRC", "%s", onOff(m.CRC))
 	row("markers", "%s", onOff(m.Markers))
 	row("peer-to-peer", "%s", onOff(m.PeerToPeer))
-	row("IRD, ORD", "%d, %d", m.IRD, m.ORD)
+	row("IRD, ORD", "%d, %d; of the server %d, %d", m.IRD, m.ORD, m.ServerIRD, m.ServerORD)
 	row("RPC-over-RDMA", "version %d, %s", r.Version, map[bool]string{true: "with private data (RFC 8797)", false: "no private data"}[r.PrivateData])
 	row("inline thresholds", "%d octets to the server, %d from it", r.InlineSend, r.InlineRecv)
 	row("credits", "%d", r.Credits)

@@ -26,6 +26,7 @@ func newProgress(w io.Writer, quiet bool) *progress {
 	return &progress{bar: progressbar.NewOptions64(1,
 		progressbar.OptionSetWriter(w),
 		progressbar.OptionShowBytes(true),
+		progressbar.OptionShowCount(),
 		progressbar.OptionShowTotalBytes(true),
 		progressbar.OptionUseIECUnits(true),
 		progressbar.OptionFullWidth(),

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// sentence runs the program, which must fail in time with one sentence, and
+// returns that.
+func sentence(t *testing.T, args ...string) string {
+	t.Helper()
+	start := time.Now()
+	got := refused(t, args...)
+	assert.Less(t, time.Since(start), defaultTimeout)
+	assert.Equal(t, 1, strings.Count(got, "\n"), got)
+	words, ok := strings.CutPrefix(got, "mountrdma: ")
+	assert.True(t, ok, got)
+	return strings.TrimSuffix(words, "\n")
+}
+
+const (
+	quick = "--timeout=400ms"
+	wrong = "; " + otherPort
+)
+
+func TestCannotConnect(t *testing.T) {
+	guard(t)
+	stopped := listenTCP(t, func(net.Conn) {})
+	_, port, _ := net.SplitHostPort(stopped)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	nobody := free.Addr().String()
+	free.Close()
+
+	web := &http.Server{Handler: http.NotFoundHandler()}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = web.Serve(l) }()
+	t.Cleanup(func() { web.Close() })
+
+	nfsTCP := &oncrpc.Server{Handler: &oncrpc.Mux{}}
+	l2, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = nfsTCP.Serve(l2) }()
+	t.Cleanup(func() { _ = nfsTCP.Shutdown(context.Background()) })
+
+	for _, tt := range []struct{ name, addr, want string }{
+		{"stopped", nobody, "TCP connect: connection refused: the host is up, but nothing listens on the port; start nfsrdmad there (or knfsd with rdma), or correct the port"},
+		{"no such host", "nosuch.invalid:" + port, "resolve: "},
+		{"hole", blackhole(t), "TCP connect: no answer: the host is down, or something on the way drops packets; start the host, correct the address, or open the port in its firewall"},
+		{"hangs up", listenTCP(t, swallow), "MPA start-up: the other end hung up without an answer, as what is no RDMA service does" + wrong},
+		{"silent", listenTCP(t, silent), "MPA start-up: something took the connection and stays silent: it hangs, or is no RDMA service" + wrong},
+		{"HTTP", l.Addr().String(), "MPA start-up: something took the connection and stays silent: it hangs, or is no RDMA service" + wrong},
+		{"HTTP that answers", listenTCP(t, say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")), "MPA start-up: what answers there is no RDMA service" + wrong},
+		{"NFS over TCP", l2.Addr().String(), "MPA start-up: the other end hung up without an answer, as what is no RDMA service does" + wrong},
+		{"reject", listenTCP(t, say(reply(mpa.Frame{Reply: true, Reject: true, Rev: 2, HasEnhanced: true}))), "MPA start-up: the server refused the connection; see its log for the reason: it may be full, or not serve NFS on RDMA at this port"},
+		{"markers", listenTCP(t, say(reply(mpa.Frame{Reply: true, Markers: true, Rev: 2, HasEnhanced: true}))), "MPA start-up: the server demands markers, which this client does not have; turn them off there"},
+		{"no RPC", listenTCP(t, mute), "RPC-over-RDMA: the server took the connection, but answers no call; see whether it hangs, and restart it"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, args := range [][]string{{"ls", scheme + tt.addr + "/x"}, {"info", tt.addr}} {
+				got := sentence(t, append(args, quick)...)
+				assert.True(t, strings.HasPrefix(got, tt.addr+": "+tt.want), got)
+			}
+		})
+	}
+}
+
+// swallow takes what comes, and hangs up.
+func swallow(c net.Conn) { _, _ = c.Read(make([]byte, 100)) }
+
+// silent takes what comes, until the other end hangs up.
+func silent(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+
+// say answers with some octets, and listens on.
+func say(octets string) func(net.Conn) {
+	return func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 100))
+		_, _ = io.WriteString(c, octets)
+		silent(c)
+	}
+}
+
+// reply is a start-up frame.
+func reply(f mpa.Frame) string { return string(f.AppendTo(nil)) }
+
+// mute accepts by MPA, and says no more.
+func mute(c net.Conn) {
+	say(reply(mpa.Frame{Reply: true, Rev: 2, HasEnhanced: true, Enhanced: mpa.Enhanced{IRD: 1, ORD: 1}}))(c)
+}
+
+// blackhole is an address from which no answer comes: its listener's queue is
+// full.
+func blackhole(t *testing.T) (addr string) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	require.NoError(t, unix.Listen(fd, 0))
+	sa, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	a := net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: sa.(*unix.SockaddrInet4).Port}
+	for range 8 {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", a.String())
+		cancel()
+		if err != nil {
+			return a.String()
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	t.Fatal("the queue takes ever more")
+	return ""
+}
+
+// program serves one version of a program over RDMA.
+func program(t *testing.T, prog, vers uint32) (addr string) {
+	mux := &oncrpc.Mux{}
+	mux.Register(prog, vers, unavailable{})
+	srv := &rpcrdma.Server{Handler: mux}
+	l, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{})
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	t.Cleanup(func() {
+		assert.NoError(t, srv.Shutdown(context.Background()))
+		assert.NoError(t, <-done)
+	})
+	return l.Addr().String()
+}
+
+type unavailable struct{}
+
+func (unavailable) ServeRPC(context.Context, *oncrpc.Call, *oncrpc.Reply) error {
+	return oncrpc.ErrProcUnavail
+}
+
+func TestWrongServer(t *testing.T) {
+	guard(t)
+	for _, tt := range []struct {
+		name, addr, want string
+	}{
+		{"no NFS", program(t, 400000, 1), "NFS: the server speaks RPC over RDMA, but no NFS; correct the port"},
+		{"NFS 4 only", program(t, nfs3.Program, 4), "NFS: the server has NFS versions 4 to 4 only, this client has version 3; turn version 3 on there (knfsd: vers3=y in /etc/nfs.conf)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.addr+": "+tt.want, sentence(t, "ls", scheme+tt.addr+"/x"))
+		})
+	}
+	addr := program(t, nfs3.Program, 3) // no MOUNT
+	got := sentence(t, "ls", scheme+addr+"/x?mountport=1")
+	assert.Contains(t, got, addr+": MOUNT: no MOUNT service found on 127.0.0.1 (TCP 127.0.0.1:1: ")
+	assert.Contains(t, got, "connection refused): start mountd there, or correct mountport and mounthost")
+	assert.Contains(t, must(t, "info", addr+"?mountport=1"), "MOUNT                "+addr+": MOUNT: no MOUNT service found", "all the rest is known")
+}
+
+func TestWrongExport(t *testing.T) {
+	r := newRig(t)
+	write(t, []byte("x"), r.dir, "d", "f")
+	assert.Equal(t, r.addr+": MOUNT: no export holds /y/d; correct the URL: the server exports /x", sentence(t, "ls", scheme+r.addr+"/y/d"))
+	assert.Equal(t, "f\n", must(t, "ls", r.url+"/d"))
+	assert.Equal(t, r.url+"/d/f/g: not a directory (NFS3ERR_NOTDIR)", sentence(t, "ls", r.url+"/d/f/g"))
+}
+
+func TestExportForOthers(t *testing.T) {
+	r := newRig(t, func(_ *rpcrdma.Server, _ *iwarp.Config, c *nfsserver.Config) {
+		c.Exports[0].Clients = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	})
+	assert.Equal(t, r.addr+": MOUNT: the server does not let this host or user mount what holds /x/d; have its administrator export that to this host (nfsrdmad: --clients)",
+		sentence(t, "ls", r.url+"/d"))
+}
+
+// hanging makes a server answer no calls of one procedure.
+func hanging(prog, proc uint32) *func(*oncrpc.Request) bool {
+	f := func(req *oncrpc.Request) bool {
+		word := func(i int) uint32 { return uint32(req.Msg[4*i+2])<<8 | uint32(req.Msg[4*i+3]) }
+		return word(3) == prog&0xffff && word(5) == proc
+	}
+	return &f
+}
+
+// TestLostInUse loses the server in the middle of a copy.
+func TestLostInUse(t *testing.T) {
+	all := func(*oncrpc.Request) bool { return true }
+	for _, tt := range []struct {
+		name string
+		lose func(*rig)
+		want string
+	}{
+		{"killed", func(r *rig) { r.stop() }, "the server closed it: it was stopped, killed or restarted; run the command again when it is back"},
+		{"stuck", func(r *rig) { r.hang.Store(&all) }, "the server gives no sign of life any more: it hangs, or the network is cut; run the command again when it is back (--timeout changes how long to wait)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			for i := range 20 {
+				write(t, []byte("x"), r.dir, "t", string(rune('a'+i)))
+			}
+			r.hang.Store(hanging(nfs3.Program, nfs3.ProcRead))
+			lost := time.AfterFunc(100*time.Millisecond, func() { tt.lose(r) })
+			defer lost.Stop()
+			assert.Equal(t, r.addr+": connection lost: "+tt.want, sentence(t, "cp", "-r", r.url+"/t", t.TempDir(), quick))
+		})
+	}
+}
+
+// TestSlowCall: a call may take longer than --timeout where the server is well.
+func TestSlowCall(t *testing.T) {
+	r := newRig(t)
+	write(t, []byte("x"), r.dir, "f")
+	r.hang.Store(hanging(nfs3.Program, nfs3.ProcRead))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("patience is over"))
+	defer cancel()
+	var errs strings.Builder
+	assert.Equal(t, 1, run(ctx, []string{"cat", r.url + "/f", "--timeout=200ms"}, io.Discard, &errs))
+	assert.Equal(t, "mountrdma: patience is over\n", errs.String())
+}
+
+// TestInterrupted: the end of the run ends what waits.
+func TestInterrupted(t *testing.T) {
+	r := newRig(t)
+	write(t, []byte("x"), r.dir, "f")
+	r.hang.Store(hanging(nfs3.Program, nfs3.ProcRead))
+	for _, args := range [][]string{{"cat", r.url + "/f"}, {"cp", r.url + "/f", t.TempDir()}, {"bench", r.url + "/f", "--block=1"}} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(100*time.Millisecond, func() { cancel(os.ErrProcessDone) })
+		var errs strings.Builder
+		assert.Equal(t, 1, run(ctx, args, io.Discard, &errs))
+		assert.Equal(t, "mountrdma: "+os.ErrProcessDone.Error()+"\n", errs.String())
+	}
+}
+
+// TestForbidden says whose call it was.
+func TestForbidden(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("needs root: only it can act as others")
+	}
+	r := newRig(t)
+	require.NoError(t, os.Chmod(r.dir, 0o755))
+	write(t, []byte("x"), r.dir, "f")
+	require.NoError(t, os.Chmod(filepath.Join(r.dir, "f"), 0o640))
+	require.NoError(t, os.Chown(filepath.Join(r.dir, "f"), 7, 8))
+	assert.Equal(t, r.url+"/f: permission denied (NFS3ERR_ACCES); the call was user 9's, and servers may take root for nobody: --uid and --gid act as others",
+		sentence(t, "cat", r.url+"/f", "--uid=9", "--gid=9"))
+	assert.Equal(t, "x", must(t, "cat", r.url+"/f", "--uid=7"))
+	assert.Equal(t, "x", must(t, "cat", r.url+"/f", "--uid=9", "--gid=8"))
+}
+
+// TestMountSilent: a MOUNT service that takes the call and does not answer.
+func TestMountSilent(t *testing.T) {
+	r := newRig(t)
+	r.hang.Store(hanging(mount3.Program, mount3.ProcMnt))
+	assert.Equal(t, r.addr+": MOUNT: the service does not answer; see whether the server's mountd hangs, and restart it",
+		sentence(t, "ls", r.url, quick))
+}

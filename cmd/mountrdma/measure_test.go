@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// object decodes what is to be one JSON object.
+func object(t *testing.T, out string) map[string]any {
+	t.Helper()
+	var o map[string]any
+	d := json.NewDecoder(bytes.NewBufferString(out))
+	require.NoError(t, d.Decode(&o))
+	assert.False(t, d.More(), "one object")
+	return o
+}
+
+func TestInfo(t *testing.T) {
+	r := newRig(t, func(s *rpcrdma.Server, c *iwarp.Config, _ *nfsserver.Config) {
+		s.Inline, s.Credits = 2048, 7
+		c.IRD, c.ORD = 5, 6
+	})
+	out := must(t, "info", r.addr, "--json", "--inline=8KiB")
+	assert.JSONEq(t, `{
+		"server": "`+r.addr+`", "address": "`+r.addr+`",
+		"mpa": {"revision": 2, "crc": false, "markers": false, "peer_to_peer": false, "ird": 128, "ord": 5, "server_ird": 5, "server_ord": 6},
+		"rpcrdma": {
+			"version": 1, "private_data": true, "inline_send": 2048, "inline_recv": 2048, "credits": 7,
+			"remote_invalidation": {"client": true, "server": true, "seen": true}
+		},
+		"mount": "RDMA `+r.addr+`", "exports": [{"path": "/x", "url": "`+r.url+`", "clients": []}]
+	}`, out)
+	assert.Equal(t, `server               `+r.addr+` (`+r.addr+`)
+MPA revision         2
+CRC                  on
+markers              off
+peer-to-peer         off
+IRD, ORD             128, 5; of the server 5, 6
+RPC-over-RDMA        version 1, with private data (RFC 8797)
+inline thresholds    1024 octets to the server, 1024 from it
+credits              3
+remote invalidation  client takes it: yes, server takes it: yes, server did it: yes
+MOUNT                RDMA `+r.addr+`
+export               /x for everyone
+`, must(t, "info", r.addr, "--crc=on", "--inline=1KiB", "--credits=3"))
+}
+
+func TestPing(t *testing.T) {
+	r := newRig(t)
+	o := object(t, must(t, "ping", r.addr, "-c", "5", "--json"))
+	assert.Equal(t, r.addr, o["server"])
+	assert.EqualValues(t, 5, o["count"])
+	for _, pair := range [][2]string{{"min_us", "median_us"}, {"median_us", "p99_us"}, {"p99_us", "max_us"}} {
+		assert.LessOrEqual(t, o[pair[0]], o[pair[1]])
+	}
+	assert.Greater(t, o["min_us"], 0.0)
+	assert.EqualValues(t, 6, r.calls.Load(), "a call to begin with, and each round trip one")
+	assert.Regexp(t, `^1 round trips to \S+: min [\d.]+ µs, median [\d.]+ µs, p99 [\d.]+ µs, max [\d.]+ µs\n$`, must(t, "ping", r.addr, "-c1"))
+}
+
+func TestBench(t *testing.T) {
+	r := newRig(t)
+	write(t, random(3<<20+5, 1), r.dir, "f")
+	for _, tt := range []struct {
+		op    string
+		block int
+		data  bool
+	}{
+		{"read", 1 << 20, true},
+		{"randread", 4096, true},
+		{"write", 64 << 10, true},
+		{"randwrite", 4096, true},
+		{"getattr", 0, false},
+		{"null", 0, false},
+	} {
+		t.Run(tt.op, func(t *testing.T) {
+			args := []string{"bench", r.url + "/f", "--op=" + tt.op, "--depth=3", "--time=50ms"}
+			if tt.data && tt.block != 1<<20 {
+				args = append(args, "--block", sizeWord(tt.block))
+			}
+			assert.NotEmpty(t, must(t, args...))
+			o := object(t, must(t, append(args, "--json")...))
+			keys := []string{"op", "block", "depth", "seconds", "bytes", "ops", "MBps", "iops", "lat_us", "client_cpu_s"}
+			for _, k := range keys {
+				assert.Contains(t, o, k)
+			}
+			assert.Len(t, o, len(keys))
+			assert.Equal(t, tt.op, o["op"])
+			assert.EqualValues(t, tt.block, o["block"])
+			assert.EqualValues(t, 3, o["depth"])
+			seconds, bytes, ops := o["seconds"].(float64), o["bytes"].(float64), o["ops"].(float64)
+			assert.Greater(t, ops, 2.0)
+			assert.GreaterOrEqual(t, seconds, 0.05)
+			assert.Equal(t, ops*float64(tt.block), bytes, "no short transfers")
+			assert.InDelta(t, bytes/1e6/seconds, o["MBps"], 1)
+			assert.InDelta(t, ops/seconds, o["iops"], 1)
+			lat := o["lat_us"].(map[string]any)
+			assert.Len(t, lat, 3)
+			assert.LessOrEqual(t, lat["p50"], lat["p99"])
+			assert.LessOrEqual(t, lat["p99"], lat["max"])
+		})
+	}
+	info, err := os.Stat(filepath.Join(r.dir, "f"))
+	require.NoError(t, err)
+	assert.EqualValues(t, 3<<20+5, info.Size(), "writes stay within the file")
+
+	o := object(t, must(t, "bench", r.url+"/f", "--block=2MiB", "--time=10ms", "--json"))
+	assert.EqualValues(t, 1<<20, o["block"], "the longest READ that the server has")
+	write(t, []byte("x"), r.dir, "short")
+	assert.Equal(t, "mountrdma: "+r.url+"/short: has 1 octets, less than one block of 1048576: copy a longer file there, or take a smaller --block\n",
+		refused(t, "bench", r.url+"/short"))
+	assert.Equal(t, "mountrdma: "+r.url+": not a regular file, which write needs\n", refused(t, "bench", r.url, "--op=write"))
+}
+
+func sizeWord(n int) string {
+	if n < 1<<20 {
+		return map[int]string{4096: "4KiB", 64 << 10: "64KiB"}[n]
+	}
+	return "1MiB"
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+// terminal returns a terminal, and a function that returns what was written to
+// it once nobody uses it any more.
+func terminal(t *testing.T) (tty *os.File, written func() string) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	fd := int(master.Fd())
+	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}))
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	all := make(chan string)
+	go func() {
+		b, _ := io.ReadAll(master) // ends with EIO
+		all <- string(b)
+	}()
+	return tty, func() string {
+		tty.Close()
+		defer master.Close()
+		return <-all
+	}
+}
+
+func TestProgress(t *testing.T) {
+	r := newRig(t)
+	dir := t.TempDir()
+	write(t, random(4<<20, 1), dir, "t", "big")
+	write(t, nil, dir, "t", "empty")
+	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "t", "fifo"), 0o600))
+
+	tty, written := terminal(t)
+	status := run(t.Context(), []string{"cp", "-r", dir + "/t", r.url}, io.Discard, tty)
+	got := written()
+	assert.Equal(t, cli.ExitError, status)
+	assert.Contains(t, got, " files ")
+	assert.Contains(t, got, "not copied: no file, directory or symbolic link\r\n")
+
+	tty, written = terminal(t)
+	status = run(t.Context(), []string{"cp", "-q", dir + "/t/big", r.url}, io.Discard, tty)
+	assert.Equal(t, cli.ExitOK, status)
+	assert.Empty(t, written(), "quiet")
+
+	must(t, "cp", dir+"/t/big", r.url) // says nothing where there is no terminal
+}
+
+func TestProgressMoves(t *testing.T) {
+	tty, written := terminal(t)
+	p := newProgress(tty, false)
+	for range 2 {
+		p.found(100 << 20)
+	}
+	time.Sleep(redraw)
+	p.add(50 << 20)
+	p.fileDone()
+	time.Sleep(redraw)
+	p.add(1)
+	p.close()
+	got := written()
+	assert.Contains(t, got, "1/2 files  25%")
+	assert.Contains(t, got, "(50/200 MiB")
+}
