@@ -46,8 +46,8 @@ func (p *progress) found(octets int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.files++
-	p.bar.AddMax64(octets)
 	p.describe()
+	p.bar.AddMax64(octets)
 }
 
 // fileDone notes that one is copied.
