@@ -32,7 +32,7 @@ var floors = map[string]int{
 	"iwarp": 3, "rpcrdma": 3,
 	"nfs/mount3": 4, "nfs/nfs3": 4, "rpcbind": 4, "vfs": 4,
 	"nfsclient": 5, "vfs/posix": 5, "vfs/vfstest": 5,
-	"nfsserver":    6,
+	"nfsserver":     6,
 	"cmd/mountrdma": 7, "cmd/nfsrdmad": 7,
 }
 
