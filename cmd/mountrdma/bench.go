@@ -107,10 +107,7 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	if err != nil {
 		return err
 	}
-	cpu, start := cpuTime(), time.Now()
-	err = l.run(ctx, o)
-	seconds := time.Since(start).Seconds()
-	cpu = cpuTime() - cpu
+	res, err := l.run(ctx, o)
 	if err == nil {
 		err = l.end(ctx)
 	}
@@ -120,8 +117,6 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	if err != nil {
 		return &plainError{o.urls[0].String(), err, a.cred().UID}
 	}
-	res := l.result(o, seconds)
-	res.CPU = cpu.Seconds()
 	if o.json {
 		return printJSON(a.stdout, res)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -59,7 +60,7 @@ func TestCannotConnect(t *testing.T) {
 	go func() { _ = web.Serve(l) }()
 	t.Cleanup(func() { web.Close() })
 
-	nfsTCP := &oncrpc.Server{Handler: &oncrpc.Mux{}}
+	nfsTCP := &oncrpc.Server{Handler: &oncrpc.Mux{}, Log: slog.New(slog.DiscardHandler)}
 	l2, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	go func() { _ = nfsTCP.Serve(l2) }()

@@ -89,24 +89,28 @@ func (l *load) write(ctx context.Context, p []byte) (int, error) {
 	return int(res.Count), err
 }
 
-// run makes calls for as long as o says. A call that has begun by then is
-// waited for, and counts.
-func (l *load) run(ctx context.Context, o *benchOptions) error {
+// run makes calls for as long as o says, and measures. A call that has begun by
+// then is waited for, and counts.
+func (l *load) run(ctx context.Context, o *benchOptions) (*benchResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	end := time.Now().Add(o.time)
+	buffers := make([][]byte, o.depth)
+	for i := range buffers {
+		buffers[i] = make([]byte, l.block)
+		fill(buffers[i])
+	}
 	var all sync.WaitGroup
-	for range o.depth {
-		p := make([]byte, l.block)
-		fill(p)
+	cpu, start := cpuTime(), time.Now()
+	for _, p := range buffers {
 		all.Go(func() {
-			if err := l.repeat(ctx, p, end); err != nil {
+			if err := l.repeat(ctx, p, start.Add(o.time)); err != nil {
 				cancel()
 			}
 		})
 	}
 	all.Wait()
-	return l.err
+	seconds := time.Since(start).Seconds()
+	return l.result(o, seconds, cpuTime()-cpu), l.err
 }
 
 // fill makes what is written differ from holes and from what compresses well.
@@ -115,19 +119,21 @@ func fill(p []byte) {
 	_, _ = rand.NewChaCha8(seed).Read(p)
 }
 
-// repeat is one of the calls under way.
+// repeat is one of the calls under way, and makes one at least.
 func (l *load) repeat(ctx context.Context, p []byte, end time.Time) (err error) {
 	var took histogram
 	var octets int64
-	for now := time.Now(); now.Before(end); {
+	for then := time.Now(); ; {
 		n, cerr := l.call(ctx, p)
 		if err = cerr; err != nil {
 			break
 		}
-		then := now
-		now = time.Now()
+		now := time.Now()
 		took.add(now.Sub(then))
 		octets += int64(n)
+		if then = now; !now.Before(end) {
+			break
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,10 +154,11 @@ func (l *load) end(ctx context.Context) error {
 	return err
 }
 
-func (l *load) result(o *benchOptions, seconds float64) *benchResult {
+func (l *load) result(o *benchOptions, seconds float64, cpu time.Duration) *benchResult {
 	return &benchResult{
 		Op: o.op.Word, Block: l.block, Depth: o.depth, Seconds: seconds,
 		Bytes: l.bytes, Ops: l.took.n, MBps: float64(l.bytes) / 1e6 / seconds, IOPS: float64(l.took.n) / seconds,
 		Latency: latency{P50: micro(l.took.quantile(0.5)), P99: micro(l.took.quantile(0.99)), Max: micro(l.took.max)},
+		CPU:     cpu.Seconds(),
 	}
 }
