@@ -18,10 +18,14 @@
 // package workload with exact checks. The same package, called by the test,
 // looks at the directory that the server serves.
 //
+// Beside the guest, go-nfs-client uses the server in a network namespace, where the
+// test answers as the portmapper.
+//
 // The package must not know the protocol: it starts programs and looks at files,
-// exit statuses and captures. It imports nothing of the floors, and nothing
-// imports it. Its tests have the build tag interop and need root (they capture
-// packets and serve files of several owners):
+// exit statuses and captures. It imports nothing of the floors but the portmapper,
+// in a test, and nothing imports it. Its tests have the build tag interop and need
+// root (they capture packets, serve files of several owners and make network
+// namespaces):
 //
 //	go test -tags interop ./interop/
 //

@@ -46,12 +46,17 @@ func TestMain(m *testing.M) {
 // guest returns the guest, which is built and booted by the first test to ask.
 func guest(t *testing.T) *Guest {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Fatal("the interop tests need root: they capture packets and serve files of several owners")
-	}
+	needRoot(t)
 	shared.Do(func() { shared.err = prepare(t) })
 	require.NoError(t, shared.err)
 	return shared.guest
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Fatal("the interop tests need root: they capture packets, serve files of several owners and make network namespaces")
+	}
 }
 
 func prepare(t *testing.T) error {
@@ -65,10 +70,10 @@ func prepare(t *testing.T) error {
 	if err != nil {
 		return fmt.Errorf("guest/build: %w", err)
 	}
-	if err := goBuild("guestwork", "./guestwork"); err != nil {
+	if err := goBuild(program("guestwork"), "./guestwork"); err != nil {
 		return err
 	}
-	if err := goBuild("nfsrdmad", "../cmd/nfsrdmad"); err != nil {
+	if err := goBuild(program("nfsrdmad"), "../cmd/nfsrdmad"); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -83,9 +88,9 @@ func prepare(t *testing.T) error {
 	return g.Push(ctx, program("guestwork"), "/bin/guestwork")
 }
 
-// goBuild makes a static program of this module.
-func goBuild(name, pkg string) error {
-	c := exec.Command("go", "build", "-o", program(name), pkg)
+// goBuild makes a static program of a package of this module.
+func goBuild(file, pkg string) error {
+	c := exec.Command("go", "build", "-o", file, pkg)
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", c, err, out)
