@@ -33,10 +33,28 @@ type Guest struct {
 	scratch string      // a directory: console and qemu's messages
 }
 
+// The processor that qemu emulates now and then stops for good in the kernel's
+// first steps, before anything is printed: such a guest is started again.
+const (
+	maxBoots = 4
+	bootTime = time.Minute // many times what a boot takes, on a busy machine too
+)
+
 // Boot starts a guest and returns when it is ready: network, siw and knfsd are
 // up. ctx bounds the boot only; Close ends the guest. The host's ports are
 // chosen by the kernel, so several guests can run at once.
 func Boot(ctx context.Context, o Options) (*Guest, error) {
+	for attempt := 1; ; attempt++ {
+		g, err := bootOnce(ctx, o)
+		if err == nil || attempt == maxBoots || ctx.Err() != nil {
+			return g, err
+		}
+	}
+}
+
+func bootOnce(ctx context.Context, o Options) (*Guest, error) {
+	ctx, cancel := context.WithTimeout(ctx, bootTime)
+	defer cancel()
 	scratch, err := os.MkdirTemp("", "nfsrdma-guest-")
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	bootLimit = 3 * time.Minute // on a machine that does much else
+	bootLimit = 5 * time.Minute // on a machine that does much else
 	execLimit = 4 * time.Minute // for one script in the guest
 )
 
