@@ -77,11 +77,13 @@ func TestCannotConnect(t *testing.T) {
 		{"NFS over TCP", l2.Addr().String(), "MPA start-up: the other end hung up without an answer, as what is no RDMA service does" + wrong},
 		{"reject", listenTCP(t, say(reply(mpa.Frame{Reply: true, Reject: true, Rev: 2, HasEnhanced: true}))), "MPA start-up: the server refused the connection; see its log for the reason: it may be full, or not serve NFS on RDMA at this port"},
 		{"markers", listenTCP(t, say(reply(mpa.Frame{Reply: true, Markers: true, Rev: 2, HasEnhanced: true}))), "MPA start-up: the server demands markers, which this client does not have; turn them off there"},
-		{"no RPC", listenTCP(t, mute), "RPC-over-RDMA: the server took the connection, but answers no call; see whether it hangs, and restart it"},
+		{"no RPC", listenTCP(t, mute(t)), "RPC-over-RDMA: the server took the connection, but answers no call; see whether it hangs, and restart it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, args := range [][]string{{"ls", scheme + tt.addr + "/x"}, {"info", tt.addr}} {
+				start := time.Now()
 				got := sentence(t, append(args, quick)...)
+				assert.Less(t, time.Since(start), 2*time.Second, "nobody waits for a goodbye")
 				assert.True(t, strings.HasPrefix(got, tt.addr+": "+tt.want), got)
 			}
 		})
@@ -106,9 +108,13 @@ func say(octets string) func(net.Conn) {
 // reply is a start-up frame.
 func reply(f mpa.Frame) string { return string(f.AppendTo(nil)) }
 
-// mute accepts by MPA, and says no more.
-func mute(c net.Conn) {
-	say(reply(mpa.Frame{Reply: true, Rev: 2, HasEnhanced: true, Enhanced: mpa.Enhanced{IRD: 1, ORD: 1}}))(c)
+// mute accepts by MPA, and does no more, not even hang up.
+func mute(t *testing.T) func(net.Conn) {
+	accept := say(reply(mpa.Frame{Reply: true, Rev: 2, HasEnhanced: true, Enhanced: mpa.Enhanced{IRD: 1, ORD: 1}}))
+	return func(c net.Conn) {
+		accept(c)
+		<-t.Context().Done()
+	}
 }
 
 // blackhole is an address from which no answer comes: its listener's queue is

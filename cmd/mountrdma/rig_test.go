@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -209,21 +210,22 @@ func listenTCP(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var all sync.WaitGroup
+	all.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			serve(c)
-			c.Close()
+			all.Go(func() {
+				defer c.Close()
+				serve(c)
+			})
 		}
-	}()
+	})
 	t.Cleanup(func() {
 		l.Close()
-		<-done
+		all.Wait()
 	})
 	return l.Addr().String()
 }
