@@ -118,6 +118,9 @@ func (c *copier) link(from tree, e entry, to tree, target string) {
 			err = to.symlink(c.ctx, text, target)
 		}
 	}
+	if err == nil && c.preserve {
+		err = to.setLink(c.ctx, target, c.change(&e, to, true))
+	}
 	if err != nil {
 		c.fail(to.explain(target, err))
 		return

@@ -57,7 +57,7 @@ A large file needs 64 MiB of memory at most, and all together need ` + mib(copyM
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&o.recursive, "recursive", "r", false, "copy directories and all below them, and links as links")
-	f.BoolVarP(&o.preserve, "preserve", "p", false, "keep modes and times, and as root owners, of files and directories")
+	f.BoolVarP(&o.preserve, "preserve", "p", false, "keep modes and times, and as root owners")
 	f.IntVarP(&o.inFlight, "jobs", "j", o.inFlight, "files in flight")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress bar on a terminal either")
 	return cmd

@@ -103,6 +103,10 @@ func TestCpPreserve(t *testing.T) {
 	require.NoError(t, os.Chmod(f, 0o640|fs.ModeSetuid))
 	require.NoError(t, os.Chmod(d, 0o770|fs.ModeSticky))
 	at, mt := time.Unix(1_000_000_000, 123456789), time.Unix(1_100_000_000, 987654321)
+	l := filepath.Join(src, "l")
+	require.NoError(t, os.Symlink("/nowhere", l))
+	times := []unix.Timespec{unix.NsecToTimespec(at.UnixNano()), unix.NsecToTimespec(mt.UnixNano())}
+	require.NoError(t, unix.UtimesNanoAt(unix.AT_FDCWD, l, times, unix.AT_SYMLINK_NOFOLLOW))
 	require.NoError(t, os.Chtimes(f, at, mt))
 	require.NoError(t, os.Chtimes(d, at, mt.Add(time.Hour)))
 
@@ -112,6 +116,9 @@ func TestCpPreserve(t *testing.T) {
 		info, err := os.Stat(filepath.Join(root, "d", "f"))
 		require.NoError(t, err)
 		assert.Equal(t, 0o640|fs.ModeSetuid, info.Mode(), root)
+		assert.True(t, mt.Equal(info.ModTime()), "%s: %v", root, info.ModTime())
+		info, err = os.Lstat(filepath.Join(root, "l"))
+		require.NoError(t, err)
 		assert.True(t, mt.Equal(info.ModTime()), "%s: %v", root, info.ModTime())
 		info, err = os.Stat(filepath.Join(root, "d"))
 		require.NoError(t, err)

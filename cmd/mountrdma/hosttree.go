@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // hostFS is what os.Root and package os both do.
@@ -25,6 +27,7 @@ type hostFS interface {
 	Remove(name string) error
 	Chmod(name string, mode fs.FileMode) error
 	Chown(name string, uid, gid int) error
+	Lchown(name string, uid, gid int) error
 	Chtimes(name string, atime, mtime time.Time) error
 }
 
@@ -42,6 +45,7 @@ func (host) Readlink(name string) (string, error)      { return os.Readlink(name
 func (host) Symlink(target, name string) error         { return os.Symlink(target, name) }
 func (host) Remove(name string) error                  { return os.Remove(name) }
 func (host) Chmod(name string, mode fs.FileMode) error { return os.Chmod(name, mode) }
+func (host) Lchown(name string, uid, gid int) error    { return os.Lchown(name, uid, gid) }
 func (host) Chown(name string, uid, gid int) error     { return os.Chown(name, uid, gid) }
 func (host) Chtimes(name string, a, m time.Time) error { return os.Chtimes(name, a, m) }
 
@@ -162,4 +166,17 @@ func setHost(h hostFS, path string, c change) error {
 		return h.Chtimes(path, c.atime, c.mtime)
 	}
 	return nil
+}
+
+func (t *hostTree) setLink(_ context.Context, path string, c change) error {
+	if c.setOwner {
+		_ = t.fs.Lchown(path, int(c.uid), int(c.gid)) // as with a file
+	}
+	dir, err := t.fs.OpenFile(".", os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	times := []unix.Timespec{unix.NsecToTimespec(c.atime.UnixNano()), unix.NsecToTimespec(c.mtime.UnixNano())}
+	return unix.UtimesNanoAt(int(dir.Fd()), path, times, unix.AT_SYMLINK_NOFOLLOW)
 }

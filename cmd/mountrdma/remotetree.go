@@ -127,6 +127,16 @@ func (t *remoteTree) set(ctx context.Context, c change) error {
 	return setRemote(c, func(a nfs3.SetAttr) error { return root.SetAttr(ctx, a) })
 }
 
+func (t *remoteTree) setLink(ctx context.Context, path string, c change) error {
+	node, err := t.fs.Lstat(ctx, path)
+	if err != nil {
+		return err
+	}
+	c.setMode = false // which some servers do not let links have
+	link := t.fs.File(node.Handle)
+	return setRemote(c, func(a nfs3.SetAttr) error { return link.SetAttr(ctx, a) })
+}
+
 // setRemote changes attributes in one call, without the owner if that is
 // refused.
 func setRemote(c change, set func(nfs3.SetAttr) error) error {

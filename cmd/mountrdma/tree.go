@@ -30,8 +30,10 @@ type tree interface {
 	readlink(ctx context.Context, e entry) (string, error)
 	symlink(ctx context.Context, target, path string) error
 	remove(ctx context.Context, path string) error
-	// set changes attributes of the directory itself.
+	// set changes attributes of the directory itself, and setLink those of
+	// a symbolic link, whose mode does not matter.
 	set(ctx context.Context, c change) error
+	setLink(ctx context.Context, path string, c change) error
 
 	// explain says that err is of path, in plain words.
 	explain(path string, err error) error
