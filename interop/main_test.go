@@ -73,19 +73,21 @@ func prepare(t *testing.T) error {
 	if err := goBuild(program("guestwork"), "./guestwork"); err != nil {
 		return err
 	}
-	if err := goBuild(program("nfsrdmad"), "../cmd/nfsrdmad"); err != nil {
-		return err
+	for _, name := range []string{"nfsrdmad", "mountrdma"} {
+		if err := goBuild(program(name), "../cmd/"+name); err != nil {
+			return err
+		}
 	}
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
 	defer cancel()
-	g, err := Boot(ctx, Options{Dir: strings.TrimSpace(string(dir))})
+	g, err := Boot(ctx, Options{Dir: strings.TrimSpace(string(dir)), Forward: []int{20049, 20048}})
 	if err != nil {
 		return err
 	}
 	shared.guest = g
 	t.Logf("guest booted in %.1f s", time.Since(start).Seconds())
-	return g.Push(ctx, program("guestwork"), "/bin/guestwork")
+	return g.Push(t.Context(), program("guestwork"), "/bin/guestwork")
 }
 
 // goBuild makes a static program of a package of this module.
