@@ -54,11 +54,11 @@ func (c *copier) dir(from tree, e entry, to tree, target string, parent *directo
 		return
 	}
 	d := &directory{c: c, parent: parent, entry: e, made: made}
-	if d.from, err = from.sub(c.ctx, e.path); err != nil {
+	if d.from, err = from.sub(c.ctx, e.path, false); err != nil {
 		c.fail(from.explain(e.path, err))
 		return
 	}
-	if d.to, err = to.sub(c.ctx, target); err != nil {
+	if d.to, err = to.sub(c.ctx, target, made); err != nil {
 		d.from.close()
 		c.fail(to.explain(target, err))
 		return

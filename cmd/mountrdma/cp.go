@@ -31,7 +31,7 @@ type operand struct {
 }
 
 func (a *app) newCp() *cobra.Command {
-	o := cpOptions{inFlight: 8}
+	o := cpOptions{inFlight: 16}
 	cmd := &cobra.Command{
 		Use:   "cp [-r] [-p] SRC... DST",
 		Short: "Copy files and trees from, to and between servers",

@@ -214,6 +214,22 @@ func TestCpStaysInside(t *testing.T) {
 	assert.Empty(t, left)
 }
 
+// TestCpCalls: a small file in a new directory costs a CREATE and a WRITE, and
+// on the way back a READ.
+func TestCpCalls(t *testing.T) {
+	r := newRig(t)
+	src := t.TempDir()
+	const files = 100
+	for i := range files {
+		write(t, []byte("x"), src, "t", fmt.Sprint(i))
+	}
+	few := int64(30) // to connect, to mount, for the directory
+	must(t, "cp", "-r", src+"/t", r.url)
+	assert.LessOrEqual(t, r.calls.Swap(0), 2*files+few)
+	must(t, "cp", "-r", r.url+"/t", t.TempDir())
+	assert.LessOrEqual(t, r.calls.Load(), files+few)
+}
+
 // TestCpStream copies what has no length, as from a pipe.
 func TestCpStream(t *testing.T) {
 	r := newRig(t)

@@ -130,7 +130,7 @@ func (t *hostTree) list(ctx context.Context) iter.Seq2[entry, error] {
 	}
 }
 
-func (t *hostTree) sub(_ context.Context, path string) (tree, error) {
+func (t *hostTree) sub(_ context.Context, path string, _ bool) (tree, error) {
 	root, err := t.fs.OpenRoot(path)
 	if err != nil {
 		return nil, err

@@ -21,8 +21,9 @@ type tree interface {
 	stat(ctx context.Context, path string, follow bool) (entry, error)
 	// list lists the directory itself.
 	list(ctx context.Context) iter.Seq2[entry, error]
-	// sub returns the directory at path.
-	sub(ctx context.Context, path string) (tree, error)
+	// sub returns the directory at path. fresh tells that it was just made,
+	// so that nothing is there that create could meet.
+	sub(ctx context.Context, path string, fresh bool) (tree, error)
 
 	open(ctx context.Context, e entry) (file, error)
 	create(ctx context.Context, path string, mode uint32) (file, error)
