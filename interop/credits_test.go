@@ -1,0 +1,43 @@
+//go:build interop
+
+package interop
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop/workload"
+)
+
+// TestCredits lets few and many calls be under way: Linux's client at nfsrdmad,
+// both with the same number, and mountrdma at knfsd, which grants 64.
+func TestCredits(t *testing.T) {
+	const (
+		slots  = "/proc/sys/sunrpc/rdma_slot_table_entries"
+		fewest = 4 // that Linux takes there; the server grants fewer all the same
+	)
+	guest(t)
+	before := must(t, "cat "+slots)
+	t.Cleanup(func() { must(t, "echo "+before+" >"+slots) })
+	here := t.TempDir()
+	require.NoError(t, workload.Run(here, &bytes.Buffer{}, "names"))
+	want := hostDir(here).manifest(t, "")
+
+	for _, n := range []int{2, 16, 256} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			must(t, fmt.Sprintf("echo %d >%s", max(n, fewest), slots))
+			s := serve(t, "--no-root-squash", fmt.Sprintf("--credits=%d", n)).site()
+			s.mount(t, "/mnt", s.options("rdma"))
+			must(t, "mkdir /mnt/work && guestwork run /mnt/work offsets parallel")
+			umount(t, "/mnt")
+
+			k := knfsdShop(t)
+			t.Cleanup(func() { k.shell(t, "rm -rf there") })
+			mountrdma(t, "cp", "-r", "-p", "--jobs=64", fmt.Sprintf("--credits=%d", n), here, k.url("there"))
+			sameLines(t, want, k.manifest(t, "there"))
+		})
+	}
+}
