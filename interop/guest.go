@@ -107,8 +107,8 @@ func (g *Guest) boot(ctx context.Context, o Options) error {
 }
 
 // arguments are those of qemu. The processor has what the kernel's checksums
-// and Go's hashes use; hardware virtualization is not asked for, as it is
-// missing where most tests run.
+// and Go's hashes use, and random numbers; hardware virtualization is not asked
+// for, as it is missing where most tests run.
 func arguments(o Options, console string) []string {
 	net0 := fmt.Sprintf("user,id=n0,hostfwd=tcp:127.0.0.1:0-:%d", agentPort)
 	for _, p := range o.Forward {
@@ -121,7 +121,7 @@ func arguments(o Options, console string) []string {
 	}
 	return []string{
 		"-accel", "tcg,thread=multi", "-machine", "q35",
-		"-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+pclmulqdq,+popcnt",
+		"-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+pclmulqdq,+popcnt,+rdrand",
 		"-smp", "2", "-m", "2048",
 		"-nodefaults", "-no-reboot", "-display", "none",
 		"-serial", "file:" + console, "-qmp", "stdio",
