@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
@@ -133,11 +134,32 @@ func (c *copier) download(src *nfsclient.File, dst *localFile, e *entry) (source
 	if sparse {
 		w.w = holes
 	}
-	_, err = src.CopyTo(c.ctx, w, 0)
+	err = c.fetch(src, w, e.size)
 	if err == nil && sparse {
 		return false, holes.end()
 	}
 	return err != nil && !w.failed(), err
+}
+
+// fetch writes all of src to w. Of a small file it asks for no more than that
+// has, and one octet that tells whether it has grown: servers prepare for what
+// they are asked for.
+func (c *copier) fetch(src *nfsclient.File, w io.Writer, size int64) error {
+	done := int64(0)
+	if size < smallFile {
+		b := buf.Default.Get(int(size) + 1)
+		defer b.Release()
+		n, err := src.ReadAt(c.ctx, b.B, 0)
+		if err != nil && err != io.EOF {
+			return err
+		}
+		if _, werr := w.Write(b.B[:n]); werr != nil || err == io.EOF {
+			return werr
+		}
+		done = int64(n)
+	}
+	_, err := src.CopyTo(c.ctx, w, done)
+	return err
 }
 
 // relay copies from server to server, through a pipe.

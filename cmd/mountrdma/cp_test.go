@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
@@ -228,6 +229,31 @@ func TestCpCalls(t *testing.T) {
 	assert.LessOrEqual(t, r.calls.Swap(0), 2*files+few)
 	must(t, "cp", "-r", r.url+"/t", t.TempDir())
 	assert.LessOrEqual(t, r.calls.Load(), files+few)
+}
+
+// TestCpGrown copies a file that has grown since it was listed.
+func TestCpGrown(t *testing.T) {
+	r := newRig(t)
+	data := random(3<<20, 1)
+	write(t, data, r.dir, "f")
+	out := filepath.Join(t.TempDir(), "f")
+	a := &app{timeout: time.Minute, stderr: t.Output(), crc: cli.NewChoice("off"), inline: 4096, credits: 16, uid: -1, gid: -1}
+	defer a.close()
+	l, err := parseURL(r.url + "/f")
+	require.NoError(t, err)
+	from, path, err := a.find(t.Context(), operand{url: true, location: l})
+	require.NoError(t, err)
+	e, err := from.stat(t.Context(), path, true)
+	require.NoError(t, err)
+	for _, size := range []int64{0, 1, 4096, 1<<20 - 1, 1 << 20, 3 << 20, 4 << 20} {
+		e.size = size
+		c := newCopier(t.Context(), a, &cpOptions{inFlight: 1})
+		require.NoError(t, c.copyFile(from, e, &hostTree{fs: host{}}, out))
+		require.NoError(t, c.wait())
+		got, err := os.ReadFile(out)
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(data, got), size)
+	}
 }
 
 // TestCpStream copies what has no length, as from a pipe.

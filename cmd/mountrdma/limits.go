@@ -35,6 +35,9 @@ const (
 	// leastWeight is what a small file needs of that: one buffer.
 	leastWeight = 1 << 20
 
+	// smallFile is what is asked for in one READ of no more than there is.
+	smallFile = 1 << 20
+
 	// maxJobs is how many files can be in flight: each has a descriptor.
 	maxJobs = 256
 
