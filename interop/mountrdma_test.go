@@ -90,10 +90,10 @@ func TestMountrdmaCopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := find(t)
 			t.Cleanup(func() { s.shell(t, "rm -rf there") })
-			timed(t, "cp to the server", func() { mountrdma(t, "cp", "-r", "-p", here, s.url("there")) })
+			timed(t, "cp to the server", func() { mountrdma(t, "cp", "-r", "-p", "--jobs=64", here, s.url("there")) })
 			sameLines(t, want, s.manifest(t, "there"))
 			back := t.TempDir()
-			timed(t, "cp from the server", func() { mountrdma(t, "cp", "-r", "-p", s.url("there"), back) })
+			timed(t, "cp from the server", func() { mountrdma(t, "cp", "-r", "-p", "--jobs=64", s.url("there"), back) })
 			sameLines(t, want, hostDir(back).manifest(t, "there"))
 			require.NoError(t, workload.Content(filepath.Join(back, "there")))
 			timed(t, "rm -r", func() { mountrdma(t, "rm", "-r", s.url("there")) })
