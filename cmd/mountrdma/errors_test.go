@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -223,9 +224,23 @@ func TestLostInUse(t *testing.T) {
 			for i := range 20 {
 				write(t, []byte("x"), r.dir, "t", string(rune('a'+i)))
 			}
-			r.hang.Store(hanging(nfs3.Program, nfs3.ProcRead))
-			lost := time.AfterFunc(100*time.Millisecond, func() { tt.lose(r) })
-			defer lost.Stop()
+			reading := *hanging(nfs3.Program, nfs3.ProcRead)
+			var first sync.Once
+			lost := make(chan struct{})
+			hang := func(req *oncrpc.Request) bool {
+				if !reading(req) {
+					return false
+				}
+				first.Do(func() {
+					go func() {
+						defer close(lost)
+						tt.lose(r)
+					}()
+				})
+				return true
+			}
+			r.hang.Store(&hang)
+			defer func() { <-lost }()
 			assert.Equal(t, r.addr+": connection lost: "+tt.want, sentence(t, "cp", "-r", r.url+"/t", t.TempDir(), quick))
 		})
 	}
