@@ -81,6 +81,7 @@ func TestCannotConnect(t *testing.T) {
 		{"no RPC", listenTCP(t, mute(t)), "RPC-over-RDMA: the server took the connection, but answers no call; see whether it hangs, and restart it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			for _, args := range [][]string{{"ls", scheme + tt.addr + "/x"}, {"info", tt.addr}} {
 				start := time.Now()
 				got := sentence(t, append(args, quick)...)
