@@ -48,7 +48,7 @@ A file counts as copied when a server has it on stable storage (COMMIT). What
 cannot be copied is named on standard error, the rest is copied all the same,
 and the exit status is 1; a file that was cut short stays as it is.
 
-A large file needs 64 MiB of memory at most, and all together need ` + mib(copyMemory) + `.`,
+A large file needs ` + mib(writeWindow+readWindow) + ` of memory at most, and all together need ` + mib(copyMemory) + `.`,
 		Example: `  mountrdma cp -r -p /home/me/project nfs://server/data
   mountrdma cp nfs://server/data/a nfs://server/data/b /tmp
   mountrdma cp -r nfs://old/data nfs://new/data`,

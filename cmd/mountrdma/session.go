@@ -54,7 +54,7 @@ func (a *app) connect(ctx context.Context, srv server) (*session, error) {
 	}
 	s := &session{at: srv, line: newLine(client, d, srv.addr(), a.timeout), cred: a.cred()}
 	s.conn = client.Conn().(*iwarp.Conn)
-	s.nfs = nfsclient.New(s.line, nfsclient.Config{Cred: &s.cred})
+	s.nfs = nfsclient.New(s.line, nfsclient.Config{Cred: &s.cred, Window: writeWindow})
 	s.mounted = make(map[string]*nfsclient.FS)
 	if err := s.nfs.Null(ctx); err != nil {
 		s.conn.Abort(err) // a server that says nothing would not say goodbye either
