@@ -1,0 +1,88 @@
+package fusefs
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+)
+
+// LookupCache is which results of LOOKUP the kernel keeps (nfs(5),
+// lookupcache).
+type LookupCache int
+
+// The values of LookupCache.
+const (
+	LookupAll      LookupCache = iota // names, and that there is none
+	LookupPositive                    // names
+	LookupNone                        // nothing: each use of a name asks the server
+)
+
+// A Config is what is mounted, where and how.
+type Config struct {
+	// Client makes the calls, each in the name of who caused it, and FS is
+	// what is mounted: its root, and the sizes of its server's calls.
+	Client *nfsclient.Client
+	FS     *nfsclient.FS
+
+	Source string // what df and /proc/mounts show: "server:/export"
+	Point  string // the directory to mount on
+
+	ReadOnly, NoSUID, NoDev, NoExec bool
+
+	// AllowOther serves all users of the host, not only the one who
+	// mounts. It is implied where root mounts with Direct.
+	AllowOther bool
+
+	// Direct mounts by mount(2), which takes root; else fusermount3 does.
+	Direct bool
+
+	// Sync keeps no attributes and no data back (nfs(5), noac).
+	Sync bool
+
+	// How long attributes are believed, of files and of directories: Min
+	// after a change, twice as long each time that they have not changed,
+	// Max at last (nfs(5), acregmin to acdirmax). 0 is not at all.
+	RegMin, RegMax, DirMin, DirMax time.Duration
+
+	Lookup LookupCache
+
+	// Up tells whether the server answers; nil means always. While it does
+	// not, killed processes stop waiting for it.
+	Up func() bool
+
+	// Log gets what nobody else is told; nil means slog.Default.
+	Log *slog.Logger
+}
+
+// fill checks c and fills in what it leaves open.
+func (c *Config) fill() error {
+	switch {
+	case c.Client == nil || c.FS == nil:
+		return errors.New("fusefs: Client and FS must be given")
+	case c.Point == "":
+		return errors.New("no mount point given")
+	case c.RegMin < 0 || c.RegMax < c.RegMin:
+		return fmt.Errorf("acregmin=%v, acregmax=%v: the second must not be the shorter one", c.RegMin, c.RegMax)
+	case c.DirMin < 0 || c.DirMax < c.DirMin:
+		return fmt.Errorf("acdirmin=%v, acdirmax=%v: the second must not be the shorter one", c.DirMin, c.DirMax)
+	}
+	point, err := filepath.Abs(c.Point)
+	if err != nil {
+		return err
+	}
+	c.Point = point
+	if c.Sync {
+		c.RegMin, c.RegMax, c.DirMin, c.DirMax = 0, 0, 0, 0
+	}
+	if c.Up == nil {
+		c.Up = func() bool { return true }
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return nil
+}
