@@ -12,11 +12,11 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 # Tests that hang say where, well before CI gives up.
 TEST    := $(GO) test -shuffle=on -timeout 5m
 
-.PHONY: help build setup test lint fmt race onecpu interop fuzz bench soak demo clean
+.PHONY: help build setup test lint conformance fmt race onecpu interop fuzz bench soak demo clean
 .NOTPARALLEL:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 build: ## build the commands into bin/
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -24,11 +24,14 @@ build: ## build the commands into bin/
 setup: ## install what tests and demo need from Debian's packages
 	scripts/setup
 
-test: ## everything: setup, build, lint, race, onecpu, interop
-	scripts/parts setup build lint race onecpu interop
+test: ## everything: setup, build, lint, conformance, race, onecpu, interop
+	scripts/parts setup build lint conformance race onecpu interop
 
 lint: ## formatting, vet, staticcheck, tidy go.mod, and builds for other machines
 	scripts/lint
+
+conformance: ## each requirement has its row in docs/conformance.md, and each row its tests
+	$(GO) run ./internal/conformance/check
 
 fmt: ## format the sources
 	$(TOOL) gofumpt -w .

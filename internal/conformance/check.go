@@ -1,0 +1,168 @@
+package conformance
+
+import (
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The files that are compared, from the module's root.
+const (
+	requirementsFile = "docs/requirements.tsv"
+	tableFile        = "docs/conformance.md"
+)
+
+// A Result counts the rows that were checked, and lists what is wrong, each in
+// a sentence that names the place.
+type Result struct {
+	Rows, Tested, NA int
+	Faults           []string
+}
+
+// Check compares the files below the module's root fsys. With doc, "R5041" for
+// example, it looks at the rows of that document alone. The error says that
+// something could not be read.
+func Check(fsys fs.FS, doc string) (Result, error) {
+	var res Result
+	var text [2]string
+	for i, name := range []string{requirementsFile, tableFile} {
+		b, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return res, err
+		}
+		text[i] = string(b)
+	}
+	reqs, faults := parseRequirements(text[0])
+	rows, more := parseTable(text[1])
+	res.Faults = append(faults, more...)
+	if doc != "" {
+		reqs = slices.DeleteFunc(reqs, func(r requirement) bool { return document(r.id) != doc })
+		rows = slices.DeleteFunc(rows, func(r row) bool { return document(r.id) != doc })
+		if len(reqs) == 0 {
+			res.fault("%s: no requirement of %s", requirementsFile, doc)
+		}
+	}
+	res.compare(reqs, rows)
+	c := checker{fsys: fsys, dirs: make(map[string][]*testFile)}
+	for _, r := range rows {
+		res.count(r)
+		for _, test := range r.tests {
+			fault, err := c.shows(test, r.id)
+			if err != nil {
+				return res, err
+			}
+			if fault != "" {
+				res.fault("%s:%d: %s: %s", tableFile, r.line, r.id, fault)
+			}
+		}
+	}
+	return res, nil
+}
+
+func (res *Result) fault(format string, args ...any) {
+	res.Faults = append(res.Faults, fmt.Sprintf(format, args...))
+}
+
+func (res *Result) count(r row) {
+	res.Rows++
+	if len(r.tests) > 0 {
+		res.Tested++
+	} else {
+		res.NA++
+	}
+}
+
+// compare holds that the rows are those of the requirements, in their order.
+func (res *Result) compare(reqs []requirement, rows []row) {
+	place := make(map[string]int)
+	for i, r := range reqs {
+		place[r.id] = i
+	}
+	met := make(map[string]int) // the line of an id
+	last := -1
+	for _, r := range rows {
+		at, known := place[r.id]
+		switch {
+		case !known:
+			res.fault("%s:%d: %s is not in %s", tableFile, r.line, r.id, requirementsFile)
+		case met[r.id] != 0:
+			res.fault("%s:%d: %s has a row already, in line %d", tableFile, r.line, r.id, met[r.id])
+		case at < last:
+			res.fault("%s:%d: %s stands after %s: keep the order of %s", tableFile, r.line, r.id, reqs[last].id, requirementsFile)
+		default:
+			last = at
+		}
+		met[r.id] = r.line
+	}
+	for _, r := range reqs {
+		if met[r.id] == 0 {
+			res.fault("%s: no row for %s (%s, %s): %s", tableFile, r.id, r.level, r.who, r.text)
+		}
+	}
+}
+
+// A checker keeps the directories that it has read.
+type checker struct {
+	fsys fs.FS
+	dirs map[string][]*testFile
+}
+
+// isName takes a test's name apart: directory, function and, perhaps, subtest.
+var isName = regexp.MustCompile(`^([\w./-]*?[\w-])\.((?:Test|Fuzz|Example|Benchmark)\w*)(?:/(.+))?$`)
+
+// shows tells what is wrong with the claim that the test shows the requirement
+// id; empty: nothing.
+func (c *checker) shows(test, id string) (fault string, err error) {
+	m := isName.FindStringSubmatch(test)
+	if m == nil {
+		return fmt.Sprintf("%q is no name of a test: want package/path.TestName or package/path.TestName/subtest", test), nil
+	}
+	dir, function, subtest := m[1], m[2], m[3]
+	files, err := c.read(dir)
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(files, func(f *testFile) bool { return f.decls[function] != nil })
+	if i < 0 {
+		return fmt.Sprintf("there is no %s in the tests of %s", function, dir), nil
+	}
+	f := files[i]
+	nodes := f.used(function)
+	var source strings.Builder
+	if subtest == "" {
+		for _, n := range nodes {
+			source.WriteString(f.source(n) + "\n")
+		}
+	} else {
+		text, ok := f.subtest(nodes, subtest)
+		if !ok {
+			return fmt.Sprintf("%s.%s has no subtest whose name stands in its source as %q", dir, function, subtest), nil
+		}
+		source.WriteString(text)
+	}
+	if !contains(source.String(), id) {
+		return fmt.Sprintf("the source of %s does not contain the id: write it beside the assertion", test), nil
+	}
+	return "", nil
+}
+
+func (c *checker) read(dir string) ([]*testFile, error) {
+	if files, ok := c.dirs[dir]; ok {
+		return files, nil
+	}
+	files, err := parseDir(c.fsys, dir)
+	if err == nil {
+		c.dirs[dir] = files
+	}
+	return files, err
+}
+
+var ids = regexp.MustCompile(`\b[A-Z][A-Z0-9]+(?:-[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*)+`)
+
+// contains tells whether id stands in the text, whole: R5041-4.1-1 is not in
+// R5041-4.1-10.
+func contains(text, id string) bool {
+	return slices.Contains(ids.FindAllString(text, -1), id)
+}

@@ -1,0 +1,45 @@
+// Command check compares docs/conformance.md with docs/requirements.tsv and
+// with the sources of the tests that it names. It prints every fault and a
+// summary. The exit status is 1 where there are faults and 2 where it could not
+// look.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/nfsrdma/nfsrdma/internal/conformance"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is main for tests.
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("check", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	root := flags.String("root", ".", "the module's root `directory`")
+	doc := flags.String("doc", "", "check the rows of this `document` alone, R5041 for example")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "check: unexpected argument %q: there are only flags\n", flags.Arg(0))
+		return 2
+	}
+	res, err := conformance.Check(os.DirFS(*root), *doc)
+	if err != nil {
+		fmt.Fprintf(stderr, "check: %v\n", err)
+		return 2
+	}
+	for _, fault := range res.Faults {
+		fmt.Fprintln(stderr, fault)
+	}
+	fmt.Fprintf(stdout, "conformance: %d rows, %d tested, %d n/a\n", res.Rows, res.Tested, res.NA)
+	if len(res.Faults) > 0 {
+		fmt.Fprintf(stderr, "conformance: %d faults\n", len(res.Faults))
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,183 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const requirements = "id\tlevel\twho\ttext\n" +
+	"X1-1-1\tMUST\tboth\tDo a | b.\n" +
+	"X1-1-10\tMUST NOT\tsender\tDo\tthat.\n" +
+	"X2-1.2-A1-1\trule\treceiver\tBe.\n"
+
+const tests = `package ddp
+
+import "testing"
+
+// rows show X1-1-1.
+var rows = []struct{ name, hdr string }{
+	{"too short", "a"},
+	{"X1-1-10 too long, by far", "b"}, // more
+	{"golden.hex", "c"}, // X2-1.2-A1-1 at the end
+}
+
+func helper(t *testing.T) { _ = "X1-1-1" }
+
+// TestRows uses the table.
+func TestRows(t *testing.T) { for range rows { t.Run("made", nil) } }
+
+func TestMap(t *testing.T) {
+	for range map[string]int{
+		"one": 1, // X1-1-1
+		"two": 2, // X1-1-10
+	} {
+	}
+	t.Run("call of Run", func(t *testing.T) {
+		_ = 0 // X1-1-1
+	})
+}
+
+// TestDoc shows X1-1-10.
+func TestDoc(t *testing.T) {}
+
+func TestHelped(t *testing.T) { helper(t) }
+
+func TestNothing(t *testing.T) { TestDoc(t) }
+`
+
+func module(table string) fstest.MapFS {
+	return fstest.MapFS{
+		"docs/requirements.tsv":          {Data: []byte(requirements)},
+		"docs/conformance.md":            {Data: []byte("# Conformance\n\n| id | test | note |\n| --- | --- | --- |\n" + table)},
+		"iwarp/ddp/rows_test.go":         {Data: []byte(tests)},
+		"iwarp/ddp/testdata/no_test.go":  {Data: []byte("no Go")},
+		"internal/deep/er/other_test.go": {Data: []byte("//go:build interop\n\npackage er\n\nfunc FuzzX(f int) {} // X2-1.2-A1-1\n")},
+	}
+}
+
+func TestCheck(t *testing.T) {
+	res, err := Check(module("| X1-1-1 | iwarp/ddp.TestRows | |\n"+
+		"| X1-1-10 | `iwarp/ddp.TestRows/X1-1-10_too_long,_by_far`, iwarp/ddp.TestDoc | a \\| b |\n"+
+		"| X2-1.2-A1-1 | n/a | nothing of ours |\n"), "")
+	require.NoError(t, err)
+	assert.Equal(t, Result{Rows: 3, Tested: 2, NA: 1}, res)
+}
+
+func TestCheckOneDocument(t *testing.T) {
+	fsys := module("| X1-1-1 | nonsense | |\n| X2-1.2-A1-1 | internal/deep/er.FuzzX | |\n")
+	res, err := Check(fsys, "X2")
+	require.NoError(t, err)
+	assert.Equal(t, Result{Rows: 1, Tested: 1}, res)
+	res, err = Check(fsys, "X3")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"docs/requirements.tsv: no requirement of X3"}, res.Faults)
+}
+
+// TestFaults holds that all faults are told, each with its place.
+func TestFaults(t *testing.T) {
+	res, err := Check(module("| X2-1.2-A1-1 | n/a | |\n"+
+		"| X1-1-10 | | |\n"+
+		"| X1-1-10 | n/a | twice |\n"+
+		"| X1-1-11 | n/a | unknown |\n"+
+		"| X1-1-12 | iwarp/ddp.TestRows |\n"), "")
+	require.NoError(t, err)
+	assert.Equal(t, []string{
+		"docs/conformance.md:5: X2-1.2-A1-1 is n/a without a reason: give it in the note",
+		"docs/conformance.md:6: X1-1-10 names no test: name one, or write n/a and the reason",
+		"docs/conformance.md:9: X1-1-12 has 2 cells: want | id | test or n/a | note |",
+		"docs/conformance.md:6: X1-1-10 stands after X2-1.2-A1-1: keep the order of docs/requirements.tsv",
+		"docs/conformance.md:7: X1-1-10 has a row already, in line 6",
+		"docs/conformance.md:8: X1-1-11 is not in docs/requirements.tsv",
+		"docs/conformance.md: no row for X1-1-1 (MUST, both): Do a | b.",
+	}, res.Faults)
+}
+
+func TestShows(t *testing.T) {
+	const (
+		lacks = "does not contain the id"
+		none  = "there is no"
+	)
+	for _, tt := range []struct{ test, id, want string }{
+		{"iwarp/ddp.TestRows", "X1-1-1", ""},
+		{"iwarp/ddp.TestRows", "X2-1.2-A1-1", ""},
+		{"iwarp/ddp.TestRows", "X1-1", lacks},
+		{"iwarp/ddp.TestRows/too_short", "X1-1-1", lacks},
+		{"iwarp/ddp.TestRows/X1-1-10_too_long,_by_far", "X1-1-10", ""},
+		{"iwarp/ddp.TestRows/X1-1-10_too_long,_by_far", "X1-1-1", lacks},
+		{"iwarp/ddp.TestRows/golden.hex", "X2-1.2-A1-1", ""},
+		{"iwarp/ddp.TestRows/nosuch", "X1-1-1", "no subtest"},
+		{"iwarp/ddp.TestMap/one", "X1-1-1", ""},
+		{"iwarp/ddp.TestMap/one", "X1-1-10", lacks},
+		{"iwarp/ddp.TestMap/call_of_Run", "X1-1-1", ""},
+		{"iwarp/ddp.TestDoc", "X1-1-10", ""},
+		{"iwarp/ddp.TestDoc", "X1-1-1", lacks},
+		{"iwarp/ddp.TestHelped", "X1-1-1", ""},
+		{"iwarp/ddp.TestNothing", "X1-1-10", lacks},
+		{"internal/deep/er.FuzzX", "X2-1.2-A1-1", ""},
+		{"iwarp/ddp.TestNosuch", "X1-1-1", none},
+		{"iwarp/nosuch.TestRows", "X1-1-1", none},
+		{"TestRows", "X1-1-1", "no name of a test"},
+		{"iwarp/ddp.helper", "X1-1-1", "no name of a test"},
+	} {
+		c := checker{fsys: module(""), dirs: make(map[string][]*testFile)}
+		fault, err := c.shows(tt.test, tt.id)
+		require.NoError(t, err)
+		if tt.want == "" {
+			assert.Empty(t, fault, tt.test)
+		} else {
+			assert.Contains(t, fault, tt.want, tt.test)
+		}
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	fsys := module("| X1-1-1 | iwarp/ddp.TestRows | |\n")
+	fsys["iwarp/ddp/broken_test.go"] = &fstest.MapFile{Data: []byte("package ddp\nfunc {")}
+	_, err := Check(fsys, "X1")
+	assert.ErrorContains(t, err, "iwarp/ddp/broken_test.go:2")
+	delete(fsys, "docs/requirements.tsv")
+	_, err = Check(fsys, "")
+	assert.ErrorContains(t, err, "docs/requirements.tsv")
+}
+
+func TestParseRequirements(t *testing.T) {
+	reqs, faults := parseRequirements(requirements + "X3-1-1\tMUST\n" + "X1-1-1\tMUST\tboth\tAgain.\n")
+	assert.Equal(t, []requirement{
+		{"X1-1-1", "MUST", "both", "Do a | b."},
+		{"X1-1-10", "MUST NOT", "sender", "Do\tthat."},
+		{"X2-1.2-A1-1", "rule", "receiver", "Be."},
+	}, reqs)
+	assert.Equal(t, []string{
+		"docs/requirements.tsv:5: 2 fields: want id, level, who and text, parted by tabs",
+		"docs/requirements.tsv:6: X1-1-1 stands here twice",
+	}, faults)
+}
+
+func TestContains(t *testing.T) {
+	for text, want := range map[string]bool{
+		"R5041-4.1-1":               true,
+		"see R5041-4.1-1.":          true,
+		"(R5041-4.1-1, R5041-4.1-2": true,
+		"R5041-4.1-1_name":          true,
+		"R5041-4.1-10":              false,
+		"R5041-4.1-1-1":             false,
+		"R5041-4.1":                 false,
+		"XR5041-4.1-1":              false,
+	} {
+		assert.Equal(t, want, contains(text, "R5041-4.1-1"), text)
+	}
+}
+
+// ExampleResult shows what a fault reads like.
+func ExampleResult() {
+	res, err := Check(module("| X1-1-1 | iwarp/ddp.TestDoc | |\n| X1-1-10 | iwarp/ddp.TestGone | |\n"), "X1")
+	fmt.Println(strings.Join(res.Faults, "\n"), err)
+	// Output:
+	// docs/conformance.md:5: X1-1-1: the source of iwarp/ddp.TestDoc does not contain the id: write it beside the assertion
+	// docs/conformance.md:6: X1-1-10: there is no TestGone in the tests of iwarp/ddp <nil>
+}

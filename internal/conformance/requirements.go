@@ -1,0 +1,46 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A requirement is a line of docs/requirements.tsv: one normative statement of
+// a standard, in our own words.
+type requirement struct {
+	id    string // document, section, running number: "R5041-4.1-8"
+	level string // MUST, SHOULD and so on; "rule" where there is no keyword
+	who   string // sender, receiver or both
+	text  string
+}
+
+// document is the part of an id that names the standard: "R5041".
+func document(id string) string {
+	doc, _, _ := strings.Cut(id, "-")
+	return doc
+}
+
+// parseRequirements reads the lines of a requirements file, and what is wrong
+// with it. Fields are parted by tabs; the first line names them. The text comes
+// last and takes all that is left of the line.
+func parseRequirements(file string) (reqs []requirement, faults []string) {
+	seen := make(map[string]bool)
+	n := 0
+	for line := range strings.Lines(file) {
+		if n++; n == 1 {
+			continue
+		}
+		f := strings.SplitN(strings.TrimRight(line, "\n"), "\t", 4)
+		switch {
+		case len(f) < 4:
+			faults = append(faults, fmt.Sprintf("%s:%d: %d fields: want id, level, who and text, parted by tabs", requirementsFile, n, len(f)))
+			continue
+		case seen[f[0]]:
+			faults = append(faults, fmt.Sprintf("%s:%d: %s stands here twice", requirementsFile, n, f[0]))
+			continue
+		}
+		seen[f[0]] = true
+		reqs = append(reqs, requirement{f[0], f[1], f[2], f[3]})
+	}
+	return reqs, faults
+}
