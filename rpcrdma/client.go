@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
@@ -65,9 +65,10 @@ type Client struct {
 	peer     cmpriv.Message
 	hasPeer  bool
 	hdr      Header // of the reply that is being received
+	xids     *xids
+	received atomic.Uint64 // messages
 
 	mu      sync.Mutex
-	xid     uint32
 	calls   map[uint32]*outCall // sent and not yet answered, by XID
 	granted int                 // credits
 	used    int                 // calls that hold one
@@ -84,8 +85,13 @@ func Dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig) (*C
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
+	return dial(ctx, d, addr, cfg, newXIDs())
+}
+
+// dial is Dial with a configuration that is filled in, and the XIDs to use.
+func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig, ids *xids) (*Client, error) {
 	c := &Client{
-		cfg: cfg, xid: rand.Uint32(), granted: 1, // RFC 8166, Section 3.3.3
+		cfg: cfg, xids: ids, granted: 1, // RFC 8166, Section 3.3.3
 		over:  make(chan struct{}),
 		calls: make(map[uint32]*outCall),
 	}
@@ -149,6 +155,13 @@ func (c *Client) Credits() int {
 // Done is closed when the connection has ended.
 func (c *Client) Done() <-chan struct{} { return c.over }
 
+// cause returns why the connection has ended, where it has.
+func (c *Client) cause() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
 // Close ends the connection. Calls under way fail. It may be called twice.
 func (c *Client) Close() error {
 	err := c.conn.Close()
@@ -164,6 +177,7 @@ type clientHandler Client
 // belongs to a call that still waits.
 func (h *clientHandler) Receive(m rdma.Recv) {
 	c := (*Client)(h)
+	c.received.Add(1)
 	body, err := c.hdr.ParseReply(m.Buf.B)
 	var o *outCall
 	if err == nil {

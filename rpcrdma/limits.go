@@ -72,3 +72,33 @@ const (
 	// of 255 octets and 16 groups.
 	maxCallHeader = 10*4 + 6*4 + 256 + 16*4
 )
+
+// Limits of a line.
+const (
+	// defaultSilence is how long a server may give no sign of life. Linux's
+	// client has the same patience with a call.
+	defaultSilence = 60 * time.Second
+
+	// looks is how often in that time a line looks for one.
+	looks = 16
+
+	// bulk is how many octets the server's kernel must take for a sign of
+	// life: more than a call that asks for one.
+	bulk = 4 << 10
+
+	// A lost connection is replaced at once. What fails, or does not last
+	// for steadyTime, is tried again after firstPause, then after twice as
+	// long each time up to maxPause, all of them shortened by up to a half
+	// at random, so that the clients of a server do not come all at once.
+	firstPause = 100 * time.Millisecond
+	maxPause   = 5 * time.Second
+	steadyTime = time.Second
+
+	// dialTime bounds one attempt to connect. TCP repeats its first packet
+	// ever more rarely; a new attempt begins from the start.
+	dialTime = 15 * time.Second
+
+	// complainTime is how long calls wait for a server before that is
+	// logged: longer than it takes to restart one.
+	complainTime = 5 * time.Second
+)

@@ -17,15 +17,15 @@ type outCall struct {
 	xid uint32
 
 	hdr     Header
-	out     *buf.Buf // transport header; RPC header and arguments behind room for it
+	out     *buf.Buf // what is sent: RPC message behind room for the transport header
+	posted  *buf.Buf // out, for the Send
 	msg     []byte   // RPC message up to the data item, in out
 	long    *buf.Buf // what a Long Call's Position Zero chunk holds
 	reply   *buf.Buf // the Reply chunk
 	regions []rdma.Region
 	sink    rdma.Region // of them: x.Sink
 
-	sent chan rdma.Completion
-	got  chan outcome
+	got chan outcome
 }
 
 // An outcome is what becomes of a call: the reply, or an error.
@@ -44,20 +44,23 @@ var forsaken = new(outCall)
 // call is protected before Call returns, and the credit is given back when the
 // reply comes after all (RFC 8166, Section 4.4.1).
 func (c *Client) Call(ctx context.Context, x *oncrpc.Exchange) error {
-	if err := c.acquire(ctx); err != nil {
-		return err
-	}
-	o := &outCall{
-		c: c, x: x,
-		sent: make(chan rdma.Completion, 1), got: make(chan outcome, 1),
-	}
-	if err := o.begin(); err != nil {
-		o.end()
-		return err
-	}
-	err := o.await(ctx)
-	o.end()
+	_, err := c.call(ctx, x, 0)
 	return err
+}
+
+// call makes a call with an XID that it was sent with before, or a new one
+// where that is 0, and returns the XID, or 0 if the call was not sent.
+func (c *Client) call(ctx context.Context, x *oncrpc.Exchange, xid uint32) (uint32, error) {
+	if err := c.acquire(ctx); err != nil {
+		return xid, err
+	}
+	o := &outCall{c: c, x: x, xid: xid, got: make(chan outcome, 1)}
+	err := o.begin()
+	if err == nil {
+		err = o.await(ctx)
+	}
+	o.end()
+	return o.xid, err
 }
 
 // begin chooses the call's form, registers its memory and sends it.
@@ -68,8 +71,9 @@ func (o *outCall) begin() error {
 		c.mu.Unlock()
 		return o.unsent(c.err)
 	}
-	c.xid++
-	o.xid = c.xid
+	for o.xid == 0 || c.calls[o.xid] != nil {
+		o.xid = c.xids.next()
+	}
 	c.calls[o.xid] = o
 	c.mu.Unlock()
 	if err := o.build(); err != nil {
@@ -83,7 +87,10 @@ func (o *outCall) begin() error {
 		c.nudge.Reset(nudgeAfter)
 	}
 	c.mu.Unlock()
-	if err := c.conn.Post(o.send()); err != nil {
+	wr := o.send()
+	o.posted = o.out.Retain()
+	if err := c.conn.Post(wr); err != nil {
+		o.posted.Release()
 		return o.unsent(err)
 	}
 	return nil
@@ -99,7 +106,6 @@ func (o *outCall) unsent(err error) error {
 		c.used--
 		c.admit()
 	}
-	o.sent <- rdma.Completion{}
 	return err
 }
 
@@ -108,7 +114,11 @@ func (o *outCall) unsent(err error) error {
 func (o *outCall) build() error {
 	x, c := o.x, o.c
 	o.hdr = Header{XID: o.xid, Vers: Version, Credit: uint32(c.cfg.Credits), Proc: Msg}
-	o.out = buf.Default.Get(callRoom + maxCallHeader + len(x.Args))
+	n := callRoom + maxCallHeader + len(x.Args) + len(x.Tail)
+	if len(x.Item) <= c.sendSize {
+		n += len(x.Item) + xdr.Pad(len(x.Item))
+	}
+	o.out = buf.Default.Get(n)
 	o.msg = oncrpc.AppendCall(o.out.B[callRoom:callRoom], o.xid, x, c.cfg.Machine)
 	o.msg = append(o.msg, x.Args...)
 	if err := o.planResults(); err != nil {
@@ -192,24 +202,29 @@ func segment(r rdma.Region, n int) chunks.Segment {
 }
 
 // send returns the Send of the call: the transport header right in front of
-// the RPC message.
+// the RPC message. An item that travels inline is copied behind it, so that
+// the caller has its memory back when Call returns, and need not wait for a
+// connection that takes nothing.
 func (o *outCall) send() rdma.WR {
 	x := o.x
 	hdr := o.hdr.AppendTo(o.out.B[:0])
 	wr := rdma.WR{Op: rdma.OpSend, Done: o}
-	switch {
-	case o.hdr.Proc == NoMsg:
+	if o.hdr.Proc == NoMsg {
 		wr.Data = [][]byte{hdr}
-	case len(o.hdr.Lists.Reads) > 0:
-		wr.Data = [][]byte{hdr, o.msg, x.Tail}
-	default:
-		wr.Data = [][]byte{hdr, o.msg, x.Item, pad(len(x.Item)), x.Tail}
+		return wr
 	}
+	rest := o.msg
+	if len(o.hdr.Lists.Reads) == 0 {
+		rest = append(rest, x.Item...)
+		rest = append(rest, pad(len(x.Item))...)
+	}
+	rest = append(rest, x.Tail...)
+	wr.Data = [][]byte{hdr, rest}
 	return wr
 }
 
 // Complete is told that the Send is done (rdma.Completer).
-func (o *outCall) Complete(d rdma.Completion) { o.sent <- d }
+func (o *outCall) Complete(rdma.Completion) { o.posted.Release() }
 
 // await waits for the reply.
 func (o *outCall) await(ctx context.Context) error {
@@ -248,10 +263,9 @@ func (o *outCall) protect() {
 	o.regions = nil
 }
 
-// end gives the call's buffers back, when the Send has left them.
+// end gives the call's buffers back.
 func (o *outCall) end() {
 	o.protect()
-	<-o.sent
 	for _, b := range []*buf.Buf{o.out, o.long, o.reply} {
 		if b != nil {
 			b.Release()

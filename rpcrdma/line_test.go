@@ -1,0 +1,439 @@
+package rpcrdma
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+)
+
+// A place is an address that servers come to and go from.
+type place struct {
+	t *testing.T
+	e *echo
+
+	mu     sync.Mutex
+	listen *rdmatest.Listener // nil: nobody is there
+	server *Server
+	served chan error
+	conns  []*rdmatest.Conn // the client's ends of all connections so far
+	theirs []*rdmatest.Conn // the server's
+	dials  []time.Time
+	calls  map[uint32]int // that a server has begun to execute, by XID
+}
+
+var errNobody = errors.New("nobody is there")
+
+// Dial connects to the server that is there (rdma.Dialer).
+func (p *place) Dial(ctx context.Context, _ string, cfg rdma.ConnConfig) (rdma.Conn, error) {
+	p.mu.Lock()
+	l := p.listen
+	p.dials = append(p.dials, time.Now())
+	p.mu.Unlock()
+	if l == nil {
+		return nil, errNobody
+	}
+	c, err := l.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	p.conns = append(p.conns, c)
+	p.mu.Unlock()
+	return c, nil
+}
+
+// open starts a server of the echo program.
+func (p *place) open() {
+	mux := new(oncrpc.Mux)
+	mux.Register(echoProg, 1, p.e)
+	s := &Server{Log: testLog(p.t), Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+		if req.Msg[23] != 0 { // procedure 0 is the line's own
+			p.mu.Lock()
+			p.calls[uint32(req.Msg[0])<<24|uint32(req.Msg[1])<<16|uint32(req.Msg[2])<<8|uint32(req.Msg[3])]++
+			p.mu.Unlock()
+		}
+		return mux.Serve(ctx, req, rep)
+	})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listen, p.server, p.served = rdmatest.Listen(p.t), s, make(chan error, 1)
+	go func(l rdma.Listener, served chan error) { served <- s.Serve(l) }(&noted{p.listen, p}, p.served)
+}
+
+// noted is a listener that notes its connections.
+type noted struct {
+	rdma.Listener
+	p *place
+}
+
+func (n *noted) Accept(ctx context.Context) (rdma.ConnRequest, error) {
+	r, err := n.Listener.Accept(ctx)
+	return &notedRequest{r, n.p}, err
+}
+
+type notedRequest struct {
+	rdma.ConnRequest
+	p *place
+}
+
+func (r *notedRequest) Accept(cfg rdma.ConnConfig) (rdma.Conn, error) {
+	c, err := r.ConnRequest.Accept(cfg)
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	r.p.theirs = append(r.p.theirs, c.(*rdmatest.Conn))
+	return c, err
+}
+
+// kill ends the server at once, with its connections.
+func (p *place) kill() {
+	p.mu.Lock()
+	s, served := p.server, p.served
+	p.listen, p.server = nil, nil
+	p.mu.Unlock()
+	if s != nil {
+		now, cancel := context.WithCancel(p.t.Context())
+		cancel()
+		_ = s.Shutdown(now)
+		assert.NoError(p.t, <-served)
+	}
+}
+
+// last returns the client's end of the last connection, and lastTheirs the
+// server's.
+func (p *place) last() *rdmatest.Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.conns[len(p.conns)-1]
+}
+
+func (p *place) lastTheirs() *rdmatest.Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.theirs[len(p.theirs)-1]
+}
+
+// attempts returns when the client dialled.
+func (p *place) attempts() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dials
+}
+
+func (p *place) connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
+// executed returns how many calls were executed, and how often the one that was
+// executed most.
+func (p *place) executed() (calls, most int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, n := range p.calls {
+		most = max(most, n)
+	}
+	return len(p.calls), most
+}
+
+// line runs f with a line to a server, in a bubble, and checks that nothing is
+// left.
+func line(t *testing.T, cfg LineConfig, f func(t *testing.T, l *Line, p *place)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		before := buf.Default.Out()
+		p := &place{t: t, e: new(echo), calls: make(map[uint32]int)}
+		p.open()
+		if cfg.Log == nil {
+			cfg.Log = testLog(t)
+		}
+		l, err := Connect(t.Context(), p, "server:1", cfg)
+		require.NoError(t, err)
+		f(t, l, p)
+		require.NoError(t, l.Close())
+		require.NoError(t, l.Close())
+		assert.ErrorIs(t, ask(t.Context(), l, 0, 0, 0), rdma.ErrClosed)
+		assert.False(t, l.Up())
+		p.kill()
+		synctest.Wait()
+		assert.Equal(t, before, buf.Default.Out(), "buffers lent")
+		assert.Empty(t, l.xids.kept)
+		assert.Zero(t, l.waiting)
+		assert.Zero(t, l.calls.Load())
+	})
+}
+
+// start makes n calls with data, and returns their ends.
+func start(t *testing.T, ctx context.Context, l *Line, n int) <-chan error {
+	t.Helper()
+	done := make(chan error, n)
+	for range n {
+		go func() { done <- ask(ctx, l, 9000, 10, 9000) }()
+	}
+	synctest.Wait()
+	return done
+}
+
+// The connection is cut after each number of frames of either end: before a
+// call is sent, after that, in the midst of its chunks, before its reply. All
+// calls end well, over the next connections.
+func TestLineCuts(t *testing.T) {
+	for _, end := range []string{"client", "server"} {
+		for frames := range 10 {
+			t.Run(end, func(t *testing.T) {
+				line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+					require.NoError(t, ask(t.Context(), l, 1, 1, 1))
+					time.Sleep(steadyTime)
+					c := p.last()
+					if end == "server" {
+						c = p.lastTheirs()
+					}
+					c.CutAfter(frames)
+					done := start(t, t.Context(), l, 3)
+					for range 3 {
+						assert.NoError(t, <-done)
+					}
+					assert.NoError(t, ask(t.Context(), l, 9000, 9000, 9000))
+					assert.NoError(t, ask(t.Context(), l, 9000, 9000, 9000))
+					assert.Equal(t, 2, p.connections())
+					calls, most := p.executed()
+					assert.Equal(t, 6, calls, "a call that is sent again has the XID that it had")
+					assert.LessOrEqual(t, most, 2)
+				})
+			})
+		}
+	}
+}
+
+// Calls under way when the connection is lost are sent again with their XIDs
+// (RFC 5531, Section 4).
+func TestLineSameXID(t *testing.T) {
+	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.e.hold = make(chan struct{})
+		done := start(t, t.Context(), l, 5)
+		for range 3 {
+			time.Sleep(2 * steadyTime)
+			p.last().Abort(errors.New("cable cut"))
+			synctest.Wait()
+		}
+		assert.Len(t, p.attempts(), 4, "at once")
+		close(p.e.hold)
+		for range 5 {
+			assert.NoError(t, <-done)
+		}
+		calls, most := p.executed()
+		assert.Equal(t, 6, calls)
+		assert.Equal(t, 4, most)
+		assert.True(t, l.Up())
+		assert.Same(t, p.last(), l.Client().Conn())
+	})
+}
+
+// No XID is in use twice, though there be 2^32 calls while one waits.
+func TestLineXIDsInUse(t *testing.T) {
+	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		l.xids.last.Store(1<<32 - 3)
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0)) // 0xfffffffe
+		p.e.hold = make(chan struct{})
+		one := start(t, t.Context(), l, 1) // 0xffffffff
+		l.xids.last.Store(1<<32 - 2)
+		two := start(t, t.Context(), l, 1) // not 0xffffffff again, and not 0
+		p.kill()
+		synctest.Wait()
+		l.xids.last.Store(1<<32 - 2)
+		close(p.e.hold)
+		three := start(t, t.Context(), l, 1)
+		p.open()
+		for _, done := range []<-chan error{one, two, three} {
+			assert.NoError(t, <-done)
+		}
+		synctest.Wait()
+		for _, xid := range []uint32{1<<32 - 2, 1<<32 - 1, 1, 3} { // 2 asked whether the server is there
+			assert.Contains(t, p.calls, xid)
+		}
+		assert.Len(t, p.calls, 4)
+	})
+}
+
+// A hard line waits for its server, and tells the log once; a lost connection
+// is replaced when a call wants one, and not before.
+func TestLineHard(t *testing.T) {
+	var log strings.Builder
+	plain := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	cfg := LineConfig{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: plain}))}
+	line(t, cfg, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		time.Sleep(steadyTime)
+		p.kill()
+		time.Sleep(time.Hour)
+		assert.Len(t, p.attempts(), 1, "nobody wants it")
+		assert.False(t, l.Up())
+		began := time.Now()
+		done := start(t, t.Context(), l, 3)
+		time.Sleep(time.Hour)
+		assert.Empty(t, done)
+		dials := p.attempts()
+		assert.Equal(t, began, dials[1], "the first attempt is made at once")
+		for i, at := range dials[2:] {
+			wait := at.Sub(dials[i+1])
+			longest := min(firstPause<<min(i, 10), maxPause)
+			assert.True(t, longest/2 <= wait && wait <= longest, "%d: %v", i, wait)
+		}
+		p.open()
+		for range 3 {
+			assert.NoError(t, <-done)
+		}
+		assert.True(t, l.Up())
+		synctest.Wait()
+		assert.Equal(t, "level=WARN msg=\"server not responding, still trying\" server=server:1 error=\"nobody is there\"\n"+
+			"level=INFO msg=\"server OK\" server=server:1\n", log.String())
+	})
+}
+
+// A soft line gives calls up, in time, with all that is known.
+func TestLineSoft(t *testing.T) {
+	line(t, LineConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.e.hold = make(chan struct{})
+		done := start(t, t.Context(), l, 3)
+		began := time.Now()
+		cause := errors.New("cable cut")
+		p.mu.Lock()
+		p.listen = nil
+		p.mu.Unlock()
+		p.last().Abort(cause)
+		for range 3 {
+			err := <-done
+			assert.Equal(t, 10*time.Second, time.Since(began))
+			for _, want := range []error{ErrUnreachable, cause, errNobody} {
+				assert.ErrorIs(t, err, want)
+			}
+			assert.EqualError(t, err, "rpcrdma: server server:1 unreachable for 10s: nobody is there")
+		}
+		attempts := len(p.attempts())
+		time.Sleep(time.Hour)
+		assert.Len(t, p.attempts(), attempts, "nobody wants it any more")
+		began = time.Now()
+		assert.ErrorIs(t, ask(t.Context(), l, 0, 0, 0), ErrUnreachable)
+		assert.Equal(t, 10*time.Second, time.Since(began), "each call has its own time")
+		close(p.e.hold)
+	})
+}
+
+// A call ends with its context, also where there is no server.
+func TestLineCancel(t *testing.T) {
+	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.kill()
+		cause := errors.New("no patience")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := start(t, ctx, l, 2)
+		other := start(t, t.Context(), l, 1)
+		time.Sleep(3 * time.Second)
+		began := time.Now()
+		cancel(cause)
+		for range 2 {
+			assert.ErrorIs(t, <-done, cause)
+		}
+		assert.Equal(t, began, time.Now())
+		p.open()
+		assert.NoError(t, <-other)
+
+		// A peer that takes nothing holds nobody up.
+		resume := p.lastTheirs().Pause()
+		ctx, cancel = context.WithCancelCause(t.Context())
+		done = start(t, ctx, l, 200)
+		began = time.Now()
+		cancel(cause)
+		for range 200 {
+			assert.ErrorIs(t, <-done, cause)
+		}
+		assert.Equal(t, began, time.Now())
+		resume()
+		assert.NoError(t, ask(t.Context(), l, 1, 1, 1))
+	})
+}
+
+// The reply to a call that was cancelled may find its memory gone, which costs
+// the connection; the other calls do not notice.
+func TestLineCancelOne(t *testing.T) {
+	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		time.Sleep(steadyTime)
+		p.e.hold = make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		one := start(t, ctx, l, 1)
+		others := start(t, t.Context(), l, 5)
+		cancel()
+		assert.ErrorIs(t, <-one, context.Canceled)
+		close(p.e.hold)
+		for range 5 {
+			assert.NoError(t, <-others)
+		}
+		assert.Equal(t, 2, p.connections())
+	})
+}
+
+// Close ends calls under way, and those that wait.
+func TestLineClose(t *testing.T) {
+	for _, there := range []bool{true, false} {
+		line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+			require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+			p.e.hold = make(chan struct{})
+			defer close(p.e.hold)
+			if !there {
+				p.kill()
+			}
+			done := start(t, t.Context(), l, 5)
+			time.Sleep(time.Second)
+			require.NoError(t, l.Close())
+			for range 5 {
+				assert.ErrorIs(t, <-done, rdma.ErrClosed)
+			}
+		})
+	}
+}
+
+// Answers are not asked for again.
+func TestLineAnswers(t *testing.T) {
+	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		assert.ErrorIs(t, l.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg + 1, Vers: 1}), oncrpc.ErrProgUnavail)
+		assert.ErrorIs(t, l.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1}), oncrpc.ErrGarbageArgs)
+		var remote *RemoteError
+		require.ErrorAs(t, ask(t.Context(), l, 2<<20, 0, 0), &remote, "R8166-4.5-7")
+		assert.Len(t, p.attempts(), 1)
+		_, most := p.executed()
+		assert.Equal(t, 1, most)
+	})
+}
+
+func TestConnectFails(t *testing.T) {
+	p := &place{t: t}
+	_, err := Connect(t.Context(), p, "", LineConfig{})
+	assert.Equal(t, errNobody, err)
+	assert.Len(t, p.attempts(), 1)
+	for _, cfg := range []LineConfig{{Silence: -1}, {GiveUp: -1}, {Client: ClientConfig{Credits: -1}}} {
+		_, err := Connect(t.Context(), p, "", cfg)
+		assert.Error(t, err)
+	}
+	assert.Len(t, p.attempts(), 1)
+}

@@ -1,0 +1,139 @@
+package rpcrdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// persist goes on with a call that was lost with a connection, or that found
+// none (nil). Its XID is 0 where it was not sent.
+func (l *Line) persist(ctx context.Context, x *oncrpc.Exchange, xid uint32, lost *Client) error {
+	var spent time.Duration // without a server
+	defer func() { l.xids.release(xid) }()
+	for {
+		if xid != 0 {
+			l.xids.keep(xid)
+		}
+		c, err := l.await(ctx, lost, &spent)
+		if err != nil {
+			return err
+		}
+		if xid, err = c.call(ctx, x, xid); !errors.Is(err, rdma.ErrClosed) {
+			return err
+		}
+		lost = c
+	}
+}
+
+// await waits for a connection, other than one that the call was lost with, and
+// adds to spent how long it took. For a lost call that begins when the server
+// was lost.
+func (l *Line) await(ctx context.Context, lost *Client, spent *time.Duration) (*Client, error) {
+	began := time.Now()
+	if lost != nil {
+		select {
+		case <-lost.Done():
+			began = l.drop(lost)
+		case <-ctx.Done():
+		}
+	}
+	defer func() { *spent += time.Since(began) }()
+	l.enter()
+	defer l.leave()
+	var late <-chan time.Time
+	if l.cfg.GiveUp > 0 {
+		t := time.NewTimer(l.cfg.GiveUp - *spent - time.Since(began))
+		defer t.Stop()
+		late = t.C
+	}
+	for {
+		c, changed, err := l.present()
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil || c != nil:
+			return c, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		case <-late:
+			return nil, l.unreachable(*spent + time.Since(began))
+		}
+	}
+}
+
+// present returns the connection, or what will be closed when that changes.
+func (l *Line) present() (*Client, <-chan struct{}, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, nil, fmt.Errorf("rpcrdma: line to %s: %w", l.addr, rdma.ErrClosed)
+	}
+	return l.live.Load(), l.changed, nil
+}
+
+// enter adds a call to those that want a connection.
+func (l *Line) enter() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting++; l.waiting == 1 {
+		notify(l.want)
+	}
+}
+
+// leave takes one away. Nobody tries to connect for the sake of none.
+func (l *Line) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting--; l.waiting == 0 && l.relax != nil {
+		l.relax()
+	}
+}
+
+// publish lets calls use a connection.
+func (l *Line) publish(c *Client) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = c
+	l.silent, l.failed = time.Time{}, nil
+	l.live.Store(c)
+	if !l.closed {
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
+}
+
+// drop forgets a connection that has ended, and returns when the server was
+// lost: before that, where it was silent.
+func (l *Line) drop(c *Client) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.live.CompareAndSwap(c, nil) {
+		l.lostBy = c.cause()
+		l.down = time.Now()
+		if !l.silent.IsZero() {
+			l.down = l.silent
+		}
+	}
+	return l.down
+}
+
+// fail notes why an attempt to connect has failed.
+func (l *Line) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = err
+}
+
+// unreachable is the error of a call that is given up.
+func (l *Line) unreachable(tried time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &UnreachableError{Server: l.addr, Tried: tried, Lost: l.lostBy, Last: l.failed}
+}

@@ -1,0 +1,167 @@
+package rpcrdma
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// A reconnection is the state of the one goroutine that has a line's
+// connection, from one to the next.
+//
+//	┌─▶ connected ──ended──▶ lost ──a call wants it──▶ dial ──▶ NULL ──┐
+//	│   signs of life?                        ▲          │ failed       │
+//	│                                         └── pause ◀┘              │
+//	└───────────────────────────────────────────────────────────────────┘
+//
+// A lost connection is not replaced before a call wants it: a server that has
+// gone, or closes what is idle, is left alone.
+type reconnection struct {
+	*Line
+	pause      time.Duration // after what failed last
+	next       time.Time     // no attempt before
+	complained bool          // of the server, in the log
+}
+
+// run is the life of a line.
+func (l *Line) run(life context.Context, c *Client) {
+	defer close(l.over)
+	r := &reconnection{Line: l}
+	for c != nil {
+		began := time.Now()
+		r.attend(life, c)
+		l.drop(c)
+		_ = c.Close()
+		if life.Err() != nil {
+			return
+		}
+		r.cfg.Log.Debug("connection lost", "server", l.addr, "error", c.cause())
+		if time.Since(began) >= steadyTime {
+			r.pause, r.next = 0, time.Time{}
+		} else {
+			r.backOff()
+		}
+		c = r.replace(life)
+	}
+}
+
+// backOff delays the next attempt, more each time.
+func (r *reconnection) backOff() {
+	r.pause = min(max(2*r.pause, firstPause), maxPause)
+	r.next = time.Now().Add(r.pause/2 + rand.N(r.pause/2))
+}
+
+// replace makes a connection as soon as a call wants one, and returns nil when
+// the line is closed.
+func (r *reconnection) replace(life context.Context) *Client {
+	for {
+		select {
+		case <-r.want:
+		case <-life.Done():
+			return nil
+		}
+		effort, end := context.WithCancelCause(life)
+		r.mu.Lock()
+		r.relax = func() { end(errUnwanted) }
+		if r.waiting == 0 { // they have gone again
+			r.relax()
+		}
+		r.mu.Unlock()
+		c := r.insist(effort)
+		r.mu.Lock()
+		r.relax = nil
+		r.mu.Unlock()
+		end(nil)
+		if c != nil {
+			return c
+		}
+	}
+}
+
+// insist tries to connect until that succeeds or ctx ends.
+func (r *reconnection) insist(ctx context.Context) *Client {
+	began := time.Now()
+	for {
+		wait := time.NewTimer(time.Until(r.next))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		c, err := r.attempt(ctx)
+		if err == nil {
+			r.publish(c)
+			r.relieved()
+			return c
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		r.fail(err)
+		r.backOff()
+		if time.Since(began) >= complainTime {
+			r.complain(err)
+		}
+	}
+}
+
+// attempt connects, and asks the server to do nothing: its reply, whatever it
+// is, shows that it is there, and lets more than one call go at a time (RFC
+// 8166, Section 3.3.3), the first of which might take long.
+func (r *reconnection) attempt(ctx context.Context) (*Client, error) {
+	dialing, cancel := context.WithTimeout(ctx, min(dialTime, r.cfg.Silence))
+	defer cancel()
+	c, err := dial(dialing, r.dialer, r.addr, r.cfg.Client, r.xids)
+	if err != nil {
+		return nil, err
+	}
+	asking, cancel := context.WithTimeoutCause(ctx, r.cfg.Silence, r.silence())
+	defer cancel()
+	if err := r.ask(asking, c); c.received.Load() == 0 {
+		c.conn.Abort(err) // what says nothing would not say goodbye either
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// ask makes a call that does nothing: the procedure 0 that every program has
+// (RFC 5531, Section 12.1).
+func (l *Line) ask(ctx context.Context, c *Client) error {
+	p := l.program.Load()
+	x := oncrpc.Exchange{Prog: uint32(p >> 32), Vers: uint32(p)}
+	err := c.Call(ctx, &x)
+	if err == nil {
+		x.Release()
+	}
+	return err
+}
+
+// silence is the cause of an end by silence.
+func (l *Line) silence() error { return fmt.Errorf("%w for %v", ErrSilent, l.cfg.Silence) }
+
+// complain logs once that the server is away, and relieved that it is back.
+func (r *reconnection) complain(err error) {
+	if r.complained {
+		return
+	}
+	r.complained = true
+	if r.cfg.GiveUp > 0 {
+		r.cfg.Log.Warn("server not responding", "server", r.addr, "error", err)
+		return
+	}
+	r.cfg.Log.Warn("server not responding, still trying", "server", r.addr, "error", err)
+}
+
+func (r *reconnection) relieved() {
+	if r.complained {
+		r.complained = false
+		r.cfg.Log.Info("server OK", "server", r.addr)
+	}
+}
