@@ -4,18 +4,15 @@ import (
 	"context"
 	"net"
 	"sync/atomic"
-	"time"
 
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A dialer makes one connection, in steps that errors can name, and keeps an
-// ear on it (rdma.Dialer).
+// A dialer makes connections, in steps that errors can name (rdma.Dialer).
 type dialer struct {
-	config iwarp.Config
-	ear    *ear
-	nc     *net.TCPConn // below the connection
+	config      iwarp.Config
+	invalidated atomic.Bool // a Send has invalidated memory
 }
 
 // Dial connects. Its error is a stepError.
@@ -25,9 +22,7 @@ func (d *dialer) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdm
 	if err != nil {
 		return nil, dialError(ctx, addr, err)
 	}
-	d.nc = nc.(*net.TCPConn)
-	d.ear.Handler = cc.Handler
-	cc.Handler = d.ear
+	cc.Handler = &ear{cc.Handler, d}
 	c, err := iwarp.Client(ctx, nc, d.config, cc)
 	if err != nil {
 		return nil, startupError(ctx, addr, err)
@@ -38,15 +33,13 @@ func (d *dialer) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdm
 // An ear notices what comes in on a connection.
 type ear struct {
 	rdma.Handler
-	heard       atomic.Int64 // when the last message came, in nanoseconds of UNIX
-	invalidated atomic.Bool  // a Send has invalidated memory
+	d *dialer
 }
 
 // Receive takes a message (rdma.Handler).
 func (e *ear) Receive(m rdma.Recv) {
-	e.heard.Store(time.Now().UnixNano())
 	if m.WithInvalidate {
-		e.invalidated.Store(true)
+		e.d.invalidated.Store(true)
 	}
 	e.Handler.Receive(m)
 }

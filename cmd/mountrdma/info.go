@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
@@ -95,7 +96,7 @@ func (a *app) info(ctx context.Context, srv server) (*info, error) {
 	if err := s.provoke(ctx); err != nil {
 		return nil, helloError(ctx, srv.addr(), err)
 	}
-	i := &info{Server: srv.addr(), Address: s.conn.RemoteAddr().String(), MPA: s.mpaInfo(), RPC: s.rpcInfo(), Exports: []shareInfo{}}
+	i := &info{Server: srv.addr(), Address: s.conn().RemoteAddr().String(), MPA: s.mpaInfo(), RPC: s.rpcInfo(), Exports: []shareInfo{}}
 	if err = s.findMount(ctx); err == nil {
 		i.Mount = s.mount.At()
 		err = s.list(ctx)
@@ -126,12 +127,15 @@ func (s *session) provoke(ctx context.Context) error {
 
 // inline returns the longest message that fits without RDMA, in octets.
 func (s *session) inline() int {
-	_, recv := s.line.client.Thresholds()
+	_, recv := s.line.Client().Thresholds()
 	return recv
 }
 
+// conn returns the present connection, or the last.
+func (s *session) conn() *iwarp.Conn { return s.line.Client().Conn().(*iwarp.Conn) }
+
 func (s *session) mpaInfo() mpaInfo {
-	p, said := s.conn.Params(), s.conn.Peer().Enhanced
+	p, said := s.conn().Params(), s.conn().Peer().Enhanced
 	return mpaInfo{
 		Revision: int(p.Rev), CRC: p.CRC, PeerToPeer: p.PeerToPeer,
 		IRD: p.IRD, ORD: p.ORD, ServerIRD: int(said.IRD), ServerORD: int(said.ORD),
@@ -139,12 +143,12 @@ func (s *session) mpaInfo() mpaInfo {
 }
 
 func (s *session) rpcInfo() rpcInfo {
-	c := s.line.client
+	c := s.line.Client()
 	peer, said := c.Peer()
 	send, recv := c.Thresholds()
 	return rpcInfo{
 		Version: 1, PrivateData: said, InlineSend: send, InlineRecv: recv, Credits: c.Credits(),
-		Invalidation: invalidity{Client: true, Server: peer.RemoteInvalidation, Seen: s.line.ear.invalidated.Load()},
+		Invalidation: invalidity{Client: true, Server: peer.RemoteInvalidation, Seen: s.dial.invalidated.Load()},
 	}
 }
 

@@ -41,10 +41,6 @@ const (
 	// maxJobs is how many files can be in flight: each has a descriptor.
 	maxJobs = 256
 
-	// bulk is how many octets the server's kernel must take for a sign of
-	// life: more than a call that asks for one.
-	bulk = 4 << 10
-
 	// maxGuesses is how many directories that a server does not list are
 	// tried as exports, and maxNamed how many of its exports an error names.
 	maxGuesses = 64

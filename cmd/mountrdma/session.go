@@ -14,12 +14,12 @@ import (
 // errTimeout is the cause of an end by --timeout.
 var errTimeout = errors.New("timed out")
 
-// A session is a connection to a server, with what was found out there. One
-// goroutine at a time uses it; the nfsclient.FS that it returns are for many.
+// A session is a line to a server, with what was found out there. One goroutine
+// at a time uses it; the nfsclient.FS that it returns are for many.
 type session struct {
 	at   server
-	line *line
-	conn *iwarp.Conn
+	dial *dialer
+	line *rpcrdma.Line
 	nfs  *nfsclient.Client
 	cred oncrpc.Cred
 
@@ -34,7 +34,7 @@ func (a *app) session(ctx context.Context, srv server) (*session, error) {
 	if s := a.sessions[srv]; s != nil {
 		return s, nil
 	}
-	s, err := a.connect(ctx, srv)
+	s, err := a.connect(ctx, srv, a.brief())
 	if err != nil {
 		return nil, err
 	}
@@ -45,22 +45,22 @@ func (a *app) session(ctx context.Context, srv server) (*session, error) {
 	return s, nil
 }
 
-// connect connects, and makes sure that an NFS server of version 3 answers.
-func (a *app) connect(ctx context.Context, srv server) (*session, error) {
-	d := &dialer{config: iwarp.Config{CRC: a.policy(), StartupTimeout: a.timeout}, ear: new(ear)}
-	client, err := rpcrdma.Dial(ctx, d, srv.addr(), rpcrdma.ClientConfig{Inline: int(a.inline), Credits: a.credits})
+// connect connects, once, and makes sure that an NFS server of version 3
+// answers.
+func (a *app) connect(ctx context.Context, srv server, cfg rpcrdma.LineConfig) (*session, error) {
+	d := &dialer{config: iwarp.Config{CRC: a.policy(), StartupTimeout: a.timeout}}
+	line, err := rpcrdma.Connect(ctx, d, srv.addr(), cfg)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{at: srv, line: newLine(client, d, srv.addr(), a.timeout), cred: a.cred()}
-	s.conn = client.Conn().(*iwarp.Conn)
-	s.nfs = nfsclient.New(s.line, nfsclient.Config{Cred: &s.cred, Window: writeWindow})
-	s.mounted = make(map[string]*nfsclient.FS)
-	if err := s.nfs.Null(ctx); err != nil {
-		s.conn.Abort(err) // a server that says nothing would not say goodbye either
-		s.line.close()
+	first := line.Client()
+	if err := nfsclient.New(first, nfsclient.Config{}).Null(ctx); err != nil {
+		first.Conn().Abort(err) // a server that says nothing would not say goodbye either
+		_ = line.Close()
 		return nil, helloError(ctx, srv.addr(), err)
 	}
+	s := &session{at: srv, dial: d, line: line, cred: a.cred(), mounted: make(map[string]*nfsclient.FS)}
+	s.nfs = nfsclient.New(line, nfsclient.Config{Cred: &s.cred, Window: writeWindow})
 	return s, nil
 }
 
@@ -99,5 +99,5 @@ func (s *session) close() {
 		cancel()
 		_ = s.mount.Close()
 	}
-	s.line.close()
+	_ = s.line.Close()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
 // A stepError says at which step on the way to a server it went wrong, what,
@@ -145,11 +146,11 @@ func helloError(ctx context.Context, addr string, err error) error {
 	return e
 }
 
-// lost is err in words where it means that nothing more can be done: a
-// connection is lost, or the whole run ends. Else it is nil.
+// lost is err in words where it means that nothing more can be done: a server
+// is lost, or the whole run ends. Else it is nil.
 func lost(ctx context.Context, err error) error {
-	if line, ok := errors.AsType[*lineError](err); ok {
-		return lostError(line.at, err)
+	if gone, ok := errors.AsType[*rpcrdma.UnreachableError](err); ok {
+		return lostError(gone.Server, err)
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -157,12 +158,13 @@ func lost(ctx context.Context, err error) error {
 	return nil
 }
 
-// lostError is the error of a connection that was at work.
+// lostError is the error of a connection that was at work, and could not be
+// replaced in time.
 func lostError(addr string, err error) error {
 	e := &stepError{at: addr, step: "connection lost", err: err}
 	var fault *iwarp.Fault
 	switch {
-	case errors.Is(err, errSilent):
+	case errors.Is(err, rpcrdma.ErrSilent):
 		e.what = "the server gives no sign of life any more: it hangs, or the network is cut"
 		e.remedy = "run the command again when it is back (--timeout changes how long to wait)"
 	case errors.As(err, &fault) && fault.Remote:
