@@ -1,5 +1,5 @@
-// Command guestwork runs package workload inside the guest of the interop tests,
-// where there is no other language than the shell's.
+// Command guestwork runs packages workload and posix inside the guest of the interop
+// tests, where there is no other language than the shell's.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/interop/posix"
 	"github.com/nfsrdma/nfsrdma/interop/workload"
 )
 
@@ -16,6 +17,7 @@ const usage = `usage:
 	guestwork run DIR [STEP...]            do the steps in DIR
 	guestwork manifest DIR                 describe each object below DIR
 	guestwork hold DIR                     keep files open; see workload.Hold
+	guestwork posix DIR [CASE...]          what the functions of package posix see in DIR
 	guestwork soak WRITE-DIR READ-DIR TIME write in one mount, read in another`
 
 var errUsage = errors.New(usage)
@@ -42,6 +44,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return workload.Run(dir, out, rest...)
 	case name == "manifest" && len(rest) == 0:
 		return workload.Manifest(dir, out)
+	case name == "posix":
+		return posix.Run(dir, out, rest...)
 	case name == "hold" && len(rest) == 0:
 		return workload.Hold(dir, in, out)
 	case name == "soak" && len(rest) == 2:

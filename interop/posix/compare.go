@@ -1,0 +1,81 @@
+package posix
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A Difference is where a file system may rightly see something else than the
+// reference.
+type Difference struct {
+	Case  string
+	On    []string // which file systems
+	Lines []string // as Diff shows them
+	Why   string
+}
+
+// Compare returns what a file system saw otherwise than the reference, as Diff
+// shows it and with the names of the cases, but for the differences that are
+// listed. Those that are listed and do not show are returned too.
+func Compare(reference, seen Transcript, system string, listed []Difference) []string {
+	var wrong []string
+	for _, name := range slices.Sorted(maps.Keys(reference)) {
+		lines := Diff(reference[name], seen[name])
+		want, why := expected(listed, name, system)
+		if slices.Equal(lines, want) {
+			continue
+		}
+		if why != "" && len(lines) == 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: no difference any more, but listed: %s", name, why))
+			continue
+		}
+		wrong = append(wrong, name+":\n\t"+strings.Join(lines, "\n\t"))
+	}
+	return wrong
+}
+
+// expected are the lines of the difference that is listed for a case.
+func expected(listed []Difference, name, system string) (lines []string, why string) {
+	for _, d := range listed {
+		if d.Case == name && slices.Contains(d.On, system) {
+			return d.Lines, d.Why
+		}
+	}
+	return nil, ""
+}
+
+// Diff shows how two lists of lines differ, with the fewest lines: "- " before
+// those of a alone, "+ " before those of b alone.
+func Diff(a, b []string) []string {
+	// longest[i][j] is how much a[i:] and b[j:] have in common.
+	longest := make([][]int, len(a)+1)
+	for i := range longest {
+		longest[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				longest[i][j] = longest[i+1][j+1] + 1
+			} else {
+				longest[i][j] = max(longest[i+1][j], longest[i][j+1])
+			}
+		}
+	}
+	var lines []string
+	i, j := 0, 0
+	for i < len(a) || j < len(b) {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			i, j = i+1, j+1
+		case j == len(b) || i < len(a) && longest[i+1][j] >= longest[i][j+1]:
+			lines = append(lines, "- "+a[i])
+			i++
+		default:
+			lines = append(lines, "+ "+b[j])
+			j++
+		}
+	}
+	return lines
+}

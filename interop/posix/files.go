@@ -1,0 +1,201 @@
+package posix
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// file makes a file of this content.
+func (p *probe) file(name, content string) {
+	p.need(os.WriteFile(p.at(name), []byte(content), 0o644))
+}
+
+// mkdir makes a directory.
+func (p *probe) mkdir(name string) { p.need(unix.Mkdir(p.at(name), 0o755)) }
+
+// fd opens a file until the case ends.
+func (p *probe) fd(name string, flags int) int {
+	fd, err := unix.Open(p.at(name), flags|unix.O_CLOEXEC, 0o644)
+	p.need(err)
+	p.later = append(p.later, func() { _ = unix.Close(fd) })
+	return fd
+}
+
+// try opens a file, closes it, and notes how that ended.
+func (p *probe) try(what, name string, flags int) {
+	fd, err := unix.Open(p.at(name), flags|unix.O_CLOEXEC, 0o644)
+	if err == nil {
+		err = unix.Close(fd)
+	}
+	p.result(what, err)
+}
+
+// status is what lstat says.
+func (p *probe) status(name string) unix.Stat_t {
+	var st unix.Stat_t
+	p.need(unix.Lstat(p.at(name), &st))
+	return st
+}
+
+func (p *probe) fstat(fd int) unix.Stat_t {
+	var st unix.Stat_t
+	p.need(unix.Fstat(fd, &st))
+	return st
+}
+
+// show is a path as it stands in a transcript: on one line, and short.
+func show(path string) string {
+	switch {
+	case path == "":
+		return "."
+	case len(path) > 60:
+		return fmt.Sprintf("%d octets", len(path))
+	case !utf8.ValidString(path):
+		return strconv.Quote(path)
+	default:
+		return path
+	}
+}
+
+// mode notes the permissions of an object.
+func (p *probe) mode(name string) {
+	p.say("mode of %s: %04o", show(name), p.status(name).Mode&permissions)
+}
+
+// links notes the link count of an object.
+func (p *probe) links(name string) { p.say("links of %s: %d", show(name), p.status(name).Nlink) }
+
+// size notes the size of a file.
+func (p *probe) size(name string) { p.say("size of %s: %d", show(name), p.status(name).Size) }
+
+// owner notes who owns an object.
+func (p *probe) owner(name string) {
+	st := p.status(name)
+	p.say("owner of %s: %d:%d", show(name), st.Uid, st.Gid)
+}
+
+// exists notes whether there is such a name.
+func (p *probe) exists(name string) {
+	var st unix.Stat_t
+	p.result("stat "+show(name), unix.Lstat(p.at(name), &st))
+}
+
+// same notes whether two names are one object.
+func (p *probe) same(a, b string) {
+	p.say("%s is %s: %v", show(a), show(b), p.status(a).Ino == p.status(b).Ino)
+}
+
+// holds notes the content of a file, which must be short.
+func (p *probe) holds(name string) {
+	b, err := os.ReadFile(p.at(name))
+	if err != nil {
+		p.result("read "+show(name), err)
+		return
+	}
+	p.say("%s holds %q", show(name), b)
+}
+
+// lists notes what is in a directory.
+func (p *probe) lists(name string) {
+	entries, err := os.ReadDir(p.at(name))
+	p.need(err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, show(e.Name()))
+	}
+	p.say("in %s: %q", show(name), names)
+}
+
+// write writes all of s at an offset.
+func (p *probe) write(fd int, s string, off int64) {
+	n, err := unix.Pwrite(fd, []byte(s), off)
+	p.need(err)
+	if n != len(s) {
+		p.need(io.ErrShortWrite)
+	}
+}
+
+// read returns up to n octets from an offset.
+func (p *probe) read(fd, n int, off int64) string {
+	b := make([]byte, n)
+	got, err := unix.Pread(fd, b, off)
+	p.need(err)
+	return string(b[:got])
+}
+
+// brief shows octets, with runs of zeros by their length.
+func brief(s string) string {
+	var b strings.Builder
+	for s != "" {
+		rest := strings.TrimLeft(s, "\x00")
+		if n := len(s) - len(rest); n > 0 {
+			fmt.Fprintf(&b, "[%d zeros]", n)
+		}
+		i := strings.IndexByte(rest, 0)
+		if i < 0 {
+			i = len(rest)
+		}
+		b.WriteString(rest[:i])
+		s = rest[i:]
+	}
+	return b.String()
+}
+
+// An entry is one that getdents has returned.
+type entry struct {
+	name string
+	ino  uint64
+	kind byte
+	next int64 // where the listing goes on after it
+}
+
+// entries reads on in an open directory: one call of getdents with room for size
+// octets, nothing at the end.
+func (p *probe) entries(fd, size int) []entry {
+	b := make([]byte, size)
+	n, err := unix.Getdents(fd, b)
+	p.need(err)
+	var list []entry
+	for b = b[:n]; len(b) > 0; {
+		length := binary.NativeEndian.Uint16(b[16:])
+		name, _, _ := strings.Cut(string(b[19:length]), "\x00")
+		list = append(list, entry{
+			name, binary.NativeEndian.Uint64(b), b[18],
+			int64(binary.NativeEndian.Uint64(b[8:])),
+		})
+		b = b[length:]
+	}
+	return list
+}
+
+// all reads the rest of an open directory.
+func (p *probe) all(fd int) []entry {
+	var list []entry
+	for {
+		some := p.entries(fd, 4096)
+		if len(some) == 0 {
+			return list
+		}
+		list = append(list, some...)
+	}
+}
+
+// sorted are the names of entries, without the two that each directory has.
+func sorted(list []entry) []string {
+	var names []string
+	for _, e := range list {
+		if e.name != "." && e.name != ".." {
+			names = append(names, e.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

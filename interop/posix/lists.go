@@ -1,0 +1,225 @@
+package posix
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+var listCases = []Case{
+	{"list-empty", anyone, listEmpty},
+	{"list-kinds", anyone, listKinds},
+	{"list-inodes", anyone, listInodes},
+	{"list-large", anyone, listLarge},
+	{"list-small-buffer", anyone, listSmallBuffer},
+	{"list-rewind", anyone, listRewind},
+	{"list-seek", anyone, listSeek},
+	{"list-while-removed", anyone, listWhileRemoved},
+	{"list-while-added", anyone, listWhileAdded},
+	{"list-after-change", anyone, listAfterChange},
+	{"list-removed", anyone, listRemoved},
+	{"list-two", anyone, listTwo},
+}
+
+// many makes n files and returns their names.
+func (p *probe) many(n int) []string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("%04d-with-a-name-that-is-not-short", i))
+		p.create(names[i], 0o644)
+	}
+	return names
+}
+
+// self opens the directory of the case.
+func (p *probe) self() int { return p.fd(".", unix.O_RDONLY|unix.O_DIRECTORY) }
+
+// names are those of entries, sorted.
+func names(list []entry) []string {
+	var n []string
+	for _, e := range list {
+		n = append(n, e.name)
+	}
+	slices.Sort(n)
+	return n
+}
+
+func listEmpty(p *probe) {
+	fd := p.self()
+	p.say("%q", names(p.all(fd)))
+	p.say("and on: %q", names(p.all(fd)))
+}
+
+func listKinds(p *probe) {
+	p.file("file", "")
+	p.mkdir("dir")
+	p.need(unix.Symlink("x", p.at("symlink")))
+	p.need(unix.Mkfifo(p.at("fifo"), 0o600))
+	p.need(unix.Mknod(p.at("socket"), unix.S_IFSOCK|0o600, 0))
+	list := p.all(p.self())
+	slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+	for _, e := range list {
+		p.say("%s is of kind %d", e.name, e.kind)
+	}
+}
+
+func listInodes(p *probe) {
+	p.file("a", "")
+	p.need(unix.Link(p.at("a"), p.at("b")))
+	p.mkdir("d")
+	for _, name := range []string{".", "a", "b", "d"} {
+		for _, e := range p.all(p.self()) {
+			if e.name == name {
+				p.say("%s: as stat says: %v", name, e.ino == p.status(name).Ino)
+			}
+		}
+	}
+}
+
+func listLarge(p *probe) {
+	want := p.many(300)
+	p.say("all, once: %v", slices.Equal(want, sorted(p.all(p.self()))))
+}
+
+func listSmallBuffer(p *probe) {
+	want := p.many(30)
+	fd := p.self()
+	var got []entry
+	for {
+		some := p.entries(fd, 100)
+		if len(some) == 0 {
+			break
+		}
+		got = append(got, some...)
+	}
+	p.say("all, once: %v", slices.Equal(want, sorted(got)))
+	_, err := unix.Seek(fd, 0, 0)
+	p.need(err)
+	_, err = unix.Getdents(fd, make([]byte, 10))
+	p.result("no room", err)
+}
+
+func listRewind(p *probe) {
+	p.file("a", "")
+	fd := p.self()
+	p.say("%q", sorted(p.all(fd)))
+	p.file("b", "")
+	p.need(unix.Unlink(p.at("a")))
+	_, err := unix.Seek(fd, 0, 0)
+	p.result("rewind", err)
+	p.say("%q", sorted(p.all(fd)))
+}
+
+// From where an entry ended, the listing goes on the same way again.
+func listSeek(p *probe) {
+	p.many(100)
+	fd := p.self()
+	list := p.all(fd)
+	right := 0
+	for i := 0; i < len(list); i += 7 {
+		at, err := unix.Seek(fd, list[i].next, 0)
+		p.need(err)
+		if at != list[i].next {
+			p.say("seek to the wrong place")
+		}
+		if slices.Equal(names(list[i+1:]), names(p.all(fd))) {
+			right++
+		}
+	}
+	p.say("%d of 15 right", right)
+	now, err := unix.Seek(fd, 0, 1)
+	p.need(err)
+	p.say("told at the end: %v", now == list[len(list)-1].next)
+}
+
+// Entries that go while a directory is read do not hide others.
+func listWhileRemoved(p *probe) {
+	want := p.many(200)
+	fd := p.self()
+	seen := make(map[string]int)
+	for {
+		some := p.entries(fd, 512)
+		if len(some) == 0 {
+			break
+		}
+		for _, e := range some {
+			seen[e.name]++
+			if e.name != "." && e.name != ".." {
+				p.need(unix.Unlink(p.at(e.name)))
+			}
+		}
+	}
+	once := 0
+	for _, name := range want {
+		if seen[name] == 1 {
+			once++
+		}
+	}
+	p.say("seen once: %d of %d", once, len(want))
+	p.lists("")
+}
+
+// Entries that come while a directory is read do not hide others, or show twice.
+func listWhileAdded(p *probe) {
+	want := p.many(100)
+	fd := p.self()
+	seen := make(map[string]int)
+	for n := 0; ; {
+		some := p.entries(fd, 512)
+		if len(some) == 0 {
+			break
+		}
+		for _, e := range some {
+			seen[e.name]++
+		}
+		if n < 20 {
+			p.create(fmt.Sprintf("new-%d", n), 0o644)
+			n++
+		}
+	}
+	once, twice := 0, 0
+	for _, name := range want {
+		if seen[name] == 1 {
+			once++
+		}
+	}
+	for _, n := range seen {
+		if n > 1 {
+			twice++
+		}
+	}
+	p.say("seen once: %d of %d, twice: %d", once, len(want), twice)
+}
+
+func listAfterChange(p *probe) {
+	p.file("a", "")
+	p.lists("")
+	p.file("b", "")
+	p.lists("")
+	p.need(unix.Rename(p.at("a"), p.at("c")))
+	p.lists("")
+	p.need(unix.Unlink(p.at("b")))
+	p.lists("")
+	p.mkdir("d")
+	p.lists("")
+}
+
+func listRemoved(p *probe) {
+	p.mkdir("d")
+	fd := p.fd("d", unix.O_RDONLY|unix.O_DIRECTORY)
+	p.need(unix.Rmdir(p.at("d")))
+	_, err := unix.Getdents(fd, make([]byte, 1000))
+	p.result("read", err)
+}
+
+func listTwo(p *probe) {
+	want := p.many(60)
+	a, b := p.self(), p.self()
+	var first []entry
+	first = append(first, p.entries(a, 512)...)
+	p.say("the other: %v", slices.Equal(want, sorted(p.all(b))))
+	first = append(first, p.all(a)...)
+	p.say("the first: %v", slices.Equal(want, sorted(first)))
+}

@@ -1,0 +1,282 @@
+package posix
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+var lockCases = []Case{
+	{"flock", anyone, flock},
+	{"flock-shared", anyone, flockShared},
+	{"flock-upgrade", anyone, flockUpgrade},
+	{"flock-duplicated", anyone, flockDuplicated},
+	{"flock-wait", anyone, flockWait},
+	{"flock-reader", anyone, flockReader},
+	{"flock-and-record", anyone, flockAndRecord},
+	{"record-lock", anyone, recordLock},
+	{"record-lock-shared", anyone, recordLockShared},
+	{"record-lock-ranges", anyone, recordLockRanges},
+	{"record-lock-split", anyone, recordLockSplit},
+	{"record-lock-close", anyone, recordLockClose},
+	{"record-lock-wait", anyone, recordLockWait},
+	{"record-lock-wrong", anyone, recordLockWrong},
+	{"record-lock-renamed", anyone, recordLockRenamed},
+	{"open-file-lock", anyone, openFileLock},
+}
+
+const (
+	lockNow  = unix.LOCK_EX | unix.LOCK_NB
+	shareNow = unix.LOCK_SH | unix.LOCK_NB
+)
+
+func flock(p *probe) {
+	p.file("f", "")
+	a, b := p.fd("f", unix.O_RDWR), p.fd("f", unix.O_RDWR)
+	p.result("one", unix.Flock(a, lockNow))
+	p.result("two", unix.Flock(b, lockNow))
+	p.result("two, shared", unix.Flock(b, shareNow))
+	p.result("one again", unix.Flock(a, lockNow))
+	p.result("unlock", unix.Flock(a, unix.LOCK_UN))
+	p.result("two", unix.Flock(b, lockNow))
+	p.result("unlock what is not locked", unix.Flock(a, unix.LOCK_UN))
+}
+
+func flockShared(p *probe) {
+	p.file("f", "")
+	a, b := p.fd("f", unix.O_RDWR), p.fd("f", unix.O_RDWR)
+	c := p.fd("f", unix.O_RDWR)
+	p.result("one", unix.Flock(a, shareNow))
+	p.result("two", unix.Flock(b, shareNow))
+	p.result("exclusive", unix.Flock(c, lockNow))
+	p.need(unix.Flock(a, unix.LOCK_UN))
+	p.result("exclusive", unix.Flock(c, lockNow))
+	p.need(unix.Flock(b, unix.LOCK_UN))
+	p.result("exclusive", unix.Flock(c, lockNow))
+}
+
+func flockUpgrade(p *probe) {
+	p.file("f", "")
+	a, b := p.fd("f", unix.O_RDWR), p.fd("f", unix.O_RDWR)
+	p.need(unix.Flock(a, shareNow))
+	p.result("upgrade", unix.Flock(a, lockNow))
+	p.result("other", unix.Flock(b, shareNow))
+	p.result("downgrade", unix.Flock(a, shareNow))
+	p.result("other", unix.Flock(b, shareNow))
+}
+
+// A duplicate has the lock too; the last close gives it back.
+func flockDuplicated(p *probe) {
+	p.file("f", "")
+	a, err := unix.Open(p.at("f"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	p.need(err)
+	b := p.fd("f", unix.O_RDWR)
+	dup, err := unix.FcntlInt(uintptr(a), unix.F_DUPFD_CLOEXEC, 0)
+	p.need(err)
+	p.need(unix.Flock(a, lockNow))
+	p.result("by the duplicate", unix.Flock(dup, lockNow))
+	p.need(unix.Close(a))
+	p.result("one closed", unix.Flock(b, lockNow))
+	p.need(unix.Close(dup))
+	p.result("both closed", unix.Flock(b, lockNow))
+}
+
+func flockWait(p *probe) {
+	p.file("f", "")
+	a, b := p.fd("f", unix.O_RDWR), p.fd("f", unix.O_RDWR)
+	p.need(unix.Flock(a, lockNow))
+	got := make(chan error, 1)
+	go func() { got <- patiently(func() error { return unix.Flock(b, unix.LOCK_EX) }) }()
+	select {
+	case err := <-got:
+		p.result("did not wait", err)
+	default:
+	}
+	p.need(unix.Flock(a, unix.LOCK_UN))
+	p.result("waited", <-got)
+}
+
+// patiently repeats what a signal interrupts: the runtime sends some.
+func patiently(f func() error) error {
+	for {
+		if err := f(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func flockReader(p *probe) {
+	p.file("f", "")
+	p.result("exclusive, of a reader", unix.Flock(p.fd("f", unix.O_RDONLY), lockNow))
+	p.mkdir("d")
+	p.result("of a directory", unix.Flock(p.fd("d", unix.O_RDONLY), lockNow))
+	p.result("and another", unix.Flock(p.fd("d", unix.O_RDONLY), lockNow))
+}
+
+func flockAndRecord(p *probe) {
+	p.file("f", "")
+	p.need(unix.Flock(p.fd("f", unix.O_RDWR), lockNow))
+	p.another(func() { p.result("record lock", p.lock("f", unix.F_WRLCK, 0, 0)) })
+}
+
+// record asks for a lock of n octets from an offset; 0 octets are all to the end.
+func record(fd int, command int, kind int16, from, n int64) (unix.Flock_t, error) {
+	l := unix.Flock_t{Type: kind, Start: from, Len: n}
+	return l, unix.FcntlFlock(uintptr(fd), command, &l)
+}
+
+// lock asks for a lock; the close gives it back.
+func (p *probe) lock(name string, kind int16, from, n int64) error {
+	fd, err := unix.Open(p.at(name), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	p.need(err)
+	defer unix.Close(fd)
+	_, err = record(fd, unix.F_SETLK, kind, from, n)
+	return err
+}
+
+// held notes what another would find of locks on some octets.
+func (p *probe) held(name string, from, n int64) {
+	p.another(func() {
+		fd, err := unix.Open(p.at(name), unix.O_RDWR|unix.O_CLOEXEC, 0)
+		p.need(err)
+		defer unix.Close(fd)
+		l, err := record(fd, unix.F_GETLK, unix.F_WRLCK, from, n)
+		switch {
+		case err != nil:
+			p.result("ask", err)
+		case l.Type == unix.F_UNLCK:
+			p.say("%d from %d: free", n, from)
+		default:
+			kind := map[int16]string{unix.F_RDLCK: "read", unix.F_WRLCK: "write"}[l.Type]
+			p.say("%d from %d: %s lock of %d from %d", n, from, kind, l.Len, l.Start)
+		}
+	})
+}
+
+// own changes a lock of this process and notes how that ended.
+func (p *probe) own(fd int, what string, kind int16, from, n int64) {
+	_, err := record(fd, unix.F_SETLK, kind, from, n)
+	p.result(what, err)
+}
+
+func recordLock(p *probe) {
+	p.file("f", "")
+	fd := p.fd("f", unix.O_RDWR)
+	p.own(fd, "write lock", unix.F_WRLCK, 0, 0)
+	p.own(fd, "again", unix.F_WRLCK, 0, 0)
+	p.held("f", 0, 0)
+	p.held("f", 1<<40, 10) // far behind the end
+	p.another(func() {
+		p.result("write lock of another", p.lock("f", unix.F_WRLCK, 0, 0))
+		p.result("read lock of another", p.lock("f", unix.F_RDLCK, 5, 5))
+	})
+	p.own(fd, "unlock", unix.F_UNLCK, 0, 0)
+	p.held("f", 0, 0)
+	p.another(func() { p.result("write lock of another", p.lock("f", unix.F_WRLCK, 0, 0)) })
+}
+
+func recordLockShared(p *probe) {
+	p.file("f", "")
+	fd := p.fd("f", unix.O_RDWR)
+	p.own(fd, "read lock", unix.F_RDLCK, 0, 10)
+	p.another(func() {
+		p.result("read lock of another", p.lock("f", unix.F_RDLCK, 0, 10))
+		p.result("write lock of another", p.lock("f", unix.F_WRLCK, 9, 1))
+		p.result("write lock behind", p.lock("f", unix.F_WRLCK, 10, 1))
+	})
+	p.own(fd, "upgrade", unix.F_WRLCK, 0, 10)
+	p.another(func() { p.result("read lock of another", p.lock("f", unix.F_RDLCK, 0, 10)) })
+	p.own(fd, "downgrade", unix.F_RDLCK, 0, 10)
+	p.another(func() { p.result("read lock of another", p.lock("f", unix.F_RDLCK, 0, 10)) })
+}
+
+func recordLockRanges(p *probe) {
+	p.file("f", "")
+	fd := p.fd("f", unix.O_RDWR)
+	p.own(fd, "lock", unix.F_WRLCK, 10, 10)
+	p.own(fd, "lock behind it", unix.F_WRLCK, 20, 10)
+	p.own(fd, "lock apart", unix.F_WRLCK, 40, 10)
+	for _, from := range []int64{0, 9, 10, 29, 30, 45, 50} {
+		p.held("f", from, 1)
+	}
+	p.held("f", 0, 0)
+}
+
+func recordLockSplit(p *probe) {
+	p.file("f", "")
+	fd := p.fd("f", unix.O_RDWR)
+	p.own(fd, "lock", unix.F_WRLCK, 0, 100)
+	p.own(fd, "unlock the middle", unix.F_UNLCK, 40, 20)
+	p.held("f", 39, 1)
+	p.held("f", 40, 20)
+	p.held("f", 60, 1)
+	p.own(fd, "read lock of a part", unix.F_RDLCK, 70, 10)
+	p.held("f", 60, 1)
+	p.held("f", 75, 1)
+	p.held("f", 80, 1)
+}
+
+// Any close of the file gives up the locks of its process.
+func recordLockClose(p *probe) {
+	p.file("f", "")
+	fd := p.fd("f", unix.O_RDWR)
+	p.own(fd, "lock", unix.F_WRLCK, 0, 10)
+	p.held("f", 0, 10)
+	p.try("open and close", "f", unix.O_RDONLY)
+	p.held("f", 0, 10)
+}
+
+func recordLockWait(p *probe) {
+	p.file("f", "")
+	fd := p.fd("f", unix.O_RDWR)
+	p.own(fd, "lock", unix.F_WRLCK, 0, 0)
+	asked, got := make(chan bool), make(chan error, 1)
+	go p.apart(func() error { return unix.Unshare(unix.CLONE_FILES) }, func() {
+		close(asked)
+		_, err := record(fd, unix.F_SETLKW, unix.F_WRLCK, 3, 4)
+		for err == unix.EINTR {
+			_, err = record(fd, unix.F_SETLKW, unix.F_WRLCK, 3, 4)
+		}
+		got <- err
+	})
+	<-asked
+	select {
+	case err := <-got:
+		p.result("did not wait", err)
+	default:
+	}
+	p.own(fd, "unlock", unix.F_UNLCK, 0, 0)
+	p.result("waited", <-got)
+}
+
+func recordLockWrong(p *probe) {
+	p.file("f", "")
+	r, w := p.fd("f", unix.O_RDONLY), p.fd("f", unix.O_WRONLY)
+	p.own(r, "write lock of a reader", unix.F_WRLCK, 0, 0)
+	p.own(w, "read lock of a writer", unix.F_RDLCK, 0, 0)
+	p.own(w, "below zero", unix.F_WRLCK, -1, 0)
+	p.own(w, "backwards", unix.F_WRLCK, 10, -5)
+	p.held("f", 5, 5)
+	p.held("f", 4, 1)
+}
+
+func recordLockRenamed(p *probe) {
+	p.file("f", "")
+	p.own(p.fd("f", unix.O_RDWR), "lock", unix.F_WRLCK, 0, 0)
+	p.need(unix.Rename(p.at("f"), p.at("g")))
+	p.held("g", 0, 0)
+	p.file("f", "")
+	p.held("f", 0, 0)
+}
+
+func openFileLock(p *probe) {
+	p.file("f", "")
+	a, b := p.fd("f", unix.O_RDWR), p.fd("f", unix.O_RDWR)
+	set := func(what string, fd int, kind int16, from, n int64) {
+		_, err := record(fd, unix.F_OFD_SETLK, kind, from, n)
+		p.result(what, err)
+	}
+	set("one", a, unix.F_WRLCK, 0, 10)
+	set("two", b, unix.F_WRLCK, 5, 10)
+	set("two, behind", b, unix.F_WRLCK, 10, 10)
+	set("unlock", a, unix.F_UNLCK, 0, 0)
+	set("two", b, unix.F_WRLCK, 5, 10)
+}

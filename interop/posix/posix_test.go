@@ -1,0 +1,125 @@
+package posix
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// reachable makes a directory that all users can reach, as t.TempDir's are not.
+func reachable(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "posix-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
+// mine are the cases that whoever runs the test can take.
+func mine() []string {
+	var names []string
+	for _, c := range Cases() {
+		if !c.Root || os.Getuid() == 0 {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+func transcript(t *testing.T, dir string, names ...string) Transcript {
+	var out bytes.Buffer
+	require.NoError(t, Run(dir, &out, names...))
+	tr, err := Parse(&out)
+	require.NoError(t, err)
+	return tr
+}
+
+// TestLocal takes the suite twice on the file system of the machine: each case
+// comes to its end, sees something, sees the same again, and leaves nothing.
+func TestLocal(t *testing.T) {
+	dir := reachable(t)
+	first, second := transcript(t, dir, mine()...), transcript(t, dir, mine()...)
+	assert.Empty(t, Compare(first, second, "", nil))
+	for _, name := range mine() {
+		assert.NotEmpty(t, first[name], name)
+		for _, line := range first[name] {
+			assert.NotRegexp(t, "^(stopped|not removed)", line, name)
+		}
+	}
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// TestSees asserts what POSIX says in a case of each kind, so that a suite that
+// sees nothing is found out.
+func TestSees(t *testing.T) {
+	dir := reachable(t)
+	for name, want := range map[string]string{
+		"mode-umask":       "mode of file: 0640",
+		"change-rename":    "in a directory: a/file ctime, a mtime+ctime",
+		"link-count":       "links of d/c: 2",
+		"rename-kinds":     "dir to file: ENOTDIR",
+		"unlink-open":      "links 0",
+		"open-exclusive":   "dangling: EEXIST",
+		"list-seek":        "15 of 15 right",
+		"name-octets":      "found: 254",
+		"data-large":       "size of f: 4294967299",
+		"hole-read":        `"[3 zeros]begin[9992 zeros]middle[113450 zeros]end"`,
+		"map-beyond-end":   "first page: false, second: true",
+		"record-lock":      "write lock of another: EAGAIN",
+		"flock-duplicated": "one closed: EAGAIN",
+	} {
+		assert.Contains(t, transcript(t, dir, name)[name], want)
+	}
+}
+
+func TestNames(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, c := range Cases() {
+		assert.False(t, seen[c.Name], "two cases are called %s", c.Name)
+		seen[c.Name] = true
+	}
+	assert.Greater(t, len(seen), 250)
+	assert.ErrorContains(t, Run(t.TempDir(), new(bytes.Buffer), "nosuch"), `no case "nosuch"`)
+}
+
+func TestStopped(t *testing.T) {
+	p := &probe{dir: t.TempDir() + "/x"}
+	require.NoError(t, p.take(Case{run: func(p *probe) {
+		p.say("first")
+		p.need(os.Mkdir(p.at("none/x"), 0o755))
+		p.say("never")
+	}}))
+	require.Len(t, p.lines, 2)
+	assert.Regexp(t, `^stopped at posix_test\.go:\d+: ENOENT$`, p.lines[1])
+}
+
+func TestDiff(t *testing.T) {
+	lines := func(s string) []string { return strings.Fields(s) }
+	assert.Empty(t, Diff(lines("a b c"), lines("a b c")))
+	assert.Equal(t, []string{"- b", "+ x"}, Diff(lines("a b c"), lines("a x c")))
+	assert.Equal(t, []string{"- b", "- c"}, Diff(lines("a b c"), lines("a")))
+	assert.Equal(t, []string{"+ z", "+ d"}, Diff(lines("a b c"), lines("z a b c d")))
+	assert.Equal(t, []string{"- a"}, Diff(lines("a"), nil))
+}
+
+func TestCompare(t *testing.T) {
+	reference := Transcript{"same": {"x"}, "listed": {"a", "b"}, "gone": {"a"}, "wrong": {"a"}, "lost": {"a"}}
+	seen := Transcript{"same": {"x"}, "listed": {"a", "c"}, "gone": {"a"}, "wrong": {"b"}}
+	listed := []Difference{
+		{"listed", []string{"here"}, []string{"- b", "+ c"}, "because"},
+		{"gone", []string{"here"}, []string{"- a", "+ b"}, "for no reason"},
+		{"wrong", []string{"elsewhere"}, []string{"- a", "+ b"}, "because"},
+	}
+	assert.Equal(t, []string{
+		"gone: no difference any more, but listed: for no reason",
+		"lost:\n\t- a",
+		"wrong:\n\t- a\n\t+ b",
+	}, slices.Sorted(slices.Values(Compare(reference, seen, "here", listed))))
+}

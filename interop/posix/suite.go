@@ -1,0 +1,95 @@
+package posix
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Case is one small function of the suite.
+type Case struct {
+	Name string
+	Root bool // only root can take it: it acts as several users, or makes devices
+	run  func(p *probe)
+}
+
+// For the tables of cases: who can take one.
+const (
+	anyone = false
+	root   = true
+)
+
+// Cases are all functions, by theme, in the order in which Run takes them.
+func Cases() []Case {
+	return slices.Concat(
+		modeCases, ownerCases, accessCases, timeCases, changeCases, linkCases, symlinkCases, renameCases,
+		renameFlagCases, unlinkCases, openCases, appendCases, execCases, dirCases, listCases, nameCases,
+		dataCases, holeCases, spaceCases, mapCases, specialCases, lockCases, attrCases,
+	)
+}
+
+// Run takes the cases called names, or all, each in a directory of its own name
+// that it makes in dir and removes. It writes each result as one line: the name of
+// the case, a tab, and what was seen. All users must be able to reach dir.
+func Run(dir string, out io.Writer, names ...string) error {
+	cases, err := choose(names)
+	if err != nil {
+		return err
+	}
+	defer unix.Umask(unix.Umask(0o022))
+	for _, c := range cases {
+		if c.Root && os.Getuid() != 0 {
+			return fmt.Errorf("case %s needs root", c.Name)
+		}
+		p := &probe{dir: filepath.Join(dir, c.Name), clock: filepath.Join(dir, ".clock")}
+		if err := p.take(c); err != nil {
+			return err
+		}
+		for _, line := range p.lines {
+			if _, err := fmt.Fprintf(out, "%s\t%s\n", c.Name, line); err != nil {
+				return err
+			}
+		}
+	}
+	return os.RemoveAll(filepath.Join(dir, ".clock"))
+}
+
+// choose finds the cases by their names.
+func choose(names []string) ([]Case, error) {
+	all := Cases()
+	if len(names) == 0 {
+		return all, nil
+	}
+	var chosen []Case
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(c Case) bool { return c.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no case %q", name)
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+// A Transcript is what the cases saw: the lines of each.
+type Transcript map[string][]string
+
+// Parse reads what Run has written.
+func Parse(r io.Reader) (Transcript, error) {
+	t := make(Transcript)
+	s := bufio.NewScanner(r)
+	for s.Scan() {
+		name, line, ok := strings.Cut(s.Text(), "\t")
+		if !ok {
+			return nil, fmt.Errorf("no line of a transcript: %q", s.Text())
+		}
+		t[name] = append(t[name], line)
+	}
+	return t, s.Err()
+}

@@ -1,0 +1,151 @@
+package posix
+
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+var timeCases = []Case{
+	{"times-nanoseconds", anyone, timesNanoseconds},
+	{"times-now", anyone, timesNow},
+	{"times-omit", anyone, timesOmit},
+	{"times-symlink", anyone, timesSymlink},
+	{"times-dir", anyone, timesDir},
+	{"times-descriptor", anyone, timesDescriptor},
+	{"times-range", anyone, timesRange},
+	{"times-wrong", anyone, timesWrong},
+	{"times-by-user", root, timesByUser},
+	{"times-of-open-file", anyone, timesOfOpenFile},
+}
+
+// seconds makes a time without a fraction.
+func seconds(n int64) unix.Timespec { return unix.NsecToTimespec(n * 1e9) }
+
+// set sets the times of what name is.
+func (p *probe) set(name string, atime, mtime unix.Timespec) error {
+	return unix.UtimesNanoAt(unix.AT_FDCWD, p.at(name), []unix.Timespec{atime, mtime}, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// times notes both.
+func (p *probe) times(name string) {
+	st := p.status(name)
+	p.say("times of %s: %d.%09d %d.%09d", name, st.Atim.Sec, st.Atim.Nsec, st.Mtim.Sec, st.Mtim.Nsec)
+}
+
+var (
+	now  = unix.Timespec{Nsec: unix.UTIME_NOW}
+	omit = unix.Timespec{Nsec: unix.UTIME_OMIT}
+	old  = unix.NsecToTimespec(1234567890_123456789)
+	oldM = unix.NsecToTimespec(1234567891_987654321)
+)
+
+func timesNanoseconds(p *probe) {
+	p.file("file", "x")
+	p.result("set", p.set("file", old, oldM))
+	p.times("file")
+	p.need(p.set("file", unix.NsecToTimespec(999999999), unix.NsecToTimespec(1)))
+	p.times("file")
+}
+
+// recent tells whether a time is of today, near enough.
+func recent(t unix.Timespec) bool { return int64(t.Sec) > 1_600_000_000 }
+
+func timesNow(p *probe) {
+	p.file("file", "x")
+	p.need(p.set("file", old, oldM))
+	p.result("set", p.set("file", now, now))
+	st := p.status("file")
+	p.say("now: %v %v, the same: %v", recent(st.Atim), recent(st.Mtim), st.Atim == st.Mtim)
+	p.say("not after the change: %v", compare(st.Mtim, st.Ctim) <= 0)
+}
+
+func timesOmit(p *probe) {
+	p.file("file", "x")
+	p.need(p.set("file", old, oldM))
+	p.result("atime alone", p.set("file", seconds(5), omit))
+	p.times("file")
+	p.result("mtime alone", p.set("file", omit, seconds(6)))
+	p.times("file")
+	p.result("neither", p.set("file", omit, omit))
+	p.times("file")
+	p.result("mtime now", p.set("file", omit, now))
+	st := p.status("file")
+	p.say("atime %d, mtime now: %v", st.Atim.Sec, recent(st.Mtim))
+}
+
+func timesSymlink(p *probe) {
+	p.file("file", "x")
+	p.need(unix.Symlink("file", p.at("symlink")))
+	p.need(p.set("file", seconds(1), seconds(2)))
+	p.result("of the link", p.set("symlink", seconds(3), seconds(4)))
+	st := p.status("symlink")
+	p.say("mtime of the link: %d", st.Mtim.Sec) // its atime changes when it is followed
+	p.times("file")
+	p.result("through it", unix.UtimesNanoAt(unix.AT_FDCWD, p.at("symlink"), []unix.Timespec{seconds(5), seconds(6)}, 0))
+	p.times("file")
+}
+
+func timesDir(p *probe) {
+	p.mkdir("dir")
+	p.result("set", p.set("dir", old, oldM))
+	p.times("dir")
+}
+
+func timesDescriptor(p *probe) {
+	p.file("file", "x")
+	fd := p.fd("file", unix.O_RDONLY)
+	p.result("set", unix.Futimes(fd, []unix.Timeval{{Sec: 7, Usec: 8}, {Sec: 9, Usec: 10}}))
+	p.times("file")
+}
+
+func timesRange(p *probe) {
+	p.file("file", "x")
+	for _, s := range []int64{0, 1, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
+		p.result("set", p.set("file", seconds(s), seconds(s)))
+		p.times("file")
+	}
+	p.result("1969", p.set("file", seconds(-1), seconds(-1)))
+	p.times("file")
+	p.result("2106", p.set("file", seconds(1<<32), seconds(1<<32)))
+	p.times("file")
+}
+
+func timesWrong(p *probe) {
+	p.file("file", "x")
+	p.result("missing", p.set("none", now, now))
+	p.result("too many nanoseconds", p.set("file", unix.Timespec{Nsec: 1e9}, now))
+}
+
+// To set times to now, write permission is enough.
+func timesByUser(p *probe) {
+	p.of("mine", user, group, 0o400)
+	p.of("writable", 0, 0, 0o666)
+	p.of("readable", 0, 0, 0o644)
+	p.as(user, group, nil, func() {
+		for _, name := range []string{"mine", "writable", "readable"} {
+			p.result(name+" now", p.set(name, now, now))
+			p.result(name+" then", p.set(name, old, oldM))
+			p.result(name+" one now", p.set(name, now, omit))
+		}
+	})
+}
+
+// Times set on a file that was written to stay when it is closed.
+func timesOfOpenFile(p *probe) {
+	fd := p.fd("file", unix.O_CREAT|unix.O_RDWR)
+	p.write(fd, "written", 0)
+	p.need(p.set("file", old, oldM))
+	p.times("file")
+	p.write(fd, "W", 0)
+	p.say("a write changes mtime: %v", recent(p.fstat(fd).Mtim))
+	p.need(p.set("file", old, oldM))
+	p.need(unix.Fsync(fd))
+	p.need(unix.Close(fd))
+	p.later = slices.Delete(p.later, len(p.later)-1, len(p.later))
+	p.times("file")
+}
+
+func compare(a, b unix.Timespec) int64 {
+	return unix.TimespecToNsec(a) - unix.TimespecToNsec(b)
+}
