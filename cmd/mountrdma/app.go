@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
@@ -27,6 +28,12 @@ type app struct {
 	uid, gid int // below 0: this process's
 
 	sessions map[server]*session
+}
+
+func newApp(stdout, stderr io.Writer) *app {
+	umask := unix.Umask(0)
+	unix.Umask(umask)
+	return &app{stdout: stdout, stderr: stderr, umask: uint32(umask)}
 }
 
 // addFlags adds the flags that all commands have.

@@ -1,7 +1,11 @@
-// Command mountrdma uses NFS servers over RDMA without a mount: it lists, shows,
-// copies, makes and removes files, says what a server can do, and measures it.
+// Command mountrdma mounts NFS servers over RDMA, and uses them without a mount:
+// it lists, shows, copies, makes and removes files, says what a server can do,
+// and measures it. Under the name of mount.nfsrdma it is what mount(8) calls.
 //
-//	main, app    flags of all commands      url     what operands mean
+//	main, app    flags of all commands      url, mountspec  what operands mean
+//	mountcmd ─▶ options ◀─ optiontable      the command line of a mount
+//	daemon ─▶ mount ─▶ reach ─▶ fusefs      a process that stays and serves it
+//	mountpoint, mountinfo, umount           the host's side of it
 //	dialer ─▶ line ─▶ session ─▶ export     from a URL to a file system
 //	ls stat cat rm mkdir                    one file each
 //	cp ─▶ copier ─▶ tree: host or remote    trees, several files at a time

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -89,6 +90,43 @@ func (s *session) mountExport(ctx context.Context, export string) (*nfsclient.FS
 	return fs, nil
 }
 
+// mountDir mounts a directory: an export, or one below an export, to which the
+// server itself finds the way. Its parents may be closed to us.
+func (s *session) mountDir(ctx context.Context, path string) (*nfsclient.FS, error) {
+	if err := s.findMount(ctx); err != nil {
+		return nil, err
+	}
+	fs, err := s.mountExport(ctx, path)
+	refused, ok := errors.AsType[*nfsclient.MountError](err)
+	switch {
+	case err == nil:
+		return fs, nil
+	case !ok:
+		return nil, mountError(ctx, s.at.addr(), err)
+	}
+	if err := s.list(ctx); err != nil {
+		return nil, err
+	}
+	export, ok := s.exportOf(path)
+	if ok && (refused.Status == mount3.ErrNoEnt || refused.Status == mount3.ErrNotDir) {
+		return nil, &stepError{
+			at: s.at.addr(), step: "MOUNT", err: err,
+			what: fmt.Sprintf("the export %s has no directory %s", escape(export), escape(path)), remedy: "correct the path, or make the directory there",
+		}
+	}
+	return nil, s.noExport(path, refused)
+}
+
+// exportOf returns a listed export that holds the path.
+func (s *session) exportOf(path string) (export string, ok bool) {
+	for _, e := range s.exports {
+		if export := clean(e.Path); inside(path, export) {
+			return export, true
+		}
+	}
+	return "", false
+}
+
 // noExport is the error for a path that lies in no export that we may mount.
 func (s *session) noExport(path string, refused *nfsclient.MountError) error {
 	var has []string
@@ -100,8 +138,9 @@ func (s *session) noExport(path string, refused *nfsclient.MountError) error {
 	if refused != nil { // not a nil *MountError in an interface
 		e.err = refused
 	}
+	_, held := s.exportOf(path)
 	switch {
-	case slices.ContainsFunc(s.exports, func(e nfsclient.Export) bool { return inside(path, clean(e.Path)) }):
+	case held:
 		e.what = "the server does not let this host or user mount what holds " + escape(path)
 		e.remedy = "have its administrator export that to this host (nfsrdmad: --clients)"
 	case len(has) == 0:

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -18,25 +19,27 @@ var version string
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	program := run
+	if filepath.Base(os.Args[0]) == helperName {
+		program = runHelper
+	}
+	os.Exit(program(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run is main for tests. It returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	umask := unix.Umask(0)
-	unix.Umask(umask)
-	a := &app{stdout: stdout, stderr: stderr, umask: uint32(umask)}
+	a := newApp(stdout, stderr)
 	defer a.close()
 	return cli.Run(ctx, a.newRoot(), args, stdout, stderr)
 }
 
 func (a *app) newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "mountrdma",
-		Short: "Use NFS servers over RDMA, with no mount, no kernel module and no RDMA card",
-		Long: `Use NFS servers over RPC-over-RDMA (iWARP over TCP), with no mount, no kernel
-module and no RDMA card: nfsrdmad, the Linux kernel's server on siw or a card,
-and others.
+		Use:   "mountrdma SERVER:/EXPORT MOUNTPOINT [-o OPTIONS]",
+		Short: "Mount NFS servers over RDMA, or use them with no mount, with no RDMA card",
+		Long: `Mount NFS servers over RPC-over-RDMA (iWARP over TCP), or use them with no
+mount, with no RDMA card: nfsrdmad, the Linux kernel's server on siw or a card,
+and others. The mount is a FUSE file system.
 
 A URL is nfs://SERVER[:PORT]/EXPORT/PATH. PORT is the RDMA port, 20049 by
 default. An IPv6 address stands in brackets. %XX stands for the octet with these
@@ -47,14 +50,17 @@ begins with.
 The MOUNT service is looked for on the RDMA connection itself, then over TCP: by
 rpcbind on port 111, then on port 20048. ?mountport=N behind a URL names its
 port, and ?mountport=N,mounthost=H its host too.`,
-		Example: `  mountrdma ls -l nfs://server/data
+		Example: `  mountrdma server:/data /mnt -o ro,soft
+  mountrdma umount /mnt
+  mountrdma ls -l nfs://server/data
   mountrdma cp -r nfs://server/data/project .
   mountrdma cp 'a file' 'nfs://[2001:db8::1]:20049/data/a file?mountport=2049'
   mountrdma info server`,
 	}
 	a.addFlags(root.PersistentFlags())
+	a.addMount(root)
 	root.AddCommand(
-		a.newLs(), a.newStat(), a.newCat(), a.newCp(), a.newRm(), a.newMkdir(),
+		a.newUmount(), a.newLs(), a.newStat(), a.newCat(), a.newCp(), a.newRm(), a.newMkdir(),
 		a.newInfo(), a.newPing(), a.newBench(), cli.NewVersion("mountrdma", version),
 	)
 	return root

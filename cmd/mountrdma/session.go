@@ -89,15 +89,29 @@ func dialTCP(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error)
 	return c, c, nil
 }
 
+// settle closes what is not needed while exports are in use: a connection to
+// mountd, which would end it some time.
+func (s *session) settle() {
+	_ = s.mount.Close()
+	s.mount = nil
+}
+
 // close says goodbye and ends the connection.
 func (s *session) close() {
-	if s.mount != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
-		for path := range s.mounted {
-			_ = s.mount.Umnt(ctx, path) // nothing depends on it
-		}
-		cancel()
-		_ = s.mount.Close()
-	}
+	s.goodbye()
 	_ = s.line.Close()
+}
+
+// goodbye tells the server that its exports are not used any more. Nothing
+// depends on it.
+func (s *session) goodbye() {
+	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
+	defer cancel()
+	if s.mount == nil && (len(s.mounted) == 0 || s.findMount(ctx) != nil) {
+		return
+	}
+	for path := range s.mounted {
+		_ = s.mount.Umnt(ctx, path)
+	}
+	_ = s.mount.Close()
 }

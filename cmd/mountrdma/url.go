@@ -98,7 +98,7 @@ func parseServer(authority string) (server, error) {
 	}
 	s.host = strings.Replace(s.host, "%25", "%", 1) // before a zone: RFC 6874
 	if s.host == "" || strings.ContainsAny(s.host, "@[] ") {
-		return server{}, errors.New("there is no server in it: write a name or an address behind nfs://")
+		return server{}, errors.New("there is no server in it: write its name or address")
 	}
 	if _, err := parsePort(s.port); err != nil {
 		return server{}, err

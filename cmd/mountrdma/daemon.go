@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"log/syslog"
+	"os"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+// A daemon is the process that stays when the one that was called ends. Until
+// then it has its terminal, and says there itself why it cannot mount.
+//
+//	called ──▶ daemon: connects, mounts
+//	  │  pipe ◀── one octet: mounted (or bg: not yet)
+//	  ▼               ── nothing: the daemon's exit status is the called one's
+//	 exit 0
+//
+// A nil daemon is a process in the foreground.
+type daemon struct{ pipe *os.File }
+
+// daemonEnv tells a process that it is to stay, and that pipeFD is the pipe.
+const (
+	daemonEnv = "MOUNTRDMA_DAEMON"
+	pipeFD    = 3
+)
+
+// startDaemon starts the same program with the same arguments in the
+// background, and returns when it does not need the terminal any more.
+func startDaemon(ctx context.Context) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), daemonEnv+"=1")
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{w}
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it cleans up
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		return fmt.Errorf("cannot start the process that is to serve the mount: %w", err)
+	}
+	if n, _ := r.Read(make([]byte, 1)); n == 1 {
+		return nil
+	}
+	err = cmd.Wait()
+	exit, exited := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return nil // nothing was to be mounted
+	case exited && exit.Exited():
+		return cli.ErrReported
+	default:
+		return fmt.Errorf("the process that was to serve the mount ended before it was made: %w", err)
+	}
+}
+
+// inherited returns the daemon that this process is; nil if it is none.
+func inherited() *daemon {
+	if os.Getenv(daemonEnv) == "" {
+		return nil
+	}
+	os.Unsetenv(daemonEnv)
+	unix.CloseOnExec(pipeFD)
+	return &daemon{os.NewFile(pipeFD, "pipe")}
+}
+
+// detach leaves the terminal, and lets the process that was called end.
+func (d *daemon) detach() {
+	if d.detached() {
+		return
+	}
+	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
+		for fd := range 3 {
+			_ = unix.Dup3(int(null.Fd()), fd, 0)
+		}
+		null.Close()
+	}
+	_ = os.Chdir("/") // so that no file system is in use for it
+	_, _ = d.pipe.Write([]byte{0})
+	d.pipe.Close()
+	d.pipe = nil
+}
+
+// detached tells whether nobody hears what the process says.
+func (d *daemon) detached() bool { return d == nil || d.pipe == nil }
+
+// newLog is where a process that serves a mount says what happens: on standard
+// error, or to syslog if there is one.
+func (m *mountCommand) newLog() *slog.Logger {
+	var out io.Writer = m.stderr
+	if m.daemon != nil {
+		log, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_NOTICE, m.name)
+		if err != nil {
+			return slog.New(slog.DiscardHandler)
+		}
+		out = log
+	}
+	return slog.New(slog.NewTextHandler(out, nil))
+}

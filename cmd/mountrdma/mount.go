@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/fusefs"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+)
+
+// run mounts, in the background unless told otherwise: there, run is executed
+// once by the process that was called, and once by the one that stays.
+func (m *mountCommand) run(ctx context.Context) error {
+	if !m.foreground {
+		if m.daemon = inherited(); m.daemon == nil {
+			return startDaemon(ctx)
+		}
+	}
+	m.log = m.newLog()
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGHUP) // of a terminal that goes
+	defer stop()
+	err := m.serve(ctx)
+	if err != nil && m.daemon.detached() {
+		m.log.Error("not mounted", "source", m.source, "on", m.point, "err", err)
+	}
+	return err
+}
+
+// serve mounts, and returns when it is unmounted.
+func (m *mountCommand) serve(ctx context.Context) error {
+	if err := m.checkPoint(); err != nil {
+		return err
+	}
+	if err := m.checkFUSE(); err != nil {
+		return err
+	}
+	if m.opts.note != "" {
+		fmt.Fprintf(m.stderr, "%s: %s\n", m.name, m.opts.note)
+	}
+	s, fs, err := m.reach(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if m.fake {
+		return nil
+	}
+	mount, err := fusefs.New(m.config(s, fs))
+	if err != nil {
+		return m.explainFUSE(err)
+	}
+	m.announce(s)
+	s.settle()
+	m.daemon.detach()
+	unmounted := context.AfterFunc(ctx, func() { m.unmount(mount) })
+	mount.Wait()
+	unmounted()
+	m.log.Info("unmounted", "point", m.point)
+	return nil
+}
+
+// unmount ends a mount when the program is told to go. One that is in use is
+// served until it is not any more; a second signal ends the program at once.
+func (m *mountCommand) unmount(mount *fusefs.Mount) {
+	err := mount.Unmount()
+	if err == nil {
+		return
+	}
+	m.log.Warn("in use: it is served until that ends", "point", m.point, "err", err)
+	if err := detachMount(m.point, unix.MNT_DETACH); err != nil {
+		m.log.Error("cannot be unmounted", "point", m.point, "err", err)
+	}
+}
+
+func (m *mountCommand) config(s *session, fs *nfsclient.FS) fusefs.Config {
+	o, seconds := m.opts, func(n int) time.Duration { return time.Duration(n) * time.Second }
+	return fusefs.Config{
+		Client: s.nfs, FS: fs,
+		Source: m.source, Point: m.point,
+		ReadOnly: o.readOnly, NoSUID: o.noSUID, NoDev: o.noDev, NoExec: o.noExec,
+		AllowOther: o.allowOther || isRoot(), Direct: isRoot(),
+		Sync:   o.noAC || o.sync,
+		RegMin: seconds(o.acRegMin), RegMax: seconds(max(o.acRegMin, o.acRegMax)),
+		DirMin: seconds(o.acDirMin), DirMax: seconds(max(o.acDirMin, o.acDirMax)),
+		Lookup: o.lookup, Up: s.line.Up, Log: m.log,
+	}
+}
+
+// announce says what came of it.
+func (m *mountCommand) announce(s *session) {
+	send, _ := s.line.Client().Thresholds()
+	words := fmt.Sprintf("mounted %s on %s: inline %d, credits %d, CRC %s, MOUNT at %s",
+		m.source, m.point, send, s.line.Client().Credits(), onOff(s.conn().Params().CRC), s.mount.At())
+	m.log.Info(words)
+	if m.verbose || m.foreground {
+		fmt.Fprintln(m.stdout, words)
+	}
+}

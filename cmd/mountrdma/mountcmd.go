@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+// helperName is what mount(8) calls the program.
+const helperName = "mount.nfsrdma"
+
+// Exit statuses that mount(8) expects.
+const (
+	exitHelperUsage = 1
+	exitHelperError = 32
+)
+
+// mountCommand is a mount to be made, as the command line has it.
+type mountCommand struct {
+	*app
+	name    string // of the program, in messages
+	lists   []string
+	sloppy  bool
+	verbose bool
+	fake    bool // all but the mount
+
+	foreground bool
+
+	source string // as it was written: mount(8) compares it with fstab's
+	at     location
+	point  string
+	opts   *mountOptions
+	log    *slog.Logger
+	daemon *daemon // nil: in the foreground
+}
+
+// addMount makes the root command mount what two operands name.
+func (a *app) addMount(root *cobra.Command) {
+	m := &mountCommand{app: a, name: root.Name()}
+	root.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && !isSpec(args[0]) {
+			return unknownCommand(cmd, args[0])
+		}
+		return m.checkArgs(args)
+	}
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if m.point == "" {
+			return cmd.Help()
+		}
+		return m.run(cmd.Context())
+	}
+	root.Long += "\n\n" + a.mountHelp()
+	root.Flags().BoolVar(&m.foreground, "foreground", false, "mount: stay, and log to standard error")
+	m.addFlags(root)
+}
+
+func (m *mountCommand) addFlags(cmd *cobra.Command) {
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringArrayVarP(&m.lists, "options", "o", nil, "mount: options, a `LIST` with commas")
+	cmd.Flags().BoolVarP(&m.verbose, "verbose", "v", false, "mount: say what was agreed on with the server")
+}
+
+// unknownCommand is cobra's error for a word that is no command, on one line.
+func unknownCommand(cmd *cobra.Command, word string) error {
+	near := ""
+	if cmd.SuggestionsMinimumDistance = 2; len(cmd.SuggestionsFor(word)) > 0 {
+		near = "; did you mean " + strings.Join(cmd.SuggestionsFor(word), " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q for %q%s", word, cmd.CommandPath(), near)
+}
+
+// runHelper is run for the program that mount(8) calls.
+func runHelper(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	a := newApp(stdout, stderr)
+	defer a.close()
+	switch status := cli.Run(ctx, a.newMountHelper(), args, stdout, stderr); status {
+	case cli.ExitUsage:
+		return exitHelperUsage
+	case cli.ExitError:
+		return exitHelperError
+	default:
+		return status
+	}
+}
+
+func (a *app) newMountHelper() *cobra.Command {
+	m := &mountCommand{app: a, name: helperName}
+	cmd := &cobra.Command{
+		Use:     helperName + " SERVER:/EXPORT MOUNTPOINT [-sfnv] [-o OPTIONS]",
+		Short:   "Mount an NFS server's directory over RDMA, for mount(8)",
+		Example: "  mount -t nfsrdma server:/data /mnt\n  echo 'server:/data /mnt nfsrdma ro,_netdev 0 0' >>/etc/fstab",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errNoOperands
+			}
+			return m.checkArgs(args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return m.run(cmd.Context()) },
+	}
+	m.addFlags(cmd)
+	a.addFlags(cmd.Flags())
+	cmd.Long = cmd.Short + ".\n\n" + a.mountHelp()
+	f := cmd.Flags()
+	var ignored bool
+	var kind string
+	f.BoolVarP(&m.sloppy, "sloppy", "s", false, "pass over unknown options")
+	f.BoolVarP(&m.fake, "fake", "f", false, "do everything but the mount itself")
+	f.BoolVarP(&ignored, "no-mtab", "n", false, "changes nothing: there is no mtab")
+	f.StringVarP(&kind, "types", "t", "", "changes nothing: what mount(8) was told")
+	return cmd
+}
+
+// mountHelp is the manual of mounting.
+func (a *app) mountHelp() string {
+	return `What is mounted is SERVER:/EXPORT, [IPv6]:/EXPORT or a URL; EXPORT may be a directory
+below an export. The program stays in the background and serves the mount, once
+it is made, until it is unmounted or gets SIGTERM or SIGINT. An ordinary user
+needs fusermount3 (Debian: fuse3). Options, as nfs(5) has them:
+
+` + newMountOptions(a).help()
+}
+
+var errNoOperands = errors.New("a mount needs what to mount and where: SERVER:/EXPORT MOUNTPOINT")
+
+// checkArgs understands the operands and options; none at all ask for help.
+func (m *mountCommand) checkArgs(args []string) (err error) {
+	if len(args) == 0 {
+		return nil
+	}
+	if len(args) != 2 || args[1] == "" {
+		return errNoOperands
+	}
+	m.source, m.point = args[0], args[1]
+	if m.at, err = parseSpec(m.source); err != nil {
+		return err
+	}
+	m.opts = newMountOptions(m.app)
+	for _, list := range m.lists {
+		if err := m.opts.parse(list, m.sloppy); err != nil {
+			return err
+		}
+	}
+	m.takePlaces()
+	if m.uid >= 0 || m.gid >= 0 {
+		return errors.New("--uid and --gid are not for mounts, where each program acts as its own user")
+	}
+	return m.checkFlags()
+}
+
+// takePlaces puts options in place of what the operand says.
+func (m *mountCommand) takePlaces() {
+	if m.opts.port != 0 {
+		m.at.port = strconv.Itoa(m.opts.port)
+	}
+	if m.opts.mountPort != 0 {
+		m.at.mountPort = m.opts.mountPort
+	}
+	if m.opts.mountHost != "" {
+		m.at.mountHost = m.opts.mountHost
+	}
+}

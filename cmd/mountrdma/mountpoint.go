@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+func isRoot() bool { return os.Geteuid() == 0 }
+
+// checkPoint finds out where the mount point is, and whether it can be one.
+func (m *mountCommand) checkPoint() error {
+	point, err := filepath.Abs(m.point)
+	if err == nil {
+		point, err = filepath.EvalSymlinks(point)
+	}
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Stat(point)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("mount point %s does not exist: make it (mkdir), or correct it", m.point)
+	case errors.Is(err, unix.ENOTCONN):
+		return fmt.Errorf("mount point %s is that of a FUSE mount whose process has died: mountrdma umount %s takes it away", m.point, m.point)
+	case err != nil:
+		return fmt.Errorf("mount point %s: %w", m.point, cli.Cause(err))
+	case !info.IsDir():
+		return fmt.Errorf("mount point %s is no directory: correct it", m.point)
+	}
+	m.point = point
+	on, ok, err := mountAt(point)
+	if err == nil && ok && on.kind == fsType && on.source == m.source {
+		return fmt.Errorf("mount point %s is busy: %s is mounted there already", m.point, on.source)
+	}
+	return err
+}
+
+const fuseDevice = "/dev/fuse"
+
+// checkFUSE finds out what is missing for a mount on this host.
+func (m *mountCommand) checkFUSE() error {
+	err := unix.Faccessat(unix.AT_FDCWD, fuseDevice, unix.R_OK|unix.W_OK, unix.AT_EACCESS)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("%s is missing: load the kernel's module (modprobe fuse), or give the container the device", fuseDevice)
+	case err != nil:
+		return fmt.Errorf("%s: %w: have root make it accessible (chmod 0666 %s), or mount as root", fuseDevice, err, fuseDevice)
+	case isRoot():
+		return nil
+	}
+	if _, err := fusermount(); err != nil {
+		return err
+	}
+	if m.opts.allowOther && !userAllowOther() {
+		return fmt.Errorf("allow_other is for root: have root write user_allow_other into %s, or leave it out", fuseConf)
+	}
+	if err := unix.Faccessat(unix.AT_FDCWD, m.point, unix.W_OK, unix.AT_EACCESS); err != nil {
+		return fmt.Errorf("mount point %s: %w: an ordinary user can mount only on a directory that he may write to", m.point, err)
+	}
+	return nil
+}
+
+// fusermount is the path of the program that mounts for ordinary users.
+func fusermount() (string, error) {
+	path, err := exec.LookPath("fusermount3")
+	if err != nil {
+		return "", errors.New("fusermount3 is missing, by which ordinary users mount: install the package fuse3, or mount as root")
+	}
+	return path, nil
+}
+
+const fuseConf = "/etc/fuse.conf"
+
+// userAllowOther tells whether ordinary users may let others into their mounts
+// (fuse(8)).
+func userAllowOther() bool {
+	conf, _ := os.ReadFile(fuseConf) // if it is missing, they may not
+	return regexp.MustCompile(`(?m)^\s*user_allow_other\s*$`).Match(conf)
+}
+
+// explainFUSE is the error of a file system that could not be mounted.
+func (m *mountCommand) explainFUSE(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM) && isRoot():
+		return fmt.Errorf("mount on %s: %w: this host lets its root mount nothing; a container needs CAP_SYS_ADMIN", m.point, cli.Cause(err))
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("mount point %s is busy: see what uses it (fuser -vm %s)", m.point, m.point)
+	default:
+		return fmt.Errorf("mount on %s: %w", m.point, err)
+	}
+}

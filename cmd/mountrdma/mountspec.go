@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// parseSpec understands what is to be mounted: SERVER:/EXPORT as mount(8) and
+// fstab have it, where an IPv6 address stands in brackets and nothing in the
+// path is escaped, or a URL. Its errors are usage errors.
+func parseSpec(spec string) (location, error) {
+	if isURL(spec) {
+		return parseURL(spec)
+	}
+	authority, path, ok := strings.Cut(spec, ":/")
+	if !ok {
+		return location{}, fmt.Errorf("%q is nothing to mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT", spec)
+	}
+	s, err := parseServer(authority)
+	if err != nil {
+		return location{}, fmt.Errorf("%q: %w", spec, err)
+	}
+	return location{server: s, path: clean(path)}, nil
+}
+
+// isSpec tells whether an operand is meant to be mounted, and no command.
+func isSpec(operand string) bool { return isURL(operand) || strings.Contains(operand, ":/") }

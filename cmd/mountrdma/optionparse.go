@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// parse understands what stands behind one -o. Later options override earlier
+// ones. A sloppy one passes over what it does not know.
+func (o *mountOptions) parse(list string, sloppy bool) error {
+	table := o.table()
+	for word := range strings.SplitSeq(list, ",") {
+		name, value, given := strings.Cut(word, "=")
+		if name == "" || strings.HasPrefix(strings.ToLower(name), "x-") {
+			continue // x-: other programs' (fstab(5))
+		}
+		row := find(table, name)
+		switch {
+		case row == nil && sloppy:
+			continue
+		case row == nil:
+			return unknownOption(table, name)
+		case given && row.value == "":
+			return fmt.Errorf("option %s: it takes no value", word)
+		case value == "" && row.value != "" && row.value != maybe:
+			return fmt.Errorf("option %s: it needs a value: %s=%s", word, name, row.value)
+		case row.set == nil:
+			continue
+		}
+		if err := row.set(value); err != nil {
+			return fmt.Errorf("option %s: %w", word, err)
+		}
+	}
+	return nil
+}
+
+func find(table []option, name string) *option {
+	for i := range table {
+		if table[i].name == name {
+			return &table[i]
+		}
+	}
+	return nil
+}
+
+// unknownOption is the error for a name that is not in the table. It tells the
+// nearest that is, if one is near.
+func unknownOption(table []option, name string) error {
+	nearest, least := "", 1+min(2, len(name)/2)
+	for _, row := range table {
+		if d := distance(strings.ToLower(name), row.name); d < least {
+			nearest, least = row.name, d
+		}
+	}
+	if nearest == "" {
+		return fmt.Errorf("unknown option %q: --help lists those that there are", name)
+	}
+	return fmt.Errorf("unknown option %q: did you mean %s?", name, nearest)
+}
+
+// distance returns how many octets must be put in, taken away, replaced or
+// exchanged with their neighbour to make b of a.
+func distance(a, b string) int {
+	// Rows of the table of distances between beginnings of a and of b.
+	var last, row, next []int
+	for j := range len(b) + 1 {
+		row = append(row, j)
+	}
+	for i := 1; i <= len(a); i++ {
+		next = []int{i}
+		for j := 1; j <= len(b); j++ {
+			replaced := row[j-1]
+			if a[i-1] != b[j-1] {
+				replaced++
+			}
+			d := min(replaced, row[j]+1, next[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, last[j-2]+1)
+			}
+			next = append(next, d)
+		}
+		last, row = row, next
+	}
+	return row[len(b)]
+}

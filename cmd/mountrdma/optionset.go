@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/fusefs"
+)
+
+// A setter takes an option's value, "" where there is none.
+type setter func(value string) error
+
+const (
+	otherTransport = `this mounts over RDMA: "mount -t nfs" does so over TCP and UDP`
+	otherVersion   = `this mounts NFS version 3: "mount -t nfs" has others`
+	localLocks     = "locks are known to this host alone: other clients of the server do not see them (nolock says so)"
+)
+
+var (
+	lookupCaches = map[string]fusefs.LookupCache{
+		"all": fusefs.LookupAll, "none": fusefs.LookupNone, "pos": fusefs.LookupPositive, "positive": fusefs.LookupPositive,
+	}
+	localLock = map[string]string{"all": "", "flock": localLocks, "posix": localLocks, "none": localLocks}
+)
+
+// is sets p to what the option means.
+func is[T any](p *T, v T) setter {
+	return func(string) error {
+		*p = v
+		return nil
+	}
+}
+
+// number sets all of to.
+func number(least, most int, to ...*int) setter {
+	return func(value string) error {
+		n, err := strconv.Atoi(value)
+		if err != nil || n < least || n > most {
+			return fmt.Errorf("not a number between %d and %d", least, most)
+		}
+		for _, p := range to {
+			*p = n
+		}
+		return nil
+	}
+}
+
+// transfer sets a number of octets to what Linux would make of it.
+func transfer(p *int) setter {
+	return func(value string) error {
+		n, err := strconv.ParseUint(value, 10, 32)
+		if err != nil || n == 0 {
+			return fmt.Errorf("not a number of octets between 1 and %d", uint32(1<<32-1))
+		}
+		*p = int(min(max(n-n%pageSize, pageSize), maxTransfer))
+		return nil
+	}
+}
+
+func text(p *string) setter {
+	return func(value string) error {
+		*p = strings.Trim(value, "[]") // of an IPv6 address
+		return nil
+	}
+}
+
+func oneOf[T any](p *T, words map[string]T) setter {
+	return func(value string) error {
+		v, ok := words[value]
+		if !ok {
+			return fmt.Errorf("not one of %s", strings.Join(slices.Sorted(maps.Keys(words)), ", "))
+		}
+		*p = v
+		return nil
+	}
+}
+
+// only takes what is so anyway, and refuses all else.
+func only(why string, words ...string) setter {
+	return func(value string) error {
+		if !slices.Contains(words, value) {
+			return errors.New(why)
+		}
+		return nil
+	}
+}
+
+func refuse(why string) setter { return func(string) error { return errors.New(why) } }
+
+// users restricts a mount that ordinary users may make, as mount(8) does.
+func (o *mountOptions) users(noExec bool) setter {
+	return func(string) error {
+		o.noSUID, o.noDev, o.noExec = true, true, o.noExec || noExec
+		return nil
+	}
+}
+
+func (o *mountOptions) setInline(value string) error {
+	if err := o.inline.Set(value); err != nil {
+		return err
+	}
+	if o.inline < cmpriv.MinSize || o.inline > cmpriv.MaxSize {
+		return fmt.Errorf("not between %d and %d octets", cmpriv.MinSize, cmpriv.MaxSize)
+	}
+	return nil
+}
+
+// without returns options that change nothing here: what mount(8) and fstab(5)
+// keep for themselves, what the server decides, and what is so anyway.
+func without(names ...string) (rows []option) {
+	for _, name := range names {
+		rows = append(rows, option{name: name, value: maybe})
+	}
+	rows[len(rows)-1].help = "accepted, and change nothing here; so are x-..."
+	return rows
+}

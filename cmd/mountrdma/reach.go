@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// reach connects and mounts, again and again while that may help and there is
+// time. With bg, it does so in the background once it has failed.
+func (m *mountCommand) reach(ctx context.Context) (*session, *nfsclient.FS, error) {
+	end := time.Now().Add(m.opts.patience())
+	pause := firstPause
+	for {
+		s, fs, err := m.attempt(ctx)
+		left := time.Until(end)
+		if err == nil || ctx.Err() != nil || !passing(err) || left <= 0 {
+			return s, fs, err
+		}
+		if pause == firstPause {
+			fmt.Fprintf(m.stderr, "%s: %v; trying again for %v\n", m.name, err, m.opts.patience())
+			if m.opts.background {
+				m.daemon.detach()
+			}
+		}
+		select {
+		case <-time.After(min(pause, left)):
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// attempt connects and mounts, once.
+func (m *mountCommand) attempt(ctx context.Context) (*session, *nfsclient.FS, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, m.timeout, errTimeout)
+	defer cancel()
+	s, err := m.connect(ctx, m.at.server, rpcrdma.LineConfig{
+		Client: m.client(), Silence: m.opts.silence(), GiveUp: m.opts.giveUp(), Log: m.log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	s.nfs = nfsclient.New(s.line, nfsclient.Config{
+		Cred: &s.cred, ReadSize: m.opts.rsize, WriteSize: m.opts.wsize, Patience: math.MaxInt64,
+	})
+	fs, err := s.mountDir(ctx, m.at.path)
+	if err != nil {
+		s.close()
+		return nil, nil, err
+	}
+	return s, fs, nil
+}
+
+// passing tells whether what failed may succeed later, with nothing changed on
+// this host: the server or the way to it are not up yet.
+func passing(err error) bool {
+	var dns *net.DNSError
+	var rejected *iwarp.RejectedError
+	if errors.As(err, &dns) && !dns.IsNotFound || errors.As(err, &rejected) {
+		return true
+	}
+	for _, cause := range []error{
+		errTimeout, rpcrdma.ErrUnreachable, os.ErrDeadlineExceeded, context.DeadlineExceeded, rdma.ErrClosed,
+		unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ETIMEDOUT, unix.EHOSTDOWN, unix.ENETDOWN,
+	} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	return hungUp(err)
+}

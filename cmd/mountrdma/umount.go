@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// umountOptions are the flags of umount.
+type umountOptions struct{ lazy, force bool }
+
+func (a *app) newUmount() *cobra.Command {
+	var o umountOptions
+	cmd := &cobra.Command{
+		Use:   "umount MOUNTPOINT",
+		Short: "Unmount what mountrdma has mounted",
+		Long: `Unmount what mountrdma has mounted. What was written is at the server when the
+command returns, unless -l or -f is given. umount(8) does too, for root, and
+fusermount3 -u for others.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return errors.New("umount needs one mount point")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return o.run(args[0]) },
+	}
+	cmd.Flags().BoolVarP(&o.lazy, "lazy", "l", false, "take it away now, though it is in use")
+	cmd.Flags().BoolVarP(&o.force, "force", "f", false, "end all that waits for the server first, with errors (root)")
+	return cmd
+}
+
+func (o *umountOptions) run(name string) error {
+	m, err := findMount(name)
+	if err != nil {
+		return err
+	}
+	flags := 0
+	if o.lazy {
+		flags |= unix.MNT_DETACH
+	}
+	if o.force {
+		flags |= unix.MNT_FORCE
+	}
+	if err := detachMount(m.point, flags); err != nil {
+		if errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("%s is in use: fuser -vm %s names by whom; -l takes it away all the same", name, m.point)
+		}
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// findMount finds the mount of ours that an operand names. It asks no file
+// system on it, for that may be dead.
+func findMount(name string) (mounted, error) {
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return mounted{}, err
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(dir, filepath.Base(path))
+	}
+	m, found, err := mountAt(path)
+	if err == nil && !found {
+		if path, err := filepath.EvalSymlinks(path); err == nil { // the operand is a link itself
+			m, found, _ = mountAt(path)
+		}
+	}
+	switch {
+	case err != nil:
+		return m, err
+	case !found:
+		return m, fmt.Errorf("nothing is mounted on %s", name)
+	case m.kind != fsType:
+		return m, fmt.Errorf("%s is no mount of mountrdma, but one of type %s: umount(8) unmounts it", name, m.kind)
+	}
+	return m, nil
+}
+
+// detachMount unmounts, in the way that the user may.
+func detachMount(point string, flags int) error {
+	if isRoot() {
+		return unix.Unmount(point, flags|unix.UMOUNT_NOFOLLOW)
+	}
+	path, err := fusermount()
+	if err != nil {
+		return err
+	}
+	args := []string{"-u", point}
+	if flags&unix.MNT_DETACH != 0 {
+		args = []string{"-u", "-z", point}
+	}
+	words, err := exec.Command(path, args...).CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	if strings.Contains(string(words), unix.EBUSY.Error()) {
+		return unix.EBUSY
+	}
+	return errors.New(strings.TrimSpace(string(words)))
+}
