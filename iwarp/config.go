@@ -25,6 +25,10 @@ type Config struct {
 	// Unenhanced keeps an initiator to MPA revision 1.
 	Unenhanced bool
 
+	// Domain lets the peer reach the memory that is registered with the
+	// Protection Domain. nil: only what is registered with the connection.
+	Domain *ProtectionDomain
+
 	// StartupTimeout bounds the MPA start-up; 0 means 5 s.
 	StartupTimeout time.Duration
 }

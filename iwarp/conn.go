@@ -31,6 +31,7 @@ type Conn struct {
 	tx      sendQueue
 	rx      receiver
 	regions regionSet
+	domain  *ProtectionDomain // or nil
 
 	mu      sync.Mutex
 	cause   error // why the connection ended; io.EOF for an orderly end

@@ -74,6 +74,7 @@ func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) 
 		return nil, fmt.Errorf("iwarp: %w", err)
 	}
 	c := newConn(newSocket(nc), params, reply, cc, false)
+	c.domain = cfg.Domain
 	c.start()
 	if params.PeerToPeer {
 		c.tx.sendRTR(c, params.RTR)

@@ -48,10 +48,10 @@ func (c *Conn) source(req rdmap.ReadRequest) (readResponse, error) {
 		return resp, nil
 	}
 	r := rnic.find(req.SourceSTag)
-	switch {
-	case r == nil:
+	if r == nil {
 		return resp, rdmap.ErrInvalidSTag
-	case r.conn != c:
+	}
+	if r = r.on(c); r == nil {
 		return resp, rdmap.ErrSTagStream
 	}
 	src := rdmap.Source{Len: uint64(len(r.mem)), Readable: r.access&rdma.RemoteRead != 0}

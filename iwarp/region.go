@@ -9,26 +9,31 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A region is memory that the peer of one connection may reach.
+// A region is memory that a peer may reach. Its STag is bound to one Stream, or
+// to a Protection Domain; then each of the domain's connections has a view, so
+// that it is known who uses the region.
 type region struct {
-	conn   *Conn // the Stream that the STag is bound to
+	conn   *Conn             // the Stream, or nil
+	domain *ProtectionDomain // or nil
+	whole  *region           // of which this is a view, or nil
 	stag   rdma.STag
 	mem    []byte
 	access rdma.Access
 
-	mu   sync.Mutex
-	dead bool
-	pins int           // segments that are being placed, and responses not yet sent
-	free chan struct{} // closed with the last pin; nil: nobody waits
+	mu    sync.Mutex
+	views map[*Conn]*region // of a domain's
+	dead  bool
+	pins  int           // segments that are being placed, and responses not yet sent
+	free  chan struct{} // closed with the last pin; nil: nobody waits
 }
 
 // Register lets the peer reach b. Tagged offsets start at 0, so that the peer
 // learns nothing about addresses.
 func (c *Conn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
-	if uint64(len(b)) > math.MaxUint32 {
-		return nil, fmt.Errorf("iwarp: a region of %d octets: the limit is %d", len(b), uint32(math.MaxUint32))
-	}
 	r := &region{conn: c, mem: b, access: access}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
 	c.regions.Lock()
 	defer c.regions.Unlock()
 	if c.regions.m == nil {
@@ -37,6 +42,14 @@ func (c *Conn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
 	rnic.add(r)
 	c.regions.m[r] = struct{}{}
 	return r, nil
+}
+
+// check tells why there cannot be such a region.
+func (r *region) check() error {
+	if n := len(r.mem); uint64(n) > math.MaxUint32 {
+		return fmt.Errorf("iwarp: a region of %d octets: the limit is %d", n, uint32(math.MaxUint32))
+	}
+	return nil
 }
 
 // STag returns the tag to advertise.
@@ -90,26 +103,45 @@ func (r *region) kill() bool {
 	defer r.mu.Unlock()
 	was := !r.dead
 	r.dead = true
+	for _, v := range r.views {
+		v.kill()
+	}
 	return was
 }
 
 // invalidate ends the validity of the STag, and does not wait.
 func (r *region) invalidate() {
+	if r.whole != nil {
+		r = r.whole
+	}
 	if !r.kill() {
 		return
 	}
 	rnic.remove(r)
+	if r.domain != nil {
+		r.domain.remove(r)
+		return
+	}
 	c := r.conn
 	c.regions.Lock()
 	defer c.regions.Unlock()
 	delete(c.regions.m, r)
 }
 
-// Deregister ends the peer's access and waits until no segment is under way
+// Deregister ends the peers' access and waits until no segment is under way
 // into the region, and no response out of it. A peer that holds one of them up
 // loses its connection.
 func (r *region) Deregister() {
 	r.invalidate()
+	if r.domain != nil {
+		r.domain.settle(r)
+		return
+	}
+	r.settle()
+}
+
+// settle waits for the last pin.
+func (r *region) settle() {
 	free := r.pinned()
 	if free == nil {
 		return
@@ -136,5 +168,8 @@ func (c *Conn) revokeAll() {
 	for r := range all {
 		r.kill()
 		rnic.remove(r)
+	}
+	if c.domain != nil {
+		c.domain.leave(c)
 	}
 }

@@ -49,10 +49,10 @@ func (x *receiver) write(seg *segment, h ddp.Tagged) error {
 // The order of the checks is that of RFC 5041, Section 7.1.
 func (c *Conn) sink(h ddp.Tagged, size int) (*region, []byte, error) {
 	r := rnic.find(h.STag)
-	switch {
-	case r == nil:
+	if r == nil {
 		return nil, nil, ddp.ErrInvalidSTag
-	case r.conn != c:
+	}
+	if r = r.on(c); r == nil {
 		return nil, nil, ddp.ErrSTagStream
 	}
 	b := ddp.Buffer{Len: uint64(len(r.mem)), Writable: r.access&rdma.RemoteWrite != 0}

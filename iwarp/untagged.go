@@ -97,7 +97,7 @@ func (x *receiver) deliverSend(seg *segment, h ddp.Untagged, op rdmap.Opcode) er
 	if m.WithInvalidate {
 		m.Invalidated = rdmap.InvalidateSTag(h)
 		r := rnic.find(m.Invalidated)
-		if r == nil || r.conn != x.c {
+		if r == nil || r.on(x.c) == nil {
 			return seg.fault(rdmap.ErrCannotInvalidate)
 		}
 		r.invalidate()

@@ -1,0 +1,88 @@
+package iwarp
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A ProtectionDomain is a set of connections that trust one another (RFC 5041,
+// Section 8.2): memory that is registered with it can be reached by the peers
+// of all of them, and by nobody else. A connection joins by its Config. Memory
+// registered with a connection is that one's alone, whatever domain it is in.
+type ProtectionDomain struct {
+	mu      sync.Mutex
+	regions map[*region]struct{} // the valid ones
+}
+
+// NewProtectionDomain returns a domain with no connections and no memory.
+func NewProtectionDomain() *ProtectionDomain {
+	return &ProtectionDomain{regions: make(map[*region]struct{})}
+}
+
+// Register lets the peers of the domain's connections reach b, until Deregister:
+// the end of a connection does not end it. But any of the peers may invalidate
+// it by a Send (RFC 5042, Section 6.4.5).
+func (d *ProtectionDomain) Register(b []byte, access rdma.Access) (rdma.Region, error) {
+	r := &region{domain: d, views: make(map[*Conn]*region), mem: b, access: access}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	rnic.add(r)
+	d.regions[r] = struct{}{}
+	return r, nil
+}
+
+// remove forgets r, which is not valid any more.
+func (d *ProtectionDomain) remove(r *region) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.regions, r)
+}
+
+// settle waits for the last pin of all views of r, which no new ones join.
+func (d *ProtectionDomain) settle(r *region) {
+	r.mu.Lock()
+	views := slices.Collect(maps.Values(r.views))
+	r.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, v := range views {
+		wg.Go(v.settle)
+	}
+	wg.Wait()
+}
+
+// leave forgets c, which has ended.
+func (d *ProtectionDomain) leave(c *Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for r := range d.regions {
+		r.mu.Lock()
+		delete(r.views, c)
+		r.mu.Unlock()
+	}
+}
+
+// on returns the region as the peer of c may use it, or nil where it may not:
+// the STag is bound to another Stream, or to a Protection Domain that c is not
+// in.
+func (r *region) on(c *Conn) *region {
+	switch {
+	case r.conn == c:
+		return r
+	case r.domain == nil || r.domain != c.domain:
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := r.views[c]
+	if v == nil {
+		v = &region{conn: c, whole: r, stag: r.stag, mem: r.mem, access: r.access, dead: r.dead}
+		r.views[c] = v
+	}
+	return v
+}

@@ -1,0 +1,164 @@
+package iwarp
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// member is a Conn of the domain against a raw peer.
+func member(t testing.TB, d *ProtectionDomain) (endpoint, *rawPeer) {
+	t.Helper()
+	return againstRaw(t, raw{recvs: 4, before: func(c *Conn) { c.domain = d }})
+}
+
+// Memory of a Protection Domain is for the peers of all its connections, and for
+// no other (R5041-8.2-3, R5041-8.2-4, R5041-8.3-3-1).
+func TestProtectionDomain(t *testing.T) {
+	world(t)
+	d := NewProtectionDomain()
+	a, pa := member(t, d)
+	b, pb := member(t, d)
+	mem := make([]byte, 8)
+	r, err := d.Register(mem, rdma.RemoteRead|rdma.RemoteWrite)
+	require.NoError(t, err)
+	pa.send(writeSeg(true, r.STag(), r.TO(), []byte("ab")), sendSeg(true, 1, 0, nil))
+	a.in.next(t)
+	pb.send(writeSeg(true, r.STag(), r.TO()+2, []byte("cd")), requestSeg(1, rdmap.ReadRequest{Size: 4, SourceSTag: r.STag()}))
+	_, got := pb.response()
+	assert.Equal(t, "abcd", string(got))
+
+	for name, other := range map[string]*ProtectionDomain{"of no domain": nil, "of another": NewProtectionDomain()} {
+		t.Run(name, func(t *testing.T) {
+			for _, tt := range []struct {
+				segment []byte
+				want    error
+			}{
+				{writeSeg(true, r.STag(), 0, []byte("xx")), ddp.ErrSTagStream}, // R5041-8.2-1, R5041-8.3.1-1-1
+				{requestSeg(1, rdmap.ReadRequest{Size: 4, SourceSTag: r.STag()}), rdmap.ErrSTagStream},
+				{invalidateSeg(1, r.STag(), nil), rdmap.ErrCannotInvalidate},
+			} {
+				e, p := member(t, other)
+				p.send(tt.segment)
+				assert.ErrorIs(t, p.terminate().Cause, tt.want)
+				require.ErrorIs(t, e.in.end(t), tt.want) // the ULP learns of it
+			}
+		})
+	}
+	own, err := a.Register(mem, rdma.RemoteWrite) // R5041-8.2-2: for one Stream, domain or not
+	require.NoError(t, err)
+	pb.send(writeSeg(true, own.STag(), 0, []byte("xx")))
+	assert.ErrorIs(t, pb.terminate().Cause, ddp.ErrSTagStream)
+	require.ErrorIs(t, b.in.end(t), ddp.ErrSTagStream)
+	assert.Equal(t, "abcd", string(mem[:4]))
+
+	pa.send(requestSeg(1, rdmap.ReadRequest{Size: 4, SourceSTag: r.STag()})) // b's end is not the region's
+	_, got = pa.response()
+	assert.Equal(t, "abcd", string(got))
+	r.Deregister()
+	r.Deregister()
+	pa.send(writeSeg(true, r.STag(), 0, []byte("xx")))
+	assert.ErrorIs(t, pa.terminate().Cause, ddp.ErrInvalidSTag)
+	assert.Empty(t, d.regions)
+}
+
+// A Send of one peer invalidates the memory for all.
+func TestDomainInvalidate(t *testing.T) {
+	world(t)
+	d := NewProtectionDomain()
+	a, pa := member(t, d)
+	_, pb := member(t, d)
+	r, err := d.Register(make([]byte, 8), rdma.RemoteWrite)
+	require.NoError(t, err)
+	pb.send(writeSeg(true, r.STag(), 0, []byte{1}), requestSeg(1, rdmap.ReadRequest{}))
+	pb.response() // b knows the region
+	pa.send(invalidateSeg(1, r.STag(), nil))
+	m := a.in.recv(t)
+	m.Buf.Release()
+	assert.Equal(t, r.STag(), m.Invalidated)
+	pb.send(writeSeg(true, r.STag(), 0, []byte{1}))
+	assert.ErrorIs(t, pb.terminate().Cause, ddp.ErrInvalidSTag)
+	assert.Empty(t, d.regions)
+	r.Deregister()
+}
+
+// A connection that has ended leaves nothing behind.
+func TestDomainForgets(t *testing.T) {
+	world(t)
+	d := NewProtectionDomain()
+	r, err := d.Register(make([]byte, 8), rdma.RemoteWrite)
+	require.NoError(t, err)
+	for range 3 {
+		e, p := member(t, d)
+		p.send(writeSeg(true, r.STag(), 0, []byte{1}), sendSeg(true, 1, 0, nil))
+		e.in.next(t)
+		p.nc.Close()
+		e.in.end(t)
+		require.NoError(t, e.Close())
+	}
+	assert.Empty(t, r.(*region).views)
+	r.Deregister()
+}
+
+// Deregister waits for the segments of all peers, and who holds it up loses the
+// connection, and no other.
+func TestDomainDeregisterInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewProtectionDomain()
+		r, err := d.Register(make([]byte, 12), rdma.RemoteWrite)
+		require.NoError(t, err)
+		var ends [3]endpoint
+		var peers [3]*rawPeer
+		part := func(i int) []byte { return fpdu(false, writeSeg(true, r.STag(), uint64(4*i), []byte("data"))) }
+		for i, n := range []int{len(part(0)), 18, 18} {
+			a, b := net.Pipe()
+			e := endpoint{in: newInbox()}
+			e.Conn = newConn(newSocket(halfPipe{a, make(chan struct{})}), mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: e.in}, false)
+			e.domain = d
+			e.start()
+			ends[i], peers[i] = e, &rawPeer{t: t, nc: b}
+			peers[i].write(part(i)[:n])
+		}
+		synctest.Wait()
+		start := time.Now()
+		gone := done(r.Deregister)
+		time.Sleep(revokeTimeout - time.Second)
+		peers[1].write(part(1)[18:])
+		<-gone
+		assert.Equal(t, revokeTimeout, time.Since(start))
+		assert.ErrorContains(t, ends[2].in.end(t), "revoked")
+		for i, e := range ends {
+			assert.Empty(t, e.in.closed)
+			peers[i].nc.Close()
+			require.NoError(t, e.Close())
+		}
+	})
+}
+
+// A connection joins the domain of its Config.
+func TestDomainOfConfig(t *testing.T) {
+	world(t)
+	mine, theirs := NewProtectionDomain(), NewProtectionDomain()
+	a, b := pair(t, options{initiator: Config{Domain: mine}, responder: Config{Domain: theirs}})
+	assert.Same(t, mine, a.domain)
+	mem, done := make([]byte, 5), make(waiter, 1)
+	r, err := theirs.Register(mem, rdma.RemoteWrite)
+	require.NoError(t, err)
+	require.NoError(t, a.Post(
+		rdma.WR{Op: rdma.OpWrite, Data: [][]byte{[]byte("hello")}, Remote: rdma.Remote{STag: r.STag()}},
+		rdma.WR{Op: rdma.OpSend, Done: done},
+	))
+	require.NoError(t, done.wait(t).Err)
+	b.in.next(t)
+	assert.Equal(t, "hello", string(mem))
+	r.Deregister()
+}
