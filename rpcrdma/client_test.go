@@ -26,18 +26,25 @@ type echo struct {
 	running  int
 	most     int // that ran at once
 	hold     chan struct{}
+	onCall   func()
 	requests int
 }
 
 const echoProg = 0x20000001
 
 func (e *echo) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	if c.Proc == 0 { // a line asks whether the server is there
+		return c.Args.Done()
+	}
 	e.mu.Lock()
 	e.running++
 	e.requests++
 	e.most = max(e.most, e.running)
-	hold := e.hold
+	hold, onCall := e.hold, e.onCall
 	e.mu.Unlock()
+	if onCall != nil {
+		onCall()
+	}
 	defer func() {
 		e.mu.Lock()
 		e.running--

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -389,6 +390,7 @@ func TestLineCancelOne(t *testing.T) {
 		for range 5 {
 			assert.NoError(t, <-others)
 		}
+		assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		assert.Equal(t, 2, p.connections())
 	})
 }
@@ -411,6 +413,45 @@ func TestLineClose(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that comes and goes while many calls with data are made: each has
+// its effect, at least once, and the right results.
+func TestLineRestarts(t *testing.T) {
+	const callers, each = 64, 20
+	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		p.e.onCall = func() { time.Sleep(rand.N(500 * time.Millisecond)) }
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				for j := range each {
+					sizes := [...]int{0, 100, 5000, 70001}
+					assert.NoError(t, ask(t.Context(), l, sizes[i%4], sizes[j%4], sizes[i/4%4]))
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			all.Wait()
+		}()
+		restarts := 0
+		for over := false; !over; {
+			select {
+			case <-done:
+				over = true
+			case <-time.After(rand.N(time.Second)):
+				restarts++
+				p.kill()
+				time.Sleep(rand.N(time.Second))
+				p.open()
+			}
+		}
+		calls, _ := p.executed()
+		assert.Equal(t, callers*each, calls)
+		assert.Greater(t, restarts, 3)
+		t.Log(restarts, "restarts")
+	})
 }
 
 // Answers are not asked for again.

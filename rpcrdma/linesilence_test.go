@@ -1,0 +1,227 @@
+package rpcrdma
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+)
+
+const patience = 16 * time.Second
+
+// A server that stops in the midst loses its connection and gets another; the
+// calls end well there.
+func TestLineSilence(t *testing.T) {
+	line(t, LineConfig{Silence: patience}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		time.Sleep(time.Hour) // silence with no calls is well
+		assert.True(t, l.Up())
+		resume := p.lastTheirs().Pause()
+		defer resume()
+		began := time.Now()
+		done := start(t, t.Context(), l, 5)
+		time.Sleep(patience / 2)
+		assert.True(t, l.Up(), "it is only asked now")
+		time.Sleep(patience / 4)
+		assert.False(t, l.Up())
+		assert.Equal(t, 1, p.connections())
+		for range 5 {
+			assert.NoError(t, <-done)
+		}
+		assert.True(t, l.Up())
+		assert.Equal(t, 2, p.connections())
+		assert.InDelta(t, patience, time.Since(began), float64(patience/looks))
+		assert.ErrorIs(t, l.lostBy, ErrSilent)
+	})
+}
+
+// A call may take its time where the server answers others.
+func TestLineSlowCall(t *testing.T) {
+	line(t, LineConfig{Silence: patience, GiveUp: patience}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.e.hold = make(chan struct{})
+		done := start(t, t.Context(), l, 5)
+		for range 100 {
+			time.Sleep(patience)
+			assert.True(t, l.Up())
+		}
+		assert.Empty(t, done)
+		assert.Equal(t, 1, p.connections())
+		close(p.e.hold)
+		for range 5 {
+			assert.NoError(t, <-done)
+		}
+	})
+}
+
+// The observer rests when there is nothing to observe: a message on the
+// connection is the only thing that a line at rest notices.
+func TestLineRests(t *testing.T) {
+	line(t, LineConfig{Silence: patience}, func(t *testing.T, l *Line, p *place) {
+		for range 3 {
+			require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+			assert.True(t, l.watched.Load())
+			time.Sleep(patience)
+			assert.False(t, l.watched.Load())
+		}
+	})
+}
+
+// A metered connection moves octets without a message.
+type metered struct {
+	rdma.Conn
+	d *meteredDialer
+}
+
+type meteredDialer struct {
+	*place
+	mu      sync.Mutex
+	in, out uint64
+}
+
+func (d *meteredDialer) Dial(ctx context.Context, addr string, cfg rdma.ConnConfig) (rdma.Conn, error) {
+	c, err := d.place.Dial(ctx, addr, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &metered{c, d}, nil
+}
+
+func (m *metered) Traffic() (in, out uint64) {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	return m.d.in, m.d.out
+}
+
+// Octets that move are a sign of life; the few that a dead server's kernel
+// acknowledges are none.
+func TestLineTraffic(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		in, out uint64 // a second
+		alive   bool
+	}{{"in", 1, 0, true}, {"out", 0, bulk, true}, {"acknowledged", 0, bulk / 20, false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			line(t, LineConfig{}, func(t *testing.T, _ *Line, p *place) {
+				d := &meteredDialer{place: p}
+				l, err := Connect(t.Context(), d, "", LineConfig{Silence: patience, GiveUp: patience, Log: testLog(t)})
+				require.NoError(t, err)
+				require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+				resume := p.lastTheirs().Pause()
+				done := start(t, t.Context(), l, 1)
+				for range 40 {
+					time.Sleep(time.Second)
+					d.mu.Lock()
+					d.in, d.out = d.in+tt.in, d.out+tt.out
+					d.mu.Unlock()
+				}
+				assert.Equal(t, tt.alive, len(done) == 0)
+				resume()
+				err = <-done
+				if !tt.alive {
+					assert.ErrorIs(t, err, ErrUnreachable)
+					assert.ErrorIs(t, err, ErrSilent)
+					err = nil
+				}
+				assert.NoError(t, err)
+				require.NoError(t, l.Close())
+			})
+		})
+	}
+}
+
+// What takes connections and answers nothing is no server: the calls go on
+// waiting, and are given up, as with one that is not there.
+func TestLineMuteServer(t *testing.T) {
+	cfg := LineConfig{Silence: patience, GiveUp: 3 * patience}
+	line(t, cfg, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		time.Sleep(steadyTime)
+		p.kill()
+		mute := rdmatest.Listen(t)
+		p.mu.Lock()
+		p.listen = mute
+		p.mu.Unlock()
+		stop := make(chan struct{})
+		var accepted []rdma.Conn
+		go func() {
+			defer close(stop)
+			for {
+				r, err := mute.Accept(t.Context())
+				if err != nil {
+					return
+				}
+				c, err := r.Accept(rdma.ConnConfig{Handler: deaf{}, Recvs: 100})
+				assert.NoError(t, err)
+				accepted = append(accepted, c)
+			}
+		}()
+		began := time.Now()
+		err := ask(t.Context(), l, 0, 0, 0)
+		assert.ErrorIs(t, err, ErrUnreachable)
+		assert.ErrorIs(t, err, ErrSilent)
+		assert.ErrorIs(t, err, rdmatest.ErrCut, "why it was lost")
+		assert.Equal(t, 3*patience, time.Since(began))
+		assert.False(t, l.Up())
+		synctest.Wait()
+		mute.Close()
+		<-stop
+		assert.Len(t, accepted, 3)
+		for _, c := range accepted {
+			c.Close()
+		}
+		p.open()
+		assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
+	})
+}
+
+type deaf struct{}
+
+func (deaf) Receive(m rdma.Recv) { m.Buf.Release() }
+func (deaf) Closed(error)        {}
+
+// A server that ends the connection because of one call is not asked for
+// another connection hundreds of times a second, and a soft call ends.
+func TestLinePoison(t *testing.T) {
+	line(t, LineConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		cause := errors.New("I dislike that")
+		p.e.mu.Lock()
+		p.e.onCall = func() { p.lastTheirs().Abort(cause) }
+		p.e.mu.Unlock()
+		began := time.Now()
+		assert.ErrorIs(t, ask(t.Context(), l, 0, 0, 0), ErrUnreachable)
+		assert.InDelta(t, 10*time.Second, time.Since(began), float64(time.Second))
+		assert.Less(t, p.connections(), 12)
+		p.e.mu.Lock()
+		p.e.onCall = nil
+		p.e.mu.Unlock()
+		assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
+	})
+}
+
+// Whoever gives a silent server's calls up does not keep it from being found
+// silent.
+func TestLineSilentAndIdle(t *testing.T) {
+	line(t, LineConfig{Silence: patience}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		resume := p.lastTheirs().Pause()
+		defer resume()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*patience/4)
+		defer cancel()
+		assert.ErrorIs(t, ask(ctx, l, 0, 0, 0), context.DeadlineExceeded)
+		assert.False(t, l.Up())
+		time.Sleep(patience)
+		assert.Nil(t, l.live.Load())
+		assert.Equal(t, 1, p.connections())
+		assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
+	})
+}
