@@ -3,6 +3,7 @@
 #
 #	FUZZTIME=60s      make fuzz: time for each target
 #	INTEROP_SOAK=1h   make soak: time for the reader and the writer
+#	PREFIX=/usr/local make install: where to
 #	NO_APT=1          install nothing: name what is missing and fail
 
 GO      ?= go
@@ -12,7 +13,7 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 # Tests that hang say where, well before CI gives up.
 TEST    := $(GO) test -shuffle=on -timeout 5m
 
-.PHONY: help build setup test lint conformance fmt race onecpu interop fuzz bench soak demo clean
+.PHONY: help build install setup test lint conformance fmt race onecpu interop fuzz bench soak demo clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -20,6 +21,12 @@ help: ## list the targets
 
 build: ## build the commands into bin/
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+PREFIX ?= /usr/local
+install: build ## install the commands under PREFIX, and mount.nfsrdma where mount(8) looks for it
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)/sbin
+	install -m 755 bin/nfsrdmad bin/mountrdma $(DESTDIR)$(PREFIX)/bin/
+	ln -sf $(PREFIX)/bin/mountrdma $(DESTDIR)/sbin/mount.nfsrdma
 
 setup: ## install what tests and demo need from Debian's packages
 	scripts/setup
