@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 // The files that are compared, from the module's root.
@@ -45,7 +44,7 @@ func Check(fsys fs.FS, doc string) (Result, error) {
 		}
 	}
 	res.compare(reqs, rows)
-	c := checker{fsys: fsys, dirs: make(map[string][]*testFile)}
+	c := checker{fsys: fsys, dirs: make(map[string]*testPackage)}
 	for _, r := range rows {
 		res.count(r)
 		for _, test := range r.tests {
@@ -106,7 +105,7 @@ func (res *Result) compare(reqs []requirement, rows []row) {
 // A checker keeps the directories that it has read.
 type checker struct {
 	fsys fs.FS
-	dirs map[string][]*testFile
+	dirs map[string]*testPackage
 }
 
 // isName takes a test's name apart: directory, function and, perhaps, subtest.
@@ -119,44 +118,41 @@ func (c *checker) shows(test, id string) (fault string, err error) {
 	if m == nil {
 		return fmt.Sprintf("%q is no name of a test: want package/path.TestName or package/path.TestName/subtest", test), nil
 	}
-	dir, function, subtest := m[1], m[2], m[3]
-	files, err := c.read(dir)
+	dir, function, sub := m[1], m[2], m[3]
+	p, err := c.read(dir)
 	if err != nil {
 		return "", err
 	}
-	i := slices.IndexFunc(files, func(f *testFile) bool { return f.decls[function] != nil })
-	if i < 0 {
+	if p.decls[function] == nil {
 		return fmt.Sprintf("there is no %s in the tests of %s", function, dir), nil
 	}
-	f := files[i]
-	nodes := f.used(function)
-	var source strings.Builder
-	if subtest == "" {
-		for _, n := range nodes {
-			source.WriteString(f.source(n) + "\n")
+	decls := p.used(function)
+	var source string
+	if sub == "" {
+		for _, d := range decls {
+			source += d.source() + "\n"
 		}
 	} else {
-		text, ok := f.subtest(nodes, subtest)
-		if !ok {
-			return fmt.Sprintf("%s.%s has no subtest whose name stands in its source as %q", dir, function, subtest), nil
+		var ok bool
+		if source, ok = subtest(decls, sub); !ok {
+			return fmt.Sprintf("%s.%s has no subtest whose name stands in its source as %q", dir, function, sub), nil
 		}
-		source.WriteString(text)
 	}
-	if !contains(source.String(), id) {
+	if !contains(source, id) {
 		return fmt.Sprintf("the source of %s does not contain the id: write it beside the assertion", test), nil
 	}
 	return "", nil
 }
 
-func (c *checker) read(dir string) ([]*testFile, error) {
-	if files, ok := c.dirs[dir]; ok {
-		return files, nil
+func (c *checker) read(dir string) (*testPackage, error) {
+	if p, ok := c.dirs[dir]; ok {
+		return p, nil
 	}
-	files, err := parseDir(c.fsys, dir)
+	p, err := parseDir(c.fsys, dir)
 	if err == nil {
-		c.dirs[dir] = files
+		c.dirs[dir] = p
 	}
-	return files, err
+	return p, err
 }
 
 var ids = regexp.MustCompile(`\b[A-Z][A-Z0-9]+(?:-[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*)+`)

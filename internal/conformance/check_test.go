@@ -48,6 +48,20 @@ func TestDoc(t *testing.T) {}
 func TestHelped(t *testing.T) { helper(t) }
 
 func TestNothing(t *testing.T) { TestDoc(t) }
+
+func TestFar(t *testing.T) { _ = far; new(peer).ask() }
+`
+
+const helpers = `package ddp
+
+// far shows X1-1-1.
+var far = 1
+
+type peer int
+
+func (p *peer) ask() {} // X1-1-10
+
+func ask() {} // X2-1.2-A1-1
 `
 
 func module(table string) fstest.MapFS {
@@ -55,6 +69,7 @@ func module(table string) fstest.MapFS {
 		"docs/requirements.tsv":          {Data: []byte(requirements)},
 		"docs/conformance.md":            {Data: []byte("# Conformance\n\n| id | test | note |\n| --- | --- | --- |\n" + table)},
 		"iwarp/ddp/rows_test.go":         {Data: []byte(tests)},
+		"iwarp/ddp/helpers_test.go":      {Data: []byte(helpers)},
 		"iwarp/ddp/testdata/no_test.go":  {Data: []byte("no Go")},
 		"internal/deep/er/other_test.go": {Data: []byte("//go:build interop\n\npackage er\n\nfunc FuzzX(f int) {} // X2-1.2-A1-1\n")},
 	}
@@ -118,13 +133,16 @@ func TestShows(t *testing.T) {
 		{"iwarp/ddp.TestDoc", "X1-1-1", lacks},
 		{"iwarp/ddp.TestHelped", "X1-1-1", ""},
 		{"iwarp/ddp.TestNothing", "X1-1-10", lacks},
+		{"iwarp/ddp.TestFar", "X1-1-1", ""},
+		{"iwarp/ddp.TestFar", "X1-1-10", ""},
+		{"iwarp/ddp.TestFar", "X2-1.2-A1-1", lacks},
 		{"internal/deep/er.FuzzX", "X2-1.2-A1-1", ""},
 		{"iwarp/ddp.TestNosuch", "X1-1-1", none},
 		{"iwarp/nosuch.TestRows", "X1-1-1", none},
 		{"TestRows", "X1-1-1", "no name of a test"},
 		{"iwarp/ddp.helper", "X1-1-1", "no name of a test"},
 	} {
-		c := checker{fsys: module(""), dirs: make(map[string][]*testFile)}
+		c := checker{fsys: module(""), dirs: make(map[string]*testPackage)}
 		fault, err := c.shows(tt.test, tt.id)
 		require.NoError(t, err)
 		if tt.want == "" {

@@ -8,164 +8,147 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
-// A testFile is a Go source with tests in it, whatever its build tags.
+// A testPackage is what the test files of a directory declare, whatever their
+// build tags.
+type testPackage struct {
+	decls   map[string][]decl // functions, variables, constants and types, by name
+	methods map[string][]decl
+}
+
+// A decl is a declaration, or a part of one.
+type decl struct {
+	file *testFile
+	node ast.Node
+}
+
+// A testFile is a Go source with tests in it.
 type testFile struct {
-	text  string
-	fset  *token.FileSet
-	decls map[string]ast.Node // top-level functions, variables, constants and types, by name
+	text string
+	fset *token.FileSet
 }
 
 // parseDir reads the test files of a package's directory.
-func parseDir(fsys fs.FS, dir string) ([]*testFile, error) {
+func parseDir(fsys fs.FS, dir string) (*testPackage, error) {
 	names, err := fs.Glob(fsys, path.Join(dir, "*_test.go"))
 	if err != nil {
 		return nil, err
 	}
-	var files []*testFile
+	p := &testPackage{decls: make(map[string][]decl), methods: make(map[string][]decl)}
 	for _, name := range names {
 		text, err := fs.ReadFile(fsys, name)
 		if err != nil {
 			return nil, err
 		}
-		f, err := parseTestFile(name, string(text))
+		f := &testFile{text: string(text), fset: token.NewFileSet()}
+		tree, err := parser.ParseFile(f.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("a test file that does not parse: %w", err)
 		}
-		files = append(files, f)
+		for _, d := range tree.Decls {
+			p.add(f, d)
+		}
 	}
-	return files, nil
+	return p, nil
 }
 
-func parseTestFile(name, text string) (*testFile, error) {
-	f := &testFile{text: text, fset: token.NewFileSet(), decls: make(map[string]ast.Node)}
-	tree, err := parser.ParseFile(f.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		return nil, fmt.Errorf("a test file that does not parse: %w", err)
-	}
-	for _, d := range tree.Decls {
-		switch d := d.(type) {
-		case *ast.FuncDecl:
-			f.decls[d.Name.Name] = d
-		case *ast.GenDecl:
-			for _, s := range d.Specs {
-				f.addSpec(d, s)
+// add enters what d declares. A declaration of one thing stands for it with the
+// comment above; in a group each stands for itself.
+func (p *testPackage) add(f *testFile, d ast.Decl) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		where := p.decls
+		if d.Recv != nil {
+			where = p.methods
+		}
+		where[d.Name.Name] = append(where[d.Name.Name], decl{f, d})
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			node := ast.Node(s)
+			if !d.Lparen.IsValid() {
+				node = d
+			}
+			for _, name := range namesOf(s) {
+				p.decls[name.Name] = append(p.decls[name.Name], decl{f, node})
 			}
 		}
 	}
-	return f, nil
 }
 
-// addSpec enters what s declares. A declaration of one thing stands for it with
-// the comment above; in a group each stands for itself.
-func (f *testFile) addSpec(d *ast.GenDecl, s ast.Spec) {
-	node := ast.Node(s)
-	if !d.Lparen.IsValid() {
-		node = d
-	}
+func namesOf(s ast.Spec) []*ast.Ident {
 	switch s := s.(type) {
 	case *ast.ValueSpec:
-		for _, n := range s.Names {
-			f.decls[n.Name] = node
-		}
+		return s.Names
 	case *ast.TypeSpec:
-		f.decls[s.Name.Name] = node
+		return []*ast.Ident{s.Name}
 	}
+	return nil
 }
 
 var isTest = regexp.MustCompile(`^(Test|Fuzz|Example|Benchmark)`)
 
-// used returns the declaration of the test and those of the same file that it
-// uses, directly or through others: its tables and helpers.
-func (f *testFile) used(test string) []ast.Node {
-	var nodes []ast.Node
-	met := map[string]bool{test: true}
-	for queue := []string{test}; len(queue) > 0; queue = queue[1:] {
-		node := f.decls[queue[0]]
-		nodes = append(nodes, node)
-		ast.Inspect(node, func(n ast.Node) bool {
-			id, ok := n.(*ast.Ident)
-			if !ok || met[id.Name] || isTest.MatchString(id.Name) || f.decls[id.Name] == nil {
-				return true
+// used returns the declaration of the test and those of the package's tests
+// that it uses, directly or through others: its tables and helpers.
+func (p *testPackage) used(test string) []decl {
+	all := p.decls[test]
+	met := map[ast.Node]bool{all[0].node: true}
+	enter := func(more []decl) {
+		for _, d := range more {
+			if !met[d.node] {
+				met[d.node] = true
+				all = append(all, d)
 			}
-			met[id.Name] = true
-			queue = append(queue, id.Name)
+		}
+	}
+	for i := 0; i < len(all); i++ {
+		selected := make(map[*ast.Ident]bool) // fields and methods: no names of the package
+		ast.Inspect(all[i].node, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				selected[n.Name] = true
+			case *ast.SelectorExpr:
+				selected[n.Sel] = true
+				enter(p.methods[n.Sel.Name])
+			case *ast.Ident:
+				if !selected[n] && !isTest.MatchString(n.Name) {
+					enter(p.decls[n.Name])
+				}
+			}
 			return true
 		})
 	}
-	return nodes
+	return all
 }
 
-// source is the text of a node, with the comment above it and the rest of its
-// last line, where a comment may stand.
-func (f *testFile) source(n ast.Node) string {
-	from, to := n.Pos(), n.End()
+// source is the text of the declaration, with the comment above it and the
+// rest of its last line, where a comment may stand.
+func (d decl) source() string {
+	from := d.node.Pos()
+	if doc := docOf(d.node); doc != nil {
+		from = doc.Pos()
+	}
+	return d.file.slice(from, d.node.End())
+}
+
+func docOf(n ast.Node) *ast.CommentGroup {
 	switch n := n.(type) {
 	case *ast.FuncDecl:
-		if n.Doc != nil {
-			from = n.Doc.Pos()
-		}
+		return n.Doc
 	case *ast.GenDecl:
-		if n.Doc != nil {
-			from = n.Doc.Pos()
-		}
+		return n.Doc
 	case *ast.ValueSpec:
-		if n.Doc != nil {
-			from = n.Doc.Pos()
-		}
+		return n.Doc
 	}
-	text := f.text[f.fset.Position(from).Offset:]
-	end := f.fset.Position(to).Offset - f.fset.Position(from).Offset
-	if more := strings.IndexByte(text[end:], '\n'); more >= 0 {
-		return text[:end+more]
-	}
-	return text
+	return nil
 }
 
-// subtest finds the subtest of that name among nodes and returns its source:
-// the table's row or the call of Run that its name stands in. ok is false
-// where there is no such name.
-func (f *testFile) subtest(nodes []ast.Node, name string) (source string, ok bool) {
-	for _, node := range nodes {
-		var stack []ast.Node
-		ast.Inspect(node, func(n ast.Node) bool {
-			if n == nil {
-				stack = stack[:len(stack)-1]
-				return true
-			}
-			stack = append(stack, n)
-			if lit, isLit := n.(*ast.BasicLit); isLit && lit.Kind == token.STRING && subtestName(lit) == name {
-				source, ok = source+f.source(holder(stack))+"\n", true
-			}
-			return true
-		})
+// slice returns the text between the places, to the end of its last line.
+func (f *testFile) slice(from, to token.Pos) string {
+	begin, end := f.fset.Position(from).Offset, f.fset.Position(to).Offset
+	if more := strings.IndexByte(f.text[end:], '\n'); more >= 0 {
+		end += more
 	}
-	return source, ok
-}
-
-// subtestName is the name that package testing gives to a subtest.
-func subtestName(lit *ast.BasicLit) string {
-	s, err := strconv.Unquote(lit.Value)
-	if err != nil {
-		return ""
-	}
-	return strings.Join(strings.Fields(s), "_")
-}
-
-// holder is the innermost row of a table or call around the last node of stack.
-func holder(stack []ast.Node) ast.Node {
-	for i := len(stack) - 1; i >= 0; i-- {
-		switch n := stack[i].(type) {
-		case *ast.CompositeLit, *ast.CallExpr:
-			return n
-		case *ast.KeyValueExpr: // a map's row; a field of a struct has an identifier for its key
-			if _, field := n.Key.(*ast.Ident); !field {
-				return n
-			}
-		}
-	}
-	return stack[len(stack)-1]
+	return f.text[begin:end]
 }
