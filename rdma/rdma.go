@@ -23,6 +23,7 @@ type Access uint8
 const (
 	RemoteRead  Access = 1 << iota // the peer may issue RDMA Reads
 	RemoteWrite                    // the peer may issue RDMA Writes
+	RemoteAtomic                   // the peer may issue atomic operations, which read and write
 )
 
 // A Remote is a place in the peer's memory.
@@ -46,25 +47,29 @@ type Region interface {
 // Op is the operation of a work request.
 type Op uint8
 
-// The operations of a send queue (RFC 5040, Section 3.2).
+// The operations of a send queue (RFC 5040, Section 3.2; RFC 7306, Sections 5
+// and 6).
 const (
-	OpSend  Op = iota // Send, with Invalidate and Solicited Event as the WR says
-	OpWrite           // RDMA Write
-	OpRead            // RDMA Read
+	OpSend        Op = iota // Send, with Invalidate and Solicited Event as the WR says
+	OpWrite                 // RDMA Write
+	OpRead                  // RDMA Read
+	OpFetchAdd              // atomic addition, in fields
+	OpCompareSwap           // atomic exchange of bits, if other bits are as expected
+	OpImmediate             // Immediate Data, with Solicited Event as the WR says
 )
 
-// String returns the name that RFC 5040 uses.
+var opNames = [...]string{"Send", "RDMA Write", "RDMA Read", "FetchAdd", "CmpSwap", "Immediate Data"}
+
+// String returns the name that RFC 5040 or RFC 7306 uses.
 func (o Op) String() string {
-	switch o {
-	case OpSend:
-		return "Send"
-	case OpWrite:
-		return "RDMA Write"
-	case OpRead:
-		return "RDMA Read"
+	if int(o) < len(opNames) {
+		return opNames[o]
 	}
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
+
+// Atomic tells whether the operation changes one word of the peer's memory.
+func (o Op) Atomic() bool { return o == OpFetchAdd || o == OpCompareSwap }
 
 // A WR is one work request for a connection's send queue.
 type WR struct {
@@ -73,22 +78,32 @@ type WR struct {
 	// Data is what a Send or RDMA Write carries, gathered in order, or
 	// where an RDMA Read's octets go (exactly one slice, whose length is
 	// the number of octets to read). It belongs to the connection until
-	// the work request completes. The elements may be empty.
+	// the work request completes. The elements may be empty. Other
+	// operations take none.
 	Data [][]byte
 
-	// Remote is the sink of an RDMA Write or the source of an RDMA Read.
+	// Remote is the sink of an RDMA Write, the source of an RDMA Read, or
+	// the word of an atomic operation, whose address at the peer must be
+	// 64-bit aligned.
 	Remote Remote
+
+	// Atomic is what an atomic operation does to the word.
+	Atomic Atomic
+
+	// Immediate is what Immediate Data brings to the peer.
+	Immediate [8]byte
 
 	// Invalidate is the peer's STag that a Send invalidates, where
 	// WithInvalidate is set.
 	Invalidate     STag
 	WithInvalidate bool
 
-	// Solicited makes a Send raise an event at the peer.
+	// Solicited makes a Send or Immediate Data raise an event at the peer.
 	Solicited bool
 
-	// Fence delays this work request until all RDMA Reads posted before
-	// it have completed (RFC 5040, Section 5.5, rule 12).
+	// Fence delays this work request until all RDMA Reads and atomic
+	// operations posted before it have completed (RFC 5040, Section 5.5,
+	// rule 12).
 	Fence bool
 
 	// Done, if not nil, is told once of the completion, with ID.
@@ -102,6 +117,9 @@ type Completion struct {
 	ID  uint64
 	Op  Op
 	Err error // nil, or why the request and all behind it failed
+
+	// Original is what the word of an atomic operation held before.
+	Original uint64
 }
 
 // A Completer takes completions. Complete is called by whichever goroutine
@@ -114,15 +132,19 @@ type Completer interface {
 // A Recv is a message that the peer sent.
 type Recv struct {
 	// Buf holds the message: Buf.B has its length. It is the receiver's
-	// to release.
+	// to release. It is nil where WithImmediate is set.
 	Buf *buf.Buf
+
+	// Immediate is what came as Immediate Data, where WithImmediate is set.
+	Immediate     [8]byte
+	WithImmediate bool
 
 	// Invalidated is the local STag that the Send invalidated, where
 	// WithInvalidate is set.
 	Invalidated    STag
 	WithInvalidate bool
 
-	// Solicited is set where the Send asked for an event.
+	// Solicited is set where the message asked for an event.
 	Solicited bool
 }
 
@@ -155,7 +177,13 @@ type ConnConfig struct {
 
 	// Recvs is the number of messages that the connection accepts at
 	// first; PostRecv adds to it. 0 means that the peer may send none yet.
+	// Immediate Data counts as a message.
 	Recvs int
+
+	// Immediate says that the Handler takes Immediate Data. Without it the
+	// peer's is answered as by one that has never heard of it, for upper
+	// layers agree on it first (RFC 7306, Section 1.1).
+	Immediate bool
 }
 
 // A Conn is a connected queue pair of a reliable service. Its methods may be
@@ -224,4 +252,7 @@ var (
 	// ErrFlushed is wrapped by the completion of a work request that the
 	// end of its connection overtook.
 	ErrFlushed = errors.New("rdma: work request flushed")
+	// ErrUnsupportedOp is wrapped by the errors of a connection that the
+	// peer has ended because it does not know an operation of RFC 7306.
+	ErrUnsupportedOp = errors.New("rdma: the peer lacks the operation")
 )

@@ -1,0 +1,101 @@
+package rdma
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// AllBits is the mask of an atomic operation that leaves no bit out.
+const AllBits = ^uint64(0)
+
+// WordLen is the length of what an atomic operation works on, in octets.
+const WordLen = 8
+
+// An Atomic holds the operands of an atomic operation, in the words of RFC 7306,
+// Section 5.2.1. The word is an integer in the byte order of the peer's
+// processor; the operands and the result are integers here, whatever the peer's
+// order is.
+type Atomic struct {
+	// Operand is the Add Data of a FetchAdd, or the Swap Data of a CmpSwap.
+	Operand uint64
+	// OperandMask is the Add Mask of a FetchAdd: a bit at the top of each
+	// field, from which nothing is carried. 0 is one field of 64 bits. Of
+	// a CmpSwap it is the Swap Mask: the bits that are exchanged.
+	OperandMask uint64
+	// Compare and CompareMask are a CmpSwap's: the bits of the mask must be
+	// the same in Compare and in the word. A mask of 0 always matches.
+	Compare     uint64
+	CompareMask uint64
+}
+
+// FetchAdd returns what a FetchAdd makes of a word (Section 5.1.1).
+func (a Atomic) FetchAdd(word uint64) uint64 {
+	tops := a.OperandMask
+	sum := word&^tops + a.Operand&^tops // a carry stays in the top bit
+	return sum ^ (word^a.Operand)&tops
+}
+
+// CompareSwap returns what a CmpSwap makes of a word (Section 5.1.2).
+func (a Atomic) CompareSwap(word uint64) uint64 {
+	if (a.Compare^word)&a.CompareMask != 0 {
+		return word
+	}
+	return word&^a.OperandMask | a.Operand&a.OperandMask
+}
+
+// Do applies op, FetchAdd or CmpSwap, to a word, and returns what it held
+// before.
+func (a Atomic) Do(op Op, word *atomic.Uint64) (original uint64) {
+	for {
+		original = word.Load()
+		next := a.FetchAdd(original)
+		if op == OpCompareSwap {
+			next = a.CompareSwap(original)
+		}
+		if word.CompareAndSwap(original, next) {
+			return original
+		}
+	}
+}
+
+// Word returns the word that starts off octets into memory, for atomic access
+// by this process. The providers of this module do the peers' atomic operations
+// by the same processor's instructions, so either sees the other's whole; a
+// peer's RDMA Writes and Reads of the word are not atomic. The address must be
+// 64-bit aligned, as the first octet of a slice from make is if it has 8 or
+// more.
+func Word(memory []byte, off int) (*atomic.Uint64, error) {
+	if off < 0 || off > len(memory)-WordLen {
+		return nil, fmt.Errorf("rdma: no word at %d of %d octets", off, len(memory))
+	}
+	p := unsafe.Pointer(&memory[off])
+	if uintptr(p)%WordLen != 0 {
+		return nil, fmt.Errorf("rdma: the word at %d is not 64-bit aligned", off)
+	}
+	return (*atomic.Uint64)(p), nil
+}
+
+// ProbeAtomics finds out whether the peer of c does atomic operations: it adds 0
+// to its word at to (RFC 7306, Section 1.1), and waits for the answer. A peer
+// that does not know them ends the connection, so that everything on it is
+// lost; the error then is ErrUnsupportedOp. Upper layers had better agree by
+// words of their own.
+func ProbeAtomics(ctx context.Context, c Conn, to Remote) error {
+	done := make(fate, 1)
+	if err := c.Post(WR{Op: OpFetchAdd, Remote: to, Done: done}); err != nil {
+		return err
+	}
+	select {
+	case got := <-done:
+		return got.Err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A fate takes one completion.
+type fate chan Completion
+
+func (f fate) Complete(c Completion) { f <- c }
