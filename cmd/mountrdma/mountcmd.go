@@ -43,7 +43,7 @@ type mountCommand struct {
 }
 
 // addMount makes the root command mount what two operands name.
-func (a *app) addMount(root *cobra.Command) {
+func (a *app) addMount(root *cobra.Command) *mountCommand {
 	m := &mountCommand{app: a, name: root.Name()}
 	root.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && !isSpec(args[0]) {
@@ -60,6 +60,7 @@ func (a *app) addMount(root *cobra.Command) {
 	root.Long += "\n\n" + a.mountHelp()
 	root.Flags().BoolVar(&m.foreground, "foreground", false, "mount: stay, and log to standard error")
 	m.addFlags(root)
+	return m
 }
 
 func (m *mountCommand) addFlags(cmd *cobra.Command) {
@@ -81,7 +82,8 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 func runHelper(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := newApp(stdout, stderr)
 	defer a.close()
-	switch status := cli.Run(ctx, a.newMountHelper(), args, stdout, stderr); status {
+	cmd, _ := a.newMountHelper()
+	switch status := cli.Run(ctx, cmd, args, stdout, stderr); status {
 	case cli.ExitUsage:
 		return exitHelperUsage
 	case cli.ExitError:
@@ -91,7 +93,7 @@ func runHelper(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	}
 }
 
-func (a *app) newMountHelper() *cobra.Command {
+func (a *app) newMountHelper() (*cobra.Command, *mountCommand) {
 	m := &mountCommand{app: a, name: helperName}
 	cmd := &cobra.Command{
 		Use:     helperName + " SERVER:/EXPORT MOUNTPOINT [-sfnv] [-o OPTIONS]",
@@ -115,7 +117,7 @@ func (a *app) newMountHelper() *cobra.Command {
 	f.BoolVarP(&m.fake, "fake", "f", false, "do everything but the mount itself")
 	f.BoolVarP(&ignored, "no-mtab", "n", false, "changes nothing: there is no mtab")
 	f.StringVarP(&kind, "types", "t", "", "changes nothing: what mount(8) was told")
-	return cmd
+	return cmd, m
 }
 
 // mountHelp is the manual of mounting.

@@ -59,6 +59,11 @@ func guard(t *testing.T) {
 // startRig is newRig without the check, for tests with several servers.
 func startRig(t *testing.T, set ...setting) *rig {
 	t.Helper()
+	return startRigAt(t, "127.0.0.1:0", set...)
+}
+
+func startRigAt(t *testing.T, addr string, set ...setting) *rig {
+	t.Helper()
 	r := &rig{dir: t.TempDir()}
 	files, err := posix.Open(r.dir, posix.Options{})
 	require.NoError(t, err)
@@ -75,7 +80,7 @@ func startRig(t *testing.T, set ...setting) *rig {
 	nfs, err := nfsserver.New(cfg)
 	require.NoError(t, err)
 	nfs.Register(mux)
-	l, err := iwarp.Listen("tcp", "127.0.0.1:0", rnic)
+	l, err := iwarp.Listen("tcp", addr, rnic)
 	require.NoError(t, err)
 	r.addr = l.Addr().String()
 	r.url = scheme + r.addr + "/x"
