@@ -1,4 +1,4 @@
-// Command guestwork runs packages workload and posix inside the guest of the interop
+// Command guestwork runs packages workload, posix and model inside the guest of the interop
 // tests, where there is no other language than the shell's.
 package main
 
@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/interop/model"
 	"github.com/nfsrdma/nfsrdma/interop/posix"
 	"github.com/nfsrdma/nfsrdma/interop/workload"
 )
@@ -18,6 +19,7 @@ const usage = `usage:
 	guestwork manifest DIR                 describe each object below DIR
 	guestwork hold DIR                     keep files open; see workload.Hold
 	guestwork posix DIR [CASE...]          what the functions of package posix see in DIR
+	guestwork model DIR                    do in DIR what standard input says; see model.Serve
 	guestwork soak WRITE-DIR READ-DIR TIME write in one mount, read in another`
 
 var errUsage = errors.New(usage)
@@ -46,6 +48,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return workload.Manifest(dir, out)
 	case name == "posix":
 		return posix.Run(dir, out, rest...)
+	case name == "model" && len(rest) == 0:
+		return model.Serve(dir, in, out)
 	case name == "hold" && len(rest) == 0:
 		return workload.Hold(dir, in, out)
 	case name == "soak" && len(rest) == 2:

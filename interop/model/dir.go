@@ -1,0 +1,151 @@
+package model
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Player does operations and says what came of them. Its error means that it
+// cannot be asked any more.
+type Player interface {
+	Do(o Op) (Result, error)
+}
+
+// A Dir does operations in a directory of this machine. The umask of the process
+// must be 0.
+type Dir string
+
+// Do does an operation.
+func (d Dir) Do(o Op) (Result, error) {
+	r, err := d.do(o)
+	var e syscall.Errno
+	switch {
+	case err == nil:
+		return r, nil
+	case errors.As(err, &e) && unix.ErrnoName(e) != "":
+		return Result{Err: unix.ErrnoName(e)}, nil
+	default:
+		return Result{Err: err.Error()}, nil
+	}
+}
+
+func (d Dir) do(o Op) (Result, error) {
+	path, to := string(d)+"/"+o.Path, string(d)+"/"+o.To
+	switch o.Kind {
+	case Create, Write, Append, Rewrite, Read:
+		return onFile(path, o)
+	case Truncate:
+		return Result{}, os.Truncate(path, o.Off)
+	case Chmod:
+		return Result{}, unix.Chmod(path, o.Mode)
+	case Utimes:
+		ts := unix.NsecToTimespec(o.Off)
+		return Result{}, unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{ts, ts}, 0)
+	case Stat:
+		return stat(path)
+	case Mkdir:
+		return Result{}, unix.Mkdir(path, o.Mode)
+	case Rmdir:
+		return Result{}, unix.Rmdir(path)
+	case Symlink:
+		return Result{}, unix.Symlink(o.To, path)
+	case Readlink:
+		text, err := os.Readlink(path)
+		return Result{Text: text}, err
+	case Link:
+		return Result{}, unix.Link(path, to)
+	case Rename:
+		return Result{}, unix.Rename(path, to)
+	case Unlink:
+		return Result{}, unix.Unlink(path)
+	case List:
+		return list(path)
+	default:
+		return Result{}, errors.New("no such operation: " + string(o.Kind))
+	}
+}
+
+var flags = map[Kind]int{
+	Create:  os.O_CREATE | os.O_WRONLY,
+	Write:   os.O_WRONLY,
+	Append:  os.O_WRONLY | os.O_APPEND,
+	Rewrite: os.O_CREATE | os.O_TRUNC | os.O_WRONLY,
+	Read:    os.O_RDONLY,
+}
+
+// onFile opens a file, does one thing with it, and closes it.
+func onFile(path string, o Op) (r Result, err error) {
+	flag := flags[o.Kind]
+	if o.Excl {
+		flag |= os.O_EXCL
+	}
+	f, err := os.OpenFile(path, flag, os.FileMode(o.Mode))
+	if err != nil {
+		return r, err
+	}
+	defer func() {
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}()
+	switch o.Kind {
+	case Write:
+		_, err = f.WriteAt(o.content(), o.Off)
+	case Append, Rewrite:
+		_, err = f.Write(o.content())
+	case Read:
+		// Also of no length, a directory must say that it is one.
+		b := make([]byte, max(o.Len, 1))
+		var n int
+		if n, err = f.ReadAt(b, o.Off); err == io.EOF {
+			err = nil
+		}
+		if err == nil {
+			r = had(b[:min(n, o.Len)])
+		}
+	default: // made, and that is all
+	}
+	return r, err
+}
+
+func stat(path string) (Result, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return Result{}, err
+	}
+	a := &Attr{
+		Mode: st.Mode & 0o7777, Nlink: int(st.Nlink), UID: st.Uid, GID: st.Gid, Size: st.Size,
+		Mtime: unix.TimespecToNsec(st.Mtim),
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		a.Type = "file"
+	case unix.S_IFDIR:
+		a.Type, a.Size = "dir", 0 // each file system has its own idea of that size
+	case unix.S_IFLNK:
+		a.Type = "link"
+	}
+	return Result{Attr: a}, nil
+}
+
+func list(path string) (Result, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Result{}, err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return Result{}, err
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return Result{Names: sorted(names)}, nil
+}

@@ -1,0 +1,15 @@
+// Package model does random operations on directories that are one directory seen
+// by several mounts, and knows what each must say:
+//
+//	Source ──Op──▶ Tree (in memory) ──▶ Result ┐
+//	          └──▶ Player of a mount ─▶ Result ┴─ equal, or the run ends with the
+//	                                              seed and the last operations
+//
+// The operations come one after the other, each to a mount that chance chooses,
+// in a name space so small that they meet: names are taken, directories full,
+// paths lead through files and symbolic links. A Dir does them on a directory of
+// this machine; Serve and Remote carry them to another, one line of JSON each way.
+//
+// The same seed gives the same operations for the same mounts. The package must not
+// know what it is that joins the mounts.
+package model

@@ -1,0 +1,160 @@
+package model
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+const long = 2 * time.Second // for a run on the file system of this machine
+
+// local is a directory of this machine, for who may do everything in it.
+func local(t *testing.T) Dir {
+	mask := unix.Umask(0)
+	t.Cleanup(func() { unix.Umask(mask) })
+	return Dir(t.TempDir())
+}
+
+func run(seed uint64, s *Source, mounts ...Mount) *Run {
+	return &Run{Seed: seed, Source: s, Mounts: mounts, Tree: NewTree()}
+}
+
+// TestLocal holds the model against the file system of this machine: what
+// differs is the model's fault. Who is not root may not do all of it; then the
+// operations on contents are held.
+func TestLocal(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	source := Anything(seed)
+	if os.Getuid() != 0 {
+		source = Contents(seed)
+	}
+	d := local(t)
+	u := run(seed, source, Mount{"local", owned{d}})
+	require.NoError(t, u.For(long))
+	require.NoError(t, u.Tree.Compare(owned{d}))
+	t.Logf("%d operations", u.Done)
+	assert.Greater(t, u.Done, 1000)
+}
+
+// owned hides who runs the test.
+type owned struct{ Dir }
+
+func (d owned) Do(o Op) (Result, error) {
+	r, err := d.Dir.Do(o)
+	if r.Attr != nil && int(r.Attr.UID) == os.Getuid() {
+		r.Attr.UID, r.Attr.GID = 0, 0
+	}
+	return r, err
+}
+
+// TestRemote plays by Serve and on the directory itself in turns.
+func TestRemote(t *testing.T) {
+	d := local(t)
+	here, there := net.Pipe()
+	var served sync.WaitGroup
+	served.Go(func() { assert.NoError(t, Serve(string(d), there, there)) })
+	u := run(7, Contents(7), Mount{"remote", NewRemote(here)}, Mount{"local", d})
+	for range 500 {
+		require.NoError(t, u.Step())
+	}
+	require.NoError(t, here.Close())
+	served.Wait()
+	_, err := NewRemote(here).Do(Op{Kind: Stat, Path: "a"})
+	assert.ErrorIs(t, err, io.ErrClosedPipe)
+}
+
+// A tampered has one wrong answer in a while.
+type tampered struct {
+	Player
+	kind Kind
+	with func(r *Result)
+}
+
+func (p tampered) Do(o Op) (Result, error) {
+	r, err := p.Player.Do(o)
+	if o.Kind == p.kind && r.Err == "" {
+		p.with(&r)
+	}
+	return r, err
+}
+
+// TestDivergence asserts that a wrong answer of each kind is found, with its seed.
+func TestDivergence(t *testing.T) {
+	for name, p := range map[string]tampered{
+		"error":   {kind: Mkdir, with: func(r *Result) { r.Err = "EIO" }},
+		"size":    {kind: Stat, with: func(r *Result) { r.Attr.Size++ }},
+		"mode":    {kind: Stat, with: func(r *Result) { r.Attr.Mode ^= 1 }},
+		"links":   {kind: Stat, with: func(r *Result) { r.Attr.Nlink += 2 }},
+		"content": {kind: Read, with: func(r *Result) { r.Sum ^= 1 }},
+		"length":  {kind: Read, with: func(r *Result) { r.Len++ }},
+		"target":  {kind: Readlink, with: func(r *Result) { r.Text += "x" }},
+		"names":   {kind: List, with: func(r *Result) { r.Names = append(r.Names, "x") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.Player = NewTree().player()
+			u := run(5, Anything(5), Mount{"tampered", p})
+			err := u.For(time.Minute)
+			require.ErrorContains(t, err, "seed 5, operation ")
+			assert.ErrorContains(t, err, "on tampered")
+		})
+	}
+}
+
+// player plays on a tree: what it says is always right.
+func (t *Tree) player() Player { return played{t} }
+
+type played struct{ t *Tree }
+
+func (p played) Do(o Op) (Result, error) { return p.t.Do(o), nil }
+
+// TestReplay asserts that a seed says it all.
+func TestReplay(t *testing.T) {
+	ops := func(seed uint64) (all []string) {
+		for s := Anything(seed); len(all) < 100; {
+			all = append(all, s.Next().String())
+		}
+		return all
+	}
+	assert.Equal(t, ops(1), ops(1))
+	assert.NotEqual(t, ops(1), ops(2))
+}
+
+// TestKinds asserts that each kind of operation comes to pass, and fails, often
+// enough to be a test.
+func TestKinds(t *testing.T) {
+	tree, source := NewTree(), Anything(3)
+	good, bad := make(map[Kind]int), make(map[Kind]int)
+	for range 20000 {
+		o := source.Next()
+		if r := tree.Do(o); r.Err == "" {
+			good[o.Kind]++
+		} else {
+			bad[o.Kind]++
+		}
+	}
+	for kind := range weights {
+		assert.Greater(t, good[kind], 20, kind)
+		assert.Greater(t, bad[kind], 20, kind)
+	}
+}
+
+// TestCompare asserts that a tree that is not the model's is found out.
+func TestCompare(t *testing.T) {
+	d := local(t)
+	u := run(9, Contents(9), Mount{"local", owned{d}})
+	for range 200 {
+		require.NoError(t, u.Step())
+	}
+	require.NoError(t, u.Tree.Compare(owned{d}))
+	require.NoError(t, os.WriteFile(string(d)+"/a", []byte("other"), 0o644))
+	assert.ErrorContains(t, u.Tree.Compare(owned{d}), `"path":"a"`)
+	require.NoError(t, os.WriteFile(string(d)+"/extra", nil, 0o644))
+	assert.ErrorContains(t, u.Tree.Compare(owned{d}), "extra")
+}

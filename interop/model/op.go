@@ -1,0 +1,94 @@
+package model
+
+import (
+	"encoding/json"
+	"hash/crc32"
+	"math/rand/v2"
+)
+
+// A Kind is what an operation does.
+type Kind string
+
+// Kinds of operations. All but Stat, Readlink and those that make, remove or move a
+// name follow a symbolic link at the end of their path.
+const (
+	Create   Kind = "create"   // open(O_CREAT|O_WRONLY), and O_EXCL if Excl; close
+	Write    Kind = "write"    // open(O_WRONLY); pwrite; close
+	Append   Kind = "append"   // open(O_WRONLY|O_APPEND); write; close
+	Rewrite  Kind = "rewrite"  // open(O_CREAT|O_TRUNC|O_WRONLY); write; close
+	Read     Kind = "read"     // open(O_RDONLY); pread; close
+	Truncate Kind = "truncate" // to Off
+	Chmod    Kind = "chmod"
+	Utimes   Kind = "utimes" // the time of modification to Off nanoseconds
+	Stat     Kind = "stat"
+	Mkdir    Kind = "mkdir"
+	Rmdir    Kind = "rmdir"
+	Symlink  Kind = "symlink" // to To
+	Readlink Kind = "readlink"
+	Link     Kind = "link"   // of Path, as To
+	Rename   Kind = "rename" // of Path, to To
+	Unlink   Kind = "unlink"
+	List     Kind = "list"
+)
+
+// An Op is one operation.
+type Op struct {
+	Kind Kind   `json:"kind"`
+	Path string `json:"path"` // below the directory, never empty, without . and ..
+	To   string `json:"to,omitempty"`
+	Excl bool   `json:"excl,omitempty"`
+	Mode uint32 `json:"mode,omitempty"`
+	Off  int64  `json:"off,omitempty"`
+	Len  int    `json:"len,omitempty"`  // octets to write or read
+	Data uint64 `json:"data,omitempty"` // seed of what is written
+}
+
+func (o Op) String() string {
+	b, _ := json.Marshal(o) // strings and numbers
+	return string(b)
+}
+
+// content are the octets that an operation writes.
+func (o Op) content() []byte {
+	b := make([]byte, o.Len)
+	r := rand.NewPCG(o.Data, 0)
+	for i := 0; i < len(b); i += 8 {
+		v := r.Uint64()
+		for j := i; j < min(i+8, len(b)); j++ {
+			b[j] = byte(v)
+			v >>= 8
+		}
+	}
+	return b
+}
+
+// A Result is what an operation said. Only what it has to say is set.
+type Result struct {
+	Err   string   `json:"err,omitempty"` // the errno's name
+	Attr  *Attr    `json:"attr,omitempty"`
+	Text  string   `json:"text,omitempty"` // target of a link
+	Len   int      `json:"len,omitempty"`  // octets that were read
+	Sum   uint32   `json:"sum,omitempty"`  // and their checksum
+	Names []string `json:"names,omitempty"`
+}
+
+func (r Result) String() string {
+	b, _ := json.Marshal(r)
+	return string(b)
+}
+
+// Attr are the attributes that are the same wherever an object is looked at.
+type Attr struct {
+	Type  string `json:"type"` // file, dir or link
+	Mode  uint32 `json:"mode"`
+	Nlink int    `json:"nlink"`
+	UID   uint32 `json:"uid"`
+	GID   uint32 `json:"gid"`
+	Size  int64  `json:"size"`            // 0 of a directory
+	Mtime int64  `json:"mtime,omitempty"` // nanoseconds; 0 where the model cannot know it
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// had is the result of reading b.
+func had(b []byte) Result { return Result{Len: len(b), Sum: crc32.Checksum(b, castagnoli)} }

@@ -1,0 +1,59 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+func sorted(names []string) []string {
+	slices.Sort(names)
+	return names
+}
+
+// Serve does the operations that it reads, one line each, in dir, and writes a line
+// with the result of each, until in ends.
+func Serve(dir string, in io.Reader, out io.Writer) error {
+	defer unix.Umask(unix.Umask(0))
+	lines, results := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var o Op
+		if err := lines.Decode(&o); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		r, err := Dir(dir).Do(o)
+		if err != nil {
+			return err
+		}
+		if err := results.Encode(r); err != nil {
+			return err
+		}
+	}
+}
+
+// A Remote has operations done by Serve at the other end.
+type Remote struct {
+	ops     *json.Encoder
+	results *json.Decoder
+}
+
+// NewRemote talks to a Serve that reads and writes rw.
+func NewRemote(rw io.ReadWriter) *Remote {
+	return &Remote{json.NewEncoder(rw), json.NewDecoder(rw)}
+}
+
+// Do has an operation done.
+func (m *Remote) Do(o Op) (r Result, err error) {
+	if err = m.ops.Encode(o); err == nil {
+		err = m.results.Decode(&r)
+	}
+	if err != nil {
+		err = fmt.Errorf("no result of %s: %w", o, err)
+	}
+	return r, err
+}

@@ -1,0 +1,120 @@
+package model
+
+import (
+	"math/rand/v2"
+	"strings"
+)
+
+// What the operations work on: few names, so that they meet, and files of up to a
+// few pages and RPCs.
+const (
+	depth     = 3       // components of a path, at most
+	maxLength = 70_000  // octets written or read at a time
+	maxOffset = 150_000 // octets
+	epoch     = 1_500_000_000_000_000_000
+)
+
+var names = []string{"a", "b", "c", "d", "e"}
+
+// A Source makes operations out of chance.
+type Source struct {
+	r     *rand.Rand
+	kinds []Kind
+	path  func(r *rand.Rand) string
+}
+
+// Anything is a source of all kinds of operations in a tree of a few names.
+func Anything(seed uint64) *Source {
+	return &Source{r: rand.New(rand.NewPCG(seed, 1)), kinds: repeat(weights), path: somewhere}
+}
+
+// Contents is a source of operations on the content of a few files. Each opens its
+// file anew, so that even mounts that cache must agree on what it reads.
+func Contents(seed uint64) *Source {
+	w := map[Kind]int{Write: 3, Append: 2, Rewrite: 2, Read: 5}
+	return &Source{r: rand.New(rand.NewPCG(seed, 2)), kinds: repeat(w), path: flat}
+}
+
+// weights say how often each kind comes.
+var weights = map[Kind]int{
+	Create: 8, Write: 8, Append: 4, Rewrite: 6, Read: 10, Truncate: 4, Chmod: 3, Utimes: 3, Stat: 12, Mkdir: 5,
+	Rmdir: 10, Symlink: 3, Readlink: 4, Link: 10, Rename: 10, Unlink: 7, List: 8,
+}
+
+// repeat has each kind as often as it weighs.
+func repeat(weights map[Kind]int) []Kind {
+	var kinds []Kind
+	for _, k := range []Kind{ // in this order, whatever the map's
+		Create, Write, Append, Rewrite, Read, Truncate, Chmod, Utimes, Stat, Mkdir, Rmdir, Symlink, Readlink,
+		Link, Rename, Unlink, List,
+	} {
+		for range weights[k] {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+func somewhere(r *rand.Rand) string {
+	// Short paths more often: they exist more often.
+	n := 1 + min(r.IntN(depth), r.IntN(depth+1))
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = names[r.IntN(len(names))]
+	}
+	return strings.Join(parts, "/")
+}
+
+func flat(r *rand.Rand) string { return names[r.IntN(len(names))] }
+
+// Next is the next operation.
+func (s *Source) Next() Op {
+	r := s.r
+	o := Op{Kind: s.kinds[r.IntN(len(s.kinds))], Path: s.path(r)}
+	switch o.Kind {
+	case Create:
+		o.Mode, o.Excl = uint32(r.IntN(0o1000)), r.IntN(3) == 0
+	case Write, Append, Rewrite, Read:
+		o.Off, o.Len, o.Data = s.offset(), s.length(), r.Uint64()
+		if o.Kind == Rewrite {
+			o.Mode = 0o644
+		}
+		if o.Kind == Append || o.Kind == Rewrite {
+			o.Off = 0
+		}
+		if o.Kind == Read {
+			o.Data = 0
+		}
+	case Truncate:
+		o.Off = s.offset()
+	case Chmod:
+		o.Mode = uint32(r.IntN(0o10000))
+	case Utimes:
+		o.Off = epoch + r.Int64N(epoch/10)
+	case Mkdir:
+		o.Mode = uint32(r.IntN(0o1000))
+	case Symlink, Link, Rename:
+		o.To = s.path(r)
+	default: // the path is all there is
+	}
+	return o
+}
+
+// offset is often 0 or small, so that pieces meet.
+func (s *Source) offset() int64 {
+	switch s.r.IntN(4) {
+	case 0:
+		return 0
+	case 1:
+		return s.r.Int64N(100)
+	default:
+		return s.r.Int64N(maxOffset)
+	}
+}
+
+func (s *Source) length() int {
+	if s.r.IntN(2) == 0 {
+		return s.r.IntN(200)
+	}
+	return s.r.IntN(maxLength)
+}

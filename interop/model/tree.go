@@ -1,0 +1,150 @@
+package model
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Linux follows that many symbolic links in one path.
+const maxLinks = 40
+
+// A node is a file, a directory or a symbolic link.
+type node struct {
+	kind    string // as in Attr
+	mode    uint32
+	nlink   int
+	data    []byte           // of a file
+	target  string           // of a link
+	entries map[string]*node // of a directory
+	parent  *node            // of a directory
+	mtime   int64            // nanoseconds; 0: whatever the server's clock says
+}
+
+// A Tree is what a directory must be like. It is a directory of Linux for a caller
+// who may do everything.
+type Tree struct{ root *node }
+
+// NewTree returns the tree of an empty directory.
+func NewTree() *Tree { return &Tree{dir(nil, 0o755)} }
+
+func dir(parent *node, mode uint32) *node {
+	n := &node{kind: "dir", mode: mode, nlink: 2, entries: make(map[string]*node), parent: parent}
+	if parent != nil {
+		n.mode |= parent.mode & unix.S_ISGID
+	}
+	return n
+}
+
+// Do does an operation and returns what it must say.
+func (t *Tree) Do(o Op) Result {
+	r, err := t.do(o)
+	if err != 0 {
+		return Result{Err: unix.ErrnoName(err)}
+	}
+	return r
+}
+
+func (t *Tree) do(o Op) (Result, unix.Errno) {
+	switch o.Kind {
+	case Create, Write, Append, Rewrite, Read:
+		return t.file(o)
+	case Truncate, Chmod, Utimes:
+		return Result{}, t.set(o)
+	case Stat, Readlink, List:
+		return t.look(o)
+	case Link:
+		return Result{}, t.link(o)
+	case Rename:
+		return Result{}, t.rename(o)
+	default:
+		return Result{}, t.entry(o)
+	}
+}
+
+// A place is where a path ends: a name in a directory, and what has it, if
+// anything.
+type place struct {
+	in   *node
+	name string
+	node *node
+}
+
+// walk goes along a path. Where the last name is a symbolic link, it is followed if
+// follow is set.
+func (t *Tree) walk(path string, follow bool) (place, unix.Errno) {
+	links := 0
+	return t.walkFrom(t.root, path, follow, &links)
+}
+
+func (t *Tree) walkFrom(at *node, path string, follow bool, links *int) (place, unix.Errno) {
+	for {
+		name, rest, more := strings.Cut(path, "/")
+		if at.kind != "dir" {
+			return place{}, unix.ENOTDIR
+		}
+		p := place{at, name, at.entries[name]}
+		if p.node != nil && p.node.kind == "link" && (more || follow) {
+			if *links++; *links > maxLinks {
+				return place{}, unix.ELOOP
+			}
+			var err unix.Errno
+			if p, err = t.walkFrom(at, p.node.target, true, links); err != 0 {
+				return place{}, err
+			}
+		}
+		if !more {
+			return p, 0
+		}
+		if p.node == nil {
+			return place{}, unix.ENOENT
+		}
+		at, path = p.node, rest
+	}
+}
+
+// found is walk to something that is there.
+func (t *Tree) found(path string, follow bool) (*node, unix.Errno) {
+	p, err := t.walk(path, follow)
+	if err == 0 && p.node == nil {
+		err = unix.ENOENT
+	}
+	return p.node, err
+}
+
+// add gives a node a name.
+func (p place) add(n *node) {
+	p.in.entries[p.name] = n
+	p.in.mtime = 0
+	if n.kind == "dir" {
+		n.parent = p.in
+		p.in.nlink++
+	}
+}
+
+// remove takes the name away.
+func (p place) remove() {
+	delete(p.in.entries, p.name)
+	p.in.mtime = 0
+	if p.node.kind == "dir" {
+		p.in.nlink--
+		p.node.nlink = 0
+	} else {
+		p.node.nlink--
+	}
+}
+
+func (n *node) attr() *Attr {
+	a := &Attr{Type: n.kind, Mode: n.mode, Nlink: n.nlink, Mtime: n.mtime}
+	switch n.kind {
+	case "file":
+		a.Size = int64(len(n.data))
+	case "link":
+		a.Size = int64(len(n.target))
+	}
+	return a
+}
+
+func (n *node) names() []string { return slices.Sorted(maps.Keys(n.entries)) }
