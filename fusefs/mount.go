@@ -1,10 +1,41 @@
 package fusefs
 
-import "errors"
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 
-// A Mount is a mounted file system that is being served.
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// A Mount is a mounted file system that is being served. Its other methods are
+// the kernel's.
 type Mount struct {
-	cfg  Config
+	// What is not ours is answered with ENOSYS, upon which the kernel does
+	// without: extended attributes, locks (it keeps them itself), fallocate,
+	// SEEK_HOLE, copy_file_range, O_TMPFILE.
+	fuse.RawFileSystem
+
+	cfg     Config
+	blksize int
+	nameMax uint32
+
+	server  *fuse.Server
+	fd      int // of /dev/fuse, which server closes
+	table   *table
+	files   files
+	callers callers
+	ops     ops
+	notes   sync.WaitGroup // expireLater
+
+	clock      atomic.Uint64
+	complained atomic.Int64 // when, in nanoseconds since 1970
+	sillyCount atomic.Uint32
+	plain      atomic.Bool // the server has no READDIRPLUS
+
 	done chan struct{} // closed when all is over
 }
 
@@ -13,14 +44,123 @@ func New(cfg Config) (*Mount, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
-	return nil, errors.ErrUnsupported
+	m := &Mount{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(),
+		cfg:           cfg,
+		blksize:       cfg.FS.WriteSize(),
+		table:         newTable(cfg.FS.Root()),
+		files:         files{all: make(map[uint64]*file), dirs: make(map[uint64]*dir)},
+		callers:       callers{client: cfg.Client, all: make(map[callerKey]*caller)},
+		done:          make(chan struct{}),
+	}
+	if err := m.meet(); err != nil {
+		return nil, err
+	}
+	var err error
+	if m.fd, err = attach(&m.cfg); err != nil {
+		return nil, err
+	}
+	if m.server, err = fuse.NewServer(m, fmt.Sprintf("/dev/fd/%d", m.fd), m.options()); err != nil {
+		_ = detach(&m.cfg)
+		return nil, fmt.Errorf("%s: the kernel's FUSE does not take to us: %w", cfg.Point, err)
+	}
+	go m.serve()
+	m.raiseReadAhead()
+	return m, nil
+}
+
+// meet asks the server for what has to be known before anybody looks.
+func (m *Mount) meet() error {
+	root := m.table.node(fuse.FUSE_ROOT_ID)
+	began := m.tick()
+	a, err := m.cfg.Client.GetAttr(context.Background(), root.fh)
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.cfg.Source, err)
+	}
+	m.learn(root, began, &a)
+	m.nameMax = 255
+	if limits, err := m.cfg.Client.PathConf(context.Background(), root.fh); err == nil {
+		m.nameMax = limits.NameMax
+	}
+	return nil
+}
+
+// options are what go-fuse is told. It does not mount.
+func (m *Mount) options() *fuse.MountOptions {
+	return &fuse.MountOptions{
+		Name:          "nfsrdma",
+		FsName:        m.cfg.Source,
+		MaxWrite:      maxTransfer,
+		MaxBackground: maxBackground,
+		DisableXAttrs: true,
+		DisableSplice: true, // data come from memory
+		Logger:        slog.NewLogLogger(m.cfg.Log.Handler(), slog.LevelWarn),
+
+		// With O_TRUNC in CREATE and OPEN, a file that another client made
+		// meanwhile is emptied too. The server clears set-user-id bits on
+		// writes, and knows who may leave them. Not each listing needs
+		// attributes.
+		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV | fuse.CAP_READDIRPLUS_AUTO,
+	}
+}
+
+// serve answers the kernel until the file system is unmounted.
+func (m *Mount) serve() {
+	stop := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { m.watch(stop) })
+	m.server.Serve()
+	close(stop)
+	watching.Wait()
+	m.notes.Wait()
+	m.leave()
+	close(m.done)
+}
+
+// aborted tells whether the kernel has cut the connection: nobody waits for
+// answers any more. Only who answers a request may call it.
+func (m *Mount) aborted() bool {
+	p := []unix.PollFd{{Fd: int32(m.fd)}}
+	_, err := unix.Poll(p, 0)
+	return err == nil && p[0].Revents&unix.POLLERR != 0
+}
+
+// leave sends what is left when the kernel has gone, and removes the hidden
+// files: it does not wait for the release of files that were closed shortly
+// before.
+func (m *Mount) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	for _, n := range m.table.all() {
+		if err := m.sync(ctx, n); err != nil {
+			m.cfg.Log.Error("written data are lost", "source", m.cfg.Source, "err", err)
+		}
+		m.removeHidden(ctx, n)
+		if w := n.pending.use(); w != nil {
+			n.pending.retire(w)
+			n.pending.unuse(w)
+		}
+	}
 }
 
 // Wait returns when the file system has been unmounted, by whomever, and
 // everything is at the server that can be.
 func (m *Mount) Wait() { <-m.done }
 
-// Unmount unmounts the file system and waits as Wait does.
+// Unmount unmounts the file system and waits as Wait does. While files are open
+// it fails.
 func (m *Mount) Unmount() error {
-	return errors.ErrUnsupported
+	select {
+	case <-m.done:
+		return nil
+	default:
+	}
+	if err := detach(&m.cfg); err != nil {
+		return err
+	}
+	m.Wait()
+	return nil
 }
+
+// String implements fuse.RawFileSystem.
+func (m *Mount) String() string { return "nfsrdma" }

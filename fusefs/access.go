@@ -1,0 +1,84 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// Access implements fuse.RawFileSystem: access(2) and chdir(2). The kernel asks
+// in the name of the real user. Elsewhere it asks nobody, and the server
+// decides.
+func (m *Mount) Access(cancel <-chan struct{}, in *fuse.AccessIn) fuse.Status {
+	n := m.table.node(in.NodeId)
+	if n == nil {
+		return errStale
+	}
+	o := m.begin(cancel, &in.InHeader)
+	defer m.end(o)
+	if err := m.attributes(o, n); err != nil {
+		return m.fail(err)
+	}
+	n.mu.Lock()
+	rights := accessRights(in.Mask, n.attr.Type)
+	n.mu.Unlock()
+	if rights == 0 {
+		return fuse.OK
+	}
+	began := m.tick()
+	res, err := o.c().Access(o, n.fh, rights)
+	if err != nil {
+		return m.fail(err)
+	}
+	m.learnPost(n, began, &res.Attr)
+	if res.Access&rights != rights {
+		return errAccess
+	}
+	return fuse.OK
+}
+
+// accessRights returns what access(2) wants to know of an object.
+func accessRights(mask uint32, t nfs3.Type) (rights uint32) {
+	read, write, exec := nfs3.AccessRead, nfs3.AccessModify|nfs3.AccessExtend, nfs3.AccessExecute
+	if t == nfs3.TypeDir {
+		write, exec = write|nfs3.AccessDelete, nfs3.AccessLookup
+	}
+	if mask&fuse.R_OK != 0 {
+		rights |= read
+	}
+	if mask&fuse.W_OK != 0 {
+		rights |= write
+	}
+	if mask&fuse.X_OK != 0 {
+		rights |= exec
+	}
+	return rights
+}
+
+// StatFs implements fuse.RawFileSystem.
+func (m *Mount) StatFs(cancel <-chan struct{}, h *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
+	n := m.table.node(h.NodeId)
+	if n == nil {
+		return errStale
+	}
+	o := m.begin(cancel, h)
+	defer m.end(o)
+	res, err := o.c().FSStat(o, n.fh)
+	if err != nil {
+		return m.fail(err)
+	}
+	*out = fuse.StatfsOut{
+		Blocks:  res.TotalBytes / fragment,
+		Bfree:   res.FreeBytes / fragment,
+		Bavail:  res.AvailBytes / fragment,
+		Files:   res.TotalFiles,
+		Ffree:   res.FreeFiles,
+		Bsize:   uint32(m.blksize),
+		Frsize:  fragment,
+		NameLen: m.nameMax,
+	}
+	return fuse.OK
+}
+
+// fragment is what statfs counts in, in octets.
+const fragment = 4096

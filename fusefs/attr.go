@@ -1,0 +1,127 @@
+package fusefs
+
+import (
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// blockSize is what st_blocks counts in, in octets.
+const blockSize = 512
+
+var typeBits = map[nfs3.Type]uint32{
+	nfs3.TypeReg:  unix.S_IFREG,
+	nfs3.TypeDir:  unix.S_IFDIR,
+	nfs3.TypeBlk:  unix.S_IFBLK,
+	nfs3.TypeChr:  unix.S_IFCHR,
+	nfs3.TypeLnk:  unix.S_IFLNK,
+	nfs3.TypeSock: unix.S_IFSOCK,
+	nfs3.TypeFIFO: unix.S_IFIFO,
+}
+
+// tell writes n's attributes for the kernel, and returns how long it may
+// believe them.
+func (m *Mount) tell(n *node, out *fuse.Attr) time.Duration {
+	_, _, unsent := n.pending.extent()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a := &n.attr
+	*out = fuse.Attr{
+		Ino:       a.FileID,
+		Size:      a.Size,
+		Blocks:    (a.Used + blockSize - 1) / blockSize,
+		Atime:     uint64(a.Atime.Sec),
+		Mtime:     uint64(a.Mtime.Sec),
+		Ctime:     uint64(a.Ctime.Sec),
+		Atimensec: a.Atime.Nsec,
+		Mtimensec: a.Mtime.Nsec,
+		Ctimensec: a.Ctime.Nsec,
+		Mode:      typeBits[a.Type] | a.Mode&0o7777,
+		Nlink:     a.Nlink - min(a.Nlink, uint32(len(n.silly))),
+		Owner:     fuse.Owner{Uid: a.UID, Gid: a.GID},
+		Rdev:      kernelDev(a.Rdev),
+		Blksize:   uint32(m.blksize),
+	}
+	if a.Type == nfs3.TypeReg {
+		out.Size = max(out.Size, n.wrote)
+	}
+	n.told.size, n.told.mtime = out.Size, a.Mtime
+	if unsent {
+		return 0 // what is on its way changes them
+	}
+	return n.freshLocked()
+}
+
+// tellEntry writes an entry of dir that leads to n, and how long it counts.
+func (m *Mount) tellEntry(dir, n *node, out *fuse.EntryOut) {
+	*out = fuse.EntryOut{NodeId: n.id, Generation: 1}
+	out.SetAttrTimeout(m.tell(n, &out.Attr))
+	out.SetEntryTimeout(m.nameLife(dir, m.cfg.Lookup != LookupNone))
+}
+
+// nameLife returns how long the kernel may believe what a name in dir leads to:
+// as long as dir's attributes, which tell of changes, are believed. Where not
+// everyone may search dir, each use of a name has to ask the server, which
+// knows who may: the kernel does not tell users apart when it walks over names.
+func (m *Mount) nameLife(dir *node, keep bool) time.Duration {
+	dir.mu.Lock()
+	defer dir.mu.Unlock()
+	if !keep || m.cfg.AllowOther && dir.attr.Mode&0o111 != 0o111 {
+		return 0
+	}
+	return dir.freshLocked()
+}
+
+// kernelDev is a device number as FUSE writes it.
+func kernelDev(d nfs3.SpecData) uint32 {
+	return d.Minor&0xff | d.Major&0xfff<<8 | d.Minor&^0xff<<12
+}
+
+// specData reads a device number of FUSE.
+func specData(dev uint32) nfs3.SpecData {
+	return nfs3.SpecData{Major: dev >> 8 & 0xfff, Minor: dev&0xff | dev>>12&0xfff00}
+}
+
+// attributes makes sure that n's attributes are known and may be believed.
+func (m *Mount) attributes(o *op, n *node) error {
+	if n.fresh() > 0 {
+		return nil
+	}
+	return m.fetch(o, n)
+}
+
+// fetch asks the server for n's attributes.
+func (m *Mount) fetch(o *op, n *node) error {
+	began := m.tick()
+	a, err := o.c().GetAttr(o, n.fh)
+	if err != nil {
+		return err
+	}
+	m.learn(n, began, &a)
+	return nil
+}
+
+// GetAttr implements fuse.RawFileSystem.
+func (m *Mount) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	n := m.table.node(in.NodeId)
+	if n == nil {
+		return errStale
+	}
+	o := m.begin(cancel, &in.InHeader)
+	defer m.end(o)
+	// With an open file the kernel wants to know where the file ends, before
+	// it reads from its pages or seeks: we know without the server.
+	if in.Flags()&fuse.FUSE_GETATTR_FH == 0 {
+		if err := m.flush(o, n); err != nil {
+			return m.fail(err)
+		}
+	}
+	if err := m.attributes(o, n); err != nil {
+		return m.fail(err)
+	}
+	out.SetTimeout(m.tell(n, &out.Attr))
+	return fuse.OK
+}

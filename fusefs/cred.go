@@ -1,0 +1,59 @@
+package fusefs
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// A caller is somebody in whose name calls are made.
+type caller struct {
+	cred   oncrpc.Cred
+	client *nfsclient.Client
+	until  time.Time
+}
+
+// same tells whether two callers are the same to the server.
+func (c *caller) same(d *caller) bool {
+	return c == d || c.cred.UID == d.cred.UID && c.cred.GID == d.cred.GID && slices.Equal(c.cred.GIDs, d.cred.GIDs)
+}
+
+// callers remembers who the processes are that made requests of late: the
+// kernel says user and group with each, but not the other groups.
+type callers struct {
+	client *nfsclient.Client
+
+	mu  sync.Mutex
+	all map[callerKey]*caller
+}
+
+type callerKey struct{ pid, uid, gid uint32 }
+
+// of returns who makes a request.
+func (s *callers) of(h *fuse.InHeader) *caller {
+	key := callerKey{h.Pid, h.Uid, h.Gid}
+	now := time.Now()
+	s.mu.Lock()
+	c := s.all[key]
+	s.mu.Unlock()
+	if c != nil && now.Before(c.until) {
+		return c
+	}
+	next := &caller{
+		cred:  oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: h.Uid, GID: h.Gid, GIDs: groups(h.Pid, h.Gid)},
+		until: now.Add(callerLife),
+	}
+	next.client = clientAs(s.client, next.cred)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) >= maxCallers {
+		clear(s.all)
+	}
+	s.all[key] = next
+	return next
+}

@@ -1,0 +1,59 @@
+package fusefs
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+const (
+	errStale  = fuse.Status(syscall.ESTALE)
+	errAccess = fuse.EACCES
+)
+
+// fail returns what a program is told of an error.
+func (m *Mount) fail(err error) fuse.Status {
+	var refused *nfsclient.Error
+	var auth oncrpc.AuthError
+	switch {
+	case err == nil:
+		return fuse.OK
+	case errors.As(err, &refused):
+		return statusOf(refused)
+	case errors.Is(err, context.Canceled):
+		return fuse.EINTR // to who is dead already
+	case errors.As(err, &auth):
+		m.complain(err)
+		return errAccess
+	}
+	m.complain(err)
+	return fuse.EIO
+}
+
+// statusOf returns the host's number for a server's refusal.
+func statusOf(e *nfsclient.Error) fuse.Status {
+	switch e.Status {
+	case nfs3.ErrJukebox, nfs3.ErrNotSync, nfs3.ErrBadCookie:
+		return fuse.EIO // EAGAIN is for descriptors that do not wait
+	default:
+		return fuse.Status(e.Errno())
+	}
+}
+
+// complain tells the log of a call that had no answer, not more often than
+// each logPause.
+func (m *Mount) complain(err error) {
+	now := time.Now().UnixNano()
+	last := m.complained.Load()
+	if now-last < int64(logPause) || !m.complained.CompareAndSwap(last, now) {
+		return
+	}
+	m.cfg.Log.Warn("a call has failed", "source", m.cfg.Source, "err", err)
+}

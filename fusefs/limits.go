@@ -1,0 +1,64 @@
+package fusefs
+
+import "time"
+
+// Limits of our own.
+const (
+	// maxTransfer is the octets of one READ and WRITE of the kernel: what
+	// FUSE takes at most without a sysctl, and the most that Linux's NFS
+	// client asks for.
+	maxTransfer = 1 << 20
+
+	// maxBackground is how many requests of read-ahead and write-back the
+	// kernel has under way: enough for several streams of readAhead.
+	maxBackground = 64
+
+	// readAhead is the octets that the kernel reads ahead of a program that
+	// reads in order, where we may say so: eight READs keep a connection
+	// busy over any round trip in a building.
+	readAhead = 8 << 20
+
+	// writeBudget is the octets of written data, over all files, that wait
+	// to be on the server's stable storage.
+	writeBudget = 256 << 20
+
+	// maxName is the longest name that FUSE lets through.
+	maxName = 1024
+
+	// maxRestart is how many entries a listing goes over to find where it
+	// was when the server has forgotten the place.
+	maxRestart = 1 << 20
+
+	// maxCallers is the number of processes whose groups are remembered.
+	maxCallers = 1024
+
+	// maxGroups is what RPC carries of a caller's groups (RFC 5531,
+	// Appendix A).
+	maxGroups = 16
+
+	// sillyTries is how many names for a removed open file are tried: only
+	// files that a crash left have such names.
+	sillyTries = 64
+)
+
+// Times of our own.
+const (
+	// callerLife is how long a process's groups are believed to be the
+	// same: as long as one command runs, not one that changes its groups.
+	callerLife = 200 * time.Millisecond
+
+	// killPoll is how often interrupted processes are looked at while the
+	// server does not answer.
+	killPoll = 500 * time.Millisecond
+
+	// staleRetry is how long after ESTALE the same thread's next open is
+	// taken to be the kernel's second try.
+	staleRetry = time.Second
+
+	// farewell is how long the end of a mount waits for the server to take
+	// what is left: data, and files to be removed.
+	farewell = 30 * time.Second
+
+	// logPause is between two lines in the log about calls that failed.
+	logPause = time.Second
+)

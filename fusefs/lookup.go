@@ -1,0 +1,74 @@
+package fusefs
+
+import (
+	"errors"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// Lookup implements fuse.RawFileSystem.
+func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	dir := m.table.node(h.NodeId)
+	if dir == nil {
+		return errStale
+	}
+	o := m.begin(cancel, h)
+	defer m.end(o)
+	began := m.tick()
+	res, err := o.c().Lookup(o, dir.fh, name)
+	m.learnPost(dir, began, &res.DirAttr)
+	switch {
+	case errors.Is(err, nfs3.ErrNoEnt):
+		return m.noEntry(dir, name, out)
+	case err != nil:
+		return m.fail(err)
+	}
+	return m.enter(o, dir, name, began, res.Object, &res.ObjAttr, out)
+}
+
+// noEntry answers that there is no name in dir, which the kernel may keep in
+// mind for as long as it believes dir's attributes.
+func (m *Mount) noEntry(dir *node, name string, out *fuse.EntryOut) fuse.Status {
+	m.table.unname(dir, name)
+	life := m.nameLife(dir, m.cfg.Lookup == LookupAll)
+	if life == 0 {
+		return fuse.ENOENT
+	}
+	*out = fuse.EntryOut{}
+	out.SetEntryTimeout(life)
+	return fuse.OK
+}
+
+// enter tells the kernel of the object at a name in dir, as a call that began
+// at began found it. fh is kept.
+func (m *Mount) enter(o *op, dir *node, name string, began uint64, fh nfs3.FH, a *nfs3.PostOpAttr, out *fuse.EntryOut) fuse.Status {
+	n := m.table.refer(fh, dir, name)
+	if a.OK {
+		m.learn(n, began, &a.Attr)
+	} else if err := m.attributes(o, n); err != nil {
+		m.table.forget(n.id, 1)
+		return m.fail(err)
+	}
+	m.tellEntry(dir, n, out)
+	return fuse.OK
+}
+
+// found is enter for what a call has made. Where the server did not say what
+// it is, that has to be looked up.
+func (m *Mount) found(o *op, dir *node, name string, began uint64, res *nfs3.MakeRes, out *fuse.EntryOut) fuse.Status {
+	m.learnOwn(dir, began, &res.Dir.After)
+	if res.Object != nil {
+		return m.enter(o, dir, name, began, res.Object, &res.Attr, out)
+	}
+	began = m.tick()
+	l, err := o.c().Lookup(o, dir.fh, name)
+	if err != nil {
+		return m.fail(err)
+	}
+	return m.enter(o, dir, name, began, l.Object, &l.ObjAttr, out)
+}
+
+// Forget implements fuse.RawFileSystem.
+func (m *Mount) Forget(nodeid, count uint64) { m.table.forget(nodeid, count) }

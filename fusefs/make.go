@@ -1,0 +1,174 @@
+package fusefs
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// making begins a request that makes a name in a directory.
+func (m *Mount) making(cancel <-chan struct{}, h *fuse.InHeader, name string) (o *op, dir *node, where nfs3.DirOpArgs) {
+	o, dir = m.begin(cancel, h), m.table.node(h.NodeId)
+	if dir != nil {
+		where = nfs3.DirOpArgs{Dir: dir.fh, Name: []byte(name)}
+	}
+	return o, dir, where
+}
+
+// made ends such a request.
+func (m *Mount) made(o *op, dir *node, name string, began uint64, res *nfs3.MakeRes, err error, out *fuse.EntryOut) fuse.Status {
+	if err != nil {
+		m.suspect(dir)
+		return m.fail(err)
+	}
+	return m.found(o, dir, name, began, res, out)
+}
+
+// modeOf returns the attributes of a new object. The kernel has applied the
+// umask.
+func modeOf(mode uint32) nfs3.SetAttr {
+	return nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: mode & 0o7777}}
+}
+
+// Mkdir implements fuse.RawFileSystem.
+func (m *Mount) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
+	o, dir, where := m.making(cancel, &in.InHeader, name)
+	defer m.end(o)
+	if dir == nil {
+		return errStale
+	}
+	began := m.tick()
+	res, err := o.c().Mkdir(o, &nfs3.MkdirArgs{Where: where, Attr: modeOf(in.Mode)})
+	return m.made(o, dir, name, began, &res, err, out)
+}
+
+// Symlink implements fuse.RawFileSystem.
+func (m *Mount) Symlink(cancel <-chan struct{}, h *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
+	o, dir, where := m.making(cancel, h, name)
+	defer m.end(o)
+	if dir == nil {
+		return errStale
+	}
+	began := m.tick()
+	res, err := o.c().Symlink(o, &nfs3.SymlinkArgs{Where: where, Attr: modeOf(0o777), Path: []byte(target)})
+	return m.made(o, dir, name, began, &res, err, out)
+}
+
+// Readlink implements fuse.RawFileSystem.
+func (m *Mount) Readlink(cancel <-chan struct{}, h *fuse.InHeader) ([]byte, fuse.Status) {
+	n := m.table.node(h.NodeId)
+	if n == nil {
+		return nil, errStale
+	}
+	o := m.begin(cancel, h)
+	defer m.end(o)
+	began := m.tick()
+	res, err := o.c().ReadLink(o, n.fh)
+	if err != nil {
+		return nil, m.fail(err)
+	}
+	m.learnPost(n, began, &res.Attr)
+	return res.Path, fuse.OK
+}
+
+var mknodTypes = map[uint32]nfs3.Type{
+	unix.S_IFBLK:  nfs3.TypeBlk,
+	unix.S_IFCHR:  nfs3.TypeChr,
+	unix.S_IFIFO:  nfs3.TypeFIFO,
+	unix.S_IFSOCK: nfs3.TypeSock,
+}
+
+// Mknod implements fuse.RawFileSystem.
+func (m *Mount) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
+	o, dir, where := m.making(cancel, &in.InHeader, name)
+	defer m.end(o)
+	if dir == nil {
+		return errStale
+	}
+	typ := in.Mode & unix.S_IFMT
+	if typ == unix.S_IFREG || typ == 0 {
+		return m.create(o, dir, &nfs3.CreateArgs{Where: where, Mode: nfs3.Guarded, Attr: modeOf(in.Mode)}, out)
+	}
+	a := nfs3.MknodArgs{Where: where, Type: mknodTypes[typ], Attr: modeOf(in.Mode), Spec: specData(in.Rdev)}
+	if a.Type == 0 {
+		return fuse.EINVAL
+	}
+	began := m.tick()
+	res, err := o.c().Mknod(o, &a)
+	return m.made(o, dir, name, began, &res, err, out)
+}
+
+// Create implements fuse.RawFileSystem.
+func (m *Mount) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
+	o, dir, where := m.making(cancel, &in.InHeader, name)
+	defer m.end(o)
+	if dir == nil {
+		return errStale
+	}
+	a := nfs3.CreateArgs{Where: where, Attr: modeOf(in.Mode)}
+	a.Attr.Size.Set = in.Flags&unix.O_TRUNC != 0
+	create := m.create
+	if in.Flags&unix.O_EXCL != 0 {
+		create = m.createNew
+	}
+	if status := create(o, dir, &a, &out.EntryOut); status != fuse.OK {
+		return status
+	}
+	n := m.table.node(out.NodeId) // which the kernel was told of, and holds
+	if a.Attr.Size.Set {
+		n.resized(0)
+	}
+	m.table.open(n)
+	out.Fh = m.newFile(o, n, in.Flags)
+	return fuse.OK
+}
+
+// create makes a file, or takes the one that is there, as a.Mode says.
+func (m *Mount) create(o *op, dir *node, a *nfs3.CreateArgs, out *fuse.EntryOut) fuse.Status {
+	began := m.tick()
+	res, err := o.c().Create(o, a)
+	return m.made(o, dir, string(a.Where.Name), began, &res, err, out)
+}
+
+// createNew makes a file that was not there. The server keeps a number of ours
+// with it, so that it knows the call again, and wants its attributes afterwards
+// (RFC 1813, Section 3.3.8).
+func (m *Mount) createNew(o *op, dir *node, a *nfs3.CreateArgs, out *fuse.EntryOut) fuse.Status {
+	name := string(a.Where.Name)
+	began := m.tick()
+	res, err := o.c().Create(o, &nfs3.CreateArgs{Where: a.Where, Mode: nfs3.Exclusive, Verf: randomVerf()})
+	if errors.Is(err, nfs3.ErrNotSupp) {
+		a.Mode = nfs3.Guarded
+		return m.create(o, dir, a, out)
+	}
+	status := m.made(o, dir, name, began, &res, err, out)
+	if status != fuse.OK {
+		return status
+	}
+	n := m.table.node(out.NodeId)
+	s := modeOf(a.Attr.Mode.Value)
+	s.Atime.How, s.Mtime.How = nfs3.SetToServerTime, nfs3.SetToServerTime // where the number may be
+	if err := m.setAttr(o, n, o.who, &s); err == nil {
+		err = m.attributes(o, n)
+		if err == nil {
+			m.tellEntry(dir, n, out)
+			return fuse.OK
+		}
+	} else {
+		status = m.fail(err)
+	}
+	m.table.forget(n.id, 1)
+	return status
+}
+
+// randomVerf returns a createverf3 that no other call has.
+func randomVerf() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:])
+}

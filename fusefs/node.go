@@ -1,0 +1,134 @@
+package fusefs
+
+import (
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// A node is an object that the kernel knows, be it by several names.
+type node struct {
+	id uint64 // the kernel's number
+	fh nfs3.FH
+
+	// Of the table, and under its lock.
+	lookups uint64 // how often the kernel was told
+	opens   int    // open files, and such as are being opened
+	places  []place
+
+	mu   sync.Mutex
+	attr nfs3.Attr
+	cache
+	silly  []hidden // names that removed open files got
+	gaveUp retry    // the last time that open said ESTALE
+
+	pending pending // data on their way
+}
+
+// A cache is how long attributes are believed, and which may replace them.
+//
+// Replies overtake each other. Each call takes a tick of the mount's clock when
+// it begins, and a change of ours another when it has ended; a reply to a call
+// that began before since is older than what is known, and is left out.
+//
+//	GETATTR ├────────────────────────────┤  left out: began before the WRITE ended
+//	WRITE         ├─────────┤▲              since
+type cache struct {
+	known   bool
+	since   uint64
+	changed uint64        // tick after the last change of ours
+	life    time.Duration // from one reply to the next
+	stamp   time.Time     // when life began to be what it is
+	until   time.Time
+
+	// wrote is the end of what we wrote and attr may not know of, in
+	// octets; calls that began at sent or later know of it. writes counts.
+	wrote, sent, writes uint64
+
+	// told is what the kernel has.
+	told struct {
+		size  uint64
+		mtime nfs3.Time
+	}
+}
+
+// learn takes the attributes of a reply to a call that began at tick began. It
+// tells whether they show a change.
+func (m *Mount) learn(n *node, began uint64, a *nfs3.Attr) (changed bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if began < n.since {
+		return false
+	}
+	n.since = began
+	if began >= n.sent {
+		n.wrote = 0
+	}
+	return m.takeLocked(n, a)
+}
+
+// learnPost is learn for attributes that a reply may have left out.
+func (m *Mount) learnPost(n *node, began uint64, a *nfs3.PostOpAttr) (changed bool) {
+	return a.OK && m.learn(n, began, &a.Attr)
+}
+
+// learnOwn takes what the reply to a change of ours says of n. Where another
+// call of ours ended meanwhile, nobody knows which came last: the next who asks
+// asks the server.
+func (m *Mount) learnOwn(n *node, began uint64, a *nfs3.PostOpAttr) {
+	now := m.tick()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if a.OK && began >= n.since {
+		m.takeLocked(n, &a.Attr)
+	} else {
+		n.until = time.Time{}
+	}
+	n.since, n.changed = now, now
+}
+
+// suspect makes the next who asks for n's attributes ask the server: they have
+// changed.
+func (m *Mount) suspect(n *node) {
+	now := m.tick()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.since, n.changed, n.until = now, now, time.Time{}
+}
+
+// takeLocked stores attributes that are news, or confirm what is known.
+func (m *Mount) takeLocked(n *node, a *nfs3.Attr) (changed bool) {
+	low, high := m.cfg.RegMin, m.cfg.RegMax
+	if a.Type == nfs3.TypeDir {
+		low, high = m.cfg.DirMin, m.cfg.DirMax
+	}
+	now := time.Now()
+	changed = !n.known || a.Mtime != n.attr.Mtime || a.Ctime != n.attr.Ctime || a.Size != n.attr.Size
+	switch {
+	case changed:
+		n.life, n.stamp = low, now
+	case now.Sub(n.stamp) >= n.life:
+		n.life, n.stamp = min(max(2*n.life, low), high), now
+	}
+	n.attr, n.known, n.until = *a, true, now.Add(n.life)
+	return changed
+}
+
+// freshLocked returns how long n's attributes may still be believed.
+func (n *node) freshLocked() time.Duration {
+	if !n.known {
+		return 0
+	}
+	return max(0, time.Until(n.until))
+}
+
+// fresh is freshLocked for who has no lock.
+func (n *node) fresh() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.freshLocked()
+}
+
+// tick returns the next time of the mount's clock.
+func (m *Mount) tick() uint64 { return m.clock.Add(1) }

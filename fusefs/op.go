@@ -1,0 +1,116 @@
+package fusefs
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+)
+
+// An op is one request of the kernel under way, and the context of the calls
+// that it causes. It ends before its time only as package ops says.
+type op struct {
+	cancel <-chan struct{} // closed when the process got a signal, or the mount went away
+	pid    uint32
+	who    *caller
+	place  int // in ops
+	gone   chan struct{}
+}
+
+// c returns the Client that calls in the name of who made the request.
+func (o *op) c() *nfsclient.Client { return o.who.client }
+
+// Deadline implements context.Context.
+func (o *op) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+
+// Done implements context.Context.
+func (o *op) Done() <-chan struct{} { return o.gone }
+
+// Value implements context.Context.
+func (o *op) Value(any) any { return nil }
+
+// Err implements context.Context.
+func (o *op) Err() error {
+	select {
+	case <-o.gone:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// begin makes an op of a request. Who gets it calls end.
+func (m *Mount) begin(cancel <-chan struct{}, h *fuse.InHeader) *op {
+	o := &op{cancel: cancel, pid: h.Pid, who: m.callers.of(h), gone: make(chan struct{})}
+	m.ops.add(o)
+	return o
+}
+
+func (m *Mount) end(o *op) { m.ops.remove(o) }
+
+// ops are the requests under way. A signal alone ends none of them: programs do
+// not expect that of a disk. But who is being killed does not wait for a server
+// that is silent, as with Linux's hard mounts, and nobody does when the mount
+// was taken away by force.
+type ops struct {
+	mu  sync.Mutex
+	all []*op
+}
+
+func (s *ops) add(o *op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.place = len(s.all)
+	s.all = append(s.all, o)
+}
+
+func (s *ops) remove(o *op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := len(s.all) - 1
+	s.all[o.place] = s.all[last]
+	s.all[o.place].place = o.place
+	s.all[last] = nil
+	s.all = s.all[:last]
+}
+
+// interrupted returns the requests whose processes got a signal and that wait
+// all the same.
+func (s *ops) interrupted() (list []*op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.all {
+		select {
+		case <-o.cancel:
+			if o.Err() == nil {
+				list = append(list, o)
+			}
+		default:
+		}
+	}
+	return list
+}
+
+// watch looks after the requests until stop.
+func (m *Mount) watch(stop <-chan struct{}) {
+	t := time.NewTicker(killPoll)
+	defer t.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-t.C:
+		}
+		if m.cfg.Up() {
+			continue
+		}
+		for _, o := range m.ops.interrupted() {
+			if m.aborted() || killed(o.pid) {
+				close(o.gone)
+			}
+		}
+	}
+}

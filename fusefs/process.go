@@ -1,0 +1,55 @@
+package fusefs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// status returns the lines of /proc/PID/status of a thread.
+func status(pid uint32) ([]byte, error) {
+	return os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+}
+
+// field returns what a line of status says.
+func field(status []byte, name string) []byte {
+	_, rest, found := bytes.Cut(status, []byte("\n"+name+":"))
+	if !found {
+		return nil
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	return bytes.TrimSpace(line)
+}
+
+// killed tells whether a thread has SIGKILL waiting for it, or is no more.
+func killed(pid uint32) bool {
+	s, err := status(pid)
+	if err != nil {
+		return true
+	}
+	for _, name := range []string{"SigPnd", "ShdPnd"} {
+		pending, err := strconv.ParseUint(string(field(s, name)), 16, 64)
+		if err == nil && pending&(1<<(syscall.SIGKILL-1)) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// groups returns the supplementary groups of a thread, as many as RPC carries.
+func groups(pid, gid uint32) []uint32 {
+	s, err := status(pid)
+	if err != nil {
+		return nil // not in our /proc: the server goes by user and group
+	}
+	var list []uint32
+	for _, word := range bytes.Fields(field(s, "Groups")) {
+		g, err := strconv.ParseUint(string(word), 10, 32)
+		if err == nil && uint32(g) != gid && len(list) < maxGroups {
+			list = append(list, uint32(g))
+		}
+	}
+	return list
+}

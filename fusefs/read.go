@@ -1,0 +1,63 @@
+package fusefs
+
+import (
+	"errors"
+	"io"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// Read implements fuse.RawFileSystem. The data go from the connection straight
+// to p, which go-fuse gives to the kernel.
+func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.ReadResult, fuse.Status) {
+	f := m.files.file(in.Fh)
+	if f == nil {
+		return nil, fuse.EBADF
+	}
+	o := m.begin(cancel, &in.InHeader)
+	defer m.end(o)
+	// The kernel takes a short answer for the end of the file, so that all
+	// that was written behind in.Offset must be at the server.
+	if _, to, unsent := f.n.pending.extent(); unsent && to > int64(in.Offset) {
+		if err := m.flush(o, f.n); err != nil {
+			return nil, m.fail(err)
+		}
+	}
+	n, err := m.read(o, f, p, in.Offset)
+	if err != nil {
+		return nil, m.fail(err)
+	}
+	return fuse.ReadResultData(p[:n]), fuse.OK
+}
+
+func (m *Mount) read(o *op, f *file, p []byte, off uint64) (int, error) {
+	if len(p) > m.cfg.FS.ReadSize() { // several calls at a time
+		n, err := fileAs(m.cfg.FS.File(f.n.fh), f.who.cred).ReadAt(o, p, int64(off))
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return n, err
+	}
+	n := 0
+	for n < len(p) {
+		began := m.tick()
+		res, err := f.who.client.Read(o, f.n.fh, off+uint64(n), p[n:])
+		if err != nil {
+			return n, err
+		}
+		if m.learnPost(f.n, began, &res.Attr) {
+			m.expireLater(f.n)
+		}
+		n += len(res.Data)
+		if res.EOF || len(res.Data) == 0 {
+			break
+		}
+	}
+	return n, nil
+}
+
+// expireLater is expire for who answers a READ: the kernel may be dropping n,
+// and wait for that very answer.
+func (m *Mount) expireLater(n *node) {
+	m.notes.Go(func() { m.expire(n) })
+}

@@ -1,0 +1,196 @@
+package fusefs
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+)
+
+// A server serves a directory of the host in this process, over RPC-over-RDMA
+// in memory.
+type server struct {
+	t    testing.TB
+	back string // the directory
+	l    *rdmatest.Listener
+}
+
+// needFUSE says what these tests take.
+func needFUSE(t testing.TB) {
+	t.Helper()
+	require.Zero(t, os.Geteuid(), "these tests mount file systems and act as several users: run them as root")
+	_, err := os.Stat(device)
+	require.NoError(t, err, "these tests mount FUSE file systems: load the kernel's FUSE with modprobe fuse")
+}
+
+// newServer serves a new directory; wrap, if not nil, is put before it.
+func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
+	t.Helper()
+	needFUSE(t)
+	s := &server{t: t, back: t.TempDir(), l: rdmatest.Listen(t)}
+	require.NoError(t, os.Chmod(s.back, 0o777))
+	fs, err := posix.Open(s.back, posix.Options{})
+	require.NoError(t, err)
+	served := vfs.FS(fs)
+	if wrap != nil {
+		served = wrap(fs)
+	}
+	n, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: served, NoRootSquash: true}}})
+	require.NoError(t, err)
+	mux := &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}
+	n.Register(mux)
+	srv := &rpcrdma.Server{Handler: mux}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(s.l) }()
+	t.Cleanup(func() {
+		assert.NoError(t, srv.Shutdown(context.Background()))
+		assert.NoError(t, <-done)
+		assert.NoError(t, fs.Close())
+		assert.Zero(t, buf.Default.Out(), "buffers lent and not returned")
+	})
+	return s
+}
+
+// file returns the path of a file in the server's directory.
+func (s *server) file(name string) string { return filepath.Join(s.back, name) }
+
+type memDialer struct{ l *rdmatest.Listener }
+
+func (d memDialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rdma.Conn, error) {
+	return d.l.Dial(ctx, c)
+}
+
+// A line is a connection that tests look into.
+type line struct {
+	to oncrpc.Caller
+
+	mu    sync.Mutex
+	count [nfs3.NumProc]int
+	// before, if not nil, sees each call first, and may wait or answer it
+	// with an error.
+	before func(ctx context.Context, x *oncrpc.Exchange) error
+	// after, if not nil, sees the results.
+	after func(x *oncrpc.Exchange)
+	down  bool
+}
+
+// Call implements oncrpc.Caller.
+func (l *line) Call(ctx context.Context, x *oncrpc.Exchange) error {
+	l.mu.Lock()
+	if x.Prog == nfs3.Program {
+		l.count[x.Proc]++
+	}
+	before, after := l.before, l.after
+	l.mu.Unlock()
+	if before != nil {
+		if err := before(ctx, x); err != nil {
+			return err
+		}
+	}
+	err := l.to.Call(ctx, x)
+	if err == nil && after != nil {
+		after(x)
+	}
+	return err
+}
+
+// calls returns how many calls of a procedure there were.
+func (l *line) calls(proc uint32) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count[proc]
+}
+
+func (l *line) setBefore(f func(ctx context.Context, x *oncrpc.Exchange) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.before = f
+}
+
+func (l *line) setDown(down bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = down
+}
+
+func (l *line) up() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.down
+}
+
+// A mounted is a Mount and its parts.
+type mounted struct {
+	*Mount
+	*line
+	t   testing.TB
+	dir string
+}
+
+// mount mounts the server with attributes believed as long as Linux does it by
+// default. change may change that.
+func (s *server) mount(change func(c *Config)) *mounted {
+	s.t.Helper()
+	ctx := context.Background()
+	c, err := rpcrdma.Dial(ctx, memDialer{s.l}, "", rpcrdma.ClientConfig{})
+	require.NoError(s.t, err)
+	l := &line{to: c}
+	client := nfsclient.New(l, nfsclient.Config{})
+	root, err := nfsclient.NewMount(l, nil).Mnt(ctx, "/x")
+	require.NoError(s.t, err)
+	fs, err := client.FS(ctx, root, "/x")
+	require.NoError(s.t, err)
+	cfg := Config{
+		Client: client, FS: fs, Source: "server:/x", Point: s.t.TempDir(), Direct: true, Up: l.up,
+		RegMin: 3 * time.Second, RegMax: time.Minute, DirMin: 30 * time.Second, DirMax: time.Minute,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	m, err := New(cfg)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() {
+		if err := m.Unmount(); !assert.NoError(s.t, err) {
+			assert.NoError(s.t, unix.Unmount(cfg.Point, unix.MNT_DETACH|unix.MNT_FORCE))
+			m.Wait()
+		}
+		assert.NoError(s.t, c.Close())
+	})
+	return &mounted{Mount: m, line: l, t: s.t, dir: cfg.Point}
+}
+
+// file returns the path of a file in the mount.
+func (m *mounted) file(name string) string { return filepath.Join(m.dir, name) }
+
+// newMount is a server and a mount of it.
+func newMount(t testing.TB) (*server, *mounted) {
+	t.Helper()
+	s := newServer(t, nil)
+	return s, s.mount(nil)
+}
+
+// sample returns n octets that repeat nowhere.
+func sample(n int) []byte {
+	p := make([]byte, n)
+	rand.NewChaCha8([32]byte{1}).Read(p)
+	return p
+}

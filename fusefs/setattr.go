@@ -1,0 +1,109 @@
+package fusefs
+
+import (
+	"math"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// SetAttr implements fuse.RawFileSystem.
+func (m *Mount) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
+	n := m.table.node(in.NodeId)
+	if n == nil {
+		return errStale
+	}
+	o := m.begin(cancel, &in.InHeader)
+	defer m.end(o)
+	who := o.who
+	if f := m.files.file(in.Fh); in.Valid&fuse.FATTR_FH != 0 && f != nil {
+		who = f.who // ftruncate: who opened the file may
+	}
+	if s := wanted(in); s != (nfs3.SetAttr{}) {
+		if err := m.setAttr(o, n, who, &s); err != nil {
+			return m.fail(err)
+		}
+	}
+	if err := m.attributes(o, n); err != nil {
+		return m.fail(err)
+	}
+	out.SetTimeout(m.tell(n, &out.Attr))
+	return fuse.OK
+}
+
+// wanted returns what the kernel wants to be changed. The time of now is the
+// server's.
+func wanted(in *fuse.SetAttrIn) (s nfs3.SetAttr) {
+	s.Mode.Value, s.Mode.Set = in.GetMode()
+	s.UID.Value, s.UID.Set = in.GetUID()
+	s.GID.Value, s.GID.Set = in.GetGID()
+	s.Size.Value, s.Size.Set = in.GetSize()
+	// What is not set has no value, so that nothing wanted is the zero value.
+	for _, v := range []*nfs3.OptUint32{&s.Mode, &s.UID, &s.GID} {
+		if !v.Set {
+			v.Value = 0
+		}
+	}
+	s.Atime = wantedTime(in.Valid, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec)
+	s.Mtime = wantedTime(in.Valid, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec)
+	return s
+}
+
+// wantedTime returns what becomes of one time stamp. NFS knows none before 1970
+// and after 2106: the nearest is taken.
+func wantedTime(valid, set, now uint32, sec uint64, nsec uint32) nfs3.SetTime {
+	switch {
+	case valid&set == 0:
+		return nfs3.SetTime{}
+	case valid&now != 0:
+		return nfs3.SetTime{How: nfs3.SetToServerTime}
+	case int64(sec) < 0:
+		return nfs3.SetTime{How: nfs3.SetToClientTime}
+	case sec > math.MaxUint32:
+		return nfs3.SetTime{How: nfs3.SetToClientTime, Time: nfs3.Time{Sec: math.MaxUint32}}
+	}
+	return nfs3.SetTime{How: nfs3.SetToClientTime, Time: nfs3.Time{Sec: uint32(sec), Nsec: nsec}}
+}
+
+// setAttr changes attributes. What was written before must not come after, nor
+// again when the server loses it: it would undo the change.
+func (m *Mount) setAttr(o *op, n *node, who *caller, s *nfs3.SetAttr) error {
+	if err := m.settle(o, n, s.Size.Set); err != nil {
+		return err
+	}
+	began := m.tick()
+	wcc, err := who.client.SetAttr(o, &nfs3.SetAttrArgs{Object: n.fh, Attr: *s})
+	if err != nil {
+		m.suspect(n)
+		return err
+	}
+	m.learnOwn(n, began, &wcc.After)
+	if s.Size.Set {
+		n.resized(s.Size.Value)
+	}
+	return nil
+}
+
+// settle sends what was written to n; to stable storage where its size is about
+// to change. Errors of the data are kept for fsync and close.
+func (m *Mount) settle(o *op, n *node, stable bool) error {
+	if !stable {
+		return m.flush(o, n)
+	}
+	err := m.sync(o, n)
+	if o.Err() != nil {
+		return o.Err()
+	}
+	if err != nil {
+		n.pending.keep(err)
+	}
+	return nil
+}
+
+// resized notes that n is size octets long, for the kernel too.
+func (n *node) resized(size uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.wrote, n.told.size = 0, size
+}

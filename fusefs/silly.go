@@ -1,0 +1,120 @@
+package fusefs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+)
+
+// NFS knows no open files: what has no name is gone. So an open file whose name
+// is removed gets another one, which is removed when the file is closed ("silly
+// rename"). A crash leaves it, as with Linux, and under a name of Linux's kind:
+// servers have jobs that look for them.
+type hidden struct {
+	dir  *node
+	name string
+	c    *nfsclient.Client // of who removed the real name
+}
+
+// hide gives n, which is at name in dir, a hidden name.
+func (m *Mount) hide(o *op, dir *node, name string, n *node) fuse.Status {
+	if n.hiddenAt(dir, name) {
+		return fuse.EBUSY // it goes when the file is closed
+	}
+	if err := m.attributes(o, n); err != nil {
+		return m.fail(err)
+	}
+	newName, err := m.hiddenName(o, dir, n)
+	if err != nil {
+		return m.fail(err)
+	}
+	if err := m.rename(o, o.c(), dir, name, dir, newName); err != nil {
+		return m.fail(err)
+	}
+	m.table.unname(dir, name)
+	n.mu.Lock()
+	n.silly = append(n.silly, hidden{dir: dir, name: newName, c: o.c()})
+	n.mu.Unlock()
+	m.suspect(n)
+	if !m.table.isOpen(n) { // any more
+		m.removeHidden(o, n)
+	}
+	return fuse.OK
+}
+
+// hiddenName finds a name in dir that nothing has: RENAME would replace it.
+func (m *Mount) hiddenName(o *op, dir, n *node) (string, error) {
+	n.mu.Lock()
+	id := n.attr.FileID
+	n.mu.Unlock()
+	for range sillyTries {
+		name := fmt.Sprintf(".nfs%016x%08x", id, m.sillyCount.Add(1))
+		_, err := o.c().Lookup(o, dir.fh, name)
+		if errors.Is(err, nfs3.ErrNoEnt) {
+			return name, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("%d names of removed open files are taken: %w", sillyTries, syscall.EBUSY)
+}
+
+// hiddenAt tells whether a name is a hidden one of n.
+func (n *node) hiddenAt(dir *node, name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.ContainsFunc(n.silly, func(h hidden) bool { return h.dir == dir && h.name == name })
+}
+
+// unhide gives n the name back that hide took last.
+func (m *Mount) unhide(o *op, dir *node, name string, n *node) {
+	n.mu.Lock()
+	if len(n.silly) == 0 {
+		n.mu.Unlock()
+		return // closed and removed meanwhile
+	}
+	h := n.silly[len(n.silly)-1]
+	n.silly = n.silly[:len(n.silly)-1]
+	n.mu.Unlock()
+	if err := m.rename(o, h.c, dir, h.name, dir, name); err != nil {
+		m.complain(err)
+	}
+}
+
+// removeHidden removes the hidden names of n.
+func (m *Mount) removeHidden(ctx context.Context, n *node) {
+	n.mu.Lock()
+	list := n.silly
+	n.silly = nil
+	n.mu.Unlock()
+	for _, h := range list {
+		began := m.tick()
+		wcc, err := h.c.Remove(ctx, h.dir.fh, h.name)
+		m.learnOwn(h.dir, began, &wcc.After)
+		if err != nil && !errors.Is(err, nfs3.ErrNoEnt) {
+			m.complain(fmt.Errorf("removing %s, which was an open file: %w", h.name, err))
+		}
+	}
+}
+
+// rename renames, and takes what the server says of the directories.
+func (m *Mount) rename(o *op, c *nfsclient.Client, from *node, name string, to *node, newName string) error {
+	began := m.tick()
+	res, err := c.Rename(o, &nfs3.RenameArgs{
+		From: nfs3.DirOpArgs{Dir: from.fh, Name: []byte(name)},
+		To:   nfs3.DirOpArgs{Dir: to.fh, Name: []byte(newName)},
+	})
+	m.learnOwn(from, began, &res.FromDir.After)
+	if to != from {
+		m.learnOwn(to, began, &res.ToDir.After)
+	}
+	return err
+}

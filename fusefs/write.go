@@ -1,0 +1,73 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// Write implements fuse.RawFileSystem.
+func (m *Mount) Write(cancel <-chan struct{}, in *fuse.WriteIn, p []byte) (uint32, fuse.Status) {
+	f := m.files.file(in.Fh)
+	if f == nil {
+		return 0, fuse.EBADF
+	}
+	o := m.begin(cancel, &in.InHeader)
+	defer m.end(o)
+	write := m.writeBehind
+	if m.cfg.Sync || in.Flags&unix.O_DIRECT != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
+		write = m.writeThrough
+	}
+	n, err := write(o, f, p, in.Offset)
+	if n == 0 && err != nil {
+		return 0, m.fail(err)
+	}
+	return uint32(n), fuse.OK
+}
+
+// writeBehind takes p over; the server gets it later.
+func (m *Mount) writeBehind(o *op, f *file, p []byte, off uint64) (int, error) {
+	w, err := m.writerFor(o, f.n, f.who)
+	if err != nil {
+		return 0, err
+	}
+	defer f.n.pending.unuse(w)
+	// Before, too: what is learned while the data are on their way is not
+	// the last word.
+	m.wrote(f.n, 0)
+	if err := w.wb.Write(o, p, int64(off)); err != nil {
+		return 0, err
+	}
+	m.wrote(f.n, off+uint64(len(p)))
+	return len(p), nil
+}
+
+// writeThrough returns when p is on the server's stable storage.
+func (m *Mount) writeThrough(o *op, f *file, p []byte, off uint64) (n int, err error) {
+	if err := m.flush(o, f.n); err != nil {
+		return 0, err
+	}
+	for n < len(p) {
+		began := m.tick()
+		part := p[n:min(len(p), n+m.cfg.FS.WriteSize())]
+		res, err := f.who.client.Write(o, f.n.fh, off+uint64(n), part, nfs3.FileSync)
+		if err != nil {
+			return n, err
+		}
+		m.learnOwn(f.n, began, &res.Wcc.After)
+		n += int(res.Count)
+		m.toldEnd(f.n, off+uint64(n))
+		if res.Count == 0 {
+			break
+		}
+	}
+	return n, nil
+}
+
+// toldEnd notes that the kernel knows n to reach up to end at least.
+func (m *Mount) toldEnd(n *node, end uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.told.size = max(n.told.size, end)
+}
