@@ -54,7 +54,7 @@ func TestProtectionDomain(t *testing.T) {
 			}
 		})
 	}
-	own, err := a.Register(mem, rdma.RemoteWrite) // R5041-8.2-2: for one Stream, domain or not
+	own, err := a.Register(mem, rdma.RemoteWrite) // R5041-8.2-2, R5041-8.3.1-2-1, R5041-8.3.2-3-1: for one Stream, domain or not
 	require.NoError(t, err)
 	pb.send(writeSeg(true, own.STag(), 0, []byte("xx")))
 	assert.ErrorIs(t, pb.terminate().Cause, ddp.ErrSTagStream)

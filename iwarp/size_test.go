@@ -36,7 +36,7 @@ func TestLargestFPDU(t *testing.T) {
 }
 
 // No ULPDU exceeds MULPDU, and none but the last is shorter; each FPDU fits a
-// TCP segment (R5044-3-4, R5044-3-5, R5044-4.5-2, R5044-4.5-4, R5044-5.1-1).
+// TCP segment (R5041-3-1-1, R5044-3-4, R5044-3-5, R5044-4.5-2, R5044-4.5-4, R5044-5.1-1).
 func TestMULPDU(t *testing.T) {
 	for _, mss := range []int{0, 500, 1460, 9000} { // 0: the loopback's own
 		t.Run(fmt.Sprint(mss), func(t *testing.T) {

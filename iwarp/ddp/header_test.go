@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 )
 
-// The golden headers hold R5041-4.1-10, R5041-4.2-1, R5041-4.2-2,
-// R5041-4.3-1, R5041-4.3-2 and R5041-4.1-8 both ways.
+// The golden headers hold both ways R5041-4.1-8, R5041-4.1-10, R5041-4.2-1 and
+// R5041-4.2-2.
 var taggedHeaders = []struct {
 	file string
 	hdr  Tagged
@@ -21,6 +21,7 @@ var taggedHeaders = []struct {
 	{"tagged-not-last.hex", Tagged{RsvdULP: 0x42, STag: 0xfeba8a01, TO: 0xffff88807e0c9b38}},
 }
 
+// R5041-4.1-8, R5041-4.1-10, R5041-4.3-1, R5041-4.3-2
 var untaggedHeaders = []struct {
 	file string
 	hdr  Untagged
