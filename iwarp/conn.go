@@ -16,7 +16,7 @@ import (
 // rdma.Conn.
 //
 //	Post ──▶ sendQueue ──▶ whoever finds nobody writing ──writev──▶ peer
-//	             ▲ Read Responses
+//	             ▲ responses
 //	         reader ◀──readv── peer      one goroutine, the owner of the end
 //	           ├──▶ registered memory
 //	           └──▶ Handler.Receive
@@ -27,6 +27,7 @@ type Conn struct {
 	mulpdu   int // of what is sent, in octets
 	handler  rdma.Handler
 	recvSize int
+	takesImm bool // Immediate Data
 
 	tx      sendQueue
 	rx      receiver
@@ -47,7 +48,7 @@ var _ rdma.Conn = (*Conn)(nil)
 func newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *Conn {
 	c := &Conn{
 		sock: s, params: p, peer: peer, mulpdu: s.mulpdu(),
-		handler: cc.Handler, recvSize: cc.RecvSize,
+		handler: cc.Handler, recvSize: cc.RecvSize, takesImm: cc.Immediate,
 		over: make(chan struct{}),
 	}
 	if c.recvSize == 0 {

@@ -68,7 +68,7 @@ func (q *sendQueue) flush(cause error) {
 	q.deliver()
 }
 
-// releaseResponses gives up the RDMA Read Responses that will not be sent.
+// releaseResponses gives up the responses that will not be sent.
 func (q *sendQueue) releaseResponses() {
 	q.cur.release()
 	for q.responses.len() > 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
 // A Fault is an error of the stream that one end told the other by a Terminate
@@ -12,11 +13,16 @@ import (
 type Fault struct {
 	Remote    bool // the peer found it
 	Terminate rdmap.Terminate
+
+	lacks bool // the peer does not know a message of RFC 7306
 }
 
 // Error says in words what the Terminate says.
 func (f *Fault) Error() string {
-	if f.Remote {
+	switch {
+	case f.lacks:
+		return fmt.Sprintf("iwarp: the peer terminated, for it lacks atomic operations or immediate data: %v", f.Terminate)
+	case f.Remote:
 		return fmt.Sprintf("iwarp: the peer terminated: %v", f.Terminate)
 	}
 	return fmt.Sprintf("iwarp: terminated the connection: %v", f.Terminate)
@@ -25,14 +31,30 @@ func (f *Fault) Error() string {
 // Unwrap returns the number, which is also that of DDP or MPA for errors.Is.
 func (f *Fault) Unwrap() error { return f.Terminate.Cause }
 
+// Is makes f an rdma.ErrUnsupportedOp where the peer lacks RFC 7306.
+func (f *Fault) Is(target error) bool { return f.lacks && target == rdma.ErrUnsupportedOp }
+
 // localFault is an error that no DDP segment is to blame for.
 func localFault(err error) *Fault {
 	return &Fault{Terminate: rdmap.NewTerminate(rdmap.ErrorOf(err), nil, 0)}
 }
 
-// remoteFault is what the peer's Terminate says.
-func remoteFault(t rdmap.Terminate) *Fault {
-	return &Fault{Remote: true, Terminate: t}
+// remoteFault is what the peer's Terminate says. Where it is an unexpected
+// opcode and the opcode is one of RFC 7306's, or is not told but this end has
+// sent such a one, the peer lacks it. siw's form without a header can also be
+// read as an error of the start-up; but that is over.
+func (c *Conn) remoteFault(t rdmap.Terminate) *Fault {
+	f := &Fault{Remote: true, Terminate: t}
+	op, told := t.Opcode()
+	switch {
+	case !c.tx.hasExtended(), told && !op.Extension():
+	case t.Cause == rdmap.ErrOpcode:
+		f.lacks = true
+	case t.Layout == rdmap.LayoutEither && t.SiwCause() == rdmap.ErrOpcode:
+		f.lacks = true
+		f.Terminate.Cause, f.Terminate.Layout = t.SiwCause(), rdmap.LayoutSiw
+	}
+	return f
 }
 
 // fault is an error of the segment, whose headers go with it.

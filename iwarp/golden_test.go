@@ -105,7 +105,7 @@ func TestGoldenSegments(t *testing.T) {
 func TestMSNGoesRound(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{initiator: true, before: func(c *Conn) {
-		c.tx.sends, c.tx.readReqs = math.MaxUint32-2, math.MaxUint32-2
+		c.tx.sends, c.tx.requests = math.MaxUint32-2, math.MaxUint32-2
 	}})
 	for _, msn := range []uint32{math.MaxUint32 - 1, math.MaxUint32, 0, 1} {
 		done := make(waiter, 2)

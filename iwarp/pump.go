@@ -2,8 +2,6 @@ package iwarp
 
 import (
 	"time"
-
-	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
 // maxTurns is the number of batches that somebody who came to post or to read
@@ -93,7 +91,7 @@ func (q *sendQueue) wrote(c *Conn, b *batch) {
 	}
 	q.mu.Lock()
 	for ; q.written < b.upTo; q.written++ {
-		if w := q.at(q.written); w.Op != rdma.OpRead {
+		if w := q.at(q.written); !w.answered() {
 			w.complete = true
 		}
 	}

@@ -9,22 +9,10 @@ import (
 // readRequest takes an RDMA Read Request and queues its response. The upper
 // layer learns nothing of it (RFC 5040, Section 5.2.1).
 func (x *receiver) readRequest(seg *segment, h ddp.Untagged) error {
-	room := rdmap.ReadRequestLen
-	if x.reading.Load() >= int64(x.c.params.IRD) {
-		room = ddp.NoBuffer // RFC 5040, Section 6.1: queue 1 has IRD buffers
-	}
-	if err := x.readReqs.Place(h, seg.payload(), room); err != nil {
-		return seg.fault(err)
-	}
-	if seg.payload() < rdmap.ReadRequestLen || !h.Last {
-		// The least MULPDU holds it whole, so it is one segment.
-		return seg.fault(ddp.ErrShort)
-	}
-	if err := x.place(seg.copied[seg.size:][:rdmap.ReadRequestLen]); err != nil {
+	if err := x.request(seg, h, rdmap.ReadRequestLen); err != nil {
 		return err
 	}
-	seg.rdmap = rdmap.ReadRequestLen
-	req, err := rdmap.ParseReadRequest(seg.readHeader())
+	req, err := rdmap.ParseReadRequest(seg.message())
 	if err != nil {
 		return seg.fault(err)
 	}
@@ -35,15 +23,29 @@ func (x *receiver) readRequest(seg *segment, h ddp.Untagged) error {
 	if err != nil {
 		return seg.fault(err)
 	}
-	x.reading.Add(1)
+	x.asked.Add(1)
 	x.c.tx.respond(x.c, resp)
 	return nil
 }
 
+// request takes the message of an RDMA Read Request or Atomic Request, of want
+// octets. They share the queue and its IRD buffers (RFC 5040, Section 6.1; RFC
+// 7306, Section 5.2).
+func (x *receiver) request(seg *segment, h ddp.Untagged, want int) error {
+	room := want
+	if x.asked.Load() >= int64(x.c.params.IRD) {
+		room = ddp.NoBuffer
+	}
+	if err := x.requests.Place(h, seg.payload(), room); err != nil {
+		return seg.fault(err)
+	}
+	return x.short(seg, h, want)
+}
+
 // source finds what an RDMA Read asks for, and pins the region. The order of
 // the checks is that of RFC 5040, Section 7.2.
-func (c *Conn) source(req rdmap.ReadRequest) (readResponse, error) {
-	resp := readResponse{sink: rdma.Remote{STag: req.SinkSTag, TO: req.SinkTO}}
+func (c *Conn) source(req rdmap.ReadRequest) (response, error) {
+	resp := response{sink: rdma.Remote{STag: req.SinkSTag, TO: req.SinkTO}}
 	if req.Size == 0 { // nothing is checked: Section 5.2.1
 		return resp, nil
 	}
@@ -98,6 +100,6 @@ func (x *receiver) readResponse(seg *segment, h ddp.Tagged) error {
 		return err
 	}
 	x.got = 0
-	q.answered(x.c)
+	q.readAnswered(x.c)
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
-// A receiver takes the FPDUs of a connection apart. All but recvs and reading
+// A receiver takes the FPDUs of a connection apart. All but recvs and asked
 // belong to the goroutine that reads.
 type receiver struct {
 	c *Conn
@@ -20,12 +20,13 @@ type receiver struct {
 	r, w    int
 	mid     bool // within an FPDU: an end of the stream is an error now
 
-	recvs   atomic.Int64 // posted and not yet consumed
-	reading atomic.Int64 // RDMA Reads of the peer, asked and not yet answered
+	recvs atomic.Int64 // posted and not yet consumed
+	asked atomic.Int64 // RDMA Reads and atomic operations of the peer, not yet answered
 
 	send      inbox     // queue 0
-	readReqs  ddp.Queue // queue 1
+	requests  ddp.Queue // queue 1
 	terminate inbox     // queue 2
+	atomics   ddp.Queue // queue 3
 
 	seg segment // that is being taken
 	got int     // octets of the RDMA Read Response that is coming

@@ -17,10 +17,7 @@ func (q *sendQueue) nextMessage(c *Conn, b *batch) bool {
 	case q.gated:
 		return false
 	case q.responses.len() > 0:
-		r := q.responses.pop()
-		q.cur = message{active: true, op: rdmap.OpReadResponse, remote: r.sink, region: r.region, length: len(r.data)}
-		q.one[0] = r.data
-		q.cur.data = q.one[:]
+		q.beginResponse(q.responses.pop())
 	case q.next < q.tail && q.mayStart(q.at(q.next), c.params.ORD):
 		q.beginWR(q.at(q.next))
 	default:
@@ -29,12 +26,25 @@ func (q *sendQueue) nextMessage(c *Conn, b *batch) bool {
 	return true
 }
 
-// mayStart tells whether w can go before an RDMA Read comes back.
+// mayStart tells whether w can go before the peer has answered more.
 func (q *sendQueue) mayStart(w *workRequest, ord int) bool {
-	if w.Fence && q.reads.len() > 0 {
+	outstanding := q.reads.len() + q.atomics.len()
+	if w.Fence && outstanding > 0 {
 		return false
 	}
-	return w.Op != rdma.OpRead || q.reads.len() < ord // RFC 5040, Section 6.1
+	return !w.answered() || outstanding < ord // RFC 5040, Section 6.1; RFC 7306, Section 5.2
+}
+
+// beginResponse makes r the current message.
+func (q *sendQueue) beginResponse(r response) {
+	if r.atomic {
+		q.atomicResps++
+		q.cur = message{active: true, op: rdmap.OpAtomicResponse, msn: q.atomicResps, answer: r.answer}
+		return
+	}
+	q.cur = message{active: true, op: rdmap.OpReadResponse, remote: r.sink, region: r.region, length: len(r.data)}
+	q.one[0] = r.data
+	q.cur.data = q.one[:]
 }
 
 // beginWR makes w the current message.
@@ -52,14 +62,27 @@ func (q *sendQueue) beginWR(w *workRequest) {
 			m.inv = w.Invalidate
 		}
 	case rdma.OpRead:
-		q.readReqs++
-		o := outboundRead{wr: q.next, data: w.Data[0], to: uint64(q.readReqs) << 32}
+		q.requests++
+		o := outboundRead{wr: q.next, data: w.Data[0], to: uint64(q.requests) << 32}
 		q.reads.push(o)
-		m.op, m.msn, m.length, m.data = rdmap.OpReadRequest, q.readReqs, 0, nil
+		m.op, m.msn, m.length, m.data = rdmap.OpReadRequest, q.requests, 0, nil
 		m.read = rdmap.ReadRequest{
 			SinkSTag: q.sinkSTag, SinkTO: o.to, Size: uint32(w.length),
 			SourceSTag: w.Remote.STag, SourceTO: w.Remote.TO,
 		}
+	case rdma.OpImmediate:
+		q.sends++
+		m.op, m.msn, m.immediate = rdmap.ImmediateOpcode(w.Solicited), q.sends, w.Immediate
+		q.extended = true
+	case rdma.OpFetchAdd, rdma.OpCompareSwap:
+		q.requests++
+		q.atomicReqs++
+		q.atomics.push(outboundAtomic{wr: q.next, id: q.atomicReqs})
+		m.op, m.msn = rdmap.OpAtomicRequest, q.requests
+		m.atomic = rdmap.AtomicRequest{
+			Op: w.Op, ID: q.atomicReqs, STag: w.Remote.STag, TO: w.Remote.TO, Atomic: w.Atomic,
+		}
+		q.extended = true
 	}
 }
 
@@ -67,10 +90,10 @@ func (q *sendQueue) beginWR(w *workRequest) {
 func (q *sendQueue) endMessage(c *Conn, b *batch) {
 	switch q.cur.op {
 	case rdmap.OpTerminate:
-	case rdmap.OpReadResponse:
+	case rdmap.OpReadResponse, rdmap.OpAtomicResponse:
 		// Counted now and not when it is written: the peer may ask anew as
 		// soon as it has the last octet.
-		c.rx.reading.Add(-1)
+		c.rx.asked.Add(-1)
 		if q.cur.region != nil {
 			b.regions = append(b.regions, q.cur.region)
 		}
@@ -80,8 +103,8 @@ func (q *sendQueue) endMessage(c *Conn, b *batch) {
 	q.cur = message{}
 }
 
-// respond queues the answer to an RDMA Read Request.
-func (q *sendQueue) respond(c *Conn, r readResponse) {
+// respond queues the answer to a request of the peer.
+func (q *sendQueue) respond(c *Conn, r response) {
 	q.mu.Lock()
 	if q.broken {
 		q.mu.Unlock()
@@ -94,14 +117,40 @@ func (q *sendQueue) respond(c *Conn, r readResponse) {
 	q.kick(c)
 }
 
-// answered notes that the oldest RDMA Read has its whole response.
-func (q *sendQueue) answered(c *Conn) {
+// readAnswered notes that the oldest RDMA Read has its whole response.
+func (q *sendQueue) readAnswered(c *Conn) {
 	q.mu.Lock()
-	o := q.reads.pop()
-	q.at(o.wr).complete = true
+	q.completeLocked(c, q.reads.pop().wr)
+}
+
+// atomicAnswered notes the response to the oldest atomic operation, and reports
+// whether it is one to that.
+func (q *sendQueue) atomicAnswered(c *Conn, r rdmap.AtomicResponse) bool {
+	q.mu.Lock()
+	o := q.atomics.pop()
+	if o.id != r.ID {
+		q.mu.Unlock()
+		return false
+	}
+	q.at(o.wr).original = r.Original
+	q.completeLocked(c, o.wr)
+	return true
+}
+
+// completeLocked, with the queue locked, completes the work request at index i
+// and unlocks the queue.
+func (q *sendQueue) completeLocked(c *Conn, i uint64) {
+	q.at(i).complete = true
 	q.finishLocked()
 	q.kick(c) // others may have waited for it
 	q.deliver()
+}
+
+// hasExtended tells whether this end has sent a message of RFC 7306.
+func (q *sendQueue) hasExtended() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.extended
 }
 
 // ungate lets a responder send: the peer's first FPDU has come (RFC 5044,

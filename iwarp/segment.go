@@ -11,7 +11,7 @@ type segment struct {
 	n      int // octets of header and payload
 	size   int // octets of the DDP header
 	rdmap  int // octets of the RDMAP header kept behind it
-	copied [ddp.UntaggedLen + rdmap.ReadRequestLen]byte
+	copied [ddp.UntaggedLen + rdmap.AtomicRequestLen]byte
 }
 
 // header returns the DDP header.
@@ -20,8 +20,8 @@ func (s *segment) header() []byte { return s.copied[:s.size] }
 // payload returns the number of octets behind the DDP header.
 func (s *segment) payload() int { return s.n - s.size }
 
-// readHeader returns the RDMA Read Request header, where it was kept.
-func (s *segment) readHeader() []byte { return s.copied[s.size:][:s.rdmap] }
+// message returns the RDMAP header, where it was kept.
+func (s *segment) message() []byte { return s.copied[s.size:][:s.rdmap] }
 
 // header copies the DDP header of a segment of n octets out of the stream.
 func (x *receiver) header(n, size int) (*segment, error) {
@@ -36,4 +36,17 @@ func (x *receiver) header(n, size int) (*segment, error) {
 	copy(seg.copied[:], x.staging.B[x.r:][:size])
 	x.r += size
 	return seg, nil
+}
+
+// short takes the payload of seg, the whole of a message that must have want
+// octets and be of one segment, which the least MULPDU holds.
+func (x *receiver) short(seg *segment, h ddp.Untagged, want int) error {
+	if seg.payload() != want || !h.Last || h.MO != 0 {
+		return seg.fault(rdmap.ErrLength)
+	}
+	if err := x.place(seg.copied[seg.size:][:want]); err != nil {
+		return err
+	}
+	seg.rdmap = want
+	return nil
 }

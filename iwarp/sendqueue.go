@@ -15,13 +15,13 @@ import (
 //
 //	  done        written       being built   posted
 //	┌───────────┬─────────────┬─────────────┬─────────────┐
-//	│ completed │ reads await │ cut into    │ wait        │
+//	│ completed │ some await  │ cut into    │ wait        │
 //	│ in order  │ a response  │ FPDUs       │             │
 //	└───────────┴─────────────┴─────────────┴─────────────┘
 //	            head          written       next
 //
-// RDMA Read Responses and a Terminate are in queues of their own, since they
-// overtake work requests that wait for an RDMA Read to come back.
+// Responses and a Terminate are in queues of their own, since they overtake work
+// requests that wait for a response of the peer.
 type sendQueue struct {
 	mu sync.Mutex
 
@@ -31,16 +31,20 @@ type sendQueue struct {
 	next    uint64        // the first that is not wholly cut into FPDUs
 	tail    uint64        // where the next one posted goes
 
-	responses fifo[readResponse]
+	responses fifo[response]
 	terminate *rdmap.Terminate // nil: none is due
 
-	cur      message
-	one      [1][]byte // cur's data where it is a response
-	sends    uint32    // MSN of the last Send
-	readReqs uint32    // MSN of the last Read Request
+	cur         message
+	one         [1][]byte // cur's data where it is a response
+	sends       uint32    // MSN of the last Send or Immediate Data
+	requests    uint32    // MSN of the last Read Request or Atomic Request
+	atomicReqs  uint32    // identifier of the last Atomic Request
+	atomicResps uint32    // MSN of the last Atomic Response
+	extended    bool      // a message of RFC 7306 was sent
 
-	reads    fifo[outboundRead] // requests sent and not yet answered
-	sinkSTag rdma.STag          // that their responses carry
+	reads    fifo[outboundRead]   // requests sent and not yet answered
+	sinkSTag rdma.STag            // that their responses carry
+	atomics  fifo[outboundAtomic] // requests sent and not yet answered
 
 	gated   bool  // nothing may be sent yet (RFC 5044, Section 7.1.2, rule 4)
 	closed  bool  // nothing more is taken
@@ -58,15 +62,23 @@ type sendQueue struct {
 // A workRequest is a posted WR with its progress.
 type workRequest struct {
 	rdma.WR
-	length   int  // octets of Data
-	complete bool // done, but perhaps others before it are not
+	length   int    // octets of Data
+	complete bool   // done, but perhaps others before it are not
+	original uint64 // of an atomic operation that is complete
 }
 
-// A readResponse answers an RDMA Read Request of the peer.
-type readResponse struct {
+// answered tells whether w is complete only when the peer has answered.
+func (w *workRequest) answered() bool { return w.Op == rdma.OpRead || w.Op.Atomic() }
+
+// A response answers an RDMA Read Request or an Atomic Request of the peer.
+type response struct {
+	atomic bool
+
 	region *region // pinned; nil for a zero-length read
 	data   []byte
 	sink   rdma.Remote
+
+	answer rdmap.AtomicResponse
 }
 
 type finished struct {
@@ -93,24 +105,26 @@ func (q *sendQueue) grow(n int) {
 	q.wrs = wrs
 }
 
-var errNoReads = errors.New("iwarp: RDMA Read to a peer that serves none")
+var errNoReads = errors.New("iwarp: the peer serves no RDMA Reads and no atomic operations")
 
-// checkWR returns the length of w's data, where ord RDMA Reads may be
-// outstanding.
-func checkWR(w *rdma.WR, ord int) (int, error) {
+// checkWR returns the length of w's data, where ord RDMA Reads and atomic
+// operations may be outstanding.
+func checkWR(w *workRequest, ord int) (int, error) {
 	n := uint64(0)
 	for _, b := range w.Data {
 		n += uint64(len(b))
 	}
 	switch {
-	case w.Op > rdma.OpRead:
+	case w.Op > rdma.OpImmediate:
 		return 0, fmt.Errorf("iwarp: work request with operation %v", w.Op)
 	case n > math.MaxUint32: // RFC 5041, Section 5.2
 		return 0, fmt.Errorf("iwarp: %v of %d octets: the limit is %d", w.Op, n, uint32(math.MaxUint32))
 	case w.Op == rdma.OpRead && len(w.Data) != 1:
 		return 0, fmt.Errorf("iwarp: RDMA Read with %d data slices: it takes one", len(w.Data))
-	case w.Op == rdma.OpRead && ord == 0: // it would wait for ever
-		return 0, errNoReads
+	case w.Op > rdma.OpRead && len(w.Data) > 0:
+		return 0, fmt.Errorf("iwarp: %v with %d data slices: it takes none", w.Op, len(w.Data))
+	case w.answered() && ord == 0: // it would wait for ever
+		return 0, fmt.Errorf("%w: %v", errNoReads, w.Op)
 	}
 	return int(n), nil
 }
@@ -125,15 +139,16 @@ func (c *Conn) Post(wrs ...rdma.WR) error {
 	}
 	q.grow(len(wrs))
 	for i := range wrs {
-		n, err := checkWR(&wrs[i], c.params.ORD)
-		if err != nil {
-			for j := range i {
+		w := q.at(q.tail + uint64(i))
+		*w = workRequest{WR: wrs[i]}
+		var err error
+		if w.length, err = checkWR(w, c.params.ORD); err != nil {
+			for j := range i + 1 {
 				*q.at(q.tail + uint64(j)) = workRequest{} // hold no caller's memory
 			}
 			q.mu.Unlock()
 			return err
 		}
-		*q.at(q.tail + uint64(i)) = workRequest{WR: wrs[i], length: n}
 	}
 	q.tail += uint64(len(wrs))
 	q.kick(c)
@@ -152,7 +167,7 @@ func (q *sendQueue) finishLocked() {
 func (q *sendQueue) popLocked(err error) {
 	w := q.at(q.head)
 	if w.Done != nil {
-		q.done.push(finished{w.Done, rdma.Completion{ID: w.ID, Op: w.Op, Err: err}})
+		q.done.push(finished{w.Done, rdma.Completion{ID: w.ID, Op: w.Op, Err: err, Original: w.original}})
 	}
 	*w = workRequest{}
 	q.head++

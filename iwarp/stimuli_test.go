@@ -116,7 +116,7 @@ func stimuli() []stimulus {
 		// R5040-5.2.2-5
 		{"Read Response unasked", one(responseSeg(true, 1, 0, []byte{1})), ddp.ErrInvalidSTag, false},
 	}
-	for _, qn := range []uint32{3, 4, math.MaxUint32} { // R5041-7.1-U1-1
+	for _, qn := range []uint32{4, 5, math.MaxUint32} { // R5041-7.1-U1-1
 		all = append(all, stimulus{fmt.Sprintf("queue %d", qn), one(with32(send, 6, qn)), ddp.ErrInvalidQN, false})
 	}
 	for _, dv := range []byte{0, 2, 3} { // R5041-4.1-11
@@ -134,8 +134,8 @@ func stimuli() []stimulus {
 		if op != 0 && op != 2 {
 			all = append(all, stimulus{fmt.Sprintf("opcode %d, tagged", op), one(with(write, 1, 0x40|op)), rdmap.ErrOpcode, false})
 		}
-		for qn := range uint32(3) {
-			if op >= 3 && op <= 6 && qn == 0 || op == 1 && qn == 1 || op == 7 && qn == 2 {
+		for qn := range uint32(4) {
+			if op >= 3 && op <= 6 && qn == 0 || op == 1 && qn == 1 || op == 7 && qn == 2 || op == 10 && qn == 1 || op == 11 && qn == 3 {
 				continue
 			}
 			all = append(all, stimulus{fmt.Sprintf("opcode %d, queue %d", op, qn), one(with32(with(send, 1, 0x40|op), 6, qn)), rdmap.ErrOpcode, false})

@@ -32,8 +32,8 @@ func (in *inbox) take(end int) *buf.Buf {
 	return b
 }
 
-// untaggedSegment takes a segment of a Send, an RDMA Read Request or a
-// Terminate.
+// untaggedSegment takes a segment of any message but an RDMA Write and an RDMA
+// Read Response.
 func (x *receiver) untaggedSegment(n int) error {
 	seg, err := x.header(n, ddp.UntaggedLen)
 	if err != nil {
@@ -52,6 +52,12 @@ func (x *receiver) untaggedSegment(n int) error {
 		return x.readRequest(seg, h)
 	case rdmap.OpTerminate:
 		return x.terminateSegment(seg, h)
+	case rdmap.OpImmediate, rdmap.OpImmediateSE:
+		return x.immediate(seg, h, op)
+	case rdmap.OpAtomicRequest:
+		return x.atomicRequest(seg, h)
+	case rdmap.OpAtomicResponse:
+		return x.atomicResponse(seg, h)
 	}
 	return x.sendSegment(seg, h, op)
 }
@@ -126,5 +132,5 @@ func (x *receiver) terminateSegment(seg *segment, h ddp.Untagged) error {
 	if err != nil {
 		return fmt.Errorf("iwarp: the peer's Terminate cannot be read: %w", err)
 	}
-	return remoteFault(t)
+	return x.c.remoteFault(t)
 }

@@ -12,7 +12,7 @@ import (
 
 // maxHeaderLen is the longest that stands in front of one FPDU's payload, in
 // octets.
-const maxHeaderLen = mpa.LengthLen + ddp.UntaggedLen + rdmap.TerminateMaxLen
+const maxHeaderLen = mpa.LengthLen + ddp.UntaggedLen + max(rdmap.TerminateMaxLen, rdmap.AtomicRequestLen)
 
 // A batch is what one writev sends: whole FPDUs. Trailers and the headers
 // that follow them lie one behind the other in headers, so that they are one
@@ -91,13 +91,18 @@ type message struct {
 	inv       rdma.STag         // of a Send with Invalidate
 	msn       uint32            // of an untagged message
 	remote    rdma.Remote       // of a tagged message
-	read      rdmap.ReadRequest // all of a Read Request
-	terminate rdmap.Terminate   // all of a Terminate
 	length    int               // of the payload, in octets
 	offset    int               // octets of it that are sent
 	data      [][]byte          // the rest of it,
 	at        int               // but for so many octets of data[0]
 	region    *region           // pinned, of a Read Response
+
+	// All of a message that is a header alone.
+	read      rdmap.ReadRequest
+	atomic    rdmap.AtomicRequest
+	answer    rdmap.AtomicResponse
+	immediate [rdmap.ImmediateLen]byte
+	terminate rdmap.Terminate
 }
 
 // release gives up what is left of the message.
@@ -117,7 +122,7 @@ func (m *message) headerLen() int {
 }
 
 // appendHeader appends what stands in front of the payload of the segment that
-// starts at m.offset. A Read Request and a Terminate have no payload, but a
+// starts at m.offset. What is neither a Send nor tagged has no payload, but a
 // header of RDMAP's.
 func (m *message) appendHeader(b []byte, last bool) []byte {
 	if m.op.Tagged() {
@@ -127,6 +132,12 @@ func (m *message) appendHeader(b []byte, last bool) []byte {
 	switch m.op {
 	case rdmap.OpReadRequest:
 		return m.read.AppendTo(b)
+	case rdmap.OpAtomicRequest:
+		return m.atomic.AppendTo(b)
+	case rdmap.OpAtomicResponse:
+		return m.answer.AppendTo(b)
+	case rdmap.OpImmediate, rdmap.OpImmediateSE:
+		return append(b, m.immediate[:]...)
 	case rdmap.OpTerminate:
 		return m.terminate.AppendTo(b)
 	}

@@ -14,8 +14,8 @@ func AppendTagged(b []byte, op Opcode, last bool, stag rdma.STag, to uint64) []b
 
 // AppendUntagged appends the header of a segment of op, one of the others, with
 // the queue of op. The Invalidate STag is sent as zero unless op Invalidates.
-// Behind the header belongs the payload of a Send, or all of a ReadRequest or a
-// Terminate, which are messages of one segment.
+// Behind the header belongs the payload of a Send, or all of another message,
+// which is of one segment.
 func AppendUntagged(b []byte, op Opcode, last bool, invalidate rdma.STag, msn, mo uint32) []byte {
 	if !op.Invalidates() {
 		invalidate = 0

@@ -130,11 +130,11 @@ func TestControlErrors(t *testing.T) {
 		for qn := range uint32(5) {
 			_, err := CheckUntagged(ddp.Untagged{RsvdULP: uint8(octet), QN: qn})
 			switch {
-			case qn > 2:
+			case qn > 3:
 				assert.ErrorIs(t, err, ddp.ErrInvalidQN) // R5041-7.1-U1-1
 			case rv != 1:
 				assert.ErrorIs(t, err, ErrVersion) // R5040-7.2-3-1, R5040-7.2-R3-1, R5044-C.1-1
-			case op > 7 || op == OpWrite || op == OpReadResponse || kinds[op].queue != qn:
+			case op > 11 || op == OpWrite || op == OpReadResponse || kinds[op].queue != qn:
 				assert.ErrorIs(t, err, ErrOpcode) // R5040-7.2-2-1, R5040-7.2-R2-1, R5040-4.1-13
 			default:
 				assert.NoError(t, err)

@@ -7,18 +7,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// The untagged queues (RFC 5040, Section 3.1).
+// The untagged queues (RFC 5040, Section 3.1; RFC 7306, Section 10.2).
 const (
-	QueueSend      = 0 // Sends of all kinds
-	QueueRead      = 1 // RDMA Read Requests
+	QueueSend      = 0 // Sends of all kinds, and Immediate Data
+	QueueRead      = 1 // RDMA Read Requests and Atomic Requests
 	QueueTerminate = 2 // Terminate
+	QueueAtomic    = 3 // Atomic Responses
 )
 
 // An Opcode tells the kind of an RDMA message (RFC 5040, Section 4.1,
-// Figure 4).
+// Figure 4; RFC 7306, Section 4.1, Figure 2).
 type Opcode uint8
 
-// The opcodes of RFC 5040. SE means with Solicited Event.
+// The opcodes of RFC 5040 and RFC 7306. SE means with Solicited Event.
 const (
 	OpWrite Opcode = iota
 	OpReadRequest
@@ -28,9 +29,13 @@ const (
 	OpSendSE
 	OpSendSEInvalidate
 	OpTerminate
+	OpImmediate
+	OpImmediateSE
+	OpAtomicRequest
+	OpAtomicResponse
 )
 
-// kinds is Figure 4: the fields of DDP that each message uses.
+// kinds is the figures: the fields of DDP that each message uses.
 var kinds = [...]struct {
 	name   string
 	tagged bool
@@ -44,9 +49,13 @@ var kinds = [...]struct {
 	OpSendSE:           {name: "Send with SE", queue: QueueSend},
 	OpSendSEInvalidate: {name: "Send with SE and Invalidate", queue: QueueSend},
 	OpTerminate:        {name: "Terminate", queue: QueueTerminate},
+	OpImmediate:        {name: "Immediate Data", queue: QueueSend},
+	OpImmediateSE:      {name: "Immediate Data with SE", queue: QueueSend},
+	OpAtomicRequest:    {name: "Atomic Request", queue: QueueRead},
+	OpAtomicResponse:   {name: "Atomic Response", queue: QueueAtomic},
 }
 
-// String returns the name that RFC 5040 uses.
+// String returns the name that the RFCs use.
 func (o Opcode) String() string {
 	if int(o) < len(kinds) {
 		return kinds[o].name
@@ -67,6 +76,21 @@ func SendOpcode(invalidate, solicited bool) Opcode {
 	return OpSend
 }
 
+// ImmediateOpcode returns the opcode of Immediate Data.
+func ImmediateOpcode(solicited bool) Opcode {
+	if solicited {
+		return OpImmediateSE
+	}
+	return OpImmediate
+}
+
+// Extension tells whether the message is one of RFC 7306's, which a peer that
+// has RFC 5040 alone does not know.
+func (o Opcode) Extension() bool { return o >= OpImmediate && o <= OpAtomicResponse }
+
+// Immediate tells whether the message is Immediate Data.
+func (o Opcode) Immediate() bool { return o == OpImmediate || o == OpImmediateSE }
+
 // Tagged tells whether the message uses the tagged buffer model.
 func (o Opcode) Tagged() bool { return int(o) < len(kinds) && kinds[o].tagged }
 
@@ -74,7 +98,9 @@ func (o Opcode) Tagged() bool { return int(o) < len(kinds) && kinds[o].tagged }
 func (o Opcode) Invalidates() bool { return o == OpSendInvalidate || o == OpSendSEInvalidate }
 
 // Solicited tells whether the message asks for an event at the peer.
-func (o Opcode) Solicited() bool { return o == OpSendSE || o == OpSendSEInvalidate }
+func (o Opcode) Solicited() bool {
+	return o == OpSendSE || o == OpSendSEInvalidate || o == OpImmediateSE
+}
 
 // The control octet: RV(2) Rsv(2) opcode(4). Rsv is sent as zero and not
 // checked (RFC 5040, Section 4.1).
@@ -112,7 +138,7 @@ func CheckTagged(h ddp.Tagged) (Opcode, error) {
 // CheckUntagged returns the opcode of the untagged segment behind h, which fits
 // its queue. The error is ddp.ErrInvalidQN, ErrVersion or ErrOpcode.
 func CheckUntagged(h ddp.Untagged) (Opcode, error) {
-	if h.QN > QueueTerminate {
+	if h.QN > QueueAtomic {
 		return 0, ddp.ErrInvalidQN
 	}
 	op, err := parseControl(h.RsvdULP)

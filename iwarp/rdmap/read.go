@@ -76,7 +76,13 @@ func (r ReadRequest) Check(src Source) error {
 	case !src.Readable:
 		return ErrAccess
 	}
-	err := ddp.CheckRange(ddp.Buffer{TO: src.TO, Len: src.Len}, r.SourceTO, uint64(r.Size))
+	return checkRange(src.TO, src.Len, r.SourceTO, uint64(r.Size))
+}
+
+// checkRange tells whether the n octets at offset to lie within the buffer of
+// length octets whose first is at base. The error is ErrTOWrap or ErrBounds.
+func checkRange(base, length, to, n uint64) error {
+	err := ddp.CheckRange(ddp.Buffer{TO: base, Len: length}, to, n)
 	switch {
 	case err == nil:
 		return nil

@@ -179,6 +179,14 @@ func (t *Terminate) parseHeaders(b []byte, m, d, r bool) error {
 // before any other message; siw's come after one.
 func (t Terminate) SiwCause() Error { return swapped(t.Cause) }
 
+// Opcode returns the opcode of the segment at fault, if the message tells.
+func (t Terminate) Opcode() (op Opcode, ok bool) {
+	if t.DDPHeader == nil {
+		return 0, false
+	}
+	return Opcode(t.DDPHeader[1] & opcodeMask), true
+}
+
 // String tells what happened.
 func (t Terminate) String() string {
 	s := t.Cause.Error()
