@@ -12,7 +12,8 @@ import (
 func (q *sendQueue) nextMessage(c *Conn, b *batch) bool {
 	switch {
 	case q.terminate != nil:
-		q.cur = message{active: true, op: rdmap.OpTerminate, msn: ddp.FirstMSN, terminate: *q.terminate}
+		q.cur = message{active: true, op: rdmap.OpTerminate, msn: ddp.FirstMSN}
+		q.cur.bodyLen = len(q.terminate.AppendTo(q.cur.body[:0]))
 		b.last = true
 	case q.gated:
 		return false
@@ -39,7 +40,8 @@ func (q *sendQueue) mayStart(w *workRequest, ord int) bool {
 func (q *sendQueue) beginResponse(r response) {
 	if r.atomic {
 		q.atomicResps++
-		q.cur = message{active: true, op: rdmap.OpAtomicResponse, msn: q.atomicResps, answer: r.answer}
+		q.cur = message{active: true, op: rdmap.OpAtomicResponse, msn: q.atomicResps}
+		q.cur.bodyLen = len(r.answer.AppendTo(q.cur.body[:0]))
 		return
 	}
 	q.cur = message{active: true, op: rdmap.OpReadResponse, remote: r.sink, region: r.region, length: len(r.data)}
@@ -62,28 +64,39 @@ func (q *sendQueue) beginWR(w *workRequest) {
 			m.inv = w.Invalidate
 		}
 	case rdma.OpRead:
-		q.requests++
-		o := outboundRead{wr: q.next, data: w.Data[0], to: uint64(q.requests) << 32}
-		q.reads.push(o)
-		m.op, m.msn, m.length, m.data = rdmap.OpReadRequest, q.requests, 0, nil
-		m.read = rdmap.ReadRequest{
-			SinkSTag: q.sinkSTag, SinkTO: o.to, Size: uint32(w.length),
-			SourceSTag: w.Remote.STag, SourceTO: w.Remote.TO,
-		}
+		q.beginRead(w)
+	case rdma.OpFetchAdd, rdma.OpCompareSwap:
+		q.beginAtomic(w)
 	case rdma.OpImmediate:
 		q.sends++
-		m.op, m.msn, m.immediate = rdmap.ImmediateOpcode(w.Solicited), q.sends, w.Immediate
-		q.extended = true
-	case rdma.OpFetchAdd, rdma.OpCompareSwap:
-		q.requests++
-		q.atomicReqs++
-		q.atomics.push(outboundAtomic{wr: q.next, id: q.atomicReqs})
-		m.op, m.msn = rdmap.OpAtomicRequest, q.requests
-		m.atomic = rdmap.AtomicRequest{
-			Op: w.Op, ID: q.atomicReqs, STag: w.Remote.STag, TO: w.Remote.TO, Atomic: w.Atomic,
-		}
+		m.op, m.msn = rdmap.ImmediateOpcode(w.Solicited), q.sends
+		m.bodyLen = copy(m.body[:], w.Immediate[:])
 		q.extended = true
 	}
+}
+
+func (q *sendQueue) beginRead(w *workRequest) {
+	q.requests++
+	o := outboundRead{wr: q.next, data: w.Data[0], to: uint64(q.requests) << 32}
+	q.reads.push(o)
+	m := &q.cur
+	m.op, m.msn, m.length, m.data = rdmap.OpReadRequest, q.requests, 0, nil
+	m.bodyLen = len(rdmap.ReadRequest{
+		SinkSTag: q.sinkSTag, SinkTO: o.to, Size: uint32(w.length),
+		SourceSTag: w.Remote.STag, SourceTO: w.Remote.TO,
+	}.AppendTo(m.body[:0]))
+}
+
+func (q *sendQueue) beginAtomic(w *workRequest) {
+	q.requests++
+	q.atomicReqs++
+	q.atomics.push(outboundAtomic{wr: q.next, id: q.atomicReqs})
+	m := &q.cur
+	m.op, m.msn = rdmap.OpAtomicRequest, q.requests
+	m.bodyLen = len(rdmap.AtomicRequest{
+		Op: w.Op, ID: q.atomicReqs, STag: w.Remote.STag, TO: w.Remote.TO, Atomic: w.Atomic,
+	}.AppendTo(m.body[:0]))
+	q.extended = true
 }
 
 // endMessage notes that the current message is wholly in b.
@@ -101,49 +114,6 @@ func (q *sendQueue) endMessage(c *Conn, b *batch) {
 		q.next++
 	}
 	q.cur = message{}
-}
-
-// respond queues the answer to a request of the peer.
-func (q *sendQueue) respond(c *Conn, r response) {
-	q.mu.Lock()
-	if q.broken {
-		q.mu.Unlock()
-		if r.region != nil {
-			r.region.unpin()
-		}
-		return
-	}
-	q.responses.push(r)
-	q.kick(c)
-}
-
-// readAnswered notes that the oldest RDMA Read has its whole response.
-func (q *sendQueue) readAnswered(c *Conn) {
-	q.mu.Lock()
-	q.completeLocked(c, q.reads.pop().wr)
-}
-
-// atomicAnswered notes the response to the oldest atomic operation, and reports
-// whether it is one to that.
-func (q *sendQueue) atomicAnswered(c *Conn, r rdmap.AtomicResponse) bool {
-	q.mu.Lock()
-	o := q.atomics.pop()
-	if o.id != r.ID {
-		q.mu.Unlock()
-		return false
-	}
-	q.at(o.wr).original = r.Original
-	q.completeLocked(c, o.wr)
-	return true
-}
-
-// completeLocked, with the queue locked, completes the work request at index i
-// and unlocks the queue.
-func (q *sendQueue) completeLocked(c *Conn, i uint64) {
-	q.at(i).complete = true
-	q.finishLocked()
-	q.kick(c) // others may have waited for it
-	q.deliver()
 }
 
 // hasExtended tells whether this end has sent a message of RFC 7306.

@@ -70,17 +70,6 @@ type workRequest struct {
 // answered tells whether w is complete only when the peer has answered.
 func (w *workRequest) answered() bool { return w.Op == rdma.OpRead || w.Op.Atomic() }
 
-// A response answers an RDMA Read Request or an Atomic Request of the peer.
-type response struct {
-	atomic bool
-
-	region *region // pinned; nil for a zero-length read
-	data   []byte
-	sink   rdma.Remote
-
-	answer rdmap.AtomicResponse
-}
-
 type finished struct {
 	to rdma.Completer
 	c  rdma.Completion

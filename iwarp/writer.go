@@ -12,7 +12,10 @@ import (
 
 // maxHeaderLen is the longest that stands in front of one FPDU's payload, in
 // octets.
-const maxHeaderLen = mpa.LengthLen + ddp.UntaggedLen + max(rdmap.TerminateMaxLen, rdmap.AtomicRequestLen)
+const maxHeaderLen = mpa.LengthLen + ddp.UntaggedLen + maxBody
+
+// maxBody is the longest RDMAP header, in octets.
+const maxBody = max(rdmap.TerminateMaxLen, rdmap.AtomicRequestLen)
 
 // A batch is what one writev sends: whole FPDUs. Trailers and the headers
 // that follow them lie one behind the other in headers, so that they are one
@@ -86,23 +89,19 @@ func (b *batch) endsAt(n int) bool {
 
 // A message is the DDP message that is being cut into segments.
 type message struct {
-	active    bool
-	op        rdmap.Opcode
-	inv       rdma.STag         // of a Send with Invalidate
-	msn       uint32            // of an untagged message
-	remote    rdma.Remote       // of a tagged message
-	length    int               // of the payload, in octets
-	offset    int               // octets of it that are sent
-	data      [][]byte          // the rest of it,
-	at        int               // but for so many octets of data[0]
-	region    *region           // pinned, of a Read Response
+	active bool
+	op     rdmap.Opcode
+	inv    rdma.STag   // of a Send with Invalidate
+	msn    uint32      // of an untagged message
+	remote rdma.Remote // of a tagged message
+	length int         // of the payload, in octets
+	offset int         // octets of it that are sent
+	data   [][]byte    // the rest of it,
+	at     int         // but for so many octets of data[0]
+	region *region     // pinned, of a Read Response
 
-	// All of a message that is a header alone.
-	read      rdmap.ReadRequest
-	atomic    rdmap.AtomicRequest
-	answer    rdmap.AtomicResponse
-	immediate [rdmap.ImmediateLen]byte
-	terminate rdmap.Terminate
+	body    [maxBody]byte // what the message is where it is an RDMAP header alone,
+	bodyLen int           // of so many octets
 }
 
 // release gives up what is left of the message.
@@ -129,19 +128,7 @@ func (m *message) appendHeader(b []byte, last bool) []byte {
 		return rdmap.AppendTagged(b, m.op, last, m.remote.STag, m.remote.TO+uint64(m.offset))
 	}
 	b = rdmap.AppendUntagged(b, m.op, last, m.inv, m.msn, uint32(m.offset))
-	switch m.op {
-	case rdmap.OpReadRequest:
-		return m.read.AppendTo(b)
-	case rdmap.OpAtomicRequest:
-		return m.atomic.AppendTo(b)
-	case rdmap.OpAtomicResponse:
-		return m.answer.AppendTo(b)
-	case rdmap.OpImmediate, rdmap.OpImmediateSE:
-		return append(b, m.immediate[:]...)
-	case rdmap.OpTerminate:
-		return m.terminate.AppendTo(b)
-	}
-	return b
+	return append(b, m.body[:m.bodyLen]...)
 }
 
 // cut appends the next FPDU of m to b.

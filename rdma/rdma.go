@@ -21,9 +21,9 @@ type Access uint8
 
 // The rights of a region; they may be combined.
 const (
-	RemoteRead  Access = 1 << iota // the peer may issue RDMA Reads
-	RemoteWrite                    // the peer may issue RDMA Writes
-	RemoteAtomic                   // the peer may issue atomic operations, which read and write
+	RemoteRead   Access = 1 << iota // the peer may issue RDMA Reads
+	RemoteWrite                     // the peer may issue RDMA Writes
+	RemoteAtomic                    // the peer may issue atomic operations, which read and write
 )
 
 // A Remote is a place in the peer's memory.
