@@ -13,11 +13,11 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 # Tests that hang say where, well before CI gives up.
 TEST    := $(GO) test -shuffle=on -timeout 5m
 
-.PHONY: help build install setup test lint conformance fmt race onecpu interop fuzz bench soak demo clean
+.PHONY: help build install setup test lint conformance fmt race onecpu interop fuzz bench soak demo demo-linux clean
 .NOTPARALLEL:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 build: ## build the commands into bin/
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -62,7 +62,12 @@ INTEROP_SOAK ?= 1h
 soak: ## the interop tests with a long soak; run by hand
 	INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -v ./interop/...
 
-demo: build ## serve a sample directory and mount it from Linux over RDMA
+demo: ## serve a sample directory, mount it, copy a large file there and back
+	scripts/setup demo
+	@$(MAKE) --no-print-directory build
+	scripts/demo
+
+demo-linux: build ## boot Linux in a virtual machine and mount a sample directory from there
 	$(GO) run ./interop/demo bin/nfsrdmad
 
 clean: ## remove what build made
