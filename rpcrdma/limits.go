@@ -86,10 +86,11 @@ const (
 	// life: more than a call that asks for one.
 	bulk = 4 << 10
 
-	// A lost connection is replaced at once. What fails, or does not last
-	// for steadyTime, is tried again after firstPause, then after twice as
-	// long each time up to maxPause, all of them shortened by up to a half
-	// at random, so that the clients of a server do not come all at once.
+	// A lost connection is replaced at once, if it lasted for steadyTime,
+	// and else after firstPause. What fails, or was of no use to any call,
+	// is tried again after twice as long each time up to maxPause. All
+	// pauses are shortened by up to a half at random, so that the clients
+	// of a server do not come all at once.
 	firstPause = 100 * time.Millisecond
 	maxPause   = 5 * time.Second
 	steadyTime = time.Second

@@ -31,7 +31,7 @@ func (l *Line) run(life context.Context, c *Client) {
 	defer close(l.over)
 	r := &reconnection{Line: l}
 	for c != nil {
-		began := time.Now()
+		began, heard := time.Now(), c.received.Load()
 		r.attend(life, c)
 		l.drop(c)
 		_ = c.Close()
@@ -39,9 +39,11 @@ func (l *Line) run(life context.Context, c *Client) {
 			return
 		}
 		r.cfg.Log.Debug("connection lost", "server", l.addr, "error", c.cause())
-		if time.Since(began) >= steadyTime {
-			r.pause, r.next = 0, time.Time{}
-		} else {
+		steady := time.Since(began) >= steadyTime
+		if steady || c.received.Load() > heard { // it was of use
+			r.pause = 0
+		}
+		if !steady {
 			r.backOff()
 		}
 		c = r.replace(life)

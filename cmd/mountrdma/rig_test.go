@@ -213,7 +213,15 @@ func snapshot(t testing.TB, dir string) map[string]string {
 // listenTCP is what is no RDMA service: serve gets each connection.
 func listenTCP(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, stop := listenTCPAt(t, "127.0.0.1:0", serve)
+	t.Cleanup(stop)
+	return addr
+}
+
+// listenTCPAt is listenTCP at an address, until stop.
+func listenTCPAt(t testing.TB, at string, serve func(net.Conn)) (addr string, stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", at)
 	require.NoError(t, err)
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -228,9 +236,8 @@ func listenTCP(t testing.TB, serve func(net.Conn)) (addr string) {
 			})
 		}
 	})
-	t.Cleanup(func() {
+	return l.Addr().String(), func() {
 		l.Close()
 		all.Wait()
-	})
-	return l.Addr().String()
+	}
 }

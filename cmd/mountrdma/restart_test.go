@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A restarter serves one service after the other at one address.
+type restarter struct {
+	t        *testing.T
+	addr     string
+	make     func() oncrpc.Service
+	srv      *rpcrdma.Server
+	ended    chan error
+	restarts atomic.Int64
+}
+
+// newRestarter starts the first server, which make makes like all others.
+func newRestarter(t *testing.T, service func() oncrpc.Service) *restarter {
+	r := &restarter{t: t, addr: "127.0.0.1:0", make: service}
+	r.start()
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *restarter) start() {
+	l, err := iwarp.Listen("tcp", r.addr, iwarp.Config{})
+	if !assert.NoError(r.t, err) {
+		return
+	}
+	r.addr = l.Addr().String()
+	r.srv = &rpcrdma.Server{Handler: r.make(), Log: slog.New(slog.DiscardHandler)}
+	r.ended = make(chan error, 1)
+	go func(s *rpcrdma.Server, ended chan<- error) { ended <- s.Serve(l) }(r.srv, r.ended)
+}
+
+// stop ends the server at once, as if it were killed.
+func (r *restarter) stop() {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = r.srv.Shutdown(now)
+	assert.NoError(r.t, <-r.ended)
+}
+
+func (r *restarter) restart() {
+	r.stop()
+	r.start()
+	r.restarts.Add(1)
+}
+
+// A counter calls f at each n-th call of some procedures, which goes on then.
+type counter struct {
+	oncrpc.Service
+	f     func()
+	every int64
+	calls *atomic.Int64
+}
+
+func (c *counter) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	if proc := uint32(req.Msg[23]); proc == nfs3.ProcRead || proc == nfs3.ProcWrite {
+		if c.calls.Add(1)%c.every == 0 {
+			c.f()
+		}
+	}
+	return c.Service.Serve(ctx, req, rep)
+}
+
+// TestCopyThroughRestarts: a copy lives through restarts of its server, which
+// come in the midst of READs and WRITEs.
+func TestCopyThroughRestarts(t *testing.T) {
+	guard(t)
+	dir, src, back := t.TempDir(), t.TempDir(), t.TempDir()
+	files, err := posix.Open(dir, posix.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, files.Close()) })
+	due, calls := make(chan struct{}, 1), new(atomic.Int64)
+	r := newRestarter(t, func() oncrpc.Service {
+		mux := new(oncrpc.Mux)
+		nfs, err := nfsserver.New(nfsserver.Config{
+			Exports: []nfsserver.Export{{Path: "/x", FS: files, NoRootSquash: true}},
+			Log:     slog.New(slog.DiscardHandler),
+		})
+		assert.NoError(t, err)
+		nfs.Register(mux)
+		return &counter{mux, func() {
+			select {
+			case due <- struct{}{}:
+			default:
+			}
+		}, 10, calls}
+	})
+	over, restarted := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(restarted)
+		for {
+			select {
+			case <-due:
+				r.restart()
+			case <-over:
+				return
+			}
+		}
+	}()
+	for i := range 4 {
+		write(t, random(16<<20+i, byte(i)), src, "t", string(rune('a'+i)))
+	}
+	url := scheme + r.addr + "/x"
+	must(t, "cp", "-r", filepath.Join(src, "t"), url)
+	assert.Equal(t, snapshot(t, src), snapshot(t, dir))
+	assert.GreaterOrEqual(t, r.restarts.Load(), int64(2))
+	half := r.restarts.Load()
+	must(t, "cp", "-r", url+"/t", back)
+	assert.Equal(t, snapshot(t, filepath.Join(src, "t")), snapshot(t, filepath.Join(back, "t")))
+	assert.GreaterOrEqual(t, r.restarts.Load()-half, int64(2))
+	close(over)
+	<-restarted
+	t.Log(r.restarts.Load(), "restarts")
+}
+
+// stamps is a program whose only procedure notes the number in its arguments
+// and returns its data.
+type stamps struct {
+	mu   sync.Mutex
+	seen map[uint32]int
+}
+
+func (s *stamps) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	if c.Proc == 0 {
+		return nil
+	}
+	n := c.Args.Uint32()
+	data := c.Args.Item(1 << 20)
+	if err := c.Args.Done(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.seen[n]++
+	s.mu.Unlock()
+	r.Head = xdr.AppendUint32(r.Head, n)
+	r.Head = xdr.AppendUint32(r.Head, uint32(len(data)))
+	copy(r.NewItem(len(data)), data)
+	return nil
+}
+
+// TestLineThroughRestarts: 64 callers of a line over TCP while its server is
+// restarted; each call has its effect and gets its own data.
+func TestLineThroughRestarts(t *testing.T) {
+	guard(t)
+	const callers, each = 64, 40
+	program := &stamps{seen: make(map[uint32]int)}
+	r := newRestarter(t, func() oncrpc.Service {
+		mux := &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}
+		mux.Register(400000, 1, program)
+		return mux
+	})
+	l, err := rpcrdma.Connect(t.Context(), iwarp.Dialer{}, r.addr, rpcrdma.LineConfig{Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	progress := make(chan struct{}, callers*each)
+	for i := range callers {
+		data := random(1<<(4+i%14), byte(i))
+		all.Go(func() {
+			sink := make([]byte, len(data))
+			for j := range each {
+				n := uint32(i*each + j)
+				x := oncrpc.Exchange{Prog: 400000, Vers: 1, Proc: 1, MaxResults: 8, Sink: sink, Item: data}
+				x.Args = xdr.AppendUint32(xdr.AppendUint32(nil, n), uint32(len(data)))
+				if !assert.NoError(t, l.Call(t.Context(), &x)) {
+					return
+				}
+				assert.Equal(t, n, x.Results.Uint32())
+				assert.Equal(t, data, x.Results.Item(len(data)))
+				x.Release()
+				clear(sink)
+				progress <- struct{}{}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		all.Wait()
+	}()
+	for over := false; !over; {
+		for range rand.N(callers * each / 8) { // calls until the next restart
+			select {
+			case <-progress:
+			case <-done:
+				over = true
+			}
+		}
+		r.restart()
+	}
+	assert.Len(t, program.seen, callers*each, "each call was executed")
+	assert.NoError(t, l.Close())
+	t.Log(r.restarts.Load(), "restarts")
+}
+
+// TestLineFindsNobody: a soft line whose server never comes back says so in
+// time, and one whose calls nobody wants any more lets them go.
+func TestLineFindsNobody(t *testing.T) {
+	guard(t)
+	r := newRestarter(t, func() oncrpc.Service { return new(oncrpc.Mux) })
+	l, err := rpcrdma.Connect(t.Context(), iwarp.Dialer{}, r.addr, rpcrdma.LineConfig{
+		GiveUp: 300 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	r.stop()
+	_, mute := listenTCPAt(t, r.addr, silent)
+	x := oncrpc.Exchange{Prog: 400000, Vers: 1}
+	assert.ErrorIs(t, l.Call(t.Context(), &x), rpcrdma.ErrUnreachable)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, l.Call(ctx, &x), context.DeadlineExceeded)
+	assert.False(t, l.Up())
+	mute()
+	r.start()
+	assert.ErrorIs(t, l.Call(t.Context(), &x), oncrpc.ErrProgUnavail, "it is back")
+	assert.True(t, l.Up())
+	assert.NoError(t, l.Close())
+	assert.ErrorIs(t, l.Call(t.Context(), &x), rdma.ErrClosed)
+}

@@ -1,0 +1,42 @@
+package iwarp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// Octets that move show at both ends, also those of an RDMA Write, of which no
+// upper layer is told.
+func TestTraffic(t *testing.T) {
+	world(t)
+	const n = 1 << 20
+	a, b := pair(t, options{})
+	open(t, a, b)
+	reg, err := b.Register(make([]byte, n), rdma.RemoteWrite)
+	require.NoError(t, err)
+	inBefore, _ := b.Traffic()
+	_, outBefore := a.Traffic()
+	done := make(waiter, 1)
+	require.NoError(t, a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, n)}, Remote: rdma.Remote{STag: reg.STag(), TO: reg.TO()}, Done: done}))
+	require.NoError(t, done.wait(t).Err)
+	assert.Eventually(t, func() bool {
+		in, _ := b.Traffic()
+		_, out := a.Traffic()
+		return in >= inBefore+n && out >= outBefore+n
+	}, 10*time.Second, time.Millisecond)
+	reg.Deregister()
+}
+
+func TestTrafficUnknown(t *testing.T) {
+	world(t)
+	a, b := pair(t, options{pipe: true})
+	open(t, a, b)
+	in, out := a.Traffic()
+	assert.Zero(t, in)
+	assert.Zero(t, out)
+}
