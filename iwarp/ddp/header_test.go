@@ -19,6 +19,7 @@ var taggedHeaders = []struct {
 	{"tagged-write.hex", Tagged{Last: true, RsvdULP: 0x40, STag: 0x22639a00, TO: 0x55b87f7bd730}},
 	{"tagged-read-response.hex", Tagged{Last: true, RsvdULP: 0x42, STag: 0xaa4c7e00, TO: 0x55b04a3e2730}},
 	{"tagged-not-last.hex", Tagged{RsvdULP: 0x42, STag: 0xfeba8a01, TO: 0xffff88807e0c9b38}},
+	{"tagged-second.hex", Tagged{Last: true, RsvdULP: 0x40, STag: 0x12345678, TO: 17870}},
 }
 
 // R5041-4.1-8, R5041-4.1-10, R5041-4.3-1, R5041-4.3-2
@@ -29,6 +30,8 @@ var untaggedHeaders = []struct {
 	{"untagged-send.hex", Untagged{Last: true, RsvdULP: 0x43, QN: 0, MSN: 1}}, // R5041-4.3-6, R5041-4.3-9
 	{"untagged-invalidate.hex", Untagged{Last: true, RsvdULP: 0x44, RsvdULP4: 0x21fec601, MSN: 2}},
 	{"untagged-read-request.hex", Untagged{Last: true, RsvdULP: 0x41, QN: 1, MSN: 1}},
+	{"untagged-not-last.hex", Untagged{RsvdULP: 0x43, MSN: 7}},
+	{"untagged-second.hex", Untagged{Last: true, RsvdULP: 0x43, MSN: 7, MO: 1482}},
 	{"untagged-terminate.hex", Untagged{Last: true, RsvdULP: 0x47, QN: 2, MSN: 1}},
 }
 
