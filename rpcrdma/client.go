@@ -52,11 +52,7 @@ func (c *ClientConfig) fill() error {
 }
 
 // A Client is a requester: it makes the calls of any ONC RPC program over one
-// RDMA connection. It implements oncrpc.Caller.
-//
-//	Call ──credit──▶ register memory ──▶ Send ═══▶ responder
-//	  ▲                                               │
-//	  └── deregister ◀── Receive (by XID) ◀═══ Send ══┘
+// RDMA connection, and ends with it. It implements oncrpc.Caller.
 type Client struct {
 	cfg      ClientConfig
 	conn     rdma.Conn

@@ -1,7 +1,10 @@
 // Package rpcrdma carries ONC RPC over RDMA (RFC 8166, with the private data
 // of RFC 8797): the transport header, and the responder that takes calls from
 // connections, pulls their chunks, and brings replies back in the form that
-// the requester provided for.
+// the requester provided for; and the requester, which makes calls over one
+// connection (Client), or over one after the other (Line).
+//
+// The responder:
 //
 //	rdma.Conn ──Receive──▶ header ──▶ memory reserved ──▶ RDMA Reads ──┐
 //	   (its reader)          │ bad         (may wait)                   ▼
@@ -9,6 +12,16 @@
 //	rdma.Conn ◀──Post── RDMA_ERROR                                     │
 //	     ▲                                                              ▼
 //	     └────Post── RDMA Writes + Send, as one ◀── form of the reply ◀─┘
+//
+// The requester:
+//
+//	       Line: XIDs, calls under way, backoff, signs of life
+//	        │ ▲
+//	   call │ │ connection lost: wait for the next, and call again
+//	        ▼ │
+//	Call ──Client──credit──▶ register memory ──▶ Send ═══▶ responder
+//	  ▲                                                        │
+//	  └─────── deregister ◀──── Receive (by XID) ◀═══ Send ════┘
 //
 // The package must not know which provider moves the octets, nor what a
 // program does.
@@ -21,8 +34,13 @@
 // which has room in front for the transport header. That buffer and the
 // reply's data item are released when the connection has sent them.
 //
+// A requester sends from a buffer of its own, and lets the peer reach the
+// caller's memory only where it is registered, until Call returns.
+//
 // # Who waits
 //
 // Nothing waits on a connection's reader. A call that needs much memory waits
-// for it in the order of its connection; calls that need none pass it by.
+// for it in the order of its connection; calls that need none pass it by. A
+// requester's calls wait for a credit, for their reply, and for a server that
+// is away.
 package rpcrdma

@@ -2,6 +2,7 @@ package rpcrdma_test
 
 import (
 	"context"
+	"errors"
 	"log"
 	"time"
 
@@ -9,6 +10,23 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
+
+// A line makes the calls of any program, also when the server was restarted in
+// the meantime.
+func ExampleLine() {
+	var dialer rdma.Dialer // package iwarp has one over TCP
+	ctx := context.Background()
+	line, err := rpcrdma.Connect(ctx, dialer, "server:20049", rpcrdma.LineConfig{GiveUp: time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer line.Close()
+	x := oncrpc.Exchange{Prog: 100003, Vers: 3} // NFS, NULL
+	if err := line.Call(ctx, &x); errors.Is(err, rpcrdma.ErrUnreachable) {
+		log.Print("no server for a minute: ", err)
+	}
+	x.Release()
+}
 
 // A server takes its connections from the listener of any provider.
 func ExampleServer() {

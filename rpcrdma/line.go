@@ -51,7 +51,7 @@ func (c *LineConfig) fill() error {
 // A Line makes calls to one server, over one connection at a time. A lost
 // connection is replaced, and the calls that were under way are sent again, with
 // their XIDs, by which a server knows what it has executed (RFC 5531, Section
-// 9). Only the connection's end and a silent server make it do so: RPC errors
+// 4). Only the connection's end and a silent server make it do so: RPC errors
 // and RDMA_ERRORs are answers. It implements oncrpc.Caller.
 type Line struct {
 	dialer rdma.Dialer
@@ -106,7 +106,8 @@ func Connect(ctx context.Context, d rdma.Dialer, addr string, cfg LineConfig) (*
 }
 
 // Call makes a call (oncrpc.Caller), and again over the next connection where
-// one is lost. When ctx ends, it returns at once, wherever it is.
+// one is lost. When ctx ends, it returns as soon as the call's memory is
+// protected.
 func (l *Line) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	l.begin(x)
 	defer l.calls.Add(-1)

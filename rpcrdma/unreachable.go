@@ -21,7 +21,8 @@ var (
 )
 
 // An UnreachableError tells that a call was given up. It wraps ErrUnreachable
-// and both causes.
+// and both causes, one of which may be that an attempt to connect timed out: it
+// says nothing about the caller's own context.
 type UnreachableError struct {
 	Server string        // host and port
 	Tried  time.Duration // how long the call had no server
