@@ -54,8 +54,12 @@ var _ rdma.Conn = (*Conn)(nil)
 // A request is a posted work request.
 type request struct {
 	rdma.WR
-	done bool
+	done     bool
+	original uint64 // of an atomic operation that is done
 }
+
+// answered tells whether r is done only when the peer has answered.
+func (r *request) answered() bool { return r.Op == rdma.OpRead || r.Op.Atomic() }
 
 // Pair returns the two ends of a connection. They are cut when the test ends,
 // if they have not ended before.
@@ -114,8 +118,9 @@ func (c *Conn) RegisterAt(b []byte, access rdma.Access, at rdma.Remote) (rdma.Re
 // Post queues work requests.
 func (c *Conn) Post(wrs ...rdma.WR) error {
 	for i := range wrs {
-		if wrs[i].Op == rdma.OpRead && len(wrs[i].Data) != 1 {
-			return fmt.Errorf("rdmatest: RDMA Read with %d data slices", len(wrs[i].Data))
+		op, n := wrs[i].Op, len(wrs[i].Data)
+		if op == rdma.OpRead && n != 1 || op > rdma.OpRead && n > 0 || op > rdma.OpImmediate {
+			return fmt.Errorf("rdmatest: %v with %d data slices", op, n)
 		}
 	}
 	c.mu.Lock()

@@ -1,8 +1,9 @@
 // Package rdmatest is an RDMA provider in memory, for tests of what stands
 // above one. It keeps the contract of package rdma to the letter: rights and
-// bounds of registered memory, receives that run out, messages that are too
-// long, and completions in the order of posting. It can cut, delay and stop a
-// connection to order, and runs inside a testing/synctest bubble.
+// bounds of registered memory, atomic operations, receives that run out,
+// messages that are too long, and completions in the order of posting. It can
+// cut, delay and stop a connection to order, and runs inside a testing/synctest
+// bubble.
 //
 //	Conn ──Post──▶ queue ──▶ sender ══frames══▶ reader of the peer
 //	  ▲                                           ├──▶ its registered memory

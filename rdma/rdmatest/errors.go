@@ -12,6 +12,8 @@ var (
 	// ErrAccess: the STag is not known, lacks the right, or does not cover
 	// the octets.
 	ErrAccess = errors.New("rdmatest: memory access violation")
+	// ErrUnaligned: an atomic operation on what is not an aligned word.
+	ErrUnaligned = errors.New("rdmatest: atomic operation on an unaligned address")
 	// ErrCut: the connection was cut to order.
 	ErrCut = errors.New("rdmatest: connection cut")
 	// ErrRejected: the listener's user refused the connection.

@@ -2,8 +2,8 @@ package rdmatest
 
 import "time"
 
-// CutAfter cuts the connection when n more frames have left this end. A Send,
-// an RDMA Write, an RDMA Read and its response are a frame each.
+// CutAfter cuts the connection when n more frames have left this end. A work
+// request is a frame, and a response another.
 func (c *Conn) CutAfter(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,9 +28,11 @@ type user struct {
 func (u *user) Receive(r rdma.Recv) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.got = append(u.got, string(r.Buf.B))
-	r.Buf.Release()
-	r.Buf = nil
+	if r.Buf != nil {
+		u.got = append(u.got, string(r.Buf.B))
+		r.Buf.Release()
+		r.Buf = nil
+	}
 	u.recvs = append(u.recvs, r)
 }
 

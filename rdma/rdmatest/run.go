@@ -3,22 +3,22 @@ package rdmatest
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
 // A frame is what travels from one end to the other.
 type frame struct {
 	kind   kind
-	wr     rdma.WR  // of a Send, RDMA Write or RDMA Read; without Data
+	wr     rdma.WR  // of a request; without Data
 	data   []byte   // of a Send, RDMA Write or response; a copy
 	length int      // of an RDMA Read, in octets
-	read   *request // that an RDMA Read, and so its response, belongs to
+	asked  *request // that an RDMA Read or atomic operation, and so its response, belongs to
 	due    time.Time
+
+	original uint64 // of the response to an atomic operation
 }
 
 type kind uint8
@@ -27,6 +27,8 @@ const (
 	kindSend kind = iota
 	kindWrite
 	kindRead
+	kindAtomic
+	kindImmediate
 	kindResponse
 	kindEnd // orderly
 )
@@ -64,7 +66,7 @@ func (c *Conn) send() {
 		if f.kind == kindEnd {
 			return
 		}
-		if r != nil && f.kind != kindRead {
+		if r != nil && !r.answered() {
 			c.finish(r)
 		}
 	}
@@ -101,7 +103,7 @@ func (c *Conn) nextFrame() (f frame, r *request, ok bool) {
 }
 
 // mayStart tells whether the next request can go, under the lock: a fence waits
-// for the RDMA Reads before it.
+// for the RDMA Reads and atomic operations before it.
 func (c *Conn) mayStart() bool {
 	if len(c.unsent) == 0 {
 		return false
@@ -111,7 +113,7 @@ func (c *Conn) mayStart() bool {
 		if r == next {
 			break
 		}
-		if next.Fence && r.Op == rdma.OpRead && !r.done {
+		if next.Fence && r.answered() && !r.done {
 			return false
 		}
 	}
@@ -119,15 +121,19 @@ func (c *Conn) mayStart() bool {
 }
 
 func frameOf(r *request) frame {
-	f := frame{wr: r.WR, read: r}
+	f := frame{wr: r.WR, asked: r}
 	f.wr.Data = nil
 	switch r.Op {
 	case rdma.OpSend:
 		f.kind, f.data = kindSend, bytes.Join(r.Data, nil)
 	case rdma.OpWrite:
 		f.kind, f.data = kindWrite, bytes.Join(r.Data, nil)
-	default:
+	case rdma.OpRead:
 		f.kind, f.length = kindRead, len(r.Data[0])
+	case rdma.OpImmediate:
+		f.kind = kindImmediate
+	default:
+		f.kind = kindAtomic
 	}
 	return f
 }
@@ -155,7 +161,7 @@ func (c *Conn) finish(r *request) {
 
 func complete(r *request, err error) {
 	if r.Done != nil {
-		r.Done.Complete(rdma.Completion{ID: r.ID, Op: r.Op, Err: err})
+		r.Done.Complete(rdma.Completion{ID: r.ID, Op: r.Op, Err: err, Original: r.original})
 	}
 }
 
@@ -207,57 +213,4 @@ func (c *Conn) resumed() bool {
 	case <-c.dead:
 		return false
 	}
-}
-
-func (c *Conn) take(f frame) error {
-	switch f.kind {
-	case kindSend:
-		return c.takeSend(f)
-	case kindWrite:
-		return c.regions.use(f.wr.Remote, len(f.data), rdma.RemoteWrite, func(mem []byte) { copy(mem, f.data) })
-	case kindRead:
-		data := make([]byte, f.length)
-		err := c.regions.use(f.wr.Remote, f.length, rdma.RemoteRead, func(mem []byte) { copy(data, mem) })
-		if err == nil {
-			c.respond(frame{kind: kindResponse, data: data, read: f.read})
-		}
-		return err
-	case kindResponse:
-		copy(f.read.Data[0], f.data)
-		c.finish(f.read)
-		return nil
-	default:
-		c.peer.end(io.EOF)
-		return io.EOF
-	}
-}
-
-func (c *Conn) takeSend(f frame) error {
-	c.mu.Lock()
-	if c.recvs == 0 {
-		c.mu.Unlock()
-		return ErrNoRecv
-	}
-	c.recvs--
-	c.mu.Unlock()
-	if len(f.data) > c.cfg.RecvSize {
-		return fmt.Errorf("%w: %d octets of %d", ErrTooLong, len(f.data), c.cfg.RecvSize)
-	}
-	if f.wr.WithInvalidate && !c.regions.invalidate(f.wr.Invalidate) {
-		return fmt.Errorf("%w: invalidated unknown STag %v", ErrAccess, f.wr.Invalidate)
-	}
-	b := buf.Default.Get(len(f.data))
-	copy(b.B, f.data)
-	c.cfg.Handler.Receive(rdma.Recv{
-		Buf:         b,
-		Invalidated: f.wr.Invalidate, WithInvalidate: f.wr.WithInvalidate, Solicited: f.wr.Solicited,
-	})
-	return nil
-}
-
-func (c *Conn) respond(f frame) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.responses = append(c.responses, f)
-	c.cond.Signal()
 }
