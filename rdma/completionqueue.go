@@ -45,14 +45,12 @@ func (cq *CompletionQueue) Complete(c Completion) {
 // Poll moves completions to into, oldest first, and returns how many there
 // were. It does not wait. The error is ErrOverrun.
 func (cq *CompletionQueue) Poll(into []Completion) (int, error) {
-	cq.q.mu.Lock()
-	defer cq.q.mu.Unlock()
-	return cq.q.take(into)
+	return cq.q.poll(into)
 }
 
 // Wait takes the oldest completion, and waits until there is one. The error is
 // ErrOverrun, or the context's cause; the fate of the work request is in the
 // completion.
 func (cq *CompletionQueue) Wait(ctx context.Context) (Completion, error) {
-	return cq.q.wait(ctx, cq.Poll)
+	return cq.q.wait(ctx)
 }

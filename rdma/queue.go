@@ -12,6 +12,7 @@ type queue[T any] struct {
 	first int
 	err   error         // what takers get when nothing is left
 	more  chan struct{} // holds a token while somebody has a reason to look
+	taken func(T)       // or nil: called, with the queue locked, for each that is taken
 }
 
 func (q *queue[T]) len() int { return len(q.items) - q.first }
@@ -33,10 +34,13 @@ func (q *queue[T]) end(err error) {
 	wake(q.more)
 }
 
-// take, with the queue locked, moves what there is to into, as much as it
-// holds. The error comes only where nothing was left.
-func (q *queue[T]) take(into []T) (int, error) {
+// poll moves what there is to into, as much as it holds. The error comes only
+// where nothing was left.
+func (q *queue[T]) poll(into []T) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.len() == 0 && len(into) > 0 {
+		q.wakeNext()
 		return 0, q.err
 	}
 	n := copy(into, q.items[q.first:])
@@ -44,19 +48,27 @@ func (q *queue[T]) take(into []T) (int, error) {
 	if q.first += n; q.first == len(q.items) {
 		q.items, q.first = q.items[:0], 0
 	}
+	if q.taken != nil {
+		for _, v := range into[:n] {
+			q.taken(v)
+		}
+	}
+	q.wakeNext()
 	return n, nil
 }
 
-// wait calls poll until it took something or failed.
-func (q *queue[T]) wait(ctx context.Context, poll func([]T) (int, error)) (T, error) {
+// wakeNext, with the queue locked, has somebody else look if there is a reason.
+func (q *queue[T]) wakeNext() {
+	if q.len() > 0 || q.err != nil {
+		wake(q.more)
+	}
+}
+
+// wait takes the oldest, and waits until there is one.
+func (q *queue[T]) wait(ctx context.Context) (T, error) {
 	var one [1]T
 	for {
-		if n, err := poll(one[:]); n > 0 || err != nil {
-			q.mu.Lock()
-			if q.len() > 0 || q.err != nil { // for the next who waits
-				wake(q.more)
-			}
-			q.mu.Unlock()
+		if n, err := q.poll(one[:]); n > 0 || err != nil {
 			return one[0], err
 		}
 		select {

@@ -19,7 +19,14 @@ var _ Handler = (*ReceiveQueue)(nil)
 
 // NewReceiveQueue returns an empty queue, for the ConnConfig of one connection.
 func NewReceiveQueue() *ReceiveQueue {
-	return &ReceiveQueue{q: queue[Recv]{more: make(chan struct{}, 1)}, event: make(chan struct{}, 1)}
+	rq := &ReceiveQueue{event: make(chan struct{}, 1)}
+	rq.q.more = make(chan struct{}, 1)
+	rq.q.taken = func(m Recv) {
+		if m.Solicited {
+			rq.solicited--
+		}
+	}
+	return rq
 }
 
 // Receive adds a message.
@@ -49,21 +56,13 @@ func (rq *ReceiveQueue) Closed(cause error) {
 // It does not wait. The error is ErrClosed with the cause, when the connection
 // has ended and nothing is left. The buffers are the caller's to release.
 func (rq *ReceiveQueue) Poll(into []Recv) (int, error) {
-	rq.q.mu.Lock()
-	defer rq.q.mu.Unlock()
-	n, err := rq.q.take(into)
-	for _, m := range into[:n] {
-		if m.Solicited {
-			rq.solicited--
-		}
-	}
-	return n, err
+	return rq.q.poll(into)
 }
 
 // Wait takes the oldest message, and waits until there is one. The error is
 // that of Poll, or the context's cause.
 func (rq *ReceiveQueue) Wait(ctx context.Context) (Recv, error) {
-	return rq.q.wait(ctx, rq.Poll)
+	return rq.q.wait(ctx)
 }
 
 // WaitSolicited waits until the queue holds a message that asked for an event
