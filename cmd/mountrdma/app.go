@@ -44,7 +44,7 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	f.Var(&a.crc, "crc", "CRC32C on RDMA connections: auto and off have it where the server asks,\non asks for it")
 	f.Var(&a.inline, "inline", "longest message sent without RDMA")
 	f.IntVar(&a.credits, "credits", 128, "calls that may be under way on a connection")
-	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try to connect, and to wait for a server that is away or gives no sign of life")
+	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try to connect, and to wait for a server that is away or\ngives no sign of life")
 	f.IntVar(&a.uid, "uid", -1, "act as this user on the server, not as who runs the program")
 	f.IntVar(&a.gid, "gid", -1, "act as this group there")
 }
