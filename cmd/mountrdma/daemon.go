@@ -78,7 +78,7 @@ func inherited() *daemon {
 
 // detach leaves the terminal, and lets the process that was called end.
 func (d *daemon) detach() {
-	if d.detached() {
+	if d == nil || d.detached() {
 		return
 	}
 	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
@@ -94,7 +94,7 @@ func (d *daemon) detach() {
 }
 
 // detached tells whether nobody hears what the process says.
-func (d *daemon) detached() bool { return d == nil || d.pipe == nil }
+func (d *daemon) detached() bool { return d.pipe == nil }
 
 // newLog is where a process that serves a mount says what happens: on standard
 // error, or to syslog if there is one.

@@ -187,7 +187,7 @@ func TestWrongServer(t *testing.T) {
 func TestWrongExport(t *testing.T) {
 	r := newRig(t)
 	write(t, []byte("x"), r.dir, "d", "f")
-	assert.Equal(t, r.addr+": MOUNT: no export holds /y/d; correct the URL: the server exports /x", sentence(t, "ls", scheme+r.addr+"/y/d"))
+	assert.Equal(t, r.addr+": MOUNT: no export holds /y/d; correct the path: the server exports /x", sentence(t, "ls", scheme+r.addr+"/y/d"))
 	assert.Equal(t, "f\n", must(t, "ls", r.url+"/d"))
 	assert.Equal(t, r.url+"/d/f/g: not a directory (NFS3ERR_NOTDIR)", sentence(t, "ls", r.url+"/d/f/g"))
 }

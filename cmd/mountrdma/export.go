@@ -145,10 +145,10 @@ func (s *session) noExport(path string, refused *nfsclient.MountError) error {
 		e.remedy = "have its administrator export that to this host (nfsrdmad: --clients)"
 	case len(has) == 0:
 		e.what = "no export holds " + escape(path) + ", and the server lists none"
-		e.remedy = "correct the URL, or export a directory there"
+		e.remedy = "correct the path, or export a directory there"
 	default:
 		e.what = "no export holds " + escape(path)
-		e.remedy = "correct the URL: the server exports " + strings.Join(has[:min(len(has), maxNamed)], ", ")
+		e.remedy = "correct the path: the server exports " + strings.Join(has[:min(len(has), maxNamed)], ", ")
 	}
 	return e
 }

@@ -24,7 +24,8 @@ func (m *mountCommand) run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGHUP) // of a terminal that goes
 	defer stop()
 	err := m.serve(ctx)
-	if err != nil && m.daemon.detached() {
+	m.closeDoor()
+	if err != nil && m.daemon != nil && m.daemon.detached() {
 		m.log.Error("not mounted", "source", m.source, "on", m.point, "err", err)
 	}
 	return err
@@ -51,9 +52,10 @@ func (m *mountCommand) serve(ctx context.Context) error {
 	}
 	mount, err := fusefs.New(m.config(s, fs))
 	if err != nil {
-		return m.explainFUSE(err)
+		return err
 	}
-	m.announce(s)
+	m.openDoor()
+	m.announce(s, fs)
 	s.settle()
 	m.daemon.detach()
 	unmounted := context.AfterFunc(ctx, func() { m.unmount(mount) })
@@ -91,11 +93,13 @@ func (m *mountCommand) config(s *session, fs *nfsclient.FS) fusefs.Config {
 }
 
 // announce says what came of it.
-func (m *mountCommand) announce(s *session) {
+func (m *mountCommand) announce(s *session, fs *nfsclient.FS) {
 	send, _ := s.line.Client().Thresholds()
-	words := fmt.Sprintf("mounted %s on %s: inline %d, credits %d, CRC %s, MOUNT at %s",
-		m.source, m.point, send, s.line.Client().Credits(), onOff(s.conn().Params().CRC), s.mount.At())
-	m.log.Info(words)
+	words := fmt.Sprintf("mounted %s on %s: rsize %d, wsize %d, inline %d, credits %d, CRC %s, MOUNT at %s",
+		m.source, m.point, fs.ReadSize(), fs.WriteSize(), send, s.line.Client().Credits(), onOff(s.conn().Params().CRC), s.mount.At())
+	if m.daemon != nil {
+		m.log.Info(words)
+	}
 	if m.verbose || m.foreground {
 		fmt.Fprintln(m.stdout, words)
 	}

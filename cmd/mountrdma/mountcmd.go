@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 
@@ -39,7 +40,8 @@ type mountCommand struct {
 	point  string
 	opts   *mountOptions
 	log    *slog.Logger
-	daemon *daemon // nil: in the foreground
+	daemon *daemon      // nil: in the foreground
+	door   net.Listener // nil: there is no mount yet, or nobody can wait for its end
 }
 
 // addMount makes the root command mount what two operands name.

@@ -39,7 +39,7 @@ func (m *mountCommand) checkPoint() error {
 	m.point = point
 	on, ok, err := mountAt(point)
 	if err == nil && ok && on.kind == fsType && on.source == m.source {
-		return fmt.Errorf("mount point %s is busy: %s is mounted there already", m.point, on.source)
+		return fmt.Errorf("mount point %s is busy: %s is mounted there already; mountrdma umount %s takes it away", point, on.source, point)
 	}
 	return err
 }
@@ -85,16 +85,4 @@ const fuseConf = "/etc/fuse.conf"
 func userAllowOther() bool {
 	conf, _ := os.ReadFile(fuseConf) // if it is missing, they may not
 	return regexp.MustCompile(`(?m)^\s*user_allow_other\s*$`).Match(conf)
-}
-
-// explainFUSE is the error of a file system that could not be mounted.
-func (m *mountCommand) explainFUSE(err error) error {
-	switch {
-	case errors.Is(err, unix.EPERM) && isRoot():
-		return fmt.Errorf("mount on %s: %w: this host lets its root mount nothing; a container needs CAP_SYS_ADMIN", m.point, cli.Cause(err))
-	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("mount point %s is busy: see what uses it (fuser -vm %s)", m.point, m.point)
-	default:
-		return fmt.Errorf("mount on %s: %w", m.point, err)
-	}
 }

@@ -83,5 +83,5 @@ func TestOneAfterTheOther(t *testing.T) {
 	assert.Equal(t, "yes", stdout)
 	assert.Equal(t, 2, strings.Count(stderr, "\n"), stderr)
 	assert.Contains(t, stderr, "mountrdma: "+r.url+"/nosuch: no such file or directory (NFS3ERR_NOENT)\n")
-	assert.Contains(t, stderr, r.addr+": MOUNT: no export holds /y; correct the URL: the server exports /x\n")
+	assert.Contains(t, stderr, r.addr+": MOUNT: no export holds /y; correct the path: the server exports /x\n")
 }

@@ -121,7 +121,7 @@ func TestPermanentFailure(t *testing.T) {
 	write(t, nil, r.dir, "d", "f")
 	dir := t.TempDir()
 	for spec, want := range map[string]string{
-		"/y":     "no export holds /y; correct the URL: the server exports /x",
+		"/y":     "no export holds /y; correct the path: the server exports /x",
 		"/x/no":  "the export /x has no directory /x/no; correct the path, or make the directory there",
 		"/x/d/f": "the export /x has no directory /x/d/f; correct the path, or make the directory there",
 	} {

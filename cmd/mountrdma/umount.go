@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -28,17 +29,21 @@ fusermount3 -u for others.`,
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return o.run(args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
 	cmd.Flags().BoolVarP(&o.lazy, "lazy", "l", false, "take it away now, though it is in use")
 	cmd.Flags().BoolVarP(&o.force, "force", "f", false, "end all that waits for the server first, with errors (root)")
 	return cmd
 }
 
-func (o *umountOptions) run(name string) error {
+func (o *umountOptions) run(ctx context.Context, name string) error {
 	m, err := findMount(name)
 	if err != nil {
 		return err
+	}
+	door := standAt(m.device)
+	if door != nil {
+		defer door.Close()
 	}
 	flags := 0
 	if o.lazy {
@@ -53,7 +58,10 @@ func (o *umountOptions) run(name string) error {
 		}
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return nil
+	if door == nil || o.lazy || o.force {
+		return nil
+	}
+	return waitAt(ctx, door)
 }
 
 // findMount finds the mount of ours that an operand names. It asks no file
