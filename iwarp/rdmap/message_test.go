@@ -11,8 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// TestOpcodes is Figure 4 of RFC 5040: R5040-4.1-4, R5040-4.1-5, R5040-4.1-6,
-// R5040-4.1-7, and the queues of R5040-3.1-2, R5040-3.1-3, R5040-3.1-4.
+// TestOpcodes is Figure 4 of RFC 5040 and Figure 2 of RFC 7306: R5040-4.1-4,
+// R5040-4.1-5, R5040-4.1-6, R5040-4.1-7, and the queues of R5040-3.1-2, R5040-3.1-3, R5040-3.1-4.
 func TestOpcodes(t *testing.T) {
 	const stag, to = rdma.STag(0xa1a2a3a4), uint64(0xb1b2b3b4b5b6b7b8)
 	tests := []struct {
@@ -32,6 +32,11 @@ func TestOpcodes(t *testing.T) {
 		{OpSendSE, 5, "Send with SE", false, 0, false, true},
 		{OpSendSEInvalidate, 6, "Send with SE and Invalidate", false, 0, true, true},
 		{OpTerminate, 7, "Terminate", false, 2, false, false},
+		// R7306-4.1-1, R7306-4.1-2, R7306-4.1-5, R7306-4.1-6, RX01-4.1-2
+		{OpImmediate, 8, "Immediate Data", false, 0, false, false},
+		{OpImmediateSE, 9, "Immediate Data with SE", false, 0, false, true},
+		{OpAtomicRequest, 10, "Atomic Request", false, 1, false, false},
+		{OpAtomicResponse, 11, "Atomic Response", false, 3, false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -52,9 +57,9 @@ func TestOpcodes(t *testing.T) {
 			h := ddp.Untagged{Last: true, RsvdULP: octet, QN: tt.queue, MSN: 5, MO: 6}
 			if tt.invalidates {
 				h.RsvdULP4 = uint32(stag) // R5040-4.1-3
-			} // else R5040-4.1-11: zero, whatever is given
+			} // else R5040-4.1-11, R7306-4.1-3: zero, whatever is given
 			assert.Equal(t, h.AppendTo(nil), AppendUntagged(nil, tt.op, true, stag, 5, 6)) // R5040-4.1-1
-			h.RsvdULP4 = uint32(stag)                                                      // R5040-4.1-12: not looked at
+			h.RsvdULP4 = uint32(stag)                                                      // R5040-4.1-12, R7306-4.1-4: not looked at
 			op, err := CheckUntagged(h)
 			require.NoError(t, err)
 			assert.Equal(t, tt.op, op)
@@ -131,7 +136,7 @@ func TestControlErrors(t *testing.T) {
 			_, err := CheckUntagged(ddp.Untagged{RsvdULP: uint8(octet), QN: qn})
 			switch {
 			case qn > 3:
-				assert.ErrorIs(t, err, ddp.ErrInvalidQN) // R5041-7.1-U1-1
+				assert.ErrorIs(t, err, ddp.ErrInvalidQN) // R5041-7.1-U1-1, R7306-10.2-1
 			case rv != 1:
 				assert.ErrorIs(t, err, ErrVersion) // R5040-7.2-3-1, R5040-7.2-R3-1, R5044-C.1-1
 			case op > 11 || op == OpWrite || op == OpReadResponse || kinds[op].queue != qn:
