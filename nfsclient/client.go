@@ -3,6 +3,7 @@ package nfsclient
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,14 +21,23 @@ import (
 type Client struct {
 	caller oncrpc.Caller
 	cfg    Config
-	calls  sync.Pool // of *call
+	calls  *sync.Pool // of *call
 }
 
 // New returns a Client that calls through caller, which stays the caller's to
 // close.
 func New(caller oncrpc.Caller, cfg Config) *Client {
 	cfg.fill()
-	return &Client{caller: caller, cfg: cfg}
+	return &Client{caller: caller, cfg: cfg, calls: new(sync.Pool)}
+}
+
+// As returns a Client that makes its calls in the name of cred, of which it
+// keeps a copy, and is like c otherwise. It costs little.
+func (c *Client) As(cred oncrpc.Cred) *Client {
+	cred.GIDs = slices.Clone(cred.GIDs)
+	d := *c
+	d.cfg.Cred = &cred
+	return &d
 }
 
 // A call is one procedure under way, and the memory that it needs, which calls

@@ -78,10 +78,20 @@ func (f *FS) makeFile(ctx context.Context, a *nfs3.CreateArgs) (*File, error) {
 
 // made returns the object that was made, with its attributes.
 func (f *FS) made(ctx context.Context, where *nfs3.DirOpArgs, res *nfs3.MakeRes) (Node, error) {
-	if res.Object == nil {
-		return f.lookup(ctx, where.Dir, string(where.Name))
+	if err := f.c.complete(ctx, where, res); err != nil {
+		return Node{}, err
 	}
 	return f.node(ctx, res.Object, &res.Attr)
+}
+
+// complete looks up what was made where the server left its handle out.
+func (c *Client) complete(ctx context.Context, where *nfs3.DirOpArgs, res *nfs3.MakeRes) error {
+	if res.Object != nil {
+		return nil
+	}
+	found, err := c.Lookup(ctx, where.Dir, string(where.Name))
+	res.Object, res.Attr = found.Object, found.ObjAttr
+	return err
 }
 
 // CreateNew makes the file at path with the given mode. It fails where there
@@ -97,17 +107,42 @@ func (f *FS) CreateNew(ctx context.Context, path string, mode uint32) (*File, er
 }
 
 func (f *FS) createNew(ctx context.Context, where nfs3.DirOpArgs, mode uint32) (*File, error) {
-	attr := nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: mode}}
-	file, err := f.makeFile(ctx, &nfs3.CreateArgs{Where: where, Mode: nfs3.Exclusive, Verf: randomVerf()})
-	if errors.Is(err, nfs3.ErrNotSupp) {
-		return f.makeFile(ctx, &nfs3.CreateArgs{Where: where, Mode: nfs3.Guarded, Attr: attr})
-	}
+	res, err := f.c.CreateNew(ctx, where, nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: mode}})
 	if err != nil {
 		return nil, err
 	}
-	// The server may keep the verifier in the times.
-	attr.Atime.How, attr.Mtime.How = nfs3.SetToServerTime, nfs3.SetToServerTime
-	return file, file.SetAttr(ctx, attr)
+	n, err := f.made(ctx, &where, &res)
+	return f.File(n.Handle), err
+}
+
+// CreateNew makes a file with the given attributes, where there must not be
+// anything yet: EXCLUSIVE, as FS.CreateNew, then SETATTR. The times, which a
+// server may keep the verifier in, become the server's present time unless attr
+// has others. Without an error the results hold the handle, and, where the
+// server says them, the attributes that the file has in the end.
+//
+// Where the server has no EXCLUSIVE, it is GUARDED: a call that was transmitted
+// twice may fail there although it made the file.
+func (c *Client) CreateNew(ctx context.Context, where nfs3.DirOpArgs, attr nfs3.SetAttr) (nfs3.MakeRes, error) {
+	res, err := c.Create(ctx, &nfs3.CreateArgs{Where: where, Mode: nfs3.Exclusive, Verf: randomVerf()})
+	guarded := errors.Is(err, nfs3.ErrNotSupp)
+	if guarded {
+		res, err = c.Create(ctx, &nfs3.CreateArgs{Where: where, Mode: nfs3.Guarded, Attr: attr})
+	}
+	if err == nil {
+		err = c.complete(ctx, &where, &res)
+	}
+	if guarded || err != nil {
+		return res, err
+	}
+	for _, t := range []*nfs3.SetTime{&attr.Atime, &attr.Mtime} {
+		if t.How == nfs3.DontChange {
+			t.How = nfs3.SetToServerTime
+		}
+	}
+	wcc, err := c.SetAttr(ctx, &nfs3.SetAttrArgs{Object: res.Object, Attr: attr})
+	res.Attr = wcc.After
+	return res, err
 }
 
 // randomVerf returns a createverf3 that no other call has.

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // errNoProgress: a server that takes or gives nothing, and says that all is
@@ -24,6 +25,13 @@ type File struct {
 
 // Handle returns f's handle.
 func (f *File) Handle() nfs3.FH { return f.handle }
+
+// As returns f for calls in the name of cred, of which it keeps a copy.
+func (f *File) As(cred oncrpc.Cred) *File {
+	fs := *f.fs
+	fs.c = fs.c.As(cred)
+	return &File{fs: &fs, handle: f.handle}
+}
 
 // Stat returns f's attributes.
 func (f *File) Stat(ctx context.Context) (nfs3.Attr, error) { return f.fs.c.GetAttr(ctx, f.handle) }

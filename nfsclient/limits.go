@@ -23,6 +23,10 @@ const (
 	// waiting.
 	defaultWindow = 64 << 20
 
+	// smallBlock is the octets of memory that a WriteBehind lends for the
+	// shortest write: a page, which is what most short writes are.
+	smallBlock = pageSize
+
 	// maxIdleReads is how often in a row a source may return neither octets
 	// nor an error.
 	maxIdleReads = 100
@@ -70,6 +74,11 @@ const (
 	// defaultPatience is how long a call is put off before the caller
 	// learns of it.
 	defaultPatience = time.Minute
+
+	// linger is how long a WriteBehind keeps data to itself before it puts
+	// them on stable storage unasked, as Linux does with its dirty pages.
+	// Other clients see by then what a program logs.
+	linger = 5 * time.Second
 
 	// searchStep is how long one step of a MountSearch takes, connecting
 	// included: a lost SYN may be sent again once. All four stay below the

@@ -25,6 +25,13 @@ type piece struct {
 	lent *buf.Buf // that data are in, or nil
 }
 
+// end returns the offset behind p.
+func (p *piece) end() int64 { return p.off + int64(len(p.data)) }
+
+// safe tells whether p is on stable storage after a COMMIT that was answered
+// with verf. Otherwise it is lost.
+func (p *piece) safe(verf uint64) bool { return p.stable || !p.lost && p.verf == verf }
+
 func (p *piece) release() {
 	if p.lent != nil {
 		p.lent.Release()
@@ -88,7 +95,7 @@ func (f *File) settle(ctx context.Context, pieces []*piece) error {
 		return err
 	}
 	for _, p := range pieces {
-		if !p.stable && (p.lost || p.verf != verf) {
+		if !p.safe(verf) {
 			lost = append(lost, p)
 		}
 	}
@@ -100,19 +107,36 @@ func (f *File) settle(ctx context.Context, pieces []*piece) error {
 
 // commit is COMMIT for what of pieces is not stable.
 func (f *File) commit(ctx context.Context, pieces []*piece) (verf uint64, err error) {
-	from, to := int64(math.MaxInt64), int64(0)
+	var s span
 	for _, p := range pieces {
 		if !p.stable {
-			from, to = min(from, p.off), max(to, p.off+int64(len(p.data)))
+			s.add(p)
 		}
 	}
-	if to == 0 {
+	if s == (span{}) {
 		return 0, nil
 	}
-	count := to - from
+	return f.commitSpan(ctx, s)
+}
+
+// A span is a part of a file, from one offset to another. The zero value is no
+// part of any.
+type span struct{ from, to int64 }
+
+// add widens s so that p is in it.
+func (s *span) add(p *piece) {
+	if *s == (span{}) {
+		s.from = math.MaxInt64
+	}
+	s.from, s.to = min(s.from, p.off), max(s.to, p.end())
+}
+
+// commitSpan is COMMIT for a part of f.
+func (f *File) commitSpan(ctx context.Context, s span) (verf uint64, err error) {
+	count := s.to - s.from
 	if count > math.MaxUint32 {
 		count = 0 // to the end
 	}
-	res, err := f.fs.c.Commit(ctx, f.handle, uint64(from), uint32(count))
+	res, err := f.fs.c.Commit(ctx, f.handle, uint64(s.from), uint32(count))
 	return res.Verf, err
 }

@@ -1,0 +1,127 @@
+package nfsclient
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// behind returns a WriteBehind for a new file, with a budget for itself.
+func (g *rig) behind(octets int64) (*File, *WriteBehind) {
+	f := g.put("f", nil)
+	w := f.WriteBehind(NewBudget(octets))
+	g.t.(*testing.T).Cleanup(w.Close) // before the rig counts buffers
+	return f, w
+}
+
+const plenty = 1 << 30
+
+// image is what a file should be after writes.
+type image []byte
+
+func (m *image) write(p []byte, off int) { *m = put(*m, p, off) }
+
+// TestWriteBehind: writes of all sizes, over each other, with servers that take
+// little at a time and that start anew at whatever moment. What counts in the
+// end is what was written last.
+func TestWriteBehind(t *testing.T) {
+	for seed := range uint64(24) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			g := newRig(t, small, seed%2 == 0)
+			f, w := g.behind([]int64{plenty, 9 * 4096, 100}[seed%3])
+			at := make(map[int]bool)
+			for range seed % 4 * 5 {
+				at[random.IntN(150)] = true
+			}
+			if seed%5 == 0 {
+				g.shortWrites(1000)
+			}
+			short, calls := g.before, 0
+			g.before = func(ctx context.Context, x *oncrpc.Exchange) ([]byte, error) {
+				if short != nil {
+					_, _ = short(ctx, x)
+				}
+				g.wire.mu.Lock()
+				defer g.wire.mu.Unlock()
+				if calls++; at[calls] {
+					g.mem.restart()
+				}
+				return nil, nil
+			}
+			var want image
+			data := sample(100000)
+			at2 := 0
+			for i := range 300 {
+				n := []int{1, 100, 4096, 3000, 9000}[random.IntN(5)]
+				if random.IntN(2) == 0 {
+					at2 = random.IntN(60000)
+				}
+				p := bytes.Clone(data[i*37 : i*37+n])
+				want.write(p, at2)
+				require.NoError(t, w.Write(t.Context(), p, int64(at2)))
+				clear(p) // the caller's again
+				at2 += n
+				if random.IntN(60) == 0 {
+					require.NoError(t, w.Sync(t.Context()))
+					_, stable := g.content(f)
+					require.True(t, bytes.Equal(want, stable), "after Sync")
+				}
+			}
+			require.NoError(t, w.Sync(t.Context()))
+			_, _, pending := w.Pending()
+			assert.False(t, pending)
+			_, stable := g.content(f)
+			assert.True(t, bytes.Equal(want, stable))
+			assert.LessOrEqual(t, g.most, small.Depth+1, "and a COMMIT")
+		})
+	}
+}
+
+func TestWriteBehindBadOffset(t *testing.T) {
+	_, w := newRig(t, small, true).behind(plenty)
+	assert.ErrorIs(t, w.Write(t.Context(), []byte("x"), -1), syscall.EINVAL)
+	assert.ErrorIs(t, w.Write(t.Context(), []byte("x"), math.MaxInt64), syscall.EFBIG)
+	assert.NoError(t, w.Write(t.Context(), nil, math.MaxInt64))
+	assert.NoError(t, w.Sync(t.Context()))
+}
+
+// TestWriteBehindCalls: adjacent writes are one WRITE, and what is one WRITE in
+// all needs no COMMIT.
+func TestWriteBehindCalls(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		size, n         int
+		writes, commits int
+	}{
+		{"nothing", 1, 0, 0, 0},
+		{"an octet", 1, 1, 1, 0},
+		{"lines", 80, 50, 1, 0},
+		{"a full one, sent at once", 4096, 1, 1, 1},
+		{"pages of many lines", 64, 640, 10, 3},
+		{"long", 4096 * 3, 1, 3, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t, small, true)
+			_, w := g.behind(plenty)
+			for i := range tt.n {
+				require.NoError(t, w.Write(t.Context(), make([]byte, tt.size), int64(i*tt.size)))
+			}
+			require.NoError(t, w.Sync(t.Context()))
+			require.NoError(t, w.Sync(t.Context()))
+			assert.Equal(t, tt.writes, g.calls(nfs3.ProcWrite))
+			assert.LessOrEqual(t, g.calls(nfs3.ProcCommit), tt.commits)
+			assert.Equal(t, tt.commits > 0, g.calls(nfs3.ProcCommit) > 0)
+		})
+	}
+}

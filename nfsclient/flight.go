@@ -1,0 +1,237 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// A flight is a WRITE under way.
+type flight struct {
+	piece // as it is sent
+	block *block
+	seq   uint64
+	parts []*extent // what is left of it
+}
+
+// pump does whatever can be done. It is called after every change.
+func (w *WriteBehind) pump() {
+	if w.closed {
+		return
+	}
+	if e := w.open; e != nil {
+		full := len(e.data) == w.f.fs.writeSize
+		if full || e.seq <= max(w.sendTo, w.stableTo) || w.short() {
+			w.seal()
+		}
+	}
+	w.send()
+	if !w.commit && w.due() {
+		w.settle()
+	}
+	w.wake()
+}
+
+// short tells whether somebody waits for our memory.
+func (w *WriteBehind) short() bool { return w.window.short() || w.budget.short() }
+
+func (w *WriteBehind) enqueue(e *extent) {
+	w.set(e, queued)
+	w.queue = append(w.queue, e)
+}
+
+// send sends what is queued, as far as calls are to be had. A call never
+// overlaps another: the server may do them in any order.
+func (w *WriteBehind) send() {
+	depth := w.f.fs.c.cfg.Depth
+	if len(w.flights) == depth {
+		return
+	}
+	w.queue = slices.DeleteFunc(w.queue, func(e *extent) bool {
+		switch {
+		case e.state == over:
+			return true
+		case len(w.flights) == depth || w.inFlight(e):
+			return false
+		}
+		w.depart(e)
+		return true
+	})
+}
+
+func (w *WriteBehind) inFlight(e *extent) bool {
+	for _, c := range w.flights {
+		if c.off < e.end() && e.off < c.end() {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *WriteBehind) depart(e *extent) {
+	how := w.how(e)
+	c := &flight{piece: piece{off: e.off, data: e.data}, block: e.block, seq: e.seq, parts: []*extent{e}}
+	c.block.refs++
+	w.set(e, sending)
+	e.call = c
+	w.flights = append(w.flights, c)
+	w.spawn(func(ctx context.Context) {
+		_, err := w.f.put(ctx, &c.piece, how)
+		w.arrive(c, err)
+	})
+}
+
+// how returns how stable a piece is to be when its WRITE is answered. One that
+// was lost, or is alone and to be stable anyway, needs no COMMIT.
+func (w *WriteBehind) how(e *extent) nfs3.Stable {
+	alone := len(w.pieces) == 1 && len(w.flights) == 0
+	if e.again || alone && e.seq <= w.stableTo {
+		return nfs3.FileSync
+	}
+	return nfs3.Unstable
+}
+
+// arrive ends a WRITE.
+func (w *WriteBehind) arrive(c *flight, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flights = slices.DeleteFunc(w.flights, func(f *flight) bool { return f == c })
+	w.drop(c.block)
+	for _, e := range c.parts {
+		switch {
+		case e.state == over:
+		case err != nil || c.stable:
+			w.discard(e)
+		default:
+			e.verf, e.lost = c.verf, c.lost
+			w.set(e, written)
+		}
+	}
+	w.sweep()
+	switch {
+	case err != nil:
+		w.fail(err)
+	case !c.stable:
+		w.meet(c.verf)
+	}
+	w.pump()
+}
+
+// meet notes the server's verifier. Where it is another than before, the server
+// has lost data, and the next COMMIT tells which.
+func (w *WriteBehind) meet(verf uint64) {
+	if w.met && w.verf != verf {
+		w.stableTo = w.seq
+	}
+	w.met, w.verf = true, verf
+}
+
+// due tells whether a COMMIT should be made.
+func (w *WriteBehind) due() bool {
+	switch {
+	case w.written == 0:
+		return false
+	case 2*w.written >= w.window.limit, w.short():
+		return true
+	case w.written >= int64(w.f.fs.writeSize) && w.budget.half():
+		return true
+	case w.stableTo == 0 || w.unsentUpTo(w.stableTo):
+		return false
+	case w.heldUpTo(w.stableTo):
+		return true
+	}
+	w.stableTo = 0
+	return false
+}
+
+// settle makes a COMMIT.
+func (w *WriteBehind) settle() {
+	var s span
+	for _, e := range w.pieces {
+		if e.state == written {
+			s.add(&e.piece)
+			w.set(e, settling)
+		}
+	}
+	w.commit = true
+	w.spawn(func(ctx context.Context) {
+		verf, err := w.f.commitSpan(ctx, s)
+		w.settled(verf, err)
+	})
+}
+
+// settled ends a COMMIT.
+func (w *WriteBehind) settled(verf uint64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.commit = false
+	for _, e := range w.pieces {
+		switch {
+		case e.state != settling:
+		case err != nil || e.safe(verf):
+			w.discard(e)
+		default:
+			e.again = true
+			w.enqueue(e)
+		}
+	}
+	w.sweep()
+	if err != nil {
+		w.fail(err)
+	} else {
+		w.meet(verf)
+	}
+	w.pump()
+}
+
+// fail notes why data are lost. Where it is no refusal, the server cannot be
+// reached: what was not sent yet is given up too, for nobody shall wait for it
+// again and again.
+func (w *WriteBehind) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+	if w.writeErr == nil {
+		w.writeErr = err
+	}
+	var refused *Error
+	if errors.As(err, &refused) {
+		return
+	}
+	w.seal()
+	for _, e := range w.queue {
+		w.discard(e)
+	}
+	w.queue = nil
+	w.sweep()
+}
+
+// unsentUpTo tells whether a piece up to a certain age may not be at the
+// server.
+func (w *WriteBehind) unsentUpTo(seq uint64) bool {
+	if w.open != nil && w.open.seq <= seq {
+		return true
+	}
+	for _, e := range w.queue {
+		if e.seq <= seq && e.state != over {
+			return true
+		}
+	}
+	return w.flyingUpTo(seq)
+}
+
+// heldUpTo tells whether a piece up to a certain age is not on stable storage.
+func (w *WriteBehind) heldUpTo(seq uint64) bool {
+	for _, e := range w.pieces {
+		if e.seq <= seq {
+			return true
+		}
+	}
+	return w.flyingUpTo(seq)
+}
+
+func (w *WriteBehind) flyingUpTo(seq uint64) bool {
+	return slices.ContainsFunc(w.flights, func(c *flight) bool { return c.seq <= seq })
+}

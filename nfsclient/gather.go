@@ -1,0 +1,173 @@
+package nfsclient
+
+import (
+	"context"
+	"math/bits"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+)
+
+// A block is lent memory that pieces of a file are in. Its WriteBehind's lock
+// is held by who changes it.
+type block struct {
+	lent *buf.Buf
+	refs int // pieces and calls
+}
+
+func newBlock(size int) *block { return &block{lent: buf.Default.Get(size), refs: 1} }
+
+func (b *block) size() int { return len(b.lent.B) }
+
+// drop gives up a reference; the last gives the memory back.
+func (w *WriteBehind) drop(b *block) {
+	if b.refs--; b.refs == 0 {
+		w.give(b.size())
+		b.lent.Release()
+	}
+}
+
+// room waits until there is room for a block.
+func (w *WriteBehind) room(ctx context.Context, size int) error {
+	if err := w.window.take(ctx, int64(size)); err != nil {
+		return err
+	}
+	err := w.budget.take(ctx, int64(size))
+	if err != nil {
+		w.window.give(int64(size))
+	}
+	return err
+}
+
+// tryRoom is room that does not wait.
+func (w *WriteBehind) tryRoom(size int) bool {
+	if !w.window.try(int64(size)) {
+		return false
+	}
+	ok := w.budget.try(int64(size))
+	if !ok {
+		w.window.give(int64(size))
+	}
+	return ok
+}
+
+func (w *WriteBehind) give(size int) {
+	w.window.give(int64(size))
+	w.budget.give(int64(size))
+}
+
+// take takes a part of p, at least an octet.
+func (w *WriteBehind) take(ctx context.Context, p []byte, off int64) (int, error) {
+	n, size, err := w.gather(ctx, p, off)
+	if err != nil || n > 0 {
+		return n, err
+	}
+	if err := w.room(ctx, size); err != nil {
+		return 0, err
+	}
+	b := newBlock(size)
+	n = copy(b.lent.B, p)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.admit(ctx, off, off+int64(n)); err != nil {
+		w.drop(b)
+		return 0, err
+	}
+	w.seal()
+	w.cover(off, off+int64(n))
+	w.seq++
+	w.open = &extent{piece: piece{off: off, data: b.lent.B[:n]}, block: b, seq: w.seq, state: growing}
+	w.insert(w.open)
+	if !w.aging {
+		w.aging = true
+		w.timer.Reset(linger)
+	}
+	w.pump()
+	return n, nil
+}
+
+// gather takes what has its place in the open piece or behind it: n octets. If
+// there is nothing, size is how much memory a new piece for p should have.
+func (w *WriteBehind) gather(ctx context.Context, p []byte, off int64) (n, size int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p = p[:min(len(p), w.f.fs.writeSize)]
+	if err := w.admit(ctx, off, off+int64(len(p))); err != nil {
+		return 0, 0, err
+	}
+	if e := w.open; e != nil && e.off <= off && off <= e.end() {
+		at := int(off - e.off)
+		w.grow(e, at+len(p))
+		if n = min(len(p), e.block.size()-at); n > 0 {
+			w.cover(e.end(), off+int64(n))
+			e.data = e.block.lent.B[:max(len(e.data), at+n)]
+			copy(e.data[at:], p)
+			w.pump()
+			return n, 0, nil
+		}
+	}
+	if off == w.full { // somebody writes from the start to the end
+		return 0, w.f.fs.writeSize, nil
+	}
+	return 0, w.blockSize(len(p)), nil
+}
+
+// admit waits while data in a range are waited for: replaced, they would never
+// get to the server.
+func (w *WriteBehind) admit(ctx context.Context, from, to int64) error {
+	for {
+		switch err := w.writeErr; {
+		case w.closed:
+			return errClosed
+		case err != nil:
+			w.writeErr = nil
+			return err
+		case w.barrier == 0 || !w.pieces.overlap(from, to, w.barrier):
+			return nil
+		}
+		if err := w.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// blockSize returns the octets of memory for a piece of n octets or a little
+// more.
+func (w *WriteBehind) blockSize(n int) int {
+	n = max(n, smallBlock)
+	return min(1<<bits.Len(uint(n-1)), w.f.fs.writeSize)
+}
+
+// grow gives the open piece memory for n octets, as far as one WRITE carries
+// them and there is room.
+func (w *WriteBehind) grow(e *extent, n int) {
+	if size := w.blockSize(n); size > e.block.size() {
+		w.move(e, size)
+	}
+}
+
+// seal has the open piece sent.
+func (w *WriteBehind) seal() {
+	e := w.open
+	if e == nil {
+		return
+	}
+	if size := w.blockSize(len(e.data)); size <= e.block.size()/4 {
+		w.move(e, size)
+	}
+	if len(e.data) == w.f.fs.writeSize {
+		w.full = e.end()
+	}
+	w.open = nil
+	w.enqueue(e)
+}
+
+// move gives a piece other memory, if there is room.
+func (w *WriteBehind) move(e *extent, size int) {
+	if !w.tryRoom(size) {
+		return
+	}
+	b := newBlock(size)
+	e.data = b.lent.B[:copy(b.lent.B, e.data)]
+	w.drop(e.block)
+	e.block = b
+}
