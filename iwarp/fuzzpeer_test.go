@@ -1,0 +1,176 @@
+package iwarp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"runtime/metrics"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// Bounds of a connection under FuzzPeer.
+const (
+	fuzzRecvs    = 12
+	fuzzRecvSize = 40_000
+	fuzzRegion   = 40_000 // octets
+	fuzzDepth    = 3      // IRD and ORD
+	fuzzScript   = 400    // octets
+	fuzzPieces   = 2000   // in which the peer's octets are sent at most
+	fuzzHeap     = 16 << 20
+)
+
+// Bits of FuzzPeer's mode; those above are how finely the octets are cut.
+const (
+	modeCRC       = 1 << iota
+	modeInitiator // the Conn is
+	modeTCP       // and not a pipe
+	modeLazy      // the peer reads when it has written all
+	modeCut       = iota
+)
+
+// FuzzPeer runs a connection in full operation, both ends of which do what a
+// script says. The peer's messages are right until the script has one changed;
+// up to there every octet must be where it belongs, and each message be
+// delivered, as a model of the connection has them. Whatever comes then, the
+// connection ends when the stream does, without panic, with all that was posted
+// completed once and in order, all buffers, STags and goroutines given back, and
+// no more memory taken than what was sent accounts for.
+func FuzzPeer(f *testing.F) {
+	for mode := range 16 {
+		for _, script := range fuzzScripts {
+			f.Add(byte(mode), []byte(script))
+			f.Add(byte(mode|5<<modeCut), []byte(script))
+		}
+	}
+	f.Fuzz(func(t *testing.T, mode byte, script []byte) {
+		runScript(t, mode, script[:min(len(script), fuzzScript)])
+	})
+}
+
+// runScript plays a script and checks what is left.
+func runScript(t *testing.T, mode byte, script []byte) {
+	out, routines, heap := buf.Default.Out(), runtime.NumGoroutine(), allocated()
+	a, b := ncPair(t, mode&modeTCP == 0)
+	h := &scriptHandler{closed: make(chan error, 1)}
+	params := mpa.Params{Rev: mpa.Rev2, CRC: mode&modeCRC != 0, IRD: fuzzDepth, ORD: fuzzDepth}
+	cc := rdma.ConnConfig{Handler: h, Recvs: fuzzRecvs, RecvSize: fuzzRecvSize, Immediate: true}
+	c := newConn(newSocket(a), params, mpa.Frame{}, cc, mode&modeInitiator == 0)
+	mem := make([]byte, around+fuzzRegion+around)
+	r, err := c.Register(mem[around:around+fuzzRegion:around+fuzzRegion], rdma.RemoteRead|rdma.RemoteWrite|rdma.RemoteAtomic)
+	require.NoError(t, err)
+	c.start()
+
+	p := newScriptPeer(t, c, b, r, mode, script)
+	p.play()
+	p.end()
+
+	select {
+	case err = <-h.closed:
+	case <-time.After(patience):
+		require.FailNow(t, "the connection did not end", "%s", stacks())
+	}
+	require.NoError(t, c.Close())
+	within(t, p.drained, "the end of what the connection sends")
+	r.Deregister()
+	p.check(h, err, mem)
+	require.Equal(t, out, buf.Default.Out(), "lent buffers")
+	require.Nil(t, rnic.find(r.STag()))
+	require.Less(t, allocated()-heap, uint64(fuzzHeap), "octets allocated")
+	for start := time.Now(); runtime.NumGoroutine() > routines; runtime.Gosched() {
+		if time.Since(start) > patience {
+			require.FailNow(t, "goroutines are left", "%s", stacks())
+		}
+	}
+}
+
+func stacks() []byte {
+	b := make([]byte, 1<<16)
+	return b[:runtime.Stack(b, true)]
+}
+
+// allocated returns the octets of heap that the process has ever taken.
+func allocated() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+// scriptHandler writes down what it gets.
+type scriptHandler struct {
+	got    []string
+	closed chan error
+}
+
+func (h *scriptHandler) Receive(m rdma.Recv) {
+	body := string(m.Immediate[:])
+	if m.Buf != nil {
+		body = string(m.Buf.B)
+		m.Buf.Release()
+	}
+	h.got = append(h.got, delivered(body, m.Solicited, m.WithInvalidate, m.WithImmediate))
+}
+
+func (h *scriptHandler) Closed(err error) { h.closed <- err }
+
+// delivered is how a message is written down.
+func delivered(body string, solicited, invalidate, immediate bool) string {
+	return fmt.Sprintf("%v %v %v %s", solicited, invalidate, immediate, body)
+}
+
+// check compares what came of the script with the model.
+func (p *scriptPeer) check(h *scriptHandler, err error, mem []byte) {
+	t := p.t
+	for i, want := range p.want {
+		if i < len(h.got) {
+			require.Equal(t, want, h.got[i], "message %d", i)
+		}
+	}
+	zeros := make([]byte, around)
+	require.Equal(t, zeros, mem[:around])
+	require.Equal(t, zeros, mem[around+fuzzRegion:])
+	for i := range p.posted {
+		select {
+		case c := <-p.fates:
+			require.EqualValues(t, i, c.ID, "completions in order")
+		case <-time.After(patience):
+			require.FailNow(t, "no completion", "%d of %d", i, p.posted)
+		}
+	}
+	require.Empty(t, p.fates)
+	for _, s := range p.sinks {
+		require.Equal(t, zeros, s.mem[:around])
+		require.Equal(t, zeros, s.mem[len(s.mem)-around:])
+	}
+	if p.broken {
+		return
+	}
+	require.Len(t, h.got, len(p.want))
+	require.Equal(t, p.mem, mem[around:around+fuzzRegion], "the region")
+	for i, s := range p.sinks {
+		if s.answered {
+			require.Equal(t, s.want, s.mem[around:len(s.mem)-around], "sink %d", i)
+		}
+	}
+	orderly := errors.Is(err, io.EOF) || p.pipe && (isReset(err) || isTimeout(err))
+	require.True(t, orderly, "an orderly end: %v", err)
+}
+
+// end sends what is left, and the end of the stream.
+func (p *scriptPeer) end() {
+	p.flush()
+	p.startDraining()
+	if nc, ok := p.nc.(*net.TCPConn); ok {
+		_ = nc.CloseWrite()
+		return
+	}
+	p.nc.Close()
+}

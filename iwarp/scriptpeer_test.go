@@ -1,0 +1,215 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A scriptPeer is the other end of a connection under FuzzPeer. It takes the
+// octets of its script for what to do next, and keeps a model of what that
+// leads to.
+type scriptPeer struct {
+	t      testing.TB
+	c      *Conn
+	nc     net.Conn
+	stag   rdma.STag
+	pipe   bool
+	crc    bool
+	lazy   bool
+	cut    int // the octets are sent in pieces of at most 2^cut; 0: as they are
+	script []byte
+	random *rand.Rand
+
+	out    []byte // FPDUs that are not sent yet
+	change byte   // the next FPDU is changed in this way; 0: not
+	broken bool   // something was: the model says nothing of the rest
+	opened bool   // an FPDU was made, so that a responder may send
+
+	// The model.
+	mem                []byte // the region's
+	dead               bool   // the region was invalidated
+	want               []string
+	msn                [3]uint32 // of the queues 0, 1 and 3: the last
+	posted             uint64
+	reads, atomics     int // of the Conn
+	readsDone, adsDone int // answered
+	order              []scriptRequest // of the Conn
+	fence              int             // requests that must be answered before others come
+	sinks              []*scriptSink
+	fates              waiter
+
+	drained  <-chan struct{}
+	mu       sync.Mutex
+	seen     sync.Cond
+	requests int   // of the Conn that have come
+	answers  int   // of the Conn that have come whole
+	wrong    error // what is wrong with the Conn's stream
+	over     bool
+}
+
+// A scriptRequest is a request that the Conn has been told to send.
+type scriptRequest struct {
+	atomic bool
+	fence  int // so many must be answered before it comes
+}
+
+// A scriptSink is where an RDMA Read of the Conn goes.
+type scriptSink struct {
+	mem      []byte
+	to       uint64
+	want     []byte
+	answered bool
+}
+
+func newScriptPeer(t testing.TB, c *Conn, nc net.Conn, r rdma.Region, mode byte, script []byte) *scriptPeer {
+	p := &scriptPeer{
+		t: t, c: c, nc: nc, stag: r.STag(), script: script,
+		pipe: mode&modeTCP == 0, crc: mode&modeCRC != 0, lazy: mode&modeLazy != 0, cut: int(mode >> modeCut),
+		random: rand.New(rand.NewPCG(uint64(mode), 9)),
+		mem:    make([]byte, fuzzRegion), fates: make(waiter, 8*fuzzScript),
+		opened: mode&modeInitiator != 0,
+	}
+	p.seen.L = &p.mu
+	if !p.lazy {
+		p.startDraining()
+	}
+	return p
+}
+
+// next takes an octet of the script; 0 behind its end.
+func (p *scriptPeer) next() byte {
+	if len(p.script) == 0 {
+		return 0
+	}
+	b := p.script[0]
+	p.script = p.script[1:]
+	return b
+}
+
+// size takes a length: often small, sometimes long.
+func (p *scriptPeer) size() int {
+	n := int(p.next())
+	if n < 128 {
+		return n
+	}
+	return (n - 128) * 300
+}
+
+// octets are n that differ from place to place.
+func (p *scriptPeer) octets(n int) []byte { return random[int(p.next())*64:][:n] }
+
+// segment frames a segment, changed if it is due, and keeps it for flush.
+func (p *scriptPeer) segment(segment []byte) {
+	framed := fpdu(p.crc, segment)
+	if p.change != 0 {
+		framed = p.changed(segment, framed)
+		p.change, p.broken = 0, true
+	}
+	p.out = append(p.out, framed...)
+	p.opened = true
+	if len(p.out) > 1<<16 {
+		p.flush()
+	}
+}
+
+// flush sends the FPDUs that wait, in pieces.
+func (p *scriptPeer) flush() {
+	_ = p.nc.SetWriteDeadline(time.Now().Add(patience))
+	for n := 0; len(p.out) > 0; n++ {
+		k := len(p.out)
+		if p.cut > 0 && n < fuzzPieces {
+			k = min(k, 1+p.random.IntN(1<<p.cut))
+		}
+		_, err := p.nc.Write(p.out[:k])
+		p.out = p.out[k:]
+		if isTimeout(err) {
+			require.FailNow(p.t, "the connection takes nothing", "%s", stacks())
+		}
+		if err != nil {
+			p.broken, p.out = true, nil // it has ended
+		}
+	}
+}
+
+// startDraining reads what the Conn sends, to its end.
+func (p *scriptPeer) startDraining() {
+	if p.drained == nil {
+		p.drained = done(p.drain)
+	}
+}
+
+func (p *scriptPeer) drain() {
+	defer p.nc.Close()
+	for {
+		segment, err := p.readSegment()
+		p.mu.Lock()
+		if err != nil {
+			p.over = true
+			p.seen.Broadcast()
+			p.mu.Unlock()
+			return
+		}
+		last, op := segment[0]&0x40 != 0, rdmap.Opcode(segment[1]&0x0f)
+		switch {
+		case op == rdmap.OpReadRequest, op == rdmap.OpAtomicRequest:
+			p.requests++
+		case (op == rdmap.OpReadResponse || op == rdmap.OpAtomicResponse) && last:
+			p.answers++
+		}
+		p.seen.Broadcast()
+		p.mu.Unlock()
+	}
+}
+
+// readSegment takes an FPDU and returns its segment.
+func (p *scriptPeer) readSegment() ([]byte, error) {
+	var length [mpa.LengthLen]byte
+	if _, err := io.ReadFull(p.nc, length[:]); err != nil {
+		return nil, err
+	}
+	n := int(binary.BigEndian.Uint16(length[:]))
+	rest := make([]byte, mpa.FPDULen(n)-mpa.LengthLen)
+	if _, err := io.ReadFull(p.nc, rest); err != nil {
+		return nil, err
+	}
+	segment := rest[:n]
+	if n < 14 || string(fpdu(p.crc, segment)[mpa.LengthLen:]) != string(rest) {
+		p.t.Errorf("the connection sent what is no FPDU: %x", segment)
+	}
+	return segment, nil
+}
+
+// await waits until the Conn has sent what ready asks for. It reports whether it
+// has: after a change the Conn may have ended.
+func (p *scriptPeer) await(what string, ready func() bool) bool {
+	p.flush()
+	if p.lazy {
+		p.broken = true // nobody looks
+		return false
+	}
+	late := time.AfterFunc(patience, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.over = true
+		p.t.Errorf("%s did not come: %s", what, stacks())
+		p.seen.Broadcast()
+	})
+	defer late.Stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !ready() && !p.over {
+		p.seen.Wait()
+	}
+	return ready()
+}
