@@ -42,8 +42,8 @@ type scriptPeer struct {
 	want               []string
 	msn                [3]uint32 // of the queues 0, 1 and 3: the last
 	posted             uint64
-	reads, atomics     int // of the Conn
-	readsDone, adsDone int // answered
+	reads, atomics     int             // of the Conn
+	readsDone, adsDone int             // answered
 	order              []scriptRequest // of the Conn
 	fence              int             // requests that must be answered before others come
 	sinks              []*scriptSink
@@ -52,9 +52,8 @@ type scriptPeer struct {
 	drained  <-chan struct{}
 	mu       sync.Mutex
 	seen     sync.Cond
-	requests int   // of the Conn that have come
-	answers  int   // of the Conn that have come whole
-	wrong    error // what is wrong with the Conn's stream
+	requests int // of the Conn that have come
+	answers  int // of the Conn that have come whole
 	over     bool
 }
 
