@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -14,6 +16,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
 // mainEnv makes the test's own program be mountrdma.
@@ -37,7 +46,8 @@ func process(t *testing.T, args ...string) *exec.Cmd {
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Args = args
-	cmd.Env = append(os.Environ(), mainEnv+"=1")
+	// A second of silence at the end is the race detector's.
+	cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")
 	return cmd
 }
 
@@ -141,6 +151,34 @@ func TestFake(t *testing.T) {
 		assert.Zero(t, status)
 		assert.Empty(t, stdout+stderr)
 		assert.Greater(t, r.calls.Load(), before)
+	}
+}
+
+// TestPassing holds what may succeed later.
+func TestPassing(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, errTimeout)
+	defer cancel()
+	for _, err := range []error{
+		dialError(t.Context(), "h:1", unix.ECONNREFUSED),
+		dialError(t.Context(), "h:1", unix.EHOSTUNREACH),
+		dialError(t.Context(), "h:1", &net.DNSError{IsTimeout: true}),
+		dialError(ctx, "h:1", context.DeadlineExceeded),
+		startupError(t.Context(), "h:1", &iwarp.RejectedError{}),
+		startupError(t.Context(), "h:1", io.EOF),
+		helloError(t.Context(), "h:1", rdma.ErrClosed),
+		helloError(ctx, "h:1", errTimeout),
+		mountError(t.Context(), "h:1", &nfsclient.SearchError{}),
+		mountError(ctx, "h:1", errTimeout),
+	} {
+		assert.True(t, passing(err), err)
+	}
+	for _, err := range []error{
+		dialError(t.Context(), "h:1", &net.DNSError{IsNotFound: true}),
+		startupError(t.Context(), "h:1", mpa.ErrMarkers),
+		helloError(t.Context(), "h:1", oncrpc.ErrProgUnavail),
+		&stepError{err: &nfsclient.MountError{Status: mount3.ErrAcces}},
+	} {
+		assert.False(t, passing(err), err)
 	}
 }
 

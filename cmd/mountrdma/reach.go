@@ -69,7 +69,8 @@ func (m *mountCommand) attempt(ctx context.Context) (*session, *nfsclient.FS, er
 func passing(err error) bool {
 	var dns *net.DNSError
 	var rejected *iwarp.RejectedError
-	if errors.As(err, &dns) && !dns.IsNotFound || errors.As(err, &rejected) {
+	var search *nfsclient.SearchError
+	if errors.As(err, &dns) && !dns.IsNotFound || errors.As(err, &rejected) || errors.As(err, &search) {
 		return true
 	}
 	for _, cause := range []error{
