@@ -60,7 +60,7 @@ func (h *inboxHandler) end(t testing.TB) error {
 	select {
 	case err := <-h.closed:
 		for len(h.recvs) > 0 {
-			(<-h.recvs).Buf.Release()
+			release(<-h.recvs)
 		}
 		return err
 	case <-time.After(10 * time.Second):
@@ -124,6 +124,7 @@ type options struct {
 	recvSize, recvs      int
 	pipe                 bool // in memory, not TCP
 	narrow               bool // with little room in the kernel
+	immediate            bool // both take Immediate Data
 
 	handlers [2]rdma.Handler // of initiator and responder, in place of inboxes
 }
@@ -148,7 +149,7 @@ func pair(t testing.TB, o options) (initiator, responder endpoint) {
 	defer ln.Close()
 	initiator.in, responder.in = newInbox(), newInbox()
 	cc := func(i int, in *inboxHandler) rdma.ConnConfig {
-		cc := rdma.ConnConfig{Handler: in, RecvSize: o.recvSize, Recvs: o.recvs}
+		cc := rdma.ConnConfig{Handler: in, RecvSize: o.recvSize, Recvs: o.recvs, Immediate: o.immediate}
 		if o.handlers[i] != nil {
 			cc.Handler = o.handlers[i]
 		}
@@ -183,12 +184,19 @@ func pair(t testing.TB, o options) (initiator, responder endpoint) {
 	return initiator, responder
 }
 
+// release gives a message's buffer back. Immediate Data has none.
+func release(m rdma.Recv) {
+	if m.Buf != nil {
+		m.Buf.Release()
+	}
+}
+
 // drain releases messages that the test did not take.
 func (e endpoint) drain() {
 	for {
 		select {
 		case m := <-e.in.recvs:
-			m.Buf.Release()
+			release(m)
 		default:
 			return
 		}

@@ -35,7 +35,8 @@ type raw struct {
 	pipe      bool // in memory, not TCP
 	recvs     int
 	recvSize  int
-	ird, ord  int // of the Conn; 0 means 8, and -1 means 0
+	ird, ord  int  // of the Conn; 0 means 8, and -1 means 0
+	immediate bool // the Conn takes Immediate Data
 
 	before func(*Conn) // called before the Conn starts
 }
@@ -53,7 +54,7 @@ func againstRaw(t testing.TB, o raw) (endpoint, *rawPeer) {
 	}
 	e := endpoint{in: newInbox()}
 	params := mpa.Params{Rev: mpa.Rev2, CRC: o.crc, IRD: depth(o.ird), ORD: depth(o.ord)}
-	cc := rdma.ConnConfig{Handler: e.in, Recvs: o.recvs, RecvSize: o.recvSize}
+	cc := rdma.ConnConfig{Handler: e.in, Recvs: o.recvs, RecvSize: o.recvSize, Immediate: o.immediate}
 	e.Conn = newConn(newSocket(a), params, mpa.Frame{}, cc, !o.initiator)
 	if o.before != nil {
 		o.before(e.Conn)
@@ -184,6 +185,30 @@ func (p *rawPeer) readRequest() rdmap.ReadRequest {
 	req, err := rdmap.ParseReadRequest(body)
 	require.NoError(p.t, err)
 	return req
+}
+
+// atomicRequest takes an Atomic Request, and returns its MSN too.
+func (p *rawPeer) atomicRequest() (rdmap.AtomicRequest, uint32) {
+	p.t.Helper()
+	h, body, err := ddp.ParseUntagged(p.segment())
+	require.NoError(p.t, err)
+	op, err := rdmap.CheckUntagged(h)
+	require.NoError(p.t, err)
+	require.Equal(p.t, rdmap.OpAtomicRequest, op)
+	req, err := rdmap.ParseAtomicRequest(body)
+	require.NoError(p.t, err)
+	return req, h.MSN
+}
+
+// atomicResponse takes an Atomic Response, which must have the MSN.
+func (p *rawPeer) atomicResponse(msn uint32) rdmap.AtomicResponse {
+	p.t.Helper()
+	segment := p.segment()
+	resp, err := rdmap.ParseAtomicResponse(segment[ddp.UntaggedLen:])
+	require.NoError(p.t, err)
+	// R7306-5-6, R7306-5.2-2, R7306-5.2.2-1-1, R7306-5.2.2-2-1, R7306-5.2.2-3-1
+	require.Equal(p.t, atomicResponseSeg(msn, resp), segment)
+	return resp
 }
 
 // response takes all segments of an RDMA Read Response, which must continue one

@@ -31,6 +31,18 @@ func requestSeg(msn uint32, r rdmap.ReadRequest) []byte {
 	return r.AppendTo(rdmap.AppendUntagged(nil, rdmap.OpReadRequest, true, 0, msn, 0))
 }
 
+func atomicSeg(msn uint32, r rdmap.AtomicRequest) []byte {
+	return r.AppendTo(rdmap.AppendUntagged(nil, rdmap.OpAtomicRequest, true, 0, msn, 0))
+}
+
+func atomicResponseSeg(msn uint32, r rdmap.AtomicResponse) []byte {
+	return r.AppendTo(rdmap.AppendUntagged(nil, rdmap.OpAtomicResponse, true, 0, msn, 0))
+}
+
+func immediateSeg(msn uint32, solicited bool, data ...byte) []byte {
+	return append(rdmap.AppendUntagged(nil, rdmap.ImmediateOpcode(solicited), true, 0, msn, 0), data...)
+}
+
 // fpdu frames a segment.
 func fpdu(crc bool, segment []byte) []byte {
 	b := append(mpa.AppendLength(nil, len(segment)), segment...)

@@ -1,0 +1,252 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// add is an Atomic Request that adds n.
+func add(stag rdma.STag, to uint64, n uint64) rdmap.AtomicRequest {
+	return rdmap.AtomicRequest{Op: rdma.OpFetchAdd, STag: stag, TO: to, Atomic: rdma.Atomic{Operand: n}}
+}
+
+// exchange is an Atomic Request that makes a word that is old new.
+func exchange(stag rdma.STag, to uint64, old, new uint64) rdmap.AtomicRequest {
+	return rdmap.AtomicRequest{Op: rdma.OpCompareSwap, STag: stag, TO: to, Atomic: rdma.Atomic{
+		Operand: new, OperandMask: rdma.AllBits, Compare: old, CompareMask: rdma.AllBits,
+	}}
+}
+
+// What the work requests of RFC 7306 look like on the wire, to the octet
+// (R7306-4.1-1, R7306-4.1-3, R7306-4.1-5, R7306-4.1-6, R7306-4.1-7,
+// R7306-4.2-1, R7306-5.2.1-2, R7306-5.2.1-8, R7306-5.2.1-1-1,
+// R7306-5.2.1-5-1, R7306-6.2-1, R7306-6.3-1, R7306-6.3-4, R7306-6.3-5).
+func TestGoldenExtensions(t *testing.T) {
+	at := rdma.Remote{STag: 0x22222222, TO: 0x3000}
+	for file, wr := range map[string]rdma.WR{
+		"fetch-add.hex": {Op: rdma.OpFetchAdd, Remote: at, Atomic: rdma.Atomic{Operand: 1, Compare: 5, CompareMask: 6}, Solicited: true},
+		"cmp-swap.hex": {Op: rdma.OpCompareSwap, Remote: rdma.Remote{STag: at.STag, TO: at.TO + 8}, Atomic: rdma.Atomic{
+			Operand: 0x0102030405060708, OperandMask: 0xffffffff00000000,
+			Compare: 0x1112131415161718, CompareMask: 0x00000000ffffffff,
+		}},
+		"immediate.hex":    {Op: rdma.OpImmediate, Immediate: [8]byte{0, 1, 2, 3, 4, 5, 6, 7}, Invalidate: 5, Remote: at},
+		"immediate-se.hex": {Op: rdma.OpImmediate, Immediate: [8]byte{0, 1, 2, 3, 4, 5, 6, 7}, Solicited: true},
+	} {
+		t.Run(file, func(t *testing.T) {
+			world(t)
+			want := wiretest.Hex(t, "rdmap/testdata/"+file)
+			h, _, err := ddp.ParseUntagged(want)
+			require.NoError(t, err)
+			e, p := againstRaw(t, raw{initiator: true, crc: true, before: func(c *Conn) {
+				c.tx.sends, c.tx.requests, c.tx.atomicReqs = h.MSN-1, h.MSN-1, 5+h.MSN
+			}})
+			require.NoError(t, e.Post(wr))
+			framed := fpdu(true, want)
+			assert.Equal(t, framed, p.read(len(framed)))
+		})
+	}
+}
+
+// The golden request gets the golden response, and the upper layer, which does
+// nothing, learns nothing of it (R7306-5.2.1-3-1, R7306-5.2.1-3-2,
+// R7306-5.2.1-8-1, R7306-5.2.2-1, R7306-5.2.2-2, R7306-5.2.2-3).
+func TestGoldenAtomicResponse(t *testing.T) {
+	for _, crc := range []bool{false, true} {
+		world(t)
+		e, p := againstRaw(t, raw{crc: crc, recvs: 1})
+		mem := make([]byte, 0x4000)
+		r, err := e.Register(mem, rdma.RemoteAtomic)
+		require.NoError(t, err)
+		word, err := rdma.Word(mem, 0x3000)
+		require.NoError(t, err)
+		word.Store(41)
+		p.send(with32(wiretest.Hex(t, "rdmap/testdata/fetch-add.hex"), ddp.UntaggedLen+8, uint32(r.STag())))
+		assert.Equal(t, wiretest.Hex(t, "rdmap/testdata/atomic-response.hex"), p.segment())
+		assert.EqualValues(t, 42, word.Load())
+		assert.Empty(t, e.in.recvs)
+		assert.EqualValues(t, 1, e.rx.recvs.Load())
+		r.Deregister()
+	}
+}
+
+// Both operations do what RFC 7306, Section 5.1, says, over every transport
+// (R7306-1.1-1, R7306-5-2, R7306-5-5, R7306-5.1.1-8, R7306-5.2.1-4,
+// R7306-5.2.1-6, R7306-5.2.2-6-1, RX01-5-1).
+func TestAtomics(t *testing.T) {
+	for name, o := range transports {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			a, b := pair(t, o)
+			mem := make([]byte, 64)
+			r, err := b.Register(mem, rdma.RemoteAtomic)
+			require.NoError(t, err)
+			done := make(waiter, 1)
+			do := func(op rdma.Op, off uint64, x rdma.Atomic) uint64 {
+				t.Helper()
+				require.NoError(t, a.Post(rdma.WR{
+					Op: op, Remote: rdma.Remote{STag: r.STag(), TO: r.TO() + off}, Atomic: x, Done: done, ID: 77,
+				}))
+				c := done.wait(t)
+				require.NoError(t, c.Err)
+				assert.Equal(t, rdma.Completion{ID: 77, Op: op, Original: c.Original}, c)
+				return c.Original
+			}
+			// The word is in the host's own order, and what travels is its
+			// value: R7306-5.1.1-7.
+			binary.NativeEndian.PutUint64(mem[24:], 0x0102030405060708)
+			assert.EqualValues(t, 0x0102030405060708, do(rdma.OpFetchAdd, 24, rdma.Atomic{Operand: 0x10}))
+			assert.EqualValues(t, 0x0102030405060718, binary.NativeEndian.Uint64(mem[24:]))
+
+			// R7306-5.1.1-1, R7306-5.1.1-2, R7306-5.2.2-3
+			fields := rdma.Atomic{Operand: 0x0001000100010001, OperandMask: 0x8000800080008000}
+			word, err := rdma.Word(mem, 0)
+			require.NoError(t, err)
+			word.Store(0xffff0001ffff0001)
+			assert.EqualValues(t, uint64(0xffff0001ffff0001), do(rdma.OpFetchAdd, 0, fields))
+			assert.EqualValues(t, 0x0000000200000002, do(rdma.OpFetchAdd, 0, rdma.Atomic{Operand: rdma.AllBits}))
+			assert.EqualValues(t, 0x0000000200000001, word.Load())
+
+			// R7306-5.1.2-1, R7306-5.1.2-2, R7306-5.1.2-3
+			masked := rdma.Atomic{Operand: 0xab00, OperandMask: 0xff00, Compare: 0x12, CompareMask: 0xff}
+			last, err := rdma.Word(mem, 56)
+			require.NoError(t, err)
+			last.Store(0x0012)
+			assert.EqualValues(t, 0x0012, do(rdma.OpCompareSwap, 56, masked))
+			assert.EqualValues(t, 0xab12, last.Load())
+			last.Store(0x3413)
+			assert.EqualValues(t, 0x3413, do(rdma.OpCompareSwap, 56, masked))
+			assert.EqualValues(t, 0x3413, last.Load())
+			assert.Empty(t, b.in.recvs) // R7306-5.2.1-3-2
+			r.Deregister()
+		})
+	}
+}
+
+// It is the word's address in memory that must be aligned, not its offset in
+// the region (R7306-5.2.1-7, RX01-5.2.1-3).
+func TestAtomicAlignmentIsOfAddress(t *testing.T) {
+	world(t)
+	for shift := range 8 {
+		e, p := againstRaw(t, raw{})
+		mem := make([]byte, 32)
+		r, err := e.Register(mem[shift:], rdma.RemoteAtomic)
+		require.NoError(t, err)
+		to := uint64(16 - shift)
+		p.send(atomicSeg(1, add(r.STag(), to, 1)))
+		assert.Zero(t, p.atomicResponse(1).Original)
+		assert.EqualValues(t, 1, binary.NativeEndian.Uint64(mem[16:]))
+		p.send(atomicSeg(2, add(r.STag(), to-1, 1)))
+		assert.Equal(t, rdmap.ErrStream, p.terminate().Cause)
+		r.Deregister()
+	}
+}
+
+// An atomic operation completes with its response and not before; more than one
+// are told apart by their MSNs (R7306-5-7, R7306-5.2.2-5-1, R7306-5.4-1-1,
+// R7306-5.4-7-1, RX01-5.4-1-1).
+func TestAtomicsComplete(t *testing.T) {
+	world(t)
+	const depth = 8
+	e, p := againstRaw(t, raw{initiator: true, ord: depth})
+	done := make(waiter, depth)
+	for i := range uint64(depth) { // R7306-5.2.1-6-1: in the order of posting
+		require.NoError(t, e.Post(rdma.WR{Op: rdma.OpFetchAdd, Remote: rdma.Remote{STag: 1, TO: 8 * i}, Done: done, ID: i}))
+	}
+	ids := map[uint32]bool{}
+	var reqs []rdmap.AtomicRequest
+	for i := range uint32(depth) {
+		req, msn := p.atomicRequest()
+		assert.Equal(t, i+1, msn) // R7306-5.2.1-2-1
+		assert.EqualValues(t, 8*i, req.TO)
+		ids[req.ID] = true // R7306-5.2.1-5
+		reqs = append(reqs, req)
+	}
+	assert.Len(t, ids, depth)
+	p.nothing(10 * time.Millisecond)
+	assert.Empty(t, done)
+	for i, req := range reqs {
+		p.send(atomicResponseSeg(uint32(i+1), rdmap.AtomicResponse{ID: req.ID, Original: uint64(100 + i)}))
+		c := done.wait(t)
+		assert.Equal(t, rdma.Completion{ID: uint64(i), Op: rdma.OpFetchAdd, Original: uint64(100 + i)}, c)
+		assert.Empty(t, done)
+	}
+}
+
+// RDMA Reads and atomic operations share ORD, and a fence waits for both
+// (R7306-5.2-1).
+func TestAtomicsWait(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{initiator: true, ord: 2})
+	done, sink := make(waiter, 5), make([]byte, 1)
+	atomic := rdma.WR{Op: rdma.OpCompareSwap, Done: done}
+	require.NoError(t, e.Post(
+		atomic,
+		rdma.WR{Op: rdma.OpRead, Data: [][]byte{sink}, Done: done},
+		atomic,
+		rdma.WR{Op: rdma.OpImmediate, Fence: true, Done: done},
+	))
+	first, _ := p.atomicRequest()
+	read := p.readRequest()
+	p.nothing(20 * time.Millisecond)
+	p.send(atomicResponseSeg(1, rdmap.AtomicResponse{ID: first.ID}))
+	third, msn := p.atomicRequest()
+	assert.EqualValues(t, 3, msn)
+	p.send(responseSeg(true, read.SinkSTag, read.SinkTO, []byte{9}))
+	p.nothing(20 * time.Millisecond)
+	p.send(atomicResponseSeg(2, rdmap.AtomicResponse{ID: third.ID}))
+	assert.Equal(t, immediateSeg(1, false, make([]byte, 8)...), p.segment())
+	for _, op := range []rdma.Op{rdma.OpCompareSwap, rdma.OpRead, rdma.OpCompareSwap, rdma.OpImmediate} {
+		assert.Equal(t, op, done.wait(t).Op)
+	}
+}
+
+// A responder takes as many Reads and atomic operations as IRD at once, and one
+// more is one too many (R7306-5.2-1, R7306-5.2.2-4-1, RX01-5.2.2-1).
+func TestAtomicsBeyondIRD(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{pipe: true, ird: 3})
+	mem := make([]byte, 4<<20)
+	r, err := e.Register(mem, rdma.RemoteRead|rdma.RemoteAtomic)
+	require.NoError(t, err)
+	read := rdmap.ReadRequest{Size: uint32(len(mem)), SourceSTag: r.STag()}
+	for round := range uint32(2) {
+		msn := 3 * round
+		p.send(requestSeg(msn+1, read), atomicSeg(msn+2, add(r.STag(), 0, 1)), atomicSeg(msn+3, add(r.STag(), 0, 1)))
+		if round == 0 {
+			p.response()
+			p.atomicResponse(1)
+			p.atomicResponse(2)
+		}
+	}
+	p.send(atomicSeg(7, add(r.STag(), 0, 1)))
+	segment := p.segment()
+	for segment[0]&0x80 != 0 {
+		segment = p.segment()
+	}
+	term := parseTerminate(t, segment)
+	require.ErrorIs(t, term.Cause, ddp.ErrNoBuffer)
+	p.eof()
+	require.ErrorIs(t, e.in.end(t), ddp.ErrNoBuffer)
+	assert.EqualValues(t, 4, binary.NativeEndian.Uint64(mem))
+}
+
+// What cannot be is refused before it is queued.
+func TestPostRefusesExtensions(t *testing.T) {
+	world(t)
+	e, _ := againstRaw(t, raw{initiator: true})
+	for _, op := range []rdma.Op{rdma.OpFetchAdd, rdma.OpCompareSwap, rdma.OpImmediate} {
+		assert.ErrorContains(t, e.Post(rdma.WR{Op: op, Data: [][]byte{nil}}), "it takes none")
+	}
+	assert.ErrorContains(t, e.Post(rdma.WR{Op: rdma.OpImmediate + 1}), "Op(6)")
+	e, _ = againstRaw(t, raw{initiator: true, ord: -1})
+	assert.ErrorIs(t, e.Post(rdma.WR{Op: rdma.OpFetchAdd}), errNoReads)
+}
