@@ -1,7 +1,6 @@
 package iwarp
 
 import (
-	"encoding/binary"
 	"sync"
 
 	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
@@ -135,10 +134,9 @@ func (m *message) appendHeader(b []byte, last bool) []byte {
 func (c *Conn) cut(b *batch, m *message) {
 	n, last := ddp.NextSegment(m.length, m.offset, c.mulpdu, m.headerLen())
 	start := len(b.headers)
-	b.headers = append(b.headers, 0, 0) // ULPDU_Length
+	ulpdu := m.headerLen() + m.bodyLen + n
+	b.headers = mpa.AppendLength(b.headers, ulpdu)
 	b.headers = m.appendHeader(b.headers, last)
-	ulpdu := len(b.headers) - start - mpa.LengthLen + n
-	binary.BigEndian.PutUint16(b.headers[start:], uint16(ulpdu))
 	head := b.headers[start:]
 	b.appendHeader(start)
 	payload := b.gather(m, n)

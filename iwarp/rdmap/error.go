@@ -133,6 +133,12 @@ func ErrorOf(err error) Error {
 // Headers tells what a Terminate message for e carries of the segment at fault,
 // where there is one (RFC 5040, Section 4.8, Figure 10): its length and DDP
 // header, and, if it is an RDMA Read Request, its RDMAP header.
+//
+// Figure 10 gives Remote Operation Errors no RDMAP header, and Section 7.1, rule
+// 3, gives one to each error of a Read Request that was delivered. Both hold: a
+// message of another version or opcode is not known to be a Read Request, and
+// one of another length has no whole header. Errors that DDP finds come before
+// the delivery.
 func (e Error) Headers() (ddpHeader, rdmapHeader bool) {
 	switch {
 	case e.Layer == LayerRDMA:

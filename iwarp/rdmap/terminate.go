@@ -186,29 +186,3 @@ func (t Terminate) Opcode() (op Opcode, ok bool) {
 	}
 	return Opcode(t.DDPHeader[1] & opcodeMask), true
 }
-
-// String tells what happened.
-func (t Terminate) String() string {
-	s := t.Cause.Error()
-	if t.Layout == LayoutEither {
-		s += fmt.Sprintf(" (or, if from siw, %v)", t.SiwCause())
-	}
-	if t.DDPHeader != nil {
-		s += ", " + describe(t.DDPHeader)
-	}
-	if t.HasLength {
-		s += fmt.Sprintf(", length %d", t.SegmentLen)
-	}
-	return s
-}
-
-// describe names the segment at fault, whose version may be the fault.
-func describe(header []byte) string {
-	op := Opcode(header[1] & opcodeMask)
-	if ddp.IsTagged(header[0]) {
-		return fmt.Sprintf("%v to STag %#08x, TO %#x", op,
-			binary.BigEndian.Uint32(header[2:]), binary.BigEndian.Uint64(header[6:]))
-	}
-	return fmt.Sprintf("%v on queue %d, MSN %d, MO %d", op,
-		binary.BigEndian.Uint32(header[6:]), binary.BigEndian.Uint32(header[10:]), binary.BigEndian.Uint32(header[14:]))
-}
