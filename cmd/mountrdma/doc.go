@@ -5,7 +5,7 @@
 //	main, app    flags of all commands      url, mountspec  what operands mean
 //	mountcmd ─▶ options ◀─ optiontable      the command line of a mount
 //	daemon ─▶ mount ─▶ reach ─▶ fusefs      a process that stays and serves it
-//	mountpoint, mountinfo, umount           the host's side of it
+//	mountpoint, mountinfo, umount ─▶ door   the host's side of it, and its end
 //	dialer ─▶ line ─▶ session ─▶ export     from a URL to a file system
 //	ls stat cat rm mkdir                    one file each
 //	cp ─▶ copier ─▶ tree: host or remote    trees, several files at a time
