@@ -142,19 +142,19 @@ func tshark(t *testing.T, file string, args ...string) string {
 }
 
 // count tells how many frames a display filter selects.
-func count(t *testing.T, file, filter string) int {
+func count(t *testing.T, file, filter string, args ...string) int {
 	t.Helper()
-	return strings.Count(tshark(t, file, "-Y", filter, "-T", "fields", "-e", "frame.number"), "\n")
+	return strings.Count(tshark(t, file, append(args, "-Y", filter, "-T", "fields", "-e", "frame.number")...), "\n")
 }
 
 // complaintLine is a line of tshark's table of expert information.
 var complaintLine = regexp.MustCompile(`(?m)^ +(\d+) +(\S+) +(\S+) +(.*?) *$`)
 
 // complaints counts warnings and errors. Those about TCP are about the kernel's.
-func complaints(t *testing.T, file string) map[complaint]int {
+func complaints(t *testing.T, file string, args ...string) map[complaint]int {
 	t.Helper()
 	found := make(map[complaint]int)
-	for _, m := range complaintLine.FindAllStringSubmatch(tshark(t, file, "-q", "-z", "expert,warn"), -1) {
+	for _, m := range complaintLine.FindAllStringSubmatch(tshark(t, file, append(args, "-q", "-z", "expert,warn")...), -1) {
 		if m[3] != "TCP" {
 			n, err := strconv.Atoi(m[1])
 			require.NoError(t, err)

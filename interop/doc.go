@@ -21,9 +21,11 @@
 // Beside the guest, go-nfs-client uses the server in a network namespace, where the
 // test answers as the portmapper.
 //
+// tshark judges what the guest and what two ends of our own say on the wire.
+//
 // The package must not know the protocol: it starts programs and looks at files,
-// exit statuses and captures. It imports nothing of the floors but the portmapper,
-// in a test, and nothing imports it. Its tests have the build tag interop and need
+// exit statuses and captures. It imports nothing of the floors but, in tests, the
+// portmapper and the two ends that tshark listens to, and nothing imports it. Its tests have the build tag interop and need
 // root (they capture packets, serve files of several owners and make network
 // namespaces):
 //
