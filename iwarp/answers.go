@@ -1,19 +1,25 @@
 package iwarp
 
 import (
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
-	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
 // A response answers an RDMA Read Request or an Atomic Request of the peer.
 type response struct {
 	atomic bool
 
+	read   askedRead
 	region *region // pinned; nil for a zero-length read
 	data   []byte
-	sink   rdma.Remote
 
 	answer rdmap.AtomicResponse
+}
+
+// An askedRead is an RDMA Read Request of the peer's, with its DDP header.
+type askedRead struct {
+	header [ddp.UntaggedLen]byte
+	rdmap.ReadRequest
 }
 
 // respond queues the answer to a request of the peer.
@@ -28,6 +34,34 @@ func (q *sendQueue) respond(c *Conn, r response) {
 	}
 	q.responses.push(r)
 	q.kick(c)
+}
+
+// cutShort ends the RDMA Reads out of r, which the peer has invalidated before
+// it had their octets: whoever owns them may use them for other things now. It
+// returns the fault, with what is left of the first of these Reads (RFC 5040,
+// Section 4.8), or nil where there is none. Nothing but the Terminate follows the
+// octets that are cut already.
+func (q *sendQueue) cutShort(r *region) *Fault {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.broken {
+		return nil
+	}
+	var f *Fault
+	if q.cur.region == r {
+		f = q.cur.read.fault(rdmap.ErrInvalidSTag, uint32(q.cur.offset))
+	}
+	for _, resp := range q.responses.all() {
+		if f == nil && resp.region == r {
+			f = resp.read.fault(rdmap.ErrInvalidSTag, 0)
+		}
+	}
+	if f == nil {
+		return nil
+	}
+	q.releaseResponses()
+	q.terminate = &f.Terminate
+	return f
 }
 
 // readAnswered notes that the oldest RDMA Read has its whole response.

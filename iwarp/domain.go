@@ -23,8 +23,8 @@ func NewProtectionDomain() *ProtectionDomain {
 }
 
 // Register lets the peers of the domain's connections reach b, until Deregister:
-// the end of a connection does not end it. But any of the peers may invalidate
-// it by a Send (RFC 5042, Section 6.4.5).
+// neither the end of a connection ends it, nor a Send of a peer that would
+// invalidate it (RFC 5040, Section 8.1.1, rule 7).
 func (d *ProtectionDomain) Register(b []byte, access rdma.Access) (rdma.Region, error) {
 	r := &region{domain: d, views: make(map[*Conn]*region), mem: b, access: access}
 	if err := r.check(); err != nil {
@@ -81,7 +81,7 @@ func (r *region) on(c *Conn) *region {
 	defer r.mu.Unlock()
 	v := r.views[c]
 	if v == nil {
-		v = &region{conn: c, whole: r, stag: r.stag, mem: r.mem, access: r.access, dead: r.dead}
+		v = &region{conn: c, stag: r.stag, mem: r.mem, access: r.access, dead: r.dead}
 		r.views[c] = v
 	}
 	return v

@@ -62,3 +62,9 @@ func (s *segment) fault(err error) *Fault {
 	headers := bytes.Clone(s.copied[:s.size+s.rdmap])
 	return &Fault{Terminate: rdmap.NewTerminate(rdmap.ErrorOf(err), headers, s.n)}
 }
+
+// fault is an error of the Read, of which sent octets have gone to the peer.
+func (r *askedRead) fault(cause rdmap.Error, sent uint32) *Fault {
+	request := r.Advance(sent).AppendTo(r.header[:len(r.header):len(r.header)])
+	return &Fault{Terminate: rdmap.NewTerminate(cause, request, len(request))}
+}

@@ -17,6 +17,9 @@ func (f *fifo[T]) push(v T) {
 	f.items = append(f.items, v)
 }
 
+// all returns the items, oldest first.
+func (f *fifo[T]) all() []T { return f.items[f.first:] }
+
 // front returns the oldest item, which stays.
 func (f *fifo[T]) front() *T { return &f.items[f.first] }
 

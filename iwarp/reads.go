@@ -23,6 +23,7 @@ func (x *receiver) readRequest(seg *segment, h ddp.Untagged) error {
 	if err != nil {
 		return seg.fault(err)
 	}
+	resp.read.header = [ddp.UntaggedLen]byte(seg.header())
 	x.asked.Add(1)
 	x.c.tx.respond(x.c, resp)
 	return nil
@@ -45,7 +46,7 @@ func (x *receiver) request(seg *segment, h ddp.Untagged, want int) error {
 // source finds what an RDMA Read asks for, and pins the region. The order of
 // the checks is that of RFC 5040, Section 7.2.
 func (c *Conn) source(req rdmap.ReadRequest) (response, error) {
-	resp := response{sink: rdma.Remote{STag: req.SinkSTag, TO: req.SinkTO}}
+	resp := response{read: askedRead{ReadRequest: req}}
 	if req.Size == 0 { // nothing is checked: Section 5.2.1
 		return resp, nil
 	}

@@ -15,7 +15,6 @@ import (
 type region struct {
 	conn   *Conn             // the Stream, or nil
 	domain *ProtectionDomain // or nil
-	whole  *region           // of which this is a view, or nil
 	stag   rdma.STag
 	mem    []byte
 	access rdma.Access
@@ -111,9 +110,6 @@ func (r *region) kill() bool {
 
 // invalidate ends the validity of the STag, and does not wait.
 func (r *region) invalidate() {
-	if r.whole != nil {
-		r = r.whole
-	}
 	if !r.kill() {
 		return
 	}

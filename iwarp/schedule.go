@@ -44,7 +44,8 @@ func (q *sendQueue) beginResponse(r response) {
 		q.cur.bodyLen = len(r.answer.AppendTo(q.cur.body[:0]))
 		return
 	}
-	q.cur = message{active: true, op: rdmap.OpReadResponse, remote: r.sink, region: r.region, length: len(r.data)}
+	q.cur = message{active: true, op: rdmap.OpReadResponse, read: r.read, region: r.region, length: len(r.data)}
+	q.cur.remote = rdma.Remote{STag: r.read.SinkSTag, TO: r.read.SinkTO}
 	q.one[0] = r.data
 	q.cur.data = q.one[:]
 }

@@ -100,16 +100,21 @@ func (x *receiver) sendSegment(seg *segment, h ddp.Untagged, op rdmap.Opcode) er
 // invalidated what the message says (RFC 5040, Section 5.3).
 func (x *receiver) deliverSend(seg *segment, h ddp.Untagged, op rdmap.Opcode) error {
 	m := rdma.Recv{Solicited: op.Solicited(), WithInvalidate: op.Invalidates()}
+	var fault *Fault
 	if m.WithInvalidate {
 		m.Invalidated = rdmap.InvalidateSTag(h)
 		r := rnic.find(m.Invalidated)
-		if r == nil || r.on(x.c) == nil {
+		if r == nil || r.conn != x.c { // nor what other Streams share: RFC 5040, Section 8.1.1, rule 7
 			return seg.fault(rdmap.ErrCannotInvalidate)
 		}
 		r.invalidate()
+		fault = x.c.tx.cutShort(r)
 	}
 	m.Buf = x.send.take(int(h.MO) + seg.payload())
 	x.c.handler.Receive(m)
+	if fault != nil {
+		return fault
+	}
 	return nil
 }
 

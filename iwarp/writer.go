@@ -97,7 +97,8 @@ type message struct {
 	offset int         // octets of it that are sent
 	data   [][]byte    // the rest of it,
 	at     int         // but for so many octets of data[0]
-	region *region     // pinned, of a Read Response
+	read   askedRead   // what a Read Response answers,
+	region *region     // pinned
 
 	body    [maxBody]byte // what the message is where it is an RDMAP header alone,
 	bodyLen int           // of so many octets

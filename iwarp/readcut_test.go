@@ -1,0 +1,95 @@
+package iwarp
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A peer that invalidates what it is reading gets no more octets, but a
+// Terminate with the rest of its Read Request: the Send was delivered, and the
+// memory may be used for other things from then on.
+func TestReadCutShort(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{pipe: true, recvs: 1})
+	mem, other := pattern(4<<20), pattern(5)
+	r, err := e.Register(mem, rdma.RemoteRead)
+	require.NoError(t, err)
+	before, err := e.Register(other, rdma.RemoteRead)
+	require.NoError(t, err)
+	asked := rdmap.ReadRequest{SinkSTag: 7, SinkTO: 1 << 40, Size: uint32(len(mem)) - 3, SourceSTag: r.STag(), SourceTO: 3}
+	request := requestSeg(2, asked)
+	request[1] |= 0x30 // comes back as it was
+	p.send(requestSeg(1, rdmap.ReadRequest{Size: 5, SourceSTag: before.STag()}), request)
+	_, got := p.response()
+	assert.Equal(t, other, got)
+	first := p.segment() // the first batch is being written
+	p.send(invalidateSeg(1, r.STag(), []byte("done")))
+	assert.Equal(t, "done", string(e.in.next(t)))
+
+	at := 0
+	segment := first
+	for ; segment[0]&0x80 != 0; segment = p.segment() {
+		require.Zero(t, segment[0]&0x40, "the last segment")
+		require.Equal(t, mem[3+at:][:len(segment)-ddp.TaggedLen], segment[ddp.TaggedLen:])
+		at += len(segment) - ddp.TaggedLen
+	}
+	require.Less(t, at, len(mem)/2)
+	term := parseTerminate(t, segment)
+	assert.Equal(t, rdmap.ErrInvalidSTag, term.Cause)
+	assert.EqualValues(t, len(request), term.SegmentLen)
+	assert.Equal(t, request[:ddp.UntaggedLen], term.DDPHeader)
+	left, err := rdmap.ParseReadRequest(term.RDMAPHeader)
+	require.NoError(t, err)
+	assert.Equal(t, rdmap.ReadRequest{ // R5040-4.8-22
+		SinkSTag: 7, SinkTO: 1<<40 + uint64(at), Size: asked.Size - uint32(at),
+		SourceSTag: r.STag(), SourceTO: 3 + uint64(at),
+	}, left)
+	p.eof()
+	requireFault(t, e.in.end(t), false, rdmap.ErrInvalidSTag)
+	r.Deregister()
+}
+
+// A Read that waits behind another is cut short before its first octet; then
+// its request comes back as it was.
+func TestReadCutShortAtOnce(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{pipe: true, recvs: 1})
+	mem := pattern(4 << 20)
+	first, err := e.Register(mem, rdma.RemoteRead)
+	require.NoError(t, err)
+	second, err := e.Register(mem, rdma.RemoteRead)
+	require.NoError(t, err)
+	request := requestSeg(2, rdmap.ReadRequest{SinkSTag: 7, SinkTO: 1, Size: 9, SourceSTag: second.STag(), SourceTO: 2})
+	p.send(requestSeg(1, rdmap.ReadRequest{Size: uint32(len(mem)), SourceSTag: first.STag()}), request)
+	segment := p.segment()
+	p.send(invalidateSeg(1, second.STag(), nil))
+	for ; segment[0]&0x80 != 0; segment = p.segment() {
+		require.Zero(t, segment[0]&0x40)
+	}
+	term := parseTerminate(t, segment)
+	assert.Equal(t, request, bytes.Join([][]byte{term.DDPHeader, term.RDMAPHeader}, nil)) // R5040-4.8-21
+	p.eof()
+	requireFault(t, e.in.end(t), false, rdmap.ErrInvalidSTag)
+}
+
+// Who has all the octets may invalidate what he read, and goes on.
+func TestReadThenInvalidate(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{recvs: 2})
+	mem := pattern(1 << 20)
+	r, err := e.Register(mem, rdma.RemoteRead)
+	require.NoError(t, err)
+	p.send(requestSeg(1, rdmap.ReadRequest{Size: uint32(len(mem)), SourceSTag: r.STag()}))
+	_, got := p.response()
+	assert.Equal(t, mem, got)
+	p.send(invalidateSeg(1, r.STag(), nil), sendSeg(true, 2, 0, []byte("on")))
+	e.in.next(t)
+	assert.Equal(t, "on", string(e.in.next(t)))
+}
