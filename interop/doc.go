@@ -25,9 +25,9 @@
 //
 // The package must not know the protocol: it starts programs and looks at files,
 // exit statuses and captures. It imports nothing of the floors but, in tests, the
-// portmapper and the two ends that tshark listens to, and nothing imports it. Its tests have the build tag interop and need
-// root (they capture packets, serve files of several owners and make network
-// namespaces):
+// portmapper and the two ends that tshark listens to, and nothing imports it. Its
+// tests have the build tag interop and need root (they capture packets, serve
+// files of several owners and make network namespaces):
 //
 //	go test -tags interop ./interop/
 //
