@@ -7,13 +7,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // scene is a server with a file, /x/d/f, and a mount point.
@@ -66,6 +69,9 @@ func TestMount(t *testing.T) {
 	assert.Empty(t, stderr)
 	assert.Regexp(t, `^mounted `+source+` on `+point+`: rsize 65536, wsize 1048576, inline 4096, credits \d+, CRC off, MOUNT at RDMA `+r.addr+`\n$`, stdout)
 	daemon := adopted(t)
+	sid, err := unix.Getsid(daemon.Pid)
+	require.NoError(t, err)
+	assert.Equal(t, daemon.Pid, sid, "it does not end with the terminal")
 
 	m, found, err := mountAt(point)
 	require.NoError(t, err)
@@ -82,11 +88,19 @@ func TestMount(t *testing.T) {
 	assert.Equal(t, 1, status)
 	assert.Equal(t, "mountrdma: mount point "+point+" is busy: "+source+" is mounted there already; mountrdma umount "+point+" takes it away\n", stderr)
 
+	var told atomic.Bool
+	umnt := *hanging(mount3.Program, mount3.ProcUmnt)
+	notice := func(req *oncrpc.Request) bool {
+		told.Store(told.Load() || umnt(req))
+		return false
+	}
+	r.hang.Store(&notice)
 	must(t, "umount", point)
+	assert.True(t, told.Load(), "umount returns when the process has said goodbye to the server")
 	_, found, err = mountAt(point)
 	require.NoError(t, err)
 	assert.False(t, found)
-	assert.Empty(t, users(t, r), "UMNT has been sent when umount returns")
+	assert.Empty(t, users(t, r))
 	assert.Zero(t, ends(t, daemon))
 }
 
@@ -95,7 +109,7 @@ func TestMountReadOnly(t *testing.T) {
 	r, point := scene(t)
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(point, link))
-	status, stdout, stderr := finished(t, "mount.nfsrdma", r.url, link, "-n", "-o", "ro,noexec,nodev,nofail,noac")
+	status, stdout, stderr := finished(t, "mount.nfsrdma", r.url, link, "-n", "-o", "ro,noexec,nodev,nofail,acregmin=90,acdirmin=90")
 	require.Zero(t, status, stderr)
 	assert.Empty(t, stdout+stderr)
 	daemon := adopted(t)
