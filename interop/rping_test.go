@@ -1,0 +1,194 @@
+//go:build interop
+
+package interop
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+const (
+	rpingPort  = 7174
+	rpingInfo  = 16 // octets of an advertisement: address 8, rkey 4, size 4
+	rpingSize  = 60000
+	rpingPings = 5
+	rpingLimit = time.Minute
+)
+
+// TestRping lets the software RNIC talk to rdma-core's rping over siw, in the
+// place of rping's server and of its client: Sends, an RDMA Read and an RDMA
+// Write each ping. Afterwards each end makes the other send a Terminate.
+func TestRping(t *testing.T) {
+	guest(t)
+	t.Run("server", func(t *testing.T) { rpingServer(t) })
+	t.Run("client", func(t *testing.T) { rpingClient(t) })
+	assert.Zero(t, buf.Default.Out(), "buffers that nobody gave back")
+}
+
+// rpingEnd is one end of a ping: the connection and what comes in on it.
+type rpingEnd struct {
+	t    *testing.T
+	ctx  context.Context
+	conn rdma.Conn
+	in   *rdma.ReceiveQueue
+	done *rdma.CompletionQueue
+}
+
+func newRpingEnd(t *testing.T) *rpingEnd {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), rpingLimit, fmt.Errorf("not done after %v", rpingLimit))
+	t.Cleanup(cancel)
+	return &rpingEnd{t: t, ctx: ctx, in: rdma.NewReceiveQueue(), done: rdma.NewCompletionQueue(4)}
+}
+
+func (e *rpingEnd) config() rdma.ConnConfig {
+	return rdma.ConnConfig{Handler: e.in, RecvSize: rpingInfo, Recvs: 2}
+}
+
+// do posts a work request and waits for it.
+func (e *rpingEnd) do(wr rdma.WR) error {
+	e.t.Helper()
+	wr.Done = e.done
+	require.NoError(e.t, e.conn.Post(wr))
+	d, err := e.done.Wait(e.ctx)
+	require.NoError(e.t, err)
+	return d.Err
+}
+
+// hear waits for a message: where rping wants to be read or written, or, of its
+// server, that it has done so.
+func (e *rpingEnd) hear() (at rdma.Remote, size int) {
+	e.t.Helper()
+	m, err := e.in.Wait(e.ctx)
+	require.NoError(e.t, err)
+	defer m.Buf.Release()
+	require.Len(e.t, m.Buf.B, rpingInfo)
+	require.NoError(e.t, e.conn.PostRecv(1))
+	return rdma.Remote{
+		TO:   binary.BigEndian.Uint64(m.Buf.B),
+		STag: rdma.STag(binary.BigEndian.Uint32(m.Buf.B[8:])),
+	}, int(binary.BigEndian.Uint32(m.Buf.B[12:]))
+}
+
+// say sends an advertisement, or as a server that it is done.
+func (e *rpingEnd) say(at rdma.Remote, size int) {
+	e.t.Helper()
+	b := binary.BigEndian.AppendUint64(nil, at.TO)
+	b = binary.BigEndian.AppendUint32(b, uint32(at.STag))
+	b = binary.BigEndian.AppendUint32(b, uint32(size))
+	require.NoError(e.t, e.do(rdma.WR{Op: rdma.OpSend, Data: [][]byte{b}}))
+}
+
+// fault waits for the connection's end, which a Terminate makes.
+func (e *rpingEnd) fault() *iwarp.Fault {
+	e.t.Helper()
+	_, err := e.in.Wait(e.ctx)
+	var f *iwarp.Fault
+	require.ErrorAs(e.t, err, &f)
+	e.t.Logf("%v", f)
+	return f
+}
+
+// rpingServer reads what rping's client advertises, and writes it back.
+func rpingServer(t *testing.T) {
+	l, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{CRC: mpa.CRCAuto})
+	require.NoError(t, err)
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	client, err := guest(t).Open(t.Context(), fmt.Sprintf("rping -c -a 10.0.2.2 -p %d -C %d -S %d -V -v", port, rpingPings+1, rpingSize))
+	require.NoError(t, err)
+	defer client.Close()
+
+	e := newRpingEnd(t)
+	req, err := l.Accept(e.ctx)
+	require.NoError(t, err)
+	e.conn, err = req.Accept(e.config())
+	require.NoError(t, err)
+	defer e.conn.Close()
+	for i := range rpingPings {
+		source, size := e.hear()
+		require.Equal(t, rpingSize, size)
+		data := make([]byte, size)
+		require.NoError(t, e.do(rdma.WR{Op: rdma.OpRead, Data: [][]byte{data}, Remote: source}))
+		require.True(t, bytes.HasPrefix(data, fmt.Appendf(nil, "rdma-ping-%d: ", i)), "%q", data[:32])
+		e.say(rdma.Remote{}, 0)
+		sink, size := e.hear()
+		require.Equal(t, rpingSize, size)
+		require.NoError(t, e.do(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{data}, Remote: sink}))
+		e.say(rdma.Remote{}, 0)
+	}
+
+	// What a Send has invalidated cannot be read any more.
+	source, size := e.hear()
+	require.NoError(t, e.do(rdma.WR{
+		Op: rdma.OpSend, Data: [][]byte{make([]byte, rpingInfo)}, Invalidate: source.STag, WithInvalidate: true,
+	}))
+	e.hear()
+	err = e.do(rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, size)}, Remote: source})
+	require.Error(t, err)
+	require.True(t, e.fault().Remote, "siw refuses")
+	out, err := io.ReadAll(client)
+	require.NoError(t, err)
+	assert.Contains(t, string(out), fmt.Sprintf("ping data: rdma-ping-%d:", rpingPings-1))
+	assert.NotContains(t, string(out), "mismatch")
+}
+
+// rpingClient advertises what rping's server reads, and what it writes to.
+func rpingClient(t *testing.T) {
+	server, err := guest(t).Open(t.Context(), fmt.Sprintf("rping -s -a 10.0.2.15 -p %d -C %d -S %d -v", rpingPort, rpingPings+1, rpingSize))
+	require.NoError(t, err)
+	defer server.Close()
+
+	e := newRpingEnd(t)
+	for e.conn == nil { // until it listens
+		c, err := iwarp.Dial(e.ctx, "tcp", guest(t).Addr(rpingPort), iwarp.Config{CRC: mpa.CRCOff}, e.config())
+		if err == nil {
+			e.conn = c
+			break
+		}
+		require.NoError(t, e.ctx.Err(), "the last attempt: %v", err)
+	}
+	defer e.conn.Close()
+	source, sink := make([]byte, rpingSize), make([]byte, rpingSize)
+	from, err := e.conn.Register(source, rdma.RemoteRead)
+	require.NoError(t, err)
+	to, err := e.conn.Register(sink, rdma.RemoteWrite)
+	require.NoError(t, err)
+	for i := range rpingPings {
+		fill(source, i)
+		e.say(rdma.Remote{STag: from.STag(), TO: from.TO()}, rpingSize)
+		e.hear()
+		e.say(rdma.Remote{STag: to.STag(), TO: to.TO()}, rpingSize)
+		e.hear()
+		require.True(t, bytes.Equal(source, sink), "ping %d came back with other octets", i)
+	}
+
+	// What siw reads without a right to is refused here.
+	e.say(rdma.Remote{STag: to.STag(), TO: to.TO()}, rpingSize)
+	require.False(t, e.fault().Remote, "we refuse")
+	out, err := io.ReadAll(server)
+	require.NoError(t, err)
+	assert.Contains(t, string(out), "ping data: ")
+}
+
+// fill makes the text of a ping, which ends with a zero octet as rping's does.
+func fill(b []byte, ping int) {
+	n := copy(b, fmt.Sprintf("rdma-ping-%d: ", ping))
+	for i := n; i < len(b)-1; i++ {
+		b[i] = 'A' + byte(i+ping)%58
+	}
+	b[len(b)-1] = 0
+}
