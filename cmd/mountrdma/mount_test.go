@@ -115,7 +115,7 @@ func TestMountReadOnly(t *testing.T) {
 	daemon := adopted(t)
 	var info unix.Statfs_t
 	require.NoError(t, unix.Statfs(point, &info))
-	assert.Equal(t, int64(unix.ST_RDONLY|unix.ST_NOEXEC|unix.ST_NODEV), info.Flags&(unix.ST_RDONLY|unix.ST_NOEXEC|unix.ST_NODEV|unix.ST_NOSUID))
+	assert.EqualValues(t, unix.ST_RDONLY|unix.ST_NOEXEC|unix.ST_NODEV, info.Flags&(unix.ST_RDONLY|unix.ST_NOEXEC|unix.ST_NODEV|unix.ST_NOSUID))
 	assert.ErrorIs(t, os.WriteFile(filepath.Join(point, "g"), nil, 0o644), unix.EROFS)
 	must(t, "umount", link)
 	assert.Zero(t, ends(t, daemon))
