@@ -159,3 +159,21 @@ func TestDomainOfConfig(t *testing.T) {
 	assert.Equal(t, "hello", string(mem))
 	r.Deregister()
 }
+
+// A segment whose region was found before Deregister, and not pinned, comes too
+// late.
+func TestDomainPinTooLate(t *testing.T) {
+	world(t)
+	d := NewProtectionDomain()
+	a, _ := member(t, d)
+	b, _ := member(t, d)
+	reg, err := d.Register(make([]byte, 8), rdma.RemoteWrite)
+	require.NoError(t, err)
+	r := reg.(*region)
+	known := r.on(a.Conn)
+	require.True(t, known.pin())
+	known.unpin()
+	r.Deregister()
+	assert.False(t, known.pin())
+	assert.False(t, r.on(b.Conn).pin())
+}
