@@ -17,7 +17,7 @@ func (x *receiver) atomicRequest(seg *segment, h ddp.Untagged) error {
 	if err := x.request(seg, h, rdmap.AtomicRequestLen); err != nil {
 		return err
 	}
-	if err := x.trailer(seg.n); err != nil { // delivered: Section 5.4, rule 5
+	if err := x.trailer(seg); err != nil { // delivered: Section 5.4, rule 5
 		return err
 	}
 	req, err := rdmap.ParseAtomicRequest(seg.message())
@@ -81,7 +81,7 @@ func (x *receiver) atomicResponse(seg *segment, h ddp.Untagged) error {
 	if err := x.short(seg, h, rdmap.AtomicResponseLen); err != nil {
 		return err
 	}
-	if err := x.trailer(seg.n); err != nil {
+	if err := x.trailer(seg); err != nil {
 		return err
 	}
 	resp, err := rdmap.ParseAtomicResponse(seg.message())

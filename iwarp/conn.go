@@ -65,6 +65,7 @@ func newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, respon
 
 // start lets the connection run.
 func (c *Conn) start() {
+	rnic.conns.enter(c)
 	go func() {
 		c.finish(c.rx.run())
 	}()
@@ -174,6 +175,7 @@ func (c *Conn) finish(err error) {
 	c.tx.drain() // the writer, which fails now
 	c.tx.flush(fmt.Errorf("iwarp: %w: %w", rdma.ErrFlushed, c.closedError()))
 	c.revokeAll()
+	rnic.conns.leave(c)
 	c.mu.Lock()
 	cause := c.cause
 	c.mu.Unlock()

@@ -14,19 +14,22 @@ const stagShards = 16
 // A device is the RNIC: it owns the STags of all connections, so that an STag
 // is unique, and one used on the wrong connection is told from an unknown one.
 type device struct {
-	shard [stagShards]stagTable
+	shard      [stagShards]stagTable
+	conns      connTable
+	terminates struct{ sent, received tally }
 }
 
 type stagTable struct {
-	mu sync.RWMutex
-	m  map[rdma.STag]*region
+	mu     sync.RWMutex
+	m      map[rdma.STag]*region
+	octets uint64 // of all
 }
 
 // rnic is the device of the process.
 var rnic = newDevice()
 
 func newDevice() *device {
-	d := new(device)
+	d := &device{conns: connTable{running: make(map[*Conn]struct{})}}
 	for i := range d.shard {
 		d.shard[i].m = make(map[rdma.STag]*region)
 	}
@@ -53,6 +56,7 @@ func (d *device) add(r *region) {
 		t.mu.Lock()
 		if _, used := t.m[r.stag]; !used {
 			t.m[r.stag] = r
+			t.octets += uint64(len(r.mem))
 			t.mu.Unlock()
 			return
 		}
@@ -73,5 +77,6 @@ func (d *device) remove(r *region) {
 	defer t.mu.Unlock()
 	if t.m[r.stag] == r {
 		delete(t.m, r.stag)
+		t.octets -= uint64(len(r.mem))
 	}
 }

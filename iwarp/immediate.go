@@ -27,7 +27,7 @@ func (x *receiver) immediate(seg *segment, h ddp.Untagged, op rdmap.Opcode) erro
 	if err := x.short(seg, h, rdmap.ImmediateLen); err != nil {
 		return err
 	}
-	if err := x.trailer(seg.n); err != nil {
+	if err := x.trailer(seg); err != nil {
 		return err
 	}
 	x.recvs.Add(-1)

@@ -16,7 +16,7 @@ func (x *receiver) readRequest(seg *segment, h ddp.Untagged) error {
 	if err != nil {
 		return seg.fault(err)
 	}
-	if err := x.trailer(seg.n); err != nil {
+	if err := x.trailer(seg); err != nil {
 		return err
 	}
 	resp, err := x.c.source(req)
@@ -97,7 +97,7 @@ func (x *receiver) readResponse(seg *segment, h ddp.Tagged) error {
 		return err
 	}
 	x.got += size
-	if err := x.trailer(seg.n); err != nil || !h.Last {
+	if err := x.trailer(seg); err != nil || !h.Last {
 		return err
 	}
 	x.got = 0

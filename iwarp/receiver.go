@@ -28,8 +28,9 @@ type receiver struct {
 	terminate inbox     // queue 2
 	atomics   ddp.Queue // queue 3
 
-	seg segment // that is being taken
-	got int     // octets of the RDMA Read Response that is coming
+	seg    segment // that is being taken
+	got    int     // octets of the RDMA Read Response that is coming
+	counts received
 }
 
 func (x *receiver) init(c *Conn, recvs int) {
@@ -92,14 +93,15 @@ func (x *receiver) fpdu() error {
 	return x.untaggedSegment(n)
 }
 
-// trailer takes the padding and the CRC behind a DDP segment of n octets. What
-// the segment delivers may be delivered after it: the FPDU is whole.
-func (x *receiver) trailer(n int) error {
-	t := mpa.TrailerLen(n)
+// trailer takes the padding and the CRC behind a DDP segment. What the segment
+// delivers may be delivered after it: the FPDU is whole.
+func (x *receiver) trailer(seg *segment) error {
+	t := mpa.TrailerLen(seg.n)
 	if err := x.need(t); err != nil {
 		return err
 	}
 	x.r += t
+	x.counts.add(seg)
 	if x.c.tx.gated {
 		x.c.tx.ungate(x.c)
 	}

@@ -104,6 +104,7 @@ func (q *sendQueue) beginAtomic(w *workRequest) {
 func (q *sendQueue) endMessage(c *Conn, b *batch) {
 	switch q.cur.op {
 	case rdmap.OpTerminate:
+		rnic.terminates.sent.add(q.terminate.Cause)
 	case rdmap.OpReadResponse, rdmap.OpAtomicResponse:
 		// Counted now and not when it is written: the peer may ask anew as
 		// soon as it has the last octet.

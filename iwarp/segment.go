@@ -8,9 +8,11 @@ import (
 // A segment is one DDP segment of the peer. It keeps the headers, because a
 // Terminate carries those of the segment that was wrong.
 type segment struct {
-	n      int // octets of header and payload
-	size   int // octets of the DDP header
-	rdmap  int // octets of the RDMAP header kept behind it
+	n      int  // octets of header and payload
+	size   int  // octets of the DDP header
+	rdmap  int  // octets of the RDMAP header kept behind it
+	last   bool // of its message,
+	op     rdmap.Opcode
 	copied [ddp.UntaggedLen + rdmap.AtomicRequestLen]byte
 }
 

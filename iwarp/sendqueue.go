@@ -55,6 +55,7 @@ type sendQueue struct {
 	await   func()    // pump(true), made once
 	idle    sync.Cond // something of the above has changed
 
+	counts     Counts
 	done       fifo[finished]
 	delivering bool
 }

@@ -20,6 +20,7 @@ func (x *receiver) taggedSegment(n int) error {
 	if err != nil {
 		return seg.fault(err)
 	}
+	seg.op, seg.last = op, h.Last
 	if op == rdmap.OpReadResponse {
 		return x.readResponse(seg, h)
 	}
@@ -31,7 +32,7 @@ func (x *receiver) taggedSegment(n int) error {
 func (x *receiver) write(seg *segment, h ddp.Tagged) error {
 	size := seg.payload()
 	if size == 0 { // neither STag nor TO is checked: RFC 5041, Section 5.2
-		return x.trailer(seg.n)
+		return x.trailer(seg)
 	}
 	r, dst, err := x.c.sink(h, size)
 	if err != nil {
@@ -42,7 +43,7 @@ func (x *receiver) write(seg *segment, h ddp.Tagged) error {
 	if err != nil {
 		return err
 	}
-	return x.trailer(seg.n)
+	return x.trailer(seg)
 }
 
 // sink finds where size octets of a tagged segment go, and pins the region.

@@ -47,6 +47,7 @@ func (x *receiver) untaggedSegment(n int) error {
 	if err != nil {
 		return seg.fault(err)
 	}
+	seg.op, seg.last = op, h.Last
 	switch op {
 	case rdmap.OpReadRequest:
 		return x.readRequest(seg, h)
@@ -71,7 +72,7 @@ func (x *receiver) sendSegment(seg *segment, h ddp.Untagged, op rdmap.Opcode) er
 		if err := in.queue.Place(h, 0, 0); err != nil {
 			return seg.fault(err)
 		}
-		return x.trailer(seg.n)
+		return x.trailer(seg)
 	}
 	room := x.c.recvSize
 	if in.msg == nil && x.recvs.Load() <= 0 {
@@ -90,7 +91,7 @@ func (x *receiver) sendSegment(seg *segment, h ddp.Untagged, op rdmap.Opcode) er
 	if err := x.place(in.msg.B[h.MO:][:n]); err != nil {
 		return err
 	}
-	if err := x.trailer(seg.n); err != nil || !h.Last {
+	if err := x.trailer(seg); err != nil || !h.Last {
 		return err
 	}
 	return x.deliverSend(seg, h, op)
@@ -130,7 +131,7 @@ func (x *receiver) terminateSegment(seg *segment, h ddp.Untagged) error {
 	if err := x.place(in.msg.B[h.MO:][:n]); err != nil {
 		return err
 	}
-	if err := x.trailer(seg.n); err != nil || !h.Last {
+	if err := x.trailer(seg); err != nil || !h.Last {
 		return err
 	}
 	t, err := rdmap.ParseTerminate(in.msg.B[:int(h.MO)+n])

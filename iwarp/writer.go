@@ -141,6 +141,7 @@ func (c *Conn) cut(b *batch, m *message) {
 	head := b.headers[start:]
 	b.appendHeader(start)
 	payload := b.gather(m, n)
+	c.tx.counts.add(m.op, last, m.bodyLen+n)
 	start = len(b.headers)
 	if c.params.CRC {
 		crc := mpa.UpdateCRC(0, head)

@@ -33,6 +33,7 @@ const (
 	OpImmediateSE
 	OpAtomicRequest
 	OpAtomicResponse
+	Opcodes = iota // their number
 )
 
 // kinds is the figures: the fields of DDP that each message uses.

@@ -1,0 +1,108 @@
+package iwarp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// since returns what was counted after before.
+func (n Counts) since(before Counts) Counts {
+	n.FPDUs -= before.FPDUs
+	n.Octets -= before.Octets
+	for op := range n.Messages {
+		n.Messages[op] -= before.Messages[op]
+	}
+	return n
+}
+
+// What goes out and comes in is counted by kind, also that of connections which
+// have ended.
+func TestStats(t *testing.T) {
+	world(t)
+	before := Stats()
+	e, p := againstRaw(t, raw{initiator: true, recvs: 4, before: func(c *Conn) { c.mulpdu = 128 }})
+	q, _ := againstRaw(t, raw{})
+	mem := pattern(500)
+	r, err := e.Register(mem, rdma.RemoteRead|rdma.RemoteWrite)
+	require.NoError(t, err)
+	_, err = q.Register(mem[:9], rdma.RemoteRead)
+	require.NoError(t, err)
+	now := Stats()
+	assert.Equal(t, before.Connections+2, now.Connections)
+	assert.Equal(t, before.ConnectionsTotal+2, now.ConnectionsTotal)
+	assert.Equal(t, before.Regions+2, now.Regions)
+	assert.Equal(t, before.RegionOctets+509, now.RegionOctets)
+
+	sink, done := make([]byte, 3), make(waiter, 3)
+	require.NoError(t, e.Post(
+		rdma.WR{Op: rdma.OpWrite, Data: [][]byte{mem[:300]}, Done: done}, // 114 octets each
+		rdma.WR{Op: rdma.OpSend, Data: [][]byte{mem[:111]}, Solicited: true, Done: done},
+		rdma.WR{Op: rdma.OpRead, Data: [][]byte{sink}, Done: done},
+	))
+	for range 3 + 2 {
+		p.segment()
+	}
+	req := p.readRequest()
+	p.send(
+		responseSeg(false, req.SinkSTag, req.SinkTO, []byte("ab")), responseSeg(true, req.SinkSTag, req.SinkTO+2, []byte("c")),
+		sendSeg(false, 1, 0, []byte("hello")), sendSeg(true, 1, 5, nil),
+		writeSeg(true, r.STag(), 0, []byte{1, 2, 3, 4}),
+		requestSeg(1, rdmap.ReadRequest{Size: 200, SourceSTag: r.STag()}),
+	)
+	e.in.next(t)
+	p.response()
+	for range 3 {
+		require.NoError(t, done.wait(t).Err)
+	}
+	sent, received := Counts{FPDUs: 8, Octets: 300 + 111 + 28 + 200}, Counts{FPDUs: 6, Octets: 3 + 5 + 4 + 28}
+	for _, op := range []rdmap.Opcode{rdmap.OpWrite, rdmap.OpSendSE, rdmap.OpReadRequest, rdmap.OpReadResponse} {
+		sent.Messages[op] = 1
+	}
+	for _, op := range []rdmap.Opcode{rdmap.OpReadResponse, rdmap.OpSend, rdmap.OpWrite, rdmap.OpReadRequest} {
+		received.Messages[op] = 1
+	}
+	now = Stats()
+	assert.Equal(t, sent, now.Sent.since(before.Sent))
+	assert.Equal(t, received, now.Received.since(before.Received))
+
+	p.send(writeSeg(true, 0, 0, []byte{1}))
+	p.terminate()
+	e.in.end(t)
+	sent.FPDUs++
+	sent.Octets += 4 + 2 + ddp.TaggedLen
+	sent.Messages[rdmap.OpTerminate]++
+	now = Stats()
+	assert.Equal(t, sent, now.Sent.since(before.Sent))
+	assert.Equal(t, received, now.Received.since(before.Received), "one that is wrong does not count")
+	assert.Equal(t, before.Connections+1, now.Connections)
+	assert.Equal(t, before.ConnectionsTotal+2, now.ConnectionsTotal)
+	assert.Equal(t, before.Regions+1, now.Regions)
+	assert.Equal(t, before.RegionOctets+9, now.RegionOctets)
+}
+
+// Terminates are counted by their numbers, apart for those sent and received.
+func TestStatsOfTerminates(t *testing.T) {
+	world(t)
+	before := Stats()
+	a, b := pair(t, options{})
+	require.NoError(t, a.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{{0}}, Remote: rdma.Remote{STag: 1}}))
+	a.in.end(t)
+	b.in.end(t)
+	now := Stats()
+	for _, cause := range []rdmap.Error{rdmap.ErrInvalidSTag, rdmap.ErrAccess} {
+		want := uint64(0)
+		if cause == rdmap.ErrInvalidSTag {
+			want = 1
+		}
+		assert.Equal(t, before.TerminatesSent[cause]+want, now.TerminatesSent[cause])
+		assert.Equal(t, before.TerminatesReceived[cause]+want, now.TerminatesReceived[cause])
+	}
+	now.TerminatesSent[rdmap.ErrInvalidSTag] = 0 // a copy
+	assert.NotZero(t, Stats().TerminatesSent[rdmap.ErrInvalidSTag])
+}
