@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,14 @@ func exchange(stag rdma.STag, to uint64, old, new uint64) rdmap.AtomicRequest {
 	return rdmap.AtomicRequest{Op: rdma.OpCompareSwap, STag: stag, TO: to, Atomic: rdma.Atomic{
 		Operand: new, OperandMask: rdma.AllBits, Compare: old, CompareMask: rdma.AllBits,
 	}}
+}
+
+// wordAt is rdma.Word.
+func wordAt(t testing.TB, mem []byte, off int) *atomic.Uint64 {
+	t.Helper()
+	w, err := rdma.Word(mem, off)
+	require.NoError(t, err)
+	return w
 }
 
 // What the work requests of RFC 7306 look like on the wire, to the octet
@@ -66,8 +75,7 @@ func TestGoldenAtomicResponse(t *testing.T) {
 		mem := make([]byte, 0x4000)
 		r, err := e.Register(mem, rdma.RemoteAtomic)
 		require.NoError(t, err)
-		word, err := rdma.Word(mem, 0x3000)
-		require.NoError(t, err)
+		word := wordAt(t, mem, 0x3000)
 		word.Store(41)
 		p.send(with32(wiretest.Hex(t, "rdmap/testdata/fetch-add.hex"), ddp.UntaggedLen+8, uint32(r.STag())))
 		assert.Equal(t, wiretest.Hex(t, "rdmap/testdata/atomic-response.hex"), p.segment())
@@ -100,16 +108,14 @@ func TestAtomics(t *testing.T) {
 				assert.Equal(t, rdma.Completion{ID: 77, Op: op, Original: c.Original}, c)
 				return c.Original
 			}
-			// The word is in the host's own order, and what travels is its
-			// value: R7306-5.1.1-7.
-			binary.NativeEndian.PutUint64(mem[24:], 0x0102030405060708)
+			middle := wordAt(t, mem, 24)
+			middle.Store(0x0102030405060708)
 			assert.EqualValues(t, 0x0102030405060708, do(rdma.OpFetchAdd, 24, rdma.Atomic{Operand: 0x10}))
-			assert.EqualValues(t, 0x0102030405060718, binary.NativeEndian.Uint64(mem[24:]))
+			assert.EqualValues(t, 0x0102030405060718, middle.Load())
 
 			// R7306-5.1.1-1, R7306-5.1.1-2, R7306-5.2.2-3
 			fields := rdma.Atomic{Operand: 0x0001000100010001, OperandMask: 0x8000800080008000}
-			word, err := rdma.Word(mem, 0)
-			require.NoError(t, err)
+			word := wordAt(t, mem, 0)
 			word.Store(0xffff0001ffff0001)
 			assert.EqualValues(t, uint64(0xffff0001ffff0001), do(rdma.OpFetchAdd, 0, fields))
 			assert.EqualValues(t, 0x0000000200000002, do(rdma.OpFetchAdd, 0, rdma.Atomic{Operand: rdma.AllBits}))
@@ -117,8 +123,7 @@ func TestAtomics(t *testing.T) {
 
 			// R7306-5.1.2-1, R7306-5.1.2-2, R7306-5.1.2-3
 			masked := rdma.Atomic{Operand: 0xab00, OperandMask: 0xff00, Compare: 0x12, CompareMask: 0xff}
-			last, err := rdma.Word(mem, 56)
-			require.NoError(t, err)
+			last := wordAt(t, mem, 56)
 			last.Store(0x0012)
 			assert.EqualValues(t, 0x0012, do(rdma.OpCompareSwap, 56, masked))
 			assert.EqualValues(t, 0xab12, last.Load())
@@ -127,6 +132,12 @@ func TestAtomics(t *testing.T) {
 			assert.EqualValues(t, 0x3413, last.Load())
 			assert.Empty(t, b.in.recvs) // R7306-5.2.1-3-2
 			r.Deregister()
+
+			// The word is in the host's own order, and what travels is its
+			// value: R7306-5.1.1-7.
+			a.Abort(nil)
+			require.Error(t, b.in.end(t))
+			assert.Equal(t, binary.NativeEndian.AppendUint64(nil, 0x0102030405060718), mem[24:32])
 		})
 	}
 }
@@ -143,7 +154,7 @@ func TestAtomicAlignmentIsOfAddress(t *testing.T) {
 		to := uint64(16 - shift)
 		p.send(atomicSeg(1, add(r.STag(), to, 1)))
 		assert.Zero(t, p.atomicResponse(1).Original)
-		assert.EqualValues(t, 1, binary.NativeEndian.Uint64(mem[16:]))
+		assert.EqualValues(t, 1, wordAt(t, mem, 16).Load())
 		p.send(atomicSeg(2, add(r.STag(), to-1, 1)))
 		assert.Equal(t, rdmap.ErrStream, p.terminate().Cause)
 		r.Deregister()
@@ -187,11 +198,11 @@ func TestAtomicsWait(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{initiator: true, ord: 2})
 	done, sink := make(waiter, 5), make([]byte, 1)
-	atomic := rdma.WR{Op: rdma.OpCompareSwap, Done: done}
+	swap := rdma.WR{Op: rdma.OpCompareSwap, Done: done}
 	require.NoError(t, e.Post(
-		atomic,
+		swap,
 		rdma.WR{Op: rdma.OpRead, Data: [][]byte{sink}, Done: done},
-		atomic,
+		swap,
 		rdma.WR{Op: rdma.OpImmediate, Fence: true, Done: done},
 	))
 	first, _ := p.atomicRequest()
@@ -217,7 +228,7 @@ func TestAtomicsBeyondIRD(t *testing.T) {
 	mem := make([]byte, 4<<20)
 	r, err := e.Register(mem, rdma.RemoteRead|rdma.RemoteAtomic)
 	require.NoError(t, err)
-	read := rdmap.ReadRequest{Size: uint32(len(mem)), SourceSTag: r.STag()}
+	read := rdmap.ReadRequest{Size: uint32(len(mem) - 8), SourceSTag: r.STag(), SourceTO: 8}
 	for round := range uint32(2) {
 		msn := 3 * round
 		p.send(requestSeg(msn+1, read), atomicSeg(msn+2, add(r.STag(), 0, 1)), atomicSeg(msn+3, add(r.STag(), 0, 1)))
@@ -236,7 +247,7 @@ func TestAtomicsBeyondIRD(t *testing.T) {
 	require.ErrorIs(t, term.Cause, ddp.ErrNoBuffer)
 	p.eof()
 	require.ErrorIs(t, e.in.end(t), ddp.ErrNoBuffer)
-	assert.EqualValues(t, 4, binary.NativeEndian.Uint64(mem))
+	assert.EqualValues(t, 4, wordAt(t, mem, 0).Load())
 }
 
 // What cannot be is refused before it is queued.

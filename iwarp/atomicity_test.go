@@ -1,0 +1,81 @@
+package iwarp
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// Many connections and this process add to one word at the same time, and not
+// one addition is lost; what runs over in a field goes into no other (R7306-5-1,
+// R7306-5-3, R7306-5.1.1-1, R7306-5.3-1, R7306-5.4-2-1, RX01-5.4-2-1).
+func TestAtomicity(t *testing.T) {
+	world(t)
+	d := NewProtectionDomain()
+	mem := make([]byte, 64)
+	r, err := d.Register(mem, rdma.RemoteAtomic)
+	require.NoError(t, err)
+	sum, fields := wordAt(t, mem, 0), wordAt(t, mem, 8)
+	// The low field goes round at every other addition.
+	wide := rdma.Atomic{Operand: 0x0000_0001_8000_0000, OperandMask: 0x8000_0000_8000_0000}
+
+	plain := Config{CRC: mpa.CRCOff}
+	var wg sync.WaitGroup
+	for range adders {
+		a, _ := pair(t, options{initiator: plain, responder: Config{CRC: mpa.CRCOff, Domain: d}})
+		wg.Go(func() { addMany(t, a, r.STag(), wide, additions) })
+	}
+	local := adders * additions / 8 // of this process, in parallel
+	wg.Go(func() {
+		for range local {
+			sum.Add(1)
+			wide.Do(rdma.OpFetchAdd, fields)
+		}
+	})
+	wg.Wait()
+	assert.EqualValues(t, adders*additions+local, sum.Load())
+	n := uint64(adders*additions/ones + local)
+	assert.Equal(t, n<<32|n&1<<31, fields.Load())
+	r.Deregister()
+}
+
+// ones is how many additions of 1 are posted with one to the fields.
+const ones = 8
+
+// addMany adds 1 to the first word so many times, and what wide says to the
+// second, with some additions under way at any time.
+func addMany(t *testing.T, e endpoint, stag rdma.STag, wide rdma.Atomic, times int) {
+	const ahead = 8 // posts
+	cq := rdma.NewCompletionQueue((ones + 1) * ahead)
+	one := rdma.WR{Op: rdma.OpFetchAdd, Remote: rdma.Remote{STag: stag}, Atomic: rdma.Atomic{Operand: 1}, Done: cq}
+	wrs := append(slices.Repeat([]rdma.WR{one}, ones), rdma.WR{
+		Op: rdma.OpFetchAdd, Remote: rdma.Remote{STag: stag, TO: 8}, Atomic: wide, Done: cq, ID: 1,
+	})
+	var next uint64 // the least that the first word can hold now
+	for i := range times/ones + ahead {
+		for range wrs {
+			if i < ahead {
+				break
+			}
+			c, err := cq.Wait(t.Context())
+			if !assert.NoError(t, err) || !assert.NoError(t, c.Err) {
+				return
+			}
+			if c.ID == 0 {
+				if !assert.GreaterOrEqual(t, c.Original, next) {
+					return
+				}
+				next = c.Original + 1
+			}
+		}
+		if i < times/ones && !assert.NoError(t, e.Post(wrs...)) {
+			return
+		}
+	}
+}

@@ -1,0 +1,9 @@
+//go:build !race
+
+package iwarp
+
+// The connections of TestAtomicity, and how often each adds.
+const (
+	adders    = 64
+	additions = 10_000
+)

@@ -1,0 +1,211 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// step is a Handler that stops in each message until it is let go.
+type step struct {
+	came   chan rdma.Recv
+	on     chan struct{}
+	closed chan error
+}
+
+func newStep() step {
+	return step{make(chan rdma.Recv, 9), make(chan struct{}), make(chan error, 1)}
+}
+
+func (s step) Receive(m rdma.Recv) {
+	release(m)
+	s.came <- m
+	<-s.on
+}
+
+func (s step) Closed(err error) { s.closed <- err }
+
+// The rows of RFC 7306, Section 7, that guarantee something at the responder.
+// The peer's messages go out with one call, and what the responder answers and
+// when is looked at.
+
+// No response to a Read or an atomic operation before the Send or Immediate Data
+// in front of it is completed, whatever it is (R7306-7-2, R7306-6.4-1: rows
+// Immediate Data-RDMA Read, Immediate Data-Atomic, Send-Atomic).
+func TestNoResponseBeforeReceive(t *testing.T) {
+	data := make([]byte, 8)
+	for name, first := range map[string][]byte{
+		"Send": sendSeg(true, 1, 0, nil), "Immediate Data": immediateSeg(1, false, data...), "Immediate Data with SE": immediateSeg(1, true, data...),
+	} {
+		for _, second := range []rdmap.Opcode{rdmap.OpReadRequest, rdmap.OpAtomicRequest} {
+			t.Run(name+", "+second.String(), func(t *testing.T) {
+				world(t)
+				s := newStep()
+				e, p := againstRaw(t, raw{recvs: 1, immediate: true, before: func(c *Conn) { c.handler = s }})
+				mem := make([]byte, 8)
+				r, err := e.Register(mem, rdma.RemoteRead|rdma.RemoteAtomic)
+				require.NoError(t, err)
+				segment := atomicSeg(1, add(r.STag(), 0, 1))
+				if second == rdmap.OpReadRequest {
+					segment = requestSeg(1, rdmap.ReadRequest{Size: 8, SourceSTag: r.STag()})
+				}
+				p.send(first, segment)
+				<-s.came
+				p.nothing(10 * time.Millisecond)
+				assert.Zero(t, wordAt(t, mem, 0).Load())
+				s.on <- struct{}{}
+				p.segment()
+				r.Deregister()
+			})
+		}
+	}
+}
+
+// Immediate Data and Sends are completed in their order (rows Immediate
+// Data-Send and Immediate Data or Send-Immediate Data: R7306-6.3-3).
+func TestImmediateAndSendInOrder(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{recvs: 5, immediate: true})
+	data := func(n byte) []byte { return []byte{n, 0, 0, 0, 0, 0, 0, 0} }
+	p.send(
+		immediateSeg(1, false, data(1)...),
+		sendSeg(true, 2, 0, []byte{2}),
+		immediateSeg(3, true, data(3)...),
+		immediateSeg(4, false, data(4)...),
+		sendSeg(true, 5, 0, []byte{5}),
+	)
+	for _, n := range []byte{1, 2, 3, 4, 5} {
+		if m := e.in.recv(t); m.WithImmediate {
+			assert.Equal(t, n, m.Immediate[0])
+		} else {
+			assert.Equal(t, []byte{n}, m.Buf.B)
+			m.Buf.Release()
+		}
+	}
+}
+
+// Responses come in the order of the requests, whichever kind each is, and each
+// atomic operation sees what the one before it has made (rows Atomic-RDMA Read,
+// RDMA Read-Atomic and Atomic-Atomic: R7306-7-3, R7306-7-4, R7306-5.2.1-7-1,
+// R7306-5.2.2-2, R7306-5.2.2-8-1, R7306-5.4-8-1, R7306-5.4-8-2, RX01-7-1).
+func TestResponsesInOrder(t *testing.T) {
+	for _, crc := range []bool{false, true} {
+		world(t)
+		e, p := againstRaw(t, raw{crc: crc, ird: 6})
+		mem := make([]byte, 1<<20)
+		r, err := e.Register(mem, rdma.RemoteRead|rdma.RemoteAtomic)
+		require.NoError(t, err)
+		read := func(msn, size uint32, to uint64) []byte {
+			return requestSeg(msn, rdmap.ReadRequest{SinkSTag: rdma.STag(msn), Size: size, SourceSTag: r.STag(), SourceTO: to})
+		}
+		do := func(msn uint32, req rdmap.AtomicRequest) []byte {
+			req.ID = 1000 + msn
+			return atomicSeg(msn, req)
+		}
+		p.send(
+			read(1, 1<<20-8, 8), // large: its response is under way when the others are asked
+			do(2, exchange(r.STag(), 0, 0, 1)),
+			do(3, exchange(r.STag(), 0, 1, 2)),
+			read(4, 8, 0),
+			do(5, exchange(r.STag(), 0, 2, 3)),
+			do(6, add(r.STag(), 0, 4)),
+		)
+		h, got := p.response()
+		assert.Len(t, got, 1<<20-8)
+		assert.EqualValues(t, 1, h.STag)
+		assert.Equal(t, rdmap.AtomicResponse{ID: 1002, Original: 0}, p.atomicResponse(1))
+		assert.Equal(t, rdmap.AtomicResponse{ID: 1003, Original: 1}, p.atomicResponse(2))
+		h, got = p.response()
+		assert.EqualValues(t, 4, h.STag)
+		assert.GreaterOrEqual(t, binary.NativeEndian.Uint64(got), uint64(2)) // what came before; perhaps what comes after
+		assert.Equal(t, rdmap.AtomicResponse{ID: 1005, Original: 2}, p.atomicResponse(3))
+		assert.Equal(t, rdmap.AtomicResponse{ID: 1006, Original: 3}, p.atomicResponse(4))
+		assert.EqualValues(t, 7, wordAt(t, mem, 0).Load())
+		r.Deregister()
+	}
+}
+
+// An atomic operation works on what RDMA Writes in front of it have placed, and
+// so its response says that they are (row RDMA Write-Atomic: R7306-5.4-3-1,
+// R7306-5.4-5-1, RX01-7-2).
+func TestAtomicAfterWrite(t *testing.T) {
+	for _, crc := range []bool{false, true} {
+		world(t)
+		e, p := againstRaw(t, raw{crc: crc})
+		mem := make([]byte, 70_000)
+		r, err := e.Register(mem, rdma.RemoteWrite|rdma.RemoteAtomic)
+		require.NoError(t, err)
+		word := binary.NativeEndian.AppendUint64(nil, 41)
+		p.send(
+			writeSeg(true, r.STag(), 0, word), atomicSeg(1, add(r.STag(), 0, 1)),
+			writeSeg(false, r.STag(), 64, pattern(65_000)), writeSeg(true, r.STag(), 65_064, word), atomicSeg(2, add(r.STag(), 65_064, 1)),
+		)
+		assert.EqualValues(t, 41, p.atomicResponse(1).Original)
+		assert.EqualValues(t, 41, p.atomicResponse(2).Original)
+		assert.EqualValues(t, 42, wordAt(t, mem, 0).Load())
+		r.Deregister()
+		assert.Equal(t, pattern(65_000), mem[64:65_064])
+	}
+}
+
+// An Atomic Request that is cut short, or whose CRC is wrong, is not delivered
+// and not begun (R7306-5.4-3-1, R7306-5.4-5-1).
+func TestAtomicNotBeforeDelivery(t *testing.T) {
+	for _, crc := range []bool{false, true} {
+		world(t)
+		e, p := againstRaw(t, raw{crc: crc, initiator: true})
+		mem := make([]byte, 8)
+		r, err := e.Register(mem, rdma.RemoteAtomic)
+		require.NoError(t, err)
+		octets := p.fpdu(atomicSeg(1, add(r.STag(), 0, 1)))
+		p.write(octets[:len(octets)-1])
+		p.nothing(10 * time.Millisecond)
+		word := wordAt(t, mem, 0)
+		assert.Zero(t, word.Load())
+		if crc {
+			p.write([]byte{octets[len(octets)-1] ^ 1})
+			p.terminate()
+			assert.Zero(t, word.Load())
+			continue
+		}
+		p.write(octets[len(octets)-1:])
+		p.atomicResponse(1)
+		assert.EqualValues(t, 1, word.Load())
+		r.Deregister()
+	}
+}
+
+// What the requester may rely on, end to end: a fenced atomic operation comes
+// after the octets of a Read, and one behind a Write after that is placed.
+func TestFencedAtomic(t *testing.T) {
+	for name, o := range transports {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			a, b := pair(t, o)
+			mem := make([]byte, 1<<20)
+			r, err := b.Register(mem, rdma.RemoteRead|rdma.RemoteWrite|rdma.RemoteAtomic)
+			require.NoError(t, err)
+			at := rdma.Remote{STag: r.STag(), TO: 1<<20 - 8}
+			sink, done := make([]byte, 1<<20), make(waiter, 3)
+			for i := range uint64(20) {
+				require.NoError(t, a.Post(
+					rdma.WR{Op: rdma.OpWrite, Data: [][]byte{binary.NativeEndian.AppendUint64(nil, i)}, Remote: at, Done: done},
+					rdma.WR{Op: rdma.OpRead, Data: [][]byte{sink}, Remote: rdma.Remote{STag: r.STag()}, Done: done},
+					rdma.WR{Op: rdma.OpFetchAdd, Remote: at, Atomic: rdma.Atomic{Operand: 1 << 40}, Fence: true, Done: done},
+				))
+				for range 2 {
+					require.NoError(t, done.wait(t).Err)
+				}
+				assert.Equal(t, i, done.wait(t).Original)
+				assert.Equal(t, i, binary.NativeEndian.Uint64(sink[1<<20-8:]))
+			}
+			r.Deregister()
+		})
+	}
+}
