@@ -102,7 +102,11 @@ func (p *scriptPeer) send() {
 	})
 }
 
+// invalidate comes behind the answers to all Reads: it would cut them short.
 func (p *scriptPeer) invalidate() {
+	if n := int(p.msn[1]); n > 0 && !p.broken {
+		p.await("an answer", func() bool { return p.answers >= n })
+	}
 	msn := p.message(delivered("", false, true, false))
 	p.segment(invalidateSeg(msn, p.stag, nil))
 	if p.dead {
