@@ -16,8 +16,10 @@ func (m *Mount) Access(cancel <-chan struct{}, in *fuse.AccessIn) fuse.Status {
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
-	if err := m.attributes(o, n); err != nil {
-		return m.fail(err)
+	if !n.stated() {
+		if err := m.fetch(o, n); err != nil {
+			return m.failOn(n, err)
+		}
 	}
 	n.mu.Lock()
 	rights := accessRights(in.Mask, n.attr.Type)
@@ -28,7 +30,7 @@ func (m *Mount) Access(cancel <-chan struct{}, in *fuse.AccessIn) fuse.Status {
 	began := m.tick()
 	res, err := o.c().Access(o, n.fh, rights)
 	if err != nil {
-		return m.fail(err)
+		return m.failOn(n, err)
 	}
 	m.learnPost(n, began, &res.Attr)
 	if res.Access&rights != rights {

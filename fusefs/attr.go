@@ -69,10 +69,15 @@ func (m *Mount) tellEntry(dir, n *node, out *fuse.EntryOut) {
 func (m *Mount) nameLife(dir *node, keep bool) time.Duration {
 	dir.mu.Lock()
 	defer dir.mu.Unlock()
-	if !keep || m.cfg.AllowOther && dir.attr.Mode&0o111 != 0o111 {
+	if !keep || !m.publicLocked(dir) {
 		return 0
 	}
 	return dir.freshLocked()
+}
+
+// publicLocked tells whether everyone who can reach dir may search it.
+func (m *Mount) publicLocked(dir *node) bool {
+	return !m.cfg.AllowOther || dir.attr.Mode&0o111 == 0o111
 }
 
 // kernelDev is a device number as FUSE writes it.
@@ -120,7 +125,7 @@ func (m *Mount) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.At
 		}
 	}
 	if err := m.attributes(o, n); err != nil {
-		return m.fail(err)
+		return m.failOn(n, err)
 	}
 	out.SetTimeout(m.tell(n, &out.Attr))
 	return fuse.OK

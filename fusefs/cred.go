@@ -35,8 +35,8 @@ type callers struct {
 type callerKey struct{ pid, uid, gid uint32 }
 
 // of returns who makes a request.
-func (s *callers) of(h *fuse.InHeader) *caller {
-	key := callerKey{h.Pid, h.Uid, h.Gid}
+func (s *callers) of(from *fuse.Caller) *caller {
+	key := callerKey{from.Pid, from.Uid, from.Gid}
 	now := time.Now()
 	s.mu.Lock()
 	c := s.all[key]
@@ -45,10 +45,10 @@ func (s *callers) of(h *fuse.InHeader) *caller {
 		return c
 	}
 	next := &caller{
-		cred:  oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: h.Uid, GID: h.Gid, GIDs: groups(h.Pid, h.Gid)},
+		cred:  oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: from.Uid, GID: from.Gid, GIDs: groups(from.Pid, from.Gid)},
 		until: now.Add(callerLife),
 	}
-	next.client = clientAs(s.client, next.cred)
+	next.client = s.client.As(next.cred)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.all) >= maxCallers {

@@ -32,7 +32,7 @@ func (m *Mount) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenO
 	began := m.tick()
 	res, err := o.c().Access(o, n.fh, nfs3.AccessRead)
 	if err != nil {
-		return m.fail(err)
+		return m.failOn(n, err)
 	}
 	m.learnPost(n, began, &res.Attr)
 	if res.Access&nfs3.AccessRead == 0 {
@@ -41,7 +41,7 @@ func (m *Mount) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenO
 	if same, _ := n.asTold(); !same {
 		m.expire(n)
 	}
-	out.Fh = m.files.addDir(&dir{n: n, who: o.who})
+	out.Fh = m.files.addDir(&dir{n: n, who: o.who()})
 	return fuse.OK
 }
 
@@ -76,7 +76,7 @@ func (m *Mount) tellListed(d *dir, e *entry, out *fuse.EntryOut) {
 	if e.fh == nil || !e.attr.OK || e.name == "." || e.name == ".." || d.n.changedSince(d.page.began) {
 		return
 	}
-	n := m.table.refer(e.fh, d.n, e.name)
+	n := m.table.refer(e.fh, d.n, e.name, d.page.mtime)
 	m.learn(n, d.page.began, &e.attr.Attr)
 	if !n.isKnown() {
 		m.table.forget(n.id, 1)
@@ -111,7 +111,7 @@ func (m *Mount) list(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add fun
 	defer d.mu.Unlock()
 	added := false
 	if err := m.seek(o, d, d.cookie(in.Offset), plus); err != nil {
-		return m.fail(err)
+		return m.failOn(d.n, err)
 	}
 	for {
 		for d.next < len(d.page.entries) {
@@ -126,7 +126,7 @@ func (m *Mount) list(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add fun
 			return fuse.OK
 		}
 		if err := m.turn(o, d, plus); err != nil {
-			return m.fail(err)
+			return m.failOn(d.n, err)
 		}
 	}
 }

@@ -37,6 +37,16 @@ func (m *Mount) fail(err error) fuse.Status {
 	return fuse.EIO
 }
 
+// failOn is fail for a call about n. The kernel looks a stale object's name up
+// again, and then we have to as well.
+func (m *Mount) failOn(n *node, err error) fuse.Status {
+	status := m.fail(err)
+	if status == errStale {
+		m.table.lose(n)
+	}
+	return status
+}
+
 // statusOf returns the host's number for a server's refusal.
 func statusOf(e *nfsclient.Error) fuse.Status {
 	switch e.Status {

@@ -32,6 +32,10 @@ const (
 	// maxCallers is the number of processes whose groups are remembered.
 	maxCallers = 1024
 
+	// maxSearchers is the number of users of whom it is remembered that
+	// they may search one directory.
+	maxSearchers = 8
+
 	// maxGroups is what RPC carries of a caller's groups (RFC 5531,
 	// Appendix A).
 	maxGroups = 16

@@ -16,14 +16,19 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 	}
 	o := m.begin(cancel, h)
 	defer m.end(o)
+	if n := m.recall(o, dir, name); n != nil {
+		m.tellEntry(dir, n, out)
+		return fuse.OK
+	}
 	began := m.tick()
 	res, err := o.c().Lookup(o, dir.fh, name)
 	m.learnPost(dir, began, &res.DirAttr)
+	m.searched(o, dir, err)
 	switch {
 	case errors.Is(err, nfs3.ErrNoEnt):
 		return m.noEntry(dir, name, out)
 	case err != nil:
-		return m.fail(err)
+		return m.failOn(dir, err)
 	}
 	return m.enter(o, dir, name, began, res.Object, &res.ObjAttr, out)
 }
@@ -44,10 +49,10 @@ func (m *Mount) noEntry(dir *node, name string, out *fuse.EntryOut) fuse.Status 
 // enter tells the kernel of the object at a name in dir, as a call that began
 // at began found it. fh is kept.
 func (m *Mount) enter(o *op, dir *node, name string, began uint64, fh nfs3.FH, a *nfs3.PostOpAttr, out *fuse.EntryOut) fuse.Status {
-	n := m.table.refer(fh, dir, name)
+	n := m.table.refer(fh, dir, name, dir.mtime())
 	if a.OK {
 		m.learn(n, began, &a.Attr)
-	} else if err := m.attributes(o, n); err != nil {
+	} else if err := m.fetch(o, n); err != nil {
 		m.table.forget(n.id, 1)
 		return m.fail(err)
 	}

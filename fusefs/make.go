@@ -153,7 +153,7 @@ func (m *Mount) createNew(o *op, dir *node, a *nfs3.CreateArgs, out *fuse.EntryO
 	n := m.table.node(out.NodeId)
 	s := modeOf(a.Attr.Mode.Value)
 	s.Atime.How, s.Mtime.How = nfs3.SetToServerTime, nfs3.SetToServerTime // where the number may be
-	if err := m.setAttr(o, n, o.who, &s); err == nil {
+	if err := m.setAttr(o, n, o.who(), &s); err == nil {
 		err = m.attributes(o, n)
 		if err == nil {
 			m.tellEntry(dir, n, out)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
 // A Mount is a mounted file system that is being served. Its other methods are
@@ -28,6 +30,7 @@ type Mount struct {
 	table   *table
 	files   files
 	callers callers
+	budget  *nfsclient.Budget
 	ops     ops
 	notes   sync.WaitGroup // expireLater
 
@@ -51,6 +54,7 @@ func New(cfg Config) (*Mount, error) {
 		table:         newTable(cfg.FS.Root()),
 		files:         files{all: make(map[uint64]*file), dirs: make(map[uint64]*dir)},
 		callers:       callers{client: cfg.Client, all: make(map[callerKey]*caller)},
+		budget:        nfsclient.NewBudget(writeBudget),
 		done:          make(chan struct{}),
 	}
 	if err := m.meet(); err != nil {
@@ -65,6 +69,10 @@ func New(cfg Config) (*Mount, error) {
 		return nil, fmt.Errorf("%s: the kernel's FUSE does not take to us: %w", cfg.Point, err)
 	}
 	go m.serve()
+	if err := refusePoll(cfg.Point); err != nil {
+		_ = m.Unmount()
+		return nil, fmt.Errorf("%s does not answer: %w", cfg.Point, err)
+	}
 	m.raiseReadAhead()
 	return m, nil
 }

@@ -21,6 +21,7 @@ type node struct {
 	attr nfs3.Attr
 	cache
 	silly  []hidden // names that removed open files got
+	search search   // of a directory
 	gaveUp retry    // the last time that open said ESTALE
 
 	pending pending // data on their way
@@ -40,7 +41,7 @@ type cache struct {
 	changed uint64        // tick after the last change of ours
 	life    time.Duration // from one reply to the next
 	stamp   time.Time     // when life began to be what it is
-	until   time.Time
+	until   time.Time     // zero: they have changed since
 
 	// wrote is the end of what we wrote and attr may not know of, in
 	// octets; calls that began at sent or later know of it. writes counts.
@@ -58,10 +59,10 @@ type cache struct {
 func (m *Mount) learn(n *node, began uint64, a *nfs3.Attr) (changed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if began < n.since {
+	if n.known && began < n.since {
 		return false
 	}
-	n.since = began
+	n.since = max(n.since, began)
 	if began >= n.sent {
 		n.wrote = 0
 	}
@@ -80,7 +81,7 @@ func (m *Mount) learnOwn(n *node, began uint64, a *nfs3.PostOpAttr) {
 	now := m.tick()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if a.OK && began >= n.since {
+	if a.OK && (began >= n.since || !n.known) {
 		m.takeLocked(n, &a.Attr)
 	} else {
 		n.until = time.Time{}
@@ -121,6 +122,14 @@ func (n *node) freshLocked() time.Duration {
 		return 0
 	}
 	return max(0, time.Until(n.until))
+}
+
+// stated tells whether n's attributes are the last that the server said, be it
+// long ago.
+func (n *node) stated() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.known && !n.until.IsZero()
 }
 
 // fresh is freshLocked for who has no lock.

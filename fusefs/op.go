@@ -11,17 +11,20 @@ import (
 )
 
 // An op is one request of the kernel under way, and the context of the calls
-// that it causes. It ends before its time only as package ops says.
+// that it causes. It ends before its time only as ops says.
 type op struct {
+	m      *Mount
+	from   fuse.Caller
 	cancel <-chan struct{} // closed when the process got a signal, or the mount went away
-	pid    uint32
-	who    *caller
-	place  int // in ops
+	place  int             // in ops
 	gone   chan struct{}
 }
 
+// who returns who made the request.
+func (o *op) who() *caller { return o.m.callers.of(&o.from) }
+
 // c returns the Client that calls in the name of who made the request.
-func (o *op) c() *nfsclient.Client { return o.who.client }
+func (o *op) c() *nfsclient.Client { return o.who().client }
 
 // Deadline implements context.Context.
 func (o *op) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
@@ -44,7 +47,7 @@ func (o *op) Err() error {
 
 // begin makes an op of a request. Who gets it calls end.
 func (m *Mount) begin(cancel <-chan struct{}, h *fuse.InHeader) *op {
-	o := &op{cancel: cancel, pid: h.Pid, who: m.callers.of(h), gone: make(chan struct{})}
+	o := &op{m: m, from: h.Caller, cancel: cancel, gone: make(chan struct{})}
 	m.ops.add(o)
 	return o
 }
@@ -108,7 +111,7 @@ func (m *Mount) watch(stop <-chan struct{}) {
 			continue
 		}
 		for _, o := range m.ops.interrupted() {
-			if m.aborted() || killed(o.pid) {
+			if m.aborted() || killed(o.from.Pid) {
 				close(o.gone)
 			}
 		}

@@ -104,25 +104,26 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 	began := m.tick()
 	res, err := o.c().Access(o, n.fh, rights)
 	if err != nil {
-		return m.fail(err)
+		return m.failOn(n, err)
 	}
 	m.learnPost(n, began, &res.Attr)
 	if res.Access&rights != rights {
 		return errAccess
 	}
 	if flags&unix.O_TRUNC != 0 {
-		err := m.setAttr(o, n, o.who, &nfs3.SetAttr{Size: nfs3.OptUint64{Set: true}})
+		err := m.setAttr(o, n, o.who(), &nfs3.SetAttr{Size: nfs3.OptUint64{Set: true}})
 		if err != nil {
 			return m.fail(err)
 		}
 	}
 	switch same, sameSize := n.asTold(); {
-	case flags&unix.O_APPEND != 0 && flags&unix.O_TRUNC == 0 && !sameSize && n.mayRetry(o.pid):
+	case flags&unix.O_APPEND != 0 && flags&unix.O_TRUNC == 0 && !sameSize && n.mayRetry(o.from.Pid):
 		// The kernel appends where it believes the end to be. ESTALE makes
 		// it look the name up again, and learn the size that way.
 		return errStale
 	case same:
 		out.OpenFlags = fuse.FOPEN_KEEP_CACHE
+		n.retried(o.from.Pid)
 	default:
 		m.expire(n)
 	}
@@ -152,7 +153,7 @@ func openRights(flags uint32) (rights uint32) {
 
 // newFile makes an open file of n.
 func (m *Mount) newFile(o *op, n *node, flags uint32) uint64 {
-	f := &file{n: n, who: o.who, writes: flags&unix.O_ACCMODE != unix.O_RDONLY}
+	f := &file{n: n, who: o.who(), writes: flags&unix.O_ACCMODE != unix.O_RDONLY}
 	if f.writes {
 		n.pending.mu.Lock()
 		n.pending.writers++
@@ -175,10 +176,20 @@ func (n *node) mayRetry(pid uint32) bool {
 	defer n.mu.Unlock()
 	now := time.Now()
 	if n.gaveUp.pid == pid && now.Sub(n.gaveUp.at) < staleRetry {
+		n.gaveUp = retry{}
 		return false
 	}
 	n.gaveUp = retry{pid: pid, at: now}
 	return true
+}
+
+// retried notes that the kernel's second try found nothing new.
+func (n *node) retried(pid uint32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.gaveUp.pid == pid {
+		n.gaveUp = retry{}
+	}
 }
 
 // expire makes the kernel ask for n's attributes again before it uses them.

@@ -16,6 +16,7 @@ type page struct {
 	start   uint64 // cookie
 	began   uint64 // tick before the call
 	verf    uint64
+	mtime   nfs3.Time // of the directory
 	eof     bool
 	entries []entry
 }
@@ -118,7 +119,10 @@ func (m *Mount) readPage(o *op, d *dir, cookie, verf uint64, plus bool) error {
 	if !eof && p.last() == cookie {
 		return fmt.Errorf("%w: a listing that does not go on", nfsclient.ErrReply)
 	}
-	p.verf, p.eof = res.Verf, eof
+	p.verf, p.eof, p.mtime = res.Verf, eof, noTime
+	if res.DirAttr.OK {
+		p.mtime = res.DirAttr.Attr.Mtime
+	}
 	if err := p.name(names.String(), ends); err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
 // pending is what programs wrote to a node and the server may not have yet.
@@ -17,7 +19,7 @@ type pending struct {
 
 // A writer takes data in the name of one opener.
 type writer struct {
-	wb    through
+	wb    *nfsclient.WriteBehind
 	who   *caller
 	users int  // that are in a method of wb
 	over  bool // another has taken its place; the last user closes wb
@@ -80,7 +82,7 @@ func (m *Mount) writerFor(o *op, n *node, who *caller) (*writer, error) {
 		if w == nil {
 			p.mu.Lock()
 			if p.w == nil {
-				p.w = &writer{wb: through{fileAs(m.cfg.FS.File(n.fh), who.cred)}, who: who}
+				p.w = &writer{wb: m.cfg.FS.File(n.fh).As(who.cred).WriteBehind(m.budget), who: who}
 			}
 			p.mu.Unlock()
 			continue

@@ -32,7 +32,7 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 
 func (m *Mount) read(o *op, f *file, p []byte, off uint64) (int, error) {
 	if len(p) > m.cfg.FS.ReadSize() { // several calls at a time
-		n, err := fileAs(m.cfg.FS.File(f.n.fh), f.who.cred).ReadAt(o, p, int64(off))
+		n, err := m.cfg.FS.File(f.n.fh).As(f.who.cred).ReadAt(o, p, int64(off))
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}

@@ -16,17 +16,19 @@ func (m *Mount) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.At
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
-	who := o.who
+	who := o.who()
 	if f := m.files.file(in.Fh); in.Valid&fuse.FATTR_FH != 0 && f != nil {
 		who = f.who // ftruncate: who opened the file may
 	}
 	if s := wanted(in); s != (nfs3.SetAttr{}) {
 		if err := m.setAttr(o, n, who, &s); err != nil {
-			return m.fail(err)
+			return m.failOn(n, err)
 		}
 	}
-	if err := m.attributes(o, n); err != nil {
-		return m.fail(err)
+	if !n.stated() {
+		if err := m.fetch(o, n); err != nil {
+			return m.failOn(n, err)
+		}
 	}
 	out.SetTimeout(m.tell(n, &out.Attr))
 	return fuse.OK

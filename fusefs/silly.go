@@ -28,9 +28,6 @@ func (m *Mount) hide(o *op, dir *node, name string, n *node) fuse.Status {
 	if n.hiddenAt(dir, name) {
 		return fuse.EBUSY // it goes when the file is closed
 	}
-	if err := m.attributes(o, n); err != nil {
-		return m.fail(err)
-	}
 	newName, err := m.hiddenName(o, dir, n)
 	if err != nil {
 		return m.fail(err)

@@ -20,7 +20,7 @@ type table struct {
 	mu    sync.RWMutex
 	nodes map[uint64]*node
 	byFH  map[string]*node
-	names map[place]*node
+	names map[place]named
 	last  uint64 // number given
 }
 
@@ -30,8 +30,14 @@ type place struct {
 	name string
 }
 
+// A named is what is at a place, and was while the directory's mtime was seen.
+type named struct {
+	*node
+	seen nfs3.Time
+}
+
 func newTable(root nfs3.FH) *table {
-	t := &table{nodes: make(map[uint64]*node), byFH: make(map[string]*node), names: make(map[place]*node)}
+	t := &table{nodes: make(map[uint64]*node), byFH: make(map[string]*node), names: make(map[place]named)}
 	n := &node{id: fuse.FUSE_ROOT_ID, fh: root, lookups: 1}
 	t.nodes[n.id], t.byFH[string(root)], t.last = n, n, n.id
 	return t
@@ -52,8 +58,8 @@ func (t *table) known(fh nfs3.FH) *node {
 }
 
 // refer finds or makes the node of a file handle, which it keeps, that the
-// kernel is told of once more, under a name in dir.
-func (t *table) refer(fh nfs3.FH, dir *node, name string) *node {
+// kernel is told of once more, under a name that dir had at its mtime seen.
+func (t *table) refer(fh nfs3.FH, dir *node, name string, seen nfs3.Time) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.byFH[string(fh)]
@@ -63,23 +69,35 @@ func (t *table) refer(fh nfs3.FH, dir *node, name string) *node {
 		t.nodes[n.id], t.byFH[string(fh)] = n, n
 	}
 	n.lookups++
-	t.nameLocked(place{dir.id, name}, n)
+	t.nameLocked(place{dir.id, name}, named{n, seen})
 	return n
 }
 
-// nameLocked notes that n is what is at p.
-func (t *table) nameLocked(p place, n *node) {
-	if t.names[p] == n {
-		return
+// recall finds what was at a name when dir's mtime was seen, and counts that
+// the kernel is told of it once more.
+func (t *table) recall(dir *node, name string, seen nfs3.Time) *node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.names[place{dir.id, name}]
+	if n.node == nil || n.seen != seen {
+		return nil
 	}
-	t.unnameLocked(p)
+	n.lookups++
+	return n.node
+}
+
+// nameLocked notes what is at p.
+func (t *table) nameLocked(p place, n named) {
+	if t.names[p].node != n.node {
+		t.unnameLocked(p)
+		n.places = append(n.places, p)
+	}
 	t.names[p] = n
-	n.places = append(n.places, p)
 }
 
 // unnameLocked forgets what is at p.
 func (t *table) unnameLocked(p place) {
-	n := t.names[p]
+	n := t.names[p].node
 	if n == nil {
 		return
 	}
@@ -97,7 +115,7 @@ func (t *table) unnameLocked(p place) {
 func (t *table) child(dir *node, name string) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.names[place{dir.id, name}]
+	return t.names[place{dir.id, name}].node
 }
 
 // unname notes that there is nothing at a name any more.
@@ -107,15 +125,24 @@ func (t *table) unname(dir *node, name string) {
 	t.unnameLocked(place{dir.id, name})
 }
 
+// lose forgets all names of n.
+func (t *table) lose(n *node) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(n.places) > 0 {
+		t.unnameLocked(n.places[0])
+	}
+}
+
 // rename notes that what was at one name is at another.
 func (t *table) rename(from *node, name string, to *node, newName string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := t.names[place{from.id, name}]
+	n := t.names[place{from.id, name}].node
 	t.unnameLocked(place{from.id, name})
 	t.unnameLocked(place{to.id, newName})
 	if n != nil {
-		t.nameLocked(place{to.id, newName}, n)
+		t.nameLocked(place{to.id, newName}, named{n, noTime})
 	}
 }
 
