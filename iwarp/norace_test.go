@@ -7,3 +7,5 @@ const (
 	adders    = 64
 	additions = 10_000
 )
+
+const poolLosses = 0.0

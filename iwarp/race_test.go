@@ -7,3 +7,7 @@ const (
 	adders    = 16
 	additions = 1000
 )
+
+// poolLosses is how many allocations an operation may cost, because a sync.Pool
+// throws away some of what it is given when the race detector runs.
+const poolLosses = 5.0

@@ -1,0 +1,72 @@
+package iwarp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// An atomic operation allocates nothing at either end, nor does Immediate Data.
+func TestExtensionAllocs(t *testing.T) {
+	world(t)
+	rq := rdma.NewReceiveQueue()
+	o := options{initiator: Config{CRC: mpa.CRCOff}, responder: Config{CRC: mpa.CRCOff}, recvs: 10_000, immediate: true}
+	o.handlers[1] = rq
+	a, b := pair(t, o)
+	r, err := b.Register(make([]byte, 8), rdma.RemoteAtomic)
+	require.NoError(t, err)
+	cq := rdma.NewCompletionQueue(2)
+	wrs := []rdma.WR{
+		{Op: rdma.OpImmediate, Done: cq},
+		{Op: rdma.OpFetchAdd, Remote: rdma.Remote{STag: r.STag()}, Atomic: rdma.Atomic{Operand: 1}, Done: cq},
+	}
+	ctx := t.Context()
+	once := func() {
+		_ = a.Post(wrs...)
+		for range wrs {
+			c, err := cq.Wait(ctx)
+			if err != nil || c.Err != nil {
+				t.Error(err, c.Err)
+			}
+		}
+		_, _ = rq.Wait(ctx)
+	}
+	once()
+	assert.LessOrEqual(t, testing.AllocsPerRun(2000, once), poolLosses)
+	r.Deregister()
+}
+
+// Operations that are posted together leave with one system call, and so does
+// each answer.
+func TestExtensionSystemCalls(t *testing.T) {
+	world(t)
+	calls := 0
+	e, p := againstRaw(t, raw{initiator: true, before: func(c *Conn) {
+		write := c.sock.raw.wr.do
+		c.sock.raw.wr.do = func(f func(uintptr) bool) error {
+			return write(func(fd uintptr) bool { calls++; return f(fd) })
+		}
+	}})
+	require.NoError(t, e.Post(
+		rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 1000)}},
+		rdma.WR{Op: rdma.OpImmediate},
+		rdma.WR{Op: rdma.OpFetchAdd},
+		rdma.WR{Op: rdma.OpCompareSwap},
+	))
+	for range 4 {
+		p.segment()
+	}
+	assert.Equal(t, 1, calls)
+	r, err := e.Register(make([]byte, 8), rdma.RemoteAtomic)
+	require.NoError(t, err)
+	p.send(atomicSeg(1, add(r.STag(), 0, 1)))
+	assert.Equal(t, rdmap.AtomicResponse{}, p.atomicResponse(1))
+	e.Abort(nil)
+	e.in.end(t)
+	assert.Equal(t, 2, calls)
+}
