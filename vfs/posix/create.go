@@ -13,7 +13,8 @@ import (
 
 // Create makes a file or takes what is there. To that, Unchecked applies a
 // size at most; and where it is no file it returns it as it is, as knfsd
-// does.
+// does. But not a directory: a client that wants a file may not expect one, and
+// Linux 6.1, which asks so where it remembers that the name was missing, crashes.
 func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
 	if how.Mode == vfs.Exclusive {
 		return f.make(c, dir, f.exclusive(c, name, how.Verifier))
@@ -24,7 +25,10 @@ func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string,
 	}}
 	if how.Mode == vfs.Unchecked {
 		m.taken = func(o *object) error {
-			if s.Size == nil || o.typ != vfs.TypeReg {
+			switch {
+			case o.typ == vfs.TypeDir:
+				return unix.EISDIR
+			case s.Size == nil || o.typ != vfs.TypeReg:
 				return nil
 			}
 			return f.truncateLocked(o, c, *s.Size)

@@ -49,11 +49,16 @@ func testCreate(r *rig) {
 		assert.Equal(r, attr.Mtime, m.Attr.Mtime)
 	}
 
-	// As Linux's server does, what is there and no file is returned as it is.
-	d := r.dir(r.root, "d")
-	m, err = r.fs.Create(r.ctx, r.c, r.root, "d", how)
+	// As Linux's server does, what is there and no file is returned as it is. A
+	// directory is not: Linux's client may crash on that.
+	link, err := r.fs.Symlink(r.ctx, r.c, r.root, "l", "f", vfs.SetAttr{})
 	require.NoError(r, err)
-	assert.Equal(r, d, m.Handle)
+	m, err = r.fs.Create(r.ctx, r.c, r.root, "l", how)
+	require.NoError(r, err)
+	assert.Equal(r, link.Handle, m.Handle)
+	r.dir(r.root, "d")
+	_, err = r.fs.Create(r.ctx, r.c, r.root, "d", how)
+	assert.ErrorIs(r, err, errIsDir)
 }
 
 func testCreateExclusive(r *rig) {
