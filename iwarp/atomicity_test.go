@@ -1,6 +1,8 @@
 package iwarp
 
 import (
+	"encoding/binary"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -77,5 +80,34 @@ func addMany(t *testing.T, e endpoint, stag rdma.STag, wide rdma.Atomic, times i
 		if i < times/ones && !assert.NoError(t, e.Post(wrs...)) {
 			return
 		}
+	}
+}
+
+// When Deregister has returned, no atomic operation changes the memory any more,
+// and the peer learns that the STag is gone.
+func TestAtomicDeregister(t *testing.T) {
+	world(t)
+	for range 20 {
+		a, b := pair(t, options{})
+		mem := make([]byte, 8)
+		r, err := b.Register(mem, rdma.RemoteAtomic)
+		require.NoError(t, err)
+		word := wordAt(t, mem, 0)
+		peer := done(func() {
+			one := rdma.WR{Op: rdma.OpFetchAdd, Remote: rdma.Remote{STag: r.STag()}, Atomic: rdma.Atomic{Operand: 1}}
+			for a.Post(one, one, one, one) == nil {
+				runtime.Gosched()
+			}
+		})
+		for word.Load() == 0 {
+			runtime.Gosched()
+		}
+		r.Deregister()
+		last := word.Load()
+		require.ErrorIs(t, b.in.end(t), rdmap.ErrInvalidSTag)
+		require.ErrorIs(t, a.in.end(t), rdmap.ErrInvalidSTag)
+		within(t, peer, "the peer's end")
+		assert.Equal(t, last, word.Load())
+		assert.Equal(t, last, binary.NativeEndian.Uint64(mem))
 	}
 }

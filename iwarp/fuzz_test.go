@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -27,7 +29,7 @@ const (
 func FuzzConn(f *testing.F) {
 	f.Add(byte(0), record(false, seedRegion).octets)
 	f.Add(byte(1), record(true, seedRegion).octets)
-	for _, s := range stimuli() {
+	for _, s := range append(stimuli(), extensionStimuli(seedRegion)...) {
 		var octets []byte
 		for _, segment := range s.send(ground{rw: seedRegion, ro: seedRegion, wo: seedRegion, foreign: 1, gone: 2}) {
 			octets = append(octets, fpdu(false, segment)...)
@@ -35,6 +37,11 @@ func FuzzConn(f *testing.F) {
 		f.Add(byte(0), octets)
 	}
 	f.Add(byte(2), append(fpdu(false, responseSeg(false, seedSink, 1<<32, []byte("abc"))), fpdu(false, responseSeg(true, seedSink, 1<<32+3, []byte("defgh")))...))
+	f.Add(byte(2), slices.Concat(
+		fpdu(false, responseSeg(true, seedSink, 1<<32, []byte("abcdefgh"))),
+		fpdu(false, immediateSeg(1, true, make([]byte, 8)...)),
+		fpdu(false, atomicResponseSeg(1, rdmap.AtomicResponse{ID: 1, Original: 5})),
+	))
 	f.Add(byte(2), fpdu(false, wiretest.Hex(f, "rdmap/testdata/terminate-opcode.hex")))
 	f.Add(byte(3), fpdu(true, wiretest.Hex(f, "rdmap/testdata/terminate-crc.hex")))
 	for _, file := range []string{"fpdu-siw-send", "fpdu-siw-write", "fpdu-siw-send-invalidate"} {
@@ -46,14 +53,16 @@ func FuzzConn(f *testing.F) {
 		out := buf.Default.Out()
 		a, b := net.Pipe()
 		in := newInbox()
-		c := newConn(newSocket(a), mpa.Params{CRC: crc, IRD: 2, ORD: 2}, mpa.Frame{}, rdma.ConnConfig{Handler: in, Recvs: 8, RecvSize: 100}, !initiator)
+		c := newConn(newSocket(a), mpa.Params{CRC: crc, IRD: 2, ORD: 2}, mpa.Frame{}, rdma.ConnConfig{Handler: in, Recvs: 8, RecvSize: 100, Immediate: true}, !initiator)
 		mem := make([]byte, 64+2*around)
-		r, err := c.Register(mem[around:around+64], rdma.RemoteRead|rdma.RemoteWrite)
+		r, err := c.Register(mem[around:around+64], rdma.RemoteRead|rdma.RemoteWrite|rdma.RemoteAtomic)
 		require.NoError(t, err)
 		c.start()
-		sink, fates := make([]byte, 8+2*around), make(waiter, 2)
+		sink, fates := make([]byte, 8+2*around), make(waiter, 4)
 		require.NoError(t, c.Post(
 			rdma.WR{Op: rdma.OpRead, Data: [][]byte{sink[around : around+8]}, Done: fates},
+			rdma.WR{Op: rdma.OpFetchAdd, Done: fates},
+			rdma.WR{Op: rdma.OpImmediate, Done: fates},
 			rdma.WR{Op: rdma.OpSend, Done: fates},
 		))
 		octets = bytes.ReplaceAll(octets, binary.BigEndian.AppendUint32(nil, seedRegion), binary.BigEndian.AppendUint32(nil, uint32(r.STag())))
@@ -64,7 +73,7 @@ func FuzzConn(f *testing.F) {
 		b.Close()
 
 		require.Error(t, in.end(t))
-		for range 2 {
+		for range 4 {
 			fates.wait(t)
 		}
 		require.NoError(t, c.Close())
