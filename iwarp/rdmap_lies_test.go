@@ -1,0 +1,146 @@
+package iwarp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A liar is a peer that has got the Read Request read and knows the regions of
+// the other end.
+type liar struct {
+	*rawPeer
+	read rdmap.ReadRequest // of 8 octets, outstanding
+	g    ground
+}
+
+// terminateSeg is the segment of a Terminate with the body.
+func terminateSeg(last bool, mo uint32, body ...byte) []byte {
+	return append(rdmap.AppendUntagged(nil, rdmap.OpTerminate, last, 0, 1, mo), body...)
+}
+
+// lies are what a peer may say against its better knowledge, and the first word
+// of the Terminate that the last segment gets; where there is none, the
+// connection works on.
+var lies = []struct {
+	name    string
+	tell    func(p liar) [][]byte
+	control string
+}{
+	{"answers a Read longer than asked", func(p liar) [][]byte {
+		return [][]byte{responseSeg(true, p.read.SinkSTag, p.read.SinkTO, make([]byte, 9))}
+	}, "11 01 c0 00"},
+	{"answers a Read with less", func(p liar) [][]byte {
+		return [][]byte{responseSeg(true, p.read.SinkSTag, p.read.SinkTO, make([]byte, 7))}
+	}, "11 01 c0 00"}, // R5040-5.2.2-8
+	{"answers the Read twice", func(p liar) [][]byte {
+		whole := responseSeg(true, p.read.SinkSTag, p.read.SinkTO, make([]byte, 8))
+		return [][]byte{whole, whole}
+	}, "11 00 c0 00"},
+	{"answers into its own Read's source", func(p liar) [][]byte {
+		return [][]byte{responseSeg(true, p.g.rw, 0, make([]byte, 8))}
+	}, "11 00 c0 00"}, // R5040-5.2.2-5
+	{"answers a Read with a Write", func(p liar) [][]byte {
+		return [][]byte{writeSeg(true, p.read.SinkSTag, p.read.SinkTO, make([]byte, 8))}
+	}, "11 00 c0 00"},
+	{"answers a Read with an Atomic Response", func(p liar) [][]byte {
+		return [][]byte{atomicResponseSeg(1, rdmap.AtomicResponse{ID: 1})}
+	}, "12 02 c0 00"},
+	{"reads the sink of the Read that it is to answer", func(p liar) [][]byte {
+		return readOf(p.read.SinkSTag, p.read.SinkTO, 8)
+	}, "01 00 e0 00"},
+	{"invalidates the sink of the Read", func(p liar) [][]byte {
+		return [][]byte{invalidateSeg(1, p.read.SinkSTag, nil)}
+	}, "01 09 c0 00"},
+	{"invalidates twice", func(p liar) [][]byte {
+		return [][]byte{invalidateSeg(1, p.g.rw, nil), invalidateSeg(2, p.g.rw, nil)}
+	}, "01 09 c0 00"},
+	{"reads what it has invalidated", func(p liar) [][]byte {
+		return append([][]byte{invalidateSeg(1, p.g.rw, nil)}, readOf(p.g.rw, 0, 1)...)
+	}, "01 00 e0 00"}, // R5040-5.3-14
+	{"asks for 4 GiB of 100 octets", func(p liar) [][]byte { return readOf(p.g.rw, 0, 1<<32-1) }, "01 01 e0 00"}, // R5040-4.4-7
+	{"sends half a Send and then the next", func(p liar) [][]byte {
+		return [][]byte{sendSeg(false, 1, 0, []byte("half")), sendSeg(true, 2, 0, nil)}
+	}, "12 03 c0 00"},
+	{"changes the kind of a Send within it to a Read Request", func(p liar) [][]byte {
+		return [][]byte{sendSeg(false, 1, 0, []byte("half")), with(sendSeg(true, 1, 4, nil), 1, 0x41)}
+	}, "02 06 c0 00"},
+	{"says where in a Read Request its rest begins", func(p liar) [][]byte {
+		return [][]byte{with32(readOf(p.g.rw, 0, 1)[0], 14, 28)}
+	}, "12 04 c0 00"},
+	{"sends a second Terminate within the first", func(p liar) [][]byte {
+		return [][]byte{terminateSeg(false, 0, 1, 2), terminateSeg(true, 0, 1, 2, 0, 0)}
+	}, "12 04 c0 00"},
+
+	{"names this end's memory as the sink of a Read", func(p liar) [][]byte {
+		return [][]byte{requestSeg(1, rdmap.ReadRequest{SinkSTag: p.g.wo, SinkTO: 3, Size: 8, SourceSTag: p.g.ro})}
+	}, ""}, // R5040-4.4-3
+	{"names an STag in a Send that invalidates nothing", func(p liar) [][]byte {
+		return [][]byte{with32(sendSeg(true, 1, 0, nil), 2, uint32(p.g.rw)), writeSeg(true, p.g.rw, 0, []byte{1})}
+	}, ""}, // R5040-4.1-12
+	{"sends empty segments of a Send on and on", func(p liar) (all [][]byte) {
+		for range 5000 {
+			all = append(all, sendSeg(false, 1, 0, nil))
+		}
+		return append(all, sendSeg(true, 1, 0, nil))
+	}, ""},
+	{"sends empty segments of a Read Response on and on", func(p liar) (all [][]byte) {
+		for range 5000 {
+			all = append(all, responseSeg(false, 0, 0, nil))
+		}
+		return all
+	}, ""},
+}
+
+// A peer that lies about what it was asked, or what it may, gets the Terminate of
+// its first lie, or does no harm: no octet of memory is other than before, but
+// where the peer has the right.
+func TestRDMAPLies(t *testing.T) {
+	for _, tt := range lies {
+		t.Run(tt.name, func(t *testing.T) {
+			world(t)
+			other, _ := againstRaw(t, raw{})
+			e, p := againstRaw(t, raw{initiator: true, recvs: 8, recvSize: 64})
+			g, mem := prepare(t, e, other)
+			sink, done := make([]byte, 24), make(waiter, 1)
+			require.NoError(t, e.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{sink[8:16:16]}, Done: done}))
+			read := p.readRequest()
+			segments := tt.tell(liar{p, read, g})
+			p.send(segments...)
+			if tt.control != "" {
+				assert.Equal(t, terminateOctets(t, tt.control, segments[len(segments)-1]), p.segment())
+				p.eof()
+				require.True(t, isFault(e.in.end(t)))
+			} else {
+				p.send(responseSeg(true, read.SinkSTag, read.SinkTO, make([]byte, 8)))
+				require.NoError(t, done.wait(t).Err)
+			}
+			assert.Equal(t, make([]byte, 8), sink[:8])
+			assert.Equal(t, make([]byte, 8), sink[16:])
+			clear(mem[50:51]) // what the peer may write
+			assert.Equal(t, make([]byte, len(mem)), mem)
+		})
+	}
+}
+
+// What follows a Terminate is not looked at (RFC 5040, Section 5.4: its sender
+// must not send it).
+func TestRDMAPAfterTerminate(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{recvs: 1})
+	mem := make([]byte, 8)
+	r, err := e.Register(mem, rdma.RemoteWrite)
+	require.NoError(t, err)
+	p.send(
+		terminateSeg(true, 0, rdmap.NewTerminate(rdmap.ErrorOf(ddp.ErrNoBuffer), nil, 0).AppendTo(nil)...),
+		writeSeg(true, r.STag(), 0, []byte("late")), sendSeg(true, 1, 0, nil),
+	)
+	requireFault(t, e.in.end(t), true, rdmap.ErrorOf(ddp.ErrNoBuffer))
+	assert.Empty(t, e.in.recvs)
+	assert.Equal(t, make([]byte, 8), mem)
+}
