@@ -395,6 +395,20 @@ func TestLineCancelOne(t *testing.T) {
 	})
 }
 
+// A connection is lost before all who waited for it have seen it: those who wait
+// for the next are not forgotten.
+func TestLineWaitersOverlap(t *testing.T) {
+	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		l.enter() // one who is slow
+		p.last().Abort(errors.New("cable cut"))
+		assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.last().Abort(errors.New("cable cut"))
+		assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		l.leave()
+	})
+}
+
 // Close ends calls under way, and those that wait.
 func TestLineClose(t *testing.T) {
 	for _, there := range []bool{true, false} {

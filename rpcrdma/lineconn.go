@@ -59,27 +59,39 @@ func (r *reconnection) backOff() {
 // replace makes a connection as soon as a call wants one, and returns nil when
 // the line is closed.
 func (r *reconnection) replace(life context.Context) *Client {
-	for {
-		select {
-		case <-r.want:
-		case <-life.Done():
-			return nil
+	for life.Err() == nil {
+		effort, end := r.effort(life)
+		if effort == nil {
+			select {
+			case <-r.want:
+			case <-life.Done():
+			}
+			continue
 		}
-		effort, end := context.WithCancelCause(life)
-		r.mu.Lock()
-		r.relax = func() { end(errUnwanted) }
-		if r.waiting == 0 { // they have gone again
-			r.relax()
-		}
-		r.mu.Unlock()
 		c := r.insist(effort)
-		r.mu.Lock()
-		r.relax = nil
-		r.mu.Unlock()
-		end(nil)
+		end()
 		if c != nil {
 			return c
 		}
+	}
+	return nil
+}
+
+// effort returns a context that lasts for as long as calls want a connection,
+// or nil where none does. Some may want it still from the last time.
+func (r *reconnection) effort(life context.Context) (ctx context.Context, end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithCancelCause(life)
+	r.relax = func() { cancel(errUnwanted) }
+	return ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.relax = nil
+		cancel(nil)
 	}
 }
 
