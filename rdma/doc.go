@@ -10,7 +10,10 @@
 //	upper layer ──Post──▶ send queue ──▶ peer's memory or receive queue
 //	     ▲                    │
 //	     ├── Completer ◀──────┘  the work request is done
-//	     └── Handler  ◀── receive queue ◀── peer's Sends
+//	     └── Handler  ◀── receive queue ◀── peer's Sends and Immediate Data
+//
+// Who would rather poll or wait than be called has CompletionQueue, which is a
+// Completer, and ReceiveQueue, which is a Handler.
 //
 // # Life of slices
 //
