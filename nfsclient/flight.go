@@ -104,8 +104,10 @@ func (w *WriteBehind) arrive(c *flight, err error) {
 		case e.state == over:
 		case err != nil || c.stable:
 			w.discard(e)
+		case c.lost:
+			w.lose(e)
 		default:
-			e.verf, e.lost = c.verf, c.lost
+			e.verf = c.verf
 			w.set(e, written)
 		}
 	}
@@ -119,13 +121,25 @@ func (w *WriteBehind) arrive(c *flight, err error) {
 	w.pump()
 }
 
-// meet notes the server's verifier. Where it is another than before, the server
-// has lost data, and the next COMMIT tells which.
+// meet notes the server's verifier. Under another than before, the server does
+// not have what it was sent: readers may miss it already. Replies can come in
+// another order than they were made, so that a few pieces may be sent again
+// that were not lost.
 func (w *WriteBehind) meet(verf uint64) {
 	if w.met && w.verf != verf {
-		w.stableTo = w.seq
+		for _, e := range w.pieces {
+			if e.state == written && e.verf != verf {
+				w.lose(e)
+			}
+		}
 	}
 	w.met, w.verf = true, verf
+}
+
+// lose has a piece sent again.
+func (w *WriteBehind) lose(e *extent) {
+	e.again = true
+	w.enqueue(e)
 }
 
 // due tells whether a COMMIT should be made.
@@ -173,8 +187,7 @@ func (w *WriteBehind) settled(verf uint64, err error) {
 		case err != nil || e.safe(verf):
 			w.discard(e)
 		default:
-			e.again = true
-			w.enqueue(e)
+			w.lose(e)
 		}
 	}
 	w.sweep()
