@@ -1,0 +1,200 @@
+package iwarp
+
+import (
+	"context"
+	"math/bits"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A Send and a Write are complete when TCP has them, no sooner, and not only when
+// the peer has looked at them (R5040-5.5-14-1, R5040-5.5-9-1).
+func TestRDMAPLocalCompletion(t *testing.T) {
+	for _, op := range []rdma.Op{rdma.OpSend, rdma.OpWrite} {
+		inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+			done := make(waiter, 1)
+			require.NoError(t, e.Post(rdma.WR{Op: op, Data: [][]byte{[]byte("hello")}, Done: done}))
+			p.read(10)
+			synctest.Wait()
+			assert.Empty(t, done)
+			n := len(fpdu(false, sendSeg(true, 1, 0, []byte("hello"))))
+			if op == rdma.OpWrite {
+				n = len(fpdu(false, writeSeg(true, 0, 0, []byte("hello"))))
+			}
+			p.read(n - 10)
+			synctest.Wait()
+			require.Len(t, done, 1)
+			assert.NoError(t, done.wait(t).Err)
+		})
+	}
+}
+
+// A Read is complete with the last octet of its response, and that is enough
+// (R5040-5.5-19-1, R5040-5.5-20-3); several are in the order of their requests
+// (R5040-5.5-11-1).
+func TestRDMAPReadCompletion(t *testing.T) {
+	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+		done, sinks := make(waiter, 3), make([][]byte, 3)
+		var reqs []rdmap.ReadRequest
+		for i := range sinks {
+			sinks[i] = make([]byte, 4)
+			require.NoError(t, e.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{sinks[i]}, Done: done, ID: uint64(i)}))
+			reqs = append(reqs, p.readRequest())
+		}
+		for i, r := range reqs {
+			whole := fpdu(false, responseSeg(true, r.SinkSTag, r.SinkTO+2, []byte{'c', byte(i)}))
+			p.send(responseSeg(false, r.SinkSTag, r.SinkTO, []byte("ab")))
+			p.write(whole[:len(whole)-1])
+			synctest.Wait()
+			assert.Empty(t, done)
+			p.write(whole[len(whole)-1:])
+			assert.Equal(t, rdma.Completion{ID: uint64(i), Op: rdma.OpRead}, done.wait(t))
+			assert.Equal(t, []byte{'a', 'b', 'c', byte(i)}, sinks[i])
+		}
+		p.nothing(1) // no further exchange
+	})
+}
+
+// Nothing is done about a Read Request, not even one for no octets, before it is
+// there whole; the memory is read after that (R5040-5.5-12-1, R5040-5.5-17-1,
+// R5040-App.B-2).
+func TestRDMAPReadNotBefore(t *testing.T) {
+	for _, size := range []uint32{0, 3} {
+		inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+			r, err := e.Register([]byte("old"), rdma.RemoteRead|rdma.RemoteWrite)
+			require.NoError(t, err)
+			request := fpdu(false, requestSeg(1, rdmap.ReadRequest{Size: size, SourceSTag: r.STag()}))
+			p.send(writeSeg(true, r.STag(), 0, []byte("new")))
+			p.write(request[:len(request)-1])
+			p.nothing(1)
+			p.write(request[len(request)-1:])
+			_, got := p.response()
+			assert.Equal(t, "new"[:size], string(got)) // R5040-5.2.1-16
+		})
+	}
+}
+
+// stopped is an upper layer that stops at each message until it is let go.
+type stopped struct {
+	*inboxHandler
+	on chan struct{}
+}
+
+func (h stopped) Receive(m rdma.Recv) {
+	h.inboxHandler.Receive(m)
+	<-h.on
+}
+
+// A Read behind a Send is answered when the Send has been delivered
+// (R5040-App.B-1); Sends are delivered one after the other, in their order
+// (R5040-5.5-10-1).
+func TestRDMAPReadBehindSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := stopped{on: make(chan struct{})}
+		e, p := againstRaw(t, raw{pipe: true, recvs: 2, before: func(c *Conn) {
+			h.inboxHandler = c.handler.(*inboxHandler)
+			c.handler = h
+		}})
+		p.send(sendSeg(true, 1, 0, []byte("one")), sendSeg(true, 2, 0, []byte("two")), requestSeg(1, rdmap.ReadRequest{}))
+		for _, want := range []string{"one", "two"} {
+			assert.Equal(t, want, string(e.in.next(t)))
+			synctest.Wait()
+			assert.Empty(t, e.in.recvs)
+			p.nothing(1)
+			h.on <- struct{}{}
+		}
+		p.response()
+	})
+}
+
+// A solicited event wakes who waits for one, and so does an error; what asks for
+// none does not (R5040-5.3-6).
+func TestRDMAPSolicited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, woken := rdma.NewReceiveQueue(), make(chan error)
+		e, p := againstRaw(t, raw{pipe: true, recvs: 9, before: func(c *Conn) { c.handler = q }})
+		r, err := e.Register(make([]byte, 1), rdma.RemoteWrite)
+		require.NoError(t, err)
+		solicit := func(ctx context.Context) { woken <- q.WaitSolicited(ctx) }
+		go solicit(t.Context())
+		p.send(sendSeg(true, 1, 0, nil), writeSeg(true, r.STag(), 0, []byte{1}), requestSeg(1, rdmap.ReadRequest{}))
+		p.response()
+		synctest.Wait()
+		select {
+		case <-woken:
+			assert.Fail(t, "nobody asked for an event")
+		default:
+		}
+		p.send(with(sendSeg(true, 2, 0, nil), 1, 0x45))
+		require.NoError(t, <-woken)
+		for range 2 {
+			m, err := q.Wait(t.Context())
+			require.NoError(t, err)
+			m.Buf.Release()
+		}
+		go solicit(t.Context())
+		p.send(sendSeg(true, 9, 0, nil))
+		p.terminate()
+		assert.True(t, isFault(<-woken))
+	})
+}
+
+// A completion queue that overruns is the trouble of its own connection
+// (R5040-8.1.1-10-1, R5040-8.1.2-5-1).
+func TestRDMAPOverrun(t *testing.T) {
+	world(t)
+	small, large := rdma.NewCompletionQueue(1), rdma.NewCompletionQueue(4)
+	e, _ := againstRaw(t, raw{initiator: true})
+	f, _ := againstRaw(t, raw{initiator: true})
+	for range 3 {
+		require.NoError(t, e.Post(rdma.WR{Op: rdma.OpSend, Done: small}))
+		require.NoError(t, f.Post(rdma.WR{Op: rdma.OpSend, Done: large}))
+	}
+	for range 3 {
+		c, err := large.Wait(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, c.Err)
+	}
+	_, err := small.Wait(t.Context())
+	require.NoError(t, err)
+	_, err = small.Wait(t.Context())
+	require.ErrorIs(t, err, rdma.ErrOverrun)
+}
+
+// STags are drawn from all of their 32 bits, and no two are the same
+// (R5040-8.1.1-8-1, R5040-8.1.1-8-2).
+func TestRDMAPSTags(t *testing.T) {
+	world(t)
+	e, _ := againstRaw(t, raw{})
+	const n = 1 << 12
+	var ones [32]int
+	var sixteenths [16]int
+	near, last := 0, rdma.STag(0)
+	seen := make(map[rdma.STag]bool)
+	for range n {
+		r, err := e.Register(nil, rdma.RemoteRead)
+		require.NoError(t, err)
+		s := r.STag()
+		assert.False(t, seen[s])
+		seen[s] = true
+		sixteenths[s>>28]++
+		for bit := range ones {
+			ones[bit] += int(s >> bit & 1)
+		}
+		near += 32 - bits.OnesCount32(uint32(s^last)) // bits that tell the next one
+		last = s
+	}
+	for _, k := range ones {
+		assert.InDelta(t, n/2, k, 320) // ten standard deviations
+	}
+	for _, k := range sixteenths {
+		assert.InDelta(t, n/16, k, 155)
+	}
+	assert.InDelta(t, 16*n, near, 1810)
+}
