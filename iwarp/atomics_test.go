@@ -250,7 +250,8 @@ func TestAtomicsBeyondIRD(t *testing.T) {
 	assert.EqualValues(t, 4, wordAt(t, mem, 0).Load())
 }
 
-// What cannot be is refused before it is queued.
+// What cannot be is refused before it is queued, so that nothing can go wrong
+// when its message is made (R7306-8.1-1-1).
 func TestPostRefusesExtensions(t *testing.T) {
 	world(t)
 	e, _ := againstRaw(t, raw{initiator: true})

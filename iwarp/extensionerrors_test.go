@@ -76,12 +76,16 @@ func extensionStimuli(words rdma.STag) []stimulus {
 			return [][]byte{sendSeg(false, 1, 0, nil), immediate}
 		}, rdmap.ErrUnspecified, false},
 	}
-	for n := range uint64(7) { // R7306-5.1.1-3 to -6, R7306-5.1.2-4 to -8, R7306-8.2-4, R7306-8.2-5, RX01-5.1.1-1, RX01-8.2-1
+	for n := range uint64(7) { // R7306-8.2-4, R7306-8.2-5, RX01-5.1.1-1, RX01-8.2-1
 		all = append(all,
+			// R7306-5.1.1-3, R7306-5.1.1-4, R7306-5.1.1-6
 			stimulus{fmt.Sprintf("FetchAdd %d octets off", n+1), func(ground) [][]byte { return atomicTo(words, n+1) }, rdmap.ErrStream, false},
+			// R7306-5.1.2-4, R7306-5.1.2-7, R7306-5.1.2-8
 			stimulus{fmt.Sprintf("CmpSwap %d octets off", n+1), func(ground) [][]byte { return swapTo(words, n+9) }, rdmap.ErrStream, false})
 	}
-	for code := range byte(16) { // R7306-5.2.1-4-1, R7306-10.1-1, R7306-1.1-5, RX01-5.1.2-1, RX01-5.2.1-4-1
+	// R7306-5.2.1-4-1, R7306-10.1-1, R7306-1.1-5; 1 is the draft's Swap: RX01-5.1.2-1,
+	// RX01-5.1.2-2, RX01-5.2.1-1, RX01-5.2.1-4-1
+	for code := range byte(16) {
 		if code != 0 && code != 2 {
 			all = append(all, stimulus{fmt.Sprintf("AOpCode %d", code), one(with(request, ddp.UntaggedLen+3, code)), rdmap.ErrOpcode, false})
 		}

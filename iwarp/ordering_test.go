@@ -181,6 +181,29 @@ func TestAtomicNotBeforeDelivery(t *testing.T) {
 	}
 }
 
+// What comes behind an atomic operation does not wait for its response (the rows
+// that say MAY: R7306-5.4-4-1, R7306-5.4-6-1, R7306-7-5).
+func TestNothingWaitsForResponses(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{pipe: true, recvs: 2, immediate: true})
+	mem := make([]byte, 1<<20)
+	r, err := e.Register(mem, rdma.RemoteRead|rdma.RemoteWrite|rdma.RemoteAtomic)
+	require.NoError(t, err)
+	p.send(
+		requestSeg(1, rdmap.ReadRequest{Size: 1<<20 - 16, SourceSTag: r.STag(), SourceTO: 16}), // nobody takes the response
+		atomicSeg(2, add(r.STag(), 0, 1)),
+		sendSeg(true, 1, 0, []byte("send")),
+		writeSeg(true, r.STag(), 8, []byte("write")),
+		immediateSeg(2, false, make([]byte, 8)...),
+	)
+	assert.Equal(t, "send", string(e.in.next(t)))
+	assert.True(t, e.in.recv(t).WithImmediate)
+	assert.Equal(t, "write", string(mem[8:13]))
+	p.response()
+	assert.Zero(t, p.atomicResponse(1).Original)
+	r.Deregister()
+}
+
 // What the requester may rely on, end to end: a fenced atomic operation comes
 // after the octets of a Read, and one behind a Write after that is placed.
 func TestFencedAtomic(t *testing.T) {

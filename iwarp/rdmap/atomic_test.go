@@ -163,6 +163,26 @@ func TestAtomicRequestCheck(t *testing.T) {
 	}
 }
 
+// Where no message of the peer's is at fault, a Terminate has no header; where
+// one of these is, it has that of DDP alone (R7306-8.1-1-1, R7306-8.1-2-1).
+func TestTerminateOfExtensions(t *testing.T) {
+	for _, cause := range []Error{ErrCatastrophic, ErrStream, ErrUnspecified} {
+		assert.Equal(t, Terminate{Cause: cause}, NewTerminate(cause, nil, 0))
+	}
+	for _, file := range []string{"fetch-add.hex", "cmp-swap.hex", "atomic-response.hex", "immediate.hex", "immediate-se.hex"} {
+		segment := wiretest.Hex(t, "testdata/"+file)
+		for _, cause := range []Error{ErrAccess, ErrStream, ErrOpcode, ErrorOf(ddp.ErrTooLong)} {
+			want := Terminate{Cause: cause, HasLength: true, SegmentLen: uint16(len(segment)), DDPHeader: segment[:ddp.UntaggedLen]}
+			assert.Equal(t, want, NewTerminate(cause, segment, len(segment)), file)
+		}
+		op, ok := NewTerminate(ErrOpcode, segment, len(segment)).Opcode()
+		assert.True(t, ok)
+		assert.True(t, op.Extension())
+	}
+	_, ok := Terminate{Cause: ErrOpcode}.Opcode()
+	assert.False(t, ok)
+}
+
 func TestAtomicAllocs(t *testing.T) {
 	out := make([]byte, 0, 128)
 	_, req, err := ddp.ParseUntagged(wiretest.Hex(t, "testdata/cmp-swap.hex"))
