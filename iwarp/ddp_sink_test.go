@@ -135,7 +135,7 @@ func TestDDPSinkDelivers(t *testing.T) {
 }
 
 // A message is delivered when its last segment has come, and those before it
-// (R5041-5.4-1, R5041-4.1-7).
+// (R5041-5.4-1, R5041-4.1-7, R5040-5.5-16-1).
 func TestDDPSinkWaits(t *testing.T) {
 	segments := [][]byte{
 		sendSeg(false, 1, 0, []byte("ab")),
@@ -154,7 +154,8 @@ func TestDDPSinkWaits(t *testing.T) {
 }
 
 // The receives of one connection are no other's: a peer that uses its own up, or
-// never ends a message, takes nothing from the others (R5041-8.3.2-5-2).
+// never ends a message, takes nothing from the others (R5041-8.3.2-5-2,
+// R5040-8.1.2-8-1).
 func TestDDPReceivesApart(t *testing.T) {
 	world(t)
 	greedy, p := againstRaw(t, raw{recvs: 2})

@@ -22,7 +22,8 @@ func member(t testing.TB, d *ProtectionDomain) (endpoint, *rawPeer) {
 }
 
 // Memory of a Protection Domain is for the peers of all its connections, and for
-// no other (R5041-8.2-3, R5041-8.2-4, R5041-8.3-3-1).
+// no other (R5041-8.2-3, R5041-8.2-4, R5041-8.3-3-1, R5040-8.1-1,
+// R5040-8.1.1-1-1, R5040-8.1.2-3-1).
 func TestProtectionDomain(t *testing.T) {
 	world(t)
 	d := NewProtectionDomain()
@@ -54,7 +55,7 @@ func TestProtectionDomain(t *testing.T) {
 			}
 		})
 	}
-	own, err := a.Register(mem, rdma.RemoteWrite) // R5041-8.2-2, R5041-8.3.1-2-1, R5041-8.3.2-3-1: for one Stream, domain or not
+	own, err := a.Register(mem, rdma.RemoteWrite) // R5041-8.2-2, R5041-8.3.1-2-1, R5041-8.3.2-3-1, R5040-8.1.1-2-1: for one Stream, domain or not
 	require.NoError(t, err)
 	pb.send(writeSeg(true, own.STag(), 0, []byte("xx")))
 	assert.ErrorIs(t, pb.terminate().Cause, ddp.ErrSTagStream)

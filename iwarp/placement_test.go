@@ -90,7 +90,7 @@ func TestRights(t *testing.T) {
 }
 
 // Neither STag nor TO of what has no octets is checked (R5041-5.2-9,
-// R5040-5.2.1-15).
+// R5040-5.2.1-15, R5040-5.1-9).
 func TestNoOctets(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{recvs: 1})

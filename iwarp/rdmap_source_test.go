@@ -59,7 +59,7 @@ func TestRDMAPSource(t *testing.T) {
 	asked := wiretest.Octets(t, "41 41 00000000 00000001 00000001 00000000 0000ffff fffffffffffffff0 00000064")
 	asked = append(asked, byte(source.STag()>>24), byte(source.STag()>>16), byte(source.STag()>>8), byte(source.STag()), 0, 0, 0, 0, 0, 0, 0, 7)
 	p.send(asked)
-	// R5040-4.5-1, R5040-5.2.2-1, R5040-5.2.2-2, R5040-5.2.2-9: tagged, to the sink that was named (R5040-4.4-3, R5040-4.4-4, R5040-4.4-5)
+	// R5040-4.5-1, R5040-5.2.2-1, R5040-5.2.2-2, R5040-5.2.2-9: tagged, to the sink that was named (R5040-4.4-3, R5040-4.4-4, R5040-4.4-5, R5040-5.2.2-6)
 	p.sent(t, mulpdu, ddpMessage{tagged: true, rsvdULP: [5]byte{0x42}, stag: 0xffff, to: 0xfffffffffffffff0, payload: data[7:107]})
 	// R5040-3.1-4, R5040-5.4-1, R5040-5.4-2
 	bad := with32(sendSeg(true, 1, 0, nil), 6, 4)

@@ -31,7 +31,7 @@ func TestReadCutShort(t *testing.T) {
 	assert.Equal(t, other, got)
 	first := p.segment() // the first batch is being written
 	p.send(invalidateSeg(1, r.STag(), []byte("done")))
-	assert.Equal(t, "done", string(e.in.next(t)))
+	assert.Equal(t, "done", string(e.in.next(t))) // R5040-5.5-18-1: before the Read has its response
 
 	at := 0
 	segment := first

@@ -123,7 +123,7 @@ func TestReadResponseWrong(t *testing.T) {
 
 // Responses come in the order of the requests, with the sink as the peer
 // named it, and go on without help of the upper layer (R5040-5.2.1-3,
-// R5040-5.2.1-8, R5040-5.2.2-7).
+// R5040-5.2.1-8, R5040-5.2.2-7, R5040-5.5-20-1, R5040-App.B-4).
 func TestReadResponses(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{ird: 5})
@@ -157,7 +157,7 @@ func TestReadResponses(t *testing.T) {
 }
 
 // A Read sees what Writes before it have placed (R5040-5.5-12-1,
-// R5040-5.5-17-1).
+// R5040-5.5-17-1, R5040-App.B-2).
 func TestReadAfterWrite(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{})
@@ -204,11 +204,11 @@ func TestReadsWait(t *testing.T) {
 		p.send(responseSeg(true, r.SinkSTag, r.SinkTO, []byte{b}))
 	}
 	first, second := p.readRequest(), p.readRequest() // R5040-6.1-4
-	p.nothing(20 * time.Millisecond)                  // R5040-6.1-6
+	p.nothing(20 * time.Millisecond)                  // R5040-6.1-6, R5040-6.1-2
 	respond(first, 10)
 	third := p.readRequest()
 	respond(second, 11)
-	p.nothing(20 * time.Millisecond) // R5040-5.5-12-3
+	p.nothing(20 * time.Millisecond) // R5040-5.5-12-3, R5040-App.B-3
 	respond(third, 12)
 	assert.Equal(t, sendSeg(true, 1, 0, nil), p.segment())
 	for i := range 4 { // R5040-5.5-15-1

@@ -187,7 +187,7 @@ func TestCutResponse(t *testing.T) {
 					if n >= at {
 						require.NoError(t, c.Err, "%d octets", n)
 					} else {
-						require.ErrorIs(t, c.Err, rdma.ErrFlushed, "%d octets", n) // R5041-3-3-1
+						require.ErrorIs(t, c.Err, rdma.ErrFlushed, "%d octets", n) // R5041-3-3-1, R5040-5.5-19-1
 					}
 				}
 				e.in.end(t)

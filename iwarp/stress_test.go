@@ -156,7 +156,8 @@ func stress(t *testing.T, o options, size, steps int, meddle func(a, b endpoint)
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// Everything at once, at both ends, and every octet where it belongs.
+// Everything at once, at both ends, and every octet where it belongs
+// (R5040-5.3-5).
 func TestStress(t *testing.T) {
 	for name, o := range transports {
 		t.Run(name, func(t *testing.T) {
