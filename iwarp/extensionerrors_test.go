@@ -43,6 +43,9 @@ func extensionStimuli(words rdma.STag) []stimulus {
 		{"Write where atomics may be", func(ground) [][]byte { return writeOf(words, 0, 8) }, ddp.ErrInvalidSTag, false},
 		{"Read where atomics may be", func(ground) [][]byte { return readOf(words, 0, 8) }, rdmap.ErrAccess, true},
 
+		{"the draft's Swap", one(with(request, ddp.UntaggedLen+3, 1)), rdmap.ErrOpcode, false},                                         // R7306-1.1-5, R7306-10.1-1, RX01-5.1.2-1, RX01-5.2.1-1
+		{"the draft's Swap, unaligned", one(with(with(request, ddp.UntaggedLen+3, 1), ddp.UntaggedLen+19, 4)), rdmap.ErrOpcode, false}, // RX01-5.1.2-2
+
 		// R7306-8.2-1: DDP's fields, on queues 0, 1 and 3
 		{"Atomic Request MSN 0", one(with32(request, 10, 0)), ddp.ErrMSNRange, false},
 		{"Atomic Request again", func(ground) [][]byte { return [][]byte{request, request} }, ddp.ErrMSNRange, false}, // R7306-5.2.1-2-1
@@ -63,12 +66,11 @@ func extensionStimuli(words rdma.STag) []stimulus {
 		}, ddp.ErrNoBuffer, false},
 		{"Atomic Response unasked", one(untagged(rdmap.OpAtomicResponse, 1, 12)), ddp.ErrNoBuffer, false}, // R7306-5.2.2-7-1
 
-		// R7306-6.3-7, R7306-6.1-3
-		{"Immediate Data of 7", one(untagged(rdmap.OpImmediate, 1, 7)), rdmap.ErrUnspecified, false},
-		{"Immediate Data of 9", one(untagged(rdmap.OpImmediate, 1, 9)), rdmap.ErrUnspecified, false},
+		{"Immediate Data of 7", one(untagged(rdmap.OpImmediate, 1, 7)), rdmap.ErrUnspecified, false}, // R7306-6.3-7, R7306-6.1-3
+		{"Immediate Data of 9", one(untagged(rdmap.OpImmediate, 1, 9)), rdmap.ErrUnspecified, false}, // R7306-6.3-7, R7306-6.1-3
 		{"Immediate Data with SE of 9", one(untagged(rdmap.OpImmediateSE, 1, 9)), rdmap.ErrUnspecified, false},
 		{"Immediate Data of none", one(untagged(rdmap.OpImmediate, 1, 0)), rdmap.ErrUnspecified, false},
-		{"Immediate Data in pieces", one(with(immediate, 0, 0x01)), rdmap.ErrUnspecified, false},
+		{"Immediate Data in pieces", one(with(immediate, 0, 0x01)), rdmap.ErrUnspecified, false}, // R7306-6.3-7
 		{"Immediate Data within a Send", func(ground) [][]byte {
 			return [][]byte{sendSeg(false, 1, 0, []byte{1}), with32(immediate, 14, 1)}
 		}, rdmap.ErrUnspecified, false},
@@ -83,10 +85,8 @@ func extensionStimuli(words rdma.STag) []stimulus {
 			// R7306-5.1.2-4, R7306-5.1.2-7, R7306-5.1.2-8
 			stimulus{fmt.Sprintf("CmpSwap %d octets off", n+1), func(ground) [][]byte { return swapTo(words, n+9) }, rdmap.ErrStream, false})
 	}
-	// R7306-5.2.1-4-1, R7306-10.1-1, R7306-1.1-5; 1 is the draft's Swap: RX01-5.1.2-1,
-	// RX01-5.1.2-2, RX01-5.2.1-1, RX01-5.2.1-4-1
-	for code := range byte(16) {
-		if code != 0 && code != 2 {
+	for code := range byte(16) { // R7306-5.2.1-4-1, R7306-10.1-1, R7306-1.1-5, RX01-5.2.1-4-1
+		if code > 2 {
 			all = append(all, stimulus{fmt.Sprintf("AOpCode %d", code), one(with(request, ddp.UntaggedLen+3, code)), rdmap.ErrOpcode, false})
 		}
 	}
@@ -152,7 +152,8 @@ func TestTerminateExtensions(t *testing.T) {
 	}
 }
 
-// An Atomic Response must be one to the oldest request (R7306-5.2.2-7-1).
+// An Atomic Response must be one to the oldest request (R7306-5.2.2-7-1,
+// R7306-8.2-1).
 func TestAtomicResponseWrong(t *testing.T) {
 	for name, tt := range map[string]struct {
 		send  func(id uint32) []byte
@@ -207,6 +208,6 @@ func TestImmediateIsOptional(t *testing.T) {
 	require.NoError(t, a.Post(rdma.WR{Op: rdma.OpImmediate, Done: done}))
 	require.NoError(t, done.wait(t).Err)
 	requireFault(t, b.in.end(t), false, rdmap.ErrOpcode)
-	require.ErrorIs(t, a.in.end(t), rdma.ErrUnsupportedOp)
+	require.ErrorIs(t, a.in.end(t), rdma.ErrUnsupportedOp) // R7306-6.1-3
 	assert.Empty(t, b.in.recvs)
 }
