@@ -27,7 +27,10 @@ func TestExtensionAllocs(t *testing.T) {
 	}
 	ctx := t.Context()
 	once := func() {
-		_ = a.Post(wrs...)
+		if err := a.Post(wrs...); err != nil {
+			t.Error(err)
+			return
+		}
 		for range wrs {
 			c, err := cq.Wait(ctx)
 			if err != nil || c.Err != nil {
