@@ -64,8 +64,8 @@ func (a Atomic) Do(op Op, word *atomic.Uint64) (original uint64) {
 // by this process. The providers of this module do the peers' atomic operations
 // by the same processor's instructions, so either sees the other's whole; a
 // peer's RDMA Writes and Reads of the word are not atomic. The address must be
-// 64-bit aligned, as the first octet of a slice from make is if it has 8 or
-// more.
+// 64-bit aligned, as that of a slice from make is if its length is a multiple of
+// 8.
 func Word(memory []byte, off int) (*atomic.Uint64, error) {
 	if off < 0 || off > len(memory)-WordLen {
 		return nil, fmt.Errorf("rdma: no word at %d of %d octets", off, len(memory))
