@@ -111,3 +111,18 @@ func TestAtomicDeregister(t *testing.T) {
 		assert.Equal(t, last, binary.NativeEndian.Uint64(mem))
 	}
 }
+
+// An operation that has found its region before Deregister, and comes to it
+// after, does nothing.
+func TestAtomicAfterDeregister(t *testing.T) {
+	world(t)
+	e, _ := againstRaw(t, raw{})
+	mem := make([]byte, 8)
+	r, err := e.Register(mem, rdma.RemoteAtomic)
+	require.NoError(t, err)
+	r.(*region).kill() // and not yet forgotten by the device
+	_, err = e.operate(add(r.STag(), 0, 1))
+	require.ErrorIs(t, err, rdmap.ErrInvalidSTag)
+	assert.Zero(t, wordAt(t, mem, 0).Load())
+	rnic.remove(r.(*region))
+}
