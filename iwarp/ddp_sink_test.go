@@ -119,11 +119,11 @@ func TestDDPSinkDelivers(t *testing.T) {
 	p.send(
 		writeSeg(false, r.STag(), 1, []byte("tag")), // R5041-4.1-1, R5041-4.2-8: any TO
 		writeSeg(true, r.STag(), 4, []byte("ged")),
-		sendSeg(true, 1, 0, bytes.Repeat([]byte{7}, 300)), // R5041-4.1-2
+		sendSeg(true, 1, 0, bytes.Repeat([]byte{7}, 301)), // R5041-4.1-2
 		sendSeg(false, 2, 0, []byte("ab")), se,            // R5041-4.3-3: the RsvdULP of the last one counts
 		inv,
 	)
-	assert.Len(t, e.in.next(t), 300)               // R5041-5.4-2, R5041-3-7-1: nothing but the segment's length tells
+	assert.Len(t, e.in.next(t), 301)               // R5041-5.4-2, R5041-3-7-1: nothing but the segment's length tells
 	assert.Equal(t, "\x00tagged\x00", string(mem)) // R5041-4.1-7: placed before what follows is delivered
 	m := e.in.recv(t)
 	assert.Equal(t, "abcd", string(m.Buf.B))

@@ -87,7 +87,7 @@ func TestAbortBeforeFault(t *testing.T) {
 
 // A peer that does not read before it has written all, perhaps to the end,
 // gets the Terminate none the less: this end goes on reading while it waits to
-// write.
+// write, and until the peer has closed its half too (R5040-6.2.1-4).
 func TestTerminateWhereBothAreFull(t *testing.T) {
 	for _, o := range []struct{ pipe, fin bool }{{false, false}, {false, true}, {true, false}} {
 		world(t)
