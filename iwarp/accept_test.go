@@ -140,17 +140,15 @@ func TestAcceptReplies(t *testing.T) {
 func TestAcceptRefusals(t *testing.T) {
 	good := wiretest.Hex(t, "mpa/testdata/request-siw.hex")
 	for name, tt := range map[string]struct{ request, reply []byte }{
-		"Markers":             {with(good, 16, 0x90), enhanced(true, 0x70, 0, 128)}, // siw does the same
-		"Markers, revision 1": {plain(false, 0x80), plain(true, 0x60)},
-		"revision 0":          {with(good, 17, 0), nil}, // R5044-7.1.1-16
-		"revision 3":          {with(good, 17, 3), nil},
-		"wrong key":           {with(good, 15, 'f'), nil}, // R5044-7.1.1-2
-		"a reply":             {with(good, 9, 'p'), nil},  // R5044-7.1.2-5-1
-		"513 octets":          {with(with(good, 18, 2), 19, 1), nil},
-		"65535 octets":        {with(with(good, 18, 255), 19, 255), nil},
-		"no room for depths":  {with(good, 19, 3)[:mpa.HeaderLen+3], nil}, // R6581-6-5
-		"nothing":             {nil, nil},
-		"HTTP":                {[]byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), nil},
+		"revision 0":         {with(good, 17, 0), nil}, // R5044-7.1.1-16
+		"revision 3":         {with(good, 17, 3), nil},
+		"wrong key":          {with(good, 15, 'f'), nil}, // R5044-7.1.1-2
+		"a reply":            {with(good, 9, 'p'), nil},  // R5044-7.1.2-5-1
+		"513 octets":         {with(with(good, 18, 2), 19, 1), nil},
+		"65535 octets":       {with(with(good, 18, 255), 19, 255), nil},
+		"no room for depths": {with(good, 19, 3)[:mpa.HeaderLen+3], nil}, // R6581-6-5
+		"nothing":            {nil, nil},
+		"HTTP":               {[]byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			world(t)

@@ -13,6 +13,16 @@ type Config struct {
 	// 5044, Section 4.4, wants by default.
 	CRC mpa.CRC
 
+	// Markers makes this end require Markers in what it receives. It has
+	// no use for them; Linux's siw knows none and refuses. A peer that
+	// requires them gets them whatever this says.
+	Markers bool
+
+	// LongFPDUs tells by a peer's start-up frame whether the peer is known
+	// to take FPDUs that are longer than a segment of TCP. To all others
+	// go FPDUs that fit (RFC 5044, Section 4.5). nil means ParsesStream.
+	LongFPDUs func(peer mpa.Frame) bool
+
 	// IRD is the number of RDMA Reads that the peer may have outstanding
 	// here, and ORD the number that this end has outstanding there. 0
 	// means 128, which is also the limit.
@@ -22,7 +32,9 @@ type Config struct {
 	// 6581, in which it says by itself that it is ready.
 	PeerToPeer bool
 
-	// Unenhanced keeps an initiator to MPA revision 1.
+	// Unenhanced keeps an initiator to MPA revision 1. Without it, Dial
+	// tries that second, where PeerToPeer is not wanted and the responder
+	// takes revision 2 for no start-up frame (RFC 6581, Section 10).
 	Unenhanced bool
 
 	// Domain lets the peer reach the memory that is registered with the
@@ -42,7 +54,7 @@ func (c Config) local() mpa.Local {
 		return min(n, maxReads)
 	}
 	return mpa.Local{
-		CRC: c.CRC, IRD: depth(c.IRD), ORD: depth(c.ORD),
+		CRC: c.CRC, Markers: c.Markers, IRD: depth(c.IRD), ORD: depth(c.ORD),
 		PeerToPeer: c.PeerToPeer, Unenhanced: c.Unenhanced,
 	}
 }

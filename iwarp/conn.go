@@ -47,7 +47,7 @@ var _ rdma.Conn = (*Conn)(nil)
 // its reader. As responder it sends nothing before the peer's first FPDU.
 func newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *Conn {
 	c := &Conn{
-		sock: s, params: p, peer: peer, mulpdu: s.mulpdu(),
+		sock: s, params: p, peer: peer, mulpdu: s.mulpdu(p.SendMarkers),
 		handler: cc.Handler, recvSize: cc.RecvSize, takesImm: cc.Immediate,
 		over: make(chan struct{}),
 	}
@@ -59,6 +59,9 @@ func newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, respon
 	c.tx.await = func() { c.pump(true) }
 	c.tx.gated = responder
 	c.tx.sinkSTag = rdma.STag(draw() | 1)
+	if p.SendMarkers {
+		c.tx.perFPDU = mpa.MaxMarkers(mpa.MaxULPDU)
+	}
 	c.rx.init(c, cc.Recvs)
 	return c
 }

@@ -22,12 +22,31 @@ func (e *RejectedError) Error() string { return "iwarp: the peer rejected the co
 
 // Dial connects to a responder. The network is tcp, tcp4 or tcp6.
 func Dial(ctx context.Context, network, addr string, cfg Config, cc rdma.ConnConfig) (*Conn, error) {
+	c, err := dialOnce(ctx, network, addr, cfg, cc)
+	if cfg.Unenhanced || cfg.PeerToPeer || !unknowing(err) {
+		return c, err
+	}
+	cfg.Unenhanced = true
+	if c, again := dialOnce(ctx, network, addr, cfg, cc); again == nil {
+		return c, nil
+	}
+	return nil, err
+}
+
+func dialOnce(ctx context.Context, network, addr string, cfg Config, cc rdma.ConnConfig) (*Conn, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
 	return Client(ctx, nc, cfg, cc)
+}
+
+// unknowing tells whether a start-up ended as with a responder that knows MPA
+// revision 1 alone: it closes the connection without a reply, or its reply is
+// not enhanced (RFC 6581, Section 10).
+func unknowing(err error) bool {
+	return errors.Is(err, errNoReply) || errors.Is(err, mpa.ErrEnhanced)
 }
 
 // Client starts MPA as initiator on a connection that has carried nothing yet.
@@ -45,7 +64,11 @@ func Client(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) (*
 }
 
 func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) (*Conn, error) {
-	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = nc.SetDeadline(longPast)
+		close(stopped)
+	})
 	defer stop()
 	local := cfg.local()
 	req := mpa.NewRequest(local)
@@ -62,19 +85,20 @@ func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) 
 	if errors.Is(err, mpa.ErrRejected) {
 		return nil, &RejectedError{Reply: reply}
 	}
-	if !stop() {
-		return nil, context.Cause(ctx)
+	if err == nil && !stop() {
+		<-stopped
+		err = mpa.ErrLocal
 	}
 	_ = nc.SetDeadline(time.Time{})
 	var number mpa.Error
 	if errors.As(err, &number) && number != mpa.ErrFrame {
-		return nil, refuse(nc, number, req.CRC || reply.CRC)
+		return nil, refuse(nc, number, mpa.Params{CRC: req.CRC || reply.CRC, SendMarkers: reply.Markers})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("iwarp: %w", err)
 	}
 	c := newConn(newSocket(nc), params, reply, cc, false)
-	c.domain = cfg.Domain
+	c.configure(cfg)
 	c.start()
 	if params.PeerToPeer {
 		c.tx.sendRTR(c, params.RTR)
@@ -82,11 +106,11 @@ func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) 
 	return c, nil
 }
 
-// refuse tells the responder by a Terminate why its reply will not do (RFC
-// 6581, Section 9), and closes the connection in order.
-func refuse(nc net.Conn, number mpa.Error, crc bool) error {
+// refuse tells the responder by a Terminate why there will be no connection, as
+// its reply will not do (RFC 6581, Section 9), and closes TCP in order.
+func refuse(nc net.Conn, number mpa.Error, params mpa.Params) error {
 	fault := localFault(number)
-	c := newConn(newSocket(nc), mpa.Params{CRC: crc}, mpa.Frame{}, rdma.ConnConfig{Handler: nobody{}}, false)
+	c := newConn(newSocket(nc), params, mpa.Frame{}, rdma.ConnConfig{Handler: nobody{}}, false)
 	c.finish(fault)
 	return fault
 }

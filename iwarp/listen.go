@@ -211,7 +211,7 @@ func (r *request) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
 		return nil, err
 	}
 	c := newConn(newSocket(r.nc), params, r.req, cc, true)
-	c.domain = r.cfg.Domain
+	c.configure(r.cfg)
 	c.start()
 	return c, nil
 }

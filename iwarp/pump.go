@@ -57,7 +57,7 @@ func (c *Conn) pump(wait bool) {
 func (q *sendQueue) build(c *Conn, b *batch) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.broken && !b.full() && !b.last && (q.cur.active || q.nextMessage(c, b)) {
+	for !q.broken && !b.full(q.perFPDU) && !b.last && (q.cur.active || q.nextMessage(c, b)) {
 		c.cut(b, &q.cur)
 		if q.cur.offset == q.cur.length {
 			q.endMessage(c, b)

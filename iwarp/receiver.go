@@ -28,6 +28,8 @@ type receiver struct {
 	terminate inbox     // queue 2
 	atomics   ddp.Queue // queue 3
 
+	markers *mpa.Remover // nil: there are none
+
 	seg    segment // that is being taken
 	got    int     // octets of the RDMA Read Response that is coming
 	counts received
@@ -38,6 +40,9 @@ func (x *receiver) init(c *Conn, recvs int) {
 	size := stagingSize
 	if c.params.CRC {
 		size = stagingSizeCRC
+	}
+	if c.params.RecvMarkers {
+		x.markers = mpa.NewRemover()
 	}
 	x.staging = buf.Default.Get(size)
 	x.recvs.Store(int64(recvs))
@@ -76,7 +81,12 @@ func (x *receiver) fpdu() error {
 		if err := x.need(mpa.FPDULen(n)); err != nil {
 			return err
 		}
-		if err := checkCRC(x.staging.B[x.r:][:mpa.FPDULen(n)], n); err != nil {
+		if err := x.checkCRC(x.staging.B[x.r:][:mpa.FPDULen(n)], n); err != nil {
+			return localFault(err)
+		}
+	}
+	if x.markers != nil { // those that have come
+		if err := x.markers.Check(n); err != nil {
 			return localFault(err)
 		}
 	}
@@ -101,6 +111,11 @@ func (x *receiver) trailer(seg *segment) error {
 		return err
 	}
 	x.r += t
+	if x.markers != nil {
+		if err := x.markers.End(seg.n); err != nil {
+			return localFault(err)
+		}
+	}
 	x.counts.add(seg)
 	if x.c.tx.gated {
 		x.c.tx.ungate(x.c)
@@ -117,7 +132,7 @@ func (x *receiver) need(n int) error {
 			x.w = copy(x.staging.B, x.staging.B[x.r:x.w])
 			x.r = 0
 		}
-		m, err := x.c.sock.readv(x.staging.B[x.w:], nil, x.mid || x.w > x.r)
+		m, err := x.readv(x.staging.B[x.w:], nil, x.mid || x.w > x.r)
 		if err != nil {
 			return x.readError(err)
 		}
@@ -133,7 +148,7 @@ func (x *receiver) place(dst []byte) error {
 	x.r += n
 	for dst = dst[n:]; len(dst) > 0; {
 		x.r, x.w = 0, 0
-		m, err := x.c.sock.readv(dst, x.staging.B[:spill], true)
+		m, err := x.readv(dst, x.staging.B[:spill], true)
 		if err != nil {
 			return x.readError(err)
 		}
@@ -141,6 +156,21 @@ func (x *receiver) place(dst []byte) error {
 		dst = dst[min(m, len(dst)):]
 	}
 	return nil
+}
+
+// readv reads at least one octet of the FPDUs into a, and then into b what comes
+// along. Markers go elsewhere.
+func (x *receiver) readv(a, b []byte, mid bool) (int, error) {
+	if x.markers == nil {
+		return x.c.sock.readv([][]byte{a, b}, mid)
+	}
+	for {
+		n, err := x.c.sock.readv(x.markers.Scatter(a, b), mid)
+		if n = x.markers.Took(n); n > 0 || err != nil {
+			return n, err
+		}
+		x.mid, mid = true, true // a Marker is a part of the FPDU behind it
+	}
 }
 
 // readError tells an end within an FPDU, or within a message that is to be
@@ -154,7 +184,11 @@ func (x *receiver) readError(err error) error {
 }
 
 // checkCRC checks the CRC of a whole FPDU around a ULPDU of n octets.
-func checkCRC(fpdu []byte, n int) error {
+func (x *receiver) checkCRC(fpdu []byte, n int) error {
+	if x.markers != nil {
+		end := len(fpdu) - mpa.CRCLen
+		return mpa.CheckTrailer(fpdu[end:], x.markers.CRC(fpdu[:end]))
+	}
 	end := mpa.LengthLen + n
 	return mpa.CheckTrailer(fpdu[end:], mpa.UpdateCRC(0, fpdu[:end]))
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -55,6 +56,8 @@ type sendQueue struct {
 	await   func()    // pump(true), made once
 	idle    sync.Cond // something of the above has changed
 
+	markers    mpa.Inserter // where the peer requires them,
+	perFPDU    int          // and so many in an FPDU at most
 	counts     Counts
 	done       fifo[finished]
 	delivering bool

@@ -65,7 +65,7 @@ func TestMULPDU(t *testing.T) {
 			if mss > 0 {
 				require.LessOrEqual(t, emss, mss)
 			}
-			require.Equal(t, mpa.MULPDU(emss), c.mulpdu)
+			require.Equal(t, mpa.MULPDU(emss, false), c.mulpdu)
 			want := pattern(200_000)
 			require.NoError(t, c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{want}}))
 			var got []byte

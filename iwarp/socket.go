@@ -32,21 +32,22 @@ func newSocket(nc net.Conn) *socket {
 }
 
 // mulpdu returns the largest ULPDU to send, in octets: one that fits a TCP
-// segment, where there are such (RFC 5044, Section 4.5).
-func (s *socket) mulpdu() int {
+// segment, where there are such, with the Markers that stand in it (RFC 5044,
+// Section 4.5).
+func (s *socket) mulpdu(markers bool) int {
 	if s.raw == nil {
 		return mpa.MaxULPDU
 	}
-	return mpa.MULPDU(s.raw.emss())
+	return mpa.MULPDU(s.raw.emss(), markers)
 }
 
-// readv reads at least one octet into a, and then into b what comes along.
-// mid tells that the peer owes the rest of an FPDU, and must not take for
-// ever.
-func (s *socket) readv(a, b []byte, mid bool) (int, error) {
+// readv reads at least one octet into vec, of which the first element has room
+// for some. mid tells that the peer owes the rest of an FPDU, and must not take
+// for ever.
+func (s *socket) readv(vec [][]byte, mid bool) (int, error) {
 	if mid {
 		if s.raw != nil { // often it is there, and no deadline needed
-			if n, err := s.raw.readv(a, b, false); err != errWouldBlock {
+			if n, err := s.raw.readv(vec, false); err != errWouldBlock {
 				return n, err
 			}
 		}
@@ -54,9 +55,9 @@ func (s *socket) readv(a, b []byte, mid bool) (int, error) {
 		defer s.setReadDeadline(time.Time{})
 	}
 	if s.raw == nil {
-		return s.nc.Read(a)
+		return s.nc.Read(vec[0])
 	}
-	return s.raw.readv(a, b, true)
+	return s.raw.readv(vec, true)
 }
 
 // writev writes some of vec. Unless it may wait, it returns errWouldBlock

@@ -93,9 +93,10 @@ func (c *vectorCall) run(wait bool) (int, error) {
 	return c.n, nil
 }
 
-func (s *rawSocket) readv(a, b []byte, wait bool) (int, error) {
-	s.rd.add(a)
-	s.rd.add(b)
+func (s *rawSocket) readv(vec [][]byte, wait bool) (int, error) {
+	for _, b := range vec {
+		s.rd.add(b)
+	}
 	n, err := s.rd.run(wait)
 	if n == 0 && err == nil {
 		return 0, io.EOF

@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -8,11 +9,17 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
+// errNoReply: the responder ended the connection without an octet of a reply.
+var errNoReply = errors.New("no reply")
+
 // readFrame reads one start-up frame and not an octet more. frameLen is the
 // function of package mpa that tells its length.
 func readFrame(nc net.Conn, frameLen func([]byte) (int, error)) ([]byte, error) {
 	b := make([]byte, mpa.HeaderLen, mpa.HeaderLen+mpa.MaxPrivateData)
-	if _, err := io.ReadFull(nc, b); err != nil {
+	if n, err := io.ReadFull(nc, b); err != nil {
+		if n == 0 && (errors.Is(err, io.EOF) || isReset(err)) {
+			err = fmt.Errorf("%w: %w", errNoReply, err)
+		}
 		return nil, fmt.Errorf("iwarp: MPA start-up frame: %w", err)
 	}
 	n, err := frameLen(b)

@@ -130,7 +130,7 @@ func TestReplies(t *testing.T) {
 		"revision 1":              {Config{CRC: mpa.CRCOff, Unenhanced: true}, plain(true, 0), mpa.Params{Rev: 1, IRD: 128, ORD: 128}, nil, nil},
 		"too many Reads":          {off, enhanced(true, 0x10, 9, 9), mpa.Params{}, mpa.ErrIRD, mpa.ErrIRD}, // R6581-9.1-9
 		"far too many":            {off, enhanced(true, 0x10, 9, 0x3ffe), mpa.Params{}, mpa.ErrIRD, mpa.ErrIRD},
-		"Markers":                 {off, enhanced(true, 0x90, 1, 1), mpa.Params{}, mpa.ErrMarkers, nil},
+		"Markers":                 {off, enhanced(true, 0x90, 1, 1), mpa.Params{Rev: 2, SendMarkers: true, IRD: 8, ORD: 1}, nil, nil},
 		"unenhanced":              {off, plain(true, 0), mpa.Params{}, mpa.ErrEnhanced, nil},
 		"enhanced, to revision 1": {Config{CRC: mpa.CRCOff, Unenhanced: true}, enhanced(true, 0x10, 1, 1), mpa.Params{}, mpa.ErrEnhanced, nil},
 		"a request":               {off, with(siw, 9, 'q'), mpa.Params{}, mpa.ErrInitiator, nil}, // R5044-7.1.2-8-1

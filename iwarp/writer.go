@@ -35,11 +35,11 @@ var batches = sync.Pool{New: func() any {
 
 func (b *batch) empty() bool { return b.sent == len(b.vec) }
 
-// full tells whether another FPDU, with a payload of some slices, might not
-// fit.
-func (b *batch) full() bool {
-	return b.size >= maxBatch || len(b.vec) >= maxVectors-8 ||
-		len(b.headers)+maxHeaderLen+mpa.MaxTrailerLen > cap(b.headers)
+// full tells whether another FPDU, with a payload of some slices and so many
+// Markers, might not fit.
+func (b *batch) full(markers int) bool {
+	return b.size >= maxBatch || len(b.vec) >= maxVectors-8-2*markers ||
+		len(b.headers)+maxHeaderLen+mpa.MaxTrailerLen+markers*mpa.MarkerLen > cap(b.headers)
 }
 
 // advance notes that n octets more are written.
@@ -131,8 +131,25 @@ func (m *message) appendHeader(b []byte, last bool) []byte {
 	return append(b, m.body[:m.bodyLen]...)
 }
 
+// next takes the next octets of m's data, n at most.
+func (m *message) next(n int) []byte {
+	d := m.data[0][m.at:]
+	if len(d) <= n {
+		m.data, m.at = m.data[1:], 0
+	} else {
+		d = d[:n]
+		m.at += n
+	}
+	m.offset += len(d)
+	return d
+}
+
 // cut appends the next FPDU of m to b.
 func (c *Conn) cut(b *batch, m *message) {
+	if c.params.SendMarkers {
+		c.cutMarked(b, m)
+		return
+	}
 	n, last := ddp.NextSegment(m.length, m.offset, c.mulpdu, m.headerLen())
 	start := len(b.headers)
 	ulpdu := m.headerLen() + m.bodyLen + n
@@ -158,16 +175,9 @@ func (c *Conn) cut(b *batch, m *message) {
 // gather takes n octets of m's data into the batch, and returns them.
 func (b *batch) gather(m *message, n int) [][]byte {
 	first := len(b.vec)
-	m.offset += n
 	b.size += n
 	for n > 0 {
-		d := m.data[0][m.at:]
-		if len(d) <= n {
-			m.data, m.at = m.data[1:], 0
-		} else {
-			d = d[:n]
-			m.at += n
-		}
+		d := m.next(n)
 		n -= len(d)
 		if len(d) > 0 {
 			b.vec = append(b.vec, d)

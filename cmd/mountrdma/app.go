@@ -10,6 +10,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -22,6 +23,8 @@ type app struct {
 	umask          uint32 // of this process, for what is made on servers
 
 	crc      cli.Choice
+	markers  cli.Choice
+	bare     bool // no extensions
 	inline   cli.Size
 	credits  int
 	timeout  time.Duration
@@ -39,9 +42,12 @@ func newApp(stdout, stderr io.Writer) *app {
 // addFlags adds the flags that all commands have.
 func (a *app) addFlags(f *pflag.FlagSet) {
 	a.crc = cli.NewChoice("auto", "auto", "on", "off")
+	a.markers = cli.NewChoice("off", "off", "on")
 	a.inline = 4 << 10
 	f.SortFlags = false
 	f.Var(&a.crc, "crc", "CRC32C on RDMA connections: auto and off have it where the server asks,\non asks for it")
+	f.Var(&a.markers, "markers", "on asks the server for MPA markers, for tests: Linux's siw has none and refuses;\na server that asks gets them either way")
+	f.BoolVar(&a.bare, "no-extensions", false, "speak the standards only: frame for the segments of TCP whoever the server is")
 	f.Var(&a.inline, "inline", "longest message sent without RDMA")
 	f.IntVar(&a.credits, "credits", 128, "calls that may be under way on a connection")
 	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try to connect, and to wait for a server that is away or\ngives no sign of life")
@@ -70,6 +76,15 @@ func (a *app) policy() mpa.CRC {
 		return mpa.CRCOn
 	}
 	return mpa.CRCOff
+}
+
+// rnic is how this end of a connection behaves.
+func (a *app) rnic() iwarp.Config {
+	cfg := iwarp.Config{CRC: a.policy(), Markers: a.markers.Word == "on", StartupTimeout: a.timeout}
+	if a.bare {
+		cfg.LongFPDUs = iwarp.Nobody
+	}
+	return cfg
 }
 
 // cred is in whose name calls are made.

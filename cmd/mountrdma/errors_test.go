@@ -77,7 +77,6 @@ func TestCannotConnect(t *testing.T) {
 		{"HTTP that answers", listenTCP(t, say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")), "MPA start-up: what answers there is no RDMA service" + wrong},
 		{"NFS over TCP", l2.Addr().String(), "MPA start-up: the other end hung up without an answer, as what is no RDMA service does" + wrong},
 		{"reject", listenTCP(t, say(reply(mpa.Frame{Reply: true, Reject: true, Rev: 2, HasEnhanced: true}))), "MPA start-up: the server refused the connection; see its log for the reason: it may be full, or not serve NFS on RDMA at this port"},
-		{"markers", listenTCP(t, say(reply(mpa.Frame{Reply: true, Markers: true, Rev: 2, HasEnhanced: true}))), "MPA start-up: the server demands markers, which this client does not have; turn them off there"},
 		{"no RPC", listenTCP(t, mute(t)), "RPC-over-RDMA: the server took the connection, but answers no call; see whether it hangs, and restart it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

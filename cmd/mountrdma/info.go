@@ -56,7 +56,7 @@ type info struct {
 type mpaInfo struct {
 	Revision   int  `json:"revision"`
 	CRC        bool `json:"crc"`
-	Markers    bool `json:"markers"` // never: mpa refuses them
+	Markers    bool `json:"markers"` // in one direction or both
 	PeerToPeer bool `json:"peer_to_peer"`
 	IRD        int  `json:"ird"`        // RDMA Reads of the server that this client serves at a time
 	ORD        int  `json:"ord"`        // RDMA Reads that this client may have outstanding
@@ -137,7 +137,7 @@ func (s *session) conn() *iwarp.Conn { return s.line.Client().Conn().(*iwarp.Con
 func (s *session) mpaInfo() mpaInfo {
 	p, said := s.conn().Params(), s.conn().Peer().Enhanced
 	return mpaInfo{
-		Revision: int(p.Rev), CRC: p.CRC, PeerToPeer: p.PeerToPeer,
+		Revision: int(p.Rev), CRC: p.CRC, Markers: p.SendMarkers || p.RecvMarkers, PeerToPeer: p.PeerToPeer,
 		IRD: p.IRD, ORD: p.ORD, ServerIRD: int(said.IRD), ServerORD: int(said.ORD),
 	}
 }

@@ -55,6 +55,17 @@ export               /x for everyone
 `, must(t, "info", r.addr, "--crc=on", "--inline=1KiB", "--credits=3"))
 }
 
+// TestInfoMarkers: each end decides on what it receives.
+func TestInfoMarkers(t *testing.T) {
+	for _, server := range []bool{false, true} {
+		r := newRig(t, func(_ *rpcrdma.Server, c *iwarp.Config, _ *nfsserver.Config) { c.Markers = server })
+		for _, client := range []bool{false, true} {
+			args := []string{"info", r.addr, "--json", "--no-extensions", "--markers=" + onOff(client)}
+			assert.Equal(t, server || client, object(t, must(t, args...))["mpa"].(map[string]any)["markers"])
+		}
+	}
+}
+
 func TestPing(t *testing.T) {
 	r := newRig(t)
 	o := object(t, must(t, "ping", r.addr, "-c", "5", "--json"))

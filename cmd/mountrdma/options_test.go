@@ -65,6 +65,7 @@ func TestOptions(t *testing.T) {
 		{"bg,retry=0", func(o *mountOptions) { o.background, o.retry = true, 0 }},
 		{"bg,fg", func(*mountOptions) {}},
 		{"crc=on,inline=8KiB,credits=7", func(o *mountOptions) { o.crc.Word, o.inline, o.credits = "on", 8192, 7 }},
+		{"markers=on,noextensions", func(o *mountOptions) { o.markers.Word, o.bare = "on", true }},
 		{"rdma,proto=rdma,proto=rdma6,vers=3,nfsvers=3,v3,mountvers=3,mountproto=tcp,sec=sys", func(*mountOptions) {}},
 		{"defaults,auto,noauto,nouser,_netdev,nofail,comment=a b,x-systemd.automount,x-gvfs-show,X-mount.mkdir=0755", func(*mountOptions) {}},
 		{"relatime,noatime,nodiratime,intr,nointr,addr=10.0.0.1,clientaddr=::1,nconnect=4,,", func(*mountOptions) {}},
@@ -76,6 +77,8 @@ func TestOptions(t *testing.T) {
 		require.NoError(t, err, tt.list)
 		want.app, got.app = got.app, want.app // compared below
 		assert.Equal(t, got.crc.Word, want.crc.Word)
+		assert.Equal(t, got.markers.Word, want.markers.Word)
+		assert.Equal(t, got.bare, want.bare)
 		assert.Equal(t, got.inline, want.inline)
 		assert.Equal(t, got.credits, want.credits)
 		want.app = got.app

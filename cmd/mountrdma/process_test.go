@@ -174,7 +174,7 @@ func TestPassing(t *testing.T) {
 	}
 	for _, err := range []error{
 		dialError(t.Context(), "h:1", &net.DNSError{IsNotFound: true}),
-		startupError(t.Context(), "h:1", mpa.ErrMarkers),
+		startupError(t.Context(), "h:1", mpa.ErrRTR),
 		helloError(t.Context(), "h:1", oncrpc.ErrProgUnavail),
 		&stepError{err: &nfsclient.MountError{Status: mount3.ErrAcces}},
 	} {

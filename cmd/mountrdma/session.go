@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -48,7 +47,7 @@ func (a *app) session(ctx context.Context, srv server) (*session, error) {
 // connect connects, once, and makes sure that an NFS server of version 3
 // answers.
 func (a *app) connect(ctx context.Context, srv server, cfg rpcrdma.LineConfig) (*session, error) {
-	d := &dialer{config: iwarp.Config{CRC: a.policy(), StartupTimeout: a.timeout}}
+	d := &dialer{config: a.rnic()}
 	line, err := rpcrdma.Connect(ctx, d, srv.addr(), cfg)
 	if err != nil {
 		return nil, err

@@ -97,8 +97,6 @@ func startupError(ctx context.Context, addr string, err error) error {
 	case errors.As(err, &rejected):
 		e.what = "the server refused the connection"
 		e.remedy = "see its log for the reason: it may be full, or not serve NFS on RDMA at this port"
-	case errors.Is(err, mpa.ErrMarkers):
-		e.what, e.remedy = "the server demands markers, which this client does not have", "turn them off there"
 	case errors.As(err, &number) && number != mpa.ErrFrame:
 		e.what, e.remedy = "the server's offer cannot be taken: "+number.Error(), "change its IRD, ORD or RTR settings"
 	case errors.Is(err, mpa.ErrFrame):

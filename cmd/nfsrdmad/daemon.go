@@ -119,9 +119,18 @@ func (o *serveOptions) openTransports(mux *oncrpc.Mux, log *slog.Logger) ([]tran
 	return []transport{rdma, tcp}, nil
 }
 
-func (o *serveOptions) openRDMA(mux *oncrpc.Mux, log *slog.Logger) (transport, error) {
+// rnic is how this end of a connection behaves.
+func (o *serveOptions) rnic() iwarp.Config {
 	crc := map[string]mpa.CRC{"auto": mpa.CRCAuto, "on": mpa.CRCOn, "off": mpa.CRCOff}[o.crc.Word]
-	l, err := iwarp.Listen("tcp", o.listen, iwarp.Config{CRC: crc})
+	cfg := iwarp.Config{CRC: crc, Markers: o.markers.Word == "on"}
+	if o.noExtensions {
+		cfg.LongFPDUs = iwarp.Nobody
+	}
+	return cfg
+}
+
+func (o *serveOptions) openRDMA(mux *oncrpc.Mux, log *slog.Logger) (transport, error) {
+	l, err := iwarp.Listen("tcp", o.listen, o.rnic())
 	if err != nil {
 		return transport{}, listenError("--listen", o.listen, err, "")
 	}

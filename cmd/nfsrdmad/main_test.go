@@ -40,6 +40,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve"}, "serve needs a directory: nfsrdmad serve DIR"},
 		{[]string{"serve", "--nosuch", "/"}, "unknown flag: --nosuch"},
 		{[]string{"serve", "--crc=maybe", "/"}, `invalid argument "maybe" for "--crc" flag: not one of auto, on, off`},
+		{[]string{"serve", "--markers=auto", "/"}, `invalid argument "auto" for "--markers" flag: not one of off, on`},
 		{[]string{"serve", "--inline=1KB", "/"}, `invalid argument "1KB" for "--inline" flag: not a size: write octets, or a number with KiB, MiB or GiB (below 2 GiB)`},
 		{[]string{"serve", "--inline=1000", "/"}, "--inline 1000 is not between 1024 and 262144"},
 		{[]string{"serve", "--credits=0", "/"}, "--credits 0 is not between 1 and 4096"},
@@ -61,7 +62,7 @@ func TestHelp(t *testing.T) {
 	assert.Equal(t, cli.ExitOK, status)
 	for _, flag := range []string{
 		"--ro", "--clients", "--no-root-squash", "--listen", "--tcp", "--inline", "--credits",
-		"--max-payload", "--crc", "--state", "--log-level", "--log-format",
+		"--max-payload", "--crc", "--markers", "--no-extensions", "--state", "--log-level", "--log-format",
 	} {
 		assert.Contains(t, stdout, flag)
 	}

@@ -30,6 +30,8 @@ type serveOptions struct {
 	credits      int
 	maxPayload   cli.Size
 	crc          cli.Choice
+	markers      cli.Choice
+	noExtensions bool
 	state        string
 	logLevel     cli.Choice
 	logFormat    cli.Choice
@@ -45,6 +47,7 @@ func newServe() *cobra.Command {
 		credits:    128,
 		maxPayload: 1 << 20,
 		crc:        cli.NewChoice("auto", "auto", "on", "off"),
+		markers:    cli.NewChoice("off", "off", "on"),
 		logLevel:   cli.NewChoice("info", "debug", "info", "warn", "error"),
 		logFormat:  cli.NewChoice("text", "text", "json"),
 	}
@@ -90,6 +93,8 @@ Linux mounts an export by (MOUNT goes over TCP)
 	f.IntVar(&o.credits, "credits", o.credits, "calls that a connection may have under way")
 	f.Var(&o.maxPayload, "max-payload", "longest READ or WRITE")
 	f.Var(&o.crc, "crc", "CRC32C on RDMA connections: auto has it where the client asks")
+	f.Var(&o.markers, "markers", "on asks clients for MPA markers, for tests: Linux's siw has none and refuses;\na client that asks gets them either way")
+	f.BoolVar(&o.noExtensions, "no-extensions", false, "speak the standards only: frame for the segments of TCP whoever the client is")
 	f.StringVar(&o.state, "state", defaultState(), "`DIR` for what outlives the daemon; one for each")
 	f.Var(&o.logLevel, "log-level", "what to log on standard error")
 	f.Var(&o.logFormat, "log-format", "how to log it")

@@ -177,22 +177,24 @@ func (r replies) Closed(error) { close(r.got) }
 
 func TestServeRDMA(t *testing.T) {
 	for _, tt := range []struct {
-		name, addr string
-		crc        string
-		mine       mpa.CRC
+		name, addr   string
+		crc, markers string
+		mine         mpa.CRC
 	}{
-		{"IPv4, no CRC", "127.0.0.1:0", "off", mpa.CRCOff},
-		{"IPv6, CRC as asked", "[::1]:0", "auto", mpa.CRCOn},
-		{"CRC demanded", "127.0.0.1:0", "on", mpa.CRCOff},
+		{"IPv4, no CRC", "127.0.0.1:0", "off", "off", mpa.CRCOff},
+		{"IPv6, CRC as asked", "[::1]:0", "auto", "off", mpa.CRCOn},
+		{"CRC demanded", "127.0.0.1:0", "on", "off", mpa.CRCOff},
+		{"Markers demanded", "127.0.0.1:0", "off", "on", mpa.CRCOff},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := serve(t, "--listen", tt.addr, "--tcp", "", "--crc="+tt.crc, "--credits=7", t.TempDir())
+			s := serve(t, "--listen", tt.addr, "--tcp", "", "--crc="+tt.crc, "--markers="+tt.markers, "--no-extensions", "--credits=7", t.TempDir())
 			assert.NotContains(t, s.ready, "tcp=")
 			in := replies{make(chan []byte, 1)}
 			c, err := iwarp.Dial(t.Context(), "tcp", s.addr(t, "rdma"), iwarp.Config{CRC: tt.mine},
 				rdma.ConnConfig{Handler: in, Recvs: 2})
 			require.NoError(t, err)
 			defer c.Close()
+			assert.Equal(t, tt.markers == "on", c.Params().SendMarkers)
 
 			var msg []byte
 			for _, v := range []uint32{9, 1, 32, 0, 0, 0, 0} { // RDMA_MSG without chunks

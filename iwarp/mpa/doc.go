@@ -11,8 +11,8 @@
 //	       | 2 octets     | ULPDU_Length octets    | 0..3  | 4      |
 //	       '── UpdateCRC covers these, the pad included ──'
 //
-// Markers are not supported in either direction: a Request that asks for them
-// leads to a rejection (ErrMarkers).
+// Where the receiver has asked for them, Markers stand among these octets, at
+// every 512th of the stream: Inserter and Remover say where.
 //
 // The package must not know sockets, clocks, or what a ULPDU says.
 //

@@ -56,13 +56,6 @@ var (
 	ErrEnhanced    = fmt.Errorf("%w: request and reply are not both enhanced", ErrFrame)
 )
 
-var (
-	// ErrMarkers says that the peer requires Markers in what it receives.
-	// A responder sends the rejection that Accept returned with it, as
-	// siw does too; an initiator closes the connection.
-	ErrMarkers = errors.New("MPA: peer requires markers, which are not supported")
-
-	// ErrRejected says that the responder refused the connection
-	// (RFC 5044, Section 7.1.1, bit R).
-	ErrRejected = errors.New("MPA: connection rejected by peer")
-)
+// ErrRejected says that the responder refused the connection (RFC 5044,
+// Section 7.1.1, bit R).
+var ErrRejected = errors.New("MPA: connection rejected by peer")

@@ -3,10 +3,15 @@ package mpa
 import "encoding/binary"
 
 // MULPDU returns the length in octets of the largest ULPDU that fits into one
-// TCP segment with emss octets of payload, without Markers (RFC 5044,
-// Section 4.5). It lies between MinMULPDU and MaxULPDU whatever emss is.
-func MULPDU(emss int) int {
-	return min(max(emss-(LengthLen+CRCLen+emss%4), MinMULPDU), MaxULPDU)
+// TCP segment with emss octets of payload, as many Markers as there can be
+// included (RFC 5044, Section 4.5). It lies between MinMULPDU and MaxULPDU
+// whatever emss is.
+func MULPDU(emss int, markers bool) int {
+	overhead := LengthLen + CRCLen + emss%4
+	if markers {
+		overhead += MarkerLen * ((emss + MarkerInterval - 1) / MarkerInterval)
+	}
+	return min(max(emss-overhead, MinMULPDU), MaxULPDU)
 }
 
 // PadLen returns the length in octets, 0 to 3, of the pad behind a ULPDU of n

@@ -11,27 +11,36 @@ import (
 )
 
 func TestMULPDU(t *testing.T) {
-	tests := []struct{ emss, want int }{
-		{1460, 1454},   // R5044-4.5-2
-		{8960, 8954},   // R5044-4.5-2
-		{1447, 1438},   // R5044-4.5-2: 3 octets are left over
-		{1448, 1442},   // with TCP timestamps
-		{65483, 64768}, // loopback, but R5044-3-4
-		{1 << 30, 64768},
-		{64776, 64768},
-		{64774, 64766},
-		{64772, 64766},
-		{134, 128}, // R5044-4.5-5
-		{133, 128},
-		{100, 128},
-		{0, 128},
-		{-1, 128},
+	tests := []struct{ emss, plain, marked int }{
+		{1460, 1454, 1442},    // R5044-4.5-1, R5044-4.5-2
+		{8960, 8954, 8882},    // R5044-4.5-1, R5044-4.5-2
+		{1447, 1438, 1426},    // R5044-4.5-1, R5044-4.5-2: 3 octets are left over
+		{1448, 1442, 1430},    // with TCP timestamps
+		{512, 506, 502},       // R5044-4.5-1: the ceiling
+		{513, 506, 498},       // R5044-4.5-1
+		{65483, 64768, 64768}, // loopback, but R5044-3-4
+		{1 << 30, 64768, 64768},
+		{64776, 64768, 64262},
+		{64774, 64766, 64258},
+		{64772, 64766, 64258},
+		{142, 134, 130},
+		{138, 130, 128},
+		{134, 128, 128}, // R5044-4.5-5
+		{133, 128, 128},
+		{100, 128, 128},
+		{0, 128, 128},
+		{-1, 128, 128},
 	}
 	for _, tt := range tests {
-		assert.Equal(t, tt.want, MULPDU(tt.emss), "EMSS %d", tt.emss)
+		assert.Equal(t, tt.plain, MULPDU(tt.emss, false), "EMSS %d", tt.emss)
+		assert.Equal(t, tt.marked, MULPDU(tt.emss, true), "EMSS %d", tt.emss)
 	}
-	for emss := 140; emss < 2000; emss++ {
-		assert.LessOrEqual(t, FPDULen(MULPDU(emss)), emss, "fits its segment")
+	for emss := 144; emss < 3000; emss++ {
+		assert.LessOrEqual(t, FPDULen(MULPDU(emss, false)), emss, "fits its segment")
+		n := MULPDU(emss, true)
+		markers := (emss + MarkerInterval - 1) / MarkerInterval // with one at the worst place
+		assert.LessOrEqual(t, FPDULen(n)+markers*MarkerLen, emss, "fits its segment")
+		assert.LessOrEqual(t, MaxMarkers(n), markers, "EMSS %d", emss)
 	}
 }
 

@@ -5,7 +5,7 @@ import "fmt"
 // NewRequest returns the Request that an initiator sends, with no private data
 // as yet.
 func NewRequest(local Local) Frame {
-	req := Frame{Rev: Rev1, CRC: local.CRC != CRCOff}
+	req := Frame{Rev: Rev1, CRC: local.CRC != CRCOff, Markers: local.Markers}
 	if local.Unenhanced {
 		return req
 	}
@@ -25,18 +25,20 @@ func NewRequest(local Local) Frame {
 // (RFC 5044, Section 7.1.2, and RFC 6581, Section 9). Errors:
 //
 //   - ErrRejected: the responder refused; its private data may say why.
-//   - ErrMarkers, ErrEnhanced: the connection is to be closed.
+//   - ErrEnhanced: the connection is to be closed.
 //   - ErrIRD, ErrRTR: a Terminate with this number is due, then the end.
 func Complete(req, reply Frame, local Local) (Params, error) {
 	switch {
 	case reply.Reject:
 		return Params{}, ErrRejected
-	case reply.Markers:
-		return Params{}, ErrMarkers
 	case reply.HasEnhanced != req.HasEnhanced:
 		return Params{}, ErrEnhanced
 	}
-	params := Params{Rev: reply.Rev, CRC: req.CRC || reply.CRC, IRD: int(local.ird()), ORD: int(local.ord())}
+	params := Params{
+		Rev: reply.Rev, CRC: req.CRC || reply.CRC,
+		SendMarkers: reply.Markers, RecvMarkers: req.Markers,
+		IRD: int(local.ird()), ORD: int(local.ord()),
+	}
 	if !reply.HasEnhanced {
 		return params, nil
 	}

@@ -15,6 +15,10 @@ const (
 type Local struct {
 	CRC CRC
 
+	// Markers says that this end requires Markers in what it receives. One
+	// that gets its octets in order, as from a socket, has no use for them.
+	Markers bool
+
 	// IRD is the largest number of RDMA Reads of the peer that this end
 	// serves at a time, and ORD that of its own that it has outstanding.
 	// Above MaxDepth they are clipped. Linux refuses a peer whose Request
@@ -52,6 +56,11 @@ func (l Local) rtr() RTR {
 type Params struct {
 	Rev uint8 // revision of MPA
 	CRC bool  // CRCs are generated and checked, in both directions
+
+	// SendMarkers and RecvMarkers say in which direction Markers stand in
+	// the stream: each end decides on what it receives.
+	SendMarkers, RecvMarkers bool
+
 	IRD int   // RDMA Reads of the peer that this end must serve at a time
 	ORD int   // RDMA Reads that this end may have outstanding
 

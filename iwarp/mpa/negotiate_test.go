@@ -66,20 +66,24 @@ func TestUnenhanced(t *testing.T) {
 	}
 }
 
-func TestMarkers(t *testing.T) {
-	for _, req := range []Frame{{Rev: Rev1}, enhanced(Enhanced{IRD: 16})} {
-		req.Markers = true
-		reply, params, err := Accept(req, Local{IRD: 1, ORD: 1})
-		assert.ErrorIs(t, err, ErrMarkers)
-		assert.NotErrorIs(t, err, ErrFrame, "it is answered, not closed at once")
-		assert.Zero(t, params)
-		assert.True(t, reply.Reject)
-		assert.False(t, reply.Markers) // R5044-7.1.1-5: never asked for
-		assert.Equal(t, req.Rev, reply.Rev)
-		assert.Equal(t, req.HasEnhanced, reply.HasEnhanced)
-
-		_, err = Complete(req, Frame{Reply: true, Rev: req.Rev, Markers: true}, Local{})
-		assert.ErrorIs(t, err, ErrMarkers)
+// Each end decides on the Markers in what it receives.
+func TestMarkersMatrix(t *testing.T) {
+	for bits := range 8 {
+		initiator := Local{Markers: bits&1 != 0, Unenhanced: bits&4 != 0}
+		responder := Local{Markers: bits&2 != 0}
+		req, err := ParseRequest(NewRequest(initiator).AppendTo(nil))
+		require.NoError(t, err)
+		assert.Equal(t, initiator.Markers, req.Markers) // R5044-7.1.1-5
+		reply, r, err := Accept(req, responder)
+		require.NoError(t, err)
+		reply, err = ParseReply(reply.AppendTo(nil))
+		require.NoError(t, err)
+		assert.Equal(t, responder.Markers, reply.Markers) // R5044-7.1.1-5
+		i, err := Complete(req, reply, initiator)
+		require.NoError(t, err)
+		// R5044-7.1.1-6, R5044-7.1.1-7
+		assert.Equal(t, [2]bool{initiator.Markers, responder.Markers}, [2]bool{r.SendMarkers, r.RecvMarkers})
+		assert.Equal(t, [2]bool{responder.Markers, initiator.Markers}, [2]bool{i.SendMarkers, i.RecvMarkers})
 	}
 }
 
@@ -151,7 +155,7 @@ func FuzzNegotiate(f *testing.F) {
 			assert.Equal(t, err != nil, reply.Reject)
 			assert.Equal(t, req.Rev, reply.Rev)
 			assert.Equal(t, req.HasEnhanced, reply.HasEnhanced)
-			assert.False(t, reply.Markers)
+			assert.Equal(t, local.Markers, reply.Markers)
 			if req.HasEnhanced && err == nil && req.Enhanced.IRD != NotNegotiated {
 				assert.LessOrEqual(t, params.ORD, int(req.Enhanced.IRD))
 			}

@@ -6,15 +6,11 @@ import "fmt"
 // Section 7.1.2, and RFC 6581, Sections 9 and 10). It returns the Reply to
 // send, with no private data as yet, and what the connection works with.
 //
-// With an error the Reply is the rejection to send: ErrMarkers where the peer
-// requires Markers, ErrIRD where its IRD is below local.MinORD.
+// With an error the Reply is the rejection to send: ErrIRD where the peer's IRD
+// is below local.MinORD.
 func Accept(req Frame, local Local) (Frame, Params, error) {
 	reply, params := respond(req, local)
-	switch {
-	case req.Markers:
-		reply.Reject = true
-		return reply, Params{}, ErrMarkers
-	case req.HasEnhanced && req.Enhanced.IRD < local.MinORD:
+	if req.HasEnhanced && req.Enhanced.IRD < local.MinORD {
 		reply.Reject = true
 		// tells the initiator what it takes (RFC 6581, Section 9.1)
 		reply.Enhanced.ORD = min(local.MinORD, MaxDepth)
@@ -32,11 +28,15 @@ func Reject(req Frame, local Local) Frame {
 }
 
 // respond answers in the request's own revision and form (RFC 6581,
-// Section 10), and never asks for Markers.
+// Section 10).
 func respond(req Frame, local Local) (Frame, Params) {
 	crc := req.CRC || local.CRC == CRCOn
-	reply := Frame{Reply: true, Rev: req.Rev, CRC: crc, HasEnhanced: req.HasEnhanced}
-	params := Params{Rev: req.Rev, CRC: crc, IRD: int(local.ird()), ORD: int(local.ord())}
+	reply := Frame{Reply: true, Rev: req.Rev, CRC: crc, Markers: local.Markers, HasEnhanced: req.HasEnhanced}
+	params := Params{
+		Rev: req.Rev, CRC: crc,
+		SendMarkers: req.Markers, RecvMarkers: local.Markers,
+		IRD: int(local.ird()), ORD: int(local.ord()),
+	}
 	if !req.HasEnhanced {
 		return reply, params // depths are left to the upper layers
 	}

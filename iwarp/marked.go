@@ -1,0 +1,82 @@
+package iwarp
+
+import (
+	"encoding/binary"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+)
+
+// A markedFPDU is an FPDU that is being appended to a batch, with the Markers
+// that fall into it. The payload stays where it is, between them.
+type markedFPDU struct {
+	b   *batch
+	at  *mpa.Inserter
+	crc uint32 // of all up to here
+	sum bool   // CRCs are on
+}
+
+// cutMarked is cut where the peer requires Markers.
+func (c *Conn) cutMarked(b *batch, m *message) {
+	n, last := ddp.NextSegment(m.length, m.offset, c.mulpdu, m.headerLen())
+	ulpdu := m.headerLen() + m.bodyLen + n
+	c.tx.counts.add(m.op, last, m.bodyLen+n)
+	f := markedFPDU{b: b, at: &c.tx.markers, sum: c.params.CRC}
+	f.at.Begin()
+	var header [maxHeaderLen]byte
+	f.octets(m.appendHeader(mpa.AppendLength(header[:0], ulpdu), last))
+	for n > 0 {
+		d := m.next(n)
+		n -= len(d)
+		f.payload(d)
+	}
+	var zeros [mpa.MaxTrailerLen]byte
+	f.octets(zeros[:mpa.PadLen(ulpdu)])
+	f.marker() // in front of the CRC field it is covered as well
+	f.octets(binary.LittleEndian.AppendUint32(zeros[:0], f.crc))
+}
+
+// marker appends the Marker that goes here, if one does.
+func (f *markedFPDU) marker() {
+	start := len(f.b.headers)
+	f.b.headers = f.at.Append(f.b.headers)
+	f.appended(start)
+}
+
+// octets appends a copy of b.
+func (f *markedFPDU) octets(b []byte) {
+	for len(b) > 0 {
+		f.marker()
+		n, start := min(len(b), f.at.Room()), len(f.b.headers)
+		f.b.headers = append(f.b.headers, b[:n]...)
+		f.appended(start)
+		f.at.Advance(n)
+		b = b[n:]
+	}
+}
+
+// appended makes what was appended to the headers since start part of the FPDU.
+func (f *markedFPDU) appended(start int) {
+	if start == len(f.b.headers) {
+		return
+	}
+	if f.sum {
+		f.crc = mpa.UpdateCRC(f.crc, f.b.headers[start:])
+	}
+	f.b.appendHeader(start)
+}
+
+// payload appends b itself.
+func (f *markedFPDU) payload(b []byte) {
+	for len(b) > 0 {
+		f.marker()
+		n := min(len(b), f.at.Room())
+		f.b.vec = append(f.b.vec, b[:n])
+		f.b.size += n
+		if f.sum {
+			f.crc = mpa.UpdateCRC(f.crc, b[:n])
+		}
+		f.at.Advance(n)
+		b = b[n:]
+	}
+}
