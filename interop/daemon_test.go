@@ -60,7 +60,7 @@ func (b *buffer) String() string {
 // serve starts a daemon on a directory of its own; the test's end stops it.
 func serve(t *testing.T, flags ...string) *daemon {
 	t.Helper()
-	guest(t) // the programs are built
+	built(t)
 	d := &daemon{t: t, dir: served(t), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", stderr: new(buffer)}
 	d.flags = append(flags, "--state", t.TempDir())
 	d.start()

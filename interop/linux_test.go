@@ -74,12 +74,7 @@ func TestSquash(t *testing.T) {
 // TestSoak lets one connection write and another read, and finds nothing left in
 // the daemon afterwards.
 func TestSoak(t *testing.T) {
-	length := time.Minute
-	if v := os.Getenv("INTEROP_SOAK"); v != "" {
-		var err error
-		length, err = time.ParseDuration(v)
-		require.NoError(t, err, "INTEROP_SOAK")
-	}
+	length := soakTime(t, time.Minute)
 	idle := serve(t, "--no-root-squash").goroutines()
 
 	d := serve(t, "--no-root-squash")

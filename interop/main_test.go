@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,15 +22,21 @@ const (
 	execLimit = 4 * time.Minute // for one script in the guest
 )
 
-// shared is the one guest of all tests, and what they build.
+// shared are the programs, and the one guest of all tests.
 var shared struct {
-	sync.Once
-	dir   string // of programs
-	guest *Guest
-	err   error
+	build, boot sync.Once
+	dir         string // of programs
+	guest       *Guest
+	err         error
 }
 
+// inside tells the process that runs the tests that it has mounts of its own.
+const inside = "INTEROP_INSIDE"
+
 func TestMain(m *testing.M) {
+	if os.Getuid() == 0 && os.Getenv(inside) == "" {
+		os.Exit(runInside())
+	}
 	status := m.Run()
 	if g := shared.guest; g != nil {
 		if status != 0 {
@@ -43,11 +50,51 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
+// runInside runs the tests in a mount namespace: what they mount is nobody else's,
+// and goes with them.
+func runInside() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	// Go makes all mounts private in it.
+	p, err := StartProcessIn(cmd, syscall.CLONE_NEWNS)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "no mount namespace:", err)
+		return 1
+	}
+	return p.ExitCode()
+}
+
+// built makes the programs that the tests run.
+func built(t *testing.T) {
+	t.Helper()
+	needRoot(t)
+	shared.build.Do(func() { shared.err = build() })
+	require.NoError(t, shared.err)
+}
+
+func build() (err error) {
+	if shared.dir, err = os.MkdirTemp("", "nfsrdma-interop-"); err != nil {
+		return err
+	}
+	if err := os.Chmod(shared.dir, 0o755); err != nil { // some act as other users
+		return err
+	}
+	for name, pkg := range map[string]string{
+		"guestwork": "./guestwork", "nfsrdmad": "../cmd/nfsrdmad", "mountrdma": "../cmd/mountrdma",
+	} {
+		if err := goBuild(program(name), pkg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // guest returns the guest, which is built and booted by the first test to ask.
 func guest(t *testing.T) *Guest {
 	t.Helper()
-	needRoot(t)
-	shared.Do(func() { shared.err = prepare(t) })
+	built(t)
+	shared.boot.Do(func() { shared.err = boot(t) })
 	require.NoError(t, shared.err)
 	return shared.guest
 }
@@ -55,33 +102,21 @@ func guest(t *testing.T) *Guest {
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Fatal("the interop tests need root: they capture packets, serve files of several owners and make network namespaces")
+		t.Fatal("the interop tests need root: they capture packets, serve files of several owners, mount, and make namespaces")
 	}
 }
 
-func prepare(t *testing.T) error {
-	var err error
-	if shared.dir, err = os.MkdirTemp("", "nfsrdma-interop-"); err != nil {
-		return err
-	}
+func boot(t *testing.T) error {
 	build := exec.Command("guest/build")
 	build.Stderr = os.Stderr
 	dir, err := build.Output()
 	if err != nil {
 		return fmt.Errorf("guest/build: %w", err)
 	}
-	if err := goBuild(program("guestwork"), "./guestwork"); err != nil {
-		return err
-	}
-	for _, name := range []string{"nfsrdmad", "mountrdma"} {
-		if err := goBuild(program(name), "../cmd/"+name); err != nil {
-			return err
-		}
-	}
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
 	defer cancel()
-	g, err := Boot(ctx, Options{Dir: strings.TrimSpace(string(dir)), Forward: []int{20049, 20048}})
+	g, err := Boot(ctx, Options{Dir: strings.TrimSpace(string(dir)), Forward: []int{20049, 20048, rpingPort}})
 	if err != nil {
 		return err
 	}

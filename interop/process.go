@@ -15,8 +15,11 @@ type Process struct {
 }
 
 // StartProcess starts cmd. The kernel kills it when this process ends.
-func StartProcess(cmd *exec.Cmd) (*Process, error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+func StartProcess(cmd *exec.Cmd) (*Process, error) { return StartProcessIn(cmd, 0) }
+
+// StartProcessIn starts cmd in new namespaces, by their flags of unshare(2).
+func StartProcessIn(cmd *exec.Cmd, namespaces uintptr) (*Process, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Unshareflags: namespaces}
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {

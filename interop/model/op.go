@@ -70,6 +70,8 @@ type Result struct {
 	Len   int      `json:"len,omitempty"`  // octets that were read
 	Sum   uint32   `json:"sum,omitempty"`  // and their checksum
 	Names []string `json:"names,omitempty"`
+
+	Or string `json:"-"` // another error that is as good, or ""
 }
 
 func (r Result) String() string {

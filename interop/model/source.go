@@ -35,6 +35,15 @@ func Contents(seed uint64) *Source {
 	return &Source{r: rand.New(rand.NewPCG(seed, 2)), kinds: repeat(w), path: flat}
 }
 
+// Files are the operations that make the files of Contents.
+func Files() []Op {
+	var ops []Op
+	for _, name := range names {
+		ops = append(ops, Op{Kind: Create, Path: name, Mode: 0o644})
+	}
+	return ops
+}
+
 // weights say how often each kind comes.
 var weights = map[Kind]int{
 	Create: 8, Write: 8, Append: 4, Rewrite: 6, Read: 10, Truncate: 4, Chmod: 3, Utimes: 3, Stat: 12, Mkdir: 5,

@@ -42,7 +42,14 @@ func dir(parent *node, mode uint32) *node {
 func (t *Tree) Do(o Op) Result {
 	r, err := t.do(o)
 	if err != 0 {
-		return Result{Err: unix.ErrnoName(err)}
+		r = Result{Err: unix.ErrnoName(err)}
+		if o.Kind == Link && err == unix.EEXIST {
+			// Of a directory, onto what is there: Linux's NFS client leaves it to
+			// the server to see what is there, and tells directories before.
+			if n, _ := t.found(o.Path, false); n != nil && n.kind == "dir" {
+				r.Or = unix.ErrnoName(unix.EPERM)
+			}
+		}
 	}
 	return r
 }
@@ -103,6 +110,12 @@ func (t *Tree) walkFrom(at *node, path string, follow bool, links *int) (place, 
 		}
 		at, path = p.node, rest
 	}
+}
+
+// IsLink tells whether a path ends at a symbolic link.
+func (t *Tree) IsLink(path string) bool {
+	n, err := t.found(path, false)
+	return err == 0 && n.kind == "link"
 }
 
 // found is walk to something that is there.

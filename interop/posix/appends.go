@@ -77,7 +77,7 @@ func appendSwitchedOn(p *probe) {
 
 // Two who append at the same time on one machine lose nothing.
 func appendAtOnce(p *probe) {
-	const count = 200
+	const count = 100
 	p.file("f", "")
 	ended := make(chan error)
 	for range 2 {

@@ -156,7 +156,7 @@ func dataSeek(p *probe) {
 	for _, s := range []struct {
 		off    int64
 		whence int
-	}{{3, 0}, {2, 1}, {-1, 2}, {100, 2}, {-200, 1}, {-1, 0}, {0, 9}, {math.MaxInt64, 0}} {
+	}{{3, 0}, {2, 1}, {-1, 2}, {100, 2}, {-200, 1}, {-1, 0}, {0, 9}, {1 << 40, 0}} {
 		at, err := unix.Seek(fd, s.off, s.whence)
 		p.say("seek %d %d: %d %s", s.off, s.whence, at, word(err))
 	}

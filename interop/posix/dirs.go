@@ -64,7 +64,7 @@ func dirDots(p *probe) {
 }
 
 func dirDeep(p *probe) {
-	const depth = 60
+	const depth = 30
 	path := "d"
 	p.mkdir(path)
 	for range depth {

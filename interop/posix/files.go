@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ func (p *probe) mkdir(name string) { p.need(unix.Mkdir(p.at(name), 0o755)) }
 func (p *probe) fd(name string, flags int) int {
 	fd, err := unix.Open(p.at(name), flags|unix.O_CLOEXEC, 0o644)
 	p.need(err)
+	p.fds = append(p.fds, fd)
 	p.later = append(p.later, func() { _ = unix.Close(fd) })
 	return fd
 }
@@ -51,9 +53,15 @@ func (p *probe) fstat(fd int) unix.Stat_t {
 	return st
 }
 
-// show is a path as it stands in a transcript: on one line, and short.
+// hidden is the name that an NFS client gives to a removed file that is open.
+var hidden = regexp.MustCompile(`^\.nfs[0-9a-f]{24}$`)
+
+// show is a path as it stands in a transcript: on one line, short, and the same
+// again.
 func show(path string) string {
 	switch {
+	case hidden.MatchString(path):
+		return ".nfs(number)"
 	case path == "":
 		return "."
 	case len(path) > 60:

@@ -127,13 +127,13 @@ func linkDescriptor(p *probe) {
 }
 
 func linkMany(p *probe) {
-	const count = 100
+	const count = 50
 	p.file("a", "x")
 	for i := range count {
 		p.need(unix.Link(p.at("a"), p.at(fmt.Sprintf("%02d", i))))
 	}
 	p.links("a")
-	p.links("99")
+	p.links("49")
 }
 
 // Of two file systems, none has names of the other. (/proc takes no new name, so

@@ -79,7 +79,7 @@ func listInodes(p *probe) {
 }
 
 func listLarge(p *probe) {
-	want := p.many(300)
+	want := p.many(150)
 	p.say("all, once: %v", slices.Equal(want, sorted(p.all(p.self()))))
 }
 
@@ -114,7 +114,7 @@ func listRewind(p *probe) {
 
 // From where an entry ended, the listing goes on the same way again.
 func listSeek(p *probe) {
-	p.many(100)
+	p.many(60)
 	fd := p.self()
 	list := p.all(fd)
 	right := 0
@@ -128,7 +128,7 @@ func listSeek(p *probe) {
 			right++
 		}
 	}
-	p.say("%d of 15 right", right)
+	p.say("%d of 9 right", right)
 	now, err := unix.Seek(fd, 0, 1)
 	p.need(err)
 	p.say("told at the end: %v", now == list[len(list)-1].next)
@@ -136,7 +136,7 @@ func listSeek(p *probe) {
 
 // Entries that go while a directory is read do not hide others.
 func listWhileRemoved(p *probe) {
-	want := p.many(200)
+	want := p.many(100)
 	fd := p.self()
 	seen := make(map[string]int)
 	for {
@@ -163,7 +163,7 @@ func listWhileRemoved(p *probe) {
 
 // Entries that come while a directory is read do not hide others, or show twice.
 func listWhileAdded(p *probe) {
-	want := p.many(100)
+	want := p.many(60)
 	fd := p.self()
 	seen := make(map[string]int)
 	for n := 0; ; {

@@ -229,12 +229,13 @@ func recordLockWait(p *probe) {
 	fd := p.fd("f", unix.O_RDWR)
 	p.own(fd, "lock", unix.F_WRLCK, 0, 0)
 	asked, got := make(chan bool), make(chan error, 1)
-	go p.apart(func() error { return unix.Unshare(unix.CLONE_FILES) }, func() {
+	go p.apart(p.split, func() {
 		close(asked)
 		_, err := record(fd, unix.F_SETLKW, unix.F_WRLCK, 3, 4)
 		for err == unix.EINTR {
 			_, err = record(fd, unix.F_SETLKW, unix.F_WRLCK, 3, 4)
 		}
+		p.forget()
 		got <- err
 	})
 	<-asked

@@ -261,7 +261,7 @@ func openAt(p *probe) {
 
 func openMany(p *probe) {
 	p.file("f", "content")
-	for i := range 200 {
+	for i := range 100 {
 		if got := p.read(p.fd("f", unix.O_RDONLY), 10, 0); got != "content" {
 			p.say("descriptor %d reads %q", i, got)
 		}

@@ -2,6 +2,7 @@ package posix
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"slices"
 	"strings"
@@ -67,8 +68,8 @@ func TestSees(t *testing.T) {
 		"rename-kinds":     "dir to file: ENOTDIR",
 		"unlink-open":      "links 0",
 		"open-exclusive":   "dangling: EEXIST",
-		"list-seek":        "15 of 15 right",
-		"name-octets":      "found: 254",
+		"list-seek":        "9 of 9 right",
+		"name-octets":      "found: 16",
 		"data-large":       "size of f: 4294967299",
 		"hole-read":        `"[3 zeros]begin[9992 zeros]middle[113450 zeros]end"`,
 		"map-beyond-end":   "first page: false, second: true",
@@ -122,4 +123,38 @@ func TestCompare(t *testing.T) {
 		"lost:\n\t- a",
 		"wrong:\n\t- a\n\t+ b",
 	}, slices.Sorted(slices.Values(Compare(reference, seen, "here", listed))))
+}
+
+var update = flag.Bool("update", false, "write the table into docs/posix.md")
+
+// TestDocument asserts that docs/posix.md has the table of differences.
+func TestDocument(t *testing.T) {
+	const name, heading = "../../docs/posix.md", "| function |"
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	before, _, found := strings.Cut(string(text), heading)
+	require.True(t, found)
+	var table strings.Builder
+	require.NoError(t, WriteTable(&table, Differences))
+	if *update {
+		require.NoError(t, os.WriteFile(name, []byte(before+table.String()), 0o644))
+	}
+	assert.Equal(t, before+table.String(), string(text), "go test ./interop/posix -update mends it")
+}
+
+// TestDifferences asserts that each is of a case, once for a file system.
+func TestDifferences(t *testing.T) {
+	cases := make(map[string]bool)
+	for _, c := range Cases() {
+		cases[c.Name] = true
+	}
+	seen := make(map[string]bool)
+	for _, d := range Differences {
+		assert.True(t, cases[d.Case], "there is no case %s", d.Case)
+		assert.NotEmpty(t, d.Why, d.Case)
+		for _, system := range d.On {
+			assert.False(t, seen[d.Case+system], "%s is listed twice for %s", d.Case, system)
+			seen[d.Case+system] = true
+		}
+	}
 }

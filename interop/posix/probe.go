@@ -29,6 +29,7 @@ type probe struct {
 	dir   string // its own
 	clock string // a file of the same file system, whose times tick reads
 	lines []string
+	fds   []int    // opened by fd
 	later []func() // what to do at the end, last first
 }
 
@@ -96,7 +97,21 @@ func become(uid, gid int, groups []uint32) error {
 // another runs f with a table of descriptors of its own, which begins as a copy:
 // as far as record locks go, as another process.
 func (p *probe) another(f func()) {
-	p.also(func() error { return unix.Unshare(unix.CLONE_FILES) }, f)
+	p.also(p.split, func() {
+		f()
+		p.forget()
+	})
+}
+
+// split gives the thread a table of descriptors of its own.
+func (p *probe) split() error { return unix.Unshare(unix.CLONE_FILES) }
+
+// forget closes the copies of what fd has opened: at the end of the thread would be
+// some time later.
+func (p *probe) forget() {
+	for _, fd := range p.fds {
+		_ = unix.Close(fd)
+	}
 }
 
 // say notes a result.

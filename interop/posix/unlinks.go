@@ -83,6 +83,7 @@ func unlinkOpenListed(p *probe) {
 	p.need(unix.Unlink(p.at("f")))
 	p.lists("")
 	p.result("close", unix.Close(fd))
+	p.await(func() bool { return len(sorted(p.all(p.self()))) == 0 })
 	p.lists("")
 }
 
@@ -119,8 +120,19 @@ func unlinkOpenRmdir(p *probe) {
 	p.result("rmdir", unix.Rmdir(p.at("d")))
 	p.say("read %q", p.read(fd, 20, 0))
 	p.result("close", unix.Close(fd))
-	_ = unix.Rmdir(p.at("d")) // where it was not empty before
+	p.await(func() bool { return unix.Rmdir(p.at("d")) != unix.ENOTEMPTY })
 	p.lists("")
+}
+
+// await returns when something is so: a file may take a moment to go after the
+// close.
+func (p *probe) await(f func() bool) {
+	for range 1000 {
+		if f() {
+			return
+		}
+		p.tick()
+	}
 }
 
 func unlinkLink(p *probe) {

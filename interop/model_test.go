@@ -1,0 +1,284 @@
+//go:build interop
+
+package interop
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/interop/model"
+)
+
+// coherent are the options of mounts that believe nothing they have seen before.
+const coherent = "noac,lookupcache=none"
+
+// TestModel does random operations by two mounts of this host and one of Linux in
+// the guest, and knows what each must say. INTEROP_SOAK is for how long, 2 minutes
+// by default; INTEROP_SEED repeats a run.
+func TestModel(t *testing.T) {
+	guest(t)
+	length := soakTime(t, 2*time.Minute)
+	seed := uint64(time.Now().UnixNano())
+	if v := os.Getenv("INTEROP_SEED"); v != "" {
+		var err error
+		seed, err = strconv.ParseUint(v, 10, 64)
+		require.NoError(t, err, "INTEROP_SEED")
+	}
+	t.Logf("INTEROP_SEED=%d repeats this", seed)
+	d := serve(t, "--no-root-squash")
+	t.Run("coherent", func(t *testing.T) {
+		w := windows(t, d, coherent)
+		t.Run("together", func(t *testing.T) { together(t, w, seed, length*5/8) })
+		t.Run("apart", func(t *testing.T) { apart(t, w, seed, length/8) })
+		w.close(t)
+	})
+	t.Run("cached", func(t *testing.T) {
+		w := windows(t, d)
+		contents(t, w, seed, length/4)
+		w.close(t)
+	})
+}
+
+// soakTime is INTEROP_SOAK, or what a test takes without it.
+func soakTime(t *testing.T, short time.Duration) time.Duration {
+	v := os.Getenv("INTEROP_SOAK")
+	if v == "" {
+		return short
+	}
+	length, err := time.ParseDuration(v)
+	require.NoError(t, err, "INTEROP_SOAK")
+	return length
+}
+
+// views are three mounts of one served directory.
+type views struct {
+	served string
+	fuse   [2]*fuseMount
+	linux  *Session // guestwork model in the guest
+	mounts []model.Mount
+	ends   []func() // of what plays on the mounts of this host
+}
+
+// windows mounts d three times.
+func windows(t *testing.T, d *daemon, options ...string) *views {
+	v := &views{served: d.dir}
+	s := d.site()
+	for i := range v.fuse {
+		m := shop{addr: d.rdma, site: s}.fuse(t, options...)
+		v.fuse[i] = m
+		// mountrdma says where it is when it hangs.
+		v.add("fuse"+strconv.Itoa(i), v.player(t, m.point), func() { m.proc.Signal(syscall.SIGQUIT) })
+	}
+	s.mount(t, "/mnt", s.options("rdma", options...))
+	var err error
+	v.linux, err = guest(t).Open(t.Context(), "exec guestwork model /mnt")
+	require.NoError(t, err)
+	t.Cleanup(v.linux.Close)
+	v.add("linux", v.linux, v.linux.Close)
+	return v
+}
+
+func (v *views) add(name string, rw io.ReadWriter, stop func()) {
+	v.mounts = append(v.mounts, model.Mount{Name: name, Player: again{impatient{model.NewRemote(rw), stop}}})
+}
+
+// player starts guestwork on a mount of this host. It is a process, so that one that
+// hangs can be ended.
+func (v *views) player(t *testing.T, point string) io.ReadWriter {
+	fromIt, out, err := os.Pipe()
+	require.NoError(t, err)
+	in, toIt, err := os.Pipe()
+	require.NoError(t, err)
+	cmd := exec.Command(program("guestwork"), "model", point)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, os.Stderr
+	p, err := StartProcess(cmd)
+	in.Close()
+	out.Close()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		p.Signal(syscall.SIGKILL)
+		toIt.Close()
+		fromIt.Close()
+	})
+	v.ends = append(v.ends, func() {
+		assert.NoError(t, toIt.Close())
+		assert.Zero(t, p.ExitCode())
+	})
+	return struct {
+		io.Reader
+		io.Writer
+	}{fromIt, toIt}
+}
+
+// opLimit is for one operation, on a guest that may be very slow.
+const opLimit = time.Minute
+
+// An impatient player stops what does not answer.
+type impatient struct {
+	model.Player
+	stop func()
+}
+
+func (p impatient) Do(o model.Op) (model.Result, error) {
+	defer time.AfterFunc(opLimit, p.stop).Stop()
+	return p.Player.Do(o)
+}
+
+// An again player repeats a rename that came to nothing because another client had
+// moved the directory: Linux finds that out while it holds the lock of all renames,
+// which it needs to take note, and says ESTALE, for any network file system. Having
+// looked, it can.
+type again struct{ model.Player }
+
+func (p again) Do(o model.Op) (model.Result, error) {
+	r, err := p.Player.Do(o)
+	if o.Kind != model.Rename || r.Err != "ESTALE" {
+		return r, err
+	}
+	for _, path := range []string{o.Path, o.To} {
+		if _, err := p.Player.Do(model.Op{Kind: model.Stat, Path: path}); err != nil {
+			return r, err
+		}
+	}
+	return p.Player.Do(o)
+}
+
+// close unmounts all three.
+func (v *views) close(t *testing.T) {
+	for _, end := range v.ends {
+		end()
+	}
+	require.NoError(t, v.linux.CloseWrite())
+	rest, err := io.ReadAll(v.linux)
+	require.NoError(t, err)
+	require.Zero(t, v.linux.Status(), "%s", rest)
+	umount(t, "/mnt")
+	for _, m := range v.fuse {
+		m.umount()
+	}
+}
+
+// below are the mounts, in a directory.
+func (v *views) below(sub string) []model.Mount {
+	var list []model.Mount
+	for _, m := range v.mounts {
+		list = append(list, model.Mount{Name: m.Name, Player: within{m.Player, sub}})
+	}
+	return list
+}
+
+// A within plays in a directory of another player's.
+type within struct {
+	model.Player
+	dir string
+}
+
+func (w within) Do(o model.Op) (model.Result, error) {
+	o.Path = w.dir + "/" + o.Path
+	if o.Kind == model.Link || o.Kind == model.Rename {
+		o.To = w.dir + "/" + o.To
+	}
+	return w.Player.Do(o)
+}
+
+// clock returns a function that returns when times of the served file system have
+// moved on. Two changes at the same time are one to a client that goes by times.
+func (v *views) clock(t *testing.T) func() {
+	f, err := os.Create(filepath.Join(t.TempDir(), "clock"))
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	if strings.HasPrefix(v.served, "/dev/shm/") {
+		f.Close()
+		f, err = os.CreateTemp("/dev/shm", "clock-")
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(f.Name()))
+	}
+	touched := func() unix.Timespec {
+		require.NoError(t, f.Chmod(0o600))
+		var st unix.Stat_t
+		require.NoError(t, unix.Fstat(int(f.Fd()), &st))
+		return st.Ctim
+	}
+	return func() {
+		for was := touched(); touched() == was; {
+		}
+	}
+}
+
+// knownWrong tells what Linux does not do rightly while others work. Where it has
+// seen that a name is not there, and creates a file, it does not look again,
+// whatever the options. If there is a symbolic link by then, the server says that
+// the name is there, as knfsd does, and Linux says ELOOP.
+func knownWrong(t *model.Tree, o model.Op, mount string) bool {
+	creates := o.Kind == model.Create && !o.Excl || o.Kind == model.Rewrite
+	return mount == "linux" && creates && t.IsLink(o.Path)
+}
+
+// together lets all mounts work in one directory, one operation after the other.
+func together(t *testing.T, v *views, seed uint64, length time.Duration) {
+	const sub = "together"
+	require.NoError(t, os.Mkdir(filepath.Join(v.served, sub), 0o755))
+	r := &model.Run{
+		Seed: seed, Source: model.Anything(seed), Mounts: v.below(sub), Tree: model.NewTree(), Before: v.clock(t),
+		Leave: knownWrong, Log: transcript(t),
+	}
+	require.NoError(t, r.For(length))
+	t.Logf("%d operations", r.Done)
+	for _, m := range append(v.below(sub), model.Mount{Name: "served", Player: model.Dir(filepath.Join(v.served, sub))}) {
+		assert.NoError(t, r.Tree.Compare(m), "all of it, by %s, seed %d", m.Name, seed)
+	}
+	want := hostDir(v.served).manifest(t, sub)
+	for _, m := range v.fuse {
+		sameLines(t, want, hostDir(m.point).manifest(t, sub))
+	}
+	sameLines(t, want, guestDir("/mnt").manifest(t, sub))
+}
+
+// apart lets each mount work in a directory of its own, all at the same time.
+func apart(t *testing.T, v *views, seed uint64, length time.Duration) {
+	var jobs sync.WaitGroup
+	for i, m := range v.mounts {
+		require.NoError(t, os.Mkdir(filepath.Join(v.served, m.Name), 0o755))
+		jobs.Go(func() {
+			seed := seed + uint64(i)
+			own := model.Mount{Name: m.Name, Player: within{m.Player, m.Name}}
+			r := &model.Run{Seed: seed, Source: model.Anything(seed), Mounts: []model.Mount{own}, Tree: model.NewTree()}
+			assert.NoError(t, r.For(length))
+			t.Logf("%s: %d operations", m.Name, r.Done)
+			served := model.Dir(filepath.Join(v.served, m.Name))
+			assert.NoError(t, r.Tree.Compare(served), "all of it, of %s, seed %d", m.Name, seed)
+		})
+	}
+	jobs.Wait()
+}
+
+// contents lets mounts that cache write and read the same files, each opened after
+// the one before has closed it: what was written then is what is read.
+func contents(t *testing.T, v *views, seed uint64, length time.Duration) {
+	const sub = "contents"
+	require.NoError(t, os.Mkdir(filepath.Join(v.served, sub), 0o755))
+	r := &model.Run{
+		Seed: seed, Source: model.Contents(seed), Mounts: v.below(sub), Tree: model.NewTree(), Before: v.clock(t),
+		Log: transcript(t),
+	}
+	for _, o := range model.Files() {
+		r.Tree.Do(o)
+		_, err := within{model.Dir(v.served), sub}.Do(o)
+		require.NoError(t, err)
+	}
+	require.NoError(t, r.For(length))
+	t.Logf("%d operations", r.Done)
+	assert.NoError(t, r.Tree.Compare(model.Dir(filepath.Join(v.served, sub))), "all of it, seed %d", seed)
+}

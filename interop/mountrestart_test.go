@@ -1,0 +1,115 @@
+//go:build interop
+
+package interop
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	restartSize = 1 << 30 // octets of each copy
+	restarts    = 10
+)
+
+// TestMountRestart copies 1 GiB onto a mount and 1 GiB from it while the daemon is
+// killed and started again, by turns as a crash does and as an administrator.
+func TestMountRestart(t *testing.T) {
+	d := serve(t, "--no-root-squash")
+	s := shop{addr: d.rdma, site: d.site()}
+	from, to := filepath.Join(d.dir, "from"), filepath.Join(d.dir, "to")
+	var want string
+	timed(t, "making the file", func() { want = large(t, from) })
+	m := s.fuse(t)
+	back := filepath.Join(t.TempDir(), "back")
+
+	copies := make(chan error, 2)
+	start := time.Now()
+	for _, script := range []string{
+		fmt.Sprintf("cp %s %s/to", from, m.point), // from the served directory itself: it is a file like another
+		fmt.Sprintf("cp %s/from %s", m.point, back),
+	} {
+		go func() {
+			out, err := tryOnHost("/", script)
+			if err != nil {
+				err = fmt.Errorf("%s: %w\n%s", script, err, tail(out))
+			}
+			t.Logf("%s: %.1f s", script, time.Since(start).Seconds())
+			copies <- err
+		}()
+	}
+	for n := range restarts {
+		// At points spread over both copies.
+		awaitSize(t, (int64(n)+1)*2*restartSize/(restarts+1), to, back)
+		if n%2 == 0 {
+			d.proc.Kill()
+		} else {
+			d.stop()
+		}
+		d.start()
+	}
+	for range 2 {
+		assert.NoError(t, <-copies)
+	}
+	timed(t, "the unmount", m.umount)
+	timed(t, "the sums", func() {
+		assert.Equal(t, want, sum(t, to), "what was copied onto the mount")
+		assert.Equal(t, want, sum(t, back), "what was copied from it")
+	})
+}
+
+// large makes a file in which each MiB is another, and returns its SHA-256.
+func large(t *testing.T, name string) string {
+	f, err := os.Create(name)
+	require.NoError(t, err)
+	defer f.Close()
+	piece := make([]byte, 1<<20)
+	r := rand.NewChaCha8([32]byte{1})
+	_, err = r.Read(piece)
+	require.NoError(t, err)
+	h := sha256.New()
+	for n := range restartSize / len(piece) {
+		copy(piece, fmt.Sprintf("piece %08d", n))
+		_, err := f.Write(piece)
+		require.NoError(t, err)
+		h.Write(piece)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+func sum(t *testing.T, name string) string {
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, f)
+	require.NoError(t, err)
+	assert.EqualValues(t, restartSize, n)
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// awaitSize returns when files have that many octets together.
+func awaitSize(t *testing.T, octets int64, files ...string) {
+	t.Helper()
+	for deadline := time.Now().Add(workLimit); ; time.Sleep(time.Millisecond) {
+		var have int64
+		for _, name := range files {
+			if i, err := os.Stat(name); err == nil {
+				have += i.Size()
+			}
+		}
+		if have >= octets {
+			return
+		}
+		require.True(t, time.Now().Before(deadline), "%d octets were copied and not %d", have, octets)
+	}
+}

@@ -1,0 +1,194 @@
+package posix
+
+// File systems that are held against the reference.
+const (
+	FUSEOnNFSRDMAD  = "mountrdma, nfsrdmad"
+	FUSEOnKNFSD     = "mountrdma, knfsd"
+	LinuxOnNFSRDMAD = "Linux, nfsrdmad"
+)
+
+var (
+	all   = []string{FUSEOnNFSRDMAD, FUSEOnKNFSD, LinuxOnNFSRDMAD}
+	fuse  = []string{FUSEOnNFSRDMAD, FUSEOnKNFSD}
+	linux = []string{LinuxOnNFSRDMAD}
+)
+
+// Reasons that several differences have.
+const (
+	noSuchCall = "NFS version 3 has no call for it"
+	silly      = "NFS knows no open files: one that is removed gets a hidden name until it is closed"
+)
+
+// Differences are what the mounts rightly see otherwise than the tmpfs of the host.
+// docs/posix.md has them as a table.
+var Differences = []Difference{
+	{"access-many-groups", all, []string{
+		"- the 18th: ok",
+		"+ the 18th: EACCES",
+	}, "AUTH_SYS carries 16 groups (RFC 5531)"},
+	{"acl", linux, []string{
+		"- get: ENODATA",
+		"+ get: ENOTSUP",
+	}, "nfsrdmad does not serve NFSACL"},
+	{"change-mapping", fuse, []string{
+		"- write through a mapping, msync: file mtime+ctime",
+		"+ write through a mapping, msync: file atime+mtime+ctime",
+	}, "the page that is written to is read from the server first"},
+	{"change-read", all, []string{
+		"- read again: file atime",
+		"+ read again: file none",
+	}, "what is cached is read without the server, which keeps the times"},
+	{"change-truncate", linux, []string{
+		"- truncate to 3: file mtime+ctime",
+		"+ truncate to 3: file none",
+	}, "Linux does not ask the server for the size that a file has"},
+	{"fallocate", all, []string{
+		"- fallocate: ok",
+		"- size of f: 10010",
+		"+ fallocate: ENOTSUP",
+		"+ size of f: 0",
+	}, noSuchCall},
+	{"fallocate-keep-size", all, []string{
+		"- fallocate: ok",
+		"+ fallocate: ENOTSUP",
+	}, noSuchCall},
+	{"fallocate-punch-hole", all, []string{
+		"- punch: ok",
+		"- a hole: true",
+		"+ punch: ENOTSUP",
+		"+ a hole: false",
+	}, noSuchCall},
+	{"hole-seek", all, []string{
+		"- seek 3 from 0: 1048576 ok",
+		"- seek 4 from 0: 0 ok",
+		"+ seek 3 from 0: 0 ok",
+		"+ seek 4 from 0: 3145728 ok",
+		"- seek 4 from 1048581: 2097152 ok",
+		"- seek 3 from 2097152: -1 ENXIO",
+		"- seek 4 from 2097152: 2097152 ok",
+		"+ seek 4 from 1048581: 3145728 ok",
+		"+ seek 3 from 2097152: 2097152 ok",
+		"+ seek 4 from 2097152: 3145728 ok",
+	}, noSuchCall + ": all of a file is data (SEEK_DATA is 3, SEEK_HOLE 4)"},
+	{"link-unlinked", fuse, []string{
+		"- in .: []",
+		"+ in .: [\".nfs(number)\"]",
+	}, silly},
+	{"link-unlinked", linux, []string{
+		"- link: ENOENT",
+		"- in .: []",
+		"+ link: ok",
+		"+ in .: [\".nfs(number)\" \"b\"]",
+	}, silly + ", by which Linux finds it"},
+	{"open-flags", linux, []string{
+		"- both: ok",
+		"- append true, direct true, rw true",
+		"+ both: EINVAL",
+		"+ append false, direct false, rw true",
+	}, "Linux's NFS client does not append with O_DIRECT"},
+	{"open-noatime", all, []string{
+		"- read: mine none",
+		"+ read: mine atime",
+	}, "a READ of NFS does not say that it is to leave no trace"},
+	{"open-tmpfile", all, []string{
+		"- open: ok",
+		"- links 0",
+		"- in .: []",
+		"+ open: ENOTSUP",
+	}, noSuchCall},
+	{"open-tmpfile-linked", all, []string{
+		"- open: ok",
+		"- link: ok",
+		"- f holds \"content\"",
+		"+ open: ENOTSUP",
+	}, noSuchCall},
+	{"rename-exchange", all, []string{
+		"- a to b: ok",
+		"- a is a directory: true",
+		"+ a to b: EINVAL",
+		"+ a is a directory: false",
+	}, noSuchCall},
+	{"rename-noreplace", all, []string{
+		"- a to c: ok",
+		"- in .: [\"b\" \"c\"]",
+		"+ a to c: EINVAL",
+		"+ in .: [\"a\" \"b\"]",
+	}, noSuchCall},
+	{"rename-over-open", fuse, []string{
+		"- in .: [\"b\"]",
+		"+ in .: [\".nfs(number)\" \"b\"]",
+	}, silly},
+	{"rename-over-open", linux, []string{
+		"- size 4, links 0",
+		"+ size 4, links 1",
+		"- in .: [\"b\"]",
+		"+ in .: [\".nfs(number)\" \"b\"]",
+	}, silly},
+	{"times-by-user", []string{FUSEOnNFSRDMAD, LinuxOnNFSRDMAD}, []string{
+		"- writable one now: EPERM",
+		"+ writable one now: ok",
+	}, "who may write may set each time to the server's (RFC 1813, SETATTR), not both alone"},
+	{"times-by-user", []string{FUSEOnKNFSD}, []string{
+		"- writable one now: EPERM",
+		"+ writable one now: ok",
+		"- readable one now: EPERM",
+		"+ readable one now: EACCES",
+	}, "who may write may set each time to the server's (RFC 1813, SETATTR), not both alone"},
+	{"times-range", all, []string{
+		"- times of file: -1.000000000 -1.000000000",
+		"+ times of file: 0.000000000 0.000000000",
+		"- times of file: 4294967296.000000000 4294967296.000000000",
+		"+ times of file: 4294967295.000000000 4294967295.000000000",
+	}, "times of NFS version 3 are from 1970 to 2106; the kernel sets the nearest"},
+	{"truncate-clears-suid", []string{FUSEOnKNFSD}, []string{
+		"- mode of file: 0777",
+		"+ mode of file: 6777",
+		"- mode of file: 0777",
+		"+ mode of file: 6777",
+	}, "knfsd clears set-user-ID and set-group-ID when a file is written to, not when it is cut short"},
+	{"unlink-link", fuse, []string{
+		"- in .: [\"b\"]",
+		"+ in .: [\".nfs(number)\" \"b\"]",
+	}, silly},
+	{"unlink-link", linux, []string{
+		"- links 1",
+		"+ links 2",
+		"- in .: [\"b\"]",
+		"+ in .: [\".nfs(number)\" \"b\"]",
+	}, silly},
+	{"unlink-open", linux, []string{
+		"- links 0",
+		"+ links 1",
+	}, silly},
+	{"unlink-open-listed", fuse, []string{
+		"- in .: []",
+		"+ in .: [\".nfs(number)\"]",
+	}, silly},
+	{"unlink-open-listed", linux, []string{
+		"- in .: []",
+		"+ in .: [\".nfs(number)\"]",
+	}, silly},
+	{"unlink-open-rmdir", all, []string{
+		"- rmdir: ok",
+		"+ rmdir: ENOTEMPTY",
+	}, silly},
+	{"unlink-open-twice", linux, []string{
+		"- links 0 and 0",
+		"+ links 1 and 1",
+	}, silly},
+	{"xattr-list", fuse, []string{
+		"- 0 ok",
+		"+ -1 ENOTSUP",
+	}, noSuchCall},
+	{"xattr-user", all, []string{
+		"- set: ok",
+		"- get: ok",
+		"- \"value\"",
+		"- get what is not there: ENODATA",
+		"- remove: ok",
+		"+ set: ENOTSUP",
+		"+ get: ENOTSUP",
+		"+ get what is not there: ENOTSUP",
+		"+ remove: ENOTSUP",
+	}, noSuchCall},
+}

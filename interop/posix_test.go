@@ -1,0 +1,103 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/interop/posix"
+)
+
+// TestPosix takes the suite on a tmpfs of the host, and on mounts: all must see
+// what the tmpfs sees, but for what posix.Differences and docs/posix.md list.
+func TestPosix(t *testing.T) {
+	guest(t)
+	reference := suite(t, tmpfs(t))
+	for _, system := range []struct {
+		name string
+		see  func(t *testing.T) posix.Transcript
+	}{
+		{posix.FUSEOnNFSRDMAD, func(t *testing.T) posix.Transcript { return suiteOnFUSE(t, nfsrdmadShop(t)) }},
+		{posix.FUSEOnKNFSD, func(t *testing.T) posix.Transcript { return suiteOnFUSE(t, knfsdShop(t)) }},
+		{posix.LinuxOnNFSRDMAD, suiteOnLinux},
+	} {
+		t.Run(system.name, func(t *testing.T) {
+			var seen posix.Transcript
+			timed(t, "suite", func() { seen = system.see(t) })
+			wrong := posix.Compare(reference, seen, system.name, posix.Differences)
+			for _, w := range wrong {
+				t.Error(w)
+			}
+		})
+	}
+}
+
+// tmpfs mounts one of the test's own.
+func tmpfs(t *testing.T) string {
+	dir := reachable(t)
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	return dir
+}
+
+// suite takes the suite in a directory of this host, in a process that can be
+// killed. Those that it begins are seen even if it does not end.
+func suite(t *testing.T, dir string) posix.Transcript {
+	t.Helper()
+	out, err := tryOnHost(dir, program("guestwork")+" posix "+dir)
+	return parsed(t, out, err)
+}
+
+func parsed(t *testing.T, out string, err error) posix.Transcript {
+	t.Helper()
+	require.NoError(t, err, "%s", tail(out))
+	seen, err := posix.Parse(strings.NewReader(out))
+	require.NoError(t, err, "%s", tail(out))
+	_, err = io.WriteString(transcript(t), out)
+	require.NoError(t, err)
+	return seen
+}
+
+// transcript is a file for what a test has seen, where INTEROP_TRANSCRIPTS says, or
+// nothing.
+func transcript(t *testing.T) io.Writer {
+	dir := os.Getenv("INTEROP_TRANSCRIPTS")
+	if dir == "" {
+		return io.Discard
+	}
+	f, err := os.Create(filepath.Join(dir, strings.NewReplacer("/", "-", ",_", "-").Replace(t.Name())))
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func suiteOnFUSE(t *testing.T, s shop) posix.Transcript {
+	m := s.fuse(t)
+	t.Cleanup(func() { s.shell(t, "rm -rf suite") })
+	require.NoError(t, os.Mkdir(m.point+"/suite", 0o755))
+	seen := suite(t, m.point+"/suite")
+	require.NoError(t, os.Remove(m.point+"/suite"), "the suite leaves nothing")
+	m.umount()
+	return seen
+}
+
+func suiteOnLinux(t *testing.T) posix.Transcript {
+	s := serve(t, "--no-root-squash").site()
+	s.mount(t, "/mnt", s.options("rdma"))
+	out, status := try(t, "mkdir /mnt/suite && guestwork posix /mnt/suite && rmdir /mnt/suite")
+	var err error
+	if status != 0 {
+		err = fmt.Errorf("exit status %d", status)
+	}
+	seen := parsed(t, out, err)
+	umount(t, "/mnt")
+	return seen
+}
