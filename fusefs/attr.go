@@ -69,15 +69,15 @@ func (m *Mount) tellEntry(dir, n *node, out *fuse.EntryOut) {
 func (m *Mount) nameLife(dir *node, keep bool) time.Duration {
 	dir.mu.Lock()
 	defer dir.mu.Unlock()
-	if !keep || !m.publicLocked(dir) {
+	if !keep || !m.public(&dir.attr) {
 		return 0
 	}
 	return dir.freshLocked()
 }
 
-// publicLocked tells whether everyone who can reach dir may search it.
-func (m *Mount) publicLocked(dir *node) bool {
-	return !m.cfg.AllowOther || dir.attr.Mode&0o111 == 0o111
+// public tells whether everyone who can reach a directory may search it.
+func (m *Mount) public(dir *nfs3.Attr) bool {
+	return !m.cfg.AllowOther || dir.Mode&0o111 == 0o111
 }
 
 // kernelDev is a device number as FUSE writes it.
@@ -106,6 +106,15 @@ func (m *Mount) fetch(o *op, n *node) error {
 		return err
 	}
 	m.learn(n, began, &a)
+	return nil
+}
+
+// learnOrFetch is learnPost where n's attributes are needed.
+func (m *Mount) learnOrFetch(o *op, n *node, began uint64, a *nfs3.PostOpAttr) error {
+	if !a.OK {
+		return m.fetch(o, n)
+	}
+	m.learn(n, began, &a.Attr)
 	return nil
 }
 

@@ -18,6 +18,9 @@ const (
 	errAccess = fuse.EACCES
 )
 
+// errRemoved is an object that the server still knows, but by no name.
+var errRemoved error = &nfsclient.Error{Status: nfs3.ErrStale}
+
 // fail returns what a program is told of an error.
 func (m *Mount) fail(err error) fuse.Status {
 	var refused *nfsclient.Error

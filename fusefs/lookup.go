@@ -26,7 +26,7 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 	m.searched(o, dir, err)
 	switch {
 	case errors.Is(err, nfs3.ErrNoEnt):
-		return m.noEntry(dir, name, out)
+		return m.noEntry(o, dir, name, began, &res.DirAttr, out)
 	case err != nil:
 		return m.failOn(dir, err)
 	}
@@ -34,9 +34,17 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 }
 
 // noEntry answers that there is no name in dir, which the kernel may keep in
-// mind for as long as it believes dir's attributes.
-func (m *Mount) noEntry(dir *node, name string, out *fuse.EntryOut) fuse.Status {
+// mind for as long as it believes dir's attributes. In a directory that somebody
+// removed there is nothing either: another may have its name by now.
+func (m *Mount) noEntry(o *op, dir *node, name string, began uint64, a *nfs3.PostOpAttr, out *fuse.EntryOut) fuse.Status {
 	m.table.unname(dir, name)
+	err := m.learnOrFetch(o, dir, began, a)
+	if err == nil && dir.removed() {
+		err = errRemoved
+	}
+	if err != nil {
+		return m.failOn(dir, err)
+	}
 	life := m.nameLife(dir, m.cfg.Lookup == LookupAll)
 	if life == 0 {
 		return fuse.ENOENT

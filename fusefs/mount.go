@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -25,14 +26,16 @@ type Mount struct {
 	blksize int
 	nameMax uint32
 
-	server  *fuse.Server
-	fd      int // of /dev/fuse, which server closes
-	table   *table
-	files   files
-	callers callers
-	budget  *nfsclient.Budget
-	ops     ops
-	notes   sync.WaitGroup // expireLater
+	server *fuse.Server
+	fd     int // of /dev/fuse, which server closes
+
+	notifyFD int // another one, for as long as there are notes
+	table    *table
+	files    files
+	callers  callers
+	budget   *nfsclient.Budget
+	ops      ops
+	notes    sync.WaitGroup // to the kernel, under way
 
 	clock      atomic.Uint64
 	complained atomic.Int64 // when, in nanoseconds since 1970
@@ -64,8 +67,14 @@ func New(cfg Config) (*Mount, error) {
 	if m.fd, err = attach(&m.cfg); err != nil {
 		return nil, err
 	}
+	if m.notifyFD, err = unix.FcntlInt(uintptr(m.fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		_ = detach(&m.cfg)
+		unix.Close(m.fd)
+		return nil, os.NewSyscallError("dup", err)
+	}
 	if m.server, err = fuse.NewServer(m, fmt.Sprintf("/dev/fd/%d", m.fd), m.options()); err != nil {
 		_ = detach(&m.cfg)
+		unix.Close(m.notifyFD)
 		return nil, fmt.Errorf("%s: the kernel's FUSE does not take to us: %w", cfg.Point, err)
 	}
 	go m.serve()
@@ -120,13 +129,14 @@ func (m *Mount) serve() {
 	m.server.Serve()
 	close(stop)
 	watching.Wait()
-	m.notes.Wait()
 	m.leave()
+	m.notes.Wait()
+	unix.Close(m.notifyFD)
 	close(m.done)
 }
 
 // aborted tells whether the kernel has cut the connection: nobody waits for
-// answers any more. Only who answers a request may call it.
+// answers any more. It may be called while requests are under way.
 func (m *Mount) aborted() bool {
 	p := []unix.PollFd{{Fd: int32(m.fd)}}
 	_, err := unix.Poll(p, 0)

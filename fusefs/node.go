@@ -106,6 +106,9 @@ func (m *Mount) takeLocked(n *node, a *nfs3.Attr) (changed bool) {
 	}
 	now := time.Now()
 	changed = !n.known || a.Mtime != n.attr.Mtime || a.Ctime != n.attr.Ctime || a.Size != n.attr.Size
+	if n.known && a.Type == nfs3.TypeDir && m.public(&n.attr) && !m.public(a) {
+		m.notes.Go(func() { m.expireNames(n) })
+	}
 	switch {
 	case changed:
 		n.life, n.stamp = low, now
@@ -130,6 +133,13 @@ func (n *node) stated() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.known && !n.until.IsZero()
+}
+
+// removed tells whether somebody else removed n's last name.
+func (n *node) removed() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.known && n.attr.Nlink == 0
 }
 
 // fresh is freshLocked for who has no lock.

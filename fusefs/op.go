@@ -80,21 +80,26 @@ func (s *ops) remove(o *op) {
 	s.all = s.all[:last]
 }
 
-// interrupted returns the requests whose processes got a signal and that wait
-// all the same.
-func (s *ops) interrupted() (list []*op) {
+// end ends those that need not wait any more.
+func (s *ops) end(aborted func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	all := len(s.all) > 0 && aborted() // now there is still a connection to look at
 	for _, o := range s.all {
-		select {
-		case <-o.cancel:
-			if o.Err() == nil {
-				list = append(list, o)
-			}
-		default:
+		if o.Err() == nil && (all || o.interrupted() && killed(o.from.Pid)) {
+			close(o.gone)
 		}
 	}
-	return list
+}
+
+// interrupted tells whether the process got a signal since it made the request.
+func (o *op) interrupted() bool {
+	select {
+	case <-o.cancel:
+		return true
+	default:
+		return false
+	}
 }
 
 // watch looks after the requests until stop.
@@ -107,13 +112,8 @@ func (m *Mount) watch(stop <-chan struct{}) {
 			return
 		case <-t.C:
 		}
-		if m.cfg.Up() {
-			continue
-		}
-		for _, o := range m.ops.interrupted() {
-			if m.aborted() || killed(o.from.Pid) {
-				close(o.gone)
-			}
+		if !m.cfg.Up() {
+			m.ops.end(m.aborted)
 		}
 	}
 }

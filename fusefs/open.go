@@ -106,8 +106,13 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 	if err != nil {
 		return m.failOn(n, err)
 	}
-	m.learnPost(n, began, &res.Attr)
-	if res.Access&rights != rights {
+	if err := m.learnOrFetch(o, n, began, &res.Attr); err != nil {
+		return m.failOn(n, err)
+	}
+	switch {
+	case n.removed():
+		return m.failOn(n, errRemoved) // perhaps another has its name
+	case res.Access&rights != rights:
 		return errAccess
 	}
 	if flags&unix.O_TRUNC != 0 {
@@ -190,13 +195,6 @@ func (n *node) retried(pid uint32) {
 	if n.gaveUp.pid == pid {
 		n.gaveUp = retry{}
 	}
-}
-
-// expire makes the kernel ask for n's attributes again before it uses them.
-// Only who answers a request that keeps n alive in the kernel may call it: the
-// kernel waits for a node that it is dropping.
-func (m *Mount) expire(n *node) {
-	_ = m.server.InodeNotify(n.id, -1, 0) // the kernel may have forgotten n
 }
 
 // Release implements fuse.RawFileSystem.

@@ -55,9 +55,3 @@ func (m *Mount) read(o *op, f *file, p []byte, off uint64) (int, error) {
 	}
 	return n, nil
 }
-
-// expireLater is expire for who answers a READ: the kernel may be dropping n,
-// and wait for that very answer.
-func (m *Mount) expireLater(n *node) {
-	m.notes.Go(func() { m.expire(n) })
-}

@@ -42,11 +42,23 @@ func needFUSE(t testing.TB) {
 	require.NoError(t, err, "these tests mount FUSE file systems: load the kernel's FUSE with modprobe fuse")
 }
 
+// backing returns a directory for a server: in memory if there is such a place,
+// for most changes wait for the disk elsewhere.
+func backing(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "fusefs")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
 // newServer serves a new directory; wrap, if not nil, is put before it.
 func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
 	t.Helper()
 	needFUSE(t)
-	s := &server{t: t, back: t.TempDir(), l: rdmatest.Listen(t)}
+	s := &server{t: t, back: backing(t), l: rdmatest.Listen(t)}
 	require.NoError(t, os.Chmod(s.back, 0o777))
 	fs, err := posix.Open(s.back, posix.Options{})
 	require.NoError(t, err)
@@ -56,7 +68,7 @@ func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
 	}
 	n, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: served, NoRootSquash: true}}})
 	require.NoError(t, err)
-	mux := &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}
+	mux := &oncrpc.Mux{Log: discard}
 	n.Register(mux)
 	srv := &rpcrdma.Server{Handler: mux}
 	done := make(chan error, 1)
@@ -72,6 +84,9 @@ func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
 
 // file returns the path of a file in the server's directory.
 func (s *server) file(name string) string { return filepath.Join(s.back, name) }
+
+// discard is a log that nobody reads.
+var discard = slog.New(slog.DiscardHandler)
 
 type memDialer struct{ l *rdmatest.Listener }
 
@@ -160,7 +175,7 @@ func (s *server) mount(change func(c *Config)) *mounted {
 	fs, err := client.FS(ctx, root, "/x")
 	require.NoError(s.t, err)
 	cfg := Config{
-		Client: client, FS: fs, Source: "server:/x", Point: s.t.TempDir(), Direct: true, Up: l.up,
+		Client: client, FS: fs, Source: "server:/x", Point: s.t.TempDir(), Direct: true, Up: l.up, Log: discard,
 		RegMin: 3 * time.Second, RegMax: time.Minute, DirMin: 30 * time.Second, DirMax: time.Minute,
 	}
 	if change != nil {

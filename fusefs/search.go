@@ -45,7 +45,7 @@ func (m *Mount) maySearch(o *op, dir *node) (mtime nfs3.Time, ok bool) {
 	if dir.freshLocked() == 0 {
 		return mtime, false
 	}
-	return dir.attr.Mtime, m.publicLocked(dir) || dir.attr.Ctime == dir.search.ctime && dir.search.has(who)
+	return dir.attr.Mtime, m.public(&dir.attr) || dir.attr.Ctime == dir.search.ctime && dir.search.has(who)
 }
 
 // searched takes note that the server searched dir for a caller, or would not.
@@ -58,7 +58,7 @@ func (m *Mount) searched(o *op, dir *node, err error) {
 	defer dir.mu.Unlock()
 	s := &dir.search
 	switch {
-	case m.publicLocked(dir):
+	case m.public(&dir.attr):
 		return
 	case s.ctime != dir.attr.Ctime || len(s.by) >= maxSearchers:
 		s.ctime, s.by = dir.attr.Ctime, nil

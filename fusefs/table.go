@@ -125,6 +125,18 @@ func (t *table) unname(dir *node, name string) {
 	t.unnameLocked(place{dir.id, name})
 }
 
+// namesIn returns the names in a directory that the kernel may know.
+func (t *table) namesIn(dir *node) (list []string) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for p := range t.names {
+		if p.dir == dir.id {
+			list = append(list, p.name)
+		}
+	}
+	return list
+}
+
 // lose forgets all names of n.
 func (t *table) lose(n *node) {
 	t.mu.Lock()

@@ -1,0 +1,246 @@
+package fusefs
+
+import (
+	"math"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// utimens sets the times of a file.
+func utimens(t testing.TB, path string, atime, mtime unix.Timespec) {
+	t.Helper()
+	require.NoError(t, unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{atime, mtime}, unix.AT_SYMLINK_NOFOLLOW))
+}
+
+// TestTimes sets times to the nanosecond, to now, and not at all.
+func TestTimes(t *testing.T) {
+	s, m := newMount(t)
+	put(t, m.file("a"), nil)
+	atime, mtime := unix.Timespec{Sec: 1_000_000_000, Nsec: 123_456_789}, unix.Timespec{Sec: 4_000_000_000, Nsec: 1}
+	utimens(t, m.file("a"), atime, mtime)
+	for _, path := range []string{m.file("a"), s.file("a")} {
+		st := lstat(t, path)
+		assert.Equal(t, atime, st.Atim)
+		assert.Equal(t, mtime, st.Mtim)
+	}
+	utimens(t, m.file("a"), unix.Timespec{Nsec: unix.UTIME_OMIT}, unix.Timespec{Sec: 7, Nsec: 8})
+	st := lstat(t, m.file("a"))
+	assert.Equal(t, atime, st.Atim)
+	assert.Equal(t, unix.Timespec{Sec: 7, Nsec: 8}, st.Mtim)
+	before := time.Now().Add(-time.Second)
+	utimens(t, m.file("a"), unix.Timespec{Nsec: unix.UTIME_NOW}, unix.Timespec{Nsec: unix.UTIME_OMIT})
+	st = lstat(t, m.file("a"))
+	assert.True(t, time.Unix(st.Atim.Unix()).After(before))
+	assert.Equal(t, unix.Timespec{Sec: 7, Nsec: 8}, st.Mtim)
+	utimens(t, m.file("a"), unix.Timespec{Sec: -5}, unix.Timespec{Sec: 1 << 33, Nsec: 9})
+	st = lstat(t, s.file("a"))
+	assert.Equal(t, unix.Timespec{}, st.Atim, "NFS version 3 knows no time before 1970,")
+	assert.Equal(t, unix.Timespec{Sec: math.MaxUint32}, st.Mtim, "nor after 2106")
+}
+
+// TestTimesAfterWrite sets a time while data are on their way, which must not
+// move it again.
+func TestTimesAfterWrite(t *testing.T) {
+	s, m := newMount(t)
+	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
+	_, err := f.WriteString("data")
+	require.NoError(t, err)
+	want := unix.Timespec{Sec: 1000, Nsec: 2000}
+	utimens(t, m.file("a"), want, want)
+	require.NoError(t, f.Close())
+	assert.Equal(t, want, lstat(t, m.file("a")).Mtim)
+	assert.Equal(t, want, lstat(t, s.file("a")).Mtim)
+}
+
+// TestWriteMovesTime looks at a file that is being written: its time moves.
+func TestWriteMovesTime(t *testing.T) {
+	_, m := newMount(t)
+	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
+	long := unix.Timespec{Sec: 1000}
+	utimens(t, m.file("a"), long, long)
+	_, err := f.WriteString("data")
+	require.NoError(t, err)
+	st := lstat(t, m.file("a"))
+	assert.NotEqual(t, long, st.Mtim)
+	assert.EqualValues(t, 4, st.Size)
+}
+
+// TestModes changes modes and owners.
+func TestModes(t *testing.T) {
+	s, m := newMount(t)
+	put(t, m.file("a"), nil)
+	require.NoError(t, os.Chmod(m.file("a"), 0o751|os.ModeSetuid))
+	require.NoError(t, os.Chown(m.file("a"), 12345, 4_000_000_000))
+	here, there := lstat(t, m.file("a")), lstat(t, s.file("a"))
+	assert.EqualValues(t, 12345, here.Uid)
+	assert.EqualValues(t, 4_000_000_000, here.Gid)
+	assert.Equal(t, there.Mode, here.Mode)
+	old := unix.Umask(0o027)
+	defer unix.Umask(old)
+	require.NoError(t, os.Mkdir(m.file("d"), 0o777))
+	assert.EqualValues(t, 0o750, lstat(t, m.file("d")).Mode&0o7777)
+	f, err := os.OpenFile(m.file("b"), os.O_CREATE|os.O_WRONLY, 0o666)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	assert.EqualValues(t, 0o640, lstat(t, s.file("b")).Mode&0o7777)
+}
+
+// TestStatfs compares with the server's own file system.
+func TestStatfs(t *testing.T) {
+	s, m := newMount(t)
+	var here, there unix.Statfs_t
+	require.NoError(t, unix.Statfs(s.back, &there))
+	require.NoError(t, unix.Statfs(m.dir, &here))
+	assert.Equal(t, there.Blocks*uint64(there.Bsize), here.Blocks*uint64(here.Frsize))
+	assert.Equal(t, there.Files, here.Files)
+	assert.Equal(t, there.Namelen, here.Namelen)
+	assert.EqualValues(t, 1<<20, here.Bsize)
+	assert.LessOrEqual(t, here.Bavail, here.Bfree)
+}
+
+// TestXattr shows that there are none.
+func TestXattr(t *testing.T) {
+	_, m := newMount(t)
+	put(t, m.file("a"), nil)
+	assert.ErrorIs(t, unix.Setxattr(m.file("a"), "user.x", []byte("y"), 0), unix.EOPNOTSUPP)
+}
+
+// TestBelieved counts the calls that looking costs while attributes are
+// believed.
+func TestBelieved(t *testing.T) {
+	s := newServer(t, nil)
+	put(t, s.file("a"), []byte("x"))
+	for _, tt := range []struct {
+		name       string
+		change     func(c *Config)
+		gets, asks int // GETATTR, LOOKUP
+	}{
+		{"default", nil, 0, 1},
+		{"lookupcache=none", func(c *Config) { c.Lookup = LookupNone }, 0, 10},
+		{"noac", func(c *Config) { c.Sync = true }, 10, 10},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := s.mount(tt.change)
+			gets, asks := m.calls(nfs3.ProcGetAttr), m.calls(nfs3.ProcLookup)
+			for range 10 {
+				lstat(t, m.file("a"))
+			}
+			// Without belief, the kernel may take the attributes of its LOOKUP.
+			assert.LessOrEqual(t, m.calls(nfs3.ProcGetAttr)-gets, 2*tt.gets)
+			assert.Equal(t, tt.asks, m.calls(nfs3.ProcLookup)-asks)
+		})
+	}
+}
+
+// TestMissing counts the calls that looking for what is not there costs.
+func TestMissing(t *testing.T) {
+	s := newServer(t, nil)
+	for _, tt := range []struct {
+		lookup LookupCache
+		asks   int
+	}{{LookupAll, 1}, {LookupPositive, 10}, {LookupNone, 10}} {
+		m := s.mount(func(c *Config) { c.Lookup = tt.lookup })
+		before := m.calls(nfs3.ProcLookup)
+		for range 10 {
+			assert.NoFileExists(t, m.file("none"))
+		}
+		assert.Equal(t, tt.asks, m.calls(nfs3.ProcLookup)-before, "%v", tt.lookup)
+		put(t, m.file("none"), nil)
+		assert.FileExists(t, m.file("none"), "what we made is there")
+		require.NoError(t, os.Remove(m.file("none")))
+	}
+}
+
+// stat is attributes that are told apart by number.
+func stat(number uint32) *nfs3.Attr {
+	return &nfs3.Attr{Type: nfs3.TypeReg, FileID: 7, Size: uint64(number), Mtime: nfs3.Time{Sec: number}, Ctime: nfs3.Time{Sec: number}}
+}
+
+// TestLateReplies shows which of two replies counts.
+func TestLateReplies(t *testing.T) {
+	m := &Mount{cfg: Config{RegMin: time.Hour, RegMax: time.Hour}}
+	fresh := func() *node { return &node{} }
+	size := func(n *node) uint64 { return n.attr.Size }
+
+	n := fresh()
+	first, second := m.tick(), m.tick()
+	assert.True(t, m.learn(n, second, stat(2)))
+	assert.False(t, m.learn(n, first, stat(1)), "began before")
+	assert.EqualValues(t, 2, size(n))
+	assert.False(t, m.learn(n, m.tick(), stat(2)), "nothing new")
+
+	// GETATTR began before a change of ours had ended.
+	n = fresh()
+	get, set := m.tick(), m.tick()
+	m.learnOwn(n, set, &nfs3.PostOpAttr{OK: true, Attr: *stat(2)})
+	assert.NotZero(t, n.fresh())
+	m.learn(n, get, stat(1))
+	assert.EqualValues(t, 2, size(n))
+	m.learn(n, m.tick(), stat(3))
+	assert.EqualValues(t, 3, size(n))
+
+	// Two changes at a time: nobody knows which the server made last.
+	n = fresh()
+	first, second = m.tick(), m.tick()
+	m.learnOwn(n, second, &nfs3.PostOpAttr{OK: true, Attr: *stat(2)})
+	m.learnOwn(n, first, &nfs3.PostOpAttr{OK: true, Attr: *stat(1)})
+	assert.Zero(t, n.fresh())
+	assert.False(t, n.stated())
+
+	// A change whose reply has no attributes.
+	n = fresh()
+	m.learn(n, m.tick(), stat(1))
+	m.learnOwn(n, m.tick(), &nfs3.PostOpAttr{})
+	assert.Zero(t, n.fresh())
+
+	// Data on their way: the server's size is not the last word.
+	n = fresh()
+	m.learn(n, m.tick(), stat(10))
+	m.wrote(n, 100)
+	count := n.writesOf()
+	get = m.tick()
+	m.arrived(n, count)
+	m.learn(n, get, stat(10))
+	var out fuse.Attr
+	assert.Zero(t, m.tell(n, &out))
+	assert.EqualValues(t, 100, out.Size)
+	m.learn(n, m.tick(), stat(50)) // somebody made it shorter
+	m.tell(n, &out)
+	assert.EqualValues(t, 50, out.Size)
+}
+
+// TestLife shows how long attributes are believed: twice as long each time that
+// they have not changed.
+func TestLife(t *testing.T) {
+	m := &Mount{cfg: Config{RegMin: time.Second, RegMax: 3 * time.Second, DirMin: time.Minute, DirMax: time.Hour}}
+	n := &node{}
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
+		m.learn(n, m.tick(), stat(1))
+		assert.Equal(t, want, n.life)
+		n.stamp = n.stamp.Add(-n.life) // that long ago
+	}
+	m.learn(n, m.tick(), stat(1))
+	m.learn(n, m.tick(), stat(1))
+	assert.Equal(t, 3*time.Second, n.life, "asked again at once, it does not grow")
+	m.learn(n, m.tick(), stat(2))
+	assert.Equal(t, time.Second, n.life)
+	d := &node{}
+	m.learn(d, m.tick(), &nfs3.Attr{Type: nfs3.TypeDir})
+	assert.Equal(t, time.Minute, d.life)
+}
+
+// TestDevices shows the two forms of a device number.
+func TestDevices(t *testing.T) {
+	for _, d := range []nfs3.SpecData{{}, {Major: 8, Minor: 1}, {Major: 0xfff, Minor: 0xfffff}, {Major: 300, Minor: 70000}} {
+		assert.Equal(t, d, specData(kernelDev(d)))
+	}
+	assert.EqualValues(t, 0x11110, kernelDev(nfs3.SpecData{Major: 0x1, Minor: 0x110})&0xfff00|0x11010)
+}

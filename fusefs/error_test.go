@@ -1,0 +1,110 @@
+package fusefs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A fullFS has no room for data while it is full.
+type fullFS struct {
+	vfs.FS
+	full atomic.Pointer[error]
+}
+
+func (f *fullFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
+	if err := f.full.Load(); err != nil {
+		return 0, 0, vfs.WCC{}, *err
+	}
+	return f.FS.Write(ctx, c, h, p, off, how)
+}
+
+// TestWriteErrors shows who is told that data are lost: fsync, or else close,
+// once.
+func TestWriteErrors(t *testing.T) {
+	for _, want := range []error{unix.ENOSPC, unix.EDQUOT, unix.EIO} {
+		t.Run(want.Error(), func(t *testing.T) {
+			full := &fullFS{}
+			s := newServer(t, func(fs vfs.FS) vfs.FS { full.FS = fs; return full })
+			m := s.mount(nil)
+			f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
+			full.full.Store(&want)
+			_, err := f.WriteString("lost")
+			require.NoError(t, err, "nobody knows yet")
+			assert.ErrorIs(t, f.Sync(), want)
+			assert.NoError(t, f.Sync(), "once")
+			_, err = f.WriteString("lost again")
+			require.NoError(t, err)
+			lstat(t, m.file("a")) // sends the data, but is not who wants to know
+			assert.ErrorIs(t, f.Close(), want)
+
+			f = open(t, m.file("a"), os.O_RDWR)
+			_, err = f.WriteString("lost")
+			require.NoError(t, err)
+			full.full.Store(nil)
+			_, err = f.WriteAt([]byte("kept"), 4096)
+			require.NoError(t, err)
+			_ = f.Close()
+			f = open(t, m.file("a"), os.O_RDWR|unix.O_DIRECT)
+			full.full.Store(&want)
+			_, err = f.WriteString("lost")
+			assert.ErrorIs(t, err, want)
+			full.full.Store(nil)
+			require.NoError(t, f.Close())
+			put(t, m.file("a"), []byte("fine"))
+			holds(t, s.file("a"), []byte("fine"))
+		})
+	}
+}
+
+// TestErrno shows what programs are told.
+func TestErrno(t *testing.T) {
+	m := &Mount{cfg: Config{Log: discard}}
+	for _, tt := range []struct {
+		err  error
+		want fuse.Status
+	}{
+		{nil, fuse.OK},
+		{&nfsclient.Error{Status: nfs3.ErrNoEnt}, fuse.ENOENT},
+		{&nfsclient.Error{Status: nfs3.ErrStale}, errStale},
+		{&nfsclient.Error{Status: nfs3.ErrBadHandle}, errStale},
+		{&nfsclient.Error{Status: nfs3.ErrDQuot}, fuse.Status(unix.EDQUOT)},
+		{&nfsclient.Error{Status: nfs3.ErrJukebox}, fuse.EIO},
+		{&nfsclient.Error{Status: nfs3.ErrNotSupp}, fuse.Status(unix.EOPNOTSUPP)},
+		{oncrpc.AuthBadCred, fuse.EACCES},
+		{context.Canceled, fuse.EINTR},
+		{oncrpc.ErrClosed, fuse.EIO},
+		{errors.New("anything"), fuse.EIO},
+	} {
+		assert.Equal(t, tt.want, m.fail(tt.err), "%v", tt.err)
+	}
+}
+
+// TestUnreachable loses the server under a mount that does not wait for it.
+func TestUnreachable(t *testing.T) {
+	s, m := newMount(t)
+	put(t, s.file("a"), []byte("x"))
+	f := open(t, m.file("a"), os.O_RDWR)
+	_, err := f.WriteString("y")
+	require.NoError(t, err)
+	m.setBefore(func(context.Context, *oncrpc.Exchange) error { return oncrpc.ErrClosed })
+	_, err = os.ReadDir(m.dir)
+	assert.ErrorIs(t, err, unix.EIO)
+	assert.ErrorIs(t, f.Sync(), unix.EIO)
+	_, err = os.Create(m.file("b"))
+	assert.ErrorIs(t, err, unix.EIO)
+	m.setBefore(nil)
+	holds(t, m.file("a"), []byte("x"))
+}

@@ -1,0 +1,48 @@
+package fusefs
+
+import (
+	"encoding/binary"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// expire makes the kernel ask for n's attributes again before it uses them.
+// Only who answers a request that keeps n alive in the kernel may call it: the
+// kernel waits for a node that it is dropping.
+func (m *Mount) expire(n *node) {
+	_ = m.server.InodeNotify(n.id, -1, 0) // the kernel may have forgotten n
+}
+
+// expireLater is expire for who answers a READ: the kernel may be dropping n,
+// and wait for that very answer.
+func (m *Mount) expireLater(n *node) {
+	m.notes.Go(func() { m.expire(n) })
+}
+
+// expireNames makes the kernel look up all names in dir again before it uses
+// them. As the kernel waits for requests about dir that are under way, none of
+// them may wait for this.
+func (m *Mount) expireNames(dir *node) {
+	for _, name := range m.table.namesIn(dir) {
+		_, err := unix.Write(m.notifyFD, entryNote(dir.id, name))
+		if err == unix.ENODEV {
+			return
+		}
+	}
+}
+
+// entryNote is FUSE_NOTIFY_INVAL_ENTRY, which go-fuse has only in a form that
+// takes the name from who has it open, or works below it.
+func entryNote(dir uint64, name string) []byte {
+	const headLen, noteLen = 16, 16
+	size := headLen + noteLen + len(name) + 1
+	b := make([]byte, 0, size)
+	b = binary.NativeEndian.AppendUint32(b, uint32(size))
+	b = binary.NativeEndian.AppendUint32(b, uint32(-fuse.NOTIFY_INVAL_ENTRY))
+	b = binary.NativeEndian.AppendUint64(b, 0) // not an answer
+	b = binary.NativeEndian.AppendUint64(b, dir)
+	b = binary.NativeEndian.AppendUint32(b, uint32(len(name)))
+	b = binary.NativeEndian.AppendUint32(b, fuse.EXPIRE_ONLY)
+	return append(append(b, name...), 0)
+}
