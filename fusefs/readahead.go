@@ -15,8 +15,12 @@ func (m *Mount) raiseReadAhead() {
 	if err := unix.Stat(m.cfg.Point, &st); err != nil {
 		return
 	}
-	path := fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", unix.Major(st.Dev), unix.Minor(st.Dev))
-	if err := os.WriteFile(path, fmt.Appendf(nil, "%d\n", readAhead>>10), 0); err != nil {
+	if err := os.WriteFile(bdi(st.Dev), fmt.Appendf(nil, "%d\n", readAhead>>10), 0); err != nil {
 		m.cfg.Log.Debug("reading ahead stays short", "err", err)
 	}
+}
+
+// bdi is the file that says how far the kernel reads ahead on a device.
+func bdi(dev uint64) string {
+	return fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", unix.Major(dev), unix.Minor(dev))
 }

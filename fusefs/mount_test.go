@@ -1,0 +1,156 @@
+package fusefs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// mountLine returns what /proc/mounts says of a mount point.
+func mountLine(t testing.TB, point string) string {
+	t.Helper()
+	all, err := os.ReadFile("/proc/mounts")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(all)) {
+		if strings.Fields(line)[1] == point {
+			return line
+		}
+	}
+	return ""
+}
+
+// TestOptions mounts with each flag, by mount(2) and by fusermount3.
+func TestOptions(t *testing.T) {
+	s := newServer(t, nil)
+	put(t, s.file("a"), nil)
+	for _, direct := range []bool{true, false} {
+		name := helper
+		if direct {
+			name = "mount(2)"
+		}
+		t.Run(name, func(t *testing.T) {
+			m := s.mount(func(c *Config) { c.Direct = direct })
+			line := mountLine(t, m.dir)
+			assert.Contains(t, line, "server:/x "+m.dir+" fuse.nfsrdma rw,")
+			assert.Contains(t, line, "max_read=1048576")
+			assert.Equal(t, direct, strings.Contains(line, "allow_other"), "root serves all")
+			put(t, m.file("b"), sample(100_000))
+			holds(t, s.file("b"), sample(100_000))
+			require.NoError(t, m.Unmount())
+			assert.Empty(t, mountLine(t, m.dir))
+			assert.NoError(t, m.Unmount(), "twice is no error")
+
+			m = s.mount(func(c *Config) {
+				c.Direct, c.AllowOther = direct, true
+				c.ReadOnly, c.NoSUID, c.NoDev, c.NoExec = true, true, true, true
+				c.Source = `odd, \ source`
+			})
+			line = mountLine(t, m.dir)
+			assert.Contains(t, line, " fuse.nfsrdma ro,nosuid,nodev,noexec,")
+			assert.Contains(t, line, "allow_other")
+			assert.True(t, strings.HasPrefix(line, `odd,\040\134\040source `), line)
+			_, err := os.Create(m.file("c"))
+			assert.ErrorIs(t, err, unix.EROFS)
+			assert.ErrorIs(t, os.Remove(m.file("a")), unix.EROFS)
+		})
+	}
+}
+
+// TestReadAhead shows that the kernel may read ahead as far as we want.
+func TestReadAhead(t *testing.T) {
+	_, m := newMount(t)
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(m.dir, &st))
+	text, err := os.ReadFile(bdi(st.Dev))
+	require.NoError(t, err)
+	assert.Equal(t, "8192", strings.TrimSpace(string(text)))
+}
+
+// TestBadConfig shows what people are told.
+func TestBadConfig(t *testing.T) {
+	s := newServer(t, nil)
+	m := s.mount(nil)
+	put(t, s.file("file"), nil)
+	for _, tt := range []struct {
+		change func(c *Config)
+		want   string
+	}{
+		{func(c *Config) { c.Client = nil }, "Client and FS"},
+		{func(c *Config) { c.Point = "" }, "no mount point"},
+		{func(c *Config) { c.RegMax = 0 }, "acregmin"},
+		{func(c *Config) { c.DirMin = -time.Second }, "acdirmin"},
+		{func(c *Config) { c.Point = s.file("none") }, "mkdir"},
+		{func(c *Config) { c.Point = s.file("file") }, "not a directory"},
+		{func(c *Config) { c.Point, c.Direct = s.file("file/x"), false }, "not a directory"},
+	} {
+		cfg := m.cfg
+		cfg.Point = t.TempDir()
+		tt.change(&cfg)
+		_, err := New(cfg)
+		assert.ErrorContains(t, err, tt.want)
+	}
+	t.Setenv("PATH", t.TempDir())
+	cfg := m.cfg
+	cfg.Point, cfg.Direct = t.TempDir(), false
+	_, err := New(cfg)
+	assert.ErrorContains(t, err, "apt install fuse3")
+	m.setBefore(nil)
+}
+
+// TestUnmountByOthers unmounts by the programs that people use for it.
+func TestUnmountByOthers(t *testing.T) {
+	s := newServer(t, nil)
+	for _, command := range []string{"umount", "umount -l", helper + " -u", helper + " -u -z"} {
+		m := s.mount(nil)
+		put(t, m.file("a"), []byte(command))
+		args := append(strings.Fields(command), m.dir)
+		out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+		require.NoError(t, err, string(out))
+		m.Wait()
+		holds(t, s.file("a"), []byte(command))
+	}
+}
+
+// TestBusy does not unmount what is in use.
+func TestBusy(t *testing.T) {
+	_, m := newMount(t)
+	f, err := os.Create(m.file("a"))
+	require.NoError(t, err)
+	assert.ErrorContains(t, m.Unmount(), "in use")
+	_, err = f.WriteString("still served")
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+// TestSubdirectory mounts a directory below the export.
+func TestSubdirectory(t *testing.T) {
+	s := newServer(t, nil)
+	require.NoError(t, os.MkdirAll(s.file("d/e"), 0o755))
+	put(t, s.file("d/e/a"), []byte("x"))
+	m := s.mount(func(c *Config) {
+		sub, err := c.FS.Sub(t.Context(), "d")
+		require.NoError(t, err)
+		c.FS = sub
+	})
+	holds(t, m.file("e/a"), []byte("x"))
+	assert.Equal(t, []string{"e"}, list(t, m.dir))
+	real, err := filepath.EvalSymlinks(m.file("e/.."))
+	require.NoError(t, err)
+	assert.Equal(t, m.dir, real)
+}
+
+// TestRootInode shows that the root is the server's.
+func TestRootInode(t *testing.T) {
+	s, m := newMount(t)
+	assert.Equal(t, lstat(t, s.back).Ino, lstat(t, m.dir).Ino)
+	assert.Zero(t, m.calls(nfs3.ProcNull))
+}
