@@ -95,9 +95,9 @@ func TestImmediateAndSendInOrder(t *testing.T) {
 // RDMA Read-Atomic and Atomic-Atomic: R7306-7-3, R7306-7-4, R7306-5.2.1-7-1,
 // R7306-5.2.2-2, R7306-5.2.2-8-1, R7306-5.4-8-1, R7306-5.4-8-2, RX01-7-1).
 func TestResponsesInOrder(t *testing.T) {
-	for _, crc := range []bool{false, true} {
+	for _, pipe := range []bool{false, true} {
 		world(t)
-		e, p := againstRaw(t, raw{crc: crc, ird: 6})
+		e, p := againstRaw(t, raw{crc: !pipe, pipe: pipe, ird: 6})
 		mem := make([]byte, 1<<20)
 		r, err := e.Register(mem, rdma.RemoteRead|rdma.RemoteAtomic)
 		require.NoError(t, err)
@@ -108,11 +108,15 @@ func TestResponsesInOrder(t *testing.T) {
 			req.ID = 1000 + msn
 			return atomicSeg(msn, req)
 		}
+		word := uint64(0)
+		if pipe {
+			word = 8 // what atomic operations change may not be copied at the same time
+		}
 		p.send(
-			read(1, 1<<20-8, 8), // large: its response is under way when the others are asked
+			read(1, 1<<20-8, 8), // through a pipe, all is asked before any of it is taken
 			do(2, exchange(r.STag(), 0, 0, 1)),
 			do(3, exchange(r.STag(), 0, 1, 2)),
-			read(4, 8, 0),
+			read(4, 8, word),
 			do(5, exchange(r.STag(), 0, 2, 3)),
 			do(6, add(r.STag(), 0, 4)),
 		)
@@ -123,7 +127,9 @@ func TestResponsesInOrder(t *testing.T) {
 		assert.Equal(t, rdmap.AtomicResponse{ID: 1003, Original: 1}, p.atomicResponse(2))
 		h, got = p.response()
 		assert.EqualValues(t, 4, h.STag)
-		assert.GreaterOrEqual(t, binary.NativeEndian.Uint64(got), uint64(2)) // what came before; perhaps what comes after
+		if !pipe { // what came before; perhaps what comes after
+			assert.GreaterOrEqual(t, binary.NativeEndian.Uint64(got), uint64(2))
+		}
 		assert.Equal(t, rdmap.AtomicResponse{ID: 1005, Original: 2}, p.atomicResponse(3))
 		assert.Equal(t, rdmap.AtomicResponse{ID: 1006, Original: 3}, p.atomicResponse(4))
 		assert.EqualValues(t, 7, wordAt(t, mem, 0).Load())
