@@ -27,7 +27,7 @@ const (
 var floors = map[string]int{
 	"buf": 0, "chunks": 0, "cmpriv": 0, "rdma": 0, "xdr": 0,
 	"internal/cli": 0, "internal/conformance": 0, "internal/floors": 0, "internal/wiretest": 0, "internal/work": 0,
-	"internal/conformance/check": 1, "iwarp/ddp": 1, "iwarp/mpa": 1, "rdma/rdmatest": 1,
+	"internal/conformance/check": 1, "iwarp/ddp": 1, "iwarp/mpa": 1, "iwarp/mpa/mpatest": 0, "rdma/rdmatest": 1,
 	"iwarp/rdmap": 2, "oncrpc": 2,
 	"iwarp": 3, "rpcrdma": 3,
 	"nfs/mount3": 4, "nfs/nfs3": 4, "rpcbind": 4, "vfs": 4,
@@ -47,7 +47,7 @@ var beside = map[string][]string{
 var peers = map[string][]string{"nfsclient": {"nfsserver"}, "fusefs": {"nfsserver"}}
 
 // testOnly are imported by tests and by each other.
-var testOnly = []string{"internal/wiretest", "rdma/rdmatest", "vfs/vfstest"}
+var testOnly = []string{"internal/wiretest", "iwarp/mpa/mpatest", "rdma/rdmatest", "vfs/vfstest"}
 
 // apart stands beside the house: it imports what it likes, and nobody imports it.
 const apart = "interop"

@@ -61,8 +61,8 @@ type Params struct {
 	// the stream: each end decides on what it receives.
 	SendMarkers, RecvMarkers bool
 
-	IRD int   // RDMA Reads of the peer that this end must serve at a time
-	ORD int   // RDMA Reads that this end may have outstanding
+	IRD int // RDMA Reads of the peer that this end must serve at a time
+	ORD int // RDMA Reads that this end may have outstanding
 
 	// PeerToPeer says that the initiator sends an RTR indication before
 	// anything else.
