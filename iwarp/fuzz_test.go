@@ -27,8 +27,8 @@ const (
 // it ends soon after them, gives back all that it held, touches no memory but
 // the region's, and what it sends are FPDUs of which a Terminate is the last.
 func FuzzConn(f *testing.F) {
-	f.Add(byte(0), record(false, seedRegion).octets)
-	f.Add(byte(1), record(true, seedRegion).octets)
+	f.Add(byte(0), recordSession(raw{}, seedRegion).octets)
+	f.Add(byte(1), recordSession(raw{crc: true}, seedRegion).octets)
 	for _, s := range append(stimuli(), extensionStimuli(seedRegion)...) {
 		var octets []byte
 		for _, segment := range s.send(ground{rw: seedRegion, ro: seedRegion, wo: seedRegion, foreign: 1, gone: 2}) {

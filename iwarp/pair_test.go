@@ -212,9 +212,11 @@ func open(t testing.TB, initiator, responder endpoint) {
 
 // transports are the ways in which pairs are tried.
 var transports = map[string]options{
-	"tcp":      {initiator: Config{CRC: mpa.CRCOff}, responder: Config{CRC: mpa.CRCOff}},
-	"tcp, crc": {},
-	"pipe":     {initiator: Config{CRC: mpa.CRCOff}, responder: Config{CRC: mpa.CRCOff}, pipe: true},
+	"tcp":                        {initiator: Config{CRC: mpa.CRCOff}, responder: Config{CRC: mpa.CRCOff}},
+	"tcp, crc":                   {},
+	"pipe":                       {initiator: Config{CRC: mpa.CRCOff}, responder: Config{CRC: mpa.CRCOff}, pipe: true},
+	"markers":                    {initiator: Config{CRC: mpa.CRCOff, Markers: true}, responder: Config{CRC: mpa.CRCOff, Markers: true}},
+	"crc and markers to one end": {responder: Config{Markers: true}},
 }
 
 // pipeListener hands out the other ends of net.Pipes.

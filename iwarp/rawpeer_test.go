@@ -1,7 +1,6 @@
 package iwarp
 
 import (
-	"encoding/binary"
 	"io"
 	"net"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa/mpatest"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -26,11 +26,14 @@ type rawPeer struct {
 	t   testing.TB
 	nc  net.Conn
 	crc bool
+
+	to, from mpatest.Stream // the Conn
 }
 
 // raw describes the connection between a rawPeer and a Conn.
 type raw struct {
 	crc       bool
+	markers   bool // in both directions
 	initiator bool // the Conn is MPA's initiator, and may send at once
 	pipe      bool // in memory, not TCP
 	recvs     int
@@ -53,7 +56,10 @@ func againstRaw(t testing.TB, o raw) (endpoint, *rawPeer) {
 		return max(n, 0)
 	}
 	e := endpoint{in: newInbox()}
-	params := mpa.Params{Rev: mpa.Rev2, CRC: o.crc, IRD: depth(o.ird), ORD: depth(o.ord)}
+	params := mpa.Params{
+		Rev: mpa.Rev2, CRC: o.crc, SendMarkers: o.markers, RecvMarkers: o.markers,
+		IRD: depth(o.ird), ORD: depth(o.ord),
+	}
 	cc := rdma.ConnConfig{Handler: e.in, Recvs: o.recvs, RecvSize: o.recvSize, Immediate: o.immediate}
 	e.Conn = newConn(newSocket(a), params, mpa.Frame{}, cc, !o.initiator)
 	if o.before != nil {
@@ -61,6 +67,7 @@ func againstRaw(t testing.TB, o raw) (endpoint, *rawPeer) {
 	}
 	e.start()
 	p := &rawPeer{t: t, nc: b, crc: o.crc}
+	p.to.Markers, p.from.Markers = o.markers, o.markers
 	t.Cleanup(func() {
 		p.nc.Close()
 		e.Close()
@@ -107,8 +114,11 @@ func (p *rawPeer) send(segments ...[]byte) {
 	p.write(all)
 }
 
-// fpdu frames a DDP segment.
-func (p *rawPeer) fpdu(segment []byte) []byte { return fpdu(p.crc, segment) }
+// fpdu frames a DDP segment that is sent next.
+func (p *rawPeer) fpdu(segment []byte) []byte {
+	p.to.CRC = p.crc
+	return p.to.Frame(segment)
+}
 
 // read takes n octets.
 func (p *rawPeer) read(n int) []byte {
@@ -120,14 +130,20 @@ func (p *rawPeer) read(n int) []byte {
 	return b
 }
 
-// segment takes an FPDU, whose padding and CRC it checks, and returns the DDP
-// segment.
+// segment takes an FPDU, whose Markers, padding and CRC it checks (R5044-4.1-3,
+// R5044-4.3-2, R5044-4.4-8), and returns the DDP segment.
 func (p *rawPeer) segment() []byte {
 	p.t.Helper()
-	n := int(binary.BigEndian.Uint16(p.read(mpa.LengthLen)))
-	rest := p.read(mpa.FPDULen(n) - mpa.LengthLen)
-	require.Equal(p.t, fpdu(p.crc, rest[:n])[mpa.LengthLen:], rest) // R5044-4.1-3, R5044-4.4-8
-	return rest[:n]
+	p.from.CRC = p.crc
+	octets := p.read(4) // the first of an FPDU, or a Marker
+	for {
+		segment, n, err := p.from.Cut(octets)
+		require.NoError(p.t, err)
+		if n > 0 {
+			return segment
+		}
+		octets = append(octets, p.read(p.from.Lacks(octets))...)
+	}
 }
 
 // nothing expects that no octet comes in a while.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa/mpatest"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -31,12 +32,13 @@ type delivery struct {
 // around is the memory before and behind the region of a session.
 const around = 16
 
-// record makes a session with everything that a peer can send, into a region
+// recordSession makes a session with everything that a peer can send, into a region
 // of 64 octets.
-func record(crc bool, stag rdma.STag) session {
+func recordSession(o raw, stag rdma.STag) session {
 	s := session{ends: map[int]bool{0: true}, mem: make([]byte, 64+2*around)}
+	stream := mpatest.Stream{Markers: o.markers, CRC: o.crc}
 	add := func(last bool, segment []byte) {
-		s.octets = append(s.octets, fpdu(crc, segment)...)
+		s.octets = append(s.octets, stream.Frame(segment)...)
 		s.ends[len(s.octets)] = last
 	}
 	deliver := func(body string) {
@@ -72,7 +74,7 @@ func play(t testing.TB, o raw, n int, reset bool, write func(p *rawPeer, octets 
 	mem := make([]byte, 64+2*around)
 	r, err := e.Register(mem[around:around+64], rdma.RemoteRead|rdma.RemoteWrite)
 	require.NoError(t, err)
-	s := record(o.crc, r.STag())
+	s := recordSession(o, r.STag())
 	drained := done(func() { _, _ = io.Copy(io.Discard, p.nc) })
 	write(p, s.octets[:n])
 	for _, m := range s.messages {
@@ -103,7 +105,11 @@ func play(t testing.TB, o raw, n int, reset bool, write func(p *rawPeer, octets 
 }
 
 // streams are the ways in which sessions are tried.
-var streams = []raw{{}, {crc: true}, {pipe: true}}
+var streams = []raw{{}, {crc: true}, {pipe: true}, {markers: true}, {crc: true, markers: true}, {pipe: true, markers: true}}
+
+func (o raw) String() string {
+	return fmt.Sprintf("crc %v, pipe %v, markers %v", o.crc, o.pipe, o.markers)
+}
 
 // The stream may end at every octet, by a FIN or by a reset.
 func TestCut(t *testing.T) {
@@ -112,9 +118,9 @@ func TestCut(t *testing.T) {
 			if o.pipe && reset {
 				continue // it knows one end only
 			}
-			t.Run(fmt.Sprintf("crc %v, pipe %v, reset %v", o.crc, o.pipe, reset), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%v, reset %v", o, reset), func(t *testing.T) {
 				world(t)
-				for n := range len(record(o.crc, 0).octets) + 1 {
+				for n := range len(recordSession(o, 0).octets) + 1 {
 					play(t, o, n, reset, func(p *rawPeer, octets []byte) {
 						p.write(octets)
 						switch nc := p.nc.(type) {
@@ -140,10 +146,10 @@ func TestCut(t *testing.T) {
 func TestPieces(t *testing.T) {
 	for _, o := range streams {
 		for seed := range uint64(6) {
-			t.Run(fmt.Sprintf("crc %v, pipe %v, %d", o.crc, o.pipe, seed), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%v, %d", o, seed), func(t *testing.T) {
 				world(t)
 				random := rand.New(rand.NewPCG(seed, 1))
-				play(t, o, len(record(o.crc, 0).octets), false, func(p *rawPeer, octets []byte) {
+				play(t, o, len(recordSession(o, 0).octets), false, func(p *rawPeer, octets []byte) {
 					for len(octets) > 0 {
 						n := 1 // the first time
 						if seed > 0 {
@@ -162,7 +168,7 @@ func TestPieces(t *testing.T) {
 // The responses to our own Reads may end at every octet too.
 func TestCutResponse(t *testing.T) {
 	for _, o := range streams {
-		t.Run(fmt.Sprintf("crc %v, pipe %v", o.crc, o.pipe), func(t *testing.T) {
+		t.Run(o.String(), func(t *testing.T) {
 			world(t)
 			o.initiator = true
 			for n := 0; ; n++ {

@@ -17,12 +17,12 @@ import (
 // Each error gets the Terminate that the RFCs have for it, with the headers of
 // the segment at fault; nothing is placed or delivered from then on.
 func TestTerminate(t *testing.T) {
-	for _, crc := range []bool{false, true} {
+	for _, o := range []raw{{}, {crc: true}, {markers: true}} {
 		for _, tt := range stimuli() {
-			t.Run(fmt.Sprintf("%s, crc %v", tt.name, crc), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, %v", tt.name, o), func(t *testing.T) {
 				world(t)
 				other, _ := againstRaw(t, raw{})
-				e, p := againstRaw(t, raw{initiator: true, crc: crc, recvs: 2, recvSize: 64})
+				e, p := againstRaw(t, raw{initiator: true, crc: o.crc, markers: o.markers, recvs: 2, recvSize: 64})
 				g, mem := prepare(t, e, other)
 				segments := tt.send(g)
 				bad := segments[len(segments)-1]

@@ -20,7 +20,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Frame returns the octets of the FPDU around ulpdu that comes next, and goes on
 // behind it.
 func (s *Stream) Frame(ulpdu []byte) []byte {
-	var out []byte
+	out := make([]byte, 0, len(ulpdu)+len(ulpdu)/100+32)
 	start := -1 // of the ULPDU_Length field, in out
 	marker := func() {
 		if !s.Markers || (s.At+len(out))%512 != 0 {
@@ -32,7 +32,7 @@ func (s *Stream) Frame(ulpdu []byte) []byte {
 		}
 		out = append(out, 0, 0, byte(back>>8), byte(back))
 	}
-	put := func(octets []byte) {
+	put := func(octets ...byte) {
 		for _, o := range octets {
 			marker()
 			if start < 0 {
@@ -41,42 +41,62 @@ func (s *Stream) Frame(ulpdu []byte) []byte {
 			out = append(out, o)
 		}
 	}
-	put([]byte{byte(len(ulpdu) >> 8), byte(len(ulpdu))})
-	put(ulpdu)
+	put(byte(len(ulpdu)>>8), byte(len(ulpdu)))
+	put(ulpdu...)
 	for n := 2 + len(ulpdu); n%4 != 0; n++ {
-		put([]byte{0})
+		put(0)
 	}
 	marker() // the CRC covers it
-	var sum [4]byte
+	sum := make([]byte, 4)
 	if s.CRC {
-		binary.LittleEndian.PutUint32(sum[:], crc32.Checksum(out, castagnoli))
+		binary.LittleEndian.PutUint32(sum, crc32.Checksum(out, castagnoli))
 	}
-	put(sum[:])
+	put(sum...)
 	s.At += len(out)
 	return out
+}
+
+// Lacks returns how many octets the FPDU that b begins with lacks for certain, or
+// 0 where it lacks none.
+func (s *Stream) Lacks(b []byte) int {
+	plain, size, length := 0, 2, 0 // octets that are no Markers: there, in all
+	for i := 0; i < len(b); i++ {
+		if s.Markers && (s.At+i)%512 == 0 {
+			i += 3
+			continue
+		}
+		if plain++; plain <= 2 {
+			length = length<<8 | int(b[i])
+		}
+		if plain == 2 {
+			size = (2+length+3)/4*4 + 4
+		}
+		if plain == size {
+			return 0
+		}
+	}
+	return size - plain
 }
 
 // Cut returns the ULPDU of the FPDU that b begins with, and how many octets the
 // FPDU takes, or 0 where b does not hold all of it. It goes on behind the FPDU,
 // which must be as Frame makes it.
 func (s *Stream) Cut(b []byte) (ulpdu []byte, n int, err error) {
-	var plain []byte // without Markers
-	size := 2
-	for n = 0; len(plain) < size; n++ {
-		if s.Markers && (s.At+n)%512 == 0 {
-			n += 4
-		}
-		if n >= len(b) {
-			return nil, 0, nil
-		}
-		if plain = append(plain, b[n]); len(plain) == 2 {
-			length := 2 + int(plain[0])<<8 + int(plain[1])
-			size = (length+3)/4*4 + 4
-		}
+	if s.Lacks(b) > 0 {
+		return nil, 0, nil
 	}
-	ulpdu = plain[2 : 2+int(plain[0])<<8+int(plain[1])]
-	if want := s.Frame(ulpdu); string(want) != string(b[:n]) {
-		return nil, 0, fmt.Errorf("mpatest: no FPDU, or not at the right place: %x, want %x", b[:n], want)
+	var plain []byte
+	for i := 0; i < len(b); i++ {
+		if s.Markers && (s.At+i)%512 == 0 {
+			i += 3
+			continue
+		}
+		plain = append(plain, b[i])
 	}
-	return ulpdu, n, nil
+	ulpdu = plain[2:][:int(plain[0])<<8|int(plain[1])]
+	want := s.Frame(ulpdu)
+	if string(want) != string(b[:len(want)]) {
+		return nil, 0, fmt.Errorf("mpatest: no FPDU, or not at the right place: %x, want %x", b[:len(want)], want)
+	}
+	return ulpdu, len(want), nil
 }
