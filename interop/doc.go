@@ -1,6 +1,7 @@
 // Package interop runs real Linux in a small virtual machine, so that tests can
 // hold this project against the kernel's own NFS client and server over siw,
-// the kernel's software iWARP.
+// the kernel's software iWARP; and it holds mountrdma's mounts against what Linux
+// and its programs ask of a file system.
 //
 // guest/build makes the guest from Debian's packages and keeps it. Boot starts
 // it under qemu without hardware virtualization; no privilege is needed for
@@ -15,8 +16,17 @@
 //	Addr(20049) ──────────▶ 10.0.2.15 ── knfsd
 //
 // Inside the guest, interop/guestwork does the work on a mounted directory:
-// package workload with exact checks. The same package, called by the test,
-// looks at the directory that the server serves.
+// package workload with exact checks, posix, which writes down how a file system
+// behaves, and model, which does random operations. On mounts of the host it is the
+// same program, in a process that can be killed where a mount hangs. Package
+// workload, called by the test, looks at the directory that the server serves.
+//
+//	posix     tmpfs of the host ═ mountrdma's mounts ═ Linux's mount, but for a list
+//	model     mountrdma ─┐
+//	          mountrdma ─┼─▶ one directory of nfsrdmad: what memory says it must be
+//	          Linux ─────┘
+//
+// Tests of mounts run in a mount namespace, which goes with the process.
 //
 // Beside the guest, go-nfs-client uses the server in a network namespace, where the
 // test answers as the portmapper.
@@ -31,5 +41,7 @@
 //
 //	go test -tags interop ./interop/
 //
-// The time of the soak is set by INTEROP_SOAK (a Go duration, 60s by default).
+// INTEROP_SOAK (a Go duration) sets the time of the soak, 60s by default, and of the
+// random operations, 2m by default; INTEROP_SEED repeats those of an earlier run.
+// INTEROP_TRANSCRIPTS names a directory for what posix and model have seen.
 package interop
