@@ -24,8 +24,9 @@ func (m *mounted) sh(uid, gid uint32, groups []uint32, command string) (string, 
 	for dir := filepath.Dir(m.dir); dir != os.TempDir(); dir = filepath.Dir(dir) {
 		require.NoError(m.t, os.Chmod(dir, 0o755))
 	}
-	cmd := exec.Command("sh", "-c", command)
-	cmd.Dir = m.dir
+	// Not by cmd.Dir: Go waits for that with all of its threads at a halt,
+	// those that serve the mount too.
+	cmd := exec.Command("sh", "-c", "cd "+m.dir+" && { "+command+"; }")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid, Groups: groups}}
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
