@@ -69,7 +69,7 @@ func (x *receiver) run() error {
 
 // fpdu takes one FPDU.
 func (x *receiver) fpdu() error {
-	x.mid = false
+	x.mid = x.markers != nil && x.markers.Begun()
 	if err := x.need(mpa.LengthLen); err != nil {
 		return err
 	}
@@ -169,7 +169,8 @@ func (x *receiver) readv(a, b []byte, mid bool) (int, error) {
 		if n = x.markers.Took(n); n > 0 || err != nil {
 			return n, err
 		}
-		x.mid, mid = true, true // a Marker is a part of the FPDU behind it
+		x.mid = x.mid || x.markers.Begun()
+		mid = x.mid
 	}
 }
 

@@ -80,6 +80,10 @@ func (r *Remover) Took(n int) int {
 	return int(r.came - before)
 }
 
+// Begun tells whether a Marker in front of the next FPDU has come, in part at
+// least. It belongs to that FPDU.
+func (r *Remover) Begun() bool { return len(r.kept) > 0 || r.pos > 0 && r.pos < MarkerLen }
+
 // CRC returns the CRC of the FPDU that starts here, whose octets in front of the
 // CRC field are covered: they and the Markers that belong to it (RFC 5044,
 // Section 4.4).

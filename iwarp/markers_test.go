@@ -1,0 +1,308 @@
+package iwarp
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// What work requests look like among Markers, to the octet: the stream of RFC
+// 5044, Figures 5 and 6 (R5044-4.2-1, R5044-4.2-2, R5044-4.3-1, R5044-4.3-3,
+// R5044-4.3-5, R5044-4.3-6, R5044-4.4-9, R5044-4.4-10, R5044-7.1.2-7-1).
+func TestGoldenMarkers(t *testing.T) {
+	world(t)
+	post := func(e endpoint, n int) {
+		require.NoError(t, e.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{make([]byte, n)}}))
+	}
+	e, p := againstRaw(t, raw{initiator: true, crc: true, markers: true})
+	post(e, 24)
+	figure5 := wiretest.Hex(t, "mpa/testdata/fpdu-figure5.hex")
+	assert.Equal(t, figure5, p.read(len(figure5)))
+
+	e, p = againstRaw(t, raw{initiator: true, crc: true, markers: true})
+	post(e, 464)
+	p.read(492) // "which is not shown here"
+	post(e, 24)
+	figure6 := wiretest.Hex(t, "mpa/testdata/fpdu-figure6.hex")
+	assert.Equal(t, figure6, p.read(len(figure6)))
+}
+
+// And the same octets received.
+func TestGoldenMarkersReceived(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{crc: true, markers: true, recvs: 2, recvSize: 500})
+	first := p.fpdu(sendSeg(true, 1, 0, make([]byte, 464)))
+	require.Len(t, first, 492)
+	p.write(first, wiretest.Hex(t, "mpa/testdata/fpdu-figure6.hex"))
+	assert.Equal(t, make([]byte, 464), e.in.next(t))
+	assert.Equal(t, make([]byte, 24), e.in.next(t)) // R5044-4.3-10
+}
+
+// Each end decides on what it receives, in either role and revision: R5044-4.3-1,
+// R5044-7.1.1-5, R5044-7.1.1-6, R5044-7.1.1-7.
+func TestMarkersNegotiated(t *testing.T) {
+	flag := func(markers bool) byte { return map[bool]byte{true: 0x80}[markers] }
+	for bits := range 8 {
+		ours, theirs, unenhanced := bits&1 != 0, bits&2 != 0, bits&4 != 0
+		cfg := Config{CRC: mpa.CRCOff, Markers: ours, Unenhanced: unenhanced}
+		frame := func(reply bool) []byte {
+			if unenhanced {
+				return plain(reply, flag(theirs))
+			}
+			return enhanced(reply, 0x10|flag(theirs), 1, 1)
+		}
+		talk := func(t *testing.T, e endpoint, p *rawPeer) {
+			assert.Equal(t, [2]bool{theirs, ours}, [2]bool{e.Params().SendMarkers, e.Params().RecvMarkers})
+			p.to.Markers, p.from.Markers = ours, theirs
+			for msn := range uint32(3) {
+				body := pattern(300)
+				p.send(sendSeg(true, msn+1, 0, body))
+				assert.Equal(t, body, e.in.next(t))
+				require.NoError(t, e.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{body}}))
+				assert.Equal(t, sendSeg(true, msn+1, 0, body), p.segment())
+			}
+		}
+		name := fmt.Sprintf("ours %v, theirs %v, unenhanced %v", ours, theirs, unenhanced)
+		t.Run("responder, "+name, func(t *testing.T) {
+			world(t)
+			ln, p := rawInitiator(t, cfg)
+			p.write(frame(false))
+			e := accept(t, ln, rdma.ConnConfig{Recvs: 3})
+			reply := p.read(len(frame(true)))
+			assert.Equal(t, flag(ours), reply[16]&0x80)
+			talk(t, e, p)
+		})
+		t.Run("initiator, "+name, func(t *testing.T) {
+			world(t)
+			in := newInbox()
+			p, req, result := rawResponder(t, cfg, rdma.ConnConfig{Handler: in, Recvs: 3})
+			assert.Equal(t, ours, req.Markers)
+			p.write(frame(true))
+			got := <-result
+			require.NoError(t, got.err)
+			talk(t, endpoint{got.c, in}, p)
+			require.NoError(t, got.end(t))
+		})
+	}
+}
+
+// A responder sends no Marker either before it has a valid FPDU
+// (R5044-7.1.2-4-1).
+func TestMarkerWaits(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{markers: true})
+	require.NoError(t, e.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{{1}}}))
+	fpdu := p.fpdu(writeSeg(true, 0, 0, nil))
+	p.write(fpdu[:len(fpdu)-1])
+	p.nothing(10 * time.Millisecond)
+	p.write(fpdu[len(fpdu)-1:])
+	assert.Equal(t, sendSeg(true, 1, 0, []byte{1}), p.segment())
+}
+
+// A Marker that disagrees with the lengths is error 3, whichever it is, and one
+// whose octets changed on the way is error 2; nothing behind it is delivered,
+// and a Terminate goes out (R5044-5.2-2, R5044-8-1, R5044-8-2, R5044-8-3-1,
+// R5044-8-4, R5044-8-5).
+func TestMarkerFaults(t *testing.T) {
+	const size = 1300
+	for name, tt := range map[string]struct {
+		crc, again bool // again: the CRC is right again
+		cause      mpa.Error
+	}{
+		"no CRC":      {false, false, mpa.ErrFPDUStart},
+		"CRC is good": {true, true, mpa.ErrFPDUStart}, // R5044-4.4-11
+		"CRC is bad":  {true, false, mpa.ErrCRC},      // R5044-4.4-10
+	} {
+		for which := range 3 {
+			for bit := 2; bit < 16; bit++ {
+				t.Run(fmt.Sprintf("%s, Marker %d, bit %d", name, which, bit), func(t *testing.T) {
+					world(t)
+					e, p := againstRaw(t, raw{crc: tt.crc, markers: true, recvs: 3, recvSize: size})
+					p.send(sendSeg(true, 1, 0, make([]byte, 464))) // 492 octets
+					e.in.next(t)
+					fpdu := p.fpdu(sendSeg(true, 2, 0, make([]byte, size)))
+					at := 512 - 492 + 512*which
+					fpdu[at+3-bit/8] ^= 1 << (bit % 8)
+					if tt.again {
+						sum := mpa.UpdateCRC(0, fpdu[:len(fpdu)-4])
+						copy(fpdu[len(fpdu)-4:], []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)})
+					}
+					p.write(fpdu, p.fpdu(sendSeg(true, 3, 0, nil)))
+					assert.Equal(t, tt.cause, mpa.Error(p.terminate().Cause.Code))
+					require.ErrorIs(t, e.in.end(t), tt.cause)
+					assert.Empty(t, e.in.recvs)
+				})
+			}
+		}
+	}
+}
+
+// What is reserved in a Marker, and the two lowest bits, are not looked at
+// (R5044-4.2-3, R5044-4.2-4).
+func TestMarkerReserved(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{markers: true, recvs: 1, recvSize: 600})
+	fpdu := p.fpdu(sendSeg(true, 1, 0, pattern(600)))
+	for at := 0; at < len(fpdu); at += 512 {
+		fpdu[at], fpdu[at+1] = 0xff, 0xff
+		fpdu[at+3] |= 3
+	}
+	p.write(fpdu)
+	assert.Equal(t, pattern(600), e.in.next(t))
+}
+
+// inside tells how many octets of a system call's vectors lie in mem.
+func inside(c *vectorCall, mem []byte) (n int) {
+	lo := uintptr(unsafe.Pointer(&mem[0]))
+	for _, v := range c.iov {
+		if at := uintptr(unsafe.Pointer(v.Base)); at >= lo && at < lo+uintptr(len(mem)) {
+			n += int(v.Len)
+		}
+	}
+	return n
+}
+
+// With Markers too, the payload goes from the socket into the memory that it is
+// for, and from memory to the socket, with no copy between.
+func TestMarkersPlaceDirectly(t *testing.T) {
+	world(t)
+	const size = 60_000
+	mem, src := make([]byte, size), pattern(size)
+	read, written := 0, 0
+	e, p := againstRaw(t, raw{initiator: true, markers: true, before: func(c *Conn) {
+		c.mulpdu = mpa.MaxULPDU
+		for call, n := range map[*vectorCall]*int{&c.sock.raw.rd: &read, &c.sock.raw.wr: &written} {
+			do, memory := call.do, map[*int][]byte{&read: mem, &written: src}[n]
+			call.do = func(f func(uintptr) bool) error {
+				*n = max(*n, inside(call, memory))
+				return do(f)
+			}
+		}
+	}})
+	r, err := e.Register(mem, rdma.RemoteWrite)
+	require.NoError(t, err)
+	p.send(writeSeg(true, r.STag(), 0, pattern(size)))
+	require.NoError(t, e.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{src[:size/3], src[size/3:]}}))
+	assert.Equal(t, writeSeg(true, 0, 0, src), p.segment())
+	p.nc.Close()
+	e.in.end(t)
+	r.Deregister()
+	assert.Equal(t, pattern(size), mem)
+	assert.GreaterOrEqual(t, read, size-stagingSize)
+	assert.Equal(t, size, written)
+}
+
+// What is posted together leaves with one system call, Markers and all.
+func TestMarkersSystemCalls(t *testing.T) {
+	world(t)
+	calls := 0
+	e, p := againstRaw(t, raw{initiator: true, crc: true, markers: true, before: func(c *Conn) {
+		write := c.sock.raw.wr.do
+		c.sock.raw.wr.do = func(f func(uintptr) bool) error {
+			return write(func(fd uintptr) bool { calls++; return f(fd) })
+		}
+	}})
+	done := make(waiter, 1)
+	write := rdma.WR{Op: rdma.OpWrite, Data: [][]byte{pattern(48 << 10), {1}}}
+	require.NoError(t, e.Post(write, write, rdma.WR{Op: rdma.OpSend, Data: [][]byte{{1}}, Done: done}))
+	require.NoError(t, done.wait(t).Err)
+	assert.Equal(t, 1, calls)
+	for range 3 {
+		p.segment()
+	}
+}
+
+// A peer that stops behind a Marker has stopped within an FPDU
+// (R5044-7.1.2-10-2), and one whose stream ends there has cut it short.
+func TestStallBehindMarker(t *testing.T) {
+	for _, first := range []bool{true, false} { // of all Markers
+		for n := range 5 {
+			for _, cut := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					e, p := againstRaw(t, raw{pipe: true, markers: true, recvs: 1, recvSize: 484})
+					var octets []byte
+					if !first {
+						octets = p.fpdu(sendSeg(true, 1, 0, make([]byte, 484)))
+						require.Len(t, octets, 512)
+					}
+					p.write(octets, make([]byte, n))
+					synctest.Wait()
+					if cut {
+						p.nc.Close()
+						require.ErrorIs(t, e.in.end(t), map[bool]error{true: io.EOF, false: io.ErrUnexpectedEOF}[n == 0])
+						return
+					}
+					time.Sleep(stallTimeout + time.Second)
+					synctest.Wait()
+					if n == 0 {
+						assert.Empty(t, e.in.closed)
+						return
+					}
+					assert.True(t, isTimeout(e.in.end(t)), "%d octets", n)
+				})
+			}
+		}
+	}
+}
+
+// Nothing is allocated for Markers while messages go.
+func TestMarkersAllocs(t *testing.T) {
+	world(t)
+	cfg := Config{CRC: mpa.CRCOff, Markers: true}
+	rq := rdma.NewReceiveQueue()
+	o := options{initiator: cfg, responder: cfg, recvs: 10_000, recvSize: 1000}
+	o.handlers[1] = rq
+	a, _ := pair(t, o)
+	wr := rdma.WR{Op: rdma.OpSend, Data: [][]byte{make([]byte, 1000)}}
+	once := func() {
+		_ = a.Post(wr)
+		m, err := rq.Wait(t.Context())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		m.Buf.Release()
+	}
+	once()
+	assert.LessOrEqual(t, testing.AllocsPerRun(2000, once), poolLosses)
+}
+
+// FuzzMarkers: FPDUs of any lengths with Markers, in segments of any lengths, are
+// the FPDUs without, whichever way CRCs are.
+func FuzzMarkers(f *testing.F) {
+	f.Add(true, []byte{1, 2, 3}, []byte{7, 100})
+	f.Add(false, []byte{255, 0, 0, 90}, []byte{1})
+	f.Fuzz(func(t *testing.T, crc bool, lengths, pieces []byte) {
+		e, p := againstRaw(t, raw{pipe: true, crc: crc, markers: true, recvs: 64, recvSize: 2000})
+		var octets []byte
+		var want [][]byte
+		for i, n := range lengths[:min(len(lengths), 64)] {
+			want = append(want, pattern(int(n)*7))
+			octets = append(octets, p.fpdu(sendSeg(true, uint32(i)+1, 0, want[i]))...)
+		}
+		for i := 0; len(octets) > 0; i++ {
+			n := len(octets)
+			if i < len(pieces) {
+				n = min(n, 1+int(pieces[i]))
+			}
+			p.write(octets[:n])
+			octets = octets[n:]
+		}
+		for _, body := range want {
+			require.True(t, bytes.Equal(body, e.in.next(t)))
+		}
+		p.nc.Close()
+		e.in.end(t)
+	})
+}
