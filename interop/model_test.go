@@ -91,7 +91,7 @@ func windows(t *testing.T, d *daemon, options ...string) *views {
 }
 
 func (v *views) add(name string, rw io.ReadWriter, stop func()) {
-	v.mounts = append(v.mounts, model.Mount{Name: name, Player: again{impatient{model.NewRemote(rw), stop}}})
+	v.mounts = append(v.mounts, model.Mount{Name: name, Player: &again{Player: impatient{model.NewRemote(rw), stop}}})
 }
 
 // player starts guestwork on a mount of this host. It is a process, so that one that
@@ -140,13 +140,17 @@ func (p impatient) Do(o model.Op) (model.Result, error) {
 // moved the directory: Linux finds that out while it holds the lock of all renames,
 // which it needs to take note, and says ESTALE, for any network file system. Having
 // looked, it can.
-type again struct{ model.Player }
+type again struct {
+	model.Player
+	times int
+}
 
-func (p again) Do(o model.Op) (model.Result, error) {
+func (p *again) Do(o model.Op) (model.Result, error) {
 	r, err := p.Player.Do(o)
 	if o.Kind != model.Rename || r.Err != "ESTALE" {
 		return r, err
 	}
+	p.times++
 	for _, path := range []string{o.Path, o.To} {
 		if _, err := p.Player.Do(model.Op{Kind: model.Stat, Path: path}); err != nil {
 			return r, err
@@ -167,6 +171,9 @@ func (v *views) close(t *testing.T) {
 	umount(t, "/mnt")
 	for _, m := range v.fuse {
 		m.umount()
+	}
+	for _, m := range v.mounts {
+		t.Logf("%s: %d renames done again", m.Name, m.Player.(*again).times)
 	}
 }
 
