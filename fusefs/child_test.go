@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // childEnv names the function that a child process of a test runs.
@@ -17,15 +19,40 @@ var children = map[string]func(args []string) error{
 	"mapped": mapped,
 }
 
+// alone names the child that runs the tests, with mounts of its own.
+const alone = "alone"
+
 func TestMain(m *testing.M) {
-	name := os.Getenv(childEnv)
-	if name == "" {
+	var err error
+	switch name := os.Getenv(childEnv); {
+	case name == alone, os.Geteuid() != 0:
 		os.Exit(m.Run())
+	case name == "":
+		err = beAlone()
+	default:
+		err = children[name](os.Args[1:])
 	}
-	if err := children[name](os.Args[1:]); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// beAlone runs the tests where nobody sees their mounts: who copied them for a
+// namespace of his own would keep them from ending.
+func beAlone() error {
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return os.NewSyscallError("unshare", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return os.NewSyscallError("mount", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return unix.Exec(self, os.Args, append(os.Environ(), childEnv+"="+alone))
 }
 
 // child is a process that runs a function of children, as another user perhaps.

@@ -166,7 +166,8 @@ func (m *Mount) leave() {
 func (m *Mount) Wait() { <-m.done }
 
 // Unmount unmounts the file system and waits as Wait does. While files are open
-// it fails.
+// it fails. What copied the mount to another namespace uses it too, and is
+// waited for.
 func (m *Mount) Unmount() error {
 	select {
 	case <-m.done:

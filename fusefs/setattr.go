@@ -71,7 +71,7 @@ func wantedTime(valid, set, now uint32, sec uint64, nsec uint32) nfs3.SetTime {
 // setAttr changes attributes. What was written before must not come after, nor
 // again when the server loses it: it would undo the change.
 func (m *Mount) setAttr(o *op, n *node, who *caller, s *nfs3.SetAttr) error {
-	if err := m.settle(o, n, s.Size.Set); err != nil {
+	if err := m.settle(o, n); err != nil {
 		return err
 	}
 	began := m.tick()
@@ -87,12 +87,9 @@ func (m *Mount) setAttr(o *op, n *node, who *caller, s *nfs3.SetAttr) error {
 	return nil
 }
 
-// settle sends what was written to n; to stable storage where its size is about
-// to change. Errors of the data are kept for fsync and close.
-func (m *Mount) settle(o *op, n *node, stable bool) error {
-	if !stable {
-		return m.flush(o, n)
-	}
+// settle puts what was written to n on stable storage. Errors of the data are
+// kept for fsync and close.
+func (m *Mount) settle(o *op, n *node) error {
 	err := m.sync(o, n)
 	if o.Err() != nil {
 		return o.Err()
