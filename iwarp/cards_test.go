@@ -1,0 +1,118 @@
+package iwarp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// What cards ask for as initiators: the frames of the drivers cxgb4 and irdma of
+// Linux, of the latter with depths left open and Markers towards itself.
+var cards = map[string]struct {
+	flags    byte
+	ird, ord uint16 // with the flags A, B, C, D
+	reply    []byte
+	rtr      byte // opcode of the indication that it then sends
+}{
+	"cxgb4":               {0x50, 0x8020, 0x4020, enhanced(true, 0x50, 0x8020, 0x4020), 1},
+	"irdma":               {0x50, 0x8000 | 32, 0xc000 | 32, enhanced(true, 0x50, 0x8020, 0xc020), 1},
+	"irdma, out of order": {0xd0, 0x8000 | 0x3fff, 0xc000 | 0x3fff, enhanced(true, 0x50, 0xbfff, 0xffff), 0},
+	"revision 1 of cxgbe": {0x40, 0, 0, plain(true, 0x40), 3},
+}
+
+// A card connects, is served its RTR indication, and exchanges messages, by Send,
+// Write and Read, with CRCs and, towards it, Markers (R5044-4.3-1, R5044-4.4-6,
+// R6581-9.1-11, R6581-9.1-13, R6581-9.2-2).
+func TestCardConnects(t *testing.T) {
+	for name, card := range cards {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			ln, p := rawInitiator(t, Config{CRC: mpa.CRCAuto})
+			p.crc, p.from.Markers = true, card.flags&0x80 != 0
+			if card.rtr == 3 {
+				p.write(plain(false, card.flags))
+			} else {
+				p.write(enhanced(false, card.flags, card.ird, card.ord))
+			}
+			e := accept(t, ln, rdma.ConnConfig{Recvs: 8})
+			assert.Equal(t, card.reply, p.read(len(card.reply)))
+			assert.False(t, ParsesStream(e.Peer()))
+
+			reads := uint32(0)
+			switch card.rtr {
+			case 0:
+				p.send(writeSeg(true, 1, 0, nil))
+			case 1:
+				reads++
+				p.send(requestSeg(1, rdmap.ReadRequest{SinkSTag: 1, SinkTO: 2}))
+				assert.Equal(t, responseSeg(true, 1, 2, nil), p.segment())
+			}
+			mem, done := pattern(5000), make(waiter, 2)
+			r, err := e.Register(mem, rdma.RemoteRead|rdma.RemoteWrite)
+			require.NoError(t, err)
+			for msn := range uint32(5) {
+				want := pattern(1000 + int(msn)*97)
+				p.send(writeSeg(true, r.STag(), 0, want), sendSeg(true, msn+1, 0, want[:100]))
+				assert.Equal(t, want[:100], e.in.next(t))
+				assert.Equal(t, want, mem[:len(want)])
+				p.send(requestSeg(reads+msn+1, rdmap.ReadRequest{SinkSTag: 5, Size: 5000, SourceSTag: r.STag()}))
+				_, got := p.response()
+				assert.Equal(t, mem, got)
+
+				sink := make([]byte, 700)
+				require.NoError(t, e.Post(
+					rdma.WR{Op: rdma.OpRead, Data: [][]byte{sink}, Done: done},
+					rdma.WR{Op: rdma.OpSend, Data: [][]byte{want[:1000]}, Done: done},
+				))
+				req := p.readRequest()
+				assert.Equal(t, sendSeg(true, msn+1, 0, want[:1000]), p.segment())
+				p.send(responseSeg(true, req.SinkSTag, req.SinkTO, want[:700]))
+				require.NoError(t, done.wait(t).Err)
+				require.NoError(t, done.wait(t).Err)
+				assert.Equal(t, want[:700], sink)
+			}
+			r.Deregister()
+		})
+	}
+}
+
+// A card is connected to: it requires CRCs, and Markers towards itself, and takes
+// an RTR indication by a Read or by a Write (R6581-9.1-12, R6581-9.1-14,
+// R6581-9.2-7).
+func TestConnectToCard(t *testing.T) {
+	for name, ord := range map[string]uint16{"Read": 0x4000 | 0x3fff, "Write": 0x8000 | 0x3fff} {
+		for _, flags := range []byte{0x50, 0xd0} {
+			t.Run(name, func(t *testing.T) {
+				world(t)
+				in := newInbox()
+				p, _, result := rawResponder(t, Config{CRC: mpa.CRCOff, PeerToPeer: true}, rdma.ConnConfig{Handler: in, Recvs: 4})
+				p.crc, p.from.Markers = true, flags&0x80 != 0
+				p.write(enhanced(true, flags, 0x8000|0x3fff, ord))
+				rtr := p.segment()
+				if name == "Read" {
+					assert.Equal(t, byte(0x41), rtr[1])
+					p.send(responseSeg(true, 0, 0, nil))
+				} else {
+					assert.Equal(t, writeSeg(true, 0, 0, nil), rtr)
+				}
+				got := <-result
+				require.NoError(t, got.err)
+				assert.Equal(t, 128, got.c.Params().IRD)
+				assert.Equal(t, 128, got.c.Params().ORD)
+				for msn := range uint32(3) {
+					want := pattern(900)
+					require.NoError(t, got.c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{want}}))
+					assert.Equal(t, sendSeg(true, msn+1, 0, want), p.segment())
+					p.send(sendSeg(true, msn+1, 0, want))
+					assert.Equal(t, want, in.next(t))
+				}
+				require.NoError(t, got.end(t))
+			})
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package iwarp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// manners are how an oldPeer treats requests of revision 2.
+type manners struct {
+	answer []byte // nil: it closes the connection
+	reset  bool   // in no orderly way
+	deaf   bool   // it treats those of revision 1 the same
+}
+
+// An oldPeer is a responder that knows revision 1.
+type oldPeer struct {
+	net.Listener
+	manners
+
+	mu       sync.Mutex
+	requests []mpa.Frame
+	served   sync.WaitGroup
+}
+
+func newOldPeer(t testing.TB, m manners) *oldPeer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &oldPeer{Listener: l, manners: m}
+	p.served.Go(p.run)
+	t.Cleanup(func() {
+		l.Close()
+		p.served.Wait()
+	})
+	return p
+}
+
+func (p *oldPeer) run() {
+	for {
+		nc, err := p.Accept()
+		if err != nil {
+			return
+		}
+		p.served.Go(func() { p.serve(nc) })
+	}
+}
+
+func (p *oldPeer) serve(nc net.Conn) {
+	defer nc.Close()
+	req, err := readRequest(nc)
+	if err != nil {
+		return
+	}
+	p.mu.Lock()
+	p.requests = append(p.requests, req)
+	p.mu.Unlock()
+	switch {
+	case req.Rev == mpa.Rev1 && !p.deaf:
+		_, _ = nc.Write(plain(true, 0))
+	case p.answer != nil:
+		_, _ = nc.Write(p.answer)
+	case p.reset:
+		_ = nc.(*net.TCPConn).SetLinger(0)
+		return
+	default:
+		return
+	}
+	_, _ = io.Copy(io.Discard, nc)
+}
+
+// An initiator falls back to revision 1 where the responder knows nothing else,
+// unless it wants what revision 1 has not (R6581-10-5, R6581-10-6, R6581-6-3).
+func TestFallback(t *testing.T) {
+	for name, tt := range map[string]struct {
+		peer manners
+		cfg  Config
+		revs []uint8 // of the requests
+		err  error
+	}{
+		"closes":             {manners{}, Config{}, []uint8{2, 1}, nil},
+		"resets":             {manners{reset: true}, Config{}, []uint8{2, 1}, nil},
+		"answers unenhanced": {manners{answer: plain(true, 0)}, Config{}, []uint8{2, 1}, nil},
+		"knows neither":      {manners{deaf: true}, Config{}, []uint8{2, 1}, errNoReply},
+		"peer-to-peer":       {manners{}, Config{PeerToPeer: true}, []uint8{2}, errNoReply},
+		"revision 1 alone":   {manners{}, Config{Unenhanced: true}, []uint8{1}, nil},
+		"deaf to it":         {manners{deaf: true}, Config{Unenhanced: true}, []uint8{1}, errNoReply},
+		"rejects":            {manners{answer: enhanced(true, 0x30, 1, 1)}, Config{}, []uint8{2}, mpa.ErrRejected},
+		"answers rubbish":    {manners{answer: make([]byte, 100)}, Config{}, []uint8{2}, mpa.ErrKey},
+		"answers in part":    {manners{answer: enhanced(true, 0x10, 1, 1)[:19]}, Config{StartupTimeout: 10 * time.Millisecond}, []uint8{2}, os.ErrDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			p := newOldPeer(t, tt.peer)
+			c, err := Dial(t.Context(), "tcp", p.Addr().String(), tt.cfg, rdma.ConnConfig{Handler: newInbox(), PrivateData: []byte("me")})
+			var rejected *RejectedError
+			switch {
+			case tt.err == nil:
+				require.NoError(t, err)
+				assert.Equal(t, mpa.Params{Rev: 1, CRC: true, IRD: 128, ORD: 128}, c.Params())
+				c.Abort(net.ErrClosed)
+				require.NoError(t, c.Close())
+			case errors.Is(tt.err, mpa.ErrRejected):
+				require.ErrorAs(t, err, &rejected)
+			case isTimeout(tt.err):
+				require.True(t, isTimeout(err), "%v", err)
+			default:
+				require.ErrorIs(t, err, tt.err)
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			var revs []uint8
+			for _, req := range p.requests {
+				revs = append(revs, req.Rev)
+				assert.Equal(t, "me", string(req.PrivateData))
+			}
+			assert.Equal(t, tt.revs, revs)
+		})
+	}
+}
+
+// readHook is a connection whose reader is told of each Read.
+type readHook struct {
+	net.Conn
+	read func()
+}
+
+func (h readHook) Read(b []byte) (int, error) {
+	n, err := h.Conn.Read(b)
+	h.read()
+	return n, err
+}
+
+// An initiator that gives up once the reply has come says so by a Terminate
+// before it closes (R6581-8-1, R6581-9.3-1).
+func TestGiveUpAfterReply(t *testing.T) {
+	for _, crc := range []bool{false, true} {
+		for _, markers := range []bool{false, true} {
+			world(t)
+			a, b := ncPair(t, false)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cause, reads := errors.New("enough"), 0
+			hook := readHook{a, func() {
+				if reads++; reads == 2 { // header and private data
+					cancel(cause)
+				}
+			}}
+			result := make(chan error, 1)
+			go func() {
+				_, err := Client(ctx, hook, Config{CRC: mpa.CRCOff}, rdma.ConnConfig{Handler: newInbox()})
+				result <- err
+			}()
+			p := &rawPeer{t: t, nc: b, crc: crc}
+			p.from.Markers = markers
+			p.read(mpa.HeaderLen + mpa.EnhancedLen)
+			p.write(mpa.Frame{Reply: true, Rev: 2, CRC: crc, Markers: markers, HasEnhanced: true, Enhanced: mpa.Enhanced{IRD: 1, ORD: 1}}.AppendTo(nil))
+			segment := p.segment()
+			assert.ErrorIs(t, parseTerminate(t, segment).Cause, mpa.ErrLocal)
+			p.nc.Close()
+			require.ErrorIs(t, <-result, cause)
+		}
+	}
+}
