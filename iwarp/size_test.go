@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -35,55 +36,138 @@ func TestLargestFPDU(t *testing.T) {
 	}
 }
 
-// No ULPDU exceeds MULPDU, and none but the last is shorter; each FPDU fits a
-// TCP segment (R5041-3-1-1, R5044-3-4, R5044-3-5, R5044-4.5-2, R5044-4.5-4, R5044-5.1-1).
-func TestMULPDU(t *testing.T) {
-	for _, mss := range []int{0, 500, 1460, 9000} { // 0: the loopback's own
-		t.Run(fmt.Sprint(mss), func(t *testing.T) {
-			world(t)
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			defer l.Close()
-			d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
-				if mss == 0 {
-					return nil
-				}
-				return c.Control(func(fd uintptr) {
-					require.NoError(t, unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, mss))
-				})
-			}}
-			a, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
-			require.NoError(t, err)
-			b, err := l.Accept()
-			require.NoError(t, err)
-			in := newInbox()
-			c := newConn(newSocket(a), mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: in}, false)
-			c.start()
-			p := &rawPeer{t: t, nc: b}
-
-			emss := c.sock.raw.emss()
-			if mss > 0 {
-				require.LessOrEqual(t, emss, mss)
-			}
-			require.Equal(t, mpa.MULPDU(emss, false), c.mulpdu)
-			want := pattern(200_000)
-			require.NoError(t, c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{want}}))
-			var got []byte
-			for last := false; !last; {
-				segment := p.segment()
-				last = segment[0]&0x40 != 0
-				assert.LessOrEqual(t, mpa.FPDULen(len(segment)), max(emss, mpa.FPDULen(mpa.MinMULPDU)))
-				if !last {
-					assert.Equal(t, c.mulpdu, len(segment))
-				}
-				got = append(got, segment[18:]...)
-			}
-			assert.Equal(t, want, got)
-			assert.Equal(t, 1, option(t, a, unix.IPPROTO_TCP, unix.TCP_NODELAY)) // R5044-5.1-2
-			closed := doneErr(c.Close)
-			p.eof()
-			require.NoError(t, <-closed)
+// narrowPair is ncPair with a maximum segment size, of which 0 is the loopback's
+// own.
+func narrowPair(t testing.TB, mss int) (a, b net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		if mss == 0 {
+			return nil
+		}
+		return c.Control(func(fd uintptr) {
+			require.NoError(t, unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, mss))
 		})
+	}}
+	a, err = d.DialContext(t.Context(), "tcp", l.Addr().String())
+	require.NoError(t, err)
+	b, err = l.Accept()
+	require.NoError(t, err)
+	return a, b
+}
+
+// No ULPDU exceeds MULPDU, and none but the last is shorter; each FPDU fits a
+// TCP segment, with its Markers (R5041-3-1-1, R5044-3-1, R5044-3-2, R5044-3-3,
+// R5044-3-4, R5044-3-5, R5044-4.5-1, R5044-4.5-2, R5044-4.5-4, R5044-4.5-6,
+// R5044-5.1-1, R5044-5.1-3).
+func TestMULPDU(t *testing.T) {
+	for _, mss := range []int{0, 500, 1460, 9000} {
+		for _, markers := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d, markers %v", mss, markers), func(t *testing.T) {
+				world(t)
+				a, b := narrowPair(t, mss)
+				c := newConn(newSocket(a), mpa.Params{SendMarkers: markers}, mpa.Frame{}, rdma.ConnConfig{Handler: newInbox()}, false)
+				c.start()
+				p := &rawPeer{t: t, nc: b}
+				p.from.Markers = markers
+
+				emss := c.sock.raw.emss()
+				if mss > 0 {
+					require.LessOrEqual(t, emss, mss)
+				}
+				require.Equal(t, mpa.MULPDU(emss, markers), c.mulpdu)
+				want := pattern(200_000)
+				// The first is short: what follows does not care (R5044-4.5-6).
+				require.NoError(t, c.Post(rdma.WR{Op: rdma.OpWrite}, rdma.WR{Op: rdma.OpSend, Data: [][]byte{want}}))
+				p.segment()
+				var got []byte
+				for last := false; !last; {
+					start := p.from.At
+					segment := p.segment()
+					last = segment[0]&0x40 != 0
+					assert.LessOrEqual(t, p.from.At-start, emss)
+					if !last {
+						assert.Equal(t, c.mulpdu, len(segment))
+					}
+					got = append(got, segment[18:]...)
+				}
+				assert.Equal(t, want, got)
+				assert.Equal(t, 1, option(t, a, unix.IPPROTO_TCP, unix.TCP_NODELAY)) // R5044-5.1-2
+				closed := doneErr(c.Close)
+				p.eof()
+				require.NoError(t, <-closed)
+			})
+		}
+	}
+}
+
+// Peers that are known to take FPDUs out of a stream get long ones, all others
+// such as fit a segment.
+func TestLongFPDUs(t *testing.T) {
+	siw := wiretest.Hex(t, "mpa/testdata/request-siw.hex")
+	for name, tt := range map[string]struct {
+		request []byte
+		cfg     Config
+		long    bool
+	}{
+		"siw":               {siw, Config{CRC: mpa.CRCAuto}, true},
+		"ourselves":         {mpa.NewRequest(mpa.Local{CRC: mpa.CRCOff, IRD: 1, ORD: 1}).AppendTo(nil), Config{}, true},
+		"CRC":               {wiretest.Hex(t, "mpa/testdata/request-siw-crc.hex"), Config{}, false},
+		"peer-to-peer":      {wiretest.Hex(t, "mpa/testdata/request-siw-p2p.hex"), Config{}, false},
+		"Markers":           {with(siw, 16, 0x90), Config{}, false},
+		"revision 1":        {plain(false, 0), Config{}, false},
+		"not enhanced":      {with(plain(false, 0), 17, 2), Config{}, false},
+		"siw, standards":    {siw, Config{LongFPDUs: Nobody}, false},
+		"Markers, all told": {with(siw, 16, 0x90), Config{LongFPDUs: func(mpa.Frame) bool { return true }}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			pl := newPipeListener()
+			ln := NewListener(pl, tt.cfg)
+			a, b := narrowPair(t, 500)
+			pl.conns <- a
+			p := &rawPeer{t: t, nc: b, crc: tt.request[16]&0x40 != 0 || tt.cfg.CRC == mpa.CRCOn}
+			p.from.Markers = tt.request[16]&0x80 != 0
+			p.write(tt.request)
+			e := accept(t, ln, rdma.ConnConfig{})
+			require.NoError(t, ln.Close())
+			reply := p.read(mpa.HeaderLen)
+			p.read(int(reply[19]))
+			p.send(writeSeg(true, 0, 0, nil))
+			require.NoError(t, e.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{pattern(100_000)}}))
+			start := p.from.At
+			n := len(p.segment())
+			if tt.long {
+				assert.Equal(t, mpa.MaxULPDU, n)
+			} else {
+				assert.LessOrEqual(t, p.from.At-start, 500) // R5044-4.5-1, R5044-4.5-2
+			}
+			assert.Len(t, p.segment(), min(n, 100_000+18-n+18))
+			b.Close()
+			e.in.end(t)
+		})
+	}
+}
+
+// An initiator knows its responder by the reply.
+func TestLongFPDUsByReply(t *testing.T) {
+	for flags, long := range map[byte]bool{0x10: true, 0x50: false, 0x90: false} {
+		world(t)
+		p, _, result := rawResponder(t, Config{CRC: mpa.CRCOff, LongFPDUs: func(peer mpa.Frame) bool {
+			assert.True(t, peer.Reply)
+			return ParsesStream(peer)
+		}}, rdma.ConnConfig{Handler: newInbox()})
+		p.write(enhanced(true, flags, 1, 1))
+		got := <-result
+		require.NoError(t, got.err)
+		want := mpa.MULPDU(got.c.sock.raw.emss(), flags&0x80 != 0)
+		if long {
+			want = mpa.MaxULPDU
+		}
+		assert.Equal(t, want, got.c.mulpdu)
+		require.NoError(t, got.end(t))
 	}
 }
 

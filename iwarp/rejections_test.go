@@ -1,0 +1,70 @@
+package iwarp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A responder that sends FPDUs right behind its reply, before it may (RFC 5044,
+// Section 7.1.2, rule 4), is understood all the same, to the octet
+// (R5044-7.1-1, R5044-7.1.2-3-4).
+func TestEarlyResponder(t *testing.T) {
+	for _, markers := range []bool{false, true} {
+		world(t)
+		in := newInbox()
+		p, _, result := rawResponder(t, Config{CRC: mpa.CRCOff, Markers: markers}, rdma.ConnConfig{Handler: in, Recvs: 1})
+		p.to.Markers = markers
+		p.write(enhanced(true, 0x10, 1, 1), p.fpdu(sendSeg(true, 1, 0, []byte("early"))))
+		got := <-result
+		require.NoError(t, got.err)
+		assert.Equal(t, "early", string(in.next(t)))
+		require.NoError(t, got.end(t))
+	}
+}
+
+// A rejection in either revision, with and without private data: nothing but the
+// end comes behind it, in good order (R5044-7.1.1-12, R5044-7.1.2-2-3,
+// R5044-7.1.2-2-4, R5044-7.1.2-2-5, R5044-7.1.2-6-2).
+func TestRejections(t *testing.T) {
+	for _, pd := range [][]byte{nil, []byte("full"), make([]byte, 508)} {
+		for name, request := range map[string][]byte{
+			"revision 1": plain(false, 0),
+			"revision 2": enhanced(false, 0x10, 1, 1),
+			"Markers":    enhanced(false, 0x90, 1, 1),
+		} {
+			world(t)
+			ln, p := rawInitiator(t, Config{CRC: mpa.CRCAuto})
+			p.write(request)
+			r, err := ln.Accept(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, r.Reject(pd))
+			head := p.read(mpa.HeaderLen)
+			n, err := mpa.ReplyLen(head)
+			require.NoError(t, err)
+			reply, err := mpa.ParseReply(append(head, p.read(n-mpa.HeaderLen)...))
+			require.NoError(t, err)
+			assert.True(t, reply.Reject, name)
+			assert.Equal(t, request[17], reply.Rev)
+			assert.Equal(t, request[16]&0x10 != 0, reply.HasEnhanced)
+			assert.Equal(t, string(pd), string(reply.PrivateData))
+			p.eof()
+		}
+	}
+}
+
+// An initiator learns a rejection's reasons in either revision
+// (R5044-7.1.1-20, R5044-7.1.2-3-3).
+func TestRejectedUnenhanced(t *testing.T) {
+	world(t)
+	p, _, result := rawResponder(t, Config{Unenhanced: true}, rdma.ConnConfig{Handler: newInbox()})
+	p.write(plain(true, 0x20, []byte("full")...))
+	p.eof()
+	var rejected *RejectedError
+	require.ErrorAs(t, (<-result).end(t), &rejected)
+	assert.Equal(t, "full", string(rejected.Reply.PrivateData))
+}
