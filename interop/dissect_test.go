@@ -46,7 +46,9 @@ func TestDissect(t *testing.T) {
 			defer ln.Close()
 			raw := filepath.Join(t.TempDir(), "ends.pcap")
 			capture := tcpdump(t, raw, port(t, l.Addr().String()))
-			exchange(t, ln, crc)
+			s := connect(t, ln, crc, 20)
+			exchange(t, s)
+			s.close(t)
 			connections := 1
 			for _, wr := range faulty() {
 				terminated(t, ln, crc, wr)
@@ -91,7 +93,7 @@ func connect(t *testing.T, ln *iwarp.Listener, crc mpa.CRC, recvs int) *sides {
 			responder <- c
 		}
 	}()
-	nc, err := net.Dial("tcp4", ln.Addr().String())
+	nc, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	c, err := iwarp.Client(t.Context(), nc, iwarp.Config{CRC: crc}, config(0))
 	require.NoError(t, err)
@@ -109,10 +111,8 @@ func (s *sides) close(t *testing.T) {
 }
 
 // exchange does every operation from each end.
-func exchange(t *testing.T, ln *iwarp.Listener, crc mpa.CRC) {
+func exchange(t *testing.T, s *sides) {
 	t.Helper()
-	s := connect(t, ln, crc, 20)
-	defer s.close(t)
 	for i, c := range s.conns {
 		peer := s.conns[1-i]
 		mem := make([]byte, 200_000)

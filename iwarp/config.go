@@ -43,6 +43,12 @@ type Config struct {
 
 	// StartupTimeout bounds the MPA start-up; 0 means 5 s.
 	StartupTimeout time.Duration
+
+	// Record is how many octets of what they sent and received last the
+	// connections keep for Conn.WriteRecord, each for itself: FPDUs with all
+	// that is in them, and 13 octets for each piece that a system call took.
+	// 0: none; below 128 KiB means that. It costs a copy of all octets.
+	Record int
 }
 
 // local returns what the configuration brings to MPA's start-up.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/pcap"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -73,11 +74,12 @@ func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) 
 	local := cfg.local()
 	req := mpa.NewRequest(local)
 	req.PrivateData = cc.PrivateData
+	record := newRecorder(nc, cfg.Record, pcap.Client)
 	_ = nc.SetDeadline(time.Now().Add(cfg.startup()))
-	if err := writeFrame(nc, req); err != nil {
+	if err := writeFrame(record.tap(nc), req); err != nil {
 		return nil, err
 	}
-	reply, err := readReply(nc)
+	reply, err := readReply(record.tap(nc))
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +100,7 @@ func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) 
 		return nil, fmt.Errorf("iwarp: %w", err)
 	}
 	c := newConn(newSocket(nc), params, reply, cc, false)
+	c.sock.record = record
 	c.configure(cfg)
 	c.start()
 	if params.PeerToPeer {

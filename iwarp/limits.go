@@ -28,6 +28,11 @@ const (
 	maxVectors = 1024
 	maxBatch   = 1 << 20
 
+	// minRecord is the least limit of a recorder's ring, in octets: the
+	// longest FPDU, with Markers, fits. minRing is what the ring begins with.
+	minRecord = 128 << 10
+	minRing   = 4 << 10
+
 	// maxHeaders is the room for the headers and trailers of one batch.
 	maxHeaders = 32 << 10
 )

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/pcap"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -149,11 +150,12 @@ func (l *Listener) startup(nc net.Conn) {
 // its rejection here.
 func (l *Listener) request(nc net.Conn) (*request, error) {
 	_ = nc.SetDeadline(time.Now().Add(l.cfg.startup()))
-	req, err := readRequest(nc)
+	record := newRecorder(nc, l.cfg.Record, pcap.Server)
+	req, err := readRequest(record.tap(nc))
 	if err != nil {
 		return nil, err
 	}
-	r := &request{nc: nc, req: req, cfg: l.cfg}
+	r := &request{nc: nc, req: req, cfg: l.cfg, record: record}
 	reply, _, err := mpa.Accept(req, l.cfg.local())
 	if err != nil {
 		_ = r.reply(reply, nil)
@@ -185,6 +187,8 @@ type request struct {
 	nc  net.Conn
 	req mpa.Frame
 	cfg Config
+
+	record *recorder // or nil
 }
 
 func (r *request) PrivateData() []byte  { return r.req.PrivateData }
@@ -194,7 +198,7 @@ func (r *request) RemoteAddr() net.Addr { return r.nc.RemoteAddr() }
 func (r *request) reply(f mpa.Frame, privateData []byte) error {
 	f.PrivateData = privateData
 	_ = r.nc.SetDeadline(time.Now().Add(r.cfg.startup()))
-	err := writeFrame(r.nc, f)
+	err := writeFrame(r.record.tap(r.nc), f)
 	_ = r.nc.SetDeadline(time.Time{})
 	return err
 }
@@ -211,6 +215,7 @@ func (r *request) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
 		return nil, err
 	}
 	c := newConn(newSocket(r.nc), params, r.req, cc, true)
+	c.sock.record = r.record
 	c.configure(r.cfg)
 	c.start()
 	return c, nil

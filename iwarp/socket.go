@@ -23,6 +23,8 @@ type socket struct {
 	raw   *rawSocket    // nil: not a TCP socket of the kernel
 	stall time.Duration // stallTimeout
 
+	record *recorder // nil: there is none
+
 	mu  sync.Mutex
 	end time.Time // when every use fails; zero: not yet known
 }
@@ -45,6 +47,14 @@ func (s *socket) mulpdu(markers bool) int {
 // for some. mid tells that the peer owes the rest of an FPDU, and must not take
 // for ever.
 func (s *socket) readv(vec [][]byte, mid bool) (int, error) {
+	n, err := s.read(vec, mid)
+	if s.record != nil {
+		s.record.received(n, vec)
+	}
+	return n, err
+}
+
+func (s *socket) read(vec [][]byte, mid bool) (int, error) {
 	if mid {
 		if s.raw != nil { // often it is there, and no deadline needed
 			if n, err := s.raw.readv(vec, false); err != errWouldBlock {
@@ -63,6 +73,14 @@ func (s *socket) readv(vec [][]byte, mid bool) (int, error) {
 // writev writes some of vec. Unless it may wait, it returns errWouldBlock
 // where nothing can be written at once.
 func (s *socket) writev(vec [][]byte, wait bool) (int, error) {
+	n, err := s.write(vec, wait)
+	if s.record != nil {
+		s.record.sent(n, vec)
+	}
+	return n, err
+}
+
+func (s *socket) write(vec [][]byte, wait bool) (int, error) {
 	if s.raw != nil {
 		if n, err := s.raw.writev(vec, false); err != errWouldBlock {
 			return n, err

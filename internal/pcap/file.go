@@ -1,0 +1,73 @@
+package pcap
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"time"
+)
+
+// HeaderLen is the length of a file's header, in octets.
+const HeaderLen = 24
+
+const (
+	magic     = 0xa1b23c4d // times are in nanoseconds
+	maxPacket = 256 << 10  // octets; no record is longer
+	ethernet  = 1          // the link type
+
+	recordLen = 16
+)
+
+// A File is a capture that is being written. Errors stay until Flush.
+type File struct {
+	w *bufio.Writer
+}
+
+// NewFile writes the header of a capture to w.
+func NewFile(w io.Writer) *File {
+	f := &File{w: bufio.NewWriter(w)}
+	le := binary.LittleEndian
+	h := le.AppendUint32(make([]byte, 0, HeaderLen), magic)
+	h = le.AppendUint16(h, 2) // version 2.4
+	h = le.AppendUint16(h, 4)
+	h = le.AppendUint64(h, 0) // UTC
+	h = le.AppendUint32(h, maxPacket)
+	h = le.AppendUint32(h, ethernet)
+	_, _ = f.w.Write(h)
+	return f
+}
+
+// Flush writes what is buffered, and returns the first error of all writes.
+func (f *File) Flush() error { return f.w.Flush() }
+
+// packet writes a record.
+func (f *File) packet(at time.Time, headers, octets []byte) {
+	le := binary.LittleEndian
+	n := uint32(len(headers) + len(octets))
+	h := le.AppendUint32(make([]byte, 0, recordLen), uint32(at.Unix()))
+	h = le.AppendUint32(h, uint32(at.Nanosecond()))
+	h = le.AppendUint32(h, n)
+	h = le.AppendUint32(h, n)
+	for _, b := range [][]byte{h, headers, octets} {
+		_, _ = f.w.Write(b)
+	}
+}
+
+// Continue returns a writer to w that leaves out the first HeaderLen octets:
+// behind a file in w, it makes another one a part of it.
+func Continue(w io.Writer) io.Writer { return &tail{w, HeaderLen} }
+
+type tail struct {
+	w    io.Writer
+	skip int
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	k := min(t.skip, len(b))
+	t.skip -= k
+	if k == len(b) {
+		return k, nil
+	}
+	n, err := t.w.Write(b[k:])
+	return k + n, err
+}

@@ -1,0 +1,126 @@
+package pcap
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// Lengths of headers, in octets.
+const (
+	ethernetLen = 14
+	ipv4Len     = 20
+	ipv6Len     = 40
+	jumboLen    = 8
+	tcpLen      = 20
+	optionsLen  = 8 // of TCP, in a SYN
+
+	headersLen = ethernetLen + ipv6Len + jumboLen + tcpLen + optionsLen
+)
+
+const (
+	typeIPv4 = 0x0800
+	typeIPv6 = 0x86dd
+
+	protocolHopByHop = 0
+	protocolTCP      = 6
+	hopLimit         = 64
+	dontCut          = 0x4000
+)
+
+var be = binary.BigEndian
+
+// appendEthernet appends a header with addresses that no card has.
+func appendEthernet(b []byte, from Side, addr netip.Addr) []byte {
+	b = append(b, 2, 0, 0, 0, 0, byte(1-from), 2, 0, 0, 0, 0, byte(from))
+	if addr.Is4() {
+		return be.AppendUint16(b, typeIPv4)
+	}
+	return be.AppendUint16(b, typeIPv6)
+}
+
+// appendIP appends the header in front of n octets of TCP.
+func appendIP(b []byte, src, dst netip.Addr, number uint16, n int) []byte {
+	if src.Is4() {
+		return appendIPv4(b, src, dst, number, n)
+	}
+	b = append(b, 0x60, 0, 0, 0)
+	b = be.AppendUint16(b, length(n))
+	next := byte(protocolTCP)
+	if length(n) == 0 {
+		next = protocolHopByHop
+	}
+	b = append(b, next, hopLimit)
+	b = append(append(b, src.AsSlice()...), dst.AsSlice()...)
+	if length(n) == 0 { // a Jumbo Payload: RFC 2675, Section 2
+		b = append(b, protocolTCP, 0, 0xc2, 4)
+		b = be.AppendUint32(b, uint32(jumboLen+n))
+	}
+	return b
+}
+
+func appendIPv4(b []byte, src, dst netip.Addr, number uint16, n int) []byte {
+	start := len(b)
+	b = append(b, 0x45, 0)
+	b = be.AppendUint16(b, length(ipv4Len+n))
+	b = be.AppendUint16(b, number)
+	b = be.AppendUint16(b, dontCut)
+	b = append(b, hopLimit, protocolTCP, 0, 0)
+	b = append(append(b, src.AsSlice()...), dst.AsSlice()...)
+	be.PutUint16(b[start+10:], ^fold(add(0, b[start:])))
+	return b
+}
+
+// length is what IP's length field says; 0 where the field is too short.
+func length(n int) uint16 {
+	if n > 0xffff {
+		return 0
+	}
+	return uint16(n)
+}
+
+// appendTCP appends a side's header with no checksum yet.
+func (c *Conversation) appendTCP(b []byte, from Side, flags uint8) []byte {
+	ack := uint32(0)
+	if flags&flagACK != 0 {
+		ack = c.next[1-from]
+	}
+	size := tcpLen
+	if flags&flagSYN != 0 {
+		size += optionsLen
+	}
+	b = be.AppendUint16(b, c.ends[from].Port())
+	b = be.AppendUint16(b, c.ends[1-from].Port())
+	b = be.AppendUint32(b, c.next[from])
+	b = be.AppendUint32(b, ack)
+	b = append(b, byte(size/4)<<4, flags, 0xff, 0xff, 0, 0, 0, 0)
+	if flags&flagSYN != 0 {
+		b = append(b, 2, 4, 0xff, 0xff) // the longest segments, and
+		b = append(b, 1, 3, 3, 14)      // windows that nothing fills
+	}
+	return b
+}
+
+// pseudo sums up what TCP's checksum takes from IP, with n octets of TCP.
+func pseudo(src, dst netip.Addr, n int) uint64 {
+	sum := add(add(0, src.AsSlice()), dst.AsSlice())
+	return sum + protocolTCP + uint64(n>>16) + uint64(n&0xffff)
+}
+
+// add adds b to a sum of 16-bit numbers.
+func add(sum uint64, b []byte) uint64 {
+	for ; len(b) >= 2; b = b[2:] {
+		sum += uint64(be.Uint16(b))
+	}
+	if len(b) == 1 {
+		sum += uint64(b[0]) << 8
+	}
+	return sum
+}
+
+// fold makes a sum the one's complement one of 16 bits.
+func fold(sum uint64) uint16 {
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return uint16(sum)
+}

@@ -1,0 +1,139 @@
+package iwarp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/pcap"
+)
+
+// errNoRecord: Config.Record was 0.
+var errNoRecord = errors.New("iwarp: the connection keeps no record of what it sends and receives: Config.Record is 0")
+
+// WriteRecord writes what the connection sent and received last as a capture in
+// pcap form, which Wireshark opens: TCP's opening, the start-up frames, and then
+// as many FPDUs as Config.Record has room for. It may be called at any time, from
+// Handler.Closed too, and of a connection that has ended.
+//
+// The packets are made up around the octets, an FPDU in each. Those that the
+// record has dropped behind the start-up frames leave no hole in the sequence
+// numbers; IPv4's Identification counts them. Markers are taken out, and the
+// start-up frames and the CRCs say nothing of them, since Wireshark 4.0 does not
+// find its way among them.
+func (c *Conn) WriteRecord(w io.Writer) error {
+	r := c.sock.record
+	if r == nil {
+		return errNoRecord
+	}
+	f := pcap.NewFile(w)
+	r.copy().write(f)
+	return f.Flush()
+}
+
+// A recorder keeps what went over a socket last. What it is told is octets; it
+// finds the FPDUs by their lengths alone, so that it has those too that are not
+// as they should be.
+//
+//	tap ───▶ start-up frames, kept for ever
+//	add ───▶ lane: FPDUs ─▶ ring: pieces of both directions, in time's order
+type recorder struct {
+	ends   [2]netip.AddrPort // by pcap.Side
+	own    pcap.Side
+	opened time.Time
+
+	mu    sync.Mutex
+	lanes [2]lane // by pcap.Side, which sends
+	ring  ring
+}
+
+// newRecorder returns a recorder for the connection nc, with a ring of octets, or
+// nil if that is 0.
+func newRecorder(nc net.Conn, octets int, own pcap.Side) *recorder {
+	if octets == 0 {
+		return nil
+	}
+	r := &recorder{own: own, opened: time.Now()}
+	r.ring.limit = max(octets, minRecord)
+	r.ends[own], r.ends[1-own] = endOf(nc.LocalAddr(), 1), endOf(nc.RemoteAddr(), 2)
+	return r
+}
+
+// endOf returns an address as a packet has it. What is not on a network gets one
+// that only this host has.
+func endOf(a net.Addr, port uint16) netip.AddrPort {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)
+	}
+	ap := t.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
+}
+
+// add records the first n octets of vec, which a side has sent.
+func (r *recorder) add(from pcap.Side, n int, vec [][]byte) {
+	if n <= 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now().UnixNano()
+	l := &r.lanes[from]
+	for _, b := range vec {
+		b = b[:min(n, len(b))]
+		for n -= len(b); len(b) > 0; {
+			k, starts, ends := l.next(b)
+			for !r.ring.fits(k) {
+				old := r.ring.drop()
+				r.lanes[old.from].drop(old)
+			}
+			r.ring.put(piece{time: now, from: from, starts: starts, ends: ends, octets: k}, b[:k])
+			b = b[k:]
+		}
+	}
+}
+
+// received and sent record the first n octets of vec.
+func (r *recorder) received(n int, vec [][]byte) { r.add(1-r.own, n, vec) }
+func (r *recorder) sent(n int, vec [][]byte)     { r.add(r.own, n, vec) }
+
+// tap returns nc with its start-up frames recorded.
+func (r *recorder) tap(nc net.Conn) net.Conn {
+	if r == nil {
+		return nc
+	}
+	return &tapped{nc, r}
+}
+
+// A tapped connection has all that goes over it recorded as start-up frames.
+type tapped struct {
+	net.Conn
+	r *recorder
+}
+
+func (t *tapped) Read(b []byte) (int, error) {
+	n, err := t.Conn.Read(b)
+	t.r.startup(1-t.r.own, b[:n])
+	return n, err
+}
+
+func (t *tapped) Write(b []byte) (int, error) {
+	n, err := t.Conn.Write(b)
+	t.r.startup(t.r.own, b[:n])
+	return n, err
+}
+
+// startup records octets of a start-up frame.
+func (r *recorder) startup(from pcap.Side, octets []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := &r.lanes[from]
+	l.frame = append(l.frame, octets...)
+	l.framed = time.Now()
+	if len(l.frame) > offFlags { // who sends M is to be sent Markers
+		r.lanes[1-from].markers = l.frame[offFlags]&flagM != 0
+	}
+}

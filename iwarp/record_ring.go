@@ -1,0 +1,109 @@
+package iwarp
+
+import (
+	"encoding/binary"
+
+	"github.com/nfsrdma/nfsrdma/internal/pcap"
+)
+
+// A piece is octets of one FPDU that went with one system call.
+type piece struct {
+	time         int64 // nanoseconds since 1970
+	from         pcap.Side
+	starts, ends bool // it has the FPDU's first octet, and its last
+	octets       int
+}
+
+// pieceLen is the length of what stands in front of a piece's octets in a ring.
+const pieceLen = 8 + 1 + 4
+
+const (
+	pieceStarts = 1 << iota
+	pieceEnds
+	pieceServer
+)
+
+func (p *piece) appendTo(b []byte) []byte {
+	flags := byte(0)
+	if p.starts {
+		flags |= pieceStarts
+	}
+	if p.ends {
+		flags |= pieceEnds
+	}
+	if p.from == pcap.Server {
+		flags |= pieceServer
+	}
+	b = binary.NativeEndian.AppendUint64(b, uint64(p.time))
+	b = append(b, flags)
+	return binary.NativeEndian.AppendUint32(b, uint32(p.octets))
+}
+
+func parsePiece(b [pieceLen]byte) piece {
+	p := piece{
+		time:   int64(binary.NativeEndian.Uint64(b[:])),
+		starts: b[8]&pieceStarts != 0,
+		ends:   b[8]&pieceEnds != 0,
+		octets: int(binary.NativeEndian.Uint32(b[9:])),
+	}
+	if b[8]&pieceServer != 0 {
+		p.from = pcap.Server
+	}
+	return p
+}
+
+// A ring keeps the last pieces, in a bounded number of octets. Its memory grows
+// with what it holds, by doubling.
+type ring struct {
+	limit int
+	b     []byte
+	at    int // of the oldest piece
+	used  int // octets
+}
+
+// fits tells whether there is room for a piece of n octets, which has it in an
+// empty ring.
+func (r *ring) fits(n int) bool { return r.used+pieceLen+n <= r.limit }
+
+// put adds the newest piece, for which there is room.
+func (r *ring) put(p piece, octets []byte) {
+	if need := r.used + pieceLen + len(octets); need > len(r.b) {
+		r.grow(need)
+	}
+	var head [pieceLen]byte
+	r.append(p.appendTo(head[:0]))
+	r.append(octets)
+}
+
+func (r *ring) grow(need int) {
+	b := make([]byte, min(r.limit, max(2*len(r.b), need, minRing)))
+	r.read(b[:r.used], 0)
+	r.b, r.at = b, 0
+}
+
+func (r *ring) append(b []byte) {
+	to := (r.at + r.used) % len(r.b)
+	k := copy(r.b[to:], b)
+	copy(r.b, b[k:])
+	r.used += len(b)
+}
+
+// read copies what begins so many octets behind the oldest piece's begin.
+func (r *ring) read(dst []byte, offset int) {
+	if len(dst) == 0 {
+		return
+	}
+	from := (r.at + offset) % len(r.b)
+	k := copy(dst, r.b[from:])
+	copy(dst[k:], r.b)
+}
+
+// drop takes the oldest piece away.
+func (r *ring) drop() piece {
+	var head [pieceLen]byte
+	r.read(head[:], 0)
+	p := parsePiece(head)
+	n := pieceLen + p.octets
+	r.at, r.used = (r.at+n)%len(r.b), r.used-n
+	return p
+}

@@ -1,0 +1,312 @@
+package iwarp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/pcap"
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A packet is what a capture says of one.
+type packet struct {
+	time     time.Time
+	from, to netip.AddrPort
+	number   uint16 // IPv4's Identification
+	seq, ack uint32
+	syn      bool
+	payload  []byte
+}
+
+// readCapture takes a capture of TCP over IPv4 apart.
+func readCapture(t testing.TB, file []byte) (all []packet) {
+	t.Helper()
+	le, be := binary.LittleEndian, binary.BigEndian
+	require.GreaterOrEqual(t, len(file), pcap.HeaderLen)
+	require.EqualValues(t, 0xa1b23c4d, le.Uint32(file))
+	for b := file[pcap.HeaderLen:]; len(b) > 0; {
+		n := int(le.Uint32(b[8:]))
+		p := packet{time: time.Unix(int64(le.Uint32(b)), int64(le.Uint32(b[4:])))}
+		ip := b[16+14 : 16+n]
+		tcp := ip[20:]
+		p.number = be.Uint16(ip[4:])
+		p.from = netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[12:])), be.Uint16(tcp))
+		p.to = netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[16:])), be.Uint16(tcp[2:]))
+		p.seq, p.ack = be.Uint32(tcp[4:]), be.Uint32(tcp[8:])
+		p.syn = tcp[13]&2 != 0
+		p.payload = tcp[int(tcp[12]>>4)*4:]
+		all = append(all, p)
+		b = b[16+n:]
+	}
+	return all
+}
+
+// recorded returns the packets of c's record behind TCP's opening. It holds that
+// addresses are right, and that sequence numbers have no hole.
+func recorded(t testing.TB, c *Conn) []packet {
+	t.Helper()
+	var file bytes.Buffer
+	require.NoError(t, c.WriteRecord(&file))
+	all := readCapture(t, file.Bytes())
+	require.GreaterOrEqual(t, len(all), 3)
+	local, remote := c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
+	next := make(map[netip.AddrPort]uint32)
+	last := time.Time{}
+	for i, p := range all {
+		assert.ElementsMatch(t, []netip.AddrPort{local, remote}, []netip.AddrPort{p.from, p.to})
+		assert.Equal(t, i < 2, p.syn)
+		assert.Equal(t, next[p.from], p.seq, "packet %d", i)
+		if i > 0 {
+			assert.Equal(t, next[p.to], p.ack, "packet %d", i)
+		}
+		next[p.from] = p.seq + uint32(len(p.payload))
+		if p.syn {
+			next[p.from]++
+		}
+		assert.False(t, p.time.Before(last))
+		last = p.time
+	}
+	return all[3:]
+}
+
+// Each end's record has what went in both directions: the start-up frames, and
+// the FPDUs one by one, whatever system calls they came with.
+func TestRecord(t *testing.T) {
+	for name, crc := range map[string]mpa.CRC{"CRC on": mpa.CRCOn, "CRC off": mpa.CRCOff} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			o := options{initiator: Config{CRC: crc, Record: 1 << 20}, responder: Config{CRC: crc, Record: 1 << 20}}
+			a, b := pair(t, o)
+			open(t, a, b)
+			mem, done := pattern(150_000), make(waiter, 2)
+			r, err := a.Register(make([]byte, len(mem)), rdma.RemoteWrite|rdma.RemoteRead)
+			require.NoError(t, err)
+			require.NoError(t, b.Post(
+				rdma.WR{Op: rdma.OpWrite, Data: [][]byte{mem[:77_777], mem[77_777:]}, Remote: rdma.Remote{STag: r.STag()}},
+				rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 100)}, Remote: rdma.Remote{STag: r.STag()}, Done: done},
+				rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("last")}, Done: done},
+			))
+			require.NoError(t, done.wait(t).Err)
+			require.NoError(t, done.wait(t).Err)
+			assert.Equal(t, "last", string(a.in.next(t)))
+			for _, e := range []endpoint{a, b} {
+				packets := recorded(t, e.Conn)
+				request, err := mpa.ParseRequest(packets[0].payload)
+				require.NoError(t, err)
+				assert.Equal(t, b.Peer(), request)
+				reply, err := mpa.ParseReply(packets[1].payload)
+				require.NoError(t, err)
+				assert.Equal(t, a.Peer(), reply)
+				assert.Equal(t, a.LocalAddr().String(), packets[0].from.String())
+				var written []byte
+				ops := make(map[rdmap.Opcode]int)
+				for _, p := range packets[2:] {
+					op, payload := opcode(t, crc == mpa.CRCOn, p.payload)
+					if op == rdmap.OpWrite {
+						written = append(written, payload...)
+						continue
+					}
+					ops[op]++
+				}
+				assert.Equal(t, mem, written)
+				assert.Equal(t, map[rdmap.Opcode]int{rdmap.OpSend: 2, rdmap.OpReadRequest: 1, rdmap.OpReadResponse: 1}, ops)
+			}
+			r.Deregister()
+		})
+	}
+}
+
+// opcode takes one FPDU apart.
+func opcode(t testing.TB, crc bool, b []byte) (rdmap.Opcode, []byte) {
+	t.Helper()
+	n := int(binary.BigEndian.Uint16(b))
+	require.Equal(t, fpdu(crc, b[mpa.LengthLen:][:n]), b)
+	segment := b[mpa.LengthLen:][:n]
+	if ddp.IsTagged(segment[0]) {
+		h, payload, err := ddp.ParseTagged(segment)
+		require.NoError(t, err)
+		op, err := rdmap.CheckTagged(h)
+		require.NoError(t, err)
+		return op, payload
+	}
+	h, payload, err := ddp.ParseUntagged(segment)
+	require.NoError(t, err)
+	op, err := rdmap.CheckUntagged(h)
+	require.NoError(t, err)
+	return op, payload
+}
+
+// What the ring has no room for is gone, oldest first; the start-up frames are
+// not, and numbers tell how much it was.
+func TestRecordDrops(t *testing.T) {
+	world(t)
+	c := Config{CRC: mpa.CRCOff, Record: 1}
+	a, b := pair(t, options{initiator: c, responder: c, recvs: 1000})
+	const count, size = 900, 1000
+	sent := make(waiter, count)
+	for i := range count {
+		message := binary.BigEndian.AppendUint32(make([]byte, 0, size), uint32(i))
+		require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{message[:size]}, Done: sent}))
+		b.in.next(t)
+	}
+	for range count {
+		require.NoError(t, sent.wait(t).Err)
+	}
+	for _, e := range []endpoint{a, b} {
+		packets := recorded(t, e.Conn)
+		_, err := mpa.ParseRequest(packets[0].payload)
+		require.NoError(t, err)
+		_, err = mpa.ParseReply(packets[1].payload)
+		require.NoError(t, err)
+		packets = packets[2:]
+		kept := len(packets)
+		assert.Greater(t, kept, minRecord/(size+3*pieceLen+50))
+		assert.Less(t, kept, minRecord/size+1)
+		for i, p := range packets {
+			_, message := opcode(t, false, p.payload)
+			n := count - kept + i
+			assert.EqualValues(t, n, binary.BigEndian.Uint32(message))
+			assert.EqualValues(t, 3+n, p.number) // behind SYN, ACK and Request
+		}
+		assert.LessOrEqual(t, len(e.sock.record.ring.b), minRecord)
+	}
+}
+
+// A record has what was wrong, and what this end said of it; and what never
+// became whole.
+func TestRecordOfFault(t *testing.T) {
+	world(t)
+	record := func(c *Conn) { c.sock.record = newRecorder(c.sock.nc, 1, pcap.Server) }
+	e, p := againstRaw(t, raw{crc: true, recvs: 1, before: record})
+	bad := p.fpdu(sendSeg(true, 1, 0, []byte("first")))
+	p.write(bad)
+	e.in.next(t)
+	bad = p.fpdu(sendSeg(true, 2, 0, []byte("second")))
+	bad[20] ^= 1
+	p.write(bad, []byte{0, 9, 1})
+	term := p.terminate()
+	e.in.end(t)
+	packets := recorded(t, e.Conn)
+	require.Len(t, packets, 4)
+	assert.Equal(t, bad, packets[1].payload)
+	op, body := opcode(t, true, packets[2].payload)
+	assert.Equal(t, rdmap.OpTerminate, op)
+	again, err := rdmap.ParseTerminate(body)
+	require.NoError(t, err)
+	assert.Equal(t, term, again)
+	assert.Equal(t, []byte{0, 9, 1}, packets[3].payload)
+}
+
+// Markers are not in the record, whatever of it is dropped, nor in what the
+// start-up frames ask for; a CRC that is wrong stays so.
+func TestRecordOfMarkers(t *testing.T) {
+	world(t)
+	for _, record := range []int{1, 1 << 20} {
+		for _, both := range []bool{true, false} {
+			a, b := pair(t, options{
+				initiator: Config{Markers: both, Record: record}, responder: Config{Markers: true, Record: record}, recvs: 1000,
+			})
+			const count = 300
+			for i := range count {
+				require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{pattern(900 + i)}}))
+				b.in.next(t)
+			}
+			for _, e := range []endpoint{a, b} {
+				packets := recorded(t, e.Conn)
+				for _, p := range packets[:2] {
+					assert.Zero(t, p.payload[offFlags]&flagM)
+				}
+				packets = packets[2:]
+				assert.Equal(t, record > count*2000, len(packets) == count)
+				for i, p := range packets {
+					op, payload := opcode(t, true, p.payload)
+					assert.Equal(t, rdmap.OpSend, op)
+					assert.Equal(t, pattern(900+count-len(packets)+i), payload)
+				}
+			}
+		}
+	}
+	e, p := againstRaw(t, raw{crc: true, before: func(c *Conn) {
+		c.sock.record = newRecorder(c.sock.nc, 1, pcap.Server)
+		c.sock.record.startup(pcap.Client, []byte("MPA ID Req Frame\xc0\x01\x00\x00"))
+		c.sock.record.lanes[pcap.Client].markers = true
+	}})
+	bad := p.fpdu(sendSeg(true, 1, 0, []byte("first")))
+	bad[len(bad)-1] ^= 1
+	p.write([]byte{0, 0, 0, 0}, bad)
+	p.nothingMore()
+	e.in.end(t)
+	packets := recorded(t, e.Conn)
+	assert.Equal(t, bad, packets[1].payload)
+}
+
+// A connection with no record says so, and one over no network has one.
+func TestRecordWhere(t *testing.T) {
+	world(t)
+	a, _ := pair(t, options{})
+	require.ErrorIs(t, a.WriteRecord(io.Discard), errNoRecord)
+	piped, _ := pair(t, options{pipe: true, initiator: Config{Record: 1}})
+	var file bytes.Buffer
+	require.NoError(t, piped.WriteRecord(&file))
+	packets := readCapture(t, file.Bytes())
+	require.Len(t, packets, 5)
+	assert.Equal(t, "127.0.0.1:1", packets[0].from.String())
+}
+
+// With a record a connection allocates no more than without, once the ring has
+// its size.
+func TestRecordAllocs(t *testing.T) {
+	world(t)
+	nc, peer := ncPair(t, false)
+	defer nc.Close()
+	defer peer.Close()
+	r := newRecorder(nc, 1, pcap.Client)
+	header, payload := make([]byte, 20), make([]byte, 5000)
+	one := fpdu(false, sendSeg(true, 1, 0, payload[:10]))
+	binary.BigEndian.PutUint16(header, uint16(18+len(payload)-mpa.TrailerLen(18+len(payload))))
+	once := func() {
+		r.sent(len(header)+3000, [][]byte{header, payload[:4000]})
+		r.received(len(one), [][]byte{one})
+		r.sent(len(payload)-3000, [][]byte{payload[3000:]})
+	}
+	for range 100 {
+		once()
+	}
+	assert.Zero(t, testing.AllocsPerRun(1000, once))
+}
+
+// FuzzLane finds the same FPDUs however the stream is cut.
+func FuzzLane(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0}, uint16(3), true)
+	f.Add(bytes.Repeat(fpdu(false, sendSeg(true, 1, 0, []byte("hello"))), 30), uint16(100), false)
+	f.Fuzz(func(t *testing.T, stream []byte, cut uint16, markers bool) {
+		cutInto := func(size int) (lengths []int) {
+			l := lane{markers: markers}
+			begun := 0
+			for b := stream; len(b) > 0; {
+				n, starts, ends := l.next(b[:min(size, len(b))])
+				require.Positive(t, n)
+				require.Equal(t, begun == 0, starts)
+				begun += n
+				if ends {
+					lengths = append(lengths, begun)
+					begun = 0
+				}
+				b = b[n:]
+			}
+			return append(lengths, begun)
+		}
+		assert.Equal(t, cutInto(1<<20), cutInto(1+int(cut)))
+	})
+}

@@ -1,0 +1,124 @@
+package iwarp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/pcap"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+)
+
+// A recording is what a recorder had at one moment.
+type recording struct {
+	ends   [2]netip.AddrPort
+	opened time.Time
+	lanes  [2]lane
+	pieces []byte // as in the ring
+}
+
+// copy lets the recorder go on while its record is written.
+func (r *recorder) copy() *recording {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec := &recording{r.ends, r.opened, r.lanes, make([]byte, r.ring.used)}
+	r.ring.read(rec.pieces, 0)
+	return rec
+}
+
+// write writes the recording, each FPDU at the time when its last octet went, and
+// those that are not whole at the end.
+func (r *recording) write(f *pcap.File) {
+	c := f.Connect(r.opened, r.ends[pcap.Client], r.ends[pcap.Server])
+	crc := false
+	for _, side := range []pcap.Side{pcap.Client, pcap.Server} {
+		if l := &r.lanes[side]; len(l.frame) > offFlags {
+			crc = crc || l.frame[offFlags]&flagC != 0
+			frame := bytes.Clone(l.frame)
+			frame[offFlags] &^= flagM
+			c.Write(l.framed, side, frame)
+		}
+	}
+	var fpdus [2]*assembly
+	for side := range fpdus {
+		fpdus[side] = &assembly{c: c, side: pcap.Side(side), lane: &r.lanes[side], crc: crc}
+	}
+	last := r.opened
+	for b := r.pieces; len(b) > 0; {
+		p := parsePiece([pieceLen]byte(b))
+		b = b[pieceLen:]
+		last = time.Unix(0, p.time)
+		fpdus[p.from].add(p, b[:p.octets])
+		b = b[p.octets:]
+	}
+	for _, a := range fpdus {
+		a.flush(last)
+	}
+}
+
+// An assembly puts the FPDUs of one direction together.
+type assembly struct {
+	c    *pcap.Conversation
+	side pcap.Side
+	lane *lane
+	crc  bool
+
+	resumed bool // the first FPDU that is in the record has begun
+	pos     int  // in the Markers' interval, of fpdu
+	fpdu    []byte
+	bare    []byte // without Markers
+}
+
+// add adds a piece. What is left of an FPDU whose beginning is dropped is dropped
+// too.
+func (a *assembly) add(p piece, octets []byte) {
+	if !a.resumed && !p.starts {
+		a.lane.drop(p)
+		return
+	}
+	if !a.resumed {
+		a.resumed = true
+		a.c.Skip(a.side, a.lane.fpdus)
+		a.pos = a.lane.dropped % mpa.MarkerInterval
+	}
+	a.fpdu = append(a.fpdu, octets...)
+	if p.ends {
+		a.flush(time.Unix(0, p.time))
+	}
+}
+
+// flush writes the FPDU, or what there is of it.
+func (a *assembly) flush(at time.Time) {
+	if len(a.fpdu) == 0 {
+		return
+	}
+	octets := a.fpdu
+	if a.lane.markers {
+		octets = a.strip()
+	}
+	a.c.Write(at, a.side, octets)
+	a.pos = (a.pos + len(a.fpdu)) % mpa.MarkerInterval
+	a.fpdu = a.fpdu[:0]
+}
+
+// strip returns the FPDU without its Markers. Where the CRC, which covers them,
+// is right it is made right without them.
+func (a *assembly) strip() []byte {
+	a.bare = a.bare[:0]
+	pos := a.pos
+	for b := a.fpdu; len(b) > 0; {
+		n := min(len(b), mpa.MarkerLen-pos)
+		if pos >= mpa.MarkerLen {
+			n = min(len(b), mpa.MarkerInterval-pos)
+			a.bare = append(a.bare, b[:n]...)
+		}
+		b, pos = b[n:], (pos+n)%mpa.MarkerInterval
+	}
+	if end := len(a.fpdu) - mpa.CRCLen; a.crc && len(a.bare) > mpa.CRCLen &&
+		mpa.CheckTrailer(a.fpdu[end:], mpa.UpdateCRC(0, a.fpdu[:end])) == nil {
+		covered := a.bare[:len(a.bare)-mpa.CRCLen]
+		a.bare = binary.LittleEndian.AppendUint32(covered, mpa.UpdateCRC(0, covered))
+	}
+	return a.bare
+}
