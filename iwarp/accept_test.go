@@ -68,7 +68,8 @@ func plain(reply bool, flags byte, pd ...byte) []byte {
 	return append(b, pd...)
 }
 
-// The replies that requests get, to the octet.
+// The replies that requests get, to the octet, and what the upper layer learns
+// (R5044-3-9, R6581-10-1, R6581-10-4).
 func TestAcceptReplies(t *testing.T) {
 	type golden struct {
 		request []byte
@@ -136,7 +137,8 @@ func TestAcceptReplies(t *testing.T) {
 	}
 }
 
-// What gets a rejection, and what gets no answer at all.
+// What gets no answer at all, and the end (R5044-7.1.2-2-2, R5044-7.1.2-9-2,
+// R5044-8-1).
 func TestAcceptRefusals(t *testing.T) {
 	good := wiretest.Hex(t, "mpa/testdata/request-siw.hex")
 	for name, tt := range map[string]struct{ request, reply []byte }{
@@ -199,7 +201,8 @@ func TestPrivateDataTooLong(t *testing.T) {
 }
 
 // The request may come octet by octet, and FPDUs right behind it. Nothing is
-// read for MPA that belongs to them (R5044-7.1-1).
+// read for MPA that belongs to them (R5044-7.1-1, R5044-7.1.2-2-6), and the DDP
+// endpoint is there when they are looked at (R5044-7.1-3).
 func TestAcceptPieces(t *testing.T) {
 	for _, step := range []int{1, 7, 1000} {
 		world(t)

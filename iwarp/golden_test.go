@@ -14,7 +14,7 @@ import (
 )
 
 // What work requests look like on the wire, to the octet (R5040-4.1-1 to -9,
-// R5040-4.2-1, R5041-4.1-10, R5044-4.1-1 to -3).
+// R5040-4.2-1, R5041-4.1-10, R5044-4.1-1 to -3, R5044-C.1-1).
 func TestGoldenWorkRequests(t *testing.T) {
 	golden := func(file string) func(testing.TB) []byte {
 		return func(t testing.TB) []byte { return wiretest.Hex(t, file) }

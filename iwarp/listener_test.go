@@ -137,7 +137,7 @@ func TestListenerCloseSparesAccepted(t *testing.T) {
 	}
 }
 
-// The request may end at every octet (R5044-7.1.1-19, R5044-7.1.2-2-2,
+// The request may end at every octet (R5044-7.1.1-19, R5044-7.1.2-2-1, R5044-7.1.2-2-2,
 // R5044-7.1.2-9-1).
 func TestRequestCut(t *testing.T) {
 	world(t)

@@ -181,7 +181,7 @@ func TestIgnored(t *testing.T) {
 		if crc {
 			copy(b, padded(sendSeg(true, 2, 0, []byte("pad")), 0xff)) // R5044-4.1-4
 		} else {
-			copy(b[len(b)-5:], "\xff\xde\xad\xbe\xef") // R5044-4.1-5, R5044-7.1.1-10
+			copy(b[len(b)-5:], "\xff\xde\xad\xbe\xef") // R5044-4.1-5, R5044-4.4-7, R5044-7.1.1-9, R5044-7.1.1-10
 		}
 		p.write(b)
 		assert.Equal(t, "pad", string(e.in.next(t)))

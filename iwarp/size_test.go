@@ -15,7 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// FPDUs are taken up to what the length field can say, more than is ever sent.
+// FPDUs are taken up to what the length field can say, more than is ever sent
+// (R5044-3-7).
 func TestLargestFPDU(t *testing.T) {
 	for _, o := range streams {
 		world(t)
@@ -60,7 +61,8 @@ func narrowPair(t testing.TB, mss int) (a, b net.Conn) {
 
 // No ULPDU exceeds MULPDU, and none but the last is shorter; each FPDU fits a
 // TCP segment, with its Markers (R5041-3-1-1, R5044-3-1, R5044-3-2, R5044-3-3,
-// R5044-3-4, R5044-3-5, R5044-4.5-1, R5044-4.5-2, R5044-4.5-4, R5044-4.5-6,
+// R5044-3-4, R5044-3-5, R5044-4.3-2, R5044-4.5-1, R5044-4.5-2, R5044-4.5-4,
+// R5044-4.5-6,
 // R5044-5.1-1, R5044-5.1-3).
 func TestMULPDU(t *testing.T) {
 	for _, mss := range []int{0, 500, 1460, 9000} {
@@ -103,8 +105,8 @@ func TestMULPDU(t *testing.T) {
 	}
 }
 
-// Peers that are known to take FPDUs out of a stream get long ones, all others
-// such as fit a segment.
+// Peers that are known to take FPDUs out of a stream get long ones, as long as
+// there may be (R5044-3-5), all others such as fit a segment.
 func TestLongFPDUs(t *testing.T) {
 	siw := wiretest.Hex(t, "mpa/testdata/request-siw.hex")
 	for name, tt := range map[string]struct {

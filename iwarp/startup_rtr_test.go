@@ -19,7 +19,7 @@ import (
 )
 
 // The initiator sends the RTR indication that the responder chose, before
-// anything else (R6581-5-2, R6581-9.2-7), or says that there is none.
+// anything else (R6581-5-2, R6581-9.2-7; R6581-8-1), or says that there is none.
 func TestRTR(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ird, ord uint16 // words of the reply

@@ -75,7 +75,8 @@ func (d dialed) end(t testing.TB) error {
 	return nil
 }
 
-// The requests that configurations lead to, to the octet.
+// The requests that configurations lead to, to the octet (R5044-4.4-2,
+// R5044-7.1.1-1, R5044-7.1.2-1-2, R6581-5-1, R6581-9.2-1, R6581-10-3).
 func TestRequests(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg  Config
@@ -104,7 +105,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// What the initiator makes of replies.
+// What the initiator makes of replies (R5044-3-9, R5044-7.1.2-3-1, R6581-8-1,
+// R6581-9.1-1, R6581-9.1-7).
 func TestReplies(t *testing.T) {
 	siw := wiretest.Hex(t, "mpa/testdata/reply-siw.hex")
 	off := Config{CRC: mpa.CRCOff, IRD: 8, ORD: 9}

@@ -111,7 +111,8 @@ func (o raw) String() string {
 	return fmt.Sprintf("crc %v, pipe %v, markers %v", o.crc, o.pipe, o.markers)
 }
 
-// The stream may end at every octet, by a FIN or by a reset.
+// The stream may end at every octet, by a FIN or by a reset (R5044-6-2,
+// R5044-7.2-1, R5044-8-1).
 func TestCut(t *testing.T) {
 	for _, o := range streams {
 		for _, reset := range []bool{false, true} {
@@ -142,7 +143,8 @@ func TestCut(t *testing.T) {
 }
 
 // TCP's segments and FPDUs need have nothing in common (R5044-5.1-4,
-// R5044-5.2-1, R5044-A.4-1, R5041-3-4-1).
+// R5044-5.2-1, R5044-A.4-1, R5044-3-7, R5044-4.3-9), and the upper layer sees
+// neither them nor CRCs nor Markers (R5044-4.4-5, R5041-3-4-1).
 func TestPieces(t *testing.T) {
 	for _, o := range streams {
 		for seed := range uint64(6) {

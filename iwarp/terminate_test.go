@@ -15,7 +15,8 @@ import (
 )
 
 // Each error gets the Terminate that the RFCs have for it, with the headers of
-// the segment at fault; nothing is placed or delivered from then on.
+// the segment at fault; nothing is placed or delivered from then on (R5044-8-4).
+// Other versions of DDP and RDMAP are among the errors (R5044-C.1-1).
 func TestTerminate(t *testing.T) {
 	for _, o := range []raw{{}, {crc: true}, {markers: true}} {
 		for _, tt := range stimuli() {
@@ -89,7 +90,8 @@ func TestTerminateShort(t *testing.T) {
 	}
 }
 
-// An FPDU with a wrong CRC is told without a header, and places nothing.
+// An FPDU with a wrong CRC is told without a header, and places nothing
+// (R5044-8-1).
 func TestTerminateCRC(t *testing.T) {
 	mem := make([]byte, 8)
 	for bit := range 8 * 24 { // of the FPDU of a Write of two octets
@@ -125,7 +127,7 @@ func TestNoTerminateBeforeFirstFPDU(t *testing.T) {
 }
 
 // The responder's own messages wait for the first FPDU, and a bare FPDU of the
-// peer's lets them go.
+// peer's lets them go (R5044-7.1.2-4-1).
 func TestResponderWaits(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{crc: true})
