@@ -49,6 +49,11 @@ type Config struct {
 	// that is in them, and 13 octets for each piece that a system call took.
 	// 0: none; below 128 KiB means that. It costs a copy of all octets.
 	Record int
+
+	// Ended, if not nil, is told of the end of each connection and why, as
+	// its Handler is afterwards: a *Fault is a Terminate. It must not call
+	// Close.
+	Ended func(c *Conn, cause error)
 }
 
 // local returns what the configuration brings to MPA's start-up.

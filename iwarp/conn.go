@@ -32,7 +32,8 @@ type Conn struct {
 	tx      sendQueue
 	rx      receiver
 	regions regionSet
-	domain  *ProtectionDomain // or nil
+	domain  *ProtectionDomain  // or nil
+	onEnd   func(*Conn, error) // or nil
 
 	mu      sync.Mutex
 	cause   error // why the connection ended; io.EOF for an orderly end
@@ -182,6 +183,9 @@ func (c *Conn) finish(err error) {
 	c.mu.Lock()
 	cause := c.cause
 	c.mu.Unlock()
+	if c.onEnd != nil {
+		c.onEnd(c, cause)
+	}
 	c.handler.Closed(cause)
 	close(c.over)
 }

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -53,6 +54,14 @@ func (t *connTable) leave(c *Conn) {
 	defer t.mu.Unlock()
 	delete(t.running, c)
 	c.addTo(&t.sent, &t.received)
+}
+
+// Running returns the connections of this process that are there now.
+func Running() []*Conn {
+	t := &rnic.conns
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.running))
 }
 
 func (t *connTable) stats() Statistics {

@@ -17,7 +17,7 @@ func Nobody(mpa.Frame) bool { return false }
 
 // configure makes c what the configuration says, before it starts.
 func (c *Conn) configure(cfg Config) {
-	c.domain = cfg.Domain
+	c.domain, c.onEnd = cfg.Domain, cfg.Ended
 	known := cfg.LongFPDUs
 	if known == nil {
 		known = ParsesStream

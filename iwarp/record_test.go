@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -262,6 +264,50 @@ func TestRecordWhere(t *testing.T) {
 	packets := readCapture(t, file.Bytes())
 	require.Len(t, packets, 5)
 	assert.Equal(t, "127.0.0.1:1", packets[0].from.String())
+}
+
+// Whoever made a connection learns of its end, with its record at hand, before
+// the upper layer; until then it is among those that run.
+func TestEnded(t *testing.T) {
+	world(t)
+	type end struct {
+		c     *Conn
+		cause error
+	}
+	ends := make(chan end, 2)
+	var a, b endpoint
+	ended := func(c *Conn, cause error) {
+		assert.Empty(t, a.in.closed)
+		assert.Empty(t, b.in.closed)
+		assert.False(t, slices.Contains(Running(), c))
+		assert.NoError(t, c.WriteRecord(io.Discard))
+		ends <- end{c, cause}
+	}
+	var before sync.Mutex
+	before.Lock() // until a and b are known
+	c := Config{Record: 1, Ended: func(c *Conn, cause error) {
+		before.Lock()
+		defer before.Unlock()
+		ended(c, cause)
+	}}
+	a, b = pair(t, options{initiator: c, responder: c})
+	for _, e := range []endpoint{a, b} {
+		assert.True(t, slices.Contains(Running(), e.Conn))
+	}
+	before.Unlock()
+	require.NoError(t, a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{{1}}, Remote: rdma.Remote{STag: 1}}))
+	causes := make(map[*Conn]error)
+	for range 2 {
+		e := <-ends
+		causes[e.c] = e.cause
+		in := a.in
+		if e.c == b.Conn {
+			in = b.in
+		}
+		assert.Equal(t, e.cause, in.end(t))
+	}
+	requireFault(t, causes[a.Conn], true, rdmap.Error{Layer: rdmap.LayerDDP, Type: 1, Code: 0})
+	requireFault(t, causes[b.Conn], false, rdmap.Error{Layer: rdmap.LayerDDP, Type: 1, Code: 0})
 }
 
 // With a record a connection allocates no more than without, once the ring has
