@@ -25,7 +25,6 @@ var typeBits = map[nfs3.Type]uint32{
 // tell writes n's attributes for the kernel, and returns how long it may
 // believe them.
 func (m *Mount) tell(n *node, out *fuse.Attr) time.Duration {
-	_, _, unsent := n.pending.extent()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	a := &n.attr
@@ -49,9 +48,6 @@ func (m *Mount) tell(n *node, out *fuse.Attr) time.Duration {
 		out.Size = max(out.Size, n.wrote)
 	}
 	n.told.size, n.told.mtime = out.Size, a.Mtime
-	if unsent {
-		return 0 // what is on its way changes them
-	}
 	return n.freshLocked()
 }
 
@@ -127,14 +123,14 @@ func (m *Mount) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.At
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
 	// With an open file the kernel wants to know where the file ends, before
-	// it reads from its pages or seeks: we know without the server.
-	if in.Flags()&fuse.FUSE_GETATTR_FH == 0 {
+	// it reads from its pages or seeks: that we know without the server.
+	if in.Flags()&fuse.FUSE_GETATTR_FH == 0 || !n.sized() {
 		if err := m.flush(o, n); err != nil {
 			return m.fail(err)
 		}
-	}
-	if err := m.attributes(o, n); err != nil {
-		return m.failOn(n, err)
+		if err := m.attributes(o, n); err != nil {
+			return m.failOn(n, err)
+		}
 	}
 	out.SetTimeout(m.tell(n, &out.Attr))
 	return fuse.OK

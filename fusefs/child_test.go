@@ -17,6 +17,7 @@ const childEnv = "FUSEFS_TEST_CHILD"
 
 var children = map[string]func(args []string) error{
 	"mapped": mapped,
+	"user":   mountAsUser,
 }
 
 // alone names the child that runs the tests, with mounts of its own.
@@ -25,7 +26,7 @@ const alone = "alone"
 func TestMain(m *testing.M) {
 	var err error
 	switch name := os.Getenv(childEnv); {
-	case name == alone, os.Geteuid() != 0:
+	case name == alone, name == "" && os.Geteuid() != 0: // and then the tests say what they need
 		os.Exit(m.Run())
 	case name == "":
 		err = beAlone()
@@ -58,9 +59,11 @@ func beAlone() error {
 // child is a process that runs a function of children, as another user perhaps.
 func child(t testing.TB, as *syscall.Credential, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
+	self, err := os.Open("/proc/self/exe")
 	require.NoError(t, err)
-	cmd := exec.Command(self, args...)
+	t.Cleanup(func() { self.Close() })
+	cmd := exec.Command("/proc/self/fd/3", args...) // its directory may be for root only
+	cmd.ExtraFiles = []*os.File{self}
 	cmd.Env = append(os.Environ(), childEnv+"="+name)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	return cmd

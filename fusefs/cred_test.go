@@ -3,7 +3,6 @@ package fusefs
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,10 +19,6 @@ import (
 // sh runs a shell command in a mount as another user, and returns what it says.
 func (m *mounted) sh(uid, gid uint32, groups []uint32, command string) (string, error) {
 	m.t.Helper()
-	// The parents of a test's directory are for root only.
-	for dir := filepath.Dir(m.dir); dir != os.TempDir(); dir = filepath.Dir(dir) {
-		require.NoError(m.t, os.Chmod(dir, 0o755))
-	}
 	// Not by cmd.Dir: Go waits for that with all of its threads at a halt,
 	// those that serve the mount too.
 	cmd := exec.Command("sh", "-c", "cd "+m.dir+" && { "+command+"; }")

@@ -239,6 +239,21 @@ func TestAppend(t *testing.T) {
 	holds(t, m.file("a"), []byte("one four"))
 }
 
+// TestLocks locks files, which only this mount knows of.
+func TestLocks(t *testing.T) {
+	_, m := newMount(t)
+	f, g := open(t, m.file("a"), os.O_RDWR|os.O_CREATE), open(t, m.file("a"), os.O_RDWR)
+	require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	assert.ErrorIs(t, unix.Flock(int(g.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+	require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_UN))
+	require.NoError(t, unix.Flock(int(g.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: 10, Len: 5}
+	require.NoError(t, unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock))
+	assert.ErrorIs(t, unix.FcntlFlock(g.Fd(), unix.F_OFD_SETLK, &lock), unix.EAGAIN)
+	lock.Start = 15
+	assert.NoError(t, unix.FcntlFlock(g.Fd(), unix.F_OFD_SETLK, &lock))
+}
+
 // TestCopyRange copies within the mount, by copy_file_range and by reading and
 // writing.
 func TestCopyRange(t *testing.T) {

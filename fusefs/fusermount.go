@@ -74,6 +74,8 @@ func runHelper(cmd *exec.Cmd) error {
 		return fmt.Errorf("%s is not installed: apt install fuse3, or mount as root: %w", helper, err)
 	case err != nil && strings.Contains(words, "user_allow_other"):
 		return fmt.Errorf("%s: to serve other users, root writes user_allow_other in /etc/fuse.conf", words)
+	case err != nil && strings.Contains(words, device+": Permission denied"):
+		return fmt.Errorf("%s: root lets users mount with chmod 666 %s", words, device)
 	case err != nil && words != "":
 		return errors.New(words)
 	case err != nil:

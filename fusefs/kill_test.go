@@ -109,6 +109,7 @@ func TestProcess(t *testing.T) {
 	pid := uint32(os.Getpid())
 	assert.False(t, killed(pid))
 	assert.True(t, killed(1<<31-1))
+	assert.False(t, killed(0))
 	text := []byte("Name:\tx\nGroups:\t0 7 4000000000 \nSigPnd:\t0000000000000100\nShdPnd:\t0\n")
 	assert.Equal(t, "0 7 4000000000", string(field(text, "Groups")))
 	assert.Empty(t, field(text, "None"))

@@ -110,8 +110,10 @@ func (m *Mount) options() *fuse.MountOptions {
 		MaxWrite:      maxTransfer,
 		MaxBackground: maxBackground,
 		DisableXAttrs: true,
-		DisableSplice: true, // data come from memory
-		Logger:        slog.NewLogLogger(m.cfg.Log.Handler(), slog.LevelWarn),
+
+		EnableSymlinkCaching: true, // another path is another link
+		DisableSplice:        true, // data come from memory
+		Logger:               slog.NewLogLogger(m.cfg.Log.Handler(), slog.LevelWarn),
 
 		// With O_TRUNC in CREATE and OPEN, a file that another client made
 		// meanwhile is emptied too. The server clears set-user-id bits on

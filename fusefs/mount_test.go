@@ -1,10 +1,14 @@
 package fusefs
 
 import (
+	"context"
+	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
 // mountLine returns what /proc/mounts says of a mount point.
@@ -63,6 +71,88 @@ func TestOptions(t *testing.T) {
 			assert.ErrorIs(t, os.Remove(m.file("a")), unix.EROFS)
 		})
 	}
+}
+
+// mountAsUser is a child that serves a directory, mounts it and uses it, all as
+// an ordinary user.
+func mountAsUser(args []string) (err error) {
+	fs, err := posix.Open(args[0], posix.Options{})
+	if err != nil {
+		return err
+	}
+	defer fs.Close()
+	caller, stop, err := serveTCP(fs)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	client := nfsclient.New(caller, nfsclient.Config{})
+	root, err := nfsclient.NewMount(caller, nil).Mnt(context.Background(), "/x")
+	if err != nil {
+		return err
+	}
+	tree, err := client.FS(context.Background(), root, "/x")
+	if err != nil {
+		return err
+	}
+	m, err := New(Config{Client: client, FS: tree, Source: "server:/x", Point: args[1], Log: discard})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Unmount()) }()
+	if err := os.WriteFile(filepath.Join(args[1], "file"), []byte("mine"), 0o600); err != nil {
+		return err
+	}
+	info, err := os.Stat(filepath.Join(args[1], "file"))
+	if err == nil && int(info.Sys().(*syscall.Stat_t).Uid) != os.Getuid() {
+		err = errors.New("the file is another's")
+	}
+	return err
+}
+
+func serveTCP(fs vfs.FS) (oncrpc.Caller, func(), error) {
+	mux, err := programs(fs)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	srv := &oncrpc.Server{Handler: mux, Log: discard}
+	go func() { _ = srv.Serve(l) }()
+	c, err := oncrpc.DialTCP(context.Background(), l.Addr().String(), oncrpc.ClientConfig{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, func() { c.Close(); _ = srv.Shutdown(context.Background()) }, nil
+}
+
+// TestOrdinaryUser mounts without root, over TCP.
+func TestOrdinaryUser(t *testing.T) {
+	needFUSE(t)
+	as := &syscall.Credential{Uid: 65534, Gid: 65534} // nobody: fusermount3 wants a name
+	dir := reachable(t)
+	for _, name := range []string{"back", "point"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+		require.NoError(t, os.Chown(filepath.Join(dir, name), int(as.Uid), int(as.Gid)))
+	}
+	openDevice(t)
+	out, err := child(t, as, "user", filepath.Join(dir, "back"), filepath.Join(dir, "point")).CombinedOutput()
+	require.NoError(t, err, string(out))
+	holds(t, filepath.Join(dir, "back/file"), []byte("mine"))
+	assert.Empty(t, mountLine(t, filepath.Join(dir, "point")))
+}
+
+// openDevice lets all users have the kernel's FUSE, as udev does it elsewhere,
+// in the namespace of this test.
+func openDevice(t *testing.T) {
+	t.Helper()
+	node := filepath.Join(t.TempDir(), "fuse")
+	require.NoError(t, unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(10, 229))))
+	require.NoError(t, os.Chmod(node, 0o666))
+	require.NoError(t, unix.Mount(node, device, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { assert.NoError(t, unix.Unmount(device, 0)) })
 }
 
 // TestReadAhead shows that the kernel may read ahead as far as we want.

@@ -44,8 +44,10 @@ type cache struct {
 	until   time.Time     // zero: they have changed since
 
 	// wrote is the end of what we wrote and attr may not know of, in
-	// octets; calls that began at sent or later know of it. writes counts.
+	// octets; calls that began at sent or later know of it. behind tells
+	// that attr came of none of these. writes counts.
 	wrote, sent, writes uint64
+	behind              bool
 
 	// told is what the kernel has.
 	told struct {
@@ -63,10 +65,7 @@ func (m *Mount) learn(n *node, began uint64, a *nfs3.Attr) (changed bool) {
 		return false
 	}
 	n.since = max(n.since, began)
-	if began >= n.sent {
-		n.wrote = 0
-	}
-	return m.takeLocked(n, a)
+	return m.takeLocked(n, began, a)
 }
 
 // learnPost is learn for attributes that a reply may have left out.
@@ -82,7 +81,7 @@ func (m *Mount) learnOwn(n *node, began uint64, a *nfs3.PostOpAttr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if a.OK && (began >= n.since || !n.known) {
-		m.takeLocked(n, &a.Attr)
+		m.takeLocked(n, began, &a.Attr)
 	} else {
 		n.until = time.Time{}
 	}
@@ -99,7 +98,10 @@ func (m *Mount) suspect(n *node) {
 }
 
 // takeLocked stores attributes that are news, or confirm what is known.
-func (m *Mount) takeLocked(n *node, a *nfs3.Attr) (changed bool) {
+func (m *Mount) takeLocked(n *node, began uint64, a *nfs3.Attr) (changed bool) {
+	if n.behind = began < n.sent; !n.behind {
+		n.wrote = 0
+	}
 	low, high := m.cfg.RegMin, m.cfg.RegMax
 	if a.Type == nfs3.TypeDir {
 		low, high = m.cfg.DirMin, m.cfg.DirMax
@@ -121,10 +123,18 @@ func (m *Mount) takeLocked(n *node, a *nfs3.Attr) (changed bool) {
 
 // freshLocked returns how long n's attributes may still be believed.
 func (n *node) freshLocked() time.Duration {
-	if !n.known {
+	if !n.known || n.behind {
 		return 0
 	}
 	return max(0, time.Until(n.until))
+}
+
+// sized tells whether it is known where n ends, although data of ours are on
+// their way.
+func (n *node) sized() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.known && time.Until(n.until) > 0
 }
 
 // stated tells whether n's attributes are the last that the server said, be it
@@ -132,7 +142,7 @@ func (n *node) freshLocked() time.Duration {
 func (n *node) stated() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.known && !n.until.IsZero()
+	return n.known && !n.behind && !n.until.IsZero()
 }
 
 // removed tells whether somebody else removed n's last name.

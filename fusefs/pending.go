@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"sync"
-	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
@@ -125,8 +124,8 @@ func (m *Mount) wrote(n *node, end uint64) {
 	defer n.mu.Unlock()
 	n.wrote = max(n.wrote, end)
 	n.told.size = max(n.told.size, end)
-	n.since, n.changed, n.until = now, now, time.Time{}
-	n.sent = math.MaxUint64
+	n.since, n.changed = now, now
+	n.sent, n.behind = math.MaxUint64, true
 	n.writes++
 }
 
@@ -146,7 +145,7 @@ func (m *Mount) arrived(n *node, count uint64) {
 	if n.writes != count || n.sent != math.MaxUint64 {
 		return
 	}
-	n.since, n.changed, n.sent, n.until = now, now, now, time.Time{}
+	n.since, n.changed, n.sent = now, now, now
 }
 
 // flush returns when everything that was written to n is at the server. An

@@ -23,11 +23,15 @@ func field(status []byte, name string) []byte {
 	return bytes.TrimSpace(line)
 }
 
-// killed tells whether a thread has SIGKILL waiting for it, or is no more.
+// killed tells whether a thread has SIGKILL waiting for it, or is no more. Of
+// one in a namespace that we do not see, whose number is 0, nobody knows.
 func killed(pid uint32) bool {
+	if pid == 0 {
+		return false
+	}
 	s, err := status(pid)
 	if err != nil {
-		return true
+		return syscall.Kill(int(pid), 0) == syscall.ESRCH
 	}
 	for _, name := range []string{"SigPnd", "ShdPnd"} {
 		pending, err := strconv.ParseUint(string(field(s, name)), 16, 64)

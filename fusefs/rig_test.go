@@ -66,10 +66,8 @@ func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
 	if wrap != nil {
 		served = wrap(fs)
 	}
-	n, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: served, NoRootSquash: true}}})
+	mux, err := programs(served)
 	require.NoError(t, err)
-	mux := &oncrpc.Mux{Log: discard}
-	n.Register(mux)
 	srv := &rpcrdma.Server{Handler: mux}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(s.l) }()
@@ -80,6 +78,28 @@ func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
 		assert.Zero(t, buf.Default.Out(), "buffers lent and not returned")
 	})
 	return s
+}
+
+// programs returns the NFS and MOUNT programs over fs, as /x.
+func programs(fs vfs.FS) (*oncrpc.Mux, error) {
+	n, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: fs, NoRootSquash: true}}})
+	if err != nil {
+		return nil, err
+	}
+	mux := &oncrpc.Mux{Log: discard}
+	n.Register(mux)
+	return mux, nil
+}
+
+// reachable returns a directory that all users can get at, as a test's own is
+// not.
+func reachable(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir(); d = filepath.Dir(d) {
+		require.NoError(t, os.Chmod(d, 0o755))
+	}
+	return dir
 }
 
 // file returns the path of a file in the server's directory.
@@ -175,7 +195,7 @@ func (s *server) mount(change func(c *Config)) *mounted {
 	fs, err := client.FS(ctx, root, "/x")
 	require.NoError(s.t, err)
 	cfg := Config{
-		Client: client, FS: fs, Source: "server:/x", Point: s.t.TempDir(), Direct: true, Up: l.up, Log: discard,
+		Client: client, FS: fs, Source: "server:/x", Point: reachable(s.t), Direct: true, Up: l.up, Log: discard,
 		RegMin: 3 * time.Second, RegMax: time.Minute, DirMin: 30 * time.Second, DirMax: time.Minute,
 	}
 	if change != nil {
