@@ -13,6 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa/mpatest"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -29,6 +30,9 @@ const (
 func FuzzConn(f *testing.F) {
 	f.Add(byte(0), recordSession(raw{}, seedRegion).octets)
 	f.Add(byte(1), recordSession(raw{crc: true}, seedRegion).octets)
+	f.Add(byte(4), recordSession(raw{markers: true}, seedRegion).octets)
+	f.Add(byte(8|4|1), recordSession(raw{markers: true, crc: true}, seedRegion).octets)
+	f.Add(byte(8), recordSession(raw{}, seedRegion).octets)
 	for _, s := range append(stimuli(), extensionStimuli(seedRegion)...) {
 		var octets []byte
 		for _, segment := range s.send(ground{rw: seedRegion, ro: seedRegion, wo: seedRegion, foreign: 1, gone: 2}) {
@@ -50,10 +54,11 @@ func FuzzConn(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, mode byte, octets []byte) {
 		crc, initiator := mode&1 != 0, mode&2 != 0
+		params := mpa.Params{CRC: crc, RecvMarkers: mode&4 != 0, SendMarkers: mode&8 != 0, IRD: 2, ORD: 2}
 		out := buf.Default.Out()
 		a, b := net.Pipe()
 		in := newInbox()
-		c := newConn(newSocket(a), mpa.Params{CRC: crc, IRD: 2, ORD: 2}, mpa.Frame{}, rdma.ConnConfig{Handler: in, Recvs: 8, RecvSize: 100, Immediate: true}, !initiator)
+		c := newConn(newSocket(a), params, mpa.Frame{}, rdma.ConnConfig{Handler: in, Recvs: 8, RecvSize: 100, Immediate: true}, !initiator)
 		mem := make([]byte, 64+2*around)
 		r, err := c.Register(mem[around:around+64], rdma.RemoteRead|rdma.RemoteWrite|rdma.RemoteAtomic)
 		require.NoError(t, err)
@@ -85,22 +90,21 @@ func FuzzConn(f *testing.F) {
 		for _, b := range [][]byte{mem[:around], mem[around+64:], sink[:around], sink[around+8:]} {
 			require.Equal(t, zeros, b)
 		}
-		checkSent(t, crc, sent.Bytes())
+		checkSent(t, mpatest.Stream{Markers: params.SendMarkers, CRC: crc}, sent.Bytes())
 	})
 }
 
 // checkSent checks a stream that a connection has sent, perhaps cut short.
-func checkSent(t *testing.T, crc bool, b []byte) {
+func checkSent(t *testing.T, stream mpatest.Stream, b []byte) {
 	t.Helper()
-	for len(b) > 2 {
-		n := int(binary.BigEndian.Uint16(b))
-		require.GreaterOrEqual(t, n, 14)
-		if len(b) < mpa.FPDULen(n) {
+	for {
+		segment, n, err := stream.Cut(b)
+		require.NoError(t, err)
+		if n == 0 {
 			return
 		}
-		segment := b[2 : 2+n]
-		require.Equal(t, fpdu(crc, segment), b[:mpa.FPDULen(n)])
-		b = b[mpa.FPDULen(n):]
+		require.GreaterOrEqual(t, len(segment), 14)
+		b = b[n:]
 		if segment[0]&0x80 == 0 && segment[1] == 0x47 {
 			parseTerminate(t, segment)
 			require.Empty(t, b)
