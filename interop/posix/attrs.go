@@ -1,8 +1,6 @@
 package posix
 
-import (
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 var attrCases = []Case{
 	{"xattr-user", anyone, xattrUser},

@@ -1,8 +1,6 @@
 package posix
 
-import (
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 var modeCases = []Case{
 	{"mode-create", anyone, modeCreate},

@@ -1,8 +1,6 @@
 package posix
 
-import (
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 var ownerCases = []Case{
 	{"owner-new", root, ownerNew},

@@ -28,9 +28,11 @@ const (
 // Cases are all functions, by theme, in the order in which Run takes them.
 func Cases() []Case {
 	return slices.Concat(
-		modeCases, ownerCases, accessCases, timeCases, changeCases, linkCases, symlinkCases, renameCases,
-		renameFlagCases, unlinkCases, openCases, appendCases, execCases, dirCases, listCases, nameCases,
-		dataCases, holeCases, spaceCases, mapCases, specialCases, lockCases, attrCases,
+		modeCases, ownerCases, accessCases, timeCases, changeCases, changedNameCases, linkCases, symlinkCases, symlinkPathCases,
+		renameCases, renameWrongCases, renameFlagCases, unlinkCases, removedOpenCases, rmdirCases,
+		openCases, openFlagCases, descriptorCases, appendCases, execCases, dirCases, listCases, listChangeCases, nameCases,
+		dataCases, transferCases, truncateCases, holeCases, spaceCases,
+		mapCases, specialCases, flockCases, lockCases, attrCases,
 	)
 }
 

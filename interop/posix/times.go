@@ -1,8 +1,6 @@
 package posix
 
-import (
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 var timeCases = []Case{
 	{"times-nanoseconds", anyone, timesNanoseconds},
