@@ -45,6 +45,10 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	}
 	defer st.Close()
 
+	rec, err := openRecorder(o.record, log)
+	if err != nil {
+		return err
+	}
 	exports, closeExports, err := o.openExports(st, log)
 	if err != nil {
 		return err
@@ -55,11 +59,12 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 		return errors.Join(err, closeExports())
 	}
 	server.Register(mux)
-	transports, err := o.openTransports(mux, log)
+	transports, err := o.openTransports(mux, rec, log)
 	if err != nil {
 		return errors.Join(err, closeExports())
 	}
 	o.announce(transports, log)
+	defer rec.onSignal()()
 	idle, err := serveAll(ctx, transports, o.ready(transports), stdout, log)
 	if !idle {
 		return err // the end of the process closes what calls still use
@@ -104,8 +109,8 @@ func openExport(e export, st *state, log *slog.Logger) (vfs.FS, error) {
 }
 
 // openTransports listens on all addresses, or on none.
-func (o *serveOptions) openTransports(mux *oncrpc.Mux, log *slog.Logger) ([]transport, error) {
-	rdma, err := o.openRDMA(mux, log)
+func (o *serveOptions) openTransports(mux *oncrpc.Mux, rec *recorder, log *slog.Logger) ([]transport, error) {
+	rdma, err := o.openRDMA(mux, rec, log)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +134,12 @@ func (o *serveOptions) rnic() iwarp.Config {
 	return cfg
 }
 
-func (o *serveOptions) openRDMA(mux *oncrpc.Mux, log *slog.Logger) (transport, error) {
-	l, err := iwarp.Listen("tcp", o.listen, o.rnic())
+func (o *serveOptions) openRDMA(mux *oncrpc.Mux, rec *recorder, log *slog.Logger) (transport, error) {
+	cfg := o.rnic()
+	if rec != nil {
+		cfg.Record, cfg.Ended = int(o.recordSize), rec.ended
+	}
+	l, err := iwarp.Listen("tcp", o.listen, cfg)
 	if err != nil {
 		return transport{}, listenError("--listen", o.listen, err, "")
 	}

@@ -3,6 +3,7 @@
 //
 //	serve.go    flags        exports.go  DIR=/EXPORT     state.go  the state directory
 //	daemon.go   what runs: exports opened, transports listening, one drain
+//	record.go   files of what connections sent and received last
 //	remedy.go   errors of the host in words that say what to change
 //
 // It chooses providers and wires packages together; there is no protocol here.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net/netip"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,8 @@ type serveOptions struct {
 	markers      cli.Choice
 	noExtensions bool
 	state        string
+	record       string
+	recordSize   cli.Size
 	logLevel     cli.Choice
 	logFormat    cli.Choice
 
@@ -46,6 +49,7 @@ func newServe() *cobra.Command {
 		inline:     4 << 10,
 		credits:    128,
 		maxPayload: 1 << 20,
+		recordSize: 256 << 10,
 		crc:        cli.NewChoice("auto", "auto", "on", "off"),
 		markers:    cli.NewChoice("off", "off", "on"),
 		logLevel:   cli.NewChoice("info", "debug", "info", "warn", "error"),
@@ -70,6 +74,12 @@ an ordinary user it does everything in that user's name.
 Once it accepts connections, it prints one line on standard output:
 
     ready rdma=ADDR tcp=ADDR exports=/EXPORT,...
+
+With --record, each RDMA connection keeps what it sent and received last, and it
+is written to DIR/PEER-TIME.pcap, which Wireshark opens, where a Terminate of
+either end closes the connection (not more than one a second, and none while DIR
+has 100), and for all connections at SIGUSR1. The files hold what clients read
+and write.
 
 Linux mounts an export by (MOUNT goes over TCP)
 
@@ -96,6 +106,8 @@ Linux mounts an export by (MOUNT goes over TCP)
 	f.Var(&o.markers, "markers", "on asks clients for MPA markers, for tests: Linux's siw has none and refuses;\na client that asks gets them either way")
 	f.BoolVar(&o.noExtensions, "no-extensions", false, "speak the standards only: frame for the segments of TCP whoever the client is")
 	f.StringVar(&o.state, "state", defaultState(), "`DIR` for what outlives the daemon; one for each")
+	f.StringVar(&o.record, "record", "", "`DIR` for records of RDMA connections: at Terminates, and on SIGUSR1")
+	f.Var(&o.recordSize, "record-size", "what a connection keeps for its record")
 	f.Var(&o.logLevel, "log-level", "what to log on standard error")
 	f.Var(&o.logFormat, "log-format", "how to log it")
 	return cmd
@@ -120,6 +132,7 @@ func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
 		cli.Within("--inline", int64(o.inline), cmpriv.MinSize, cmpriv.MaxSize),
 		cli.Within("--credits", int64(o.credits), 1, maxCredits),
 		cli.Within("--max-payload", int64(o.maxPayload), minPayload, maxPayload),
+		cli.Within("--record-size", int64(o.recordSize), minRecord, math.MaxInt32),
 	)
 }
 
