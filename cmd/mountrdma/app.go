@@ -30,6 +30,9 @@ type app struct {
 	timeout  time.Duration
 	uid, gid int // below 0: this process's
 
+	recordName string    // of a file, or ""
+	record     *recorder // once there was a connection to be made
+
 	sessions map[server]*session
 }
 
@@ -53,6 +56,7 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try to connect, and to wait for a server that is away or\ngives no sign of life")
 	f.IntVar(&a.uid, "uid", -1, "act as this user on the server, not as who runs the program")
 	f.IntVar(&a.gid, "gid", -1, "act as this group there")
+	f.StringVar(&a.recordName, "record", "", "write what went over RDMA connections last to `FILE`, which Wireshark opens, when\nthey end; what is read and written is in it")
 }
 
 // checkFlags checks what pflag could not. Its error is a usage error.
@@ -106,5 +110,8 @@ func (a *app) cred() oncrpc.Cred {
 func (a *app) close() {
 	for _, s := range a.sessions {
 		s.close()
+	}
+	if err := a.record.close(); err != nil {
+		a.report(err)
 	}
 }

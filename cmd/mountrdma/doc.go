@@ -10,6 +10,7 @@
 //	ls stat cat rm mkdir                    one file each
 //	cp ─▶ copier ─▶ tree: host or remote    trees, several files at a time
 //	info ping bench ─▶ load                 what a server says and does
+//	record                                  a file of what went over connections
 //	steperror, mounterror, remote           what went wrong, and what to change
 //
 // It chooses the provider and wires packages together; there is no protocol

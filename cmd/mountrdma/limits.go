@@ -16,6 +16,12 @@ const (
 	// are not used any more. It has no need to.
 	goodbyeTime = time.Second
 
+	// recordSize is what --record keeps of a connection, in octets, and
+	// recordLimit bounds its file, give or take one connection, for mounts
+	// that lose many.
+	recordSize  = 16 << 20
+	recordLimit = 256 << 20
+
 	// listPiece is how many names of a local directory are read at once.
 	listPiece = 1024
 

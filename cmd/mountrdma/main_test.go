@@ -64,7 +64,7 @@ func TestHelp(t *testing.T) {
 		{"bench", "--help"},
 	} {
 		out := must(t, args...)
-		for _, flag := range []string{"--crc", "--markers", "--no-extensions", "--inline", "--credits", "--timeout", "--uid", "--gid"} {
+		for _, flag := range []string{"--crc", "--markers", "--no-extensions", "--inline", "--credits", "--timeout", "--uid", "--gid", "--record"} {
 			assert.Contains(t, out, flag, args)
 		}
 		for line := range strings.Lines(out) {

@@ -48,6 +48,9 @@ func (a *app) session(ctx context.Context, srv server) (*session, error) {
 // answers.
 func (a *app) connect(ctx context.Context, srv server, cfg rpcrdma.LineConfig) (*session, error) {
 	d := &dialer{config: a.rnic()}
+	if err := a.recorded(&d.config); err != nil {
+		return nil, err
+	}
 	line, err := rpcrdma.Connect(ctx, d, srv.addr(), cfg)
 	if err != nil {
 		return nil, err
