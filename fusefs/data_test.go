@@ -92,6 +92,21 @@ func TestSmallWrites(t *testing.T) {
 	holds(t, s.file("a"), want)
 }
 
+// TestSyncByReader makes data stable by a descriptor that did not write them.
+func TestSyncByReader(t *testing.T) {
+	s, m := newMount(t)
+	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
+	g := open(t, m.file("a"), os.O_RDONLY)
+	_, err := f.WriteString("by f")
+	require.NoError(t, err)
+	require.NoError(t, g.Sync())
+	holds(t, s.file("a"), []byte("by f"))
+	_, err = f.WriteString(", again")
+	require.NoError(t, err)
+	require.NoError(t, g.Sync())
+	holds(t, s.file("a"), []byte("by f, again"))
+}
+
 // TestHoles writes far behind the end and reads what is between.
 func TestHoles(t *testing.T) {
 	s, m := newMount(t)
@@ -202,6 +217,9 @@ func TestDirect(t *testing.T) {
 	n, _ = f.ReadAt(got, 0)
 	assert.True(t, bytes.Equal(want[5:], got[:n]), "what the server has now")
 	assert.Equal(t, len(want)-5, n)
+	put(t, s.file("a"), append(want, "more"...))
+	n, _ = f.ReadAt(got, int64(len(want)))
+	assert.Equal(t, "more", string(got[:n]), "behind what was the end")
 
 	// Behind data that are on their way.
 	g := open(t, m.file("b"), os.O_RDWR|os.O_CREATE)

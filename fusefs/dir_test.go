@@ -153,7 +153,7 @@ func TestOddListings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, func(fs vfs.FS) vfs.FS { odd.FS = fs; return odd })
 			m := s.mount(nil)
-			names := s.fill(3000)
+			names := s.fill(2000)
 			if name[0] == 'f' {
 				odd.bad.Store(2)
 			}

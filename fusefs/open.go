@@ -132,8 +132,18 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 	default:
 		m.expire(n)
 	}
+	out.OpenFlags |= direct(flags)
 	out.Fh = m.newFile(o, n, flags)
 	return fuse.OK
+}
+
+// direct returns what the kernel is told of a file opened with O_DIRECT: to ask
+// for data wherever it believes the end to be, and to write in parallel.
+func direct(flags uint32) uint32 {
+	if flags&unix.O_DIRECT == 0 {
+		return 0
+	}
+	return fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
 }
 
 // openRights returns the rights that a file is opened for.
@@ -245,19 +255,24 @@ func (m *Mount) closed(o *op, n *node) {
 
 // Flush implements fuse.RawFileSystem: a descriptor is closed.
 func (m *Mount) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
-	return m.syncFile(cancel, &in.InHeader, in.Fh)
-}
-
-// Fsync implements fuse.RawFileSystem.
-func (m *Mount) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	return m.syncFile(cancel, &in.InHeader, in.Fh)
-}
-
-func (m *Mount) syncFile(cancel <-chan struct{}, h *fuse.InHeader, fh uint64) fuse.Status {
-	f := m.files.file(fh)
+	f := m.files.file(in.Fh)
 	if f == nil || !f.writes {
 		return fuse.OK
 	}
+	return m.syncFile(cancel, &in.InHeader, f)
+}
+
+// Fsync implements fuse.RawFileSystem: by any descriptor, for all that was
+// written by any.
+func (m *Mount) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
+	f := m.files.file(in.Fh)
+	if f == nil {
+		return fuse.EBADF
+	}
+	return m.syncFile(cancel, &in.InHeader, f)
+}
+
+func (m *Mount) syncFile(cancel <-chan struct{}, h *fuse.InHeader, f *file) fuse.Status {
 	o := m.begin(cancel, h)
 	defer m.end(o)
 	return m.fail(m.sync(o, f.n))
