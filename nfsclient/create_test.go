@@ -146,6 +146,40 @@ func TestCreateNewUnsupported(t *testing.T) {
 	assert.ErrorIs(t, err, nfs3.ErrPerm)
 }
 
+// TestCreateNewAt: by handle, with any attributes; the results say what the file
+// is like in the end.
+func TestCreateNewAt(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		without, guarded bool
+	}{{"exclusive", false, false}, {"handle left out", true, false}, {"guarded", false, true}, {"guarded, handle left out", true, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newRig(t, small, true)
+			if tt.without {
+				g.withoutHandle()
+			}
+			if tt.guarded {
+				g.refuse(nfs3.ProcCreate, nfs3.ErrNotSupp, 1)
+			}
+			mtime := nfs3.SetTime{How: nfs3.SetToClientTime, Time: nfs3.Time{Sec: 12}}
+			res, err := g.c.CreateNew(t.Context(), in(g.root, "f"), nfs3.SetAttr{
+				Mode: nfs3.OptUint32{Set: true, Value: 0o604}, UID: nfs3.OptUint32{Set: true, Value: 77}, Mtime: mtime,
+			})
+			require.NoError(t, err)
+			assert.Equal(t, g.handle(t.Context(), "f"), res.Object)
+			a, err := g.c.GetAttr(t.Context(), res.Object)
+			require.NoError(t, err)
+			assert.Equal(t, nfs3.PostOpAttr{OK: true, Attr: a}, res.Attr)
+			assert.EqualValues(t, 0o604, a.Mode)
+			assert.EqualValues(t, 77, a.UID)
+			assert.Equal(t, mtime.Time, a.Mtime)
+			assert.Equal(t, tt.guarded, g.calls(nfs3.ProcSetAttr) == 0, "which has no need of it")
+			_, err = g.c.CreateNew(t.Context(), in(g.root, "f"), nfs3.SetAttr{})
+			assert.ErrorIs(t, err, nfs3.ErrExist)
+		})
+	}
+}
+
 func TestOpen(t *testing.T) {
 	g := newRig(t, small, true)
 	g.plant(walkTree...)

@@ -32,5 +32,9 @@
 //	read ─▶ WRITE … WRITE ─▶ COMMIT ─ same verifier? ─▶ let go
 //	            half a window              └─ no: WRITE, stable, from memory
 //
+// A WriteBehind, for whom data come a little at a time and in any order, does
+// the same: what its Write took is stable after Sync, and at the server after
+// Flush. Budget bounds the memory of many.
+//
 // The package must not know transports, nor how one connects to a server.
 package nfsclient

@@ -221,30 +221,18 @@ func (w *WriteBehind) fail(err error) {
 	w.sweep()
 }
 
-// unsentUpTo tells whether a piece up to a certain age may not be at the
-// server.
+// unsentUpTo tells whether a piece up to a certain age, which pump has seen that
+// it shall be sent, may not be at the server.
 func (w *WriteBehind) unsentUpTo(seq uint64) bool {
-	if w.open != nil && w.open.seq <= seq {
-		return true
-	}
 	for _, e := range w.queue {
 		if e.seq <= seq && e.state != over {
 			return true
 		}
 	}
-	return w.flyingUpTo(seq)
+	return slices.ContainsFunc(w.flights, func(c *flight) bool { return c.seq <= seq })
 }
 
 // heldUpTo tells whether a piece up to a certain age is not on stable storage.
 func (w *WriteBehind) heldUpTo(seq uint64) bool {
-	for _, e := range w.pieces {
-		if e.seq <= seq {
-			return true
-		}
-	}
-	return w.flyingUpTo(seq)
-}
-
-func (w *WriteBehind) flyingUpTo(seq uint64) bool {
-	return slices.ContainsFunc(w.flights, func(c *flight) bool { return c.seq <= seq })
+	return slices.ContainsFunc(w.pieces, func(e *extent) bool { return e.seq <= seq })
 }

@@ -1,0 +1,229 @@
+package nfsclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// TestWriteBehindRefused: each failure is told once to who writes and once to
+// who wants the data safe; the rest is written, and all goes on afterwards.
+func TestWriteBehindRefused(t *testing.T) {
+	data := sample(10 * 4096)
+	for name, tt := range map[string]struct {
+		fail func(g *rig)
+		want error
+		kept func(stable []byte) bool
+	}{
+		"a WRITE": {
+			func(g *rig) { g.failAt(nfs3.ProcWrite, nfs3.ErrNoSpc, 3*4096) }, nfs3.ErrNoSpc,
+			func(stable []byte) bool {
+				return bytes.Equal(data[:3*4096], stable[:3*4096]) && bytes.Equal(data[4*4096:], stable[4*4096:])
+			},
+		},
+		"the first WRITE": {func(g *rig) { g.refuse(nfs3.ProcWrite, nfs3.ErrStale, 1) }, nfs3.ErrStale, nil},
+		"the COMMIT":      {func(g *rig) { g.refuse(nfs3.ProcCommit, nfs3.ErrIO, 1) }, nfs3.ErrIO, nil},
+		"a WRITE of lost data": {
+			func(g *rig) {
+				g.restartAt(nfs3.ProcCommit, 1)
+				restart := g.before
+				g.before = func(ctx context.Context, x *oncrpc.Exchange) ([]byte, error) {
+					if x.Proc == nfs3.ProcWrite && stableOf(x) == nfs3.FileSync {
+						return failing(nfs3.ProcWrite, nfs3.ErrDQuot), nil
+					}
+					return restart(ctx, x)
+				}
+			}, nfs3.ErrDQuot, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{WriteSize: 4096, Depth: 4}, func(t *testing.T, g *rig) {
+				f, w := g.behind(plenty)
+				tt.fail(g)
+				for off := 0; off < len(data); off += 4096 {
+					err := w.Write(t.Context(), data[off:off+4096], int64(off))
+					if err != nil { // it has been seen already
+						require.ErrorIs(t, err, tt.want)
+						require.NoError(t, w.Write(t.Context(), data[off:off+4096], int64(off)))
+					}
+				}
+				assert.ErrorIs(t, w.Sync(t.Context()), tt.want)
+				assert.Zero(t, w.budget.used)
+				if tt.kept != nil {
+					_, stable := g.content(f)
+					assert.True(t, tt.kept(stable))
+				}
+				g.before = nil
+				require.NoError(t, w.Sync(t.Context()), "told once")
+				require.NoError(t, w.Write(t.Context(), data, 0), "who was told by Sync need not be told again")
+				require.NoError(t, w.Sync(t.Context()))
+				_, stable := g.content(f)
+				assert.True(t, bytes.Equal(data, stable))
+			})
+		})
+	}
+}
+
+// TestWriteBehindWriteTold: who writes on learns of a failure before Sync does,
+// which reports it all the same.
+func TestWriteBehindWriteTold(t *testing.T) {
+	inBubble(t, small, func(t *testing.T, g *rig) {
+		_, w := g.behind(plenty)
+		g.refuse(nfs3.ProcWrite, nfs3.ErrNoSpc, 1)
+		require.NoError(t, w.Write(t.Context(), page('a'), 0))
+		assert.Zero(t, g.underWay())
+		assert.ErrorIs(t, w.Write(t.Context(), page('b'), 4096), nfs3.ErrNoSpc)
+		assert.NoError(t, w.Write(t.Context(), page('b'), 4096))
+		assert.ErrorIs(t, w.Flush(t.Context()), nfs3.ErrNoSpc)
+		assert.NoError(t, w.Sync(t.Context()))
+	})
+}
+
+// TestWriteBehindUnreachable: where there is no server, nothing is tried call
+// after call.
+func TestWriteBehindUnreachable(t *testing.T) {
+	inBubble(t, Config{WriteSize: 4096, Depth: 4}, func(t *testing.T, g *rig) {
+		f, w := g.behind(plenty)
+		gone, tries := errors.New("no server"), 0
+		held := g.gate(nfs3.ProcWrite)
+		wait := g.before
+		g.before = func(ctx context.Context, x *oncrpc.Exchange) ([]byte, error) {
+			_, _ = wait(ctx, x)
+			g.wire.mu.Lock()
+			defer g.wire.mu.Unlock()
+			tries++
+			return nil, gone
+		}
+		require.NoError(t, w.Write(t.Context(), sample(100*4096), 0))
+		synced := later(func() error { return w.Sync(t.Context()) })
+		assert.False(t, synced())
+		close(held)
+		assert.True(t, synced())
+		assert.LessOrEqual(t, tries, 2*4)
+		assert.Zero(t, w.budget.used)
+		assert.Zero(t, w.window.used)
+		g.before = nil
+		_ = w.Write(t.Context(), page('a'), 0) // tells, and takes no data
+		require.NoError(t, w.Write(t.Context(), page('b'), 0))
+		require.NoError(t, w.Sync(t.Context()))
+		_, stable := g.content(f)
+		assert.Equal(t, page('b'), stable)
+	})
+}
+
+// TestWriteBehindCancelled: the end of a context ends the wait, and not the
+// calls.
+func TestWriteBehindCancelled(t *testing.T) {
+	inBubble(t, small, func(t *testing.T, g *rig) {
+		f, w := g.behind(plenty)
+		held := g.gate(nfs3.ProcWrite)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("enough")
+		var got []error
+		require.NoError(t, w.Write(ctx, page('a')[:100], 0))
+		for _, wait := range []func() error{
+			func() error { return w.Flush(ctx) },
+			func() error { return w.Sync(ctx) },
+			func() error { return w.Write(ctx, page('b')[:100], 0) }, // over what is waited for
+			func() error { return w.Write(ctx, sample(100*4096), 4096) },
+		} {
+			returned := later(func() error {
+				err := wait()
+				g.wire.mu.Lock()
+				defer g.wire.mu.Unlock()
+				got = append(got, err)
+				return err
+			})
+			assert.False(t, returned())
+		}
+		cancel(why)
+		g.underWay()
+		assert.Equal(t, []error{why, why, why, why}, got)
+		close(held)
+		require.NoError(t, w.Sync(t.Context()))
+		_, stable := g.content(f)
+		assert.Equal(t, page('a')[:100], stable[:100])
+		assert.Zero(t, w.budget.used)
+	})
+}
+
+// TestWriteBehindGivenUp: who overwrites what a Sync waits for goes on when
+// nobody waits any more.
+func TestWriteBehindGivenUp(t *testing.T) {
+	inBubble(t, small, func(t *testing.T, g *rig) {
+		_, w := g.behind(plenty)
+		g.gate(nfs3.ProcWrite)
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, w.Write(ctx, page('a'), 0))
+		synced := later(func() error { return w.Sync(ctx) })
+		assert.False(t, synced())
+		wrote := later(func() error { return w.Write(t.Context(), []byte("b"), 0) })
+		assert.False(t, wrote())
+		cancel()
+		assert.True(t, synced())
+		assert.True(t, wrote())
+	})
+}
+
+// TestWriteBehindChangedWhileWaiting: who waited for room finds that the file
+// was closed, or that what it overwrites is waited for.
+func TestWriteBehindChangedWhileWaiting(t *testing.T) {
+	inBubble(t, small, func(t *testing.T, g *rig) {
+		_, w := g.behind(2 * 4096)
+		require.True(t, w.budget.try(4096)) // another file's
+		held := g.gate(nfs3.ProcWrite)
+		require.NoError(t, w.Write(t.Context(), page('a'), 0))
+		wrote := later(func() error { return w.Write(t.Context(), []byte("b"), 0) })
+		assert.False(t, wrote())
+		synced := later(func() error { return w.Sync(t.Context()) })
+		assert.False(t, synced())
+		w.budget.give(4096)
+		assert.False(t, wrote(), "it has room now, and waits for Sync")
+		held <- struct{}{}
+		assert.True(t, synced())
+		assert.True(t, wrote())
+		require.True(t, w.budget.try(4096))
+		late := later(func() error { return w.Write(t.Context(), page('c'), 3*4096) })
+		assert.False(t, late())
+		w.Close()
+		assert.True(t, late())
+		assert.EqualValues(t, 4096, w.budget.used)
+	})
+}
+
+// TestWriteBehindClose: with a server that does not answer, Close returns all
+// the same, as do those who wait.
+func TestWriteBehindClose(t *testing.T) {
+	inBubble(t, small, func(t *testing.T, g *rig) {
+		_, w := g.behind(9 * 4096)
+		g.gate(nfs3.ProcWrite)
+		require.NoError(t, w.Write(t.Context(), sample(6*4096+10), 0))
+		returned := []func() bool{
+			later(func() error { return w.Sync(t.Context()) }),
+			later(func() error { return w.Write(t.Context(), sample(100*4096), 4096) }),
+		}
+		for _, r := range returned {
+			assert.False(t, r())
+		}
+		w.Close()
+		for _, r := range returned {
+			assert.True(t, r())
+		}
+		w.Close()
+		assert.Zero(t, w.budget.used)
+		assert.Empty(t, w.budget.users)
+		for _, err := range []error{w.Write(t.Context(), page('a'), 0), w.Flush(t.Context()), w.Sync(t.Context())} {
+			assert.ErrorIs(t, err, fs.ErrClosed)
+		}
+		_, _, any := w.Pending()
+		assert.False(t, any)
+	})
+}

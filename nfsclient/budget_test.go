@@ -1,0 +1,184 @@
+package nfsclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// TestBudgetTurns: room goes to those who wait in their turn, so that a large
+// claim is not passed by small ones for ever; who gives up passes the turn on.
+func TestBudgetTurns(t *testing.T) {
+	inBubble(t, small, func(t *testing.T, _ *rig) {
+		b := NewBudget(10)
+		assert.True(t, b.try(50), "a single block has room anywhere")
+		assert.False(t, b.try(1))
+		b.give(50)
+		require.NoError(t, b.take(t.Context(), 8))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("enough")
+		large := later(func() error { return b.take(ctx, 9) })
+		assert.False(t, large())
+		second := later(func() error { return b.take(t.Context(), 2) })
+		assert.False(t, second(), "there is room, but it is not its turn")
+		assert.True(t, b.short())
+		assert.True(t, b.half())
+		cancel(why)
+		assert.True(t, large())
+		assert.True(t, second())
+		assert.EqualValues(t, 10, b.used)
+
+		third := later(func() error { return b.take(t.Context(), 3) })
+		assert.False(t, third())
+		b.give(8)
+		assert.True(t, third())
+		assert.EqualValues(t, 5, b.used)
+		assert.False(t, b.short())
+
+		last := later(func() error { return b.take(t.Context(), 6) })
+		assert.False(t, last())
+		b.withdraw(&claim{n: 5}) // who gave up when it had just been granted
+		assert.True(t, last())
+		assert.EqualValues(t, 6, b.used)
+	})
+}
+
+// TestBudgetHalf: a COMMIT makes room before anybody waits for it.
+func TestBudgetHalf(t *testing.T) {
+	inBubble(t, Config{WriteSize: 4096, Depth: 4}, func(t *testing.T, g *rig) {
+		_, w := g.behind(8 * 4096)
+		require.True(t, w.budget.try(3*4096)) // another file's
+		require.NoError(t, w.Write(t.Context(), page('a'), 0))
+		assert.Zero(t, g.underWay())
+		assert.Equal(t, 1, g.calls(nfs3.ProcCommit))
+		assert.EqualValues(t, 3*4096, w.budget.used)
+	})
+}
+
+// TestBudgetOthersMakeRoom: who waits for room does not wait for a file that
+// nobody syncs.
+func TestBudgetOthersMakeRoom(t *testing.T) {
+	for name, size := range map[string]int{"full pieces": 4 * 4096, "a piece that grows": 4096 + 3000} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, small, func(t *testing.T, g *rig) {
+				budget := NewBudget(2 * 4096)
+				var all []*WriteBehind
+				for i := range 3 {
+					w := g.put(fmt.Sprint(i), nil).WriteBehind(budget)
+					defer w.Close()
+					all = append(all, w)
+					require.NoError(t, w.Write(t.Context(), sample(size), 0))
+				}
+				for _, w := range all {
+					require.NoError(t, w.Sync(t.Context()))
+					_, stable := g.content(w.f)
+					assert.Equal(t, sample(size), stable)
+				}
+				assert.Zero(t, budget.used)
+			})
+		})
+	}
+}
+
+// TestWriteBehindMemory: the octets that are lent stay within the budget, are
+// about as many as were written for short writes anywhere, and are given back.
+func TestWriteBehindMemory(t *testing.T) {
+	g := newRig(t, Config{WriteSize: 64 << 10, Depth: 4, Window: 1 << 20}, true)
+	budget := NewBudget(512 << 10)
+	most := int64(0)
+	g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) {
+		budget.mu.Lock()
+		defer budget.mu.Unlock()
+		most = max(most, budget.used)
+		return nil, nil
+	}
+	var wg sync.WaitGroup
+	for i := range 4 {
+		w := g.put(fmt.Sprint(i), nil).WriteBehind(budget)
+		defer w.Close()
+		wg.Go(func() {
+			for j := range int64(500) {
+				off := j * 700
+				if j%3 == 0 {
+					off = j * 7919 % (1 << 20)
+				}
+				assert.NoError(t, w.Write(t.Context(), make([]byte, 700), off))
+			}
+			assert.NoError(t, w.Sync(t.Context()))
+		})
+	}
+	wg.Wait()
+	assert.Zero(t, budget.used)
+	assert.LessOrEqual(t, most, budget.limit)
+
+	w := g.put("random", nil).WriteBehind(budget)
+	defer w.Close()
+	held := g.gate(nfs3.ProcWrite)
+	for i := range int64(20) {
+		require.NoError(t, w.Write(t.Context(), make([]byte, 4096), i*100000))
+	}
+	assert.EqualValues(t, 20*4096, budget.used)
+	close(held)
+	require.NoError(t, w.Sync(t.Context()))
+
+	require.NoError(t, w.Write(t.Context(), make([]byte, 64<<10), 0))
+	require.NoError(t, w.Sync(t.Context()))
+	require.NoError(t, w.Write(t.Context(), make([]byte, 10), 64<<10)) // the start of much, it seems,
+	assert.EqualValues(t, 64<<10, budget.used)
+	g.gate(nfs3.ProcWrite)
+	require.NoError(t, w.Write(t.Context(), make([]byte, 10), 0)) // but is not
+	assert.EqualValues(t, 2*4096, budget.used)
+}
+
+// TestWriteBehindManyFiles: many writers, little room, and a server that fails
+// now and then and starts again and again.
+func TestWriteBehindManyFiles(t *testing.T) {
+	g := newRig(t, small, true)
+	budget := NewBudget(20 * 4096)
+	var mu sync.Mutex
+	calls := 0
+	const files = 8
+	var all [files]*WriteBehind
+	for i := range all {
+		all[i] = g.put(fmt.Sprint(i), nil).WriteBehind(budget)
+		defer all[i].Close()
+	}
+	bad := all[0].f.Handle()
+	g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls++; calls%40 == 0 {
+			g.mem.restart()
+		}
+		if x.Proc == nfs3.ProcWrite && string(x.Args[4:4+len(bad)]) == string(bad) {
+			return failing(nfs3.ProcWrite, nfs3.ErrNoSpc), nil
+		}
+		return nil, nil
+	}
+	data := sample(40*4096 + 5)
+	var wg sync.WaitGroup
+	for i, w := range all {
+		wg.Go(func() {
+			for off := 0; off < len(data); off += 1000 {
+				err := w.Write(t.Context(), data[off:min(len(data), off+1000)], int64(off))
+				assert.True(t, err == nil || i == 0 && errors.Is(err, nfs3.ErrNoSpc), err)
+			}
+			if err := w.Sync(t.Context()); i == 0 {
+				assert.ErrorIs(t, err, nfs3.ErrNoSpc)
+				return
+			}
+			_, stable := g.content(w.f)
+			assert.Equal(t, data, stable)
+		})
+	}
+	wg.Wait()
+	assert.Zero(t, budget.used)
+}
