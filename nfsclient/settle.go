@@ -1,0 +1,81 @@
+package nfsclient
+
+import "context"
+
+// due tells whether a COMMIT should be made.
+func (w *WriteBehind) due() bool {
+	switch {
+	case w.written == 0:
+		return false
+	case 2*w.written >= w.window.limit, w.short():
+		return true
+	case w.written >= int64(w.f.fs.writeSize) && w.budget.half():
+		return true
+	case w.stableTo == 0 || w.unsentUpTo(w.stableTo):
+		return false
+	case w.heldUpTo(w.stableTo):
+		return true
+	}
+	w.stableTo = 0
+	return false
+}
+
+// settle makes a COMMIT.
+func (w *WriteBehind) settle() {
+	var s span
+	for _, e := range w.pieces {
+		if e.state == written {
+			s.add(&e.piece)
+			w.set(e, settling)
+		}
+	}
+	w.commit = true
+	w.spawn(func(ctx context.Context) {
+		verf, err := w.f.commitSpan(ctx, s)
+		w.settled(verf, err)
+	})
+}
+
+// settled ends a COMMIT.
+func (w *WriteBehind) settled(verf uint64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.commit = false
+	for _, e := range w.pieces {
+		switch {
+		case e.state != settling:
+		case err != nil || e.safe(verf):
+			w.discard(e)
+		default:
+			w.lose(e)
+		}
+	}
+	w.sweep()
+	if err != nil {
+		w.fail(err)
+	} else {
+		w.meet(verf)
+	}
+	w.pump()
+}
+
+// meet notes the server's verifier. Under another than before, the server does
+// not have what it was sent: readers may miss it already. Replies can come in
+// another order than they were made, so that a few pieces may be sent again
+// that were not lost.
+func (w *WriteBehind) meet(verf uint64) {
+	if w.met && w.verf != verf {
+		for _, e := range w.pieces {
+			if e.state == written && e.verf != verf {
+				w.lose(e)
+			}
+		}
+	}
+	w.met, w.verf = true, verf
+}
+
+// lose has a piece sent again.
+func (w *WriteBehind) lose(e *extent) {
+	e.again = true
+	w.enqueue(e)
+}
