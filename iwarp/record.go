@@ -39,7 +39,7 @@ func (c *Conn) WriteRecord(w io.Writer) error {
 // as they should be.
 //
 //	tap ───▶ start-up frames, kept for ever
-//	add ───▶ lane: FPDUs ─▶ ring: pieces of both directions, in time's order
+//	add ───▶ lane: FPDUs ─▶ ring: pieces of both directions
 type recorder struct {
 	ends   [2]netip.AddrPort // by pcap.Side
 	own    pcap.Side
@@ -74,13 +74,12 @@ func endOf(a net.Addr, port uint16) netip.AddrPort {
 }
 
 // add records the first n octets of vec, which a side has sent.
-func (r *recorder) add(from pcap.Side, n int, vec [][]byte) {
+func (r *recorder) add(at time.Time, from pcap.Side, n int, vec [][]byte) {
 	if n <= 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now().UnixNano()
 	l := &r.lanes[from]
 	for _, b := range vec {
 		b = b[:min(n, len(b))]
@@ -90,15 +89,15 @@ func (r *recorder) add(from pcap.Side, n int, vec [][]byte) {
 				old := r.ring.drop()
 				r.lanes[old.from].drop(old)
 			}
-			r.ring.put(piece{time: now, from: from, starts: starts, ends: ends, octets: k}, b[:k])
+			r.ring.put(piece{time: at.UnixNano(), from: from, starts: starts, ends: ends, octets: k}, b[:k])
 			b = b[k:]
 		}
 	}
 }
 
 // received and sent record the first n octets of vec.
-func (r *recorder) received(n int, vec [][]byte) { r.add(1-r.own, n, vec) }
-func (r *recorder) sent(n int, vec [][]byte)     { r.add(r.own, n, vec) }
+func (r *recorder) received(at time.Time, n int, vec [][]byte) { r.add(at, 1-r.own, n, vec) }
+func (r *recorder) sent(at time.Time, n int, vec [][]byte)     { r.add(at, r.own, n, vec) }
 
 // tap returns nc with its start-up frames recorded.
 func (r *recorder) tap(nc net.Conn) net.Conn {

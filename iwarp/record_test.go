@@ -54,9 +54,9 @@ func readCapture(t testing.TB, file []byte) (all []packet) {
 	return all
 }
 
-// recorded returns the packets of c's record behind TCP's opening. It holds that
+// readRecord returns the packets of c's record behind TCP's opening. It holds that
 // addresses are right, and that sequence numbers have no hole.
-func recorded(t testing.TB, c *Conn) []packet {
+func readRecord(t testing.TB, c *Conn) []packet {
 	t.Helper()
 	var file bytes.Buffer
 	require.NoError(t, c.WriteRecord(&file))
@@ -103,7 +103,7 @@ func TestRecord(t *testing.T) {
 			require.NoError(t, done.wait(t).Err)
 			assert.Equal(t, "last", string(a.in.next(t)))
 			for _, e := range []endpoint{a, b} {
-				packets := recorded(t, e.Conn)
+				packets := readRecord(t, e.Conn)
 				request, err := mpa.ParseRequest(packets[0].payload)
 				require.NoError(t, err)
 				assert.Equal(t, b.Peer(), request)
@@ -166,7 +166,7 @@ func TestRecordDrops(t *testing.T) {
 		require.NoError(t, sent.wait(t).Err)
 	}
 	for _, e := range []endpoint{a, b} {
-		packets := recorded(t, e.Conn)
+		packets := readRecord(t, e.Conn)
 		_, err := mpa.ParseRequest(packets[0].payload)
 		require.NoError(t, err)
 		_, err = mpa.ParseReply(packets[1].payload)
@@ -199,7 +199,7 @@ func TestRecordOfFault(t *testing.T) {
 	p.write(bad, []byte{0, 9, 1})
 	term := p.terminate()
 	e.in.end(t)
-	packets := recorded(t, e.Conn)
+	packets := readRecord(t, e.Conn)
 	require.Len(t, packets, 4)
 	assert.Equal(t, bad, packets[1].payload)
 	op, body := opcode(t, true, packets[2].payload)
@@ -225,7 +225,7 @@ func TestRecordOfMarkers(t *testing.T) {
 				b.in.next(t)
 			}
 			for _, e := range []endpoint{a, b} {
-				packets := recorded(t, e.Conn)
+				packets := readRecord(t, e.Conn)
 				for _, p := range packets[:2] {
 					assert.Zero(t, p.payload[offFlags]&flagM)
 				}
@@ -249,8 +249,25 @@ func TestRecordOfMarkers(t *testing.T) {
 	p.write([]byte{0, 0, 0, 0}, bad)
 	p.nothingMore()
 	e.in.end(t)
-	packets := recorded(t, e.Conn)
+	packets := readRecord(t, e.Conn)
 	assert.Equal(t, bad, packets[1].payload)
+}
+
+// What was sent stands before what answers it, even if it is recorded later.
+func TestRecordInTime(t *testing.T) {
+	world(t)
+	record := func(c *Conn) { c.sock.record = newRecorder(c.sock.nc, 1, pcap.Client) }
+	e, _ := againstRaw(t, raw{before: record})
+	now := time.Now()
+	r := e.sock.record
+	call, reply := fpdu(false, sendSeg(true, 1, 0, []byte("call"))), fpdu(false, sendSeg(true, 1, 0, []byte("reply")))
+	r.sent(now, 10, [][]byte{call})
+	r.received(now.Add(2), len(reply), [][]byte{reply})
+	r.sent(now.Add(1), len(call)-10, [][]byte{call[10:]})
+	packets := readRecord(t, e.Conn)
+	require.Len(t, packets, 2)
+	assert.Equal(t, call, packets[0].payload)
+	assert.Equal(t, reply, packets[1].payload)
 }
 
 // A connection with no record says so, and one over no network has one.
@@ -321,10 +338,11 @@ func TestRecordAllocs(t *testing.T) {
 	header, payload := make([]byte, 20), make([]byte, 5000)
 	one := fpdu(false, sendSeg(true, 1, 0, payload[:10]))
 	binary.BigEndian.PutUint16(header, uint16(18+len(payload)-mpa.TrailerLen(18+len(payload))))
+	now := time.Now()
 	once := func() {
-		r.sent(len(header)+3000, [][]byte{header, payload[:4000]})
-		r.received(len(one), [][]byte{one})
-		r.sent(len(payload)-3000, [][]byte{payload[3000:]})
+		r.sent(now, len(header)+3000, [][]byte{header, payload[:4000]})
+		r.received(now, len(one), [][]byte{one})
+		r.sent(now, len(payload)-3000, [][]byte{payload[3000:]})
 	}
 	for range 100 {
 		once()

@@ -2,8 +2,10 @@ package iwarp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/pcap"
@@ -27,8 +29,27 @@ func (r *recorder) copy() *recording {
 	return rec
 }
 
-// write writes the recording, each FPDU at the time when its last octet went, and
-// those that are not whole at the end.
+// inTime returns the pieces in the order of their times, in which those of one
+// direction are already, with their octets.
+func (r *recording) inTime() []recorded {
+	var all []recorded
+	for b := r.pieces; len(b) > 0; {
+		p := parsePiece([pieceLen]byte(b))
+		b = b[pieceLen:]
+		all = append(all, recorded{p, b[:p.octets]})
+		b = b[p.octets:]
+	}
+	slices.SortStableFunc(all, func(a, b recorded) int { return cmp.Compare(a.time, b.time) })
+	return all
+}
+
+type recorded struct {
+	piece
+	octets []byte
+}
+
+// write writes the recording, each FPDU at the time when its last octet was given
+// to TCP or came from it, and those that are not whole at the end.
 func (r *recording) write(f *pcap.File) {
 	c := f.Connect(r.opened, r.ends[pcap.Client], r.ends[pcap.Server])
 	crc := false
@@ -45,12 +66,9 @@ func (r *recording) write(f *pcap.File) {
 		fpdus[side] = &assembly{c: c, side: pcap.Side(side), lane: &r.lanes[side], crc: crc}
 	}
 	last := r.opened
-	for b := r.pieces; len(b) > 0; {
-		p := parsePiece([pieceLen]byte(b))
-		b = b[pieceLen:]
+	for _, p := range r.inTime() {
 		last = time.Unix(0, p.time)
-		fpdus[p.from].add(p, b[:p.octets])
-		b = b[p.octets:]
+		fpdus[p.from].add(p.piece, p.octets)
 	}
 	for _, a := range fpdus {
 		a.flush(last)

@@ -49,7 +49,7 @@ func (s *socket) mulpdu(markers bool) int {
 func (s *socket) readv(vec [][]byte, mid bool) (int, error) {
 	n, err := s.read(vec, mid)
 	if s.record != nil {
-		s.record.received(n, vec)
+		s.record.received(time.Now(), n, vec)
 	}
 	return n, err
 }
@@ -73,10 +73,12 @@ func (s *socket) read(vec [][]byte, mid bool) (int, error) {
 // writev writes some of vec. Unless it may wait, it returns errWouldBlock
 // where nothing can be written at once.
 func (s *socket) writev(vec [][]byte, wait bool) (int, error) {
-	n, err := s.write(vec, wait)
-	if s.record != nil {
-		s.record.sent(n, vec)
+	if s.record == nil {
+		return s.write(vec, wait)
 	}
+	now := time.Now() // an answer may be read before write returns
+	n, err := s.write(vec, wait)
+	s.record.sent(now, n, vec)
 	return n, err
 }
 
