@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"sync"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -12,64 +11,6 @@ import (
 
 // fmodeExec is the flag with which the kernel opens what it will execute.
 const fmodeExec = 0x20
-
-// A file is an open file. What is read and written by it is in the name of who
-// opened it.
-type file struct {
-	n      *node
-	who    *caller
-	writes bool
-}
-
-// files are the open files and directories, by the number that the kernel has.
-type files struct {
-	mu   sync.RWMutex
-	all  map[uint64]*file
-	dirs map[uint64]*dir
-	last uint64
-}
-
-func (s *files) file(fh uint64) *file {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.all[fh]
-}
-
-func (s *files) dir(fh uint64) *dir {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.dirs[fh]
-}
-
-func (s *files) addFile(f *file) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last++
-	s.all[s.last] = f
-	return s.last
-}
-
-func (s *files) addDir(d *dir) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last++
-	s.dirs[s.last] = d
-	return s.last
-}
-
-func (s *files) removeFile(fh uint64) *file {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.all[fh]
-	delete(s.all, fh)
-	return f
-}
-
-func (s *files) removeDir(fh uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.dirs, fh)
-}
 
 // A retry is an open that was answered with ESTALE, so that the kernel tries
 // again.
@@ -166,17 +107,6 @@ func openRights(flags uint32) (rights uint32) {
 	return rights
 }
 
-// newFile makes an open file of n.
-func (m *Mount) newFile(o *op, n *node, flags uint32) uint64 {
-	f := &file{n: n, who: o.who(), writes: flags&unix.O_ACCMODE != unix.O_RDONLY}
-	if f.writes {
-		n.pending.mu.Lock()
-		n.pending.writers++
-		n.pending.mu.Unlock()
-	}
-	return m.files.addFile(f)
-}
-
 // asTold tells whether n's data, and its size, are as the kernel has them.
 func (n *node) asTold() (same, size bool) {
 	n.mu.Lock()
@@ -205,75 +135,4 @@ func (n *node) retried(pid uint32) {
 	if n.gaveUp.pid == pid {
 		n.gaveUp = retry{}
 	}
-}
-
-// Release implements fuse.RawFileSystem.
-func (m *Mount) Release(cancel <-chan struct{}, in *fuse.ReleaseIn) {
-	f := m.files.removeFile(in.Fh)
-	if f == nil {
-		return
-	}
-	o := m.begin(cancel, &in.InHeader)
-	defer m.end(o)
-	if f.writes {
-		m.writerClosed(o, f.n)
-	}
-	m.closed(o, f.n)
-}
-
-// writerClosed sends what a mapping left when the last file that may write is
-// closed.
-func (m *Mount) writerClosed(o *op, n *node) {
-	p := &n.pending
-	p.mu.Lock()
-	p.writers--
-	w := p.w
-	if p.writers > 0 {
-		w = nil
-	}
-	p.mu.Unlock()
-	if w == nil {
-		return
-	}
-	if err := m.sync(o, n); err != nil {
-		m.complain(err)
-	}
-	p.mu.Lock()
-	again := p.writers > 0
-	p.mu.Unlock()
-	if !again {
-		p.retire(w)
-	}
-}
-
-// closed ends an open file of n.
-func (m *Mount) closed(o *op, n *node) {
-	if m.table.close(n) {
-		m.removeHidden(o, n)
-	}
-}
-
-// Flush implements fuse.RawFileSystem: a descriptor is closed.
-func (m *Mount) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
-	f := m.files.file(in.Fh)
-	if f == nil || !f.writes {
-		return fuse.OK
-	}
-	return m.syncFile(cancel, &in.InHeader, f)
-}
-
-// Fsync implements fuse.RawFileSystem: by any descriptor, for all that was
-// written by any.
-func (m *Mount) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	f := m.files.file(in.Fh)
-	if f == nil {
-		return fuse.EBADF
-	}
-	return m.syncFile(cancel, &in.InHeader, f)
-}
-
-func (m *Mount) syncFile(cancel <-chan struct{}, h *fuse.InHeader, f *file) fuse.Status {
-	o := m.begin(cancel, h)
-	defer m.end(o)
-	return m.fail(m.sync(o, f.n))
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -76,6 +77,9 @@ func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
 		assert.NoError(t, <-done)
 		assert.NoError(t, fs.Close())
 		assert.Zero(t, buf.Default.Out(), "buffers lent and not returned")
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		assert.NotContains(t, string(stacks), "fusefs.(*Mount)", "goroutines left")
 	})
 	return s
 }

@@ -1,0 +1,76 @@
+package fusefs
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A file is an open file. What is read and written by it is in the name of who
+// opened it.
+type file struct {
+	n      *node
+	who    *caller
+	writes bool
+}
+
+// files are the open files and directories, by the number that the kernel has.
+type files struct {
+	mu   sync.RWMutex
+	all  map[uint64]*file
+	dirs map[uint64]*dir
+	last uint64
+}
+
+func (s *files) file(fh uint64) *file {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.all[fh]
+}
+
+func (s *files) dir(fh uint64) *dir {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.dirs[fh]
+}
+
+func (s *files) addFile(f *file) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	s.all[s.last] = f
+	return s.last
+}
+
+func (s *files) addDir(d *dir) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	s.dirs[s.last] = d
+	return s.last
+}
+
+func (s *files) removeFile(fh uint64) *file {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.all[fh]
+	delete(s.all, fh)
+	return f
+}
+
+func (s *files) removeDir(fh uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.dirs, fh)
+}
+
+// newFile makes an open file of n.
+func (m *Mount) newFile(o *op, n *node, flags uint32) uint64 {
+	f := &file{n: n, who: o.who(), writes: flags&unix.O_ACCMODE != unix.O_RDONLY}
+	if f.writes {
+		n.pending.mu.Lock()
+		n.pending.writers++
+		n.pending.mu.Unlock()
+	}
+	return m.files.addFile(f)
+}
