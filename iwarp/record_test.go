@@ -293,9 +293,14 @@ func TestEnded(t *testing.T) {
 	}
 	ends := make(chan end, 2)
 	var a, b endpoint
+	inbox := func(c *Conn) *inboxHandler {
+		if c == b.Conn {
+			return b.in
+		}
+		return a.in
+	}
 	ended := func(c *Conn, cause error) {
-		assert.Empty(t, a.in.closed)
-		assert.Empty(t, b.in.closed)
+		assert.Empty(t, inbox(c).closed)
 		assert.False(t, slices.Contains(Running(), c))
 		assert.NoError(t, c.WriteRecord(io.Discard))
 		ends <- end{c, cause}
@@ -317,11 +322,7 @@ func TestEnded(t *testing.T) {
 	for range 2 {
 		e := <-ends
 		causes[e.c] = e.cause
-		in := a.in
-		if e.c == b.Conn {
-			in = b.in
-		}
-		assert.Equal(t, e.cause, in.end(t))
+		assert.Equal(t, e.cause, inbox(e.c).end(t))
 	}
 	requireFault(t, causes[a.Conn], true, rdmap.Error{Layer: rdmap.LayerDDP, Type: 1, Code: 0})
 	requireFault(t, causes[b.Conn], false, rdmap.Error{Layer: rdmap.LayerDDP, Type: 1, Code: 0})
