@@ -104,13 +104,15 @@ func TestFallback(t *testing.T) {
 			world(t)
 			p := newOldPeer(t, tt.peer)
 			c, err := Dial(t.Context(), "tcp", p.Addr().String(), tt.cfg, rdma.ConnConfig{Handler: newInbox(), PrivateData: []byte("me")})
+			if c != nil {
+				assert.Equal(t, mpa.Params{Rev: 1, CRC: true, IRD: 128, ORD: 128}, c.Params())
+				c.Abort(net.ErrClosed)
+				require.NoError(t, c.Close())
+			}
 			var rejected *RejectedError
 			switch {
 			case tt.err == nil:
 				require.NoError(t, err)
-				assert.Equal(t, mpa.Params{Rev: 1, CRC: true, IRD: 128, ORD: 128}, c.Params())
-				c.Abort(net.ErrClosed)
-				require.NoError(t, c.Close())
 			case errors.Is(tt.err, mpa.ErrRejected):
 				require.ErrorAs(t, err, &rejected)
 			case isTimeout(tt.err):

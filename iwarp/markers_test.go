@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,6 +253,35 @@ func TestStallBehindMarker(t *testing.T) {
 					assert.True(t, isTimeout(e.in.end(t)), "%d octets", n)
 				})
 			}
+		}
+	}
+}
+
+// The same where the Marker comes with the FPDU before it, by one system call.
+func TestCutBehindMarker(t *testing.T) {
+	for n := range 5 {
+		for _, crc := range []bool{false, true} {
+			world(t)
+			e, p := againstRaw(t, raw{crc: crc, markers: true, recvs: 1, recvSize: 484})
+			p.write(p.fpdu(sendSeg(true, 1, 0, make([]byte, 484))), make([]byte, n))
+			e.in.next(t)
+			require.NoError(t, p.nc.(*net.TCPConn).CloseWrite())
+			require.ErrorIs(t, e.in.end(t), map[bool]error{true: io.EOF, false: io.ErrUnexpectedEOF}[n == 0])
+		}
+	}
+}
+
+// Messages of many lengths, one behind the other, so that Markers fall everywhere
+// in front of FPDUs, into them, and in front of their CRC (R5044-4.3-2,
+// R5044-4.4-10).
+func TestMarkersSent(t *testing.T) {
+	for _, crc := range []bool{false, true} {
+		world(t)
+		e, p := againstRaw(t, raw{initiator: true, crc: crc, markers: true})
+		for n := range uint32(700) {
+			body := pattern(int(n))
+			require.NoError(t, e.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{body[:n/2], body[n/2:]}}))
+			require.Equal(t, sendSeg(true, n+1, 0, body), p.segment())
 		}
 	}
 }
