@@ -3,13 +3,17 @@
 package interop
 
 import (
+	"bytes"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
@@ -63,6 +67,45 @@ func TestRecord(t *testing.T) {
 			assert.Zero(t, count(t, file, "_ws.malformed", asIs))
 			assert.Zero(t, count(t, file, "tcp.analysis.flags"), "what tshark finds odd about TCP")
 		})
+	}
+}
+
+// TestRecordOfPrograms lets tshark find the calls and replies of a copy in what
+// both programs recorded of it: all of them in mountrdma's file, and the last in
+// the daemon's.
+func TestRecordOfPrograms(t *testing.T) {
+	dir := t.TempDir()
+	d := serve(t, "--no-root-squash", "--record", dir, "--record-size=4MiB")
+	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "f"), bytes.Repeat([]byte("octets "), 300_000), 0o644))
+	file := filepath.Join(dir, "mountrdma")
+	mountrdma(t, "cp", "nfs://"+d.rdma+"/x/f", filepath.Join(dir, "copy"), "--crc=on", "--record", file)
+
+	m := exec.Command(program("mountrdma"), "bench", "nfs://"+d.rdma+"/x/f", "--op=read", "--time=1h")
+	running, err := StartProcess(m)
+	require.NoError(t, err)
+	defer running.Kill()
+	var files []string
+	require.Eventually(t, func() bool { // the record of a connection under load
+		d.proc.Signal(unix.SIGUSR1)
+		files, err = filepath.Glob(filepath.Join(dir, "*.pcap"))
+		require.NoError(t, err)
+		return len(files) > 2
+	}, daemonLimit, time.Second)
+	running.Kill()
+	keep(t, file, files[2])
+
+	calls, replies := count(t, file, "rpc.msgtyp == 0"), count(t, file, "rpc.msgtyp == 1")
+	assert.Equal(t, calls, replies)
+	assert.Zero(t, count(t, file, "rpc.dup"), "none is out of order")
+	assert.Positive(t, count(t, file, "nfs.procedure_v3 == 6"), "READ")
+	assert.Positive(t, count(t, files[2], "nfs.procedure_v3 == 6"), "READ")
+	for _, f := range []string{file, files[2]} {
+		assert.Equal(t, 2, count(t, f, "iwarp_mpa.req || iwarp_mpa.rep"))
+		assert.Equal(t, count(t, f, "tcp.len > 0"), 2+count(t, f, "iwarp_ddp_rdmap"))
+		assert.Zero(t, count(t, f, "tcp.analysis.flags"))
+		for c, n := range complaints(t, f) {
+			assert.Contains(t, linux, c, "%d times", n)
+		}
 	}
 }
 
