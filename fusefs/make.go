@@ -1,9 +1,6 @@
 package fusefs
 
 import (
-	"crypto/rand"
-	"encoding/binary"
-	"errors"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -136,40 +133,9 @@ func (m *Mount) create(o *op, dir *node, a *nfs3.CreateArgs, out *fuse.EntryOut)
 	return m.made(o, dir, string(a.Where.Name), began, &res, err, out)
 }
 
-// createNew makes a file that was not there. The server keeps a number of ours
-// with it, so that it knows the call again, and wants its attributes afterwards
-// (RFC 1813, Section 3.3.8).
+// createNew makes a file that was not there.
 func (m *Mount) createNew(o *op, dir *node, a *nfs3.CreateArgs, out *fuse.EntryOut) fuse.Status {
-	name := string(a.Where.Name)
 	began := m.tick()
-	res, err := o.c().Create(o, &nfs3.CreateArgs{Where: a.Where, Mode: nfs3.Exclusive, Verf: randomVerf()})
-	if errors.Is(err, nfs3.ErrNotSupp) {
-		a.Mode = nfs3.Guarded
-		return m.create(o, dir, a, out)
-	}
-	status := m.made(o, dir, name, began, &res, err, out)
-	if status != fuse.OK {
-		return status
-	}
-	n := m.table.node(out.NodeId)
-	s := modeOf(a.Attr.Mode.Value)
-	s.Atime.How, s.Mtime.How = nfs3.SetToServerTime, nfs3.SetToServerTime // where the number may be
-	if err := m.setAttr(o, n, o.who(), &s); err == nil {
-		err = m.attributes(o, n)
-		if err == nil {
-			m.tellEntry(dir, n, out)
-			return fuse.OK
-		}
-	} else {
-		status = m.fail(err)
-	}
-	m.table.forget(n.id, 1)
-	return status
-}
-
-// randomVerf returns a createverf3 that no other call has.
-func randomVerf() uint64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return binary.BigEndian.Uint64(b[:])
+	res, err := o.c().CreateNew(o, a.Where, modeOf(a.Attr.Mode.Value))
+	return m.made(o, dir, string(a.Where.Name), began, &res, err, out)
 }
