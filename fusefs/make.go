@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
