@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -133,11 +134,9 @@ func TestMarkerFaults(t *testing.T) {
 					p.send(sendSeg(true, 1, 0, make([]byte, 464))) // 492 octets
 					e.in.next(t)
 					fpdu := p.fpdu(sendSeg(true, 2, 0, make([]byte, size)))
-					at := 512 - 492 + 512*which
-					fpdu[at+3-bit/8] ^= 1 << (bit % 8)
+					fpdu[512-492+512*which+3-bit/8] ^= 1 << (bit % 8)
 					if tt.again {
-						sum := mpa.UpdateCRC(0, fpdu[:len(fpdu)-4])
-						copy(fpdu[len(fpdu)-4:], []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)})
+						sumAgain(fpdu)
 					}
 					p.write(fpdu, p.fpdu(sendSeg(true, 3, 0, nil)))
 					assert.Equal(t, tt.cause, mpa.Error(p.terminate().Cause.Code))
@@ -146,6 +145,34 @@ func TestMarkerFaults(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// sumAgain makes the CRC of an FPDU right.
+func sumAgain(fpdu []byte) {
+	end := len(fpdu) - mpa.CRCLen
+	binary.LittleEndian.PutUint32(fpdu[end:], mpa.UpdateCRC(0, fpdu[:end]))
+}
+
+// Of an FPDU whose start is in doubt nothing is placed where CRCs are on, nor
+// where the Marker came with the header (R5044-6-1).
+func TestMarkerFaultPlacesNothing(t *testing.T) {
+	for _, crc := range []bool{false, true} {
+		world(t)
+		e, p := againstRaw(t, raw{initiator: true, crc: crc, markers: true})
+		mem := make([]byte, 1300)
+		r, err := e.Register(mem, rdma.RemoteWrite)
+		require.NoError(t, err)
+		fpdu := p.fpdu(writeSeg(true, r.STag(), 0, bytes.Repeat([]byte{0xee}, len(mem))))
+		fpdu[512+2] ^= 1
+		if crc {
+			sumAgain(fpdu)
+		}
+		p.write(fpdu)
+		assert.Equal(t, mpa.ErrFPDUStart, mpa.Error(p.terminate().Cause.Code))
+		e.in.end(t)
+		assert.Equal(t, make([]byte, len(mem)), mem)
+		r.Deregister()
 	}
 }
 
