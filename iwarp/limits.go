@@ -44,7 +44,7 @@ const (
 	defaultStartup = 5 * time.Second
 
 	// stallTimeout ends a connection whose peer stops in the middle of an
-	// FPDU, or takes nothing of what is sent.
+	// FPDU or a message, or takes nothing of what is sent.
 	stallTimeout = 30 * time.Second
 
 	// lingerTimeout is how long the end of a connection waits for the
@@ -66,5 +66,9 @@ const (
 )
 
 // maxStarting bounds the connections of one listener that are in their MPA
-// start-up; more wait in the kernel's queue.
-const maxStarting = 512
+// start-up; more wait in the kernel's queue. Where none of them has come to an end
+// for crowdedTime, those who have too many lose some.
+const (
+	maxStarting = 512
+	crowdedTime = 100 * time.Millisecond
+)

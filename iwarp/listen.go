@@ -1,13 +1,17 @@
 package iwarp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/origin"
 	"github.com/nfsrdma/nfsrdma/internal/pcap"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -24,8 +28,9 @@ type Listener struct {
 	wg    sync.WaitGroup
 
 	mu       sync.Mutex
-	starting map[net.Conn]struct{} // between TCP's accept and Accept
-	err      error                 // why the listener ended by itself
+	starting map[net.Conn]uint64 // those whose Request is being read, by age
+	started  uint64              // all that were among them
+	err      error               // why the listener ended by itself
 }
 
 var _ rdma.Listener = (*Listener)(nil)
@@ -45,7 +50,7 @@ func NewListener(l net.Listener, cfg Config) *Listener {
 	ln := &Listener{
 		l: l, cfg: cfg,
 		ready: make(chan *request), done: make(chan struct{}),
-		starting: make(map[net.Conn]struct{}),
+		starting: make(map[net.Conn]uint64),
 	}
 	ln.wg.Go(ln.run)
 	return ln
@@ -103,6 +108,9 @@ func (l *Listener) run() {
 		case slots <- struct{}{}:
 		case <-l.done:
 			return
+		case <-time.After(crowdedTime):
+			l.thin()
+			continue
 		}
 		nc, err := l.l.Accept()
 		var passing interface{ Temporary() bool }
@@ -170,8 +178,29 @@ func (l *Listener) enter(nc net.Conn) bool {
 	case <-l.done:
 		return false
 	default:
-		l.starting[nc] = struct{}{}
+		l.starting[nc] = l.started
+		l.started++
 		return true
+	}
+}
+
+// thin cuts off the older half of the start-ups of the party that has most of
+// them, so that one which opens connections and says nothing keeps no other out.
+func (l *Listener) thin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	parties := make(map[netip.Prefix][]net.Conn)
+	var most []net.Conn
+	for nc := range l.starting {
+		p := origin.Of(nc.RemoteAddr())
+		parties[p] = append(parties[p], nc)
+		if len(parties[p]) > len(most) {
+			most = parties[p]
+		}
+	}
+	slices.SortFunc(most, func(a, b net.Conn) int { return cmp.Compare(l.starting[a], l.starting[b]) })
+	for _, nc := range most[:(len(most)+1)/2] {
+		nc.Close()
 	}
 }
 

@@ -132,7 +132,7 @@ func (x *receiver) need(n int) error {
 			x.w = copy(x.staging.B, x.staging.B[x.r:x.w])
 			x.r = 0
 		}
-		m, err := x.readv(x.staging.B[x.w:], nil, x.mid || x.w > x.r)
+		m, err := x.readv(x.staging.B[x.w:], nil, x.partial())
 		if err != nil {
 			return x.readError(err)
 		}
@@ -174,11 +174,15 @@ func (x *receiver) readv(a, b []byte, mid bool) (int, error) {
 	}
 }
 
-// readError tells an end within an FPDU, or within a message that is to be
-// delivered, from an orderly one.
+// partial tells whether the peer owes more octets: it is within an FPDU, or within
+// a message that is to be delivered.
+func (x *receiver) partial() bool {
+	return x.mid || x.w > x.r || x.send.msg != nil || x.terminate.msg != nil || x.got > 0
+}
+
+// readError tells an end while the peer owes octets from an orderly one.
 func (x *receiver) readError(err error) error {
-	partial := x.mid || x.w > x.r || x.send.msg != nil || x.terminate.msg != nil || x.got > 0
-	if errors.Is(err, io.EOF) && partial {
+	if errors.Is(err, io.EOF) && x.partial() {
 		return io.ErrUnexpectedEOF
 	}
 	return err

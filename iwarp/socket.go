@@ -44,8 +44,8 @@ func (s *socket) mulpdu(markers bool) int {
 }
 
 // readv reads at least one octet into vec, of which the first element has room
-// for some. mid tells that the peer owes the rest of an FPDU, and must not take
-// for ever.
+// for some. mid tells that the peer owes the rest of an FPDU or of a message, and
+// must not take for ever.
 func (s *socket) readv(vec [][]byte, mid bool) (int, error) {
 	n, err := s.read(vec, mid)
 	if s.record != nil {

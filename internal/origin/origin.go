@@ -1,0 +1,24 @@
+// Package origin tells connections of one party from those of others, so that
+// none gets at what is meant for all. It must not know what is shared out.
+package origin
+
+import (
+	"net"
+	"net/netip"
+)
+
+// bits6 is how many bits of an IPv6 address stand for a party: who has one
+// address has the 64 bits behind them as well.
+const bits6 = 64
+
+// Of returns the party that an address belongs to: an IPv4 address, or half of
+// an IPv6 one. All that are not TCP's are of one party, the zero Prefix.
+func Of(a net.Addr) netip.Prefix {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := t.AddrPort().Addr().Unmap()
+	p, _ := ip.Prefix(min(ip.BitLen(), bits6)) // no address has no prefix either
+	return p
+}

@@ -1,0 +1,110 @@
+package iwarp
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A peer that stops between two FPDUs of a message holds its buffer, and loses
+// the connection as one that stops within an FPDU does.
+func TestStallWithinMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+		time.Sleep(24 * time.Hour)
+		p.send(sendSeg(false, 1, 0, []byte("hel")))
+		time.Sleep(stallTimeout - time.Second)
+		p.send(sendSeg(false, 1, 3, []byte("lo"))) // in time
+		time.Sleep(stallTimeout - time.Second)
+		assert.Empty(t, e.in.closed)
+		lent := buf.Default.Out()
+		time.Sleep(2 * time.Second)
+		assert.True(t, isTimeout(e.in.end(t)))
+		assert.Equal(t, lent-2, buf.Default.Out(), "the message's buffer, and the connection's")
+	})
+	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+		done := make(waiter, 1)
+		require.NoError(t, e.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 10)}, Done: done}))
+		req := p.readRequest()
+		time.Sleep(24 * time.Hour) // that is for the upper layer to judge
+		assert.Empty(t, e.in.closed)
+		p.send(responseSeg(false, req.SinkSTag, req.SinkTO, []byte("half")))
+		time.Sleep(stallTimeout + time.Second)
+		assert.True(t, isTimeout(e.in.end(t)))
+		require.ErrorIs(t, (<-done).Err, rdma.ErrFlushed)
+	})
+}
+
+// A party that opens connections and says nothing on them keeps nobody else out,
+// and nobody else's start-up is cut off for it.
+func TestCrowd(t *testing.T) {
+	world(t)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	ln := NewListener(l, Config{CRC: mpa.CRCOff})
+	defer ln.Close()
+	dial := func(from string) net.Conn {
+		d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":0"))}
+		nc, err := d.DialContext(t.Context(), "tcp4", l.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { nc.Close() })
+		return nc
+	}
+	slow := dial("127.0.0.3")
+	for range maxStarting + 10 {
+		dial("127.0.0.2")
+	}
+	for range 5 { // each gets in
+		go func() {
+			if req, err := ln.Accept(t.Context()); err == nil {
+				_ = req.Reject(nil)
+			}
+		}()
+		_, err = Client(t.Context(), dial("127.0.0.4"), Config{}, rdma.ConnConfig{Handler: newInbox()})
+		var rejected *RejectedError
+		require.ErrorAs(t, err, &rejected)
+	}
+	_ = slow.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	_, err = slow.Read(make([]byte, 1))
+	require.True(t, isTimeout(err), "%v", err)
+}
+
+// Who is cut off is the older half of those who have most.
+func TestThin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pl := newPipeListener()
+		ln := NewListener(pl, Config{StartupTimeout: time.Hour})
+		defer ln.Close()
+		var peers []net.Conn
+		for range maxStarting {
+			nc, err := pl.dial()
+			require.NoError(t, err)
+			defer nc.Close()
+			peers = append(peers, nc)
+			synctest.Wait()
+		}
+		time.Sleep(crowdedTime - 1)
+		for _, nc := range peers {
+			assert.True(t, isOpen(nc))
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		for i, nc := range peers {
+			assert.Equal(t, i >= maxStarting/2, isOpen(nc), i)
+		}
+	})
+}
+
+// isOpen tells whether the peer of a pipe waits for octets; it gets one then.
+func isOpen(nc net.Conn) bool {
+	_, err := nc.Write([]byte{'M'})
+	return err == nil
+}
