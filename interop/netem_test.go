@@ -1,0 +1,136 @@
+//go:build interop
+
+package interop
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	netemLargest = 6 << 20         // octets of a file
+	netemLimit   = 3 * time.Minute // for what should be done by now
+)
+
+// TestNetem copies files to nfsrdmad and back while another connection reads
+// without end, over a network that loses, delays and reorders packets. CRCs are
+// on, and nothing may go wrong that TCP does not mend. INTEROP_SOAK is for how
+// long, a minute by default.
+func TestNetem(t *testing.T) {
+	built(t)
+	long := []string{"--crc=on"}
+	// FPDUs for the segments of TCP, with Markers among them, both ways.
+	standard := []string{"--crc=on", "--no-extensions", "--markers=on"}
+	networks := []struct {
+		name  string
+		mtu   uint32
+		flags []string
+	}{
+		{"MTU 1500, long FPDUs", 1500, long},
+		{"MTU 1500, Markers", 1500, standard},
+		{"MTU 9000, long FPDUs", 9000, long},
+		{"MTU 9000, Markers", 9000, standard},
+	}
+	length := soakTime(t, time.Minute) / time.Duration(len(networks))
+	for _, n := range networks {
+		t.Run(n.name, func(t *testing.T) { netem(t, n.mtu, length, n.flags) })
+	}
+}
+
+func netem(t *testing.T, mtu uint32, length time.Duration, flags []string) {
+	w := newBadWire(t, mtu)
+	served, records, here := served(t), t.TempDir(), t.TempDir()
+	rdma := w.addr(0).String() + ":20049"
+	var said buffer
+	d, err := StartServer(&said, w.inside(0, program("nfsrdmad")), append(flags, "--no-root-squash", "--tcp", w.addr(0).String()+":0",
+		"--listen", rdma, "--state", t.TempDir(), "--record", records, served+"=/x")...)
+	require.NoError(t, err, "nfsrdmad says: %s", &said)
+	defer d.Kill()
+	c := netemClient{t, w.inside(1, program("mountrdma")), "nfs://" + rdma + "/x/", flags}
+
+	require.NoError(t, os.WriteFile(filepath.Join(served, "read"), netemOctets(0), 0o644))
+	reader := c.start("bench", c.url+"read", "--op=read", "--block=60000", "--depth=4", "--time", length.String())
+	copies, octets := 0, 0
+	for start := time.Now(); time.Since(start) < length; copies++ {
+		data := netemOctets(uint64(copies + 1))
+		from, to := filepath.Join(here, "from"), filepath.Join(here, "to")
+		require.NoError(t, os.WriteFile(from, data, 0o644))
+		c.start("cp", from, c.url+"copy").succeeds()
+		c.start("cp", c.url+"copy", to).succeeds()
+		for _, file := range []string{filepath.Join(served, "copy"), to} {
+			got, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Equal(t, sha256.Sum256(data), sha256.Sum256(got), "%s, copy %d", file, copies)
+		}
+		octets += 2 * len(data)
+	}
+	reader.succeeds()
+	t.Logf("%v; %d files of %d octets there and back; a reader: %s", w, copies, octets/2, reader.out)
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	assert.Positive(t, w.lost)
+	assert.Positive(t, w.overtaken)
+	assert.Len(t, w.connections, 1+2*copies, "one for each program: no connection is made again")
+	left, err := os.ReadDir(records)
+	require.NoError(t, err)
+	assert.Empty(t, left, "records, one for each Terminate")
+	assert.NotContains(t, said.String(), "level=ERROR")
+}
+
+// netemOctets is the content of a file, in which no two parts are equal.
+func netemOctets(seed uint64) []byte {
+	b := make([]byte, 1+rand.New(rand.NewPCG(seed, 0)).IntN(netemLargest))
+	var key [32]byte
+	copy(key[:], fmt.Sprint("file ", seed))
+	_, _ = rand.NewChaCha8(key).Read(b) // has no errors
+	return b
+}
+
+// A netemClient is mountrdma beyond the wire.
+type netemClient struct {
+	t       *testing.T
+	program string
+	url     string // of the export, with the slash behind
+	flags   []string
+}
+
+// A netemRun is one run of it.
+type netemRun struct {
+	*Process
+	t         *testing.T
+	cmd       *exec.Cmd
+	out, said *buffer
+}
+
+func (c netemClient) start(args ...string) netemRun {
+	c.t.Helper()
+	r := netemRun{t: c.t, cmd: exec.Command(c.program, append(args, c.flags...)...), out: new(buffer), said: new(buffer)}
+	r.cmd.Stdout, r.cmd.Stderr = r.out, r.said
+	var err error
+	r.Process, err = StartProcess(r.cmd)
+	require.NoError(c.t, err)
+	c.t.Cleanup(r.Kill)
+	return r
+}
+
+// succeeds waits for the end of a run that should be near.
+func (r netemRun) succeeds() {
+	r.t.Helper()
+	select {
+	case <-r.Done():
+		require.Zero(r.t, r.ExitCode(), "%s: %s", r.cmd, r.said)
+		require.Empty(r.t, r.said.String(), "%s", r.cmd)
+	case <-time.After(netemLimit):
+		r.t.Fatalf("%s: not done after %v", r.cmd, netemLimit)
+	}
+}
