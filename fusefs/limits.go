@@ -55,6 +55,11 @@ const (
 	// server does not answer.
 	killPoll = 500 * time.Millisecond
 
+	// closeWait is how long the removal of a directory waits for files in it
+	// that programs have closed and removed: many times what the kernel
+	// takes to say so.
+	closeWait = 200 * time.Millisecond
+
 	// staleRetry is how long after ESTALE the same thread's next open is
 	// taken to be the kernel's second try.
 	staleRetry = time.Second

@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"errors"
+	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -10,6 +11,11 @@ import (
 
 // Lookup implements fuse.RawFileSystem.
 func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	if len(name) > int(m.nameMax) {
+		// The kernel looks up what it is to make, too. knfsd takes no
+		// longer name for a call that it can read.
+		return fuse.Status(syscall.ENAMETOOLONG)
+	}
 	dir := m.table.node(h.NodeId)
 	if dir == nil {
 		return errStale

@@ -31,9 +31,14 @@ func (m *Mount) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fus
 	}
 	o := m.begin(cancel, h)
 	defer m.end(o)
+	n := m.table.child(dir, name)
 	began := m.tick()
-	wcc, err := o.c().Rmdir(o, dir.fh, name)
-	return m.removed(dir, name, m.table.child(dir, name), began, &wcc, err)
+	var wcc nfs3.WccData
+	err := emptied(o, n, func() (err error) {
+		wcc, err = o.c().Rmdir(o, dir.fh, name)
+		return err
+	})
+	return m.removed(dir, name, n, began, &wcc, err)
 }
 
 // removed ends a request that removed a name in dir, of n perhaps.
@@ -67,7 +72,7 @@ func (m *Mount) Rename(cancel <-chan struct{}, in *fuse.RenameIn, name, newName 
 		}
 		hidden = true
 	}
-	err := m.rename(o, o.c(), from, name, to, newName)
+	err := emptied(o, over, func() error { return m.rename(o, o.c(), from, name, to, newName) })
 	switch {
 	case err == nil:
 		m.table.rename(from, name, to, newName)

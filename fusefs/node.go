@@ -21,6 +21,7 @@ type node struct {
 	attr nfs3.Attr
 	cache
 	silly  []hidden // names that removed open files got
+	veiled veiled   // of a directory
 	search search   // of a directory
 	gaveUp retry    // the last time that open said ESTALE
 

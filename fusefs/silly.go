@@ -36,6 +36,7 @@ func (m *Mount) hide(o *op, dir *node, name string, n *node) fuse.Status {
 		return m.fail(err)
 	}
 	m.table.unname(dir, name)
+	dir.veil(+1)
 	n.mu.Lock()
 	n.silly = append(n.silly, hidden{dir: dir, name: newName, c: o.c()})
 	n.mu.Unlock()
@@ -84,6 +85,7 @@ func (m *Mount) unhide(o *op, dir *node, name string, n *node) {
 	if err := m.rename(o, h.c, dir, h.name, dir, name); err != nil {
 		m.complain(err)
 	}
+	dir.veil(-1)
 }
 
 // removeHidden removes the hidden names of n.
@@ -99,6 +101,7 @@ func (m *Mount) removeHidden(ctx context.Context, n *node) {
 		if err != nil && !errors.Is(err, nfs3.ErrNoEnt) {
 			m.complain(fmt.Errorf("removing %s, which was an open file: %w", h.name, err))
 		}
+		h.dir.veil(-1)
 	}
 }
 

@@ -1,0 +1,69 @@
+package fusefs
+
+import (
+	"errors"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// A veiled counts the hidden names in a directory. The kernel says that a file is
+// closed a moment after close(2) has returned. So a program that closes a file,
+// removes it, and then removes its directory, may find the file hidden there: it
+// has to wait for that moment.
+type veiled struct {
+	names int
+	none  chan struct{} // closed when there are none any more; nil: nobody waits
+}
+
+// veil counts hidden names that come to a directory, or go.
+func (n *node) veil(names int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	v := &n.veiled
+	if v.names += names; v.names == 0 && v.none != nil {
+		close(v.none)
+		v.none = nil
+	}
+}
+
+// hides tells whether there are hidden names in n.
+func (n *node) hides() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.veiled.names > 0
+}
+
+// unveiled returns when there are no hidden names in n, or they stay.
+func (n *node) unveiled(o *op) {
+	n.mu.Lock()
+	v := &n.veiled
+	if v.names == 0 {
+		n.mu.Unlock()
+		return
+	}
+	if v.none == nil {
+		v.none = make(chan struct{})
+	}
+	none := v.none
+	n.mu.Unlock()
+	t := time.NewTimer(closeWait)
+	defer t.Stop()
+	select {
+	case <-none:
+	case <-t.C:
+	case <-o.Done():
+	}
+}
+
+// emptied does what the server does only to an empty directory, and does it again
+// where n had hidden names that may have gone. n may be nil.
+func emptied(o *op, n *node, do func() error) error {
+	hides := n != nil && n.hides()
+	err := do()
+	if hides && errors.Is(err, nfs3.ErrNotEmpty) {
+		n.unveiled(o)
+		err = do()
+	}
+	return err
+}

@@ -1,0 +1,71 @@
+package fusefs
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// late lets the removal of hidden names wait until a procedure has been called.
+func (m *mounted) late(proc uint32) {
+	called := make(chan struct{})
+	call := sync.OnceFunc(func() { close(called) })
+	m.t.Cleanup(call)
+	m.setBefore(func(_ context.Context, x *oncrpc.Exchange) error {
+		switch x.Proc {
+		case nfs3.ProcRemove:
+			<-called
+		case proc:
+			call()
+		}
+		return nil
+	})
+}
+
+// TestRmdirAfterClose removes a directory whose last file is closed and removed, but
+// not at the server yet.
+func TestRmdirAfterClose(t *testing.T) {
+	_, m := newMount(t)
+	require.NoError(t, os.Mkdir(m.file("d"), 0o755))
+	f := open(t, m.file("d/a"), os.O_RDWR|os.O_CREATE)
+	require.NoError(t, os.Remove(m.file("d/a")))
+	assert.ErrorIs(t, os.Remove(m.file("d")), unix.ENOTEMPTY, "the file is open")
+	m.late(nfs3.ProcRmdir)
+	require.NoError(t, f.Close())
+	assert.NoError(t, os.Remove(m.file("d")))
+}
+
+// TestRenameAfterClose puts a directory in the place of such a one.
+func TestRenameAfterClose(t *testing.T) {
+	_, m := newMount(t)
+	require.NoError(t, os.Mkdir(m.file("d"), 0o755))
+	require.NoError(t, os.Mkdir(m.file("e"), 0o755))
+	f := open(t, m.file("d/a"), os.O_RDWR|os.O_CREATE)
+	require.NoError(t, os.Remove(m.file("d/a")))
+	m.late(nfs3.ProcRename)
+	require.NoError(t, f.Close())
+	assert.NoError(t, unix.Rename(m.file("e"), m.file("d")))
+}
+
+// TestLongNames asserts that names are too long for the mount before they are for
+// the server, which may not read the call.
+func TestLongNames(t *testing.T) {
+	_, m := newMount(t)
+	long := m.file(strings.Repeat("n", 256))
+	lookups := m.calls(nfs3.ProcLookup)
+	_, err := os.Lstat(long)
+	assert.ErrorIs(t, err, unix.ENAMETOOLONG)
+	assert.ErrorIs(t, os.Mkdir(long, 0o755), unix.ENAMETOOLONG)
+	assert.ErrorIs(t, os.WriteFile(long, nil, 0o644), unix.ENAMETOOLONG)
+	assert.Equal(t, lookups, m.calls(nfs3.ProcLookup))
+	put(t, long[:len(long)-1], []byte("just so"))
+}
