@@ -23,6 +23,8 @@ type call struct {
 
 	pulled [2]*buf.Buf // what the chunks are read into: message, data item
 	held   int64       // octets of memory reserved
+	inline int64       // octets counted beside
+	long   bool        // its chunk lists are
 
 	out *buf.Buf // the reply's header and head
 	req oncrpc.Request
@@ -50,11 +52,13 @@ func (cl *call) end() {
 	clear(cl.wrs)
 	clear(cl.iov)
 	*cl = call{
-		conn: c,
-		hdr:  Header{Lists: cl.hdr.Lists},
-		plan: plan{reads: cl.plan.reads[:0]},
-		wrs:  cl.wrs[:0],
-		iov:  cl.iov[:0],
+		conn:   c,
+		inline: cl.inline,
+		long:   cl.long,
+		hdr:    Header{Lists: cl.hdr.Lists},
+		plan:   plan{reads: cl.plan.reads[:0]},
+		wrs:    cl.wrs[:0],
+		iov:    cl.iov[:0],
 	}
 	c.end(cl)
 }

@@ -16,6 +16,7 @@ import (
 // connection.
 type conn struct {
 	srv        *Server
+	party      *party
 	peer       oncrpc.Peer
 	longest    int  // octets of a Send to the peer
 	invalidate bool // the peer takes a Send With Invalidate
@@ -34,15 +35,18 @@ type conn struct {
 	spare    callQueue // calls that have ended, for their memory
 	spares   int
 	watch    watch
-	draining bool // takes no more calls, and closes after the last
-	closing  bool // close has been started
-	closed   bool // Closed has been called
-	shut     bool // close has returned
-	gone     bool // the server has forgotten it
+	seen     sight
+	inline   int64 // octets that calls take beside memory for chunks
+	hog      bool  // these were too many
+	draining bool  // takes no more calls, and closes after the last
+	closing  bool  // close has been started
+	closed   bool  // Closed has been called
+	shut     bool  // close has returned
+	gone     bool  // the server has forgotten it
 }
 
-func newConn(s *Server, req rdma.ConnRequest) *conn {
-	c := &conn{srv: s, ready: make(chan struct{})}
+func newConn(s *Server, p *party, req rdma.ConnRequest) *conn {
+	c := &conn{srv: s, party: p, ready: make(chan struct{})}
 	c.peer = oncrpc.Peer{Addr: addrPort(req.RemoteAddr()), Network: "rdma"}
 	c.longest, c.invalidate = s.cfg.replyThreshold(req.PrivateData())
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -77,12 +81,16 @@ func (c *conn) start(req rdma.ConnRequest) {
 // Receive takes a message. It reads the header and hands the call over.
 func (c *conn) Receive(r rdma.Recv) {
 	<-c.ready
-	cl := c.begin(r.Buf)
+	cl, tooMuch := c.begin(r.Buf)
+	if tooMuch {
+		c.srv.shed()
+	}
 	if cl == nil {
 		r.Buf.Release()
 		return
 	}
 	body, err := cl.hdr.ParseCall(r.Buf.B)
+	cl.takeLists()
 	if err == nil {
 		err = cl.makePlan(body)
 	}
@@ -93,22 +101,23 @@ func (c *conn) Receive(r rdma.Recv) {
 	c.reserve(cl)
 }
 
-// begin makes a call of a message, or returns nil where no more are taken.
-func (c *conn) begin(msg *buf.Buf) *call {
+// begin makes a call of a message, or returns nil where no more are taken. It
+// reports whether there are too many octets of messages now.
+func (c *conn) begin(msg *buf.Buf) (cl *call, tooMuch bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.draining || c.closed {
-		return nil
+	if c.draining || c.closed || c.hog {
+		return nil, false
 	}
 	c.underWay++
-	cl := c.spare.pop()
+	cl = c.spare.pop()
 	if cl == nil {
 		cl = &call{conn: c}
 	} else {
 		c.spares--
 	}
 	cl.recv = msg
-	return cl
+	return cl, cl.takeLocked(msg)
 }
 
 // end is called once for each call that began, when nothing of it is left. It
@@ -116,7 +125,9 @@ func (c *conn) begin(msg *buf.Buf) *call {
 func (c *conn) end(cl *call) {
 	c.mu.Lock()
 	c.underWay--
-	if c.spares < maxSpares {
+	cl.giveLocked()
+	if c.spares < maxSpares && !cl.long {
+		cl.inline = 0
 		c.spare.push(cl)
 		c.spares++
 	}

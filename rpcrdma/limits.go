@@ -8,6 +8,7 @@ const (
 	defaultCredits    = 128
 	defaultMaxPayload = 1 << 20
 	defaultMaxMemory  = 256 << 20
+	defaultMaxInline  = 256 << 20
 	defaultMaxConns   = 1024
 )
 
@@ -30,8 +31,16 @@ const (
 	// grant, for a peer that counts its calls a little differently.
 	extraRecvs = 8
 
-	// maxSpares is how many ended calls a connection keeps for later. One
-	// takes 1 KiB, and 60 KiB where its chunk lists were at their limits.
+	// callSize is what a call takes for itself, in octets, and listGrowth
+	// how many times the octets of long chunk lists it takes beside: 60 KiB
+	// where the lists are at their limits. Those of up to shortLists octets
+	// are counted with callSize.
+	callSize   = 1 << 10
+	listGrowth = 12
+	shortLists = 64
+
+	// maxSpares is how many ended calls a connection keeps for later, if
+	// their chunk lists were short.
 	maxSpares = 32
 
 	// maxServing is how many calls a server runs at once. Each may block
@@ -43,6 +52,14 @@ const (
 	// replies, and holds memory. A peer is given between one and two of
 	// these. Linux's own patience with a call is 60 s.
 	stallTime = 60 * time.Second
+
+	// minMaxInline bounds Server.MaxInline from below, in octets: some calls
+	// with the longest inline messages.
+	minMaxInline = 1 << 20
+
+	// pressTime is how long a call waits for memory before peers that have
+	// it and move less than bulk octets in that time are taken for dead.
+	pressTime = 5 * time.Second
 
 	// maxLogged is how many warnings a server logs in logPeriod. A peer
 	// that reconnects in a loop would fill the log otherwise.

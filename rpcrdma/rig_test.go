@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"log/slog"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,6 +31,7 @@ func (s service) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 type rig struct {
 	*Server
 	t      *testing.T
+	tap    *tap
 	listen *rdmatest.Listener
 	served chan error
 }
@@ -47,7 +49,7 @@ func serveTap(t *testing.T, s *Server, p *tap, f func(t *testing.T, r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
 		l := rdmatest.Listen(t)
-		r := &rig{Server: s, t: t, listen: l, served: make(chan error, 1)}
+		r := &rig{Server: s, t: t, tap: p, listen: l, served: make(chan error, 1)}
 		p.Listener = l
 		go func() { r.served <- s.Serve(p) }()
 		synctest.Wait()
@@ -59,6 +61,8 @@ func serveTap(t *testing.T, s *Server, p *tap, f func(t *testing.T, r *rig)) {
 		assert.Empty(t, s.conns)
 		assert.True(t, s.memory.TryAcquire(s.cfg.maxMemory), "memory is all given back")
 		s.memory.Release(s.cfg.maxMemory)
+		assert.Zero(t, s.inline.Load(), "octets of messages")
+		assert.Empty(t, s.parties)
 	})
 }
 
@@ -93,6 +97,12 @@ func (r *rig) dial(private []byte) *requester {
 	q.Conn = c
 	synctest.Wait()
 	return q
+}
+
+// dialFrom is dialLinux from a host of its own.
+func (r *rig) dialFrom(host byte) *requester {
+	r.tap.from = &net.TCPAddr{IP: net.IPv4(198, 51, 100, host), Port: 1000}
+	return r.dialLinux()
 }
 
 func (r *rig) dialLinux() *requester { return r.dial(linux.AppendTo(nil)) }
@@ -331,11 +341,17 @@ func noMsg(l chunks.Lists) Header { return Header{XID: testXID, Proc: NoMsg, Lis
 // only returns the server's end of the only connection.
 func (r *rig) only() *rdmatest.Conn {
 	r.t.Helper()
+	return r.onlyConn().rc.(*tappedConn).Conn.(*rdmatest.Conn)
+}
+
+// onlyConn returns what the server knows of it.
+func (r *rig) onlyConn() (only *conn) {
+	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	require.Len(r.t, r.conns, 1)
 	for c := range r.conns {
-		return c.rc.(*tappedConn).Conn.(*rdmatest.Conn)
+		only = c
 	}
-	return nil
+	return only
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 
@@ -37,10 +39,21 @@ type Server struct {
 
 	// MaxMemory bounds the buffers for chunks, of all connections
 	// together, in octets; 0 means 256 MiB. Less than the largest call
-	// needs is an error. Calls wait for memory, they do not fail.
+	// needs is an error. Calls wait for memory, they do not fail. One
+	// party, which is an IPv4 address or 64 bits of an IPv6 one, gets no
+	// more than half of it where that is enough for the largest call.
 	MaxMemory int64
 
-	// MaxConns bounds the connections; 0 means 1024. More are rejected.
+	// MaxInline bounds what calls under way take beside that, of all
+	// connections together, in octets: messages, inline replies, and what
+	// is known of them; 0 means 256 MiB; below 1 MiB is an error. Above it
+	// the party that takes most loses the connection that does.
+	MaxInline int64
+
+	// MaxConns bounds the connections; 0 means 1024. One more takes the
+	// place of one with no calls under way, of the party that has most, if
+	// that keeps no fewer than the newcomer's has then; else it is
+	// rejected.
 	MaxConns int
 
 	// Log takes what an administrator wants to know; nil discards it.
@@ -51,6 +64,8 @@ type Server struct {
 	err   error // of the set-up
 
 	memory *semaphore.Weighted
+	inline atomic.Int64 // octets that MaxInline bounds
+	press  press
 	calls  dispatcher
 	log    limitedLog
 
@@ -58,7 +73,8 @@ type Server struct {
 	draining  bool
 	listeners map[rdma.Listener]struct{}
 	conns     map[*conn]struct{} // those being set up included
-	all       sync.WaitGroup     // of conns; grows only while not draining
+	parties   map[netip.Prefix]*party
+	all       sync.WaitGroup // of conns; grows only while not draining
 }
 
 // config is what a Server's fields say, with the defaults filled in.
@@ -67,6 +83,7 @@ type config struct {
 	credits    int
 	maxPayload int
 	maxMemory  int64
+	maxInline  int64
 	maxConns   int
 }
 
@@ -82,11 +99,14 @@ func (s *Server) init() error {
 			credits:    orDefault(s.Credits, defaultCredits),
 			maxPayload: orDefault(s.MaxPayload, defaultMaxPayload),
 			maxMemory:  orDefault(s.MaxMemory, defaultMaxMemory),
+			maxInline:  orDefault(s.MaxInline, defaultMaxInline),
 			maxConns:   orDefault(s.MaxConns, defaultMaxConns),
 		}
 		s.err = s.check()
 		s.memory = semaphore.NewWeighted(s.cfg.maxMemory)
 		s.conns = make(map[*conn]struct{})
+		s.parties = make(map[netip.Prefix]*party)
+		s.press.init(s)
 		s.listeners = make(map[rdma.Listener]struct{})
 		s.calls.max = maxServing
 		s.log.Logger = s.Log
@@ -117,6 +137,8 @@ func (s *Server) check() error {
 		return fmt.Errorf("rpcrdma: payload of %d octets is not between 1 and %d", s.MaxPayload, maxPayload)
 	case c.maxMemory < c.largestCall():
 		return fmt.Errorf("rpcrdma: memory of %d octets is less than the %d that one call can need", s.MaxMemory, c.largestCall())
+	case c.maxInline < minMaxInline:
+		return fmt.Errorf("rpcrdma: %d octets for messages are below %d", s.MaxInline, minMaxInline)
 	case c.maxConns < 1:
 		return fmt.Errorf("rpcrdma: %d connections", s.MaxConns)
 	}
@@ -183,10 +205,12 @@ func (s *Server) admit(req rdma.ConnRequest) (c *conn, why string) {
 	if s.draining {
 		return nil, "shutting down"
 	}
-	if len(s.conns) >= s.cfg.maxConns {
+	p := s.party(req)
+	if len(s.conns) >= s.cfg.maxConns && !s.makeRoom(p) {
+		p.leave(s)
 		return nil, "too many connections"
 	}
-	c = newConn(s, req)
+	c = newConn(s, p, req)
 	s.conns[c] = struct{}{}
 	s.all.Add(1)
 	return c, ""
@@ -196,6 +220,7 @@ func (s *Server) admit(req rdma.ConnRequest) (c *conn, why string) {
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
+	c.party.leave(s)
 	s.mu.Unlock()
 	s.all.Done()
 }

@@ -27,7 +27,7 @@ func TestConfig(t *testing.T) {
 	s := &Server{Handler: null}
 	require.NoError(t, s.init())
 	assert.Equal(t, config{
-		inline: 4096, credits: 128, maxPayload: 1 << 20, maxMemory: 256 << 20, maxConns: 1024,
+		inline: 4096, credits: 128, maxPayload: 1 << 20, maxMemory: 256 << 20, maxInline: 256 << 20, maxConns: 1024,
 	}, s.cfg)
 	for want, s := range map[string]*Server{
 		"Handler":     {},
@@ -38,6 +38,7 @@ func TestConfig(t *testing.T) {
 		"payload":     {Handler: null, MaxPayload: -1},
 		"67108865":    {Handler: null, MaxPayload: 64<<20 + 1},
 		"memory":      {Handler: null, MaxMemory: 4 << 20},
+		"messages":    {Handler: null, MaxInline: 1<<20 - 1},
 		"connections": {Handler: null, MaxConns: -1},
 	} {
 		l := rdmatest.Listen(t)

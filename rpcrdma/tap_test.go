@@ -2,6 +2,7 @@ package rpcrdma
 
 import (
 	"context"
+	"net"
 	"sync"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -12,7 +13,8 @@ type tap struct {
 	rdma.Listener
 
 	failAccept error
-	onSend     func() // called when a Send is about to be posted
+	from       net.Addr // where who dials comes from, if not nil
+	onSend     func()   // called when a Send is about to be posted
 
 	mu       sync.Mutex
 	posts    [][]rdma.Op
@@ -26,12 +28,20 @@ func (p *tap) Accept(ctx context.Context) (rdma.ConnRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tappedRequest{r, p}, nil
+	return &tappedRequest{r, p, p.from}, nil
 }
 
 type tappedRequest struct {
 	rdma.ConnRequest
-	p *tap
+	p    *tap
+	from net.Addr
+}
+
+func (r *tappedRequest) RemoteAddr() net.Addr {
+	if r.from != nil {
+		return r.from
+	}
+	return r.ConnRequest.RemoteAddr()
 }
 
 func (r *tappedRequest) Accept(cfg rdma.ConnConfig) (rdma.Conn, error) {

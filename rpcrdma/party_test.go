@@ -1,0 +1,258 @@
+package rpcrdma
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// Where there are as many connections as there may be, who has most of them makes
+// room for others, by those that do nothing.
+func TestMaxConnsShared(t *testing.T) {
+	g := new(gate)
+	serve(t, &Server{Handler: g, MaxConns: 4}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		ended := func(all ...*requester) (n int) {
+			synctest.Wait()
+			for _, q := range all {
+				n += len(q.ended())
+			}
+			return n
+		}
+		busy := r.dialFrom(1)
+		busy.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		many := []*requester{busy, r.dialFrom(1), r.dialFrom(1), r.dialFrom(1)}
+		others := []*requester{r.dialFrom(2)}
+		assert.Equal(t, 1, ended(many...))
+		others = append(others, r.dialFrom(2))
+		assert.Equal(t, 2, ended(many...))
+		r.tap.from = nil
+		_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{Handler: busy})
+		require.NoError(t, err, "who has none gets one of those who have two")
+		assert.Equal(t, 3, ended(append(many, others...)...))
+		assert.Empty(t, busy.ended(), "but not one with a call under way")
+		close(g.open)
+		busy.answer()
+	})
+}
+
+// A newcomer is rejected where who has most has no more than one more, or where
+// all have calls under way.
+func TestMaxConnsFair(t *testing.T) {
+	g := new(gate)
+	serve(t, &Server{Handler: g, MaxConns: 3}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		refused := func() {
+			t.Helper()
+			_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{Handler: &requester{t: t}})
+			require.Error(t, err)
+		}
+		a, b := r.dialFrom(1), r.dialFrom(1)
+		r.dialFrom(2)
+		refused() // for 2, who would have more than 1
+		r.dialFrom(3)
+		assert.Len(t, append(a.ended(), b.ended()...), 1)
+		refused()
+		if len(a.ended()) > 0 {
+			a = b
+		}
+		a.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		require.Equal(t, 1, g.count())
+		close(g.open)
+		a.answer()
+	})
+	g = new(gate)
+	serve(t, &Server{Handler: g, MaxConns: 2}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		for range 2 {
+			r.dialFrom(1).call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		}
+		require.Equal(t, 2, g.count())
+		r.tap.from = nil
+		_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{Handler: &requester{t: t}})
+		require.Error(t, err)
+		close(g.open)
+	})
+}
+
+// One party gets no more than its share of the memory, whatever it asks for, and
+// the others have the rest.
+func TestMemoryShared(t *testing.T) {
+	g := new(gate)
+	s := tight(g)
+	s.MaxMemory *= 2
+	serve(t, s, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		a, again, b := r.dialFrom(1), r.dialFrom(1), r.dialFrom(2)
+		for i := range uint32(10) {
+			a.writeLarge(i)
+			again.writeLarge(i)
+		}
+		assert.Equal(t, 4, g.count(), "as many as the share has room for")
+		for i := range uint32(10) {
+			b.writeLarge(i)
+		}
+		assert.Equal(t, 8, g.count())
+		close(g.open)
+		assert.Len(t, a.answers(), 10)
+		assert.Len(t, again.answers(), 10)
+		assert.Len(t, b.answers(), 10)
+	})
+}
+
+// Peers that hold all memory, and then nothing of them moves, lose it soon where
+// others wait.
+func TestMemoryPressed(t *testing.T) {
+	s := tight(new(gate))
+	s.Handler, s.MaxMemory = null, 2*s.MaxMemory
+	serve(t, s, func(t *testing.T, r *rig) {
+		silent := []*requester{r.dialFrom(1), r.dialFrom(2)}
+		for _, q := range silent {
+			q.Delay(time.Hour)
+			for i := range uint32(4) {
+				q.writeLarge(i)
+			}
+		}
+		waits := r.dialFrom(3)
+		time.Sleep(time.Hour) // the calls arrive
+		synctest.Wait()
+		waits.writeLarge(testXID)
+		require.Empty(t, waits.answers())
+		time.Sleep(pressTime - time.Millisecond)
+		require.Empty(t, waits.answers())
+		time.Sleep(time.Millisecond)
+		assert.Len(t, waits.answers(), 1)
+		for _, q := range silent {
+			require.Len(t, q.ended(), 1)
+			assert.ErrorIs(t, q.ended()[0], errStalled)
+		}
+	})
+}
+
+// Those that move keep their connection, however long others wait.
+func TestMemoryPressedSpares(t *testing.T) {
+	s := tight(new(gate))
+	s.Handler = null
+	serve(t, s, func(t *testing.T, r *rig) {
+		const pace = pressTime * 9 / 10
+		slow, waits, idle := r.dialFrom(1), r.dialFrom(2), r.dialFrom(3)
+		for i := range uint32(4) { // they arrive, and are answered, one by one
+			slow.Delay(time.Duration(i+1) * pace)
+			slow.writeLarge(i)
+			synctest.Wait()
+		}
+		time.Sleep(4 * pace)
+		synctest.Wait()
+		var l chunks.Lists
+		l.Reply, l.HasReply = chunks.Chunk{{Handle: 2, Length: 0xffffffff}}, true
+		l.Reads = waits.reads(40, make([]byte, large))
+		waits.call(msg(l), rpcCall(testXID, ""))
+		time.Sleep(pace + pressTime/2)
+		assert.Empty(t, waits.answers())
+		time.Sleep(4 * pace)
+		assert.Len(t, waits.answers(), 1)
+		assert.Len(t, slow.answers(), 4)
+		assert.Empty(t, slow.ended())
+		assert.Empty(t, idle.ended())
+	})
+}
+
+// A meter says that octets move.
+type meter struct {
+	rdma.Conn
+	in uint64
+}
+
+func (m *meter) Traffic() (in, out uint64) { return m.in, 0 }
+
+// A long message that is on its way is a sign of life, a trickle is not.
+func TestStands(t *testing.T) {
+	ready := make(chan struct{})
+	close(ready)
+	m := new(meter)
+	c := &conn{rc: m, ready: ready}
+	assert.False(t, c.stands(2), "it is seen for the first time")
+	assert.False(t, c.stands(3), "nothing is posted")
+	c.watch.posted = 1
+	assert.True(t, c.stands(4))
+	m.in += bulk
+	assert.False(t, c.stands(5))
+	m.in += bulk - 1
+	assert.True(t, c.stands(6))
+	c.watch.posted, c.watch.done = 2, 1
+	assert.False(t, c.stands(7))
+	assert.True(t, c.stands(8))
+	assert.False(t, c.stands(20), "it was seen long ago")
+	assert.False(t, (&conn{ready: make(chan struct{})}).stands(21), "it is being set up")
+}
+
+// Messages have a bound over all connections; above it the party that has most of
+// them loses what is most.
+func TestInlineBounded(t *testing.T) {
+	g := new(gate)
+	serve(t, &Server{Handler: g, MaxInline: minMaxInline, Credits: maxCredits}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		modest, hog, small := r.dialFrom(1), r.dialFrom(2), r.dialFrom(2)
+		one := int64(callSize + 512 + 4096)
+		calls := int(minMaxInline / one)
+		for range calls / 3 {
+			modest.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		}
+		small.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		for range calls - calls/3 - 1 {
+			hog.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		}
+		assert.Equal(t, calls, g.count())
+		assert.EqualValues(t, int64(calls)*one, r.inline.Load())
+		modest.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		synctest.Wait()
+		require.Len(t, hog.ended(), 1)
+		assert.ErrorIs(t, hog.ended()[0], errHog)
+		assert.Empty(t, modest.ended())
+		assert.Empty(t, small.ended())
+		assert.EqualValues(t, int64(calls/3+2)*one, r.inline.Load(), "though its calls have not ended")
+		close(g.open)
+		assert.Len(t, modest.answers(), calls/3+1)
+		assert.Len(t, small.answers(), 1)
+	})
+}
+
+// Long chunk lists count, and are not kept.
+func TestInlineLists(t *testing.T) {
+	g := new(gate)
+	serve(t, &Server{Handler: g, Inline: 64 << 10}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		q := r.dial(cmpriv.Message{SendSize: 64 << 10, RecvSize: 64 << 10}.AppendTo(nil))
+		before := r.inline.Load()
+		var l chunks.Lists
+		segments := make(chunks.Chunk, 1000)
+		for i := range segments {
+			segments[i] = chunks.Segment{Handle: 1, Length: 1}
+		}
+		l.AddWrite(segments)
+		q.call(msg(l), rpcCall(testXID, ""))
+		synctest.Wait()
+		assert.Greater(t, r.inline.Load()-before, int64(listGrowth*16*len(segments)))
+		close(g.open)
+		q.answer()
+	})
+	serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		c := r.onlyConn()
+		q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		q.answer()
+		assert.Equal(t, 1, c.spares)
+		var l chunks.Lists
+		l.Reads = q.reads(40, make([]byte, 100), 10, 20, 30, 40)
+		q.call(msg(l), rpcCall(testXID, ""))
+		q.answer()
+		assert.Zero(t, c.spares)
+	})
+}
