@@ -91,11 +91,11 @@ func TestThin(t *testing.T) {
 			peers = append(peers, nc)
 			synctest.Wait()
 		}
-		time.Sleep(crowdedTime - 1)
+		time.Sleep(crowdedTime - time.Millisecond)
 		for _, nc := range peers {
 			assert.True(t, isOpen(nc))
 		}
-		time.Sleep(1)
+		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		for i, nc := range peers {
 			assert.Equal(t, i >= maxStarting/2, isOpen(nc), i)

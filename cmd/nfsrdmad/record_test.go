@@ -107,9 +107,9 @@ func TestRecordPause(t *testing.T) {
 		for range 2 {
 			assert.True(t, r.mayWrite())
 			assert.False(t, r.mayWrite())
-			time.Sleep(recordPause - 1)
+			time.Sleep(recordPause - time.Millisecond)
 			assert.False(t, r.mayWrite())
-			time.Sleep(1)
+			time.Sleep(time.Millisecond)
 		}
 	})
 }
