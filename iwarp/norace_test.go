@@ -9,3 +9,6 @@ const (
 )
 
 const poolLosses = 0.0
+
+// sequence is how many connections TestSequence makes.
+const sequence = 10_000

@@ -11,3 +11,6 @@ const (
 // poolLosses is how many allocations an operation may cost, because a sync.Pool
 // throws away some of what it is given when the race detector runs.
 const poolLosses = 5.0
+
+// sequence is how many connections TestSequence makes.
+const sequence = 1_000

@@ -1,0 +1,148 @@
+package iwarp
+
+import (
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A sink is an upper layer that wants nothing.
+type sink struct{}
+
+func (sink) Receive(m rdma.Recv) { m.Buf.Release() }
+func (sink) Closed(error)        {}
+
+// acceptAll accepts whoever comes to a listener on loopback, and returns its
+// address.
+func acceptAll(t *testing.T, cfg Config) string {
+	t.Helper()
+	ln, err := Listen("tcp4", "127.0.0.1:0", cfg)
+	require.NoError(t, err)
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			req, err := ln.Accept(t.Context())
+			if err != nil {
+				return
+			}
+			accepting.Go(func() { _, _ = req.Accept(rdma.ConnConfig{Handler: sink{}, Recvs: 8}) })
+		}
+	})
+	t.Cleanup(func() {
+		assert.NoError(t, ln.Close())
+		accepting.Wait()
+		for _, c := range Running() {
+			c.Abort(io.EOF)
+		}
+	})
+	return ln.Addr().String()
+}
+
+// weigh returns the octets of the heap in use.
+func weigh() int {
+	var m runtime.MemStats
+	for range 3 { // what sync.Pools keep goes with the second
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// back holds that no connection is left of those that f makes, and that memory is
+// where it was.
+func back(t *testing.T, f func()) {
+	t.Helper()
+	const slack = 2 << 20 // octets
+	connections, routines, before := len(Running()), runtime.NumGoroutine(), weigh()
+	f()
+	end := time.Now().Add(patience)
+	for len(Running()) > connections || runtime.NumGoroutine() > routines {
+		require.True(t, time.Now().Before(end), "%d connections are left, and %d goroutines of %d", len(Running()), runtime.NumGoroutine(), routines)
+		time.Sleep(5 * time.Millisecond)
+	}
+	assert.LessOrEqual(t, weigh(), before+slack)
+}
+
+// Connections that peers abandon, in good order or not, at whatever stage of the
+// start-up, leave nothing.
+func TestAbandoned(t *testing.T) {
+	world(t)
+	addr := acceptAll(t, Config{CRC: mpa.CRCOff, Record: 1})
+	request := wiretest.Hex(t, "mpa/testdata/request-siw.hex")
+	first := fpdu(false, sendSeg(true, 1, 0, []byte("hello")))
+	half := fpdu(false, sendSeg(false, 1, 0, []byte("hel")))
+	abandon := func(i int) {
+		nc, err := net.Dial("tcp4", addr)
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer nc.Close()
+		if i%2 == 0 {
+			_ = nc.(*net.TCPConn).SetLinger(0) // without a FIN
+		}
+		stage := i / 2 % (len(request) + 6)
+		_, err = nc.Write(request[:min(stage, len(request))]) // at each octet of it
+		assert.NoError(t, err)
+		if stage <= len(request) {
+			return
+		}
+		if _, err := readReply(nc); !assert.NoError(t, err) {
+			return
+		}
+		switch stage - len(request) {
+		case 2:
+			_, _ = nc.Write(first[:1])
+		case 3:
+			_, _ = nc.Write(first[:20])
+		case 4:
+			_, _ = nc.Write(first)
+		case 5:
+			_, _ = nc.Write(half)
+		}
+	}
+	back(t, func() {
+		var many sync.WaitGroup
+		const count, atOnce = 1000, 20
+		for first := range atOnce {
+			many.Go(func() {
+				for i := first; i < count; i += atOnce {
+					abandon(i)
+				}
+			})
+		}
+		many.Wait()
+	})
+}
+
+// Connections that come and go, one after the other, leave nothing.
+func TestSequence(t *testing.T) {
+	world(t)
+	addr := acceptAll(t, Config{CRC: mpa.CRCOff})
+	back(t, func() {
+		for range sequence {
+			nc, err := net.Dial("tcp4", addr)
+			require.NoError(t, err)
+			_ = nc.(*net.TCPConn).SetLinger(0) // no TIME_WAIT: ports are few
+			in := newInbox()
+			c, err := Client(t.Context(), nc, Config{CRC: mpa.CRCOff}, rdma.ConnConfig{Handler: in})
+			require.NoError(t, err)
+			_, err = c.Register(make([]byte, 100), rdma.RemoteWrite)
+			require.NoError(t, err)
+			done := make(waiter, 1)
+			require.NoError(t, c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("hello")}, Done: done}))
+			require.NoError(t, done.wait(t).Err)
+			c.Abort(nil)
+			in.end(t)
+		}
+	})
+}
