@@ -99,6 +99,8 @@ func accessSearch(p *probe) {
 	}
 	p.as(user, group, nil, func() {
 		for _, name := range []string{"closed", "through", "listed"} {
+			// A mount may know for a moment what is below.
+			p.await(func() bool { return name == "through" || unix.Access(p.at(name+"/file"), unix.F_OK) != nil })
 			p.try("open below "+name, name+"/file", unix.O_RDONLY)
 			p.exists(name + "/file")
 			p.exists(name + "/none")

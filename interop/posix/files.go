@@ -120,6 +120,13 @@ func (p *probe) lists(name string) {
 	p.say("in %s: %q", show(name), names)
 }
 
+// empty tells whether there is nothing in the case's directory.
+func (p *probe) empty() bool {
+	entries, err := os.ReadDir(p.dir)
+	p.need(err)
+	return len(entries) == 0
+}
+
 // write writes all of s at an offset.
 func (p *probe) write(fd int, s string, off int64) {
 	n, err := unix.Pwrite(fd, []byte(s), off)

@@ -150,6 +150,7 @@ func mapUnlinked(p *probe) {
 	copy(m, "written")
 	p.result("msync", unix.Msync(m, unix.MS_SYNC))
 	p.need(unix.Munmap(m))
+	p.await(p.empty)
 	p.lists("")
 }
 

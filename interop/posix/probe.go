@@ -9,12 +9,19 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 const permissions = 0o7777 // what chmod sets
+
+// How often, and how long apart, await looks.
+const (
+	awaited    = 1000
+	awaitPause = 2 * time.Millisecond
+)
 
 // Who the cases act as, beside root.
 const (
@@ -111,6 +118,17 @@ func (p *probe) split() error { return unix.Unshare(unix.CLONE_FILES) }
 func (p *probe) forget() {
 	for _, fd := range p.fds {
 		_ = unix.Close(fd)
+	}
+}
+
+// await returns when something is so, or will not be: some things are so on a mount a
+// moment after the call that makes them so.
+func (p *probe) await(f func() bool) {
+	for range awaited {
+		if f() {
+			return
+		}
+		time.Sleep(awaitPause)
 	}
 }
 

@@ -51,7 +51,7 @@ func unlinkOpenListed(p *probe) {
 	p.need(unix.Unlink(p.at("f")))
 	p.lists("")
 	p.result("close", unix.Close(fd))
-	p.await(func() bool { return len(sorted(p.all(p.self()))) == 0 })
+	p.await(p.empty)
 	p.lists("")
 }
 
@@ -90,15 +90,4 @@ func unlinkOpenRmdir(p *probe) {
 	p.result("close", unix.Close(fd))
 	p.await(func() bool { return unix.Rmdir(p.at("d")) != unix.ENOTEMPTY })
 	p.lists("")
-}
-
-// await returns when something is so: a file may take a moment to go after the
-// close.
-func (p *probe) await(f func() bool) {
-	for range 1000 {
-		if f() {
-			return
-		}
-		p.tick()
-	}
 }
