@@ -2,7 +2,7 @@
 # Each target does one thing; scripts/ holds what is longer than a line.
 #
 #	FUZZTIME=60s      make fuzz: time for each target
-#	INTEROP_SOAK=1h   make soak: time for the reader and the writer, and for the random operations
+#	INTEROP_SOAK=1h   make soak: time for the reader and the writer, the random operations, and the bad network
 #	PREFIX=/usr/local make install: where to
 #	NO_APT=1          install nothing: name what is missing and fail
 

@@ -1,0 +1,265 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A siwSettings is how siw starts connections.
+type siwSettings struct {
+	required, strict bool // mpa_crc_required, mpa_crc_strict
+	peerToPeer       bool // peer_to_peer
+	revision         int  // mpa_version
+}
+
+var crcWord = map[mpa.CRC]string{mpa.CRCOn: "on", mpa.CRCAuto: "auto", mpa.CRCOff: "off"}
+
+// siwUsual is how siw is without a word.
+var siwUsual = siwSettings{revision: 2}
+
+func (s siwSettings) String() string {
+	words := []string{fmt.Sprintf("revision %d", s.revision)}
+	for _, w := range []struct {
+		word string
+		on   bool
+	}{{"CRC required", s.required}, {"CRC strict", s.strict}, {"peer-to-peer", s.peerToPeer}} {
+		if w.on {
+			words = append(words, w.word)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// set makes siw so until the test ends.
+func (s siwSettings) set(t *testing.T) {
+	t.Helper()
+	s.write(t)
+	t.Cleanup(func() { siwUsual.write(t) })
+}
+
+func (s siwSettings) write(t *testing.T) {
+	t.Helper()
+	letter := map[bool]string{false: "N", true: "Y"}
+	script := "cd /sys/module/siw/parameters"
+	for _, p := range [][2]string{
+		{"mpa_crc_required", letter[s.required]},
+		{"mpa_crc_strict", letter[s.strict]},
+		{"peer_to_peer", letter[s.peerToPeer]},
+		{"mpa_version", fmt.Sprint(s.revision)},
+	} {
+		script += fmt.Sprintf(" && echo %[2]s >%[1]s && test $(cat %[1]s) = %[2]s", p[0], p[1])
+	}
+	must(t, script)
+}
+
+// TestSiwSettings lets the software RNIC and siw talk with each setting of siw's
+// that changes how a connection starts, and with each of ours, in both roles.
+func TestSiwSettings(t *testing.T) {
+	guest(t)
+	t.Run("siw initiates", siwInitiates)
+	t.Run("siw responds", siwResponds)
+	t.Run("siw responds, revision 1", siwUnenhanced)
+	t.Run("siw refuses", siwRefuses)
+	assert.Zero(t, buf.Default.Out(), "buffers that nobody gave back")
+}
+
+// siwInitiates: the Request is as siw is set, and our answer makes do with it.
+func siwInitiates(t *testing.T) {
+	var (
+		required   = siwSettings{required: true, revision: 2}
+		strict     = siwSettings{strict: true, revision: 2}
+		both       = siwSettings{required: true, strict: true, revision: 2}
+		peerToPeer = siwSettings{peerToPeer: true, revision: 2}
+		all        = siwSettings{required: true, peerToPeer: true, revision: 2}
+		old        = siwSettings{revision: 1}
+		oldCRC     = siwSettings{required: true, revision: 1}
+	)
+	for _, tt := range []struct {
+		siw  siwSettings
+		ours mpa.CRC
+		crc  bool // comes out
+	}{
+		{siwUsual, mpa.CRCOff, false},
+		{siwUsual, mpa.CRCOn, true},
+		{required, mpa.CRCOff, true},
+		{required, mpa.CRCOn, true},
+		{strict, mpa.CRCAuto, false},
+		{both, mpa.CRCAuto, true},
+		{peerToPeer, mpa.CRCAuto, false},
+		{peerToPeer, mpa.CRCOn, true},
+		{all, mpa.CRCAuto, true},
+		{old, mpa.CRCAuto, false},
+		{old, mpa.CRCOn, true},
+		{oldCRC, mpa.CRCOff, true},
+	} {
+		t.Run(fmt.Sprintf("%v, our CRC %s", tt.siw, crcWord[tt.ours]), func(t *testing.T) {
+			tt.siw.set(t)
+			seen := rpingServer(t, iwarp.Config{CRC: tt.ours}, 1)
+			assert.EqualValues(t, tt.siw.revision, seen.Rev)
+			assert.Equal(t, tt.crc, seen.CRC)
+			assert.Equal(t, tt.siw.peerToPeer, seen.PeerToPeer)
+			assert.False(t, seen.SendMarkers || seen.RecvMarkers)
+		})
+	}
+}
+
+// siwResponds: the Request is ours, and siw answers what it is set to.
+func siwResponds(t *testing.T) {
+	for _, tt := range []struct {
+		siw  siwSettings
+		ours iwarp.Config
+		crc  bool // comes out
+	}{
+		{siwUsual, iwarp.Config{CRC: mpa.CRCOff}, false},
+		{siwUsual, iwarp.Config{CRC: mpa.CRCOn}, true},
+		{siwUsual, iwarp.Config{CRC: mpa.CRCOff, PeerToPeer: true}, false},
+		{siwUsual, iwarp.Config{CRC: mpa.CRCOn, PeerToPeer: true}, true},
+		// That it requires CRCs, siw says to nobody who does not.
+		{siwSettings{required: true, revision: 2}, iwarp.Config{CRC: mpa.CRCOff}, false},
+		{siwSettings{required: true, strict: true, revision: 2}, iwarp.Config{CRC: mpa.CRCOn}, true},
+		{siwSettings{strict: true, revision: 2}, iwarp.Config{CRC: mpa.CRCOff}, false},
+		{siwSettings{peerToPeer: true, revision: 2}, iwarp.Config{CRC: mpa.CRCOn}, true},
+		{siwSettings{peerToPeer: true, revision: 2}, iwarp.Config{CRC: mpa.CRCOn, PeerToPeer: true}, true},
+		{siwSettings{revision: 1}, iwarp.Config{CRC: mpa.CRCOn}, true},
+	} {
+		name := fmt.Sprintf("%v, our CRC %s, peer-to-peer %t", tt.siw, crcWord[tt.ours.CRC], tt.ours.PeerToPeer)
+		t.Run(name, func(t *testing.T) {
+			tt.siw.set(t)
+			seen := rpingClient(t, tt.ours, 1)
+			assert.EqualValues(t, mpa.Rev2, seen.Rev, "whatever siw asks for itself")
+			assert.Equal(t, tt.crc, seen.CRC)
+			assert.Equal(t, tt.ours.PeerToPeer, seen.PeerToPeer)
+			if seen.PeerToPeer {
+				assert.Equal(t, mpa.RTRWrite, seen.RTR, "what siw picks of all three")
+			}
+		})
+	}
+}
+
+// siwUnenhanced: a Request of revision 1 names no IRD, so that siw tells rping of
+// none, and rping's first RDMA Read fails in its own kernel. Until then all is well.
+func siwUnenhanced(t *testing.T) {
+	for _, tt := range []struct {
+		siw siwSettings
+		crc mpa.CRC
+	}{
+		{siwUsual, mpa.CRCOff},
+		{siwUsual, mpa.CRCOn},
+		{siwSettings{revision: 1}, mpa.CRCOff},
+		{siwSettings{required: true, revision: 1}, mpa.CRCOn},
+	} {
+		t.Run(fmt.Sprintf("%v, our CRC %s", tt.siw, crcWord[tt.crc]), func(t *testing.T) {
+			tt.siw.set(t)
+			server := rpingListens(t, 1)
+			e := newRpingEnd(t)
+			c, err := iwarp.Dial(e.ctx, "tcp", guest(t).Addr(rpingPort), iwarp.Config{CRC: tt.crc, Unenhanced: true}, e.config())
+			require.NoError(t, err)
+			defer c.Close()
+			e.conn = c
+			e.nudge()
+			assert.EqualValues(t, mpa.Rev1, c.Params().Rev)
+			assert.Equal(t, tt.crc == mpa.CRCOn, c.Params().CRC)
+			from, err := c.Register(make([]byte, rpingSize), rdma.RemoteRead)
+			require.NoError(t, err)
+			e.say(rdma.Remote{STag: from.STag(), TO: from.TO()}, rpingSize)
+			_, err = e.in.Wait(e.ctx)
+			require.ErrorIs(t, err, io.EOF, "no Terminate")
+			out, err := io.ReadAll(server)
+			require.NoError(t, err)
+			assert.Contains(t, string(out), "post send error", "rping has heard what to read")
+		})
+	}
+}
+
+// siwRefuses: no setting of ours that siw has no use for is passed over.
+func siwRefuses(t *testing.T) {
+	strict := siwSettings{strict: true, revision: 2}
+	for name, tt := range map[string]struct {
+		siw  siwSettings
+		ours iwarp.Config
+	}{
+		"Markers":    {siwUsual, iwarp.Config{CRC: mpa.CRCOff, Markers: true}},
+		"strict CRC": {strict, iwarp.Config{CRC: mpa.CRCOn}},
+	} {
+		t.Run(name+", siw responds", func(t *testing.T) {
+			tt.siw.set(t)
+			rpingListens(t, 1)
+			e := newRpingEnd(t)
+			_, err := iwarp.Dial(e.ctx, "tcp", guest(t).Addr(rpingPort), tt.ours, e.config())
+			var rejected *iwarp.RejectedError
+			require.ErrorAs(t, err, &rejected)
+			t.Logf("%v", err)
+		})
+		t.Run(name+", siw initiates", func(t *testing.T) {
+			tt.siw.set(t)
+			l, err := iwarp.Listen("tcp", "127.0.0.1:0", tt.ours)
+			require.NoError(t, err)
+			defer l.Close()
+			client, err := guest(t).Open(t.Context(), fmt.Sprintf("rping -c -a 10.0.2.2 -p %d -C 1 -v", l.Addr().(*net.TCPAddr).Port))
+			require.NoError(t, err)
+			defer client.Close()
+			e := newRpingEnd(t)
+			req, err := l.Accept(e.ctx)
+			require.NoError(t, err)
+			e.conn, err = req.Accept(e.config())
+			if err == nil { // that siw is gone shows later
+				defer e.conn.Close()
+				_, err = e.in.Wait(e.ctx)
+			}
+			require.Error(t, err)
+			require.NoError(t, e.ctx.Err())
+			t.Logf("%v", err)
+			out, err := io.ReadAll(client)
+			require.NoError(t, err)
+			assert.Contains(t, string(out), "RDMA_CM_EVENT_REJECTED")
+		})
+	}
+}
+
+// TestSiwSettingsNFS lets Linux mount nfsrdmad with settings of siw's that are
+// furthest from the usual, and mountrdma copy to knfsd and back.
+func TestSiwSettingsNFS(t *testing.T) {
+	for _, s := range []siwSettings{
+		{required: true, peerToPeer: true, revision: 2},
+		{required: true, strict: true, revision: 2},
+	} {
+		t.Run(s.String(), func(t *testing.T) {
+			d := serve(t, "--no-root-squash")
+			s.set(t)
+			linux := d.site()
+			linux.mount(t, "/mnt", linux.options("rdma"))
+			must(t, "cd /mnt && dd if=/dev/urandom of=a bs=64k count=50 2>/dev/null && sync && cp a b && cmp a b")
+			umount(t, "/mnt")
+			a, err := os.ReadFile(filepath.Join(d.dir, "a"))
+			require.NoError(t, err)
+			b, err := os.ReadFile(filepath.Join(d.dir, "b"))
+			require.NoError(t, err)
+			require.Len(t, a, 50<<16)
+			require.True(t, string(a) == string(b))
+
+			url := fmt.Sprintf("nfs://%s/export/siw?mountport=%d", guest(t).Addr(20049), port(t, guest(t).Addr(20048)))
+			back := filepath.Join(t.TempDir(), "back")
+			mountrdma(t, "cp", "--crc=on", filepath.Join(d.dir, "a"), url)
+			mountrdma(t, "cp", "--crc=on", url, back)
+			must(t, "rm /export/siw")
+			b, err = os.ReadFile(back)
+			require.NoError(t, err)
+			require.True(t, string(a) == string(b))
+		})
+	}
+}
