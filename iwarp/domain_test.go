@@ -23,7 +23,7 @@ func member(t testing.TB, d *ProtectionDomain) (endpoint, *rawPeer) {
 
 // Memory of a Protection Domain is for the peers of all its connections, and for
 // no other (R5041-8.2-3, R5041-8.2-4, R5041-8.3-3-1, R5040-8.1-1,
-// R5040-8.1.1-1-1, R5040-8.1.2-3-1).
+// R5040-8.1.1-1-1, R5040-8.1.2-3-1, R5042-6.1.1-2).
 func TestProtectionDomain(t *testing.T) {
 	world(t)
 	d := NewProtectionDomain()

@@ -44,7 +44,7 @@ func TestStallWithinMessage(t *testing.T) {
 }
 
 // A party that opens connections and says nothing on them keeps nobody else out,
-// and nobody else's start-up is cut off for it.
+// and nobody else's start-up is cut off for it (R5042-3-1, R5042-6.4.1-1).
 func TestCrowd(t *testing.T) {
 	world(t)
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

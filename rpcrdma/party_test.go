@@ -14,7 +14,7 @@ import (
 )
 
 // Where there are as many connections as there may be, who has most of them makes
-// room for others, by those that do nothing.
+// room for others, by those that do nothing (R5042-6.4.1-1).
 func TestMaxConnsShared(t *testing.T) {
 	g := new(gate)
 	serve(t, &Server{Handler: g, MaxConns: 4}, func(t *testing.T, r *rig) {
@@ -83,7 +83,7 @@ func TestMaxConnsFair(t *testing.T) {
 }
 
 // One party gets no more than its share of the memory, whatever it asks for, and
-// the others have the rest.
+// the others have the rest (R5042-3-1, R5042-6.4.1-1).
 func TestMemoryShared(t *testing.T) {
 	g := new(gate)
 	s := tight(g)
@@ -194,7 +194,7 @@ func TestStands(t *testing.T) {
 }
 
 // Messages have a bound over all connections; above it the party that has most of
-// them loses what is most.
+// them loses what is most (R5042-6.4.1-1, R5042-6.4.3.1-1).
 func TestInlineBounded(t *testing.T) {
 	g := new(gate)
 	serve(t, &Server{Handler: g, MaxInline: minMaxInline, Credits: maxCredits}, func(t *testing.T, r *rig) {

@@ -21,6 +21,8 @@ type tap struct {
 	recvs    []int // receives that the peer had used up at each post of a Send
 	used     int
 	failPost error
+
+	registered int // regions of the server's
 }
 
 func (p *tap) Accept(ctx context.Context) (rdma.ConnRequest, error) {
@@ -79,6 +81,13 @@ func (c *tappedConn) PostRecv(n int) error {
 	c.p.used -= n
 	c.p.mu.Unlock()
 	return c.Conn.PostRecv(n)
+}
+
+func (c *tappedConn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
+	c.p.mu.Lock()
+	c.p.registered++
+	c.p.mu.Unlock()
+	return c.Conn.Register(b, access)
 }
 
 func (c *tappedConn) Post(wrs ...rdma.WR) error {

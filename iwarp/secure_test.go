@@ -1,0 +1,157 @@
+package iwarp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// anyAccess is all that a peer may be allowed.
+const anyAccess = rdma.RemoteRead | rdma.RemoteWrite | rdma.RemoteAtomic
+
+// A use is what a peer may try with an STag, and what it gets where the STag is
+// another Stream's, or no more.
+type use struct {
+	segment          []byte
+	foreign, invalid error
+}
+
+// uses are those of a peer that has sent so many Sends.
+func uses(s rdma.STag, sends uint32) []use {
+	return []use{
+		{writeSeg(true, s, 0, []byte{1}), ddp.ErrSTagStream, ddp.ErrInvalidSTag},
+		{requestSeg(1, rdmap.ReadRequest{Size: 1, SourceSTag: s}), rdmap.ErrSTagStream, rdmap.ErrInvalidSTag},
+		{atomicSeg(1, add(s, 0, 1)), rdmap.ErrSTagStream, rdmap.ErrInvalidSTag},
+		{invalidateSeg(1+sends, s, nil), rdmap.ErrCannotInvalidate, rdmap.ErrCannotInvalidate},
+	}
+}
+
+// refused holds that a peer of its own gets the error for the segment.
+func refused(t *testing.T, segment []byte, want error) {
+	t.Helper()
+	e, p := againstRaw(t, raw{recvs: 1})
+	p.send(segment)
+	assert.ErrorIs(t, p.terminate().Cause, want)
+	require.ErrorIs(t, e.in.end(t), want)
+}
+
+// Streams do not trust one another unless the upper layer says so: what is
+// registered with one is out of reach for all others (R5042-3-2, R5042-6.1.1-1,
+// R5042-6.1.1-3, R5042-6.4.5-1).
+func TestStreamsAlone(t *testing.T) {
+	world(t)
+	own, peer := againstRaw(t, raw{recvs: 1})
+	mem := []byte("unchanged")
+	r, err := own.Register(mem, anyAccess)
+	require.NoError(t, err)
+	for _, use := range uses(r.STag(), 0) {
+		refused(t, use.segment, use.foreign)
+	}
+	peer.send(writeSeg(true, r.STag(), 2, []byte("settled")), invalidateSeg(1, r.STag(), nil))
+	own.in.next(t)
+	assert.Equal(t, "unsettled", string(mem))
+}
+
+// An STag is worth nothing once it was taken back, by its owner, by its peer, or
+// by the end of its Stream (R5042-6.2.2-2).
+func TestStaleSTags(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sends uint32 // of the peer
+		end   func(t *testing.T, e endpoint, p *rawPeer, r rdma.Region)
+	}{
+		"deregistered": {0, func(_ *testing.T, _ endpoint, _ *rawPeer, r rdma.Region) { r.Deregister() }},
+		"invalidated": {1, func(t *testing.T, e endpoint, p *rawPeer, r rdma.Region) {
+			p.send(invalidateSeg(1, r.STag(), nil))
+			e.in.next(t)
+		}},
+		"closed": {0, func(t *testing.T, e endpoint, p *rawPeer, _ rdma.Region) {
+			p.nc.Close()
+			require.NoError(t, e.Close())
+		}},
+		"cut off": {0, func(t *testing.T, e endpoint, _ *rawPeer, _ rdma.Region) {
+			e.Abort(nil)
+			require.NoError(t, e.Close())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			for i := range uses(0, 0) {
+				e, p := againstRaw(t, raw{recvs: 2})
+				mem := []byte("unchanged")
+				r, err := e.Register(mem, anyAccess)
+				require.NoError(t, err)
+				tt.end(t, e, p, r)
+				refused(t, uses(r.STag(), 0)[i].segment, uses(0, 0)[i].invalid) // by others
+				if name == "deregistered" || name == "invalidated" {            // by its own peer
+					use := uses(r.STag(), tt.sends)[i]
+					p.send(use.segment)
+					assert.ErrorIs(t, p.terminate().Cause, use.invalid)
+					e.in.end(t)
+				}
+				assert.Equal(t, "unchanged", string(mem))
+			}
+		})
+	}
+}
+
+// A Stream that uses up its Read Requests, of which it has as many as this end
+// said, takes none of others' (R5042-6.4.3.3-1, R5042-6.4.3.3-2, R5042-7.2-1,
+// R5042-App.A-3).
+func TestReadsOfOthers(t *testing.T) {
+	world(t)
+	const ird = 2
+	mem := make([]byte, 4<<20)
+	greedy, p := againstRaw(t, raw{pipe: true, ird: ird})
+	r, err := greedy.Register(mem, rdma.RemoteRead)
+	require.NoError(t, err)
+	for i := range uint32(ird) { // which it does not read
+		p.send(requestSeg(1+i, rdmap.ReadRequest{Size: uint32(len(mem)), SourceSTag: r.STag()}))
+	}
+	other, q := againstRaw(t, raw{ird: ird})
+	s, err := other.Register(mem, rdma.RemoteRead)
+	require.NoError(t, err)
+	for i := range uint32(10 * ird) {
+		q.send(requestSeg(1+i, rdmap.ReadRequest{Size: 4, SourceSTag: s.STag()}))
+		q.response()
+	}
+	p.send(requestSeg(1+ird, rdmap.ReadRequest{Size: 4, SourceSTag: r.STag()})) // one too many
+	requireFault(t, greedy.in.end(t), false, rdmap.Error{Layer: rdmap.LayerDDP, Type: 2, Code: 2})
+	q.send(requestSeg(1+10*ird, rdmap.ReadRequest{Size: 4, SourceSTag: s.STag()}))
+	q.response()
+}
+
+// A completion queue with too little room loses its own completions, and touches
+// nothing else: neither the Stream, nor other Streams and their queues, since
+// each work request names its own (R5042-6.4.3.2-1, R5042-6.4.6-1, R5042-7.1-1).
+func TestOverrunAlone(t *testing.T) {
+	world(t)
+	small, large := rdma.NewCompletionQueue(1), rdma.NewCompletionQueue(100)
+	a, p := againstRaw(t, raw{initiator: true})
+	b, q := againstRaw(t, raw{initiator: true})
+	for range 10 {
+		require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Done: small}))
+		require.NoError(t, b.Post(rdma.WR{Op: rdma.OpSend, Done: large}))
+	}
+	require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Done: large}))
+	for range 10 {
+		p.segment()
+		q.segment()
+	}
+	p.segment()
+	for range 11 {
+		c, err := large.Wait(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, c.Err)
+	}
+	_, err := small.Wait(t.Context())
+	require.NoError(t, err)
+	_, err = small.Wait(t.Context())
+	require.ErrorIs(t, err, rdma.ErrOverrun)
+	assert.Empty(t, a.in.closed)
+	assert.Empty(t, b.in.closed)
+}

@@ -1,0 +1,171 @@
+package rpcrdma
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// An exposure is memory that a requester lets its server reach.
+type exposure struct {
+	rdma.Region
+	mem    []byte
+	access rdma.Access
+	w      *watchedConn
+}
+
+// Deregister ends it, just after onEnd.
+func (e *exposure) Deregister() {
+	w := e.w
+	w.mu.Lock()
+	if w.onEnd != nil && w.live[e] {
+		w.onEnd(e)
+	}
+	delete(w.live, e)
+	w.mu.Unlock()
+	e.Region.Deregister()
+}
+
+// A watchedConn knows what is exposed on it.
+type watchedConn struct {
+	rdma.Conn
+	mu    sync.Mutex
+	live  map[*exposure]bool
+	onEnd func(*exposure)
+}
+
+func (w *watchedConn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
+	r, err := w.Conn.Register(b, access)
+	if err != nil {
+		return nil, err
+	}
+	e := &exposure{r, b, access, w}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.live[e] = true
+	return e, nil
+}
+
+// exposed returns what is exposed for reading, and for writing.
+func (w *watchedConn) exposed(t *testing.T) (read, written [][]byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for e := range w.live {
+		switch e.access {
+		case rdma.RemoteRead:
+			read = append(read, e.mem)
+		case rdma.RemoteWrite:
+			written = append(written, e.mem)
+		default:
+			assert.Fail(t, "exposed for more than one thing", "%v", e.access)
+		}
+	}
+	return read, written
+}
+
+// watched replaces a requester's connection.
+func watched(c *Client) *watchedConn {
+	w := &watchedConn{Conn: c.conn, live: make(map[*exposure]bool)}
+	c.conn = w
+	return w
+}
+
+// While a call is under way the server reaches what the call is about, and that
+// alone; when the call returns, nothing (R5042-6.3.2-1, R5042-6.3.3-1,
+// R5042-6.3.4-1, R5042-6.3.5-1, R5042-6.3.6-1).
+func TestClientExposes(t *testing.T) {
+	for _, tt := range []struct {
+		args, results, item int
+		read                bool // the arguments are, from the requester's memory
+		written             int  // octets that may be, at least those of the results; 0: none
+	}{
+		{0, 0, 0, false, 0},
+		{100, 100, 0, false, 0},
+		{9000, 0, 0, true, 0},
+		{0, 0, 9000, false, 9000},
+		{0, 9000, 0, false, 9000},
+		{9000, 9000, 0, true, 9000},
+		{9000, 0, 9001, true, 9001},
+	} {
+		t.Run(fmt.Sprint(tt), func(t *testing.T) {
+			client(t, &Server{}, ClientConfig{}, func(t *testing.T, c *Client, e *echo, _ *dialer) {
+				require.NoError(t, ask(t.Context(), c, 0, 0, 0)) // and others' octets lie in pooled memory
+				w := watched(c)
+				e.onCall = func() {
+					read, written := w.exposed(t)
+					if tt.read && assert.Len(t, read, 1) {
+						assert.True(t, bytes.Equal(ramp(tt.args), read[0]), "its octets, and no more")
+					}
+					if tt.written > 0 && assert.Len(t, written, 1) {
+						assert.GreaterOrEqual(t, len(written[0]), tt.written)
+						assert.LessOrEqual(t, len(written[0]), tt.written+oncrpc.MaxReplyHeader+24)
+						assert.Equal(t, make([]byte, len(written[0])), written[0], "nothing stale")
+					}
+					assert.Equal(t, tt.read, len(read) > 0)
+					assert.Equal(t, tt.written > 0, len(written) > 0)
+				}
+				require.NoError(t, ask(t.Context(), c, tt.args, tt.results, tt.item))
+				assert.Empty(t, w.live)
+			})
+		})
+	}
+}
+
+// What a call has exposed is taken back when it is given up as well.
+func TestClientExposesNoLonger(t *testing.T) {
+	client(t, &Server{}, ClientConfig{}, func(t *testing.T, c *Client, e *echo, _ *dialer) {
+		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
+		w := watched(c)
+		ctx, cancel := context.WithCancel(t.Context())
+		e.onCall = cancel
+		e.hold = make(chan struct{})
+		require.ErrorIs(t, ask(ctx, c, 9000, 0, 9000), context.Canceled) // R5042-6.3.3-1
+		assert.Empty(t, w.live)
+		close(e.hold)
+	})
+}
+
+// A reply is looked at when the server cannot change it any more: what it changes
+// at the last moment is what the requester sees (R5042-6.2.2-1).
+func TestClientRevokesFirst(t *testing.T) {
+	client(t, &Server{}, ClientConfig{}, func(t *testing.T, c *Client, _ *echo, _ *dialer) {
+		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
+		w := watched(c)
+		for _, tt := range []struct{ results, item int }{{9000, 0}, {0, 9000}} {
+			require.NoError(t, ask(t.Context(), c, 0, tt.results, tt.item))
+			w.onEnd = func(e *exposure) {
+				for i := range e.mem {
+					e.mem[i] ^= 0xff
+				}
+			}
+			assert.Error(t, ask(t.Context(), c, 0, tt.results, tt.item))
+			w.onEnd = nil
+		}
+	})
+}
+
+// A server lets nobody reach any memory of its: it reads arguments, and writes
+// results, by itself (R5042-App.A-1, R5042-App.A-2).
+func TestServerExposesNothing(t *testing.T) {
+	p := new(tap)
+	serveTap(t, &Server{Handler: results("", repeat(9000), "")}, p, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		var l chunks.Lists
+		into, mem := q.writable(9000)
+		l.AddWrite(into)
+		l.Reads = q.reads(40, repeat(9000))
+		q.call(msg(l), rpcCall(testXID, ""))
+		q.answer()
+		assert.Equal(t, repeat(9000), mem)
+		assert.Zero(t, p.registered)
+	})
+}
