@@ -26,7 +26,7 @@ func (c *Conn) cutMarked(b *batch, m *message) {
 	var header [maxHeaderLen]byte
 	f.octets(m.appendHeader(mpa.AppendLength(header[:0], ulpdu), last))
 	for n > 0 {
-		d := m.next(n)
+		d := b.take(m, n)
 		n -= len(d)
 		f.payload(d)
 	}

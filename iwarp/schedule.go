@@ -18,7 +18,7 @@ func (q *sendQueue) nextMessage(c *Conn, b *batch) bool {
 	case q.gated:
 		return false
 	case q.responses.len() > 0:
-		q.beginResponse(q.responses.pop())
+		q.beginResponse(q.responses.pop(), c.params.CRC)
 	case q.next < q.tail && q.mayStart(q.at(q.next), c.params.ORD):
 		q.beginWR(q.at(q.next))
 	default:
@@ -36,8 +36,8 @@ func (q *sendQueue) mayStart(w *workRequest, ord int) bool {
 	return !w.answered() || outstanding < ord // RFC 5040, Section 6.1; RFC 7306, Section 5.2
 }
 
-// beginResponse makes r the current message.
-func (q *sendQueue) beginResponse(r response) {
+// beginResponse makes r the current message, which CRCs cover or not.
+func (q *sendQueue) beginResponse(r response, crc bool) {
 	if r.atomic {
 		q.atomicResps++
 		q.cur = message{active: true, op: rdmap.OpAtomicResponse, msn: q.atomicResps}
@@ -45,6 +45,7 @@ func (q *sendQueue) beginResponse(r response) {
 		return
 	}
 	q.cur = message{active: true, op: rdmap.OpReadResponse, read: r.read, region: r.region, length: len(r.data)}
+	q.cur.shared = crc && r.region != nil && r.region.access&(rdma.RemoteWrite|rdma.RemoteAtomic) != 0
 	q.cur.remote = rdma.Remote{STag: r.read.SinkSTag, TO: r.read.SinkTO}
 	q.one[0] = r.data
 	q.cur.data = q.one[:]

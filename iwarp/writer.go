@@ -3,6 +3,7 @@ package iwarp
 import (
 	"sync"
 
+	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
@@ -26,6 +27,7 @@ type batch struct {
 	size    int // octets in all
 	upTo    uint64
 	regions []*region // pinned until the batch is written
+	copies  []*buf.Buf
 	last    bool      // the stream ends behind it
 }
 
@@ -62,8 +64,12 @@ func (b *batch) reset() {
 		r.unpin()
 		b.regions[i] = nil
 	}
+	for i, lent := range b.copies {
+		lent.Release()
+		b.copies[i] = nil
+	}
 	clear(b.vec)
-	b.headers, b.vec, b.regions = b.headers[:0], b.vec[:0], b.regions[:0]
+	b.headers, b.vec, b.regions, b.copies = b.headers[:0], b.vec[:0], b.regions[:0], b.copies[:0]
 	b.sent, b.size, b.last = 0, 0, false
 }
 
@@ -99,6 +105,7 @@ type message struct {
 	at     int         // but for so many octets of data[0]
 	read   askedRead   // what a Read Response answers,
 	region *region     // pinned
+	shared bool        // the peer may change data while their CRC is computed
 
 	body    [maxBody]byte // what the message is where it is an RDMAP header alone,
 	bodyLen int           // of so many octets
@@ -144,6 +151,19 @@ func (m *message) next(n int) []byte {
 	return d
 }
 
+// take takes the next octets of m's data for b, n at most. What the peer may
+// change is copied, so that it is sent as its CRC was computed.
+func (b *batch) take(m *message, n int) []byte {
+	d := m.next(n)
+	if !m.shared || len(d) == 0 {
+		return d
+	}
+	lent := buf.Default.Get(len(d))
+	copy(lent.B, d)
+	b.copies = append(b.copies, lent)
+	return lent.B
+}
+
 // cut appends the next FPDU of m to b.
 func (c *Conn) cut(b *batch, m *message) {
 	if c.params.SendMarkers {
@@ -177,7 +197,7 @@ func (b *batch) gather(m *message, n int) [][]byte {
 	first := len(b.vec)
 	b.size += n
 	for n > 0 {
-		d := m.next(n)
+		d := b.take(m, n)
 		n -= len(d)
 		if len(d) > 0 {
 			b.vec = append(b.vec, d)
