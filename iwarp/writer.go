@@ -28,7 +28,7 @@ type batch struct {
 	upTo    uint64
 	regions []*region // pinned until the batch is written
 	copies  []*buf.Buf
-	last    bool      // the stream ends behind it
+	last    bool // the stream ends behind it
 }
 
 var batches = sync.Pool{New: func() any {
