@@ -23,10 +23,11 @@ type recorder struct {
 // read and written on the server is in it.
 func openRecord(name string) (*recorder, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err == nil {
-		err = pcap.NewFile(f).Flush()
-	}
 	if err != nil {
+		return nil, fmt.Errorf("--record: %w", err)
+	}
+	if err := pcap.NewFile(f).Flush(); err != nil {
+		f.Close()
 		return nil, fmt.Errorf("--record: %w", err)
 	}
 	return &recorder{f: f}, nil
