@@ -1,19 +1,13 @@
 package iwarp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/internal/origin"
-	"github.com/nfsrdma/nfsrdma/internal/pcap"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -133,128 +127,4 @@ func (l *Listener) run() {
 			return
 		}
 	}
-}
-
-// startup reads the peer's Request and offers the peer to Accept.
-func (l *Listener) startup(nc net.Conn) {
-	if !l.enter(nc) {
-		nc.Close()
-		return
-	}
-	r, err := l.request(nc)
-	l.leave(nc)
-	if err != nil {
-		nc.Close()
-		return
-	}
-	select {
-	case l.ready <- r:
-	case <-l.done:
-		nc.Close()
-	}
-}
-
-// request reads the peer's Request. One that no upper layer could accept gets
-// its rejection here.
-func (l *Listener) request(nc net.Conn) (*request, error) {
-	_ = nc.SetDeadline(time.Now().Add(l.cfg.startup()))
-	record := newRecorder(nc, l.cfg.Record, pcap.Server)
-	req, err := readRequest(record.tap(nc))
-	if err != nil {
-		return nil, err
-	}
-	r := &request{nc: nc, req: req, cfg: l.cfg, record: record}
-	reply, _, err := mpa.Accept(req, l.cfg.local())
-	if err != nil {
-		_ = r.reply(reply, nil)
-	}
-	return r, err
-}
-
-func (l *Listener) enter(nc net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case <-l.done:
-		return false
-	default:
-		l.starting[nc] = l.started
-		l.started++
-		return true
-	}
-}
-
-// thin cuts off the older half of the start-ups of the party that has most of
-// them, so that one which opens connections and says nothing keeps no other out.
-func (l *Listener) thin() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	parties := make(map[netip.Prefix][]net.Conn)
-	var most []net.Conn
-	for nc := range l.starting {
-		p := origin.Of(nc.RemoteAddr())
-		parties[p] = append(parties[p], nc)
-		if len(parties[p]) > len(most) {
-			most = parties[p]
-		}
-	}
-	slices.SortFunc(most, func(a, b net.Conn) int { return cmp.Compare(l.starting[a], l.starting[b]) })
-	for _, nc := range most[:(len(most)+1)/2] {
-		nc.Close()
-	}
-}
-
-func (l *Listener) leave(nc net.Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.starting, nc)
-}
-
-// A request is a peer that awaits its MPA Reply. It implements
-// rdma.ConnRequest.
-type request struct {
-	nc  net.Conn
-	req mpa.Frame
-	cfg Config
-
-	record *recorder // or nil
-}
-
-func (r *request) PrivateData() []byte  { return r.req.PrivateData }
-func (r *request) RemoteAddr() net.Addr { return r.nc.RemoteAddr() }
-
-// reply sends a start-up frame with private data.
-func (r *request) reply(f mpa.Frame, privateData []byte) error {
-	f.PrivateData = privateData
-	_ = r.nc.SetDeadline(time.Now().Add(r.cfg.startup()))
-	err := writeFrame(r.record.tap(r.nc), f)
-	_ = r.nc.SetDeadline(time.Time{})
-	return err
-}
-
-// Accept sends the Reply and starts the connection. Nothing is sent on it
-// before the peer's first FPDU.
-func (r *request) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
-	reply, params, err := mpa.Accept(r.req, r.cfg.local())
-	if err == nil {
-		err = r.reply(reply, cc.PrivateData)
-	}
-	if err != nil {
-		r.nc.Close()
-		return nil, err
-	}
-	c := newConn(newSocket(r.nc), params, r.req, cc, true)
-	c.sock.record = r.record
-	c.configure(r.cfg)
-	c.start()
-	return c, nil
-}
-
-// Reject sends a Reply that refuses the connection.
-func (r *request) Reject(privateData []byte) error {
-	err := r.reply(mpa.Reject(r.req, r.cfg.local()), privateData)
-	if cerr := r.nc.Close(); err == nil {
-		err = cerr
-	}
-	return err
 }

@@ -1,0 +1,88 @@
+package iwarp
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/origin"
+	"github.com/nfsrdma/nfsrdma/internal/pcap"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+)
+
+// startup reads the peer's Request and offers the peer to Accept.
+func (l *Listener) startup(nc net.Conn) {
+	if !l.enter(nc) {
+		nc.Close()
+		return
+	}
+	r, err := l.request(nc)
+	l.leave(nc)
+	if err != nil {
+		nc.Close()
+		return
+	}
+	select {
+	case l.ready <- r:
+	case <-l.done:
+		nc.Close()
+	}
+}
+
+// request reads the peer's Request. One that no upper layer could accept gets
+// its rejection here.
+func (l *Listener) request(nc net.Conn) (*request, error) {
+	_ = nc.SetDeadline(time.Now().Add(l.cfg.startup()))
+	record := newRecorder(nc, l.cfg.Record, pcap.Server)
+	req, err := readRequest(record.tap(nc))
+	if err != nil {
+		return nil, err
+	}
+	r := &request{nc: nc, req: req, cfg: l.cfg, record: record}
+	reply, _, err := mpa.Accept(req, l.cfg.local())
+	if err != nil {
+		_ = r.reply(reply, nil)
+	}
+	return r, err
+}
+
+func (l *Listener) enter(nc net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.done:
+		return false
+	default:
+		l.starting[nc] = l.started
+		l.started++
+		return true
+	}
+}
+
+// thin cuts off the older half of the start-ups of the party that has most of
+// them, so that one which opens connections and says nothing keeps no other out.
+func (l *Listener) thin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	parties := make(map[netip.Prefix][]net.Conn)
+	var most []net.Conn
+	for nc := range l.starting {
+		p := origin.Of(nc.RemoteAddr())
+		parties[p] = append(parties[p], nc)
+		if len(parties[p]) > len(most) {
+			most = parties[p]
+		}
+	}
+	slices.SortFunc(most, func(a, b net.Conn) int { return cmp.Compare(l.starting[a], l.starting[b]) })
+	for _, nc := range most[:(len(most)+1)/2] {
+		nc.Close()
+	}
+}
+
+func (l *Listener) leave(nc net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.starting, nc)
+}

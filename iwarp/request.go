@@ -1,0 +1,58 @@
+package iwarp
+
+import (
+	"net"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A request is a peer that awaits its MPA Reply. It implements
+// rdma.ConnRequest.
+type request struct {
+	nc  net.Conn
+	req mpa.Frame
+	cfg Config
+
+	record *recorder // or nil
+}
+
+func (r *request) PrivateData() []byte  { return r.req.PrivateData }
+func (r *request) RemoteAddr() net.Addr { return r.nc.RemoteAddr() }
+
+// reply sends a start-up frame with private data.
+func (r *request) reply(f mpa.Frame, privateData []byte) error {
+	f.PrivateData = privateData
+	_ = r.nc.SetDeadline(time.Now().Add(r.cfg.startup()))
+	err := writeFrame(r.record.tap(r.nc), f)
+	_ = r.nc.SetDeadline(time.Time{})
+	return err
+}
+
+// Accept sends the Reply and starts the connection. Nothing is sent on it
+// before the peer's first FPDU.
+func (r *request) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
+	reply, params, err := mpa.Accept(r.req, r.cfg.local())
+	if err == nil {
+		err = r.reply(reply, cc.PrivateData)
+	}
+	if err != nil {
+		r.nc.Close()
+		return nil, err
+	}
+	c := newConn(newSocket(r.nc), params, r.req, cc, true)
+	c.sock.record = r.record
+	c.configure(r.cfg)
+	c.start()
+	return c, nil
+}
+
+// Reject sends a Reply that refuses the connection.
+func (r *request) Reject(privateData []byte) error {
+	err := r.reply(mpa.Reject(r.req, r.cfg.local()), privateData)
+	if cerr := r.nc.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,81 @@
+package rpcrdma
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// config is what a Server's fields say, with the defaults filled in.
+type config struct {
+	inline     int
+	credits    int
+	maxPayload int
+	maxMemory  int64
+	maxInline  int64
+	maxConns   int
+}
+
+// largestMessage returns the length of the longest RPC message that is held in
+// memory, in octets.
+func (c *config) largestMessage() int { return c.maxPayload + headSlack }
+
+// init fills in and checks the fields, once.
+func (s *Server) init() error {
+	s.setup.Do(func() {
+		s.cfg = config{
+			inline:     orDefault(s.Inline, defaultInline) &^ 1023,
+			credits:    orDefault(s.Credits, defaultCredits),
+			maxPayload: orDefault(s.MaxPayload, defaultMaxPayload),
+			maxMemory:  orDefault(s.MaxMemory, defaultMaxMemory),
+			maxInline:  orDefault(s.MaxInline, defaultMaxInline),
+			maxConns:   orDefault(s.MaxConns, defaultMaxConns),
+		}
+		s.err = s.check()
+		s.memory = semaphore.NewWeighted(s.cfg.maxMemory)
+		s.conns = make(map[*conn]struct{})
+		s.parties = make(map[netip.Prefix]*party)
+		s.press.init(s)
+		s.listeners = make(map[rdma.Listener]struct{})
+		s.calls.max = maxServing
+		s.log.Logger = s.Log
+		if s.Log == nil {
+			s.log.Logger = slog.New(slog.DiscardHandler)
+		}
+	})
+	return s.err
+}
+
+func orDefault[T int | int64](v, def T) T {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+func (s *Server) check() error {
+	c := &s.cfg
+	switch {
+	case s.Handler == nil:
+		return errors.New("rpcrdma: Server without a Handler")
+	case c.inline < cmpriv.MinSize || c.inline > cmpriv.MaxSize:
+		return fmt.Errorf("rpcrdma: inline size %d is not between %d and %d octets", s.Inline, cmpriv.MinSize, cmpriv.MaxSize)
+	case c.credits < 1 || c.credits > maxCredits:
+		return fmt.Errorf("rpcrdma: %d credits are not between 1 and %d", s.Credits, maxCredits)
+	case c.maxPayload < 1 || c.maxPayload > maxPayload:
+		return fmt.Errorf("rpcrdma: payload of %d octets is not between 1 and %d", s.MaxPayload, maxPayload)
+	case c.maxMemory < c.largestCall():
+		return fmt.Errorf("rpcrdma: memory of %d octets is less than the %d that one call can need", s.MaxMemory, c.largestCall())
+	case c.maxInline < minMaxInline:
+		return fmt.Errorf("rpcrdma: %d octets for messages are below %d", s.MaxInline, minMaxInline)
+	case c.maxConns < 1:
+		return fmt.Errorf("rpcrdma: %d connections", s.MaxConns)
+	}
+	return nil
+}
