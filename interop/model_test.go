@@ -87,6 +87,8 @@ func windows(t *testing.T, d *daemon, options ...string) *views {
 	require.NoError(t, err)
 	t.Cleanup(v.linux.Close)
 	v.add("linux", v.linux, v.linux.Close)
+	linux := v.mounts[len(v.mounts)-1].Player.(*again)
+	linux.Player = wary{linux.Player}
 	return v
 }
 
@@ -153,6 +155,20 @@ func (p *again) Do(o model.Op) (model.Result, error) {
 	p.times++
 	for _, path := range []string{o.Path, o.To} {
 		if _, err := p.Player.Do(model.Op{Kind: model.Stat, Path: path}); err != nil {
+			return r, err
+		}
+	}
+	return p.Player.Do(o)
+}
+
+// A wary player looks at a name before it opens it with O_CREAT. Where Linux
+// remembers that there is none it sends CREATE without another look, and without a
+// size: a file that another client has made meanwhile is not cut by O_TRUNC.
+type wary struct{ model.Player }
+
+func (p wary) Do(o model.Op) (model.Result, error) {
+	if o.Kind == model.Create || o.Kind == model.Rewrite {
+		if r, err := p.Player.Do(model.Op{Kind: model.Stat, Path: o.Path}); err != nil {
 			return r, err
 		}
 	}

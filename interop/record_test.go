@@ -80,7 +80,7 @@ func TestRecordOfPrograms(t *testing.T) {
 	file := filepath.Join(dir, "mountrdma")
 	mountrdma(t, "cp", "nfs://"+d.rdma+"/x/f", filepath.Join(dir, "copy"), "--crc=on", "--record", file)
 
-	m := exec.Command(program("mountrdma"), "bench", "nfs://"+d.rdma+"/x/f", "--op=read", "--time=1h")
+	m := exec.Command(program("mountrdma"), "bench", "nfs://"+d.rdma+"/x/f", "--op=read", "--block=64KiB", "--depth=4", "--time=1h") // so that some calls are in what is kept
 	running, err := StartProcess(m)
 	require.NoError(t, err)
 	defer running.Kill()
