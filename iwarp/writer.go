@@ -26,9 +26,9 @@ type batch struct {
 	sent    int // elements of vec that are written
 	size    int // octets in all
 	upTo    uint64
-	regions []*region // pinned until the batch is written
-	copies  []*buf.Buf
-	last    bool // the stream ends behind it
+	regions []*region  // pinned until the batch is written
+	copies  []*buf.Buf // of payload that the peer may change, until then
+	last    bool       // the stream ends behind it
 }
 
 var batches = sync.Pool{New: func() any {

@@ -9,7 +9,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A dialer makes connections, in steps that errors can name (rdma.Dialer).
+// A dialer makes connections, in steps that errors can name (rdma.Dialer). It
+// does not fall back to MPA revision 1, as iwarp.Dial does: a server that is being
+// restarted hangs up as well, and siw has no RDMA Reads in revision 1.
 type dialer struct {
 	config      iwarp.Config
 	invalidated atomic.Bool // a Send has invalidated memory
