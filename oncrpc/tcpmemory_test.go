@@ -46,8 +46,8 @@ func TestMemoryOfReplies(t *testing.T) {
 		large := make([]byte, 6000)
 		for _, nc := range []net.Conn{a, b} {
 			go nc.Write(append(record(echoCall(1, procEcho, large)), record(echoCall(2, procEcho, nil))...))
+			synctest.Wait() // a has the memory first, and b waits until a's reply is read
 		}
-		synctest.Wait() // one of them waits for memory, until the other's reply is read
 		readRecord(t, a)
 		readRecord(t, b)
 		readRecord(t, a)
