@@ -156,8 +156,7 @@ func (cl *clientCall) take(o outcome) error {
 		return o.err
 	}
 	x := cl.x
-	x.Results = xdr.NewReader(o.record.B)
-	if err := ReadReply(&x.Results, cl.xid); err != nil {
+	if err := x.TakeReply(o.record.B, cl.xid); err != nil {
 		x.Results = xdr.Reader{}
 		o.record.Release()
 		return err

@@ -21,9 +21,19 @@ type Exchange struct {
 	// padding. Args, Item and Tail are read until Call returns.
 	Args, Item, Tail []byte
 
+	// Relay is for a call of somebody else that is passed on: Args begin
+	// behind its XID, with its header as it came, and Reply and Placed are
+	// filled in, not Results. Prog and Vers are what the header says; Cred
+	// is not looked at.
+	Relay bool
+
 	// MaxResults is the length in octets of the longest results that the
 	// procedure can have, without the data item that goes to Sink.
 	MaxResults int
+
+	// Lend, if not nil, is where memory comes from that is offered to the
+	// server for a long reply, of n octets. It may wait.
+	Lend func(n int) *buf.Buf
 
 	// Sink is where the data item of the results goes, if the procedure
 	// has one: a slice as long as the longest item. It may be written to
@@ -35,13 +45,19 @@ type Exchange struct {
 	// else a slice valid until Release.
 	Results xdr.Reader
 
-	// Lent is the buffer that Results alias, if any.
+	// Reply is the reply message from its XID on, whatever it says, without
+	// the first Placed octets of Sink and their padding. It may be written
+	// to, and is valid until Release.
+	Reply  []byte
+	Placed int
+
+	// Lent is the buffer that Results or Reply alias, if any.
 	Lent *buf.Buf
 }
 
-// Release gives back what Results alias.
+// Release gives back what Results or Reply alias.
 func (x *Exchange) Release() {
-	x.Results = xdr.Reader{}
+	x.Results, x.Reply, x.Placed = xdr.Reader{}, nil, 0
 	if x.Lent != nil {
 		x.Lent.Release()
 		x.Lent = nil
@@ -52,8 +68,8 @@ func (x *Exchange) Release() {
 // and returns nil where the server executed the procedure: x.Results then
 // stand at its results. Otherwise the error is or wraps a ReplyError, an
 // AuthError, the cause of ctx's end, or what became of the connection; nothing
-// needs to be released then. Calls of several goroutines are under way at the
-// same time.
+// needs to be released then. With x.Relay every reply is one, and a nil error.
+// Calls of several goroutines are under way at the same time.
 type Caller interface {
 	Call(ctx context.Context, x *Exchange) error
 }
@@ -104,6 +120,9 @@ var errReply = errors.New("oncrpc: malformed reply")
 // AppendCall appends a call message up to its arguments (RFC 5531, Section 9).
 // machine is the name that AUTH_SYS carries, of at most 255 octets.
 func AppendCall(b []byte, xid uint32, x *Exchange, machine string) []byte {
+	if x.Relay {
+		return xdr.AppendUint32(b, xid)
+	}
 	for _, v := range [...]uint32{xid, msgCall, rpcVersion, x.Prog, x.Vers, x.Proc} {
 		b = xdr.AppendUint32(b, v)
 	}

@@ -96,9 +96,9 @@ func appendAccepted(b []byte, xid, stat uint32) []byte {
 	return xdr.AppendUint32(b, stat)
 }
 
-// appendProgMismatch appends the answer to a call of a version that is not
+// AppendProgMismatch appends the answer to a call of a version that is not
 // there, with the lowest and highest that are.
-func appendProgMismatch(b []byte, xid, low, high uint32) []byte {
+func AppendProgMismatch(b []byte, xid, low, high uint32) []byte {
 	b = appendAccepted(b, xid, progMismatch)
 	b = xdr.AppendUint32(b, low)
 	return xdr.AppendUint32(b, high)

@@ -84,7 +84,7 @@ func TestAppendReplies(t *testing.T) {
 	}{
 		{"null-reply", appendAccepted(nil, xid, success)},
 		{"prog-unavail", appendAccepted(nil, xid, progUnavail)},
-		{"prog-mismatch", appendProgMismatch(nil, xid, 2, 4)},
+		{"prog-mismatch", AppendProgMismatch(nil, xid, 2, 4)},
 		{"proc-unavail", appendAccepted(nil, xid, procUnavail)},
 		{"garbage-args", appendAccepted(nil, xid, garbageArgs)},
 		{"system-err", appendAccepted(nil, xid, systemErr)},

@@ -189,7 +189,7 @@ func (m *Mux) appendError(b []byte, c *pooledCall, err error) []byte {
 	case errors.As(err, &denied):
 		return appendAuthError(b, c.XID, denied)
 	case errors.As(err, &mismatch):
-		return appendProgMismatch(b, c.XID, mismatch.low, mismatch.high)
+		return AppendProgMismatch(b, c.XID, mismatch.low, mismatch.high)
 	case errors.Is(err, ErrProgUnavail):
 		return appendAccepted(b, c.XID, progUnavail)
 	case errors.Is(err, ErrProcUnavail):

@@ -146,7 +146,7 @@ func (o *outCall) planResults() error {
 		return nil
 	}
 	n := rest + len(x.Sink) + xdr.Pad(len(x.Sink))
-	o.reply = buf.Default.Get(n)
+	o.reply = o.lend(n)
 	clear(o.reply.B) // no stale data for a peer to keep: RFC 5042, Section 6.3.2
 	r, err := o.register(o.reply.B, rdma.RemoteWrite)
 	if err != nil {
@@ -155,6 +155,14 @@ func (o *outCall) planResults() error {
 	o.hdr.Lists.HasReply = true
 	o.hdr.Lists.Reply = chunks.Chunk{segment(r, n)}
 	return nil
+}
+
+// lend returns memory for a reply.
+func (o *outCall) lend(n int) *buf.Buf {
+	if o.x.Lend != nil {
+		return o.x.Lend(n)
+	}
+	return buf.Default.Get(n)
 }
 
 // planArguments leaves the call inline where it fits, else moves its data item

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/nfsrdma/nfsrdma/chunks"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
@@ -67,10 +66,10 @@ func (o *outCall) results(a *outcome) error {
 	if a.body == nil {
 		a.body = o.reply.B[:a.inChunk]
 	}
-	x.Results = xdr.NewReader(a.body)
-	if err := oncrpc.ReadReply(&x.Results, o.xid); err != nil {
+	if err := x.TakeReply(a.body, o.xid); err != nil {
 		return err
 	}
+	x.Placed = a.item
 	if o.sink != nil { // RFC 8166, Section 6.1: it must be there, if anywhere
 		x.Results.SetMoved(x.Sink[:a.item])
 	}
