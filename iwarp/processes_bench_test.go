@@ -1,0 +1,219 @@
+package iwarp
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// startServer starts the server of a benchmark, and returns its address and
+// process.
+func startServer(b *testing.B, kind string) (addr string, pid int) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), serverEnv+"="+kind)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	require.NoError(b, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(b, err)
+	require.NoError(b, cmd.Start())
+	b.Cleanup(func() {
+		stdin.Close()
+		_ = cmd.Wait()
+	})
+	addr, err = bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(b, err)
+	return strings.TrimSpace(addr), cmd.Process.Pid
+}
+
+// cpuOf returns the processor time of another process.
+func cpuOf(b *testing.B, pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(b, err)
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	ticks := 0
+	for _, f := range fields[11:13] {
+		n, err := strconv.Atoi(f)
+		require.NoError(b, err)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+// cpuHere returns the processor time of this process.
+func cpuHere(b *testing.B) time.Duration {
+	var u unix.Rusage
+	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// measured runs the benchmark, and reports the processor time of both ends.
+func measured(b *testing.B, pid int, loop func()) {
+	here, there := cpuHere(b), cpuOf(b, pid)
+	loop()
+	here, there = cpuHere(b)-here, cpuOf(b, pid)-there
+	b.ReportMetric(float64(here.Nanoseconds())/1e3/float64(b.N), "client-us/op")
+	b.ReportMetric(float64(there.Nanoseconds())/1e3/float64(b.N), "server-us/op")
+}
+
+// BenchmarkTCPStream is the limit: a stream out of a mapping, into 16 buffers of
+// 1 MiB in turn. BenchmarkTCPCalls is 128 octets for 4 KiB, one at a time.
+func BenchmarkTCPStream(b *testing.B) {
+	addr, pid := startServer(b, "tcp stream")
+	c, err := net.Dial("tcp", addr)
+	require.NoError(b, err)
+	defer c.Close()
+	sink := make([]byte, 16<<20)
+	b.SetBytes(1 << 20)
+	measured(b, pid, func() {
+		for i := 0; b.Loop(); i++ {
+			_, err := io.ReadFull(c, sink[i%16<<20:][:1<<20])
+			require.NoError(b, err)
+		}
+	})
+}
+
+func BenchmarkTCPCalls(b *testing.B) {
+	addr, pid := startServer(b, "tcp calls")
+	c, err := net.Dial("tcp", addr)
+	require.NoError(b, err)
+	defer c.Close()
+	call, sink := make([]byte, callLen), make([]byte, 4096)
+	measured(b, pid, func() {
+		for b.Loop() {
+			_, _ = c.Write(call)
+			_, err := io.ReadFull(c, sink)
+			require.NoError(b, err)
+		}
+	})
+}
+
+// A caller is the client's end: it makes so many calls at a time.
+type caller struct {
+	conn    *Conn
+	size    int
+	slots   []callSlot
+	own     bool // each slot has a goroutine, as a program's callers are; else the reader makes the next call
+	left    int  // calls still to be made, by the reader
+	pending int
+	over    chan struct{}
+	lost    error
+}
+
+type callSlot struct {
+	r    rdma.Region
+	call [1][]byte
+	at   int
+	back chan struct{}
+}
+
+func newCaller(b *testing.B, addr string, cfg Config, size, depth int, own bool) *caller {
+	cl := &caller{size: size, own: own, over: make(chan struct{}), slots: make([]callSlot, depth)}
+	var err error
+	cl.conn, err = Dial(b.Context(), "tcp", addr, cfg, rdma.ConnConfig{Handler: cl, Recvs: 1 << 30})
+	require.NoError(b, err)
+	for i := range cl.slots {
+		s := &cl.slots[i]
+		s.call[0], s.back, s.at = make([]byte, callLen), make(chan struct{}, 1), i*max(size, 4096)
+		s.r, err = cl.conn.Register(make([]byte, size), rdma.RemoteWrite)
+		require.NoError(b, err)
+	}
+	return cl
+}
+
+// post makes the next call of a slot.
+func (cl *caller) post(i int) {
+	s := &cl.slots[i]
+	benchCall{slot: byte(i), stag: s.r.STag(), size: cl.size, at: s.at}.appendTo(s.call[0][:0])
+	step := cl.size * len(cl.slots)
+	if cl.size == 4096 {
+		step = 4096 * 4099
+	}
+	s.at = (s.at + step) % fileSize
+	_ = cl.conn.Post(rdma.WR{Op: rdma.OpSend, Data: s.call[:]})
+}
+
+func (cl *caller) Receive(m rdma.Recv) {
+	i := m.Buf.B[0]
+	m.Buf.Release()
+	switch {
+	case cl.own:
+		cl.slots[i].back <- struct{}{}
+	case cl.left > 0:
+		cl.left--
+		cl.post(int(i))
+	default:
+		if cl.pending--; cl.pending == 0 {
+			close(cl.over)
+		}
+	}
+}
+
+func (cl *caller) Closed(err error) { cl.lost = err }
+
+// run makes n calls.
+func (cl *caller) run(n int) {
+	if !cl.own {
+		first := min(n, len(cl.slots))
+		cl.left, cl.pending = n-first, first
+		for i := range first {
+			cl.post(i)
+		}
+		<-cl.over
+		return
+	}
+	var wg sync.WaitGroup
+	for i := range cl.slots {
+		wg.Go(func() {
+			for range (n + i) / len(cl.slots) {
+				cl.post(i)
+				<-cl.slots[i].back
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// BenchmarkCalls are calls between two processes: of nothing but a reply, as
+// GETATTR's, and with an RDMA Write of 4 KiB or 1 MiB in front of it.
+func BenchmarkCalls(b *testing.B) {
+	for _, size := range []int{0, 4096, 1 << 20} {
+		for _, depth := range []int{1, 16} {
+			for _, own := range []bool{false, true} {
+				name := fmt.Sprintf("size=%d/depth=%d/own=%v", size, depth, own)
+				b.Run(name, func(b *testing.B) { benchCalls(b, mpa.CRCOff, size, depth, own) })
+			}
+		}
+	}
+	b.Run("crc", func(b *testing.B) { benchCalls(b, mpa.CRCOn, 1<<20, 16, false) })
+}
+
+func benchCalls(b *testing.B, crc mpa.CRC, size, depth int, own bool) {
+	kind := "plain"
+	if crc == mpa.CRCOn {
+		kind = "crc"
+	}
+	addr, pid := startServer(b, kind)
+	cl := newCaller(b, addr, Config{CRC: crc}, size, depth, own)
+	defer cl.conn.Close()
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	b.ResetTimer()
+	measured(b, pid, func() { cl.run(b.N) })
+	b.StopTimer()
+	require.NoError(b, cl.lost)
+}
