@@ -13,6 +13,9 @@ import (
 type Peer struct {
 	Addr    netip.AddrPort
 	Network string // "tcp" or "rdma"
+
+	// Cut ends the connection at once. It may be nil.
+	Cut func(cause error)
 }
 
 // String returns the network and the address.

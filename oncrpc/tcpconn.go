@@ -41,6 +41,7 @@ var errConnEnd = errors.New("oncrpc: connection ended")
 
 func newTCPConn(s *Server, nc net.Conn) *tcpConn {
 	c := &tcpConn{server: s, nc: nc, peer: peerOf(nc), slots: make(chan struct{}, maxCalls)}
+	c.peer.Cut = c.abort
 	c.out.conn = c
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.reading, c.drained = context.WithCancel(c.ctx)
