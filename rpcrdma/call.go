@@ -127,14 +127,14 @@ func (cl *call) refuse(err error) {
 		return
 	}
 	h := &cl.hdr // XID and version are those of the call: Section 4.5
-	h.Credit, h.Proc, h.Code = c.srv.cfg.grant(), Error, code
+	h.Credit, h.Proc, h.Code = c.grant(h.Credit), Error, code
 	h.Low, h.High = Version, Version
 	if cl.out == nil {
 		cl.out = buf.Default.Get(errVersLen)
 	}
 	cl.wrs, cl.iov = cl.wrs[:0], cl.iov[:0]
 	cl.send(h.AppendTo(cl.out.B[:0]))
-	cl.answer()
+	cl.post(idReply)
 }
 
 // post posts the call's work requests, whose last one tells of the completion
@@ -145,7 +145,7 @@ func (cl *call) post(id uint64) {
 	c := cl.conn
 	c.posting()
 	if err := c.rc.Post(cl.wrs...); err != nil {
-		c.completed()
+		c.completed(cl, id)
 		c.abort(fmt.Errorf("%w: %w", errNoReply, err)) // Section 4.5.4
 		cl.end()
 	}
@@ -154,7 +154,7 @@ func (cl *call) post(id uint64) {
 // Complete is told that the work posted last is done (rdma.Completer).
 func (cl *call) Complete(done rdma.Completion) {
 	c := cl.conn
-	c.completed()
+	c.completed(cl, done.ID)
 	switch {
 	case done.ID == idReply:
 		if done.Err != nil {

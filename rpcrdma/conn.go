@@ -29,7 +29,7 @@ type conn struct {
 
 	mu       sync.Mutex
 	underWay int       // calls received and not ended
-	owed     int       // receives to be given back when underWay falls
+	credits  credits
 	waiting  callQueue // calls that wait for memory, and
 	waiter   bool      // whether a goroutine waits for them
 	spare    callQueue // calls that have ended, for their memory
@@ -52,6 +52,7 @@ func newConn(s *Server, p *party, req rdma.ConnRequest) *conn {
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.watch.timer = time.AfterFunc(stallTime, c.checkProgress)
 	c.watch.timer.Stop()
+	c.credits.init(&s.cfg)
 	return c
 }
 
@@ -62,7 +63,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 		Handler:     c,
 		PrivateData: cfg.privateData(),
 		RecvSize:    cfg.inline,
-		Recvs:       cfg.credits + extraRecvs,
+		Recvs:       c.credits.recvs,
 	})
 	if err != nil {
 		c.Closed(err)
@@ -131,11 +132,9 @@ func (c *conn) end(cl *call) {
 		c.spare.push(cl)
 		c.spares++
 	}
-	giveBack := c.settleDebt()
+	err := c.settleDebtLocked()
 	c.settle()
-	if giveBack {
-		c.postRecv()
-	}
+	c.broken(err)
 }
 
 // Closed is told of the end of the connection. Calls that still run find out

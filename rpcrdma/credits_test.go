@@ -1,31 +1,188 @@
 package rpcrdma
 
 import (
+	"context"
+	"math/rand/v2"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 )
 
-// R8166-3.3.1-2, R8166-3.3.1-4, R8166-3.3.3-1: whatever a call asks for, each
-// reply, errors included, grants what the server was told.
+// ask sends a call that asks for so many credits.
+func (q *requester) ask(credits, xid uint32) {
+	q.t.Helper()
+	h := Header{XID: xid, Vers: Version, Credit: credits}
+	q.send(h.AppendTo(nil), rpcCall(xid, ""))
+}
+
+// R8166-3.3.1-2, R8166-3.3.1-4, R8166-3.3.3-1: each reply, errors included, grants
+// what the call asks for, but no more than the server was told, and never nothing.
 func TestGrant(t *testing.T) {
-	for credits, want := range map[int]uint32{0: 128, 1: 1, 4096: 4096} {
+	for credits, most := range map[int]uint32{0: 128, 1: 1, 4096: 4096} {
 		serve(t, &Server{Handler: null, Credits: credits}, func(t *testing.T, r *rig) {
 			q := r.dialLinux()
-			for _, asked := range []uint32{0, 1, 0xffffffff} {
-				h := Header{XID: testXID, Vers: Version, Credit: asked}
-				q.send(h.AppendTo(nil), rpcCall(testXID, ""))
+			for _, asked := range []uint32{0, 1, 2, 100, 128, 4096, 0xffffffff} {
+				want := max(1, min(asked, most))
+				q.ask(asked, testXID)
 				assert.Equal(t, want, q.answer().Credit)
-				h.Proc = MsgP
+				h := Header{XID: testXID, Vers: Version, Credit: asked, Proc: MsgP}
 				q.send(h.AppendTo(nil), make([]byte, 12))
 				assert.Equal(t, want, q.answer().Credit)
 			}
 		})
 	}
+}
+
+// R8166-3.3.1-5, R8166-3.3.1-6: the grant grows and shrinks with what is asked
+// for. The receives behind a larger one are there before the reply that tells of
+// it; after a smaller one they become fewer, call by call.
+func TestGrantFollows(t *testing.T) {
+	var p tap
+	serveTap(t, &Server{Handler: null, Credits: 64}, &p, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		atPost := 0
+		p.onSend = func() { atPost = r.only().Recvs() }
+		assert.Equal(t, 64+extraRecvs, r.only().Recvs())
+		before := 64
+		for _, asked := range []int{32, 4, 16, 1, 1000, 2, 3} {
+			now := min(asked, 64)
+			for n := range 70 {
+				q.ask(uint32(asked), testXID)
+				assert.EqualValues(t, now, q.answer().Credit)
+				want := max(before-1-n, now) + extraRecvs
+				assert.Equal(t, want, atPost, "%d after %d, call %d", now, before, n)
+			}
+			before = now
+		}
+	})
+}
+
+// Replies are posted by goroutines of their own. While one with a larger grant
+// may come to the requester after one with a smaller, the receives stay that the
+// larger needs (R8166-3.3.1-6).
+func TestGrantOvertaken(t *testing.T) {
+	var p tap
+	serveTap(t, &Server{Handler: null, Credits: 16}, &p, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		held, first := make(chan struct{}), true
+		p.onSend = func() {
+			if first {
+				first = false
+				<-held
+			}
+		}
+		q.ask(16, 1)
+		require.Empty(t, q.answers(), "the reply is made, and not posted")
+		for xid := range uint32(5) {
+			q.ask(2, 2+xid)
+			assert.EqualValues(t, 2, q.answer().Credit)
+			assert.Equal(t, 16+extraRecvs, r.only().Recvs())
+		}
+		q.ask(3, 7)
+		assert.EqualValues(t, 2, q.answer().Credit, "a third grant waits for the first to be gone")
+		close(held)
+		assert.EqualValues(t, 16, q.answer().Credit, "the last that the requester sees")
+		for range 16 + extraRecvs {
+			q.ask(2, 8)
+		}
+		assert.Len(t, q.answers(), 16+extraRecvs)
+		require.Empty(t, q.ended())
+		assert.Equal(t, 2+extraRecvs, r.only().Recvs())
+	})
+}
+
+// A requester that keeps to the last grant that it saw is never cut off, whatever
+// it asks for and in whatever order its calls are served: behind each credit that
+// it knows of stands a receive (R8166-3.3.1-6, R8166-3.3.1-2).
+func TestGrantKept(t *testing.T) {
+	random := rand.New(rand.NewPCG(8166, 331))
+	var mu sync.Mutex
+	var doors []chan struct{}
+	slow := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+		door := make(chan struct{})
+		mu.Lock()
+		doors = append(doors, door)
+		mu.Unlock()
+		<-door
+		return null(ctx, req, rep)
+	})
+	serve(t, &Server{Handler: slow, Credits: 24}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		granted, open := 1, func() { // lets one call be answered
+			mu.Lock()
+			defer mu.Unlock()
+			i := random.IntN(len(doors))
+			close(doors[i])
+			doors[i] = doors[len(doors)-1]
+			doors = doors[:len(doors)-1]
+		}
+		for round := range 2000 {
+			asked := random.Uint32N(1 << random.IntN(7))
+			for len(doors) < granted && random.IntN(4) > 0 {
+				q.ask(asked, uint32(round))
+				synctest.Wait()
+			}
+			for len(doors) > 0 && random.IntN(3) > 0 {
+				open()
+			}
+			for _, a := range q.answers() {
+				granted = int(a.Credit)
+			}
+			if !assert.GreaterOrEqual(t, r.only().Recvs()+len(doors), granted+extraRecvs, "round %d", round) {
+				break
+			}
+		}
+		assert.Empty(t, q.ended())
+		for len(doors) > 0 {
+			open()
+		}
+	})
+}
+
+// Where the calls of all take more than half of MaxInline, each connection is
+// granted its fair part, and all of what it asks for when they take less again.
+func TestGrantPressed(t *testing.T) {
+	g := new(gate)
+	serve(t, &Server{Handler: g, MaxInline: minMaxInline, Credits: maxCredits}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		hog, modest := r.dialFrom(1), r.dialFrom(2)
+		refused := func() uint32 { // it is not served, so it is answered at once
+			modest.call(noMsg(chunks.Lists{}), nil)
+			return modest.answer().Credit
+		}
+		const one = callSize + 512 + 4096
+		for range minMaxInline/2/one - 1 { // and the one that is refused
+			hog.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		}
+		synctest.Wait()
+		assert.EqualValues(t, 128, refused(), "half of it")
+		hog.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		synctest.Wait()
+		const fair = minMaxInline/2/(callSize+2*4096) - extraRecvs
+		assert.EqualValues(t, fair, refused())
+		others := []*requester{r.dialFrom(3), r.dialFrom(4)}
+		assert.EqualValues(t, (fair+extraRecvs)/2-extraRecvs, refused(), "of four connections")
+		for range 40 {
+			others = append(others, r.dialFrom(5))
+		}
+		assert.EqualValues(t, 1, refused(), "and never none: R8166-3.3.1-2")
+		for _, q := range others {
+			require.NoError(t, q.Close())
+		}
+		synctest.Wait()
+		assert.EqualValues(t, fair, refused())
+		close(g.open)
+		hog.answers()
+		assert.EqualValues(t, 128, refused())
+		assert.Empty(t, hog.ended())
+	})
 }
 
 // R8166-3.3.1-6: the receive that a call took is back before its reply can be,
@@ -53,23 +210,37 @@ func TestReceiveBeforeReply(t *testing.T) {
 }
 
 // As many calls as are granted run at once, and some more for a peer that
-// counts differently. Beyond that the provider ends the connection.
+// counts differently. Beyond that the provider ends the connection, and no other;
+// so it does when the grant has become smaller.
 func TestOverrun(t *testing.T) {
-	g := new(gate)
-	serve(t, &Server{Handler: g, Credits: 4}, func(t *testing.T, r *rig) {
-		g.open = make(chan struct{})
-		q := r.dialLinux()
-		for range 4 + extraRecvs {
-			q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-		}
-		assert.Equal(t, 4+extraRecvs, g.count())
-		require.Empty(t, q.ended())
-		q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-		assert.Empty(t, q.answers())
-		require.Len(t, q.ended(), 1)
-		assert.ErrorIs(t, q.ended()[0], rdmatest.ErrNoRecv)
-		close(g.open)
-	})
+	for name, asked := range map[string]int{"at first": 128, "smaller": 4} {
+		t.Run(name, func(t *testing.T) {
+			g := new(gate)
+			serve(t, &Server{Handler: g, Credits: 16}, func(t *testing.T, r *rig) {
+				q, other := r.dialFrom(1), r.dialFrom(2)
+				g.open = make(chan struct{})
+				close(g.open)
+				for range 16 {
+					q.ask(uint32(asked), testXID)
+					require.EqualValues(t, min(asked, 16), q.answer().Credit)
+				}
+				g.open, g.serving = make(chan struct{}), 0
+				takes := min(asked, 16) + extraRecvs
+				for range takes {
+					q.ask(uint32(asked), testXID)
+				}
+				assert.Equal(t, takes, g.count())
+				require.Empty(t, q.ended())
+				other.ask(1, testXID)
+				q.ask(uint32(asked), testXID)
+				assert.Empty(t, q.answers())
+				require.Len(t, q.ended(), 1)
+				assert.ErrorIs(t, q.ended()[0], rdmatest.ErrNoRecv)
+				close(g.open)
+				assert.EqualValues(t, testXID, other.answer().XID)
+			})
+		})
+	}
 }
 
 // A peer that sends calls and takes no replies gets no more receives when

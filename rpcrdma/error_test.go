@@ -30,7 +30,7 @@ func TestErrVers(t *testing.T) {
 	serve(t, &Server{Handler: unserved(t), Credits: 32}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
 		for _, vers := range []uint32{2, 0, 0xffffffff} {
-			h := Header{XID: 0x01020304, Vers: vers, Credit: 1}
+			h := Header{XID: 0x01020304, Vers: vers, Credit: 32}
 			q.send(h.AppendTo(nil), make([]byte, 100))
 			a := q.answer()
 			assert.Equal(t, Header{

@@ -54,6 +54,12 @@ func (cl *call) giveLocked() {
 	}
 }
 
+// shareOut notes each connection's fair part of what may be taken. The caller
+// holds the server's lock.
+func (s *Server) shareOut() {
+	s.fair.Store(s.cfg.maxInline / int64(max(1, len(s.conns))))
+}
+
 // shed ends the connection that takes most of those of the party that does. What
 // it has counts as gone from then on.
 func (s *Server) shed() {

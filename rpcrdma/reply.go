@@ -32,7 +32,7 @@ func (cl *call) reply() {
 	cl.wrs, cl.iov = cl.wrs[:0], cl.iov[:0]
 	cl.returnWrites(len(item))
 	cl.write(chunk, item)
-	h.Credit = cl.conn.srv.cfg.grant()
+	h.Credit = cl.conn.grant(h.Credit)
 	if long {
 		h.Proc = NoMsg
 		h.Lists.Reply.Fill(uint64(n))
@@ -44,7 +44,7 @@ func (cl *call) reply() {
 		cl.send(cl.inFront(h.AppendTo(cl.out.B[:0]), head), beside, padding, tail)
 	}
 	cl.invalidate()
-	cl.answer()
+	cl.post(idReply)
 }
 
 // returnWrites sets the lengths of the Write list to what is returned: n octets
@@ -109,10 +109,4 @@ func (cl *call) invalidate() {
 		wr := &cl.wrs[len(cl.wrs)-1]
 		wr.WithInvalidate, wr.Invalidate = true, rdma.STag(cl.plan.handle)
 	}
-}
-
-// answer gives back the call's receive and posts what answers it.
-func (cl *call) answer() {
-	cl.conn.giveBack()
-	cl.post(idReply)
 }

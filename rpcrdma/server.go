@@ -27,7 +27,9 @@ type Server struct {
 	Inline int
 
 	// Credits is the number of calls that each connection may have under
-	// way; 0 means 128; below 0 or above 4096 is an error.
+	// way; 0 means 128; below 0 or above 4096 is an error. A requester that
+	// asks for fewer is granted those; all are granted fewer while more
+	// than half of MaxInline is taken and would not do for all.
 	Credits int
 
 	// MaxPayload is the length of the longest data item, in octets; 0
@@ -62,7 +64,8 @@ type Server struct {
 	err   error // of the set-up
 
 	memory *semaphore.Weighted
-	inline atomic.Int64 // octets that MaxInline bounds
+	inline atomic.Int64 // octets that MaxInline bounds, and
+	fair   atomic.Int64 // each connection's part of that bound
 	press  press
 	calls  dispatcher
 	log    limitedLog
@@ -142,6 +145,7 @@ func (s *Server) admit(req rdma.ConnRequest) (c *conn, why string) {
 	}
 	c = newConn(s, p, req)
 	s.conns[c] = struct{}{}
+	s.shareOut()
 	s.all.Add(1)
 	return c, ""
 }
@@ -150,6 +154,7 @@ func (s *Server) admit(req rdma.ConnRequest) (c *conn, why string) {
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
+	s.shareOut()
 	c.party.leave(s)
 	s.mu.Unlock()
 	s.all.Done()

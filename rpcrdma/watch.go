@@ -25,11 +25,14 @@ func (c *conn) posting() {
 	}
 }
 
-// completed notes the end of a batch.
-func (c *conn) completed() {
+// completed notes the end of a batch of a call's.
+func (c *conn) completed(cl *call, id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watch.done++
+	if id == idReply {
+		c.credits.sentLocked(cl.hdr.Credit)
+	}
 }
 
 // checkProgress is called at the end of a period.
