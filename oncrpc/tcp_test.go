@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -135,7 +136,12 @@ func TestServerPeer(t *testing.T) {
 	_, err := nc.Write(record(call(1, testProg, 2, 1)))
 	require.NoError(t, err)
 	readRecord(t, nc)
-	assert.Equal(t, Peer{Addr: nc.LocalAddr().(*net.TCPAddr).AddrPort(), Network: "tcp"}, <-peers)
+	peer := <-peers
+	assert.Equal(t, nc.LocalAddr().(*net.TCPAddr).AddrPort(), peer.Addr)
+	assert.Equal(t, "tcp", peer.Network)
+	peer.Cut(errors.New("enough"))
+	_, err = nc.Read(make([]byte, 1))
+	assert.Equal(t, io.EOF, err, "once its service cuts it")
 
 	mapped := &net.TCPAddr{IP: net.ParseIP("::ffff:10.0.2.15"), Port: 1023}
 	assert.Equal(t, "tcp 10.0.2.15:1023", new(peerOf(addrConn{remote: mapped})).String())
