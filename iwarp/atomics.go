@@ -45,18 +45,19 @@ func (c *Conn) operate(req rdmap.AtomicRequest) (original uint64, err error) {
 	if r = r.on(c); r == nil {
 		return 0, rdmap.ErrSTagStream
 	}
-	target := rdmap.Target{Len: uint64(len(r.mem)), Atomic: r.access&rdma.RemoteAtomic != 0}
+	target := rdmap.Target{Len: uint64(r.size), Atomic: r.access&rdma.RemoteAtomic != 0}
 	if err := req.Check(target); err != nil {
 		return 0, err
 	}
-	word, err := rdma.Word(r.mem, int(req.TO))
-	if err != nil {
-		return 0, rdmap.ErrStream
-	}
-	if !r.pin() {
+	mem, ok := r.pin()
+	if !ok {
 		return 0, rdmap.ErrInvalidSTag
 	}
 	defer r.unpin()
+	word, err := rdma.Word(mem, int(req.TO))
+	if err != nil {
+		return 0, rdmap.ErrStream
+	}
 	return req.Do(req.Op, word), nil
 }
 

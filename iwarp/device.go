@@ -56,7 +56,7 @@ func (d *device) add(r *region) {
 		t.mu.Lock()
 		if _, used := t.m[r.stag]; !used {
 			t.m[r.stag] = r
-			t.octets += uint64(len(r.mem))
+			t.octets += uint64(r.size)
 			t.mu.Unlock()
 			return
 		}
@@ -77,6 +77,6 @@ func (d *device) remove(r *region) {
 	defer t.mu.Unlock()
 	if t.m[r.stag] == r {
 		delete(t.m, r.stag)
-		t.octets -= uint64(len(r.mem))
+		t.octets -= uint64(r.size)
 	}
 }

@@ -26,7 +26,7 @@ func NewProtectionDomain() *ProtectionDomain {
 // neither the end of a connection ends it, nor a Send of a peer that would
 // invalidate it (RFC 5040, Section 8.1.1, rule 7).
 func (d *ProtectionDomain) Register(b []byte, access rdma.Access) (rdma.Region, error) {
-	r := &region{domain: d, views: make(map[*Conn]*region), mem: b, access: access}
+	r := &region{domain: d, views: make(map[*Conn]*region), mem: b, size: len(b), access: access}
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (d *ProtectionDomain) settle(r *region) {
 	r.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, v := range views {
-		wg.Go(v.settle)
+		wg.Go(v.settleView)
 	}
 	wg.Wait()
 }
@@ -81,7 +81,7 @@ func (r *region) on(c *Conn) *region {
 	defer r.mu.Unlock()
 	v := r.views[c]
 	if v == nil {
-		v = &region{conn: c, stag: r.stag, mem: r.mem, access: r.access, dead: r.dead}
+		v = &region{conn: c, stag: r.stag, mem: r.mem, size: r.size, access: r.access, dead: r.dead}
 		r.views[c] = v
 	}
 	return v

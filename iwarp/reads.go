@@ -57,14 +57,15 @@ func (c *Conn) source(req rdmap.ReadRequest) (response, error) {
 	if r = r.on(c); r == nil {
 		return resp, rdmap.ErrSTagStream
 	}
-	src := rdmap.Source{Len: uint64(len(r.mem)), Readable: r.access&rdma.RemoteRead != 0}
+	src := rdmap.Source{Len: uint64(r.size), Readable: r.access&rdma.RemoteRead != 0}
 	if err := req.Check(src); err != nil {
 		return resp, err
 	}
-	if !r.pin() {
+	mem, ok := r.pin()
+	if !ok {
 		return resp, rdmap.ErrInvalidSTag
 	}
-	resp.region, resp.data = r, r.mem[req.SourceTO:][:req.Size]
+	resp.region, resp.data = r, mem[req.SourceTO:][:req.Size]
 	return resp, nil
 }
 

@@ -16,10 +16,11 @@ type region struct {
 	conn   *Conn             // the Stream, or nil
 	domain *ProtectionDomain // or nil
 	stag   rdma.STag
-	mem    []byte
+	size   int // octets of mem
 	access rdma.Access
 
 	mu    sync.Mutex
+	mem   []byte            // use what pin returns
 	views map[*Conn]*region // of a domain's
 	dead  bool
 	pins  int           // segments that are being placed, and responses not yet sent
@@ -29,7 +30,7 @@ type region struct {
 // Register lets the peer reach b. Tagged offsets start at 0, so that the peer
 // learns nothing about addresses.
 func (c *Conn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
-	r := &region{conn: c, mem: b, access: access}
+	r := &region{conn: c, mem: b, size: len(b), access: access}
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func (c *Conn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
 
 // check tells why there cannot be such a region.
 func (r *region) check() error {
-	if n := len(r.mem); uint64(n) > math.MaxUint32 {
+	if n := r.size; uint64(n) > math.MaxUint32 {
 		return fmt.Errorf("iwarp: a region of %d octets: the limit is %d", n, uint32(math.MaxUint32))
 	}
 	return nil
@@ -57,16 +58,17 @@ func (r *region) STag() rdma.STag { return r.stag }
 // TO returns the tagged offset of the first octet.
 func (r *region) TO() uint64 { return 0 }
 
-// pin keeps Deregister from returning until unpin, and reports whether the
-// region is still valid. It waits for nobody, for the reader calls it.
-func (r *region) pin() bool {
+// pin returns the memory and keeps Deregister from returning until unpin, or
+// reports that the region is not valid any more. It waits for nobody, for the
+// reader calls it.
+func (r *region) pin() (mem []byte, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.dead {
-		return false
+		return nil, false
 	}
 	r.pins++
-	return true
+	return r.mem, true
 }
 
 // repin adds a pin to one that the caller has.
@@ -129,15 +131,39 @@ func (r *region) invalidate() {
 // loses its connection.
 func (r *region) Deregister() {
 	r.invalidate()
+	r.settle()
+}
+
+// Redirect lets the peers reach b in place of the memory so far, and waits for
+// what is under way as Deregister does (rdma.Redirector).
+func (r *region) Redirect(b []byte) {
+	if len(b) != r.size {
+		panic(fmt.Sprintf("iwarp: %d octets in place of a region of %d", len(b), r.size))
+	}
+	r.exchange(b)
+	r.settle()
+}
+
+func (r *region) exchange(b []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mem = b
+	for _, v := range r.views {
+		v.exchange(b)
+	}
+}
+
+// settle waits until no segment is under way that began before.
+func (r *region) settle() {
 	if r.domain != nil {
 		r.domain.settle(r)
 		return
 	}
-	r.settle()
+	r.settleView()
 }
 
-// settle waits for the last pin.
-func (r *region) settle() {
+// settleView waits for the last pin.
+func (r *region) settleView() {
 	free := r.pinned()
 	if free == nil {
 		return

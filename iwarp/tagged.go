@@ -56,12 +56,13 @@ func (c *Conn) sink(h ddp.Tagged, size int) (*region, []byte, error) {
 	if r = r.on(c); r == nil {
 		return nil, nil, ddp.ErrSTagStream
 	}
-	b := ddp.Buffer{Len: uint64(len(r.mem)), Writable: r.access&rdma.RemoteWrite != 0}
+	b := ddp.Buffer{Len: uint64(r.size), Writable: r.access&rdma.RemoteWrite != 0}
 	if err := ddp.CheckTagged(b, h, size); err != nil {
 		return nil, nil, err
 	}
-	if !r.pin() {
+	mem, ok := r.pin()
+	if !ok {
 		return nil, nil, ddp.ErrInvalidSTag
 	}
-	return r, r.mem[h.TO:][:size], nil
+	return r, mem[h.TO:][:size], nil
 }

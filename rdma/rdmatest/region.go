@@ -16,6 +16,8 @@ type regions struct {
 	m    map[rdma.STag]*region
 }
 
+var _ rdma.Redirector = (*region)(nil)
+
 type region struct {
 	set    *regions
 	at     rdma.Remote
@@ -26,6 +28,16 @@ type region struct {
 func (r *region) STag() rdma.STag { return r.at.STag }
 func (r *region) TO() uint64      { return r.at.TO }
 func (r *region) Deregister()     { r.set.invalidate(r.at.STag) }
+
+// Redirect exchanges the memory (rdma.Redirector).
+func (r *region) Redirect(b []byte) {
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	if len(b) != len(r.mem) {
+		panic(fmt.Sprintf("rdmatest: %d octets in place of %d", len(b), len(r.mem)))
+	}
+	r.mem = b
+}
 
 // next returns a place for a region. Its offset is not zero and differs between
 // regions, so that a user who forgets to add it is found out.
