@@ -48,5 +48,8 @@ func (p nfsProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Repl
 	}
 	q := p.begin(c)
 	defer p.end(q)
-	return procedures[c.Proc](ctx, q, r)
+	start := len(r.Head)
+	err := procedures[c.Proc](ctx, q, r)
+	r.NoReplay = putOff(r.Head[start:])
+	return err
 }

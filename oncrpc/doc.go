@@ -8,6 +8,8 @@
 //	 │ records               │ inline messages and chunks
 //	 └──── Request ──┬───────┘            ▲
 //	                 ▼                    │ Reply: head, item, tail
+//	ReplayCache: executed already? ───────┤
+//	                 ▼                    │
 //	Mux: header, credential, dispatch ────┤
 //	                 │ Call               │ results
 //	                 ▼                    │

@@ -69,6 +69,10 @@ type Reply struct {
 	// Tail is what follows the item and its padding, most often nothing.
 	Tail []byte
 
+	// NoReplay says that a ReplayCache must not keep the reply: the call was
+	// put off, and may be executed when it comes again.
+	NoReplay bool
+
 	// Lend, if not nil, is where NewItem gets its buffer, which has n
 	// octets. A transport that bounds the memory of replies sets it; it
 	// may wait until other replies have left.
@@ -110,7 +114,7 @@ func (r *Reply) Len() int {
 
 // reset makes r as empty as the transport handed it over.
 func (r *Reply) reset() {
-	r.Head, r.Tail = r.Head[:0], nil
+	r.Head, r.Tail, r.NoReplay = r.Head[:0], nil, false
 	r.DropItem()
 }
 

@@ -68,4 +68,26 @@ const (
 	// acceptDelay is how long Serve waits before it tries again after an
 	// error that passes, such as too many open files.
 	acceptDelay = 100 * time.Millisecond
+
+	// defaultReplayMemory is the octets of kept replies: some 80,000 of
+	// usual ones. A client needs one for each call that it has under way
+	// when its connection is lost, which is a few hundred.
+	defaultReplayMemory = 32 << 20
+
+	// defaultReplayAge is how long replies are kept: for longer than a
+	// client takes to notice a lost connection (Linux waits 60 s for a
+	// reply) and to make the next.
+	defaultReplayAge = 2 * time.Minute
+
+	// maxReplay is the octets of the longest reply that is kept. Those of
+	// NFSv3's procedures that must not be executed twice have 400 at most.
+	maxReplay = 1 << 10
+
+	// replayCost is the octets that a kept reply takes beside its own: the
+	// entry, and its place in a map.
+	replayCost = 256
+
+	// replaySummed is how many octets of a call are summed: its header, the
+	// file handle, and a name or the start of the data.
+	replaySummed = 256
 )

@@ -18,7 +18,12 @@ func Of(a net.Addr) netip.Prefix {
 	if !ok {
 		return netip.Prefix{}
 	}
-	ip := t.AddrPort().Addr().Unmap()
-	p, _ := ip.Prefix(min(ip.BitLen(), bits6)) // no address has no prefix either
+	return OfIP(t.AddrPort().Addr())
+}
+
+// OfIP returns the party of an IP address; the zero Prefix where there is none.
+func OfIP(a netip.Addr) netip.Prefix {
+	a = a.Unmap()
+	p, _ := a.Prefix(min(a.BitLen(), bits6)) // no address has no prefix either
 	return p
 }

@@ -1,0 +1,53 @@
+package nfsserver
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+func TestExecuteOnce(t *testing.T) {
+	var once []string
+	for proc := range uint32(nfs3.NumProc + 2) {
+		if ExecuteOnce(nfs3.Program, nfs3.Version, proc) {
+			once = append(once, nfs3.ProcName(proc))
+		}
+		assert.False(t, ExecuteOnce(nfs3.Program, 4, proc))
+		assert.False(t, ExecuteOnce(mount3.Program, mount3.Version, proc))
+	}
+	assert.Equal(t, []string{
+		"SETATTR", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR", "RENAME", "LINK",
+	}, once)
+}
+
+// TestReplay holds that a call is executed once, and that one which was put off
+// (NFS3ERR_JUKEBOX) is executed when it comes again.
+func TestReplay(t *testing.T) {
+	fs := newMemFS()
+	g := newRig(t, fs)
+	cache := oncrpc.NewReplayCache(g.mux, oncrpc.ReplayConfig{Keep: ExecuteOnce})
+	defer cache.Close()
+	a := nfs3.MkdirArgs{Where: nfs3.DirOpArgs{Dir: g.fh(memRoot), Name: []byte("new")}}
+	msg := a.AppendTo(g.header(nfs3.Program, nfs3.Version, nfs3.ProcMkdir))
+	mkdir := func() nfs3.Status {
+		var rep oncrpc.Reply
+		require.True(t, cache.Serve(t.Context(), &oncrpc.Request{Msg: msg, Peer: g.peer, MaxReply: 4096}, &rep))
+		stat, results := g.accept(rep.Head)
+		require.Zero(t, stat)
+		var res nfs3.MakeRes
+		g.decode(results, nil, &res)
+		return res.Status
+	}
+	fs.fail = syscall.EAGAIN
+	assert.Equal(t, nfs3.ErrJukebox, mkdir())
+	fs.fail = nil
+	assert.Equal(t, nfs3.OK, mkdir())
+	assert.Equal(t, nfs3.OK, mkdir(), "not NFS3ERR_EXIST")
+	assert.EqualValues(t, 1, cache.Stats().Replayed)
+}

@@ -1,0 +1,263 @@
+package oncrpc
+
+import (
+	"bytes"
+	"context"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+const procMake = 5 // of the test program: one that must not be executed twice
+
+// A maker counts how often procMake is executed. Its results are the count,
+// which is how a test sees what a reply is of.
+type maker struct {
+	executed uint32
+	make     func(ctx context.Context, c *Call, r *Reply) // after the count is appended; nil: nothing
+}
+
+func (m *maker) ServeRPC(ctx context.Context, c *Call, r *Reply) error {
+	c.Args.Item(1 << 20)
+	if err := c.Args.Done(); err != nil {
+		return err
+	}
+	m.executed++
+	r.Head = xdr.AppendUint32(r.Head, m.executed)
+	if m.make != nil {
+		m.make(ctx, c, r)
+	}
+	return nil
+}
+
+// newReplay returns a cache in front of m.
+func newReplay(t testing.TB, m *maker, cfg ReplayConfig) *ReplayCache {
+	var mux Mux
+	mux.Register(testProg, 2, m)
+	mux.Register(testProg, 3, m)
+	cfg.Keep = func(prog, _, proc uint32) bool { return prog == testProg && proc >= procMake }
+	c := NewReplayCache(&mux, cfg)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// madeBy is a call of procMake from a client.
+func madeBy(client string, xid uint32, data []byte) *Request {
+	return &Request{
+		Msg:      call(xid, testProg, 2, procMake, xdr.AppendOpaque(nil, data)...),
+		Peer:     &Peer{Addr: netip.MustParseAddrPort(client), Network: "tcp"},
+		MaxReply: 4096,
+	}
+}
+
+// answerOf has a call served, and returns the reply's octets; nil: no answer.
+func answerOf(c *ReplayCache, ctx context.Context, req *Request) []byte {
+	var rep Reply
+	if !c.Serve(ctx, req, &rep) {
+		return nil
+	}
+	defer rep.DropItem()
+	return bytesOf(&rep)
+}
+
+// made is the reply that says how often procMake was executed.
+func made(xid, n uint32) []byte { return xdr.AppendUint32(appendAccepted(nil, xid, success), n) }
+
+// TestReplay holds RFC 5531, Section 4: a call with an XID that was executed
+// is not executed again.
+func TestReplay(t *testing.T) {
+	m := new(maker)
+	c := newReplay(t, m, ReplayConfig{})
+	data := make([]byte, 400)
+	first := madeBy("192.0.2.1:700", 9, data)
+	require.Equal(t, made(9, 1), answerOf(c, t.Context(), first))
+
+	retry := madeBy("192.0.2.1:701", 9, data)
+	retry.Peer.Network = "rdma"
+	assert.Equal(t, made(9, 1), answerOf(c, t.Context(), retry), "from another port, over another transport")
+	assert.EqualValues(t, 1, m.executed)
+
+	late := bytes.Clone(data)
+	late[len(late)-1] = 1
+	assert.Equal(t, made(9, 1), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, late)), "octets behind the first 256 do not count")
+
+	early := bytes.Clone(data)
+	early[200] = 1
+	version := madeBy("192.0.2.1:700", 9, data)
+	version.Msg[19] = 3
+	proc := madeBy("192.0.2.1:700", 9, data)
+	proc.Msg[23] = procMake + 1
+	for i, tt := range []struct {
+		what string
+		req  *Request
+	}{
+		{"another client", madeBy("192.0.2.2:700", 9, data)},
+		{"another XID", madeBy("192.0.2.1:700", 10, data)},
+		{"another version", version},
+		{"another procedure", proc},
+		{"another length", madeBy("192.0.2.1:700", 9, data[:396])},
+		{"other octets", madeBy("192.0.2.1:700", 9, early)},
+	} {
+		xid := xdr.NewReader(tt.req.Msg)
+		want := made(xid.Uint32(), uint32(2+i))
+		assert.Equal(t, want, answerOf(c, t.Context(), tt.req), tt.what)
+		assert.Equal(t, want, answerOf(c, t.Context(), tt.req), tt.what)
+	}
+	s := c.Stats()
+	assert.Equal(t, ReplayStats{Replies: 7, Octets: s.Octets, Executed: 7, Replayed: 8}, s)
+	checkStore(t, c)
+}
+
+// TestReplayForms holds that a call is the same one when its data item comes
+// apart, with or without its padding (RFC 8166, Section 3.4.5), or in its place.
+func TestReplayForms(t *testing.T) {
+	m := new(maker)
+	c := newReplay(t, m, ReplayConfig{})
+	data := []byte("seven!!")
+	whole := madeBy("192.0.2.1:700", 9, data)
+	require.Equal(t, made(9, 1), answerOf(c, t.Context(), whole))
+	head := len(whole.Msg) - 8
+	for _, item := range [][]byte{data, append(bytes.Clone(data), 0)} {
+		apart := madeBy("192.0.2.1:700", 9, data)
+		apart.Msg, apart.Item, apart.ItemPos = apart.Msg[:head], item, head
+		assert.Equal(t, made(9, 1), answerOf(c, t.Context(), apart), len(item))
+	}
+}
+
+// TestReplayRunning holds that a retry of a call that runs is answered when the
+// call is, whatever became of the connection that the first try came on.
+func TestReplayRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, gate := new(maker), make(chan struct{})
+		var seen context.Context
+		m.make = func(ctx context.Context, _ *Call, _ *Reply) { seen = ctx; <-gate }
+		c := newReplay(t, m, ReplayConfig{})
+		serve := func(ctx context.Context, port string) <-chan []byte {
+			got := make(chan []byte, 1)
+			go func() { got <- answerOf(c, ctx, madeBy("192.0.2.1:"+port, 9, nil)) }()
+			synctest.Wait()
+			return got
+		}
+		lost, lose := context.WithCancel(t.Context())
+		first := serve(lost, "700")
+		lose()
+		synctest.Wait()
+		assert.NoError(t, seen.Err(), "the call does not end with its connection")
+
+		lost, lose = context.WithCancel(t.Context())
+		second := serve(lost, "701")
+		lose()
+		assert.Nil(t, <-second, "a retry ends with its connection")
+
+		third := serve(t.Context(), "702")
+		fourth := serve(t.Context(), "703")
+		assert.Nil(t, <-third, "a newer retry waits in its place")
+		close(gate)
+		assert.Equal(t, made(9, 1), <-fourth)
+		assert.Equal(t, made(9, 1), <-first)
+		assert.EqualValues(t, 1, m.executed)
+		assert.EqualValues(t, 1, c.Stats().Joined)
+		assert.Equal(t, made(9, 1), answerOf(c, t.Context(), madeBy("192.0.2.1:704", 9, nil)), "afterwards")
+	})
+}
+
+// TestReplayNot holds what is not kept, and that a retry that waited for it
+// gets the answer if that can be had twice, and else is executed.
+func TestReplayNot(t *testing.T) {
+	item := func(r *Reply) {
+		r.Head = xdr.AppendUint32(r.Head, 4)
+		copy(r.NewItem(4), "item")
+	}
+	for _, tt := range []struct {
+		name     string
+		make     func(r *Reply)
+		executed uint32 // for a call and a retry that waits
+	}{
+		{"put off", func(r *Reply) { r.NoReplay = true }, 1},
+		{"long", func(r *Reply) { r.Head = append(r.Head, make([]byte, 1<<10)...) }, 2},
+		{"data item", item, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, gate := new(maker), make(chan struct{})
+				m.make = func(_ context.Context, _ *Call, r *Reply) { <-gate; tt.make(r) }
+				c := newReplay(t, m, ReplayConfig{})
+				for range 2 {
+					go answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil))
+				}
+				synctest.Wait()
+				close(gate)
+				synctest.Wait()
+				assert.Equal(t, tt.executed, m.executed)
+				assert.Zero(t, c.Stats().Replies)
+				answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil))
+				assert.Equal(t, tt.executed+1, m.executed)
+				assert.Empty(t, c.calls)
+				assert.Zero(t, buf.Default.Out())
+			})
+		})
+	}
+}
+
+// TestReplayNoAnswer holds that a call that gets no answer leaves nothing.
+func TestReplayNoAnswer(t *testing.T) {
+	served := 0
+	c := NewReplayCache(serviceFunc(func(context.Context, *Request, *Reply) bool { served++; return false }),
+		ReplayConfig{Keep: func(uint32, uint32, uint32) bool { return true }})
+	defer c.Close()
+	for range 2 {
+		assert.Nil(t, answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))
+	}
+	assert.Equal(t, 2, served)
+	assert.Empty(t, c.calls)
+}
+
+type serviceFunc func(context.Context, *Request, *Reply) bool
+
+func (f serviceFunc) Serve(ctx context.Context, req *Request, rep *Reply) bool {
+	return f(ctx, req, rep)
+}
+
+// TestReplayRoom: a retry with less room than the reply needs is not executed.
+func TestReplayRoom(t *testing.T) {
+	m := new(maker)
+	c := newReplay(t, m, ReplayConfig{})
+	answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil))
+	small := madeBy("192.0.2.1:700", 9, nil)
+	small.MaxReply = acceptedLen
+	assert.Equal(t, appendAccepted(nil, 9, systemErr), answerOf(c, t.Context(), small))
+	assert.EqualValues(t, 1, m.executed)
+}
+
+func TestReplayAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(maker)
+		c := newReplay(t, m, ReplayConfig{})
+		answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil))
+		time.Sleep(defaultReplayAge - 1)
+		assert.Equal(t, made(9, 1), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))
+		time.Sleep(time.Nanosecond)
+		assert.Equal(t, made(9, 2), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))
+		checkStore(t, c)
+	})
+}
+
+// TestReplayClose holds that Close ends the context of calls.
+func TestReplayClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &maker{make: func(ctx context.Context, _ *Call, _ *Reply) { <-ctx.Done() }}
+		c := newReplay(t, m, ReplayConfig{})
+		go answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil))
+		synctest.Wait()
+		c.Close()
+		synctest.Wait()
+		assert.Equal(t, 1, c.Stats().Replies)
+	})
+}

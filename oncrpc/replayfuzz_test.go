@@ -1,0 +1,54 @@
+package oncrpc
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// FuzzReplay gives the cache any message, with an item at any place, twice. The
+// second gets the octets of the first, and nothing is executed for it; and it
+// has the key of the same message with the item in its place.
+func FuzzReplay(f *testing.F) {
+	for _, file := range []string{"null-call", "getattr-call", "write-call", "authsys-call", "null-reply"} {
+		f.Add(wiretest.Hex(f, "testdata/"+file+".hex"), -1, []byte(nil))
+	}
+	f.Add(echoCall(1, procEcho, nil)[:44], 44, []byte("moved"))
+	f.Add(call(1, testProg, 2, procMake, 0, 0, 0, 5, 0, 0, 0, 1), 44, []byte("moved"))
+	f.Fuzz(func(t *testing.T, msg []byte, pos int, item []byte) {
+		m := new(maker)
+		mux := echoMux()
+		mux.Register(nfs, 3, m)
+		mux.Log = quiet()
+		c := NewReplayCache(mux, ReplayConfig{Keep: func(prog, _, _ uint32) bool { return prog == nfs }})
+		defer c.Close()
+		req := &Request{Msg: msg, Peer: &Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700")}, MaxReply: 4096}
+		if pos >= 0 {
+			req.Item, req.ItemPos = slices.Clip(item), pos
+		}
+		first := answerOf(c, t.Context(), req)
+		executed := m.executed
+		require.Equal(t, first, answerOf(c, t.Context(), req))
+		p, ok := procedureOf(msg)
+		if !ok || p.prog != nfs {
+			require.Zero(t, c.Stats().Executed)
+			return
+		}
+		require.Equal(t, pos >= 0 && pos < 12, first == nil, "an item in the words that decide on an answer")
+		require.Equal(t, executed, m.executed)
+		checkStore(t, c)
+		require.Zero(t, buf.Default.Out())
+		if pos >= 24 && pos <= len(msg) {
+			woven := append(bytes.Clone(msg[:pos]), xdr.AppendFixed(nil, item)...)
+			whole := &Request{Msg: append(woven, msg[pos:]...), Peer: req.Peer}
+			require.Equal(t, c.keyOf(whole, p), c.keyOf(req, p))
+		}
+	})
+}

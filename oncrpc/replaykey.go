@@ -1,0 +1,63 @@
+package oncrpc
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"net/netip"
+
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A replayKey tells a call from all others. The checksum is a keyed one, so
+// that no two calls are made to look the same.
+type replayKey struct {
+	client netip.Addr
+	xid    uint32
+	procedure
+	length uint32 // octets
+	sum    uint64
+}
+
+// A procedure is what a call calls.
+type procedure struct{ prog, vers, proc uint32 }
+
+// procedureOf reads the words in front of a call (RFC 5531, Section 9); false
+// for what is none of this version of RPC.
+func procedureOf(msg []byte) (p procedure, ok bool) {
+	if len(msg) < 6*4 || binary.BigEndian.Uint32(msg[4:]) != msgCall || binary.BigEndian.Uint32(msg[8:]) != rpcVersion {
+		return procedure{}, false
+	}
+	return procedure{
+		prog: binary.BigEndian.Uint32(msg[12:]),
+		vers: binary.BigEndian.Uint32(msg[16:]),
+		proc: binary.BigEndian.Uint32(msg[20:]),
+	}, true
+}
+
+// keyOf returns the key of a call. Length and checksum are of the message as RFC
+// 5531 has it, with the data item and its padding in their place: a
+// retransmission may come by another transport, or in another of the forms of
+// RFC 8166.
+func (c *ReplayCache) keyOf(req *Request, p procedure) replayKey {
+	pos := len(req.Msg)
+	if req.Item != nil {
+		pos = max(0, min(req.ItemPos, pos))
+	}
+	parts := [...][]byte{req.Msg[:pos], req.Item, padding[:xdr.Pad(len(req.Item))], req.Msg[pos:]}
+	var sum maphash.Hash
+	sum.SetSeed(c.seed)
+	length, left := 0, replaySummed
+	for _, part := range parts {
+		length += len(part)
+		n := min(left, len(part))
+		_, _ = sum.Write(part[:n]) // never fails
+		left -= n
+	}
+	return replayKey{
+		client:    req.Peer.Addr.Addr(),
+		xid:       binary.BigEndian.Uint32(req.Msg),
+		procedure: p,
+		length:    uint32(length),
+		sum:       sum.Sum64(),
+	}
+}
