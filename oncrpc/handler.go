@@ -28,7 +28,12 @@ type Request struct {
 	Msg     []byte // without the octets and padding of Item
 	Item    []byte // nil: everything is in Msg
 	ItemPos int    // the XDR position of Item: the offset in Msg behind its length word
-	Peer    *Peer
+
+	// Places are those of the items in Msg, where several came apart from
+	// it and were put back. Item is nil then.
+	Places []xdr.Place
+
+	Peer *Peer
 
 	// MaxReply is the length in octets of the longest RPC reply message,
 	// data item included, that the transport can carry back for this call.

@@ -96,6 +96,8 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 	r := xdr.NewReader(req.Msg)
 	if req.Item != nil {
 		r.SetItem(req.ItemPos, req.Item)
+	} else if req.Places != nil {
+		r.SetPlaces(req.Places)
 	}
 	h, err := readCall(&r)
 	c.Call = Call{XID: h.xid, Prog: h.prog, Vers: h.vers, Proc: h.proc, Peer: req.Peer}
@@ -114,7 +116,7 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 	}
 	rep.Head = appendAccepted(rep.Head, h.xid, success)
 	if h.proc == 0 { // never needs an identity (RFC 5531, Section 12.1)
-		return nil
+		return noItem(req)
 	}
 	if c.Cred, err = decodeCred(h.cred, h.verf, &c.gids); err != nil {
 		return err
@@ -125,6 +127,15 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 		return err
 	}
 	return checkReply(rep, req.MaxReply)
+}
+
+// noItem is the fate of a call without arguments: none of them can have come
+// apart from the message (RFC 8166, Section 6.1).
+func noItem(req *Request) error {
+	if req.Item != nil || req.Places != nil {
+		return xdr.ErrItem
+	}
+	return nil
 }
 
 // find returns the handler of a program's version.

@@ -78,6 +78,18 @@ func TestMuxDispatch(t *testing.T) {
 	}
 }
 
+// A call without arguments has none that came apart from the message (RFC 8166,
+// Section 6.1).
+func TestMuxNullWithItem(t *testing.T) {
+	for _, req := range []*Request{
+		{Item: []byte("item"), ItemPos: 40},
+		{Places: []xdr.Place{{Pos: 40, Len: 4}, {Pos: 44, Len: 4}}},
+	} {
+		req.Msg = call(7, testProg, 2, 0)
+		assert.Equal(t, appendAccepted(nil, 7, garbageArgs), serve(t, echoMux(), req))
+	}
+}
+
 func TestMuxGoldenAnswers(t *testing.T) {
 	m := new(Mux)
 	null := wiretest.Hex(t, "testdata/null-call.hex")

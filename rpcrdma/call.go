@@ -56,7 +56,7 @@ func (cl *call) end() {
 		inline: cl.inline,
 		long:   cl.long,
 		hdr:    Header{Lists: cl.hdr.Lists},
-		plan:   plan{reads: cl.plan.reads[:0]},
+		plan:   plan{reads: cl.plan.reads[:0], places: cl.plan.places[:0]},
 		wrs:    cl.wrs[:0],
 		iov:    cl.iov[:0],
 	}

@@ -28,7 +28,7 @@ type conn struct {
 	ready chan struct{} // the reader may be faster than Accept's return
 
 	mu       sync.Mutex
-	underWay int       // calls received and not ended
+	underWay int // calls received and not ended
 	credits  credits
 	waiting  callQueue // calls that wait for memory, and
 	waiter   bool      // whether a goroutine waits for them
@@ -47,7 +47,7 @@ type conn struct {
 
 func newConn(s *Server, p *party, req rdma.ConnRequest) *conn {
 	c := &conn{srv: s, party: p, ready: make(chan struct{})}
-	c.peer = oncrpc.Peer{Addr: addrPort(req.RemoteAddr()), Network: "rdma"}
+	c.peer = oncrpc.Peer{Addr: addrPort(req.RemoteAddr()), Network: "rdma", Cut: c.abort}
 	c.longest, c.invalidate = s.cfg.replyThreshold(req.PrivateData())
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.watch.timer = time.AfterFunc(stallTime, c.checkProgress)

@@ -51,6 +51,7 @@ var (
 	errXID      = errors.New("XID differs from that of the RPC message")
 	errNoCall   = errors.New("no chunk holds the RPC message")
 	errTwoCalls = errors.New("an RPC message inline and in a chunk at position zero")
+	errInHeader = errors.New("a chunk where the RPC message has its header")
 	errTooLong  = errors.New("chunks longer than this end takes")
 	errNoRoom   = errors.New("no room for the reply")
 )

@@ -27,6 +27,10 @@ const (
 	// and a directory listing has its entries in the payload.
 	headSlack = 64 << 10
 
+	// callHeaderLen is the length of the shortest header of an RPC call, in
+	// octets: its arguments begin behind that.
+	callHeaderLen = 10 * 4
+
 	// extraRecvs is how many messages a connection takes beyond its
 	// grant, for a peer that counts its calls a little differently.
 	extraRecvs = 8
@@ -87,7 +91,7 @@ const (
 	// maxCallHeader is the length of the longest RPC call before its
 	// arguments, in octets: ten words, a credential with a machine's name
 	// of 255 octets and 16 groups.
-	maxCallHeader = 10*4 + 6*4 + 256 + 16*4
+	maxCallHeader = callHeaderLen + 6*4 + 256 + 16*4
 )
 
 // Limits of a line.

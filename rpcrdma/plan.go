@@ -11,7 +11,8 @@ import (
 // reply may be. Its lengths are in octets, and within the server's limits.
 type plan struct {
 	reads  []chunks.ReadChunk // by position
-	zero   bool               // the first of them holds the RPC message
+	places []xdr.Place        // of the data items, where there are several
+	zero   bool               // the first of reads holds the RPC message
 	msgLen int                // of the RPC message without the other chunks
 	whole  int                // of the RPC message with them
 
@@ -66,6 +67,9 @@ func (cl *call) planPull() (err error) {
 		return h.fail("rdma_reads", fixedLen, errTwoCalls)
 	case len(cl.body) < 4 || binary.BigEndian.Uint32(cl.body) != h.XID: // before anything is read
 		return h.fail("rdma_xid", 0, errXID)
+	}
+	if items := p.items(); len(items) > 0 && items[0].Position < callHeaderLen { // Section 6.1
+		return h.fail("rdma_reads", fixedLen, errInHeader)
 	}
 	whole, err := chunks.Unreduced(n, p.items())
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // pull reads the call's chunks, if it has any, and then has it served. A lone
@@ -64,5 +65,9 @@ func (cl *call) assemble() {
 	default:
 		chunks.Weave(cl.pulled[1].B, req.Msg, items)
 		req.Msg = cl.pulled[1].B
+		for i := range items {
+			p.places = append(p.places, xdr.Place{Pos: int(items[i].Position), Len: int(items[i].Length)})
+		}
+		req.Places = p.places
 	}
 }

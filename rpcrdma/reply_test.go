@@ -3,7 +3,6 @@ package rpcrdma
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"testing"
 	"testing/synctest"
 
@@ -472,45 +471,4 @@ func TestItemLengths(t *testing.T) {
 			assert.Equal(t, string(item)+"\x00\x00\x00"[:-n&3]+"tail", string(inline))
 		})
 	}
-}
-
-// R8166-4.5.2-2, R8166-6.1-2: a sound header with arguments that do not fit it
-// is the RPC layer's to answer.
-func TestGarbageArgs(t *testing.T) {
-	mux := new(oncrpc.Mux)
-	mux.Register(100003, 3, opaque{})
-	serve(t, &Server{Handler: mux}, func(t *testing.T, r *rig) {
-		q := r.dialLinux()
-		for _, tt := range []struct {
-			name  string
-			count uint32
-			pos   uint32
-			want  uint32 // accept_stat
-		}{
-			{"as it should be", 100, 44, 0},
-			{"chunk shorter than the count", 101, 44, 4},
-			{"chunk longer than the count", 96, 44, 4},
-			{"chunk where no item may be reduced", 100, 40, 4},
-			{"chunk inside the RPC header", 100, 8, 4},
-		} {
-			args := binary.BigEndian.AppendUint32(nil, tt.count)
-			l := chunks.Lists{Reads: q.reads(tt.pos, repeat(100))}
-			q.call(msg(l), rpcCall(testXID, string(args)))
-			got := q.answers()
-			if tt.pos == 8 && len(got) == 0 {
-				continue // no RPC header, no answer
-			}
-			require.Len(t, got, 1, tt.name)
-			assert.Equal(t, Msg, got[0].Proc, tt.name)
-			assert.Equal(t, tt.want, binary.BigEndian.Uint32(got[0].body[20:]), tt.name)
-		}
-	})
-}
-
-// opaque is a program that takes one opaque item.
-type opaque struct{}
-
-func (opaque) ServeRPC(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
-	c.Args.Item(1 << 20)
-	return c.Args.Done()
 }

@@ -32,6 +32,14 @@ type Reader struct {
 
 	item    []byte // moved out of b, see SetItem
 	itemPos int    // or nowhere, or anywhere
+	places  []Place
+}
+
+// A Place is where a data item stands in a stream that it was moved out of, and
+// put back into.
+type Place struct {
+	Pos int // of the item's first octet, behind its length word
+	Len int // of what was moved, in octets: the item, perhaps with its padding
 }
 
 // Values of Reader.itemPos.
@@ -54,6 +62,16 @@ func (r *Reader) SetItem(pos int, data []byte) { r.item, r.itemPos = data, pos }
 // the program knows the form. Where data is empty there may be no such item, or
 // an empty one.
 func (r *Reader) SetMoved(data []byte) { r.item, r.itemPos = data, anywhere }
+
+// SetPlaces says that the items at the given places, by rising position, were
+// moved and are back in the stream: each must be one that Item reads (RFC 8166,
+// Section 6.1).
+func (r *Reader) SetPlaces(places []Place) {
+	r.itemPos = nowhere
+	if r.places = places; len(places) > 0 {
+		r.itemPos = places[0].Pos
+	}
+}
 
 // Offset returns the number of octets read so far.
 func (r *Reader) Offset() int { return r.off }
@@ -167,6 +185,9 @@ func (r *Reader) Item(limit int) []byte {
 	if r.err != nil || r.itemPos != r.off && r.itemPos != anywhere {
 		return r.Fixed(n)
 	}
+	if len(r.places) > 0 {
+		return r.place(n)
+	}
 	data := r.item
 	r.item, r.itemPos = nil, nowhere
 	if len(data) != n && len(data) != n+Pad(n) {
@@ -174,4 +195,14 @@ func (r *Reader) Item(limit int) []byte {
 		return nil
 	}
 	return data[:n:n]
+}
+
+// place reads an item of n octets that is back in the stream.
+func (r *Reader) place(n int) []byte {
+	moved := r.places[0].Len
+	r.SetPlaces(r.places[1:])
+	if moved != n && moved != n+Pad(n) {
+		r.err = fmt.Errorf("%w: %d octets moved, length %d", ErrItem, moved, n)
+	}
+	return r.Fixed(n)
 }

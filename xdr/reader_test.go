@@ -152,6 +152,46 @@ func TestItemPadding(t *testing.T) {
 	assert.NoError(t, r.Done(), "an empty item may be moved too")
 }
 
+// Items that were moved and put back are where the type has such, and have the
+// length that the stream says (R8166-6.1-2).
+func TestSetPlaces(t *testing.T) {
+	wire := wiretest.Octets(t, "00000005 6162636465000000 0000002a 00000003 66676800")
+	for _, tt := range []struct {
+		name   string
+		places []Place
+		ok     bool
+	}{
+		{"none", nil, true},
+		{"one", []Place{{4, 5}}, true},
+		{"the other", []Place{{20, 3}}, true},
+		{"both", []Place{{4, 5}, {20, 3}}, true},
+		{"both with padding", []Place{{4, 8}, {20, 4}}, true},
+		{"shorter", []Place{{4, 4}, {20, 3}}, false},
+		{"longer", []Place{{4, 5}, {20, 5}}, false},
+		{"less than its padding", []Place{{4, 7}, {20, 3}}, false},
+		{"another's", []Place{{4, 5}, {12, 4}, {20, 3}}, false},
+		{"in front of the length", []Place{{0, 5}, {20, 3}}, false},
+		{"within", []Place{{8, 1}, {20, 3}}, false},
+		{"behind all", []Place{{20, 3}, {24, 0}}, false},
+	} {
+		r := NewReader(wire)
+		r.SetPlaces(tt.places)
+		first, word, second := r.Item(8), r.Uint32(), r.Item(8)
+		if !tt.ok {
+			assert.ErrorIs(t, r.Done(), ErrItem, tt.name)
+			continue
+		}
+		require.NoError(t, r.Done(), tt.name)
+		assert.Equal(t, "abcde", string(first))
+		assert.EqualValues(t, 42, word)
+		assert.Equal(t, "fgh", string(second))
+	}
+	r := NewReader(wire)
+	r.SetPlaces([]Place{{4, 5}})
+	r.Opaque(8)
+	assert.ErrorIs(t, r.Done(), ErrItem, "an item that may not be moved")
+}
+
 // Where a client has the data of the results' item apart, only the program
 // knows its place.
 func TestSetMoved(t *testing.T) {

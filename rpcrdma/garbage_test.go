@@ -1,0 +1,98 @@
+package rpcrdma
+
+import (
+	"context"
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// items is a program whose procedure 1 takes one item that may come in a chunk,
+// and procedure 2 takes two, with one between them that may not.
+type items struct{ served int }
+
+func (p *items) ServeRPC(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
+	c.Args.Item(1 << 20)
+	if c.Proc == 2 {
+		c.Args.Opaque(1 << 20)
+		c.Args.Item(1 << 20)
+	}
+	err := c.Args.Done()
+	if err == nil {
+		p.served++
+	}
+	return err
+}
+
+// R8166-4.5.2-2, R8166-6.1-2: where the header is sound and the arguments do not
+// fit it, or one came in a chunk that may not, the call is not served, and RPC
+// has the answer.
+func TestGarbageArgs(t *testing.T) {
+	const success, garbage = 0, 4 // accept_stat
+	const none = "00000000 00000000"
+	type at struct{ pos, n int }
+	for _, tt := range []struct {
+		name string
+		proc uint32
+		auth string // credential and verifier
+		args string // inline
+		in   []at   // chunks
+		want uint32
+	}{
+		{"as it should be", 1, none + none, "00000064", []at{{44, 100}}, success},
+		{"chunk shorter than the count", 1, none + none, "00000065", []at{{44, 100}}, garbage},
+		{"chunk longer than the count", 1, none + none, "00000060", []at{{44, 100}}, garbage},
+		{"chunk with more than padding", 1, none + none, "00000061", []at{{44, 101}}, garbage},
+		{"chunk of nothing", 1, none + none, "00000060", []at{{44, 0}}, garbage},
+		{"nothing, in a chunk", 1, none + none, "00000000", []at{{44, 0}}, success},
+		{"chunk in front of the count", 1, none + none, "00000064", []at{{40, 100}}, garbage},
+		{"R8166-3.4.4.4-2 padding left behind", 1, none + none, "00000061 00000000", []at{{44, 97}}, garbage},
+		{"chunk in the credential", 1, "00000001 00000008" + none + none, "00000064", []at{{40, 100}}, garbage},
+		{"chunk for a procedure without arguments", 0, none + none, "", []at{{40, 4}}, garbage},
+		{"chunks for a procedure without arguments", 0, none + none, "", []at{{40, 4}, {44, 4}}, garbage},
+
+		{"two items", 2, none + none, "00000005 00000000 00000003", []at{{44, 5}, {60, 3}}, success},
+		{"two items, one with its padding", 2, none + none, "00000005 00000000 00000003", []at{{44, 8}, {60, 3}}, success},
+		{"two items, one of nothing", 2, none + none, "00000000 00000000 00000003", []at{{44, 0}, {52, 3}}, success},
+		{"R8166-3.4.4.4-1 a chunk that holds both", 2, none + none, "00000005", []at{{44, 8 + 4 + 4 + 4}}, garbage},
+		{"R8166-3.4.2-1 one that may not", 2, none + none, "00000005 00000008 00000003", []at{{44, 5}, {56, 8}, {68, 3}}, garbage},
+		{"R8166-3.4.2-1 one that may not, the other inline", 2, none + none, "00000004 61626364 00000008 00000003", []at{{52, 8}, {64, 3}}, garbage},
+		{"the second shorter", 2, none + none, "00000005 00000000 00000004", []at{{44, 5}, {60, 3}}, garbage},
+		{"the first shorter", 2, none + none, "00000005 00000000 00000004", []at{{44, 4}, {56, 4}}, garbage},
+		{"one chunk too many", 2, none + none, "00000005 00000000 00000003", []at{{44, 5}, {60, 3}, {64, 4}}, garbage},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			program, mux := new(items), new(oncrpc.Mux)
+			mux.Register(100003, 3, program)
+			serve(t, &Server{Handler: mux}, func(t *testing.T, r *rig) {
+				q := r.dialLinux()
+				body := rpcCall(testXID, "")[:24]
+				binary.BigEndian.PutUint32(body[20:], tt.proc)
+				body = append(body, wiretest.Octets(t, tt.auth+tt.args)...)
+				for _, long := range []bool{false, true} {
+					var l chunks.Lists
+					for _, c := range tt.in {
+						l.Reads = append(l.Reads, q.reads(uint32(c.pos), repeat(c.n))...)
+					}
+					if long { // R8166-3.5.3-3: the message can come in a chunk as well
+						l.Reads = append(l.Reads, q.reads(0, body)...)
+						q.call(noMsg(l), nil)
+					} else {
+						q.call(msg(l), body)
+					}
+					a := q.answer()
+					assert.Equal(t, Msg, a.Proc)
+					assert.Equal(t, tt.want, binary.BigEndian.Uint32(a.body[20:]))
+				}
+				if tt.want == garbage {
+					assert.Zero(t, program.served)
+				}
+			})
+		})
+	}
+}
