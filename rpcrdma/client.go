@@ -65,10 +65,10 @@ type Client struct {
 	received atomic.Uint64 // messages
 
 	mu      sync.Mutex
-	calls   map[uint32]*outCall // sent and not yet answered, by XID
+	calls   map[uint32]*outCall // that hold a credit, by XID
 	granted int                 // credits
-	used    int                 // calls that hold one
-	waiting []chan struct{}     // callers that wait for one, in order
+	waiting []*outCall          // for a credit, in order
+	spare   []*outCall          // ended, for later
 	nudge   *time.Timer         // until the first reply
 	err     error               // why the connection ended
 	over    chan struct{}
@@ -171,6 +171,10 @@ type clientHandler Client
 // Receive hands a reply to the call that it is for. What cannot be decoded, or
 // is for no call, is dropped (RFC 8166, Section 4.5); the receive that it took
 // belongs to a call that still waits.
+//
+// Which memory the message has invalidated is not looked at: a call takes all of
+// its own back by itself, and a server that invalidates another call's has only
+// itself to blame when it cannot reach that any more.
 func (h *clientHandler) Receive(m rdma.Recv) {
 	c := (*Client)(h)
 	c.received.Add(1)
@@ -179,35 +183,34 @@ func (h *clientHandler) Receive(m rdma.Recv) {
 	if err == nil {
 		o = c.settle(&c.hdr)
 	}
-	if o == nil {
+	switch {
+	case o == nil:
 		m.Buf.Release()
 		_ = c.conn.PostRecv(1) // an error means that the connection ends
-		return
-	}
-	if o == forsaken {
+	case o.forsaken:
 		m.Buf.Release()
-		return
+		o.end()
+	default:
+		o.got <- o.accept(&c.hdr, body, m.Buf)
 	}
-	o.got <- o.accept(&c.hdr, body, m)
 }
 
-// settle finds the call that a reply is for, and gives back its credit.
+// settle finds the call that a reply is for, and gives back its credit. What was
+// not sent yet cannot be answered: XIDs are easy to guess.
 func (c *Client) settle(h *Header) *outCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.calls[h.XID]
-	if o == nil {
+	if o == nil || !o.sent {
 		return nil
 	}
-	delete(c.calls, h.XID)
 	if c.nudge != nil {
 		c.nudge.Stop()
 		c.nudge = nil
 	}
 	// A grant of 0 would let no call go, ever (Section 3.3.1).
 	c.granted = int(min(max(1, h.Credit), uint32(c.cfg.Credits)))
-	c.used--
-	c.admit()
+	c.leaveLocked(o)
 	return o
 }
 
@@ -219,73 +222,21 @@ func (h *clientHandler) Closed(err error) {
 		err = errors.New("closed")
 	}
 	c.err = fmt.Errorf("rpcrdma: %w: %w", rdma.ErrClosed, err)
-	calls := c.calls
-	c.calls = nil
-	waiting := c.waiting
-	c.waiting = nil
+	calls, waiting := c.calls, c.waiting
+	c.calls, c.waiting = nil, nil
 	if c.nudge != nil {
 		c.nudge.Stop()
 	}
 	c.mu.Unlock()
 	for _, o := range calls {
-		if o != forsaken {
+		if o.forsaken {
+			o.end()
+		} else {
 			o.got <- outcome{err: c.err}
 		}
 	}
-	for _, w := range waiting {
-		close(w)
+	for _, o := range waiting {
+		o.turn <- struct{}{}
 	}
 	close(c.over)
-}
-
-// acquire waits for a credit.
-func (c *Client) acquire(ctx context.Context) error {
-	c.mu.Lock()
-	if c.err != nil {
-		defer c.mu.Unlock()
-		return c.err
-	}
-	if c.used < c.granted && len(c.waiting) == 0 {
-		c.used++
-		c.mu.Unlock()
-		return nil
-	}
-	w := make(chan struct{})
-	c.waiting = append(c.waiting, w)
-	c.mu.Unlock()
-	select {
-	case <-w:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.err
-	case <-ctx.Done():
-		c.abandonWait(w)
-		return context.Cause(ctx)
-	}
-}
-
-// admit, with the lock held, gives the credits that are free to those who wait
-// longest.
-func (c *Client) admit() {
-	for c.used < c.granted && len(c.waiting) > 0 {
-		c.used++
-		close(c.waiting[0])
-		c.waiting = c.waiting[1:]
-	}
-}
-
-// abandonWait takes w out of the queue, or gives its credit back.
-func (c *Client) abandonWait(w chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range c.waiting {
-		if c.waiting[i] == w {
-			c.waiting = append(c.waiting[:i], c.waiting[i+1:]...)
-			return
-		}
-	}
-	if c.err == nil {
-		c.used--
-		c.admit()
-	}
 }

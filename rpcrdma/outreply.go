@@ -4,80 +4,92 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
-	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // accept notes what the header h of the reply says, before the next one
 // overwrites it. What the call did not provide for is a permanent error of the
-// call (RFC 8166, Section 4.5).
-func (o *outCall) accept(h *Header, body []byte, m rdma.Recv) outcome {
-	a := outcome{recv: m.Buf, body: body}
-	lists := &h.Lists
+// call (RFC 8166, Section 6.1): such a reply can be decoded, and no other will
+// come.
+func (o *outCall) accept(h *Header, body []byte, recv *buf.Buf) outcome {
+	a := outcome{recv: recv, body: body}
+	offered, lists := &o.hdr.Lists, &h.Lists
 	switch {
 	case h.Proc == Error:
 		a.err = &RemoteError{Code: h.Code, Low: h.Low, High: h.High}
 		return a
-	case lists.Writes() != o.hdr.Lists.Writes():
-		a.err = fmt.Errorf("%w: %d Write chunks, not %d", errReplyForm, lists.Writes(), o.hdr.Lists.Writes())
+	case lists.Writes() > offered.Writes():
+		a.err = fmt.Errorf("%w: %d Write chunks, not %d", errReplyForm, lists.Writes(), offered.Writes())
 		return a
-	case h.Proc == NoMsg && (o.reply == nil || !lists.HasReply):
+	case h.Proc == NoMsg && (!lists.HasReply || !offered.HasReply):
 		a.err = fmt.Errorf("%w: in a Reply chunk", errReplyForm)
 		return a
 	}
-	if o.sink != nil {
-		a.item = o.returned(&a, lists.Write(0), len(o.x.Sink))
+	if lists.Writes() > 0 {
+		a.item, a.err = returned(offered.Write(0), lists.Write(0))
 	}
-	if h.Proc == NoMsg {
-		a.body = nil
-		a.inChunk = o.returned(&a, lists.Reply, len(o.reply.B))
+	inChunk, err := returned(offered.Reply, lists.Reply)
+	switch {
+	case err != nil:
+		a.err = err
+	case h.Proc == NoMsg:
+		a.body, a.inChunk = nil, inChunk
+	case inChunk > 0:
+		a.err = fmt.Errorf("%w: %d octets in a Reply chunk beside an inline message", errReplyForm, inChunk)
 	}
 	return a
 }
 
-// returned returns the octets that the server says it wrote to a chunk of one
-// segment of limit octets.
-func (o *outCall) returned(a *outcome, c chunks.Chunk, limit int) int {
-	if len(c) != 1 || c.Length() > uint64(limit) {
-		a.err = fmt.Errorf("%w: %d octets in %d segments of a chunk of %d octets", errReplyForm, c.Length(), len(c), limit)
-		return 0
+// returned returns the octets that the server says it wrote to a chunk: to the
+// segment that was offered, and no more than that has room for (RFC 8166, Section
+// 3.4.6). A chunk without octets says that it is unused, in whatever form.
+func returned(offered, got chunks.Chunk) (int, error) {
+	n := got.Length()
+	if n == 0 {
+		return 0, nil
 	}
-	return int(c.Length())
+	if len(offered) != 1 || len(got) != 1 || got[0].Handle != offered[0].Handle || got[0].Offset != offered[0].Offset {
+		return 0, fmt.Errorf("%w: %d octets in a chunk that was not offered", errReplyForm, n)
+	}
+	if n > offered.Length() {
+		return 0, fmt.Errorf("%w: %d octets in a chunk of %d", errReplyForm, n, offered.Length())
+	}
+	return int(n), nil
 }
 
 // take gives the results to the caller.
-func (o *outCall) take(a outcome) error {
+func (o *outCall) take(a *outcome) error {
 	if a.err == nil {
-		a.err = o.results(&a)
+		a.err = o.read(a)
 	}
 	if a.err != nil {
 		o.x.Results = xdr.Reader{}
-		if a.recv != nil {
-			a.recv.Release()
-		}
 	}
+	a.drop()
 	return a.err
 }
 
-// results reads the RPC reply, and keeps the buffer that it is in.
-func (o *outCall) results(a *outcome) error {
+// read reads the RPC reply, and lends the caller the buffer that it is in.
+func (o *outCall) read(a *outcome) error {
 	x := o.x
 	if a.body == nil {
-		a.body = o.reply.B[:a.inChunk]
+		a.body = o.results.mem[:a.inChunk]
 	}
-	if err := x.TakeReply(a.body, o.xid); err != nil {
+	x.Results = xdr.NewReader(a.body)
+	if err := oncrpc.ReadReply(&x.Results, o.xid); err != nil {
 		return err
 	}
-	x.Placed = a.item
-	if o.sink != nil { // RFC 8166, Section 6.1: it must be there, if anywhere
+	if o.hdr.Lists.Writes() > 0 { // RFC 8166, Section 6.1: it must be there, if anywhere
 		x.Results.SetMoved(x.Sink[:a.item])
 	}
-	x.Lent = a.recv
 	if a.inChunk > 0 {
-		a.recv.Release()
-		x.Lent, o.reply = o.reply, nil
+		x.Lent, o.results.own = o.results.own, nil
+		return nil
 	}
+	x.Lent, a.recv = a.recv, nil
 	return nil
 }
 

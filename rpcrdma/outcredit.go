@@ -1,0 +1,116 @@
+package rpcrdma
+
+import (
+	"context"
+	"slices"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// A call needs a credit to be sent, and holds it until its reply comes or the
+// connection ends, whether somebody still waits for the reply or not (RFC 8166,
+// Section 3.3.1). Who finds none waits in line. A grant may shrink below the
+// number of calls under way; nobody gets a credit then until enough of them are
+// answered.
+
+// enter waits for a credit and returns the call that holds it, with the XID xid,
+// or a new one where that is 0 or in use.
+func (c *Client) enter(ctx context.Context, x *oncrpc.Exchange, xid uint32) (*outCall, error) {
+	c.mu.Lock()
+	if err := c.err; err != nil {
+		c.mu.Unlock()
+		return nil, err
+	}
+	o := c.newCallLocked()
+	o.x, o.xid = x, xid
+	if len(c.calls) < c.granted && len(c.waiting) == 0 {
+		c.joinLocked(o)
+		c.mu.Unlock()
+		return o, nil
+	}
+	c.waiting = append(c.waiting, o)
+	c.mu.Unlock()
+	select {
+	case <-o.turn:
+		if o.admitted {
+			return o, nil
+		}
+		o.release()
+		return nil, c.cause()
+	case <-ctx.Done():
+		c.quitLine(o)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// joinLocked gives a call a credit and an XID.
+func (c *Client) joinLocked(o *outCall) {
+	for o.xid == 0 || c.calls[o.xid] != nil {
+		o.xid = c.xids.next()
+	}
+	c.calls[o.xid] = o
+	o.admitted = true
+}
+
+// leaveLocked takes a call out, and gives the credits that are free to those who
+// wait longest.
+func (c *Client) leaveLocked(o *outCall) {
+	delete(c.calls, o.xid)
+	for len(c.calls) < c.granted && len(c.waiting) > 0 {
+		next := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		c.joinLocked(next)
+		next.turn <- struct{}{}
+	}
+}
+
+// quitLine ends a call that waits for a credit, which may have come just now.
+func (c *Client) quitLine(o *outCall) {
+	c.mu.Lock()
+	i := slices.Index(c.waiting, o)
+	if i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+	}
+	c.mu.Unlock()
+	if i < 0 {
+		<-o.turn
+		if o.admitted {
+			_ = o.unsent(nil)
+		}
+	}
+	o.release()
+}
+
+// newCallLocked returns a call that one holds.
+func (c *Client) newCallLocked() *outCall {
+	n := len(c.spare)
+	if n == 0 {
+		o := &outCall{c: c, got: make(chan outcome, 1), turn: make(chan struct{}, 1)}
+		o.holders.Store(1)
+		return o
+	}
+	o := c.spare[n-1]
+	c.spare[n-1] = nil
+	c.spare = c.spare[:n-1]
+	o.holders.Store(1)
+	return o
+}
+
+// release gives up one hold on a call; whoever has the last keeps the call for
+// later.
+func (o *outCall) release() {
+	if o.holders.Add(-1) > 0 {
+		return
+	}
+	if o.out != nil {
+		o.out.Release()
+	}
+	o.hdr.Lists.Reset()
+	*o = outCall{c: o.c, hdr: Header{Lists: o.hdr.Lists}, got: o.got, turn: o.turn}
+	c := o.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.spare) < c.cfg.Credits {
+		c.spare = append(c.spare, o)
+	}
+}
