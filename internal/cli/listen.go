@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// ListenError says why an address cannot be listened on, and what to change.
+// off is a further remedy, or empty.
+func ListenError(flag, addr string, err error, off string) error {
+	say := func(what, remedy string) error {
+		return fmt.Errorf("cannot listen on %s: %s; %s%s", addr, what, remedy, off)
+	}
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return say("the port is in use", "choose another with "+flag)
+	case errors.Is(err, unix.EACCES):
+		return say("no permission for this port", "run as root, or choose one above 1023 with "+flag)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return say("this machine has no such address", "correct "+flag)
+	default:
+		return fmt.Errorf("cannot listen on %s (%s): %w", addr, flag, err)
+	}
+}
+
+// Open returns the ways that are open to other hosts.
+func Open(ways []Way) (addrs []string) {
+	for _, w := range ways {
+		if a, ok := w.Addr.(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+			addrs = append(addrs, a.String())
+		}
+	}
+	return addrs
+}

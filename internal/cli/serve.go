@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+)
+
+// drainTime bounds how long calls under way may take once a program is told to
+// stop.
+const drainTime = 10 * time.Second
+
+// A Way is one way in to a program that serves: a listener, and who serves it.
+type Way struct {
+	Name     string // as the ready line has it
+	Addr     net.Addr
+	Serve    func() error // until Shutdown; then nil
+	Shutdown func(context.Context) error
+	Close    func() error // before Serve
+}
+
+// A listener is what both net.Listener and rdma.Listener are.
+type listener interface {
+	Addr() net.Addr
+	Close() error
+}
+
+// NewWay is the way through l to s, a server of such listeners.
+func NewWay[L listener](name string, l L, s interface {
+	Serve(L) error
+	Shutdown(context.Context) error
+},
+) Way {
+	return Way{Name: name, Addr: l.Addr(), Serve: func() error { return s.Serve(l) }, Shutdown: s.Shutdown, Close: l.Close}
+}
+
+// ReadyLine is what tells scripts where to connect: "ready", the address of each
+// way by its name, and further words.
+func ReadyLine(ways []Way, more ...string) string {
+	words := []string{"ready"}
+	for _, w := range ways {
+		words = append(words, w.Name+"="+w.Addr.String())
+	}
+	return strings.Join(append(words, more...), " ") + "\n"
+}
+
+// ServeAll serves until ctx ends or one way fails, then drains them all. It
+// prints ready once it has begun. idle tells whether no call is under way any
+// more.
+func ServeAll(ctx context.Context, ways []Way, ready string, stdout io.Writer, log *slog.Logger) (idle bool, err error) {
+	ended := make(chan error, len(ways))
+	for _, w := range ways {
+		go func() { ended <- w.Serve() }()
+	}
+	if _, err := io.WriteString(stdout, ready); err != nil {
+		log.Warn("the ready line could not be written", "error", err)
+	}
+	running := len(ways)
+	select {
+	case <-ctx.Done():
+		log.Info("stopping: finishing the calls under way", "limit", drainTime)
+	case err = <-ended:
+		running--
+	}
+	idle = drain(ways, log)
+	for range running {
+		err = errors.Join(err, <-ended)
+	}
+	return idle, err
+}
+
+// drain shuts all ways down at the same time. It is false where calls took
+// longer than drainTime.
+func drain(ways []Way, log *slog.Logger) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	results := make(chan error, len(ways))
+	for _, w := range ways {
+		go func() { results <- w.Shutdown(ctx) }()
+	}
+	idle := true
+	for range ways {
+		if err := <-results; err != nil {
+			log.Warn("calls under way were cut off", "error", err)
+			idle = false
+		}
+	}
+	return idle
+}
