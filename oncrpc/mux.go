@@ -86,7 +86,7 @@ func (m *Mux) Serve(ctx context.Context, req *Request, rep *Reply) (answer bool)
 		return false
 	}
 	rep.reset()
-	rep.Head = m.appendError(rep.Head, c, err)
+	rep.Head = m.appendError(rep, c, err)
 	return true
 }
 
@@ -190,8 +190,11 @@ func checkReply(rep *Reply, limit int) error {
 	return nil
 }
 
-// appendError is the one place where an error becomes an answer.
-func (m *Mux) appendError(b []byte, c *pooledCall, err error) []byte {
+// appendError is the one place where an error becomes an answer. A call that was
+// refused was not executed, and may be when it comes again.
+func (m *Mux) appendError(rep *Reply, c *pooledCall, err error) []byte {
+	b := rep.Head
+	rep.NoReplay = true
 	var denied AuthError
 	var mismatch mismatchError
 	switch {
@@ -210,6 +213,7 @@ func (m *Mux) appendError(b []byte, c *pooledCall, err error) []byte {
 	}
 	m.log().Error("RPC call failed", "prog", c.Prog, "vers", c.Vers, "proc", c.Proc,
 		"xid", c.XID, "peer", c.Peer, "err", err)
+	rep.NoReplay = false
 	return appendAccepted(b, c.XID, systemErr)
 }
 

@@ -3,6 +3,7 @@ package oncrpc
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -203,6 +204,30 @@ func TestReplayNot(t *testing.T) {
 				assert.Zero(t, buf.Default.Out())
 			})
 		})
+	}
+}
+
+// TestReplayErrors holds that a call that was refused may be executed when it
+// comes again, and that one which failed may not: who knows what it did.
+func TestReplayErrors(t *testing.T) {
+	for _, tt := range []struct {
+		err      error
+		stat     uint32
+		executed int
+	}{
+		{ErrGarbageArgs, garbageArgs, 2},
+		{ErrProcUnavail, procUnavail, 2},
+		{errors.New("fault"), systemErr, 1},
+	} {
+		n := 0
+		mux := &Mux{Log: quiet()}
+		mux.Register(testProg, 2, handlerFunc(func(context.Context, *Call, *Reply) error { n++; return tt.err }))
+		c := NewReplayCache(mux, ReplayConfig{Keep: func(uint32, uint32, uint32) bool { return true }})
+		defer c.Close()
+		for range 2 {
+			assert.Equal(t, appendAccepted(nil, 9, tt.stat), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))
+		}
+		assert.Equal(t, tt.executed, n, tt.err)
 	}
 }
 

@@ -88,8 +88,8 @@ func (s *Server) Serve(l net.Listener) error {
 // Shutdown ends the service in good order: no more calls are taken, those
 // under way are answered, and the connections are closed. When ctx ends
 // first, handlers find their context cancelled, the connections are cut, and
-// Shutdown returns the context's cause. In either case it waits until no
-// handler runs.
+// Shutdown returns the context's cause, without waiting for handlers that are
+// still running; another Shutdown does.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.init()
 	s.mu.Lock()
@@ -105,17 +105,18 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 
-	cut := make(chan struct{})
-	inTime := context.AfterFunc(ctx, func() {
-		s.abort(context.Cause(ctx))
-		close(cut)
-	})
-	s.tasks.Close()
-	if inTime() {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		s.tasks.Close()
+	}()
+	select {
+	case <-gone:
 		return nil
+	case <-ctx.Done():
+		s.abort(context.Cause(ctx))
+		return context.Cause(ctx)
 	}
-	<-cut
-	return context.Cause(ctx)
 }
 
 // abort cuts every connection.
