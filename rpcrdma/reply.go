@@ -8,9 +8,9 @@ import (
 // reply brings the RPC reply back in the form that the requester provided for
 // (RFC 8166, Section 3.5): its data item by the first Write chunk, if there is
 // one, and the rest inline where it fits, else in the Reply chunk. What does
-// not fit is an error before anything is written. All of it is posted at once,
-// the Send last, since nothing else tells the requester that the data are
-// there.
+// not fit, or is longer than the handler was told, is an error before anything is
+// written. All of it is posted at once, the Send last, since nothing else tells
+// the requester that the data are there.
 func (cl *call) reply() {
 	var item, beside []byte // the data item: in a Write chunk, or in the message
 	if cl.rep.Item != nil {
@@ -24,7 +24,8 @@ func (cl *call) reply() {
 	n := len(head) + len(beside) + len(padding) + len(tail)
 	h := &cl.hdr
 	long := cl.plan.headerLen+n > cl.conn.longest
-	if uint64(len(item)) > chunk.Length() || long && uint64(n) > h.Lists.Reply.Length() {
+	tooLong := len(item)+n > cl.plan.room+cl.plan.itemRoom
+	if tooLong || uint64(len(item)) > chunk.Length() || long && uint64(n) > h.Lists.Reply.Length() {
 		cl.refuse(h.fail("rdma_body", fixedLen, errNoRoom)) // Section 4.5.3
 		return
 	}
