@@ -14,6 +14,11 @@ type Peer struct {
 	Addr    netip.AddrPort
 	Network string // "tcp" or "rdma"
 
+	// Back makes calls to the peer over the same connection; nil where the
+	// transport cannot. A program does so only where the peer has told it, by
+	// a protocol of theirs, that it takes them (RFC 8167, Section 6).
+	Back Caller
+
 	// Cut ends the connection at once. It may be nil.
 	Cut func(cause error)
 }

@@ -32,6 +32,20 @@ type ClientConfig struct {
 	// Machine is the name that AUTH_SYS credentials carry; "" means the
 	// host's.
 	Machine string
+
+	// Backchannel answers the calls that the server makes over the same
+	// connection (RFC 8167); nil drops them. The context that it gets ends
+	// with the connection, which Close waits for. What lets the server know
+	// that it may call is up to the programs.
+	Backchannel oncrpc.Service
+
+	// BackchannelCredits is the number of such calls that may be under way;
+	// 0 means 16; below 0 or above 4096 is an error.
+	BackchannelCredits int
+
+	// Extensions is what to offer to a server of this project; nil, or
+	// without private data: nothing.
+	Extensions *ExtensionConfig
 }
 
 func (c *ClientConfig) fill() error {
@@ -46,9 +60,9 @@ func (c *ClientConfig) fill() error {
 	case c.Credits < 1 || c.Credits > maxCredits:
 		return fmt.Errorf("rpcrdma: %d credits are not between 1 and %d", c.Credits, maxCredits)
 	case c.NoPrivateData:
-		c.Inline = cmpriv.MinSize
+		c.Inline, c.Extensions = cmpriv.MinSize, nil
 	}
-	return nil
+	return c.fillReverse()
 }
 
 // A Client is a requester: it makes the calls of any ONC RPC program over one
@@ -63,6 +77,10 @@ type Client struct {
 	hdr      Header // of the reply that is being received
 	xids     *xids
 	received atomic.Uint64 // messages
+
+	link    *Link          // or nil
+	reverse *reverseServer // or nil
+	short   bool           // calls have no chunks: they go in the reverse direction
 
 	mu      sync.Mutex
 	calls   map[uint32]*outCall // that hold a credit, by XID
@@ -86,14 +104,10 @@ func Dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig) (*C
 
 // dial is Dial with a configuration that is filled in, and the XIDs to use.
 func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig, ids *xids) (*Client, error) {
-	c := &Client{
-		cfg: cfg, xids: ids, granted: 1, // RFC 8166, Section 3.3.3
-		over:  make(chan struct{}),
-		calls: make(map[uint32]*outCall),
-	}
-	conn, err := d.Dial(ctx, addr, rdma.ConnConfig{
-		Handler: (*clientHandler)(c), PrivateData: c.privateData(), RecvSize: cfg.Inline,
-	})
+	c := newClient(cfg, ids)
+	cc := rdma.ConnConfig{Handler: (*clientHandler)(c), PrivateData: c.privateData(), RecvSize: cfg.Inline}
+	c.link = cfg.Extensions.request(&cc)
+	conn, err := d.Dial(ctx, addr, cc)
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +115,18 @@ func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig, ids
 	c.peer, c.hasPeer = cmpriv.Parse(conn.PrivateData())
 	c.sendSize = min(cfg.Inline, c.peer.RecvSize) // RFC 8166, Section 3.3.2
 	c.recvSize = min(cfg.Inline, c.peer.SendSize)
+	c.link.start(conn)
+	c.startReverse()
 	c.settleIn(ctx)
 	return c, nil
+}
+
+func newClient(cfg ClientConfig, ids *xids) *Client {
+	return &Client{
+		cfg: cfg, xids: ids, granted: 1, // RFC 8166, Section 3.3.3
+		over:  make(chan struct{}),
+		calls: make(map[uint32]*outCall),
+	}
 }
 
 func (c *Client) privateData() []byte {
@@ -162,7 +186,17 @@ func (c *Client) cause() error {
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	<-c.over
+	c.reverse.wait()
 	return err
+}
+
+// Link returns what the ends have beside calls; nil where they are not both of
+// this project.
+func (c *Client) Link() *Link {
+	if c.link == nil || !c.link.ours {
+		return nil
+	}
+	return c.link
 }
 
 // clientHandler takes the connection's events.
@@ -178,7 +212,15 @@ type clientHandler Client
 func (h *clientHandler) Receive(m rdma.Recv) {
 	c := (*Client)(h)
 	c.received.Add(1)
+	if m.WithImmediate {
+		c.takeImmediate(m.Immediate)
+		return
+	}
 	body, err := c.hdr.ParseReply(m.Buf.B)
+	if isReverse(&c.hdr, body, err) {
+		c.takeReverse(body, m.Buf)
+		return
+	}
 	var o *outCall
 	if err == nil {
 		o = c.settle(&c.hdr)
@@ -208,8 +250,11 @@ func (c *Client) settle(h *Header) *outCall {
 		c.nudge.Stop()
 		c.nudge = nil
 	}
-	// A grant of 0 would let no call go, ever (Section 3.3.1).
-	c.granted = int(min(max(1, h.Credit), uint32(c.cfg.Credits)))
+	// A grant of 0 would let no call go, ever (Section 3.3.1). An RDMA_ERROR does
+	// not tell its direction (RFC 8167, Section 4.1).
+	if h.Proc != Error {
+		c.granted = int(min(max(1, h.Credit), uint32(c.cfg.Credits)))
+	}
 	c.leaveLocked(o)
 	return o
 }
@@ -222,7 +267,7 @@ func (h *clientHandler) Closed(err error) {
 		err = errors.New("closed")
 	}
 	c.err = fmt.Errorf("rpcrdma: %w: %w", rdma.ErrClosed, err)
-	calls, waiting := c.calls, c.waiting
+	calls, waiting, reverse := c.calls, c.waiting, c.reverse
 	c.calls, c.waiting = nil, nil
 	if c.nudge != nil {
 		c.nudge.Stop()
@@ -238,5 +283,7 @@ func (h *clientHandler) Closed(err error) {
 	for _, o := range waiting {
 		o.turn <- struct{}{}
 	}
+	c.link.closed(err)
+	reverse.closed(err)
 	close(c.over)
 }

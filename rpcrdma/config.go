@@ -37,7 +37,7 @@ func (s *Server) init() error {
 			maxInline:  orDefault(s.MaxInline, defaultMaxInline),
 			maxConns:   orDefault(s.MaxConns, defaultMaxConns),
 		}
-		s.err = s.check()
+		s.err = errors.Join(s.check(), s.fillReverse())
 		s.memory = semaphore.NewWeighted(s.cfg.maxMemory)
 		s.conns = make(map[*conn]struct{})
 		s.parties = make(map[netip.Prefix]*party)

@@ -20,6 +20,8 @@ type conn struct {
 	peer       oncrpc.Peer
 	longest    int  // octets of a Send to the peer
 	invalidate bool // the peer takes a Send With Invalidate
+	back       Back
+	link       *Link // or nil
 
 	ctx    context.Context // of the handlers that run for this connection
 	cancel context.CancelCauseFunc
@@ -48,6 +50,7 @@ type conn struct {
 func newConn(s *Server, p *party, req rdma.ConnRequest) *conn {
 	c := &conn{srv: s, party: p, ready: make(chan struct{})}
 	c.peer = oncrpc.Peer{Addr: addrPort(req.RemoteAddr()), Network: "rdma", Cut: c.abort}
+	c.back.c, c.peer.Back = c, &c.back
 	c.longest, c.invalidate = s.cfg.replyThreshold(req.PrivateData())
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.watch.timer = time.AfterFunc(stallTime, c.checkProgress)
@@ -59,12 +62,14 @@ func newConn(s *Server, p *party, req rdma.ConnRequest) *conn {
 // start accepts the peer.
 func (c *conn) start(req rdma.ConnRequest) {
 	cfg := &c.srv.cfg
-	rc, err := req.Accept(rdma.ConnConfig{
+	cc := rdma.ConnConfig{
 		Handler:     c,
 		PrivateData: cfg.privateData(),
 		RecvSize:    cfg.inline,
 		Recvs:       c.credits.recvs,
-	})
+	}
+	c.link = c.srv.Extensions.accept(req.PrivateData(), &cc)
+	rc, err := req.Accept(cc)
 	if err != nil {
 		c.Closed(err)
 		close(c.ready)
@@ -73,6 +78,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 		return
 	}
 	c.rc = rc
+	c.link.start(rc)
 	close(c.ready)
 	c.srv.log.Debug("connection made", "peer", &c.peer, "threshold", c.longest, "invalidate", c.invalidate)
 	c.mu.Lock()
@@ -82,6 +88,9 @@ func (c *conn) start(req rdma.ConnRequest) {
 // Receive takes a message. It reads the header and hands the call over.
 func (c *conn) Receive(r rdma.Recv) {
 	<-c.ready
+	if c.beside(r) {
+		return
+	}
 	cl, tooMuch := c.begin(r.Buf)
 	if tooMuch {
 		c.srv.shed()
@@ -154,6 +163,7 @@ func (c *conn) Closed(err error) {
 		c.srv.log.warn("connection lost", "peer", &c.peer, "error", err)
 	}
 	c.settle()
+	c.endBeside(err)
 }
 
 // drain takes no more calls, and closes the connection after the last reply.

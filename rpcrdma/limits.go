@@ -12,6 +12,10 @@ const (
 	defaultMaxConns   = 1024
 )
 
+// defaultReverse is how many calls in the reverse direction may be under way on
+// a connection. Linux's client grants 16 to 32, and its server asks for 2.
+const defaultReverse = 16
+
 // Limits of our own.
 const (
 	// maxCredits bounds what a Server may be told to grant. Each credit

@@ -82,11 +82,14 @@ func (r *reconnection) replace(life context.Context) *Client {
 func (r *reconnection) effort(life context.Context) (ctx context.Context, end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.waiting == 0 {
+	always := r.cfg.Client.Backchannel != nil // the server may want it: RFC 8167, Section 5.4
+	if r.waiting == 0 && !always {
 		return nil, nil
 	}
 	ctx, cancel := context.WithCancelCause(life)
-	r.relax = func() { cancel(errUnwanted) }
+	if !always {
+		r.relax = func() { cancel(errUnwanted) }
+	}
 	return ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -34,7 +34,7 @@ func (o *outCall) planResults() error {
 	x, room, l := o.x, o.c.recvSize-minLen, &o.hdr.Lists
 	rest := oncrpc.MaxReplyHeader + x.MaxResults
 	whole := rest + len(x.Sink) + xdr.Pad(len(x.Sink))
-	if whole <= room {
+	if whole <= room || o.c.short {
 		return nil
 	}
 	if len(x.Sink) > 0 && rest <= room-writeChunkLen {
@@ -65,6 +65,9 @@ func (o *outCall) planArguments() error {
 	item := len(x.Item) + xdr.Pad(len(x.Item))
 	if len(o.msg)+item+len(x.Tail) <= room {
 		return nil
+	}
+	if o.c.short {
+		return ErrReverseLong
 	}
 	if len(x.Item) > 0 && len(o.msg)+len(x.Tail) <= room-readChunkLen {
 		if err := o.args.open(o.c.conn, x.Item, nil, rdma.RemoteRead); err != nil {

@@ -56,12 +56,23 @@ type Server struct {
 	// rejected.
 	MaxConns int
 
+	// ReverseCredits is the number of calls that the programs may have under
+	// way to one requester (Back), if that grants as many; 0 means 16;
+	// below 0 or above 4096 is an error.
+	ReverseCredits int
+
+	// Extensions is what to offer to requesters of this project; nil:
+	// nothing.
+	Extensions *ExtensionConfig
+
 	// Log takes what an administrator wants to know; nil discards it.
 	Log *slog.Logger
 
 	setup sync.Once
 	cfg   config
 	err   error // of the set-up
+
+	reverse ClientConfig // of calls in the reverse direction
 
 	memory *semaphore.Weighted
 	inline atomic.Int64 // octets that MaxInline bounds, and

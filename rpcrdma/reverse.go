@@ -1,0 +1,167 @@
+package rpcrdma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// Calls in the reverse direction (RFC 8167) go from the responder of a connection
+// to its requester. They are short messages: they have no chunks (Section 5.3),
+// and keep to the thresholds of the forward direction (Section 4.2). Each
+// direction has its own XIDs and its own credits, with their own receives.
+//
+//	responder                                   requester
+//	Back.Call ──Client without chunks── CALL ──▶ reverseServer ──▶ Backchannel
+//	    ▲                                             │
+//	    └───────────────── REPLY ◀────────────────────┘
+//
+// What a message belongs to is told by its message type: a requester gets replies
+// forward and calls in reverse, a responder the other way round. An RDMA_ERROR
+// has none, and is for whoever makes calls: it never answers a reply.
+
+// msg_type of an RPC message (RFC 5531, Section 9), and where it stands in one.
+const (
+	msgCall    = 0
+	msgReply   = 1
+	msgTypeOff = 4
+)
+
+// msgTypeEnd is the length of an RPC message that has one, in octets.
+const msgTypeEnd = msgTypeOff + 4
+
+func msgType(body []byte) uint32 { return binary.BigEndian.Uint32(body[msgTypeOff:]) }
+
+// ErrReverseLong is the error of a call in the reverse direction that is too long
+// for a message without chunks.
+var ErrReverseLong = errors.New("rpcrdma: reverse call longer than the inline threshold")
+
+// A Back is a connection of a Server as the programs that it serves find it in
+// oncrpc.Peer: they call the requester over it (RFC 8167). A program must not do
+// so before the requester has told, by a protocol of theirs, that it takes calls:
+// others may lose the connection by it (Section 6). It implements oncrpc.Caller.
+//
+// Calls under way when the connection ends fail with rdma.ErrClosed. They can be
+// made again when the requester has come back, on its next connection, and not
+// before (Section 5.4).
+type Back struct {
+	c      *conn
+	client atomic.Pointer[Client] // from the first call on
+}
+
+var _ oncrpc.Caller = (*Back)(nil)
+
+// Call makes a call to the requester (oncrpc.Caller). The requester answers what
+// it cannot answer in a short message with a RemoteError.
+func (b *Back) Call(ctx context.Context, x *oncrpc.Exchange) error {
+	c, err := b.requester()
+	if err != nil {
+		return err
+	}
+	return c.Call(ctx, x)
+}
+
+// Link returns what the ends have beside calls; nil where they are not both of
+// this project.
+func (b *Back) Link() *Link { return b.c.link }
+
+// requester returns the reverse requester.
+func (b *Back) requester() (*Client, error) {
+	if r := b.client.Load(); r != nil {
+		return r, nil
+	}
+	c := b.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil, fmt.Errorf("rpcrdma: %w: %w", rdma.ErrClosed, context.Cause(c.ctx))
+	case b.client.Load() == nil:
+		r := newClient(c.srv.reverse, newXIDs())
+		r.conn, r.sendSize, r.recvSize, r.short = c.rc, c.longest, c.srv.cfg.inline, true
+		b.client.Store(r)
+	}
+	return b.client.Load(), nil
+}
+
+// take takes a message that a reverse call is answered by, if this is one. The
+// reverse requester posts the receives for its replies, so the forward direction
+// does not notice.
+func (b *Back) take(m rdma.Recv) bool {
+	c := b.client.Load()
+	if c == nil || !answersReverse(m.Buf.B) {
+		return false
+	}
+	(*clientHandler)(c).Receive(m)
+	return true
+}
+
+// closed ends the reverse calls.
+func (b *Back) closed(cause error) {
+	if c := b.client.Load(); c != nil {
+		(*clientHandler)(c).Closed(cause)
+	}
+}
+
+// answersReverse tells whether a message to a responder answers a reverse call:
+// an RDMA_ERROR, or an RDMA_MSG without chunks that holds an RPC reply.
+func answersReverse(b []byte) bool {
+	switch {
+	case len(b) < errChunkLen:
+		return false
+	case Proc(binary.BigEndian.Uint32(b[12:])) == Error:
+		return true
+	}
+	return len(b) >= minLen+msgTypeEnd && [minLen - 12]byte(b[12:]) == shortForm && msgType(b[minLen:]) == msgReply
+}
+
+// shortForm is RDMA_MSG and three empty lists.
+var shortForm [minLen - 12]byte
+
+// isReverse tells whether a message to a requester is a call in the reverse
+// direction, by its header and what follows it, or why that cannot be read. Only
+// calls have Read lists, which ParseReply does not take.
+func isReverse(h *Header, body []byte, err error) bool {
+	if err != nil {
+		return len(h.Lists.Reads) > 0
+	}
+	return h.Proc == Msg && len(body) >= msgTypeEnd && msgType(body) == msgCall
+}
+
+// beside takes what comes in on a connection and is no call: Immediate Data, and
+// answers to reverse calls.
+func (c *conn) beside(m rdma.Recv) bool {
+	if !m.WithImmediate {
+		return c.back.take(m)
+	}
+	if err := c.link.receive(m.Immediate); err != nil {
+		c.abort(err)
+	}
+	return true
+}
+
+// endBeside ends what is there beside the calls.
+func (c *conn) endBeside(cause error) {
+	c.link.closed(cause)
+	c.back.closed(cause)
+}
+
+// fillReverse fills in and checks what concerns the reverse direction and the
+// extension.
+func (c *ClientConfig) fillReverse() error {
+	c.BackchannelCredits = orDefault(c.BackchannelCredits, defaultReverse)
+	if c.BackchannelCredits < 1 || c.BackchannelCredits > maxCredits {
+		return fmt.Errorf("rpcrdma: %d reverse credits are not between 1 and %d", c.BackchannelCredits, maxCredits)
+	}
+	return c.Extensions.check()
+}
+
+func (s *Server) fillReverse() error {
+	s.reverse = ClientConfig{Inline: s.cfg.inline, Credits: orDefault(s.ReverseCredits, defaultReverse)}
+	return errors.Join(s.reverse.fill(), s.Extensions.check())
+}

@@ -1,0 +1,176 @@
+package rpcrdma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/work"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A reverseServer answers the calls that come to a requester in the reverse
+// direction (RFC 8167, Section 5.2).
+//
+// As in the forward direction, a call takes a receive, which is given back just
+// before its reply is posted. A responder that keeps to its grant can at most have
+// as many calls under way as were granted, and as many replies on their way of
+// which this end has not heard yet that they have left.
+type reverseServer struct {
+	c       *Client
+	service oncrpc.Service
+	peer    oncrpc.Peer
+
+	ctx    context.Context // of the calls
+	cancel context.CancelCauseFunc
+	pool   work.Pool
+
+	mu       sync.Mutex
+	underWay int
+}
+
+var errReverseOverrun = errors.New("rpcrdma: the server makes more reverse calls than were granted")
+
+// startReverse lets the responder make calls, where the configuration says who
+// answers them. It is called before the first call of this end, by which the
+// responder could learn that it may (RFC 8167, Section 6).
+func (c *Client) startReverse() {
+	if c.cfg.Backchannel == nil {
+		return
+	}
+	s := &reverseServer{c: c, service: c.cfg.Backchannel}
+	s.peer = oncrpc.Peer{Addr: addrPort(c.conn.RemoteAddr()), Network: "rdma"}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	c.mu.Lock()
+	c.reverse = s
+	over := c.err
+	c.mu.Unlock()
+	if over != nil {
+		s.closed(over)
+		return
+	}
+	_ = c.conn.PostRecv(c.cfg.BackchannelCredits) // an error means that the connection ends
+}
+
+// takeReverse takes a call in the reverse direction, whose header is c.hdr, from
+// the connection's reader. A requester that answers none drops it.
+func (c *Client) takeReverse(body []byte, msg *buf.Buf) {
+	s := c.reverse
+	switch {
+	case s == nil:
+		msg.Release()
+		_ = c.conn.PostRecv(1) // an error means that the connection ends
+	case !s.begin():
+		msg.Release()
+		c.conn.Abort(errReverseOverrun)
+	default:
+		rc := &reverseCall{s: s, recv: msg, hdr: Header{XID: c.hdr.XID, Vers: Version, Credit: uint32(c.cfg.BackchannelCredits)}}
+		rc.req.Msg, rc.short = body, c.hdr.Lists.Len() == minLen-fixedLen
+		s.pool.Go(rc)
+	}
+}
+
+// begin counts a call, if there may be one more.
+func (s *reverseServer) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.underWay == 2*s.c.cfg.BackchannelCredits {
+		return false
+	}
+	s.underWay++
+	return true
+}
+
+func (s *reverseServer) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.underWay--
+}
+
+// closed ends the contexts of the calls when the connection has ended.
+func (s *reverseServer) closed(cause error) {
+	if s != nil {
+		s.cancel(cause)
+	}
+}
+
+// wait waits for what still runs, when the connection has ended.
+func (s *reverseServer) wait() {
+	if s != nil {
+		s.pool.Close()
+	}
+}
+
+// A reverseCall is one call on its way through.
+type reverseCall struct {
+	s     *reverseServer
+	recv  *buf.Buf // req.Msg aliases it
+	short bool     // the call has no chunks
+	hdr   Header   // of the reply
+	req   oncrpc.Request
+	rep   oncrpc.Reply
+	out   *buf.Buf // the reply's header and head
+	iov   [4][]byte
+}
+
+// Run answers the call (work.Task).
+func (rc *reverseCall) Run() {
+	c := rc.s.c
+	rc.out = buf.Default.Get(c.sendSize)
+	answer := rc.serve()
+	rc.recv.Release()
+	_ = c.conn.PostRecv(1) // an error means that the connection ends
+	if !answer || c.conn.Post(rc.send()) != nil {
+		rc.end()
+	}
+}
+
+// serve makes the reply, or an RDMA_ERROR: the call has chunks (RFC 8167, Section
+// 5.3), or two XIDs, or the reply does not fit (RFC 8166, Sections 4.5.2 and
+// 4.5.3). It returns false where there is no answer.
+func (rc *reverseCall) serve() bool {
+	s, req, rep := rc.s, &rc.req, &rc.rep
+	rc.hdr.Proc, rc.hdr.Code = Error, ErrChunk
+	if !rc.short || binary.BigEndian.Uint32(req.Msg) != rc.hdr.XID {
+		return true
+	}
+	rep.Head = rc.out.B[minLen:minLen]
+	req.Peer, req.MaxReply = &s.peer, len(rc.out.B)-minLen
+	if !s.service.Serve(s.ctx, req, rep) {
+		return false
+	}
+	if rep.Len() <= req.MaxReply {
+		rc.hdr.Proc = Msg
+	}
+	return true
+}
+
+// send returns the Send of the reply. The head most often stands behind the
+// header already; else it is copied there.
+func (rc *reverseCall) send() rdma.WR {
+	wr := rdma.WR{Op: rdma.OpSend, Done: rc}
+	head := rc.hdr.AppendTo(rc.out.B[:0])
+	if rc.hdr.Proc == Error {
+		rc.iov[0], wr.Data = head, rc.iov[:1]
+		return wr
+	}
+	rc.iov[0], rc.iov[3] = append(head, rc.rep.Head...), rc.rep.Tail
+	if item := rc.rep.Item; item != nil {
+		rc.iov[1], rc.iov[2] = item.B, pad(len(item.B))
+	}
+	wr.Data = rc.iov[:]
+	return wr
+}
+
+// Complete is told that the reply has been sent (rdma.Completer).
+func (rc *reverseCall) Complete(rdma.Completion) { rc.end() }
+
+// end gives back what the call holds.
+func (rc *reverseCall) end() {
+	rc.out.Release()
+	rc.rep.DropItem()
+	rc.s.end()
+}
