@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/alive"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
@@ -30,6 +31,7 @@ type socket struct {
 }
 
 func newSocket(nc net.Conn) *socket {
+	alive.Watch(nc)
 	return &socket{nc: nc, raw: newRawSocket(nc), stall: stallTimeout}
 }
 

@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"sync"
+
+	"github.com/nfsrdma/nfsrdma/internal/alive"
 )
 
 // A ClientConfig is how a TCPClient behaves. The zero value is right for most.
@@ -56,7 +58,7 @@ var _ Caller = (*TCPClient)(nil)
 // DialTCP connects to a server. The address is host and port. The connection
 // lives until Close, ctx bounds the time to make it only.
 func DialTCP(ctx context.Context, addr string, cfg ClientConfig) (*TCPClient, error) {
-	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive}}
+	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	switch {
 	case err == nil:
@@ -79,6 +81,7 @@ func NewTCPClient(nc net.Conn, cfg ClientConfig) *TCPClient {
 	}
 	c.in = recordReader{br: bufio.NewReaderSize(nc, readBuffer), reserve: func(int) error { return nil }}
 	c.out.init(c)
+	alive.Watch(nc)
 	c.under.Go(c.read)
 	c.under.Go(c.out.run)
 	return c

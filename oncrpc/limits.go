@@ -53,10 +53,6 @@ const (
 	// for the peer to end it too, so that the last replies arrive.
 	lingerTimeout = time.Second
 
-	// keepAlive is how long a connection is silent before the peer's
-	// kernel is asked whether it is still there.
-	keepAlive = time.Minute
-
 	// lastWords is how long a client that cannot write any more waits for
 	// what the server has to say to that.
 	lastWords = 100 * time.Millisecond

@@ -10,6 +10,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/alive"
 )
 
 // A tcpConn is one connection of a Server. One goroutine at a time has the
@@ -46,10 +48,7 @@ func newTCPConn(s *Server, nc net.Conn) *tcpConn {
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.reading, c.drained = context.WithCancel(c.ctx)
 	c.in = recordReader{br: bufio.NewReaderSize(nc, readBuffer), max: s.maxRecord(), reserve: c.reserve}
-	if t, ok := nc.(*net.TCPConn); ok {
-		// A failure means that the connection is gone, as reading will tell.
-		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlive})
-	}
+	alive.Watch(nc)
 	return c
 }
 
