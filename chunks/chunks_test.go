@@ -185,6 +185,13 @@ func TestHandle(t *testing.T) {
 	}
 }
 
+func TestNames(t *testing.T) {
+	l := lists([]ReadSegment{{Segment: Segment{Handle: 1}}}, []Chunk{{}, {{Handle: 2}, {Handle: 3}}}, Chunk{{Handle: 4}}, true)
+	for handle := range uint32(6) {
+		assert.Equal(t, handle >= 1 && handle <= 4, l.Names(handle), handle)
+	}
+}
+
 // R8166-3.4.6-3: segments are filled in order, those left over become empty.
 func TestFill(t *testing.T) {
 	offered := func() Chunk { return Chunk{{1, 100, 7}, {2, 0, 8}, {3, 50, 9}, {4, 4, 10}} }

@@ -1,6 +1,9 @@
 package chunks
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // Lists holds the three chunk lists of a transport header (RFC 8166, Section
 // 4.3). The zero value has them all empty.
@@ -68,6 +71,13 @@ func (l *Lists) AppendTo(b []byte) []byte {
 		return binary.BigEndian.AppendUint32(b, absent)
 	}
 	return l.Reply.AppendTo(binary.BigEndian.AppendUint32(b, present))
+}
+
+// Names tells whether a segment of the lists has the given handle.
+func (l *Lists) Names(handle uint32) bool {
+	has := func(s Segment) bool { return s.Handle == handle }
+	return slices.ContainsFunc(l.segs, has) || slices.ContainsFunc(l.Reply, has) ||
+		slices.ContainsFunc(l.Reads, func(s ReadSegment) bool { return has(s.Segment) })
 }
 
 // Handle returns the handle that all segments of all lists share, and false

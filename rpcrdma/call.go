@@ -55,7 +55,7 @@ func (cl *call) end() {
 		conn:   c,
 		inline: cl.inline,
 		long:   cl.long,
-		hdr:    Header{Lists: cl.hdr.Lists},
+		hdr:    Header{XID: cl.hdr.XID, Lists: cl.hdr.Lists},
 		plan:   plan{reads: cl.plan.reads[:0], places: cl.plan.places[:0]},
 		wrs:    cl.wrs[:0],
 		iov:    cl.iov[:0],
@@ -158,10 +158,12 @@ func (cl *call) Complete(done rdma.Completion) {
 	switch {
 	case done.ID == idReply:
 		if done.Err != nil {
+			cl.blame(done.Err)
 			c.abort(fmt.Errorf("%w: %w", errNoReply, done.Err))
 		}
 		cl.end()
 	case done.Err != nil:
+		cl.blame(done.Err)
 		c.abort(fmt.Errorf("%w: %w", errPull, done.Err))
 		cl.end()
 	default:

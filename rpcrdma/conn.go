@@ -101,6 +101,9 @@ func (c *conn) Receive(r rdma.Recv) {
 	}
 	body, err := cl.hdr.ParseCall(r.Buf.B)
 	cl.takeLists()
+	if err == nil && c.srv.blames.take(c.peer.Addr.Addr(), cl.hdr.XID) { // Section 4.5.3
+		err = cl.hdr.fail("rdma_xid", 0, errBlamed)
+	}
 	if err == nil {
 		err = cl.makePlan(body)
 	}
@@ -156,6 +159,7 @@ func (c *conn) Closed(err error) {
 	}
 	c.closed = true
 	c.watch.timer.Stop()
+	c.blameEndedLocked(err)
 	c.cancel(err)
 	if err == nil || errors.Is(err, io.EOF) {
 		c.srv.log.Debug("connection closed", "peer", &c.peer)

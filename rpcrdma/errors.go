@@ -52,6 +52,7 @@ var (
 	errNoCall   = errors.New("no chunk holds the RPC message")
 	errTwoCalls = errors.New("an RPC message inline and in a chunk at position zero")
 	errInHeader = errors.New("a chunk where the RPC message has its header")
+	errBlamed   = errors.New("its chunks have ended a connection before")
 	errTooLong  = errors.New("chunks longer than this end takes")
 	errNoRoom   = errors.New("no room for the reply")
 )

@@ -47,6 +47,12 @@ const (
 	listGrowth = 12
 	shortLists = 64
 
+	// maxBlames is how many calls that ended a connection are remembered, and
+	// blameTime for how long: Linux makes them again within 30 s, and each
+	// XID once.
+	maxBlames = 64
+	blameTime = 5 * time.Minute
+
 	// maxSpares is how many ended calls a connection keeps for later, if
 	// their chunk lists were short.
 	maxSpares = 32

@@ -79,6 +79,7 @@ type Server struct {
 	fair   atomic.Int64 // each connection's part of that bound
 	press  press
 	calls  dispatcher
+	blames blames
 	log    limitedLog
 
 	mu        sync.Mutex

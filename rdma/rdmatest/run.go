@@ -2,6 +2,7 @@ package rdmatest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -177,10 +178,19 @@ func (c *Conn) read() {
 			}
 			if err := c.take(f); err != nil {
 				c.end(err)
-				c.peer.end(fmt.Errorf("terminated by the peer: %w", err))
+				c.peer.end(fmt.Errorf("terminated by the peer: %w", f.told(err)))
 			}
 		}
 	}
+}
+
+// told is what the sender of a frame learns of an error: with it, to which memory
+// it had no access.
+func (f *frame) told(err error) error {
+	if (f.kind == kindWrite || f.kind == kindRead) && errors.Is(err, ErrAccess) {
+		return fmt.Errorf("%w: %w", err, rdma.AccessError{STag: f.wr.Remote.STag})
+	}
+	return err
 }
 
 // arrive waits for the time of a frame.

@@ -1,0 +1,63 @@
+package iwarp
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// The end that went to memory which it may not reach learns from the Terminate
+// which that was, with its connection's error and with those of what it left
+// undone; the other end's error says nothing of the kind.
+func TestAccessError(t *testing.T) {
+	for name, tt := range map[string]struct {
+		op   rdma.Op
+		want bool
+	}{
+		"Write": {rdma.OpWrite, true},
+		"Read":  {rdma.OpRead, true},
+		"Send":  {rdma.OpSend, false}, // is too long
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			a, b := pair(t, options{recvSize: 64})
+			done := make(waiter, 2)
+			wr := rdma.WR{Op: tt.op, Data: [][]byte{make([]byte, 65)}, Remote: rdma.Remote{STag: 0xbad}}
+			require.NoError(t, a.Post(wr, rdma.WR{Op: rdma.OpRead, Data: [][]byte{nil}, Fence: true, Done: done}))
+			for _, err := range []error{a.in.end(t), done.wait(t).Err} {
+				var e rdma.AccessError
+				require.Equal(t, tt.want, errors.As(err, &e), "%v", err)
+				if tt.want {
+					assert.Equal(t, rdma.STag(0xbad), e.STag)
+				}
+			}
+			assert.False(t, errors.As(b.in.end(t), new(rdma.AccessError)))
+		})
+	}
+}
+
+// A Terminate that tells of something else, or without headers, names no memory.
+func TestAccessErrorNotTold(t *testing.T) {
+	read := requestSeg(1, rdmap.ReadRequest{SourceSTag: 7})
+	for name, tt := range map[string]struct {
+		fault Fault
+		want  bool
+	}{
+		"Read":                {Fault{Remote: true, Terminate: rdmap.NewTerminate(rdmap.ErrAccess, read, len(read))}, true},
+		"found by this end":   {Fault{Terminate: rdmap.NewTerminate(rdmap.ErrAccess, read, len(read))}, false},
+		"another fault of it": {Fault{Remote: true, Terminate: rdmap.NewTerminate(rdmap.ErrOpcode, read, len(read))}, false},
+		"no headers":          {Fault{Remote: true, Terminate: rdmap.NewTerminate(rdmap.ErrAccess, nil, 0)}, false},
+		"cut header":          {Fault{Remote: true, Terminate: rdmap.Terminate{Cause: rdmap.ErrAccess, DDPHeader: writeSeg(true, 7, 0, nil)[:5]}}, false},
+	} {
+		var e rdma.AccessError
+		assert.Equal(t, tt.want, errors.As(error(&tt.fault), &e), name)
+		if tt.want {
+			assert.Equal(t, rdma.STag(7), e.STag)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package rpcrdma
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+)
+
+// unreachableChunks are chunks that end the connection.
+var unreachableChunks = map[string]func(q *requester) chunks.Lists{
+	"unknown STag to read": func(*requester) (l chunks.Lists) {
+		l.Reads = []chunks.ReadSegment{{Position: 40, Segment: chunks.Segment{Handle: 0xbad, Length: 4}}}
+		return l
+	},
+	"past the end of what is there": func(q *requester) (l chunks.Lists) {
+		l.Reads = q.reads(40, repeat(100))
+		l.Reads[0].Length++
+		return l
+	},
+	"in front of it": func(q *requester) (l chunks.Lists) {
+		l.Reads = q.reads(40, repeat(100))
+		l.Reads[0].Offset--
+		return l
+	},
+	"in the message's chunk": func(q *requester) (l chunks.Lists) {
+		l.Reads = q.reads(0, rpcCall(testXID, ""))
+		l.Reads[0].Length += 4
+		return l
+	},
+	"writable, to be read": func(q *requester) (l chunks.Lists) {
+		c, _ := q.writable(100)
+		l.Reads = []chunks.ReadSegment{{Position: 40, Segment: c[0]}}
+		return l
+	},
+	"unknown STag to write": func(*requester) (l chunks.Lists) {
+		l.AddWrite(chunks.Chunk{{Handle: 0xbad, Length: 4}})
+		return l
+	},
+	"readable, to be written": func(q *requester) (l chunks.Lists) {
+		l.AddWrite(chunks.Chunk{q.reads(0, repeat(4))[0].Segment})
+		return l
+	},
+	"short, to be written": func(q *requester) (l chunks.Lists) {
+		c, _ := q.writable(3)
+		c[0].Length = 4
+		l.AddWrite(c)
+		return l
+	},
+}
+
+// R8166-4.5.3-2: a call that ended a connection is answered with ERR_CHUNK when it
+// comes again, once; the calls that were lost with it are served. Nobody else
+// notices anything.
+func TestBlame(t *testing.T) {
+	for name, offer := range unreachableChunks {
+		t.Run(name, func(t *testing.T) {
+			serve(t, &Server{Handler: results("", []byte("item"), "")}, func(t *testing.T, r *rig) {
+				ends := func() {
+					q := r.dialFrom(1)
+					q.call(Header{XID: 1, Proc: Msg}, rpcCall(1, ""))
+					l := offer(q)
+					h := msg(l)
+					if len(l.Reads) > 0 && l.Reads[0].Position == 0 {
+						h.Proc = NoMsg
+					}
+					q.call(h, rpcCall(testXID, ""))
+					q.call(Header{XID: 2, Proc: Msg}, rpcCall(2, ""))
+					q.answers()
+					require.Len(t, q.ended(), 1)
+					assert.ErrorIs(t, q.ended()[0], rdmatest.ErrAccess)
+				}
+				other := r.dialFrom(2)
+				ends()
+				again := r.dialFrom(1)
+				for xid := range uint32(3) { // of those that were under way as well
+					again.call(Header{XID: xid, Proc: Msg}, rpcCall(xid, ""))
+					assert.Equal(t, Msg, again.answer().Proc)
+				}
+				other.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+				assert.Equal(t, Msg, other.answer().Proc, "another host's")
+				again.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+				again.refused(ErrChunk)
+				again.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+				assert.Equal(t, Msg, again.answer().Proc, "the XID may stand for another call now")
+
+				ends()
+				time.Sleep(blameTime + time.Second)
+				again = r.dialFrom(1)
+				again.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+				assert.Equal(t, Msg, again.answer().Proc, "so late it cannot be the same")
+			})
+		})
+	}
+}
+
+// What ends a connection in another way is nobody's fault.
+func TestBlameNobody(t *testing.T) {
+	serve(t, &Server{Handler: results("", []byte("item"), "")}, func(t *testing.T, r *rig) {
+		q := r.dialFrom(1)
+		var l chunks.Lists
+		c, _ := q.writable(100)
+		l.AddWrite(c)
+		l.Reads = q.reads(40, repeat(100))
+		q.CutAfter(1) // not the response
+		q.call(msg(l), rpcCall(testXID, ""))
+		q.answers()
+		require.Len(t, q.ended(), 1)
+		assert.Empty(t, r.blames.all)
+		assert.Zero(t, r.blames.n.Load())
+	})
+}
+
+// They are bounded; the newest stay.
+func TestBlamesBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b blames
+		host := addrPort((&tap{}).from)
+		for xid := range uint32(10 * maxBlames) {
+			b.note(host.Addr(), xid)
+			b.note(host.Addr(), xid)
+		}
+		assert.Len(t, b.all, maxBlames)
+		assert.LessOrEqual(t, cap(b.all), 2*maxBlames)
+		assert.False(t, b.take(host.Addr(), 9*maxBlames-1))
+		assert.True(t, b.take(host.Addr(), 9*maxBlames))
+		time.Sleep(blameTime + 1)
+		assert.False(t, b.take(host.Addr(), 10*maxBlames-1))
+		assert.Empty(t, b.all)
+	})
+}
+
+// A segment of no octets is not touched, whatever it names.
+func TestUnreachableButEmpty(t *testing.T) {
+	serve(t, &Server{Handler: results("", []byte("item"), "")}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		l := chunks.Lists{Reads: q.reads(40, repeat(100))}
+		bad := chunks.Segment{Handle: 0xbad, Offset: 0xffffffffffffffff}
+		l.Reads = append(l.Reads, chunks.ReadSegment{Position: 40, Segment: bad})
+		c, _ := q.writable(100)
+		l.AddWrite(append(chunks.Chunk{bad}, c...))
+		l.Reply, l.HasReply = chunks.Chunk{bad, bad}, true
+		q.call(msg(l), rpcCall(testXID, ""))
+		a := q.answer()
+		assert.Equal(t, Msg, a.Proc)
+		assert.Equal(t, []uint32{0, 4}, lengths(a.Lists.Write(0)))
+		assert.Equal(t, rdma.STag(0), a.invalidated)
+	})
+}
