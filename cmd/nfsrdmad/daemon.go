@@ -39,13 +39,12 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	if err != nil {
 		return err
 	}
-	mux := &oncrpc.Mux{Log: log}
-	server, err := nfsserver.New(nfsserver.Config{Exports: exports, MaxPayload: int(o.maxPayload), Log: log})
+	programs, err := o.programs(exports, log)
 	if err != nil {
 		return errors.Join(err, closeExports())
 	}
-	server.Register(mux)
-	transports, err := o.openTransports(mux, rec, log)
+	defer programs.Close()
+	transports, err := o.openTransports(programs, rec, log)
 	if err != nil {
 		return errors.Join(err, closeExports())
 	}
@@ -94,16 +93,28 @@ func openExport(e export, st *state, log *slog.Logger) (vfs.FS, error) {
 	return posix.Open(e.dir, posix.Options{StateDir: st.ofExport(e), Log: log})
 }
 
+// programs are what all transports serve, behind one cache of replies: a client
+// may come back by another connection.
+func (o *serveOptions) programs(exports []nfsserver.Export, log *slog.Logger) (*oncrpc.ReplayCache, error) {
+	server, err := nfsserver.New(nfsserver.Config{Exports: exports, MaxPayload: int(o.maxPayload), Log: log})
+	if err != nil {
+		return nil, err
+	}
+	mux := &oncrpc.Mux{Log: log}
+	server.Register(mux)
+	return oncrpc.NewReplayCache(mux, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce}), nil
+}
+
 // openTransports listens on all addresses, or on none.
-func (o *serveOptions) openTransports(mux *oncrpc.Mux, rec *recorder, log *slog.Logger) ([]cli.Way, error) {
-	rdma, err := o.openRDMA(mux, rec, log)
+func (o *serveOptions) openTransports(programs oncrpc.Service, rec *recorder, log *slog.Logger) ([]cli.Way, error) {
+	rdma, err := o.openRDMA(programs, rec, log)
 	if err != nil {
 		return nil, err
 	}
 	if o.tcp == "" {
 		return []cli.Way{rdma}, nil
 	}
-	tcp, err := o.openTCP(mux, log)
+	tcp, err := o.openTCP(programs, log)
 	if err != nil {
 		return nil, errors.Join(err, rdma.Close())
 	}
@@ -120,7 +131,7 @@ func (o *serveOptions) rnic() iwarp.Config {
 	return cfg
 }
 
-func (o *serveOptions) openRDMA(mux *oncrpc.Mux, rec *recorder, log *slog.Logger) (cli.Way, error) {
+func (o *serveOptions) openRDMA(programs oncrpc.Service, rec *recorder, log *slog.Logger) (cli.Way, error) {
 	cfg := o.rnic()
 	if rec != nil {
 		cfg.Record, cfg.Ended = int(o.recordSize), rec.ended
@@ -130,7 +141,7 @@ func (o *serveOptions) openRDMA(mux *oncrpc.Mux, rec *recorder, log *slog.Logger
 		return cli.Way{}, cli.ListenError("--listen", o.listen, err, "")
 	}
 	s := &rpcrdma.Server{
-		Handler:    mux,
+		Handler:    programs,
 		Inline:     int(o.inline),
 		Credits:    o.credits,
 		MaxPayload: int(o.maxPayload),
@@ -139,13 +150,13 @@ func (o *serveOptions) openRDMA(mux *oncrpc.Mux, rec *recorder, log *slog.Logger
 	return cli.NewWay[rdma.Listener]("rdma", l, s), nil
 }
 
-func (o *serveOptions) openTCP(mux *oncrpc.Mux, log *slog.Logger) (cli.Way, error) {
+func (o *serveOptions) openTCP(programs oncrpc.Service, log *slog.Logger) (cli.Way, error) {
 	l, err := net.Listen("tcp", o.tcp)
 	if err != nil {
 		return cli.Way{}, cli.ListenError("--tcp", o.tcp, err,
 			` (beside the kernel's NFS server, which has 2049), or turn it off with --tcp ""`)
 	}
-	s := &oncrpc.Server{Handler: mux, MaxRecord: int(o.maxPayload) + callSlack, Log: log}
+	s := &oncrpc.Server{Handler: programs, MaxRecord: int(o.maxPayload) + callSlack, Log: log}
 	return cli.NewWay("tcp", l, s), nil
 }
 
