@@ -183,12 +183,14 @@ func TestVerifierGiven(t *testing.T) {
 // heeded soon.
 func TestRecheckByCtime(t *testing.T) {
 	var st unix.Statx_t
-	st.Mode, st.Uid, st.Ctime.Sec = 0o100600, 5, 77
+	st.Mode, st.Uid, st.Mtime.Sec, st.Ctime.Sec = 0o100600, 5, 77, 77
 	p := permsOf(&st)
 	assert.True(t, p.hold(&st))
 	later := st
 	later.Ctime.Sec++
-	assert.True(t, p.hold(&later), "writing changes ctime all the time")
+	assert.False(t, p.hold(&later), "a list changes ctime alone")
+	later.Mtime.Sec++
+	assert.True(t, p.hold(&later), "writing changes both all the time")
 	p.at = time.Now().Add(-2 * recheckTime)
 	assert.False(t, p.hold(&later))
 	assert.True(t, p.hold(&st))

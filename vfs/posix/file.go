@@ -40,20 +40,22 @@ type file struct {
 type perms struct {
 	mode     uint16
 	uid, gid uint32
+	mtime    unix.StatxTimestamp
 	ctime    unix.StatxTimestamp
 	at       time.Time
 }
 
 func permsOf(st *unix.Statx_t) *perms {
-	return &perms{mode: st.Mode, uid: st.Uid, gid: st.Gid, ctime: st.Ctime, at: time.Now()}
+	return &perms{mode: st.Mode, uid: st.Uid, gid: st.Gid, mtime: st.Mtime, ctime: st.Ctime, at: time.Now()}
 }
 
 // hold tells whether permission holds for a file with attributes st. Mode and
-// owners tell at once. ctime changes with an access control list, but also
-// with each write; that is looked into from time to time.
+// owners tell at once. ctime changes with an access control list; it changes
+// with each write too, but then with mtime, and that is looked into from time
+// to time.
 func (p *perms) hold(st *unix.Statx_t) bool {
 	return p.mode == st.Mode && p.uid == st.Uid && p.gid == st.Gid &&
-		(p.ctime == st.Ctime || time.Since(p.at) < recheckTime)
+		(p.ctime == st.Ctime || p.mtime != st.Mtime && time.Since(p.at) < recheckTime)
 }
 
 // open returns o opened by c, out of the cache or anew, with one reference.

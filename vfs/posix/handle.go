@@ -31,6 +31,10 @@ type handles interface {
 	// ofDir is of for a directory in the directory in, by whatever name.
 	ofDir(fd int, st *unix.Statx_t, in *object) (vfs.Handle, error)
 
+	// seen returns the handle of the object with an inode number and a time
+	// of birth, where that takes no descriptor of it.
+	seen(ino uint64, birth unix.StatxTimestamp) (vfs.Handle, bool)
+
 	// keep makes the handles given out so far outlive the process.
 	keep() error
 
@@ -54,9 +58,26 @@ type handles interface {
 // kernelHandles are handles that the kernel makes and opens.
 type kernelHandles struct {
 	mount int // in the mount whose objects they are
+	known knownHandles
 }
 
-func (k *kernelHandles) of(fd int, _ *unix.Statx_t, _ uint64, _ []byte) (vfs.Handle, error) {
+func (k *kernelHandles) of(fd int, st *unix.Statx_t, _ uint64, _ []byte) (vfs.Handle, error) {
+	h, ok := k.known.get(st.Ino, st.Btime)
+	if ok {
+		return h, nil
+	}
+	h, err := k.ask(fd)
+	if err == nil {
+		k.known.put(st.Ino, st.Btime, h)
+	}
+	return h, err
+}
+
+func (k *kernelHandles) seen(ino uint64, birth unix.StatxTimestamp) (vfs.Handle, bool) {
+	return k.known.get(ino, birth)
+}
+
+func (k *kernelHandles) ask(fd int) (vfs.Handle, error) {
 	var kh kernelHandle
 	if err := kh.of(fd); err != nil {
 		return vfs.Handle{}, err

@@ -28,6 +28,23 @@ const (
 	// file used by all callers does not drive out everything else.
 	maxObjectFiles = 16
 
+	// maxVerdicts bounds the callers whose rights to one object are
+	// remembered.
+	maxVerdicts = 8
+
+	// handleSlots is how many handles are remembered, each with some 70
+	// octets of memory once it is used: the entries of a large directory,
+	// which clients list again and again.
+	handleSlots = 1 << 16
+
+	// birthAge is how old an object must be for its birth time to tell it
+	// from every later one with its inode number: many times the step of
+	// the kernel's clock.
+	birthAge = 100 * time.Millisecond
+
+	// glanceName is the longest name, in octets, of NAME_MAX.
+	glanceName = 255
+
 	// dirBufLen is the octets of directory entries read at once.
 	dirBufLen = 16 << 10
 

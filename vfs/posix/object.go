@@ -22,8 +22,10 @@ type object struct {
 	wcc sync.Mutex
 	seq uint64
 
-	mu    sync.Mutex
-	files []*file
+	mu          sync.Mutex
+	files       []*file
+	verdicts    []verdict
+	nextVerdict int // the one to be replaced
 
 	// The rest is the cache's, under its lock.
 	refs       int

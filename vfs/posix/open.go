@@ -102,7 +102,7 @@ func openDir(at int, name string) (int, error) {
 // root's.
 func (f *FS) chooseHandles(root int, o *Options) (h vfs.Handle, err error) {
 	if !o.TableHandles {
-		k := &kernelHandles{mount: f.mount}
+		k := &kernelHandles{mount: f.mount, known: knownHandles{young: o.young}}
 		if h, err = f.tryKernel(k, root); err == nil {
 			f.handles = k
 			return h, nil
@@ -119,7 +119,7 @@ func (f *FS) chooseHandles(root int, o *Options) (h vfs.Handle, err error) {
 
 // tryKernel opens the root by the handle that the kernel has for it.
 func (f *FS) tryKernel(k *kernelHandles, root int) (vfs.Handle, error) {
-	h, err := k.of(root, nil, 0, nil)
+	h, err := k.ask(root)
 	if err != nil {
 		return h, err
 	}

@@ -40,6 +40,8 @@ type Options struct {
 	Verifier func() uint64
 
 	Log *slog.Logger // nil means none
+
+	young bool // handles of what was born just now are remembered too: for tests
 }
 
 // fill puts the defaults in.

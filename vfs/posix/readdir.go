@@ -36,6 +36,7 @@ type lister struct {
 	plus bool
 	fn   func(*vfs.Entry) bool
 	buf  *dirBuf
+	st   unix.Statx_t // of d
 }
 
 // list calls fn for the entries from at on.
@@ -45,11 +46,10 @@ func (l *lister) list(ctx context.Context, at int64) (eof bool, err error) {
 		return false, err
 	}
 	defer l.f.closeFile(l.d, fl)
-	var st unix.Statx_t
-	if err := l.f.stat(l.d, &st); err != nil {
+	if err := l.f.stat(l.d, &l.st); err != nil {
 		return false, err
 	}
-	if err := l.f.recheck(l.d, fl, l.c, &st); err != nil {
+	if err := l.f.recheck(l.d, fl, l.c, &l.st); err != nil {
 		return false, err
 	}
 	for {
@@ -132,9 +132,12 @@ func (l *lister) complete(ents []vfs.Entry, nameZs [][]byte) error {
 	if !l.plus {
 		return nil
 	}
+	if l.glance(ents, nameZs) {
+		return nil
+	}
 	err := l.f.as(l.c, func() error {
 		for i := range ents {
-			if !isDots(string(ents[i].Name)) {
+			if !ents[i].HasHandle && !isDots(string(ents[i].Name)) {
 				l.add(&ents[i], nameZs[i])
 			}
 		}
@@ -144,6 +147,32 @@ func (l *lister) complete(ents []vfs.Entry, nameZs [][]byte) error {
 		return err
 	}
 	return l.f.handles.keep()
+}
+
+// glance adds handles and attributes of what was seen before, as FS.glance
+// does, and tells whether that is all.
+func (l *lister) glance(ents []vfs.Entry, nameZs [][]byte) (all bool) {
+	if l.f.may(l.d, l.c, unix.X_OK, &l.st) != nil {
+		return false
+	}
+	all = true
+	var st unix.Statx_t
+	for i := range ents {
+		e := &ents[i]
+		if isDots(string(e.Name)) {
+			continue
+		}
+		ok := statName(l.d.fd, nameZs[i], &st) == nil && l.f.exported(&st)
+		if ok {
+			e.Handle, ok = l.f.handles.seen(st.Ino, st.Btime)
+		}
+		if !ok {
+			all = false
+			continue
+		}
+		e.FileID, e.HasHandle, e.Attr = st.Ino, true, l.f.some(&st)
+	}
+	return all
 }
 
 // add adds handle and attributes as far as they can be had: the entry may

@@ -39,6 +39,14 @@ func statFD(fd int, st *unix.Statx_t) error {
 	return errnoErr(e)
 }
 
+// statName looks at a name in dir, which stands in a buffer with its NUL, and
+// neither follows nor mounts what it is.
+func statName(dir int, nameZ []byte, st *unix.Statx_t) error {
+	_, _, e := unix.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(&nameZ[0])),
+		unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statMask, uintptr(unsafe.Pointer(st)), 0)
+	return errnoErr(e)
+}
+
 // openPath opens name in dir as a place, not following it.
 func openPath(dir int, name string) (int, error) {
 	return retry(func() (int, error) {

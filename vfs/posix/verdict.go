@@ -1,0 +1,85 @@
+//go:build linux
+
+package posix
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A verdict is what the kernel said about a caller's rights to an object. To
+// ask it takes six changes of identity or more, and a client asks the same
+// again and again: the right to search a directory with each name in it.
+type verdict struct {
+	who   who
+	seen  perms
+	asked uint8 // a bit for each mode, 1<<mode: what a group entry grants does not add up
+	yes   uint8 // of these, those that were granted
+}
+
+// holds tells whether the kernel's word still stands. Some things that show
+// nowhere change it (a file system that becomes read-only), so it is not
+// trusted for long.
+func (v *verdict) holds(st *unix.Statx_t) bool {
+	return v.seen.hold(st) && time.Since(v.seen.at) < recheckTime
+}
+
+// may is permitted for an o whose attributes are st, and asks the kernel only
+// where its last word does not stand.
+func (f *FS) may(o *object, c *vfs.Cred, mode uint32, st *unix.Statx_t) error {
+	w := f.whoIs(c)
+	bit := uint8(1) << mode
+	o.mu.Lock()
+	if v := o.verdict(&w); v != nil && v.asked&bit != 0 && v.holds(st) {
+		yes := v.yes&bit != 0
+		o.mu.Unlock()
+		if !yes {
+			return unix.EACCES
+		}
+		return nil
+	}
+	o.mu.Unlock()
+	seen := *permsOf(st) // before the question, so that no later change is missed
+	err := f.permitted(o, c, mode)
+	if err == nil || err == unix.EACCES {
+		o.mu.Lock()
+		o.learn(&w, st, seen, bit, err == nil)
+		o.mu.Unlock()
+	}
+	return err
+}
+
+// verdict returns what is known of w's rights, or nil. o.mu is held.
+func (o *object) verdict(w *who) *verdict {
+	for i := range o.verdicts {
+		if o.verdicts[i].who.equal(w) {
+			return &o.verdicts[i]
+		}
+	}
+	return nil
+}
+
+// learn takes note of the kernel's word on attributes st. o.mu is held.
+func (o *object) learn(w *who, st *unix.Statx_t, seen perms, bit uint8, yes bool) {
+	v := o.verdict(w)
+	if v == nil {
+		if len(o.verdicts) < maxVerdicts {
+			o.verdicts = append(o.verdicts, verdict{})
+		}
+		v = &o.verdicts[o.nextVerdict]
+		o.nextVerdict = (o.nextVerdict + 1) % maxVerdicts
+		*v = verdict{who: who{w.uid, w.gid, slices.Clone(w.groups)}}
+	}
+	if v.asked == 0 || !v.holds(st) {
+		v.seen, v.asked, v.yes = seen, 0, 0
+	}
+	v.asked |= bit
+	v.yes &^= bit
+	if yes {
+		v.yes |= bit
+	}
+}

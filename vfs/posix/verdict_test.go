@@ -1,0 +1,144 @@
+//go:build linux
+
+package posix
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
+)
+
+// What the kernel said is forgotten at once where mode or owner changes, for
+// whoever it was about, and after a while in any case.
+func TestVerdicts(t *testing.T) {
+	vfstest.NeedRoot(t)
+	clean(t)
+	s := newSite(t, "/dev/shm", Options{young: true})
+	require.NoError(t, os.WriteFile(s.path("f"), nil, 0o644))
+	f, ctx := s.open(t), context.Background()
+	lookup := func(uid uint32) error {
+		c := vfs.Cred{UID: uid, GID: uid, Groups: []uint32{uid + 1}}
+		_, _, _, err := f.Lookup(ctx, &c, f.Root(), "f")
+		return err
+	}
+	callers := []uint32{2000, 3000, 4000}
+	all := func(want error) {
+		t.Helper()
+		for range 2 {
+			for _, uid := range callers {
+				assert.Equal(t, want, lookup(uid))
+			}
+		}
+	}
+	all(nil)
+	require.NoError(t, os.Chmod(s.dir, 0o700))
+	all(unix.EACCES)
+	require.NoError(t, os.Chmod(s.dir, 0o711))
+	all(nil)
+	require.NoError(t, os.Chmod(s.dir, 0o750))
+	require.NoError(t, os.Chown(s.dir, 1, 4001))
+	assert.Equal(t, unix.EACCES, lookup(2000))
+	assert.NoError(t, lookup(4000), "by a supplementary group")
+
+	// More callers than are remembered, each with an answer of its own.
+	require.NoError(t, os.Chmod(s.dir, 0o710))
+	for range 2 {
+		for uid := range uint32(3 * maxVerdicts) {
+			want := error(unix.EACCES)
+			if uid <= 1 { // root, and the owner
+				want = nil
+			}
+			assert.Equal(t, want, lookup(uid), "uid %d", uid)
+		}
+	}
+	o, err := f.object(f.Root())
+	require.NoError(t, err)
+	defer f.put(o)
+	assert.Len(t, o.verdicts, maxVerdicts)
+}
+
+// The kernel is not asked again while its word stands, and is then.
+func TestVerdictHolds(t *testing.T) {
+	var st unix.Statx_t
+	st.Mode = 0o40755
+	o := &object{}
+	w := who{uid: 5}
+	o.learn(&w, &st, *permsOf(&st), 1<<unix.R_OK, true)
+	o.learn(&w, &st, *permsOf(&st), 1<<unix.W_OK, false)
+	v := o.verdict(&w)
+	assert.True(t, v.holds(&st))
+	assert.EqualValues(t, 1<<unix.R_OK|1<<unix.W_OK, v.asked)
+	assert.EqualValues(t, 1<<unix.R_OK, v.yes)
+	assert.Nil(t, o.verdict(&who{uid: 5, groups: []uint32{5}}), "another in the same user's name")
+
+	v.seen.at = time.Now().Add(-recheckTime)
+	assert.False(t, v.holds(&st), "a file system may have become read-only")
+	o.learn(&w, &st, *permsOf(&st), 1<<unix.X_OK, true)
+	assert.EqualValues(t, 1<<unix.X_OK, v.asked, "what was said before is too old")
+	assert.True(t, v.holds(&st))
+}
+
+// A handle is remembered by what tells an object from all others, and not
+// where nothing does.
+func TestKnownHandles(t *testing.T) {
+	old := unix.StatxTimestamp{Sec: 1000, Nsec: 1}
+	h, _ := vfs.NewHandle([]byte("handle"))
+	var k knownHandles
+	_, ok := k.get(7, old)
+	assert.False(t, ok)
+	k.put(7, old, h)
+	got, ok := k.get(7, old)
+	assert.True(t, ok)
+	assert.Equal(t, h, got)
+	for _, other := range []unix.StatxTimestamp{{Sec: 1000, Nsec: 2}, {Sec: 1001, Nsec: 1}, {}} {
+		_, ok = k.get(7, other)
+		assert.False(t, ok, "born at another time")
+	}
+	_, ok = k.get(7+handleSlots, old)
+	assert.False(t, ok)
+	k.put(7+handleSlots, old, h)
+	_, ok = k.get(7, old)
+	assert.False(t, ok, "its slot was taken")
+
+	now := time.Now()
+	young := unix.StatxTimestamp{Sec: now.Unix(), Nsec: uint32(now.Nanosecond())}
+	k.put(8, young, h)
+	_, ok = k.get(8, young)
+	assert.False(t, ok, "the next with this number may be born in the same instant")
+	k.put(9, unix.StatxTimestamp{}, h)
+	_, ok = k.get(9, unix.StatxTimestamp{})
+	assert.False(t, ok, "a file system without times of birth")
+}
+
+// What has gone is not found by what was remembered of it, nor is what has its
+// name now taken for it.
+func TestKnownReplaced(t *testing.T) {
+	vfstest.NeedRoot(t)
+	clean(t)
+	s := newSite(t, "/dev/shm", Options{young: true})
+	f, c, ctx := s.open(t), user(), context.Background()
+	seen := make(map[vfs.Handle]bool)
+	for i := range 50 {
+		require.NoError(t, os.WriteFile(s.path("f"), []byte(fmt.Sprint(i)), 0o666))
+		h, a, _, err := f.Lookup(ctx, &c, f.Root(), "f")
+		require.NoError(t, err)
+		again, b, _, err := f.Lookup(ctx, &c, f.Root(), "f")
+		require.NoError(t, err)
+		assert.Equal(t, h, again)
+		assert.Equal(t, a, b)
+		assert.False(t, seen[h])
+		seen[h] = true
+		require.NoError(t, os.Remove(s.path("f")))
+		_, _, _, err = f.Lookup(ctx, &c, f.Root(), "f")
+		assert.Equal(t, unix.ENOENT, err)
+	}
+}
