@@ -36,9 +36,19 @@ func (e *exposure) Deregister() {
 	e.Region.Deregister()
 }
 
+// Redirect exchanges it (rdma.Redirector).
+func (e *exposure) Redirect(b []byte) {
+	w := e.w
+	w.mu.Lock()
+	e.mem = b
+	w.mu.Unlock()
+	e.Region.(rdma.Redirector).Redirect(b)
+}
+
 // A watchedConn knows what is exposed on it.
 type watchedConn struct {
 	rdma.Conn
+	rigid bool // memory cannot be exchanged
 	mu    sync.Mutex
 	live  map[*exposure]bool
 	onEnd func(*exposure)
@@ -53,6 +63,9 @@ func (w *watchedConn) Register(b []byte, access rdma.Access) (rdma.Region, error
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.live[e] = true
+	if w.rigid {
+		return struct{ rdma.Region }{e}, nil
+	}
 	return e, nil
 }
 
@@ -121,11 +134,13 @@ func TestClientExposes(t *testing.T) {
 	}
 }
 
-// What a call has exposed is taken back when it is given up as well.
+// What a call has exposed is taken back when it is given up as well, at once where
+// memory cannot be exchanged.
 func TestClientExposesNoLonger(t *testing.T) {
 	client(t, &Server{}, ClientConfig{}, func(t *testing.T, c *Client, e *echo, _ *dialer) {
 		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
 		w := watched(c)
+		w.rigid = true
 		ctx, cancel := context.WithCancel(t.Context())
 		e.onCall = cancel
 		e.hold = make(chan struct{})

@@ -1,0 +1,223 @@
+package rpcrdma
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A form is how a call and its reply travel.
+type form struct {
+	proc                Proc
+	read, write, answer int // octets of the Read, Write and Reply chunk; 0: none
+}
+
+func formOf(h heard) form {
+	f := form{proc: h.Proc, answer: int(h.Lists.Reply.Length())}
+	for _, s := range h.Lists.Reads {
+		f.read += int(s.Length)
+	}
+	for i := range h.Lists.Writes() {
+		f.write += int(h.Lists.Write(i).Length())
+	}
+	return f
+}
+
+const (
+	callLen  = 40                          // an RPC call without a credential, in octets
+	replyLen = oncrpc.MaxReplyHeader       // the longest header of a reply
+	room     = 1024 - minLen               // for the RPC message, where there are no chunks
+	segLen   = readChunkLen                // what a chunk of one segment takes
+	argRoom  = room - callLen              // for arguments
+	resRoom  = room - replyLen             // for results
+	inRead   = room - callLen - segLen     // for arguments beside a Read chunk
+	inWrite  = room - replyLen - segLen    // for results beside a Write chunk
+	inReply  = room - callLen - segLen + 4 // for arguments where there is a Reply chunk
+)
+
+// What fits is sent inline, at most as long as the threshold; an octet more makes
+// it a chunk, and that is as long as what it is for (R8166-3.5.1-1, R8166-3.5.2-1,
+// R8166-3.5.3-1, R8166-4.2.4-5, R8166-4.3.3-1, R8166-6.2-1, R8166-4.3.1-2,
+// R8166-4.3.2-2).
+func TestForms(t *testing.T) {
+	for _, tt := range []struct {
+		name                        string
+		args, item, tail, max, sink int
+		want                        form
+	}{
+		{"nothing", 0, 0, 0, 0, 0, form{}},
+		{"R8797-3.1-2 arguments at the threshold", argRoom, 0, 0, 0, 0, form{}},
+		{"R8797-3.1-2 arguments above it", argRoom + 4, 0, 0, 0, 0, form{proc: NoMsg, read: room + 4}},
+		{"item at the threshold", argRoom - 100, 97, 0, 0, 0, form{}},
+		{"R8166-3.4.5.2-1 R8166-3.4.5.2-3 item above it", argRoom - 100, 101, 0, 0, 0, form{read: 101}},
+		{"tail at the threshold", argRoom - 104, 97, 4, 0, 0, form{}},
+		{"tail above it", argRoom - 100, 97, 4, 0, 0, form{read: 97}},
+		{"arguments beside a Read chunk at the threshold", inRead, 5000, 0, 0, 0, form{read: 5000}},
+		{"R8166-3.5.3-5 and above it", inRead + 4, 4999, 0, 0, 0, form{proc: NoMsg, read: callLen + inRead + 4 + 5000}},
+		{"results at the threshold", 0, 0, 0, resRoom, 0, form{}},
+		{"results above it", 0, 0, 0, resRoom + 4, 0, form{answer: replyLen + resRoom + 4}},
+		{"data at the threshold", 0, 0, 0, resRoom - 100, 97, form{}},
+		{"R8166-3.4.6-1 R8166-3.4.6.2-1 data above it", 0, 0, 0, resRoom - 100, 101, form{write: 101}},
+		{"results beside a Write chunk at the threshold", 0, 0, 0, inWrite, 5001, form{write: 5001}},
+		{"R8166-3.5.3-5 and above it", 0, 0, 0, inWrite + 4, 5001, form{answer: replyLen + inWrite + 4 + 5004}},
+		{"Read and Write chunk", 40, 5000, 0, 40, 6000, form{read: 5000, write: 6000}},
+		{"Read and Reply chunk", 40, 5000, 0, 1000, 0, form{read: 5000, answer: replyLen + 1000}},
+		{"Long Call and Reply chunk", 2000, 0, 0, 1000, 0, form{proc: NoMsg, read: callLen + 2000, answer: replyLen + 1000}},
+		{"arguments beside a Reply chunk at the threshold", inReply, 0, 0, 1000, 0, form{answer: replyLen + 1000}},
+		{"and above it", inReply + 4, 0, 0, 1000, 0, form{proc: NoMsg, read: callLen + inReply + 4, answer: replyLen + 1000}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+				x := &oncrpc.Exchange{
+					Prog: 1, Vers: 2, Proc: 3, Args: ramp(tt.args), Item: ramp(tt.item), Tail: ramp(tt.tail),
+					MaxResults: tt.max, Sink: make([]byte, tt.sink),
+				}
+				done := begin(t.Context(), c, x)
+				h := p.call()
+				assert.Equal(t, tt.want, formOf(h))
+				assert.LessOrEqual(t, len(h.wire), 1024)
+				assert.Equal(t, tt.want.answer > 0, h.Lists.HasReply)
+				assert.LessOrEqual(t, len(h.Lists.Reads), 1, "R8166-3.4.5-3: one segment has one position")
+
+				want := oncrpc.AppendCall(nil, h.XID, x, "")
+				want = append(append(want, x.Args...), x.Item...)
+				want = append(append(want, pad(len(x.Item))...), x.Tail...)
+				assert.Equal(t, want, p.whole(h), "R8166-3.4.5-1: put together by their positions")
+
+				p.reply(h, Header{})
+				require.NoError(t, went(t, done))
+				x.Release()
+			})
+		})
+	}
+}
+
+// The position of a Read chunk counts the whole credential, however long that is
+// (R8166-3.4.5-1, R8166-3.4.5-2, R8166-3.4.4.1-1, R8166-3.4.4.4-2): the length
+// of the item is in front, what follows it is not padded.
+func TestPosition(t *testing.T) {
+	for machine := range 10 {
+		for gids := range 4 {
+			name := string(repeat(machine + 1))
+			withPuppet(t, knfsd, ClientConfig{Machine: name}, func(t *testing.T, c *Client, p *puppet) {
+				x := &oncrpc.Exchange{Prog: 1, Vers: 2, Proc: 3, Args: xdr.AppendUint32(nil, 5001), Item: ramp(5001), Tail: []byte("tail")}
+				x.Cred = oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1, GID: 2, GIDs: make([]uint32, gids)}
+				done := begin(t.Context(), c, x)
+				h := p.call()
+				head := append(oncrpc.AppendCall(nil, h.XID, x, name), x.Args...)
+				require.Len(t, h.Lists.Reads, 1)
+				assert.EqualValues(t, len(head), h.Lists.Reads[0].Position)
+				assert.Equal(t, string(head)+"tail", string(h.body))
+				assert.Equal(t, x.Item, p.pull(h.Lists.Reads[0].Segment))
+				p.reply(h, Header{})
+				require.NoError(t, went(t, done))
+				x.Release()
+			})
+		}
+	}
+}
+
+// A placedConn registers memory where a capture has it.
+type placedConn struct {
+	*watchedConn
+	p  *puppet
+	at rdma.Remote
+}
+
+func (c *placedConn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
+	return c.watchedConn.Conn.(interface {
+		RegisterAt([]byte, rdma.Access, rdma.Remote) (rdma.Region, error)
+	}).RegisterAt(b, access, c.at)
+}
+
+// What Linux's client sends for the same calls, ours sends octet for octet, and
+// it takes what knfsd answered (R8166-3.2-1, R8166-4-1, R8166-4.2-1,
+// R8166-4.7-1, R8166-2.3.2-1).
+func TestRequesterGolden(t *testing.T) {
+	for _, tt := range []struct {
+		name, answer string
+		xid          uint32
+		at           rdma.Remote
+		args, tail   int // octets of the capture's RPC message that are arguments
+		item, sink   int
+	}{
+		{name: "null-call", answer: "null-reply", xid: 0xf984739a},
+		{name: "write-chunk-call", answer: "write-chunk-reply", xid: 0x0585739a, args: 36, sink: 4096, at: rdma.Remote{STag: 0xccf3fb01, TO: 0x0585739a083af000}},
+		{name: "read-chunk-call", xid: 0x0985739a, args: 44, item: 262144, at: rdma.Remote{STag: 0xccf3fb02, TO: 0x0985739a01e3a000}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			withPuppet(t, knfsd, ClientConfig{Machine: "rig"}, func(t *testing.T, c *Client, p *puppet) {
+				c.conn = &placedConn{p.watched, p, tt.at}
+				c.xids.last.Store(tt.xid - 1)
+				want := wiretest.Hex(t, "testdata/"+tt.name+".hex")
+				var ref Header
+				body, err := ref.ParseCall(want)
+				require.NoError(t, err)
+				word := func(i int) uint32 {
+					return uint32(body[4*i])<<24 | uint32(body[4*i+1])<<16 | uint32(body[4*i+2])<<8 | uint32(body[4*i+3])
+				}
+				x := &oncrpc.Exchange{
+					Prog: word(3), Vers: word(4), Proc: word(5), Args: body[len(body)-tt.args:],
+					Item: make([]byte, tt.item), Sink: make([]byte, tt.sink), MaxResults: 128,
+				}
+				x.Cred.Flavor = word(6)
+				done := begin(t.Context(), c, x)
+				assert.Equal(t, want, p.call().wire)
+				if tt.answer == "" {
+					p.reply(heard{Header: ref}, Header{})
+					require.NoError(t, went(t, done))
+					x.Release()
+					return
+				}
+				if tt.sink > 0 {
+					p.put(chunks.Segment{Handle: uint32(tt.at.STag), Offset: tt.at.TO}, []byte("hello\n"))
+				}
+				p.say(wiretest.Hex(t, "testdata/"+tt.answer+".hex"))
+				require.NoError(t, went(t, done))
+				assert.Equal(t, 64, c.Credits())
+				if tt.sink > 0 {
+					x.Results.Fixed(4 + 4 + 84) // status, attributes
+					assert.EqualValues(t, 6, x.Results.Uint32())
+					assert.EqualValues(t, 1, x.Results.Uint32(), "end of file")
+					assert.Equal(t, "hello\n", string(x.Results.Item(4096)))
+				}
+				assert.NoError(t, x.Results.Done())
+				x.Release()
+			})
+		})
+	}
+}
+
+// With NFSv3's longest WRITE there is room beside the data at the smallest
+// threshold, so that no Read chunk is ever wanted beside one at position zero.
+func TestNoItemInLongCall(t *testing.T) {
+	const write3args = 4 + 64 + 8 + 4 + 4 + 4 // RFC 1813, Section 3.3.7, without the data
+	assert.LessOrEqual(t, maxCallHeader+write3args, 1024-minLen-readChunkLen-writeChunkLen)
+}
+
+// The estimate of a reply allows for the longest verifier (R8166-8.2.2.2-1).
+func TestReplyVerifier(t *testing.T) {
+	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		x := &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: 1, MaxResults: resRoom}
+		done := begin(t.Context(), c, x)
+		h := p.call()
+		assert.Equal(t, form{}, formOf(h), "without chunks")
+		r := Header{XID: h.XID, Vers: 1, Credit: 1}
+		b := xdr.AppendUint32(r.AppendTo(nil), h.XID)
+		b = xdr.AppendUint64(b, 1<<32) // REPLY, MSG_ACCEPTED
+		b = xdr.AppendOpaque(xdr.AppendUint32(b, 6), repeat(400))
+		b = append(xdr.AppendUint32(b, 0), ramp(resRoom)...)
+		assert.Len(t, b, 1024)
+		p.say(b)
+		require.NoError(t, went(t, done))
+		assert.Equal(t, ramp(resRoom), x.Results.Fixed(resRoom))
+		x.Release()
+	})
+}

@@ -1,0 +1,353 @@
+package rpcrdma
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// itemCall is a call whose results are a length, a data item of up to 5001
+// octets and a word, with a Write chunk for the item.
+func itemCall() *oncrpc.Exchange {
+	return &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: 1, MaxResults: 8, Sink: make([]byte, 5001)}
+}
+
+// replyCall is one whose results come in a Reply chunk if they are long.
+func replyCall() *oncrpc.Exchange {
+	return &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: 1, MaxResults: 2000}
+}
+
+// item reads the results of an itemCall.
+func item(x *oncrpc.Exchange) ([]byte, error) {
+	data, word := x.Results.Item(5001), x.Results.Uint32()
+	if err := x.Results.Done(); err != nil {
+		return nil, err
+	}
+	if word != 42 {
+		return nil, errors.New("a wrong word behind the item")
+	}
+	return data, nil
+}
+
+// results are those of an itemCall without the item, or with it inline.
+func resultsOf(n int, inline []byte) []byte {
+	b := xdr.AppendUint32(nil, uint32(n))
+	b = append(append(b, inline...), pad(len(inline))...)
+	return xdr.AppendUint32(b, 42)
+}
+
+// The item is what the Write chunk says, of any length that fits
+// (R8166-3.4.4.4-2, R8166-3.4.6.2-3): the message has no padding for it, and what
+// is behind it in the sink is not touched.
+func TestItemLength(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 3, 4, 5, 4096, 4999, 5000, 5001} {
+		withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+			x := itemCall()
+			done := begin(t.Context(), c, x)
+			h := p.call()
+			p.put(h.Lists.Write(0)[0], ramp(n))
+			h.Lists.Write(0)[0].Length = uint32(n)
+			p.reply(h, Header{Lists: h.Lists}, resultsOf(n, nil)...)
+			require.NoError(t, went(t, done))
+			assert.Empty(t, p.watched.live, "R8166-8.1.3-1")
+			got, err := item(x)
+			require.NoError(t, err)
+			assert.Equal(t, ramp(n), got)
+			assert.Equal(t, make([]byte, 5001-n), x.Sink[n:])
+			x.Release()
+		})
+	}
+}
+
+// What is in the Reply chunk is as long as the server says, or inline though there
+// was a chunk for it, with any form of telling that the chunk is not used
+// (R8166-4.3.3-2, R8166-3.5.3-4).
+func TestLongReply(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		n      int // octets of results
+		proc   Proc
+		change func(*chunks.Lists)
+	}{
+		{"all of it", 2000, NoMsg, func(*chunks.Lists) {}},
+		{"some of it", 4, NoMsg, func(l *chunks.Lists) { l.Reply[0].Length = replyHeader + 4 }},
+		{"inline, the chunk with no octet", 4, Msg, func(l *chunks.Lists) { l.Reply[0].Length = 0 }},
+		{"inline, the chunk with no segment", 4, Msg, func(l *chunks.Lists) { l.Reply = nil }},
+		{"inline, no chunk", 4, Msg, func(l *chunks.Lists) { l.Reply, l.HasReply = nil, false }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+				x := replyCall()
+				done := begin(t.Context(), c, x)
+				h := p.call()
+				require.True(t, h.Lists.HasReply)
+				assert.EqualValues(t, oncrpc.MaxReplyHeader+2000, h.Lists.Reply.Length())
+				if tt.proc == NoMsg {
+					p.put(h.Lists.Reply[0], append(appendSuccess(nil, h.XID), ramp(tt.n)...))
+					h.Lists.Reply[0].Length = uint32(replyHeader + tt.n)
+				}
+				tt.change(&h.Lists)
+				p.reply(h, Header{Proc: tt.proc, Lists: h.Lists}, ramp(tt.n)...)
+				require.NoError(t, went(t, done))
+				assert.Empty(t, p.watched.live)
+				assert.Equal(t, ramp(tt.n), x.Results.Fixed(tt.n))
+				require.NoError(t, x.Results.Done())
+				x.Release()
+			})
+		})
+	}
+}
+
+// replyHeader is the length of an RPC reply before its results, in octets.
+const replyHeader = 24
+
+// A reply that can be decoded, but is not what the call has provided for, is a
+// permanent error of the call; nothing of the memory is looked at beyond what was
+// offered, and the connection lives.
+func TestLyingReply(t *testing.T) {
+	other := chunks.Segment{Handle: 0xdead, Length: 8, Offset: 8}
+	grown := func(s chunks.Segment, n uint32) chunks.Chunk { s.Length += n; return chunks.Chunk{s} }
+	for _, tt := range []struct {
+		name string
+		call func() *oncrpc.Exchange
+		lie  func(l *chunks.Lists) Proc
+	}{
+		{"Write chunk longer than offered", itemCall, func(l *chunks.Lists) Proc {
+			l.Write(0)[0].Length++
+			return Msg
+		}},
+		{"of 2^32-1 octets", itemCall, func(l *chunks.Lists) Proc {
+			l.Write(0)[0].Length = 1<<32 - 1
+			return Msg
+		}},
+		{"another STag", itemCall, func(l *chunks.Lists) Proc {
+			l.Write(0)[0].Handle++
+			return Msg
+		}},
+		{"another offset", itemCall, func(l *chunks.Lists) Proc {
+			l.Write(0)[0].Offset++
+			l.Write(0)[0].Length--
+			return Msg
+		}},
+		{"a segment more", itemCall, func(l *chunks.Lists) Proc {
+			c := append(chunks.Chunk{}, l.Write(0)...)
+			c[0].Length = 8
+			*l = chunks.Lists{}
+			l.AddWrite(append(c, other))
+			return Msg
+		}},
+		{"two Write chunks", itemCall, func(l *chunks.Lists) Proc {
+			l.AddWrite(chunks.Chunk{other})
+			return Msg
+		}},
+		{"R8166-6.1-3 a Write chunk that was not offered", replyCall, func(l *chunks.Lists) Proc {
+			l.AddWrite(chunks.Chunk{other})
+			return Msg
+		}},
+		{"a Reply chunk that was not offered", itemCall, func(l *chunks.Lists) Proc {
+			l.HasReply, l.Reply = true, chunks.Chunk{other}
+			return Msg
+		}},
+		{"the message in a Reply chunk that was not offered", itemCall, func(l *chunks.Lists) Proc {
+			l.HasReply, l.Reply = true, chunks.Chunk{other}
+			return NoMsg
+		}},
+		{"the message in a Write chunk", itemCall, func(*chunks.Lists) Proc { return NoMsg }},
+		{"Reply chunk longer than offered", replyCall, func(l *chunks.Lists) Proc {
+			l.Reply = grown(l.Reply[0], 1)
+			return NoMsg
+		}},
+		{"Reply chunk of other memory", replyCall, func(l *chunks.Lists) Proc {
+			l.Reply = chunks.Chunk{other}
+			return NoMsg
+		}},
+		{"Reply chunk without octets", replyCall, func(l *chunks.Lists) Proc {
+			l.Reply[0].Length = 0
+			return NoMsg
+		}},
+		{"Reply chunk without segments", replyCall, func(l *chunks.Lists) Proc {
+			l.Reply = nil
+			return NoMsg
+		}},
+		{"Reply chunk used beside an inline message", replyCall, func(l *chunks.Lists) Proc {
+			l.Reply[0].Length = 100
+			return Msg
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+				x := tt.call()
+				done := begin(t.Context(), c, x)
+				h := p.call()
+				proc := tt.lie(&h.Lists)
+				p.reply(h, Header{Proc: proc, Lists: h.Lists, Credit: 7}, resultsOf(5001, nil)...)
+				assert.Error(t, went(t, done))
+				assert.Nil(t, x.Lent)
+				assert.Empty(t, p.watched.live)
+				assert.False(t, p.lost())
+				assert.Equal(t, 7, c.Credits(), "its grant counts")
+				p.works(c)
+			})
+		})
+	}
+}
+
+// Whether the item is where it has to be shows when the program reads the results
+// (R8166-6.1-4, R8166-6.1-3): an item that is inline though there was a chunk for
+// it, one whose length is another than the chunk's, and none where there is one
+// are errors.
+func TestMisplacedItem(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		wrote int // octets to the chunk; negative: no chunk comes back
+		rest  []byte
+	}{
+		{"R8166-6.1-4 inline, chunk unused", 0, resultsOf(100, ramp(100))},
+		{"R8166-6.1-4 inline, no chunk", -1, resultsOf(100, ramp(100))},
+		{"both", 100, resultsOf(100, ramp(100))},
+		{"shorter than the count", 99, resultsOf(100, nil)},
+		{"longer than the count", 101, resultsOf(97, nil)},
+		{"count larger than offered", 5001, resultsOf(5002, nil)},
+		{"count of 2^32-1", 5001, resultsOf(1<<32-1, nil)},
+		{"nowhere", 0, resultsOf(100, nil)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+				x := itemCall()
+				done := begin(t.Context(), c, x)
+				h := p.call()
+				var l chunks.Lists
+				if tt.wrote >= 0 {
+					s := h.Lists.Write(0)[0]
+					p.put(s, ramp(tt.wrote))
+					s.Length = uint32(tt.wrote)
+					l.AddWrite(chunks.Chunk{s})
+				}
+				p.reply(h, Header{Lists: l}, tt.rest...)
+				require.NoError(t, went(t, done))
+				_, err := item(x)
+				assert.Error(t, err)
+				x.Release()
+			})
+		})
+	}
+	// R8166-6.1-3: results without an item, and octets in the chunk.
+	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		x := itemCall()
+		done := begin(t.Context(), c, x)
+		h := p.call()
+		h.Lists.Write(0)[0].Length = 8
+		p.reply(h, Header{Lists: h.Lists}, 0, 0, 0, 5)
+		require.NoError(t, went(t, done))
+		assert.EqualValues(t, 5, x.Results.Uint32())
+		assert.ErrorIs(t, x.Results.Done(), xdr.ErrItem)
+		x.Release()
+	})
+	// R8166-4.3.2.2-3, R8166-4.3.2.2-4: results without an item, the chunk
+	// unused, though its memory was written to.
+	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		x := itemCall()
+		done := begin(t.Context(), c, x)
+		h := p.call()
+		p.put(h.Lists.Write(0)[0], ramp(77))
+		h.Lists.Write(0)[0].Length = 0
+		p.reply(h, Header{Lists: h.Lists}, 0, 0, 0, 5)
+		require.NoError(t, went(t, done))
+		assert.EqualValues(t, 5, x.Results.Uint32())
+		assert.NoError(t, x.Results.Done())
+		x.Release()
+	})
+}
+
+// A Reply chunk has padding in it as the message has (R8166-3.5.3-5).
+func TestItemInReplyChunk(t *testing.T) {
+	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		x := itemCall()
+		x.MaxResults = 2000 // too long beside a Write chunk
+		done := begin(t.Context(), c, x)
+		h := p.call()
+		assert.EqualValues(t, oncrpc.MaxReplyHeader+2000+5004, h.Lists.Reply.Length())
+		message := append(appendSuccess(nil, h.XID), resultsOf(5001, ramp(5001))...)
+		p.put(h.Lists.Reply[0], message)
+		h.Lists.Reply[0].Length = uint32(len(message))
+		p.reply(h, Header{Proc: NoMsg, Lists: h.Lists})
+		require.NoError(t, went(t, done))
+		data, err := item(x)
+		require.NoError(t, err)
+		assert.Equal(t, ramp(5001), data)
+		x.Release()
+	})
+}
+
+// RPC errors are the call's, in whatever form they come.
+func TestRPCErrors(t *testing.T) {
+	for _, long := range []bool{false, true} {
+		withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+			x := replyCall()
+			done := begin(t.Context(), c, x)
+			h := p.call()
+			message := appendSuccess(nil, h.XID)
+			binary.BigEndian.PutUint32(message[20:], 4) // GARBAGE_ARGS
+			if long {
+				p.put(h.Lists.Reply[0], message)
+				h.Lists.Reply[0].Length = uint32(len(message))
+				p.reply(h, Header{Proc: NoMsg, Lists: h.Lists})
+			} else {
+				p.say((&Header{XID: h.XID, Vers: 1, Credit: 1}).AppendTo(nil), message)
+			}
+			assert.ErrorIs(t, went(t, done), oncrpc.ErrGarbageArgs)
+			assert.Nil(t, x.Lent)
+		})
+	}
+}
+
+// A server may invalidate one of the call's STags, though it has said that it
+// does not, as knfsd does; or that of another call, against R8797-4.1-2: that one
+// finds its memory closed to the server, and takes its reply all the same.
+func TestInvalidated(t *testing.T) {
+	for _, private := range [][]byte{nil, knfsd} {
+		withPuppet(t, private, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+			x, y, z := replyCall(), replyCall(), replyCall()
+			for _, x := range []*oncrpc.Exchange{x, y, z} {
+				x.MaxResults = 5000
+			}
+			first := begin(t.Context(), c, x)
+			h := p.call()
+			invalidate := func(h heard, stag uint32) {
+				r := Header{XID: h.XID, Vers: 1, Credit: 8, Lists: h.Lists}
+				r.Lists.Reply[0].Length = 0
+				assert.NoError(t, p.Post(rdma.WR{
+					Op: rdma.OpSend, Data: [][]byte{append(r.AppendTo(nil), appendSuccess(nil, h.XID)...)},
+					WithInvalidate: true, Invalidate: rdma.STag(stag),
+				}))
+			}
+			invalidate(h, h.Lists.Reply[0].Handle)
+			require.NoError(t, went(t, first))
+
+			one, other := begin(t.Context(), c, y), begin(t.Context(), c, z)
+			calls := p.heard()
+			require.Len(t, calls, 2)
+			for i, h := range calls {
+				if i == 0 {
+					invalidate(h, calls[1].Lists.Reply[0].Handle)
+					continue
+				}
+				p.reply(h, Header{Lists: chunks.Lists{}})
+			}
+			assert.NoError(t, went(t, one))
+			assert.NoError(t, went(t, other))
+			assert.False(t, p.lost())
+			for _, x := range []*oncrpc.Exchange{x, y, z} {
+				x.Release()
+			}
+		})
+	}
+}

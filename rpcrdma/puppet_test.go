@@ -1,0 +1,234 @@
+package rpcrdma
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+)
+
+// A puppet is a server that says to a requester what a test wants.
+type puppet struct {
+	*rdmatest.Conn
+	t       *testing.T
+	offered []byte // the requester's private data
+	watched *watchedConn
+	ready   chan struct{}
+
+	mu    sync.Mutex
+	got   []heard
+	ended bool
+}
+
+// What is heard is a message of the requester.
+type heard struct {
+	Header
+	wire []byte
+	body []byte
+}
+
+// knfsd is the private data of Linux's server.
+var knfsd = []byte{0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3}
+
+// withPuppet runs f with a requester and a puppet for its server, which brings
+// private data and posts receives, in a bubble, and checks that nothing is left.
+func withPuppet(t *testing.T, private []byte, cfg ClientConfig, f func(t *testing.T, c *Client, p *puppet)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		before := buf.Default.Out()
+		l := rdmatest.Listen(t)
+		p := &puppet{t: t, ready: make(chan struct{})}
+		go p.accept(l, private, 1<<20)
+		c, err := Dial(t.Context(), &dialer{l: l}, "", cfg)
+		require.NoError(t, err)
+		p.watched = watched(c)
+		f(t, c, p)
+		require.NoError(t, c.Close())
+		require.NoError(t, p.Close())
+		synctest.Wait()
+		assert.Equal(t, before, buf.Default.Out(), "buffers lent")
+		assert.Empty(t, p.watched.live, "memory that the server can reach")
+		assert.Empty(t, c.calls)
+		assert.Empty(t, c.waiting)
+	})
+}
+
+func (p *puppet) accept(l *rdmatest.Listener, private []byte, recvs int) {
+	defer close(p.ready)
+	req, err := l.Accept(p.t.Context())
+	if !assert.NoError(p.t, err) {
+		return
+	}
+	p.offered = req.PrivateData()
+	size := 1024 // RFC 8166, Section 3.3.3: more is an error without private data
+	if len(private) == 8 {
+		size = (int(private[7]) + 1) << 10
+	}
+	c, err := req.Accept(rdma.ConnConfig{Handler: p, PrivateData: private, RecvSize: size, Recvs: recvs})
+	if assert.NoError(p.t, err) {
+		p.Conn = c.(*rdmatest.Conn)
+	}
+}
+
+// Receive notes a message, which has to keep to what binds all of a requester's.
+func (p *puppet) Receive(m rdma.Recv) {
+	defer m.Buf.Release()
+	h := heard{wire: append([]byte{}, m.Buf.B...)}
+	var err error
+	h.body, err = h.ParseCall(h.wire)
+	assert.NoError(p.t, err, "R8166-4-1, R8166-4.2.4-3, R8166-4.6.1-1, R8166-4.6.2-1")
+	assert.EqualValues(p.t, 1, binary.BigEndian.Uint32(h.wire[4:]), "R8166-4.2.2-1")
+	assert.NotZero(p.t, h.Credit, "R8166-3.3.1-4")
+	assert.False(p.t, h.Lists.HasReply && h.Lists.Writes() > 0, "one of them is enough for NFSv3")
+	if h.Proc == Msg {
+		if assert.GreaterOrEqual(p.t, len(h.body), 8) {
+			assert.Equal(p.t, h.XID, binary.BigEndian.Uint32(h.body), "R8166-4.2.1-1, R8166-3.2-1")
+			assert.Zero(p.t, binary.BigEndian.Uint32(h.body[4:]), "R8166-3.2-2: msg_type CALL, no record mark")
+		}
+	} else {
+		assert.Empty(p.t, h.body)
+		assert.NotEmpty(p.t, h.Lists.Reads, "R8166-4.2.4-2")
+	}
+	for _, s := range h.Lists.Reads {
+		assert.Zero(p.t, s.Position%4, "R8166-3.4.5-2")
+		assert.Equal(p.t, h.Proc == NoMsg, s.Position == 0, "R8166-3.5.3-2")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.got = append(p.got, h)
+}
+
+func (p *puppet) Closed(error) {
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
+	go func() {
+		<-p.ready
+		p.Close()
+	}()
+}
+
+// lost tells whether the connection has ended.
+func (p *puppet) lost() bool {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
+}
+
+// heard waits until nothing moves, and returns what came since the last time.
+func (p *puppet) heard() []heard {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	got := p.got
+	p.got = nil
+	return got
+}
+
+// call is heard where one call is expected.
+func (p *puppet) call() heard {
+	p.t.Helper()
+	got := p.heard()
+	require.Len(p.t, got, 1)
+	return got[0]
+}
+
+// say sends a message as it is.
+func (p *puppet) say(parts ...[]byte) {
+	p.t.Helper()
+	require.NoError(p.t, p.Post(rdma.WR{Op: rdma.OpSend, Data: parts}))
+	synctest.Wait()
+}
+
+// reply sends a header, with the fixed fields of a reply to h, and results
+// behind an RPC reply header.
+func (p *puppet) reply(h heard, r Header, results ...byte) {
+	p.t.Helper()
+	r.XID, r.Vers = h.XID, Version
+	if r.Credit == 0 {
+		r.Credit = 32
+	}
+	if r.Proc == Msg {
+		p.say(r.AppendTo(nil), appendSuccess(nil, h.XID), results)
+		return
+	}
+	p.say(r.AppendTo(nil))
+}
+
+// put writes to the requester's memory.
+func (p *puppet) put(s chunks.Segment, data []byte) {
+	p.t.Helper()
+	at := rdma.Remote{STag: rdma.STag(s.Handle), TO: s.Offset}
+	require.NoError(p.t, p.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{data}, Remote: at}))
+	synctest.Wait()
+}
+
+// pull reads the requester's memory.
+func (p *puppet) pull(s chunks.Segment) []byte {
+	p.t.Helper()
+	b := make([]byte, s.Length)
+	at := rdma.Remote{STag: rdma.STag(s.Handle), TO: s.Offset}
+	require.NoError(p.t, p.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{b}, Remote: at}))
+	synctest.Wait()
+	return b
+}
+
+// went returns the end of a call, which has to be there.
+func went(t *testing.T, done <-chan error) error {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		return err
+	default:
+		require.FailNow(t, "the call has not ended")
+		return nil
+	}
+}
+
+// begin makes a call.
+func begin(ctx context.Context, c oncrpc.Caller, x *oncrpc.Exchange) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- c.Call(ctx, x) }()
+	return done
+}
+
+// works makes a call, and sees it end well.
+func (p *puppet) works(c oncrpc.Caller) {
+	p.t.Helper()
+	x := new(oncrpc.Exchange)
+	done := begin(p.t.Context(), c, x)
+	p.reply(p.call(), Header{})
+	require.NoError(p.t, went(p.t, done))
+	x.Release()
+}
+
+// whole returns the RPC message of a call, with its chunks where they belong.
+func (p *puppet) whole(h heard) []byte {
+	p.t.Helper()
+	if h.Proc == NoMsg {
+		require.Len(p.t, h.Lists.Reads, 1)
+		return p.pull(h.Lists.Reads[0].Segment)
+	}
+	if len(h.Lists.Reads) == 0 {
+		return h.body
+	}
+	require.Len(p.t, h.Lists.Reads, 1)
+	at := h.Lists.Reads[0].Position
+	item := p.pull(h.Lists.Reads[0].Segment)
+	message := append([]byte{}, h.body[:at]...)
+	message = append(message, item...)
+	message = append(message, pad(len(item))...)
+	return append(message, h.body[at:]...)
+}
