@@ -6,7 +6,6 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -78,10 +77,10 @@ func (o *outCall) read(a *outcome) error {
 	if a.body == nil {
 		a.body = o.results.mem[:a.inChunk]
 	}
-	x.Results = xdr.NewReader(a.body)
-	if err := oncrpc.ReadReply(&x.Results, o.xid); err != nil {
+	if err := x.TakeReply(a.body, o.xid); err != nil {
 		return err
 	}
+	x.Placed = a.item
 	if o.hdr.Lists.Writes() > 0 { // RFC 8166, Section 6.1: it must be there, if anywhere
 		x.Results.SetMoved(x.Sink[:a.item])
 	}
