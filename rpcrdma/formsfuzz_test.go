@@ -1,0 +1,226 @@
+package rpcrdma
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// dice are decisions that octets make.
+type dice []byte
+
+// n returns a number below limit, 0 when the octets are used up.
+func (d *dice) n(limit int) int {
+	v := 0
+	for range 2 {
+		if len(*d) > 0 {
+			v, *d = v<<8|int((*d)[0]), (*d)[1:]
+		}
+	}
+	return v % limit
+}
+
+// cut returns lengths that make up n octets, some of them perhaps 0.
+func (d *dice) cut(n int) (lengths []int) {
+	for range d.n(5) {
+		part := d.n(n + 1)
+		lengths, n = append(lengths, part), n-part
+	}
+	return append(lengths, n)
+}
+
+func seedDice(f *testing.F) {
+	random := rand.New(rand.NewPCG(8166, 35))
+	for range 100 {
+		b := make([]byte, 80)
+		for i := range b {
+			b[i] = byte(random.Uint32())
+		}
+		f.Add(b)
+	}
+}
+
+// A drawnCall is a message, and how it comes to the server.
+type drawnCall struct {
+	whole []byte // unreduced
+	hdr   Header
+	body  []byte
+	moved int // items
+}
+
+// drawCall draws a message of words and items, of which some come in chunks; each
+// chunk is cut anywhere and has padding or not, and the list has the segments of
+// all chunks in any order that keeps each chunk's.
+func drawCall(q *requester, d *dice) (c drawnCall) {
+	c.whole = rpcCall(testXID, "")
+	reduced := bytes.Clone(c.whole)
+	var lists [][]chunks.ReadSegment
+	for range d.n(4) {
+		item := repeat(d.n(300))
+		word := xdr.AppendUint32(nil, uint32(len(item)))
+		c.whole, reduced = append(c.whole, word...), append(reduced, word...)
+		padded := xdr.AppendFixed(nil, item)
+		if d.n(3) == 0 {
+			reduced = append(reduced, padded...)
+		} else {
+			if d.n(2) == 0 {
+				item = padded
+			}
+			lists = append(lists, q.reads(uint32(len(c.whole)), item, d.cut(len(item))...))
+			c.moved++
+		}
+		c.whole = append(c.whole, padded...)
+	}
+	if d.n(2) == 0 {
+		c.hdr, c.body = msg(chunks.Lists{}), reduced
+	} else {
+		c.hdr = noMsg(chunks.Lists{})
+		lists = append(lists, q.reads(0, reduced, d.cut(len(reduced))...))
+	}
+	for len(lists) > 0 {
+		i := d.n(len(lists))
+		c.hdr.Lists.Reads = append(c.hdr.Lists.Reads, lists[i][0])
+		if lists[i] = lists[i][1:]; len(lists[i]) == 0 {
+			lists = append(lists[:i], lists[i+1:]...)
+		}
+	}
+	return c
+}
+
+// FuzzCallForms sends a message in any form that there is for it, and has it come
+// out whole (R8166-3.4.5-4, R8166-3.4.4-1, R8166-3.4.5.2-2, R8166-3.4.5.2-3,
+// R8166-3.5.2-1, R8166-3.5.3-3, R8166-4-2).
+func FuzzCallForms(f *testing.F) {
+	seedDice(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var rec recorder
+		serve(t, &Server{Handler: &rec}, func(t *testing.T, r *rig) {
+			q, d := r.dialLinux(), dice(b)
+			c := drawCall(q, &d)
+			q.call(c.hdr, c.body)
+			assert.Equal(t, Msg, q.answer().Proc)
+			req := rec.last(t)
+			got := req.Msg
+			if req.Item != nil {
+				got = bytes.Clone(req.Msg[:req.ItemPos])
+				got = append(append(got, req.Item...), pad(len(req.Item))...)
+				got = append(got, req.Msg[req.ItemPos:]...)
+			}
+			assert.Equal(t, c.whole, got)
+			assert.Equal(t, c.moved == 1, req.Item != nil, "one item stays apart, and is not copied")
+			if c.moved > 1 {
+				assert.Len(t, req.Places, c.moved)
+			} else {
+				assert.Empty(t, req.Places)
+			}
+		})
+	})
+}
+
+// A drawnOffer is what a requester offers for a reply.
+type drawnOffer struct {
+	lists chunks.Lists
+	mems  [][]byte // of the Write chunks, and of the Reply chunk, if it is there
+}
+
+func drawOffer(q *requester, d *dice) (o drawnOffer) {
+	chunk := func(most int) chunks.Chunk {
+		var n []int
+		for range d.n(4) {
+			n = append(n, d.n(most))
+		}
+		c, mem := q.writable(n...)
+		o.mems = append(o.mems, mem)
+		return c
+	}
+	for range d.n(4) {
+		o.lists.AddWrite(chunk(3000))
+	}
+	if o.lists.HasReply = d.n(2) == 0; o.lists.HasReply {
+		o.lists.Reply = chunk(4000)
+	}
+	return o
+}
+
+// takeChunk checks that a chunk came back as it was offered, but for the lengths,
+// and returns what was written to it. The rest of it is as it was.
+func takeChunk(t *testing.T, offered, returned chunks.Chunk, mem []byte) (data []byte) {
+	require.Len(t, returned, len(offered)) // R8166-3.4.6-2, R8166-4.3.3-3
+	full := true
+	for i, s := range returned {
+		n := offered[i].Length
+		assert.LessOrEqual(t, s.Length, n)
+		assert.True(t, full || s.Length == 0, "in order, each to its end")
+		full = full && s.Length == n
+		data = append(data, mem[:s.Length]...)
+		assertUntouched(t, mem[s.Length:n])
+		mem = mem[n:]
+		s.Length = n
+		assert.Equal(t, offered[i], s)
+	}
+	return data
+}
+
+// FuzzReplyForms draws a reply and what is offered for it, and puts it together
+// again from where the server says that it is: the item in the first Write chunk
+// if that has segments, the rest inline if it fits, else in the Reply chunk; and
+// ERR_CHUNK, with nothing written, where there is no room (R8166-4.3.2-1,
+// R8166-3.5.3-4, R8166-4.3.2.3-1, R8166-4.3.2.3-2, R8166-4.3.3-2, R8166-4.5.3-1).
+func FuzzReplyForms(f *testing.F) {
+	seedDice(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d := dice(b)
+		var item []byte
+		head, tail := string(repeat(4*d.n(1200))), string(repeat(4*d.n(30)))
+		if d.n(3) > 0 {
+			item = repeat(d.n(5000))
+		}
+		serve(t, &Server{Handler: results(head, item, tail)}, func(t *testing.T, r *rig) {
+			q := r.dialLinux()
+			o := drawOffer(q, &d)
+			q.call(msg(o.lists), rpcCall(testXID, ""))
+			a := q.answer()
+
+			rest := string(appendSuccess(nil, testXID)) + head
+			apart := o.lists.Writes() > 0 && len(o.lists.Write(0)) > 0
+			if !apart {
+				rest += string(xdr.AppendFixed(nil, item))
+			}
+			rest += tail
+			inline := fixedLen+o.lists.Len()+len(rest) <= 4096
+			fits := inline || o.lists.HasReply && o.lists.Reply.Length() >= uint64(len(rest))
+			if apart && o.lists.Write(0).Length() < uint64(len(item)) || !fits {
+				require.Equal(t, Error, a.Proc)
+				assert.Equal(t, ErrChunk, a.Code)
+				for _, mem := range o.mems {
+					assertUntouched(t, mem)
+				}
+				return
+			}
+			require.Equal(t, o.lists.Writes(), a.Lists.Writes())
+			require.Equal(t, o.lists.HasReply, a.Lists.HasReply)
+			for i := range o.lists.Writes() {
+				data := takeChunk(t, o.lists.Write(i), a.Lists.Write(i), o.mems[i])
+				if apart && i == 0 {
+					assert.Equal(t, string(item), string(data))
+				} else {
+					assert.Empty(t, data)
+				}
+			}
+			got := string(a.body)
+			if o.lists.HasReply {
+				data := takeChunk(t, o.lists.Reply, a.Lists.Reply, o.mems[len(o.mems)-1])
+				assert.Equal(t, !inline, len(data) > 0)
+				got += string(data)
+			}
+			assert.Equal(t, inline, a.Proc == Msg)
+			assert.Equal(t, rest, got)
+		})
+	})
+}

@@ -1,0 +1,200 @@
+package rpcrdma
+
+import (
+	"bytes"
+	"math"
+	"runtime"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+)
+
+// hostile are messages whose lists lie. None of them names memory that is there.
+func hostile(t testing.TB) map[string][]byte {
+	lie := chunks.Segment{Handle: 0xbad, Length: math.MaxUint32, Offset: 1 << 40}
+	one := chunks.Segment{Handle: 0xbad, Length: 1}
+	reads := func(n int, step uint32, s chunks.Segment) (l chunks.Lists) {
+		for i := range n {
+			l.Reads = append(l.Reads, chunks.ReadSegment{Position: 40 + uint32(i)*step, Segment: s})
+		}
+		return l
+	}
+	with := func(h Header, body []byte) []byte {
+		h.Vers, h.Credit = Version, math.MaxUint32
+		return append(h.AppendTo(nil), body...)
+	}
+	raw := func(lists ...[]byte) []byte {
+		h := Header{XID: testXID, Vers: Version}
+		return append(h.AppendTo(nil)[:fixedLen], bytes.Join(lists, nil)...)
+	}
+	readSegment := []byte{3: 1, 7: 40, 11: 1, 15: 1, 23: 0}
+	emptyChunk := []byte{3: 1, 7: 0}
+	body := rpcCall(testXID, string(make([]byte, 64)))
+	all := map[string][]byte{
+		"a length of 2^32-1":                 with(msg(reads(1, 0, lie)), body),
+		"lengths beyond 2^32":                with(msg(reads(2, 0, lie)), body),
+		"lengths beyond 2^42":                with(msg(reads(chunks.MaxSegments, 0, lie)), body),
+		"chunks inside one another":          with(msg(reads(10, 4, chunks.Segment{Length: 100})), body),
+		"a segment past the last offset":     with(msg(reads(1, 0, chunks.Segment{Length: 2, Offset: math.MaxUint64})), body),
+		"a length and an offset of the most": with(msg(reads(1, 0, chunks.Segment{Length: math.MaxUint32, Offset: math.MaxUint64})), body),
+		"a position beyond the message":      with(msg(reads(2, 1<<20, one)), body),
+		"the last position that there is":    with(msg(reads(2, math.MaxUint32-43, one)), body),
+		"a message of 2^32-1 octets":         with(noMsg(chunks.Lists{Reads: []chunks.ReadSegment{{Segment: lie}}}), nil),
+		"a list with one segment too many":   with(noMsg(chunks.Lists{Reads: make([]chunks.ReadSegment, chunks.MaxSegments+1)}), nil),
+		"a list without an end":              raw(bytes.Repeat(readSegment, 2000)),
+		"Write chunks without an end":        raw(make([]byte, 4), bytes.Repeat(emptyChunk, 6000)),
+	}
+	for name, lists := range map[string]string{
+		"2^32-1 segments to write":         "00000000 00000001 ffffffff",
+		"2^32-1 segments for a reply":      "00000000 00000000 00000001 ffffffff",
+		"2^31 segments, 2^35 octets":       "00000000 00000001 80000000",
+		"2^28 segments, 2^32 octets":       "00000000 00000001 10000000",
+		"more segments than there are":     "00000000 00000001 00000400",
+		"an item present 2^32-1 times":     "ffffffff",
+		"a read segment that is cut short": "00000001 00000000 00000001",
+	} {
+		all[name] = raw(wiretest.Octets(t, lists), make([]byte, 40))
+	}
+	return all
+}
+
+// Whatever the lists of a message say, it costs its sender one ERR_CHUNK, and
+// nobody else anything; nothing is read, and no memory is lent for it.
+func TestHostileLists(t *testing.T) {
+	for name, wire := range hostile(t) {
+		t.Run(name, func(t *testing.T) {
+			p := new(tap)
+			serveTap(t, &Server{Handler: null, Inline: 64 << 10}, p, func(t *testing.T, r *rig) {
+				q, other := r.dialFrom(1), r.dialFrom(2)
+				for range 3 {
+					q.send(wire)
+					q.refused(ErrChunk)
+					other.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+					assert.Equal(t, Msg, other.answer().Proc)
+				}
+				for _, ops := range p.posts {
+					assert.Len(t, ops, 1, "a Send")
+				}
+			})
+		})
+	}
+}
+
+// What a peer offers for a reply may be as large as it likes: no more is
+// reserved than a reply can be.
+func TestHostileOffers(t *testing.T) {
+	huge := make(chunks.Chunk, chunks.MaxSegments)
+	for i := range huge {
+		huge[i] = chunks.Segment{Handle: uint32(i), Length: math.MaxUint32}
+	}
+	var l chunks.Lists
+	l.AddWrite(huge)
+	l.Reply, l.HasReply = huge, true
+	g := new(gate)
+	serve(t, &Server{Handler: g, Inline: 64 << 10}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		private := cmpriv.Message{SendSize: 64 << 10, RecvSize: 64 << 10}.AppendTo(nil)
+		q, other := r.dial(private), r.dialFrom(2)
+		calls := int(r.cfg.share() / (int64(r.cfg.maxPayload) + int64(r.cfg.largestMessage())))
+		for range 128 {
+			q.call(msg(l), rpcCall(testXID, ""))
+		}
+		assert.Equal(t, calls, g.count(), "those for which the share has room")
+		assert.LessOrEqual(t, r.inline.Load(), r.cfg.maxInline)
+		other.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		assert.Equal(t, calls+1, g.count(), "another's is served")
+		close(g.open)
+		assert.Len(t, other.answers(), 1)
+		assert.Len(t, q.answers(), 128)
+	})
+}
+
+// A flood of what costs most, of as many as a connection may send and none of
+// which is answered, takes as much memory as is counted for it.
+func TestHostileFlood(t *testing.T) {
+	const maxInline = 32 << 20
+	g := new(gate)
+	serve(t, &Server{Handler: g, Inline: 64 << 10, Credits: 512, MaxInline: maxInline}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		runtime.GC()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var l chunks.Lists
+		l.Reply, l.HasReply = make(chunks.Chunk, chunks.MaxSegments), true
+		l.AddWrite(make(chunks.Chunk, chunks.MaxSegments))
+		body := rpcCall(testXID, string(make([]byte, 16<<10)))
+		private := cmpriv.Message{SendSize: 64 << 10, RecvSize: 64 << 10}.AppendTo(nil)
+		other := r.dialFrom(9)
+		for host := range byte(4) {
+			r.tap.from = nil
+			q := r.dial(private)
+			for range 400 {
+				q.call(msg(l), body)
+				synctest.Wait()
+				assert.LessOrEqual(t, r.inline.Load(), int64(maxInline))
+				if len(q.ended()) > 0 {
+					break
+				}
+			}
+			require.Len(t, q.ended(), 1, host)
+			assert.ErrorIs(t, q.ended()[0], errHog)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		// Each of the four has gone with what it took, and its calls still run.
+		assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(5*maxInline))
+		assert.Less(t, buf.Default.Out(), 4*400)
+		other.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		close(g.open)
+		assert.Equal(t, Msg, other.answer().Proc)
+	})
+}
+
+// One piece of memory may be named as often as a message has room for, and each
+// may be a chunk.
+func TestSegmentRepeated(t *testing.T) {
+	var rec recorder
+	serve(t, &Server{Handler: &rec, Inline: 64 << 10}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		l := chunks.Lists{Reads: q.reads(40, []byte("four"))}
+		for len(l.Reads) < chunks.MaxSegments {
+			l.Reads = append(l.Reads, l.Reads[0])
+		}
+		q.call(msg(l), rpcCall(testXID, ""))
+		assert.Equal(t, Msg, q.answer().Proc)
+		assert.Equal(t, bytes.Repeat([]byte("four"), chunks.MaxSegments), rec.last(t).Item)
+
+		l.Reads[0] = q.reads(40, []byte("four"))[0] // the reply has invalidated the first
+		for i := range l.Reads {
+			l.Reads[i] = l.Reads[0]
+			l.Reads[i].Position, l.Reads[i].Length = uint32(40+4*i), 1
+		}
+		q.call(msg(l), rpcCall(testXID, ""))
+		assert.Equal(t, Msg, q.answer().Proc)
+		req := rec.last(t)
+		assert.Equal(t, bytes.Repeat([]byte("f\x00\x00\x00"), chunks.MaxSegments), req.Msg[40:])
+		assert.Len(t, req.Places, chunks.MaxSegments)
+	})
+}
+
+// Calls that come twice, with one XID, are two calls.
+func TestXIDRepeated(t *testing.T) {
+	g := new(gate)
+	serve(t, &Server{Handler: g}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		q := r.dialLinux()
+		for range 3 {
+			q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		}
+		assert.Equal(t, 3, g.count())
+		close(g.open)
+		assert.Len(t, q.answers(), 3)
+	})
+}
