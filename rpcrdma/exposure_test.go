@@ -3,6 +3,7 @@ package rpcrdma
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -49,12 +50,23 @@ func (e *exposure) Redirect(b []byte) {
 type watchedConn struct {
 	rdma.Conn
 	rigid bool // memory cannot be exchanged
+	fail  int  // counts down to the registration that fails
 	mu    sync.Mutex
 	live  map[*exposure]bool
 	onEnd func(*exposure)
+
+	onRegister func()
 }
 
+var errNoRegister = errors.New("no memory can be registered")
+
 func (w *watchedConn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
+	if w.fail--; w.fail == 0 {
+		return nil, errNoRegister
+	}
+	if w.onRegister != nil {
+		w.onRegister()
+	}
 	r, err := w.Conn.Register(b, access)
 	if err != nil {
 		return nil, err

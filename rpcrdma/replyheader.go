@@ -10,7 +10,9 @@ var errNotReply = errors.New("not the header of a reply")
 
 // ParseReply reads the header at the start of b, which a responder sent, and
 // returns what follows it, which aliases b. It uses the memory of h again. A
-// message with any error is to be discarded (RFC 8166, Sections 4.5, 4.6).
+// message with any error is to be discarded (RFC 8166, Sections 4.5, 4.6): what is
+// too short for its lists, which is anything below 28 octets but an RDMA_ERROR, has
+// one.
 func (h *Header) ParseReply(b []byte) (body []byte, err error) {
 	h.Lists.Reset()
 	if len(b) < errChunkLen { // an RDMA_ERROR is the shortest
@@ -28,8 +30,13 @@ func (h *Header) ParseReply(b []byte) (body []byte, err error) {
 	if body, err = h.Lists.Parse(b[fixedLen:]); err != nil {
 		return nil, h.chunkError(err)
 	}
-	if len(h.Lists.Reads) > 0 { // Section 4.3.1
+	switch {
+	case len(h.Lists.Reads) > 0: // Section 4.3.1
 		return nil, h.fail("rdma_reads", fixedLen, errNotReply)
+	case h.Proc == NoMsg && !h.Lists.HasReply && h.Lists.Writes() == 0: // Sections 4.2.4 and 4.5.2
+		return nil, h.fail("rdma_reply", fixedLen+h.Lists.Len()-4, errNotReply)
+	case h.Proc == Msg && (len(body) < 4 || binary.BigEndian.Uint32(body) != h.XID): // Sections 4.2.1 and 4.5.2
+		return nil, h.fail("rdma_xid", 0, errXID)
 	}
 	return body, nil
 }

@@ -1,0 +1,240 @@
+package rpcrdma
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+)
+
+// nonsense returns messages that are no replies to call xid, and why.
+func nonsense(xid uint32) map[string][]byte {
+	header := func(h Header, rest ...byte) []byte {
+		h.XID = xid
+		if h.Vers == 0 {
+			h.Vers = Version
+		}
+		h.Credit = 99
+		return append(h.AppendTo(nil), rest...)
+	}
+	reply := appendSuccess(nil, xid)
+	stranger := binary.BigEndian.AppendUint32(nil, xid+1)
+	with := func(l chunks.Lists, p Proc) []byte { return header(Header{Proc: p, Lists: l}, reply...) }
+	all := map[string][]byte{
+		"R8166-4.5-8 error code 0":                               header(Header{Proc: Error, Code: 0}),
+		"R8166-4.5-8 error code 3":                               header(Header{Proc: Error, Code: 3}),
+		"R8166-4.5-8 ERR_VERS without versions":                  header(Header{Proc: Error, Code: ErrVers})[:errChunkLen],
+		"R8166-4.5-8 ERR_VERS cut short":                         header(Header{Proc: Error, Code: ErrVers})[:errVersLen-1],
+		"R8166-4.5-8 no error code":                              header(Header{Proc: Error, Code: ErrChunk})[:fixedLen],
+		"R8166-4.5-3 RDMA_ERROR of version 2":                    header(Header{Vers: 2, Proc: Error, Code: ErrChunk}),
+		"R8166-4.5-3 version 2":                                  header(Header{Vers: 2}, reply...),
+		"R8166-4.6.1-3 RDMA_MSGP":                                header(Header{Proc: MsgP}, make([]byte, 64)...),
+		"R8166-4.6.2-2 RDMA_DONE":                                header(Header{Proc: Done}, make([]byte, 64)...),
+		"R8166-4.5-3 procedure 77":                               header(Header{Proc: 77}, make([]byte, 64)...),
+		"R8166-4.5-3 a Read list (R8166-4.3.1-1)":                with(chunks.Lists{Reads: []chunks.ReadSegment{{}}}, Msg),
+		"R8166-4.5-3 no chunk for the message (R8166-4.2.4-2)":   header(Header{Proc: NoMsg}),
+		"R8166-4.5-3 no message":                                 header(Header{}),
+		"R8166-4.5-3 another XID in the message (R8166-4.2.1-1)": header(Header{}, append(stranger, reply[4:]...)...),
+		"of no call": append((&Header{XID: xid + 1, Vers: 1}).AppendTo(nil), append(stranger, reply[4:]...)...),
+	}
+	sound := with(chunks.Lists{}, Msg)
+	for n := range minLen {
+		all["R8166-4.5-1 cut to "+time.Duration(n).String()] = sound[:n]
+	}
+	var list []byte // without an end
+	for range 40 {
+		list = append(append(list, 0, 0, 0, 1), make([]byte, 20)...)
+	}
+	all["R8166-4.5-3 endless Read list"] = append(sound[:fixedLen:fixedLen], list...)
+	return all
+}
+
+// What is not a reply to a call is dropped, without a change of the grant, and the
+// calls under way are answered all the same.
+func TestNonsenseDropped(t *testing.T) {
+	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		for name := range nonsense(0) {
+			x := replyCall()
+			done := begin(t.Context(), c, x)
+			h := p.call()
+			granted := c.Credits()
+			p.say(nonsense(h.XID)[name])
+			require.Empty(t, done, name)
+			require.Equal(t, granted, c.Credits(), name)
+			p.reply(h, Header{Credit: 3})
+			require.NoError(t, went(t, done), name)
+			x.Release()
+		}
+		assert.False(t, p.lost())
+		assert.Empty(t, p.heard(), "it says nothing to that")
+	})
+}
+
+// A server that answers calls before they are sent, for XIDs are easy to guess,
+// answers none.
+func TestForesight(t *testing.T) {
+	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		p.works(c)
+		p.watched.onRegister = func() {
+			r := Header{XID: c.xids.last.Load(), Vers: 1, Credit: 1}
+			require.NoError(t, c.conn.PostRecv(1))
+			require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{r.AppendTo(nil), appendSuccess(nil, r.XID)}}))
+			time.Sleep(time.Millisecond) // it has come
+		}
+		x := replyCall()
+		done := begin(t.Context(), c, x)
+		time.Sleep(time.Second)
+		assert.Empty(t, done)
+		p.reply(p.call(), Header{})
+		require.NoError(t, went(t, done))
+		x.Release()
+	})
+}
+
+// An RDMA_ERROR ends its call for good, in each of its forms, frees its credit and
+// memory, and the connection lives (R8166-4.5-7).
+func TestRemoteError(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		wire []byte
+		want RemoteError
+		text string
+	}{
+		{"ERR_CHUNK", wiretest.Hex(t, "testdata/err-chunk.hex"), RemoteError{Code: ErrChunk}, "cannot use the call's chunks"},
+		{"ERR_VERS", wiretest.Hex(t, "testdata/err-vers.hex"), RemoteError{Code: ErrVers, Low: 1, High: 1}, "versions 1 to 1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+				p.works(c)
+				x := replyCall()
+				done := begin(t.Context(), c, x)
+				h := p.call()
+				binary.BigEndian.PutUint32(tt.wire, h.XID)
+				binary.BigEndian.PutUint32(tt.wire[4:], Version) // that of the call: R8166-4.5-5
+				p.say(tt.wire)
+				err := went(t, done)
+				var remote *RemoteError
+				require.ErrorAs(t, err, &remote)
+				assert.Equal(t, tt.want, *remote)
+				assert.ErrorContains(t, err, tt.text)
+				assert.Empty(t, p.watched.live)
+				assert.Empty(t, p.heard(), "not again")
+				assert.Equal(t, 32, c.Credits())
+				p.works(c)
+			})
+		})
+	}
+}
+
+// A call whose memory cannot be registered fails at once, and nothing of it
+// remains (R8166-4.5.4-1).
+func TestNoMemory(t *testing.T) {
+	for after := range 2 {
+		withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+			p.works(c)
+			p.watched.fail = after + 1
+			x := replyCall()
+			x.Item = ramp(5000)
+			assert.ErrorIs(t, went(t, begin(t.Context(), c, x)), errNoRegister)
+			assert.Empty(t, p.heard())
+			assert.Empty(t, p.watched.live)
+			p.works(c)
+		})
+	}
+}
+
+// A server that does not answer the first call is nudged: Linux's siw may not
+// have seen it.
+func TestClientNudges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := rdmatest.Listen(t)
+		p := &puppet{t: t, ready: make(chan struct{})}
+		go p.accept(l, nil, 10)
+		posted := &postings{dialer: dialer{l: l}}
+		c, err := Dial(t.Context(), posted, "", ClientConfig{})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, c.Call(ctx, &oncrpc.Exchange{Prog: 1, Vers: 1}), context.DeadlineExceeded)
+		require.NoError(t, c.Close())
+		posted.mu.Lock()
+		defer posted.mu.Unlock()
+		assert.Equal(t, []rdma.Op{rdma.OpSend, rdma.OpWrite}, posted.ops)
+	})
+}
+
+// postings notes what a requester posts.
+type postings struct {
+	dialer
+	rdma.Conn
+	mu  sync.Mutex
+	ops []rdma.Op
+}
+
+func (r *postings) Dial(ctx context.Context, addr string, c rdma.ConnConfig) (_ rdma.Conn, err error) {
+	r.Conn, err = r.dialer.Dial(ctx, addr, c)
+	return r, err
+}
+
+func (r *postings) Post(wrs ...rdma.WR) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range wrs {
+		r.ops = append(r.ops, w.Op)
+	}
+	return r.Conn.Post(wrs...)
+}
+
+// FuzzRequester answers a call of each form with any message, whose first word is
+// made the call's XID where that is asked for. Whatever the requester makes of it,
+// it gives its memory back, and lives.
+func FuzzRequester(f *testing.F) {
+	for _, tt := range golden {
+		f.Add(wiretest.Hex(f, tt.file), true)
+	}
+	f.Add(wiretest.Hex(f, "testdata/err-vers.hex"), true)
+	for _, m := range nonsense(7) {
+		f.Add(m, false)
+	}
+	f.Fuzz(func(t *testing.T, message []byte, named bool) {
+		if len(message) > 1024 {
+			return // the provider's to refuse
+		}
+		for _, x := range []*oncrpc.Exchange{{}, replyCall(), itemCall()} {
+			withPuppet(t, knfsd, ClientConfig{Inline: 1024}, func(t *testing.T, c *Client, p *puppet) {
+				ctx, cancel := context.WithCancel(t.Context())
+				done := begin(ctx, c, x)
+				h := p.call()
+				if named && len(message) >= 4 {
+					binary.BigEndian.PutUint32(message, h.XID)
+				}
+				p.say(message)
+				cancel()
+				synctest.Wait()
+				if err := <-done; err == nil {
+					x.Results.Item(1 << 20)
+					x.Release()
+				} else {
+					assert.Nil(t, x.Lent)
+				}
+				assert.False(t, p.lost())
+				assert.LessOrEqual(t, len(c.calls), 1)
+				if c.calls[h.XID] != nil {
+					p.reply(h, Header{})
+				}
+				p.works(c)
+			})
+		}
+	})
+}
