@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+)
+
+// A cutRig is what the daemon serves RDMA with, on a file system that counts.
+type cutRig struct {
+	t        *testing.T
+	fs       *countFS
+	programs *oncrpc.ReplayCache
+	way      cli.Way
+	root     nfs3.FH
+	log      *slog.Logger
+}
+
+// newCutRig serves until the test's end, and checks then that nothing is left.
+func newCutRig(t *testing.T) *cutRig {
+	t.Helper()
+	world, device := look(t), iwarp.Stats()
+	g := &cutRig{t: t, log: slog.New(slog.DiscardHandler)}
+	o := serveOptions{
+		listen: "127.0.0.1:0", inline: 4 << 10, credits: 128, maxPayload: 1 << 20,
+		crc: cli.NewChoice("auto", "auto"), markers: cli.NewChoice("off", "off"),
+	}
+	dir, err := posix.Open(t.TempDir(), posix.Options{StateDir: t.TempDir(), Log: g.log})
+	require.NoError(t, err)
+	g.fs = &countFS{FS: dir, done: make(map[string]int)}
+	g.programs, err = o.programs([]nfsserver.Export{{Path: "/x", FS: g.fs, NoRootSquash: true}}, g.log)
+	require.NoError(t, err)
+	g.way, err = o.openRDMA(g.programs, nil, g.log)
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- g.way.Serve() }()
+	t.Cleanup(func() {
+		assert.NoError(t, g.way.Shutdown(context.Background()))
+		assert.NoError(t, <-served)
+		g.programs.Close()
+		assert.NoError(t, dir.Close())
+		world.unchanged(t)
+		now := iwarp.Stats()
+		assert.Equal(t, device.Regions, now.Regions, "STags")
+		assert.Equal(t, device.Connections, now.Connections)
+		assert.Equal(t, device.TerminatesSent, now.TerminatesSent)
+	})
+	line := g.connect(g.way.Addr.String())
+	defer line.Close()
+	g.root, err = nfsclient.NewMount(line, nil).Mnt(t.Context(), "/x")
+	require.NoError(t, err)
+	return g
+}
+
+// connect makes a line, which takes several attempts where the first is cut.
+func (g *cutRig) connect(addr string) *rpcrdma.Line {
+	d := iwarp.Dialer{Config: iwarp.Config{CRC: mpa.CRCOff}}
+	for {
+		line, err := rpcrdma.Connect(context.Background(), d, addr, rpcrdma.LineConfig{Log: g.log})
+		if err == nil {
+			return line
+		}
+	}
+}
+
+// newLoad returns a load over a line, whose names begin with number first.
+func (g *cutRig) newLoad(line *rpcrdma.Line, first int) *load {
+	l := &load{client: nfsclient.New(line, nfsclient.Config{}), root: g.root, issued: make(map[string]int)}
+	l.names.Store(uint64(first))
+	return l
+}
+
+// once holds that each change was executed once, and returns how many there were.
+func (g *cutRig) once(loads []*load) int {
+	g.t.Helper()
+	issued := make(map[string]int)
+	for _, l := range loads {
+		maps.Copy(issued, l.issued)
+	}
+	g.fs.mu.Lock()
+	defer g.fs.mu.Unlock()
+	for change := range issued {
+		if n := g.fs.done[change]; n != 1 {
+			g.t.Errorf("%s: executed %d times", change, n)
+		}
+	}
+	assert.Len(g.t, g.fs.done, len(issued), "changes that nobody asked for")
+	return len(issued)
+}
+
+// TestCutAtEachMessage cuts the connection once in each of many rounds of calls:
+// behind the first frame that goes over it, or the second, and so on, in each
+// manner, until there are rounds that end before that. RFC 5531, Section 4: every
+// call is executed once, and answered.
+func TestCutAtEachMessage(t *testing.T) {
+	g := newCutRig(t)
+	sizes := []int{100, 5000, 100_000}
+	var next, ended, cuts atomic.Int64
+	round := func(k int) (*load, error) {
+		frame, how := int64(k/int(manners-1)), 1+manner(k%int(manners-1))
+		var seen atomic.Int64
+		c := newCutter(t, g.way.Addr.String(), func() judge {
+			return func(n int) (int, manner) {
+				if seen.Add(1) == frame+1 {
+					return n, how
+				}
+				return 0, spare
+			}
+		})
+		defer c.close()
+		line := g.connect(c.addr())
+		defer line.Close()
+		l := g.newLoad(line, k<<8)
+		err := l.round(t.Context(), sizes)
+		if cuts.Add(c.cuts.Load()); c.cuts.Load() == 0 {
+			ended.Store(frame)
+		}
+		return l, err
+	}
+	var mu sync.Mutex
+	var loads []*load
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for ended.Load() == 0 {
+				k := int(next.Add(1) - 1)
+				l, err := round(k)
+				assert.NoError(t, err, "frame %d", k/int(manners-1))
+				mu.Lock()
+				loads = append(loads, l)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	changes := g.once(loads)
+	s := g.programs.Stats()
+	t.Logf("%d frames in a round, %d cuts, %d changes; %d retries answered by what was kept, %d by a call that ran",
+		ended.Load(), cuts.Load(), changes, s.Replayed, s.Joined)
+	assert.Greater(t, ended.Load(), int64(50))
+	assert.NotZero(t, s.Replayed)
+}
+
+// TestCutAnywhere has 16 callers make calls of all kinds over connections that are
+// cut behind random frames and behind random octets. CUT_SOAK (a Go duration) is
+// for how long; without it that takes 3 seconds.
+func TestCutAnywhere(t *testing.T) {
+	length := 3 * time.Second
+	if v := os.Getenv("CUT_SOAK"); v != "" {
+		var err error
+		length, err = time.ParseDuration(v)
+		require.NoError(t, err, "CUT_SOAK")
+	}
+	g := newCutRig(t)
+	g.fs.gate = dawdle
+	c := newCutter(t, g.way.Addr.String(), randomly)
+	loads := make([]*load, 4) // a line each
+	end := time.Now().Add(length)
+	var wg sync.WaitGroup
+	for i := range loads {
+		line := g.connect(c.addr())
+		defer line.Close()
+		loads[i] = g.newLoad(line, i<<28)
+		for range 4 {
+			wg.Go(func() {
+				for time.Now().Before(end) && !t.Failed() {
+					sizes := []int{8 + rand.N(500), 4096, 8 + rand.N(30_000), 8 + rand.N(300_000)}
+					assert.NoError(t, loads[i].round(t.Context(), sizes))
+				}
+			})
+		}
+	}
+	wg.Wait()
+	changes, calls := g.once(loads), int64(0)
+	for _, l := range loads {
+		calls += l.calls.Load()
+	}
+	s := g.programs.Stats()
+	t.Logf("%d calls, %d of them changes; %d cuts; %d retries answered by what was kept, %d by a call that ran",
+		calls, changes, c.cuts.Load(), s.Replayed, s.Joined)
+	assert.NotZero(t, s.Replayed)
+	assert.NotZero(t, s.Joined)
+}
+
+// randomly returns a judge that cuts behind some frame, or behind some octet,
+// early more often than late.
+func randomly() judge {
+	how := 1 + rand.N(manners-1)
+	if rand.N(2) == 0 {
+		frames := int(math.Exp(rand.Float64() * math.Log(1000)))
+		return func(n int) (int, manner) {
+			if frames--; frames == 0 {
+				return n, how
+			}
+			return 0, spare
+		}
+	}
+	octets := int(math.Exp(rand.Float64() * math.Log(8<<20)))
+	return func(n int) (int, manner) {
+		if octets -= n; octets <= 0 {
+			return octets + n, how
+		}
+		return 0, spare
+	}
+}
