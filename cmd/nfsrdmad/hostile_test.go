@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// mirror answers a call with the item that it brings, or one of its own.
+type mirror struct{ hold chan struct{} }
+
+func (m mirror) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	if m.hold != nil {
+		<-m.hold
+	}
+	rep.Head = append(rep.Head, req.Msg[:4]...)
+	rep.Head = append(rep.Head, make([]byte, 20)...)
+	item := req.Item
+	if item == nil {
+		item = []byte("item")
+	}
+	copy(rep.NewItem(len(item)), item)
+	return true
+}
+
+// responder runs a server over iWARP, on the loopback, and returns its address.
+func responder(t *testing.T, cfg iwarp.Config, s *rpcrdma.Server) string {
+	t.Helper()
+	world := look(t)
+	l, err := iwarp.Listen("tcp", "127.0.0.1:0", cfg)
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		require.NoError(t, s.Shutdown(context.Background()))
+		assert.NoError(t, <-served)
+		world.unchanged(t)
+	})
+	return l.Addr().String()
+}
+
+// A peer is a requester that does what it likes.
+type peer struct {
+	*iwarp.Conn
+	t     *testing.T
+	in    chan []byte
+	ended chan error
+}
+
+func dialPeer(t *testing.T, addr string, cfg iwarp.Config) *peer {
+	t.Helper()
+	p := &peer{t: t, in: make(chan []byte, 100), ended: make(chan error, 1)}
+	c, err := iwarp.Dial(t.Context(), "tcp", addr, cfg, rdma.ConnConfig{
+		Handler: p, Recvs: 1000,
+		PrivateData: cmpriv.Message{RemoteInvalidation: true, SendSize: 4096, RecvSize: 4096}.AppendTo(nil),
+	})
+	require.NoError(t, err)
+	p.Conn = c
+	t.Cleanup(func() { c.Close() })
+	return p
+}
+
+func (p *peer) Receive(m rdma.Recv) {
+	p.in <- bytes.Clone(m.Buf.B)
+	m.Buf.Release()
+}
+func (p *peer) Closed(err error) { p.ended <- err }
+
+// call sends a call with chunks.
+func (p *peer) call(xid uint32, l chunks.Lists) {
+	h := rpcrdma.Header{XID: xid, Vers: rpcrdma.Version, Credit: 7, Lists: l}
+	wire := append(h.AppendTo(nil), call(xid, 1, 1, 1, nil)...)
+	require.NoError(p.t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{wire}}))
+}
+
+// answer returns the procedure and, of an RDMA_ERROR, the code of the next answer.
+func (p *peer) answer(xid uint32) (rpcrdma.Proc, rpcrdma.ErrCode) {
+	p.t.Helper()
+	select {
+	case got := <-p.in:
+		word := func(i int) uint32 { return binary.BigEndian.Uint32(got[4*i:]) }
+		assert.Equal(p.t, xid, word(0))
+		return rpcrdma.Proc(word(3)), rpcrdma.ErrCode(word(4))
+	case err := <-p.ended:
+		require.FailNow(p.t, "ended instead of an answer", "%v", err)
+	case <-time.After(10 * time.Second):
+		require.FailNow(p.t, "no answer")
+	}
+	panic("unreachable")
+}
+
+// served expects an answer that is no error.
+func (p *peer) served(xid uint32) {
+	p.t.Helper()
+	proc, _ := p.answer(xid)
+	assert.Equal(p.t, rpcrdma.Msg, proc)
+}
+
+func (p *peer) end() error {
+	p.t.Helper()
+	select {
+	case err := <-p.ended:
+		return err
+	case <-time.After(10 * time.Second):
+		require.FailNow(p.t, "the connection goes on")
+	}
+	panic("unreachable")
+}
+
+// segment registers memory.
+func (p *peer) segment(b []byte, access rdma.Access) chunks.Segment {
+	p.t.Helper()
+	r, err := p.Register(b, access)
+	require.NoError(p.t, err)
+	return chunks.Segment{Handle: uint32(r.STag()), Length: uint32(len(b)), Offset: r.TO()}
+}
+
+// A chunk that the peer does not let the server reach ends the peer's connection
+// with a Terminate, and no other; the call that it was for gets ERR_CHUNK when it
+// comes again (R8166-4.5.3-2). What was registered with one connection is of no
+// use on another (R8166-8.1.1-1).
+func TestUnreachableChunks(t *testing.T) {
+	addr := responder(t, iwarp.Config{}, &rpcrdma.Server{Handler: mirror{}})
+	other := dialPeer(t, addr, iwarp.Config{})
+	theirs := other.segment(make([]byte, 4), rdma.RemoteRead|rdma.RemoteWrite)
+	read := func(s chunks.Segment) chunks.Lists {
+		return chunks.Lists{Reads: []chunks.ReadSegment{{Position: 40, Segment: s}}}
+	}
+	write := func(s chunks.Segment) (l chunks.Lists) {
+		l.AddWrite(chunks.Chunk{s})
+		return l
+	}
+	xid := uint32(100)
+	for name, offer := range map[string]func(p *peer) chunks.Lists{
+		"unknown STag to read":    func(*peer) chunks.Lists { return read(chunks.Segment{Handle: 0xbad, Length: 4}) },
+		"unknown STag to write":   func(*peer) chunks.Lists { return write(chunks.Segment{Handle: 0xbad, Length: 4}) },
+		"another's STag to read":  func(*peer) chunks.Lists { return read(theirs) },
+		"another's STag to write": func(*peer) chunks.Lists { return write(theirs) },
+		"more than there is": func(p *peer) chunks.Lists {
+			s := p.segment(make([]byte, 4), rdma.RemoteRead)
+			s.Length++
+			return read(s)
+		},
+		"less than it says, to write": func(p *peer) chunks.Lists {
+			s := p.segment(make([]byte, 3), rdma.RemoteWrite)
+			s.Length++
+			return write(s)
+		},
+		"not to be written": func(p *peer) chunks.Lists { return write(p.segment(make([]byte, 4), rdma.RemoteRead)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			xid++
+			p := dialPeer(t, addr, iwarp.Config{})
+			p.call(xid, offer(p))
+			var fault *iwarp.Fault
+			require.ErrorAs(t, p.end(), &fault)
+			assert.False(t, fault.Remote, "the peer's own end finds it")
+
+			again := dialPeer(t, addr, iwarp.Config{})
+			require.Eventually(t, func() bool { // the server may not know yet why the other has ended
+				again.call(xid, chunks.Lists{})
+				proc, code := again.answer(xid)
+				return proc == rpcrdma.Error && code == rpcrdma.ErrChunk
+			}, 10*time.Second, time.Millisecond)
+			again.call(xid, chunks.Lists{})
+			again.served(xid)
+			other.call(1, chunks.Lists{})
+			other.served(1)
+		})
+	}
+}
+
+// More calls than are granted end the connection with a Terminate that says so,
+// and no other (R8166-3.3.1-1).
+func TestOverrunTerminates(t *testing.T) {
+	hold := make(chan struct{})
+	addr := responder(t, iwarp.Config{}, &rpcrdma.Server{Handler: mirror{hold}, Credits: 7})
+	p, other := dialPeer(t, addr, iwarp.Config{}), dialPeer(t, addr, iwarp.Config{})
+	other.call(1, chunks.Lists{})
+	for xid := range uint32(7 + 8 + 1) {
+		p.call(xid, chunks.Lists{})
+	}
+	err := p.end()
+	var fault *iwarp.Fault
+	require.ErrorAs(t, err, &fault)
+	assert.True(t, fault.Remote)
+	assert.Equal(t, rdmap.Error{Layer: rdmap.LayerDDP, Type: 2, Code: 2}, fault.Terminate.Cause, "no buffer")
+	assert.False(t, errors.As(err, new(rdma.AccessError)))
+	close(hold)
+	other.served(1)
+}
+
+// A message that is too long for any receive ends the connection.
+func TestTooLongTerminates(t *testing.T) {
+	addr := responder(t, iwarp.Config{}, &rpcrdma.Server{Handler: mirror{}})
+	p, other := dialPeer(t, addr, iwarp.Config{}), dialPeer(t, addr, iwarp.Config{})
+	require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{make([]byte, 4097)}}))
+	var fault *iwarp.Fault
+	require.ErrorAs(t, p.end(), &fault)
+	assert.True(t, fault.Remote)
+	other.call(1, chunks.Lists{})
+	other.served(1)
+}
+
+// R8166-3.3.1-9: a chunk may have many more segments than RDMA Reads may be
+// outstanding.
+func TestManyReadsOneAtATime(t *testing.T) {
+	one := iwarp.Config{IRD: 1, ORD: 1}
+	addr := responder(t, one, &rpcrdma.Server{Handler: mirror{}})
+	p := dialPeer(t, addr, one)
+	require.Equal(t, 1, p.Params().IRD)
+	data := bytes.Repeat([]byte("0123456"), 20)
+	back := make([]byte, len(data))
+	whole := p.segment(data, rdma.RemoteRead)
+	var l chunks.Lists
+	for i := range data {
+		l.Reads = append(l.Reads, chunks.ReadSegment{Position: 40, Segment: chunks.Segment{
+			Handle: whole.Handle, Length: 1, Offset: whole.Offset + uint64(i),
+		}})
+	}
+	l.AddWrite(chunks.Chunk{p.segment(back, rdma.RemoteWrite)})
+	p.call(1, l)
+	p.served(1)
+	assert.Equal(t, string(data), string(back))
+}
