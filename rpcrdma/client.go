@@ -217,8 +217,8 @@ func (h *clientHandler) Receive(m rdma.Recv) {
 		return
 	}
 	body, err := c.hdr.ParseReply(m.Buf.B)
-	if isReverse(&c.hdr, body, err) {
-		c.takeReverse(body, m.Buf)
+	if isReverse(&c.hdr, body, err, m.Buf.B) {
+		c.takeReverse(body, err, m.Buf)
 		return
 	}
 	var o *outCall

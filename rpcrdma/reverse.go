@@ -111,26 +111,29 @@ func (b *Back) closed(cause error) {
 // answersReverse tells whether a message to a responder answers a reverse call:
 // an RDMA_ERROR, or an RDMA_MSG without chunks that holds an RPC reply.
 func answersReverse(b []byte) bool {
-	switch {
-	case len(b) < errChunkLen:
-		return false
-	case Proc(binary.BigEndian.Uint32(b[12:])) == Error:
+	if len(b) >= errChunkLen && Proc(binary.BigEndian.Uint32(b[12:])) == Error {
 		return true
 	}
-	return len(b) >= minLen+msgTypeEnd && [minLen - 12]byte(b[12:]) == shortForm && msgType(b[minLen:]) == msgReply
+	return isShort(b) && msgType(b[minLen:]) == msgReply
 }
 
-// shortForm is RDMA_MSG and three empty lists.
-var shortForm [minLen - 12]byte
-
 // isReverse tells whether a message to a requester is a call in the reverse
-// direction, by its header and what follows it, or why that cannot be read. Only
-// calls have Read lists, which ParseReply does not take.
-func isReverse(h *Header, body []byte, err error) bool {
-	if err != nil {
-		return len(h.Lists.Reads) > 0
+// direction, by its header and what follows it; or, with err, where they cannot be
+// those of a reply. Only calls have Read lists.
+func isReverse(h *Header, body []byte, err error, b []byte) bool {
+	switch {
+	case err == nil:
+		return h.Proc == Msg && len(body) >= msgTypeEnd && msgType(body) == msgCall
+	case errors.Is(err, errXID):
+		return isShort(b) && msgType(b[minLen:]) == msgCall
 	}
-	return h.Proc == Msg && len(body) >= msgTypeEnd && msgType(body) == msgCall
+	return len(h.Lists.Reads) > 0
+}
+
+// isShort tells whether b is an RDMA_MSG without chunks, with an RPC message that
+// is long enough to have a type.
+func isShort(b []byte) bool {
+	return len(b) >= minLen+msgTypeEnd && [minLen - 12]byte(b[12:]) == [minLen - 12]byte{}
 }
 
 // beside takes what comes in on a connection and is no call: Immediate Data, and

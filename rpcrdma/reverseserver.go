@@ -2,7 +2,6 @@ package rpcrdma
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"sync"
 
@@ -56,8 +55,9 @@ func (c *Client) startReverse() {
 }
 
 // takeReverse takes a call in the reverse direction, whose header is c.hdr, from
-// the connection's reader. A requester that answers none drops it.
-func (c *Client) takeReverse(body []byte, msg *buf.Buf) {
+// the connection's reader; err says what is wrong with the header. A requester that
+// answers none drops it.
+func (c *Client) takeReverse(body []byte, err error, msg *buf.Buf) {
 	s := c.reverse
 	switch {
 	case s == nil:
@@ -68,7 +68,7 @@ func (c *Client) takeReverse(body []byte, msg *buf.Buf) {
 		c.conn.Abort(errReverseOverrun)
 	default:
 		rc := &reverseCall{s: s, recv: msg, hdr: Header{XID: c.hdr.XID, Vers: Version, Credit: uint32(c.cfg.BackchannelCredits)}}
-		rc.req.Msg, rc.short = body, c.hdr.Lists.Len() == minLen-fixedLen
+		rc.req.Msg, rc.sound = body, err == nil && c.hdr.Lists.Len() == minLen-fixedLen
 		s.pool.Go(rc)
 	}
 }
@@ -108,7 +108,7 @@ func (s *reverseServer) wait() {
 type reverseCall struct {
 	s     *reverseServer
 	recv  *buf.Buf // req.Msg aliases it
-	short bool     // the call has no chunks
+	sound bool     // header and body agree, and there are no chunks
 	hdr   Header   // of the reply
 	req   oncrpc.Request
 	rep   oncrpc.Reply
@@ -129,12 +129,12 @@ func (rc *reverseCall) Run() {
 }
 
 // serve makes the reply, or an RDMA_ERROR: the call has chunks (RFC 8167, Section
-// 5.3), or two XIDs, or the reply does not fit (RFC 8166, Sections 4.5.2 and
+// 5.3) or a bad header, or the reply does not fit (RFC 8166, Sections 4.5.2 and
 // 4.5.3). It returns false where there is no answer.
 func (rc *reverseCall) serve() bool {
 	s, req, rep := rc.s, &rc.req, &rc.rep
 	rc.hdr.Proc, rc.hdr.Code = Error, ErrChunk
-	if !rc.short || binary.BigEndian.Uint32(req.Msg) != rc.hdr.XID {
+	if !rc.sound {
 		return true
 	}
 	rep.Head = rc.out.B[minLen:minLen]

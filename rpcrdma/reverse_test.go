@@ -1,0 +1,623 @@
+package rpcrdma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// callbackProg is a program of a requester: what its procedure 1 is sent comes
+// back.
+const callbackProg = 0x40000000
+
+// callbacks is a backchannel that knows one program.
+func callbacks(h oncrpc.Handler) oncrpc.Service {
+	m := new(oncrpc.Mux)
+	m.Register(callbackProg, 1, h)
+	return m
+}
+
+// handler is an oncrpc.Handler made of a function.
+type handler func(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error
+
+func (h handler) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	return h(ctx, c, r)
+}
+
+// repeater answers with its arguments.
+var repeater = handler(func(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	r.Head = append(r.Head, words(&c.Args)...)
+	return nil
+})
+
+// words returns what is left, in whole words.
+func words(r *xdr.Reader) []byte {
+	b := []byte{}
+	for {
+		next := *r
+		v := next.Uint32()
+		if next.Err() != nil {
+			return b
+		}
+		*r, b = next, xdr.AppendUint32(b, v)
+	}
+}
+
+// callBack makes a call to repeater, and checks what comes back.
+func callBack(ctx context.Context, c oncrpc.Caller, args string) error {
+	x := &oncrpc.Exchange{Prog: callbackProg, Vers: 1, Proc: 1, Args: []byte(args), MaxResults: len(args)}
+	if err := c.Call(ctx, x); err != nil {
+		return err
+	}
+	defer x.Release()
+	if got := string(words(&x.Results)); got != args {
+		return errors.New("wrong results: " + got)
+	}
+	return nil
+}
+
+// rawServer runs f with a requester, and with the server's end of its connection,
+// which says what a test wants, in a bubble; and checks that nothing is left.
+func rawServer(t *testing.T, cfg ClientConfig, f func(t *testing.T, c *Client, q *requester)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		before := buf.Default.Out()
+		l, q := rdmatest.Listen(t), &requester{t: t}
+		go func() {
+			req, err := l.Accept(t.Context())
+			require.NoError(t, err)
+			c, err := req.Accept(rdma.ConnConfig{Handler: q, PrivateData: linux.AppendTo(nil), Recvs: 1 << 20})
+			require.NoError(t, err)
+			q.Conn = c.(*rdmatest.Conn)
+		}()
+		c, err := Dial(t.Context(), &dialer{l: l}, "", cfg)
+		require.NoError(t, err)
+		synctest.Wait()
+		f(t, c, q)
+		require.NoError(t, c.Close())
+		synctest.Wait()
+		assert.Equal(t, before, buf.Default.Out(), "buffers lent")
+	})
+}
+
+// reverse sends a call in the reverse direction.
+func (q *requester) reverse(xid uint32, args string) {
+	q.t.Helper()
+	q.call(Header{XID: xid}, callbackCall(xid, args))
+}
+
+func callbackCall(xid uint32, args string) []byte {
+	return append(oncrpc.AppendCall(nil, xid, &oncrpc.Exchange{Prog: callbackProg, Vers: 1, Proc: 1}, ""), args...)
+}
+
+// What knfsd sends and Linux's client answers is what ours do.
+func TestReverseGolden(t *testing.T) {
+	call, reply := wiretest.Hex(t, "testdata/reverse-call.hex"), wiretest.Hex(t, "testdata/reverse-reply.hex")
+	const argsAt, resultsAt = 28 + 64, 28 + 24
+	t.Run("requester", func(t *testing.T) {
+		answer := handler(func(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+			assert.Equal(t, call[argsAt:], words(&c.Args))
+			assert.Equal(t, uint32(oncrpc.AuthSys), c.Cred.Flavor, "R8167-8-1")
+			r.Head = append(r.Head, reply[resultsAt:]...)
+			return nil
+		})
+		rawServer(t, ClientConfig{Backchannel: callbacks(answer)}, func(t *testing.T, _ *Client, q *requester) {
+			q.send(call)
+			// R8167-4.1-3, R8167-5.2-1, R8167-5.2-2, R8167-5.2-3
+			assert.Equal(t, reply, q.answer().wire)
+		})
+	})
+	t.Run("responder", func(t *testing.T) {
+		serve(t, &Server{Handler: null, ReverseCredits: 2}, func(t *testing.T, r *rig) {
+			q := r.dialLinux()
+			back := &r.onlyConn().back
+			rc, err := back.requester()
+			require.NoError(t, err)
+			rc.xids.last.Store(binary.BigEndian.Uint32(call) - 1)
+			rc.cfg.Machine = "rig"
+			x := &oncrpc.Exchange{Prog: callbackProg, Vers: 1, Proc: 1, Args: call[argsAt:], MaxResults: 512}
+			x.Cred.Flavor = oncrpc.AuthSys
+			done := make(chan error, 1)
+			go func() { done <- back.Call(t.Context(), x) }()
+			// R8167-5.1-1, R8167-5.1-2, R8167-5.1-3
+			assert.Equal(t, call, q.answer().wire)
+			q.send(reply)
+			require.NoError(t, <-done)
+			assert.Equal(t, reply[resultsAt:], words(&x.Results))
+			x.Release()
+			assert.Equal(t, 2, rc.Credits(), "what was granted, up to what was asked for")
+		})
+	})
+}
+
+// Both ends are ours: a program calls back while it serves a call.
+func TestReverse(t *testing.T) {
+	var cred oncrpc.Cred
+	service := handler(func(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+		cred = c.Cred
+		assert.Equal(t, "rdma", c.Peer.Network)
+		assert.Nil(t, c.Peer.Back, "there is no third direction")
+		return repeater(ctx, c, r)
+	})
+	program := handler(func(ctx context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
+		// R8167-2.4.1-1: the call that is being served has the XID that the
+		// reverse call will have.
+		rc, err := c.Peer.Back.(*Back).requester()
+		require.NoError(t, err)
+		rc.xids.last.Store(c.XID - 1)
+		for range 3 {
+			require.NoError(t, callBack(ctx, c.Peer.Back, "from the server.")) // R8167-2.4-1
+		}
+		x := &oncrpc.Exchange{Prog: callbackProg, Vers: 1, Proc: 1, Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 17, GID: 4, GIDs: []uint32{5}}}
+		require.NoError(t, c.Peer.Back.Call(ctx, x))
+		x.Release()
+		// The errors of RPC are those of the forward direction.
+		assert.ErrorIs(t, c.Peer.Back.Call(ctx, &oncrpc.Exchange{Prog: callbackProg + 1, Vers: 1}), oncrpc.ErrProgUnavail)
+		return nil
+	})
+	mux := new(oncrpc.Mux)
+	mux.Register(echoProg, 1, program)
+	// R8167-4.1-1, R8167-4.3.1-1: the one forward credit is in use.
+	cfg := ClientConfig{Credits: 1, Backchannel: callbacks(service), BackchannelCredits: 3}
+	serveTap(t, &Server{Handler: mux, Credits: 1}, new(tap), func(t *testing.T, r *rig) {
+		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", cfg)
+		require.NoError(t, err)
+		for range 3 {
+			x := &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1}
+			require.NoError(t, c.Call(t.Context(), x))
+			x.Release()
+		}
+		assert.EqualValues(t, 17, cred.UID, "R8167-8-1")
+		assert.Equal(t, []uint32{5}, cred.GIDs)
+		assert.Equal(t, 1, c.Credits())
+		rc, err := r.onlyConn().back.requester()
+		require.NoError(t, err)
+		assert.Equal(t, 3, rc.Credits(), "R8167-4.1-2")
+		synctest.Wait()
+		r.tap.mu.Lock()
+		assert.Zero(t, r.tap.used, "R8167-4.3.2-1: each reverse call brings the receive for its reply")
+		r.tap.mu.Unlock()
+		require.NoError(t, c.Close())
+	})
+}
+
+// A responder has no more reverse calls under way than it was granted: one, until
+// it knows, and then what the last reply said, however many forward credits there
+// are.
+func TestReverseCredits(t *testing.T) {
+	const granted, calls = 2, 9
+	var mu sync.Mutex
+	var running, most int
+	first := true
+	service := handler(func(context.Context, *oncrpc.Call, *oncrpc.Reply) error {
+		mu.Lock()
+		running++
+		if first {
+			assert.Equal(t, 1, running)
+		}
+		most = max(most, running)
+		mu.Unlock()
+		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		running--
+		first = false
+		return nil
+	})
+	serve(t, &Server{Handler: null, Credits: 32}, func(t *testing.T, r *rig) {
+		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Backchannel: callbacks(service), BackchannelCredits: granted})
+		require.NoError(t, err)
+		back := &r.onlyConn().back
+		var all sync.WaitGroup
+		for range calls {
+			all.Go(func() { assert.NoError(t, callBack(t.Context(), back, "")) })
+		}
+		for range 64 { // R8167-4.1-1
+			x := &oncrpc.Exchange{Prog: 1, Vers: 1}
+			require.NoError(t, c.Call(t.Context(), x))
+			x.Release()
+		}
+		assert.Equal(t, 32, c.Credits(), "R8167-4.1-1: the forward grant is what it was")
+		all.Wait()
+		assert.Equal(t, granted, most, "R8167-4.1-2, R8167-4.1-3")
+		require.NoError(t, c.Close())
+	})
+}
+
+// A server that makes more calls than were granted loses the connection, before
+// they take more memory.
+func TestReverseOverrun(t *testing.T) {
+	const credits = 3
+	open := false
+	service := handler(func(ctx context.Context, _ *oncrpc.Call, _ *oncrpc.Reply) error {
+		if !open {
+			<-ctx.Done() // R8167-5.4-1: the end of the connection ends the call
+		}
+		return nil
+	})
+	cfg := ClientConfig{Backchannel: callbacks(service), BackchannelCredits: credits, Credits: 128}
+	rawServer(t, cfg, func(t *testing.T, c *Client, q *requester) {
+		// Those that are granted find a receive, whatever else is under way.
+		for i := range uint32(credits) {
+			q.reverse(i, "")
+		}
+		synctest.Wait()
+		assert.Empty(t, q.ended(), "R8167-4.3.1-1, R8167-6-2")
+		q.reverse(credits, "")
+		synctest.Wait()
+		require.Len(t, q.ended(), 1)
+		assert.ErrorIs(t, q.ended()[0], rdmatest.ErrNoRecv)
+	})
+	// With receives for forward replies there, it is this end that counts.
+	rawServer(t, cfg, func(t *testing.T, c *Client, q *requester) {
+		require.NoError(t, c.conn.PostRecv(100))
+		for i := range uint32(2 * credits) {
+			q.reverse(i, "")
+		}
+		synctest.Wait()
+		assert.Empty(t, q.ended())
+		q.reverse(99, "")
+		synctest.Wait()
+		require.Len(t, q.ended(), 1)
+		assert.ErrorIs(t, q.ended()[0], errReverseOverrun)
+	})
+	// Replies that the server does not read pile up no further.
+	open = true
+	rawServer(t, cfg, func(t *testing.T, c *Client, q *requester) {
+		require.NoError(t, c.conn.PostRecv(100))
+		defer q.Pause()()
+		for i := range uint32(100) {
+			if q.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{msgHeader(i), callbackCall(i, string(repeat(3000)))}}) != nil {
+				break
+			}
+		}
+		synctest.Wait()
+		assert.ErrorIs(t, c.cause(), errReverseOverrun)
+	})
+}
+
+func msgHeader(xid uint32) []byte {
+	h := Header{XID: xid, Vers: Version, Credit: 1, Proc: Msg}
+	return h.AppendTo(nil)
+}
+
+// What a requester does not take in the reverse direction is answered with
+// ERR_CHUNK, and does no harm.
+func TestReverseRefused(t *testing.T) {
+	segment := chunks.Segment{Handle: 1, Length: 100, Offset: 2}
+	var lists [3]chunks.Lists
+	lists[0].Reads = []chunks.ReadSegment{{Position: 40, Segment: segment}}
+	lists[1].AddWrite(chunks.Chunk{segment})
+	lists[2].HasReply, lists[2].Reply = true, chunks.Chunk{segment}
+	long := handler(func(_ context.Context, _ *oncrpc.Call, r *oncrpc.Reply) error {
+		r.Head = append(r.Head, repeat(4096-28-24+4)...)
+		return nil
+	})
+	for name, send := range map[string]func(q *requester){
+		"R8167-5.3-1, R8167-5.3-3 Read list":  func(q *requester) { q.call(msg(lists[0]), callbackCall(testXID, "")) },
+		"R8167-5.3-3 Write list":              func(q *requester) { q.call(msg(lists[1]), callbackCall(testXID, "")) },
+		"R8167-5.3-3 Reply chunk":             func(q *requester) { q.call(msg(lists[2]), callbackCall(testXID, "")) },
+		"R8167-5.3-3 Long Call":               func(q *requester) { q.call(noMsg(chunks.Lists{Reads: []chunks.ReadSegment{{Segment: segment}}}), nil) },
+		"R8167-5.1-3 two XIDs":                func(q *requester) { q.call(Header{XID: testXID}, callbackCall(testXID+1, "")) },
+		"R8166-4.5.3-1 no room for the reply": func(q *requester) { q.call(Header{XID: testXID}, callbackCall(testXID, "")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rawServer(t, ClientConfig{Backchannel: serviceOf(long), BackchannelCredits: 2}, func(t *testing.T, c *Client, q *requester) {
+				for range 5 { // each gives its receive back
+					send(q)
+					q.refused(ErrChunk)
+				}
+				assert.Zero(t, c.reverse.underWay)
+			})
+		})
+	}
+}
+
+// serviceOf answers all calls with the results of h, without a Mux, which would
+// not let them be too long.
+func serviceOf(h handler) oncrpc.Service {
+	return service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+		rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
+		return h(ctx, nil, rep) == nil
+	})
+}
+
+// Replies in parts, in other memory, and of all lengths that fit are sent as they
+// are; one that the service does not make is not sent.
+func TestReverseReplies(t *testing.T) {
+	var rep oncrpc.Reply
+	answer := true
+	cfg := ClientConfig{BackchannelCredits: 1, Backchannel: service(func(_ context.Context, req *oncrpc.Request, r *oncrpc.Reply) bool {
+		assert.Equal(t, 4096-28, req.MaxReply, "R8167-4.2-1")
+		r.Head, r.Tail = append(r.Head, rep.Head...), rep.Tail
+		if rep.Item != nil {
+			copy(r.NewItem(len(rep.Item.B)), rep.Item.B)
+		}
+		if len(rep.Head) == 8 {
+			r.Head = append([]byte{}, r.Head...)
+		}
+		return answer
+	})}
+	rawServer(t, cfg, func(t *testing.T, _ *Client, q *requester) {
+		for _, n := range []int{4, 8, 4068} {
+			rep = oncrpc.Reply{Head: repeat(n)}
+			q.reverse(testXID, "")
+			assert.Equal(t, repeat(n), q.answer().body)
+		}
+		rep = oncrpc.Reply{Head: repeat(8), Item: &buf.Buf{B: repeat(5)}, Tail: repeat(12)}
+		q.reverse(testXID, "")
+		want := append(append(repeat(8), repeat(5)...), 0, 0, 0)
+		assert.Equal(t, append(want, repeat(12)...), q.answer().body)
+		answer = false
+		for range 3 {
+			q.reverse(testXID, "")
+			assert.Empty(t, q.answers())
+		}
+		answer = true
+		q.reverse(testXID, "")
+		q.answer()
+	})
+}
+
+// A requester that answers no calls drops them, though they have the XID of one
+// of its own, and goes on.
+func TestReverseUnwanted(t *testing.T) {
+	rawServer(t, ClientConfig{}, func(t *testing.T, c *Client, q *requester) {
+		done := make(chan error, 1)
+		go func() { done <- callBack(t.Context(), c, "") }()
+		xid := q.answer().XID
+		q.reverse(xid, "") // R8167-2.4-1
+		q.call(Header{XID: xid, Lists: chunks.Lists{Reads: []chunks.ReadSegment{{}}}}, callbackCall(xid, ""))
+		q.reverse(xid+1, "")
+		assert.Empty(t, q.answers())
+		assert.Empty(t, done)
+		q.call(Header{XID: xid}, appendSuccess(nil, xid))
+		require.NoError(t, <-done)
+	})
+}
+
+// A reverse call that does not fit is refused before it is sent; the limit is that
+// of replies in the forward direction, and the other way round.
+func TestReverseThresholds(t *testing.T) {
+	const header = 28 + 40
+	for _, tt := range []struct{ client, server, want int }{
+		{1024, 4096, 1024}, {4096, 1024, 1024}, {8192, 4096, 4096}, {65536, 65536, 65536},
+	} {
+		serve(t, &Server{Handler: null, Inline: tt.server}, func(t *testing.T, r *rig) {
+			c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Inline: tt.client, Backchannel: callbacks(repeater)})
+			require.NoError(t, err)
+			send, recv := c.Thresholds()
+			assert.Equal(t, tt.want, send)
+			assert.Equal(t, tt.want, recv)
+			back := &r.onlyConn().back
+			require.NoError(t, callBack(t.Context(), back, string(repeat(tt.want-header)))) // R8167-4.2-1
+			for range 20 {                                                                  // R8167-5.3-2, and no credit is lost
+				require.ErrorIs(t, callBack(t.Context(), back, string(repeat(tt.want-header+4))), ErrReverseLong)
+			}
+			require.NoError(t, callBack(t.Context(), back, ""))
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// A connection's end ends the reverse calls on it at once; they cannot be made
+// before the requester has come back, which it does by itself.
+func TestReverseReconnect(t *testing.T) {
+	for _, backchannel := range []bool{true, false} {
+		var hold chan struct{}
+		service := handler(func(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+			if hold != nil {
+				<-ctx.Done()
+			}
+			return repeater(ctx, c, r)
+		})
+		cfg := LineConfig{}
+		if backchannel {
+			cfg.Client.Backchannel, cfg.Client.BackchannelCredits = callbacks(service), 2
+		}
+		line(t, cfg, func(t *testing.T, l *Line, p *place) {
+			require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+			time.Sleep(steadyTime)
+			if backchannel {
+				back := p.back(t)
+				require.NoError(t, callBack(t.Context(), back, ""))
+				hold = make(chan struct{})
+				done := make(chan error, 2)
+				for range 2 {
+					go func() { done <- callBack(t.Context(), back, "") }()
+				}
+				synctest.Wait()
+				p.last().Abort(rdmatest.ErrCut)
+				for range 2 {
+					assert.ErrorIs(t, <-done, rdma.ErrClosed, "R8167-5.4-1")
+				}
+				assert.ErrorIs(t, callBack(t.Context(), back, ""), rdma.ErrClosed)
+				hold = nil
+			} else {
+				p.last().Abort(rdmatest.ErrCut)
+			}
+			time.Sleep(time.Hour)
+			if !backchannel {
+				assert.Equal(t, 1, p.connections(), "nobody wants it")
+				return
+			}
+			require.Equal(t, 2, p.connections(), "R8167-5.4-2")
+			back := p.back(t)
+			var all sync.WaitGroup
+			for range 20 { // R8167-4.3.1-2, R8167-4.3.2-2
+				all.Go(func() { assert.NoError(t, callBack(t.Context(), back, "once more...")) })
+				all.Go(func() { assert.NoError(t, ask(t.Context(), l, 10, 10, 10)) })
+			}
+			all.Wait()
+			assert.Equal(t, 2, p.connections())
+		})
+	}
+}
+
+// back returns the server's way back over its only connection.
+func (p *place) back(t *testing.T) *Back {
+	t.Helper()
+	p.server.mu.Lock()
+	defer p.server.mu.Unlock()
+	require.Len(t, p.server.conns, 1)
+	for c := range p.server.conns {
+		return &c.back
+	}
+	return nil
+}
+
+// An RDMA_ERROR does not tell whose credits it is about, so nothing is learnt from
+// it; it fails the call that it is for.
+func TestReverseErrors(t *testing.T) {
+	refusal := Header{Vers: Version, Credit: 77, Proc: Error, Code: ErrChunk}
+	t.Run("forward", func(t *testing.T) {
+		rawServer(t, ClientConfig{}, func(t *testing.T, c *Client, q *requester) {
+			done := make(chan error, 1)
+			go func() { done <- callBack(t.Context(), c, "") }()
+			refusal.XID = q.answer().XID
+			q.send(refusal.AppendTo(nil))
+			var remote *RemoteError
+			require.ErrorAs(t, <-done, &remote)
+			assert.Equal(t, 1, c.Credits(), "R8167-4.1-4")
+		})
+	})
+	t.Run("reverse", func(t *testing.T) {
+		serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
+			q := r.dialLinux()
+			refusal.XID = 12345
+			q.send(refusal.AppendTo(nil)) // R8166-4.5-4: nobody knows it
+			back := &r.onlyConn().back
+			done := make(chan error, 1)
+			go func() { done <- callBack(t.Context(), back, "") }()
+			xid := q.answer().XID
+			q.send(refusal.AppendTo(nil))
+			assert.Empty(t, q.answers())
+			refusal.XID = xid
+			q.send(refusal.AppendTo(nil))
+			var remote *RemoteError
+			require.ErrorAs(t, <-done, &remote)
+			assert.Equal(t, 1, back.client.Load().Credits(), "R8167-4.1-4")
+		})
+	})
+}
+
+// Replies that answer nothing are dropped, in either direction, and so is one that
+// comes when its caller has gone: until then the credit is in use.
+func TestReverseStrayReplies(t *testing.T) {
+	serveTap(t, &Server{Handler: callbacks(repeater)}, new(tap), func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		stray := func() {
+			for range 2 * 128 { // more than there are receives
+				q.call(Header{XID: 7}, appendSuccess(nil, 7))
+				require.Empty(t, q.answers())
+			}
+		}
+		stray()
+		back := &r.onlyConn().back
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- callBack(ctx, back, "") }()
+		xid := q.answer().XID
+		stray()
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+		go func() { done <- callBack(t.Context(), back, "") }()
+		assert.Empty(t, q.answers(), "it has no credit")
+		q.call(Header{XID: xid}, appendSuccess(nil, xid))
+		next := q.answer().XID
+		assert.NotEqual(t, xid, next)
+		assert.Empty(t, done)
+		q.call(Header{XID: next}, appendSuccess(nil, next))
+		require.NoError(t, <-done)
+		q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		q.answer()
+		r.tap.mu.Lock()
+		defer r.tap.mu.Unlock()
+		assert.Zero(t, r.tap.used)
+	})
+}
+
+// A server that drains takes the replies which its calls wait for.
+func TestReverseDrain(t *testing.T) {
+	hold := false
+	program := handler(func(ctx context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
+		if hold {
+			time.Sleep(time.Second)
+		}
+		return callBack(ctx, c.Peer.Back, "recalled")
+	})
+	mux := new(oncrpc.Mux)
+	mux.Register(echoProg, 1, program)
+	serve(t, &Server{Handler: mux}, func(t *testing.T, r *rig) {
+		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Backchannel: callbacks(repeater)})
+		require.NoError(t, err)
+		hold = true
+		done := make(chan error, 1)
+		x := &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1}
+		go func() { done <- c.Call(t.Context(), x) }()
+		synctest.Wait()
+		require.NoError(t, r.Shutdown(t.Context()))
+		require.NoError(t, <-done)
+		x.Release()
+		require.NoError(t, c.Close())
+	})
+}
+
+// Nothing goes in the reverse direction before a program wants it (R8167-6-1), and
+// a requester without a backchannel posts no receives for it.
+func TestReverseIdle(t *testing.T) {
+	client(t, &Server{}, ClientConfig{}, func(t *testing.T, c *Client, _ *echo, d *dialer) {
+		heard := c.received.Load()
+		for i := range 10 {
+			require.NoError(t, ask(t.Context(), c, 10, 10, 10))
+			synctest.Wait()
+			assert.EqualValues(t, heard+uint64(i)+1, c.received.Load(), "replies and nothing else")
+		}
+		assert.Nil(t, c.reverse)
+	})
+}
+
+func TestReverseConfig(t *testing.T) {
+	for _, cfg := range []ClientConfig{{BackchannelCredits: -1}, {BackchannelCredits: maxCredits + 1}} {
+		assert.ErrorContains(t, cfg.fill(), "reverse credits")
+	}
+	for _, n := range []int{-1, maxCredits + 1} {
+		assert.ErrorContains(t, (&Server{Handler: null, ReverseCredits: n}).init(), "credits")
+	}
+	var cfg ClientConfig
+	require.NoError(t, cfg.fill())
+	assert.Equal(t, 16, cfg.BackchannelCredits)
+}
+
+// No message goes in both directions.
+func FuzzReverse(f *testing.F) {
+	f.Add(wiretest.Hex(f, "testdata/reverse-call.hex"))
+	f.Add(wiretest.Hex(f, "testdata/reverse-reply.hex"))
+	f.Add(wiretest.Hex(f, "testdata/err-chunk.hex"))
+	f.Add(wiretest.Hex(f, "testdata/read-chunk-call.hex"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var h Header
+		body, err := h.ParseReply(b)
+		call, reply := isReverse(&h, body, err, b), answersReverse(b)
+		assert.False(t, call && reply)
+		if reply && h.Proc == Msg && err == nil {
+			assert.EqualValues(t, msgReply, msgType(body))
+			assert.Equal(t, minLen-fixedLen, h.Lists.Len())
+		}
+	})
+}
