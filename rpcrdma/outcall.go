@@ -21,9 +21,10 @@ type outCall struct {
 	xid uint32
 
 	hdr     Header
-	out     *buf.Buf  // what is sent: RPC message behind room for the transport header
-	msg     []byte    // RPC message up to the data item, in out
-	wire    [2][]byte // what the Send gathers
+	out     *buf.Buf // what is sent: RPC message behind room for the transport header
+	msg     []byte   // RPC message up to the data item, in out
+	work    [1]rdma.WR
+	wire    [2][]byte // what it gathers
 	args    exposed   // the Read list's: the data item, or the whole message
 	results exposed   // the Write list's, or the Reply chunk
 
@@ -84,8 +85,9 @@ func (o *outCall) begin() error {
 		c.nudge.Reset(nudgeAfter)
 	}
 	c.mu.Unlock()
+	o.send()
 	o.holders.Add(1)
-	if err := c.conn.Post(o.send()); err != nil {
+	if err := c.conn.Post(o.work[:]...); err != nil {
 		o.release()
 		return o.unsent(err)
 	}

@@ -97,16 +97,16 @@ func (o *outCall) planArguments() error {
 	return nil
 }
 
-// send returns the Send of the call: the transport header right in front of
+// send makes up the Send of the call: the transport header right in front of
 // the RPC message. An item that travels inline is copied behind it, so that
 // the caller has its memory back when Call returns, and need not wait for a
 // connection that takes nothing.
-func (o *outCall) send() rdma.WR {
+func (o *outCall) send() {
 	x := o.x
 	o.wire[0] = o.hdr.AppendTo(o.out.B[:0])
-	wr := rdma.WR{Op: rdma.OpSend, Data: o.wire[:1], Done: o}
+	o.work[0] = rdma.WR{Op: rdma.OpSend, Data: o.wire[:1], Done: o}
 	if o.hdr.Proc == NoMsg {
-		return wr
+		return
 	}
 	rest := o.msg
 	if len(o.hdr.Lists.Reads) == 0 {
@@ -114,6 +114,5 @@ func (o *outCall) send() rdma.WR {
 		rest = append(rest, pad(len(x.Item))...)
 	}
 	o.wire[1] = append(rest, x.Tail...)
-	wr.Data = o.wire[:2]
-	return wr
+	o.work[0].Data = o.wire[:2]
 }

@@ -1,0 +1,93 @@
+package rpcrdma
+
+import (
+	"context"
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A mirror is a connection whose server answers at once.
+type mirror struct {
+	rdma.Conn
+	h     rdma.Handler
+	known region
+}
+
+// A region costs nothing.
+type region struct{}
+
+func (*region) STag() rdma.STag { return 7 }
+func (*region) TO() uint64      { return 0 }
+func (*region) Deregister()     {}
+
+func (m *mirror) Dial(_ context.Context, _ string, cfg rdma.ConnConfig) (rdma.Conn, error) {
+	m.h = cfg.Handler
+	return m, nil
+}
+
+func (m *mirror) PrivateData() []byte                               { return knfsd }
+func (m *mirror) PostRecv(int) error                                { return nil }
+func (m *mirror) Register([]byte, rdma.Access) (rdma.Region, error) { return &m.known, nil }
+
+func (m *mirror) Close() error {
+	m.h.Closed(nil)
+	return nil
+}
+
+func (m *mirror) Post(wrs ...rdma.WR) error {
+	wr := &wrs[0]
+	b := buf.Default.Get(minLen + 24)
+	xid := binary.BigEndian.Uint32(wr.Data[0])
+	h := Header{XID: xid, Vers: Version, Credit: 128}
+	appendSuccess(h.AppendTo(b.B[:0]), xid)
+	done := wr.Done
+	m.h.Receive(rdma.Recv{Buf: b})
+	done.Complete(rdma.Completion{}) // later than the reply, as it may be
+	return nil
+}
+
+// requests returns a function that makes a call of each form that NFS uses.
+func requests(t testing.TB) (run, stop func()) {
+	m := new(mirror)
+	c, err := Dial(t.Context(), m, "", ClientConfig{})
+	require.NoError(t, err)
+	data := make([]byte, 8192)
+	inline := &oncrpc.Exchange{Args: data[:40], MaxResults: 100}
+	read := &oncrpc.Exchange{Args: data[:40], MaxResults: 100, Sink: data}
+	write := &oncrpc.Exchange{Args: data[:40], MaxResults: 100, Item: data}
+	list := &oncrpc.Exchange{Args: data[:40], MaxResults: 8192}
+	ctx := context.Background() // one that never ends
+	run = func() {
+		for _, x := range []*oncrpc.Exchange{inline, read, write, list} {
+			if err := c.Call(ctx, x); err != nil {
+				panic(err)
+			}
+			x.Release()
+		}
+	}
+	return run, func() { require.NoError(t, c.Close()) }
+}
+
+// A call costs no allocation on its way through the requester.
+func TestRequestAllocs(t *testing.T) {
+	run, stop := requests(t)
+	defer stop()
+	run()
+	assert.Less(t, testing.AllocsPerRun(500, run), 1.0)
+}
+
+func BenchmarkRequests(b *testing.B) {
+	run, stop := requests(b)
+	defer stop()
+	b.ReportAllocs()
+	for b.Loop() {
+		run()
+	}
+}

@@ -1,0 +1,138 @@
+package rpcrdma
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A call with memory of each kind is cancelled. Its caller's memory is the caller's
+// again, though the server still reads and writes where it was told to (R8166-4.4.1-2,
+// R8166-4.4.1-1), which costs neither it nor other calls the connection; its
+// STags die with its late reply.
+func TestCancelled(t *testing.T) {
+	for _, invalidate := range []bool{false, true} {
+		withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+			x := itemCall()
+			x.Item = ramp(5000)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := begin(ctx, c, x)
+			h := p.call()
+			read, write := h.Lists.Reads[0].Segment, h.Lists.Write(0)[0]
+			p.put(write, ramp(10))
+			assert.Equal(t, ramp(10), x.Sink[:10])
+			cancel()
+			assert.ErrorIs(t, went(t, done), context.Canceled)
+			clear(x.Item) // the caller's own from now on
+			clear(x.Sink)
+			x.Proc = 99
+
+			assert.Equal(t, ramp(5000), p.pull(read), "what the call said")
+			p.put(write, ramp(5001))
+			assert.Equal(t, make([]byte, 5001), x.Sink)
+			h.Lists.Reads = nil
+			r := Header{XID: h.XID, Vers: 1, Credit: 9, Lists: h.Lists}
+			wr := rdma.WR{Op: rdma.OpSend, Data: [][]byte{append(r.AppendTo(nil), appendSuccess(nil, h.XID)...)}}
+			wr.WithInvalidate, wr.Invalidate = invalidate, rdma.STag(write.Handle)
+			require.NoError(t, p.Post(wr))
+			synctest.Wait()
+			assert.Empty(t, p.watched.live)
+			assert.Empty(t, c.calls)
+			assert.Equal(t, 9, c.Credits())
+			p.works(c)
+			assert.False(t, p.lost())
+
+			p.put(write, ramp(1)) // R8166-8.1.3-1: the RPC is over
+			assert.True(t, p.lost())
+		})
+	}
+}
+
+// The same with what is the call's own: a Reply chunk, and a message at position
+// zero.
+func TestCancelledLong(t *testing.T) {
+	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		x := replyCall()
+		x.Args = ramp(3000)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := begin(ctx, c, x)
+		h := p.call()
+		whole := p.whole(h)
+		cancel()
+		assert.ErrorIs(t, went(t, done), context.Canceled)
+		clear(x.Args)
+		assert.Equal(t, whole, p.whole(h))
+		p.put(h.Lists.Reply[0], ramp(int(h.Lists.Reply[0].Length)))
+		p.reply(h, Header{Proc: NoMsg, Lists: chunks.Lists{Reply: h.Lists.Reply, HasReply: true}})
+		assert.Empty(t, p.watched.live)
+		p.works(c)
+	})
+}
+
+// With a provider that cannot exchange memory the server's access ends with the
+// call; a server that comes later loses the connection (R8166-4.4.1-2).
+func TestCancelledRigid(t *testing.T) {
+	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		p.watched.rigid = true
+		x := itemCall()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := begin(ctx, c, x)
+		h := p.call()
+		cancel()
+		assert.ErrorIs(t, went(t, done), context.Canceled)
+		assert.Empty(t, p.watched.live)
+		p.put(h.Lists.Write(0)[0], ramp(1))
+		assert.True(t, p.lost())
+		assert.Equal(t, make([]byte, 5001), x.Sink)
+	})
+}
+
+// A call that is cancelled while its reply comes gives all back, whoever wins.
+func TestCancelledLate(t *testing.T) {
+	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		for range 200 {
+			x := replyCall()
+			ctx, cancel := context.WithCancel(t.Context())
+			done := begin(ctx, c, x)
+			h := p.call()
+			r := Header{XID: h.XID, Vers: 1, Credit: 1}
+			require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{append(r.AppendTo(nil), appendSuccess(nil, h.XID)...)}}))
+			cancel()
+			if err := went(t, done); err == nil {
+				x.Release()
+			}
+			require.Empty(t, c.calls)
+			require.Empty(t, p.watched.live)
+		}
+	})
+}
+
+// Each call has STags of its own, on each connection, that die with it
+// (R8166-8.1.2-1, R8166-8.1.3-1, R8166-3.4.5.1-1): until its reply they are open.
+func TestFreshSTags(t *testing.T) {
+	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		seen := make(map[uint32]bool)
+		for range 50 {
+			x := itemCall()
+			x.Item = ramp(5000)
+			done := begin(t.Context(), c, x)
+			h := p.call()
+			for _, s := range []chunks.Segment{h.Lists.Reads[0].Segment, h.Lists.Write(0)[0]} {
+				assert.False(t, seen[s.Handle])
+				seen[s.Handle] = true
+			}
+			assert.Len(t, p.watched.live, 2)
+			p.pull(h.Lists.Reads[0].Segment)
+			p.reply(h, Header{})
+			require.NoError(t, went(t, done))
+			assert.Empty(t, p.watched.live)
+			x.Release()
+		}
+	})
+}
