@@ -15,22 +15,28 @@ import (
 
 // Limits of bench.
 const (
-	maxBlock = 1 << 26 // octets, of the longest READ that any server offers
-	maxDepth = 4096    // calls: what rpcrdma allows
+	maxBlock       = 1 << 26 // octets, of the longest READ that any server offers
+	maxDepth       = 4096    // calls: what rpcrdma allows
+	maxConnections = 10_000  // each has a descriptor
 )
 
 // benchOptions are the flags of bench.
 type benchOptions struct {
-	urls  []location
-	op    cli.Choice
-	block cli.Size
-	depth int
-	time  time.Duration
-	json  bool
+	urls        []location
+	op          cli.Choice
+	block       cli.Size
+	depth       int
+	connections int
+	idle        int
+	time        time.Duration
+	json        bool
 }
 
 func (a *app) newBench() *cobra.Command {
-	o := benchOptions{op: cli.NewChoice("read", "read", "write", "randread", "randwrite", "getattr", "null"), block: 1 << 20, depth: 16, time: 5 * time.Second}
+	o := benchOptions{
+		op:    cli.NewChoice("read", "read", "write", "randread", "randwrite", "getattr", "readdirplus", "null"),
+		block: 1 << 20, depth: 16, connections: 1, time: 5 * time.Second,
+	}
 	cmd := &cobra.Command{
 		Use:   "bench URL --op OP",
 		Short: "Measure throughput and latency of one kind of call",
@@ -40,13 +46,18 @@ func (a *app) newBench() *cobra.Command {
 read and write go through the file that URL names from its start, and begin
 again at its end; randread and randwrite take its blocks in no order. The data
 of a READ go straight into one buffer for each call under way. getattr and null
-ask for the attributes of any object, and for nothing.
+ask for the attributes of any object, and for nothing. readdirplus lists the
+directory that URL names from start to end, with handles and attributes; such a
+listing is one of its calls here.
+
+Each of --connections has --depth calls under way. Beside them, --idle ones are
+made that do nothing after their first call.
 
 write and randwrite OVERWRITE THE FILE, which must exist, within the length that
 it has, with data that mean nothing. They are not stable (UNSTABLE); the COMMIT
 at the end is not measured.
 
---json prints one object: op block depth seconds bytes ops MBps iops
+--json prints one object: op block depth connections seconds bytes ops MBps iops
 lat_us{p50,p99,max} client_cpu_s. MBps is millions of octets in a second.`,
 		Example: `  mountrdma bench nfs://server/data/1g --op read --json
   mountrdma bench nfs://server/data/1g --op randread --block 4KiB --depth 64`,
@@ -61,7 +72,9 @@ lat_us{p50,p99,max} client_cpu_s. MBps is millions of octets in a second.`,
 	f := cmd.Flags()
 	f.Var(&o.op, "op", "kind of call")
 	f.Var(&o.block, "block", "octets of a READ or WRITE")
-	f.IntVar(&o.depth, "depth", o.depth, "calls under way")
+	f.IntVar(&o.depth, "depth", o.depth, "calls under way on each connection")
+	f.IntVar(&o.connections, "connections", o.connections, "connections that make calls")
+	f.IntVar(&o.idle, "idle", o.idle, "connections beside them that make none")
 	f.DurationVar(&o.time, "time", o.time, "how long")
 	f.BoolVar(&o.json, "json", false, "as a JSON object")
 	return cmd
@@ -78,21 +91,24 @@ func (o *benchOptions) check() error {
 	return errors.Join(
 		cli.Within("--block", int64(o.block), 1, maxBlock),
 		cli.Within("--depth", int64(o.depth), 1, maxDepth),
+		cli.Within("--connections", int64(o.connections), 1, maxConnections),
+		cli.Within("--idle", int64(o.idle), 0, maxConnections),
 	)
 }
 
 // benchResult is what others script against.
 type benchResult struct {
-	Op      string  `json:"op"`
-	Block   int     `json:"block"` // octets
-	Depth   int     `json:"depth"`
-	Seconds float64 `json:"seconds"`
-	Bytes   int64   `json:"bytes"`
-	Ops     int64   `json:"ops"`
-	MBps    float64 `json:"MBps"`
-	IOPS    float64 `json:"iops"`
-	Latency latency `json:"lat_us"`
-	CPU     float64 `json:"client_cpu_s"`
+	Op          string  `json:"op"`
+	Block       int     `json:"block"` // octets
+	Depth       int     `json:"depth"` // of each connection
+	Connections int     `json:"connections"`
+	Seconds     float64 `json:"seconds"`
+	Bytes       int64   `json:"bytes"`
+	Ops         int64   `json:"ops"`
+	MBps        float64 `json:"MBps"`
+	IOPS        float64 `json:"iops"`
+	Latency     latency `json:"lat_us"`
+	CPU         float64 `json:"client_cpu_s"`
 }
 
 type latency struct {
@@ -103,11 +119,23 @@ type latency struct {
 
 // bench measures and prints.
 func (a *app) bench(ctx context.Context, o *benchOptions) error {
-	l, err := a.load(ctx, o)
+	r, err := a.subject(ctx, o)
 	if err != nil {
 		return err
 	}
-	res, err := l.run(ctx, o)
+	links, err := a.links(ctx, r, o)
+	defer links.close()
+	if err != nil {
+		return err
+	}
+	l, err := newLoad(ctx, r, o)
+	if lost := lost(ctx, err); lost != nil {
+		return lost
+	}
+	if err != nil {
+		return r.explain(err)
+	}
+	res, err := l.run(ctx, o, links.busy)
 	if err == nil {
 		err = l.end(ctx)
 	}
@@ -123,34 +151,23 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	return res.print(a.stdout)
 }
 
-// load connects and prepares the calls.
-func (a *app) load(ctx context.Context, o *benchOptions) (*load, error) {
-	if o.op.Word == "null" {
-		within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
-		defer cancel()
-		s, err := a.session(within, o.urls[0].server)
-		if err != nil {
-			return nil, err
-		}
-		return nullLoad(s.nfs), nil
+// subject connects to what the calls are about. For null it need not exist.
+func (a *app) subject(ctx context.Context, o *benchOptions) (remote, error) {
+	if o.op.Word != "null" {
+		return a.open(ctx, o.urls[0])
 	}
-	r, err := a.open(ctx, o.urls[0])
-	if err != nil {
-		return nil, err
-	}
-	l, err := newLoad(ctx, r, o)
-	if lost := lost(ctx, err); lost != nil {
-		return nil, lost
-	}
-	return l, r.explain(err)
+	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+	defer cancel()
+	s, err := a.session(within, o.urls[0].server)
+	return remote{location: o.urls[0], session: s}, err
 }
 
 func (r *benchResult) print(w io.Writer) error {
-	_, err := fmt.Fprintf(w, `%s: blocks of %d octets, %d calls under way, %.2f s
+	_, err := fmt.Fprintf(w, `%s: blocks of %d octets, %d calls under way on each of %d connections, %.2f s
 %.1f MB/s, %.0f calls/s
 latency p50 %.1f µs, p99 %.1f µs, max %.1f µs
 client CPU %.2f s
-`, r.Op, r.Block, r.Depth, r.Seconds, r.MBps, r.IOPS, r.Latency.P50, r.Latency.P99, r.Latency.Max, r.CPU)
+`, r.Op, r.Block, r.Depth, r.Connections, r.Seconds, r.MBps, r.IOPS, r.Latency.P50, r.Latency.P99, r.Latency.Max, r.CPU)
 	return err
 }
 

@@ -39,8 +39,10 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"info", "h/e"}, `"h/e" is no server: write SERVER[:PORT], with no path`},
 		{[]string{"ping", "-c", "0", "h"}, "--count 0 is not between 1 and 10000000"},
 		{[]string{"bench", url, url}, "bench needs one URL: nfs://SERVER[:PORT]/EXPORT/PATH"},
-		{[]string{"bench", url, "--op=fly"}, `invalid argument "fly" for "--op" flag: not one of read, write, randread, randwrite, getattr, null`},
+		{[]string{"bench", url, "--op=fly"}, `invalid argument "fly" for "--op" flag: not one of read, write, randread, randwrite, getattr, readdirplus, null`},
 		{[]string{"bench", url, "--block=0"}, "--block 0 is not between 1 and 67108864"},
+		{[]string{"bench", url, "--connections=0"}, "--connections 0 is not between 1 and 10000"},
+		{[]string{"bench", url, "--idle=-1"}, "--idle -1 is not between 0 and 10000"},
 		{[]string{"bench", url, "--time=0s"}, "--time must be more than nothing"},
 	} {
 		status, stdout, stderr := command(t, tt.args...)

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -101,7 +104,7 @@ func TestBench(t *testing.T) {
 			}
 			assert.NotEmpty(t, must(t, args...))
 			o := object(t, must(t, append(args, "--json")...))
-			keys := []string{"op", "block", "depth", "seconds", "bytes", "ops", "MBps", "iops", "lat_us", "client_cpu_s"}
+			keys := []string{"op", "block", "depth", "connections", "seconds", "bytes", "ops", "MBps", "iops", "lat_us", "client_cpu_s"}
 			for _, k := range keys {
 				assert.Contains(t, o, k)
 			}
@@ -131,6 +134,62 @@ func TestBench(t *testing.T) {
 	assert.Equal(t, "mountrdma: "+r.url+"/short: has 1 octets, less than one block of 1048576: copy a longer file there, or take a smaller --block\n",
 		refused(t, "bench", r.url+"/short"))
 	assert.Equal(t, "mountrdma: "+r.url+": not a regular file, which write needs\n", refused(t, "bench", r.url, "--op=write"))
+}
+
+// TestBenchList: a call of readdirplus is a whole listing.
+func TestBenchList(t *testing.T) {
+	r := newRig(t)
+	write(t, []byte("x"), r.dir, "f")
+	o := object(t, must(t, "bench", r.url, "--op=readdirplus", "--depth=1", "--time=10ms", "--json"))
+	assert.Equal(t, "readdirplus", o["op"])
+	assert.Positive(t, o["ops"])
+	assert.Zero(t, o["bytes"])
+	assert.Equal(t, "mountrdma: "+r.url+"/f: not a directory, which readdirplus needs\n", refused(t, "bench", r.url+"/f", "--op=readdirplus"))
+}
+
+// TestBenchConnections: each of them has its calls under way, and idle ones say
+// hello and nothing else.
+func TestBenchConnections(t *testing.T) {
+	r := newRig(t)
+	write(t, random(1<<20, 1), r.dir, "f")
+	var mu sync.Mutex
+	calls := make(map[netip.AddrPort]int) // by connection
+	count := func(req *oncrpc.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		calls[req.Peer.Addr]++
+		return false
+	}
+	r.hang.Store(&count)
+	o := object(t, must(t, "bench", r.url+"/f", "--op=randread", "--block=4KiB", "--connections=3", "--depth=2", "--time=10ms", "--json"))
+	assert.EqualValues(t, 3, o["connections"])
+	assert.GreaterOrEqual(t, o["ops"], 6.0)
+	assert.Len(t, calls, 3)
+	for _, n := range calls {
+		assert.Greater(t, n, 2)
+	}
+
+	clear(calls)
+	o = object(t, must(t, "bench", r.url, "--op=null", "--idle=5", "--depth=1", "--time=10ms", "--json"))
+	assert.EqualValues(t, 1, o["connections"])
+	assert.Len(t, calls, 6)
+	idle := 0
+	for _, n := range calls {
+		if n == 1 {
+			idle++
+		}
+	}
+	assert.Equal(t, 5, idle)
+
+	clear(calls)
+	stuck := func(req *oncrpc.Request) bool {
+		count(req)
+		mu.Lock()
+		defer mu.Unlock()
+		return len(calls) > 1
+	}
+	r.hang.Store(&stuck)
+	assert.Contains(t, refused(t, "bench", r.url+"/f", "--connections=2", "--timeout=100ms"), "answers no call")
 }
 
 func sizeWord(n int) string {
