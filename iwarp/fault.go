@@ -45,6 +45,8 @@ func localFault(err error) *Fault {
 // read as an error of the start-up; but that is over.
 func (c *Conn) remoteFault(t rdmap.Terminate) *Fault {
 	f := &Fault{Remote: true, Terminate: t}
+	f.Terminate.DDPHeader = bytes.Clone(t.DDPHeader) // the message's memory is lent to others soon
+	f.Terminate.RDMAPHeader = bytes.Clone(t.RDMAPHeader)
 	op, told := t.Opcode()
 	switch {
 	case !c.tx.hasExtended(), told && !op.Extension():
