@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"os"
-	"os/signal"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -17,9 +16,7 @@ var version string
 
 func main() {
 	unix.Umask(0) // modes of new files are the clients' to choose
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal does not wait for the drain
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(cli.UntilSignal(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run is main for tests. It returns the exit status.

@@ -59,8 +59,8 @@ func newServe() *cobra.Command {
 		Use:   "serve [flags] DIR[=/EXPORT]...",
 		Short: "Serve directories",
 		Long: `Serve directories over NFS version 3, on RPC-over-RDMA and on TCP at the same
-time, until SIGTERM or SIGINT; then calls under way are finished, and the exit
-status is 0.
+time, until SIGTERM or SIGINT; then calls under way are finished, for 10 s at
+most, and the exit status is 0. A second signal ends it at once.
 
 Each DIR is exported under its absolute path, or as /EXPORT. The last "=/" of an
 argument separates the two.
@@ -104,7 +104,7 @@ Linux mounts an export by (MOUNT goes over TCP)
 	f.Var(&o.maxPayload, "max-payload", "longest READ or WRITE")
 	f.Var(&o.crc, "crc", "CRC32C on RDMA connections: auto has it where the client asks")
 	f.Var(&o.markers, "markers", "on asks clients for MPA markers, for tests: Linux's siw has none and refuses;\na client that asks gets them either way")
-	f.BoolVar(&o.noExtensions, "no-extensions", false, "speak the standards only: frame for the segments of TCP whoever the client is")
+	f.BoolVar(&o.noExtensions, "no-extensions", false, "speak the standards only: nothing of our own in private data, FPDUs for the\nsegments of TCP whoever the client is")
 	f.StringVar(&o.state, "state", defaultState(), "`DIR` for what outlives the daemon; one for each")
 	f.StringVar(&o.record, "record", "", "`DIR` for records of RDMA connections: at Terminates, and on SIGUSR1")
 	f.Var(&o.recordSize, "record-size", "what a connection keeps for its record")

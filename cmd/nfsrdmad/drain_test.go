@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// mainEnv makes the test's own program be nfsrdmad.
+const mainEnv = "NFSRDMAD_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(mainEnv) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// A process is nfsrdmad as a process of its own.
+type process struct {
+	served
+	t   *testing.T
+	cmd *exec.Cmd
+	log *bufio.Reader
+}
+
+// start starts the daemon with a directory that has 4 MiB in "file", exported as
+// /x, and waits for its ready line.
+func start(t *testing.T) *process {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), make([]byte, 4<<20), 0o666))
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := &process{t: t, cmd: exec.CommandContext(t.Context(), self, "serve", "--state", t.TempDir(),
+		"--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--max-payload=4MiB", "--no-root-squash", dir+"=/x")}
+	// A second of silence at the end is the race detector's.
+	p.cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	errs, err := p.cmd.StderrPipe()
+	require.NoError(t, err)
+	p.log = bufio.NewReader(errs)
+	require.NoError(t, p.cmd.Start())
+	p.ready, err = bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	return p
+}
+
+// terminate sends SIGTERM and waits until the daemon is about to stop.
+func (p *process) terminate() {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(unix.SIGTERM))
+	for {
+		line, err := p.log.ReadString('\n')
+		require.NoError(p.t, err)
+		if strings.Contains(line, "stopping") {
+			return
+		}
+	}
+}
+
+// end waits for the daemon's end and returns how it was.
+func (p *process) end() syscall.WaitStatus {
+	p.t.Helper()
+	_, _ = io.Copy(io.Discard, p.log)
+	_ = p.cmd.Wait()
+	return p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+}
+
+// mount returns a client, the root's handle and the file's.
+func mount(t *testing.T, caller oncrpc.Caller) (c *nfsclient.Client, root, file nfs3.FH) {
+	t.Helper()
+	root, err := nfsclient.NewMount(caller, nil).Mnt(t.Context(), "/x")
+	require.NoError(t, err)
+	c = nfsclient.New(caller, nfsclient.Config{})
+	found, err := c.Lookup(t.Context(), root, "file")
+	require.NoError(t, err)
+	return c, root, found.Object
+}
+
+// A slowWrite is a WRITE over RDMA whose data the server has asked for and not
+// got, as the network keeps its RDMA Read Request.
+type slowWrite struct {
+	release chan struct{}
+	result  chan error
+}
+
+func newSlowWrite(t *testing.T, p *process) *slowWrite {
+	t.Helper()
+	w := &slowWrite{make(chan struct{}), make(chan error, 1)}
+	var armed atomic.Bool
+	frames, held := 0, make(chan struct{})
+	c := newCutter(t, p.addr(t, "rdma"), func() judge {
+		return func(int) (int, manner) {
+			if armed.Load() {
+				if frames++; frames == 2 { // behind the call
+					close(held)
+					<-w.release
+				}
+			}
+			return 0, spare
+		}
+	})
+	line, err := rpcrdma.Connect(t.Context(), iwarp.Dialer{}, c.addr(), rpcrdma.LineConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { line.Close() })
+	client, _, file := mount(t, line)
+	armed.Store(true)
+	go func() {
+		_, err := client.Write(t.Context(), file, 0, make([]byte, 16<<10), nfs3.FileSync)
+		w.result <- err
+	}()
+	<-held
+	return w
+}
+
+// TestDrain holds that a call under way over RDMA, and one over TCP, are answered
+// after SIGTERM, no connections are taken, and the exit status is 0.
+func TestDrain(t *testing.T) {
+	p := start(t)
+	w := newSlowWrite(t, p)
+	c, rest := slowRead(t, p)
+	p.terminate()
+	close(w.release)
+	assert.NoError(t, <-w.result)
+	n, err := io.Copy(io.Discard, c)
+	assert.NoError(t, err)
+	assert.Equal(t, rest, n, "octets of the reply, and the end")
+	c.Close()
+	status := p.end()
+	assert.True(t, status.Exited() && status.ExitStatus() == 0, "%#x", status)
+	for _, transport := range []string{"rdma", "tcp"} {
+		_, err := net.Dial("tcp", p.addr(t, transport))
+		assert.ErrorIs(t, err, unix.ECONNREFUSED)
+	}
+}
+
+// slowRead makes a READ over TCP and takes the first octets of its reply only. It
+// returns how many are to come.
+func slowRead(t *testing.T, p *process) (c net.Conn, rest int64) {
+	t.Helper()
+	rpc, err := oncrpc.DialTCP(t.Context(), p.addr(t, "tcp"), oncrpc.ClientConfig{})
+	require.NoError(t, err)
+	_, _, file := mount(t, rpc)
+	require.NoError(t, rpc.Close())
+
+	small := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<10)
+		})
+	}}
+	c, err = small.DialContext(t.Context(), "tcp", p.addr(t, "tcp"))
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	a := nfs3.ReadArgs{File: file, Count: 4 << 20}
+	x := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version, Proc: nfs3.ProcRead, Cred: nfsclient.ProcessCred()}
+	msg := a.AppendTo(oncrpc.AppendCall(nil, 1, &x, "host"))
+	_, err = c.Write(append(binary.BigEndian.AppendUint32(nil, 1<<31|uint32(len(msg))), msg...))
+	require.NoError(t, err)
+	var mark [4]byte
+	_, err = io.ReadFull(c, mark[:])
+	require.NoError(t, err)
+	rest = int64(binary.BigEndian.Uint32(mark[:]) &^ (1 << 31))
+	require.Greater(t, rest, int64(4<<20))
+	return c, rest
+}
+
+// TestSecondSignal holds that a second SIGTERM ends the daemon although a call is
+// under way.
+func TestSecondSignal(t *testing.T) {
+	p := start(t)
+	w := newSlowWrite(t, p)
+	p.terminate()
+	require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
+	status := p.end()
+	assert.True(t, status.Signaled() && status.Signal() == unix.SIGTERM, "%#x", status)
+	close(w.release)
+}
