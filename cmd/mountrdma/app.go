@@ -50,7 +50,7 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.Var(&a.crc, "crc", "CRC32C on RDMA connections: auto and off have it where the server asks,\non asks for it")
 	f.Var(&a.markers, "markers", "on asks the server for MPA markers, for tests: Linux's siw has none and refuses;\na server that asks gets them either way")
-	f.BoolVar(&a.bare, "no-extensions", false, "speak the standards only: frame for the segments of TCP whoever the server is")
+	f.BoolVar(&a.bare, "no-extensions", false, "speak the standards only: nothing of our own in private data, FPDUs for the\nsegments of TCP whoever the server is")
 	f.Var(&a.inline, "inline", "longest message sent without RDMA")
 	f.IntVar(&a.credits, "credits", 128, "calls that may be under way on a connection")
 	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try to connect, and to wait for a server that is away or\ngives no sign of life")
@@ -84,11 +84,18 @@ func (a *app) policy() mpa.CRC {
 
 // rnic is how this end of a connection behaves.
 func (a *app) rnic() iwarp.Config {
-	cfg := iwarp.Config{CRC: a.policy(), Markers: a.markers.Word == "on", StartupTimeout: a.timeout}
+	cfg := iwarp.Config{CRC: a.policy(), Markers: a.markers.Word == "on", LongFPDUs: parsesStream, StartupTimeout: a.timeout}
 	if a.bare {
 		cfg.LongFPDUs = iwarp.Nobody
 	}
 	return cfg
+}
+
+// parsesStream tells whether a peer takes FPDUs of any length: by what iwarp knows of
+// peers, or because it is of this project, whatever CRCs and Markers are in use.
+func parsesStream(peer mpa.Frame) bool {
+	_, ours := cmpriv.ParseExtension(peer.PrivateData)
+	return ours || iwarp.ParsesStream(peer)
 }
 
 // cred is in whose name calls are made.

@@ -11,6 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
 func (a *app) newInfo() *cobra.Command {
@@ -21,7 +22,8 @@ func (a *app) newInfo() *cobra.Command {
 		Short: "Show what a server and this client agree on, and what it exports",
 		Long: `Show what a server and this client agree on: MPA (revision, CRC, markers, how
 many RDMA Reads each serves), RPC-over-RDMA (the longest messages sent without
-RDMA, credits, remote invalidation), and where MOUNT answers, with the exports.
+RDMA, credits, remote invalidation, what is on beyond the standards), and where
+MOUNT answers, with the exports.
 
 Remote invalidation is in three parts, for servers are not bound by what they
 announce: whether this client and the server say that they take a Send With
@@ -71,6 +73,15 @@ type rpcInfo struct {
 	InlineRecv   int        `json:"inline_recv"`  // octets, from it
 	Credits      int        `json:"credits"`
 	Invalidation invalidity `json:"remote_invalidation"`
+	Extensions   extensions `json:"extensions"`
+}
+
+// extensions is what is on between this program and nfsrdmad.
+type extensions struct {
+	Server     bool `json:"server"`         // the server knows them
+	Immediate  int  `json:"immediate_data"` // how many may be unanswered
+	Atomics    bool `json:"atomics"`
+	Delegation bool `json:"delegation"`
 }
 
 type invalidity struct {
@@ -149,7 +160,34 @@ func (s *session) rpcInfo() rpcInfo {
 	return rpcInfo{
 		Version: 1, PrivateData: said, InlineSend: send, InlineRecv: recv, Credits: c.Credits(),
 		Invalidation: invalidity{Client: true, Server: peer.RemoteInvalidation, Seen: s.dial.invalidated.Load()},
+		Extensions:   agreed(c.Link()),
 	}
+}
+
+func agreed(l *rpcrdma.Link) extensions {
+	if l == nil {
+		return extensions{}
+	}
+	on := l.Extensions()
+	return extensions{Server: true, Immediate: on.Immediate, Atomics: on.Atomics, Delegation: on.Delegation}
+}
+
+// String names what is on.
+func (e extensions) String() string {
+	if !e.Server {
+		return "none"
+	}
+	words := []string{"known"}
+	if e.Immediate > 0 {
+		words = append(words, fmt.Sprintf("immediate data (%d)", e.Immediate))
+	}
+	if e.Atomics {
+		words = append(words, "atomics")
+	}
+	if e.Delegation {
+		words = append(words, "delegation")
+	}
+	return strings.Join(words, ", ")
 }
 
 // print is info for people.
@@ -170,6 +208,7 @@ func (i *info) print(w io.Writer) error {
 	row("credits", "%d", r.Credits)
 	row("remote invalidation", "client takes it: %s, server takes it: %s, server did it: %s",
 		yesNo(r.Invalidation.Client), yesNo(r.Invalidation.Server), yesNo(r.Invalidation.Seen))
+	row("extensions", "%s", r.Extensions)
 	if i.Problem != "" {
 		row("MOUNT", "%s", i.Problem)
 	} else {

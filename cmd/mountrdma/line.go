@@ -8,7 +8,11 @@ import (
 
 // client is how this program behaves on an RDMA connection.
 func (a *app) client() rpcrdma.ClientConfig {
-	return rpcrdma.ClientConfig{Inline: int(a.inline), Credits: a.credits}
+	cfg := rpcrdma.ClientConfig{Inline: int(a.inline), Credits: a.credits}
+	if !a.bare {
+		cfg.Extensions = &rpcrdma.ExtensionConfig{Atomics: true}
+	}
+	return cfg
 }
 
 // brief is the line of a command that ends: it lives through a restart of the

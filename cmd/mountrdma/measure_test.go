@@ -39,7 +39,8 @@ func TestInfo(t *testing.T) {
 		"mpa": {"revision": 2, "crc": false, "markers": false, "peer_to_peer": false, "ird": 128, "ord": 5, "server_ird": 5, "server_ord": 6},
 		"rpcrdma": {
 			"version": 1, "private_data": true, "inline_send": 2048, "inline_recv": 2048, "credits": 7,
-			"remote_invalidation": {"client": true, "server": true, "seen": true}
+			"remote_invalidation": {"client": true, "server": true, "seen": true},
+			"extensions": {"server": false, "immediate_data": 0, "atomics": false, "delegation": false}
 		},
 		"mount": "RDMA `+r.addr+`", "exports": [{"path": "/x", "url": "`+r.url+`", "clients": []}]
 	}`, out)
@@ -53,6 +54,7 @@ RPC-over-RDMA        version 1, with private data (RFC 8797)
 inline thresholds    1024 octets to the server, 1024 from it
 credits              3
 remote invalidation  client takes it: yes, server takes it: yes, server did it: yes
+extensions           none
 MOUNT                RDMA `+r.addr+`
 export               /x for everyone
 `, must(t, "info", r.addr, "--crc=on", "--inline=1KiB", "--credits=3"))

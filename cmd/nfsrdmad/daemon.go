@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 
+	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
@@ -124,11 +125,18 @@ func (o *serveOptions) openTransports(programs oncrpc.Service, rec *recorder, lo
 // rnic is how this end of a connection behaves.
 func (o *serveOptions) rnic() iwarp.Config {
 	crc := map[string]mpa.CRC{"auto": mpa.CRCAuto, "on": mpa.CRCOn, "off": mpa.CRCOff}[o.crc.Word]
-	cfg := iwarp.Config{CRC: crc, Markers: o.markers.Word == "on"}
+	cfg := iwarp.Config{CRC: crc, Markers: o.markers.Word == "on", LongFPDUs: parsesStream}
 	if o.noExtensions {
 		cfg.LongFPDUs = iwarp.Nobody
 	}
 	return cfg
+}
+
+// parsesStream tells whether a peer takes FPDUs of any length: by what iwarp knows of
+// peers, or because it is of this project, whatever CRCs and Markers are in use.
+func parsesStream(peer mpa.Frame) bool {
+	_, ours := cmpriv.ParseExtension(peer.PrivateData)
+	return ours || iwarp.ParsesStream(peer)
 }
 
 func (o *serveOptions) openRDMA(programs oncrpc.Service, rec *recorder, log *slog.Logger) (cli.Way, error) {
@@ -146,6 +154,9 @@ func (o *serveOptions) openRDMA(programs oncrpc.Service, rec *recorder, log *slo
 		Credits:    o.credits,
 		MaxPayload: int(o.maxPayload),
 		Log:        log,
+	}
+	if !o.noExtensions {
+		s.Extensions = &rpcrdma.ExtensionConfig{Atomics: true}
 	}
 	return cli.NewWay[rdma.Listener]("rdma", l, s), nil
 }
