@@ -100,6 +100,24 @@ func TestStatus(t *testing.T) {
 	assert.EqualValues(t, 6, NumProc)
 }
 
+// TestBinding: nothing in MOUNT may be moved, and what the protocol does not bound
+// has no bound.
+func TestBinding(t *testing.T) {
+	var b Binding
+	prog, vers := b.Program()
+	assert.Equal(t, []uint32{Program, Version}, []uint32{prog, vers})
+	want := map[uint32]int{ProcMnt: -1, ProcDump: -1, ProcExport: -1}
+	for proc := range NumProc + 1 {
+		for _, tt := range golden {
+			wire := wiretest.Hex(t, "testdata/"+tt.file+".hex")
+			_, arg := b.ArgItem(proc, wire)
+			_, result := b.ResultItem(proc, wire)
+			rest, item := b.MaxResults(proc, wire)
+			assert.Equal(t, []int{0, 0, want[proc], 0}, []int{arg, result, rest, item})
+		}
+	}
+}
+
 // FuzzMessages: what is decoded is, once written and decoded again, the same.
 func FuzzMessages(f *testing.F) {
 	for i, tt := range golden {

@@ -16,47 +16,82 @@ func DDPEligible(proc uint32) (arg, result bool) {
 	return false, false
 }
 
-// MaxResult returns the length in octets of the longest results that procedure
-// proc can have, data item included, so that a client can provide for them in
-// advance (RFC 8267, Section 4.1). count is what the client says or accepts:
-// count of READ and READDIR, maxcount of READDIRPLUS, the longest path of
-// READLINK; others do not look at it.
-func MaxResult(proc, count uint32) int {
-	n := int(count)
-	switch proc {
-	case ProcNull:
-		return 0
-	case ProcGetAttr:
-		return statusLen + attrLen
-	case ProcSetAttr, ProcRemove, ProcRmdir:
-		return statusLen + wccLen
-	case ProcLookup:
-		return statusLen + handleLen + 2*postAttrLen
-	case ProcAccess:
-		return statusLen + postAttrLen + 4
-	case ProcReadLink:
-		return statusLen + postAttrLen + 4 + n + xdr.Pad(n)
-	case ProcRead:
-		return ReadHeadLen + n + xdr.Pad(n)
-	case ProcWrite:
-		return statusLen + wccLen + 4 + 4 + 8
-	case ProcCreate, ProcMkdir, ProcSymlink, ProcMknod:
-		return statusLen + postFHLen + postAttrLen + wccLen
-	case ProcRename:
-		return statusLen + 2*wccLen
-	case ProcLink:
-		return statusLen + postAttrLen + wccLen
-	case ProcReadDir, ProcReadDirPlus:
-		// The failing arm does not depend on count.
-		return statusLen + max(n, postAttrLen)
-	case ProcFSStat:
-		return statusLen + postAttrLen + 6*8 + 4
-	case ProcFSInfo:
-		return statusLen + postAttrLen + 7*4 + 8 + 8 + 4
-	case ProcPathConf:
-		return statusLen + postAttrLen + 2*4 + 4*4
-	case ProcCommit:
-		return statusLen + wccLen + 8
+// A Binding is the Upper-Layer Binding of this program (RFC 8267, Section 4):
+// what a transport has to know of messages that it did not make. It is a
+// binding of rpcrdma.NewStreamListener.
+type Binding struct{}
+
+// Program returns the number and the version of the program.
+func (Binding) Program() (prog, vers uint32) { return Program, Version }
+
+// ArgItem returns where the DDP-eligible argument of a call begins in args,
+// which need not have it, and its length, both in octets. The length is 0 where
+// there is none.
+func (Binding) ArgItem(proc uint32, args []byte) (start, n int) {
+	if arg, _ := DDPEligible(proc); !arg {
+		return 0, 0
 	}
-	return 0
+	r := xdr.NewReader(args)
+	if proc == ProcWrite {
+		var file FH
+		file.Decode(&r)
+		r.Fixed(8 + 4 + 4) // offset, count, stable_how
+	} else {
+		var where DirOpArgs
+		var attr SetAttr
+		where.Decode(&r)
+		attr.Decode(&r)
+	}
+	length := r.Uint32()
+	if r.Err() != nil || length > unbounded {
+		return 0, 0
+	}
+	return r.Offset(), int(length)
+}
+
+// ResultItem returns where the DDP-eligible result of a call begins in results,
+// and its length, both in octets. The length is 0 where there is none, as in the
+// results of a call that failed, and where the results do not decode.
+func (Binding) ResultItem(proc uint32, results []byte) (start, n int) {
+	r := xdr.NewReader(results)
+	var item []byte
+	switch proc {
+	case ProcRead:
+		var s ReadRes
+		s.Decode(&r)
+		item = s.Data
+	case ProcReadLink:
+		var s ReadLinkRes
+		s.Decode(&r)
+		item = s.Path
+	}
+	if r.Done() != nil {
+		return 0, 0
+	}
+	n = len(item) // it is the last of the results
+	return len(results) - n - xdr.Pad(n), n
+}
+
+// MaxResults returns the length in octets of the longest results of a call with
+// these arguments: of its DDP-eligible result, 0 where there can be none, and of
+// the rest without that and its padding.
+func (Binding) MaxResults(proc uint32, args []byte) (rest, item int) {
+	r := xdr.NewReader(args)
+	switch proc {
+	case ProcRead:
+		var a ReadArgs
+		a.Decode(&r)
+		return MaxResult(proc, 0), int(a.Count)
+	case ProcReadLink:
+		return MaxResult(proc, 0), MaxPath
+	case ProcReadDir:
+		var a ReadDirArgs
+		a.Decode(&r)
+		return MaxResult(proc, a.Count), 0
+	case ProcReadDirPlus:
+		var a ReadDirPlusArgs
+		a.Decode(&r)
+		return MaxResult(proc, a.MaxCount), 0
+	}
+	return MaxResult(proc, 0), 0
 }
