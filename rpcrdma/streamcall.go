@@ -1,0 +1,124 @@
+package rpcrdma
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A streamCall is a call on its way through a stream. The stream's lock guards it
+// from put until done.
+type streamCall struct {
+	xid, prog, vers, proc uint32
+
+	binding Binding
+	args    []byte // what is left of them in the message, which has them at
+	argsAt  int
+
+	// its record, for the reader
+	mark   [markLen]byte
+	unread [5][]byte
+
+	// its reply, for the writer
+	rep    *oncrpc.Reply
+	most   int  // octets of the longest that can go back,
+	bound  int  // and that there can be
+	moves  bool // it may have an item to be moved
+	got    []byte
+	length int // octets of it that there were; got has the first most+1 of them
+
+	replied bool
+	done    chan bool // gets one value: whether there is a reply
+}
+
+// record makes the call's record, of one fragment.
+func (cl *streamCall) record(req *oncrpc.Request) {
+	item := req.Item
+	before, behind := req.Msg, []byte(nil)
+	var padding []byte
+	if item != nil {
+		before, behind = req.Msg[:req.ItemPos], req.Msg[req.ItemPos:]
+		padding = pad(len(item)) // nothing where the item has it
+	}
+	cl.unread = [...][]byte{cl.mark[:], before, item, padding, behind}
+	n := -markLen
+	for _, part := range cl.unread {
+		n += len(part)
+	}
+	binary.BigEndian.PutUint32(cl.mark[:], lastFragment|uint32(n))
+}
+
+// read copies what is left of the record to p.
+func (cl *streamCall) read(p []byte) (n int) {
+	for i := range cl.unread {
+		k := copy(p[n:], cl.unread[i])
+		cl.unread[i] = cl.unread[i][k:]
+		n += k
+	}
+	return n
+}
+
+// isRead tells whether nothing is left of the record.
+func (cl *streamCall) isRead() bool {
+	for _, part := range cl.unread {
+		if len(part) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// tell lets go of the call when both its record has been read and its reply has
+// been written: until then the stream needs what it points to.
+func (cl *streamCall) tell() {
+	if cl.replied && cl.isRead() {
+		cl.done <- true
+	}
+}
+
+// limit notes how long the reply may be.
+func (cl *streamCall) limit(maxReply int) {
+	rest, item := cl.binding.MaxResults(cl.proc, cl.args)
+	cl.moves = item > 0
+	cl.bound = math.MaxInt
+	if rest >= 0 {
+		cl.bound = oncrpc.MaxReplyHeader + rest + item + xdr.Pad(item)
+	}
+	cl.most = min(maxReply, cl.bound)
+}
+
+// expect makes room for a reply of n octets.
+func (cl *streamCall) expect(n int) {
+	if cl.moves {
+		cl.got = cl.rep.NewItem(min(n, cl.most+1))[:0]
+	} else {
+		cl.got = cl.rep.Head
+	}
+}
+
+// add takes octets of the reply. One more than there may be is kept, to be seen.
+func (cl *streamCall) add(p []byte) {
+	cl.length += len(p)
+	cl.got = append(cl.got, p[:min(len(p), cl.most+1-len(cl.got))]...)
+}
+
+// takeApart makes the message that there is the Reply's head, item and tail.
+func (cl *streamCall) takeApart() {
+	rep, msg := cl.rep, cl.got
+	if !cl.moves {
+		rep.Head = msg
+		return
+	}
+	r := xdr.NewReader(msg)
+	start, n := 0, 0
+	if oncrpc.ReadReply(&r, cl.xid) == nil {
+		start, n = movable(cl.binding, cl.proc, msg[r.Offset():])
+	}
+	if n > 0 {
+		start += r.Offset()
+		rep.Head = append(rep.Head, msg[:start]...)
+	}
+	rep.Item.B, rep.Tail = msg[start:start+n], msg[start+n+xdr.Pad(n):]
+}

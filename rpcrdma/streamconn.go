@@ -1,0 +1,191 @@
+package rpcrdma
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A streamConn is a connection of a StreamListener: calls to be read, replies to
+// be written, and nothing kept of either but what the calls under way hold.
+//
+//	Service.Serve ──put──▶ unread ──Read──▶ ┌────────────┐
+//	      ▲                                  │ the server │
+//	      └──done── replyRecord ◀──Write──── └────────────┘
+//
+// Write never waits: a reply has its place in the call that it answers, and there
+// are no more of these than the requester has credits.
+type streamConn struct {
+	under         *conn
+	local, remote net.Addr
+
+	mu      sync.Mutex
+	moved   sync.Cond // something has changed that Read waits for
+	unread  []*streamCall
+	pending map[uint32]*streamCall // those whose reply has not come, by their XIDs
+	in      replyRecord
+	closed  bool  // by Close
+	err     error // why it ended: io.EOF where the requester closed it
+
+	readBy, writeBy deadline
+}
+
+var _ net.Conn = (*streamConn)(nil)
+
+// network is the name of this transport in errors.
+const network = "rdma"
+
+func newStreamConn(under *conn) *streamConn {
+	c := &streamConn{
+		under: under, local: under.rc.LocalAddr(), remote: under.rc.RemoteAddr(),
+		pending: make(map[uint32]*streamCall),
+	}
+	c.moved.L = &c.mu
+	return c
+}
+
+// put makes cl the last of the calls to be read. It returns false where that
+// cannot be: the connection has ended, or the requester waits for the reply to
+// another call of that XID.
+func (c *streamConn) put(cl *streamCall, req *oncrpc.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || c.pending[cl.xid] != nil {
+		return false
+	}
+	cl.record(req)
+	c.pending[cl.xid] = cl
+	c.unread = append(c.unread, cl)
+	c.moved.Signal()
+	return true
+}
+
+// Read reads octets of the calls (net.Conn). The error is io.EOF where the
+// requester has closed the connection.
+func (c *streamConn) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		switch {
+		case c.closed:
+			return 0, c.fault("read", net.ErrClosed)
+		case c.readBy.passed:
+			return 0, c.fault("read", os.ErrDeadlineExceeded)
+		case len(p) == 0:
+			return 0, nil
+		case len(c.unread) > 0:
+			return c.read(p), nil
+		case c.err == io.EOF:
+			return 0, io.EOF
+		case c.err != nil:
+			return 0, c.fault("read", c.err)
+		}
+		c.moved.Wait()
+	}
+}
+
+// read copies what is left of the first call's record.
+func (c *streamConn) read(p []byte) int {
+	cl := c.unread[0]
+	n := cl.read(p)
+	if cl.isRead() {
+		c.unread = slices.Delete(c.unread, 0, 1)
+		cl.tell()
+	}
+	if len(c.unread) > 0 {
+		c.moved.Signal() // for another reader
+	}
+	return n
+}
+
+// Write takes octets of the replies (net.Conn). It does not wait. Octets that
+// are no replies end the connection.
+func (c *streamConn) Write(p []byte) (n int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return 0, c.fault("write", net.ErrClosed)
+	case c.writeBy.passed:
+		return 0, c.fault("write", os.ErrDeadlineExceeded)
+	case c.err != nil:
+		return 0, c.fault("write", rdma.ErrClosed)
+	}
+	if n, err = c.in.take(c, p); err != nil {
+		c.end(err)
+		c.under.srv.log.warn("connection closed: the server behind has sent no reply", "peer", &c.under.peer, "error", err)
+		c.under.drain()
+		err = c.fault("write", err)
+	}
+	return n, err
+}
+
+// answered is told that the reply to cl has come.
+func (c *streamConn) answered(cl *streamCall) {
+	delete(c.pending, cl.xid)
+	cl.replied = true
+	cl.tell()
+}
+
+// Close closes the connection (net.Conn): replies that were written are sent, and
+// calls that were not answered are not.
+func (c *streamConn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	c.readBy.set(c, time.Time{})
+	c.writeBy.set(c, time.Time{})
+	c.end(net.ErrClosed)
+	c.under.drain()
+	return nil
+}
+
+// lost is told that the connection under the stream has ended.
+func (c *streamConn) lost(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if errors.Is(cause, context.Canceled) { // for no reason
+		cause = io.EOF
+	}
+	c.end(cause)
+}
+
+// end lets go of all calls. The first cause counts. The caller holds the lock.
+func (c *streamConn) end(cause error) {
+	if c.err != nil {
+		return
+	}
+	c.err = cause
+	for _, cl := range c.unread {
+		if cl.replied { // and so not pending; nobody will read it any more
+			cl.done <- true
+		}
+	}
+	for _, cl := range c.pending {
+		cl.done <- false
+	}
+	c.unread, c.pending, c.in = nil, nil, replyRecord{}
+	c.moved.Broadcast()
+}
+
+// LocalAddr returns the provider's address of this end.
+func (c *streamConn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr returns the provider's address of the requester.
+func (c *streamConn) RemoteAddr() net.Addr { return c.remote }
+
+// fault makes an error of the connection.
+func (c *streamConn) fault(op string, err error) error {
+	return &net.OpError{Op: op, Net: network, Source: c.local, Addr: c.remote, Err: err}
+}

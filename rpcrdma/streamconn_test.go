@@ -1,0 +1,344 @@
+package rpcrdma
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+)
+
+// connected returns a stream whose first call has been read and answered.
+func (r *streamRig) connected() (*requester, net.Conn) {
+	r.t.Helper()
+	q := r.dialLinux()
+	q.call(msg0(), callTo(testXID, procNull))
+	c := r.accept()
+	readRecord(r.t, c)
+	write(r.t, c, record(success(testXID)))
+	assert.Equal(r.t, Msg, q.answer().Proc)
+	return q, c
+}
+
+// later runs f and returns what becomes of it.
+func later(f func() (int, error)) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := f()
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
+func TestStreamAddresses(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *streamRig) {
+		_, c := r.connected()
+		assert.Equal(t, r.listen.Addr(), r.l.Addr())
+		assert.Equal(t, r.only().LocalAddr(), c.LocalAddr())
+		assert.Equal(t, r.only().RemoteAddr(), c.RemoteAddr())
+		_, err := c.Write([]byte{0x80, 0, 0, 0})
+		assert.ErrorContains(t, err, "write rdma "+c.LocalAddr().String()+"->"+c.RemoteAddr().String())
+	})
+}
+
+// Deadlines end what waits and what comes after, and can be taken back.
+func TestStreamDeadlines(t *testing.T) {
+	isTimeout := func(t *testing.T, err error) {
+		t.Helper()
+		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		var timeout net.Error
+		if assert.ErrorAs(t, err, &timeout) {
+			assert.True(t, timeout.Timeout())
+		}
+	}
+	stream(t, nil, func(t *testing.T, r *streamRig) {
+		q, c := r.connected()
+		p := make([]byte, 100)
+		reading := later(func() (int, error) { return c.Read(p) })
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second)))
+		start := time.Now()
+		isTimeout(t, <-reading)
+		assert.Equal(t, time.Second, time.Since(start))
+
+		q.call(msg0(), callTo(testXID, procNull))
+		synctest.Wait()
+		_, err := c.Read(p)
+		isTimeout(t, err)
+		write(t, c, nil) // not the writer's
+		require.NoError(t, c.SetReadDeadline(time.Time{}))
+		assert.Len(t, readRecord(t, c), 40, "nothing was lost")
+
+		// A deadline that is put off before it has come.
+		require.NoError(t, c.SetDeadline(time.Now().Add(time.Second)))
+		require.NoError(t, c.SetDeadline(time.Now().Add(time.Hour)))
+		reading = later(func() (int, error) { return c.Read(p) })
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, reading)
+		require.NoError(t, c.SetDeadline(time.Now().Add(-time.Second)))
+		isTimeout(t, <-reading)
+		_, err = c.Write(record(success(testXID)))
+		isTimeout(t, err)
+		require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Second)))
+		write(t, c, record(success(testXID)))
+		assert.Equal(t, Msg, q.answer().Proc)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		_, err = c.Write(record(success(testXID)))
+		isTimeout(t, err)
+
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Hour)))
+		require.NoError(t, c.Close()) // with a timer under way
+		assert.ErrorIs(t, c.SetDeadline(time.Time{}), net.ErrClosed)
+	})
+}
+
+// Close frees who waits, and lets written replies go.
+func TestStreamClose(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *streamRig) {
+		q, c := r.connected()
+		reading := later(func() (int, error) { return c.Read(make([]byte, 1)) })
+		require.NoError(t, c.Close())
+		assert.ErrorIs(t, <-reading, net.ErrClosed)
+		require.NoError(t, c.Close(), "again")
+		_, err := c.Read(nil)
+		assert.ErrorIs(t, err, net.ErrClosed)
+		_, err = c.Write(nil)
+		assert.ErrorIs(t, err, net.ErrClosed)
+		synctest.Wait()
+		assert.Len(t, q.ended(), 1)
+
+		q, c = r.dialLinux(), nil
+		for xid := range uint32(3) {
+			q.call(Header{XID: xid, Proc: Msg}, callTo(xid, procNull))
+			synctest.Wait()
+		}
+		c = r.accept()
+		readRecord(t, c)
+		write(t, c, record(success(0)))
+		write(t, c, record(success(1))) // not read yet
+		write(t, c, record(success(2))[:10])
+		require.NoError(t, c.Close())
+		got := q.answers()
+		assert.Len(t, got, 2)
+		assert.Len(t, q.ended(), 1)
+	})
+}
+
+// The end of a connection is seen on the stream, and by nobody else.
+func TestStreamLost(t *testing.T) {
+	cut := errors.New("cut")
+	for name, end := range map[string]struct {
+		end  func(q *requester)
+		want error
+	}{
+		"closed": {func(q *requester) { q.Close() }, io.EOF},
+		"lost":   {func(q *requester) { q.Abort(cut) }, rdma.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stream(t, nil, func(t *testing.T, r *streamRig) {
+				q, c := r.connected()
+				q.call(msg0(), callTo(testXID, procNull))
+				synctest.Wait()
+				readRecord(t, c)
+				write(t, c, record(success(testXID))[:20])
+				reading := later(func() (int, error) { return c.Read(make([]byte, 1)) })
+				end.end(q)
+				err := <-reading
+				if end.want == io.EOF {
+					assert.Equal(t, io.EOF, err)
+				} else {
+					assert.NotEqual(t, io.EOF, err)
+					assert.Error(t, err)
+				}
+				_, err = c.Write(record(success(testXID))[20:])
+				assert.ErrorIs(t, err, rdma.ErrClosed)
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+}
+
+// Nobody accepts: calls wait, and go with their connection.
+func TestStreamNotAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := buf.Default.Out()
+		l := rdmatest.Listen(t)
+		sl := NewStreamListener(l, testBinding{})
+		go sl.Server.Serve(l)
+		r := &rig{Server: &sl.Server, t: t, listen: l}
+		synctest.Wait()
+		for range 3 {
+			q := r.dialLinux()
+			q.call(msg0(), callTo(testXID, procNull))
+			synctest.Wait()
+			assert.Len(t, sl.ready, 1)
+			require.NoError(t, q.Conn.Close())
+			synctest.Wait()
+			assert.Empty(t, sl.ready)
+			assert.Empty(t, sl.conns)
+		}
+		q := r.dialLinux()
+		q.call(msg0(), callTo(testXID, procNull))
+		idle := r.dialLinux()
+		synctest.Wait()
+		require.NoError(t, sl.Close())
+		synctest.Wait()
+		assert.Len(t, q.ended(), 1)
+		assert.Len(t, idle.ended(), 1)
+		_, err := sl.Accept()
+		assert.ErrorIs(t, err, net.ErrClosed)
+		assert.Equal(t, before, buf.Default.Out())
+	})
+}
+
+// Close ends the listener and not what was accepted.
+func TestStreamListenerClose(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *streamRig) {
+		q, c := r.connected()
+		idle := r.dialLinux()
+		require.NoError(t, r.l.Close())
+		synctest.Wait()
+		assert.Len(t, idle.ended(), 1)
+		_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{Handler: idle})
+		assert.Error(t, err)
+		q.call(msg0(), callTo(testXID, procNull))
+		synctest.Wait()
+		readRecord(t, c)
+		write(t, c, record(success(testXID)))
+		assert.Equal(t, Msg, q.answer().Proc)
+		require.NoError(t, q.Conn.Close())
+	})
+}
+
+// Shutdown has the calls under way answered.
+func TestStreamShutdown(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *streamRig) {
+		q, c := r.connected()
+		q.call(msg0(), callTo(testXID, procNull))
+		synctest.Wait()
+		over := make(chan error, 1)
+		go func() { over <- r.l.Server.Shutdown(t.Context()) }()
+		synctest.Wait()
+		assert.Empty(t, over)
+		_, err := r.l.Accept()
+		assert.ErrorIs(t, err, net.ErrClosed)
+		readRecord(t, c)
+		write(t, c, record(success(testXID)))
+		require.NoError(t, <-over)
+		assert.Len(t, q.answers(), 1)
+		_, err = c.Read(make([]byte, 1))
+		assert.Equal(t, io.EOF, err)
+	})
+}
+
+func TestStreamConfig(t *testing.T) {
+	sl := NewStreamListener(rdmatest.Listen(t), testBinding{})
+	sl.Server.Credits = -1
+	_, err := sl.Accept()
+	assert.ErrorContains(t, err, "credits")
+	require.NoError(t, sl.Close())
+}
+
+// Many callers, a server that answers in any order and in pieces, several
+// readers and writers, in real time, for the race detector.
+func TestStreamParallel(t *testing.T) {
+	const callers, calls = 8, 50
+	before := buf.Default.Out()
+	l := rdmatest.Listen(t)
+	sl := NewStreamListener(l, testBinding{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := sl.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { echoStream(t, c) })
+		}
+	})
+	var done sync.WaitGroup
+	for range 2 {
+		c, err := Dial(t.Context(), listenDialer{l}, "", ClientConfig{})
+		require.NoError(t, err)
+		for i := range callers {
+			done.Go(func() {
+				for n := range calls {
+					echoCall(t, c, repeat((i*calls+n)*97+1))
+				}
+			})
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	done.Wait()
+	require.NoError(t, sl.Server.Shutdown(context.Background()))
+	all.Wait()
+	assert.Equal(t, before, buf.Default.Out())
+}
+
+type listenDialer struct{ l *rdmatest.Listener }
+
+func (d listenDialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rdma.Conn, error) {
+	return d.l.Dial(ctx, c)
+}
+
+// echoCall has data sent there and back.
+func echoCall(t *testing.T, c *Client, data []byte) {
+	x := &oncrpc.Exchange{
+		Prog: testProg, Vers: testVers, Proc: procItem,
+		Args: join(word(len(data)), word(len(data))), Item: data, Tail: word(7),
+		MaxResults: 12, Sink: make([]byte, len(data)),
+	}
+	if !assert.NoError(t, c.Call(t.Context(), x)) {
+		return
+	}
+	defer x.Release()
+	x.Results.Uint32()
+	assert.True(t, bytes.Equal(data, x.Results.Item(1<<30)))
+	x.Results.Uint32()
+	assert.NoError(t, x.Results.Done())
+}
+
+// echoStream serves a connection: three goroutines take one record after the other,
+// and answer in fragments and pieces.
+func echoStream(t *testing.T, c net.Conn) {
+	defer c.Close()
+	var reading, writing sync.Mutex
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			for {
+				reading.Lock()
+				msg, err := nextRecord(c)
+				reading.Unlock()
+				if err != nil {
+					assert.Equal(t, io.EOF, err)
+					return
+				}
+				// limit, item, word: the results are status, item, word
+				reply := success(binary.BigEndian.Uint32(msg), word(0), msg[44:])
+				wire := record(reply, 1, 7, len(reply)/2)
+				writing.Lock() // a record is not cut by another
+				_, _ = c.Write(wire[:len(wire)/3])
+				_, _ = c.Write(wire[len(wire)/3:])
+				writing.Unlock()
+			}
+		})
+	}
+	all.Wait()
+}

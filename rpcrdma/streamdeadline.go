@@ -1,0 +1,66 @@
+package rpcrdma
+
+import (
+	"net"
+	"time"
+)
+
+// A deadline is what is set by SetReadDeadline or SetWriteDeadline. The stream's
+// lock guards it.
+type deadline struct {
+	timer  *time.Timer
+	passed bool
+}
+
+// SetDeadline sets both deadlines (net.Conn).
+func (c *streamConn) SetDeadline(t time.Time) error {
+	return c.setDeadlines(t, &c.readBy, &c.writeBy)
+}
+
+// SetReadDeadline lets Read fail from t on (net.Conn).
+func (c *streamConn) SetReadDeadline(t time.Time) error {
+	return c.setDeadlines(t, &c.readBy)
+}
+
+// SetWriteDeadline lets Write fail from t on (net.Conn).
+func (c *streamConn) SetWriteDeadline(t time.Time) error {
+	return c.setDeadlines(t, &c.writeBy)
+}
+
+func (c *streamConn) setDeadlines(t time.Time, all ...*deadline) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return c.fault("set", net.ErrClosed)
+	}
+	for _, d := range all {
+		d.set(c, t)
+	}
+	return nil
+}
+
+// set makes t the deadline; the zero Time is none. The caller holds c's lock.
+func (d *deadline) set(c *streamConn, t time.Time) {
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	d.timer, d.passed = nil, false
+	if t.IsZero() {
+		return
+	}
+	if left := time.Until(t); left > 0 {
+		var timer *time.Timer
+		timer = time.AfterFunc(left, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if d.timer == timer { // no other deadline has been set since
+				d.passed = true
+				c.moved.Broadcast()
+			}
+		})
+		d.timer = timer
+		return
+	}
+	d.passed = true
+	c.moved.Broadcast()
+}

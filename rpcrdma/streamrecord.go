@@ -1,0 +1,117 @@
+package rpcrdma
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Record marking (RFC 5531, Section 11).
+const (
+	markLen      = 4
+	lastFragment = 1 << 31 // the other bits of a mark are the fragment's length in octets
+)
+
+// errNoReplyRecord: what a server has written is no reply.
+var errNoReplyRecord = errors.New("rpcrdma: a record that is no RPC reply")
+
+// replyStart is the length in octets of what tells a reply and whose it is: XID
+// and msg_type.
+const replyStart = 8
+
+// A replyRecord takes the records of replies out of a stream, as far as they have
+// come, and gives their octets to the calls that they answer.
+type replyRecord struct {
+	mark  [markLen]byte
+	marks int  // octets of it that have come
+	last  bool // the fragment is the record's last
+	left  int  // octets of it to come
+
+	start  [replyStart]byte
+	starts int         // octets of it that have come
+	call   *streamCall // nil: not known yet, or nobody's
+}
+
+// take takes octets. It returns how many were good, and the error of the next.
+func (r *replyRecord) take(c *streamConn, p []byte) (n int, err error) {
+	for n < len(p) {
+		if r.marks < markLen {
+			k := copy(r.mark[r.marks:], p[n:])
+			r.marks += k
+			n += k
+			if r.marks < markLen {
+				return n, nil
+			}
+			mark := binary.BigEndian.Uint32(r.mark[:])
+			r.last, r.left = mark&lastFragment != 0, int(mark&^lastFragment)
+		} else {
+			k := min(r.left, len(p)-n)
+			if err := r.octets(c, p[n:n+k]); err != nil {
+				return n, err
+			}
+			n += k
+		}
+		if r.left == 0 {
+			if err := r.endFragment(c); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// octets takes octets of the fragment.
+func (r *replyRecord) octets(c *streamConn, p []byte) error {
+	if r.starts < replyStart {
+		k := copy(r.start[r.starts:], p)
+		r.starts += k
+		r.left -= k
+		p = p[k:]
+		if r.starts < replyStart {
+			return nil
+		}
+		if err := r.begin(c); err != nil {
+			return err
+		}
+	}
+	r.left -= len(p)
+	if r.call != nil {
+		r.call.add(p)
+	}
+	return nil
+}
+
+// begin finds the call that the reply is for.
+func (r *replyRecord) begin(c *streamConn) error {
+	const reply = 1 // msg_type
+	if binary.BigEndian.Uint32(r.start[4:]) != reply {
+		return errNoReplyRecord
+	}
+	r.call = c.pending[binary.BigEndian.Uint32(r.start[:])]
+	if r.call == nil {
+		return nil
+	}
+	n := r.call.most + 1 // where the rest of the record is not known
+	if r.last {
+		n = replyStart + r.left
+	}
+	r.call.expect(n)
+	r.call.add(r.start[:])
+	return nil
+}
+
+// endFragment goes on to the next mark, and to the next record after the last
+// fragment.
+func (r *replyRecord) endFragment(c *streamConn) error {
+	r.marks = 0
+	if !r.last {
+		return nil
+	}
+	if r.starts < replyStart {
+		return errNoReplyRecord
+	}
+	if r.call != nil {
+		c.answered(r.call)
+	}
+	r.starts, r.call = 0, nil
+	return nil
+}

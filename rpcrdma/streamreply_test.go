@@ -1,0 +1,308 @@
+package rpcrdma
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+)
+
+// A streamReply is a call, what its server writes, and what its requester gets.
+type streamReply struct {
+	name   string
+	proc   uint32
+	limit  int     // in the call
+	writes [][]int // segments of the Write chunks
+	reply  []int   // of the Reply chunk
+	record []byte
+
+	want  []byte // the RPC reply without what went to the Write chunk
+	moved []byte // that
+	code  ErrCode
+}
+
+func streamReplies() []streamReply {
+	item := repeat(4001) // 3 octets of padding
+	ok := success(testXID, word(0), opaque(item), word(7))
+	cutOut := success(testXID, word(0), word(len(item)), word(7))
+	small := success(testXID, word(0), opaque(item[:5]), word(7))
+	smallCut := success(testXID, word(0), word(5), word(7))
+	failed := success(testXID, word(5))
+	broken := success(testXID, word(0), word(99), word(7))
+	list := success(testXID, item)
+	systemErr := success(testXID)
+	systemErr[23] = 5
+	denied := join(word(testXID), word(1), word(1), word(1), word(5))
+	signed := join(word(testXID), word(1), word(0), word(6), opaque(item[:399]), word(0), word(0), opaque(item), word(7))
+	signedCut := join(word(testXID), word(1), word(0), word(6), opaque(item[:399]), word(0), word(0), word(len(item)), word(7))
+	return []streamReply{
+		{name: "inline", proc: procItem, limit: 5, record: small, want: small},
+		{name: "no results", proc: procNull, record: success(testXID), want: success(testXID)},
+		{name: "Write chunk", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: ok, want: cutOut, moved: item},
+		{name: "Write chunk, a small item", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: small, want: smallCut, moved: item[:5]},
+		{name: "Write chunk of segments", proc: procItem, limit: 4001, writes: [][]int{{1, 2000, 0, 2000, 96}}, record: ok, want: cutOut, moved: item},
+		{name: "Write chunks", proc: procItem, limit: 4001, writes: [][]int{{4004}, {100}}, record: ok, want: cutOut, moved: item},
+		{name: "empty Write chunk", proc: procItem, limit: 4001, writes: [][]int{{}}, record: small, want: small},
+		{name: "Write chunk and Reply chunk", proc: procItem, limit: 4001, writes: [][]int{{4001}}, reply: []int{5000}, record: ok, want: cutOut, moved: item},
+		{name: "Reply chunk", proc: procItem, limit: 4001, reply: []int{5000}, record: ok, want: ok},
+		{name: "Reply chunk, a plain result", proc: procPlain, limit: 5000, reply: []int{3000, 2000}, record: list, want: list},
+		{name: "Reply chunk, without a bound", proc: procAny, reply: []int{5000}, record: list, want: list},
+		{name: "failed", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: failed, want: failed},
+		{name: "not served", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: systemErr, want: systemErr},
+		{name: "denied", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: denied, want: denied},
+		{name: "item that is not there", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: broken, want: broken},
+		{name: "empty item", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: success(testXID, word(0), word(0), word(7)), want: success(testXID, word(0), word(0), word(7))},
+		{name: "verifier", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: signed, want: signedCut, moved: item},
+
+		// R8166-4.5.3-1, R8267-3.1-1, R8267-3.1-4
+		{name: "no chunk", proc: procItem, limit: 4097, record: success(testXID, word(0), opaque(repeat(4097)), word(7)), code: ErrChunk},
+		{name: "short Write chunk", proc: procItem, limit: 4001, writes: [][]int{{4000}}, record: ok, code: ErrChunk},
+		{name: "short Reply chunk", proc: procPlain, limit: 4100, reply: []int{len(list) + 75}, record: success(testXID, repeat(4100)), code: ErrChunk},
+		{name: "much too long", proc: procAny, record: success(testXID, repeat(1<<20)), code: ErrChunk},
+		{name: "longer than the procedure's", proc: procPlain, limit: 100, reply: []int{5000}, record: success(testXID, repeat(101+400)), want: systemErr},
+		{name: "an item longer than the procedure's", proc: procItem, limit: 4000, writes: [][]int{{5000}}, record: success(testXID, word(0), opaque(repeat(4500)), word(7)), want: systemErr},
+	}
+}
+
+// call makes the call, and returns the memory of the first Write chunk and that of
+// the Reply chunk.
+func (s *streamReply) call(q *requester) (mem, reply []byte) {
+	h := msg(chunks.Lists{})
+	for i, lengths := range s.writes {
+		c, m := q.writable(lengths...)
+		h.Lists.AddWrite(c)
+		if i == 0 {
+			mem = m
+		}
+	}
+	if s.reply != nil {
+		h.Lists.Reply, reply = q.writable(s.reply...)
+		h.Lists.HasReply = true
+	}
+	q.call(h, callTo(testXID, s.proc, word(s.limit)))
+	return mem, reply
+}
+
+// check looks at what the requester got.
+func (s *streamReply) check(t *testing.T, q *requester, mem, reply []byte) {
+	t.Helper()
+	if s.code != 0 {
+		q.refused(s.code)
+		assertUntouched(t, mem) // R8267-3.1-4
+		assertUntouched(t, reply)
+		return
+	}
+	a := q.answer()
+	if a.Proc == NoMsg {
+		a.body, reply = reply[:a.Lists.Reply.Length()], reply[a.Lists.Reply.Length():]
+	}
+	assert.Equal(t, s.want, a.body)
+	assert.True(t, bytes.Equal(s.moved, mem[:len(s.moved)]))
+	assertUntouched(t, mem[len(s.moved):])
+	assertUntouched(t, reply)
+	if assert.Equal(t, len(s.writes), a.Lists.Writes(), "R8166-4.3.2.2-3: with as many segments") {
+		for i, lengths := range s.writes {
+			assert.Len(t, a.Lists.Write(i), len(lengths))
+			n := len(s.moved)
+			if i > 0 {
+				n = 0
+			}
+			assert.EqualValues(t, n, a.Lists.Write(i).Length())
+		}
+	}
+}
+
+// TestStreamReplies: R8166-4.3.2-1, R8166-4.3.2.1-1, R8166-4.3.2.3-1, R8166-3.4.6-3. However a record
+// is cut into fragments and writes, it comes out the same.
+func TestStreamReplies(t *testing.T) {
+	for _, tt := range streamReplies() {
+		t.Run(tt.name, func(t *testing.T) {
+			stream(t, nil, func(t *testing.T, r *streamRig) {
+				q := r.dialLinux()
+				n := len(tt.record)
+				var c net.Conn
+				for _, lengths := range [][]int{nil, {0, 3, 2, 0, 1}, {10, n - 10}, {n}} {
+					mem, reply := tt.call(q)
+					if c == nil {
+						c = r.accept()
+					}
+					readRecord(t, c)
+					wire := record(tt.record, lengths...)
+					if len(lengths) == 3 { // half-written
+						for i := range wire {
+							write(t, c, wire[i:i+1])
+						}
+					} else {
+						write(t, c, wire)
+					}
+					tt.check(t, q, mem, reply)
+				}
+			})
+		})
+	}
+}
+
+// Replies go to the calls that they name, in any order; one that nobody waits for
+// is thrown away, and so is a call that asks for a second reply at the same time.
+func TestStreamOrder(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *streamRig) {
+		q := r.dialLinux()
+		for xid := range uint32(5) {
+			q.call(Header{XID: xid, Proc: Msg}, callTo(xid, procNull))
+			synctest.Wait()
+		}
+		q.call(Header{XID: 3, Proc: Msg}, callTo(3, procNull))
+		c := r.accept()
+		for xid := range uint32(5) {
+			assert.Equal(t, xid, binary.BigEndian.Uint32(readRecord(t, c)))
+		}
+		var all []byte
+		for _, xid := range []uint32{3, 99, 0, 4, 3, 2, 1, 1} {
+			all = append(all, record(success(xid))...)
+		}
+		write(t, c, all)
+		var got []uint32
+		for _, a := range q.answers() {
+			got = append(got, a.XID)
+		}
+		assert.ElementsMatch(t, []uint32{0, 1, 2, 3, 4}, got)
+		q.call(Header{XID: 3, Proc: Msg}, callTo(3, procNull))
+		readRecord(t, c)
+		write(t, c, record(success(3)))
+		assert.EqualValues(t, 3, q.answer().XID, "an XID may come again")
+	})
+}
+
+// A reply that is there before its call has been read waits for that: the octets
+// of the call are still needed.
+func TestStreamEarlyReply(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *streamRig) {
+		q := r.dialLinux()
+		call := callTo(testXID, procAny, repeat(100))
+		q.call(msg0(), call)
+		c := r.accept()
+		start := make([]byte, 50)
+		n, err := c.Read(start)
+		require.NoError(t, err)
+		require.Equal(t, 50, n)
+		write(t, c, record(success(testXID)))
+		assert.Empty(t, q.answers())
+		rest := make([]byte, 200)
+		n, err = c.Read(rest)
+		require.NoError(t, err)
+		assert.Equal(t, call, append(start[4:], rest[:n]...))
+		assert.Equal(t, success(testXID), q.answer().body)
+	})
+}
+
+// What is no reply ends the connection, and leaves others alone.
+func TestStreamNoReply(t *testing.T) {
+	for name, wire := range map[string][]byte{
+		"a call":      record(callTo(testXID, procNull)),
+		"XID alone":   record(word(testXID)),
+		"nothing":     record(nil),
+		"wrong octet": record(join(word(testXID), word(2), word(0))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			stream(t, nil, func(t *testing.T, r *streamRig) {
+				r.Log = testLog(t)
+				other := r.dialLinux()
+				other.call(msg0(), callTo(testXID, procNull))
+				c2 := r.accept()
+				q := r.dialLinux()
+				q.call(msg0(), callTo(testXID, procNull))
+				q.call(Header{XID: 1, Proc: Msg}, callTo(1, procNull))
+				c := r.accept()
+				n, err := c.Write(append(record(success(1)), wire...))
+				assert.ErrorIs(t, err, errNoReplyRecord)
+				assert.GreaterOrEqual(t, n, len(record(success(1))))
+				assert.Len(t, q.answers(), 1, "what came before")
+				assert.Len(t, q.ended(), 1)
+				_, err = c.Read(make([]byte, 1))
+				assert.ErrorIs(t, err, errNoReplyRecord)
+				readRecord(t, c2)
+				write(t, c2, record(success(testXID)))
+				assert.Equal(t, Msg, other.answer().Proc)
+			})
+		})
+	}
+}
+
+// A record takes no more memory than its call has reserved, whatever its mark
+// says, and one that nobody waits for none.
+func TestStreamMemory(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *streamRig) {
+		q := r.dialLinux()
+		item := streamReply{proc: procItem, limit: 1 << 30, writes: [][]int{{8192}}}
+		item.call(q)
+		c := r.accept().(*streamConn)
+		readRecord(t, c)
+		cl := c.pending[testXID]
+		huge := []byte{0x7f, 0xff, 0xff, 0xff}
+		write(t, c, append(huge, success(testXID, word(0), word(1<<30))...))
+		for range 1000 {
+			write(t, c, repeat(4096))
+		}
+		room := 4096 - minLen - 8 - 16 + 8192
+		assert.Equal(t, room+1, len(cl.got))
+		assert.LessOrEqual(t, cap(cl.got), 16<<10)
+		require.NoError(t, c.Close())
+		synctest.Wait()
+		assert.Len(t, q.ended(), 1)
+	})
+}
+
+// Under RPCSEC_GSS nothing is looked for in arguments and results.
+func TestStreamSealed(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *streamRig) {
+		q := r.dialLinux()
+		call := callTo(testXID, procItem, word(1), word(2))
+		call[27] = rpcsecGSS
+		h := msg(chunks.Lists{})
+		c, _ := q.writable(4096)
+		h.Lists.AddWrite(c)
+		q.call(h, call)
+		s := r.accept()
+		assert.Equal(t, call, readRecord(t, s))
+		reply := success(testXID, word(0), opaque(repeat(2000)), word(7))
+		write(t, s, record(reply))
+		a := q.answer()
+		assert.Equal(t, reply, a.body)
+		assert.Zero(t, a.Lists.Write(0).Length())
+	})
+}
+
+// A Binding that finds what is not there harms nobody.
+func TestMovable(t *testing.T) {
+	results := make([]byte, 16)
+	for _, tt := range []struct{ start, n, wantStart, want int }{
+		{4, 12, 4, 12},
+		{4, 11, 4, 11},
+		{5, 11, 5, 0},
+		{4, 13, 0, 0},
+		{-1, 4, 0, 0},
+		{4, -4, 0, 0},
+		{17, 1, 0, 0},
+		{1 << 62, 1 << 62, 0, 0},
+		{0, 16, 0, 16},
+	} {
+		start, n := movable(claims{start: tt.start, n: tt.n}, 1, results)
+		if tt.want > 0 {
+			assert.Equal(t, tt.wantStart, start)
+		}
+		assert.Equal(t, tt.want, n, tt)
+	}
+}
+
+type claims struct {
+	testBinding
+	start, n int
+}
+
+func (c claims) ResultItem(uint32, []byte) (start, n int) { return c.start, c.n }

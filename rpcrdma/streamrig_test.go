@@ -1,0 +1,186 @@
+package rpcrdma
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// testBinding is that of the program that rpcCall calls.
+//
+//	procItem   args     limit, opaque item, word   results  status, opaque item, word
+//	procPlain  args     limit                      results  up to limit octets
+//	procAny    neither has a bound
+type testBinding struct{}
+
+const (
+	testProg = 100003
+	testVers = 3
+
+	procNull  = 0
+	procItem  = 1
+	procPlain = 2
+	procAny   = 3
+)
+
+func (testBinding) Program() (prog, vers uint32) { return testProg, testVers }
+
+func (testBinding) ArgItem(proc uint32, args []byte) (start, n int) {
+	if proc != procItem || len(args) < 8 {
+		return 0, 0
+	}
+	return 8, int(binary.BigEndian.Uint32(args[4:]))
+}
+
+func (testBinding) ResultItem(proc uint32, results []byte) (start, n int) {
+	r := xdr.NewReader(results)
+	if proc != procItem || r.Uint32() != 0 {
+		return 0, 0
+	}
+	n = len(r.Opaque(1 << 30))
+	if r.Uint32(); r.Done() != nil {
+		return 0, 0
+	}
+	return 8, n
+}
+
+func (testBinding) MaxResults(proc uint32, args []byte) (rest, item int) {
+	r := xdr.NewReader(args)
+	switch limit := int(r.Uint32()); proc {
+	case procItem:
+		return 12, limit
+	case procPlain:
+		return limit, 0
+	case procAny:
+		return -1, 0
+	}
+	return 0, 0
+}
+
+// callTo returns an RPC call of the test's program.
+func callTo(xid, proc uint32, args ...[]byte) []byte {
+	b := rpcCall(xid, "")
+	binary.BigEndian.PutUint32(b[20:], proc)
+	for _, a := range args {
+		b = append(b, a...)
+	}
+	return b
+}
+
+// The parts of arguments and results.
+func word(v int) []byte { return xdr.AppendUint32(nil, uint32(v)) }
+
+func opaque(data []byte) []byte { return xdr.AppendOpaque(nil, data) }
+
+// success returns an RPC reply of a call that was served.
+func success(xid uint32, results ...[]byte) []byte {
+	b := appendSuccess(nil, xid)
+	for _, r := range results {
+		b = append(b, r...)
+	}
+	return b
+}
+
+// record returns a message as a record, cut into fragments of the given lengths
+// and one more for the rest.
+func record(msg []byte, lengths ...int) (b []byte) {
+	for _, n := range lengths {
+		b = append(binary.BigEndian.AppendUint32(b, uint32(n)), msg[:n]...)
+		msg = msg[n:]
+	}
+	return append(binary.BigEndian.AppendUint32(b, 1<<31|uint32(len(msg))), msg...)
+}
+
+// A streamRig is a rig whose server is that of a StreamListener.
+type streamRig struct {
+	*rig
+	l     *StreamListener
+	conns chan net.Conn // as they are accepted
+}
+
+// stream runs f with a StreamListener, in a bubble, and checks that nothing is
+// left of it.
+func stream(t *testing.T, set func(*Server), f func(t *testing.T, r *streamRig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		before := buf.Default.Out()
+		l := rdmatest.Listen(t)
+		p := &tap{Listener: l}
+		r := &streamRig{l: NewStreamListener(p, testBinding{}), conns: make(chan net.Conn, 100)}
+		if set != nil {
+			set(&r.l.Server)
+		}
+		r.rig = &rig{Server: &r.l.Server, t: t, tap: p, listen: l}
+		go func() {
+			defer close(r.conns)
+			for {
+				c, err := r.l.Accept()
+				if err != nil {
+					assert.ErrorIs(t, err, net.ErrClosed)
+					return
+				}
+				r.conns <- c
+			}
+		}()
+		synctest.Wait()
+		f(t, r)
+		require.NoError(t, r.l.Server.Shutdown(t.Context()))
+		require.NoError(t, r.l.Close())
+		synctest.Wait()
+		assert.Equal(t, before, buf.Default.Out(), "buffers lent")
+		assert.Empty(t, r.l.conns)
+		assert.Empty(t, r.l.ready)
+		assert.Zero(t, r.inline.Load(), "octets of messages")
+		assert.True(t, r.memory.TryAcquire(r.cfg.maxMemory), "memory is all given back")
+	})
+}
+
+// accept returns the next connection.
+func (r *streamRig) accept() net.Conn {
+	r.t.Helper()
+	synctest.Wait()
+	require.NotEmpty(r.t, r.conns, "connections to be accepted")
+	return <-r.conns
+}
+
+// readRecord reads one record.
+func readRecord(t testing.TB, c io.Reader) []byte {
+	t.Helper()
+	b, err := nextRecord(c)
+	require.NoError(t, err)
+	return b
+}
+
+// nextRecord reads one record as the simplest of servers does, which take only
+// such of one fragment.
+func nextRecord(c io.Reader) ([]byte, error) {
+	var mark [4]byte
+	if _, err := io.ReadFull(c, mark[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(mark[:])
+	if n&(1<<31) == 0 {
+		return nil, errors.New("a record of several fragments")
+	}
+	b := make([]byte, n&^(1<<31))
+	_, err := io.ReadFull(c, b)
+	return b, err
+}
+
+// write writes what has to be taken.
+func write(t testing.TB, c io.Writer, b []byte) {
+	t.Helper()
+	n, err := c.Write(b)
+	require.NoError(t, err)
+	require.Len(t, b, n)
+}

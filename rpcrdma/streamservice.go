@@ -1,0 +1,81 @@
+package rpcrdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// A streamService is the Service of a StreamListener's Server: it puts each call
+// into the stream of its connection and waits until its reply has been written
+// there.
+type streamService struct{ *StreamListener }
+
+var errResultsLong = errors.New("rpcrdma: the server behind has sent longer results than the procedure has")
+
+// Serve implements oncrpc.Service.
+func (s streamService) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
+	cl, _ := s.calls.Get().(*streamCall)
+	if cl == nil {
+		cl = &streamCall{done: make(chan bool, 1)}
+	}
+	defer func() {
+		*cl = streamCall{done: cl.done}
+		s.calls.Put(cl)
+	}()
+	if !s.begin(cl, req) {
+		return s.others.Serve(ctx, req, rep)
+	}
+	cl.rep = rep
+	if req.Places != nil || req.Item != nil && !reducible(cl.binding, cl.proc, cl.args, req.ItemPos-cl.argsAt, len(req.Item)) {
+		return s.fail(ctx, cl, req, oncrpc.ErrGarbageArgs)
+	}
+	cl.limit(req.MaxReply)
+	c := s.conn(ctx, req.Peer)
+	if c == nil || !c.put(cl, req) || !<-cl.done {
+		rep.DropItem()
+		return false
+	}
+	if cl.length > cl.bound {
+		return s.fail(ctx, cl, req, fmt.Errorf("%w: a reply of %d octets, above %d", errResultsLong, cl.length, cl.bound))
+	}
+	cl.takeApart()
+	return true
+}
+
+// begin reads the header of a call, and returns false where that is not for the
+// server behind.
+func (l *StreamListener) begin(cl *streamCall, req *oncrpc.Request) bool {
+	c, ok := oncrpc.ParseCall(req.Msg)
+	if !ok || c.Args.Err() != nil {
+		return false
+	}
+	cl.xid, cl.prog, cl.vers, cl.proc = c.XID, c.Prog, c.Vers, c.Proc
+	cl.argsAt = c.Args.Offset()
+	cl.args = req.Msg[cl.argsAt:]
+	for _, b := range l.bindings {
+		if prog, vers := b.Program(); prog == cl.prog && vers == cl.vers {
+			cl.binding = b
+			if c.Cred.Flavor == rpcsecGSS {
+				cl.binding = sealed{b}
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// fail answers a call of a program that there is with what err stands for.
+func (l *StreamListener) fail(ctx context.Context, cl *streamCall, req *oncrpc.Request, err error) bool {
+	cl.rep.DropItem()
+	m := oncrpc.Mux{Log: l.Server.log.Logger}
+	m.Register(cl.prog, cl.vers, failing{err})
+	return m.Serve(ctx, req, cl.rep)
+}
+
+// failing is a program of which all calls fail.
+type failing struct{ err error }
+
+func (f failing) ServeRPC(context.Context, *oncrpc.Call, *oncrpc.Reply) error { return f.err }
