@@ -28,7 +28,8 @@ type Buf struct {
 
 	mem   []byte // all of it
 	pool  *Pool
-	class int // -1: not kept
+	owner Owner // in place of pool: of borrowed memory
+	class int   // -1: not kept
 	refs  atomic.Int32
 }
 
@@ -73,6 +74,10 @@ func (b *Buf) Release() {
 		return
 	case n < 0:
 		panic(fmt.Sprintf("buf: %d releases too many", -n))
+	}
+	if b.owner != nil {
+		b.giveBack()
+		return
 	}
 	b.pool.put(b)
 }

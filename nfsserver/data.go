@@ -2,6 +2,7 @@ package nfsserver
 
 import (
 	"context"
+	"encoding/binary"
 	"math"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
@@ -34,6 +35,9 @@ func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res 
 	if off > maxFileSize { // past the end of every file, so only the right to read is left to ask for
 		off = 0
 	}
+	if q.lend(ctx, h, a, count, res, r) {
+		return
+	}
 	p := r.NewItem(count)
 	n, eof, attr, err := q.export.fs.Read(ctx, &q.cred, h, p, off)
 	res.Status, res.Attr = q.fileStatus(err), wirePostAttr(&attr)
@@ -43,6 +47,33 @@ func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res 
 	}
 	r.Item.B = p[:n]
 	res.Count, res.EOF = uint32(n), eof || a.Offset > maxFileSize
+}
+
+// lend is read without a copy, where file system, transport and data allow it.
+func (q *request) lend(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, count int, res *nfs3.ReadRes, r *oncrpc.Reply) bool {
+	if !r.Mappable || q.export.mapper == nil || a.Offset > maxFileSize {
+		return false
+	}
+	item, eof, attr, err := q.export.mapper.Map(ctx, &q.cred, h, a.Offset, count)
+	if item == nil && err == nil {
+		return false
+	}
+	res.Status, res.Attr = q.fileStatus(err), wirePostAttr(&attr)
+	if err == nil {
+		r.DropItem()
+		r.Item, r.Cut = item, cutRead
+		res.Count, res.EOF = uint32(len(item.B)), eof
+	}
+	return true
+}
+
+// cutRead changes the head of a reply to READ, whose file was cut short while
+// it was sent: count, eof and the length of the data are its last words.
+func cutRead(head []byte, n int) {
+	end := head[len(head)-12:]
+	binary.BigEndian.PutUint32(end, uint32(n))
+	binary.BigEndian.PutUint32(end[4:], 1)
+	binary.BigEndian.PutUint32(end[8:], uint32(n))
 }
 
 // readCount returns how many octets are read: not more than were asked for,

@@ -13,6 +13,7 @@ import (
 type export struct {
 	path             string
 	fs               vfs.FS
+	mapper           vfs.Mapper // fs, or nil
 	id               uint32
 	readOnly         bool
 	noRootSquash     bool
@@ -31,6 +32,7 @@ func newExport(c *Export) *export {
 		anonGID:      c.AnonGID,
 		clients:      slices.Clone(c.Clients),
 	}
+	e.mapper, _ = c.FS.(vfs.Mapper)
 	if e.anonUID == 0 {
 		e.anonUID = nobody
 	}

@@ -83,6 +83,17 @@ type Reply struct {
 	// put off, and may be executed when it comes again.
 	NoReplay bool
 
+	// Mappable says that Item may be memory that becomes unreadable while it
+	// is sent: a mapping of a file that somebody cuts short. Such memory is
+	// for the kernel to read; the processor would fault. A transport that
+	// sends items from where they lie sets it.
+	Mappable bool
+
+	// Cut, if not nil, says that Item is such memory. Where no more than n
+	// octets of it were left, the transport calls Cut before it sends Head,
+	// which is changed in place to tell of n octets.
+	Cut func(head []byte, n int)
+
 	// Lend, if not nil, is where NewItem gets its buffer, which has n
 	// octets. A transport that bounds the memory of replies sets it; it
 	// may wait until other replies have left.
@@ -108,7 +119,7 @@ func (r *Reply) NewItem(n int) []byte {
 func (r *Reply) DropItem() {
 	if r.Item != nil {
 		r.Item.Release()
-		r.Item = nil
+		r.Item, r.Cut = nil, nil
 	}
 }
 

@@ -3,6 +3,8 @@ package vfs
 import (
 	"context"
 	"errors"
+
+	"github.com/nfsrdma/nfsrdma/buf"
 )
 
 // MaxHandle is the length in octets of the longest Handle. NFSv3 gives 64
@@ -260,6 +262,17 @@ type FS interface {
 
 	// Close gives all resources back. No method may be under way.
 	Close() error
+}
+
+// A Mapper is an FS that can lend the data of files where they lie.
+type Mapper interface {
+	// Map is Read of up to n octets without a copy. The buffer's memory is a
+	// mapping: it shows what is written to the file while it is lent, and
+	// what lies behind the end of a file that is cut short meanwhile is
+	// not there any more, so that only the kernel may read it. Nil, without
+	// an error, tells to use Read: the data would have to be waited for, or
+	// are too few to be worth it.
+	Map(ctx context.Context, c *Cred, h Handle, off uint64, n int) (b *buf.Buf, eof bool, a MaybeAttr, err error)
 }
 
 // Errors for which the host has no number.

@@ -18,6 +18,8 @@ type cache struct {
 	fds  atomic.Int64 // descriptors now
 	tick atomic.Uint32
 
+	windows atomic.Int64 // now
+
 	mu   sync.Mutex
 	objs map[vfs.Handle]*object
 	ring object // its next is the most recently used
@@ -161,6 +163,7 @@ func (c *cache) clear() {
 
 // close closes o, which has left the cache and is not in use.
 func (c *cache) close(o *object) {
+	c.unmap(o)
 	for _, fl := range o.files {
 		if o.gone {
 			fl.dirty.Store(false)

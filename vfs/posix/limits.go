@@ -45,6 +45,19 @@ const (
 	// glanceName is the longest name, in octets, of NAME_MAX.
 	glanceName = 255
 
+	// minMapped is how many octets are lent from a mapping at least: to copy
+	// fewer costs less than to look whether they are in memory.
+	minMapped = 64 << 10
+
+	// maxMapped is how many pages are lent at once at most: 4 MiB.
+	maxMapped = 1 << 10
+
+	// windowLen is how many octets of a file one mapping shows, and
+	// maxWindows bounds the mappings of an FS: 64 GiB of addresses, with
+	// up to 128 MiB of page tables.
+	windowLen  = 64 << 20
+	maxWindows = 1 << 10
+
 	// dirBufLen is the octets of directory entries read at once.
 	dirBufLen = 16 << 10
 

@@ -24,6 +24,7 @@ type object struct {
 
 	mu          sync.Mutex
 	files       []*file
+	windows     []*window
 	verdicts    []verdict
 	nextVerdict int // the one to be replaced
 

@@ -1,0 +1,76 @@
+package nfsserver
+
+import (
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+)
+
+// A READ over a transport that sends data from where they lie is answered from
+// a mapping of the file; where the file is cut short meanwhile, the reply says
+// how much there was, and that it ends there.
+func TestReadLent(t *testing.T) {
+	dir := t.TempDir()
+	data := make([]byte, 1<<20)
+	_, _ = rand.Read(data)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), data, 0o600))
+	g := posixRig(t, dir, posix.Options{StateDir: t.TempDir()})
+	fh := g.lookup(g.mnt("/x").Handle, "f")
+
+	read := func(off uint64, count uint32, mappable bool) (*oncrpc.Reply, nfs3.ReadRes) {
+		t.Helper()
+		args := nfs3.ReadArgs{File: fh, Offset: off, Count: count}
+		req := oncrpc.Request{Msg: args.AppendTo(g.header(nfs3.Program, nfs3.Version, nfs3.ProcRead)), Peer: g.peer, MaxReply: g.maxReply}
+		rep := &oncrpc.Reply{Mappable: mappable}
+		require.True(t, g.mux.Serve(t.Context(), &req, rep))
+		return rep, g.results(rep)
+	}
+	rep, res := read(4096, 512<<10, true)
+	require.NotNil(t, rep.Cut, "lent")
+	assert.Equal(t, data[4096:4096+512<<10], res.Data)
+	assert.False(t, res.EOF)
+	assert.EqualValues(t, 512<<10, res.Count)
+
+	rep.Cut(rep.Head, 1234)
+	rep.Item.B = rep.Item.B[:1234]
+	res = g.results(rep)
+	assert.EqualValues(t, 1234, res.Count)
+	assert.True(t, res.EOF)
+	assert.Equal(t, data[4096:4096+1234], res.Data)
+	rep.DropItem()
+	assert.Nil(t, rep.Cut)
+
+	rep, res = read(1<<20-100<<10, 200<<10, true)
+	require.NotNil(t, rep.Cut)
+	assert.True(t, res.EOF)
+	assert.Equal(t, data[1<<20-100<<10:], res.Data)
+	rep.DropItem()
+
+	for _, c := range []struct {
+		count    uint32
+		mappable bool
+	}{{512 << 10, false}, {4096, true}} {
+		rep, res = read(0, c.count, c.mappable)
+		assert.Nil(t, rep.Cut)
+		assert.Equal(t, data[:c.count], res.Data)
+		rep.DropItem()
+	}
+}
+
+// results decodes a reply to READ.
+func (g *rig) results(rep *oncrpc.Reply) (res nfs3.ReadRes) {
+	g.t.Helper()
+	stat, results := g.accept(rep.Head)
+	require.Zero(g.t, stat)
+	g.decode(results, rep.Item.B, &res)
+	require.Equal(g.t, nfs3.OK, res.Status)
+	return res
+}

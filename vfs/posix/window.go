@@ -1,0 +1,122 @@
+//go:build linux
+
+package posix
+
+import (
+	"context"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A window is a mapping of a part of a file, from a multiple of windowLen on.
+// It stays while its object does: what costs is not the mapping but the page
+// tables behind it, which are there when the same octets are read again.
+type window struct {
+	f    *FS
+	o    *object
+	base uint64
+	mem  []byte
+}
+
+// Return takes the reference of a reader back (buf.Owner).
+func (w *window) Return([]byte) { w.f.put(w.o) }
+
+var _ vfs.Mapper = (*FS)(nil)
+
+// Map lends what is in the page cache and not across two windows (vfs.Mapper).
+func (f *FS) Map(_ context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n int) (b *buf.Buf, eof bool, a vfs.MaybeAttr, err error) {
+	if n < minMapped || off%windowLen+uint64(n) > windowLen || off > maxFileSize-windowLen {
+		return nil, false, a, nil
+	}
+	o, fl, err := f.data(c, h, accRead)
+	if err != nil {
+		return nil, false, f.attrOfHandle(h), err
+	}
+	defer f.closeFile(o, fl)
+	var st unix.Statx_t
+	err = f.stat(o, &st)
+	if err == nil {
+		err = f.recheck(o, fl, c, &st)
+	}
+	if err != nil {
+		a = f.attrOf(o)
+		f.put(o)
+		return nil, false, a, err
+	}
+	end := min(off+uint64(n), st.Size)
+	if end < off || end-off < minMapped {
+		f.put(o)
+		return nil, false, a, nil
+	}
+	w := f.window(o, fl, off-off%windowLen)
+	if w == nil {
+		f.put(o)
+		return nil, false, a, nil
+	}
+	mem := w.mem[off-w.base : end-w.base]
+	if !resident(mem) {
+		f.put(o)
+		return nil, false, a, nil
+	}
+	return buf.Borrow(mem, w), end == st.Size, f.some(&st), nil
+}
+
+// window returns o's window at base, or nil where there is none to be had.
+func (f *FS) window(o *object, fl *file, base uint64) *window {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, w := range o.windows {
+		if w.base == base {
+			return w
+		}
+	}
+	if f.cache.windows.Add(1) > maxWindows {
+		f.cache.windows.Add(-1)
+		return nil
+	}
+	mem, err := unix.Mmap(fl.fd, int64(base), windowLen, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil { // a file system that maps nothing, or no room for addresses
+		f.cache.windows.Add(-1)
+		return nil
+	}
+	w := &window{f: f, o: o, base: base, mem: mem}
+	o.windows = append(o.windows, w)
+	return w
+}
+
+// unmap takes the mappings of an object away that is not in use.
+func (c *cache) unmap(o *object) {
+	for _, w := range o.windows {
+		_ = unix.Munmap(w.mem)
+		c.windows.Add(-1)
+	}
+	o.windows = nil
+}
+
+var pageSize = os.Getpagesize()
+
+// resident tells whether all of mem is in memory, so that to read it waits for
+// no disk, and fills no hole.
+func resident(mem []byte) bool {
+	var pages [maxMapped]byte
+	start := uintptr(unsafe.Pointer(&mem[0])) &^ uintptr(pageSize-1)
+	n := uintptr(unsafe.Pointer(&mem[0])) + uintptr(len(mem)) - start
+	count := (n + uintptr(pageSize) - 1) / uintptr(pageSize)
+	if count > uintptr(len(pages)) {
+		return false
+	}
+	if _, _, e := unix.Syscall(unix.SYS_MINCORE, start, n, uintptr(unsafe.Pointer(&pages[0]))); e != 0 {
+		return false
+	}
+	for _, p := range pages[:count] {
+		if p&1 == 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,169 @@
+//go:build linux
+
+package posix
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
+)
+
+// A windowRig is an export with a file that spans two windows.
+type windowRig struct {
+	*testing.T
+	s    *site
+	f    *FS
+	c    vfs.Cred
+	h    vfs.Handle
+	data []byte
+}
+
+func newWindowRig(t *testing.T) *windowRig {
+	clean(t)
+	r := &windowRig{T: t, s: newSite(t, "/dev/shm", Options{TableHandles: true}), c: user()}
+	r.data = make([]byte, windowLen+1<<20+5)
+	rng := rand.NewChaCha8([32]byte{1})
+	_, _ = rng.Read(r.data[:1<<20])
+	_, _ = rng.Read(r.data[windowLen-1<<20:])
+	require.NoError(t, os.WriteFile(r.s.path("f"), r.data, 0o644))
+	r.f = r.s.open(t)
+	var err error
+	r.h, _, _, err = r.f.Lookup(context.Background(), &r.c, r.f.Root(), "f")
+	require.NoError(t, err)
+	return r
+}
+
+func (r *windowRig) mapped(off uint64, n int) (b *buf.Buf, eof bool) {
+	r.Helper()
+	b, eof, a, err := r.f.Map(context.Background(), &r.c, r.h, off, n)
+	require.NoError(r, err)
+	if b != nil {
+		assert.True(r, a.OK)
+		assert.EqualValues(r, len(r.data), a.Size)
+	}
+	return b, eof
+}
+
+// Octets from any place are those of the file, up to its end.
+func TestMap(t *testing.T) {
+	r := newWindowRig(t)
+	size := uint64(len(r.data))
+	for _, c := range []struct {
+		off uint64
+		n   int
+	}{
+		{0, minMapped},
+		{1, 1 << 20},
+		{windowLen - 1<<20, 1 << 20},
+		{windowLen, 1 << 20},
+		{windowLen + 5, 1 << 20},     // to the end exactly
+		{windowLen + 77777, 1 << 20}, // beyond it
+	} {
+		b, eof := r.mapped(c.off, c.n)
+		require.NotNil(t, b, "%v", c)
+		end := min(c.off+uint64(c.n), size)
+		assert.True(t, bytes.Equal(r.data[c.off:end], b.B), "%v", c)
+		assert.Equal(t, end == size, eof, "%v", c)
+		b.Release()
+	}
+	assert.Equal(t, 2, windows(t))
+	assert.EqualValues(t, 2, r.f.cache.windows.Load())
+	require.NoError(t, r.f.Close())
+	assert.Zero(t, windows(t))
+}
+
+// windows counts the mappings of the file f.
+func windows(t *testing.T) int {
+	b, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	return strings.Count(string(b), "/f\n")
+}
+
+// What is better read is not lent.
+func TestMapNot(t *testing.T) {
+	r := newWindowRig(t)
+	size := uint64(len(r.data))
+	for name, c := range map[string]struct {
+		off uint64
+		n   int
+	}{
+		"few":                {0, minMapped - 1},
+		"few before the end": {size - minMapped + 1, 1 << 20},
+		"beyond the end":     {size, 1 << 20},
+		"far beyond":         {1 << 62, 1 << 20},
+		"across windows":     {windowLen - 1, 1 << 20},
+		"too many":           {0, maxMapped*pageSize + 1},
+	} {
+		b, _ := r.mapped(c.off, c.n)
+		assert.Nil(t, b, name)
+	}
+	require.NoError(t, os.Truncate(r.s.path("f"), 0))
+	require.NoError(t, os.Truncate(r.s.path("f"), int64(size)))
+	before := used(t, r.s.path("f"))
+	b, _ := r.mapped(0, 1<<20)
+	assert.Nil(t, b, "a hole, which a mapping would fill")
+	assert.Equal(t, before, used(t, r.s.path("f")))
+
+	r.f.cache.windows.Store(maxWindows)
+	require.NoError(t, os.WriteFile(r.s.path("f"), r.data, 0o644))
+	b, _ = r.mapped(windowLen, 1<<20)
+	assert.Nil(t, b, "too many windows")
+	r.f.cache.windows.Store(1)
+	assert.Zero(t, r.f.cache.objs[r.h].refs, "references given back")
+}
+
+func used(t *testing.T, name string) int64 {
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(name, &st))
+	return st.Blocks
+}
+
+// Only who may read gets anything.
+func TestMapPermission(t *testing.T) {
+	vfstest.NeedRoot(t)
+	r := newWindowRig(t)
+	require.NoError(t, os.Chmod(r.s.path("f"), 0o600))
+	require.NoError(t, os.Chown(r.s.path("f"), 1, 1))
+	_, _, a, err := r.f.Map(context.Background(), &r.c, r.h, 0, 1<<20)
+	assert.Equal(t, unix.EACCES, err)
+	assert.True(t, a.OK)
+}
+
+// A file that is cut short while it is lent takes no octet from elsewhere into
+// its place: the kernel finds none. A file that has lost its name stays whole.
+func TestMapCut(t *testing.T) {
+	r := newWindowRig(t)
+	b, _ := r.mapped(0, 1<<20)
+	require.NotNil(t, b)
+	require.NoError(t, os.Truncate(r.s.path("f"), int64(pageSize)))
+	pipe := make([]int, 2)
+	require.NoError(t, unix.Pipe2(pipe, unix.O_CLOEXEC))
+	defer func() { closeFD(pipe[0]); closeFD(pipe[1]) }()
+	n, err := unix.Write(pipe[1], b.B[:2*pageSize])
+	assert.Equal(t, pageSize, n)
+	assert.NoError(t, err)
+	_, err = unix.Write(pipe[1], b.B[pageSize:])
+	assert.Equal(t, unix.EFAULT, err)
+
+	require.NoError(t, os.WriteFile(r.s.path("f"), r.data, 0o644))
+	c, _ := r.mapped(0, 1<<20)
+	require.NotNil(t, c)
+	require.NoError(t, os.Remove(r.s.path("f")))
+	_, err = r.f.GetAttr(context.Background(), &r.c, r.h)
+	assert.Equal(t, unix.ESTALE, err)
+	assert.True(t, bytes.Equal(r.data[:1<<20], c.B))
+	b.Release()
+	c.Release()
+	assert.Zero(t, r.f.cache.windows.Load(), "gone with the last reader")
+}
