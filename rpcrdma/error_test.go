@@ -24,8 +24,9 @@ func unserved(t *testing.T) service {
 	}
 }
 
-// R8166-4.5-2, R8166-4.5-4, R8166-4.5-5, R8166-4.5.1-1: the header of version 2
-// is answered with its own XID and version, and with the range.
+// R8166-4.5-2, R8166-4.5-4, R8166-4.5-5, R8166-4.5-6, R8166-4.5.1-1, R8166-7-1: the
+// header of version 2, or of any that is still to come, is answered with its own
+// XID and version, and with the range.
 func TestErrVers(t *testing.T) {
 	serve(t, &Server{Handler: unserved(t), Credits: 32}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -191,6 +192,26 @@ func TestPostFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// R8166-3.4.5.1-1: what a call has to read is read before it is served, and so
+// before its reply tells the requester that the memory is its own again.
+func TestReadsBeforeReply(t *testing.T) {
+	p, served := new(tap), make(chan int, 1)
+	h := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		served <- len(p.posts)
+		assert.Equal(t, repeat(100), req.Item)
+		return null(ctx, req, rep)
+	})
+	serveTap(t, &Server{Handler: h}, p, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		q.call(msg(chunks.Lists{Reads: q.reads(40, repeat(100), 50, 50)}), rpcCall(testXID, ""))
+		q.answer()
+		assert.Equal(t, 1, <-served)
+		assert.Equal(t, [][]rdma.Op{{rdma.OpRead, rdma.OpRead}, {rdma.OpSend}}, p.posts)
+	})
 }
 
 // All of a reply is posted at once, the Send last.

@@ -201,7 +201,7 @@ func TestClientRevokesFirst(t *testing.T) {
 }
 
 // A server lets nobody reach any memory of its: it reads arguments, and writes
-// results, by itself (R5042-App.A-1, R5042-App.A-2).
+// results, by itself (R5042-App.A-1, R5042-App.A-2, R8166-8.1-1).
 func TestServerExposesNothing(t *testing.T) {
 	p := new(tap)
 	serveTap(t, &Server{Handler: results("", repeat(9000), "")}, p, func(t *testing.T, r *rig) {

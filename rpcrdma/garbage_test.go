@@ -52,7 +52,7 @@ func TestGarbageArgs(t *testing.T) {
 		{"nothing, in a chunk", 1, none + none, "00000000", []at{{44, 0}}, success},
 		{"chunk in front of the count", 1, none + none, "00000064", []at{{40, 100}}, garbage},
 		{"R8166-3.4.4.4-2 padding left behind", 1, none + none, "00000061 00000000", []at{{44, 97}}, garbage},
-		{"chunk in the credential", 1, "00000001 00000008" + none + none, "00000064", []at{{40, 100}}, garbage},
+		{"R8166-8.2.2-1 chunk in the credential", 1, "00000001 00000008" + none + none, "00000064", []at{{40, 100}}, garbage},
 		{"chunk for a procedure without arguments", 0, none + none, "", []at{{40, 4}}, garbage},
 		{"chunks for a procedure without arguments", 0, none + none, "", []at{{40, 4}, {44, 4}}, garbage},
 

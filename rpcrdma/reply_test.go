@@ -54,7 +54,7 @@ func TestReplyForms(t *testing.T) {
 			proc: Msg, body: "len " + string(short) + pad3 + "tail",
 		},
 		{
-			name: "R8166-4.3.2-1 small item, Write chunk", item: short, writes: [][]int{{4096}}, tail: "tail",
+			name: "R8166-4.3.2-1 R8166-3.4.4.4-2 small item, Write chunk", item: short, writes: [][]int{{4096}}, tail: "tail",
 			proc: Msg, body: "len tail", wrote: [][]uint32{{5}}, data: short,
 		},
 		{
@@ -74,7 +74,7 @@ func TestReplyForms(t *testing.T) {
 			proc: Msg, body: "len ", wrote: [][]uint32{{0}},
 		},
 		{
-			name: "R8166-4.3.2.1-1 the second chunk is left over", item: short, writes: [][]int{{4096}, {4096}},
+			name: "R8166-4.3.2.1-1 R8166-4.3.2.2-1 the second chunk is left over", item: short, writes: [][]int{{4096}, {4096}},
 			proc: Msg, body: "len ", wrote: [][]uint32{{5}, {0}}, data: short,
 		},
 		{

@@ -195,7 +195,8 @@ func TestDispatcher(t *testing.T) {
 	})
 }
 
-// Many callers with chunks both ways, in real time, for the race detector.
+// Many callers with chunks both ways, in real time, for the race detector. What is
+// written is there when the reply is (R8166-2.3.2-2).
 func TestParallel(t *testing.T) {
 	const conns, callers, calls = 4, 8, 25
 	before := buf.Default.Out()

@@ -132,7 +132,7 @@ func (p *peer) segment(b []byte, access rdma.Access) chunks.Segment {
 // A chunk that the peer does not let the server reach ends the peer's connection
 // with a Terminate, and no other; the call that it was for gets ERR_CHUNK when it
 // comes again (R8166-4.5.3-2). What was registered with one connection is of no
-// use on another (R8166-8.1.1-1).
+// use on another (R8166-8.1.1-1, R8166-8.1-2).
 func TestUnreachableChunks(t *testing.T) {
 	addr := responder(t, iwarp.Config{}, &rpcrdma.Server{Handler: mirror{}})
 	other := dialPeer(t, addr, iwarp.Config{})
@@ -216,8 +216,8 @@ func TestTooLongTerminates(t *testing.T) {
 	other.served(1)
 }
 
-// R8166-3.3.1-9: a chunk may have many more segments than RDMA Reads may be
-// outstanding.
+// R8166-3.3.1-9, R8166-2.3.2-2: a chunk may have many more segments than RDMA Reads
+// may be outstanding; what is written is there when the reply is.
 func TestManyReadsOneAtATime(t *testing.T) {
 	one := iwarp.Config{IRD: 1, ORD: 1}
 	addr := responder(t, one, &rpcrdma.Server{Handler: mirror{}})

@@ -251,3 +251,8 @@ func TestServeWarns(t *testing.T) {
 		})
 	}
 }
+
+// R8166-5-2: NFS over RDMA has port 20049 where nothing else is said.
+func TestDefaultPort(t *testing.T) {
+	assert.Equal(t, ":20049", newServe().Flag("listen").DefValue)
+}

@@ -1,0 +1,55 @@
+package nfsserver
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// TestEachEligible: of the arguments, the data of WRITE and the path of SYMLINK
+// may come apart from the message, and nothing else that looks as if it could; a
+// call that breaks this is GARBAGE_ARGS, and nothing is done. Of the results, the
+// data of READ and the path of READLINK leave apart (R8166-3.4.2-1, R8166-6.1-1,
+// R8166-6.1-2, R8166-3.4.4.3-1, R8267-4-1, R8267-4-2).
+func TestEachEligible(t *testing.T) {
+	const garbageArgs = 4
+	eachProc(t, nil, func(t *testing.T, g *rig, fs *memFS, p procCase, fh nfs3.FH) {
+		args := p.args(fh)
+		head := g.header(nfs3.Program, nfs3.Version, p.proc)
+		plain, item := args.AppendTo(nil), itemOf(args)
+		wire := xdr.AppendFixed(plain, item)
+		eligible := -1
+		if item != nil {
+			eligible = len(plain)
+		}
+		clock := fs.clock
+		for pos := 4; pos <= len(wire); pos += 4 {
+			n := int(binary.BigEndian.Uint32(wire[pos-4:]))
+			if n > len(wire)-pos || pos == eligible {
+				continue
+			}
+			req := oncrpc.Request{Peer: g.peer, MaxReply: g.maxReply, ItemPos: len(head) + pos, Item: wire[pos:][:n]}
+			req.Msg = append(append(head[:len(head):len(head)], wire[:pos]...), wire[pos+n+xdr.Pad(n):]...)
+			var rep oncrpc.Reply
+			require.True(t, g.mux.Serve(t.Context(), &req, &rep))
+			stat, _ := g.accept(rep.Head)
+			assert.EqualValues(t, garbageArgs, stat, "%d octets at %d", n, pos)
+		}
+		assert.Equal(t, clock, fs.clock, "nothing was changed")
+
+		var apart []byte
+		if eligible >= 0 {
+			wire, apart = plain, item
+		}
+		reply, result := g.serve(append(head, wire...), apart)
+		stat, _ := g.accept(reply)
+		assert.Zero(t, stat)
+		assert.Equal(t, p.proc == nfs3.ProcRead || p.proc == nfs3.ProcReadLink, result != nil)
+	})
+}
