@@ -61,7 +61,11 @@ type watchedConn struct {
 var errNoRegister = errors.New("no memory can be registered")
 
 func (w *watchedConn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
-	if w.fail--; w.fail == 0 {
+	w.mu.Lock()
+	w.fail--
+	fails := w.fail == 0
+	w.mu.Unlock()
+	if fails {
 		return nil, errNoRegister
 	}
 	if w.onRegister != nil {

@@ -51,6 +51,7 @@ func withPuppet(t *testing.T, private []byte, cfg ClientConfig, f func(t *testin
 		go p.accept(l, private, 1<<20)
 		c, err := Dial(t.Context(), &dialer{l: l}, "", cfg)
 		require.NoError(t, err)
+		<-p.ready
 		p.watched = watched(c)
 		f(t, c, p)
 		require.NoError(t, c.Close())

@@ -1,0 +1,179 @@
+package rpcrdma
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// What a requester says of itself is what Linux's client says (R8797-4-3,
+// R8797-4-5, R8797-4-6, R8797-4-7, R8797-4-8), and that all of its STags may be
+// invalidated: each is of one call (R8797-3.2-2). It finds room in the private data
+// of any lower layer, and can be left out (R8797-4-4).
+func TestClientPrivateData(t *testing.T) {
+	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, _ *Client, p *puppet) {
+		assert.Equal(t, wiretest.Hex(t, "../cmpriv/testdata/linux-client.hex"), p.offered)
+		const leastCapacity = 56 // of InfiniBand's connection manager, through rdma_cm
+		assert.LessOrEqual(t, len(p.offered), leastCapacity)
+	})
+	withPuppet(t, knfsd, ClientConfig{Inline: 65536 + 500}, func(t *testing.T, _ *Client, p *puppet) {
+		assert.Equal(t, []byte{0xf6, 0xab, 0x0e, 0x18, 1, 1, 63, 63}, p.offered)
+	})
+	withPuppet(t, knfsd, ClientConfig{NoPrivateData: true}, func(t *testing.T, c *Client, p *puppet) {
+		assert.Empty(t, p.offered)
+		send, recv := c.Thresholds()
+		assert.Equal(t, []int{1024, 1024}, []int{send, recv}, "R8797-5.1-1: the server knows no better")
+	})
+}
+
+// Each direction has its threshold, the lesser of what one end sends and the other
+// takes (R8797-3.1-1, R8797-4.2-3, R8797-4.2-4, R8166-3.3.2-1), whatever else is in
+// the server's private data.
+func TestClientThresholds(t *testing.T) {
+	message := func(send, recv int) string {
+		return string(cmpriv.Message{SendSize: send, RecvSize: recv}.AppendTo(nil))
+	}
+	for _, tt := range []struct {
+		name       string
+		inline     int
+		private    string
+		send, recv int
+	}{
+		{"R8797-3.1-3 R8797-5-1 R8166-3.3.3-5 none", 4096, "", 1024, 1024},
+		{"R8797-5.2-2 foreign", 4096, "\x00\x00\x00\x01another protocol's", 1024, 1024},
+		{"R8797-5.2-3 R8797-6-1 version 2", 4096, "\xf6\xab\x0e\x18\x02\x01\x03\x03", 1024, 1024},
+		{"R8797-5.2-3 R8797-5.1-1 cut short", 4096, "\xf6\xab\x0e\x18\x01\x01\x03", 1024, 1024},
+		{"Linux's", 4096, string(knfsd), 4096, 4096},
+		{"R8797-4-9 reserved bits", 4096, "\xf6\xab\x0e\x18\x01\xfe\x03\x03", 4096, 4096},
+		{"R8797-4.2-2 the least", 4096, message(1024, 1024), 1024, 1024},
+		{"the server takes less than it sends", 8192, message(8192, 2048), 2048, 8192},
+		{"the server sends less than it takes", 8192, message(2048, 8192), 8192, 2048},
+		{"the server has more", 2048, message(262144, 65536), 2048, 2048},
+		{"R8797-4.2-1 both at the limit", 262144, message(262144, 262144), 262144, 262144},
+		{"R8797-5.2-1 behind an octet", 4096, "x" + message(2048, 3072), 3072, 2048},
+		{"R8797-5.2-1 behind three, with more behind it", 4096, "\xf6\xab\x0e" + message(2048, 3072) + "\xf6\xab\x0e\x18", 3072, 2048},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			withPuppet(t, []byte(tt.private), ClientConfig{Inline: tt.inline}, func(t *testing.T, c *Client, p *puppet) {
+				for range 2 { // R8797-4-2: from the set-up to the end
+					send, recv := c.Thresholds()
+					assert.Equal(t, tt.send, send)
+					assert.Equal(t, tt.recv, recv)
+					p.works(c)
+				}
+			})
+		})
+	}
+}
+
+// A call of just the one threshold and results of just the other travel inline,
+// and one of an octet more does not (R8797-3.1-2, R8166-4.2.4-5).
+func TestAsymmetry(t *testing.T) {
+	for _, tt := range []struct{ send, recv int }{{1024, 4096}, {4096, 1024}, {3072, 2048}} {
+		private := cmpriv.Message{SendSize: tt.recv, RecvSize: tt.send}.AppendTo(nil)
+		withPuppet(t, private, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+			p.works(c)
+			for _, over := range []int{0, 4} {
+				x := &oncrpc.Exchange{Args: ramp(tt.send - minLen - callLen + over)}
+				y := &oncrpc.Exchange{MaxResults: tt.recv - minLen - oncrpc.MaxReplyHeader + over}
+				for _, x := range []*oncrpc.Exchange{x, y} {
+					done := begin(t.Context(), c, x)
+					h := p.call()
+					assert.Equal(t, over > 0, h.Proc == NoMsg || h.Lists.HasReply, "%v over by %d", tt, over)
+					p.reply(h, Header{})
+					require.NoError(t, went(t, done))
+					x.Release()
+				}
+			}
+		})
+	}
+}
+
+// A server whose sizes are others each time is met with the sizes of the time, by
+// the calls that are sent again too: the same XID, in another form, with STags of
+// the new connection; those of the old are dead (R8797-4-1).
+func TestLineReplays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := buf.Default.Out()
+		l := rdmatest.Listen(t)
+		var p *puppet
+		accept := func(size int) {
+			p = &puppet{t: t, ready: make(chan struct{})}
+			go p.accept(l, cmpriv.Message{SendSize: size, RecvSize: size}.AppendTo(nil), 100)
+		}
+		accept(65536)
+		d := &watcher{dialer: dialer{l: l}}
+		line, err := Connect(t.Context(), d, "", LineConfig{Client: ClientConfig{Inline: 65536}, Log: testLog(t)})
+		require.NoError(t, err)
+		x := &oncrpc.Exchange{Prog: 1, Vers: 2, Proc: 3, Args: xdr.AppendUint32(nil, 9001), Item: ramp(9001), MaxResults: 8, Sink: make([]byte, 70000)}
+		done := begin(t.Context(), line, x)
+		first := p.call()
+		assert.Equal(t, form{write: 70000}, formOf(first))
+		message := p.whole(first)
+		time.Sleep(steadyTime)
+		for i, tt := range []struct {
+			size int
+			want form
+		}{
+			{4096, form{read: 9001, write: 70000}},
+			{262144, form{write: 70000}},
+			{1024, form{read: 9001, write: 70000}},
+		} {
+			old := p
+			old.Abort(errors.New("cable cut"))
+			accept(tt.size)
+			time.Sleep(maxPause)
+			null := p.call() // is it there?
+			assert.EqualValues(t, 0, null.body[23], "procedure")
+			p.reply(null, Header{})
+			h := p.call()
+			assert.Equal(t, first.XID, h.XID, i)
+			assert.Equal(t, tt.want, formOf(h), i)
+			assert.Equal(t, message, p.whole(h), i)
+			p.put(h.Lists.Write(0)[0], ramp(7))
+			time.Sleep(steadyTime)
+			assert.Empty(t, d.conns[i].live, "the old connection's")
+			assert.Len(t, d.conns[i+1].live, len(h.Lists.Reads)+h.Lists.Writes())
+			if i < 2 {
+				continue
+			}
+			h.Lists.Reads = nil
+			h.Lists.Write(0)[0].Length = 7
+			p.reply(h, Header{Lists: h.Lists}, 0, 0, 0, 7)
+		}
+		require.NoError(t, went(t, done))
+		assert.Equal(t, ramp(7), x.Results.Item(70000))
+		x.Release()
+		require.NoError(t, line.Close())
+		synctest.Wait()
+		assert.Equal(t, before, buf.Default.Out(), "buffers lent")
+	})
+}
+
+// A watcher is a dialer that watches what is exposed on its connections.
+type watcher struct {
+	dialer
+	conns []*watchedConn
+}
+
+func (w *watcher) Dial(ctx context.Context, addr string, cfg rdma.ConnConfig) (rdma.Conn, error) {
+	c, err := w.dialer.Dial(ctx, addr, cfg)
+	if err != nil {
+		return nil, err
+	}
+	w.conns = append(w.conns, &watchedConn{Conn: c, live: make(map[*exposure]bool)})
+	return w.conns[len(w.conns)-1], nil
+}
