@@ -1,6 +1,7 @@
 package cmpriv
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -87,6 +88,29 @@ func TestParse(t *testing.T) {
 		})
 	}
 	assert.Equal(t, Message{SendSize: 1024, RecvSize: 1024}, Default, "R8797-3.1-3")
+}
+
+// The identifier is found wherever it stands, whatever is in front of it and behind
+// (R8797-5.2-1, R8797-5-1), and what looks like it at the end is cut short
+// (R8797-5.2-3).
+func TestAnywhere(t *testing.T) {
+	want := Message{RemoteInvalidation: true, SendSize: 5120, RecvSize: 1024}
+	wire := want.AppendTo(nil)
+	for before := range 64 {
+		for _, fill := range []byte{0, 0xf6, 0xab, 0xff} {
+			b := append(bytes.Repeat([]byte{fill}, before), wire...)
+			for range 3 {
+				m, ok := Parse(b)
+				assert.True(t, ok)
+				assert.Equal(t, want, m)
+				b = append(b, 0x18, fill)
+			}
+			for n := range Len {
+				_, ok := Parse(b[:before+n])
+				assert.False(t, ok, "%d octets of it behind %d", n, before)
+			}
+		}
+	}
 }
 
 func TestAllocs(t *testing.T) {
