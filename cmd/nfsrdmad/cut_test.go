@@ -199,7 +199,6 @@ func TestCutAnywhere(t *testing.T) {
 	t.Logf("%d calls, %d of them changes; %d cuts; %d retries answered by what was kept, %d by a call that ran",
 		calls, changes, c.cuts.Load(), s.Replayed, s.Joined)
 	assert.NotZero(t, s.Replayed)
-	assert.NotZero(t, s.Joined)
 }
 
 // randomly returns a judge that cuts behind some frame, or behind some octet,
