@@ -173,9 +173,17 @@ func TestCutAnywhere(t *testing.T) {
 	}
 	g := newCutRig(t)
 	g.fs.gate = dawdle
-	c := newCutter(t, g.way.Addr.String(), randomly)
-	loads := make([]*load, 4) // a line each
 	end := time.Now().Add(length)
+	c := newCutter(t, g.way.Addr.String(), func() judge {
+		cut := randomly()
+		return func(n int) (int, manner) {
+			if time.Now().After(end) {
+				return 0, spare // so that the last rounds end
+			}
+			return cut(n)
+		}
+	})
+	loads := make([]*load, 4) // a line each
 	var wg sync.WaitGroup
 	for i := range loads {
 		line := g.connect(c.addr())
