@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/willscott/go-nfs"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// A peer is go-nfs behind a listener, and a client of it.
+type peer struct {
+	t    *testing.T
+	call oncrpc.Caller
+	c    *nfsclient.Client
+	m    *nfsclient.Mount
+	root nfs3.FH
+}
+
+// connect starts go-nfs and a client, and checks that nothing is left of both.
+func connect(t *testing.T, cfg rpcrdma.ClientConfig) *peer {
+	t.Helper()
+	nfs.Log.SetLevel(nfs.PanicLevel)
+	over, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{})
+	require.NoError(t, err)
+	l := streams(over)
+	h, err := memory()
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- nfs.Serve(l, h) }()
+	call, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, l.Addr().String(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, call.Close())
+		assert.NoError(t, l.Server.Shutdown(context.Background()))
+		assert.ErrorIs(t, <-served, net.ErrClosed)
+		assert.Zero(t, buf.Default.Out(), "buffers lent and not returned")
+	})
+	anyone := &oncrpc.Cred{Flavor: oncrpc.AuthNone} // what go-nfs's handler asks for
+	p := &peer{t: t, call: call, c: nfsclient.New(call, nfsclient.Config{Cred: anyone}), m: nfsclient.NewMount(call, anyone)}
+	p.root, err = p.m.Mnt(t.Context(), "/")
+	require.NoError(t, err)
+	return p
+}
+
+// forms are the ways in which large messages can go.
+var forms = map[string]rpcrdma.ClientConfig{
+	"thresholds of 4096 octets":   {},
+	"thresholds of 1024 octets":   {NoPrivateData: true},
+	"thresholds of 262144 octets": {Inline: 256 << 10},
+}
+
+func sample(n int) []byte {
+	p := make([]byte, n)
+	rand.NewChaCha8([32]byte{1}).Read(p)
+	return p
+}
+
+func (p *peer) in(name string) nfs3.DirOpArgs { return nfs3.DirOpArgs{Dir: p.root, Name: []byte(name)} }
+
+// create makes a file of go-nfs's own mode.
+func (p *peer) create(name string) nfs3.FH {
+	p.t.Helper()
+	res, err := p.c.Create(p.t.Context(), &nfs3.CreateArgs{Where: p.in(name), Mode: nfs3.Guarded})
+	require.NoError(p.t, err)
+	return slices.Clone(res.Object)
+}
+
+// TestData has data of many sizes written and read, at several offsets, inline and
+// by chunks.
+func TestData(t *testing.T) {
+	for name, cfg := range forms {
+		t.Run(name, func(t *testing.T) {
+			p := connect(t, cfg)
+			ctx := t.Context()
+			var sizes []int
+			for _, n := range []int{1, 512, 640, 768, 900, 1024, 3800, 4096, 65536, 262144} {
+				sizes = append(sizes, n-1, n, n+1, n+2)
+			}
+			sizes = append(sizes, 1<<20-1, 1<<20)
+			for _, n := range sizes {
+				file := p.create(fmt.Sprint("file", n))
+				data := sample(n)
+				for _, off := range []uint64{0, 5}[:min(n+1, 2)] {
+					w, err := p.c.Write(ctx, file, off, data, nfs3.FileSync)
+					require.NoError(t, err)
+					require.EqualValues(t, n, w.Count)
+				}
+				var want []byte
+				if n > 0 {
+					want = make([]byte, 5+n)
+					copy(want, data)
+					copy(want[5:], data)
+				}
+				a, err := p.c.GetAttr(ctx, file)
+				require.NoError(t, err)
+				require.EqualValues(t, len(want), a.Size)
+				got := make([]byte, min(len(want)+10, 1<<20))
+				r, err := p.c.Read(ctx, file, 0, got)
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(want[:r.Count], got[:r.Count]), "%d octets", n)
+				require.EqualValues(t, min(len(want), 1<<20), r.Count)
+				require.Equal(t, len(want) <= 1<<20, r.EOF)
+				r, err = p.c.Read(ctx, file, 3, got[:min(len(got), 4)])
+				require.NoError(t, err)
+				if len(want) > 3 {
+					require.Equal(t, want[3:min(7, len(want))], got[:r.Count])
+				}
+				_, err = p.c.Commit(ctx, file, 0, 0)
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+// TestTransfer copies more than one call carries, with many under way.
+func TestTransfer(t *testing.T) {
+	p := connect(t, rpcrdma.ClientConfig{})
+	ctx := t.Context()
+	fs, err := p.c.FS(ctx, p.root, "")
+	require.NoError(t, err)
+	f, err := fs.Create(ctx, "large", 0o666)
+	require.NoError(t, err)
+	data := sample(9<<20 + 3)
+	n, err := f.CopyFrom(ctx, bytes.NewReader(data), 0)
+	require.NoError(t, err)
+	assert.EqualValues(t, len(data), n)
+	var got bytes.Buffer
+	_, err = f.CopyTo(ctx, &got, 0)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(data, got.Bytes()))
+}
+
+// TestProcedures uses every other procedure that go-nfs has.
+func TestProcedures(t *testing.T) {
+	for name, cfg := range forms {
+		t.Run(name, func(t *testing.T) {
+			p := connect(t, cfg)
+			p.objects()
+			p.names()
+			p.links()
+			p.listings()
+			p.fileSystem()
+			p.mount()
+		})
+	}
+}
+
+func (p *peer) objects() {
+	t, ctx := p.t, p.t.Context()
+	require.NoError(t, p.c.Null(ctx))
+	file := p.create("objects")
+	size := nfs3.OptUint64{Set: true, Value: 100}
+	_, err := p.c.SetAttr(ctx, &nfs3.SetAttrArgs{Object: file, Attr: nfs3.SetAttr{Size: size}})
+	require.NoError(t, err)
+	a, err := p.c.GetAttr(ctx, file)
+	require.NoError(t, err)
+	assert.EqualValues(t, 100, a.Size)
+	assert.Equal(t, nfs3.TypeReg, a.Type)
+	l, err := p.c.Lookup(ctx, p.root, "objects")
+	require.NoError(t, err)
+	assert.Equal(t, file, l.Object)
+	access, err := p.c.Access(ctx, file, nfs3.AccessRead|nfs3.AccessModify)
+	require.NoError(t, err)
+	assert.NotZero(t, access.Access&nfs3.AccessRead)
+
+	_, err = p.c.Lookup(ctx, p.root, "none")
+	assert.ErrorIs(t, err, nfs3.ErrNoEnt)
+	stale := nfs3.FH(make([]byte, 16))
+	_, err = p.c.GetAttr(ctx, stale)
+	assert.ErrorIs(t, err, nfs3.ErrStale)
+	_, err = p.c.Read(ctx, stale, 0, make([]byte, 64<<10))
+	assert.ErrorIs(t, err, nfs3.ErrStale)
+	_, err = p.c.Write(ctx, stale, 0, make([]byte, 64<<10), nfs3.FileSync)
+	assert.ErrorIs(t, err, nfs3.ErrStale)
+	_, err = p.c.ReadLink(ctx, stale)
+	assert.ErrorIs(t, err, nfs3.ErrStale)
+	_, err = p.c.Create(ctx, &nfs3.CreateArgs{Where: p.in("objects"), Mode: nfs3.Guarded})
+	assert.ErrorIs(t, err, nfs3.ErrExist)
+	_, err = p.c.Mknod(ctx, &nfs3.MknodArgs{Where: p.in("fifo"), Type: nfs3.TypeFIFO})
+	assert.ErrorIs(t, err, nfs3.ErrAcces)
+	_, err = p.c.Link(ctx, &nfs3.LinkArgs{File: file, Link: p.in("link")})
+	assert.Error(t, err, "go-nfs reads other arguments than RFC 1813 has")
+}
+
+func (p *peer) names() {
+	t, ctx := p.t, p.t.Context()
+	d, err := p.c.Mkdir(ctx, &nfs3.MkdirArgs{Where: p.in("dir")})
+	require.NoError(t, err)
+	dir := slices.Clone(d.Object)
+	p.create("before")
+	_, err = p.c.Rename(ctx, &nfs3.RenameArgs{From: p.in("before"), To: nfs3.DirOpArgs{Dir: dir, Name: []byte("after")}})
+	require.NoError(t, err)
+	_, err = p.c.Lookup(ctx, p.root, "before")
+	assert.ErrorIs(t, err, nfs3.ErrNoEnt)
+	_, err = p.c.Lookup(ctx, dir, "after")
+	require.NoError(t, err)
+	_, err = p.c.Remove(ctx, dir, "after")
+	require.NoError(t, err)
+	_, err = p.c.Rmdir(ctx, p.root, "dir")
+	require.NoError(t, err)
+	_, err = p.c.Remove(ctx, p.root, "dir")
+	assert.ErrorIs(t, err, nfs3.ErrNoEnt)
+}
+
+// links has paths in symbolic links of many lengths. Beyond its read buffer of 4096
+// octets go-nfs loses the end of one, over TCP too.
+func (p *peer) links() {
+	t, ctx := p.t, p.t.Context()
+	for _, n := range []int{1, 3, 4, 700, 701, 800, 1021, 3900} {
+		path := bytes.Repeat([]byte("p"), n)
+		name := fmt.Sprint("link", n)
+		_, err := p.c.Symlink(ctx, &nfs3.SymlinkArgs{Where: p.in(name), Path: path})
+		require.NoError(t, err)
+		l, err := p.c.Lookup(ctx, p.root, name)
+		require.NoError(t, err)
+		res, err := p.c.ReadLink(ctx, slices.Clone(l.Object))
+		require.NoError(t, err)
+		assert.Equal(t, string(path), string(res.Path))
+	}
+	_, err := p.c.ReadLink(ctx, p.root)
+	assert.Error(t, err)
+}
+
+// listings lists a directory with calls of several sizes.
+func (p *peer) listings() {
+	t, ctx := p.t, p.t.Context()
+	d, err := p.c.Mkdir(ctx, &nfs3.MkdirArgs{Where: p.in("many")})
+	require.NoError(t, err)
+	dir := slices.Clone(d.Object)
+	want := []string{".", ".."}
+	for i := range 200 {
+		name := fmt.Sprintf("%s%03d", bytes.Repeat([]byte("n"), i), i)
+		_, err := p.c.Create(ctx, &nfs3.CreateArgs{Where: nfs3.DirOpArgs{Dir: dir, Name: []byte(name)}})
+		require.NoError(t, err)
+		want = append(want, name)
+	}
+	slices.Sort(want)
+	for _, count := range []uint32{4096, 32 << 10, 1 << 20} { // go-nfs wants no fewer
+		for _, plus := range []bool{false, true} {
+			got := p.list(dir, count, plus)
+			slices.Sort(got)
+			assert.Equal(t, want, got, "%d octets, READDIRPLUS %v", count, plus)
+		}
+	}
+}
+
+func (p *peer) list(dir nfs3.FH, count uint32, plus bool) (names []string) {
+	t, ctx := p.t, p.t.Context()
+	var cookie, verf uint64
+	each := func(e *nfs3.Entry) {
+		names = append(names, string(e.Name))
+		cookie = e.Cookie
+	}
+	for eof := false; !eof; {
+		var res nfs3.DirRes
+		var err error
+		before := len(names)
+		if plus {
+			res, eof, err = p.c.ReadDirPlus(ctx, &nfs3.ReadDirPlusArgs{Dir: dir, Cookie: cookie, Verf: verf, DirCount: count, MaxCount: count}, each)
+		} else {
+			res, eof, err = p.c.ReadDir(ctx, &nfs3.ReadDirArgs{Dir: dir, Cookie: cookie, Verf: verf, Count: count}, each)
+		}
+		require.NoError(t, err)
+		require.True(t, eof || len(names) > before, "the listing goes on")
+		verf = res.Verf
+	}
+	return names
+}
+
+func (p *peer) fileSystem() {
+	t, ctx := p.t, p.t.Context()
+	_, err := p.c.FSStat(ctx, p.root)
+	require.NoError(t, err)
+	info, err := p.c.FSInfo(ctx, p.root)
+	require.NoError(t, err)
+	assert.NotZero(t, info.RTMax)
+	conf, err := p.c.PathConf(ctx, p.root)
+	require.NoError(t, err)
+	assert.NotZero(t, conf.NameMax)
+}
+
+func (p *peer) mount() {
+	t, ctx := p.t, p.t.Context()
+	require.NoError(t, p.m.Null(ctx))
+	require.NoError(t, p.m.Umnt(ctx, "/"))
+	_, err := p.m.Exports(ctx)
+	assert.Error(t, err, "go-nfs does not have it")
+	require.NoError(t, p.c.Null(ctx), "the connection is as good as before")
+}
+
+// TestPrograms: what go-nfs would answer, whatever it is, is answered as the
+// standard says.
+func TestPrograms(t *testing.T) {
+	p := connect(t, rpcrdma.ClientConfig{})
+	for _, vers := range []uint32{0, 2, 4} {
+		err := p.call.Call(t.Context(), &oncrpc.Exchange{Prog: nfs3.Program, Vers: vers})
+		assert.Equal(t, &oncrpc.ReplyError{Stat: 2, Low: 3, High: 3}, err)
+	}
+	err := p.call.Call(t.Context(), &oncrpc.Exchange{Prog: mount3.Program, Vers: 1})
+	assert.Equal(t, &oncrpc.ReplyError{Stat: 2, Low: 3, High: 3}, err)
+	err = p.call.Call(t.Context(), &oncrpc.Exchange{Prog: 100021, Vers: 4})
+	assert.ErrorIs(t, err, oncrpc.ErrProgUnavail)
+}
+
+// TestRun starts the command as it is started in tests.
+func TestRun(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	require.NoError(t, run(ctx, []string{"serve", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0"}))
+	assert.Error(t, run(ctx, nil))
+	assert.Error(t, run(ctx, []string{"serve", "--listen", "192.0.2.1:1"}))
+}
