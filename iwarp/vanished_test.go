@@ -1,0 +1,31 @@
+package iwarp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// Both ends have the kernel notice a machine that is gone: while octets wait to be
+// acknowledged, and while the connection is at rest.
+func TestMachineWatched(t *testing.T) {
+	world(t)
+	a, b := pair(t, options{})
+	for _, e := range []endpoint{a, b} {
+		require.NoError(t, e.sock.raw.raw.Control(func(fd uintptr) {
+			for _, o := range []struct{ level, name, want int }{
+				{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(time.Minute / time.Millisecond)},
+				{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+				{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15},
+				{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15},
+			} {
+				got, err := unix.GetsockoptInt(int(fd), o.level, o.name)
+				assert.NoError(t, err)
+				assert.Equal(t, o.want, got, o.name)
+			}
+		}))
+	}
+}
