@@ -25,6 +25,8 @@ type place struct {
 	t *testing.T
 	e *echo
 
+	extensions *ExtensionConfig // of the servers
+
 	mu     sync.Mutex
 	listen *rdmatest.Listener // nil: nobody is there
 	server *Server
@@ -72,7 +74,7 @@ func (c rigidConn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
 func (p *place) open() {
 	mux := new(oncrpc.Mux)
 	mux.Register(echoProg, 1, p.e)
-	s := &Server{Log: testLog(p.t), Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	s := &Server{Log: testLog(p.t), Extensions: p.extensions, Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		if req.Msg[23] != 0 { // procedure 0 is the line's own
 			p.mu.Lock()
 			p.calls[uint32(req.Msg[0])<<24|uint32(req.Msg[1])<<16|uint32(req.Msg[2])<<8|uint32(req.Msg[3])]++

@@ -222,6 +222,7 @@ func TestReverseCredits(t *testing.T) {
 	serve(t, &Server{Handler: null, Credits: 32}, func(t *testing.T, r *rig) {
 		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Backchannel: callbacks(service), BackchannelCredits: granted})
 		require.NoError(t, err)
+		synctest.Wait()
 		back := &r.onlyConn().back
 		var all sync.WaitGroup
 		for range calls {
@@ -401,6 +402,7 @@ func TestReverseThresholds(t *testing.T) {
 		serve(t, &Server{Handler: null, Inline: tt.server}, func(t *testing.T, r *rig) {
 			c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Inline: tt.client, Backchannel: callbacks(repeater)})
 			require.NoError(t, err)
+			synctest.Wait()
 			send, recv := c.Thresholds()
 			assert.Equal(t, tt.want, send)
 			assert.Equal(t, tt.want, recv)

@@ -1,0 +1,147 @@
+package rpcrdma
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A feature is on where both ends have it, with all that it needs.
+func TestAgree(t *testing.T) {
+	all := cmpriv.Extension{Immediate: true, Atomics: true, Delegation: true, ImmediateRecvs: 8}
+	but := func(f func(e *cmpriv.Extension)) cmpriv.Extension {
+		e := all
+		f(&e)
+		return e
+	}
+	for name, tt := range map[string]struct {
+		theirs cmpriv.Extension
+		depth  int
+		want   Extensions
+	}{
+		"all":                 {all, 1, Extensions{8, true, true}},
+		"fewer receives":      {but(func(e *cmpriv.Extension) { e.ImmediateRecvs = 3 }), 16, Extensions{3, true, true}},
+		"more receives":       {but(func(e *cmpriv.Extension) { e.ImmediateRecvs = 9 }), 16, Extensions{8, true, true}},
+		"no delegation":       {but(func(e *cmpriv.Extension) { e.Delegation = false }), 16, Extensions{8, true, false}},
+		"no immediate data":   {but(func(e *cmpriv.Extension) { e.Immediate = false }), 16, Extensions{0, true, false}},
+		"no receives":         {but(func(e *cmpriv.Extension) { e.ImmediateRecvs = 0 }), 16, Extensions{0, true, false}},
+		"no atomics":          {but(func(e *cmpriv.Extension) { e.Atomics = false }), 16, Extensions{8, false, false}},
+		"no ORD, or no IRD":   {all, 0, Extensions{8, false, false}},
+		"a block and no more": {cmpriv.Extension{}, 16, Extensions{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tt.want, agree(all, tt.theirs, tt.depth))
+			assert.Equal(t, tt.want, agree(tt.theirs, all, tt.depth))
+		})
+	}
+}
+
+// A shallow is a connection on which so many RDMA Reads can be outstanding.
+type shallow struct {
+	rdma.Conn
+	ird, ord int
+}
+
+func (s shallow) ReadDepth() (ird, ord int) { return s.ird, s.ord }
+
+func TestDepth(t *testing.T) {
+	c := shallow{ird: 3, ord: 5}
+	assert.Equal(t, 3, depth(c, true))
+	assert.Equal(t, 5, depth(c, false))
+	assert.Equal(t, math.MaxInt, depth(nil, true))
+}
+
+// shallowDialer makes connections without RDMA Reads.
+type shallowDialer struct{ dialer }
+
+func (d *shallowDialer) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdma.Conn, error) {
+	c, err := d.dialer.Dial(ctx, addr, cc)
+	return shallow{c, 128, 0}, err
+}
+
+func TestExtensionNegotiation(t *testing.T) {
+	s := new(side)
+	off, bare := (*ExtensionConfig)(nil), &ExtensionConfig{}
+	atomics, imm := &ExtensionConfig{Atomics: true}, &ExtensionConfig{ImmediateRecvs: 4, Attach: s.attach}
+	for i, tt := range []struct {
+		client, server *ExtensionConfig
+		want           Extensions
+	}{
+		{off, off, Extensions{}},
+		{off, imm, Extensions{}},
+		{imm, off, Extensions{}},
+		{bare, bare, Extensions{}},
+		{imm, bare, Extensions{}},
+		{atomics, atomics, Extensions{Atomics: true}},
+		{atomics, imm, Extensions{}},
+		{imm, imm, Extensions{Immediate: 4}},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			serve(t, &Server{Handler: null, Extensions: tt.server}, func(t *testing.T, r *rig) {
+				c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: tt.client})
+				require.NoError(t, err)
+				synctest.Wait()
+				theirs := r.onlyConn().back.Link()
+				request, reply := r.onlyConn().rc.PrivateData(), c.Conn().PrivateData()
+				want := 8
+				if tt.client != nil { // it goes first, and cannot know
+					want += cmpriv.ExtensionLen
+				}
+				assert.Len(t, request, want)
+				if tt.client != nil && tt.server != nil {
+					assert.Len(t, reply, 8+cmpriv.ExtensionLen)
+					assert.Equal(t, tt.want, c.Link().Extensions())
+					assert.Equal(t, tt.want, theirs.Extensions())
+					assert.Equal(t, tt.server.block(), c.Link().Peer())
+					assert.Equal(t, tt.client.block(), theirs.Peer())
+				} else {
+					assert.Len(t, reply, 8, "a peer without a block never sees one")
+					assert.Nil(t, c.Link())
+					assert.Nil(t, theirs)
+				}
+				_, ok := c.Peer()
+				assert.True(t, ok, "R8797-5-1")
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+	t.Run("no RDMA Reads", func(t *testing.T) {
+		serve(t, &Server{Handler: null, Extensions: atomics}, func(t *testing.T, r *rig) {
+			c, err := Dial(t.Context(), &shallowDialer{dialer{l: r.listen}}, "", ClientConfig{Extensions: atomics})
+			require.NoError(t, err)
+			assert.Equal(t, Extensions{}, c.Link().Extensions())
+			require.NoError(t, c.Close())
+		})
+	})
+	t.Run("no private data", func(t *testing.T) {
+		serve(t, &Server{Handler: null, Extensions: imm}, func(t *testing.T, r *rig) {
+			c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{NoPrivateData: true, Extensions: imm})
+			require.NoError(t, err)
+			synctest.Wait()
+			assert.Empty(t, r.onlyConn().rc.PrivateData())
+			assert.Nil(t, c.Link())
+			require.NoError(t, c.Close())
+		})
+	})
+}
+
+func TestExtensionConfig(t *testing.T) {
+	attach := new(side).attach
+	for _, x := range []*ExtensionConfig{
+		{ImmediateRecvs: -1, Attach: attach}, {ImmediateRecvs: 65536, Attach: attach}, {ImmediateRecvs: 1},
+	} {
+		assert.Error(t, (&ClientConfig{Extensions: x}).fill())
+		assert.Error(t, (&Server{Handler: null, Extensions: x}).init())
+	}
+	x := &ExtensionConfig{ImmediateRecvs: 65535, Attach: attach}
+	assert.NoError(t, (&ClientConfig{Extensions: x}).fill())
+	assert.NoError(t, (&Server{Handler: null, Extensions: x}).init())
+}

@@ -1,0 +1,492 @@
+package rpcrdma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+)
+
+// A side notes what comes in on the links of one end.
+type side struct {
+	onAttach func(*Link)
+	on       func(l *Link, octets [8]byte)
+
+	mu     sync.Mutex
+	links  []*Link
+	got    [][8]byte
+	closed []error
+}
+
+func (s *side) attach(l *Link) LinkHandler {
+	s.mu.Lock()
+	s.links = append(s.links, l)
+	s.mu.Unlock()
+	if s.onAttach != nil {
+		s.onAttach(l)
+	}
+	return &sideLink{s, l}
+}
+
+func (s *side) config(recvs int) *ExtensionConfig {
+	return &ExtensionConfig{ImmediateRecvs: recvs, Atomics: true, Attach: s.attach}
+}
+
+// link returns the only link, ready for use.
+func (s *side) link(t *testing.T) *Link {
+	t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Len(t, s.links, 1)
+	return s.links[0]
+}
+
+// ends returns what was told of ends.
+func (s *side) ends() []error {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// news returns what came since the last time.
+func (s *side) news() [][8]byte {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	got := s.got
+	s.got = nil
+	return got
+}
+
+type sideLink struct {
+	s *side
+	l *Link
+}
+
+func (k *sideLink) Immediate(octets [8]byte) {
+	k.s.mu.Lock()
+	k.s.got = append(k.s.got, octets)
+	on := k.s.on
+	k.s.mu.Unlock()
+	if on != nil {
+		on(k.l, octets)
+	}
+}
+
+func (k *sideLink) Closed(err error) {
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	k.s.closed = append(k.s.closed, err)
+}
+
+func octets(n int) (b [8]byte) {
+	binary.BigEndian.PutUint64(b[:], uint64(n))
+	return b
+}
+
+// links runs f with both ends of a connection between ours, and holds that each
+// end is told of the end once.
+func links(t *testing.T, server, client int, f func(t *testing.T, r *rig, c *Client, server, client *side)) {
+	t.Helper()
+	theirs, ours := new(side), new(side)
+	serve(t, &Server{Handler: null, Extensions: theirs.config(server)}, func(t *testing.T, r *rig) {
+		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: ours.config(client)})
+		require.NoError(t, err)
+		synctest.Wait()
+		f(t, r, c, theirs, ours)
+		require.NoError(t, c.Close())
+		assert.Len(t, ours.ends(), 1)
+		assert.Len(t, theirs.ends(), 1)
+	})
+}
+
+// As many questions may be unanswered as the fewer of both ends' receives; each
+// answer makes room for one, and there is none without a question.
+func TestImmediate(t *testing.T) {
+	for _, recvs := range [][2]int{{3, 9}, {9, 3}, {3, 3}, {1, 1}} {
+		links(t, recvs[0], recvs[1], func(t *testing.T, _ *rig, c *Client, theirs, ours *side) {
+			limit := min(recvs[0], recvs[1])
+			server, client := theirs.link(t), ours.link(t)
+			assert.Same(t, client, c.Link())
+			assert.Equal(t, limit, server.Extensions().Immediate)
+			require.ErrorIs(t, client.PostImmediate(octets(1), nil, 0), ErrUnasked)
+			for round := range 5 {
+				sent := make(sentBox, limit)
+				for i := range limit {
+					require.NoError(t, server.PostImmediate(octets(round+i), sent, uint64(i)))
+				}
+				require.ErrorIs(t, server.PostImmediate(octets(9), nil, 0), ErrUnanswered)
+				for i, got := range ours.news() {
+					assert.Equal(t, octets(round+i), got)
+					done := <-sent
+					assert.Equal(t, rdma.Completion{ID: uint64(i), Op: rdma.OpImmediate}, done)
+				}
+				for i := range limit {
+					require.NoError(t, client.PostImmediate(octets(100+i), nil, 0))
+				}
+				require.ErrorIs(t, client.PostImmediate(octets(9), nil, 0), ErrUnasked)
+				assert.Len(t, theirs.news(), limit)
+			}
+		})
+	}
+}
+
+// A sentBox takes completions.
+type sentBox chan rdma.Completion
+
+func (b sentBox) Complete(c rdma.Completion) { b <- c }
+
+// An answer may be given from within, and a question from within an answer: no
+// lock is held.
+func TestImmediateFromWithin(t *testing.T) {
+	const rounds = 1000
+	links(t, 2, 2, func(t *testing.T, _ *rig, _ *Client, theirs, ours *side) {
+		server, n := theirs.link(t), 0
+		ours.on = func(l *Link, b [8]byte) { assert.NoError(t, l.PostImmediate(b, nil, 0)) }
+		theirs.on = func(l *Link, b [8]byte) {
+			if n++; n < rounds {
+				assert.NoError(t, l.PostImmediate(b, nil, 0))
+			}
+		}
+		require.NoError(t, server.PostImmediate(octets(1), nil, 0))
+		require.NoError(t, server.PostImmediate(octets(2), nil, 0))
+		assert.Len(t, theirs.news(), rounds+1)
+	})
+}
+
+// Immediate Data goes behind a reply that is still queued, with Solicited Event.
+func TestImmediateOrder(t *testing.T) {
+	s := new(side)
+	serve(t, &Server{Handler: null, Extensions: s.config(4)}, func(t *testing.T, r *rig) {
+		p := dialRawLink(t, r.listen, linked(4))
+		resume := p.Pause()
+		for xid := range uint32(40) { // more than are on their way
+			require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{msgHeader(xid), rpcCall(xid, "")}}))
+		}
+		synctest.Wait()
+		require.NoError(t, s.link(t).PostImmediate(octets(7), nil, 0))
+		resume()
+		got := p.news()
+		require.Len(t, got, 41)
+		last := got[40]
+		assert.True(t, last.WithImmediate && last.Solicited)
+		assert.Equal(t, octets(7), last.Immediate)
+	})
+}
+
+// linked is the private data of a peer of this project with so many receives.
+func linked(recvs int) []byte {
+	x := ExtensionConfig{ImmediateRecvs: recvs, Atomics: true}
+	block := x.block()
+	return block.AppendTo(linux.AppendTo(nil))
+}
+
+// A rawLink is an end that says what a test wants.
+type rawLink struct {
+	*rdmatest.Conn
+	mu    sync.Mutex
+	got   []rdma.Recv
+	ended error
+}
+
+func (p *rawLink) Receive(m rdma.Recv) {
+	if m.Buf != nil {
+		m.Buf.Release()
+		m.Buf = nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.got = append(p.got, m)
+}
+
+func (p *rawLink) Closed(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = err
+}
+
+func (p *rawLink) news() []rdma.Recv {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	got := p.got
+	p.got = nil
+	return got
+}
+
+// end returns why the connection has ended, or nil.
+func (p *rawLink) end() error {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
+}
+
+func (p *rawLink) say(t *testing.T, n int) {
+	t.Helper()
+	require.NoError(t, p.Post(rdma.WR{Op: rdma.OpImmediate, Immediate: octets(n)}))
+	synctest.Wait()
+}
+
+func dialRawLink(t *testing.T, l *rdmatest.Listener, private []byte) *rawLink {
+	t.Helper()
+	p := new(rawLink)
+	c, err := l.Dial(t.Context(), rdma.ConnConfig{Handler: p, PrivateData: private, Recvs: 1 << 20, Immediate: true})
+	require.NoError(t, err)
+	p.Conn = c
+	synctest.Wait()
+	return p
+}
+
+// rawLinkServer runs f with a requester that offers so many receives, and a server
+// with the given private data.
+func rawLinkServer(t *testing.T, private []byte, x *ExtensionConfig, f func(t *testing.T, c *Client, p *rawLink)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l, p := rdmatest.Listen(t), new(rawLink)
+		go func() {
+			req, err := l.Accept(t.Context())
+			require.NoError(t, err)
+			c, err := req.Accept(rdma.ConnConfig{Handler: p, PrivateData: private, Recvs: 1 << 20, Immediate: true})
+			require.NoError(t, err)
+			p.Conn = c.(*rdmatest.Conn)
+		}()
+		c, err := Dial(t.Context(), &dialer{l: l}, "", ClientConfig{Extensions: x})
+		require.NoError(t, err)
+		synctest.Wait()
+		f(t, c, p)
+		require.NoError(t, c.Close())
+	})
+}
+
+// A peer that does not keep to the rules loses the connection.
+func TestImmediateMisuse(t *testing.T) {
+	t.Run("server asks too much", func(t *testing.T) {
+		s := new(side)
+		rawLinkServer(t, linked(3), s.config(8), func(t *testing.T, c *Client, p *rawLink) {
+			for i := range 3 {
+				p.say(t, i)
+			}
+			require.NoError(t, s.link(t).PostImmediate(octets(1), nil, 0))
+			p.say(t, 3)
+			require.NoError(t, p.end())
+			p.say(t, 4)
+			assert.ErrorIs(t, p.end(), errOverrun)
+			assert.ErrorIs(t, s.ends()[0], errOverrun)
+			assert.Len(t, s.news(), 4)
+		})
+	})
+	t.Run("client answers what was not asked", func(t *testing.T) {
+		s := new(side)
+		serve(t, &Server{Handler: null, Extensions: s.config(8)}, func(t *testing.T, r *rig) {
+			p := dialRawLink(t, r.listen, linked(8))
+			require.NoError(t, s.link(t).PostImmediate(octets(1), nil, 0))
+			p.say(t, 1)
+			require.NoError(t, p.end())
+			p.say(t, 2)
+			assert.ErrorIs(t, p.end(), errUnaskedFor)
+			assert.Len(t, s.news(), 1)
+		})
+	})
+	t.Run("not agreed, client offers", func(t *testing.T) {
+		s := new(side)
+		rawLinkServer(t, linux.AppendTo(nil), s.config(8), func(t *testing.T, c *Client, p *rawLink) {
+			require.NoError(t, c.conn.PostRecv(1))
+			p.say(t, 1)
+			assert.ErrorIs(t, p.end(), ErrNotAgreed)
+			assert.Empty(t, s.links)
+		})
+	})
+	t.Run("not agreed, client offers nothing", func(t *testing.T) {
+		rawLinkServer(t, linked(8), nil, func(t *testing.T, c *Client, p *rawLink) {
+			require.NoError(t, c.conn.PostRecv(1))
+			p.say(t, 1)
+			assert.ErrorIs(t, p.end(), rdma.ErrUnsupportedOp, "as by one who has never heard of it")
+		})
+	})
+	t.Run("not agreed, server offers", func(t *testing.T) {
+		s := new(side)
+		for _, private := range [][]byte{linux.AppendTo(nil), linked(0)} {
+			serve(t, &Server{Handler: null, Extensions: s.config(8)}, func(t *testing.T, r *rig) {
+				p := dialRawLink(t, r.listen, private)
+				p.say(t, 1)
+				assert.ErrorIs(t, p.end(), rdma.ErrUnsupportedOp)
+				assert.Empty(t, s.links)
+			})
+		}
+	})
+}
+
+// The receives for calls, for replies, and for Immediate Data are enough when all
+// of them come at once, in both directions, for as long as one likes; none is lost
+// and none is left over.
+func TestReceives(t *testing.T) {
+	const credits, reverse, immediate, rounds = 8, 4, 5, 50
+	theirs, ours := new(side), new(side)
+	ours.on = func(l *Link, b [8]byte) { assert.NoError(t, l.PostImmediate(b, nil, 0)) }
+	s := &Server{Handler: callbacks(repeater), Credits: credits, Extensions: theirs.config(immediate)}
+	serveTap(t, s, new(tap), func(t *testing.T, r *rig) {
+		d := &countingDialer{dialer: dialer{l: r.listen}}
+		c, err := Dial(t.Context(), d, "", ClientConfig{
+			Credits: credits, Extensions: ours.config(immediate),
+			Backchannel: callbacks(repeater), BackchannelCredits: reverse,
+		})
+		require.NoError(t, err)
+		server, back := theirs.link(t), &r.onlyConn().back
+		var all sync.WaitGroup
+		many := func(n int, f func() error) {
+			for range n {
+				all.Go(func() {
+					for range rounds {
+						assert.NoError(t, f())
+					}
+				})
+			}
+		}
+		room := make(chan struct{}, immediate)
+		for range immediate {
+			room <- struct{}{}
+		}
+		theirs.on = func(*Link, [8]byte) { room <- struct{}{} }
+		many(2*credits, func() error { return callBack(t.Context(), c, "forwards") })
+		many(2*reverse, func() error { return callBack(t.Context(), back, "backward") })
+		many(immediate, func() error {
+			<-room
+			return server.PostImmediate(octets(1), nil, 0)
+		})
+		all.Wait()
+		synctest.Wait()
+		assert.Len(t, theirs.news(), immediate*rounds)
+		assert.EqualValues(t, reverse+immediate, d.recvs.Load(), "R8167-4.3.1-1: beyond those for replies")
+		r.tap.mu.Lock()
+		assert.Zero(t, r.tap.used)
+		r.tap.mu.Unlock()
+		assert.Empty(t, ours.ends())
+		require.NoError(t, c.Close())
+	})
+}
+
+// A countingDialer counts the receives that its connection has posted.
+type countingDialer struct {
+	dialer
+	recvs atomic.Int64
+}
+
+func (d *countingDialer) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdma.Conn, error) {
+	cc.Handler = &countingHandler{cc.Handler, d}
+	c, err := d.dialer.Dial(ctx, addr, cc)
+	return &countingConn{c, d}, err
+}
+
+type countingConn struct {
+	rdma.Conn
+	d *countingDialer
+}
+
+func (c *countingConn) PostRecv(n int) error {
+	c.d.recvs.Add(int64(n))
+	return c.Conn.PostRecv(n)
+}
+
+type countingHandler struct {
+	rdma.Handler
+	d *countingDialer
+}
+
+func (h *countingHandler) Receive(m rdma.Recv) {
+	h.d.recvs.Add(-1)
+	h.Handler.Receive(m)
+}
+
+// The handler is told of the end once, also where that comes before it is there.
+func TestLinkClosed(t *testing.T) {
+	cause := errors.New("cable cut")
+	for _, end := range []string{"client", "server"} {
+		theirs, ours := new(side), new(side)
+		cut := func(l *Link) {
+			l.conn.Abort(cause)
+			time.Sleep(time.Second) // it has ended by then
+		}
+		if end == "client" {
+			ours.onAttach = cut
+		} else {
+			theirs.onAttach = cut
+		}
+		serve(t, &Server{Handler: null, Extensions: theirs.config(1)}, func(t *testing.T, r *rig) {
+			c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: ours.config(1)})
+			require.NoError(t, err)
+			time.Sleep(2 * time.Second)
+			for _, s := range []*side{theirs, ours} {
+				require.Len(t, s.ends(), 1)
+				assert.ErrorIs(t, s.ends()[0], cause)
+				assert.ErrorIs(t, s.link(t).PostImmediate(octets(1), nil, 0), map[bool]error{true: rdma.ErrClosed, false: ErrUnasked}[s == theirs])
+			}
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+// Each connection of a line has a link of its own.
+func TestLinkReconnect(t *testing.T) {
+	ours := new(side)
+	line(t, LineConfig{Client: ClientConfig{Extensions: ours.config(1)}}, func(t *testing.T, l *Line, p *place) {
+		p.kill()
+		theirs := new(side)
+		p.extensions = theirs.config(1)
+		p.open()
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		first := theirs.link(t)
+		p.last().Abort(rdmatest.ErrCut)
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		assert.ErrorIs(t, first.PostImmediate(octets(1), nil, 0), rdma.ErrClosed)
+		require.Len(t, theirs.ends(), 1)
+		require.Len(t, ours.ends(), 1)
+		require.Len(t, theirs.links, 2)
+		require.NoError(t, theirs.links[1].PostImmediate(octets(1), nil, 0))
+		assert.Len(t, ours.news(), 1)
+	})
+	assert.Len(t, ours.closed, 2)
+}
+
+func TestLinkAtomics(t *testing.T) {
+	links(t, 1, 1, func(t *testing.T, r *rig, _ *Client, theirs, ours *side) {
+		memory := make([]byte, 16)
+		region, err := r.onlyConn().rc.Register(memory, rdma.RemoteAtomic)
+		require.NoError(t, err)
+		word, err := rdma.Word(memory, 8)
+		require.NoError(t, err)
+		at := rdma.Remote{STag: region.STag(), TO: region.TO() + 8}
+		client, box := ours.link(t), make(sentBox, 1)
+		word.Store(7<<32 | 1)
+		require.NoError(t, client.Atomic(rdma.OpFetchAdd, at, rdma.Atomic{Operand: 0xffffffff, OperandMask: 0x8000000080000000}, box, 5))
+		assert.Equal(t, rdma.Completion{ID: 5, Op: rdma.OpFetchAdd, Original: 7<<32 | 1}, <-box)
+		assert.EqualValues(t, 7<<32, word.Load())
+		swap := rdma.Atomic{Compare: 7 << 32, CompareMask: rdma.AllBits, Operand: 8 << 32, OperandMask: rdma.AllBits}
+		require.NoError(t, client.Atomic(rdma.OpCompareSwap, at, swap, box, 6))
+		assert.EqualValues(t, 7<<32, (<-box).Original)
+		assert.EqualValues(t, 8<<32, word.Load())
+		assert.ErrorIs(t, client.Atomic(rdma.OpSend, at, swap, box, 7), ErrNotAgreed)
+		assert.ErrorIs(t, theirs.link(t).Atomic(rdma.OpFetchAdd, at, swap, box, 7), ErrNotAgreed)
+		region.Deregister()
+	})
+	x := &ExtensionConfig{}
+	serve(t, &Server{Handler: null, Extensions: x}, func(t *testing.T, r *rig) {
+		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: x})
+		require.NoError(t, err)
+		assert.ErrorIs(t, c.Link().Atomic(rdma.OpFetchAdd, rdma.Remote{}, rdma.Atomic{}, nil, 0), ErrNotAgreed)
+		assert.ErrorIs(t, c.Link().PostImmediate(octets(1), nil, 0), ErrNotAgreed)
+		require.NoError(t, c.Close())
+	})
+}
