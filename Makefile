@@ -2,6 +2,9 @@
 # Each target does one thing; scripts/ holds what is longer than a line.
 #
 #	FUZZTIME=60s      make fuzz: time for each target
+#	BENCH=READ        make bench, gobench, bench-compare: only what has such a name
+#	BENCH_TIME=1s     make bench, bench-compare: time for each side of a row in a round
+#	BENCH_ROUNDS=5    make bench: rounds
 #	INTEROP_SOAK=1h   make soak: time for the reader and the writer, the random operations, and the bad network
 #	PREFIX=/usr/local make install: where to
 #	NO_APT=1          install nothing: name what is missing and fail
@@ -13,11 +16,11 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 # Tests that hang say where, well before CI gives up.
 TEST    := $(GO) test -shuffle=on -timeout 5m
 
-.PHONY: help build install setup test lint conformance fmt race onecpu interop fuzz bench soak demo demo-linux clean
+.PHONY: help build install setup test lint conformance fmt race onecpu interop fuzz bench gobench bench-compare soak demo demo-linux clean
 .NOTPARALLEL:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
 
 build: ## build the commands into bin/
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -55,8 +58,19 @@ interop: ## real Linux in a small virtual machine mounts what nfsrdmad serves
 fuzz: ## every fuzz target for FUZZTIME
 	scripts/fuzz
 
-bench: ## benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+# The document gets the whole table and nothing else.
+BENCH        ?= .
+BENCH_TIME   ?= 1s
+BENCH_ROUNDS ?= 5
+BENCH_DOC    ?= $(if $(filter-out . 1s 5,$(BENCH) $(BENCH_TIME) $(BENCH_ROUNDS)),,docs/performance.md)
+bench: build ## what the data path reaches, beside the machine's limits, in turns; docs/performance.md gets the table
+	$(GO) run ./internal/bench -rows '$(BENCH)' -time $(BENCH_TIME) -rounds $(BENCH_ROUNDS) -doc '$(BENCH_DOC)'
+
+gobench: ## Go's benchmarks: codecs, placement, credits, dispatch, with allocations
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+bench-compare: ## both against another commit, OLD=COMMIT, in turns, by benchstat
+	scripts/bench-compare $(OLD)
 
 INTEROP_SOAK ?= 1h
 soak: ## the interop tests with a long soak; run by hand

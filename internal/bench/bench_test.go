@@ -1,0 +1,99 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSeries(t *testing.T) {
+	for _, tt := range []struct {
+		s                 series
+		low, median, high float64
+	}{
+		{nil, 0, 0, 0},
+		{series{3}, 3, 3, 3},
+		{series{5, 1, 2}, 1, 2, 5},
+		{series{4, 1, 2, 8}, 1, 3, 8},
+	} {
+		low, median, high := tt.s.spread()
+		assert.Equal(t, []float64{tt.low, tt.median, tt.high}, []float64{low, median, high})
+	}
+	assert.Equal(t, series{2, 0.5}, series{4, 2, 9}.ratios(series{2, 4}), "what has no pair is left out")
+}
+
+// TestRow: the sides change places, and each round's results stay a pair.
+func TestRow(t *testing.T) {
+	var order string
+	side := func(name string, bytes float64) side {
+		return func(*world) (*result, error) {
+			order += name
+			return &result{Seconds: 1, Bytes: bytes}, nil
+		}
+	}
+	r := &row{name: "n", against: "l", ours: side("o", 3e9), limit: side("l", 4e9), views: []view{{"", "GB/s", rate, atLeast(0.8)}, {"v", "GB/s", rate, goal{}}}}
+	for range 3 {
+		require.NoError(t, r.measure(nil))
+	}
+	assert.Equal(t, "olloo"+"l", order)
+	alone := &row{name: "a", ours: side("", 1024), views: []view{{"m", "B", func(r *result) float64 { return r.Bytes }, atMost(2000)}}}
+	require.NoError(t, alone.measure(nil))
+	assert.Equal(t, `| what | against | unit | ours: min / median / max | limit: min / median / max | ratio: min / median / max | goal |
+| --- | --- | --- | ---: | ---: | ---: | --- |
+| n | l | GB/s | 3.00 / 3.00 / 3.00 | 4.00 / 4.00 / 4.00 | 0.750 / 0.750 / 0.750 | at least 0.8, **missed** |
+| n: v | l | GB/s | 3.00 / 3.00 / 3.00 | 4.00 / 4.00 / 4.00 | 0.750 / 0.750 / 0.750 |  |
+| a: m |  | B | 1024 / 1024 / 1024 |  |  | at most 2000 |
+`, table([]*row{r, alone}))
+}
+
+// TestRows: a name selects its row, in a document and for benchstat.
+func TestRows(t *testing.T) {
+	names := make(map[string]bool)
+	for _, r := range rows() {
+		assert.False(t, names[r.name], r.name)
+		names[r.name] = true
+		assert.NotEmpty(t, r.views, r.name)
+		assert.Equal(t, r.against == "", r.limit == nil, r.name)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "doc.md")
+	require.NoError(t, os.WriteFile(name, []byte("before\n"+begin+"old\n"+end+"after\n"), 0o644))
+	for range 2 {
+		require.NoError(t, replace(name, "new\n"))
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		assert.Equal(t, "before\n"+begin+"\nnew\n\n"+end+"after\n", string(text))
+	}
+	require.NoError(t, os.WriteFile(name, []byte("text"), 0o644))
+	assert.ErrorContains(t, replace(name, "new"), "no place for the table")
+}
+
+// TestDocument: the document has the place.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../docs/performance.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(text), begin)
+	assert.Contains(t, string(text), end)
+}
+
+// TestClock: what is not measured moves all times.
+func TestClock(t *testing.T) {
+	c, err := startClock("1h")
+	require.NoError(t, err)
+	start, end := c.start, c.end
+	assert.True(t, c.tick(5))
+	require.NoError(t, c.pause(func() error { time.Sleep(time.Millisecond); return nil }))
+	assert.GreaterOrEqual(t, c.start.Sub(start), time.Millisecond)
+	assert.Equal(t, c.end.Sub(end), c.start.Sub(start))
+	assert.Equal(t, 5, c.bytes)
+	c.end = c.start
+	assert.False(t, c.tick(0))
+	_, err = startClock("soon")
+	assert.Error(t, err)
+}

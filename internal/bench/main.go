@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// options are what the flags say.
+type options struct {
+	bin     string
+	data    string
+	rounds  int
+	time    time.Duration
+	rows    string
+	doc     string
+	gobench bool
+}
+
+func main() {
+	if len(os.Args) > 2 && os.Args[1] == roleWord {
+		if err := play(os.Args[2], os.Args[3:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	var o options
+	flag.StringVar(&o.bin, "bin", "bin", "`DIR` of nfsrdmad and mountrdma")
+	flag.StringVar(&o.data, "data", "/dev/shm", "`DIR` of a file system in memory, for what is read and written: 2 GiB")
+	flag.IntVar(&o.rounds, "rounds", 5, "how often each row is measured")
+	flag.DurationVar(&o.time, "time", time.Second, "how long each side of a row runs in a round")
+	flag.StringVar(&o.rows, "rows", ".", "measure only rows whose name matches `REGEXP`")
+	flag.StringVar(&o.doc, "doc", "", "`FILE` to put the table into, between its markers")
+	flag.BoolVar(&o.gobench, "go", false, "print what was measured of ours as Go benchmarks do, for benchstat")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	if err := run(ctx, &o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run measures the rows in turns and prints what came out.
+func run(ctx context.Context, o *options) error {
+	match, err := regexp.Compile(o.rows)
+	if err != nil {
+		return err
+	}
+	w, err := newWorld(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	var chosen []*row
+	for _, r := range rows() {
+		if r.possible() && match.MatchString(r.name) {
+			chosen = append(chosen, r)
+		}
+	}
+	for round := range o.rounds {
+		for _, r := range chosen {
+			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, o.rounds, r.name)
+			if err := r.measure(w); err != nil {
+				return fmt.Errorf("%s: %w", r.name, err)
+			}
+		}
+	}
+	if o.gobench {
+		return printGo(os.Stdout, chosen)
+	}
+	t := table(chosen) + "\n" + setting(o)
+	fmt.Print(t)
+	if o.doc == "" {
+		return nil
+	}
+	return replace(o.doc, t)
+}

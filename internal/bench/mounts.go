@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Where in memory mounts are: memfs is the limit, ours the export's.
+const (
+	memPoint  = "memfs"
+	oursPoint = "mount"
+)
+
+// mounted returns the mount point of that name, mounted if need be.
+func (w *world) mounted(name string, mount func(point string) error) (string, error) {
+	if point := w.mounts[name]; point != "" {
+		return point, nil
+	}
+	point := filepath.Join(w.dir, name)
+	if err := os.Mkdir(point, 0o755); err != nil {
+		return "", err
+	}
+	if err := mount(point); err != nil {
+		return "", err
+	}
+	w.mounts[name] = point
+	return point, nil
+}
+
+// memFS returns where memfs is mounted.
+func (w *world) memFS() (string, error) {
+	return w.mounted(memPoint, func(point string) error {
+		s, err := startServer(w.ctx, anyCPU, "at", w.self, roleWord, "memfs", point)
+		if err == nil {
+			w.servers[memPoint] = s
+		}
+		return err
+	})
+}
+
+// mount returns where mountrdma has mounted the export.
+func (w *world) mount() (string, error) {
+	return w.mounted(oursPoint, func(point string) error {
+		s, err := w.nfsrdmad(anyCPU)
+		if err != nil {
+			return err
+		}
+		host, port, err := net.SplitHostPort(s.addr)
+		if err != nil {
+			return err
+		}
+		cmd := exec.CommandContext(w.ctx, w.program("mountrdma"), host+":"+exportName, point, "-o", "port="+port)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", cmd, err, out)
+		}
+		return nil
+	})
+}

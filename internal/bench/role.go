@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// roleWord is the first argument of a process that plays a role.
+const roleWord = "as"
+
+// play is what a process does that this one has started.
+func play(role string, args []string) error {
+	f, ok := map[string]func(args []string) error{
+		"tcpserver": tcpServer, "tcpclient": tcpClient, "memfs": memFS, "reader": reader, "writer": writer, "lister": lister,
+	}[role]
+	if !ok {
+		return fmt.Errorf("no role %q", role)
+	}
+	return f(args)
+}
+
+// A clock measures operations, one after the other, until the time is over.
+type clock struct {
+	start, end time.Time
+	cpu        time.Duration
+	then       time.Time
+	took       []time.Duration
+	bytes      int
+}
+
+func startClock(word string) (*clock, error) {
+	d, err := time.ParseDuration(word)
+	now := time.Now()
+	return &clock{start: now, then: now, end: now.Add(d), cpu: cpuTime()}, err
+}
+
+// tick notes an operation of n octets, and tells whether there is time for more.
+func (c *clock) tick(n int) bool {
+	now := time.Now()
+	c.took = append(c.took, now.Sub(c.then))
+	c.then = now
+	c.bytes += n
+	return now.Before(c.end)
+}
+
+// print prints the result.
+func (c *clock) print() error {
+	cpu := cpuTime() - c.cpu
+	r := result{Seconds: c.then.Sub(c.start).Seconds(), Bytes: float64(c.bytes), Ops: float64(len(c.took)), Client: cpu.Seconds()}
+	slices.Sort(c.took)
+	micro := func(i int) float64 { return float64(c.took[i]) / 1e3 }
+	r.Latency.P50, r.Latency.P99 = micro(len(c.took)/2), micro(len(c.took)*99/100)
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// cpuTime returns what this process has used.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,83 @@
+package main
+
+// rows returns all that is measured.
+func rows() []*row {
+	mapped := tcp(free, "mapped")
+	read := bench(free, "big", "read", "1MiB", 16)
+	cpu := view{"CPU, both ends", "s/GiB", perGiB, goal{}}
+	return []*row{
+		{
+			name: "TCP, one stream from one hot buffer", against: "TCP from the file's mapping",
+			ours: tcp(free, "hot"), limit: mapped, views: []view{{"", "GB/s", rate, goal{}}, cpu},
+		},
+		{
+			name: "READ 1 MiB, depth 16", against: "TCP from the file's mapping",
+			ours: read, limit: mapped,
+			views: []view{{"", "GB/s", rate, atLeast(0.85)}, {cpu.what, cpu.unit, cpu.of, atMost(1.5)}},
+		},
+		{
+			name: "WRITE 1 MiB, depth 16, over an existing file", against: "TCP from the file's mapping",
+			ours: bench(free, "over", "write", "1MiB", 16), limit: mapped,
+			views: []view{{"", "GB/s", rate, atLeast(0.75)}, cpu},
+		},
+		{
+			name: "READ 4 KiB at random, depth 1, both ends on one CPU", against: "TCP ping-pong of 4 KiB there",
+			ours: bench(together, "big", "randread", "4KiB", 1), limit: tcp(together, "4096"),
+			views: []view{{"", "µs", p50, atMost(1.5)}},
+		},
+		{
+			name: "READ 4 KiB at random, depth 1, on two CPUs", against: "TCP ping-pong of 4 KiB there", cpus: 2,
+			ours: bench(across, "big", "randread", "4KiB", 1), limit: tcp(across, "4096"),
+			views: []view{{"", "µs", p50, atMost(1.5)}},
+		},
+		{
+			name: "READ 4 KiB at random, depth 16", against: "TCP ping-pong of 4 KiB, depth 1",
+			ours: bench(free, "big", "randread", "4KiB", 16), limit: tcp(free, "4096"),
+			views: []view{{"", "k/s", calls, goal{}}, {"CPU, both ends", "µs/call", perCall, goal{}}},
+		},
+		{
+			name: "GETATTR, depth 16", against: "TCP ping-pong of 128 octets, depth 1",
+			ours: bench(free, "big", "getattr", "1", 16), limit: tcp(free, "128"),
+			views: []view{{"", "k/s", calls, goal{}}, {"CPU, both ends", "µs/call", perCall, goal{}}},
+		},
+		{
+			name: "READDIRPLUS of 10,000 entries", against: "getdents and statx of the directory itself",
+			ours: bench(free, "small", "readdirplus", "1", 1), limit: local("lister", "small"),
+			views: []view{{"", "ms", p50ms, goal{}}},
+		},
+		{
+			name: "READ 1 MiB, depth 16, CRC32C on", against: "off",
+			ours: bench(free, "big", "read", "1MiB", 16, "--crc=on"), limit: read,
+			views: []view{{"", "GB/s", rate, atLeast(0.8)}, cpu},
+		},
+		{
+			name: "READ 1 MiB, 64 connections, depth 1", against: "one connection, depth 16",
+			ours: bench(free, "big", "read", "1MiB", 1, "--connections=64"), limit: read,
+			views: []view{{"", "GB/s", rate, atLeast(0.9)}, cpu},
+		},
+		{
+			name: "1,000 idle connections", ours: idle(1000),
+			views: []view{{"memory of the server for each", "KiB", kib, atMost(128)}},
+		},
+		{
+			name: "mount, read 1 MiB, direct, cold", against: "FUSE file system in memory",
+			ours: ofMount("reader", "big", direct), limit: ofMemFS("reader", "big", direct),
+			views: []view{{"", "GB/s", rate, atLeast(0.5)}},
+		},
+		{
+			name: "mount, read 1 MiB, buffered, cold", against: "FUSE file system in memory",
+			ours: ofMount("reader", "big", "buffered"), limit: ofMemFS("reader", "big", "buffered"),
+			views: []view{{"", "GB/s", rate, atLeast(1)}},
+		},
+		{
+			name: "mount, write 1 MiB, direct", against: "FUSE file system in memory",
+			ours: ofMount("writer", "over", direct), limit: ofMemFS("writer", "over", direct),
+			views: []view{{"", "GB/s", rate, goal{}}},
+		},
+		{
+			name: "mount, write 1 MiB, buffered, with fsync", against: "FUSE file system in memory",
+			ours: ofMount("writer", "over", "buffered"), limit: ofMemFS("writer", "over", "buffered"),
+			views: []view{{"", "GB/s", rate, atLeast(1)}},
+		},
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// table is the rows in Markdown: least, median and greatest of the rounds.
+func table(rows []*row) string {
+	var b strings.Builder
+	b.WriteString("| what | against | unit | ours: min / median / max | limit: min / median / max | ratio: min / median / max | goal |\n")
+	b.WriteString("| --- | --- | --- | ---: | ---: | ---: | --- |\n")
+	for _, r := range rows {
+		for i := range r.views {
+			b.WriteString(r.line(&r.views[i]))
+		}
+	}
+	return b.String()
+}
+
+// line is what a view shows.
+func (r *row) line(v *view) string {
+	ours, limit := r.series(v)
+	ratios := ours.ratios(limit)
+	what := r.name
+	if v.what != "" {
+		what += ": " + v.what
+	}
+	judged := ratios
+	if r.limit == nil {
+		judged = ours
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |\n", what, r.against, v.unit, show(ours), show(limit), show(ratios), v.goal.verdict(judged.median()))
+}
+
+// show is the spread of a series, with three digits.
+func show(s series) string {
+	if len(s) == 0 {
+		return ""
+	}
+	low, median, high := s.spread()
+	return digits(low) + " / " + digits(median) + " / " + digits(high)
+}
+
+func digits(x float64) string {
+	if x == 0 {
+		return "0"
+	}
+	places := min(max(2-int(math.Floor(math.Log10(math.Abs(x)))), 0), 3)
+	return fmt.Sprintf("%.*f", places, x)
+}
+
+// verdict says what the goal is, and whether x reaches it.
+func (g goal) verdict(x float64) string {
+	if g.bound == 0 {
+		return ""
+	}
+	word, end := "at least ", ""
+	if g.most {
+		word = "at most "
+	}
+	if !g.met(x) {
+		end = ", **missed**"
+	}
+	return word + fmt.Sprint(g.bound) + end
+}
+
+// setting says where and how the rows were measured.
+func setting(o *options) string {
+	return fmt.Sprintf("%d rounds of %v; %d × %s; Linux %s; %s; %s; %s.\n", o.rounds, o.time, runtime.NumCPU(), processor(),
+		output("uname", "-r"), runtime.Version(), output("git", "describe", "--always", "--dirty"), time.Now().Format(time.DateOnly))
+}
+
+func processor() string {
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(info)) {
+		if name, ok := strings.CutPrefix(line, "model name"); ok {
+			return strings.TrimLeft(strings.TrimSpace(name), ": \t")
+		}
+	}
+	return runtime.GOARCH
+}
+
+func output(name string, args ...string) string {
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// The table stands between these in a document.
+const (
+	begin = "<!-- make bench: begin -->\n"
+	end   = "<!-- make bench: end -->\n"
+)
+
+// replace puts text between the markers of a document.
+func replace(name, text string) error {
+	old, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	head, rest, ok := strings.Cut(string(old), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return fmt.Errorf("%s has no place for the table: %q and %q", name, begin, end)
+	}
+	return os.WriteFile(name, []byte(head+begin+"\n"+text+"\n"+end+tail), 0o644)
+}
+
+// printGo prints what was measured of ours in the format of Go's benchmarks.
+func printGo(to io.Writer, rows []*row) error {
+	clean := strings.NewReplacer(" ", "_", ",", "")
+	for _, r := range rows {
+		for _, res := range r.results[0] {
+			if _, err := fmt.Fprintf(to, "Benchmark%s %.0f %.1f ns/op", clean.Replace(r.name), max(res.Ops, 1), res.Seconds/max(res.Ops, 1)*1e9); err != nil {
+				return err
+			}
+			for _, v := range r.views {
+				fmt.Fprintf(to, " %.4g %s", v.of(res), clean.Replace(v.unit))
+			}
+			fmt.Fprintln(to)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// What is exported.
+const (
+	fileSize   = 1 << 30 // octets, of big and of over
+	smallFiles = 10_000  // in small
+	smallSize  = 1 << 10 // octets
+)
+
+// exportName is the export with the data.
+const exportName = "/e"
+
+// A world is what rows are measured in: data, and servers, each started when it is
+// first needed and kept for all rounds.
+type world struct {
+	ctx  context.Context
+	o    *options
+	self string // this program
+	dir  string // for data, states and mount points
+
+	servers map[string]*server
+	mounts  map[string]string // mount points by name
+}
+
+func newWorld(ctx context.Context, o *options) (*world, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(o.data, "nfsrdma-bench-")
+	if err != nil {
+		return nil, err
+	}
+	w := &world{ctx: ctx, o: o, self: self, dir: dir, servers: make(map[string]*server), mounts: make(map[string]string)}
+	if err := w.fill(); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// close ends all processes and removes the data.
+func (w *world) close() {
+	if point := w.mounts[oursPoint]; point != "" {
+		_ = exec.Command(w.program("mountrdma"), "umount", point).Run()
+	}
+	for _, s := range w.servers {
+		s.stop()
+	}
+	_ = os.RemoveAll(w.dir)
+}
+
+func (w *world) program(name string) string { return filepath.Join(w.o.bin, name) }
+
+// path returns the path of something exported.
+func (w *world) path(name ...string) string {
+	return filepath.Join(append([]string{w.dir, "data"}, name...)...)
+}
+
+// fill makes the data. Each block of a file differs from all others.
+func (w *world) fill() error {
+	if err := errors.Join(os.MkdirAll(w.path("small"), 0o755), os.Mkdir(filepath.Join(w.dir, "state"), 0o755)); err != nil {
+		return err
+	}
+	b := make([]byte, block)
+	for _, name := range []string{"big", "over"} {
+		f, err := os.Create(w.path(name))
+		if err != nil {
+			return err
+		}
+		for n := 0; n < fileSize && err == nil; n += block {
+			for at := 0; at < block; at += 8 {
+				binary.LittleEndian.PutUint64(b[at:], uint64(n+at))
+			}
+			_, err = f.Write(b)
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	for i := range smallFiles {
+		if err := os.WriteFile(w.path("small", fmt.Sprintf("f%05d", i)), b[:smallSize], 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// server returns the server of that name, started if need be.
+func (w *world) server(name string, start func() (*server, error)) (*server, error) {
+	if s := w.servers[name]; s != nil {
+		return s, nil
+	}
+	s, err := start()
+	if err == nil {
+		w.servers[name] = s
+	}
+	return s, err
+}
+
+// nfsrdmad returns an nfsrdmad on a CPU, with flags.
+func (w *world) nfsrdmad(cpu int, flags ...string) (*server, error) {
+	name := fmt.Sprintln("nfsrdmad", cpu, flags)
+	return w.server(name, func() (*server, error) {
+		state := filepath.Join(w.dir, "state", fmt.Sprint(len(w.servers)))
+		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--tcp", "", "--no-root-squash", "--state", state}, flags...)
+		return startServer(w.ctx, cpu, "rdma", w.program("nfsrdmad"), append(args, w.path()+"="+exportName)...)
+	})
+}
+
+// tcpServer returns a raw TCP server on a CPU.
+func (w *world) tcpServer(cpu int) (*server, error) {
+	return w.server(fmt.Sprintln("tcp", cpu), func() (*server, error) {
+		return startServer(w.ctx, cpu, "tcp", w.self, roleWord, "tcpserver", w.path("big"))
+	})
+}
+
+// url names something exported on a server.
+func url(s *server, name string) string { return "nfs://" + s.addr + exportName + "/" + name }
+
+// role runs a role of this program to its end.
+func (w *world) role(s *server, cpu int, name string, args ...string) (*result, error) {
+	return client(w.ctx, s, cpu, w.self, append([]string{roleWord, name}, args...)...)
+}
