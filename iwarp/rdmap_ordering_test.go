@@ -168,7 +168,7 @@ func TestRDMAPOverrun(t *testing.T) {
 }
 
 // STags are drawn from all of their 32 bits, and no two are the same
-// (R5040-8.1.1-8-1, R5040-8.1.1-8-2).
+// (R5040-8.1.1-8-1, R5040-8.1.1-8-2, R8166-8.1.2-1).
 func TestRDMAPSTags(t *testing.T) {
 	world(t)
 	e, _ := againstRaw(t, raw{})

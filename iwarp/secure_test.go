@@ -42,7 +42,7 @@ func refused(t *testing.T, segment []byte, want error) {
 
 // Streams do not trust one another unless the upper layer says so: what is
 // registered with one is out of reach for all others (R5042-3-2, R5042-6.1.1-1,
-// R5042-6.1.1-3, R5042-6.4.5-1).
+// R5042-6.1.1-3, R5042-6.4.5-1, R8166-8.1.1-1).
 func TestStreamsAlone(t *testing.T) {
 	world(t)
 	own, peer := againstRaw(t, raw{recvs: 1})

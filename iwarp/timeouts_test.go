@@ -170,7 +170,7 @@ func TestLinger(t *testing.T) {
 }
 
 // Deregister waits for a segment that is on its way, and ends the connection of
-// a peer that holds it up.
+// a peer that holds it up (R8166-4.5.4-2).
 func TestDeregisterInTime(t *testing.T) {
 	for _, rest := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {

@@ -144,7 +144,8 @@ func ask(ctx context.Context, c oncrpc.Caller, args, results, item int) error {
 	return nil
 }
 
-// Every form that a call and a reply can have, at thresholds small and large.
+// Every form that a call and a reply can have, at thresholds small and large, one
+// after the other (R8166-4-2).
 func TestClientForms(t *testing.T) {
 	sizes := []int{0, 1, 3, 700, 1022, 4096, 4097, 70001}
 	for _, inline := range []int{1024, 4096, 65536} {

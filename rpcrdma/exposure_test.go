@@ -110,7 +110,7 @@ func watched(c *Client) *watchedConn {
 }
 
 // While a call is under way the server reaches what the call is about, and that
-// alone; when the call returns, nothing (R5042-6.3.2-1, R5042-6.3.3-1,
+// alone; when the call returns, nothing (R8166-8.1-1, R5042-6.3.2-1, R5042-6.3.3-1,
 // R5042-6.3.4-1, R5042-6.3.5-1, R5042-6.3.6-1).
 func TestClientExposes(t *testing.T) {
 	for _, tt := range []struct {
@@ -191,7 +191,7 @@ func TestClientExposesMessage(t *testing.T) {
 }
 
 // A reply is looked at when the server cannot change it any more: what it changes
-// at the last moment is what the requester sees (R5042-6.2.2-1).
+// at the last moment is what the requester sees (R5042-6.2.2-1, R8166-4.4.1-1).
 func TestClientRevokesFirst(t *testing.T) {
 	client(t, &Server{}, ClientConfig{}, func(t *testing.T, c *Client, _ *echo, _ *dialer) {
 		require.NoError(t, ask(t.Context(), c, 0, 9000, 0))

@@ -41,11 +41,11 @@ func nonsense(xid uint32) map[string][]byte {
 		"R8166-4.5-3 version 2":                                  header(Header{Vers: 2}, reply...),
 		"R8166-4.6.1-3 RDMA_MSGP":                                header(Header{Proc: MsgP}, make([]byte, 64)...),
 		"R8166-4.6.2-2 RDMA_DONE":                                header(Header{Proc: Done}, make([]byte, 64)...),
-		"R8166-4.5-3 procedure 77":                               header(Header{Proc: 77}, make([]byte, 64)...),
+		"R8166-4.5-3 R8166-4.2.4-1 procedure 77":                               header(Header{Proc: 77}, make([]byte, 64)...),
 		"R8166-4.5-3 a Read list (R8166-4.3.1-1)":                with(chunks.Lists{Reads: []chunks.ReadSegment{{}}}, Msg),
 		"R8166-4.5-3 no chunk for the message (R8166-4.2.4-2)":   header(Header{Proc: NoMsg}),
 		"R8166-4.5-3 no message":                                 header(Header{}),
-		"R8166-4.5-3 another XID in the message (R8166-4.2.1-1)": header(Header{}, append(stranger, reply[4:]...)...),
+		"R8166-4.5-3 another XID in the message (R8166-4.2.1-1, R8166-4.2.1-2)": header(Header{}, append(stranger, reply[4:]...)...),
 		"of no call": append((&Header{XID: xid + 1, Vers: 1}).AppendTo(nil), append(stranger, reply[4:]...)...),
 	}
 	sound := with(chunks.Lists{}, Msg)

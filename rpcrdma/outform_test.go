@@ -45,7 +45,9 @@ const (
 // What fits is sent inline, at most as long as the threshold; an octet more makes
 // it a chunk, and that is as long as what it is for (R8166-3.5.1-1, R8166-3.5.2-1,
 // R8166-3.5.3-1, R8166-4.2.4-5, R8166-4.3.3-1, R8166-6.2-1, R8166-4.3.1-2,
-// R8166-4.3.2-2).
+// R8166-4.3.2-2). Nothing but the data item is ever in a chunk of its own
+// (R8166-3.4.2-1, R8166-3.4.4.4-1, R8166-6.1-1), and the sink is as long as the longest
+// item (R8166-4.3.2.2-2).
 func TestForms(t *testing.T) {
 	for _, tt := range []struct {
 		name                        string
@@ -202,7 +204,8 @@ func TestNoItemInLongCall(t *testing.T) {
 	assert.LessOrEqual(t, maxCallHeader+write3args, 1024-minLen-readChunkLen-writeChunkLen)
 }
 
-// The estimate of a reply allows for the longest verifier (R8166-8.2.2.2-1).
+// The estimate of a reply allows for the longest verifier (R8166-8.2.2.2-1), and the
+// longest message that any server may send is taken (R8166-3.3.3-4).
 func TestReplyVerifier(t *testing.T) {
 	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
 		x := &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: 1, MaxResults: resRoom}

@@ -46,7 +46,8 @@ func resultsOf(n int, inline []byte) []byte {
 
 // The item is what the Write chunk says, of any length that fits
 // (R8166-3.4.4.4-2, R8166-3.4.6.2-3): the message has no padding for it, and what
-// is behind it in the sink is not touched.
+// is behind it in the sink is not touched. It was written before the reply was sent,
+// and is there with it (R8166-2.3.2-2).
 func TestItemLength(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 4096, 4999, 5000, 5001} {
 		withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
@@ -251,7 +252,7 @@ func TestMisplacedItem(t *testing.T) {
 		assert.ErrorIs(t, x.Results.Done(), xdr.ErrItem)
 		x.Release()
 	})
-	// R8166-4.3.2.2-3, R8166-4.3.2.2-4: results without an item, the chunk
+	// R8166-4.3.2.2-3, R8166-4.3.2.2-4, R8166-3.4.4.3-1: results without an item, the chunk
 	// unused, though its memory was written to.
 	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
 		x := itemCall()
