@@ -56,14 +56,6 @@ const (
 	// after a write has failed.
 	reasonTimeout = 200 * time.Millisecond
 
-	// vanishTimeout is how long the peer's machine may acknowledge nothing
-	// before the kernel ends the connection, and probeTime how often the
-	// kernel asks on one that is at rest. Without them a connection to a
-	// machine that is gone lasts until a write has been repeated for a
-	// quarter of an hour.
-	vanishTimeout = time.Minute
-	probeTime     = 15 * time.Second
-
 	// acceptPause is how long a listener rests after a failure that
 	// passes.
 	acceptPause = 100 * time.Millisecond

@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -39,21 +38,10 @@ func newRawSocket(nc net.Conn) *rawSocket {
 	if err != nil {
 		return nil
 	}
-	watchMachine(t, raw)
 	s := &rawSocket{raw: raw}
 	s.rd.init(raw.Read, unix.SYS_READV)
 	s.wr.init(raw.Write, unix.SYS_WRITEV)
 	return s
-}
-
-// watchMachine has the kernel notice that the peer's machine is gone. Errors mean
-// that it does so later.
-func watchMachine(t *net.TCPConn, raw syscall.RawConn) {
-	_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: probeTime, Interval: probeTime})
-	_ = raw.Control(func(fd uintptr) {
-		ms := int(vanishTimeout / time.Millisecond)
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, ms)
-	})
 }
 
 func (c *vectorCall) init(do func(func(uintptr) bool) error, trap uintptr) {

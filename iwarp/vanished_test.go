@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Both ends have the kernel notice a machine that is gone: while octets wait to be
-// acknowledged, and while the connection is at rest.
+// Both ends have the kernel notice a machine that is gone (internal/alive): while
+// octets wait to be acknowledged, and while the connection is at rest.
 func TestMachineWatched(t *testing.T) {
 	world(t)
 	a, b := pair(t, options{})

@@ -130,6 +130,9 @@ func TestReplayForms(t *testing.T) {
 		apart.Msg, apart.Item, apart.ItemPos = apart.Msg[:head], item, head
 		assert.Equal(t, made(9, 1), answerOf(c, t.Context(), apart), len(item))
 	}
+	long := &Request{Msg: make([]byte, 300), Peer: whole.Peer}
+	longer := &Request{Msg: make([]byte, 304), Peer: whole.Peer}
+	assert.NotEqual(t, c.keyOf(long, procedure{}), c.keyOf(longer, procedure{}), "the length counts beside what is summed")
 }
 
 // TestReplayRunning holds that a retry of a call that runs is answered when the

@@ -14,8 +14,8 @@ import (
 const (
 	// silence is how long a connection carries nothing before the peer's
 	// kernel is asked whether it is there, and again after every pause.
-	silence = 30 * time.Second
-	pause   = 10 * time.Second
+	silence = 15 * time.Second
+	pause   = 15 * time.Second
 
 	// patience is how long a peer's kernel may leave unanswered what it is
 	// sent, such a question or data, or keep a full window closed, before
