@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// What is on is what both ends have.
+func TestInfoExtensions(t *testing.T) {
+	ours := func(s *rpcrdma.Server, _ *iwarp.Config, _ *nfsserver.Config) {
+		s.Extensions = &rpcrdma.ExtensionConfig{Atomics: true}
+	}
+	guard(t)
+	server, other := startRig(t, ours), startRig(t)
+	type set = map[string]any
+	on := set{"server": true, "immediate_data": 0.0, "atomics": true, "delegation": false}
+	none := set{"server": false, "immediate_data": 0.0, "atomics": false, "delegation": false}
+	for name, tt := range map[string]struct {
+		args []string
+		want set
+		text string
+	}{
+		"both":        {[]string{server.addr}, on, "extensions           known, atomics\n"},
+		"client only": {[]string{other.addr}, none, "extensions           none\n"},
+		"server only": {[]string{server.addr, "--no-extensions"}, none, "extensions           none\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := object(t, must(t, append([]string{"info", "--json"}, tt.args...)...))
+			assert.Equal(t, tt.want, o["rpcrdma"].(set)["extensions"])
+			assert.Contains(t, must(t, append([]string{"info"}, tt.args...)...), tt.text)
+		})
+	}
+	assert.Equal(t, "known, immediate data (7), delegation", extensions{Server: true, Immediate: 7, Delegation: true}.String())
+}
+
+// The block is in the request of this program, if nobody is against it.
+func TestExtensionOffered(t *testing.T) {
+	guard(t)
+	l, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{CRC: mpa.CRCOff})
+	require.NoError(t, err)
+	defer l.Close()
+	requests := make(chan []byte, 2)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 2 {
+			r, err := l.Accept(context.Background())
+			if assert.NoError(t, err) {
+				requests <- r.PrivateData()
+				assert.NoError(t, r.Reject(nil))
+			}
+		}
+	}()
+	refused(t, "ping", l.Addr().String())
+	e, ok := cmpriv.ParseExtension(<-requests)
+	assert.True(t, ok)
+	assert.Equal(t, cmpriv.Extension{Atomics: true}, e)
+	refused(t, "ping", l.Addr().String(), "--no-extensions")
+	assert.Len(t, <-requests, cmpriv.Len)
+	<-done
+}
+
+// Ends of this project take FPDUs of any length, with CRCs and Markers as well.
+func TestParsesStream(t *testing.T) {
+	var block cmpriv.Extension
+	message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
+	frame := mpa.Frame{Reply: true, CRC: true, Markers: true, Rev: 2, HasEnhanced: true, PrivateData: message}
+	a, bare := new(app), &app{bare: true}
+	assert.False(t, a.rnic().LongFPDUs(frame), "a card")
+	frame.PrivateData = block.AppendTo(message)
+	assert.True(t, a.rnic().LongFPDUs(frame))
+	assert.False(t, bare.rnic().LongFPDUs(frame))
+	siw := mpa.Frame{Reply: true, Rev: 2, HasEnhanced: true, PrivateData: message}
+	assert.True(t, a.rnic().LongFPDUs(siw))
+	assert.Nil(t, bare.client().Extensions)
+}

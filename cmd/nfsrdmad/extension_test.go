@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// dialIWARP is a dialer over TCP.
+type dialIWARP struct{ cfg iwarp.Config }
+
+func (d dialIWARP) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdma.Conn, error) {
+	return iwarp.Dial(ctx, "tcp", addr, d.cfg, cc)
+}
+
+// A linkEnd takes Immediate Data, and answers it.
+type linkEnd struct {
+	link   *rpcrdma.Link
+	answer bool
+	got    chan [8]byte
+	closed chan error
+}
+
+func (e *linkEnd) Immediate(octets [8]byte) {
+	if e.answer {
+		_ = e.link.PostImmediate(octets, nil, 0)
+	}
+	e.got <- octets
+}
+func (e *linkEnd) Closed(err error) { e.closed <- err }
+
+// attached are the ends of links that one end of a connection gets.
+func attached(answer bool) (*rpcrdma.ExtensionConfig, <-chan *linkEnd) {
+	ends := make(chan *linkEnd, 1)
+	return &rpcrdma.ExtensionConfig{ImmediateRecvs: 16, Atomics: true, Attach: func(l *rpcrdma.Link) rpcrdma.LinkHandler {
+		e := &linkEnd{link: l, answer: answer, got: make(chan [8]byte, 1000), closed: make(chan error, 1)}
+		ends <- e
+		return e
+	}}, ends
+}
+
+func soon[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(10 * time.Second):
+		require.FailNow(t, "nothing came")
+	}
+	return v
+}
+
+// Over iWARP, with CRCs and without: Immediate Data both ways, calls both ways, and
+// atomic operations, on one connection.
+func TestLinkOverIWARP(t *testing.T) {
+	for name, crc := range map[string]mpa.CRC{"CRC": mpa.CRCOn, "no CRC": mpa.CRCOff} {
+		t.Run(name, func(t *testing.T) {
+			null := new(oncrpc.Mux)
+			null.Register(1, 1, nil) // its procedure 0 is the Mux's own
+			theirs, servers := attached(false)
+			ours, clients := attached(true)
+			backs := make(chan oncrpc.Caller, 1)
+			program := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+				select {
+				case backs <- req.Peer.Back:
+				default:
+				}
+				return null.Serve(ctx, req, rep)
+			})
+			cfg := iwarp.Config{CRC: crc, LongFPDUs: parsesStream}
+			addr := responder(t, cfg, &rpcrdma.Server{Handler: program, Extensions: theirs})
+			var served atomic.Int64
+			backchannel := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+				served.Add(1)
+				return null.Serve(ctx, req, rep)
+			})
+			c, err := rpcrdma.Dial(t.Context(), dialIWARP{cfg}, addr, rpcrdma.ClientConfig{Extensions: ours, Backchannel: backchannel, BackchannelCredits: 3})
+			require.NoError(t, err)
+			defer c.Close()
+			assert.Equal(t, rpcrdma.Extensions{Immediate: 16, Atomics: true}, c.Link().Extensions())
+
+			call := func(to oncrpc.Caller) error {
+				x := &oncrpc.Exchange{Prog: 1, Vers: 1}
+				defer x.Release()
+				return to.Call(t.Context(), x)
+			}
+			require.NoError(t, call(c))
+			back, server, client := soon(t, backs), soon(t, servers), soon(t, clients)
+			assert.Same(t, server.link, back.(*rpcrdma.Back).Link())
+			errs := make(chan error)
+			const rounds = 100
+			for range 4 {
+				go func() {
+					var all error
+					for range rounds {
+						all = errors.Join(all, call(c), call(back))
+					}
+					errs <- all
+				}()
+			}
+			for sent, got := 0, 0; got < rounds; {
+				err := server.link.PostImmediate([8]byte{7: byte(sent)}, nil, 0)
+				if sent == rounds || errors.Is(err, rpcrdma.ErrUnanswered) {
+					require.Equal(t, byte(got), soon(t, server.got)[7])
+					got++
+					continue
+				}
+				require.NoError(t, err)
+				sent++
+			}
+			for range 4 {
+				require.NoError(t, soon(t, errs))
+			}
+			assert.EqualValues(t, 4*rounds, served.Load())
+			require.NoError(t, c.Close())
+			soon(t, server.closed)
+			soon(t, client.closed)
+			assert.ErrorIs(t, call(back), rdma.ErrClosed)
+		})
+	}
+}
+
+// service is an oncrpc.Service made of a function.
+type service func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool
+
+func (s service) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	return s(ctx, req, rep)
+}
+
+// The daemon answers with a block who came with one, and nobody else; and with
+// --no-extensions nobody.
+func TestServeExtensions(t *testing.T) {
+	var block cmpriv.Extension
+	message := cmpriv.Message{RemoteInvalidation: true, SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
+	for _, tt := range []struct {
+		flags   []string
+		private []byte
+		want    bool
+	}{
+		{nil, message, false},
+		{nil, nil, false},
+		{nil, block.AppendTo(message), true},
+		{[]string{"--no-extensions"}, block.AppendTo(message), false},
+	} {
+		args := append([]string{"--listen", "127.0.0.1:0", "--tcp", ""}, tt.flags...)
+		s := serve(t, append(args, t.TempDir())...)
+		closed := make(chan error, 1)
+		c, err := iwarp.Dial(t.Context(), "tcp", s.addr(t, "rdma"), iwarp.Config{CRC: mpa.CRCOff}, rdma.ConnConfig{
+			Handler: ended(closed), PrivateData: tt.private,
+		})
+		require.NoError(t, err)
+		_, ok := cmpriv.ParseExtension(c.PrivateData())
+		assert.Equal(t, tt.want, ok)
+		_, ok = cmpriv.Parse(c.PrivateData())
+		assert.True(t, ok)
+		require.NoError(t, c.Close())
+		soon(t, closed)
+	}
+}
+
+type ended chan error
+
+func (ended) Receive(m rdma.Recv)  { m.Buf.Release() }
+func (e ended) Closed(cause error) { e <- cause }
+
+// A client of this project gets FPDUs of any length, with CRCs and Markers as well.
+func TestParsesStream(t *testing.T) {
+	var block cmpriv.Extension
+	message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
+	frame := mpa.Frame{CRC: true, Markers: true, Rev: 2, HasEnhanced: true, PrivateData: message}
+	o, bare := new(serveOptions), &serveOptions{noExtensions: true}
+	assert.False(t, o.rnic().LongFPDUs(frame), "a card")
+	frame.PrivateData = block.AppendTo(message)
+	assert.True(t, o.rnic().LongFPDUs(frame))
+	assert.False(t, bare.rnic().LongFPDUs(frame))
+	assert.True(t, o.rnic().LongFPDUs(mpa.Frame{Rev: 2, HasEnhanced: true, PrivateData: message}), "siw")
+}
