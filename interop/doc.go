@@ -31,6 +31,9 @@
 // Beside the guest, go-nfs-client uses the server in a network namespace, where the
 // test answers as the portmapper.
 //
+// interop/gonfs is the server of go-nfs behind a rpcrdma.StreamListener, which Linux
+// mounts too; its own tests need neither guest nor root.
+//
 // tshark judges what the guest and what two ends of our own say on the wire.
 //
 // The package must not know the protocol: it starts programs and looks at files,

@@ -1,0 +1,65 @@
+//go:build interop
+
+package interop
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestGoNFSServer lets the kernel's client mount the file system in memory of
+// go-nfs, whose server knows nothing of RDMA, behind a rpcrdma.StreamListener: what
+// was written is there on a new mount, and the client has not lost its connection.
+func TestGoNFSServer(t *testing.T) {
+	guest(t)
+	gonfs := filepath.Join(t.TempDir(), "gonfs")
+	require.NoError(t, goBuild(gonfs, "./gonfs"))
+	log := new(buffer)
+	server, err := StartServer(log, gonfs, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		server.Kill()
+		if t.Failed() {
+			t.Logf("gonfs says:\n%s", tail(log.String()))
+		}
+	})
+	s := site{host: "10.0.2.2", export: "/", rdma: port(t, server.RDMA), tcp: port(t, server.TCP), mountd: port(t, server.TCP)}
+
+	s.mount(t, "/mnt", s.options("rdma"))
+	assert.Equal(t, "from memory\n", must(t, "cat /mnt/hello"))
+	// Linux sends 3 MB by several WRITEs and asks for it by several READs. No name
+	// begins with another's: the file system would rename both.
+	timed(t, "write", func() {
+		must(t, `set -e; cd /mnt
+		for n in 0 1 3 1000 4096 70001 1048576 3000001; do
+			head -c $n /dev/urandom >/tmp/size$n; cp /tmp/size$n $n.of
+		done
+		mkdir dir; mv 3.of dir/moved; rm 1000.of
+		ln -s dir/moved link; ln -s $(head -c 1500 /dev/zero | tr '\0' p) long
+		cd dir; touch $(seq 100)`)
+	})
+	used := procedures(t)
+	umount(t, "/mnt")
+
+	s.mount(t, "/mnt", s.options("rdma"))
+	timed(t, "read", func() {
+		must(t, `set -e; cd /mnt
+		for n in 0 1 4096 70001 1048576 3000001; do cmp $n.of /tmp/size$n; done
+		cmp link /tmp/size3
+		test $(readlink link) = dir/moved; test $(readlink long | wc -c) = 1501
+		test $(ls dir | wc -l) = 101; ! cat none; ! mkdir dir; ! rmdir dir; rm -r dir; ! ls dir`)
+	})
+	assert.Equal(t, "0.of\n1.of\n1048576.of\n3000001.of\n4096.of\n70001.of\nhello\nlink\nlong\n", must(t, "ls /mnt"))
+	assert.Contains(t, must(t, "grep ' /mnt ' /proc/mounts"), "proto=rdma")
+	for name := range procedures(t) {
+		used[name]++
+	}
+	for _, name := range []string{"ACCESS", "READLINK", "READ", "WRITE", "CREATE", "MKDIR", "SYMLINK", "RENAME", "READDIRPLUS"} {
+		assert.Positive(t, used[name], "calls of %s", name)
+	}
+	umount(t, "/mnt")
+	assert.Empty(t, log.String(), "what the listener has to say")
+}
