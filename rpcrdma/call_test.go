@@ -110,7 +110,7 @@ func TestCallForms(t *testing.T) {
 			msg: rpcCall(xid, "x"),
 		},
 		{
-			name: "Position Zero and a Read chunk",
+			name: "R8267-6.4.2-2 Position Zero and a Read chunk",
 			call: func(q *requester) (Header, []byte) {
 				return noMsg(chunks.Lists{Reads: append(q.reads(44, data, 93, 4000), q.reads(0, rpcCall(xid, "len tail"), 4, 44)...)}), nil
 			},

@@ -67,7 +67,7 @@ func hostile(t testing.TB) map[string][]byte {
 
 // Whatever the lists of a message say, it costs its sender one ERR_CHUNK, and
 // nobody else anything; nothing is read, and no memory is lent for it (R8166-4.5-2,
-// R8166-4.5.2-1, R8166-8.1.4-1).
+// R8166-4.5.2-1, R8166-8.1.4-1, R8267-6.4.2-3).
 func TestHostileLists(t *testing.T) {
 	for name, wire := range hostile(t) {
 		t.Run(name, func(t *testing.T) {

@@ -209,7 +209,8 @@ func TestReplyChunkGolden(t *testing.T) {
 	}
 }
 
-// R8166-4.5.3-1: what does not fit is refused before anything is written.
+// R8166-4.5.3-1, R8267-3.1-1, R8267-3.1-4: what does not fit is refused before
+// anything is written.
 func TestNoRoom(t *testing.T) {
 	long := repeat(5000)
 	for _, tt := range []struct {
@@ -252,7 +253,7 @@ func TestNoRoom(t *testing.T) {
 }
 
 // R8166-4.2.4-5, R8166-3.3.2-1, R8797-4.2-4, R8797-3.1-2: a reply of just the
-// threshold is inline, one of an octet more is not.
+// threshold is inline, one of an octet more is not, with a Reply chunk or without.
 func TestThreshold(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -268,10 +269,10 @@ func TestThreshold(t *testing.T) {
 		{"R8797-6-1 a later version", 4096, []byte{0xf6, 0xab, 0x0e, 0x18, 2, 0, 9, 9}, 1024},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			size := 0 // of the RPC reply
+			size, room := 0, tt.want-minLen // of the RPC reply
 			h := service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 				rep.Head = append(appendSuccess(rep.Head, testXID), repeat(size-24)...)
-				assert.Equal(t, tt.want-minLen, req.MaxReply)
+				assert.Equal(t, room, req.MaxReply)
 				return true
 			})
 			serve(t, &Server{Handler: h, Inline: tt.inline}, func(t *testing.T, r *rig) {
@@ -287,6 +288,21 @@ func TestThreshold(t *testing.T) {
 				size++
 				q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 				q.refused(ErrChunk)
+
+				room = tt.want
+				size = tt.want - minLen - 4 - 16
+				l := chunks.Lists{HasReply: true}
+				l.Reply, _ = q.writable(room)
+				q.call(msg(l), rpcCall(testXID, ""))
+				a := q.answer()
+				assert.Equal(t, Msg, a.Proc)
+				assert.Len(t, a.wire, tt.want)
+				size++
+				l.Reply, _ = q.writable(room)
+				q.call(msg(l), rpcCall(testXID, ""))
+				a = q.answer()
+				assert.Equal(t, NoMsg, a.Proc)
+				assert.EqualValues(t, size, a.Lists.Reply.Length())
 			})
 		})
 	}
