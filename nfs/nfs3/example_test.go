@@ -1,0 +1,20 @@
+package nfs3_test
+
+import (
+	"log"
+
+	"github.com/willscott/go-nfs"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// Any Handler of willscott/go-nfs serves NFS over RDMA. MOUNT is asked for by TCP
+// (RFC 8267, Section 5.1), where the same Handler serves too.
+func ExampleBinding() {
+	var handler nfs.Handler
+	var listener rdma.Listener // package iwarp has one over TCP
+	l := rpcrdma.NewStreamListener(listener, nfs3.Binding{})
+	log.Print(nfs.Serve(l, handler))
+}
