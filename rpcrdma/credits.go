@@ -4,7 +4,9 @@ package rpcrdma
 // 8166, Section 3.3.1). The grant follows what it asks for, up to
 // Server.Credits, and where the calls of all connections take more than half of
 // MaxInline, up to the connection's fair part of that: those who keep to their
-// grants then never reach the bound at which connections go.
+// grants then never reach the bound at which connections go. That calls wait for
+// the memory of their chunks takes nothing from the grant: with fewer credits the
+// small ones, which pass them by here, would wait behind them at the requester.
 //
 // Behind each credit stands a receive, and some more behind all. A message takes
 // one; its call gives it back just before its reply is posted, so that the

@@ -48,11 +48,15 @@ func FuzzResponder(f *testing.F) {
 		f.Add(full.AppendTo(nil))
 		f.Add(append(full.AppendTo(nil), rpcCall(testXID, string([]byte{0, 0, 0, mood<<4 | mood}))...))
 	}
+	for _, wire := range hostile(f) {
+		f.Add(wire)
+	}
+	const inline = 64 << 10
 	f.Fuzz(func(t *testing.T, message []byte) {
-		if len(message) > 4096 {
+		if len(message) > inline {
 			return // the provider's to refuse
 		}
-		serve(t, &Server{Handler: moody}, func(t *testing.T, r *rig) {
+		serve(t, &Server{Handler: moody, Inline: inline}, func(t *testing.T, r *rig) {
 			q := r.dialLinux()
 			for stag := range rdma.STag(4) {
 				q.registerAt(make([]byte, 1<<16), rdma.RemoteRead|rdma.RemoteWrite, stag, 0)

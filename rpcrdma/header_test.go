@@ -139,6 +139,9 @@ func FuzzParseCall(f *testing.F) {
 		f.Add(wiretest.Hex(f, tt.file))
 	}
 	f.Add(wiretest.Hex(f, "testdata/err-vers.hex"))
+	for _, wire := range hostile(f) {
+		f.Add(wire)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h Header
 		body, err := h.ParseCall(b)
