@@ -1,0 +1,140 @@
+package rpcrdma
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A fuzzCall is a call that waits for its reply, of a procedure of the test's
+// program.
+func fuzzCall(xid, proc uint32) *streamCall {
+	cl := &streamCall{
+		xid: xid, proc: proc, binding: testBinding{}, args: word(64),
+		rep: new(oncrpc.Reply), done: make(chan bool, 1),
+	}
+	cl.limit(600)
+	return cl
+}
+
+// taken is what a stream made of octets that were written to it in pieces.
+type taken struct {
+	replies map[uint32][]byte // those that came, with their calls' limits
+	lengths map[uint32]int
+	failed  bool
+}
+
+func takeReplies(t *testing.T, stream []byte, piece int) taken {
+	t.Helper()
+	before := buf.Default.Out()
+	c := &streamConn{pending: make(map[uint32]*streamCall)}
+	calls := []*streamCall{fuzzCall(testXID, procItem), fuzzCall(1, procPlain), fuzzCall(2, procAny), fuzzCall(3, procItem)}
+	for _, cl := range calls {
+		c.pending[cl.xid] = cl
+	}
+	got := taken{replies: make(map[uint32][]byte), lengths: make(map[uint32]int)}
+	for rest := stream; len(rest) > 0 && !got.failed; {
+		n := min(piece, len(rest))
+		k, err := c.in.take(c, rest[:n])
+		require.LessOrEqual(t, k, n)
+		got.failed = err != nil
+		require.True(t, got.failed || k == n)
+		rest = rest[n:]
+	}
+	for _, cl := range calls {
+		require.LessOrEqual(t, len(cl.got), cl.most+1)
+		require.LessOrEqual(t, cap(cl.got), max(2*(cl.most+1), 1024))
+		if len(cl.done) > 0 {
+			got.lengths[cl.xid] = cl.length
+			got.replies[cl.xid] = append([]byte{}, cl.got...)
+			cl.takeApart()
+			checkParts(t, cl, got.replies[cl.xid])
+		}
+		cl.rep.DropItem()
+	}
+	require.Equal(t, before, buf.Default.Out())
+	return got
+}
+
+// checkParts holds that the parts of a reply are its octets in their order.
+func checkParts(t *testing.T, cl *streamCall, msg []byte) {
+	t.Helper()
+	var item []byte
+	if cl.rep.Item != nil {
+		item = cl.rep.Item.B
+	}
+	whole := append(append([]byte{}, cl.rep.Head...), item...)
+	padding := xdr.Pad(len(item))
+	require.Equal(t, len(msg), len(whole)+padding+len(cl.rep.Tail))
+	require.Equal(t, msg[:len(whole)], whole)
+	require.Equal(t, string(msg[len(whole)+padding:]), string(cl.rep.Tail))
+	if len(item) > 0 {
+		length := cl.rep.Head[len(cl.rep.Head)-4:]
+		require.EqualValues(t, len(item), binary.BigEndian.Uint32(length), "its length word is in front of it")
+	}
+}
+
+// plainReplies is the same word by word: all records first, and then what they are.
+func plainReplies(stream []byte) taken {
+	got := taken{replies: make(map[uint32][]byte), lengths: make(map[uint32]int)}
+	most := make(map[uint32]int)
+	for _, cl := range []*streamCall{fuzzCall(testXID, procItem), fuzzCall(1, procPlain), fuzzCall(2, procAny), fuzzCall(3, procItem)} {
+		most[cl.xid] = cl.most
+	}
+	var record []byte
+	for len(stream) >= markLen {
+		mark := binary.BigEndian.Uint32(stream)
+		stream = stream[markLen:]
+		n := min(int(mark&^lastFragment), len(stream))
+		record = append(record, stream[:n]...)
+		if len(record) >= 8 && binary.BigEndian.Uint32(record[4:]) != 1 {
+			got.failed = true
+			return got
+		}
+		if n < int(mark&^lastFragment) {
+			return got
+		}
+		stream = stream[n:]
+		if mark&lastFragment == 0 {
+			continue
+		}
+		if len(record) < 8 {
+			got.failed = true
+			return got
+		}
+		xid := binary.BigEndian.Uint32(record)
+		if limit, ok := most[xid]; ok {
+			delete(most, xid)
+			got.lengths[xid] = len(record)
+			got.replies[xid] = record[:min(len(record), limit+1)]
+		}
+		record = nil
+	}
+	return got
+}
+
+// FuzzStreamReplies: whatever a server writes, in whatever pieces, each call gets
+// the octets of the first record with its XID, or nothing.
+func FuzzStreamReplies(f *testing.F) {
+	for _, tt := range streamReplies() {
+		n := len(tt.record)
+		wire := record(tt.record[:min(n, 2000)])
+		f.Add(wire, uint16(7))
+		f.Add(record(tt.record[:min(n, 700)], 0, 3, 9), uint16(100))
+	}
+	all := append(record(success(1, repeat(40))), record(success(2), 1, 2, 3)...)
+	f.Add(append(all, record(success(3, word(0), opaque(repeat(61)), word(7)), 50)...), uint16(1000))
+	f.Add(record(callTo(testXID, procNull)), uint16(1))
+	f.Fuzz(func(t *testing.T, stream []byte, piece uint16) {
+		want := plainReplies(stream)
+		for _, n := range []int{1, int(piece) + 1, len(stream) + 1} {
+			assert.Equal(t, want, takeReplies(t, stream, n), "pieces of %d octets", n)
+		}
+	})
+}
