@@ -36,6 +36,9 @@ func NewMount(caller oncrpc.Caller, cred *oncrpc.Cred) *Mount {
 // At says where the MOUNT program answers that a MountSearch found.
 func (m *Mount) At() string { return m.at }
 
+// Caller returns what m calls through. Other calls of MOUNT may go there too.
+func (m *Mount) Caller() oncrpc.Caller { return m.caller }
+
 // Close closes the connection that a MountSearch made for m, if it did.
 func (m *Mount) Close() error {
 	if m.conn == nil {

@@ -1,6 +1,6 @@
 // Command mountrdma mounts NFS servers over RDMA, and uses them without a mount:
 // it lists, shows, copies, makes and removes files, says what a server can do,
-// and measures it. Under the name of mount.nfsrdma it is what mount(8) calls.
+// measures it, and lets others use it over TCP. Under the name of mount.nfsrdma it is what mount(8) calls.
 //
 //	main, app    flags of all commands      url, mountspec  what operands mean
 //	mountcmd ─▶ options ◀─ optiontable      the command line of a mount
@@ -9,7 +9,8 @@
 //	dialer ─▶ line ─▶ session ─▶ export     from a URL to a file system
 //	ls stat cat rm mkdir                    one file each
 //	cp ─▶ copier ─▶ tree: host or remote    trees, several files at a time
-//	info ping bench ─▶ load                 what a server says and does
+//	info ping bench ─▶ load, links          what a server says and does
+//	bridge                                  TCP clients to a server
 //	record                                  a file of what went over connections
 //	steperror, mounterror, remote           what went wrong, and what to change
 //

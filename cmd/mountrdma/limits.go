@@ -12,6 +12,11 @@ const (
 	// MPA start-up, a call, and a moment to think.
 	minTimeout = 100 * time.Millisecond
 
+	// bridgePatience is how long calls of bridge wait for a server that is
+	// away: longer than a restart takes, and well below the minute after which
+	// clients repeat a call.
+	bridgePatience = 30 * time.Second
+
 	// goodbyeTime is how long a server may take to hear that its exports
 	// are not used any more. It has no need to.
 	goodbyeTime = time.Second

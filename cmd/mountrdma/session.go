@@ -71,16 +71,21 @@ func (s *session) findMount(ctx context.Context) error {
 	if s.mount != nil {
 		return nil
 	}
-	search := nfsclient.MountSearch{
-		NFS: s.line, NFSAddr: "RDMA " + s.at.addr(), Host: s.at.host,
-		Dial: dialTCP, MountHost: s.at.mountHost, MountPort: s.at.mountPort, Cred: &s.cred,
-	}
+	search := s.search()
 	m, err := search.Find(ctx)
 	if err != nil {
 		return mountError(ctx, s.at.addr(), err)
 	}
 	s.mount = m
 	return nil
+}
+
+// search is how the MOUNT service is looked for.
+func (s *session) search() nfsclient.MountSearch {
+	return nfsclient.MountSearch{
+		NFS: s.line, NFSAddr: "RDMA " + s.at.addr(), Host: s.at.host,
+		Dial: dialTCP, MountHost: s.at.mountHost, MountPort: s.at.mountPort, Cred: &s.cred,
+	}
 }
 
 func dialTCP(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {

@@ -32,7 +32,7 @@ var floors = map[string]int{
 	"iwarp": 3, "rpcrdma": 3,
 	"nfs/mount3": 4, "nfs/nfs3": 4, "rpcbind": 4, "vfs": 4,
 	"nfsclient": 5, "vfs/posix": 5, "vfs/vfstest": 5,
-	"fusefs": 6, "nfsserver": 6,
+	"bridge": 6, "fusefs": 6, "nfsserver": 6,
 	"cmd/mountrdma": 7, "cmd/nfsrdmad": 7,
 }
 
@@ -44,7 +44,7 @@ var beside = map[string][]string{
 }
 
 // peers are what tests talk to, although it stands above them.
-var peers = map[string][]string{"nfsclient": {"nfsserver"}, "fusefs": {"nfsserver"}}
+var peers = map[string][]string{"bridge": {"nfsserver"}, "nfsclient": {"nfsserver"}, "fusefs": {"nfsserver"}}
 
 // testOnly are imported by tests and by each other.
 var testOnly = []string{"internal/wiretest", "iwarp/mpa/mpatest", "rdma/rdmatest", "vfs/vfstest"}

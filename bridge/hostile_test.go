@@ -1,0 +1,185 @@
+package bridge
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// TestHostile: what clients send that mean harm costs them their connection, or
+// an error, and nobody else anything. Nothing but calls reaches the server.
+func TestHostile(t *testing.T) {
+	var s *spy
+	g := newRig(t, setup{service: func(next oncrpc.Service) oncrpc.Service { s = &spy{Service: next}; return s }})
+	root := g.handle()
+	null := call(5, nfs3.Program, 3, nfs3.ProcNull, nil)
+	good := dialRaw(t, g.addr)
+	fine := func() {
+		good.send(null)
+		good.reply()
+	}
+	fine()
+	s.take()
+
+	for name, stream := range map[string][]byte{
+		"a record too long":         binary.BigEndian.AppendUint32(nil, 1<<31|(MaxRecord+1)),
+		"the longest mark":          {0xff, 0xff, 0xff, 0xff},
+		"fragments too long":        append(binary.BigEndian.AppendUint32(nil, 1000), append(make([]byte, 1000), 0x7f, 0xff, 0xff, 0xff)...),
+		"another protocol":          []byte("GET / HTTP/1.1\r\nHost: bridge\r\n\r\n"),
+		"half of a mark":            {0x80},
+		"half of a record":          record(null)[:20],
+		"half of a large record":    append(binary.BigEndian.AppendUint32(nil, 1<<31|1<<20), make([]byte, 100000)...),
+		"half of a second fragment": append(binary.BigEndian.AppendUint32(nil, 4), 0, 0, 0, 1, 0x80, 0, 1, 0, 7),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dialRaw(t, g.addr)
+			_, err := c.Write(stream)
+			require.NoError(t, err)
+			if strings.HasPrefix(name, "half") {
+				require.NoError(t, c.Conn.(*net.TCPConn).CloseWrite())
+			}
+			c.closed()
+			fine()
+		})
+	}
+	s.take()
+
+	t.Run("no calls", func(t *testing.T) {
+		c := dialRaw(t, g.addr)
+		reply := oncrpc.AppendSystemErr(nil, 5)
+		c.send(reply)
+		c.send(nil)
+		c.send([]byte{1, 2, 3})
+		c.send(null[:8])
+		c.send(random(1<<20, 4))
+		c.send(null)
+		assert.Len(t, c.reply(), 24, "to the call")
+		assert.Len(t, s.take(), 1)
+	})
+
+	write := func(length uint32) []byte {
+		args := (&nfs3.WriteArgs{File: root}).AppendTo(nil)
+		binary.BigEndian.PutUint32(args[len(args)-4:], length)
+		return append(args, random(5000, 3)...)
+	}
+	for name, msg := range map[string][]byte{
+		"WRITE of more than it has":  call(6, nfs3.Program, 3, nfs3.ProcWrite, write(math.MaxUint32)),
+		"WRITE of less than it has":  call(6, nfs3.Program, 3, nfs3.ProcWrite, write(8)),
+		"WRITE of not what it says":  call(6, nfs3.Program, 3, nfs3.ProcWrite, write(5000)),
+		"READ of 4 GiB":              call(6, nfs3.Program, 3, nfs3.ProcRead, (&nfs3.ReadArgs{File: root, Count: math.MaxUint32}).AppendTo(nil)),
+		"READDIRPLUS of 4 GiB":       call(6, nfs3.Program, 3, nfs3.ProcReadDirPlus, (&nfs3.ReadDirPlusArgs{Dir: root, DirCount: math.MaxUint32, MaxCount: math.MaxUint32}).AppendTo(nil)),
+		"a handle of 4 GiB":          call(6, nfs3.Program, 3, nfs3.ProcGetAttr, xdr.AppendUint32(nil, math.MaxUint32)),
+		"the longest call there is":  call(6, nfs3.Program, 3, nfs3.ProcLookup, make([]byte, MaxRecord-100)),
+		"a program that nobody has":  call(6, 0, 0, 0, random(200000, 5)),
+		"a call sealed with nothing": sealed(call(6, nfs3.Program, 3, nfs3.ProcReadDir, nil)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dialRaw(t, g.addr)
+			c.send(msg)
+			r := xdr.NewReader(c.reply())
+			assert.EqualValues(t, 6, r.Uint32())
+			assert.EqualValues(t, 1, r.Uint32(), "a reply")
+			fine()
+		})
+	}
+}
+
+// TestDeafClient: who takes no replies keeps the memory of as many calls as a
+// client may have, and others go on.
+func TestDeafClient(t *testing.T) {
+	g := newRig(t, setup{})
+	const size = 1 << 20
+	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "file"), random(size, 1), 0o644))
+	f := mount(t, g.addr)
+	n, err := f.Stat(t.Context(), "file")
+	require.NoError(t, err)
+	msg := call(1, nfs3.Program, 3, nfs3.ProcRead, (&nfs3.ReadArgs{File: n.Handle, Count: size}).AppendTo(nil))
+	deaf := dialRaw(t, g.addr)
+	for range 300 {
+		deaf.send(msg)
+	}
+	other := dialRaw(t, g.addr)
+	for range 10 {
+		other.send(msg)
+		assert.Len(t, other.reply(), 24+nfs3.ReadHeadLen+size)
+	}
+	deaf.Close()
+}
+
+// TestFairness: clients with as many calls under way as they can have, which take
+// for ever, do not keep others from theirs.
+func TestFairness(t *testing.T) {
+	const slow, credits = 400000, 64
+	entered, release := make(chan struct{}, 1000), make(chan struct{})
+	g := newRig(t, setup{credits: credits, service: func(next oncrpc.Service) oncrpc.Service {
+		return service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+			if c, ok := oncrpc.ParseCall(req.Msg); ok && c.Prog == slow {
+				entered <- struct{}{}
+				<-release
+			}
+			return next.Serve(ctx, req, rep)
+		})
+	}})
+	other := dialRaw(t, g.addr)
+	var greedy []raw
+	for _, most := range []int{48, 12, 3, 1} { // three quarters of what is left
+		c := dialRaw(t, g.addr)
+		greedy = append(greedy, c)
+		for i := range uint32(credits) {
+			c.send(call(i, slow, 1, 1, nil))
+		}
+		for range most {
+			<-entered
+		}
+		assert.Empty(t, entered)
+		if most > 1 {
+			other.send(call(9, nfs3.Program, 3, nfs3.ProcNull, nil))
+			assert.Len(t, other.reply(), 24)
+		}
+	}
+	close(release)
+	for _, c := range greedy {
+		for range credits {
+			c.reply()
+		}
+	}
+}
+
+// service is a service made of a function.
+type service func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool
+
+func (s service) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	return s(ctx, req, rep)
+}
+
+// TestOneFragment: long data and long listings are one fragment each, as some
+// clients want it.
+func TestOneFragment(t *testing.T) {
+	g := newRig(t, setup{})
+	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "file"), random(1<<20, 1), 0o644))
+	for i := range 1000 {
+		require.NoError(t, os.WriteFile(filepath.Join(g.dir, fmt.Sprintf("%0100d", i)), nil, 0o644))
+	}
+	f := mount(t, g.addr)
+	n, err := f.Stat(t.Context(), "file")
+	require.NoError(t, err)
+	c := dialRaw(t, g.addr)
+	c.send(call(1, nfs3.Program, 3, nfs3.ProcRead, (&nfs3.ReadArgs{File: n.Handle, Count: 1 << 20}).AppendTo(nil)))
+	assert.Greater(t, len(c.reply()), 1<<20)
+	plus := nfs3.ReadDirPlusArgs{Dir: g.handle(), DirCount: 1 << 20, MaxCount: 1 << 20}
+	c.send(call(2, nfs3.Program, 3, nfs3.ProcReadDirPlus, plus.AppendTo(nil)))
+	assert.Greater(t, len(c.reply()), 100000)
+}

@@ -1,0 +1,140 @@
+package bridge
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcbind"
+)
+
+// only serves one program of a service.
+type only struct {
+	oncrpc.Service
+	prog uint32
+}
+
+func (o only) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	if c, ok := oncrpc.ParseCall(req.Msg); ok && c.Prog != o.prog {
+		return new(oncrpc.Mux).Serve(ctx, req, rep) // PROG_UNAVAIL
+	}
+	return o.Service.Serve(ctx, req, rep)
+}
+
+// TestMountOverTCP: a server with no MOUNT on RDMA has it on TCP, on connections
+// that it ends as it likes, and not always at the same port.
+func TestMountOverTCP(t *testing.T) {
+	var addr atomic.Value // of mountd
+	conns := make(chan net.Conn, 10)
+	m := new(Mount)
+	g := newRig(t, setup{
+		service: func(s oncrpc.Service) oncrpc.Service { return only{s, nfs3.Program} },
+		mount:   func(*rig) *Mount { return m },
+	})
+	start := func() (stop func()) {
+		mountd, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		addr.Store(mountd.Addr().String())
+		srv := &oncrpc.Server{Handler: only{g.mux, mount3.Program}, Log: slog.New(slog.DiscardHandler)}
+		ended := make(chan error, 1)
+		go func() { ended <- srv.Serve(mountd) }()
+		return func() {
+			now, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = srv.Shutdown(now)
+			assert.NoError(t, <-ended)
+		}
+	}
+	m.Search = nfsclient.MountSearch{
+		NFS: g.line, NFSAddr: "RDMA server", Host: "server",
+		Dial: func(_ context.Context, at string) (oncrpc.Caller, io.Closer, error) {
+			if at != "server:20048" { // there is no rpcbind
+				return nil, nil, io.EOF
+			}
+			nc, err := net.Dial("tcp", addr.Load().(string))
+			if err != nil {
+				return nil, nil, err
+			}
+			conns <- nc
+			c := oncrpc.NewTCPClient(nc, oncrpc.ClientConfig{})
+			return c, c, nil
+		},
+	}
+	t.Cleanup(func() { assert.NoError(t, m.Close()) })
+
+	stop := start()
+	at, err := m.Find(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "TCP server:20048", at)
+	f := mount(t, g.addr)
+	_, err = f.Stat(t.Context(), "")
+	require.NoError(t, err)
+	require.Len(t, conns, 1)
+
+	(<-conns).Close()
+	mount(t, g.addr)
+	require.Len(t, conns, 1, "connected again, once")
+
+	stop()
+	c := dialRaw(t, g.addr)
+	msg := call(8, mount3.Program, 3, mount3.ProcExport, nil)
+	c.send(msg)
+	assert.Equal(t, oncrpc.AppendSystemErr(nil, 8), c.reply(), "nobody answers")
+	stop = start()
+	defer stop()
+	past := dialRaw(t, addr.Load().(string))
+	c.send(msg)
+	past.send(msg)
+	assert.Equal(t, past.reply(), c.reply())
+}
+
+// TestMountOverRDMA: what has MOUNT on RDMA is asked there.
+func TestMountOverRDMA(t *testing.T) {
+	var m *Mount
+	g := newRig(t, setup{mount: func(g *rig) *Mount {
+		m = &Mount{Search: nfsclient.MountSearch{NFS: g.line, NFSAddr: "RDMA server"}}
+		return m
+	}})
+	mount(t, g.addr)
+	at, err := m.Find(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "RDMA server", at)
+	assert.Same(t, g.line, m.found.Caller())
+	assert.NoError(t, m.Close())
+}
+
+// TestPortmap asks the bridge's portmapper as clients do.
+func TestPortmap(t *testing.T) {
+	mux := new(oncrpc.Mux)
+	Portmap(111, 2049).Register(mux)
+	c, err := oncrpc.DialTCP(t.Context(), serveTCP(t, mux), oncrpc.ClientConfig{})
+	require.NoError(t, err)
+	defer c.Close()
+	for _, tt := range []struct{ prog, vers, proto, port uint32 }{
+		{nfs3.Program, 3, rpcbind.TCP, 2049},
+		{mount3.Program, 3, rpcbind.TCP, 2049},
+		{mount3.Program, 1, rpcbind.TCP, 2049}, // which the server has not, and says so
+		{rpcbind.Program, 2, rpcbind.TCP, 111},
+		{nfs3.Program, 3, rpcbind.UDP, 0},
+		{100021, 4, rpcbind.TCP, 0}, // NLM
+	} {
+		port, err := rpcbind.GetPort(t.Context(), c, tt.prog, tt.vers, tt.proto)
+		assert.EqualValues(t, tt.port, port, tt.prog)
+		if tt.port == 0 {
+			assert.ErrorIs(t, err, rpcbind.ErrNotRegistered)
+		}
+	}
+	list, err := rpcbind.Dump(t.Context(), c)
+	require.NoError(t, err)
+	assert.Len(t, list, 3)
+}

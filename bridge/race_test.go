@@ -1,0 +1,7 @@
+//go:build race
+
+package bridge
+
+// poolLosses is how many allocations a call may cost, because a sync.Pool
+// throws away some of what it is given when the race detector runs.
+const poolLosses = 2.0

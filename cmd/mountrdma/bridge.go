@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/bridge"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// bridgeOptions are the flags of bridge.
+type bridgeOptions struct {
+	server   server
+	listen   string
+	portmap  string
+	patience time.Duration
+}
+
+func (a *app) newBridge() *cobra.Command {
+	var o bridgeOptions
+	cmd := &cobra.Command{
+		Use:   "bridge [--listen ADDR] [--portmap ADDR] SERVER[:PORT]",
+		Short: "Let NFS clients that have TCP alone use a server on RDMA",
+		Long: `Let NFS clients that have TCP alone use a server on RDMA, until SIGTERM or
+SIGINT; then calls under way are finished, and the exit status is 0.
+
+NFS version 3 and MOUNT answer on the one TCP port of --listen. Where the server
+has no MOUNT on RDMA, as Linux's, its mountd is asked over TCP. With --portmap, a
+portmapper tells clients where both are; there can be one on port 111, which
+clients ask, and only root may open it. Without it they have to be told:
+
+    mount -t nfs -o vers=3,proto=tcp,port=2049,mountproto=tcp,mountport=2049,nolock 127.0.0.1:/EXPORT /mnt
+
+Calls are passed on in their callers' names, as whoever they say they are: --uid
+and --gid change nothing. The server sees this host's address for all of them. So
+whoever reaches the port has what this host may use of the server; by default
+that is this host alone. Locks (NLM) do not pass.
+
+While the server is away, calls wait for half a minute, or for --timeout where it
+is given. Then the connections of those who wait are closed: hard mounts come
+again, and clients that give up learn of it.
+
+Once it accepts connections, it prints one line on standard output:
+
+    ready tcp=ADDR [portmap=ADDR] server=SERVER:PORT`,
+		Example: `  mountrdma bridge server
+  mountrdma bridge --portmap 127.0.0.1:111 '[2001:db8::1]:20049'
+  mountrdma bridge --listen 127.0.0.1:12049 'server?mountport=20048'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := a.serverArg(&o.server)(cmd, args); err != nil {
+				return err
+			}
+			o.patience = bridgePatience
+			if cmd.Flags().Changed("timeout") {
+				o.patience = a.timeout
+			}
+			if o.listen == "" {
+				return errors.New("--listen needs an address, such as 127.0.0.1:2049")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.bridge(cmd.Context(), &o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.listen, "listen", "127.0.0.1:2049", "`ADDR` for NFS and MOUNT over TCP")
+	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper, most often 127.0.0.1:111")
+	return cmd
+}
+
+// bridge serves until ctx ends.
+func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
+	log := slog.New(slog.NewTextHandler(a.stderr, nil))
+	listeners, err := o.open()
+	if err != nil {
+		return err
+	}
+	s, mount, err := a.reachForBridge(ctx, o, log)
+	if err != nil {
+		listeners.close()
+		return err
+	}
+	defer s.close()
+	defer mount.Close()
+	cache := oncrpc.NewReplayCache(&bridge.Bridge{
+		NFS: s.line, Credits: func() int { return s.line.Client().Credits() }, MOUNT: mount, Log: log,
+	}, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce})
+	defer cache.Close()
+	ways := listeners.ways(cache, log)
+	if open := cli.Open(ways); len(open) > 0 {
+		log.Warn("every host that reaches these addresses has what this host may use of the server, as any user that it names", "addresses", open)
+	}
+	_, err = cli.ServeAll(ctx, ways, cli.ReadyLine(ways, "server="+o.server.addr()), a.stdout, log)
+	return err
+}
+
+// reachForBridge connects to the server, and finds its MOUNT program.
+func (a *app) reachForBridge(ctx context.Context, o *bridgeOptions, log *slog.Logger) (*session, *bridge.Mount, error) {
+	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+	defer cancel()
+	s, err := a.connect(within, o.server, rpcrdma.LineConfig{
+		Client: a.client(), Silence: o.patience, GiveUp: o.patience, Log: log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	mount := &bridge.Mount{Search: s.search()}
+	at, err := mount.Find(within)
+	if err != nil {
+		s.close()
+		return nil, nil, mountError(within, o.server.addr(), err)
+	}
+	log.Info("MOUNT found", "at", at)
+	return s, mount, nil
+}
+
+// bridgeListeners are where clients come in.
+type bridgeListeners struct {
+	nfs, portmap net.Listener // portmap may be nil
+}
+
+// open listens on all addresses, or on none.
+func (o *bridgeOptions) open() (l bridgeListeners, err error) {
+	if l.nfs, err = net.Listen("tcp", o.listen); err != nil {
+		return l, cli.ListenError("--listen", o.listen, err, "")
+	}
+	if o.portmap == "" {
+		return l, nil
+	}
+	if l.portmap, err = net.Listen("tcp", o.portmap); err != nil {
+		l.close()
+		return l, cli.ListenError("--portmap", o.portmap, err,
+			fmt.Sprintf(", or leave it out and tell clients the port, as in mount -o port=%[1]d,mountport=%[1]d", portOf(l.nfs)))
+	}
+	return l, nil
+}
+
+func (l bridgeListeners) close() {
+	l.nfs.Close()
+	if l.portmap != nil {
+		l.portmap.Close()
+	}
+}
+
+// ways are servers of both.
+func (l bridgeListeners) ways(handler oncrpc.Service, log *slog.Logger) []cli.Way {
+	ways := []cli.Way{cli.NewWay("tcp", l.nfs, &oncrpc.Server{Handler: handler, MaxRecord: bridge.MaxRecord, Log: log})}
+	if l.portmap != nil {
+		mux := &oncrpc.Mux{Log: log}
+		bridge.Portmap(portOf(l.portmap), portOf(l.nfs)).Register(mux)
+		ways = append(ways, cli.NewWay("portmap", l.portmap, &oncrpc.Server{Handler: mux, Log: log}))
+	}
+	return ways
+}
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
