@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -63,6 +64,13 @@ func weigh() int {
 func back(t *testing.T, f func()) {
 	t.Helper()
 	const slack = 2 << 20 // octets
+	var pooled []*buf.Buf // as many as connections may hold at a time
+	for range 256 {
+		pooled = append(pooled, buf.Default.Get(stagingSize))
+	}
+	for _, b := range pooled {
+		b.Release()
+	}
 	connections, routines, before := len(Running()), runtime.NumGoroutine(), weigh()
 	f()
 	end := time.Now().Add(patience)

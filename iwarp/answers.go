@@ -33,6 +33,8 @@ func (q *sendQueue) respond(c *Conn, r response) {
 		return
 	}
 	q.responses.push(r)
+	q.held += len(r.data)
+	q.quiet = false
 	q.kick(c)
 }
 

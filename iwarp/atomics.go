@@ -29,6 +29,7 @@ func (x *receiver) atomicRequest(seg *segment, h ddp.Untagged) error {
 		return seg.fault(err)
 	}
 	x.asked.Add(1)
+	x.cork()
 	x.c.tx.respond(x.c, response{atomic: true, answer: rdmap.AtomicResponse{ID: req.ID, Original: original}})
 	return nil
 }
@@ -89,6 +90,7 @@ func (x *receiver) atomicResponse(seg *segment, h ddp.Untagged) error {
 	if err != nil {
 		return seg.fault(err)
 	}
+	x.cork()
 	if !q.atomicAnswered(x.c, resp) {
 		return seg.fault(rdmap.ErrUnspecified)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -87,16 +88,15 @@ func TestPostDoesNotStay(t *testing.T) {
 	world(t)
 	returned := make(chan struct{})
 	e, _ := againstRaw(t, raw{initiator: true, before: func(c *Conn) {
-		wr, calls := &c.sock.raw.wr, 0
-		wr.do = func(func(uintptr) bool) error {
+		wr, calls := &c.sock.tcp.wr, 0
+		wr.call = func(int) (n int, errno unix.Errno) {
 			if calls++; calls > maxTurns {
 				<-returned
 			}
-			wr.n, wr.errno = 0, 0
 			for i := range wr.iov {
-				wr.n += int(wr.iov[i].Len)
+				n += int(wr.iov[i].Len)
 			}
-			return nil
+			return n, 0
 		}
 	}})
 	fate := make(waiter, 1)

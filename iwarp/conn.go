@@ -80,10 +80,10 @@ func (c *Conn) start() {
 func (c *Conn) PrivateData() []byte { return c.peer.PrivateData }
 
 // LocalAddr returns this end's TCP address.
-func (c *Conn) LocalAddr() net.Addr { return c.sock.nc.LocalAddr() }
+func (c *Conn) LocalAddr() net.Addr { return c.sock.local }
 
 // RemoteAddr returns the peer's TCP address.
-func (c *Conn) RemoteAddr() net.Addr { return c.sock.nc.RemoteAddr() }
+func (c *Conn) RemoteAddr() net.Addr { return c.sock.remote }
 
 // Peer returns the start-up frame that the peer sent, with what it offered
 // (RFC 6581, Section 9.1).
@@ -168,15 +168,16 @@ func (c *Conn) finish(err error) {
 		if !c.tx.sendTerminate(c, fault) {
 			c.sock.closeWrite()
 		}
-		c.sock.discard(c.rx.scratch()) // a reset would overtake the Terminate
+		discard(c.sock.link, c.rx.scratch()) // a reset would overtake the Terminate
 		c.tx.drain()
 	case errors.Is(err, io.EOF): // half-closed by the peer: what is posted may still go
 		c.tx.drain()
 		c.sock.closeWrite()
 	}
-	_ = c.sock.nc.Close()
-	c.rx.close()
+	c.sock.expire(longPast)
 	c.tx.drain() // the writer, which fails now
+	c.sock.close()
+	c.rx.close()
 	c.tx.flush(fmt.Errorf("iwarp: %w: %w", rdma.ErrFlushed, c.closedError()))
 	c.revokeAll()
 	rnic.conns.leave(c)

@@ -40,7 +40,7 @@ func TestReaderWaitsForNobody(t *testing.T) {
 		o.recvs = messages
 		o.before = func(c *Conn) { c.handler = &echo{c.handler.(*inboxHandler), c} }
 		e, p := againstRaw(t, o)
-		narrow(t, e.sock.nc, p.nc)
+		narrow(t, e.sock, p.nc)
 		mem, body := pattern(2<<20), pattern(size)
 		r, err := e.Register(mem, rdma.RemoteRead)
 		require.NoError(t, err)

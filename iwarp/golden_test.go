@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
@@ -133,10 +134,8 @@ func TestSystemCalls(t *testing.T) {
 		world(t)
 		calls := 0
 		e, p := againstRaw(t, raw{initiator: true, crc: crc, before: func(c *Conn) {
-			write := c.sock.raw.wr.do
-			c.sock.raw.wr.do = func(f func(uintptr) bool) error {
-				return write(func(fd uintptr) bool { calls++; return f(fd) })
-			}
+			send := c.sock.tcp.wr.call
+			c.sock.tcp.wr.call = func(flags int) (int, unix.Errno) { calls++; return send(flags) }
 		}})
 		big, small := pattern(48<<10), []byte{1}
 		write := rdma.WR{Op: rdma.OpWrite, Data: [][]byte{big, small}}

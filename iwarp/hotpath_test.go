@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
@@ -50,10 +51,8 @@ func TestExtensionSystemCalls(t *testing.T) {
 	world(t)
 	calls := 0
 	e, p := againstRaw(t, raw{initiator: true, before: func(c *Conn) {
-		write := c.sock.raw.wr.do
-		c.sock.raw.wr.do = func(f func(uintptr) bool) error {
-			return write(func(fd uintptr) bool { calls++; return f(fd) })
-		}
+		send := c.sock.tcp.wr.call
+		c.sock.tcp.wr.call = func(flags int) (int, unix.Errno) { calls++; return send(flags) }
 	}})
 	require.NoError(t, e.Post(
 		rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 1000)}},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
@@ -22,7 +23,7 @@ func TestStallIsOver(t *testing.T) {
 	narrow(t, a, b)
 	in := newInbox()
 	s := newSocket(a)
-	s.stall = 700 * time.Millisecond
+	s.tcp.stall = 700 * time.Millisecond
 	c := newConn(s, mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: in}, false)
 	c.start()
 	p := &rawPeer{t: t, nc: b}
@@ -32,7 +33,7 @@ func TestStallIsOver(t *testing.T) {
 		got += len(p.segment()) - 18
 	}
 	require.NoError(t, done.wait(t).Err)
-	time.Sleep(s.stall + 100*time.Millisecond)
+	time.Sleep(s.tcp.stall + 100*time.Millisecond)
 	require.NoError(t, c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{{1}}, Done: done}))
 	require.NoError(t, done.wait(t).Err)
 	p.segment()
@@ -43,14 +44,32 @@ func TestStallIsOver(t *testing.T) {
 }
 
 // narrow gives the kernel little room for what is on its way.
-func narrow(t testing.TB, ends ...net.Conn) {
+func narrow(t testing.TB, ends ...any) {
 	t.Helper()
-	for _, nc := range ends {
-		if nc, ok := nc.(*net.TCPConn); ok {
-			require.NoError(t, nc.SetReadBuffer(64<<10))
-			require.NoError(t, nc.SetWriteBuffer(64<<10))
+	for _, end := range ends {
+		switch end := end.(type) {
+		case *net.TCPConn:
+			require.NoError(t, end.SetReadBuffer(64<<10))
+			require.NoError(t, end.SetWriteBuffer(64<<10))
+		case *socket:
+			if end.tcp == nil {
+				continue
+			}
+			end.tcp.control(func(fd int) {
+				require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 64<<10))
+				require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 64<<10))
+			})
 		}
 	}
+}
+
+// sever ends the connection below MPA, at either end.
+func sever(e endpoint) {
+	if l := e.sock.tcp; l != nil {
+		l.control(func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_RDWR) })
+		return
+	}
+	e.sock.close()
 }
 
 func doneErr(f func() error) <-chan error {
@@ -92,7 +111,7 @@ func TestTerminateWhereBothAreFull(t *testing.T) {
 	for _, o := range []struct{ pipe, fin bool }{{false, false}, {false, true}, {true, false}} {
 		world(t)
 		e, p := againstRaw(t, raw{pipe: o.pipe})
-		narrow(t, e.sock.nc, p.nc)
+		narrow(t, e.sock, p.nc)
 		mem := pattern(2 << 20)
 		r, err := e.Register(mem, rdma.RemoteRead)
 		require.NoError(t, err)
@@ -154,7 +173,7 @@ func TestEndOfStream(t *testing.T) {
 func TestPeerHalfCloses(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{})
-	narrow(t, e.sock.nc, p.nc)
+	narrow(t, e.sock, p.nc)
 	mem, done := pattern(3<<20), make(waiter, 1)
 	r, err := e.Register(mem, rdma.RemoteRead)
 	require.NoError(t, err)

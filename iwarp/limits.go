@@ -14,19 +14,27 @@ const (
 
 	// stagingSize holds what was read from the socket and has no place of
 	// its own yet, in octets: headers, small messages, and with CRCs on a
-	// whole FPDU (65,535 + 9 octets at most) with some of the next.
-	stagingSize    = 16 << 10
-	stagingSizeCRC = 80 << 10
+	// whole FPDU (65,535 + 9 octets at most) with some of the next. It is
+	// lent only while there is something to read.
+	stagingSize    = 64 << 10
+	stagingSizeCRC = 128 << 10
 
-	// spill is how many octets behind a payload are taken along when the
-	// payload is read into its place: trailer, the next header, and a
-	// short reply; more would be copied once without need.
-	spill = 256
+	// spill is how many octets behind a large payload are taken along when
+	// the payload is read into its place: trailer, the next header, and a
+	// short reply; more would be copied once without need. Behind one of
+	// shortPayload octets at most, a system call for each would cost more
+	// than a copy, and all is taken that there is.
+	spill        = 512
+	shortPayload = 16 << 10
 
 	// maxVectors and maxBatch bound one writev, in elements (Linux takes
 	// 1024) and octets.
 	maxVectors = 1024
 	maxBatch   = 1 << 20
+
+	// maxHeld bounds what is held back while a reader hands messages over,
+	// in octets: beyond it, a system call of its own is worth it.
+	maxHeld = 128 << 10
 
 	// minRecord is the least limit of a recorder's ring, in octets: the
 	// longest FPDU, with Markers, fits. minRing is what the ring begins with.
@@ -35,6 +43,24 @@ const (
 
 	// maxHeaders is the room for the headers and trailers of one batch.
 	maxHeaders = 32 << 10
+)
+
+// How long a connection that is busy waits in other ways than by the poller.
+const (
+	// lookTime is how long a reader looks for octets again and again: what it
+	// takes to wake a processor that is halted in a virtual machine. Where
+	// that was in vain, it does so less often, once in maxSleepier waits at
+	// the least.
+	lookTime    = 50 * time.Microsecond
+	maxSleepier = 64
+
+	// shortCall is how many octets a system call may copy without the runtime's
+	// knowledge: what takes some microseconds.
+	shortCall = 128 << 10
+
+	// threadTime bounds how long a thread waits in the kernel, and so how
+	// late it sees that the connection has ended.
+	threadTime = 10 * time.Millisecond
 )
 
 // Time limits.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
@@ -191,9 +192,9 @@ func TestMarkerReserved(t *testing.T) {
 }
 
 // inside tells how many octets of a system call's vectors lie in mem.
-func inside(c *vectorCall, mem []byte) (n int) {
+func inside(d *direction, mem []byte) (n int) {
 	lo := uintptr(unsafe.Pointer(&mem[0]))
-	for _, v := range c.iov {
+	for _, v := range d.iov {
 		if at := uintptr(unsafe.Pointer(v.Base)); at >= lo && at < lo+uintptr(len(mem)) {
 			n += int(v.Len)
 		}
@@ -210,11 +211,11 @@ func TestMarkersPlaceDirectly(t *testing.T) {
 	read, written := 0, 0
 	e, p := againstRaw(t, raw{initiator: true, markers: true, before: func(c *Conn) {
 		c.mulpdu = mpa.MaxULPDU
-		for call, n := range map[*vectorCall]*int{&c.sock.raw.rd: &read, &c.sock.raw.wr: &written} {
-			do, memory := call.do, map[*int][]byte{&read: mem, &written: src}[n]
-			call.do = func(f func(uintptr) bool) error {
-				*n = max(*n, inside(call, memory))
-				return do(f)
+		for d, n := range map[*direction]*int{&c.sock.tcp.rd: &read, &c.sock.tcp.wr: &written} {
+			call, memory := d.call, map[*int][]byte{&read: mem, &written: src}[n]
+			d.call = func(flags int) (int, unix.Errno) {
+				*n = max(*n, inside(d, memory))
+				return call(flags)
 			}
 		}
 	}})
@@ -236,10 +237,8 @@ func TestMarkersSystemCalls(t *testing.T) {
 	world(t)
 	calls := 0
 	e, p := againstRaw(t, raw{initiator: true, crc: true, markers: true, before: func(c *Conn) {
-		write := c.sock.raw.wr.do
-		c.sock.raw.wr.do = func(f func(uintptr) bool) error {
-			return write(func(fd uintptr) bool { calls++; return f(fd) })
-		}
+		send := c.sock.tcp.wr.call
+		c.sock.tcp.wr.call = func(flags int) (int, unix.Errno) { calls++; return send(flags) }
 	}})
 	done := make(waiter, 1)
 	write := rdma.WR{Op: rdma.OpWrite, Data: [][]byte{pattern(48 << 10), {1}}}

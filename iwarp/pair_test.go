@@ -173,7 +173,7 @@ func pair(t testing.TB, o options) (initiator, responder endpoint) {
 	wg.Wait()
 	require.NotNil(t, responder.Conn)
 	if o.narrow {
-		narrow(t, initiator.sock.nc, responder.sock.nc)
+		narrow(t, initiator.sock, responder.sock)
 	}
 	t.Cleanup(func() {
 		initiator.Close()

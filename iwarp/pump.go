@@ -11,7 +11,7 @@ const maxTurns = 4
 // kick, with the queue locked, makes the caller the writer if nobody is, and
 // unlocks the queue. It does not wait for the socket.
 func (q *sendQueue) kick(c *Conn) {
-	if q.writing || q.broken {
+	if q.writing || q.broken || q.corked && q.held < maxHeld {
 		q.mu.Unlock()
 		return
 	}

@@ -146,7 +146,7 @@ func TestRDMAPTeardown(t *testing.T) {
 		a, b := pair(t, options{})
 		done := make(waiter, 1)
 		require.NoError(t, b.Post(rdma.WR{Op: rdma.OpSend, Done: done})) // waits for the initiator
-		require.NoError(t, a.sock.nc.Close())
+		sever(a)
 		a.in.end(t)
 		assert.ErrorIs(t, done.wait(t).Err, rdma.ErrFlushed)
 		assert.False(t, isFault(b.in.end(t)))

@@ -25,6 +25,7 @@ func (x *receiver) readRequest(seg *segment, h ddp.Untagged) error {
 	}
 	resp.read.header = [ddp.UntaggedLen]byte(seg.header())
 	x.asked.Add(1)
+	x.cork()
 	x.c.tx.respond(x.c, resp)
 	return nil
 }
@@ -102,6 +103,7 @@ func (x *receiver) readResponse(seg *segment, h ddp.Tagged) error {
 		return err
 	}
 	x.got = 0
+	x.cork()
 	q.readAnswered(x.c)
 	return nil
 }

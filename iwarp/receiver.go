@@ -19,6 +19,7 @@ type receiver struct {
 	staging *buf.Buf
 	r, w    int
 	mid     bool // within an FPDU: an end of the stream is an error now
+	corked  bool // what is posted is held back
 
 	recvs atomic.Int64 // posted and not yet consumed
 	asked atomic.Int64 // RDMA Reads and atomic operations of the peer, not yet answered
@@ -30,8 +31,9 @@ type receiver struct {
 
 	markers *mpa.Remover // nil: there are none
 
-	seg    segment // that is being taken
-	got    int     // octets of the RDMA Read Response that is coming
+	vec    [2][]byte // for one read
+	seg    segment   // that is being taken
+	got    int       // octets of the RDMA Read Response that is coming
 	counts received
 }
 
@@ -60,6 +62,7 @@ func (x *receiver) scratch() []byte { return x.staging.B }
 
 // run reads until the stream ends or an error ends it.
 func (x *receiver) run() error {
+	defer x.uncork()
 	for {
 		if err := x.fpdu(); err != nil {
 			return err
@@ -132,7 +135,10 @@ func (x *receiver) need(n int) error {
 			x.w = copy(x.staging.B, x.staging.B[x.r:x.w])
 			x.r = 0
 		}
-		m, err := x.readv(x.staging.B[x.w:], nil, x.partial())
+		m, err := x.readv(x.staging.B[x.w:], nil)
+		if err == errWouldBlock {
+			err = x.await()
+		}
 		if err != nil {
 			return x.readError(err)
 		}
@@ -141,14 +147,34 @@ func (x *receiver) need(n int) error {
 	return nil
 }
 
+// await waits until there is something to read. A connection that is idle holds
+// no buffer.
+func (x *receiver) await() error {
+	if x.r < x.w {
+		return x.c.sock.await(x.partial())
+	}
+	size := len(x.staging.B)
+	x.staging.Release()
+	err := x.c.sock.await(x.partial())
+	x.staging = buf.Default.Get(size)
+	return err
+}
+
 // place moves the next octets of the stream to dst: what is staged already by
 // a copy, the rest straight from the socket.
 func (x *receiver) place(dst []byte) error {
+	behind := len(x.staging.B)
+	if len(dst) > shortPayload {
+		behind = spill
+	}
 	n := copy(dst, x.staging.B[x.r:x.w])
 	x.r += n
 	for dst = dst[n:]; len(dst) > 0; {
 		x.r, x.w = 0, 0
-		m, err := x.readv(dst, x.staging.B[:spill], true)
+		m, err := x.readv(dst, x.staging.B[:behind])
+		if err == errWouldBlock {
+			err = x.c.sock.await(true)
+		}
 		if err != nil {
 			return x.readError(err)
 		}
@@ -159,18 +185,21 @@ func (x *receiver) place(dst []byte) error {
 }
 
 // readv reads at least one octet of the FPDUs into a, and then into b what comes
-// along. Markers go elsewhere.
-func (x *receiver) readv(a, b []byte, mid bool) (int, error) {
+// along. Markers go elsewhere. What was posted for what has come leaves before.
+func (x *receiver) readv(a, b []byte) (int, error) {
+	x.uncork()
 	if x.markers == nil {
-		return x.c.sock.readv([][]byte{a, b}, mid)
+		x.vec = [2][]byte{a, b}
+		n, err := x.c.sock.readv(x.vec[:], x.partial())
+		x.vec = [2][]byte{}
+		return n, err
 	}
 	for {
-		n, err := x.c.sock.readv(x.markers.Scatter(a, b), mid)
+		n, err := x.c.sock.readv(x.markers.Scatter(a, b), x.partial())
 		if n = x.markers.Took(n); n > 0 || err != nil {
 			return n, err
 		}
 		x.mid = x.mid || x.markers.Begun()
-		mid = x.mid
 	}
 }
 

@@ -50,16 +50,21 @@ type recorder struct {
 	ring  ring
 }
 
-// newRecorder returns a recorder for the connection nc, with a ring of octets, or
+// newRecorder returns a recorder for a connection between two addresses, with a ring of octets, or
 // nil if that is 0.
-func newRecorder(nc net.Conn, octets int, own pcap.Side) *recorder {
+func newRecorder(between addressed, octets int, own pcap.Side) *recorder {
 	if octets == 0 {
 		return nil
 	}
 	r := &recorder{own: own, opened: time.Now()}
 	r.ring.limit = max(octets, minRecord)
-	r.ends[own], r.ends[1-own] = endOf(nc.LocalAddr(), 1), endOf(nc.RemoteAddr(), 2)
+	r.ends[own], r.ends[1-own] = endOf(between.LocalAddr(), 1), endOf(between.RemoteAddr(), 2)
 	return r
+}
+
+type addressed interface {
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
 }
 
 // endOf returns an address as a packet has it. What is not on a network gets one

@@ -102,6 +102,9 @@ func TestRecord(t *testing.T) {
 			require.NoError(t, done.wait(t).Err)
 			require.NoError(t, done.wait(t).Err)
 			assert.Equal(t, "last", string(a.in.next(t)))
+			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Done: done}))
+			require.NoError(t, done.wait(t).Err) // so all before it is recorded
+			b.in.next(t)
 			for _, e := range []endpoint{a, b} {
 				packets := readRecord(t, e.Conn)
 				request, err := mpa.ParseRequest(packets[0].payload)
@@ -122,7 +125,7 @@ func TestRecord(t *testing.T) {
 					ops[op]++
 				}
 				assert.Equal(t, mem, written)
-				assert.Equal(t, map[rdmap.Opcode]int{rdmap.OpSend: 2, rdmap.OpReadRequest: 1, rdmap.OpReadResponse: 1}, ops)
+				assert.Equal(t, map[rdmap.Opcode]int{rdmap.OpSend: 3, rdmap.OpReadRequest: 1, rdmap.OpReadResponse: 1}, ops)
 			}
 			r.Deregister()
 		})
@@ -189,7 +192,7 @@ func TestRecordDrops(t *testing.T) {
 // became whole.
 func TestRecordOfFault(t *testing.T) {
 	world(t)
-	record := func(c *Conn) { c.sock.record = newRecorder(c.sock.nc, 1, pcap.Server) }
+	record := func(c *Conn) { c.sock.record = newRecorder(c, 1, pcap.Server) }
 	e, p := againstRaw(t, raw{crc: true, recvs: 1, before: record})
 	bad := p.fpdu(sendSeg(true, 1, 0, []byte("first")))
 	p.write(bad)
@@ -240,7 +243,7 @@ func TestRecordOfMarkers(t *testing.T) {
 		}
 	}
 	e, p := againstRaw(t, raw{crc: true, before: func(c *Conn) {
-		c.sock.record = newRecorder(c.sock.nc, 1, pcap.Server)
+		c.sock.record = newRecorder(c, 1, pcap.Server)
 		c.sock.record.startup(pcap.Client, []byte("MPA ID Req Frame\xc0\x01\x00\x00"))
 		c.sock.record.lanes[pcap.Client].markers = true
 	}})
@@ -256,7 +259,7 @@ func TestRecordOfMarkers(t *testing.T) {
 // What was sent stands before what answers it, even if it is recorded later.
 func TestRecordInTime(t *testing.T) {
 	world(t)
-	record := func(c *Conn) { c.sock.record = newRecorder(c.sock.nc, 1, pcap.Client) }
+	record := func(c *Conn) { c.sock.record = newRecorder(c, 1, pcap.Client) }
 	e, _ := againstRaw(t, raw{before: record})
 	now := time.Now()
 	r := e.sock.record

@@ -44,6 +44,8 @@ func TestRedirectWrites(t *testing.T) {
 			<-under
 			stop.Store(true)
 			within(t, writer, "the writer's end")
+			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend}))
+			b.in.next(t) // and what was written before is there
 			assert.Equal(t, sum, crc32.ChecksumIEEE(mem))
 			reg.Deregister()
 			assert.NotZero(t, instead[0])

@@ -168,6 +168,7 @@ func (r *region) settleView() {
 	if free == nil {
 		return
 	}
+	r.conn.tx.uncork(r.conn) // a response may be held back, and this be the reader
 	late := time.AfterFunc(revokeTimeout, func() {
 		r.conn.Abort(fmt.Errorf("iwarp: STag %v was revoked while the peer held a segment of it back", r.stag))
 	})

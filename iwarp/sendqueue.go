@@ -51,6 +51,9 @@ type sendQueue struct {
 	closed  bool  // nothing more is taken
 	broken  bool  // nothing more is sent
 	err     error // of the write that failed
+	corked  bool  // the reader hands messages over: what is posted waits for the rest,
+	held    int   // up to so many octets,
+	quiet   bool  // and nothing was posted yet
 	writing bool  // somebody builds batches and writes them
 	batch   *batch
 	await   func()    // pump(true), made once
@@ -143,6 +146,10 @@ func (c *Conn) Post(wrs ...rdma.WR) error {
 			return err
 		}
 	}
+	for i := range wrs {
+		q.held += q.at(q.tail + uint64(i)).length
+	}
+	q.quiet = false
 	q.tail += uint64(len(wrs))
 	q.kick(c)
 	return nil

@@ -75,7 +75,7 @@ func TestMULPDU(t *testing.T) {
 				p := &rawPeer{t: t, nc: b}
 				p.from.Markers = markers
 
-				emss := c.sock.raw.emss()
+				emss := c.sock.tcp.emss()
 				if mss > 0 {
 					require.LessOrEqual(t, emss, mss)
 				}
@@ -96,7 +96,7 @@ func TestMULPDU(t *testing.T) {
 					got = append(got, segment[18:]...)
 				}
 				assert.Equal(t, want, got)
-				assert.Equal(t, 1, option(t, a, unix.IPPROTO_TCP, unix.TCP_NODELAY)) // R5044-5.1-2
+				assert.Equal(t, 1, option(t, c, unix.IPPROTO_TCP, unix.TCP_NODELAY)) // R5044-5.1-2
 				closed := doneErr(c.Close)
 				p.eof()
 				require.NoError(t, <-closed)
@@ -164,7 +164,7 @@ func TestLongFPDUsByReply(t *testing.T) {
 		p.write(enhanced(true, flags, 1, 1))
 		got := <-result
 		require.NoError(t, got.err)
-		want := mpa.MULPDU(got.c.sock.raw.emss(), flags&0x80 != 0)
+		want := mpa.MULPDU(got.c.sock.tcp.emss(), flags&0x80 != 0)
 		if long {
 			want = mpa.MaxULPDU
 		}
@@ -174,11 +174,10 @@ func TestLongFPDUsByReply(t *testing.T) {
 }
 
 // option returns an option of a TCP socket.
-func option(t testing.TB, nc net.Conn, level, name int) (v int) {
+func option(t testing.TB, c *Conn, level, name int) (v int) {
 	t.Helper()
-	raw, err := nc.(*net.TCPConn).SyscallConn()
-	require.NoError(t, err)
-	require.NoError(t, raw.Control(func(fd uintptr) { v, err = unix.GetsockoptInt(int(fd), level, name) }))
+	var err error
+	c.sock.tcp.control(func(fd int) { v, err = unix.GetsockoptInt(fd, level, name) })
 	require.NoError(t, err)
 	return v
 }

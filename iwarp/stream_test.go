@@ -160,7 +160,7 @@ func TestPieces(t *testing.T) {
 						p.write(octets[:n])
 						octets = octets[n:]
 					}
-					(&socket{nc: p.nc}).closeWrite()
+					(&netLink{nc: p.nc}).closeWrite()
 				})
 			})
 		}

@@ -177,7 +177,7 @@ func TestStressEnd(t *testing.T) {
 		"both Abort":  func(a, b endpoint) { go a.Abort(cause); b.Abort(cause) },
 		"Close":       func(a, _ endpoint) { a.Close() },
 		"both Close":  func(a, b endpoint) { go a.Close(); b.Close() },
-		"TCP's close": func(a, _ endpoint) { a.sock.nc.Close() },
+		"TCP's close": func(a, _ endpoint) { sever(a) },
 		"fault": func(a, _ endpoint) {
 			_ = a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{{1}}, Remote: rdma.Remote{STag: 1}})
 		},

@@ -11,15 +11,11 @@ var _ rdma.Meter = (*Conn)(nil)
 // Traffic returns how many octets of TCP the peer has sent, and acknowledged
 // (rdma.Meter).
 func (c *Conn) Traffic() (in, out uint64) {
-	if c.sock.raw == nil {
+	if c.sock.tcp == nil {
 		return 0, 0
 	}
-	return c.sock.raw.traffic()
-}
-
-func (s *rawSocket) traffic() (in, out uint64) {
-	_ = s.raw.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+	c.sock.tcp.control(func(fd int) {
+		if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
 			in, out = info.Bytes_received, info.Bytes_acked
 		}
 	})

@@ -108,10 +108,12 @@ func (x *receiver) deliverSend(seg *segment, h ddp.Untagged, op rdmap.Opcode) er
 		if r == nil || r.conn != x.c { // nor what other Streams share: RFC 5040, Section 8.1.1, rule 7
 			return seg.fault(rdmap.ErrCannotInvalidate)
 		}
+		x.c.tx.uncorkResponses(x.c)
 		r.invalidate()
 		fault = x.c.tx.cutShort(r)
 	}
 	m.Buf = x.send.take(int(h.MO) + seg.payload())
+	x.cork()
 	x.c.handler.Receive(m)
 	if fault != nil {
 		return fault

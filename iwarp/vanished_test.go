@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,17 +14,17 @@ func TestMachineWatched(t *testing.T) {
 	world(t)
 	a, b := pair(t, options{})
 	for _, e := range []endpoint{a, b} {
-		require.NoError(t, e.sock.raw.raw.Control(func(fd uintptr) {
+		e.sock.tcp.control(func(fd int) {
 			for _, o := range []struct{ level, name, want int }{
 				{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(time.Minute / time.Millisecond)},
 				{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 				{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15},
 				{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15},
 			} {
-				got, err := unix.GetsockoptInt(int(fd), o.level, o.name)
+				got, err := unix.GetsockoptInt(fd, o.level, o.name)
 				assert.NoError(t, err)
 				assert.Equal(t, o.want, got, o.name)
 			}
-		}))
+		})
 	}
 }

@@ -1,0 +1,115 @@
+package iwarp
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// A link moves octets between a socket and the network. One goroutine reads and
+// one writes at a time; the other methods may be called at any time.
+type link interface {
+	// read reads at least one octet into vec, of which the first element
+	// has room for some. mid tells that the peer owes octets and must not
+	// take longer than the stall limit. It may return errWouldBlock; then
+	// await waits until it is worth another try.
+	read(vec [][]byte, mid bool) (int, error)
+	await(mid bool) error
+
+	// write writes some of vec. Unless it may wait, it returns
+	// errWouldBlock where nothing can be written at once.
+	write(vec [][]byte, wait bool) (int, error)
+
+	// expire makes every use fail from t on, or from an earlier time that
+	// was given before.
+	expire(t time.Time)
+
+	// closeWrite sends a FIN where the link can.
+	closeWrite()
+
+	// close closes the link. Nobody may read or write any more.
+	close()
+}
+
+// errWouldBlock: the socket takes nothing, or has nothing, at the moment.
+var errWouldBlock = errors.New("iwarp: the socket is not ready")
+
+// longPast is the time to expire at once.
+var longPast = time.Unix(1, 0)
+
+// A netLink is any net.Conn. It waits in Read and in Write.
+type netLink struct {
+	nc    net.Conn
+	stall time.Duration
+
+	mu  sync.Mutex
+	end time.Time // when every use fails; zero: not yet known
+}
+
+func (l *netLink) read(vec [][]byte, mid bool) (int, error) {
+	if mid {
+		l.setDeadline(l.nc.SetReadDeadline, time.Now().Add(l.stall))
+		defer l.setDeadline(l.nc.SetReadDeadline, time.Time{})
+	}
+	return l.nc.Read(vec[0])
+}
+
+func (l *netLink) await(bool) error { return nil }
+
+func (l *netLink) write(vec [][]byte, wait bool) (int, error) {
+	if !wait {
+		return 0, errWouldBlock
+	}
+	l.setDeadline(l.nc.SetWriteDeadline, time.Now().Add(l.stall))
+	defer l.setDeadline(l.nc.SetWriteDeadline, time.Time{})
+	bufs := append(net.Buffers(nil), vec...)
+	n, err := bufs.WriteTo(l.nc)
+	return int(n), err
+}
+
+// setDeadline bounds what is read or written next; zero means no bound.
+func (l *netLink) setDeadline(set func(time.Time) error, t time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.end.IsZero() {
+		_ = set(t) // an error shows at the next use
+	}
+}
+
+func (l *netLink) expire(t time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.end.IsZero() || t.Before(l.end) {
+		l.end = t
+		_ = l.nc.SetDeadline(t)
+	}
+}
+
+func (l *netLink) closeWrite() {
+	if h, ok := l.nc.(interface{ CloseWrite() error }); ok {
+		_ = h.CloseWrite()
+		return
+	}
+	_ = l.nc.Close()
+}
+
+func (l *netLink) close() { _ = l.nc.Close() }
+
+// isTimeout tells whether a time limit passed.
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
+// discard reads until the peer closes its half or the link expires, so that the
+// close does not reset what the peer has yet to read.
+func discard(l link, scratch []byte) {
+	for {
+		_, err := l.read([][]byte{scratch}, false)
+		if err == errWouldBlock {
+			err = l.await(false)
+		}
+		if err != nil {
+			return
+		}
+	}
+}

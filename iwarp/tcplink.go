@@ -1,0 +1,317 @@
+package iwarp
+
+import (
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A tcpLink is a TCP socket of the kernel. It gathers and scatters with one system
+// call, and is out of the net package's poller, which would wake a thread for all
+// that comes, although somebody reads:
+//
+//	nothing there ─▶ looks again for a moment ─▶ waits by the poller, with no thread
+//	no room ───────▶ waits in the kernel, on a thread, where few do ─▶ by the poller
+type tcpLink struct {
+	fd    int
+	stall time.Duration
+	rd    direction
+	wr    direction
+
+	// For how many reads it does not pay to look for what comes, and how many
+	// that will be when it has not paid again.
+	sleepy, sleepier int
+
+	expired atomic.Bool
+
+	mu     sync.Mutex
+	armed  uint32 // what the poller watches for
+	end    time.Time
+	late   *time.Timer // for end
+	closed bool
+}
+
+// A direction is what one goroutine needs to read, or another to write.
+type direction struct {
+	trap  uintptr
+	event uint32
+	fd    int
+	iov   []unix.Iovec
+	size  int // octets of the iov
+	msg   unix.Msghdr
+	ready chan struct{} // holds a token when it is worth a try
+	timer *time.Timer
+
+	// call makes the system call with the iov.
+	call func(flags int) (int, unix.Errno)
+}
+
+// newTCPLink takes nc over, or returns nil where it is no TCP socket of the kernel.
+func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
+	t, ok := nc.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	l := &tcpLink{fd: -1, stall: stall, sleepier: 1}
+	_ = raw.Control(func(fd uintptr) {
+		if l.fd, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			l.fd = -1
+		}
+	})
+	if l.fd < 0 {
+		return nil
+	}
+	l.rd.init(l.fd, unix.SYS_RECVMSG, unix.EPOLLIN|unix.EPOLLRDHUP)
+	l.wr.init(l.fd, unix.SYS_SENDMSG, unix.EPOLLOUT)
+	if err := idle.enter(l); err != nil {
+		_ = unix.Close(l.fd)
+		return nil
+	}
+	// Who would not wait says so, call by call.
+	_ = unix.SetNonblock(l.fd, false)
+	limit := unix.NsecToTimeval(threadTime.Nanoseconds())
+	_ = unix.SetsockoptTimeval(l.fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit)
+	_ = unix.SetsockoptTimeval(l.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit)
+	_ = t.Close() // one of two descriptors of the socket
+	return l
+}
+
+func (d *direction) init(fd int, trap uintptr, event uint32) {
+	d.fd, d.trap, d.event = fd, trap, event
+	d.ready = make(chan struct{}, 1)
+	d.timer = time.NewTimer(time.Hour)
+	d.timer.Stop()
+	d.call = d.system
+}
+
+// system makes the system call. One that is short the runtime need not know of:
+// it would have another thread look whether it lasts.
+func (d *direction) system(flags int) (int, unix.Errno) {
+	d.msg.Iov = unsafe.SliceData(d.iov)
+	d.msg.SetIovlen(len(d.iov))
+	call := unix.Syscall
+	if flags == unix.MSG_DONTWAIT && d.size <= shortCall {
+		call = unix.RawSyscall
+	}
+	for {
+		n, _, errno := call(d.trap, uintptr(d.fd), uintptr(unsafe.Pointer(&d.msg)), uintptr(flags|unix.MSG_NOSIGNAL))
+		if errno != unix.EINTR {
+			return int(n), errno
+		}
+	}
+}
+
+// set makes vec what the next calls work on.
+func (d *direction) set(vec [][]byte) {
+	for _, b := range vec[:min(len(vec), maxVectors)] {
+		if len(b) > 0 {
+			v := unix.Iovec{Base: unsafe.SliceData(b)}
+			v.SetLen(len(b))
+			d.iov = append(d.iov, v)
+			d.size += len(b)
+		}
+	}
+}
+
+// unset forgets it: nobody's memory is held.
+func (d *direction) unset() {
+	clear(d.iov)
+	d.iov, d.size = d.iov[:0], 0
+	d.msg.Iov = nil
+}
+
+// try makes the call, as the flags say.
+func (l *tcpLink) try(d *direction, flags int) (int, error) {
+	if l.expired.Load() {
+		return 0, os.ErrDeadlineExceeded
+	}
+	switch n, errno := d.call(flags); errno {
+	case 0:
+		return n, nil
+	case unix.EAGAIN:
+		return 0, errWouldBlock
+	default:
+		return 0, errno
+	}
+}
+
+func (l *tcpLink) read(vec [][]byte, _ bool) (int, error) {
+	l.rd.set(vec)
+	defer l.rd.unset()
+	n, err := l.try(&l.rd, unix.MSG_DONTWAIT)
+	if err == errWouldBlock {
+		n, err = l.look()
+	}
+	if n == 0 && err == nil {
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// lookers is the number of goroutines that look for octets again and again.
+var lookers atomic.Int32
+
+// look tries for a moment, where few do so. To fall asleep and be woken costs both
+// ends more than the wait for an answer that comes soon. Whoever else has work
+// for this processor goes first, in this process and in others. Where nothing
+// came, the next waits are without.
+func (l *tcpLink) look() (int, error) {
+	if l.sleepy > 0 {
+		l.sleepy--
+		return 0, errWouldBlock
+	}
+	defer lookers.Add(-1)
+	if int(lookers.Add(1)) > max(runtime.GOMAXPROCS(0)/2, 1) {
+		return 0, errWouldBlock
+	}
+	for start := time.Now(); ; {
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		n, err := l.try(&l.rd, unix.MSG_DONTWAIT)
+		if err != errWouldBlock {
+			l.sleepier = max(l.sleepier/2, 1)
+			return n, err
+		}
+		if time.Since(start) > lookTime {
+			l.sleepy = l.sleepier
+			l.sleepier = min(2*l.sleepier, maxSleepier)
+			return 0, errWouldBlock
+		}
+	}
+}
+
+func (l *tcpLink) await(mid bool) error {
+	limit := time.Duration(0)
+	if mid {
+		limit = l.stall
+	}
+	return l.park(&l.rd, limit)
+}
+
+// threads is the number of goroutines that wait in the kernel, each on a thread,
+// and with the right to run Go code, which the runtime takes back after a while.
+var threads atomic.Int32
+
+func (l *tcpLink) write(vec [][]byte, wait bool) (int, error) {
+	l.wr.set(vec)
+	defer l.wr.unset()
+	if !wait {
+		return l.try(&l.wr, unix.MSG_DONTWAIT)
+	}
+	for {
+		n, err := l.send()
+		if err != errWouldBlock {
+			return n, err
+		}
+		if err := l.park(&l.wr, l.stall); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// send sends what there is room for, and waits a moment for room for all of it.
+func (l *tcpLink) send() (int, error) {
+	flags := 0
+	defer threads.Add(-1)
+	if int(threads.Add(1)) > runtime.GOMAXPROCS(0)-1 {
+		flags = unix.MSG_DONTWAIT
+	}
+	return l.try(&l.wr, flags)
+}
+
+// park waits until the poller says that d is worth a try.
+func (l *tcpLink) park(d *direction, limit time.Duration) error {
+	if err := idle.watch(l, d.event); err != nil {
+		return err
+	}
+	var late <-chan time.Time
+	if limit > 0 {
+		d.timer.Reset(limit)
+		defer d.timer.Stop()
+		late = d.timer.C
+	}
+	select {
+	case <-d.ready:
+		return nil
+	case <-late:
+		return os.ErrDeadlineExceeded
+	}
+}
+
+// wake ends the waits for the events.
+func (l *tcpLink) wake(events uint32) {
+	for _, d := range [...]*direction{&l.rd, &l.wr} {
+		if d.event&events != 0 {
+			select {
+			case d.ready <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+func (l *tcpLink) expire(t time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || !l.end.IsZero() && !t.Before(l.end) {
+		return
+	}
+	l.end = t
+	if l.late != nil {
+		l.late.Stop()
+	}
+	l.late = time.AfterFunc(max(time.Until(t), 0), l.over)
+	if t == longPast {
+		l.over()
+	}
+}
+
+// over makes every use fail from now on.
+func (l *tcpLink) over() {
+	l.expired.Store(true)
+	l.wake(l.rd.event | l.wr.event)
+}
+
+// control calls f with the descriptor, if the link is not closed.
+func (l *tcpLink) control(f func(fd int)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		f(l.fd)
+	}
+}
+
+func (l *tcpLink) closeWrite() {
+	l.control(func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) })
+}
+
+func (l *tcpLink) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.closed = true
+	if l.late != nil {
+		l.late.Stop()
+	}
+	idle.leave(l)
+	_ = unix.Close(l.fd)
+}
+
+// emss returns the connection's maximum segment size in octets (RFC 5044,
+// Section 4.5), or 0 where it cannot be had.
+func (l *tcpLink) emss() (size int) {
+	l.control(func(fd int) { size, _ = unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG) })
+	return size
+}
