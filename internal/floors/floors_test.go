@@ -30,7 +30,7 @@ var floors = map[string]int{
 	"internal/conformance/check": 1, "iwarp/ddp": 1, "iwarp/mpa": 1, "iwarp/mpa/mpatest": 0, "rdma/rdmatest": 1,
 	"iwarp/rdmap": 2, "oncrpc": 2,
 	"iwarp": 3, "rpcrdma": 3,
-	"nfs/mount3": 4, "nfs/nfs3": 4, "rpcbind": 4, "vfs": 4,
+	"nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "rpcbind": 4, "vfs": 4,
 	"nfsclient": 5, "vfs/posix": 5, "vfs/vfstest": 5,
 	"bridge": 6, "fusefs": 6, "nfsserver": 6,
 	"cmd/mountrdma": 7, "cmd/nfsrdmad": 7,
@@ -53,7 +53,7 @@ var testOnly = []string{"internal/wiretest", "iwarp/mpa/mpatest", "rdma/rdmatest
 const apart = "interop"
 
 // pure are codecs: octets to values and back, with no network, no log and no clock.
-var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/mpa", "iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "xdr"}
+var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/mpa", "iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "nfs/nfs4", "xdr"}
 
 var impure = []string{"context", "io", "log", "log/slog", "net", "os", "reflect", "time"}
 
