@@ -118,6 +118,7 @@ func replace(name, text string) error {
 // printGo prints what was measured of ours in the format of Go's benchmarks.
 func printGo(to io.Writer, rows []*row) error {
 	clean := strings.NewReplacer(" ", "_", ",", "")
+	fmt.Fprintln(to, "pkg: github.com/nfsrdma/nfsrdma/internal/bench")
 	for _, r := range rows {
 		for _, res := range r.results[0] {
 			if _, err := fmt.Fprintf(to, "Benchmark%s %.0f %.1f ns/op", clean.Replace(r.name), max(res.Ops, 1), res.Seconds/max(res.Ops, 1)*1e9); err != nil {
