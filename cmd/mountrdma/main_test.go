@@ -38,6 +38,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"info"}, "info needs one server: SERVER[:PORT]"},
 		{[]string{"info", "h/e"}, `"h/e" is no server: write SERVER[:PORT], with no path`},
 		{[]string{"ping", "-c", "0", "h"}, "--count 0 is not between 1 and 10000000"},
+		{[]string{"bridge"}, "bridge needs one server: SERVER[:PORT]"},
+		{[]string{"bridge", "--listen=", "h"}, "--listen needs an address, such as 127.0.0.1:2049"},
 		{[]string{"bench", url, url}, "bench needs one URL: nfs://SERVER[:PORT]/EXPORT/PATH"},
 		{[]string{"bench", url, "--op=fly"}, `invalid argument "fly" for "--op" flag: not one of read, write, randread, randwrite, getattr, readdirplus, null`},
 		{[]string{"bench", url, "--block=0"}, "--block 0 is not between 1 and 67108864"},
@@ -64,6 +66,7 @@ func TestHelp(t *testing.T) {
 		{"info", "--help"},
 		{"ping", "--help"},
 		{"bench", "--help"},
+		{"bridge", "--help"},
 	} {
 		out := must(t, args...)
 		for _, flag := range []string{"--crc", "--markers", "--no-extensions", "--inline", "--credits", "--timeout", "--uid", "--gid", "--record"} {

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcbind"
+)
+
+// bridgeReady is the line that scripts wait for.
+var bridgeReady = regexp.MustCompile(`^ready tcp=(\S+) portmap=(\S+) server=(\S+)\n$`)
+
+// startBridge runs a bridge until stop, which returns what it has said.
+func startBridge(t *testing.T, args ...string) (ready string, stop func() (stderr string)) {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	out, stdout := io.Pipe()
+	var stderr bytes.Buffer
+	status := make(chan int, 1)
+	go func() {
+		defer stdout.Close()
+		status <- run(ctx, append([]string{"bridge"}, args...), stdout, &stderr)
+	}()
+	ready, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("status %d, %s", <-status, &stderr)
+	}
+	return ready, func() string {
+		end()
+		assert.Equal(t, cli.ExitOK, <-status)
+		return stderr.String()
+	}
+}
+
+// TestBridge lets a client find the bridge by its portmapper, and read a file.
+func TestBridge(t *testing.T) {
+	r := newRig(t)
+	data := random(300000, 1)
+	write(t, data, r.dir, "file")
+	line, stop := startBridge(t, "--listen", "127.0.0.1:0", "--portmap", "127.0.0.1:0", r.addr)
+	at := bridgeReady.FindStringSubmatch(line)
+	require.NotNil(t, at, line)
+	assert.Equal(t, r.addr, at[3])
+
+	portmap, err := oncrpc.DialTCP(t.Context(), at[2], oncrpc.ClientConfig{})
+	require.NoError(t, err)
+	for _, p := range [][2]uint32{{nfs3.Program, nfs3.Version}, {mount3.Program, mount3.Version}} {
+		port, err := rpcbind.GetPort(t.Context(), portmap, p[0], p[1], rpcbind.TCP)
+		require.NoError(t, err)
+		assert.Equal(t, at[1], (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(port)}).String())
+	}
+	require.NoError(t, portmap.Close())
+
+	c, err := oncrpc.DialTCP(t.Context(), at[1], oncrpc.ClientConfig{})
+	require.NoError(t, err)
+	root, err := nfsclient.NewMount(c, nil).Mnt(t.Context(), "/x")
+	require.NoError(t, err)
+	fs, err := nfsclient.New(c, nfsclient.Config{}).FS(t.Context(), root, "")
+	require.NoError(t, err)
+	f, err := fs.Open(t.Context(), "file")
+	require.NoError(t, err)
+	got := make([]byte, len(data))
+	_, err = f.ReadAt(t.Context(), got, 0)
+	require.NoError(t, err)
+	assert.Equal(t, data, got)
+	require.NoError(t, c.Close())
+
+	stderr := stop()
+	assert.Contains(t, stderr, "MOUNT found")
+	assert.NotContains(t, stderr, "WARN")
+}
+
+func TestBridgeErrors(t *testing.T) {
+	r := newRig(t)
+	taken := listenTCP(t, func(net.Conn) {})
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--listen", taken, r.addr}, "cannot listen on " + taken + ": the port is in use; choose another with --listen"},
+		{
+			[]string{"--listen", "127.0.0.1:0", "--portmap", taken, r.addr},
+			"cannot listen on " + taken + `: the port is in use; choose another with --portmap, or leave it out and tell clients the port, as in mount -o port=\d+,mountport=\d+`,
+		},
+		{[]string{"--listen", "127.0.0.1:0", taken}, taken + ": MPA start-up: the other end hung up .*"},
+		{[]string{"--listen", "127.0.0.1:0", r.addr + "?mountport=1"}, `.*: MOUNT: .*\(TCP 127.0.0.1:1: .*connection refused\): .*correct mountport and mounthost`},
+	} {
+		assert.Regexp(t, "^mountrdma: "+tt.want+"\n$", refused(t, append([]string{"bridge"}, tt.args...)...))
+	}
+}
+
+// TestBridgeBeyondLoopback: who opens it to others is told what that means.
+func TestBridgeBeyondLoopback(t *testing.T) {
+	r := newRig(t)
+	_, stop := startBridge(t, "--listen", ":0", r.addr)
+	assert.Contains(t, stop(), "every host that reaches these addresses has what this host may use of the server, as any user that it names")
+}
