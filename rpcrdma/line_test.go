@@ -408,6 +408,7 @@ func TestLineCancelOne(t *testing.T) {
 			for range 5 {
 				assert.NoError(t, <-others)
 			}
+			synctest.Wait() // the reply that nobody waits for has come too
 			assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
 			want := 2
 			if rigid {
