@@ -133,6 +133,23 @@ func TestExtensionNegotiation(t *testing.T) {
 	})
 }
 
+// Receives for Immediate Data are there from the start, if it is on.
+func TestExtensionReceives(t *testing.T) {
+	x := new(side).config(5)
+	for _, tt := range []struct {
+		private []byte
+		recvs   int
+	}{{linked(3), 15}, {linked(9), 15}, {linked(0), 10}, {linux.AppendTo(nil), 10}, {nil, 10}} {
+		cc := rdma.ConnConfig{Recvs: 10}
+		x.accept(tt.private, &cc)
+		assert.Equal(t, tt.recvs, cc.Recvs)
+		assert.Equal(t, tt.recvs > 10, cc.Immediate)
+	}
+	var cc rdma.ConnConfig
+	x.request(&cc)
+	assert.Zero(t, cc.Recvs, "a requester posts them when both have agreed")
+}
+
 func TestExtensionConfig(t *testing.T) {
 	attach := new(side).attach
 	for _, x := range []*ExtensionConfig{

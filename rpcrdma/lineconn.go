@@ -82,14 +82,11 @@ func (r *reconnection) replace(life context.Context) *Client {
 func (r *reconnection) effort(life context.Context) (ctx context.Context, end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	always := r.cfg.Client.Backchannel != nil // the server may want it: RFC 8167, Section 5.4
-	if r.waiting == 0 && !always {
+	if r.waiting == 0 && r.cfg.Client.Backchannel == nil { // a server may want it: RFC 8167, Section 5.4
 		return nil, nil
 	}
 	ctx, cancel := context.WithCancelCause(life)
-	if !always {
-		r.relax = func() { cancel(errUnwanted) }
-	}
+	r.relax = func() { cancel(errUnwanted) }
 	return ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -309,16 +309,21 @@ func TestReverseRefused(t *testing.T) {
 		r.Head = append(r.Head, repeat(4096-28-24+4)...)
 		return nil
 	})
+	const tooLong = "no room for the reply"
 	for name, send := range map[string]func(q *requester){
-		"R8167-5.3-1, R8167-5.3-3 Read list":  func(q *requester) { q.call(msg(lists[0]), callbackCall(testXID, "")) },
-		"R8167-5.3-3 Write list":              func(q *requester) { q.call(msg(lists[1]), callbackCall(testXID, "")) },
-		"R8167-5.3-3 Reply chunk":             func(q *requester) { q.call(msg(lists[2]), callbackCall(testXID, "")) },
-		"R8167-5.3-3 Long Call":               func(q *requester) { q.call(noMsg(chunks.Lists{Reads: []chunks.ReadSegment{{Segment: segment}}}), nil) },
-		"R8167-5.1-3 two XIDs":                func(q *requester) { q.call(Header{XID: testXID}, callbackCall(testXID+1, "")) },
-		"R8166-4.5.3-1 no room for the reply": func(q *requester) { q.call(Header{XID: testXID}, callbackCall(testXID, "")) },
+		"R8167-5.3-1, R8167-5.3-3 Read list": func(q *requester) { q.call(msg(lists[0]), callbackCall(testXID, "")) },
+		"R8167-5.3-3 Write list":             func(q *requester) { q.call(msg(lists[1]), callbackCall(testXID, "")) },
+		"R8167-5.3-3 Reply chunk":            func(q *requester) { q.call(msg(lists[2]), callbackCall(testXID, "")) },
+		"R8167-5.3-3 Long Call":              func(q *requester) { q.call(noMsg(chunks.Lists{Reads: []chunks.ReadSegment{{Segment: segment}}}), nil) },
+		"R8167-5.1-3 two XIDs":               func(q *requester) { q.call(Header{XID: testXID}, callbackCall(testXID+1, "")) },
+		tooLong:                              func(q *requester) { q.call(Header{XID: testXID}, callbackCall(testXID, "")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			rawServer(t, ClientConfig{Backchannel: serviceOf(long), BackchannelCredits: 2}, func(t *testing.T, c *Client, q *requester) {
+			back := callbacks(repeater)
+			if name == tooLong {
+				back = serviceOf(long)
+			}
+			rawServer(t, ClientConfig{Backchannel: back, BackchannelCredits: 2}, func(t *testing.T, c *Client, q *requester) {
 				for range 5 { // each gives its receive back
 					send(q)
 					q.refused(ErrChunk)
