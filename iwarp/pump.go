@@ -36,6 +36,9 @@ func (c *Conn) pump(wait bool) {
 			go q.await()
 			return
 		}
+		if l := c.sock.tcp; l != nil {
+			l.wr.faults = len(b.mapped) > 0
+		}
 		for !b.empty() {
 			n, err := c.sock.writev(b.vec[b.sent:], wait)
 			b.advance(n)
@@ -43,7 +46,7 @@ func (c *Conn) pump(wait bool) {
 				go q.await()
 				return
 			}
-			if err != nil {
+			if err != nil && !q.vanished(b, err) {
 				q.fail(c, err)
 				return
 			}

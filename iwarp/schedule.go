@@ -20,7 +20,7 @@ func (q *sendQueue) nextMessage(c *Conn, b *batch) bool {
 	case q.responses.len() > 0:
 		q.beginResponse(q.responses.pop(), c.params.CRC)
 	case q.next < q.tail && q.mayStart(q.at(q.next), c.params.ORD):
-		q.beginWR(q.at(q.next))
+		q.beginWR(c, q.at(q.next))
 	default:
 		return false
 	}
@@ -45,16 +45,17 @@ func (q *sendQueue) beginResponse(r response, crc bool) {
 		return
 	}
 	q.cur = message{active: true, op: rdmap.OpReadResponse, read: r.read, region: r.region, length: len(r.data)}
-	q.cur.shared = crc && r.region != nil && r.region.access&(rdma.RemoteWrite|rdma.RemoteAtomic) != 0
+	q.cur.copied = crc && r.region != nil && r.region.access&(rdma.RemoteWrite|rdma.RemoteAtomic) != 0
 	q.cur.remote = rdma.Remote{STag: r.read.SinkSTag, TO: r.read.SinkTO}
 	q.one[0] = r.data
 	q.cur.data = q.one[:]
 }
 
 // beginWR makes w the current message.
-func (q *sendQueue) beginWR(w *workRequest) {
-	q.cur = message{active: true, data: w.Data, length: w.length, remote: w.Remote}
+func (q *sendQueue) beginWR(c *Conn, w *workRequest) {
+	q.cur = message{active: true, data: w.Data, length: w.length, remote: w.Remote, wr: q.next, truncated: w.Truncated}
 	m := &q.cur
+	m.copied = w.Truncated != nil && !c.SendsMapped()
 	switch w.Op {
 	case rdma.OpWrite:
 		m.op = rdmap.OpWrite

@@ -45,9 +45,11 @@ type direction struct {
 	fd    int
 	iov   []unix.Iovec
 	size  int // octets of the iov
-	msg   unix.Msghdr
-	ready chan struct{} // holds a token when it is worth a try
-	timer *time.Timer
+
+	faults bool // they may have to be read from a disk
+	msg    unix.Msghdr
+	ready  chan struct{} // holds a token when it is worth a try
+	timer  *time.Timer
 
 	// call makes the system call with the iov.
 	call func(flags int) (int, unix.Errno)
@@ -101,7 +103,7 @@ func (d *direction) system(flags int) (int, unix.Errno) {
 	d.msg.Iov = unsafe.SliceData(d.iov)
 	d.msg.SetIovlen(len(d.iov))
 	call := unix.Syscall
-	if flags == unix.MSG_DONTWAIT && d.size <= shortCall {
+	if flags == unix.MSG_DONTWAIT && d.size <= shortCall && !d.faults {
 		call = unix.RawSyscall
 	}
 	for {

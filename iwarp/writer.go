@@ -27,8 +27,9 @@ type batch struct {
 	size    int // octets in all
 	upTo    uint64
 	regions []*region  // pinned until the batch is written
-	copies  []*buf.Buf // of payload that the peer may change, until then
-	last    bool       // the stream ends behind it
+	copies  []*buf.Buf // of payload that may change or vanish, until then
+	mapped  []mappedPart
+	last    bool // the stream ends behind it
 }
 
 var batches = sync.Pool{New: func() any {
@@ -69,6 +70,8 @@ func (b *batch) reset() {
 		b.copies[i] = nil
 	}
 	clear(b.vec)
+	clear(b.mapped)
+	b.mapped = b.mapped[:0]
 	b.headers, b.vec, b.regions, b.copies = b.headers[:0], b.vec[:0], b.regions[:0], b.copies[:0]
 	b.sent, b.size, b.last = 0, 0, false
 }
@@ -105,7 +108,11 @@ type message struct {
 	at     int         // but for so many octets of data[0]
 	read   askedRead   // what a Read Response answers,
 	region *region     // pinned
-	shared bool        // the peer may change data while their CRC is computed
+	copied bool        // data change, or vanish, while this process uses them
+
+	truncated func(int) // the WR's, and
+	wr        uint64    // its index; nil: data cannot vanish
+	gone      bool      // they have
 
 	body    [maxBody]byte // what the message is where it is an RDMAP header alone,
 	bodyLen int           // of so many octets
@@ -155,13 +162,18 @@ func (m *message) next(n int) []byte {
 // change is copied, so that it is sent as its CRC was computed.
 func (b *batch) take(m *message, n int) []byte {
 	d := m.next(n)
-	if !m.shared || len(d) == 0 {
-		return d
+	switch {
+	case m.gone:
+		return zeros[:len(d)]
+	case len(d) == 0:
+	case m.copied:
+		lent := m.lend(d)
+		b.copies = append(b.copies, lent)
+		return lent.B
+	case m.truncated != nil:
+		b.mapped = append(b.mapped, mappedPart{len(b.vec), m.offset - len(d), len(d), m.truncated, m.wr})
 	}
-	lent := buf.Default.Get(len(d))
-	copy(lent.B, d)
-	b.copies = append(b.copies, lent)
-	return lent.B
+	return d
 }
 
 // cut appends the next FPDU of m to b.

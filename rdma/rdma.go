@@ -106,6 +106,15 @@ type WR struct {
 	// rule 12).
 	Fence bool
 
+	// Truncated, if not nil, says that the Data of a Send or RDMA Write may
+	// lie in a mapping of a file, which somebody may cut short while it is
+	// sent. Where octets from n on, counted over all of Data, turn out not
+	// to be there, zeros go in their place, and Truncated(n) is called before
+	// anything that was posted behind this WR is looked at: it may change
+	// what the Data of later WRs say, though not their length. It is called
+	// at most once, must not wait, and must not use the connection.
+	Truncated func(n int)
+
 	// Done, if not nil, is told once of the completion, with ID.
 	Done Completer
 	ID   uint64

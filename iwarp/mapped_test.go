@@ -1,0 +1,115 @@
+package iwarp
+
+import (
+	"encoding/binary"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// mapped returns the mapping of a file that holds a pattern, and a function that
+// cuts the file.
+func mapped(t testing.TB, size int) (mem []byte, cut func(size int64)) {
+	t.Helper()
+	fd, err := unix.MemfdCreate(t.Name(), 0)
+	require.NoError(t, err)
+	_, err = unix.Pwrite(fd, pattern(size), 0)
+	require.NoError(t, err)
+	mem, err = unix.Mmap(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, unix.Munmap(mem))
+		assert.NoError(t, unix.Close(fd))
+	})
+	return mem, func(size int64) { require.NoError(t, unix.Ftruncate(fd, size)) }
+}
+
+// A file that is cut short while it is sent ends in zeros, and who sent it can say
+// so behind it: in no case is there half an FPDU, or a fault in this process.
+func TestTruncated(t *testing.T) {
+	const front = 1000 // octets from elsewhere, in front of the file's
+	for name, o := range transports {
+		for _, tt := range []struct{ size, left int }{
+			{10_000, 0},
+			{300_000, 65_000},
+			{300_000, 299_008}, // all but the last page
+			{4 << 20, 100_000}, // longer than a batch
+			{4 << 20, 3 << 20},
+			{20_000, 20_000},
+		} {
+			t.Run(name, func(t *testing.T) {
+				world(t)
+				a, b := pair(t, o)
+				file, cut := mapped(t, tt.size)
+				cut(int64(tt.left))
+				there := min((tt.left+pageLen-1)/pageLen*pageLen, tt.size) // the rest of a page can be read
+				sink, done := pattern(front+tt.size), make(waiter, 2)
+				r, err := b.Register(sink, rdma.RemoteWrite)
+				require.NoError(t, err)
+				reply, calls := []byte("whole:12345678"), 0
+				require.NoError(t, a.Post(rdma.WR{
+					Op: rdma.OpWrite, Data: [][]byte{pattern(front), file}, Remote: rdma.Remote{STag: r.STag()}, Done: done,
+					Truncated: func(n int) {
+						calls++
+						binary.BigEndian.PutUint64(reply[copy(reply, "short:"):], uint64(n))
+					},
+				}, rdma.WR{Op: rdma.OpSend, Data: [][]byte{reply}, Done: done}))
+				got := b.in.next(t)
+				for range 2 {
+					require.NoError(t, done.wait(t).Err)
+				}
+				r.Deregister()
+				if there == tt.size {
+					assert.Equal(t, "whole:12345678", string(got))
+					assert.Zero(t, calls)
+				} else {
+					assert.Equal(t, "short:", string(got[:6]))
+					assert.EqualValues(t, front+there, binary.BigEndian.Uint64(got[6:]))
+					assert.Equal(t, 1, calls)
+				}
+				assert.Equal(t, pattern(front), sink[:front])
+				assert.Equal(t, pattern(tt.size)[:tt.left], sink[front:][:tt.left])
+				assert.Equal(t, make([]byte, tt.size-tt.left), sink[front+tt.left:])
+				open(t, b, a) // the connection goes on
+			})
+		}
+	}
+}
+
+// Only where nobody but the kernel looks at them do mapped data go as they are.
+func TestSendsMapped(t *testing.T) {
+	for name, tt := range map[string]struct {
+		o    options
+		want bool
+	}{
+		"plain":   {transports["tcp"], true},
+		"CRC":     {transports["tcp, crc"], false},
+		"Markers": {transports["markers"], false},
+		"no TCP":  {transports["pipe"], false},
+		"record":  {options{initiator: Config{CRC: mpa.CRCOff, Record: 1}, responder: Config{CRC: mpa.CRCOff, Record: 1}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			a, _ := pair(t, tt.o)
+			assert.Equal(t, tt.want, a.SendsMapped())
+			file, cut := mapped(t, 100_000)
+			cut(0)
+			n := -1
+			done := make(waiter, 1)
+			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{nil}, Done: done, Truncated: func(int) { panic("of nothing") }}))
+			require.NoError(t, done.wait(t).Err)
+			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{file[:0], file[5:5]}, Done: done, Truncated: func(k int) { n = k }}))
+			require.NoError(t, done.wait(t).Err)
+			assert.Equal(t, -1, n)
+			if a.sock.record != nil {
+				require.NoError(t, a.WriteRecord(io.Discard))
+			}
+		})
+	}
+}
