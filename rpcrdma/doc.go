@@ -2,7 +2,9 @@
 // of RFC 8797): the transport header, and the responder that takes calls from
 // connections, pulls their chunks, and brings replies back in the form that
 // the requester provided for; and the requester, which makes calls over one
-// connection (Client), or over one after the other (Line).
+// connection (Client), or over one after the other (Line). Calls go in the reverse
+// direction as well (RFC 8167: Back, ClientConfig.Backchannel), and beside the
+// calls, between ends of this project, Immediate Data and atomic operations (Link).
 //
 // The responder:
 //

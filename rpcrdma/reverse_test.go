@@ -507,7 +507,7 @@ func TestReverseErrors(t *testing.T) {
 		serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
 			q := r.dialLinux()
 			refusal.XID = 12345
-			q.send(refusal.AppendTo(nil)) // R8166-4.5-4: nobody knows it
+			q.send(refusal.AppendTo(nil)) // nobody knows it
 			back := &r.onlyConn().back
 			done := make(chan error, 1)
 			go func() { done <- callBack(t.Context(), back, "") }()
