@@ -5,6 +5,7 @@ func rows() []*row {
 	mapped := tcp(free, "mapped")
 	read := bench(free, "big", "read", "1MiB", 16)
 	cpu := view{"CPU, both ends", "s/GiB", perGiB, goal{}}
+	perCallCPU := view{"CPU, both ends", "µs/call", perCall, goal{}}
 	return []*row{
 		{
 			name: "TCP, one stream from one hot buffer", against: "TCP from the file's mapping",
@@ -33,16 +34,21 @@ func rows() []*row {
 		{
 			name: "READ 4 KiB at random, depth 16", against: "TCP ping-pong of 4 KiB, depth 1",
 			ours: bench(free, "big", "randread", "4KiB", 16), limit: tcp(free, "4096"),
-			views: []view{{"", "k/s", calls, goal{}}, {"CPU, both ends", "µs/call", perCall, goal{}}},
+			views: []view{{"", "k/s", calls, goal{}}, perCallCPU},
 		},
 		{
 			name: "GETATTR, depth 16", against: "TCP ping-pong of 128 octets, depth 1",
 			ours: bench(free, "big", "getattr", "1", 16), limit: tcp(free, "128"),
-			views: []view{{"", "k/s", calls, goal{}}, {"CPU, both ends", "µs/call", perCall, goal{}}},
+			views: []view{{"", "k/s", calls, goal{}}, perCallCPU},
 		},
 		{
 			name: "READDIRPLUS of 10,000 entries", against: "getdents and statx of the directory itself",
 			ours: bench(free, "small", "readdirplus", "1", 1), limit: local("lister", "small"),
+			views: []view{{"", "ms", p50ms, goal{}}},
+		},
+		{
+			name: "READDIRPLUS of 100 entries", against: "getdents and statx of the directory itself",
+			ours: bench(free, "few", "readdirplus", "1", 1), limit: local("lister", "few"),
 			views: []view{{"", "ms", p50ms, goal{}}},
 		},
 		{
@@ -54,6 +60,21 @@ func rows() []*row {
 			name: "READ 1 MiB, 64 connections, depth 1", against: "one connection, depth 16",
 			ours: bench(free, "big", "read", "1MiB", 1, "--connections=64"), limit: read,
 			views: []view{{"", "GB/s", rate, atLeast(0.9)}, cpu},
+		},
+		{
+			name: "READ 64 KiB, depth 16", against: "READ 1 MiB, depth 16",
+			ours: bench(free, "big", "read", "64KiB", 16), limit: read,
+			views: []view{{"", "GB/s", rate, goal{}}, perCallCPU},
+		},
+		{
+			name: "READ 16 KiB, depth 16", against: "READ 1 MiB, depth 16",
+			ours: bench(free, "big", "read", "16KiB", 16), limit: read,
+			views: []view{{"", "GB/s", rate, goal{}}, perCallCPU},
+		},
+		{
+			name: "GETATTR, 64 connections, depth 1", against: "one connection, depth 16",
+			ours: bench(free, "big", "getattr", "1", 1, "--connections=64"), limit: bench(free, "big", "getattr", "1", 16),
+			views: []view{{"", "k/s", calls, goal{}}, perCallCPU},
 		},
 		{
 			name: "1,000 idle connections", ours: idle(1000),

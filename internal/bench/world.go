@@ -12,10 +12,12 @@ import (
 
 // What is exported.
 const (
-	fileSize   = 1 << 30 // octets, of big and of over
-	smallFiles = 10_000  // in small
-	smallSize  = 1 << 10 // octets
+	fileSize  = 1 << 30 // octets, of big and of over
+	smallSize = 1 << 10 // octets, of files in directories
 )
+
+// directories are how many files there are in each.
+var directories = map[string]int{"few": 100, "small": 10_000}
 
 // exportName is the export with the data.
 const exportName = "/e"
@@ -69,7 +71,7 @@ func (w *world) path(name ...string) string {
 
 // fill makes the data. Each block of a file differs from all others.
 func (w *world) fill() error {
-	if err := errors.Join(os.MkdirAll(w.path("small"), 0o755), os.Mkdir(filepath.Join(w.dir, "state"), 0o755)); err != nil {
+	if err := errors.Join(os.Mkdir(w.path(), 0o755), os.Mkdir(filepath.Join(w.dir, "state"), 0o755)); err != nil {
 		return err
 	}
 	b := make([]byte, block)
@@ -88,9 +90,14 @@ func (w *world) fill() error {
 			return err
 		}
 	}
-	for i := range smallFiles {
-		if err := os.WriteFile(w.path("small", fmt.Sprintf("f%05d", i)), b[:smallSize], 0o644); err != nil {
+	for dir, n := range directories {
+		if err := os.Mkdir(w.path(dir), 0o755); err != nil {
 			return err
+		}
+		for i := range n {
+			if err := os.WriteFile(w.path(dir, fmt.Sprintf("f%05d", i)), b[:smallSize], 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
