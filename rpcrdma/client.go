@@ -66,7 +66,8 @@ func (c *ClientConfig) fill() error {
 }
 
 // A Client is a requester: it makes the calls of any ONC RPC program over one
-// RDMA connection, and ends with it. It implements oncrpc.Caller.
+// RDMA connection, and ends with it. That the server is there but silent, it does
+// not notice; a Line does. It implements oncrpc.Caller.
 type Client struct {
 	cfg      ClientConfig
 	conn     rdma.Conn
