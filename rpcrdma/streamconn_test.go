@@ -108,6 +108,21 @@ func TestStreamDeadlines(t *testing.T) {
 	})
 }
 
+// A deadline that has come while another was being set does not count.
+func TestStreamDeadlineReplaced(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *streamRig) {
+		_, nc := r.connected()
+		c := nc.(*streamConn)
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second)))
+		c.mu.Lock()
+		time.Sleep(time.Second) // the timer's goroutine waits for the lock now
+		c.readBy.set(c, time.Time{})
+		c.mu.Unlock()
+		synctest.Wait()
+		assert.False(t, c.readBy.passed)
+	})
+}
+
 // Close frees who waits, and lets written replies go.
 func TestStreamClose(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
@@ -172,6 +187,17 @@ func TestStreamLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An orderly end may come without a cause.
+func TestStreamEnded(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *streamRig) {
+		q, c := r.connected()
+		c.(*streamConn).lost(context.Canceled)
+		_, err := c.Read(make([]byte, 1))
+		assert.Equal(t, io.EOF, err)
+		require.NoError(t, q.Conn.Close())
+	})
 }
 
 // Nobody accepts: calls wait, and go with their connection.

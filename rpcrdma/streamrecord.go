@@ -28,7 +28,7 @@ type replyRecord struct {
 
 	start  [replyStart]byte
 	starts int         // octets of it that have come
-	call   *streamCall // nil: not known yet, or nobody's
+	call   *streamCall // whose reply it is, once they have; nil: nobody's
 }
 
 // take takes octets. It returns how many were good, and the error of the next.
@@ -112,6 +112,6 @@ func (r *replyRecord) endFragment(c *streamConn) error {
 	if r.call != nil {
 		c.answered(r.call)
 	}
-	r.starts, r.call = 0, nil
+	r.starts = 0
 	return nil
 }

@@ -148,6 +148,21 @@ func TestStreamReplies(t *testing.T) {
 	}
 }
 
+// A Reply chunk that is longer than this end lends memory for does not make it send
+// a part of a reply: R8166-4.5.3-1.
+func TestStreamReplyAboveLimits(t *testing.T) {
+	stream(t, func(s *Server) { s.MaxPayload = 1024 }, func(t *testing.T, r *streamRig) {
+		q := r.dialLinux()
+		long := streamReply{proc: procAny, reply: []int{100000}}
+		mem, reply := long.call(q)
+		c := r.accept()
+		readRecord(t, c)
+		write(t, c, record(success(testXID, repeat(1024+headSlack))))
+		long.code = ErrChunk
+		long.check(t, q, mem, reply)
+	})
+}
+
 // Replies go to the calls that they name, in any order; one that nobody waits for
 // is thrown away, and so is a call that asks for a second reply at the same time.
 func TestStreamOrder(t *testing.T) {
@@ -256,6 +271,23 @@ func TestStreamMemory(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, q.ended(), 1)
 	})
+}
+
+// A record of one fragment goes to memory of its length at once.
+func TestStreamRecordInPlace(t *testing.T) {
+	cl := fuzzCall(testXID, procItem)
+	cl.args = word(2000)
+	cl.limit(3000)
+	c := &streamConn{pending: map[uint32]*streamCall{testXID: cl}}
+	wire := record(success(testXID, repeat(1028-24))) // 4 octets above a size of buffers
+	_, err := c.in.take(c, wire[:12])
+	require.NoError(t, err)
+	first := &cl.got[0]
+	_, err = c.in.take(c, wire[12:])
+	require.NoError(t, err)
+	assert.Same(t, first, &cl.got[0])
+	assert.Len(t, cl.got, 1028)
+	cl.rep.DropItem()
 }
 
 // Under RPCSEC_GSS nothing is looked for in arguments and results.
