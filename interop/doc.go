@@ -29,7 +29,10 @@
 // Tests of mounts run in a mount namespace, which goes with the process.
 //
 // Beside the guest, go-nfs-client uses the server in a network namespace, where the
-// test answers as the portmapper.
+// test answers as the portmapper, or the bridge does.
+//
+// Where both ends' settings change, a relay counts their connections, of which none
+// may be lost, and changes what they say about remote invalidation.
 //
 // interop/gonfs is the server of go-nfs behind a rpcrdma.StreamListener, which Linux
 // mounts too; its own tests need neither guest nor root.

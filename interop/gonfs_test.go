@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,36 +30,49 @@ const (
 	gonfsGID   = 1001
 
 	// What the test tells the process that it starts in the namespace.
-	gonfsProgram = "INTEROP_GONFS_PROGRAM"
-	gonfsDir     = "INTEROP_GONFS_DIR"
+	gonfsPrograms = "INTEROP_GONFS_PROGRAMS" // a directory
+	gonfsDir      = "INTEROP_GONFS_DIR"
 )
 
 // TestGoNFS lets go-nfs-client, which nobody here wrote, do all it knows on what
-// nfsrdmad serves over TCP. It asks a portmapper on port 111, and no host has
-// that port to spare: so the test runs once more, as a process in a network
-// namespace that ends with it.
+// nfsrdmad serves over TCP, and on what it serves over RDMA to a bridge. The
+// client asks a portmapper on port 111, and no host has that port to spare: so the
+// test runs once more, as a process in a network namespace that ends with it.
 //
 // What the client lacks, where it matters here: it writes FILE_SYNC alone, so that
 // its COMMIT, in Close, finds nothing left to do, and it looks at no verifier; its
 // OpenFile does not truncate; it claims group 0 for every caller; and ACCES is none
 // of os.ErrPermission.
 func TestGoNFS(t *testing.T) {
-	if dir := os.Getenv(gonfsDir); dir != "" {
-		gonfsSession(t, os.Getenv(gonfsProgram), dir)
-		return
+	for name, session := range map[string]func(t *testing.T, programs, dir string){
+		"TCP": gonfsPast, "bridge": gonfsThrough,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if dir := os.Getenv(gonfsDir); dir != "" {
+				session(t, os.Getenv(gonfsPrograms), dir)
+				return
+			}
+			gonfsInNamespace(t)
+		})
 	}
+}
+
+// gonfsInNamespace runs the test once more, in a network namespace.
+func gonfsInNamespace(t *testing.T) {
 	needRoot(t)
-	file := filepath.Join(t.TempDir(), "nfsrdmad")
-	require.NoError(t, goBuild(file, "../cmd/nfsrdmad"))
+	programs := t.TempDir()
+	for _, name := range []string{"nfsrdmad", "mountrdma"} {
+		require.NoError(t, goBuild(filepath.Join(programs, name), "../cmd/"+name))
+	}
 	dir := served(t)
 	require.NoError(t, os.Chown(dir, gonfsUID, gonfsGID))
 	self, err := os.Executable()
 	require.NoError(t, err)
 	var out buffer
-	cmd := exec.Command("unshare", "--net", self, "-test.run=^TestGoNFS$", "-test.v")
+	cmd := exec.Command("unshare", "--net", self, "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
 	cmd.Stdout, cmd.Stderr = &out, &out
 	// What it leaves when it is killed is removed with this test's files.
-	cmd.Env = append(os.Environ(), gonfsProgram+"="+file, gonfsDir+"="+dir, "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), gonfsPrograms+"="+programs, gonfsDir+"="+dir, "TMPDIR="+t.TempDir())
 	p, err := StartProcess(cmd)
 	require.NoError(t, err)
 	defer p.Kill()
@@ -71,20 +85,37 @@ func TestGoNFS(t *testing.T) {
 	t.Logf("in the namespace:\n%s", tail(out.String()))
 }
 
-// gonfsSession is the test inside of the namespace.
-func gonfsSession(t *testing.T, program, dir string) {
+// gonfsPast is the test inside of the namespace, over TCP.
+func gonfsPast(t *testing.T, programs, dir string) {
 	loopback(t)
 	portmapper(t)
+	gonfsSession(t, programs, dir, "127.0.0.1:2049")
+}
+
+// gonfsThrough is the test inside of the namespace, through a bridge that has its
+// own portmapper.
+func gonfsThrough(t *testing.T, programs, dir string) {
+	loopback(t)
+	gonfsSession(t, programs, dir, "127.0.0.1:0", "--listen", "127.0.0.1:2049", "--portmap", "127.0.0.1:111", "127.0.0.1")
+}
+
+// gonfsSession serves dir, also at the TCP address tcp, and has the client use it:
+// through a bridge with the given arguments, if there are any.
+func gonfsSession(t *testing.T, programs, dir, tcp string, bridge ...string) {
 	var stderr buffer
-	d, err := StartServer(&stderr, program, "--listen", "127.0.0.1:20049", "--tcp", "127.0.0.1:2049",
+	d, err := StartServer(&stderr, filepath.Join(programs, "nfsrdmad"), "--listen", "127.0.0.1:20049", "--tcp", tcp,
 		"--state", t.TempDir(), dir+"=/x")
 	require.NoError(t, err, "nfsrdmad says: %s", &stderr)
 	t.Cleanup(func() {
-		d.Kill()
+		d.Signal(syscall.SIGTERM)
+		assert.Zero(t, d.ExitCode(), "exit status after SIGTERM")
 		if t.Failed() {
 			t.Logf("nfsrdmad says:\n%s", tail(stderr.String()))
 		}
 	})
+	if len(bridge) > 0 {
+		startBridge(t, filepath.Join(programs, "mountrdma"), bridge...)
+	}
 
 	auth := nfsrpc.NewAuthUnix("gonfs", gonfsUID, gonfsGID).Auth()
 	m, err := nfs.DialMount("127.0.0.1")
@@ -109,8 +140,6 @@ func gonfsSession(t *testing.T, program, dir string) {
 	t.Run("errors", g.errors)
 
 	require.NoError(t, m.Unmount())
-	d.Signal(syscall.SIGTERM)
-	assert.Zero(t, d.ExitCode(), "exit status after SIGTERM")
 }
 
 // loopback brings up the one device of a new network namespace.

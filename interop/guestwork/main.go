@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/interop/model"
@@ -16,6 +17,7 @@ import (
 
 const usage = `usage:
 	guestwork run DIR [STEP...]            do the steps in DIR
+	guestwork edges DIR CALL REPLY         work around these lengths; see workload.Edges
 	guestwork manifest DIR                 describe each object below DIR
 	guestwork hold DIR                     keep files open; see workload.Hold
 	guestwork posix DIR [CASE...]          what the functions of package posix see in DIR
@@ -44,6 +46,13 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	switch {
 	case name == "run":
 		return workload.Run(dir, out, rest...)
+	case name == "edges" && len(rest) == 2:
+		call, err := strconv.Atoi(rest[0])
+		reply, err2 := strconv.Atoi(rest[1])
+		if err != nil || err2 != nil {
+			return errUsage
+		}
+		return workload.Edges(dir, call, reply)
 	case name == "manifest" && len(rest) == 0:
 		return workload.Manifest(dir, out)
 	case name == "posix":

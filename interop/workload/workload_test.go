@@ -21,6 +21,18 @@ func TestLocal(t *testing.T) {
 	assert.Equal(t, 5, strings.Count(log.String(), "step "))
 }
 
+// TestEdges: pieces of a local file are as long as they are said to be.
+func TestEdges(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, Edges(dir, 1024, 4096))
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, left, 1+2*8+8+7+2, "pieces, files, links but the longest, and what is as it is")
+	info, err := os.Stat(dir + "/pieces")
+	require.NoError(t, err)
+	assert.EqualValues(t, 4096+edgeAbove, info.Size())
+}
+
 func TestRunReports(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(dir+"/links", 0o755))

@@ -1,0 +1,107 @@
+//go:build interop
+
+package interop
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"regexp"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// bridgeReady is what "mountrdma bridge" prints once it accepts connections.
+var bridgeReady = regexp.MustCompile(`^ready tcp=(\S+)`)
+
+// startBridge runs program's bridge until the test ends, and returns where it
+// listens. It has to end well.
+func startBridge(t *testing.T, program string, args ...string) (addr string) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	said := new(buffer)
+	cmd := exec.Command(program, append([]string{"bridge"}, args...)...)
+	cmd.Stdout, cmd.Stderr = w, said
+	p, err := StartProcess(cmd)
+	w.Close()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		p.Signal(syscall.SIGTERM)
+		select {
+		case <-p.Done():
+			assert.Zero(t, p.ExitCode(), "exit status after SIGTERM")
+		case <-time.After(daemonLimit):
+			t.Errorf("the bridge still runs %v after SIGTERM", daemonLimit)
+			p.Kill()
+		}
+		if t.Failed() {
+			t.Logf("the bridge says:\n%s", tail(said.String()))
+		}
+	})
+	require.NoError(t, r.SetReadDeadline(time.Now().Add(serverLimit)))
+	line, err := bufio.NewReader(r).ReadString('\n')
+	m := bridgeReady.FindStringSubmatch(line)
+	require.NotNil(t, m, "%q, %v: %s", line, err, said)
+	return m[1]
+}
+
+// TestBridge lets Linux's client mount servers over TCP that are behind a bridge:
+// nfsrdmad, which is stopped and started while the client works, and Linux's own,
+// whose MOUNT is on TCP alone.
+func TestBridge(t *testing.T) {
+	guest(t)
+	t.Run("nfsrdmad", func(t *testing.T) {
+		d := serve(t, "--no-root-squash")
+		s := d.site().behind(t, d.rdma)
+		stop := make(chan struct{})
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Second):
+					d.stop()
+					d.start()
+				}
+			}
+		}()
+		s.work(t)
+		close(stop)
+		<-stopped
+	})
+	t.Run("knfsd", func(t *testing.T) {
+		k := knfsdShop(t)
+		k.behind(t, k.server()).work(t)
+	})
+}
+
+// behind is the site as a bridge to its server has it.
+func (s site) behind(t *testing.T, server string) site {
+	addr := startBridge(t, program("mountrdma"), "--listen", "127.0.0.1:0", server)
+	s.host, s.rdma = "10.0.2.2", 0
+	s.tcp, s.mountd = port(t, addr), port(t, addr)
+	return s
+}
+
+// work does a part of the workload on a mount over TCP, and compares what the
+// guest sees on the next with what is in the served directory.
+func (s site) work(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() { s.shell(t, "rm -rf work") })
+	s.mount(t, "/mnt", s.options("tcp"))
+	out, status := try(t, "mkdir /mnt/work && guestwork run /mnt/work offsets rename links names && cp /bin/guestwork /mnt/work/")
+	t.Logf("%s", tail(out))
+	assert.Zero(t, status)
+	umount(t, "/mnt")
+	s.mount(t, "/mnt", s.options("tcp"))
+	sameLines(t, s.manifest(t, "work"), must(t, "cmp /bin/guestwork /mnt/work/guestwork && guestwork manifest /mnt/work"))
+	umount(t, "/mnt")
+}

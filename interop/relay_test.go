@@ -1,0 +1,99 @@
+//go:build interop
+
+package interop
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A relay stands between a client and a server of RDMA. It counts their
+// connections: who loses one for a Terminate, or for what it does not like, makes
+// another. And it can hide from either end that the other one takes a Send With
+// Invalidate.
+type relay struct {
+	t      *testing.T
+	addr   string // for the client
+	target string // the server's
+	hide   hidden
+
+	conns atomic.Int32
+	all   sync.WaitGroup
+}
+
+// hidden are the ends whose word on Send With Invalidate does not get through.
+type hidden struct{ client, server bool }
+
+// newRelay starts one that the test's end stops.
+func newRelay(t *testing.T, target string, hide hidden) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := &relay{t: t, addr: l.Addr().String(), target: target, hide: hide}
+	r.all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			r.conns.Add(1)
+			r.all.Go(func() { r.serve(c.(*net.TCPConn)) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		r.all.Wait()
+	})
+	return r
+}
+
+// serve relays one connection until both ends have closed it.
+func (r *relay) serve(client *net.TCPConn) {
+	defer client.Close()
+	c, err := net.Dial("tcp", r.target)
+	if !assert.NoError(r.t, err) {
+		return
+	}
+	server := c.(*net.TCPConn)
+	defer server.Close()
+	var both sync.WaitGroup
+	both.Go(func() { pass(server, client, r.hide.client) })
+	both.Go(func() { pass(client, server, r.hide.server) })
+	both.Wait()
+}
+
+// pass passes on what one end sends: its MPA start-up frame, and then all else.
+//
+//	key flags revision length | IRD ORD | f6ab0e18 version flags …
+//	16  1     1        2      | 2   2   | 4        1       1       octets
+func pass(to, from *net.TCPConn, hide bool) {
+	const head, length, magic, flags = 20, 18, 24, 29
+	frame := make([]byte, head, head+512)
+	_, err := io.ReadFull(from, frame)
+	if err == nil {
+		frame = frame[:head+int(binary.BigEndian.Uint16(frame[length:]))]
+		_, err = io.ReadFull(from, frame[head:])
+	}
+	if err == nil {
+		if hide && len(frame) > flags && binary.BigEndian.Uint32(frame[magic:]) == 0xf6ab0e18 {
+			frame[flags] &^= 1
+		}
+		_, err = to.Write(frame)
+	}
+	if err == nil {
+		_, err = io.Copy(to, from)
+	}
+	if err != nil {
+		_ = to.Close() // what the other end then sees is an end too
+		_ = from.Close()
+		return
+	}
+	_ = to.CloseWrite()
+}

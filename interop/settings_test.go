@@ -1,0 +1,193 @@
+//go:build interop
+
+package interop
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop/workload"
+)
+
+// A linuxSetting is how Linux's client and nfsrdmad are to speak with each other.
+// Thresholds are octets.
+type linuxSetting struct {
+	read, write int    // sysctls of the client: the longest messages to it, and from it
+	inline      int    // of nfsrdmad, both ways
+	slots       int    // of the client: credits that it asks for
+	credits     int    // that nfsrdmad grants
+	hide        hidden // ends that do not seem to take a Send With Invalidate
+}
+
+func (s linuxSetting) String() string {
+	return fmt.Sprintf("%d and %d octets by sysctl, %d by --inline, %d slots, %d credits%s", s.read, s.write, s.inline, s.slots, s.credits, s.hide)
+}
+
+func (h hidden) String() string {
+	return map[hidden]string{
+		{false, false}: "", {true, false}: ", client without invalidation", {false, true}: ", server without invalidation",
+		{true, true}: ", both without invalidation",
+	}[h]
+}
+
+// sysctls of Linux's client.
+const clientSysctls = "cd /proc/sys/sunrpc && echo %d >rdma_max_inline_read && echo %d >rdma_max_inline_write && echo %d >rdma_slot_table_entries"
+
+// TestSettingsLinux: Linux's client and nfsrdmad do small work, around the lengths
+// at which calls and replies stop to fit inline, with thresholds from end to end of
+// what Linux allows, with few credits and with many, and with and without remote
+// invalidation. Nothing of that costs an error or a connection.
+func TestSettingsLinux(t *testing.T) {
+	guest(t)
+	t.Cleanup(func() { must(t, fmt.Sprintf(clientSysctls, 4096, 4096, 128)) })
+	for _, s := range []linuxSetting{
+		{1024, 1024, 1024, 128, 128, hidden{}},
+		{1024, 65536, 65536, 4, 1024, hidden{}},
+		{65536, 1024, 65536, 256, 4, hidden{}},
+		{65536, 65536, 1024, 256, 256, hidden{}},
+		{65536, 65536, 65536, 256, 1024, hidden{}},
+		{8192, 2048, 16384, 4, 4, hidden{}},
+		{4096, 4096, 4096, 128, 128, hidden{client: true}},
+		{4096, 4096, 4096, 128, 128, hidden{server: true}},
+		{1024, 1024, 1024, 128, 128, hidden{client: true, server: true}},
+	} {
+		t.Run(s.String(), s.run)
+	}
+}
+
+func (s linuxSetting) run(t *testing.T) {
+	must(t, fmt.Sprintf(clientSysctls, s.read, s.write, s.slots))
+	d := serve(t, "--no-root-squash", fmt.Sprintf("--inline=%d", s.inline), fmt.Sprintf("--credits=%d", s.credits))
+	r := newRelay(t, d.rdma, s.hide)
+	site := d.site()
+	site.rdma = port(t, r.addr)
+	site.mount(t, "/mnt", site.options("rdma"))
+	call, reply := min(s.write, s.inline), min(s.read, s.inline)
+	must(t, fmt.Sprintf("mkdir /mnt/work && guestwork edges /mnt/work %d %d && echo 3 >/proc/sys/vm/drop_caches", call, reply))
+	sameLines(t, site.manifest(t, "work"), must(t, "guestwork manifest /mnt/work"))
+
+	x := xprtStats(t)
+	t.Logf("%+v", x)
+	umount(t, "/mnt")
+	assert.EqualValues(t, 1, x.connects)
+	assert.EqualValues(t, 1, r.conns.Load(), "connections")
+	assert.Zero(t, x.badXIDs+x.badReplies)
+	// The thresholds are where they are said to be: some fit, and some do not.
+	assert.Positive(t, x.readChunks)
+	assert.Less(t, x.readChunks, x.writes)
+	assert.Positive(t, x.writeChunks)
+	assert.Less(t, x.writeChunks, x.reads)
+	// Those that our Send invalidates Linux need not. It does where there are
+	// two: beside data that are no multiple of 4 octets is a place for padding.
+	chunks := x.readChunks + x.writeChunks + x.replyChunks
+	assert.Equal(t, s.hide.client, 2*x.localInvalidations > chunks, "of %d chunks", chunks)
+	d.stop()
+	assert.NotContains(t, d.stderr.String(), "level=WARN")
+	assert.NotContains(t, d.stderr.String(), "level=ERROR")
+}
+
+// xprt are the counters of a mount and of its connection that the tests look at
+// (/proc/self/mountstats).
+type xprt struct {
+	connects, badXIDs, badReplies        int
+	readChunks, writeChunks, replyChunks int
+	localInvalidations                   int
+	reads, writes                        int // calls, with those of symbolic links
+}
+
+// xprtStats reads those of the mount at /mnt.
+func xprtStats(t *testing.T) (x xprt) {
+	t.Helper()
+	count := func(word string) int {
+		n, err := strconv.Atoi(word)
+		require.NoError(t, err)
+		return n
+	}
+	for line := range strings.Lines(must(t, `sed -n '/ mounted on \/mnt with /,/^device/p' /proc/self/mountstats`)) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) > 26 && f[0] == "xprt:" && f[1] == "rdma":
+			at := func(i int) int { return count(f[2+i]) } // from the port on
+			x.connects, x.badXIDs, x.badReplies = at(2), at(7), at(19)
+			x.readChunks, x.writeChunks, x.replyChunks, x.localInvalidations = at(10), at(11), at(12), at(24)
+		case len(f) > 1 && (f[0] == "READ:" || f[0] == "READLINK:"):
+			x.reads += count(f[1])
+		case len(f) > 1 && (f[0] == "WRITE:" || f[0] == "SYMLINK:"):
+			x.writes += count(f[1])
+		}
+	}
+	return x
+}
+
+// A knfsdSetting is how Linux's server and mountrdma are to speak with each other.
+type knfsdSetting struct {
+	size     int // svc_rdma/max_req_size, octets
+	requests int // svc_rdma/max_requests
+	inline   int // of mountrdma
+	credits  int // of mountrdma
+	hide     hidden
+}
+
+func (s knfsdSetting) String() string {
+	return fmt.Sprintf("%d octets and %d requests by sysctl, %d by --inline, %d credits%s", s.size, s.requests, s.inline, s.credits, s.hide)
+}
+
+const serverSysctls = "cd /proc/sys/sunrpc/svc_rdma && echo %d >max_req_size && echo %d >max_requests && knfsd stop && knfsd start"
+
+// TestSettingsKnfsd is TestSettingsLinux for mountrdma and Linux's server.
+func TestSettingsKnfsd(t *testing.T) {
+	guest(t)
+	t.Cleanup(func() { must(t, fmt.Sprintf(serverSysctls, 4096, 64)) })
+	for _, s := range []knfsdSetting{
+		{4096, 4, 1024, 2, hidden{}},
+		{4096, 1024, 65536, 256, hidden{}},
+		{65536, 4, 65536, 256, hidden{}},
+		{65536, 1024, 1024, 256, hidden{}},
+		{65536, 1024, 65536, 2, hidden{}},
+		{16384, 64, 8192, 16, hidden{client: true}},
+		{4096, 64, 4096, 128, hidden{client: true, server: true}},
+	} {
+		t.Run(s.String(), s.run)
+	}
+}
+
+func (s knfsdSetting) run(t *testing.T) {
+	must(t, fmt.Sprintf(serverSysctls, s.size, s.requests))
+	k := knfsdShop(t)
+	r := newRelay(t, k.addr, s.hide)
+	k.addr = r.addr
+	flags := []string{fmt.Sprintf("--inline=%d", s.inline), fmt.Sprintf("--credits=%d", s.credits)}
+	run := func(args ...string) string { return mountrdma(t, append(args, flags...)...) }
+
+	var info struct {
+		RPCRDMA struct {
+			InlineSend   int `json:"inline_send"`
+			InlineRecv   int `json:"inline_recv"`
+			Credits      int
+			Invalidation struct{ Seen bool } `json:"remote_invalidation"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(run("info", "--json", k.server())), &info))
+	edge := min(s.size, s.inline)
+	assert.Equal(t, edge, info.RPCRDMA.InlineSend)
+	assert.Equal(t, edge, info.RPCRDMA.InlineRecv)
+	assert.Equal(t, min(s.requests, s.credits), info.RPCRDMA.Credits)
+	assert.Equal(t, !s.hide.client, info.RPCRDMA.Invalidation.Seen)
+
+	here, back := t.TempDir(), t.TempDir()
+	require.NoError(t, workload.EdgeTree(here, edge))
+	want := hostDir(here).manifest(t, "")
+	t.Cleanup(func() { k.shell(t, "rm -rf there") })
+	run("cp", "-r", "-p", here, k.url("there"))
+	sameLines(t, want, k.manifest(t, "there"))
+	run("cp", "-r", "-p", k.url("there"), back)
+	sameLines(t, want, hostDir(back).manifest(t, "there"))
+	run("ls", "-l", k.url("there/names"))
+	assert.EqualValues(t, 4, r.conns.Load(), "connections of four commands")
+}

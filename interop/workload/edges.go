@@ -1,0 +1,77 @@
+package workload
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// A call or a reply of RPC has so many octets around its data at most,
+	// and a few less: what just fits a message is shorter by that.
+	edgeBelow = 420
+	edgeAbove = 8
+
+	longestLink = 4095 // octets, of Linux
+	longNames   = 24   // in one directory
+	longName    = 200  // octets of each
+	edgeSeed    = 0xed9
+)
+
+// Edges writes and reads pieces of a file, past the page cache, of lengths around
+// the longest call and the longest reply, in octets, that a transport takes in one
+// piece: below each some fit, and above none. Then it does EdgeTree.
+func Edges(dir string, call, reply int) error {
+	return check(func(t *T) {
+		file := filepath.Join(dir, "pieces")
+		create(t, file, nil)
+		f, err := os.OpenFile(file, os.O_RDWR|direct(t, dir), 0)
+		require.NoError(t, err)
+		want := octets(edgeSeed, reply+edgeAbove)
+		for n := call - edgeBelow; n <= call+edgeAbove; n += 7 { // with every padding
+			piece := octets(uint64(n), n)
+			_, err := f.WriteAt(piece, 0)
+			require.NoError(t, err)
+			got := make([]byte, 4)
+			_, err = f.ReadAt(got, int64(n-4))
+			require.NoError(t, err)
+			require.Equal(t, piece[n-4:], got, n)
+		}
+		_, err = f.WriteAt(want, 0)
+		require.NoError(t, err)
+		for n := reply - edgeBelow; n <= reply+edgeAbove; n += 7 {
+			got := make([]byte, n)
+			_, err := f.ReadAt(got, 0)
+			require.NoError(t, err)
+			require.Empty(t, differ(want[:n], got), n)
+		}
+		require.NoError(t, f.Close())
+		require.NoError(t, EdgeTree(dir, call, reply))
+	})
+}
+
+// EdgeTree makes files and symbolic links of lengths just below the given ones,
+// and a directory of names that no short listing has room for.
+func EdgeTree(dir string, lengths ...int) error {
+	return check(func(t *T) {
+		for i, edge := range lengths {
+			for n := edge - edgeBelow; n <= edge+edgeAbove; n += 61 {
+				require.NoError(t, os.WriteFile(in(dir)(fmt.Sprintf("file%d-%d", i, n)), octets(uint64(n), n), 0o644))
+				if n <= longestLink {
+					require.NoError(t, os.Symlink(strings.Repeat("t", n), in(dir)(fmt.Sprintf("link%d-%d", i, n))))
+				}
+			}
+		}
+		require.NoError(t, os.Symlink(strings.Repeat("t", longestLink), in(dir)("link")))
+		names := in(dir)("names")
+		require.NoError(t, os.Mkdir(names, 0o755))
+		for i := range longNames {
+			require.NoError(t, os.WriteFile(in(names)(fmt.Sprintf("%0*d", longName, i)), nil, 0o644))
+		}
+		assert.Len(t, list(t, names), longNames)
+	})
+}
