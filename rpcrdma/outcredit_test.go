@@ -3,7 +3,6 @@ package rpcrdma
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -201,6 +200,6 @@ func TestLossGivesBack(t *testing.T) {
 			assert.ErrorIs(t, err, rdma.ErrClosed)
 			assert.ErrorIs(t, err, cause)
 		}
-		assert.ErrorIs(t, c.Call(t.Context(), x), rdma.ErrClosed, fmt.Sprint("from then on"))
+		assert.ErrorIs(t, c.Call(t.Context(), x), rdma.ErrClosed, "from then on")
 	})
 }
