@@ -54,6 +54,9 @@ const (
 	lookTime    = 50 * time.Microsecond
 	maxSleepier = 64
 
+	// yieldTime is how often, meanwhile, other goroutines come first.
+	yieldTime = 10 * time.Microsecond
+
 	// shortCall is how many octets a system call may copy without the runtime's
 	// knowledge: what takes some microseconds.
 	shortCall = 128 << 10

@@ -177,6 +177,7 @@ func (l *tcpLink) look() (int, error) {
 	if int(lookers.Add(1)) > max(runtime.GOMAXPROCS(0)/2, 1) {
 		return 0, errWouldBlock
 	}
+	next := yieldTime
 	for start := time.Now(); ; {
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		n, err := l.try(&l.rd, unix.MSG_DONTWAIT)
@@ -184,10 +185,15 @@ func (l *tcpLink) look() (int, error) {
 			l.sleepier = max(l.sleepier/2, 1)
 			return n, err
 		}
-		if time.Since(start) > lookTime {
+		looked := time.Since(start)
+		if looked > lookTime {
 			l.sleepy = l.sleepier
 			l.sleepier = min(2*l.sleepier, maxSleepier)
 			return 0, errWouldBlock
+		}
+		if looked >= next { // not every time: it wakes a thread, if one sleeps
+			runtime.Gosched()
+			next += yieldTime
 		}
 	}
 }
