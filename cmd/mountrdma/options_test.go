@@ -195,6 +195,7 @@ func TestDistance(t *testing.T) {
 	}
 }
 
+// R8267-9-1: the port is 20049 where none is said.
 func TestSpec(t *testing.T) {
 	for spec, want := range map[string]location{
 		"h:/":                         {server: server{host: "h", port: "20049"}, path: "/"},

@@ -131,6 +131,7 @@ func tcpCall(t *testing.T, c net.Conn, msg []byte) []byte {
 	return reply
 }
 
+// R8267-4.2-1: both ports may be any.
 func TestServeTCP(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "hello"), []byte("hello, world\n"), 0o644))
@@ -145,7 +146,7 @@ func TestServeTCP(t *testing.T) {
 	r := accepted(t, tcpCall(t, c, call(2, nfs3.Program, 4, 0, nil)), 2, 2)
 	assert.Equal(t, []uint32{3, 3}, []uint32{r.Uint32(), r.Uint32()}, "versions")
 
-	path := mount3.PathArgs{Path: []byte("/x")}
+	path := mount3.PathArgs{Path: []byte("/x")} // R8267-5.1-1: MOUNT answers by TCP
 	r = accepted(t, tcpCall(t, c, call(3, mount3.Program, 3, mount3.ProcMnt, path.AppendTo(nil))), 3, 0)
 	var mnt mount3.MntRes
 	mnt.Decode(&r)
@@ -252,7 +253,7 @@ func TestServeWarns(t *testing.T) {
 	}
 }
 
-// R8166-5-2: NFS over RDMA has port 20049 where nothing else is said.
+// R8166-5-2, R8267-9-1: NFS over RDMA has port 20049 where nothing else is said.
 func TestDefaultPort(t *testing.T) {
 	assert.Equal(t, ":20049", newServe().Flag("listen").DefValue)
 }
