@@ -25,6 +25,13 @@
 //	  ▲                                                        │
 //	  └─────── deregister ◀──── Receive (by XID) ◀═══ Send ════┘
 //
+// A StreamListener makes the calls that a responder takes streams of records, for
+// servers that speak TCP. What they have to know of a program's messages, to move
+// an item to its chunk, its Binding tells:
+//
+//	rdma.Conn ══▶ Server ──call──▶ StreamListener ──records──▶ a server over TCP
+//	          ◀══        ◀─reply──  (Bindings)    ◀──records──
+//
 // The package must not know which provider moves the octets, nor what a
 // program does.
 //
