@@ -52,30 +52,24 @@ func startBridge(t *testing.T, program string, args ...string) (addr string) {
 }
 
 // TestBridge lets Linux's client mount servers over TCP that are behind a bridge:
-// nfsrdmad, which is stopped and started while the client works, and Linux's own,
-// whose MOUNT is on TCP alone.
+// nfsrdmad, which is stopped, and killed, while files are open and in use, and
+// Linux's own, whose MOUNT is on TCP alone.
 func TestBridge(t *testing.T) {
 	guest(t)
 	t.Run("nfsrdmad", func(t *testing.T) {
 		d := serve(t, "--no-root-squash")
 		s := d.site().behind(t, d.rdma)
-		stop := make(chan struct{})
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Second):
-					d.stop()
-					d.start()
-				}
-			}
-		}()
 		s.work(t)
-		close(stop)
-		<-stopped
+		s.mount(t, "/mnt", s.options("tcp"))
+		u := hold(t, "/mnt/held")
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+			d.proc.Signal(sig)
+			<-d.proc.Done()
+			d.start()
+			checkAll([]*user{u})
+		}
+		u.end()
+		umount(t, "/mnt")
 	})
 	t.Run("knfsd", func(t *testing.T) {
 		k := knfsdShop(t)
@@ -97,7 +91,7 @@ func (s site) work(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { s.shell(t, "rm -rf work") })
 	s.mount(t, "/mnt", s.options("tcp"))
-	out, status := try(t, "mkdir /mnt/work && guestwork run /mnt/work offsets rename links names && cp /bin/guestwork /mnt/work/")
+	out, status := try(t, "mkdir /mnt/work && guestwork run /mnt/work rename links && cp /bin/guestwork /mnt/work/")
 	t.Logf("%s", tail(out))
 	assert.Zero(t, status)
 	umount(t, "/mnt")
