@@ -70,9 +70,28 @@ func newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, respon
 // start lets the connection run.
 func (c *Conn) start() {
 	rnic.conns.enter(c)
-	go func() {
-		c.finish(c.rx.run())
-	}()
+	go c.read(nil)
+}
+
+// read is the life of a reader. The one that is not relieved ends the connection.
+func (c *Conn) read(err error) {
+	if err == nil {
+		err = c.rx.run()
+	}
+	if err != errRelieved {
+		c.finish(err)
+	}
+}
+
+var _ rdma.Reliever = (*Conn)(nil)
+
+// errRelieved ends a reader, not the connection.
+var errRelieved = errors.New("iwarp: another goroutine reads on")
+
+// Relieve has another goroutine read on while Handler.Receive runs.
+func (c *Conn) Relieve() {
+	c.rx.turn.Add(1)
+	go c.read(c.rx.due)
 }
 
 // PrivateData returns what the peer sent in its MPA start-up frame, behind the

@@ -31,9 +31,7 @@ func (x *receiver) immediate(seg *segment, h ddp.Untagged, op rdmap.Opcode) erro
 		return err
 	}
 	x.recvs.Add(-1)
-	x.cork()
-	x.c.handler.Receive(rdma.Recv{
+	return x.hand(rdma.Recv{
 		Immediate: [rdmap.ImmediateLen]byte(seg.message()), WithImmediate: true, Solicited: op.Solicited(),
 	})
-	return nil
 }

@@ -8,12 +8,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
 // A receiver takes the FPDUs of a connection apart. All but recvs and asked
-// belong to the goroutine that reads.
+// belong to the goroutine that reads: until Relieve has changed turn, while it is
+// in Handler.Receive.
 type receiver struct {
-	c *Conn
+	c    *Conn
+	turn atomic.Uint32
+	due  error // what ends the connection when the message is handed over
 
 	// What was read and not looked at yet is staging.B[r:w].
 	staging *buf.Buf
@@ -62,12 +66,27 @@ func (x *receiver) scratch() []byte { return x.staging.B }
 
 // run reads until the stream ends or an error ends it.
 func (x *receiver) run() error {
-	defer x.uncork()
 	for {
-		if err := x.fpdu(); err != nil {
+		switch err := x.fpdu(); err {
+		case nil:
+		case errRelieved:
+			return err
+		default:
+			x.uncork()
 			return err
 		}
 	}
+}
+
+// hand hands a message over.
+func (x *receiver) hand(m rdma.Recv) error {
+	x.cork()
+	turn := x.turn.Load()
+	x.c.handler.Receive(m)
+	if x.turn.Load() != turn {
+		return errRelieved
+	}
+	return x.due
 }
 
 // fpdu takes one FPDU.

@@ -101,7 +101,6 @@ func (x *receiver) sendSegment(seg *segment, h ddp.Untagged, op rdmap.Opcode) er
 // invalidated what the message says (RFC 5040, Section 5.3).
 func (x *receiver) deliverSend(seg *segment, h ddp.Untagged, op rdmap.Opcode) error {
 	m := rdma.Recv{Solicited: op.Solicited(), WithInvalidate: op.Invalidates()}
-	var fault *Fault
 	if m.WithInvalidate {
 		m.Invalidated = rdmap.InvalidateSTag(h)
 		r := rnic.find(m.Invalidated)
@@ -110,15 +109,12 @@ func (x *receiver) deliverSend(seg *segment, h ddp.Untagged, op rdmap.Opcode) er
 		}
 		x.c.tx.uncorkResponses(x.c)
 		r.invalidate()
-		fault = x.c.tx.cutShort(r)
+		if fault := x.c.tx.cutShort(r); fault != nil {
+			x.due = fault
+		}
 	}
 	m.Buf = x.send.take(int(h.MO) + seg.payload())
-	x.cork()
-	x.c.handler.Receive(m)
-	if fault != nil {
-		return fault
-	}
-	return nil
+	return x.hand(m)
 }
 
 // terminateSegment takes the peer's last message.

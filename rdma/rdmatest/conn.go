@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ type Conn struct {
 	in      chan frame    // from the peer
 	dead    chan struct{} // closed when the connection ends
 	over    chan struct{} // closed when nothing of this end runs
+	sender  sync.WaitGroup
+	turn    atomic.Uint32 // changed by Relieve, while the reader is in Handler.Receive
 
 	mu         sync.Mutex
 	cond       sync.Cond // the sender's: something of the below has changed
@@ -49,7 +52,10 @@ type Conn struct {
 	pause    chan struct{} // not nil: the reader waits until it is closed
 }
 
-var _ rdma.Conn = (*Conn)(nil)
+var (
+	_ rdma.Conn     = (*Conn)(nil)
+	_ rdma.Reliever = (*Conn)(nil)
+)
 
 // A request is a posted work request.
 type request struct {

@@ -173,6 +173,37 @@ func read(at rdma.Remote, n int) rdma.WR {
 	return rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, n)}, Remote: at}
 }
 
+// A keeper is a user that keeps its reader at the first message.
+type keeper struct {
+	user
+	first, free chan struct{}
+}
+
+func (k *keeper) Receive(r rdma.Recv) {
+	k.user.Receive(r)
+	select {
+	case k.first <- struct{}{}:
+		<-k.free
+	default:
+	}
+}
+
+func TestRelieve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{first: make(chan struct{}, 1), free: make(chan struct{})}
+		a, b := Pair(t, rdma.ConnConfig{Handler: new(user)}, rdma.ConnConfig{Handler: k, Recvs: 3})
+		require.NoError(t, a.Post(send("1"), send("2")))
+		synctest.Wait()
+		assert.Equal(t, []string{"1"}, k.got)
+		b.Relieve()
+		synctest.Wait()
+		assert.Equal(t, []string{"1", "2"}, k.got)
+		cut(a, b)
+		assert.Len(t, k.closed, 1)
+		close(k.free)
+	})
+}
+
 func TestFlush(t *testing.T) {
 	bubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, ua, _ *user) {
 		defer b.Pause()()

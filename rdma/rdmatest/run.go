@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -34,12 +33,19 @@ const (
 	kindEnd // orderly
 )
 
-// run reads until the connection ends, and is the last to go.
+// run moves the connection until it ends.
 func (c *Conn) run() {
-	var sender sync.WaitGroup
-	sender.Go(c.send)
-	c.read()
-	sender.Wait()
+	c.sender.Go(c.send)
+	c.attend()
+}
+
+// attend reads until the connection ends or another goroutine reads on. Who sees
+// the end is the last to go.
+func (c *Conn) attend() {
+	if c.read() == errRelieved {
+		return
+	}
+	c.sender.Wait()
 	c.regions.clear()
 	c.mu.Lock()
 	left, cause := c.pending, c.cause
@@ -166,17 +172,30 @@ func complete(r *request, err error) {
 	}
 }
 
+// Relieve has another goroutine read on while Handler.Receive runs.
+func (c *Conn) Relieve() {
+	c.turn.Add(1)
+	go c.attend()
+}
+
+// errRelieved ends a reader, not the connection.
+var errRelieved = errors.New("rdmatest: another goroutine reads on")
+
 // read handles the peer's frames, one after the other.
-func (c *Conn) read() {
+func (c *Conn) read() error {
 	for {
 		select {
 		case <-c.dead:
-			return
+			return nil
 		case f := <-c.in:
 			if !c.arrive(f.due) || !c.resumed() {
-				return
+				return nil
 			}
-			if err := c.take(f); err != nil {
+			switch err := c.take(f); err {
+			case nil:
+			case errRelieved:
+				return err
+			default:
 				c.end(err)
 				c.peer.end(fmt.Errorf("terminated by the peer: %w", f.told(err)))
 			}

@@ -65,7 +65,16 @@ func (c *Conn) takeImmediate(f frame) error {
 	if err := c.consume(); err != nil {
 		return err
 	}
-	c.cfg.Handler.Receive(rdma.Recv{Immediate: f.wr.Immediate, WithImmediate: true, Solicited: f.wr.Solicited})
+	return c.hand(rdma.Recv{Immediate: f.wr.Immediate, WithImmediate: true, Solicited: f.wr.Solicited})
+}
+
+// hand hands a message over.
+func (c *Conn) hand(m rdma.Recv) error {
+	turn := c.turn.Load()
+	c.cfg.Handler.Receive(m)
+	if c.turn.Load() != turn {
+		return errRelieved
+	}
 	return nil
 }
 
@@ -92,11 +101,10 @@ func (c *Conn) takeSend(f frame) error {
 	}
 	b := buf.Default.Get(len(f.data))
 	copy(b.B, f.data)
-	c.cfg.Handler.Receive(rdma.Recv{
+	return c.hand(rdma.Recv{
 		Buf:         b,
 		Invalidated: f.wr.Invalidate, WithInvalidate: f.wr.WithInvalidate, Solicited: f.wr.Solicited,
 	})
-	return nil
 }
 
 func (c *Conn) respond(f frame) {
