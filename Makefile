@@ -4,7 +4,7 @@
 #	FUZZTIME=60s      make fuzz: time for each target
 #	BENCH=READ        make bench, gobench, bench-compare: only what has such a name
 #	BENCH_TIME=1s     make bench, bench-compare: time for each side of a row in a round
-#	BENCH_ROUNDS=5    make bench: rounds
+#	BENCH_ROUNDS=5    make bench, bench-linux: rounds
 #	INTEROP_SOAK=1h   make soak: time for the reader and the writer, the random operations, and the bad network
 #	PREFIX=/usr/local make install: where to
 #	NO_APT=1          install nothing: name what is missing and fail
@@ -16,7 +16,7 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 # Tests that hang say where, well before CI gives up.
 TEST    := $(GO) test -shuffle=on -timeout 5m
 
-.PHONY: help build install setup test lint conformance fmt race onecpu interop fuzz bench gobench bench-compare soak demo demo-linux clean
+.PHONY: help build install setup test lint conformance fmt race onecpu interop fuzz bench gobench bench-compare bench-linux soak demo demo-linux clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -71,6 +71,10 @@ gobench: ## Go's benchmarks: codecs, placement, credits, dispatch, with allocati
 
 bench-compare: ## both against another commit, OLD=COMMIT, in turns, by benchstat
 	scripts/bench-compare $(OLD)
+
+# The document gets the table of at least five rounds.
+bench-linux: ## Linux's client over siw at nfsrdmad and at knfsd, in a virtual machine, in turns; docs/performance.md gets the table
+	INTEROP_BENCH_DOC=$(abspath docs/performance.md) $(GO) test -tags interop -run '^$$' -bench Linux -benchtime $(BENCH_ROUNDS)x -timeout 60m -v ./interop/
 
 INTEROP_SOAK ?= 1h
 soak: ## the interop tests with a long soak; run by hand

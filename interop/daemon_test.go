@@ -31,7 +31,7 @@ const (
 // A daemon is nfsrdmad serving one directory as /x. It can be stopped and
 // started again, on the same ports and state.
 type daemon struct {
-	t         *testing.T
+	t         testing.TB
 	dir       string
 	flags     []string
 	rdma, tcp string // host:port
@@ -58,7 +58,7 @@ func (b *buffer) String() string {
 }
 
 // serve starts a daemon on a directory of its own; the test's end stops it.
-func serve(t *testing.T, flags ...string) *daemon {
+func serve(t testing.TB, flags ...string) *daemon {
 	t.Helper()
 	built(t)
 	d := &daemon{t: t, dir: served(t), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", stderr: new(buffer)}
@@ -75,7 +75,7 @@ func serve(t *testing.T, flags ...string) *daemon {
 
 // served makes the directory to serve: in memory where directories of tmpfs keep
 // their offsets when entries go, which is so since Linux 6.6; else on disk.
-func served(t *testing.T) string {
+func served(t testing.TB) string {
 	var u unix.Utsname
 	require.NoError(t, unix.Uname(&u))
 	var major, minor int
@@ -121,7 +121,7 @@ func (d *daemon) site() site {
 	}
 }
 
-func port(t *testing.T, addr string) int {
+func port(t testing.TB, addr string) int {
 	_, p, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	n, err := strconv.Atoi(p)

@@ -66,7 +66,7 @@ func runInside() int {
 }
 
 // built makes the programs that the tests run.
-func built(t *testing.T) {
+func built(t testing.TB) {
 	t.Helper()
 	needRoot(t)
 	shared.build.Do(func() { shared.err = build() })
@@ -91,7 +91,7 @@ func build() (err error) {
 }
 
 // guest returns the guest, which is built and booted by the first test to ask.
-func guest(t *testing.T) *Guest {
+func guest(t testing.TB) *Guest {
 	t.Helper()
 	built(t)
 	shared.boot.Do(func() { shared.err = boot(t) })
@@ -99,14 +99,14 @@ func guest(t *testing.T) *Guest {
 	return shared.guest
 }
 
-func needRoot(t *testing.T) {
+func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Fatal("the interop tests need root: they capture packets, serve files of several owners, mount, and make namespaces")
 	}
 }
 
-func boot(t *testing.T) error {
+func boot(t testing.TB) error {
 	build := exec.Command("guest/build")
 	build.Stderr = os.Stderr
 	dir, err := build.Output()
@@ -138,13 +138,13 @@ func goBuild(file, pkg string) error {
 func program(name string) string { return filepath.Join(shared.dir, name) }
 
 // try runs a script in the guest. It may be called in a cleanup.
-func try(t *testing.T, script string) (out string, status int) {
+func try(t testing.TB, script string) (out string, status int) {
 	t.Helper()
 	return tryFor(t, execLimit, script)
 }
 
 // tryFor runs a script in the guest and gives it up after limit.
-func tryFor(t *testing.T, limit time.Duration, script string) (out string, status int) {
+func tryFor(t testing.TB, limit time.Duration, script string) (out string, status int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("not done after %v", limit))
 	defer cancel()
@@ -154,7 +154,7 @@ func tryFor(t *testing.T, limit time.Duration, script string) (out string, statu
 }
 
 // must runs a script in the guest that has to succeed.
-func must(t *testing.T, script string) string {
+func must(t testing.TB, script string) string {
 	t.Helper()
 	out, status := try(t, script)
 	require.Zero(t, status, "%s\n%s", script, tail(out))

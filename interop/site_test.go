@@ -38,7 +38,7 @@ func (s site) options(transport string, more ...string) string {
 }
 
 // mount mounts the site in the guest until the test ends, or umount.
-func (s site) mount(t *testing.T, point, options string) {
+func (s site) mount(t testing.TB, point, options string) {
 	t.Helper()
 	must(t, fmt.Sprintf("mkdir -p %[1]s; mount.nfs %[2]s:%[3]s %[1]s -o %[4]s", point, s.host, s.export, options))
 	t.Cleanup(func() {
@@ -49,7 +49,7 @@ func (s site) mount(t *testing.T, point, options string) {
 	})
 }
 
-func umount(t *testing.T, point string) {
+func umount(t testing.TB, point string) {
 	t.Helper()
 	must(t, "umount "+point)
 }

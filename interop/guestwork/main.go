@@ -1,5 +1,5 @@
-// Command guestwork runs packages workload, posix and model inside the guest of the interop
-// tests, where there is no other language than the shell's.
+// Command guestwork runs packages workload, posix, model and pace inside the guest of the
+// interop tests, where there is no other language than the shell's.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/interop/model"
+	"github.com/nfsrdma/nfsrdma/interop/pace"
 	"github.com/nfsrdma/nfsrdma/interop/posix"
 	"github.com/nfsrdma/nfsrdma/interop/workload"
 )
@@ -22,6 +23,7 @@ const usage = `usage:
 	guestwork hold DIR                     keep files open; see workload.Hold
 	guestwork posix DIR [CASE...]          what the functions of package posix see in DIR
 	guestwork model DIR                    do in DIR what standard input says; see model.Serve
+	guestwork pace DIR                     measure how fast DIR is; see pace.Run
 	guestwork soak WRITE-DIR READ-DIR TIME write in one mount, read in another`
 
 var errUsage = errors.New(usage)
@@ -61,6 +63,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return model.Serve(dir, in, out)
 	case name == "hold" && len(rest) == 0:
 		return workload.Hold(dir, in, out)
+	case name == "pace" && len(rest) == 0:
+		return pace.Run(dir, out)
 	case name == "soak" && len(rest) == 2:
 		d, err := time.ParseDuration(rest[1])
 		if err != nil {

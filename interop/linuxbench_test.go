@@ -1,0 +1,98 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop/pace"
+)
+
+// paceOptions ask for requests as long as package pace's.
+var paceOptions = fmt.Sprintf("rsize=%[1]d,wsize=%[1]d", pace.Request)
+
+// BenchmarkLinux measures Linux's client at several servers, in turns: knfsd and
+// nfsrdmad, both in the guest, and nfsrdmad on the host. All keep files in memory. It
+// goes through all of them b.N times; -benchtime=5x asks for five. Its time an
+// operation says nothing: it is that of the whole.
+func BenchmarkLinux(b *testing.B) {
+	guest(b)
+	k, inside := knfsd(), insideServer(b)
+	outside := serve(b, "--no-root-squash").site()
+	m := &paceMeter{servers: []paceServer{{knfsdName, k}, {"nfsrdmad in the guest", inside}, {"nfsrdmad on the host", outside}}}
+	for b.Loop() {
+		m.round(b)
+	}
+	t := m.table()
+	b.Logf("\n%s", t)
+	if len(m.rounds) >= paceRounds {
+		m.document(b, t)
+	}
+}
+
+// insideServer starts nfsrdmad in the guest, on a file system in memory as knfsd's
+// is, until the benchmark ends.
+func insideServer(b *testing.B) site {
+	b.Helper()
+	const (
+		dir  = "/nfsrdmad"
+		said = "/tmp/nfsrdmad.log"
+	)
+	s := site{host: knfsd().host, export: "/x", rdma: 20050, tcp: 2050, mountd: 2050}
+	require.NoError(b, guest(b).Push(b.Context(), program("nfsrdmad"), "/bin/nfsrdmad"))
+	must(b, fmt.Sprintf("mkdir -p %[1]s && mount -t tmpfs -o mode=755,size=40%% tmpfs %[1]s", dir))
+	b.Cleanup(func() {
+		must(b, "killall nfsrdmad; while killall -0 nfsrdmad 2>/dev/null; do usleep 10000; done; umount "+dir)
+	})
+	must(b, fmt.Sprintf("nfsrdmad serve --no-root-squash --listen %[1]s:%[2]d --tcp %[1]s:%[3]d --state /tmp/state %[4]s=%[5]s </dev/null >%[6]s 2>&1 & "+
+		"for i in $(seq 500); do grep -q ^ready %[6]s && exit; usleep 20000; done; cat %[6]s; exit 1",
+		s.host, s.rdma, s.tcp, dir, s.export, said))
+	return s
+}
+
+// A paceServer is a server that is measured.
+type paceServer struct {
+	name string
+	site site
+}
+
+// A paceMeter gathers what the servers reach: the rounds' results, by server and part.
+type paceMeter struct {
+	servers []paceServer
+	rounds  [][][]float64
+}
+
+// round measures every server once. The one that goes first changes.
+func (m *paceMeter) round(b *testing.B) {
+	res := make([][]float64, len(m.servers))
+	for i := range m.servers {
+		i = (i + len(m.rounds)) % len(m.servers)
+		res[i] = measurePace(b, m.servers[i].site)
+	}
+	m.rounds = append(m.rounds, res)
+}
+
+// measurePace returns what each part of package pace reaches on a new mount.
+func measurePace(b *testing.B, s site) []float64 {
+	b.Helper()
+	s.mount(b, "/mnt", s.options("rdma", paceOptions))
+	out := must(b, "mkdir /mnt/pace && guestwork pace /mnt/pace && rmdir /mnt/pace")
+	umount(b, "/mnt")
+	words := strings.Fields(out)
+	require.Len(b, words, len(pace.Parts), out)
+	var rates []float64
+	for i, p := range pace.Parts {
+		seconds, err := strconv.ParseFloat(words[i], 64)
+		require.NoError(b, err)
+		rates = append(rates, p.Work/seconds)
+	}
+	return rates
+}
+
+// kver is the guest's kernel.
+func kver(b *testing.B) string { return strings.TrimSpace(must(b, "uname -r")) }

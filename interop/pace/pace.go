@@ -1,0 +1,79 @@
+package pace
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// What is measured: data in octets, and entries of a directory.
+const (
+	Size    = 64 << 20 // of the large file
+	Request = 1 << 20  // octets in one read(2) or write(2)
+	Files   = 500      // in the directory
+)
+
+// A Part is one thing that Run measures.
+type Part struct {
+	Name string
+	Unit string  // of Work done in a second
+	Work float64 // that is done once, in Unit
+	do   func(*run) error
+	cold bool // begins with nothing cached
+}
+
+// Parts are what Run measures, in this order. Each needs what those before it have
+// left.
+var Parts = []Part{
+	{Name: "write and fsync", Unit: "MB/s", Work: Size / 1e6, do: (*run).write},
+	{Name: "read, O_DIRECT", Unit: "MB/s", Work: Size / 1e6, do: (*run).readDirect, cold: true},
+	{Name: "read, page cache", Unit: "MB/s", Work: Size / 1e6, do: (*run).read, cold: true},
+	{Name: "create", Unit: "files/s", Work: Files, do: (*run).create},
+	{Name: "stat", Unit: "files/s", Work: Files, do: (*run).stat, cold: true},
+	{Name: "list with attributes", Unit: "files/s", Work: Files, do: (*run).list, cold: true},
+	{Name: "unlink", Unit: "files/s", Work: Files, do: (*run).unlink},
+}
+
+// A run measures in one directory.
+type run struct {
+	file  string // the large one
+	dir   string // of the small ones
+	names []string
+	data  []byte // a request's
+}
+
+// Run does all Parts in dir and writes the seconds that each took to out, a line
+// each. Caches are the whole system's: it needs root.
+func Run(dir string, out io.Writer) error {
+	r := &run{file: filepath.Join(dir, "large"), dir: filepath.Join(dir, "many")}
+	for i := range Files {
+		r.names = append(r.names, filepath.Join(r.dir, fmt.Sprintf("file%04d", i)))
+	}
+	var err error
+	if r.data, err = pages(Request); err != nil {
+		return err
+	}
+	if err := os.Mkdir(r.dir, 0o755); err != nil {
+		return err
+	}
+	for _, p := range Parts {
+		if p.cold {
+			if err := forget(); err != nil {
+				return err
+			}
+		}
+		start := time.Now()
+		if err := p.do(r); err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+		if _, err := fmt.Fprintln(out, time.Since(start).Seconds()); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(r.file); err != nil {
+		return err
+	}
+	return os.Remove(r.dir)
+}

@@ -1,0 +1,110 @@
+package pace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// pages returns n octets that begin with a page, all of them there.
+func pages(n int) ([]byte, error) {
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return b, nil
+}
+
+// forget drops what the kernel has cached of files, their names and attributes.
+func forget() error {
+	unix.Sync()
+	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
+}
+
+// write ends when the server has all of it in stable storage.
+func (r *run) write() error {
+	f, err := os.Create(r.file)
+	if err != nil {
+		return err
+	}
+	for range Size / Request {
+		if _, err := f.Write(r.data); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// readDirect has one READ under way at a time, of a request's length.
+func (r *run) readDirect() error { return r.readAll(unix.O_DIRECT) }
+
+// read leaves it to the client how many READs are under way, and how long they are.
+func (r *run) read() error { return r.readAll(0) }
+
+func (r *run) readAll(flags int) error {
+	f, err := os.OpenFile(r.file, os.O_RDONLY|flags, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for n := 0; n < Size; n += Request {
+		if _, err := io.ReadFull(f, r.data); err != nil {
+			return fmt.Errorf("at %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func (r *run) create() error {
+	for _, name := range r.names {
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) stat() error {
+	for _, name := range r.names {
+		if _, err := os.Lstat(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list is what "ls -l" does.
+func (r *run) list() error {
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) != Files {
+		return fmt.Errorf("%d files are listed, not %d", len(entries), Files)
+	}
+	for _, e := range entries {
+		if _, err := e.Info(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) unlink() error {
+	for _, name := range r.names {
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
