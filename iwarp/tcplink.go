@@ -18,7 +18,8 @@ import (
 // that comes, although somebody reads:
 //
 //	nothing there ─▶ looks again for a moment ─▶ waits by the poller, with no thread
-//	no room ───────▶ waits in the kernel, on a thread, where few do ─▶ by the poller
+//	no room, or within a message ──▶ waits in the kernel, on a thread, where few do,
+//	                                 for a moment ─▶ waits by the poller
 type tcpLink struct {
 	fd    int
 	stall time.Duration
@@ -49,7 +50,7 @@ type direction struct {
 	faults bool // they may have to be read from a disk
 	msg    unix.Msghdr
 	ready  chan struct{} // holds a token when it is worth a try
-	timer  *time.Timer
+	watch  stallWatch
 
 	// call makes the system call with the iov.
 	call func(flags int) (int, unix.Errno)
@@ -92,8 +93,7 @@ func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 func (d *direction) init(fd int, trap uintptr, event uint32) {
 	d.fd, d.trap, d.event = fd, trap, event
 	d.ready = make(chan struct{}, 1)
-	d.timer = time.NewTimer(time.Hour)
-	d.timer.Stop()
+	d.watch.init(d.wake)
 	d.call = d.system
 }
 
@@ -148,12 +148,16 @@ func (l *tcpLink) try(d *direction, flags int) (int, error) {
 	}
 }
 
-func (l *tcpLink) read(vec [][]byte, _ bool) (int, error) {
+func (l *tcpLink) read(vec [][]byte, mid bool) (int, error) {
 	l.rd.set(vec)
 	defer l.rd.unset()
 	n, err := l.try(&l.rd, unix.MSG_DONTWAIT)
 	if err == errWouldBlock {
 		n, err = l.look()
+	}
+	if err == errWouldBlock && mid && threads.enter() {
+		n, err = l.try(&l.rd, 0)
+		threads.leave()
 	}
 	if n == 0 && err == nil {
 		return 0, io.EOF
@@ -206,10 +210,6 @@ func (l *tcpLink) await(mid bool) error {
 	return l.park(&l.rd, limit)
 }
 
-// threads is the number of goroutines that wait in the kernel, each on a thread,
-// and with the right to run Go code, which the runtime takes back after a while.
-var threads atomic.Int32
-
 func (l *tcpLink) write(vec [][]byte, wait bool) (int, error) {
 	l.wr.set(vec)
 	defer l.wr.unset()
@@ -229,12 +229,11 @@ func (l *tcpLink) write(vec [][]byte, wait bool) (int, error) {
 
 // send sends what there is room for, and waits a moment for room for all of it.
 func (l *tcpLink) send() (int, error) {
-	flags := 0
-	defer threads.Add(-1)
-	if int(threads.Add(1)) > runtime.GOMAXPROCS(0)-1 {
-		flags = unix.MSG_DONTWAIT
+	if !threads.enter() {
+		return l.try(&l.wr, unix.MSG_DONTWAIT)
 	}
-	return l.try(&l.wr, flags)
+	defer threads.leave()
+	return l.try(&l.wr, 0)
 }
 
 // park waits until the poller says that d is worth a try.
@@ -242,29 +241,25 @@ func (l *tcpLink) park(d *direction, limit time.Duration) error {
 	if err := idle.watch(l, d.event); err != nil {
 		return err
 	}
-	var late <-chan time.Time
-	if limit > 0 {
-		d.timer.Reset(limit)
-		defer d.timer.Stop()
-		late = d.timer.C
-	}
-	select {
-	case <-d.ready:
-		return nil
-	case <-late:
-		return os.ErrDeadlineExceeded
-	}
+	d.watch.begin(limit)
+	<-d.ready
+	return d.watch.end()
 }
 
 // wake ends the waits for the events.
 func (l *tcpLink) wake(events uint32) {
 	for _, d := range [...]*direction{&l.rd, &l.wr} {
 		if d.event&events != 0 {
-			select {
-			case d.ready <- struct{}{}:
-			default:
-			}
+			d.wake()
 		}
+	}
+}
+
+// wake makes the wait end, or the next one where there is none.
+func (d *direction) wake() {
+	select {
+	case d.ready <- struct{}{}:
+	default:
 	}
 }
 
@@ -313,6 +308,8 @@ func (l *tcpLink) close() {
 	if l.late != nil {
 		l.late.Stop()
 	}
+	l.rd.watch.stop()
+	l.wr.watch.stop()
 	idle.leave(l)
 	_ = unix.Close(l.fd)
 }

@@ -1,0 +1,118 @@
+package iwarp
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// countSends counts the system calls that send.
+func countSends(calls *atomic.Int32) func(*Conn) {
+	return func(c *Conn) {
+		send := c.sock.tcp.wr.call
+		c.sock.tcp.wr.call = func(flags int) (int, unix.Errno) {
+			calls.Add(1)
+			return send(flags)
+		}
+	}
+}
+
+// What is posted for messages that came together leaves together, whoever answers
+// them: the reader, or a goroutine that it wakes.
+func TestAnswersLeaveTogether(t *testing.T) {
+	for name, answer := range map[string]func(func()){
+		"by the reader":  func(f func()) { f() },
+		"by a goroutine": func(f func()) { go f() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t)
+			const n, rounds = 16, 10
+			var calls atomic.Int32
+			e, p := againstRaw(t, raw{recvs: n * rounds, before: func(c *Conn) {
+				countSends(&calls)(c)
+				c.handler = answerer{c, answer}
+			}})
+			for round := range uint32(rounds) {
+				var segments [][]byte
+				for i := range uint32(n) {
+					segments = append(segments, sendSeg(true, n*round+i+1, 0, []byte("call")))
+				}
+				p.send(segments...)
+				for range n {
+					assert.Equal(t, "reply", string(p.segment()[18:]))
+				}
+			}
+			most := int32(rounds)
+			if name != "by the reader" {
+				most *= n / 2 // the reader may come before some of them
+			}
+			assert.LessOrEqual(t, calls.Load(), most)
+			e.Abort(nil)
+		})
+	}
+}
+
+// An answerer answers every message.
+type answerer struct {
+	c      *Conn
+	answer func(func())
+}
+
+func (a answerer) Receive(m rdma.Recv) {
+	m.Buf.Release()
+	a.answer(func() { _ = a.c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("reply")}}) })
+}
+
+func (a answerer) Closed(error) {}
+
+// What is held back may be waited for by the reader itself: memory that a response
+// is to be sent from.
+func TestDeregisterBehindRead(t *testing.T) {
+	world(t)
+	var r rdma.Region
+	e, p := againstRaw(t, raw{recvs: 1, before: func(c *Conn) {
+		in := c.handler.(*inboxHandler)
+		c.handler = deregisterer{in, &r}
+	}})
+	var err error
+	r, err = e.Register([]byte("data"), rdma.RemoteRead)
+	require.NoError(t, err)
+	p.send(requestSeg(1, rdmap.ReadRequest{Size: 4, SourceSTag: r.STag()}), sendSeg(true, 1, 0, []byte("done")))
+	assert.Equal(t, "data", string(p.segment()[14:]))
+	assert.Equal(t, "done", string(e.in.next(t)))
+}
+
+// A deregisterer takes memory away when a message comes.
+type deregisterer struct {
+	*inboxHandler
+	r *rdma.Region
+}
+
+func (d deregisterer) Receive(m rdma.Recv) {
+	(*d.r).Deregister()
+	d.inboxHandler.Receive(m)
+}
+
+// A connection that is idle holds no buffer, and one with traffic some.
+func TestIdleHoldsNothing(t *testing.T) {
+	world(t)
+	before := buf.Default.Out()
+	a, b := pair(t, options{})
+	for range 3 {
+		open(t, a, b)
+		end := time.Now().Add(patience)
+		for buf.Default.Out() > before {
+			require.True(t, time.Now().Before(end))
+			runtime.Gosched()
+		}
+	}
+}
