@@ -46,6 +46,8 @@ type WriteBehind struct {
 	commit  bool      // is under way
 	unsent  int       // pieces that the server may not have
 	written int64     // octets that it may have in memory only
+	backlog int64     // octets in queue
+	lot     lot       // of a COMMIT
 	full    int64     // end of the last piece that was filled
 
 	seq      uint64 // of the youngest piece
@@ -74,6 +76,7 @@ func (f *File) WriteBehind(budget *Budget) *WriteBehind {
 		stop:   stop,
 		full:   -1,
 	}
+	w.lot.octets = min(minLot, w.window.limit/2)
 	w.spawn = func(call func(ctx context.Context)) { w.calls.Go(func() { call(ctx) }) }
 	w.aging, w.timer = true, time.AfterFunc(linger, w.age)
 	w.window.join(w)

@@ -117,6 +117,9 @@ func (w *WriteBehind) set(e *extent, s state) {
 
 // count adds an extent to the sums, or takes it from them.
 func (w *WriteBehind) count(e *extent, sign int) {
+	if e.state == queued {
+		w.backlog += int64(sign * len(e.data))
+	}
 	switch {
 	case e.state.unsent():
 		w.unsent += sign

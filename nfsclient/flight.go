@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
@@ -78,8 +79,9 @@ func (w *WriteBehind) depart(e *extent) {
 	e.call = c
 	w.flights = append(w.flights, c)
 	w.spawn(func(ctx context.Context) {
+		began := time.Now()
 		_, err := w.f.put(ctx, &c.piece, how)
-		w.arrive(c, err)
+		w.arrive(c, time.Since(began), err)
 	})
 }
 
@@ -94,7 +96,7 @@ func (w *WriteBehind) how(e *extent) nfs3.Stable {
 }
 
 // arrive ends a WRITE.
-func (w *WriteBehind) arrive(c *flight, err error) {
+func (w *WriteBehind) arrive(c *flight, took time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flights = slices.DeleteFunc(w.flights, func(f *flight) bool { return f == c })
@@ -116,6 +118,7 @@ func (w *WriteBehind) arrive(c *flight, err error) {
 	case err != nil:
 		w.fail(err)
 	case !c.stable:
+		w.lot.sent(took)
 		w.meet(c.verf)
 	}
 	w.pump()

@@ -111,7 +111,8 @@ func (w *WriteBehind) gather(ctx context.Context, p []byte, off int64) (n, size 
 	return 0, w.blockSize(len(p)), nil
 }
 
-// admit waits while data in a range are waited for: replaced, they would never
+// admit waits while so much waits to be sent that taking more would only fill
+// memory, and while data in a range are waited for: replaced, they would never
 // get to the server.
 func (w *WriteBehind) admit(ctx context.Context, from, to int64) error {
 	for {
@@ -121,6 +122,7 @@ func (w *WriteBehind) admit(ctx context.Context, from, to int64) error {
 		case err != nil:
 			w.writeErr = nil
 			return err
+		case w.backlog >= maxBacklog:
 		case w.barrier == 0 || !w.pieces.overlap(from, to, w.barrier):
 			return nil
 		}

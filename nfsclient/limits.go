@@ -23,6 +23,17 @@ const (
 	// waiting.
 	defaultWindow = 64 << 20
 
+	// minLot is the octets of the smallest lot of a WriteBehind, and
+	// slowCommit how many times as long as a WRITE a COMMIT must take for
+	// the next lot to be larger. They travel and queue alike; what is beyond
+	// that is the server's disk.
+	minLot     = 4 << 20
+	slowCommit = 4
+
+	// maxBacklog is the octets of a WriteBehind that wait for calls under
+	// way to end: enough for the next ones to follow at once.
+	maxBacklog = 4 << 20
+
 	// smallBlock is the octets of memory that a WriteBehind lends for the
 	// shortest write: a page, which is what most short writes are.
 	smallBlock = pageSize

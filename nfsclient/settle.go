@@ -1,13 +1,16 @@
 package nfsclient
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // due tells whether a COMMIT should be made.
 func (w *WriteBehind) due() bool {
 	switch {
 	case w.written == 0:
 		return false
-	case 2*w.written >= w.window.limit, w.short():
+	case w.written >= w.lot.octets, w.short():
 		return true
 	case w.written >= int64(w.f.fs.writeSize) && w.budget.half():
 		return true
@@ -31,13 +34,14 @@ func (w *WriteBehind) settle() {
 	}
 	w.commit = true
 	w.spawn(func(ctx context.Context) {
+		began := time.Now()
 		verf, err := w.f.commitSpan(ctx, s)
-		w.settled(verf, err)
+		w.settled(verf, time.Since(began), err)
 	})
 }
 
 // settled ends a COMMIT.
-func (w *WriteBehind) settled(verf uint64, err error) {
+func (w *WriteBehind) settled(verf uint64, took time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.commit = false
@@ -54,6 +58,7 @@ func (w *WriteBehind) settled(verf uint64, err error) {
 	if err != nil {
 		w.fail(err)
 	} else {
+		w.lot.settled(took, w.window.limit/2)
 		w.meet(verf)
 	}
 	w.pump()

@@ -1,0 +1,126 @@
+package nfsclient
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// TestLot: while COMMITs take long, lots grow as far as they may, and shrink
+// again afterwards.
+func TestLot(t *testing.T) {
+	const most = 6 * minLot
+	l := lot{octets: minLot}
+	l.sent(time.Millisecond)
+	for _, tt := range []struct {
+		took time.Duration
+		want int64
+	}{
+		{slowCommit * time.Millisecond, minLot},
+		{slowCommit*time.Millisecond + 1, 2 * minLot},
+		{time.Second, 4 * minLot},
+		{time.Second, most},
+		{time.Second, most},
+		{time.Millisecond, most / 2},
+		{0, most / 4},
+		{0, minLot},
+	} {
+		l.settled(tt.took, most)
+		assert.Equal(t, tt.want, l.octets)
+	}
+	l.settled(0, 100)
+	assert.EqualValues(t, minLot/2, l.octets)
+}
+
+// TestLots: a server is asked to make data stable as they come; one that takes
+// its time for it is asked more seldom.
+func TestLots(t *testing.T) {
+	for name, tt := range map[string]struct {
+		commit  time.Duration
+		commits int
+	}{
+		"in memory":             {0, 16},
+		"with a disk":           {100 * time.Millisecond, 2}, // all comes while it settles the first lot
+		"as slow as four":       {4 * time.Millisecond, 16},
+		"as slow as six WRITEs": {6 * time.Millisecond, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{Depth: 1}, func(t *testing.T, g *rig) {
+				_, w := g.behind(plenty)
+				g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
+					switch x.Proc {
+					case nfs3.ProcWrite:
+						time.Sleep(time.Millisecond)
+					case nfs3.ProcCommit:
+						time.Sleep(tt.commit)
+					}
+					return nil, nil
+				}
+				p := make([]byte, defaultTransfer)
+				for i := range int64(64) {
+					require.NoError(t, w.Write(t.Context(), p, i*int64(len(p))))
+				}
+				require.NoError(t, w.Sync(t.Context()))
+				assert.Equal(t, tt.commits, g.calls(nfs3.ProcCommit))
+			})
+		})
+	}
+}
+
+// TestBacklog: who writes faster than the server takes waits before all memory
+// that there is is full of it.
+func TestBacklog(t *testing.T) {
+	inBubble(t, Config{Depth: 2}, func(t *testing.T, g *rig) {
+		_, w := g.behind(plenty)
+		held := g.gate(nfs3.ProcWrite)
+		p := make([]byte, defaultTransfer)
+		const room = 2 + maxBacklog/defaultTransfer // under way, and behind that
+		for i := range int64(room) {
+			require.NoError(t, w.Write(t.Context(), p, i*int64(len(p))))
+		}
+		next := later(func() error { return w.Write(t.Context(), p, room*int64(len(p))) })
+		assert.False(t, next())
+		close(held)
+		assert.True(t, next())
+		require.NoError(t, w.Sync(t.Context()))
+		assert.Zero(t, w.backlog)
+	})
+}
+
+// BenchmarkWriteBehind writes a file from the start to the end, with a server
+// that does nothing: what goes round beside the data, and in which memory.
+func BenchmarkWriteBehind(b *testing.B) {
+	for name, size := range map[string]int{"1MiB": 1 << 20, "4KiB": 4 << 10} {
+		b.Run(name, func(b *testing.B) {
+			g := newRig(b, Config{}, true)
+			f := g.put("f", nil)
+			commit := (&nfs3.CommitRes{}).AppendTo(nil)
+			g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
+				if x.Proc == nfs3.ProcCommit {
+					return commit, nil
+				}
+				res := nfs3.WriteRes{Count: uint32(len(x.Item))}
+				return res.AppendTo(nil), nil
+			}
+			w := f.WriteBehind(NewBudget(plenty))
+			defer w.Close()
+			p := sample(size)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			off := int64(0)
+			for b.Loop() {
+				if err := w.Write(b.Context(), p, off); err != nil {
+					b.Fatal(err)
+				}
+				off = (off + int64(size)) % (256 << 20)
+			}
+			require.NoError(b, w.Sync(b.Context()))
+		})
+	}
+}
