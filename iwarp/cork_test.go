@@ -78,14 +78,13 @@ func (a answerer) Closed(error) {}
 // is to be sent from.
 func TestDeregisterBehindRead(t *testing.T) {
 	world(t)
-	var r rdma.Region
+	regions := make(chan rdma.Region, 1)
 	e, p := againstRaw(t, raw{recvs: 1, before: func(c *Conn) {
-		in := c.handler.(*inboxHandler)
-		c.handler = deregisterer{in, &r}
+		c.handler = deregisterer{c.handler.(*inboxHandler), regions}
 	}})
-	var err error
-	r, err = e.Register([]byte("data"), rdma.RemoteRead)
+	r, err := e.Register([]byte("data"), rdma.RemoteRead)
 	require.NoError(t, err)
+	regions <- r
 	p.send(requestSeg(1, rdmap.ReadRequest{Size: 4, SourceSTag: r.STag()}), sendSeg(true, 1, 0, []byte("done")))
 	assert.Equal(t, "data", string(p.segment()[14:]))
 	assert.Equal(t, "done", string(e.in.next(t)))
@@ -94,11 +93,11 @@ func TestDeregisterBehindRead(t *testing.T) {
 // A deregisterer takes memory away when a message comes.
 type deregisterer struct {
 	*inboxHandler
-	r *rdma.Region
+	regions <-chan rdma.Region
 }
 
 func (d deregisterer) Receive(m rdma.Recv) {
-	(*d.r).Deregister()
+	(<-d.regions).Deregister()
 	d.inboxHandler.Receive(m)
 }
 
