@@ -23,7 +23,7 @@ import (
 func planned(t testing.TB, msg []byte) (*oncrpc.Exchange, *oncrpc.Reply) {
 	c, ok := oncrpc.ParseCall(msg)
 	require.True(t, ok)
-	x, rep := new(oncrpc.Exchange), new(oncrpc.Reply)
+	x, rep := new(oncrpc.Exchange), &oncrpc.Reply{Lend: buf.Default.Get}
 	plan(x, &c, msg, rep)
 	return x, rep
 }
@@ -66,6 +66,7 @@ func TestPlan(t *testing.T) {
 			}
 			x, rep := planned(t, msg)
 			defer rep.DropItem()
+			assert.NotNil(t, x.Lend, "memory is lent from where it is bounded")
 			assert.Len(t, x.Item, tt.item)
 			assert.Len(t, x.Sink, tt.sink)
 			assert.Equal(t, tt.results, x.MaxResults)

@@ -8,12 +8,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/interop/workload"
 )
+
+// settingLimit is for some seconds of work, which hangs where connections are lost.
+const settingLimit = time.Minute
 
 // A linuxSetting is how Linux's client and nfsrdmad are to speak with each other.
 // Thresholds are octets.
@@ -69,7 +73,8 @@ func (s linuxSetting) run(t *testing.T) {
 	site.rdma = port(t, r.addr)
 	site.mount(t, "/mnt", site.options("rdma"))
 	call, reply := min(s.write, s.inline), min(s.read, s.inline)
-	must(t, fmt.Sprintf("mkdir /mnt/work && guestwork edges /mnt/work %d %d && echo 3 >/proc/sys/vm/drop_caches", call, reply))
+	out, status := tryFor(t, settingLimit, fmt.Sprintf("mkdir /mnt/work && guestwork edges /mnt/work %d %d && echo 3 >/proc/sys/vm/drop_caches", call, reply))
+	require.Zero(t, status, out)
 	sameLines(t, site.manifest(t, "work"), must(t, "guestwork manifest /mnt/work"))
 
 	x := xprtStats(t)

@@ -1,0 +1,88 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// TestTurns: the client with the fewest calls comes first, a grant that grows lets
+// more go, and one that shrinks fewer.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := 4
+		q := turns{limit: func() int { return limit }}
+		a, b := new(oncrpc.Peer), new(oncrpc.Peer)
+		var started []string
+		start := func(name string, peer *oncrpc.Peer) {
+			go func() {
+				assert.NoError(t, q.take(t.Context(), peer))
+				started = append(started, name) // nobody else runs
+			}()
+			synctest.Wait()
+		}
+		for _, name := range []string{"a1", "a2", "a3", "a4"} {
+			start(name, a)
+		}
+		assert.Equal(t, []string{"a1", "a2", "a3"}, started, "one is kept for others")
+		start("b1", b)
+		start("b2", b)
+		assert.Equal(t, []string{"a1", "a2", "a3", "b1"}, started)
+		end := func(peer *oncrpc.Peer, want ...string) {
+			t.Helper()
+			started = nil
+			q.give(peer)
+			synctest.Wait()
+			assert.Equal(t, want, started)
+		}
+		end(a, "b2") // a has two, and came before
+		limit = 2
+		end(a)
+		limit = 6
+		end(b, "a4")
+		end(b)
+		end(a)
+		end(a)
+		assert.Empty(t, q.clients)
+		assert.Zero(t, q.running)
+	})
+}
+
+// TestTurnGivenUp: who stops waiting is forgotten, also when the turn comes at the
+// same moment.
+func TestTurnGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := turns{limit: func() int { return 1 }}
+		a, b := new(oncrpc.Peer), new(oncrpc.Peer)
+		gone := errors.New("gone")
+		for _, turnComes := range []bool{false, true} {
+			require.NoError(t, q.take(t.Context(), a))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			errs := make(chan error, 1)
+			go func() { errs <- q.take(ctx, b) }()
+			synctest.Wait()
+			if turnComes {
+				q.mu.Lock() // so that it cannot be seen yet which of both it is
+				q.endLocked(a, q.clients[a])
+				cancel(gone)
+				q.mu.Unlock()
+				if <-errs == nil {
+					q.give(b)
+				}
+			} else {
+				cancel(gone)
+				assert.Equal(t, gone, <-errs)
+				q.give(a)
+			}
+			assert.Empty(t, q.clients)
+			assert.Empty(t, q.waiting)
+			assert.Zero(t, q.running)
+		}
+	})
+}
