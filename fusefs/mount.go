@@ -118,9 +118,10 @@ func (m *Mount) options() *fuse.MountOptions {
 		// With O_TRUNC in CREATE and OPEN, a file that another client made
 		// meanwhile is emptied too. The server clears set-user-id bits on
 		// writes, and knows who may leave them. Not each listing needs
-		// attributes. A file opened with O_DIRECT can be mapped all the same.
+		// attributes. A file opened with O_DIRECT can be mapped all the same,
+		// and who reads and writes it asynchronously need not wait.
 		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV |
-			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_DIRECT_IO_ALLOW_MMAP,
+			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_DIRECT_IO_ALLOW_MMAP | fuse.CAP_ASYNC_DIO,
 	}
 }
 
