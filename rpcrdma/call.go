@@ -32,6 +32,11 @@ type call struct {
 
 	wrs []rdma.WR // posted last, and
 	iov [][]byte  // their Data
+
+	// Where the reply's item is in a mapping:
+	pieces []*piece
+	left   int    // octets of the item, as far as is known
+	head   []byte // the reply's, where it is sent from
 }
 
 // What a completion belongs to (rdma.WR.ID).
@@ -59,6 +64,7 @@ func (cl *call) end() {
 		plan:   plan{reads: cl.plan.reads[:0], places: cl.plan.places[:0]},
 		wrs:    cl.wrs[:0],
 		iov:    cl.iov[:0],
+		pieces: cl.pieces,
 	}
 	c.end(cl)
 }
@@ -79,30 +85,35 @@ func (cl *call) releaseArgs() {
 }
 
 // Run serves calls for as long as there are any (work.Task).
-func (cl *call) Run() {
-	d := &cl.conn.srv.calls
-	for ; cl != nil; cl = d.next() {
-		cl.serve()
-	}
-}
+func (cl *call) Run() { cl.conn.srv.calls.run(cl) }
 
 // serve has a complete RPC message answered.
 func (cl *call) serve() {
-	c := cl.conn
 	cl.assemble()
 	if !cl.sameXID() {
 		cl.refuse(cl.hdr.fail("rdma_xid", 0, errXID)) // Section 4.5.2
 		return
 	}
-	p := &cl.plan
+	cl.respond(cl.execute())
+}
+
+// execute has the handler make the reply, and reports whether there is one.
+func (cl *call) execute() (answer bool) {
+	c, p := cl.conn, &cl.plan
 	cl.req.Peer, cl.req.MaxReply = &c.peer, p.room+p.itemRoom
 	cl.out = buf.Default.Get(p.headerLen + max(p.room, errVersLen))
 	cl.rep.Head = cl.out.B[p.headerLen:p.headerLen]
-	answer := c.srv.Handler.Serve(c.ctx, &cl.req, &cl.rep)
+	cl.rep.Mappable = c.reader.mayMap(cl)
+	answer = c.srv.Handler.Serve(c.ctx, &cl.req, &cl.rep)
 	cl.releaseArgs()
 	cl.unreserve(p.pullNeed)
+	return answer
+}
+
+// respond sends the reply, if there is to be one.
+func (cl *call) respond(answer bool) {
 	if !answer {
-		c.giveBack()
+		cl.conn.giveBack()
 		cl.end()
 		return
 	}

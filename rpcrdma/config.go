@@ -42,6 +42,7 @@ func (s *Server) init() error {
 		s.conns = make(map[*conn]struct{})
 		s.parties = make(map[netip.Prefix]*party)
 		s.press.init(s)
+		s.sentry.init()
 		s.listeners = make(map[rdma.Listener]struct{})
 		s.calls.max = maxServing
 		s.log.Logger = s.Log

@@ -21,6 +21,7 @@ type conn struct {
 	longest    int  // octets of a Send to the peer
 	invalidate bool // the peer takes a Send With Invalidate
 	back       Back
+	reader     reader
 	link       *Link // or nil
 
 	ctx    context.Context // of the handlers that run for this connection
@@ -78,6 +79,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 		return
 	}
 	c.rc = rc
+	c.reader.init(rc, !c.srv.waits)
 	c.link.start(rc)
 	close(c.ready)
 	c.srv.log.Debug("connection made", "peer", &c.peer, "threshold", c.longest, "invalidate", c.invalidate)
@@ -85,7 +87,8 @@ func (c *conn) start(req rdma.ConnRequest) {
 	c.settle()
 }
 
-// Receive takes a message. It reads the header and hands the call over.
+// Receive takes a message. It reads the header, and answers a short call or hands it
+// over.
 func (c *conn) Receive(r rdma.Recv) {
 	<-c.ready
 	if c.beside(r) {

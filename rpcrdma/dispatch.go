@@ -45,7 +45,7 @@ type dispatcher struct {
 // submit hands a call over to a goroutine of the pool. It does not wait.
 func (d *dispatcher) submit(cl *call) {
 	d.mu.Lock()
-	if d.running == d.max {
+	if d.running >= d.max {
 		d.queue.push(cl)
 		d.mu.Unlock()
 		return
@@ -53,6 +53,24 @@ func (d *dispatcher) submit(cl *call) {
 	d.running++
 	d.mu.Unlock()
 	d.pool.Go(cl)
+}
+
+// run serves calls on the present goroutine, cl first if it is not nil, for as long
+// as there are any.
+func (d *dispatcher) run(cl *call) {
+	if cl == nil {
+		cl = d.next()
+	}
+	for ; cl != nil; cl = d.next() {
+		cl.serve()
+	}
+}
+
+// adopt counts a goroutine that serves a call already. It will call run.
+func (d *dispatcher) adopt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running++
 }
 
 // next returns a call for the goroutine that has done one, or nil.

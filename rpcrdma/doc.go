@@ -8,7 +8,8 @@
 //
 // The responder:
 //
-//	rdma.Conn ──Receive──▶ header ──▶ memory reserved ──▶ RDMA Reads ──┐
+//	                                        ┌──────── short ───────────┐
+//	rdma.Conn ──Receive──▶ header ──▶ memory reserved ──▶ RDMA Reads ──┤
 //	   (its reader)          │ bad         (may wait)                   ▼
 //	                         ▼                                      Handler
 //	rdma.Conn ◀──Post── RDMA_ERROR                                     │
@@ -48,7 +49,10 @@
 //
 // # Who waits
 //
-// Nothing waits on a connection's reader. A call that needs much memory waits
+// Nothing of this package waits on a connection's reader. That serves short calls
+// itself, and may be kept by their handler: then another goroutine reads on within
+// some milliseconds, and calls of that kind are handed over for a while. Where the
+// connection below cannot do so (rdma.Reliever), all calls are. A call that needs much memory waits
 // for it in the order of its connection; calls that need none pass it by. A
 // requester's calls wait for a credit, for their reply, and for a server that
 // is away.

@@ -61,6 +61,30 @@ const (
 	// a thread of the operating system in a file system.
 	maxServing = 1024
 
+	// shortReply is how many octets of chunks a call may have for its reply that
+	// a connection's reader serves: what is read and copied in some microseconds.
+	shortReply = 32 << 10
+
+	// minMapped is how many octets of room a reply's data item has at least that
+	// may lie in a mapping.
+	minMapped = 64 << 10
+
+	// slowCall is how long a call takes that is better served by another
+	// goroutine than the reader: many times what it costs to hand it over. Calls
+	// of its kind are, some at first, and up to maxAway at a time.
+	slowCall  = 150 * time.Microsecond
+	maxAway   = 256
+	callKinds = 64 // that are told apart, more or less
+
+	// maxTurn is how many calls a reader serves before others may run.
+	maxTurn = 64
+
+	// sentryPeriod is how often the sentry looks at the readers: one that is kept
+	// is relieved after one to two of these. Where it finds a reader at nothing
+	// maxRest times, it looks at that one no more.
+	sentryPeriod = time.Millisecond
+	maxRest      = 32
+
 	// stallTime is how long a peer may leave posted work undone before it
 	// is taken for dead: it neither answers RDMA Reads nor reads its
 	// replies, and holds memory. A peer is given between one and two of

@@ -4,12 +4,16 @@ package rpcrdma
 // call reserves what it can need, for its arguments and its reply, before any
 // of it is lent, so that a call which holds memory never waits for more.
 
-// reserve starts a call when there is memory for it. It does not wait: a call
+// reserve, on the connection's reader, starts a call when there is memory for it. It does not wait: a call
 // that must is put behind those of its connection that do already.
 func (c *conn) reserve(cl *call) {
 	need := cl.need()
 	if need == 0 || c.tryAcquire(need) {
 		cl.held = need
+		if k := c.reader.takes(cl); k != nil {
+			c.serveShort(cl, k)
+			return
+		}
 		cl.pull()
 		return
 	}

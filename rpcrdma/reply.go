@@ -33,6 +33,9 @@ func (cl *call) reply() {
 	cl.wrs, cl.iov = cl.wrs[:0], cl.iov[:0]
 	cl.returnWrites(len(item))
 	cl.write(chunk, item)
+	if cl.rep.Cut != nil {
+		cl.mapItem()
+	}
 	h.Credit = cl.conn.grant(h.Credit)
 	if long {
 		h.Proc = NoMsg
@@ -42,7 +45,9 @@ func (cl *call) reply() {
 	} else {
 		h.Proc = Msg
 		h.Lists.Reply.Fill(0) // Section 4.3.3: copied, and with the length used
-		cl.send(cl.inFront(h.AppendTo(cl.out.B[:0]), head), beside, padding, tail)
+		whole := cl.inFront(h.AppendTo(cl.out.B[:0]), head)
+		cl.head = whole[len(whole)-len(head):]
+		cl.send(whole, beside, padding, tail)
 	}
 	cl.invalidate()
 	cl.post(idReply)

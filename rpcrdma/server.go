@@ -79,6 +79,8 @@ type Server struct {
 	fair   atomic.Int64 // each connection's part of that bound
 	press  press
 	calls  dispatcher
+	sentry sentry
+	waits  bool // Handler waits for others: readers serve nothing
 	blames blames
 	log    limitedLog
 

@@ -55,7 +55,7 @@ var _ net.Listener = (*StreamListener)(nil)
 func NewStreamListener(l rdma.Listener, bindings ...Binding) *StreamListener {
 	s := &StreamListener{listener: l, bindings: bindings, conns: make(map[*oncrpc.Peer]*streamConn)}
 	s.come.L = &s.mu
-	s.Server.Handler = streamService{s}
+	s.Server.Handler, s.Server.waits = streamService{s}, true
 	for _, b := range bindings {
 		prog, vers := b.Program()
 		s.others.Register(prog, vers, failing{oncrpc.ErrProcUnavail})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -15,6 +16,11 @@ type tap struct {
 	failAccept error
 	from       net.Addr // where who dials comes from, if not nil
 	onSend     func()   // called when a Send is about to be posted
+	onPost     func([]rdma.WR)
+	relievable bool // so that readers serve calls
+	mapped     bool // so that items may lie in mappings
+
+	receiving atomic.Bool // a Receive has not returned
 
 	mu       sync.Mutex
 	posts    [][]rdma.Op
@@ -56,7 +62,14 @@ func (r *tappedRequest) Accept(cfg rdma.ConnConfig) (rdma.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tappedConn{c, r.p}, nil
+	tapped := &tappedConn{c, r.p}
+	switch {
+	case r.p.relievable:
+		return relievable{tapped}, nil
+	case r.p.mapped:
+		return mapping{tapped}, nil
+	}
+	return tapped, nil
 }
 
 type tappedHandler struct {
@@ -68,7 +81,9 @@ func (h *tappedHandler) Receive(r rdma.Recv) {
 	h.p.mu.Lock()
 	h.p.used++
 	h.p.mu.Unlock()
+	h.p.receiving.Store(true)
 	h.Handler.Receive(r)
+	h.p.receiving.Store(false)
 }
 
 type tappedConn struct {
@@ -107,6 +122,9 @@ func (c *tappedConn) Post(wrs ...rdma.WR) error {
 	}
 	if c.p.onSend != nil && ops[len(ops)-1] == rdma.OpSend {
 		c.p.onSend()
+	}
+	if c.p.onPost != nil {
+		c.p.onPost(wrs)
 	}
 	return c.Conn.Post(wrs...)
 }

@@ -1,0 +1,208 @@
+package rpcrdma
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// xidCall is an inline call.
+func (q *requester) xidCall(xid uint32) {
+	q.t.Helper()
+	q.call(Header{XID: xid, Proc: Msg}, rpcCall(xid, ""))
+}
+
+// xids returns the XIDs of answers.
+func xidsOf(answers []answer) (xids []uint32) {
+	for _, a := range answers {
+		xids = append(xids, a.XID)
+	}
+	return xids
+}
+
+// A snare keeps calls of some XIDs until it is opened.
+type snare struct {
+	open  chan struct{}
+	from  uint32 // XIDs from here on
+	calls atomic.Int32
+}
+
+func (s *snare) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	s.calls.Add(1)
+	if binary.BigEndian.Uint32(req.Msg) >= s.from {
+		<-s.open
+	}
+	return null(ctx, req, rep)
+}
+
+// A short call is answered before its Receive returns; one with something to
+// pull, or much to return, is not.
+func TestReaderServes(t *testing.T) {
+	p := &tap{relievable: true}
+	var within atomic.Int32
+	p.onSend = func() {
+		if p.receiving.Load() {
+			within.Add(1)
+		}
+	}
+	serveTap(t, &Server{Handler: null, Log: testLog(t)}, p, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		q.xidCall(1)
+		small, _ := q.writable(shortReply)
+		var l chunks.Lists
+		l.AddWrite(small)
+		q.call(msg(l), rpcCall(testXID, ""))
+		assert.Len(t, q.answers(), 2)
+		assert.EqualValues(t, 2, within.Load())
+
+		large, _ := q.writable(shortReply + 1)
+		l = chunks.Lists{}
+		l.AddWrite(large)
+		q.call(msg(l), rpcCall(testXID, ""))
+		q.call(msg(chunks.Lists{Reads: q.reads(40, []byte("data"))}), rpcCall(testXID, ""))
+		assert.Len(t, q.answers(), 2)
+		assert.EqualValues(t, 2, within.Load(), "the dispatcher's")
+	})
+}
+
+// A call that never ends keeps neither the others of its connection nor those of
+// other connections; nor do any number of them.
+func TestReaderRelieved(t *testing.T) {
+	s := &snare{open: make(chan struct{}), from: 100}
+	serveTap(t, &Server{Handler: s, Log: testLog(t)}, &tap{relievable: true}, func(t *testing.T, r *rig) {
+		s.open = make(chan struct{}) // in the bubble
+		a, b := r.dialLinux(), r.dialLinux()
+		for i := range uint32(20) {
+			a.xidCall(100 + i)
+			a.xidCall(1 + i)
+		}
+		b.xidCall(50)
+		synctest.Wait()
+		assert.Equal(t, []uint32{50}, xidsOf(b.answers()), "at once")
+		time.Sleep(time.Second)
+		assert.Len(t, xidsOf(a.answers()), 20)
+		b.xidCall(51)
+		assert.Equal(t, []uint32{51}, xidsOf(b.answers()))
+		assert.EqualValues(t, 42, s.calls.Load(), "all have been started")
+		close(s.open)
+		assert.Len(t, xidsOf(a.answers()), 20)
+		synctest.Wait()
+		assert.Zero(t, r.calls.running)
+	})
+}
+
+// A reader that was relieved is a goroutine of the dispatcher's: it counts, and
+// takes what waits there.
+func TestReaderJoinsDispatcher(t *testing.T) {
+	s := &snare{from: 100}
+	serveTap(t, &Server{Handler: s}, &tap{relievable: true}, func(t *testing.T, r *rig) {
+		s.open = make(chan struct{})
+		r.calls.max = 1
+		q := r.dialLinux()
+		q.xidCall(100)
+		time.Sleep(time.Second)
+		q.xidCall(1)
+		assert.Empty(t, q.answers(), "calls of this kind are the dispatcher's now, which has enough to do")
+		close(s.open)
+		assert.Equal(t, []uint32{100, 1}, xidsOf(q.answers()))
+	})
+}
+
+// The end of a connection does not wait for a call that keeps its first reader.
+func TestReaderRelievedAtTheEnd(t *testing.T) {
+	s := &snare{from: 100}
+	serveTap(t, &Server{Handler: s}, &tap{relievable: true}, func(t *testing.T, r *rig) {
+		s.open = make(chan struct{})
+		q := r.dialLinux()
+		q.xidCall(100)
+		time.Sleep(time.Second)
+		c := r.onlyConn()
+		q.Abort(errors.New("enough"))
+		synctest.Wait()
+		assert.Len(t, q.ended(), 1)
+		assert.Error(t, c.ctx.Err())
+		close(s.open)
+	})
+}
+
+// The sentry looks at nobody when there is nothing to look at.
+func TestSentryRests(t *testing.T) {
+	serveTap(t, &Server{Handler: null}, &tap{relievable: true}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		for range 3 {
+			q.xidCall(1)
+			assert.Len(t, q.answers(), 1)
+			assert.Equal(t, 1, r.watched())
+			time.Sleep((maxRest + 1) * sentryPeriod)
+			assert.Zero(t, r.watched())
+		}
+	})
+}
+
+// watched returns how many readers the sentry looks at.
+func (r *rig) watched() int {
+	synctest.Wait()
+	r.sentry.mu.Lock()
+	defer r.sentry.mu.Unlock()
+	return len(r.sentry.conns)
+}
+
+// What is slow goes to others, more of it the more often it is; it comes back.
+func TestCallKind(t *testing.T) {
+	away := func(slowOnceIn int) (others int) {
+		var k callKind
+		random := rand.New(rand.NewPCG(1, 2))
+		for range 10_000 {
+			switch {
+			case k.away > 0:
+				k.away--
+				others++
+			case random.IntN(slowOnceIn) == 0:
+				k.note(2 * slowCall)
+			default:
+				k.note(time.Microsecond)
+			}
+		}
+		return others
+	}
+	assert.Greater(t, away(1), 9_900)
+	assert.Greater(t, away(4), 9_000)
+	assert.Less(t, away(200), 100)
+	var k callKind
+	for range 50 {
+		k.slow()
+	}
+	assert.Equal(t, maxAway, k.away)
+	for range maxAway {
+		k.note(time.Microsecond)
+	}
+	assert.Zero(t, k.next)
+}
+
+// relievable is a connection whose reader can be relieved.
+type relievable struct{ *tappedConn }
+
+func (c relievable) Relieve() { c.Conn.(rdma.Reliever).Relieve() }
+
+func TestReaderNeedsRelief(t *testing.T) {
+	var r reader
+	r.init(relievable{}, true)
+	require.NotNil(t, r.relief)
+	r = reader{}
+	r.init(&tappedConn{}, true)
+	assert.Nil(t, r.relief)
+	r.init(relievable{}, false)
+	assert.Nil(t, r.relief)
+}

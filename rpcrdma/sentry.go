@@ -1,0 +1,86 @@
+package rpcrdma
+
+import (
+	"sync"
+	"time"
+)
+
+// A sentry looks at the readers that serve calls, again and again while there are
+// any, and relieves one that is still at the same call as the last time.
+type sentry struct {
+	timer *time.Timer
+
+	mu    sync.Mutex
+	conns []*conn
+}
+
+func (s *sentry) init() {
+	s.timer = time.AfterFunc(sentryPeriod, s.look)
+	s.timer.Stop()
+}
+
+// enter has the sentry look at a connection's reader from now on.
+func (s *sentry) enter(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.reader.guarded.Swap(true) {
+		return
+	}
+	c.reader.rest = 0
+	s.conns = append(s.conns, c)
+	if len(s.conns) == 1 {
+		s.timer.Reset(sentryPeriod)
+	}
+}
+
+// look looks once.
+func (s *sentry) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.conns[:0]
+	for _, c := range s.conns {
+		if c.watchReader() {
+			kept = append(kept, c)
+		}
+	}
+	clear(s.conns[len(kept):])
+	s.conns = kept
+	if len(kept) > 0 {
+		s.timer.Reset(sentryPeriod)
+	}
+}
+
+// watchReader looks at c's reader, and reports whether to do so again. A reader
+// says that it serves before it asks whether it is guarded.
+func (c *conn) watchReader() bool {
+	r := &c.reader
+	n := r.serving.Load()
+	if n != 0 {
+		if n == r.seen {
+			c.relieve(n)
+		}
+		r.seen, r.rest = n, 0
+		return true
+	}
+	if r.rest++; r.rest < maxRest {
+		return true
+	}
+	r.guarded.Store(false)
+	if r.serving.Load() == 0 {
+		return false
+	}
+	r.guarded.Store(true)
+	return true
+}
+
+// relieve has another goroutine read, if the reader still serves call n.
+func (c *conn) relieve(n uint64) {
+	r := &c.reader
+	r.relieving.Lock()
+	defer r.relieving.Unlock()
+	if r.serving.CompareAndSwap(n, 0) {
+		r.kind.slow()
+		c.srv.calls.adopt()
+		r.relief.Relieve()
+	}
+}
