@@ -125,7 +125,9 @@ func TestClientLeaves(t *testing.T) {
 			entered <- struct{}{}
 			go func() { req.Peer.Cut(os.ErrClosed) }()
 			defer close(entered)
-			return next.Serve(ctx, req, rep)
+			answer := next.Serve(ctx, req, rep)
+			assert.False(t, answer)
+			return answer
 		})
 	}})
 	g.far.stop()
