@@ -95,6 +95,7 @@ func (b *Bridge) relay(ctx context.Context, c *oncrpc.Call, req *oncrpc.Request,
 		b.exchanges.Put(x)
 	}()
 	plan(x, c, req.Msg, rep)
+	reserve(x, rep)
 	if err := b.call(ctx, x, req.Peer); err != nil {
 		return err
 	}

@@ -125,6 +125,7 @@ func TestPortmap(t *testing.T) {
 		{mount3.Program, 3, rpcbind.TCP, 2049},
 		{mount3.Program, 1, rpcbind.TCP, 2049}, // which the server has not, and says so
 		{rpcbind.Program, 2, rpcbind.TCP, 111},
+		{rpcbind.Program, 2, rpcbind.UDP, 111},
 		{nfs3.Program, 3, rpcbind.UDP, 0},
 		{100021, 4, rpcbind.TCP, 0}, // NLM
 	} {
@@ -136,5 +137,5 @@ func TestPortmap(t *testing.T) {
 	}
 	list, err := rpcbind.Dump(t.Context(), c)
 	require.NoError(t, err)
-	assert.Len(t, list, 3)
+	assert.Len(t, list, 4)
 }

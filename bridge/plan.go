@@ -20,7 +20,7 @@ const xidLen = 4
 func plan(x *oncrpc.Exchange, c *oncrpc.Call, msg []byte, rep *oncrpc.Reply) {
 	*x = oncrpc.Exchange{
 		Prog: c.Prog, Vers: c.Vers, Proc: c.Proc,
-		Relay: true, Args: msg[xidLen:], Lend: rep.Lend,
+		Relay: true, Args: msg[xidLen:],
 	}
 	switch {
 	case c.Args.Err() != nil: // the server says what is wrong, in a few words
@@ -32,6 +32,17 @@ func plan(x *oncrpc.Exchange, c *oncrpc.Call, msg []byte, rep *oncrpc.Reply) {
 		x.MaxResults = mountResults(c.Proc)
 	default:
 		x.MaxResults = unknownResults
+	}
+}
+
+// reserve waits for the memory that a long reply to x takes, as that of a data item
+// has been waited for: before the call's turn. Else calls that have their turns
+// could wait for those that have the memory, and they for a turn. What a transport
+// lends for a reply it counts until that has left.
+func reserve(x *oncrpc.Exchange, rep *oncrpc.Reply) {
+	if n := oncrpc.MaxReplyHeader + x.MaxResults; x.Sink == nil && n > copied {
+		rep.NewItem(n)
+		rep.DropItem()
 	}
 }
 

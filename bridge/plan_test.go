@@ -66,7 +66,6 @@ func TestPlan(t *testing.T) {
 			}
 			x, rep := planned(t, msg)
 			defer rep.DropItem()
-			assert.NotNil(t, x.Lend, "memory is lent from where it is bounded")
 			assert.Len(t, x.Item, tt.item)
 			assert.Len(t, x.Sink, tt.sink)
 			assert.Equal(t, tt.results, x.MaxResults)

@@ -6,15 +6,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcbind"
 )
 
-// Portmap returns a portmapper, at TCP port own, that sends NFS and MOUNT to TCP
-// port port, and nobody anywhere else.
+// Portmap returns a portmapper, at port own, that sends who wants NFS or MOUNT to
+// TCP port port, and nobody anywhere else.
 func Portmap(own, port int) *rpcbind.Portmapper {
-	m := func(prog, vers uint32, port int) rpcbind.Mapping {
-		return rpcbind.Mapping{Prog: prog, Vers: vers, Prot: rpcbind.TCP, Port: uint32(port)}
-	}
 	return &rpcbind.Portmapper{Mappings: []rpcbind.Mapping{
-		m(rpcbind.Program, rpcbind.PortmapVers, own),
-		m(nfs3.Program, nfs3.Version, port),
-		m(mount3.Program, mount3.Version, port),
+		{Prog: rpcbind.Program, Vers: rpcbind.PortmapVers, Prot: rpcbind.TCP, Port: uint32(own)},
+		{Prog: rpcbind.Program, Vers: rpcbind.PortmapVers, Prot: rpcbind.UDP, Port: uint32(own)},
+		{Prog: nfs3.Program, Vers: nfs3.Version, Prot: rpcbind.TCP, Port: uint32(port)},
+		{Prog: mount3.Program, Vers: mount3.Version, Prot: rpcbind.TCP, Port: uint32(port)},
 	}}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcbind"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -72,7 +73,7 @@ Once it accepts connections, it prints one line on standard output:
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.listen, "listen", "127.0.0.1:2049", "`ADDR` for NFS and MOUNT over TCP")
-	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper, most often 127.0.0.1:111")
+	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), most often 127.0.0.1:111")
 	return cmd
 }
 
@@ -98,6 +99,12 @@ func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
 	if open := cli.Open(ways); len(open) > 0 {
 		log.Warn("every host that reaches these addresses has what this host may use of the server, as any user that it names", "addresses", open)
 	}
+	// A server that is away finishes nothing.
+	defer context.AfterFunc(ctx, func() {
+		if !s.line.Up() {
+			_ = s.line.Close()
+		}
+	})()
 	_, err = cli.ServeAll(ctx, ways, cli.ReadyLine(ways, "server="+o.server.addr()), a.stdout, log)
 	return err
 }
@@ -124,7 +131,8 @@ func (a *app) reachForBridge(ctx context.Context, o *bridgeOptions, log *slog.Lo
 
 // bridgeListeners are where clients come in.
 type bridgeListeners struct {
-	nfs, portmap net.Listener // portmap may be nil
+	nfs     net.Listener
+	portmap *rpcbind.Listener // may be nil
 }
 
 // open listens on all addresses, or on none.
@@ -135,8 +143,8 @@ func (o *bridgeOptions) open() (l bridgeListeners, err error) {
 	if o.portmap == "" {
 		return l, nil
 	}
-	if l.portmap, err = net.Listen("tcp", o.portmap); err != nil {
-		l.close()
+	if l.portmap, err = rpcbind.Listen(o.portmap); err != nil {
+		l.nfs.Close()
 		return l, cli.ListenError("--portmap", o.portmap, err,
 			fmt.Sprintf(", or leave it out and tell clients the port, as in mount -o port=%[1]d,mountport=%[1]d", portOf(l.nfs)))
 	}
@@ -154,11 +162,10 @@ func (l bridgeListeners) close() {
 func (l bridgeListeners) ways(handler oncrpc.Service, log *slog.Logger) []cli.Way {
 	ways := []cli.Way{cli.NewWay("tcp", l.nfs, &oncrpc.Server{Handler: handler, MaxRecord: bridge.MaxRecord, Log: log})}
 	if l.portmap != nil {
-		mux := &oncrpc.Mux{Log: log}
-		bridge.Portmap(portOf(l.portmap), portOf(l.nfs)).Register(mux)
-		ways = append(ways, cli.NewWay("portmap", l.portmap, &oncrpc.Server{Handler: mux, Log: log}))
+		p := bridge.Portmap(portOf(l.portmap), portOf(l.nfs))
+		ways = append(ways, cli.NewWay("portmap", l.portmap, rpcbind.NewServer(p, log)))
 	}
 	return ways
 }
 
-func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+func portOf(l interface{ Addr() net.Addr }) int { return l.Addr().(*net.TCPAddr).Port }

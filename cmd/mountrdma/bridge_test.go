@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -100,6 +102,31 @@ func TestBridgeErrors(t *testing.T) {
 	} {
 		assert.Regexp(t, "^mountrdma: "+tt.want+"\n$", refused(t, append([]string{"bridge"}, tt.args...)...))
 	}
+}
+
+// TestBridgeEndsWithoutServer: a bridge whose server is away does not wait for it
+// in the end.
+func TestBridgeEndsWithoutServer(t *testing.T) {
+	r := newRig(t)
+	line, stop := startBridge(t, "--listen", "127.0.0.1:0", r.addr)
+	addr, _, _ := strings.Cut(strings.TrimPrefix(line, "ready tcp="), " ")
+	r.stop()
+	c, err := oncrpc.DialTCP(t.Context(), addr, oncrpc.ClientConfig{})
+	require.NoError(t, err)
+	defer c.Close()
+	failed := make(chan error, 1)
+	go func() { failed <- nfsclient.New(c, nfsclient.Config{}).Null(t.Context()) }()
+	for !strings.Contains(goroutines(), "rpcrdma.(*Line).await") {
+		runtime.Gosched()
+	}
+	assert.NotContains(t, stop(), "calls under way were cut off")
+	assert.ErrorIs(t, <-failed, oncrpc.ErrClosed)
+}
+
+// goroutines are the stacks of all.
+func goroutines() string {
+	b := make([]byte, 1<<20)
+	return string(b[:runtime.Stack(b, true)])
 }
 
 // TestBridgeBeyondLoopback: who opens it to others is told what that means.
