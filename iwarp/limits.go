@@ -27,6 +27,9 @@ const (
 	spill        = 512
 	shortPayload = 16 << 10
 
+	// maxAhead is how many FPDUs one read may take: those of 1 MiB.
+	maxAhead = 17
+
 	// maxVectors and maxBatch bound one writev, in elements (Linux takes
 	// 1024) and octets.
 	maxVectors = 1024

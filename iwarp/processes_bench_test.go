@@ -129,7 +129,7 @@ func newCaller(b *testing.B, addr string, cfg Config, size, depth int, own bool)
 	for i := range cl.slots {
 		s := &cl.slots[i]
 		s.call[0], s.back, s.at = make([]byte, callLen), make(chan struct{}, 1), i*max(size, 4096)
-		s.r, err = cl.conn.Register(make([]byte, size), rdma.RemoteWrite)
+		s.r, err = cl.conn.Register(make([]byte, size), rdma.RemoteWrite|rdma.Scratch)
 		require.NoError(b, err)
 	}
 	return cl

@@ -95,7 +95,8 @@ func (x *receiver) readResponse(seg *segment, h ddp.Tagged) error {
 	case size > 0 && h.TO != o.to+uint64(x.got), size > left, h.Last && size < left:
 		return seg.fault(ddp.ErrBounds)
 	}
-	if err := x.place(o.data[x.got:][:size]); err != nil {
+	mem := o.data[x.got:]
+	if err := x.placeMore(seg, mem[:size], mem[size:], nil); err != nil {
 		return err
 	}
 	x.got += size

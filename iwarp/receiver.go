@@ -21,6 +21,7 @@ type receiver struct {
 
 	// What was read and not looked at yet is staging.B[r:w].
 	staging *buf.Buf
+	room    int // octets that staging has, unless what came was not as expected
 	r, w    int
 	mid     bool // within an FPDU: an end of the stream is an error now
 	corked  bool // what is posted is held back
@@ -35,6 +36,7 @@ type receiver struct {
 
 	markers *mpa.Remover // nil: there are none
 
+	ahead  ahead
 	vec    [2][]byte // for one read
 	seg    segment   // that is being taken
 	got    int       // octets of the RDMA Read Response that is coming
@@ -50,6 +52,7 @@ func (x *receiver) init(c *Conn, recvs int) {
 	if c.params.RecvMarkers {
 		x.markers = mpa.NewRemover()
 	}
+	x.room = size
 	x.staging = buf.Default.Get(size)
 	x.recvs.Store(int64(recvs))
 }
@@ -58,6 +61,7 @@ func (x *receiver) init(c *Conn, recvs int) {
 func (x *receiver) close() {
 	x.send.drop()
 	x.terminate.drop()
+	x.ahead.drop()
 	x.staging.Release()
 }
 
@@ -73,6 +77,7 @@ func (x *receiver) run() error {
 			return err
 		default:
 			x.uncork()
+			x.ahead.drop()
 			return err
 		}
 	}
@@ -148,8 +153,16 @@ func (x *receiver) trailer(seg *segment) error {
 // need waits until n octets are staged.
 func (x *receiver) need(n int) error {
 	for x.w-x.r < n {
+		if x.ahead.came > 0 {
+			x.flatten()
+			continue
+		}
 		if x.r == x.w {
 			x.r, x.w = 0, 0
+			if len(x.staging.B) > x.room {
+				x.staging.Release()
+				x.staging = buf.Default.Get(x.room)
+			}
 		} else if x.r+n > len(x.staging.B) {
 			x.w = copy(x.staging.B, x.staging.B[x.r:x.w])
 			x.r = 0
@@ -172,16 +185,16 @@ func (x *receiver) await() error {
 	if x.r < x.w {
 		return x.c.sock.await(x.partial())
 	}
-	size := len(x.staging.B)
 	x.staging.Release()
 	err := x.c.sock.await(x.partial())
-	x.staging = buf.Default.Get(size)
+	x.staging = buf.Default.Get(x.room)
 	return err
 }
 
 // place moves the next octets of the stream to dst: what is staged already by
 // a copy, the rest straight from the socket.
 func (x *receiver) place(dst []byte) error {
+	x.flatten()
 	behind := len(x.staging.B)
 	if len(dst) > shortPayload {
 		behind = spill

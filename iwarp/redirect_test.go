@@ -40,8 +40,11 @@ func TestRedirectWrites(t *testing.T) {
 			<-under
 			reg.(rdma.Redirector).Redirect(instead)
 			sum := crc32.ChecksumIEEE(mem) // the race detector looks on
+			for len(under) > 0 {
+				<-under
+			}
 			<-under
-			<-under
+			<-under // this one began behind it
 			stop.Store(true)
 			within(t, writer, "the writer's end")
 			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend}))

@@ -19,6 +19,11 @@ type region struct {
 	size   int // octets of mem
 	access rdma.Access
 
+	// What the peer has not written counts for nothing, and top is the end of
+	// what it has written, which the reader knows.
+	scratch bool
+	top     uint64
+
 	mu    sync.Mutex
 	mem   []byte            // use what pin returns
 	views map[*Conn]*region // of a domain's
@@ -30,7 +35,7 @@ type region struct {
 // Register lets the peer reach b. Tagged offsets start at 0, so that the peer
 // learns nothing about addresses.
 func (c *Conn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
-	r := &region{conn: c, mem: b, size: len(b), access: access}
+	r := &region{conn: c, mem: b, size: len(b), access: access, scratch: access&rdma.Scratch != 0}
 	if err := r.check(); err != nil {
 		return nil, err
 	}

@@ -34,11 +34,16 @@ func (x *receiver) write(seg *segment, h ddp.Tagged) error {
 	if size == 0 { // neither STag nor TO is checked: RFC 5041, Section 5.2
 		return x.trailer(seg)
 	}
-	r, dst, err := x.c.sink(h, size)
+	r, mem, err := x.c.sink(h, size)
 	if err != nil {
 		return seg.fault(err)
 	}
-	err = x.place(dst)
+	rest := mem[size:]
+	if !r.scratch || h.TO+uint64(size) < r.top {
+		rest = nil
+	}
+	err = x.placeMore(seg, mem[:size], rest, r)
+	r.top = max(r.top, h.TO+uint64(size))
 	r.unpin()
 	if err != nil {
 		return err
@@ -46,7 +51,8 @@ func (x *receiver) write(seg *segment, h ddp.Tagged) error {
 	return x.trailer(seg)
 }
 
-// sink finds where size octets of a tagged segment go, and pins the region.
+// sink finds where size octets of a tagged segment go, with what is behind it, and
+// pins the region.
 // The order of the checks is that of RFC 5041, Section 7.1.
 func (c *Conn) sink(h ddp.Tagged, size int) (*region, []byte, error) {
 	r := rnic.find(h.STag)
@@ -64,5 +70,5 @@ func (c *Conn) sink(h ddp.Tagged, size int) (*region, []byte, error) {
 	if !ok {
 		return nil, nil, ddp.ErrInvalidSTag
 	}
-	return r, mem[h.TO:][:size], nil
+	return r, mem[h.TO:], nil
 }

@@ -24,6 +24,11 @@ const (
 	RemoteRead   Access = 1 << iota // the peer may issue RDMA Reads
 	RemoteWrite                     // the peer may issue RDMA Writes
 	RemoteAtomic                    // the peer may issue atomic operations, which read and write
+
+	// Scratch is no right of the peer's. It says that what the region holds
+	// counts for nothing but where the peer has written, once a message
+	// behind its RDMA Writes has come: the provider may use the rest.
+	Scratch
 )
 
 // A Remote is a place in the peer's memory.
