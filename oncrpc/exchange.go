@@ -31,10 +31,6 @@ type Exchange struct {
 	// procedure can have, without the data item that goes to Sink.
 	MaxResults int
 
-	// Lend, if not nil, is where memory comes from that is offered to the
-	// server for a long reply, of n octets. It may wait.
-	Lend func(n int) *buf.Buf
-
 	// Sink is where the data item of the results goes, if the procedure
 	// has one: a slice as long as the longest item. It may be written to
 	// until Call returns, and not after.

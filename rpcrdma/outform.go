@@ -44,21 +44,13 @@ func (o *outCall) planResults() error {
 		l.AddWrite(chunks.Chunk{o.results.segment()})
 		return nil
 	}
-	b := o.lend(whole)
+	b := buf.Default.Get(whole)
 	clear(b.B) // no stale data for a peer to keep: RFC 5042, Section 6.3.2
 	if err := o.results.open(o.c.conn, b.B, b, rdma.RemoteWrite); err != nil {
 		return err
 	}
 	l.HasReply, l.Reply = true, append(l.Reply[:0], o.results.segment())
 	return nil
-}
-
-// lend returns memory for a long reply.
-func (o *outCall) lend(n int) *buf.Buf {
-	if o.x.Lend != nil {
-		return o.x.Lend(n)
-	}
-	return buf.Default.Get(n)
 }
 
 // planArguments leaves the call inline where it fits, else moves its data item
