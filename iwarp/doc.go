@@ -15,11 +15,26 @@
 // posts finds the socket free and writes at once, or leaves the work to the
 // one who is writing; only where the socket is full a goroutine waits for it.
 //
+// While the reader hands over what one read has brought, what is posted is held
+// back, and then leaves together: calls that came together and are answered in
+// Handler.Receive cost one system call to read and one to write. So nobody may
+// wait in Receive for the completion of what was posted there.
+//
+// # Waiting
+//
+// TCP sockets of the kernel are not in the net package's poller. A reader that has
+// nothing to read looks again for a moment, then waits in the kernel if it is
+// within a message and few do so, and else by a poller that is told of the
+// connections that wait and of no others. One that is idle has no thread, and no
+// memory but its state.
+//
 // # Placement
 //
 // The payload of a tagged segment goes from the socket straight into the
 // registered memory, after STag, stream, rights and bounds have been checked,
-// segment by segment. Only with CRCs on it is kept back until the CRC of the
+// segment by segment. Of a large message many are read at once, each header to
+// where it is expected, if what the memory holds counts for nothing yet: that of
+// this end's RDMA Reads, and of regions with rdma.Scratch. Only with CRCs on it is kept back until the CRC of the
 // whole FPDU has been checked, and then copied: nothing that is perhaps broken
 // is ever placed.
 //

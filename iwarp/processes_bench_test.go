@@ -129,7 +129,7 @@ func newCaller(b *testing.B, addr string, cfg Config, size, depth int, own bool)
 	for i := range cl.slots {
 		s := &cl.slots[i]
 		s.call[0], s.back, s.at = make([]byte, callLen), make(chan struct{}, 1), i*max(size, 4096)
-		s.r, err = cl.conn.Register(make([]byte, size), rdma.RemoteWrite|rdma.Scratch)
+		s.r, err = cl.conn.Register(pattern(size), rdma.RemoteWrite|rdma.Scratch)
 		require.NoError(b, err)
 	}
 	return cl
@@ -200,6 +200,35 @@ func BenchmarkCalls(b *testing.B) {
 		}
 	}
 	b.Run("crc", func(b *testing.B) { benchCalls(b, mpa.CRCOn, 1<<20, 16, false) })
+}
+
+// BenchmarkConnections are the same calls over one connection, 16 at a time, and
+// over many.
+func BenchmarkConnections(b *testing.B) {
+	for _, size := range []int{0, 4096, 1 << 20} {
+		for _, conns := range []int{1, 64} {
+			b.Run(fmt.Sprintf("size=%d/conns=%d", size, conns), func(b *testing.B) {
+				addr, pid := startServer(b, "plain")
+				cfg, callers := Config{CRC: mpa.CRCOff}, make([]*caller, conns)
+				for i := range callers {
+					callers[i] = newCaller(b, addr, cfg, size, max(16/conns, 1), false)
+					defer callers[i].conn.Close()
+				}
+				b.SetBytes(int64(size))
+				b.ResetTimer()
+				measured(b, pid, func() {
+					var wg sync.WaitGroup
+					for i, cl := range callers {
+						if n := (b.N + i) / conns; n > 0 {
+							wg.Go(func() { cl.run(n) })
+						}
+					}
+					wg.Wait()
+				})
+				b.StopTimer()
+			})
+		}
+	}
 }
 
 func benchCalls(b *testing.B, crc mpa.CRC, size, depth int, own bool) {
