@@ -207,7 +207,7 @@ func TestLateReplies(t *testing.T) {
 	m.wrote(n, 100)
 	count := n.writesOf()
 	get = m.tick()
-	m.arrived(n, count)
+	m.arrived(n, count, 0, nil)
 	m.learn(n, get, stat(10))
 	var out fuse.Attr
 	assert.Zero(t, m.tell(n, &out))
@@ -215,6 +215,50 @@ func TestLateReplies(t *testing.T) {
 	m.learn(n, m.tick(), stat(50)) // somebody made it shorter
 	m.tell(n, &out)
 	assert.EqualValues(t, 50, out.Size)
+
+	// What comes with the answer that all data are there is the last word.
+	for _, tt := range []struct {
+		meanwhile func(n *node)
+		want      uint64
+	}{
+		{func(*node) {}, 60},
+		{func(n *node) { m.wrote(n, 100) }, 100}, // more data
+		{func(n *node) { m.learnOwn(n, m.tick(), &nfs3.PostOpAttr{OK: true, Attr: *stat(70)}) }, 100},
+	} {
+		n = fresh()
+		m.wrote(n, 100)
+		count, get = n.writesOf(), m.tick()
+		began := m.tick()
+		tt.meanwhile(n)
+		m.arrived(n, count, began, &nfs3.PostOpAttr{OK: true, Attr: *stat(60)})
+		m.learn(n, get, stat(1))
+		life := m.tell(n, &out)
+		assert.Equal(t, tt.want, out.Size)
+		assert.Equal(t, tt.want == 60, life > 0)
+	}
+}
+
+// TestStatAfterClose: what the server says when it puts data on stable storage
+// is not asked for again.
+func TestStatAfterClose(t *testing.T) {
+	s, m := newMount(t)
+	for name, size := range map[string]int{"one WRITE": 1, "several, and a COMMIT": 3<<20 + 5} {
+		put(t, s.file(name), []byte("before"))
+		f := open(t, m.file(name), os.O_RDWR)
+		asked := m.calls(nfs3.ProcGetAttr)
+		_, err := f.WriteAt(sample(size), 0)
+		require.NoError(t, err)
+		require.NoError(t, f.Sync())
+		st := lstat(t, m.file(name))
+		assert.Equal(t, asked, m.calls(nfs3.ProcGetAttr), name)
+		assert.Equal(t, lstat(t, s.file(name)).Mtim, st.Mtim)
+		assert.EqualValues(t, max(size, len("before")), st.Size)
+		_, err = f.WriteAt([]byte("x"), 10)
+		require.NoError(t, err)
+		st = lstat(t, m.file(name))
+		assert.Equal(t, asked+1, m.calls(nfs3.ProcGetAttr), "data on their way")
+		assert.Equal(t, lstat(t, s.file(name)).Mtim, st.Mtim)
+	}
 }
 
 // TestLife shows how long attributes are believed: twice as long each time that

@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
@@ -137,15 +138,21 @@ func (n *node) writesOf() uint64 {
 }
 
 // arrived notes that n's first writes are at the server, of which count were
-// made. What calls that begin from now on say of n knows of them.
-func (m *Mount) arrived(n *node, count uint64) {
+// made. What calls that begin from now on say of n knows of them, and so does a,
+// if it is not nil and OK, of a call that began after tick began.
+func (m *Mount) arrived(n *node, count, began uint64, a *nfs3.PostOpAttr) {
 	now := m.tick()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.writes != count || n.sent != math.MaxUint64 {
 		return
 	}
-	n.since, n.changed, n.sent = now, now, now
+	n.sent = now
+	if a != nil && a.OK && began >= n.since {
+		n.sent = began
+		m.takeLocked(n, began, &a.Attr)
+	}
+	n.since, n.changed = now, now
 }
 
 // flush returns when everything that was written to n is at the server. An
@@ -155,7 +162,7 @@ func (m *Mount) flush(o context.Context, n *node) error {
 	count := n.writesOf()
 	w := n.pending.use()
 	if w == nil {
-		m.arrived(n, count)
+		m.arrived(n, count, 0, nil)
 		return nil
 	}
 	defer n.pending.unuse(w)
@@ -166,7 +173,7 @@ func (m *Mount) flush(o context.Context, n *node) error {
 	case err != nil:
 		n.pending.keep(err)
 	}
-	m.arrived(n, count)
+	m.arrived(n, count, 0, nil)
 	return nil
 }
 
@@ -176,15 +183,16 @@ func (m *Mount) sync(o context.Context, n *node) error {
 	count := n.writesOf()
 	w := n.pending.use()
 	if w == nil {
-		m.arrived(n, count)
+		m.arrived(n, count, 0, nil)
 		return n.pending.take()
 	}
 	defer n.pending.unuse(w)
-	err := w.wb.Sync(o)
+	began := m.tick()
+	a, err := w.wb.SyncStat(o)
 	if o.Err() != nil {
 		return o.Err()
 	}
-	m.arrived(n, count)
+	m.arrived(n, count, began, &a)
 	if lost := n.pending.take(); lost != nil {
 		return lost
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
 var (
@@ -58,6 +60,9 @@ type WriteBehind struct {
 
 	timer *time.Timer
 	aging bool // timer runs
+
+	turn  uint64 // of Sync
+	heard heard
 
 	verf uint64 // that the server showed last
 	met  bool   // it has shown one
@@ -118,12 +123,25 @@ func (w *WriteBehind) Flush(ctx context.Context) error {
 // Sync returns when all that was written before is on stable storage. A single
 // piece costs a single call.
 func (w *WriteBehind) Sync(ctx context.Context) error {
+	_, err := w.SyncStat(ctx)
+	return err
+}
+
+// SyncStat is Sync, and returns what the server said of the file in answer to a
+// call that was made after SyncStat was, when the server had all data: nothing,
+// if there was no such call.
+func (w *WriteBehind) SyncStat(ctx context.Context) (a nfs3.PostOpAttr, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	upTo := w.seq
+	w.turn++
+	turn, upTo := w.turn, w.seq
 	w.stableTo = upTo
 	w.pump()
-	return w.until(ctx, upTo, w.heldUpTo)
+	err = w.until(ctx, upTo, w.heldUpTo)
+	if err == nil && w.heard.turn >= turn {
+		a = w.heard.attr
+	}
+	return a, err
 }
 
 // until waits until no piece up to a certain one is left, and tells what

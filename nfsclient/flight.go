@@ -15,6 +15,7 @@ type flight struct {
 	block *block
 	seq   uint64
 	parts []*extent // what is left of it
+	turn  uint64    // of the WriteBehind, if there were no other data; else 0
 }
 
 // pump does whatever can be done. It is called after every change.
@@ -74,6 +75,9 @@ func (w *WriteBehind) inFlight(e *extent) bool {
 func (w *WriteBehind) depart(e *extent) {
 	how := w.how(e)
 	c := &flight{piece: piece{off: e.off, data: e.data}, block: e.block, seq: e.seq, parts: []*extent{e}}
+	if w.alone() {
+		c.turn = w.turn
+	}
 	c.block.refs++
 	w.set(e, sending)
 	e.call = c
@@ -88,12 +92,14 @@ func (w *WriteBehind) depart(e *extent) {
 // how returns how stable a piece is to be when its WRITE is answered. One that
 // was lost, or is alone and to be stable anyway, needs no COMMIT.
 func (w *WriteBehind) how(e *extent) nfs3.Stable {
-	alone := len(w.pieces) == 1 && len(w.flights) == 0
-	if e.again || alone && e.seq <= w.stableTo {
+	if e.again || w.alone() && e.seq <= w.stableTo {
 		return nfs3.FileSync
 	}
 	return nfs3.Unstable
 }
+
+// alone tells whether a piece that is to be sent is all that there is.
+func (w *WriteBehind) alone() bool { return len(w.pieces) == 1 && len(w.flights) == 0 }
 
 // arrive ends a WRITE.
 func (w *WriteBehind) arrive(c *flight, took time.Duration, err error) {
@@ -120,6 +126,8 @@ func (w *WriteBehind) arrive(c *flight, took time.Duration, err error) {
 	case !c.stable:
 		w.lot.sent(took)
 		w.meet(c.verf)
+	case c.turn > 0:
+		w.hear(c.turn, &c.attr)
 	}
 	w.pump()
 }

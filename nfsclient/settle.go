@@ -33,17 +33,23 @@ func (w *WriteBehind) settle() {
 		}
 	}
 	w.commit = true
+	turn, whole := w.turn, w.unsent == 0 && len(w.flights) == 0
 	w.spawn(func(ctx context.Context) {
 		began := time.Now()
-		verf, err := w.f.commitSpan(ctx, s)
-		w.settled(verf, time.Since(began), err)
+		res, err := w.f.commitSpan(ctx, s)
+		took := time.Since(began)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.settled(res.Verf, took, err)
+		if err == nil && whole {
+			w.hear(turn, &res.Wcc.After)
+		}
+		w.pump()
 	})
 }
 
 // settled ends a COMMIT.
 func (w *WriteBehind) settled(verf uint64, took time.Duration, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.commit = false
 	for _, e := range w.pieces {
 		switch {
@@ -61,7 +67,6 @@ func (w *WriteBehind) settled(verf uint64, took time.Duration, err error) {
 		w.lot.settled(took, w.window.limit/2)
 		w.meet(verf)
 	}
-	w.pump()
 }
 
 // meet notes the server's verifier. Under another than before, the server does

@@ -22,6 +22,8 @@ type piece struct {
 	verf   uint64 // this is the server that has it in memory,
 	lost   bool   // unless it was started again while it took the piece
 
+	attr nfs3.PostOpAttr // the file's, after the last WRITE of p
+
 	lent *buf.Buf // that data are in, or nil
 }
 
@@ -81,6 +83,7 @@ func (f *File) put(ctx context.Context, p *piece, how nfs3.Stable) (n int, err e
 			p.stable, p.verf = false, res.Verf
 		}
 		n += int(res.Count)
+		p.attr = res.Wcc.After
 	}
 	return n, nil
 }
@@ -116,7 +119,8 @@ func (f *File) commit(ctx context.Context, pieces []*piece) (verf uint64, err er
 	if s == (span{}) {
 		return 0, nil
 	}
-	return f.commitSpan(ctx, s)
+	res, err := f.commitSpan(ctx, s)
+	return res.Verf, err
 }
 
 // A span is a part of a file, from one offset to another. The zero value is no
@@ -132,11 +136,10 @@ func (s *span) add(p *piece) {
 }
 
 // commitSpan is COMMIT for a part of f.
-func (f *File) commitSpan(ctx context.Context, s span) (verf uint64, err error) {
+func (f *File) commitSpan(ctx context.Context, s span) (nfs3.CommitRes, error) {
 	count := s.to - s.from
 	if count > math.MaxUint32 {
 		count = 0 // to the end
 	}
-	res, err := f.fs.c.Commit(ctx, f.handle, uint64(s.from), uint32(count))
-	return res.Verf, err
+	return f.fs.c.Commit(ctx, f.handle, uint64(s.from), uint32(count))
 }

@@ -1,0 +1,58 @@
+package nfsclient
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// TestSyncStat: what the server says of a file with the answer to the last call
+// about its data, and nothing where others were under way or are to come.
+func TestSyncStat(t *testing.T) {
+	inBubble(t, small, func(t *testing.T, g *rig) {
+		f, w := g.behind(plenty)
+		write := func(pages ...int64) {
+			for _, i := range pages {
+				require.NoError(t, w.Write(t.Context(), page('a'), i*4096))
+			}
+		}
+		sync := func() nfs3.PostOpAttr {
+			a, err := w.SyncStat(t.Context())
+			require.NoError(t, err)
+			return a
+		}
+		said := func(name string) {
+			t.Helper()
+			a := sync()
+			want, err := f.Stat(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, nfs3.PostOpAttr{OK: true, Attr: want}, a, name)
+			assert.False(t, sync().OK, "there was no call")
+		}
+		require.NoError(t, w.Write(t.Context(), []byte("x"), 5))
+		said("one WRITE")
+		write(0, 1, 2, 5)
+		said("a COMMIT")
+
+		// A COMMIT under way when Sync is called is not one that Sync made.
+		held := g.gate(nfs3.ProcCommit)
+		write(0, 1)
+		first := later(func() error { _, err := w.SyncStat(t.Context()); return err })
+		assert.False(t, first())
+		second := make(chan nfs3.PostOpAttr, 1)
+		go func() { second <- sync() }()
+		g.underWay()
+		close(held)
+		assert.False(t, (<-second).OK)
+		assert.True(t, first())
+
+		// What the server lost comes after the COMMIT that tells of it.
+		write(0, 1, 2)
+		require.NoError(t, w.Flush(t.Context()))
+		g.mem.restart()
+		assert.False(t, sync().OK)
+	})
+}
