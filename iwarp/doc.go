@@ -34,9 +34,9 @@
 // registered memory, after STag, stream, rights and bounds have been checked,
 // segment by segment. Of a large message many are read at once, each header to
 // where it is expected, if what the memory holds counts for nothing yet: that of
-// this end's RDMA Reads, and of regions with rdma.Scratch. Only with CRCs on it is kept back until the CRC of the
-// whole FPDU has been checked, and then copied: nothing that is perhaps broken
-// is ever placed.
+// this end's RDMA Reads, and of regions with rdma.Scratch. Only with CRCs on it
+// is kept back until the CRC of the whole FPDU has been checked, and then copied:
+// nothing that is perhaps broken is ever placed.
 //
 // # Atomic operations
 //
