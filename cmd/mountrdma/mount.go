@@ -88,7 +88,7 @@ func (m *mountCommand) config(s *session, fs *nfsclient.FS) fusefs.Config {
 		Sync:   o.noAC || o.sync,
 		RegMin: seconds(o.acRegMin), RegMax: seconds(max(o.acRegMin, o.acRegMax)),
 		DirMin: seconds(o.acDirMin), DirMax: seconds(max(o.acDirMin, o.acDirMax)),
-		Lookup: o.lookup, Up: s.line.Up, Log: m.log,
+		Lookup: o.lookup, Up: m.up, Log: m.log,
 	}
 }
 

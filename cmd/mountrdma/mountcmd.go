@@ -39,6 +39,7 @@ type mountCommand struct {
 	at     location
 	point  string
 	opts   *mountOptions
+	up     func() bool // the server answers
 	log    *slog.Logger
 	daemon *daemon      // nil: in the foreground
 	door   net.Listener // nil: there is no mount yet, or nobody can wait for its end

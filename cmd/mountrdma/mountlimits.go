@@ -17,6 +17,9 @@ const (
 	pageSize    = 4096
 	maxTransfer = 1 << 20
 
+	// maxConnect is how many connections one mount may have: Linux's limit.
+	maxConnect = 16
+
 	// maxSeconds is 68 years, in which attributes change.
 	maxSeconds = 1<<31 - 1
 

@@ -18,6 +18,8 @@ type mountOptions struct {
 
 	rsize, wsize int // octets; 0: as much as the server takes
 
+	connections int
+
 	port, mountPort int // 0: as the operand says
 	mountHost       string
 
@@ -33,7 +35,7 @@ type mountOptions struct {
 
 func newMountOptions(a *app) *mountOptions {
 	return &mountOptions{
-		app: a, timeo: 600, retrans: 2, retry: -1, lookup: fusefs.LookupAll,
+		app: a, timeo: 600, retrans: 2, retry: -1, connections: 1, lookup: fusefs.LookupAll,
 		acRegMin: 3, acRegMax: 60, acDirMin: 30, acDirMax: 60,
 	}
 }

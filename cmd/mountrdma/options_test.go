@@ -40,6 +40,7 @@ func TestOptions(t *testing.T) {
 		{"soft,hard,timeo=6000", func(o *mountOptions) { o.timeo = 6000 }},
 		{"rsize=65536,wsize=8191", func(o *mountOptions) { o.rsize, o.wsize = 65536, 4096 }},
 		{"rsize=1,wsize=4294967295", func(o *mountOptions) { o.rsize, o.wsize = 4096, 1<<20 }},
+		{"nconnect=4", func(o *mountOptions) { o.connections = 4 }},
 		{"port=2050,mountport=20048,mounthost=m", func(o *mountOptions) { o.port, o.mountPort, o.mountHost = 2050, 20048, "m" }},
 		{"mountaddr=[fe80::1%eth0]", func(o *mountOptions) { o.mountHost = "fe80::1%eth0" }},
 		{"noac", func(o *mountOptions) { o.noAC = true }},
@@ -68,7 +69,7 @@ func TestOptions(t *testing.T) {
 		{"markers=on,noextensions", func(o *mountOptions) { o.markers.Word, o.bare = "on", true }},
 		{"rdma,proto=rdma,proto=rdma6,vers=3,nfsvers=3,v3,mountvers=3,mountproto=tcp,sec=sys", func(*mountOptions) {}},
 		{"defaults,auto,noauto,nouser,_netdev,nofail,comment=a b,x-systemd.automount,x-gvfs-show,X-mount.mkdir=0755", func(*mountOptions) {}},
-		{"relatime,noatime,nodiratime,intr,nointr,addr=10.0.0.1,clientaddr=::1,nconnect=4,,", func(*mountOptions) {}},
+		{"relatime,noatime,nodiratime,intr,nointr,addr=10.0.0.1,clientaddr=::1,,", func(*mountOptions) {}},
 	} {
 		want, err := parsed(t)
 		require.NoError(t, err)
@@ -110,6 +111,8 @@ func TestWrongOptions(t *testing.T) {
 		"port=0":                   "option port=0: not a number between 1 and 65535",
 		"mountport=65536":          "option mountport=65536: not a number between 1 and 65535",
 		"actimeo=x":                "option actimeo=x: not a number between 0 and 2147483647",
+		"nconnect=0":               "option nconnect=0: not a number between 1 and 16",
+		"nconnect=17":              "option nconnect=17: not a number between 1 and 16",
 		"retry=525601":             "option retry=525601: not a number between 0 and 525600",
 		"lookupcache=some":         "option lookupcache=some: not one of all, none, pos, positive",
 		"local_lock=some":          "option local_lock=some: not one of all, flock, none, posix",

@@ -23,6 +23,7 @@ func (o *mountOptions) table() []option {
 		{"retrans", "N", number(0, maxRetrans, &o.retrans), "soft: calls fail when the server is gone for N+1 times timeo, 10 minutes at most (2)"},
 		{"rsize", "N", transfer(&o.rsize), ""},
 		{"wsize", "N", transfer(&o.wsize), "most octets of a READ and of a WRITE: multiples of 4096, 1 MiB at most, what the server takes"},
+		{"nconnect", "N", number(1, maxConnect, &o.connections), "connections to the server, over which calls go in turn (1)"},
 		{"port", "N", number(1, maxPort, &o.port), "the server's RDMA port (20049)"},
 		{"mountport", "N", number(1, maxPort, &o.mountPort), ""},
 		{"mounthost", "HOST", text(&o.mountHost), ""},
@@ -84,7 +85,7 @@ func (o *mountOptions) table() []option {
 		"defaults", "auto", "noauto", "nouser", "nofail", "_netdev", "comment",
 		"atime", "noatime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime",
 		"intr", "nointr", "addr", "clientaddr", "cto", "nocto", "acl", "noacl", "rdirplus", "nordirplus",
-		"sharecache", "nosharecache", "resvport", "noresvport", "nofsc", "nconnect", "namlen", "nomand", "silent", "loud",
+		"sharecache", "nosharecache", "resvport", "noresvport", "nofsc", "namlen", "nomand", "silent", "loud",
 		"dirsync", "iversion", "noiversion",
 	)...)
 }

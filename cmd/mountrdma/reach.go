@@ -47,21 +47,30 @@ func (m *mountCommand) reach(ctx context.Context) (*session, *nfsclient.FS, erro
 func (m *mountCommand) attempt(ctx context.Context) (*session, *nfsclient.FS, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.timeout, errTimeout)
 	defer cancel()
-	s, err := m.connect(ctx, m.at.server, rpcrdma.LineConfig{
-		Client: m.client(), Silence: m.opts.silence(), GiveUp: m.opts.giveUp(), Log: m.log,
-	})
+	cfg := rpcrdma.LineConfig{Client: m.client(), Silence: m.opts.silence(), GiveUp: m.opts.giveUp(), Log: m.log}
+	s, err := m.connect(ctx, m.at.server, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	s.nfs = nfsclient.New(s.line, nfsclient.Config{
-		Cred: &s.cred, ReadSize: m.opts.rsize, WriteSize: m.opts.wsize, Patience: math.MaxInt64,
-	})
-	fs, err := s.mountDir(ctx, m.at.path)
+	fs, err := m.open(ctx, s, cfg)
 	if err != nil {
 		s.close()
 		return nil, nil, err
 	}
 	return s, fs, nil
+}
+
+// open makes the other connections, and mounts.
+func (m *mountCommand) open(ctx context.Context, s *session, cfg rpcrdma.LineConfig) (*nfsclient.FS, error) {
+	b, err := s.bundle(ctx, m.opts.connections, cfg)
+	if err != nil {
+		return nil, err
+	}
+	m.up = b.up
+	s.nfs = nfsclient.New(b, nfsclient.Config{
+		Cred: &s.cred, ReadSize: m.opts.rsize, WriteSize: m.opts.wsize, Patience: math.MaxInt64,
+	})
+	return s.mountDir(ctx, m.at.path)
 }
 
 // passing tells whether what failed may succeed later, with nothing changed on

@@ -19,6 +19,7 @@ type session struct {
 	at   server
 	dial *dialer
 	line *rpcrdma.Line
+	more []*rpcrdma.Line // of a bundle
 	nfs  *nfsclient.Client
 	cred oncrpc.Cred
 
@@ -106,6 +107,9 @@ func (s *session) settle() {
 // close says goodbye and ends the connection.
 func (s *session) close() {
 	s.goodbye()
+	for _, l := range s.more {
+		_ = l.Close()
+	}
 	_ = s.line.Close()
 }
 

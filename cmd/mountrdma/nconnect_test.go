@@ -1,0 +1,40 @@
+package main
+
+import (
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// TestConnections: calls go over all connections, and data are right.
+func TestConnections(t *testing.T) {
+	r, point := scene(t)
+	var mu sync.Mutex
+	calls := make(map[netip.AddrPort]int) // WRITEs, by connection
+	isWrite := *hanging(nfs3.Program, nfs3.ProcWrite)
+	notice := func(req *oncrpc.Request) bool {
+		if isWrite(req) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls[req.Peer.Addr]++
+		}
+		return false
+	}
+	r.hang.Store(&notice)
+	cmd := foreground(t, r.addr+":/x", point, "-o", "nconnect=3,wsize=65536")
+	data := random(3<<20+5, 2)
+	write(t, data, point, "g")
+	assert.Equal(t, string(data), read(t, r.dir, "g"))
+	assert.Equal(t, string(data), read(t, point, "g"))
+	must(t, "umount", point)
+	require.NoError(t, cmd.Wait())
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Len(t, calls, 3)
+}
