@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/netip"
 
 	"golang.org/x/sync/semaphore"
@@ -45,6 +46,9 @@ func (s *Server) init() error {
 		s.sentry.init()
 		s.listeners = make(map[rdma.Listener]struct{})
 		s.calls.max = maxServing
+		if s.waits { // which takes no thread; MaxInline bounds them
+			s.calls.max = math.MaxInt
+		}
 		s.log.Logger = s.Log
 		if s.Log == nil {
 			s.log.Logger = slog.New(slog.DiscardHandler)

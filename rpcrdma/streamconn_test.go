@@ -368,3 +368,24 @@ func echoStream(t *testing.T, c net.Conn) {
 	}
 	all.Wait()
 }
+
+// Calls that a server behind leaves unread keep no others away from it.
+func TestStreamsApart(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *streamRig) {
+		for range maxServing / defaultCredits {
+			q := r.dialLinux()
+			for xid := range uint32(defaultCredits) {
+				h := msg0()
+				h.XID = xid
+				q.call(h, callTo(xid, procNull))
+			}
+			defer r.accept().Close()
+		}
+		q := r.dialLinux()
+		q.call(msg0(), callTo(testXID, procNull))
+		c := r.accept()
+		assert.Len(t, readRecord(t, c), 40)
+		write(t, c, record(success(testXID)))
+		assert.Equal(t, Msg, q.answer().Proc)
+	})
+}
