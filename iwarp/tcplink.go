@@ -4,11 +4,9 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,23 +35,6 @@ type tcpLink struct {
 	end    time.Time
 	late   *time.Timer // for end
 	closed bool
-}
-
-// A direction is what one goroutine needs to read, or another to write.
-type direction struct {
-	trap  uintptr
-	event uint32
-	fd    int
-	iov   []unix.Iovec
-	size  int // octets of the iov
-
-	faults bool // they may have to be read from a disk
-	msg    unix.Msghdr
-	ready  chan struct{} // holds a token when it is worth a try
-	watch  stallWatch
-
-	// call makes the system call with the iov.
-	call func(flags int) (int, unix.Errno)
 }
 
 // newTCPLink takes nc over, or returns nil where it is no TCP socket of the kernel.
@@ -90,49 +71,6 @@ func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 	return l
 }
 
-func (d *direction) init(fd int, trap uintptr, event uint32) {
-	d.fd, d.trap, d.event = fd, trap, event
-	d.ready = make(chan struct{}, 1)
-	d.watch.init(d.wake)
-	d.call = d.system
-}
-
-// system makes the system call. One that is short the runtime need not know of:
-// it would have another thread look whether it lasts.
-func (d *direction) system(flags int) (int, unix.Errno) {
-	d.msg.Iov = unsafe.SliceData(d.iov)
-	d.msg.SetIovlen(len(d.iov))
-	call := unix.Syscall
-	if flags == unix.MSG_DONTWAIT && d.size <= shortCall && !d.faults {
-		call = unix.RawSyscall
-	}
-	for {
-		n, _, errno := call(d.trap, uintptr(d.fd), uintptr(unsafe.Pointer(&d.msg)), uintptr(flags|unix.MSG_NOSIGNAL))
-		if errno != unix.EINTR {
-			return int(n), errno
-		}
-	}
-}
-
-// set makes vec what the next calls work on.
-func (d *direction) set(vec [][]byte) {
-	for _, b := range vec[:min(len(vec), maxVectors)] {
-		if len(b) > 0 {
-			v := unix.Iovec{Base: unsafe.SliceData(b)}
-			v.SetLen(len(b))
-			d.iov = append(d.iov, v)
-			d.size += len(b)
-		}
-	}
-}
-
-// unset forgets it: nobody's memory is held.
-func (d *direction) unset() {
-	clear(d.iov)
-	d.iov, d.size = d.iov[:0], 0
-	d.msg.Iov = nil
-}
-
 // try makes the call, as the flags say.
 func (l *tcpLink) try(d *direction, flags int) (int, error) {
 	if l.expired.Load() {
@@ -163,43 +101,6 @@ func (l *tcpLink) read(vec [][]byte, mid bool) (int, error) {
 		return 0, io.EOF
 	}
 	return n, err
-}
-
-// lookers is the number of goroutines that look for octets again and again.
-var lookers atomic.Int32
-
-// look tries for a moment, where few do so. To fall asleep and be woken costs both
-// ends more than the wait for an answer that comes soon. Whoever else has work
-// for this processor goes first, in this process and in others. Where nothing
-// came, the next waits are without.
-func (l *tcpLink) look() (int, error) {
-	if l.sleepy > 0 {
-		l.sleepy--
-		return 0, errWouldBlock
-	}
-	defer lookers.Add(-1)
-	if int(lookers.Add(1)) > max(runtime.GOMAXPROCS(0)/2, 1) {
-		return 0, errWouldBlock
-	}
-	next := yieldTime
-	for start := time.Now(); ; {
-		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-		n, err := l.try(&l.rd, unix.MSG_DONTWAIT)
-		if err != errWouldBlock {
-			l.sleepier = max(l.sleepier/2, 1)
-			return n, err
-		}
-		looked := time.Since(start)
-		if looked > lookTime {
-			l.sleepy = l.sleepier
-			l.sleepier = min(2*l.sleepier, maxSleepier)
-			return 0, errWouldBlock
-		}
-		if looked >= next { // not every time: it wakes a thread, if one sleeps
-			runtime.Gosched()
-			next += yieldTime
-		}
-	}
 }
 
 func (l *tcpLink) await(mid bool) error {
@@ -252,14 +153,6 @@ func (l *tcpLink) wake(events uint32) {
 		if d.event&events != 0 {
 			d.wake()
 		}
-	}
-}
-
-// wake makes the wait end, or the next one where there is none.
-func (d *direction) wake() {
-	select {
-	case d.ready <- struct{}{}:
-	default:
 	}
 }
 

@@ -1,0 +1,75 @@
+package iwarp
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A direction is what one goroutine needs to read, or another to write.
+type direction struct {
+	trap  uintptr
+	event uint32
+	fd    int
+	iov   []unix.Iovec
+	size  int // octets of the iov
+
+	faults bool // they may have to be read from a disk
+	msg    unix.Msghdr
+	ready  chan struct{} // holds a token when it is worth a try
+	watch  stallWatch
+
+	// call makes the system call with the iov.
+	call func(flags int) (int, unix.Errno)
+}
+
+func (d *direction) init(fd int, trap uintptr, event uint32) {
+	d.fd, d.trap, d.event = fd, trap, event
+	d.ready = make(chan struct{}, 1)
+	d.watch.init(d.wake)
+	d.call = d.system
+}
+
+// system makes the system call. One that is short the runtime need not know of:
+// it would have another thread look whether it lasts.
+func (d *direction) system(flags int) (int, unix.Errno) {
+	d.msg.Iov = unsafe.SliceData(d.iov)
+	d.msg.SetIovlen(len(d.iov))
+	call := unix.Syscall
+	if flags == unix.MSG_DONTWAIT && d.size <= shortCall && !d.faults {
+		call = unix.RawSyscall
+	}
+	for {
+		n, _, errno := call(d.trap, uintptr(d.fd), uintptr(unsafe.Pointer(&d.msg)), uintptr(flags|unix.MSG_NOSIGNAL))
+		if errno != unix.EINTR {
+			return int(n), errno
+		}
+	}
+}
+
+// set makes vec what the next calls work on.
+func (d *direction) set(vec [][]byte) {
+	for _, b := range vec[:min(len(vec), maxVectors)] {
+		if len(b) > 0 {
+			v := unix.Iovec{Base: unsafe.SliceData(b)}
+			v.SetLen(len(b))
+			d.iov = append(d.iov, v)
+			d.size += len(b)
+		}
+	}
+}
+
+// unset forgets it: nobody's memory is held.
+func (d *direction) unset() {
+	clear(d.iov)
+	d.iov, d.size = d.iov[:0], 0
+	d.msg.Iov = nil
+}
+
+// wake makes the wait end, or the next one where there is none.
+func (d *direction) wake() {
+	select {
+	case d.ready <- struct{}{}:
+	default:
+	}
+}

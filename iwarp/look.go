@@ -1,0 +1,46 @@
+package iwarp
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lookers is the number of goroutines that look for octets again and again.
+var lookers atomic.Int32
+
+// look tries for a moment, where few do so. To fall asleep and be woken costs both
+// ends more than the wait for an answer that comes soon. Whoever else has work
+// for this processor goes first, in this process and in others. Where nothing
+// came, the next waits are without.
+func (l *tcpLink) look() (int, error) {
+	if l.sleepy > 0 {
+		l.sleepy--
+		return 0, errWouldBlock
+	}
+	defer lookers.Add(-1)
+	if int(lookers.Add(1)) > max(runtime.GOMAXPROCS(0)/2, 1) {
+		return 0, errWouldBlock
+	}
+	next := yieldTime
+	for start := time.Now(); ; {
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		n, err := l.try(&l.rd, unix.MSG_DONTWAIT)
+		if err != errWouldBlock {
+			l.sleepier = max(l.sleepier/2, 1)
+			return n, err
+		}
+		looked := time.Since(start)
+		if looked > lookTime {
+			l.sleepy = l.sleepier
+			l.sleepier = min(2*l.sleepier, maxSleepier)
+			return 0, errWouldBlock
+		}
+		if looked >= next { // not every time: it wakes a thread, if one sleeps
+			runtime.Gosched()
+			next += yieldTime
+		}
+	}
+}
