@@ -45,11 +45,10 @@ func (o *op) Err() error {
 	}
 }
 
-// begin makes an op of a request. Who gets it calls end.
+// begin makes an op of a request. Who gets it calls end, after which another
+// request may have it.
 func (m *Mount) begin(cancel <-chan struct{}, h *fuse.InHeader) *op {
-	o := &op{m: m, from: h.Caller, cancel: cancel, gone: make(chan struct{})}
-	m.ops.add(o)
-	return o
+	return m.ops.add(op{m: m, from: h.Caller, cancel: cancel})
 }
 
 func (m *Mount) end(o *op) { m.ops.remove(o) }
@@ -59,15 +58,25 @@ func (m *Mount) end(o *op) { m.ops.remove(o) }
 // that is silent, as with Linux's hard mounts, and nobody does when the mount
 // was taken away by force.
 type ops struct {
-	mu  sync.Mutex
-	all []*op
+	mu   sync.Mutex
+	all  []*op
+	free []*op // that did not end before their time
 }
 
-func (s *ops) add(o *op) {
+// add notes a request that begins, and gives it a place and a gone.
+func (s *ops) add(request op) *op {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o.place = len(s.all)
+	var o *op
+	if last := len(s.free) - 1; last >= 0 {
+		o, s.free = s.free[last], s.free[:last]
+	} else {
+		o = &op{gone: make(chan struct{})}
+	}
+	request.gone, request.place = o.gone, len(s.all)
+	*o = request
 	s.all = append(s.all, o)
+	return o
 }
 
 func (s *ops) remove(o *op) {
@@ -78,6 +87,9 @@ func (s *ops) remove(o *op) {
 	s.all[o.place].place = o.place
 	s.all[last] = nil
 	s.all = s.all[:last]
+	if len(s.free) < maxBackground && o.Err() == nil {
+		s.free = append(s.free, o)
+	}
 }
 
 // end ends those that need not wait any more.
