@@ -116,8 +116,9 @@ func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig, ids
 	c.peer, c.hasPeer = cmpriv.Parse(conn.PrivateData())
 	c.sendSize = min(cfg.Inline, c.peer.RecvSize) // RFC 8166, Section 3.3.2
 	c.recvSize = min(cfg.Inline, c.peer.SendSize)
-	c.link.start(conn)
 	c.startReverse()
+	c.link.start(conn)
+	c.letReverse()
 	c.settleIn(ctx)
 	return c, nil
 }

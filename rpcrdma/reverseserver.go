@@ -33,9 +33,9 @@ type reverseServer struct {
 
 var errReverseOverrun = errors.New("rpcrdma: the server makes more reverse calls than were granted")
 
-// startReverse lets the responder make calls, where the configuration says who
-// answers them. It is called before the first call of this end, by which the
-// responder could learn that it may (RFC 8167, Section 6).
+// startReverse makes ready for calls of the responder, where the configuration says
+// who answers them. It is called before any receive is posted: whatever it was for,
+// a call may take it.
 func (c *Client) startReverse() {
 	if c.cfg.Backchannel == nil {
 		return
@@ -49,9 +49,15 @@ func (c *Client) startReverse() {
 	c.mu.Unlock()
 	if over != nil {
 		s.closed(over)
-		return
 	}
-	_ = c.conn.PostRecv(c.cfg.BackchannelCredits) // an error means that the connection ends
+}
+
+// letReverse lets the responder make calls. It is called before the first call of
+// this end, by which the responder could learn that it may (RFC 8167, Section 6).
+func (c *Client) letReverse() {
+	if c.reverse != nil {
+		_ = c.conn.PostRecv(c.cfg.BackchannelCredits) // an error means that the connection ends
+	}
 }
 
 // takeReverse takes a call in the reverse direction, whose header is c.hdr, from

@@ -1,0 +1,70 @@
+package rpcrdma
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+)
+
+// An eagerDialer is a dialer to a server that speaks as soon as there is any
+// receive.
+type eagerDialer struct {
+	dialer
+	speak func() // once
+}
+
+func (d *eagerDialer) Dial(ctx context.Context, addr string, c rdma.ConnConfig) (rdma.Conn, error) {
+	conn, err := d.dialer.Dial(ctx, addr, c)
+	return &eagerConn{conn, d}, err
+}
+
+type eagerConn struct {
+	rdma.Conn
+	d *eagerDialer
+}
+
+// PostRecv implements rdma.Conn.
+func (c *eagerConn) PostRecv(n int) error {
+	err := c.Conn.PostRecv(n)
+	if speak := c.d.speak; speak != nil {
+		c.d.speak = nil
+		go speak()
+		time.Sleep(time.Nanosecond) // until nothing moves any more
+	}
+	return err
+}
+
+// A reverse call may take a receive that is for Immediate Data: those of both are
+// the connection's.
+func TestReverseAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, q, ready := rdmatest.Listen(t), &requester{t: t}, make(chan struct{})
+		x := new(side).config(4)
+		block := x.block()
+		go func() {
+			defer close(ready)
+			req, err := l.Accept(t.Context())
+			require.NoError(t, err)
+			private := block.AppendTo(cmpriv.Default.AppendTo(nil))
+			c, err := req.Accept(rdma.ConnConfig{Handler: q, PrivateData: private, Recvs: 1 << 20})
+			require.NoError(t, err)
+			q.Conn = c.(*rdmatest.Conn)
+		}()
+		d := &eagerDialer{dialer{l: l}, func() {
+			<-ready
+			q.reverse(7, "now")
+		}}
+		c, err := Dial(t.Context(), d, "", ClientConfig{Extensions: x, Backchannel: callbacks(repeater)})
+		require.NoError(t, err)
+		assert.EqualValues(t, 7, q.answer().XID)
+		require.NoError(t, c.Close())
+	})
+}
