@@ -49,8 +49,8 @@ func (r *instantRequest) RemoteAddr() net.Addr                      { return &ne
 func (r *instantRequest) Accept(rdma.ConnConfig) (rdma.Conn, error) { return r.conn, nil }
 
 // calls returns a function that has the server answer one call of each form
-// that NFS uses, and one that ends the server.
-func calls(t testing.TB) (run, stop func()) {
+// that NFS uses, or of the given ones, and one that ends the server.
+func calls(t testing.TB, forms ...Header) (run, stop func()) {
 	item := make([]byte, 4096)
 	s := &Server{Handler: service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
@@ -65,12 +65,15 @@ func calls(t testing.TB) (run, stop func()) {
 	c, _ := s.admit(req)
 	c.start(req)
 
-	inline, read, write := msg(chunks.Lists{}), msg(chunks.Lists{}), msg(chunks.Lists{})
-	seg := chunks.Segment{Handle: 7, Length: 8192}
-	read.Lists.Reads = []chunks.ReadSegment{{Position: 40, Segment: seg}}
-	write.Lists.AddWrite(chunks.Chunk{seg})
+	if forms == nil {
+		inline, read, write := msg(chunks.Lists{}), msg(chunks.Lists{}), msg(chunks.Lists{})
+		seg := chunks.Segment{Handle: 7, Length: 8192}
+		read.Lists.Reads = []chunks.ReadSegment{{Position: 40, Segment: seg}}
+		write.Lists.AddWrite(chunks.Chunk{seg})
+		forms = []Header{inline, read, write}
+	}
 	var wires [][]byte
-	for _, h := range []Header{inline, read, write} {
+	for _, h := range forms {
 		h.Vers = Version
 		wires = append(wires, append(h.AppendTo(nil), rpcCall(testXID, "")...))
 	}
@@ -96,6 +99,16 @@ func TestCallAllocs(t *testing.T) {
 	run()
 	// The pools of goroutines and calls may lose one to the collector.
 	assert.Less(t, testing.AllocsPerRun(500, run), 1.0)
+}
+
+// BenchmarkShortCall is what the reader serves.
+func BenchmarkShortCall(b *testing.B) {
+	run, stop := calls(b, msg(chunks.Lists{}))
+	defer stop()
+	b.ReportAllocs()
+	for b.Loop() {
+		run()
+	}
 }
 
 func BenchmarkCalls(b *testing.B) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -149,6 +150,28 @@ func TestSentryRests(t *testing.T) {
 			assert.Zero(t, r.watched())
 		}
 	})
+}
+
+// A reader that has always something to serve lets others run.
+func TestReaderYields(t *testing.T) {
+	run, stop := calls(t, msg(chunks.Lists{}))
+	defer stop()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var over atomic.Bool
+	yields := 0
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ; !over.Load(); yields++ {
+			runtime.Gosched()
+		}
+	}()
+	for range 10 * maxTurn {
+		run()
+	}
+	over.Store(true)
+	<-done
+	assert.GreaterOrEqual(t, yields, 9)
 }
 
 // watched returns how many readers the sentry looks at.
