@@ -183,7 +183,9 @@ func (c *tcpConn) linger() {
 	if !ok || t.CloseWrite() != nil {
 		return
 	}
+	c.deadline.Lock() // drain may have its own yet to set
 	_ = t.SetReadDeadline(time.Now().Add(lingerTimeout))
+	c.deadline.Unlock()
 	_, _ = io.Copy(io.Discard, t)
 }
 
