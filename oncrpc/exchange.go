@@ -32,8 +32,8 @@ type Exchange struct {
 	MaxResults int
 
 	// Sink is where the data item of the results goes, if the procedure
-	// has one: a slice as long as the longest item. It may be written to
-	// until Call returns, and not after.
+	// has one: a slice as long as the longest item. All of it may be written to
+	// until Call returns, also what lies behind the item, and not after.
 	Sink []byte
 
 	// Results stands at the first octet of the results of a successful

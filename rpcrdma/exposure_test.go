@@ -93,7 +93,7 @@ func (w *watchedConn) exposed(t *testing.T) (read, written [][]byte) {
 		switch e.access {
 		case rdma.RemoteRead:
 			read = append(read, e.mem)
-		case rdma.RemoteWrite:
+		case rdma.RemoteWrite | rdma.Scratch:
 			written = append(written, e.mem)
 		default:
 			assert.Fail(t, "exposed for more than one thing", "%v", e.access)

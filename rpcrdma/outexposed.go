@@ -6,6 +6,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
+// forResults is the access to memory that results are written to. What else it
+// holds counts for nothing: nobody looks at more of it than the reply says was
+// written.
+const forResults = rdma.RemoteWrite | rdma.Scratch
+
 // What is exposed is memory that a call lets the server reach: the caller's, or
 // a buffer of the call's own. The zero value is none.
 type exposed struct {

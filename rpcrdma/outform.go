@@ -38,7 +38,7 @@ func (o *outCall) planResults() error {
 		return nil
 	}
 	if len(x.Sink) > 0 && rest <= room-writeChunkLen {
-		if err := o.results.open(o.c.conn, x.Sink, nil, rdma.RemoteWrite); err != nil {
+		if err := o.results.open(o.c.conn, x.Sink, nil, forResults); err != nil {
 			return err
 		}
 		l.AddWrite(chunks.Chunk{o.results.segment()})
@@ -46,7 +46,7 @@ func (o *outCall) planResults() error {
 	}
 	b := buf.Default.Get(whole)
 	clear(b.B) // no stale data for a peer to keep: RFC 5042, Section 6.3.2
-	if err := o.results.open(o.c.conn, b.B, b, rdma.RemoteWrite); err != nil {
+	if err := o.results.open(o.c.conn, b.B, b, forResults); err != nil {
 		return err
 	}
 	l.HasReply, l.Reply = true, append(l.Reply[:0], o.results.segment())
