@@ -5,19 +5,21 @@ package interop
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/interop/pace"
 )
 
 const (
-	knfsdName  = "knfsd" // the one that the others are compared with
-	paceRounds = 5       // at least, for the document
+	knfsdName  = "knfsd in the guest" // the one that the others are compared with
+	paceRounds = 5                    // at least, for the document
 	paceDoc    = "INTEROP_BENCH_DOC"
 
 	// The table stands between these in the document.
@@ -29,7 +31,7 @@ const (
 // rounds, and of the ratios within a round.
 func (m *paceMeter) table() string {
 	var b strings.Builder
-	b.WriteString("| what | unit | knfsd in the guest")
+	fmt.Fprintf(&b, "| what | unit | %s", m.servers[0].name)
 	for _, s := range m.servers[1:] {
 		fmt.Fprintf(&b, " | %s | ratio", s.name)
 	}
@@ -57,17 +59,40 @@ func (m *paceMeter) spread(format string, of func([][]float64) float64) string {
 	return fmt.Sprintf(format+" / "+format+" / "+format, v[0], (v[(n-1)/2]+v[n/2])/2, v[n-1])
 }
 
-// document puts the table into the document that the environment names, if it does.
-func (m *paceMeter) document(b *testing.B, table string) {
-	name := os.Getenv(paceDoc)
-	if name == "" {
-		return
-	}
+// document puts the table between its marks in a document.
+func (m *paceMeter) document(t testing.TB, name, kernel string) {
 	old, err := os.ReadFile(name)
-	require.NoError(b, err)
+	require.NoError(t, err)
 	head, rest, ok := strings.Cut(string(old), paceBegin)
 	_, tail, ok2 := strings.Cut(rest, paceEnd)
-	require.True(b, ok && ok2, "%s has no place for the table", name)
-	setting := fmt.Sprintf("%d rounds; Linux %s, emulated; %s.\n", len(m.rounds), kver(b), time.Now().Format(time.DateOnly))
-	require.NoError(b, os.WriteFile(name, []byte(head+paceBegin+"\n"+table+"\n"+setting+"\n"+paceEnd+tail), 0o644))
+	require.True(t, ok && ok2, "%s has no place for the table", name)
+	setting := fmt.Sprintf("%d rounds; Linux %s, emulated; %s.\n", len(m.rounds), kernel, time.Now().Format(time.DateOnly))
+	require.NoError(t, os.WriteFile(name, []byte(head+paceBegin+"\n"+m.table()+"\n"+setting+"\n"+paceEnd+tail), 0o644))
+}
+
+// TestPaceTable asserts that ratios are those within a round, and that a document
+// keeps what stands around the table.
+func TestPaceTable(t *testing.T) {
+	round := func(knfsd, ours float64) [][]float64 {
+		r := [][]float64{make([]float64, len(pace.Parts)), make([]float64, len(pace.Parts))}
+		for i := range pace.Parts {
+			r[0][i], r[1][i] = knfsd, ours
+		}
+		return r
+	}
+	m := &paceMeter{
+		servers: []paceServer{{name: knfsdName}, {name: "ours"}},
+		rounds:  [][][]float64{round(10, 20), round(100, 50), round(40, 40)},
+	}
+	assert.Contains(t, m.table(), "| unlink | files/s | 10 / 40 / 100 | 20 / 40 / 50 | 0.50 / 1.00 / 2.00 |\n")
+
+	name := filepath.Join(t.TempDir(), "document")
+	require.NoError(t, os.WriteFile(name, []byte("before\n"+paceBegin+"old\n"+paceEnd+"behind\n"), 0o644))
+	for range 2 {
+		m.document(t, name, "6.1")
+		b, err := os.ReadFile(name)
+		require.NoError(t, err)
+		assert.Regexp(t, "(?s)^before\n"+paceBegin+"\n\\| what .*\n3 rounds; Linux 6.1, .*\n"+paceEnd+"behind\n$", string(b))
+		assert.NotContains(t, string(b), "old")
+	}
 }
