@@ -55,8 +55,8 @@ func (r *reader) init(c rdma.Conn, serves bool) {
 
 // A callKind is how quick calls of one procedure were. The zero value is quick.
 type callKind struct {
-	away int // so many of the next calls are the dispatcher's
-	next int // and so many, about, when one is slow again
+	away uint16 // so many of the next calls are the dispatcher's
+	next uint16 // and so many, about, when one is slow again
 }
 
 // note notes how long a call took that the reader served.

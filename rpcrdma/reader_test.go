@@ -207,7 +207,7 @@ func TestCallKind(t *testing.T) {
 	for range 50 {
 		k.slow()
 	}
-	assert.Equal(t, maxAway, k.away)
+	assert.EqualValues(t, maxAway, k.away)
 	for range maxAway {
 		k.note(time.Microsecond)
 	}
