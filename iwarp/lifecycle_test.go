@@ -174,7 +174,7 @@ func TestPeerHalfCloses(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{})
 	narrow(t, e.sock, p.nc)
-	mem, done := pattern(3<<20), make(waiter, 1)
+	mem, done := pattern(1<<20), make(waiter, 1)
 	r, err := e.Register(mem, rdma.RemoteRead)
 	require.NoError(t, err)
 	p.send(requestSeg(1, rdmap.ReadRequest{Size: uint32(len(mem)), SourceSTag: r.STag()}))
