@@ -123,7 +123,7 @@ func calls(root nfs3.FH) map[string][]byte {
 
 // sealed puts RPCSEC_GSS in the place of AUTH_SYS.
 func sealed(msg []byte) []byte {
-	msg[27] = rpcsecGSS
+	msg[27] = byte(oncrpc.AuthGSS)
 	return msg
 }
 

@@ -7,9 +7,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// rpcsecGSS is the flavour of calls that may be signed or sealed (RFC 2203).
-const rpcsecGSS = 6
-
 // xidLen is what the exchange puts in front of a call's octets itself.
 const xidLen = 4
 
@@ -24,7 +21,7 @@ func plan(x *oncrpc.Exchange, c *oncrpc.Call, msg []byte, rep *oncrpc.Reply) {
 	}
 	switch {
 	case c.Args.Err() != nil: // the server says what is wrong, in a few words
-	case c.Cred.Flavor == rpcsecGSS:
+	case c.Cred.Flavor == oncrpc.AuthGSS:
 		x.MaxResults = sealedResults(c)
 	case c.Prog == nfs3.Program:
 		planNFS(x, c, msg, rep)

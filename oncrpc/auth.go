@@ -11,6 +11,10 @@ const (
 	AuthNone uint32 = 0
 	AuthSys  uint32 = 1
 
+	// AuthGSS is RPCSEC_GSS (RFC 2203), under which a message may be signed
+	// or sealed. It is not served here; others' calls are passed on with it.
+	AuthGSS uint32 = 6
+
 	authShort uint32 = 2
 )
 

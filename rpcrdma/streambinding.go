@@ -47,9 +47,6 @@ func movable(b Binding, proc uint32, results []byte) (start, n int) {
 	return start, n
 }
 
-// rpcsecGSS is the flavour of calls that may be signed or sealed (RFC 2203).
-const rpcsecGSS = 6
-
 // A sealed binding is that of calls whose arguments and results may not be what
 // their program says: nothing of them is looked into, nor moved.
 type sealed struct{ Binding }

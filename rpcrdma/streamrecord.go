@@ -16,7 +16,7 @@ var errNoReplyRecord = errors.New("rpcrdma: a record that is no RPC reply")
 
 // replyStart is the length in octets of what tells a reply and whose it is: XID
 // and msg_type.
-const replyStart = 8
+const replyStart = msgTypeEnd
 
 // A replyRecord takes the records of replies out of a stream, as far as they have
 // come, and gives their octets to the calls that they answer.
@@ -82,8 +82,7 @@ func (r *replyRecord) octets(c *streamConn, p []byte) error {
 
 // begin finds the call that the reply is for.
 func (r *replyRecord) begin(c *streamConn) error {
-	const reply = 1 // msg_type
-	if binary.BigEndian.Uint32(r.start[4:]) != reply {
+	if msgType(r.start[:]) != msgReply {
 		return errNoReplyRecord
 	}
 	r.call = c.pending[binary.BigEndian.Uint32(r.start[:])]

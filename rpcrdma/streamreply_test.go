@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // A streamReply is a call, what its server writes, and what its requester gets.
@@ -295,7 +296,7 @@ func TestStreamSealed(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q := r.dialLinux()
 		call := callTo(testXID, procItem, word(1), word(2))
-		call[27] = rpcsecGSS
+		call[27] = byte(oncrpc.AuthGSS)
 		h := msg(chunks.Lists{})
 		c, _ := q.writable(4096)
 		h.Lists.AddWrite(c)

@@ -58,7 +58,7 @@ func (l *StreamListener) begin(cl *streamCall, req *oncrpc.Request) bool {
 	for _, b := range l.bindings {
 		if prog, vers := b.Program(); prog == cl.prog && vers == cl.vers {
 			cl.binding = b
-			if c.Cred.Flavor == rpcsecGSS {
+			if c.Cred.Flavor == oncrpc.AuthGSS {
 				cl.binding = sealed{b}
 			}
 			return true
