@@ -72,6 +72,7 @@ func (m *paceMeter) round(b *testing.B) {
 	res := make([][]float64, len(m.servers))
 	for i := range m.servers {
 		i = (i + len(m.rounds)) % len(m.servers)
+		fmt.Fprintf(os.Stderr, "round %d: %s\n", len(m.rounds)+1, m.servers[i].name)
 		res[i] = measurePace(b, m.servers[i].site)
 	}
 	m.rounds = append(m.rounds, res)
