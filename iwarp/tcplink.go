@@ -64,6 +64,9 @@ func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 	}
 	// Who would not wait says so, call by call.
 	_ = unix.SetNonblock(l.fd, false)
+	if sameHost(nc.LocalAddr(), nc.RemoteAddr()) {
+		speed(l.fd)
+	}
 	limit := unix.NsecToTimeval(threadTime.Nanoseconds())
 	_ = unix.SetsockoptTimeval(l.fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit)
 	_ = unix.SetsockoptTimeval(l.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit)
