@@ -168,6 +168,8 @@ type wire struct {
 //
 //	IRD ORD f6ab0e18 version flags send receive
 //	2   2   4        1       1     1    1        octets
+//
+// This project's ends have a block of their own behind it.
 func seen(t *testing.T, file string) (w wire) {
 	fields := func(filter string, names ...string) []string {
 		args := []string{"-Y", filter, "-T", "fields", "-E", "occurrence=f"}
@@ -183,7 +185,7 @@ func seen(t *testing.T, file string) (w wire) {
 		var b []byte
 		_, err := fmt.Sscanf(strings.ReplaceAll(s, ":", ""), "%x", &b)
 		require.NoError(t, err, s)
-		require.Len(t, b, 12)
+		require.GreaterOrEqual(t, len(b), 12)
 		return b
 	}
 	req := private(fields("iwarp_mpa.req", "iwarp_mpa.privatedata")[0])
