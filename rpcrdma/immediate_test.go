@@ -61,14 +61,7 @@ func (s *side) ends() []error {
 }
 
 // news returns what came since the last time.
-func (s *side) news() [][8]byte {
-	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	got := s.got
-	s.got = nil
-	return got
-}
+func (s *side) news() [][8]byte { return news(&s.mu, &s.got) }
 
 type sideLink struct {
 	s *side
@@ -217,14 +210,7 @@ func (p *rawLink) Closed(err error) {
 	p.ended = err
 }
 
-func (p *rawLink) news() []rdma.Recv {
-	synctest.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	got := p.got
-	p.got = nil
-	return got
-}
+func (p *rawLink) news() []rdma.Recv { return news(&p.mu, &p.got) }
 
 // end returns why the connection has ended, or nil.
 func (p *rawLink) end() error {

@@ -128,14 +128,7 @@ func (p *puppet) lost() bool {
 }
 
 // heard waits until nothing moves, and returns what came since the last time.
-func (p *puppet) heard() []heard {
-	synctest.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	got := p.got
-	p.got = nil
-	return got
-}
+func (p *puppet) heard() []heard { return news(&p.mu, &p.got) }
 
 // call is heard where one call is expected.
 func (p *puppet) call() heard {

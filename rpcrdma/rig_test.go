@@ -160,13 +160,16 @@ func (q *requester) call(h Header, body []byte) {
 }
 
 // answers waits until nothing moves, and returns what came since the last time.
-func (q *requester) answers() []answer {
+func (q *requester) answers() []answer { return news(&q.mu, &q.got) }
+
+// news waits until nothing moves, and takes what was put down meanwhile.
+func news[T any](mu *sync.Mutex, got *[]T) []T {
 	synctest.Wait()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	got := q.got
-	q.got = nil
-	return got
+	mu.Lock()
+	defer mu.Unlock()
+	all := *got
+	*got = nil
+	return all
 }
 
 // answer is answers where one is expected.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
@@ -17,13 +15,11 @@ import (
 var version string
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	program := run
 	if filepath.Base(os.Args[0]) == helperName {
 		program = runHelper
 	}
-	os.Exit(program(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(program(cli.UntilSignal(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run is main for tests. It returns the exit status.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -9,16 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UntilSignal returns a context that SIGINT or SIGTERM ends. A second one then
+// UntilSignal returns a context that SIGINT or SIGTERM ends, and whose cause says
+// which. A second one then
 // has its usual effect: it ends the process, which waits for nothing any more.
 func UntilSignal() context.Context {
-	ctx, end := context.WithCancel(context.Background())
+	ctx, end := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2) // the second may come before the first is taken
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
 	go func() {
-		<-signals
+		first := <-signals
 		signal.Stop(signals) // before anybody hears of the first
-		end()
+		end(fmt.Errorf("%v signal received", first))
 		select {
 		case second := <-signals:
 			_ = unix.Kill(unix.Getpid(), second.(syscall.Signal))
