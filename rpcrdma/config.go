@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net/netip"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/internal/share"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -39,10 +37,9 @@ func (s *Server) init() error {
 			maxConns:   orDefault(s.MaxConns, defaultMaxConns),
 		}
 		s.err = errors.Join(s.check(), s.fillReverse())
-		s.memory = semaphore.NewWeighted(s.cfg.maxMemory)
+		s.memory = share.NewMemory(s.cfg.maxMemory, s.cfg.share(), share.NewPress(s.press))
 		s.conns = make(map[*conn]struct{})
-		s.parties = make(map[netip.Prefix]*party)
-		s.press.init(s)
+		s.parties = share.NewParties(s.memory.Part)
 		s.sentry.init()
 		s.listeners = make(map[rdma.Listener]struct{})
 		s.calls.max = maxServing

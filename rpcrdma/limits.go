@@ -95,10 +95,6 @@ const (
 	// with the longest inline messages.
 	minMaxInline = 1 << 20
 
-	// pressTime is how long a call waits for memory before peers that have
-	// it and move less than bulk octets in that time are taken for dead.
-	pressTime = 5 * time.Second
-
 	// maxLogged is how many warnings a server logs in logPeriod. A peer
 	// that reconnects in a loop would fill the log otherwise.
 	maxLogged = 20

@@ -8,7 +8,7 @@ package rpcrdma
 // that must is put behind those of its connection that do already.
 func (c *conn) reserve(cl *call) {
 	need := cl.need()
-	if need == 0 || c.tryAcquire(need) {
+	if need == 0 || c.party.Own.TryAcquire(need) {
 		cl.held = need
 		if k := c.reader.takes(cl); k != nil {
 			c.serveShort(cl, k)
@@ -26,32 +26,6 @@ func (c *conn) reserve(cl *call) {
 	}
 }
 
-// tryAcquire takes memory of the party's share if nobody waits for any.
-func (c *conn) tryAcquire(n int64) bool {
-	if !c.party.memory.TryAcquire(n) {
-		return false
-	}
-	if c.srv.memory.TryAcquire(n) {
-		return true
-	}
-	c.party.memory.Release(n)
-	return false
-}
-
-// acquire waits for memory, first for the party's and then for all parties'.
-func (c *conn) acquire(n int64) error {
-	if err := c.party.memory.Acquire(c.ctx, n); err != nil {
-		return err
-	}
-	c.srv.press.begin()
-	err := c.srv.memory.Acquire(c.ctx, n)
-	c.srv.press.end()
-	if err != nil {
-		c.party.memory.Release(n)
-	}
-	return err
-}
-
 // wait reserves memory for one waiting call after the other. A connection has
 // at most one of these goroutines, and so one place in the queue for memory.
 func (c *conn) wait() {
@@ -63,7 +37,7 @@ func (c *conn) wait() {
 		if cl == nil {
 			return
 		}
-		if err := c.acquire(cl.need()); err != nil {
+		if err := c.party.Own.Acquire(c.ctx, cl.need()); err != nil {
 			cl.end() // the connection has ended
 			continue
 		}
@@ -76,7 +50,6 @@ func (c *conn) wait() {
 func (cl *call) unreserve(n int64) {
 	if n > 0 {
 		cl.held -= n
-		cl.conn.srv.memory.Release(n)
-		cl.conn.party.memory.Release(n)
+		cl.conn.party.Own.Release(n)
 	}
 }

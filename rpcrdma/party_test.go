@@ -10,6 +10,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/internal/share"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -125,7 +126,7 @@ func TestMemoryPressed(t *testing.T) {
 		synctest.Wait()
 		waits.writeLarge(testXID)
 		require.Empty(t, waits.answers())
-		time.Sleep(pressTime - time.Millisecond)
+		time.Sleep(share.PressTime - time.Millisecond)
 		require.Empty(t, waits.answers())
 		time.Sleep(time.Millisecond)
 		assert.Len(t, waits.answers(), 1)
@@ -141,7 +142,7 @@ func TestMemoryPressedSpares(t *testing.T) {
 	s := tight(new(gate))
 	s.Handler = null
 	serve(t, s, func(t *testing.T, r *rig) {
-		const pace = pressTime * 9 / 10
+		const pace = share.PressTime * 9 / 10
 		slow, waits, idle := r.dialFrom(1), r.dialFrom(2), r.dialFrom(3)
 		for i := range uint32(4) { // they arrive, and are answered, one by one
 			slow.Delay(time.Duration(i+1) * pace)
@@ -154,7 +155,7 @@ func TestMemoryPressedSpares(t *testing.T) {
 		l.Reply, l.HasReply = chunks.Chunk{{Handle: 2, Length: 0xffffffff}}, true
 		l.Reads = waits.reads(40, make([]byte, large))
 		waits.call(msg(l), rpcCall(testXID, ""))
-		time.Sleep(pace + pressTime/2)
+		time.Sleep(pace + share.PressTime/2)
 		assert.Empty(t, waits.answers())
 		time.Sleep(4 * pace)
 		assert.Len(t, waits.answers(), 1)
@@ -182,9 +183,9 @@ func TestStands(t *testing.T) {
 	assert.False(t, c.stands(3), "nothing is posted")
 	c.watch.posted = 1
 	assert.True(t, c.stands(4))
-	m.in += bulk
+	m.in += share.Bulk
 	assert.False(t, c.stands(5))
-	m.in += bulk - 1
+	m.in += share.Bulk - 1
 	assert.True(t, c.stands(6))
 	c.watch.posted, c.watch.done = 2, 1
 	assert.False(t, c.stands(7))

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sync/semaphore"
-
+	"github.com/nfsrdma/nfsrdma/internal/share"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -74,10 +72,9 @@ type Server struct {
 
 	reverse ClientConfig // of calls in the reverse direction
 
-	memory *semaphore.Weighted
+	memory *share.Memory
 	inline atomic.Int64 // octets that MaxInline bounds, and
 	fair   atomic.Int64 // each connection's part of that bound
-	press  press
 	calls  dispatcher
 	sentry sentry
 	waits  bool // Handler waits for others: readers serve nothing
@@ -88,7 +85,7 @@ type Server struct {
 	draining  bool
 	listeners map[rdma.Listener]struct{}
 	conns     map[*conn]struct{} // those being set up included
-	parties   map[netip.Prefix]*party
+	parties   share.Parties[*share.Part]
 	all       sync.WaitGroup // of conns; grows only while not draining
 }
 
@@ -152,9 +149,9 @@ func (s *Server) admit(req rdma.ConnRequest) (c *conn, why string) {
 	if s.draining {
 		return nil, "shutting down"
 	}
-	p := s.party(req)
+	p := s.parties.Enter(req.RemoteAddr())
 	if len(s.conns) >= s.cfg.maxConns && !s.makeRoom(p) {
-		p.leave(s)
+		s.parties.Leave(p)
 		return nil, "too many connections"
 	}
 	c = newConn(s, p, req)
@@ -169,7 +166,7 @@ func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.shareOut()
-	c.party.leave(s)
+	s.parties.Leave(c.party)
 	s.mu.Unlock()
 	s.all.Done()
 }

@@ -1,0 +1,82 @@
+package share
+
+import (
+	"sync"
+	"time"
+)
+
+// A Press looks at all connections while calls wait for memory: a peer that has
+// some and does not move must not keep it from others for as long as it may at
+// other times.
+type Press struct {
+	look  func(round uint64)
+	timer *time.Timer
+
+	mu      sync.Mutex
+	waiting int // calls
+	round   uint64
+}
+
+// NewPress returns a Press that calls look every PressTime while calls wait. It
+// is to end the connections that stand, as Sight.Stands tells of a round.
+func NewPress(look func(round uint64)) *Press {
+	p := &Press{look: look}
+	p.timer = time.AfterFunc(PressTime, p.tick)
+	p.timer.Stop()
+	return p
+}
+
+// begin notes a call that waits, and end that it does not any more.
+func (p *Press) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting++; p.waiting == 1 {
+		p.round += 2 // what was seen before is not of the last period
+		p.timer.Reset(0)
+	}
+}
+
+func (p *Press) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting--; p.waiting == 0 {
+		p.timer.Stop()
+	}
+}
+
+// Waiting returns how many calls wait for memory.
+func (p *Press) Waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waiting
+}
+
+func (p *Press) tick() {
+	p.mu.Lock()
+	p.round++
+	round, due := p.round, p.waiting > 0
+	if due {
+		p.timer.Reset(PressTime)
+	}
+	p.mu.Unlock()
+	if due {
+		p.look(round)
+	}
+}
+
+// A Sight is what a look has found of a connection.
+type Sight struct {
+	Round        uint64
+	Posted, Done uint64 // pieces of work that need the peer to move
+	Octets       uint64 // that have moved, as far as is known
+}
+
+// Stands takes what a look finds now in place of what s is, and tells whether the
+// connection has work to do and has neither done any nor moved many octets since
+// the look before.
+func (s *Sight) Stands(now Sight) bool {
+	before := *s
+	*s = now
+	moved := now.Done != before.Done || now.Octets >= before.Octets+Bulk
+	return before.Round+1 == now.Round && !moved && now.Posted != now.Done
+}

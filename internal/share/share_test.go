@@ -1,0 +1,122 @@
+package share
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// No party gets more than its part, and all together no more than there is.
+func TestParts(t *testing.T) {
+	m := NewMemory(10, 6, NewPress(func(uint64) {}))
+	a, b := m.Part(), m.Part()
+	assert.EqualValues(t, 10, m.Limit())
+	assert.True(t, a.TryAcquire(6))
+	assert.False(t, a.TryAcquire(1), "it has its part")
+	assert.False(t, b.TryAcquire(5), "there is not as much")
+	assert.True(t, b.TryAcquire(4), "what failed took nothing")
+	assert.EqualValues(t, 10, m.InUse())
+	a.Release(6)
+	assert.True(t, b.TryAcquire(2))
+	b.Release(6)
+	assert.Zero(t, m.InUse())
+}
+
+// Who waits gets it when it comes back, or learns that it is not wanted any more
+// and then has nothing.
+func TestAcquireWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(10, 6, NewPress(func(uint64) {}))
+		a, b := m.Part(), m.Part()
+		require.True(t, a.TryAcquire(6))
+		got := make(chan error)
+		go func() { got <- b.Acquire(t.Context(), 6) }()
+		synctest.Wait()
+		assert.Equal(t, 1, m.press.Waiting())
+		a.Release(6)
+		require.NoError(t, <-got)
+		assert.Zero(t, m.press.Waiting())
+
+		for _, p := range []*Part{a, b} { // for everybody's, and for its own
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { got <- p.Acquire(ctx, 5) }()
+			synctest.Wait()
+			cancel()
+			assert.ErrorIs(t, <-got, context.Canceled)
+		}
+		b.Release(6)
+		assert.True(t, a.TryAcquire(6), "nothing was kept")
+		assert.True(t, b.TryAcquire(4))
+		assert.Zero(t, m.press.Waiting())
+	})
+}
+
+// The press looks at once when the first call waits, then again and again, and
+// not once nobody waits. What was seen in an earlier time of need does not count.
+func TestPress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rounds []uint64
+		p := NewPress(func(round uint64) { rounds = append(rounds, round) })
+		p.begin()
+		p.begin()
+		time.Sleep(PressTime + time.Second)
+		require.Len(t, rounds, 2)
+		assert.Equal(t, rounds[0]+1, rounds[1])
+		p.end()
+		time.Sleep(PressTime)
+		require.Len(t, rounds, 3)
+		p.end()
+		time.Sleep(10 * PressTime)
+		require.Len(t, rounds, 3)
+		p.begin()
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		require.Len(t, rounds, 4)
+		assert.Greater(t, rounds[3], rounds[2]+1)
+		p.end()
+	})
+}
+
+// A long message that is on its way is a sign of life, a trickle is not.
+func TestStands(t *testing.T) {
+	var s Sight
+	for _, tt := range []struct {
+		now    Sight
+		stands bool
+		why    string
+	}{
+		{Sight{Round: 2, Posted: 1}, false, "it is seen for the first time"},
+		{Sight{Round: 3, Posted: 1}, true, "nothing has moved"},
+		{Sight{Round: 4, Posted: 1, Octets: Bulk}, false, "octets have"},
+		{Sight{Round: 5, Posted: 1, Octets: 2*Bulk - 1}, true, "too few have"},
+		{Sight{Round: 6, Posted: 2, Done: 1, Octets: 2 * Bulk}, false, "a piece is done"},
+		{Sight{Round: 7, Posted: 2, Done: 2, Octets: 2 * Bulk}, false, "all are"},
+		{Sight{Round: 8, Posted: 2, Done: 2, Octets: 2 * Bulk}, false, "there is nothing to do"},
+		{Sight{Round: 20, Posted: 3, Done: 2, Octets: 2 * Bulk}, false, "it was seen long ago"},
+	} {
+		assert.Equal(t, tt.stands, s.Stands(tt.now), tt.why)
+	}
+}
+
+// Who has most gives a place to who has fewer.
+func TestYields(t *testing.T) {
+	made := 0
+	parties := NewParties(func() int { made++; return made })
+	addr := func(host byte, port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(198, 51, 100, host), Port: port} }
+	a := parties.Enter(addr(1, 1))
+	assert.Same(t, a, parties.Enter(addr(1, 2)), "whatever the port")
+	b := parties.Enter(addr(2, 1))
+	assert.Equal(t, 2, made)
+	assert.Same(t, a, parties.Yields(b))
+	parties.Enter(addr(2, 2))
+	assert.Nil(t, parties.Yields(b), "it would leave a fewer than b")
+	parties.Leave(a)
+	parties.Leave(a)
+	assert.Equal(t, 1, parties.Len())
+	assert.Nil(t, parties.Yields(b), "from itself")
+}
