@@ -30,7 +30,7 @@ var floors = map[string]int{
 	"internal/conformance/check": 1, "internal/share": 1, "iwarp/ddp": 1, "iwarp/mpa": 1, "iwarp/mpa/mpatest": 0, "rdma/rdmatest": 1,
 	"iwarp/rdmap": 2, "oncrpc": 2,
 	"iwarp": 3, "rpcrdma": 3,
-	"nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "rpcbind": 4, "vfs": 4,
+	"exports": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "rpcbind": 4, "vfs": 4,
 	"nfsclient": 5, "vfs/posix": 5, "vfs/vfstest": 5,
 	"bridge": 6, "fusefs": 6, "nfsserver": 6,
 	"cmd/mountrdma": 7, "cmd/nfsrdmad": 7,
@@ -41,6 +41,8 @@ var floors = map[string]int{
 var beside = map[string][]string{
 	"rdma":   {"buf"},         // a received message is a lent buffer
 	"chunks": {"rdma", "xdr"}, // a segment is an STag, offset and length, in XDR
+
+	"nfs/nfsacl": {"nfs/nfs3"}, // the program's handles, attributes and errors are NFS's
 }
 
 // peers are what tests talk to, although it stands above them.
@@ -53,7 +55,7 @@ var testOnly = []string{"internal/wiretest", "iwarp/mpa/mpatest", "rdma/rdmatest
 const apart = "interop"
 
 // pure are codecs: octets to values and back, with no network, no log and no clock.
-var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/mpa", "iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "nfs/nfs4", "xdr"}
+var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/mpa", "iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "nfs/nfs4", "nfs/nfsacl", "xdr"}
 
 var impure = []string{"context", "io", "log", "log/slog", "net", "os", "reflect", "time"}
 

@@ -1,0 +1,158 @@
+package exports
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// A Kind is a way of saying which hosts are meant.
+type Kind uint8
+
+// The kinds.
+const (
+	Any      Kind = iota // every host
+	Address              // one address
+	Network              // all addresses with a prefix
+	Name                 // the addresses that a name has
+	Wildcard             // hosts whose name is of a pattern
+)
+
+// A Host is the hosts that an entry is for. The zero value is all of them.
+type Host struct {
+	Kind Kind
+	Net  netip.Prefix // of an Address, which is a prefix of all bits, or a Network
+	Name string       // of a Name or Wildcard, in lower case
+}
+
+// String returns h as exports(5) writes it.
+func (h Host) String() string {
+	switch h.Kind {
+	case Address:
+		return h.Net.Addr().String()
+	case Network:
+		return h.Net.String()
+	case Name, Wildcard:
+		return h.Name
+	case Any:
+	}
+	return "*"
+}
+
+// InNetwork returns the Host of an address or network.
+func InNetwork(p netip.Prefix) Host {
+	if p.IsSingleIP() {
+		return Host{Kind: Address, Net: p}
+	}
+	return Host{Kind: Network, Net: p.Masked()}
+}
+
+// ParseHost understands what stands in front of the parenthesis: "*" or
+// nothing, an address, a network with its prefix length or mask, a name, or a
+// name with the wildcards *, ? and [...]. The error says what to write
+// instead.
+func ParseHost(w string) (Host, error) {
+	switch {
+	case w == "" || w == "*":
+		return Host{}, nil
+	case w[0] == '@':
+		return Host{}, fmt.Errorf("netgroup %q: this server does not ask NIS; write its hosts, or their network", w)
+	case strings.HasPrefix(w, "gss/"):
+		return Host{}, fmt.Errorf("%q: this server has no Kerberos; write hosts, with sec=sys", w)
+	case w[0] == '-':
+		return Host{}, fmt.Errorf("options %q stand behind a client; write them in front of all clients, or in parentheses behind each", w)
+	}
+	if a, err := netip.ParseAddr(strings.Trim(w, "[]")); err == nil {
+		return addressHost(w, a)
+	}
+	if strings.Contains(w, "/") {
+		return parseNetwork(w)
+	}
+	return parseName(w)
+}
+
+func addressHost(w string, a netip.Addr) (Host, error) {
+	switch {
+	case w[0] == '[':
+		return Host{}, fmt.Errorf("address %q is in brackets, which are for wildcards; write %s", w, a)
+	case a.Zone() != "":
+		return Host{}, fmt.Errorf("address %q has a zone; write %s", w, a.WithZone(""))
+	}
+	a = a.Unmap()
+	return InNetwork(netip.PrefixFrom(a, a.BitLen())), nil
+}
+
+var errNetwork = errors.New("write one such as 192.0.2.0/24, 192.0.2.0/255.255.255.0 or 2001:db8::/32")
+
+func parseNetwork(w string) (Host, error) {
+	addr, length, _ := strings.Cut(w, "/")
+	a, err := netip.ParseAddr(addr)
+	if err != nil || a.Zone() != "" || a.Is4In6() {
+		return Host{}, fmt.Errorf("network %q has no address in front of the slash; %w", w, errNetwork)
+	}
+	bits, ok := maskBits(a, length)
+	if !ok {
+		return Host{}, fmt.Errorf("network %q has neither a prefix length nor a mask behind the slash; %w", w, errNetwork)
+	}
+	return InNetwork(netip.PrefixFrom(a, bits)), nil
+}
+
+// maskBits returns the length in bits of a prefix of a that is given as a
+// number or as a mask.
+func maskBits(a netip.Addr, length string) (bits int, ok bool) {
+	if mask, err := netip.ParseAddr(length); err == nil && mask.BitLen() == a.BitLen() {
+		return contiguous(mask.AsSlice())
+	}
+	n, err := strconv.ParseUint(length, 10, 8)
+	return int(n), err == nil && int(n) <= a.BitLen() && length[0] != '+'
+}
+
+// contiguous returns how many ones a mask has; false where there is one behind
+// a zero.
+func contiguous(mask []byte) (ones int, ok bool) {
+	ended := false
+	for _, b := range mask {
+		for bit := byte(0x80); bit > 0; bit >>= 1 {
+			switch {
+			case b&bit == 0:
+				ended = true
+			case ended:
+				return 0, false
+			default:
+				ones++
+			}
+		}
+	}
+	return ones, true
+}
+
+func parseName(w string) (Host, error) {
+	name := strings.ToLower(strings.TrimSuffix(w, "."))
+	h := Host{Kind: Name, Name: name}
+	if strings.ContainsAny(name, "*?[") {
+		h.Kind = Wildcard
+		switch {
+		case !strings.ContainsFunc(name, func(r rune) bool { return !strings.ContainsRune("0123456789.*?", r) }) && strings.ContainsAny(name, "0123456789"):
+			return Host{}, fmt.Errorf("%q: wildcards are for names; write a network such as 192.0.2.0/24", w)
+		case !validPattern(name):
+			return Host{}, fmt.Errorf("wildcard %q has a bracket without its other; write [...] around the characters", w)
+		}
+	}
+	for _, c := range []byte(name) {
+		if !nameOctet(c) && (h.Kind == Name || !strings.ContainsRune("*?[]^!", rune(c))) {
+			return Host{}, fmt.Errorf("%q is neither a host's name nor an address: %q is in no name; write a name, an address, a network or *", w, c)
+		}
+	}
+	if name == "" || len(name) > maxName {
+		return Host{}, fmt.Errorf("a host's name has 1 to %d characters; write the address or network", maxName)
+	}
+	return h, nil
+}
+
+// nameOctet tells whether names of hosts have c: those of DNS, and the
+// underscore.
+func nameOctet(c byte) bool {
+	return c == '-' || c == '.' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z'
+}

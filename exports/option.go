@@ -1,0 +1,108 @@
+package exports
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// flags are the options without a value. Those that do nothing are of things
+// that this server always does or never has.
+var flags = map[string]func(o *Options){
+	"ro":               func(o *Options) { o.ReadOnly = true },
+	"rw":               func(o *Options) { o.ReadOnly = false },
+	"async":            func(o *Options) { o.Async = true },
+	"sync":             func(o *Options) { o.Async = false },
+	"insecure":         func(o *Options) { o.Insecure = true },
+	"secure":           func(o *Options) { o.Insecure = false },
+	"no_root_squash":   func(o *Options) { o.NoRootSquash = true },
+	"root_squash":      func(o *Options) { o.NoRootSquash = false },
+	"all_squash":       func(o *Options) { o.AllSquash = true },
+	"no_all_squash":    func(o *Options) { o.AllSquash = false },
+	"subtree_check":    func(o *Options) { o.SubtreeCheck = true },
+	"no_subtree_check": func(o *Options) { o.SubtreeCheck = false },
+	"crossmnt":         func(o *Options) { o.CrossMnt = true },
+	"nocrossmnt":       func(o *Options) { o.CrossMnt = false },
+	"nohide":           func(o *Options) { o.NoHide = true },
+	"hide":             func(o *Options) { o.NoHide = false },
+	"exclusive":        func(o *Options) { o.Exclusive = true },
+
+	"wdelay":         func(*Options) {}, // writes are gathered by the kernel's page cache
+	"no_wdelay":      func(*Options) {},
+	"secure_locks":   func(*Options) {}, // there are no locks
+	"insecure_locks": func(*Options) {},
+	"auth_nlm":       func(*Options) {},
+	"no_auth_nlm":    func(*Options) {},
+	"no_pnfs":        func(*Options) {}, // of NFS version 4.1
+}
+
+// values are the options with a value. Their errors say what to write.
+var values = map[string]func(o *Options, value string) error{
+	"anonuid": func(o *Options, v string) (err error) { o.AnonUID, err = parseID(v); return err },
+	"anongid": func(o *Options, v string) (err error) { o.AnonGID, err = parseID(v); return err },
+	"fsid": func(o *Options, v string) error {
+		f, ok := ParseFSID(v)
+		if !ok {
+			return fmt.Errorf("%q is neither a number below 4294967296, nor a UUID, nor root; write fsid=1 or the like", v)
+		}
+		o.FSID = f
+		return nil
+	},
+	"sec": func(_ *Options, v string) error {
+		for flavor := range strings.SplitSeq(v, ":") {
+			if flavor != "sys" {
+				return fmt.Errorf("security %q: this server has AUTH_SYS alone; write sec=sys", flavor)
+			}
+		}
+		return nil
+	},
+}
+
+// refused are options of exports(5) that promise what this server does not have.
+var refused = map[string]string{
+	"mp":             "this server does not look whether a directory is a mount point; take it out, and start the server behind the mount",
+	"mountpoint":     "this server does not look whether a directory is a mount point; take it out, and start the server behind the mount",
+	"no_acl":         "it hides nothing here; take it out",
+	"pnfs":           "it is of NFS version 4.1, and this server has 3; take it out",
+	"refer":          "it is of NFS version 4, and this server has 3; take it out",
+	"replicas":       "it is of NFS version 4, and this server has 3; take it out",
+	"security_label": "it is of NFS version 4.2, and this server has 3; take it out",
+	"xprtsec":        "this server has no TLS; take it out",
+}
+
+// parseID understands a number as exportfs does, which has taken -2 for a user
+// since long ago. -1 is nobody: system calls take it for "as before".
+func parseID(v string) (ID, error) {
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || n < -2 || n == -1 || n >= 1<<32-1 {
+		return ID{}, fmt.Errorf("%q is not the number of a user or group; write one of 0 to 4294967294", v)
+	}
+	return NewID(uint32(n)), nil
+}
+
+// set does what one option says.
+func (o *Options) set(option string) error {
+	name, value, valued := strings.Cut(option, "=")
+	if why, ok := refused[name]; ok {
+		return fmt.Errorf("option %q is not served: %s", name, why)
+	}
+	if f, ok := flags[name]; ok && !valued {
+		f(o)
+		return nil
+	}
+	f, ok := values[name]
+	switch {
+	case ok && valued:
+		return f(o, value)
+	case ok:
+		return fmt.Errorf("option %q needs a value; write %s=...", name, name)
+	case flags[name] != nil:
+		return fmt.Errorf("option %q has no value; write %s", name, name)
+	case option == "":
+		return fmt.Errorf("an option is missing between commas; take one comma out")
+	case strings.ContainsAny(option, " \t"):
+		return fmt.Errorf("option %q has a blank in it; take it out", option)
+	default:
+		return fmt.Errorf("there is no option %q; correct it (docs/exports.md has them all)", option)
+	}
+}

@@ -1,0 +1,225 @@
+package exports
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A File is what a file says.
+type File struct {
+	Exports  []Export // in the order of their first lines
+	Warnings []*Error // what is served otherwise than it may be meant
+}
+
+// An Export is a directory and its clients, of all lines that have its path.
+type Export struct {
+	Path    string // absolute and clean, at most 1024 octets
+	Clients []Client
+	Line    int // the first
+}
+
+// FSID returns the identity that the clients' options give e, or none.
+func (e *Export) FSID() FSID {
+	for _, c := range e.Clients {
+		if c.Options.FSID.Set() {
+			return c.Options.FSID
+		}
+	}
+	return FSID{}
+}
+
+// Exclusive tells whether the options of any client say that only this server
+// changes what is in the directory: it is, then, for all.
+func (e *Export) Exclusive() bool {
+	return slices.ContainsFunc(e.Clients, func(c Client) bool { return c.Options.Exclusive })
+}
+
+// String returns f as a file that says the same, without what had no effect.
+func (f *File) String() string {
+	var b strings.Builder
+	for _, e := range f.Exports {
+		b.WriteString(quote(e.Path))
+		for _, c := range e.Clients {
+			b.WriteString(" " + c.String())
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// quote writes a path so that it is one word.
+func quote(path string) string {
+	var b strings.Builder
+	for _, c := range []byte(path) {
+		if c <= ' ' || c == '#' || c == '"' || c == '\\' || c >= 0x7f {
+			fmt.Fprintf(&b, `\%03o`, c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// Parse understands a file of exports(5). name is what errors call it. The
+// error is all Errors joined; there is no File then.
+func Parse(name string, text []byte) (*File, error) {
+	p := parser{report: report{file: name}, seen: make(map[string]int), fsids: make(map[FSID]string)}
+	if len(text) > maxText {
+		return nil, fmt.Errorf("%s: %d octets are more than the %d that an exports file may have", name, len(text), maxText)
+	}
+	s := newScanner(&p.report, text)
+	for words := s.line(); len(words) > 0; words = s.line() {
+		p.line(words)
+	}
+	p.checkHidden()
+	p.file.Warnings = p.warnings
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return &p.file, nil
+}
+
+type parser struct {
+	report
+	file   File
+	seen   map[string]int  // paths, and their index in file
+	fsids  map[FSID]string // and whose they are
+	hidden []hidden
+}
+
+// line takes the words of a line: a path, perhaps options for all that follow,
+// and clients.
+func (p *parser) line(words []word) {
+	at := words[0].from
+	name, err := exportPath(words[0].text)
+	if err != nil {
+		p.fail(at, "%v", err)
+		return // a path that is forgotten would make every client an error
+	}
+	i, ok := p.seen[name]
+	if !ok {
+		i = len(p.file.Exports)
+		p.seen[name] = i
+		p.file.Exports = append(p.file.Exports, Export{Path: name, Line: at.line})
+	}
+	e := &p.file.Exports[i]
+	defaults, words := Options{ReadOnly: true}, words[1:]
+	if len(words) > 0 && strings.HasPrefix(words[0].text, "-") {
+		p.options(words[0].cut(1), &defaults)
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		p.warn(at, `no client is named, so that every host is served; write %s *(%s), or who it is for`, quote(name), defaults)
+		p.add(e, Client{Options: defaults}, at)
+	}
+	for _, w := range words {
+		p.client(e, w, defaults)
+	}
+}
+
+func exportPath(w string) (string, error) {
+	switch {
+	case !path.IsAbs(w):
+		return "", fmt.Errorf("%.40q is not an absolute path; a line begins with a directory, written from / on", w)
+	case slices.ContainsFunc(strings.Split(w, "/"), func(n string) bool { return n == "." || n == ".." }):
+		return "", fmt.Errorf("path %.40q has . or .. in it; write it without", w)
+	case len(w) > maxPath:
+		return "", fmt.Errorf("path %.40q… has %d octets, and clients can ask for %d; export a directory above it", w, len(w), maxPath)
+	}
+	return path.Clean(w), nil
+}
+
+// client takes HOST or HOST(OPTIONS).
+func (p *parser) client(e *Export, w word, o Options) {
+	c := Client{Options: o}
+	host, open := w, strings.IndexByte(w.text, '(')
+	if open >= 0 {
+		host = w.until(open)
+		list := w.cut(open + 1)
+		switch end := strings.IndexByte(list.text, ')'); {
+		case end < 0:
+			p.fail(w.at[open], `the options have no ")" in the same word; write them without blanks, as in %s(rw,sync)`, host.text)
+			return
+		case end < len(list.text)-1:
+			p.fail(list.at[end+1], `%.40q follows the options; put a blank in front of the next client`, list.text[end+1:])
+			return
+		default:
+			p.options(list.until(end), &c.Options)
+		}
+	}
+	var err error
+	if c.Host, err = ParseHost(host.text); err != nil {
+		p.fail(host.from, "%v", err)
+		return
+	}
+	if open == 0 {
+		p.warn(w.from, `no client stands in front of %.40q, so that every host is served with it; write client%.40[1]s without a blank, or *%.40[1]s`, w.text)
+	}
+	p.add(e, c, w.from)
+}
+
+// options takes a list of options. One comma may end it.
+func (p *parser) options(w word, o *Options) {
+	for w.text != "" {
+		n := strings.IndexByte(w.text, ',')
+		if n < 0 {
+			n = len(w.text)
+		}
+		if err := o.set(w.text[:n]); err != nil {
+			p.fail(w.from, "%v", err)
+		}
+		w = w.cut(min(n+1, len(w.text)))
+	}
+}
+
+// add gives e one more client.
+func (p *parser) add(e *Export, c Client, at position) {
+	if slices.ContainsFunc(e.Clients, func(other Client) bool { return other.Host == c.Host }) {
+		p.warn(at, "%s is exported to %s twice, and the first counts; take one out", e.Path, c.Host)
+		return
+	}
+	p.identify(e, c.Options.FSID, at)
+	if c.Options.NoHide {
+		p.hidden = append(p.hidden, hidden{e.Path, at})
+	}
+	e.Clients = append(e.Clients, c)
+}
+
+// identify holds that an export has one identity, and no other has it.
+func (p *parser) identify(e *Export, f FSID, at position) {
+	if !f.Set() {
+		return
+	}
+	if other := e.FSID(); other.Set() && other != f {
+		p.fail(at, "%s has fsid=%s for one client and fsid=%s for another; give it one", e.Path, other, f)
+		return
+	}
+	if other, ok := p.fsids[f]; ok && other != e.Path {
+		p.fail(at, "%s and %s both have fsid=%s; give each its own", other, e.Path, f)
+		return
+	}
+	p.fsids[f] = e.Path
+}
+
+// hidden is an export that is to be seen from the one above it.
+type hidden struct {
+	path string
+	at   position
+}
+
+// checkHidden refuses nohide where it would have an effect with knfsd.
+func (p *parser) checkHidden() {
+	for _, h := range p.hidden {
+		for dir := path.Dir(h.path); ; dir = path.Dir(dir) {
+			if _, ok := p.seen[dir]; ok && dir != h.path {
+				p.fail(h.at, "option nohide: clients of %s do not see %s in it; let them mount it too, and take nohide out", dir, h.path)
+				break
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package exports
+
+import "bytes"
+
+// A position is a place in a file.
+type position struct{ line, col int }
+
+// A word is what stands between blanks, without its quotes and with its escapes
+// resolved.
+type word struct {
+	text string
+	from position
+	at   []position // of each octet of text, and of what follows the last
+}
+
+// cut is a word's text without its first n octets.
+func (w word) cut(n int) word { return word{text: w.text[n:], from: w.at[n], at: w.at[n:]} }
+
+// until is the first n octets of a word.
+func (w word) until(n int) word { return word{text: w.text[:n], from: w.from, at: w.at[:n+1]} }
+
+// A scanner takes a file apart, as nfs-utils does: blanks separate words,
+// quotes around any part of a word keep blanks in it, \ooo is an octet in octal,
+// a backslash at a line's end is a blank and goes on with the next line, and #
+// at the start of a word begins a comment.
+type scanner struct {
+	report *report
+	rest   []byte
+	pos    position
+}
+
+func newScanner(r *report, text []byte) *scanner {
+	return &scanner{report: r, rest: text, pos: position{1, 1}}
+}
+
+// peek returns the next octet, which a backslash and the line's end behind it
+// are one of: n is how many there are in the file, 0 at its end.
+func (s *scanner) peek() (c byte, n int) {
+	switch {
+	case len(s.rest) == 0:
+		return '\n', 0
+	case bytes.HasPrefix(s.rest, []byte("\\\n")):
+		return ' ', 2
+	case bytes.HasPrefix(s.rest, []byte("\\\r\n")):
+		return ' ', 3
+	}
+	return s.rest[0], 1
+}
+
+func (s *scanner) skip(n int) {
+	for _, c := range s.rest[:n] {
+		s.pos.col++
+		if c == '\n' {
+			s.pos = position{s.pos.line + 1, 1}
+		}
+	}
+	s.rest = s.rest[n:]
+}
+
+func isBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' && c != '\n' }
+
+// line returns the words of the next line that has any; none at the end.
+func (s *scanner) line() (words []word) {
+	for {
+		c, n := s.peek()
+		switch {
+		case c == '\n':
+			s.skip(n)
+			if len(words) > 0 || n == 0 {
+				return words
+			}
+		case isBlank(c):
+			s.skip(n)
+		case c == '#':
+			s.comment()
+		default:
+			words = append(words, s.word())
+		}
+	}
+}
+
+// comment skips up to the line's end. A backslash in front of that does not
+// make the next line part of the comment, as with nfs-utils.
+func (s *scanner) comment() {
+	n := bytes.IndexByte(s.rest, '\n')
+	if n < 0 {
+		n = len(s.rest)
+	}
+	s.skip(n)
+}
+
+func (s *scanner) word() word {
+	var text []byte
+	w := word{from: s.pos}
+	add := func(c byte, n int) {
+		text = append(text, c)
+		w.at = append(w.at, s.pos)
+		s.skip(n)
+	}
+	quoted, quote := false, s.pos
+	for {
+		c, n := s.peek()
+		switch {
+		case c == '\n':
+			if quoted {
+				s.report.fail(quote, `a quote is not closed on its line; put another " behind what belongs together`)
+			}
+			return s.finish(w, text)
+		case isBlank(c) && !quoted:
+			return s.finish(w, text)
+		case c == '"':
+			quoted, quote = !quoted, s.pos
+			s.skip(1)
+		case c == '\\' && n == 1 && octal(s.rest[1:]):
+			if s.rest[1] > '3' {
+				s.report.fail(s.pos, `%s is no octet; the largest is \377`, s.rest[:4])
+			}
+			add(s.rest[1]<<6|(s.rest[2]-'0')<<3|(s.rest[3]-'0'), 4)
+		case c == 0:
+			s.report.fail(s.pos, "a zero octet is in no path and no name; take it out")
+			s.skip(1)
+		default:
+			add(c, n)
+		}
+	}
+}
+
+func (s *scanner) finish(w word, text []byte) word {
+	w.text, w.at = string(text), append(w.at, s.pos)
+	return w
+}
+
+// octal tells whether b begins with three octal digits.
+func octal(b []byte) bool {
+	if len(b) < 3 {
+		return false
+	}
+	for _, c := range b[:3] {
+		if c < '0' || c > '7' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,78 @@
+package exports
+
+import "strings"
+
+// validPattern tells whether each bracket of a pattern is closed, around
+// something.
+func validPattern(p string) bool {
+	for {
+		open := strings.IndexByte(p, '[')
+		if open < 0 {
+			return !strings.Contains(p, "]")
+		}
+		if strings.Contains(p[:open], "]") {
+			return false
+		}
+		_, rest, ok := class(p[open:], 0)
+		if !ok {
+			return false
+		}
+		p = rest
+	}
+}
+
+// matches tells whether a name is of a valid pattern: * is any characters, dots
+// too, ? is one, [a-z] is one of a list, [^a-z] or [!a-z] one that is not in it.
+func matches(pattern, name string) bool {
+	// What the last * took is made longer where the rest does not fit.
+	star, taken, starred := "", "", false
+	for {
+		rest, ok := "", false
+		switch {
+		case pattern == "" && name == "":
+			return true
+		case pattern != "" && pattern[0] == '*':
+			star, taken, starred = pattern[1:], name, true
+			pattern = star
+			continue
+		case pattern == "" || name == "":
+		case pattern[0] == '[':
+			ok, rest, _ = class(pattern, name[0])
+		default:
+			ok, rest = pattern[0] == '?' || pattern[0] == name[0], pattern[1:]
+		}
+		switch {
+		case ok:
+			pattern, name = rest, name[1:]
+		case !starred || taken == "":
+			return false
+		default:
+			taken = taken[1:]
+			pattern, name = star, taken
+		}
+	}
+}
+
+// class takes a list in brackets from the front of p, and tells whether c is of
+// it. It is not ok where there is no such list.
+func class(p string, c byte) (in bool, rest string, ok bool) {
+	list := p[1:]
+	not := strings.HasPrefix(list, "^") || strings.HasPrefix(list, "!")
+	if not {
+		list = list[1:]
+	}
+	end := strings.IndexByte(list, ']')
+	if end <= 0 {
+		return false, "", false
+	}
+	list, rest = list[:end], list[end+1:]
+	for list != "" {
+		low, high := list[0], list[0]
+		list = list[1:]
+		if len(list) > 1 && list[0] == '-' {
+			high, list = list[1], list[2:]
+		}
+		in = in || low <= c && c <= high
+	}
+	return in != not, rest, true
+}
