@@ -1,0 +1,123 @@
+package nfsacl
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// errEntries is a list that is too long, or has an array of another length than
+// its count.
+var errEntries = errors.New("nfsacl: wrong number of entries")
+
+// An Entry grants rights to those whom its tag and id name.
+type Entry struct {
+	Tag  Tag
+	ID   uint32 // of User and Group; else 0
+	Perm uint32 // read 4, write 2, execute 1
+}
+
+// An ACL is a list as POSIX has it: sorted by tag and id, and with no mask that
+// only repeats the owning group's rights. It has none or at least three entries.
+type ACL []Entry
+
+// An owner is whose ids a list's entries of the owner and the owning group
+// carry.
+type owner struct{ uid, gid uint32 }
+
+// appendTo appends the wire form of a list to b: with the count alone where
+// entries is false. A default list has flag defaultFlag.
+func (a ACL) appendTo(b []byte, entries bool, flag Tag, of owner) []byte {
+	count := len(a)
+	if a.minimal() {
+		count++
+	}
+	b = xdr.AppendUint32(b, uint32(count))
+	if !entries {
+		return xdr.AppendUint32(b, 0)
+	}
+	b = xdr.AppendUint32(b, uint32(count))
+	for _, e := range a {
+		b = e.appendTo(b, flag, of)
+		if e.Tag == GroupObj && a.minimal() {
+			b = Entry{Tag: Mask, Perm: e.Perm}.appendTo(b, flag, of)
+		}
+	}
+	return b
+}
+
+func (e Entry) appendTo(b []byte, flag Tag, of owner) []byte {
+	id := e.ID
+	switch e.Tag {
+	case UserObj:
+		id = of.uid
+	case GroupObj:
+		id = of.gid
+	}
+	b = xdr.AppendUint32(b, uint32(e.Tag|flag))
+	b = xdr.AppendUint32(b, id)
+	return xdr.AppendUint32(b, e.Perm&permBits)
+}
+
+// decode reads a list. Without entries, those that are there are skipped: they
+// do not count.
+func (a *ACL) decode(r *xdr.Reader, entries bool) {
+	*a = nil
+	count, n := r.Uint32(), r.Uint32()
+	if r.Err() == nil && (count > MaxEntries || n > count || entries && n != count) {
+		r.Fail(fmt.Errorf("%w: %d in an array, count %d", errEntries, n, count))
+	}
+	array := r.Fixed(int(n) * entryLen)
+	if r.Err() != nil || !entries || n == 0 {
+		return
+	}
+	list := make(ACL, n)
+	in := xdr.NewReader(array)
+	for i := range list {
+		if err := list[i].decode(&in); err != nil {
+			r.Fail(err)
+			return
+		}
+	}
+	*a = list.posix()
+}
+
+// decode reads an entry. Solaris sets bits of a mask that mean nothing here; in
+// other entries they are an error, as Linux has it.
+func (e *Entry) decode(r *xdr.Reader) error {
+	e.Tag, e.ID, e.Perm = Tag(r.Uint32())&^defaultFlag, r.Uint32(), r.Uint32()
+	switch e.Tag {
+	case Mask:
+		e.Perm &= permBits
+	case UserObj, User, GroupObj, Group, Other:
+	default:
+		return fmt.Errorf("%w: tag %#x of an ACL entry", xdr.ErrValue, uint32(e.Tag))
+	}
+	if e.Perm&^permBits != 0 {
+		return fmt.Errorf("%w: rights %#x of an ACL entry", xdr.ErrValue, e.Perm)
+	}
+	if !e.Tag.named() {
+		e.ID = 0
+	}
+	return nil
+}
+
+// posix turns a list from the wire, whose entries come in any order, into
+// POSIX's form.
+func (a ACL) posix() ACL {
+	slices.SortFunc(a, func(x, y Entry) int { return cmp.Or(cmp.Compare(x.Tag, y.Tag), cmp.Compare(x.ID, y.ID)) })
+	if len(a) == 4 && a[2].Tag == Mask && a[2].Perm == a[1].Perm {
+		if less := append(a[:2:2], a[3]); less.minimal() {
+			return less
+		}
+	}
+	return a
+}
+
+// minimal tells whether a list, sorted, says what a mode does and no more.
+func (a ACL) minimal() bool {
+	return len(a) == 3 && a[0].Tag == UserObj && a[1].Tag == GroupObj && a[2].Tag == Other
+}

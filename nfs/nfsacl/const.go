@@ -1,0 +1,56 @@
+package nfsacl
+
+// The program. Linux and Solaris offer it on NFS's own port.
+const (
+	Program uint32 = 100227
+	Version uint32 = 3
+)
+
+// Procedures.
+const (
+	ProcNull uint32 = iota
+	ProcGetACL
+	ProcSetACL
+
+	// NumProc is how many procedures there are.
+	NumProc
+)
+
+var procNames = [NumProc]string{"NULL", "GETACL", "SETACL"}
+
+// ProcName returns the name of a procedure, for logs.
+func ProcName(proc uint32) string {
+	if proc < NumProc {
+		return procNames[proc]
+	}
+	return "undefined"
+}
+
+// Bits of a mask: what GETACL asks for, and what SETACL sets.
+const (
+	MaskAccess       uint32 = 1 << iota // the entries of the access list
+	MaskAccessCount                     // how many these are
+	MaskDefault                         // the entries of the default list
+	MaskDefaultCount                    // how many these are
+
+	MaskAll = MaskAccess | MaskAccessCount | MaskDefault | MaskDefaultCount
+)
+
+// Tag says whom an entry is for.
+type Tag uint32
+
+// The tags, which Linux has in memory too.
+const (
+	UserObj  Tag = 0x01 // the owner
+	User     Tag = 0x02 // the user with the entry's id
+	GroupObj Tag = 0x04 // the owning group
+	Group    Tag = 0x08 // the group with the entry's id
+	Mask     Tag = 0x10 // the most that User, GroupObj and Group can grant
+	Other    Tag = 0x20 // everyone else
+
+	// defaultFlag is added to each tag of a default list.
+	defaultFlag Tag = 0x1000
+)
+
+// named tells whether entries with this tag have an id.
+func (t Tag) named() bool { return t == User || t == Group }

@@ -1,0 +1,64 @@
+package nfsacl
+
+import (
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// GetACLArgs are the arguments of GETACL: the lists of an object that Mask
+// means.
+type GetACLArgs struct {
+	Object nfs3.FH
+	Mask   uint32
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *GetACLArgs) AppendTo(b []byte) []byte {
+	return xdr.AppendUint32(a.Object.AppendTo(b), a.Mask)
+}
+
+// Decode reads a. Bits of the mask that have no meaning are left to the server.
+func (a *GetACLArgs) Decode(r *xdr.Reader) {
+	a.Object.Decode(r)
+	a.Mask = r.Uint32()
+}
+
+// GetACLRes are the results of GETACL. What follows Attr counts where Status is
+// OK; a list whose entries Mask does not mean is read as none.
+type GetACLRes struct {
+	Status          nfs3.Status
+	Attr            nfs3.PostOpAttr // its owner and group stand in the lists
+	Mask            uint32          // what was asked for
+	Access, Default ACL
+}
+
+// AppendTo appends the wire form of s to b. A list that Mask does not mean at
+// all, Linux sends as none.
+func (s *GetACLRes) AppendTo(b []byte) []byte {
+	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
+	if s.Status != nfs3.OK {
+		return b
+	}
+	b = xdr.AppendUint32(b, s.Mask)
+	of := owner{s.Attr.Attr.UID, s.Attr.Attr.GID}
+	b = meant(s.Access, s.Mask, MaskAccess|MaskAccessCount).appendTo(b, s.Mask&MaskAccess != 0, 0, of)
+	return meant(s.Default, s.Mask, MaskDefault|MaskDefaultCount).appendTo(b, s.Mask&MaskDefault != 0, defaultFlag, of)
+}
+
+func meant(a ACL, mask, bits uint32) ACL {
+	if mask&bits == 0 {
+		return nil
+	}
+	return a
+}
+
+// Decode reads s.
+func (s *GetACLRes) Decode(r *xdr.Reader) {
+	s.Status = nfs3.Status(r.Uint32())
+	if s.Attr.Decode(r); s.Status != nfs3.OK {
+		return
+	}
+	s.Mask = r.Uint32()
+	s.Access.decode(r, s.Mask&MaskAccess != 0)
+	s.Default.decode(r, s.Mask&MaskDefault != 0)
+}

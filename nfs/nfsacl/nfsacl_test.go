@@ -1,0 +1,196 @@
+package nfsacl
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A message is arguments or results.
+type message interface {
+	AppendTo(b []byte) []byte
+	Decode(r *xdr.Reader)
+}
+
+func fresh(m message) message {
+	return reflect.New(reflect.TypeOf(m).Elem()).Interface().(message)
+}
+
+var golden = []struct {
+	file string
+	want message
+}{
+	{"getacl-args", &GetACLArgs{Object: nfs3.FH{1, 0, 1, 0, 0, 0, 0, 0}, Mask: MaskDefault | MaskDefaultCount}},
+	{"getacl-res", &GetACLRes{
+		Attr: nfs3.PostOpAttr{OK: true, Attr: nfs3.Attr{
+			Type: nfs3.TypeDir, Mode: 0o1777, Nlink: 3, Size: 80, FileID: 1,
+			Atime: nfs3.Time{Sec: 0x6b00d22c, Nsec: 605592021},
+			Mtime: nfs3.Time{Sec: 0x6b00d22b, Nsec: 565591979},
+			Ctime: nfs3.Time{Sec: 0x6b00d22b, Nsec: 565591979},
+		}},
+		Mask: MaskDefault | MaskDefaultCount,
+	}},
+	{"getacl-entries-res", &GetACLRes{
+		Attr: nfs3.PostOpAttr{OK: true, Attr: nfs3.Attr{
+			Type: nfs3.TypeDir, Mode: 0o775, Nlink: 2, UID: 1000, GID: 100, Size: 4096, Used: 4096, FSID: 7, FileID: 11,
+			Atime: nfs3.Time{Sec: 1, Nsec: 2}, Mtime: nfs3.Time{Sec: 3, Nsec: 4}, Ctime: nfs3.Time{Sec: 5, Nsec: 6},
+		}},
+		Mask:    MaskAll,
+		Access:  ACL{{UserObj, 0, 7}, {User, 2000, 6}, {GroupObj, 0, 5}, {Mask, 0, 7}, {Other, 0, 5}},
+		Default: ACL{{UserObj, 0, 7}, {GroupObj, 0, 5}, {Other, 0, 0}},
+	}},
+	{"getacl-fail-res", &GetACLRes{Status: nfs3.ErrStale}},
+	{"setacl-args", &SetACLArgs{
+		Object: nfs3.FH("oh"), Mask: MaskAccess | MaskDefault,
+		Access: ACL{{UserObj, 0, 7}, {GroupObj, 0, 5}, {Group, 200, 6}, {Mask, 0, 7}, {Other, 0, 0}},
+	}},
+	{"setacl-res", &SetACLRes{Status: nfs3.ErrNotSupp}},
+}
+
+func decode(t testing.TB, wire []byte, m message) {
+	t.Helper()
+	r := xdr.NewReader(wire)
+	m.Decode(&r)
+	require.NoError(t, r.Done())
+}
+
+func TestGolden(t *testing.T) {
+	for _, tt := range golden {
+		t.Run(tt.file, func(t *testing.T) {
+			wire := wiretest.Hex(t, "testdata/"+tt.file+".hex")
+			assert.Equal(t, wire, tt.want.AppendTo(nil))
+			got := fresh(tt.want)
+			decode(t, wire, got)
+			assert.Equal(t, tt.want, got)
+			for n := range wire {
+				r := xdr.NewReader(wire[:n])
+				fresh(tt.want).Decode(&r)
+				assert.ErrorIs(t, r.Err(), xdr.ErrShort, "cut after %d octets", n)
+			}
+		})
+	}
+}
+
+// TestCount: where only the count is asked for, no entries are sent, and what is
+// not asked for at all is none.
+func TestCount(t *testing.T) {
+	wire := wiretest.Hex(t, "testdata/getacl-count-res.hex")
+	list := ACL{{UserObj, 0, 6}, {GroupObj, 0, 4}, {Other, 0, 4}}
+	s := GetACLRes{Mask: MaskAccessCount, Access: list, Default: list}
+	assert.Equal(t, wire, s.AppendTo(nil))
+	var got GetACLRes
+	decode(t, wire, &got)
+	assert.Equal(t, GetACLRes{Mask: MaskAccessCount}, got)
+}
+
+// TestPOSIX: lists come in any order, with ids and bits that mean nothing, and
+// with a mask that is only there because the program wants four entries.
+func TestPOSIX(t *testing.T) {
+	for _, tt := range []struct {
+		name, wire string
+		want       ACL
+	}{
+		{"made up mask", "4 4 20.0.4 10.9.6 4.64.6 1.3e8.7", ACL{{UserObj, 0, 7}, {GroupObj, 0, 6}, {Other, 0, 4}}},
+		{"mask that says something", "4 4 1.0.7 4.0.6 10.0.4 20.0.4", ACL{{UserObj, 0, 7}, {GroupObj, 0, 6}, {Mask, 0, 4}, {Other, 0, 4}}},
+		{"mask of users", "5 5 1.0.7 2.7.7 4.0.6 10.0.6 20.0.4", ACL{{UserObj, 0, 7}, {User, 7, 7}, {GroupObj, 0, 6}, {Mask, 0, 6}, {Other, 0, 4}}},
+		{"no mask", "3 3 1.0.7 4.0.6 20.0.4", ACL{{UserObj, 0, 7}, {GroupObj, 0, 6}, {Other, 0, 4}}},
+		{"bits of the mask", "5 5 1.0.7 2.7.7 4.0.6 10.0.ffffffff 20.0.4", ACL{{UserObj, 0, 7}, {User, 7, 7}, {GroupObj, 0, 6}, {Mask, 0, 7}, {Other, 0, 4}}},
+		{"ids in order", "6 6 1.0.7 2.9.1 2.ffffffff.2 2.3.3 10.0.7 20.0.4", ACL{{UserObj, 0, 7}, {User, 3, 3}, {User, 9, 1}, {User, 0xffffffff, 2}, {Mask, 0, 7}, {Other, 0, 4}}},
+		{"default", "3 3 1001.0.7 1004.0.6 1020.0.4", ACL{{UserObj, 0, 7}, {GroupObj, 0, 6}, {Other, 0, 4}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got ACL
+			r := xdr.NewReader(words(t, tt.wire))
+			got.decode(&r, true)
+			require.NoError(t, r.Done())
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name, wire string
+		want       error
+	}{
+		{"too many entries", "401 401", errEntries},
+		{"more entries than the count", "1 2 1.0.7 2.0.7", errEntries},
+		{"fewer entries than the count", "2 1 1.0.7", errEntries},
+		{"an array that is not there", "400 400", xdr.ErrShort},
+		{"an unknown tag", "1 1 40.0.7", xdr.ErrValue},
+		{"two tags", "1 1 3.0.7", xdr.ErrValue},
+		{"rights", "1 1 1.0.8", xdr.ErrValue},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got ACL
+			r := xdr.NewReader(words(t, tt.wire))
+			got.decode(&r, true)
+			assert.ErrorIs(t, r.Err(), tt.want)
+			assert.Nil(t, got)
+		})
+	}
+}
+
+// words returns 32-bit numbers, which text has in hexadecimal between blanks and
+// dots.
+func words(t *testing.T, text string) (b []byte) {
+	t.Helper()
+	for _, w := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '.' }) {
+		b = append(b, wiretest.Octets(t, "00000000"[len(w):]+w)...)
+	}
+	return b
+}
+
+func TestProgram(t *testing.T) {
+	assert.Equal(t, "SETACL", ProcName(ProcSetACL))
+	assert.Equal(t, "undefined", ProcName(NumProc))
+	assert.EqualValues(t, 3, NumProc)
+}
+
+// TestBinding: nothing may be moved, and results are bounded (R8267-5.2-1).
+func TestBinding(t *testing.T) {
+	var b Binding
+	prog, vers := b.Program()
+	assert.Equal(t, []uint32{100227, 3}, []uint32{prog, vers})
+	for proc := range NumProc + 1 {
+		for _, tt := range golden {
+			wire := wiretest.Hex(t, "testdata/"+tt.file+".hex")
+			_, arg := b.ArgItem(proc, wire)
+			_, result := b.ResultItem(proc, wire)
+			rest, item := b.MaxResults(proc, wire)
+			assert.Equal(t, []int{0, 0, MaxResult(proc), 0}, []int{arg, result, rest, item})
+		}
+	}
+	long := make(ACL, MaxEntries)
+	for i := range long {
+		long[i] = Entry{Tag: User, ID: uint32(i)}
+	}
+	s := GetACLRes{Attr: nfs3.PostOpAttr{OK: true}, Mask: MaskAll, Access: long, Default: long}
+	assert.Len(t, s.AppendTo(nil), MaxResult(ProcGetACL))
+	assert.Len(t, (&SetACLRes{Attr: nfs3.PostOpAttr{OK: true}}).AppendTo(nil), MaxResult(ProcSetACL))
+	assert.Zero(t, MaxResult(ProcNull))
+}
+
+// FuzzMessages: what is decoded is, once written and decoded again, the same.
+func FuzzMessages(f *testing.F) {
+	for i, tt := range golden {
+		f.Add(uint8(i), wiretest.Hex(f, "testdata/"+tt.file+".hex"))
+	}
+	f.Fuzz(func(t *testing.T, which uint8, wire []byte) {
+		m := golden[int(which)%len(golden)].want
+		first, second := fresh(m), fresh(m)
+		r := xdr.NewReader(wire)
+		if first.Decode(&r); r.Err() != nil {
+			return
+		}
+		decode(t, first.AppendTo(nil), second)
+		assert.Equal(t, first, second)
+	})
+}

@@ -1,0 +1,47 @@
+package nfsacl
+
+import (
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// SetACLArgs are the arguments of SETACL: the lists that Mask means become those
+// of an object. None takes a list away.
+type SetACLArgs struct {
+	Object          nfs3.FH
+	Mask            uint32 // MaskAccess, MaskDefault
+	Access, Default ACL
+}
+
+// AppendTo appends the wire form of a to b. The entries of owner and owning
+// group carry no ids: servers know them.
+func (a *SetACLArgs) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(a.Object.AppendTo(b), a.Mask)
+	b = a.Access.appendTo(b, a.Mask&MaskAccess != 0, 0, owner{})
+	return a.Default.appendTo(b, a.Mask&MaskDefault != 0, defaultFlag, owner{})
+}
+
+// Decode reads a. Bits of the mask that have no meaning are left to the server.
+func (a *SetACLArgs) Decode(r *xdr.Reader) {
+	a.Object.Decode(r)
+	a.Mask = r.Uint32()
+	a.Access.decode(r, a.Mask&MaskAccess != 0)
+	a.Default.decode(r, a.Mask&MaskDefault != 0)
+}
+
+// SetACLRes are the results of SETACL.
+type SetACLRes struct {
+	Status nfs3.Status
+	Attr   nfs3.PostOpAttr
+}
+
+// AppendTo appends the wire form of s to b.
+func (s *SetACLRes) AppendTo(b []byte) []byte {
+	return s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
+}
+
+// Decode reads s.
+func (s *SetACLRes) Decode(r *xdr.Reader) {
+	s.Status = nfs3.Status(r.Uint32())
+	s.Attr.Decode(r)
+}
