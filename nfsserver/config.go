@@ -23,6 +23,12 @@ type Config struct {
 	// below 4 KiB and above 4 MiB is an error.
 	MaxPayload int
 
+	// Key seals file handles, so that clients can use those alone that they
+	// were given. It must stay when the server starts again, and nobody
+	// else may know it. Zero means a random one: handles end with the Server,
+	// as NFS3ERR_STALE.
+	Key [32]byte
+
 	// Log is told of errors of file systems that NFS has no word for; nil
 	// means none.
 	Log *slog.Logger

@@ -13,9 +13,21 @@
 // # File handles
 //
 // A handle is an octet with the format's version, four with the export's
-// identity (Export.ID), and those of the file system's own handle:
+// identity (Export.ID), those of the file system's own handle, and a seal of
+// all that, which is made with a key (Config.Key):
 //
-//	01 │ id id id id │ vfs.Handle, at most 44 octets
+//	02 │ id id id id │ vfs.Handle, at most 44 octets │ seal, 12 octets
+//
+// So a client can use the handles alone that it was given, or that were given
+// to another: handles are no secret between clients. The seal is AES-256-CMAC,
+// cut; it is checked before anything else is believed. What cannot be a handle
+// of this server is NFS3ERR_BADHANDLE. NFS3ERR_STALE is a handle with another
+// key's seal, as after the loss of the key, of an export that is not there any
+// more, or of an object that is gone.
+//
+// As long as the key, the export's identity and the object stay, a handle does.
+// Whoever exports another directory under an old name must give it another
+// identity.
 //
 // # Life of slices
 //

@@ -48,7 +48,7 @@ func TestRecordedCalls(t *testing.T) {
 	}{
 		{file: "getattr-call", res: new(nfs3.GetAttrRes), length: 88},
 		{file: "setattr-call", res: new(nfs3.WccRes), length: 120},
-		{file: "lookup-call", res: new(nfs3.LookupRes), length: 4 + 4 + 16 + 88 + 88, check: func(t *testing.T, g *rig, res message) {
+		{file: "lookup-call", res: new(nfs3.LookupRes), length: 4 + 4 + 28 + 88 + 88, check: func(t *testing.T, g *rig, res message) {
 			assert.Equal(t, g.fh(sceneLink+1), res.(*nfs3.LookupRes).Object)
 		}},
 		{file: "access-call", res: new(nfs3.AccessRes), length: 96, check: func(t *testing.T, _ *rig, res message) {
@@ -106,6 +106,6 @@ func TestUnknownHandles(t *testing.T) {
 	for _, h := range recorded {
 		var res nfs3.GetAttrRes
 		g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: nfs3.FH(h.fh)}, &res)
-		assert.Equal(t, nfs3.ErrStale, res.Status)
+		assert.Equal(t, nfs3.ErrBadHandle, res.Status)
 	}
 }

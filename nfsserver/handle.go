@@ -7,23 +7,36 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// The head of a file handle: version and export identity.
+// The head of a file handle: version and export identity. Version 1 had no
+// seal.
 const (
-	handleVersion = 1
+	handleVersion = 2
 	handleHead    = 1 + 4
 )
 
-// appendHandle appends the file handle of an export's object to b.
-func appendHandle(b []byte, export uint32, h *vfs.Handle) []byte {
+// The longest handle of a file system fits.
+const _ = uint(nfs3.FHSize - handleHead - vfs.MaxHandle - sealLen)
+
+// appendHandle appends the file handle of an export's object to b, which is
+// empty.
+func (s *sealer) appendHandle(m *mac, b []byte, export uint32, h *vfs.Handle) []byte {
 	b = binary.BigEndian.AppendUint32(append(b, handleVersion), export)
-	return h.AppendTo(b)
+	return s.append(m, h.AppendTo(b))
 }
 
-// parseHandle takes a file handle apart; false if this server never made it.
-func parseHandle(fh nfs3.FH) (export uint32, h vfs.Handle, ok bool) {
-	if len(fh) < handleHead || fh[0] != handleVersion {
-		return 0, vfs.Handle{}, false
+// parseHandle takes a file handle apart. NFS3ERR_BADHANDLE is what no server
+// of this kind has made; NFS3ERR_STALE, what one with another key may have: to
+// a client, its object has gone.
+func (s *sealer) parseHandle(m *mac, fh nfs3.FH) (export uint32, h vfs.Handle, status nfs3.Status) {
+	if len(fh) < handleHead+sealLen || fh[0] != handleVersion {
+		return 0, h, nfs3.ErrBadHandle
 	}
-	h, ok = vfs.NewHandle(fh[handleHead:])
-	return binary.BigEndian.Uint32(fh[1:]), h, ok
+	h, ok := vfs.NewHandle(fh[handleHead : len(fh)-sealLen])
+	switch {
+	case !ok:
+		return 0, h, nfs3.ErrBadHandle
+	case !s.intact(m, fh):
+		return 0, vfs.Handle{}, nfs3.ErrStale
+	}
+	return binary.BigEndian.Uint32(fh[1:]), h, nfs3.OK
 }

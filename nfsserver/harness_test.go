@@ -40,13 +40,16 @@ type rig struct {
 	apart    bool // the item of the arguments
 }
 
+// testKey seals the handles of all rigs.
+var testKey = [32]byte{31: 1}
+
 // newRig serves fs as /x, after change.
 func newRig(t testing.TB, fs vfs.FS, change ...func(*Config)) *rig {
 	t.Helper()
 	g := &rig{t: t, uid: 1000, gid: 100, gids: []uint32{100, 200}, maxReply: 1<<20 + 4096}
 	g.mux = &oncrpc.Mux{Log: slog.New(slog.NewTextHandler(&g.log, nil))}
 	g.peer = &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700"), Network: "tcp"}
-	c := Config{Exports: []Export{{Path: "/x", FS: fs}}, Log: slog.New(slog.NewTextHandler(&g.log, nil))}
+	c := Config{Key: testKey, Exports: []Export{{Path: "/x", FS: fs}}, Log: slog.New(slog.NewTextHandler(&g.log, nil))}
 	for _, f := range change {
 		f(&c)
 	}
@@ -66,7 +69,7 @@ func (g *rig) fh(id uint64, i ...int) nfs3.FH {
 		e = g.server.exports[i[0]]
 	}
 	h := memHandle(id)
-	return appendHandle(nil, e.id, &h)
+	return g.server.seal.appendHandle(new(mac), nil, e.id, &h)
 }
 
 // header returns an RPC call up to its arguments.

@@ -64,7 +64,7 @@ func (p mountProgram) mnt(ctx context.Context, peer *oncrpc.Peer, name string) m
 		return mount3.MntRes{Status: status}
 	}
 	p.mounts.add(hostOf(peer), name)
-	return mount3.MntRes{Handle: appendHandle(nil, e.id, &h), Flavors: flavors}
+	return mount3.MntRes{Handle: p.seal.appendHandle(new(mac), nil, e.id, &h), Flavors: flavors}
 }
 
 // cleanPath brings paths that mean the same to one form. No symbolic links are

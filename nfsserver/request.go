@@ -20,7 +20,8 @@ type request struct {
 
 	groups   [maxGroups]uint32 // of cred
 	fh       [nfs3.FHSize]byte // see handle
-	dirEntry nfs3.Entry        // see entry
+	mac      mac
+	dirEntry nfs3.Entry // see entry
 }
 
 func (s *Server) begin(c *oncrpc.Call) *request {
@@ -43,14 +44,14 @@ func (q *request) args() error { return q.call.Args.Done() }
 // find finds the export and object of a file handle, and does not ask whether
 // the client may use them.
 func (q *request) find(fh nfs3.FH) (vfs.Handle, nfs3.Status) {
-	id, h, ok := parseHandle(fh)
-	if !ok {
-		return vfs.Handle{}, nfs3.ErrBadHandle
+	id, h, status := q.server.seal.parseHandle(&q.mac, fh)
+	if status != nfs3.OK {
+		return vfs.Handle{}, status
 	}
 	e := q.server.byID[id]
 	switch {
 	case e == nil:
-		return vfs.Handle{}, nfs3.ErrStale // exported once, or the handle is another server's
+		return vfs.Handle{}, nfs3.ErrStale // exported once
 	case q.export != nil && q.export != e:
 		return vfs.Handle{}, nfs3.ErrXDev // RENAME and LINK stay in one file system
 	}
@@ -110,7 +111,7 @@ func (q *request) unchanged(ctx context.Context, h vfs.Handle) nfs3.WccData {
 
 // handle returns the file handle of h, which is valid until the next one.
 func (q *request) handle(h *vfs.Handle) nfs3.FH {
-	return appendHandle(q.fh[:0], q.export.id, h)
+	return q.server.seal.appendHandle(&q.mac, q.fh[:0], q.export.id, h)
 }
 
 // status returns the status of a file system's error, and logs it where NFS

@@ -14,6 +14,7 @@ import (
 type Server struct {
 	exports []*export // in the order of Config
 	byID    map[uint32]*export
+	seal    *sealer
 	payload int // most octets of one READ or WRITE
 	log     *slog.Logger
 
@@ -28,7 +29,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{byID: make(map[uint32]*export), payload: payload, log: c.Log}
+	s := &Server{byID: make(map[uint32]*export), seal: newSealer(c.Key), payload: payload, log: c.Log}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

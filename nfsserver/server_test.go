@@ -45,9 +45,12 @@ func TestIdentity(t *testing.T) {
 	a := newRig(t, fs)
 	b := newRig(t, fs, func(c *Config) { c.Exports = append([]Export{{Path: "/a", FS: newMemFS()}}, c.Exports...) })
 	assert.Equal(t, a.fh(memRoot), b.fh(memRoot, 1))
-	assert.Equal(t, nfs3.FH{1, 0x57, 0xd1, 0xf0, 0xd2, 0, 0, 0, 0, 0, 0, 0, 1}, b.fh(memRoot, 1), "the hash never changes")
+	assert.Equal(t, nfs3.FH{
+		2, 0x57, 0xd1, 0xf0, 0xd2, 0, 0, 0, 0, 0, 0, 0, 1,
+		0x5c, 0x01, 0x5d, 0xd8, 0x8e, 0x03, 0xaf, 0x65, 0xec, 0x45, 0x1a, 0x75,
+	}, b.fh(memRoot, 1), "neither hash nor seal ever change")
 	set := newRig(t, fs, func(c *Config) { c.Exports[0].ID = 7 })
-	assert.Equal(t, nfs3.FH{1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1}, set.fh(memRoot))
+	assert.Equal(t, nfs3.FH{2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1}, set.fh(memRoot)[:handleHead+8])
 }
 
 func TestPrograms(t *testing.T) {

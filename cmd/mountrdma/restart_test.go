@@ -97,6 +97,7 @@ func TestCopyThroughRestarts(t *testing.T) {
 		mux := new(oncrpc.Mux)
 		nfs, err := nfsserver.New(nfsserver.Config{
 			Exports: []nfsserver.Export{{Path: "/x", FS: files, NoRootSquash: true}},
+			Key:     [32]byte{1}, // handles outlive the server
 			Log:     slog.New(slog.DiscardHandler),
 		})
 		assert.NoError(t, err)

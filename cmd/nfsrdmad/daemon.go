@@ -31,6 +31,9 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 		return err
 	}
 	defer st.Close()
+	if o.key, err = st.handleKey(); err != nil {
+		return err
+	}
 
 	rec, err := openRecorder(o.record, log)
 	if err != nil {
@@ -97,7 +100,7 @@ func openExport(e export, st *state, log *slog.Logger) (vfs.FS, error) {
 // programs are what all transports serve, behind one cache of replies: a client
 // may come back by another connection.
 func (o *serveOptions) programs(exports []nfsserver.Export, log *slog.Logger) (*oncrpc.ReplayCache, error) {
-	server, err := nfsserver.New(nfsserver.Config{Exports: exports, MaxPayload: int(o.maxPayload), Log: log})
+	server, err := nfsserver.New(nfsserver.Config{Exports: exports, Key: o.key, MaxPayload: int(o.maxPayload), Log: log})
 	if err != nil {
 		return nil, err
 	}

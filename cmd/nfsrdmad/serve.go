@@ -42,6 +42,8 @@ type serveOptions struct {
 	// From the words above, once they are understood.
 	exports []export
 	clients []netip.Prefix
+
+	key [keyLen]byte // of file handles, once the state is open
 }
 
 func newServe() *cobra.Command {

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+// keyLen is the length of the key of file handles, in octets.
+const keyLen = 32
+
+// handleKey returns the key that seals file handles, which it makes at the
+// first start: who knows it can make handles of all objects.
+func (s *state) handleKey() ([keyLen]byte, error) {
+	name := filepath.Join(s.dir, "handle.key")
+	key, err := readKey(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err = s.makeKey(name)
+		if err != nil {
+			err = stateError(s.dir, err)
+		}
+	}
+	return key, err
+}
+
+// readKey reads a key that nobody else can have read or written.
+func readKey(name string) (key [keyLen]byte, err error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return key, fmt.Errorf("the key of file handles %s cannot be read: %w", name, cli.Cause(err))
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return key, fmt.Errorf("the key of file handles %s: %w", name, err)
+	}
+	const remedy = "put a copy back, or remove it: then there will be a new one, and clients must mount again"
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != keyLen:
+		return key, fmt.Errorf("%s is not a key of file handles, which is a file of %d octets: %s", name, keyLen, remedy)
+	case int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0:
+		return key, fmt.Errorf("others than this user (%d) may have read the key of file handles %s (owner %d, mode %04o): make it this user's own with mode 0600 if nobody has, else remove it: then there will be a new one, and clients must mount again",
+			os.Geteuid(), name, st.Uid, st.Mode&0o7777)
+	}
+	if _, err := io.ReadFull(f, key[:]); err != nil {
+		return key, fmt.Errorf("the key of file handles %s cannot be read: %w", name, cli.Cause(err))
+	}
+	if key == ([keyLen]byte{}) {
+		return key, fmt.Errorf("the key of file handles %s is nothing but zeros: %s", name, remedy)
+	}
+	return key, nil
+}
+
+// makeKey makes a key that is on stable storage under its name, or not there
+// at all, whenever the daemon or the machine stops. No other daemon uses the
+// directory.
+func (s *state) makeKey(name string) (key [keyLen]byte, err error) {
+	rand.Read(key[:])
+	next := name + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return key, err
+	}
+	_, err = f.Write(key[:])
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return key, err
+	}
+	if err := os.Rename(next, name); err != nil {
+		return key, err
+	}
+	dir, err := os.Open(s.dir)
+	if err != nil {
+		return key, err
+	}
+	return key, errors.Join(dir.Sync(), dir.Close())
+}

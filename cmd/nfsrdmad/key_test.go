@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func keyState(t *testing.T) (*state, string) {
+	s, err := openState(t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s, filepath.Join(s.dir, "handle.key")
+}
+
+// The key is made once, for this user alone.
+func TestHandleKey(t *testing.T) {
+	s, name := keyState(t)
+	require.NoError(t, os.WriteFile(name+".new", []byte("of a daemon that was killed"), 0o600))
+	key, err := s.handleKey()
+	require.NoError(t, err)
+	assert.NotZero(t, key)
+	info, err := os.Stat(name)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+	assert.NoFileExists(t, name+".new")
+
+	again, err := s.handleKey()
+	require.NoError(t, err)
+	assert.Equal(t, key, again)
+
+	other, _ := keyState(t)
+	another, err := other.handleKey()
+	require.NoError(t, err)
+	assert.NotEqual(t, key, another)
+}
+
+// A key that is not whole, or that others may know, is not used, and left as
+// it is.
+func TestHandleKeyDamaged(t *testing.T) {
+	file := func(n int, mode os.FileMode) func(t *testing.T, name string) {
+		return func(t *testing.T, name string) {
+			require.NoError(t, os.WriteFile(name, bytes.Repeat([]byte{7}, n), 0o600))
+			require.NoError(t, os.Chmod(name, mode))
+		}
+	}
+	for what, tt := range map[string]struct {
+		put  func(t *testing.T, name string)
+		want string
+	}{
+		"empty":    {file(0, 0o600), "is not a key of file handles, which is a file of 32 octets"},
+		"short":    {file(31, 0o600), "is not a key of file handles"},
+		"long":     {file(33, 0o600), "is not a key of file handles"},
+		"readable": {file(32, 0o640), "mode 0640): make it this user's own with mode 0600"},
+		"writable": {file(32, 0o602), "mode 0602): make it this user's own with mode 0600"},
+		"zeros": {func(t *testing.T, name string) {
+			require.NoError(t, os.WriteFile(name, make([]byte, 32), 0o600))
+		}, "nothing but zeros"},
+		"directory": {func(t *testing.T, name string) { require.NoError(t, os.Mkdir(name, 0o700)) }, "is not a key of file handles"},
+		"link": {func(t *testing.T, name string) {
+			file(32, 0o600)(t, name+".real")
+			require.NoError(t, os.Symlink(name+".real", name))
+		}, "cannot be read"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, name := keyState(t)
+			tt.put(t, name)
+			before, err := os.Lstat(name)
+			require.NoError(t, err)
+			_, err = s.handleKey()
+			assert.ErrorContains(t, err, name)
+			assert.ErrorContains(t, err, tt.want)
+			after, err := os.Lstat(name)
+			require.NoError(t, err)
+			assert.True(t, os.SameFile(before, after))
+			assert.Equal(t, before.ModTime(), after.ModTime())
+		})
+	}
+}
+
+func TestHandleKeyCannotBeMade(t *testing.T) {
+	s, name := keyState(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(name+".new", "full"), 0o700))
+	_, err := s.handleKey()
+	assert.ErrorContains(t, err, "state directory "+s.dir+" cannot be used (directory not empty): name a writable one with --state")
+}

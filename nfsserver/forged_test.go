@@ -1,0 +1,135 @@
+package nfsserver
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// An askedFS counts the questions for attributes.
+type askedFS struct {
+	*memFS
+	asked int
+}
+
+func (f *askedFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	f.asked++
+	return f.memFS.GetAttr(ctx, c, h)
+}
+
+// TestForgedHandles: of a million handles, cut, changed, made up, or another
+// server's, none gets as far as a file system.
+func TestForgedHandles(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	fs := &askedFS{memFS: newMemFS()}
+	g := newRig(t, fs)
+	good := g.fh(memRoot)
+	forge := forger{rnd: rnd, good: good, foreign: newSealer([32]byte{1})}
+	program := nfsProgram{g.server}
+	call := oncrpc.Call{Proc: nfs3.ProcGetAttr, Peer: g.peer, MaxReply: 4096}
+	var rep oncrpc.Reply
+	var args, head []byte
+	seen := make(map[nfs3.Status]int)
+	for range 1_000_000 {
+		a := nfs3.HandleArgs{Object: forge.next()}
+		args = a.AppendTo(args[:0])
+		call.Args, rep.Head = xdr.NewReader(args), head[:0]
+		require.NoError(t, program.ServeRPC(t.Context(), &call, &rep))
+		head = rep.Head
+		require.Len(t, head, 4)
+		r := xdr.NewReader(head)
+		seen[nfs3.Status(r.Uint32())]++
+	}
+	assert.Zero(t, fs.asked)
+	assert.Len(t, seen, 2)
+	assert.Greater(t, seen[nfs3.ErrBadHandle], 100_000)
+	assert.Greater(t, seen[nfs3.ErrStale], 100_000)
+
+	var res nfs3.GetAttrRes
+	g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: good}, &res)
+	assert.Equal(t, nfs3.OK, res.Status)
+	assert.Equal(t, 1, fs.asked)
+}
+
+// A forger makes handles that no server gave out, from one that was.
+type forger struct {
+	rnd     *rand.Rand
+	good    nfs3.FH
+	foreign *sealer
+	mac     mac
+	fh, b   [nfs3.FHSize]byte
+}
+
+// random returns n octets, until the next ones.
+func (f *forger) random(n int) []byte {
+	for i := range n {
+		f.b[i] = byte(f.rnd.Uint32())
+	}
+	return f.b[:n]
+}
+
+func (f *forger) next() nfs3.FH {
+	switch f.rnd.IntN(5) {
+	case 0: // cut
+		return f.good[:f.rnd.IntN(len(f.good))]
+	case 1: // one bit
+		fh := append(f.fh[:0], f.good...)
+		fh[f.rnd.IntN(len(fh))] ^= 1 << f.rnd.IntN(8)
+		return fh
+	case 2: // longer
+		return append(append(f.fh[:0], f.good...), f.random(1+f.rnd.IntN(nfs3.FHSize-len(f.good)))...)
+	case 3: // another object, another server
+		h, _ := vfs.NewHandle(f.random(8))
+		return f.foreign.appendHandle(&f.mac, f.fh[:0], f.rnd.Uint32(), &h)
+	default: // made up, with the octets that are known
+		fh := f.random(f.rnd.IntN(nfs3.FHSize + 1))
+		copy(fh, f.good[:f.rnd.IntN(handleHead+1)])
+		return fh
+	}
+}
+
+// sealed returns a file handle with this server's seal.
+func (g *rig) sealed(export uint32, inner []byte) nfs3.FH {
+	h, ok := vfs.NewHandle(inner)
+	require.True(g.t, ok)
+	return g.server.seal.appendHandle(new(mac), nil, export, &h)
+}
+
+// FuzzHandle: what has no seal is refused by one of two errors, and what a
+// sealed handle says is what was put in.
+func FuzzHandle(f *testing.F) {
+	s := newSealer(testKey)
+	for _, n := range []int{0, 8, 13, 29, vfs.MaxHandle} {
+		h, _ := vfs.NewHandle(pattern(n))
+		fh := s.appendHandle(new(mac), nil, 0xfeed, &h)
+		f.Add([]byte(fh))
+		f.Add([]byte(fh[:len(fh)-1]))
+	}
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		export, h, status := s.parseHandle(new(mac), b)
+		if status == nfs3.OK {
+			assert.Equal(t, b, s.appendHandle(new(mac), nil, export, &h))
+		} else {
+			assert.Contains(t, []nfs3.Status{nfs3.ErrBadHandle, nfs3.ErrStale}, status)
+			assert.Zero(t, h)
+		}
+		in, ok := vfs.NewHandle(b)
+		if !ok {
+			return
+		}
+		fh := s.appendHandle(new(mac), nil, uint32(len(b)), &in)
+		export, h, status = s.parseHandle(new(mac), fh)
+		assert.Equal(t, nfs3.OK, status)
+		assert.Equal(t, in, h)
+		assert.EqualValues(t, len(b), export)
+	})
+}

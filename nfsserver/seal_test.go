@@ -1,0 +1,100 @@
+package nfsserver
+
+import (
+	"encoding/hex"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// TestMAC has the examples of NIST SP 800-38B, Appendix D.3 (AES-256).
+func TestMAC(t *testing.T) {
+	unhex := func(s string) []byte {
+		b, err := hex.DecodeString(s)
+		require.NoError(t, err)
+		return b
+	}
+	s := newSealer([32]byte(unhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")))
+	msg := unhex("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51" +
+		"30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710")
+	for n, want := range map[int]string{
+		0:  "028962f61b7bf89efc6b551f4667d983",
+		16: "28a7023f452e8f82bd4bf28d8c37c35c",
+		40: "aaf3d8f1de5640c232f5b169b9c911e6",
+		64: "e1992190549f6ed5696a2c056c315410",
+	} {
+		var m mac
+		s.sum(&m, msg[:n])
+		assert.Equal(t, want, hex.EncodeToString(m[:]), "%d octets", n)
+	}
+}
+
+// TestSealedHandle: a handle is the same whenever it is made, no octet of it
+// can be another, and the octets are those of doc.go.
+func TestSealedHandle(t *testing.T) {
+	s := newSealer(testKey)
+	for _, n := range []int{0, 1, 11, 12, 26, 27, 28, vfs.MaxHandle} {
+		inner := pattern(n)
+		h, ok := vfs.NewHandle(inner)
+		require.True(t, ok)
+		fh := s.appendHandle(new(mac), nil, 0x01020304, &h)
+		assert.Equal(t, append([]byte{2, 1, 2, 3, 4}, inner...), []byte(fh[:5+n]))
+		assert.Len(t, fh, 5+n+12)
+		assert.LessOrEqual(t, len(fh), nfs3.FHSize)
+		assert.Equal(t, fh, newSealer(testKey).appendHandle(new(mac), nil, 0x01020304, &h))
+		export, back, status := s.parseHandle(new(mac), fh)
+		assert.Equal(t, nfs3.OK, status)
+		assert.EqualValues(t, 0x01020304, export)
+		assert.Equal(t, h, back)
+		for i := range fh {
+			fh[i] ^= 0x40
+			_, back, status := s.parseHandle(new(mac), fh)
+			fh[i] ^= 0x40
+			want := nfs3.ErrStale
+			if i == 0 {
+				want = nfs3.ErrBadHandle
+			}
+			assert.Equal(t, want, status, "octet %d of %d", i, len(fh))
+			assert.Zero(t, back)
+		}
+	}
+}
+
+// TestRandomKey: without a key, another server's handles are not taken.
+func TestRandomKey(t *testing.T) {
+	var h vfs.Handle
+	fh := newSealer([32]byte{}).appendHandle(new(mac), nil, 1, &h)
+	for _, key := range [][32]byte{{}, testKey} {
+		_, _, status := newSealer(key).parseHandle(new(mac), fh)
+		assert.Equal(t, nfs3.ErrStale, status)
+	}
+}
+
+func BenchmarkSeal(b *testing.B) {
+	s, m := newSealer(testKey), new(mac)
+	h, _ := vfs.NewHandle(pattern(13)) // a handle of ext4's
+	fh := s.appendHandle(m, nil, 1, &h)
+	b.Run("make", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			fh = s.appendHandle(m, fh[:0], 1, &h)
+		}
+	})
+	b.Run("check", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _, _ = s.parseHandle(m, fh)
+		}
+	})
+	b.Run("refuse", func(b *testing.B) {
+		fh[8]++
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _, _ = s.parseHandle(m, fh)
+		}
+	})
+}
