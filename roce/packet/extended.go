@@ -1,0 +1,103 @@
+package packet
+
+import "fmt"
+
+// A DETH is the Datagram Extended Transport Header of UD: Q_Key 32, reserved 8,
+// source QP 24.
+type DETH struct {
+	QKey  uint32
+	SrcQP uint32 // 24 bits
+}
+
+// AppendTo appends the wire form of h to b.
+func (h DETH) AppendTo(b []byte) []byte {
+	b = be.AppendUint32(b, h.QKey)
+	return be.AppendUint32(b, h.SrcQP&Mask24)
+}
+
+// A RETH is the RDMA Extended Transport Header of the packet that starts an
+// RDMA WRITE.
+type RETH struct {
+	VA     uint64 // virtual address of the first octet
+	RKey   uint32
+	Length uint32 // of the whole message, in octets: DMA length
+}
+
+// AppendTo appends the wire form of h to b.
+func (h RETH) AppendTo(b []byte) []byte {
+	b = be.AppendUint64(b, h.VA)
+	b = be.AppendUint32(b, h.RKey)
+	return be.AppendUint32(b, h.Length)
+}
+
+// A Packet is what RoCEv2 carries in a UDP datagram, without the ICRC. Its BTH
+// says which of the other headers it has.
+type Packet struct {
+	BTH
+	DETH      DETH   // of UD
+	RETH      RETH   // of a packet that starts an RDMA WRITE
+	Immediate uint32 // where the opcode says so
+	Payload   []byte // without the pad
+}
+
+// AppendHeaders appends all of p in front of its payload to b.
+func (p *Packet) AppendHeaders(b []byte) []byte {
+	b = p.BTH.AppendTo(b)
+	if p.Opcode.Service() == UD {
+		b = p.DETH.AppendTo(b)
+	}
+	if p.Opcode.Write() && p.Opcode.Starts() {
+		b = p.RETH.AppendTo(b)
+	}
+	if p.Opcode.Immediate() {
+		b = be.AppendUint32(b, p.Immediate)
+	}
+	return b
+}
+
+// AppendTo appends p with its payload and pad to b; the ICRC is still to come.
+func (p *Packet) AppendTo(b []byte) []byte {
+	b = append(p.AppendHeaders(b), p.Payload...)
+	return append(b, make([]byte, p.Pad)...)
+}
+
+// PadFor returns how many octets make n a multiple of 4.
+func PadFor(n int) uint8 { return uint8(-n & 3) }
+
+// ParseExtended reads what rest, the octets behind the BTH and in front of the
+// ICRC, is by the opcode of p.BTH, which must be Known. Payload aliases rest.
+func (p *Packet) ParseExtended(rest []byte) error {
+	var err error
+	take := func(n int, what string) (head []byte) {
+		if err == nil && len(rest) < n {
+			err = fmt.Errorf("%w: %d of %d octets of %s", ErrShort, len(rest), n, what)
+		}
+		if err != nil {
+			return nil
+		}
+		head, rest = rest[:n], rest[n:]
+		return head
+	}
+	if p.Opcode.Service() == UD {
+		if h := take(DETHLen, "a DETH"); h != nil {
+			p.DETH = DETH{QKey: be.Uint32(h), SrcQP: be.Uint32(h[4:]) & Mask24}
+		}
+	}
+	if p.Opcode.Write() && p.Opcode.Starts() {
+		if h := take(RETHLen, "a RETH"); h != nil {
+			p.RETH = RETH{VA: be.Uint64(h), RKey: be.Uint32(h[8:]), Length: be.Uint32(h[12:])}
+		}
+	}
+	if p.Opcode.Immediate() {
+		if h := take(ImmLen, "immediate data"); h != nil {
+			p.Immediate = be.Uint32(h)
+		}
+	}
+	if err == nil && len(rest) < int(p.Pad) {
+		err = fmt.Errorf("%w: %d of %d octets of the pad", ErrShort, len(rest), p.Pad)
+	}
+	if err == nil {
+		p.Payload = rest[:len(rest)-int(p.Pad)]
+	}
+	return err
+}

@@ -1,0 +1,80 @@
+package packet
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// headLen is the most that the ICRC covers in front of what follows a BTH.
+const headLen = lrhOnes + GRHLen + UDPLen + BTHLen
+
+// lrhOnes is the length of the LRH that RoCEv2 does not have: ones stand for it.
+const lrhOnes = LRHLen
+
+// A Check computes invariant CRCs (section 7.8.1; for RoCEv2, annex A17). It
+// holds memory for the masked headers, so that nothing is allocated. The zero
+// value is ready; it is for one goroutine at a time.
+type Check struct{ head [headLen]byte }
+
+// ICRC returns the CRC of a datagram whose octets from BTH to pad are b, at
+// least a BTH. What routers change counts as ones: traffic class, flow label,
+// hop limit and checksums, and the reserved octet of the BTH.
+func (c *Check) ICRC(w *Network, b []byte) uint32 {
+	h := c.head[:lrhOnes]
+	for i := range h {
+		h[i] = 0xff
+	}
+	at := len(h)
+	n := UDPLen + len(b) + ICRCLen
+	if w.Dst.Is4() {
+		h = w.appendIPv4(h, n)
+		h[at+1], h[at+8] = 0xff, 0xff
+		h[at+10], h[at+11] = 0xff, 0xff
+	} else {
+		h = w.grh(n).AppendTo(h)
+		h[at] |= 0x0f
+		h[at+1], h[at+2], h[at+3], h[at+7] = 0xff, 0xff, 0xff, 0xff
+	}
+	h = w.appendUDP(h, n-UDPLen)
+	h[len(h)-2], h[len(h)-1] = 0xff, 0xff
+	h = append(h, b[:BTHLen]...)
+	h[len(h)-BTHLen+4] = 0xff
+	return crc32.Update(crc32.ChecksumIEEE(h), crc32.IEEETable, b[BTHLen:])
+}
+
+// AppendICRC appends the ICRC to a datagram that ends with b, which starts with
+// its BTH.
+func (c *Check) AppendICRC(w *Network, b []byte) []byte {
+	return binary.LittleEndian.AppendUint32(b, c.ICRC(w, b))
+}
+
+// Valid tells whether the last four octets of b, which starts with a BTH, are
+// its ICRC.
+func (c *Check) Valid(w *Network, b []byte) bool {
+	at := len(b) - ICRCLen
+	return at >= BTHLen && binary.LittleEndian.Uint32(b[at:]) == c.ICRC(w, b[:at])
+}
+
+// Solve is Valid for who has not seen two fields of IPv4's header, as on a
+// socket of UDP: it sets w.Ident and w.Fragment to what they must have been for
+// the ICRC to be right, and tells whether the latter can be: nothing but
+// DontFragment, set or not. 15 bits of the check remain of 32.
+//
+// A CRC is linear: these 32 bits, wherever they stand, change it by what can be
+// turned back.
+func (c *Check) Solve(w *Network, b []byte) bool {
+	at := len(b) - ICRCLen
+	if at < BTHLen {
+		return false
+	}
+	w.Ident, w.Fragment = 0, 0
+	change := binary.LittleEndian.Uint32(b[at:]) ^ c.ICRC(w, b[:at])
+	behind := IPv4Len - identAt + UDPLen + at
+	var word [4]byte
+	binary.LittleEndian.PutUint32(word[:], unshift(change, behind))
+	w.Ident, w.Fragment = be.Uint16(word[:]), be.Uint16(word[2:])
+	return w.Fragment&^DontFragment == 0
+}
+
+// identAt is where the identification stands in IPv4's header.
+const identAt = 4

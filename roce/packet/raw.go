@@ -1,0 +1,124 @@
+package packet
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// MaxRaw is the most that may stand behind the RWH or in front of the VCRC of
+// an IBA packet: the largest MTU and 124 octets (section 7.7.8), from the LRH on.
+const MaxRaw = 4096 + 124
+
+// Why a raw datagram is not one.
+var (
+	ErrNotRaw    = errors.New("packet: not a raw datagram")
+	ErrLength    = errors.New("packet: the lengths differ")
+	ErrVCRC      = errors.New("packet: wrong VCRC")
+	ErrTransport = errors.New("packet: an IBA transport header in a raw datagram")
+	ErrTooLong   = errors.New("packet: too long for a raw datagram")
+)
+
+// A Raw is a raw datagram (section 9.8.4). LRH.Next says which of its two forms
+// it has: an RWH with the Ethertype of the payload, or a header of IPv6 with
+// whatever its NextHeader names.
+type Raw struct {
+	LRH       LRH
+	Ethertype uint16 // of RawEthertype
+	IPv6      GRH    // of RawIPv6
+	Payload   []byte // with the pad: a multiple of 4, when it was received
+}
+
+// headers is how many octets stand in front of the payload.
+func (p *Raw) headers() int {
+	if p.LRH.Next == RawIPv6 {
+		return LRHLen + GRHLen
+	}
+	return LRHLen + RWHLen
+}
+
+// AppendTo appends the wire form of p to b, with zeros that make the payload a
+// multiple of 4, the lengths in LRH and IPv6 header, and the VCRC. The errors are
+// ErrNotRaw, ErrTooLong and ErrTransport (C9-208).
+func (p *Raw) AppendTo(b []byte) ([]byte, error) {
+	pad := PadFor(len(p.Payload))
+	all := p.headers() + len(p.Payload) + int(pad)
+	switch {
+	case p.LRH.Next != RawIPv6 && p.LRH.Next != RawEthertype:
+		return b, fmt.Errorf("%w: LNH %d", ErrNotRaw, p.LRH.Next)
+	case p.LRH.Next == RawIPv6 && p.IPv6.NextHeader == NextHeaderIBA:
+		return b, ErrTransport
+	case all > MaxRaw:
+		return b, fmt.Errorf("%w: %d octets, the limit is %d", ErrTooLong, all, MaxRaw)
+	}
+	start := len(b)
+	lrh := p.LRH
+	lrh.Words = uint16(all / 4)
+	b = lrh.AppendTo(b)
+	if p.LRH.Next == RawIPv6 {
+		ip := p.IPv6
+		ip.PayLen = uint16(len(p.Payload)) // IPv6 knows no pad
+		b = ip.AppendTo(b)
+	} else {
+		b = append(b, 0, 0)
+		b = be.AppendUint16(b, p.Ethertype)
+	}
+	b = append(b, p.Payload...)
+	b = append(b, make([]byte, pad)...)
+	return binary.LittleEndian.AppendUint16(b, VCRC(b[start:])), nil
+}
+
+// ParseRaw reads the raw datagram that is b. The checks come in the order of
+// the link, then the network layer: VCRC, length, form, and what IPv6 says. The
+// payload of the IPv6 form is cut to IPv6's own length; that of the other keeps
+// its pad, for nothing says how long it is. The errors are ErrShort, ErrVCRC,
+// ErrLength, ErrNotRaw, ErrTransport and ErrTooLong.
+func ParseRaw(b []byte) (p Raw, err error) {
+	if len(b) < LRHLen+VCRCLen {
+		return p, fmt.Errorf("%w: %d octets", ErrShort, len(b))
+	}
+	at := len(b) - VCRCLen
+	if binary.LittleEndian.Uint16(b[at:]) != VCRC(b[:at]) {
+		return p, ErrVCRC
+	}
+	var rest []byte
+	if p.LRH, rest, err = ParseLRH(b[:at]); err != nil {
+		return p, err
+	}
+	switch {
+	case int(p.LRH.Words)*4 != at:
+		return p, fmt.Errorf("%w: PktLen %d words, %d octets", ErrLength, p.LRH.Words, at)
+	case at > MaxRaw:
+		return p, ErrTooLong
+	case p.LRH.Next == RawEthertype:
+		return p, p.parseEthertype(rest)
+	case p.LRH.Next == RawIPv6:
+		return p, p.parseIPv6(rest)
+	}
+	return p, fmt.Errorf("%w: LNH %d", ErrNotRaw, p.LRH.Next)
+}
+
+func (p *Raw) parseEthertype(rest []byte) error {
+	if len(rest) < RWHLen {
+		return fmt.Errorf("%w: %d of %d octets of an RWH", ErrShort, len(rest), RWHLen)
+	}
+	p.Ethertype, p.Payload = be.Uint16(rest[2:]), rest[RWHLen:]
+	return nil
+}
+
+func (p *Raw) parseIPv6(rest []byte) (err error) {
+	if p.IPv6, rest, err = ParseGRH(rest); err != nil {
+		return err
+	}
+	n := int(p.IPv6.PayLen)
+	switch {
+	case p.IPv6.Version != ipVersion:
+		return fmt.Errorf("%w: version %d of IP", ErrNotRaw, p.IPv6.Version)
+	case p.IPv6.NextHeader == NextHeaderIBA:
+		return ErrTransport
+	case n > len(rest) || len(rest)-n > MaxPad:
+		return fmt.Errorf("%w: %d octets behind an IPv6 header that says %d", ErrLength, len(rest), n)
+	}
+	p.Payload = rest[:n]
+	return nil
+}
