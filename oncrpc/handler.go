@@ -12,7 +12,11 @@ import (
 // A Peer is the other end of the connection that a call came on.
 type Peer struct {
 	Addr    netip.AddrPort
-	Network string // "tcp" or "rdma"
+	Network string // "tcp", "udp" or "rdma"
+
+	// Local is where the call arrived: this end's address. It is zero where
+	// the transport does not tell; the one over TCP does.
+	Local netip.AddrPort
 
 	// Back makes calls to the peer over the same connection; nil where the
 	// transport cannot. A program does so only where the peer has told it, by
@@ -142,7 +146,8 @@ func (r *Reply) reset() {
 // A Service answers the calls that a transport receives. Serve appends the
 // reply to rep, whose Head has length 0, and returns true; it returns false,
 // with rep as it was, for a message that gets no answer: one that is no call,
-// or too short to be answered. A call that fails is answered too.
+// or too short to be answered, or that its program does not answer. A call that
+// fails is answered too.
 //
 // It is called by many goroutines at once. Mux is the Service for programs.
 type Service interface {
@@ -152,8 +157,8 @@ type Service interface {
 // A Handler is one version of one program. ServeRPC decodes the arguments of
 // c, does the procedure, and appends its results to r. A nil error makes the
 // reply SUCCESS; ErrProcUnavail, ErrGarbageArgs and the errors of package xdr
-// become the answer of that name; an AuthError a denial; any other error
-// SYSTEM_ERR. After an error what was appended to r is thrown away.
+// become the answer of that name; an AuthError a denial; ErrNoAnswer none; any
+// other error SYSTEM_ERR. After an error what was appended to r is thrown away.
 //
 // It is called by many goroutines at once, and does not know which transport
 // carried the call.
@@ -166,3 +171,8 @@ var (
 	ErrProcUnavail = errors.New("oncrpc: procedure unavailable")
 	ErrGarbageArgs = errors.New("oncrpc: arguments cannot be decoded")
 )
+
+// ErrNoAnswer is the fate of a message that cannot be answered, because it is no
+// call or ends before that and the RPC version, which decides how an answer
+// looks, are known. A Handler returns it where its protocol wants no answer.
+var ErrNoAnswer = errors.New("oncrpc: no answer")

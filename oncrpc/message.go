@@ -36,14 +36,8 @@ const maxAuthBody = 400
 // six words, for the verifier is always an empty AUTH_NONE.
 const acceptedLen = 24
 
-var (
-	// errNoAnswer: a message that cannot be answered, because it is no call
-	// or ends before that and the RPC version, which decides how an answer
-	// looks, are known.
-	errNoAnswer = errors.New("oncrpc: not a call that can be answered")
-	// errRPCVersion: rpcvers is not 2.
-	errRPCVersion = errors.New("oncrpc: RPC version not supported")
-)
+// errRPCVersion: rpcvers is not 2.
+var errRPCVersion = errors.New("oncrpc: RPC version not supported")
 
 // An opaqueAuth is a credential or verifier. Its body aliases the message.
 type opaqueAuth struct {
@@ -58,7 +52,7 @@ type callHeader struct {
 	cred, verf opaqueAuth
 }
 
-// readCall reads the header in front of r. With any error but errNoAnswer the
+// readCall reads the header in front of r. With any error but ErrNoAnswer the
 // XID is there. An authentication field with too long a body is an AuthError:
 // RFC 2203, Section 5.3.3.3, counts a bad length among the credential's
 // faults. A header that is cut is an error of package xdr.
@@ -67,7 +61,7 @@ func readCall(r *xdr.Reader) (h callHeader, err error) {
 	direction, version := r.Uint32(), r.Uint32()
 	switch {
 	case r.Err() != nil || direction != msgCall:
-		return h, errNoAnswer
+		return h, ErrNoAnswer
 	case version != rpcVersion:
 		return h, fmt.Errorf("%w: %d", errRPCVersion, version)
 	}

@@ -34,7 +34,7 @@ func TestReadCall(t *testing.T) {
 				r := xdr.NewReader(wire[:n])
 				h, err := readCall(&r)
 				if n < 12 {
-					assert.ErrorIs(t, err, errNoAnswer, n)
+					assert.ErrorIs(t, err, ErrNoAnswer, n)
 					continue
 				}
 				assert.ErrorIs(t, err, xdr.ErrShort, n)
@@ -56,9 +56,9 @@ func TestReadCallErrors(t *testing.T) {
 		wire []byte
 		want error
 	}{
-		{"REPLY", change(4, msgReply), errNoAnswer},
-		{"neither CALL nor REPLY", change(4, 2), errNoAnswer},
-		{"a captured reply", wiretest.Hex(t, "testdata/null-reply.hex"), errNoAnswer},
+		{"REPLY", change(4, msgReply), ErrNoAnswer},
+		{"neither CALL nor REPLY", change(4, 2), ErrNoAnswer},
+		{"a captured reply", wiretest.Hex(t, "testdata/null-reply.hex"), ErrNoAnswer},
 		{"RPC version 1", change(8, 1), errRPCVersion},
 		{"RPC version 3", change(8, 3), errRPCVersion},
 		{"cred of 400 octets", change(28, 400), nil},

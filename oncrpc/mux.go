@@ -82,7 +82,8 @@ func (m *Mux) Serve(ctx context.Context, req *Request, rep *Reply) (answer bool)
 	switch {
 	case err == nil:
 		return true
-	case errors.Is(err, errNoAnswer):
+	case errors.Is(err, ErrNoAnswer):
+		rep.reset()
 		return false
 	}
 	rep.reset()
@@ -91,7 +92,7 @@ func (m *Mux) Serve(ctx context.Context, req *Request, rep *Reply) (answer bool)
 }
 
 // serve fills rep, or returns why the call fails. c.XID is set unless the
-// error is errNoAnswer.
+// error is ErrNoAnswer.
 func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall) error {
 	r := xdr.NewReader(req.Msg)
 	if req.Item != nil {

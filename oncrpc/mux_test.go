@@ -28,7 +28,8 @@ func serve(t *testing.T, m *Mux, req *Request) []byte {
 	}
 	var rep Reply
 	if !m.Serve(t.Context(), req, &rep) {
-		assert.Zero(t, rep, "as it was")
+		assert.Zero(t, rep.Len())
+		assert.Nil(t, rep.Item)
 		return nil
 	}
 	assert.Equal(t, rep.Len(), len(rep.Head)+len(rep.Tail)+itemLen(&rep))
@@ -167,6 +168,7 @@ func TestMuxHandlerErrors(t *testing.T) {
 		{xdr.ErrItem, appendAccepted(nil, 1, garbageArgs), false},
 		{AuthTooWeak, appendAuthError(nil, 1, AuthTooWeak), false},
 		{fmt.Errorf("export: %w", AuthRejectedCred), appendAuthError(nil, 1, AuthRejectedCred), false},
+		{fmt.Errorf("broadcast: %w", ErrNoAnswer), nil, false},
 		{errors.New("disk on fire"), appendAccepted(nil, 1, systemErr), true},
 	} {
 		t.Run(tt.err.Error(), func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 func ParseCall(msg []byte) (c Call, ok bool) {
 	r := xdr.NewReader(msg)
 	h, err := readCall(&r)
-	if errors.Is(err, errNoAnswer) {
+	if errors.Is(err, ErrNoAnswer) {
 		return Call{}, false
 	}
 	if err != nil {
