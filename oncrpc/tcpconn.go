@@ -52,15 +52,20 @@ func newTCPConn(s *Server, nc net.Conn) *tcpConn {
 	return c
 }
 
-// peerOf names the other end. An IPv4 address that a listener for IPv6 gives
-// out in IPv6's clothes is one of IPv4: exports name it so.
+// peerOf names both ends.
 func peerOf(nc net.Conn) Peer {
-	p := Peer{Network: "tcp"}
-	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
-		ap := a.AddrPort()
-		p.Addr = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	return Peer{Network: "tcp", Addr: addrPort(nc.RemoteAddr()), Local: addrPort(nc.LocalAddr())}
+}
+
+// addrPort is an end's address. One of IPv4 that a listener for IPv6 gives out in
+// IPv6's clothes is one of IPv4: exports name it so.
+func addrPort(a net.Addr) netip.AddrPort {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
 	}
-	return p
+	ap := tcp.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
 // Run receives one call, passes the turn to read on to another goroutine, and
