@@ -73,6 +73,11 @@ const (
 	// octets. Linux itself makes none above 4095.
 	maxLinkLen = 64 << 10
 
+	// aclRoom is the octets that most lists fit into, and maxXattr what the
+	// kernel allows an extended attribute.
+	aclRoom  = 512
+	maxXattr = 64 << 10
+
 	// maxDepth is how many directories deep an object may lie: PATH_MAX
 	// with names of one octet.
 	maxDepth = 2048
