@@ -276,6 +276,14 @@ type Mapper interface {
 	Map(ctx context.Context, c *Cred, h Handle, off uint64, n int) (b *buf.Buf, eof bool, a MaybeAttr, err error)
 }
 
+// A Container is an FS of which objects can be moved out by others while clients
+// still have handles of them.
+type Container interface {
+	// Within tells whether h lies below the root: whether a path leads
+	// there through directories that c may search. ESTALE: none does.
+	Within(ctx context.Context, c *Cred, h Handle) error
+}
+
 // Errors for which the host has no number.
 var (
 	ErrBadHandle = errors.New("vfs: not a handle of this file system")

@@ -41,6 +41,14 @@
 // there. Handles of the kernel's are numbers that can be guessed: who hands
 // them to clients must seal them.
 //
+// Within is for subtree_check. The kernel knows a path of all directories, and
+// of files that were found by a name lately; a walk along it from the root, as
+// the caller, shows that it leads where it says. knfsd has the directory in
+// the handle of a file instead, which so changes when the file is moved to
+// another one; here handles stay. For a file that was opened by a handle of the
+// kernel's alone there may be no path, and that is ESTALE: who needs Within sets
+// TableHandles, which are opened by names.
+//
 // # WCC data
 //
 // Attributes before and after a change are read under a lock of the object

@@ -65,6 +65,17 @@ func openPathZ(dir int, nameZ []byte) (int, error) {
 	}
 }
 
+// openBeneath opens a path below dir as a place, if it goes nowhere else on
+// its way, whatever becomes of its directories meanwhile. No directory may be
+// a symbolic link or on another mount.
+func openBeneath(dir int, path string) (int, error) {
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	}
+	return retry(func() (int, error) { return unix.Openat2(dir, path, &how) })
+}
+
 // A kernelHandle is struct file_handle of name_to_handle_at(2), with the room
 // that a vfs.Handle gives.
 type kernelHandle struct {

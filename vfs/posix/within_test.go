@@ -1,0 +1,158 @@
+//go:build linux
+
+package posix
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
+)
+
+func (w *world) within(h vfs.Handle) error { return w.f.Within(w.Context(), &w.c, h) }
+
+// hostOut moves a name out of the export, and hostIn back.
+func (w *world) hostOut(name string) {
+	w.Helper()
+	require.NoError(w, os.Rename(w.s.path(name), w.s.path("..", "outside")))
+}
+
+func (w *world) hostIn(name string) {
+	w.Helper()
+	require.NoError(w, os.Rename(w.s.path("..", "outside"), w.s.path(name)))
+}
+
+// What a local process moves out of the export is outside, with all that is
+// below it, and inside again when it comes back; all that is moved within
+// stays inside. So it is for objects in use, and for those that are not.
+func TestWithin(t *testing.T) {
+	eachKind(t, func(t *testing.T, o Options) {
+		w := newWorld(t, o)
+		w.hostDir("d/e/(deleted)")
+		w.hostFile("d/e/f (deleted)")
+		w.hostFile("g")
+		require.NoError(t, os.Symlink("g", w.s.path("d", "l")))
+		require.NoError(t, unix.Mkfifo(w.s.path("d", "p"), 0o600))
+		root := w.f.Root()
+		in := []vfs.Handle{
+			w.walk("d"), w.walk("d", "e"), w.walk("d", "e", "(deleted)"), w.walk("d", "e", "f (deleted)"),
+			w.walk("d", "l"), w.walk("d", "p"),
+		}
+		g := w.walk("g")
+		all := func(want error) {
+			t.Helper()
+			for i, h := range in {
+				assert.ErrorIs(t, w.within(h), want, i)
+			}
+			assert.NoError(t, w.within(root))
+			assert.NoError(t, w.within(g))
+		}
+		all(nil)
+		w.hostOut("d")
+		all(unix.ESTALE)
+		w.hostDir("d/e") // another of its name
+		all(unix.ESTALE)
+		w.hostIn("g2")
+		all(nil)
+		w.hostMove("g2/e", "e")
+		all(nil)
+		w.hostOut("g")
+		assert.ErrorIs(t, w.within(g), unix.ESTALE)
+		require.NoError(t, w.getattr(g), "it is there all the same")
+		require.NoError(t, os.Symlink("../outside", w.s.path("g")))
+		assert.ErrorIs(t, w.within(g), unix.ESTALE)
+		require.NoError(t, os.Remove(w.s.path("g")))
+		w.hostIn("g")
+		all(nil)
+	})
+}
+
+// After a restart nothing is open; with handles of the table names lead
+// everywhere all the same.
+func TestWithinRestart(t *testing.T) {
+	w := newWorld(t, Options{TableHandles: true})
+	w.hostDir("d/e")
+	w.hostFile("d/e/f")
+	w.hostFile("d/other")
+	f, other := w.walk("d", "e", "f"), w.walk("d", "other")
+	w.reopen()
+	assert.NoError(t, w.within(f))
+	w.hostMove("d/e/f", "d/e/g")
+	w.reopen()
+	assert.NoError(t, w.within(f))
+	w.hostOut("d/other")
+	w.reopen()
+	assert.ErrorIs(t, w.within(other), unix.ESTALE)
+}
+
+// A file whose name is removed or moved out, but which has another, is inside.
+func TestWithinLink(t *testing.T) {
+	w := newWorld(t, Options{TableHandles: true})
+	w.hostDir("d")
+	w.hostFile("d/f")
+	f := w.walk("d", "f")
+	require.NoError(t, os.Link(w.s.path("d", "f"), w.s.path("k")))
+	require.Equal(t, f, w.walk("k"))
+	require.NoError(t, os.Remove(w.s.path("d", "f")))
+	assert.NoError(t, w.within(f))
+	w.hostFile("d/f")
+	assert.NoError(t, w.within(f), "another has its old name")
+	w.hostOut("k")
+	assert.ErrorIs(t, w.within(f), unix.ESTALE)
+}
+
+// As with knfsd, the caller must be let into all directories on the way.
+func TestWithinSearch(t *testing.T) {
+	vfstest.NeedRoot(t)
+	eachKind(t, func(t *testing.T, o Options) {
+		w := newWorld(t, o)
+		w.hostDir("d/e")
+		w.hostFile("d/e/f")
+		d, f := w.walk("d"), w.walk("d", "e", "f")
+		require.NoError(t, w.within(f))
+		require.NoError(t, os.Chmod(w.s.path("d"), 0o700))
+		assert.ErrorIs(t, w.within(f), unix.ESTALE)
+		assert.NoError(t, w.within(d), "its own mode is for those below")
+		assert.NoError(t, w.f.Within(t.Context(), &vfs.Cred{}, f), "root is let in")
+		require.NoError(t, os.Chmod(w.s.path("d"), 0o711))
+		assert.NoError(t, w.within(f))
+		require.NoError(t, os.Chmod(w.s.dir, 0o700))
+		require.NoError(t, os.Chown(w.s.dir, 0, 0))
+		assert.ErrorIs(t, w.within(f), unix.ESTALE)
+	})
+}
+
+// Where the mount is not copied, paths begin above the export.
+func TestWithinNoClone(t *testing.T) {
+	vfstest.NeedRoot(t)
+	clean(t)
+	s := newSite(t, "", Options{})
+	w := &world{t, s, s.openOnMount(t), user()}
+	w.hostDir("d/e")
+	d, e := w.walk("d"), w.walk("d", "e")
+	assert.NoError(t, w.within(e))
+	require.NoError(t, os.Rename(s.dir, s.dir+"2"))
+	assert.NoError(t, w.within(e), "the export itself has moved")
+	s.dir += "2"
+	w.hostOut("d")
+	assert.ErrorIs(t, w.within(d), unix.ESTALE)
+	assert.ErrorIs(t, w.within(e), unix.ESTALE)
+}
+
+// A path that is too long for the kernel is an error, not a wrong answer.
+func TestWithinDeep(t *testing.T) {
+	w := newWorld(t, Options{TableHandles: true})
+	h := w.f.Root()
+	for range 20 {
+		m, err := w.f.Mkdir(t.Context(), &w.c, h, strings.Repeat("d", 250), vfs.SetAttr{})
+		require.NoError(t, err)
+		h = m.Handle
+	}
+	assert.ErrorIs(t, w.within(h), unix.ENAMETOOLONG)
+}
