@@ -1,8 +1,7 @@
 package iwarp
 
 import (
-	"golang.org/x/sys/unix"
-
+	"github.com/nfsrdma/nfsrdma/internal/alive"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -14,10 +13,6 @@ func (c *Conn) Traffic() (in, out uint64) {
 	if c.sock.tcp == nil {
 		return 0, 0
 	}
-	c.sock.tcp.control(func(fd int) {
-		if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			in, out = info.Bytes_received, info.Bytes_acked
-		}
-	})
+	c.sock.tcp.control(func(fd int) { in, out = alive.TrafficOf(fd) })
 	return in, out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/xdr"
@@ -25,6 +26,10 @@ type Peer struct {
 
 	// Cut ends the connection at once. It may be nil.
 	Cut func(cause error)
+
+	// Memo is for who serves the calls of the connection to remember what it
+	// found out about the peer: a pointer to a type of its own.
+	Memo atomic.Value
 }
 
 // String returns the network and the address.

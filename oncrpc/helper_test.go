@@ -145,8 +145,9 @@ func start(t *testing.T, s *Server) *running {
 func checkNothingLeft(t *testing.T, s *Server) {
 	assert.Empty(t, s.conns)
 	assert.Empty(t, s.listeners)
-	assert.True(t, s.requests.TryAcquire(memory), "memory of requests")
-	assert.True(t, s.replies.TryAcquire(memory), "memory of replies")
+	assert.Zero(t, s.requests.InUse(), "memory of requests")
+	assert.Zero(t, s.replies.InUse(), "memory of replies")
+	assert.Zero(t, s.parties.Len(), "parties")
 	assert.Zero(t, buf.Default.Out(), "buffers")
 }
 

@@ -14,9 +14,9 @@ const (
 	// the socket.
 	maxCalls = 64
 
-	// maxConns is the number of connections. Each costs a descriptor, a
-	// read buffer and a goroutine even while it is idle.
-	maxConns = 4096
+	// defaultMaxConns is the number of connections. Each costs a descriptor,
+	// a read buffer and a goroutine even while it is idle.
+	defaultMaxConns = 4096
 
 	// readBuffer is the octets of a connection's read buffer: several
 	// small records come with one read, and of a large one all but its
@@ -30,8 +30,10 @@ const (
 
 	// memory is the octets of large records under way in a server, and
 	// once more of data items of replies: 128 calls of 1 MiB each way,
-	// which is two clients that use all their calls.
-	memory = 128 << 20
+	// which is two clients that use all their calls. One party, an IPv4
+	// address or 64 bits of an IPv6 one, gets half of it.
+	memory       = 128 << 20
+	partOfMemory = memory / 2
 
 	// keptHead is the octets up to which the memory of a reply's head, or
 	// of a client's call, is kept for the next: a directory listing of a

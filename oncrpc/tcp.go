@@ -10,8 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
+	"github.com/nfsrdma/nfsrdma/internal/share"
 	"github.com/nfsrdma/nfsrdma/internal/work"
 )
 
@@ -27,13 +26,19 @@ type Server struct {
 	// is closed.
 	MaxRecord int
 
+	// MaxConns bounds the connections; 0 means 4096. One more takes the place
+	// of one with no calls under way, of the party that has most, if that
+	// keeps no fewer than the newcomer's has then; else it is closed. A party
+	// is an IPv4 address or 64 bits of an IPv6 one.
+	MaxConns int
+
 	// Log is told, once a connection, of those that break the rules; nil
 	// means slog.Default.
 	Log *slog.Logger
 
 	start    sync.Once
-	requests *semaphore.Weighted // octets of large records
-	replies  *semaphore.Weighted // octets of large data items
+	requests *share.Memory // octets of large records
+	replies  *share.Memory // octets of large data items
 	tasks    work.Pool
 	calls    sync.Pool // of *tcpCall
 
@@ -42,13 +47,16 @@ type Server struct {
 	stop      chan struct{}
 	listeners map[net.Listener]struct{}
 	conns     map[*tcpConn]struct{}
+	parties   share.Parties[tcpParts]
 }
 
 // init makes the parts that have no useful zero value.
 func (s *Server) init() {
 	s.start.Do(func() {
-		s.requests = semaphore.NewWeighted(memory)
-		s.replies = semaphore.NewWeighted(memory)
+		press := share.NewPress(s.press)
+		s.requests = share.NewMemory(memory, partOfMemory, press)
+		s.replies = share.NewMemory(memory, partOfMemory, press)
+		s.parties = share.NewParties(s.parts)
 		s.stop = make(chan struct{})
 		s.listeners = make(map[net.Listener]struct{})
 		s.conns = make(map[*tcpConn]struct{})
@@ -62,8 +70,8 @@ func (s *Server) init() {
 func (s *Server) Serve(l net.Listener) error {
 	s.init()
 	defer l.Close()
-	if s.MaxRecord < 0 || s.MaxRecord > memory/2 {
-		return fmt.Errorf("oncrpc: MaxRecord is %d octets, not 0 to %d", s.MaxRecord, memory/2)
+	if s.MaxRecord < 0 || s.MaxRecord > partOfMemory {
+		return fmt.Errorf("oncrpc: MaxRecord is %d octets, not 0 to %d", s.MaxRecord, partOfMemory)
 	}
 	if !s.addListener(l) {
 		return nil
@@ -136,12 +144,14 @@ func (s *Server) addConn(nc net.Conn) {
 		nc.Close()
 		return
 	}
-	if len(s.conns) >= maxConns {
-		s.log().Warn("RPC connection refused", "peer", nc.RemoteAddr(), "limit", maxConns)
+	party := s.parties.Enter(nc.RemoteAddr())
+	if len(s.conns) >= s.maxConns() && !s.makeRoom(party) {
+		s.parties.Leave(party)
+		s.log().Warn("RPC connection refused", "peer", nc.RemoteAddr(), "limit", s.maxConns())
 		nc.Close()
 		return
 	}
-	c := newTCPConn(s, nc)
+	c := newTCPConn(s, nc, party)
 	s.conns[c] = struct{}{}
 	s.tasks.Go(c)
 }
@@ -150,6 +160,7 @@ func (s *Server) removeConn(c *tcpConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
+	s.parties.Leave(c.party)
 }
 
 // addListener returns false after Shutdown.
@@ -200,6 +211,13 @@ func (s *Server) maxRecord() int {
 		return defaultMaxRecord
 	}
 	return s.MaxRecord
+}
+
+func (s *Server) maxConns() int {
+	if s.MaxConns == 0 {
+		return defaultMaxConns
+	}
+	return s.MaxConns
 }
 
 func (s *Server) log() *slog.Logger {

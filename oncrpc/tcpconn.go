@@ -9,9 +9,11 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/alive"
+	"github.com/nfsrdma/nfsrdma/internal/share"
 )
 
 // A tcpConn is one connection of a Server. One goroutine at a time has the
@@ -19,8 +21,13 @@ import (
 type tcpConn struct {
 	server *Server
 	nc     net.Conn
+	party  *tcpParty
 	peer   Peer
 	out    replyQueue
+	work   tcpWork
+	seen   share.Sight // guarded by the server's lock
+
+	underWay atomic.Int64 // calls whose first octet has come, and that are not done
 
 	ctx     context.Context // of the calls; cancelled where nobody waits for their replies
 	cancel  context.CancelCauseFunc
@@ -41,8 +48,8 @@ type tcpConn struct {
 
 var errConnEnd = errors.New("oncrpc: connection ended")
 
-func newTCPConn(s *Server, nc net.Conn) *tcpConn {
-	c := &tcpConn{server: s, nc: nc, peer: peerOf(nc), slots: make(chan struct{}, maxCalls)}
+func newTCPConn(s *Server, nc net.Conn, party *tcpParty) *tcpConn {
+	c := &tcpConn{server: s, nc: nc, party: party, peer: peerOf(nc), slots: make(chan struct{}, maxCalls)}
 	c.peer.Cut = c.abort
 	c.out.conn = c
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -89,11 +96,15 @@ func (c *tcpConn) receive() (*tcpCall, error) {
 	if _, err := c.in.br.Peek(1); err != nil { // for as long as the peer likes
 		return nil, err
 	}
+	c.underWay.Add(1)
 	if c.timed = !c.in.buffered(); c.timed {
 		c.setReadDeadline(time.Now().Add(recordTimeout))
 	}
 	c.call = c.newCall()
 	record, err := c.in.next()
+	if c.call.reserved > 0 {
+		c.work.end()
+	}
 	if c.timed {
 		c.setReadDeadline(time.Time{})
 	}
@@ -108,10 +119,11 @@ func (c *tcpConn) receive() (*tcpCall, error) {
 // reserve waits until there is memory for n octets of the call's record. The
 // time that this takes is not the peer's fault.
 func (c *tcpConn) reserve(n int) error {
-	if err := c.server.requests.Acquire(c.reading, int64(n)); err != nil {
+	if err := c.party.Own.requests.Acquire(c.reading, int64(n)); err != nil {
 		return err
 	}
 	c.call.reserved = int64(n)
+	c.work.begin()
 	if c.timed {
 		c.setReadDeadline(time.Now().Add(recordTimeout))
 	}
@@ -134,6 +146,7 @@ func (c *tcpConn) answer(cl *tcpCall) {
 // done ends a call that was written or needs no answer.
 func (c *tcpConn) done(cl *tcpCall) {
 	cl.free()
+	c.underWay.Add(-1)
 	<-c.slots
 }
 
@@ -197,7 +210,10 @@ func (c *tcpConn) linger() {
 // logEnd logs what a peer did wrong, and where the log wants it what the
 // network did.
 func (c *tcpConn) logEnd(err error) {
-	if errors.Is(err, errRecordLong) || errors.Is(err, os.ErrDeadlineExceeded) {
+	if c.ctx.Err() != nil {
+		return // whoever has cut it knows why
+	}
+	if errors.Is(err, errRecordLong) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errStalled) {
 		c.server.log().Warn("RPC connection cut", "peer", c.peer.Addr, "err", err)
 		return
 	}

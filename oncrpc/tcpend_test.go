@@ -160,7 +160,7 @@ func TestDrainIsFinal(t *testing.T) {
 	s.init()
 	client, server := net.Pipe()
 	defer client.Close()
-	c := newTCPConn(s, server)
+	c := newTCPConn(s, server, s.parties.Enter(server.RemoteAddr()))
 	defer c.abort(nil)
 	c.drain()
 	c.setReadDeadline(time.Time{})
@@ -261,25 +261,25 @@ func TestPanicDoesNotEndService(t *testing.T) {
 }
 
 func TestMaxConns(t *testing.T) {
-	s := &Server{Handler: echoMux(), Log: quiet()}
-	r := start(t, s)
-	s.mu.Lock()
-	var others []*tcpConn
-	for range maxConns {
-		a, b := net.Pipe()
-		b.Close()
-		others = append(others, newTCPConn(s, a))
-		s.conns[others[len(others)-1]] = struct{}{}
+	r := start(t, &Server{Handler: echoMux(), MaxConns: 1, Log: quiet()})
+	echoes := func(nc net.Conn) {
+		_, err := nc.Write(record(echoCall(1, procEcho, nil)))
+		require.NoError(t, err)
+		readRecord(t, nc)
 	}
-	s.mu.Unlock()
+	first := r.dial()
+	echoes(first)
 	_, err := r.dial().Read(make([]byte, 1))
 	assert.Error(t, err, "one too many")
-	for _, c := range others {
-		c.abort(nil)
-		s.removeConn(c)
-	}
-	nc := r.dial()
-	_, err = nc.Write(record(echoCall(1, procEcho, nil)))
-	require.NoError(t, err)
-	readRecord(t, nc)
+	require.NoError(t, first.CloseWrite())
+	_, err = first.Read(make([]byte, 1))
+	require.Equal(t, io.EOF, err)
+	require.Eventually(t, func() bool { // the end of the stream comes before the place is free
+		nc := r.dial()
+		_, err := nc.Write(record(echoCall(1, procEcho, nil)))
+		if err == nil {
+			_, err = nc.Read(make([]byte, 1))
+		}
+		return err == nil
+	}, time.Minute, time.Millisecond)
 }

@@ -9,7 +9,22 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/share"
 )
+
+// fill has other parties take all of a memory but some octets, until free is
+// called.
+func fill(t *testing.T, m *share.Memory, but int64) (free func()) {
+	t.Helper()
+	a, b := m.Part(), m.Part()
+	require.True(t, a.TryAcquire(partOfMemory))
+	require.True(t, b.TryAcquire(partOfMemory-but))
+	return func() {
+		a.Release(partOfMemory)
+		b.Release(partOfMemory - but)
+	}
+}
 
 // Large records wait for memory, small ones and other connections do not.
 func TestMemoryOfRequests(t *testing.T) {
@@ -19,7 +34,7 @@ func TestMemoryOfRequests(t *testing.T) {
 		defer a.Close()
 		defer b.Close()
 		defer c.Close()
-		require.True(t, s.requests.TryAcquire(memory-10000))
+		free := fill(t, s.requests, 10000)
 		large := make([]byte, 9000)
 		go a.Write(record(echoCall(1, procHead, large)))
 		readRecord(t, a)
@@ -30,7 +45,7 @@ func TestMemoryOfRequests(t *testing.T) {
 		readRecord(t, c)
 
 		time.Sleep(10 * recordTimeout) // which is not the peer's fault
-		s.requests.Release(memory - 10000)
+		free()
 		got := readRecord(t, b)
 		assert.Len(t, got, len(echoReply(2, procHead, append(large, large...))))
 	})
@@ -42,7 +57,7 @@ func TestMemoryOfReplies(t *testing.T) {
 		a, b := l.dial(), l.dial()
 		defer a.Close()
 		defer b.Close()
-		require.True(t, s.replies.TryAcquire(memory-10000))
+		free := fill(t, s.replies, 10000)
 		large := make([]byte, 6000)
 		for _, nc := range []net.Conn{a, b} {
 			go nc.Write(append(record(echoCall(1, procEcho, large)), record(echoCall(2, procEcho, nil))...))
@@ -52,7 +67,7 @@ func TestMemoryOfReplies(t *testing.T) {
 		readRecord(t, b)
 		readRecord(t, a)
 		readRecord(t, b)
-		s.replies.Release(memory - 10000)
+		free()
 	})
 }
 
@@ -68,12 +83,12 @@ func TestMemoryOfSecondItem(t *testing.T) {
 	}))
 	s := &Server{Handler: m}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		require.True(t, s.replies.TryAcquire(memory-10000))
+		free := fill(t, s.replies, 10000)
 		nc := l.dial()
 		defer nc.Close()
 		go nc.Write(record(call(1, testProg, 2, 1, 0, 0, 10000>>8, 10000&0xff)))
 		assert.Equal(t, appendAccepted(nil, 1, success), readRecord(t, nc))
-		s.replies.Release(memory - 10000)
+		free()
 		// more than there is waits for all there is, and no longer
 		go nc.Write(record(call(2, testProg, 2, 1, memory>>24, 0, 0, 4)))
 		assert.Equal(t, appendAccepted(nil, 2, success), readRecord(t, nc))
@@ -100,8 +115,7 @@ func TestShutdownFreesWaiting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &Server{Handler: m}
 			bubble(t, s, func(t *testing.T, l *pipeListener) {
-				require.True(t, s.requests.TryAcquire(memory))
-				require.True(t, s.replies.TryAcquire(memory))
+				freeRequests, freeReplies := fill(t, s.requests, 0), fill(t, s.replies, 0)
 				nc := l.dial()
 				go nc.Write(tt.call)
 				synctest.Wait()
@@ -110,8 +124,8 @@ func TestShutdownFreesWaiting(t *testing.T) {
 				before := time.Now()
 				assert.ErrorIs(t, s.Shutdown(ctx), tt.err)
 				assert.Equal(t, tt.took, time.Since(before))
-				s.requests.Release(memory)
-				s.replies.Release(memory)
+				freeRequests()
+				freeReplies()
 			})
 		})
 	}

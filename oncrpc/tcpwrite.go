@@ -80,7 +80,9 @@ func (q *replyQueue) writeBatch() error {
 	nc := q.conn.nc
 	_ = nc.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only where writing fails
 	q.rest = q.vec
+	q.conn.work.begin()
 	_, err := q.rest.WriteTo(nc)
+	q.conn.work.end()
 	clear(q.vec) // the octets are the calls'
 	return err
 }

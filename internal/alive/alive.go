@@ -1,10 +1,11 @@
 // Package alive has the kernel notice the peers of TCP connections that are
-// gone without a word: switched off, or behind a network that is cut. It must
-// not know what a connection carries.
+// gone without a word: switched off, or behind a network that is cut; and tells
+// whether octets move. It must not know what a connection carries.
 package alive
 
 import (
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,4 +46,28 @@ func watch(nc net.Conn, silence, pause, patience time.Duration) {
 		// Counts for questions too, in place of their number (tcp(7)).
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience.Milliseconds()))
 	})
+}
+
+// Traffic returns how many octets the peer has sent, and how many of this end's
+// it has acknowledged; 0 where that cannot be known.
+func Traffic(nc net.Conn) (in, out uint64) {
+	t, ok := nc.(syscall.Conn)
+	if !ok {
+		return 0, 0
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return 0, 0
+	}
+	_ = raw.Control(func(fd uintptr) { in, out = TrafficOf(int(fd)) }) // fails where it is closed
+	return in, out
+}
+
+// TrafficOf is Traffic by the connection's descriptor.
+func TrafficOf(fd int) (in, out uint64) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0, 0
+	}
+	return info.Bytes_received, info.Bytes_acked
 }

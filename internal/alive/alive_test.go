@@ -96,3 +96,26 @@ func TestIdle(t *testing.T) {
 	_, err = near.Read(make([]byte, 1))
 	assert.Equal(t, io.EOF, err)
 }
+
+// Traffic counts what has arrived, at both ends.
+func TestTraffic(t *testing.T) {
+	near, far := pair(t)
+	_, err := far.Write(make([]byte, 1000))
+	require.NoError(t, err)
+	_, err = io.ReadFull(near, make([]byte, 1000))
+	require.NoError(t, err)
+	in, _ := Traffic(near)
+	assert.GreaterOrEqual(t, in, uint64(1000))
+	require.Eventually(t, func() bool {
+		_, out := Traffic(far)
+		return out >= 1000
+	}, time.Minute, time.Millisecond)
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	in, out := Traffic(a)
+	assert.Zero(t, in+out, "not TCP's")
+	near.Close()
+	in, out = Traffic(near)
+	assert.Zero(t, in+out, "closed")
+}

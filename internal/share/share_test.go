@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,23 +61,35 @@ func TestAcquireWaits(t *testing.T) {
 // not once nobody waits. What was seen in an earlier time of need does not count.
 func TestPress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var rounds []uint64
-		p := NewPress(func(round uint64) { rounds = append(rounds, round) })
+		var mu sync.Mutex
+		var all []uint64
+		p := NewPress(func(round uint64) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, round)
+		})
+		looks := func(n int) []uint64 {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			require.Len(t, all, n)
+			return all
+		}
 		p.begin()
 		p.begin()
 		time.Sleep(PressTime + time.Second)
-		require.Len(t, rounds, 2)
+		rounds := looks(2)
 		assert.Equal(t, rounds[0]+1, rounds[1])
 		p.end()
 		time.Sleep(PressTime)
-		require.Len(t, rounds, 3)
+		looks(3)
 		p.end()
 		time.Sleep(10 * PressTime)
-		require.Len(t, rounds, 3)
+		looks(3)
 		p.begin()
 		synctest.Wait()
 		time.Sleep(time.Millisecond)
-		require.Len(t, rounds, 4)
+		rounds = looks(4)
 		assert.Greater(t, rounds[3], rounds[2]+1)
 		p.end()
 	})

@@ -1,0 +1,80 @@
+package oncrpc
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/nfsrdma/nfsrdma/internal/alive"
+	"github.com/nfsrdma/nfsrdma/internal/share"
+)
+
+// What there is little of, memory and connections, is shared out between
+// parties, so that none gets at all of it.
+
+// A tcpParty is the peers of one address.
+type tcpParty = share.Party[tcpParts]
+
+// tcpParts are a party's parts of the server's memory.
+type tcpParts struct{ requests, replies *share.Part }
+
+func (s *Server) parts() tcpParts { return tcpParts{s.requests.Part(), s.replies.Part()} }
+
+// Why connections had to go.
+var (
+	errReplaced = errors.New("oncrpc: too many connections, and none under way on this one")
+	errStalled  = errors.New("oncrpc: peer holds memory that others wait for, and does not move")
+)
+
+// makeRoom ends a connection with no calls, of the party that has most, for one
+// of a newcomer's, and reports whether there was such a one. The caller holds the
+// lock.
+func (s *Server) makeRoom(newcomer *tcpParty) bool {
+	from := s.parties.Yields(newcomer)
+	if from == nil {
+		return false
+	}
+	for c := range s.conns {
+		if c.party == from && c.idle() {
+			c.logEnd(errReplaced)
+			c.abort(errReplaced)
+			return true
+		}
+	}
+	return false
+}
+
+// idle tells whether nothing of a call is there. One that is coming in at this
+// moment may be lost with the connection, and comes again.
+func (c *tcpConn) idle() bool {
+	return c.underWay.Load() == 0 && c.reading.Err() == nil
+}
+
+// press ends the connections that have not moved since the last look, while calls
+// wait for memory.
+func (s *Server) press(round uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		if c.stands(round) {
+			c.logEnd(errStalled)
+			c.abort(errStalled)
+		}
+	}
+}
+
+// A tcpWork is what cannot end unless the peer moves: records that memory is
+// taken for, and writes.
+type tcpWork struct{ begun, done atomic.Uint64 }
+
+func (w *tcpWork) begin() { w.begun.Add(1) }
+func (w *tcpWork) end()   { w.done.Add(1) }
+
+// stands tells whether a connection has a record to take or replies to write, and
+// has neither done any nor moved many octets since the look before. The server's
+// lock guards what was seen.
+func (c *tcpConn) stands(round uint64) bool {
+	in, out := alive.Traffic(c.nc)
+	return c.seen.Stands(share.Sight{
+		Round: round, Posted: c.work.begun.Load(), Done: c.work.done.Load(), Octets: in + out,
+	})
+}

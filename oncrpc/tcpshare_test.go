@@ -1,0 +1,235 @@
+package oncrpc
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// dialFrom is dial from a host of its own.
+func (l *pipeListener) dialFrom(host byte) net.Conn {
+	client, server := net.Pipe()
+	l.conns <- addrConn{server, &net.TCPAddr{IP: net.IPv4(198, 51, 100, host), Port: 1000}}
+	return client
+}
+
+// quarter is a quarter of a party's part of the memory, in octets.
+const quarter = partOfMemory / 4
+
+// lender is a program whose replies hold a quarter of a party's part each, and are
+// short.
+func lender() *Mux {
+	m := &Mux{Log: quiet()}
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
+		if c.Proc == 2 { // a large argument
+			c.Args.Item(quarter)
+			return c.Args.Done()
+		}
+		r.NewItem(quarter)
+		r.Item.B = r.Item.B[:4]
+		r.Head = xdr.AppendUint32(r.Head, 4)
+		return nil
+	}))
+	return m
+}
+
+// lend sends a call whose reply is to be read with readRecord.
+func lend(t *testing.T, nc net.Conn, xid uint32) {
+	t.Helper()
+	_, err := nc.Write(record(call(xid, testProg, 2, 1)))
+	require.NoError(t, err)
+	synctest.Wait()
+}
+
+// answered reads replies until there are none, in a goroutine of its own.
+func answered(nc net.Conn) <-chan uint32 {
+	got := make(chan uint32, maxCalls)
+	go func() {
+		defer close(got)
+		b := make([]byte, markLen+acceptedLen+4+4)
+		for {
+			if _, err := nc.Read(b[:markLen]); err != nil {
+				return
+			}
+			n := binary.BigEndian.Uint32(b) &^ lastFrag
+			for have := uint32(0); have < n; {
+				m, err := nc.Read(b[have:n])
+				if err != nil {
+					return
+				}
+				have += uint32(m)
+			}
+			got <- binary.BigEndian.Uint32(b)
+		}
+	}()
+	return got
+}
+
+// One party gets no more than its part of the memory for replies, by however many
+// connections, and the others have the rest.
+func TestRepliesShared(t *testing.T) {
+	bubble(t, &Server{Handler: lender(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
+		greedy, again, other := l.dialFrom(1), l.dialFrom(1), l.dialFrom(2)
+		for xid := range uint32(4) {
+			lend(t, greedy, xid)
+		}
+		lend(t, again, 5)
+		replies := answered(again)
+		synctest.Wait()
+		require.Empty(t, replies, "the party has nothing left")
+		lend(t, other, 6)
+		assert.Equal(t, uint32(6), binary.BigEndian.Uint32(readRecord(t, other)))
+		time.Sleep(2 * share.PressTime)
+		synctest.Wait()
+		assert.Empty(t, replies, "it keeps nothing from others, so it may be slow")
+		drained := answered(greedy)
+		synctest.Wait()
+		assert.Len(t, drained, 4)
+		assert.Len(t, replies, 1)
+		for _, nc := range []net.Conn{greedy, again, other} {
+			nc.Close()
+		}
+	})
+}
+
+// Peers that hold all memory for replies and read none lose their connections soon
+// where others wait, and not when nobody does.
+func TestRepliesPressed(t *testing.T) {
+	bubble(t, &Server{Handler: lender(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
+		silent := []net.Conn{l.dialFrom(1), l.dialFrom(2)}
+		for _, nc := range silent {
+			for xid := range uint32(4) {
+				lend(t, nc, xid)
+			}
+		}
+		idle, waits := l.dialFrom(2), l.dialFrom(3)
+		time.Sleep(3 * share.PressTime)
+		lend(t, waits, 9)
+		replies := answered(waits)
+		time.Sleep(share.PressTime - time.Millisecond)
+		synctest.Wait()
+		require.Empty(t, replies)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		assert.Len(t, replies, 1)
+		for _, nc := range silent {
+			_, err := nc.Write([]byte{0})
+			assert.Error(t, err, "it is cut")
+		}
+		lend(t, idle, 10)
+		readRecord(t, idle)
+		idle.Close()
+		waits.Close()
+	})
+}
+
+// Who reads its replies, slowly, keeps its connection.
+func TestRepliesPressedSpares(t *testing.T) {
+	bubble(t, &Server{Handler: lender(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
+		const pace = share.PressTime * 9 / 10
+		slow := []net.Conn{l.dialFrom(1), l.dialFrom(2)}
+		for _, nc := range slow {
+			lend(t, nc, 0) // leaves alone, and the others together
+			for xid := range uint32(3) {
+				lend(t, nc, xid+1)
+			}
+		}
+		waits := l.dialFrom(3)
+		lend(t, waits, 9)
+		replies := answered(waits)
+		time.Sleep(pace)
+		for _, nc := range slow {
+			readRecord(t, nc)
+		}
+		time.Sleep(pace)
+		for range 3 {
+			for _, nc := range slow {
+				readRecord(t, nc)
+			}
+		}
+		synctest.Wait()
+		assert.Len(t, replies, 1)
+		for _, nc := range slow {
+			lend(t, nc, 10)
+			readRecord(t, nc)
+			nc.Close()
+		}
+		waits.Close()
+	})
+}
+
+// The same for large calls: peers that send their first octets and no more.
+func TestRequestsPressed(t *testing.T) {
+	s := &Server{Handler: lender(), MaxRecord: partOfMemory, Log: quiet()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		large := call(1, testProg, 2, 2, xdr.AppendOpaque(nil, make([]byte, 8000))...)
+		mark := binary.BigEndian.AppendUint32(nil, lastFrag|partOfMemory)
+		for host := range byte(2) {
+			_, err := l.dialFrom(host).Write(append(mark, large...))
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.EqualValues(t, memory, s.requests.InUse())
+		waits := l.dialFrom(3)
+		go waits.Write(record(large))
+		replies := answered(waits)
+		time.Sleep(share.PressTime - time.Millisecond)
+		synctest.Wait()
+		require.Empty(t, replies)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		assert.Len(t, replies, 1)
+		waits.Close()
+	})
+}
+
+// Where there are as many connections as there may be, who has most of them makes
+// room for others, by those that do nothing; and nobody else.
+func TestMaxConnsShared(t *testing.T) {
+	s := &Server{MaxConns: 4, Log: quiet()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		g := newGate() // of the bubble
+		s.Handler = g.mux()
+		busy := l.dialFrom(1)
+		lend(t, busy, 1)
+		<-g.entered
+		ends := make(chan struct{}, 10)
+		dial := func(host byte) net.Conn {
+			nc := l.dialFrom(host)
+			synctest.Wait()
+			return nc
+		}
+		watch := func(nc net.Conn) {
+			go func() {
+				_, _ = nc.Read(make([]byte, 1))
+				ends <- struct{}{}
+			}()
+		}
+		for range 3 {
+			watch(dial(1))
+		}
+		others := []net.Conn{dial(2), dial(2)}
+		synctest.Wait()
+		assert.Len(t, ends, 2, "of the party that has most")
+		third := dial(2)
+		_, err := third.Write([]byte{0})
+		assert.Error(t, err, "1 would have fewer than 2")
+		others = append(others, dial(3))
+		synctest.Wait()
+		assert.LessOrEqual(t, len(s.conns), s.MaxConns)
+		close(g.open)
+		readRecord(t, busy)
+		for _, nc := range append(others, busy) {
+			nc.Close()
+		}
+	})
+}
