@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
@@ -108,7 +109,7 @@ func newRig(t testing.TB, s setup) *rig {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, files.Close()) })
 	nfs, err := nfsserver.New(nfsserver.Config{
-		Exports:    []nfsserver.Export{{Path: "/x", FS: files, NoRootSquash: true}},
+		Exports:    []nfsserver.Export{{Path: "/x", FS: files, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}},
 		MaxPayload: 1 << 20, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

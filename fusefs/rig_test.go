@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
@@ -86,7 +87,7 @@ func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
 
 // programs returns the NFS and MOUNT programs over fs, as /x.
 func programs(fs vfs.FS) (*oncrpc.Mux, error) {
-	n, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: fs, NoRootSquash: true}}})
+	n, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}}})
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
@@ -26,7 +27,9 @@ func newMountRig(t *testing.T) (*wire, *Mount) {
 	w := &wire{t: t, mux: &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}}
 	s, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{
 		{Path: "/x", FS: newMemFS()},
-		{Path: "/z", FS: newMemFS(), Clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fc00::/7")}},
+		{Path: "/z", FS: newMemFS(), Clients: []exports.Client{
+			{Host: exports.InNetwork(netip.MustParsePrefix("10.0.0.0/8"))}, {Host: exports.InNetwork(netip.MustParsePrefix("fc00::/7"))},
+		}},
 	}})
 	require.NoError(t, err)
 	s.Register(w.mux)
@@ -45,9 +48,9 @@ func TestMount(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, memRoot, a.FileID)
 
-	exports, err := m.Exports(ctx)
+	list, err := m.Exports(ctx)
 	require.NoError(t, err)
-	assert.Equal(t, []Export{{Path: "/x"}, {Path: "/z", Clients: []string{"10.0.0.0/8", "fc00::/7"}}}, exports)
+	assert.Equal(t, []Export{{Path: "/x"}, {Path: "/z", Clients: []string{"10.0.0.0/8", "fc00::/7"}}}, list)
 	mounted, err := m.Dump(ctx)
 	require.NoError(t, err)
 	assert.Equal(t, []Mounted{{Host: "192.0.2.1", Path: "/x"}}, mounted)

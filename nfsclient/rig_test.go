@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -156,7 +157,7 @@ type rig struct {
 func newRig(t testing.TB, cfg Config, placed bool) *rig {
 	t.Helper()
 	g := &rig{mem: newMemFS(), wire: &wire{t: t, placed: placed, mux: &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}}}
-	s, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: g.mem, NoRootSquash: true}}})
+	s, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: g.mem, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}}})
 	require.NoError(t, err)
 	s.Register(g.mux)
 	if cfg.Cred == nil {

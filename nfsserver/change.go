@@ -70,7 +70,7 @@ func link(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	}
 	var res nfs3.LinkRes
 	var dir vfs.Handle
-	file, status := q.open(a.File)
+	file, status := q.open(ctx, a.File)
 	if res.Status = status; status == nfs3.OK {
 		dir, res.Dir, res.Status = q.openName(ctx, &a.Link, dotsRename)
 		if res.Status != nfs3.OK {

@@ -4,16 +4,13 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
-	"net/netip"
 	"path"
 	"strings"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
-
-// nobody is the user and group that stand for callers without an identity.
-const nobody = 65534
 
 // Config says what a Server serves.
 type Config struct {
@@ -28,6 +25,10 @@ type Config struct {
 	// else may know it. Zero means a random one: handles end with the Server,
 	// as NFS3ERR_STALE.
 	Key [32]byte
+
+	// Names tells what hosts are called, for clients that are named so; nil
+	// means that nobody has a name.
+	Names exports.Names
 
 	// Log is told of errors of file systems that NFS has no word for; nil
 	// means none.
@@ -45,24 +46,18 @@ type Export struct {
 	// FS is what is served. The Server does not close it.
 	FS vfs.FS
 
-	// ReadOnly refuses all changes.
-	ReadOnly bool
-
-	// NoRootSquash leaves callers their user 0 and group 0. Else both
-	// become AnonUID and AnonGID, as callers without a credential always
-	// do.
-	NoRootSquash bool
-
-	// AnonUID and AnonGID stand for callers without an identity; 0 means
-	// 65534.
-	AnonUID, AnonGID uint32
-
-	// Clients is who may use the export; empty means everyone.
-	Clients []netip.Prefix
+	// Clients is who may use the export, and how; exports.Find tells which
+	// of them a peer is. Empty means everyone, from any port.
+	Clients []exports.Client
 
 	// ID is the export's identity in file handles, which must stay when
 	// the server starts again. 0 means the 32-bit FNV-1a hash of Path.
 	ID uint32
+
+	// Released is called once SetExports has taken the export away, or given
+	// it another FS, and no call uses FS any more: it can be closed then.
+	// It may be called while SetExports runs. It may be nil.
+	Released func()
 }
 
 func (c *Config) payload() (int, error) {
@@ -85,8 +80,8 @@ func (e *Export) check() error {
 	case len(e.Path) > mount3.PathLen:
 		return fmt.Errorf("nfsserver: export path %.40q… is longer than %d octets", e.Path, mount3.PathLen)
 	}
-	for _, p := range e.Clients {
-		if !p.IsValid() {
+	for _, c := range e.Clients {
+		if k := c.Host.Kind; (k == exports.Address || k == exports.Network) && !c.Host.Net.IsValid() {
 			return fmt.Errorf("nfsserver: export %q has an invalid client network", e.Path)
 		}
 	}

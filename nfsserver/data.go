@@ -22,7 +22,7 @@ func read(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.ReadRes
-	h, status := q.open(a.File)
+	h, status := q.open(ctx, a.File)
 	if res.Status = status; status == nfs3.OK {
 		q.read(ctx, h, &a, &res, r)
 	}
@@ -113,15 +113,23 @@ func (q *request) write(ctx context.Context, h vfs.Handle, a *nfs3.WriteArgs, re
 	// Before the write: if a Commit fails meanwhile, these data may be
 	// lost too, and the client must not see the new verifier beside them.
 	verf := q.export.fs.WriteVerifier()
-	n, done, wcc, err := q.export.fs.Write(ctx, &q.cred, h, data, a.Offset, vfs.Stable(a.Stable))
+	how := a.Stable
+	if q.options.Async {
+		how = nfs3.Unstable
+	}
+	n, done, wcc, err := q.export.fs.Write(ctx, &q.cred, h, data, a.Offset, vfs.Stable(how))
 	if n > 0 {
 		err = nil // the client sends the rest again, and gets the error for that
+	}
+	committed := nfs3.Stable(done)
+	if q.options.Async {
+		committed = max(committed, a.Stable)
 	}
 	*res = nfs3.WriteRes{
 		Status:    q.fileStatus(err),
 		Wcc:       wireWcc(&wcc),
 		Count:     uint32(n),
-		Committed: nfs3.Stable(done),
+		Committed: committed,
 		Verf:      verf,
 	}
 }
@@ -136,16 +144,28 @@ func commit(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var res nfs3.CommitRes
 	var h vfs.Handle
 	if h, res.Wcc, res.Status = q.openToChange(ctx, a.File); res.Status == nfs3.OK {
-		if a.Offset > maxFileSize || uint64(a.Count) > maxFileSize-a.Offset {
-			a.Offset, a.Count = 0, 0 // no file has such a range: the whole file is on the safe side
-		}
-		wcc, err := q.export.fs.Commit(ctx, &q.cred, h, a.Offset, a.Count)
-		// The verifier comes after the commit: if another one failed
-		// meanwhile, the client has to send its data again.
-		res = nfs3.CommitRes{Status: q.fileStatus(err), Wcc: wireWcc(&wcc), Verf: q.export.fs.WriteVerifier()}
+		q.commit(ctx, h, &a, &res)
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
+}
+
+func (q *request) commit(ctx context.Context, h vfs.Handle, a *nfs3.CommitArgs, res *nfs3.CommitRes) {
+	if q.options.Async {
+		attr, err := q.export.fs.GetAttr(ctx, &q.cred, h)
+		*res = nfs3.CommitRes{Status: q.fileStatus(err), Verf: q.export.fs.WriteVerifier()}
+		if err == nil {
+			res.Wcc.After = nfs3.PostOpAttr{OK: true, Attr: wireAttr(&attr)}
+		}
+		return
+	}
+	if a.Offset > maxFileSize || uint64(a.Count) > maxFileSize-a.Offset {
+		a.Offset, a.Count = 0, 0 // no file has such a range: the whole file is on the safe side
+	}
+	wcc, err := q.export.fs.Commit(ctx, &q.cred, h, a.Offset, a.Count)
+	// The verifier comes after the commit: if another one failed
+	// meanwhile, the client has to send its data again.
+	*res = nfs3.CommitRes{Status: q.fileStatus(err), Wcc: wireWcc(&wcc), Verf: q.export.fs.WriteVerifier()}
 }
 
 // fileStatus is status for procedures on regular files: RFC 1813, Section

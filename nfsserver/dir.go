@@ -42,7 +42,7 @@ func (q *request) dirCount(count uint32) uint32 {
 
 // list appends the results of a listing to b.
 func (q *request) list(ctx context.Context, b []byte, fh nfs3.FH, cookie, verf uint64, w *nfs3.DirWriter, plus bool) []byte {
-	dir, status := q.open(fh)
+	dir, status := q.open(ctx, fh)
 	if status != nfs3.OK {
 		return appendDirFailure(b, status, nfs3.PostOpAttr{})
 	}

@@ -3,84 +3,60 @@ package nfsserver
 import (
 	"math"
 	"net/netip"
-	"slices"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// An export is an Export with its defaults filled in.
+// An export is an Export of a set with its defaults filled in.
 type export struct {
-	path             string
-	fs               vfs.FS
-	mapper           vfs.Mapper // fs, or nil
-	id               uint32
-	readOnly         bool
-	noRootSquash     bool
-	anonUID, anonGID uint32
-	clients          []netip.Prefix
+	*source
+	config  Export
+	index   int // in the set
+	path    string
+	id      uint32
+	clients []exports.Client // not empty
 }
 
-func newExport(c *Export) *export {
-	e := &export{
-		path:         c.Path,
-		fs:           c.FS,
-		id:           c.id(),
-		readOnly:     c.ReadOnly,
-		noRootSquash: c.NoRootSquash,
-		anonUID:      c.AnonUID,
-		anonGID:      c.AnonGID,
-		clients:      slices.Clone(c.Clients),
+func newExport(c *Export, index int) *export {
+	e := &export{source: newSource(c.FS), config: *c, index: index, path: c.Path, id: c.id()}
+	e.clients = append(e.clients, c.Clients...)
+	if len(e.clients) == 0 {
+		e.clients = exports.Everyone(exports.Options{Insecure: true})
 	}
-	e.mapper, _ = c.FS.(vfs.Mapper)
-	if e.anonUID == 0 {
-		e.anonUID = nobody
-	}
-	if e.anonGID == 0 {
-		e.anonGID = nobody
-	}
+	e.config.ID, e.config.Clients = e.id, e.clients
 	return e
 }
 
-// allows tells whether the client at the other end of a connection may use
-// the export.
-func (e *export) allows(p *oncrpc.Peer) bool {
-	if len(e.clients) == 0 {
-		return true
-	}
+// addrOf returns where a peer is; the zero Addr for a caller within this process.
+func addrOf(p *oncrpc.Peer) netip.Addr {
 	if p == nil {
-		return false
+		return netip.Addr{}
 	}
-	// An IPv4 client of a socket for both families has a mapped address,
-	// and no prefix contains an address with a zone.
-	addr := p.Addr.Addr().Unmap().WithZone("")
-	for _, c := range e.clients {
-		if c.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return p.Addr.Addr().Unmap()
 }
 
 // squash sets to to whom a call with credential from is done for. The groups
 // are stored in groups.
-func (e *export) squash(from *oncrpc.Cred, to *vfs.Cred, groups *[maxGroups]uint32) {
-	if from.Flavor != oncrpc.AuthSys {
-		*to = vfs.Cred{UID: e.anonUID, GID: e.anonGID}
+func squash(o *exports.Options, from *oncrpc.Cred, to *vfs.Cred, groups *[maxGroups]uint32) {
+	uid, gid := o.AnonUID.Number(), o.AnonGID.Number()
+	if o.AllSquash || from.Flavor != oncrpc.AuthSys {
+		*to = vfs.Cred{UID: uid, GID: gid}
 		return
 	}
 	n := copy(groups[:], from.GIDs)
 	for i := range n {
-		groups[i] = e.mapID(groups[i], e.anonGID)
+		groups[i] = mapID(o, groups[i], gid)
 	}
-	*to = vfs.Cred{UID: e.mapID(from.UID, e.anonUID), GID: e.mapID(from.GID, e.anonGID), Groups: groups[:n]}
+	*to = vfs.Cred{UID: mapID(o, from.UID, uid), GID: mapID(o, from.GID, gid), Groups: groups[:n]}
 }
 
 // mapID returns what stands for a caller's user or group. The largest id is
 // none: setfsuid and its kin take it for "as before", which would be the
 // daemon itself.
-func (e *export) mapID(id, anon uint32) uint32 {
-	if id == 0 && !e.noRootSquash || id == math.MaxUint32 {
+func mapID(o *exports.Options, id, anon uint32) uint32 {
+	if id == 0 && !o.NoRootSquash || id == math.MaxUint32 {
 		return anon
 	}
 	return id

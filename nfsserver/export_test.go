@@ -4,12 +4,14 @@ import (
 	"context"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -17,8 +19,9 @@ import (
 )
 
 func TestSquash(t *testing.T) {
-	anon := func(c *Config) { c.Exports[0].AnonUID, c.Exports[0].AnonGID = 99, 98 }
-	trust := func(c *Config) { c.Exports[0].NoRootSquash = true }
+	anon := options(exports.Options{AnonUID: exports.NewID(99), AnonGID: exports.NewID(98)})
+	trust := options(exports.Options{NoRootSquash: true})
+	all := options(exports.Options{NoRootSquash: true, AllSquash: true, AnonUID: exports.NewID(0), AnonGID: exports.NewID(7)})
 	for _, tt := range []struct {
 		name     string
 		change   func(*Config)
@@ -33,6 +36,7 @@ func TestSquash(t *testing.T) {
 		{"root, other nobody", anon, false, 0, 0, []uint32{0}, vfs.Cred{UID: 99, GID: 98, Groups: []uint32{98}}},
 		{"root, trusted", trust, false, 0, 0, []uint32{0, 1}, vfs.Cred{Groups: []uint32{0, 1}}},
 		{"no id, trusted", trust, false, 1<<32 - 1, 1<<32 - 1, []uint32{1<<32 - 1}, vfs.Cred{UID: 65534, GID: 65534, Groups: []uint32{65534}}},
+		{"all", all, false, 5, 6, []uint32{7, 8}, vfs.Cred{UID: 0, GID: 7}},
 		{"no credential", nil, true, 0, 0, nil, vfs.Cred{UID: 65534, GID: 65534}},
 		{"no credential, trusted", trust, true, 0, 0, nil, vfs.Cred{UID: 65534, GID: 65534}},
 	} {
@@ -54,24 +58,38 @@ func TestSquash(t *testing.T) {
 	}
 }
 
+// TestClients: who a peer is decides what it may do, whatever the order of the
+// clients.
 func TestClients(t *testing.T) {
-	nets := []netip.Prefix{
-		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("2001:db8::7/128"),
-	}
-	e := newExport(&Export{Path: "/x", Clients: nets})
-	for addr, want := range map[string]bool{
-		"10.1.2.3:700":            true,
-		"10.2.2.3:700":            false,
-		"[::ffff:10.1.2.3]:700":   true, // as a socket for both families has it
-		"[fe80::1%eth0]:700":      true,
-		"[2001:db8::7]:20049":     true,
-		"[2001:db8::8]:20049":     false,
-		"[::ffff:192.0.2.1]:2049": false,
+	e := newExport(&Export{Path: "/x", FS: newMemFS(), Clients: slices.Concat(
+		hosts(exports.Options{ReadOnly: true, Insecure: true}, "10.1.0.0/16", "fe80::/10", "2001:db8::7/128"),
+		hosts(exports.Options{}, "10.1.9.9/32"),
+	)}, 0)
+	s := new(Server)
+	for addr, want := range map[string]nfs3.Status{
+		"10.1.2.3:7000":            nfs3.ErrROFS,
+		"10.1.9.9:1023":            nfs3.OK,
+		"10.1.9.9:1024":            nfs3.ErrPerm,
+		"10.2.2.3:700":             nfs3.ErrAcces,
+		"[::ffff:10.1.2.3]:700":    nfs3.ErrROFS, // as a socket for both families has it
+		"[fe80::1%eth0]:700":       nfs3.ErrROFS,
+		"[2001:db8::7]:20049":      nfs3.ErrROFS,
+		"[2001:db8::8]:20049":      nfs3.ErrAcces,
+		"[::ffff:192.0.2.1]:2049":  nfs3.ErrAcces,
+		"[::ffff:10.1.9.9]:1024":   nfs3.ErrPerm,
+		"[::ffff:10.1.9.9%a]:1023": nfs3.OK,
 	} {
-		assert.Equal(t, want, e.allows(&oncrpc.Peer{Addr: netip.MustParseAddrPort(addr)}), addr)
+		v := s.decide(t.Context(), &oncrpc.Peer{Addr: netip.MustParseAddrPort(addr), Network: "tcp"}, e)
+		got := v.status
+		if got == nfs3.OK && v.options.ReadOnly {
+			got = nfs3.ErrROFS
+		}
+		assert.Equal(t, want, got, addr)
 	}
-	assert.False(t, e.allows(nil))
-	assert.True(t, newExport(&Export{Path: "/x"}).allows(nil), "everyone")
+	rdma := &oncrpc.Peer{Addr: netip.MustParseAddrPort("10.1.9.9:50000"), Network: "rdma"}
+	assert.Equal(t, nfs3.OK, s.decide(t.Context(), rdma, e).status, "ports of RDMA say nothing")
+	assert.Equal(t, nfs3.ErrAcces, s.decide(t.Context(), nil, e).status)
+	assert.Equal(t, nfs3.OK, s.decide(t.Context(), nil, newExport(&Export{Path: "/x", FS: newMemFS()}, 0)).status, "everyone")
 }
 
 // A callerFS knows that the tests' callers have one number for user, group

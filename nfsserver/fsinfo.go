@@ -15,7 +15,7 @@ func fsStat(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.FSStatRes
-	h, status := q.open(a.Object)
+	h, status := q.open(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		st, attr, err := q.export.fs.StatFS(ctx, &q.cred, h)
 		res = nfs3.FSStatRes{
@@ -38,7 +38,7 @@ func fsInfo(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.FSInfoRes
-	h, status := q.open(a.Object)
+	h, status := q.open(ctx, a.Object)
 	switch status {
 	case nfs3.OK:
 		attr, err := q.export.fs.GetAttr(ctx, &q.cred, h)
@@ -75,7 +75,7 @@ func pathConf(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.PathConfRes
-	h, status := q.open(a.Object)
+	h, status := q.open(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		p, attr, err := q.export.fs.PathConf(ctx, &q.cred, h)
 		res = nfs3.PathConfRes{

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -43,6 +44,19 @@ type rig struct {
 // testKey seals the handles of all rigs.
 var testKey = [32]byte{31: 1}
 
+// hosts are clients in networks, with one kind of options.
+func hosts(o exports.Options, nets ...string) (list []exports.Client) {
+	for _, n := range nets {
+		list = append(list, exports.Client{Host: exports.InNetwork(netip.MustParsePrefix(n)), Options: o})
+	}
+	return list
+}
+
+// options has the first export allow everyone what o says.
+func options(o exports.Options) func(*Config) {
+	return func(c *Config) { c.Exports[0].Clients = exports.Everyone(o) }
+}
+
 // newRig serves fs as /x, after change.
 func newRig(t testing.TB, fs vfs.FS, change ...func(*Config)) *rig {
 	t.Helper()
@@ -64,13 +78,16 @@ func newRig(t testing.TB, fs vfs.FS, change ...func(*Config)) *rig {
 // fh returns the file handle of an object of the memFS that is export number
 // i.
 func (g *rig) fh(id uint64, i ...int) nfs3.FH {
-	e := g.server.exports[0]
+	e := g.export(0)
 	if len(i) > 0 {
-		e = g.server.exports[i[0]]
+		e = g.export(i[0])
 	}
 	h := memHandle(id)
 	return g.server.seal.appendHandle(new(mac), nil, e.id, &h)
 }
+
+// export returns export number i.
+func (g *rig) export(i int) *export { return g.server.set.Load().list[i] }
 
 // header returns an RPC call up to its arguments.
 func (g *rig) header(prog, vers, proc uint32) []byte {

@@ -1,5 +1,7 @@
 package nfsserver
 
+import "time"
+
 // Limits of our own.
 const (
 	// defaultPayload is the most octets of one READ or WRITE: what Linux
@@ -26,4 +28,12 @@ const (
 	// maxMounts is the number of entries that DUMP can tell. The list is
 	// for people; the oldest entry makes room.
 	maxMounts = 1024
+
+	// namesTime is how long a call waits for the name of a client that was
+	// not seen before. Then the client is told to come again.
+	namesTime = 5 * time.Second
+
+	// verdictTime is how long a connection's rights stand that depend on
+	// names.
+	verdictTime = time.Minute
 )

@@ -1,13 +1,14 @@
 package nfsserver
 
 import (
-	"net/netip"
+	"slices"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/xdr"
@@ -68,16 +69,16 @@ func scene(t testing.TB, change ...func(*Config)) (*rig, *memFS, map[vfs.Type]nf
 	t.Helper()
 	fs := newMemFS()
 	g := newRig(t, fs, change...)
-	ro := g.server.exports[0].readOnly
-	g.server.exports[0].readOnly = false
-	clients := g.server.exports[0].clients
-	g.server.exports[0].clients = nil
+	list := g.server.Exports()
+	open := slices.Clone(list)
+	open[0].Clients = nil
+	require.NoError(t, g.server.SetExports(open))
 	handles := map[vfs.Type]nfs3.FH{vfs.TypeDir: g.fh(memRoot), vfs.TypeReg: g.put("f", []byte("content"))}
 	g.mkdir("d")
 	var made nfs3.MakeRes
 	g.call(nfs3.ProcSymlink, &nfs3.SymlinkArgs{Where: in(g.fh(memRoot), "l"), Path: []byte("f")}, &made)
 	handles[vfs.TypeLnk] = append(nfs3.FH{}, made.Object...)
-	g.server.exports[0].readOnly, g.server.exports[0].clients = ro, clients
+	require.NoError(t, g.server.SetExports(list))
 	return g, fs, handles
 }
 
@@ -121,13 +122,13 @@ func TestEachHandle(t *testing.T) {
 		{"no room for a seal", func(g *rig) nfs3.FH { return g.fh(memRoot)[:handleHead+sealLen-1] }, nfs3.ErrBadHandle},
 		{"without its seal", func(g *rig) nfs3.FH { return g.fh(memRoot)[:handleHead+8] }, nfs3.ErrBadHandle},
 		{"other version", func(g *rig) nfs3.FH { return append(nfs3.FH{1}, g.fh(memRoot)[1:]...) }, nfs3.ErrBadHandle},
-		{"no handle of the file system", func(g *rig) nfs3.FH { return g.sealed(g.server.exports[0].id, make([]byte, 7)) }, nfs3.ErrBadHandle},
+		{"no handle of the file system", func(g *rig) nfs3.FH { return g.sealed(g.export(0).id, make([]byte, 7)) }, nfs3.ErrBadHandle},
 		{"longer than the file system's", func(g *rig) nfs3.FH { return append(g.fh(memRoot), make([]byte, nfs3.FHSize-len(g.fh(memRoot)))...) }, nfs3.ErrBadHandle},
 		{"export gone", func(g *rig) nfs3.FH { return g.sealed(9, make([]byte, 8)) }, nfs3.ErrStale},
 		{"cut", func(g *rig) nfs3.FH { fh := g.fh(memRoot); return fh[:len(fh)-1] }, nfs3.ErrStale},
 		{"other key", func(g *rig) nfs3.FH {
 			h := memHandle(memRoot)
-			return newSealer([32]byte{1}).appendHandle(new(mac), nil, g.server.exports[0].id, &h)
+			return newSealer([32]byte{1}).appendHandle(new(mac), nil, g.export(0).id, &h)
 		}, nfs3.ErrStale},
 		{"object gone", stale, nfs3.ErrStale},
 	} {
@@ -163,8 +164,7 @@ func TestEachArguments(t *testing.T) {
 }
 
 func TestEachReadOnly(t *testing.T) {
-	readOnly := func(c *Config) { c.Exports[0].ReadOnly = true }
-	eachProc(t, readOnly, func(t *testing.T, g *rig, fs *memFS, p procCase, fh nfs3.FH) {
+	eachProc(t, options(exports.Options{ReadOnly: true}), func(t *testing.T, g *rig, fs *memFS, p procCase, fh nfs3.FH) {
 		clock := fs.clock
 		g.call(p.proc, p.args(fh), p.res)
 		if !p.change {
@@ -201,7 +201,7 @@ func afterOf(res message) []nfs3.PostOpAttr {
 }
 
 func TestEachClient(t *testing.T) {
-	others := func(c *Config) { c.Exports[0].Clients = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")} }
+	others := func(c *Config) { c.Exports[0].Clients = hosts(exports.Options{}, "198.51.100.0/24") }
 	eachProc(t, others, func(t *testing.T, g *rig, fs *memFS, p procCase, fh nfs3.FH) {
 		fs.fail = syscall.EIO // it is not even asked
 		g.call(p.proc, p.args(fh), p.res)

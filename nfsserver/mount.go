@@ -3,8 +3,10 @@ package nfsserver
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -52,13 +54,11 @@ var flavors = []uint32{oncrpc.AuthSys, oncrpc.AuthNone}
 // mnt is MNT (RFC 1813, Section 5.2.1): an export or a directory below it.
 func (p mountProgram) mnt(ctx context.Context, peer *oncrpc.Peer, name string) mount3.MntRes {
 	name = cleanPath(name)
-	e, rest := p.exportOf(name)
-	switch {
-	case e == nil:
-		return mount3.MntRes{Status: mount3.ErrNoEnt}
-	case !e.allows(peer):
-		return mount3.MntRes{Status: mount3.ErrAcces}
+	e, rest, status := p.exportFor(ctx, peer, name)
+	if status != mount3.OK {
+		return mount3.MntRes{Status: status}
 	}
+	defer e.leave()
 	h, status := p.walk(ctx, e, rest)
 	if status != mount3.OK {
 		return mount3.MntRes{Status: status}
@@ -76,17 +76,38 @@ func cleanPath(name string) string {
 	return path.Clean(name)
 }
 
-// exportOf returns the export with the longest path that name lies in, and
-// what of name leads on from there.
-func (s *Server) exportOf(name string) (found *export, rest string) {
-	for _, e := range s.exports {
-		tail, ok := strings.CutPrefix(name, e.path)
-		inside := tail == "" || tail[0] == '/' || e.path == "/"
-		if ok && inside && (found == nil || len(e.path) > len(found.path)) {
-			found, rest = e, strings.TrimPrefix(tail, "/")
+// exportFor returns the export with the longest path that name lies in of those
+// that peer may use, as knfsd does, and what of name leads on from there. The
+// caller leaves the export.
+func (p mountProgram) exportFor(ctx context.Context, peer *oncrpc.Peer, name string) (e *export, rest string, status mount3.Status) {
+	set := p.set.Load()
+	status = mount3.ErrNoEnt
+	for _, e := range set.above(name) {
+		switch v := p.verdict(ctx, peer, set, e); v.status {
+		case nfs3.OK:
+			if !e.enter() {
+				return p.exportFor(ctx, peer, name) // there is another set already
+			}
+			return e, strings.TrimPrefix(strings.TrimPrefix(name, e.path), "/"), mount3.OK
+		case nfs3.ErrJukebox: // for which MOUNT has no word
+			return nil, "", mount3.ErrServerFault
+		default:
+			status = mount3.ErrAcces
 		}
 	}
-	return found, rest
+	return nil, "", status
+}
+
+// above returns the exports that a path lies in, the longest path first.
+func (set *exportSet) above(name string) (found []*export) {
+	for _, e := range set.list {
+		tail, ok := strings.CutPrefix(name, e.path)
+		if ok && (tail == "" || tail[0] == '/' || e.path == "/") {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, func(a, b *export) int { return len(b.path) - len(a.path) })
+	return found
 }
 
 // walk looks a path up, name by name, as the superuser: who may mount is
@@ -141,11 +162,8 @@ func mountStatus(status nfs3.Status) mount3.Status {
 func (p mountProgram) appendExports(b []byte, limit int) []byte {
 	var res mount3.ExportRes
 	limit -= mount3.ListEnd
-	for _, e := range p.exports {
-		entry := mount3.Export{Path: []byte(e.path)}
-		for _, c := range e.clients {
-			entry.Groups = append(entry.Groups, []byte(c.String()))
-		}
+	for _, e := range p.set.Load().list {
+		entry := mount3.Export{Path: []byte(e.path), Groups: e.groups()}
 		if limit -= entry.Size(); limit < 0 {
 			break
 		}
@@ -154,10 +172,21 @@ func (p mountProgram) appendExports(b []byte, limit int) []byte {
 	return res.AppendTo(b)
 }
 
+// groups are who may mount e, as showmount tells: none stands for everyone.
+func (e *export) groups() (groups [][]byte) {
+	for _, c := range e.clients {
+		if c.Host.Kind == exports.Any {
+			return nil
+		}
+		groups = append(groups, []byte(c.Host.String()))
+	}
+	return groups
+}
+
 // hostOf returns what DUMP calls a client.
 func hostOf(p *oncrpc.Peer) string {
 	if p == nil {
 		return ""
 	}
-	return p.Addr.Addr().Unmap().String()
+	return addrOf(p).String()
 }

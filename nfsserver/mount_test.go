@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -65,9 +66,7 @@ func mountRig(t *testing.T) (*rig, map[vfs.Type]nfs3.FH, nfs3.FH) {
 	g, _, fh := scene(t, func(c *Config) {
 		c.Exports = append(c.Exports,
 			Export{Path: "/x/d/y", FS: newMemFS()},
-			Export{Path: "/z", FS: newMemFS(), Clients: []netip.Prefix{
-				netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32"),
-			}})
+			Export{Path: "/z", FS: newMemFS(), Clients: hosts(exports.Options{}, "10.0.0.0/8", "2001:db8::/32")})
 	})
 	var made nfs3.MakeRes
 	g.call(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: in(g.fh(sceneDir), "e")}, &made)

@@ -16,7 +16,7 @@ func getAttr(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.GetAttrRes
-	h, status := q.open(a.Object)
+	h, status := q.open(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		attr, err := q.export.fs.GetAttr(ctx, &q.cred, h)
 		res.Status, res.Attr = q.status(err), wireAttr(&attr)
@@ -63,7 +63,7 @@ func lookup(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.LookupRes
-	dir, status := q.open(a.Dir)
+	dir, status := q.open(ctx, a.Dir)
 	if res.Status = status; status == nfs3.OK {
 		if res.Status = dotsFound.check(a.Name); res.Status != nfs3.OK {
 			res.DirAttr = q.attr(ctx, dir)
@@ -91,10 +91,10 @@ func access(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.AccessRes
-	h, status := q.open(a.Object)
+	h, status := q.open(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		mask := a.Access & accessAll
-		if q.export.readOnly {
+		if q.options.ReadOnly {
 			mask &^= accessToChange
 		}
 		rights, attr, err := q.export.fs.Access(ctx, &q.cred, h, mask)
@@ -113,7 +113,7 @@ func readLink(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.ReadLinkRes
-	h, status := q.open(a.Object)
+	h, status := q.open(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		path, attr, err := q.export.fs.ReadLink(ctx, &q.cred, h)
 		res.Status, res.Attr = q.status(err), wirePostAttr(&attr)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -119,7 +120,7 @@ func TestAccess(t *testing.T) {
 	assert.Equal(t, nfs3.AccessRes{Attr: res.Attr, Access: 0x3f}, res, "no right that the protocol does not know")
 	assert.True(t, res.Attr.OK)
 
-	g, _, fh = scene(t, func(c *Config) { c.Exports[0].ReadOnly = true })
+	g, _, fh = scene(t, options(exports.Options{ReadOnly: true}))
 	g.call(nfs3.ProcAccess, &nfs3.AccessArgs{Object: fh[vfs.TypeDir], Access: 0x3f}, &res)
 	assert.Equal(t, nfs3.AccessRead|nfs3.AccessLookup|nfs3.AccessExecute, res.Access)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
@@ -21,7 +22,7 @@ func posixRig(t *testing.T, dir string, o posix.Options) *rig {
 	fs, err := posix.Open(dir, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, fs.Close()) })
-	g := newRig(t, fs, func(c *Config) { c.Exports[0].NoRootSquash = true })
+	g := newRig(t, fs, options(exports.Options{NoRootSquash: true}))
 	g.uid, g.gid, g.gids = uint32(os.Geteuid()), uint32(os.Getegid()), nil
 	return g
 }

@@ -3,7 +3,9 @@ package nfsserver
 import (
 	"context"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -15,8 +17,10 @@ type request struct {
 	call   *oncrpc.Call
 
 	// Known once the call's first handle is open.
-	export *export
-	cred   vfs.Cred
+	set     *exportSet
+	export  *export
+	options *exports.Options // what the client may do
+	cred    vfs.Cred
 
 	groups   [maxGroups]uint32 // of cred
 	fh       [nfs3.FHSize]byte // see handle
@@ -34,7 +38,10 @@ func (s *Server) begin(c *oncrpc.Call) *request {
 }
 
 func (s *Server) end(q *request) {
-	q.call, q.export, q.cred, q.dirEntry = nil, nil, vfs.Cred{}, nfs3.Entry{}
+	if q.export != nil {
+		q.export.leave()
+	}
+	q.call, q.set, q.export, q.options, q.cred, q.dirEntry = nil, nil, nil, nil, vfs.Cred{}, nfs3.Entry{}
 	s.requests.Put(q)
 }
 
@@ -48,35 +55,54 @@ func (q *request) find(fh nfs3.FH) (vfs.Handle, nfs3.Status) {
 	if status != nfs3.OK {
 		return vfs.Handle{}, status
 	}
-	e := q.server.byID[id]
-	switch {
-	case e == nil:
-		return vfs.Handle{}, nfs3.ErrStale // exported once
-	case q.export != nil && q.export != e:
-		return vfs.Handle{}, nfs3.ErrXDev // RENAME and LINK stay in one file system
+	return h, q.enter(id)
+}
+
+// enter finds an export, of the set that the call began with, and holds it until
+// the call's end.
+func (q *request) enter(id uint32) nfs3.Status {
+	for q.export == nil {
+		q.set = q.server.set.Load()
+		e := q.set.byID[id]
+		if e == nil {
+			return nfs3.ErrStale // exported once
+		}
+		if e.enter() {
+			q.export = e
+		} // else there is another set already
 	}
-	q.export = e
-	return h, nfs3.OK
+	switch {
+	case q.export.id == id:
+		return nfs3.OK
+	case q.set.byID[id] == nil:
+		return nfs3.ErrStale
+	default:
+		return nfs3.ErrXDev // RENAME and LINK stay in one file system
+	}
 }
 
 // open finds the object of a file handle, and in whose name the call is done.
-func (q *request) open(fh nfs3.FH) (vfs.Handle, nfs3.Status) {
+func (q *request) open(ctx context.Context, fh nfs3.FH) (vfs.Handle, nfs3.Status) {
 	h, status := q.find(fh)
 	if status != nfs3.OK {
 		return vfs.Handle{}, status
 	}
-	if !q.export.allows(q.call.Peer) {
-		return vfs.Handle{}, nfs3.ErrAcces
+	if q.options == nil {
+		v := q.server.verdict(ctx, q.call.Peer, q.set, q.export)
+		if v.status != nfs3.OK {
+			return vfs.Handle{}, v.status
+		}
+		q.options = v.options
+		squash(q.options, &q.call.Cred, &q.cred, &q.groups)
 	}
-	q.export.squash(&q.call.Cred, &q.cred, &q.groups)
 	return h, nfs3.OK
 }
 
 // openToChange is open for an object that is to be changed. Where that is
 // refused, what can be had of its attributes is in wcc.
 func (q *request) openToChange(ctx context.Context, fh nfs3.FH) (h vfs.Handle, wcc nfs3.WccData, status nfs3.Status) {
-	h, status = q.open(fh)
-	if status == nfs3.OK && q.export.readOnly {
+	h, status = q.open(ctx, fh)
+	if status == nfs3.OK && q.options.ReadOnly {
 		return h, q.unchanged(ctx, h), nfs3.ErrROFS
 	}
 	return h, nfs3.WccData{}, status
@@ -120,7 +146,14 @@ func (q *request) status(err error) nfs3.Status {
 	status, known := statusOf(err)
 	if !known {
 		q.server.log.Warn("NFS has no status for the error of a file system, so the client sees NFS3ERR_IO",
-			"export", q.export.path, "proc", nfs3.ProcName(q.call.Proc), "err", err)
+			"export", q.export.path, "proc", q.procName(), "err", err)
 	}
 	return status
+}
+
+func (q *request) procName() string {
+	if q.call.Prog == nfsacl.Program {
+		return nfsacl.ProcName(q.call.Proc)
+	}
+	return nfs3.ProcName(q.call.Proc)
 }

@@ -1,10 +1,11 @@
 package nfsserver
 
 import (
-	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -12,8 +13,9 @@ import (
 
 // A Server is the NFS and MOUNT programs over a set of exports.
 type Server struct {
-	exports []*export // in the order of Config
-	byID    map[uint32]*export
+	set     atomic.Pointer[exportSet]
+	setting sync.Mutex // held while set is replaced
+	names   exports.Names
 	seal    *sealer
 	payload int // most octets of one READ or WRITE
 	log     *slog.Logger
@@ -29,34 +31,19 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{byID: make(map[uint32]*export), seal: newSealer(c.Key), payload: payload, log: c.Log}
+	s := &Server{seal: newSealer(c.Key), names: c.Names, payload: payload, log: c.Log}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	for i := range c.Exports {
-		if err := s.add(&c.Exports[i]); err != nil {
-			return nil, err
-		}
+	set, err := newExportSet(c.Exports, nil)
+	if err != nil {
+		return nil, err
 	}
+	for _, e := range set.list {
+		e.setReleased(e.config.Released)
+	}
+	s.set.Store(set)
 	return s, nil
-}
-
-func (s *Server) add(c *Export) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	e := newExport(c)
-	for _, other := range s.exports {
-		if other.path == e.path {
-			return fmt.Errorf("nfsserver: %q is exported twice", e.path)
-		}
-		if other.id == e.id {
-			return fmt.Errorf("nfsserver: exports %q and %q have the same ID %#x: set another", other.path, e.path, e.id)
-		}
-	}
-	s.exports = append(s.exports, e)
-	s.byID[e.id] = e
-	return nil
 }
 
 // Register registers NFS version 3 and MOUNT version 3 with m. Versions and

@@ -1,13 +1,13 @@
 package nfsserver
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
@@ -27,7 +27,7 @@ func TestNewErrors(t *testing.T) {
 		{"not clean", Config{Exports: []Export{{Path: "/x/", FS: fs}}}, "absolute and clean"},
 		{"NUL", Config{Exports: []Export{{Path: "/x\x00", FS: fs}}}, "absolute and clean"},
 		{"too long", Config{Exports: []Export{{Path: "/" + strings.Repeat("x", 1024), FS: fs}}}, "longer than 1024"},
-		{"no network", Config{Exports: []Export{{Path: "/x", FS: fs, Clients: make([]netip.Prefix, 1)}}}, "invalid client network"},
+		{"no network", Config{Exports: []Export{{Path: "/x", FS: fs, Clients: []exports.Client{{Host: exports.Host{Kind: exports.Network}}}}}}, "invalid client network"},
 		{"twice", Config{Exports: []Export{{Path: "/x", FS: fs}, {Path: "/x", FS: fs}}}, "exported twice"},
 		{"same ID", Config{Exports: []Export{{Path: "/x", FS: fs, ID: 5}, {Path: "/y", FS: fs, ID: 5}}}, `"/x" and "/y" have the same ID 0x5`},
 	} {

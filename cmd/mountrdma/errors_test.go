@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
@@ -193,7 +194,7 @@ func TestWrongExport(t *testing.T) {
 
 func TestExportForOthers(t *testing.T) {
 	r := newRig(t, func(_ *rpcrdma.Server, _ *iwarp.Config, c *nfsserver.Config) {
-		c.Exports[0].Clients = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+		c.Exports[0].Clients = []exports.Client{{Host: exports.InNetwork(netip.MustParsePrefix("192.0.2.0/24"))}}
 	})
 	assert.Equal(t, r.addr+": MOUNT: the server does not let this host or user mount what holds /x/d; have its administrator export that to this host (nfsrdmad: --clients)",
 		sentence(t, "ls", r.url+"/d"))

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
@@ -96,7 +97,7 @@ func TestCopyThroughRestarts(t *testing.T) {
 	r := newRestarter(t, func() oncrpc.Service {
 		mux := new(oncrpc.Mux)
 		nfs, err := nfsserver.New(nfsserver.Config{
-			Exports: []nfsserver.Export{{Path: "/x", FS: files, NoRootSquash: true}},
+			Exports: []nfsserver.Export{{Path: "/x", FS: files, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}},
 			Key:     [32]byte{1}, // handles outlive the server
 			Log:     slog.New(slog.DiscardHandler),
 		})

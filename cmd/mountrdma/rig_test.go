@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
@@ -68,7 +69,7 @@ func startRigAt(t *testing.T, addr string, set ...setting) *rig {
 	files, err := posix.Open(r.dir, posix.Options{})
 	require.NoError(t, err)
 	cfg := nfsserver.Config{
-		Exports: []nfsserver.Export{{Path: "/x", FS: files, NoRootSquash: true}},
+		Exports: []nfsserver.Export{{Path: "/x", FS: files, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}},
 		Log:     slog.New(slog.DiscardHandler),
 	}
 	mux := &oncrpc.Mux{}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
@@ -48,7 +49,7 @@ func newCutRig(t *testing.T) *cutRig {
 	dir, err := posix.Open(t.TempDir(), posix.Options{StateDir: t.TempDir(), Log: g.log})
 	require.NoError(t, err)
 	g.fs = &countFS{FS: dir, done: make(map[string]int)}
-	g.programs, err = o.programs([]nfsserver.Export{{Path: "/x", FS: g.fs, NoRootSquash: true}}, g.log)
+	g.programs, err = o.programs([]nfsserver.Export{{Path: "/x", FS: g.fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}}, g.log)
 	require.NoError(t, err)
 	g.way, err = o.openRDMA(g.programs, nil, g.log)
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
@@ -39,11 +40,11 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	if err != nil {
 		return err
 	}
-	exports, closeExports, err := o.openExports(st, log)
+	list, closeExports, err := o.openExports(st, log)
 	if err != nil {
 		return err
 	}
-	programs, err := o.programs(exports, log)
+	programs, err := o.programs(list, log)
 	if err != nil {
 		return errors.Join(err, closeExports())
 	}
@@ -63,10 +64,10 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 
 // openExports opens all directories, or none.
 func (o *serveOptions) openExports(st *state, log *slog.Logger) ([]nfsserver.Export, func() error, error) {
-	var exports []nfsserver.Export
+	var list []nfsserver.Export
 	closeAll := func() error {
 		var errs []error
-		for _, e := range exports {
+		for _, e := range list {
 			errs = append(errs, e.FS.Close())
 		}
 		return errors.Join(errs...)
@@ -76,15 +77,22 @@ func (o *serveOptions) openExports(st *state, log *slog.Logger) ([]nfsserver.Exp
 		if err != nil {
 			return nil, nil, errors.Join(err, closeAll())
 		}
-		exports = append(exports, nfsserver.Export{
-			Path:         e.name,
-			FS:           fs,
-			ReadOnly:     o.readOnly,
-			NoRootSquash: o.noRootSquash,
-			Clients:      o.clients,
-		})
+		list = append(list, nfsserver.Export{Path: e.name, FS: fs, Clients: o.hosts()})
 	}
-	return exports, closeAll, nil
+	return list, closeAll, nil
+}
+
+// hosts are the clients of every directory, as the flags have them.
+func (o *serveOptions) hosts() []exports.Client {
+	options := exports.Options{ReadOnly: o.readOnly, NoRootSquash: o.noRootSquash, Insecure: true}
+	if len(o.clients) == 0 {
+		return exports.Everyone(options)
+	}
+	var list []exports.Client
+	for _, n := range o.clients {
+		list = append(list, exports.Client{Host: exports.InNetwork(n), Options: options})
+	}
+	return list
 }
 
 func openExport(e export, st *state, log *slog.Logger) (vfs.FS, error) {
@@ -99,8 +107,8 @@ func openExport(e export, st *state, log *slog.Logger) (vfs.FS, error) {
 
 // programs are what all transports serve, behind one cache of replies: a client
 // may come back by another connection.
-func (o *serveOptions) programs(exports []nfsserver.Export, log *slog.Logger) (*oncrpc.ReplayCache, error) {
-	server, err := nfsserver.New(nfsserver.Config{Exports: exports, Key: o.key, MaxPayload: int(o.maxPayload), Log: log})
+func (o *serveOptions) programs(list []nfsserver.Export, log *slog.Logger) (*oncrpc.ReplayCache, error) {
+	server, err := nfsserver.New(nfsserver.Config{Exports: list, Key: o.key, MaxPayload: int(o.maxPayload), Log: log})
 	if err != nil {
 		return nil, err
 	}

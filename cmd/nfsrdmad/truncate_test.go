@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
@@ -52,7 +53,7 @@ func newLender(t *testing.T) *lender {
 	world := look(t)
 	fs, err := posix.Open(dir, posix.Options{StateDir: t.TempDir()})
 	require.NoError(t, err)
-	s, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: fs, NoRootSquash: true}}})
+	s, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}}})
 	require.NoError(t, err)
 	mux := new(oncrpc.Mux)
 	s.Register(mux)

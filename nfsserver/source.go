@@ -1,0 +1,71 @@
+package nfsserver
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A source is the file system of an export, as long as it is exported, and who
+// uses it. Exports of several sets may share one.
+type source struct {
+	fs     vfs.FS
+	mapper vfs.Mapper // fs, or nil
+
+	// calls under way; retired is added to it once the export is gone.
+	calls atomic.Int64
+
+	mu       sync.Mutex
+	released func() // see Export; nil once it was called
+}
+
+const retired = math.MinInt64
+
+func newSource(fs vfs.FS) *source {
+	s := &source{fs: fs}
+	s.mapper, _ = fs.(vfs.Mapper)
+	return s
+}
+
+// enter begins a call. It is false where the export is gone; else the call ends
+// with leave.
+func (s *source) enter() bool {
+	if s.calls.Add(1) > 0 {
+		return true
+	}
+	s.leave()
+	return false
+}
+
+func (s *source) leave() {
+	if s.calls.Add(-1) == retired {
+		s.release()
+	}
+}
+
+// retire lets no call begin any more.
+func (s *source) retire() {
+	if s.calls.Add(retired) == retired {
+		s.release()
+	}
+}
+
+// release is called when no call uses the file system, nor will; more than once
+// where calls came too late.
+func (s *source) release() {
+	s.mu.Lock()
+	f := s.released
+	s.released = nil
+	s.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
+
+func (s *source) setReleased(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released = f
+}
