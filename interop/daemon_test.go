@@ -60,8 +60,14 @@ func (b *buffer) String() string {
 // serve starts a daemon on a directory of its own; the test's end stops it.
 func serve(t testing.TB, flags ...string) *daemon {
 	t.Helper()
+	return serveDir(t, served(t), flags...)
+}
+
+// serveDir is serve for a certain directory.
+func serveDir(t testing.TB, dir string, flags ...string) *daemon {
+	t.Helper()
 	built(t)
-	d := &daemon{t: t, dir: served(t), rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", stderr: new(buffer)}
+	d := &daemon{t: t, dir: dir, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", stderr: new(buffer)}
 	d.flags = append(flags, "--state", t.TempDir())
 	d.start()
 	t.Cleanup(func() {

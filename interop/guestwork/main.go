@@ -21,6 +21,7 @@ const usage = `usage:
 	guestwork edges DIR CALL REPLY         work around these lengths; see workload.Edges
 	guestwork manifest DIR                 describe each object below DIR
 	guestwork hold DIR                     keep files open; see workload.Hold
+	guestwork ledger DIR                   append and sync; see workload.Ledger
 	guestwork posix DIR [CASE...]          what the functions of package posix see in DIR
 	guestwork model DIR                    do in DIR what standard input says; see model.Serve
 	guestwork pace DIR                     measure how fast DIR is; see pace.Run
@@ -63,6 +64,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return model.Serve(dir, in, out)
 	case name == "hold" && len(rest) == 0:
 		return workload.Hold(dir, in, out)
+	case name == "ledger" && len(rest) == 0:
+		return workload.Ledger(dir, in, out)
 	case name == "pace" && len(rest) == 0:
 		return pace.Run(dir, out)
 	case name == "soak" && len(rest) == 2:

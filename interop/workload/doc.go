@@ -9,6 +9,7 @@
 //	          equal on both sides of the server
 //	Content   every octet of what the steps "tree" and "sizes" left
 //	Hold      files kept open while the server is stopped and started
+//	Ledger    synced records, and what was promised, for a server that is killed
 //	Soak      one mount writes, another reads, no octet may be wrong
 //
 // The steps assert POSIX as the Linux NFS client offers it, so they pass on a

@@ -1,9 +1,12 @@
 package workload
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -151,4 +154,40 @@ func TestSoakVerify(t *testing.T) {
 	assert.ErrorContains(t, verify(p4, 3, 3), "generations 3 to 3")
 	mixed[5000] ^= 1
 	assert.ErrorContains(t, verify(mixed, 3, 4), ": 1 octets, the first at 5000,")
+}
+
+// TestLedger holds that each promise is true of the files, and that a file which is
+// not what was promised is found out.
+func TestLedger(t *testing.T) {
+	dir := t.TempDir()
+	in, stop := io.Pipe()
+	promises, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- Ledger(dir, in, out)
+		out.Close()
+	}()
+	var name string
+	var generation int
+	var size int64
+	lines, kept := bufio.NewScanner(promises), 0
+	for lines.Scan() {
+		_, err := fmt.Sscanf(lines.Text(), "%s %d %d", &name, &generation, &size)
+		require.NoError(t, err, lines.Text())
+		if kept++; kept == 20 {
+			stop.Close()
+		}
+	}
+	require.NoError(t, <-done)
+	assert.Greater(t, kept, 19)
+	require.NoError(t, LedgerHolds(dir, name, generation, size))
+
+	assert.ErrorContains(t, LedgerHolds(dir, name, generation, size+1), "octets promised")
+	assert.ErrorContains(t, LedgerHolds(dir, name, generation+1, size), "octet 0 of")
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte{0, 0}, size-2)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	assert.ErrorContains(t, LedgerHolds(dir, name, generation, size), "octets promised")
 }

@@ -1,0 +1,209 @@
+//go:build interop
+
+package interop
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop/workload"
+)
+
+const (
+	killRounds = 3
+	killSoak   = 50              // in make soak
+	killPace   = 2 * time.Second // at most, from one to the next
+	// settle is for promises on their way when the daemon dies: the system has
+	// answered, and the line has not come yet.
+	settle       = time.Second
+	promiseLimit = 2 * time.Minute // for a client to go on after a restart
+)
+
+// TestKill kills the daemon with SIGKILL at random moments, while Linux's client over
+// RDMA and over TCP and a mount of mountrdma write and sync. What is served is on a
+// disk whose machine fails at the same moment: what the disk had not yet got is gone
+// after it. What was promised is there; the clients have to write the rest again, and
+// they carry on without an error.
+func TestKill(t *testing.T) {
+	disk := newDisk(t)
+	d := serveDir(t, disk.dir, "--no-root-squash")
+	s := d.site()
+	s.mount(t, "/mnt", s.options("rdma"))
+	s.mount(t, "/mnt2", s.options("tcp"))
+	m := shop{addr: d.rdma, site: s}.fuse(t)
+	ledgers := []*ledger{
+		guestLedger(t, d, "rdma", "/mnt/rdma"),
+		guestLedger(t, d, "tcp", "/mnt2/tcp"),
+		hostLedger(t, d, "fuse", filepath.Join(m.point, "fuse")),
+	}
+	rounds := killRounds
+	if os.Getenv("INTEROP_SOAK") != "" {
+		rounds = killSoak
+	}
+	var lost int64
+	for round := range rounds {
+		for _, l := range ledgers {
+			l.await()
+		}
+		time.Sleep(rand.N(killPace))
+		d.proc.Kill()
+		lost += disk.fail(func() {
+			time.Sleep(settle)
+			for _, l := range ledgers {
+				l.check()
+			}
+		})
+		t.Logf("round %d: %d octets lost in all", round, lost)
+		d.start()
+	}
+	for _, l := range ledgers {
+		l.await()
+		l.end()
+	}
+	if rounds > killRounds { // of a few, each may find the disk up to date
+		assert.Positive(t, lost, "the disk had got everything in each round")
+	}
+	m.umount()
+	umount(t, "/mnt2")
+	umount(t, "/mnt")
+	d.stop()
+}
+
+// A ledger is workload.Ledger on a mount.
+type ledger struct {
+	t    *testing.T
+	dir  string // on the server
+	stop func() error
+	done chan error // how it ended
+
+	mu       sync.Mutex
+	promises map[string]promise // by file
+	count    int
+	other    string // what else it said
+}
+
+// A promise is what a file has for certain.
+type promise struct {
+	generation int
+	size       int64
+}
+
+func guestLedger(t *testing.T, d *daemon, name, dir string) *ledger {
+	s, err := guest(t).Open(t.Context(), "mkdir "+dir+" && exec guestwork ledger "+dir)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	return startLedger(t, d, name, s, s.CloseWrite, func() error {
+		if s.Status() != 0 {
+			return fmt.Errorf("exit status %d", s.Status())
+		}
+		return nil
+	})
+}
+
+func hostLedger(t *testing.T, d *daemon, name, dir string) *ledger {
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	cmd := exec.Command(program("guestwork"), "ledger", dir)
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, w, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.Stdout, cmd.Stderr = w, w
+	p, err := StartProcess(cmd)
+	w.Close()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		p.Kill()
+		out.Close()
+	})
+	return startLedger(t, d, name, out, in.Close, func() error {
+		if s := p.ExitCode(); s != 0 {
+			return fmt.Errorf("exit status %d", s)
+		}
+		return nil
+	})
+}
+
+func startLedger(t *testing.T, d *daemon, name string, out io.Reader, stop, ended func() error) *ledger {
+	l := &ledger{t: t, dir: filepath.Join(d.dir, name), stop: stop, done: make(chan error, 1), promises: make(map[string]promise)}
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			l.line(lines.Text())
+		}
+		l.done <- ended()
+	}()
+	return l
+}
+
+func (l *ledger) line(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var name string
+	var p promise
+	if _, err := fmt.Sscanf(text, "%s %d %d", &name, &p.generation, &p.size); err != nil {
+		l.other += text + "\n"
+		return
+	}
+	l.promises[name] = p
+	l.count++
+}
+
+// await returns when the ledger has made further promises, several for each file.
+func (l *ledger) await() {
+	l.t.Helper()
+	now := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.count
+	}
+	deadline := time.Now().Add(promiseLimit)
+	for until := now() + 4*len(workload.LedgerFiles()); now() < until; time.Sleep(pollEvery) {
+		select {
+		case err := <-l.done:
+			l.t.Fatalf("%s has ended: %v\n%s", l.dir, err, tail(l.said()))
+		default:
+		}
+		require.True(l.t, time.Now().Before(deadline), "%s: nothing promised for %v", l.dir, promiseLimit)
+	}
+}
+
+func (l *ledger) said() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.other
+}
+
+// check holds the files to what was promised. The daemon is down.
+func (l *ledger) check() {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, p := range l.promises {
+		require.NoError(l.t, workload.LedgerHolds(l.dir, name, p.generation, p.size), l.dir)
+	}
+}
+
+// end lets the ledger end, and wants all its files to be right, here and there.
+func (l *ledger) end() {
+	l.t.Helper()
+	require.NoError(l.t, l.stop())
+	select {
+	case err := <-l.done:
+		require.NoError(l.t, err, "%s: %s", l.dir, tail(l.said()))
+	case <-time.After(promiseLimit):
+		l.t.Fatalf("%s does not end", l.dir)
+	}
+	require.Empty(l.t, strings.TrimSpace(l.said()))
+	l.check()
+}

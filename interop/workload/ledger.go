@@ -1,0 +1,149 @@
+package workload
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	ledgerRecord = 200 << 10 // octets of the longest record
+	ledgerLong   = 4 << 20   // octets of the longest of fsync-b: much is on its way at once
+	ledgerPiece  = 50 << 10  // octets of the longest write of a record
+	ledgerMost   = 32 << 20  // octets; a file that is longer begins again
+)
+
+// LedgerFiles are what Ledger writes in its directory. The first two are synced
+// by fsync after each record, the third is written with O_SYNC.
+func LedgerFiles() []string { return []string{"fsync-a", "fsync-b", "osync"} }
+
+// Ledger appends records to files in dir until in ends, and syncs each. It says
+// what the system has promised, a line for each record:
+//
+//	FILE GENERATION LENGTH    that many octets of the file's generation are safe
+//
+// The octets of a generation are a pattern, which LedgerHolds checks. A file that
+// gets long is cut to nothing and begins its next generation; that is synced as well.
+// At the end all files are closed, and their content is checked through dir.
+func Ledger(dir string, in io.Reader, out io.Writer) error {
+	var stop atomic.Bool
+	var say sync.Mutex
+	var wg sync.WaitGroup
+	errs := make([]error, len(LedgerFiles()))
+	for n, name := range LedgerFiles() {
+		wg.Go(func() {
+			errs[n] = check(func(t *T) {
+				b := openBook(t, dir, name, uint64(n))
+				b.promise = func() {
+					say.Lock()
+					defer say.Unlock()
+					fmt.Fprintf(out, "%s %d %d\n", name, b.generation, b.size)
+				}
+				for !stop.Load() {
+					b.record(t)
+				}
+				b.close(t)
+			})
+		})
+	}
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		// Nothing is asked of it but to go on until the end.
+	}
+	stop.Store(true)
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A book is one file of Ledger.
+type book struct {
+	path       string
+	f          *os.File
+	generation int
+	size       int64
+	r          *rand.Rand
+	promise    func()
+}
+
+func openBook(t *T, dir, name string, seed uint64) *book {
+	flag := os.O_CREATE | os.O_EXCL | os.O_RDWR
+	if name == "osync" {
+		flag |= os.O_SYNC
+	}
+	b := &book{path: filepath.Join(dir, name), r: rand.New(rand.NewPCG(11, seed))}
+	var err error
+	b.f, err = os.OpenFile(b.path, flag, 0o644)
+	require.NoError(t, err)
+	return b
+}
+
+// record appends one record and syncs it.
+func (b *book) record(t *T) {
+	if b.size > ledgerMost {
+		b.size = 0
+		b.promise() // no more: what it was goes now
+		require.NoError(t, b.f.Truncate(0))
+		b.generation++
+		require.NoError(t, b.f.Sync())
+	}
+	most := ledgerRecord
+	if filepath.Base(b.path) == "fsync-b" {
+		most = ledgerLong
+	}
+	for left := 1 + b.r.IntN(most); left > 0; {
+		piece := make([]byte, min(left, 1+b.r.IntN(ledgerPiece)))
+		fill(piece, ledgerPattern(filepath.Base(b.path), b.generation), b.size)
+		_, err := b.f.WriteAt(piece, b.size)
+		require.NoError(t, err)
+		b.size += int64(len(piece))
+		left -= len(piece)
+	}
+	if filepath.Base(b.path) != "osync" {
+		require.NoError(t, b.f.Sync())
+	}
+	b.promise()
+}
+
+// close closes the file and finds all of it.
+func (b *book) close(t *T) {
+	require.NoError(t, b.f.Close())
+	require.NoError(t, LedgerHolds(filepath.Dir(b.path), filepath.Base(b.path), b.generation, b.size))
+	require.EqualValues(t, b.size, stat(t, b.path).Size)
+}
+
+// LedgerHolds tells whether a file of Ledger in dir has the octets that were
+// promised: the first size of a generation.
+func LedgerHolds(dir, name string, generation int, size int64) error {
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	want, got := make([]byte, 1<<20), make([]byte, 1<<20)
+	for off := int64(0); off < size; off += int64(len(want)) {
+		n := min(int64(len(want)), size-off)
+		fill(want[:n], ledgerPattern(name, generation), off)
+		if _, err := f.ReadAt(got[:n], off); err != nil {
+			return fmt.Errorf("%s: generation %d, %d octets promised, at %d: %w", name, generation, size, off, err)
+		}
+		if d := differ(want[:n], got[:n]); d != "" {
+			return fmt.Errorf("%s: generation %d, %d octets promised, from %d on: %s", name, generation, size, off, d)
+		}
+	}
+	return nil
+}
+
+func ledgerPattern(name string, generation int) uint64 {
+	return patternOf(fmt.Sprintf("%s %d", name, generation))
+}
