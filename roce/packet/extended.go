@@ -65,7 +65,8 @@ func (p *Packet) AppendTo(b []byte) []byte {
 func PadFor(n int) uint8 { return uint8(-n & 3) }
 
 // ParseExtended reads what rest, the octets behind the BTH and in front of the
-// ICRC, is by the opcode of p.BTH, which must be Known. Payload aliases rest.
+// ICRC, is by the opcode of p.BTH; where that is not Known, it reads what all
+// packets of its service have. Payload aliases rest.
 func (p *Packet) ParseExtended(rest []byte) error {
 	var err error
 	take := func(n int, what string) (head []byte) {

@@ -22,24 +22,34 @@ var golden = []struct {
 	data int    // octets
 }{
 	{
-		"uc-send-first.hex", Network{Src: gid(192, 168, 77, 2), Dst: gid(192, 168, 77, 1), SrcPort: 49441, Ident: 12176},
-		Packet{BTH: BTH{Opcode: UCSendFirst, PKey: 0xffff, DestQP: 0x11, PSN: 13086837}}, 1024,
+		"uc-send-first.hex",
+		Network{Src: gid(192, 168, 77, 2), Dst: gid(192, 168, 77, 1), SrcPort: 49441, Ident: 12176},
+		Packet{BTH: BTH{Opcode: UCSendFirst, PKey: 0xffff, DestQP: 0x11, PSN: 13086837}},
+		1024,
 	},
 	{
-		"uc-send-last.hex", Network{Src: gid(192, 168, 77, 2), Dst: gid(192, 168, 77, 1), SrcPort: 49441, Ident: 12177},
-		Packet{BTH: BTH{Opcode: UCSendLast, PKey: 0xffff, DestQP: 0x11, PSN: 13086838}}, 1024,
+		"uc-send-last.hex",
+		Network{Src: gid(192, 168, 77, 2), Dst: gid(192, 168, 77, 1), SrcPort: 49441, Ident: 12177},
+		Packet{BTH: BTH{Opcode: UCSendLast, PKey: 0xffff, DestQP: 0x11, PSN: 13086838}},
+		1024,
 	},
 	{
-		"uc-send-last-answer.hex", Network{Src: gid(192, 168, 77, 1), Dst: gid(192, 168, 77, 2), SrcPort: 49441, Ident: 38175},
-		Packet{BTH: BTH{Opcode: UCSendLast, PKey: 0xffff, DestQP: 0x11, PSN: 11715368}}, 1024,
+		"uc-send-last-answer.hex",
+		Network{Src: gid(192, 168, 77, 1), Dst: gid(192, 168, 77, 2), SrcPort: 49441, Ident: 38175},
+		Packet{BTH: BTH{Opcode: UCSendLast, PKey: 0xffff, DestQP: 0x11, PSN: 11715368}},
+		1024,
 	},
 	{
-		"ud-send-only.hex", Network{Src: gid(192, 168, 77, 2), Dst: gid(192, 168, 77, 1), SrcPort: 63494, Ident: 12626},
-		Packet{BTH: BTH{Opcode: UDSendOnly, PKey: 0xffff, DestQP: 0x12, PSN: 8965884}, DETH: DETH{QKey: 0x11111111, SrcQP: 0x12}}, 1000,
+		"ud-send-only.hex",
+		Network{Src: gid(192, 168, 77, 2), Dst: gid(192, 168, 77, 1), SrcPort: 63494, Ident: 12626},
+		Packet{BTH: BTH{Opcode: UDSendOnly, PKey: 0xffff, DestQP: 0x12, PSN: 8965884}, DETH: DETH{QKey: 0x11111111, SrcQP: 0x12}},
+		1000,
 	},
 	{
-		"ud-send-only-answer.hex", Network{Src: gid(192, 168, 77, 1), Dst: gid(192, 168, 77, 2), SrcPort: 63494, Ident: 38234},
-		Packet{BTH: BTH{Opcode: UDSendOnly, PKey: 0xffff, DestQP: 0x12, PSN: 0x26d3ee}, DETH: DETH{QKey: 0x11111111, SrcQP: 0x12}}, 1000,
+		"ud-send-only-answer.hex",
+		Network{Src: gid(192, 168, 77, 1), Dst: gid(192, 168, 77, 2), SrcPort: 63494, Ident: 38234},
+		Packet{BTH: BTH{Opcode: UDSendOnly, PKey: 0xffff, DestQP: 0x12, PSN: 0x26d3ee}, DETH: DETH{QKey: 0x11111111, SrcQP: 0x12}},
+		1000,
 	},
 }
 

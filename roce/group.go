@@ -1,0 +1,85 @@
+package roce
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/nfsrdma/nfsrdma/roce/packet"
+)
+
+// Join lets the queue pair receive what is sent to a multicast group with its
+// Q_Key, by this end too. It may be joined twice.
+func (q *UD) Join(group netip.Addr) error {
+	a := Address{Addr: group.Unmap()}
+	d := q.dev
+	if err := a.check(d.wire); err != nil {
+		return err
+	}
+	if !a.Addr.IsMulticast() {
+		return fmt.Errorf("%w: %v is no group", errAddress, group)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	members := d.groups[a.Addr]
+	if slices.Contains(members, q) {
+		return nil
+	}
+	if len(members) == 0 {
+		if err := d.wire.Join(a.Addr); err != nil {
+			return err
+		}
+	}
+	// What receiveGroup has in hand does not change.
+	d.groups[a.Addr] = append(slices.Clip(members), q)
+	return nil
+}
+
+// Leave ends Join.
+func (q *UD) Leave(group netip.Addr) error {
+	d := q.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.leave(q, group.Unmap())
+}
+
+// leave, with the device locked, takes a member out.
+func (d *Device) leave(q *UD, group netip.Addr) error {
+	at := slices.Index(d.groups[group], q)
+	if at < 0 {
+		return nil
+	}
+	left := slices.Delete(slices.Clone(d.groups[group]), at, at+1)
+	d.groups[group] = left
+	if len(left) > 0 {
+		return nil
+	}
+	delete(d.groups, group)
+	return d.wire.Leave(group)
+}
+
+func (d *Device) leaveAll(q *UD) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for group := range d.groups {
+		_ = d.leave(q, group) // the wire may have ended
+	}
+}
+
+// receiveGroup hands a packet to a group's members; each has its own reasons to
+// drop it.
+func (d *Device) receiveGroup(in *Datagram, p *packet.Packet, rest []byte) Drop {
+	d.mu.RLock()
+	members := d.groups[addrOf(in.Dst)]
+	d.mu.RUnlock()
+	if len(members) == 0 {
+		return DropDestQP
+	}
+	for _, q := range members {
+		each := *p
+		if cause := q.receive(in, &each, rest); cause != taken {
+			d.counters.drop(cause)
+		}
+	}
+	return taken
+}

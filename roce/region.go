@@ -1,0 +1,106 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/roce/packet"
+)
+
+// A ProtectionDomain is a set of queue pairs and regions that belong together:
+// a peer reaches a region through a queue pair of its domain, and by no other
+// (section 10.2.3).
+type ProtectionDomain struct{ dev *Device }
+
+// NewProtectionDomain returns one of the device's.
+func (d *Device) NewProtectionDomain() *ProtectionDomain { return &ProtectionDomain{dev: d} }
+
+// A Region is memory that peers of a protection domain may write.
+type Region struct {
+	domain *ProtectionDomain
+	key    rdma.STag
+	access rdma.Access
+
+	mu   sync.Mutex // held while octets are placed
+	mem  []byte
+	dead bool
+}
+
+var _ rdma.Region = (*Region)(nil)
+
+var errTooMany = errors.New("roce: the device has no room for more")
+
+// Register lets peers of the domain reach b, as far as access and the queue
+// pair's own access allow. Addresses start at 0, so that a peer learns nothing
+// about memory.
+func (pd *ProtectionDomain) Register(b []byte, access rdma.Access) (*Region, error) {
+	if uint64(len(b)) > math.MaxUint32 {
+		return nil, fmt.Errorf("roce: a region of %d octets: the limit is %d", len(b), uint32(math.MaxUint32))
+	}
+	r := &Region{domain: pd, access: access, mem: b}
+	d := pd.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.regions) >= maxRegions {
+		return nil, fmt.Errorf("%w: %d regions", errTooMany, len(d.regions))
+	}
+	for r.key == 0 || d.regions[r.key] != nil {
+		r.key = rdma.STag(rand.Uint32())
+	}
+	d.regions[r.key] = r
+	return r, nil
+}
+
+// STag returns the R_Key to advertise.
+func (r *Region) STag() rdma.STag { return r.key }
+
+// TO returns the virtual address of the region's first octet.
+func (r *Region) TO() uint64 { return 0 }
+
+// Deregister ends the peers' access. When it returns, nothing changes the
+// memory any more.
+func (r *Region) Deregister() {
+	d := r.domain.dev
+	d.mu.Lock()
+	if d.regions[r.key] == r {
+		delete(d.regions, r.key)
+	}
+	d.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mem, r.dead = nil, true
+}
+
+// allows tells why a message of an RDMA WRITE may not go where its RETH says,
+// for a queue pair of a domain (C9-192.2.1).
+func (r *Region) allows(pd *ProtectionDomain, h packet.RETH) Drop {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	size := uint64(len(r.mem))
+	switch {
+	case r.dead:
+		return DropRKey
+	case r.domain != pd:
+		return DropDomain
+	case r.access&rdma.RemoteWrite == 0:
+		return DropAccess
+	case h.VA > size || uint64(h.Length) > size-h.VA:
+		return DropBounds
+	}
+	return taken
+}
+
+// write places the octets of one packet. It looks again at what may have changed
+// since the message began.
+func (r *Region) write(at uint64, b []byte) (cause Drop, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dead {
+		return DropRKey, nil
+	}
+	return taken, place(r.mem[at:][:len(b)], b)
+}

@@ -1,0 +1,203 @@
+package roce
+
+import (
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/roce/packet"
+)
+
+// A message is what has come of one of UC.
+type message struct {
+	begun  bool
+	write  bool
+	got    int     // octets so far
+	region *Region // of an RDMA WRITE that is not empty
+	at     uint64  // address of its next octet
+	left   uint32  // what its RETH has promised and has not come
+}
+
+// receive takes a packet: what is left of 9.6's checks, then those of figure 117.
+func (q *UC) receive(d *Datagram, p *packet.Packet, rest []byte) Drop {
+	q.mu.Lock()
+	cause := q.admit(d, p, rest)
+	if cause != taken {
+		q.mu.Unlock()
+		return cause
+	}
+	m, cause := q.validate(p)
+	if cause != taken {
+		q.abandon() // C9-186, C9-188, C9-191
+		q.mu.Unlock()
+		return cause
+	}
+	c, done, cause, err := q.execute(m, p)
+	var left []Recv
+	if err != nil {
+		left = q.failLocked(err)
+	}
+	q.mu.Unlock()
+	if done {
+		q.complete(c)
+	}
+	q.flush(left)
+	return cause
+}
+
+// admit checks the headers (9.6).
+func (q *UC) admit(d *Datagram, p *packet.Packet, rest []byte) Drop {
+	switch {
+	case !q.receives():
+		return DropState
+	case p.Opcode.Service() != packet.UC:
+		return DropService
+	case !samePartition(p.PKey, q.dev.cfg.PKey):
+		return DropPKey
+	case d.Src != q.to.Dst || d.Dst != q.to.Src:
+		return DropAddress
+	case p.ParseExtended(rest) != nil:
+		return DropLength
+	}
+	return taken
+}
+
+// abandon gives up the message that is coming in: its receive is free for the
+// next one, whatever was placed there.
+func (q *UC) abandon() {
+	if q.current.begun {
+		q.dev.counters.broken.Add(1)
+	}
+	q.current = message{}
+}
+
+// validate checks PSN, opcode sequence, opcode, resources and length, and returns
+// the message so far, which the packet begins or continues.
+func (q *UC) validate(p *packet.Packet) (message, Drop) {
+	if cause := q.checkPSN(p); cause != taken {
+		return message{}, cause
+	}
+	if cause := q.checkSequence(p); cause != taken {
+		return message{}, cause
+	}
+	switch {
+	case p.Opcode.Write() && q.access&rdma.RemoteWrite == 0:
+		return message{}, DropOpcode // C9-190
+	case !p.Opcode.Ends() && p.Pad != 0:
+		return message{}, DropPad // C9-199
+	}
+	m := q.current
+	if p.Opcode.Starts() {
+		var cause Drop
+		if m, cause = q.start(p); cause != taken {
+			return m, cause
+		}
+	}
+	if needs := !m.write || p.Opcode.Immediate(); needs && q.recvs.front() == nil {
+		return m, DropNoRecv // C9-169
+	}
+	return m, q.checkLength(m, p)
+}
+
+// checkPSN compares with ePSN. A packet that starts a message is in order
+// whatever its PSN is (C9-183 to C9-186).
+func (q *UC) checkPSN(p *packet.Packet) Drop {
+	if p.PSN != q.expect {
+		if !q.waiting {
+			q.dev.counters.gaps.Add(1) // o9-131
+		}
+		q.abandon()
+		if !p.Opcode.Starts() {
+			q.waiting = true
+			return DropPSN
+		}
+	}
+	q.expect, q.waiting = packet.NextPSN(p.PSN), false
+	return taken
+}
+
+// checkSequence holds table 56 (C9-187 to C9-189): a message is first, middles
+// and last, or only, and all of one operation.
+func (q *UC) checkSequence(p *packet.Packet) Drop {
+	switch {
+	case !p.Opcode.Known():
+		return DropOpcode
+	case p.Opcode.Starts():
+		q.abandon()
+	case !q.current.begun || q.current.write != p.Opcode.Write():
+		return DropSequence
+	}
+	return taken
+}
+
+// start begins a message. An RDMA WRITE of nothing goes nowhere, and so nothing
+// is asked of its R_Key (C9-193).
+func (q *UC) start(p *packet.Packet) (message, Drop) {
+	m := message{begun: true, write: p.Opcode.Write()}
+	if !m.write || p.RETH.Length == 0 {
+		return m, taken
+	}
+	if m.region = q.dev.region(p.RETH.RKey); m.region == nil {
+		return m, DropRKey
+	}
+	m.at, m.left = p.RETH.VA, p.RETH.Length
+	return m, m.region.allows(q.domain, p.RETH)
+}
+
+// checkLength holds C9-194 to C9-197; and that an RDMA WRITE is as long as it
+// has said, packet by packet.
+func (q *UC) checkLength(m message, p *packet.Packet) Drop {
+	n := len(p.Payload)
+	starts, ends := p.Opcode.Starts(), p.Opcode.Ends()
+	switch {
+	case n > q.peer.PMTU, !ends && n != q.peer.PMTU, ends && !starts && n == 0:
+		return DropPayload
+	case m.write && (uint64(n) > uint64(m.left) || ends != (uint64(n) == uint64(m.left))):
+		return DropBounds
+	case !m.write && m.got+n > len(q.recvs.front().Data):
+		return DropRoom
+	}
+	return taken
+}
+
+// execute places the payload, and completes the receive where the message ends
+// and takes one. An error is a local one; the receive completes with it.
+func (q *UC) execute(m message, p *packet.Packet) (c Completion, done bool, cause Drop, err error) {
+	cause = taken
+	n := len(p.Payload)
+	switch {
+	case !m.write:
+		err = place(q.recvs.front().Data[m.got:][:n], p.Payload)
+	case n > 0:
+		cause, err = m.region.write(m.at, p.Payload)
+	}
+	if cause != taken { // the region has gone meanwhile
+		q.abandon()
+		return c, false, cause, nil
+	}
+	m.got += n
+	m.at += uint64(n)
+	m.left -= uint32(n)
+	q.current = m
+	takes := !m.write || p.Opcode.Immediate()
+	switch {
+	case err != nil:
+		q.abandon()
+		if !takes {
+			return c, false, taken, err
+		}
+	case !p.Opcode.Ends():
+		return c, false, taken, nil
+	default:
+		q.current = message{}
+		q.dev.counters.message(m.got)
+		if !takes {
+			return c, false, taken, nil
+		}
+	}
+	c = Completion{
+		ID: q.recvs.pop().ID, Op: rdma.OpSend, Err: err, Octets: m.got,
+		Immediate: p.Immediate, WithImmediate: p.Opcode.Immediate(), Solicited: p.Solicited,
+	}
+	if m.write {
+		c.Op = rdma.OpWrite
+	}
+	return c, true, taken, err
+}
