@@ -28,13 +28,23 @@ type DirEntry struct {
 // several times, and reads the directory anew each time. While it stands at an
 // entry, other calls can be made, also such that change the directory.
 func (f *FS) ReadDir(ctx context.Context, path string) iter.Seq2[DirEntry, error] {
+	return f.scan(ctx, path, false)
+}
+
+// ReadNames is ReadDir for entries without handles and attributes, which costs
+// the server a fraction where the directory is large.
+func (f *FS) ReadNames(ctx context.Context, path string) iter.Seq2[DirEntry, error] {
+	return f.scan(ctx, path, true)
+}
+
+func (f *FS) scan(ctx context.Context, path string, bare bool) iter.Seq2[DirEntry, error] {
 	return func(yield func(DirEntry, error) bool) {
 		p, err := f.walk(ctx, path, true)
 		if err != nil {
 			yield(DirEntry{}, pathError("readdir", path, err))
 			return
 		}
-		s := scan{f: f, dir: p.node.Handle}
+		s := scan{f: f, dir: p.node.Handle, bare: bare}
 		for !s.eof {
 			if err := s.page(ctx); err != nil {
 				yield(DirEntry{}, pathError("readdir", path, err))
@@ -55,8 +65,9 @@ var errName = errors.New("name with a slash or a zero octet, or empty")
 
 // A scan goes through a directory, a reply at a time.
 type scan struct {
-	f   *FS
-	dir nfs3.FH
+	f    *FS
+	dir  nfs3.FH
+	bare bool // names and numbers are all that is wanted
 
 	entries      []DirEntry // of the last reply
 	eof          bool
@@ -81,7 +92,7 @@ func (s *scan) page(ctx context.Context) error {
 		case errors.Is(err, nfs3.ErrBadCookie) && s.cookie != 0 && !s.tooLong && s.restarts < maxRestarts:
 			s.restart()
 			continue
-		case err != nil:
+		case err != nil || s.bare:
 			return err
 		}
 		return s.complete(ctx)
@@ -121,10 +132,11 @@ func (s *scan) read(ctx context.Context) error {
 	return nil
 }
 
-// call is READDIRPLUS, or READDIR with a server that has nothing else.
+// call is READDIRPLUS, or READDIR if no more is wanted, and with a server that
+// has nothing else.
 func (s *scan) call(ctx context.Context, each func(*nfs3.Entry)) (nfs3.DirRes, bool, error) {
 	c, count := s.f.c, uint32(s.f.listSize)
-	if !s.f.plain.Load() {
+	if !s.bare && !s.f.plain.Load() {
 		a := nfs3.ReadDirPlusArgs{Dir: s.dir, Cookie: s.cookie, Verf: s.verf, DirCount: count, MaxCount: count}
 		res, eof, err := c.ReadDirPlus(ctx, &a, each)
 		if !errors.Is(err, nfs3.ErrNotSupp) {

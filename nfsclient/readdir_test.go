@@ -74,6 +74,28 @@ func TestReadDir(t *testing.T) {
 	})
 }
 
+// TestReadNames: no call is made but READDIR, also where cookies go bad.
+func TestReadNames(t *testing.T) {
+	g := newRig(t, small, true)
+	want := g.fill(3000)
+	var names []string
+	for e, err := range g.fs.ReadNames(t.Context(), "") {
+		require.NoError(t, err)
+		assert.Nil(t, e.Handle)
+		assert.False(t, e.Attr.OK)
+		assert.NotZero(t, e.FileID)
+		if names = append(names, e.Name); len(names) == 1000 {
+			g.touch()
+		}
+	}
+	assert.Equal(t, want, names)
+	assert.Greater(t, g.calls(nfs3.ProcReadDir), 3)
+	assert.Zero(t, g.calls(nfs3.ProcReadDirPlus)+g.calls(nfs3.ProcLookup))
+	for e, err := range g.fs.ReadNames(t.Context(), "none") {
+		assert.ErrorIs(t, err, fs.ErrNotExist, e)
+	}
+}
+
 // TestReadDirPlain: without READDIRPLUS the entries are looked up, and it is
 // not asked for again.
 func TestReadDirPlain(t *testing.T) {

@@ -30,6 +30,10 @@ const (
 	// listPiece is how many names of a local directory are read at once.
 	listPiece = 1024
 
+	// lsPiece is how many entries ls -U writes at a time, with columns that
+	// fit them.
+	lsPiece = 1024
+
 	// holeBlock is what a copy leaves a hole for, in octets, where the
 	// original has holes; a hole below shortHole costs a call more than its
 	// octets do.

@@ -5,8 +5,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +19,7 @@ type lsOptions struct {
 	*app
 	urls            []location
 	long, recursive bool
+	unsorted        bool
 	out             *bufio.Writer
 	tame            bool // somebody reads along: no control characters
 }
@@ -26,15 +27,19 @@ type lsOptions struct {
 func (a *app) newLs() *cobra.Command {
 	o := lsOptions{app: a}
 	cmd := &cobra.Command{
-		Use:   "ls [-l] [-R] URL...",
+		Use:   "ls [-l] [-R] [-U] URL...",
 		Short: "List directories",
 		Long: `List directories, sorted by the octets of the names, one name on a line. Names are
-written as they are, and on a terminal with ? for what cannot be shown there.`,
+written as they are, and on a terminal with ? for what cannot be shown there.
+
+To sort a directory takes memory for all of its names. With -U names are written
+as the server tells them, however many there are.`,
 		Args: a.urls(&o.urls),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().BoolVarP(&o.long, "long", "l", false, "with mode, links, user, group, size and time")
 	cmd.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "with all directories below")
+	cmd.Flags().BoolVarP(&o.unsorted, "unsorted", "U", false, "in the server's order, as they come")
 	return cmd
 }
 
@@ -64,100 +69,77 @@ func (o *lsOptions) list(ctx context.Context, r remote) error {
 	if err != nil {
 		return r.explain(err)
 	}
-	if node.Attr.Type != nfs3.TypeDir {
-		e := nfsclient.DirEntry{Name: r.base(), Handle: node.Handle, Attr: nfs3.PostOpAttr{OK: true, Attr: node.Attr}}
-		return r.explain(o.print(ctx, r, []nfsclient.DirEntry{e}))
+	if node.Attr.Type == nfs3.TypeDir {
+		return o.listDir(ctx, r, len(o.urls) > 1 || o.recursive)
 	}
-	return o.listDir(ctx, r, len(o.urls) > 1 || o.recursive)
+	e := nfsclient.DirEntry{Name: r.base(), Handle: node.Handle, Attr: nfs3.PostOpAttr{OK: true, Attr: node.Attr}}
+	line, err := o.line(ctx, r, &e)
+	if err != nil {
+		return r.explain(err)
+	}
+	o.print([]lsLine{line}, new(lsWidths))
+	return nil
 }
 
 // listDir lists a directory, after its name if named.
 func (o *lsOptions) listDir(ctx context.Context, r remote, named bool) error {
-	var entries []nfsclient.DirEntry
-	for e, err := range r.fs.ReadDir(ctx, r.rest) {
-		if err != nil {
-			return r.explain(err)
-		}
-		entries = append(entries, e)
-	}
-	slices.SortFunc(entries, func(a, b nfsclient.DirEntry) int { return cmp.Compare(a.Name, b.Name) })
-	if named {
-		fmt.Fprintf(o.out, "%v:\n", r.location)
-	}
-	if err := o.print(ctx, r, entries); err != nil {
+	dirs, err := o.listEntries(ctx, r, named)
+	if err != nil {
 		return r.explain(err)
 	}
-	if !o.recursive {
-		return nil
-	}
-	for _, e := range entries {
-		if e.Attr.OK && e.Attr.Attr.Type == nfs3.TypeDir {
-			o.out.WriteByte('\n')
-			if err := o.listDir(ctx, r.child(e.Name), true); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// print prints entries, in columns where they are long.
-func (o *lsOptions) print(ctx context.Context, r remote, entries []nfsclient.DirEntry) error {
-	if !o.long {
-		for _, e := range entries {
-			fmt.Fprintln(o.out, o.show(e.Name))
-		}
-		return nil
-	}
-	var rows [][]string
-	var widths [6]int
-	for _, e := range entries {
-		row, err := o.row(ctx, r, &e)
-		if err != nil {
+	for _, name := range dirs {
+		o.out.WriteByte('\n')
+		if err := o.listDir(ctx, r.child(name), true); err != nil {
 			return err
 		}
-		for i := range widths {
-			widths[i] = max(widths[i], len(row[i]))
-		}
-		rows = append(rows, row)
-	}
-	for _, row := range rows {
-		for i, w := range widths {
-			fmt.Fprintf(o.out, "%*s ", w, row[i])
-		}
-		fmt.Fprintln(o.out, row[len(widths)])
 	}
 	return nil
 }
 
-// row returns mode, links, user, group, size, time and name of an entry.
-func (o *lsOptions) row(ctx context.Context, r remote, e *nfsclient.DirEntry) ([]string, error) {
-	a, name := &e.Attr.Attr, o.show(e.Name)
-	if !e.Attr.OK {
-		return []string{"?", "?", "?", "?", "?", "?", name}, nil
-	}
-	if a.Type == nfs3.TypeLnk {
-		res, err := r.fs.Client().ReadLink(ctx, e.Handle)
+// listEntries lists one directory, and returns the names of those in it that
+// are to be listed too.
+func (o *lsOptions) listEntries(ctx context.Context, r remote, named bool) (dirs []string, err error) {
+	var lines []lsLine
+	var widths lsWidths
+	for e, err := range o.entries(ctx, r) {
 		if err != nil {
 			return nil, err
 		}
-		name += " -> " + o.show(string(res.Path))
+		line, err := o.line(ctx, r, &e)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+		if o.recursive && e.Attr.OK && e.Attr.Attr.Type == nfs3.TypeDir {
+			dirs = append(dirs, e.Name)
+		}
+		if o.unsorted && len(lines) == lsPiece {
+			o.title(r, &named)
+			o.print(lines, &widths)
+			lines = lines[:0]
+		}
 	}
-	size := strconv.FormatUint(a.Size, 10)
-	if a.Type == nfs3.TypeBlk || a.Type == nfs3.TypeChr {
-		size = fmt.Sprintf("%d,%d", a.Rdev.Major, a.Rdev.Minor)
+	o.title(r, &named)
+	if !o.unsorted {
+		slices.SortFunc(lines, func(a, b lsLine) int { return cmp.Compare(a.name, b.name) })
+		slices.Sort(dirs)
 	}
-	return []string{
-		modeString(a), strconv.FormatUint(uint64(a.Nlink), 10),
-		strconv.FormatUint(uint64(a.UID), 10), strconv.FormatUint(uint64(a.GID), 10),
-		size, goTime(a.Mtime).Format("2006-01-02 15:04"), name,
-	}, nil
+	o.print(lines, &widths)
+	return dirs, nil
 }
 
-// show returns a name as it is printed.
-func (o *lsOptions) show(name string) string {
-	if o.tame {
-		return tame(name)
+// entries asks for no more than what is shown.
+func (o *lsOptions) entries(ctx context.Context, r remote) iter.Seq2[nfsclient.DirEntry, error] {
+	if o.long || o.recursive {
+		return r.fs.ReadDir(ctx, r.rest)
 	}
-	return name
+	return r.fs.ReadNames(ctx, r.rest)
+}
+
+// title writes a directory's name, once.
+func (o *lsOptions) title(r remote, named *bool) {
+	if *named {
+		fmt.Fprintf(o.out, "%v:\n", r.location)
+	}
+	*named = false
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -29,6 +30,29 @@ func TestLs(t *testing.T) {
 	assert.Equal(t, r.url+"/d:\ne\n\n"+r.url+"/d/e:\nf\n", must(t, "ls", r.url+"/d", r.url+"/d/e"))
 	assert.Contains(t, must(t, "ls", "-l", r.url+"/c"), "c -> b\n", "a link itself")
 	assert.Equal(t, "c\n", must(t, "ls", r.url+"/c"))
+}
+
+// TestLsUnsorted: all is there, whatever the order, in as many pieces as it
+// takes.
+func TestLsUnsorted(t *testing.T) {
+	r := newRig(t)
+	var want []string
+	for i := range 2*lsPiece + 7 {
+		want = append(want, fmt.Sprint("file-", i))
+		write(t, nil, r.dir, want[i])
+	}
+	write(t, nil, r.dir, "d", "e")
+	want = append(want, "d")
+	lines := func(args ...string) []string {
+		return strings.Split(strings.TrimSuffix(must(t, append([]string{"ls", "-U"}, args...)...), "\n"), "\n")
+	}
+	assert.ElementsMatch(t, want, lines(r.url))
+	assert.ElementsMatch(t, append(want, r.url+":", "", r.url+"/d:", "e"), lines("-R", r.url))
+	long := lines("-l", r.url)
+	assert.Len(t, long, len(want))
+	for _, line := range long {
+		assert.Regexp(t, `^[d-]rw.r-.r-. +\d \d+ \d+ +\d+ \d{4}-\d\d-\d\d \d\d:\d\d (d|file-\d+)$`, line)
+	}
 }
 
 func TestTame(t *testing.T) {
