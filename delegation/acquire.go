@@ -1,0 +1,137 @@
+package delegation
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// An Acquisition is an ACQUIRE that has passed the first of two looks: between
+// them the server takes what it needs of the file system, and reads the
+// attributes. A change of the object in the meantime spoils it.
+type Acquisition struct {
+	conn   *Conn
+	object *object
+	stale  bool // the object has been or is being changed
+}
+
+// A Grant is what an ACQUIRE is answered with.
+type Grant struct {
+	Slot       uint32
+	Generation uint32
+}
+
+// Prepare begins to grant something of an object to conn. Where it returns no
+// reason against it, the caller calls Commit or Cancel.
+func (g *Grantor) Prepare(conn *Conn, key []byte, now time.Duration) (*Acquisition, Reason, Effects) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	o := g.object(key)
+	defer g.forget(o)
+	if why := g.refusal(conn, o, now); why != 0 {
+		g.stats.Refused++
+		return nil, why, g.take()
+	}
+	a := &Acquisition{conn: conn, object: o}
+	o.asked = append(o.asked, a)
+	return a, 0, Effects{}
+}
+
+func (g *Grantor) refusal(c *Conn, o *object, now time.Duration) Reason {
+	gr, a := o.of(c)
+	switch {
+	case c.over:
+		return ReasonOver
+	case now < c.late:
+		return ReasonLate
+	case g.busy(o) || o.contended(now):
+		return ReasonContended
+	case a != nil:
+		return ReasonHeld
+	case gr != nil:
+		// The client has lost track of it, or wants more of the object.
+		if !g.reclaim(gr) {
+			g.recall(gr, now)
+		}
+		return ReasonHeld
+	}
+	return 0
+}
+
+// Cancel ends an Acquisition without a grant.
+func (g *Grantor) Cancel(a *Acquisition) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leave(a)
+	g.forget(a.object)
+}
+
+func (g *Grantor) leave(a *Acquisition) {
+	if i := slices.Index(a.object.asked, a); i >= 0 {
+		a.object.asked = slices.Delete(a.object.asked, i, i+1)
+	}
+}
+
+// Commit makes the grant, if there is still no reason against it. The word of the
+// slot is written before it returns; the reply may say what the attributes were
+// since Prepare. When the reply has been posted, Grantor.Replied is to be told: a
+// recall goes behind it.
+func (g *Grantor) Commit(a *Acquisition, now time.Duration) (Grant, Reason, Effects) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leave(a)
+	c, o := a.conn, a.object
+	defer g.forget(o)
+	var slot uint32
+	switch {
+	case c.over:
+		return Grant{}, g.refuse(ReasonOver), g.take()
+	case now < c.late:
+		return Grant{}, g.refuse(ReasonLate), g.take()
+	case a.stale:
+		return Grant{}, g.refuse(ReasonContended), g.take()
+	case g.live >= g.cfg.Grants && !g.reclaimSome(g.largest()):
+		return Grant{}, g.refuse(ReasonLimit), g.take()
+	}
+	if slot = g.slot(c); slot == LeaseWord {
+		return Grant{}, g.refuse(ReasonLimit), g.take()
+	}
+	gr := &grant{conn: c, object: o, slot: slot, generation: c.generations[slot] + 1}
+	c.slots[slot] = gr
+	c.write(slot, func(uint64) Word { return MakeWord(gr.generation, 1) })
+	o.grants = append(o.grants, gr)
+	g.live++
+	g.stats.Granted++
+	if c.live++; c.live == 1 {
+		g.watch(c, now)
+	}
+	return Grant{gr.slot, gr.generation}, 0, g.take()
+}
+
+func (g *Grantor) refuse(why Reason) Reason {
+	g.stats.Refused++
+	return why
+}
+
+// slot finds a free slot of c, or returns LeaseWord.
+func (g *Grantor) slot(c *Conn) uint32 {
+	if len(c.free) == 0 && len(c.slots) < g.cfg.Slots {
+		c.slots, c.generations = append(c.slots, nil), append(c.generations, 0)
+		return uint32(len(c.slots) - 1)
+	}
+	if len(c.free) == 0 && !g.reclaimSome(c) || len(c.free) == 0 {
+		return LeaseWord
+	}
+	slot := c.free[len(c.free)-1]
+	c.free = c.free[:len(c.free)-1]
+	return slot
+}
+
+// vacate frees the slot of gr for another grant: kind 2 has come, or there was no
+// need of it. A slot whose generations are used up stays empty.
+func (c *Conn) vacate(gr *grant) {
+	c.slots[gr.slot] = nil
+	if c.generations[gr.slot] < math.MaxUint32-1 {
+		c.free = append(c.free, gr.slot)
+	}
+}

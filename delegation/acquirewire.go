@@ -1,0 +1,142 @@
+package delegation
+
+import (
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// The program. It is served on connections with delegation counters only.
+const (
+	Program = 0x20667278
+	Version = 1
+
+	ProcNull    = 0
+	ProcAcquire = 1
+)
+
+// Types are what may be served from a cache.
+type Types uint32
+
+// The types; they may be combined. Bits beside these are not granted.
+const (
+	FileData       Types = 1 << iota // a regular file's data
+	FileAttributes                   // a file's attributes
+	Directory                        // a directory's names and attributes
+
+	allTypes = FileData | FileAttributes | Directory
+)
+
+// A Status is how an ACQUIRE ended. Values beside StatusRefused are those of
+// nfsstat3 (RFC 1813, Section 2.6).
+type Status uint32
+
+// What an ACQUIRE is answered; servers may use other values of nfsstat3 where
+// those say more.
+const (
+	StatusOK          Status = 0
+	StatusIO          Status = 5     // NFS3ERR_IO
+	StatusAcces       Status = 13    // NFS3ERR_ACCES
+	StatusStale       Status = 70    // NFS3ERR_STALE
+	StatusBadHandle   Status = 10001 // NFS3ERR_BADHANDLE
+	StatusServerFault Status = 10006 // NFS3ERR_SERVERFAULT
+	StatusRefused     Status = 20000 // nothing is wrong with the object: see the Reason
+)
+
+// A Reason tells why nothing was granted. Clients act alike on those that they do
+// not know.
+type Reason uint32
+
+// The reasons of a refusal. Zero is none.
+const (
+	ReasonContended Reason = 1 // somebody changes the object: ask again later
+	ReasonTypes     Reason = 2 // nothing of what was asked for can be had of this object
+	ReasonLimit     Reason = 3 // no slot is free
+	ReasonLate      Reason = 4 // the connection let a deadline pass
+	ReasonHeld      Reason = 5 // the connection holds one, which is recalled: ask again
+	ReasonOver      Reason = 6 // the connection ends
+)
+
+// String names the reason.
+func (r Reason) String() string {
+	switch r {
+	case ReasonContended:
+		return "contended"
+	case ReasonTypes:
+		return "types"
+	case ReasonLimit:
+		return "limit"
+	case ReasonLate:
+		return "late"
+	case ReasonHeld:
+		return "held"
+	case ReasonOver:
+		return "over"
+	}
+	return fmt.Sprintf("reason %d", uint32(r))
+}
+
+// AcquireArgs are the arguments of ACQUIRE.
+type AcquireArgs struct {
+	Handle []byte // nfs_fh3 of RFC 1813: up to MaxHandle octets
+	Types  Types  // asked for
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *AcquireArgs) AppendTo(b []byte) []byte {
+	return xdr.AppendUint32(xdr.AppendOpaque(b, a.Handle), uint32(a.Types))
+}
+
+// Decode reads a from r. Handle aliases r's input.
+func (a *AcquireArgs) Decode(r *xdr.Reader) {
+	a.Handle, a.Types = r.Opaque(MaxHandle), Types(r.Uint32())
+}
+
+// MaxAcquireRes is the length of the longest results of ACQUIRE, in octets.
+const MaxAcquireRes = 5*4 + AttrLen
+
+// AcquireRes are the results of ACQUIRE.
+type AcquireRes struct {
+	Status Status
+
+	// Of StatusOK.
+	Slot       uint32 // 1 to MaxSlots-1
+	Generation uint32
+	Types      Types  // granted: at least one
+	LeaseMS    uint32 // length of the lease, in milliseconds
+	Attr       []byte // fattr3 at the time of the grant, AttrLen octets
+
+	// Of StatusRefused.
+	Reason Reason
+}
+
+// AppendTo appends the wire form of s to b. Attr must have AttrLen octets.
+func (s *AcquireRes) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(b, uint32(s.Status))
+	switch s.Status {
+	case StatusOK:
+		for _, v := range [...]uint32{s.Slot, s.Generation, uint32(s.Types), s.LeaseMS} {
+			b = xdr.AppendUint32(b, v)
+		}
+		b = xdr.AppendFixed(b, s.Attr[:AttrLen])
+	case StatusRefused:
+		b = xdr.AppendUint32(b, uint32(s.Reason))
+	}
+	return b
+}
+
+// Decode reads s from r. Attr aliases r's input. A grant that nobody can use is an
+// error.
+func (s *AcquireRes) Decode(r *xdr.Reader) {
+	*s = AcquireRes{Status: Status(r.Uint32())}
+	switch s.Status {
+	case StatusOK:
+		s.Slot, s.Generation, s.Types, s.LeaseMS = r.Uint32(), r.Uint32(), Types(r.Uint32()), r.Uint32()
+		s.Attr = r.Fixed(AttrLen)
+		if s.Slot == LeaseWord || s.Slot >= MaxSlots || s.Types&allTypes == 0 || s.LeaseMS == 0 {
+			r.Fail(fmt.Errorf("%w: slot %d, types %#x, lease %d ms", xdr.ErrValue, s.Slot, uint32(s.Types), s.LeaseMS))
+		}
+	case StatusRefused:
+		s.Reason = Reason(r.Uint32())
+	}
+}

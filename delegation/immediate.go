@@ -1,0 +1,61 @@
+package delegation
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// A Kind is what an Immediate says.
+type Kind uint8
+
+// The kinds of Immediate Data.
+const (
+	KindRecall   Kind = 1 // server to client: give it back
+	KindReturned Kind = 2 // client to server: nothing is served under it any more
+)
+
+// String returns what the specification calls the kind.
+func (k Kind) String() string {
+	switch k {
+	case KindRecall:
+		return "recall"
+	case KindReturned:
+		return "returned"
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// ErrKind is the error of Immediate Data of a kind that the receiver does not take.
+var ErrKind = errors.New("delegation: Immediate Data of a wrong kind")
+
+// An Immediate is the 8 octets of one message of Immediate Data (RFC 7306,
+// Section 6).
+//
+//	 0      1            4                8
+//	+------+------------+----------------+
+//	| kind | slot       | generation     |
+//	+------+------------+----------------+
+type Immediate struct {
+	Kind       Kind
+	Slot       uint32 // 24 bits
+	Generation uint32
+}
+
+// Octets returns the wire form of m.
+func (m Immediate) Octets() (b [8]byte) {
+	binary.BigEndian.PutUint32(b[:], uint32(m.Kind)<<24|m.Slot&(MaxSlots-1))
+	binary.BigEndian.PutUint32(b[4:], m.Generation)
+	return b
+}
+
+// ParseImmediate takes octets apart that must be of the given kind. The error
+// wraps ErrKind.
+func ParseImmediate(b [8]byte, kind Kind) (Immediate, error) {
+	head := binary.BigEndian.Uint32(b[:])
+	m := Immediate{Kind: Kind(head >> 24), Slot: head & (MaxSlots - 1), Generation: binary.BigEndian.Uint32(b[4:])}
+	if m.Kind != kind {
+		return Immediate{}, fmt.Errorf("%w: %v in place of %v", ErrKind, m.Kind, kind)
+	}
+	return m, nil
+}

@@ -1,0 +1,72 @@
+package delegation
+
+import "time"
+
+// watch begins to look after the lease of a connection that holds its first grant.
+func (g *Grantor) watch(c *Conn, now time.Duration) {
+	c.renewed, c.moved = c.words.Load(LeaseWord), now
+	g.sampleAgain(c, now)
+}
+
+func (g *Grantor) sampleAgain(c *Conn, now time.Duration) {
+	c.sampled = now + g.cfg.Lease/samples
+	g.timers.add(timer{at: c.sampled, conn: c})
+}
+
+// sample looks whether the client still adds to LeaseWord. Where it has not for a
+// lease, all that it holds ends.
+func (g *Grantor) sample(c *Conn, now time.Duration) {
+	if c.over || c.live == 0 {
+		return
+	}
+	switch v := c.words.Load(LeaseWord); {
+	case v != c.renewed:
+		c.renewed, c.moved = v, now
+	case now-c.moved >= g.cfg.Lease:
+		g.stats.Silent++
+		g.revoke(c, now)
+		return
+	}
+	g.sampleAgain(c, now)
+}
+
+// revoke ends all that a connection holds: its client trusts nothing any more. The
+// recalls are for the slots alone.
+func (g *Grantor) revoke(c *Conn, now time.Duration) {
+	for _, gr := range c.slots {
+		if gr == nil || gr.over || g.reclaim(gr) {
+			continue
+		}
+		g.end(gr)
+		g.recall(gr, now)
+	}
+}
+
+// Tick does what is due. It is to be called at the time that Next tells, or soon
+// after it.
+func (g *Grantor) Tick(now time.Duration) Effects {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for {
+		t, ok := g.timers.pop(now)
+		if !ok {
+			return g.take()
+		}
+		switch {
+		case t.grant != nil && t.grant.due == t.at:
+			g.late(t.grant, now)
+		case t.conn != nil && t.conn.sampled == t.at:
+			g.sample(t.conn, now)
+		case t.object != nil && t.object.until == t.at:
+			t.object.until = 0
+			g.forget(t.object)
+		}
+	}
+}
+
+// Next returns when Tick is due, and false where nothing is.
+func (g *Grantor) Next() (time.Duration, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.timers.next()
+}

@@ -1,0 +1,150 @@
+package delegation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Why a Grantor ends a connection.
+var (
+	// ErrNoRecall: an answer to a recall that was not made.
+	ErrNoRecall = errors.New("delegation: the client returns what was not recalled")
+	// ErrDeaf: a recall could not be sent for a lease.
+	ErrDeaf = errors.New("delegation: the client takes no recalls")
+)
+
+// retire is step 2: it counts the generation in the word up, so that no atomic
+// operation from here on finds the grant.
+func (c *Conn) retire(gr *grant) {
+	c.write(gr.slot, func(old uint64) Word { return MakeWord(gr.generation+1, Word(old).Opens()) })
+}
+
+// recall asks for a grant, unless that has been done.
+func (g *Grantor) recall(gr *grant, now time.Duration) {
+	if gr.phase != held || gr.conn.over {
+		return
+	}
+	gr.conn.retire(gr)
+	gr.phase = queued
+	if !gr.over {
+		g.expect(gr, now)
+	}
+	gr.conn.queue = append(gr.conn.queue, gr)
+	g.post(gr.conn)
+}
+
+// expect gives whatever comes next for gr a lease from now.
+func (g *Grantor) expect(gr *grant, now time.Duration) {
+	gr.due = now + g.cfg.Lease
+	g.timers.add(timer{at: gr.due, grant: gr})
+}
+
+// post is step 3, for as many recalls of c as may be unanswered; those whose grant
+// the client does not know yet wait for that.
+func (g *Grantor) post(c *Conn) {
+	c.queue = slices.DeleteFunc(c.queue, func(gr *grant) bool {
+		if c.unanswered == c.window || !gr.replied {
+			return false
+		}
+		c.unanswered++
+		gr.phase = posted
+		g.stats.Recalled++
+		g.fx.Recalls = append(g.fx.Recalls, Recall{c, Immediate{KindRecall, gr.slot, gr.generation}})
+		return true
+	})
+}
+
+// find returns the grant of c that is in a slot with a generation.
+func (c *Conn) find(slot, generation uint32) *grant {
+	if int64(slot) >= int64(len(c.slots)) || c.slots[slot] == nil || c.slots[slot].generation != generation {
+		return nil
+	}
+	return c.slots[slot]
+}
+
+// Replied says that the reply that brings a grant has been posted.
+func (g *Grantor) Replied(conn *Conn, gt Grant) Effects {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if gr := conn.find(gt.Slot, gt.Generation); gr != nil && !conn.over {
+		gr.replied = true
+		g.post(conn)
+	}
+	return g.take()
+}
+
+// Sent says that a Recall has left: nothing that the server answers from now on
+// can overtake it. The deadline runs from here, and not from when the recall was
+// posted: it may stand behind a hundred replies, which answers to atomic operations
+// overtake, so that the client would go on to trust its lease.
+func (g *Grantor) Sent(r Recall, now time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if gr := r.Conn.find(r.Slot, r.Generation); gr != nil && gr.phase == posted && !r.Conn.over {
+		gr.phase = sent
+		g.expect(gr, now)
+	}
+}
+
+// Immediate takes Immediate Data of the client: it returns a grant.
+func (g *Grantor) Immediate(conn *Conn, octets [8]byte, now time.Duration) Effects {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if conn.over {
+		return Effects{}
+	}
+	m, err := ParseImmediate(octets, KindReturned)
+	if err != nil {
+		g.cut(conn, err, now)
+		return g.take()
+	}
+	gr := conn.find(m.Slot, m.Generation)
+	if gr == nil || !gr.phase.out() {
+		g.cut(conn, fmt.Errorf("%w: slot %d, generation %d", ErrNoRecall, m.Slot, m.Generation), now)
+		return g.take()
+	}
+	g.stats.Returned++
+	conn.unanswered--
+	g.end(gr)
+	conn.vacate(gr)
+	g.post(conn)
+	return g.take()
+}
+
+// end says that nothing is served under gr any more: whoever waited for it waits
+// no longer.
+func (g *Grantor) end(gr *grant) {
+	if gr.over {
+		return
+	}
+	gr.over = true
+	o := gr.object
+	o.grants = slices.DeleteFunc(o.grants, func(other *grant) bool { return other == gr })
+	for _, ch := range gr.waiters {
+		if ch.waits--; ch.waits == 0 {
+			g.fx.Ready = append(g.fx.Ready, ch)
+		}
+	}
+	gr.waiters = nil
+	g.fx.Ended = append(g.fx.Ended, o.key)
+	gr.conn.live--
+	g.live--
+	g.forget(o)
+}
+
+// late is what becomes of a grant when patience with it ends.
+func (g *Grantor) late(gr *grant, now time.Duration) {
+	switch c := gr.conn; {
+	case gr.over:
+	case c.over: // its client has heard nothing for so long that it trusts nothing
+		g.end(gr)
+	case gr.phase == sent:
+		g.stats.Late++
+		c.late = now + penalty*g.cfg.Lease
+		g.end(gr) // the slot stays taken until kind 2 comes
+	default:
+		g.cut(c, ErrDeaf, now)
+	}
+}

@@ -1,0 +1,43 @@
+package delegation
+
+// reclaim ends a grant that is not in use, and tells whether it did: where the
+// client says so by opens of 0, its next use begins with an atomic operation, which
+// finds the generation gone. It needs no message.
+func (g *Grantor) reclaim(gr *grant) bool {
+	c := gr.conn
+	if gr.phase != held || c.over {
+		return false
+	}
+	if !c.words.CompareAndSwap(gr.slot, uint64(MakeWord(gr.generation, 0)), uint64(MakeWord(gr.generation+1, 0))) {
+		return false
+	}
+	c.generations[gr.slot] = gr.generation + 1
+	g.stats.Reclaimed++
+	g.end(gr)
+	c.vacate(gr)
+	return true
+}
+
+// reclaimSome ends one unused grant of c, if it finds one among the next slots.
+func (g *Grantor) reclaimSome(c *Conn) bool {
+	for range min(reclaimScan, len(c.slots)) {
+		if c.hand++; c.hand >= len(c.slots) {
+			c.hand = 0
+		}
+		if gr := c.slots[c.hand]; gr != nil && g.reclaim(gr) {
+			return true
+		}
+	}
+	return false
+}
+
+// largest returns the connection that holds most.
+func (g *Grantor) largest() *Conn {
+	most := g.conns[0]
+	for _, c := range g.conns {
+		if c.live > most.live && !c.over {
+			most = c
+		}
+	}
+	return most
+}
