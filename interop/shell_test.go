@@ -1,0 +1,104 @@
+//go:build interop
+
+package interop
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A shell is one that stays: what a script opens, the next one has. It may be the
+// guest's or this host's.
+type shell struct {
+	t     *testing.T
+	in    io.Writer
+	lines chan string
+}
+
+// shellEnd is the line that ends what a script says, with its status.
+const shellEnd = "@end "
+
+func guestShell(t *testing.T) *shell {
+	s, err := guest(t).Open(t.Context(), "exec sh 2>&1")
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	return startShell(t, s, s)
+}
+
+func hostShell(t *testing.T) *shell {
+	cmd := exec.Command("sh")
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, w, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.Stdout, cmd.Stderr = w, w
+	p, err := StartProcess(cmd)
+	w.Close()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		p.Kill()
+		out.Close()
+	})
+	return startShell(t, in, out)
+}
+
+func startShell(t *testing.T, in io.Writer, out io.Reader) *shell {
+	s := &shell{t: t, in: in, lines: make(chan string)}
+	go func() {
+		defer close(s.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			select {
+			case s.lines <- lines.Text():
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return s
+}
+
+// do runs a script and returns what it says, and its status.
+func (s *shell) do(script string) (out string, status int) {
+	s.t.Helper()
+	_, err := fmt.Fprintf(s.in, "%s\necho \"%s$?\"\n", script, shellEnd)
+	require.NoError(s.t, err, script)
+	late := time.After(execLimit)
+	for {
+		select {
+		case line, ok := <-s.lines:
+			require.True(s.t, ok, "the shell has ended in %s\n%s", script, out)
+			if word, end := strings.CutPrefix(line, shellEnd); end {
+				_, err := fmt.Sscan(word, &status)
+				require.NoError(s.t, err, line)
+				return out, status
+			}
+			out += line + "\n"
+		case <-late:
+			s.t.Fatalf("not done after %v: %s\n%s", execLimit, script, out)
+		}
+	}
+}
+
+// must is do for what has to succeed.
+func (s *shell) must(script string) string {
+	s.t.Helper()
+	out, status := s.do(script)
+	require.Zero(s.t, status, "%s\n%s", script, out)
+	return out
+}
+
+// fails is do for what has to fail in a certain way.
+func (s *shell) fails(with, script string) {
+	s.t.Helper()
+	out, status := s.do(script)
+	require.NotZero(s.t, status, "%s\n%s", script, out)
+	require.Contains(s.t, out, with, script)
+}

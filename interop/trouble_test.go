@@ -1,0 +1,95 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	fullSize    = 8 << 20          // octets of the file system that gets full
+	remountWait = 30 * time.Second // for the daemon to let go of files open for writing
+)
+
+// TestTrouble has the file system behind an export get full, become read-only, and
+// take rights away while a file is open. Each client sees the right error, what was
+// there before stays, and what was possible before is so again afterwards.
+func TestTrouble(t *testing.T) {
+	dir := reachable(t)
+	onHost(t, "/", fmt.Sprintf("mount -t tmpfs -o size=%d,mode=777 tmpfs %s", fullSize, dir))
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	d := serveDir(t, dir) // root is squashed: it may not do everything
+	s := d.site()
+	s.mount(t, "/mnt", s.options("rdma"))
+	s.mount(t, "/mnt2", s.options("tcp"))
+	m := shop{addr: d.rdma, site: s}.fuse(t)
+	for name, at := range map[string]struct {
+		*shell
+		dir string
+	}{
+		"Linux, RDMA": {guestShell(t), "/mnt"},
+		"Linux, TCP":  {guestShell(t), "/mnt2"},
+		"mountrdma":   {hostShell(t), m.point},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at.t = t
+			at.must("cd " + at.dir + " && mkdir work && chmod 777 work && cd work")
+			full(at.shell)
+			readOnly(t, at.shell, dir)
+			rightsLost(t, at.shell, filepath.Join(dir, "work"))
+			at.must("cd / && rm -r " + at.dir + "/work")
+		})
+	}
+	m.umount()
+	umount(t, "/mnt2")
+	umount(t, "/mnt")
+	d.stop()
+}
+
+// full writes more than there is room for.
+func full(s *shell) {
+	s.must("dd if=/dev/urandom of=before bs=64k count=16 conv=fsync 2>&1 && sha256sum before >sum && sync")
+	s.fails("No space left on device", "dd if=/dev/zero of=toomuch bs=64k count=512 conv=fsync 2>&1")
+	s.fails("No space left on device", "dd if=/dev/zero of=toomuch bs=64k seek=300 count=512 conv=fsync,notrunc 2>&1")
+	s.must("sha256sum -c sum")
+	s.must("rm toomuch && dd if=/dev/urandom of=after bs=64k count=16 conv=fsync 2>&1 && cat after >/dev/null && rm after before sum")
+}
+
+// readOnly makes the file system read-only while a file is open for writing.
+func readOnly(t *testing.T, s *shell, dir string) {
+	s.must("echo before >open && exec 3>>open && echo more >&3 && sync")
+	// The kernel refuses while the daemon itself has a file open for writing.
+	require.Eventually(t, func() bool {
+		return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil
+	}, remountWait, pollEvery)
+	s.fails("Read-only file system", "dd if=/dev/zero bs=4k count=1 conv=fsync 2>&1 >&3")
+	s.fails("Read-only file system", "echo new 2>&1 >new")
+	s.fails("Read-only file system", "rm -f open 2>&1")
+	assert.Equal(t, "before\nmore\n", s.must("cat open"))
+	require.NoError(t, unix.Mount("", dir, "", unix.MS_REMOUNT, ""))
+	// Linux keeps what ACCESS told it; who has the file open asks no more.
+	s.must("dd if=/dev/zero bs=4k count=1 conv=fsync 2>&1 >&3; status=$?; exec 3>&-; [ $status = 0 ]")
+	onHost(t, dir, "rm work/open")
+}
+
+// rightsLost takes the right to write, and then to read, from who has a file open.
+func rightsLost(t *testing.T, s *shell, dir string) {
+	file := filepath.Join(dir, "open")
+	onHost(t, dir, "echo before >open && chmod 666 open")
+	s.must("exec 3>open && echo written >&3 && sync")
+	require.NoError(t, unix.Chmod(file, 0o644))
+	s.fails("Permission denied", "dd if=/dev/zero bs=4k count=1 conv=fsync 2>&1 >&3")
+	assert.Equal(t, "written\n", s.must("cat open"))
+	require.NoError(t, unix.Chmod(file, 0o600))
+	s.fails("Permission denied", "cat open 2>&1")
+	s.must("exec 3>&-; :")
+	assert.Equal(t, "written\n", onHost(t, dir, "cat open"))
+	s.must("rm -f open")
+}
