@@ -23,9 +23,10 @@
 // # Waiting
 //
 // TCP sockets of the kernel are not in the net package's poller. A reader that has
-// nothing to read looks again for a moment, then waits in the kernel if it is
-// within a message and few do so, and else by a poller that is told of the
-// connections that wait and of no others. One that is idle has no thread, and no
+// nothing to read looks again for a moment, then waits in the kernel, where few do
+// so, for some milliseconds if it is within a message or hardly any other
+// connection is busy, and else by a poller that is told of the connections that
+// wait and of no others. One that is idle has no thread, and no
 // memory but its state.
 //
 // # Placement

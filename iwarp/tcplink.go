@@ -16,8 +16,8 @@ import (
 // that comes, although somebody reads:
 //
 //	nothing there ─▶ looks again for a moment ─▶ waits by the poller, with no thread
-//	no room, or within a message ──▶ waits in the kernel, on a thread, where few do,
-//	                                 for a moment ─▶ waits by the poller
+//	no room, within a message, ────▶ waits in the kernel, on a thread, where few do,
+//	or hardly anybody else waits     for a moment ─▶ waits by the poller
 type tcpLink struct {
 	fd    int
 	stall time.Duration
@@ -27,6 +27,8 @@ type tcpLink struct {
 	// For how many reads it does not pay to look for what comes, and how many
 	// that will be when it has not paid again.
 	sleepy, sleepier int
+
+	turn uint64 // of the last wait for octets
 
 	expired atomic.Bool
 
@@ -96,7 +98,7 @@ func (l *tcpLink) read(vec [][]byte, mid bool) (int, error) {
 	if err == errWouldBlock {
 		n, err = l.look()
 	}
-	if err == errWouldBlock && mid && threads.enter() {
+	if err == errWouldBlock && (turns.alone(&l.turn) || mid) && threads.enter() {
 		n, err = l.try(&l.rd, 0)
 		threads.leave()
 	}

@@ -22,3 +22,16 @@ func (t *threadCount) enter() bool {
 }
 
 func (t *threadCount) leave() { t.n.Add(-1) }
+
+// turns counts the waits for octets, of all links.
+var turns turnCount
+
+type turnCount struct{ n atomic.Uint64 }
+
+// alone counts a wait, and tells whether hardly any other was counted since the
+// one numbered last: one link of many would keep a thread that others need.
+func (t *turnCount) alone(last *uint64) bool {
+	was := *last
+	*last = t.n.Add(1)
+	return *last-was <= uint64(runtime.GOMAXPROCS(0))
+}

@@ -1,0 +1,27 @@
+package iwarp
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A link that waits again while hardly any other has waited may do so on a thread,
+// and one of many may not.
+func TestAlone(t *testing.T) {
+	var turns turnCount
+	var own, other uint64
+	turns.alone(&own)
+	others := func(n int) {
+		for range n {
+			turns.alone(&other)
+		}
+	}
+	assert.True(t, turns.alone(&own))
+	others(runtime.GOMAXPROCS(0) - 1)
+	assert.True(t, turns.alone(&own))
+	others(runtime.GOMAXPROCS(0))
+	assert.False(t, turns.alone(&own))
+	assert.True(t, turns.alone(&own), "the others rest again")
+}
