@@ -74,12 +74,15 @@ func TestStats(t *testing.T) {
 	p.send(writeSeg(true, 0, 0, []byte{1}))
 	p.terminate()
 	e.in.end(t)
+	itsSent, itsReceived := e.Counts()
 	sent.FPDUs++
 	sent.Octets += 4 + 2 + ddp.TaggedLen
 	sent.Messages[rdmap.OpTerminate]++
 	now = Stats()
 	assert.Equal(t, sent, now.Sent.since(before.Sent))
 	assert.Equal(t, received, now.Received.since(before.Received), "one that is wrong does not count")
+	assert.Equal(t, sent, itsSent, "though it has ended")
+	assert.Equal(t, received, itsReceived)
 	assert.Equal(t, before.Connections+1, now.Connections)
 	assert.Equal(t, before.ConnectionsTotal+2, now.ConnectionsTotal)
 	assert.Equal(t, before.Regions+1, now.Regions)

@@ -54,20 +54,23 @@ const (
 
 // Error names the auth_stat.
 func (e AuthError) Error() string {
-	name := "unnamed"
+	return fmt.Sprintf("oncrpc: call denied: %s (%d)", e.name(), uint32(e))
+}
+
+func (e AuthError) name() string {
 	switch e {
 	case AuthBadCred:
-		name = "AUTH_BADCRED"
+		return "AUTH_BADCRED"
 	case AuthRejectedCred:
-		name = "AUTH_REJECTEDCRED"
+		return "AUTH_REJECTEDCRED"
 	case AuthBadVerf:
-		name = "AUTH_BADVERF"
+		return "AUTH_BADVERF"
 	case AuthRejectedVerf:
-		name = "AUTH_REJECTEDVERF"
+		return "AUTH_REJECTEDVERF"
 	case AuthTooWeak:
-		name = "AUTH_TOOWEAK"
+		return "AUTH_TOOWEAK"
 	}
-	return fmt.Sprintf("oncrpc: call denied: %s (%d)", name, uint32(e))
+	return "unnamed"
 }
 
 // checkFlavor returns the denial for a flavour that is not served.

@@ -18,6 +18,10 @@ const (
 	// a read buffer and a goroutine even while it is idle.
 	defaultMaxConns = 4096
 
+	// maxOutcomes is how many outcomes of a procedure are told apart: NFS has
+	// 29 statuses, of which most fit few procedures.
+	maxOutcomes = 16
+
 	// readBuffer is the octets of a connection's read buffer: several
 	// small records come with one read, and of a large one all but its
 	// start and end go past it.

@@ -47,6 +47,7 @@ type Server struct {
 	stop      chan struct{}
 	listeners map[net.Listener]struct{}
 	conns     map[*tcpConn]struct{}
+	totals    Totals // but Now
 	parties   share.Parties[tcpParts]
 }
 
@@ -147,12 +148,14 @@ func (s *Server) addConn(nc net.Conn) {
 	party := s.parties.Enter(nc.RemoteAddr())
 	if len(s.conns) >= s.maxConns() && !s.makeRoom(party) {
 		s.parties.Leave(party)
+		s.totals.Refused++
 		s.log().Warn("RPC connection refused", "peer", nc.RemoteAddr(), "limit", s.maxConns())
 		nc.Close()
 		return
 	}
 	c := newTCPConn(s, nc, party)
 	s.conns[c] = struct{}{}
+	s.totals.Total++
 	s.tasks.Go(c)
 }
 

@@ -27,7 +27,9 @@ type tcpConn struct {
 	work   tcpWork
 	seen   share.Sight // guarded by the server's lock
 
-	underWay atomic.Int64 // calls whose first octet has come, and that are not done
+	since    time.Time
+	calls    atomic.Uint64 // whose first octet has come,
+	underWay atomic.Int64  // and of them those that are not done
 
 	ctx     context.Context // of the calls; cancelled where nobody waits for their replies
 	cancel  context.CancelCauseFunc
@@ -49,7 +51,7 @@ type tcpConn struct {
 var errConnEnd = errors.New("oncrpc: connection ended")
 
 func newTCPConn(s *Server, nc net.Conn, party *tcpParty) *tcpConn {
-	c := &tcpConn{server: s, nc: nc, party: party, peer: peerOf(nc), slots: make(chan struct{}, maxCalls)}
+	c := &tcpConn{since: time.Now(), server: s, nc: nc, party: party, peer: peerOf(nc), slots: make(chan struct{}, maxCalls)}
 	c.peer.Cut = c.abort
 	c.out.conn = c
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -96,6 +98,7 @@ func (c *tcpConn) receive() (*tcpCall, error) {
 	if _, err := c.in.br.Peek(1); err != nil { // for as long as the peer likes
 		return nil, err
 	}
+	c.calls.Add(1)
 	c.underWay.Add(1)
 	if c.timed = !c.in.buffered(); c.timed {
 		c.setReadDeadline(time.Now().Add(recordTimeout))

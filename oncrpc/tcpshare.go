@@ -36,6 +36,7 @@ func (s *Server) makeRoom(newcomer *tcpParty) bool {
 	for c := range s.conns {
 		if c.party == from && c.idle() {
 			c.logEnd(errReplaced)
+			s.totals.Replaced++
 			c.abort(errReplaced)
 			return true
 		}
@@ -57,6 +58,7 @@ func (s *Server) press(round uint64) {
 	for c := range s.conns {
 		if c.stands(round) {
 			c.logEnd(errStalled)
+			s.totals.Stalled++
 			c.abort(errStalled)
 		}
 	}

@@ -132,6 +132,7 @@ func (cl *call) refuse(err error) {
 	c.srv.log.Debug("call refused", "peer", &c.peer, "error", err)
 	cl.releaseArgs()
 	code, answer := answerFor(err)
+	c.srv.errors.add(code, answer)
 	if !answer {
 		c.giveBack()
 		cl.end()

@@ -28,11 +28,13 @@ type conn struct {
 	ctx    context.Context // of the handlers that run for this connection
 	cancel context.CancelCauseFunc
 
+	since time.Time
 	rc    rdma.Conn     // set when ready is closed; nil where the set-up failed
 	ready chan struct{} // the reader may be faster than Accept's return
 
 	mu       sync.Mutex
-	underWay int // calls received and not ended
+	calls    uint64 // received,
+	underWay int    // and of them those that have not ended
 	credits  credits
 	waiting  callQueue // calls that wait for memory, and
 	waiter   bool      // whether a goroutine waits for them
@@ -79,7 +81,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 		c.settle()
 		return
 	}
-	c.rc = rc
+	c.rc, c.since = rc, time.Now()
 	c.reader.init(rc, !c.srv.waits)
 	c.link.start(rc)
 	close(c.ready)
@@ -126,6 +128,7 @@ func (c *conn) begin(msg *buf.Buf) (cl *call, tooMuch bool) {
 	if c.draining || c.closed || c.hog {
 		return nil, false
 	}
+	c.calls++
 	c.underWay++
 	cl = c.spare.pop()
 	if cl == nil {

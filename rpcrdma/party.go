@@ -26,6 +26,7 @@ func (s *Server) makeRoom(newcomer *party) bool {
 	for c := range s.conns {
 		if c.party == from && c.retire() {
 			c.abort(errReplaced)
+			s.totals.Replaced++
 			return true
 		}
 	}

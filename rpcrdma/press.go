@@ -13,6 +13,7 @@ func (s *Server) press(round uint64) {
 	for c := range s.conns {
 		if c.stands(round) {
 			c.abort(errStalled)
+			s.totals.Stalled++
 		}
 	}
 }

@@ -79,6 +79,7 @@ type Server struct {
 	sentry sentry
 	waits  bool // Handler waits for others: readers serve nothing
 	blames blames
+	errors errorCounts
 	log    limitedLog
 
 	mu        sync.Mutex
@@ -86,6 +87,7 @@ type Server struct {
 	listeners map[rdma.Listener]struct{}
 	conns     map[*conn]struct{} // those being set up included
 	parties   share.Parties[*share.Part]
+	totals    oncrpc.Totals  // but Now
 	all       sync.WaitGroup // of conns; grows only while not draining
 }
 
@@ -152,10 +154,12 @@ func (s *Server) admit(req rdma.ConnRequest) (c *conn, why string) {
 	p := s.parties.Enter(req.RemoteAddr())
 	if len(s.conns) >= s.cfg.maxConns && !s.makeRoom(p) {
 		s.parties.Leave(p)
+		s.totals.Refused++
 		return nil, "too many connections"
 	}
 	c = newConn(s, p, req)
 	s.conns[c] = struct{}{}
+	s.totals.Total++
 	s.shareOut()
 	s.all.Add(1)
 	return c, ""

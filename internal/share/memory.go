@@ -27,6 +27,9 @@ func (m *Memory) Limit() int64 { return m.limit }
 // InUse returns how many octets are taken.
 func (m *Memory) InUse() int64 { return m.used.Load() }
 
+// Waiting returns how many calls wait for memory, of all that have the same Press.
+func (m *Memory) Waiting() int { return m.press.Waiting() }
+
 // A Part is what one party may take of a Memory.
 type Part struct {
 	memory *Memory

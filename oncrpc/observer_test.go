@@ -1,0 +1,159 @@
+package oncrpc
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// statusMux is a program whose procedure 1 ends with its argument as status, after
+// as many microseconds as the next one says, and whose procedure 2 fails with that
+// auth_stat.
+func statusMux() *Mux {
+	m := &Mux{Log: quiet()}
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
+		status := c.Args.Uint32()
+		switch c.Proc {
+		case 1:
+			time.Sleep(time.Duration(c.Args.Uint32()) * time.Microsecond)
+			r.Head = xdr.AppendUint32(r.Head, status)
+			return c.Args.Done()
+		case 2:
+			return AuthError(status)
+		case 3:
+			return errors.New("no idea")
+		}
+		return ErrProcUnavail
+	}))
+	return m
+}
+
+// observe returns an Observer of that program, which knows its first four
+// procedures, and has serve answer a call.
+func observe(t *testing.T) (o *Observer, serve func(msg []byte) *Reply) {
+	o = NewObserver(statusMux(), Observed{
+		Prog: testProg, Vers: 2, Procs: 4, HasStatus: func(proc uint32) bool { return proc != 0 },
+	})
+	return o, func(msg []byte) *Reply {
+		rep := new(Reply)
+		o.Serve(t.Context(), &Request{Msg: msg, MaxReply: 4096, Peer: new(Peer)}, rep)
+		return rep
+	}
+}
+
+func words(w ...uint32) (b []byte) {
+	for _, v := range w {
+		b = xdr.AppendUint32(b, v)
+	}
+	return b
+}
+
+func TestObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, serve := observe(t)
+		assert.Empty(t, o.Stats())
+		for _, us := range []uint32{0, 5, 6, 60, 10_000_000} {
+			serve(call(1, testProg, 2, 1, words(0, us)...))
+		}
+		for _, status := range []uint32{2, 70, 2} {
+			serve(call(1, testProg, 2, 1, words(status, 0)...))
+		}
+		stats := o.Stats()
+		require.Len(t, stats, 1)
+		s := stats[0]
+		assert.Equal(t, [3]uint32{testProg, 2, 1}, [3]uint32{s.Prog, s.Vers, s.Proc})
+		assert.EqualValues(t, 8, s.Calls)
+		assert.EqualValues(t, 8*(10+2)*4, s.In)
+		assert.EqualValues(t, 8*(acceptedLen+4), s.Out)
+		assert.Equal(t, 10*time.Second+71*time.Microsecond, s.Duration)
+		want := [len(LatencyBounds) + 1]uint64{0: 5, 1: 1, 4: 1, len(LatencyBounds): 1}
+		assert.Equal(t, want, s.Took)
+		assert.Equal(t, []Failures{{Outcome{OutcomeStatus, 2}, 2}, {Outcome{OutcomeStatus, 70}, 1}}, s.Failed)
+	})
+}
+
+// Whatever the layer that refuses a call, the reason is told, by its name in RFC
+// 5531 if it has one.
+func TestObserverOutcomes(t *testing.T) {
+	o, serve := observe(t)
+	badVersion := call(1, testProg, 2, 1, words(0, 0)...)
+	badVersion[11] = 3
+	for _, msg := range [][]byte{
+		call(1, testProg, 2, 2, words(uint32(AuthTooWeak))...), call(1, testProg, 2, 1), call(1, testProg, 2, 3, words(0)...),
+		call(1, testProg, 9, 1), call(1, testProg, 2, 4, words(0)...), call(1, nfs, 3, 1),
+		words(1, msgCall), badVersion, // not of RPC, as far as can be seen from outside
+	} {
+		serve(msg)
+	}
+	got := make(map[string]uint64)
+	var calls uint64
+	for _, s := range o.Stats() {
+		calls += s.Calls
+		for _, f := range s.Failed {
+			got[f.String()] += f.Count
+		}
+	}
+	assert.Equal(t, map[string]uint64{
+		"AUTH_TOOWEAK": 1, "GARBAGE_ARGS": 1, "SYSTEM_ERR": 1,
+		"PROG_MISMATCH": 1, "PROC_UNAVAIL": 1, "PROG_UNAVAIL": 1,
+	}, got)
+	assert.EqualValues(t, 6, calls)
+	assert.Zero(t, o.Stats()[len(o.Stats())-1].Prog, "those that are not known stand last, as one")
+	assert.Equal(t, Outcome{OutcomeRPCVersion, 0}, outcomeOf(appendRPCMismatch(nil, 1), true))
+	for o, name := range map[Outcome]string{
+		{}: "SUCCESS", {OutcomeRPCVersion, 0}: "RPC_MISMATCH", {OutcomeAccept, 9}: "accept_stat 9",
+		{OutcomeStatus, 2}: "status 2", {OutcomeOther, 0}: "other",
+	} {
+		assert.Equal(t, name, o.String())
+	}
+}
+
+// No more outcomes are told apart than there is room for, and none is lost.
+func TestObserverBounded(t *testing.T) {
+	o, serve := observe(t)
+	for status := range uint32(2 * maxOutcomes) {
+		serve(call(1, testProg, 2, 1, words(status, 0)...))
+	}
+	failed := o.Stats()[0].Failed
+	require.Len(t, failed, maxOutcomes+1)
+	assert.Equal(t, Failures{Outcome{OutcomeOther, 0}, maxOutcomes - 1}, failed[maxOutcomes])
+}
+
+// instant answers at once.
+type instant struct{ reply []byte }
+
+func (s instant) Serve(_ context.Context, _ *Request, rep *Reply) bool {
+	rep.Head = append(rep.Head, s.reply...)
+	return true
+}
+
+// BenchmarkObserver is what it costs to be observed, beside answering nothing.
+func BenchmarkObserver(b *testing.B) {
+	next := instant{words(1, msgReply, msgAccepted, 0, 0, success, 0, 0)}
+	program := Observed{Prog: testProg, Vers: 2, Procs: 22, HasStatus: func(proc uint32) bool { return proc != 0 }}
+	for name, s := range map[string]Service{"without": next, "with": NewObserver(next, program)} {
+		bench := func(next func() bool) {
+			req := &Request{Msg: call(1, testProg, 2, 6, words(0, 0)...)}
+			rep := &Reply{Head: make([]byte, 0, 100)}
+			for next() {
+				rep.Head = rep.Head[:0]
+				s.Serve(context.Background(), req, rep)
+			}
+		}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			bench(b.Loop)
+		})
+		b.Run(name+" on all processors", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) { bench(pb.Next) })
+		})
+	}
+}

@@ -1,0 +1,103 @@
+package oncrpc
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// An Outcome is how a call failed. The zero value is that it did not.
+type Outcome struct {
+	Kind OutcomeKind
+	Code uint32 // of that kind
+}
+
+// An OutcomeKind says what an Outcome's Code is.
+type OutcomeKind uint32
+
+// The kinds.
+const (
+	OutcomeStatus     OutcomeKind = iota + 1 // the status word of the program's results
+	OutcomeAccept                            // the accept_stat (RFC 5531, Section 9)
+	OutcomeAuth                              // the auth_stat
+	OutcomeRPCVersion                        // 0: RPC_MISMATCH
+	OutcomeOther                             // 0: outcomes beyond those that are told apart
+)
+
+// String returns the name of what RFC 5531 has a name for.
+func (o Outcome) String() string {
+	switch {
+	case o.Kind == OutcomeAccept && o.Code < uint32(len(acceptNames)):
+		return acceptNames[o.Code]
+	case o.Kind == OutcomeAccept:
+		return fmt.Sprintf("accept_stat %d", o.Code)
+	case o.Kind == OutcomeAuth:
+		return AuthError(o.Code).name()
+	case o.Kind == OutcomeRPCVersion:
+		return "RPC_MISMATCH"
+	case o.Kind == OutcomeStatus:
+		return fmt.Sprintf("status %d", o.Code)
+	case o.Kind == OutcomeOther:
+		return "other"
+	}
+	return "SUCCESS"
+}
+
+var acceptNames = [...]string{"SUCCESS", "PROG_UNAVAIL", "PROG_MISMATCH", "PROC_UNAVAIL", "GARBAGE_ARGS", "SYSTEM_ERR"}
+
+func (o Outcome) pack() uint64            { return uint64(o.Kind)<<32 | uint64(o.Code) }
+func unpackOutcome(packed uint64) Outcome { return Outcome{OutcomeKind(packed >> 32), uint32(packed)} }
+
+// ProcStats is what an Observer has counted of one procedure.
+type ProcStats struct {
+	Prog, Vers, Proc uint32 // 0: of all that are not observed one by one
+
+	Calls    uint64
+	In, Out  uint64        // octets of calls and replies, data items included
+	Duration time.Duration // of all together
+	Took     [len(LatencyBounds) + 1]uint64
+	Failed   []Failures // by outcome
+}
+
+// Failures are replies with one outcome.
+type Failures struct {
+	Outcome
+	Count uint64
+}
+
+// Stats returns the procedures that have been called.
+func (o *Observer) Stats() []ProcStats {
+	var all []ProcStats
+	for i := range o.programs {
+		g := &o.programs[i]
+		for proc := range g.procs {
+			if s := g.procs[proc].read(); s.Calls > 0 {
+				s.Prog, s.Vers, s.Proc = g.Prog, g.Vers, uint32(proc)
+				all = append(all, s)
+			}
+		}
+	}
+	if s := o.other.read(); s.Calls > 0 {
+		all = append(all, s)
+	}
+	return all
+}
+
+func (n *procCounts) read() ProcStats {
+	s := ProcStats{In: n.in.Load(), Out: n.out.Load(), Duration: time.Duration(n.nanoseconds.Load())}
+	for i := range n.took {
+		s.Took[i] = n.took[i].Load()
+		s.Calls += s.Took[i]
+	}
+	for i := range n.failed {
+		if count := n.failed[i].n.Load(); count > 0 {
+			s.Failed = append(s.Failed, Failures{unpackOutcome(n.failed[i].outcome.Load()), count})
+		}
+	}
+	if count := n.failedOtherwise.Load(); count > 0 {
+		s.Failed = append(s.Failed, Failures{Outcome{OutcomeOther, 0}, count})
+	}
+	slices.SortFunc(s.Failed, func(a, b Failures) int { return cmp.Compare(a.pack(), b.pack()) })
+	return s
+}

@@ -1,0 +1,43 @@
+package oncrpc
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestServerStats(t *testing.T) {
+	s := &Server{Handler: lender(), MaxConns: 2, Log: quiet()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		busy := l.dialFrom(1)
+		lend(t, busy, 1)
+		lend(t, busy, 2)
+		second := l.dialFrom(1)
+		synctest.Wait()
+		conns := s.Connections()
+		require.Len(t, conns, 2)
+		assert.Equal(t, "198.51.100.1:1000", conns[0].Peer.String())
+		assert.EqualValues(t, 2, conns[0].Calls+conns[1].Calls)
+		assert.Equal(t, 2, conns[0].UnderWay+conns[1].UnderWay)
+		got := s.Stats()
+		assert.Equal(t, Totals{Now: 2, Total: 2}, got.Totals)
+		assert.Equal(t, Memory{0, memory}, got.Requests)
+		assert.Equal(t, Memory{2 * quarter, memory}, got.Replies)
+		assert.Zero(t, got.Waiting)
+
+		newcomer := l.dialFrom(2) // takes the place of the second
+		synctest.Wait()
+		refused := l.dialFrom(2)
+		synctest.Wait()
+		got = s.Stats()
+		assert.Equal(t, Totals{Now: 2, Total: 3, Refused: 1, Replaced: 1}, got.Totals)
+		for _, nc := range []net.Conn{busy, second, newcomer, refused} {
+			nc.Close()
+		}
+		synctest.Wait()
+		assert.Equal(t, Totals{Total: 3, Refused: 1, Replaced: 1}, s.Stats().Totals)
+	})
+}

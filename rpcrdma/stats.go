@@ -1,0 +1,100 @@
+package rpcrdma
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// ServerStats is what a Server has, and has done, at one moment.
+type ServerStats struct {
+	oncrpc.Totals // of connections, those being set up included
+
+	Memory  oncrpc.Memory // for chunks
+	Inline  oncrpc.Memory // that calls under way take beside it
+	Waiting int           // calls that wait for memory
+
+	// What calls got that could not be served: RDMA_ERROR with ERR_VERS or
+	// ERR_CHUNK, or no answer.
+	ErrVers, ErrChunk, Dropped uint64
+}
+
+// errorCounts are its counts of calls that cannot be served.
+type errorCounts struct{ vers, chunk, dropped atomic.Uint64 }
+
+func (n *errorCounts) add(code ErrCode, answer bool) {
+	switch {
+	case !answer:
+		n.dropped.Add(1)
+	case code == ErrVers:
+		n.vers.Add(1)
+	default:
+		n.chunk.Add(1)
+	}
+}
+
+// ConnStats is what is known of a connection.
+type ConnStats struct {
+	Peer  netip.AddrPort
+	Since time.Time
+	Conn  rdma.Conn // which its provider knows more of
+
+	SendInline, RecvInline int        // the inline thresholds, in octets
+	Invalidate             bool       // the peer takes a Send With Invalidate
+	Ours                   bool       // the peer is of this project
+	Extensions             Extensions // that are on
+
+	Calls    uint64 // that have come,
+	UnderWay int    // and of them those that have not ended
+	Granted  int    // credits, by the last reply
+	Inline   int64  // octets that calls under way take, beside memory for chunks
+}
+
+// Stats returns what s has and has done.
+func (s *Server) Stats() ServerStats {
+	_ = s.init() // Serve returns the error
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	totals := s.totals
+	totals.Now = len(s.conns)
+	return ServerStats{
+		Totals:  totals,
+		Memory:  oncrpc.Memory{InUse: s.memory.InUse(), Limit: s.memory.Limit()},
+		Inline:  oncrpc.Memory{InUse: s.inline.Load(), Limit: s.cfg.maxInline},
+		Waiting: s.memory.Waiting(),
+		ErrVers: s.errors.vers.Load(), ErrChunk: s.errors.chunk.Load(), Dropped: s.errors.dropped.Load(),
+	}
+}
+
+// Connections returns those that are set up, the oldest first.
+func (s *Server) Connections() []ConnStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]ConnStats, 0, len(s.conns))
+	for c := range s.conns {
+		if c.isReady() && c.rc != nil {
+			all = append(all, c.stats())
+		}
+	}
+	slices.SortFunc(all, func(a, b ConnStats) int { return cmp.Or(a.Since.Compare(b.Since), a.Peer.Compare(b.Peer)) })
+	return all
+}
+
+func (c *conn) stats() ConnStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := ConnStats{
+		Peer: c.peer.Addr, Since: c.since, Conn: c.rc,
+		SendInline: c.longest, RecvInline: c.srv.cfg.inline, Invalidate: c.invalidate,
+		Calls: c.calls, UnderWay: c.underWay, Granted: int(c.credits.granted), Inline: c.inline,
+	}
+	if c.link != nil {
+		s.Ours, s.Extensions = true, c.link.Extensions()
+	}
+	return s
+}

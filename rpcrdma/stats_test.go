@@ -1,0 +1,76 @@
+package rpcrdma
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// What was negotiated, and what is under way, is told of each connection.
+func TestConnections(t *testing.T) {
+	g := new(gate)
+	serve(t, &Server{Handler: g, Inline: 8192, Credits: 20, Extensions: new(ExtensionConfig)}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		began := time.Now()
+		r.dialFrom(1)
+		time.Sleep(time.Second)
+		ours := cmpriv.Message{SendSize: 1024, RecvSize: 1024}.AppendTo(nil)
+		q := r.dial(new(cmpriv.Extension).AppendTo(ours))
+		q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		synctest.Wait()
+		all := r.Connections()
+		require.Len(t, all, 2)
+		linux, own := all[0], all[1]
+		require.NotNil(t, linux.Conn)
+		linux.Conn, linux.Inline = nil, 0
+		assert.Equal(t, ConnStats{
+			Peer: linux.Peer, Since: began, SendInline: 4096, RecvInline: 8192, Invalidate: true, Granted: 20,
+		}, linux)
+		assert.Equal(t, "198.51.100.1:1000", linux.Peer.String())
+		assert.True(t, own.Ours)
+		assert.Equal(t, 1024, own.SendInline)
+		assert.EqualValues(t, 1, own.Calls)
+		assert.Equal(t, 1, own.UnderWay)
+		assert.Positive(t, own.Inline)
+		assert.Equal(t, own.Inline, r.Stats().Inline.InUse)
+		close(g.open)
+		q.answer()
+		assert.Zero(t, r.Connections()[1].UnderWay)
+	})
+}
+
+// Refusals of connections and of calls are counted by their kind.
+func TestServerStats(t *testing.T) {
+	serve(t, &Server{Handler: null, MaxConns: 2}, func(t *testing.T, r *rig) {
+		r.dialFrom(1)
+		r.dialFrom(1)
+		r.dialFrom(2)
+		_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{Handler: &requester{t: t}})
+		require.Error(t, err)
+		synctest.Wait()
+		s := r.Stats()
+		assert.Equal(t, uint64(1), s.Replaced)
+		assert.Equal(t, uint64(1), s.Refused)
+		assert.Equal(t, oncrpc.Memory{Limit: defaultMaxMemory}, s.Memory)
+	})
+	serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		h := msg(chunks.Lists{})
+		h.Vers = 2
+		q.send(h.AppendTo(nil), rpcCall(testXID, ""))
+		q.call(msg(chunks.Lists{}), []byte("??"))
+		q.send([]byte("short"))
+		synctest.Wait()
+		s := r.Stats()
+		assert.Equal(t, [3]uint64{1, 1, 1}, [3]uint64{s.ErrVers, s.ErrChunk, s.Dropped})
+		assert.Equal(t, oncrpc.Totals{Now: 1, Total: 1}, s.Totals)
+	})
+}
