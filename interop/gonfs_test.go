@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -156,12 +157,11 @@ func loopback(t *testing.T) {
 
 // portmapper tells where the daemon's programs are, until the test ends.
 func portmapper(t *testing.T) {
-	const port = 2049
+	at := netip.MustParseAddrPort("127.0.0.1:2049")
 	var mux oncrpc.Mux
-	(&rpcbind.Portmapper{Mappings: []rpcbind.Mapping{
-		{Prog: nfs.MountProg, Vers: nfs.MountVers, Prot: rpcbind.TCP, Port: port},
-		{Prog: nfs.Nfs3Prog, Vers: nfs.Nfs3Vers, Prot: rpcbind.TCP, Port: port},
-	}}).Register(&mux)
+	rpcbind.NewPortmapper(append(
+		rpcbind.Services("tcp", at, nfs.MountProg, nfs.MountVers),
+		rpcbind.Services("tcp", at, nfs.Nfs3Prog, nfs.Nfs3Vers)...)).Register(&mux)
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", rpcbind.Port))
 	require.NoError(t, err)
 	server := &oncrpc.Server{Handler: &mux}

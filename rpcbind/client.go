@@ -62,6 +62,33 @@ func Dump(ctx context.Context, c oncrpc.Caller) ([]Mapping, error) {
 	return list, nil
 }
 
+// DumpRPCBs lists what the rpcbind behind c knows, by RPCBPROC_DUMP of version 4.
+// Errors are as for GetPort.
+func DumpRPCBs(ctx context.Context, c oncrpc.Caller) ([]RPCB, error) {
+	x := oncrpc.Exchange{
+		Prog: Program, Vers: RPCBVers4, Proc: procDump,
+		MaxResults: maxRPCBList,
+	}
+	var list []RPCB
+	err := call(ctx, c, &x, func(r *xdr.Reader) { list = decodeRPCBs(r) })
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// set registers m with the rpcbind behind c (RPCBPROC_SET), or with procUnset
+// takes back what is registered for its program, version and netid
+// (RPCBPROC_UNSET). It is false where rpcbind has refused.
+func set(ctx context.Context, c oncrpc.Caller, proc uint32, m RPCB) (done bool, err error) {
+	x := oncrpc.Exchange{
+		Prog: Program, Vers: RPCBVers4, Proc: proc,
+		Args: m.AppendTo(nil), MaxResults: 4,
+	}
+	err = call(ctx, c, &x, func(r *xdr.Reader) { done = r.Bool() })
+	return done, err
+}
+
 // call makes a call and decodes its results.
 func call(ctx context.Context, c oncrpc.Caller, x *oncrpc.Exchange, decode func(r *xdr.Reader)) error {
 	if err := c.Call(ctx, x); err != nil {

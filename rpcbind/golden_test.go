@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,15 +18,30 @@ import (
 
 const mount = 100005
 
-var list = []Mapping{
-	{Program, PortmapVers, TCP, Port},
-	{mount, 3, TCP, 20048},
-	{mount, 1, UDP, 20049},
-}
+var (
+	any4 = netip.IPv4Unspecified()
+	any6 = netip.IPv6Unspecified()
+)
 
-func newMux(list []Mapping) *oncrpc.Mux {
+// list is what version 2 tells of services.
+var (
+	list = []Mapping{
+		{Program, PortmapVers, TCP, Port},
+		{mount, 3, TCP, 20048},
+		{mount, 1, UDP, 20049},
+	}
+	services = []Service{
+		{Program, PortmapVers, NetidTCP, netip.AddrPortFrom(any4, Port)},
+		{mount, 3, NetidTCP, netip.AddrPortFrom(any4, 20048)},
+		{mount, 3, NetidTCP6, netip.AddrPortFrom(any6, 20048)},
+		{mount, 1, NetidUDP, netip.AddrPortFrom(any4, 20049)},
+		{mount, 3, NetidRDMA, netip.AddrPortFrom(any4, 20049)},
+	}
+)
+
+func newMux(services []Service) *oncrpc.Mux {
 	m := &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}
-	(&Portmapper{Mappings: list}).Register(m)
+	NewPortmapper(services).Register(m)
 	return m
 }
 
@@ -64,6 +80,59 @@ var golden = []struct {
 	{"dump", func(ctx context.Context, c oncrpc.Caller) (any, error) { return Dump(ctx, c) }, list},
 }
 
+// What rpcbind was asked, and answered.
+var recorded = []struct {
+	name string
+	do   result
+	want any
+}{
+	{"rpcbs", func(ctx context.Context, c oncrpc.Caller) (any, error) { return DumpRPCBs(ctx, c) }, []RPCB{
+		{Program, 4, NetidTCP6, "::.0.111", "superuser"},
+		{Program, 3, NetidTCP6, "::.0.111", "superuser"},
+		{Program, 4, NetidUDP6, "::.0.111", "superuser"},
+		{Program, 3, NetidUDP6, "::.0.111", "superuser"},
+		{Program, 4, NetidTCP, "0.0.0.0.0.111", "superuser"},
+		{Program, 3, NetidTCP, "0.0.0.0.0.111", "superuser"},
+		{Program, 2, NetidTCP, "0.0.0.0.0.111", "superuser"},
+		{Program, 4, NetidUDP, "0.0.0.0.0.111", "superuser"},
+		{Program, 3, NetidUDP, "0.0.0.0.0.111", "superuser"},
+		{Program, 2, NetidUDP, "0.0.0.0.0.111", "superuser"},
+		{Program, 4, "local", "/run/rpcbind.sock", "superuser"},
+		{Program, 3, "local", "/run/rpcbind.sock", "superuser"},
+		{nfs, 3, NetidRDMA, "0.0.0.0.78.81", "superuser"},
+		{nfs, 3, NetidRDMA6, "::.78.81", "superuser"},
+	}},
+	{"set", setting(procSet, rdma4), true}, // R8166-9-2
+	{"set6", setting(procSet, rdma6), true},
+	{"setagain", setting(procSet, RPCB{nfs, 3, "rdma", "0.0.0.0.78.82", "superuser"}), false},
+	{"unset", setting(procUnset, rdma4), true},
+}
+
+const nfs = 100003
+
+// NFS over RDMA on port 20049, with the netids of RFC 8166, Section 9.
+var (
+	rdma4 = RPCB{nfs, 3, "rdma", "0.0.0.0.78.81", "superuser"}
+	rdma6 = RPCB{nfs, 3, "rdma6", "::.78.81", "superuser"}
+)
+
+func setting(proc uint32, m RPCB) result {
+	return func(ctx context.Context, c oncrpc.Caller) (any, error) { return set(ctx, c, proc, m) }
+}
+
+// The client sends what rpcbind understood, and understands what it answered.
+func TestRecorded(t *testing.T) {
+	for _, tt := range recorded {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &script{reply: wiretest.Hex(t, "testdata/"+tt.name+"-reply.hex")}
+			got, err := tt.do(t.Context(), s)
+			require.NoError(t, err)
+			assert.Equal(t, wiretest.Hex(t, "testdata/"+tt.name+"-call.hex"), s.call)
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
 // The client sends and understands the golden octets, and the server answers
 // with them.
 func TestGolden(t *testing.T) {
@@ -83,7 +152,7 @@ func TestGolden(t *testing.T) {
 
 // Results that are cut anywhere, or go on, are an error.
 func TestResultsCut(t *testing.T) {
-	for _, tt := range golden {
+	for _, tt := range append(golden, recorded...) {
 		t.Run(tt.name, func(t *testing.T) {
 			reply := wiretest.Hex(t, "testdata/"+tt.name+"-reply.hex")
 			for n := len(reply) - 1; n >= 24; n-- {
@@ -115,7 +184,7 @@ func serve(t testing.TB, call []byte) []byte {
 	t.Helper()
 	var rep oncrpc.Reply
 	req := &oncrpc.Request{Msg: call, MaxReply: 4096}
-	require.True(t, newMux(list).Serve(context.Background(), req, &rep))
+	require.True(t, newMux(services).Serve(context.Background(), req, &rep))
 	assert.Nil(t, rep.Item)
 	return append(rep.Head, rep.Tail...)
 }
@@ -133,5 +202,47 @@ func FuzzDump(f *testing.F) {
 		}
 		require.Len(t, wire[:r.Offset()], listLen(len(list)))
 		require.Equal(t, wire[:r.Offset()], appendList(nil, list))
+	})
+}
+
+// FuzzDumpRPCBs: a list that is decoded is the same when it was written again.
+func FuzzDumpRPCBs(f *testing.F) {
+	f.Add(wiretest.Hex(f, "testdata/rpcbs-reply.hex")[24:])
+	f.Add([]byte{0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		r := xdr.NewReader(wire)
+		list := decodeRPCBs(&r)
+		if r.Err() != nil {
+			return
+		}
+		again := xdr.NewReader(appendRPCBs(nil, list))
+		require.Equal(t, list, decodeRPCBs(&again))
+		require.NoError(t, again.Done())
+		require.Equal(t, r.Offset(), again.Offset())
+	})
+}
+
+// FuzzServe: whatever comes in, the answer keeps to RFC 5531 and to the length of a
+// datagram.
+func FuzzServe(f *testing.F) {
+	for _, name := range []string{"dump", "getport", "rpcbs", "set", "getaddr", "getaddrlist", "uaddr2taddr", "taddr2uaddr"} {
+		f.Add(wiretest.Hex(f, "testdata/"+name+"-call.hex"), true)
+	}
+	m := newMux(services)
+	f.Fuzz(func(t *testing.T, call []byte, six bool) {
+		peer := v4
+		if six {
+			peer = v6
+		}
+		var rep oncrpc.Reply
+		if !m.Serve(context.Background(), &oncrpc.Request{Msg: call, Peer: &peer, MaxReply: maxPacket}, &rep) {
+			require.Empty(t, rep.Head)
+			return
+		}
+		r := xdr.NewReader(rep.Head)
+		require.Equal(t, call[:4], r.Fixed(4))
+		require.EqualValues(t, 1, r.Uint32(), "a reply")
+		require.NoError(t, r.Err())
+		require.LessOrEqual(t, len(rep.Head), maxPacket)
 	})
 }

@@ -6,6 +6,9 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
@@ -14,16 +17,30 @@ import (
 // UDP alone, whatever they want to know.
 type Listener struct {
 	tcp net.Listener
-	udp net.PacketConn
+	udp *packets
 }
 
-// Listen listens at an address, host and port.
-func Listen(addr string) (*Listener, error) {
+// Listen listens at an address, host and port. Port 0 means one that is free.
+func Listen(addr string) (l *Listener, err error) {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	for range portTries {
+		l, err = listen(addr)
+		if port != "0" || !errors.Is(err, unix.EADDRINUSE) {
+			break // else: free for TCP alone
+		}
+	}
+	return l, err
+}
+
+func listen(addr string) (*Listener, error) {
 	tcp, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	udp, err := net.ListenPacket("udp", tcp.Addr().String())
+	udp, err := listenPackets(tcp.Addr().String())
 	if err != nil {
 		tcp.Close()
 		return nil, err
@@ -33,6 +50,26 @@ func Listen(addr string) (*Listener, error) {
 
 // Addr returns the address over TCP; that over UDP has the same port.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
+
+// Services are the portmapper itself, as it answers here. Version 2 tells of IPv4
+// alone, and has netids of IPv4 alone, as rpcbind's has.
+func (l *Listener) Services() []Service {
+	at := addrPort(l.Addr())
+	list := slices.Concat(
+		Services("tcp", at, Program, PortmapVers, RPCBVers, RPCBVers4),
+		Services("udp", at, Program, PortmapVers, RPCBVers, RPCBVers4))
+	return slices.DeleteFunc(list, func(s Service) bool {
+		return s.Vers == PortmapVers && transportOf(s.Netid).prot == 0
+	})
+}
+
+// addrPort is zero for what is no address of TCP.
+func addrPort(a net.Addr) netip.AddrPort {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort()
+	}
+	return netip.AddrPort{}
+}
 
 // Close ends it.
 func (l *Listener) Close() error { return errors.Join(l.tcp.Close(), l.udp.Close()) }
@@ -54,7 +91,7 @@ func NewServer(p *Portmapper, log *slog.Logger) *Server {
 func (s *Server) Serve(l *Listener) error {
 	udp := make(chan error, 1)
 	go func() {
-		udp <- s.packets(l.udp)
+		udp <- l.udp.serve(s.tcp.Handler)
 		l.tcp.Close()
 	}()
 	err := s.tcp.Serve(l.tcp)
@@ -67,28 +104,3 @@ func (s *Server) Serve(l *Listener) error {
 
 // Shutdown ends the service as oncrpc.Server's does.
 func (s *Server) Shutdown(ctx context.Context) error { return s.tcp.Shutdown(ctx) }
-
-// packets answers calls over UDP, a datagram each (RFC 5531, Section 10), one
-// after the other: no answer takes any time.
-func (s *Server) packets(c net.PacketConn) error {
-	call, head := make([]byte, maxPacket), make([]byte, 0, maxPacket)
-	for {
-		n, from, err := c.ReadFrom(call)
-		if errors.Is(err, net.ErrClosed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		peer := oncrpc.Peer{Network: "udp"}
-		if a, ok := from.(*net.UDPAddr); ok {
-			ap := a.AddrPort()
-			peer.Addr = netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
-		}
-		req := oncrpc.Request{Msg: call[:n], Peer: &peer, MaxReply: maxPacket}
-		rep := oncrpc.Reply{Head: head}
-		if s.tcp.Handler.Serve(context.Background(), &req, &rep) {
-			_, _ = c.WriteTo(rep.Head, from) // who gets no answer asks again
-		}
-	}
-}

@@ -2,25 +2,31 @@ package rpcbind
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// serveBoth serves list over TCP and UDP until the test ends.
-func serveBoth(t *testing.T, list []Mapping) *Listener {
+// serveBoth serves services over TCP and UDP until the test ends.
+func serveBoth(t *testing.T, addr string, services []Service) *Listener {
 	t.Helper()
-	l, err := Listen("127.0.0.1:0")
+	l, err := Listen(addr)
 	require.NoError(t, err)
-	s := NewServer(&Portmapper{Mappings: list}, slog.New(slog.DiscardHandler))
+	s := NewServer(NewPortmapper(services), slog.New(slog.DiscardHandler))
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -50,7 +56,7 @@ func ask(t *testing.T, c net.Conn, call []byte, within time.Duration) []byte {
 // TestBothTransports: rpcbind's calls, recorded from Linux, have the same answers
 // over UDP as over TCP, and what is no call has none.
 func TestBothTransports(t *testing.T) {
-	l := serveBoth(t, list)
+	l := serveBoth(t, "127.0.0.1:0", services)
 	tcp, err := oncrpc.DialTCP(t.Context(), l.Addr().String(), oncrpc.ClientConfig{})
 	require.NoError(t, err)
 	defer tcp.Close()
@@ -73,7 +79,11 @@ func TestBothTransports(t *testing.T) {
 
 // TestLongList: a list that no datagram has room for is no answer but an error.
 func TestLongList(t *testing.T) {
-	l := serveBoth(t, make([]Mapping, maxMappings))
+	many := make([]Service, maxMappings)
+	for i := range many {
+		many[i] = services[0]
+	}
+	l := serveBoth(t, "127.0.0.1:0", many)
 	udp, err := net.Dial("udp", l.Addr().String())
 	require.NoError(t, err)
 	defer udp.Close()
@@ -81,14 +91,120 @@ func TestLongList(t *testing.T) {
 	assert.Equal(t, oncrpc.AppendSystemErr(nil, 7), append([]byte{0, 0, 0, 7}, ask(t, udp, call, 20*time.Second)[4:]...))
 }
 
-// TestListenTaken: where one of both ports is taken, nothing listens.
-func TestListenTaken(t *testing.T) {
-	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+// TestEveryAddress: an answer over UDP comes from the address that was asked, and
+// tells of that address.
+func TestEveryAddress(t *testing.T) {
+	l, err := Listen(":0")
+	require.NoError(t, err)
+	at := addrPort(l.Addr())
+	require.NoError(t, l.Close())
+	hosts := []string{"127.0.0.1", "127.0.0.2"}
+	if at.Addr().Is6() {
+		hosts = append(hosts, "::1")
+	}
+	l = serveBoth(t, ":0", Services("udp", at, mount, 3))
+	for _, host := range hosts {
+		ip := netip.MustParseAddr(host)
+		udp, err := net.Dial("udp", netip.AddrPortFrom(ip, addrPort(l.Addr()).Port()).String())
+		require.NoError(t, err)
+		defer udp.Close()
+		call := oncrpc.AppendCall(nil, 7, &oncrpc.Exchange{Prog: Program, Vers: 4, Proc: procGetAddr}, "")
+		r := xdr.NewReader(ask(t, udp, RPCB{Prog: mount, Vers: 3}.AppendTo(call), 20*time.Second))
+		require.NoError(t, oncrpc.ReadReply(&r, 7), host)
+		assert.Equal(t, Uaddr(netip.AddrPortFrom(ip, at.Port())), r.String(100))
+	}
+}
+
+// TestBudget: answers that are longer than their calls are bounded, others not.
+func TestBudget(t *testing.T) {
+	var b budget
+	now := time.Unix(1<<30, 0)
+	for range excessBurst / 1024 {
+		require.True(t, b.take(1024, now))
+	}
+	assert.False(t, b.take(1, now))
+	assert.True(t, b.take(0, now))
+	assert.True(t, b.take(-100, now))
+	now = now.Add(time.Second)
+	assert.False(t, b.take(excessRate+1, now))
+	assert.True(t, b.take(excessRate, now))
+	assert.False(t, b.take(1, now))
+	now = now.Add(time.Hour)
+	assert.True(t, b.take(excessBurst, now))
+	assert.False(t, b.take(1, now), "no more after a longer time")
+}
+
+// TestFlood: lists over UDP end when the budget is spent; where a program is is
+// told all the same.
+func TestFlood(t *testing.T) {
+	many := make([]Service, 300)
+	for i := range many {
+		many[i] = services[0]
+	}
+	l := serveBoth(t, "127.0.0.1:0", many)
+	udp, err := net.Dial("udp", l.Addr().String())
 	require.NoError(t, err)
 	defer udp.Close()
-	_, err = Listen(udp.LocalAddr().String())
-	require.Error(t, err)
-	tcp, err := net.Listen("tcp", udp.LocalAddr().String())
-	require.NoError(t, err, "it has let go of what it had")
-	tcp.Close()
+	dump, getport := wiretest.Hex(t, "testdata/dump-call.hex"), wiretest.Hex(t, "testdata/getport-call.hex")
+	getport[3] = 8 // another XID
+	lists := 0
+	for range 10 * excessBurst / listLen(len(many)) {
+		_, err := udp.Write(dump)
+		require.NoError(t, err)
+		for got := ask(t, udp, getport, 20*time.Second); got[3] != 8; {
+			lists++
+			b := make([]byte, maxPacket)
+			n, err := udp.Read(b)
+			require.NoError(t, err)
+			got = b[:n]
+		}
+	}
+	assert.GreaterOrEqual(t, lists, excessBurst/listLen(len(many)))
+	assert.Less(t, lists, 10*excessBurst/listLen(len(many)), "some had no answer")
+}
+
+// TestListenTaken: where one of both ports is taken, nothing listens.
+func TestListenTaken(t *testing.T) {
+	for name, hold := range map[string]func() (net.Addr, io.Closer, error){
+		"tcp": func() (net.Addr, io.Closer, error) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			return l.Addr(), l, err
+		},
+		"udp": func() (net.Addr, io.Closer, error) {
+			c, err := net.ListenPacket("udp", "127.0.0.1:0")
+			return c.LocalAddr(), c, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for {
+				taken, c, err := hold()
+				require.NoError(t, err)
+				defer c.Close()
+				_, err = Listen(taken.String())
+				require.ErrorIs(t, err, unix.EADDRINUSE)
+				assert.Equal(t, 1, socketsAt(t, taken.String()), "the one that is held")
+				if op := new(net.OpError); errors.As(err, &op) && op.Net == name {
+					return
+				} // else others have taken that port for TCP
+			}
+		})
+	}
+}
+
+// socketsAt counts the sockets of this process with an address of their own.
+func socketsAt(t *testing.T, addr string) (n int) {
+	t.Helper()
+	want := netip.MustParseAddrPort(addr)
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		require.NoError(t, err)
+		sa, err := unix.Getsockname(fd)
+		in, ok := sa.(*unix.SockaddrInet4)
+		if err == nil && ok && netip.AddrPortFrom(netip.AddrFrom4(in.Addr), uint16(in.Port)) == want {
+			n++
+		}
+	}
+	return n
 }

@@ -2,20 +2,33 @@ package rpcbind
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// The portmapper (RFC 1833, Section 3.1).
+// The portmapper (RFC 1833).
 const (
 	Program     uint32 = 100000
-	PortmapVers uint32 = 2
+	PortmapVers uint32 = 2 // Section 3.1
+	RPCBVers    uint32 = 3 // Section 2.1
+	RPCBVers4   uint32 = 4
 
 	// Port is where it answers, over TCP and UDP.
 	Port = 111
 )
 
-// Procedures of version 2.
+// Procedures. Those up to CALLIT are in all versions, those up to TADDR2UADDR in 3
+// and 4, and the rest in version 4 alone.
 const (
-	procNull    uint32 = 0
-	procGetPort uint32 = 3
-	procDump    uint32 = 4
+	procNull        uint32 = 0
+	procSet         uint32 = 1
+	procUnset       uint32 = 2
+	procGetPort     uint32 = 3 // version 2
+	procGetAddr     uint32 = 3 // versions 3 and 4
+	procDump        uint32 = 4
+	procCallIt      uint32 = 5 // BCAST in version 4
+	procGetTime     uint32 = 6
+	procUaddr2Taddr uint32 = 7
+	procTaddr2Uaddr uint32 = 8
+	procGetVersAddr uint32 = 9
+	procGetAddrList uint32 = 11
+	procGetStat     uint32 = 12
 )
 
 // Values of Mapping.Prot.

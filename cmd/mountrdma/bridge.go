@@ -162,7 +162,7 @@ func (l bridgeListeners) close() {
 func (l bridgeListeners) ways(handler oncrpc.Service, log *slog.Logger) []cli.Way {
 	ways := []cli.Way{cli.NewWay("tcp", l.nfs, &oncrpc.Server{Handler: handler, MaxRecord: bridge.MaxRecord, Log: log})}
 	if l.portmap != nil {
-		p := bridge.Portmap(portOf(l.portmap), portOf(l.nfs))
+		p := bridge.Portmap(l.portmap.Services(), l.nfs.Addr().(*net.TCPAddr).AddrPort())
 		ways = append(ways, cli.NewWay("portmap", l.portmap, rpcbind.NewServer(p, log)))
 	}
 	return ways

@@ -1,0 +1,159 @@
+package rpcbind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// A Host is where the rpcbind of this host is asked to register programs. The
+// zero value is right for Linux.
+type Host struct {
+	// Socket is the path of its local socket, which tells it who asks; ""
+	// means /run/rpcbind.sock.
+	Socket string
+
+	// Addr is where it is tried after that, over TCP; "" means
+	// 127.0.0.1:111.
+	Addr string
+}
+
+// ErrNoRPCBind means that no rpcbind answers on this host. It comes with what
+// happened at each address.
+var ErrNoRPCBind = errors.New("rpcbind: none on this host")
+
+// A TakenError is a registration that another program has made before.
+type TakenError struct {
+	Want   RPCB
+	Holder RPCB // zero where rpcbind names nobody
+}
+
+// Error names both.
+func (e *TakenError) Error() string {
+	m := fmt.Sprintf("rpcbind: program %d version %d on %s", e.Want.Prog, e.Want.Vers, e.Want.Netid)
+	if e.Holder.Addr == "" {
+		return m + " is refused"
+	}
+	return fmt.Sprintf("%s is registered already, at %s by %s", m, e.Holder.Addr, e.Holder.Owner)
+}
+
+// Register tells the rpcbind of this host where services are, all of them or none.
+// What is registered at an address where nothing answers, as a process that was
+// killed leaves it, is replaced. The error is or wraps ErrNoRPCBind, a TakenError,
+// or what oncrpc.Caller describes.
+func (h Host) Register(ctx context.Context, services []Service) error {
+	c, err := h.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for i, s := range services {
+		if err := register(ctx, c, s); err != nil {
+			return errors.Join(err, unregister(ctx, c, services[:i]))
+		}
+	}
+	return nil
+}
+
+// Unregister takes back what Register has told. What somebody else has registered
+// since stays.
+func (h Host) Unregister(ctx context.Context, services []Service) error {
+	c, err := h.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return unregister(ctx, c, services)
+}
+
+// dial connects to rpcbind.
+func (h Host) dial(ctx context.Context) (*oncrpc.TCPClient, error) {
+	if h.Socket == "" {
+		h.Socket = "/run/rpcbind.sock"
+	}
+	if h.Addr == "" {
+		h.Addr = net.JoinHostPort("127.0.0.1", fmt.Sprint(Port))
+	}
+	nc, err := new(net.Dialer).DialContext(ctx, "unix", h.Socket)
+	if err == nil {
+		return oncrpc.NewTCPClient(nc, oncrpc.ClientConfig{}), nil
+	}
+	c, err2 := oncrpc.DialTCP(ctx, h.Addr, oncrpc.ClientConfig{})
+	if err2 == nil {
+		return c, nil
+	}
+	return nil, fmt.Errorf("%w (%w; %w)", ErrNoRPCBind, err, err2)
+}
+
+// register registers one service.
+func register(ctx context.Context, c oncrpc.Caller, s Service) error {
+	want := s.rpcb(owner())
+	done, err := set(ctx, c, procSet, want)
+	if done || err != nil {
+		return err
+	}
+	holder, err := lookup(ctx, c, want)
+	if err != nil {
+		return err
+	}
+	if holder.Addr != "" && !answers(ctx, holder) {
+		if _, err := set(ctx, c, procUnset, want); err != nil {
+			return err
+		}
+		if done, err := set(ctx, c, procSet, want); done || err != nil {
+			return err
+		}
+	}
+	return &TakenError{want, holder}
+}
+
+// unregister takes back what is registered at the services' addresses.
+func unregister(ctx context.Context, c oncrpc.Caller, services []Service) error {
+	var errs []error
+	for _, s := range services {
+		m := s.rpcb(owner())
+		holder, err := lookup(ctx, c, m)
+		if err == nil && holder.Addr == m.Addr {
+			_, err = set(ctx, c, procUnset, m)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// lookup returns what is registered for m's program, version and netid; the zero
+// RPCB for nothing.
+func lookup(ctx context.Context, c oncrpc.Caller, m RPCB) (RPCB, error) {
+	list, err := DumpRPCBs(ctx, c)
+	for _, have := range list {
+		if have.Prog == m.Prog && have.Vers == m.Vers && have.Netid == m.Netid {
+			return have, nil
+		}
+	}
+	return RPCB{}, err
+}
+
+// answers tells whether something may answer at the address that is registered:
+// all but TCP, under RDMA too, whose port refuses connections.
+func answers(ctx context.Context, m RPCB) bool {
+	t, a := transportOf(m.Netid), netip.AddrPort{}
+	if t != nil {
+		a, _ = ParseUaddr(m.Addr)
+	}
+	if !a.IsValid() || t.network == "udp" {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	nc, err := new(net.Dialer).DialContext(ctx, "tcp", a.String()) // 0.0.0.0 is this host
+	if err == nil {
+		nc.Close()
+	}
+	return !errors.Is(err, unix.ECONNREFUSED)
+}

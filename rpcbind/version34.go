@@ -1,0 +1,107 @@
+package rpcbind
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// version34 is rpcbind's version 3 or 4 (RFC 1833, Section 2).
+type version34 struct {
+	*Portmapper
+	vers uint32
+}
+
+// ServeRPC answers one call (oncrpc.Handler).
+func (p version34) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	if p.vers == RPCBVers && c.Proc > procTaddr2Uaddr {
+		return oncrpc.ErrProcUnavail
+	}
+	p.stat.count(p.vers, c.Proc)
+	switch c.Proc {
+	case procSet, procUnset:
+		var m RPCB
+		m.Decode(&c.Args)
+		r.Head = xdr.AppendBool(r.Head, false)
+	case procGetAddr, procGetVersAddr:
+		var want RPCB
+		want.Decode(&c.Args)
+		r.Head = xdr.AppendString(r.Head, p.addr(want, c.Peer, c.Proc == procGetVersAddr))
+	case procDump:
+		r.Head = appendRPCBs(r.Head, p.rpcbs())
+	case procCallIt: // BCAST in version 4; silent where nothing is executed (Section 2.2.1)
+		return oncrpc.ErrNoAnswer
+	case procGetTime:
+		r.Head = xdr.AppendUint32(r.Head, uint32(p.now().Unix()))
+	case procUaddr2Taddr:
+		r.Head = appendTaddr(r.Head, ofTransport(c.Peer, c.Args.String(maxString)))
+	case procTaddr2Uaddr:
+		r.Head = xdr.AppendString(r.Head, uaddrOf(c.Peer, decodeTaddr(&c.Args)))
+	case procGetAddrList:
+		var want RPCB
+		want.Decode(&c.Args)
+		r.Head = appendEntries(r.Head, p.entries(want, c.Peer))
+	case procGetStat:
+		r.Head = p.stat.appendTo(r.Head, p.services)
+	default: // INDIRECT among them, which wants an answer where nothing is executed
+		return oncrpc.ErrProcUnavail
+	}
+	return c.Args.Done()
+}
+
+// addr is the universal address for GETADDR and GETVERSADDR, or "". Of what the
+// caller wants, netid and address do not count: the transport is that of the call
+// (RFC 1833, Section 2.2.1), and the address at which a caller without NAT has
+// reached this host is no guess, so that no hint is needed.
+func (p version34) addr(want RPCB, peer *oncrpc.Peer, exact bool) string {
+	i := p.find(want.Prog, want.Vers, arrived(peer))
+	if i >= 0 && exact && p.services[i].Vers != want.Vers {
+		i = -1
+	}
+	p.stat.looked(p.vers, i)
+	if i < 0 {
+		return ""
+	}
+	return Uaddr(p.services[i].at(peer.Local))
+}
+
+// rpcbs are the services as DUMP tells of them.
+func (p version34) rpcbs() (list []RPCB) {
+	for _, s := range p.services {
+		list = append(list, s.rpcb(p.owner))
+	}
+	return list
+}
+
+// entries are the addresses of a version of a program, over all transports of the
+// protocol family of the call.
+func (p version34) entries(want RPCB, peer *oncrpc.Peer) (list []entry) {
+	in := arrived(peer)
+	for _, s := range p.services {
+		t := transportOf(s.Netid)
+		if in != nil && t.family == in.family && s.Prog == want.Prog && s.Vers == want.Vers {
+			list = append(list, entry{Uaddr(s.at(peer.Local)), t})
+		}
+	}
+	return list
+}
+
+// ofTransport understands a universal address of the call's transport; it is zero
+// for another.
+func ofTransport(peer *oncrpc.Peer, uaddr string) netip.AddrPort {
+	a, err := ParseUaddr(uaddr)
+	if in := arrived(peer); err != nil || in == nil || !in.reaches(a.Addr()) {
+		return netip.AddrPort{}
+	}
+	return a
+}
+
+// uaddrOf is the universal address of the call's transport, or "".
+func uaddrOf(peer *oncrpc.Peer, a netip.AddrPort) string {
+	if in := arrived(peer); in == nil || !in.reaches(a.Addr()) {
+		return ""
+	}
+	return Uaddr(a)
+}
