@@ -1,8 +1,10 @@
 package exports
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // An Error is what is wrong, or strange, at one place of a file.
@@ -18,16 +20,20 @@ func (e *Error) Error() string { return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Li
 // A report gathers what is found in a file.
 type report struct {
 	file     string
-	errs     []error
+	errs     []*Error // maxErrors at most
+	more     int      // errors beside them
 	warnings []*Error
 }
 
 func (r *report) at(p position, format string, args ...any) *Error {
-	return &Error{File: r.file, Line: p.line, Col: p.col, What: fmt.Sprintf(format, args...)}
+	return &Error{File: r.file, Line: int(p.line), Col: int(p.col), What: fmt.Sprintf(format, args...)}
 }
 
-// fail notes an error. Of more than maxErrors, the number is told.
 func (r *report) fail(p position, format string, args ...any) {
+	if len(r.errs) == maxErrors {
+		r.more++
+		return
+	}
 	r.errs = append(r.errs, r.at(p, format, args...))
 }
 
@@ -37,11 +43,17 @@ func (r *report) warn(p position, format string, args ...any) {
 	}
 }
 
-// err is all errors as one, or nil.
+// err is all errors as one, in the order of their places, or nil.
 func (r *report) err() error {
-	errs := r.errs
-	if n := len(errs) - maxErrors; n > 0 {
-		errs = append(errs[:maxErrors:maxErrors], fmt.Errorf("%s: %d errors more", r.file, n))
+	slices.SortStableFunc(r.errs, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+	})
+	var errs []error
+	for _, e := range r.errs {
+		errs = append(errs, e)
+	}
+	if r.more > 0 {
+		errs = append(errs, fmt.Errorf("%s: %d errors more", r.file, r.more))
 	}
 	return errors.Join(errs...)
 }

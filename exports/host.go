@@ -145,8 +145,11 @@ func parseName(w string) (Host, error) {
 			return Host{}, fmt.Errorf("%q is neither a host's name nor an address: %q is in no name; write a name, an address, a network or *", w, c)
 		}
 	}
-	if name == "" || len(name) > maxName {
+	switch {
+	case name == "" || len(name) > maxName:
 		return Host{}, fmt.Errorf("a host's name has 1 to %d characters; write the address or network", maxName)
+	case name[0] == '.' || strings.Contains(w, ".."):
+		return Host{}, fmt.Errorf("name %q has nothing in front of a dot; write host.example, or *.example for all in it", w)
 	}
 	return h, nil
 }

@@ -95,7 +95,7 @@ func (o *Options) set(option string) error {
 	case ok && valued:
 		return f(o, value)
 	case ok:
-		return fmt.Errorf("option %q needs a value; write %s=...", name, name)
+		return fmt.Errorf("option %q needs a value; write %s=VALUE", name, name)
 	case flags[name] != nil:
 		return fmt.Errorf("option %q has no value; write %s", name, name)
 	case option == "":

@@ -65,7 +65,10 @@ func quote(path string) string {
 // Parse understands a file of exports(5). name is what errors call it. The
 // error is all Errors joined; there is no File then.
 func Parse(name string, text []byte) (*File, error) {
-	p := parser{report: report{file: name}, seen: make(map[string]int), fsids: make(map[FSID]string)}
+	p := parser{
+		report: report{file: name},
+		seen:   make(map[string]int), known: make(map[entry]bool), fsids: make(map[FSID]string),
+	}
 	if len(text) > maxText {
 		return nil, fmt.Errorf("%s: %d octets are more than the %d that an exports file may have", name, len(text), maxText)
 	}
@@ -84,9 +87,16 @@ func Parse(name string, text []byte) (*File, error) {
 type parser struct {
 	report
 	file   File
-	seen   map[string]int  // paths, and their index in file
+	seen   map[string]int // paths, and their index in file
+	known  map[entry]bool
 	fsids  map[FSID]string // and whose they are
 	hidden []hidden
+}
+
+// An entry is a host to which a path is exported.
+type entry struct {
+	path string
+	host Host
 }
 
 // line takes the words of a line: a path, perhaps options for all that follow,
@@ -102,7 +112,7 @@ func (p *parser) line(words []word) {
 	if !ok {
 		i = len(p.file.Exports)
 		p.seen[name] = i
-		p.file.Exports = append(p.file.Exports, Export{Path: name, Line: at.line})
+		p.file.Exports = append(p.file.Exports, Export{Path: name, Line: int(at.line)})
 	}
 	e := &p.file.Exports[i]
 	defaults, words := Options{ReadOnly: true}, words[1:]
@@ -176,10 +186,11 @@ func (p *parser) options(w word, o *Options) {
 
 // add gives e one more client.
 func (p *parser) add(e *Export, c Client, at position) {
-	if slices.ContainsFunc(e.Clients, func(other Client) bool { return other.Host == c.Host }) {
+	if p.known[entry{e.Path, c.Host}] {
 		p.warn(at, "%s is exported to %s twice, and the first counts; take one out", e.Path, c.Host)
 		return
 	}
+	p.known[entry{e.Path, c.Host}] = true
 	p.identify(e, c.Options.FSID, at)
 	if c.Options.NoHide {
 		p.hidden = append(p.hidden, hidden{e.Path, at})

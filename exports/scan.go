@@ -2,8 +2,8 @@ package exports
 
 import "bytes"
 
-// A position is a place in a file.
-type position struct{ line, col int }
+// A position is a place in a file. A word has one for each of its octets.
+type position struct{ line, col int32 }
 
 // A word is what stands between blanks, without its quotes and with its escapes
 // resolved.
