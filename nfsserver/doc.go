@@ -1,8 +1,10 @@
 // Package nfsserver is the programs of an NFS server: NFS version 3 and MOUNT
-// version 3 (RFC 1813) over any number of exported file systems.
+// version 3 (RFC 1813), and NFSACL version 3 beside them, over any number of
+// exported file systems.
 //
 //	oncrpc.Mux ─Call─▶ nfsProgram ─▶ procedure ─FS─▶ vfs.FS of the export
 //	               │                 handle ▶ export, client, caller, name
+//	               ├─▶ aclProgram    the same, for vfs.ACLs
 //	               └─▶ mountProgram  path ▶ handle
 //
 // It decides what a call may do before a file system sees it: which export its

@@ -46,10 +46,15 @@ func (p nfsProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Repl
 	if c.Proc >= nfs3.NumProc || procedures[c.Proc] == nil {
 		return oncrpc.ErrProcUnavail
 	}
-	q := p.begin(c)
-	defer p.end(q)
+	return p.serve(ctx, c, r, procedures[c.Proc])
+}
+
+// serve does one call of a procedure whose results begin with a status.
+func (s *Server) serve(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply, do procedure) error {
+	q := s.begin(c)
+	defer s.end(q)
 	start := len(r.Head)
-	err := procedures[c.Proc](ctx, q, r)
+	err := do(ctx, q, r)
 	r.NoReplay = putOff(r.Head[start:])
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 )
 
 // repeatable are the procedures of which a call may be executed any number of
@@ -26,9 +27,13 @@ var repeatable = [nfs3.NumProc]bool{
 }
 
 // ExecuteOnce tells which calls are not to be executed again when they are
-// retransmitted: it is what oncrpc.ReplayConfig.Keep asks. The MOUNT program has
-// none, as its list of clients is for people.
+// retransmitted: it is what oncrpc.ReplayConfig.Keep asks. SETACL is one of them
+// for the reason that WRITE is. The MOUNT program has none, as its list of clients
+// is for people.
 func ExecuteOnce(prog, vers, proc uint32) bool {
+	if prog == nfsacl.Program {
+		return vers == nfsacl.Version && proc == nfsacl.ProcSetACL
+	}
 	return prog == nfs3.Program && vers == nfs3.Version && proc < nfs3.NumProc && !repeatable[proc]
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
@@ -19,6 +20,8 @@ func TestExecuteOnce(t *testing.T) {
 			once = append(once, nfs3.ProcName(proc))
 		}
 		assert.False(t, ExecuteOnce(nfs3.Program, 4, proc))
+		assert.Equal(t, proc == nfsacl.ProcSetACL, ExecuteOnce(nfsacl.Program, nfsacl.Version, proc))
+		assert.False(t, ExecuteOnce(nfsacl.Program, 2, proc))
 		assert.False(t, ExecuteOnce(mount3.Program, mount3.Version, proc))
 	}
 	assert.Equal(t, []string{

@@ -8,10 +8,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A Server is the NFS and MOUNT programs over a set of exports.
+// A Server is the NFS, NFSACL and MOUNT programs over a set of exports.
 type Server struct {
 	set     atomic.Pointer[exportSet]
 	setting sync.Mutex // held while set is replaced
@@ -46,9 +47,10 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Register registers NFS version 3 and MOUNT version 3 with m. Versions and
-// programs beside these, NFSACL among them, are left to m to refuse.
+// Register registers NFS version 3, NFSACL version 3 and MOUNT version 3 with m.
+// Versions and programs beside these are left to m to refuse.
 func (s *Server) Register(m *oncrpc.Mux) {
 	m.Register(nfs3.Program, nfs3.Version, nfsProgram{s})
+	m.Register(nfsacl.Program, nfsacl.Version, aclProgram{s})
 	m.Register(mount3.Program, mount3.Version, mountProgram{s})
 }

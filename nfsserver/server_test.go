@@ -10,6 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 )
 
 func TestNewErrors(t *testing.T) {
@@ -54,7 +55,7 @@ func TestIdentity(t *testing.T) {
 }
 
 func TestPrograms(t *testing.T) {
-	const nfsACL = 100227
+	const nlm = 100021
 	g := newRig(t, newMemFS())
 	for _, tt := range []struct {
 		name             string
@@ -64,7 +65,10 @@ func TestPrograms(t *testing.T) {
 	}{
 		{"NFS NULL", nfs3.Program, 3, 0, 0, nil},
 		{"MOUNT NULL", mount3.Program, 3, 0, 0, nil},
-		{"NFSACL is unavailable", nfsACL, 3, 0, 1, nil},
+		{"NFSACL NULL", nfsacl.Program, 3, 0, 0, nil},
+		{"NFSACL version 2", nfsacl.Program, 2, 0, 2, []byte{0, 0, 0, 3, 0, 0, 0, 3}},
+		{"NFSACL procedure 3", nfsacl.Program, 3, 3, 3, nil},
+		{"NLM is unavailable", nlm, 4, 0, 1, nil},
 		{"NFS version 4", nfs3.Program, 4, 0, 2, []byte{0, 0, 0, 3, 0, 0, 0, 3}},
 		{"NFS version 2", nfs3.Program, 2, 0, 2, []byte{0, 0, 0, 3, 0, 0, 0, 3}},
 		{"MOUNT version 1", mount3.Program, 1, 1, 2, []byte{0, 0, 0, 3, 0, 0, 0, 3}},

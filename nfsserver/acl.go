@@ -1,0 +1,100 @@
+package nfsserver
+
+import (
+	"context"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// An aclProgram is NFSACL version 3.
+type aclProgram struct{ *Server }
+
+// aclProcedures has no NULL, which the RPC layer answers.
+var aclProcedures = [nfsacl.NumProc]procedure{
+	nfsacl.ProcGetACL: getACL,
+	nfsacl.ProcSetACL: setACL,
+}
+
+// ServeRPC does one NFSACL call.
+func (p aclProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	if c.Proc >= nfsacl.NumProc || aclProcedures[c.Proc] == nil {
+		return oncrpc.ErrProcUnavail
+	}
+	return p.serve(ctx, c, r, aclProcedures[c.Proc])
+}
+
+// getACL is GETACL. As knfsd has it, an object without a list, and one in a file
+// system that has none, has what its mode says: Linux's client asks for each
+// object again where it gets an error.
+func getACL(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfsacl.GetACLArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res nfsacl.GetACLRes
+	h, status := q.open(ctx, a.Object)
+	switch {
+	case status != nfs3.OK:
+		res.Status = status
+	case a.Mask&^nfsacl.MaskAll != 0:
+		res.Status, res.Attr = nfs3.ErrInval, q.attr(ctx, h)
+	default:
+		q.getACL(ctx, h, &res)
+		res.Mask = a.Mask
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+func (q *request) getACL(ctx context.Context, h vfs.Handle, res *nfsacl.GetACLRes) {
+	var access, def vfs.ACL
+	var attr vfs.MaybeAttr
+	var err error
+	if lists, ok := q.export.fs.(vfs.ACLs); ok {
+		access, def, attr, err = lists.GetACL(ctx, &q.cred, h)
+	} else if attr.Attr, err = q.export.fs.GetAttr(ctx, &q.cred, h); err == nil {
+		attr.OK = true
+	}
+	if access == nil {
+		access = modeACL(attr.Mode)
+	}
+	res.Status, res.Attr = q.status(err), wirePostAttr(&attr)
+	if max(len(access), len(def)) > nfsacl.MaxEntries {
+		res.Status = nfs3.ErrServerFault // no word for it; knfsd does not answer at all
+	}
+	res.Access, res.Default = wireACL(access), wireACL(def)
+}
+
+// setACL is SETACL.
+func setACL(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a nfsacl.SetACLArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	h, wcc, status := q.openToChange(ctx, a.Object)
+	res := nfsacl.SetACLRes{Status: status, Attr: wcc.After}
+	if status == nfs3.OK {
+		res.Attr, res.Status = q.setACL(ctx, h, &a)
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+func (q *request) setACL(ctx context.Context, h vfs.Handle, a *nfsacl.SetACLArgs) (nfs3.PostOpAttr, nfs3.Status) {
+	if a.Mask&^nfsacl.MaskAll != 0 {
+		return q.attr(ctx, h), nfs3.ErrInval
+	}
+	lists, ok := q.export.fs.(vfs.ACLs)
+	if !ok {
+		return q.attr(ctx, h), nfs3.ErrNotSupp
+	}
+	access := hostACL(a.Access, a.Mask&nfsacl.MaskAccess != 0)
+	def := hostACL(a.Default, a.Mask&nfsacl.MaskDefault != 0)
+	attr, err := lists.SetACL(ctx, &q.cred, h, access, def)
+	return wirePostAttr(&attr), q.status(err)
+}
