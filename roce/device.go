@@ -29,7 +29,8 @@ type Device struct {
 	wire     Wire
 	cfg      Config
 	counters counters
-	check    packet.Check // of what comes in, which Wire does one at a time
+	check    packet.Check  // of what comes in, which Wire does one at a time
+	in       packet.Packet // the one that is looked at
 	served   chan struct{}
 	err      error // why the wire has ended; valid when served is closed
 
@@ -149,14 +150,15 @@ func (d *Device) receive(in *Datagram) Drop {
 	if !d.intact(in) {
 		return DropICRC
 	}
-	var p packet.Packet
+	p := &d.in
+	*p = packet.Packet{}
 	var rest []byte
 	p.BTH, rest, _ = packet.ParseBTH(b[:len(b)-packet.ICRCLen]) // long enough
 	if p.Version != 0 {
 		return DropVersion
 	}
 	if p.DestQP == packet.MulticastQP {
-		return d.receiveGroup(in, &p, rest)
+		return d.receiveGroup(in, p, rest)
 	}
 	d.mu.RLock()
 	e := d.pairs[p.DestQP]
@@ -164,7 +166,7 @@ func (d *Device) receive(in *Datagram) Drop {
 	if e == nil || in.Dst.Multicast() {
 		return DropDestQP
 	}
-	return e.receive(in, &p, rest)
+	return e.receive(in, p, rest)
 }
 
 // intact checks the ICRC.

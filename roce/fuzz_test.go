@@ -1,0 +1,126 @@
+package roce
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/roce/packet"
+)
+
+// fuzzMargin stands around memory that may be written.
+const fuzzMargin = 64
+
+// A script is made into packets: each of some octets says what is unlike the
+// packet that would be right.
+type script []byte
+
+func (s *script) next() int {
+	if len(*s) == 0 {
+		return 0
+	}
+	b := (*s)[0]
+	*s = (*s)[1:]
+	return int(b)
+}
+
+// FuzzUC lets a responder have any packets of the right peer, whose ICRCs are
+// right: it places nothing beside its memory, and completes no more receives than
+// were posted.
+func FuzzUC(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 2, 0, 0, 0, 0})
+	f.Add([]byte{6, 0, 0, 0, 0, 8, 0, 0, 0, 0, 11, 0, 0, 5, 3})
+	f.Add(bytes.Repeat([]byte{10, 1, 255, 200, 9}, 20))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		w := newNetwork().wire(here)
+		d := device(t, w, Config{})
+		pd := d.NewProtectionDomain()
+		var got log
+		q, err := pd.NewUC(UCConfig{Recv: &got, Access: rdma.RemoteWrite, Recvs: 4})
+		require.NoError(t, err)
+		mem := make([]byte, 3*256+2*fuzzMargin)
+		region, err := pd.Register(mem[fuzzMargin:len(mem)-fuzzMargin], rdma.RemoteWrite)
+		require.NoError(t, err)
+		require.NoError(t, q.Connect(Peer{Address: Address{Addr: netip.MustParseAddr(there)}, QP: 9, PMTU: 256}, 0))
+		recv := make([]byte, 600+fuzzMargin)
+		posted := 4
+		for range posted {
+			require.NoError(t, q.PostRecv(Recv{Data: recv[:600:600]}))
+		}
+
+		payload := bytes.Repeat([]byte{0xff}, 300)
+		psn := uint32(0)
+		for s := script(b); len(s) > 0; {
+			op := packet.UCSendFirst + packet.Opcode(s.next()%16)
+			psn = (psn + uint32(int8(s.next()))) & packet.Mask24
+			n := min(s.next()+s.next(), 300)
+			odd := s.next()
+			p := packet.Packet{
+				BTH:     packet.BTH{Opcode: op, PKey: defaultPKey, DestQP: q.number, PSN: psn, Pad: packet.PadFor(n)},
+				RETH:    packet.RETH{RKey: uint32(region.key) ^ uint32(odd&1), VA: uint64(int8(odd)) &^ 1, Length: uint32(n * (1 + odd>>6))},
+				Payload: payload[:n],
+			}
+			w.put(netip.MustParseAddr(there), p)
+			psn = packet.NextPSN(psn)
+			if c := got.take(); len(c) > 0 {
+				posted -= len(c)
+				require.GreaterOrEqual(t, posted, 0)
+				require.NoError(t, c[0].Err)
+				require.LessOrEqual(t, c[0].Octets, 3*256)
+			}
+		}
+		require.Equal(t, RTS, q.State(), "no peer ends a queue pair")
+		zero := make([]byte, fuzzMargin)
+		require.Equal(t, zero, mem[:fuzzMargin])
+		require.Equal(t, zero, mem[len(mem)-fuzzMargin:])
+		require.Equal(t, zero, recv[600:])
+	})
+}
+
+// FuzzUD lets a queue pair have any octets behind a BTH of UD with the right
+// ICRC.
+func FuzzUD(f *testing.F) {
+	good := packet.Packet{BTH: packet.BTH{Opcode: packet.UDSendOnly, PKey: defaultPKey}, DETH: packet.DETH{QKey: qkey}, Payload: octets(40)}
+	f.Add(good.AppendTo(nil))
+	good.Opcode, good.Payload, good.Pad = packet.UDSendOnlyImmediate, octets(5), 3
+	f.Add(good.AppendTo(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		w := newNetwork().wire(here)
+		d := device(t, w, Config{})
+		var got log
+		q, err := d.NewProtectionDomain().NewUD(UDConfig{Recv: &got})
+		require.NoError(t, err)
+		require.NoError(t, q.Start(qkey))
+		recv := make([]byte, GRHLen+64+fuzzMargin)
+		require.NoError(t, q.PostRecv(Recv{Data: recv[:GRHLen+64]}))
+		if len(b) >= packet.BTHLen {
+			b[5], b[6], b[7] = byte(q.number>>16), byte(q.number>>8), byte(q.number)
+			net := Address{Addr: w.addr}.network(&memWire{addr: netip.MustParseAddr(there)})
+			b = new(packet.Check).AppendICRC(&net, b)
+		}
+		w.inject(Datagram{Octets: b, Network: Address{Addr: w.addr}.network(&memWire{addr: netip.MustParseAddr(there)})})
+		require.Equal(t, make([]byte, fuzzMargin), recv[GRHLen+64:])
+		c := got.take()
+		dropped := uint64(0)
+		for _, n := range d.Stats().Dropped {
+			dropped += n
+		}
+		require.EqualValues(t, 1, len(c)+int(dropped), "taken or dropped, once")
+	})
+}
+
+// FuzzDatagram lets a device have any octets, from anywhere.
+func FuzzDatagram(f *testing.F) {
+	f.Add([]byte{}, false)
+	f.Add(octets(64), true)
+	d := Open(newNetwork().wire(here), Config{})
+	f.Cleanup(func() { _ = d.Close() })
+	w := d.wire.(*memWire)
+	f.Fuzz(func(t *testing.T, b []byte, unseen bool) {
+		w.inject(Datagram{Octets: b, Unseen: unseen, Network: packet.Network{Dst: gidOf(w.addr), Src: packet.GID{15: byte(rand.N(256))}}})
+	})
+}
