@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -17,6 +18,7 @@ type export struct {
 	path    string
 	id      uint32
 	clients []exports.Client // not empty
+	entry   mount3.Export    // as EXPORT tells of it
 }
 
 func newExport(c *Export, index int) *export {
@@ -26,7 +28,19 @@ func newExport(c *Export, index int) *export {
 		e.clients = exports.Everyone(exports.Options{Insecure: true})
 	}
 	e.config.ID, e.config.Clients = e.id, e.clients
+	e.entry = mount3.Export{Path: []byte(e.path), Groups: groups(e.clients)}
 	return e
+}
+
+// groups are clients as EXPORT tells of them: none stands for everyone.
+func groups(clients []exports.Client) (list [][]byte) {
+	for _, c := range clients {
+		if c.Host.Kind == exports.Any {
+			return nil
+		}
+		list = append(list, []byte(c.Host.String()))
+	}
+	return list
 }
 
 // addrOf returns where a peer is; the zero Addr for a caller within this process.

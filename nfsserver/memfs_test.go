@@ -19,8 +19,10 @@ type memFS struct {
 	clock  int64
 	verf   uint64
 
-	cred vfs.Cred // of the last call
-	fail error    // of every call but Root and WriteVerifier
+	cred    vfs.Cred   // of the last call
+	how     vfs.Stable // of the last Write
+	commits int
+	fail    error // of every call but Root and WriteVerifier
 }
 
 type memNode struct {
@@ -254,6 +256,7 @@ func (m *memFS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, of
 	if need := int(end) - len(n.data); need > 0 && len(p) > 0 {
 		n.data = append(n.data, make([]byte, need)...)
 	}
+	m.how = how
 	copy(n.data[min(off, uint64(len(n.data))):], p)
 	n.attr.Size = uint64(len(n.data))
 	return len(p), how, m.touched(n, pre), nil
@@ -263,6 +266,7 @@ func (m *memFS) Commit(_ context.Context, c *vfs.Cred, h vfs.Handle, _ uint64, _
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n, err := m.file(c, h)
+	m.commits++
 	return vfs.WCC{Before: n.pre(), After: n.maybe()}, err
 }
 

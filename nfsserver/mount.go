@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -163,24 +162,12 @@ func (p mountProgram) appendExports(b []byte, limit int) []byte {
 	var res mount3.ExportRes
 	limit -= mount3.ListEnd
 	for _, e := range p.set.Load().list {
-		entry := mount3.Export{Path: []byte(e.path), Groups: e.groups()}
-		if limit -= entry.Size(); limit < 0 {
+		if limit -= e.entry.Size(); limit < 0 {
 			break
 		}
-		res.Exports = append(res.Exports, entry)
+		res.Exports = append(res.Exports, e.entry)
 	}
 	return res.AppendTo(b)
-}
-
-// groups are who may mount e, as showmount tells: none stands for everyone.
-func (e *export) groups() (groups [][]byte) {
-	for _, c := range e.clients {
-		if c.Host.Kind == exports.Any {
-			return nil
-		}
-		groups = append(groups, []byte(c.Host.String()))
-	}
-	return groups
 }
 
 // hostOf returns what DUMP calls a client.

@@ -1,0 +1,131 @@
+package nfsserver
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A phoneBook is names of one host.
+type phoneBook struct {
+	names []string
+	err   error
+	slow  time.Duration
+	asked int
+}
+
+func (b *phoneBook) NamesOf(ctx context.Context, _ netip.Addr) ([]string, error) {
+	b.asked++
+	select {
+	case <-time.After(b.slow):
+		return b.names, b.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (b *phoneBook) AddrsOf(context.Context, string) ([]netip.Addr, error) { return nil, nil }
+
+// named serves *.example read-only and everyone else read-write.
+func named(t testing.TB, b *phoneBook) *rig {
+	f, err := exports.Parse("x", []byte("/x *.example(ro,insecure) *(rw,insecure)"))
+	require.NoError(t, err)
+	return newRig(t, newMemFS(), func(c *Config) {
+		c.Names = b
+		c.Exports[0].Clients = f.Exports[0].Clients
+	})
+}
+
+func (g *rig) access() (nfs3.Status, uint32) {
+	g.t.Helper()
+	var res nfs3.AccessRes
+	g.call(nfs3.ProcAccess, &nfs3.AccessArgs{Object: g.fh(memRoot), Access: accessAll}, &res)
+	return res.Status, res.Access
+}
+
+// TestNamedClient: a connection asks for names once in a while, and what they
+// mean then counts; other connections and other exports ask for themselves.
+func TestNamedClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &phoneBook{names: []string{"a.example"}}
+		g := named(t, b)
+		for range 10 {
+			status, rights := g.access()
+			assert.Equal(t, nfs3.OK, status)
+			assert.Zero(t, rights&accessToChange)
+		}
+		assert.Equal(t, 1, b.asked)
+		b.names = nil
+		time.Sleep(verdictTime + 1)
+		_, rights := g.access()
+		assert.Equal(t, accessToChange, rights&accessToChange)
+		assert.Equal(t, 2, b.asked)
+		g.from("192.0.2.7")
+		g.access()
+		assert.Equal(t, 3, b.asked)
+		require.NoError(t, g.server.SetExports(g.server.Exports()))
+		g.access()
+		assert.Equal(t, 4, b.asked)
+	})
+}
+
+// TestUnknownName: while it is not known who a client is, it is told to come
+// again, and not to do what another may.
+func TestUnknownName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &phoneBook{names: []string{"a.example"}, slow: time.Hour}
+		g := named(t, b)
+		start := time.Now()
+		status, _ := g.access()
+		assert.Equal(t, nfs3.ErrJukebox, status)
+		assert.Equal(t, namesTime, time.Since(start))
+		b.slow, b.err = 0, errors.New("server misbehaving")
+		status, _ = g.access()
+		assert.Equal(t, nfs3.ErrJukebox, status)
+		assert.Equal(t, mount3.ErrServerFault, g.mnt("/x").Status)
+		b.err = nil
+		status, rights := g.access()
+		assert.Equal(t, nfs3.OK, status)
+		assert.Zero(t, rights&accessToChange)
+		assert.Equal(t, mount3.OK, g.mnt("/x").Status)
+	})
+}
+
+// TestNamedAllocs: once it is known who a client is, names cost its calls nothing.
+func TestNamedAllocs(t *testing.T) {
+	b := &phoneBook{names: []string{"a.example"}}
+	g := named(t, b)
+	args := nfs3.HandleArgs{Object: g.fh(memRoot)}
+	wire := args.AppendTo(nil)
+	call := oncrpc.Call{Proc: nfs3.ProcGetAttr, Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys}, Peer: g.peer}
+	var rep oncrpc.Reply
+	program, head := nfsProgram{g.server}, make([]byte, 0, 512)
+	allocs := testing.AllocsPerRun(100, func() {
+		call.Args = xdr.NewReader(wire)
+		rep.Head = head
+		require.NoError(t, program.ServeRPC(t.Context(), &call, &rep))
+	})
+	assert.Zero(t, allocs)
+	assert.Equal(t, 1, b.asked)
+}
+
+// BenchmarkVerdict is what a call costs to know who it is from.
+func BenchmarkVerdict(b *testing.B) {
+	g := named(b, &phoneBook{})
+	set := g.server.set.Load()
+	for b.Loop() {
+		g.server.verdict(b.Context(), g.peer, set, set.list[0])
+	}
+}

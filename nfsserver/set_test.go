@@ -1,0 +1,301 @@
+package nfsserver
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+func (g *rig) status(fh nfs3.FH) nfs3.Status {
+	g.t.Helper()
+	var res nfs3.GetAttrRes
+	g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: fh}, &res)
+	return res.Status
+}
+
+func TestSetExports(t *testing.T) {
+	fs, other := newMemFS(), newMemFS()
+	var released []string
+	of := func(path string, fs vfs.FS, o exports.Options) Export {
+		return Export{Path: path, FS: fs, Clients: exports.Everyone(o), Released: func() { released = append(released, path) }}
+	}
+	g := newRig(t, fs, func(c *Config) { c.Exports = []Export{of("/x", fs, exports.Options{})} })
+	x := g.fh(memRoot)
+	source := g.export(0).source
+
+	// Clients change, the rest is not disturbed.
+	require.NoError(t, g.server.SetExports([]Export{of("/y", other, exports.Options{}), of("/x", fs, exports.Options{ReadOnly: true})}))
+	var made nfs3.MakeRes
+	g.call(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: in(x, "d")}, &made)
+	assert.Equal(t, nfs3.ErrROFS, made.Status)
+	assert.Same(t, source, g.export(1).source)
+	y := g.fh(memRoot, 0)
+	assert.Equal(t, nfs3.OK, g.status(y))
+	assert.Empty(t, released)
+
+	// What is wrong changes nothing.
+	for _, bad := range [][]Export{
+		{of("/x", fs, exports.Options{}), of("/x", other, exports.Options{})},
+		{of("/x", fs, exports.Options{}), {Path: "/y"}},
+	} {
+		assert.Error(t, g.server.SetExports(bad))
+	}
+	assert.Len(t, g.server.Exports(), 2)
+	assert.Equal(t, nfs3.OK, g.status(y))
+	assert.Empty(t, released)
+
+	// An export that is gone is stale, and not to be mounted.
+	require.NoError(t, g.server.SetExports([]Export{of("/x", fs, exports.Options{})}))
+	assert.Equal(t, nfs3.ErrStale, g.status(y))
+	assert.Equal(t, mount3.ErrNoEnt, g.mnt("/y").Status)
+	assert.Equal(t, []string{"/y"}, released)
+
+	// Another file system by the same name is another export, whose
+	// handles are of the same form.
+	require.NoError(t, g.server.SetExports([]Export{of("/x", other, exports.Options{})}))
+	assert.Equal(t, nfs3.OK, g.status(x))
+	assert.Equal(t, []string{"/y", "/x"}, released)
+	require.NoError(t, g.server.SetExports(nil))
+	assert.Equal(t, nfs3.ErrStale, g.status(x))
+	assert.Equal(t, []string{"/y", "/x", "/x"}, released)
+}
+
+// TestExports: what is exported can be read, with the defaults filled in.
+func TestExports(t *testing.T) {
+	fs := newMemFS()
+	g := newRig(t, fs)
+	list := g.server.Exports()
+	require.Len(t, list, 1)
+	assert.Equal(t, Export{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{Insecure: true}), ID: 0x57d1f0d2}, list[0])
+	require.NoError(t, g.server.SetExports(list))
+	assert.Equal(t, list, g.server.Exports())
+}
+
+// An openFS has GETATTRs wait, and knows whether one runs.
+type openFS struct {
+	*memFS
+	begun, end chan struct{}
+	closed     atomic.Bool
+	late       atomic.Int32 // calls after closed
+}
+
+func (f *openFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	if f.closed.Load() {
+		f.late.Add(1)
+	}
+	if f.begun != nil {
+		f.begun <- struct{}{}
+		<-f.end
+	}
+	return vfs.Attr{Type: vfs.TypeDir}, nil
+}
+
+// TestReleased: a file system is let go by the last call that uses it.
+func TestReleased(t *testing.T) {
+	fs := &openFS{memFS: newMemFS(), begun: make(chan struct{}), end: make(chan struct{})}
+	var released atomic.Int32
+	g := newRig(t, fs, func(c *Config) { c.Exports[0].Released = func() { released.Add(1) } })
+	fh := g.fh(memRoot)
+	args := nfs3.HandleArgs{Object: fh}
+	wire := args.AppendTo(nil)
+	serve := func() nfs3.Status {
+		call := oncrpc.Call{Proc: nfs3.ProcGetAttr, Args: xdr.NewReader(wire)}
+		var rep oncrpc.Reply
+		assert.NoError(t, nfsProgram{g.server}.ServeRPC(t.Context(), &call, &rep))
+		var res nfs3.GetAttrRes
+		r := xdr.NewReader(rep.Head)
+		res.Decode(&r)
+		return res.Status
+	}
+	var calls sync.WaitGroup
+	for range 3 {
+		calls.Go(func() { assert.Equal(t, nfs3.OK, serve(), "as it began") })
+	}
+	mounted := make(chan mount3.Status, 1)
+	go func() { mounted <- mountProgram{g.server}.mnt(t.Context(), nil, "/x").Status }()
+	for range 4 {
+		<-fs.begun
+	}
+	require.NoError(t, g.server.SetExports(nil))
+	assert.Equal(t, nfs3.ErrStale, serve())
+	assert.Zero(t, released.Load())
+	for range 3 {
+		fs.end <- struct{}{}
+	}
+	fs.end <- struct{}{}
+	calls.Wait()
+	assert.Equal(t, mount3.OK, <-mounted)
+	assert.Equal(t, nfs3.ErrStale, serve())
+	assert.EqualValues(t, 1, released.Load(), "once")
+}
+
+// TestSetExportsUnderLoad: while exports come, go and change, every call is
+// answered as one of them has it, and no file system is used once it is let go.
+func TestSetExportsUnderLoad(t *testing.T) {
+	var systems []*openFS
+	open := func() Export {
+		fs := &openFS{memFS: newMemFS()}
+		systems = append(systems, fs)
+		return Export{Path: "/x", FS: fs, Released: func() { fs.closed.Store(true) }}
+	}
+	stays := Export{Path: "/stays", FS: &openFS{memFS: newMemFS()}}
+	g := newRig(t, newMemFS(), func(c *Config) { c.Exports = []Export{stays, open()} })
+	fhs := []nfs3.FH{g.fh(memRoot, 0), g.fh(memRoot, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	var served atomic.Int64
+	for i := range 4 {
+		clients.Go(func() {
+			peer := &oncrpc.Peer{Network: "tcp"}
+			args := nfs3.HandleArgs{Object: fhs[i%2]}
+			wire := args.AppendTo(nil)
+			for ctx.Err() == nil {
+				call := oncrpc.Call{Proc: nfs3.ProcGetAttr, Args: xdr.NewReader(wire), Peer: peer}
+				var rep oncrpc.Reply
+				assert.NoError(t, nfsProgram{g.server}.ServeRPC(t.Context(), &call, &rep))
+				var res nfs3.GetAttrRes
+				r := xdr.NewReader(rep.Head)
+				res.Decode(&r)
+				if i%2 == 0 {
+					assert.Equal(t, nfs3.OK, res.Status, "what stays is not disturbed")
+				} else {
+					assert.Contains(t, []nfs3.Status{nfs3.OK, nfs3.ErrStale}, res.Status)
+				}
+				served.Add(1)
+			}
+		})
+	}
+	for i := 0; i < 300 || served.Load() < 2000; i++ {
+		stays.Clients = exports.Everyone(exports.Options{Insecure: true, ReadOnly: i%2 == 0})
+		list := []Export{stays}
+		if i%3 > 0 {
+			list = []Export{open(), stays}
+		}
+		require.NoError(t, g.server.SetExports(list))
+	}
+	require.NoError(t, g.server.SetExports([]Export{stays}))
+	cancel()
+	clients.Wait()
+	for _, fs := range systems {
+		assert.True(t, fs.closed.Load())
+		assert.Zero(t, fs.late.Load())
+	}
+}
+
+// TestExportsOfCallsApart: one call cannot use two exports, nor one that is gone.
+func TestExportsOfCallsApart(t *testing.T) {
+	g, _, fh := scene(t, func(c *Config) { c.Exports = append(c.Exports, Export{Path: "/y", FS: newMemFS()}) })
+	x, y, gone := fh[vfs.TypeDir], g.fh(memRoot, 1), g.sealed(9, make([]byte, 8))
+	for _, tt := range []struct {
+		from, to nfs3.FH
+		want     nfs3.Status
+	}{{x, y, nfs3.ErrXDev}, {x, gone, nfs3.ErrStale}, {gone, x, nfs3.ErrStale}} {
+		var res nfs3.RenameRes
+		g.call(nfs3.ProcRename, &nfs3.RenameArgs{From: in(tt.from, "f"), To: in(tt.to, "g")}, &res)
+		assert.Equal(t, tt.want, res.Status)
+	}
+	assert.Zero(t, g.export(0).calls.Load())
+	assert.Zero(t, g.export(1).calls.Load())
+}
+
+// A strayFS says of one object that it has been moved out.
+type strayFS struct {
+	*memFS
+	out  vfs.Handle
+	cred vfs.Cred
+}
+
+func (f *strayFS) Within(_ context.Context, c *vfs.Cred, h vfs.Handle) error {
+	f.cred = vfs.Cred{UID: c.UID, GID: c.GID}
+	if h == f.out {
+		return syscall.ESTALE
+	}
+	return nil
+}
+
+// TestEachSubtreeCheck: every procedure asks, with the option alone, and as the caller.
+func TestEachSubtreeCheck(t *testing.T) {
+	for _, check := range []bool{false, true} {
+		stray := &strayFS{memFS: newMemFS()}
+		with := func(c *Config) {
+			stray.memFS = c.Exports[0].FS.(*memFS)
+			c.Exports[0].FS = stray
+			c.Exports[0].Clients = exports.Everyone(exports.Options{SubtreeCheck: check})
+		}
+		eachProc(t, with, func(t *testing.T, g *rig, fs *memFS, p procCase, fh nfs3.FH) {
+			_, stray.out, _ = g.server.seal.parseHandle(new(mac), fh)
+			g.call(p.proc, p.args(fh), p.res)
+			want := nfs3.OK
+			if check {
+				want = nfs3.ErrStale
+				assert.Equal(t, vfs.Cred{UID: 1000, GID: 100}, stray.cred)
+			}
+			assert.Equal(t, want, statusOfResults(p.res))
+		})
+	}
+}
+
+// TestAsync: what is said to be stable is not, and nothing waits for it.
+func TestAsync(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		g, fs, fh := scene(t, options(exports.Options{Async: async}))
+		var res nfs3.WriteRes
+		for how, want := range []nfs3.Stable{nfs3.Unstable, nfs3.DataSync, nfs3.FileSync} {
+			g.call(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh[vfs.TypeReg], Data: []byte("x"), Stable: nfs3.Stable(how)}, &res)
+			assert.Equal(t, nfs3.WriteRes{Wcc: res.Wcc, Count: 1, Committed: want, Verf: fs.verf}, res)
+			if async {
+				assert.Equal(t, vfs.Unstable, fs.how)
+			} else {
+				assert.EqualValues(t, how, fs.how)
+			}
+		}
+		var done nfs3.CommitRes
+		commits := fs.commits
+		g.call(nfs3.ProcCommit, &nfs3.CommitArgs{File: fh[vfs.TypeReg]}, &done)
+		assert.Equal(t, nfs3.OK, done.Status)
+		assert.True(t, done.Wcc.After.OK)
+		assert.Equal(t, fs.verf, done.Verf)
+		assert.Equal(t, async, fs.commits == commits)
+		fs.fail = syscall.ESTALE
+		g.call(nfs3.ProcCommit, &nfs3.CommitArgs{File: fh[vfs.TypeReg]}, &done)
+		assert.Equal(t, nfs3.ErrStale, done.Status)
+	}
+}
+
+// TestMntByAnother: a client that may not use an export gets the directory by
+// way of one above it that it may, as with knfsd.
+func TestMntByAnother(t *testing.T) {
+	g, _, _ := scene(t, func(c *Config) {
+		c.Exports = append(c.Exports, Export{Path: "/x/d", FS: newMemFS(), Clients: hosts(exports.Options{}, "10.0.0.0/8")})
+	})
+	assert.Equal(t, string(g.fh(sceneDir)), string(g.mnt("/x/d").Handle))
+	g.from("10.1.1.1")
+	assert.Equal(t, string(g.fh(memRoot, 1)), string(g.mnt("/x/d").Handle))
+	assert.Zero(t, g.export(0).calls.Load())
+}
+
+// TestMntPort: a client whose port says nothing is refused where that counts.
+func TestMntPort(t *testing.T) {
+	g := newRig(t, newMemFS(), options(exports.Options{}))
+	g.peer = &oncrpc.Peer{Addr: g.peer.Addr, Network: "tcp"}
+	assert.Equal(t, mount3.OK, g.mnt("/x").Status)
+	g.peer = &oncrpc.Peer{Addr: netip.AddrPortFrom(g.peer.Addr.Addr(), 1024), Network: "tcp"}
+	assert.Equal(t, mount3.ErrAcces, g.mnt("/x").Status)
+	assert.Equal(t, nfs3.ErrPerm, g.status(g.fh(memRoot)))
+	g.peer = &oncrpc.Peer{Addr: g.peer.Addr, Network: "rdma"}
+	assert.Equal(t, mount3.OK, g.mnt("/x").Status)
+	assert.Equal(t, nfs3.OK, g.status(g.fh(memRoot)))
+}
