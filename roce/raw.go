@@ -1,0 +1,212 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/roce/packet"
+)
+
+// A Link carries packets of an IBA link, from the LRH to the VCRC, whole. Its
+// methods may be called by several goroutines.
+type Link interface {
+	Send(packet []byte) error
+	// Serve hands what comes in to deliver until Close, and returns why it
+	// ended. What deliver gets is the Link's again when it returns.
+	Serve(deliver func([]byte)) error
+	Close() error
+}
+
+// A RawKind says which raw datagrams a queue pair takes: those with an RWH, or
+// those of IPv6 (section 9.8.4). Others of the node are for other queue pairs.
+type RawKind = packet.LNH
+
+// A RawPort has a link as its port, and raw queue pairs behind it: one for each
+// service that somebody here wants (o9-146, o9-147). What the port drops, its
+// statistics count.
+type RawPort struct {
+	link     Link
+	counters counters
+	served   chan struct{}
+
+	mu     sync.Mutex
+	pairs  map[rawService]*Raw
+	closed bool
+}
+
+// A rawService is what a raw queue pair takes.
+type rawService struct {
+	kind RawKind
+	what uint16 // the Ethertype, or IPv6's next header
+}
+
+// OpenRaw makes a port of a link, which is the port's from now on.
+func OpenRaw(l Link) *RawPort {
+	p := &RawPort{link: l, served: make(chan struct{}), pairs: map[rawService]*Raw{}}
+	go func() {
+		defer close(p.served)
+		_ = l.Serve(p.deliver) // what ends a link ends the port
+		p.mu.Lock()
+		p.closed = true
+		all := p.pairs
+		p.pairs = nil
+		p.mu.Unlock()
+		for _, q := range all {
+			q.flushAll()
+		}
+	}()
+	return p
+}
+
+// Stats returns what the port has done.
+func (p *RawPort) Stats() Statistics { return p.counters.read() }
+
+// Close ends the port and its queue pairs, whose receives complete as flushed.
+// When it returns, nothing of the port runs.
+func (p *RawPort) Close() error {
+	err := p.link.Close()
+	<-p.served
+	return err
+}
+
+// A Raw is a queue pair for raw datagrams.
+type Raw struct {
+	port    *RawPort
+	service rawService
+	recv    Completer
+	mu      sync.Mutex
+	recvs   recvQueue
+}
+
+var errRawService = errors.New("roce: raw datagrams of that kind cannot be had")
+
+// NewRaw makes a queue pair for what has an RWH with an Ethertype (kind
+// packet.RawEthertype), or for what IPv6 carries with a next header
+// (packet.RawIPv6). At most recvs receives may be posted at a time; 0 means 128.
+func (p *RawPort) NewRaw(kind RawKind, what uint16, recvs int, recv Completer) (*Raw, error) {
+	if recvs == 0 {
+		recvs = defaultRecvs
+	}
+	s := rawService{kind: kind, what: what}
+	switch {
+	case kind != packet.RawEthertype && kind != packet.RawIPv6,
+		kind == packet.RawIPv6 && (what > 0xff || what == packet.NextHeaderIBA),
+		recvs < 0 || recvs > maxRecvs:
+		return nil, fmt.Errorf("%w: LNH %d, %#x, %d receives", errRawService, kind, what, recvs)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return nil, rdma.ErrClosed
+	case p.pairs[s] != nil:
+		return nil, fmt.Errorf("%w: %#x is another queue pair's", errRawService, what)
+	}
+	q := &Raw{port: p, service: s, recv: recv, recvs: recvQueue{ring: make([]Recv, recvs)}}
+	p.pairs[s] = q
+	return q, nil
+}
+
+// Close ends the queue pair. Posted receives complete as flushed.
+func (q *Raw) Close() {
+	p := q.port
+	p.mu.Lock()
+	if p.pairs[q.service] == q {
+		delete(p.pairs, q.service)
+	}
+	p.mu.Unlock()
+	q.flushAll()
+}
+
+func (q *Raw) flushAll() {
+	q.mu.Lock()
+	left := q.recvs.take()
+	q.mu.Unlock()
+	for _, wr := range left {
+		q.recv.Complete(Completion{ID: wr.ID, Received: true, Err: rdma.ErrFlushed})
+	}
+}
+
+// PostRecv queues receives: memory for whole packets, from the LRH on, without
+// the VCRC (packet.MaxRaw octets at most). They may be posted while the queue
+// pair is there.
+func (q *Raw) PostRecv(wrs ...Recv) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.recvs.push(wrs)
+}
+
+// Send hands a raw datagram over to the link, as one of the queue pair's kind. The
+// errors are those of packet.Raw.AppendTo, and the link's.
+func (q *Raw) Send(r packet.Raw) error {
+	r.LRH.Next = q.service.kind
+	if q.service.kind == packet.RawIPv6 {
+		r.IPv6.NextHeader = uint8(q.service.what)
+	} else {
+		r.Ethertype = q.service.what
+	}
+	b, err := r.AppendTo(nil)
+	if err == nil {
+		err = q.port.link.Send(b)
+	}
+	if err == nil {
+		q.port.counters.sent.packets.Add(1)
+	}
+	return err
+}
+
+// deliver takes what has come in.
+func (p *RawPort) deliver(b []byte) {
+	p.counters.received.packets.Add(1)
+	if cause := p.receive(b); cause != taken {
+		p.counters.drop(cause)
+	}
+}
+
+func (p *RawPort) receive(b []byte) Drop {
+	r, err := packet.ParseRaw(b)
+	switch {
+	case errors.Is(err, packet.ErrTransport): // C9-208
+		return DropTransport
+	case errors.Is(err, packet.ErrVCRC):
+		return DropVCRC
+	case errors.Is(err, packet.ErrNotRaw):
+		return DropForm
+	case err != nil:
+		return DropLength
+	}
+	s := rawService{kind: r.LRH.Next, what: r.Ethertype}
+	if s.kind == packet.RawIPv6 {
+		s.what = uint16(r.IPv6.NextHeader)
+	}
+	p.mu.Lock()
+	q := p.pairs[s]
+	p.mu.Unlock()
+	if q == nil {
+		return DropDestQP
+	}
+	return q.take(b[:len(b)-packet.VCRCLen], len(r.Payload))
+}
+
+// take fills a receive.
+func (q *Raw) take(b []byte, payload int) Drop {
+	q.mu.Lock()
+	switch front := q.recvs.front(); {
+	case front == nil:
+		q.mu.Unlock()
+		return DropNoRecv
+	case len(front.Data) < len(b):
+		q.mu.Unlock()
+		return DropRoom
+	}
+	wr := q.recvs.pop()
+	err := place(wr.Data[:len(b)], b)
+	q.mu.Unlock()
+	if err == nil {
+		q.port.counters.message(payload)
+	}
+	q.recv.Complete(Completion{ID: wr.ID, Received: true, Octets: len(b), Err: err})
+	return taken
+}
