@@ -31,6 +31,18 @@
 // Whoever exports another directory under an old name must give it another
 // identity.
 //
+// An object that a local process has moved out of the export's directory stays
+// in reach of those who have its handle, as with knfsd, unless the client's
+// options have subtree_check and the file system can tell (vfs.Container): then
+// it is NFS3ERR_STALE, and so is what the caller has no path to.
+//
+// # Slow storage
+//
+// A call waits for its file system as long as that takes. Where a file system
+// keeps very many calls for very long, new ones are answered NFS3ERR_JUKEBOX
+// before anything is done (see patience), and so are those that the host puts off
+// itself. Such answers are not kept for retries.
+//
 // # Life of slices
 //
 // Arguments alias the call message and are used only until the procedure

@@ -29,6 +29,12 @@ const (
 	// for people; the oldest entry makes room.
 	maxMounts = 1024
 
+	// maxWaiting is how many calls may wait for one file system, once one of
+	// them has been waiting for stuckTime: all that two clients have under way,
+	// and a quarter of what RPC-over-RDMA runs at once.
+	maxWaiting = 256
+	stuckTime  = 5 * time.Second
+
 	// namesTime is how long a call waits for the name of a client that was
 	// not seen before. Then the client is told to come again.
 	namesTime = 5 * time.Second

@@ -16,13 +16,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// posixRig serves dir, each call in the name of this process's user.
-func posixRig(t *testing.T, dir string, o posix.Options) *rig {
+// posixRig serves dir, after change, each call in the name of this process's
+// user.
+func posixRig(t *testing.T, dir string, o posix.Options, change ...func(*Config)) *rig {
 	t.Helper()
 	fs, err := posix.Open(dir, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, fs.Close()) })
-	g := newRig(t, fs, options(exports.Options{NoRootSquash: true}))
+	g := newRig(t, fs, append([]func(*Config){options(exports.Options{NoRootSquash: true})}, change...)...)
 	g.uid, g.gid, g.gids = uint32(os.Geteuid()), uint32(os.Getegid()), nil
 	return g
 }

@@ -2,6 +2,7 @@ package nfsserver
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
@@ -20,6 +21,7 @@ type request struct {
 	set     *exportSet
 	export  *export
 	options *exports.Options // what the client may do
+	running *atomic.Int64    // see patience
 	cred    vfs.Cred
 
 	groups   [maxGroups]uint32 // of cred
@@ -38,10 +40,14 @@ func (s *Server) begin(c *oncrpc.Call) *request {
 }
 
 func (s *Server) end(q *request) {
+	if q.running != nil {
+		q.running.Add(-1)
+	}
 	if q.export != nil {
 		q.export.leave()
 	}
-	q.call, q.set, q.export, q.options, q.cred, q.dirEntry = nil, nil, nil, nil, vfs.Cred{}, nfs3.Entry{}
+	q.call, q.set, q.export, q.options, q.running = nil, nil, nil, nil, nil
+	q.cred, q.dirEntry = vfs.Cred{}, nfs3.Entry{}
 	s.requests.Put(q)
 }
 
@@ -71,7 +77,12 @@ func (q *request) enter(id uint32) nfs3.Status {
 			q.export = e
 		} // else there is another set already
 	}
+	if q.running == nil {
+		q.running = q.export.patience.begin()
+	}
 	switch {
+	case q.running == nil:
+		return nfs3.ErrJukebox
 	case q.export.id == id:
 		return nfs3.OK
 	case q.set.byID[id] == nil:
@@ -95,7 +106,23 @@ func (q *request) open(ctx context.Context, fh nfs3.FH) (vfs.Handle, nfs3.Status
 		q.options = v.options
 		squash(q.options, &q.call.Cred, &q.cred, &q.groups)
 	}
+	if status := q.within(ctx, h); status != nfs3.OK {
+		return vfs.Handle{}, status
+	}
 	return h, nfs3.OK
+}
+
+// within refuses what is not below the export's directory, if that is to be
+// checked. A file system that is no Container has nothing else.
+func (q *request) within(ctx context.Context, h vfs.Handle) nfs3.Status {
+	if !q.options.SubtreeCheck {
+		return nfs3.OK
+	}
+	c, ok := q.export.fs.(vfs.Container)
+	if !ok {
+		return nfs3.OK
+	}
+	return q.status(c.Within(ctx, &q.cred, h))
 }
 
 // openToChange is open for an object that is to be changed. Where that is

@@ -11,8 +11,9 @@ import (
 // A source is the file system of an export, as long as it is exported, and who
 // uses it. Exports of several sets may share one.
 type source struct {
-	fs     vfs.FS
-	mapper vfs.Mapper // fs, or nil
+	fs       vfs.FS
+	mapper   vfs.Mapper // fs, or nil
+	patience patience   // of calls that wait for fs
 
 	// calls under way; retired is added to it once the export is gone.
 	calls atomic.Int64

@@ -39,10 +39,11 @@ var errnoStatus = map[syscall.Errno]nfs3.Status{
 	syscall.ENOMEM:       nfs3.ErrJukebox,
 	syscall.EOPNOTSUPP:   nfs3.ErrNotSupp,
 	syscall.ETXTBSY:      nfs3.ErrIO,
-	syscall.EBUSY:        nfs3.ErrIO,
 	syscall.EUCLEAN:      nfs3.ErrIO,
 	syscall.EBADMSG:      nfs3.ErrIO,
 	syscall.EREMOTEIO:    nfs3.ErrIO,
+	syscall.ENOKEY:       nfs3.ErrPerm,  // an encrypted directory whose key is not there
+	syscall.EBUSY:        nfs3.ErrAcces, // the name of a mount point, to be removed
 
 	syscall.EINTR:  nfs3.ErrJukebox,
 	syscall.EMFILE: nfs3.ErrJukebox, // descriptors come free again

@@ -1,0 +1,140 @@
+package nfsserver
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A stuckFS answers GETATTR and MKDIR when gate is closed.
+type stuckFS struct {
+	*memFS
+	gate chan struct{}
+}
+
+func (f *stuckFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	<-f.gate
+	return f.memFS.GetAttr(ctx, c, h)
+}
+
+func (f *stuckFS) Mkdir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
+	<-f.gate
+	return f.memFS.Mkdir(ctx, c, dir, name, s)
+}
+
+// A crowd makes calls that may wait.
+type crowd struct {
+	g       *rig
+	waiting sync.WaitGroup
+
+	mu       sync.Mutex
+	answered map[nfs3.Status]int
+	noReplay int
+}
+
+func (c *crowd) call(proc uint32, args message) {
+	wire := args.AppendTo(nil)
+	c.waiting.Go(func() {
+		call := oncrpc.Call{Proc: proc, Peer: c.g.peer, MaxReply: 4096, Args: xdr.NewReader(wire)}
+		var rep oncrpc.Reply
+		if !assert.NoError(c.g.t, nfsProgram{c.g.server}.ServeRPC(context.Background(), &call, &rep)) {
+			return
+		}
+		r := xdr.NewReader(rep.Head)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.answered[nfs3.Status(r.Uint32())]++
+		if rep.NoReplay {
+			c.noReplay++
+		}
+	})
+}
+
+// TestPatience: where many calls wait for storage, the oldest for long, others
+// of that export are put off before anything is done, and no other export
+// notices. When the storage is back, all goes on.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := &stuckFS{newMemFS(), make(chan struct{})}
+		g := newRig(t, fs, func(c *Config) {
+			c.Exports = append(c.Exports, Export{Path: "/y", FS: newMemFS()})
+		})
+		c := &crowd{g: g, answered: make(map[nfs3.Status]int)}
+		getAttr := nfs3.HandleArgs{Object: g.fh(memRoot)}
+		mkdir := nfs3.MkdirArgs{Where: in(g.fh(memRoot), "new")}
+		for range maxWaiting - 1 {
+			c.call(nfs3.ProcGetAttr, &getAttr)
+		}
+		time.Sleep(time.Hour)
+		c.call(nfs3.ProcGetAttr, &getAttr)
+		c.call(nfs3.ProcMkdir, &mkdir) // the first to come where there are many
+		synctest.Wait()
+		require.Empty(t, c.answered, "how long few have waited is not known")
+
+		time.Sleep(stuckTime)
+		c.call(nfs3.ProcGetAttr, &getAttr)
+		synctest.Wait()
+		require.Empty(t, c.answered)
+
+		time.Sleep(time.Nanosecond)
+		for range 100 {
+			c.call(nfs3.ProcGetAttr, &getAttr)
+			c.call(nfs3.ProcMkdir, &mkdir)
+		}
+		synctest.Wait()
+		assert.Equal(t, map[nfs3.Status]int{nfs3.ErrJukebox: 200}, c.answered)
+		assert.Equal(t, 200, c.noReplay)
+		var res nfs3.GetAttrRes
+		g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.fh(memRoot, 1)}, &res)
+		assert.Equal(t, nfs3.OK, res.Status)
+
+		close(fs.gate)
+		c.waiting.Wait()
+		assert.Equal(t, map[nfs3.Status]int{nfs3.ErrJukebox: 200, nfs3.OK: maxWaiting + 2}, c.answered, "one MKDIR was begun, and done")
+		g.call(nfs3.ProcGetAttr, &getAttr, &res)
+		assert.Equal(t, nfs3.OK, res.Status)
+		assert.Zero(t, g.server.set.Load().list[0].calls.Load())
+	})
+}
+
+// TestPatienceWithBusy: many calls that all end are no reason to put any off,
+// however long that goes on.
+func TestPatienceWithBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := &stuckFS{newMemFS(), make(chan struct{})}
+		g := newRig(t, fs)
+		c := &crowd{g: g, answered: make(map[nfs3.Status]int)}
+		args := nfs3.HandleArgs{Object: g.fh(memRoot)}
+		const all = 4 * maxWaiting
+		for range 10 {
+			for range all {
+				c.call(nfs3.ProcGetAttr, &args)
+			}
+			synctest.Wait()
+			time.Sleep(stuckTime / 2)
+			for range all / 2 {
+				fs.gate <- struct{}{}
+			}
+			for range all / 2 {
+				c.call(nfs3.ProcGetAttr, &args)
+			}
+			synctest.Wait()
+			time.Sleep(stuckTime / 2)
+			for range all {
+				fs.gate <- struct{}{}
+			}
+		}
+		c.waiting.Wait()
+		assert.Equal(t, map[nfs3.Status]int{nfs3.OK: 15 * all}, c.answered)
+	})
+}
