@@ -53,9 +53,14 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	if err != nil {
 		return errors.Join(err, closeExports())
 	}
+	ways, undo, err := o.findable(ctx, transports, log)
+	if err != nil {
+		return errors.Join(err, closeExports())
+	}
+	defer undo()
 	o.announce(transports, log)
 	defer rec.onSignal()()
-	idle, err := cli.ServeAll(ctx, transports, cli.ReadyLine(transports, "exports="+readyNames(o.exports)), stdout, log)
+	idle, err := cli.ServeAll(ctx, ways, cli.ReadyLine(ways, "exports="+readyNames(o.exports)), stdout, log)
 	if !idle {
 		return err // the end of the process closes what calls still use
 	}

@@ -46,6 +46,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "--credits=0", "/"}, "--credits 0 is not between 1 and 4096"},
 		{[]string{"serve", "--max-payload=8MiB", "/"}, "--max-payload 8388608 is not between 4096 and 4194304"},
 		{[]string{"serve", "--listen=", "/"}, "--listen needs an address, such as :20049"},
+		{[]string{"serve", "--portmap=:111", "--register", "/"}, "--portmap answers in rpcbind's place, and --register tells it: choose one"},
 		{[]string{"serve", "--clients=host", "/"}, `--clients: "host" is neither an address nor a network such as 192.0.2.0/24 or 2001:db8::/32`},
 		{[]string{"serve", "=/x"}, `"=/x" names no directory: write DIR or DIR=/EXPORT`},
 	} {
@@ -61,7 +62,7 @@ func TestHelp(t *testing.T) {
 	status, stdout, _ := command(t, "serve", "--help")
 	assert.Equal(t, cli.ExitOK, status)
 	for _, flag := range []string{
-		"--ro", "--clients", "--no-root-squash", "--listen", "--tcp", "--inline", "--credits",
+		"--ro", "--clients", "--no-root-squash", "--listen", "--tcp", "--portmap", "--register", "--inline", "--credits",
 		"--max-payload", "--crc", "--markers", "--no-extensions", "--state", "--log-level", "--log-format",
 	} {
 		assert.Contains(t, stdout, flag)
@@ -104,6 +105,11 @@ func TestErrors(t *testing.T) {
 			"TCP port in use",
 			[]string{"--tcp", port, dir},
 			"cannot listen on " + port + ": the port is in use; choose another with --tcp (beside the kernel's NFS server, which has 2049), or turn it off with --tcp \"\"",
+		},
+		{
+			"portmapper's port in use",
+			[]string{"--portmap", port, dir},
+			"cannot listen on " + port + ": the port is in use; choose another with --portmap, or, where it is rpcbind that has the port, leave --portmap out and register there with --register",
 		},
 		{"foreign address", []string{"--listen", "192.0.2.1:20049", dir}, "cannot listen on 192.0.2.1:20049: this machine has no such address; correct --listen"},
 		{"no address", []string{"--listen", "20049", dir}, "cannot listen on 20049 (--listen): listen tcp: address 20049: missing port in address"},

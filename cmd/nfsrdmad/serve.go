@@ -27,6 +27,8 @@ type serveOptions struct {
 	noRootSquash bool
 	listen       string
 	tcp          string
+	portmap      string
+	register     bool
 	inline       cli.Size
 	credits      int
 	maxPayload   cli.Size
@@ -85,7 +87,14 @@ and write.
 
 Linux mounts an export by (MOUNT goes over TCP)
 
-    mount -t nfs -o vers=3,proto=rdma,port=20049,mountproto=tcp,mountport=2049,nolock SERVER:/EXPORT /mnt`,
+    mount -t nfs -o vers=3,proto=rdma,port=20049,mountproto=tcp,mountport=2049,nolock SERVER:/EXPORT /mnt
+
+and where clients can ask port 111 for the ports, by
+
+    mount -t nfs -o vers=3,rdma,nolock SERVER:/EXPORT /mnt
+
+There answers the host's rpcbind, which is told with --register, or on a host that
+has none, this daemon itself, with --portmap :111.`,
 		Example: `  nfsrdmad serve /srv/data
   nfsrdmad serve --ro --clients 192.0.2.0/24,2001:db8::/32 /srv/a=/a /srv/b=/b
   nfsrdmad serve --listen '[::1]:20049' --tcp '[::1]:2049' /srv/data=/data`,
@@ -101,6 +110,8 @@ Linux mounts an export by (MOUNT goes over TCP)
 	f.BoolVar(&o.noRootSquash, "no-root-squash", false, "let root of a client be root here")
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
 	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for the same over plain TCP; \"\" turns it off")
+	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), most often :111")
+	f.BoolVar(&o.register, "register", false, "tell the rpcbind of this host the ports")
 	f.Var(&o.inline, "inline", "longest message sent without RDMA")
 	f.IntVar(&o.credits, "credits", o.credits, "calls that a connection may have under way")
 	f.Var(&o.maxPayload, "max-payload", "longest READ or WRITE")
@@ -129,6 +140,9 @@ func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
 	}
 	if o.listen == "" {
 		return errors.New("--listen needs an address, such as :20049")
+	}
+	if o.portmap != "" && o.register {
+		return errors.New("--portmap answers in rpcbind's place, and --register tells it: choose one")
 	}
 	return errors.Join(
 		cli.Within("--inline", int64(o.inline), cmpriv.MinSize, cmpriv.MaxSize),

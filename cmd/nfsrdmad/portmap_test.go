@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcbind"
+)
+
+// TestPortmap: who asks the portmapper finds each program over each transport, and
+// there it is.
+func TestPortmap(t *testing.T) {
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--portmap", "127.0.0.1:0", t.TempDir()+"=/x")
+	at := s.addr(t, "portmap")
+	c, err := oncrpc.DialTCP(t.Context(), at, oncrpc.ClientConfig{})
+	require.NoError(t, err)
+	defer c.Close()
+	list, err := rpcbind.DumpRPCBs(t.Context(), c)
+	require.NoError(t, err)
+	addrs := make(map[string]string)
+	for _, netid := range []string{"tcp", "rdma", "portmap"} { // R8166-9-2
+		addrs[netid] = s.addr(t, netid)
+	}
+	var told []string
+	for _, m := range list {
+		a, err := rpcbind.ParseUaddr(m.Addr)
+		require.NoError(t, err)
+		told = append(told, fmt.Sprint(m.Prog, m.Vers, m.Netid))
+		if m.Prog == rpcbind.Program {
+			assert.Equal(t, addrs["portmap"], a.String())
+			continue
+		}
+		assert.Equal(t, addrs[m.Netid], a.String())
+		if m.Netid == "tcp" {
+			null, err := oncrpc.DialTCP(t.Context(), a.String(), oncrpc.ClientConfig{})
+			require.NoError(t, err)
+			x := oncrpc.Exchange{Prog: m.Prog, Vers: m.Vers}
+			assert.NoError(t, null.Call(t.Context(), &x), m)
+			x.Release()
+			require.NoError(t, null.Close())
+		}
+	}
+	assert.ElementsMatch(t, []string{
+		"100000 2tcp", "100000 3tcp", "100000 4tcp", "100000 2udp", "100000 3udp", "100000 4udp",
+		"100003 3tcp", "100227 3tcp", "100005 3tcp", "100003 3rdma", "100227 3rdma", "100005 3rdma",
+	}, told)
+}
+
+// TestRegisterErrors name a remedy.
+func TestRegisterErrors(t *testing.T) {
+	none := rpcbind.Host{Socket: filepath.Join(t.TempDir(), "none"), Addr: "127.0.0.1"}
+	_, err := register(t.Context(), none, nil, slog.New(slog.DiscardHandler))
+	require.ErrorIs(t, err, rpcbind.ErrNoRPCBind)
+	assert.Regexp(t, `: start it \(systemctl start rpcbind\), or answer in its place with --portmap :111$`, err.Error())
+
+	taken := &rpcbind.TakenError{
+		Want:   rpcbind.RPCB{Prog: 100003, Vers: 3, Netid: "tcp"},
+		Holder: rpcbind.RPCB{Addr: "0.0.0.0.8.1", Owner: "superuser"},
+	}
+	assert.EqualError(t, registerError(taken), "rpcbind: program 100003 version 3 on tcp is registered already, at 0.0.0.0.8.1 by superuser: "+
+		"stop that server (the kernel's: systemctl stop nfs-server), or leave --register out and tell clients the ports")
+	assert.EqualError(t, registerError(errors.New("x")), "--register: x")
+}
+
+// TestUnregisterFails: whoever cannot take back what was registered says how to.
+func TestUnregisterFails(t *testing.T) {
+	dir := t.TempDir()
+	host := rpcbind.Host{Socket: filepath.Join(dir, "s"), Addr: "127.0.0.1"}
+	l, err := net.Listen("unix", host.Socket)
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	server := &oncrpc.Server{Handler: new(oncrpc.Mux)}
+	go func() { served <- server.Serve(l) }()
+	var log bytes.Buffer
+	undo, err := register(t.Context(), host, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	require.NoError(t, server.Shutdown(t.Context()))
+	require.NoError(t, <-served)
+	undo()
+	assert.Contains(t, log.String(), "rpcinfo -d removes it")
+	assert.Contains(t, log.String(), unix.ENOENT.Error())
+}
+
+// TestFindableCloses: where the ports cannot be told, nothing is served.
+func TestFindableCloses(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	o := serveOptions{portmap: taken.Addr().String()}
+	way := cli.NewWay("tcp", l, new(oncrpc.Server))
+	_, _, err = o.findable(t.Context(), []cli.Way{way}, slog.New(slog.DiscardHandler))
+	require.ErrorContains(t, err, "in use")
+	assert.ErrorIs(t, l.Close(), net.ErrClosed)
+}
