@@ -78,7 +78,7 @@ func testHandlesOne(r *rig) {
 				}
 			}
 		}
-		r.use(r.b.Restart(r.T, r.fs, false))
+		r.restart(false)
 	}
 	r.rename(d, "f", r.root, "h")
 	assert.Equal(r, f, r.lookup(r.root, "h"))

@@ -29,6 +29,14 @@ func newRig(t *testing.T, b *Backend) *rig {
 
 func (r *rig) use(fs vfs.FS) { r.fs, r.root = fs, fs.Root() }
 
+// restart ends the server and uses the next, if handles outlive it.
+func (r *rig) restart(killed bool) {
+	r.Helper()
+	if r.b.Restart != nil {
+		r.use(r.b.Restart(r.T, r.fs, killed))
+	}
+}
+
 // as returns a rig for another caller.
 func (r *rig) as(c vfs.Cred) *rig {
 	other := *r

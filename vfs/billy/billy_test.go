@@ -1,0 +1,64 @@
+package billy
+
+import (
+	"maps"
+	"os"
+	"testing"
+
+	gobilly "github.com/go-git/go-billy/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
+)
+
+func serve(t testing.TB, fs gobilly.Filesystem, o Options) *FS {
+	f, err := New(fs, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+// me is in whose name the process does everything.
+func me() vfs.Cred { return vfs.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())} }
+
+// callers is why tests about callers do not apply.
+const callers = "callers are not told apart"
+
+func TestConformance(t *testing.T) {
+	without := map[string]string{
+		"SymlinkTimes": "billy.Change cannot set times of links",
+		"Devices":      callers, "SetAttrOwner": callers, "OwnersOfNew": callers,
+		"Rights": callers, "RightsChange": callers, "RightsOwner": callers, "RightsDir": callers, "RightsTimes": callers,
+	}
+	for name, o := range map[string]Options{"alone": {}, "concurrent": {Concurrent: true}} {
+		t.Run(name, func(t *testing.T) {
+			vfstest.Run(t, vfstest.Backend{
+				New:     func(t *testing.T) vfs.FS { return serve(t, newHost(t), o) },
+				Caller:  me(),
+				Without: without,
+			})
+		})
+	}
+	// A file system that cannot but what every billy.Filesystem can, and says
+	// of files only what every os.FileInfo says.
+	t.Run("bare", func(t *testing.T) {
+		maps.Copy(without, map[string]string{
+			"CreateExclusive": "attributes do not change, so it is refused",
+			"SetAttrMode":     "attributes do not change", "SetAttrTimes": "attributes do not change",
+			"SetAttrSize": "it changes modes too", "Create": "it changes times too", "Mkdir": "it wants a sticky bit",
+			"Special": "there are no special files", "ReadDirPlus": "it wants a FIFO", "WCC": "it wants links and FIFOs",
+			"Link": "there are no hard links", "HandlesMove": "it wants links", "HandlesOne": "it wants links", "RenameOver": "it wants links",
+			"Sparse": "storage is not told",
+		})
+		vfstest.Run(t, vfstest.Backend{
+			New: func(t *testing.T) vfs.FS {
+				return serve(t, struct{ gobilly.Filesystem }{newHost(t)}, Options{Info: nothing})
+			},
+			Without: without, // the caller is root: nobody's name is known
+		})
+	})
+}
+
+// nothing is what an os.FileInfo knows of a file system in memory.
+func nothing(os.FileInfo) (Info, bool) { return Info{}, false }

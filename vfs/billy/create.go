@@ -1,0 +1,128 @@
+package billy
+
+import (
+	"context"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// The modes of what clients leave to the server.
+const (
+	defaultFileMode = 0o600
+	defaultDirMode  = 0o700
+)
+
+// maxLinks is what PathConf says where hard links can be made: the fewest that a
+// file system of Linux allows.
+const maxLinks = 127
+
+// A maker makes one object.
+type maker struct {
+	name string
+	attr vfs.SetAttr // what the new object shall have
+
+	// call makes the object.
+	call func(path string) error
+
+	// taken tells what the object means that has the name. Nil: EEXIST.
+	taken func(o *object) error
+
+	// What an exclusive create leaves with the object.
+	exclusive bool
+	verifier  uint64
+}
+
+// Create makes a file or takes what is there. To that, Unchecked applies a size
+// at most; and where it is no file it returns it as it is, but for a directory,
+// as knfsd does. Exclusive is EOPNOTSUPP where attributes do not change: clients
+// set them next, and ask for Guarded instead.
+func (f *FS) Create(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
+	if how.Mode == vfs.Exclusive {
+		return f.exclusive(dir, name, how.Verifier)
+	}
+	s := initial(how.Attr, defaultFileMode)
+	m := maker{name: name, attr: s, call: f.creator(*s.Mode)}
+	if how.Mode == vfs.Unchecked {
+		m.taken = func(o *object) error {
+			switch {
+			case o.attr.Type == vfs.TypeDir:
+				return syscall.EISDIR
+			case s.Size == nil || o.attr.Type != vfs.TypeReg:
+				return nil
+			}
+			return f.changeAll(o, vfs.SetAttr{Size: s.Size})
+		}
+	}
+	return f.make(dir, &m)
+}
+
+// initial prepares the attributes of a new object.
+func initial(s vfs.SetAttr, mode uint32) vfs.SetAttr {
+	if s.Mode == nil {
+		s.Mode = &mode
+	}
+	return s
+}
+
+func (f *FS) creator(mode uint32) func(path string) error {
+	return func(path string) error {
+		w, err := f.fs.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode(mode)&os.ModePerm)
+		if err != nil {
+			return err
+		}
+		return w.Close()
+	}
+}
+
+// exclusive makes a file whose node remembers the verifier until the client sets
+// attributes (RFC 1813, Section 3.3.8).
+func (f *FS) exclusive(dir vfs.Handle, name string, verifier uint64) (vfs.Made, error) {
+	s := initial(vfs.SetAttr{}, defaultFileMode)
+	m := maker{name: name, attr: s, call: f.creator(*s.Mode), exclusive: true, verifier: verifier, taken: func(o *object) error {
+		if !o.n.exclusive || o.n.verifier != verifier {
+			return syscall.EEXIST
+		}
+		return nil
+	}}
+	if f.change == nil {
+		m.call = unsupported
+	}
+	return f.make(dir, &m)
+}
+
+func unsupported(string) error { return syscall.EOPNOTSUPP }
+
+// Mkdir makes a directory.
+func (f *FS) Mkdir(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
+	s = initial(s, defaultDirMode)
+	return f.make(dir, &maker{name: name, attr: s, call: func(path string) error {
+		return f.fs.MkdirAll(path, fileMode(*s.Mode)&os.ModePerm) // which is there but for the last name
+	}})
+}
+
+// Symlink makes a symbolic link; its mode is not the client's to choose.
+func (f *FS) Symlink(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name, target string, s vfs.SetAttr) (vfs.Made, error) {
+	s.Mode = nil
+	return f.make(dir, &maker{name: name, attr: s, call: func(path string) error {
+		switch {
+		case strings.IndexByte(target, 0) >= 0:
+			return syscall.EINVAL
+		case len(target) > maxPath:
+			return syscall.ENAMETOOLONG
+		}
+		return f.fs.Symlink(target, path)
+	}})
+}
+
+// Mknod makes special files where there is a Special.
+func (f *FS) Mknod(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, d vfs.Dev, s vfs.SetAttr) (vfs.Made, error) {
+	s = initial(s, defaultFileMode)
+	call, err := f.specialMaker(t, d, *s.Mode)
+	if err != nil {
+		return vfs.Made{}, err
+	}
+	return f.make(dir, &maker{name: name, attr: s, call: call})
+}

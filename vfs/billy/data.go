@@ -1,0 +1,172 @@
+package billy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+
+	gobilly "github.com/go-git/go-billy/v5"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// file is object for a regular file: RFC 1813, Section 3.3.6, wants
+// NFS3ERR_INVAL for others.
+func (f *FS) file(h vfs.Handle) (object, error) {
+	o, err := f.object(h)
+	if err == nil && o.attr.Type != vfs.TypeReg {
+		err = syscall.EINVAL
+	}
+	return o, err
+}
+
+// Read opens the file, reads into p, and closes it.
+func (f *FS) Read(_ context.Context, _ *vfs.Cred, h vfs.Handle, p []byte, off uint64) (int, bool, vfs.MaybeAttr, error) {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	o, err := f.file(h)
+	if err != nil {
+		return 0, false, vfs.MaybeAttr{OK: o.n != nil, Attr: o.attr}, err
+	}
+	if off >= o.attr.Size {
+		return 0, true, some(&o.attr), nil
+	}
+	n, end, err := f.readAt(o.name, p[:min(uint64(len(p)), o.attr.Size-off)], int64(off))
+	return n, end || off+uint64(n) >= o.attr.Size, some(&o.attr), err
+}
+
+// readAt fills p, but for what lies behind the end of a file that was cut short
+// meanwhile.
+func (f *FS) readAt(name string, p []byte, off int64) (n int, end bool, err error) {
+	if len(p) == 0 {
+		return 0, false, nil
+	}
+	r, err := f.fs.Open(name)
+	if err != nil {
+		return 0, false, errnoOf(err)
+	}
+	defer r.Close()
+	for n < len(p) {
+		m, err := r.ReadAt(p[n:], off+int64(n))
+		n += m
+		switch {
+		case errors.Is(err, io.EOF):
+			return n, n < len(p), nil
+		case err != nil:
+			return n, false, errnoOf(err)
+		case m == 0:
+			return n, false, io.ErrNoProgress
+		}
+	}
+	return n, false, nil
+}
+
+// Write opens the file, writes p, and closes it. Where there is nothing to sync,
+// what is written is as stable as it will ever be.
+func (f *FS) Write(_ context.Context, _ *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o, err := f.file(h)
+	w := o.unchanged()
+	switch end := off + uint64(len(p)); {
+	case err != nil:
+		return 0, 0, w, err
+	case f.readOnly:
+		return 0, 0, w, syscall.EROFS
+	case end < off || end > uint64(f.o.MaxFileSize):
+		return 0, 0, w, syscall.EFBIG
+	case len(p) == 0:
+		return 0, how, w, nil
+	}
+	n, done, err := f.writeAt(o.name, p, int64(off), how)
+	f.table.touch(o.n)
+	w.After = f.again(&o)
+	return n, done, w, err
+}
+
+func (f *FS) writeAt(name string, p []byte, off int64, how vfs.Stable) (n int, done vfs.Stable, err error) {
+	w, err := f.fs.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return 0, 0, errnoOf(err)
+	}
+	if n, err = writeAll(w, p, off); err == nil {
+		done, err = f.stable(w, how)
+	}
+	if e := w.Close(); err == nil && e != nil {
+		n, err = 0, e
+	}
+	return n, done, errnoOf(err)
+}
+
+func writeAll(w gobilly.File, p []byte, off int64) (n int, err error) {
+	if _, err := w.Seek(off, io.SeekStart); err != nil {
+		return 0, err
+	}
+	for n < len(p) {
+		m, err := w.Write(p[n:])
+		n += m
+		switch {
+		case err != nil:
+			return n, err
+		case m == 0:
+			return n, io.ErrShortWrite
+		}
+	}
+	return n, nil
+}
+
+// A syncer is a file that can be put on stable storage, as *os.File.
+type syncer interface{ Sync() error }
+
+// stable makes what was written as stable as asked.
+func (f *FS) stable(w gobilly.File, how vfs.Stable) (vfs.Stable, error) {
+	s, ok := w.(syncer)
+	switch {
+	case !ok:
+		return vfs.FileSync, nil
+	case how == vfs.Unstable:
+		return how, nil
+	}
+	return vfs.FileSync, f.sync(s)
+}
+
+// sync is Sync, after whose failure clients must write again what they still
+// have.
+func (f *FS) sync(s syncer) error {
+	err := s.Sync()
+	if err != nil {
+		f.verifier.Store(random())
+	}
+	return err
+}
+
+// Commit syncs the whole file, where that can be done.
+func (f *FS) Commit(_ context.Context, _ *vfs.Cred, h vfs.Handle, _ uint64, _ uint32) (vfs.WCC, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o, err := f.file(h)
+	w := o.unchanged()
+	if err != nil {
+		return w, err
+	}
+	r, err := f.fs.Open(o.name)
+	if err != nil {
+		return w, errnoOf(err)
+	}
+	defer r.Close()
+	if s, ok := r.(syncer); ok {
+		err = f.sync(s)
+	}
+	return w, errnoOf(err)
+}
+
+// unchanged is the WCC data of an object that was not changed yet; nothing, if
+// there is no object.
+func (o *object) unchanged() vfs.WCC {
+	if o.n == nil {
+		return vfs.WCC{}
+	}
+	return vfs.WCC{Before: pre(&o.attr), After: some(&o.attr)}
+}

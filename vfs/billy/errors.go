@@ -1,0 +1,42 @@
+package billy
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	gobilly "github.com/go-git/go-billy/v5"
+)
+
+// words are the errors of packages os and go-billy that a host has a number for.
+var words = []struct {
+	err   error
+	errno syscall.Errno
+}{
+	{os.ErrNotExist, syscall.ENOENT},
+	{os.ErrExist, syscall.EEXIST},
+	{os.ErrPermission, syscall.EACCES},
+	{os.ErrInvalid, syscall.EINVAL},
+	{os.ErrDeadlineExceeded, syscall.ETIMEDOUT},
+	{gobilly.ErrReadOnly, syscall.EROFS},
+	{gobilly.ErrNotSupported, syscall.EOPNOTSUPP},
+	{gobilly.ErrCrossedBoundary, syscall.EACCES},
+	{errors.ErrUnsupported, syscall.EOPNOTSUPP},
+}
+
+// errnoOf returns the number of a billy file system's error, or the error
+// itself where there is none.
+func errnoOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	for _, w := range words {
+		if errors.Is(err, w.err) {
+			return w.errno
+		}
+	}
+	return err
+}

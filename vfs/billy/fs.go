@@ -1,0 +1,89 @@
+package billy
+
+import (
+	"hash/fnv"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	gobilly "github.com/go-git/go-billy/v5"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// FS is a billy file system as vfs.FS.
+type FS struct {
+	fs       gobilly.Filesystem
+	change   gobilly.Change // or nil
+	special  Special        // or nil
+	info     func(os.FileInfo) (Info, bool)
+	o        Options
+	readOnly bool
+	fsid     uint64
+	verifier atomic.Uint64
+
+	mu      sync.RWMutex // held by changes
+	reading sync.Locker  // held by all else: mu, or its reader's side
+	table   table
+	lists   listings
+}
+
+var _ vfs.FS = (*FS)(nil)
+
+// New serves fs, which nothing closes. The error is Handles's, or about the
+// handle of the root.
+func New(fs gobilly.Filesystem, o Options) (*FS, error) {
+	f := &FS{fs: fs, change: o.Change, special: o.Special, info: o.Info, o: o}
+	f.fill()
+	h, err := f.table.newHandle(nil)
+	if err != nil {
+		return nil, err
+	}
+	f.table.root = f.table.add(h, vfs.TypeDir, 0)
+	sum := fnv.New64a()
+	sum.Write(h.AppendTo(nil)) // never fails
+	f.fsid = sum.Sum64()
+	return f, nil
+}
+
+// fill puts in what Options leave out.
+func (f *FS) fill() {
+	if f.change == nil {
+		f.change, _ = f.fs.(gobilly.Change)
+	}
+	if f.special == nil {
+		f.special, _ = f.change.(Special)
+	}
+	if f.info == nil {
+		f.info = SysInfo
+	}
+	if f.o.MaxFileSize == 0 {
+		f.o.MaxFileSize = maxFileSize
+	}
+	f.reading = &f.mu
+	if f.o.Concurrent {
+		f.reading = f.mu.RLocker()
+	}
+	f.readOnly = !gobilly.CapabilityCheck(f.fs, gobilly.WriteCapability)
+	f.verifier.Store(random())
+	f.table = table{
+		handles: f.o.Handles, max: f.o.MaxObjects,
+		byHandle: make(map[vfs.Handle]*node), byFileID: make(map[uint64]*node),
+	}
+	if f.table.handles == nil {
+		f.table.handles = newOwnHandles()
+	}
+	if f.table.max == 0 {
+		f.table.max = defaultObjects
+	}
+	f.table.max = max(f.table.max, minObjects)
+}
+
+// Root returns the handle of the file system's root.
+func (f *FS) Root() vfs.Handle { return f.table.root.handle }
+
+// WriteVerifier changes with each New, and where a file could not be synced.
+func (f *FS) WriteVerifier() uint64 { return f.verifier.Load() }
+
+// Close does nothing: the billy file system is its owner's.
+func (f *FS) Close() error { return nil }

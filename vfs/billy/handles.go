@@ -1,0 +1,49 @@
+package billy
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// ownHandles are the handles of an FS that is given none: a random number that
+// is the FS's, so that no later one takes them for its own, and one that counts.
+type ownHandles struct {
+	fs   uint64
+	next atomic.Uint64
+}
+
+// ownHandleLen is the length of such a handle in octets.
+const ownHandleLen = 16
+
+func newOwnHandles() *ownHandles { return &ownHandles{fs: random()} }
+
+// random returns a random number. crypto/rand does not fail.
+func random() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func (o *ownHandles) Handle([]string) ([]byte, error) {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, ownHandleLen), o.fs)
+	return binary.BigEndian.AppendUint64(b, o.next.Add(1)), nil
+}
+
+func (o *ownHandles) Path(h []byte) ([]string, error) {
+	if len(h) != ownHandleLen {
+		return nil, vfs.ErrBadHandle
+	}
+	return nil, syscall.ESTALE
+}
+
+func (o *ownHandles) Forget([]byte) {}
+
+// handleError tells that Handles makes handles of n octets.
+func handleError(n int) error {
+	return fmt.Errorf("billy: a file handle of %d octets, where 1 to %d can be sent", n, vfs.MaxHandle)
+}

@@ -1,0 +1,88 @@
+package billy
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+)
+
+// An entry is a name in a directory, and its cookie.
+type entry struct {
+	cookie uint64
+	name   string
+}
+
+// listings are the names of directories that clients are reading: a billy file
+// system lists a directory whole, and a client takes it in small pieces.
+type listings struct {
+	mu   sync.Mutex
+	list []listing // the oldest first
+}
+
+type listing struct {
+	dir   *node
+	at    time.Time
+	names []entry
+}
+
+// names returns the names in d in the order of their cookies, not before now
+// where fresh is asked for.
+func (f *FS) names(d *object, fresh bool) ([]entry, error) {
+	if !fresh {
+		if names, ok := f.lists.get(d.n); ok {
+			return names, nil
+		}
+	}
+	infos, err := f.fs.ReadDir(d.name)
+	if err != nil {
+		return nil, errnoOf(err)
+	}
+	names := make([]entry, 0, len(infos))
+	for _, fi := range infos {
+		if name := fi.Name(); checkNewName(name) == nil {
+			names = append(names, entry{cookieOf(name), name})
+		}
+	}
+	slices.SortFunc(names, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.cookie, b.cookie), cmp.Compare(a.name, b.name))
+	})
+	for i := 1; i < len(names); i++ {
+		names[i].cookie = max(names[i].cookie, names[i-1].cookie+1)
+	}
+	f.lists.put(listing{d.n, time.Now(), names})
+	return names, nil
+}
+
+// cookieOf returns the cookie of a name: its 64-bit FNV-1a hash, without the
+// highest bit, which not all clients can take, and above the cookies of "." and
+// "..".
+func cookieOf(name string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(name)) // never fails
+	return max(h.Sum64()>>1, cookieDotDot+1)
+}
+
+func (l *listings) get(dir *node) ([]entry, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, old := range l.list {
+		if old.dir == dir && time.Since(old.at) < listingAge {
+			return old.names, true
+		}
+	}
+	return nil, false
+}
+
+func (l *listings) put(n listing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = slices.DeleteFunc(l.list, func(old listing) bool {
+		return old.dir == n.dir || time.Since(old.at) >= listingAge
+	})
+	if len(l.list) == maxListings {
+		l.list = slices.Delete(l.list, 0, 1)
+	}
+	l.list = append(l.list, n)
+}

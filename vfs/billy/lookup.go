@@ -1,0 +1,116 @@
+package billy
+
+import (
+	"context"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// GetAttr returns the attributes of an object.
+func (f *FS) GetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	o, err := f.object(h)
+	return o.attr, err
+}
+
+// Lookup finds a name in a directory, and follows no symbolic link.
+func (f *FS) Lookup(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, err error) {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	d, err := f.directory(dir)
+	if err != nil {
+		return h, obj, dirAttr, err
+	}
+	o, err := f.find(&d, name)
+	if err != nil {
+		return h, obj, some(&d.attr), err
+	}
+	return o.n.handle, some(&o.attr), some(&d.attr), nil
+}
+
+func (f *FS) find(d *object, name string) (object, error) {
+	switch name {
+	case ".":
+		return *d, nil
+	case "..":
+		return f.at(f.table.parent(d.n))
+	}
+	if err := checkName(name); err != nil {
+		return object{}, err
+	}
+	return f.child(d, name)
+}
+
+// Access grants what a file system that does not know its callers can tell: who
+// may execute a file is everyone, if anyone.
+func (f *FS) Access(_ context.Context, _ *vfs.Cred, h vfs.Handle, mask uint32) (uint32, vfs.MaybeAttr, error) {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	o, err := f.object(h)
+	if err != nil {
+		return 0, vfs.MaybeAttr{}, err
+	}
+	granted := vfs.AccessRead | vfs.AccessModify | vfs.AccessExtend
+	switch {
+	case o.attr.Type == vfs.TypeDir:
+		granted |= vfs.AccessLookup | vfs.AccessDelete
+	case o.attr.Mode&0o111 != 0:
+		granted |= vfs.AccessExecute
+	}
+	if f.readOnly {
+		granted &^= vfs.AccessModify | vfs.AccessExtend | vfs.AccessDelete
+	}
+	return mask & granted, some(&o.attr), nil
+}
+
+// ReadLink returns where a symbolic link leads.
+func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs.MaybeAttr, error) {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	o, err := f.object(h)
+	if err != nil {
+		return "", vfs.MaybeAttr{}, err
+	}
+	if o.attr.Type != vfs.TypeLnk {
+		return "", some(&o.attr), syscall.EINVAL
+	}
+	target, err := f.fs.Readlink(o.name)
+	return target, some(&o.attr), errnoOf(err)
+}
+
+// StatFS returns what Options.StatFS says, or that there is no end of space.
+func (f *FS) StatFS(ctx context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.FSStat, vfs.MaybeAttr, error) {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	o, err := f.object(h)
+	if err != nil {
+		return vfs.FSStat{}, vfs.MaybeAttr{}, err
+	}
+	if f.o.StatFS != nil {
+		s, err := f.o.StatFS(ctx)
+		return s, some(&o.attr), errnoOf(err)
+	}
+	const much = 1 << 62
+	s := vfs.FSStat{TotalBytes: much, FreeBytes: much, AvailBytes: much, TotalFiles: much, FreeFiles: much, AvailFiles: much}
+	if f.readOnly {
+		s.AvailBytes, s.AvailFiles = 0, 0
+	}
+	return s, some(&o.attr), nil
+}
+
+// PathConf returns the limits that the FS itself sets.
+func (f *FS) PathConf(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.PathConf, vfs.MaybeAttr, error) {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	o, err := f.object(h)
+	if err != nil {
+		return vfs.PathConf{}, vfs.MaybeAttr{}, err
+	}
+	p := vfs.PathConf{LinkMax: 1, NameMax: maxName, NoTrunc: true, ChownRestricted: true, CasePreserving: true}
+	if f.special != nil {
+		p.LinkMax = maxLinks
+	}
+	return p, some(&o.attr), nil
+}

@@ -1,0 +1,115 @@
+package billy
+
+import (
+	"context"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// make makes an object in dir, with attributes of the directory before and
+// after.
+func (f *FS) make(dir vfs.Handle, m *maker) (made vfs.Made, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d, err := f.directory(dir)
+	if err != nil {
+		return made, err
+	}
+	made.Dir = d.unchanged()
+	o, err := f.makeIn(&d, m)
+	if err != nil {
+		return made, err
+	}
+	made.Handle, made.Attr = o.n.handle, f.again(&o)
+	made.Dir.After = f.again(&d)
+	return made, nil
+}
+
+func (f *FS) makeIn(d *object, m *maker) (object, error) {
+	if err := checkNewName(m.name); err != nil {
+		return object{}, err
+	}
+	o, err := f.child(d, m.name)
+	switch {
+	case err == nil && m.taken != nil:
+		return o, m.taken(&o)
+	case err == nil:
+		return o, syscall.EEXIST
+	case err != syscall.ENOENT:
+		return o, err
+	case f.readOnly:
+		return o, syscall.EROFS
+	}
+	if err := m.call(f.fs.Join(d.in(m.name)...)); err != nil {
+		return o, errnoOf(err)
+	}
+	f.table.touch(d.n)
+	if o, err = f.child(d, m.name); err != nil {
+		return o, err
+	}
+	f.table.touch(o.n)
+	o.n.exclusive, o.n.verifier = m.exclusive, m.verifier
+	return o, f.finish(&o, m.attr)
+}
+
+// finish gives a new object what the call that made it could not, as far as the
+// file system can: what it cannot, the object is without.
+func (f *FS) finish(o *object, s vfs.SetAttr) error {
+	if s.Mode != nil && *s.Mode == o.attr.Mode {
+		s.Mode = nil
+	}
+	if s.Size != nil && *s.Size == o.attr.Size {
+		s.Size = nil
+	}
+	if err := f.changeAll(o, s); err != syscall.EOPNOTSUPP {
+		return err
+	}
+	return nil
+}
+
+// Link gives an object one more name, where there is a Special.
+func (f *FS) Link(_ context.Context, _ *vfs.Cred, h, dir vfs.Handle, name string) (vfs.MaybeAttr, vfs.WCC, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o, err := f.object(h)
+	if err != nil {
+		return vfs.MaybeAttr{}, vfs.WCC{}, err
+	}
+	d, err := f.directory(dir)
+	w := d.unchanged()
+	if err == nil {
+		err = f.linkIn(&o, &d, name)
+	}
+	if err != nil {
+		return some(&o.attr), w, err
+	}
+	f.table.touch(d.n)
+	f.table.touch(o.n)
+	w.After = f.again(&d)
+	return f.again(&o), w, nil
+}
+
+func (f *FS) linkIn(o, d *object, name string) error {
+	if err := checkNewName(name); err != nil {
+		return err
+	}
+	_, err := f.child(d, name)
+	switch {
+	case err == nil:
+		return syscall.EEXIST
+	case err != syscall.ENOENT:
+		return err
+	case o.attr.Type == vfs.TypeDir:
+		return syscall.EPERM
+	case f.readOnly:
+		return syscall.EROFS
+	case f.special == nil:
+		return syscall.EOPNOTSUPP
+	}
+	if err := f.special.Link(o.name, f.fs.Join(d.in(name)...)); err != nil {
+		return errnoOf(err)
+	}
+	_, err = f.child(d, name) // so that both names lead to one node
+	return err
+}

@@ -1,0 +1,48 @@
+package billy
+
+import (
+	"container/list"
+	"slices"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A node is an object that clients have seen. All of it but what is set when it
+// is made is under the table's lock.
+type node struct {
+	handle vfs.Handle
+	id     uint64 // for a file system that has no inode numbers
+	typ    vfs.Type
+	fileID uint64 // the file system's own, or 0
+
+	places []place          // its names; none for the root
+	kids   map[string]*node // of a directory, those that have nodes
+	used   *list.Element    // in table.used; nil for the root
+	gone   bool             // no longer in the table
+
+	touched   vfs.Time // when it was last changed here
+	verifier  uint64   // of the exclusive create that made it
+	exclusive bool     // and no attributes were set since
+}
+
+// A place is a name in a directory.
+type place struct {
+	dir  *node
+	name string
+}
+
+// isA tells whether what stands at a place is still what the node was made for.
+func (n *node) isA(typ vfs.Type, fileID uint64) bool {
+	return n.typ == typ && n.fileID == fileID
+}
+
+// path returns the names that lead from the root to n.
+func (n *node) path() []string {
+	var out []string
+	for len(n.places) > 0 {
+		out = append(out, n.places[0].name)
+		n = n.places[0].dir
+	}
+	slices.Reverse(out)
+	return out
+}

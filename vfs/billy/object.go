@@ -1,0 +1,151 @@
+package billy
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// An object is what a handle leads to, as it is now.
+type object struct {
+	n    *node
+	path []string
+	name string // path, as the file system has it
+	attr vfs.Attr
+}
+
+// object finds the object of a handle. ESTALE: it is gone, or something else is
+// in its place.
+func (f *FS) object(h vfs.Handle) (object, error) {
+	n := f.table.get(h)
+	if n == nil {
+		return f.revive(h)
+	}
+	return f.at(n)
+}
+
+// at looks at a node's object, by the first of its names that it still has.
+func (f *FS) at(n *node) (object, error) {
+	for {
+		path, ok := f.table.where(n)
+		if !ok {
+			return object{}, syscall.ESTALE
+		}
+		o, err := f.look(n, path)
+		if err == nil {
+			return o, nil
+		}
+		if err != syscall.ENOENT && err != syscall.ENOTDIR {
+			return object{}, err
+		}
+		if n == f.table.root {
+			return object{}, syscall.ESTALE
+		}
+		f.table.lost(n)
+	}
+}
+
+// look reads the attributes of n at path. ENOENT: it is not there.
+func (f *FS) look(n *node, path []string) (object, error) {
+	name := f.fs.Join(path...)
+	fi, err := f.lstat(name)
+	if err != nil {
+		return object{}, err
+	}
+	if n != f.table.root && !n.isA(typeOf(fi.Mode()), f.infoOf(fi).FileID) {
+		return object{}, syscall.ENOENT
+	}
+	return object{n: n, path: path, name: name, attr: f.attrOf(n, fi)}, nil
+}
+
+func (f *FS) lstat(name string) (os.FileInfo, error) {
+	fi, err := f.fs.Lstat(name)
+	return fi, errnoOf(err)
+}
+
+// directory is object for a directory.
+func (f *FS) directory(h vfs.Handle) (object, error) {
+	o, err := f.object(h)
+	if err == nil && o.attr.Type != vfs.TypeDir {
+		err = syscall.ENOTDIR
+	}
+	return o, err
+}
+
+// again returns the attributes of o after a change.
+func (f *FS) again(o *object) vfs.MaybeAttr {
+	now, err := f.look(o.n, o.path)
+	if err != nil {
+		return vfs.MaybeAttr{}
+	}
+	return some(&now.attr)
+}
+
+// in returns the path of a name in o.
+func (o *object) in(name string) []string { return append(slices.Clip(o.path), name) }
+
+// child finds the object that has a name in d. ENOENT: there is none.
+func (f *FS) child(d *object, name string) (object, error) {
+	path := d.in(name)
+	full := f.fs.Join(path...)
+	if len(full) > maxPath {
+		return object{}, syscall.ENAMETOOLONG
+	}
+	fi, err := f.lstat(full)
+	if err != nil {
+		return object{}, err
+	}
+	n, err := f.nodeOf(d, name, fi)
+	if err != nil {
+		return object{}, err
+	}
+	return object{n: n, path: path, name: full, attr: f.attrOf(n, fi)}, nil
+}
+
+// nodeOf returns the node of what has a name in d: where it has several names,
+// the one that is known by another of them.
+func (f *FS) nodeOf(d *object, name string, fi os.FileInfo) (*node, error) {
+	x := f.infoOf(fi)
+	typ := typeOf(fi.Mode())
+	if x.FileID != 0 && x.Nlink > 1 && typ != vfs.TypeDir {
+		if n, path := f.table.same(x.FileID); n != nil && n.isA(typ, x.FileID) {
+			if _, err := f.look(n, path); err == nil {
+				f.table.link(n, d.n, name)
+				return n, nil
+			}
+		}
+	}
+	return f.table.child(d.n, name, typ, x.FileID)
+}
+
+// revive finds the object of a handle that the table does not know, where
+// Handles does.
+func (f *FS) revive(h vfs.Handle) (object, error) {
+	path, err := f.table.handles.Path(h.AppendTo(nil))
+	if err != nil {
+		if !errors.Is(err, vfs.ErrBadHandle) {
+			err = syscall.ESTALE
+		}
+		return object{}, err
+	}
+	o, err := f.at(f.table.root)
+	for _, name := range path {
+		if err == nil && o.attr.Type != vfs.TypeDir {
+			err = syscall.ENOTDIR
+		}
+		if err != nil {
+			break
+		}
+		o, err = f.child(&o, name)
+	}
+	switch {
+	case err == syscall.ENOENT, err == syscall.ENOTDIR:
+		return object{}, syscall.ESTALE
+	case err == nil && o.n.handle != h:
+		return object{}, syscall.ESTALE // the path has got a new one
+	}
+	return o, err
+}

@@ -1,0 +1,75 @@
+package billy
+
+import (
+	"context"
+	"sort"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Cookies of entries that every directory has; those of others are larger.
+const (
+	cookieDot    = 1
+	cookieDotDot = 2
+)
+
+// listVerifier is the verifier of all listings: a cookie is made of the name
+// alone, and means the same whenever it is used.
+const listVerifier = 1
+
+// ReadDir lists a directory in the order of its cookies. Names that no client
+// could use are left out.
+func (f *FS) ReadDir(_ context.Context, _ *vfs.Cred, dir vfs.Handle, cookie, verifier uint64, plus bool, fn func(*vfs.Entry) bool) (vfs.MaybeAttr, uint64, bool, error) {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	d, err := f.directory(dir)
+	if err != nil {
+		return vfs.MaybeAttr{OK: d.n != nil, Attr: d.attr}, 0, false, err
+	}
+	if verifier != 0 && verifier != listVerifier {
+		return some(&d.attr), 0, false, vfs.ErrBadCookie
+	}
+	list, err := f.names(&d, cookie == 0)
+	if err != nil {
+		return some(&d.attr), 0, false, err
+	}
+	eof, err := f.list(&d, list, cookie, plus, fn)
+	return some(&d.attr), listVerifier, eof, err
+}
+
+// list calls fn for the entries of d behind a cookie.
+func (f *FS) list(d *object, names []entry, cookie uint64, plus bool, fn func(*vfs.Entry) bool) (eof bool, err error) {
+	for ; cookie < cookieDotDot; cookie++ {
+		e := entry{cookieDot, "."}
+		if cookie == cookieDot {
+			e = entry{cookieDotDot, ".."}
+		}
+		if more, err := f.tell(d, e, plus, fn); !more {
+			return false, err
+		}
+	}
+	next := sort.Search(len(names), func(i int) bool { return names[i].cookie > cookie })
+	for _, e := range names[next:] {
+		if more, err := f.tell(d, e, plus, fn); !more {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// tell calls fn for an entry. One that has gone is passed over.
+func (f *FS) tell(d *object, e entry, plus bool, fn func(*vfs.Entry) bool) (more bool, err error) {
+	o, err := f.find(d, e.name)
+	switch {
+	case err == syscall.ENOENT:
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	out := vfs.Entry{FileID: o.attr.FileID, Name: []byte(e.name), Cookie: e.cookie}
+	if plus {
+		out.HasHandle, out.Handle, out.Attr = true, o.n.handle, some(&o.attr)
+	}
+	return fn(&out), nil
+}

@@ -1,0 +1,82 @@
+package billy
+
+import (
+	"context"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Remove removes a name of what is no directory.
+func (f *FS) Remove(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
+	return f.removeFrom(dir, name, func(o *object) error {
+		if o.attr.Type == vfs.TypeDir {
+			return syscall.EISDIR
+		}
+		return nil
+	})
+}
+
+// Rmdir removes an empty directory.
+func (f *FS) Rmdir(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
+	return f.removeFrom(dir, name, func(o *object) error {
+		if o.attr.Type != vfs.TypeDir {
+			return syscall.ENOTDIR
+		}
+		return f.empty(o)
+	})
+}
+
+// empty tells by ENOTEMPTY that there is something in a directory: billy file
+// systems have words of their own for that, or remove it all the same.
+func (f *FS) empty(o *object) error {
+	list, err := f.fs.ReadDir(o.name)
+	if err == nil && len(list) > 0 {
+		return syscall.ENOTEMPTY
+	}
+	return errnoOf(err)
+}
+
+func (f *FS) removeFrom(dir vfs.Handle, name string, may func(o *object) error) (vfs.WCC, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d, err := f.directory(dir)
+	if err != nil {
+		return d.unchanged(), err
+	}
+	w := d.unchanged()
+	if err := f.removeIn(&d, name, may); err != nil {
+		return w, err
+	}
+	f.table.touch(d.n)
+	w.After = f.again(&d)
+	return w, nil
+}
+
+func (f *FS) removeIn(d *object, name string, may func(o *object) error) error {
+	switch name {
+	case ".":
+		return syscall.EINVAL // RFC 1813, Section 3.3.13
+	case "..":
+		return syscall.EEXIST
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	o, err := f.child(d, name)
+	if err != nil {
+		return err
+	}
+	if err := may(&o); err != nil {
+		return err
+	}
+	if f.readOnly {
+		return syscall.EROFS
+	}
+	if err := f.fs.Remove(f.fs.Join(d.in(name)...)); err != nil {
+		return errnoOf(err)
+	}
+	f.table.touch(o.n)
+	f.table.unlink(o.n, place{d.n, name})
+	return nil
+}

@@ -1,0 +1,97 @@
+package billy
+
+import (
+	"context"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Rename moves a name. What has the new one goes, as rename(2) has it: billy
+// file systems differ in what they let go.
+func (f *FS) Rename(_ context.Context, _ *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fd, err := f.directory(from)
+	fromDir = fd.unchanged()
+	if err != nil {
+		return fromDir, toDir, err
+	}
+	td, err := f.directory(to)
+	toDir = td.unchanged()
+	if err == nil {
+		err = f.rename(&fd, fromName, &td, toName)
+	}
+	if err == nil {
+		fromDir.After, toDir.After = f.again(&fd), f.again(&td)
+	}
+	return fromDir, toDir, err
+}
+
+func (f *FS) rename(fd *object, fromName string, td *object, toName string) error {
+	for _, name := range []string{fromName, toName} {
+		if isDots(name) {
+			return syscall.EINVAL // RFC 1813, Section 3.3.14
+		}
+		if err := checkName(name); err != nil {
+			return err
+		}
+	}
+	o, err := f.child(fd, fromName)
+	if err != nil {
+		return err
+	}
+	if f.table.isBelow(td.n, o.n) {
+		return syscall.EINVAL // a directory into itself
+	}
+	there, err := f.child(td, toName)
+	switch {
+	case err == nil && there.n == o.n:
+		return nil // two names of one object, or one
+	case err == nil:
+		err = f.replaceable(&o, &there)
+	case err == syscall.ENOENT:
+		err = nil
+	}
+	if err == nil && f.readOnly {
+		err = syscall.EROFS
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.renamePath(f.fs.Join(fd.in(fromName)...), f.fs.Join(td.in(toName)...), &there); err != nil {
+		return err
+	}
+	f.table.move(place{fd.n, fromName}, place{td.n, toName})
+	for _, n := range []*node{fd.n, td.n, o.n} {
+		f.table.touch(n)
+	}
+	return nil
+}
+
+// renamePath renames, and helps where package os does not let an empty directory
+// go that is there.
+func (f *FS) renamePath(from, to string, there *object) error {
+	err := errnoOf(f.fs.Rename(from, to))
+	if err != syscall.EEXIST || there.n == nil || there.attr.Type != vfs.TypeDir {
+		return err
+	}
+	if err := f.fs.Remove(to); err != nil {
+		return errnoOf(err)
+	}
+	return errnoOf(f.fs.Rename(from, to))
+}
+
+// replaceable tells whether o may take the place of there.
+func (f *FS) replaceable(o, there *object) error {
+	dir, overDir := o.attr.Type == vfs.TypeDir, there.attr.Type == vfs.TypeDir
+	switch {
+	case dir && !overDir:
+		return syscall.ENOTDIR
+	case !dir && overDir:
+		return syscall.EISDIR
+	case dir:
+		return f.empty(there)
+	}
+	return nil
+}

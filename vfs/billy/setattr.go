@@ -1,0 +1,130 @@
+package billy
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// SetAttr changes size, owner, mode and times, in this order. What came before
+// an error stays.
+func (f *FS) SetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle, s vfs.SetAttr, guard *vfs.Time) (vfs.WCC, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o, err := f.object(h)
+	w := o.unchanged()
+	switch {
+	case err != nil:
+		return w, err
+	case guard != nil && *guard != o.attr.Ctime:
+		return w, vfs.ErrNotSync
+	case s == vfs.SetAttr{}:
+		return w, nil
+	case f.readOnly:
+		return w, syscall.EROFS
+	}
+	o.n.exclusive = false
+	err = f.changeAll(&o, s)
+	f.table.touch(o.n)
+	w.After = f.again(&o)
+	return w, err
+}
+
+func (f *FS) changeAll(o *object, s vfs.SetAttr) error {
+	if s.Size != nil {
+		if err := f.truncate(o, *s.Size); err != nil {
+			return err
+		}
+		if s.MtimeHow == vfs.SetToServer && s.AtimeHow == vfs.DontChange {
+			s.MtimeHow = vfs.DontChange // that is done
+		}
+		if now := f.again(o); now.OK {
+			o.attr = now.Attr
+		}
+	}
+	if err := f.changeOwnerMode(o, &s); err != nil {
+		return err
+	}
+	return f.changeTimes(o, &s)
+}
+
+// changeOwnerMode changes owner, then mode. Who cannot change them has nothing
+// against what they are already.
+func (f *FS) changeOwnerMode(o *object, s *vfs.SetAttr) error {
+	uid, gid, mode := or(s.UID, o.attr.UID), or(s.GID, o.attr.GID), or(s.Mode, o.attr.Mode)
+	if o.attr.Type == vfs.TypeLnk {
+		mode = o.attr.Mode // links have none
+	}
+	owner := uid != o.attr.UID || gid != o.attr.GID
+	if f.change == nil && (owner || mode != o.attr.Mode) {
+		return syscall.EOPNOTSUPP
+	}
+	if owner {
+		if err := f.change.Lchown(o.name, int(uid), int(gid)); err != nil {
+			return errnoOf(err)
+		}
+	}
+	if s.Mode != nil && f.change != nil && o.attr.Type != vfs.TypeLnk { // a new owner took bits away
+		return errnoOf(f.change.Chmod(o.name, fileMode(mode)))
+	}
+	return nil
+}
+
+func or(v *uint32, other uint32) uint32 {
+	if v != nil {
+		return *v
+	}
+	return other
+}
+
+// changeTimes sets both times: a billy.Change cannot set one.
+func (f *FS) changeTimes(o *object, s *vfs.SetAttr) error {
+	if s.AtimeHow == vfs.DontChange && s.MtimeHow == vfs.DontChange {
+		return nil
+	}
+	for _, t := range []vfs.Time{s.Atime, s.Mtime} {
+		if t.Nsec >= 1e9 {
+			return syscall.EINVAL
+		}
+	}
+	if f.change == nil || o.attr.Type == vfs.TypeLnk {
+		return syscall.EOPNOTSUPP
+	}
+	now := time.Now()
+	at, mt := pick(s.AtimeHow, s.Atime, now, o.attr.Atime), pick(s.MtimeHow, s.Mtime, now, o.attr.Mtime)
+	return errnoOf(f.change.Chtimes(o.name, at, mt))
+}
+
+func pick(how vfs.SetTime, client vfs.Time, now time.Time, old vfs.Time) time.Time {
+	switch how {
+	case vfs.SetToClient:
+		return goTime(client)
+	case vfs.SetToServer:
+		return now
+	}
+	return goTime(old)
+}
+
+// truncate sets the size of a file.
+func (f *FS) truncate(o *object, size uint64) error {
+	switch {
+	case o.attr.Type == vfs.TypeDir:
+		return syscall.EISDIR
+	case o.attr.Type != vfs.TypeReg:
+		return syscall.EINVAL
+	case size > uint64(f.o.MaxFileSize):
+		return syscall.EFBIG
+	}
+	w, err := f.fs.OpenFile(o.name, os.O_RDWR, 0)
+	if err != nil {
+		return errnoOf(err)
+	}
+	err = w.Truncate(int64(size))
+	if e := w.Close(); err == nil {
+		err = e
+	}
+	return errnoOf(err)
+}

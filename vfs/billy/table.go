@@ -1,0 +1,270 @@
+package billy
+
+import (
+	"container/list"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A table is the objects that clients have seen, as a tree of their names. A
+// node stays while there are nodes below it; else the one that was not used for
+// longest makes room.
+type table struct {
+	handles Handles
+	max     int
+
+	mu       sync.Mutex
+	root     *node
+	byHandle map[vfs.Handle]*node
+	byFileID map[uint64]*node
+	used     list.List // of *node, the last used in front
+	nextID   uint64
+}
+
+// get returns the node of a handle, or nil.
+func (t *table) get(h vfs.Handle) *node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.byHandle[h]
+	t.use(n)
+	return n
+}
+
+// use makes n the last one to be forgotten. t.mu is held, as in all methods
+// below that do not take it.
+func (t *table) use(n *node) {
+	if n != nil && n.used != nil {
+		t.used.MoveToFront(n.used)
+	}
+}
+
+// where returns the path of a node; false if it has none any more.
+func (t *table) where(n *node) ([]string, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return n.path(), !n.gone
+}
+
+// parent returns the directory that a node has its name in: itself for the
+// root.
+func (t *table) parent(n *node) *node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(n.places) == 0 {
+		return n
+	}
+	return n.places[0].dir
+}
+
+// isBelow tells whether n is d, or lies below it.
+func (t *table) isBelow(n, d *node) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for n != d {
+		if len(n.places) == 0 {
+			return false
+		}
+		n = n.places[0].dir
+	}
+	return true
+}
+
+// same returns the node with an inode number, and its path.
+func (t *table) same(fileID uint64) (*node, []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.byFileID[fileID]
+	if n == nil {
+		return nil, nil
+	}
+	return n, n.path()
+}
+
+// child returns the node for name in dir, where an object of that type and inode
+// number stands. ESTALE: dir has been forgotten meanwhile.
+func (t *table) child(dir *node, name string, typ vfs.Type, fileID uint64) (*node, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if dir.gone {
+		return nil, syscall.ESTALE
+	}
+	if n := dir.kids[name]; n != nil {
+		if n.isA(typ, fileID) {
+			t.use(n)
+			return n, nil
+		}
+		t.leave(n, place{dir, name}) // another took its place
+	}
+	if old := t.byFileID[fileID]; fileID != 0 && old != nil {
+		t.drop(old) // its number went to this one, or it was moved past us
+	}
+	h, err := t.newHandle(append(dir.path(), name))
+	if err != nil {
+		return nil, err
+	}
+	if old := t.byHandle[h]; old != nil {
+		t.drop(old) // Handles goes by paths, and this is the path now
+	}
+	n := t.add(h, typ, fileID)
+	n.used = t.used.PushFront(n)
+	t.enter(n, place{dir, name})
+	t.evict(n)
+	return n, nil
+}
+
+// newHandle asks for the handle of a path.
+func (t *table) newHandle(path []string) (vfs.Handle, error) {
+	b, err := t.handles.Handle(path)
+	if err != nil {
+		return vfs.Handle{}, err
+	}
+	h, ok := vfs.NewHandle(b)
+	if !ok || len(b) == 0 {
+		return h, handleError(len(b))
+	}
+	return h, nil
+}
+
+// add puts a node without a name into the table.
+func (t *table) add(h vfs.Handle, typ vfs.Type, fileID uint64) *node {
+	t.nextID++
+	n := &node{handle: h, id: t.nextID, typ: typ, fileID: fileID}
+	t.byHandle[h] = n
+	if fileID != 0 {
+		t.byFileID[fileID] = n
+	}
+	return n
+}
+
+// link gives a node one more name.
+func (t *table) link(n, dir *node, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := place{dir, name}
+	if n.gone || dir.gone || slices.Contains(n.places, p) {
+		return
+	}
+	if old := dir.kids[name]; old != nil {
+		t.leave(old, p)
+	}
+	if len(n.places) == maxPlaces {
+		t.exit(n, n.places[0])
+	}
+	t.enter(n, p)
+	t.use(n)
+}
+
+// enter gives n a name.
+func (t *table) enter(n *node, p place) {
+	n.places = append(n.places, p)
+	if p.dir.kids == nil {
+		p.dir.kids = make(map[string]*node)
+	}
+	p.dir.kids[p.name] = n
+}
+
+// exit takes a name from n.
+func (t *table) exit(n *node, p place) {
+	n.places = slices.DeleteFunc(n.places, func(q place) bool { return q == p })
+	if p.dir.kids[p.name] == n {
+		delete(p.dir.kids, p.name)
+	}
+}
+
+// leave is exit for an object that is not there any more: with its last name it
+// goes.
+func (t *table) leave(n *node, p place) {
+	if t.exit(n, p); len(n.places) == 0 {
+		t.drop(n)
+	}
+}
+
+// unlink is leave for a name that was removed, or found missing.
+func (t *table) unlink(n *node, p place) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !n.gone && slices.Contains(n.places, p) {
+		t.leave(n, p)
+	}
+}
+
+// lost is unlink for the name that path returns.
+func (t *table) lost(n *node) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !n.gone && len(n.places) > 0 {
+		t.leave(n, n.places[0])
+	}
+}
+
+// drop forgets a node and all below it: their handles are ESTALE.
+func (t *table) drop(n *node) {
+	if n.gone || n == t.root {
+		return
+	}
+	for name, kid := range n.kids {
+		t.leave(kid, place{n, name})
+	}
+	for len(n.places) > 0 {
+		t.exit(n, n.places[0])
+	}
+	t.forget(n)
+	t.handles.Forget(n.handle.AppendTo(nil))
+}
+
+// forget takes a node out of the table.
+func (t *table) forget(n *node) {
+	n.gone = true
+	delete(t.byHandle, n.handle)
+	if t.byFileID[n.fileID] == n {
+		delete(t.byFileID, n.fileID)
+	}
+	t.used.Remove(n.used)
+}
+
+// evict makes room in a table that is too full, but keeps n.
+func (t *table) evict(n *node) {
+	for tries := t.used.Len(); len(t.byHandle) > t.max && tries > 0; tries-- {
+		old := t.used.Back().Value.(*node)
+		if old == n || len(old.kids) > 0 {
+			t.used.MoveToFront(old.used)
+			continue
+		}
+		for len(old.places) > 0 {
+			t.exit(old, old.places[0])
+		}
+		t.forget(old)
+	}
+}
+
+// move gives the object at from the name to, in place of what had that.
+func (t *table) move(from, to place) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old := to.dir.kids[to.name]; old != nil {
+		t.leave(old, to)
+	}
+	n := from.dir.kids[from.name]
+	if n == nil {
+		return
+	}
+	t.moved(n)
+	t.exit(n, from)
+	if to.dir.gone {
+		t.drop(n)
+		return
+	}
+	t.enter(n, to)
+}
+
+// moved tells Handles that the handles of a node and of all below it do not
+// belong to their paths any more; in the table they stay.
+func (t *table) moved(n *node) {
+	t.handles.Forget(n.handle.AppendTo(nil))
+	for _, kid := range n.kids {
+		t.moved(kid)
+	}
+}
