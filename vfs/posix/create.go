@@ -48,10 +48,11 @@ func (f *FS) createFile(dir int, name string, s *vfs.SetAttr) (int, error) {
 	defer closeFD(fd)
 	if s.Size != nil {
 		if err := f.ftruncate(fd, *s.Size); err != nil {
-			return -1, err
+			return -1, late(err)
 		}
 	}
-	return f.reopen(fd, unix.O_PATH)
+	place, err := f.reopen(fd, unix.O_PATH)
+	return place, late(err)
 }
 
 // exclusive makes a file whose times hold the verifier until the client sets
@@ -148,5 +149,6 @@ func madePath(dir int, name string, err error) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	return openPath(dir, name)
+	fd, err := openPath(dir, name)
+	return fd, late(err)
 }

@@ -47,14 +47,20 @@ func (f *FS) linkIn(c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err erro
 		return unix.Linkat(f.proc, magic(o.fd), d.fd, name, unix.AT_SYMLINK_FOLLOW)
 	})
 	w.After = f.attrOf(d)
-	if err == nil {
-		err = statFD(o.fd, &st)
+	if err != nil {
+		return w, err
 	}
-	if err == nil {
-		_, err = f.handles.of(o.fd, &st, d.ino, []byte(name))
+	return w, late(f.linked(o, d, name))
+}
+
+// linked takes note of an object's new name.
+func (f *FS) linked(o, d *object, name string) error {
+	var st unix.Statx_t
+	if err := statFD(o.fd, &st); err != nil {
+		return err
 	}
-	if err == nil {
-		err = f.handles.keep()
+	if _, err := f.handles.of(o.fd, &st, d.ino, []byte(name)); err != nil {
+		return err
 	}
-	return w, err
+	return f.handles.keep()
 }

@@ -81,6 +81,7 @@ func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker) (o *object, w vfs.WCC, err
 	switch {
 	case err == nil:
 		o, err = f.adoptName(d, m.name, fd)
+		err = late(err)
 	case err == unix.EEXIST && m.taken != nil:
 		o, err = f.makeTaken(c, d, m)
 	}
@@ -121,7 +122,7 @@ func (f *FS) finish(d *object, fd int, s *vfs.SetAttr) error {
 	if err != nil {
 		closeFD(fd)
 	}
-	return err
+	return late(err)
 }
 
 // modeCut tells whether the process's umask took bits off the mode of a new

@@ -81,11 +81,11 @@ func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string) e
 			not = next
 		}
 		if merr := f.handles.moved(old.fd, &old.st, not); err == nil {
-			err = merr
+			err = late(merr)
 		}
 	}
 	if err == nil && over.st.Ino != old.st.Ino {
-		err = f.unnamed(over)
+		err = late(f.unnamed(over))
 	}
 	return err
 }

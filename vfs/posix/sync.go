@@ -8,8 +8,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// sync puts an object's metadata on stable storage: its own where it can be
-// opened, otherwise all that the file system has.
+// late is the error of an operation that has changed something already. Who is
+// told to come again later would make the change twice, and a directory that is
+// made twice is an error.
+func late(err error) error {
+	switch err {
+	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETIMEDOUT:
+		return unix.EIO
+	}
+	return err
+}
+
+// sync puts an object's metadata on stable storage after a change: its own
+// where it can be opened, otherwise all that the file system has.
 func (f *FS) sync(o *object) error {
 	err := error(unix.EINVAL)
 	if o.typ == vfs.TypeReg || o.typ == vfs.TypeDir {
@@ -21,7 +32,7 @@ func (f *FS) sync(o *object) error {
 	if err != nil {
 		f.lost(err)
 	}
-	return err
+	return late(err)
 }
 
 // syncFile syncs what the daemon itself may open.

@@ -1,0 +1,73 @@
+//go:build linux
+
+package posix
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// noFDs takes all descriptors that the process may have but n.
+func noFDs(t *testing.T, n int) (giveBack func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	few := limit
+	few.Cur = 128
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
+	var taken []int
+	for {
+		fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
+		if err == unix.EMFILE {
+			break
+		}
+		require.NoError(t, err)
+		taken = append(taken, fd)
+	}
+	free := func(fds []int) {
+		for _, fd := range fds {
+			require.NoError(t, unix.Close(fd))
+		}
+	}
+	free(taken[:n])
+	return func() {
+		free(taken[n:])
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	}
+}
+
+// A change that was made before descriptors ran out is not to be tried again
+// later: it would be made twice. One that was not made is.
+func TestErrorsAfterChange(t *testing.T) {
+	w := newWorld(t, Options{TableHandles: true})
+	root := w.f.Root()
+	mkdir := func(name string) error {
+		_, err := w.f.Mkdir(t.Context(), &w.c, root, name, vfs.SetAttr{})
+		return err
+	}
+	create := func(name string) error {
+		_, err := w.f.Create(t.Context(), &w.c, root, name, vfs.CreateHow{Mode: vfs.Guarded})
+		return err
+	}
+	require.NoError(t, mkdir("warm")) // what is opened once is open
+	for free, op := range map[int]func(string) error{0: mkdir, 1: create} {
+		name := "made"
+		giveBack := noFDs(t, free)
+		first, second := op(name), op(name)
+		giveBack()
+		assert.ErrorIs(t, first, unix.EIO, free)
+		assert.ErrorIs(t, second, unix.EEXIST, free)
+		require.NoError(t, os.Remove(w.s.path(name)))
+	}
+	giveBack := noFDs(t, 0)
+	err := create("none")
+	giveBack()
+	assert.ErrorIs(t, err, unix.EMFILE)
+	assert.NoFileExists(t, w.s.path("none"))
+}
