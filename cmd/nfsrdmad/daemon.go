@@ -49,10 +49,15 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 		return errors.Join(err, closeExports())
 	}
 	defer programs.Close()
-	transports, err := o.openTransports(programs, rec, log)
+	transports, err := o.openTransports(o.ops.observe(programs), rec, log)
 	if err != nil {
 		return errors.Join(err, closeExports())
 	}
+	closeOps, err := o.ops.open(ctx, &o.opsOptions, transports, log)
+	if err != nil {
+		return errors.Join(err, closeExports())
+	}
+	defer closeOps()
 	ways, undo, err := o.findable(ctx, transports, log)
 	if err != nil {
 		return errors.Join(err, closeExports())
@@ -117,6 +122,7 @@ func (o *serveOptions) programs(list []nfsserver.Export, log *slog.Logger) (*onc
 	if err != nil {
 		return nil, err
 	}
+	o.ops.server = server
 	mux := &oncrpc.Mux{Log: log}
 	server.Register(mux)
 	return oncrpc.NewReplayCache(mux, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce}), nil
@@ -174,6 +180,7 @@ func (o *serveOptions) openRDMA(programs oncrpc.Service, rec *recorder, log *slo
 	if !o.noExtensions {
 		s.Extensions = &rpcrdma.ExtensionConfig{Atomics: true}
 	}
+	o.ops.rdma = s
 	return cli.NewWay[rdma.Listener]("rdma", l, s), nil
 }
 
@@ -184,6 +191,7 @@ func (o *serveOptions) openTCP(programs oncrpc.Service, log *slog.Logger) (cli.W
 			` (beside the kernel's NFS server, which has 2049), or turn it off with --tcp ""`)
 	}
 	s := &oncrpc.Server{Handler: programs, MaxRecord: int(o.maxPayload) + callSlack, Log: log}
+	o.ops.tcp = s
 	return cli.NewWay("tcp", l, s), nil
 }
 

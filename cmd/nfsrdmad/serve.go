@@ -41,6 +41,9 @@ type serveOptions struct {
 	logLevel     cli.Choice
 	logFormat    cli.Choice
 
+	opsOptions
+	ops operations
+
 	// From the words above, once they are understood.
 	exports []export
 	clients []netip.Prefix
@@ -100,6 +103,7 @@ has none, this daemon itself, with --portmap :111.`,
   nfsrdmad serve --listen '[::1]:20049' --tcp '[::1]:2049' /srv/data=/data`,
 		Args: o.understand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.controlGiven = cmd.Flags().Changed("control")
 			return o.run(cmd.Context(), cmd.OutOrStdout(), o.logger(cmd.ErrOrStderr()))
 		},
 	}
@@ -121,6 +125,7 @@ has none, this daemon itself, with --portmap :111.`,
 	f.StringVar(&o.state, "state", defaultState(), "`DIR` for what outlives the daemon; one for each")
 	f.StringVar(&o.record, "record", "", "`DIR` for records of RDMA connections: at Terminates, and on SIGUSR1")
 	f.Var(&o.recordSize, "record-size", "what a connection keeps for its record")
+	o.opsOptions.add(f)
 	f.Var(&o.logLevel, "log-level", "what to log on standard error")
 	f.Var(&o.logFormat, "log-format", "how to log it")
 	return cmd

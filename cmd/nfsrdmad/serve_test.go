@@ -44,7 +44,7 @@ func serve(t *testing.T, args ...string) *served {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &served{stop: stop, status: make(chan int, 1)}
 	r, w := io.Pipe()
-	args = append([]string{"serve", "--state", t.TempDir()}, args...)
+	args = append([]string{"serve", "--state", t.TempDir(), "--control", ""}, args...)
 	go func() {
 		s.status <- run(ctx, args, w, &s.stderr)
 		w.Close()

@@ -17,13 +17,15 @@ func NewVersion(program, version string) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s %s/%s\n",
-				program, versionString(version), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+				program, VersionString(version), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}
 }
 
-func versionString(version string) string {
+// VersionString is the version that the linker has set, or what Go knows of the
+// module where that is "".
+func VersionString(version string) string {
 	if version != "" {
 		return version
 	}

@@ -21,6 +21,16 @@ const (
 	NumProc
 )
 
+var procNames = [NumProc]string{"NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT"}
+
+// ProcName returns the name of a procedure, for logs.
+func ProcName(proc uint32) string {
+	if proc < NumProc {
+		return procNames[proc]
+	}
+	return "undefined"
+}
+
 // Sizes in octets (RFC 1813, Section 5.1.4).
 const (
 	PathLen = 1024 // the longest path

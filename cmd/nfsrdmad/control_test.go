@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// status asks the daemon at a socket.
+func status(t *testing.T, path string) *statusDoc {
+	t.Helper()
+	code, stdout, stderr := command(t, "status", "--json", "--control", path)
+	require.Equal(t, cli.ExitOK, code, stderr)
+	d := new(statusDoc)
+	require.NoError(t, json.Unmarshal([]byte(stdout), d))
+	return d
+}
+
+// What is served, to whom, on what terms, and how it went.
+func TestStatus(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--clients", "127.0.0.0/8", "--ro", "--control", path, t.TempDir()+"=/x y")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	line, err := rpcrdma.Connect(t.Context(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.LineConfig{})
+	require.NoError(t, err)
+	defer line.Close()
+	x := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version, Proc: nfs3.ProcNull}
+	require.NoError(t, line.Call(t.Context(), &x))
+	x.Release()
+	tcp, err := net.Dial("tcp", s.addr(t, "tcp"))
+	require.NoError(t, err)
+	defer tcp.Close()
+	args := (&nfs3.HandleArgs{Object: nfs3.FH("nothing")}).AppendTo(nil)
+	accepted(t, tcpCall(t, tcp, call(8, nfs3.Program, nfs3.Version, nfs3.ProcGetAttr, args)), 8, 0)
+
+	d := status(t, path)
+	assert.Equal(t, 1, d.Version)
+	assert.Equal(t, "serving", d.Daemon.State)
+	assert.Equal(t, os.Getpid(), d.Daemon.PID)
+	assert.Less(t, time.Since(d.Daemon.Since), time.Hour)
+	require.Len(t, d.Transports, 2)
+	for i, name := range []string{"rdma", "tcp"} {
+		assert.Equal(t, name, d.Transports[i].Name)
+		assert.Equal(t, s.addr(t, name), d.Transports[i].Address)
+		assert.Equal(t, connectionsDoc{Now: 1, Total: 1}, d.Transports[i].Connections)
+	}
+	require.Len(t, d.Connections, 2)
+	overRDMA, overTCP := d.Connections[0], d.Connections[1]
+	assert.Equal(t, tcp.LocalAddr().String(), overTCP.Peer)
+	assert.EqualValues(t, 1, overTCP.Calls)
+	assert.Positive(t, overTCP.OctetsIn)
+	require.NotNil(t, overRDMA.RDMA)
+	assert.Positive(t, overRDMA.Calls)
+	assert.Positive(t, overRDMA.RDMA.CreditsGranted)
+	assert.Equal(t, 4096, overRDMA.RDMA.InlineReceive)
+	assert.Positive(t, overRDMA.RDMA.FPDUsReceived)
+	assert.Equal(t, []exportDoc{{Path: "/x y", Clients: []string{d.Exports[0].Clients[0]}}}, d.Exports)
+	assert.Contains(t, d.Exports[0].Clients[0], "127.0.0.0/8(ro,")
+	require.Len(t, d.Procedures, 2)
+	assert.Equal(t, "NULL", d.Procedures[0].Procedure)
+	assert.Equal(t, []errorDoc{{"NFS3ERR_BADHANDLE", 1}}, d.Procedures[1].Errors)
+
+	code, text, stderr := command(t, "status", "--control", path)
+	require.Equal(t, cli.ExitOK, code, stderr)
+	for _, want := range []string{
+		"serving since", "\nEXPORTS\n", `"/x y"  127.0.0.0/8(ro,`, "\nCONNECTIONS\n", tcp.LocalAddr().String(), "4096/",
+		"\nPROCEDURES\n", "nfs3 GETATTR", "NFS3ERR_BADHANDLE 1",
+	} {
+		assert.Contains(t, text, want)
+	}
+	for line := range strings.Lines(text) {
+		assert.Equal(t, strings.TrimRight(line, " \n")+"\n", line)
+	}
+}
+
+// Without a daemon there is a sentence that says what to do.
+func TestStatusWithoutDaemon(t *testing.T) {
+	nosuch := filepath.Join(t.TempDir(), "nosuch")
+	stale := filepath.Join(t.TempDir(), "stale")
+	leave(t, stale)
+	for _, path := range []string{nosuch, stale} {
+		code, stdout, stderr := command(t, "status", "--control", path)
+		assert.Equal(t, cli.ExitError, code)
+		assert.Empty(t, stdout)
+		assert.Equal(t, "nfsrdmad: no nfsrdmad answers at "+path+": start one with nfsrdmad serve, or name its socket with --control PATH\n", stderr)
+	}
+}
+
+// leave makes a socket that nobody listens at.
+func leave(t *testing.T, path string) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	l.SetUnlinkOnClose(false)
+	l.Close()
+}
+
+// A socket that was left behind is replaced; one of a daemon that is alive, and
+// what is no socket, are left alone, and the error says what to do.
+func TestControlTaken(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "control")
+	leave(t, path)
+	log := slog.New(slog.DiscardHandler)
+	p := new(operations)
+	c, err := openControl(path, p, log)
+	require.NoError(t, err)
+	_, err = openControl(path, p, log)
+	assert.EqualError(t, err, "the control socket "+path+" cannot be had: another nfsrdmad answers at it; name another with --control, or turn it off with --control \"\"")
+	c.close()
+	_, err = os.Lstat(path)
+	assert.ErrorIs(t, err, os.ErrNotExist, "nothing is left")
+
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
+	_, err = openControl(file, p, log)
+	assert.ErrorContains(t, err, "no socket")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, "precious", string(text))
+	_, err = openControl(filepath.Join(dir, "no", "such"), p, log)
+	assert.ErrorContains(t, err, "no such file or directory; name another with --control")
+
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		assert.Contains(t, []string{"file", "control.lock", "file.lock"}, e.Name())
+	}
+}
+
+// The default socket is not worth failing for.
+func TestControlDefault(t *testing.T) {
+	var text bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&text, nil))
+	path := filepath.Join(t.TempDir(), "no", "such")
+	c, err := new(operations).openControl(&opsOptions{control: path}, log)
+	assert.NoError(t, err)
+	assert.Nil(t, c)
+	c.close()
+	assert.Contains(t, text.String(), "level=WARN")
+	_, err = new(operations).openControl(&opsOptions{control: path, controlGiven: true}, log)
+	assert.Error(t, err)
+}
+
+func TestWords(t *testing.T) {
+	for n, want := range map[uint64]string{
+		0: "0", 1023: "1023", 1024: "1 KiB", 1536: "1.5 KiB", 10 << 10: "10 KiB", 123456: "121 KiB", 1023 << 10: "1 MiB",
+		256 << 20: "256 MiB", 1 << 40: "1 TiB", 1<<64 - 1: "16 EiB",
+	} {
+		assert.Equal(t, want, size(n), n)
+	}
+	for d, want := range map[time.Duration]string{
+		-1: "0 s", 59 * time.Second: "59 s", 61 * time.Second: "1 min 1 s", 3*time.Hour + 59*time.Second: "3 h 0 min",
+		50 * time.Hour: "2 d 2 h",
+	} {
+		assert.Equal(t, want, span(d))
+	}
+	for d, want := range map[time.Duration]string{
+		999: "999 ns", 1234: "1.23 us", 20 * time.Millisecond: "20 ms", 5 * time.Second: "5 s",
+	} {
+		assert.Equal(t, want, short(d))
+	}
+	assert.Equal(t, "/a", printable("/a"))
+	assert.Equal(t, `"/\x1b[2J"`, printable("/\x1b[2J"))
+}

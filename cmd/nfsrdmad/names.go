@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// A program is one whose calls are counted by procedure, and how people call it.
+type program struct {
+	oncrpc.Observed
+	name   string
+	proc   func(uint32) string
+	status func(uint32) string
+}
+
+func nfsStatus(code uint32) string   { return nfs3.Status(code).String() }
+func mountStatus(code uint32) string { return mount3.Status(code).String() }
+
+var programs = []program{
+	{
+		oncrpc.Observed{
+			Prog: nfs3.Program, Vers: nfs3.Version, Procs: nfs3.NumProc,
+			HasStatus: func(proc uint32) bool { return proc != nfs3.ProcNull },
+		},
+		"nfs", nfs3.ProcName, nfsStatus,
+	},
+	{
+		oncrpc.Observed{
+			Prog: mount3.Program, Vers: mount3.Version, Procs: mount3.NumProc,
+			HasStatus: func(proc uint32) bool { return proc == mount3.ProcMnt },
+		},
+		"mount", mount3.ProcName, mountStatus,
+	},
+	{
+		oncrpc.Observed{
+			Prog: nfsacl.Program, Vers: nfsacl.Version, Procs: nfsacl.NumProc,
+			HasStatus: func(proc uint32) bool { return proc != nfsacl.ProcNull },
+		},
+		"nfsacl", nfsacl.ProcName, nfsStatus,
+	},
+}
+
+// names are a procedure's, and its program's with the version.
+func names(s *oncrpc.ProcStats) (prog, proc string) {
+	for _, g := range programs {
+		if g.Prog == s.Prog && g.Vers == s.Vers {
+			return fmt.Sprintf("%s%d", g.name, g.Vers), g.proc(s.Proc)
+		}
+	}
+	return "other", "other"
+}
+
+// outcomeName is the standard's name of how a call of s failed.
+func outcomeName(s *oncrpc.ProcStats, o oncrpc.Outcome) string {
+	for _, g := range programs {
+		if g.Prog == s.Prog && g.Vers == s.Vers && o.Kind == oncrpc.OutcomeStatus {
+			return g.status(o.Code)
+		}
+	}
+	return o.String()
+}

@@ -1,0 +1,142 @@
+package main
+
+import "time"
+
+// statusVersion is the version of what status --json prints. Fields are added
+// without a new one; it changes where one goes away or means something else.
+const statusVersion = 1
+
+// A statusDoc is what the control socket answers, and what status --json prints.
+// docs/operations.md describes it. Times are RFC 3339's, lengths octets.
+type statusDoc struct {
+	Version     int            `json:"version"`
+	Daemon      daemonDoc      `json:"daemon"`
+	Transports  []transportDoc `json:"transports"`
+	Connections []connDoc      `json:"connections"`
+	Exports     []exportDoc    `json:"exports"`
+	Procedures  []procDoc      `json:"procedures"`
+	ReplayCache replayDoc      `json:"replay_cache"`
+}
+
+type daemonDoc struct {
+	Version string    `json:"version"`
+	PID     int       `json:"pid"`
+	UID     int       `json:"uid"`
+	State   string    `json:"state"` // serving or draining
+	Since   time.Time `json:"since"`
+}
+
+type memoryDoc struct {
+	Name  string `json:"name"` // what it is for
+	InUse int64  `json:"in_use"`
+	Limit int64  `json:"limit"`
+}
+
+type transportDoc struct {
+	Name         string         `json:"name"` // rdma or tcp
+	Address      string         `json:"address"`
+	Connections  connectionsDoc `json:"connections"`
+	WaitingCalls int            `json:"waiting_calls"` // for memory
+	Memory       []memoryDoc    `json:"memory"`
+	RDMA         *deviceDoc     `json:"rdma,omitempty"`
+}
+
+type connectionsDoc struct {
+	Now      int    `json:"now"`
+	Total    uint64 `json:"total"`
+	Refused  uint64 `json:"refused"`
+	Replaced uint64 `json:"replaced"`
+	Stalled  uint64 `json:"stalled"`
+}
+
+// deviceDoc is what RDMA has beside.
+type deviceDoc struct {
+	ErrVers            uint64         `json:"err_vers"`
+	ErrChunk           uint64         `json:"err_chunk"`
+	Dropped            uint64         `json:"dropped"`
+	TerminatesSent     []terminateDoc `json:"terminates_sent"`
+	TerminatesReceived []terminateDoc `json:"terminates_received"`
+	FPDUsSent          uint64         `json:"fpdus_sent"`
+	FPDUsReceived      uint64         `json:"fpdus_received"`
+	Regions            int            `json:"regions"`
+	RegionOctets       uint64         `json:"region_octets"`
+}
+
+type terminateDoc struct {
+	Layer uint8  `json:"layer"`
+	Type  uint8  `json:"type"`
+	Code  uint8  `json:"code"`
+	Name  string `json:"name"`
+	Count uint64 `json:"count"`
+}
+
+type connDoc struct {
+	Transport     string       `json:"transport"`
+	Peer          string       `json:"peer"`
+	Since         time.Time    `json:"since"`
+	Calls         uint64       `json:"calls"`
+	CallsUnderWay int          `json:"calls_under_way"`
+	OctetsIn      uint64       `json:"octets_in"`
+	OctetsOut     uint64       `json:"octets_out"`
+	RDMA          *rdmaConnDoc `json:"rdma,omitempty"`
+}
+
+// rdmaConnDoc is what the two ends of a connection have agreed on.
+type rdmaConnDoc struct {
+	MPARevision        int           `json:"mpa_revision"`
+	CRC                bool          `json:"crc"`
+	MarkersSent        bool          `json:"markers_sent"`
+	MarkersReceived    bool          `json:"markers_received"`
+	PeerToPeer         bool          `json:"peer_to_peer"`
+	IRD                int           `json:"ird"`
+	ORD                int           `json:"ord"`
+	InlineSend         int           `json:"inline_send"`
+	InlineReceive      int           `json:"inline_receive"`
+	RemoteInvalidation bool          `json:"remote_invalidation"`
+	CreditsGranted     int           `json:"credits_granted"`
+	FPDUsSent          uint64        `json:"fpdus_sent"`
+	FPDUsReceived      uint64        `json:"fpdus_received"`
+	Extensions         extensionsDoc `json:"extensions"`
+}
+
+type extensionsDoc struct {
+	Client        bool `json:"client"` // it is of this project
+	ImmediateData int  `json:"immediate_data"`
+	Atomics       bool `json:"atomics"`
+	Delegation    bool `json:"delegation"`
+}
+
+type exportDoc struct {
+	Path    string   `json:"path"`
+	Clients []string `json:"clients"` // with their options, as exports(5) has them
+}
+
+type procDoc struct {
+	Program   string       `json:"program"`
+	Procedure string       `json:"procedure"`
+	Calls     uint64       `json:"calls"`
+	OctetsIn  uint64       `json:"octets_in"`
+	OctetsOut uint64       `json:"octets_out"`
+	Seconds   float64      `json:"seconds"` // of all calls together
+	Latency   []latencyDoc `json:"latency"`
+	Errors    []errorDoc   `json:"errors"`
+}
+
+type latencyDoc struct {
+	Seconds float64 `json:"le_seconds"` // at most; 0: however long
+	Calls   uint64  `json:"calls"`
+}
+
+type errorDoc struct {
+	Name  string `json:"name"`
+	Calls uint64 `json:"calls"`
+}
+
+type replayDoc struct {
+	Replies   int    `json:"replies"`
+	Octets    int64  `json:"octets"`
+	Executed  uint64 `json:"executed"`
+	Replayed  uint64 `json:"replayed"`
+	Joined    uint64 `json:"joined"`
+	Forgotten uint64 `json:"forgotten"`
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// print is status for people.
+func (d *statusDoc) print(w io.Writer, now time.Time) error {
+	p := &page{now: now}
+	p.tab = tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
+	p.daemon(d)
+	for i := range d.Transports {
+		p.transport(&d.Transports[i])
+	}
+	p.exports(d.Exports)
+	p.connections(d.Connections)
+	p.procedures(d.Procedures)
+	p.tab.Flush() // into memory
+	// What stands behind the last column is of no use.
+	for line := range strings.Lines(p.text.String()) {
+		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A page is tables of people's words.
+type page struct {
+	text strings.Builder
+	tab  *tabwriter.Writer
+	now  time.Time
+}
+
+// row adds a line of cells.
+func (p *page) row(cells ...any) {
+	for i, c := range cells {
+		if i > 0 {
+			fmt.Fprint(p.tab, "\t")
+		}
+		fmt.Fprint(p.tab, c)
+	}
+	fmt.Fprintln(p.tab)
+}
+
+// table begins a part with columns of its own.
+func (p *page) table(title string) {
+	p.tab.Flush()
+	fmt.Fprintf(&p.text, "\n%s\n", title)
+}
+
+func (p *page) daemon(d *statusDoc) {
+	g, r := &d.Daemon, &d.ReplayCache
+	p.row("nfsrdmad "+g.Version, fmt.Sprintf("%s since %s (%s), process %d, user %d",
+		g.State, g.Since.Local().Format(time.DateTime), span(p.now.Sub(g.Since)), g.PID, g.UID))
+	p.row("replay cache", fmt.Sprintf("%d replies in %s; %d calls executed once, %d retries answered, %d replies forgotten early",
+		r.Replies, size(uint64(r.Octets)), r.Executed, r.Replayed+r.Joined, r.Forgotten))
+}
+
+func (p *page) transport(t *transportDoc) {
+	c := &t.Connections
+	line := fmt.Sprintf("%s, %d connections of %d so far", t.Address, c.Now, c.Total)
+	for _, n := range []struct {
+		count uint64
+		what  string
+	}{{c.Refused, "refused"}, {c.Replaced, "replaced"}, {c.Stalled, "stalled"}} {
+		if n.count > 0 {
+			line += fmt.Sprintf(", %d %s", n.count, n.what)
+		}
+	}
+	p.row(t.Name, line)
+	var memory []string
+	for _, m := range t.Memory {
+		memory = append(memory, fmt.Sprintf("%s of %s for %s", size(uint64(m.InUse)), size(uint64(m.Limit)), m.Name))
+	}
+	if t.WaitingCalls > 0 {
+		memory = append(memory, fmt.Sprintf("%d calls wait", t.WaitingCalls))
+	}
+	p.row("", "memory: "+strings.Join(memory, ", "))
+	if r := t.RDMA; r != nil {
+		p.row("", fmt.Sprintf("%d regions of %s; answered ERR_VERS %d, ERR_CHUNK %d; dropped %d",
+			r.Regions, size(r.RegionOctets), r.ErrVers, r.ErrChunk, r.Dropped))
+		p.terminates("sent", r.TerminatesSent)
+		p.terminates("received", r.TerminatesReceived)
+	}
+}
+
+func (p *page) terminates(way string, all []terminateDoc) {
+	for _, t := range all {
+		p.row("", fmt.Sprintf("Terminates %s: %d: %s", way, t.Count, t.Name))
+	}
+}
+
+func (p *page) exports(all []exportDoc) {
+	p.table("EXPORTS")
+	for _, e := range all {
+		p.row(printable(e.Path), strings.Join(e.Clients, " "))
+	}
+}
+
+func (p *page) connections(all []connDoc) {
+	p.table("CONNECTIONS")
+	if len(all) == 0 {
+		p.row("none")
+		return
+	}
+	p.row("PEER", "VIA", "FOR", "CALLS", "NOW", "IN", "OUT", "CREDITS", "INLINE", "MPA", "WITH")
+	for _, c := range all {
+		cells := []any{c.Peer, c.Transport, span(p.now.Sub(c.Since)), c.Calls, c.CallsUnderWay, size(c.OctetsIn), size(c.OctetsOut)}
+		if r := c.RDMA; r != nil {
+			cells = append(cells, r.CreditsGranted, fmt.Sprintf("%d/%d", r.InlineReceive, r.InlineSend), r.MPARevision, r.agreed())
+		}
+		p.row(cells...)
+	}
+}
+
+// agreed names what is on.
+func (r *rdmaConnDoc) agreed() string {
+	words := []string{}
+	for _, w := range []struct {
+		on   bool
+		name string
+	}{
+		{r.CRC, "crc"},
+		{r.MarkersSent || r.MarkersReceived, "markers"},
+		{r.PeerToPeer, "peer-to-peer"},
+		{r.RemoteInvalidation, "invalidation"},
+		{r.Extensions.Client, "extensions"},
+		{r.Extensions.ImmediateData > 0, "immediate"},
+		{r.Extensions.Atomics, "atomics"},
+		{r.Extensions.Delegation, "delegation"},
+	} {
+		if w.on {
+			words = append(words, w.name)
+		}
+	}
+	if len(words) == 0 {
+		return "-"
+	}
+	return strings.Join(words, ",")
+}
+
+func (p *page) procedures(all []procDoc) {
+	p.table("PROCEDURES")
+	if len(all) == 0 {
+		p.row("none called yet")
+		return
+	}
+	p.row("PROCEDURE", "CALLS", "IN", "OUT", "MEAN", "99 % BELOW", "ERRORS")
+	for _, c := range all {
+		var failed []string
+		for _, e := range c.Errors {
+			failed = append(failed, fmt.Sprintf("%s %d", e.Name, e.Calls))
+		}
+		mean := time.Duration(c.Seconds * float64(time.Second) / float64(max(c.Calls, 1)))
+		p.row(c.Program+" "+c.Procedure, c.Calls, size(c.OctetsIn), size(c.OctetsOut), short(mean), c.below(99), strings.Join(failed, ", "))
+	}
+}
+
+// below is the bound of the class of latencies in which so many percent of the
+// calls end.
+func (c *procDoc) below(percent uint64) string {
+	var seen uint64
+	for _, l := range c.Latency {
+		if seen += l.Calls; seen*100 >= c.Calls*percent && l.Seconds > 0 {
+			return short(time.Duration(l.Seconds * float64(time.Second)))
+		}
+	}
+	return "more"
+}
