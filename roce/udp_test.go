@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/roce/packet"
@@ -142,6 +143,8 @@ func TestListenUDPErrors(t *testing.T) {
 	require.Error(t, err)
 	w, err := ListenUDP(loopback())
 	require.NoError(t, err)
+	_, err = ListenUDP(w.Addr())
+	require.ErrorIs(t, err, unix.EADDRINUSE)
 	require.NoError(t, w.Close())
 	require.NoError(t, w.Close())
 	require.ErrorIs(t, w.Serve(nil), rdma.ErrClosed)

@@ -90,7 +90,7 @@ func v6Options(iface *net.Interface) []option {
 }
 
 func setOptions(fd int, options []option) error {
-	for _, o := range append(options, option{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}) {
+	for _, o := range options {
 		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
 			return fmt.Errorf("setsockopt %d, %d: %w", o.level, o.name, err)
 		}
@@ -106,8 +106,12 @@ func setOptions(fd int, options []option) error {
 	return nil
 }
 
-// join makes the socket a member of a group on an interface.
+// join makes the socket a member of a group on an interface, which is not to have
+// the group's port for itself.
 func join(fd int, group netip.Addr, iface *net.Interface) error {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return err
+	}
 	if group.Is4() {
 		return unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP,
 			&unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(iface.Index)})

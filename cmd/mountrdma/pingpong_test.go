@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestPingpong lets a client and a server of our own play, at two addresses of
+// loopback: port 4791 of each is its end's.
+func TestPingpong(t *testing.T) {
+	for _, args := range [][]string{
+		{"--service=uc", "-s", "1", "-n", "10", "-c"},
+		{"--service=uc", "-s", "64KiB", "-n", "50", "-c"},
+		{"--service=uc", "-s", "65537", "-m", "4096", "-n", "10", "--json"},
+		{"--service=ud", "-s", "0", "-n", "10"},
+		{"--service=ud", "-s", "4096", "-n", "50", "-c"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			server, client := pingpongs(t, args, args)
+			require.Zero(t, server.status, server.errs.String())
+			require.Zero(t, client.status, client.errs.String())
+			want := "messages of"
+			if strings.Contains(strings.Join(args, " "), "--json") {
+				want = `"service":"uc"`
+			}
+			assert.Contains(t, client.out, want)
+		})
+	}
+}
+
+// TestPingpongErrors: what is wrong is said by whoever sees it.
+func TestPingpongErrors(t *testing.T) {
+	_, client := pingpongs(t, []string{"-n", "1"}, []string{"-n", "2", "--timeout=200ms"})
+	assert.Equal(t, 1, client.status)
+	assert.Contains(t, client.errs.String(), "message 1: nothing came in 200ms")
+	server, _ := pingpongs(t, []string{"-n", "1", "-s", "9"}, []string{"-n", "1", "-s", "8", "--timeout=200ms"})
+	assert.Equal(t, 1, server.status)
+	assert.Contains(t, server.errs.String(), "message 0 has 8 octets, not 9")
+
+	for _, args := range [][]string{
+		{"a", "b"}, {"--service=rc"}, {"--iters=0"}, {"--port=70000"}, {"-s", "17MiB"},
+	} {
+		var out, errs bytes.Buffer
+		assert.Equal(t, 2, run(t.Context(), append([]string{"pingpong"}, args...), &out, &errs), "%q", args)
+	}
+}
+
+// A pingpongRun is what a run has said.
+type pingpongRun struct {
+	status int
+	out    string
+	errs   bytes.Buffer
+}
+
+// pingpongs runs a server and a client of it.
+func pingpongs(t *testing.T, serverArgs, clientArgs []string) (server, client *pingpongRun) {
+	server, client = new(pingpongRun), new(pingpongRun)
+	addr, from := pingpongAddr(), pingpongAddr()
+	var text []string // the server is to say when it is ready
+	for _, arg := range serverArgs {
+		if arg != "--json" {
+			text = append(text, arg)
+		}
+	}
+	said, out := io.Pipe()
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		defer close(ended)
+		server.status = run(ctx, append([]string{"pingpong", "--local", addr, "-p", "0"}, text...), out, &server.errs)
+		out.Close()
+	}()
+	lines := bufio.NewReader(said)
+	ready, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	port := ready[strings.LastIndexByte(ready, ':')+1 : len(ready)-1]
+	go io.Copy(io.Discard, lines)
+	var stdout bytes.Buffer
+	client.status = run(t.Context(), append([]string{"pingpong", "--local", from, "-p", port, addr}, clientArgs...), &stdout, &client.errs)
+	client.out = stdout.String()
+	if client.status != 0 {
+		cancel()
+	}
+	<-ended
+	return server, client
+}
+
+// pingpongAddr is an address of loopback that nobody else has port 4791 of.
+func pingpongAddr() string {
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.N(250), rand.N(250), 1+rand.N(250))
+}

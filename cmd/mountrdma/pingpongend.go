@@ -1,0 +1,281 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/roce"
+	"github.com/nfsrdma/nfsrdma/roce/packet"
+)
+
+// pingpongRecvs is how many receives are posted: one is being looked at while
+// the next message may come.
+const pingpongRecvs = 2
+
+// A pingpongEnd is one end of a pingpong.
+type pingpongEnd struct {
+	ctx     context.Context
+	app     *app
+	o       *pingpongOptions
+	dev     *roce.Device
+	done    *roce.CompletionQueue
+	uc      *roce.UC // one of the two
+	ud      *roce.UD
+	to      roce.Destination // of ud
+	psn     uint32
+	head    int // octets in front of a message in a receive
+	recvs   [pingpongRecvs][]byte
+	message []byte // that was sent last
+}
+
+// newPingpongEnd opens the port of the address that the TCP connection has, and
+// posts receives.
+func newPingpongEnd(ctx context.Context, a *app, o *pingpongOptions, conn net.Conn) (e *pingpongEnd, err error) {
+	wire, err := roce.ListenUDP(conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr())
+	if err != nil {
+		return nil, err
+	}
+	e = &pingpongEnd{
+		ctx: ctx, app: a, o: o, dev: roce.Open(wire, roce.Config{}), done: roce.NewCompletionQueue(pingpongRecvs + 1),
+		psn: rand.Uint32() & packet.Mask24, message: make([]byte, o.size),
+	}
+	pd := e.dev.NewProtectionDomain()
+	if o.service.Word == "uc" {
+		if e.uc, err = pd.NewUC(roce.UCConfig{Recv: e.done, Recvs: pingpongRecvs}); err == nil {
+			err = e.uc.Init()
+		}
+	} else {
+		e.head = roce.GRHLen
+		if most := e.dev.MaxPMTU(); int(o.size) > most {
+			err = fmt.Errorf("a datagram has %d octets at most on this network: lower --size", most)
+		} else if e.ud, err = pd.NewUD(roce.UDConfig{Recv: e.done, Recvs: pingpongRecvs}); err == nil {
+			err = e.ud.Init(udPingpongKey)
+		}
+	}
+	for i := range e.recvs {
+		e.recvs[i] = make([]byte, e.head+int(o.size))
+		if err == nil {
+			err = e.post(uint64(i))
+		}
+	}
+	if err != nil {
+		e.close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *pingpongEnd) close() { _ = e.dev.Close() } // its work is done
+
+func (e *pingpongEnd) post(i uint64) error {
+	wr := roce.Recv{Data: e.recvs[i], ID: i}
+	if e.uc != nil {
+		return e.uc.PostRecv(wr)
+	}
+	return e.ud.PostRecv(wr)
+}
+
+// What rdma-core's programs say over TCP: LID, queue pair, PSN and GID in
+// hexadecimal, and a zero; and "done", and a zero.
+const (
+	pingpongWords = "%04x:%06x:%06x:%032x\x00"
+	pingpongLen   = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1
+	pingpongDone  = "done\x00"
+)
+
+// agree tells the peer where this end is, and connects to where it is. A server
+// is ready when it has said so, and a client begins.
+func (e *pingpongEnd) agree(conn net.Conn) error {
+	_ = conn.SetDeadline(time.Now().Add(e.app.timeout)) // a connection that has none is one that has ended
+	defer context.AfterFunc(e.ctx, func() { conn.Close() })()
+	client := e.o.server != ""
+	var err error
+	if client {
+		if err = e.introduce(conn); err == nil {
+			err = e.meet(conn)
+		}
+		if err == nil {
+			_, err = io.WriteString(conn, pingpongDone)
+		}
+	} else {
+		if err = e.meet(conn); err == nil {
+			err = e.introduce(conn)
+		}
+		if err == nil {
+			_, err = io.ReadFull(conn, make([]byte, len(pingpongDone)))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot agree with %v: %w", conn.RemoteAddr(), err)
+	}
+	return nil
+}
+
+func (e *pingpongEnd) number() uint32 {
+	if e.uc != nil {
+		return e.uc.Number()
+	}
+	return e.ud.Number()
+}
+
+// introduce says where this end is. RoCE has no LIDs.
+func (e *pingpongEnd) introduce(conn net.Conn) error {
+	gid := e.dev.Addr().As16()
+	_, err := fmt.Fprintf(conn, pingpongWords, 0, e.number(), e.psn, gid[:])
+	return err
+}
+
+// meet reads where the peer is, and makes the queue pair ready.
+func (e *pingpongEnd) meet(conn net.Conn) error {
+	b := make([]byte, pingpongLen)
+	if _, err := io.ReadFull(conn, b); err != nil {
+		return err
+	}
+	var lid, number, psn uint32
+	var digits string
+	if _, err := fmt.Sscanf(string(b[:pingpongLen-1]), "%x:%x:%x:%s", &lid, &number, &psn, &digits); err != nil {
+		return fmt.Errorf("it says %q: %w", b, err)
+	}
+	gid, err := hex.DecodeString(digits)
+	if err != nil || len(gid) != 16 {
+		return fmt.Errorf("it says %q, which has no GID", b)
+	}
+	addr := netip.AddrFrom16([16]byte(gid)).Unmap()
+	local := e.dev.Addr()
+	if addr.IsUnspecified() || addr.Is4() != local.Is4() {
+		return fmt.Errorf("its GID is %v, and this end's %v: give it the index of the one that it has in this network (-g 1 in most cases)", addr, local)
+	}
+	at := roce.Address{Addr: addr}
+	if e.ud != nil {
+		e.to = roce.Destination{Address: at, QP: number, QKey: udPingpongKey}
+		if err := e.ud.ReadyToReceive(); err != nil {
+			return err
+		}
+		return e.ud.ReadyToSend(e.psn)
+	}
+	if err := e.uc.ReadyToReceive(roce.Peer{Address: at, QP: number, PSN: psn, PMTU: e.o.mtu}); err != nil {
+		return err
+	}
+	return e.uc.ReadyToSend(e.psn)
+}
+
+// play sends and receives all messages. A server sends back what came, as
+// rdma-core's does.
+func (e *pingpongEnd) play() error {
+	client := e.o.server != ""
+	for i := range e.o.iters {
+		if client {
+			e.fill(i)
+			if err := e.send(e.message); err != nil {
+				return err
+			}
+		}
+		n, c, err := e.hear(i)
+		if err != nil {
+			return err
+		}
+		got := e.recvs[c][e.head:n]
+		if err := e.judge(i, got); err != nil {
+			return err
+		}
+		if !client {
+			if err := e.send(got); err != nil {
+				return err
+			}
+		}
+		if err := e.post(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill makes messages that differ, but where rdma-core's server looks, which
+// wants zeros there.
+func (e *pingpongEnd) fill(number int) {
+	for i := range e.message {
+		e.message[i] = byte(number + i + i>>8)
+	}
+	for i := 0; i < len(e.message); i += pingpongPage {
+		e.message[i] = 0
+	}
+}
+
+func (e *pingpongEnd) send(b []byte) error {
+	wr := roce.WR{Op: rdma.OpSend, Data: [][]byte{b}, To: e.to, Done: e.done, ID: pingpongRecvs}
+	var err error
+	if e.uc != nil {
+		err = e.uc.Post(wr)
+	} else {
+		err = e.ud.Post(wr)
+	}
+	return err
+}
+
+var errPingpongLost = errors.New("nothing came")
+
+// hear waits for a message, and returns its length with what is in front of it,
+// and which receive has it.
+func (e *pingpongEnd) hear(number int) (n int, recv uint64, err error) {
+	ctx, cancel := context.WithTimeoutCause(e.ctx, e.app.timeout, errPingpongLost)
+	defer cancel()
+	for {
+		c, err := e.done.Wait(ctx)
+		switch {
+		case errors.Is(err, errPingpongLost):
+			return 0, 0, fmt.Errorf("message %d: nothing came in %v: it was lost, the other end has another --size, --iters or --mtu, "+
+				"or a firewall is in the way (UDP port %d); packets dropped here: %v", number, e.app.timeout, packet.Port, e.drops())
+		case err != nil:
+			return 0, 0, err
+		case c.Err != nil:
+			return 0, 0, c.Err
+		case c.Received:
+			return c.Octets, c.ID, nil
+		}
+	}
+}
+
+// drops says what was dropped, and why.
+func (e *pingpongEnd) drops() string {
+	var b bytes.Buffer
+	for i, n := range e.dev.Stats().Dropped {
+		if n > 0 {
+			fmt.Fprintf(&b, "%d by %v, ", n, roce.Drop(i))
+		}
+	}
+	if b.Len() == 0 {
+		return "none"
+	}
+	return string(bytes.TrimSuffix(b.Bytes(), []byte(", ")))
+}
+
+// judge looks at a message's length, and with -c at what it holds.
+func (e *pingpongEnd) judge(number int, got []byte) error {
+	if len(got) != int(e.o.size) {
+		return fmt.Errorf("message %d has %d octets, not %d: give both ends the same --size", number, len(got), e.o.size)
+	}
+	if !e.o.check {
+		return nil
+	}
+	if e.o.server != "" {
+		if !bytes.Equal(got, e.message) {
+			return fmt.Errorf("message %d came back with other contents", number)
+		}
+		return nil
+	}
+	for i := 0; i < len(got); i += pingpongPage {
+		if got[i] != 0 {
+			return fmt.Errorf("message %d has %#x at %d, not 0: give the client -c too", number, got[i], i)
+		}
+	}
+	return nil
+}
