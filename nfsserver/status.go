@@ -5,6 +5,8 @@ import (
 	"errors"
 	"syscall"
 
+	"github.com/willscott/go-nfs"
+
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -76,6 +78,9 @@ func statusOf(err error) (status nfs3.Status, known bool) {
 		if errors.Is(err, v.err) {
 			return v.status, true
 		}
+	}
+	if s, ok := errors.AsType[*nfs.NFSStatusError](err); ok { // of a go-nfs handler
+		return nfs3.Status(s.NFSStatus), true
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		if status, known = errnoStatus[errno]; known {

@@ -1,0 +1,33 @@
+package nfsserver_test
+
+import (
+	"log"
+
+	"github.com/willscott/go-nfs/helpers"
+	"github.com/willscott/go-nfs/helpers/memfs"
+
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// Serve a go-nfs handler over RDMA, to be mounted as server:/memory. A directory
+// of the host could stand beside it in Exports.
+func ExampleHandlerExport() {
+	handler := helpers.NewCachingHandler(helpers.NewNullAuthHandler(memfs.New()), 4096)
+	var listener rdma.Listener // package iwarp has one over TCP
+
+	fs, err := nfsserver.HandlerExport(handler)
+	if err != nil {
+		log.Fatal(err)
+	}
+	server, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/memory", FS: fs}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux := new(oncrpc.Mux)
+	server.Register(mux)
+	over := &rpcrdma.Server{Handler: mux}
+	log.Print(over.Serve(listener)) // until over.Shutdown
+}
