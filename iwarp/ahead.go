@@ -56,10 +56,11 @@ func (a *ahead) left() [][]byte {
 // RDMA Read.
 func (x *receiver) placeMore(seg *segment, dst, rest []byte, r *region) error {
 	a := &x.ahead
+	seg.placed = dst
 	if a.came > 0 && x.r == x.w && a.expects(dst) {
 		return x.take()
 	}
-	if seg.last || len(rest) == 0 || len(dst) <= shortPayload || x.c.params.CRC || x.markers != nil {
+	if seg.last || len(rest) == 0 || len(dst) <= shortPayload || x.c.params.CRC && !x.early || x.markers != nil {
 		return x.place(dst)
 	}
 	x.flatten()

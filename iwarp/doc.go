@@ -35,9 +35,16 @@
 // registered memory, after STag, stream, rights and bounds have been checked,
 // segment by segment. Of a large message many are read at once, each header to
 // where it is expected, if what the memory holds counts for nothing yet: that of
-// this end's RDMA Reads, and of regions with rdma.Scratch. Only with CRCs on it
-// is kept back until the CRC of the whole FPDU has been checked, and then copied:
-// nothing that is perhaps broken is ever placed.
+// this end's RDMA Reads, and of regions with rdma.Scratch.
+//
+// With CRCs on, an FPDU is kept back until the CRC of the whole of it has been
+// checked, and then copied: nothing that is perhaps broken comes to a place that
+// anybody may look at. RFC 5044, Section 6, wants an FPDU checked before DDP has it.
+// Where what the memory holds counts for nothing yet, that is kept without the
+// copy: the payload is read to its place, checked there, and DDP is told of it, or
+// the connection ends; what a broken FPDU leaves behind is what nobody will be told
+// of. Such memory is never behind what the peer has written, even if the header is
+// what is broken.
 //
 // # Atomic operations
 //

@@ -22,9 +22,11 @@ import (
 
 var _ rdma.MappedSender = (*Conn)(nil)
 
-// SendsMapped tells whether only the kernel touches what is sent.
+// SendsMapped tells whether what is sent is copied once at most on its way to the
+// kernel: with CRCs on it is, since it must not change when they are computed, by
+// FPDUs, that are still in the processor's cache then.
 func (c *Conn) SendsMapped() bool {
-	return c.sock.tcp != nil && c.sock.record == nil && !c.params.CRC && !c.params.SendMarkers
+	return c.sock.tcp != nil && c.sock.record == nil && !c.params.SendMarkers
 }
 
 // A mappedPart is an element of a batch that may vanish.

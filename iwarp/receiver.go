@@ -36,6 +36,7 @@ type receiver struct {
 
 	markers *mpa.Remover // nil: there are none
 
+	early  bool // the CRC of the FPDU is checked when its payload is placed
 	ahead  ahead
 	vec    [2][]byte // for one read
 	seg    segment   // that is being taken
@@ -102,7 +103,11 @@ func (x *receiver) fpdu() error {
 	}
 	x.mid = true
 	n := mpa.ParseLength([mpa.LengthLen]byte(x.staging.B[x.r:]))
-	if x.c.params.CRC {
+	early, err := x.mayPlaceEarly(n)
+	if err != nil {
+		return err
+	}
+	if x.early = early; x.c.params.CRC && !early {
 		// Nothing is placed before the CRC has been checked (RFC 5044,
 		// Section 6), so the FPDU is taken whole.
 		if err := x.need(mpa.FPDULen(n)); err != nil {
@@ -136,6 +141,11 @@ func (x *receiver) trailer(seg *segment) error {
 	t := mpa.TrailerLen(seg.n)
 	if err := x.need(t); err != nil {
 		return err
+	}
+	if x.early {
+		if err := seg.checkPlaced(x.staging.B[x.r:][:t]); err != nil {
+			return localFault(err)
+		}
 	}
 	x.r += t
 	if x.markers != nil {

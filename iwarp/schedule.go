@@ -55,7 +55,7 @@ func (q *sendQueue) beginResponse(r response, crc bool) {
 func (q *sendQueue) beginWR(c *Conn, w *workRequest) {
 	q.cur = message{active: true, data: w.Data, length: w.length, remote: w.Remote, wr: q.next, truncated: w.Truncated}
 	m := &q.cur
-	m.copied = w.Truncated != nil && !c.SendsMapped()
+	m.copied = w.Truncated != nil && (c.params.CRC || !c.SendsMapped())
 	switch w.Op {
 	case rdma.OpWrite:
 		m.op = rdmap.OpWrite

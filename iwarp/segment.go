@@ -13,6 +13,7 @@ type segment struct {
 	rdmap  int  // octets of the RDMAP header kept behind it
 	last   bool // of its message,
 	op     rdmap.Opcode
+	placed []byte // payload, in its place
 	copied [ddp.UntaggedLen + rdmap.AtomicRequestLen]byte
 }
 

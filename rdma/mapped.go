@@ -1,9 +1,9 @@
 package rdma
 
-// A MappedSender is a Conn that can tell whether it sends out of a mapping of a
-// file without a copy.
+// A MappedSender is a Conn that can tell whether it sends well out of a mapping of
+// a file.
 type MappedSender interface {
-	// SendsMapped tells whether Data of a WR with Truncated goes to the
-	// network from where it lies. Otherwise it is copied first.
+	// SendsMapped tells whether Data of a WR with Truncated costs no more
+	// than the same in a buffer, into which the file would have to be read.
 	SendsMapped() bool
 }

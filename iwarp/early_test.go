@@ -1,0 +1,103 @@
+package iwarp
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// brokenAt are the bits that are flipped, one at a time, in an FPDU of n octets:
+// those of all headers, and some of payload and trailer.
+func brokenAt(n int) (bits []int) {
+	for bit := range 8 * (mpa.LengthLen + ddp.TaggedLen) {
+		bits = append(bits, bit)
+	}
+	return append(bits, 8*20, 4*n, 8*n-8*mpa.CRCLen-1, 8*n-1)
+}
+
+// An FPDU whose payload is placed before its CRC is checked changes nothing that
+// counts when it is broken, whatever is broken, and is answered as all others are
+// (R5044-4.4-11, R5044-6-1).
+func TestBrokenWhilePlaced(t *testing.T) {
+	const top, size = 1 << 15, 20_000
+	good := pattern(top)
+	try := func(bit int) (n int) {
+		world(t)
+		e, p := againstRaw(t, raw{crc: true, recvs: 1, recvSize: 16, initiator: true})
+		mem := [2][]byte{make([]byte, 1<<17), make([]byte, 1<<17)}
+		var regions [2]rdma.Region
+		for i := range regions {
+			var err error
+			regions[i], err = e.Register(mem[i], rdma.RemoteWrite|rdma.Scratch)
+			require.NoError(t, err)
+			p.send(writeSeg(true, regions[i].STag(), 0, good))
+		}
+		p.send(sendSeg(true, 1, 0, nil))
+		e.in.next(t)
+		fpdu := p.fpdu(writeSeg(true, regions[0].STag(), top, bytes.Repeat([]byte{0xee}, size)))
+		fpdu[bit/8] ^= 1 << (bit % 8)
+		p.write(fpdu)
+		if bit < 16 { // the length
+			p.write(make([]byte, 1<<16))
+		}
+		assert.Equal(t, mpa.ErrCRC, mpa.Error(p.terminate().Cause.Code), "bit %d", bit)
+		require.ErrorIs(t, e.in.end(t), mpa.ErrCRC)
+		for i, m := range mem {
+			require.True(t, bytes.Equal(good, m[:top]), "bit %d, region %d", bit, i)
+			regions[i].Deregister()
+		}
+		return len(fpdu)
+	}
+	for _, bit := range brokenAt(try(20 * 8)) {
+		try(bit)
+	}
+}
+
+// The same of an RDMA Read that is being answered: it fails.
+func TestBrokenWhileRead(t *testing.T) {
+	const size = 20_000
+	try := func(bit int) (n int) {
+		world(t)
+		e, p := againstRaw(t, raw{crc: true, initiator: true})
+		sink, done := make([]byte, 3*size), make(waiter, 2)
+		for _, data := range [][]byte{sink[:size], sink[size:]} {
+			require.NoError(t, e.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{data}, Remote: rdma.Remote{STag: 1}, Done: done}))
+		}
+		first, second := p.readRequest(), p.readRequest()
+		good := pattern(size)
+		p.send(responseSeg(true, first.SinkSTag, first.SinkTO, good))
+		require.NoError(t, done.wait(t).Err)
+		fpdu := p.fpdu(responseSeg(false, second.SinkSTag, second.SinkTO, bytes.Repeat([]byte{0xee}, size)))
+		fpdu[bit/8] ^= 1 << (bit % 8)
+		p.write(fpdu)
+		if bit < 16 {
+			p.write(make([]byte, 1<<16))
+		}
+		assert.Equal(t, mpa.ErrCRC, mpa.Error(p.terminate().Cause.Code), "bit %d", bit)
+		require.ErrorIs(t, e.in.end(t), mpa.ErrCRC)
+		require.Error(t, done.wait(t).Err)
+		require.True(t, bytes.Equal(good, sink[:size]), "bit %d", bit)
+		return len(fpdu)
+	}
+	for _, bit := range brokenAt(try(20 * 8)) {
+		try(bit)
+	}
+}
+
+// What the header says of a long FPDU is the fault where the CRC is good.
+func TestFaultOfLongFPDU(t *testing.T) {
+	world(t)
+	e, p := againstRaw(t, raw{crc: true, initiator: true})
+	r, err := e.Register(make([]byte, 20_000), rdma.RemoteWrite|rdma.Scratch)
+	require.NoError(t, err)
+	p.send(writeSeg(true, r.STag(), 1, make([]byte, 20_000)))
+	assert.EqualValues(t, ddp.ErrBounds.Code, p.terminate().Cause.Code)
+	e.in.end(t)
+	r.Deregister()
+}
