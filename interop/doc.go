@@ -15,6 +15,13 @@
 //	Exec, Push  ──────────▶ 10.0.2.15 ── guest-agent
 //	Addr(20049) ──────────▶ 10.0.2.15 ── knfsd
 //
+// A third network device of the guest, with rxe, the kernel's software RoCE, is on an
+// Ethernet with a network namespace of the test, where no address is translated, every
+// port is free, and groups reach both: mountrdma plays pingpong there with rdma-core's
+// programs, whose packets have a checksum over the addresses.
+//
+//	namespace: 10.0.4.2 ── TAP ── eth2, rxe2 10.0.4.15 :guest
+//
 // Inside the guest, interop/guestwork does the work on a mounted directory:
 // package workload with exact checks, posix, which writes down how a file system
 // behaves, and model, which does random operations. On mounts of the host it is the

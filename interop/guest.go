@@ -19,11 +19,20 @@ const (
 	readyPoll = 50 * time.Millisecond
 )
 
+// GuestEthernet is the guest's address on Options.Ethernet, in a network of 256.
+const GuestEthernet = "10.0.4.15"
+
 // Options say what to boot.
 type Options struct {
 	Dir     string // what guest/build printed
 	Forward []int  // TCP ports of the guest to reach by Addr
 	Siw     string // parameters of siw, "name=value,..."; none by default
+	Tap     string // a tap device of this network namespace: the guest's eth2, without an address
+
+	// Ethernet, if not nil, is a TAP device that becomes the guest's eth2, with
+	// the address GuestEthernet and rxe, the kernel's software RoCE. What the
+	// guest sends there comes out of the device as it is.
+	Ethernet *os.File
 }
 
 // A Guest is a running virtual machine.
@@ -89,6 +98,9 @@ func (g *Guest) boot(ctx context.Context, o Options) error {
 	defer out.Close()
 
 	cmd := exec.Command("qemu-system-x86_64", arguments(o, g.file("console"))...)
+	if o.Ethernet != nil {
+		cmd.ExtraFiles = []*os.File{o.Ethernet} // descriptor 3
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, log
 	if g.proc, err = StartProcess(cmd); err != nil {
 		return err
@@ -119,7 +131,7 @@ func arguments(o Options, console string) []string {
 	if o.Siw != "" {
 		words += " guest.siw=" + o.Siw
 	}
-	return []string{
+	args := []string{
 		"-accel", "tcg,thread=multi", "-machine", "q35",
 		"-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+pclmulqdq,+popcnt,+rdrand",
 		"-smp", "2", "-m", "2048",
@@ -131,6 +143,10 @@ func arguments(o Options, console string) []string {
 		"-initrd", filepath.Join(o.Dir, "initramfs.cpio"),
 		"-append", words,
 	}
+	if o.Ethernet != nil {
+		args = append(args, "-netdev", "tap,id=n2,fd=3", "-device", "virtio-net-pci,netdev=n2,romfile=")
+	}
+	return args
 }
 
 func (g *Guest) waitReady(ctx context.Context) error {

@@ -27,6 +27,7 @@ var shared struct {
 	build, boot sync.Once
 	dir         string // of programs
 	guest       *Guest
+	ethernet    *ethernet // that the guest is on
 	err         error
 }
 
@@ -43,8 +44,9 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "console of the guest:\n%s", g.Console())
 		}
 		g.Close()
+		shared.ethernet.close()
 	}
-	if shared.dir != "" {
+	if shared.dir != "" && os.Getenv(isolatedPrograms) == "" {
 		os.RemoveAll(shared.dir)
 	}
 	os.Exit(status)
@@ -74,6 +76,9 @@ func built(t testing.TB) {
 }
 
 func build() (err error) {
+	if shared.dir = os.Getenv(isolatedPrograms); shared.dir != "" {
+		return nil // by the process that has started this one
+	}
 	if shared.dir, err = os.MkdirTemp("", "nfsrdma-interop-"); err != nil {
 		return err
 	}
@@ -93,8 +98,15 @@ func build() (err error) {
 // guest returns the guest, which is built and booted by the first test to ask.
 func guest(t testing.TB) *Guest {
 	t.Helper()
+	return guestWith(t, "")
+}
+
+// guestWith is guest, for the first test to ask, with a network device more: a tap
+// of this network namespace.
+func guestWith(t testing.TB, tap string) *Guest {
+	t.Helper()
 	built(t)
-	shared.boot.Do(func() { shared.err = boot(t) })
+	shared.boot.Do(func() { shared.err = boot(t, tap) })
 	require.NoError(t, shared.err)
 	return shared.guest
 }
@@ -106,7 +118,7 @@ func needRoot(t testing.TB) {
 	}
 }
 
-func boot(t testing.TB) error {
+func boot(t testing.TB, tap string) error {
 	build := exec.Command("guest/build")
 	build.Stderr = os.Stderr
 	dir, err := build.Output()
@@ -116,7 +128,12 @@ func boot(t testing.TB) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
 	defer cancel()
-	g, err := Boot(ctx, Options{Dir: strings.TrimSpace(string(dir)), Forward: []int{20049, 20048, rpingPort}})
+	if shared.ethernet, err = newEthernet(); err != nil {
+		return err
+	}
+	g, err := Boot(ctx, Options{
+		Dir: strings.TrimSpace(string(dir)), Forward: []int{20049, 20048, rpingPort}, Ethernet: shared.ethernet.tap,
+	})
 	if err != nil {
 		return err
 	}

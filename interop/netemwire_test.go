@@ -89,14 +89,14 @@ func badWireNamespace(addr netip.Addr, mtu uint32) (ns, dev *os.File, err error)
 	if err != nil {
 		return nil, nil, fmt.Errorf("/dev/net/tun: %w", err)
 	}
-	if err = badWireDevice(fd, addr, mtu); err != nil {
+	if err = netDevice(fd, "tun0", unix.IFF_TUN, addr, mtu); err != nil {
 		return nil, nil, err
 	}
 	return ns, os.NewFile(uintptr(fd), "tun0"), nil
 }
 
-// badWireDevice makes a TUN device of fd, with an address of a network of 256.
-func badWireDevice(fd int, addr netip.Addr, mtu uint32) error {
+// netDevice makes a TUN or TAP device of fd, with an address of a network of 256.
+func netDevice(fd int, name string, mode uint16, addr netip.Addr, mtu uint32) error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func badWireDevice(fd int, addr netip.Addr, mtu uint32) error {
 	defer unix.Close(s)
 	var failed []error
 	do := func(fd int, request uint, set func(*unix.Ifreq) error) {
-		r, err := unix.NewIfreq("tun0")
+		r, err := unix.NewIfreq(name)
 		if err == nil {
 			err = set(r)
 		}
@@ -113,7 +113,7 @@ func badWireDevice(fd int, addr netip.Addr, mtu uint32) error {
 		}
 		failed = append(failed, err)
 	}
-	do(fd, unix.TUNSETIFF, func(r *unix.Ifreq) error { r.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI); return nil })
+	do(fd, unix.TUNSETIFF, func(r *unix.Ifreq) error { r.SetUint16(mode | unix.IFF_NO_PI); return nil })
 	do(s, unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(mtu); return nil })
 	do(s, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(addr.AsSlice()) })
 	do(s, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr([]byte{255, 255, 255, 0}) })

@@ -1,0 +1,97 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	pingpongIters = 1000
+	pingpongLimit = 2 * time.Minute // for a run, on a busy machine
+)
+
+// TestPingpong lets mountrdma play with rdma-core's ibv_uc_pingpong and
+// ibv_ud_pingpong on rxe, the kernel's software RoCE, in the place of their server
+// and of their client. The path MTU is 1024 on an Ethernet of 1500.
+func TestPingpong(t *testing.T) {
+	guest(t)
+	port := 18515
+	for _, tt := range []struct {
+		service string
+		sizes   []int
+	}{
+		{"uc", []int{1, 1000, 1024, 1025, 4096, 65536}},
+		{"ud", []int{1, 1023, 1024}},
+	} {
+		for _, size := range tt.sizes {
+			for _, role := range []string{"client", "server"} {
+				port++
+				t.Run(fmt.Sprintf("%s/%d/%s", tt.service, size, role), func(t *testing.T) {
+					pingpong(t, tt.service, size, port, role == "client")
+				})
+			}
+		}
+	}
+}
+
+// pingpong plays once. A lost packet would end the game, for nobody sends again; but
+// there is nothing on the way that has less room than one message takes.
+func pingpong(t *testing.T, service string, size, port int, client bool) {
+	linux := fmt.Sprintf("exec ibv_%s_pingpong -d rxe2 -g 1 -c -p %d -s %d -n %d", service, port, size, pingpongIters)
+	args := []string{
+		"pingpong", "--service", service, "-c", "-p", strconv.Itoa(port), "-s", strconv.Itoa(size), "-n", strconv.Itoa(pingpongIters),
+		"--timeout", "20s",
+	}
+	ours := exec.Command(shared.ethernet.inside(t, program("mountrdma")))
+	var said buffer
+	ours.Stdout, ours.Stderr = &said, &said
+	if client {
+		ours.Args = append(append(ours.Args, args...), GuestEthernet)
+	} else {
+		ours.Args = append(ours.Args, args...)
+		linux += " " + hostEthernet
+	}
+	start := func() *Process {
+		p, err := StartProcess(ours)
+		require.NoError(t, err)
+		t.Cleanup(p.Kill)
+		return p
+	}
+	var p *Process
+	if !client {
+		p = start()
+		require.Eventually(t, func() bool { return len(said.String()) > 0 }, pingpongLimit, 10*time.Millisecond)
+	}
+	s, err := guest(t).Open(t.Context(), linux+" 2>&1")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		try(t, fmt.Sprintf("killall ibv_%s_pingpong 2>/dev/null; :", service))
+		s.Close()
+	})
+	if client {
+		must(t, fmt.Sprintf("for i in $(seq 200); do ss -ltn | grep -q ':%d ' && exit; usleep 50000; done; exit 1", port))
+		p = start()
+	}
+	select {
+	case <-p.Done():
+	case <-time.After(pingpongLimit):
+		p.Kill()
+	}
+	if !assert.Zero(t, p.ExitCode(), "mountrdma says: %s", &said) {
+		try(t, fmt.Sprintf("killall ibv_%s_pingpong 2>/dev/null; :", service))
+	}
+	out, err := io.ReadAll(s)
+	require.NoError(t, err)
+	assert.Contains(t, string(out), fmt.Sprintf("%d iters", pingpongIters))
+	assert.NotContains(t, string(out), "invalid data")
+	t.Logf("%s", &said)
+}

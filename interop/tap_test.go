@@ -1,0 +1,66 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// hostEthernet is the host's address where the guest has GuestEthernet.
+const hostEthernet = "10.0.4.2"
+
+// An ethernet is a network namespace with the guest's eth2 at the other end of its
+// one wire: no address is translated, every port is free, and broadcasts and
+// groups reach both.
+//
+//	namespace: 10.0.4.2 tap0 ---- qemu ---- eth2 10.0.4.15 :guest
+type ethernet struct{ ns, tap *os.File }
+
+func newEthernet() (*ethernet, error) {
+	var e ethernet
+	made := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread is of no other use
+		made <- e.enter()
+	}()
+	return &e, <-made
+}
+
+// enter moves the thread to a namespace with the TAP device.
+func (e *ethernet) enter() (err error) {
+	if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	if e.ns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
+		return err
+	}
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("/dev/net/tun: %w", err)
+	}
+	e.tap = os.NewFile(uintptr(fd), "tap0")
+	return netDevice(fd, "tap0", unix.IFF_TAP, netip.MustParseAddr(hostEthernet), 1500)
+}
+
+// inside returns a program that is another in the namespace.
+func (e *ethernet) inside(t *testing.T, program string) string {
+	file := filepath.Join(t.TempDir(), filepath.Base(program))
+	script := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/proc/%d/fd/%d %s \"$@\"\n", os.Getpid(), e.ns.Fd(), program)
+	require.NoError(t, os.WriteFile(file, []byte(script), 0o755))
+	return file
+}
+
+func (e *ethernet) close() {
+	if e != nil {
+		e.tap.Close()
+		e.ns.Close()
+	}
+}
