@@ -36,15 +36,14 @@ func (e *Export) Exclusive() bool {
 	return slices.ContainsFunc(e.Clients, func(c Client) bool { return c.Options.Exclusive })
 }
 
-// String returns f as a file that says the same, without what had no effect.
+// String returns f as a file that says the same, one line for each client,
+// without what had no effect.
 func (f *File) String() string {
 	var b strings.Builder
 	for _, e := range f.Exports {
-		b.WriteString(quote(e.Path))
 		for _, c := range e.Clients {
-			b.WriteString(" " + c.String())
+			b.WriteString(quote(e.Path) + " " + c.String() + "\n")
 		}
-		b.WriteByte('\n')
 	}
 	return b.String()
 }

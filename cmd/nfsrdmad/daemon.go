@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -40,56 +41,60 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	if err != nil {
 		return err
 	}
-	list, closeExports, err := o.openExports(st, log)
+	names := exports.NewResolver(nil, log)
+	defer names.Close()
+	o.names = names
+	shares := newShares(st, log)
+	taken, err := o.openExports(shares, log)
 	if err != nil {
 		return err
 	}
-	programs, err := o.programs(list, log)
+	programs, err := o.programs(taken, log)
 	if err != nil {
-		return errors.Join(err, closeExports())
+		return errors.Join(err, shares.Close())
 	}
 	defer programs.Close()
 	transports, err := o.openTransports(o.ops.observe(programs), rec, log)
 	if err != nil {
-		return errors.Join(err, closeExports())
+		return errors.Join(err, shares.Close())
 	}
 	closeOps, err := o.ops.open(ctx, &o.opsOptions, transports, log)
 	if err != nil {
-		return errors.Join(err, closeExports())
+		return errors.Join(err, shares.Close())
 	}
 	defer closeOps()
 	ways, undo, err := o.findable(ctx, transports, log)
 	if err != nil {
-		return errors.Join(err, closeExports())
+		return errors.Join(err, shares.Close())
 	}
 	defer undo()
 	o.announce(transports, log)
 	defer rec.onSignal()()
+	endReloads := o.onHangup(ctx, shares, log)
+	defer endReloads()
 	idle, err := cli.ServeAll(ctx, ways, cli.ReadyLine(ways, "exports="+readyNames(o.exports)), stdout, log)
 	if !idle {
 		return err // the end of the process closes what calls still use
 	}
-	return errors.Join(err, closeExports())
+	endReloads()
+	return errors.Join(err, shares.Close())
 }
 
 // openExports opens all directories, or none.
-func (o *serveOptions) openExports(st *state, log *slog.Logger) ([]nfsserver.Export, func() error, error) {
-	var list []nfsserver.Export
-	closeAll := func() error {
-		var errs []error
-		for _, e := range list {
-			errs = append(errs, e.FS.Close())
-		}
-		return errors.Join(errs...)
-	}
-	for _, e := range o.exports {
-		fs, err := openExport(e, st, log)
+func (o *serveOptions) openExports(s *shares, log *slog.Logger) ([]nfsserver.Export, error) {
+	if o.exportsFile != "" {
+		list, err := o.readFile(log)
 		if err != nil {
-			return nil, nil, errors.Join(err, closeAll())
+			return nil, fmt.Errorf("nothing is served, for the exports are wrong:\n%w", err)
 		}
-		list = append(list, nfsserver.Export{Path: e.name, FS: fs, Clients: o.hosts()})
+		o.exports = list
 	}
-	return list, closeAll, nil
+	taken, keep, _, err := s.take(o.exports)
+	if err != nil {
+		return nil, err
+	}
+	keep()
+	return taken, nil
 }
 
 // hosts are the clients of every directory, as the flags have them.
@@ -105,24 +110,30 @@ func (o *serveOptions) hosts() []exports.Client {
 	return list
 }
 
-func openExport(e export, st *state, log *slog.Logger) (vfs.FS, error) {
+func openExport(e *export, st *state, log *slog.Logger) (vfs.FS, error) {
 	if err := checkDir(e.dir); err != nil {
 		return nil, err
+	}
+	if e.any(func(o *exports.Options) bool { return o.CrossMnt }) {
+		if err := checkCrossing(e.dir); err != nil {
+			return nil, err
+		}
 	}
 	if err := st.outside(e.dir); err != nil {
 		return nil, err
 	}
-	return posix.Open(e.dir, posix.Options{StateDir: st.ofExport(e), Log: log})
+	return posix.Open(e.dir, posix.Options{StateDir: st.ofExport(e), FSID: e.fsid.Attr(), TableHandles: e.key().checked, Log: log})
 }
 
 // programs are what all transports serve, behind one cache of replies: a client
 // may come back by another connection.
 func (o *serveOptions) programs(list []nfsserver.Export, log *slog.Logger) (*oncrpc.ReplayCache, error) {
-	server, err := nfsserver.New(nfsserver.Config{Exports: list, Key: o.key, MaxPayload: int(o.maxPayload), Log: log})
+	server, err := nfsserver.New(nfsserver.Config{Exports: list, Key: o.key, MaxPayload: int(o.maxPayload), Names: o.names, Log: log})
 	if err != nil {
 		return nil, err
 	}
 	o.ops.server = server
+	o.server = server
 	mux := &oncrpc.Mux{Log: log}
 	server.Register(mux)
 	return oncrpc.NewReplayCache(mux, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce}), nil
@@ -197,8 +208,8 @@ func (o *serveOptions) openTCP(programs oncrpc.Service, log *slog.Logger) (cli.W
 
 // announce tells the administrator what is open to whom, and in whose name.
 func (o *serveOptions) announce(transports []cli.Way, log *slog.Logger) {
-	if open := cli.Open(transports); len(open) > 0 && len(o.clients) == 0 {
-		log.Warn("every host that reaches these addresses is served; --clients NET,... restricts that", "addresses", open)
+	if open := cli.Open(transports); len(open) > 0 && len(o.clients) == 0 && o.exportsFile == "" {
+		log.Warn("every host that reaches these addresses is served; --clients NET,... or --exports FILE restricts that", "addresses", open)
 	}
 	if uid := os.Geteuid(); uid != 0 {
 		log.Info("not root: all calls are done in the name of this user, whoever the caller is", "uid", uid)

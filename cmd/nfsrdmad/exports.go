@@ -7,20 +7,24 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 )
 
-// export is one argument of serve.
+// export is one argument of serve, or one directory of an exports file.
 type export struct {
-	dir  string
-	name string // what clients mount
+	dir     string
+	name    string // what clients mount
+	clients []exports.Client
+	fsid    exports.FSID
+	place   string // in the file, for errors
 }
 
 // parseExports understands DIR[=/EXPORT] arguments. The last "=/" separates, so
 // that a directory with such a name can still be served: by naming its export.
 func parseExports(args []string) ([]export, error) {
 	seen := make(map[string]string)
-	var exports []export
+	var list []export
 	for _, arg := range args {
 		e, err := parseExport(arg)
 		if err != nil {
@@ -30,9 +34,9 @@ func parseExports(args []string) ([]export, error) {
 			return nil, fmt.Errorf("%s and %s are both exported as %s: name one of them otherwise, DIR=/EXPORT", other, e.dir, e.name)
 		}
 		seen[e.name] = e.dir
-		exports = append(exports, e)
+		list = append(list, e)
 	}
-	return exports, nil
+	return list, nil
 }
 
 func parseExport(arg string) (export, error) {
@@ -61,9 +65,9 @@ func parseExport(arg string) (export, error) {
 
 // readyNames writes export names for the ready line. What would end or split a
 // name there is written as /proc/mounts writes it.
-func readyNames(exports []export) string {
+func readyNames(list []export) string {
 	var b strings.Builder
-	for i, e := range exports {
+	for i, e := range list {
 		if i > 0 {
 			b.WriteByte(',')
 		}

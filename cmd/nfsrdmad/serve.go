@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
 )
 
 // Limits of flags; those of --inline are RFC 8797's.
@@ -25,6 +27,7 @@ type serveOptions struct {
 	readOnly     bool
 	clientWords  []string
 	noRootSquash bool
+	exportsFile  string
 	listen       string
 	tcp          string
 	portmap      string
@@ -48,7 +51,10 @@ type serveOptions struct {
 	exports []export
 	clients []netip.Prefix
 
-	key [keyLen]byte // of file handles, once the state is open
+	// Once the daemon runs.
+	key    [keyLen]byte // of file handles
+	names  exports.Names
+	server *nfsserver.Server
 }
 
 func newServe() *cobra.Command {
@@ -63,7 +69,7 @@ func newServe() *cobra.Command {
 		logFormat:  cli.NewChoice("text", "text", "json"),
 	}
 	cmd := &cobra.Command{
-		Use:   "serve [flags] DIR[=/EXPORT]...",
+		Use:   "serve [flags] {DIR[=/EXPORT]... | --exports FILE}",
 		Short: "Serve directories",
 		Long: `Serve directories over NFS version 3, on RPC-over-RDMA and on TCP at the same
 time, until SIGTERM or SIGINT; then calls under way are finished, for 10 s at
@@ -72,7 +78,12 @@ most, and the exit status is 0. A second signal ends it at once.
 Each DIR is exported under its absolute path, or as /EXPORT. The last "=/" of an
 argument separates the two.
 
-Without --clients, every host that reaches the ports may read and write what the
+Without DIR, what the FILE of --exports has is exported. It is a file of exports(5), as
+for Linux's own server; nfsrdmad exports check says what one means. At SIGHUP the
+file is read again: exports that stay are not disturbed, and where the new file is
+wrong, nothing changes and the log says why.
+
+With DIR and without --clients, every host that reaches the ports may read and write what the
 directory's modes allow to the user and group that the host claims (AUTH_SYS).
 Root of a client becomes nobody, unless --no-root-squash is given. As root, the
 daemon lets the kernel check each call against its caller's user and groups; as
@@ -100,6 +111,7 @@ There answers the host's rpcbind, which is told with --register, or on a host th
 has none, this daemon itself, with --portmap :111.`,
 		Example: `  nfsrdmad serve /srv/data
   nfsrdmad serve --ro --clients 192.0.2.0/24,2001:db8::/32 /srv/a=/a /srv/b=/b
+  nfsrdmad serve --exports /etc/exports
   nfsrdmad serve --listen '[::1]:20049' --tcp '[::1]:2049' /srv/data=/data`,
 		Args: o.understand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -112,6 +124,7 @@ has none, this daemon itself, with --portmap :111.`,
 	f.BoolVar(&o.readOnly, "ro", false, "refuse changes")
 	f.StringSliceVar(&o.clientWords, "clients", nil, "serve only these addresses and networks `NET,...`")
 	f.BoolVar(&o.noRootSquash, "no-root-squash", false, "let root of a client be root here")
+	f.StringVar(&o.exportsFile, "exports", "", "serve what `FILE` says (exports(5)); read again at SIGHUP")
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
 	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for the same over plain TCP; \"\" turns it off")
 	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), most often :111")
@@ -134,13 +147,7 @@ has none, this daemon itself, with --portmap :111.`,
 // understand takes the arguments and what the flags say in words. Its errors
 // are usage errors.
 func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
-	if len(args) == 0 {
-		return errors.New("serve needs a directory: nfsrdmad serve DIR")
-	}
-	if o.exports, err = parseExports(args); err != nil {
-		return err
-	}
-	if o.clients, err = parseNets(o.clientWords); err != nil {
+	if err := o.understandExports(args); err != nil {
 		return err
 	}
 	if o.listen == "" {
@@ -155,6 +162,29 @@ func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
 		cli.Within("--max-payload", int64(o.maxPayload), minPayload, maxPayload),
 		cli.Within("--record-size", int64(o.recordSize), minRecord, math.MaxInt32),
 	)
+}
+
+// understandExports takes what is to be exported: DIRs with flags for all of them,
+// or a file that says everything.
+func (o *serveOptions) understandExports(args []string) (err error) {
+	switch {
+	case len(args) == 0 && o.exportsFile == "":
+		return errors.New("serve needs a directory: nfsrdmad serve DIR, or --exports FILE")
+	case len(args) > 0 && o.exportsFile != "":
+		return errors.New("DIR and --exports are both given: write DIR into the file, or leave --exports out")
+	case o.exportsFile != "" && (o.readOnly || o.noRootSquash || len(o.clientWords) > 0):
+		return errors.New("--ro, --clients and --no-root-squash are for DIR: write ro, clients and no_root_squash into the file of --exports")
+	}
+	if o.clients, err = parseNets(o.clientWords); err != nil {
+		return err
+	}
+	if o.exports, err = parseExports(args); err != nil {
+		return err
+	}
+	for i := range o.exports {
+		o.exports[i].clients = o.hosts()
+	}
+	return nil
 }
 
 func (o *serveOptions) logger(w io.Writer) *slog.Logger {

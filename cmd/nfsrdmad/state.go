@@ -56,9 +56,17 @@ func openState(dir string) (*state, error) {
 	return &state{dir: dir, lock: lock}, nil
 }
 
-// ofExport is the directory for one export's state.
-func (s *state) ofExport(e export) string {
-	return filepath.Join(s.dir, "exports", url.PathEscape(e.name))
+// ofExport is the directory for one export's state. What says otherwise which
+// objects handles mean has its own.
+func (s *state) ofExport(e *export) string {
+	kind, name := "exports", url.PathEscape(e.name)
+	if e.key().checked {
+		kind = "exports-checked"
+	}
+	if e.fsid.Set() {
+		name = "fsid=" + e.fsid.String() // names begin with a slash, which is %2F
+	}
+	return filepath.Join(s.dir, kind, name)
 }
 
 // outside checks that clients of dir do not reach the state. What lies on

@@ -29,9 +29,9 @@ func TestState(t *testing.T) {
 
 func TestStateOfExport(t *testing.T) {
 	s := state{dir: "/state"}
-	assert.Equal(t, "/state/exports/%2Fsrv%2Fa", s.ofExport(export{name: "/srv/a"}))
-	assert.Equal(t, "/state/exports/%2F", s.ofExport(export{name: "/"}))
-	assert.Equal(t, "/state/exports/%2F..", s.ofExport(export{name: "/.."}))
+	assert.Equal(t, "/state/exports/%2Fsrv%2Fa", s.ofExport(&export{name: "/srv/a"}))
+	assert.Equal(t, "/state/exports/%2F", s.ofExport(&export{name: "/"}))
+	assert.Equal(t, "/state/exports/%2F..", s.ofExport(&export{name: "/.."}))
 }
 
 func TestStateCannotBeUsed(t *testing.T) {

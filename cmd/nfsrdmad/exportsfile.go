@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+// newExports is for files of exports(5).
+func newExports() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "exports",
+		Short: "Look at exports files",
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "check FILE",
+		Short: "Say what an exports file means, or what is wrong with it",
+		Long: `Say what an exports file means: one line for each directory and client, with
+all options in full. If it has errors, they are printed on standard error, with
+line and column, and the exit status is 1. No directory is opened.`,
+		Example: "  nfsrdmad exports check /etc/exports",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return checkExports(args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	})
+	return cmd
+}
+
+func checkExports(name string, stdout, stderr io.Writer) error {
+	f, err := readExports(name)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return cli.ErrReported
+	}
+	for _, w := range f.Warnings {
+		fmt.Fprintf(stderr, "%v (warning)\n", w)
+	}
+	_, err = io.WriteString(stdout, f.String())
+	return err
+}
+
+func readExports(name string) (*exports.File, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("exports file %s cannot be read (%w): correct its name or its permissions", name, cli.Cause(err))
+	}
+	return exports.Parse(name, text)
+}
+
+// readFile is what o.exportsFile says is to be exported.
+func (o *serveOptions) readFile(log *slog.Logger) ([]export, error) {
+	f, err := readExports(o.exportsFile)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range f.Warnings {
+		log.Warn("strange exports", "at", w.Error())
+	}
+	if len(f.Exports) == 0 {
+		log.Warn("nothing is exported", "file", o.exportsFile)
+	}
+	var list []export
+	for _, e := range f.Exports {
+		list = append(list, export{
+			dir: e.Path, name: e.Path, clients: e.Clients, fsid: e.FSID(),
+			place: fmt.Sprintf("%s:%d: ", o.exportsFile, e.Line),
+		})
+	}
+	return list, nil
+}
+
+// any tells whether an option stands with any client of e.
+func (e *export) any(option func(*exports.Options) bool) bool {
+	return slices.ContainsFunc(e.clients, func(c exports.Client) bool { return option(&c.Options) })
+}

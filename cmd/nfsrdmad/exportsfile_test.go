@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+func writeFile(t testing.TB, dir, text string) string {
+	t.Helper()
+	name := filepath.Join(dir, "exports")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+func TestExportsCheck(t *testing.T) {
+	name := writeFile(t, t.TempDir(), "# ours\n/srv/a  -rw,async  *.example(no_root_squash) 192.0.2.0/255.255.255.0\n\"/srv/b c\" host (ro,fsid=7,exclusive)\n")
+	status, stdout, stderr := command(t, "exports", "check", name)
+	assert.Equal(t, cli.ExitOK, status)
+	assert.Equal(t, `/srv/a *.example(rw,async,secure,no_root_squash,no_all_squash,no_subtree_check,sec=sys)
+/srv/a 192.0.2.0/24(rw,async,secure,root_squash,no_all_squash,no_subtree_check,sec=sys)
+/srv/b\040c host(ro,sync,secure,root_squash,no_all_squash,no_subtree_check,sec=sys)
+/srv/b\040c *(ro,sync,secure,root_squash,no_all_squash,no_subtree_check,exclusive,fsid=7,sec=sys)
+`, stdout)
+	assert.Equal(t, name+`:3:17: no client stands in front of "(ro,fsid=7,exclusive)", so that every host is served with it; `+
+		`write client(ro,fsid=7,exclusive) without a blank, or *(ro,fsid=7,exclusive) (warning)`+"\n", stderr)
+	again, stdout2, stderr2 := command(t, "exports", "check", writeFile(t, t.TempDir(), stdout))
+	assert.Equal(t, []any{cli.ExitOK, stdout, ""}, []any{again, stdout2, stderr2}, "what is printed is a file that says the same")
+}
+
+func TestExportsCheckErrors(t *testing.T) {
+	name := writeFile(t, t.TempDir(), "/srv/a *(rw,foo)\nsrv *\n")
+	status, stdout, stderr := command(t, "exports", "check", name)
+	assert.Equal(t, cli.ExitError, status)
+	assert.Empty(t, stdout)
+	assert.Equal(t, name+":1:13: there is no option \"foo\"; correct it (docs/exports.md has them all)\n"+
+		name+":2:1: \"srv\" is not an absolute path; a line begins with a directory, written from / on\n", stderr)
+
+	status, _, stderr = command(t, "exports", "check", filepath.Join(name, "none"))
+	assert.Equal(t, cli.ExitError, status)
+	assert.Contains(t, stderr, "cannot be read (not a directory): correct its name or its permissions\n")
+	status, _, _ = command(t, "exports", "check")
+	assert.Equal(t, cli.ExitUsage, status)
+}
+
+// TestServeBadExports: a daemon does not begin with exports that are wrong, and says
+// all that is.
+func TestServeBadExports(t *testing.T) {
+	dir := t.TempDir()
+	run := func(text string) string {
+		status, stdout, stderr := command(t, "serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "", "--exports", writeFile(t, dir, text))
+		assert.Equal(t, cli.ExitError, status)
+		assert.Empty(t, stdout)
+		return stderr
+	}
+	file := filepath.Join(dir, "exports")
+	assert.Equal(t, "nfsrdmad: nothing is served, for the exports are wrong:\n"+
+		file+":1:1: \"x\" is not an absolute path; a line begins with a directory, written from / on\n"+
+		file+":2:6: there is no option \"b\"; correct it (docs/exports.md has them all)\n", run("x\n/a a(b)"))
+	assert.Equal(t, "nfsrdmad: "+file+":2: "+dir+"/none: no such directory: create it, or correct the path\n"+
+		file+":3: "+dir+"/exports: not a directory: serve the directory that holds it\n",
+		run(dir+" *(ro)\n"+dir+"/none *\n"+dir+"/exports *"))
+}

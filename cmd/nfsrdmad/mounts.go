@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// checkCrossing refuses crossmnt where there is something to cross: an export is
+// one mount.
+func checkCrossing(dir string) error {
+	path, _, err := locate(dir)
+	if err != nil {
+		return err
+	}
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("crossmnt: %w", err)
+	}
+	if mounts := mountsBelow(table, path); len(mounts) > 0 {
+		return fmt.Errorf("option crossmnt: clients of %s do not see %s, which is a mount of its own: export it on a line of its own, and take crossmnt out",
+			dir, strings.Join(mounts, ", "))
+	}
+	return nil
+}
+
+// mountsBelow returns the mounts below a directory, as the kernel's table has
+// them (proc(5): the fifth field of a line, in which \040 and the like stand for
+// blanks).
+func mountsBelow(table []byte, dir string) (mounts []string) {
+	dir = strings.TrimSuffix(dir, "/") + "/"
+	lines := bufio.NewScanner(bytes.NewReader(table))
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		if at := unescape(fields[4]); strings.HasPrefix(at, dir) && at != dir {
+			mounts = append(mounts, at)
+		}
+	}
+	return mounts
+}
+
+// unescape resolves \ooo in a field of the kernel's.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+)
+
+// onHangup applies the exports file again at each SIGHUP, until ctx ends or end is
+// called; end waits for what is under way. Without a file the signal has its usual
+// effect.
+func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger) (end func()) {
+	if o.exportsFile == "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 1) // more than one that waits say nothing new
+	signal.Notify(signals, unix.SIGHUP)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-signals:
+				o.reload(s, log)
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+		signal.Stop(signals)
+	}
+}
+
+// reload exports what the file says now, or changes nothing and says why in the
+// log.
+func (o *serveOptions) reload(s *shares, log *slog.Logger) bool {
+	list, err := o.readFile(log)
+	if err == nil {
+		err = apply(o.server, s, list)
+	}
+	if err != nil {
+		for _, e := range causes(err) {
+			log.Error("the exports stay as they were", "file", o.exportsFile, "err", e)
+		}
+		return false
+	}
+	log.Info("the exports are as the file says", "file", o.exportsFile, "exports", readyNames(list))
+	return true
+}
+
+func apply(server *nfsserver.Server, s *shares, list []export) error {
+	taken, keep, drop, err := s.take(list)
+	if err != nil {
+		return err
+	}
+	if err := server.SetExports(taken); err != nil {
+		drop()
+		return err
+	}
+	keep()
+	return nil
+}
+
+// causes are the errors that were joined to err.
+func causes(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Unwrap(err) == nil {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A reloadRig is what a daemon exports, with no transports.
+type reloadRig struct {
+	t        *testing.T
+	dir      string // with the directories a, b and c
+	o        serveOptions
+	shares   *shares
+	programs oncrpc.Service
+	log      bytes.Buffer
+	logger   *slog.Logger
+}
+
+func newReloadRig(t *testing.T, text string) *reloadRig {
+	t.Helper()
+	world := look(t)
+	g := &reloadRig{t: t, dir: t.TempDir()}
+	g.logger = slog.New(slog.NewTextHandler(&g.log, nil))
+	for _, name := range []string{"a", "b", "c"} {
+		require.NoError(t, os.Mkdir(filepath.Join(g.dir, name), 0o755))
+	}
+	g.o.exportsFile = filepath.Join(g.dir, "exports")
+	g.write(text)
+	st, err := openState(t.TempDir())
+	require.NoError(t, err)
+	g.shares = newShares(st, g.logger)
+	taken, err := g.o.openExports(g.shares, g.logger)
+	require.NoError(t, err)
+	programs, err := g.o.programs(taken, g.logger)
+	require.NoError(t, err)
+	g.programs = programs
+	t.Cleanup(func() {
+		assert.NoError(t, g.shares.Close())
+		programs.Close()
+		require.NoError(t, st.Close())
+		world.unchanged(t)
+	})
+	return g
+}
+
+// write writes the exports file, in which ./ is the rig's directory.
+func (g *reloadRig) write(text string) {
+	g.t.Helper()
+	writeFile(g.t, g.dir, strings.ReplaceAll(text, "./", g.dir+"/"))
+}
+
+// reload applies a new file, and returns whether that did something and the log.
+func (g *reloadRig) reload(text string) (bool, string) {
+	g.t.Helper()
+	g.write(text)
+	g.log.Reset()
+	done := g.o.reload(g.shares, g.logger)
+	return done, g.log.String()
+}
+
+// call does one call from a host, and returns its results.
+func (g *reloadRig) call(from string, prog, proc uint32, args []byte) xdr.Reader {
+	g.t.Helper()
+	peer := &oncrpc.Peer{Addr: netip.MustParseAddrPort(from), Network: "tcp"}
+	req := oncrpc.Request{Msg: call(1, prog, 3, proc, args), Peer: peer, MaxReply: 1 << 16}
+	var rep oncrpc.Reply
+	require.True(g.t, g.programs.Serve(g.t.Context(), &req, &rep))
+	return accepted(g.t, rep.Head, 1, 0)
+}
+
+func (g *reloadRig) mnt(from, name string) (fh nfs3.FH, status mount3.Status) {
+	g.t.Helper()
+	path := mount3.PathArgs{Path: []byte(filepath.Join(g.dir, name))}
+	var res mount3.MntRes
+	r := g.call(from, mount3.Program, mount3.ProcMnt, path.AppendTo(nil))
+	res.Decode(&r)
+	return res.Handle, res.Status
+}
+
+func (g *reloadRig) getAttr(from string, fh nfs3.FH) nfs3.Status {
+	g.t.Helper()
+	args := nfs3.HandleArgs{Object: fh}
+	var res nfs3.GetAttrRes
+	r := g.call(from, nfs3.Program, nfs3.ProcGetAttr, args.AppendTo(nil))
+	res.Decode(&r)
+	return res.Status
+}
+
+const (
+	hostA = "192.0.2.1:700"
+	hostB = "192.0.2.2:700"
+)
+
+func TestReload(t *testing.T) {
+	g := newReloadRig(t, "./a 192.0.2.1(rw)\n./b *(rw)")
+	a, status := g.mnt(hostA, "a")
+	require.Equal(t, mount3.OK, status)
+	b, _ := g.mnt(hostA, "b")
+	_, status = g.mnt(hostB, "a")
+	assert.Equal(t, mount3.ErrAcces, status)
+	before := g.o.server.Exports()
+
+	done, log := g.reload("./c *(rw)\n./a 192.0.2.2(rw)")
+	assert.True(t, done, log)
+	assert.Contains(t, log, "the exports are as the file says")
+	assert.Equal(t, nfs3.ErrAcces, g.getAttr(hostA, a))
+	assert.Equal(t, nfs3.OK, g.getAttr(hostB, a))
+	assert.Equal(t, nfs3.ErrStale, g.getAttr(hostA, b), "it is exported no more")
+	_, status = g.mnt(hostA, "c")
+	assert.Equal(t, mount3.OK, status)
+	assert.Same(t, before[0].FS, g.o.server.Exports()[1].FS, "what stays is not opened again")
+
+	// The handle means the same when the export is back.
+	done, log = g.reload("./a *(rw)\n./b *(rw)")
+	assert.True(t, done, log)
+	assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
+	assert.Equal(t, nfs3.OK, g.getAttr(hostA, b))
+	assert.NotSame(t, before[1].FS, g.o.server.Exports()[1].FS)
+
+	done, log = g.reload("")
+	assert.True(t, done, log)
+	assert.Contains(t, log, "nothing is exported")
+	assert.Equal(t, nfs3.ErrStale, g.getAttr(hostA, a))
+}
+
+// TestReloadBad: a file that cannot be applied changes nothing, and the log says
+// why.
+func TestReloadBad(t *testing.T) {
+	g := newReloadRig(t, "./a *(rw)\n./b *(rw,fsid=1)")
+	a, _ := g.mnt(hostA, "a")
+	before := g.o.server.Exports()
+	for text, want := range map[string][]string{
+		"./a *(ro)\n./c *(rx)\nx":     {"exports:2:", `there is no option \"rx\"`, "exports:3:1: "},
+		"./a *(ro)\n./d *(rw)":        {"exports:2: ", "/d: no such directory: create it"},
+		"./c *(rw)\n./a/../b *":       {"has . or .. in it"},
+		"/ *(crossmnt)\n./a *(rw)":    {"exports:1: ", "option crossmnt: clients of / do not see "},
+		"./a *(rw)\n./c *(rw,fsid=1)": {"exports:2: ", "/b, which has the same fsid and is exported still"},
+	} {
+		done, log := g.reload(text)
+		assert.False(t, done, text)
+		for _, w := range want {
+			assert.Contains(t, log, w, text)
+		}
+		assert.Contains(t, log, "the exports stay as they were")
+		after := g.o.server.Exports()
+		require.Len(t, after, len(before))
+		for i := range after {
+			assert.Same(t, before[i].FS, after[i].FS)
+			assert.Equal(t, before[i].Clients, after[i].Clients)
+		}
+		assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
+		assert.Len(t, g.shares.open, 2, "what was opened in vain is closed")
+	}
+	require.NoError(t, os.Remove(g.o.exportsFile))
+	assert.False(t, g.o.reload(g.shares, g.logger))
+	assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
+}
+
+// TestReloadIdentity: fsid is an export's name in handles and attributes; another
+// one, and subtree_check, make it another export.
+func TestReloadIdentity(t *testing.T) {
+	g := newReloadRig(t, "./a *(rw)")
+	a, _ := g.mnt(hostA, "a")
+	for _, text := range []string{"./a *(fsid=77)", "./a *(fsid=78)", "./a *(fsid=78,subtree_check)", "./a *(subtree_check)", "./a *(fsid=77)"} {
+		done, log := g.reload(text)
+		require.True(t, done, log)
+		fh, status := g.mnt(hostA, "a")
+		require.Equal(t, mount3.OK, status)
+		assert.NotEqual(t, string(a), string(fh))
+		assert.Equal(t, nfs3.ErrStale, g.getAttr(hostA, a), text)
+		a = fh
+	}
+	args := nfs3.HandleArgs{Object: a}
+	var res nfs3.GetAttrRes
+	r := g.call(hostA, nfs3.Program, nfs3.ProcGetAttr, args.AppendTo(nil))
+	res.Decode(&r)
+	assert.EqualValues(t, 77, res.Attr.FSID)
+}
+
+// TestServeExports: SIGHUP has a daemon read the file again.
+func TestServeExports(t *testing.T) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, unix.SIGHUP) // whatever the daemon does, this process survives it
+	defer signal.Stop(caught)
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+	}
+	file := writeFile(t, dir, dir+"/a *(rw,insecure)\n")
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--exports", file)
+	assert.True(t, strings.HasSuffix(s.ready, " exports="+dir+"/a\n"), s.ready)
+	c, err := net.Dial("tcp", s.addr(t, "tcp"))
+	require.NoError(t, err)
+	defer c.Close()
+	mnt := func(name string) mount3.Status {
+		path := mount3.PathArgs{Path: []byte(dir + name)}
+		r := accepted(t, tcpCall(t, c, call(1, mount3.Program, 3, mount3.ProcMnt, path.AppendTo(nil))), 1, 0)
+		return mount3.Status(r.Uint32())
+	}
+	assert.Equal(t, mount3.OK, mnt("/a"))
+	assert.Equal(t, mount3.ErrNoEnt, mnt("/b"))
+	writeFile(t, dir, dir+"/b *(rw,insecure)\n")
+	require.NoError(t, unix.Kill(unix.Getpid(), unix.SIGHUP))
+	for end := time.Now().Add(30 * time.Second); mnt("/b") != mount3.OK; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end), "the new file has no effect")
+	}
+	assert.Equal(t, mount3.ErrNoEnt, mnt("/a"))
+}
+
+func TestMountsBelow(t *testing.T) {
+	var table strings.Builder
+	for i, at := range []string{"/", "/srv", `/srv/a\040b`, "/srv/a/b", "/srvx", `/srv\134x`} {
+		fmt.Fprintf(&table, "%d 1 0:1 / %s rw shared:1 - ext4 /dev/x rw\n", i, at)
+	}
+	table.WriteString("short line\n")
+	for dir, want := range map[string][]string{
+		"/":        {"/srv", "/srv/a b", "/srv/a/b", "/srvx", `/srv\x`},
+		"/srv":     {"/srv/a b", "/srv/a/b"},
+		"/srv/a":   {"/srv/a/b"},
+		"/srv/a/b": nil,
+	} {
+		assert.Equal(t, want, mountsBelow([]byte(table.String()), dir), dir)
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A share is an export's directory, opened. It stays open over changes of the
+// exports that do not concern it, and is closed when it is exported no more and
+// the last call in it has ended.
+type share struct {
+	key   shareKey
+	state string // the directory for its state
+	fs    vfs.FS
+	uses  int // by exports of a Server; 0: it is being closed
+}
+
+// A shareKey is what makes a share another one.
+type shareKey struct {
+	dir, name string
+	fsid      exports.FSID
+	checked   bool // for subtree_check
+}
+
+func (e *export) key() shareKey {
+	return shareKey{e.dir, e.name, e.fsid, e.any(func(o *exports.Options) bool { return o.SubtreeCheck })}
+}
+
+// shares are those that are open.
+type shares struct {
+	state *state
+	log   *slog.Logger
+
+	mu       sync.Mutex
+	closed   sync.Cond // a share is
+	open     map[shareKey]*share
+	exported map[shareKey]bool
+	errs     []error // of closing
+}
+
+func newShares(st *state, log *slog.Logger) *shares {
+	s := &shares{state: st, log: log, open: make(map[shareKey]*share)}
+	s.closed.L = &s.mu
+	return s
+}
+
+// take opens what of list is not open yet: all of it, or nothing. keep is to be
+// called once it is exported, and drop where that fails.
+func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var used []*share
+	drop = func() {
+		for _, sh := range used {
+			s.release(sh)
+		}
+	}
+	exported := make(map[shareKey]bool)
+	var errs []error
+	for i := range list {
+		e := &list[i]
+		sh, err := s.openLocked(e)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s%w", e.place, err))
+			continue
+		}
+		if !s.exported[sh.key] {
+			sh.uses++
+			used = append(used, sh)
+		}
+		exported[sh.key] = true
+		taken = append(taken, nfsserver.Export{
+			Path: e.name, FS: sh.fs, Clients: e.clients, ID: e.fsid.ID(),
+			Released: func() { s.release(sh) },
+		})
+	}
+	if len(errs) > 0 {
+		for _, sh := range used {
+			s.releaseLocked(sh)
+		}
+		return nil, nil, nil, errors.Join(errs...)
+	}
+	keep = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.exported = exported
+	}
+	return taken, keep, drop, nil
+}
+
+// openLocked returns the share of e, which it opens if need be. It waits for one
+// that is being closed.
+func (s *shares) openLocked(e *export) (*share, error) {
+	key, dir := e.key(), s.state.ofExport(e)
+	for {
+		other := s.usingLocked(dir)
+		switch {
+		case other == nil:
+			fs, err := openExport(e, s.state, s.log)
+			if err != nil {
+				return nil, err
+			}
+			sh := &share{key: key, state: dir, fs: fs}
+			s.open[key] = sh
+			return sh, nil
+		case other.uses == 0:
+			s.closed.Wait()
+		case other.key == key:
+			return other, nil
+		default:
+			return nil, fmt.Errorf("%s takes the place of %s, which has the same fsid and is exported still: take that out first, send SIGHUP, and then put this in",
+				e.dir, other.key.dir)
+		}
+	}
+}
+
+// usingLocked returns the share whose state is in dir, or nil.
+func (s *shares) usingLocked(dir string) *share {
+	for _, sh := range s.open {
+		if sh.state == dir {
+			return sh
+		}
+	}
+	return nil
+}
+
+// release ends one use of a share.
+func (s *shares) release(sh *share) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.releaseLocked(sh)
+}
+
+func (s *shares) releaseLocked(sh *share) {
+	if sh.uses--; sh.uses > 0 {
+		return
+	}
+	go func() { // closing may wait for a disk, and this may be a call's end
+		err := sh.fs.Close()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err != nil {
+			s.errs = append(s.errs, err)
+			s.log.Error("closing an export", "dir", sh.key.dir, "err", err)
+		}
+		delete(s.open, sh.key)
+		s.closed.Broadcast()
+	}()
+}
+
+// Close closes all shares, which no call uses any more.
+func (s *shares) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sh := range s.open {
+		if sh.uses > 0 {
+			sh.uses = 1
+			s.releaseLocked(sh)
+		}
+	}
+	for len(s.open) > 0 {
+		s.closed.Wait()
+	}
+	return errors.Join(s.errs...)
+}
