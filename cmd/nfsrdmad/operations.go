@@ -22,6 +22,8 @@ type operations struct {
 	rdma     *rpcrdma.Server
 	tcp      *oncrpc.Server // or nil
 	ways     []cli.Way
+	manager  manager
+	passed   passed // what is left of it
 }
 
 // observe puts an observer between the transports and the cache of replies.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/pflag"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
@@ -25,16 +27,37 @@ func (o *opsOptions) add(f *pflag.FlagSet) {
 // open opens what a daemon is operated by, beside the transports, and returns what
 // closes it. From ctx's end on the daemon drains.
 func (p *operations) open(ctx context.Context, o *opsOptions, ways []cli.Way, log *slog.Logger) (end func(), err error) {
-	p.ways = ways
-	c, err := p.openControl(o, log)
+	p.ways, p.manager = ways, manager{log}
+	m, err := p.openMetrics(o, log)
 	if err != nil {
 		return nil, errors.Join(err, closeWays(ways))
 	}
-	stop := context.AfterFunc(ctx, func() { p.draining.Store(true) })
+	c, err := p.openControl(o, log)
+	if err != nil {
+		m.close()
+		return nil, errors.Join(err, closeWays(ways))
+	}
+	stop := context.AfterFunc(ctx, p.drain)
+	watched := p.startWatchdog()
 	return func() {
 		stop()
+		watched()
 		c.close()
+		m.close()
 	}, nil
+}
+
+// openMetrics opens the server of --metrics, if there is to be one.
+func (p *operations) openMetrics(o *opsOptions, log *slog.Logger) (*monitor, error) {
+	if o.metrics == "" && p.passed["metrics"] == nil {
+		return nil, nil
+	}
+	l, err := p.passed.listen("metrics", o.metrics)
+	if err != nil {
+		return nil, cli.ListenError("--metrics", o.metrics, err, "")
+	}
+	log.Info("metrics are at hand", "addr", l.Addr())
+	return openMonitor(l, p, log), nil
 }
 
 // openControl opens the control socket, if there is to be one. That the default
@@ -49,6 +72,21 @@ func (p *operations) openControl(o *opsOptions, log *slog.Logger) (*control, err
 		return nil, nil
 	}
 	return c, err
+}
+
+// startWatchdog starts what the service manager waits for, until end is called.
+func (p *operations) startWatchdog() (end func()) {
+	every, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || every == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { p.watchdog(ctx, every) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 func closeWays(ways []cli.Way) error {

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// A collector shows Prometheus what status shows people.
+type collector struct{ *operations }
+
+// Describe names what there is (prometheus.Collector).
+func (c collector) Describe(out chan<- *prometheus.Desc) {
+	out <- duration
+	for i := range metricList {
+		out <- metricList[i].desc
+	}
+}
+
+// Collect reads it all (prometheus.Collector).
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	s := &sight{c.look(), c.observer.Stats(), iwarp.Stats()}
+	for i := range s.procs {
+		out <- histogram(&s.procs[i])
+	}
+	for i := range metricList {
+		m := &metricList[i]
+		m.each(s, func(value float64, labels ...string) {
+			out <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
+		})
+	}
+}
+
+// histogram is how long the calls of a procedure took.
+func histogram(s *oncrpc.ProcStats) prometheus.Metric {
+	var below uint64
+	buckets := make(map[float64]uint64, len(oncrpc.LatencyBounds))
+	for i, b := range oncrpc.LatencyBounds {
+		below += s.Took[i]
+		buckets[b.Seconds()] = below
+	}
+	prog, proc := names(s)
+	return prometheus.MustNewConstHistogram(duration, s.Calls, s.Duration.Seconds(), buckets, prog, proc)
+}

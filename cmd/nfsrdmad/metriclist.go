@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// A sight is what a scrape sees.
+type sight struct {
+	*statusDoc
+	procs  []oncrpc.ProcStats
+	device iwarp.Statistics
+}
+
+// A metric is one name that is exported, and how its values are found. No label is
+// anything that a client can choose: their number is bounded. docs/operations.md
+// has them all.
+type metric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	each func(s *sight, emit emitter)
+}
+
+// An emitter takes a value, and one word for each label.
+type emitter func(value float64, labels ...string)
+
+func counter(name, help string, labels []string, each func(*sight, emitter)) metric {
+	return metric{prometheus.NewDesc("nfsrdma_"+name, help, labels, nil), prometheus.CounterValue, each}
+}
+
+func gauge(name, help string, labels []string, each func(*sight, emitter)) metric {
+	return metric{prometheus.NewDesc("nfsrdma_"+name, help, labels, nil), prometheus.GaugeValue, each}
+}
+
+var (
+	none        []string
+	byTransport = []string{"transport"}
+	byMemory    = []string{"transport", "use"}
+	byProc      = []string{"program", "procedure"}
+	byCause     = []string{"layer", "type", "code"}
+	byDirection = []string{"direction"}
+)
+
+// duration is the one histogram; its buckets are oncrpc.LatencyBounds.
+var duration = prometheus.NewDesc("nfsrdma_rpc_duration_seconds",
+	"How long calls took, from their arrival until the reply was made.", byProc, nil)
+
+var metricList = []metric{
+	gauge("build_info", "1, with the version of the daemon.", []string{"version"}, func(s *sight, emit emitter) {
+		emit(1, s.Daemon.Version)
+	}),
+	gauge("start_time_seconds", "When the daemon began to serve, in seconds since 1970.", none, func(s *sight, emit emitter) {
+		emit(float64(s.Daemon.Since.UnixNano()) / 1e9)
+	}),
+	gauge("draining", "1 while the daemon finishes its calls before it ends.", none, func(s *sight, emit emitter) {
+		emit(oneIf(s.Daemon.State == "draining"))
+	}),
+	gauge("exports", "Exports.", none, func(s *sight, emit emitter) { emit(float64(len(s.Exports))) }),
+
+	counter("rpc_received_bytes_total", "Octets of calls, data included.", byProc, func(s *sight, emit emitter) {
+		for i := range s.procs {
+			prog, proc := names(&s.procs[i])
+			emit(float64(s.procs[i].In), prog, proc)
+		}
+	}),
+	counter("rpc_sent_bytes_total", "Octets of replies, data included.", byProc, func(s *sight, emit emitter) {
+		for i := range s.procs {
+			prog, proc := names(&s.procs[i])
+			emit(float64(s.procs[i].Out), prog, proc)
+		}
+	}),
+	counter("rpc_errors_total", "Calls that failed, by the status of NFS or MOUNT, or the reason of RPC.",
+		[]string{"program", "procedure", "error"}, func(s *sight, emit emitter) {
+			for i := range s.procs {
+				prog, proc := names(&s.procs[i])
+				for _, f := range s.procs[i].Failed {
+					emit(float64(f.Count), prog, proc, outcomeName(&s.procs[i], f.Outcome))
+				}
+			}
+		}),
+
+	perTransport(gauge, "connections", "Connections that are there now.", func(t *transportDoc) float64 { return float64(t.Connections.Now) }),
+	perTransport(counter, "connections_accepted_total", "Connections that were taken.", func(t *transportDoc) float64 { return float64(t.Connections.Total) }),
+	perTransport(counter, "connections_refused_total", "Connections for which there was no room.", func(t *transportDoc) float64 { return float64(t.Connections.Refused) }),
+	perTransport(counter, "connections_replaced_total", "Idle connections that made room for another host's.", func(t *transportDoc) float64 { return float64(t.Connections.Replaced) }),
+	perTransport(counter, "connections_stalled_total", "Connections cut because they held memory that others waited for, and did not move.", func(t *transportDoc) float64 { return float64(t.Connections.Stalled) }),
+	perTransport(gauge, "waiting_calls", "Calls that wait for memory.", func(t *transportDoc) float64 { return float64(t.WaitingCalls) }),
+	gauge("calls_under_way", "Calls that have come and are not answered.", byTransport, func(s *sight, emit emitter) {
+		sum := make(map[string]int)
+		for i := range s.Connections {
+			sum[s.Connections[i].Transport] += s.Connections[i].CallsUnderWay
+		}
+		for i := range s.Transports {
+			emit(float64(sum[s.Transports[i].Name]), s.Transports[i].Name)
+		}
+	}),
+	perMemory("memory_bytes", "Octets of memory in use.", func(m *memoryDoc) int64 { return m.InUse }),
+	perMemory("memory_limit_bytes", "Octets of memory that may be in use.", func(m *memoryDoc) int64 { return m.Limit }),
+
+	counter("rdma_refused_calls_total", "Calls that RPC-over-RDMA could not serve, by the code of the RDMA_ERROR that answered them, or none.",
+		[]string{"code"}, func(s *sight, emit emitter) {
+			r := s.Transports[0].RDMA
+			emit(float64(r.ErrVers), "ERR_VERS")
+			emit(float64(r.ErrChunk), "ERR_CHUNK")
+			emit(float64(r.Dropped), "none")
+		}),
+	perTerminate("terminates_sent_total", "Terminate messages sent, by what they said went wrong (RFC 5040, Section 4.8).",
+		func(r *deviceDoc) []terminateDoc { return r.TerminatesSent }),
+	perTerminate("terminates_received_total", "Terminate messages received.",
+		func(r *deviceDoc) []terminateDoc { return r.TerminatesReceived }),
+	perDirection("fpdus_total", "FPDUs of MPA.", func(c *iwarp.Counts) uint64 { return c.FPDUs }),
+	perDirection("rdmap_bytes_total", "Octets behind DDP's headers.", func(c *iwarp.Counts) uint64 { return c.Octets }),
+	counter("rdmap_messages_total", "Messages of RDMAP, by operation.", []string{"direction", "operation"}, func(s *sight, emit emitter) {
+		for op := range rdmap.Opcodes {
+			name := rdmap.Opcode(op).String()
+			emit(float64(s.device.Sent.Messages[op]), "sent", name)
+			emit(float64(s.device.Received.Messages[op]), "received", name)
+		}
+	}),
+	gauge("regions", "Memory regions that are registered.", none, func(s *sight, emit emitter) { emit(float64(s.device.Regions)) }),
+	gauge("region_bytes", "Octets in them.", none, func(s *sight, emit emitter) { emit(float64(s.device.RegionOctets)) }),
+
+	gauge("replay_replies", "Replies that are kept for retransmitted calls.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Replies)) }),
+	gauge("replay_bytes", "Octets that they take.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Octets)) }),
+	counter("replay_executed_total", "Calls that must not be executed twice, and were executed.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Executed)) }),
+	counter("replay_answered_total", "Retransmissions of such calls that got the first one's reply.", none, func(s *sight, emit emitter) {
+		emit(float64(s.ReplayCache.Replayed + s.ReplayCache.Joined))
+	}),
+	counter("replay_forgotten_total", "Replies that made room before their time.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Forgotten)) }),
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func perTransport(kind func(string, string, []string, func(*sight, emitter)) metric, name, help string, value func(*transportDoc) float64) metric {
+	return kind(name, help, byTransport, func(s *sight, emit emitter) {
+		for i := range s.Transports {
+			emit(value(&s.Transports[i]), s.Transports[i].Name)
+		}
+	})
+}
+
+func perMemory(name, help string, value func(*memoryDoc) int64) metric {
+	return gauge(name, help, byMemory, func(s *sight, emit emitter) {
+		for i := range s.Transports {
+			for j := range s.Transports[i].Memory {
+				m := &s.Transports[i].Memory[j]
+				emit(float64(value(m)), s.Transports[i].Name, m.Name)
+			}
+		}
+	})
+}
+
+func perTerminate(name, help string, all func(*deviceDoc) []terminateDoc) metric {
+	return counter(name, help, byCause, func(s *sight, emit emitter) {
+		for _, t := range all(s.Transports[0].RDMA) {
+			emit(float64(t.Count), strconv.Itoa(int(t.Layer)), strconv.Itoa(int(t.Type)), fmt.Sprintf("%#02x", t.Code))
+		}
+	})
+}
+
+func perDirection(name, help string, value func(*iwarp.Counts) uint64) metric {
+	return counter(name, help, byDirection, func(s *sight, emit emitter) {
+		emit(float64(value(&s.device.Sent)), "sent")
+		emit(float64(value(&s.device.Received)), "received")
+	})
+}
