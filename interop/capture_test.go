@@ -39,7 +39,7 @@ func TestCapture(t *testing.T) {
 	d := serve(t, "--no-root-squash")
 	s := d.site()
 	raw := filepath.Join(t.TempDir(), "session.pcap")
-	capture := tcpdump(t, raw, s.rdma)
+	capture := tcpdump(t, raw, fmt.Sprintf("tcp port %d", s.rdma))
 	out, status := try(t, fmt.Sprintf("mount.nfs %s:/x /mnt -o vers=4.2,proto=rdma,port=%d", s.host, s.rdma))
 	assert.NotZero(t, status)
 	assert.Contains(t, out, "Protocol not supported")
@@ -76,11 +76,11 @@ type recording struct {
 	file string
 }
 
-func tcpdump(t *testing.T, file string, port int) *recording {
+// tcpdump begins to record what passes a filter of pcap on the loopback device.
+func tcpdump(t *testing.T, file, filter string) *recording {
 	t.Helper()
 	said := new(buffer)
-	cmd := exec.Command("tcpdump", "-i", "lo", "-s", "0", "-B", "65536", "-U", "-Z", "root", "-w", file,
-		fmt.Sprintf("tcp port %d", port))
+	cmd := exec.Command("tcpdump", "-i", "lo", "-s", "0", "-B", "65536", "-U", "-Z", "root", "-w", file, filter)
 	cmd.Stderr = said
 	p, err := StartProcess(cmd)
 	require.NoError(t, err)

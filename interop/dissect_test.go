@@ -45,7 +45,7 @@ func TestDissect(t *testing.T) {
 			ln := iwarp.NewListener(l, iwarp.Config{CRC: crc})
 			defer ln.Close()
 			raw := filepath.Join(t.TempDir(), "ends.pcap")
-			capture := tcpdump(t, raw, port(t, l.Addr().String()))
+			capture := tcpdump(t, raw, fmt.Sprintf("tcp port %d", port(t, l.Addr().String())))
 			s := connect(t, ln, crc, 20)
 			exchange(t, s)
 			s.close(t)

@@ -27,7 +27,6 @@ type Options struct {
 	Dir     string // what guest/build printed
 	Forward []int  // TCP ports of the guest to reach by Addr
 	Siw     string // parameters of siw, "name=value,..."; none by default
-	Tap     string // a tap device of this network namespace: the guest's eth2, without an address
 
 	// Ethernet, if not nil, is a TAP device that becomes the guest's eth2, with
 	// the address GuestEthernet and rxe, the kernel's software RoCE. What the

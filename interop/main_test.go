@@ -98,15 +98,8 @@ func build() (err error) {
 // guest returns the guest, which is built and booted by the first test to ask.
 func guest(t testing.TB) *Guest {
 	t.Helper()
-	return guestWith(t, "")
-}
-
-// guestWith is guest, for the first test to ask, with a network device more: a tap
-// of this network namespace.
-func guestWith(t testing.TB, tap string) *Guest {
-	t.Helper()
 	built(t)
-	shared.boot.Do(func() { shared.err = boot(t, tap) })
+	shared.boot.Do(func() { shared.err = boot(t) })
 	require.NoError(t, shared.err)
 	return shared.guest
 }
@@ -118,7 +111,7 @@ func needRoot(t testing.TB) {
 	}
 }
 
-func boot(t testing.TB, tap string) error {
+func boot(t testing.TB) error {
 	build := exec.Command("guest/build")
 	build.Stderr = os.Stderr
 	dir, err := build.Output()

@@ -109,7 +109,7 @@ func TestMountrdmaInfo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := find(t)
 			raw := filepath.Join(t.TempDir(), "info.pcap")
-			capture := tcpdump(t, raw, port(t, s.addr))
+			capture := tcpdump(t, raw, fmt.Sprintf("tcp port %d", port(t, s.addr)))
 			out := mountrdma(t, "info", "--json", s.server())
 			capture.end(t)
 			cut, _ := resegmented(t, raw)

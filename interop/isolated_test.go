@@ -1,0 +1,63 @@
+//go:build interop
+
+package interop
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// isolatedPrograms tells a process that isolated has started where the programs
+// are.
+const isolatedPrograms = "INTEROP_ISOLATED_PROGRAMS"
+
+// isolated runs test in a process of its own, within limit, in namespaces that end
+// with it: no host has port 111 to spare, nor the socket of rpcbind. Of the network
+// there is the loopback device alone, and /run and /dev/shm are empty.
+func isolated(t *testing.T, limit time.Duration, test func(t *testing.T)) {
+	if os.Getenv(isolatedPrograms) != "" {
+		loopback(t)
+		for _, dir := range []string{"/run", "/dev/shm"} {
+			require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=1777"))
+		}
+		test(t)
+		return
+	}
+	built(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	var out buffer
+	cmd := exec.Command("unshare", "--net", "--mount", self, "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
+	cmd.Stdout, cmd.Stderr = &out, &out
+	// What it leaves when it is killed is removed with this test's files.
+	cmd.Env = append(os.Environ(), isolatedPrograms+"="+shared.dir, "TMPDIR="+t.TempDir())
+	p, err := StartProcess(cmd)
+	require.NoError(t, err)
+	defer p.Kill()
+	select {
+	case <-p.Done():
+		assert.Zero(t, p.ExitCode())
+	case <-time.After(limit):
+		t.Errorf("not done after %v", limit)
+	}
+	t.Logf("in the namespaces:\n%s", tail(out.String()))
+}
+
+// loopback brings up the one device of a new network namespace.
+func loopback(t *testing.T) {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(s)
+	lo, err := unix.NewIfreq("lo")
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlIfreq(s, unix.SIOCGIFFLAGS, lo))
+	lo.SetUint16(lo.Uint16() | unix.IFF_UP)
+	require.NoError(t, unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo))
+}

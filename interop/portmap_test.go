@@ -1,0 +1,142 @@
+//go:build interop
+
+package interop
+
+import (
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const portmapLimit = 2 * time.Minute
+
+// The addresses of the host in the tests of portmappers.
+const (
+	host4 = "10.9.0.1"
+	host6 = "fd00:9::1"
+)
+
+// TestPortmap lets rpcinfo and showmount ask the portmapper in nfsrdmad, and tshark
+// judge its answers.
+func TestPortmap(t *testing.T) {
+	isolated(t, portmapLimit, func(t *testing.T) {
+		onHost(t, "/", "ip addr add "+host4+"/24 dev lo; ip addr add "+host6+"/64 dev lo nodad")
+		raw := filepath.Join(t.TempDir(), "portmap.pcap")
+		capture := tcpdump(t, raw, "port 111")
+		d := serve(t, "--listen", ":20049", "--tcp", ":2049", "--portmap", ":111")
+		asked(t)
+		listed(t)
+		capture.end(t)
+		assert.Empty(t, complaints(t, raw))
+		assert.Zero(t, count(t, raw, "_ws.malformed"))
+		assert.Positive(t, count(t, raw, "portmap && udp"))
+		assert.Equal(t, count(t, raw, "rpc.msgtyp == 0"), count(t, raw, "rpc.msgtyp == 1"), "a reply to each call")
+		d.stop()
+	})
+}
+
+// asked is what rpcinfo and showmount learn from either portmapper, which is asked
+// at the addresses of the host. R8166-9-2
+func asked(t *testing.T) {
+	for _, tt := range []struct{ script, want string }{
+		{"rpcinfo -p " + host4, "100003 3 tcp 2049 nfs"},
+		{"rpcinfo -p " + host4, "100005 3 tcp 2049 mountd"},
+		{"rpcinfo -p " + host4, "100227 3 tcp 2049 nfs_acl"},
+		{"rpcinfo -p " + host4, "100000 2 udp 111 portmapper"},
+		{"rpcinfo " + host4, "100003 3 rdma 0.0.0.0.78.81 nfs superuser"},
+		{"rpcinfo " + host4, "100003 3 rdma6 ::.78.81 nfs superuser"},
+		{"rpcinfo " + host6, "100005 3 tcp6 ::.8.1 mountd superuser"},
+		{"rpcinfo " + host6, "100000 4 udp6 ::.0.111 portmapper superuser"},
+		{"rpcinfo -T tcp " + host4 + " 100003", "program 100003 version 3 ready and waiting"},
+		{"rpcinfo -T tcp6 " + host6 + " 100003 3", "program 100003 version 3 ready and waiting"},
+		{"rpcinfo -T tcp " + host4 + " 100005 3", "program 100005 version 3 ready and waiting"},
+		{"rpcinfo -T udp " + host4 + " 100000", "program 100000 version 4 ready and waiting"},
+		{"rpcinfo -T udp6 " + host6 + " 100000 3", "program 100000 version 3 ready and waiting"},
+		{"rpcinfo -m " + host4, "GETADDR DUMP"},
+		{"showmount --no-headers -e " + host4, "/x "},
+		{"showmount --no-headers -e " + host6, "/x "},
+	} {
+		assert.Contains(t, words(onHost(t, "/", tt.script)), tt.want, tt.script)
+	}
+	for _, refused := range []string{
+		"rpcinfo -T udp " + host4 + " 100003", // over TCP and RDMA alone
+		"rpcinfo -T tcp " + host4 + " 100003 4",
+		"rpcinfo -T tcp " + host4 + " 100021",
+	} {
+		out, err := tryOnHost("/", refused)
+		assert.Error(t, err, "%s\n%s", refused, out)
+	}
+}
+
+// listed is what the daemon's own portmapper tells beyond that. rpcbind has no
+// answer where it lists a netid that is not in its host's /etc/netconfig.
+func listed(t *testing.T) {
+	out := words(onHost(t, "/", "rpcinfo -l "+host4+" 100003 3"))
+	assert.Contains(t, out, "inet/tcp/cots_ord "+host4+".8.1")
+	assert.Contains(t, out, "inet/rdma/cots_ord "+host4+".78.81")
+	out = words(onHost(t, "/", "rpcinfo -l "+host6+" 100003 3"))
+	assert.Contains(t, out, "inet6/rdma/cots_ord "+host6+".78.81")
+	_, err := tryOnHost("/", "rpcinfo -d 100003 3") // by the local socket, where nobody is
+	assert.Error(t, err)
+}
+
+// words are the words of a text, with one blank between them.
+func words(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// TestRegister has nfsrdmad register with rpcbind.
+func TestRegister(t *testing.T) {
+	isolated(t, portmapLimit, func(t *testing.T) {
+		onHost(t, "/", "ip addr add "+host4+"/24 dev lo; ip addr add "+host6+"/64 dev lo nodad")
+		fails := func(flags ...string) string {
+			args := append([]string{"serve", "--register", "--state", t.TempDir(), "--control", ""}, flags...)
+			out, err := exec.Command(program("nfsrdmad"), append(args, t.TempDir()+"=/y")...).CombinedOutput()
+			assert.Error(t, err)
+			return string(out)
+		}
+		registered := func() string { return words(onHost(t, "/", "rpcinfo "+host4)) }
+		assert.Regexp(t, `none on this host .*: start it \(systemctl start rpcbind\), or`, fails())
+
+		startRPCBind(t)
+		d := serve(t, "--listen", ":20049", "--tcp", ":2049", "--register")
+		asked(t)
+		assert.Regexp(t, `program 100003 version 3 on rdma is registered already, at 0\.0\.0\.0\.78\.81 by superuser: stop that server`,
+			fails("--listen", ":20050", "--tcp", ":2050"))
+		assert.Contains(t, registered(), "100003 3 rdma 0.0.0.0.78.81", "it is still there")
+
+		d.proc.Kill()
+		assert.Contains(t, registered(), "100003 3 rdma 0.0.0.0.78.81", "rpcbind does not know")
+		d = serve(t, "--listen", ":20050", "--tcp", ":2050", "--register")
+		list := registered()
+		assert.Contains(t, list, "100003 3 rdma 0.0.0.0.78.82")
+		assert.Contains(t, list, "100005 3 tcp6 ::.8.2")
+		assert.NotContains(t, list, ".78.81")
+		d.stop()
+		for _, prog := range []string{"100003", "100005", "100227"} {
+			assert.NotContains(t, registered(), prog)
+		}
+		assert.Contains(t, registered(), "100000 4 tcp", "rpcbind's own")
+	})
+}
+
+// startRPCBind starts rpcbind, whose socket is in /run.
+func startRPCBind(t *testing.T) {
+	said := new(buffer)
+	cmd := exec.Command("rpcbind", "-f")
+	cmd.Stdout, cmd.Stderr = said, said
+	p, err := StartProcess(cmd)
+	require.NoError(t, err)
+	t.Cleanup(p.Kill)
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("unix", "/run/rpcbind.sock")
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}, daemonLimit, pollEvery, "rpcbind: %s", said)
+}
