@@ -1,0 +1,134 @@
+package mem
+
+import (
+	"context"
+	"strings"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// GetAttr returns the attributes of an object.
+func (f *FS) GetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n, err := f.node(h)
+	if err != nil {
+		return vfs.Attr{}, err
+	}
+	return n.attr, nil
+}
+
+// checkName refuses what cannot be one component of a path: EACCES, as RFC
+// 1813, Section 3.2, has it.
+func checkName(name string) error {
+	switch {
+	case name == "" || strings.ContainsAny(name, "/\x00"):
+		return syscall.EACCES
+	case len(name) > maxName:
+		return syscall.ENAMETOOLONG
+	}
+	return nil
+}
+
+func isDots(name string) bool { return name == "." || name == ".." }
+
+// Lookup finds a name in a directory.
+func (f *FS) Lookup(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, err error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	d, err := f.dir(dir)
+	if err != nil {
+		return h, obj, d.some(), err
+	}
+	n, err := d.find(c, name)
+	if err != nil {
+		return h, obj, d.some(), err
+	}
+	return f.handle(n), n.some(), d.some(), nil
+}
+
+// find returns what has a name in the directory n, for who may search it.
+func (n *node) find(c *vfs.Cred, name string) (*node, error) {
+	if err := n.may(c, execute); err != nil {
+		return nil, err
+	}
+	switch name {
+	case ".":
+		return n, nil
+	case "..":
+		return n.parent, nil
+	}
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	kid := n.names.get(name)
+	if kid == nil {
+		return nil, syscall.ENOENT
+	}
+	return kid, nil
+}
+
+// Access answers by the mode, without the owner's override.
+func (f *FS) Access(_ context.Context, c *vfs.Cred, h vfs.Handle, mask uint32) (granted uint32, a vfs.MaybeAttr, err error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n, err := f.node(h)
+	if err != nil {
+		return 0, a, err
+	}
+	have := n.rights(c)
+	if have&read != 0 {
+		granted |= vfs.AccessRead
+	}
+	if n.attr.Type == vfs.TypeDir {
+		if have&execute != 0 {
+			granted |= vfs.AccessLookup
+		}
+		if have&(write|execute) == write|execute {
+			granted |= vfs.AccessModify | vfs.AccessExtend | vfs.AccessDelete
+		}
+		return mask & granted, n.some(), nil
+	}
+	if have&write != 0 {
+		granted |= vfs.AccessModify | vfs.AccessExtend
+	}
+	if have&execute != 0 {
+		granted |= vfs.AccessExecute
+	}
+	return mask & granted, n.some(), nil
+}
+
+// ReadLink returns where a symbolic link leads.
+func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs.MaybeAttr, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n, err := f.node(h)
+	if err == nil && n.attr.Type != vfs.TypeLnk {
+		err = syscall.EINVAL
+	}
+	if err != nil {
+		return "", n.some(), err
+	}
+	return n.target, n.some(), nil
+}
+
+// StatFS tells how much of the size is left.
+func (f *FS) StatFS(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.FSStat, vfs.MaybeAttr, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n, err := f.node(h)
+	free := uint64(f.size - f.used)
+	return vfs.FSStat{
+		TotalBytes: uint64(f.size), FreeBytes: free, AvailBytes: free,
+		TotalFiles: uint64(f.size / objectCost), FreeFiles: free / objectCost, AvailFiles: free / objectCost,
+	}, n.some(), err
+}
+
+// PathConf returns the limits of names.
+func (f *FS) PathConf(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.PathConf, vfs.MaybeAttr, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n, err := f.node(h)
+	return vfs.PathConf{LinkMax: maxLinks, NameMax: maxName, NoTrunc: true, ChownRestricted: true, CasePreserving: true}, n.some(), err
+}

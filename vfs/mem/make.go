@@ -1,0 +1,236 @@
+package mem
+
+import (
+	"context"
+	"strings"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// The modes of what clients leave to the server.
+const (
+	defaultFileMode = 0o600
+	defaultDirMode  = 0o700
+	linkMode        = 0o777
+)
+
+// A maker says what object is to be made.
+type maker struct {
+	name   string
+	typ    vfs.Type
+	mode   uint32 // where attr has none
+	attr   vfs.SetAttr
+	target string
+	rdev   vfs.Dev
+
+	// taken tells what the object means that has the name. Nil: EEXIST.
+	taken func(n *node) error
+
+	exclusive bool
+	verifier  uint64
+}
+
+// Create makes a file or takes what is there. To that, Unchecked applies a size
+// at most; and where it is no file it returns it as it is, but for a directory,
+// as knfsd does.
+func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
+	m := maker{name: name, typ: vfs.TypeReg, mode: defaultFileMode, attr: how.Attr}
+	switch how.Mode {
+	case vfs.Exclusive:
+		m.attr = vfs.SetAttr{}
+		m.exclusive, m.verifier = true, how.Verifier
+		m.taken = func(n *node) error {
+			if !n.exclusive || n.verifier != how.Verifier {
+				return syscall.EEXIST
+			}
+			return nil
+		}
+	case vfs.Unchecked:
+		m.taken = func(n *node) error { return f.take(c, n, how.Attr.Size) }
+	}
+	return f.make(c, dir, &m)
+}
+
+// take is an unchecked create of what is there.
+func (f *FS) take(c *vfs.Cred, n *node, size *uint64) error {
+	switch {
+	case n.attr.Type == vfs.TypeDir:
+		return syscall.EISDIR
+	case size == nil || n.attr.Type != vfs.TypeReg:
+		return nil
+	}
+	if err := n.maySetSize(c, size); err != nil {
+		return err
+	}
+	f.set(n, c, &vfs.SetAttr{Size: size})
+	return nil
+}
+
+// Mkdir makes a directory.
+func (f *FS) Mkdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
+	return f.make(c, dir, &maker{name: name, typ: vfs.TypeDir, mode: defaultDirMode, attr: s})
+}
+
+// Symlink makes a symbolic link; its mode is not the client's to choose.
+func (f *FS) Symlink(_ context.Context, c *vfs.Cred, dir vfs.Handle, name, target string, s vfs.SetAttr) (vfs.Made, error) {
+	m := maker{name: name, typ: vfs.TypeLnk, mode: linkMode, attr: s, target: target}
+	m.attr.Mode, m.attr.Size = nil, nil
+	return f.make(c, dir, &m)
+}
+
+// Mknod makes special files, and devices for root only.
+func (f *FS) Mknod(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, d vfs.Dev, s vfs.SetAttr) (vfs.Made, error) {
+	m := maker{name: name, typ: t, mode: defaultFileMode, attr: s}
+	m.attr.Size = nil
+	switch t {
+	case vfs.TypeFIFO, vfs.TypeSock:
+	case vfs.TypeChr, vfs.TypeBlk:
+		if d.Major>>majorBits != 0 || d.Minor>>minorBits != 0 {
+			return vfs.Made{}, syscall.EINVAL
+		}
+		m.rdev = d
+	default:
+		return vfs.Made{}, vfs.ErrBadType
+	}
+	return f.make(c, dir, &m)
+}
+
+// make makes an object in dir, with attributes of the directory before and
+// after.
+func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (made vfs.Made, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d, err := f.dir(dir)
+	made.Dir = d.unchanged()
+	if err != nil {
+		return made, err
+	}
+	n, err := f.makeIn(c, d, m)
+	if err != nil {
+		return made, err
+	}
+	made.Handle, made.Attr, made.Dir.After = f.handle(n), n.some(), d.some()
+	return made, nil
+}
+
+func (f *FS) makeIn(c *vfs.Cred, d *node, m *maker) (*node, error) {
+	if isDots(m.name) {
+		return nil, syscall.EEXIST
+	}
+	n, err := d.find(c, m.name)
+	switch {
+	case err == nil && m.taken != nil:
+		return n, m.taken(n)
+	case err == nil:
+		return nil, syscall.EEXIST
+	case err != syscall.ENOENT:
+		return nil, err
+	}
+	if err := m.check(c, d); err != nil {
+		return nil, err
+	}
+	if err := f.charge(objectCost + int64(len(m.target))); err != nil {
+		return nil, err
+	}
+	n = f.newObject(c, d, m)
+	d.names.add(m.name, n)
+	f.modified(d)
+	return n, nil
+}
+
+// check tells why c may not make the object in d.
+func (m *maker) check(c *vfs.Cred, d *node) error {
+	switch {
+	case d.may(c, write) != nil:
+		return syscall.EACCES
+	case strings.IndexByte(m.target, 0) >= 0:
+		return syscall.EINVAL
+	case len(m.target) > maxTarget:
+		return syscall.ENAMETOOLONG
+	case (m.typ == vfs.TypeChr || m.typ == vfs.TypeBlk) && c.UID != 0:
+		return syscall.EPERM
+	case m.typ == vfs.TypeDir && d.attr.Nlink >= maxLinks:
+		return syscall.EMLINK
+	case m.attr.Size != nil && *m.attr.Size > maxFileSize:
+		return syscall.EFBIG
+	}
+	return (&node{attr: vfs.Attr{UID: c.UID}}).maySetTimes(c, &m.attr)
+}
+
+// newObject makes the object. It belongs to its maker, and to the group of a
+// directory that hands that on; only root gives it away.
+func (f *FS) newObject(c *vfs.Cred, d *node, m *maker) *node {
+	n := f.newNode(m.typ, c, m.mode)
+	s := m.attr
+	if c.UID != 0 {
+		s.UID, s.GID = nil, nil
+	}
+	handsOn := d.attr.Mode&0o2000 != 0
+	if handsOn {
+		n.attr.GID = d.attr.GID
+	}
+	if s != (vfs.SetAttr{}) {
+		f.set(n, c, &s)
+	}
+	if m.typ == vfs.TypeDir {
+		n.attr.Nlink, n.parent = 2, d
+		d.attr.Nlink++
+		if handsOn {
+			n.attr.Mode |= 0o2000
+		}
+	}
+	n.target, n.attr.Rdev = m.target, m.rdev
+	if m.typ == vfs.TypeLnk {
+		n.attr.Size = uint64(len(m.target))
+	}
+	n.exclusive, n.verifier = m.exclusive, m.verifier
+	return n
+}
+
+// Link gives an object one more name.
+func (f *FS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name string) (vfs.MaybeAttr, vfs.WCC, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.node(h)
+	if err != nil {
+		return vfs.MaybeAttr{}, vfs.WCC{}, err
+	}
+	d, err := f.dir(dir)
+	w := d.unchanged()
+	if err == nil {
+		err = f.link(c, n, d, name)
+	}
+	if err != nil {
+		return n.some(), w, err
+	}
+	w.After = d.some()
+	return n.some(), w, nil
+}
+
+func (f *FS) link(c *vfs.Cred, n, d *node, name string) error {
+	if isDots(name) {
+		return syscall.EEXIST
+	}
+	_, err := d.find(c, name)
+	switch {
+	case err == nil:
+		return syscall.EEXIST
+	case err != syscall.ENOENT:
+		return err
+	case d.may(c, write) != nil:
+		return syscall.EACCES
+	case n.attr.Type == vfs.TypeDir:
+		return syscall.EPERM
+	case n.attr.Nlink >= maxLinks:
+		return syscall.EMLINK
+	}
+	if err := f.charge(objectCost); err != nil {
+		return err
+	}
+	n.attr.Nlink++
+	n.attr.Ctime = f.now()
+	d.names.add(name, n)
+	f.modified(d)
+	return nil
+}

@@ -1,0 +1,61 @@
+package mem
+
+import (
+	"slices"
+	"sort"
+)
+
+// names are the entries of a directory. They are listed in the order in which
+// they were made, by cookies that are never used again, so that a listing meets
+// each that stays once.
+type names struct {
+	byName map[string]*entry
+	list   []*entry // in the order of cookies; the dead among them have no node
+	next   uint64
+}
+
+type entry struct {
+	name   string
+	node   *node // nil: removed
+	cookie uint64
+}
+
+// Cookies of entries that every directory has.
+const (
+	cookieDot    = 1
+	cookieDotDot = 2
+)
+
+func newNames() *names { return &names{byName: make(map[string]*entry), next: cookieDotDot + 1} }
+
+// get returns what has a name, or nil.
+func (d *names) get(name string) *node {
+	if e := d.byName[name]; e != nil {
+		return e.node
+	}
+	return nil
+}
+
+func (d *names) len() int { return len(d.byName) }
+
+func (d *names) add(name string, n *node) {
+	e := &entry{name: name, node: n, cookie: d.next}
+	d.next++
+	d.byName[name] = e
+	d.list = append(d.list, e)
+}
+
+func (d *names) remove(name string) {
+	e := d.byName[name]
+	e.node = nil
+	delete(d.byName, name)
+	if len(d.list) > 2*len(d.byName)+slack {
+		d.list = slices.Clone(slices.DeleteFunc(d.list, func(e *entry) bool { return e.node == nil }))
+	}
+}
+
+// behind returns the entries behind a cookie, the dead among them.
+func (d *names) behind(cookie uint64) []*entry {
+	i := sort.Search(len(d.list), func(i int) bool { return d.list[i].cookie > cookie })
+	return d.list[i:]
+}

@@ -1,0 +1,69 @@
+package mem
+
+import "github.com/nfsrdma/nfsrdma/vfs"
+
+// A node is an object.
+type node struct {
+	attr   vfs.Attr
+	pages  map[uint64]*page // of a file, by offset over pageLen; one that is not there has zeros
+	target string           // of a symbolic link
+	names  *names           // of a directory
+	parent *node            // of a directory
+
+	verifier  uint64 // of the exclusive create that made it
+	exclusive bool   // and no attributes were set since
+}
+
+// newNode makes an object of c's without a name.
+func (f *FS) newNode(t vfs.Type, c *vfs.Cred, mode uint32) *node {
+	f.nextID++
+	now := f.now()
+	n := &node{attr: vfs.Attr{
+		Type: t, Mode: mode, Nlink: 1, UID: c.UID, GID: c.GID, FSID: f.boot, FileID: f.nextID,
+		Atime: now, Mtime: now, Ctime: now,
+	}}
+	if t == vfs.TypeDir {
+		n.names = newNames()
+	}
+	f.nodes[f.nextID] = n
+	return n
+}
+
+// some returns the attributes of n, if there is one.
+func (n *node) some() vfs.MaybeAttr {
+	if n == nil {
+		return vfs.MaybeAttr{}
+	}
+	return vfs.MaybeAttr{OK: true, Attr: n.attr}
+}
+
+// unchanged is the WCC data of n, if there is one, before it is changed.
+func (n *node) unchanged() vfs.WCC {
+	if n == nil {
+		return vfs.WCC{}
+	}
+	a := &n.attr
+	return vfs.WCC{Before: vfs.PreAttr{OK: true, Size: a.Size, Mtime: a.Mtime, Ctime: a.Ctime}, After: n.some()}
+}
+
+// modified takes note that the contents of n have changed.
+func (f *FS) modified(n *node) {
+	n.attr.Mtime = f.now()
+	n.attr.Ctime = n.attr.Mtime
+}
+
+// unlinked takes note that n has lost a name; with the last one it goes.
+func (f *FS) unlinked(n *node) {
+	n.attr.Ctime = f.now()
+	if n.attr.Type == vfs.TypeDir {
+		n.parent.attr.Nlink--
+		n.attr.Nlink = 0
+	} else {
+		n.attr.Nlink--
+	}
+	if n.attr.Nlink == 0 {
+		f.cut(n, 0)
+		f.used -= objectCost + int64(len(n.target))
+		delete(f.nodes, n.attr.FileID)
+	}
+}

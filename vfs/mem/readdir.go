@@ -1,0 +1,54 @@
+package mem
+
+import (
+	"context"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// listVerifier is the verifier of all listings: a cookie means the same as long
+// as there is the directory.
+const listVerifier = 1
+
+// ReadDir lists a directory in the order in which names were made. Handles and
+// attributes are for who may search it.
+func (f *FS) ReadDir(_ context.Context, c *vfs.Cred, dir vfs.Handle, cookie, verifier uint64, plus bool, fn func(*vfs.Entry) bool) (vfs.MaybeAttr, uint64, bool, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	d, err := f.dir(dir)
+	if err == nil {
+		err = d.may(c, read)
+	}
+	if err == nil && verifier != 0 && verifier != listVerifier {
+		err = vfs.ErrBadCookie
+	}
+	if err != nil {
+		return d.some(), 0, false, err
+	}
+	eof := f.list(d, cookie, plus && d.may(c, execute) == nil, fn)
+	return d.some(), listVerifier, eof, nil
+}
+
+// list calls fn for the entries of d behind a cookie, to the end or until fn has
+// enough.
+func (f *FS) list(d *node, cookie uint64, plus bool, fn func(*vfs.Entry) bool) (eof bool) {
+	for _, e := range [...]entry{{".", d, cookieDot}, {"..", d.parent, cookieDotDot}} {
+		if e.cookie > cookie && !f.tell(&e, plus, fn) {
+			return false
+		}
+	}
+	for _, e := range d.names.behind(cookie) {
+		if e.node != nil && !f.tell(e, plus, fn) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *FS) tell(e *entry, plus bool, fn func(*vfs.Entry) bool) (more bool) {
+	out := vfs.Entry{FileID: e.node.attr.FileID, Name: []byte(e.name), Cookie: e.cookie}
+	if plus {
+		out.HasHandle, out.Handle, out.Attr = true, f.handle(e.node), e.node.some()
+	}
+	return fn(&out)
+}

@@ -1,0 +1,107 @@
+package mem
+
+import (
+	"context"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Rename moves a name, over what has the new one.
+func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fd, err := f.dir(from)
+	fromDir = fd.unchanged()
+	if err != nil {
+		return fromDir, toDir, err
+	}
+	td, err := f.dir(to)
+	toDir = td.unchanged()
+	if err == nil {
+		err = f.rename(c, fd, fromName, td, toName)
+	}
+	if err == nil {
+		fromDir.After, toDir.After = fd.some(), td.some()
+	}
+	return fromDir, toDir, err
+}
+
+func (f *FS) rename(c *vfs.Cred, fd *node, fromName string, td *node, toName string) error {
+	if isDots(fromName) || isDots(toName) {
+		return syscall.EINVAL // RFC 1813, Section 3.3.14
+	}
+	n, err := fd.find(c, fromName)
+	if err != nil {
+		return err
+	}
+	there, err := td.find(c, toName)
+	if err != nil && err != syscall.ENOENT {
+		return err
+	}
+	if there == n {
+		return nil // two names of one object, or one
+	}
+	if err := f.mayRename(c, fd, n, td, there); err != nil {
+		return err
+	}
+	if there != nil {
+		f.drop(td, toName)
+	}
+	fd.names.remove(fromName)
+	td.names.add(toName, n)
+	if n.attr.Type == vfs.TypeDir {
+		fd.attr.Nlink--
+		td.attr.Nlink++
+		n.parent = td
+	}
+	n.attr.Ctime = f.now()
+	f.modified(fd)
+	if td != fd {
+		f.modified(td)
+	}
+	return nil
+}
+
+// mayRename tells why c may not move n from fd to td, over there.
+func (f *FS) mayRename(c *vfs.Cred, fd, n, td, there *node) error {
+	if err := fd.mayLose(c, n); err != nil {
+		return err
+	}
+	if err := td.may(c, write|execute); err != nil {
+		return err
+	}
+	isDir := n.attr.Type == vfs.TypeDir
+	if isDir && td.below(n) {
+		return syscall.EINVAL
+	}
+	if isDir && fd != td {
+		if err := n.may(c, write); err != nil { // its ".." changes
+			return err
+		}
+	}
+	if there == nil {
+		return nil
+	}
+	overDir := there.attr.Type == vfs.TypeDir
+	switch {
+	case isDir && !overDir:
+		return syscall.ENOTDIR
+	case !isDir && overDir:
+		return syscall.EISDIR
+	case overDir && there.names.len() > 0:
+		return syscall.ENOTEMPTY
+	}
+	return td.mayTake(c, there)
+}
+
+// below tells whether n is d or lies below it.
+func (n *node) below(d *node) bool {
+	for n != d {
+		if n.parent == n {
+			return false
+		}
+		n = n.parent
+	}
+	return true
+}
