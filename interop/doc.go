@@ -35,8 +35,9 @@
 //
 // Tests of mounts run in a mount namespace, which goes with the process.
 //
-// Beside the guest, go-nfs-client uses the server in a network namespace, where the
-// test answers as the portmapper, or the bridge does.
+// Beside the guest, go-nfs-client uses the server in a network namespace, where
+// nfsrdmad answers as the portmapper, or the bridge does. There, too, rpcinfo and
+// showmount ask nfsrdmad, or rpcbind where it is registered.
 //
 // Where both ends' settings change, a relay counts their connections, of which none
 // may be lost, and changes what they say about remote invalidation.
@@ -48,9 +49,9 @@
 //
 // The package must not know the protocol: it starts programs and looks at files,
 // exit statuses and captures. It imports nothing of the floors but, in tests, the
-// portmapper and the two ends that tshark listens to, and nothing imports it. Its
-// tests have the build tag interop and need root (they capture packets, serve
-// files of several owners and make network namespaces):
+// two ends that tshark listens to, and nothing imports it. Its tests have the build
+// tag interop and need root (they capture packets, serve files of several owners
+// and make network namespaces):
 //
 //	go test -tags interop ./interop/
 //

@@ -22,6 +22,7 @@ const isolatedPrograms = "INTEROP_ISOLATED_PROGRAMS"
 // with it: no host has port 111 to spare, nor the socket of rpcbind. Of the network
 // there is the loopback device alone, and /run and /dev/shm are empty.
 func isolated(t *testing.T, limit time.Duration, test func(t *testing.T)) {
+	built(t)
 	if os.Getenv(isolatedPrograms) != "" {
 		loopback(t)
 		for _, dir := range []string{"/run", "/dev/shm"} {
@@ -30,7 +31,6 @@ func isolated(t *testing.T, limit time.Duration, test func(t *testing.T)) {
 		test(t)
 		return
 	}
-	built(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
 	var out buffer
