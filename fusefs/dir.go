@@ -17,7 +17,8 @@ type dir struct {
 
 	mu   sync.Mutex
 	page page
-	next int // entry of page that the kernel will want
+	next int  // entry of page that the kernel will want
+	plus bool // it wanted attributes of some that are not the first
 	big  map[uint64]uint64
 }
 
@@ -110,6 +111,11 @@ func (m *Mount) list(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add fun
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	added := false
+	// The kernel wants attributes for the first entries in any case, and later
+	// for some where a program looks at the files, by turns: a page has more
+	// entries than it asks for at a time.
+	d.plus = d.plus || plus && in.Offset != 0
+	plus = plus || d.plus
 	if err := m.seek(o, d, d.cookie(in.Offset), plus); err != nil {
 		return m.failOn(d.n, err)
 	}
