@@ -3,7 +3,9 @@
 package interop
 
 import (
+	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -20,6 +22,8 @@ const portmapLimit = 2 * time.Minute
 const (
 	host4 = "10.9.0.1"
 	host6 = "fd00:9::1"
+
+	guest6 = "fd00:9::2"
 )
 
 // TestPortmap lets rpcinfo and showmount ask the portmapper in nfsrdmad, and tshark
@@ -102,7 +106,7 @@ func TestRegister(t *testing.T) {
 		registered := func() string { return words(onHost(t, "/", "rpcinfo "+host4)) }
 		assert.Regexp(t, `none on this host .*: start it \(systemctl start rpcbind\), or`, fails())
 
-		startRPCBind(t)
+		startRPCBind(t, "rpcbind", "/run")
 		d := serve(t, "--listen", ":20049", "--tcp", ":2049", "--register")
 		asked(t)
 		assert.Regexp(t, `program 100003 version 3 on rdma is registered already, at 0\.0\.0\.0\.78\.81 by superuser: stop that server`,
@@ -124,19 +128,74 @@ func TestRegister(t *testing.T) {
 	})
 }
 
-// startRPCBind starts rpcbind, whose socket is in /run.
-func startRPCBind(t *testing.T) {
+// startRPCBind starts rpcbind, whose socket is in the directory run.
+func startRPCBind(t *testing.T, rpcbind, run string) {
 	said := new(buffer)
-	cmd := exec.Command("rpcbind", "-f")
+	cmd := exec.Command(rpcbind, "-f")
 	cmd.Stdout, cmd.Stderr = said, said
 	p, err := StartProcess(cmd)
 	require.NoError(t, err)
 	t.Cleanup(p.Kill)
 	require.Eventually(t, func() bool {
-		c, err := net.Dial("unix", "/run/rpcbind.sock")
+		c, err := net.Dial("unix", run+"/rpcbind.sock")
 		if err == nil {
 			c.Close()
 		}
 		return err == nil
 	}, daemonLimit, pollEvery, "rpcbind: %s", said)
+}
+
+// TestPortmapMount mounts from Linux with no more than a person has to say, by
+// nfsrdmad's portmapper, and by rpcbind where nfsrdmad is registered. The guest is
+// on a tap, for it asks port 111 of the host that it mounts from.
+func TestPortmapMount(t *testing.T) {
+	guest(t)
+	ip := shared.ethernet.inside(t, "ip")
+	// Without ::1, Go finds that there is no IPv6.
+	onHost(t, "/", ip+" link set lo up; "+ip+" addr add "+host6+"/64 dev tap0 nodad")
+	// rxe leads nowhere: nfsrdmad speaks iWARP.
+	must(t, "rdma link delete rxe2; rdma link add siw2 type siw netdev eth2; echo 0 >/proc/sys/net/ipv6/conf/eth2/accept_dad; ip addr add "+guest6+"/64 dev eth2")
+	t.Cleanup(func() {
+		onHost(t, "/", ip+" addr del "+host6+"/64 dev tap0")
+		must(t, "ip addr del "+guest6+"/64 dev eth2; rdma link delete siw2; rdma link add rxe2 type rxe netdev eth2")
+	})
+	t.Run("built in", func(t *testing.T) {
+		portmapMount(t, shared.ethernet.inside(t, program("nfsrdmad")), "--portmap", ":111")
+	})
+	t.Run("rpcbind", func(t *testing.T) {
+		run := t.TempDir() // where rpcbind and nfsrdmad meet
+		startRPCBind(t, withRun(t, run, shared.ethernet.inside(t, "rpcbind")), run)
+		portmapMount(t, withRun(t, run, shared.ethernet.inside(t, program("nfsrdmad"))), "--register")
+	})
+}
+
+// withRun returns a program that is another with a directory as its /run.
+func withRun(t *testing.T, dir, program string) string {
+	file := filepath.Join(t.TempDir(), filepath.Base(program))
+	script := fmt.Sprintf("#!/bin/sh\nexec unshare --mount sh -ec 'mount --bind %s /run; exec %s \"$@\"' sh \"$@\"\n", dir, program)
+	require.NoError(t, os.WriteFile(file, []byte(script), 0o755))
+	return file
+}
+
+func portmapMount(t *testing.T, nfsrdmad string, flags ...string) {
+	dir := served(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("found"), 0o644))
+	said := new(buffer)
+	flags = append(flags, "--listen", ":20049", "--tcp", ":2049", "--state", t.TempDir(), dir+"=/x")
+	d, err := StartServer(said, nfsrdmad, flags...)
+	require.NoError(t, err, "nfsrdmad says: %s", said)
+	defer d.Kill()
+	for _, mount := range []struct{ from, options, proto string }{
+		{hostEthernet, "vers=3,rdma,nolock", "rdma"},
+		{"[" + host6 + "]", "vers=3,proto=rdma6,nolock", "rdma6"},
+		{hostEthernet, "vers=3,nolock", "tcp"},
+	} {
+		t.Run(mount.proto, func(t *testing.T) {
+			out, status := try(t, "mount -t nfs -o "+mount.options+" "+mount.from+":/x /mnt")
+			require.Zero(t, status, "%s\nnfsrdmad says: %s", out, said)
+			assert.Equal(t, "found", must(t, "cat /mnt/file"))
+			assert.Contains(t, must(t, "grep ' /mnt ' /proc/mounts"), "proto="+mount.proto+",")
+			umount(t, "/mnt")
+		})
+	}
 }
