@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -48,23 +49,34 @@ func ReadyLine(ways []Way, more ...string) string {
 	return strings.Join(append(words, more...), " ") + "\n"
 }
 
-// ServeAll serves until ctx ends or one way fails, then drains them all. It
-// prints ready once it has begun. idle tells whether no call is under way any
-// more.
+// ServeAll serves until ctx ends or all ways have failed, then drains them all. A
+// way that fails takes no other with it: what is lost of the service is in the log,
+// and in err at the end. It prints ready once it has begun. idle tells whether no
+// call is under way any more.
 func ServeAll(ctx context.Context, ways []Way, ready string, stdout io.Writer, log *slog.Logger) (idle bool, err error) {
 	ended := make(chan error, len(ways))
 	for _, w := range ways {
-		go func() { ended <- w.Serve() }()
+		go func() {
+			err := w.Serve()
+			if err != nil {
+				err = fmt.Errorf("%s on %s: %w", w.Name, w.Addr, err)
+			}
+			ended <- err
+		}()
 	}
 	if _, err := io.WriteString(stdout, ready); err != nil {
 		log.Warn("the ready line could not be written", "error", err)
 	}
 	running := len(ways)
-	select {
-	case <-ctx.Done():
-		log.Info("stopping: finishing the calls under way", "limit", drainTime)
-	case err = <-ended:
-		running--
+	for running > 0 && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			log.Info("stopping: finishing the calls under way", "limit", drainTime)
+		case failed := <-ended:
+			running--
+			err = errors.Join(err, failed)
+			log.Error("one way in has failed: nobody can connect there until the next start", "error", failed, "others", running)
+		}
 	}
 	idle = drain(ways, log)
 	for range running {
