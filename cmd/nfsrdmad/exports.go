@@ -14,6 +14,7 @@ import (
 // export is one argument of serve, or one directory of an exports file.
 type export struct {
 	dir     string
+	memory  int64  // octets of a file system in memory, which dir names then; else 0
 	name    string // what clients mount
 	clients []exports.Client
 	fsid    exports.FSID
@@ -47,6 +48,13 @@ func parseExport(arg string) (export, error) {
 	if dir == "" {
 		return export{}, fmt.Errorf("%q names no directory: write DIR or DIR=/EXPORT", arg)
 	}
+	memory, err := parseMemory(dir)
+	if err != nil {
+		return export{}, err
+	}
+	if name == "" && memory > 0 {
+		return export{}, fmt.Errorf("%s has no name of its own: write %s=/EXPORT, or ./%s for a directory", dir, dir, dir)
+	}
 	if name == "" {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
@@ -60,7 +68,7 @@ func parseExport(arg string) (export, error) {
 	if len(name) > mount3.PathLen {
 		return export{}, fmt.Errorf("export name of %d octets for %s: clients can ask for %d at most, so name it DIR=/EXPORT", len(name), dir, mount3.PathLen)
 	}
-	return export{dir: dir, name: name}, nil
+	return export{dir: dir, memory: memory, name: name}, nil
 }
 
 // readyNames writes export names for the ready line. What would end or split a

@@ -31,6 +31,14 @@ func TestParseExports(t *testing.T) {
 		require.NoError(t, err, tt.arg)
 		assert.Equal(t, []export{{dir: tt.dir, name: tt.name}}, got, tt.arg)
 	}
+	got, err := parseExports([]string{"mem:=/a", "mem:=/b", "mem:4GiB=/c", "./mem:=/d"})
+	require.NoError(t, err)
+	assert.Equal(t, []export{
+		{dir: "mem:", memory: 1 << 30, name: "/a"},
+		{dir: "mem:", memory: 1 << 30, name: "/b"},
+		{dir: "mem:4GiB", memory: 4 << 30, name: "/c"},
+		{dir: "./mem:", name: "/d"},
+	}, got)
 }
 
 func TestParseExportsRefuses(t *testing.T) {
@@ -44,6 +52,11 @@ func TestParseExportsRefuses(t *testing.T) {
 		{[]string{"/srv=/x/../y"}, `"/y" is`},
 		{[]string{"/srv=/x\x00"}, `plain absolute path`},
 		{[]string{"/srv=/" + strings.Repeat("x", 1024)}, "name it DIR=/EXPORT"},
+		{[]string{"mem:"}, "write mem:=/EXPORT, or ./mem: for a directory"},
+		{[]string{"mem:much=/x"}, `mem:much, a file system in memory of SIZE "much": not a size`},
+		{[]string{"mem:2000GiB=/x"}, "(below 1025 GiB)"},
+		{[]string{"mem:1024KB=/x"}, "a directory of that name is ./mem:1024KB"},
+		{[]string{"mem:1KiB=/x"}, "give it 1MiB or more"},
 		{[]string{"/srv/a=/x", "/srv/b=/x"}, "/srv/a and /srv/b are both exported as /x"},
 	} {
 		_, err := parseExports(tt.args)

@@ -76,7 +76,8 @@ time, until SIGTERM or SIGINT; then calls under way are finished, for 10 s at
 most, and the exit status is 0. A second signal ends it at once.
 
 Each DIR is exported under its absolute path, or as /EXPORT. The last "=/" of an
-argument separates the two.
+argument separates the two. In the place of DIR, mem: or mem:SIZE is a file system in
+memory for trying out, of 1GiB or SIZE, which ends with the daemon.
 
 Without DIR, what the FILE of --exports has is exported. It is a file of exports(5), as
 for Linux's own server; nfsrdmad exports check says what one means. At SIGHUP the
@@ -110,6 +111,7 @@ and where clients can ask port 111 for the ports, by
 There answers the host's rpcbind, which is told with --register, or on a host that
 has none, this daemon itself, with --portmap :111.`,
 		Example: `  nfsrdmad serve /srv/data
+  nfsrdmad serve mem:512MiB=/scratch
   nfsrdmad serve --ro --clients 192.0.2.0/24,2001:db8::/32 /srv/a=/a /srv/b=/b
   nfsrdmad serve --exports /etc/exports
   nfsrdmad serve --listen '[::1]:20049' --tcp '[::1]:2049' /srv/data=/data`,

@@ -19,19 +19,28 @@ var units = []struct {
 
 // Set parses the word behind the flag.
 func (s *Size) Set(word string) error {
+	n, err := ParseSize(word, math.MaxInt32)
+	if err == nil {
+		*s = Size(n)
+	}
+	return err
+}
+
+// ParseSize understands a number of octets, such as 4096, 64KiB or 1GiB, that is
+// not above most.
+func ParseSize(word string, most int64) (int64, error) {
 	for _, u := range units {
 		digits, ok := strings.CutSuffix(word, u.suffix)
 		if !ok {
 			continue
 		}
 		n, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil || n < 0 || n > math.MaxInt32/u.octets {
+		if err != nil || n < 0 || n > most/u.octets {
 			break
 		}
-		*s = Size(n * u.octets)
-		return nil
+		return n * u.octets, nil
 	}
-	return fmt.Errorf("not a size: write octets, or a number with KiB, MiB or GiB (below 2 GiB)")
+	return 0, fmt.Errorf("not a size: write octets, or a number with KiB, MiB or GiB (below %d GiB)", most>>30+1)
 }
 
 // String writes the size in its largest whole unit.

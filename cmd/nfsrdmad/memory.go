@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+// memoryWord begins what stands in the place of a DIR for a file system in memory.
+// A directory of such a name can be served as ./mem:.
+const memoryWord = "mem:"
+
+// Sizes of file systems in memory, in octets.
+const (
+	defaultMemory = 1 << 30
+	minMemory     = 1 << 20 // some files
+	maxMemory     = 1 << 40 // more than hosts have
+)
+
+// parseMemory understands mem: and mem:SIZE. The size is 0 where dir is neither.
+func parseMemory(dir string) (size int64, err error) {
+	word, ok := strings.CutPrefix(dir, memoryWord)
+	switch {
+	case !ok:
+		return 0, nil
+	case word == "":
+		return defaultMemory, nil
+	}
+	size, err = cli.ParseSize(word, maxMemory)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%s, a file system in memory of SIZE %q: %w; a directory of that name is ./%s", dir, word, err, dir)
+	case size < minMemory:
+		return 0, fmt.Errorf("%s is a file system in memory of %d octets: give it 1MiB or more", dir, size)
+	}
+	return size, nil
+}
