@@ -18,8 +18,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
-	"github.com/nfsrdma/nfsrdma/vfs/mem"
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
@@ -112,11 +112,11 @@ func (o *serveOptions) hosts() []exports.Client {
 }
 
 func openExport(e *export, st *state, log *slog.Logger) (vfs.FS, error) {
-	if err := checkDir(e.dir); err != nil {
-		return nil, err
 	if e.memory > 0 {
 		return mem.New(mem.Options{Size: e.memory}), nil
 	}
+	if err := checkDir(e.dir); err != nil {
+		return nil, err
 	}
 	if e.any(func(o *exports.Options) bool { return o.CrossMnt }) {
 		if err := checkCrossing(e.dir); err != nil {
