@@ -103,7 +103,6 @@ func (q *UC) checkPSN(p *packet.Packet) Drop {
 		if !q.waiting {
 			q.dev.counters.gaps.Add(1) // o9-131
 		}
-		q.abandon()
 		if !p.Opcode.Starts() {
 			q.waiting = true
 			return DropPSN
