@@ -28,11 +28,12 @@ const (
 	pollEvery   = 100 * time.Millisecond
 )
 
-// A daemon is nfsrdmad serving one directory as /x. It can be stopped and
+// A daemon is nfsrdmad serving one directory as /x, or what a file says. It can be stopped and
 // started again, on the same ports and state.
 type daemon struct {
 	t         testing.TB
 	dir       string
+	what      []string // arguments: what is served
 	flags     []string
 	rdma, tcp string // host:port
 	proc      *Process
@@ -66,8 +67,19 @@ func serve(t testing.TB, flags ...string) *daemon {
 // serveDir is serve for a certain directory.
 func serveDir(t testing.TB, dir string, flags ...string) *daemon {
 	t.Helper()
+	return startDaemon(t, dir, []string{dir + "=/x"}, flags...)
+}
+
+// serveExports serves what an exports file says, all of it below dir.
+func serveExports(t testing.TB, dir, file string, flags ...string) *daemon {
+	t.Helper()
+	return startDaemon(t, dir, []string{"--exports", file}, flags...)
+}
+
+func startDaemon(t testing.TB, dir string, what []string, flags ...string) *daemon {
+	t.Helper()
 	built(t)
-	d := &daemon{t: t, dir: dir, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", stderr: new(buffer)}
+	d := &daemon{t: t, dir: dir, what: what, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", stderr: new(buffer)}
 	d.flags = append(flags, "--state", t.TempDir())
 	d.start()
 	t.Cleanup(func() {
@@ -102,7 +114,7 @@ func served(t testing.TB) string {
 func (d *daemon) start() {
 	d.t.Helper()
 	args := append([]string{"--listen", d.rdma, "--tcp", d.tcp}, d.flags...)
-	server, err := StartServer(d.stderr, program("nfsrdmad"), append(args, d.dir+"=/x")...)
+	server, err := StartServer(d.stderr, program("nfsrdmad"), append(args, d.what...)...)
 	require.NoError(d.t, err, "nfsrdmad says: %s", d.stderr)
 	d.proc, d.rdma, d.tcp = server.Process, server.RDMA, server.TCP
 }
