@@ -59,7 +59,9 @@ func TestExports(t *testing.T) {
 			f(p)
 		}
 	}
-	each(func(p place) { p.must("cat " + p.changed + "/name && echo new >" + p.changed + "/new && rm " + p.changed + "/new") })
+	each(func(p place) {
+		p.must("cat " + p.changed + "/name && echo new >" + p.changed + "/new && rm " + p.changed + "/new")
+	})
 
 	write(kept)
 	reload(done)
