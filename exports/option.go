@@ -34,6 +34,7 @@ var flags = map[string]func(o *Options){
 	"auth_nlm":       func(*Options) {},
 	"no_auth_nlm":    func(*Options) {},
 	"no_pnfs":        func(*Options) {}, // of NFS version 4.1
+	"acl":            func(*Options) {}, // they are served
 }
 
 // values are the options with a value. Their errors say what to write.

@@ -75,7 +75,7 @@ func TestParse(t *testing.T) {
 		{"the last of two counts", "/s a(ro,rw,async,sync,insecure,secure,no_root_squash,root_squash,all_squash,no_all_squash,subtree_check,no_subtree_check,crossmnt,nocrossmnt,nohide,hide,wdelay)", []string{`"/s" a` + rw}},
 		{"nobody in words", "/s a(anonuid=65534)", []string{`"/s" a` + ro}},
 		{"a comma at the end", "/s a(rw,)", []string{`"/s" a` + rw}},
-		{"no effect", "/s a(no_wdelay,wdelay,secure_locks,insecure_locks,auth_nlm,no_auth_nlm,no_pnfs,sec=sys:sys)", []string{`"/s" a` + ro}},
+		{"no effect", "/s a(no_wdelay,wdelay,secure_locks,insecure_locks,auth_nlm,no_auth_nlm,no_pnfs,acl,sec=sys:sys)", []string{`"/s" a` + ro}},
 		{"fsid of one client is of the export", "/s a(fsid=0x10) b c(fsid=16)", []string{
 			`"/s" a` + with("sec=", "fsid=16,sec="), `"/s" b` + ro, `"/s" c` + with("sec=", "fsid=16,sec="),
 		}},

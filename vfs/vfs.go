@@ -260,7 +260,8 @@ type FS interface {
 	StatFS(ctx context.Context, c *Cred, h Handle) (FSStat, MaybeAttr, error)
 	PathConf(ctx context.Context, c *Cred, h Handle) (PathConf, MaybeAttr, error)
 
-	// Close gives all resources back. No method may be under way.
+	// Close gives all resources back, but for what a Mapper has lent, which
+	// goes when it is given back. No method may be under way.
 	Close() error
 }
 

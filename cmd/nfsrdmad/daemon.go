@@ -118,11 +118,6 @@ func openExport(e *export, st *state, log *slog.Logger) (vfs.FS, error) {
 	if err := checkDir(e.dir); err != nil {
 		return nil, err
 	}
-	if e.any(func(o *exports.Options) bool { return o.CrossMnt }) {
-		if err := checkCrossing(e.dir); err != nil {
-			return nil, err
-		}
-	}
 	if err := st.outside(e.dir); err != nil {
 		return nil, err
 	}
@@ -137,7 +132,6 @@ func (o *serveOptions) programs(list []nfsserver.Export, log *slog.Logger) (*onc
 		return nil, err
 	}
 	o.ops.server = server
-	o.server = server
 	mux := &oncrpc.Mux{Log: log}
 	server.Register(mux)
 	return oncrpc.NewReplayCache(mux, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce}), nil

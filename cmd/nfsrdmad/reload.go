@@ -30,7 +30,7 @@ func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger
 			case <-ctx.Done():
 				return
 			case <-signals:
-				o.reload(s, log)
+				o.ops.reloading(func() { o.reload(s, log) })
 			}
 		}
 	}()
@@ -46,7 +46,7 @@ func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger
 func (o *serveOptions) reload(s *shares, log *slog.Logger) bool {
 	list, err := o.readFile(log)
 	if err == nil {
-		err = apply(o.server, s, list)
+		err = apply(o.ops.server, s, list)
 	}
 	if err != nil {
 		for _, e := range causes(err) {

@@ -9,7 +9,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,7 +119,7 @@ func TestReload(t *testing.T) {
 	b, _ := g.mnt(hostA, "b")
 	_, status = g.mnt(hostB, "a")
 	assert.Equal(t, mount3.ErrAcces, status)
-	before := g.o.server.Exports()
+	before := g.o.ops.server.Exports()
 
 	done, log := g.reload("./c *(rw)\n./a 192.0.2.2(rw)")
 	assert.True(t, done, log)
@@ -126,14 +129,14 @@ func TestReload(t *testing.T) {
 	assert.Equal(t, nfs3.ErrStale, g.getAttr(hostA, b), "it is exported no more")
 	_, status = g.mnt(hostA, "c")
 	assert.Equal(t, mount3.OK, status)
-	assert.Same(t, before[0].FS, g.o.server.Exports()[1].FS, "what stays is not opened again")
+	assert.Same(t, before[0].FS, g.o.ops.server.Exports()[1].FS, "what stays is not opened again")
 
 	// The handle means the same when the export is back.
 	done, log = g.reload("./a *(rw)\n./b *(rw)")
 	assert.True(t, done, log)
 	assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
 	assert.Equal(t, nfs3.OK, g.getAttr(hostA, b))
-	assert.NotSame(t, before[1].FS, g.o.server.Exports()[1].FS)
+	assert.NotSame(t, before[1].FS, g.o.ops.server.Exports()[1].FS)
 
 	done, log = g.reload("")
 	assert.True(t, done, log)
@@ -146,7 +149,7 @@ func TestReload(t *testing.T) {
 func TestReloadBad(t *testing.T) {
 	g := newReloadRig(t, "./a *(rw)\n./b *(rw,fsid=1)")
 	a, _ := g.mnt(hostA, "a")
-	before := g.o.server.Exports()
+	before := g.o.ops.server.Exports()
 	for text, want := range map[string][]string{
 		"./a *(ro)\n./c *(rx)\nx":     {"exports:2:", `there is no option \"rx\"`, "exports:3:1: "},
 		"./a *(ro)\n./d *(rw)":        {"exports:2: ", "/d: no such directory: create it"},
@@ -160,7 +163,7 @@ func TestReloadBad(t *testing.T) {
 			assert.Contains(t, log, w, text)
 		}
 		assert.Contains(t, log, "the exports stay as they were")
-		after := g.o.server.Exports()
+		after := g.o.ops.server.Exports()
 		require.Len(t, after, len(before))
 		for i := range after {
 			assert.Same(t, before[i].FS, after[i].FS)
@@ -238,5 +241,78 @@ func TestMountsBelow(t *testing.T) {
 		"/srv/a/b": nil,
 	} {
 		assert.Equal(t, want, mountsBelow([]byte(table.String()), dir), dir)
+	}
+}
+
+// TestReloadUnderLoad: while directories come and go, calls in one that stays have
+// no error, and those in others are answered or NFS3ERR_STALE; what a READ has lent
+// outlives its export, and everything is closed.
+func TestReloadUnderLoad(t *testing.T) {
+	g := newReloadRig(t, "./a *(rw)\n./b *(rw)")
+	data := bytes.Repeat([]byte("octets "), 20_000)
+	var fhs [2]nfs3.FH
+	for i, name := range []string{"a", "b"} {
+		require.NoError(t, os.WriteFile(filepath.Join(g.dir, name, "f"), data, 0o644))
+		root, status := g.mnt(hostA, name)
+		require.Equal(t, mount3.OK, status)
+		args := nfs3.DirOpArgs{Dir: root, Name: []byte("f")}
+		var res nfs3.LookupRes
+		r := g.call(hostA, nfs3.Program, nfs3.ProcLookup, args.AppendTo(nil))
+		res.Decode(&r)
+		require.Equal(t, nfs3.OK, res.Status)
+		fhs[i] = append(nfs3.FH{}, res.Object...)
+	}
+	var stop atomic.Bool
+	var served, lent, stale atomic.Int64
+	read := func(peer *oncrpc.Peer, stays bool, fh nfs3.FH) {
+		args := nfs3.ReadArgs{File: fh, Count: uint32(len(data))}
+		req := oncrpc.Request{Msg: call(1, nfs3.Program, 3, nfs3.ProcRead, args.AppendTo(nil)), Peer: peer, MaxReply: 1 << 18}
+		rep := oncrpc.Reply{Mappable: true}
+		if !assert.True(t, g.programs.Serve(t.Context(), &req, &rep)) {
+			return
+		}
+		defer rep.DropItem()
+		r := accepted(t, rep.Head, 1, 0)
+		status := nfs3.Status(r.Uint32())
+		served.Add(1)
+		switch {
+		case status == nfs3.OK:
+			runtime.Gosched() // exports go meanwhile
+			assert.True(t, bytes.Equal(data, rep.Item.B), "what was lent is there until it is given back")
+			if rep.Cut != nil {
+				lent.Add(1)
+			}
+		case stays:
+			assert.Equal(t, nfs3.OK, status, "what stays is not disturbed")
+		default:
+			assert.Equal(t, nfs3.ErrStale, status)
+			stale.Add(1)
+		}
+	}
+	var clients sync.WaitGroup
+	for i := range 4 {
+		clients.Go(func() {
+			peer := &oncrpc.Peer{Addr: netip.MustParseAddrPort(hostA), Network: "tcp"}
+			for !stop.Load() {
+				read(peer, i%2 == 0, fhs[i%2])
+			}
+		})
+	}
+	for i := 0; i < 40 || served.Load() < 200; i++ {
+		with := []string{"./a *(rw)\n", "./a *(ro)\n./b *(rw)\n", "./c *(rw)\n./a *(rw)\n"}[i%3]
+		g.write(with)
+		if !assert.True(t, g.o.reload(g.shares, slog.New(slog.DiscardHandler))) {
+			break
+		}
+	}
+	stop.Store(true)
+	clients.Wait()
+	t.Logf("%d READs, %d of them lent, %d stale", served.Load(), lent.Load(), stale.Load())
+	done, log := g.reload("./a *(rw)")
+	assert.True(t, done, log)
+	g.shares.mu.Lock()
+	defer g.shares.mu.Unlock()
+	for len(g.shares.open) > 1 {
+		g.shares.closed.Wait()
 	}
 }

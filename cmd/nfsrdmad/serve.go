@@ -12,7 +12,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
-	"github.com/nfsrdma/nfsrdma/nfsserver"
 )
 
 // Limits of flags; those of --inline are RFC 8797's.
@@ -52,9 +51,8 @@ type serveOptions struct {
 	clients []netip.Prefix
 
 	// Once the daemon runs.
-	key    [keyLen]byte // of file handles
-	names  exports.Names
-	server *nfsserver.Server
+	key   [keyLen]byte // of file handles
+	names exports.Names
 }
 
 func newServe() *cobra.Command {

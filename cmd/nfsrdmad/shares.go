@@ -65,7 +65,7 @@ func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(
 	var errs []error
 	for i := range list {
 		e := &list[i]
-		sh, err := s.openLocked(e)
+		sh, err := s.shareLocked(e)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s%w", e.place, err))
 			continue
@@ -94,9 +94,14 @@ func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(
 	return taken, keep, drop, nil
 }
 
-// openLocked returns the share of e, which it opens if need be. It waits for one
+// shareLocked returns the share of e, which it opens if need be. It waits for one
 // that is being closed.
-func (s *shares) openLocked(e *export) (*share, error) {
+func (s *shares) shareLocked(e *export) (*share, error) {
+	if e.any(func(o *exports.Options) bool { return o.CrossMnt }) {
+		if err := checkCrossing(e.dir); err != nil {
+			return nil, err
+		}
+	}
 	key, dir := e.key(), s.state.ofExport(e)
 	for {
 		other := s.usingLocked(dir)

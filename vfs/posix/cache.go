@@ -148,15 +148,21 @@ func (c *cache) sweep() {
 	}
 }
 
-// clear closes everything. Nothing is in use, and nobody waits for the
-// data: the next start has another write verifier.
+// clear closes everything but what is still lent to readers, whose last
+// closes it. Nobody waits for the data: the next start has another write
+// verifier.
 func (c *cache) clear() {
+	var out []*object
 	c.mu.Lock()
-	objs := c.objs
-	c.init(0, c.fail)
-	c.mu.Unlock()
-	for _, o := range objs {
+	for _, o := range c.objs {
+		c.removeLocked(o)
 		o.gone = true
+		if o.refs == 0 {
+			out = append(out, o)
+		}
+	}
+	c.mu.Unlock()
+	for _, o := range out {
 		c.close(o)
 	}
 }

@@ -55,6 +55,19 @@ func (r *windowRig) mapped(off uint64, n int) (b *buf.Buf, eof bool) {
 	return b, eof
 }
 
+// What is lent when the FS is closed stays until it is given back: it may be on its
+// way to a client.
+func TestMapOutlivesClose(t *testing.T) {
+	r := newWindowRig(t)
+	b, _ := r.mapped(0, 1<<20)
+	require.NotNil(t, b)
+	require.NoError(t, r.f.Close())
+	assert.True(t, bytes.Equal(r.data[:1<<20], b.B))
+	assert.EqualValues(t, 1, r.f.cache.windows.Load())
+	b.Release()
+	assert.Zero(t, r.f.cache.windows.Load())
+}
+
 // Octets from any place are those of the file, up to its end.
 func TestMap(t *testing.T) {
 	r := newWindowRig(t)
