@@ -79,22 +79,30 @@ func (g *Grantor) leave(a *Acquisition) {
 func (g *Grantor) Commit(a *Acquisition, now time.Duration) (Grant, Reason, Effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.leave(a)
+	gt, why := g.commit(a, now)
+	if why != 0 {
+		g.stats.Refused++
+	}
+	g.leave(a) // only now, for o must not be forgotten while room is made
+	g.forget(a.object)
+	return gt, why, g.take()
+}
+
+func (g *Grantor) commit(a *Acquisition, now time.Duration) (Grant, Reason) {
 	c, o := a.conn, a.object
-	defer g.forget(o)
-	var slot uint32
 	switch {
 	case c.over:
-		return Grant{}, g.refuse(ReasonOver), g.take()
+		return Grant{}, ReasonOver
 	case now < c.late:
-		return Grant{}, g.refuse(ReasonLate), g.take()
+		return Grant{}, ReasonLate
 	case a.stale:
-		return Grant{}, g.refuse(ReasonContended), g.take()
+		return Grant{}, ReasonContended
 	case g.live >= g.cfg.Grants && !g.reclaimSome(g.largest()):
-		return Grant{}, g.refuse(ReasonLimit), g.take()
+		return Grant{}, ReasonLimit
 	}
-	if slot = g.slot(c); slot == LeaseWord {
-		return Grant{}, g.refuse(ReasonLimit), g.take()
+	slot := g.slot(c)
+	if slot == LeaseWord {
+		return Grant{}, ReasonLimit
 	}
 	gr := &grant{conn: c, object: o, slot: slot, generation: c.generations[slot] + 1}
 	c.slots[slot] = gr
@@ -105,12 +113,7 @@ func (g *Grantor) Commit(a *Acquisition, now time.Duration) (Grant, Reason, Effe
 	if c.live++; c.live == 1 {
 		g.watch(c, now)
 	}
-	return Grant{gr.slot, gr.generation}, 0, g.take()
-}
-
-func (g *Grantor) refuse(why Reason) Reason {
-	g.stats.Refused++
-	return why
+	return Grant{gr.slot, gr.generation}, 0
 }
 
 // slot finds a free slot of c, or returns LeaseWord.

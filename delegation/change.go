@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// A Change is an operation that changes up to four objects. The zero value is
-// ready for use, and so is one that has ended.
+// A Change is an operation that changes some objects. The zero value is ready for
+// use, and so is one that has ended. It must not be copied in between.
 type Change struct {
 	// Waker is the caller's own: how it learns that the change, once in
 	// Effects.Ready, may go on.
 	Waker any
 
-	conn    *Conn
-	on      [maxObjects]changed
-	objects int
-	noticed bool // the Grantor knows of it
-	waits   int  // for so many grants
+	on      []changed
+	few     [fewObjects]changed // where on begins
+	noticed bool                // the Grantor knows of it
+	waits   int                 // for so many grants
 }
 
 // changed is an object of a Change; o is nil where it is counted in its shard only.
@@ -44,7 +43,7 @@ func (g *Grantor) Change(ch *Change, conn *Conn, key []byte, now time.Duration) 
 	}
 	shard := g.shard(key)
 	if g.unnoticed(shard) {
-		ch.add(changed{shard: shard})
+		ch.add(nil, shard)
 		if !ch.noticed {
 			return true, Effects{}
 		}
@@ -54,35 +53,34 @@ func (g *Grantor) Change(ch *Change, conn *Conn, key []byte, now time.Duration) 
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ch.conn, ch.noticed = conn, true
+	ch.noticed = true
 	if o := g.object(key); !ch.has(o) {
-		ch.add(changed{o: o, shard: shard})
-		g.mark(ch, o, now)
+		ch.add(o, shard)
+		g.mark(ch, o, conn, now)
 	}
 	return ch.waits == 0, g.take()
 }
 
-func (ch *Change) add(c changed) {
-	if ch.objects == maxObjects {
-		panic("delegation: a change of too many objects")
+func (ch *Change) add(o *object, shard uint8) {
+	if ch.on == nil {
+		ch.on = ch.few[:0]
 	}
-	ch.on[ch.objects] = c
-	ch.objects++
+	ch.on = append(ch.on, changed{o, shard})
 }
 
 func (ch *Change) has(o *object) bool {
-	return slices.ContainsFunc(ch.on[:ch.objects], func(c changed) bool { return c.o == o })
+	return slices.ContainsFunc(ch.on, func(c changed) bool { return c.o == o })
 }
 
 // mark makes o contended by ch: the server's step 1, and step 2 for each grant in
 // the way.
-func (g *Grantor) mark(ch *Change, o *object, now time.Duration) {
+func (g *Grantor) mark(ch *Change, o *object, conn *Conn, now time.Duration) {
 	o.changes++
 	for _, a := range o.asked {
 		a.stale = true
 	}
 	for _, gr := range slices.Clone(o.grants) { // what is unused ends here
-		if gr.conn == ch.conn || g.reclaim(gr) {
+		if gr.conn == conn || g.reclaim(gr) {
 			continue
 		}
 		g.recall(gr, now)
@@ -105,15 +103,14 @@ func (g *Grantor) Postpone(ch *Change, now time.Duration) {
 
 // done is step 6.
 func (g *Grantor) done(ch *Change, until time.Duration) {
-	if g == nil || ch.objects == 0 {
+	if g == nil {
 		return
 	}
-	on := ch.on[:ch.objects]
 	if ch.noticed {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 	}
-	for _, c := range on {
+	for _, c := range ch.on {
 		if c.o == nil {
 			g.shards[c.shard].Add(^uint64(0))
 			continue

@@ -1,44 +1,48 @@
 package delegation
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Changes count what this client changes of one object, on any connection. The server
+// does not recall what a connection holds for changes on that connection: to keep the
+// cache right is the client's own affair. The zero value is ready for use.
+type Changes struct {
+	underWay atomic.Int64
+	begun    atomic.Uint64
+}
+
+// Begin says that a call is about to be sent that changes the object. What is cached
+// of it must not be served any more; until End, nothing that is read is kept.
+func (c *Changes) Begin() {
+	c.underWay.Add(1)
+	c.begun.Add(1)
+}
+
+// End says that the reply has come, or that the server will not make the change any
+// more.
+func (c *Changes) End() { c.underWay.Add(-1) }
 
 // A Mark is taken when a call is sent whose reply may go into the cache.
 type Mark struct {
-	d       *Delegation
-	changed uint64
+	d     *Delegation
+	own   *Changes
+	begun uint64
 }
 
-// Mark begins to read something under d, and returns false where what comes must
-// not be cached.
-func (h *Holder) Mark(d *Delegation) (Mark, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return Mark{d, d.changed}, d.state == valid && d.changes == 0
+// Mark begins to read something of an object, under d, or before anything is held,
+// where d is nil. It returns false where what comes must not be cached.
+func (h *Holder) Mark(d *Delegation, own *Changes) (Mark, bool) {
+	m := Mark{d, own, own.begun.Load()} // before the look at what is under way
+	return m, own.underWay.Load() == 0 && (d == nil || h.Valid(d))
 }
 
-// Keeps tells whether what has come may be cached under the delegation of m: that
-// is the same still, and nothing has been changed from here (rule c).
+// Keeps tells whether what has come may be cached: the delegation of m is the same
+// still, and nothing has been changed from here (rule c). What was read before
+// anything was held must be Unchanged besides.
 func (h *Holder) Keeps(m Mark) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return m.d.state == valid && m.d.changed == m.changed
-}
-
-// Changing says that this client is about to change on this connection what d is
-// of. The server does not recall that, so what is cached, and what is being read,
-// is the client's own affair; until Changed, nothing that is read is kept.
-func (h *Holder) Changing(d *Delegation) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	d.changes++
-	d.changed++
-}
-
-// Changed says that the reply to the change has come.
-func (h *Holder) Changed(d *Delegation) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	d.changes--
+	return m.own.begun.Load() == m.begun && (m.d == nil || h.Valid(m.d))
 }
 
 // A Stamp is what tells one state of an object from another. Times are in

@@ -81,8 +81,6 @@ type Delegation struct {
 	opening bool // it soon will
 	sure    bool // since the lease was last in doubt
 	users   int
-	changes int    // of our own, under way
-	changed uint64 // how many there were
 }
 
 // state is how a Delegation stands.

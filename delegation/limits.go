@@ -56,9 +56,9 @@ const (
 	// reclaimScan is how many slots one ACQUIRE looks at for an unused one.
 	reclaimScan = 256
 
-	// maxObjects is how many objects a change has: RENAME has two
-	// directories, what is renamed, and what that replaces.
-	maxObjects = 4
+	// fewObjects is how many objects a change has without an allocation:
+	// RENAME has two directories, what is renamed, and what that replaces.
+	fewObjects = 4
 
 	// maxRenewals is how many adds to word 0 are under way at a time. A
 	// connection that answers none is near its end.

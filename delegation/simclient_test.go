@@ -1,0 +1,237 @@
+package delegation
+
+import "time"
+
+// A simClient is a client with a little cache.
+type simClient struct {
+	s       *sim
+	name    string
+	l       *line
+	rate    float64 // of its clock
+	dirs    [2]cachedDir
+	files   map[*simFile]*cachedFile
+	of      map[*Delegation]*cached
+	clocked ServerClock
+	stuck   time.Duration // it does not renew, nor drop, before this
+	hostile bool
+	idle    bool // it begins nothing more
+	served  int  // from the cache
+	flying  map[*flight]bool
+}
+
+// cached is what the client knows of one object.
+type cached struct {
+	key    string
+	d      *Delegation
+	own    Changes
+	asking bool
+	granted
+	drop func()
+}
+
+// granted is what came with the grant.
+type granted struct {
+	attr bool // it counts
+	st   Stamp
+}
+
+type cachedDir struct {
+	cached
+	names [3]struct {
+		known bool
+		f     *simFile
+	}
+}
+
+type cachedFile struct {
+	cached
+	has   bool
+	data  string
+	early *earlyData
+}
+
+// earlyData was read before anything was held.
+type earlyData struct {
+	data string
+	st   Stamp
+	read int64
+	m    Mark
+}
+
+func newSimClient(s *sim, name string) *simClient {
+	c := &simClient{
+		s: s, name: name, rate: 0.95 + s.Float64()/10,
+		files: make(map[*simFile]*cachedFile), of: make(map[*Delegation]*cached), flying: make(map[*flight]bool),
+	}
+	for i := range c.dirs {
+		d := &c.dirs[i]
+		d.key = simKey("dir", i)
+		d.drop = func() { clear(d.names[:]) }
+	}
+	c.l = s.newLine(c)
+	s.users = append(s.users, c)
+	c.renew()
+	return c
+}
+
+func (c *simClient) String() string { return c.name }
+
+// clock is the client's own.
+func (c *simClient) clock() time.Duration { return time.Duration(float64(c.s.now) * c.rate) }
+
+func (c *simClient) file(f *simFile) *cachedFile {
+	k := c.files[f]
+	if k == nil {
+		k = &cachedFile{cached: cached{key: f.key}}
+		k.drop = func() { k.has, k.early = false, nil }
+		c.files[f] = k
+	}
+	return k
+}
+
+// reconnect makes the next connection.
+func (c *simClient) reconnect(old *line) {
+	if c.l == old && !c.idle {
+		c.l = c.s.newLine(c)
+	}
+	for f := range c.flying {
+		if f.l == old && !f.arrived {
+			c.land(f)
+		}
+	}
+}
+
+// renew keeps the lease, most of the time.
+func (c *simClient) renew() {
+	c.s.after(time.Second, func() {
+		if !c.idle && c.s.chance(200) {
+			c.stuck = c.s.now + c.s.upTo(2*simLease)
+		}
+		if op := new(Op); c.stuck <= c.s.now && !c.l.gone && c.l.h.Renew(op, c.clock()) {
+			c.l.atomic(op, nil)
+		}
+		c.renew()
+	})
+}
+
+// do does what a Holder wants done.
+func (c *simClient) do(l *line, fx Posts) {
+	for _, d := range fx.Drops {
+		if k := c.of[d]; k != nil {
+			delete(c.of, d)
+			k.d = nil
+			k.drop()
+		}
+		if l.h.Recalled(d) {
+			c.s.at(max(c.stuck, c.s.now)+c.s.upTo(20*time.Millisecond), func() { c.do(l, l.h.Dropped(d)) })
+		}
+	}
+	for _, m := range fx.Returns {
+		c.s.note("%s returns %d/%d", c, m.Slot, m.Generation)
+		c.immediate(l, m.Octets())
+	}
+}
+
+func (c *simClient) immediate(l *line, octets [8]byte) {
+	l.up.put(l.delay(), func() {
+		if !l.cut {
+			c.s.srv.do(c.s.srv.g.Immediate(l.conn, octets, c.s.now))
+		}
+	})
+}
+
+func (c *simClient) recall(l *line, m Immediate) {
+	c.s.note("%s is asked for %d/%d", c, m.Slot, m.Generation)
+	fx, err := l.h.Immediate(m.Octets())
+	if err != nil && !c.hostile {
+		c.s.fail("%s: %v", c, err)
+	}
+	c.do(l, fx)
+}
+
+// ask sends an ACQUIRE.
+func (c *simClient) ask(k *cached, stamp func() Stamp, then func()) {
+	l := c.l
+	if k.d != nil || k.asking || l.gone {
+		return
+	}
+	k.asking = true
+	op := new(Op)
+	a, renew := l.h.Ask(op, c.clock())
+	if renew {
+		l.atomic(op, nil)
+	}
+	m, fresh := l.h.Mark(nil, &k.own)
+	l.up.put(l.delay(), func() {
+		if l.cut {
+			return
+		}
+		c.s.srv.acquire(l, k.key, stamp, func(res *AcquireRes, st Stamp) {
+			// A thread takes the reply some time later.
+			c.s.after(c.s.upTo(20*time.Millisecond), func() {
+				k.asking = false
+				if l.gone {
+					return
+				}
+				if res.Status != StatusOK {
+					l.h.NotGranted(a)
+					return
+				}
+				c.granted(l, k, a, res, granted{fresh && l.h.Keeps(m), st}, then)
+			})
+		})
+	})
+	c.s.after(3*simLease, func() { k.asking = false }) // nothing comes of it
+}
+
+func (c *simClient) granted(l *line, k *cached, a Asking, res *AcquireRes, with granted, then func()) {
+	d, fx, err := l.h.Granted(a, res)
+	if err != nil && !c.hostile {
+		c.s.fail("%s: %v", c, err)
+	}
+	c.do(l, fx)
+	if d == nil {
+		c.s.note("%s: %d/%d is void", c, res.Slot, res.Generation)
+		return
+	}
+	c.s.note("%s holds %s as %d/%d", c, k.key, d.Slot, d.Generation)
+	if k.d != nil { // an older one, that it had given up waiting for
+		delete(c.of, k.d)
+	}
+	k.d, k.granted = d, with
+	c.of[d] = k
+	c.clocked.Saw(with.st.CTime, c.clock())
+	then()
+	c.s.after(c.s.upTo(2*time.Second), func() { c.close(l, d) })
+}
+
+func (c *simClient) close(l *line, d *Delegation) {
+	if op := new(Op); !l.gone && l.h.Close(d, op, c.clock()) {
+		l.atomic(op, nil)
+	}
+}
+
+// use asks whether what is cached under k may be served; close ends the use.
+func (c *simClient) use(k *cached, then func(ok bool, close func())) {
+	l, d := c.l, k.d
+	if d == nil || l.gone {
+		then(false, func() {})
+		return
+	}
+	op, once := new(Op), c.s.chance(3)
+	verdict := Doubt
+	shut := func() {}
+	if once {
+		verdict = l.h.Check(d, op, c.clock())
+	} else {
+		verdict = l.h.Open(d, op, c.clock())
+		shut = func() { c.close(l, d) }
+	}
+	c.s.note("%s uses %s as %d/%d, once %v: %d", c, k.key, d.Slot, d.Generation, once, verdict)
+	got := func(v Verdict) { then(v == Serve && k.d == d, shut) }
+	if verdict == Post {
+		l.atomic(op, got)
+		return
+	}
+	got(verdict)
+}

@@ -1,0 +1,227 @@
+package delegation
+
+import "time"
+
+// read opens a name and reads what it finds, from the cache where it may.
+func (c *simClient) read(p place) {
+	c.resolve(p, func(f *simFile) {
+		if f == nil {
+			return
+		}
+		if c.s.chance(2) {
+			c.askFile(f)
+		}
+		c.readFile(f, func(close func()) { c.again(f, c.s.IntN(3), close) })
+	})
+}
+
+// again reads an open file some more times.
+func (c *simClient) again(f *simFile, times int, close func()) {
+	c.s.after(c.s.upTo(3*time.Second), func() {
+		if times == 0 {
+			close()
+			return
+		}
+		if k := c.file(f); k.d != nil && k.has && c.l.h.Trusts(k.d, c.clock()) {
+			c.served++
+			c.check(f, k.data, c.s.n, "reads again")
+		}
+		c.again(f, times-1, close)
+	})
+}
+
+// check compares what was read with what was there.
+func (c *simClient) check(f *simFile, data string, from int, how string) {
+	c.s.note("%s %s %s: %q", c, how, f.key, data)
+	if !c.hostile && !f.data.had(data, from, c.s.n) {
+		c.s.fail("%s reads %q of %s, which it did not hold from event %d to %d: %v", c, data, f.key, from, c.s.n, f.data.was)
+	}
+}
+
+func (c *simClient) resolve(p place, then func(*simFile)) {
+	k, from := &c.dirs[p.dir], c.s.n
+	found := func(f *simFile, how string) {
+		c.s.note("%s %s %v: %v", c, how, p, f != nil)
+		if !c.hostile && !c.s.srv.t.at(p).had(f, from, c.s.n) {
+			c.s.fail("%s finds %v at %v, which was not there from event %d to %d", c, f, p, from, c.s.n)
+		}
+		then(f)
+	}
+	if c.s.chance(3) {
+		c.ask(&k.cached, func() Stamp { return Stamp{} }, func() {})
+	}
+	if !k.names[p.name].known {
+		c.lookup(p, found)
+		return
+	}
+	c.use(&k.cached, func(ok bool, close func()) {
+		close()
+		if n := k.names[p.name]; ok && n.known {
+			c.served++
+			found(n.f, "has cached")
+			return
+		}
+		c.lookup(p, found)
+	})
+}
+
+// lookup is LOOKUP.
+func (c *simClient) lookup(p place, found func(*simFile, string)) {
+	k, l := &c.dirs[p.dir], c.l
+	if l.gone {
+		return
+	}
+	m, keep := l.h.Mark(k.d, &k.own)
+	keep = keep && k.d != nil
+	l.up.put(l.delay(), func() {
+		c.s.after(c.s.upTo(10*time.Millisecond), func() {
+			f := c.s.srv.t.at(p).now()
+			c.s.after(c.s.upTo(10*time.Millisecond), func() {
+				l.post(func() {}, func() {
+					if l.gone {
+						return
+					}
+					if keep && l.h.Keeps(m) && k.d == m.d {
+						k.names[p.name].known, k.names[p.name].f = true, f
+					}
+					found(f, "looks up")
+				})
+			})
+		})
+	})
+}
+
+// askFile asks for a file, with READ in flight or not.
+func (c *simClient) askFile(f *simFile) {
+	k := c.file(f)
+	c.ask(&k.cached, func() Stamp { return c.s.srv.t.stamp(f) }, func() {
+		k.has = false
+		c.adopt(k)
+	})
+}
+
+// adopt takes over what was read before the grant, if that is what the grant is for.
+func (c *simClient) adopt(k *cachedFile) {
+	if e := k.early; e != nil && k.d != nil && k.attr && c.l.h.Keeps(e.m) && Unchanged(e.st, k.st, e.read) {
+		k.has, k.data = true, e.data
+	}
+}
+
+// readFile reads all of a file.
+func (c *simClient) readFile(f *simFile, then func(close func())) {
+	k, from := c.file(f), c.s.n
+	if !k.has {
+		c.readCall(f, then)
+		return
+	}
+	c.use(&k.cached, func(ok bool, close func()) {
+		if ok && k.has {
+			c.served++
+			c.check(f, k.data, from, "has cached")
+			then(close)
+			return
+		}
+		close()
+		c.readCall(f, then)
+	})
+}
+
+// readCall is READ.
+func (c *simClient) readCall(f *simFile, then func(close func())) {
+	k, l, t, from := c.file(f), c.l, c.s.srv.t, c.s.n
+	if l.gone {
+		return
+	}
+	m, keep := l.h.Mark(k.d, &k.own)
+	read := c.clocked.Reads(c.clock())
+	l.up.put(l.delay(), func() {
+		c.s.after(c.s.upTo(10*time.Millisecond), func() {
+			data := f.data.now()
+			c.s.after(c.s.upTo(10*time.Millisecond), func() {
+				st := t.stamp(f) // as most servers do, after the data
+				l.post(func() {}, func() {
+					if l.gone {
+						return
+					}
+					c.clocked.Saw(st.CTime, c.clock())
+					c.keep(k, m, keep, &earlyData{data, st, read, m})
+					c.check(f, data, from, "reads")
+					then(func() {})
+				})
+			})
+		})
+	})
+}
+
+// keep puts what a READ has brought into the cache, if it may.
+func (c *simClient) keep(k *cachedFile, m Mark, keep bool, e *earlyData) {
+	switch {
+	case !keep || !c.l.h.Keeps(m):
+	case m.d == nil:
+		k.early = e
+		c.adopt(k)
+	case m.d == k.d:
+		k.has, k.data = true, e.data
+	}
+}
+
+// A flight is a change whose reply has not come.
+type flight struct {
+	l       *line
+	own     []*Changes
+	arrived bool
+	landed  bool
+}
+
+func (c *simClient) land(f *flight) {
+	if !f.landed {
+		f.landed = true
+		delete(c.flying, f)
+		for _, own := range f.own {
+			own.End()
+		}
+	}
+}
+
+// change makes a change of its own.
+func (c *simClient) change(o *simOp) {
+	l := c.l
+	if l.gone {
+		return
+	}
+	c.s.note("%s sends %v", c, o)
+	f := &flight{l: l}
+	c.flying[f] = true
+	touch := func(k *cached) {
+		k.own.Begin()
+		f.own = append(f.own, &k.own)
+		k.drop()
+	}
+	if o.kind == opWrite || o.kind == opTruncate {
+		touch(&c.file(o.file).cached)
+	} else {
+		touch(&c.dirs[o.from.dir].cached)
+		if o.kind == opRename && o.to.dir != o.from.dir {
+			touch(&c.dirs[o.to.dir].cached)
+		}
+	}
+	l.up.put(l.delay(), func() {
+		if l.cut {
+			c.land(f)
+			return
+		}
+		f.arrived = true
+		c.s.srv.change(l.conn, o, func(made bool) {
+			if l.dead {
+				c.land(f)
+				return
+			}
+			l.post(func() {}, func() {
+				c.land(f)
+				if !made {
+					c.s.after(c.s.upTo(time.Second), func() { c.change(o) })
+				}
+			})
+		})
+	})
+}
