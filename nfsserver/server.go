@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/internal/calm"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
@@ -32,10 +33,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{seal: newSealer(c.Key), names: c.Names, payload: payload, log: c.Log}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s := &Server{seal: newSealer(c.Key), names: c.Names, payload: payload, log: calm.Logger(c.Log)}
 	set, err := newExportSet(c.Exports, nil)
 	if err != nil {
 		return nil, err

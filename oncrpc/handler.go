@@ -3,6 +3,7 @@ package oncrpc
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"sync/atomic"
 
@@ -34,6 +35,9 @@ type Peer struct {
 
 // String returns the network and the address.
 func (p *Peer) String() string { return p.Network + " " + p.Addr.String() }
+
+// LogValue is String (slog.LogValuer).
+func (p *Peer) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
 // A Request is one call message as a transport received it: the RPC message
 // from its XID on, and at most one data item that the transport carried

@@ -35,9 +35,12 @@ const (
 	// memory is the octets of large records under way in a server, and
 	// once more of data items of replies: 128 calls of 1 MiB each way,
 	// which is two clients that use all their calls. One party, an IPv4
-	// address or 64 bits of an IPv6 one, gets half of it.
+	// address or 64 bits of an IPv6 one, gets half of it, and one connection
+	// half of that, where it is enough for the longest record: all clients of
+	// a bridge are one host.
 	memory       = 128 << 20
 	partOfMemory = memory / 2
+	partOfConn   = partOfMemory / 2
 
 	// keptHead is the octets up to which the memory of a reply's head, or
 	// of a client's call, is kept for the next: a directory listing of a

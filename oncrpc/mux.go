@@ -18,6 +18,7 @@ type Mux struct {
 	// answer but SYSTEM_ERR fits; nil means slog.Default.
 	Log *slog.Logger
 
+	logger   logger
 	programs []program
 	calls    sync.Pool // of *pooledCall
 }
@@ -229,9 +230,4 @@ func isGarbage(err error) bool {
 	return false
 }
 
-func (m *Mux) log() *slog.Logger {
-	if m.Log != nil {
-		return m.Log
-	}
-	return slog.Default()
-}
+func (m *Mux) log() *slog.Logger { return m.logger.of(m.Log) }

@@ -37,6 +37,7 @@ type Server struct {
 	Log *slog.Logger
 
 	start    sync.Once
+	logger   logger
 	requests *share.Memory // octets of large records
 	replies  *share.Memory // octets of large data items
 	tasks    work.Pool
@@ -88,7 +89,7 @@ func (s *Server) Serve(l net.Listener) error {
 		case !passes(err):
 			return err
 		default:
-			s.log().Warn("cannot accept RPC connections at present", "addr", l.Addr(), "err", err)
+			s.log().Warn("cannot accept RPC connections at present", "addr", l.Addr().String(), "err", err)
 			s.pause(acceptDelay)
 		}
 	}
@@ -149,7 +150,8 @@ func (s *Server) addConn(nc net.Conn) {
 	if len(s.conns) >= s.maxConns() && !s.makeRoom(party) {
 		s.parties.Leave(party)
 		s.totals.Refused++
-		s.log().Warn("RPC connection refused", "peer", nc.RemoteAddr(), "limit", s.maxConns())
+		peer := peerOf(nc)
+		s.log().Warn("RPC connection refused", "peer", &peer, "limit", s.maxConns())
 		nc.Close()
 		return
 	}
@@ -223,9 +225,4 @@ func (s *Server) maxConns() int {
 	return s.MaxConns
 }
 
-func (s *Server) log() *slog.Logger {
-	if s.Log != nil {
-		return s.Log
-	}
-	return slog.Default()
-}
+func (s *Server) log() *slog.Logger { return s.logger.of(s.Log) }

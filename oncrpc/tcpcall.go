@@ -15,7 +15,7 @@ type tcpCall struct {
 
 	request  Request
 	record   *buf.Buf // the request's memory; nil once it has been served
-	reserved int64    // octets of it in the party's part of Server.requests
+	reserved int64    // octets of it of the connection's part of Server.requests
 
 	reply Reply
 	lent  int64  // octets of its item in that of Server.replies
@@ -57,7 +57,7 @@ func (cl *tcpCall) freeRecord() {
 		cl.record, cl.request.Msg = nil, nil
 	}
 	if cl.reserved > 0 {
-		cl.conn.party.Own.requests.Release(cl.reserved)
+		cl.conn.memory.requests.Release(cl.reserved)
 		cl.reserved = 0
 	}
 }
@@ -68,8 +68,8 @@ func (cl *tcpCall) freeRecord() {
 func (cl *tcpCall) lendItem(n int) *buf.Buf {
 	cl.freeItem() // a call has one item: two at a time could wait for each other
 	if n > smallRecord {
-		weight := min(int64(n), partOfMemory)
-		if cl.conn.party.Own.replies.Acquire(cl.conn.ctx, weight) == nil {
+		weight := min(int64(n), partOfConn)
+		if cl.conn.memory.replies.Acquire(cl.conn.ctx, weight) == nil {
 			cl.lent = weight
 		} // else nobody will read the reply
 	}
@@ -78,7 +78,7 @@ func (cl *tcpCall) lendItem(n int) *buf.Buf {
 
 func (cl *tcpCall) freeItem() {
 	if cl.lent > 0 {
-		cl.conn.party.Own.replies.Release(cl.lent)
+		cl.conn.memory.replies.Release(cl.lent)
 		cl.lent = 0
 	}
 }

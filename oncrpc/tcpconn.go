@@ -22,6 +22,7 @@ type tcpConn struct {
 	server *Server
 	nc     net.Conn
 	party  *tcpParty
+	memory tcpParts
 	peer   Peer
 	out    replyQueue
 	work   tcpWork
@@ -53,6 +54,7 @@ var errConnEnd = errors.New("oncrpc: connection ended")
 func newTCPConn(s *Server, nc net.Conn, party *tcpParty) *tcpConn {
 	c := &tcpConn{since: time.Now(), server: s, nc: nc, party: party, peer: peerOf(nc), slots: make(chan struct{}, maxCalls)}
 	c.peer.Cut = c.abort
+	c.memory = party.Own.ofConn(s)
 	c.out.conn = c
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.reading, c.drained = context.WithCancel(c.ctx)
@@ -122,7 +124,7 @@ func (c *tcpConn) receive() (*tcpCall, error) {
 // reserve waits until there is memory for n octets of the call's record. The
 // time that this takes is not the peer's fault.
 func (c *tcpConn) reserve(n int) error {
-	if err := c.party.Own.requests.Acquire(c.reading, int64(n)); err != nil {
+	if err := c.memory.requests.Acquire(c.reading, int64(n)); err != nil {
 		return err
 	}
 	c.call.reserved = int64(n)
@@ -217,8 +219,8 @@ func (c *tcpConn) logEnd(err error) {
 		return // whoever has cut it knows why
 	}
 	if errors.Is(err, errRecordLong) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errStalled) {
-		c.server.log().Warn("RPC connection cut", "peer", c.peer.Addr, "err", err)
+		c.server.log().Warn("RPC connection cut", "peer", &c.peer, "err", err)
 		return
 	}
-	c.server.log().Debug("RPC connection lost", "peer", c.peer.Addr, "err", err)
+	c.server.log().Debug("RPC connection lost", "peer", &c.peer, "err", err)
 }

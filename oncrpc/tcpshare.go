@@ -14,10 +14,15 @@ import (
 // A tcpParty is the peers of one address.
 type tcpParty = share.Party[tcpParts]
 
-// tcpParts are a party's parts of the server's memory.
+// tcpParts are a party's parts of the server's memory, or a connection's of these.
 type tcpParts struct{ requests, replies *share.Part }
 
 func (s *Server) parts() tcpParts { return tcpParts{s.requests.Part(), s.replies.Part()} }
+
+// ofConn returns the parts of one connection.
+func (p *tcpParts) ofConn(s *Server) tcpParts {
+	return tcpParts{p.requests.Part(int64(max(partOfConn, s.maxRecord()))), p.replies.Part(partOfConn)}
+}
 
 // Why connections had to go.
 var (

@@ -1,13 +1,27 @@
 package oncrpc
 
 import (
+	"bytes"
+	"log/slog"
 	"net"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// In a log a peer is a word, whatever the form.
+func TestPeerInLog(t *testing.T) {
+	var out bytes.Buffer
+	p := &Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700"), Network: "rdma", Cut: func(error) {}}
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("here", "peer", p)
+	assert.Contains(t, out.String(), `"peer":"rdma 192.0.2.1:700"`)
+	out.Reset()
+	slog.New(slog.NewTextHandler(&out, nil)).Info("here", "peer", p)
+	assert.Contains(t, out.String(), `peer="rdma 192.0.2.1:700"`)
+}
 
 func TestServerStats(t *testing.T) {
 	s := &Server{Handler: lender(), MaxConns: 2, Log: quiet()}

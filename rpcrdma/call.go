@@ -129,7 +129,7 @@ func (cl *call) sameXID() bool {
 // refuse answers a call that cannot be served with an RDMA_ERROR, or drops it.
 func (cl *call) refuse(err error) {
 	c := cl.conn
-	c.srv.log.Debug("call refused", "peer", &c.peer, "error", err)
+	c.srv.log.Debug("call refused", "peer", &c.peer, "err", err)
 	cl.releaseArgs()
 	code, answer := answerFor(err)
 	c.srv.errors.add(code, answer)

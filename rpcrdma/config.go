@@ -3,10 +3,10 @@ package rpcrdma
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/internal/calm"
 	"github.com/nfsrdma/nfsrdma/internal/share"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -46,10 +46,7 @@ func (s *Server) init() error {
 		if s.waits { // which takes no thread; MaxInline bounds them
 			s.calls.max = math.MaxInt
 		}
-		s.log.Logger = s.Log
-		if s.Log == nil {
-			s.log.Logger = slog.New(slog.DiscardHandler)
-		}
+		s.log = calm.Logger(s.Log)
 	})
 	return s.err
 }

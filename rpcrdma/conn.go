@@ -53,7 +53,8 @@ type conn struct {
 
 func newConn(s *Server, p *party, req rdma.ConnRequest) *conn {
 	c := &conn{srv: s, party: p, ready: make(chan struct{})}
-	c.peer = oncrpc.Peer{Addr: addrPort(req.RemoteAddr()), Network: "rdma", Cut: c.abort}
+	c.peer = peerOf(req)
+	c.peer.Cut = c.abort
 	c.back.c, c.peer.Back = c, &c.back
 	c.longest, c.invalidate = s.cfg.replyThreshold(req.PrivateData())
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -171,7 +172,7 @@ func (c *conn) Closed(err error) {
 	if err == nil || errors.Is(err, io.EOF) {
 		c.srv.log.Debug("connection closed", "peer", &c.peer)
 	} else {
-		c.srv.log.warn("connection lost", "peer", &c.peer, "error", err)
+		c.srv.log.Warn("connection lost", "peer", &c.peer, "err", err)
 	}
 	c.settle()
 	c.endBeside(err)

@@ -94,11 +94,6 @@ const (
 	// minMaxInline bounds Server.MaxInline from below, in octets: some calls
 	// with the longest inline messages.
 	minMaxInline = 1 << 20
-
-	// maxLogged is how many warnings a server logs in logPeriod. A peer
-	// that reconnects in a loop would fill the log otherwise.
-	maxLogged = 20
-	logPeriod = 10 * time.Second
 )
 
 // Limits of a requester.

@@ -319,7 +319,7 @@ func TestLineHard(t *testing.T) {
 		}
 		assert.True(t, l.Up())
 		synctest.Wait()
-		assert.Equal(t, "level=WARN msg=\"server not responding, still trying\" server=server:1 error=\"nobody is there\"\n"+
+		assert.Equal(t, "level=WARN msg=\"server not responding, still trying\" server=server:1 err=\"nobody is there\"\n"+
 			"level=INFO msg=\"server OK\" server=server:1\n", log.String())
 	})
 }

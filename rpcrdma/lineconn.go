@@ -167,10 +167,10 @@ func (r *reconnection) complain(err error) {
 	}
 	r.complained = true
 	if r.cfg.GiveUp > 0 {
-		r.cfg.Log.Warn("server not responding", "server", r.addr, "error", err)
+		r.cfg.Log.Warn("server not responding", "server", r.addr, "err", err)
 		return
 	}
-	r.cfg.Log.Warn("server not responding, still trying", "server", r.addr, "error", err)
+	r.cfg.Log.Warn("server not responding, still trying", "server", r.addr, "err", err)
 }
 
 func (r *reconnection) relieved() {

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
 // privateData returns the message that tells the peer what this end takes.
@@ -19,6 +21,11 @@ func (c *config) privateData() []byte {
 func (c *config) replyThreshold(privateData []byte) (longest int, invalidate bool) {
 	peer, _ := cmpriv.Parse(privateData)
 	return min(c.inline, peer.RecvSize), peer.RemoteInvalidation
+}
+
+// peerOf names a peer.
+func peerOf(req rdma.ConnRequest) oncrpc.Peer {
+	return oncrpc.Peer{Addr: addrPort(req.RemoteAddr()), Network: "rdma"}
 }
 
 // addrPort returns the address of a peer, or the zero value where its network

@@ -80,7 +80,7 @@ type Server struct {
 	waits  bool // Handler waits for others: readers serve nothing
 	blames blames
 	errors errorCounts
-	log    limitedLog
+	log    *slog.Logger
 
 	mu        sync.Mutex
 	draining  bool
@@ -137,8 +137,8 @@ func (s *Server) unlisten(l rdma.Listener) bool {
 // connect sets up a connection without holding up the next.
 func (s *Server) connect(req rdma.ConnRequest) {
 	if c, why := s.admit(req); c == nil {
-		err := req.Reject(nil)
-		s.log.warn("connection rejected", "peer", req.RemoteAddr(), "reason", why, "error", err)
+		err, peer := req.Reject(nil), peerOf(req)
+		s.log.Warn("connection rejected", "peer", &peer, "reason", why, "err", err)
 	} else {
 		go c.start(req)
 	}

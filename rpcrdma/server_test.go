@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -150,22 +149,6 @@ func TestListenerFails(t *testing.T) {
 		assert.ErrorIs(t, s.Serve(l), rdma.ErrClosed)
 		require.NoError(t, s.Shutdown(t.Context()))
 		require.NoError(t, s.Shutdown(t.Context()), "again")
-	})
-}
-
-// A peer that reconnects in a loop does not fill the log.
-func TestLogLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		l := limitedLog{Logger: slog.New(slog.NewTextHandler(&out, nil))}
-		for range 1000 {
-			l.warn("lost")
-		}
-		assert.Equal(t, maxLogged, bytes.Count(out.Bytes(), []byte("lost")))
-		time.Sleep(logPeriod)
-		l.warn("lost")
-		assert.Equal(t, maxLogged+1, bytes.Count(out.Bytes(), []byte("lost")))
-		assert.Contains(t, out.String(), "omitted=980")
 	})
 }
 

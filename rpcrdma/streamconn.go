@@ -121,7 +121,7 @@ func (c *streamConn) Write(p []byte) (n int, err error) {
 	}
 	if n, err = c.in.take(c, p); err != nil {
 		c.end(err)
-		c.under.srv.log.warn("connection closed: the server behind has sent no reply", "peer", &c.under.peer, "error", err)
+		c.under.srv.log.Warn("connection closed: the server behind has sent no reply", "peer", &c.under.peer, "err", err)
 		c.under.drain()
 		err = c.fault("write", err)
 	}

@@ -70,7 +70,7 @@ func (l *StreamListener) begin(cl *streamCall, req *oncrpc.Request) bool {
 // fail answers a call of a program that there is with what err stands for.
 func (l *StreamListener) fail(ctx context.Context, cl *streamCall, req *oncrpc.Request, err error) bool {
 	cl.rep.DropItem()
-	m := oncrpc.Mux{Log: l.Server.log.Logger}
+	m := oncrpc.Mux{Log: l.Server.log}
 	m.Register(cl.prog, cl.vers, failing{err})
 	return m.Serve(ctx, req, cl.rep)
 }

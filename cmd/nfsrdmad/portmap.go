@@ -74,7 +74,7 @@ func register(ctx context.Context, host rpcbind.Host, list []rpcbind.Service, lo
 		ctx, cancel := context.WithTimeout(context.Background(), registerTime)
 		defer cancel()
 		if err := host.Unregister(ctx, list); err != nil {
-			log.Warn("rpcbind still has what was registered; rpcinfo -d removes it", "error", err)
+			log.Warn("rpcbind still has what was registered; rpcinfo -d removes it", "err", err)
 		}
 	}, nil
 }

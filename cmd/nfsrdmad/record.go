@@ -120,7 +120,7 @@ const recordSuffix = ".pcap"
 func (r *recorder) write(c *iwarp.Conn, reason string) {
 	name := filepath.Join(r.dir, peerName(c.RemoteAddr())+time.Now().UTC().Format("-20060102T150405.000000Z")+recordSuffix)
 	if err := writeRecord(name, c); err != nil {
-		r.log.Warn("connection not recorded", "peer", c.RemoteAddr(), "error", err)
+		r.log.Warn("connection not recorded", "peer", c.RemoteAddr(), "err", err)
 		return
 	}
 	r.log.Info("connection recorded", "peer", c.RemoteAddr(), "reason", reason, "file", name)

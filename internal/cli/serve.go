@@ -65,7 +65,7 @@ func ServeAll(ctx context.Context, ways []Way, ready string, stdout io.Writer, l
 		}()
 	}
 	if _, err := io.WriteString(stdout, ready); err != nil {
-		log.Warn("the ready line could not be written", "error", err)
+		log.Warn("the ready line could not be written", "err", err)
 	}
 	running := len(ways)
 	for running > 0 && ctx.Err() == nil {
@@ -97,7 +97,7 @@ func drain(ways []Way, log *slog.Logger) bool {
 	idle := true
 	for range ways {
 		if err := <-results; err != nil {
-			log.Warn("calls under way were cut off", "error", err)
+			log.Warn("calls under way were cut off", "err", err)
 			idle = false
 		}
 	}

@@ -30,9 +30,11 @@ func (m *Memory) InUse() int64 { return m.used.Load() }
 // Waiting returns how many calls wait for memory, of all that have the same Press.
 func (m *Memory) Waiting() int { return m.press.Waiting() }
 
-// A Part is what one party may take of a Memory.
+// A Part is what a party may take of a Memory, or one connection of what its party
+// may.
 type Part struct {
 	memory *Memory
+	whole  *Part // that it is a part of, or nil
 	own    *semaphore.Weighted
 }
 
@@ -41,44 +43,79 @@ func (m *Memory) Part() *Part {
 	return &Part{memory: m, own: semaphore.NewWeighted(m.part)}
 }
 
+// Part returns a part of p, of which no more than n octets are to be had.
+func (p *Part) Part(n int64) *Part {
+	return &Part{memory: p.memory, whole: p, own: semaphore.NewWeighted(n)}
+}
+
 // TryAcquire takes n octets, if nobody waits for any.
 func (p *Part) TryAcquire(n int64) bool {
 	if !p.own.TryAcquire(n) {
 		return false
 	}
-	if !p.memory.all.TryAcquire(n) {
-		p.own.Release(n)
-		return false
+	ok := false
+	if p.whole != nil {
+		ok = p.whole.TryAcquire(n)
+	} else {
+		ok = p.memory.tryAcquire(n)
 	}
-	p.memory.used.Add(n)
-	return true
+	if !ok {
+		p.own.Release(n)
+	}
+	return ok
 }
 
-// Acquire waits for n octets, first for the party's and then for everybody's.
-// More than a part can never be had: then, and when ctx ends first, it returns
-// ctx's error.
+// Acquire waits for n octets, first for its own, then for those of the whole and
+// then for everybody's. More than a part can never be had: then, and when ctx ends
+// first, it returns ctx's error.
 func (p *Part) Acquire(ctx context.Context, n int64) error {
 	if p.TryAcquire(n) {
 		return nil
 	}
-	if err := p.own.Acquire(ctx, n); err != nil {
+	err := p.own.Acquire(ctx, n)
+	if err != nil {
 		return err
 	}
-	m := p.memory
-	m.press.begin()
-	err := m.all.Acquire(ctx, n)
-	m.press.end()
+	if p.whole != nil {
+		err = p.whole.Acquire(ctx, n)
+	} else {
+		err = p.memory.acquire(ctx, n)
+	}
 	if err != nil {
 		p.own.Release(n)
-		return err
 	}
-	m.used.Add(n)
-	return nil
+	return err
 }
 
 // Release gives n octets back.
 func (p *Part) Release(n int64) {
-	p.memory.used.Add(-n)
-	p.memory.all.Release(n)
+	if p.whole != nil {
+		p.whole.Release(n)
+	} else {
+		p.memory.release(n)
+	}
 	p.own.Release(n)
+}
+
+func (m *Memory) tryAcquire(n int64) bool {
+	ok := m.all.TryAcquire(n)
+	if ok {
+		m.used.Add(n)
+	}
+	return ok
+}
+
+func (m *Memory) acquire(ctx context.Context, n int64) error {
+	m.press.begin()
+	err := m.all.Acquire(ctx, n)
+	m.press.end()
+	if err == nil {
+		m.used.Add(n)
+	}
+	return err
+}
+
+func (m *Memory) release(n int64) {
+	m.used.Add(-n)
+	m.all.Release(n)
 }

@@ -26,6 +26,17 @@ func TestParts(t *testing.T) {
 	assert.True(t, b.TryAcquire(2))
 	b.Release(6)
 	assert.Zero(t, m.InUse())
+
+	one, two := a.Part(4), a.Part(4)
+	assert.True(t, one.TryAcquire(4))
+	assert.False(t, one.TryAcquire(1), "it has its part of the part")
+	assert.False(t, two.TryAcquire(3), "there is not as much of that")
+	assert.True(t, two.TryAcquire(2))
+	assert.EqualValues(t, 6, m.InUse())
+	one.Release(4)
+	two.Release(2)
+	assert.Zero(t, m.InUse())
+	assert.True(t, a.TryAcquire(6))
 }
 
 // Who waits gets it when it comes back, or learns that it is not wanted any more
@@ -33,7 +44,7 @@ func TestParts(t *testing.T) {
 func TestAcquireWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(10, 6, NewPress(func(uint64) {}))
-		a, b := m.Part(), m.Part()
+		a, b := m.Part(), m.Part().Part(6)
 		require.True(t, a.TryAcquire(6))
 		got := make(chan error)
 		go func() { got <- b.Acquire(t.Context(), 6) }()
