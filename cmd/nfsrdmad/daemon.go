@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
@@ -38,6 +37,9 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 		return err
 	}
 
+	if o.ops.passed, err = takePassed(); err != nil {
+		return err
+	}
 	rec, err := openRecorder(o.record, log)
 	if err != nil {
 		return err
@@ -73,7 +75,7 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	defer rec.onSignal()()
 	endReloads := o.onHangup(ctx, shares, log)
 	defer endReloads()
-	idle, err := cli.ServeAll(ctx, ways, cli.ReadyLine(ways, "exports="+readyNames(o.exports)), stdout, log)
+	idle, err := cli.ServeAll(ctx, ways, cli.ReadyLine(ways, o.ops.words()+"exports="+readyNames(o.exports)), o.ops.ready(stdout), log)
 	if !idle {
 		return err // the end of the process closes what calls still use
 	}
@@ -175,7 +177,7 @@ func (o *serveOptions) openRDMA(programs oncrpc.Service, rec *recorder, log *slo
 	if rec != nil {
 		cfg.Record, cfg.Ended = int(o.recordSize), rec.ended
 	}
-	l, err := iwarp.Listen("tcp", o.listen, cfg)
+	l, err := o.ops.passed.listen("rdma", o.listen)
 	if err != nil {
 		return cli.Way{}, cli.ListenError("--listen", o.listen, err, "")
 	}
@@ -190,11 +192,11 @@ func (o *serveOptions) openRDMA(programs oncrpc.Service, rec *recorder, log *slo
 		s.Extensions = &rpcrdma.ExtensionConfig{Atomics: true}
 	}
 	o.ops.rdma = s
-	return cli.NewWay[rdma.Listener]("rdma", l, s), nil
+	return cli.NewWay[rdma.Listener]("rdma", iwarp.NewListener(l, cfg), s), nil
 }
 
 func (o *serveOptions) openTCP(programs oncrpc.Service, log *slog.Logger) (cli.Way, error) {
-	l, err := net.Listen("tcp", o.tcp)
+	l, err := o.ops.passed.listen("tcp", o.tcp)
 	if err != nil {
 		return cli.Way{}, cli.ListenError("--tcp", o.tcp, err,
 			` (beside the kernel's NFS server, which has 2049), or turn it off with --tcp ""`)

@@ -46,16 +46,19 @@ type process struct {
 	log *bufio.Reader
 }
 
-// start starts the daemon with a directory that has 4 MiB in "file", exported as
+// start starts the daemon, with further arguments, and with a directory that has 4 MiB in "file", exported as
 // /x, and waits for its ready line.
-func start(t *testing.T) *process {
+func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), make([]byte, 4<<20), 0o666))
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p := &process{t: t, cmd: exec.CommandContext(t.Context(), self, "serve", "--state", t.TempDir(),
-		"--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--max-payload=4MiB", "--no-root-squash", dir+"=/x")}
+	args = append([]string{
+		"serve", "--state", t.TempDir(), "--control", "",
+		"--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--max-payload=4MiB", "--no-root-squash", dir + "=/x",
+	}, args...)
+	p := &process{t: t, cmd: exec.CommandContext(t.Context(), self, args...)}
 	// A second of silence at the end is the race detector's.
 	p.cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")
 	out, err := p.cmd.StdoutPipe()

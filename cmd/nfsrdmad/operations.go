@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +24,8 @@ type operations struct {
 	tcp      *oncrpc.Server // or nil
 	ways     []cli.Way
 	manager  manager
-	passed   passed // what is left of it
+	passed   passed   // what is left of it
+	metrics  net.Addr // or nil
 }
 
 // observe puts an observer between the transports and the cache of replies.

@@ -37,6 +37,9 @@ func (p *operations) open(ctx context.Context, o *opsOptions, ways []cli.Way, lo
 		m.close()
 		return nil, errors.Join(err, closeWays(ways))
 	}
+	if err := p.passed.close(); err != nil {
+		log.Warn("a socket that was passed and is not used cannot be closed", "err", err)
+	}
 	stop := context.AfterFunc(ctx, p.drain)
 	watched := p.startWatchdog()
 	return func() {
@@ -56,7 +59,7 @@ func (p *operations) openMetrics(o *opsOptions, log *slog.Logger) (*monitor, err
 	if err != nil {
 		return nil, cli.ListenError("--metrics", o.metrics, err, "")
 	}
-	log.Info("metrics are at hand", "addr", l.Addr())
+	p.metrics = l.Addr()
 	return openMonitor(l, p, log), nil
 }
 
@@ -87,6 +90,14 @@ func (p *operations) startWatchdog() (end func()) {
 		cancel()
 		running.Wait()
 	}
+}
+
+// words are what the ready line has beside the transports.
+func (p *operations) words() string {
+	if p.metrics == nil {
+		return ""
+	}
+	return "metrics=" + p.metrics.String() + " "
 }
 
 func closeWays(ways []cli.Way) error {

@@ -54,7 +54,7 @@ func (p *operations) drain() {
 
 // reloading does what a SIGHUP asks for, while the manager knows of it.
 func (p *operations) reloading(reload func()) {
-	p.manager.tell(daemon.SdNotifyReloading, daemon.SdNotifyMonotonicUsec())
+	p.manager.tell(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
 	reload()
 	p.manager.tell(daemon.SdNotifyReady, "STATUS="+p.summary())
 }

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// described has the names and labels that the collector describes.
+func described(t *testing.T) map[string]string {
+	t.Helper()
+	descs := make(chan *prometheus.Desc, 100)
+	collector{new(operations)}.Describe(descs)
+	close(descs)
+	all := make(map[string]string)
+	form := regexp.MustCompile(`fqName: "([^"]*)".*variableLabels: \{([^}]*)\}`)
+	for d := range descs {
+		m := form.FindStringSubmatch(d.String())
+		require.NotNil(t, m, d.String())
+		assert.NotContains(t, all, m[1], "twice")
+		all[m[1]] = m[2]
+	}
+	return all
+}
+
+// The document has all metrics, with their labels, and no others.
+func TestMetricsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	documented := make(map[string]string)
+	for _, m := range regexp.MustCompile("(?m)^\\| `(nfsrdma_[a-z_]+)` \\| [a-z]+ \\| ([a-z, ]*) ?\\|").FindAllStringSubmatch(string(text), -1) {
+		documented[m[1]] = strings.ReplaceAll(strings.TrimSpace(m[2]), ", ", ",")
+	}
+	assert.Equal(t, documented, described(t))
+}
+
+// get asks the server of --metrics.
+func get(t *testing.T, h http.Handler, path string) (status int, body string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+// Each is exported, but for those of what has not happened, which a scrape of a
+// daemon with a failed call shows. A scrape of an idle one changes nothing.
+func TestMetrics(t *testing.T) {
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", t.TempDir()+"=/x")
+	c, err := net.Dial("tcp", s.addr(t, "tcp"))
+	require.NoError(t, err)
+	defer c.Close()
+	args := (&nfs3.HandleArgs{Object: nfs3.FH("nothing")}).AppendTo(nil)
+	accepted(t, tcpCall(t, c, call(8, nfs3.Program, nfs3.Version, nfs3.ProcGetAttr, args)), 8, 0)
+	resp, err := http.Get("http://" + s.addr(t, "metrics") + "/metrics")
+	require.NoError(t, err)
+	defer http.DefaultClient.CloseIdleConnections()
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	body := string(text)
+	for _, want := range []string{
+		`nfsrdma_rpc_duration_seconds_count{procedure="GETATTR",program="nfs3"} 1`,
+		`nfsrdma_rpc_duration_seconds_bucket{procedure="GETATTR",program="nfs3",le="+Inf"} 1`,
+		`nfsrdma_rpc_errors_total{error="NFS3ERR_BADHANDLE",procedure="GETATTR",program="nfs3"} 1`,
+		`nfsrdma_connections{transport="tcp"} 1`, `nfsrdma_connections{transport="rdma"} 0`,
+		`nfsrdma_memory_limit_bytes{transport="rdma",use="chunks"} 2.68435456e+08`,
+		`nfsrdma_rdma_refused_calls_total{code="ERR_CHUNK"} 0`, `nfsrdma_draining 0`, `nfsrdma_exports 1`,
+		"go_goroutines", "process_open_fds",
+	} {
+		assert.True(t, strings.Contains(body, want), want)
+	}
+	for name := range described(t) {
+		if !slices.Contains([]string{"nfsrdma_terminates_sent_total", "nfsrdma_terminates_received_total"}, name) {
+			assert.True(t, strings.Contains(body, "\n"+name), "a value of %s", name)
+		}
+	}
+}
+
+func TestHealthz(t *testing.T) {
+	p := new(operations)
+	h := p.monitor()
+	status, body := get(t, h, "/healthz")
+	assert.Equal(t, http.StatusOK, status)
+	assert.Equal(t, "serving\n", body)
+	p.draining.Store(true)
+	status, body = get(t, h, "/healthz")
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Equal(t, "draining\n", body)
+	status, _ = get(t, h, "/debug/pprof/cmdline")
+	assert.Equal(t, http.StatusOK, status)
+	status, _ = get(t, h, "/")
+	assert.Equal(t, http.StatusNotFound, status)
+}
+
+// While a call keeps the daemon from ending, it says that it drains.
+func TestStatusWhileDraining(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	p := start(t, "--control", path, "--metrics", "127.0.0.1:0")
+	assert.Equal(t, "serving", status(t, path).Daemon.State)
+	w := newSlowWrite(t, p)
+	p.terminate()
+	require.Eventually(t, func() bool { return status(t, path).Daemon.State == "draining" }, time.Minute, time.Millisecond)
+	resp, err := http.Get("http://" + p.addr(t, "metrics") + "/healthz")
+	require.NoError(t, err)
+	defer http.DefaultClient.CloseIdleConnections()
+	resp.Body.Close()
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	close(w.release)
+	assert.NoError(t, <-w.result)
+	assert.Equal(t, cli.ExitOK, p.end().ExitStatus())
+	_, err = os.Lstat(path)
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The units start what there is, by names that it knows, and systemd understands
+// them, where there is one to ask.
+func TestUnits(t *testing.T) {
+	dir := t.TempDir()
+	var files []string
+	for _, name := range []string{"nfsrdmad.service", "nfsrdmad.socket"} {
+		text, err := os.ReadFile(filepath.Join("../../contrib/systemd", name))
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`(?m)^FileDescriptorName=(.*)$`).FindAllStringSubmatch(string(text), -1) {
+			assert.Contains(t, passable, m[1])
+		}
+		if m := regexp.MustCompile(`(?m)^ExecStart=\S*/nfsrdmad (.*)$`).FindStringSubmatch(string(text)); m != nil {
+			args := strings.Fields(strings.ReplaceAll(m[1], `""`, ""))
+			flags := newServe().Flags()
+			for _, a := range args[1:] {
+				if word, ok := strings.CutPrefix(a, "--"); ok {
+					assert.NotNil(t, flags.Lookup(word), a)
+				}
+			}
+			assert.Equal(t, "serve", args[0])
+		}
+		// The program may not be installed here.
+		text = regexp.MustCompile(`(?m)^ExecStart=\S*/nfsrdmad`).ReplaceAll(text, []byte("ExecStart=/bin/true"))
+		files = append(files, filepath.Join(dir, name))
+		require.NoError(t, os.WriteFile(files[len(files)-1], text, 0o600))
+	}
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Log("there is no systemd-analyze, which would know better")
+		return
+	}
+	out, err := exec.CommandContext(t.Context(), analyze, append([]string{"verify", "--man=no"}, files...)...).CombinedOutput()
+	assert.NoError(t, err, "%s", out)
+	assert.NotContains(t, string(out), dir, "a complaint about a unit")
+}
