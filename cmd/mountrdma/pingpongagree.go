@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/roce"
+)
+
+// What rdma-core's programs say over TCP: LID, queue pair, PSN and GID in
+// hexadecimal, and a zero; and "done", and a zero.
+const (
+	pingpongWords = "%04x:%06x:%06x:%032x\x00"
+	pingpongLen   = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1
+	pingpongDone  = "done\x00"
+)
+
+// agree tells the peer where this end is, and connects to where it is. A server
+// is ready when it has said so, and a client begins.
+func (e *pingpongEnd) agree(conn net.Conn) error {
+	_ = conn.SetDeadline(time.Now().Add(e.app.timeout)) // a connection that has none is one that has ended
+	defer context.AfterFunc(e.ctx, func() { conn.Close() })()
+	client := e.o.server != ""
+	var err error
+	if client {
+		if err = e.introduce(conn); err == nil {
+			err = e.meet(conn)
+		}
+		if err == nil {
+			_, err = io.WriteString(conn, pingpongDone)
+		}
+	} else {
+		if err = e.meet(conn); err == nil {
+			err = e.introduce(conn)
+		}
+		if err == nil {
+			_, err = io.ReadFull(conn, make([]byte, len(pingpongDone)))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot agree with %v: %w", conn.RemoteAddr(), err)
+	}
+	return nil
+}
+
+func (e *pingpongEnd) number() uint32 {
+	if e.uc != nil {
+		return e.uc.Number()
+	}
+	return e.ud.Number()
+}
+
+// introduce says where this end is. RoCE has no LIDs.
+func (e *pingpongEnd) introduce(conn net.Conn) error {
+	gid := e.dev.Addr().As16()
+	_, err := fmt.Fprintf(conn, pingpongWords, 0, e.number(), e.psn, gid[:])
+	return err
+}
+
+// meet reads where the peer is, and makes the queue pair ready.
+func (e *pingpongEnd) meet(conn net.Conn) error {
+	b := make([]byte, pingpongLen)
+	if _, err := io.ReadFull(conn, b); err != nil {
+		return err
+	}
+	var lid, number, psn uint32
+	var digits string
+	if _, err := fmt.Sscanf(string(b[:pingpongLen-1]), "%x:%x:%x:%s", &lid, &number, &psn, &digits); err != nil {
+		return fmt.Errorf("it says %q: %w", b, err)
+	}
+	gid, err := hex.DecodeString(digits)
+	if err != nil || len(gid) != 16 {
+		return fmt.Errorf("it says %q, which has no GID", b)
+	}
+	addr := netip.AddrFrom16([16]byte(gid)).Unmap()
+	local := e.dev.Addr()
+	if addr.IsUnspecified() || addr.Is4() != local.Is4() {
+		return fmt.Errorf("its GID is %v, and this end's %v: give it the index of the one that it has in this network (-g 1 in most cases)", addr, local)
+	}
+	at := roce.Address{Addr: addr}
+	if e.ud != nil {
+		e.to = roce.Destination{Address: at, QP: number, QKey: udPingpongKey}
+		if err := e.ud.ReadyToReceive(); err != nil {
+			return err
+		}
+		return e.ud.ReadyToSend(e.psn)
+	}
+	if err := e.uc.ReadyToReceive(roce.Peer{Address: at, QP: number, PSN: psn, PMTU: e.o.mtu}); err != nil {
+		return err
+	}
+	return e.uc.ReadyToSend(e.psn)
+}
