@@ -34,7 +34,7 @@ func xattrList(p *probe) {
 
 func acl(p *probe) {
 	p.file("f", "")
-	_, err := unix.Getxattr(p.at("f"), "system.posix_acl_access", make([]byte, 100))
+	_, err := unix.Getxattr(p.at("f"), aclAccess, make([]byte, 100))
 	p.result("get", err)
 }
 

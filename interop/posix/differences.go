@@ -26,10 +26,6 @@ var Differences = []Difference{
 		"- the 18th: ok",
 		"+ the 18th: EACCES",
 	}, "AUTH_SYS carries 16 groups (RFC 5531)"},
-	{"acl", linux, []string{
-		"- get: ENODATA",
-		"+ get: ENOTSUP",
-	}, "nfsrdmad does not serve NFSACL"},
 	{"change-mapping", fuse, []string{
 		"- write through a mapping, msync: file mtime+ctime",
 		"+ write through a mapping, msync: file atime+mtime+ctime",

@@ -25,7 +25,7 @@ func reachable(t *testing.T) string {
 // machine is not the suite's alone: its free space is everybody's.
 func mine() []string {
 	var names []string
-	for _, c := range Cases() {
+	for _, c := range append(Cases(), ACLCases()...) {
 		if (!c.Root || os.Getuid() == 0) && c.Name != "statfs-space" {
 			names = append(names, c.Name)
 		}

@@ -36,7 +36,11 @@ func Cases() []Case {
 	)
 }
 
-// Run takes the cases called names, or all, each in a directory of its own name
+// ACLCases are those about access control lists, which Run takes by their names
+// alone.
+func ACLCases() []Case { return slices.Clone(aclCases) }
+
+// Run takes the cases called names, or those of the suite, each in a directory of its own name
 // that it makes in dir and removes. It writes each result as one line: the name of
 // the case, a tab, and what was seen. All users must be able to reach dir.
 func Run(dir string, out io.Writer, names ...string) error {
@@ -64,10 +68,10 @@ func Run(dir string, out io.Writer, names ...string) error {
 
 // choose finds the cases by their names.
 func choose(names []string) ([]Case, error) {
-	all := Cases()
 	if len(names) == 0 {
-		return all, nil
+		return Cases(), nil
 	}
+	all := append(Cases(), aclCases...)
 	var chosen []Case
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(c Case) bool { return c.Name == name })

@@ -48,8 +48,14 @@ var golden = []struct {
 	}},
 	{"getacl-fail-res", &GetACLRes{Status: nfs3.ErrStale}},
 	{"setacl-args", &SetACLArgs{
-		Object: nfs3.FH("oh"), Mask: MaskAccess | MaskDefault,
-		Access: ACL{{UserObj, 0, 7}, {GroupObj, 0, 5}, {Group, 200, 6}, {Mask, 0, 7}, {Other, 0, 0}},
+		Object: nfs3.FH{
+			0x02, 0x57, 0xd1, 0xf0, 0xd2, 0x01, 0x00, 0x00, 0x00, 0x01, 0x49, 0xcf, 0x5c, 0x26, 0xe6, 0x5b, 0x21,
+			0x00, 0x00, 0x00, 0x00, 0x00, 0x43, 0x3f, 0x16, 0xb9, 0xd4, 0xa8, 0x52, 0x49, 0x05, 0xd1, 0xc8, 0x76,
+		},
+		Mask: MaskAccess | MaskDefault,
+		Access: ACL{
+			{UserObj, 0, 7}, {User, 1100, 4}, {GroupObj, 0, 5}, {Group, 2000, 4}, {Mask, 0, 5}, {Other, 0, 0},
+		},
 	}},
 	{"setacl-res", &SetACLRes{Status: nfs3.ErrNotSupp}},
 }
