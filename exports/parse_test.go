@@ -60,7 +60,7 @@ func TestParse(t *testing.T) {
 		{"quotes within a word", `/srv/my" files"/x *(rw)`, []string{`"/srv/my files/x" *` + rw}},
 		{"quotes over a client", `/srv "a(rw)"`, []string{`"/srv" a` + rw}},
 		{"octal", `/srv/my\040files\134\377 *(rw)`, []string{`"/srv/my files\\\xff" *` + rw}},
-		{"other backslashes", `/srv\x\09 *(rw)`, []string{`"/srv\\x\\09" *` + rw}},
+		{"other backslashes", `/srv\x\09\089\ *(rw)`, []string{`"/srv\\x\\09\\089\\" *` + rw}},
 		{"octets", "/srv/\xff\xfe *(rw)", []string{`"/srv/\xff\xfe" *` + rw}},
 		{"slashes", "/srv//a/ *(rw)\n// *(rw)", []string{`"/srv/a" *` + rw, `"/" *` + rw}},
 		{"a path again", "/srv a(rw)\n/b b\n/srv/ c", []string{`"/srv" a` + rw, `"/srv" c` + ro, `"/b" b` + ro}},

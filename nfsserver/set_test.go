@@ -142,6 +142,22 @@ func TestReleased(t *testing.T) {
 	assert.EqualValues(t, 1, released.Load(), "once")
 }
 
+// TestSourceEntersLate: a call that found an export just before it went does not
+// use its file system, and lets nothing go twice.
+func TestSourceEntersLate(t *testing.T) {
+	released := 0
+	s := newSource(newMemFS())
+	s.setReleased(func() { released++ })
+	require.True(t, s.enter())
+	s.retire()
+	assert.False(t, s.enter())
+	assert.Zero(t, released)
+	s.leave()
+	assert.Equal(t, 1, released)
+	assert.False(t, s.enter())
+	assert.Equal(t, 1, released)
+}
+
 // TestSetExportsUnderLoad: while exports come, go and change, every call is
 // answered as one of them has it, and no file system is used once it is let go.
 func TestSetExportsUnderLoad(t *testing.T) {

@@ -107,6 +107,21 @@ func (g *reloadRig) getAttr(from string, fh nfs3.FH) nfs3.Status {
 	return res.Status
 }
 
+// open waits until as many directories are open: what is let go is closed a little
+// later.
+func (g *reloadRig) open(n int, why string) {
+	g.t.Helper()
+	is := func() int {
+		g.shares.mu.Lock()
+		defer g.shares.mu.Unlock()
+		return len(g.shares.open)
+	}
+	for end := time.Now().Add(10 * time.Second); is() != n && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	assert.Equal(g.t, n, is(), why)
+}
+
 const (
 	hostA = "192.0.2.1:700"
 	hostB = "192.0.2.2:700"
@@ -141,6 +156,7 @@ func TestReload(t *testing.T) {
 	done, log = g.reload("")
 	assert.True(t, done, log)
 	assert.Contains(t, log, "nothing is exported")
+	g.open(0, "all were let go")
 	assert.Equal(t, nfs3.ErrStale, g.getAttr(hostA, a))
 }
 
@@ -152,7 +168,7 @@ func TestReloadBad(t *testing.T) {
 	before := g.o.ops.server.Exports()
 	for text, want := range map[string][]string{
 		"./a *(ro)\n./c *(rx)\nx":     {"exports:2:", `there is no option \"rx\"`, "exports:3:1: "},
-		"./a *(ro)\n./d *(rw)":        {"exports:2: ", "/d: no such directory: create it"},
+		"./c *(ro)\n./d *(rw)":        {"exports:2: ", "/d: no such directory: create it"},
 		"./c *(rw)\n./a/../b *":       {"has . or .. in it"},
 		"/ *(crossmnt)\n./a *(rw)":    {"exports:1: ", "option crossmnt: clients of / do not see "},
 		"./a *(rw)\n./c *(rw,fsid=1)": {"exports:2: ", "/b, which has the same fsid and is exported still"},
@@ -170,8 +186,10 @@ func TestReloadBad(t *testing.T) {
 			assert.Equal(t, before[i].Clients, after[i].Clients)
 		}
 		assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
-		assert.Len(t, g.shares.open, 2, "what was opened in vain is closed")
+		g.open(2, "what was opened in vain is closed")
 	}
+	assert.ErrorContains(t, apply(g.o.ops.server, g.shares, []export{{dir: g.dir + "/c", name: "c"}}), "not absolute")
+	g.open(2, "what a Server does not take is closed")
 	require.NoError(t, os.Remove(g.o.exportsFile))
 	assert.False(t, g.o.reload(g.shares, g.logger))
 	assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
@@ -310,9 +328,5 @@ func TestReloadUnderLoad(t *testing.T) {
 	t.Logf("%d READs, %d of them lent, %d stale", served.Load(), lent.Load(), stale.Load())
 	done, log := g.reload("./a *(rw)")
 	assert.True(t, done, log)
-	g.shares.mu.Lock()
-	defer g.shares.mu.Unlock()
-	for len(g.shares.open) > 1 {
-		g.shares.closed.Wait()
-	}
+	g.open(1, "all others were let go")
 }
