@@ -43,6 +43,14 @@
 // before anything is done (see patience), and so are those that the host puts off
 // itself. Such answers are not kept for retries.
 //
+// # Exports and clients
+//
+// What is exported is a set that does not change; SetExports puts another in its
+// place. A call takes the set that it finds when it sees its first handle, and
+// holds that export's file system until it ends. Who a peer is, of an export's
+// clients, is asked once for a connection and an export (package exports), and
+// remembered in oncrpc.Peer.
+//
 // # Life of slices
 //
 // Arguments alias the call message and are used only until the procedure
