@@ -39,7 +39,7 @@ func (g *rig) acl(proc uint32, args, res message) {
 	head, item := g.serve(args.AppendTo(g.header(nfsacl.Program, nfsacl.Version, proc)), nil)
 	stat, results := g.accept(head)
 	require.Zero(g.t, stat, "accept_stat of %s", nfsacl.ProcName(proc))
-	assert.Nil(g.t, item, "nothing in the program may travel apart") // R8267-5.2-1
+	assert.Nil(g.t, item, "nothing in the program may travel apart")
 	g.decode(results, nil, res)
 }
 
@@ -61,6 +61,8 @@ var (
 	modeList = nfsacl.ACL{{Tag: nfsacl.UserObj, Perm: 7}, {Tag: nfsacl.GroupObj, Perm: 5}, {Tag: nfsacl.Other, Perm: 5}}
 )
 
+// TestGetACL: the lists come inline or in a Reply chunk, never apart
+// (R8267-5.2-1): see acl.
 func TestGetACL(t *testing.T) {
 	fs := &aclFS{memFS: newMemFS(), access: hostList, def: hostList[:3]}
 	g := newRig(t, fs)

@@ -39,11 +39,11 @@ func (h hostFS) OpenFile(name string, flag int, perm os.FileMode) (gobilly.File,
 	return hostFile{f}, nil
 }
 
-func (h hostFS) Stat(name string) (os.FileInfo, error)  { return os.Stat(h.at(name)) }
-func (h hostFS) Lstat(name string) (os.FileInfo, error) { return os.Lstat(h.at(name)) }
-func (h hostFS) Rename(from, to string) error           { return os.Rename(h.at(from), h.at(to)) }
-func (h hostFS) Remove(name string) error               { return os.Remove(h.at(name)) }
-func (h hostFS) Join(elem ...string) string             { return filepath.Join(elem...) }
+func (h hostFS) Stat(name string) (os.FileInfo, error)     { return os.Stat(h.at(name)) }
+func (h hostFS) Lstat(name string) (os.FileInfo, error)    { return os.Lstat(h.at(name)) }
+func (h hostFS) Rename(from, to string) error              { return os.Rename(h.at(from), h.at(to)) }
+func (h hostFS) Remove(name string) error                  { return os.Remove(h.at(name)) }
+func (h hostFS) Join(elem ...string) string                { return filepath.Join(elem...) }
 func (h hostFS) MkdirAll(name string, m os.FileMode) error { return os.MkdirAll(h.at(name), m) }
 
 func (h hostFS) Symlink(target, link string) error              { return os.Symlink(target, h.at(link)) }

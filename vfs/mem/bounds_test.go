@@ -105,6 +105,24 @@ func TestHoles(t *testing.T) {
 	assert.EqualValues(t, pageLen, a.Used)
 }
 
+// TestCut: what was cut off does not come back.
+func TestCut(t *testing.T) {
+	u := use(t, Options{})
+	f, err := u.create(u.Root(), "f")
+	require.NoError(t, err)
+	_, _, _, err = u.Write(t.Context(), &u.c, f, []byte("0123456789"), pageLen-4, vfs.Unstable)
+	require.NoError(t, err)
+	for _, size := range []uint64{pageLen - 2, pageLen + 6} {
+		_, err = u.SetAttr(t.Context(), &u.c, f, vfs.SetAttr{Size: &size}, nil)
+		require.NoError(t, err)
+	}
+	p := make([]byte, 20)
+	n, eof, _, err := u.Read(t.Context(), &u.c, f, p, pageLen-4)
+	require.NoError(t, err)
+	assert.True(t, eof)
+	assert.Equal(t, "01\x00\x00\x00\x00\x00\x00\x00\x00", string(p[:n]))
+}
+
 // TestOther: a handle of another FS is no handle of this one.
 func TestOther(t *testing.T) {
 	a, b := use(t, Options{}), use(t, Options{})

@@ -1,0 +1,170 @@
+package billy
+
+import (
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	gobilly "github.com/go-git/go-billy/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A memoryLike is a file system that has neither inode numbers nor times that
+// move, refuses no rename, and counts what it is asked.
+type memoryLike struct {
+	gobilly.Filesystem
+	renames, lists int
+}
+
+func (m *memoryLike) Lstat(name string) (os.FileInfo, error) {
+	fi, err := m.Filesystem.Lstat(name)
+	return still{fi}, err
+}
+
+func (m *memoryLike) Rename(from, to string) error {
+	m.renames++
+	return m.Filesystem.Rename(from, to)
+}
+
+func (m *memoryLike) ReadDir(name string) ([]os.FileInfo, error) {
+	m.lists++
+	return m.Filesystem.ReadDir(name)
+}
+
+type still struct{ os.FileInfo }
+
+func (still) ModTime() time.Time { return time.Unix(1e9, 0) }
+
+func useMemory(t *testing.T) (user, *memoryLike, hostFS) {
+	host := newHost(t)
+	m := &memoryLike{Filesystem: host}
+	return use(t, m, Options{Info: nothing}), m, host
+}
+
+// TestNoNumbers: without inode numbers, the table tells objects apart.
+func TestNoNumbers(t *testing.T) {
+	u, _, host := useMemory(t)
+	a, b := u.create(u.Root(), "a"), u.create(u.Root(), "b")
+	u.rename("a", "b")
+	_, err := u.read(b)
+	assert.ErrorIs(t, err, syscall.ESTALE, "what was renamed over")
+	data, err := u.read(a)
+	require.NoError(t, err)
+	assert.Equal(t, "a", data)
+	assert.Len(t, u.table.byHandle, 2)
+
+	require.NoError(t, os.Remove(host.at("b")))
+	require.NoError(t, os.Mkdir(host.at("b"), 0o755))
+	d, err := u.lookup(u.Root(), "b")
+	require.NoError(t, err)
+	assert.NotEqual(t, a, d)
+	_, err = u.read(a)
+	assert.ErrorIs(t, err, syscall.ESTALE, "a file whose name a directory has")
+	assert.Len(t, u.table.byHandle, 2)
+
+	attr, err := u.GetAttr(t.Context(), &u.c, d)
+	require.NoError(t, err)
+	inside := u.create(d, "inside")
+	again, err := u.GetAttr(t.Context(), &u.c, inside)
+	require.NoError(t, err)
+	assert.NotEqual(t, attr.FileID, again.FileID)
+}
+
+// TestNoTimes: a change shows in the times, though the file system's stand still.
+func TestNoTimes(t *testing.T) {
+	u, _, _ := useMemory(t)
+	f := u.create(u.Root(), "f")
+	before, err := u.GetAttr(t.Context(), &u.c, f)
+	require.NoError(t, err)
+	for range 100 {
+		_, _, w, err := u.Write(t.Context(), &u.c, f, []byte("x"), 0, vfs.Unstable)
+		require.NoError(t, err)
+		assert.Equal(t, before.Ctime, w.Before.Ctime)
+		require.NotEqual(t, before.Ctime, w.After.Ctime)
+		before = w.After.Attr
+	}
+	assert.Equal(t, vfs.Time{Sec: 1e9}, before.Mtime)
+	dir, err := u.GetAttr(t.Context(), &u.c, u.Root())
+	require.NoError(t, err)
+	u.create(u.Root(), "g")
+	after, err := u.GetAttr(t.Context(), &u.c, u.Root())
+	require.NoError(t, err)
+	assert.NotEqual(t, dir.Mtime, after.Mtime, "clients tell by it that names are others")
+}
+
+// TestIntoItself: nothing but the FS may know that a directory cannot be moved
+// below itself.
+func TestIntoItself(t *testing.T) {
+	u, m, _ := useMemory(t)
+	d := u.mkdir(u.Root(), "d")
+	e := u.mkdir(d, "e")
+	for _, to := range []vfs.Handle{d, e} {
+		_, _, err := u.Rename(t.Context(), &u.c, u.Root(), "d", to, "d")
+		assert.ErrorIs(t, err, syscall.EINVAL)
+	}
+	assert.Zero(t, m.renames)
+}
+
+// TestListedOnce: a client that reads a directory in pieces has it listed once,
+// and one that begins again sees what is there now.
+func TestListedOnce(t *testing.T) {
+	u, m, _ := useMemory(t)
+	for i := range 10 {
+		u.create(u.Root(), string(rune('a'+i)))
+	}
+	count := func() (n int) {
+		var cookie, verifier uint64
+		for eof := false; !eof; {
+			took := 0
+			var err error
+			_, verifier, eof, err = u.ReadDir(t.Context(), &u.c, u.Root(), cookie, verifier, false, func(e *vfs.Entry) bool {
+				if took == 2 {
+					return false
+				}
+				took++
+				cookie = e.Cookie
+				return true
+			})
+			require.NoError(t, err)
+			n += took
+		}
+		return n
+	}
+	assert.Equal(t, 12, count())
+	assert.Equal(t, 1, m.lists)
+	u.create(u.Root(), "later")
+	assert.Equal(t, 13, count())
+	assert.Equal(t, 2, m.lists)
+	for i := range 2 * maxListings {
+		d := u.mkdir(u.Root(), string(rune('A'+i)))
+		_, _, _, err := u.ReadDir(t.Context(), &u.c, d, 0, 0, false, func(*vfs.Entry) bool { return true })
+		require.NoError(t, err)
+	}
+	assert.LessOrEqual(t, len(u.lists.list), maxListings)
+}
+
+// An aliasHandles knows a second handle for each path.
+type aliasHandles struct{ fixedHandles }
+
+func (aliasHandles) Path(h []byte) ([]string, error) { return []string{string(h[1:])}, nil }
+
+// TestAlias: of two handles that Handles has for a path, the one that it makes
+// now counts.
+func TestAlias(t *testing.T) {
+	host := newHost(t)
+	require.NoError(t, os.WriteFile(host.at("f"), []byte("data"), 0o600))
+	u := use(t, host, Options{Handles: aliasHandles{}})
+	for octets, want := range map[string]error{"/f": nil, "?f": syscall.ESTALE, "/none": syscall.ESTALE, "/f/g": syscall.ESTALE} {
+		h, _ := vfs.NewHandle([]byte(octets))
+		_, err := u.GetAttr(t.Context(), &u.c, h)
+		if want == nil {
+			assert.NoError(t, err, octets)
+		} else {
+			assert.ErrorIs(t, err, want, octets)
+		}
+	}
+}
