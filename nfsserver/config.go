@@ -1,6 +1,7 @@
 package nfsserver
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -29,6 +30,12 @@ type Config struct {
 	// Names tells what hosts are called, for clients that are named so; nil
 	// means that nobody has a name.
 	Names exports.Names
+
+	// Groups, if not nil, tells the groups of a user on this host, which take
+	// the place of those that a call names: AUTH_SYS has room for 16. It is
+	// asked for every call, and should wait for a bounded time only; after an
+	// error the client is told to come again. UserGroups.Of is one.
+	Groups func(ctx context.Context, uid uint32) ([]uint32, error)
 
 	// Log is told of errors of file systems that NFS has no word for; nil
 	// means none.

@@ -51,19 +51,25 @@ func addrOf(p *oncrpc.Peer) netip.Addr {
 	return p.Addr.Addr().Unmap()
 }
 
-// squash sets to to whom a call with credential from is done for. The groups
-// are stored in groups.
-func squash(o *exports.Options, from *oncrpc.Cred, to *vfs.Cred, groups *[maxGroups]uint32) {
+// squash returns whom a call with credential from is done for. The groups are
+// appended to groups.
+func squash(o *exports.Options, from *oncrpc.Cred, groups []uint32) vfs.Cred {
 	uid, gid := o.AnonUID.Number(), o.AnonGID.Number()
 	if o.AllSquash || from.Flavor != oncrpc.AuthSys {
-		*to = vfs.Cred{UID: uid, GID: gid}
-		return
+		return vfs.Cred{UID: uid, GID: gid}
 	}
-	n := copy(groups[:], from.GIDs)
-	for i := range n {
-		groups[i] = mapID(o, groups[i], gid)
+	return vfs.Cred{
+		UID: mapID(o, from.UID, uid), GID: mapID(o, from.GID, gid),
+		Groups: mapGroups(o, from.GIDs, groups),
 	}
-	*to = vfs.Cred{UID: mapID(o, from.UID, uid), GID: mapID(o, from.GID, gid), Groups: groups[:n]}
+}
+
+// mapGroups appends what stands for a caller's groups to groups.
+func mapGroups(o *exports.Options, from, groups []uint32) []uint32 {
+	for _, g := range from {
+		groups = append(groups, mapID(o, g, o.AnonGID.Number()))
+	}
+	return groups
 }
 
 // mapID returns what stands for a caller's user or group. The largest id is

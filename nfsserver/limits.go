@@ -21,9 +21,31 @@ const (
 	// hundred entries with their attributes.
 	preferredDir = 64 << 10
 
-	// maxGroups is the number of groups beside GID that a call is done
-	// with: as many as an AUTH_SYS credential has (RFC 5531, Appendix A).
+	// maxGroups is the number of groups beside GID that an AUTH_SYS
+	// credential has (RFC 5531, Appendix A).
 	maxGroups = 16
+
+	// groupsTime is how long the user database may take to tell a user's
+	// groups. Then clients that wait are told to come again.
+	groupsTime = 5 * time.Second
+
+	// maxGroupWaits is for how many users it is asked at once, for as many as
+	// may come at once after a restart, and maxGroupLookups how many of these
+	// questions run: threads, where the host's C library asks.
+	maxGroupWaits   = 256
+	maxGroupLookups = 16
+
+	// maxGroupLists is of how many users the groups are kept.
+	maxGroupLists = 8192
+
+	// groupsFresh is how long groups stand: who is put into one waits for that.
+	// groupsStale is how long they are used while they are asked for again, or
+	// the user database is down: as long as Linux's mountd has them stand.
+	groupsFresh = time.Minute
+	groupsStale = 30 * time.Minute
+
+	// groupsFail is how long nobody asks again after a failure.
+	groupsFail = 3 * time.Second
 
 	// maxMounts is the number of entries that DUMP can tell. The list is
 	// for people; the oldest entry makes room.

@@ -24,7 +24,7 @@ type request struct {
 	running *atomic.Int64    // see patience
 	cred    vfs.Cred
 
-	groups   [maxGroups]uint32 // of cred
+	groups   []uint32          // memory for those of cred
 	fh       [nfs3.FHSize]byte // see handle
 	mac      mac
 	dirEntry nfs3.Entry // see entry
@@ -33,7 +33,7 @@ type request struct {
 func (s *Server) begin(c *oncrpc.Call) *request {
 	q, _ := s.requests.Get().(*request)
 	if q == nil {
-		q = &request{server: s}
+		q = &request{server: s, groups: make([]uint32, 0, maxGroups)}
 	}
 	q.call = c
 	return q
@@ -104,7 +104,10 @@ func (q *request) open(ctx context.Context, fh nfs3.FH) (vfs.Handle, nfs3.Status
 			return vfs.Handle{}, v.status
 		}
 		q.options = v.options
-		squash(q.options, &q.call.Cred, &q.cred, &q.groups)
+		if err := q.identify(ctx); err != nil {
+			q.options = nil
+			return vfs.Handle{}, nfs3.ErrJukebox // until it is known what is right
+		}
 	}
 	if status := q.within(ctx, h); status != nfs3.OK {
 		return vfs.Handle{}, status

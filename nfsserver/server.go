@@ -1,6 +1,7 @@
 package nfsserver
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ type Server struct {
 	set     atomic.Pointer[exportSet]
 	setting sync.Mutex // held while set is replaced
 	names   exports.Names
+	groups  func(context.Context, uint32) ([]uint32, error) // may be nil
 	seal    *sealer
 	payload int // most octets of one READ or WRITE
 	log     *slog.Logger
@@ -33,7 +35,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{seal: newSealer(c.Key), names: c.Names, payload: payload, log: calm.Logger(c.Log)}
+	s := &Server{seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: calm.Logger(c.Log)}
 	set, err := newExportSet(c.Exports, nil)
 	if err != nil {
 		return nil, err
