@@ -44,11 +44,18 @@ type Conn struct {
 
 var _ rdma.Conn = (*Conn)(nil)
 
-// newConn makes the connection that MPA's start-up has negotiated, and starts
-// its reader. As responder it sends nothing before the peer's first FPDU.
+// newConn makes the connection that MPA's start-up has negotiated.
 func newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *Conn {
+	c := unbound(p, peer, cc, responder)
+	c.bind(s, nil)
+	return c
+}
+
+// unbound makes a connection that has no socket yet: memory can be registered with
+// it. As responder it will send nothing before the peer's first FPDU.
+func unbound(p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *Conn {
 	c := &Conn{
-		sock: s, params: p, peer: peer, mulpdu: s.mulpdu(p.SendMarkers),
+		params: p, peer: peer,
 		handler: cc.Handler, recvSize: cc.RecvSize, takesImm: cc.Immediate,
 		over: make(chan struct{}),
 	}
@@ -65,6 +72,21 @@ func newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, respon
 	}
 	c.rx.init(c, cc.Recvs)
 	return c
+}
+
+// bind gives the connection its socket, and the record, or nil, of what goes over
+// it.
+func (c *Conn) bind(s *socket, record *recorder) {
+	c.sock, s.record = s, record
+	if c.mulpdu == 0 {
+		c.mulpdu = s.mulpdu(c.params.SendMarkers)
+	}
+}
+
+// abandon gives up a connection that has not been bound.
+func (c *Conn) abandon() {
+	c.rx.close()
+	c.revokeAll()
 }
 
 // start lets the connection run.

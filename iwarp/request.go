@@ -34,16 +34,21 @@ func (r *request) reply(f mpa.Frame, privateData []byte) error {
 // before the peer's first FPDU.
 func (r *request) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
 	reply, params, err := mpa.Accept(r.req, r.cfg.local())
-	if err == nil {
-		err = r.reply(reply, cc.PrivateData)
-	}
 	if err != nil {
 		r.nc.Close()
 		return nil, err
 	}
-	c := newConn(newSocket(r.nc), params, r.req, cc, true)
-	c.sock.record = r.record
+	c := unbound(params, r.req, cc, true)
 	c.configure(r.cfg)
+	if cc.Prepare != nil {
+		cc.PrivateData = cc.Prepare(c)
+	}
+	if err := r.reply(reply, cc.PrivateData); err != nil {
+		c.abandon()
+		r.nc.Close()
+		return nil, err
+	}
+	c.bind(newSocket(r.nc), r.record)
 	c.start()
 	return c, nil
 }

@@ -185,6 +185,13 @@ type ConnConfig struct {
 	// PrivateData goes to the peer with the connection's set-up.
 	PrivateData []byte
 
+	// Prepare, if not nil, makes the private data of ConnRequest.Accept in
+	// place of PrivateData. It can register memory with the connection that
+	// is being made, so that the data advertise it. Where Accept fails
+	// nevertheless, that memory is no more reached, and the Handler is not
+	// told. Dial does not look at it.
+	Prepare func(Registrar) (privateData []byte)
+
 	// RecvSize is the length in octets of the longest message that the
 	// connection accepts; 0 means 4096.
 	RecvSize int
@@ -200,12 +207,18 @@ type ConnConfig struct {
 	Immediate bool
 }
 
-// A Conn is a connected queue pair of a reliable service. Its methods may be
-// called by several goroutines.
-type Conn interface {
+// A Registrar makes memory of this end part of what the peer can reach. It may
+// be a ReadDepth.
+type Registrar interface {
 	// Register lets the peer reach b. The region is valid on this
 	// connection only. A region longer than 2^32-1 octets is an error.
 	Register(b []byte, access Access) (Region, error)
+}
+
+// A Conn is a connected queue pair of a reliable service. Its methods may be
+// called by several goroutines.
+type Conn interface {
+	Registrar
 
 	// Post queues work requests that leave together, in order, with
 	// nothing of other callers in between. It takes the Data slices over,

@@ -67,11 +67,14 @@ type request struct {
 // answered tells whether r is done only when the peer has answered.
 func (r *request) answered() bool { return r.Op == rdma.OpRead || r.Op.Atomic() }
 
-// Pair returns the two ends of a connection. They are cut when the test ends,
-// if they have not ended before.
+// Pair returns the two ends of a connection, of which b has accepted. They are
+// cut when the test ends, if they have not ended before.
 func Pair(t testing.TB, a, b rdma.ConnConfig) (*Conn, *Conn) {
 	t.Helper()
 	ca, cb := newConn(a, 1), newConn(b, 2)
+	if b.Prepare != nil {
+		cb.cfg.PrivateData = b.Prepare(cb)
+	}
 	join(ca, cb)
 	t.Cleanup(func() { cut(ca, cb) })
 	return ca, cb

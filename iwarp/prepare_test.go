@@ -1,0 +1,85 @@
+package iwarp
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// prepared returns a listener, and what a configuration for Accept needs: what is
+// registered before the peer is answered, and advertised in the answer.
+func prepared(t *testing.T, memory []byte) (*Listener, rdma.ConnConfig, *rdma.Region) {
+	t.Helper()
+	l, err := Listen("tcp", "127.0.0.1:0", Config{ORD: 5, IRD: 7})
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	var region rdma.Region
+	return l, rdma.ConnConfig{Handler: newInbox(), PrivateData: []byte("not this"), Prepare: func(r rdma.Registrar) []byte {
+		ird, ord := r.(rdma.ReadDepth).ReadDepth()
+		assert.Equal(t, [2]int{3, 5}, [2]int{ird, ord}, "as both ends agreed")
+		region, err = r.Register(memory, rdma.RemoteAtomic)
+		assert.NoError(t, err)
+		return []byte{byte(region.STag() >> 24), byte(region.STag() >> 16), byte(region.STag() >> 8), byte(region.STag())}
+	}}, &region
+}
+
+// Memory that is registered before the peer is answered can be advertised in the
+// answer, and reached as soon as that has come.
+func TestPrepare(t *testing.T) {
+	world(t)
+	memory := make([]byte, 8)
+	l, cc, region := prepared(t, memory)
+	accepted := make(chan rdma.Conn, 1)
+	go func() {
+		req, err := l.Accept(t.Context())
+		if assert.NoError(t, err) {
+			c, err := req.Accept(cc)
+			assert.NoError(t, err)
+			accepted <- c
+		}
+	}()
+	c, err := Dial(t.Context(), "tcp", l.Addr().String(), Config{ORD: 3, IRD: 9}, rdma.ConnConfig{Handler: newInbox()})
+	require.NoError(t, err)
+	p := c.PrivateData()
+	require.Len(t, p, 4)
+	stag := rdma.STag(p[0])<<24 | rdma.STag(p[1])<<16 | rdma.STag(p[2])<<8 | rdma.STag(p[3])
+	assert.Equal(t, (*region).STag(), stag)
+	done := make(waiter, 1)
+	require.NoError(t, c.Post(rdma.WR{Op: rdma.OpFetchAdd, Remote: rdma.Remote{STag: stag}, Atomic: rdma.Atomic{Operand: 7}, Done: done}))
+	require.NoError(t, (<-done).Err)
+	word, err := rdma.Word(memory, 0)
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, word.Load())
+	(<-accepted).Abort(nil)
+	require.NoError(t, c.Close())
+}
+
+// Where the answer cannot be sent, nothing is left of the connection or of what was
+// registered with it.
+func TestPrepareInVain(t *testing.T) {
+	world(t)
+	l, cc, region := prepared(t, make([]byte, 8))
+	nc, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer nc.Close()
+	require.NoError(t, writeFrame(nc, mpa.NewRequest(Config{ORD: 3}.local())))
+	req, err := l.Accept(t.Context())
+	require.NoError(t, err)
+	prepare := cc.Prepare
+	cc.Prepare = func(r rdma.Registrar) []byte {
+		prepare(r)
+		return make([]byte, mpa.MaxPrivateData+1)
+	}
+	_, err = req.Accept(cc)
+	require.ErrorContains(t, err, "octets of private data")
+	assert.Nil(t, rnic.find((*region).STag()), "it is not valid any more")
+	_, err = nc.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF)
+	(*region).Deregister()
+}
