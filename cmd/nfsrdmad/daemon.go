@@ -47,6 +47,11 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	names := exports.NewResolver(nil, log)
 	defer names.Close()
 	o.names = names
+	if o.manageGIDs {
+		groups := nfsserver.NewUserGroups(nil, log)
+		defer groups.Close()
+		o.groups = groups.Of
+	}
 	shares := newShares(st, log)
 	taken, err := o.openExports(shares, log)
 	if err != nil {
@@ -129,7 +134,9 @@ func openExport(e *export, st *state, log *slog.Logger) (vfs.FS, error) {
 // programs are what all transports serve, behind one cache of replies: a client
 // may come back by another connection.
 func (o *serveOptions) programs(list []nfsserver.Export, log *slog.Logger) (*oncrpc.ReplayCache, error) {
-	server, err := nfsserver.New(nfsserver.Config{Exports: list, Key: o.key, MaxPayload: int(o.maxPayload), Names: o.names, Log: log})
+	server, err := nfsserver.New(nfsserver.Config{
+		Exports: list, Key: o.key, MaxPayload: int(o.maxPayload), Names: o.names, Groups: o.groups, Log: log,
+	})
 	if err != nil {
 		return nil, err
 	}

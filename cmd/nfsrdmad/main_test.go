@@ -64,7 +64,7 @@ func TestHelp(t *testing.T) {
 	status, stdout, _ := command(t, "serve", "--help")
 	assert.Equal(t, cli.ExitOK, status)
 	for _, flag := range []string{
-		"--ro", "--clients", "--no-root-squash", "--exports", "--listen", "--tcp", "--portmap", "--register", "--inline", "--credits",
+		"--ro", "--clients", "--no-root-squash", "--exports", "--listen", "--tcp", "--portmap", "--register", "--manage-gids", "--inline", "--credits",
 		"--max-payload", "--crc", "--markers", "--no-extensions", "--state", "--log-level", "--log-format",
 	} {
 		assert.Contains(t, stdout, flag)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -31,6 +32,7 @@ type serveOptions struct {
 	tcp          string
 	portmap      string
 	register     bool
+	manageGIDs   bool
 	inline       cli.Size
 	credits      int
 	maxPayload   cli.Size
@@ -51,8 +53,9 @@ type serveOptions struct {
 	clients []netip.Prefix
 
 	// Once the daemon runs.
-	key   [keyLen]byte // of file handles
-	names exports.Names
+	key    [keyLen]byte // of file handles
+	names  exports.Names
+	groups func(context.Context, uint32) ([]uint32, error) // of users; nil: what calls say
 }
 
 func newServe() *cobra.Command {
@@ -125,6 +128,7 @@ has none, this daemon itself, with --portmap :111.`,
 	f.StringSliceVar(&o.clientWords, "clients", nil, "serve only these addresses and networks `NET,...`")
 	f.BoolVar(&o.noRootSquash, "no-root-squash", false, "let root of a client be root here")
 	f.StringVar(&o.exportsFile, "exports", "", "serve what `FILE` says (exports(5)); read again at SIGHUP")
+	f.BoolVar(&o.manageGIDs, "manage-gids", false, "users are in the groups that this host says: calls have room for 16")
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
 	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for the same over plain TCP; \"\" turns it off")
 	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), most often :111")
