@@ -62,6 +62,7 @@ func TestNoNumbers(t *testing.T) {
 	d, err := u.lookup(u.Root(), "b")
 	require.NoError(t, err)
 	assert.NotEqual(t, a, d)
+	assert.Len(t, u.table.byHandle, 2, "the file is forgotten at once")
 	_, err = u.read(a)
 	assert.ErrorIs(t, err, syscall.ESTALE, "a file whose name a directory has")
 	assert.Len(t, u.table.byHandle, 2)
