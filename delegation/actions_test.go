@@ -61,6 +61,16 @@ func (w *world) clientActions(i int, e *end, add adder) {
 			}
 		}, "%d closes", i)
 	}
+	if w.left.closes[i] > 0 && e.closing > 0 {
+		add(func(w *world) {
+			w.left.closes[i]--
+			e, op := w.ends[i], new(Op)
+			e.closing--
+			if e.h.Close(e.former, op, w.now) {
+				w.post(e, &message{op: op})
+			}
+		}, "%d closes what it has lost", i)
+	}
 	if due, ok := e.h.RenewDue(); ok && due <= w.now && e.renewed < w.left.renews {
 		add(func(w *world) {
 			w.ends[i].renewed++

@@ -67,8 +67,7 @@ func (h *Holder) Granted(a Asking, res *AcquireRes) (*Delegation, Posts, error) 
 		s = h.slot(res.Slot)
 	}
 	d := &Delegation{Slot: res.Slot, Generation: res.Generation, Types: res.Types, opens: true, users: 1}
-	d.sure = a.seq > h.run
-	d.good.Store(d.sure)
+	d.good.Store(a.seq > h.run) // else the server may have ended it before the lease was trusted again
 	s.d = d
 	h.held++
 	h.shorten(time.Duration(res.LeaseMS) * time.Millisecond)

@@ -79,7 +79,8 @@ func (g *Grantor) mark(ch *Change, o *object, conn *Conn, now time.Duration) {
 	for _, a := range o.asked {
 		a.stale = true
 	}
-	for _, gr := range slices.Clone(o.grants) { // what is unused ends here
+	for i := len(o.grants) - 1; i >= 0; i-- { // from the last, for what is unused ends here
+		gr := o.grants[i]
 		if gr.conn == conn || g.reclaim(gr) {
 			continue
 		}

@@ -35,6 +35,9 @@ var explorations = []struct {
 	{"what the server posts is late", false, budget{
 		asks: [2]int{1, 0}, changes: [3]int{0, 0, 1}, steps: 4, renews: 2, slow: true, direct: true,
 	}},
+	{"so is a recall after the lease", false, budget{
+		asks: [2]int{1, 0}, opens: [2]int{1, 0}, changes: [3]int{0, 0, 1}, steps: 3, renews: 1, slow: true, direct: true,
+	}},
 	{"changes that come back", false, budget{
 		asks: [2]int{2, 0}, changes: [3]int{0, 0, 1}, steps: 2, postpone: true, direct: true,
 	}},

@@ -72,14 +72,13 @@ type Delegation struct {
 	Types      Types
 
 	// good says that things may be served without an atomic operation as
-	// long as the lease is trusted: an open is counted, and nothing speaks
-	// against the generation.
+	// long as the lease is trusted: an open is counted, and the generation
+	// was seen, or granted, since the lease was last in doubt.
 	good atomic.Bool
 
 	state   state
 	opens   bool // the server's word counts an open of ours
 	opening bool // it soon will
-	sure    bool // since the lease was last in doubt
 	users   int
 }
 
@@ -101,7 +100,7 @@ type Op struct {
 
 	d      *Delegation
 	posted time.Duration
-	seq    uint64
+	seq    uint64 // of OpRenew
 }
 
 // post fills in op.
@@ -140,7 +139,7 @@ func (h *Holder) settle(n uint32, s *slot) {
 
 // leave ends d as one that can be used.
 func (h *Holder) leave(d *Delegation, as state) {
-	d.state, d.sure = as, false
+	d.state = as
 	d.good.Store(false)
 	s := h.slots[d.Slot]
 	if s != nil && s.d == d && as == void {

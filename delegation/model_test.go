@@ -72,6 +72,8 @@ type end struct {
 	lasting []*Op // of these, those that last until they are closed
 	renewed int
 	drop    *Delegation
+	former  *Delegation // that has been lost while in use
+	closing int         // uses of that
 
 	out      []Grant // recalls without an answer, as the server sees it
 	returned []Grant
@@ -177,7 +179,7 @@ func (w *world) send(e *end) {
 func (w *world) client(e *end, fx Posts) {
 	for _, d := range fx.Drops {
 		if e.d == d {
-			e.d = nil
+			e.d, e.former, e.closing = nil, d, e.using
 		}
 		if e.h.Recalled(d) {
 			e.drop = d

@@ -49,7 +49,6 @@ func (h *Holder) renewed(op *Op, now time.Duration) {
 		h.run = op.seq
 		for _, s := range h.slots {
 			if s.d != nil {
-				s.d.sure = false
 				s.d.good.Store(false)
 			}
 		}

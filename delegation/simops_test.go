@@ -81,7 +81,7 @@ func (c *simClient) lookup(p place, found func(*simFile, string)) {
 					if l.gone {
 						return
 					}
-					if keep && l.h.Keeps(m) && k.d == m.d {
+					if keep && l.h.Keeps(m) {
 						k.names[p.name].known, k.names[p.name].f = true, f
 					}
 					found(f, "looks up")
@@ -144,7 +144,7 @@ func (c *simClient) readCall(f *simFile, then func(close func())) {
 						return
 					}
 					c.clocked.Saw(st.CTime, c.clock())
-					c.keep(k, m, keep, &earlyData{data, st, read, m})
+					c.keep(l, k, m, keep, &earlyData{data, st, read, m})
 					c.check(f, data, from, "reads")
 					then(func() {})
 				})
@@ -154,13 +154,13 @@ func (c *simClient) readCall(f *simFile, then func(close func())) {
 }
 
 // keep puts what a READ has brought into the cache, if it may.
-func (c *simClient) keep(k *cachedFile, m Mark, keep bool, e *earlyData) {
+func (c *simClient) keep(l *line, k *cachedFile, m Mark, keep bool, e *earlyData) {
 	switch {
-	case !keep || !c.l.h.Keeps(m):
+	case !keep || !l.h.Keeps(m):
 	case m.d == nil:
 		k.early = e
 		c.adopt(k)
-	case m.d == k.d:
+	default:
 		k.has, k.data = true, e.data
 	}
 }

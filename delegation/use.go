@@ -108,11 +108,10 @@ func (h *Holder) verdict(op *Op, w Word, now time.Duration) Verdict {
 	if now-op.posted >= h.lease {
 		return Doubt
 	}
-	if op.seq > h.run {
-		d.sure = true
-	}
-	d.good.Store(d.sure && d.opens)
-	if !d.sure || int64(now) >= h.until.Load() {
+	// Answers come in order, so if the lease was in doubt, the add that ended that was
+	// done before op was.
+	d.good.Store(d.opens)
+	if int64(now) >= h.until.Load() {
 		return Doubt
 	}
 	return Serve

@@ -1,0 +1,155 @@
+package delegation
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A crowd is a Grantor that goroutines do everything with at once.
+type crowd struct {
+	t     *testing.T
+	g     *Grantor
+	clock atomic.Int64
+	held  [5]atomic.Int64 // by clients, of each object
+	ended atomic.Int64
+}
+
+func (c *crowd) now() time.Duration { return time.Duration(c.clock.Add(int64(time.Microsecond))) }
+
+func (c *crowd) do(fx Effects) {
+	for _, r := range fx.Recalls {
+		r.Conn.Owner.(chan Recall) <- r // there is room for the window
+	}
+	for _, ch := range fx.Ready {
+		close(ch.Waker.(chan struct{}))
+	}
+	assert.Empty(c.t, fx.Cuts)
+	c.ended.Add(int64(len(fx.Ended)))
+}
+
+// client takes, uses and gives back what it can.
+func (c *crowd) client(conn *Conn, words *Region, stop <-chan struct{}) {
+	grants := make(map[Grant]int)
+	for {
+		select {
+		case r := <-conn.Owner.(chan Recall):
+			gt := Grant{r.Slot, r.Generation}
+			c.held[grants[gt]].Add(-1)
+			delete(grants, gt)
+			c.g.Sent(r, c.now())
+			c.do(c.g.Immediate(conn, returned(gt), c.now()))
+			continue
+		case <-stop:
+			return
+		default:
+		}
+		runtime.Gosched()
+		OpRenew.Operands().Do(rdma.OpFetchAdd, word(c.t, words, LeaseWord))
+		i := rand.IntN(len(c.held))
+		a, why, fx := c.g.Prepare(conn, []byte{byte(i)}, c.now())
+		c.do(fx)
+		if why != 0 {
+			continue
+		}
+		gt, why, fx := c.g.Commit(a, c.now())
+		c.do(fx)
+		if why == 0 {
+			grants[gt] = i
+			c.held[i].Add(1)
+			c.do(c.g.Replied(conn, gt))
+		}
+	}
+}
+
+func word(t *testing.T, r *Region, n int) *atomic.Uint64 {
+	w, err := rdma.Word(r.memory, n*rdma.WordLen)
+	require.NoError(t, err)
+	return w
+}
+
+// TestParallel lets clients, changes and the time go on at once: nobody holds what
+// is being changed.
+func TestParallel(t *testing.T) {
+	const changes, changers, clients = 500, 4, 3
+	c := &crowd{t: t, g: grantor(t, Config{Slots: 4, Grants: 9})}
+	stop := make(chan struct{})
+	var workers, others sync.WaitGroup
+	var conns []*Conn
+	for range clients {
+		r, err := NewRegion(make([]byte, 4*rdma.WordLen))
+		require.NoError(t, err)
+		conn := c.g.Attach(r, 2, make(chan Recall, 2))
+		conns = append(conns, conn)
+		others.Go(func() { c.client(conn, r, stop) })
+	}
+	others.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				c.do(c.g.Tick(c.now()))
+				c.g.Next()
+				c.g.Stats()
+				runtime.Gosched()
+			}
+		}
+	})
+	for range changers {
+		workers.Go(func() {
+			var ch Change
+			for range changes {
+				i, wake := rand.IntN(len(c.held)), make(chan struct{})
+				ch.Waker = wake
+				ready, fx := c.g.Change(&ch, nil, []byte{byte(i)}, c.now())
+				c.do(fx)
+				if !ready {
+					<-wake
+				}
+				assert.Zero(t, c.held[i].Load())
+				runtime.Gosched()
+				assert.Zero(t, c.held[i].Load())
+				c.g.Done(&ch)
+			}
+		})
+	}
+	workers.Wait()
+	close(stop)
+	others.Wait()
+	for _, conn := range conns {
+		c.do(c.g.Disconnect(conn, true, c.now()))
+	}
+	st := c.g.Stats()
+	assert.Zero(t, st.InForce)
+	assert.EqualValues(t, st.Granted, c.ended.Load())
+	assert.NotZero(t, st.Recalled)
+	assert.Empty(t, c.g.objects)
+}
+
+func BenchmarkChange(b *testing.B) {
+	key := make([]byte, 32)
+	for name, near := range map[string]bool{"nobody holds anything": false, "held by the caller": true} {
+		b.Run(name, func(b *testing.B) {
+			g := grantor(b, Config{})
+			c, _ := attach(g, 1)
+			if near {
+				grantTo(b, g, c, string(key), 0)
+			}
+			b.ReportAllocs()
+			var ch Change
+			for b.Loop() {
+				g.Change(&ch, c, key, 0)
+				g.Done(&ch)
+			}
+		})
+	}
+}
