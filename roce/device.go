@@ -100,16 +100,20 @@ func (d *Device) failAll(cause error) {
 	}
 }
 
-// add gives a queue pair a number that nobody can guess from another's.
-func (d *Device) add(e endpoint) (number uint32, err error) {
+// add gives a queue pair the number that it is to have, or, where that is 0, one
+// that nobody can guess from another's.
+func (d *Device) add(e endpoint, wanted uint32) (number uint32, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.closed:
 		return 0, rdma.ErrClosed
+	case wanted != 0 && (wanted < firstQP || wanted >= packet.MulticastQP || d.pairs[wanted] != nil):
+		return 0, fmt.Errorf("roce: %#x is no number of a queue pair, or another has it", wanted)
 	case len(d.pairs) >= maxQueuePairs:
 		return 0, fmt.Errorf("%w: %d queue pairs", errTooMany, len(d.pairs))
 	}
+	number = wanted
 	for number < firstQP || d.pairs[number] != nil {
 		number = rand.Uint32N(packet.MulticastQP)
 	}

@@ -47,7 +47,7 @@ func (pd *ProtectionDomain) NewUC(cfg UCConfig) (*UC, error) {
 	}
 	q.sender.q = &q.queuePair
 	var err error
-	q.number, err = q.dev.add(q)
+	q.number, err = q.dev.add(q, 0)
 	return q, err
 }
 

@@ -11,6 +11,10 @@ import (
 type UDConfig struct {
 	Recv  Completer // of receives; nil tells nobody
 	Recvs int       // that may be posted at a time; 0 means 128
+
+	// Number is that of the queue pair, where peers have to know it before
+	// anything has told them; 0 means one that nobody can guess.
+	Number uint32
 }
 
 // A UD is a queue pair of Unreliable Datagram. Its methods may be called by
@@ -30,7 +34,7 @@ func (pd *ProtectionDomain) NewUD(cfg UDConfig) (*UD, error) {
 	}
 	q.sender.q = &q.queuePair
 	var err error
-	q.number, err = q.dev.add(q)
+	q.number, err = q.dev.add(q, cfg.Number)
 	return q, err
 }
 

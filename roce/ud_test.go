@@ -294,3 +294,18 @@ func TestDevice(t *testing.T) {
 	w.max = 200
 	assert.Zero(t, MaxPMTU(w))
 }
+
+// TestUDNumber: a queue pair has the number that it is to have, or is not there.
+func TestUDNumber(t *testing.T) {
+	pd := device(t, newNetwork().wire(here), Config{}).NewProtectionDomain()
+	q, err := pd.NewUD(UDConfig{Number: 0x4e4653})
+	require.NoError(t, err)
+	assert.EqualValues(t, 0x4e4653, q.Number())
+	for _, n := range []uint32{1, 0x4e4653, packet.MulticastQP, 1 << 24} {
+		_, err = pd.NewUD(UDConfig{Number: n})
+		assert.Error(t, err, n)
+	}
+	q.Close()
+	_, err = pd.NewUD(UDConfig{Number: 0x4e4653})
+	assert.NoError(t, err, "it is free again")
+}
