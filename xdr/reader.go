@@ -76,6 +76,10 @@ func (r *Reader) SetPlaces(places []Place) {
 // Offset returns the number of octets read so far.
 func (r *Reader) Offset() int { return r.off }
 
+// Left returns how many octets have not been read: of the stream, and of the item
+// that was moved out of it, whether that has been read or not.
+func (r *Reader) Left() int { return len(r.b) - r.off + len(r.item) }
+
 // Err returns the first error.
 func (r *Reader) Err() error { return r.err }
 

@@ -55,6 +55,7 @@ func (m *mountCommand) serve(ctx context.Context) error {
 		return err
 	}
 	m.openDoor()
+	defer m.openStats(fs)()
 	m.announce(s, fs)
 	s.settle()
 	m.daemon.detach()

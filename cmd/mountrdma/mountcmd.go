@@ -9,10 +9,12 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // helperName is what mount(8) calls the program.
@@ -35,14 +37,16 @@ type mountCommand struct {
 
 	foreground bool
 
-	source string // as it was written: mount(8) compares it with fstab's
-	at     location
-	point  string
-	opts   *mountOptions
-	up     func() bool // the server answers
-	log    *slog.Logger
-	daemon *daemon      // nil: in the foreground
-	door   net.Listener // nil: there is no mount yet, or nobody can wait for its end
+	source  string // as it was written: mount(8) compares it with fstab's
+	at      location
+	point   string
+	opts    *mountOptions
+	up      func() bool     // the server answers
+	counter *oncrpc.Counter // of its calls,
+	since   time.Time       // from then on
+	log     *slog.Logger
+	daemon  *daemon      // nil: in the foreground
+	door    net.Listener // nil: there is no mount yet, or nobody can wait for its end
 }
 
 // addMount makes the root command mount what two operands name.

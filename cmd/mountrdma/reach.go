@@ -67,7 +67,8 @@ func (m *mountCommand) open(ctx context.Context, s *session, cfg rpcrdma.LineCon
 		return nil, err
 	}
 	m.up = b.up
-	s.nfs = nfsclient.New(b, nfsclient.Config{
+	m.count(b)
+	s.nfs = nfsclient.New(m.counter, nfsclient.Config{
 		Cred: &s.cred, ReadSize: m.opts.rsize, WriteSize: m.opts.wsize, Patience: math.MaxInt64,
 	})
 	return s.mountDir(ctx, m.at.path)

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// The process that serves a mount tells its user, and root, what it has counted,
+// at a socket beside its door.
+
+// statsTime is how long who asks may take to read it.
+const statsTime = 5 * time.Second
+
+func statsOf(device string) string { return doorOf(device) + "/stats" }
+
+// count counts the calls to a server.
+func (m *mountCommand) count(next oncrpc.Caller) {
+	m.since = time.Now()
+	m.counter = oncrpc.NewCounter(next, oncrpc.Observed{
+		Prog: nfs3.Program, Vers: nfs3.Version, Procs: nfs3.NumProc,
+		HasStatus: func(proc uint32) bool { return proc != nfs3.ProcNull },
+	})
+}
+
+// openStats answers who asks for the mount's counters, until end is called.
+func (m *mountCommand) openStats(fs *nfsclient.FS) (end func()) {
+	on, found, err := mountAt(m.point)
+	if err != nil || !found {
+		return func() {} // it has been unmounted already
+	}
+	l, err := net.Listen("unix", statsOf(on.device))
+	if err != nil {
+		m.log.Warn("mountrdma mountstats will not find this mount", "err", err)
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // closed, or of no use any more
+			}
+			if trusted(c.(*net.UnixConn)) {
+				_ = c.SetDeadline(time.Now().Add(statsTime))
+				_, _ = io.WriteString(c, m.stats(fs, time.Now())) // else it is gone
+			}
+			c.Close()
+		}
+	}()
+	return func() {
+		l.Close()
+		<-done
+	}
+}
+
+func (a *app) newMountStats() *cobra.Command {
+	return &cobra.Command{
+		Use:   "mountstats MOUNTPOINT",
+		Short: "Show what a mount has done, in the form of /proc/self/mountstats",
+		Long: `Show what a mount has done, in the form that /proc/self/mountstats has for NFS
+mounts of the kernel, so that programs which understand that understand this:
+
+    mountrdma mountstats /mnt >before; sleep 10; mountrdma mountstats /mnt >after
+    mountstats --file after --since before /mnt
+
+What only the kernel knows is 0: its events, and what it read and wrote in its
+cache. Times are of whole calls; queue is 0, and rtt is execute. Octets are those of
+arguments and results, without the headers of RPC.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return errors.New("mountstats needs one mount point")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return showMountStats(args[0], a.stdout) },
+	}
+}
+
+// showMountStats asks the process of a mount.
+func showMountStats(name string, w io.Writer) error {
+	m, err := findMount(name)
+	if err != nil {
+		return err
+	}
+	c, err := net.Dial("unix", statsOf(m.device))
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return fmt.Errorf("nobody tells of %s: the process that serves it has ended, or is in another network namespace", name)
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if !trusted(c.(*net.UnixConn)) {
+		return fmt.Errorf("what tells of %s is another user's: only that one and root may ask", name)
+	}
+	_ = c.SetDeadline(time.Now().Add(statsTime))
+	n, err := io.Copy(w, c)
+	if err == nil && n == 0 {
+		err = errors.New("only the user of the mount, and root, may ask for it")
+	}
+	return err
+}
