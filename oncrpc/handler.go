@@ -107,6 +107,12 @@ type Reply struct {
 	// which is changed in place to tell of n octets.
 	Cut func(head []byte, n int)
 
+	// Posted, if not nil, is called once when the reply, or the error that has
+	// taken its place, stands in the connection's queue, so that whatever else
+	// is posted there goes behind it; or when there will be none. A transport
+	// does so that carries more than replies: rpcrdma. It must not wait.
+	Posted func()
+
 	// Lend, if not nil, is where NewItem gets its buffer, which has n
 	// octets. A transport that bounds the memory of replies sets it; it
 	// may wait until other replies have left.

@@ -114,7 +114,9 @@ func (cl *call) execute() (answer bool) {
 func (cl *call) respond(answer bool) {
 	if !answer {
 		cl.conn.giveBack()
+		posted := cl.rep.Posted
 		cl.end()
+		tell(posted)
 		return
 	}
 	cl.reply()
@@ -154,12 +156,20 @@ func (cl *call) refuse(err error) {
 func (cl *call) post(id uint64) {
 	last := &cl.wrs[len(cl.wrs)-1]
 	last.Done, last.ID = cl, id
-	c := cl.conn
+	c, posted := cl.conn, cl.rep.Posted // the call may soon be another's
 	c.posting()
 	if err := c.rc.Post(cl.wrs...); err != nil {
 		c.completed(cl, id)
 		c.abort(fmt.Errorf("%w: %w", errNoReply, err)) // Section 4.5.4
 		cl.end()
+	}
+	tell(posted)
+}
+
+// tell calls Reply.Posted.
+func tell(posted func()) {
+	if posted != nil {
+		posted()
 	}
 }
 

@@ -79,6 +79,7 @@ type Client struct {
 	xids     *xids
 	received atomic.Uint64 // messages
 
+	line    *Line          // or nil
 	link    *Link          // or nil
 	reverse *reverseServer // or nil
 	short   bool           // calls have no chunks: they go in the reverse direction
@@ -100,14 +101,16 @@ func Dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig) (*C
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
-	return dial(ctx, d, addr, cfg, newXIDs())
+	return dial(ctx, d, addr, cfg, newXIDs(), nil)
 }
 
-// dial is Dial with a configuration that is filled in, and the XIDs to use.
-func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig, ids *xids) (*Client, error) {
+// dial is Dial with a configuration that is filled in, the XIDs to use, and the
+// line, or nil, that the connection is for.
+func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig, ids *xids, line *Line) (*Client, error) {
 	c := newClient(cfg, ids)
+	c.line = line
 	cc := rdma.ConnConfig{Handler: (*clientHandler)(c), PrivateData: c.privateData(), RecvSize: cfg.Inline}
-	c.link = cfg.Extensions.request(&cc)
+	c.link = cfg.Extensions.request(c, &cc)
 	conn, err := d.Dial(ctx, addr, cc)
 	if err != nil {
 		return nil, err

@@ -73,9 +73,10 @@ func (c *conn) start(req rdma.ConnRequest) {
 		RecvSize:    cfg.inline,
 		Recvs:       c.credits.recvs,
 	}
-	c.link = c.srv.Extensions.accept(req.PrivateData(), &cc)
+	c.link = c.srv.Extensions.accept(req.PrivateData(), &cc, c.srv.log)
 	rc, err := req.Accept(cc)
 	if err != nil {
+		c.link.drop()
 		c.Closed(err)
 		close(c.ready)
 		c.mu.Lock()

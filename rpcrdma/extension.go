@@ -3,6 +3,7 @@ package rpcrdma
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
@@ -24,13 +25,23 @@ type ExtensionConfig struct {
 	// responder that it has memory for them.
 	Atomics bool
 
+	// Delegation offers delegation counters, which need both of the above.
+	Delegation bool
+
+	// Counters is the number of words of 64 bits that a responder has for
+	// the delegation counters of each connection: from 2 to 2^24. They take
+	// memory where the requester wants them, a page when a word of it is
+	// used for the first time. A requester has none.
+	Counters int
+
 	// Attach is called for each connection on which both ends take Immediate
-	// Data, before any comes, and returns who takes it. It must not be nil
+	// Data, before any comes, and returns who takes it, not nil. What is on
+	// beside that, the Link tells. It must not make calls, and must not be nil
 	// where ImmediateRecvs is set.
 	Attach func(*Link) LinkHandler
 }
 
-func (x *ExtensionConfig) check() error {
+func (x *ExtensionConfig) check(responder bool) error {
 	switch {
 	case x == nil:
 		return nil
@@ -38,12 +49,19 @@ func (x *ExtensionConfig) check() error {
 		return fmt.Errorf("rpcrdma: %d receives for Immediate Data are not between 0 and %d", x.ImmediateRecvs, math.MaxUint16)
 	case x.ImmediateRecvs > 0 && x.Attach == nil:
 		return errors.New("rpcrdma: receives for Immediate Data, and nobody to take it")
+	case x.Delegation && (x.ImmediateRecvs == 0 || !x.Atomics):
+		return errors.New("rpcrdma: delegation counters need Immediate Data and atomic operations")
+	case x.Delegation && responder && (x.Counters < minCounters || x.Counters > maxCounters):
+		return fmt.Errorf("rpcrdma: %d delegation counters are not between %d and %d", x.Counters, minCounters, maxCounters)
 	}
 	return nil
 }
 
+// block returns what x offers, without knowing the peer.
 func (x *ExtensionConfig) block() cmpriv.Extension {
-	return cmpriv.Extension{Immediate: x.ImmediateRecvs > 0, Atomics: x.Atomics, ImmediateRecvs: x.ImmediateRecvs}
+	return cmpriv.Extension{
+		Immediate: x.ImmediateRecvs > 0, Atomics: x.Atomics, Delegation: x.Delegation, ImmediateRecvs: x.ImmediateRecvs,
+	}
 }
 
 // Extensions is what is on, beyond the standards, on one connection.
@@ -67,7 +85,7 @@ func agree(a, b cmpriv.Extension, depth int) (on Extensions) {
 
 // depth returns how many atomic operations of the requester's may be outstanding
 // on a connection. Providers that do not tell have no limit.
-func depth(conn rdma.Conn, responder bool) int {
+func depth(conn rdma.Registrar, responder bool) int {
 	d, ok := conn.(rdma.ReadDepth)
 	if !ok {
 		return math.MaxInt
@@ -81,21 +99,24 @@ func depth(conn rdma.Conn, responder bool) int {
 
 // request adds to a connection to be made what a requester offers, and returns
 // its link: nil where that is nothing.
-func (x *ExtensionConfig) request(cc *rdma.ConnConfig) *Link {
+func (x *ExtensionConfig) request(c *Client, cc *rdma.ConnConfig) *Link {
 	if x == nil {
 		return nil
 	}
-	l := &Link{cfg: x}
-	ours := x.block()
-	cc.PrivateData = ours.AppendTo(cc.PrivateData)
-	cc.Immediate = ours.Immediate
+	l := &Link{cfg: x, client: c, block: x.block()}
+	cc.PrivateData = l.block.AppendTo(cc.PrivateData)
+	cc.Immediate = l.block.Immediate
 	return l
 }
 
 // accept adds to a connection to be accepted what a responder offers to a
 // requester with the given private data, and returns its link: nil where one of
 // them offers nothing.
-func (x *ExtensionConfig) accept(private []byte, cc *rdma.ConnConfig) *Link {
+//
+// The counters of a connection are advertised with its acceptance, and registered
+// with it alone, so they are made in between. Who cannot use them is not told of
+// any.
+func (x *ExtensionConfig) accept(private []byte, cc *rdma.ConnConfig, log *slog.Logger) *Link {
 	if x == nil {
 		return nil
 	}
@@ -103,12 +124,19 @@ func (x *ExtensionConfig) accept(private []byte, cc *rdma.ConnConfig) *Link {
 	if !ok {
 		return nil
 	}
-	l := &Link{cfg: x, responder: true}
-	ours := x.block()
-	cc.PrivateData = ours.AppendTo(cc.PrivateData)
-	if agree(ours, theirs, 0).Immediate > 0 {
+	l := &Link{cfg: x, block: x.block(), peer: theirs}
+	if agree(l.block, theirs, 0).Immediate > 0 {
 		cc.Immediate = true
 		cc.Recvs += x.ImmediateRecvs
+	}
+	message := cc.PrivateData
+	cc.Prepare = func(conn rdma.Registrar) []byte {
+		if l.block.Delegation = agree(l.block, theirs, depth(conn, true)).Delegation; l.block.Delegation {
+			if err := l.count(conn); err != nil {
+				log.Warn("no memory for delegation counters", "err", err)
+			}
+		}
+		return l.block.AppendTo(message)
 	}
 	return l
 }

@@ -141,12 +141,12 @@ func TestExtensionReceives(t *testing.T) {
 		recvs   int
 	}{{linked(3), 15}, {linked(9), 15}, {linked(0), 10}, {linux.AppendTo(nil), 10}, {nil, 10}} {
 		cc := rdma.ConnConfig{Recvs: 10}
-		x.accept(tt.private, &cc)
+		x.accept(tt.private, &cc, nil)
 		assert.Equal(t, tt.recvs, cc.Recvs)
 		assert.Equal(t, tt.recvs > 10, cc.Immediate)
 	}
 	var cc rdma.ConnConfig
-	x.request(&cc)
+	x.request(nil, &cc)
 	assert.Zero(t, cc.Recvs, "a requester posts them when both have agreed")
 }
 

@@ -91,6 +91,12 @@ const (
 	// these. Linux's own patience with a call is 60 s.
 	stallTime = 60 * time.Second
 
+	// minCounters and maxCounters bound the delegation counters of a connection,
+	// in words: the lease's and one slot, and as many slots as Immediate Data
+	// can name by 24 bits.
+	minCounters = 2
+	maxCounters = 1 << 24
+
 	// minMaxInline bounds Server.MaxInline from below, in octets: some calls
 	// with the longest inline messages.
 	minMaxInline = 1 << 20

@@ -94,7 +94,7 @@ func Connect(ctx context.Context, d rdma.Dialer, addr string, cfg LineConfig) (*
 		busy: make(chan struct{}, 1), want: make(chan struct{}, 1),
 		over: make(chan struct{}), changed: make(chan struct{}),
 	}
-	c, err := dial(ctx, d, addr, cfg.Client, l.xids)
+	c, err := dial(ctx, d, addr, cfg.Client, l.xids, l)
 	if err != nil {
 		return nil, err
 	}

@@ -131,7 +131,7 @@ func (r *reconnection) insist(ctx context.Context) *Client {
 func (r *reconnection) attempt(ctx context.Context) (*Client, error) {
 	dialing, cancel := context.WithTimeout(ctx, min(dialTime, r.cfg.Silence))
 	defer cancel()
-	c, err := dial(dialing, r.dialer, r.addr, r.cfg.Client, r.xids)
+	c, err := dial(dialing, r.dialer, r.addr, r.cfg.Client, r.xids, r.Line)
 	if err != nil {
 		return nil, err
 	}

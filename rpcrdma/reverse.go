@@ -161,10 +161,10 @@ func (c *ClientConfig) fillReverse() error {
 	if c.BackchannelCredits < 1 || c.BackchannelCredits > maxCredits {
 		return fmt.Errorf("rpcrdma: %d reverse credits are not between 1 and %d", c.BackchannelCredits, maxCredits)
 	}
-	return c.Extensions.check()
+	return c.Extensions.check(false)
 }
 
 func (s *Server) fillReverse() error {
 	s.reverse = ClientConfig{Inline: s.cfg.inline, Credits: orDefault(s.ReverseCredits, defaultReverse)}
-	return errors.Join(s.reverse.fill(), s.Extensions.check())
+	return errors.Join(s.reverse.fill(), s.Extensions.check(true))
 }

@@ -1,0 +1,87 @@
+package rpcrdma
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// counters are the delegation counters of one connection, at their responder: a
+// mapping of its own, for it takes no memory but where it is used, and a peer that
+// counts must not keep the collector's pages busy.
+type counters struct {
+	memory []byte
+	region rdma.Region
+}
+
+// mapped is how many octets there are in the mappings of all connections.
+var mapped atomic.Int64
+
+// makeCounters maps n words and registers them for the connection alone, for
+// nothing but atomic operations.
+func makeCounters(conn rdma.Registrar, n int) (c counters, err error) {
+	c.memory, err = unix.Mmap(-1, 0, n*rdma.WordLen, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return counters{}, fmt.Errorf("rpcrdma: mmap: %w", err)
+	}
+	mapped.Add(int64(len(c.memory)))
+	_ = unix.Madvise(c.memory, unix.MADV_NOHUGEPAGE) // one word would take 2 MiB; a kernel without them refuses
+	if c.region, err = conn.Register(c.memory, rdma.RemoteAtomic); err != nil {
+		c.free()
+		return counters{}, err
+	}
+	return c, nil
+}
+
+// free ends the peer's access and gives the memory back, if there is any.
+func (c *counters) free() {
+	if c.region != nil {
+		c.region.Deregister()
+	}
+	if c.memory != nil {
+		mapped.Add(-int64(len(c.memory)))
+		_ = unix.Munmap(c.memory) // it is what Mmap returned
+	}
+	*c = counters{}
+}
+
+// count makes the counters of a connection that is being accepted, and says so in
+// the block; or takes the offer back.
+func (l *Link) count(conn rdma.Registrar) error {
+	c, err := makeCounters(conn, l.cfg.Counters)
+	if err != nil {
+		l.block.Delegation = false
+		return err
+	}
+	l.counters = c
+	l.block.CounterSTag, l.block.CounterTO = uint32(c.region.STag()), c.region.TO()
+	l.block.CounterSlots = uint32(l.cfg.Counters)
+	return nil
+}
+
+// Counters returns the memory of a responder's delegation counters: words of 64
+// bits in the processor's byte order, zero at first. The requester changes them at
+// any time, by atomic operations, so they are to be used by rdma.Word alone. It is
+// nil at a requester, and where they are off.
+//
+// It is valid until LinkHandler.Closed has returned: whoever still uses it then
+// makes the process fault.
+func (l *Link) Counters() []byte { return l.counters.memory }
+
+// Counter returns where a requester finds word n of the responder's delegation
+// counters. Of those there are Peer().CounterSlots; beyond them, or where they are
+// off, the place is none that may be used.
+func (l *Link) Counter(n uint32) rdma.Remote {
+	return rdma.Remote{STag: rdma.STag(l.peer.CounterSTag), TO: l.peer.CounterTO + uint64(n)*rdma.WordLen}
+}
+
+// counts tells whether what a responder says of its counters can be.
+func (l *Link) counts() bool {
+	n := l.peer.CounterSlots
+	return n >= minCounters && n <= maxCounters && l.peer.CounterTO <= math.MaxUint64-uint64(n)*rdma.WordLen
+}
