@@ -23,7 +23,9 @@ type crowd struct {
 	ended atomic.Int64
 }
 
-func (c *crowd) now() time.Duration { return time.Duration(c.clock.Add(int64(time.Microsecond))) }
+// now goes on, but so slowly that no deadline passes while a goroutine has no
+// processor.
+func (c *crowd) now() time.Duration { return time.Duration(c.clock.Add(1)) }
 
 func (c *crowd) do(fx Effects) {
 	for _, r := range fx.Recalls {
