@@ -59,7 +59,7 @@ func TestBrokenWhilePlaced(t *testing.T) {
 	}
 }
 
-// The same of an RDMA Read that is being answered: it fails.
+// The same of an RDMA Read that is being answered: it fails (R5044-6-1).
 func TestBrokenWhileRead(t *testing.T) {
 	const size = 20_000
 	try := func(bit int) (n int) {
