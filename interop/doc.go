@@ -24,10 +24,12 @@
 //
 // Inside the guest, interop/guestwork does the work on a mounted directory:
 // package workload with exact checks, posix, which writes down how a file system
-// behaves, and model, which does random operations. On mounts of the host it is the
-// same program, in a process that can be killed where a mount hangs. Package
-// workload, called by the test, looks at the directory that the server serves.
+// behaves, model, which does random operations, and may, which tries what a user may
+// do. On mounts of the host it is the same program, in a process that can be killed
+// where a mount hangs. Package workload, called by the test, looks at the directory
+// that the server serves.
 //
+//	may       Linux's mount as a user ═ a local directory as whom that user is there
 //	posix     tmpfs of the host ═ mountrdma's mounts ═ Linux's mount, but for a list
 //	model     mountrdma ─┐
 //	          mountrdma ─┼─▶ one directory of nfsrdmad: what memory says it must be

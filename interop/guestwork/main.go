@@ -1,4 +1,4 @@
-// Command guestwork runs packages workload, posix, model and pace inside the guest of the
+// Command guestwork runs packages workload, may, posix, model and pace inside the guest of the
 // interop tests, where there is no other language than the shell's.
 package main
 
@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/interop/may"
 	"github.com/nfsrdma/nfsrdma/interop/model"
 	"github.com/nfsrdma/nfsrdma/interop/pace"
 	"github.com/nfsrdma/nfsrdma/interop/posix"
@@ -23,6 +25,7 @@ const usage = `usage:
 	guestwork hold DIR                     keep files open; see workload.Hold
 	guestwork ledger DIR                   append and sync; see workload.Ledger
 	guestwork posix DIR [CASE...]          what the functions of package posix see in DIR
+	guestwork may DIR UID GID [GROUP...]   what this user may do in DIR; see package may
 	guestwork model DIR                    do in DIR what standard input says; see model.Serve
 	guestwork pace DIR                     measure how fast DIR is; see pace.Run
 	guestwork soak WRITE-DIR READ-DIR TIME write in one mount, read in another`
@@ -60,6 +63,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return workload.Manifest(dir, out)
 	case name == "posix":
 		return posix.Run(dir, out, rest...)
+	case name == "may" && len(rest) >= 2:
+		return mayAs(dir, rest, out)
 	case name == "model" && len(rest) == 0:
 		return model.Serve(dir, in, out)
 	case name == "hold" && len(rest) == 0:
@@ -77,4 +82,20 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	default:
 		return errUsage
 	}
+}
+
+// mayAs becomes a user for good, and tries what may be done.
+func mayAs(dir string, ids []string, out io.Writer) error {
+	var n []int
+	for _, s := range ids {
+		id, err := strconv.Atoi(s)
+		if err != nil {
+			return errUsage
+		}
+		n = append(n, id)
+	}
+	if err := errors.Join(syscall.Setgroups(n[2:]), syscall.Setgid(n[1]), syscall.Setuid(n[0])); err != nil {
+		return err
+	}
+	return may.Try(dir, out)
 }

@@ -1,0 +1,143 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop/may"
+)
+
+// A person is who does something.
+type person struct {
+	uid, gid int
+	groups   []int
+}
+
+// words are arguments of guestwork may.
+func (p person) words() string {
+	s := fmt.Sprint(p.uid, p.gid)
+	for _, g := range p.groups {
+		s += fmt.Sprint(" ", g)
+	}
+	return s
+}
+
+// forty are the groups from may.Early to may.Late.
+func forty() (list []int) {
+	for g := may.Early; g <= may.Late; g++ {
+		list = append(list, g)
+	}
+	return list
+}
+
+var (
+	alice  = person{may.Alice, may.Alice, []int{may.Early}}
+	bob    = person{may.Bob, may.Bob, []int{may.Late}}
+	nobody = person{65534, 65534, nil}
+
+	member = person{may.Alice, may.Alice, forty()}
+	sent   = person{may.Alice, may.Alice, forty()[:16]} // of the groups, by the kernel
+	bare   = person{may.Alice, may.Alice, nil}
+)
+
+// TestIdentity has users of the guest do all there is to do on a mount, and those as
+// whom the server does it do the same on the host: each gets the same answer, and
+// leaves the same behind.
+func TestIdentity(t *testing.T) {
+	guest(t)
+	for name, tt := range map[string]struct {
+		options string // of the export
+		flags   []string
+		daemon  *person // nil: root
+		there   person  // who does it in the guest
+		here    person  // and on the host
+	}{
+		"alice":                {"root_squash", nil, nil, alice, alice},
+		"bob":                  {"root_squash", nil, nil, bob, bob},
+		"40 groups":            {"root_squash", nil, nil, member, sent},
+		"40 groups, managed":   {"root_squash", []string{"--manage-gids"}, nil, member, member},
+		"of no group, managed": {"root_squash", []string{"--manage-gids"}, nil, bare, member},
+		"root squashed":        {"root_squash", nil, nil, person{}, nobody},
+		"root":                 {"no_root_squash", nil, nil, person{}, person{}},
+		"all squashed":         {"all_squash", nil, nil, alice, nobody},
+		"ordinary user":        {"root_squash", nil, &bob, bob, bob},
+		"ordinary user, other": {"root_squash", nil, &bob, person{may.Bob, may.Alice, nil}, bob},
+	} {
+		t.Run(name, func(t *testing.T) {
+			served, local := tree(t), tree(t)
+			file := filepath.Join(reachable(t), "exports")
+			require.NoError(t, os.WriteFile(file, []byte(fmt.Sprintf("%s *(rw,insecure,%s)\n", served, tt.options)), 0o644))
+			said := new(buffer)
+			d, err := StartServer(said, daemonOf(t, tt.daemon), append(tt.flags, "--exports", file, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0")...)
+			require.NoError(t, err, "nfsrdmad says: %s", said)
+			defer d.Kill()
+			s := site{host: "10.0.2.2", export: served, rdma: port(t, d.RDMA), tcp: port(t, d.TCP), mountd: port(t, d.TCP)}
+			s.mount(t, "/mnt", s.options("rdma", "noac"))
+			there := must(t, "guestwork may /mnt "+tt.there.words())
+			umount(t, "/mnt")
+			here, err := exec.Command(program("guestwork"), strings.Fields("may "+local+" "+tt.here.words())...).Output()
+			require.NoError(t, err)
+			var left, wanted strings.Builder
+			require.NoError(t, may.Look(served, &left))
+			require.NoError(t, may.Look(local, &wanted))
+			compare := func(here, there string) { sameLines(t, here, there) }
+			if tt.there.uid != 0 && tt.there.uid != tt.here.uid {
+				compare = func(here, there string) { sameLines(t, unless(may.Sticky, here), unless(may.Sticky, there)) }
+			}
+			compare(string(here), there)
+			compare(wanted.String(), left.String())
+			assert.Equal(t, tt.daemon != nil, strings.Contains(said.String(), "not root: all calls are done in the name of this user"))
+		})
+	}
+}
+
+// unless leaves lines out.
+func unless(out func(string) bool, text string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), out), "\n")
+}
+
+// tree is a new tree of package may.
+func tree(t *testing.T) string {
+	dir := served(t)
+	require.NoError(t, may.Make(dir))
+	return dir
+}
+
+// daemonOf returns the daemon as a program that p runs, where p has been logged in;
+// for root, on a host where Alice is in all groups.
+func daemonOf(t *testing.T, p *person) string {
+	dir := reachable(t)
+	put := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o755))
+		return name
+	}
+	if p != nil {
+		home := filepath.Join(dir, "home")
+		require.NoError(t, os.Mkdir(home, 0o700))
+		require.NoError(t, os.Chown(home, p.uid, p.gid))
+		return put("nfsrdmad", fmt.Sprintf(`#!/bin/sh
+export HOME=%s
+unset XDG_STATE_HOME XDG_RUNTIME_DIR
+exec setpriv --reuid=%d --regid=%d --groups=%s %s "$@"
+`, home, p.uid, p.gid, strings.Trim(strings.ReplaceAll(fmt.Sprint(p.groups), " ", ","), "[]"), program("nfsrdmad")))
+	}
+	users := put("passwd", fmt.Sprintf("root:x:0:0::/:/bin/sh\nalice:x:%[1]d:%[1]d::/:/bin/sh\n", may.Alice))
+	lines := fmt.Sprintf("root:x:0:\nalice:x:%d:\n", may.Alice)
+	for _, g := range forty() {
+		lines += fmt.Sprintf("project%[1]d:x:%[1]d:alice\n", g)
+	}
+	return put("nfsrdmad", fmt.Sprintf(`#!/bin/sh
+exec unshare --mount sh -ec 'mount --bind %s /etc/passwd; mount --bind %s /etc/group; exec %s "$@" --state %s' sh "$@"
+`, users, put("group", lines), program("nfsrdmad"), t.TempDir()))
+}

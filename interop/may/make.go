@@ -1,0 +1,82 @@
+package may
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The users of the tree, and their groups. Alice and Bob are in groups of their own
+// numbers.
+const (
+	Alice = 1001
+	Bob   = 1002
+
+	Early = 2000 // a group that comes first in the order of numbers
+	Late  = 2039 // and the last of forty
+
+	sticky = 0o1777
+)
+
+var (
+	owners    = []int{0, Alice, Bob}
+	groups    = []int{0, Early, Late}
+	fileModes = []uint32{0o640, 0o060, 0o604, 0o077, 0o111}
+	dirModes  = []uint32{0o750, 0o730, 0o070, 0o744, sticky, 0o2775}
+)
+
+// Sticky tells whether a line of Try or Look is of a directory in which one may
+// remove one's own alone. There Linux's client decides too, by who the user is at
+// the client.
+func Sticky(line string) bool { return strings.Contains(line, fmt.Sprintf("-%o", sticky)) }
+
+// Make makes the tree in dir, which exists. It takes a superuser.
+func Make(dir string) error {
+	defer unix.Umask(unix.Umask(0))
+	for _, uid := range owners {
+		for _, gid := range groups {
+			for _, mode := range fileModes {
+				if err := file(filepath.Join(dir, fmt.Sprintf("file-%d-%d-%o", uid, gid, mode)), uid, gid, mode); err != nil {
+					return err
+				}
+			}
+			for _, mode := range dirModes {
+				name := filepath.Join(dir, fmt.Sprintf("dir-%d-%d-%o", uid, gid, mode))
+				if err := directory(name, uid, gid, mode); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return os.Chmod(dir, 0o755)
+}
+
+func file(name string, uid, gid int, mode uint32) error {
+	if err := os.WriteFile(name, []byte("content"), 0o600); err != nil {
+		return err
+	}
+	return own(name, uid, gid, mode)
+}
+
+// directory makes one with files in it: some that a sticky bit protects.
+func directory(name string, uid, gid int, mode uint32) error {
+	if err := os.Mkdir(name, 0o700); err != nil {
+		return err
+	}
+	for child, owner := range map[string]int{"root's": 0, "alice's": Alice, "bob's": Bob} {
+		if err := file(filepath.Join(name, child), owner, owner, 0o644); err != nil {
+			return err
+		}
+	}
+	return own(name, uid, gid, mode)
+}
+
+func own(name string, uid, gid int, mode uint32) error {
+	if err := unix.Chown(name, uid, gid); err != nil {
+		return err
+	}
+	return unix.Chmod(name, mode)
+}
