@@ -154,4 +154,10 @@ const (
 	// complainTime is how long calls wait for a server before that is
 	// logged: longer than it takes to restart one.
 	complainTime = 5 * time.Second
+
+	// hintPause is the least time between two hints that do something, for
+	// anybody may give some, and hintTime how long a server that is said to
+	// have been restarted may take to answer: some ways around the world.
+	hintPause = 5 * time.Second
+	hintTime  = 500 * time.Millisecond
 )

@@ -65,6 +65,7 @@ type Line struct {
 	watched atomic.Bool            // whoever runs the connection looks for signs of life
 	busy    chan struct{}          // to make it look; room for one
 	want    chan struct{}          // a call waits for a connection; room for one
+	hints   *hints                 // of a server that is there again
 
 	quit context.CancelFunc
 	over chan struct{} // closed when nothing of the line runs
@@ -91,7 +92,7 @@ func Connect(ctx context.Context, d rdma.Dialer, addr string, cfg LineConfig) (*
 	}
 	l := &Line{
 		dialer: d, addr: addr, cfg: cfg, xids: newXIDs(),
-		busy: make(chan struct{}, 1), want: make(chan struct{}, 1),
+		busy: make(chan struct{}, 1), want: make(chan struct{}, 1), hints: newHints(),
 		over: make(chan struct{}), changed: make(chan struct{}),
 	}
 	c, err := dial(ctx, d, addr, cfg.Client, l.xids, l)

@@ -64,6 +64,8 @@ func (r *reconnection) replace(life context.Context) *Client {
 		if effort == nil {
 			select {
 			case <-r.want:
+			case <-r.hints.c:
+				r.hurry()
 			case <-life.Done():
 			}
 			continue
@@ -102,13 +104,15 @@ func (r *reconnection) insist(ctx context.Context) *Client {
 		wait := time.NewTimer(time.Until(r.next))
 		select {
 		case <-wait.C:
+		case <-r.hints.c:
+			r.hurry()
 		case <-ctx.Done():
-			wait.Stop()
 		}
+		wait.Stop()
 		if ctx.Err() != nil {
 			return nil
 		}
-		c, err := r.attempt(ctx)
+		c, hinted, err := r.attemptUnlessHinted(ctx)
 		if err == nil {
 			r.publish(c)
 			r.relieved()
@@ -118,6 +122,10 @@ func (r *reconnection) insist(ctx context.Context) *Client {
 			return nil
 		}
 		r.fail(err)
+		if hinted {
+			r.hurry()
+			continue
+		}
 		r.backOff()
 		if time.Since(began) >= complainTime {
 			r.complain(err)

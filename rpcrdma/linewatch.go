@@ -54,6 +54,8 @@ func (r *reconnection) attend(life context.Context, c *Client) {
 				o.since, o.quiet = time.Now(), 0
 				tick.Reset(r.cfg.Silence / looks)
 			}
+		case <-r.hints.c:
+			o.doubt()
 		case <-tick.C:
 			switch o.look() {
 			case idle:

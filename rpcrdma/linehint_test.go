@@ -1,0 +1,124 @@
+package rpcrdma
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// roundTrips is more than a connection and a call take in memory.
+const roundTrips = 20 * time.Millisecond
+
+// A hint that the server is there again ends the pause between attempts, whatever it
+// has become.
+func TestLineHint(t *testing.T) {
+	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.kill()
+		done := start(t, t.Context(), l, 3)
+		time.Sleep(time.Hour)
+		for n := len(p.attempts()); n == len(p.attempts()); { // then the next is half of maxPause away, or more
+			time.Sleep(time.Millisecond)
+		}
+		p.open()
+		began := time.Now()
+		l.Hint()
+		for range 3 {
+			assert.NoError(t, <-done)
+		}
+		assert.Less(t, time.Since(began), roundTrips)
+	})
+}
+
+// A hint ends a connection to a server that has gone without a word, long before its
+// silence would.
+func TestLineHintSilent(t *testing.T) {
+	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		for _, waited := range []time.Duration{0, defaultSilence * 3 / 4} { // the line itself asks by then
+			time.Sleep(time.Hour)
+			resume := p.lastTheirs().Pause()
+			done := start(t, t.Context(), l, 5)
+			time.Sleep(waited)
+			began := time.Now()
+			l.Hint()
+			for range 5 {
+				assert.NoError(t, <-done)
+			}
+			assert.InDelta(t, hintTime, time.Since(began), float64(roundTrips))
+			resume()
+		}
+		assert.Equal(t, 3, p.connections())
+	})
+}
+
+// A hanging is a dialer that does not get through while it hangs.
+type hanging struct {
+	*place
+	hangs atomic.Bool
+}
+
+func (d *hanging) Dial(ctx context.Context, addr string, cfg rdma.ConnConfig) (rdma.Conn, error) {
+	if d.hangs.Load() {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	return d.place.Dial(ctx, addr, cfg)
+}
+
+// A hint ends an attempt to connect that began when there was nobody, as TCP would
+// repeat its first packet seconds later.
+func TestLineHintDialing(t *testing.T) {
+	line(t, LineConfig{}, func(t *testing.T, _ *Line, p *place) {
+		d := &hanging{place: p}
+		l, err := Connect(t.Context(), d, "", LineConfig{Log: testLog(t)})
+		require.NoError(t, err)
+		d.hangs.Store(true)
+		time.Sleep(steadyTime)
+		p.last().Abort(rdma.ErrClosed)
+		done := start(t, t.Context(), l, 2)
+		time.Sleep(dialTime / 3)
+		d.hangs.Store(false)
+		began := time.Now()
+		l.Hint()
+		for range 2 {
+			assert.NoError(t, <-done)
+		}
+		assert.Less(t, time.Since(began), roundTrips)
+		require.NoError(t, l.Close())
+	})
+}
+
+// Hints that are not true cost a NULL in some seconds, and no connection.
+func TestLineHintForged(t *testing.T) {
+	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		time.Sleep(hintPause)
+		before := l.Client().received.Load()
+		for range 1000 {
+			l.Hint()
+			time.Sleep(hintPause / 100)
+			synctest.Wait()
+		}
+		assert.EqualValues(t, 10, l.Client().received.Load()-before)
+		assert.Equal(t, 1, p.connections())
+
+		p.e.hold = make(chan struct{}) // while calls take their time
+		done := start(t, t.Context(), l, 3)
+		time.Sleep(hintPause)
+		l.Hint()
+		time.Sleep(hintPause)
+		assert.Equal(t, 1, p.connections())
+		close(p.e.hold)
+		for range 3 {
+			assert.NoError(t, <-done)
+		}
+	})
+}
