@@ -21,6 +21,7 @@ import (
 type side struct {
 	onAttach func(*Link)
 	on       func(l *Link, octets [8]byte)
+	onClosed func(*Link)
 
 	mu     sync.Mutex
 	links  []*Link
@@ -82,6 +83,9 @@ func (k *sideLink) Closed(err error) {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	k.s.closed = append(k.s.closed, err)
+	if k.s.onClosed != nil {
+		k.s.onClosed(k.l)
+	}
 }
 
 func octets(n int) (b [8]byte) {

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// counting is attached with so many delegation counters.
+func counting(answer bool, counters int) (*rpcrdma.ExtensionConfig, <-chan *linkEnd) {
+	x, ends := attached(answer)
+	x.Delegation, x.Counters = true, counters
+	return x, ends
+}
+
+// nullMux answers NULL calls.
+func nullMux() *oncrpc.Mux {
+	m := new(oncrpc.Mux)
+	m.Register(1, 1, nil) // its procedure 0 is the Mux's own
+	return m
+}
+
+func callNull(ctx context.Context, to oncrpc.Caller) error {
+	x := &oncrpc.Exchange{Prog: 1, Vers: 1}
+	defer x.Release()
+	return to.Call(ctx, x)
+}
+
+// A stranger is a peer of a server with counters that does what it likes.
+type stranger struct {
+	*iwarp.Conn
+	block  cmpriv.Extension
+	closed chan error
+	theirs *linkEnd
+}
+
+func dialStranger(t *testing.T, cfg iwarp.Config, addr string, servers <-chan *linkEnd) *stranger {
+	t.Helper()
+	message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
+	block := cmpriv.Extension{Immediate: true, Atomics: true, Delegation: true, ImmediateRecvs: 16}
+	s := &stranger{closed: make(chan error, 1)}
+	c, err := iwarp.Dial(t.Context(), "tcp", addr, cfg, rdma.ConnConfig{Handler: ended(s.closed), PrivateData: block.AppendTo(message)})
+	require.NoError(t, err)
+	s.Conn, s.theirs = c, soon(t, servers)
+	s.block, _ = cmpriv.ParseExtension(c.PrivateData())
+	require.True(t, s.block.Delegation)
+	return s
+}
+
+// word returns where one's own word n is, as the server says.
+func (s *stranger) word(n uint64) rdma.Remote {
+	return rdma.Remote{STag: rdma.STag(s.block.CounterSTag), TO: s.block.CounterTO + 8*n}
+}
+
+// add adds to a word, and returns what it held.
+func (s *stranger) add(t *testing.T, at rdma.Remote, n uint64) uint64 {
+	t.Helper()
+	done := make(completions, 1)
+	require.NoError(t, s.Post(rdma.WR{Op: rdma.OpFetchAdd, Remote: at, Atomic: rdma.Atomic{Operand: n}, Done: done}))
+	c := soon(t, done)
+	require.NoError(t, c.Err)
+	return c.Original
+}
+
+type completions chan rdma.Completion
+
+func (c completions) Complete(done rdma.Completion) { c <- done }
+
+// Who does with counters what may not be done, and be it with another's, gets the
+// standard's error and loses its own connection, and nobody else's.
+func TestCountersOutOfReach(t *testing.T) {
+	const words = 16
+	x, servers := counting(false, words)
+	cfg := iwarp.Config{CRC: mpa.CRCOff}
+	addr := responder(t, cfg, &rpcrdma.Server{Handler: nullMux(), Extensions: x})
+	victim := dialStranger(t, cfg, addr, servers)
+	add := func(at rdma.Remote) rdma.WR { return rdma.WR{Op: rdma.OpFetchAdd, Remote: at} }
+	for name, tt := range map[string]struct {
+		wr   func(s *stranger) rdma.WR
+		want error
+	}{
+		"another's":      {func(*stranger) rdma.WR { return add(victim.word(0)) }, rdmap.ErrSTagStream},
+		"nobody's":       {func(*stranger) rdma.WR { return add(rdma.Remote{STag: 0}) }, rdmap.ErrInvalidSTag},
+		"behind the end": {func(s *stranger) rdma.WR { return add(s.word(words)) }, rdmap.ErrBounds},
+		"not aligned": {func(s *stranger) rdma.WR {
+			at := s.word(3)
+			at.TO += 4
+			return add(at)
+		}, rdmap.ErrStream},
+		"across the end": {func(s *stranger) rdma.WR {
+			at := s.word(words - 1)
+			at.TO++
+			return add(at)
+		}, rdmap.ErrBounds},
+		"at the last offset": {func(s *stranger) rdma.WR {
+			at := s.word(0)
+			at.TO = ^uint64(7)
+			return add(at)
+		}, rdmap.ErrTOWrap},
+		"RDMA Write": {func(s *stranger) rdma.WR {
+			return rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 8)}, Remote: s.word(1)}
+		}, nil},
+		"RDMA Write to another's": {func(*stranger) rdma.WR {
+			return rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 8)}, Remote: victim.word(1)}
+		}, ddp.ErrSTagStream},
+		"RDMA Read": {func(s *stranger) rdma.WR {
+			return rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 8)}, Remote: s.word(1)}
+		}, rdmap.ErrAccess},
+		"RDMA Read of another's": {func(*stranger) rdma.WR {
+			return rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 8)}, Remote: victim.word(1)}
+		}, rdmap.ErrSTagStream},
+		"Invalidate another's": {func(*stranger) rdma.WR {
+			return rdma.WR{Op: rdma.OpSend, WithInvalidate: true, Invalidate: rdma.STag(victim.block.CounterSTag)}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := victim.add(t, victim.word(0), 1)
+			s := dialStranger(t, cfg, addr, servers)
+			assert.Zero(t, s.add(t, s.word(0), 5))
+			require.NoError(t, s.Post(tt.wr(s)))
+			err := soon(t, s.closed)
+			var fault *iwarp.Fault
+			require.ErrorAs(t, err, &fault)
+			assert.True(t, fault.Remote)
+			if tt.want != nil {
+				assert.ErrorIs(t, err, tt.want)
+			}
+			soon(t, s.theirs.closed)
+			assert.Equal(t, before+1, victim.add(t, victim.word(0), 0))
+			assert.Zero(t, victim.add(t, victim.word(1), 0))
+		})
+	}
+	require.NoError(t, victim.Close())
+}
+
+// Connections come and go, many at a time, with and without a goodbye, in the
+// middle of what they do: each operation is told of once, before the end of its
+// connection, and no memory stays reachable.
+func TestCountersComeAndGo(t *testing.T) {
+	const workers, rounds, many = 4, 250, 20
+	x, servers := counting(false, 1<<16)
+	cfg := iwarp.Config{CRC: mpa.CRCOff}
+	addr := responder(t, cfg, &rpcrdma.Server{Handler: nullMux(), Extensions: x})
+	regions := iwarp.Stats().Regions
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			for i := range rounds {
+				message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
+				block := cmpriv.Extension{Immediate: true, Atomics: true, Delegation: true, ImmediateRecvs: 16}
+				closed, done := make(chan error, 1), make(completions, many)
+				c, err := iwarp.Dial(t.Context(), "tcp", addr, cfg, rdma.ConnConfig{Handler: ended(closed), PrivateData: block.AppendTo(message)})
+				if !assert.NoError(t, err) {
+					return
+				}
+				theirs, _ := cmpriv.ParseExtension(c.PrivateData())
+				posted := 0
+				for n := range uint64(many) {
+					at := rdma.Remote{STag: rdma.STag(theirs.CounterSTag), TO: theirs.CounterTO + (n<<12+uint64(i)*8)%(1<<19)}
+					if c.Post(rdma.WR{Op: rdma.OpFetchAdd, Remote: at, Done: done, ID: n}) == nil {
+						posted++
+					}
+					if (i+w)%3 == 0 && n == uint64(i)%many {
+						c.Abort(nil)
+					}
+				}
+				if (i+w)%3 == 1 {
+					_ = c.Close()
+				}
+				if (i+w)%3 == 2 {
+					c.Abort(errors.New("enough"))
+				}
+				<-closed
+				assert.Len(t, done, posted)
+				_ = c.Close()
+			}
+		})
+	}
+	for range workers * rounds {
+		end := soon(t, servers)
+		soon(t, end.closed)
+	}
+	all.Wait()
+	assert.Equal(t, regions, iwarp.Stats().Regions)
+}
+
+// Calls, atomic operations, questions and answers on one connection do not harm one
+// another, over iWARP with CRCs and Markers too.
+func TestCountersUnderLoad(t *testing.T) {
+	for name, cfg := range map[string]iwarp.Config{
+		"plain":   {CRC: mpa.CRCOff},
+		"CRC":     {CRC: mpa.CRCOn},
+		"Markers": {CRC: mpa.CRCOn, Markers: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const workers, rounds = 4, 200
+			theirs, servers := counting(false, workers+1)
+			ours, clients := counting(true, 0)
+			addr := responder(t, cfg, &rpcrdma.Server{Handler: nullMux(), Extensions: theirs})
+			c, err := rpcrdma.Dial(t.Context(), dialIWARP{cfg}, addr, rpcrdma.ClientConfig{Extensions: ours})
+			require.NoError(t, err)
+			require.NoError(t, callNull(t.Context(), c))
+			server, client := soon(t, servers), soon(t, clients)
+			assert.Equal(t, rpcrdma.Extensions{Immediate: 16, Atomics: true, Delegation: true}, client.link.Extensions())
+			var all sync.WaitGroup
+			for w := range uint32(workers) {
+				all.Go(func() {
+					for range rounds {
+						assert.NoError(t, callNull(t.Context(), client.link))
+					}
+				})
+				all.Go(func() {
+					done := make(completions, 1)
+					for i := range uint64(rounds) {
+						err := client.link.Atomic(rdma.OpFetchAdd, client.link.Counter(w+1), rdma.Atomic{Operand: 1, OperandMask: 0x8000000080000000}, done, i)
+						if !assert.NoError(t, err) {
+							return
+						}
+						assert.Equal(t, rdma.Completion{ID: i, Op: rdma.OpFetchAdd, Original: i}, <-done)
+					}
+				})
+			}
+			for i := range rounds {
+				require.NoError(t, server.link.PostImmediate([8]byte{7: byte(i)}, nil, 0))
+				assert.Equal(t, byte(i), soon(t, server.got)[7])
+			}
+			all.Wait()
+			for n := range workers {
+				word, err := rdma.Word(server.link.Counters(), 8*(n+1))
+				require.NoError(t, err)
+				assert.EqualValues(t, rounds, word.Load())
+			}
+			require.NoError(t, c.Close())
+			soon(t, server.closed)
+			soon(t, client.closed)
+		})
+	}
+}
+
+// BenchmarkFetchAdd is what a re-open of a cached file costs, beside the shortest
+// call there is.
+func BenchmarkFetchAdd(b *testing.B) {
+	cfg := iwarp.Config{CRC: mpa.CRCOff}
+	theirs, _ := counting(false, 1<<16)
+	ours, clients := counting(true, 0)
+	l, err := iwarp.Listen("tcp", "127.0.0.1:0", cfg)
+	require.NoError(b, err)
+	s := &rpcrdma.Server{Handler: nullMux(), Extensions: theirs}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	c, err := rpcrdma.Dial(b.Context(), dialIWARP{cfg}, l.Addr().String(), rpcrdma.ClientConfig{Extensions: ours})
+	require.NoError(b, err)
+	require.NoError(b, callNull(b.Context(), c))
+	link := (<-clients).link
+	b.Run("FetchAdd", func(b *testing.B) {
+		done := make(completions, 1)
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = link.Atomic(rdma.OpFetchAdd, link.Counter(1), rdma.Atomic{Operand: 1, OperandMask: 0x8000000080000000}, done, 0)
+			if c := <-done; c.Err != nil {
+				b.Fatal(c.Err)
+			}
+		}
+	})
+	b.Run("NULL", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := callNull(b.Context(), c); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	require.NoError(b, c.Close())
+	require.NoError(b, s.Shutdown(b.Context()))
+	require.NoError(b, <-served)
+}

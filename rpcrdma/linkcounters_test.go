@@ -1,0 +1,337 @@
+package rpcrdma
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"math"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+)
+
+// delegating is what an end offers that has all, and so many counters.
+func (s *side) delegating(counters int) *ExtensionConfig {
+	x := s.config(4)
+	x.Delegation, x.Counters = true, counters
+	return x
+}
+
+// offer is a requester's private data with a block.
+func offer(e cmpriv.Extension) []byte { return e.AppendTo(linux.AppendTo(nil)) }
+
+var everything = cmpriv.Extension{Immediate: true, Atomics: true, Delegation: true, ImmediateRecvs: 4}
+
+// unmapped holds that f leaves no counters behind.
+func unmapped(t *testing.T, f func()) {
+	t.Helper()
+	f()
+	assert.Zero(t, mapped.Load(), "octets of counters")
+}
+
+// Octet by octet, what goes over the wire at set-up, and what does not.
+func TestCountersGolden(t *testing.T) {
+	const (
+		message = "f6ab0e18 01 01 03 03"
+		request = message + "6e667278 01 07 0004 00000000 0000000000000000 00000000"
+		reply   = message + "6e667278 01 07 0004 00000100 0000010000000000 00000020" // as rdmatest numbers memory
+		without = message + "6e667278 01 03 0004 00000000 0000000000000000 00000000"
+	)
+	golden := func(s string) string { return string(bytes.ReplaceAll([]byte(s), []byte(" "), nil)) }
+	for name, tt := range map[string]struct {
+		client, server *ExtensionConfig
+		request, reply string
+	}{
+		"both":                   {new(side).delegating(0), new(side).delegating(32), request, reply},
+		"client not extended":    {nil, new(side).delegating(32), message, message},
+		"server not extended":    {new(side).delegating(0), nil, request, message},
+		"neither":                {nil, nil, message, message},
+		"client delegates not":   {new(side).config(4), new(side).delegating(32), without, without},
+		"server delegates not":   {new(side).delegating(0), new(side).config(4), request, without},
+		"neither end delegates":  {new(side).config(4), new(side).config(4), without, without},
+		"counters of the client": {new(side).delegating(7), new(side).delegating(32), request, reply},
+	} {
+		t.Run(name, func(t *testing.T) {
+			serve(t, &Server{Handler: null, Extensions: tt.server}, func(t *testing.T, r *rig) {
+				c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: tt.client})
+				require.NoError(t, err)
+				synctest.Wait()
+				assert.Equal(t, golden(tt.request), hex.EncodeToString(r.onlyConn().rc.PrivateData()))
+				assert.Equal(t, golden(tt.reply), hex.EncodeToString(c.Conn().PrivateData()))
+				on := tt.reply == reply
+				assert.Equal(t, on, c.Link() != nil && c.Link().Extensions().Delegation)
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+}
+
+// A shallowRegistrar is a connection on which the peer can have no RDMA Reads
+// outstanding.
+type shallowRegistrar struct{ rdma.Registrar }
+
+func (shallowRegistrar) ReadDepth() (ird, ord int) { return 0, 16 }
+
+// A shallowListener has such connections.
+type shallowListener struct{ rdma.Listener }
+
+func (l shallowListener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
+	r, err := l.Listener.Accept(ctx)
+	return shallowRequest{r}, err
+}
+
+type shallowRequest struct{ rdma.ConnRequest }
+
+func (r shallowRequest) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
+	prepare := cc.Prepare
+	cc.Prepare = func(m rdma.Registrar) []byte { return prepare(shallowRegistrar{m}) }
+	c, err := r.ConnRequest.Accept(cc)
+	return shallow{c, 0, 16}, err
+}
+
+// The server says that it has counters, and has some, to those who can use them.
+func TestCountersOffered(t *testing.T) {
+	but := func(f func(e *cmpriv.Extension)) cmpriv.Extension {
+		e := everything
+		f(&e)
+		return e
+	}
+	for name, tt := range map[string]struct {
+		theirs  cmpriv.Extension
+		shallow bool
+		want    bool
+	}{
+		"all":               {everything, false, true},
+		"no delegation":     {but(func(e *cmpriv.Extension) { e.Delegation = false }), false, false},
+		"no immediate data": {but(func(e *cmpriv.Extension) { e.Immediate = false }), false, false},
+		"no receives":       {but(func(e *cmpriv.Extension) { e.ImmediateRecvs = 0 }), false, false},
+		"no atomics":        {but(func(e *cmpriv.Extension) { e.Atomics = false }), false, false},
+		"ORD of 0":          {everything, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			unmapped(t, func() {
+				synctest.Test(t, func(t *testing.T) {
+					theirs, l := new(side), rdmatest.Listen(t)
+					s := &Server{Handler: null, Extensions: theirs.delegating(512)}
+					served := make(chan error, 1)
+					var on rdma.Listener = l
+					if tt.shallow {
+						on = shallowListener{l}
+					}
+					go func() { served <- s.Serve(on) }()
+					p := dialRawLink(t, l, offer(tt.theirs))
+					block, ok := cmpriv.ParseExtension(p.PrivateData())
+					require.True(t, ok)
+					assert.Equal(t, tt.want, block.Delegation)
+					assert.Equal(t, tt.want, mapped.Load() == 512*8)
+					if !tt.want {
+						assert.Zero(t, mapped.Load())
+						assert.Zero(t, block.CounterSTag|block.CounterSlots)
+						assert.Zero(t, block.CounterTO)
+					}
+					for _, link := range theirs.links {
+						assert.Equal(t, tt.want, link.Extensions().Delegation)
+						assert.Equal(t, tt.want, link.Counters() != nil)
+					}
+					p.Abort(nil)
+					require.NoError(t, s.Shutdown(t.Context()))
+					require.NoError(t, <-served)
+				})
+			})
+		})
+	}
+}
+
+// The client believes in counters that can be, where all else is on too.
+func TestCountersBelieved(t *testing.T) {
+	there := everything
+	there.CounterSTag, there.CounterTO, there.CounterSlots = 9, 64, 512
+	for name, tt := range map[string]struct {
+		change func(e *cmpriv.Extension)
+		want   bool
+	}{
+		"all":                {func(*cmpriv.Extension) {}, true},
+		"no delegation":      {func(e *cmpriv.Extension) { e.Delegation = false }, false},
+		"no immediate data":  {func(e *cmpriv.Extension) { e.Immediate = false }, false},
+		"no atomics":         {func(e *cmpriv.Extension) { e.Atomics = false }, false},
+		"no counters":        {func(e *cmpriv.Extension) { e.CounterSlots = 0 }, false},
+		"no slot":            {func(e *cmpriv.Extension) { e.CounterSlots = 1 }, false},
+		"one slot":           {func(e *cmpriv.Extension) { e.CounterSlots = 2 }, true},
+		"too many":           {func(e *cmpriv.Extension) { e.CounterSlots = 1<<24 + 1 }, false},
+		"beyond all offsets": {func(e *cmpriv.Extension) { e.CounterTO = math.MaxUint64 - 512*8 + 1 }, false},
+		"up to the last":     {func(e *cmpriv.Extension) { e.CounterTO = math.MaxUint64 - 512*8 }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := there
+			tt.change(&e)
+			s := new(side)
+			rawLinkServer(t, offer(e), s.delegating(0), func(t *testing.T, c *Client, p *rawLink) {
+				assert.Equal(t, tt.want, c.Link().Extensions().Delegation)
+				assert.Nil(t, c.Link().Counters())
+				assert.Equal(t, rdma.Remote{STag: 9, TO: e.CounterTO + 24}, c.Link().Counter(3))
+			})
+		})
+	}
+}
+
+func TestCountersConfig(t *testing.T) {
+	s := new(side)
+	for _, n := range []int{0, 1, 1<<24 + 1, -1} {
+		assert.Error(t, s.delegating(n).check(true), n)
+		assert.NoError(t, s.delegating(n).check(false), "a requester has none")
+	}
+	for _, n := range []int{2, 1 << 24} {
+		assert.NoError(t, s.delegating(n).check(true))
+	}
+	for _, x := range []*ExtensionConfig{
+		{Delegation: true, Counters: 2},
+		{Delegation: true, Counters: 2, Atomics: true},
+		{Delegation: true, Counters: 2, ImmediateRecvs: 1, Attach: s.attach},
+	} {
+		assert.Error(t, (&ClientConfig{Extensions: x}).fill())
+		assert.Error(t, (&Server{Handler: null, Extensions: x}).init())
+	}
+}
+
+// The words are zero at first, and the same for both ends; they are there until the
+// end has been told of, and not longer.
+func TestCounters(t *testing.T) {
+	theirs, ours := new(side), new(side)
+	unmapped(t, func() {
+		serve(t, &Server{Handler: null, Extensions: theirs.delegating(8)}, func(t *testing.T, r *rig) {
+			c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: ours.delegating(0)})
+			require.NoError(t, err)
+			server, client := theirs.link(t), ours.link(t)
+			assert.Equal(t, Extensions{4, true, true}, client.Extensions())
+			assert.Equal(t, make([]byte, 64), server.Counters())
+			assert.EqualValues(t, 8, client.Peer().CounterSlots)
+			box := make(sentBox, 8)
+			for n := range uint32(8) {
+				require.NoError(t, client.Atomic(rdma.OpFetchAdd, client.Counter(n), rdma.Atomic{Operand: uint64(n) + 1}, box, uint64(n)))
+				assert.Equal(t, rdma.Completion{ID: uint64(n), Op: rdma.OpFetchAdd}, <-box)
+				w, err := rdma.Word(server.Counters(), int(8*n))
+				require.NoError(t, err)
+				assert.EqualValues(t, n+1, w.Load())
+				require.True(t, w.CompareAndSwap(uint64(n)+1, 100))
+				require.NoError(t, client.Atomic(rdma.OpFetchAdd, client.Counter(n), rdma.Atomic{}, box, 0))
+				assert.EqualValues(t, 100, (<-box).Original)
+			}
+			theirs.onClosed = func(l *Link) { assert.EqualValues(t, 100, l.Counters()[56], "still there") }
+			require.NoError(t, c.Close())
+			assert.Len(t, theirs.ends(), 1)
+			assert.Nil(t, server.Counters())
+			assert.Zero(t, mapped.Load())
+		})
+	})
+}
+
+// Nothing but atomic operations may be done to the counters.
+func TestCountersRights(t *testing.T) {
+	for _, op := range []rdma.Op{rdma.OpWrite, rdma.OpRead} {
+		theirs := new(side)
+		serve(t, &Server{Handler: null, Extensions: theirs.delegating(8)}, func(t *testing.T, r *rig) {
+			p := dialRawLink(t, r.listen, offer(everything))
+			block, _ := cmpriv.ParseExtension(p.PrivateData())
+			require.NoError(t, p.Post(rdma.WR{
+				Op: op, Data: [][]byte{make([]byte, 8)}, Remote: rdma.Remote{STag: rdma.STag(block.CounterSTag), TO: block.CounterTO},
+			}))
+			assert.ErrorIs(t, p.end(), rdmatest.ErrAccess)
+		})
+	}
+}
+
+// A thousand connections, of which a half are made and cut by the peer, leave
+// nothing, whatever they used.
+func TestCountersFreed(t *testing.T) {
+	theirs := new(side)
+	unmapped(t, func() {
+		serve(t, &Server{Handler: null, Extensions: theirs.delegating(1 << 16)}, func(t *testing.T, r *rig) {
+			for i := range 1000 {
+				p := dialRawLink(t, r.listen, offer(everything))
+				block, _ := cmpriv.ParseExtension(p.PrivateData())
+				require.NoError(t, p.Post(rdma.WR{Op: rdma.OpFetchAdd, Remote: rdma.Remote{STag: rdma.STag(block.CounterSTag), TO: block.CounterTO}}))
+				synctest.Wait()
+				if i%2 == 0 {
+					p.Abort(rdmatest.ErrCut)
+				} else {
+					require.NoError(t, p.Close())
+				}
+				synctest.Wait()
+				require.Zero(t, mapped.Load())
+			}
+			assert.Len(t, theirs.ends(), 1000)
+		})
+	})
+}
+
+// A barren connection registers nothing.
+type barren struct{}
+
+var errBarren = errors.New("too many regions")
+
+func (barren) Register([]byte, rdma.Access) (rdma.Region, error) { return nil, errBarren }
+
+// Where there can be no counters, there is no offer of them, and the log says why.
+func TestCountersImpossible(t *testing.T) {
+	unmapped(t, func() {
+		var log bytes.Buffer
+		cc := rdma.ConnConfig{PrivateData: linux.AppendTo(nil)}
+		l := new(side).delegating(8).accept(offer(everything), &cc, slog.New(slog.NewTextHandler(&log, nil)))
+		block, ok := cmpriv.ParseExtension(cc.Prepare(barren{}))
+		assert.True(t, ok)
+		assert.Equal(t, cmpriv.Extension{Immediate: true, Atomics: true, ImmediateRecvs: 4}, block)
+		assert.Contains(t, log.String(), errBarren.Error())
+		l.drop()
+	})
+}
+
+// A vainListener's peers are gone when they are to be answered.
+type vainListener struct{ rdma.Listener }
+
+func (l vainListener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
+	r, err := l.Listener.Accept(ctx)
+	return vainRequest{r}, err
+}
+
+type vainRequest struct{ rdma.ConnRequest }
+
+func (r vainRequest) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
+	_ = r.Reject(nil)
+	cc.Prepare(new(fertile))
+	return nil, errNobody
+}
+
+// A fertile connection registers what it is given, and is its only region.
+type fertile struct{ gone bool }
+
+func (f *fertile) Register([]byte, rdma.Access) (rdma.Region, error) { return f, nil }
+func (f *fertile) STag() rdma.STag                                   { return 1 }
+func (f *fertile) TO() uint64                                        { return 0 }
+func (f *fertile) Deregister()                                       { f.gone = true }
+
+// A connection that is not made after all leaves nothing.
+func TestCountersInVain(t *testing.T) {
+	unmapped(t, func() {
+		synctest.Test(t, func(t *testing.T) {
+			theirs, l := new(side), rdmatest.Listen(t)
+			s := &Server{Handler: null, Extensions: theirs.delegating(512)}
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(vainListener{l}) }()
+			_, err := Dial(t.Context(), &dialer{l: l}, "", ClientConfig{Extensions: new(side).delegating(0)})
+			require.ErrorIs(t, err, rdmatest.ErrRejected)
+			synctest.Wait()
+			assert.Zero(t, mapped.Load())
+			assert.Empty(t, theirs.links)
+			require.NoError(t, s.Shutdown(t.Context()))
+			require.NoError(t, <-served)
+		})
+	})
+}
