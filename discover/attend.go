@@ -1,0 +1,95 @@
+package discover
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+)
+
+// Attend has a server tell of restarts, and calls restarted for each that it hears
+// of, by a notice or because the server answers from another boot. A server that
+// does not answer is asked again, now and then. It returns when ctx ends, with what
+// the port has ended of, or nil.
+//
+// What it hears is a hint: who can see the messages can forge it.
+func (p *Port) Attend(ctx context.Context, server netip.Addr, restarted func()) error {
+	a := attendant{Port: p, server: server, restarted: restarted, token: rand.Uint64()}
+	for ctx.Err() == nil {
+		err := a.register(ctx)
+		if err != nil && !errors.Is(err, ErrNoAnswer) && p.ud.Err() != nil {
+			return err
+		}
+		a.listen(ctx)
+	}
+	a.leave()
+	return nil
+}
+
+// An attendant waits for notices of one server.
+type attendant struct {
+	*Port
+	server    netip.Addr
+	restarted func()
+	token     uint64
+	boot      uint64 // the last that was heard of
+	known     bool
+}
+
+// register asks to be told of restarts, for as long as an answer can take.
+func (a *attendant) register(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, registerTime, ErrNoAnswer)
+	defer cancel()
+	in, err := a.ask(ctx, a.server, KindRegister, Register{Token: a.token}, func(in *incoming) { a.notice(in) })
+	if err == nil {
+		a.heard(in.Boot)
+	}
+	return err
+}
+
+// listen waits for a notice, or until it is time to register again.
+func (a *attendant) listen(ctx context.Context) {
+	t := time.NewTimer(renewTime/2 + rand.N(renewTime/2))
+	defer t.Stop()
+	for {
+		select {
+		case in := <-a.in:
+			if a.notice(&in) {
+				return // which says that it was heard
+			}
+		case <-t.C:
+			return
+		case <-a.ud.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// notice tells whether a message is a notice that says something new.
+func (a *attendant) notice(in *incoming) bool {
+	if in.Kind != KindNotice || in.from != a.server {
+		return false
+	}
+	n, err := parseNotice(&in.body)
+	return err == nil && n.Token == a.token && a.heard(in.Boot)
+}
+
+// heard notes a boot, and tells whether it is another one.
+func (a *attendant) heard(boot uint64) bool {
+	if a.known && a.boot == boot {
+		return false
+	}
+	if a.known {
+		a.restarted()
+	}
+	a.boot, a.known = boot, true
+	return true
+}
+
+// leave says goodbye, once. It may be lost: the server forgets in time.
+func (a *attendant) leave() {
+	_ = a.send(a.server, KindRegister, rand.Uint64(), Register{Token: a.token, Leave: true}, minRequest)
+}

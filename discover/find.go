@@ -1,0 +1,143 @@
+package discover
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Found is a server that has answered.
+type Found struct {
+	Addr          netip.Addr // where from
+	Boot          uint64
+	Since         time.Time
+	RDMA, TCP     netip.AddrPort // addresses are where it answers, or others; port 0: not at all
+	Host, Version string
+	Exports       []string // "" is one whose name no datagram has room for
+	Total         uint32   // how many there are; more than Exports where answers were lost
+}
+
+// Find asks a server, or those of a group, who they are, until all that is asked for
+// has come, or ctx ends. A server that is asked by its address is found when it has
+// said everything. Who answers to a group is not known before: until ctx ends.
+func (p *Port) Find(ctx context.Context, to netip.Addr) ([]Found, error) {
+	f := finder{Port: p, to: to, room: min(maxMessage, p.dev.MaxPMTU()), all: make(map[netip.Addr]*Found), id: rand.Uint64()}
+	err := f.run(ctx)
+	var list []Found
+	for _, s := range f.all {
+		list = append(list, *s)
+	}
+	slices.SortFunc(list, func(a, b Found) int { return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Boot, b.Boot)) })
+	if len(list) > 0 || ctx.Err() == nil {
+		return list, err
+	}
+	return nil, ErrNoAnswer
+}
+
+// A finder is a search.
+type finder struct {
+	*Port
+	to   netip.Addr
+	room int
+	id   uint64
+	all  map[netip.Addr]*Found
+}
+
+func (f *finder) run(ctx context.Context) error {
+	for try := 0; ; try++ {
+		for to := range f.unsaid() {
+			first := uint32(0)
+			if s := f.all[to]; s != nil {
+				first = uint32(len(s.Exports))
+			}
+			if err := f.send(to, KindQuery, f.id, Query{first}, f.room); err != nil {
+				return err
+			}
+		}
+		if done, err := f.gather(ctx, askTimes[min(try, len(askTimes)-1)]); done || err != nil {
+			return err
+		}
+	}
+}
+
+// unsaid returns whom to ask: the one or the group, and those who have not said all.
+func (f *finder) unsaid() map[netip.Addr]bool {
+	ask := make(map[netip.Addr]bool)
+	if f.to.IsMulticast() || f.all[f.to] == nil {
+		ask[f.to] = true
+	}
+	for a, s := range f.all {
+		if !s.whole() {
+			ask[a] = true
+		}
+	}
+	return ask
+}
+
+func (s *Found) whole() bool { return len(s.Exports) >= min(int(s.Total), maxExports) }
+
+// gather takes answers for a time. Whoever has more to say is asked at once.
+func (f *finder) gather(ctx context.Context, wait time.Duration) (done bool, err error) {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	for {
+		select {
+		case in := <-f.in:
+			s := f.take(&in)
+			switch {
+			case s == nil:
+			case !s.whole():
+				if err := f.send(in.from, KindQuery, f.id, Query{uint32(len(s.Exports))}, f.room); err != nil {
+					return false, err
+				}
+			case in.from == f.to:
+				return true, nil
+			}
+		case <-t.C:
+			return false, nil
+		case <-f.ud.Done():
+			return false, f.ud.Err()
+		case <-ctx.Done():
+			return true, nil
+		}
+	}
+}
+
+// take notes an answer that says something new. One of another boot begins anew.
+func (f *finder) take(in *incoming) *Found {
+	if in.ID != f.id || in.Kind != KindAnswer || !f.to.IsMulticast() && in.from != f.to {
+		return nil
+	}
+	a, err := parseAnswer(&in.body)
+	if err != nil || f.all[in.from] == nil && len(f.all) >= maxFound {
+		return nil
+	}
+	f.cookie[in.from] = a.Cookie // who has shown one may ask more often
+	s := f.all[in.from]
+	if s == nil || s.Boot != in.Boot {
+		s = &Found{
+			Addr: in.from, Boot: in.Boot, Since: time.UnixMilli(int64(in.Since)), RDMA: at(a.RDMA, in.from), TCP: at(a.TCP, in.from),
+			Host: a.Host, Version: a.Version,
+		}
+		f.all[in.from] = s
+	}
+	if a.First != uint32(len(s.Exports)) {
+		return nil // it has come before
+	}
+	s.Total, s.Exports = a.Total, append(s.Exports, a.Exports...)
+	if len(a.Exports) == 0 {
+		s.Total = uint32(len(s.Exports)) // there is no more, whatever it says
+	}
+	return s
+}
+
+// at puts the address of an answer in place of none.
+func at(a netip.AddrPort, from netip.Addr) netip.AddrPort {
+	if !a.Addr().IsUnspecified() {
+		return a
+	}
+	return netip.AddrPortFrom(from, a.Port())
+}

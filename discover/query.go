@@ -1,0 +1,115 @@
+package discover
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A Query asks a server who it is. Its length is the room for the answer: it is
+// padded with zeros.
+type Query struct {
+	First uint32 // the first export to be told of
+}
+
+// An Answer is what a server says of itself.
+type Answer struct {
+	Cookie  uint64         // for requests that need one
+	RDMA    netip.AddrPort // where RPC-over-RDMA is; the unspecified address is that of the answer
+	TCP     netip.AddrPort // port 0: not at all
+	Host    string
+	Version string // of the program
+
+	// Total is how many exports there are, and Exports those from First on for
+	// which there was room. "" is one whose name no datagram has room for.
+	Total   uint32
+	First   uint32
+	Exports []string
+}
+
+// AppendTo appends the wire form.
+func (q Query) AppendTo(b []byte) []byte { return xdr.AppendUint32(b, q.First) }
+
+func parseQuery(r *xdr.Reader) (q Query, err error) {
+	q.First = r.Uint32()
+	return q, bodyError(r)
+}
+
+// AppendTo appends the wire form, with as many exports as fit into most octets; not
+// ok says that none at all did, nor the rest.
+func (a *Answer) AppendTo(b []byte, most int) (_ []byte, ok bool) {
+	b = xdr.AppendUint64(b, a.Cookie)
+	b = appendAddr(b, a.RDMA)
+	b = appendAddr(b, a.TCP)
+	b = xdr.AppendString(b, cut(a.Host))
+	b = xdr.AppendString(b, cut(a.Version))
+	b = xdr.AppendUint32(b, a.Total)
+	b = xdr.AppendUint32(b, a.First)
+	at := len(b)
+	b = xdr.AppendUint32(b, 0)
+	if len(b) > most {
+		return b, false
+	}
+	n := uint32(0)
+	for _, e := range a.Exports {
+		next := xdr.AppendString(b, e)
+		if len(next) > most && n == 0 {
+			next = xdr.AppendString(b, "") // it would be asked for again and again
+		}
+		if len(next) > most {
+			break
+		}
+		b, n = next, n+1
+	}
+	copy(b[at:], xdr.AppendUint32(nil, n))
+	return b, n > 0 || len(a.Exports) == 0
+}
+
+func parseAnswer(r *xdr.Reader) (a Answer, err error) {
+	a.Cookie = r.Uint64()
+	a.RDMA, a.TCP = parseAddr(r), parseAddr(r)
+	a.Host, a.Version = r.String(maxName), r.String(maxName)
+	a.Total, a.First = r.Uint32(), r.Uint32()
+	n := r.Uint32()
+	if int64(n) > int64(r.Left()/4) {
+		r.Fail(xdr.ErrLong)
+		n = 0
+	}
+	for range n {
+		a.Exports = append(a.Exports, r.String(maxPath))
+	}
+	return a, bodyError(r)
+}
+
+// appendAddr appends an address of 16 octets, IPv4's within IPv6's, and a port.
+func appendAddr(b []byte, a netip.AddrPort) []byte {
+	var octets [16]byte
+	if a.Addr().IsValid() {
+		octets = a.Addr().As16()
+	}
+	return xdr.AppendUint32(xdr.AppendFixed(b, octets[:]), uint32(a.Port()))
+}
+
+func parseAddr(r *xdr.Reader) netip.AddrPort {
+	octets, port := r.Fixed(16), r.Uint32()
+	if port > 1<<16-1 {
+		r.Fail(xdr.ErrValue)
+	}
+	if r.Err() != nil {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(octets)).Unmap(), uint16(port))
+}
+
+// cut shortens a name to what messages have room for.
+func cut(s string) string { return s[:min(len(s), maxName)] }
+
+// bodyError is the error of a message. What is behind its body is not looked at:
+// padding, or what a later version says beside.
+func bodyError(r *xdr.Reader) error {
+	if err := r.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrForm, err)
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package discover
+
+import "github.com/nfsrdma/nfsrdma/xdr"
+
+// A Register asks to be told when the server has been restarted.
+type Register struct {
+	Token uint64 // which the notice brings, and nobody else knows
+	Leave bool   // not any more
+}
+
+// Registered says for how long that will be.
+type Registered struct {
+	Seconds uint32
+}
+
+// A Notice says that the server has been restarted. Its Reply has the new boot.
+type Notice struct {
+	Token uint64
+}
+
+// Refused says why a request was not granted.
+type Refused struct {
+	Reason Reason
+	Cookie uint64 // a good one
+}
+
+// A Reason is why a request was not granted.
+type Reason uint32
+
+// The reasons.
+const (
+	RefusedCookie Reason = 1 // the request needs the cookie that is here
+	RefusedRoom   Reason = 2 // there are as many as there may be
+	RefusedHost   Reason = 3 // not to this address
+	RefusedValue  Reason = 4 // it asks for what cannot be
+)
+
+// String says it to people.
+func (r Reason) String() string {
+	switch r {
+	case RefusedCookie:
+		return "it wants another cookie"
+	case RefusedRoom:
+		return "it has no room for one more"
+	case RefusedHost:
+		return "it does not show its counters to this address (nfsrdmad serve --monitors)"
+	case RefusedValue:
+		return "it cannot do what was asked for"
+	}
+	return "it says no"
+}
+
+// AppendTo appends the wire form.
+func (m Register) AppendTo(b []byte) []byte {
+	return xdr.AppendBool(xdr.AppendUint64(b, m.Token), m.Leave)
+}
+
+func parseRegister(r *xdr.Reader) (m Register, err error) {
+	m.Token, m.Leave = r.Uint64(), r.Bool()
+	return m, bodyError(r)
+}
+
+// AppendTo appends the wire form.
+func (m Registered) AppendTo(b []byte) []byte { return xdr.AppendUint32(b, m.Seconds) }
+
+func parseRegistered(r *xdr.Reader) (m Registered, err error) {
+	m.Seconds = r.Uint32()
+	return m, bodyError(r)
+}
+
+// AppendTo appends the wire form.
+func (m Notice) AppendTo(b []byte) []byte { return xdr.AppendUint64(b, m.Token) }
+
+func parseNotice(r *xdr.Reader) (m Notice, err error) {
+	m.Token = r.Uint64()
+	return m, bodyError(r)
+}
+
+// AppendTo appends the wire form.
+func (m Refused) AppendTo(b []byte) []byte {
+	return xdr.AppendUint64(xdr.AppendUint32(b, uint32(m.Reason)), m.Cookie)
+}
+
+func parseRefused(r *xdr.Reader) (m Refused, err error) {
+	m.Reason, m.Cookie = Reason(r.Uint32()), r.Uint64()
+	return m, bodyError(r)
+}

@@ -1,0 +1,213 @@
+package discover
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/roce"
+)
+
+const (
+	here  = "192.0.2.1" // the server
+	there = "192.0.2.2" // a client
+)
+
+var server = netip.MustParseAddr(here)
+
+func describe(exports ...string) func() Description {
+	return func() Description {
+		return Description{RDMA: netip.MustParseAddrPort("0.0.0.0:20049"), Host: "h", Version: "v", Exports: exports}
+	}
+}
+
+// start serves until the test ends, or the server is closed before.
+func start(t testing.TB, dev *roce.Device, cfg Config) *Server {
+	if cfg.Describe == nil {
+		cfg.Describe = describe("/a")
+	}
+	cfg.Log = slog.New(slog.DiscardHandler)
+	s, err := Serve(dev, cfg)
+	require.NoError(t, err)
+	return s
+}
+
+func port(t testing.TB, dev *roce.Device) *Port {
+	p, err := NewPort(dev)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// A server is found by its address, and all by their group, with all exports, however
+// many there are.
+func TestFind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		var many []string
+		for i := range 500 {
+			many = append(many, fmt.Sprintf("/export/number/%d", i))
+		}
+		many[250] = strings.Repeat("x", 1000)
+		a := start(t, n.device(t, here), Config{Describe: describe(many...)})
+		defer a.Close()
+		b := start(t, n.device(t, "192.0.2.9"), Config{})
+		defer b.Close()
+		p := port(t, n.device(t, there))
+		began := time.Now()
+		list, err := p.Find(t.Context(), server)
+		require.NoError(t, err)
+		assert.Zero(t, time.Since(began), "it is there when it has said all")
+		many = append([]string(nil), many...)
+		many[250] = "" // too long for a datagram
+		require.Len(t, list, 1)
+		want := Found{
+			Addr: server, Boot: a.Boot(), Since: time.UnixMilli(began.UnixMilli()), RDMA: netip.MustParseAddrPort(here + ":20049"),
+			TCP: netip.AddrPortFrom(netip.IPv6Unspecified(), 0), Host: "h", Version: "v", Exports: many, Total: 500,
+		}
+		want.TCP = list[0].TCP
+		assert.Equal(t, want, list[0])
+		assert.Zero(t, want.TCP.Port())
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		list, err = p.Find(ctx, Group(server))
+		require.NoError(t, err)
+		require.Len(t, list, 2)
+		assert.Equal(t, many, list[0].Exports)
+		assert.Equal(t, b.Boot(), list[1].Boot)
+
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = p.Find(ctx, netip.MustParseAddr("192.0.2.77"))
+		assert.ErrorIs(t, err, ErrNoAnswer)
+	})
+}
+
+// What is lost, or comes twice, is asked for again, or looked at once.
+func TestFindOnBadNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		var many []string
+		for i := range 200 {
+			many = append(many, fmt.Sprintf("/export/number/%d", i))
+		}
+		s := start(t, n.device(t, here), Config{Describe: describe(many...)})
+		defer s.Close()
+		p := port(t, n.device(t, there))
+		random := rand.New(rand.NewPCG(1, 1))
+		n.mu.Lock()
+		n.fate = func() int { return random.IntN(3) } // none, one, or two
+		n.mu.Unlock()
+		for range 20 {
+			list, err := p.Find(t.Context(), server)
+			require.NoError(t, err)
+			require.Len(t, list, 1)
+			require.Equal(t, many, list[0].Exports)
+		}
+	})
+}
+
+// Whoever has registered is told of a restart at once, with all that the network
+// loses; who says goodbye is not.
+func TestNotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		dev, far := n.device(t, here), n.device(t, there)
+		var saved []byte
+		cfg := Config{Save: func(b []byte) error { saved = b; return nil }}
+		s := start(t, dev, cfg)
+		var heard atomic.Int32
+		p := port(t, far)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- p.Attend(ctx, server, func() { heard.Add(1) }) }()
+		time.Sleep(time.Second)
+		assert.Equal(t, 1, s.Stats().Clients)
+		assert.NotNil(t, saved, "a server that is killed has saved it")
+		for i := range 5 {
+			s.Close()
+			time.Sleep(time.Hour)
+			random := rand.New(rand.NewPCG(uint64(i), 1))
+			n.mu.Lock()
+			n.fate = func() int { return random.IntN(3) }
+			n.mu.Unlock()
+			cfg.Clients = saved
+			s = start(t, dev, cfg)
+			time.Sleep(20 * time.Second)
+			assert.EqualValues(t, i+1, heard.Load(), "once, however often it is said")
+			assert.Less(t, s.Stats().Notices, uint64(len(noticeTimes)), "whoever has heard is left alone")
+		}
+		n.mu.Lock()
+		n.fate = nil
+		n.mu.Unlock()
+		stop()
+		assert.NoError(t, <-ended)
+		synctest.Wait()
+		assert.Zero(t, s.Stats().Clients)
+		s.Close()
+		cfg.Clients = saved
+		s = start(t, dev, cfg)
+		defer s.Close()
+		time.Sleep(time.Minute)
+		assert.Zero(t, s.Stats().Notices)
+	})
+}
+
+// The clients of the last time that are gone are told as often as is of use, and are
+// forgotten after a day. A file that is no list of clients is none.
+func TestClientsOfTheLastTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		dev := n.device(t, here)
+		var table clientTable
+		assert.True(t, table.add(client{Addr: netip.MustParseAddr(there), QP: 9, Until: time.Now().Add(Lifetime)}))
+		s := start(t, dev, Config{Clients: table.save()})
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, len(noticeTimes), s.Stats().Notices)
+		assert.Equal(t, 1, s.Stats().Clients)
+		time.Sleep(Lifetime)
+		assert.Zero(t, s.Stats().Clients)
+		s.Close()
+		for _, bad := range []string{"x", `[{}]`, `[{"addr":"192.0.2.2","qp":16777216}]`} {
+			s := start(t, dev, Config{Clients: []byte(bad)})
+			assert.Zero(t, s.Stats().Clients, bad)
+			s.Close()
+		}
+	})
+}
+
+// Only a notice with the client's token, from the server, is one.
+func TestForgedNotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		s := start(t, n.device(t, here), Config{})
+		defer s.Close()
+		var heard atomic.Int32
+		p := port(t, n.device(t, there))
+		a := attendant{Port: p, server: server, restarted: func() { heard.Add(1) }, token: 5}
+		require.NoError(t, a.register(t.Context()))
+		incoming := func(from netip.Addr, boot, token uint64) *incoming {
+			b := Notice{token}.AppendTo(Reply{Kind: KindNotice, Boot: boot}.AppendTo(nil))
+			r, body, err := ParseReply(b)
+			require.NoError(t, err)
+			return &incoming{r, from, body}
+		}
+		assert.False(t, a.notice(incoming(server, s.Boot()+1, 6)), "another token")
+		assert.False(t, a.notice(incoming(netip.MustParseAddr(there), s.Boot()+1, 5)), "another address")
+		assert.False(t, a.notice(incoming(server, s.Boot(), 5)), "nothing new")
+		assert.Zero(t, heard.Load())
+		assert.True(t, a.notice(incoming(server, s.Boot()+1, 5)))
+		assert.EqualValues(t, 1, heard.Load())
+	})
+}

@@ -1,0 +1,65 @@
+package discover
+
+import (
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A Watch asks for the server's counters, or for more time for a stream of them,
+// which is known by the monitor's address and queue pair.
+type Watch struct {
+	QP       uint32        // the monitor's, of UC
+	PMTU     uint32        // the largest that it can have, in octets
+	Sink     rdma.Remote   // its memory
+	Room     uint32        // how much that is, in octets
+	Interval time.Duration // between updates, in whole milliseconds; 0 ends the stream
+}
+
+// Watching says what the stream will be.
+type Watching struct {
+	QP       uint32        // the server's, of UC
+	PSN      uint32        // which its first packet had
+	PMTU     uint32        // which both ends have
+	Interval time.Duration // between updates, in whole milliseconds
+	Lease    time.Duration // after which it ends, unless it is asked for again; in milliseconds
+}
+
+// AppendTo appends the wire form.
+func (m Watch) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(b, m.QP)
+	b = xdr.AppendUint32(b, m.PMTU)
+	b = xdr.AppendUint32(b, uint32(m.Sink.STag))
+	b = xdr.AppendUint64(b, m.Sink.TO)
+	b = xdr.AppendUint32(b, m.Room)
+	return appendTime(b, m.Interval)
+}
+
+func parseWatch(r *xdr.Reader) (m Watch, err error) {
+	m.QP, m.PMTU = r.Uint32(), r.Uint32()
+	m.Sink = rdma.Remote{STag: rdma.STag(r.Uint32()), TO: r.Uint64()}
+	m.Room, m.Interval = r.Uint32(), parseTime(r)
+	return m, bodyError(r)
+}
+
+// AppendTo appends the wire form.
+func (m Watching) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(b, m.QP)
+	b = xdr.AppendUint32(b, m.PSN)
+	b = xdr.AppendUint32(b, m.PMTU)
+	b = appendTime(b, m.Interval)
+	return appendTime(b, m.Lease)
+}
+
+func parseWatching(r *xdr.Reader) (m Watching, err error) {
+	m.QP, m.PSN, m.PMTU = r.Uint32(), r.Uint32(), r.Uint32()
+	m.Interval, m.Lease = parseTime(r), parseTime(r)
+	return m, bodyError(r)
+}
+
+func appendTime(b []byte, d time.Duration) []byte {
+	return xdr.AppendUint32(b, uint32(d/time.Millisecond))
+}
+
+func parseTime(r *xdr.Reader) time.Duration { return time.Duration(r.Uint32()) * time.Millisecond }

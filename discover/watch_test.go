@@ -1,0 +1,176 @@
+package discover
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/roce"
+)
+
+// watched is a server that counts how often it was looked at.
+func watched(calls *atomic.Uint64) Config {
+	return Config{
+		Monitors: func(a netip.Addr) bool { return a != netip.MustParseAddr("192.0.2.66") },
+		Count: func(c *Counters) {
+			*c = Counters{Sequence: c.Sequence, Uptime: time.Second, Procs: []Proc{{Program: "nfs3", Name: "READ", Calls: calls.Add(1)}}}
+		},
+	}
+}
+
+// A monitor sees all updates, in the interval that it has asked for, for longer than
+// a lease; and the stream ends with it.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		var calls atomic.Uint64
+		s := start(t, n.device(t, here), watched(&calls))
+		defer s.Close()
+		p := port(t, n.device(t, there))
+		var seen uint32
+		began := time.Now()
+		const updates = 300
+		require.NoError(t, p.Watch(t.Context(), server, 200*time.Millisecond, time.Second, func(c *Counters) bool {
+			seen++
+			assert.Equal(t, seen, c.Sequence)
+			assert.Equal(t, s.Boot(), c.Boot)
+			assert.EqualValues(t, seen, c.Procs[0].Calls)
+			return seen < updates
+		}))
+		assert.InDelta(t, (updates-1)*200*time.Millisecond, time.Since(began), float64(time.Second))
+		synctest.Wait()
+		assert.Zero(t, s.Stats().Monitors, "it has said goodbye")
+		assert.EqualValues(t, (updates-1)*200/(leaseTime/renewed).Milliseconds()+2, s.Stats().Watched, "once, with each renewal, and goodbye")
+	})
+}
+
+// What is lost costs what was in it, and nothing else; what comes twice is told by
+// its number.
+func TestWatchOnBadNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		var calls atomic.Uint64
+		cfg := watched(&calls)
+		count := cfg.Count
+		cfg.Count = func(c *Counters) {
+			count(c)
+			for range 40 { // three packets
+				c.Procs = append(c.Procs, c.Procs[0])
+			}
+		}
+		s := start(t, n.device(t, here), cfg)
+		defer s.Close()
+		p := port(t, n.device(t, there))
+		random := rand.New(rand.NewPCG(1, 1))
+		n.mu.Lock()
+		n.fate = func() int { return []int{0, 1, 1, 1, 1, 1, 1, 2}[random.IntN(8)] }
+		n.mu.Unlock()
+		var seen int
+		var last uint32
+		require.NoError(t, p.Watch(t.Context(), server, MinInterval, 10*time.Second, func(c *Counters) bool {
+			assert.Len(t, c.Procs, 41)
+			for _, proc := range c.Procs {
+				assert.Equal(t, c.Procs[0], proc, "an update is whole")
+			}
+			assert.GreaterOrEqual(t, c.Sequence, last)
+			last = c.Sequence
+			seen++
+			return seen < 1000
+		}))
+		assert.Greater(t, last, uint32(1000), "some were lost")
+	})
+}
+
+// A monitor that is gone without a word has its stream ended by the lease, and one
+// that goes on sees a server that is restarted.
+func TestWatchLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		var calls atomic.Uint64
+		dev := n.device(t, here)
+		s := start(t, dev, watched(&calls))
+		far := n.device(t, there)
+		p := port(t, far)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		boots := make(chan uint64, 1000)
+		go func() {
+			ended <- p.Watch(ctx, server, time.Second, time.Minute, func(c *Counters) bool { boots <- c.Boot; return true })
+		}()
+		time.Sleep(time.Minute)
+		s.Close()
+		first := s.Boot()
+		s = start(t, dev, watched(&calls))
+		defer s.Close()
+		time.Sleep(20 * time.Second)
+		for len(boots) > 1 {
+			<-boots
+		}
+		assert.Equal(t, s.Boot(), <-boots)
+		assert.NotEqual(t, first, s.Boot())
+		assert.Equal(t, 1, s.Stats().Monitors)
+		n.mu.Lock()
+		n.fate = func() int { return 0 } // it cannot say goodbye
+		n.mu.Unlock()
+		cancel()
+		assert.ErrorIs(t, <-ended, context.Canceled)
+		time.Sleep(leaseTime + time.Second)
+		assert.Zero(t, s.Stats().Monitors)
+	})
+}
+
+// Streams are bounded, and who may not see them is told so.
+func TestWatchRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		var calls atomic.Uint64
+		s := start(t, n.device(t, here), watched(&calls))
+		defer s.Close()
+		watch := func(host string) error {
+			return port(t, n.device(t, host)).Watch(t.Context(), server, time.Second, time.Second, func(*Counters) bool { return false })
+		}
+		var refused *RefusedError
+		require.ErrorAs(t, watch("192.0.2.66"), &refused)
+		assert.Equal(t, RefusedHost, refused.Reason)
+		require.NoError(t, watch(there))
+		synctest.Wait() // until that has ended
+
+		now := time.Now()
+		w := Watch{QP: 9, PMTU: 1024, Sink: rdma.Remote{STag: 1}, Room: CountersRoom, Interval: time.Second}
+		for i := range maxMonitors {
+			_, why := s.monitors.watch(from(i), w, now)
+			require.Zero(t, why)
+		}
+		_, why := s.monitors.watch(from(maxMonitors), w, now)
+		assert.Equal(t, RefusedRoom, why)
+		_, why = s.monitors.watch(from(0), w, now)
+		assert.Zero(t, why, "renewed")
+		for _, bad := range []Watch{
+			{QP: 9, PMTU: 1024, Room: CountersRoom, Interval: MinInterval - 1},
+			{QP: 9, PMTU: 1024, Room: CountersRoom, Interval: MaxInterval + 1},
+			{QP: 9, PMTU: 1024, Room: CountersRoom - 1, Interval: time.Second},
+		} {
+			_, why := s.monitors.watch(from(0), bad, now)
+			assert.Equal(t, RefusedValue, why)
+		}
+		w.Interval = 0
+		_, why = s.monitors.watch(from(0), w, now)
+		assert.Zero(t, why)
+		assert.Equal(t, maxMonitors-1, s.monitors.len())
+		for _, bad := range []Watch{{QP: 1 << 24, PMTU: 1024}, {QP: 9, PMTU: 1000}, {QP: 9}} {
+			bad.Room, bad.Interval = CountersRoom, time.Second
+			_, why := s.monitors.watch(from(99), bad, now)
+			assert.Equal(t, RefusedValue, why)
+		}
+		_, why = s.monitors.watch(roce.Source{Addr: netip.MustParseAddr("::1")}, w, now)
+		assert.Equal(t, RefusedValue, why)
+	})
+}
