@@ -7,16 +7,17 @@ import (
 	"os/user"
 	"strconv"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/ask"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // identify sets q.cred to in whose name the call is done. It may wait where the
 // server's own word on a user's groups counts; the error is that there is none.
-func (q *request) identify(ctx context.Context) error {
-	q.cred = squash(q.options, &q.call.Cred, q.groups[:0])
+func (q *request) identify(ctx context.Context, o *exports.Options) error {
+	q.cred = squash(o, &q.call.Cred, q.groups[:0])
 	lookup := q.server.groups
-	if lookup == nil || q.options.AllSquash || q.call.Cred.Flavor != oncrpc.AuthSys {
+	if lookup == nil || o.AllSquash || q.call.Cred.Flavor != oncrpc.AuthSys {
 		return nil
 	}
 	// The superuser of a client that has become somebody else here is not in
@@ -29,7 +30,7 @@ func (q *request) identify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	q.groups = mapGroups(q.options, gids, q.groups[:0])
+	q.groups = mapGroups(o, gids, q.groups[:0])
 	q.cred.Groups = q.groups
 	return nil
 }

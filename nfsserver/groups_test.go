@@ -48,7 +48,7 @@ func TestGroups(t *testing.T) {
 		{"root", exports.Options{}, false, 0, 0, vfs.Cred{UID: 65534, GID: 65534}, false},
 		{"root, trusted", exports.Options{NoRootSquash: true}, false, 0, 0, vfs.Cred{Groups: []uint32{0, 6}}, true},
 		{"no id", exports.Options{NoRootSquash: true}, false, 1<<32 - 1, 6, vfs.Cred{UID: 65534, GID: 6}, false},
-		{"all", all, false, 6, 6, vfs.Cred{UID: 5, GID: 65534}, false},
+		{"all, as the caller", all, false, 5, 6, vfs.Cred{UID: 5, GID: 65534}, false},
 		{"no credential", exports.Options{}, true, 6, 6, vfs.Cred{UID: 65534, GID: 65534}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

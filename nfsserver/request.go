@@ -103,11 +103,10 @@ func (q *request) open(ctx context.Context, fh nfs3.FH) (vfs.Handle, nfs3.Status
 		if v.status != nfs3.OK {
 			return vfs.Handle{}, v.status
 		}
-		q.options = v.options
-		if err := q.identify(ctx); err != nil {
-			q.options = nil
+		if err := q.identify(ctx, v.options); err != nil {
 			return vfs.Handle{}, nfs3.ErrJukebox // until it is known what is right
 		}
+		q.options = v.options
 	}
 	if status := q.within(ctx, h); status != nfs3.OK {
 		return vfs.Handle{}, status
