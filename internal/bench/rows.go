@@ -62,6 +62,16 @@ func rows() []*row {
 			views: []view{{"", "GB/s", rate, atLeast(0.9)}, cpu},
 		},
 		{
+			name: "64 connections: READ 1 MiB, depth 1", against: "64 TCP streams from the file's mapping",
+			ours: bench(free, "big", "read", "1MiB", 1, "--connections=64"), limit: tcp(free, "mapped*64"),
+			views: []view{{"", "GB/s", rate, goal{}}, cpu},
+		},
+		{
+			name: "64 TCP streams from the file's mapping", against: "TCP from the file's mapping",
+			ours: tcp(free, "mapped*64"), limit: mapped,
+			views: []view{{"", "GB/s", rate, goal{}}, cpu},
+		},
+		{
 			name: "READ 64 KiB, depth 16", against: "READ 1 MiB, depth 16",
 			ours: bench(free, "big", "read", "64KiB", 16), limit: read,
 			views: []view{{"", "GB/s", rate, goal{}}, perCallCPU},

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
+	"sync"
 )
 
 // pingSize is a request of a ping-pong, in octets: a call with a file handle.
@@ -16,8 +18,16 @@ const pingSize = 128
 const depth = 16
 
 // tcpClient uses a tcpServer. Its arguments are the server's address, what to do
-// (hot, mapped, or the octets of a ping-pong's replies), and for how long.
+// (hot, mapped, mapped*N on N connections at once, or the octets of a ping-pong's
+// replies), and for how long.
 func tcpClient(args []string) error {
+	if n, ok := strings.CutPrefix(args[1], "mapped*"); ok {
+		n, err := strconv.ParseUint(n, 10, 16)
+		if err != nil {
+			return err
+		}
+		return streams(args[0], int(n), args[2])
+	}
 	c, err := net.Dial("tcp", args[0])
 	if err != nil {
 		return err
@@ -57,6 +67,56 @@ func stream(c net.Conn, d string) error {
 		if !k.tick(block) {
 			return k.print()
 		}
+	}
+}
+
+// streams reads blocks on n connections, each into one of its own: what a client
+// has with one call under way on each.
+func streams(addr string, n int, d string) error {
+	into := make([]byte, n*block)
+	conns := make([]net.Conn, n)
+	for i := range conns {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := binary.Write(c, binary.BigEndian, ask{What: askMapped}); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(c, into[i*block:][:block]); err != nil { // it runs
+			return err
+		}
+		conns[i] = c
+	}
+	k, err := startClock(d)
+	if err != nil {
+		return err
+	}
+	var (
+		mu    sync.Mutex // guards the clock
+		all   sync.WaitGroup
+		first = make(chan error, n)
+	)
+	for i, c := range conns {
+		all.Go(func() {
+			for more := true; more; {
+				if _, err := io.ReadFull(c, into[i*block:][:block]); err != nil {
+					first <- err
+					return
+				}
+				mu.Lock()
+				more = k.tick(block)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	select {
+	case err := <-first:
+		return err
+	default:
+		return k.print()
 	}
 }
 

@@ -40,11 +40,13 @@ func tcpServer(args []string) error {
 		if err != nil {
 			return err
 		}
-		var a ask
-		if binary.Read(c, binary.BigEndian, &a) == nil {
-			serveTCP(c, &a, file) // ends when the client hangs up
-		}
-		c.Close()
+		go func() { // ends when the client hangs up
+			defer c.Close()
+			var a ask
+			if binary.Read(c, binary.BigEndian, &a) == nil {
+				serveTCP(c, &a, file)
+			}
+		}()
 	}
 }
 
