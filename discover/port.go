@@ -102,7 +102,7 @@ type RefusedError struct{ Reason Reason }
 
 func (e *RefusedError) Error() string { return "refused: " + e.Reason.String() }
 
-// ErrNoAnswer: nobody has answered in time.
+// ErrNoAnswer says that nobody has answered in time.
 var ErrNoAnswer = errors.New("no answer")
 
 // ask sends a request until it is answered, with a cookie where the server wants

@@ -37,6 +37,7 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 		return err
 	}
 
+	o.ops.dir = st.dir
 	if o.ops.passed, err = takePassed(); err != nil {
 		return err
 	}

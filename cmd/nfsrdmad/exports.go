@@ -90,13 +90,13 @@ func readyNames(list []export) string {
 	return b.String()
 }
 
-// parseNets understands the words of --clients.
-func parseNets(words []string) ([]netip.Prefix, error) {
+// parseNets understands the words of a flag.
+func parseNets(flag string, words []string) ([]netip.Prefix, error) {
 	var nets []netip.Prefix
 	for _, w := range words {
 		n, err := parseNet(w)
 		if err != nil {
-			return nil, fmt.Errorf("--clients: %q is neither an address nor a network such as 192.0.2.0/24 or 2001:db8::/32", w)
+			return nil, fmt.Errorf("%s: %q is neither an address nor a network such as 192.0.2.0/24 or 2001:db8::/32", flag, w)
 		}
 		nets = append(nets, n)
 	}

@@ -69,7 +69,7 @@ func TestReadyNames(t *testing.T) {
 }
 
 func TestParseNets(t *testing.T) {
-	got, err := parseNets([]string{"192.0.2.7/24", "192.0.2.7", "2001:db8::1", "2001:db8::/32"})
+	got, err := parseNets("--clients", []string{"192.0.2.7/24", "192.0.2.7", "2001:db8::1", "2001:db8::/32"})
 	require.NoError(t, err)
 	assert.Equal(t, []netip.Prefix{
 		netip.MustParsePrefix("192.0.2.0/24"),
@@ -78,7 +78,7 @@ func TestParseNets(t *testing.T) {
 		netip.MustParsePrefix("2001:db8::/32"),
 	}, got)
 	for _, w := range []string{"", "host", "192.0.2.0/33", "fe80::1%eth0", "fe80::1%eth0/64"} {
-		_, err := parseNets([]string{w})
+		_, err := parseNets("--clients", []string{w})
 		assert.ErrorContains(t, err, "--clients", w)
 	}
 }

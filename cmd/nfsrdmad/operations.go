@@ -26,6 +26,9 @@ type operations struct {
 	manager  manager
 	passed   passed   // what is left of it
 	metrics  net.Addr // or nil
+
+	dir       string     // for what outlives the daemon
+	discovery *discovery // or nil
 }
 
 // observe puts an observer between the transports and the cache of replies.
@@ -46,6 +49,9 @@ func (p *operations) state() string {
 	}
 	return "serving"
 }
+
+// uptime is how long the daemon has served.
+func (p *operations) uptime() time.Duration { return time.Since(p.started) }
 
 // address is where a transport listens.
 func (p *operations) address(transport string) string {

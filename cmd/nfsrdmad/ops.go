@@ -17,11 +17,13 @@ type opsOptions struct {
 	control      string
 	controlGiven bool // and not the default
 	metrics      string
+	discoverOptions
 }
 
 func (o *opsOptions) add(f *pflag.FlagSet) {
 	f.StringVar(&o.control, "control", defaultControl(), "socket `PATH` for nfsrdmad status; \"\" for none")
 	f.StringVar(&o.metrics, "metrics", "", "`ADDR` for /metrics (Prometheus), /healthz and /debug/pprof/")
+	o.discoverOptions.add(f)
 }
 
 // open opens what a daemon is operated by, beside the transports, and returns what
@@ -37,6 +39,11 @@ func (p *operations) open(ctx context.Context, o *opsOptions, ways []cli.Way, lo
 		m.close()
 		return nil, errors.Join(err, closeWays(ways))
 	}
+	if err := p.openDiscover(&o.discoverOptions, log); err != nil {
+		c.close()
+		m.close()
+		return nil, errors.Join(err, closeWays(ways))
+	}
 	if err := p.passed.close(); err != nil {
 		log.Warn("a socket that was passed and is not used cannot be closed", "err", err)
 	}
@@ -45,6 +52,7 @@ func (p *operations) open(ctx context.Context, o *opsOptions, ways []cli.Way, lo
 	return func() {
 		stop()
 		watched()
+		p.discovery.close()
 		c.close()
 		m.close()
 	}, nil
@@ -94,10 +102,14 @@ func (p *operations) startWatchdog() (end func()) {
 
 // words are what the ready line has beside the transports.
 func (p *operations) words() string {
-	if p.metrics == nil {
-		return ""
+	words := ""
+	if p.metrics != nil {
+		words += "metrics=" + p.metrics.String() + " "
 	}
-	return "metrics=" + p.metrics.String() + " "
+	if p.discovery != nil {
+		words += "discover=" + p.discovery.dev.Addr().String() + " "
+	}
+	return words
 }
 
 func closeWays(ways []cli.Way) error {

@@ -112,9 +112,9 @@ and where clients can ask port 111 for the ports, by
 There answers the host's rpcbind, which is told with --register, or on a host that
 has none, this daemon itself, with --portmap :111.`,
 		Example: `  nfsrdmad serve /srv/data
-  nfsrdmad serve mem:512MiB=/scratch
   nfsrdmad serve --ro --clients 192.0.2.0/24,2001:db8::/32 /srv/a=/a /srv/b=/b
   nfsrdmad serve --exports /etc/exports
+  nfsrdmad serve mem:512MiB=/scratch
   nfsrdmad serve --listen '[::1]:20049' --tcp '[::1]:2049' /srv/data=/data`,
 		Args: o.understand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -179,7 +179,7 @@ func (o *serveOptions) understandExports(args []string) (err error) {
 	case o.exportsFile != "" && (o.readOnly || o.noRootSquash || len(o.clientWords) > 0):
 		return errors.New("--ro, --clients and --no-root-squash are for DIR: write ro, clients and no_root_squash into the file of --exports")
 	}
-	if o.clients, err = parseNets(o.clientWords); err != nil {
+	if o.clients, err = parseNets("--clients", o.clientWords); err != nil {
 		return err
 	}
 	if o.exports, err = parseExports(args); err != nil {

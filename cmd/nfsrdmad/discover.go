@@ -1,0 +1,168 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/discover"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/roce"
+)
+
+// discoverOptions are the flags of serve for what is told over RoCE.
+type discoverOptions struct {
+	discover string
+	monitors []string
+}
+
+func (o *discoverOptions) add(f *pflag.FlagSet) {
+	f.StringVar(&o.discover, "discover", "", "`ADDR` of this host, at whose UDP port 4791 (RoCEv2) clients find this server and\nhear that it has been restarted: mountrdma discover, mount -o notice")
+	f.StringSliceVar(&o.monitors, "monitors", nil, "networks `NET,...` whose mountrdma top may see the counters, besides ADDR's host")
+}
+
+// A discovery is a server of package discover with the port that it has.
+type discovery struct {
+	*discover.Server
+	dev *roce.Device
+}
+
+// openDiscover opens the server of --discover, if there is to be one.
+func (p *operations) openDiscover(o *discoverOptions, log *slog.Logger) error {
+	if o.discover == "" {
+		return nil
+	}
+	addr, err := netip.ParseAddr(o.discover)
+	if err != nil {
+		return fmt.Errorf("--discover %s: give one address of this host, with no port: RoCEv2 has UDP port 4791", o.discover)
+	}
+	nets, err := parseNets("--monitors", o.monitors)
+	if err != nil {
+		return err
+	}
+	clients, err := readClients(p.clientsFile())
+	if err != nil {
+		log.Warn("the clients of the last time are not told of the restart", "err", err)
+	}
+	wire, err := roce.ListenUDP(addr)
+	if err != nil {
+		return discoverError(o.discover, err)
+	}
+	d := &discovery{dev: roce.Open(wire, roce.Config{})}
+	d.Server, err = discover.Serve(d.dev, discover.Config{
+		Describe: p.describe, Count: p.count, Clients: clients, Log: log,
+		Save: func(b []byte) error { return replaceFile(p.clientsFile(), b) },
+		Monitors: func(a netip.Addr) bool {
+			return a == addr.WithZone("") || a.IsLoopback() || slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(a) })
+		},
+	})
+	if err != nil {
+		return errors.Join(err, d.dev.Close())
+	}
+	p.discovery = d
+	return nil
+}
+
+// discoverError says what to do about an address that cannot be had.
+func discoverError(addr string, err error) error {
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("UDP port 4791 of %s is in use: a mount with -o notice has it, another nfsrdmad, or the kernel's own RoCE (rdma_rxe); give --discover another address of this host, or leave it out", addr)
+	}
+	return fmt.Errorf("--discover %s: %w", addr, err)
+}
+
+// close ends it. It may be called on nil.
+func (d *discovery) close() {
+	if d == nil {
+		return
+	}
+	d.Server.Close()
+	_ = d.dev.Close()
+}
+
+// describe is what discover tells of the daemon.
+func (p *operations) describe() discover.Description {
+	host, _ := os.Hostname() // a server with no name is one all the same
+	d := discover.Description{Host: host, Version: cli.VersionString(version)}
+	for _, w := range p.ways {
+		if at, ok := w.Addr.(*net.TCPAddr); ok && w.Name == "rdma" {
+			d.RDMA = at.AddrPort()
+		} else if ok && w.Name == "tcp" {
+			d.TCP = at.AddrPort()
+		}
+	}
+	for _, e := range p.server.Exports() {
+		d.Exports = append(d.Exports, e.Path)
+	}
+	return d
+}
+
+// count fills in what top shows.
+func (p *operations) count(c *discover.Counters) {
+	c.Draining, c.Uptime = p.draining.Load(), p.uptime()
+	c.Transports, c.Procs = c.Transports[:0], c.Procs[:0]
+	for _, t := range p.transports() {
+		c.Transports = append(c.Transports, discover.Transport{
+			Name: t.Name, Connections: uint32(t.Connections.Now), Accepted: t.Connections.Total, Refused: t.Connections.Refused,
+		})
+	}
+	for _, conn := range p.connections() {
+		i := slices.IndexFunc(c.Transports, func(t discover.Transport) bool { return t.Name == conn.Transport })
+		t := &c.Transports[i]
+		t.UnderWay += uint32(conn.CallsUnderWay)
+		t.In += conn.OctetsIn
+		t.Out += conn.OctetsOut
+	}
+	for _, s := range p.observer.Stats() {
+		c.Procs = append(c.Procs, procCounters(&s))
+	}
+}
+
+func procCounters(s *oncrpc.ProcStats) discover.Proc {
+	p := discover.Proc{Calls: s.Calls, In: s.In, Out: s.Out, Took: s.Duration}
+	p.Program, p.Name = names(s)
+	for _, f := range s.Failed {
+		p.Errors += f.Count
+	}
+	return p
+}
+
+// maxClientsFile is above what discover keeps of its clients, in octets.
+const maxClientsFile = 1 << 20
+
+// clientsFile is where those are kept who are told of the next start.
+func (p *operations) clientsFile() string { return filepath.Join(p.dir, "discover.clients") }
+
+// readClients reads what Save has kept; nil where there is nothing.
+func readClients(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxClientsFile))
+}
+
+// replaceFile puts a file in the place of another, whole or not at all. That only
+// the last of them lives through a power failure is enough.
+func replaceFile(name string, b []byte) error {
+	next := name + ".new"
+	if err := os.WriteFile(next, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, name)
+}
