@@ -114,19 +114,7 @@ func guestLedger(t *testing.T, d *daemon, name, dir string) *ledger {
 
 func hostLedger(t *testing.T, d *daemon, name, dir string) *ledger {
 	require.NoError(t, os.Mkdir(dir, 0o755))
-	cmd := exec.Command(program("guestwork"), "ledger", dir)
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, w, err := os.Pipe()
-	require.NoError(t, err)
-	cmd.Stdout, cmd.Stderr = w, w
-	p, err := StartProcess(cmd)
-	w.Close()
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		p.Kill()
-		out.Close()
-	})
+	in, out, p := hostProgram(t, exec.Command(program("guestwork"), "ledger", dir))
 	return startLedger(t, d, name, out, in.Close, func() error {
 		if s := p.ExitCode(); s != 0 {
 			return fmt.Errorf("exit status %d", s)

@@ -34,20 +34,25 @@ func guestShell(t *testing.T) *shell {
 }
 
 func hostShell(t *testing.T) *shell {
-	cmd := exec.Command("sh")
+	in, out, _ := hostProgram(t, exec.Command("sh"))
+	return startShell(t, in, out)
+}
+
+// hostProgram starts a program on this host, which the test's end kills.
+func hostProgram(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, out io.Reader, p *Process) {
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
-	out, w, err := os.Pipe()
+	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	cmd.Stdout, cmd.Stderr = w, w
-	p, err := StartProcess(cmd)
+	p, err = StartProcess(cmd)
 	w.Close()
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		p.Kill()
-		out.Close()
+		r.Close()
 	})
-	return startShell(t, in, out)
+	return in, r, p
 }
 
 func startShell(t *testing.T, in io.Writer, out io.Reader) *shell {

@@ -37,7 +37,7 @@ func (f *FS) find(d *object, name string) (object, error) {
 	case "..":
 		return f.at(f.table.parent(d.n))
 	}
-	if err := checkName(name); err != nil {
+	if err := vfs.CheckName(name, maxName); err != nil {
 		return object{}, err
 	}
 	return f.child(d, name)

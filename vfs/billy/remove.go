@@ -60,7 +60,7 @@ func (f *FS) removeIn(d *object, name string, may func(o *object) error) error {
 	case "..":
 		return syscall.EEXIST
 	}
-	if err := checkName(name); err != nil {
+	if err := vfs.CheckName(name, maxName); err != nil {
 		return err
 	}
 	o, err := f.child(d, name)

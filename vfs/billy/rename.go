@@ -30,10 +30,10 @@ func (f *FS) Rename(_ context.Context, _ *vfs.Cred, from vfs.Handle, fromName st
 
 func (f *FS) rename(fd *object, fromName string, td *object, toName string) error {
 	for _, name := range []string{fromName, toName} {
-		if isDots(name) {
+		if vfs.IsDots(name) {
 			return syscall.EINVAL // RFC 1813, Section 3.3.14
 		}
-		if err := checkName(name); err != nil {
+		if err := vfs.CheckName(name, maxName); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package mem
 
 import (
 	"context"
-	"strings"
 	"syscall"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -18,20 +17,6 @@ func (f *FS) GetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.Attr, er
 	}
 	return n.attr, nil
 }
-
-// checkName refuses what cannot be one component of a path: EACCES, as RFC
-// 1813, Section 3.2, has it.
-func checkName(name string) error {
-	switch {
-	case name == "" || strings.ContainsAny(name, "/\x00"):
-		return syscall.EACCES
-	case len(name) > maxName:
-		return syscall.ENAMETOOLONG
-	}
-	return nil
-}
-
-func isDots(name string) bool { return name == "." || name == ".." }
 
 // Lookup finds a name in a directory.
 func (f *FS) Lookup(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, err error) {
@@ -59,7 +44,7 @@ func (n *node) find(c *vfs.Cred, name string) (*node, error) {
 	case "..":
 		return n.parent, nil
 	}
-	if err := checkName(name); err != nil {
+	if err := vfs.CheckName(name, maxName); err != nil {
 		return nil, err
 	}
 	kid := n.names.get(name)

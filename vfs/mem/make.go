@@ -115,7 +115,7 @@ func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (made vfs.Made, err err
 }
 
 func (f *FS) makeIn(c *vfs.Cred, d *node, m *maker) (*node, error) {
-	if isDots(m.name) {
+	if vfs.IsDots(m.name) {
 		return nil, syscall.EEXIST
 	}
 	n, err := d.find(c, m.name)
@@ -209,7 +209,7 @@ func (f *FS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name string
 }
 
 func (f *FS) link(c *vfs.Cred, n, d *node, name string) error {
-	if isDots(name) {
+	if vfs.IsDots(name) {
 		return syscall.EEXIST
 	}
 	_, err := d.find(c, name)

@@ -28,7 +28,7 @@ func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName st
 }
 
 func (f *FS) rename(c *vfs.Cred, fd *node, fromName string, td *node, toName string) error {
-	if isDots(fromName) || isDots(toName) {
+	if vfs.IsDots(fromName) || vfs.IsDots(toName) {
 		return syscall.EINVAL // RFC 1813, Section 3.3.14
 	}
 	n, err := fd.find(c, fromName)
