@@ -3,6 +3,7 @@ package nfsserver
 import (
 	"math"
 	"net/netip"
+	"slices"
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
@@ -66,6 +67,7 @@ func squash(o *exports.Options, from *oncrpc.Cred, groups []uint32) vfs.Cred {
 
 // mapGroups appends what stands for a caller's groups to groups.
 func mapGroups(o *exports.Options, from, groups []uint32) []uint32 {
+	groups = slices.Grow(groups, len(from))
 	for _, g := range from {
 		groups = append(groups, mapID(o, g, o.AnonGID.Number()))
 	}

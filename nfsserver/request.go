@@ -24,7 +24,8 @@ type request struct {
 	running *atomic.Int64    // see patience
 	cred    vfs.Cred
 
-	groups   []uint32          // memory for those of cred
+	groups   []uint32 // memory for those of cred, at first few
+	few      [maxGroups]uint32
 	fh       [nfs3.FHSize]byte // see handle
 	mac      mac
 	dirEntry nfs3.Entry // see entry
@@ -33,7 +34,8 @@ type request struct {
 func (s *Server) begin(c *oncrpc.Call) *request {
 	q, _ := s.requests.Get().(*request)
 	if q == nil {
-		q = &request{server: s, groups: make([]uint32, 0, maxGroups)}
+		q = &request{server: s}
+		q.groups = q.few[:0]
 	}
 	q.call = c
 	return q
