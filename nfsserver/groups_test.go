@@ -148,7 +148,7 @@ func TestUserGroups(t *testing.T) {
 
 // TestGroupsAllocate: groups that are known cost no allocation.
 func TestGroupsAllocate(t *testing.T) {
-	groups := NewUserGroups(func(uint32) ([]uint32, error) { return make([]uint32, 40), nil }, nil)
+	groups := NewUserGroups(func(uint32) ([]uint32, error) { return make([]uint32, maxGroups), nil }, nil)
 	defer groups.Close()
 	g := newRig(t, newMemFS(), func(c *Config) { c.Groups = groups.Of })
 	wire := (&nfs3.HandleArgs{Object: g.fh(memRoot)}).AppendTo(nil)
