@@ -109,7 +109,7 @@ func TestParallel(t *testing.T) {
 	for range changers {
 		workers.Go(func() {
 			var ch Change
-			for range changes {
+			for n := 0; n < changes || c.g.Stats().Recalled == 0; n++ { // clients may come late
 				i, wake := rand.IntN(len(c.held)), make(chan struct{})
 				ch.Waker = wake
 				ready, fx := c.g.Change(&ch, nil, []byte{byte(i)}, c.now())
@@ -133,7 +133,6 @@ func TestParallel(t *testing.T) {
 	st := c.g.Stats()
 	assert.Zero(t, st.InForce)
 	assert.EqualValues(t, st.Granted, c.ended.Load())
-	assert.NotZero(t, st.Recalled)
 	assert.Empty(t, c.g.objects)
 }
 
