@@ -107,5 +107,9 @@ func (m *mountCommand) newLog() *slog.Logger {
 		}
 		out = log
 	}
-	return slog.New(slog.NewTextHandler(out, nil))
+	level := slog.LevelInfo
+	if m.verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))
 }

@@ -61,6 +61,9 @@ const (
 	maxGuesses = 64
 	maxNamed   = 16
 
+	// groupTime is how long servers may take to answer a question to all.
+	groupTime = time.Second
+
 	// maxCredits is what rpcrdma allows.
 	maxCredits = 4096
 )

@@ -57,7 +57,7 @@ port, and ?mountport=N,mounthost=H its host too.`,
 	a.addMount(root)
 	root.AddCommand(
 		a.newUmount(), a.newMountStats(), a.newLs(), a.newStat(), a.newCat(), a.newCp(), a.newRm(), a.newMkdir(),
-		a.newInfo(), a.newPing(), a.newBench(), a.newBridge(), a.newPingpong(), cli.NewVersion("mountrdma", version),
+		a.newInfo(), a.newPing(), a.newBench(), a.newBridge(), a.newPingpong(), a.newDiscover(), a.newTop(), cli.NewVersion("mountrdma", version),
 	)
 	return root
 }

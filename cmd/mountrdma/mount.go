@@ -59,6 +59,7 @@ func (m *mountCommand) serve(ctx context.Context) error {
 	m.announce(s, fs)
 	s.settle()
 	m.daemon.detach()
+	defer m.listenNotices(s)()
 	unmounted := context.AfterFunc(ctx, func() { m.unmount(mount) })
 	mount.Wait()
 	unmounted()

@@ -73,7 +73,7 @@ func (a *app) addMount(root *cobra.Command) *mountCommand {
 func (m *mountCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringArrayVarP(&m.lists, "options", "o", nil, "mount: options, a `LIST` with commas")
-	cmd.Flags().BoolVarP(&m.verbose, "verbose", "v", false, "mount: say what was agreed on with the server")
+	cmd.Flags().BoolVarP(&m.verbose, "verbose", "v", false, "mount: say what was agreed on with the server, and log what helps to find problems")
 }
 
 // unknownCommand is cobra's error for a word that is no command, on one line.

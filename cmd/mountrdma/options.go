@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/fusefs"
@@ -29,6 +30,9 @@ type mountOptions struct {
 
 	background bool
 	retry      int // minutes; below 0: by background
+
+	notice     bool       // hear of the server's restarts over RoCE
+	noticeFrom netip.Addr // of this host; invalid: that which leads to the server
 
 	note string // what somebody may not expect of an option; "": nothing
 }

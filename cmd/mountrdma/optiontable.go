@@ -58,6 +58,8 @@ func (o *mountOptions) table() []option {
 		{"fg", "", is(&o.background, false), ""},
 		{"bg", "", is(&o.background, true), "try to mount, the default; or go on trying in the background once it has failed"},
 		{"retry", "N", number(0, maxRetry, &o.retry), "minutes to go on trying while the server cannot be reached (fg 2, bg 10000); 0: once"},
+		{"nonotice", "", is(&o.notice, false), ""},
+		{"notice", maybe, o.setNotice, "reconnect at once when the server (nfsrdmad --discover) says over RoCE that it has been restarted, heard at UDP port 4791 of notice=ADDR of this host; or not, the default"},
 		{"crc", o.crc.Type(), o.crc.Set, ""},
 		{"markers", o.markers.Type(), o.markers.Set, ""},
 		{"noextensions", "", is(&o.bare, true), "as the flags --crc, --markers and --no-extensions"},

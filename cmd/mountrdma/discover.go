@@ -1,0 +1,242 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/discover"
+)
+
+// discoverOptions are the flags of discover.
+type discoverOptions struct {
+	server string // "" is whoever hears it
+	local  string
+	json   bool
+}
+
+func (a *app) newDiscover() *cobra.Command {
+	var o discoverOptions
+	cmd := &cobra.Command{
+		Use:   "discover [SERVER]",
+		Short: "List servers that tell of themselves over RoCE (nfsrdmad serve --discover)",
+		Long: `List servers that tell of themselves over RoCE: nfsrdmad serve --discover. Without
+SERVER, all are asked that hear it, by multicast on each network of this host, for
+a second; with SERVER, that one, which may be any number of networks away, until it
+has answered or --timeout is over.
+
+Who answers needs no RDMA card, nor does this program; UDP port 4791 must be free
+on this host and open in firewalls. The exit status is 1 where nobody answers.`,
+		Example: `  mountrdma discover
+  mountrdma discover --json server | jq -r '.[].exports[]'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return errors.New("give one server, or none to ask all")
+			}
+			if len(args) == 1 {
+				o.server = strings.Trim(args[0], "[]")
+			}
+			return a.checkFlags()
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.discover(cmd.Context(), &o) },
+	}
+	cmd.Flags().StringVar(&o.local, "local", "", "`ADDR` of this host to ask from; by default all, or that which leads to SERVER")
+	cmd.Flags().BoolVar(&o.json, "json", false, "as a JSON list")
+	return cmd
+}
+
+// found is a server, as others script against it.
+type found struct {
+	Address string    `json:"address"`
+	Host    string    `json:"host"`
+	Version string    `json:"version"`
+	Boot    string    `json:"boot"` // hexadecimal; another one after each start
+	Since   time.Time `json:"since"`
+	RDMA    string    `json:"rdma"`
+	TCP     string    `json:"tcp,omitempty"`
+	Exports []string  `json:"exports"`
+	Total   int       `json:"exports_total"` // more than in exports where some are too long to be told
+}
+
+func (a *app) discover(ctx context.Context, o *discoverOptions) error {
+	list, err := a.findServers(ctx, o)
+	if err != nil {
+		return err
+	}
+	all := make([]found, 0, len(list))
+	for i := range list {
+		all = append(all, describeFound(&list[i]))
+	}
+	if o.json {
+		return printJSON(a.stdout, all)
+	}
+	return printFound(a.stdout, all)
+}
+
+// findServers asks the one server, or all.
+func (a *app) findServers(ctx context.Context, o *discoverOptions) ([]discover.Found, error) {
+	if o.server == "" {
+		return a.findAll(ctx, o.local)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+	defer cancel()
+	h, server, err := roceTo(ctx, o.server, o.local)
+	if err != nil {
+		return nil, err
+	}
+	defer h.close()
+	list, err := h.port.Find(ctx, server)
+	if errors.Is(err, discover.ErrNoAnswer) {
+		return nil, fmt.Errorf("%s did not answer within %v: it needs nfsrdmad serve --discover %s, and firewalls must let UDP port 4791 through", o.server, a.timeout, server)
+	}
+	return list, err
+}
+
+// findAll asks all networks, or that of one address, at the same time.
+func (a *app) findAll(ctx context.Context, local string) ([]discover.Found, error) {
+	from, err := groupAddrs(local)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(groupTime, a.timeout))
+	defer cancel()
+	var mu sync.Mutex
+	var list []discover.Found
+	var errs []error
+	var running sync.WaitGroup
+	for _, addr := range from {
+		running.Go(func() {
+			got, err := findFrom(ctx, addr)
+			mu.Lock()
+			defer mu.Unlock()
+			list, errs = append(list, got...), append(errs, err)
+		})
+	}
+	running.Wait()
+	if len(list) == 0 {
+		if err := errors.Join(errs...); err != nil {
+			return nil, err
+		}
+		return nil, errors.New("no server answered: those with nfsrdmad serve --discover do, on the networks of this host; name one that is farther away")
+	}
+	for _, err := range errs {
+		if err != nil {
+			a.report(err)
+		}
+	}
+	slices.SortFunc(list, func(a, b discover.Found) int { return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Boot, b.Boot)) })
+	return slices.CompactFunc(list, func(a, b discover.Found) bool { return a.Addr == b.Addr && a.Boot == b.Boot }), nil
+}
+
+// findFrom asks the network of one address. That nobody answers there is no error.
+func findFrom(ctx context.Context, local netip.Addr) ([]discover.Found, error) {
+	h, err := openRoCE(local)
+	if err != nil {
+		return nil, err
+	}
+	defer h.close()
+	list, err := h.port.Find(ctx, discover.Group(local))
+	if errors.Is(err, discover.ErrNoAnswer) {
+		err = nil
+	}
+	return list, err
+}
+
+// groupAddrs are the addresses from which all networks are reached: the first of
+// each family on each interface that has multicast.
+func groupAddrs(local string) (all []netip.Addr, err error) {
+	if local != "" {
+		one, err := netip.ParseAddr(local)
+		if err != nil {
+			return nil, fmt.Errorf("--local %q is no address", local)
+		}
+		return []netip.Addr{one}, nil
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for i := range interfaces {
+		iface := &interfaces[i]
+		if iface.Flags&(net.FlagUp|net.FlagMulticast) != net.FlagUp|net.FlagMulticast {
+			continue
+		}
+		addrs, err := iface.Addrs()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, onePerFamily(addrs, iface.Name)...)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("this host has no network with multicast: name a server, or an address of this host with --local")
+	}
+	return all, nil
+}
+
+// onePerFamily returns the first IPv4 address and the first IPv6 one.
+func onePerFamily(addrs []net.Addr, iface string) (all []netip.Addr) {
+	var had [2]bool
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			continue
+		}
+		addr, family := p.Addr(), 0
+		if addr.Is6() {
+			family = 1
+		}
+		if addr.IsLinkLocalUnicast() && addr.Is6() {
+			addr = addr.WithZone(iface)
+		}
+		if !had[family] {
+			all = append(all, addr)
+		}
+		had[family] = true
+	}
+	return all
+}
+
+func describeFound(f *discover.Found) found {
+	d := found{
+		Address: f.Addr.String(), Host: f.Host, Version: f.Version, Boot: fmt.Sprintf("%016x", f.Boot), Since: f.Since,
+		RDMA: f.RDMA.String(), Exports: []string{}, Total: int(f.Total),
+	}
+	if f.TCP.Port() != 0 {
+		d.TCP = f.TCP.String()
+	}
+	for _, e := range f.Exports {
+		if e != "" {
+			d.Exports = append(d.Exports, e)
+		}
+	}
+	return d
+}
+
+// printFound is a table for people, a line for each server, with its exports behind.
+func printFound(w io.Writer, all []found) error {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "SERVER\tHOST\tSINCE\tBOOT\tTCP\tEXPORTS")
+	for _, f := range all {
+		var names []string
+		for _, e := range f.Exports {
+			names = append(names, escape(e))
+		}
+		if missing := f.Total - len(f.Exports); missing > 0 {
+			names = append(names, fmt.Sprintf("(%d more)", missing))
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\n",
+			f.RDMA, escape(f.Host), f.Since.Local().Format(time.DateTime), f.Boot, cmp.Or(f.TCP, "-"), strings.Join(names, " "))
+	}
+	return tab.Flush()
+}

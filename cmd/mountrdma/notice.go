@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/roce"
+)
+
+// noticePause is how long after a failure a mount tries to hear notices again:
+// another mount of this host may have had the port, and gone.
+const noticePause = time.Minute
+
+// setNotice understands the option notice.
+func (o *mountOptions) setNotice(value string) (err error) {
+	o.noticeFrom = netip.Addr{}
+	if value != "" {
+		if o.noticeFrom, err = netip.ParseAddr(value); err != nil {
+			return fmt.Errorf("not an address of this host")
+		}
+	}
+	o.notice = true
+	return nil
+}
+
+// listenNotices has a mount reconnect as soon as its server says over RoCE that it
+// has been restarted, until end is called. Nothing depends on it, so what fails is
+// for who looks for it in the log.
+func (m *mountCommand) listenNotices(s *session) (end func()) {
+	if !m.opts.notice {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	restarted := func() {
+		m.log.Debug("the server says that it has been restarted", "server", s.at.addr())
+		s.line.Hint()
+		for _, l := range s.more {
+			l.Hint()
+		}
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			err := attendServer(ctx, s, m.opts.noticeFrom, restarted, m.log)
+			if ctx.Err() == nil {
+				m.log.Debug("no notices of restarts are heard", "server", s.at.addr(), "err", err)
+			}
+			select {
+			case <-time.After(noticePause):
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// attendServer listens to the server of a session at an address of this host, or at
+// that which leads there.
+func attendServer(ctx context.Context, s *session, local netip.Addr, restarted func(), log *slog.Logger) error {
+	at, err := netip.ParseAddrPort(s.conn().RemoteAddr().String())
+	if err != nil {
+		return err
+	}
+	server := at.Addr().Unmap()
+	if !local.IsValid() {
+		if local, err = roce.LocalAddr(server); err != nil {
+			return err
+		}
+	}
+	h, err := openRoCE(local)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	log.Debug("listening for notices of restarts", "server", server, "at", local)
+	return h.port.Attend(ctx, server, restarted)
+}

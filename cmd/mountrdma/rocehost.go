@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/discover"
+	"github.com/nfsrdma/nfsrdma/roce"
+)
+
+// A roceHost is where commands hear of servers over RoCE: an address of this host,
+// and what is asked from there.
+type roceHost struct {
+	dev  *roce.Device
+	port *discover.Port
+}
+
+// openRoCE opens the port of an address of this host.
+func openRoCE(local netip.Addr) (*roceHost, error) {
+	wire, err := roce.ListenUDP(local)
+	if err != nil {
+		return nil, roceError(local, err)
+	}
+	h := &roceHost{dev: roce.Open(wire, roce.Config{})}
+	if h.port, err = discover.NewPort(h.dev); err != nil {
+		return nil, errors.Join(err, h.dev.Close())
+	}
+	return h, nil
+}
+
+func (h *roceHost) close() {
+	h.port.Close()
+	_ = h.dev.Close()
+}
+
+// roceError says what to do about an address that cannot be had.
+func roceError(local netip.Addr, err error) error {
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("UDP port 4791 of %s is in use: another mountrdma of this host has it, nfsrdmad --discover, or the kernel's own RoCE (rdma_rxe); give another address of this host with --local", local)
+	}
+	return err
+}
+
+// roceTo opens a port from which a server is reached, at an address that is given
+// or, where it is not, that which packets to the server leave from.
+func roceTo(ctx context.Context, host, local string) (h *roceHost, server netip.Addr, err error) {
+	var from netip.Addr
+	if local != "" {
+		if from, err = netip.ParseAddr(local); err != nil {
+			return nil, server, fmt.Errorf("--local %q is no address", local)
+		}
+	}
+	if server, err = roceAddr(ctx, host, from); err != nil {
+		return nil, server, err
+	}
+	if local == "" {
+		if from, err = roce.LocalAddr(server); err != nil {
+			return nil, server, err
+		}
+	}
+	h, err = openRoCE(from)
+	return h, server, err
+}
+
+// roceAddr returns the address of a host that is of the family of another address,
+// if that is valid.
+func roceAddr(ctx context.Context, host string, like netip.Addr) (netip.Addr, error) {
+	network := "ip"
+	if like.IsValid() {
+		network = map[bool]string{true: "ip4", false: "ip6"}[like.Unmap().Is4()]
+	}
+	all, err := net.DefaultResolver.LookupNetIP(ctx, network, host)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return all[0].Unmap(), nil
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/discover"
+)
+
+// topOptions are the flags of top.
+type topOptions struct {
+	server   string
+	local    string
+	interval time.Duration
+	count    int
+	json     bool
+}
+
+func (a *app) newTop() *cobra.Command {
+	o := topOptions{interval: time.Second}
+	cmd := &cobra.Command{
+		Use:   "top SERVER",
+		Short: "Show live what a server does (nfsrdmad serve --discover)",
+		Long: `Show live what a server does: its connections, and how often each procedure is
+called, with what that takes. nfsrdmad serve --discover writes its counters into
+this program's memory, by RDMA Write with Immediate over Unreliable Connection; an
+update that is lost is missing, and costs nothing. It does so for hosts that its
+--monitors names, and for its own.
+
+The first rates are those since the server was started, the others those since the
+update before. On a terminal each takes the place of the last.`,
+		Example: `  mountrdma top server
+  mountrdma top server -n 2 --interval 10s
+  mountrdma top --json server | jq --unbuffered .procedures`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("top needs one server: SERVER")
+			}
+			o.server = strings.Trim(args[0], "[]")
+			switch {
+			case o.interval < discover.MinInterval || o.interval > discover.MaxInterval:
+				return fmt.Errorf("--interval %v is not between %v and %v", o.interval, discover.MinInterval, discover.MaxInterval)
+			case o.count < 0:
+				return errors.New("--count is below 0")
+			}
+			return a.checkFlags()
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.top(cmd.Context(), &o) },
+	}
+	f := cmd.Flags()
+	f.DurationVar(&o.interval, "interval", o.interval, "time between updates")
+	f.IntVarP(&o.count, "count", "n", 0, "how many updates to show; 0: until the end")
+	f.StringVar(&o.local, "local", "", "`ADDR` of this host to ask from; by default that which leads to SERVER")
+	f.BoolVar(&o.json, "json", false, "as a JSON object for each update")
+	return cmd
+}
+
+// top shows updates until there were enough.
+func (a *app) top(ctx context.Context, o *topOptions) error {
+	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
+	defer cancel()
+	h, server, err := roceTo(within, o.server, o.local)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	v := topView{app: a, o: o, server: server, redraw: !o.json && isTerminal(a.stdout)}
+	err = h.port.Watch(ctx, server, o.interval, a.timeout, v.show)
+	var refused *discover.RefusedError
+	switch {
+	case v.err != nil:
+		return v.err
+	case errors.Is(err, discover.ErrNoAnswer) && ctx.Err() == nil:
+		return fmt.Errorf("%s did not answer within %v: it needs nfsrdmad serve --discover %s, and firewalls must let UDP port 4791 through", o.server, a.timeout, server)
+	case errors.As(err, &refused):
+		return fmt.Errorf("%s says: %s", o.server, refused.Reason)
+	}
+	return err
+}
+
+// A topView is what has been shown so far.
+type topView struct {
+	*app
+	o      *topOptions
+	server netip.Addr
+	redraw bool
+	last   *discover.Counters // nil: none yet
+	lost   uint32             // updates
+	shown  int
+	err    error
+}
+
+// show shows an update, and tells whether there are to be more.
+func (v *topView) show(c *discover.Counters) bool {
+	if v.last != nil && v.last.Boot == c.Boot {
+		ahead := int32(c.Sequence - v.last.Sequence)
+		if ahead <= 0 && c.Uptime <= v.last.Uptime {
+			return true // it has come twice
+		}
+		v.lost += uint32(max(ahead-1, 0))
+	}
+	before := v.last
+	if before == nil || before.Boot != c.Boot {
+		before = new(discover.Counters)
+	}
+	if v.o.json {
+		v.err = printJSON(v.stdout, v.document(c))
+	} else {
+		v.err = v.print(c, before)
+	}
+	v.last = c
+	v.shown++
+	return v.err == nil && v.shown != v.o.count
+}
+
+// topDocument is an update, as others script against it.
+type topDocument struct {
+	Server     string         `json:"server"`
+	Boot       string         `json:"boot"`
+	Sequence   uint32         `json:"sequence"`
+	Lost       uint32         `json:"lost"` // updates, so far
+	Draining   bool           `json:"draining"`
+	Uptime     float64        `json:"uptime_seconds"`
+	Transports []topTransport `json:"transports"`
+	Procedures []topProc      `json:"procedures"`
+}
+
+type topTransport struct {
+	Name        string `json:"name"`
+	Connections uint32 `json:"connections"`
+	UnderWay    uint32 `json:"calls_under_way"`
+	Accepted    uint64 `json:"accepted"`
+	Refused     uint64 `json:"refused"`
+	In          uint64 `json:"octets_in"` // on the connections that are there
+	Out         uint64 `json:"octets_out"`
+}
+
+type topProc struct {
+	Program string  `json:"program"`
+	Name    string  `json:"procedure"`
+	Calls   uint64  `json:"calls"`
+	Errors  uint64  `json:"errors"`
+	In      uint64  `json:"octets_in"`
+	Out     uint64  `json:"octets_out"`
+	Seconds float64 `json:"seconds"` // of all calls together
+}
+
+func (v *topView) document(c *discover.Counters) *topDocument {
+	d := &topDocument{
+		Server: v.server.String(), Boot: fmt.Sprintf("%016x", c.Boot), Sequence: c.Sequence, Lost: v.lost,
+		Draining: c.Draining, Uptime: c.Uptime.Seconds(), Transports: []topTransport{}, Procedures: []topProc{},
+	}
+	for _, t := range c.Transports {
+		d.Transports = append(d.Transports, topTransport(t))
+	}
+	for _, p := range c.Procs {
+		d.Procedures = append(d.Procedures, topProc{p.Program, p.Name, p.Calls, p.Errors, p.In, p.Out, p.Took.Seconds()})
+	}
+	return d
+}
