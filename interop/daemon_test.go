@@ -154,6 +154,17 @@ func (d *daemon) descriptors() int {
 	return len(entries)
 }
 
+// peak is the most memory that the daemon has had, in octets.
+func (d *daemon) peak() int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.proc.PID()))
+	require.NoError(d.t, err)
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	var kib int64
+	_, err = fmt.Sscan(after, &kib)
+	require.NoError(d.t, err)
+	return kib << 10
+}
+
 // settled asserts that as many descriptors are open as before, at the latest
 // some seconds after the last client has gone.
 func (d *daemon) settled(before int) {

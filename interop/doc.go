@@ -59,7 +59,7 @@
 //
 // INTEROP_SOAK (a Go duration) sets the time of the soak and of the bad network, 60s
 // by default, and of the random operations, 2m by default, and has the server killed 50
-// times in place of three; INTEROP_SEED repeats the random operations
+// times in place of three and a directory with a million entries; INTEROP_SEED repeats the random operations
 // of an earlier run.
 // INTEROP_TRANSCRIPTS names a directory for what posix and model have seen.
 package interop
