@@ -126,7 +126,7 @@ func (o *ordeal) Complete(c rdma.Completion) {
 	o.told[c.ID] = c.Err
 }
 
-// Each operation is told of once, whenever the connection ends.
+// Each operation is told of once, whenever the connection ends (R7306-5.2.1-5).
 func TestAtomicsCut(t *testing.T) {
 	const many = 50
 	for after := range 30 {

@@ -37,7 +37,8 @@ func unmapped(t *testing.T, f func()) {
 	assert.Zero(t, mapped.Load(), "octets of counters")
 }
 
-// Octet by octet, what goes over the wire at set-up, and what does not.
+// Octet by octet, what goes over the wire at set-up, and what does not: the upper layers
+// agree before anything of RFC 7306 is used (R7306-1.1-2).
 func TestCountersGolden(t *testing.T) {
 	const (
 		message = "f6ab0e18 01 01 03 03"
@@ -97,7 +98,8 @@ func (r shallowRequest) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
 	return shallow{c, 0, 16}, err
 }
 
-// The server says that it has counters, and has some, to those who can use them.
+// The server says that it has counters, and has some, to those who can use them
+// (R7306-1.1-2).
 func TestCountersOffered(t *testing.T) {
 	but := func(f func(e *cmpriv.Extension)) cmpriv.Extension {
 		e := everything

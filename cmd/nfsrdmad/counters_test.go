@@ -80,7 +80,8 @@ type completions chan rdma.Completion
 func (c completions) Complete(done rdma.Completion) { c <- done }
 
 // Who does with counters what may not be done, and be it with another's, gets the
-// standard's error and loses its own connection, and nobody else's.
+// standard's error (R7306-5.1.1-5, R7306-5.1.1-6) and loses its own connection, and
+// nobody else's.
 func TestCountersOutOfReach(t *testing.T) {
 	const words = 16
 	x, servers := counting(false, words)
