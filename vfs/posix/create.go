@@ -64,9 +64,8 @@ func (f *FS) exclusive(c *vfs.Cred, name string, verifier uint64) *maker {
 		AtimeHow: vfs.SetToClient, Atime: vfs.Time{Sec: int64(int32(verifier >> 32))},
 		MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Sec: int64(int32(verifier))},
 	}
-	holds := func(fd int) bool {
-		var st unix.Statx_t
-		return statFD(fd, &st) == nil && typeOf(st.Mode) == vfs.TypeReg && st.Size == 0 &&
+	holds := func(st *unix.Statx_t) bool {
+		return typeOf(st.Mode) == vfs.TypeReg && st.Size == 0 &&
 			st.Atime.Sec == times.Atime.Sec && st.Mtime.Sec == times.Mtime.Sec
 	}
 	return &maker{
@@ -76,15 +75,17 @@ func (f *FS) exclusive(c *vfs.Cred, name string, verifier uint64) *maker {
 			if err != nil {
 				return -1, err
 			}
-			if err := changeTimes(fd, &times); err != nil || !holds(fd) {
+			if changeTimes(fd, &times) != nil {
 				closeFD(fd)
 				_ = unix.Unlinkat(d, name, 0)
 				return -1, unix.EOPNOTSUPP
 			}
 			return fd, nil
 		},
+		kept: holds,
 		taken: func(o *object) error {
-			if !holds(o.fd) {
+			var st unix.Statx_t
+			if statFD(o.fd, &st) != nil || !holds(&st) {
 				return unix.EEXIST
 			}
 			return nil

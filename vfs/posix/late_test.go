@@ -71,3 +71,16 @@ func TestErrorsAfterChange(t *testing.T) {
 	assert.ErrorIs(t, err, unix.EMFILE)
 	assert.NoFileExists(t, w.s.path("none"))
 }
+
+// TestNotKept: a new file that does not hold what an exclusive CREATE gave it
+// is not left behind (RFC 1813, Section 3.3.8).
+func TestNotKept(t *testing.T) {
+	s := newSite(t, "", Options{})
+	f, c := s.open(t), user()
+	m := f.exclusive(&c, "f", 1)
+	m.kept = func(*unix.Statx_t) bool { return false }
+	made, err := f.make(&c, f.Root(), m)
+	assert.Equal(t, unix.EOPNOTSUPP, err)
+	assert.True(t, made.Dir.Before.OK && made.Dir.After.OK)
+	assert.NoFileExists(t, s.path("f"))
+}

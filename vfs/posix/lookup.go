@@ -97,13 +97,19 @@ func (f *FS) openName(c *vfs.Cred, d *object, name string) (fd int, err error) {
 // adoptName makes an object of the place fd, which was found as name in d.
 func (f *FS) adoptName(d *object, name string, fd int) (*object, error) {
 	var st unix.Statx_t
-	err := statFD(fd, &st)
-	if err == nil && !f.exported(&st) {
-		err = unix.EACCES
+	if err := statFD(fd, &st); err != nil {
+		closeFD(fd)
+		return nil, err
 	}
+	return f.adoptSeen(d, name, fd, &st)
+}
+
+// adoptSeen is adoptName for a place whose attributes are st.
+func (f *FS) adoptSeen(d *object, name string, fd int, st *unix.Statx_t) (*object, error) {
 	var h vfs.Handle
-	if err == nil {
-		h, err = f.handles.of(fd, &st, d.ino, []byte(name))
+	err := error(unix.EACCES)
+	if f.exported(st) {
+		h, err = f.handles.of(fd, st, d.ino, []byte(name))
 	}
 	if err == nil {
 		err = f.handles.keep()
@@ -112,7 +118,7 @@ func (f *FS) adoptName(d *object, name string, fd int) (*object, error) {
 		closeFD(fd)
 		return nil, err
 	}
-	return f.adopt(h, fd, &st), nil
+	return f.adopt(h, fd, st), nil
 }
 
 // self returns d once more, to those who may look up "." in it.

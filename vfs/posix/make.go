@@ -19,6 +19,10 @@ type maker struct {
 	// runs as the caller. EEXIST: the name is taken.
 	call func(dir int) (fd int, err error)
 
+	// kept tells whether the new object has what call gave it, by its
+	// attributes. If not it goes again: EOPNOTSUPP. Nil: nobody has doubts.
+	kept func(st *unix.Statx_t) bool
+
 	// taken tells what the object means that has the name. Nil: EEXIST.
 	taken func(o *object) error
 }
@@ -48,44 +52,49 @@ func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (made vfs.Made, err err
 		return made, err
 	}
 	defer f.put(d)
-	o, w, err := f.makeIn(c, d, m)
-	made.Dir = w
+	o, err := f.makeIn(c, d, m, &made)
 	if err != nil {
 		return made, err
 	}
 	defer f.put(o)
-	made.Handle, made.Attr = o.h, f.attrOf(o)
+	made.Handle = o.h
+	if !made.Attr.OK {
+		made.Attr = f.attrOf(o)
+	}
 	return made, errors.Join(f.syncNew(o, m), f.sync(d))
 }
 
-// makeIn makes the object, with attributes of the directory before and after.
-func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker) (o *object, w vfs.WCC, err error) {
+// makeIn makes the object, and tells attributes of the directory before and
+// after, and those of the object if they are known.
+func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object, err error) {
 	d.wcc.Lock()
 	defer d.wcc.Unlock()
 	var st unix.Statx_t
 	if err := f.stat(d, &st); err != nil {
-		return nil, w, err
+		return nil, err
 	}
-	w = f.unchanged(&st)
+	made.Dir = f.unchanged(&st)
 	if err := checkNewName(m.name); err != nil {
-		return nil, w, err
+		return nil, err
 	}
 	var fd int
 	err = f.as(c, func() (err error) {
 		if fd, err = m.call(d.fd); err == nil {
-			err = f.finish(d, fd, &m.attr)
+			err = f.finish(d, fd, m, &st)
 		}
 		return err
 	})
-	w.After = f.attrOf(d)
+	made.Dir.After = f.attrOf(d)
 	switch {
 	case err == nil:
-		o, err = f.adoptName(d, m.name, fd)
+		if o, err = f.adoptSeen(d, m.name, fd, &st); err == nil {
+			made.Attr = f.some(&st)
+		}
 		err = late(err)
 	case err == unix.EEXIST && m.taken != nil:
 		o, err = f.makeTaken(c, d, m)
 	}
-	return o, w, err
+	return o, err
 }
 
 // makeTaken returns what has the name, if the maker takes it.
@@ -105,24 +114,36 @@ func (f *FS) makeTaken(c *vfs.Cred, d *object, m *maker) (*object, error) {
 	return o, nil
 }
 
-// finish gives a new object what the call that made it could not. It closes
-// fd where it fails.
-func (f *FS) finish(d *object, fd int, s *vfs.SetAttr) error {
-	var st unix.Statx_t
-	err := statFD(fd, &st)
+// finish gives a new object what the call that made it could not, and reads its
+// attributes. It closes fd where it fails.
+func (f *FS) finish(d *object, fd int, m *maker, st *unix.Statx_t) error {
+	err := statFD(fd, st)
+	if err == nil && m.kept != nil && !m.kept(st) {
+		closeFD(fd)
+		_ = unix.Unlinkat(d.fd, m.name, 0)
+		return unix.EOPNOTSUPP
+	}
 	if err == nil {
-		later := *s
-		if !f.modeCut(d, &st, *s.Mode) {
+		later := m.attr
+		if !f.modeCut(d, st, *later.Mode) {
 			later.Mode = nil
 		}
 		if err = f.changeOwnerMode(fd, typeOf(st.Mode), &later); err == nil {
-			err = changeTimes(fd, s)
+			err = changeTimes(fd, &later)
+		}
+		if err == nil && changesAny(&later) {
+			err = statFD(fd, st)
 		}
 	}
 	if err != nil {
 		closeFD(fd)
 	}
 	return late(err)
+}
+
+// changesAny tells whether s says anything but a size.
+func changesAny(s *vfs.SetAttr) bool {
+	return s.Mode != nil || s.UID != nil || s.GID != nil || s.AtimeHow != vfs.DontChange || s.MtimeHow != vfs.DontChange
 }
 
 // modeCut tells whether the process's umask took bits off the mode of a new

@@ -51,16 +51,21 @@ func (f *FS) changeAll(o *object, c *vfs.Cred, s vfs.SetAttr) error {
 			s.MtimeHow = vfs.DontChange // that is done, and took no ownership
 		}
 	}
-	err := f.as(c, func() error { return f.changeOwnerMode(o.fd, o.typ, &s) })
-	if err != nil {
+	var times error
+	err := f.as(c, func() (err error) {
+		if err = f.changeOwnerMode(o.fd, o.typ, &s); err == nil {
+			times = changeTimes(o.fd, &s)
+		}
 		return err
-	}
-	err = f.as(c, func() error { return changeTimes(o.fd, &s) })
-	if err == unix.EPERM && isTouch(&s) && f.permitted(o, c, unix.W_OK) == nil {
+	})
+	switch {
+	case err != nil:
+		return err
+	case times == unix.EPERM && isTouch(&s) && f.permitted(o, c, unix.W_OK) == nil:
 		// Linux lets writers set both times to now, but not one of them.
 		return changeTimes(o.fd, &s)
 	}
-	return err
+	return times
 }
 
 // isTouch tells whether s sets times to the server's only.
