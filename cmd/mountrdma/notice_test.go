@@ -1,0 +1,250 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/discover"
+	"github.com/nfsrdma/nfsrdma/roce"
+)
+
+// loopback is an address of this host that nobody else has UDP port 4791 of.
+func loopback() netip.Addr {
+	return netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(256)), byte(1 + rand.N(250))})
+}
+
+// A herald is a server of package discover.
+type herald struct {
+	dev     *roce.Device
+	cfg     discover.Config
+	clients []byte
+	*discover.Server
+}
+
+// newHerald serves at an address until the test ends.
+func newHerald(t *testing.T, addr netip.Addr, exports ...string) *herald {
+	wire, err := roce.ListenUDP(addr)
+	require.NoError(t, err)
+	h := &herald{dev: roce.Open(wire, roce.Config{})}
+	h.cfg = discover.Config{
+		Describe: func() discover.Description {
+			return discover.Description{RDMA: netip.AddrPortFrom(addr, 20049), Host: "h", Version: "v", Exports: exports}
+		},
+		Count: func(c *discover.Counters) {
+			*c = discover.Counters{
+				Sequence: c.Sequence, Uptime: time.Duration(c.Sequence+1) * time.Second,
+				Transports: []discover.Transport{{Name: "rdma", Connections: 3}},
+				Procs:      []discover.Proc{{Program: "nfs3", Name: "READ", Calls: 10 * (uint64(c.Sequence) + 1)}},
+			}
+		},
+		Monitors: func(a netip.Addr) bool { return a != netip.AddrFrom4([4]byte{127, 0, 0, 66}) },
+		Save:     func(b []byte) error { h.clients = b; return nil },
+		Log:      slog.New(slog.DiscardHandler),
+	}
+	h.serve(t)
+	t.Cleanup(func() {
+		h.Close()
+		assert.NoError(t, h.dev.Close())
+	})
+	return h
+}
+
+func (h *herald) serve(t *testing.T) {
+	var err error
+	h.Server, err = discover.Serve(h.dev, h.cfg)
+	require.NoError(t, err)
+}
+
+// restart is what a restart of the server is to those who hear of it.
+func (h *herald) restart(t *testing.T) {
+	h.Close()
+	h.cfg.Clients = h.clients
+	h.serve(t)
+}
+
+// A frail way to a server can be cut as by a power failure: what was connected hears
+// nothing any more, and who connects anew gets through.
+type frail struct {
+	mu   sync.Mutex
+	dead chan struct{}
+}
+
+func (f *frail) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.dead)
+	f.dead = make(chan struct{})
+}
+
+// serve carries a connection to a server and back.
+func (f *frail) serve(c net.Conn, server string) {
+	f.mu.Lock()
+	dead := f.dead
+	f.mu.Unlock()
+	s, err := net.Dial("tcp", server)
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	var both sync.WaitGroup
+	carry := func(to, from net.Conn) {
+		b := make([]byte, 64<<10)
+		for {
+			n, err := from.Read(b)
+			select {
+			case <-dead:
+				_, _ = io.Copy(io.Discard, from) // until the end that there is closes it
+				return
+			default:
+			}
+			if _, wrote := to.Write(b[:n]); err != nil || wrote != nil {
+				return
+			}
+		}
+	}
+	both.Go(func() {
+		carry(s, c)
+		s.Close()
+	})
+	both.Go(func() {
+		carry(c, s)
+		c.Close()
+	})
+	both.Wait()
+}
+
+// TestNoticeOfRestart: the server of a mount goes without a word, and comes back.
+// The mount would wait for a minute (timeo), but hears of it.
+func TestNoticeOfRestart(t *testing.T) {
+	r, point := scene(t)
+	at := loopback()
+	way := &frail{dead: make(chan struct{})}
+	addr, stop := listenTCPAt(t, at.String()+":0", func(c net.Conn) { way.serve(c, r.addr) })
+	h := newHerald(t, at, "/x")
+	cmd := foreground(t, addr+":/x", point, "-v", "-o", "notice="+loopback().String())
+	for h.Stats().Clients == 0 { // until the mount has registered
+		require.NoError(t, t.Context().Err())
+		time.Sleep(time.Millisecond)
+	}
+	assert.Equal(t, "content", read(t, point, "d", "f"))
+	way.cut()
+	asked := make(chan error, 1)
+	go func() {
+		_, err := os.Lstat(filepath.Join(point, "d", "new"))
+		asked <- err
+	}()
+	began := time.Now()
+	h.restart(t)
+	select {
+	case err := <-asked:
+		assert.ErrorIs(t, err, unix.ENOENT)
+	case <-time.After(20 * time.Second): // a busy machine has as much
+		t.Error("the mount has not heard of it")
+		return
+	}
+	t.Logf("the mount answers again %v after the restart", time.Since(began))
+	require.NoError(t, cmd.Process.Signal(unix.SIGTERM))
+	require.NoError(t, cmd.Wait())
+	stop()
+	assert.Zero(t, h.Stats().Clients, "it has said goodbye")
+}
+
+// TestNoticePortTaken: a mount goes on without notices where another program has the
+// port.
+func TestNoticePortTaken(t *testing.T) {
+	r, point := scene(t)
+	taken := loopback()
+	wire, err := roce.ListenUDP(taken)
+	require.NoError(t, err)
+	defer wire.Close()
+	cmd := foreground(t, r.addr+":/x", point, "-o", "notice="+taken.String())
+	assert.Equal(t, "content", read(t, point, "d", "f"))
+	require.NoError(t, cmd.Process.Signal(unix.SIGTERM))
+	require.NoError(t, cmd.Wait())
+}
+
+// TestDiscover lists a server that is asked by its address, or with all others, and
+// says when there is none.
+func TestDiscover(t *testing.T) {
+	guard(t)
+	server, local := loopback(), loopback()
+	h := newHerald(t, server, "/a b", "/c")
+	want := `[{"address":"` + server.String() + `","host":"h","version":"v","boot":"`
+	for _, args := range [][]string{{server.String()}, {}} {
+		args = append([]string{"discover", "--local", local.String()}, args...)
+		out := must(t, args...)
+		lines := strings.Split(out, "\n")
+		assert.Regexp(t, `^SERVER +HOST +SINCE +BOOT +TCP +EXPORTS$`, lines[0])
+		assert.Regexp(t, `(?m)^`+server.String()+`:20049 +h +\S+ \S+ +[0-9a-f]{16} +- +/a%20b /c$`, out)
+		out = must(t, append(args, "--json")...)
+		assert.Contains(t, out, want[1:])
+		assert.Contains(t, out, `"exports":["/a b","/c"],"exports_total":2}`)
+	}
+	h.Close() // the address is there, and nobody answers
+	said := refused(t, "discover", "--local", local.String(), "--timeout", "100ms", server.String())
+	assert.Equal(t, "mountrdma: "+server.String()+" did not answer within 100ms: it needs nfsrdmad serve --discover "+server.String()+
+		", and firewalls must let UDP port 4791 through\n", said)
+	said = refused(t, "discover", "--local", server.String(), server.String())
+	assert.Contains(t, said, "UDP port 4791 of "+server.String()+" is in use: ")
+	assert.Contains(t, refused(t, "discover", "--local", "x"), `--local "x" is no address`)
+	h.serve(t)
+}
+
+// TestTop shows what a server writes into this program's memory.
+func TestTop(t *testing.T) {
+	guard(t)
+	server, local := loopback(), loopback()
+	h := newHerald(t, server)
+	args := []string{"top", "--local", local.String(), server.String(), "--interval", "100ms", "-n", "3"}
+	out := must(t, args...)
+	assert.Equal(t, 3, strings.Count(out, "VIA"), out)
+	assert.Regexp(t, `(?m)^rdma +3 +0 +0 +0$`, out)
+	assert.Regexp(t, `(?m)^nfs3 READ +10\.0 `, out)
+	assert.Regexp(t, `(?m)^all +10\.0 `, out)
+	out = must(t, append(args, "--json")...)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 3)
+	assert.Regexp(t, `^{"server":"`+server.String()+`","boot":"[0-9a-f]{16}","sequence":\d+,"lost":\d+,"draining":false,"uptime_seconds":\d+,`+
+		`"transports":\[{"name":"rdma","connections":3,.*"procedures":\[{"program":"nfs3","procedure":"READ","calls":\d+,`, lines[2])
+	for h.Stats().Monitors > 0 { // it has said goodbye
+		require.NoError(t, t.Context().Err())
+		time.Sleep(time.Millisecond)
+	}
+	args[2] = "127.0.0.66"
+	assert.Equal(t, "mountrdma: "+server.String()+" says: it does not show its counters to this address (nfsrdmad serve --monitors)\n", refused(t, args...))
+	status, _, said := command(t, "top", server.String(), "--interval", "1ms")
+	assert.Equal(t, 2, status)
+	assert.Equal(t, "mountrdma: --interval 1ms is not between 100ms and 1m0s\n", said)
+}
+
+// TestTopLost: what was lost is counted, and what comes twice is not shown again.
+func TestTopLost(t *testing.T) {
+	var b strings.Builder
+	v := topView{app: newApp(&b, io.Discard), o: &topOptions{}, server: loopback()}
+	update := func(boot uint64, sequence uint32) {
+		assert.True(t, v.show(&discover.Counters{Boot: boot, Sequence: sequence, Uptime: time.Duration(sequence) * time.Second}))
+	}
+	update(1, 1)
+	update(1, 2)
+	update(1, 2)
+	assert.Equal(t, 2, v.shown)
+	update(1, 6)
+	assert.EqualValues(t, 3, v.lost)
+	update(2, 1)
+	assert.EqualValues(t, 3, v.lost, "another start begins anew")
+	assert.Equal(t, 4, v.shown)
+	assert.Contains(t, b.String(), ", 3 updates lost")
+}
