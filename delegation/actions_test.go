@@ -165,6 +165,11 @@ func (w *world) wireActions(i int, e *end, add adder) {
 	}
 	switch {
 	case e.cut:
+	case e.ending: // until then, what comes is answered
+		add(func(w *world) {
+			w.ends[i].cut = true
+			w.server(w.g.Disconnect(w.ends[i].conn, false, w.now))
+		}, "the connection of %d has ended", i)
 	case e.gone:
 		add(func(w *world) {
 			w.ends[i].cut = true

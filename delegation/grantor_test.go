@@ -91,7 +91,7 @@ func TestDeadline(t *testing.T) {
 	require.Zero(t, why)
 	_, why, _ = g.Commit(a, late+penalty*lease)
 	assert.Equal(t, ReasonLimit, why, "kind 2 has not come")
-	assert.Empty(t, g.Immediate(c, returned(gt), late+penalty*lease).Cuts)
+	assert.Empty(t, g.Immediate(c, returned(gt)).Cuts)
 	again := grantTo(t, g, c, "b", late+penalty*lease)
 	assert.Equal(t, Grant{gt.Slot, gt.Generation + 2}, again)
 	assert.Equal(t, Stats{InForce: 1, Granted: 2, Refused: 2, Recalled: 1, Returned: 1, Late: 1}, g.Stats())
@@ -129,20 +129,28 @@ func TestCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := grantor(t, Config{})
 			c, _ := attach(g, 2)
-			other, _ := attach(g, 2)
+			other, w := attach(g, 2)
+			tick := func(now time.Duration) Effects {
+				w.w[LeaseWord]++
+				return g.Tick(now)
+			}
 			grantTo(t, g, c, "a", 0)
 			grantTo(t, g, c, "b", 0)
 			grantTo(t, g, other, "a", 0)
 			var ch Change
 			_, fx := g.Change(&ch, nil, []byte("b"), 0)
 			require.Len(t, fx.Recalls, 1)
-			fx = g.Immediate(c, octets, time.Second)
+			fx = g.Immediate(c, octets)
 			require.Len(t, fx.Cuts, 1)
 			assert.Same(t, c, fx.Cuts[0].Conn)
 			assert.Error(t, fx.Cuts[0].Err)
-			assert.Empty(t, fx.Ready, "the client may not know yet")
-			assert.Empty(t, g.Immediate(c, octets, time.Second), "all that comes after")
-			fx = g.Tick(time.Second + trust(lease))
+			assert.Empty(t, tick(lease), "the client may not know yet")
+			assert.Equal(t, ReasonOver, refused(g, c, "c", lease))
+			assert.Empty(t, g.Disconnect(c, false, lease))
+			assert.Empty(t, g.Disconnect(c, true, lease), "once")
+			assert.Empty(t, g.Immediate(c, octets), "all that comes after")
+			assert.Empty(t, tick(lease+trust(lease)-1).Ready)
+			fx = tick(lease + trust(lease))
 			assert.Equal(t, []*Change{&ch}, fx.Ready)
 			assert.Equal(t, 1, g.Stats().InForce, "the other's")
 		})
@@ -161,6 +169,7 @@ func TestCut(t *testing.T) {
 		fx := g.Tick(lease)
 		require.Len(t, fx.Cuts, 1)
 		assert.ErrorIs(t, fx.Cuts[0].Err, ErrDeaf)
+		g.Disconnect(c, false, lease)
 		assert.Equal(t, []*Change{&ch}, g.Tick(lease+trust(lease)).Ready)
 	})
 }
@@ -190,11 +199,11 @@ func TestWindow(t *testing.T) {
 	assert.Equal(t, []uint32{1, 3}, []uint32{slot(out[0]), slot(out[1])})
 	fx := g.Replied(c, Grant{2, 1})
 	assert.Empty(t, fx.Recalls, "no receive for it")
-	fx = g.Immediate(c, returned(Grant{3, 1}), 0)
+	fx = g.Immediate(c, returned(Grant{3, 1}))
 	require.Len(t, fx.Recalls, 1)
 	assert.EqualValues(t, 2, slot(fx.Recalls[0]))
 	assert.Equal(t, []*Change{&changes[2]}, fx.Ready)
-	fx = g.Immediate(c, returned(Grant{1, 1}), 0)
+	fx = g.Immediate(c, returned(Grant{1, 1}))
 	require.Len(t, fx.Recalls, 1)
 	assert.EqualValues(t, 4, slot(fx.Recalls[0]))
 }
@@ -259,7 +268,7 @@ func TestHeld(t *testing.T) {
 	_, why, fx = g.Prepare(c, []byte("a"), 0)
 	assert.Equal(t, ReasonHeld, why)
 	assert.Empty(t, fx.Recalls, "once is enough")
-	g.Immediate(c, returned(gt), 0)
+	g.Immediate(c, returned(gt))
 	gt = grantTo(t, g, c, "a", 0)
 	w.w[gt.Slot] = uint64(MakeWord(gt.Generation, 0))
 	_, why, fx = g.Prepare(c, []byte("a"), 0)
@@ -290,7 +299,7 @@ func TestOwnChange(t *testing.T) {
 	assert.Same(t, theirs, fx.Recalls[0].Conn)
 	ready, _ = g.Change(&ch, mine, []byte("b"), 0)
 	assert.False(t, ready, "it still waits for the first")
-	fx = g.Immediate(theirs, returned(gt), 0)
+	fx = g.Immediate(theirs, returned(gt))
 	assert.Equal(t, []*Change{&ch}, fx.Ready)
 	g.Done(&ch)
 	g.Done(&ch)
@@ -310,7 +319,7 @@ func TestManyObjects(t *testing.T) {
 		assert.Len(t, fx.Recalls, 1)
 	}
 	for i := range 9 {
-		fx := g.Immediate(c, returned(Grant{uint32(i + 1), 1}), 0)
+		fx := g.Immediate(c, returned(Grant{uint32(i + 1), 1}))
 		assert.Equal(t, i == 8, len(fx.Ready) == 1)
 	}
 	g.Done(&ch)
@@ -327,7 +336,7 @@ func TestPostpone(t *testing.T) {
 	require.False(t, ready)
 	g.Postpone(&ch, Patience)
 	g.Sent(fx.Recalls[0], Patience)
-	g.Immediate(c, returned(gt), 2*time.Second)
+	g.Immediate(c, returned(gt))
 	assert.Equal(t, ReasonContended, refused(g, c, "a", 2*time.Second))
 	g.Tick(Patience + lease - 1)
 	assert.Equal(t, ReasonContended, refused(g, c, "a", Patience+lease-1))
@@ -369,10 +378,10 @@ func TestSilence(t *testing.T) {
 	for i := range 3 {
 		assert.EqualValues(t, 2, Word(w.w[i+1]).Generation(), i)
 	}
-	fx = g.Immediate(c, returned(grants[0]), 5*lease)
+	fx = g.Immediate(c, returned(grants[0]))
 	require.Len(t, fx.Recalls, 1)
 	assert.Equal(t, grants[2].Slot, fx.Recalls[0].Slot)
-	assert.Empty(t, g.Immediate(c, returned(grants[2]), 5*lease))
+	assert.Empty(t, g.Immediate(c, returned(grants[2])))
 	assert.Equal(t, Stats{Granted: 3, Recalled: 2, Returned: 2, Reclaimed: 1, Silent: 1}, g.Stats())
 	assert.Zero(t, refused(g, c, "0", 5*lease), "it may begin again")
 }

@@ -77,6 +77,7 @@ type end struct {
 
 	out      []Grant // recalls without an answer, as the server sees it
 	returned []Grant
+	ending   bool // the server ends the connection
 	cut      bool // the server knows that the connection has ended
 	gone     bool // the client does
 }
@@ -147,8 +148,7 @@ func (w *world) server(fx Effects) {
 		e.out = append(e.out, Grant{r.Slot, r.Generation})
 	}
 	for _, c := range fx.Cuts {
-		c.Conn.Owner.(*end).cut = true
-		w.server(w.g.Disconnect(c.Conn, false, w.now))
+		c.Conn.Owner.(*end).ending = true
 	}
 	for _, ch := range fx.Ready {
 		for _, c := range w.changes {
@@ -219,7 +219,7 @@ func (w *world) arrive(e *end) {
 		e.down = append(e.down, &message{op: m.op, original: e.words.do(m.op)})
 	case m.imm != nil:
 		e.out = slices.DeleteFunc(e.out, func(g Grant) bool { return g == Grant{m.imm.Slot, m.imm.Generation} })
-		w.server(w.g.Immediate(e.conn, m.imm.Octets(), w.now))
+		w.server(w.g.Immediate(e.conn, m.imm.Octets()))
 	default:
 		e.calls = append(e.calls, m.call)
 	}

@@ -48,7 +48,7 @@ func (c *crowd) client(conn *Conn, words *Region, stop <-chan struct{}) {
 			c.held[grants[gt]].Add(-1)
 			delete(grants, gt)
 			c.g.Sent(r, c.now())
-			c.do(c.g.Immediate(conn, returned(gt), c.now()))
+			c.do(c.g.Immediate(conn, returned(gt)))
 			continue
 		case <-stop:
 			return

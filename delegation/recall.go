@@ -89,7 +89,7 @@ func (g *Grantor) Sent(r Recall, now time.Duration) {
 }
 
 // Immediate takes Immediate Data of the client: it returns a grant.
-func (g *Grantor) Immediate(conn *Conn, octets [8]byte, now time.Duration) Effects {
+func (g *Grantor) Immediate(conn *Conn, octets [8]byte) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if conn.over {
@@ -97,12 +97,12 @@ func (g *Grantor) Immediate(conn *Conn, octets [8]byte, now time.Duration) Effec
 	}
 	m, err := ParseImmediate(octets, KindReturned)
 	if err != nil {
-		g.cut(conn, err, now)
+		g.cut(conn, err)
 		return g.take()
 	}
 	gr := conn.find(m.Slot, m.Generation)
 	if gr == nil || !gr.phase.out() {
-		g.cut(conn, fmt.Errorf("%w: slot %d, generation %d", ErrNoRecall, m.Slot, m.Generation), now)
+		g.cut(conn, fmt.Errorf("%w: slot %d, generation %d", ErrNoRecall, m.Slot, m.Generation))
 		return g.take()
 	}
 	g.stats.Returned++
@@ -138,13 +138,13 @@ func (g *Grantor) end(gr *grant) {
 func (g *Grantor) late(gr *grant, now time.Duration) {
 	switch c := gr.conn; {
 	case gr.over:
-	case c.over: // its client has heard nothing for so long that it trusts nothing
+	case c.over: // the client trusts nothing by now
 		g.end(gr)
 	case gr.phase == sent:
 		g.stats.Late++
 		c.late = now + penalty*g.cfg.Lease
 		g.end(gr) // the slot stays taken until kind 2 comes
 	default:
-		g.cut(c, ErrDeaf, now)
+		g.cut(c, ErrDeaf)
 	}
 }

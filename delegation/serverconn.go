@@ -53,52 +53,57 @@ func (c *Conn) write(slot uint32, next func(old uint64) Word) {
 	}
 }
 
-// Disconnect says that the connection has ended. When it returns, the Grantor does
-// not touch the words any more.
+// Disconnect says that the connection has ended, so that no add to LeaseWord is
+// answered any more. It must follow a Cut too. When it returns, the Grantor does not
+// touch the words any more. It may be called twice.
 //
 // byPeer says that it was the client who closed it, so that it knows. Else it may
 // go on for as long as it trusts its lease, and changes wait for that.
 func (g *Grantor) Disconnect(conn *Conn, byPeer bool, now time.Duration) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.close(conn, now)
-	if byPeer {
-		for _, gr := range conn.slots {
-			if gr != nil {
-				g.end(gr)
+	i := slices.Index(g.conns, conn)
+	if i < 0 {
+		return Effects{}
+	}
+	g.conns = slices.Delete(g.conns, i, i+1)
+	conn.close()
+	for _, gr := range conn.slots {
+		switch {
+		case gr == nil || gr.over:
+		case byPeer:
+			g.end(gr)
+		default:
+			due := now + trust(g.cfg.Lease)
+			if gr.phase == sent {
+				due = min(due, gr.due)
 			}
+			gr.due = due
+			g.timers.add(timer{at: due, grant: gr})
 		}
 	}
-	g.conns = slices.DeleteFunc(g.conns, func(c *Conn) bool { return c == conn })
 	return g.take()
 }
 
-// cut ends a connection from here.
-func (g *Grantor) cut(c *Conn, err error, now time.Duration) {
-	if c.over {
-		return
+// cut has a connection ended. Until Disconnect the client may still renew its lease,
+// so what it holds is waited for as before, and then as long as it may trust that.
+func (g *Grantor) cut(c *Conn, err error) {
+	if !c.over {
+		g.stats.Cut++
+		g.fx.Cuts = append(g.fx.Cuts, Cut{c, err})
+		c.close()
 	}
-	g.stats.Cut++
-	g.fx.Cuts = append(g.fx.Cuts, Cut{c, err})
-	g.close(c, now)
 }
 
-// close ends what can be ended of a connection before its client is sure to know.
-// No add to LeaseWord is answered from now on, so trust ends within its time.
-func (g *Grantor) close(c *Conn, now time.Duration) {
+// close ends all that the Grantor does on a connection.
+func (c *Conn) close() {
 	if c.over {
 		return
 	}
 	c.over, c.queue, c.words = true, nil, nil
 	for _, gr := range c.slots {
-		if gr == nil || gr.over {
-			continue
+		if gr != nil && gr.phase != sent {
+			gr.due = 0 // nothing is due before Disconnect
 		}
-		due := now + trust(g.cfg.Lease)
-		if gr.phase == sent {
-			due = min(due, gr.due)
-		}
-		gr.due = due
-		g.timers.add(timer{at: gr.due, grant: gr})
 	}
 }

@@ -178,6 +178,9 @@ func (l *line) post(sent, come func()) {
 // atomic posts an operation of the client's.
 func (l *line) atomic(op *Op, then func(Verdict)) {
 	l.up.put(l.delay(), func() {
+		if l.cut {
+			return
+		}
 		original := l.words.do(op)
 		l.down.put(l.delay(), func() {
 			if l.gone {

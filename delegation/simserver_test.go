@@ -77,7 +77,7 @@ func (v *simServer) do(fx Effects) {
 				v.s.fail("%s is cut off: %v", l.user, c.Err)
 			}
 		}
-		l.lost(false)
+		v.s.after(v.s.upTo(50*time.Millisecond), func() { l.lost(false) })
 		l.down.put(l.delay(), l.leave)
 		v.s.after(3*simLease, l.leave) // if the wire was cut as well
 	}
