@@ -122,13 +122,13 @@ func (l *Link) end(h LinkHandler, cause error) {
 	if h != nil {
 		h.Closed(cause)
 	}
-	l.counters.free()
+	l.giveBack()
 }
 
 // drop is for a connection that was not made.
 func (l *Link) drop() {
 	if l != nil {
-		l.counters.free()
+		l.giveBack()
 	}
 }
 

@@ -38,8 +38,17 @@ func makeCounters(conn rdma.Registrar, n int) (c counters, err error) {
 	return c, nil
 }
 
+// giveBack ends what the counters of a connection are used for, if it has any.
+func (l *Link) giveBack() {
+	l.mu.Lock()
+	c := l.counters
+	l.counters = counters{}
+	l.mu.Unlock()
+	c.free()
+}
+
 // free ends the peer's access and gives the memory back, if there is any.
-func (c *counters) free() {
+func (c counters) free() {
 	if c.region != nil {
 		c.region.Deregister()
 	}
@@ -47,7 +56,6 @@ func (c *counters) free() {
 		mapped.Add(-int64(len(c.memory)))
 		_ = unix.Munmap(c.memory) // it is what Mmap returned
 	}
-	*c = counters{}
 }
 
 // count makes the counters of a connection that is being accepted, and says so in
@@ -71,7 +79,11 @@ func (l *Link) count(conn rdma.Registrar) error {
 //
 // It is valid until LinkHandler.Closed has returned: whoever still uses it then
 // makes the process fault.
-func (l *Link) Counters() []byte { return l.counters.memory }
+func (l *Link) Counters() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counters.memory
+}
 
 // Counter returns where a requester finds word n of the responder's delegation
 // counters. Of those there are Peer().CounterSlots; beyond them, or where they are

@@ -28,8 +28,8 @@ type discoverOptions struct {
 }
 
 func (o *discoverOptions) add(f *pflag.FlagSet) {
-	f.StringVar(&o.discover, "discover", "", "`ADDR` of this host, at whose UDP port 4791 (RoCEv2) clients find this server and\nhear that it has been restarted: mountrdma discover, mount -o notice")
-	f.StringSliceVar(&o.monitors, "monitors", nil, "networks `NET,...` whose mountrdma top may see the counters, besides ADDR's host")
+	f.StringVar(&o.discover, "discover", "", "`ADDR` of this host, at whose UDP port 4791 (RoCEv2) clients find this server\nand hear that it has been restarted: mountrdma discover, mount -o notice")
+	f.StringSliceVar(&o.monitors, "monitors", nil, "networks `NET,...` whose mountrdma top may see counters, besides ADDR's host")
 }
 
 // A discovery is a server of package discover with the port that it has.
