@@ -91,6 +91,19 @@ func (d *discovery) close() {
 	_ = d.dev.Close()
 }
 
+// look is what status shows of it; nil on nil.
+func (d *discovery) look() *discoveryDoc {
+	if d == nil {
+		return nil
+	}
+	t := d.Stats()
+	return &discoveryDoc{
+		Address: d.dev.Addr().String(), Boot: fmt.Sprintf("%016x", d.Boot()), Clients: t.Clients, Monitors: t.Monitors,
+		Queries: t.Queries, Registered: t.Registered, Watched: t.Watched, Refused: t.Refused, Dropped: t.Dropped,
+		Notices: t.Notices, Updates: t.Updates,
+	}
+}
+
 // describe is what discover tells of the daemon.
 func (p *operations) describe() discover.Description {
 	host, _ := os.Hostname() // a server with no name is one all the same

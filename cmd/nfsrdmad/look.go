@@ -28,6 +28,7 @@ func (p *operations) look() *statusDoc {
 	}
 	r := p.replies.Stats()
 	d.ReplayCache = replayDoc{r.Replies, r.Octets, r.Executed, r.Replayed, r.Joined, r.Forgotten}
+	d.Discovery = p.discovery.look()
 	return d
 }
 

@@ -132,7 +132,26 @@ var metricList = []metric{
 	counter("replay_answered_total", "Retransmissions of such calls that got the first one's reply.", none, func(s *sight, emit emitter) {
 		emit(float64(s.ReplayCache.Replayed + s.ReplayCache.Joined))
 	}),
+	counter("discover_requests_total", "Requests over RoCE, by what became of them.", []string{"outcome"}, func(s *sight, emit emitter) {
+		if d := s.Discovery; d != nil {
+			emit(float64(d.Queries+d.Registered+d.Watched), "answered")
+			emit(float64(d.Refused), "refused")
+			emit(float64(d.Dropped), "dropped")
+		}
+	}),
+	perDiscovery(counter, "discover_notices_total", "Notices of a restart sent to clients.", func(d *discoveryDoc) uint64 { return d.Notices }),
+	perDiscovery(counter, "discover_updates_total", "Updates of counters sent to monitors.", func(d *discoveryDoc) uint64 { return d.Updates }),
+	perDiscovery(gauge, "discover_clients", "Clients that would be told of a restart.", func(d *discoveryDoc) uint64 { return uint64(d.Clients) }),
+	perDiscovery(gauge, "discover_monitors", "Monitors that counters are streamed to.", func(d *discoveryDoc) uint64 { return uint64(d.Monitors) }),
 	counter("replay_forgotten_total", "Replies that made room before their time.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Forgotten)) }),
+}
+
+func perDiscovery(kind func(string, string, []string, func(*sight, emitter)) metric, name, help string, value func(*discoveryDoc) uint64) metric {
+	return kind(name, help, none, func(s *sight, emit emitter) {
+		if s.Discovery != nil {
+			emit(float64(value(s.Discovery)))
+		}
+	})
 }
 
 func oneIf(b bool) float64 {

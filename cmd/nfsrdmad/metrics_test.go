@@ -60,7 +60,7 @@ func get(t *testing.T, h http.Handler, path string) (status int, body string) {
 // Each is exported, but for those of what has not happened, which a scrape of a
 // daemon with a failed call shows. A scrape of an idle one changes nothing.
 func TestMetrics(t *testing.T) {
-	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", t.TempDir()+"=/x")
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--discover", loopback().String(), t.TempDir()+"=/x")
 	c, err := net.Dial("tcp", s.addr(t, "tcp"))
 	require.NoError(t, err)
 	defer c.Close()

@@ -16,6 +16,7 @@ type statusDoc struct {
 	Exports     []exportDoc    `json:"exports"`
 	Procedures  []procDoc      `json:"procedures"`
 	ReplayCache replayDoc      `json:"replay_cache"`
+	Discovery   *discoveryDoc  `json:"discovery,omitempty"`
 }
 
 type daemonDoc struct {
@@ -139,4 +140,19 @@ type replayDoc struct {
 	Replayed  uint64 `json:"replayed"`
 	Joined    uint64 `json:"joined"`
 	Forgotten uint64 `json:"forgotten"`
+}
+
+// discoveryDoc is what --discover has done.
+type discoveryDoc struct {
+	Address    string `json:"address"`
+	Boot       string `json:"boot"` // hexadecimal
+	Clients    int    `json:"clients"`
+	Monitors   int    `json:"monitors"`
+	Queries    uint64 `json:"queries"`
+	Registered uint64 `json:"registered"`
+	Watched    uint64 `json:"watched"`
+	Refused    uint64 `json:"refused"`
+	Dropped    uint64 `json:"dropped"`
+	Notices    uint64 `json:"notices"`
+	Updates    uint64 `json:"updates"`
 }

@@ -16,6 +16,10 @@ func (d *statusDoc) print(w io.Writer, now time.Time) error {
 	for i := range d.Transports {
 		p.transport(&d.Transports[i])
 	}
+	if v := d.Discovery; v != nil {
+		p.row("discover", fmt.Sprintf("%s, boot %s, %d clients, %d monitors; %d queries answered, %d refused, %d dropped; %d notices, %d updates sent",
+			v.Address, v.Boot, v.Clients, v.Monitors, v.Queries, v.Refused, v.Dropped, v.Notices, v.Updates))
+	}
 	p.exports(d.Exports)
 	p.connections(d.Connections)
 	p.procedures(d.Procedures)

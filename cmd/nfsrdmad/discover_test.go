@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/discover"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/roce"
+	"github.com/nfsrdma/nfsrdma/roce/packet"
+)
+
+// loopback is an address of this host that nobody else has UDP port 4791 of.
+func loopback() netip.Addr {
+	return netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(256)), byte(1 + rand.N(250))})
+}
+
+// asker is a client's port at an address of its own.
+func asker(t *testing.T) (*roce.Device, *discover.Port) {
+	t.Helper()
+	wire, err := roce.ListenUDP(loopback())
+	require.NoError(t, err)
+	dev := roce.Open(wire, roce.Config{})
+	t.Cleanup(func() { assert.NoError(t, dev.Close()) })
+	p, err := discover.NewPort(dev)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return dev, p
+}
+
+// within bounds what should be there at once.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestDiscover: who asks hears where the daemon is and what it exports; who has
+// registered hears that it was started again, even if it was killed; and its
+// counters are those of its calls.
+func TestDiscover(t *testing.T) {
+	at, state, dir := loopback(), t.TempDir(), t.TempDir()
+	start := func() *served {
+		return serve(t, "--state", state, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--discover", at.String(), dir+"=/x", "mem:1MiB=/y")
+	}
+	s := start()
+	assert.Contains(t, s.ready, " discover="+at.String()+" ")
+	_, p := asker(t)
+	list, err := p.Find(within(t), at)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	assert.Equal(t, []string{"/x", "/y"}, list[0].Exports)
+	assert.Equal(t, s.addr(t, "rdma"), list[0].RDMA.String())
+	assert.Equal(t, s.addr(t, "tcp"), list[0].TCP.String())
+	assert.NotEmpty(t, list[0].Version)
+
+	c, err := oncrpc.DialTCP(t.Context(), s.addr(t, "tcp"), oncrpc.ClientConfig{})
+	require.NoError(t, err)
+	defer c.Close()
+	for range 7 {
+		x := oncrpc.Exchange{Prog: 100003, Vers: 3}
+		require.NoError(t, c.Call(t.Context(), &x))
+		x.Release()
+	}
+	require.NoError(t, p.Watch(within(t), at, discover.MinInterval, time.Minute, func(c *discover.Counters) bool {
+		assert.Equal(t, list[0].Boot, c.Boot)
+		require.Len(t, c.Transports, 2)
+		assert.Equal(t, "tcp", c.Transports[1].Name)
+		assert.EqualValues(t, 1, c.Transports[1].Connections)
+		require.Len(t, c.Procs, 1)
+		assert.Equal(t, "nfs3 NULL", c.Procs[0].Program+" "+c.Procs[0].Name)
+		assert.EqualValues(t, 7, c.Procs[0].Calls)
+		return false
+	}))
+
+	var heard atomic.Int32
+	told := make(chan struct{})
+	ctx, leave := context.WithCancel(within(t))
+	ended := make(chan error, 1)
+	_, q := asker(t)
+	go func() {
+		ended <- q.Attend(ctx, at, func() {
+			if heard.Add(1) == 1 {
+				close(told)
+			}
+		})
+	}()
+	file := filepath.Join(state, "discover.clients")
+	for {
+		if _, err := os.Stat(file); err == nil {
+			break
+		}
+		require.NoError(t, ctx.Err())
+		time.Sleep(time.Millisecond)
+	}
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.EqualValues(t, 0o600, info.Mode().Perm(), "it has the clients' tokens")
+	kept, err := os.ReadFile(file)
+	require.NoError(t, err)
+	s.stop()
+	require.Equal(t, cli.ExitOK, <-s.status)
+	s.status <- cli.ExitOK
+	require.NoError(t, os.WriteFile(file, kept, 0o600)) // as if it had been killed
+	start()
+	select {
+	case <-told:
+	case <-ctx.Done():
+		t.Error("nobody was told")
+	}
+	leave()
+	assert.NoError(t, <-ended)
+	assert.EqualValues(t, 1, heard.Load())
+}
+
+// TestDiscoverHostile: whatever comes in at the port, the daemon goes on answering
+// others.
+func TestDiscoverHostile(t *testing.T) {
+	at := loopback()
+	serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--discover", at.String(), t.TempDir()+"=/x")
+	dev, _ := asker(t)
+	ud, err := dev.NewProtectionDomain().NewUD(roce.UDConfig{})
+	require.NoError(t, err)
+	require.NoError(t, ud.Start(1))
+	to := roce.Destination{Address: roce.Address{Addr: at}, QP: discover.QP, QKey: discover.QKey}
+	group := roce.Destination{Address: roce.Address{Addr: discover.Group(at)}, QP: packet.MulticastQP, QKey: discover.QKey}
+	for i := range 2000 {
+		b := make([]byte, rand.N(1100))
+		for j := range b {
+			b[j] = byte(rand.N(256))
+		}
+		if i%2 == 0 { // past the first check
+			b = append(discover.Request{Kind: discover.Kind(rand.N(12)), Cookie: rand.Uint64()}.AppendTo(nil), b...)
+		}
+		for _, to := range []roce.Destination{to, group} {
+			require.NoError(t, ud.Post(roce.WR{Op: rdma.OpSend, Data: [][]byte{b}, To: to}))
+		}
+	}
+	_, p := asker(t)
+	list, err := p.Find(within(t), at)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"/x"}, list[0].Exports)
+}
+
+// TestDiscoverErrors name a remedy.
+func TestDiscoverErrors(t *testing.T) {
+	taken := loopback()
+	wire, err := roce.ListenUDP(taken)
+	require.NoError(t, err)
+	defer wire.Close()
+	for addr, want := range map[string]string{
+		taken.String(): "UDP port 4791 of " + taken.String() + " is in use: a mount with -o notice has it, another nfsrdmad, or the kernel's own RoCE (rdma_rxe); " +
+			"give --discover another address of this host, or leave it out",
+		":4791":   "--discover :4791: give one address of this host, with no port: RoCEv2 has UDP port 4791",
+		"0.0.0.0": "--discover 0.0.0.0: roce: 0.0.0.0 is no address of a port",
+	} {
+		status, stdout, stderr := command(t, "serve", "--state", t.TempDir(), "--control", "", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0",
+			"--log-level=error", "--discover", addr, t.TempDir())
+		assert.Equal(t, cli.ExitError, status)
+		assert.Empty(t, stdout)
+		assert.Equal(t, "nfsrdmad: "+want+"\n", stderr)
+	}
+}
