@@ -82,7 +82,7 @@ func TestIdentity(t *testing.T) {
 			require.NoError(t, err, "nfsrdmad says: %s", said)
 			defer d.Kill()
 			s := site{host: "10.0.2.2", export: served, rdma: port(t, d.RDMA), tcp: port(t, d.TCP), mountd: port(t, d.TCP)}
-			s.mount(t, "/mnt", s.options("rdma", "noac"))
+			s.mount(t, "/mnt", s.options("rdma", "actimeo=0"))
 			there := must(t, "guestwork may /mnt "+tt.there.words())
 			umount(t, "/mnt")
 			here, err := exec.Command(program("guestwork"), strings.Fields("may "+local+" "+tt.here.words())...).Output()

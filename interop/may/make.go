@@ -23,7 +23,7 @@ const (
 
 var (
 	owners    = []int{0, Alice, Bob}
-	groups    = []int{0, Early, Late}
+	groups    = []int{Early, Late}
 	fileModes = []uint32{0o640, 0o060, 0o604, 0o077, 0o111}
 	dirModes  = []uint32{0o750, 0o730, 0o070, 0o744, sticky, 0o2775}
 )
