@@ -1,0 +1,96 @@
+package delegation
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Rule c.
+func TestMarks(t *testing.T) {
+	h := holder(t)
+	d := hold(t, h, 1, 1, 0)
+	var own Changes
+	m, keep := h.Mark(d, &own)
+	require.True(t, keep)
+	before, keep := h.Mark(nil, &own)
+	require.True(t, keep)
+	assert.True(t, h.Keeps(m))
+	own.Begin()
+	assert.False(t, h.Keeps(m))
+	assert.False(t, h.Keeps(before))
+	_, keep = h.Mark(d, &own)
+	assert.False(t, keep)
+	own.End()
+	assert.False(t, h.Keeps(m))
+	m, keep = h.Mark(d, &own)
+	require.True(t, keep)
+	before, _ = h.Mark(nil, &own)
+	_, err := h.Immediate(recallOf(1, 1))
+	require.NoError(t, err)
+	assert.False(t, h.Keeps(m))
+	assert.True(t, h.Keeps(before))
+	_, keep = h.Mark(d, &own)
+	assert.False(t, keep)
+}
+
+func TestUnchanged(t *testing.T) {
+	st := Stamp{Size: 1, MTime: 2, CTime: 3_000_000_000}
+	over := st.CTime + int64(clockStep)
+	assert.True(t, Unchanged(st, st, over))
+	assert.False(t, Unchanged(st, st, over-1), "within the step of the clock")
+	assert.False(t, Unchanged(st, st, 0), "nothing is known of the clock")
+	for _, other := range []Stamp{{2, 2, st.CTime}, {1, 3, st.CTime}, {1, 2, st.CTime - 1}} {
+		assert.False(t, Unchanged(other, st, over), other)
+	}
+}
+
+func TestServerClock(t *testing.T) {
+	var c ServerClock
+	assert.Zero(t, c.Reads(time.Hour))
+	const stamp = 1_700_000_000_000_000_000
+	c.Saw(stamp, time.Hour)
+	assert.EqualValues(t, stamp, c.Reads(time.Hour))
+	c.Saw(stamp-5, time.Hour)
+	assert.EqualValues(t, stamp, c.Reads(time.Hour), "of an older file")
+	assert.EqualValues(t, stamp+time.Second-time.Millisecond, c.Reads(time.Hour+time.Second), "a clock may be slow")
+	c.Saw(stamp+int64(time.Second), time.Hour+time.Second)
+	assert.EqualValues(t, stamp+time.Second, c.Reads(time.Hour+time.Second))
+}
+
+// What is asked for each thing that is served costs nothing to speak of.
+func TestTrustsDoesNotAllocate(t *testing.T) {
+	h := holder(t)
+	d := hold(t, h, 1, 1, 0)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		if !h.Trusts(d, 0) {
+			t.Error("it is held")
+		}
+	}))
+	// Nor does a use that needs an atomic operation.
+	var op Op
+	h.Close(d, &op, 0)
+	h.Answered(&op, uint64(MakeWord(1, 1)), 0)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		h.Open(d, &op, 0)
+		v, _ := h.Answered(&op, uint64(MakeWord(1, 0)), 0)
+		if v != Serve || !h.Close(d, &op, 0) {
+			t.Error("it is open")
+		}
+		h.Answered(&op, uint64(MakeWord(1, 1)), 0)
+	}))
+}
+
+func BenchmarkTrusts(b *testing.B) {
+	h := NewHolder(2)
+	a, _ := h.Ask(new(Op), 0)
+	d, _, err := h.Granted(a, ok(1, 1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		h.Trusts(d, 0)
+	}
+}

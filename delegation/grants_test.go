@@ -1,0 +1,238 @@
+package delegation
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// When room is short, what is unused goes first: of the same connection where its
+// slots are used up, of the largest where all together have too much.
+func TestReclaim(t *testing.T) {
+	g := grantor(t, Config{Slots: 4, Grants: 5})
+	big, w := attach(g, 1)
+	small, _ := attach(g, 1)
+	for i := range 3 {
+		grantTo(t, g, big, fmt.Sprint("big", i), 0)
+	}
+	try := func(c *Conn, key string) (Reason, []string) {
+		a, why, _ := g.Prepare(c, []byte(key), 0)
+		require.Zero(t, why)
+		gt, why, fx := g.Commit(a, 0)
+		g.Replied(c, gt)
+		return why, fx.Ended
+	}
+	why, _ := try(big, "x")
+	assert.Equal(t, ReasonLimit, why, "all are in use")
+	w.w[2] = uint64(MakeWord(1, 0))
+	why, ended := try(big, "x")
+	assert.Zero(t, why)
+	assert.Equal(t, []string{"big1"}, ended)
+	assert.Equal(t, MakeWord(3, 1), Word(w.w[2]), "the whole word")
+
+	grantTo(t, g, small, "s0", 0)
+	grantTo(t, g, small, "s1", 0)
+	why, _ = try(small, "y")
+	assert.Equal(t, ReasonLimit, why)
+	w.w[3] = uint64(MakeWord(1, 0))
+	why, ended = try(small, "y")
+	assert.Zero(t, why)
+	assert.Equal(t, []string{"big2"}, ended)
+
+	// A change does not wait for what is unused.
+	w.w[1] = uint64(MakeWord(1, 0))
+	var ch Change
+	ready, fx := g.Change(&ch, nil, []byte("big0"), 0)
+	assert.True(t, ready)
+	assert.Empty(t, fx.Recalls)
+	assert.Equal(t, MakeWord(2, 0), Word(w.w[1]))
+	assert.EqualValues(t, 3, g.Stats().Reclaimed)
+	// What a client writes that makes no sense is not taken for unused.
+	w.w[2] = 0
+	ready, fx = g.Change(&ch, nil, []byte("x"), 0)
+	assert.False(t, ready)
+	assert.Len(t, fx.Recalls, 1)
+	assert.Equal(t, MakeWord(4, 0), Word(w.w[2]))
+}
+
+// Who asks again for what it holds has lost track of it: that is recalled.
+func TestHeld(t *testing.T) {
+	g := grantor(t, Config{})
+	c, w := attach(g, 1)
+	gt := grantTo(t, g, c, "a", 0)
+	_, why, fx := g.Prepare(c, []byte("a"), 0)
+	assert.Equal(t, ReasonHeld, why)
+	require.Len(t, fx.Recalls, 1)
+	_, why, fx = g.Prepare(c, []byte("a"), 0)
+	assert.Equal(t, ReasonHeld, why)
+	assert.Empty(t, fx.Recalls, "once is enough")
+	g.Immediate(c, returned(gt))
+	gt = grantTo(t, g, c, "a", 0)
+	w.w[gt.Slot] = uint64(MakeWord(gt.Generation, 0))
+	_, why, fx = g.Prepare(c, []byte("a"), 0)
+	assert.Equal(t, ReasonHeld, why)
+	assert.Empty(t, fx.Recalls)
+	assert.Equal(t, []string{"a"}, fx.Ended, "unused")
+	assert.Zero(t, refused(g, c, "a", 0))
+}
+
+// Own changes do not recall, and make the object contended like others'.
+func TestOwnChange(t *testing.T) {
+	g := grantor(t, Config{})
+	mine, _ := attach(g, 1)
+	theirs, _ := attach(g, 1)
+	grantTo(t, g, mine, "a", 0)
+	var ch Change
+	ready, fx := g.Change(&ch, mine, []byte("a"), 0)
+	assert.True(t, ready)
+	assert.Empty(t, fx)
+	assert.Equal(t, ReasonContended, refused(g, theirs, "a", 0))
+	ready, _ = g.Change(&ch, mine, []byte("a"), 0)
+	assert.True(t, ready, "the same object twice")
+	g.Done(&ch)
+	gt := grantTo(t, g, theirs, "a", 0)
+	ready, fx = g.Change(&ch, mine, []byte("a"), 0)
+	assert.False(t, ready)
+	require.Len(t, fx.Recalls, 1)
+	assert.Same(t, theirs, fx.Recalls[0].Conn)
+	ready, _ = g.Change(&ch, mine, []byte("b"), 0)
+	assert.False(t, ready, "it still waits for the first")
+	fx = g.Immediate(theirs, returned(gt))
+	assert.Equal(t, []*Change{&ch}, fx.Ready)
+	g.Done(&ch)
+	g.Done(&ch)
+	assert.Equal(t, 1, g.Stats().InForce)
+}
+
+// A change of many objects, as RENAME is of four.
+func TestManyObjects(t *testing.T) {
+	g := grantor(t, Config{})
+	c, _ := attach(g, 9)
+	var ch Change
+	for i := range 9 {
+		key := fmt.Sprint(i)
+		grantTo(t, g, c, key, 0)
+		ready, fx := g.Change(&ch, nil, []byte(key), 0)
+		assert.False(t, ready)
+		assert.Len(t, fx.Recalls, 1)
+	}
+	for i := range 9 {
+		fx := g.Immediate(c, returned(Grant{uint32(i + 1), 1}))
+		assert.Equal(t, i == 8, len(fx.Ready) == 1)
+	}
+	g.Done(&ch)
+	assert.Empty(t, g.objects)
+}
+
+// What a caller has been told to try again for is kept for it, for a lease.
+func TestPostpone(t *testing.T) {
+	g := grantor(t, Config{})
+	c, _ := attach(g, 1)
+	gt := grantTo(t, g, c, "a", 0)
+	var ch Change
+	ready, fx := g.Change(&ch, nil, []byte("a"), 0)
+	require.False(t, ready)
+	g.Postpone(&ch, Patience)
+	g.Sent(fx.Recalls[0], Patience)
+	g.Immediate(c, returned(gt))
+	assert.Equal(t, ReasonContended, refused(g, c, "a", 2*time.Second))
+	g.Tick(Patience + lease - 1)
+	assert.Equal(t, ReasonContended, refused(g, c, "a", Patience+lease-1))
+	assert.Zero(t, refused(g, c, "a", Patience+lease))
+	g.Tick(Patience + lease)
+	assert.Empty(t, g.objects)
+
+	// One that waited for nothing leaves nothing behind.
+	ready, _ = g.Change(&ch, nil, []byte("b"), 0)
+	assert.True(t, ready)
+	g.Postpone(&ch, 0)
+	assert.Zero(t, refused(g, c, "b", 0))
+}
+
+// A silent client loses all that it holds; the recalls for its slots go out by and
+// by.
+func TestSilence(t *testing.T) {
+	g := grantor(t, Config{})
+	c, w := attach(g, 1)
+	var grants []Grant
+	for i := range 3 {
+		grants = append(grants, grantTo(t, g, c, fmt.Sprint(i), 0))
+	}
+	w.w[2] = uint64(MakeWord(1, 0))
+	for now := time.Duration(0); now < 3*lease; now += lease / samples {
+		w.w[LeaseWord]++ // any movement will do
+		require.Empty(t, g.Tick(now))
+	}
+	var fx Effects
+	start := 3 * lease
+	for fx.Ended == nil {
+		at, ok := g.Next()
+		require.True(t, ok)
+		require.Less(t, at, start+lease+2*lease/samples)
+		fx = g.Tick(at)
+	}
+	assert.Equal(t, []string{"0", "1", "2"}, fx.Ended)
+	require.Len(t, fx.Recalls, 1)
+	for i := range 3 {
+		assert.EqualValues(t, 2, Word(w.w[i+1]).Generation(), i)
+	}
+	fx = g.Immediate(c, returned(grants[0]))
+	require.Len(t, fx.Recalls, 1)
+	assert.Equal(t, grants[2].Slot, fx.Recalls[0].Slot)
+	assert.Empty(t, g.Immediate(c, returned(grants[2])))
+	assert.Equal(t, Stats{Granted: 3, Recalled: 2, Returned: 2, Reclaimed: 1, Silent: 1}, g.Stats())
+	assert.Zero(t, refused(g, c, "0", 5*lease), "it may begin again")
+}
+
+// A slot whose generations are used up is not used again.
+func TestGenerationsEnd(t *testing.T) {
+	g := grantor(t, Config{Slots: 2})
+	c, w := attach(g, 1)
+	grantTo(t, g, c, "a", 0)
+	w.w[1] = uint64(MakeWord(1, 0))
+	_, why, _ := g.Prepare(c, []byte("a"), 0)
+	require.Equal(t, ReasonHeld, why)
+	c.generations[1] = math.MaxUint32 - 2
+	gt := grantTo(t, g, c, "a", 0)
+	assert.EqualValues(t, math.MaxUint32-1, gt.Generation)
+	w.w[1] = uint64(MakeWord(gt.Generation, 0))
+	_, why, _ = g.Prepare(c, []byte("a"), 0)
+	require.Equal(t, ReasonHeld, why)
+	a, why, _ := g.Prepare(c, []byte("a"), 0)
+	require.Zero(t, why)
+	_, why, _ = g.Commit(a, 0)
+	assert.Equal(t, ReasonLimit, why)
+}
+
+// No Grantor is one that has nothing to say.
+func TestNoGrantor(t *testing.T) {
+	var g *Grantor
+	var ch Change
+	ready, fx := g.Change(&ch, nil, []byte("a"), 0)
+	assert.True(t, ready)
+	assert.Empty(t, fx)
+	g.Done(&ch)
+	g.Postpone(&ch, 0)
+}
+
+// A change where nobody holds anything costs no allocation, and is seen by an
+// ACQUIRE that comes while it runs.
+func TestUnnoticed(t *testing.T) {
+	g := grantor(t, Config{})
+	key := []byte("a")
+	var ch Change
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		g.Change(&ch, nil, key, 0)
+		g.Done(&ch)
+	}))
+	c, _ := attach(g, 1)
+	g.Change(&ch, nil, key, 0)
+	require.False(t, ch.noticed)
+	assert.Equal(t, ReasonContended, refused(g, c, "a", 0))
+	g.Done(&ch)
+	assert.Zero(t, refused(g, c, "a", 0))
+}
