@@ -127,9 +127,9 @@ func daemonOf(t *testing.T, p *person) string {
 		require.NoError(t, os.Mkdir(home, 0o700))
 		require.NoError(t, os.Chown(home, p.uid, p.gid))
 		return put("nfsrdmad", fmt.Sprintf(`#!/bin/sh
-export HOME=%s
-unset XDG_STATE_HOME XDG_RUNTIME_DIR
-exec setpriv --reuid=%d --regid=%d --groups=%s %s "$@"
+export HOME=%[1]s XDG_RUNTIME_DIR=%[1]s
+unset XDG_STATE_HOME
+exec setpriv --reuid=%[2]d --regid=%[3]d --groups=%[4]s %[5]s "$@"
 `, home, p.uid, p.gid, strings.Trim(strings.ReplaceAll(fmt.Sprint(p.groups), " ", ","), "[]"), program("nfsrdmad")))
 	}
 	users := put("passwd", fmt.Sprintf("root:x:0:0::/:/bin/sh\nalice:x:%[1]d:%[1]d::/:/bin/sh\n", may.Alice))
@@ -138,6 +138,6 @@ exec setpriv --reuid=%d --regid=%d --groups=%s %s "$@"
 		lines += fmt.Sprintf("project%[1]d:x:%[1]d:alice\n", g)
 	}
 	return put("nfsrdmad", fmt.Sprintf(`#!/bin/sh
-exec unshare --mount sh -ec 'mount --bind %s /etc/passwd; mount --bind %s /etc/group; exec %s "$@" --state %s' sh "$@"
+exec unshare --mount sh -ec 'mount --bind %s /etc/passwd; mount --bind %s /etc/group; exec %s "$@" --state %s --control ""' sh "$@"
 `, users, put("group", lines), program("nfsrdmad"), t.TempDir()))
 }
