@@ -113,7 +113,7 @@ func served(t testing.TB) string {
 // start runs the daemon.
 func (d *daemon) start() {
 	d.t.Helper()
-	args := append([]string{"--listen", d.rdma, "--tcp", d.tcp}, d.flags...)
+	args := append([]string{"--listen", d.rdma, "--tcp", d.tcp, "--control", ""}, d.flags...)
 	server, err := StartServer(d.stderr, program("nfsrdmad"), append(args, d.what...)...)
 	require.NoError(d.t, err, "nfsrdmad says: %s", d.stderr)
 	d.proc, d.rdma, d.tcp = server.Process, server.RDMA, server.TCP

@@ -52,7 +52,7 @@ func netem(t *testing.T, mtu uint32, length time.Duration, flags []string) {
 	rdma := w.addr(0).String() + ":20049"
 	var said buffer
 	d, err := StartServer(&said, w.inside(0, program("nfsrdmad")), append(flags, "--no-root-squash", "--tcp", w.addr(0).String()+":0",
-		"--listen", rdma, "--state", t.TempDir(), "--record", records, served+"=/x")...)
+		"--listen", rdma, "--control", "", "--state", t.TempDir(), "--record", records, served+"=/x")...)
 	require.NoError(t, err, "nfsrdmad says: %s", &said)
 	defer d.Kill()
 	c := netemClient{t, w.inside(1, program("mountrdma")), "nfs://" + rdma + "/x/", flags}

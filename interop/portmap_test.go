@@ -181,7 +181,7 @@ func portmapMount(t *testing.T, nfsrdmad string, flags ...string) {
 	dir := served(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("found"), 0o644))
 	said := new(buffer)
-	flags = append(flags, "--listen", ":20049", "--tcp", ":2049", "--state", t.TempDir(), dir+"=/x")
+	flags = append(flags, "--control", "", "--listen", ":20049", "--tcp", ":2049", "--state", t.TempDir(), dir+"=/x")
 	d, err := StartServer(said, nfsrdmad, flags...)
 	require.NoError(t, err, "nfsrdmad says: %s", said)
 	defer d.Kill()

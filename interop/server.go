@@ -23,15 +23,14 @@ type Server struct {
 var readyLine = regexp.MustCompile(`^ready\b.*\brdma=(\S+) tcp=(\S+)`)
 
 // StartServer runs "program serve" with these arguments, which name both
-// addresses, and waits for its ready line. What it has to say goes to log. It has no
-// socket for status: another one may run.
+// addresses, and waits for its ready line. What it has to say goes to log.
 func StartServer(log io.Writer, program string, args ...string) (*Server, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	cmd := exec.Command(program, append([]string{"serve", "--control", ""}, args...)...)
+	cmd := exec.Command(program, append([]string{"serve"}, args...)...)
 	cmd.Stdout, cmd.Stderr = w, log
 	p, err := StartProcess(cmd)
 	w.Close()
