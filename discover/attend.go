@@ -89,7 +89,9 @@ func (a *attendant) heard(boot uint64) bool {
 	return true
 }
 
-// leave says goodbye, once. It may be lost: the server forgets in time.
+// leave says goodbye. A server that does not hear it forgets in time.
 func (a *attendant) leave() {
-	_ = a.send(a.server, KindRegister, rand.Uint64(), Register{Token: a.token, Leave: true}, minRequest)
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	_, _ = a.ask(ctx, a.server, KindRegister, Register{Token: a.token, Leave: true}, nil)
 }

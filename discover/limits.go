@@ -48,6 +48,10 @@ const (
 	// until it is time to renew.
 	registerTime = 5 * time.Second
 
+	// leaveTime is how long a client that goes waits until the server has
+	// heard it: it may need another cookie.
+	leaveTime = 500 * time.Millisecond
+
 	// maxMonitors bounds the streams of counters.
 	maxMonitors = 16
 

@@ -105,12 +105,12 @@ func TestWatchLease(t *testing.T) {
 		go func() {
 			ended <- p.Watch(ctx, server, time.Second, time.Minute, func(c *Counters) bool { boots <- c.Boot; return true })
 		}()
-		time.Sleep(time.Minute)
+		time.Sleep(61 * time.Second) // a second after it was asked for more
 		s.Close()
 		first := s.Boot()
 		s = start(t, dev, watched(&calls))
 		defer s.Close()
-		time.Sleep(20 * time.Second)
+		time.Sleep(renewed*time.Second + firstUpdate + 200*time.Millisecond) // until the silence is noticed
 		for len(boots) > 1 {
 			<-boots
 		}

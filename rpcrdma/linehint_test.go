@@ -37,6 +37,29 @@ func TestLineHint(t *testing.T) {
 	})
 }
 
+// A hint that comes when nobody wants a connection is for whoever wants one next.
+func TestLineHintUnwanted(t *testing.T) {
+	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.kill()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := start(t, ctx, l, 1)
+		time.Sleep(time.Hour)
+		for n := len(p.attempts()); n == len(p.attempts()); {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+		assert.ErrorIs(t, <-done, context.Canceled)
+		synctest.Wait()
+		p.open()
+		l.Hint()
+		synctest.Wait()
+		began := time.Now()
+		assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		assert.Less(t, time.Since(began), roundTrips)
+	})
+}
+
 // A hint ends a connection to a server that has gone without a word, long before its
 // silence would.
 func TestLineHintSilent(t *testing.T) {
