@@ -285,6 +285,36 @@ type Container interface {
 	Within(ctx context.Context, c *Cred, h Handle) error
 }
 
+// An Identifier is an FS whose objects can be told from each other by whatever
+// handle, name or export they are reached.
+type Identifier interface {
+	// AppendKey appends octets that name h's object, and no other object that
+	// there is, in all Identifiers of the process: two that serve the same
+	// files of the host give an object the same key. It makes no system call
+	// for an object in use. EOPNOTSUPP: the file system cannot tell.
+	AppendKey(b []byte, h Handle) ([]byte, error)
+}
+
+// A Leaser is an FS that hears of changes that others are about to make to the
+// data of a file, behind its back.
+type Leaser interface {
+	// Lease asks that broken be called, at most once, when somebody else is
+	// about to open the file for writing, or to cut it short. He waits until
+	// release is called, but not for ever: with a host, /proc/sys/fs/lease-break-time.
+	// broken has a goroutine of its own and may wait; it may be called before
+	// Lease returns, and still be under way, or yet to come, when release
+	// does.
+	//
+	// EAGAIN: somebody has the file open for writing. EACCES, EMFILE and
+	// EOPNOTSUPP: no lease is to be had of this file, for want of rights, of
+	// room, or by its kind.
+	//
+	// The FS itself writes to the file only after release: before, it is
+	// EAGAIN, and breaks the lease. A lease tells nothing of changes of
+	// attributes and names. release may be called more than once.
+	Lease(ctx context.Context, c *Cred, h Handle, broken func()) (release func(), err error)
+}
+
 // Errors for which the host has no number.
 var (
 	ErrBadHandle = errors.New("vfs: not a handle of this file system")

@@ -106,9 +106,9 @@ func (o *serveOptions) openExports(s *shares, log *slog.Logger) ([]nfsserver.Exp
 	return taken, nil
 }
 
-// hosts are the clients of every directory, as the flags have them.
-func (o *serveOptions) hosts() []exports.Client {
-	options := exports.Options{ReadOnly: o.readOnly, NoRootSquash: o.noRootSquash, Insecure: true}
+// hosts are the clients of a directory, as the flags have them.
+func (o *serveOptions) hosts(exclusive bool) []exports.Client {
+	options := exports.Options{ReadOnly: o.readOnly, NoRootSquash: o.noRootSquash, Insecure: true, Exclusive: exclusive}
 	if len(o.clients) == 0 {
 		return exports.Everyone(options)
 	}

@@ -39,7 +39,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"version", "x"}, `unknown command "x" for "nfsrdmad version"`},
 		{[]string{"serve"}, "serve needs a directory: nfsrdmad serve DIR, or --exports FILE"},
 		{[]string{"serve", "--exports=x", "/"}, "DIR and --exports are both given: write DIR into the file, or leave --exports out"},
-		{[]string{"serve", "--exports=x", "--ro"}, "--ro, --clients and --no-root-squash are for DIR: write ro, clients and no_root_squash into the file of --exports"},
+		{[]string{"serve", "--exports=x", "--ro"}, "--ro, --clients, --no-root-squash and --exclusive are for DIR: write ro, clients, no_root_squash and exclusive into the file of --exports"},
+		{[]string{"serve", "--exports=x", "--exclusive"}, "--ro, --clients, --no-root-squash and --exclusive are for DIR: write ro, clients, no_root_squash and exclusive into the file of --exports"},
 		{[]string{"serve", "--nosuch", "/"}, "unknown flag: --nosuch"},
 		{[]string{"serve", "--crc=maybe", "/"}, `invalid argument "maybe" for "--crc" flag: not one of auto, on, off`},
 		{[]string{"serve", "--markers=auto", "/"}, `invalid argument "auto" for "--markers" flag: not one of off, on`},
@@ -64,7 +65,7 @@ func TestHelp(t *testing.T) {
 	status, stdout, _ := command(t, "serve", "--help")
 	assert.Equal(t, cli.ExitOK, status)
 	for _, flag := range []string{
-		"--ro", "--clients", "--no-root-squash", "--exports", "--listen", "--tcp", "--portmap", "--register", "--manage-gids", "--inline", "--credits",
+		"--ro", "--clients", "--no-root-squash", "--exclusive", "--exports", "--listen", "--tcp", "--portmap", "--register", "--manage-gids", "--inline", "--credits",
 		"--max-payload", "--crc", "--markers", "--no-extensions", "--state", "--log-level", "--log-format",
 	} {
 		assert.Contains(t, stdout, flag)

@@ -27,6 +27,7 @@ type serveOptions struct {
 	readOnly     bool
 	clientWords  []string
 	noRootSquash bool
+	exclusive    bool
 	exportsFile  string
 	listen       string
 	tcp          string
@@ -91,6 +92,12 @@ Root of a client becomes nobody, unless --no-root-squash is given. As root, the
 daemon lets the kernel check each call against its caller's user and groups; as
 an ordinary user it does everything in that user's name.
 
+Clients that are mountrdma may keep what they have cached until the daemon asks for
+it back. --exclusive is a promise, kept by nobody but you: no process of this host and
+no other server changes what is in the directories. Then names and attributes may be
+kept too; without it the data of files alone, which the kernel tells of. Nobody else
+can change mem:, so it needs no promise.
+
 Once it accepts connections, it prints one line on standard output:
 
     ready rdma=ADDR tcp=ADDR exports=/EXPORT,...
@@ -127,6 +134,7 @@ has none, this daemon itself, with --portmap :111.`,
 	f.BoolVar(&o.readOnly, "ro", false, "refuse changes")
 	f.StringSliceVar(&o.clientWords, "clients", nil, "serve only these addresses and networks `NET,...`")
 	f.BoolVar(&o.noRootSquash, "no-root-squash", false, "let root of a client be root here")
+	f.BoolVar(&o.exclusive, "exclusive", false, "promise that nothing but this daemon changes what is in DIR")
 	f.StringVar(&o.exportsFile, "exports", "", "serve what `FILE` says (exports(5)); read again at SIGHUP")
 	f.BoolVar(&o.manageGIDs, "manage-gids", false, "users are in the groups that this host says: calls have room for 16")
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
@@ -176,8 +184,8 @@ func (o *serveOptions) understandExports(args []string) (err error) {
 		return errors.New("serve needs a directory: nfsrdmad serve DIR, or --exports FILE")
 	case len(args) > 0 && o.exportsFile != "":
 		return errors.New("DIR and --exports are both given: write DIR into the file, or leave --exports out")
-	case o.exportsFile != "" && (o.readOnly || o.noRootSquash || len(o.clientWords) > 0):
-		return errors.New("--ro, --clients and --no-root-squash are for DIR: write ro, clients and no_root_squash into the file of --exports")
+	case o.exportsFile != "" && (o.readOnly || o.noRootSquash || o.exclusive || len(o.clientWords) > 0):
+		return errors.New("--ro, --clients, --no-root-squash and --exclusive are for DIR: write ro, clients, no_root_squash and exclusive into the file of --exports")
 	}
 	if o.clients, err = parseNets("--clients", o.clientWords); err != nil {
 		return err
@@ -186,7 +194,8 @@ func (o *serveOptions) understandExports(args []string) (err error) {
 		return err
 	}
 	for i := range o.exports {
-		o.exports[i].clients = o.hosts()
+		e := &o.exports[i]
+		e.clients = o.hosts(o.exclusive || e.memory > 0)
 	}
 	return nil
 }

@@ -48,6 +48,7 @@ func TestConformance(t *testing.T) {
 			"SetAttrMode":     "attributes do not change", "SetAttrTimes": "attributes do not change",
 			"SetAttrSize": "it changes modes too", "Create": "it changes times too", "Mkdir": "it wants a sticky bit",
 			"Special": "there are no special files", "ReadDirPlus": "it wants a FIFO", "WCC": "it wants links and FIFOs",
+			"Keys": "there are no inode numbers",
 			"Link": "there are no hard links", "HandlesMove": "it wants links", "HandlesOne": "it wants links", "RenameOver": "it wants links",
 			"Sparse": "storage is not told",
 		})

@@ -20,6 +20,7 @@ type FS struct {
 	o        Options
 	readOnly bool
 	fsid     uint64
+	instance uint64 // tells objects of this FS from others'
 	verifier atomic.Uint64
 
 	mu      sync.RWMutex // held by changes
@@ -66,6 +67,7 @@ func (f *FS) fill() {
 	}
 	f.readOnly = !gobilly.CapabilityCheck(f.fs, gobilly.WriteCapability)
 	f.verifier.Store(random())
+	f.instance = random()
 	f.table = table{
 		handles: f.o.Handles, max: f.o.MaxObjects,
 		byHandle: make(map[vfs.Handle]*node), byFileID: make(map[uint64]*node),

@@ -49,6 +49,17 @@ func (c *cache) get(h vfs.Handle) *object {
 	return o
 }
 
+// inode returns the inode number of the object with that handle, if it is there.
+func (c *cache) inode(h vfs.Handle) (ino uint64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.objs[h]
+	if o == nil {
+		return 0, false
+	}
+	return o.ino, true
+}
+
 // put enters o, with one reference, unless its handle is there: then o is
 // closed and the one that is there returned.
 func (c *cache) put(o *object) *object {

@@ -116,6 +116,7 @@ var tests = []test{
 	{name: "HandlesStale", run: testHandlesStale},
 	{name: "HandlesOne", run: testHandlesOne},
 	{name: "HandlesForged", run: testHandlesForged},
+	{name: "Keys", run: testKeys},
 	{name: "Restart", run: func(r *rig) { testRestart(r, false) }, restart: true},
 	{name: "Kill", run: func(r *rig) { testRestart(r, true) }, restart: true},
 	{name: "Verifier", run: testVerifier, restart: true},

@@ -1,0 +1,42 @@
+//go:build linux
+
+package posix
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+var _ vfs.Identifier = (*FS)(nil)
+
+// AppendKey appends device and inode number (vfs.Identifier): what two exports of
+// one file system have in common, whichever kind of handles each has. A handle of
+// the kernel's does not tell the inode number, but an object in use does.
+//
+// An inode number comes back when its object has gone. Then two objects have one
+// key, the old one until the last of its handles is ESTALE.
+func (f *FS) AppendKey(b []byte, h vfs.Handle) ([]byte, error) {
+	ino, err := f.inode(h)
+	if err != nil {
+		return b, err
+	}
+	r := &f.rootStat
+	b = binary.BigEndian.AppendUint64(b, unix.Mkdev(r.Dev_major, r.Dev_minor))
+	return binary.BigEndian.AppendUint64(b, ino), nil
+}
+
+// inode returns the inode number of a handle's object.
+func (f *FS) inode(h vfs.Handle) (uint64, error) {
+	if ino, ok := f.cache.inode(h); ok {
+		return ino, nil
+	}
+	o, err := f.object(h)
+	if err != nil {
+		return 0, err
+	}
+	defer f.put(o)
+	return o.ino, nil
+}

@@ -1,0 +1,65 @@
+//go:build linux
+
+package posix
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// An object has one key in all exports of its file system: of the same directory,
+// of one below, with another kind of handles, and by a bind mount's copy.
+func TestKeyAcrossExports(t *testing.T) {
+	clean(t)
+	s := newSite(t, "", tableKind())
+	below := &world{T: t, s: &site{dir: s.path("d"), o: tableKind()}, c: user()}
+	above := &world{T: t, s: s, c: user()}
+	above.hostDir("d")
+	above.hostFile("d/f")
+	above.hostFile("d/g")
+	require.NoError(t, os.Link(s.path("d", "f"), s.path("linked")))
+	key := func(w *world, h vfs.Handle) string {
+		t.Helper()
+		b, err := w.f.AppendKey(nil, h)
+		require.NoError(t, err)
+		return string(b)
+	}
+	above.f, below.f = s.open(t), below.s.open(t)
+	worlds := map[string]*world{"above": above}
+	for kind, o := range kinds {
+		if o.TableHandles || os.Geteuid() == 0 {
+			w := &world{T: t, s: &site{dir: s.dir, o: o}, c: user()}
+			w.f = w.s.open(t)
+			worlds[kind] = w
+		}
+	}
+	want := key(below, below.walk("f"))
+	assert.NotEqual(t, want, key(below, below.walk("g")))
+	for kind, w := range worlds {
+		assert.Equal(t, want, key(w, w.walk("d", "f")), kind)
+		assert.Equal(t, want, key(w, w.walk("linked")), kind)
+		assert.Equal(t, key(below, below.f.Root()), key(w, w.walk("d")), kind)
+	}
+	require.NoError(t, os.Rename(s.path("d", "f"), s.path("d", "f2")))
+	for kind, w := range worlds {
+		assert.Equal(t, want, key(w, w.walk("d", "f2")), kind)
+	}
+}
+
+// The key of an object in use costs neither a system call nor memory.
+func TestKeyCost(t *testing.T) {
+	w := newWorld(t, tableKind())
+	w.hostFile("f")
+	h := w.walk("f")
+	room := make([]byte, 0, 16)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		if _, err := w.f.AppendKey(room, h); err != nil {
+			t.Error(err)
+		}
+	}))
+}
