@@ -204,23 +204,9 @@ func (v *views) close(t *testing.T) {
 func (v *views) below(sub string) []model.Mount {
 	var list []model.Mount
 	for _, m := range v.mounts {
-		list = append(list, model.Mount{Name: m.Name, Player: within{m.Player, sub}})
+		list = append(list, model.Mount{Name: m.Name, Player: model.Within(m.Player, sub)})
 	}
 	return list
-}
-
-// A within plays in a directory of another player's.
-type within struct {
-	model.Player
-	dir string
-}
-
-func (w within) Do(o model.Op) (model.Result, error) {
-	o.Path = w.dir + "/" + o.Path
-	if o.Kind == model.Link || o.Kind == model.Rename {
-		o.To = w.dir + "/" + o.To
-	}
-	return w.Player.Do(o)
 }
 
 // clock returns a function that returns when times of the served file system have
@@ -283,7 +269,7 @@ func apart(t *testing.T, v *views, seed uint64, length time.Duration) {
 		require.NoError(t, os.Mkdir(filepath.Join(v.served, m.Name), 0o755))
 		jobs.Go(func() {
 			seed := seed + uint64(i)
-			own := model.Mount{Name: m.Name, Player: within{m.Player, m.Name}}
+			own := model.Mount{Name: m.Name, Player: model.Within(m.Player, m.Name)}
 			r := &model.Run{Seed: seed, Source: model.Anything(seed), Mounts: []model.Mount{own}, Tree: model.NewTree()}
 			assert.NoError(t, r.For(length))
 			t.Logf("%s: %d operations", m.Name, r.Done)
@@ -305,7 +291,7 @@ func contents(t *testing.T, v *views, seed uint64, length time.Duration) {
 	}
 	for _, o := range model.Files() {
 		r.Tree.Do(o)
-		_, err := within{model.Dir(v.served), sub}.Do(o)
+		_, err := model.Within(model.Dir(v.served), sub).Do(o)
 		require.NoError(t, err)
 	}
 	require.NoError(t, r.For(length))

@@ -36,7 +36,7 @@ func (d Dir) Do(o Op) (Result, error) {
 func (d Dir) do(o Op) (Result, error) {
 	path, to := string(d)+"/"+o.Path, string(d)+"/"+o.To
 	switch o.Kind {
-	case Create, Write, Append, Rewrite, Read:
+	case Create, Write, Append, Rewrite, Read, Reopen:
 		return onFile(path, o)
 	case Truncate:
 		return Result{}, os.Truncate(path, o.Off)
@@ -75,6 +75,7 @@ var flags = map[Kind]int{
 	Append:  os.O_WRONLY | os.O_APPEND,
 	Rewrite: os.O_CREATE | os.O_TRUNC | os.O_WRONLY,
 	Read:    os.O_RDONLY,
+	Reopen:  os.O_RDONLY,
 }
 
 // onFile opens a file, does one thing with it, and closes it.
@@ -98,18 +99,26 @@ func onFile(path string, o Op) (r Result, err error) {
 	case Append, Rewrite:
 		_, err = f.Write(o.content())
 	case Read:
-		// Also of no length, a directory must say that it is one.
-		b := make([]byte, max(o.Len, 1))
-		var n int
-		if n, err = f.ReadAt(b, o.Off); err == io.EOF {
-			err = nil
-		}
-		if err == nil {
-			r = had(b[:min(n, o.Len)])
+		r, err = read(f, o)
+	case Reopen:
+		var st unix.Stat_t
+		if err = unix.Fstat(int(f.Fd()), &st); err == nil {
+			r, err = read(f, o)
+			r.Attr = attr(&st)
 		}
 	default: // made, and that is all
 	}
 	return r, err
+}
+
+func read(f *os.File, o Op) (Result, error) {
+	// Also of no length, a directory must say that it is one.
+	b := make([]byte, max(o.Len, 1))
+	n, err := f.ReadAt(b, o.Off)
+	if err != nil && err != io.EOF {
+		return Result{}, err
+	}
+	return had(b[:min(n, o.Len)]), nil
 }
 
 func stat(path string) (Result, error) {
@@ -117,6 +126,10 @@ func stat(path string) (Result, error) {
 	if err := unix.Lstat(path, &st); err != nil {
 		return Result{}, err
 	}
+	return Result{Attr: attr(&st)}, nil
+}
+
+func attr(st *unix.Stat_t) *Attr {
 	a := &Attr{
 		Mode: st.Mode & 0o7777, Nlink: int(st.Nlink), UID: st.Uid, GID: st.Gid, Size: st.Size,
 		Mtime: unix.TimespecToNsec(st.Mtim),
@@ -129,7 +142,7 @@ func stat(path string) (Result, error) {
 	case unix.S_IFLNK:
 		a.Type = "link"
 	}
-	return Result{Attr: a}, nil
+	return a
 }
 
 func list(path string) (Result, error) {

@@ -17,6 +17,7 @@ const (
 	Append   Kind = "append"   // open(O_WRONLY|O_APPEND); write; close
 	Rewrite  Kind = "rewrite"  // open(O_CREAT|O_TRUNC|O_WRONLY); write; close
 	Read     Kind = "read"     // open(O_RDONLY); pread; close
+	Reopen   Kind = "reopen"   // open(O_RDONLY); fstat; pread; close
 	Truncate Kind = "truncate" // to Off
 	Chmod    Kind = "chmod"
 	Utimes   Kind = "utimes" // the time of modification to Off nanoseconds
@@ -41,6 +42,16 @@ type Op struct {
 	Off  int64  `json:"off,omitempty"`
 	Len  int    `json:"len,omitempty"`  // octets to write or read
 	Data uint64 `json:"data,omitempty"` // seed of what is written
+}
+
+// changes tells whether the operation can change anything.
+func (o Op) changes() bool {
+	switch o.Kind {
+	case Read, Reopen, Stat, Readlink, List:
+		return false
+	default:
+		return true
+	}
 }
 
 func (o Op) String() string {

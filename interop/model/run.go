@@ -57,13 +57,12 @@ func (u *Run) Step() error {
 	}
 	want := u.Tree.Do(o)
 	got, err := m.Do(o)
-	if err != nil {
-		return u.report(m, o, err.Error())
+	if err == nil {
+		u.note(fmt.Sprintf("%6d %s: %s: %s", u.Done, m.Name, o, got))
+		u.Done++
 	}
-	u.note(fmt.Sprintf("%6d %s: %s: %s", u.Done, m.Name, o, got))
-	u.Done++
-	if !same(want, got) {
-		return u.report(m, o, fmt.Sprintf("said %s and not %s", got, want))
+	if err = held(want, got, err); err != nil {
+		return u.report(m, o, err)
 	}
 	return nil
 }
@@ -72,15 +71,23 @@ func (u *Run) note(line string) {
 	if u.Log != nil {
 		fmt.Fprintln(u.Log, line)
 	}
-	u.last = append(u.last, line)
-	if len(u.last) > keep {
-		u.last = u.last[1:]
-	}
+	u.last = latest(u.last, line)
 }
 
-func (u *Run) report(m Mount, o Op, what string) error {
-	return fmt.Errorf("seed %d, operation %d on %s: %s %s\nthe last operations:\n%s",
-		u.Seed, u.Done, m.Name, o, what, strings.Join(u.last, "\n"))
+// latest appends a line, and drops what is too long ago.
+func latest(last []string, line string) []string {
+	last = append(last, line)
+	if len(last) > keep {
+		last = last[1:]
+	}
+	return last
+}
+
+func lines(last []string) string { return strings.Join(last, "\n") }
+
+func (u *Run) report(m Mount, o Op, err error) error {
+	return fmt.Errorf("seed %d, operation %d on %s: %s %w\nthe last operations:\n%s",
+		u.Seed, u.Done, m.Name, o, err, lines(u.last))
 }
 
 // same compares a result with that of the model, which does not know all times. Not

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"maps"
 	"math/rand/v2"
 	"strings"
 )
@@ -35,7 +36,22 @@ func Contents(seed uint64) *Source {
 	return &Source{r: rand.New(rand.NewPCG(seed, 2)), kinds: repeat(w), path: flat}
 }
 
-// Files are the operations that make the files of Contents.
+// Looks is a source of all kinds of operations, of which most look at what others
+// have left there.
+func Looks(seed uint64) *Source {
+	w := maps.Clone(weights)
+	w[Reopen], w[Stat], w[List] = 60, 25, 15
+	return &Source{r: rand.New(rand.NewPCG(seed, 4)), kinds: repeat(w), path: somewhere}
+}
+
+// ContentLooks is a source of operations on the content of a few files, of which most
+// look at it and at the length.
+func ContentLooks(seed uint64) *Source {
+	w := map[Kind]int{Write: 3, Append: 2, Rewrite: 2, Truncate: 2, Reopen: 12}
+	return &Source{r: rand.New(rand.NewPCG(seed, 5)), kinds: repeat(w), path: flat}
+}
+
+// Files are the operations that make the files of Contents and ContentLooks.
 func Files() []Op {
 	var ops []Op
 	for _, name := range names {
@@ -55,7 +71,7 @@ func repeat(weights map[Kind]int) []Kind {
 	var kinds []Kind
 	for _, k := range []Kind{ // in this order, whatever the map's
 		Create, Write, Append, Rewrite, Read, Truncate, Chmod, Utimes, Stat, Mkdir, Rmdir, Symlink, Readlink,
-		Link, Rename, Unlink, List,
+		Link, Rename, Unlink, List, Reopen,
 	} {
 		for range weights[k] {
 			kinds = append(kinds, k)
@@ -83,7 +99,7 @@ func (s *Source) Next() Op {
 	switch o.Kind {
 	case Create:
 		o.Mode, o.Excl = uint32(r.IntN(0o1000)), r.IntN(3) == 0
-	case Write, Append, Rewrite, Read:
+	case Write, Append, Rewrite, Read, Reopen:
 		o.Off, o.Len, o.Data = s.offset(), s.length(), r.Uint64()
 		if o.Kind == Rewrite {
 			o.Mode = 0o644
@@ -91,7 +107,7 @@ func (s *Source) Next() Op {
 		if o.Kind == Append || o.Kind == Rewrite {
 			o.Off = 0
 		}
-		if o.Kind == Read {
+		if o.Kind == Read || o.Kind == Reopen {
 			o.Data = 0
 		}
 	case Truncate:

@@ -56,7 +56,7 @@ func (t *Tree) Do(o Op) Result {
 
 func (t *Tree) do(o Op) (Result, unix.Errno) {
 	switch o.Kind {
-	case Create, Write, Append, Rewrite, Read:
+	case Create, Write, Append, Rewrite, Read, Reopen:
 		return t.file(o)
 	case Truncate, Chmod, Utimes:
 		return Result{}, t.set(o)

@@ -32,6 +32,10 @@ func (t *Tree) file(o Op) (Result, unix.Errno) {
 		n.write(0, o.content())
 	case Read:
 		return had(n.read(o.Off, o.Len)), 0
+	case Reopen:
+		r := had(n.read(o.Off, o.Len))
+		r.Attr = n.attr()
+		return r, 0
 	}
 	return Result{}, 0
 }

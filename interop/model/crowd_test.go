@@ -1,0 +1,74 @@
+package model
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// crowd returns one with some players, all on one directory of this machine or each
+// behind what spoil makes of it.
+func crowd(t *testing.T, spoil func(i int, p Player) Player) *Crowd {
+	d := local(t)
+	c := &Crowd{Seed: uint64(time.Now().UnixNano()), Source: ContentLooks}
+	for _, name := range []string{"p", "q"} {
+		require.NoError(t, os.Mkdir(string(d)+"/"+name, 0o755))
+		p := &Place{Dir: name, Tree: NewTree()}
+		c.Places = append(c.Places, p)
+		for _, o := range Files() {
+			require.Equal(t, p.Tree.Do(o), Result{})
+			_, err := Within(d, name).Do(o)
+			require.NoError(t, err)
+		}
+	}
+	for i := range 4 {
+		c.Mounts = append(c.Mounts, Mount{"local", spoil(i, owned{d})})
+	}
+	return c
+}
+
+// TestCrowd holds the model against the file system of this machine while several
+// change it and look at it.
+func TestCrowd(t *testing.T) {
+	c := crowd(t, func(_ int, p Player) Player { return p })
+	require.NoError(t, c.For(long/4))
+	t.Logf("%d held, %d loose", c.Held.Load(), c.Loose.Load())
+	assert.Greater(t, c.Held.Load(), int64(100))
+	for _, p := range c.Places {
+		assert.NoError(t, p.Tree.Compare(Within(c.Mounts[0], p.Dir)))
+	}
+}
+
+// TestCrowdFindsStale asserts that a player is found out that says what was so before a
+// change which had returned when it was asked.
+func TestCrowdFindsStale(t *testing.T) {
+	c := crowd(t, func(i int, p Player) Player {
+		if i > 0 {
+			return p
+		}
+		return stale{p, make(map[string]*Attr)}
+	})
+	err := c.For(time.Minute)
+	require.ErrorContains(t, err, "its last changes:")
+	assert.ErrorContains(t, err, "reopen")
+}
+
+// A stale player believes the attributes that it has seen of a file for ever.
+type stale struct {
+	Player
+	seen map[string]*Attr
+}
+
+func (p stale) Do(o Op) (Result, error) {
+	r, err := p.Player.Do(o)
+	if r.Attr != nil {
+		if p.seen[o.Path] == nil {
+			p.seen[o.Path] = r.Attr
+		}
+		r.Attr = p.seen[o.Path]
+	}
+	return r, err
+}
