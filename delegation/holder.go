@@ -71,6 +71,8 @@ type Delegation struct {
 	Generation uint32
 	Types      Types
 
+	Owner any // the caller's own
+
 	// good says that things may be served without an atomic operation as
 	// long as the lease is trusted: an open is counted, and the generation
 	// was seen, or granted, since the lease was last in doubt.

@@ -70,6 +70,21 @@ func (h *Holder) Close(d *Delegation, op *Op, now time.Duration) bool {
 	return true
 }
 
+// Forget ends a delegation that has no uses and under which nothing is cached any
+// more. The server finds it unused; where it recalls it all the same, that is
+// answered.
+func (h *Holder) Forget(d *Delegation) Posts {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if d.state != valid || d.opens || d.opening {
+		return Posts{}
+	}
+	h.leave(d, void)
+	fx := h.take()
+	fx.Drops = nil
+	return fx
+}
+
 // Answered takes the answer to op: what the word held before. It says whether what
 // op was posted for may be served (rules a and f).
 func (h *Holder) Answered(op *Op, original uint64, now time.Duration) (Verdict, Posts) {

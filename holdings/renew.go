@@ -1,0 +1,41 @@
+package holdings
+
+import (
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+)
+
+// arm sees to it that the lease is renewed, for as long as anything is held or asked
+// for.
+func (c *conn) arm() {
+	due, ok := c.h.RenewDue()
+	if !ok {
+		return
+	}
+	now := c.set.cfg.Now()
+	due = max(due, now+renewPause)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || c.armed && c.at <= due {
+		return
+	}
+	c.armed, c.at = true, due
+	if c.timer == nil {
+		c.timer = time.AfterFunc(due-now, c.renew)
+		return
+	}
+	c.timer.Reset(due - now)
+}
+
+// renew renews the lease if it is time.
+func (c *conn) renew() {
+	c.mu.Lock()
+	c.armed = false
+	c.mu.Unlock()
+	var op delegation.Op
+	if c.h.Renew(&op, c.set.cfg.Now()) {
+		c.forget(op)
+	}
+	c.arm()
+}
