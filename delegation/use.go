@@ -15,8 +15,16 @@ const (
 
 // Trusts tells whether anything may be served under d now without an atomic
 // operation (rules d and f). It takes no lock.
-func (h *Holder) Trusts(d *Delegation, now time.Duration) bool {
-	return int64(now) < h.until.Load() && d.good.Load() // in this order: see renewed
+func (h *Holder) Trusts(d *Delegation, now time.Duration) bool { return h.Trust(d, now) > 0 }
+
+// Trust returns for how long from now on that is so, if nothing happens; 0 where it is
+// not so now. It takes no lock.
+func (h *Holder) Trust(d *Delegation, now time.Duration) time.Duration {
+	until := time.Duration(h.until.Load()) // before good: see renewed
+	if until <= now || !d.good.Load() {
+		return 0
+	}
+	return until - now
 }
 
 // Open begins a use of d that lasts until Close: an open file, or attributes that

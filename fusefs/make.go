@@ -120,7 +120,7 @@ func (m *Mount) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, o
 		n.resized(0)
 	}
 	m.table.open(n)
-	out.OpenFlags = direct(in.Flags)
+	out.OpenFlags = openedAs(in.Flags)
 	out.Fh = m.newFile(o, n, in.Flags)
 	return fuse.OK
 }

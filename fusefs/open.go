@@ -73,18 +73,23 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 	default:
 		m.expire(n)
 	}
-	out.OpenFlags |= direct(flags)
+	out.OpenFlags |= openedAs(flags)
 	out.Fh = m.newFile(o, n, flags)
 	return fuse.OK
 }
 
-// direct returns what the kernel is told of a file opened with O_DIRECT: to ask
-// for data wherever it believes the end to be, and to write in parallel.
-func direct(flags uint32) uint32 {
-	if flags&unix.O_DIRECT == 0 {
-		return 0
+// openedAs returns what the kernel is told of a file for the way in which it is
+// opened. With O_DIRECT: to ask for data wherever it believes the end to be, and to
+// write in parallel. Where it cannot be written to: that close has nothing to wait
+// for, so that Flush need not be asked.
+func openedAs(flags uint32) (open uint32) {
+	if flags&unix.O_DIRECT != 0 {
+		open = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
 	}
-	return fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
+	if flags&unix.O_ACCMODE == unix.O_RDONLY {
+		open |= fuse.FOPEN_NOFLUSH
+	}
+	return open
 }
 
 // openRights returns the rights that a file is opened for.

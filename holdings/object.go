@@ -3,6 +3,7 @@ package holdings
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
@@ -45,6 +46,17 @@ func (o *Object) Trusted() bool {
 }
 
 func (k *holding) trusted() bool { return k.c.h.Trusts(k.d, k.c.set.cfg.Now()) }
+
+// Trust returns for how long from now on Trusted will say so if no answer comes any
+// more. Who hands what is cached to somebody else's cache does so for no longer. It
+// takes no lock.
+func (o *Object) Trust() time.Duration {
+	k := o.held.Load()
+	if k == nil {
+		return 0
+	}
+	return k.c.h.Trust(k.d, k.c.set.cfg.Now())
+}
 
 // Begin says that a call is about to be sent that changes the object. What is cached
 // of it must not be served any more; until End, nothing that is read may be kept.

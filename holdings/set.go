@@ -69,9 +69,21 @@ func (s *Set) Init(o *Object, fh []byte, owner any) {
 	o.fh, o.line = fh, s.lines[Pick(fh, len(s.lines))]
 }
 
-// Available tells whether the connection that stands for o has delegation counters
-// at the moment, so that Acquire may bring something.
-func (s *Set) Available(o *Object) bool { return o.line != nil && o.line.present() != nil }
+// Available tells whether Acquire may bring something, now or later: the connection
+// that stands for o has delegation counters, and its server has not said that nothing
+// can be held of o.
+func (s *Set) Available(o *Object) bool {
+	if o.line == nil {
+		return false
+	}
+	c := o.line.present()
+	if c == nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.refused != c.id && !o.forgotten
+}
 
 // Saw takes a ctime that a reply has brought, in nanoseconds since 1970.
 func (s *Set) Saw(ctime int64) {
