@@ -55,6 +55,8 @@ func TestHolder(t *testing.T) {
 	assert.True(t, h.Trusts(d, 0))
 	assert.True(t, h.Trusts(d, trust(lease)-1))
 	assert.False(t, h.Trusts(d, trust(lease)), "rule f")
+	assert.Equal(t, trust(lease)-time.Second, h.Trust(d, time.Second))
+	assert.Zero(t, h.Trust(d, trust(lease)+1))
 
 	now := time.Second
 	var open, shut, look Op
