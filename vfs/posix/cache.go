@@ -11,29 +11,31 @@ import (
 
 // A cache holds objects by handle, the most recently used first. Objects and
 // files in use are never closed; others are when there are too many
-// descriptors, or nobody has come for some ticks.
+// descriptors, or nobody has come for some ticks. Objects that are pinned stay,
+// but for their files.
 type cache struct {
-	max  int64        // descriptors
-	fail func(error)  // told of data lost in closing
-	fds  atomic.Int64 // descriptors now
-	tick atomic.Uint32
+	max    int64        // descriptors
+	budget int64        // of them and those of all leases together
+	fail   func(error)  // told of data lost in closing
+	fds    atomic.Int64 // descriptors now, without those of pinned objects
+	tick   atomic.Uint32
 
 	windows atomic.Int64 // now
 
 	mu   sync.Mutex
 	objs map[vfs.Handle]*object
 	ring object // its next is the most recently used
+	pins object // likewise, of pinned objects those that may have files
 	seq  uint64 // of the latest object
 }
 
-// idleTicks is how many ticks pass before what is unused is closed, so that
-// it was idle for more than one less.
-const idleTicks = 3
-
 func (c *cache) init(max int, fail func(error)) {
 	c.max, c.fail = int64(max), fail
+	c.budget = maxFiles() - maxFiles()/4
 	c.objs = make(map[vfs.Handle]*object)
-	c.ring.prev, c.ring.next = &c.ring, &c.ring
+	for _, ring := range []*object{&c.ring, &c.pins} {
+		ring.prev, ring.next = ring, ring
+	}
 }
 
 // get returns the object with one more reference, or nil.
@@ -108,57 +110,6 @@ func (c *cache) forget(h vfs.Handle) {
 	}
 }
 
-// shrink closes what was not used for the longest time while there are too
-// many descriptors.
-func (c *cache) shrink() {
-	excess := c.fds.Load() - c.max
-	if excess <= 0 {
-		return
-	}
-	var out []*object
-	c.mu.Lock()
-	for o := c.ring.prev; o != &c.ring && excess > 0; {
-		prev := o.prev
-		if o.refs == 0 {
-			c.removeLocked(o)
-			out = append(out, o)
-			excess -= int64(1 + len(o.files))
-		}
-		o = prev
-	}
-	c.mu.Unlock()
-	for _, o := range out {
-		c.close(o)
-	}
-}
-
-// sweep is a tick: it closes what has been idle.
-func (c *cache) sweep() {
-	now := c.tick.Add(1)
-	var objs []*object
-	var files []*file
-	idle := func(fl *file) bool { return now-fl.used >= idleTicks }
-	c.mu.Lock()
-	for o := c.ring.prev; o != &c.ring; {
-		prev := o.prev
-		if o.refs == 0 && now-o.used >= idleTicks {
-			c.removeLocked(o)
-			objs = append(objs, o)
-		} else if o.mu.TryLock() { // who holds it may wait for a disk
-			files = append(files, o.take(idle)...)
-			o.mu.Unlock()
-		}
-		o = prev
-	}
-	c.mu.Unlock()
-	for _, o := range objs {
-		c.close(o)
-	}
-	for _, fl := range files {
-		c.closeFile(fl)
-	}
-}
-
 // clear closes everything but what is still lent to readers, whose last
 // closes it. Nobody waits for the data: the next start has another write
 // verifier.
@@ -210,10 +161,16 @@ func (c *cache) removeLocked(o *object) {
 }
 
 func (c *cache) link(o *object) {
-	o.prev, o.next = &c.ring, c.ring.next
+	ring := &c.ring
+	if o.pinned {
+		ring = &c.pins
+	}
+	o.prev, o.next = ring, ring.next
 	o.prev.next, o.next.prev = o, o
 }
 
+// unlink takes o out of its ring, if it is in one.
 func (o *object) unlink() {
 	o.prev.next, o.next.prev = o.next, o.prev
+	o.prev, o.next = o, o
 }

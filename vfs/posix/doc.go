@@ -49,6 +49,17 @@
 // kernel's alone there may be no path, and that is ESTALE: who needs Within sets
 // TableHandles, which are opened by names.
 //
+// # Leases
+//
+// Lease asks the kernel to tell of a local process that is about to write to a
+// file (fcntl(2), F_SETLEASE): a real-time signal comes to one thread, where it is
+// blocked and read from a descriptor, so that handlers have no part in it. A leased
+// object stays open, and its place becomes the descriptor that has the lease, so
+// that a lease costs one descriptor; they may take half of what RLIMIT_NOFILE
+// allows. Where the daemon is neither the owner of the file nor can become him, it
+// needs CAP_LEASE. The kernel gives no lease of directories, and none tells of
+// changes of attributes and names.
+//
 // # WCC data
 //
 // Attributes before and after a change are read under a lock of the object

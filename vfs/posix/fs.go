@@ -17,6 +17,7 @@ type FS struct {
 	process
 	handles  handles
 	cache    cache
+	leases   leases
 	root     *object
 	rootStat unix.Statx_t
 	tree     int // keeps the mount, or -1
@@ -61,6 +62,7 @@ func (f *FS) Close() (err error) {
 
 // closeAll gives back what there is, perhaps not all, of an FS.
 func (f *FS) closeAll() (err error) {
+	f.closeLeases()
 	if f.root != nil {
 		f.put(f.root)
 	}

@@ -31,6 +31,7 @@ type object struct {
 	// The rest is the cache's, under its lock.
 	refs       int
 	used       uint32 // tick of the last release
+	pinned     bool   // by a lease
 	dead       bool   // no longer in the cache: the last release closes it
 	gone       bool   // no longer in the file system either
 	prev, next *object

@@ -22,6 +22,7 @@ func Open(dir string, o Options) (*FS, error) {
 	}
 	f.verifier.Store(o.Verifier())
 	f.cache.init(o.MaxFiles, f.lost)
+	f.leases.max = maxFiles() / 2
 	if err := f.prepare(dir, &o); err != nil {
 		return nil, errors.Join(fmt.Errorf("serving %s: %w", dir, err), f.closeAll())
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"log/slog"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -47,11 +48,7 @@ type Options struct {
 // fill puts the defaults in.
 func (o *Options) fill() {
 	if o.MaxFiles == 0 {
-		o.MaxFiles = defaultMaxFiles
-		var r unix.Rlimit
-		if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
-			o.MaxFiles = int(min(r.Cur/2, defaultMaxFiles))
-		}
+		o.MaxFiles = int(min(maxFiles()/2, defaultMaxFiles))
 	}
 	o.MaxFiles = max(o.MaxFiles, minMaxFiles)
 	if o.IdleTime <= 0 {
@@ -63,6 +60,15 @@ func (o *Options) fill() {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+}
+
+// maxFiles is RLIMIT_NOFILE.
+func maxFiles() int64 {
+	var r unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) != nil {
+		return 2 * defaultMaxFiles
+	}
+	return int64(min(r.Cur, math.MaxInt64))
 }
 
 func randomVerifier() uint64 {

@@ -1,0 +1,86 @@
+//go:build linux
+
+package posix
+
+// idleTicks is how many ticks pass before what is unused is closed, so that
+// it was idle for more than one less.
+const idleTicks = 3
+
+// shrink closes what was not used for the longest time while there are too
+// many descriptors.
+func (c *cache) shrink() {
+	excess := c.fds.Load() - max(min(c.max, c.budget-leased.Load()), minMaxFiles)
+	if excess <= 0 {
+		return
+	}
+	var out []*object
+	var files []*file
+	c.mu.Lock()
+	for o := c.ring.prev; o != &c.ring && excess > 0; {
+		prev := o.prev
+		if o.refs == 0 {
+			c.removeLocked(o)
+			out = append(out, o)
+			excess -= int64(1 + len(o.files))
+		}
+		o = prev
+	}
+	for o := c.pins.prev; o != &c.pins && excess > 0; {
+		prev := o.prev
+		idle := c.strip(o, func(*file) bool { return true })
+		files = append(files, idle...)
+		excess -= int64(len(idle))
+		o = prev
+	}
+	c.mu.Unlock()
+	c.closeEach(out, files)
+}
+
+// strip takes files that pick chooses from an object that stays. One that is
+// pinned leaves its ring with the last. c.mu is held.
+func (c *cache) strip(o *object, pick func(*file) bool) []*file {
+	if !o.mu.TryLock() { // who holds it may wait for a disk
+		return nil
+	}
+	defer o.mu.Unlock()
+	files := o.take(pick)
+	if o.pinned && o.refs == 1 && len(o.files) == 0 {
+		o.unlink()
+	}
+	return files
+}
+
+// sweep is a tick: it closes what has been idle.
+func (c *cache) sweep() {
+	now := c.tick.Add(1)
+	var objs []*object
+	var files []*file
+	idle := func(fl *file) bool { return now-fl.used >= idleTicks }
+	c.mu.Lock()
+	for o := c.ring.prev; o != &c.ring; {
+		prev := o.prev
+		if o.refs == 0 && now-o.used >= idleTicks {
+			c.removeLocked(o)
+			objs = append(objs, o)
+		} else {
+			files = append(files, c.strip(o, idle)...)
+		}
+		o = prev
+	}
+	for o := c.pins.prev; o != &c.pins; {
+		prev := o.prev
+		files = append(files, c.strip(o, idle)...)
+		o = prev
+	}
+	c.mu.Unlock()
+	c.closeEach(objs, files)
+}
+
+func (c *cache) closeEach(objs []*object, files []*file) {
+	for _, o := range objs {
+		c.close(o)
+	}
+	for _, fl := range files {
+		c.closeFile(fl)
+	}
+}

@@ -1,0 +1,153 @@
+//go:build linux
+
+package posix
+
+import (
+	"context"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+var _ vfs.Leaser = (*FS)(nil)
+
+// Lease puts a lease on a regular file that c may read (vfs.Leaser). The daemon
+// needs CAP_LEASE, or to be the file's owner, if only by switching to him.
+// EAGAIN is also what stands where this FS is still writing, or has not synced
+// what it wrote.
+func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, broken func()) (release func(), err error) {
+	o, fl, err := f.data(c, h, accRead)
+	switch {
+	case err == unix.EINVAL:
+		return nil, unix.EOPNOTSUPP
+	case err != nil:
+		return nil, err
+	}
+	defer f.endData(o, fl)
+	var st unix.Statx_t
+	if err := f.stat(o, &st); err != nil {
+		return nil, err
+	}
+	if err := f.recheck(o, fl, c, &st); err != nil {
+		return nil, err
+	}
+	l := &f.leases
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	le := l.byFD[o.fd]
+	switch {
+	case le == nil:
+		if le, err = f.takeLease(o, fl.fd, st.Uid); err != nil {
+			return nil, err
+		}
+	case le.broken:
+		return nil, unix.EAGAIN
+	}
+	who := &leaseHolder{le, broken}
+	le.holders = append(le.holders, who)
+	return func() { f.releaseLease(who) }, nil
+}
+
+// takeLease takes the kernel's lease of o, which fd has open for reading. l.mu is
+// held, so that whoever hears that it is broken finds its holder.
+func (f *FS) takeLease(o *object, fd int, owner uint32) (*lease, error) {
+	l := &f.leases
+	if err := f.closeWriters(o); err != nil {
+		return nil, err
+	}
+	if l.watcher == nil {
+		w, err := watch(l.tell, l.tellAll)
+		if err != nil {
+			return nil, err
+		}
+		l.watcher, l.byFD = w, make(map[int]*lease)
+	}
+	if leased.Add(1) > l.max {
+		leased.Add(-1)
+		return nil, unix.EMFILE
+	}
+	if err := f.setLease(o.fd, fd, owner); err != nil {
+		leased.Add(-1)
+		return nil, err
+	}
+	le := &lease{o: o}
+	l.byFD[o.fd] = le
+	f.cache.pin(o)
+	return le, nil
+}
+
+// closeWriters closes what the FS itself has open for writing, which would be in
+// the way of a lease. EAGAIN: it is in use, or to close it would take a disk.
+func (f *FS) closeWriters(o *object) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, fl := range o.take(func(fl *file) bool { return fl.acc == accWrite && !fl.dirty.Load() }) {
+		f.cache.closeFile(fl)
+	}
+	if slices.ContainsFunc(o.files, func(fl *file) bool { return fl.acc == accWrite }) {
+		return unix.EAGAIN
+	}
+	return nil
+}
+
+// setLease makes the place a descriptor of what fd is one of, for a place cannot
+// have a lease, and puts one on it.
+func (f *FS) setLease(place, fd int, owner uint32) error {
+	_, err := retry(func() (int, error) { return 0, unix.Dup3(fd, place, unix.O_CLOEXEC) })
+	if err != nil {
+		return err
+	}
+	if err = f.leases.watcher.own(place); err == nil {
+		err = setLease(place, unix.F_RDLCK)
+	}
+	if err == unix.EACCES && f.switches {
+		w, werr := f.becomeUID(owner)
+		if werr != nil {
+			return werr
+		}
+		err = setLease(place, unix.F_RDLCK)
+		w.leave()
+	}
+	switch err {
+	case unix.EINVAL: // by the file system, or /proc/sys/fs/leases-enable
+		return unix.EOPNOTSUPP
+	case unix.EACCES:
+		f.leases.denied.Do(func() {
+			f.log.Warn("files of other users than the daemon's cannot be leased without CAP_LEASE: clients do not keep what they have cached of them")
+		})
+	}
+	return err
+}
+
+// releaseLease takes a holder's name off a lease. With the last, whoever waits for
+// the lease goes on.
+func (f *FS) releaseLease(who *leaseHolder) {
+	if le := f.leases.leave(who); le != nil {
+		f.cache.unpin(le.o)
+	}
+}
+
+// closeLeases gives all leases back.
+func (f *FS) closeLeases() {
+	l := &f.leases
+	l.mu.Lock()
+	var ended []*lease
+	for _, le := range l.byFD {
+		for _, h := range le.holders {
+			h.of = nil
+		}
+		l.end(le)
+		ended = append(ended, le)
+	}
+	w := l.watcher
+	l.watcher = nil
+	l.mu.Unlock()
+	if w != nil {
+		w.close()
+	}
+	for _, le := range ended {
+		f.cache.unpin(le.o)
+	}
+}

@@ -1,0 +1,238 @@
+//go:build linux
+
+package posix
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
+)
+
+// A leaseWorld has a file that user can read, and local processes at it.
+type leaseWorld struct {
+	*world
+	h vfs.Handle
+}
+
+func newLeaseWorld(t *testing.T, base string) *leaseWorld {
+	clean(t)
+	s := newSite(t, base, tableKind())
+	w := &world{t, s, s.open(t), user()}
+	w.hostFile("f")
+	return &leaseWorld{w, w.walk("f")}
+}
+
+// lease takes a lease, and returns a channel that is closed when it is broken.
+func (w *leaseWorld) lease() (broken chan struct{}, release func()) {
+	w.Helper()
+	broken = make(chan struct{})
+	release, err := w.f.Lease(w.Context(), &w.c, w.h, func() { close(broken) }) // twice would panic
+	require.NoError(w, err)
+	return broken, release
+}
+
+func (w *leaseWorld) tryLease() error {
+	release, err := w.f.Lease(w.Context(), &w.c, w.h, func() {})
+	if err == nil {
+		release()
+	}
+	return err
+}
+
+func soon[T any](t testing.TB, c <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(10 * time.Second):
+		t.Fatal(what)
+	}
+	return v
+}
+
+func not[T any](t testing.TB, c <-chan T, what string) {
+	t.Helper()
+	select {
+	case <-c:
+		t.Fatal(what)
+	default:
+	}
+}
+
+// A local process that writes to a file, or cuts it short, waits until the lease
+// is given back; who reads it does not.
+func TestLease(t *testing.T) {
+	for place, base := range places {
+		for name, script := range map[string]string{"write": "echo new >>f", "cut": "truncate -s 0 f; printf new >>f", "replace": "echo new >f"} {
+			t.Run(place+"/"+name, func(t *testing.T) {
+				w := newLeaseWorld(t, base)
+				broken, release := w.lease()
+				sh := exec.Command("sh", "-c", "cat f; "+script)
+				sh.Dir = w.s.dir
+				require.NoError(t, sh.Start())
+				ended := make(chan error, 1)
+				go func() { ended <- sh.Wait() }()
+				soon(t, broken, "nobody is told")
+				not(t, ended, "the process did not wait")
+				got, err := os.ReadFile(w.s.path("f"))
+				require.NoError(t, err)
+				assert.Equal(t, "f", string(got), "as it was leased")
+				assert.ErrorIs(t, w.tryLease(), unix.EAGAIN, "while it is broken")
+				release()
+				require.NoError(t, soon(t, ended, "the process waits still"))
+				got, err = os.ReadFile(w.s.path("f"))
+				require.NoError(t, err)
+				assert.Contains(t, string(got), "new")
+				assert.NoError(t, w.tryLease(), "afterwards")
+				release()
+			})
+		}
+	}
+}
+
+// What is open for writing cannot be leased, and what the FS has open itself but
+// does not use is closed.
+func TestLeaseWriters(t *testing.T) {
+	w := newLeaseWorld(t, "")
+	other, err := os.OpenFile(w.s.path("f"), os.O_WRONLY, 0)
+	require.NoError(t, err)
+	assert.ErrorIs(t, w.tryLease(), unix.EAGAIN)
+	require.NoError(t, other.Close())
+	su := vfs.Cred{UID: uint32(os.Geteuid())}
+	write := func(how vfs.Stable) error {
+		_, _, _, err := w.f.Write(t.Context(), &su, w.h, []byte("x"), 0, how)
+		return err
+	}
+	require.NoError(t, write(vfs.Unstable))
+	assert.ErrorIs(t, w.tryLease(), unix.EAGAIN, "not synced")
+	_, err = w.f.Commit(t.Context(), &su, w.h, 0, 0)
+	require.NoError(t, err)
+	assert.NoError(t, w.tryLease())
+
+	broken, release := w.lease()
+	size := uint64(0)
+	for what, change := range map[string]func() error{
+		"write": func() error { return write(vfs.FileSync) },
+		"cut": func() error {
+			_, err := w.f.SetAttr(t.Context(), &su, w.h, vfs.SetAttr{Size: &size}, nil)
+			return err
+		},
+		"create": func() error {
+			_, err := w.f.Create(t.Context(), &su, w.f.Root(), "f", vfs.CreateHow{Attr: vfs.SetAttr{Size: &size}})
+			return err
+		},
+	} {
+		assert.ErrorIs(t, change(), unix.EAGAIN, what) // at once
+		soon(t, broken, "a change of the FS's own is not noticed")
+		release()
+		assert.NoError(t, change(), what)
+		_, err = w.f.Commit(t.Context(), &su, w.h, 0, 0)
+		require.NoError(t, err)
+		broken, release = w.lease()
+	}
+	not(t, broken, "nobody wrote")
+	mode := uint32(0o640)
+	_, err = w.f.SetAttr(t.Context(), &su, w.h, vfs.SetAttr{Mode: &mode}, nil)
+	assert.NoError(t, err, "a lease is about data")
+	release()
+}
+
+// Leases of one file stand side by side, and the last holds up the writer.
+func TestLeaseShared(t *testing.T) {
+	w := newLeaseWorld(t, "")
+	first, releaseFirst := w.lease()
+	second, releaseSecond := w.lease()
+	_, releaseThird := w.lease()
+	releaseThird()
+	releaseThird()
+	opened := w.writer("f")
+	soon(t, first, "the first is not told")
+	soon(t, second, "the second is not told")
+	releaseFirst()
+	releaseFirst()
+	not(t, opened, "the writer did not wait for the second")
+	releaseSecond()
+	require.NoError(t, soon(t, opened, "the writer waits still"))
+	assert.Zero(t, leased.Load())
+}
+
+// writer opens a file for writing and closes it, on a thread of its own.
+func (w *world) writer(name string) <-chan error {
+	c := make(chan error, 1)
+	go func() {
+		f, err := os.OpenFile(w.s.path(name), os.O_WRONLY, 0)
+		if err == nil {
+			err = f.Close()
+		}
+		c <- err
+	}()
+	return c
+}
+
+// What is no regular file, or may not be read, is not leased.
+func TestLeaseRefused(t *testing.T) {
+	w := newLeaseWorld(t, "")
+	w.hostDir("d")
+	for _, h := range []vfs.Handle{w.f.Root(), w.walk("d")} {
+		_, err := w.f.Lease(t.Context(), &w.c, h, nil)
+		assert.ErrorIs(t, err, unix.EOPNOTSUPP)
+	}
+	require.NoError(t, os.Chmod(w.s.path("f"), 0))
+	if os.Geteuid() == 0 {
+		assert.ErrorIs(t, w.tryLease(), unix.EACCES)
+	}
+	require.NoError(t, os.Remove(w.s.path("f")))
+	assert.ErrorIs(t, w.tryLease(), unix.ESTALE)
+	w.f.leases.max = 0
+	w.hostFile("g")
+	w.h = w.walk("g")
+	assert.ErrorIs(t, w.tryLease(), unix.EMFILE)
+	assert.Zero(t, leased.Load())
+}
+
+// Close lets those who wait go on, and what is released later does no harm.
+func TestLeaseClose(t *testing.T) {
+	w := newLeaseWorld(t, "")
+	broken, release := w.lease()
+	opened := w.writer("f")
+	soon(t, broken, "nobody is told")
+	require.NoError(t, w.f.Close())
+	require.NoError(t, soon(t, opened, "the writer waits"))
+	release()
+	assert.Zero(t, leased.Load())
+}
+
+// A file that goes while it is leased is closed with the lease.
+func TestLeaseRemoved(t *testing.T) {
+	w := newLeaseWorld(t, "")
+	fds := w.f.cache.fds.Load()
+	broken, release := w.lease()
+	require.NoError(t, os.Remove(w.s.path("f")))
+	assert.ErrorIs(t, w.getattr(w.h), unix.ESTALE)
+	not(t, broken, "a lease is about data")
+	release()
+	assert.Equal(t, fds-1, w.f.cache.fds.Load())
+}
+
+// Without CAP_LEASE, root leases a file as its owner; and who cannot be the owner
+// is refused.
+func TestLeaseOwner(t *testing.T) {
+	vfstest.NeedRoot(t)
+	w := newLeaseWorld(t, "")
+	require.NoError(t, os.Chown(w.s.path("f"), 70000, 70000))
+	onThread(func() {
+		require.NoError(t, dropCapability(unix.CAP_LEASE))
+		assert.NoError(t, w.tryLease())
+		w.f.switches = false
+		assert.ErrorIs(t, w.tryLease(), unix.EACCES)
+		w.f.switches = true
+	})
+	assert.Zero(t, leased.Load())
+}

@@ -1,0 +1,105 @@
+//go:build linux
+
+package posix
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// leased counts the leases of all FS of the process: what bounds them is
+// RLIMIT_NOFILE.
+var leased atomic.Int64
+
+// leases are the files of an FS on which the kernel has given leases of F_RDLCK
+// (fcntl(2)). A leased object is pinned: its descriptor is the place and the lease.
+type leases struct {
+	max    int64
+	denied sync.Once // to say so
+
+	mu      sync.Mutex
+	byFD    map[int]*lease
+	watcher *watcher // from the first lease on
+}
+
+// A lease is the kernel's, of one object, for all who asked.
+type lease struct {
+	o       *object
+	holders []*leaseHolder
+	broken  bool // the holders have been told; nobody is added
+}
+
+type leaseHolder struct {
+	of     *lease // nil: it is over
+	broken func()
+}
+
+// leave returns the lease that has no holder any more without who, or nil.
+func (l *leases) leave(who *leaseHolder) *lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	le := who.of
+	if le == nil {
+		return nil
+	}
+	who.of = nil
+	le.holders = slices.DeleteFunc(le.holders, func(h *leaseHolder) bool { return h == who })
+	if len(le.holders) > 0 {
+		return nil
+	}
+	l.end(le)
+	return le
+}
+
+// end gives the kernel's lease back. l.mu is held.
+func (l *leases) end(le *lease) {
+	delete(l.byFD, le.o.fd)
+	_ = setLease(le.o.fd, unix.F_UNLCK) // one that was broken too long ago has gone
+	leased.Add(-1)
+}
+
+// tell tells the holders of the lease on fd that it is broken, if it is: the
+// signal may be of a lease that had the number before.
+func (l *leases) tell(fd int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	le := l.byFD[fd]
+	if le == nil || le.broken || leaseOf(fd) == unix.F_RDLCK {
+		return
+	}
+	le.broken = true
+	for _, h := range le.holders {
+		go h.broken()
+	}
+}
+
+// tellAll is tell for all leases: there was no room for a signal for each.
+func (l *leases) tellAll() {
+	l.mu.Lock()
+	fds := make([]int, 0, len(l.byFD))
+	for fd := range l.byFD {
+		fds = append(fds, fd)
+	}
+	l.mu.Unlock()
+	for _, fd := range fds {
+		l.tell(fd)
+	}
+}
+
+// setLease puts a lease on fd, or gives it back.
+func setLease(fd, kind int) error {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, kind)
+	return err
+}
+
+// leaseOf returns what lease fd has, or is to have when it is broken.
+func leaseOf(fd int) int {
+	kind, err := unix.FcntlInt(uintptr(fd), unix.F_GETLEASE, 0)
+	if err != nil {
+		return unix.F_UNLCK
+	}
+	return kind
+}

@@ -1,0 +1,99 @@
+//go:build linux
+
+package posix
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// Ten thousand files are leased, and the cache neither closes nor counts them. All
+// are written to at once.
+func TestLeaseMany(t *testing.T) {
+	files := int(min(maxFiles()/2, 10000))
+	w := newLeaseWorld(t, "/dev/shm")
+	var told atomic.Int64
+	releases := make([]func(), files)
+	names := make([]string, files)
+	for i := range files {
+		names[i] = fmt.Sprint(i)
+		w.hostFile(names[i])
+		h := w.walk(names[i])
+		var err error
+		releases[i], err = w.f.Lease(t.Context(), &w.c, h, func() { told.Add(1); releases[i]() })
+		require.NoError(t, err, i)
+	}
+	assert.EqualValues(t, files, leased.Load())
+	for range idleTicks + 1 {
+		w.f.cache.sweep()
+	}
+	assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(1+1), "the root, and f")
+	for _, name := range names {
+		require.NoError(t, soon(t, w.writer(name), "a writer waits"))
+	}
+	assert.EqualValues(t, files, told.Load())
+	assert.Zero(t, leased.Load())
+}
+
+// No break is lost where signals cannot be queued.
+func TestLeaseSignals(t *testing.T) {
+	var old unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_SIGPENDING, &old))
+	t.Cleanup(func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_SIGPENDING, &old)) })
+	// Nobody but the watcher hears of it.
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, leaseSignal, overflowSignal)
+	t.Cleanup(func() { signal.Stop(heard) })
+	for _, room := range []uint64{0, 3} {
+		w := newLeaseWorld(t, "")
+		few := old
+		few.Cur = room
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_SIGPENDING, &few))
+		const files = 50
+		var releases []func()
+		broken := make(chan int, files)
+		for i := range files {
+			name := fmt.Sprint(i)
+			w.hostFile(name)
+			release, err := w.f.Lease(t.Context(), &w.c, w.walk(name), func() { broken <- i })
+			require.NoError(t, err)
+			releases = append(releases, release)
+		}
+		w.f.leases.mu.Lock() // the watcher gets as far as the first
+		var ends []<-chan error
+		for i := range files {
+			ends = append(ends, w.writer(fmt.Sprint(i)))
+		}
+		require.Eventually(t, func() bool {
+			n := 0
+			for fd := range w.f.leases.byFD {
+				if leaseOf(fd) != unix.F_RDLCK {
+					n++
+				}
+			}
+			return n == files
+		}, 10*time.Second, time.Millisecond)
+		w.f.leases.mu.Unlock()
+		for range files {
+			i := soon(t, broken, "a break is lost")
+			releases[i]()
+			require.NoError(t, soon(t, ends[i], "a writer waits"))
+		}
+		require.NoError(t, w.f.Close())
+	}
+	not(t, heard, "a signal came to another thread")
+}
+
+func TestLeaseBreakTime(t *testing.T) {
+	d, err := LeaseBreakTime()
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, d, time.Duration(0))
+}

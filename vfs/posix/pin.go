@@ -1,0 +1,31 @@
+//go:build linux
+
+package posix
+
+// pin keeps o, which is in use and not pinned, until unpin: it does not count
+// against the cache's bound.
+func (c *cache) pin(o *object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o.refs++
+	c.repin(o, true)
+	c.fds.Add(-1)
+}
+
+func (c *cache) unpin(o *object) {
+	c.mu.Lock()
+	c.repin(o, false)
+	c.fds.Add(1)
+	c.mu.Unlock()
+	c.release(o)
+	c.shrink()
+}
+
+// repin moves o to the ring of those that are pinned, or are not. c.mu is held.
+func (c *cache) repin(o *object, pinned bool) {
+	o.pinned = pinned
+	if !o.dead {
+		o.unlink()
+		c.link(o)
+	}
+}
