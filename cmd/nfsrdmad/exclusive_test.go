@@ -11,17 +11,19 @@ import (
 // exclusive without.
 func TestExclusive(t *testing.T) {
 	for _, tt := range []struct {
-		o   serveOptions
-		dir string
-		yes bool
+		flag  bool
+		words []string
+		dir   string
+		yes   bool
 	}{
-		{serveOptions{}, "/srv", false},
-		{serveOptions{exclusive: true, clientWords: []string{"192.0.2.1", "2001:db8::/32"}}, "/srv", true},
-		{serveOptions{}, "mem:=/scratch", true},
+		{false, nil, "/srv", false},
+		{true, []string{"192.0.2.1", "2001:db8::/32"}, "/srv", true},
+		{false, nil, "mem:=/scratch", true},
 	} {
-		require.NoError(t, tt.o.understandExports([]string{tt.dir}))
-		require.NotEmpty(t, tt.o.exports[0].clients)
-		for _, c := range tt.o.exports[0].clients {
+		o := serveOptions{exclusive: tt.flag, clientWords: tt.words}
+		require.NoError(t, o.understandExports([]string{tt.dir}))
+		require.NotEmpty(t, o.exports[0].clients)
+		for _, c := range o.exports[0].clients {
 			assert.Equal(t, tt.yes, c.Options.Exclusive, tt.dir)
 		}
 	}
