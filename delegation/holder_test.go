@@ -205,3 +205,34 @@ func TestShortestLease(t *testing.T) {
 	assert.True(t, h.Trusts(d, trust(time.Second)-1))
 	assert.False(t, h.Trusts(d, trust(time.Second)))
 }
+
+// What is forgotten is not renewed for, and a recall of it is answered when the
+// operations on its slot are.
+func TestForget(t *testing.T) {
+	h := holder(t)
+	d := hold(t, h, 7, 3, 0)
+	assert.Empty(t, h.Forget(d))
+	assert.True(t, h.Valid(d), "it is in use")
+	var shut Op
+	require.True(t, h.Close(d, &shut, 0))
+	assert.Empty(t, h.Forget(d))
+	assert.False(t, h.Valid(d))
+	assert.Empty(t, h.Forget(d))
+	_, due := h.RenewDue()
+	assert.False(t, due)
+	fx, err := h.Immediate(recallOf(7, 3)) // sent before the Close came
+	require.NoError(t, err)
+	assert.Empty(t, fx)
+	_, fx = h.Answered(&shut, uint64(MakeWord(4, 1)), 0)
+	assert.Equal(t, Posts{Returns: kind2(7, 3)}, fx)
+	assert.Empty(t, h.slots)
+
+	// Nor is anything forgotten that is being opened.
+	d = hold(t, h, 7, 5, 0)
+	require.True(t, h.Close(d, &shut, 0))
+	h.Answered(&shut, uint64(MakeWord(5, 1)), 0)
+	var open Op
+	require.Equal(t, Post, h.Open(d, &open, 0))
+	assert.Empty(t, h.Forget(d))
+	assert.True(t, h.Valid(d))
+}

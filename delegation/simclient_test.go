@@ -209,6 +209,26 @@ func (c *simClient) close(l *line, d *Delegation) {
 	if op := new(Op); !l.gone && l.h.Close(d, op, c.clock()) {
 		l.atomic(op, nil)
 	}
+	if !l.gone && c.s.chance(10) {
+		c.forget(l, d)
+	}
+}
+
+// forget lets go of what is not in use.
+func (c *simClient) forget(l *line, d *Delegation) {
+	k := c.of[d]
+	if k == nil {
+		return
+	}
+	fx := l.h.Forget(d)
+	if l.h.Valid(d) {
+		return // it is in use
+	}
+	c.s.note("%s forgets %s as %d/%d", c, k.key, d.Slot, d.Generation)
+	delete(c.of, d)
+	k.d = nil
+	k.drop()
+	c.do(l, fx)
 }
 
 // use asks whether what is cached under k may be served; close ends the use.

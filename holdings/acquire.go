@@ -60,26 +60,27 @@ type outcome struct {
 // acquire makes the call, and again where the server takes back first what the client
 // does not know it holds. It goes on whether or not anybody waits: or else the server
 // would take for used what nobody knows of.
-func (c *conn) acquire(o *Object, types delegation.Types, cred oncrpc.Cred) (out outcome) {
+func (c *conn) acquire(o *Object, types delegation.Types, cred oncrpc.Cred) outcome {
 	args := delegation.AcquireArgs{Handle: o.fh, Types: types}
 	x := oncrpc.Exchange{
 		Prog: delegation.Program, Vers: delegation.Version, Proc: delegation.ProcAcquire, Cred: cred,
 		Args: args.AppendTo(nil), MaxResults: delegation.MaxAcquireRes,
 	}
-	for range 2 {
-		var why delegation.Reason
-		if out, why = c.try(o, &x); why != delegation.ReasonHeld {
-			break
-		}
+	out, refused := c.try(o, &x)
+	if refused != nil && refused.Reason == delegation.ReasonHeld {
+		out, refused = c.try(o, &x)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if refused != nil {
+		o.refusal(c, refused)
+	}
 	o.asking = false
 	return out
 }
 
-// try makes the call once.
-func (c *conn) try(o *Object, x *oncrpc.Exchange) (outcome, delegation.Reason) {
+// try makes the call once. What it brought is nil unless that is a refusal.
+func (c *conn) try(o *Object, x *oncrpc.Exchange) (outcome, *delegation.AcquireRes) {
 	c.set.counts.asked.Add(1)
 	var op delegation.Op
 	a, renew := c.h.Ask(&op, c.set.cfg.Now())
@@ -93,7 +94,7 @@ func (c *conn) try(o *Object, x *oncrpc.Exchange) (outcome, delegation.Reason) {
 		if errors.Is(err, oncrpc.ErrProgUnavail) {
 			c.hush(math.MaxInt64)
 		}
-		return outcome{err: err}, 0
+		return outcome{err: err}, nil
 	}
 	defer x.Release()
 	var res delegation.AcquireRes
@@ -101,22 +102,21 @@ func (c *conn) try(o *Object, x *oncrpc.Exchange) (outcome, delegation.Reason) {
 	if err := x.Results.Done(); err != nil {
 		c.h.NotGranted(a)
 		c.fault(err)
-		return outcome{err: err}, 0
+		return outcome{err: err}, nil
 	}
 	if res.Status != delegation.StatusOK {
 		c.h.NotGranted(a)
 		c.set.counts.refused.Add(1)
-		o.refusal(c, &res)
-		return outcome{}, res.Reason
+		return outcome{}, &res
 	}
-	return c.granted(o, a, &res, func() bool { return fresh && c.h.Keeps(mark) }), 0
+	return c.granted(o, a, &res, func() bool { return fresh && c.h.Keeps(mark) }), nil
 }
 
 // granted takes a grant.
 func (c *conn) granted(o *Object, a delegation.Asking, res *delegation.AcquireRes, counts func() bool) outcome {
 	now := c.set.cfg.Now()
+	c.lease.Store(int64(res.LeaseMS) * int64(time.Millisecond))
 	c.mu.Lock() // nothing is dropped before it has an owner
-	c.lease = time.Duration(res.LeaseMS) * time.Millisecond
 	d, fx, err := c.h.Granted(a, res)
 	if d != nil {
 		d.Owner = o.hold(c, d, now)
@@ -147,14 +147,4 @@ func (o *Object) hold(c *conn, d *delegation.Delegation, now time.Duration) *hol
 	o.held.Store(k)
 	c.set.counts.held.Add(1)
 	return k
-}
-
-// longest returns the length of the lease that came last.
-func (c *conn) longest() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lease == 0 {
-		return lateLease
-	}
-	return c.lease
 }

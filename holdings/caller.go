@@ -15,7 +15,7 @@ func Pick(fh []byte, lines int) int {
 	for _, b := range fh {
 		h = (h ^ uint32(b)) * 16777619
 	}
-	return int(h % uint32(lines))
+	return int((h ^ h>>16) % uint32(lines))
 }
 
 // A Caller makes the calls of a mount over several lines (oncrpc.Caller): one may be

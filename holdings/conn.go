@@ -17,20 +17,23 @@ type conn struct {
 	link *rpcrdma.Link
 	h    *delegation.Holder
 
+	quiet atomic.Int64 // nothing is asked for before that time, in nanoseconds
+	lease atomic.Int64 // the length of the one that came last, in nanoseconds
+
 	mu    sync.Mutex
 	over  bool
 	timer *time.Timer   // until the next look at the lease; nil: there was none
 	armed bool          // timer runs
 	at    time.Duration // when it ends, if it runs
-	quiet atomic.Int64  // nothing is asked for before, in nanoseconds
-	lease time.Duration // that came last
 }
 
 func newConn(l *Line, link *rpcrdma.Link) *conn {
-	return &conn{
+	c := &conn{
 		set: l.set, line: l, id: l.last.Add(1), link: link,
 		h: delegation.NewHolder(link.Peer().CounterSlots),
 	}
+	c.lease.Store(int64(lateLease))
+	return c
 }
 
 // A holding is a delegation of an Object.

@@ -40,12 +40,7 @@ func (o *Object) Types() delegation.Types {
 
 // Trusted tells whether what is cached may be served now without an atomic
 // operation. It takes no lock.
-func (o *Object) Trusted() bool {
-	k := o.held.Load()
-	return k != nil && k.trusted()
-}
-
-func (k *holding) trusted() bool { return k.c.h.Trusts(k.d, k.c.set.cfg.Now()) }
+func (o *Object) Trusted() bool { return o.Trust() > 0 }
 
 // Trust returns for how long from now on Trusted will say so if no answer comes any
 // more. Who hands what is cached to somebody else's cache does so for no longer. It

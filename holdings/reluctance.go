@@ -45,28 +45,24 @@ func (c *conn) full(now time.Duration) bool { return now < time.Duration(c.quiet
 
 func (c *conn) hush(until time.Duration) { c.quiet.Store(int64(until)) }
 
-// refusal makes of what the server said how soon it is asked again.
+// refusal makes of what the server said how soon it is asked again. The caller holds
+// o.mu.
 func (o *Object) refusal(c *conn, res *delegation.AcquireRes) {
 	now := c.set.cfg.Now()
-	switch {
-	case res.Status != delegation.StatusRefused:
-	case res.Reason == delegation.ReasonContended || res.Reason == delegation.ReasonHeld:
-	case res.Reason == delegation.ReasonLimit:
-		c.hush(now + fullPause)
-		return
-	case res.Reason == delegation.ReasonLate:
-		c.hush(now + penalty*c.longest())
-		return
-	case res.Reason == delegation.ReasonOver:
-		c.hush(math.MaxInt64)
-		return
-	default:
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.refused = c.id
+	if res.Status != delegation.StatusRefused {
+		o.postpone(now)
 		return
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.postpone(now)
+	switch res.Reason {
+	case delegation.ReasonContended, delegation.ReasonHeld:
+		o.postpone(now)
+	case delegation.ReasonLimit:
+		c.hush(now + fullPause)
+	case delegation.ReasonLate:
+		c.hush(now + penalty*time.Duration(c.lease.Load()))
+	case delegation.ReasonOver:
+		c.hush(math.MaxInt64)
+	default:
+		o.refused = c.id
+	}
 }

@@ -28,14 +28,19 @@ func (c *conn) arm() {
 	c.timer.Reset(due - now)
 }
 
-// renew renews the lease if it is time.
+// renew is what the timer does.
 func (c *conn) renew() {
 	c.mu.Lock()
 	c.armed = false
 	c.mu.Unlock()
+	c.keep()
+	c.arm()
+}
+
+// keep renews the lease if it is time.
+func (c *conn) keep() {
 	var op delegation.Op
 	if c.h.Renew(&op, c.set.cfg.Now()) {
 		c.forget(op)
 	}
-	c.arm()
 }

@@ -34,6 +34,7 @@ type Set struct {
 	spoilt  atomic.Bool // the server has broken the rules, and is asked for nothing more
 	running sync.WaitGroup
 	counts  counts
+	waits   sync.Pool // of *wait
 
 	mu    sync.Mutex
 	clock delegation.ServerClock

@@ -42,11 +42,12 @@ func (o *Object) Check(ctx context.Context) bool {
 }
 
 func (o *Object) check(ctx context.Context, k *holding) bool {
-	if k.trusted() {
+	now := k.c.set.cfg.Now()
+	if k.c.h.Trusts(k.d, now) { // without the Holder's lock
 		return o.served(k, delegation.Serve)
 	}
 	var op delegation.Op
-	v := k.c.h.Check(k.d, &op, k.c.set.cfg.Now())
+	v := k.c.h.Check(k.d, &op, now)
 	if v == delegation.Post {
 		v = k.c.ask(ctx, op, nil)
 	}

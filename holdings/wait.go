@@ -2,7 +2,6 @@ package holdings
 
 import (
 	"context"
-	"sync"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -16,14 +15,13 @@ type wait struct {
 	verdict handoff[delegation.Verdict]
 }
 
-var waits = sync.Pool{New: func() any {
-	return &wait{verdict: handoff[delegation.Verdict]{c: make(chan delegation.Verdict, 1)}}
-}}
-
 // post posts op. Who does not want its verdict says so by state. It returns nil where
 // the connection has ended.
 func (c *conn) post(op delegation.Op, opening *holding, state uint32) *wait {
-	w := waits.Get().(*wait)
+	w, ok := c.set.waits.Get().(*wait)
+	if !ok {
+		w = &wait{verdict: handoff[delegation.Verdict]{c: make(chan delegation.Verdict, 1)}}
+	}
 	w.op, w.c, w.opening = op, c, opening
 	w.verdict.state.Store(state)
 	if err := c.link.Atomic(rdma.OpFetchAdd, c.link.Counter(op.Word), op.Kind.Operands(), w, 0); err != nil {
@@ -39,6 +37,7 @@ func (c *conn) forget(op delegation.Op) { c.post(op, nil, abandoned) }
 // ask posts an operation and waits for its verdict.
 func (c *conn) ask(ctx context.Context, op delegation.Op, opening *holding) delegation.Verdict {
 	c.set.counts.atomics.Add(1)
+	c.keep() // if nobody has since the machine slept: then op's answer is good already
 	w := c.post(op, opening, pending)
 	if w == nil {
 		return delegation.Void
@@ -68,6 +67,7 @@ func (w *wait) Complete(done rdma.Completion) {
 }
 
 func (w *wait) free() {
+	set := w.c.set
 	w.c, w.opening, w.op = nil, nil, delegation.Op{}
-	waits.Put(w)
+	set.waits.Put(w)
 }
