@@ -35,7 +35,7 @@ func Dial(ctx context.Context, network, addr string, cfg Config, cc rdma.ConnCon
 }
 
 func dialOnce(ctx context.Context, network, addr string, cfg Config, cc rdma.ConnConfig) (*Conn, error) {
-	var d net.Dialer
+	d := net.Dialer{Control: speedWithin}
 	nc, err := d.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err

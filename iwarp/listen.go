@@ -16,6 +16,8 @@ type Listener struct {
 	l   net.Listener
 	cfg Config
 
+	usual string // congestion control of connections from elsewhere; "": what they have
+
 	ready chan *request // requests read and not yet accepted
 	done  chan struct{}
 	once  sync.Once
@@ -42,7 +44,7 @@ func Listen(network, addr string, cfg Config) (*Listener, error) {
 // NewListener takes connections from l, which it takes over.
 func NewListener(l net.Listener, cfg Config) *Listener {
 	ln := &Listener{
-		l: l, cfg: cfg,
+		l: l, cfg: cfg, usual: speedAll(l),
 		ready: make(chan *request), done: make(chan struct{}),
 		starting: make(map[net.Conn]uint64),
 	}
@@ -110,6 +112,7 @@ func (l *Listener) run() {
 		var passing interface{ Temporary() bool }
 		switch {
 		case err == nil:
+			restore(nc, l.usual)
 			l.wg.Go(func() {
 				l.startup(nc)
 				<-slots

@@ -31,6 +31,17 @@ func TestSameHost(t *testing.T) {
 	assert.False(t, sameHost(a.LocalAddr(), a.RemoteAddr()), "a pipe")
 }
 
+// algorithm returns a socket's congestion control.
+func algorithm(t *testing.T, of any) (name string) {
+	t.Helper()
+	withSocket(of, func(fd int) {
+		var err error
+		name, err = unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+		require.NoError(t, err)
+	})
+	return name
+}
+
 // A connection within the host is not held back by an algorithm that is made for
 // networks.
 func TestSameHostCongestion(t *testing.T) {
@@ -47,4 +58,46 @@ func TestSameHostCongestion(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Equal(t, "reno", name)
 	})
+}
+
+// None was paced before either: that would last. A connection from elsewhere gets
+// what the host's administrator has chosen.
+func TestNeverPaced(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	withSocket(l, func(fd int) { congest(fd, "bbr") })
+	if algorithm(t, l) != "bbr" {
+		l.Close()
+		t.Skip("the kernel has no BBR, or keeps it for others")
+	}
+	ln := NewListener(l, Config{})
+	defer ln.Close()
+	assert.Equal(t, "reno", algorithm(t, l), "what is accepted inherits it")
+
+	d := net.Dialer{Control: speedWithin}
+	nc, err := d.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer nc.Close()
+	assert.Equal(t, "reno", algorithm(t, nc))
+
+	moved := func(from, to string) string {
+		restore(movedConn{nc.(*net.TCPConn), from, to}, ln.usual)
+		return algorithm(t, nc)
+	}
+	assert.Equal(t, "reno", moved("192.0.2.1:1", "192.0.2.1:2"))
+	assert.Equal(t, "bbr", moved("192.0.2.1:1", "192.0.2.2:2"))
+}
+
+// A movedConn is a connection that says that it has other addresses.
+type movedConn struct {
+	*net.TCPConn
+	local, remote string
+}
+
+func (c movedConn) LocalAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.local))
+}
+
+func (c movedConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.remote))
 }
