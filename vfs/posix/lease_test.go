@@ -3,8 +3,11 @@
 package posix
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,6 +163,62 @@ func TestLeaseShared(t *testing.T) {
 	not(t, opened, "the writer did not wait for the second")
 	releaseSecond()
 	require.NoError(t, soon(t, opened, "the writer waits still"))
+	assert.Zero(t, leased.Load())
+}
+
+// Under a lease nothing changes, whoever writes in between: local processes wait,
+// the FS itself is told to come again.
+func TestLeaseHolds(t *testing.T) {
+	w := newLeaseWorld(t, "/dev/shm")
+	su := vfs.Cred{UID: uint32(os.Geteuid())}
+	local := func() error {
+		f, err := os.OpenFile(w.s.path("f"), os.O_WRONLY|os.O_TRUNC, 0)
+		if err == nil {
+			_, err = fmt.Fprint(f, time.Now())
+			err = errors.Join(err, f.Close())
+		}
+		return err
+	}
+	own := func() error {
+		_, _, _, err := w.f.Write(t.Context(), &su, w.h, fmt.Append(nil, time.Now()), 0, vfs.FileSync)
+		if err == unix.EAGAIN {
+			return nil
+		}
+		return err
+	}
+	var holders, writers sync.WaitGroup
+	grants := make(chan bool)
+	for _, write := range []func() error{local, own} {
+		writers.Go(func() {
+			for range grants {
+				assert.NoError(t, write())
+			}
+		})
+	}
+	for range 3 {
+		holders.Go(func() {
+			for n := 0; n < 100; {
+				broken := make(chan struct{})
+				release, err := w.f.Lease(t.Context(), &w.c, w.h, func() { close(broken) })
+				if err != nil {
+					assert.ErrorIs(t, err, unix.EAGAIN)
+					continue
+				}
+				n++
+				before, err := os.ReadFile(w.s.path("f"))
+				assert.NoError(t, err)
+				grants <- true
+				<-broken
+				after, err := os.ReadFile(w.s.path("f"))
+				assert.NoError(t, err)
+				assert.Equal(t, string(before), string(after))
+				release()
+			}
+		})
+	}
+	holders.Wait()
+	close(grants)
+	writers.Wait()
 	assert.Zero(t, leased.Load())
 }
 
