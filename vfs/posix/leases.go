@@ -57,8 +57,8 @@ func (l *leases) leave(who *leaseHolder) *lease {
 // end gives the kernel's lease back. l.mu is held.
 func (l *leases) end(le *lease) {
 	delete(l.byFD, le.o.fd)
-	_ = setLease(le.o.fd, unix.F_UNLCK) // one that was broken too long ago has gone
 	leased.Add(-1)
+	_ = setLease(le.o.fd, unix.F_UNLCK) // one that was broken too long ago has gone
 }
 
 // tell tells the holders of the lease on fd that it is broken, if it is: the
