@@ -305,9 +305,9 @@ type Leaser interface {
 	// Lease returns, and still be under way, or yet to come, when release
 	// does.
 	//
-	// EAGAIN: somebody has the file open for writing. EACCES, EMFILE and
-	// EOPNOTSUPP: no lease is to be had of this file, for want of rights, of
-	// room, or by its kind.
+	// EAGAIN: somebody has the file open for writing. EMFILE: there is no room
+	// for a lease. EOPNOTSUPP: none is to be had of this file. EACCES: c may
+	// not read it.
 	//
 	// The FS itself writes to the file only after release: before, it is
 	// EAGAIN, and breaks the lease. A lease tells nothing of changes of

@@ -117,6 +117,7 @@ func (f *FS) setLease(place, fd int, owner uint32) error {
 		f.leases.denied.Do(func() {
 			f.log.Warn("files of other users than the daemon's cannot be leased without CAP_LEASE: clients do not keep what they have cached of them")
 		})
+		return unix.EOPNOTSUPP
 	}
 	return err
 }
