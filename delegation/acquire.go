@@ -10,6 +10,12 @@ import (
 // them the server takes what it needs of the file system, and reads the
 // attributes. A change of the object in the meantime spoils it.
 type Acquisition struct {
+	// Lien is the caller's own, to be set before Commit: what the grant
+	// stands on, such as a lease of the file system, which a change of the
+	// server's own would break whoever asks for it. With a Lien that is not
+	// nil, changes on the connection itself recall the grant too.
+	Lien any
+
 	conn   *Conn
 	object *object
 	stale  bool // the object has been or is being changed
@@ -44,7 +50,10 @@ func (g *Grantor) refusal(c *Conn, o *object, now time.Duration) Reason {
 		return ReasonOver
 	case now < c.late:
 		return ReasonLate
-	case g.busy(o) || o.contended(now):
+	case g.all.busy():
+		g.await(now)
+		return ReasonContended
+	case g.shards[o.shard].busy() || o.contended(now):
 		return ReasonContended
 	case a != nil:
 		return ReasonHeld
@@ -104,7 +113,7 @@ func (g *Grantor) commit(a *Acquisition, now time.Duration) (Grant, Reason) {
 	if slot == LeaseWord {
 		return Grant{}, ReasonLimit
 	}
-	gr := &grant{conn: c, object: o, slot: slot, generation: c.generations[slot] + 1}
+	gr := &grant{conn: c, object: o, lien: a.Lien, slot: slot, generation: c.generations[slot] + 1}
 	c.slots[slot] = gr
 	c.write(slot, func(uint64) Word { return MakeWord(gr.generation, 1) })
 	o.grants = append(o.grants, gr)

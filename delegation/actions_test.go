@@ -253,6 +253,14 @@ func (w *world) changeActions(add adder) {
 			}, "a change by %d", by)
 		}
 	}
+	if w.left.blind > 0 {
+		add(func(w *world) {
+			if c := (&change{ch: new(Change), by: 2, ready: true}); w.g.Blind(c.ch) {
+				w.left.blind--
+				w.changes = append(w.changes, c)
+			}
+		}, "a blind change")
+	}
 	for n, c := range w.changes {
 		if c.ready {
 			add(func(w *world) {

@@ -9,11 +9,12 @@ import (
 // use, and so is one that has ended. It must not be copied in between.
 type Change struct {
 	// Waker is the caller's own: how it learns that the change, once in
-	// Effects.Ready, may go on.
+	// Effects.Ready, may go on. It stays when the change has ended.
 	Waker any
 
 	on      []changed
 	few     [fewObjects]changed // where on begins
+	blind   bool                // counted in Grantor.all
 	noticed bool                // the Grantor knows of it
 	waits   int                 // for so many grants
 }
@@ -32,7 +33,7 @@ type changed struct {
 // Where it returns true, ch waits for nothing, and may be made. Else it waits for
 // grants of other connections; it is in the Ready of a later call's Effects when
 // these have ended. What a change on conn does to what conn itself holds is its
-// client's own affair.
+// client's own affair, but where the grant has a Lien.
 //
 // As long as nobody holds anything near the object, the cost is one addition, and
 // one more when the change has ended: less would not do, for an ACQUIRE must see
@@ -42,7 +43,7 @@ func (g *Grantor) Change(ch *Change, conn *Conn, key []byte, now time.Duration) 
 		return true, Effects{}
 	}
 	shard := g.shard(key)
-	if g.unnoticed(shard) {
+	if g.shards[shard].begin() {
 		ch.add(nil, shard)
 		if !ch.noticed {
 			return true, Effects{}
@@ -81,13 +82,20 @@ func (g *Grantor) mark(ch *Change, o *object, conn *Conn, now time.Duration) {
 	}
 	for i := len(o.grants) - 1; i >= 0; i-- { // from the last, for what is unused ends here
 		gr := o.grants[i]
-		if gr.conn == conn || g.reclaim(gr) {
+		if gr.conn == conn && gr.lien == nil || g.reclaim(gr) {
 			continue
 		}
 		g.recall(gr, now)
 		gr.waiters = append(gr.waiters, ch)
 		ch.waits++
 	}
+}
+
+// Waits tells whether ch waits for a grant still.
+func (g *Grantor) Waits(ch *Change) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return ch.waits > 0
 }
 
 // Done says that ch has been made, or given up for good. It may be called twice.
@@ -107,13 +115,16 @@ func (g *Grantor) done(ch *Change, until time.Duration) {
 	if g == nil {
 		return
 	}
+	if ch.blind {
+		g.all.end()
+	}
 	if ch.noticed {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 	}
 	for _, c := range ch.on {
 		if c.o == nil {
-			g.shards[c.shard].Add(^uint64(0))
+			g.shards[c.shard].end()
 			continue
 		}
 		c.o.changes--
@@ -125,7 +136,7 @@ func (g *Grantor) done(ch *Change, until time.Duration) {
 		}
 		g.forget(c.o)
 	}
-	*ch = Change{}
+	ch.on, ch.few, ch.blind, ch.noticed, ch.waits = nil, [fewObjects]changed{}, false, false, 0
 }
 
 // stay keeps o contended for a change that will come back.

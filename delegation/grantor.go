@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -47,13 +46,15 @@ func (c *Config) fill() error {
 type Grantor struct {
 	cfg    Config
 	seed   maphash.Seed
-	shards [shards]atomic.Uint64
+	shards [shards]tally
+	all    tally // of all shards, and of changes that are blind
 
 	mu      sync.Mutex
 	objects map[string]*object
 	conns   []*Conn
 	timers  timers
-	live    int // grants in force
+	live    int           // grants in force
+	awaited time.Duration // no change is blind before this; see await
 	stats   Stats
 	fx      Effects // of the call that holds mu
 }
@@ -95,7 +96,7 @@ type Effects struct {
 	Recalls []Recall  // to be posted as Immediate Data
 	Cuts    []Cut     // connections to be ended
 	Ready   []*Change // changes that wait no longer
-	Ended   []string  // for each grant that has ended, its object
+	Ended   []any     // for each grant that has ended, its Lien
 }
 
 // A Recall is a message of kind 1. When it has been sent, Grantor.Sent is to be
@@ -122,6 +123,7 @@ func (g *Grantor) take() Effects {
 type grant struct {
 	conn       *Conn
 	object     *object
+	lien       any // see Acquisition
 	slot       uint32
 	generation uint32
 	phase      phase

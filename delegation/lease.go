@@ -60,6 +60,8 @@ func (g *Grantor) Tick(now time.Duration) Effects {
 		case t.object != nil && t.object.until == t.at:
 			t.object.until = 0
 			g.forget(t.object)
+		case t.blind:
+			g.see()
 		}
 	}
 }

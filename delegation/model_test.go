@@ -24,6 +24,7 @@ type budget struct {
 	reclaims int // by the server, for want of room
 	steps    int // of time: a third of a lease each
 	renews   int // of each client, beyond the first
+	blind    int // changes of what the server has not looked up
 	cuts     int // of either connection, by either end
 
 	postpone bool // changes may be answered NFS3ERR_JUKEBOX

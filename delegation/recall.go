@@ -113,6 +113,24 @@ func (g *Grantor) Immediate(conn *Conn, octets [8]byte) Effects {
 	return g.take()
 }
 
+// RecallAll asks for all that anybody holds, and spoils what is being asked for: why it
+// was granted is true no more. Nobody waits for it.
+func (g *Grantor) RecallAll(now time.Duration) Effects {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, o := range g.objects {
+		for _, a := range o.asked {
+			a.stale = true
+		}
+		for i := len(o.grants) - 1; i >= 0; i-- {
+			if gr := o.grants[i]; !g.reclaim(gr) {
+				g.recall(gr, now)
+			}
+		}
+	}
+	return g.take()
+}
+
 // end says that nothing is served under gr any more: whoever waited for it waits
 // no longer.
 func (g *Grantor) end(gr *grant) {
@@ -128,7 +146,7 @@ func (g *Grantor) end(gr *grant) {
 		}
 	}
 	gr.waiters = nil
-	g.fx.Ended = append(g.fx.Ended, o.key)
+	g.fx.Ended = append(g.fx.Ended, gr.lien)
 	gr.conn.live--
 	g.live--
 	g.forget(o)

@@ -182,7 +182,7 @@ func (s *sim) settled() {
 		s.fail("%+v, %d were told to end; %d objects and %d connections are left", st, s.srv.ended, len(g.objects), len(g.conns))
 	}
 	for i := range g.shards {
-		if v := g.shards[i].Load(); v != 0 {
+		if v := g.shards[i].n.Load(); v != 0 {
 			s.fail("shard %d: %#x", i, v)
 		}
 	}

@@ -40,6 +40,13 @@ func (g *Grantor) Attach(words Words, window int, owner any) *Conn {
 	return c
 }
 
+// Held returns how many grants of a connection are in force.
+func (g *Grantor) Held(conn *Conn) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return conn.live
+}
+
 // write makes of a slot's word what next says. The client may change it at the
 // same time.
 func (c *Conn) write(slot uint32, next func(old uint64) Word) {

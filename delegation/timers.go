@@ -12,6 +12,7 @@ type timer struct {
 	grant  *grant  // due
 	conn   *Conn   // sampled
 	object *object // until
+	blind  bool    // awaited
 }
 
 // timers are a heap, the earliest first.

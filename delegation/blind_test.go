@@ -1,0 +1,47 @@
+package delegation
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// While a change is blind nothing is granted; and where anything is held, asked for
+// or changed for somebody, none is.
+func TestBlind(t *testing.T) {
+	g := grantor(t, Config{})
+	c, _ := attach(g, 1)
+	var ch, other Change
+	require.True(t, g.Blind(&ch))
+	require.True(t, g.Blind(&other))
+	assert.Equal(t, ReasonContended, refused(g, c, "a", 0))
+	g.Done(&other)
+	assert.Equal(t, ReasonContended, refused(g, c, "a", lease-1))
+	g.Done(&ch)
+	g.Done(&ch)
+	assert.Zero(t, refused(g, c, "a", lease-1))
+
+	assert.False(t, g.Blind(&ch), "an ACQUIRE was refused, and will come again")
+	g.Tick(lease - 1)
+	assert.False(t, g.Blind(&ch))
+	g.Tick(lease)
+	require.True(t, g.Blind(&ch))
+	g.Done(&ch)
+
+	a, why, _ := g.Prepare(c, []byte("a"), 0)
+	require.Zero(t, why)
+	assert.False(t, g.Blind(&ch), "asked for")
+	gt, why, _ := g.Commit(a, 0)
+	require.Zero(t, why)
+	g.Replied(c, gt)
+	assert.False(t, g.Blind(&ch), "held")
+	g.Change(&other, c, []byte("a"), 0)
+	g.Disconnect(c, true, 0)
+	assert.False(t, g.Blind(&ch), "changed")
+	g.Done(&other)
+	assert.True(t, g.Blind(&ch))
+	g.Done(&ch)
+	assert.Zero(t, g.all.n.Load())
+	assert.True(t, (*Grantor)(nil).Blind(&ch))
+}

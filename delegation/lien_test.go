@@ -1,0 +1,50 @@
+package delegation
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Where a grant has a Lien, changes on the connection itself recall it, and the Lien
+// comes back when it has ended.
+func TestLien(t *testing.T) {
+	g := grantor(t, Config{})
+	c, _ := attach(g, 1)
+	a, why, _ := g.Prepare(c, []byte("a"), 0)
+	require.Zero(t, why)
+	a.Lien = t
+	gt, why, _ := g.Commit(a, 0)
+	require.Zero(t, why)
+	g.Replied(c, gt)
+	var ch Change
+	ready, fx := g.Change(&ch, c, []byte("a"), 0)
+	require.False(t, ready)
+	require.Len(t, fx.Recalls, 1)
+	assert.True(t, g.Waits(&ch))
+	fx = g.Immediate(c, returned(gt))
+	assert.Equal(t, Effects{Ready: []*Change{&ch}, Ended: []any{t}}, fx)
+	assert.False(t, g.Waits(&ch))
+}
+
+// RecallAll ends what is unused, asks for the rest, and lets nothing be granted that
+// was asked for before.
+func TestRecallAll(t *testing.T) {
+	g := grantor(t, Config{})
+	c, w := attach(g, 4)
+	idle, used := grantTo(t, g, c, "idle", 0), grantTo(t, g, c, "used", 0)
+	w.w[idle.Slot] = uint64(MakeWord(idle.Generation, 0))
+	a, why, _ := g.Prepare(c, []byte("asked"), 0)
+	require.Zero(t, why)
+	assert.Equal(t, 2, g.Held(c))
+	fx := g.RecallAll(0)
+	assert.Len(t, fx.Ended, 1)
+	assert.Equal(t, []Recall{{c, Immediate{KindRecall, used.Slot, used.Generation}}}, fx.Recalls)
+	assert.Empty(t, g.RecallAll(0), "once is enough")
+	_, why, _ = g.Commit(a, 0)
+	assert.Equal(t, ReasonContended, why)
+	g.Immediate(c, returned(used))
+	assert.Zero(t, g.Held(c))
+	assert.Zero(t, refused(g, c, "used", 0), "it may be had again")
+}
