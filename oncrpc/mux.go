@@ -28,6 +28,7 @@ var _ Service = (*Mux)(nil)
 type program struct {
 	number   uint32
 	versions []version
+	only     func(*Peer) bool // who knows of it; nil: everyone
 }
 
 type version struct {
@@ -70,6 +71,10 @@ func (m *Mux) Register(prog, vers uint32, h Handler) {
 	p.versions = append(p.versions, version{vers, h})
 }
 
+// Restrict says which callers there is a registered program for. To others it is
+// unavailable, its procedure 0 too.
+func (m *Mux) Restrict(prog uint32, only func(*Peer) bool) { m.program(prog).only = only }
+
 // Serve answers one call as Service says: with what the program's handler
 // makes of it, or with the error that RFC 5531 has for the case. Procedure 0
 // of every registered program is answered here.
@@ -106,7 +111,7 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 	if err != nil {
 		return err
 	}
-	handler, err := m.find(h.prog, h.vers)
+	handler, err := m.find(h.prog, h.vers, req.Peer)
 	if err != nil {
 		return err
 	}
@@ -140,10 +145,10 @@ func noItem(req *Request) error {
 	return nil
 }
 
-// find returns the handler of a program's version.
-func (m *Mux) find(prog, vers uint32) (Handler, error) {
+// find returns the handler of a program's version, for a caller.
+func (m *Mux) find(prog, vers uint32, peer *Peer) (Handler, error) {
 	p := m.program(prog)
-	if p == nil {
+	if p == nil || p.only != nil && !p.only(peer) {
 		return nil, ErrProgUnavail
 	}
 	e := mismatchError{low: p.versions[0].number, high: p.versions[0].number}

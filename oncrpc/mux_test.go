@@ -273,3 +273,19 @@ func TestMuxAllocatesNothing(t *testing.T) {
 	assert.Same(t, &store[:1][0], &rep.Head[0])
 	assert.Less(t, allocs, 1.0) // the collector may empty the pool meanwhile
 }
+
+// Who does not know a restricted program finds neither its versions nor its
+// procedure 0.
+func TestMuxRestrict(t *testing.T) {
+	m := echoMux()
+	friend := new(Peer)
+	m.Restrict(testProg, func(p *Peer) bool { return p == friend })
+	unavailable := appendAccepted(nil, 7, progUnavail)
+	for _, vers := range []uint32{2, 3} {
+		for _, proc := range []uint32{0, procHead} {
+			msg := call(7, testProg, vers, proc, xdr.AppendOpaque(nil, []byte("x"))...)
+			assert.Equal(t, unavailable, serve(t, m, &Request{Msg: msg, Peer: new(Peer)}))
+			assert.NotEqual(t, unavailable, serve(t, m, &Request{Msg: msg, Peer: friend}))
+		}
+	}
+}
