@@ -1,0 +1,132 @@
+package grants
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+)
+
+// A lease is what the file system has given for an object: it tells of changes by
+// others. All grants of the object stand on the same.
+type lease struct {
+	key     string
+	settled chan struct{} // closed when the file system has answered
+	release func()        // set then
+	users   int           // grants, and ACQUIREs under way
+	gone    bool          // released
+}
+
+// leases are those that there are.
+type leases struct {
+	n atomic.Int64 // in byKey
+
+	mu    sync.Mutex
+	byKey map[string]*lease
+}
+
+func (ls *leases) any() bool { return ls.n.Load() > 0 }
+
+// Lease has the grant stand on a lease of the file system: take gets it, and says whom
+// to tell, on any goroutine that may wait, when it is broken. The error is take's.
+func (s *Asking) Lease(take func(broken func()) (release func(), err error)) (delegation.Reason, error) {
+	l, mine, why := s.k.leases.join(s.key)
+	if why != 0 {
+		return why, nil
+	}
+	if mine {
+		release, err := take(func() { s.k.broken(l) })
+		s.k.leases.settle(l, release)
+		if err != nil {
+			return 0, err
+		}
+	}
+	s.lease, s.a.Lien = l, l
+	return 0, nil
+}
+
+// join has one user more stand on the lease of an object. mine says that there was none,
+// so that the caller is to take it and to settle it.
+func (ls *leases) join(key string) (l *lease, mine bool, why delegation.Reason) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	switch l = ls.byKey[key]; {
+	case l == nil:
+		l = &lease{key: key, users: 1, settled: make(chan struct{})}
+		ls.byKey[key] = l
+		ls.n.Add(1)
+		return l, true, 0
+	case l.release == nil:
+		return nil, false, delegation.ReasonContended
+	}
+	l.users++
+	return l, false, 0
+}
+
+// settle says what the file system has given: nil for nothing.
+func (ls *leases) settle(l *lease, release func()) {
+	ls.mu.Lock()
+	l.release = release
+	close(l.settled)
+	if release == nil {
+		ls.drop(l)
+	}
+	ls.mu.Unlock()
+}
+
+// drop takes l out. The caller holds mu.
+func (ls *leases) drop(l *lease) {
+	l.gone = true
+	delete(ls.byKey, l.key)
+	ls.n.Add(-1)
+}
+
+// leave is for one user less, and releases the lease after the last.
+func (ls *leases) leave(l *lease) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l.users--; l.users == 0 {
+		ls.end(l)
+	}
+}
+
+// free releases the lease of an object that is about to be changed, if there is one.
+func (ls *leases) free(key []byte) {
+	if !ls.any() {
+		return
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for l := ls.byKey[string(key)]; l != nil; l = ls.byKey[string(key)] {
+		if l.release == nil {
+			ls.mu.Unlock()
+			<-l.settled // the ACQUIRE is spoiled; what it gets must go first
+			ls.mu.Lock()
+			continue
+		}
+		ls.end(l)
+	}
+}
+
+// end releases l, if that has not been done. The caller holds mu: nobody goes on who
+// has found l gone before it is.
+func (ls *leases) end(l *lease) {
+	if !l.gone {
+		l.release()
+		ls.drop(l)
+	}
+}
+
+// broken is a change by somebody else, who waits for the lease to be released.
+func (k *Keeper) broken(l *lease) {
+	var ch Change
+	key := []byte(l.key)
+	defer k.Done(&ch)
+	for !k.Begin(&ch, nil, key) {
+		select {
+		case <-ch.woken:
+		case <-k.stop:
+			return
+		}
+	}
+}

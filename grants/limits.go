@@ -1,0 +1,18 @@
+package grants
+
+// Limits of our own.
+const (
+	// defaultReceives is how many recalls a connection may have unanswered: a
+	// change of names has four objects at most, and eight of these at a time are
+	// many. Each is a receive for 8 octets.
+	defaultReceives = 32
+
+	// defaultSlots is how many words each connection's region has: for a tree of
+	// sources with all its directories. Memory is taken by those that are used.
+	defaultSlots = 1 << 16
+
+	// maxWaiting is how many changes may wait for clients at a time. Each keeps a
+	// goroutine of a transport, of which RPC-over-RDMA has 1024; one more is put
+	// off at once.
+	maxWaiting = 256
+)
