@@ -15,6 +15,17 @@ const (
 	ProcAcquire = 1
 )
 
+// ProcName returns the name of a procedure.
+func ProcName(proc uint32) string {
+	switch proc {
+	case ProcNull:
+		return "NULL"
+	case ProcAcquire:
+		return "ACQUIRE"
+	}
+	return fmt.Sprintf("procedure %d", proc)
+}
+
 // Types are what may be served from a cache.
 type Types uint32
 

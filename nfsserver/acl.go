@@ -93,6 +93,9 @@ func (q *request) setACL(ctx context.Context, h vfs.Handle, a *nfsacl.SetACLArgs
 	if !ok {
 		return q.attr(ctx, h), nfs3.ErrNotSupp
 	}
+	if status := q.before(ctx, h); status != nfs3.OK {
+		return nfs3.PostOpAttr{}, status
+	}
 	access := hostACL(a.Access, a.Mask&nfsacl.MaskAccess != 0)
 	def := hostACL(a.Default, a.Mask&nfsacl.MaskDefault != 0)
 	attr, err := lists.SetACL(ctx, &q.cred, h, access, def)

@@ -28,9 +28,13 @@ func (q *request) unlink(ctx context.Context, r *oncrpc.Reply, dots dotNames,
 	}
 	var res nfs3.WccRes
 	var dir vfs.Handle
-	if dir, res.Wcc, res.Status = q.openName(ctx, &a, dots); res.Status == nfs3.OK {
-		wcc, err := op(q.export.fs, ctx, &q.cred, dir, string(a.Name))
-		res = nfs3.WccRes{Status: q.status(err), Wcc: wireWcc(&wcc)}
+	dir, res.Wcc, res.Status = q.openName(ctx, &a, dots)
+	if res.Status == nfs3.OK {
+		name := string(a.Name)
+		if res.Status = q.beforeUnlink(ctx, place{dir, name}); res.Status == nfs3.OK {
+			wcc, err := op(q.export.fs, ctx, &q.cred, dir, name)
+			res = nfs3.WccRes{Status: q.status(err), Wcc: wireWcc(&wcc)}
+		}
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
@@ -53,12 +57,19 @@ func rename(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		if res.Status != nfs3.OK {
 			res.FromDir = q.unchanged(ctx, from)
 		} else {
-			fromWcc, toWcc, err := q.export.fs.Rename(ctx, &q.cred, from, string(a.From.Name), to, string(a.To.Name))
-			res = nfs3.RenameRes{Status: q.status(err), FromDir: wireWcc(&fromWcc), ToDir: wireWcc(&toWcc)}
+			res = q.rename(ctx, place{from, string(a.From.Name)}, place{to, string(a.To.Name)})
 		}
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
+}
+
+func (q *request) rename(ctx context.Context, from, to place) nfs3.RenameRes {
+	if status := q.beforeRename(ctx, from, to); status != nfs3.OK {
+		return nfs3.RenameRes{Status: status}
+	}
+	fromWcc, toWcc, err := q.export.fs.Rename(ctx, &q.cred, from.dir, from.name, to.dir, to.name)
+	return nfs3.RenameRes{Status: q.status(err), FromDir: wireWcc(&fromWcc), ToDir: wireWcc(&toWcc)}
 }
 
 // link is LINK (RFC 1813, Section 3.3.15).
@@ -76,10 +87,17 @@ func link(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		if res.Status != nfs3.OK {
 			res.Attr = q.attr(ctx, file)
 		} else {
-			attr, wcc, err := q.export.fs.Link(ctx, &q.cred, file, dir, string(a.Link.Name))
-			res = nfs3.LinkRes{Status: q.status(err), Attr: wirePostAttr(&attr), Dir: wireWcc(&wcc)}
+			res = q.link(ctx, file, place{dir, string(a.Link.Name)})
 		}
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
+}
+
+func (q *request) link(ctx context.Context, file vfs.Handle, to place) nfs3.LinkRes {
+	if status := q.beforeLink(ctx, file, to); status != nfs3.OK {
+		return nfs3.LinkRes{Status: status}
+	}
+	attr, wcc, err := q.export.fs.Link(ctx, &q.cred, file, to.dir, to.name)
+	return nfs3.LinkRes{Status: q.status(err), Attr: wirePostAttr(&attr), Dir: wireWcc(&wcc)}
 }

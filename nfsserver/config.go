@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/grants"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -36,6 +37,10 @@ type Config struct {
 	// asked for every call, and should wait for a bounded time only; after an
 	// error the client is told to come again. UserGroups.Of is one.
 	Groups func(ctx context.Context, uid uint32) ([]uint32, error)
+
+	// Grants keeps what clients hold by delegation counters; nil means that
+	// nobody holds anything. The Server does not close it.
+	Grants *grants.Keeper
 
 	// Log is told of errors of file systems that NFS has no word for; nil
 	// means none.

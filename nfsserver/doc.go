@@ -43,6 +43,14 @@
 // before anything is done (see patience), and so are those that the host puts off
 // itself. Such answers are not kept for retries.
 //
+// # What clients hold
+//
+// Clients of this project may hold objects by delegation counters: with Config.Grants
+// the program of docs/delegation.md is there for them, and every procedure that changes
+// something has it given back first. A call that waits for that, for a second at most
+// before it is NFS3ERR_JUKEBOX, waits for no storage, and holds nothing that others
+// could want. What has been refused by then recalls nothing.
+//
 // # Exports and clients
 //
 // What is exported is a set that does not change; SetExports puts another in its

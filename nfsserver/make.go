@@ -20,7 +20,11 @@ func create(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	}
 	set, status := hostSetAttr(&a.Attr)
 	how := vfs.CreateHow{Mode: vfs.CreateMode(a.Mode), Attr: set, Verifier: a.Verf}
-	return q.makeObject(ctx, r, &a.Where, status, func(dir vfs.Handle, name string) (vfs.Made, error) {
+	to := leaves
+	if how.Mode == vfs.Unchecked && set.Size != nil {
+		to = cuts
+	}
+	return q.makeObject(ctx, r, &a.Where, status, to, func(dir vfs.Handle, name string) (vfs.Made, error) {
 		return q.export.fs.Create(ctx, &q.cred, dir, name, how)
 	})
 }
@@ -33,7 +37,7 @@ func mkdir(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	set, status := hostSetAttr(&a.Attr)
-	return q.makeObject(ctx, r, &a.Where, status, func(dir vfs.Handle, name string) (vfs.Made, error) {
+	return q.makeObject(ctx, r, &a.Where, status, leaves, func(dir vfs.Handle, name string) (vfs.Made, error) {
 		return q.export.fs.Mkdir(ctx, &q.cred, dir, name, set)
 	})
 }
@@ -49,7 +53,7 @@ func symlink(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	if len(a.Path) > nfs3.MaxPath {
 		status = nfs3.ErrNameTooLong
 	}
-	return q.makeObject(ctx, r, &a.Where, status, func(dir vfs.Handle, name string) (vfs.Made, error) {
+	return q.makeObject(ctx, r, &a.Where, status, leaves, func(dir vfs.Handle, name string) (vfs.Made, error) {
 		return q.export.fs.Symlink(ctx, &q.cred, dir, name, string(a.Path), set)
 	})
 }
@@ -68,14 +72,14 @@ func mknod(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		status = nfs3.ErrBadType
 	}
 	dev := vfs.Dev{Major: a.Spec.Major, Minor: a.Spec.Minor}
-	return q.makeObject(ctx, r, &a.Where, status, func(dir vfs.Handle, name string) (vfs.Made, error) {
+	return q.makeObject(ctx, r, &a.Where, status, leaves, func(dir vfs.Handle, name string) (vfs.Made, error) {
 		return q.export.fs.Mknod(ctx, &q.cred, dir, name, vfs.Type(a.Type), dev, set)
 	})
 }
 
 // makeObject is what CREATE, MKDIR, SYMLINK and MKNOD have in common. status
-// is what is wrong with the other arguments.
-func (q *request) makeObject(ctx context.Context, r *oncrpc.Reply, where *nfs3.DirOpArgs, status nfs3.Status, mk maker) error {
+// is what is wrong with the other arguments; to, what becomes of an object that is there.
+func (q *request) makeObject(ctx context.Context, r *oncrpc.Reply, where *nfs3.DirOpArgs, status nfs3.Status, to taken, mk maker) error {
 	var res nfs3.MakeRes
 	var dir vfs.Handle
 	dir, res.Dir, res.Status = q.openName(ctx, where, dotsExist)
@@ -84,14 +88,21 @@ func (q *request) makeObject(ctx context.Context, r *oncrpc.Reply, where *nfs3.D
 	case status != nfs3.OK:
 		res.Status, res.Dir = status, q.unchanged(ctx, dir)
 	default:
-		made, err := mk(dir, string(where.Name))
-		res = nfs3.MakeRes{
-			Status: q.status(err),
-			Object: q.handle(&made.Handle),
-			Attr:   wirePostAttr(&made.Attr),
-			Dir:    wireWcc(&made.Dir),
-		}
+		q.make(ctx, place{dir, string(where.Name)}, to, mk, &res)
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
+}
+
+func (q *request) make(ctx context.Context, p place, to taken, mk maker, res *nfs3.MakeRes) {
+	if res.Status = q.beforeMake(ctx, p, to); res.Status != nfs3.OK {
+		return
+	}
+	made, err := mk(p.dir, p.name)
+	*res = nfs3.MakeRes{
+		Status: q.status(err),
+		Object: q.handle(&made.Handle),
+		Attr:   wirePostAttr(&made.Attr),
+		Dir:    wireWcc(&made.Dir),
+	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/grants"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -28,6 +30,9 @@ type request struct {
 	few      [maxGroups]uint32
 	fh       [nfs3.FHSize]byte // see handle
 	mac      mac
+	change   grants.Change
+	locked   heldNames
+	key      []byte     // see keyOf
 	dirEntry nfs3.Entry // see entry
 }
 
@@ -42,6 +47,8 @@ func (s *Server) begin(c *oncrpc.Call) *request {
 }
 
 func (s *Server) end(q *request) {
+	s.grants.Done(&q.change)
+	s.changing.unlock(&q.locked)
 	if q.running != nil {
 		q.running.Add(-1)
 	}
@@ -183,8 +190,11 @@ func (q *request) status(err error) nfs3.Status {
 }
 
 func (q *request) procName() string {
-	if q.call.Prog == nfsacl.Program {
+	switch q.call.Prog {
+	case nfsacl.Program:
 		return nfsacl.ProcName(q.call.Proc)
+	case delegation.Program:
+		return delegation.ProcName(q.call.Proc)
 	}
 	return nfs3.ProcName(q.call.Proc)
 }

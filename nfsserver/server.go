@@ -6,7 +6,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/grants"
 	"github.com/nfsrdma/nfsrdma/internal/calm"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
@@ -16,13 +18,15 @@ import (
 
 // A Server is the NFS, NFSACL and MOUNT programs over a set of exports.
 type Server struct {
-	set     atomic.Pointer[exportSet]
-	setting sync.Mutex // held while set is replaced
-	names   exports.Names
-	groups  func(context.Context, uint32) ([]uint32, error) // may be nil
-	seal    *sealer
-	payload int // most octets of one READ or WRITE
-	log     *slog.Logger
+	set      atomic.Pointer[exportSet]
+	setting  sync.Mutex // held while set is replaced
+	names    exports.Names
+	groups   func(context.Context, uint32) ([]uint32, error) // may be nil
+	seal     *sealer
+	payload  int // most octets of one READ or WRITE
+	log      *slog.Logger
+	grants   *grants.Keeper // may be nil
+	changing nameLocks
 
 	mounts   mountList
 	requests sync.Pool // of *request
@@ -35,7 +39,10 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: calm.Logger(c.Log)}
+	s := &Server{
+		seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: calm.Logger(c.Log), grants: c.Grants,
+	}
+	s.changing.init()
 	set, err := newExportSet(c.Exports, nil)
 	if err != nil {
 		return nil, err
@@ -47,10 +54,15 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Register registers NFS version 3, NFSACL version 3 and MOUNT version 3 with m.
+// Register registers NFS version 3, NFSACL version 3 and MOUNT version 3 with m, and with
+// Config.Grants the program of delegation counters for those that have them.
 // Versions and programs beside these are left to m to refuse.
 func (s *Server) Register(m *oncrpc.Mux) {
 	m.Register(nfs3.Program, nfs3.Version, nfsProgram{s})
 	m.Register(nfsacl.Program, nfsacl.Version, aclProgram{s})
 	m.Register(mount3.Program, mount3.Version, mountProgram{s})
+	if s.grants != nil {
+		m.Register(delegation.Program, delegation.Version, acquireProgram{s})
+		m.Restrict(delegation.Program, s.grants.Serves)
+	}
 }

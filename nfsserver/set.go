@@ -60,6 +60,14 @@ func (set *exportSet) byPath(path string) *export {
 	return nil
 }
 
+// changes tells whether clients may not do with an export of old what they could.
+func (set *exportSet) changes(old *exportSet) bool {
+	return slices.ContainsFunc(old.list, func(e *export) bool {
+		after := set.byPath(e.path)
+		return after == nil || after.source != e.source || after.id != e.id || !slices.Equal(after.clients, e.clients)
+	})
+}
+
 // sameFS tells whether two file systems are one. Those of a type that cannot be
 // compared are not.
 func sameFS(a, b vfs.FS) bool {
@@ -69,7 +77,8 @@ func sameFS(a, b vfs.FS) bool {
 // SetExports puts list in the place of what is exported, at once: a call that
 // begins when it has returned sees the new exports alone. Calls under way end
 // with those that they began with. An export whose Path and FS stay is not
-// disturbed, whatever becomes of its clients; handles of one that is gone are
+// disturbed, whatever becomes of its clients, but what they hold by delegation counters
+// is recalled; handles of one that is gone are
 // NFS3ERR_STALE. The error names the export that is wrong; then nothing changes.
 func (s *Server) SetExports(list []Export) error {
 	s.setting.Lock()
@@ -83,6 +92,9 @@ func (s *Server) SetExports(list []Export) error {
 		e.source.setReleased(e.config.Released)
 	}
 	s.set.Store(set)
+	if set.changes(old) {
+		s.grants.RecallAll()
+	}
 	for _, e := range old.list {
 		if after := set.byPath(e.path); after == nil || after.source != e.source {
 			e.source.retire()

@@ -12,8 +12,10 @@ import (
 // uses it. Exports of several sets may share one.
 type source struct {
 	fs       vfs.FS
-	mapper   vfs.Mapper // fs, or nil
-	patience patience   // of calls that wait for fs
+	mapper   vfs.Mapper     // fs, or nil
+	keys     vfs.Identifier // likewise
+	leaser   vfs.Leaser     // likewise
+	patience patience       // of calls that wait for fs
 
 	// calls under way; retired is added to it once the export is gone.
 	calls atomic.Int64
@@ -27,6 +29,8 @@ const retired = math.MinInt64
 func newSource(fs vfs.FS) *source {
 	s := &source{fs: fs}
 	s.mapper, _ = fs.(vfs.Mapper)
+	s.keys, _ = fs.(vfs.Identifier)
+	s.leaser, _ = fs.(vfs.Leaser)
 	return s
 }
 

@@ -1,0 +1,144 @@
+package nfsserver
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/grants"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// An acquireProgram is the program of delegation counters (docs/delegation.md, Section 3).
+type acquireProgram struct{ *Server }
+
+// ServeRPC does one call of it.
+func (p acquireProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	if c.Proc != delegation.ProcAcquire {
+		return oncrpc.ErrProcUnavail
+	}
+	return p.serve(ctx, c, r, acquire)
+}
+
+// acquire is ACQUIRE.
+func acquire(ctx context.Context, q *request, r *oncrpc.Reply) error {
+	var a delegation.AcquireArgs
+	a.Decode(&q.call.Args)
+	if err := q.args(); err != nil {
+		return err
+	}
+	var res delegation.AcquireRes
+	h, status := q.open(ctx, a.Handle)
+	if status == nfs3.OK {
+		status = q.acquire(ctx, h, a.Types, &res, r)
+	}
+	if status != nfs3.OK {
+		res.Status = delegation.Status(status)
+	}
+	r.Head = res.AppendTo(r.Head)
+	return nil
+}
+
+// acquire grants what can be granted of an object, or says why not.
+func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Types, res *delegation.AcquireRes, r *oncrpc.Reply) nfs3.Status {
+	res.Status, res.Reason = delegation.StatusRefused, delegation.ReasonTypes
+	if q.export.keys == nil {
+		return nfs3.OK
+	}
+	key, err := q.keyOf(h)
+	if err != nil {
+		return q.notKept(err)
+	}
+	var s *grants.Asking
+	if s, res.Reason = q.server.grants.Prepare(q.call.Peer, key); res.Reason != 0 {
+		return nfs3.OK
+	}
+	defer s.Cancel()
+	if q.server.set.Load() != q.set { // SetExports has had all recalled, but not this
+		res.Reason = delegation.ReasonContended
+		return nfs3.OK
+	}
+	attr, err := q.mayKeep(ctx, h)
+	if err != nil {
+		return q.status(err)
+	}
+	types, leased := q.keepable(attr.Type, types)
+	if types == 0 {
+		res.Reason = delegation.ReasonTypes
+		return nfs3.OK
+	}
+	if leased {
+		if res.Reason, err = q.lease(ctx, s, h); err != nil {
+			return q.notKept(err)
+		} else if res.Reason != 0 {
+			return nfs3.OK
+		}
+	}
+	if attr, err = q.export.fs.GetAttr(ctx, &q.cred, h); err != nil {
+		return q.status(err)
+	}
+	gt, why := s.Commit()
+	if res.Reason = why; why != 0 {
+		return nfs3.OK
+	}
+	r.Posted = s.Replied
+	wire := wireAttr(&attr)
+	*res = delegation.AcquireRes{
+		Status: delegation.StatusOK, Slot: gt.Slot, Generation: gt.Generation, Types: types,
+		LeaseMS: uint32(s.Term().Milliseconds()), Attr: wire.AppendTo(nil),
+	}
+	return nfs3.OK
+}
+
+// mayKeep asks for the rights that READ, or READDIR, would need.
+func (q *request) mayKeep(ctx context.Context, h vfs.Handle) (vfs.Attr, error) {
+	a, err := q.export.fs.GetAttr(ctx, &q.cred, h)
+	switch {
+	case err != nil:
+	case a.Type == vfs.TypeReg:
+		_, _, _, err = q.export.fs.Read(ctx, &q.cred, h, nil, 0)
+	case a.Type == vfs.TypeDir:
+		_, _, _, err = q.export.fs.ReadDir(ctx, &q.cred, h, 0, 0, false, func(*vfs.Entry) bool { return false })
+	}
+	return a, err
+}
+
+// keepable returns what of types can be granted: all where the server makes every change
+// itself, else what the file system tells of by a lease.
+func (q *request) keepable(t vfs.Type, types delegation.Types) (_ delegation.Types, leased bool) {
+	switch {
+	case q.options.Exclusive && t == vfs.TypeReg:
+		return types & (delegation.FileData | delegation.FileAttributes), false
+	case q.options.Exclusive && t == vfs.TypeDir:
+		return types & delegation.Directory, false
+	case t == vfs.TypeReg && q.export.leaser != nil:
+		return types & delegation.FileData, true
+	}
+	return 0, false
+}
+
+// lease has a grant stand on a lease of the file system.
+func (q *request) lease(ctx context.Context, s *grants.Asking, h vfs.Handle) (delegation.Reason, error) {
+	why, err := s.Lease(func(broken func()) (release func(), err error) {
+		return q.export.leaser.Lease(ctx, &q.cred, h, broken)
+	})
+	switch {
+	case errors.Is(err, syscall.EAGAIN):
+		return delegation.ReasonContended, nil
+	case errors.Is(err, syscall.EMFILE):
+		return delegation.ReasonLimit, nil
+	}
+	return why, err
+}
+
+// notKept is the status of an error that says that nothing can be granted of an object;
+// NFS3_OK where that is all.
+func (q *request) notKept(err error) nfs3.Status {
+	if errors.Is(err, syscall.EOPNOTSUPP) {
+		return nfs3.OK
+	}
+	return q.status(err)
+}

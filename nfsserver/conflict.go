@@ -1,0 +1,76 @@
+package nfsserver
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Clients may hold what others are about to change, by delegation counters
+// (docs/delegation.md, Section 5). So every procedure that changes an object calls
+// one of the functions here, or in naming.go, when nothing is left that would refuse
+// it, and ends there with a status that is not NFS3_OK. The change lasts until the end
+// of the request.
+
+// before says that an object is about to be changed by its handle, and waits for other
+// clients that hold it.
+func (q *request) before(ctx context.Context, h vfs.Handle) nfs3.Status {
+	if q.blind() {
+		return nfs3.OK
+	}
+	for {
+		ready, status := q.begin(q.call.Peer, []vfs.Handle{h})
+		if ready || status != nfs3.OK {
+			return status
+		}
+		if status := q.await(ctx); status != nfs3.OK {
+			return status
+		}
+	}
+}
+
+// blind tells whether nobody holds anything, and nobody will before the request ends.
+func (q *request) blind() bool {
+	return q.export.keys == nil || q.server.grants.Blind(&q.change)
+}
+
+// begin marks objects as being changed by a peer, and tells whether nothing has to be
+// waited for.
+func (q *request) begin(p *oncrpc.Peer, handles []vfs.Handle) (ready bool, status nfs3.Status) {
+	ready = true
+	for _, h := range handles {
+		key, err := q.keyOf(h)
+		switch {
+		case errors.Is(err, syscall.EOPNOTSUPP): // so nobody can hold it
+			continue
+		case err != nil:
+			return false, q.status(err)
+		}
+		ready = q.server.grants.Begin(&q.change, p, key) && ready
+	}
+	return ready, nfs3.OK
+}
+
+// keyOf returns the octets that an object has in common with itself, however it was
+// found. They are valid until the next call.
+func (q *request) keyOf(h vfs.Handle) (key []byte, err error) {
+	q.key, err = q.export.keys.AppendKey(q.key[:0], h)
+	return q.key, err
+}
+
+// await waits for those who hold what is to be changed. Meanwhile the call does not
+// wait for storage, and does not count as one that does.
+func (q *request) await(ctx context.Context) nfs3.Status {
+	q.running.Add(-1)
+	q.running = nil
+	err := q.server.grants.Wait(ctx, &q.change)
+	q.running = q.export.patience.begin()
+	if err != nil || q.running == nil {
+		return nfs3.ErrJukebox
+	}
+	return nfs3.OK
+}

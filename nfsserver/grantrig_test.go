@@ -1,0 +1,235 @@
+package nfsserver
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/grants"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+)
+
+const (
+	grantLease = 6 * time.Second
+	allTypes   = delegation.FileData | delegation.FileAttributes | delegation.Directory
+)
+
+// A grantRig is a server of a tree in memory whose clients hold what they like, in a
+// bubble:
+//
+//	/ ── d ── f
+//	  │    └─ sub
+//	  └─ e ── g
+type grantRig struct {
+	t      *testing.T
+	k      *grants.Keeper
+	s      *Server
+	mux    *oncrpc.Mux
+	listen *rdmatest.Listener
+	fh     map[string]nfs3.FH
+}
+
+// withGrants runs f, and checks that nothing is left afterwards.
+func withGrants(t *testing.T, change func(*Config), f func(t *testing.T, g *grantRig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		before, start := buf.Default.Out(), time.Now()
+		g := &grantRig{t: t, mux: new(oncrpc.Mux), listen: rdmatest.Listen(t), fh: make(map[string]nfs3.FH)}
+		var err error
+		g.k, err = grants.New(grants.Config{
+			Lease: grantLease, Slots: 16, Receives: 2, Clock: func() time.Duration { return time.Since(start) + time.Hour },
+		})
+		require.NoError(t, err)
+		c := Config{Key: testKey, Grants: g.k, Exports: []Export{
+			{Path: "/x", FS: mem.New(mem.Options{}), Clients: exports.Everyone(exports.Options{Insecure: true, Exclusive: true})},
+		}}
+		if change != nil {
+			change(&c)
+		}
+		g.s, err = New(c)
+		require.NoError(t, err)
+		g.plant(c.Exports[0].FS)
+		g.s.Register(g.mux)
+		replies := oncrpc.NewReplayCache(g.mux, oncrpc.ReplayConfig{Keep: ExecuteOnce})
+		srv := &rpcrdma.Server{Handler: replies, Extensions: g.k.Extension()}
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(g.listen) }()
+		f(t, g)
+		require.NoError(t, srv.Shutdown(t.Context()))
+		require.NoError(t, <-served)
+		replies.Close()
+		g.k.Close()
+		assert.Equal(t, before, buf.Default.Out(), "buffers lent")
+	})
+}
+
+// plant makes the tree.
+func (g *grantRig) plant(fs vfs.FS) {
+	c := vfs.Cred{UID: 1000, GID: 1000}
+	var none vfs.SetAttr
+	enter := func(name string, h vfs.Handle) vfs.Handle {
+		g.fh[name] = g.s.seal.appendHandle(new(mac), nil, g.s.set.Load().list[0].id, &h)
+		return h
+	}
+	made := func(name string) func(vfs.Made, error) vfs.Handle {
+		return func(m vfs.Made, err error) vfs.Handle {
+			require.NoError(g.t, err)
+			return enter(name, m.Handle)
+		}
+	}
+	root := enter("/", fs.Root())
+	d := made("d")(fs.Mkdir(context.Background(), &c, root, "d", none))
+	e := made("e")(fs.Mkdir(context.Background(), &c, root, "e", none))
+	made("sub")(fs.Mkdir(context.Background(), &c, d, "sub", none))
+	made("f")(fs.Create(context.Background(), &c, d, "f", vfs.CreateHow{}))
+	made("g")(fs.Create(context.Background(), &c, e, "g", vfs.CreateHow{}))
+}
+
+// A player is a client.
+type player struct {
+	g    *grantRig
+	c    *rpcrdma.Client
+	link *rpcrdma.Link
+	stop chan struct{}
+
+	mu       sync.Mutex
+	holds    map[delegation.Immediate]string // by the recall that would come
+	recalled []string
+	silent   bool // it does not answer
+	ended    chan error
+}
+
+// play connects a client, that adds to its lease until leave.
+func (g *grantRig) play() *player {
+	p := &player{g: g, holds: make(map[delegation.Immediate]string), ended: make(chan error, 1), stop: make(chan struct{})}
+	var err error
+	p.c, err = rpcrdma.Dial(g.t.Context(), p, "", rpcrdma.ClientConfig{Extensions: &rpcrdma.ExtensionConfig{
+		ImmediateRecvs: 2, Atomics: true, Delegation: true,
+		Attach: func(l *rpcrdma.Link) rpcrdma.LinkHandler { p.link = l; return p },
+	}})
+	require.NoError(g.t, err)
+	require.True(g.t, p.c.Link().Extensions().Delegation)
+	go func() {
+		tick := time.NewTicker(grantLease / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_ = p.link.Atomic(rdma.OpFetchAdd, p.link.Counter(0), delegation.OpRenew.Operands(), p, 0)
+			case <-p.stop:
+				return
+			}
+		}
+	}()
+	return p
+}
+
+// Dial connects to the server (rdma.Dialer).
+func (p *player) Dial(ctx context.Context, _ string, cfg rdma.ConnConfig) (rdma.Conn, error) {
+	return p.g.listen.Dial(ctx, cfg)
+}
+
+func (p *player) leave() {
+	close(p.stop)
+	require.NoError(p.g.t, p.c.Close())
+}
+
+func (p *player) Complete(rdma.Completion) {}
+func (p *player) Closed(err error)         { p.ended <- err }
+
+// Immediate notes a recall, and answers it.
+func (p *player) Immediate(octets [8]byte) {
+	m, err := delegation.ParseImmediate(octets, delegation.KindRecall)
+	assert.NoError(p.g.t, err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.recalled = append(p.recalled, p.holds[m])
+	if !p.silent {
+		p.returns(m)
+	}
+}
+
+func (p *player) returns(m delegation.Immediate) {
+	m.Kind = delegation.KindReturned
+	_ = p.link.PostImmediate(m.Octets(), nil, 0) // the connection may have ended
+}
+
+// recalls returns what has been recalled since the last time.
+func (p *player) recalls() []string {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := slices.Sorted(slices.Values(p.recalled))
+	p.recalled = nil
+	return r
+}
+
+// ask makes an ACQUIRE.
+func (p *player) ask(fh nfs3.FH, types delegation.Types) (res delegation.AcquireRes, err error) {
+	a := delegation.AcquireArgs{Handle: fh, Types: types}
+	x := &oncrpc.Exchange{
+		Prog: delegation.Program, Vers: delegation.Version, Proc: delegation.ProcAcquire, MaxResults: delegation.MaxAcquireRes,
+		Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1000, GID: 1000}, Args: a.AppendTo(nil),
+	}
+	if err := p.c.Call(p.g.t.Context(), x); err != nil {
+		return res, err
+	}
+	defer x.Release()
+	res.Decode(&x.Results)
+	res.Attr = slices.Clone(res.Attr)
+	return res, x.Results.Done()
+}
+
+// hold acquires objects of the tree.
+func (p *player) hold(names ...string) {
+	p.g.t.Helper()
+	for _, name := range names {
+		res, err := p.ask(p.g.fh[name], allTypes)
+		require.NoError(p.g.t, err)
+		require.Equal(p.g.t, delegation.StatusOK, res.Status, "%s: %v", name, res.Reason)
+		p.mu.Lock()
+		p.holds[delegation.Immediate{Kind: delegation.KindRecall, Slot: res.Slot, Generation: res.Generation}] = name
+		p.mu.Unlock()
+	}
+}
+
+// refused returns why nothing of an object is granted.
+func (p *player) refused(name string) delegation.Reason {
+	p.g.t.Helper()
+	res, err := p.ask(p.g.fh[name], allTypes)
+	require.NoError(p.g.t, err)
+	require.Equal(p.g.t, delegation.StatusRefused, res.Status)
+	return res.Reason
+}
+
+// call makes a call of NFS, and returns its status.
+func (p *player) call(proc uint32, args message) nfs3.Status {
+	x := &oncrpc.Exchange{
+		Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, MaxResults: 4096,
+		Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1000, GID: 1000}, Args: args.AppendTo(nil), Item: itemOf(args),
+		Sink: make([]byte, 4096),
+	}
+	err := p.c.Call(p.g.t.Context(), x)
+	require.NoError(p.g.t, err)
+	defer x.Release()
+	return nfs3.Status(x.Results.Uint32())
+}
+
+// everything are the names of the tree.
+func (g *grantRig) everything() []string { return slices.Sorted(maps.Keys(g.fh)) }

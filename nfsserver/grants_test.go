@@ -1,0 +1,113 @@
+package nfsserver
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// conflicts are calls, what they recall of one who holds everything, when another makes
+// them and when he does himself, and their status.
+var conflicts = []struct {
+	name   string
+	proc   uint32
+	args   func(fh map[string]nfs3.FH) message
+	others []string
+	own    []string
+	status nfs3.Status
+}{
+	{"WRITE", nfs3.ProcWrite, func(fh map[string]nfs3.FH) message {
+		return &nfs3.WriteArgs{File: fh["f"], Data: []byte("data")}
+	}, []string{"f"}, nil, nfs3.OK},
+	{"WRITE too far", nfs3.ProcWrite, func(fh map[string]nfs3.FH) message {
+		return &nfs3.WriteArgs{File: fh["f"], Offset: maxFileSize + 1, Data: []byte("data")}
+	}, nil, nil, nfs3.ErrFBig},
+	{"SETATTR", nfs3.ProcSetAttr, func(fh map[string]nfs3.FH) message {
+		return &nfs3.SetAttrArgs{Object: fh["d"]}
+	}, []string{"d"}, nil, nfs3.OK},
+	{"CREATE", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
+		return &nfs3.CreateArgs{Where: in(fh["d"], "new")}
+	}, []string{"d"}, nil, nfs3.OK},
+	{"CREATE that cuts", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
+		return &nfs3.CreateArgs{Where: in(fh["d"], "f"), Attr: nfs3.SetAttr{Size: nfs3.OptUint64{Set: true}}}
+	}, []string{"f"}, []string{"f"}, nfs3.OK},
+	{"CREATE of what is there", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
+		return &nfs3.CreateArgs{Where: in(fh["d"], "f")}
+	}, nil, nil, nfs3.OK},
+	{"CREATE guarded", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
+		return &nfs3.CreateArgs{Where: in(fh["d"], "f"), Mode: nfs3.Guarded}
+	}, nil, nil, nfs3.ErrExist},
+	{"MKDIR", nfs3.ProcMkdir, func(fh map[string]nfs3.FH) message {
+		return &nfs3.MkdirArgs{Where: in(fh["d"], "new")}
+	}, []string{"d"}, nil, nfs3.OK},
+	{"MKDIR of what is there", nfs3.ProcMkdir, func(fh map[string]nfs3.FH) message {
+		return &nfs3.MkdirArgs{Where: in(fh["d"], "sub")}
+	}, nil, nil, nfs3.ErrExist},
+	{"SYMLINK", nfs3.ProcSymlink, func(fh map[string]nfs3.FH) message {
+		return &nfs3.SymlinkArgs{Where: in(fh["d"], "new"), Path: []byte("to")}
+	}, []string{"d"}, nil, nfs3.OK},
+	{"MKNOD", nfs3.ProcMknod, func(fh map[string]nfs3.FH) message {
+		return &nfs3.MknodArgs{Where: in(fh["d"], "new"), Type: nfs3.TypeFIFO}
+	}, []string{"d"}, nil, nfs3.OK},
+	{"REMOVE", nfs3.ProcRemove, func(fh map[string]nfs3.FH) message {
+		args := in(fh["d"], "f")
+		return &args
+	}, []string{"d", "f"}, []string{"f"}, nfs3.OK},
+	{"REMOVE of nothing", nfs3.ProcRemove, func(fh map[string]nfs3.FH) message {
+		args := in(fh["d"], "no")
+		return &args
+	}, nil, nil, nfs3.ErrNoEnt},
+	{"RMDIR", nfs3.ProcRmdir, func(fh map[string]nfs3.FH) message {
+		args := in(fh["d"], "sub")
+		return &args
+	}, []string{"d", "sub"}, []string{"sub"}, nfs3.OK},
+	{"RENAME", nfs3.ProcRename, func(fh map[string]nfs3.FH) message {
+		return &nfs3.RenameArgs{From: in(fh["d"], "f"), To: in(fh["e"], "new")}
+	}, []string{"d", "e", "f"}, []string{"f"}, nfs3.OK},
+	{"RENAME over", nfs3.ProcRename, func(fh map[string]nfs3.FH) message {
+		return &nfs3.RenameArgs{From: in(fh["d"], "f"), To: in(fh["e"], "g")}
+	}, []string{"d", "e", "f", "g"}, []string{"f", "g"}, nfs3.OK},
+	{"RENAME of nothing", nfs3.ProcRename, func(fh map[string]nfs3.FH) message {
+		return &nfs3.RenameArgs{From: in(fh["d"], "no"), To: in(fh["e"], "g")}
+	}, nil, nil, nfs3.ErrNoEnt},
+	{"LINK", nfs3.ProcLink, func(fh map[string]nfs3.FH) message {
+		return &nfs3.LinkArgs{File: fh["f"], Link: in(fh["e"], "new")}
+	}, []string{"e", "f"}, nil, nfs3.OK},
+	{"LINK to what is there", nfs3.ProcLink, func(fh map[string]nfs3.FH) message {
+		return &nfs3.LinkArgs{File: fh["f"], Link: in(fh["e"], "g")}
+	}, nil, nil, nfs3.ErrExist},
+	{"READ", nfs3.ProcRead, func(fh map[string]nfs3.FH) message {
+		return &nfs3.ReadArgs{File: fh["f"], Count: 1}
+	}, nil, nil, nfs3.OK},
+	{"LOOKUP", nfs3.ProcLookup, func(fh map[string]nfs3.FH) message {
+		args := in(fh["d"], "f")
+		return &args
+	}, nil, nil, nfs3.OK},
+	{"COMMIT", nfs3.ProcCommit, func(fh map[string]nfs3.FH) message { return &nfs3.CommitArgs{File: fh["f"]} }, nil, nil, nfs3.OK},
+}
+
+// Each procedure recalls what it changes, and nothing else. The change is made when
+// that has come back.
+func TestConflicts(t *testing.T) {
+	for _, tt := range conflicts {
+		for who, want := range map[string][]string{"others": tt.others, "own": tt.own} {
+			t.Run(tt.name+"/"+who, func(t *testing.T) {
+				withGrants(t, nil, func(t *testing.T, g *grantRig) {
+					holder, other := g.play(), g.play()
+					holder.hold(g.everything()...)
+					caller := other
+					if who == "own" {
+						caller = holder
+					}
+					assert.Equal(t, tt.status, caller.call(tt.proc, tt.args(g.fh)))
+					assert.Equal(t, want, holder.recalls())
+					assert.Equal(t, len(g.fh)-len(want), g.k.Stats().InForce)
+					holder.leave()
+					other.leave()
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package nfsserver
+
+import (
+	"hash/maphash"
+	"sync"
+)
+
+// nameLocks are locks of names in directories. They are made when they are wanted: no
+// name waits for another, and none for storage that another waits for.
+type nameLocks struct {
+	seed maphash.Seed
+
+	mu    sync.Mutex
+	names map[uint64]*nameLock
+	spare []*nameLock
+}
+
+// A nameLock is of one name, for those who have it or wait for it.
+type nameLock struct {
+	mu    sync.Mutex
+	users int
+}
+
+// heldNames are the names that a request has locked.
+type heldNames struct {
+	names [2]uint64
+	n     int
+}
+
+// maxSpareLocks is how many locks are kept for other names.
+const maxSpareLocks = 64
+
+func (l *nameLocks) init() { l.seed, l.names = maphash.MakeSeed(), make(map[uint64]*nameLock) }
+
+// number returns a number for a name in the directory of a key. Where two names have
+// one, which never happens, one waits for the other.
+func (l *nameLocks) number(dir []byte, name string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(l.seed)
+	h.Write(dir)
+	h.WriteString(name) // keys of one file system have one length
+	return h.Sum64()
+}
+
+// lock waits until two names, or one twice, are nobody else's.
+func (l *nameLocks) lock(held *heldNames, names [2]uint64) {
+	if names[0] > names[1] { // so that two requests do not wait for each other
+		names[0], names[1] = names[1], names[0]
+	}
+	held.names, held.n = names, 2
+	if names[0] == names[1] {
+		held.n = 1
+	}
+	for _, name := range names[:held.n] {
+		l.enter(name).mu.Lock()
+	}
+}
+
+func (l *nameLocks) enter(name uint64) *nameLock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.names[name]
+	if k == nil {
+		if n := len(l.spare); n > 0 {
+			k, l.spare = l.spare[n-1], l.spare[:n-1]
+		} else {
+			k = new(nameLock)
+		}
+		l.names[name] = k
+	}
+	k.users++
+	return k
+}
+
+// unlock gives back what is locked, if anything is.
+func (l *nameLocks) unlock(held *heldNames) {
+	if held.n == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range held.names[:held.n] {
+		k := l.names[name]
+		k.mu.Unlock()
+		if k.users--; k.users == 0 {
+			delete(l.names, name)
+			if len(l.spare) < maxSpareLocks {
+				l.spare = append(l.spare, k)
+			}
+		}
+	}
+	held.n = 0
+}

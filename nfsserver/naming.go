@@ -1,0 +1,148 @@
+package nfsserver
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// What a name stands for is looked up before it is changed, since somebody may hold it.
+// The name is locked from then until the change has been made: of two changes at once,
+// either could otherwise do to an object what the other has prepared. Nobody is waited
+// for with a lock held.
+//
+//	lock ─▶ look up ─▶ begin ─ready─▶ change, unlock
+//	 ▲                   │
+//	 └── wait ◀─ unlock ─┘
+
+// A place is a name in a directory.
+type place struct {
+	dir  vfs.Handle
+	name string
+}
+
+// beforeNames locks one name, or two, and has begin look up and begin to change what is
+// there.
+func (q *request) beforeNames(ctx context.Context, a, b place, begin func() (ready bool, _ nfs3.Status)) nfs3.Status {
+	if q.export.keys == nil || q.server.grants == nil {
+		return nfs3.OK
+	}
+	for {
+		if status := q.lock(a, b); status != nfs3.OK {
+			return status
+		}
+		if q.blind() {
+			return nfs3.OK
+		}
+		ready, status := begin()
+		if ready || status != nfs3.OK {
+			return status
+		}
+		q.server.changing.unlock(&q.locked)
+		if status := q.await(ctx); status != nfs3.OK {
+			return status
+		}
+	}
+}
+
+// lock locks names until the request ends.
+func (q *request) lock(a, b place) nfs3.Status {
+	var names [2]uint64
+	for i, p := range [...]place{a, b} {
+		dir, err := q.keyOf(p.dir)
+		if err != nil && !errors.Is(err, syscall.EOPNOTSUPP) {
+			return q.status(err)
+		}
+		names[i] = q.server.changing.number(dir, p.name)
+	}
+	q.server.changing.lock(&q.locked, names)
+	return nfs3.OK
+}
+
+// there looks a name up that need not be there.
+func (q *request) there(ctx context.Context, p place) (h vfs.Handle, found bool, _ nfs3.Status) {
+	h, _, _, err := q.export.fs.Lookup(ctx, &q.cred, p.dir, p.name)
+	if errors.Is(err, syscall.ENOENT) {
+		return h, false, nfs3.OK
+	}
+	return h, err == nil, q.status(err)
+}
+
+// beginNames begins to change directories, and what was found in them by name. A client
+// may take that for something else, so what it holds of it itself does not stay.
+func (q *request) beginNames(dirs, found []vfs.Handle) (ready bool, status nfs3.Status) {
+	ready, status = q.begin(q.call.Peer, dirs)
+	if status != nfs3.OK {
+		return false, status
+	}
+	others, status := q.begin(nil, found)
+	return ready && others, status
+}
+
+// beforeUnlink is before for REMOVE and RMDIR: of the directory, and of what is
+// removed. A name that is not there is left to the file system to refuse, here and
+// below.
+func (q *request) beforeUnlink(ctx context.Context, p place) nfs3.Status {
+	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
+		h, found, status := q.there(ctx, p)
+		if !found {
+			return true, status
+		}
+		return q.beginNames([]vfs.Handle{p.dir}, []vfs.Handle{h})
+	})
+}
+
+// beforeRename is before for RENAME: of both directories, of what is renamed, whose ctime
+// changes and perhaps "..", and of what stands in its way.
+func (q *request) beforeRename(ctx context.Context, from, to place) nfs3.Status {
+	return q.beforeNames(ctx, from, to, func() (bool, nfs3.Status) {
+		h, found, status := q.there(ctx, from)
+		if !found {
+			return true, status
+		}
+		objects := []vfs.Handle{h}
+		switch h, found, status = q.there(ctx, to); {
+		case found:
+			objects = append(objects, h)
+		case status != nfs3.OK:
+			return false, status
+		}
+		return q.beginNames([]vfs.Handle{from.dir, to.dir}, objects)
+	})
+}
+
+// beforeLink is before for LINK: of the file and the directory.
+func (q *request) beforeLink(ctx context.Context, file vfs.Handle, p place) nfs3.Status {
+	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
+		if _, found, status := q.there(ctx, p); found || status != nfs3.OK {
+			return true, status
+		}
+		return q.begin(q.call.Peer, []vfs.Handle{file, p.dir})
+	})
+}
+
+// A taken is what a procedure that makes an object does where there is one of that name.
+type taken uint8
+
+const (
+	leaves taken = iota // it changes nothing
+	cuts                // it sets the size of a file
+)
+
+// beforeMake is before for CREATE, MKDIR, SYMLINK and MKNOD: of the directory, or of what
+// is there.
+func (q *request) beforeMake(ctx context.Context, p place, to taken) nfs3.Status {
+	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
+		h, found, status := q.there(ctx, p)
+		switch {
+		case found && to == cuts:
+			return q.begin(nil, []vfs.Handle{h})
+		case found || status != nfs3.OK:
+			return true, status
+		}
+		return q.begin(q.call.Peer, []vfs.Handle{p.dir})
+	})
+}
