@@ -86,8 +86,11 @@ func boottime() time.Duration {
 
 func (k *Keeper) now() time.Duration { return k.cfg.Clock() }
 
-// Extension returns what the server is to offer to its clients.
+// Extension returns what the server is to offer to its clients; nil where k is.
 func (k *Keeper) Extension() *rpcrdma.ExtensionConfig {
+	if k == nil {
+		return nil
+	}
 	return &rpcrdma.ExtensionConfig{
 		ImmediateRecvs: k.cfg.Receives, Atomics: true, Delegation: true, Counters: k.cfg.Slots, Attach: k.attach,
 	}

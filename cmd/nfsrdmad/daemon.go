@@ -10,6 +10,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/grants"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
@@ -57,6 +58,12 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	taken, err := o.openExports(shares, log)
 	if err != nil {
 		return err
+	}
+	if !o.noExtensions {
+		if o.ops.grants, err = grants.New(grants.Config{Lease: o.lease}); err != nil {
+			return errors.Join(err, shares.Close())
+		}
+		defer o.ops.grants.Close()
 	}
 	programs, err := o.programs(taken, log)
 	if err != nil {
@@ -136,7 +143,7 @@ func openExport(e *export, st *state, log *slog.Logger) (vfs.FS, error) {
 // may come back by another connection.
 func (o *serveOptions) programs(list []nfsserver.Export, log *slog.Logger) (*oncrpc.ReplayCache, error) {
 	server, err := nfsserver.New(nfsserver.Config{
-		Exports: list, Key: o.key, MaxPayload: int(o.maxPayload), Names: o.names, Groups: o.groups, Log: log,
+		Exports: list, Key: o.key, MaxPayload: int(o.maxPayload), Names: o.names, Groups: o.groups, Grants: o.ops.grants, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -194,10 +201,8 @@ func (o *serveOptions) openRDMA(programs oncrpc.Service, rec *recorder, log *slo
 		Inline:     int(o.inline),
 		Credits:    o.credits,
 		MaxPayload: int(o.maxPayload),
+		Extensions: o.ops.grants.Extension(),
 		Log:        log,
-	}
-	if !o.noExtensions {
-		s.Extensions = &rpcrdma.ExtensionConfig{Atomics: true}
 	}
 	o.ops.rdma = s
 	return cli.NewWay[rdma.Listener]("rdma", iwarp.NewListener(l, cfg), s), nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,12 @@ const (
 	maxCredits = 4096    // each costs a receive buffer, on every connection
 	minPayload = 4 << 10 // octets: a page, so that clients can work
 	maxPayload = 4 << 20 // octets: what a pooled buffer holds
+
+	// Leases of delegation counters: a client adds three times in one, and
+	// nobody wants to wait for longer.
+	defaultLease = 10 * time.Second
+	minLease     = 100 * time.Millisecond
+	maxLease     = 5 * time.Minute
 )
 
 // serveOptions are the flags of serve.
@@ -40,6 +47,7 @@ type serveOptions struct {
 	crc          cli.Choice
 	markers      cli.Choice
 	noExtensions bool
+	lease        time.Duration
 	state        string
 	record       string
 	recordSize   cli.Size
@@ -147,6 +155,7 @@ has none, this daemon itself, with --portmap :111.`,
 	f.Var(&o.crc, "crc", "CRC32C on RDMA connections: auto has it where the client asks")
 	f.Var(&o.markers, "markers", "on asks clients for MPA markers, for tests: Linux's siw has none and refuses;\na client that asks gets them either way")
 	f.BoolVar(&o.noExtensions, "no-extensions", false, "speak the standards only: nothing of our own in private data, FPDUs for the\nsegments of TCP whoever the client is")
+	f.DurationVar(&o.lease, "lease", defaultLease, "how long a client that keeps what it has cached may be silent; changes wait\nfor it no longer")
 	f.StringVar(&o.state, "state", defaultState(), "`DIR` for what outlives the daemon; one for each")
 	f.StringVar(&o.record, "record", "", "`DIR` for records of RDMA connections: at Terminates, and on SIGUSR1")
 	f.Var(&o.recordSize, "record-size", "what a connection keeps for its record")
@@ -172,6 +181,7 @@ func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
 		cli.Within("--inline", int64(o.inline), cmpriv.MinSize, cmpriv.MaxSize),
 		cli.Within("--credits", int64(o.credits), 1, maxCredits),
 		cli.Within("--max-payload", int64(o.maxPayload), minPayload, maxPayload),
+		cli.Within("--lease", o.lease, minLease, maxLease),
 		cli.Within("--record-size", int64(o.recordSize), minRecord, math.MaxInt32),
 	)
 }

@@ -83,9 +83,9 @@ func (c *Choice) Type() string { return strings.Join(c.words, "|") }
 
 // Within checks a flag's number. The packages that take it check it too, but do
 // not know the flag, and some only once they are at work.
-func Within(flag string, n, least, most int64) error {
+func Within[T ~int64](flag string, n, least, most T) error {
 	if n < least || n > most {
-		return fmt.Errorf("%s %d is not between %d and %d", flag, n, least, most)
+		return fmt.Errorf("%s %v is not between %v and %v", flag, n, least, most)
 	}
 	return nil
 }
