@@ -27,13 +27,11 @@ func (m *Mount) Access(cancel <-chan struct{}, in *fuse.AccessIn) fuse.Status {
 	if rights == 0 {
 		return fuse.OK
 	}
-	began := m.tick()
-	res, err := o.c().Access(o, n.fh, rights)
+	allowed, err := m.may(o, n, rights, 0)
 	if err != nil {
 		return m.failOn(n, err)
 	}
-	m.learnPost(n, began, &res.Attr)
-	if res.Access&rights != rights {
+	if allowed != rights {
 		return errAccess
 	}
 	return fuse.OK

@@ -47,8 +47,10 @@ func (m *Mount) tell(n *node, out *fuse.Attr) time.Duration {
 	if a.Type == nfs3.TypeReg {
 		out.Size = max(out.Size, n.wrote)
 	}
-	n.told.size, n.told.mtime = out.Size, a.Mtime
-	return n.freshLocked()
+	n.told.size, n.told.mtime, n.told.ctime = out.Size, a.Mtime, a.Ctime
+	life := n.freshLocked()
+	n.lendLocked(life)
+	return life
 }
 
 // tellEntry writes an entry of dir that leads to n, and how long it counts.
@@ -62,10 +64,12 @@ func (m *Mount) tellEntry(dir, n *node, out *fuse.EntryOut) {
 // as long as dir's attributes, which tell of changes, are believed. Where not
 // everyone may search dir, each use of a name has to ask the server, which
 // knows who may: the kernel does not tell users apart when it walks over names.
+// And where dir can be held, it asks us: names in the kernel cannot be taken back
+// without waiting for requests that may wait for that.
 func (m *Mount) nameLife(dir *node, keep bool) time.Duration {
 	dir.mu.Lock()
 	defer dir.mu.Unlock()
-	if !keep || !m.public(&dir.attr) {
+	if !keep || !m.public(&dir.attr) || dir.object.Types() != 0 || m.holdable(dir) {
 		return 0
 	}
 	return dir.freshLocked()
@@ -88,10 +92,24 @@ func specData(dev uint32) nfs3.SpecData {
 
 // attributes makes sure that n's attributes are known and may be believed.
 func (m *Mount) attributes(o *op, n *node) error {
-	if n.fresh() > 0 {
+	switch {
+	case n.fresh() > 0:
+		return nil
+	case n.trusted(o, ofAttributes) && n.fresh() > 0:
+		return nil
+	case m.askedAgain(n) && m.acquire(o, n, ofFile) && n.fresh() > 0:
 		return nil
 	}
 	return m.fetch(o, n)
+}
+
+// askedAgain tells whether n is a file of which the attributes were asked for more than
+// once, and were the same. Where the server grants attributes, such a file is better
+// held: that costs what GETATTR does, and is the last to be asked.
+func (m *Mount) askedAgain(n *node) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return m.whole.Load() && n.known && n.attr.Type == nfs3.TypeReg && n.life > m.cfg.RegMin
 }
 
 // fetch asks the server for n's attributes.

@@ -8,6 +8,7 @@ func (m *Mount) Release(cancel <-chan struct{}, in *fuse.ReleaseIn) {
 	if f == nil {
 		return
 	}
+	f.opened()
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
 	if f.writes {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/holdings"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
@@ -50,6 +51,11 @@ type Config struct {
 
 	Lookup LookupCache
 
+	// Held is what is held of the server's objects (package holdings), whose
+	// Drop must be this package's; nil means nothing. With Sync it is not
+	// used.
+	Held *holdings.Set
+
 	// Up tells whether the server answers; nil means always. While it does
 	// not, killed processes stop waiting for it.
 	Up func() bool
@@ -77,6 +83,7 @@ func (c *Config) fill() error {
 	c.Point = point
 	if c.Sync {
 		c.RegMin, c.RegMax, c.DirMin, c.DirMax = 0, 0, 0, 0
+		c.Held = nil
 	}
 	if c.Up == nil {
 		c.Up = func() bool { return true }

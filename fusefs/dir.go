@@ -5,6 +5,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
@@ -30,13 +31,11 @@ func (m *Mount) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenO
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
-	began := m.tick()
-	res, err := o.c().Access(o, n.fh, nfs3.AccessRead)
+	allowed, err := m.may(o, n, nfs3.AccessRead, delegation.Directory)
 	if err != nil {
 		return m.failOn(n, err)
 	}
-	m.learnPost(n, began, &res.Attr)
-	if res.Access&nfs3.AccessRead == 0 {
+	if allowed == 0 {
 		return errAccess
 	}
 	if same, _ := n.asTold(); !same {
@@ -77,7 +76,7 @@ func (m *Mount) tellListed(d *dir, e *entry, out *fuse.EntryOut) {
 	if e.fh == nil || !e.attr.OK || e.name == "." || e.name == ".." || d.n.changedSince(d.page.began) {
 		return
 	}
-	n := m.table.refer(e.fh, d.n, e.name, d.page.mtime)
+	n := m.table.refer(e.fh, d.n, e.name, sight{mtime: d.page.mtime, began: d.page.began})
 	m.learn(n, d.page.began, &e.attr.Attr)
 	if !n.isKnown() {
 		m.table.forget(n.id, 1)

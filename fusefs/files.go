@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,6 +13,11 @@ type file struct {
 	n      *node
 	who    *caller
 	writes bool
+
+	// emptied is the tick at which the kernel was told to drop n's pages when
+	// it opens the file, until it is known that it has done so; 0: it has, or
+	// was not told.
+	emptied atomic.Uint64
 }
 
 // files are the open files and directories, by the number that the kernel has.
@@ -65,8 +71,9 @@ func (s *files) removeDir(fh uint64) {
 }
 
 // newFile makes an open file of n.
-func (m *Mount) newFile(o *op, n *node, flags uint32) uint64 {
+func (m *Mount) newFile(o *op, n *node, flags uint32, emptied uint64) uint64 {
 	f := &file{n: n, who: o.who(), writes: flags&unix.O_ACCMODE != unix.O_RDONLY}
+	f.emptied.Store(emptied)
 	if f.writes {
 		n.pending.mu.Lock()
 		n.pending.writers++

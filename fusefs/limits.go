@@ -32,9 +32,13 @@ const (
 	// maxCallers is the number of processes whose groups are remembered.
 	maxCallers = 1024
 
-	// maxSearchers is the number of users of whom it is remembered that
-	// they may search one directory.
-	maxSearchers = 8
+	// maxRights is the number of users of whom it is remembered what they
+	// may do with one object.
+	maxRights = 8
+
+	// maxAbsent is how many names are remembered that one directory does not
+	// have: those that a compiler looks for in vain.
+	maxAbsent = 4096
 
 	// maxGroups is what RPC carries of a caller's groups (RFC 5531,
 	// Appendix A).
@@ -54,6 +58,10 @@ const (
 	// killPoll is how often interrupted processes are looked at while the
 	// server does not answer.
 	killPoll = 500 * time.Millisecond
+
+	// restPoll is how often it is looked at what is held and not used: what was
+	// not used for so long takes an atomic operation at its next use.
+	restPoll = time.Minute
 
 	// closeWait is how long the removal of a directory waits for files in it
 	// that programs have closed and removed: many times what the kernel

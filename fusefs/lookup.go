@@ -6,6 +6,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
@@ -22,21 +23,26 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 	}
 	o := m.begin(cancel, h)
 	defer m.end(o)
-	if n := m.recall(o, dir, name); n != nil {
+	switch n, absent := m.recall(o, dir, name); {
+	case absent:
+		return m.tellAbsent(dir, out)
+	case n != nil:
 		m.tellEntry(dir, n, out)
 		return fuse.OK
 	}
-	began := m.tick()
+	m.acquire(o, dir, delegation.Directory) // whose names are soon wanted again
+	r := reply{began: m.tick(), read: m.cfg.Held.ServerTime()}
 	res, err := o.c().Lookup(o, dir.fh, name)
-	m.learnPost(dir, began, &res.DirAttr)
-	m.searched(o, dir, err)
+	m.learnPost(dir, r.began, &res.DirAttr)
+	r.attr = &res.DirAttr
+	m.searched(o, dir, r, err)
 	switch {
 	case errors.Is(err, nfs3.ErrNoEnt):
-		return m.noEntry(o, dir, name, began, &res.DirAttr, out)
+		return m.noEntry(o, dir, name, r.began, &res.DirAttr, out)
 	case err != nil:
 		return m.failOn(dir, err)
 	}
-	return m.enter(o, dir, name, began, res.Object, &res.ObjAttr, out)
+	return m.enter(o, dir, name, sight{began: r.began}, res.Object, &res.ObjAttr, out)
 }
 
 // noEntry answers that there is no name in dir, which the kernel may keep in
@@ -44,6 +50,7 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 // removed there is nothing either: another may have its name by now.
 func (m *Mount) noEntry(o *op, dir *node, name string, began uint64, a *nfs3.PostOpAttr, out *fuse.EntryOut) fuse.Status {
 	m.table.unname(dir, name)
+	dir.lacks(name, sight{began: began})
 	err := m.learnOrFetch(o, dir, began, a)
 	if err == nil && dir.removed() {
 		err = errRemoved
@@ -51,6 +58,11 @@ func (m *Mount) noEntry(o *op, dir *node, name string, began uint64, a *nfs3.Pos
 	if err != nil {
 		return m.failOn(dir, err)
 	}
+	return m.tellAbsent(dir, out)
+}
+
+// tellAbsent answers that there is no such name in dir.
+func (m *Mount) tellAbsent(dir *node, out *fuse.EntryOut) fuse.Status {
 	life := m.nameLife(dir, m.cfg.Lookup == LookupAll)
 	if life == 0 {
 		return fuse.ENOENT
@@ -60,12 +72,13 @@ func (m *Mount) noEntry(o *op, dir *node, name string, began uint64, a *nfs3.Pos
 	return fuse.OK
 }
 
-// enter tells the kernel of the object at a name in dir, as a call that began
-// at began found it. fh is kept.
-func (m *Mount) enter(o *op, dir *node, name string, began uint64, fh nfs3.FH, a *nfs3.PostOpAttr, out *fuse.EntryOut) fuse.Status {
-	n := m.table.refer(fh, dir, name, dir.mtime())
+// enter tells the kernel of the object at a name in dir, as it was seen just now. fh
+// is kept.
+func (m *Mount) enter(o *op, dir *node, name string, s sight, fh nfs3.FH, a *nfs3.PostOpAttr, out *fuse.EntryOut) fuse.Status {
+	s.mtime = dir.mtime()
+	n := m.table.refer(fh, dir, name, s)
 	if a.OK {
-		m.learn(n, began, &a.Attr)
+		m.learn(n, s.began, &a.Attr)
 	} else if err := m.fetch(o, n); err != nil {
 		m.table.forget(n.id, 1)
 		return m.fail(err)
@@ -79,14 +92,14 @@ func (m *Mount) enter(o *op, dir *node, name string, began uint64, fh nfs3.FH, a
 func (m *Mount) found(o *op, dir *node, name string, began uint64, res *nfs3.MakeRes, out *fuse.EntryOut) fuse.Status {
 	m.learnOwn(dir, began, &res.Dir.After)
 	if res.Object != nil {
-		return m.enter(o, dir, name, began, res.Object, &res.Attr, out)
+		return m.enter(o, dir, name, sight{began: began, made: true}, res.Object, &res.Attr, out)
 	}
 	began = m.tick()
 	l, err := o.c().Lookup(o, dir.fh, name)
 	if err != nil {
 		return m.fail(err)
 	}
-	return m.enter(o, dir, name, began, l.Object, &l.ObjAttr, out)
+	return m.enter(o, dir, name, sight{began: began}, l.Object, &l.ObjAttr, out)
 }
 
 // Forget implements fuse.RawFileSystem.

@@ -18,6 +18,8 @@ func (m *Mount) making(cancel <-chan struct{}, h *fuse.InHeader, name string) (o
 
 // made ends such a request.
 func (m *Mount) made(o *op, dir *node, name string, began uint64, res *nfs3.MakeRes, err error, out *fuse.EntryOut) fuse.Status {
+	dir.mayHave(name)
+	unsure(err, dir)
 	if err != nil {
 		m.suspect(dir)
 		return m.fail(err)
@@ -121,7 +123,7 @@ func (m *Mount) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, o
 	}
 	m.table.open(n)
 	out.OpenFlags = openedAs(in.Flags)
-	out.Fh = m.newFile(o, n, in.Flags)
+	out.Fh = m.newFile(o, n, in.Flags, 0)
 	return fuse.OK
 }
 

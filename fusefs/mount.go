@@ -41,6 +41,7 @@ type Mount struct {
 	complained atomic.Int64 // when, in nanoseconds since 1970
 	sillyCount atomic.Uint32
 	plain      atomic.Bool // the server has no READDIRPLUS
+	whole      atomic.Bool // it grants attributes, too
 
 	done chan struct{} // closed when all is over
 }
@@ -54,12 +55,12 @@ func New(cfg Config) (*Mount, error) {
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
 		cfg:           cfg,
 		blksize:       cfg.FS.WriteSize(),
-		table:         newTable(cfg.FS.Root()),
 		files:         files{all: make(map[uint64]*file), dirs: make(map[uint64]*dir)},
 		callers:       callers{client: cfg.Client, all: make(map[callerKey]*caller)},
 		budget:        nfsclient.NewBudget(writeBudget),
 		done:          make(chan struct{}),
 	}
+	m.table = newTable(m, cfg.FS.Root())
 	if err := m.meet(); err != nil {
 		return nil, err
 	}

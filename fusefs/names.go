@@ -20,6 +20,7 @@ func (m *Mount) Unlink(cancel <-chan struct{}, h *fuse.InHeader, name string) fu
 	}
 	began := m.tick()
 	wcc, err := o.c().Remove(o, dir.fh, name)
+	unsure(err, dir)
 	return m.removed(dir, name, n, began, &wcc, err)
 }
 
@@ -38,6 +39,7 @@ func (m *Mount) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fus
 		wcc, err = o.c().Rmdir(o, dir.fh, name)
 		return err
 	})
+	unsure(err, dir)
 	return m.removed(dir, name, n, began, &wcc, err)
 }
 
@@ -49,6 +51,9 @@ func (m *Mount) removed(dir *node, name string, n *node, began uint64, wcc *nfs3
 	}
 	if err == nil {
 		m.table.unname(dir, name)
+		dir.lacks(name, sight{began: began, made: true})
+	} else {
+		m.table.doubt(dir, name)
 	}
 	return m.fail(err)
 }
@@ -72,12 +77,18 @@ func (m *Mount) Rename(cancel <-chan struct{}, in *fuse.RenameIn, name, newName 
 		}
 		hidden = true
 	}
+	began := m.tick()
 	err := emptied(o, over, func() error { return m.rename(o, o.c(), from, name, to, newName) })
 	switch {
 	case err == nil:
-		m.table.rename(from, name, to, newName)
+		m.table.rename(from, name, to, newName, began)
+		from.lacks(name, sight{began: began, made: true})
 	case hidden:
 		m.unhide(o, to, newName, over)
+	}
+	if err != nil {
+		m.table.doubt(from, name)
+		m.table.doubt(to, newName)
 	}
 	for _, n := range []*node{n, over} {
 		if n != nil {
@@ -99,8 +110,10 @@ func (m *Mount) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *
 	res, err := o.c().Link(o, &nfs3.LinkArgs{File: n.fh, Link: nfs3.DirOpArgs{Dir: dir.fh, Name: []byte(name)}})
 	m.learnOwn(dir, began, &res.Dir.After)
 	m.learnOwn(n, began, &res.Attr)
+	dir.mayHave(name)
+	unsure(err, dir, n)
 	if err != nil {
 		return m.fail(err)
 	}
-	return m.enter(o, dir, name, m.tick(), n.fh, &nfs3.PostOpAttr{}, out)
+	return m.enter(o, dir, name, sight{began: began, made: true}, n.fh, &nfs3.PostOpAttr{}, out)
 }

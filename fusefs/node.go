@@ -4,13 +4,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/holdings"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
 // A node is an object that the kernel knows, be it by several names.
 type node struct {
-	id uint64 // the kernel's number
-	fh nfs3.FH
+	m      *Mount
+	id     uint64 // the kernel's number
+	fh     nfs3.FH
+	object holdings.Object // what is held of it
 
 	// Of the table, and under its lock.
 	lookups uint64 // how often the kernel was told
@@ -20,10 +23,12 @@ type node struct {
 	mu   sync.Mutex
 	attr nfs3.Attr
 	cache
+	held
 	silly  []hidden // names that removed open files got
 	veiled veiled   // of a directory
-	search search   // of a directory
-	gaveUp retry    // the last time that open said ESTALE
+	absent absent   // of a directory
+	rights rights
+	gaveUp retry // the last time that open said ESTALE
 
 	pending pending // data on their way
 }
@@ -38,6 +43,7 @@ type node struct {
 //	WRITE         ├─────────┤▲              since
 type cache struct {
 	known   bool
+	learnt  uint64 // when the call began that they are from
 	since   uint64
 	changed uint64        // tick after the last change of ours
 	life    time.Duration // from one reply to the next
@@ -52,8 +58,8 @@ type cache struct {
 
 	// told is what the kernel has.
 	told struct {
-		size  uint64
-		mtime nfs3.Time
+		size         uint64
+		mtime, ctime nfs3.Time
 	}
 }
 
@@ -118,14 +124,17 @@ func (m *Mount) takeLocked(n *node, began uint64, a *nfs3.Attr) (changed bool) {
 	case now.Sub(n.stamp) >= n.life:
 		n.life, n.stamp = min(max(2*n.life, low), high), now
 	}
-	n.attr, n.known, n.until = *a, true, now.Add(n.life)
+	n.attr, n.known, n.until, n.learnt = *a, true, now.Add(n.life), began
 	return changed
 }
 
 // freshLocked returns how long n's attributes may still be believed.
 func (n *node) freshLocked() time.Duration {
-	if !n.known || n.behind {
+	if !n.known || n.behind || n.until.IsZero() {
 		return 0
+	}
+	if trust := n.trustLocked(ofAttributes); trust > 0 && n.learnt >= n.grant {
+		return trust
 	}
 	return max(0, time.Until(n.until))
 }

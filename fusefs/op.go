@@ -118,10 +118,14 @@ func (o *op) interrupted() bool {
 func (m *Mount) watch(stop <-chan struct{}) {
 	t := time.NewTicker(killPoll)
 	defer t.Stop()
+	rest := time.NewTicker(restPoll)
+	defer rest.Stop()
 	for {
 		select {
 		case <-stop:
 			return
+		case <-rest.C:
+			m.rest()
 		case <-t.C:
 		}
 		if !m.cfg.Up() {

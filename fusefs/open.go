@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
@@ -21,7 +22,8 @@ type retry struct {
 
 // Open implements fuse.RawFileSystem. It asks the server whether the caller may
 // (ACCESS), and learns by the way whether the file has changed since: then what
-// the kernel has of it does not count any more (close-to-open consistency).
+// the kernel has of it does not count any more (close-to-open consistency). Of a
+// file that is held all that is known.
 func (m *Mount) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	n := m.table.node(in.NodeId)
 	if n == nil {
@@ -42,18 +44,13 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 		return m.fail(err)
 	}
 	rights := openRights(flags)
-	began := m.tick()
-	res, err := o.c().Access(o, n.fh, rights)
-	if err != nil {
-		return m.failOn(n, err)
-	}
-	if err := m.learnOrFetch(o, n, began, &res.Attr); err != nil {
-		return m.failOn(n, err)
-	}
+	allowed, err := m.may(o, n, rights, openTypes(flags))
 	switch {
+	case err != nil:
+		return m.failOn(n, err)
 	case n.removed():
 		return m.failOn(n, errRemoved) // perhaps another has its name
-	case res.Access&rights != rights:
+	case allowed != rights:
 		return errAccess
 	}
 	if flags&unix.O_TRUNC != 0 {
@@ -62,20 +59,37 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 			return m.fail(err)
 		}
 	}
-	switch same, sameSize := n.asTold(); {
-	case flags&unix.O_APPEND != 0 && flags&unix.O_TRUNC == 0 && !sameSize && n.mayRetry(o.from.Pid):
+	same, sameSize := n.asTold()
+	if flags&unix.O_APPEND != 0 && flags&unix.O_TRUNC == 0 && !sameSize && n.mayRetry(o.from.Pid) {
 		// The kernel appends where it believes the end to be. ESTALE makes
 		// it look the name up again, and learn the size that way.
 		return errStale
-	case same:
-		out.OpenFlags = fuse.FOPEN_KEEP_CACHE
+	}
+	if same {
 		n.retried(o.from.Pid)
-	default:
+	}
+	if !same || n.changedAsTold() {
 		m.expire(n)
 	}
+	emptied := uint64(0)
+	if held, current := n.keeps(o); held && !current {
+		emptied = m.tick()
+	} else if held || same {
+		out.OpenFlags = fuse.FOPEN_KEEP_CACHE
+	}
 	out.OpenFlags |= openedAs(flags)
-	out.Fh = m.newFile(o, n, flags)
+	out.Fh = m.newFile(o, n, flags, emptied)
 	return fuse.OK
+}
+
+// openTypes returns what is asked for of a file that is opened: all of what will be
+// read again; nothing of what is about to be changed, where others would have to wait
+// until this mount has given it back, and it itself where the server makes it.
+func openTypes(flags uint32) delegation.Types {
+	if flags&(unix.O_ACCMODE|unix.O_TRUNC) != unix.O_RDONLY {
+		return 0
+	}
+	return ofFile
 }
 
 // openedAs returns what the kernel is told of a file for the way in which it is
@@ -118,6 +132,13 @@ func (n *node) asTold() (same, size bool) {
 	defer n.mu.Unlock()
 	size = n.told.size == max(n.attr.Size, n.wrote)
 	return size && n.told.mtime == n.attr.Mtime, size
+}
+
+// changedAsTold tells whether n has changed since the kernel was told of it.
+func (n *node) changedAsTold() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.told.ctime != n.attr.Ctime
 }
 
 // mayRetry tells whether the kernel has not just tried again in vain.

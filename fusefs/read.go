@@ -14,6 +14,7 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 	if f == nil {
 		return nil, fuse.EBADF
 	}
+	f.opened()
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
 	// The kernel takes a short answer for the end of the file, so that all

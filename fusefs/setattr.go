@@ -76,6 +76,7 @@ func (m *Mount) setAttr(o *op, n *node, who *caller, s *nfs3.SetAttr) error {
 	}
 	began := m.tick()
 	wcc, err := who.client.SetAttr(o, &nfs3.SetAttrArgs{Object: n.fh, Attr: *s})
+	unsure(err, n)
 	if err != nil {
 		m.suspect(n)
 		return err

@@ -98,6 +98,7 @@ func (m *Mount) removeHidden(ctx context.Context, n *node) {
 		began := m.tick()
 		wcc, err := h.c.Remove(ctx, h.dir.fh, h.name)
 		m.learnOwn(h.dir, began, &wcc.After)
+		unsure(err, h.dir)
 		if err != nil && !errors.Is(err, nfs3.ErrNoEnt) {
 			m.complain(fmt.Errorf("removing %s, which was an open file: %w", h.name, err))
 		}
@@ -116,5 +117,7 @@ func (m *Mount) rename(o *op, c *nfsclient.Client, from *node, name string, to *
 	if to != from {
 		m.learnOwn(to, began, &res.ToDir.After)
 	}
+	to.mayHave(newName)
+	unsure(err, from, to)
 	return err
 }

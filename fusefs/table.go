@@ -17,6 +17,7 @@ import (
 //
 // Numbers are never used again, so that all nodes have the same generation.
 type table struct {
+	m     *Mount
 	mu    sync.RWMutex
 	nodes map[uint64]*node
 	byFH  map[string]*node
@@ -33,14 +34,30 @@ type place struct {
 // A named is what is at a place, and was while the directory's mtime was seen.
 type named struct {
 	*node
-	seen nfs3.Time
+	seen  nfs3.Time
+	grant uint64 // of the directory, for as long as that is held; 0: none
 }
 
-func newTable(root nfs3.FH) *table {
-	t := &table{nodes: make(map[uint64]*node), byFH: make(map[string]*node), names: make(map[place]named)}
-	n := &node{id: fuse.FUSE_ROOT_ID, fh: root, lookups: 1}
-	t.nodes[n.id], t.byFH[string(root)], t.last = n, n, n.id
+// A sight is how a name was seen in a directory: while its mtime was this, by a call
+// that began at a tick, and perhaps made the name.
+type sight struct {
+	mtime nfs3.Time
+	began uint64
+	made  bool
+}
+
+func newTable(m *Mount, root nfs3.FH) *table {
+	t := &table{m: m, nodes: make(map[uint64]*node), byFH: make(map[string]*node), names: make(map[place]named)}
+	t.addLocked(fuse.FUSE_ROOT_ID, root).lookups = 1
 	return t
+}
+
+// addLocked makes a node.
+func (t *table) addLocked(id uint64, fh nfs3.FH) *node {
+	n := &node{m: t.m, id: id, fh: fh}
+	t.m.cfg.Held.Init(&n.object, fh, n)
+	t.nodes[id], t.byFH[string(fh)], t.last = n, n, id
+	return n
 }
 
 // node finds a node that the kernel knows.
@@ -58,28 +75,26 @@ func (t *table) known(fh nfs3.FH) *node {
 }
 
 // refer finds or makes the node of a file handle, which it keeps, that the
-// kernel is told of once more, under a name that dir had at its mtime seen.
-func (t *table) refer(fh nfs3.FH, dir *node, name string, seen nfs3.Time) *node {
+// kernel is told of once more, under a name that was seen in dir.
+func (t *table) refer(fh nfs3.FH, dir *node, name string, s sight) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.byFH[string(fh)]
 	if n == nil {
-		t.last++
-		n = &node{id: t.last, fh: fh}
-		t.nodes[n.id], t.byFH[string(fh)] = n, n
+		n = t.addLocked(t.last+1, fh)
 	}
 	n.lookups++
-	t.nameLocked(place{dir.id, name}, named{n, seen})
+	t.nameLocked(place{dir.id, name}, named{n, s.mtime, dir.grantOf(s)})
 	return n
 }
 
-// recall finds what was at a name when dir's mtime was seen, and counts that
-// the kernel is told of it once more.
-func (t *table) recall(dir *node, name string, seen nfs3.Time) *node {
+// recall finds what was at a name when dir's mtime was seen, or, where grant is not 0,
+// what was seen under that, and counts that the kernel is told of it once more.
+func (t *table) recall(dir *node, name string, seen nfs3.Time, grant uint64) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.names[place{dir.id, name}]
-	if n.node == nil || n.seen != seen {
+	if n.node == nil || n.grant != grant && grant != 0 || n.seen != seen && grant == 0 {
 		return nil
 	}
 	n.lookups++
@@ -125,6 +140,16 @@ func (t *table) unname(dir *node, name string) {
 	t.unnameLocked(place{dir.id, name})
 }
 
+// doubt notes that what is at a name may not be there any more.
+func (t *table) doubt(dir *node, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := place{dir.id, name}
+	if n := t.names[p]; n.node != nil {
+		t.names[p] = named{n.node, noTime, 0}
+	}
+}
+
 // namesIn returns the names in a directory that the kernel may know.
 func (t *table) namesIn(dir *node) (list []string) {
 	t.mu.RLock()
@@ -146,38 +171,44 @@ func (t *table) lose(n *node) {
 	}
 }
 
-// rename notes that what was at one name is at another.
-func (t *table) rename(from *node, name string, to *node, newName string) {
+// rename notes that what was at one name is at another, by a call that began at a
+// tick.
+func (t *table) rename(from *node, name string, to *node, newName string, began uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.names[place{from.id, name}].node
 	t.unnameLocked(place{from.id, name})
 	t.unnameLocked(place{to.id, newName})
 	if n != nil {
-		t.nameLocked(place{to.id, newName}, named{n, noTime})
+		t.nameLocked(place{to.id, newName}, named{n, noTime, to.grantOf(sight{began: began, made: true})})
 	}
 }
 
 // forget takes back count times that the kernel was told of a node.
 func (t *table) forget(id, count uint64) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if n := t.nodes[id]; n != nil && id != fuse.FUSE_ROOT_ID {
+	n, dropped := t.nodes[id], false
+	if n != nil && id != fuse.FUSE_ROOT_ID {
 		n.lookups -= min(count, n.lookups)
-		t.dropLocked(n)
+		dropped = t.dropLocked(n)
+	}
+	t.mu.Unlock()
+	if dropped {
+		t.m.cfg.Held.Forget(&n.object)
 	}
 }
 
-// dropLocked drops a node that nobody needs.
-func (t *table) dropLocked(n *node) {
+// dropLocked drops a node that nobody needs, and tells whether it did.
+func (t *table) dropLocked(n *node) bool {
 	if n.lookups > 0 || n.opens > 0 {
-		return
+		return false
 	}
 	for len(n.places) > 0 {
 		t.unnameLocked(n.places[0])
 	}
 	delete(t.nodes, n.id)
 	delete(t.byFH, string(n.fh))
+	return true
 }
 
 // open counts an open file of n.
@@ -197,10 +228,13 @@ func (t *table) isOpen(n *node) bool {
 // close counts an open file of n less, and tells whether it was the last.
 func (t *table) close(n *node) bool {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	n.opens--
-	t.dropLocked(n)
-	return n.opens == 0
+	last, dropped := n.opens == 0, t.dropLocked(n)
+	t.mu.Unlock()
+	if dropped {
+		t.m.cfg.Held.Forget(&n.object)
+	}
+	return last
 }
 
 // all returns every node.

@@ -11,11 +11,11 @@ import (
 
 // TestTable counts how often the kernel knows a node.
 func TestTable(t *testing.T) {
-	tab := newTable(nfs3.FH("root"))
+	tab := newTable(new(Mount), nfs3.FH("root"))
 	root := tab.node(fuse.FUSE_ROOT_ID)
 	seen := nfs3.Time{Sec: 1}
-	n := tab.refer(nfs3.FH("n"), root, "a", seen)
-	assert.Same(t, n, tab.refer(nfs3.FH("n"), root, "b", seen), "another name of the same")
+	n := tab.refer(nfs3.FH("n"), root, "a", sight{mtime: seen})
+	assert.Same(t, n, tab.refer(nfs3.FH("n"), root, "b", sight{mtime: seen}), "another name of the same")
 	assert.NotEqual(t, root.id, n.id)
 	assert.Same(t, n, tab.node(n.id))
 	assert.Same(t, n, tab.known(nfs3.FH("n")))
@@ -27,7 +27,7 @@ func TestTable(t *testing.T) {
 	assert.Nil(t, tab.known(nfs3.FH("n")))
 	assert.Nil(t, tab.child(root, "a"))
 	assert.Nil(t, tab.child(root, "b"))
-	again := tab.refer(nfs3.FH("n"), root, "a", seen)
+	again := tab.refer(nfs3.FH("n"), root, "a", sight{mtime: seen})
 	assert.NotEqual(t, n.id, again.id, "a number has one meaning for ever")
 	tab.forget(again.id, 99)
 	tab.forget(again.id, 1)
@@ -40,9 +40,9 @@ func TestTable(t *testing.T) {
 
 // TestTableOpen keeps what is open.
 func TestTableOpen(t *testing.T) {
-	tab := newTable(nfs3.FH("root"))
+	tab := newTable(new(Mount), nfs3.FH("root"))
 	root := tab.node(fuse.FUSE_ROOT_ID)
-	n := tab.refer(nfs3.FH("n"), root, "a", noTime)
+	n := tab.refer(nfs3.FH("n"), root, "a", sight{mtime: noTime})
 	tab.open(n)
 	tab.open(n)
 	tab.forget(n.id, 1)
@@ -55,27 +55,27 @@ func TestTableOpen(t *testing.T) {
 
 // TestTableNames follows names.
 func TestTableNames(t *testing.T) {
-	tab := newTable(nfs3.FH("root"))
+	tab := newTable(new(Mount), nfs3.FH("root"))
 	root := tab.node(fuse.FUSE_ROOT_ID)
 	seen, later := nfs3.Time{Sec: 1}, nfs3.Time{Sec: 2}
-	a := tab.refer(nfs3.FH("a"), root, "a", seen)
-	b := tab.refer(nfs3.FH("b"), root, "b", seen)
-	assert.Same(t, a, tab.recall(root, "a", seen))
-	assert.Nil(t, tab.recall(root, "a", later), "the directory has changed")
-	assert.Nil(t, tab.recall(root, "c", seen))
-	tab.rename(root, "a", root, "b")
+	a := tab.refer(nfs3.FH("a"), root, "a", sight{mtime: seen})
+	b := tab.refer(nfs3.FH("b"), root, "b", sight{mtime: seen})
+	assert.Same(t, a, tab.recall(root, "a", seen, 0))
+	assert.Nil(t, tab.recall(root, "a", later, 0), "the directory has changed")
+	assert.Nil(t, tab.recall(root, "c", seen, 0))
+	tab.rename(root, "a", root, "b", 1)
 	assert.Nil(t, tab.child(root, "a"))
 	assert.Same(t, a, tab.child(root, "b"))
-	assert.Nil(t, tab.recall(root, "b", seen))
-	tab.refer(nfs3.FH("b"), root, "b", later)
-	assert.Same(t, b, tab.recall(root, "b", later))
+	assert.Nil(t, tab.recall(root, "b", seen, 0))
+	tab.refer(nfs3.FH("b"), root, "b", sight{mtime: later})
+	assert.Same(t, b, tab.recall(root, "b", later, 0))
 	assert.Equal(t, []string{"b"}, tab.namesIn(root))
 	tab.unname(root, "b")
 	tab.unname(root, "b")
-	tab.refer(nfs3.FH("b"), root, "x", later)
-	tab.refer(nfs3.FH("b"), root, "y", later)
+	tab.refer(nfs3.FH("b"), root, "x", sight{mtime: later})
+	tab.refer(nfs3.FH("b"), root, "y", sight{mtime: later})
 	tab.lose(b)
 	assert.Empty(t, tab.names)
-	tab.rename(root, "none", root, "x")
+	tab.rename(root, "none", root, "x", 2)
 	assert.Empty(t, tab.names)
 }

@@ -52,6 +52,7 @@ func (m *Mount) writeThrough(o *op, f *file, p []byte, off uint64) (n int, err e
 		began := m.tick()
 		part := p[n:min(len(p), n+m.cfg.FS.WriteSize())]
 		res, err := f.who.client.Write(o, f.n.fh, off+uint64(n), part, nfs3.FileSync)
+		unsure(err, f.n)
 		if err != nil {
 			return n, err
 		}

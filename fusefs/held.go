@@ -1,0 +1,163 @@
+package fusefs
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// What is asked for, and what lets attributes be served.
+const (
+	ofFile       = delegation.FileData | delegation.FileAttributes
+	ofAttributes = delegation.FileAttributes | delegation.Directory
+)
+
+// A held is under what a node is served without a call (docs/delegation.md). It is
+// under the node's lock, but for adrift.
+//
+// What a call says that began when the grant had come is so until drop: nobody else
+// changes it. What this mount changes by itself, the cache's ticks tell.
+type held struct {
+	grant uint64 // the tick at which it came; 0: there is none
+	pages uint64 // the tick since which the kernel has read all that it has of a file
+
+	// using says that the object has a user: what the kernel was told may be
+	// served at any time, until lent. touched says that somebody asked since
+	// rest looked.
+	using, touched bool
+	lent           time.Time
+
+	// adrift says that a change of ours was given up, and the server may make it
+	// at any time without a word to us: nothing is served any more.
+	adrift atomic.Bool
+}
+
+// trustLocked returns for how long what was learned of n under its grant may be served,
+// if the grant is of one of the types; 0 where that is not so now.
+func (n *node) trustLocked(types delegation.Types) time.Duration {
+	if n.grant == 0 || !n.using || n.object.Types()&types == 0 || n.adrift.Load() {
+		return 0
+	}
+	return n.object.Trust()
+}
+
+// trusted makes sure that what was learned of n under its grant may be served, and
+// returns false where that cannot be had. It may wait for an atomic operation.
+func (n *node) trusted(o *op, types delegation.Types) bool {
+	if n.object.Types()&types == 0 || n.adrift.Load() {
+		return false
+	}
+	n.mu.Lock()
+	using := n.using
+	n.using, n.touched = true, true
+	n.mu.Unlock()
+	if using {
+		return n.object.Check(o)
+	}
+	return n.object.Open(o)
+}
+
+// holdable tells whether types of n may be had at the server, now or later.
+func (m *Mount) holdable(n *node) bool { return m.cfg.Held.Available(&n.object) && !n.adrift.Load() }
+
+// acquire asks the server for n, if that is of use now, in the name of who makes the
+// request, and takes the attributes that come with it. It tells whether anything came.
+func (m *Mount) acquire(o *op, n *node, types delegation.Types) bool {
+	if types == 0 || !m.holdable(n) {
+		return false
+	}
+	n.mu.Lock()
+	if n.object.Types() == 0 {
+		n.grant = 0 // before the object is held again
+	}
+	n.mu.Unlock()
+	began := m.tick()
+	g, err := m.cfg.Held.Acquire(o, &n.object, types, o.who().cred)
+	if err != nil || g.Types == 0 { // who needs an answer makes another call
+		return false
+	}
+	if g.Types&ofAttributes != 0 {
+		m.whole.Store(true)
+	}
+	r := xdr.NewReader(g.Attr[:])
+	var a nfs3.Attr
+	a.Decode(&r)
+	m.granted(n, began, &a, g.AttrCounts && r.Err() == nil)
+	return true
+}
+
+// granted takes a grant that was asked for at tick began.
+func (m *Mount) granted(n *node, began uint64, a *nfs3.Attr, counts bool) {
+	now := m.tick()
+	n.mu.Lock()
+	changed := false
+	if counts && began > n.changed {
+		changed = m.takeLocked(n, began, a)
+		n.learnt = now
+	}
+	n.grant, n.since = now, now
+	second := n.using
+	n.using = true
+	n.mu.Unlock()
+	if second {
+		n.object.Close()
+	}
+	if changed {
+		m.expire(n) // and what the kernel believes from before
+	}
+}
+
+// release ends the use of n's object.
+func (n *node) release() {
+	n.mu.Lock()
+	using := n.using
+	n.using = false
+	n.mu.Unlock()
+	if using {
+		n.object.Close()
+	}
+}
+
+// rest ends the use of what nobody has used since it was called last, and what the
+// kernel does not serve any more: the server may take that back without a word, where
+// it wants room. The next use begins with an atomic operation.
+func (m *Mount) rest() {
+	now := time.Now()
+	for _, n := range m.table.all() {
+		n.mu.Lock()
+		idle := n.using && !n.touched && now.After(n.lent)
+		n.touched = false
+		n.using = n.using && !idle
+		n.mu.Unlock()
+		if idle {
+			n.object.Close()
+		}
+	}
+}
+
+// lendLocked notes that the kernel was told something of n that it believes for so
+// long.
+func (n *node) lendLocked(life time.Duration) {
+	if until := time.Now().Add(life); n.using && until.After(n.lent) {
+		n.lent = until
+	}
+}
+
+// unsure takes the outcome of a change of ours. Where the server has not said what it
+// is, it may come yet.
+func unsure(err error, changed ...*node) {
+	var refused *nfsclient.Error
+	var auth oncrpc.AuthError
+	if err == nil || errors.As(err, &refused) || errors.As(err, &auth) {
+		return
+	}
+	for _, n := range changed {
+		n.adrift.Store(true)
+	}
+}
