@@ -2,7 +2,6 @@ package holdings
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -22,6 +21,8 @@ import (
 )
 
 const lease = 12 * time.Second
+
+var quiet = slog.New(slog.DiscardHandler)
 
 // A rig is a Set over some lines to a keeper, in a bubble.
 type rig struct {
@@ -50,7 +51,6 @@ func runLines(t *testing.T, lines int, f func(t *testing.T, r *rig)) {
 		began := time.Now().Add(-time.Hour)
 		clock := func() time.Duration { return time.Since(began) }
 		r.k = newKeeper(t, clock, lease)
-		quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 		r.Set = New(Config{Drop: r.drop, Now: func() time.Duration { return clock() + time.Duration(r.asleep.Load()) }, Log: quiet})
 		mux := &oncrpc.Mux{Log: quiet}
 		mux.Register(delegation.Program, delegation.Version, r.k)
@@ -58,11 +58,7 @@ func runLines(t *testing.T, lines int, f func(t *testing.T, r *rig)) {
 		served := make(chan error, 1)
 		go func() { served <- srv.Serve(r.listen) }()
 		defer func() {
-			for _, l := range r.lines {
-				assert.NoError(t, l.Close())
-			}
-			r.Set.Close()
-			assert.Zero(t, r.Stats().Held)
+			r.close()
 			r.k.stop()
 			assert.NoError(t, srv.Shutdown(t.Context()))
 			assert.NoError(t, <-served)
@@ -70,15 +66,29 @@ func runLines(t *testing.T, lines int, f func(t *testing.T, r *rig)) {
 			assert.Equal(t, before, buf.Default.Out(), "buffers lent")
 		}()
 		for range lines {
-			l, err := rpcrdma.Connect(t.Context(), r, "", rpcrdma.LineConfig{
-				Client: rpcrdma.ClientConfig{Extensions: r.Line().Extension()}, Log: quiet,
-			})
-			require.NoError(t, err)
-			r.lines = append(r.lines, l)
-			require.NoError(t, r.null(len(r.lines)-1))
+			r.connect()
 		}
 		f(t, r)
 	})
+}
+
+// connect makes one more line.
+func (r *rig) connect() {
+	l, err := rpcrdma.Connect(r.t.Context(), r, "", rpcrdma.LineConfig{
+		Client: rpcrdma.ClientConfig{Extensions: r.Line().Extension()}, Log: quiet,
+	})
+	require.NoError(r.t, err)
+	r.lines = append(r.lines, l)
+	require.NoError(r.t, r.null(len(r.lines)-1))
+}
+
+// close ends all lines, and holds that nothing is held without them.
+func (r *rig) close() {
+	for _, l := range r.lines {
+		assert.NoError(r.t, l.Close())
+	}
+	r.Set.Close()
+	assert.Zero(r.t, r.Stats().Held)
 }
 
 // Dial connects to the server (rdma.Dialer).

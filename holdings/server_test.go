@@ -17,6 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // A keeper is a server with a Grantor and no file system: an object is its handle.
@@ -29,6 +30,9 @@ type keeper struct {
 
 	// What an ACQUIRE is answered; nil: a grant, where the Grantor has one.
 	answer func(served *served, args *delegation.AcquireArgs) *delegation.AcquireRes
+
+	// data serves other procedures than those of delegation.
+	data func(s *served, proc uint32, fh []byte) int64
 
 	mu     sync.Mutex
 	timer  *time.Timer
@@ -146,11 +150,13 @@ func (k *keeper) stop() {
 }
 
 // change changes an object, by somebody who has no connection, and returns when that
-// is done and how long it had to wait.
-func (k *keeper) change(fh string, do func()) time.Duration {
+// is done and how long it took.
+func (k *keeper) change(fh string, do func()) time.Duration { return k.changeBy(nil, fh, do) }
+
+func (k *keeper) changeBy(conn *delegation.Conn, fh string, do func()) time.Duration {
 	began, ready := k.now(), make(chan struct{})
 	ch := &delegation.Change{Waker: ready}
-	at, fx := k.g.Change(ch, nil, []byte(fh), began)
+	at, fx := k.g.Change(ch, conn, []byte(fh), began)
 	k.do(fx)
 	if !at {
 		<-ready
@@ -165,12 +171,17 @@ func (k *keeper) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) er
 	if c.Proc == delegation.ProcNull {
 		return c.Args.Done()
 	}
+	s := rpcrdma.LinkOf(c.Peer).Handler().(*served)
+	if c.Proc != delegation.ProcAcquire {
+		v := k.data(s, c.Proc, c.Args.Opaque(delegation.MaxHandle))
+		r.Head = xdr.AppendUint64(r.Head, uint64(v))
+		return c.Args.Done()
+	}
 	var args delegation.AcquireArgs
 	args.Decode(&c.Args)
 	if err := c.Args.Done(); err != nil {
 		return err
 	}
-	s := rpcrdma.LinkOf(c.Peer).Handler().(*served)
 	var res *delegation.AcquireRes
 	if k.answer != nil {
 		res = k.answer(s, &args)
