@@ -60,7 +60,7 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 		return err
 	}
 	if !o.noExtensions {
-		if o.ops.grants, err = grants.New(grants.Config{Lease: o.lease}); err != nil {
+		if o.ops.grants, err = grants.New(grants.Config{Lease: leaseTerm(o.lease, log)}); err != nil {
 			return errors.Join(err, shares.Close())
 		}
 		defer o.ops.grants.Close()

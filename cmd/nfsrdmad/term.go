@@ -1,0 +1,33 @@
+package main
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+)
+
+// A breakShare of the time that the host lets its processes wait for the daemon is what
+// a lease may take: to recall something takes two leases and two thirds at most.
+const breakShare = 3
+
+// leaseTerm returns the lease of delegations: what --lease says, unless the host would not
+// wait for so long.
+func leaseTerm(asked time.Duration, log *slog.Logger) time.Duration {
+	wait, err := posix.LeaseBreakTime()
+	if err != nil {
+		log.Warn("the host does not say how long its processes wait for leases; 45 s are taken for it", "err", err)
+		wait = 45 * time.Second
+	}
+	return shortened(asked, wait, log)
+}
+
+// shortened is leaseTerm where the host waits for so long; 0: for ever.
+func shortened(asked, wait time.Duration, log *slog.Logger) time.Duration {
+	most := wait / breakShare
+	if wait == 0 || asked <= most {
+		return asked
+	}
+	log.Warn("--lease is cut to a third of what processes of this host wait for (fs.lease-break-time)", "asked", asked, "lease", most)
+	return most
+}
