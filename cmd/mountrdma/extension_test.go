@@ -16,20 +16,26 @@ import (
 
 // What is on is what both ends have.
 func TestInfoExtensions(t *testing.T) {
-	ours := func(s *rpcrdma.Server, _ *iwarp.Config, _ *nfsserver.Config) {
-		s.Extensions = &rpcrdma.ExtensionConfig{Atomics: true}
+	with := func(x rpcrdma.ExtensionConfig) setting {
+		return func(s *rpcrdma.Server, _ *iwarp.Config, _ *nfsserver.Config) { s.Extensions = &x }
 	}
 	guard(t)
-	server, other := startRig(t, ours), startRig(t)
+	server, other := startRig(t, with(rpcrdma.ExtensionConfig{Atomics: true})), startRig(t)
+	delegates := startRig(t, with(rpcrdma.ExtensionConfig{
+		Atomics: true, Delegation: true, Counters: 512, ImmediateRecvs: 7,
+		Attach: func(*rpcrdma.Link) rpcrdma.LinkHandler { return idleLink{} },
+	}))
 	type set = map[string]any
-	on := set{"server": true, "immediate_data": 0.0, "atomics": true, "delegation": false}
-	none := set{"server": false, "immediate_data": 0.0, "atomics": false, "delegation": false}
+	on := set{"server": true, "immediate_data": 0.0, "atomics": true, "delegation": false, "counters": 0.0}
+	none := set{"server": false, "immediate_data": 0.0, "atomics": false, "delegation": false, "counters": 0.0}
+	all := set{"server": true, "immediate_data": 7.0, "atomics": true, "delegation": true, "counters": 512.0}
 	for name, tt := range map[string]struct {
 		args []string
 		want set
 		text string
 	}{
 		"both":        {[]string{server.addr}, on, "extensions           known, atomics\n"},
+		"delegation":  {[]string{delegates.addr}, all, "extensions           known, immediate data (7), atomics, delegation (512 words)\n"},
 		"client only": {[]string{other.addr}, none, "extensions           none\n"},
 		"server only": {[]string{server.addr, "--no-extensions"}, none, "extensions           none\n"},
 	} {
@@ -39,8 +45,13 @@ func TestInfoExtensions(t *testing.T) {
 			assert.Contains(t, must(t, append([]string{"info"}, tt.args...)...), tt.text)
 		})
 	}
-	assert.Equal(t, "known, immediate data (7), delegation", extensions{Server: true, Immediate: 7, Delegation: true}.String())
 }
+
+// idleLink is a server's end of a Link on which nothing is held.
+type idleLink struct{}
+
+func (idleLink) Immediate([8]byte) {}
+func (idleLink) Closed(error)      {}
 
 // The block is in the request of this program, if nobody is against it.
 func TestExtensionOffered(t *testing.T) {
@@ -82,4 +93,24 @@ func TestParsesStream(t *testing.T) {
 	siw := mpa.Frame{Reply: true, Rev: 2, HasEnhanced: true, PrivateData: message}
 	assert.True(t, a.rnic().LongFPDUs(siw))
 	assert.Nil(t, bare.client().Extensions)
+	assert.Nil(t, bare.asMount().Client.Extensions)
+}
+
+// A mount offers delegation, on each line, unless it is told not to or has no use for
+// it.
+func TestMountOffers(t *testing.T) {
+	for list, want := range map[string]bool{
+		"": true, "nconnect=2": true, "nodeleg": false, "nodeleg,deleg": true, "noac": false, "sync": false,
+		"noac,ac": true, "noextensions": false,
+	} {
+		o, err := parsed(t, list)
+		require.NoError(t, err)
+		m := &mountCommand{app: o.app, opts: o}
+		held := m.hold()
+		for range o.connections {
+			x := m.nextLine(held).Client.Extensions
+			assert.Equal(t, want, x != nil && x.Delegation, list)
+		}
+		assert.Equal(t, want, held != nil, list)
+	}
 }

@@ -22,8 +22,8 @@ func (a *app) newInfo() *cobra.Command {
 		Short: "Show what a server and this client agree on, and what it exports",
 		Long: `Show what a server and this client agree on: MPA (revision, CRC, markers, how
 many RDMA Reads each serves), RPC-over-RDMA (the longest messages sent without
-RDMA, credits, remote invalidation, what is on beyond the standards), and where
-MOUNT answers, with the exports.
+RDMA, credits, remote invalidation, what would be on beyond the standards for a
+mount), and where MOUNT answers, with the exports.
 
 Remote invalidation is in three parts, for servers are not bound by what they
 announce: whether this client and the server say that they take a Send With
@@ -82,6 +82,7 @@ type extensions struct {
 	Immediate  int  `json:"immediate_data"` // how many may be unanswered
 	Atomics    bool `json:"atomics"`
 	Delegation bool `json:"delegation"`
+	Counters   int  `json:"counters"` // words of the server's memory for it
 }
 
 type invalidity struct {
@@ -100,7 +101,7 @@ type shareInfo struct {
 func (a *app) info(ctx context.Context, srv server) (*info, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	s, err := a.session(ctx, srv)
+	s, err := a.sessionBy(ctx, srv, a.asMount())
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +170,11 @@ func agreed(l *rpcrdma.Link) extensions {
 		return extensions{}
 	}
 	on := l.Extensions()
-	return extensions{Server: true, Immediate: on.Immediate, Atomics: on.Atomics, Delegation: on.Delegation}
+	e := extensions{Server: true, Immediate: on.Immediate, Atomics: on.Atomics, Delegation: on.Delegation}
+	if e.Delegation {
+		e.Counters = int(l.Peer().CounterSlots)
+	}
+	return e
 }
 
 // String names what is on.
@@ -185,7 +190,7 @@ func (e extensions) String() string {
 		words = append(words, "atomics")
 	}
 	if e.Delegation {
-		words = append(words, "delegation")
+		words = append(words, fmt.Sprintf("delegation (%d words)", e.Counters))
 	}
 	return strings.Join(words, ", ")
 }

@@ -40,7 +40,7 @@ func TestInfo(t *testing.T) {
 		"rpcrdma": {
 			"version": 1, "private_data": true, "inline_send": 2048, "inline_recv": 2048, "credits": 7,
 			"remote_invalidation": {"client": true, "server": true, "seen": true},
-			"extensions": {"server": false, "immediate_data": 0, "atomics": false, "delegation": false}
+			"extensions": {"server": false, "immediate_data": 0, "atomics": false, "delegation": false, "counters": 0}
 		},
 		"mount": "RDMA `+r.addr+`", "exports": [{"path": "/x", "url": "`+r.url+`", "clients": []}]
 	}`, out)

@@ -55,7 +55,7 @@ func (m *mountCommand) serve(ctx context.Context) error {
 		return err
 	}
 	m.openDoor()
-	defer m.openStats(fs)()
+	defer m.openStats(s, fs)()
 	m.announce(s, fs)
 	s.settle()
 	m.daemon.detach()
@@ -90,7 +90,7 @@ func (m *mountCommand) config(s *session, fs *nfsclient.FS) fusefs.Config {
 		Sync:   o.noAC || o.sync,
 		RegMin: seconds(o.acRegMin), RegMax: seconds(max(o.acRegMin, o.acRegMax)),
 		DirMin: seconds(o.acDirMin), DirMax: seconds(max(o.acDirMin, o.acDirMax)),
-		Lookup: o.lookup, Up: m.up, Log: m.log,
+		Lookup: o.lookup, Held: s.held, Up: m.up, Log: m.log,
 	}
 }
 

@@ -33,7 +33,7 @@ func (m *mountCommand) count(next oncrpc.Caller) {
 }
 
 // openStats answers who asks for the mount's counters, until end is called.
-func (m *mountCommand) openStats(fs *nfsclient.FS) (end func()) {
+func (m *mountCommand) openStats(s *session, fs *nfsclient.FS) (end func()) {
 	on, found, err := mountAt(m.point)
 	if err != nil || !found {
 		return func() {} // it has been unmounted already
@@ -53,7 +53,7 @@ func (m *mountCommand) openStats(fs *nfsclient.FS) (end func()) {
 			}
 			if trusted(c.(*net.UnixConn)) {
 				_ = c.SetDeadline(time.Now().Add(statsTime))
-				_, _ = io.WriteString(c, m.stats(fs, time.Now())) // else it is gone
+				_, _ = io.WriteString(c, m.stats(fs, s.held, time.Now())) // else it is gone
 			}
 			c.Close()
 		}
@@ -75,7 +75,9 @@ mounts of the kernel, so that programs which understand that understand this:
     mountstats --file after --since before /mnt
 
 What only the kernel knows is 0: its events, and what it read and wrote in its
-cache. Times are of whole calls; queue is 0, and rtt is execute. Octets are those of
+cache. A line "delegation" is of this program alone: of how many objects something
+is held, how often it was asked for, granted, refused and recalled, and how many
+uses took no call, or an atomic operation. Times are of whole calls; queue is 0, and rtt is execute. Octets are those of
 arguments and results, without the headers of RPC.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {

@@ -17,7 +17,7 @@ import (
 // and says what was done.
 func TestMountStats(t *testing.T) {
 	r, point := scene(t)
-	cmd := foreground(t, r.addr+":/x/d", point, "-o", "soft,noac")
+	cmd := foreground(t, r.addr+":/x/d", point, "-o", "soft")
 	write(t, make([]byte, 5000), point, "g")
 	_, err := os.Stat(filepath.Join(point, "nosuch"))
 	require.ErrorIs(t, err, os.ErrNotExist)
@@ -25,12 +25,13 @@ func TestMountStats(t *testing.T) {
 
 	forms := []string{
 		`device ` + regexp.QuoteMeta(r.addr) + `:/x/d mounted on ` + point + ` with fstype nfs statvers=1\.1`,
-		`\topts:\trw,vers=3,rsize=\d+,wsize=\d+,namlen=255,noac,soft,proto=rdma,nconnect=1,port=\d+,timeo=600,retrans=2,sec=sys,addr=127\.0\.0\.1`,
+		`\topts:\trw,vers=3,rsize=\d+,wsize=\d+,namlen=255,acregmin=3,acregmax=60,acdirmin=30,acdirmax=60,soft,proto=rdma,nconnect=1,port=\d+,timeo=600,retrans=2,sec=sys,addr=127\.0\.0\.1`,
 		`\tage:\t\d+`,
 		`\tcaps:\tcaps=0x0,wtmult=4096,dtsize=\d+,bsize=0,namlen=255`,
 		`\tsec:\tflavor=1,pseudoflavor=1`,
 		`\tevents:\t\d+( \d+){26}`,
 		`\tbytes:\t0 0 0 0 \d+ \d+ \d+ \d+`,
+		`\tdelegation:\theld=0,asked=0,granted=0,refused=0,recalled=0,served=0,atomics=0`,
 		`\tRPC iostats version: 1\.1  p/v: 100003/3 \(nfs\)`,
 		`\txprt:\trdma \d+( \d+){26}`,
 		`\tper-op statistics`,

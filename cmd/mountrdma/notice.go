@@ -37,8 +37,7 @@ func (m *mountCommand) listenNotices(s *session) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	restarted := func() {
 		m.log.Debug("the server says that it has been restarted", "server", s.at.addr())
-		s.line.Hint()
-		for _, l := range s.more {
+		for _, l := range s.lines() {
 			l.Hint()
 		}
 	}

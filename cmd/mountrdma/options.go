@@ -25,7 +25,8 @@ type mountOptions struct {
 	mountHost       string
 
 	noAC, sync                             bool
-	acRegMin, acRegMax, acDirMin, acDirMax int // seconds
+	noDeleg                                bool // hold nothing of the server's
+	acRegMin, acRegMax, acDirMin, acDirMax int  // seconds
 	lookup                                 fusefs.LookupCache
 
 	background bool

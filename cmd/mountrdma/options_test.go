@@ -46,6 +46,8 @@ func TestOptions(t *testing.T) {
 		{"noac", func(o *mountOptions) { o.noAC = true }},
 		{"noac,ac,sync", func(o *mountOptions) { o.sync = true }},
 		{"sync,async", func(*mountOptions) {}},
+		{"nodeleg", func(o *mountOptions) { o.noDeleg = true }},
+		{"nodeleg,deleg", func(*mountOptions) {}},
 		{"actimeo=7", func(o *mountOptions) { o.acRegMin, o.acRegMax, o.acDirMin, o.acDirMax = 7, 7, 7, 7 }},
 		{"actimeo=7,acregmin=1,acdirmax=9", func(o *mountOptions) { o.acRegMin, o.acRegMax, o.acDirMin, o.acDirMax = 1, 7, 7, 9 }},
 		{"acregmax=0,acdirmin=2147483647", func(o *mountOptions) { o.acRegMax, o.acDirMin = 0, 1<<31-1 }},

@@ -40,6 +40,8 @@ func (o *mountOptions) table() []option {
 		{"noac", "", is(&o.noAC, true), "attributes are believed for a time, the default; or never, and nothing is written behind"},
 		{"async", "", is(&o.sync, false), ""},
 		{"sync", "", is(&o.sync, true), "what noac does"},
+		{"deleg", "", is(&o.noDeleg, false), ""},
+		{"nodeleg", "", is(&o.noDeleg, true), "what the server (nfsrdmad) lets this mount hold is served without a call until it is recalled, the default but with noac and sync; or nothing is held"},
 		{"lookupcache", "all|positive|none", oneOf(&o.lookup, lookupCaches), "which names are remembered: those that are not there too (all), those that are, none"},
 		{"suid", "", is(&o.noSUID, false), ""},
 		{"nosuid", "", is(&o.noSUID, true), ""},

@@ -47,12 +47,13 @@ func (m *mountCommand) reach(ctx context.Context) (*session, *nfsclient.FS, erro
 func (m *mountCommand) attempt(ctx context.Context) (*session, *nfsclient.FS, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.timeout, errTimeout)
 	defer cancel()
-	cfg := rpcrdma.LineConfig{Client: m.client(), Silence: m.opts.silence(), GiveUp: m.opts.giveUp(), Log: m.log}
-	s, err := m.connect(ctx, m.at.server, cfg)
+	held := m.hold()
+	s, err := m.connect(ctx, m.at.server, m.nextLine(held))
 	if err != nil {
 		return nil, nil, err
 	}
-	fs, err := m.open(ctx, s, cfg)
+	s.held = held
+	fs, err := m.open(ctx, s)
 	if err != nil {
 		s.close()
 		return nil, nil, err
@@ -61,13 +62,13 @@ func (m *mountCommand) attempt(ctx context.Context) (*session, *nfsclient.FS, er
 }
 
 // open makes the other connections, and mounts.
-func (m *mountCommand) open(ctx context.Context, s *session, cfg rpcrdma.LineConfig) (*nfsclient.FS, error) {
-	b, err := s.bundle(ctx, m.opts.connections, cfg)
+func (m *mountCommand) open(ctx context.Context, s *session) (*nfsclient.FS, error) {
+	err := s.widen(ctx, m.opts.connections, func() rpcrdma.LineConfig { return m.nextLine(s.held) })
 	if err != nil {
 		return nil, err
 	}
-	m.up = b.up
-	m.count(b)
+	m.up = s.up
+	m.count(s.caller())
 	s.nfs = nfsclient.New(m.counter, nfsclient.Config{
 		Cred: &s.cred, ReadSize: m.opts.rsize, WriteSize: m.opts.wsize, Patience: math.MaxInt64,
 	})

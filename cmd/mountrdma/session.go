@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/nfsrdma/nfsrdma/holdings"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -19,7 +20,8 @@ type session struct {
 	at   server
 	dial *dialer
 	line *rpcrdma.Line
-	more []*rpcrdma.Line // of a bundle
+	more []*rpcrdma.Line // of a mount
+	held *holdings.Set   // by a mount; nil: nothing
 	nfs  *nfsclient.Client
 	cred oncrpc.Cred
 
@@ -31,10 +33,15 @@ type session struct {
 
 // session returns the session with a server, which all URLs of a command share.
 func (a *app) session(ctx context.Context, srv server) (*session, error) {
+	return a.sessionBy(ctx, srv, a.brief())
+}
+
+// sessionBy is session over a line of a kind.
+func (a *app) sessionBy(ctx context.Context, srv server, cfg rpcrdma.LineConfig) (*session, error) {
 	if s := a.sessions[srv]; s != nil {
 		return s, nil
 	}
-	s, err := a.connect(ctx, srv, a.brief())
+	s, err := a.connect(ctx, srv, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -107,10 +114,10 @@ func (s *session) settle() {
 // close says goodbye and ends the connection.
 func (s *session) close() {
 	s.goodbye()
-	for _, l := range s.more {
+	for _, l := range s.lines() {
 		_ = l.Close()
 	}
-	_ = s.line.Close()
+	s.held.Close()
 }
 
 // goodbye tells the server that its exports are not used any more. Nothing

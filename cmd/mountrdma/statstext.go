@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/holdings"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -19,7 +20,7 @@ const (
 )
 
 // stats is what /proc/self/mountstats would have of the mount.
-func (m *mountCommand) stats(fs *nfsclient.FS, now time.Time) string {
+func (m *mountCommand) stats(fs *nfsclient.FS, held *holdings.Set, now time.Time) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	var all [nfs3.NumProc]oncrpc.CallStats
@@ -38,6 +39,11 @@ func (m *mountCommand) stats(fs *nfsclient.FS, now time.Time) string {
 	line("\tsec:\tflavor=1,pseudoflavor=1")
 	line("\tevents:\t%s", numbers(make([]uint64, statsEvents)))
 	line("\tbytes:\t%s", numbers([]uint64{0, 0, 0, 0, read, written, read / pageSize, written / pageSize}))
+	if held != nil {
+		h := held.Stats()
+		line("\tdelegation:\theld=%d,asked=%d,granted=%d,refused=%d,recalled=%d,served=%d,atomics=%d",
+			h.Held, h.Asked, h.Granted, h.Refused, h.Recalled, h.Served, h.Atomics)
+	}
 	line("\tRPC iostats version: 1.1  p/v: %d/%d (nfs)", nfs3.Program, nfs3.Version)
 	xprt := make([]uint64, statsXprt)
 	xprt[5], xprt[6] = calls+underWay, calls // sent and received
