@@ -15,7 +15,7 @@ import (
 
 // benched returns an object that is held, in real time, with one user.
 func benched(b testing.TB) *Object {
-	k := newKeeper(b, boottime, 0)
+	k := newKeeper(b, newBootClock().Now, 0)
 	listen := rdmatest.Listen(b)
 	r := &rig{listen: listen}
 	r.Set = New(Config{Drop: func(_ *Object, done func()) { done() }})

@@ -13,6 +13,10 @@ const (
 	renewPause = 10 * time.Millisecond
 )
 
+// clockSlack is by how much clocks may seem to differ that are not read at the same
+// moment. No sleep of the machine is as short.
+const clockSlack = time.Millisecond
+
 // When to ask again. An ACQUIRE costs as much as the call that it may save, or more
 // where the object is recalled soon.
 const (

@@ -46,7 +46,7 @@ func New(cfg Config) *Set {
 		cfg.Log = slog.Default()
 	}
 	if cfg.Now == nil {
-		cfg.Now = boottime
+		cfg.Now = newBootClock().Now
 	}
 	return &Set{cfg: cfg}
 }

@@ -1,0 +1,59 @@
+package holdings
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// The clock goes on while the machine sleeps, never goes back, and reads
+// CLOCK_BOOTTIME only where there may have been a sleep.
+func TestBootClock(t *testing.T) {
+	var boot, mono, wall time.Duration = 5000 * time.Second, 0, 1e18
+	reads := 0
+	b := &bootClock{boot: func() time.Duration { reads++; return boot }}
+	run := func(d time.Duration) { boot, mono, wall = boot+d, mono+d, wall+d }
+	at := func() time.Duration { return b.at(mono, wall) }
+	assert.Equal(t, boot, at())
+	for range 100 {
+		run(time.Minute)
+		wall += 9 * time.Microsecond // between two readings
+		assert.Equal(t, boot, at())
+		wall -= 9 * time.Microsecond
+	}
+	assert.Equal(t, 1, reads)
+
+	boot, wall = boot+time.Hour, wall+time.Hour // a sleep
+	assert.Equal(t, boot, at())
+	assert.Equal(t, 2, reads)
+	run(time.Second)
+	assert.Equal(t, boot, at())
+	assert.Equal(t, 2, reads)
+
+	wall -= 24 * time.Hour // somebody sets the clock
+	boot -= time.Microsecond
+	assert.Equal(t, boot+time.Microsecond, at(), "not back")
+	assert.Equal(t, 3, reads)
+	boot += time.Microsecond
+	run(time.Second)
+	assert.Equal(t, boot, at())
+	assert.Equal(t, 3, reads)
+}
+
+// It agrees with the kernel's, and costs nothing.
+func TestBootClockAgrees(t *testing.T) {
+	b := newBootClock()
+	before := boottime()
+	now := b.Now()
+	assert.Less(t, before-clockSlack, now)
+	assert.Less(t, now, boottime()+time.Minute)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { b.Now() }))
+}
+
+func BenchmarkBootClock(b *testing.B) {
+	c := newBootClock()
+	for b.Loop() {
+		c.Now()
+	}
+}
