@@ -17,18 +17,27 @@ import (
 // is read from memory and what is written to memory, a MiB at most at once: what
 // a network file system could be if there were no network. Its argument is where.
 func memFS(args []string) error {
+	return serveFS(args[0], block, func() fs.InodeEmbedder { return &memFile{memory: make([]byte, block)} })
+}
+
+// serveFS mounts a FUSE file system with files that file makes, and serves it until
+// it is told to end. The kernel reads ahead octets in it, if it may be told to.
+func serveFS(point string, ahead int, file func() fs.InodeEmbedder) error {
 	sec := time.Second
 	opts := &fs.Options{AttrTimeout: &sec, EntryTimeout: &sec}
 	opts.FsName, opts.Name = "memfs", "bench"
 	opts.DisableSplice, opts.DisableXAttrs = true, true
-	opts.MaxWrite, opts.MaxReadAhead = block, block
+	opts.MaxWrite, opts.MaxReadAhead = block, ahead
 	opts.DirectMount = os.Geteuid() == 0
-	root := &memRoot{}
-	server, err := fs.Mount(args[0], root, opts)
+	root := &fsRoot{file: file}
+	server, err := fs.Mount(point, root, opts)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("ready at=%s\n", args[0])
+	if ahead > block {
+		_ = readFarther(point, ahead) // only root may
+	}
+	fmt.Printf("ready at=%s\n", point)
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, unix.SIGTERM, unix.SIGINT)
 	go func() {
@@ -39,16 +48,18 @@ func memFS(args []string) error {
 	return nil
 }
 
-// memRoot is the directory of memfs.
-type memRoot struct{ fs.Inode }
+// fsRoot is the directory.
+type fsRoot struct {
+	fs.Inode
+	file func() fs.InodeEmbedder
+}
 
-var _ fs.NodeOnAdder = (*memRoot)(nil)
+var _ fs.NodeOnAdder = (*fsRoot)(nil)
 
 // OnAdd makes the files.
-func (r *memRoot) OnAdd(ctx context.Context) {
+func (r *fsRoot) OnAdd(ctx context.Context) {
 	for _, name := range []string{"big", "over"} {
-		f := &memFile{memory: make([]byte, block)}
-		r.AddChild(name, r.NewPersistentInode(ctx, f, fs.StableAttr{Mode: fuse.S_IFREG}), true)
+		r.AddChild(name, r.NewPersistentInode(ctx, r.file(), fs.StableAttr{Mode: fuse.S_IFREG}), true)
 	}
 }
 

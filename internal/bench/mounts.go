@@ -8,9 +8,10 @@ import (
 	"path/filepath"
 )
 
-// Where in memory mounts are: memfs is the limit, ours the export's.
+// Where in memory mounts are: memfs and tcpfs are limits, ours the export's.
 const (
 	memPoint  = "memfs"
+	tcpPoint  = "tcpfs"
 	oursPoint = "mount"
 )
 
@@ -31,11 +32,23 @@ func (w *world) mounted(name string, mount func(point string) error) (string, er
 }
 
 // memFS returns where memfs is mounted.
-func (w *world) memFS() (string, error) {
-	return w.mounted(memPoint, func(point string) error {
-		s, err := startServer(w.ctx, anyCPU, "at", w.self, roleWord, "memfs", point)
+func (w *world) memFS() (string, error) { return w.limitFS(memPoint) }
+
+// tcpFS returns where tcpfs is mounted.
+func (w *world) tcpFS() (string, error) {
+	s, err := w.tcpServer(anyCPU)
+	if err != nil {
+		return "", err
+	}
+	return w.limitFS(tcpPoint, s.addr)
+}
+
+// limitFS returns where a role of this program has mounted a file system.
+func (w *world) limitFS(role string, args ...string) (string, error) {
+	return w.mounted(role, func(point string) error {
+		s, err := startServer(w.ctx, anyCPU, "at", w.self, append([]string{roleWord, role, point}, args...)...)
 		if err == nil {
-			w.servers[memPoint] = s
+			w.servers[role] = s
 		}
 		return err
 	})

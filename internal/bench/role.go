@@ -16,7 +16,7 @@ const roleWord = "as"
 // play is what a process does that this one has started.
 func play(role string, args []string) error {
 	f, ok := map[string]func(args []string) error{
-		"tcpserver": tcpServer, "tcpclient": tcpClient, "memfs": memFS, "reader": reader, "writer": writer, "lister": lister,
+		"tcpserver": tcpServer, "tcpclient": tcpClient, "memfs": memFS, "tcpfs": tcpFS, "reader": reader, "writer": writer, "lister": lister,
 	}[role]
 	if !ok {
 		return fmt.Errorf("no role %q", role)

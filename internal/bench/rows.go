@@ -110,5 +110,20 @@ func rows() []*row {
 			ours: ofMount("writer", "over", "buffered"), limit: ofMemFS("writer", "over", "buffered"),
 			views: []view{{"", "GB/s", rate, atLeast(1)}},
 		},
+		{
+			name: "FUSE file system over plain TCP, read 1 MiB, direct", against: "FUSE file system in memory",
+			ours: ofTCPFS("reader", "big", direct), limit: ofMemFS("reader", "big", direct),
+			views: []view{{"", "GB/s", rate, goal{}}},
+		},
+		{
+			name: "FUSE file system over plain TCP, read 1 MiB, buffered", against: "FUSE file system in memory",
+			ours: ofTCPFS("reader", "big", "buffered"), limit: ofMemFS("reader", "big", "buffered"),
+			views: []view{{"", "GB/s", rate, goal{}}},
+		},
+		{
+			name: "FUSE file system over plain TCP, write 1 MiB, buffered", against: "FUSE file system in memory",
+			ours: ofTCPFS("writer", "over", "buffered"), limit: ofMemFS("writer", "over", "buffered"),
+			views: []view{{"", "GB/s", rate, goal{}}},
+		},
 	}
 }

@@ -59,6 +59,9 @@ func ofMount(role, file, how string) side { return ofPoint((*world).mount, role,
 // ofMemFS is a role with a file of memfs.
 func ofMemFS(role, file, how string) side { return ofPoint((*world).memFS, role, file, how) }
 
+// ofTCPFS is a role with a file of tcpfs.
+func ofTCPFS(role, file, how string) side { return ofPoint((*world).tcpFS, role, file, how) }
+
 func ofPoint(mount func(*world) (string, error), role, file, how string) side {
 	return func(w *world) (*result, error) {
 		point, err := mount(w)

@@ -18,13 +18,15 @@ const (
 	askHot    = iota // a stream from one buffer of a block
 	askMapped        // a stream of a file from its mapping, over and over
 	askPong          // for each 128 octets an answer of so many
+	askBlocks        // for each span these octets of the file
+	askStore         // takes spans with their octets for another file; one of none asks for an octet
 )
 
 // ask is the first message of a client.
 type ask struct{ What, Reply uint32 }
 
 // tcpServer is raw TCP: as fast as two processes can exchange octets here. Its
-// argument is a file to send.
+// arguments are a file to send and one to write over.
 func tcpServer(args []string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +46,7 @@ func tcpServer(args []string) error {
 			defer c.Close()
 			var a ask
 			if binary.Read(c, binary.BigEndian, &a) == nil {
-				serveTCP(c, &a, file)
+				serveTCP(c, &a, file, args[1])
 			}
 		}()
 	}
@@ -64,8 +66,15 @@ func mapped(name string) ([]byte, error) {
 	return unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
 }
 
-func serveTCP(c net.Conn, a *ask, file []byte) {
-	if a.What == askHot {
+func serveTCP(c net.Conn, a *ask, file []byte, over string) {
+	switch a.What {
+	case askBlocks:
+		sendBlocks(c, file)
+		return
+	case askStore:
+		store(c, over)
+		return
+	case askHot:
 		file = make([]byte, block)
 	}
 	if a.What != askPong {
@@ -81,6 +90,54 @@ func serveTCP(c net.Conn, a *ask, file []byte) {
 			return
 		}
 		if _, err := c.Write(reply); err != nil {
+			return
+		}
+	}
+}
+
+// sendBlocks answers those who read from tcpFS.
+func sendBlocks(nc net.Conn, file []byte) {
+	c, err := newBlocking(nc)
+	if err != nil {
+		return
+	}
+	defer c.close()
+	head := make([]byte, spanSize)
+	for {
+		s, err := c.receive(head)
+		if err != nil {
+			return
+		}
+		if _, err := c.Write(file[s.Off:][:s.Len]); err != nil {
+			return
+		}
+	}
+}
+
+// store takes what is written to tcpFS.
+func store(nc net.Conn, name string) {
+	c, err := newBlocking(nc)
+	if err != nil {
+		return
+	}
+	defer c.close()
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	b := make([]byte, block)
+	for {
+		s, err := c.receive(b)
+		if err != nil {
+			return
+		}
+		if s.Len == 0 {
+			_, err = c.Write(b[:1])
+		} else if _, err = io.ReadFull(c, b[:s.Len]); err == nil {
+			_, err = f.WriteAt(b[:s.Len], int64(s.Off))
+		}
+		if err != nil {
 			return
 		}
 	}

@@ -128,7 +128,7 @@ func (w *world) nfsrdmad(cpu int, flags ...string) (*server, error) {
 // tcpServer returns a raw TCP server on a CPU.
 func (w *world) tcpServer(cpu int) (*server, error) {
 	return w.server(fmt.Sprintln("tcp", cpu), func() (*server, error) {
-		return startServer(w.ctx, cpu, "tcp", w.self, roleWord, "tcpserver", w.path("big"))
+		return startServer(w.ctx, cpu, "tcp", w.self, roleWord, "tcpserver", w.path("big"), w.path("over"))
 	})
 }
 
