@@ -49,8 +49,11 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 		return nfs3.OK
 	}
 	key, err := q.keyOf(h)
-	if err != nil {
-		return q.notKept(err)
+	switch {
+	case errors.Is(err, syscall.EOPNOTSUPP):
+		return nfs3.OK
+	case err != nil:
+		return q.status(err)
 	}
 	var s *grants.Asking
 	if s, res.Reason = q.server.grants.Prepare(q.call.Peer, key); res.Reason != 0 {
@@ -71,10 +74,8 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 		return nfs3.OK
 	}
 	if leased {
-		if res.Reason, err = q.lease(ctx, s, h); err != nil {
-			return q.notKept(err)
-		} else if res.Reason != 0 {
-			return nfs3.OK
+		if res.Reason, err = q.lease(ctx, s, h); err != nil || res.Reason != 0 {
+			return q.status(err)
 		}
 	}
 	if attr, err = q.export.fs.GetAttr(ctx, &q.cred, h); err != nil {
@@ -130,15 +131,8 @@ func (q *request) lease(ctx context.Context, s *grants.Asking, h vfs.Handle) (de
 		return delegation.ReasonContended, nil
 	case errors.Is(err, syscall.EMFILE):
 		return delegation.ReasonLimit, nil
+	case errors.Is(err, syscall.EOPNOTSUPP):
+		return delegation.ReasonTypes, nil
 	}
 	return why, err
-}
-
-// notKept is the status of an error that says that nothing can be granted of an object;
-// NFS3_OK where that is all.
-func (q *request) notKept(err error) nfs3.Status {
-	if errors.Is(err, syscall.EOPNOTSUPP) {
-		return nfs3.OK
-	}
-	return q.status(err)
 }

@@ -40,9 +40,12 @@ type grantRig struct {
 	t      *testing.T
 	k      *grants.Keeper
 	s      *Server
+	fs     vfs.FS
 	mux    *oncrpc.Mux
+	kept   *oncrpc.ReplayCache
 	listen *rdmatest.Listener
 	fh     map[string]nfs3.FH
+	hosts  map[string]vfs.Handle
 }
 
 // withGrants runs f, and checks that nothing is left afterwards.
@@ -64,26 +67,29 @@ func withGrants(t *testing.T, change func(*Config), f func(t *testing.T, g *gran
 		}
 		g.s, err = New(c)
 		require.NoError(t, err)
-		g.plant(c.Exports[0].FS)
+		g.fs = c.Exports[0].FS
+		g.plant()
 		g.s.Register(g.mux)
-		replies := oncrpc.NewReplayCache(g.mux, oncrpc.ReplayConfig{Keep: ExecuteOnce})
-		srv := &rpcrdma.Server{Handler: replies, Extensions: g.k.Extension()}
+		g.kept = oncrpc.NewReplayCache(g.mux, oncrpc.ReplayConfig{Keep: ExecuteOnce})
+		srv := &rpcrdma.Server{Handler: g.kept, Extensions: g.k.Extension()}
 		served := make(chan error, 1)
 		go func() { served <- srv.Serve(g.listen) }()
 		f(t, g)
 		require.NoError(t, srv.Shutdown(t.Context()))
 		require.NoError(t, <-served)
-		replies.Close()
+		g.kept.Close()
 		g.k.Close()
 		assert.Equal(t, before, buf.Default.Out(), "buffers lent")
 	})
 }
 
 // plant makes the tree.
-func (g *grantRig) plant(fs vfs.FS) {
-	c := vfs.Cred{UID: 1000, GID: 1000}
+func (g *grantRig) plant() {
+	fs, c := g.fs, vfs.Cred{UID: 1000, GID: 1000}
 	var none vfs.SetAttr
+	g.hosts = make(map[string]vfs.Handle)
 	enter := func(name string, h vfs.Handle) vfs.Handle {
+		g.hosts[name] = h
 		g.fh[name] = g.s.seal.appendHandle(new(mac), nil, g.s.set.Load().list[0].id, &h)
 		return h
 	}
@@ -111,7 +117,8 @@ type player struct {
 	mu       sync.Mutex
 	holds    map[delegation.Immediate]string // by the recall that would come
 	recalled []string
-	silent   bool // it does not answer
+	silent   bool                   // it does not answer
+	owed     []delegation.Immediate // recalls without an answer
 	ended    chan error
 }
 
@@ -125,6 +132,7 @@ func (g *grantRig) play() *player {
 	}})
 	require.NoError(g.t, err)
 	require.True(g.t, p.c.Link().Extensions().Delegation)
+	require.Equal(g.t, nfs3.OK, p.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.fh["/"]})) // grants credits
 	go func() {
 		tick := time.NewTicker(grantLease / 3)
 		defer tick.Stop()
@@ -160,9 +168,28 @@ func (p *player) Immediate(octets [8]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.recalled = append(p.recalled, p.holds[m])
-	if !p.silent {
+	if p.silent {
+		p.owed = append(p.owed, m)
+	} else {
 		p.returns(m)
 	}
+}
+
+// hush has the player give nothing back.
+func (p *player) hush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = true
+}
+
+// answer gives back what was recalled while the player was silent.
+func (p *player) answer() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.owed {
+		p.returns(m)
+	}
+	p.owed, p.silent = nil, false
 }
 
 func (p *player) returns(m delegation.Immediate) {
@@ -229,6 +256,19 @@ func (p *player) call(proc uint32, args message) nfs3.Status {
 	require.NoError(p.g.t, err)
 	defer x.Release()
 	return nfs3.Status(x.Results.Uint32())
+}
+
+// begin makes a call that may take long.
+func (p *player) begin(proc uint32, args message) <-chan nfs3.Status {
+	done := make(chan nfs3.Status, 1)
+	go func() { done <- p.call(proc, args) }()
+	time.Sleep(10 * time.Millisecond) // somebody else reads the connection by then
+	return done
+}
+
+// write is a call that changes a file.
+func (g *grantRig) write(name string) (proc uint32, args message) {
+	return nfs3.ProcWrite, &nfs3.WriteArgs{File: g.fh[name], Data: []byte("data")}
 }
 
 // everything are the names of the tree.

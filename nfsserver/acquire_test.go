@@ -1,0 +1,166 @@
+package nfsserver
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// Of a file its data and attributes are granted, of a directory names and attributes,
+// with the attributes that GETATTR has; and of nothing else, nor to who may not read it.
+func TestAcquire(t *testing.T) {
+	withGrants(t, nil, func(t *testing.T, g *grantRig) {
+		p := g.play()
+		defer p.leave()
+		for _, tt := range []struct {
+			name string
+			ask  delegation.Types
+			want delegation.Types
+		}{
+			{"f", allTypes, delegation.FileData | delegation.FileAttributes},
+			{"g", delegation.FileAttributes, delegation.FileAttributes},
+			{"d", allTypes, delegation.Directory},
+		} {
+			res, err := p.ask(g.fh[tt.name], tt.ask)
+			require.NoError(t, err)
+			require.Equal(t, delegation.StatusOK, res.Status)
+			assert.Equal(t, tt.want, res.Types)
+			assert.EqualValues(t, grantLease.Milliseconds(), res.LeaseMS)
+			attr, err := g.fs.GetAttr(context.Background(), new(vfs.Cred), g.hosts[tt.name])
+			require.NoError(t, err)
+			wire := wireAttr(&attr)
+			assert.Equal(t, wire.AppendTo(nil), res.Attr)
+		}
+		assert.Equal(t, 3, g.k.Stats().InForce)
+
+		none := func(fh nfs3.FH, types delegation.Types) delegation.AcquireRes {
+			res, err := p.ask(fh, types)
+			require.NoError(t, err)
+			return res
+		}
+		refused := func(why delegation.Reason) delegation.AcquireRes {
+			return delegation.AcquireRes{Status: delegation.StatusRefused, Reason: why}
+		}
+		types := refused(delegation.ReasonTypes)
+		assert.Equal(t, types, none(g.fh["e"], delegation.FileData|delegation.FileAttributes))
+		assert.Equal(t, types, none(g.fh["e"], 0))
+		c := vfs.Cred{UID: 1000, GID: 1000}
+		made, err := g.fs.Symlink(context.Background(), &c, g.hosts["e"], "s", "to", vfs.SetAttr{})
+		require.NoError(t, err)
+		assert.Equal(t, types, none(g.s.seal.appendHandle(new(mac), nil, g.s.set.Load().list[0].id, &made.Handle), allTypes))
+		assert.Equal(t, delegation.AcquireRes{Status: delegation.StatusBadHandle}, none(nil, allTypes))
+		mode := uint32(0)
+		_, err = g.fs.SetAttr(context.Background(), &c, g.hosts["sub"], vfs.SetAttr{Mode: &mode}, nil)
+		require.NoError(t, err)
+		assert.Equal(t, delegation.AcquireRes{Status: delegation.StatusAcces}, none(g.fh["sub"], allTypes))
+		assert.Equal(t, refused(delegation.ReasonHeld), none(g.fh["d"], allTypes))
+		synctest.Wait()
+		assert.Equal(t, 2, g.k.Stats().InForce, "that one has been given back")
+	})
+}
+
+// The program is there for those whose connection has counters.
+func TestAcquireUnknown(t *testing.T) {
+	withGrants(t, nil, func(t *testing.T, g *grantRig) {
+		for _, peer := range []*oncrpc.Peer{nil, {Network: "tcp"}, {Network: "rdma"}} {
+			for _, proc := range []uint32{delegation.ProcNull, delegation.ProcAcquire} {
+				var msg []byte
+				for _, v := range []uint32{7, 0, 2, delegation.Program, delegation.Version, proc, 0, 0, 0, 0} {
+					msg = xdr.AppendUint32(msg, v)
+				}
+				var rep oncrpc.Reply
+				require.True(t, g.mux.Serve(t.Context(), &oncrpc.Request{Msg: msg, Peer: peer, MaxReply: 4096}, &rep))
+				assert.Equal(t, []byte{0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, rep.Head)
+			}
+		}
+	})
+}
+
+// Where nobody says that the server makes all changes, and the file system does not
+// tell of others, nothing is granted; changes recall it from others all the same.
+func TestAcquireNotExclusive(t *testing.T) {
+	plain := func(c *Config) { c.Exports[0].Clients = nil }
+	withGrants(t, plain, func(t *testing.T, g *grantRig) {
+		p := g.play()
+		defer p.leave()
+		for name := range g.fh {
+			assert.Equal(t, delegation.ReasonTypes, p.refused(name))
+		}
+		assert.Equal(t, nfs3.OK, p.call(g.write("f")))
+	})
+}
+
+// What is granted ends with its reasons.
+func TestGrantsAfterSetExports(t *testing.T) {
+	withGrants(t, nil, func(t *testing.T, g *grantRig) {
+		p := g.play()
+		defer p.leave()
+		p.hold("f", "d")
+		list := g.s.Exports()
+		require.NoError(t, g.s.SetExports(list))
+		assert.Empty(t, p.recalls(), "nothing has changed")
+		more := append(slices.Clone(list), Export{Path: "/y", FS: newMemFS()})
+		require.NoError(t, g.s.SetExports(more))
+		assert.Empty(t, p.recalls(), "nothing is gone")
+		list[0].Clients = exports.Everyone(exports.Options{Insecure: true})
+		require.NoError(t, g.s.SetExports(list))
+		assert.Equal(t, []string{"d", "f"}, p.recalls())
+		assert.Equal(t, delegation.ReasonTypes, p.refused("f"))
+		list[0].Clients = exports.Everyone(exports.Options{Insecure: true, Exclusive: true})
+		require.NoError(t, g.s.SetExports(list))
+		p.hold("f")
+		require.NoError(t, g.s.SetExports(nil))
+		assert.Equal(t, []string{"f"}, p.recalls())
+	})
+}
+
+// A client that writes what it likes into its counters loses what it holds, and one
+// that answers what was not asked its connection. Nobody else notices.
+func TestHostileHolder(t *testing.T) {
+	withGrants(t, nil, func(t *testing.T, g *grantRig) {
+		hostile, holder, other := g.play(), g.play(), g.play()
+		defer other.leave()
+		defer holder.leave()
+		hostile.hold("f", "d")
+		holder.hold("f", "e")
+		for n := range uint32(16) {
+			for _, v := range []uint64{0, 1<<64 - 1, 1} {
+				swap := rdma.Atomic{Operand: v} // with no mask: whatever it holds
+				require.NoError(t, hostile.link.Atomic(rdma.OpFetchAdd, hostile.link.Counter(n), swap, hostile, 0))
+			}
+		}
+		start := time.Now()
+		hostile.hush()
+		for _, name := range []string{"f", "d"} {
+			attr := nfs3.SetAttrArgs{Object: g.fh[name]}
+			status := nfs3.ErrJukebox
+			for status == nfs3.ErrJukebox {
+				status = other.call(nfs3.ProcSetAttr, &attr)
+			}
+			assert.Equal(t, nfs3.OK, status)
+		}
+		assert.Less(t, time.Since(start), 2*grantLease+2*delegation.Patience)
+		assert.Equal(t, []string{"f"}, holder.recalls())
+		assert.Equal(t, nfs3.OK, other.call(g.write("g")))
+
+		close(hostile.stop)
+		require.NoError(t, hostile.link.PostImmediate([8]byte{2, 7: 9}, nil, 0))
+		assert.Error(t, <-hostile.ended)
+		assert.Equal(t, uint64(1), g.k.Stats().Cut)
+		assert.Equal(t, 1, g.k.Stats().InForce)
+		holder.hold("sub")
+	})
+}

@@ -1,0 +1,166 @@
+package nfsserver
+
+import (
+	"context"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+)
+
+// A leaserFS is an FS that gives leases, and does not let anybody write while there are
+// any, itself too.
+type leaserFS struct {
+	*mem.FS
+	t *testing.T
+
+	mu     sync.Mutex
+	broken map[vfs.Handle]func()
+	fail   error
+	slow   chan struct{} // Lease waits for it; nil: not
+}
+
+func (f *leaserFS) Lease(_ context.Context, _ *vfs.Cred, h vfs.Handle, broken func()) (func(), error) {
+	f.mu.Lock()
+	slow, fail := f.slow, f.fail
+	f.mu.Unlock()
+	if slow != nil {
+		<-slow
+	}
+	if fail != nil {
+		return nil, fail
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken[h] = broken
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.broken, h)
+	}, nil
+}
+
+func (f *leaserFS) leased(h vfs.Handle) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.broken[h] != nil
+}
+
+func (f *leaserFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
+	assert.False(f.t, f.leased(h), "the lease must be released before")
+	return f.FS.Write(ctx, c, h, p, off, how)
+}
+
+// breakLease is somebody else who is about to write. He waits for the lease.
+func (f *leaserFS) breakLease(h vfs.Handle) {
+	f.mu.Lock()
+	broken := f.broken[h]
+	f.mu.Unlock()
+	broken()
+}
+
+// withLeases is withGrants over an export of which others may change the files.
+func withLeases(t *testing.T, run func(t *testing.T, g *grantRig, f *leaserFS)) {
+	f := &leaserFS{t: t, broken: make(map[vfs.Handle]func())}
+	lease := func(c *Config) {
+		f.FS = mem.New(mem.Options{})
+		c.Exports[0] = Export{Path: "/x", FS: f}
+	}
+	withGrants(t, lease, func(t *testing.T, g *grantRig) {
+		run(t, g, f)
+		synctest.Wait()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		assert.Empty(t, f.broken, "leases")
+	})
+}
+
+// The data of files are granted under a lease, and nothing else is. Whoever changes the
+// file, over NFS or not, has it given back.
+func TestLeases(t *testing.T) {
+	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
+		a, b := g.play(), g.play()
+		file := g.hosts["f"]
+		res, err := a.ask(g.fh["g"], allTypes)
+		require.NoError(t, err)
+		assert.Equal(t, delegation.FileData, res.Types)
+		assert.Equal(t, delegation.ReasonTypes, a.refused("d"))
+		for range 2 { // what they do is done once they have gone, too
+			a.hold("f")
+			b.hold("f")
+			assert.True(t, f.leased(file))
+			assert.Equal(t, nfs3.OK, a.call(g.write("f")))
+			assert.Equal(t, []string{"f"}, a.recalls(), "his own")
+			assert.Equal(t, []string{"f"}, b.recalls())
+			assert.False(t, f.leased(file))
+
+			a.hold("f")
+			b.hold("f")
+			a.hush()
+			done := make(chan struct{})
+			go func() {
+				f.breakLease(file)
+				close(done)
+			}()
+			assert.Equal(t, []string{"f"}, a.recalls())
+			assert.Equal(t, []string{"f"}, b.recalls())
+			assert.True(t, f.leased(file), "somebody holds it")
+			assert.Equal(t, delegation.ReasonContended, b.refused("f"))
+			a.answer()
+			<-done
+			assert.False(t, f.leased(file))
+		}
+		a.hold("f")
+		a.leave()
+		b.leave()
+		synctest.Wait()
+		assert.False(t, f.leased(file), "nobody holds it")
+	})
+}
+
+// Where there is no lease there is no grant; the client is told whether to ask again.
+func TestLeaseRefused(t *testing.T) {
+	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
+		p := g.play()
+		defer p.leave()
+		for err, want := range map[error]delegation.Reason{
+			syscall.EAGAIN: delegation.ReasonContended, syscall.EMFILE: delegation.ReasonLimit, syscall.EOPNOTSUPP: delegation.ReasonTypes,
+		} {
+			f.fail = err
+			assert.Equal(t, want, p.refused("f"))
+		}
+		f.fail = syscall.EACCES
+		res, err := p.ask(g.fh["f"], allTypes)
+		require.NoError(t, err)
+		assert.Equal(t, delegation.AcquireRes{Status: delegation.StatusAcces}, res)
+		f.fail = nil
+		p.hold("f")
+	})
+}
+
+// A change that comes while a lease is being taken waits for it, and has it released.
+func TestLeaseInTheWay(t *testing.T) {
+	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
+		a, b := g.play(), g.play()
+		defer a.leave()
+		defer b.leave()
+		f.slow = make(chan struct{})
+		asked := make(chan delegation.Reason, 1)
+		go func() { asked <- a.refused("f") }()
+		synctest.Wait()
+		assert.Equal(t, delegation.ReasonContended, b.refused("f"), "there are no two at a time")
+		done := b.begin(g.write("f"))
+		assert.Empty(t, done)
+		close(f.slow)
+		assert.Equal(t, nfs3.OK, <-done)
+		assert.Equal(t, delegation.ReasonContended, <-asked)
+	})
+}
