@@ -89,7 +89,7 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 	wire := wireAttr(&attr)
 	*res = delegation.AcquireRes{
 		Status: delegation.StatusOK, Slot: gt.Slot, Generation: gt.Generation, Types: types,
-		LeaseMS: uint32(s.Term().Milliseconds()), Attr: wire.AppendTo(nil),
+		LeaseMS: uint32(q.server.grants.Lease().Milliseconds()), Attr: wire.AppendTo(nil),
 	}
 	return nfs3.OK
 }

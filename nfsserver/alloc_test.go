@@ -6,11 +6,31 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/grants"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
+
+// allocs returns how many allocations a call costs on this floor.
+func (g *rig) allocs(proc uint32, args message) float64 {
+	g.t.Helper()
+	wire := xdr.AppendFixed(args.AppendTo(nil), itemOf(args))
+	cred := oncrpc.Cred{Flavor: oncrpc.AuthSys, GIDs: []uint32{0, 1, 2}}
+	call := oncrpc.Call{Proc: proc, Cred: cred, Peer: g.peer, MaxReply: 1 << 20}
+	var rep oncrpc.Reply
+	var err error
+	program, head := nfsProgram{g.server}, make([]byte, 0, 512)
+	n := testing.AllocsPerRun(100, func() {
+		call.Args = xdr.NewReader(wire)
+		rep.Head = head
+		err = program.ServeRPC(g.t.Context(), &call, &rep)
+		rep.DropItem()
+	})
+	require.NoError(g.t, err)
+	return n
+}
 
 // TestAllocs: what clients do most costs no allocation on this floor, but for
 // the name of LOOKUP, which a file system may keep.
@@ -29,20 +49,32 @@ func TestAllocs(t *testing.T) {
 		{nfs3.ProcWrite, &nfs3.WriteArgs{File: fh[vfs.TypeReg], Data: make([]byte, 4096)}, 0},
 	} {
 		t.Run(nfs3.ProcName(tt.proc), func(t *testing.T) {
-			wire := xdr.AppendFixed(tt.args.AppendTo(nil), itemOf(tt.args))
-			cred := oncrpc.Cred{Flavor: oncrpc.AuthSys, GIDs: []uint32{0, 1, 2}}
-			call := oncrpc.Call{Proc: tt.proc, Cred: cred, Peer: g.peer, MaxReply: 1 << 20}
-			var rep oncrpc.Reply
-			var err error
-			program, head := nfsProgram{g.server}, make([]byte, 0, 512)
-			allocs := testing.AllocsPerRun(100, func() {
-				call.Args = xdr.NewReader(wire)
-				rep.Head = head
-				err = program.ServeRPC(t.Context(), &call, &rep)
-				rep.DropItem()
-			})
-			require.NoError(t, err)
-			assert.LessOrEqual(t, allocs, tt.want)
+			assert.LessOrEqual(t, g.allocs(tt.proc, tt.args), tt.want)
+		})
+	}
+}
+
+// Changes cost no more where clients could hold what is changed, and do not.
+func TestAllocsWithGrants(t *testing.T) {
+	k, err := grants.New(grants.Config{})
+	require.NoError(t, err)
+	defer k.Close()
+	none := newRig(t, newMemFS())
+	with := newRig(t, newMemFS(), func(c *Config) { c.Grants = k })
+	for proc, args := range map[uint32]func(fh nfs3.FH) message{
+		nfs3.ProcWrite:   func(fh nfs3.FH) message { return &nfs3.WriteArgs{File: fh, Data: make([]byte, 4096)} },
+		nfs3.ProcSetAttr: func(fh nfs3.FH) message { return &nfs3.SetAttrArgs{Object: fh} },
+		nfs3.ProcRemove: func(nfs3.FH) message {
+			name := in(none.fh(memRoot), "no")
+			return &name
+		},
+		nfs3.ProcMkdir: func(nfs3.FH) message { return &nfs3.MkdirArgs{Where: in(none.fh(memRoot), "f")} },
+		nfs3.ProcRename: func(nfs3.FH) message {
+			return &nfs3.RenameArgs{From: in(none.fh(memRoot), "no"), To: in(none.fh(memRoot), "f")}
+		},
+	} {
+		t.Run(nfs3.ProcName(proc), func(t *testing.T) {
+			assert.LessOrEqual(t, with.allocs(proc, args(with.put("f", nil))), none.allocs(proc, args(none.put("f", nil))))
 		})
 	}
 }

@@ -70,6 +70,8 @@ func memHandle(id uint64) vfs.Handle {
 	return h
 }
 
+func (m *memFS) AppendKey(b []byte, h vfs.Handle) ([]byte, error) { return h.AppendTo(b), nil }
+
 // node finds an object. Its octets are kept on the stack.
 func (m *memFS) node(c *vfs.Cred, h vfs.Handle) (*memNode, error) {
 	m.cred = vfs.Cred{UID: c.UID, GID: c.GID, Groups: append(m.cred.Groups[:0], c.Groups...)}
