@@ -13,6 +13,8 @@ const (
 
 	ProcNull    = 0
 	ProcAcquire = 1
+
+	NumProc = 2
 )
 
 // ProcName returns the name of a procedure.

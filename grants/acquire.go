@@ -1,8 +1,6 @@
 package grants
 
 import (
-	"time"
-
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
@@ -58,6 +56,3 @@ func (s *Asking) Cancel() {
 
 // Replied says that the reply stands in the queue: a recall goes behind it.
 func (s *Asking) Replied() { s.k.do(s.k.g.Replied(s.conn, s.grant)) }
-
-// Term is for how long a client may be silent.
-func (s *Asking) Term() time.Duration { return s.k.g.Lease() }

@@ -115,6 +115,9 @@ func (k *Keeper) Stats() delegation.Stats {
 	return k.g.Stats()
 }
 
+// Lease returns for how long a client may be silent.
+func (k *Keeper) Lease() time.Duration { return k.g.Lease() }
+
 // Held returns how many grants are in force on a connection.
 func (k *Keeper) Held(l *rpcrdma.Link) int {
 	if c := k.of(l); c != nil {

@@ -48,6 +48,7 @@ type ConnStats struct {
 	Invalidate             bool       // the peer takes a Send With Invalidate
 	Ours                   bool       // the peer is of this project
 	Extensions             Extensions // that are on
+	Link                   *Link      // nil where there is none
 
 	Calls    uint64 // that have come,
 	UnderWay int    // and of them those that have not ended
@@ -94,7 +95,7 @@ func (c *conn) stats() ConnStats {
 		Calls: c.calls, UnderWay: c.underWay, Granted: int(c.credits.granted), Inline: c.inline,
 	}
 	if c.link != nil {
-		s.Ours, s.Extensions = true, c.link.Extensions()
+		s.Ours, s.Extensions, s.Link = true, c.link.Extensions(), c.link
 	}
 	return s
 }

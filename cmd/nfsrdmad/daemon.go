@@ -10,7 +10,6 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/grants"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
@@ -59,12 +58,10 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	if err != nil {
 		return err
 	}
-	if !o.noExtensions {
-		if o.ops.grants, err = grants.New(grants.Config{Lease: leaseTerm(o.lease, log)}); err != nil {
-			return errors.Join(err, shares.Close())
-		}
-		defer o.ops.grants.Close()
+	if err := o.openGrants(log); err != nil {
+		return errors.Join(err, shares.Close())
 	}
+	defer o.ops.grants.Close()
 	programs, err := o.programs(taken, log)
 	if err != nil {
 		return errors.Join(err, shares.Close())

@@ -28,6 +28,7 @@ func (p *operations) look() *statusDoc {
 	}
 	r := p.replies.Stats()
 	d.ReplayCache = replayDoc{r.Replies, r.Octets, r.Executed, r.Replayed, r.Joined, r.Forgotten}
+	d.Grants = lookAtGrants(p.grants)
 	d.Discovery = p.discovery.look()
 	return d
 }
@@ -79,7 +80,9 @@ func terminates(counts map[rdmap.Error]uint64) []terminateDoc {
 func (p *operations) connections() []connDoc {
 	all := []connDoc{}
 	for _, c := range p.rdma.Connections() {
-		all = append(all, rdmaConn(&c))
+		d := rdmaConn(&c)
+		d.RDMA.Extensions.Grants = p.grants.Held(c.Link)
+		all = append(all, d)
 	}
 	if p.tcp != nil {
 		for _, c := range p.tcp.Connections() {
@@ -97,7 +100,9 @@ func rdmaConn(c *rpcrdma.ConnStats) connDoc {
 		Transport: "rdma", Peer: c.Peer.String(), Since: c.Since, Calls: c.Calls, CallsUnderWay: c.UnderWay,
 		RDMA: &rdmaConnDoc{
 			InlineSend: c.SendInline, InlineReceive: c.RecvInline, RemoteInvalidation: c.Invalidate, CreditsGranted: c.Granted,
-			Extensions: extensionsDoc{c.Ours, c.Extensions.Immediate, c.Extensions.Atomics, c.Extensions.Delegation},
+			Extensions: extensionsDoc{
+				Client: c.Ours, ImmediateData: c.Extensions.Immediate, Atomics: c.Extensions.Atomics, Delegation: c.Extensions.Delegation,
+			},
 		},
 	}
 	if conn, ok := c.Conn.(*iwarp.Conn); ok {

@@ -132,6 +132,16 @@ var metricList = []metric{
 	counter("replay_answered_total", "Retransmissions of such calls that got the first one's reply.", none, func(s *sight, emit emitter) {
 		emit(float64(s.ReplayCache.Replayed + s.ReplayCache.Joined))
 	}),
+	gauge("grants", "What clients hold by delegation counters.", none, func(s *sight, emit emitter) {
+		if s.Grants != nil {
+			emit(float64(s.Grants.InForce))
+		}
+	}),
+	counter("grant_events_total", "What became of what clients asked for, and held, by delegation counters.", []string{"event"}, func(s *sight, emit emitter) {
+		if s.Grants != nil {
+			s.Grants.events(emit)
+		}
+	}),
 	counter("discover_requests_total", "Requests over RoCE, by what became of them.", []string{"outcome"}, func(s *sight, emit emitter) {
 		if d := s.Discovery; d != nil {
 			emit(float64(d.Queries+d.Registered+d.Watched), "answered")

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
@@ -17,7 +18,14 @@ type program struct {
 	status func(uint32) string
 }
 
-func nfsStatus(code uint32) string   { return nfs3.Status(code).String() }
+func nfsStatus(code uint32) string { return nfs3.Status(code).String() }
+func acquireStatus(code uint32) string {
+	if delegation.Status(code) == delegation.StatusRefused {
+		return "REFUSED"
+	}
+	return nfsStatus(code)
+}
+
 func mountStatus(code uint32) string { return mount3.Status(code).String() }
 
 var programs = []program{
@@ -41,6 +49,13 @@ var programs = []program{
 			HasStatus: func(proc uint32) bool { return proc != nfsacl.ProcNull },
 		},
 		"nfsacl", nfsacl.ProcName, nfsStatus,
+	},
+	{
+		oncrpc.Observed{
+			Prog: delegation.Program, Vers: delegation.Version, Procs: delegation.NumProc,
+			HasStatus: func(proc uint32) bool { return proc != delegation.ProcNull },
+		},
+		"delegation", delegation.ProcName, acquireStatus,
 	},
 }
 

@@ -21,12 +21,6 @@ const (
 	maxCredits = 4096    // each costs a receive buffer, on every connection
 	minPayload = 4 << 10 // octets: a page, so that clients can work
 	maxPayload = 4 << 20 // octets: what a pooled buffer holds
-
-	// Leases of delegation counters: a client adds three times in one, and
-	// nobody wants to wait for longer.
-	defaultLease = 10 * time.Second
-	minLease     = 100 * time.Millisecond
-	maxLease     = 5 * time.Minute
 )
 
 // serveOptions are the flags of serve.

@@ -16,6 +16,7 @@ type statusDoc struct {
 	Exports     []exportDoc    `json:"exports"`
 	Procedures  []procDoc      `json:"procedures"`
 	ReplayCache replayDoc      `json:"replay_cache"`
+	Grants      *grantsDoc     `json:"grants,omitempty"`
 	Discovery   *discoveryDoc  `json:"discovery,omitempty"`
 }
 
@@ -105,6 +106,7 @@ type extensionsDoc struct {
 	ImmediateData int  `json:"immediate_data"`
 	Atomics       bool `json:"atomics"`
 	Delegation    bool `json:"delegation"`
+	Grants        int  `json:"grants"` // in force
 }
 
 type exportDoc struct {

@@ -13,6 +13,9 @@ func (d *statusDoc) print(w io.Writer, now time.Time) error {
 	p := &page{now: now}
 	p.tab = tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
 	p.daemon(d)
+	if d.Grants != nil {
+		p.row("delegation", d.Grants)
+	}
 	for i := range d.Transports {
 		p.transport(&d.Transports[i])
 	}
@@ -136,7 +139,7 @@ func (r *rdmaConnDoc) agreed() string {
 		{r.Extensions.Client, "extensions"},
 		{r.Extensions.ImmediateData > 0, "immediate"},
 		{r.Extensions.Atomics, "atomics"},
-		{r.Extensions.Delegation, "delegation"},
+		{r.Extensions.Delegation, fmt.Sprintf("delegation(%d)", r.Extensions.Grants)},
 	} {
 		if w.on {
 			words = append(words, w.name)

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/grants"
+)
+
+// Leases of delegation counters. A client adds three times in one to its counter, and
+// nobody wants to wait for longer than some minutes.
+const (
+	defaultLease = 10 * time.Second
+	minLease     = 100 * time.Millisecond
+	maxLease     = 5 * time.Minute
+)
+
+// openGrants begins to keep what clients hold, if they may hold anything.
+func (o *serveOptions) openGrants(log *slog.Logger) error {
+	if o.noExtensions {
+		return nil
+	}
+	k, err := grants.New(grants.Config{Lease: leaseTerm(o.lease, log)})
+	o.ops.grants = k
+	return err
+}
+
+// grantsDoc is what clients hold by delegation counters, and held.
+type grantsDoc struct {
+	LeaseSeconds float64 `json:"lease_seconds"`
+	InForce      int     `json:"in_force"`
+	Granted      uint64  `json:"granted"`
+	Refused      uint64  `json:"refused"`
+	Recalled     uint64  `json:"recalled"`
+	Returned     uint64  `json:"returned"`
+	Reclaimed    uint64  `json:"reclaimed"`
+	Late         uint64  `json:"late"`
+	Silent       uint64  `json:"silent"`
+	Cut          uint64  `json:"cut"`
+}
+
+// lookAtGrants returns nil with --no-extensions.
+func lookAtGrants(k *grants.Keeper) *grantsDoc {
+	if k == nil {
+		return nil
+	}
+	s := k.Stats()
+	return &grantsDoc{
+		LeaseSeconds: k.Lease().Seconds(), InForce: s.InForce, Granted: s.Granted, Refused: s.Refused, Recalled: s.Recalled,
+		Returned: s.Returned, Reclaimed: s.Reclaimed, Late: s.Late, Silent: s.Silent, Cut: s.Cut,
+	}
+}
+
+// String is a line of status.
+func (g *grantsDoc) String() string {
+	text := fmt.Sprintf("%d grants in force; %d granted, %d refused, %d recalled, %d returned, %d reclaimed",
+		g.InForce, g.Granted, g.Refused, g.Recalled, g.Returned, g.Reclaimed)
+	for _, n := range []struct {
+		count uint64
+		what  string
+	}{{g.Late, "recalls unanswered"}, {g.Silent, "leases run out"}, {g.Cut, "connections cut"}} {
+		if n.count > 0 {
+			text += fmt.Sprintf(", %d %s", n.count, n.what)
+		}
+	}
+	return text
+}
+
+// events are the counts by what happened.
+func (g *grantsDoc) events(emit emitter) {
+	for event, n := range map[string]uint64{
+		"granted": g.Granted, "refused": g.Refused, "recalled": g.Recalled, "returned": g.Returned,
+		"reclaimed": g.Reclaimed, "late": g.Late, "silent": g.Silent, "cut": g.Cut,
+	} {
+		emit(float64(n), event)
+	}
+}

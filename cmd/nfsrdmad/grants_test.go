@@ -1,0 +1,78 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// counted makes a call as nobody, and returns it with its results.
+func counted(t *testing.T, c *rpcrdma.Client, prog, vers, proc uint32, args []byte) *oncrpc.Exchange {
+	t.Helper()
+	x := &oncrpc.Exchange{Prog: prog, Vers: vers, Proc: proc, Args: args, MaxResults: 1024}
+	require.NoError(t, c.Call(t.Context(), x))
+	return x
+}
+
+// What clients hold is shown, and ends with their connection.
+func TestGrantsShown(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--lease", "3s", "--exclusive", "--control", path, "mem:=/m")
+	cfg, ends := attached(true)
+	cfg.Delegation = true
+	c, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConfig{Extensions: cfg})
+	require.NoError(t, err)
+	soon(t, ends)
+	require.True(t, c.Link().Extensions().Delegation)
+
+	var mnt mount3.MntRes
+	x := counted(t, c, mount3.Program, mount3.Version, mount3.ProcMnt, (&mount3.PathArgs{Path: []byte("/m")}).AppendTo(nil))
+	mnt.Decode(&x.Results)
+	require.Equal(t, mount3.OK, mnt.Status)
+	a := delegation.AcquireArgs{Handle: slices.Clone(mnt.Handle), Types: delegation.Directory}
+	x.Release()
+	for _, want := range []delegation.Status{delegation.StatusOK, delegation.StatusRefused} { // the second is of a file
+		var res delegation.AcquireRes
+		x = counted(t, c, delegation.Program, delegation.Version, delegation.ProcAcquire, a.AppendTo(nil))
+		res.Decode(&x.Results)
+		require.NoError(t, x.Results.Done())
+		require.Equal(t, want, res.Status)
+		if want == delegation.StatusOK {
+			assert.EqualValues(t, 3000, res.LeaseMS)
+		}
+		x.Release()
+		a.Handle, a.Types = slices.Clone(a.Handle), delegation.FileData
+		if want == delegation.StatusOK {
+			d := status(t, path)
+			assert.Equal(t, &grantsDoc{LeaseSeconds: 3, InForce: 1, Granted: 1}, d.Grants)
+			assert.Equal(t, 1, d.Connections[0].RDMA.Extensions.Grants)
+		}
+	}
+	code, stdout, _ := command(t, "status", "--control", path)
+	assert.Equal(t, cli.ExitOK, code)
+	assert.Contains(t, stdout, "1 granted, 1 refused, 1 recalled")
+	assert.Contains(t, stdout, "delegation1 ACQUIRE")
+	assert.Contains(t, stdout, "REFUSED 1")
+	assert.Contains(t, stdout, "delegation(")
+	require.NoError(t, c.Close())
+}
+
+// Without extensions there is nothing of them.
+func TestNoGrants(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--no-extensions", "--control", path, "mem:=/m")
+	assert.Nil(t, status(t, path).Grants)
+	code, _, stderr := command(t, "serve", "--lease", "1ms", "mem:=/m")
+	assert.Equal(t, cli.ExitUsage, code)
+	assert.Contains(t, stderr, "--lease 1ms is not between 100ms and 5m0s")
+}
