@@ -72,8 +72,11 @@ func (c *conn) acquire(o *Object, types delegation.Types, cred oncrpc.Cred) outc
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if refused != nil {
+	switch {
+	case refused != nil:
 		o.refusal(c, refused)
+	case out.Types == 0: // the call has failed, or the grant has been recalled already
+		o.postpone(c.set.cfg.Now())
 	}
 	o.asking = false
 	return out
@@ -91,7 +94,7 @@ func (c *conn) try(o *Object, x *oncrpc.Exchange) (outcome, *delegation.AcquireR
 	mark, fresh := c.h.Mark(nil, &o.changes)
 	if err := c.link.Call(context.Background(), x); err != nil { // it ends with the connection
 		c.h.NotGranted(a)
-		if errors.Is(err, oncrpc.ErrProgUnavail) {
+		if errors.Is(err, oncrpc.ErrProgUnavail) || errors.Is(err, oncrpc.ErrProcUnavail) {
 			c.hush(math.MaxInt64)
 		}
 		return outcome{err: err}, nil
@@ -128,10 +131,7 @@ func (c *conn) granted(o *Object, a delegation.Asking, res *delegation.AcquireRe
 	case err != nil:
 		c.fault(err)
 		return outcome{err: err}
-	case d == nil: // it has been recalled already
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.postpone(now)
+	case d == nil:
 		return outcome{}
 	}
 	c.set.counts.granted.Add(1)

@@ -62,6 +62,44 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A call that fails is not made again at once, and no more where the server does not
+// know it.
+func TestAcquireFails(t *testing.T) {
+	for _, tt := range []struct {
+		err   error
+		again bool
+	}{{oncrpc.ErrProcUnavail, false}, {oncrpc.ErrGarbageArgs, true}} {
+		run(t, func(t *testing.T, r *rig) {
+			r.k.fail = tt.err
+			o := r.object("file")
+			_, err := r.Acquire(t.Context(), o, delegation.FileData, nobody)
+			require.ErrorIs(t, err, tt.err)
+			r.k.fail = nil
+			assert.Zero(t, r.acquire(o).Types)
+			assert.EqualValues(t, 1, r.Stats().Asked)
+			time.Sleep(firstPause)
+			assert.Equal(t, tt.again, r.acquire(o).Types != 0)
+		})
+	}
+}
+
+// Nothing is asked of a server without counters, and one that recalls all the same
+// loses the connection.
+func TestNoCounters(t *testing.T) {
+	runWith(t, func(k *keeper) { k.slots = 0 }, 1, func(t *testing.T, r *rig) {
+		o := r.object("file")
+		assert.False(t, r.Available(o))
+		assert.Zero(t, r.acquire(o).Types)
+		assert.False(t, o.Open(t.Context()))
+		o.Close()
+		r.k.last().recall(1, 1)
+		synctest.Wait()
+		require.NoError(t, r.null(0))
+		assert.Len(t, r.conns, 2)
+		assert.Zero(t, r.Stats())
+	})
+}
+
 // Pauses grow where an object is recalled each time soon, and begin anew where it was
 // held for long.
 func TestReluctance(t *testing.T) {

@@ -45,12 +45,18 @@ func run(t *testing.T, f func(t *testing.T, r *rig)) { runLines(t, 1, f) }
 
 func runLines(t *testing.T, lines int, f func(t *testing.T, r *rig)) {
 	t.Helper()
+	runWith(t, func(*keeper) {}, lines, f)
+}
+
+func runWith(t *testing.T, set func(*keeper), lines int, f func(t *testing.T, r *rig)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
 		r := &rig{t: t, listen: rdmatest.Listen(t)}
 		began := time.Now().Add(-time.Hour)
 		clock := func() time.Duration { return time.Since(began) }
 		r.k = newKeeper(t, clock, lease)
+		set(r.k)
 		r.Set = New(Config{Drop: r.drop, Now: func() time.Duration { return clock() + time.Duration(r.asleep.Load()) }, Log: quiet})
 		mux := &oncrpc.Mux{Log: quiet}
 		mux.Register(delegation.Program, delegation.Version, r.k)

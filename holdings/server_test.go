@@ -29,6 +29,7 @@ type keeper struct {
 	slots int
 
 	// What an ACQUIRE is answered; nil: a grant, where the Grantor has one.
+	fail   error
 	answer func(served *served, args *delegation.AcquireArgs) *delegation.AcquireRes
 
 	// data serves other procedures than those of delegation.
@@ -52,7 +53,7 @@ func (k *keeper) now() time.Duration { return k.clock() + time.Duration(k.ahead.
 
 func (k *keeper) extension() *rpcrdma.ExtensionConfig {
 	return &rpcrdma.ExtensionConfig{
-		ImmediateRecvs: window, Atomics: true, Delegation: true, Counters: k.slots, Attach: k.attach,
+		ImmediateRecvs: window, Atomics: true, Delegation: k.slots > 0, Counters: k.slots, Attach: k.attach,
 	}
 }
 
@@ -181,6 +182,9 @@ func (k *keeper) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) er
 	args.Decode(&c.Args)
 	if err := c.Args.Done(); err != nil {
 		return err
+	}
+	if k.fail != nil {
+		return k.fail
 	}
 	var res *delegation.AcquireRes
 	if k.answer != nil {
