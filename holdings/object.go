@@ -94,7 +94,9 @@ func (o *Object) Mark() Mark {
 }
 
 // Keeps tells whether what has come in reply may be cached: what was held is held
-// still, and nothing has been changed from here since.
+// still, and nothing has been changed from here since. It is to be called under a lock
+// that Drop and whoever calls Begin take to empty the cache: else what is put there
+// might come behind that.
 func (o *Object) Keeps(m Mark) bool { return m.h != nil && m.h.Keeps(m.mark) }
 
 // end is the end of a holding, by a recall or otherwise. A Drop follows.
