@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/internal/calm"
@@ -41,6 +42,7 @@ func (s *Server) init() error {
 		s.conns = make(map[*conn]struct{})
 		s.parties = share.NewParties(s.memory.Part)
 		s.sentry.init()
+		s.slow = time.Duration(slowness()) * slowCall
 		s.listeners = make(map[rdma.Listener]struct{})
 		s.calls.max = maxServing
 		if s.waits { // which takes no thread; MaxInline bounds them

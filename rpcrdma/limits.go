@@ -70,20 +70,27 @@ const (
 	minMapped = 64 << 10
 
 	// slowCall is how long a call takes that is better served by another
-	// goroutine than the reader: many times what it costs to hand it over. Calls
-	// of its kind are, some at first, and up to maxAway at a time.
-	slowCall  = 150 * time.Microsecond
-	maxAway   = 256
-	callKinds = 64 // that are told apart, more or less
+	// goroutine than the reader: many times what it costs to hand it over. That is
+	// for a processor that goes from one goroutine to another and back in
+	// quickSwitch or less; where it takes several times that, as on one that is
+	// emulated, so may the call, up to maxSlowness times slowCall. Calls of its kind
+	// are served by others, some at first, and up to maxAway at a time.
+	slowCall    = 150 * time.Microsecond
+	quickSwitch = 500 * time.Nanosecond
+	maxSlowness = 32
+	maxAway     = 256
+	callKinds   = 64 // that are told apart, more or less
 
 	// maxTurn is how many calls a reader serves before others may run.
 	maxTurn = 64
 
 	// sentryPeriod is how often the sentry looks at the readers: one that is kept
-	// is relieved after one to two of these. Where it finds a reader at nothing
-	// maxRest times, it looks at that one no more.
+	// is relieved after one to two of these. As long as it finds none, the period
+	// doubles up to sentryCalm, since each look wakes a thread. Where it finds a
+	// reader at nothing maxRest times, it looks at that one no more.
 	sentryPeriod = time.Millisecond
-	maxRest      = 32
+	sentryCalm   = 16 * time.Millisecond
+	maxRest      = 8
 
 	// stallTime is how long a peer may leave posted work undone before it
 	// is taken for dead: it neither answers RDMA Reads nor reads its

@@ -59,9 +59,9 @@ type callKind struct {
 	next uint16 // and so many, about, when one is slow again
 }
 
-// note notes how long a call took that the reader served.
-func (k *callKind) note(took time.Duration) {
-	if took > slowCall {
+// note notes whether a call that the reader served was slow.
+func (k *callKind) note(slow bool) {
+	if slow {
 		k.slow()
 	} else if k.next > 0 {
 		k.next--
@@ -115,7 +115,7 @@ func (c *conn) serveShort(cl *call, k *callKind) {
 	took := time.Since(start)
 	cl.respond(answer)
 	if r.serving.CompareAndSwap(n, 0) {
-		k.note(took)
+		k.note(took > c.srv.slow)
 		return
 	}
 	r.relieving.Lock() // Relieve has returned

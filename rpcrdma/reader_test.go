@@ -138,20 +138,6 @@ func TestReaderRelievedAtTheEnd(t *testing.T) {
 	})
 }
 
-// The sentry looks at nobody when there is nothing to look at.
-func TestSentryRests(t *testing.T) {
-	serveTap(t, &Server{Handler: null}, &tap{relievable: true}, func(t *testing.T, r *rig) {
-		q := r.dialLinux()
-		for range 3 {
-			q.xidCall(1)
-			assert.Len(t, q.answers(), 1)
-			assert.Equal(t, 1, r.watched())
-			time.Sleep((maxRest + 1) * sentryPeriod)
-			assert.Zero(t, r.watched())
-		}
-	})
-}
-
 // A reader that has always something to serve lets others run.
 func TestReaderYields(t *testing.T) {
 	run, stop := calls(t, msg(chunks.Lists{}))
@@ -174,14 +160,6 @@ func TestReaderYields(t *testing.T) {
 	assert.GreaterOrEqual(t, yields, 9)
 }
 
-// watched returns how many readers the sentry looks at.
-func (r *rig) watched() int {
-	synctest.Wait()
-	r.sentry.mu.Lock()
-	defer r.sentry.mu.Unlock()
-	return len(r.sentry.conns)
-}
-
 // What is slow goes to others, more of it the more often it is; it comes back.
 func TestCallKind(t *testing.T) {
 	away := func(slowOnceIn int) (others int) {
@@ -193,9 +171,9 @@ func TestCallKind(t *testing.T) {
 				k.away--
 				others++
 			case random.IntN(slowOnceIn) == 0:
-				k.note(2 * slowCall)
+				k.note(true)
 			default:
-				k.note(time.Microsecond)
+				k.note(false)
 			}
 		}
 		return others
@@ -209,7 +187,7 @@ func TestCallKind(t *testing.T) {
 	}
 	assert.EqualValues(t, maxAway, k.away)
 	for range maxAway {
-		k.note(time.Microsecond)
+		k.note(false)
 	}
 	assert.Zero(t, k.next)
 }

@@ -10,8 +10,9 @@ import (
 type sentry struct {
 	timer *time.Timer
 
-	mu    sync.Mutex
-	conns []*conn
+	mu     sync.Mutex
+	conns  []*conn
+	period time.Duration
 }
 
 func (s *sentry) init() {
@@ -29,7 +30,8 @@ func (s *sentry) enter(c *conn) {
 	c.reader.rest = 0
 	s.conns = append(s.conns, c)
 	if len(s.conns) == 1 {
-		s.timer.Reset(sentryPeriod)
+		s.period = sentryPeriod
+		s.timer.Reset(s.period)
 	}
 }
 
@@ -37,50 +39,56 @@ func (s *sentry) enter(c *conn) {
 func (s *sentry) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.period = min(2*s.period, sentryCalm)
 	kept := s.conns[:0]
 	for _, c := range s.conns {
-		if c.watchReader() {
+		again, relieved := c.watchReader()
+		if again {
 			kept = append(kept, c)
+		}
+		if relieved {
+			s.period = sentryPeriod
 		}
 	}
 	clear(s.conns[len(kept):])
 	s.conns = kept
 	if len(kept) > 0 {
-		s.timer.Reset(sentryPeriod)
+		s.timer.Reset(s.period)
 	}
 }
 
-// watchReader looks at c's reader, and reports whether to do so again. A reader
-// says that it serves before it asks whether it is guarded.
-func (c *conn) watchReader() bool {
+// watchReader looks at c's reader, and reports whether to do so again, and whether
+// it has relieved the reader. A reader says that it serves before it asks whether
+// it is guarded.
+func (c *conn) watchReader() (again, relieved bool) {
 	r := &c.reader
 	n := r.serving.Load()
 	if n != 0 {
-		if n == r.seen {
-			c.relieve(n)
-		}
+		relieved = n == r.seen && c.relieve(n)
 		r.seen, r.rest = n, 0
-		return true
+		return true, relieved
 	}
 	if r.rest++; r.rest < maxRest {
-		return true
+		return true, false
 	}
 	r.guarded.Store(false)
 	if r.serving.Load() == 0 {
-		return false
+		return false, false
 	}
 	r.guarded.Store(true)
-	return true
+	return true, false
 }
 
 // relieve has another goroutine read, if the reader still serves call n.
-func (c *conn) relieve(n uint64) {
+func (c *conn) relieve(n uint64) bool {
 	r := &c.reader
 	r.relieving.Lock()
 	defer r.relieving.Unlock()
-	if r.serving.CompareAndSwap(n, 0) {
-		r.kind.slow()
-		c.srv.calls.adopt()
-		r.relief.Relieve()
+	if !r.serving.CompareAndSwap(n, 0) {
+		return false
 	}
+	r.kind.slow()
+	c.srv.calls.adopt()
+	r.relief.Relieve()
+	return true
 }

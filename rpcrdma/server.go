@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/share"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -77,7 +78,8 @@ type Server struct {
 	fair   atomic.Int64 // each connection's part of that bound
 	calls  dispatcher
 	sentry sentry
-	waits  bool // Handler waits for others: readers serve nothing
+	slow   time.Duration // what a call takes that is not the reader's: see slowCall
+	waits  bool          // Handler waits for others: readers serve nothing
 	blames blames
 	errors errorCounts
 	log    *slog.Logger

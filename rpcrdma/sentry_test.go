@@ -1,0 +1,62 @@
+package rpcrdma
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// The sentry looks at nobody when there is nothing to look at.
+func TestSentryRests(t *testing.T) {
+	serveTap(t, &Server{Handler: null}, &tap{relievable: true}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		for range 3 {
+			q.xidCall(1)
+			assert.Len(t, q.answers(), 1)
+			assert.Equal(t, 1, r.watched())
+			time.Sleep((maxRest + 1) * sentryCalm)
+			assert.Zero(t, r.watched())
+		}
+	})
+}
+
+// The sentry looks more seldom while readers are quick, and often as soon as one is
+// not.
+func TestSentryCalm(t *testing.T) {
+	s := &snare{from: 100}
+	serveTap(t, &Server{Handler: s}, &tap{relievable: true}, func(t *testing.T, r *rig) {
+		s.open = make(chan struct{})
+		q := r.dialLinux()
+		for range 20 {
+			q.xidCall(1)
+			time.Sleep(sentryCalm)
+		}
+		period := func() time.Duration {
+			synctest.Wait()
+			r.sentry.mu.Lock()
+			defer r.sentry.mu.Unlock()
+			return r.sentry.period
+		}
+		assert.Equal(t, sentryCalm, period())
+		q.xidCall(100)
+		least := sentryCalm
+		for range 3 * sentryCalm / sentryPeriod {
+			time.Sleep(sentryPeriod)
+			least = min(least, period())
+		}
+		assert.Equal(t, sentryPeriod, least)
+		q.xidCall(2)
+		assert.Contains(t, xidsOf(q.answers()), uint32(2))
+		close(s.open)
+	})
+}
+
+// watched returns how many readers the sentry looks at.
+func (r *rig) watched() int {
+	synctest.Wait()
+	r.sentry.mu.Lock()
+	defer r.sentry.mu.Unlock()
+	return len(r.sentry.conns)
+}
