@@ -106,7 +106,7 @@ func (g *Grantor) commit(a *Acquisition, now time.Duration) (Grant, Reason) {
 		return Grant{}, ReasonLate
 	case a.stale:
 		return Grant{}, ReasonContended
-	case g.live >= g.cfg.Grants && !g.reclaimSome(g.largest()):
+	case g.live >= g.cfg.Grants && !g.reclaimSome(g.largest(), anyGrant):
 		return Grant{}, ReasonLimit
 	}
 	slot := g.slot(c)
@@ -131,7 +131,7 @@ func (g *Grantor) slot(c *Conn) uint32 {
 		c.slots, c.generations = append(c.slots, nil), append(c.generations, 0)
 		return uint32(len(c.slots) - 1)
 	}
-	if len(c.free) == 0 && !g.reclaimSome(c) || len(c.free) == 0 {
+	if len(c.free) == 0 && !g.reclaimSome(c, anyGrant) || len(c.free) == 0 {
 		return LeaseWord
 	}
 	slot := c.free[len(c.free)-1]

@@ -185,7 +185,7 @@ func (w *world) wireActions(i int, e *end, add adder) {
 	if w.left.reclaims > 0 && !e.cut && e.conn.live > 0 {
 		add(func(w *world) {
 			w.left.reclaims--
-			w.g.reclaimSome(w.ends[i].conn)
+			w.g.reclaimSome(w.ends[i].conn, anyGrant)
 			w.server(w.g.take())
 		}, "the server reclaims from %d", i)
 	}

@@ -28,6 +28,34 @@ func TestLien(t *testing.T) {
 	assert.False(t, g.Waits(&ch))
 }
 
+// MakeRoom ends what is unused and has a Lien, and nothing else.
+func TestMakeRoom(t *testing.T) {
+	g := grantor(t, Config{})
+	made, fx := g.MakeRoom()
+	assert.False(t, made, "nobody is there")
+	assert.Empty(t, fx)
+	c, w := attach(g, 1)
+	grant := func(key string, lien any, opens uint32) {
+		a, why, _ := g.Prepare(c, []byte(key), 0)
+		require.Zero(t, why)
+		a.Lien = lien
+		gt, why, _ := g.Commit(a, 0)
+		require.Zero(t, why)
+		g.Replied(c, gt)
+		w.w[gt.Slot] = uint64(MakeWord(gt.Generation, opens))
+	}
+	grant("unused, without", nil, 0)
+	grant("used", "used", 1)
+	grant("unused", "unused", 0)
+	made, fx = g.MakeRoom()
+	assert.True(t, made)
+	assert.Equal(t, Effects{Ended: []any{"unused"}}, fx)
+	made, fx = g.MakeRoom()
+	assert.False(t, made)
+	assert.Empty(t, fx)
+	assert.Equal(t, 2, g.Held(c))
+}
+
 // RecallAll ends what is unused, asks for the rest, and lets nothing be granted that
 // was asked for before.
 func TestRecallAll(t *testing.T) {

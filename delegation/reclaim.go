@@ -18,13 +18,26 @@ func (g *Grantor) reclaim(gr *grant) bool {
 	return true
 }
 
-// reclaimSome ends one unused grant of c, if it finds one among the next slots.
-func (g *Grantor) reclaimSome(c *Conn) bool {
+// MakeRoom ends an unused grant that has a Lien, if it finds one soon, and tells
+// whether it did: whoever gives the caller what its Liens stand for has no more.
+func (g *Grantor) MakeRoom() (bool, Effects) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	made := len(g.conns) > 0 && g.reclaimSome(g.largest(), func(gr *grant) bool { return gr.lien != nil })
+	return made, g.take()
+}
+
+// anyGrant is what reclaimSome may pick where it makes no difference.
+func anyGrant(*grant) bool { return true }
+
+// reclaimSome ends one unused grant of c that pick agrees to, if it finds one among
+// the next slots.
+func (g *Grantor) reclaimSome(c *Conn, pick func(*grant) bool) bool {
 	for range min(reclaimScan, len(c.slots)) {
 		if c.hand++; c.hand >= len(c.slots) {
 			c.hand = 0
 		}
-		if gr := c.slots[c.hand]; gr != nil && g.reclaim(gr) {
+		if gr := c.slots[c.hand]; gr != nil && pick(gr) && g.reclaim(gr) {
 			return true
 		}
 	}

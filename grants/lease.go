@@ -45,6 +45,14 @@ func (s *Asking) Lease(take func(broken func()) (release func(), err error)) (de
 	return 0, nil
 }
 
+// MakeRoom ends a grant that stands on a lease and is not in use, if it finds one soon,
+// and tells whether it did: a file system has no room for another lease.
+func (k *Keeper) MakeRoom() bool {
+	made, fx := k.g.MakeRoom()
+	k.do(fx)
+	return made
+}
+
 // join has one user more stand on the lease of an object. mine says that there was none,
 // so that the caller is to take it and to settle it.
 func (ls *leases) join(key string) (l *lease, mine bool, why delegation.Reason) {

@@ -121,11 +121,16 @@ func (q *request) keepable(t vfs.Type, types delegation.Types) (_ delegation.Typ
 	return 0, false
 }
 
-// lease has a grant stand on a lease of the file system.
+// lease has a grant stand on a lease of the file system. Where there is no room for one,
+// another grant makes it.
 func (q *request) lease(ctx context.Context, s *grants.Asking, h vfs.Handle) (delegation.Reason, error) {
-	why, err := s.Lease(func(broken func()) (release func(), err error) {
+	take := func(broken func()) (release func(), err error) {
 		return q.export.leaser.Lease(ctx, &q.cred, h, broken)
-	})
+	}
+	why, err := s.Lease(take)
+	if errors.Is(err, syscall.EMFILE) && q.server.grants.MakeRoom() {
+		why, err = s.Lease(take)
+	}
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
 		return delegation.ReasonContended, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
@@ -26,6 +27,7 @@ type leaserFS struct {
 	broken map[vfs.Handle]func()
 	fail   error
 	slow   chan struct{} // Lease waits for it; nil: not
+	most   int           // leases; 0: no bound
 }
 
 func (f *leaserFS) Lease(_ context.Context, _ *vfs.Cred, h vfs.Handle, broken func()) (func(), error) {
@@ -40,6 +42,9 @@ func (f *leaserFS) Lease(_ context.Context, _ *vfs.Cred, h vfs.Handle, broken fu
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.most > 0 && len(f.broken) >= f.most {
+		return nil, syscall.EMFILE
+	}
 	f.broken[h] = broken
 	return func() {
 		f.mu.Lock()
@@ -143,6 +148,22 @@ func TestLeaseRefused(t *testing.T) {
 		assert.Equal(t, delegation.AcquireRes{Status: delegation.StatusAcces}, res)
 		f.fail = nil
 		p.hold("f")
+	})
+}
+
+// Where there is no room for a lease, a grant that is not in use makes it.
+func TestLeaseRoom(t *testing.T) {
+	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
+		p := g.play()
+		defer p.leave()
+		f.most = 1
+		p.hold("f")
+		assert.Equal(t, delegation.ReasonLimit, p.refused("g"), "it is in use")
+		require.NoError(t, p.link.Atomic(rdma.OpFetchAdd, p.link.Counter(1), delegation.OpClose.Operands(), p, 0))
+		synctest.Wait()
+		p.hold("g")
+		assert.False(t, f.leased(g.hosts["f"]))
+		assert.Empty(t, p.recalls(), "it takes no message")
 	})
 }
 
