@@ -1,6 +1,10 @@
 package fusefs
 
-import "github.com/nfsrdma/nfsrdma/holdings"
+import (
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/holdings"
+)
 
 // Drop is what a holdings.Set that is given to New is to be made with: it ends what is
 // served of an object by the mount that has it, the kernel's attributes included.
@@ -16,10 +20,14 @@ func Drop(o *holdings.Object, done func()) {
 }
 
 func (m *Mount) drop(n *node) {
+	now := m.tick()
 	n.mu.Lock()
-	n.grant = 0
+	n.grant, n.since, n.until = 0, now, time.Time{}
+	using := n.using
+	n.using = false
 	n.mu.Unlock()
-	m.suspect(n)
-	n.release()
+	if using {
+		n.object.Close()
+	}
 	m.expire(n)
 }

@@ -14,10 +14,10 @@ type file struct {
 	who    *caller
 	writes bool
 
-	// emptied is the tick at which the kernel was told to drop n's pages when
-	// it opens the file, until it is known that it has done so; 0: it has, or
-	// was not told.
-	emptied atomic.Uint64
+	// emptied is what the kernel has of n when it has dropped the pages that it
+	// had, as it was told to do when it opens the file; nil: it has, or was not
+	// told.
+	emptied atomic.Pointer[pages]
 }
 
 // files are the open files and directories, by the number that the kernel has.
@@ -71,7 +71,7 @@ func (s *files) removeDir(fh uint64) {
 }
 
 // newFile makes an open file of n.
-func (m *Mount) newFile(o *op, n *node, flags uint32, emptied uint64) uint64 {
+func (m *Mount) newFile(o *op, n *node, flags uint32, emptied *pages) uint64 {
 	f := &file{n: n, who: o.who(), writes: flags&unix.O_ACCMODE != unix.O_RDONLY}
 	f.emptied.Store(emptied)
 	if f.writes {

@@ -25,7 +25,7 @@ const (
 // changes it. What this mount changes by itself, the cache's ticks tell.
 type held struct {
 	grant uint64 // the tick at which it came; 0: there is none
-	pages uint64 // the tick since which the kernel has read all that it has of a file
+	pages pages  // what the kernel has of a file
 
 	// using says that the object has a user: what the kernel was told may be
 	// served at any time, until lent. touched says that somebody asked since
@@ -110,17 +110,6 @@ func (m *Mount) granted(n *node, began uint64, a *nfs3.Attr, counts bool) {
 	}
 	if changed {
 		m.expire(n) // and what the kernel believes from before
-	}
-}
-
-// release ends the use of n's object.
-func (n *node) release() {
-	n.mu.Lock()
-	using := n.using
-	n.using = false
-	n.mu.Unlock()
-	if using {
-		n.object.Close()
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -111,7 +112,7 @@ func mountAsUser(args []string) (err error) {
 }
 
 func serveTCP(fs vfs.FS) (oncrpc.Caller, func(), error) {
-	mux, err := programs(fs)
+	mux, err := programs(fs, nil, exports.Options{})
 	if err != nil {
 		return nil, nil, err
 	}

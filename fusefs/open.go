@@ -71,10 +71,10 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 	if !same || n.changedAsTold() {
 		m.expire(n)
 	}
-	emptied := uint64(0)
-	if held, current := n.keeps(o); held && !current {
-		emptied = m.tick()
-	} else if held || same {
+	var emptied *pages
+	if known, current := m.keeps(o, n); known && !current {
+		emptied = m.emptied(n)
+	} else if known || same {
 		out.OpenFlags = fuse.FOPEN_KEEP_CACHE
 	}
 	out.OpenFlags |= openedAs(flags)

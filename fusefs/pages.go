@@ -2,31 +2,56 @@ package fusefs
 
 import "github.com/nfsrdma/nfsrdma/delegation"
 
-// keeps tells whether n's data are held, and whether what the kernel has of them is
-// current: it has read it all under this grant, and this mount has changed nothing
-// since.
-func (n *node) keeps(o *op) (held, current bool) {
-	if !n.trusted(o, delegation.FileData) {
+// A pages is since when the kernel has read all the data that it has of a file: a tick,
+// what the server's clock showed at least, and how the file was.
+type pages struct {
+	tick  uint64
+	read  int64
+	stamp delegation.Stamp
+}
+
+// keeps tells whether what the kernel has of n's data, which is being opened, is known
+// to be current or not; known is false where n cannot be held. It is current if nothing
+// was changed from here since the kernel began to read it, and nothing elsewhere: it was
+// read under the grant in force, or no change shows in n's attributes, nor could be
+// hidden by the tick of the server's clock.
+func (m *Mount) keeps(o *op, n *node) (known, current bool) {
+	held := n.trusted(o, delegation.FileData)
+	if !held && !m.holdable(n) {
 		return false, false
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.trustLocked(delegation.FileData) == 0 {
-		return false, false
+	p := &n.pages
+	if p.tick <= n.changed {
+		return true, false
 	}
-	return true, n.pages >= n.grant && n.pages > n.changed
+	held = held && p.tick >= n.grant && n.trustLocked(delegation.FileData) > 0
+	return true, held || delegation.Unchanged(p.stamp, stampOf(&n.attr), p.read)
+}
+
+// emptied returns what the kernel will have of n's data when it has dropped all that it
+// has.
+func (m *Mount) emptied(n *node) *pages {
+	p := &pages{tick: m.tick(), read: m.cfg.Held.ServerTime()}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p.stamp = stampOf(&n.attr)
+	return p
 }
 
 // opened notes that the kernel has opened f: it makes a request for it. If it had to
 // drop pages, it has done so, and all that it has of the file it has read since: it
 // waits for pages that are being read before it drops them.
 func (f *file) opened() {
-	if f.emptied.Load() == 0 {
+	if f.emptied.Load() == nil {
 		return
 	}
-	if tick := f.emptied.Swap(0); tick != 0 {
+	if p := f.emptied.Swap(nil); p != nil {
 		f.n.mu.Lock()
-		f.n.pages = max(f.n.pages, tick)
-		f.n.mu.Unlock()
+		defer f.n.mu.Unlock()
+		if p.tick > f.n.pages.tick {
+			f.n.pages = *p
+		}
 	}
 }

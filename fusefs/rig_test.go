@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/grants"
+	"github.com/nfsrdma/nfsrdma/holdings"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
@@ -34,6 +37,7 @@ type server struct {
 	t    testing.TB
 	back string // the directory
 	l    *rdmatest.Listener
+	keep *grants.Keeper // nil: nobody holds anything
 }
 
 // needFUSE says what these tests take.
@@ -58,9 +62,14 @@ func backing(t testing.TB) string {
 
 // newServer serves a new directory; wrap, if not nil, is put before it.
 func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
+	return serve(t, wrap, nil, exports.Options{})
+}
+
+// serve is newServer for a server that lets clients hold what keep grants.
+func serve(t testing.TB, wrap func(vfs.FS) vfs.FS, keep *grants.Keeper, how exports.Options) *server {
 	t.Helper()
 	needFUSE(t)
-	s := &server{t: t, back: backing(t), l: rdmatest.Listen(t)}
+	s := &server{t: t, back: backing(t), l: rdmatest.Listen(t), keep: keep}
 	require.NoError(t, os.Chmod(s.back, 0o777))
 	fs, err := posix.Open(s.back, posix.Options{})
 	require.NoError(t, err)
@@ -68,9 +77,12 @@ func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
 	if wrap != nil {
 		served = wrap(fs)
 	}
-	mux, err := programs(served)
+	mux, err := programs(served, keep, how)
 	require.NoError(t, err)
 	srv := &rpcrdma.Server{Handler: mux}
+	if keep != nil {
+		srv.Extensions = keep.Extension()
+	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(s.l) }()
 	t.Cleanup(func() {
@@ -86,8 +98,11 @@ func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
 }
 
 // programs returns the NFS and MOUNT programs over fs, as /x.
-func programs(fs vfs.FS) (*oncrpc.Mux, error) {
-	n, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}}})
+func programs(fs vfs.FS, keep *grants.Keeper, how exports.Options) (*oncrpc.Mux, error) {
+	how.NoRootSquash, how.Insecure = true, true
+	n, err := nfsserver.New(nfsserver.Config{
+		Exports: []nfsserver.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(how)}}, Grants: keep,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -113,10 +128,18 @@ func (s *server) file(name string) string { return filepath.Join(s.back, name) }
 // discard is a log that nobody reads.
 var discard = slog.New(slog.DiscardHandler)
 
-type memDialer struct{ l *rdmatest.Listener }
+type memDialer struct {
+	l    *rdmatest.Listener
+	last atomic.Pointer[rdmatest.Conn]
+}
 
-func (d memDialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rdma.Conn, error) {
-	return d.l.Dial(ctx, c)
+func (d *memDialer) Dial(ctx context.Context, _ string, cfg rdma.ConnConfig) (rdma.Conn, error) {
+	c, err := d.l.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	d.last.Store(c)
+	return c, nil
 }
 
 // A line is a connection that tests look into.
@@ -125,6 +148,7 @@ type line struct {
 
 	mu    sync.Mutex
 	count [nfs3.NumProc]int
+	all   int // calls of any program
 	// before, if not nil, sees each call first, and may wait or answer it
 	// with an error.
 	before func(ctx context.Context, x *oncrpc.Exchange) error
@@ -136,6 +160,7 @@ type line struct {
 // Call implements oncrpc.Caller.
 func (l *line) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	l.mu.Lock()
+	l.all++
 	if x.Prog == nfs3.Program {
 		l.count[x.Proc]++
 	}
@@ -158,6 +183,13 @@ func (l *line) calls(proc uint32) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.count[proc]
+}
+
+// total returns how many calls there were of any procedure of the client's.
+func (l *line) total() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all
 }
 
 func (l *line) setBefore(f func(ctx context.Context, x *oncrpc.Exchange) error) {
@@ -184,6 +216,9 @@ type mounted struct {
 	*line
 	t   testing.TB
 	dir string
+	set *holdings.Set // nil: nothing is held
+
+	dial *memDialer
 }
 
 // mount mounts the server with attributes believed as long as Linux does it by
@@ -191,7 +226,14 @@ type mounted struct {
 func (s *server) mount(change func(c *Config)) *mounted {
 	s.t.Helper()
 	ctx := context.Background()
-	c, err := rpcrdma.Dial(ctx, memDialer{s.l}, "", rpcrdma.ClientConfig{})
+	var how rpcrdma.ClientConfig
+	var set *holdings.Set
+	if s.keep != nil {
+		set = holdings.New(holdings.Config{Drop: Drop})
+		how.Extensions = set.Line().Extension()
+	}
+	dial := &memDialer{l: s.l}
+	c, err := rpcrdma.Connect(ctx, dial, "", rpcrdma.LineConfig{Client: how, Log: discard})
 	require.NoError(s.t, err)
 	l := &line{to: c}
 	client := nfsclient.New(l, nfsclient.Config{})
@@ -201,7 +243,7 @@ func (s *server) mount(change func(c *Config)) *mounted {
 	require.NoError(s.t, err)
 	cfg := Config{
 		Client: client, FS: fs, Source: "server:/x", Point: reachable(s.t), Direct: true, Up: l.up, Log: discard,
-		RegMin: 3 * time.Second, RegMax: time.Minute, DirMin: 30 * time.Second, DirMax: time.Minute,
+		RegMin: 3 * time.Second, RegMax: time.Minute, DirMin: 30 * time.Second, DirMax: time.Minute, Held: set,
 	}
 	if change != nil {
 		change(&cfg)
@@ -214,8 +256,9 @@ func (s *server) mount(change func(c *Config)) *mounted {
 			m.Wait()
 		}
 		assert.NoError(s.t, c.Close())
+		set.Close()
 	})
-	return &mounted{Mount: m, line: l, t: s.t, dir: cfg.Point}
+	return &mounted{Mount: m, line: l, t: s.t, dir: cfg.Point, set: set, dial: dial}
 }
 
 // file returns the path of a file in the mount.

@@ -1,0 +1,106 @@
+package fusefs
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// same asserts that a mount shows what the server has at a name, the content too.
+func (m *mounted) same(s *server, name string) {
+	m.t.Helper()
+	var here, there unix.Stat_t
+	err := unix.Lstat(s.file(name), &there)
+	assert.Equal(m.t, err, unix.Lstat(m.file(name), &here), name)
+	if err != nil {
+		_, err := os.Open(m.file(name))
+		assert.ErrorIs(m.t, err, unix.ENOENT)
+		return
+	}
+	assert.Equal(m.t, essence(&there), essence(&here), name)
+	if there.Mode&unix.S_IFMT == unix.S_IFDIR {
+		assert.ElementsMatch(m.t, list(m.t, s.file(name)), list(m.t, m.file(name)), name)
+		return
+	}
+	_, want := reads(m.t, s.file(name))
+	_, got := reads(m.t, m.file(name))
+	assert.Equal(m.t, want, got, name)
+}
+
+// heldTree is what TestHeldChanges begins with: files, and names that are not there.
+var heldTree = []string{"", "a", "d", "d/b", "none", "d/none", "a.new"}
+
+// TestHeldChanges has one mount hold a tree, and then changes it by another one.
+func TestHeldChanges(t *testing.T) {
+	for _, tt := range []struct {
+		what   string
+		change func(file func(string) string) error
+	}{
+		{"write", func(f func(string) string) error { return os.WriteFile(f("a"), []byte("longer than it was"), 0) }},
+		{"write unseen", func(f func(string) string) error {
+			st := lstat(t, f("a"))
+			if err := os.WriteFile(f("a"), []byte("A"), 0); err != nil {
+				return err
+			}
+			mtime := time.Unix(st.Mtim.Unix())
+			return os.Chtimes(f("a"), mtime, mtime)
+		}},
+		{"truncate", func(f func(string) string) error { return os.Truncate(f("a"), 0) }},
+		{"chmod", func(f func(string) string) error { return os.Chmod(f("a"), 0o600) }},
+		{"chmod of a directory", func(f func(string) string) error { return os.Chmod(f("d"), 0o711) }},
+		{"rename over", func(f func(string) string) error { return os.Rename(f("a"), f("d/b")) }},
+		{"rename away", func(f func(string) string) error { return os.Rename(f("d/b"), f("d/none")) }},
+		{"rename of a directory", func(f func(string) string) error { return os.Rename(f("d"), f("none")) }},
+		{"unlink", func(f func(string) string) error { return os.Remove(f("d/b")) }},
+		{"link", func(f func(string) string) error { return os.Link(f("a"), f("d/none")) }},
+		{"create", func(f func(string) string) error { return os.WriteFile(f("d/none"), []byte("new"), 0o644) }},
+		{"mkdir", func(f func(string) string) error { return os.Mkdir(f("none"), 0o755) }},
+		{"symlink", func(f func(string) string) error { return os.Symlink("b", f("d/none")) }},
+		{"replace", func(f func(string) string) error {
+			if err := os.WriteFile(f("a.new"), []byte("b"), 0o644); err != nil {
+				return err
+			}
+			return os.Rename(f("a.new"), f("a"))
+		}},
+	} {
+		t.Run(tt.what, func(t *testing.T) {
+			s := newGranting(t, true)
+			put(t, s.file("a"), []byte("a"))
+			require.NoError(t, os.Mkdir(s.file("d"), 0o755))
+			put(t, s.file("d/b"), []byte("b"))
+			one, two := s.mount(nil), s.mount(nil)
+			var files [][2]*os.File
+			for _, name := range []string{"a", "d", "d/b"} {
+				files = append(files, [2]*os.File{open(t, one.file(name), os.O_RDONLY), open(t, s.file(name), os.O_RDONLY)})
+			}
+			look := func() {
+				t.Helper()
+				for _, f := range files {
+					var here, there unix.Stat_t
+					require.NoError(t, unix.Fstat(int(f[1].Fd()), &there))
+					if there.Nlink > 0 {
+						require.NoError(t, unix.Fstat(int(f[0].Fd()), &here))
+						assert.Equal(t, essence(&there), essence(&here), f[0].Name())
+					}
+				}
+				for _, name := range heldTree {
+					one.same(s, name)
+				}
+			}
+			for range 2 {
+				look()
+			}
+			held := one.set.Stats().Held
+			assert.EqualValues(t, 4, held)
+			require.NoError(t, tt.change(two.file))
+			assert.Less(t, one.set.Stats().Held, held)
+			for range 2 {
+				look()
+			}
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package fusefs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sort"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// A twoMounts plays at random with a small tree by two mounts of one server, one
+// change at a time, and looks after each whether both show what the server has.
+type twoMounts struct {
+	*rand.Rand
+	t      *testing.T
+	s      *server
+	mounts [2]*mounted
+	log    []string
+}
+
+var playDirs = []string{"", "p", "q"}
+
+func (p *twoMounts) name() string {
+	return filepath.Join(playDirs[p.IntN(len(playDirs))], string(rune('a'+p.IntN(4))))
+}
+
+// change makes a change by one of the mounts, which may well be refused.
+func (p *twoMounts) change(m *mounted) (what string, err error) {
+	a, b := p.name(), p.name()
+	switch p.IntN(11) {
+	case 0, 1, 2:
+		what = "write " + a
+		err = os.WriteFile(m.file(a), fmt.Appendf(nil, "%d", p.IntN(10)), 0o644)
+	case 3:
+		what = "append to " + a
+		var f *os.File
+		if f, err = os.OpenFile(m.file(a), os.O_WRONLY|os.O_APPEND, 0); err == nil {
+			_, err = f.WriteString("+")
+			err = errors.Join(err, f.Close())
+		}
+	case 4:
+		what = "remove " + a
+		err = os.Remove(m.file(a))
+	case 5:
+		what = "rename " + a + " to " + b
+		err = os.Rename(m.file(a), m.file(b))
+	case 6:
+		what = "link " + a + " to " + b
+		err = os.Link(m.file(a), m.file(b))
+	case 7:
+		what = "chmod " + a
+		err = os.Chmod(m.file(a), fs.FileMode(0o600+p.IntN(8)))
+	case 8:
+		what = "truncate " + a
+		err = os.Truncate(m.file(a), int64(p.IntN(3)))
+	case 9:
+		what = "mkdir " + a
+		err = os.Mkdir(m.file(a), 0o755)
+	case 10:
+		what = "rename p to r and back"
+		if err = os.Rename(m.file("p"), m.file("r")); err == nil {
+			p.look(p.mounts[p.IntN(2)], "r")
+			p.look(p.mounts[p.IntN(2)], "p")
+			p.look(p.mounts[p.IntN(2)], "r/a")
+			err = os.Rename(m.file("r"), m.file("p"))
+		}
+	}
+	return what, err
+}
+
+// look compares what a mount shows with what the server has.
+func (p *twoMounts) look(m *mounted, name string) {
+	var here, there unix.Stat_t
+	missing := unix.Lstat(p.s.file(name), &there)
+	f, err := os.Open(m.file(name))
+	if missing != nil {
+		require.ErrorIs(p.t, err, missing, "%s: %q", name, p.log)
+		return
+	}
+	require.NoError(p.t, err, "%s: %q", name, p.log)
+	defer f.Close()
+	require.NoError(p.t, unix.Fstat(int(f.Fd()), &here))
+	require.Equal(p.t, essence(&there), essence(&here), "%s: %q", name, p.log)
+	if there.Mode&unix.S_IFMT == unix.S_IFDIR {
+		p.lists(m, name)
+		return
+	}
+	want, err := os.ReadFile(p.s.file(name))
+	require.NoError(p.t, err)
+	got := make([]byte, 100)
+	n, _ := f.Read(got)
+	require.Equal(p.t, string(want), string(got[:n]), "%s: %q", name, p.log)
+}
+
+// essence returns what of st must be the same here and there.
+func essence(st *unix.Stat_t) []any {
+	return []any{st.Ino, st.Mode, st.Size, st.Nlink, st.Mtim, st.Ctim}
+}
+
+// lists compares a listing.
+func (p *twoMounts) lists(m *mounted, dir string) {
+	want, got := list(p.t, p.s.file(dir)), list(p.t, m.file(dir))
+	sort.Strings(want)
+	sort.Strings(got)
+	require.Equal(p.t, want, got, "%s: %q", dir, p.log)
+}
+
+// TestHeldRandom plays for a while.
+func TestHeldRandom(t *testing.T) {
+	s := newGranting(t, true)
+	for _, d := range playDirs[1:] {
+		require.NoError(t, os.Mkdir(s.file(d), 0o755))
+	}
+	p := &twoMounts{Rand: rand.New(rand.NewPCG(1, 2)), t: t, s: s}
+	for i := range p.mounts {
+		p.mounts[i] = s.mount(nil)
+	}
+	for range 600 {
+		who := p.IntN(2)
+		what, err := p.change(p.mounts[who])
+		p.log = append(p.log[max(0, len(p.log)-20):], fmt.Sprintf("%d: %s: %v", who, what, err))
+		for range 3 {
+			p.look(p.mounts[p.IntN(2)], p.name())
+		}
+		if p.IntN(4) == 0 {
+			p.lists(p.mounts[p.IntN(2)], playDirs[p.IntN(len(playDirs))])
+		}
+	}
+	stats := p.mounts[0].set.Stats()
+	assert.Greater(t, stats.Served, stats.Granted)
+	assert.NotZero(t, stats.Recalled)
+	assert.Zero(t, s.keep.Stats().Late)
+}
