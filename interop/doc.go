@@ -35,6 +35,10 @@
 //	          mountrdma ─┼─▶ one directory of nfsrdmad: what memory says it must be
 //	          Linux ─────┘
 //
+// The same is done where mounts cache by delegation counters, by several programs at
+// the same time, and while mounts lose their connections or are stopped: what a change
+// has left is what is seen by who opens the file after it.
+//
 // Tests of mounts run in a mount namespace, which goes with the process.
 //
 // Beside the guest, go-nfs-client uses the server in a network namespace, where
@@ -59,7 +63,7 @@
 //
 // INTEROP_SOAK (a Go duration) sets the time of the soak and of the bad network, 60s
 // by default, and of the random operations, 2m by default, and has the server killed 50
-// times in place of three and a directory with a million entries; INTEROP_SEED repeats the random operations
-// of an earlier run.
+// times in place of three, a directory with a million entries, and 200 schedules of
+// mounts with delegations; INTEROP_SEED repeats the random operations of an earlier run.
 // INTEROP_TRANSCRIPTS names a directory for what posix and model have seen.
 package interop

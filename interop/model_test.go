@@ -80,15 +80,20 @@ type views struct {
 
 // windows mounts d three times.
 func windows(t *testing.T, d *daemon, options ...string) *views {
-	v := &views{served: d.dir}
-	s := d.site()
+	s := shop{addr: d.rdma, site: d.site()}
+	return windowsOf(t, d.dir, [2]shop{s, s}, options, options)
+}
+
+// windowsOf mounts a served directory as each shop has it, and by Linux.
+func windowsOf(t *testing.T, served string, shops [2]shop, options, linuxOptions []string) *views {
+	v := &views{served: served}
 	for i := range v.fuse {
-		m := shop{addr: d.rdma, site: s}.fuse(t, options...)
+		m := shops[i].fuse(t, options...)
 		v.fuse[i] = m
-		// mountrdma says where it is when it hangs.
-		v.add("fuse"+strconv.Itoa(i), v.player(t, m.point), func() { m.proc.Signal(syscall.SIGQUIT) })
+		v.addFUSE(t, i)
 	}
-	s.mount(t, "/mnt", s.options("rdma", options...))
+	s := shops[0].site
+	s.mount(t, "/mnt", s.options("rdma", linuxOptions...))
 	var err error
 	v.linux, err = guest(t).Open(t.Context(), "exec guestwork model /mnt")
 	require.NoError(t, err)
@@ -99,11 +104,18 @@ func windows(t *testing.T, d *daemon, options ...string) *views {
 	return v
 }
 
+// addFUSE adds a player on a mount of this host.
+func (v *views) addFUSE(t *testing.T, i int) {
+	m := v.fuse[i]
+	// mountrdma says where it is when it hangs.
+	v.add("fuse"+strconv.Itoa(i), v.player(t, m.point), func() { m.proc.Signal(syscall.SIGQUIT) })
+}
+
 func (v *views) add(name string, rw io.ReadWriter, stop func()) {
 	v.mounts = append(v.mounts, model.Mount{Name: name, Player: &again{Player: impatient{model.NewRemote(rw), stop}}})
 }
 
-// player starts guestwork on a mount of this host. It is a process, so that one that
+// player starts guestwork in a directory of this host, most often a mount. It is a process, so that one that
 // hangs can be ended.
 func (v *views) player(t *testing.T, point string) io.ReadWriter {
 	fromIt, out, err := os.Pipe()

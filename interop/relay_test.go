@@ -16,8 +16,8 @@ import (
 
 // A relay stands between a client and a server of RDMA. It counts their
 // connections: who loses one for a Terminate, or for what it does not like, makes
-// another. And it can hide from either end that the other one takes a Send With
-// Invalidate.
+// another. It can hide from either end that the other one takes a Send With
+// Invalidate, and it can cut what it relays.
 type relay struct {
 	t      *testing.T
 	addr   string // for the client
@@ -26,6 +26,9 @@ type relay struct {
 
 	conns atomic.Int32
 	all   sync.WaitGroup
+
+	mu   sync.Mutex
+	open map[*net.TCPConn]bool // to both ends
 }
 
 // hidden are the ends whose word on Send With Invalidate does not get through.
@@ -36,7 +39,7 @@ func newRelay(t *testing.T, target string, hide hidden) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	r := &relay{t: t, addr: l.Addr().String(), target: target, hide: hide}
+	r := &relay{t: t, addr: l.Addr().String(), target: target, hide: hide, open: make(map[*net.TCPConn]bool)}
 	r.all.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -56,17 +59,42 @@ func newRelay(t *testing.T, target string, hide hidden) *relay {
 
 // serve relays one connection until both ends have closed it.
 func (r *relay) serve(client *net.TCPConn) {
-	defer client.Close()
+	defer r.hold(client)()
 	c, err := net.Dial("tcp", r.target)
 	if !assert.NoError(r.t, err) {
 		return
 	}
 	server := c.(*net.TCPConn)
-	defer server.Close()
+	defer r.hold(server)()
 	var both sync.WaitGroup
 	both.Go(func() { pass(server, client, r.hide.client) })
 	both.Go(func() { pass(client, server, r.hide.server) })
 	both.Wait()
+}
+
+// hold has cut end a connection until the function that it returns closes it.
+func (r *relay) hold(c *net.TCPConn) (done func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open[c] = true
+	return func() {
+		r.mu.Lock()
+		delete(r.open, c)
+		r.mu.Unlock()
+		_ = c.Close()
+	}
+}
+
+// cut resets all connections: to either end, the other has not closed it.
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.open {
+		_ = c.SetLinger(0)
+	}
+	for c := range r.open {
+		_ = c.Close()
+	}
 }
 
 // pass passes on what one end sends: its MPA start-up frame, and then all else.

@@ -41,7 +41,17 @@ func Contents(seed uint64) *Source {
 func Looks(seed uint64) *Source {
 	w := maps.Clone(weights)
 	w[Reopen], w[Stat], w[List] = 60, 25, 15
-	return &Source{r: rand.New(rand.NewPCG(seed, 4)), kinds: repeat(w), path: somewhere}
+	return &Source{r: rand.New(rand.NewPCG(seed, 4)), kinds: repeat(w), path: near}
+}
+
+// Sights are the operations that make what a source of Looks finds at first.
+func Sights() []Op {
+	return []Op{
+		{Kind: Create, Path: "a", Mode: 0o644},
+		{Kind: Mkdir, Path: "b", Mode: 0o755},
+		{Kind: Create, Path: "b/a", Mode: 0o644},
+		{Kind: Mkdir, Path: "b/b", Mode: 0o755},
+	}
 }
 
 // ContentLooks is a source of operations on the content of a few files, of which most
@@ -80,7 +90,13 @@ func repeat(weights map[Kind]int) []Kind {
 	return kinds
 }
 
-func somewhere(r *rand.Rand) string {
+// somewhere is a path that is often not there.
+func somewhere(r *rand.Rand) string { return path(r, names) }
+
+// near is a path that is often there.
+func near(r *rand.Rand) string { return path(r, names[:3]) }
+
+func path(r *rand.Rand, names []string) string {
 	// Short paths more often: they exist more often.
 	n := 1 + min(r.IntN(depth), r.IntN(depth+1))
 	parts := make([]string, n)

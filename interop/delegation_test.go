@@ -1,0 +1,146 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop/model"
+)
+
+const (
+	delegationLease = time.Second // short, so that some run out
+	scheduleTime    = time.Second // of one schedule, without the look at what it left
+	schedules       = 2           // on each export,
+	schedulesSoak   = 100         // in make soak
+)
+
+// TestDelegation does random operations by two mounts of mountrdma, which cache
+// under delegations, by Linux, which knows nothing of them, and on an export that is
+// not exclusive by a process of the host. Whatever one of them has changed, all others
+// see at their next open, also those that have lost their connection or were stopped
+// for longer than a lease.
+func TestDelegation(t *testing.T) {
+	guest(t)
+	dir := served(t)
+	exports := filepath.Join(t.TempDir(), "exports")
+	require.NoError(t, os.WriteFile(exports, fmt.Appendf(nil, `%[1]s/exclusive *(rw,insecure,no_root_squash,exclusive)
+%[1]s/ordinary *(rw,insecure,no_root_squash)
+`, dir), 0o644))
+	for _, name := range []string{"exclusive", "ordinary"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+	}
+	control := filepath.Join(t.TempDir(), "control")
+	d := serveExports(t, dir, exports, "--lease", delegationLease.String(), "--control", control)
+	seed := uint64(time.Now().UnixNano())
+	for name, play := range map[string]play{
+		// Names and attributes are believed while they are held, and no longer.
+		"exclusive": {model.Sights(), model.Looks, []string{"actimeo=0"}},
+		"ordinary":  {model.Files(), model.ContentLooks, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEstate(t, d, filepath.Join(dir, name), play.options)
+			if name == "ordinary" {
+				e.add("local", e.player(t, e.served), func() {})
+			}
+			n := schedules
+			if os.Getenv("INTEROP_SOAK") != "" {
+				n = schedulesSoak
+			}
+			before := statusOf(t, control).Grants
+			for i := range n {
+				e.schedule(t, play, seed+uint64(i), troubles[i%len(troubles)])
+			}
+			after := statusOf(t, control).Grants
+			e.close(t)
+			t.Logf("%d operations held to the model, %d looks loose, %d connections; of all grants: %+v",
+				e.held, e.loose, e.connections(), after)
+			assert.Greater(t, after.Granted, before.Granted+n)
+			assert.Greater(t, after.Recalled, before.Recalled+n)
+		})
+	}
+}
+
+// An estate is an export, mounted by both clients of this project behind relays, and
+// by Linux.
+type estate struct {
+	*views
+	relays [2]*relay
+
+	schedules, held, loose int
+}
+
+func newEstate(t *testing.T, d *daemon, dir string, options []string) *estate {
+	e := new(estate)
+	s := d.site()
+	s.export, s.backing = dir, hostDir(dir)
+	var shops [2]shop
+	for i := range shops {
+		e.relays[i] = newRelay(t, d.rdma, hidden{})
+		shops[i] = shop{addr: e.relays[i].addr, site: s}
+	}
+	e.views = windowsOf(t, dir, shops, options, []string{coherent})
+	for i := range e.fuse { // two programs on each
+		e.addFUSE(t, i)
+	}
+	return e
+}
+
+func (e *estate) connections() int { return int(e.relays[0].conns.Load() + e.relays[1].conns.Load()) }
+
+// A play is what is done on an export.
+type play struct {
+	start   []model.Op // in each new directory
+	source  func(seed uint64) *model.Source
+	options []string // of the mounts of this host
+}
+
+// schedule lets all work in new directories under one kind of trouble: in turns, and
+// at the same time.
+func (e *estate) schedule(t *testing.T, play play, seed uint64, kind trouble) {
+	e.schedules++
+	places := make([]*model.Place, 3)
+	for i := range places {
+		places[i] = &model.Place{Dir: fmt.Sprintf("%d-%d", e.schedules, i), Tree: model.NewTree()}
+		require.NoError(t, os.Mkdir(filepath.Join(e.served, places[i].Dir), 0o755))
+		for _, o := range play.start {
+			places[i].Tree.Do(o)
+			_, err := model.Within(model.Dir(e.served), places[i].Dir).Do(o)
+			require.NoError(t, err)
+		}
+	}
+	clock := e.clock(t)
+	end := kind.begin(e, seed)
+	first := places[0]
+	r := &model.Run{
+		Seed: seed, Source: play.source(seed), Mounts: e.below(first.Dir), Tree: first.Tree, Before: clock, Leave: knownWrong, Log: transcript(t),
+	}
+	errTurns := r.For(scheduleTime / 2)
+	c := &model.Crowd{Seed: seed, Source: play.source, Mounts: e.mounts, Places: places, Before: clock, Leave: knownWrong}
+	var errCrowd error
+	if errTurns == nil {
+		errCrowd = c.For(scheduleTime / 2)
+	}
+	end()
+	require.NoError(t, errTurns, "%+v", kind)
+	require.NoError(t, errCrowd, "%+v", kind)
+	e.held += r.Done + int(c.Held.Load())
+	e.loose += int(c.Loose.Load())
+	var all sync.WaitGroup
+	for _, m := range append(e.mounts, model.Mount{Name: "served", Player: model.Dir(e.served)}) {
+		all.Go(func() {
+			for _, p := range places {
+				assert.NoError(t, p.Tree.Compare(model.Within(m, p.Dir)), "all of it, by %s, seed %d", m.Name, seed)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,89 @@
+//go:build interop
+
+package interop
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestDelegationLog lets a mount append to a log that another one follows: it opens
+// the log and reads it again and again, and sees each line as soon as that is written.
+// A line costs one recall at most, and to look in between costs the server nothing.
+func TestDelegationLog(t *testing.T) {
+	const lines, looks = 100, 5
+	built(t)
+	control := filepath.Join(t.TempDir(), "control")
+	d := serve(t, "--no-root-squash", "--exclusive", "--control", control)
+	s := shop{addr: d.rdma, site: d.site()}
+	writer, follower := s.fuse(t), s.fuse(t)
+	var want strings.Builder
+	log := filepath.Join(follower.point, "log")
+	write := func(line string) {
+		f, err := os.OpenFile(filepath.Join(writer.point, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		require.NoError(t, err)
+		_, err = f.WriteString(line)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		want.WriteString(line)
+	}
+	look := func() {
+		got, err := os.ReadFile(log)
+		require.NoError(t, err)
+		require.Equal(t, want.String(), string(got))
+	}
+	write("line 0\n")
+	look()
+	before := statusOf(t, control)
+	for n := range lines {
+		write(fmt.Sprintf("line %d\n", n+1))
+		for range looks {
+			look()
+		}
+	}
+	after := statusOf(t, control)
+	recalls := after.Grants.Recalled - before.Grants.Recalled
+	t.Logf("%d lines, %d opens: %d recalls, %d calls", lines, lines*looks, recalls, after.calls()-before.calls())
+	assert.Positive(t, recalls, "the follower holds the log")
+	assert.LessOrEqual(t, recalls, lines)
+	require.Eventually(t, func() bool { // it does not ask again at once what was just recalled
+		quiet := statusOf(t, control).calls()
+		for range looks {
+			look()
+		}
+		return statusOf(t, control).calls() == quiet
+	}, daemonLimit, pollEvery, "to look at what nobody changes takes no call")
+	writer.umount()
+	follower.umount()
+}
+
+// A status is what nfsrdmad status tells, as far as these tests look.
+type status struct {
+	Procedures []struct{ Calls int }
+	Grants     struct{ Granted, Recalled, Returned, Silent int }
+}
+
+// calls are all that the server has answered.
+func (s *status) calls() (sum int) {
+	for _, p := range s.Procedures {
+		sum += p.Calls
+	}
+	return sum
+}
+
+func statusOf(t *testing.T, control string) *status {
+	t.Helper()
+	out, err := exec.Command(program("nfsrdmad"), "status", "--json", "--control", control).Output()
+	require.NoError(t, err)
+	s := new(status)
+	require.NoError(t, json.Unmarshal(out, s))
+	return s
+}

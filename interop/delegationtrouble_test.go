@@ -1,0 +1,54 @@
+//go:build interop
+
+package interop
+
+import (
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A trouble is what is done to mounts while they work.
+type trouble struct {
+	cuts  bool // their connections are reset
+	stops bool // they are stopped, most often for more than a lease
+}
+
+var troubles = []trouble{{true, true}, {}, {cuts: true}, {stops: true}}
+
+const troubleEvery = 400 * time.Millisecond // at most
+
+// begin makes trouble until the function that it returns is called.
+func (k trouble) begin(e *estate, seed uint64) (end func()) {
+	if k == (trouble{}) {
+		return func() {}
+	}
+	stop := make(chan struct{})
+	wait := func(d time.Duration) bool {
+		select {
+		case <-stop:
+			return false
+		case <-time.After(d):
+			return true
+		}
+	}
+	var work sync.WaitGroup
+	work.Go(func() {
+		r := rand.New(rand.NewPCG(seed, 6))
+		for wait(time.Duration(r.Int64N(int64(troubleEvery)))) {
+			i := r.IntN(len(e.fuse))
+			if k.cuts && (!k.stops || r.IntN(2) == 0) {
+				e.relays[i].cut()
+				continue
+			}
+			e.fuse[i].proc.Signal(syscall.SIGSTOP)
+			wait(time.Duration(float64(delegationLease) * (0.5 + r.Float64())))
+			e.fuse[i].proc.Signal(syscall.SIGCONT)
+		}
+	})
+	return func() {
+		close(stop)
+		work.Wait()
+	}
+}

@@ -1,0 +1,157 @@
+//go:build interop
+
+package interop
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What the extension puts on the wire: docs/delegation.md.
+const (
+	// acquireCall is in the header of each call: RPC version 2, program, version and
+	// procedure, as tshark's filters have octets. It knows no program of that number.
+	acquireCall = "00:00:00:02:20:66:72:78:00:00:00:01:00:00:00:01"
+
+	slotAddMask  = "0x8000000080000000"
+	kindRecall   = 1
+	kindReturned = 2
+
+	wireLease = 3 * time.Second
+)
+
+// TestDelegationWire captures how a mount is granted a file, opens it again, and gives
+// it back for another mount's sake, and has tshark read the operations of RFC 7306 in
+// it: their order is what keeps caches coherent.
+func TestDelegationWire(t *testing.T) {
+	built(t)
+	d := serve(t, "--no-root-squash", "--exclusive", "--lease", wireLease.String())
+	s := shop{addr: d.rdma, site: d.site()}
+	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "file"), []byte("first\n"), 0o644))
+	raw := filepath.Join(t.TempDir(), "delegation.pcap")
+	capture := tcpdump(t, raw, fmt.Sprintf("tcp port %d", port(t, d.rdma)))
+	holder, writer := s.fuse(t), s.fuse(t)
+	file := filepath.Join(holder.point, "file")
+	assert.Equal(t, "first\n", onHost(t, "/", "cat "+file))
+	// What has not renewed its lease for two thirds of it asks by an atomic operation.
+	holder.proc.Signal(syscall.SIGSTOP)
+	time.Sleep(wireLease * 7 / 10)
+	holder.proc.Signal(syscall.SIGCONT)
+	assert.Equal(t, "first\n", onHost(t, "/", "cat "+file))
+	onHost(t, writer.point, "echo second >>file")
+	assert.Equal(t, "first\nsecond\n", onHost(t, "/", "cat "+file))
+	holder.umount()
+	writer.umount()
+	capture.end(t)
+	cut, _ := resegmented(t, raw)
+	keep(t, cut)
+
+	for c, n := range complaints(t, cut, asIs) {
+		assert.Contains(t, dissected, c, "%d times", n)
+	}
+	all := events(t, cut, port(t, d.rdma))
+	first := slices.IndexFunc(all, func(e event) bool { return e.kind == kindRecall })
+	require.Positive(t, first, "something is recalled")
+	recall := all[first]
+	before, after := all[:first], all[first+1:]
+	of := func(what string) func(event) bool {
+		return func(e event) bool { return e.stream == recall.stream && e.what == what }
+	}
+	assert.True(t, recall.fromServer)
+	assert.True(t, slices.ContainsFunc(before, of("ACQUIRE")), "the call comes before")
+	opens := 0
+	for _, e := range before {
+		if of("FetchAdd")(e) && e.slot != 0 {
+			assert.Equal(t, slotAddMask, e.mask)
+			opens++
+		}
+	}
+	assert.Positive(t, opens, "the file is opened again by an atomic operation")
+
+	back := slices.IndexFunc(after, func(e event) bool { return e.kind == kindReturned })
+	require.GreaterOrEqual(t, back, 0, "it is given back")
+	assert.Equal(t, recall.stream, after[back].stream)
+	assert.Equal(t, [2]uint32{recall.slot, recall.generation}, [2]uint32{after[back].slot, after[back].generation})
+	assert.False(t, after[back].fromServer)
+	asked, answered := 0, 0
+	for _, e := range slices.Concat(before, after[:back]) {
+		switch {
+		case e.stream != recall.stream:
+		case e.what == "FetchAdd":
+			asked++
+		case e.what == "Response":
+			answered++
+		}
+	}
+	assert.Equal(t, asked, answered, "each atomic operation is answered before")
+	for _, e := range after[back:] { // until the slot is granted again, under another generation
+		if of("ACQUIRE")(e) {
+			break
+		}
+		assert.False(t, of("FetchAdd")(e) && e.slot == recall.slot, "an atomic operation on what was given back: %+v", e)
+	}
+	changed, _, _ := strings.Cut(tshark(t, cut, "-Y", "nfs.procedure_v3 == 7 && rpc.msgtyp == 1", "-T", "fields", "-e", "frame.number"), "\n")
+	assert.Greater(t, number(t, changed), after[back].frame, "the other's WRITE is answered when the file was given back")
+}
+
+// An event is a message of the extension.
+type event struct {
+	frame      int
+	stream     string
+	fromServer bool
+	what       string // ACQUIRE, FetchAdd, Response, Immediate
+
+	mask             string // of FetchAdd
+	kind             int    // of Immediate
+	slot, generation uint32 // of FetchAdd and Immediate; 0: the lease
+}
+
+// events are those of a capture, in order.
+func events(t *testing.T, file string, server int) (all []event) {
+	t.Helper()
+	regions := make(map[string]uint64) // tagged offset of each connection's
+	for _, f := range rows(t, file, "iwarp_mpa.rep", "tcp.stream", "iwarp_mpa.privatedata") {
+		b, err := hex.DecodeString(strings.ReplaceAll(f[1], ":", ""))
+		require.NoError(t, err)
+		if i := strings.Index(string(b), "nfrx"); i >= 0 {
+			regions[f[0]] = binary.BigEndian.Uint64(b[i+12:])
+		}
+	}
+	for _, f := range rows(t, file, "iwarp_rdma.opcode == 3 && tcp.payload contains "+acquireCall, "frame.number", "tcp.stream") {
+		all = append(all, event{frame: number(t, f[0]), stream: f[1], what: "ACQUIRE"})
+	}
+	for _, f := range rows(t, file, "iwarp_rdma.opcode >= 8 && iwarp_rdma.opcode <= 11", "frame.number", "tcp.stream", "tcp.srcport",
+		"iwarp_rdma.opcode", "iwarp_rdma.atomic.remote_tagged_offset", "iwarp_rdma.atomic.add_mask", "tcp.payload") {
+		e := event{frame: number(t, f[0]), stream: f[1], fromServer: f[2] == strconv.Itoa(server)}
+		switch f[3] {
+		case "0x0a":
+			at, err := strconv.ParseUint(f[4], 10, 64)
+			require.NoError(t, err)
+			e.what, e.mask, e.slot = "FetchAdd", f[5], uint32((at-regions[f[1]])/8)
+		case "0x0b":
+			e.what = "Response"
+		default:
+			require.Equal(t, "0x09", f[3], "with Solicited Event")
+			b, err := hex.DecodeString(strings.ReplaceAll(f[6], ":", ""))
+			require.NoError(t, err)
+			data := b[20:28] // behind MPA's length and DDP's header
+			e.what, e.kind = "Immediate", int(data[0])
+			e.slot, e.generation = binary.BigEndian.Uint32(data)&0xffffff, binary.BigEndian.Uint32(data[4:])
+		}
+		all = append(all, e)
+	}
+	slices.SortStableFunc(all, func(a, b event) int { return a.frame - b.frame })
+	return all
+}
