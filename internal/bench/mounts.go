@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // Where in memory mounts are: memfs and tcpfs are limits, ours the export's.
@@ -56,16 +57,22 @@ func (w *world) limitFS(role string, args ...string) (string, error) {
 
 // mount returns where mountrdma has mounted the export.
 func (w *world) mount() (string, error) {
-	return w.mounted(oursPoint, func(point string) error {
-		s, err := w.nfsrdmad(anyCPU)
-		if err != nil {
-			return err
-		}
+	s, err := w.nfsrdmad(anyCPU)
+	if err != nil {
+		return "", err
+	}
+	return w.mountOf(oursPoint, s)
+}
+
+// mountOf returns where mountrdma has mounted the export of a server, with options.
+func (w *world) mountOf(name string, s *server, options ...string) (string, error) {
+	return w.mounted(name, func(point string) error {
 		host, port, err := net.SplitHostPort(s.addr)
 		if err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(w.ctx, w.program("mountrdma"), host+":"+exportName, point, "-o", "port="+port)
+		cmd := exec.CommandContext(w.ctx, w.program("mountrdma"), host+":"+exportName, point,
+			"-o", strings.Join(append(options, "port="+port), ","))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", cmd, err, out)
 		}

@@ -14,6 +14,7 @@ type result struct {
 
 	Server float64 `json:"-"` // seconds of CPU, of the server
 	Memory float64 `json:"-"` // octets that the server has resident
+	Calls  float64 `json:"-"` // of any program, that the server has got
 }
 
 // What rows compare.
@@ -23,4 +24,6 @@ func p50(r *result) float64     { return r.Latency.P50 }             // microsec
 func p50ms(r *result) float64   { return r.Latency.P50 / 1e3 }
 func perGiB(r *result) float64  { return (r.Client + r.Server) / (r.Bytes / (1 << 30)) }
 func kib(r *result) float64     { return r.Memory / 1024 }
+func seconds(r *result) float64 { return r.Seconds }
+func served(r *result) float64  { return r.Calls }
 func perCall(r *result) float64 { return (r.Client + r.Server) / r.Ops * 1e6 } // microseconds of CPU

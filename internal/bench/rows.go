@@ -1,5 +1,7 @@
 package main
 
+import "time"
+
 // rows returns all that is measured.
 func rows() []*row {
 	mapped := tcp(free, "mapped")
@@ -125,5 +127,31 @@ func rows() []*row {
 			ours: ofTCPFS("writer", "over", "buffered"), limit: ofMemFS("writer", "over", "buffered"),
 			views: []view{{"", "GB/s", rate, goal{}}},
 		},
+		reopens("re-open of cached files", 0),
+		reopens("re-open of cached files, server 0.5 ms away", 500*time.Microsecond),
+		reopens("re-open of cached files, server 1 ms away", time.Millisecond),
+		repeats("git status of 20,000 files, again", gitStatus, 0),
+		repeats("git status of 20,000 files, again, server 1 ms away", gitStatus, time.Millisecond),
+		repeats("compile of 20 files with 40 headers each, again", compile, 0),
+		repeats("compile of 20 files with 40 headers each, again, server 1 ms away", compile, time.Millisecond),
+	}
+}
+
+// noDelegations is the option of mounts that ask for none.
+const noDelegations = "nodeleg"
+
+// reopens compares opens with delegations and without.
+func reopens(name string, away time.Duration) *row {
+	return &row{
+		name: name, against: "without delegations", ours: reopened(away), limit: reopened(away, noDelegations),
+		views: []view{{"", "k/s", calls, atLeast(10)}, {"calls at the server", "calls", served, goal{}}},
+	}
+}
+
+// repeats compares doing a job again with delegations and without.
+func repeats(name string, j *job, away time.Duration) *row {
+	return &row{
+		name: name, against: "without delegations", ours: again(j, away), limit: again(j, away, noDelegations),
+		views: []view{{"", "s", seconds, goal{}}, {"calls at the server", "calls", served, goal{}}},
 	}
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A place is the CPUs of server and client.
@@ -70,6 +73,100 @@ func ofPoint(mount func(*world) (string, error), role, file, how string) side {
 		}
 		return w.role(nil, anyCPU, role, filepath.Join(point, file), how, w.o.time.String())
 	}
+}
+
+// reopened is opening again what a mount has cached, with these options of it. The
+// server is so far away, and no process but it changes the files.
+func reopened(away time.Duration, options ...string) side {
+	const pages = "pages"
+	return func(w *world) (*result, error) {
+		point, err := w.exclusive(away, options)
+		if err != nil {
+			return nil, err
+		}
+		run := func(d time.Duration) (*result, error) {
+			return w.role(nil, anyCPU, "reopener", filepath.Join(point, pages), strconv.Itoa(directories[pages].files), d.String())
+		}
+		if _, err := run(0); err != nil { // the first time
+			return nil, err
+		}
+		return w.counted(func() (*result, error) { return run(w.o.time) })
+	}
+}
+
+// again is doing a job for the second time, when the mount does not go by what it
+// has seen the first time unless it knows that it is still so.
+func again(j *job, away time.Duration, options ...string) side {
+	return func(w *world) (*result, error) {
+		dir, err := w.job(j)
+		if err != nil {
+			return nil, err
+		}
+		point, err := w.exclusive(away, options)
+		if err != nil {
+			return nil, err
+		}
+		dir = filepath.Join(point, dir)
+		if err := w.script(dir, j.again); err != nil {
+			return nil, err
+		}
+		time.Sleep(believedAttributes)
+		return w.counted(func() (*result, error) {
+			start := time.Now()
+			err := w.script(dir, j.again)
+			return &result{Seconds: time.Since(start).Seconds(), Ops: 1}, err
+		})
+	}
+}
+
+// exclusive returns where mountrdma has mounted an export that nothing but the server
+// changes, with these options, so far away.
+func (w *world) exclusive(away time.Duration, options []string) (string, error) {
+	s, err := w.nfsrdmad(anyCPU, "--exclusive", "--control", w.control())
+	if err != nil {
+		return "", err
+	}
+	at, err := w.delayer(s, away)
+	if err != nil {
+		return "", err
+	}
+	return w.mountOf(fmt.Sprintf("exclusive-%v-%s", away, strings.Join(options, "-")), at, options...)
+}
+
+// control is the socket of that server.
+func (w *world) control() string { return filepath.Join(w.dir, "control") }
+
+// counted adds to a result the calls that the server got meanwhile.
+func (w *world) counted(run func() (*result, error)) (*result, error) {
+	before, err := w.calls()
+	if err != nil {
+		return nil, err
+	}
+	r, err := run()
+	if err == nil {
+		r.Calls, err = w.calls()
+		r.Calls -= before
+	}
+	return r, err
+}
+
+// calls returns how many calls the server of exclusive has answered.
+func (w *world) calls() (float64, error) {
+	out, err := exec.CommandContext(w.ctx, w.program("nfsrdmad"), "status", "--json", "--control", w.control()).Output()
+	if err != nil {
+		return 0, err
+	}
+	var status struct {
+		Procedures []struct{ Calls float64 }
+	}
+	if err := json.Unmarshal(out, &status); err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for _, p := range status.Procedures {
+		sum += p.Calls
+	}
+	return sum, nil
 }
 
 // idle is what n connections cost the server on which nothing happens, beside one

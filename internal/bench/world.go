@@ -8,16 +8,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 )
 
 // What is exported.
-const (
-	fileSize  = 1 << 30 // octets, of big and of over
-	smallSize = 1 << 10 // octets, of files in directories
-)
+const fileSize = 1 << 30 // octets, of big and of over
 
-// directories are how many files there are in each.
-var directories = map[string]int{"few": 100, "small": 10_000}
+// A directory has so many files, of so many octets.
+type directory struct{ files, size int }
+
+var directories = map[string]directory{"few": {100, 1 << 10}, "small": {10_000, 1 << 10}, "pages": {10_000, page}}
+
+func fileName(i int) string { return fmt.Sprintf("f%05d", i) }
 
 // exportName is the export with the data.
 const exportName = "/e"
@@ -53,8 +55,10 @@ func newWorld(ctx context.Context, o *options) (*world, error) {
 
 // close ends all processes and removes the data.
 func (w *world) close() {
-	if point := w.mounts[oursPoint]; point != "" {
-		_ = exec.Command(w.program("mountrdma"), "umount", point).Run()
+	for name, point := range w.mounts {
+		if name != memPoint {
+			_ = exec.Command(w.program("mountrdma"), "umount", point).Run()
+		}
 	}
 	for _, s := range w.servers {
 		s.stop()
@@ -90,12 +94,12 @@ func (w *world) fill() error {
 			return err
 		}
 	}
-	for dir, n := range directories {
+	for dir, d := range directories {
 		if err := os.Mkdir(w.path(dir), 0o755); err != nil {
 			return err
 		}
-		for i := range n {
-			if err := os.WriteFile(w.path(dir, fmt.Sprintf("f%05d", i)), b[:smallSize], 0o644); err != nil {
+		for i := range d.files {
+			if err := os.WriteFile(w.path(dir, fileName(i)), b[:d.size], 0o644); err != nil {
 				return err
 			}
 		}
@@ -129,6 +133,16 @@ func (w *world) nfsrdmad(cpu int, flags ...string) (*server, error) {
 func (w *world) tcpServer(cpu int) (*server, error) {
 	return w.server(fmt.Sprintln("tcp", cpu), func() (*server, error) {
 		return startServer(w.ctx, cpu, "tcp", w.self, roleWord, "tcpserver", w.path("big"), w.path("over"))
+	})
+}
+
+// delayer returns where s is, farther away by a round trip; 0: s itself.
+func (w *world) delayer(s *server, away time.Duration) (*server, error) {
+	if away == 0 {
+		return s, nil
+	}
+	return w.server(fmt.Sprintln("delayer", s.addr, away), func() (*server, error) {
+		return startServer(w.ctx, anyCPU, "delayed", w.self, roleWord, "delayer", s.addr, (away / 2).String())
 	})
 }
 

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// inFlight is how many pieces of a stream may be on their way.
+const inFlight = 4096
+
+// delayer makes a server farther away: what either end sends to the other comes so
+// much later. Its arguments are the server's address, and half of the round trip that
+// is added.
+func delayer(args []string) error {
+	delay, err := time.ParseDuration(args[1])
+	if err != nil {
+		return err
+	}
+	// The kernel would else be late by 50 us, as it likes.
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("ready delayed=%s\n", l.Addr())
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		server, err := net.Dial("tcp", args[0])
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		go late(client, server, delay)
+		go late(server, client, delay)
+	}
+}
+
+// A piece is what was read at once.
+type piece struct {
+	octets []byte
+	due    time.Time
+}
+
+// late passes on what comes, delayed, until an end closes.
+func late(to, from net.Conn, delay time.Duration) {
+	pieces := make(chan piece, inFlight)
+	go func() {
+		defer close(pieces)
+		b := make([]byte, 256<<10)
+		for {
+			n, err := from.Read(b)
+			if err != nil {
+				return
+			}
+			pieces <- piece{append([]byte(nil), b[:n]...), time.Now().Add(delay)}
+		}
+	}()
+	for p := range pieces {
+		sleepUntil(p.due)
+		if _, err := to.Write(p.octets); err != nil {
+			_ = from.Close() // and the reader goes on to the end of pieces
+		}
+	}
+	_ = to.Close()
+}
+
+// sleepUntil sleeps in the kernel: the runtime's timers count milliseconds where
+// nothing else runs.
+func sleepUntil(t time.Time) {
+	for d := time.Until(t); d > 0; d = time.Until(t) {
+		ts := unix.NsecToTimespec(int64(d))
+		_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &ts, nil) // what is interrupted goes on
+	}
+}
