@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -106,6 +107,26 @@ func TestPostDoesNotStay(t *testing.T) {
 	within(t, posted, "Post's return")
 	close(returned)
 	require.NoError(t, fate.wait(t).Err)
+}
+
+// The data of a READ of 1 MiB and the message that tells of them go together.
+func TestOneWrite(t *testing.T) {
+	world(t)
+	var calls int
+	e, _ := againstRaw(t, raw{initiator: true, before: func(c *Conn) {
+		c.mulpdu = mpa.MaxULPDU
+		wr := &c.sock.tcp.wr
+		wr.call = func(int) (int, unix.Errno) {
+			calls++
+			return wr.size, 0
+		}
+	}})
+	fate := make(waiter, 1)
+	require.NoError(t, e.Post(
+		rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 1<<20)}},
+		rdma.WR{Op: rdma.OpSend, Data: [][]byte{make([]byte, 256)}, Done: fate}))
+	require.NoError(t, fate.wait(t).Err)
+	assert.Equal(t, 1, calls)
 }
 
 // A message of one segment takes a buffer of its own size, not of the largest.

@@ -31,9 +31,10 @@ const (
 	maxAhead = 17
 
 	// maxVectors and maxBatch bound one writev, in elements (Linux takes
-	// 1024) and octets.
+	// 1024) and octets: 1 MiB of data in FPDUs goes with the message that
+	// tells of it, and so wakes the peer once less.
 	maxVectors = 1024
-	maxBatch   = 1 << 20
+	maxBatch   = 1<<20 + 32<<10
 
 	// maxHeld bounds what is held back while a reader hands messages over,
 	// in octets: beyond it, a system call of its own is worth it.
