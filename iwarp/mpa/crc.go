@@ -13,7 +13,7 @@ var zeros [3]byte
 // UpdateCRC adds b to the CRC32c of what came before in the same FPDU, which
 // is 0 at the FPDU's start. The CRC covers the ULPDU_Length field, the ULPDU and
 // the pad (RFC 5044, Section 4.4).
-func UpdateCRC(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli, b) }
+func UpdateCRC(crc uint32, b []byte) uint32 { return updateCRC(crc, b) }
 
 // AppendTrailer appends the pad and the CRC field of an FPDU whose ULPDU is of
 // n octets, where crc is over the ULPDU_Length field and the ULPDU.

@@ -1,0 +1,30 @@
+package mpa
+
+import (
+	"hash/crc32"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A CRC of any octets, in one piece or two, is that of the standard library.
+func TestUpdateCRC(t *testing.T) {
+	var seed [32]byte
+	octets := make([]byte, LengthLen+MaxULPDU)
+	_, _ = rand.NewChaCha8(seed).Read(octets)
+	check := func(from, to int) {
+		b := octets[from:to]
+		require.Equal(t, crc32.Update(0, castagnoli, b), UpdateCRC(0, b), "[%d:%d]", from, to)
+		cut := rand.IntN(len(b) + 1)
+		require.Equal(t, crc32.Update(0, castagnoli, b), UpdateCRC(UpdateCRC(0, b[:cut]), b[cut:]), "[%d:%d] cut at %d", from, to, cut)
+	}
+	for n := range 8 << 10 {
+		check(n%67, n%67+n)
+	}
+	for range 1000 {
+		from := rand.IntN(len(octets))
+		check(from, from+rand.IntN(len(octets)-from+1))
+	}
+	check(0, len(octets))
+}
