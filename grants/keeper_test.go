@@ -1,0 +1,175 @@
+package grants
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+func TestConfig(t *testing.T) {
+	for _, c := range []Config{{Lease: time.Microsecond}, {Slots: 1}, {Grants: -1}} {
+		_, err := New(c)
+		assert.Error(t, err)
+	}
+	k, err := New(Config{})
+	require.NoError(t, err)
+	defer k.Close()
+	x := k.Extension()
+	assert.Equal(t, 1<<16, x.Counters)
+	assert.Equal(t, 32, x.ImmediateRecvs)
+	assert.Equal(t, 10*time.Second, k.Lease())
+	before := k.now()
+	assert.GreaterOrEqual(t, k.now(), before)
+}
+
+// Without a Keeper, changes pass and nobody holds anything.
+func TestNil(t *testing.T) {
+	var k *Keeper
+	var ch Change
+	assert.True(t, k.Blind(&ch))
+	k.Done(&ch)
+	k.RecallAll()
+	assert.Zero(t, k.Stats())
+	assert.Zero(t, k.Held(nil))
+	assert.Nil(t, k.Extension())
+	k.Close()
+}
+
+// A client that is silent for a lease loses what it holds, although nobody wants it.
+func TestSilence(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		c := r.counting()
+		defer c.close()
+		for range 3 { // from the second lease on it adds to its counter
+			require.Zero(t, c.ask("a"))
+			require.Equal(t, 1, r.Stats().InForce)
+			time.Sleep(term - time.Second)
+			require.Equal(t, 1, r.Stats().InForce)
+			require.NoError(t, c.link.Atomic(rdma.OpFetchAdd, c.link.Counter(0), delegation.OpRenew.Operands(), c, 0))
+			time.Sleep(term - time.Second)
+			assert.Equal(t, 1, r.Stats().InForce)
+			time.Sleep(term/4 + time.Second)
+			assert.Zero(t, r.Stats().InForce)
+			c.returns()
+		}
+		assert.EqualValues(t, 3, r.Stats().Silent)
+		assert.EqualValues(t, 3, r.Stats().Returned)
+	})
+}
+
+// Who has no counters holds nothing.
+func TestWithoutCounters(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		for _, x := range []rpcrdma.ExtensionConfig{{}, {Atomics: true}, {ImmediateRecvs: 4}} {
+			c := r.dial(x)
+			assert.Equal(t, delegation.ReasonOver, c.ask("a"))
+			c.close()
+		}
+		c := r.counting()
+		defer c.close()
+		assert.Zero(t, c.ask("a"))
+		require.Len(t, r.peers, 4)
+		for i, p := range r.peers {
+			assert.Equal(t, i == 3, r.Serves(p))
+			n := r.Held(rpcrdma.LinkOf(p))
+			assert.Equal(t, i == 3, n == 1)
+		}
+		assert.False(t, r.Serves(nil))
+		assert.False(t, r.Serves(new(oncrpc.Peer)))
+	})
+}
+
+// begin is a change from elsewhere that has something recalled.
+func (r *rig) begin(key string) *Change {
+	ch := new(Change)
+	assert.False(r.t, r.Begin(ch, nil, []byte(key)))
+	return ch
+}
+
+// A change that waits ends with its context, or is put off after a while; where too many
+// wait, at once.
+func TestWait(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		c := r.counting()
+		defer c.close()
+		require.Zero(t, c.ask("a"))
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(gone)
+		assert.ErrorIs(t, r.Wait(ctx, r.begin("a")), gone)
+
+		start := time.Now()
+		ends := make(chan error, maxWaiting)
+		for range maxWaiting {
+			ch := r.begin("a")
+			go func() { ends <- r.Wait(context.Background(), ch) }()
+		}
+		synctest.Wait()
+		assert.ErrorIs(t, r.Wait(t.Context(), r.begin("a")), ErrPutOff)
+		assert.Zero(t, time.Since(start))
+		for range maxWaiting {
+			assert.ErrorIs(t, <-ends, ErrPutOff)
+		}
+		assert.Equal(t, delegation.Patience, time.Since(start))
+
+		ch := r.begin("a")
+		go func() { ends <- r.Wait(context.Background(), ch) }()
+		c.returns()
+		require.NoError(t, <-ends)
+		assert.True(t, r.Begin(ch, nil, []byte("a")))
+		r.Done(ch)
+		assert.Zero(t, r.waiting.Load())
+	})
+}
+
+// The time that a change waits is one for all that it waits for.
+func TestWaitAgain(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		c := r.counting()
+		defer c.close()
+		require.Zero(t, c.ask("a"))
+		require.Zero(t, c.ask("b"))
+		start, ends := time.Now(), make(chan error)
+		ch := r.begin("a")
+		go func() { ends <- r.Wait(context.Background(), ch) }()
+		time.Sleep(delegation.Patience * 3 / 4)
+		c.returns()
+		require.NoError(t, <-ends)
+		require.False(t, r.Begin(ch, nil, []byte("b")))
+		assert.ErrorIs(t, r.Wait(context.Background(), ch), ErrPutOff)
+		assert.Equal(t, delegation.Patience, time.Since(start))
+	})
+}
+
+// A blind change is none while a lease is still being released.
+func TestBlindAndLeases(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		c := r.counting()
+		releasing, free := make(chan struct{}), make(chan struct{})
+		r.take = func(func()) (func(), error) {
+			return func() {
+				close(releasing)
+				<-free
+			}, nil
+		}
+		require.Zero(t, c.ask("a"))
+		go c.close()
+		<-releasing
+		var ch Change
+		assert.False(t, r.Blind(&ch))
+		close(free)
+		synctest.Wait()
+		assert.True(t, r.Blind(&ch))
+		r.Done(&ch)
+	})
+}
