@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// A process of the host that opens a file for writing waits until the client that holds
+// its data has given it back.
+func TestLocalWriter(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "f")
+	require.NoError(t, os.WriteFile(file, []byte("old"), 0o666))
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", dir+"=/x")
+	cfg, ends := attached(false)
+	cfg.Delegation = true
+	c, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConfig{Extensions: cfg})
+	require.NoError(t, err)
+	defer c.Close()
+	end := soon(t, ends)
+
+	var mnt mount3.MntRes
+	x := counted(t, c, mount3.Program, mount3.Version, mount3.ProcMnt, (&mount3.PathArgs{Path: []byte("/x")}).AppendTo(nil))
+	defer x.Release()
+	mnt.Decode(&x.Results)
+	require.Equal(t, mount3.OK, mnt.Status)
+	var found nfs3.LookupRes
+	x = counted(t, c, nfs3.Program, nfs3.Version, nfs3.ProcLookup, (&nfs3.DirOpArgs{Dir: mnt.Handle, Name: []byte("f")}).AppendTo(nil))
+	defer x.Release()
+	found.Decode(&x.Results)
+	require.Equal(t, nfs3.OK, found.Status)
+	var res delegation.AcquireRes
+	a := delegation.AcquireArgs{Handle: found.Object, Types: delegation.FileData | delegation.FileAttributes}
+	x = counted(t, c, delegation.Program, delegation.Version, delegation.ProcAcquire, a.AppendTo(nil))
+	defer x.Release()
+	res.Decode(&x.Results)
+	if res.Status == delegation.StatusRefused && res.Reason == delegation.ReasonTypes {
+		t.Skip("the file system here gives no leases")
+	}
+	require.Equal(t, delegation.StatusOK, res.Status, res.Reason)
+	assert.Equal(t, delegation.FileData, res.Types)
+
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(file, []byte("new"), 0o666) }()
+	octets := soon(t, end.got)
+	m, err := delegation.ParseImmediate(octets, delegation.KindRecall)
+	require.NoError(t, err)
+	assert.Equal(t, delegation.Immediate{Kind: delegation.KindRecall, Slot: res.Slot, Generation: res.Generation}, m)
+	select {
+	case err := <-written:
+		require.Fail(t, "it has not waited", "%v", err)
+	case <-time.After(20 * time.Millisecond): // it has had the time
+	}
+	m.Kind = delegation.KindReturned
+	require.NoError(t, end.link.PostImmediate(m.Octets(), nil, 0))
+	require.NoError(t, soon(t, written))
+}

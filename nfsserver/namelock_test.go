@@ -1,0 +1,43 @@
+package nfsserver
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A name is one request's at a time, whichever way round two are locked; others do not
+// wait for it. Nothing is left of them.
+func TestNameLocks(t *testing.T) {
+	var l nameLocks
+	l.init()
+	names := [3]uint64{l.number([]byte("d"), "a"), l.number([]byte("d"), "b"), l.number([]byte("e"), "a")}
+	var counts [3]int
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 500 {
+				i, j := rand.IntN(3), rand.IntN(3)
+				var held heldNames
+				l.lock(&held, [2]uint64{names[i], names[j]})
+				counts[i]++
+				if j != i {
+					counts[j]++
+				}
+				l.unlock(&held)
+				l.unlock(&held)
+			}
+		})
+	}
+	all.Wait()
+	assert.Empty(t, l.names)
+	assert.LessOrEqual(t, len(l.spare), maxSpareLocks)
+
+	var first, second heldNames
+	l.lock(&first, [2]uint64{names[0], names[0]})
+	l.lock(&second, [2]uint64{names[1], names[2]})
+	l.unlock(&first)
+	l.unlock(&second)
+}
