@@ -28,7 +28,7 @@ func counted(t *testing.T, c *rpcrdma.Client, prog, vers, proc uint32, args []by
 func TestGrantsShown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
 	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--lease", "3s", "--exclusive", "--control", path, "mem:=/m")
-	cfg, ends := attached(true)
+	cfg, ends := attached(false)
 	cfg.Delegation = true
 	c, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConfig{Extensions: cfg})
 	require.NoError(t, err)
@@ -39,25 +39,23 @@ func TestGrantsShown(t *testing.T) {
 	x := counted(t, c, mount3.Program, mount3.Version, mount3.ProcMnt, (&mount3.PathArgs{Path: []byte("/m")}).AppendTo(nil))
 	mnt.Decode(&x.Results)
 	require.Equal(t, mount3.OK, mnt.Status)
-	a := delegation.AcquireArgs{Handle: slices.Clone(mnt.Handle), Types: delegation.Directory}
+	root := slices.Clone(mnt.Handle)
 	x.Release()
-	for _, want := range []delegation.Status{delegation.StatusOK, delegation.StatusRefused} { // the second is of a file
-		var res delegation.AcquireRes
-		x = counted(t, c, delegation.Program, delegation.Version, delegation.ProcAcquire, a.AppendTo(nil))
+	acquire := func(types delegation.Types) (res delegation.AcquireRes) {
+		a := delegation.AcquireArgs{Handle: root, Types: types}
+		x := counted(t, c, delegation.Program, delegation.Version, delegation.ProcAcquire, a.AppendTo(nil))
+		defer x.Release()
 		res.Decode(&x.Results)
 		require.NoError(t, x.Results.Done())
-		require.Equal(t, want, res.Status)
-		if want == delegation.StatusOK {
-			assert.EqualValues(t, 3000, res.LeaseMS)
-		}
-		x.Release()
-		a.Handle, a.Types = slices.Clone(a.Handle), delegation.FileData
-		if want == delegation.StatusOK {
-			d := status(t, path)
-			assert.Equal(t, &grantsDoc{LeaseSeconds: 3, InForce: 1, Granted: 1}, d.Grants)
-			assert.Equal(t, 1, d.Connections[0].RDMA.Extensions.Grants)
-		}
+		return res
 	}
+	res := acquire(delegation.Directory)
+	require.Equal(t, delegation.StatusOK, res.Status)
+	assert.EqualValues(t, 3000, res.LeaseMS)
+	d := status(t, path)
+	assert.Equal(t, &grantsDoc{LeaseSeconds: 3, InForce: 1, Granted: 1}, d.Grants)
+	assert.Equal(t, 1, d.Connections[0].RDMA.Extensions.Grants)
+	require.Equal(t, delegation.StatusRefused, acquire(delegation.Directory).Status, "it has one")
 	code, stdout, _ := command(t, "status", "--control", path)
 	assert.Equal(t, cli.ExitOK, code)
 	assert.Contains(t, stdout, "1 granted, 1 refused, 1 recalled")
