@@ -31,10 +31,11 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 		return fuse.OK
 	}
 	m.acquire(o, dir, delegation.Directory) // whose names are soon wanted again
-	r := reply{began: m.tick(), read: m.cfg.Held.ServerTime()}
+	const search = nfs3.AccessLookup
+	r := reply{asked: search, allowed: search, began: m.tick(), read: m.cfg.Held.ServerTime()}
 	res, err := o.c().Lookup(o, dir.fh, name)
 	m.learnPost(dir, r.began, &res.DirAttr)
-	r.attr = &res.DirAttr
+	r.attr = res.DirAttr
 	m.searched(o, dir, r, err)
 	switch {
 	case errors.Is(err, nfs3.ErrNoEnt):

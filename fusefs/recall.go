@@ -57,7 +57,7 @@ func (m *Mount) searched(o *op, dir *node, r reply, err error) {
 	if err != nil && !errors.Is(err, nfs3.ErrNoEnt) || dir.isPublic(m) {
 		return
 	}
-	dir.allow(o.who(), r, nfs3.AccessLookup, nfs3.AccessLookup)
+	dir.allow(o.who(), r)
 }
 
 // isPublic is public for a node.

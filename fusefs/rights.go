@@ -56,16 +56,18 @@ func (n *node) allowLocked(who *caller, asked, allowed uint32) {
 	r.by = append(r.by, right{who, asked, allowed & asked})
 }
 
-// A reply is what has to be known of one before what it says of rights is remembered.
+// A reply says which of the rights asked for a caller has.
 type reply struct {
-	began uint64           // tick before the call
-	read  int64            // what the server's clock showed then at least (holdings.Set)
-	attr  *nfs3.PostOpAttr // of the object
+	asked, allowed uint32
+
+	began uint64          // tick before the call
+	read  int64           // what the server's clock showed then at least (holdings.Set)
+	attr  nfs3.PostOpAttr // of the object
 }
 
 // allow notes what a reply says of a caller's rights. Where the call began before the
 // grant came, the object must have been as it was granted.
-func (n *node) allow(who *caller, r reply, asked, allowed uint32) {
+func (n *node) allow(who *caller, r reply) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if r.began <= n.changed && n.grant != 0 {
@@ -74,7 +76,7 @@ func (n *node) allow(who *caller, r reply, asked, allowed uint32) {
 	if r.began < n.grant && !(r.attr.OK && n.learnt >= n.grant && delegation.Unchanged(stampOf(&r.attr.Attr), stampOf(&n.attr), r.read)) {
 		return
 	}
-	n.allowLocked(who, asked, allowed)
+	n.allowLocked(who, r.asked, r.allowed)
 }
 
 // stampOf returns what tells an object's states apart.
@@ -94,14 +96,16 @@ func (m *Mount) may(o *op, n *node, want uint32, types delegation.Types) (allowe
 		return allowed, nil
 	}
 	granted := m.acquireBeside(o, n, types)
-	allowed, err = m.access(o, n, who, want)
+	r, err := m.access(o, n, who, want)
 	if !granted() || err != nil || n.object.Types()&ofAttributes == 0 {
-		return allowed, err
+		return r.allowed & want, err
 	}
+	n.allow(who, r) // what came before the grant may count under it
 	if allowed, known := n.mayHeld(o, who, want); known {
 		return allowed, nil
 	}
-	return m.access(o, n, who, want) // so that it is known from now on
+	r, err = m.access(o, n, who, want) // so that it is known from now on
+	return r.allowed & want, err
 }
 
 // mayHeld is may for what is known under a grant.
@@ -130,22 +134,21 @@ func (m *Mount) acquireBeside(o *op, n *node, types delegation.Types) func() boo
 
 // access asks which of the rights the caller has. Of what may be held all is asked, as
 // the next who asks may want others.
-func (m *Mount) access(o *op, n *node, who *caller, want uint32) (allowed uint32, err error) {
-	asked := want
+func (m *Mount) access(o *op, n *node, who *caller, want uint32) (reply, error) {
+	r := reply{asked: want, began: m.tick(), read: m.cfg.Held.ServerTime()}
 	if m.holdable(n) {
-		asked |= everyRight
+		r.asked |= everyRight
 	}
-	r := reply{began: m.tick(), read: m.cfg.Held.ServerTime()}
-	res, err := who.client.Access(o, n.fh, asked)
+	res, err := who.client.Access(o, n.fh, r.asked)
 	if err != nil {
-		return 0, err
+		return reply{}, err
 	}
 	if err := m.learnOrFetch(o, n, r.began, &res.Attr); err != nil {
-		return 0, err
+		return reply{}, err
 	}
-	r.attr = &res.Attr
-	n.allow(who, r, asked, res.Access)
-	return res.Access & want, nil
+	r.allowed, r.attr = res.Access, res.Attr
+	n.allow(who, r)
+	return r, nil
 }
 
 // everyRight are the rights that ACCESS knows.
