@@ -3,13 +3,17 @@
 package interop
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +92,68 @@ func TestDelegationLocal(t *testing.T) {
 
 	m.umount()
 	require.Eventually(t, func() bool { return leasesOf(t, here) == 0 }, closeLimit, pollEvery, "a lease is left")
+	d.stop()
+}
+
+// TestDelegationLocalReaders has a process of the server's host count in a file while
+// two mounts open and read it all the time: none sees less than what had been written
+// when it opened the file.
+func TestDelegationLocalReaders(t *testing.T) {
+	const writes, readers = 400, 2
+	d := serve(t, "--no-root-squash", "--lease=1s")
+	s := shop{addr: d.rdma, site: d.site()}
+	var begun, done atomic.Int64
+	here := filepath.Join(d.dir, "f")
+	write := func(n int64) error {
+		begun.Store(n)
+		f, err := os.OpenFile(here, os.O_WRONLY|os.O_CREATE, 0o644)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(f, "%08d", n)
+		err = errors.Join(err, f.Close())
+		done.Store(n)
+		return err
+	}
+	require.NoError(t, write(0))
+
+	var wg sync.WaitGroup
+	var reads atomic.Int64
+	var mounts []*fuseMount
+	for range 2 {
+		m := s.fuse(t)
+		mounts = append(mounts, m)
+		for range readers {
+			wg.Go(func() {
+				for done.Load() < writes {
+					least := done.Load()
+					b, err := os.ReadFile(filepath.Join(m.point, "f"))
+					most := begun.Load()
+					if !assert.NoError(t, err) {
+						return
+					}
+					n, err := strconv.ParseInt(string(b), 10, 64)
+					assert.NoError(t, err)
+					assert.True(t, least <= n && n <= most, "%d, where %d had been written and %d begun", n, least, most)
+					reads.Add(1)
+				}
+			})
+		}
+	}
+	for n := range int64(writes) {
+		for before := reads.Load(); reads.Load() < before+readers && !t.Failed(); {
+			runtime.Gosched()
+		}
+		if err := write(n + 1); !assert.NoError(t, err) {
+			done.Store(writes)
+		}
+	}
+	wg.Wait()
+	t.Logf("%d reads", reads.Load())
+	for _, m := range mounts {
+		t.Logf("%d READ", m.calls("READ"))
+		m.umount()
+	}
 	d.stop()
 }
 
