@@ -247,8 +247,13 @@ func (p *player) refused(name string) delegation.Reason {
 
 // call makes a call of NFS, and returns its status.
 func (p *player) call(proc uint32, args message) nfs3.Status {
+	return p.callOf(nfs3.Program, proc, args)
+}
+
+// callOf is call for NFSACL too.
+func (p *player) callOf(prog, proc uint32, args message) nfs3.Status {
 	x := &oncrpc.Exchange{
-		Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, MaxResults: 4096,
+		Prog: prog, Vers: nfs3.Version, Proc: proc, MaxResults: 4096,
 		Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1000, GID: 1000}, Args: args.AppendTo(nil), Item: itemOf(args),
 		Sink: make([]byte, 4096),
 	}

@@ -1,11 +1,15 @@
 package nfsserver
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
 // conflicts are calls, what they recall of one who holds everything, when another makes
@@ -110,4 +114,33 @@ func TestConflicts(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A listFS takes access control lists, and forgets them.
+type listFS struct{ *mem.FS }
+
+func (listFS) GetACL(context.Context, *vfs.Cred, vfs.Handle) (access, def vfs.ACL, a vfs.MaybeAttr, err error) {
+	return nil, nil, a, nil
+}
+
+func (listFS) SetACL(context.Context, *vfs.Cred, vfs.Handle, *vfs.ACL, *vfs.ACL) (a vfs.MaybeAttr, err error) {
+	return a, nil
+}
+
+// SETACL changes an object too.
+func TestSetACLRecalls(t *testing.T) {
+	lists := func(c *Config) { c.Exports[0].FS = listFS{mem.New(mem.Options{})} }
+	withGrants(t, lists, func(t *testing.T, g *grantRig) {
+		holder, other := g.play(), g.play()
+		defer holder.leave()
+		defer other.leave()
+		holder.hold("f", "d")
+		for _, name := range []string{"f", "d"} {
+			args := nfsacl.SetACLArgs{Object: g.fh[name]}
+			assert.Equal(t, nfs3.OK, holder.callOf(nfsacl.Program, nfsacl.ProcSetACL, &args))
+			assert.Empty(t, holder.recalls())
+			assert.Equal(t, nfs3.OK, other.callOf(nfsacl.Program, nfsacl.ProcSetACL, &args))
+			assert.Equal(t, []string{name}, holder.recalls())
+		}
+	})
 }
