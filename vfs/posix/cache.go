@@ -62,6 +62,13 @@ func (c *cache) inode(h vfs.Handle) (ino uint64, ok bool) {
 	return o.ino, true
 }
 
+// holds tells whether the object of h is there.
+func (c *cache) holds(h vfs.Handle) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.objs[h] != nil
+}
+
 // put enters o, with one reference, unless its handle is there: then o is
 // closed and the one that is there returned.
 func (c *cache) put(o *object) *object {

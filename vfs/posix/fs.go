@@ -20,9 +20,10 @@ type FS struct {
 	leases   leases
 	root     *object
 	rootStat unix.Statx_t
-	tree     int // keeps the mount, or -1
-	mount    int // the root, open for reading
-	proc     int // /proc/self/fd
+	tree     int  // keeps the mount, or -1
+	mount    int  // the root, open for reading
+	proc     int  // /proc/self/fd
+	volatile bool // the file system is in memory alone
 	fsid     uint64
 	maxSize  uint64 // longest file, in octets
 	newVerf  func() uint64

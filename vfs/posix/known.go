@@ -15,8 +15,13 @@ import (
 // and time of birth. To ask for one takes a descriptor of the object, which
 // nothing else about an entry of a directory does. An object has one slot, and
 // what comes there later takes its place.
+//
+// What was born just now may go, and the next get its inode number before the
+// clock has moved. Such an object counts later, if it is held open since: nothing
+// else has its number then, and what gets it afterwards was born later.
 type knownHandles struct {
-	young bool // what was born just now too
+	held  func(vfs.Handle) bool // tells whether an object is open
+	young bool                  // what was born just now counts at once
 
 	mu    sync.Mutex
 	slots []knownHandle // nil until the first is there
@@ -26,6 +31,7 @@ type knownHandle struct {
 	ino   uint64
 	birth unix.StatxTimestamp
 	h     vfs.Handle
+	young bool // it was born just now when it was remembered
 }
 
 // get returns the handle of an object. No time of birth: the file system has
@@ -37,20 +43,30 @@ func (k *knownHandles) get(ino uint64, birth unix.StatxTimestamp) (vfs.Handle, b
 		return vfs.Handle{}, false
 	}
 	s := &k.slots[ino%handleSlots]
-	return s.h, s.ino == ino && s.birth == birth
+	if s.ino != ino || s.birth != birth {
+		return vfs.Handle{}, false
+	}
+	if s.young {
+		if bornNow(birth) || !k.held(s.h) {
+			return vfs.Handle{}, false
+		}
+		s.young = false
+	}
+	return s.h, true
 }
 
-// put takes note of the handle of an object. One that was born just now is
-// left out: it may go, and the next get its inode number before the clock has
-// moved.
+// put takes note of the handle of an object.
 func (k *knownHandles) put(ino uint64, birth unix.StatxTimestamp, h vfs.Handle) {
-	if time.Since(time.Unix(birth.Sec, int64(birth.Nsec))) < birthAge && !k.young {
-		return
-	}
+	young := bornNow(birth) && !k.young
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.slots == nil {
 		k.slots = make([]knownHandle, handleSlots)
 	}
-	k.slots[ino%handleSlots] = knownHandle{ino, birth, h}
+	k.slots[ino%handleSlots] = knownHandle{ino, birth, h, young}
+}
+
+// bornNow tells whether another object could have the same time of birth.
+func bornNow(birth unix.StatxTimestamp) bool {
+	return time.Since(time.Unix(birth.Sec, int64(birth.Nsec))) < birthAge
 }

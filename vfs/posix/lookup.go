@@ -36,12 +36,12 @@ func (f *FS) Lookup(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string)
 	if h, obj, dirAttr, ok := f.glance(c, d, name); ok {
 		return h, obj, dirAttr, nil
 	}
-	o, err := f.lookup(c, d, name)
+	o, obj, err := f.lookup(c, d, name)
 	if err != nil {
 		return h, obj, f.attrOf(d), err
 	}
 	defer f.put(o)
-	return o.h, f.attrOf(o), f.attrOf(d), nil
+	return o.h, obj, f.attrOf(d), nil
 }
 
 // nameBufs are room for a name with its NUL.
@@ -68,21 +68,31 @@ func (f *FS) glance(c *vfs.Cred, d *object, name string) (h vfs.Handle, obj, dir
 	return h, f.some(&st), f.some(&dst), true
 }
 
-func (f *FS) lookup(c *vfs.Cred, d *object, name string) (*object, error) {
+// lookup returns what c finds as name in d, with its attributes.
+func (f *FS) lookup(c *vfs.Cred, d *object, name string) (o *object, a vfs.MaybeAttr, err error) {
 	if err := checkName(name); err != nil {
-		return nil, err
+		return nil, a, err
 	}
-	switch name {
-	case ".":
-		return f.self(c, d)
-	case "..":
-		return f.parent(c, d)
+	if isDots(name) {
+		if name == "." {
+			o, err = f.self(c, d)
+		} else {
+			o, err = f.parent(c, d)
+		}
+		if err == nil {
+			a = f.attrOf(o)
+		}
+		return o, a, err
 	}
 	fd, err := f.openName(c, d, name)
 	if err != nil {
-		return nil, err
+		return nil, a, err
 	}
-	return f.adoptName(d, name, fd)
+	var st unix.Statx_t
+	if o, err = f.adoptName(d, name, fd, &st); err == nil {
+		a = f.some(&st)
+	}
+	return o, a, err
 }
 
 // openName opens what c finds as name in d, as a place.
@@ -94,14 +104,14 @@ func (f *FS) openName(c *vfs.Cred, d *object, name string) (fd int, err error) {
 	return fd, err
 }
 
-// adoptName makes an object of the place fd, which was found as name in d.
-func (f *FS) adoptName(d *object, name string, fd int) (*object, error) {
-	var st unix.Statx_t
-	if err := statFD(fd, &st); err != nil {
+// adoptName makes an object of the place fd, which was found as name in d, and tells
+// its attributes.
+func (f *FS) adoptName(d *object, name string, fd int, st *unix.Statx_t) (*object, error) {
+	if err := statFD(fd, st); err != nil {
 		closeFD(fd)
 		return nil, err
 	}
-	return f.adoptSeen(d, name, fd, &st)
+	return f.adoptSeen(d, name, fd, st)
 }
 
 // adoptSeen is adoptName for a place whose attributes are st.

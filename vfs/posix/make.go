@@ -103,7 +103,8 @@ func (f *FS) makeTaken(c *vfs.Cred, d *object, m *maker) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := f.adoptName(d, m.name, fd)
+	var st unix.Statx_t
+	o, err := f.adoptName(d, m.name, fd, &st)
 	if err != nil {
 		return nil, err
 	}

@@ -76,6 +76,11 @@ func (f *FS) openMount(dir string) (err error) {
 	if err != nil {
 		return err
 	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(f.mount, &fs); err != nil {
+		return err
+	}
+	f.volatile = fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC
 	return statFD(f.mount, &f.rootStat)
 }
 
@@ -103,7 +108,7 @@ func openDir(at int, name string) (int, error) {
 // root's.
 func (f *FS) chooseHandles(root int, o *Options) (h vfs.Handle, err error) {
 	if !o.TableHandles {
-		k := &kernelHandles{mount: f.mount, known: knownHandles{young: o.young}}
+		k := &kernelHandles{mount: f.mount, known: knownHandles{held: f.cache.holds, young: o.young}}
 		if h, err = f.tryKernel(k, root); err == nil {
 			f.handles = k
 			return h, nil

@@ -20,8 +20,12 @@ func late(err error) error {
 }
 
 // sync puts an object's metadata on stable storage after a change: its own
-// where it can be opened, otherwise all that the file system has.
+// where it can be opened, otherwise all that the file system has. One in memory
+// has no such storage.
 func (f *FS) sync(o *object) error {
+	if f.volatile {
+		return nil
+	}
 	err := error(unix.EINVAL)
 	if o.typ == vfs.TypeReg || o.typ == vfs.TypeDir {
 		err = f.syncFile(o)

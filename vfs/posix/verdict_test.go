@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -89,10 +90,13 @@ func TestVerdictHolds(t *testing.T) {
 
 // A handle is remembered by what tells an object from all others, and not
 // where nothing does.
-func TestKnownHandles(t *testing.T) {
+func TestKnownHandles(t *testing.T) { synctest.Test(t, testKnownHandles) }
+
+func testKnownHandles(t *testing.T) {
 	old := unix.StatxTimestamp{Sec: 1000, Nsec: 1}
 	h, _ := vfs.NewHandle([]byte("handle"))
-	var k knownHandles
+	held := false
+	k := knownHandles{held: func(vfs.Handle) bool { return held }}
 	_, ok := k.get(7, old)
 	assert.False(t, ok)
 	k.put(7, old, h)
@@ -114,6 +118,19 @@ func TestKnownHandles(t *testing.T) {
 	k.put(8, young, h)
 	_, ok = k.get(8, young)
 	assert.False(t, ok, "the next with this number may be born in the same instant")
+	held = true
+	_, ok = k.get(8, young)
+	assert.False(t, ok, "it still may")
+	time.Sleep(birthAge)
+	held = false
+	_, ok = k.get(8, young)
+	assert.False(t, ok, "it may have been")
+	held = true
+	_, ok = k.get(8, young)
+	assert.True(t, ok, "it is this one")
+	held = false
+	_, ok = k.get(8, young)
+	assert.True(t, ok, "and what comes later is younger")
 	k.put(9, unix.StatxTimestamp{}, h)
 	_, ok = k.get(9, unix.StatxTimestamp{})
 	assert.False(t, ok, "a file system without times of birth")
