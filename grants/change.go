@@ -40,8 +40,8 @@ func (k *Keeper) Blind(ch *Change) bool {
 // Begin says that ch, which came from a peer, is about to change an object. p is nil
 // where that is not to count: what the peer holds of the object itself is recalled then
 // too. Begin recalls what is in the way, and is true where ch need not wait for it: the
-// object may be changed then, and no lease of the file system is in the way. Else Wait is to be called, and Begin again for all of the
-// objects, until it is true for each.
+// object may be changed then, and stands under no lease of the file system any more. Else
+// Wait is to be called, and Begin again for all of the objects, until it is true for each.
 func (k *Keeper) Begin(ch *Change, p *oncrpc.Peer, key []byte) bool {
 	if ch.woken == nil {
 		ch.woken = make(chan struct{}, 1)
