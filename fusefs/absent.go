@@ -24,18 +24,20 @@ func (n *node) grantOfLocked(s sight) uint64 {
 	return n.grant
 }
 
-// lacks notes that directory n does not have a name, as was seen.
-func (n *node) lacks(name string, s sight) {
+// lacks notes that directory n does not have a name, as was seen, and returns under
+// which grant.
+func (n *node) lacks(name string, s sight) (grant uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	grant := n.grantOfLocked(s)
+	grant = n.grantOfLocked(s)
 	if grant == 0 {
-		return
+		return 0
 	}
 	if n.absent.grant != grant || len(n.absent.names) >= maxAbsent {
 		n.absent = absent{grant: grant, names: make(map[string]struct{})}
 	}
 	n.absent.names[name] = struct{}{}
+	return grant
 }
 
 // mayHave notes that directory n may have a name: a change of ours makes it.

@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
@@ -53,26 +54,37 @@ func (m *Mount) tell(n *node, out *fuse.Attr) time.Duration {
 	return life
 }
 
-// tellEntry writes an entry of dir that leads to n, and how long it counts.
-func (m *Mount) tellEntry(dir, n *node, out *fuse.EntryOut) {
+// tellEntry writes an entry of dir that leads to n, as was seen under a grant of dir
+// or none, and how long it counts.
+func (m *Mount) tellEntry(dir, n *node, grant uint64, out *fuse.EntryOut) {
 	*out = fuse.EntryOut{NodeId: n.id, Generation: 1}
 	out.SetAttrTimeout(m.tell(n, &out.Attr))
-	out.SetEntryTimeout(m.nameLife(dir, m.cfg.Lookup != LookupNone))
+	out.SetEntryTimeout(m.nameLife(dir, grant, m.cfg.Lookup != LookupNone))
 }
 
 // nameLife returns how long the kernel may believe what a name in dir leads to:
 // as long as dir's attributes, which tell of changes, are believed. Where not
 // everyone may search dir, each use of a name has to ask the server, which
 // knows who may: the kernel does not tell users apart when it walks over names.
-// And where dir can be held, it asks us: names in the kernel cannot be taken back
-// without waiting for requests that may wait for that.
-func (m *Mount) nameLife(dir *node, keep bool) time.Duration {
+// And where dir can be held, a name counts that was seen under its grant, if the
+// kernel lets us take it back (forgetNames).
+func (m *Mount) nameLife(dir *node, grant uint64, keep bool) time.Duration {
 	dir.mu.Lock()
 	defer dir.mu.Unlock()
-	if !keep || !m.public(&dir.attr) || dir.object.Types() != 0 || m.holdable(dir) {
+	switch {
+	case !keep || !m.public(&dir.attr):
+		return 0
+	case dir.object.Types() == 0 && !m.holdable(dir):
+		return dir.freshLocked()
+	case m.dev.Load() == 0 || grant == 0 || grant != dir.grant:
 		return 0
 	}
-	return dir.freshLocked()
+	life := dir.trustLocked(delegation.Directory)
+	dir.lendLocked(life)
+	if until := time.Now().Add(life); until.After(dir.namesLent) {
+		dir.namesLent = until
+	}
+	return life
 }
 
 // public tells whether everyone who can reach a directory may search it.

@@ -76,13 +76,13 @@ func (m *Mount) tellListed(d *dir, e *entry, out *fuse.EntryOut) {
 	if e.fh == nil || !e.attr.OK || e.name == "." || e.name == ".." || d.n.changedSince(d.page.began) {
 		return
 	}
-	n := m.table.refer(e.fh, d.n, e.name, sight{mtime: d.page.mtime, began: d.page.began})
+	n, grant := m.table.refer(e.fh, d.n, e.name, sight{mtime: d.page.mtime, began: d.page.began})
 	m.learn(n, d.page.began, &e.attr.Attr)
 	if !n.isKnown() {
 		m.table.forget(n.id, 1)
 		return
 	}
-	m.tellEntry(d.n, n, out)
+	m.tellEntry(d.n, n, grant, out)
 }
 
 // changedSince tells whether we changed n since a tick.

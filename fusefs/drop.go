@@ -23,11 +23,12 @@ func (m *Mount) drop(n *node) {
 	now := m.tick()
 	n.mu.Lock()
 	n.grant, n.since, n.until = 0, now, time.Time{}
-	using := n.using
+	using, lent := n.using, n.namesLent
 	n.using = false
 	n.mu.Unlock()
 	if using {
 		n.object.Close()
 	}
 	m.expire(n)
+	m.forgetNames(lent)
 }

@@ -31,6 +31,23 @@ func (m *mounted) same(s *server, name string) {
 	assert.Equal(m.t, want, got, name)
 }
 
+// TestHeldMounted mounts something on a directory that is held: it stays there when
+// that is recalled.
+func TestHeldMounted(t *testing.T) {
+	s := newLeasing(t, 300*time.Millisecond, true)
+	one, two := s.mount(nil), s.mount(nil)
+	require.NoError(t, os.Mkdir(s.file("d"), 0o755))
+	upon := t.TempDir()
+	put(t, upon+"/below", nil)
+	one.same(s, "d")
+	require.NoError(t, unix.Mount(upon, one.file("d"), "", unix.MS_BIND, ""))
+	defer func() { assert.NoError(t, unix.Unmount(one.file("d"), unix.MNT_DETACH)) }()
+	require.FileExists(t, one.file("d/below"))
+	put(t, two.file("a"), []byte("a"))
+	one.same(s, "a")
+	assert.FileExists(t, one.file("d/below"))
+}
+
 // heldTree is what TestHeldChanges begins with: files, and names that are not there.
 var heldTree = []string{"", "a", "d", "d/b", "none", "d/none", "a.new"}
 

@@ -74,7 +74,7 @@ func TestHeldAgain(t *testing.T) {
 	for range 2 {
 		m.rest()
 	}
-	n := m.table.child(m.table.node(1), "d0")
+	n := m.table.child(m.table.child(m.table.node(1), "d0"), "f0")
 	n.mu.Lock()
 	n.lent = time.Time{}
 	n.mu.Unlock()

@@ -23,11 +23,11 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 	}
 	o := m.begin(cancel, h)
 	defer m.end(o)
-	switch n, absent := m.recall(o, dir, name); {
+	switch n, grant, absent := m.recall(o, dir, name); {
 	case absent:
-		return m.tellAbsent(dir, out)
+		return m.tellAbsent(dir, grant, out)
 	case n != nil:
-		m.tellEntry(dir, n, out)
+		m.tellEntry(dir, n, grant, out)
 		return fuse.OK
 	}
 	m.acquire(o, dir, delegation.Directory) // whose names are soon wanted again
@@ -51,7 +51,7 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 // removed there is nothing either: another may have its name by now.
 func (m *Mount) noEntry(o *op, dir *node, name string, began uint64, a *nfs3.PostOpAttr, out *fuse.EntryOut) fuse.Status {
 	m.table.unname(dir, name)
-	dir.lacks(name, sight{began: began})
+	grant := dir.lacks(name, sight{began: began})
 	err := m.learnOrFetch(o, dir, began, a)
 	if err == nil && dir.removed() {
 		err = errRemoved
@@ -59,12 +59,13 @@ func (m *Mount) noEntry(o *op, dir *node, name string, began uint64, a *nfs3.Pos
 	if err != nil {
 		return m.failOn(dir, err)
 	}
-	return m.tellAbsent(dir, out)
+	return m.tellAbsent(dir, grant, out)
 }
 
-// tellAbsent answers that there is no such name in dir.
-func (m *Mount) tellAbsent(dir *node, out *fuse.EntryOut) fuse.Status {
-	life := m.nameLife(dir, m.cfg.Lookup == LookupAll)
+// tellAbsent answers that there is no such name in dir, as was seen under a grant of
+// it or none.
+func (m *Mount) tellAbsent(dir *node, grant uint64, out *fuse.EntryOut) fuse.Status {
+	life := m.nameLife(dir, grant, m.cfg.Lookup == LookupAll)
 	if life == 0 {
 		return fuse.ENOENT
 	}
@@ -77,14 +78,14 @@ func (m *Mount) tellAbsent(dir *node, out *fuse.EntryOut) fuse.Status {
 // is kept.
 func (m *Mount) enter(o *op, dir *node, name string, s sight, fh nfs3.FH, a *nfs3.PostOpAttr, out *fuse.EntryOut) fuse.Status {
 	s.mtime = dir.mtime()
-	n := m.table.refer(fh, dir, name, s)
+	n, grant := m.table.refer(fh, dir, name, s)
 	if a.OK {
 		m.learn(n, s.began, &a.Attr)
 	} else if err := m.fetch(o, n); err != nil {
 		m.table.forget(n.id, 1)
 		return m.fail(err)
 	}
-	m.tellEntry(dir, n, out)
+	m.tellEntry(dir, n, grant, out)
 	return fuse.OK
 }
 

@@ -29,7 +29,10 @@ type Mount struct {
 	server *fuse.Server
 	fd     int // of /dev/fuse, which server closes
 
-	notifyFD int // another one, for as long as there are notes
+	notifyFD int           // another one, for as long as there are notes
+	noting   sync.RWMutex  // held while it is used by who may come too late
+	noted    bool          // it is closed
+	dev      atomic.Uint64 // of the mount, where names can be taken back from the kernel
 	table    *table
 	files    files
 	callers  callers
@@ -84,6 +87,7 @@ func New(cfg Config) (*Mount, error) {
 		return nil, fmt.Errorf("%s does not answer: %w", cfg.Point, err)
 	}
 	m.raiseReadAhead()
+	m.lendNames()
 	return m, nil
 }
 
@@ -136,6 +140,9 @@ func (m *Mount) serve() {
 	watching.Wait()
 	m.leave()
 	m.notes.Wait()
+	m.noting.Lock()
+	m.noted = true
+	m.noting.Unlock()
 	unix.Close(m.notifyFD)
 	close(m.done)
 }

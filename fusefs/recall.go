@@ -11,24 +11,25 @@ import (
 // directory is held, and the name was seen under that grant, to be there or not. Or,
 // where it cannot be held, it has not changed since the name was seen in it, as far as
 // its attributes may be believed, and so may those of the object. The kernel is told
-// of the object once more.
-func (m *Mount) recall(o *op, dir *node, name string) (n *node, absent bool) {
+// of the object once more. The grant of dir under which that is so is 0 in the latter
+// case.
+func (m *Mount) recall(o *op, dir *node, name string) (n *node, grant uint64, absent bool) {
 	if m.cfg.Lookup == LookupNone {
-		return nil, false
+		return nil, 0, false
 	}
 	mtime, grant, ok := m.maySearch(o, dir)
 	switch {
 	case !ok || grant == 0 && m.holdable(dir):
-		return nil, false
+		return nil, 0, false
 	case dir.lacking(name, grant):
-		return nil, m.cfg.Lookup == LookupAll
+		return nil, grant, m.cfg.Lookup == LookupAll
 	}
 	n = m.table.recall(dir, name, mtime, grant)
 	if n != nil && grant == 0 && n.fresh() == 0 {
 		m.table.forget(n.id, 1)
-		return nil, false
+		return nil, 0, false
 	}
-	return n, false
+	return n, grant, false
 }
 
 // maySearch tells whether the caller is known to be allowed to search dir, of

@@ -75,17 +75,18 @@ func (t *table) known(fh nfs3.FH) *node {
 }
 
 // refer finds or makes the node of a file handle, which it keeps, that the
-// kernel is told of once more, under a name that was seen in dir.
-func (t *table) refer(fh nfs3.FH, dir *node, name string, s sight) *node {
+// kernel is told of once more, under a name that was seen in dir, and returns
+// the grant of dir that this was under, or 0.
+func (t *table) refer(fh nfs3.FH, dir *node, name string, s sight) (n *node, grant uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := t.byFH[string(fh)]
-	if n == nil {
+	if n = t.byFH[string(fh)]; n == nil {
 		n = t.addLocked(t.last+1, fh)
 	}
 	n.lookups++
-	t.nameLocked(place{dir.id, name}, named{n, s.mtime, dir.grantOf(s)})
-	return n
+	grant = dir.grantOf(s)
+	t.nameLocked(place{dir.id, name}, named{n, s.mtime, grant})
+	return n, grant
 }
 
 // recall finds what was at a name when dir's mtime was seen, or, where grant is not 0,

@@ -1,0 +1,94 @@
+package fusefs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// epochMinor is the version of FUSE that has FUSE_NOTIFY_INC_EPOCH: Linux 6.16.
+const epochMinor = 44
+
+// lendNames lets the kernel keep names of held directories, if they can be taken back.
+func (m *Mount) lendNames() {
+	var st unix.Stat_t
+	if m.server.KernelSettings().Minor >= epochMinor && unix.Stat(m.cfg.Point, &st) == nil {
+		m.dev.Store(st.Dev)
+	}
+}
+
+// forgetNames makes the kernel look up all names again before it uses them, those in
+// replies that are on their way too, where some are lent until a time to come. It waits
+// for no request.
+//
+// The kernel unmounts what is mounted on a directory that it has to look up anew. Where
+// anything is mounted in the mount, the time is waited for instead: it ends before the
+// lease does.
+func (m *Mount) forgetNames(lent time.Time) {
+	left := time.Until(lent)
+	if left <= 0 {
+		return
+	}
+	if m.covered() {
+		time.Sleep(left)
+		return
+	}
+	m.noting.RLock()
+	defer m.noting.RUnlock()
+	if !m.noted {
+		_, _ = unix.Write(m.notifyFD, epochNote())
+	}
+}
+
+// epochNote is FUSE_NOTIFY_INC_EPOCH, which go-fuse does not have.
+func epochNote() []byte {
+	const headLen = 16
+	b := binary.NativeEndian.AppendUint32(make([]byte, 0, headLen), headLen)
+	b = binary.NativeEndian.AppendUint32(b, uint32(-fuse.NOTIFY_INC_EPOCH))
+	return binary.NativeEndian.AppendUint64(b, 0) // not an answer
+}
+
+// covered tells whether anything is mounted on a directory of the mount, in any
+// namespace of which we may know.
+func (m *Mount) covered() bool {
+	st := m.dev.Load()
+	dev := fmt.Appendf(nil, "%d:%d", unix.Major(st), unix.Minor(st))
+	seen := make(map[string]bool)
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range processes {
+		space, err := os.Readlink(p + "/ns/mnt")
+		if err != nil || seen[space] {
+			continue
+		}
+		if mounts, err := os.ReadFile(p + "/mountinfo"); err == nil {
+			seen[space] = true
+			if covers(mounts, dev) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// covers tells whether a table of mounts (proc(5), mountinfo) has one that stands on
+// one of a device.
+func covers(mounts, dev []byte) bool {
+	ours := make(map[string]bool)
+	for line := range bytes.Lines(mounts) {
+		if f := bytes.Fields(line); len(f) > 2 && bytes.Equal(f[2], dev) {
+			ours[string(f[0])] = true
+		}
+	}
+	for line := range bytes.Lines(mounts) {
+		if f := bytes.Fields(line); len(f) > 2 && ours[string(f[1])] {
+			return true
+		}
+	}
+	return false
+}
