@@ -18,6 +18,8 @@ type file struct {
 	// had, as it was told to do when it opens the file; nil: it has, or was not
 	// told.
 	emptied atomic.Pointer[pages]
+
+	early atomic.Pointer[early] // for the first READ; nil: it asks the server
 }
 
 // files are the open files and directories, by the number that the kernel has.
@@ -71,9 +73,10 @@ func (s *files) removeDir(fh uint64) {
 }
 
 // newFile makes an open file of n.
-func (m *Mount) newFile(o *op, n *node, flags uint32, emptied *pages) uint64 {
+func (m *Mount) newFile(o *op, n *node, flags uint32, emptied *pages, data *early) uint64 {
 	f := &file{n: n, who: o.who(), writes: flags&unix.O_ACCMODE != unix.O_RDONLY}
 	f.emptied.Store(emptied)
+	f.early.Store(data)
 	if f.writes {
 		n.pending.mu.Lock()
 		n.pending.writers++

@@ -33,6 +33,7 @@ func (p *twoMounts) name() string {
 
 // change makes a change by one of the mounts, which may well be refused.
 func (p *twoMounts) change(m *mounted) (what string, err error) {
+	m.settled()
 	a, b := p.name(), p.name()
 	switch p.IntN(11) {
 	case 0, 1, 2:

@@ -3,6 +3,7 @@ package fusefs
 import (
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,15 @@ func reads(t testing.TB, path string) (unix.Stat_t, string) {
 	n, err := unix.Read(fd, p)
 	require.NoError(t, err)
 	return st, string(p[:n])
+}
+
+// settled waits until no file is open: the kernel does not wait for the end of a close,
+// and what is open is hidden when it is removed.
+func (m *mounted) settled() {
+	m.t.Helper()
+	require.Eventually(m.t, func() bool {
+		return !slices.ContainsFunc(m.table.all(), m.table.isOpen)
+	}, 10*time.Second, time.Millisecond)
 }
 
 // TestHeldAgain goes over a tree twice: the second time the server hears nothing.

@@ -59,11 +59,13 @@ func TestHeldOwn(t *testing.T) {
 		assert.NoFileExists(t, m.file(name))
 		put(t, m.file(name), []byte("x"))
 		m.same(s, name)
+		m.settled()
 		require.NoError(t, os.Link(m.file(name), m.file(name+".l")))
 		require.NoError(t, os.Rename(m.file(name), m.file("moved")))
 		for _, n := range []string{"", name, name + ".l", "moved"} {
 			m.same(s, n)
 		}
+		m.settled()
 		require.NoError(t, os.Remove(m.file("moved")))
 		m.same(s, "moved")
 		m.same(s, name+".l")

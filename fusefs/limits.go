@@ -36,6 +36,10 @@ const (
 	// may do with one object.
 	maxRights = 8
 
+	// maxEarly is the octets of a file that is read while it is opened, for the
+	// kernel has a READ for all of it.
+	maxEarly = 16 << 10
+
 	// maxAbsent is how many names are remembered that one directory does not
 	// have: those that a compiler looks for in vain.
 	maxAbsent = 4096

@@ -123,7 +123,7 @@ func (m *Mount) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, o
 	}
 	m.table.open(n)
 	out.OpenFlags = openedAs(in.Flags)
-	out.Fh = m.newFile(o, n, in.Flags, nil)
+	out.Fh = m.newFile(o, n, in.Flags, nil, nil)
 	return fuse.OK
 }
 

@@ -125,6 +125,7 @@ func (m *Mount) takeLocked(n *node, began uint64, a *nfs3.Attr) (changed bool) {
 		n.life, n.stamp = min(max(2*n.life, low), high), now
 	}
 	n.attr, n.known, n.until, n.learnt = *a, true, now.Add(n.life), began
+	m.cfg.Held.Saw(nanoseconds(a.Ctime))
 	return changed
 }
 

@@ -44,7 +44,12 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 		return m.fail(err)
 	}
 	rights := openRights(flags)
+	data := m.readEarly(o, n, openTypes(flags))
 	allowed, err := m.may(o, n, rights, openTypes(flags))
+	early := data()
+	if err == nil && !n.stated() { // it was dropped meanwhile
+		err = m.fetch(o, n)
+	}
 	switch {
 	case err != nil:
 		return m.failOn(n, err)
@@ -78,7 +83,10 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 		out.OpenFlags = fuse.FOPEN_KEEP_CACHE
 	}
 	out.OpenFlags |= openedAs(flags)
-	out.Fh = m.newFile(o, n, flags, emptied)
+	if early != nil && (emptied == nil || !early.counts(n, emptied)) {
+		early = nil
+	}
+	out.Fh = m.newFile(o, n, flags, emptied, early)
 	return fuse.OK
 }
 

@@ -23,7 +23,7 @@ func (m *Mount) keeps(o *op, n *node) (known, current bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := &n.pages
-	if p.tick <= n.changed {
+	if p.tick <= n.changed || n.until.IsZero() {
 		return true, false
 	}
 	held = held && p.tick >= n.grant && n.trustLocked(delegation.FileData) > 0
@@ -36,7 +36,9 @@ func (m *Mount) emptied(n *node) *pages {
 	p := &pages{tick: m.tick(), read: m.cfg.Held.ServerTime()}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p.stamp = stampOf(&n.attr)
+	if !n.until.IsZero() { // else nothing is like it
+		p.stamp = stampOf(&n.attr)
+	}
 	return p
 }
 

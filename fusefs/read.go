@@ -24,6 +24,9 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 			return nil, m.fail(err)
 		}
 	}
+	if n, ok := f.readEarly(p, in.Offset); ok {
+		return fuse.ReadResultData(p[:n]), fuse.OK
+	}
 	n, err := m.read(o, f, p, in.Offset)
 	if err != nil {
 		return nil, m.fail(err)

@@ -104,6 +104,10 @@ func (m *Mount) removeHidden(ctx context.Context, n *node) {
 		}
 		h.dir.veil(-1)
 	}
+	if len(list) > 0 { // other links may be left
+		m.suspect(n)
+		m.expireLater(n)
+	}
 }
 
 // rename renames, and takes what the server says of the directories.

@@ -1,0 +1,60 @@
+package fusefs
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// TestHeldEarly opens a small file, which is read by the way, unless it changes then.
+func TestHeldEarly(t *testing.T) {
+	s := newGranting(t, true)
+	m, other := s.mount(nil), s.mount(nil)
+	for _, name := range []string{"a", "b"} {
+		put(t, s.file(name), []byte("before"))
+		old := time.Now().Add(-time.Hour)
+		require.NoError(t, os.Chtimes(s.file(name), old, old))
+	}
+	time.Sleep(50 * time.Millisecond) // the server's clock is to leave the tick that ctime is of
+	lstat(t, m.file("a"))
+	put(t, m.file("c"), nil) // tells what the clock shows
+	time.Sleep(50 * time.Millisecond)
+	f := open(t, m.file("a"), os.O_RDONLY)
+	require.Equal(t, 1, m.calls(nfs3.ProcRead))
+	got := make([]byte, 10)
+	n, _ := f.Read(got)
+	assert.Equal(t, "before", string(got[:n]))
+	_, content := reads(t, m.file("a"))
+	assert.Equal(t, "before", content)
+	assert.Equal(t, 1, m.calls(nfs3.ProcRead))
+
+	read := make(chan struct{})
+	m.setBefore(func(_ context.Context, x *oncrpc.Exchange) error {
+		if x.Proc == nfs3.ProcAccess {
+			<-read
+			put(t, other.file("b"), []byte("after!"))
+		}
+		return nil
+	})
+	m.line.mu.Lock()
+	m.after = func(x *oncrpc.Exchange) {
+		if x.Prog == nfs3.Program && x.Proc == nfs3.ProcRead {
+			close(read)
+		}
+	}
+	m.line.mu.Unlock()
+	f = open(t, m.file("b"), os.O_RDONLY)
+	m.setBefore(nil)
+	m.line.mu.Lock()
+	m.after = nil
+	m.line.mu.Unlock()
+	n, _ = f.Read(got)
+	assert.Equal(t, "after!", string(got[:n]))
+}
