@@ -24,10 +24,6 @@ const (
 	minFold = 1 << 10
 )
 
-// foldBy is x^(2048+32) and x^(2048-32) modulo the polynomial of CRC32c, in the
-// reflected order of bits, which makes it one bit longer.
-var foldBy = [2]uint64{0xdcb17aa4, 0xb9e02b86}
-
 // folds tells whether the processor has the instructions.
 var folds = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasSSE42
 

@@ -1,11 +1,17 @@
 #include "textflag.h"
 
+// x^(2048+32) and x^(2048-32) modulo the polynomial of CRC32c, in the reflected
+// order of bits, which makes it one bit longer.
+DATA foldBy<>+0(SB)/8, $0xdcb17aa4
+DATA foldBy<>+8(SB)/8, $0xb9e02b86
+GLOBL foldBy<>(SB), RODATA|NOPTR, $16
+
 // func fold(crc uint32, p *byte, n int) uint32
 TEXT ·fold(SB), NOSPLIT, $256-28
 	MOVL crc+0(FP), AX
 	MOVQ p+8(FP), SI
 	MOVQ n+16(FP), CX
-	VBROADCASTI32X4 ·foldBy(SB), Z8
+	VBROADCASTI32X4 foldBy<>(SB), Z8
 	VMOVD AX, X9
 	VPXORQ (SI), Z9, Z0
 	VMOVDQU64 64(SI), Z1
@@ -13,8 +19,8 @@ TEXT ·fold(SB), NOSPLIT, $256-28
 	VMOVDQU64 192(SI), Z3
 	JMP next
 
-	// In each lane of 128 bits: low half times foldBy[0], high half times
-	// foldBy[1], and what comes.
+	// In each lane of 128 bits: low half times the first of foldBy, high half
+	// times the second, and what comes.
 loop:
 	VPCLMULQDQ $0x00, Z8, Z0, Z4
 	VPCLMULQDQ $0x00, Z8, Z1, Z5
