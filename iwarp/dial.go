@@ -35,12 +35,18 @@ func Dial(ctx context.Context, network, addr string, cfg Config, cc rdma.ConnCon
 }
 
 func dialOnce(ctx context.Context, network, addr string, cfg Config, cc rdma.ConnConfig) (*Conn, error) {
-	d := net.Dialer{Control: speedWithin}
-	nc, err := d.DialContext(ctx, network, addr)
+	nc, err := DialTCP(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
 	return Client(ctx, nc, cfg, cc)
+}
+
+// DialTCP makes a connection for Client as Dial does. Within the host it is not
+// paced, as one that net.Dial makes may be.
+func DialTCP(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := net.Dialer{Control: speedWithin}
+	return d.DialContext(ctx, network, addr)
 }
 
 // unknowing tells whether a start-up ended as with a responder that knows MPA

@@ -74,8 +74,7 @@ func TestNeverPaced(t *testing.T) {
 	defer ln.Close()
 	assert.Equal(t, "reno", algorithm(t, l), "what is accepted inherits it")
 
-	d := net.Dialer{Control: speedWithin}
-	nc, err := d.Dial("tcp", l.Addr().String())
+	nc, err := DialTCP(t.Context(), "tcp", l.Addr().String())
 	require.NoError(t, err)
 	defer nc.Close()
 	assert.Equal(t, "reno", algorithm(t, nc))

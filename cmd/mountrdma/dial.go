@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/iwarp"
@@ -19,8 +18,7 @@ type dialer struct {
 
 // Dial connects. Its error is a stepError.
 func (d *dialer) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdma.Conn, error) {
-	var nd net.Dialer
-	nc, err := nd.DialContext(ctx, "tcp", addr)
+	nc, err := iwarp.DialTCP(ctx, "tcp", addr)
 	if err != nil {
 		return nil, dialError(ctx, addr, err)
 	}
