@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A blocking is a TCP connection whose user waits in the kernel, with the host's
-// own for congestion (see sameHost of package iwarp).
+// A blocking is a TCP connection whose user waits in the kernel.
 type blocking struct{ fd int }
 
 // newBlocking takes nc over.
@@ -25,7 +24,6 @@ func newBlocking(nc net.Conn) (*blocking, error) {
 	cerr := raw.Control(func(fd uintptr) {
 		if b.fd, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err == nil {
 			err = unix.SetNonblock(b.fd, false)
-			_ = unix.SetsockoptString(b.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
 		}
 	})
 	return b, errors.Join(cerr, err)
@@ -33,7 +31,7 @@ func newBlocking(nc net.Conn) (*blocking, error) {
 
 // dialBlocking connects to a tcpServer.
 func dialBlocking(addr string, what uint32) (*blocking, error) {
-	nc, err := net.Dial("tcp", addr)
+	nc, err := dial(addr)
 	if err != nil {
 		return nil, err
 	}

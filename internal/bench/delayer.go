@@ -24,7 +24,7 @@ func delayer(args []string) error {
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listen()
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func delayer(args []string) error {
 		if err != nil {
 			return err
 		}
-		server, err := net.Dial("tcp", args[0])
+		server, err := dial(args[0])
 		if err != nil {
 			_ = client.Close()
 			continue

@@ -28,7 +28,7 @@ func tcpClient(args []string) error {
 		}
 		return streams(args[0], int(n), args[2])
 	}
-	c, err := net.Dial("tcp", args[0])
+	c, err := dial(args[0])
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func streams(addr string, n int, d string) error {
 	into := make([]byte, n*block)
 	conns := make([]net.Conn, n)
 	for i := range conns {
-		c, err := net.Dial("tcp", addr)
+		c, err := dial(addr)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/binary"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,7 +16,7 @@ import (
 func TestTCPFile(t *testing.T) {
 	over := filepath.Join(t.TempDir(), "over")
 	require.NoError(t, os.WriteFile(over, nil, 0o644))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listen()
 	require.NoError(t, err)
 	defer l.Close()
 	go func() {

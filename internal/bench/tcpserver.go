@@ -28,7 +28,7 @@ type ask struct{ What, Reply uint32 }
 // tcpServer is raw TCP: as fast as two processes can exchange octets here. Its
 // arguments are a file to send and one to write over.
 func tcpServer(args []string) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listen()
 	if err != nil {
 		return err
 	}
