@@ -81,8 +81,8 @@ func (m *Mount) nameLife(dir *node, grant uint64, keep bool) time.Duration {
 	}
 	life := dir.trustLocked(delegation.Directory)
 	dir.lendLocked(life)
-	if until := time.Now().Add(life); until.After(dir.namesLent) {
-		dir.namesLent = until
+	if life > 0 {
+		dir.names.lendLocked(m.tick(), life)
 	}
 	return life
 }

@@ -23,7 +23,7 @@ func (m *Mount) drop(n *node) {
 	now := m.tick()
 	n.mu.Lock()
 	n.grant, n.since, n.until = 0, now, time.Time{}
-	using, lent := n.using, n.namesLent
+	using, lent := n.using, n.names
 	n.using = false
 	n.mu.Unlock()
 	if using {

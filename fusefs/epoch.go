@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -23,6 +24,30 @@ func (m *Mount) lendNames() {
 	}
 }
 
+// A loan is what the kernel was told of names in a directory that is held: it may use
+// them until then. tick is that of the last.
+type loan struct {
+	tick  uint64
+	until time.Time
+}
+
+// lendLocked notes that the kernel is told of one more name, for so long.
+func (l *loan) lendLocked(tick uint64, life time.Duration) {
+	l.tick = tick
+	if until := time.Now().Add(life); until.After(l.until) {
+		l.until = until
+	}
+}
+
+// An epoch is which names the kernel must not use any more: it compares when it asked
+// for a name with when it was last told to look up all. All that is dropped at a time
+// thus needs one note, and one look at what is mounted.
+type epoch struct {
+	mu     sync.Mutex
+	began  uint64 // tick before the last note: names told before that are void
+	barred uint64 // tick before the last look that found that there must be none
+}
+
 // forgetNames makes the kernel look up all names again before it uses them, those in
 // replies that are on their way too, where some are lent until a time to come. It waits
 // for no request.
@@ -30,20 +55,36 @@ func (m *Mount) lendNames() {
 // The kernel unmounts what is mounted on a directory that it has to look up anew. Where
 // anything is mounted in the mount, the time is waited for instead: it ends before the
 // lease does.
-func (m *Mount) forgetNames(lent time.Time) {
-	left := time.Until(lent)
-	if left <= 0 {
-		return
+func (m *Mount) forgetNames(lent loan) {
+	if time.Until(lent.until) > 0 && !m.nextEpoch(lent.tick, m.tick()) {
+		time.Sleep(time.Until(lent.until))
 	}
+}
+
+// nextEpoch has names that were told at a tick void, and returns false where they must
+// be waited for. It was asked at a later tick.
+func (m *Mount) nextEpoch(told, asked uint64) bool {
+	e := &m.epoch
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case told < e.began:
+		return true
+	case asked < e.barred:
+		return false
+	}
+	began := m.tick()
 	if m.covered() {
-		time.Sleep(left)
-		return
+		e.barred = began
+		return false
 	}
+	e.began = m.tick()
 	m.noting.RLock()
 	defer m.noting.RUnlock()
 	if !m.noted {
 		_, _ = unix.Write(m.notifyFD, epochNote())
 	}
+	return true
 }
 
 // epochNote is FUSE_NOTIFY_INC_EPOCH, which go-fuse does not have.

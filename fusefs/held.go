@@ -32,7 +32,7 @@ type held struct {
 	// rest looked.
 	using, touched bool
 	lent           time.Time
-	namesLent      time.Time // of a directory: until then names in it
+	names          loan // of a directory
 
 	// adrift says that a change of ours was given up, and the server may make it
 	// at any time without a word to us: nothing is served any more.

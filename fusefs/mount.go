@@ -33,6 +33,7 @@ type Mount struct {
 	noting   sync.RWMutex  // held while it is used by who may come too late
 	noted    bool          // it is closed
 	dev      atomic.Uint64 // of the mount, where names can be taken back from the kernel
+	epoch    epoch
 	table    *table
 	files    files
 	callers  callers

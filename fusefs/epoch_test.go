@@ -1,0 +1,47 @@
+package fusefs
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestEpochOnce drops names that were told at several times: those that were told before
+// a note need no other one.
+func TestEpochOnce(t *testing.T) {
+	_, m := newMount(t)
+	long := time.Now().Add(time.Hour)
+	lent := []loan{{m.tick(), long}, {m.tick(), long}, {m.tick(), time.Now()}}
+	m.forgetNames(lent[2])
+	assert.Zero(t, m.epoch.began, "there is nothing to be taken back any more")
+	m.forgetNames(lent[0])
+	first := m.epoch.began
+	assert.Greater(t, first, lent[1].tick)
+	m.forgetNames(lent[1])
+	assert.Equal(t, first, m.epoch.began)
+	m.forgetNames(loan{m.tick(), long})
+	assert.Greater(t, m.epoch.began, first)
+}
+
+// TestEpochBarred has several wait for names since something is mounted: they look once.
+func TestEpochBarred(t *testing.T) {
+	_, m := newMount(t)
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(m.dir, &st))
+	m.dev.Store(st.Dev)
+	require.NoError(t, os.Mkdir(m.file("d"), 0o755))
+	require.NoError(t, unix.Mount(t.TempDir(), m.file("d"), "", unix.MS_BIND, ""))
+	defer func() { assert.NoError(t, unix.Unmount(m.file("d"), unix.MNT_DETACH)) }()
+	told, asked := m.tick(), m.tick()
+	assert.False(t, m.nextEpoch(told, asked))
+	looked := m.epoch.barred
+	assert.False(t, m.nextEpoch(told, asked))
+	assert.Equal(t, looked, m.epoch.barred)
+	assert.False(t, m.nextEpoch(told, m.tick()))
+	assert.Greater(t, m.epoch.barred, looked)
+	assert.Zero(t, m.epoch.began)
+}
