@@ -35,7 +35,8 @@ func (k *Keeper) attach(l *rpcrdma.Link) rpcrdma.LinkHandler {
 func (c *conn) Immediate(octets [8]byte) { c.k.do(c.k.g.Immediate(c.conn, octets)) }
 
 // Closed is the end of all that the client holds. A client that closes its connection
-// has let go of everything before.
+// in good order has let go of everything before; one that aborts it has not, nor has one
+// whose process dies: its kernel goes on with what it was told.
 func (c *conn) Closed(cause error) {
 	c.k.do(c.k.g.Disconnect(c.conn, errors.Is(cause, io.EOF), c.k.now()))
 }

@@ -151,6 +151,37 @@ func TestWaitAgain(t *testing.T) {
 	})
 }
 
+// What a client holds that closes its connection in good order has ended. One whose
+// connection is aborted, by whomever, or closed by the server, may not know for a while.
+func TestEndOfConnection(t *testing.T) {
+	for name, end := range map[string]struct {
+		do     func(r *rig, c *client)
+		serves time.Duration
+	}{
+		"client closes": {func(_ *rig, c *client) { c.close() }, 0},
+		"client aborts": {func(_ *rig, c *client) {
+			c.c.Conn().Abort(errors.New("enough"))
+			c.close()
+		}, term * 2 / 3},
+		"server closes": {func(r *rig, _ *client) { require.NoError(r.t, r.srv.Shutdown(r.t.Context())) }, term * 2 / 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, Config{}, func(t *testing.T, r *rig) {
+				c := r.counting()
+				require.Zero(t, c.ask("a"))
+				ch, start := new(Change), time.Now()
+				end.do(r, c)
+				for !r.Begin(ch, nil, []byte("a")) {
+					<-ch.woken
+				}
+				r.Done(ch)
+				assert.Equal(t, end.serves, time.Since(start))
+				c.close()
+			})
+		})
+	}
+}
+
 // A blind change is none while a lease is still being released.
 func TestBlindAndLeases(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, r *rig) {

@@ -24,6 +24,7 @@ type rig struct {
 	*Keeper
 	t      *testing.T
 	listen *rdmatest.Listener
+	srv    *rpcrdma.Server
 	take   func(broken func()) (release func(), err error) // what all grants stand on; nil: nothing
 
 	mu    sync.Mutex
@@ -41,6 +42,7 @@ func run(t *testing.T, c Config, f func(t *testing.T, r *rig)) {
 		mux := new(oncrpc.Mux)
 		mux.Register(delegation.Program, delegation.Version, r)
 		srv := &rpcrdma.Server{Handler: mux, Extensions: k.Extension()}
+		r.srv = srv
 		served := make(chan error, 1)
 		go func() { served <- srv.Serve(r.listen) }()
 		f(t, r)

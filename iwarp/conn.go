@@ -165,7 +165,8 @@ func (c *Conn) closedError() error {
 	return fmt.Errorf("iwarp: %w: %w", rdma.ErrClosed, c.cause)
 }
 
-// Abort ends the connection at once.
+// Abort ends the connection at once. To the peer it is lost, and not closed, where the
+// network can tell these apart.
 func (c *Conn) Abort(cause error) {
 	c.end(cause)
 	c.sock.expire(longPast)
@@ -206,11 +207,13 @@ func (c *Conn) finish(err error) {
 	c.sock.expire(time.Now().Add(lingerTimeout))
 	switch {
 	case isFault && !fault.Remote:
-		if !c.tx.sendTerminate(c, fault) {
+		if !c.tx.sendTerminate(c, fault) && c.tx.writeError() == nil {
 			c.sock.closeWrite()
 		}
 		discard(c.sock.link, c.rx.scratch()) // a reset would overtake the Terminate
 		c.tx.drain()
+	case isFault: // the peer, which has the reason, waits for the FIN
+		c.sock.closeWrite()
 	case errors.Is(err, io.EOF): // half-closed by the peer: what is posted may still go
 		c.tx.drain()
 		c.sock.closeWrite()

@@ -104,6 +104,29 @@ func TestAbortBeforeFault(t *testing.T) {
 	assert.Less(t, time.Since(start), lingerTimeout/2)
 }
 
+// Who aborts does not end in good order, not even by a Close that follows: the peer is
+// to know that not everything was seen to.
+func TestAbortIsReset(t *testing.T) {
+	cause := errors.New("enough")
+	ends := map[string]func(c *Conn){
+		"Abort": func(c *Conn) { c.Abort(cause) },
+		"Abort, Close": func(c *Conn) {
+			c.Abort(cause)
+			_ = c.Close()
+		},
+	}
+	for name, end := range ends {
+		for range 10 { // whoever comes first
+			t.Run(name, func(t *testing.T) {
+				world(t)
+				a, b := pair(t, options{})
+				end(a.Conn)
+				require.ErrorIs(t, b.in.end(t), unix.ECONNRESET)
+			})
+		}
+	}
+}
+
 // A peer that does not read before it has written all, perhaps to the end,
 // gets the Terminate none the less: this end goes on reading while it waits to
 // write, and until the peer has closed its half too (R5040-6.2.1-4).
@@ -163,7 +186,11 @@ func TestEndOfStream(t *testing.T) {
 			p.write(tt.octets)
 			require.NoError(t, p.nc.(*net.TCPConn).CloseWrite())
 			assert.Equal(t, tt.want, e.in.end(t))
-			p.eof()
+			if tt.want == io.EOF {
+				p.eof()
+			} else {
+				p.reset()
+			}
 		})
 	}
 }

@@ -26,10 +26,12 @@ type link interface {
 	// was given before.
 	expire(t time.Time)
 
-	// closeWrite sends a FIN where the link can.
+	// closeWrite sends a FIN where the link can and has not expired.
 	closeWrite()
 
-	// close closes the link. Nobody may read or write any more.
+	// close closes the link. Nobody may read or write any more. Without
+	// closeWrite it resets the connection where the link can: the peer must
+	// not take that for an end in good order.
 	close()
 }
 
@@ -44,8 +46,9 @@ type netLink struct {
 	nc    net.Conn
 	stall time.Duration
 
-	mu  sync.Mutex
-	end time.Time // when every use fails; zero: not yet known
+	mu       sync.Mutex
+	end      time.Time // when every use fails; zero: not yet known
+	finished bool      // by closeWrite
 }
 
 func (l *netLink) read(vec [][]byte, mid bool) (int, error) {
@@ -88,6 +91,13 @@ func (l *netLink) expire(t time.Time) {
 }
 
 func (l *netLink) closeWrite() {
+	l.mu.Lock()
+	late := !l.end.IsZero() && !time.Now().Before(l.end)
+	l.finished = l.finished || !late
+	l.mu.Unlock()
+	if late {
+		return
+	}
 	if h, ok := l.nc.(interface{ CloseWrite() error }); ok {
 		_ = h.CloseWrite()
 		return
@@ -95,7 +105,12 @@ func (l *netLink) closeWrite() {
 	_ = l.nc.Close()
 }
 
-func (l *netLink) close() { _ = l.nc.Close() }
+func (l *netLink) close() {
+	if h, ok := l.nc.(interface{ SetLinger(int) error }); ok && !l.finished {
+		_ = h.SetLinger(0)
+	}
+	_ = l.nc.Close()
+}
 
 // isTimeout tells whether a time limit passed.
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

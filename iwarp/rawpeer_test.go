@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
@@ -163,6 +164,14 @@ func (p *rawPeer) eof() {
 	require.NoError(p.t, err)
 	require.Empty(p.t, rest)
 	p.nc.Close()
+}
+
+// reset expects the end of the stream, in no good order and with nothing before it.
+func (p *rawPeer) reset() {
+	p.t.Helper()
+	_ = p.nc.SetReadDeadline(time.Now().Add(patience))
+	_, err := p.nc.Read(make([]byte, 1))
+	require.ErrorIs(p.t, err, unix.ECONNRESET)
 }
 
 // terminate takes a Terminate, which must be next and the last of the stream

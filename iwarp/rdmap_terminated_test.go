@@ -132,7 +132,7 @@ func TestRDMAPTerminatedBadly(t *testing.T) {
 		err := e.in.end(t)
 		require.ErrorIs(t, err, rdmap.ErrLength, "%d octets", n)
 		assert.ErrorContains(t, err, "the peer's Terminate cannot be read")
-		p.eof()
+		p.reset()
 	}
 }
 

@@ -69,6 +69,7 @@ func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 	if sameHost(nc.LocalAddr(), nc.RemoteAddr()) {
 		speed(l.fd)
 	}
+	l.abrupt(true)
 	limit := unix.NsecToTimeval(threadTime.Nanoseconds())
 	_ = unix.SetsockoptTimeval(l.fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit)
 	_ = unix.SetsockoptTimeval(l.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit)
@@ -193,7 +194,21 @@ func (l *tcpLink) control(f func(fd int)) {
 }
 
 func (l *tcpLink) closeWrite() {
+	if l.expired.Load() {
+		return
+	}
+	l.abrupt(false)
 	l.control(func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) })
+}
+
+// abrupt sets whether the connection is reset when its socket is closed, be it by the
+// end of the process.
+func (l *tcpLink) abrupt(on bool) {
+	linger := unix.Linger{}
+	if on {
+		linger.Onoff = 1
+	}
+	l.control(func(fd int) { _ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &linger) })
 }
 
 func (l *tcpLink) close() {

@@ -167,6 +167,7 @@ func (c *conn) Closed(err error) {
 		return
 	}
 	c.closed = true
+	ours := c.closing
 	c.watch.timer.Stop()
 	c.blameEndedLocked(err)
 	c.cancel(err)
@@ -176,6 +177,9 @@ func (c *conn) Closed(err error) {
 		c.srv.log.Warn("connection lost", "peer", &c.peer, "err", err)
 	}
 	c.settle()
+	if ours {
+		err = rdma.ErrClosed // whatever the requester answered
+	}
 	c.endBeside(err)
 }
 

@@ -57,8 +57,9 @@ type LinkHandler interface {
 	Immediate(octets [8]byte)
 
 	// Closed is called once, when the connection has ended, with the cause:
-	// nil or io.EOF after an orderly end, by whichever end. Everything that
-	// was posted has completed. It runs on the goroutine that has read the
+	// nil or io.EOF after an orderly end, and at a responder rdma.ErrClosed
+	// where it was the one that closed it. Everything that was posted has
+	// completed. It runs on the goroutine that has read the
 	// connection, and must not wait for calls of that.
 	Closed(error)
 }
