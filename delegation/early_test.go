@@ -126,5 +126,5 @@ func TestDisconnect(t *testing.T) {
 	assert.Empty(t, fx)
 	require.NoError(t, err)
 	assert.False(t, h.Renew(&op, lease))
-	assert.False(t, h.Valid(held))
+	assert.False(t, usable(h, held))
 }

@@ -1,49 +1,6 @@
 package delegation
 
-import (
-	"sync/atomic"
-	"time"
-)
-
-// Changes count what this client changes of one object, on any connection. The server
-// does not recall what a connection holds for changes on that connection: to keep the
-// cache right is the client's own affair. The zero value is ready for use.
-type Changes struct {
-	underWay atomic.Int64
-	begun    atomic.Uint64
-}
-
-// Begin says that a call is about to be sent that changes the object. What is cached
-// of it must not be served any more; until End, nothing that is read is kept.
-func (c *Changes) Begin() {
-	c.underWay.Add(1)
-	c.begun.Add(1)
-}
-
-// End says that the reply has come, or that the server will not make the change any
-// more.
-func (c *Changes) End() { c.underWay.Add(-1) }
-
-// A Mark is taken when a call is sent whose reply may go into the cache.
-type Mark struct {
-	d     *Delegation
-	own   *Changes
-	begun uint64
-}
-
-// Mark begins to read something of an object, under d, or before anything is held,
-// where d is nil. It returns false where what comes must not be cached.
-func (h *Holder) Mark(d *Delegation, own *Changes) (Mark, bool) {
-	m := Mark{d, own, own.begun.Load()} // before the look at what is under way
-	return m, own.underWay.Load() == 0 && (d == nil || h.Valid(d))
-}
-
-// Keeps tells whether what has come may be cached: the delegation of m is the same
-// still, and nothing has been changed from here (rule c). What was read before
-// anything was held must be Unchanged besides.
-func (h *Holder) Keeps(m Mark) bool {
-	return m.own.begun.Load() == m.begun && (m.d == nil || h.Valid(m.d))
-}
+import "time"
 
 // A Stamp is what tells one state of an object from another. Times are in
 // nanoseconds since 1970, of the server's clock.

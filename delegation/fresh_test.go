@@ -5,36 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
-
-// Rule c.
-func TestMarks(t *testing.T) {
-	h := holder(t)
-	d := hold(t, h, 1, 1, 0)
-	var own Changes
-	m, keep := h.Mark(d, &own)
-	require.True(t, keep)
-	before, keep := h.Mark(nil, &own)
-	require.True(t, keep)
-	assert.True(t, h.Keeps(m))
-	own.Begin()
-	assert.False(t, h.Keeps(m))
-	assert.False(t, h.Keeps(before))
-	_, keep = h.Mark(d, &own)
-	assert.False(t, keep)
-	own.End()
-	assert.False(t, h.Keeps(m))
-	m, keep = h.Mark(d, &own)
-	require.True(t, keep)
-	before, _ = h.Mark(nil, &own)
-	_, err := h.Immediate(recallOf(1, 1))
-	require.NoError(t, err)
-	assert.False(t, h.Keeps(m))
-	assert.True(t, h.Keeps(before))
-	_, keep = h.Mark(d, &own)
-	assert.False(t, keep)
-}
 
 func TestUnchanged(t *testing.T) {
 	st := Stamp{Size: 1, MTime: 2, CTime: 3_000_000_000}

@@ -153,15 +153,10 @@ func (h *Holder) leave(d *Delegation, as state) {
 }
 
 // Recalled tells whether d has been recalled, so that Dropped must be called.
-func (h *Holder) Recalled(d *Delegation) bool { return h.is(d, recalled) }
-
-// Valid tells whether d can still be used.
-func (h *Holder) Valid(d *Delegation) bool { return h.is(d, valid) }
-
-func (h *Holder) is(d *Delegation, s state) bool {
+func (h *Holder) Recalled(d *Delegation) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return d.state == s
+	return d.state == recalled
 }
 
 // Disconnect says that the connection has ended, and all delegations with it. It

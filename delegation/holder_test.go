@@ -212,11 +212,11 @@ func TestForget(t *testing.T) {
 	h := holder(t)
 	d := hold(t, h, 7, 3, 0)
 	assert.Empty(t, h.Forget(d))
-	assert.True(t, h.Valid(d), "it is in use")
+	assert.True(t, usable(h, d), "it is in use")
 	var shut Op
 	require.True(t, h.Close(d, &shut, 0))
 	assert.Empty(t, h.Forget(d))
-	assert.False(t, h.Valid(d))
+	assert.False(t, usable(h, d))
 	assert.Empty(t, h.Forget(d))
 	_, due := h.RenewDue()
 	assert.False(t, due)
@@ -234,5 +234,5 @@ func TestForget(t *testing.T) {
 	var open Op
 	require.Equal(t, Post, h.Open(d, &open, 0))
 	assert.Empty(t, h.Forget(d))
-	assert.True(t, h.Valid(d))
+	assert.True(t, usable(h, d))
 }

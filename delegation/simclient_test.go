@@ -23,7 +23,7 @@ type simClient struct {
 type cached struct {
 	key    string
 	d      *Delegation
-	own    Changes
+	own    changes
 	asking bool
 	granted
 	drop func()
@@ -55,7 +55,7 @@ type earlyData struct {
 	data string
 	st   Stamp
 	read int64
-	m    Mark
+	m    mark
 }
 
 func newSimClient(s *sim, name string) *simClient {
@@ -161,7 +161,7 @@ func (c *simClient) ask(k *cached, stamp func() Stamp, then func()) {
 	if renew {
 		l.atomic(op, nil)
 	}
-	m, fresh := l.h.Mark(nil, &k.own)
+	m, fresh := k.own.mark(l.h, nil)
 	l.up.put(l.delay(), func() {
 		if l.cut {
 			return
@@ -177,7 +177,7 @@ func (c *simClient) ask(k *cached, stamp func() Stamp, then func()) {
 					l.h.NotGranted(a)
 					return
 				}
-				c.granted(l, k, a, res, granted{fresh && l.h.Keeps(m), st}, then)
+				c.granted(l, k, a, res, granted{fresh && m.keeps(l.h), st}, then)
 			})
 		})
 	})
@@ -221,7 +221,7 @@ func (c *simClient) forget(l *line, d *Delegation) {
 		return
 	}
 	fx := l.h.Forget(d)
-	if l.h.Valid(d) {
+	if usable(l.h, d) {
 		return // it is in use
 	}
 	c.s.note("%s forgets %s as %d/%d", c, k.key, d.Slot, d.Generation)

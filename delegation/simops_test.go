@@ -71,7 +71,7 @@ func (c *simClient) lookup(p place, found func(*simFile, string)) {
 	if l.gone {
 		return
 	}
-	m, keep := l.h.Mark(k.d, &k.own)
+	m, keep := k.own.mark(l.h, k.d)
 	keep = keep && k.d != nil
 	l.up.put(l.delay(), func() {
 		c.s.after(c.s.upTo(10*time.Millisecond), func() {
@@ -81,7 +81,7 @@ func (c *simClient) lookup(p place, found func(*simFile, string)) {
 					if l.gone {
 						return
 					}
-					if keep && l.h.Keeps(m) {
+					if keep && m.keeps(l.h) {
 						k.names[p.name].known, k.names[p.name].f = true, f
 					}
 					found(f, "looks up")
@@ -102,7 +102,7 @@ func (c *simClient) askFile(f *simFile) {
 
 // adopt takes over what was read before the grant, if that is what the grant is for.
 func (c *simClient) adopt(k *cachedFile) {
-	if e := k.early; e != nil && k.d != nil && k.attr && c.l.h.Keeps(e.m) && Unchanged(e.st, k.st, e.read) {
+	if e := k.early; e != nil && k.d != nil && k.attr && e.m.keeps(c.l.h) && Unchanged(e.st, k.st, e.read) {
 		k.has, k.data = true, e.data
 	}
 }
@@ -132,7 +132,7 @@ func (c *simClient) readCall(f *simFile, then func(close func())) {
 	if l.gone {
 		return
 	}
-	m, keep := l.h.Mark(k.d, &k.own)
+	m, keep := k.own.mark(l.h, k.d)
 	read := c.clocked.Reads(c.clock())
 	l.up.put(l.delay(), func() {
 		c.s.after(c.s.upTo(10*time.Millisecond), func() {
@@ -154,9 +154,9 @@ func (c *simClient) readCall(f *simFile, then func(close func())) {
 }
 
 // keep puts what a READ has brought into the cache, if it may.
-func (c *simClient) keep(l *line, k *cachedFile, m Mark, keep bool, e *earlyData) {
+func (c *simClient) keep(l *line, k *cachedFile, m mark, keep bool, e *earlyData) {
 	switch {
-	case !keep || !l.h.Keeps(m):
+	case !keep || !m.keeps(l.h):
 	case m.d == nil:
 		k.early = e
 		c.adopt(k)
@@ -168,7 +168,7 @@ func (c *simClient) keep(l *line, k *cachedFile, m Mark, keep bool, e *earlyData
 // A flight is a change whose reply has not come.
 type flight struct {
 	l       *line
-	own     []*Changes
+	own     []*changes
 	arrived bool
 	landed  bool
 }
@@ -178,7 +178,7 @@ func (c *simClient) land(f *flight) {
 		f.landed = true
 		delete(c.flying, f)
 		for _, own := range f.own {
-			own.End()
+			own.end()
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (c *simClient) change(o *simOp) {
 	f := &flight{l: l}
 	c.flying[f] = true
 	touch := func(k *cached) {
-		k.own.Begin()
+		k.own.begin()
 		f.own = append(f.own, &k.own)
 		k.drop()
 	}

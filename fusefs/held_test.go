@@ -89,8 +89,8 @@ func TestHeldAgain(t *testing.T) {
 	n.lent = time.Time{}
 	n.mu.Unlock()
 	m.rest()
-	assert.False(t, n.object.Trusted())
+	assert.False(t, n.object.Trust() > 0)
 	pass()
 	assert.Equal(t, calls, m.total())
-	assert.True(t, n.object.Trusted())
+	assert.True(t, n.object.Trust() > 0)
 }

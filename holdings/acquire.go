@@ -16,10 +16,8 @@ type Granted struct {
 	Types delegation.Types // 0: nothing is granted
 
 	// Attr are the attributes at the time of the grant, an fattr3. They may be
-	// cached where AttrCounts is set: else something was changed from here in
-	// between.
-	Attr       [delegation.AttrLen]byte
-	AttrCounts bool
+	// cached unless something was changed from here since Acquire was called.
+	Attr [delegation.AttrLen]byte
 }
 
 // Acquire asks the server for o. What is granted has one user, as by Open, for whom
@@ -91,7 +89,6 @@ func (c *conn) try(o *Object, x *oncrpc.Exchange) (outcome, *delegation.AcquireR
 		c.forget(op)
 	}
 	c.arm()
-	mark, fresh := c.h.Mark(nil, &o.changes)
 	if err := c.link.Call(context.Background(), x); err != nil { // it ends with the connection
 		c.h.NotGranted(a)
 		if errors.Is(err, oncrpc.ErrProgUnavail) || errors.Is(err, oncrpc.ErrProcUnavail) {
@@ -112,11 +109,11 @@ func (c *conn) try(o *Object, x *oncrpc.Exchange) (outcome, *delegation.AcquireR
 		c.set.counts.refused.Add(1)
 		return outcome{}, &res
 	}
-	return c.granted(o, a, &res, func() bool { return fresh && c.h.Keeps(mark) }), nil
+	return c.granted(o, a, &res), nil
 }
 
 // granted takes a grant.
-func (c *conn) granted(o *Object, a delegation.Asking, res *delegation.AcquireRes, counts func() bool) outcome {
+func (c *conn) granted(o *Object, a delegation.Asking, res *delegation.AcquireRes) outcome {
 	now := c.set.cfg.Now()
 	c.lease.Store(int64(res.LeaseMS) * int64(time.Millisecond))
 	c.mu.Lock() // nothing is dropped before it has an owner
@@ -135,7 +132,7 @@ func (c *conn) granted(o *Object, a delegation.Asking, res *delegation.AcquireRe
 		return outcome{}
 	}
 	c.set.counts.granted.Add(1)
-	return outcome{Granted: Granted{d.Types, [delegation.AttrLen]byte(res.Attr), counts()}}
+	return outcome{Granted: Granted{d.Types, [delegation.AttrLen]byte(res.Attr)}}
 }
 
 // hold makes d what is held of o, with one user.

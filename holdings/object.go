@@ -12,11 +12,10 @@ import (
 // nothing, and never will before Set.Init. Its methods may be called by several
 // goroutines. It must not be copied.
 type Object struct {
-	owner   any
-	fh      []byte
-	line    *Line // nil: nothing can be held
-	changes delegation.Changes
-	held    atomic.Pointer[holding] // changed under mu
+	owner any
+	fh    []byte
+	line  *Line                   // nil: nothing can be held
+	held  atomic.Pointer[holding] // changed under mu
 
 	mu        sync.Mutex
 	users     int
@@ -38,13 +37,9 @@ func (o *Object) Types() delegation.Types {
 	return 0
 }
 
-// Trusted tells whether what is cached may be served now without an atomic
-// operation. It takes no lock.
-func (o *Object) Trusted() bool { return o.Trust() > 0 }
-
-// Trust returns for how long from now on Trusted will say so if no answer comes any
-// more. Who hands what is cached to somebody else's cache does so for no longer. It
-// takes no lock.
+// Trust returns for how long from now on what is cached may be served without an atomic
+// operation if no answer comes any more; 0 where that is not so now. Who hands what is
+// cached to somebody else's cache does so for no longer. It takes no lock.
 func (o *Object) Trust() time.Duration {
 	k := o.held.Load()
 	if k == nil {
@@ -52,52 +47,6 @@ func (o *Object) Trust() time.Duration {
 	}
 	return k.c.h.Trust(k.d, k.c.set.cfg.Now())
 }
-
-// Begin says that a call is about to be sent that changes the object. What is cached
-// of it must not be served any more; until End, nothing that is read may be kept.
-func (o *Object) Begin() { o.changes.Begin() }
-
-// End says that the reply has come, or that the server will not make the change any
-// more.
-func (o *Object) End() { o.changes.End() }
-
-// A Mark is taken when a call is sent whose reply may go into the cache.
-type Mark struct {
-	h    *delegation.Holder // nil: nothing is kept
-	mark delegation.Mark
-	held bool
-}
-
-// Held tells whether anything was held when the Mark was taken. What Keeps allows
-// then may be cached as it is; else only under what was granted since, and if it is
-// delegation.Unchanged.
-func (m *Mark) Held() bool { return m.held }
-
-// Mark begins to read something of the object (rule c).
-func (o *Object) Mark() Mark {
-	if o.line == nil {
-		return Mark{}
-	}
-	c, d := o.line.present(), (*delegation.Delegation)(nil)
-	k := o.held.Load()
-	if k != nil {
-		c, d = k.c, k.d
-	}
-	if c == nil {
-		return Mark{}
-	}
-	mark, ok := c.h.Mark(d, &o.changes)
-	if !ok {
-		return Mark{}
-	}
-	return Mark{c.h, mark, k != nil}
-}
-
-// Keeps tells whether what has come in reply may be cached: what was held is held
-// still, and nothing has been changed from here since. It is to be called under a lock
-// that Drop and whoever calls Begin take to empty the cache: else what is put there
-// might come behind that.
-func (o *Object) Keeps(m Mark) bool { return m.h != nil && m.h.Keeps(m.mark) }
 
 // end is the end of a holding, by a recall or otherwise. A Drop follows.
 func (k *holding) end(recalled bool) {

@@ -24,7 +24,7 @@ func TestRenew(t *testing.T) {
 		o := r.holds("file")
 		for range 100 {
 			time.Sleep(lease / 10)
-			assert.True(t, o.Trusted())
+			assert.True(t, o.Trust() > 0)
 		}
 		assert.EqualValues(t, 1+30, word())
 		assert.Zero(t, r.k.g.Stats().Silent)
@@ -45,15 +45,15 @@ func TestSleep(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		o := r.holds("file")
 		r.asleep.Add(int64(lease * 2 / 3))
-		assert.False(t, o.Trusted())
+		assert.False(t, o.Trust() > 0)
 		assert.True(t, o.Check(t.Context()), "the lease is renewed, and the word looked at")
-		assert.True(t, o.Trusted())
+		assert.True(t, o.Trust() > 0)
 
 		r.asleep.Add(int64(lease))
 		time.Sleep(lease/3 + 1)
-		assert.False(t, o.Trusted(), "not before a look at the word")
+		assert.False(t, o.Trust() > 0, "not before a look at the word")
 		assert.True(t, o.Open(t.Context()))
-		assert.True(t, o.Trusted())
+		assert.True(t, o.Trust() > 0)
 
 		// So long that the server has given it up.
 		for range 2 {
@@ -63,7 +63,7 @@ func TestSleep(t *testing.T) {
 		}
 		r.asleep.Add(int64(2 * lease))
 		assert.False(t, o.Open(t.Context()))
-		assert.False(t, o.Trusted())
+		assert.False(t, o.Trust() > 0)
 		assert.Zero(t, o.Types())
 		assert.EqualValues(t, 1, r.k.g.Stats().Silent)
 	})
@@ -75,7 +75,7 @@ func TestRenewUnanswered(t *testing.T) {
 		o := r.holds("file")
 		r.conn().Delay(time.Hour)
 		time.Sleep(3 * lease)
-		assert.False(t, o.Trusted())
+		assert.False(t, o.Trust() > 0)
 	})
 }
 

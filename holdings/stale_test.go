@@ -30,16 +30,19 @@ type number struct {
 	fh     string
 	server *atomic.Int64
 
-	mu    sync.Mutex
-	known bool
-	value int64
+	mu              sync.Mutex
+	grants, changes int // so far
+	grant           int // the one in force; 0: there is none
+	changing        int // changes of ours under way
+	known           bool
+	value           int64
 }
 
 func dropNumber(o *Object, done func()) {
 	n := o.Owner().(*number)
 	time.Sleep(upTo(200 * time.Millisecond))
 	n.mu.Lock()
-	n.known = false
+	n.known, n.grant = false, 0
 	n.mu.Unlock()
 	done()
 }
@@ -65,9 +68,20 @@ func (r *rig) read(n *number) (v int64, cached bool) {
 			return v, true
 		}
 	} else if g, _ := r.Acquire(r.t.Context(), &n.Object, delegation.FileData, nobody); g.Types != 0 {
+		n.granted()
 		n.Close()
 	}
 	return r.fetch(n), false
+}
+
+// granted takes a grant, unless it has been dropped already.
+func (n *number) granted() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.Types() != 0 {
+		n.grants++
+		n.grant = n.grants
+	}
 }
 
 func (n *number) cached() (int64, bool) {
@@ -76,15 +90,18 @@ func (n *number) cached() (int64, bool) {
 	return n.value, n.known
 }
 
+// fetch reads the number by a call, and keeps it where it may (rule c).
 func (r *rig) fetch(n *number) int64 {
-	m := n.Mark()
+	n.mu.Lock()
+	grant, changes, quiet := n.grant, n.changes, n.changing == 0
+	n.mu.Unlock()
 	v, err := r.call(n, procRead)
 	if err != nil {
 		return n.server.Load() // no matter
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if m.Held() && n.Keeps(m) {
+	if grant != 0 && grant == n.grant && quiet && changes == n.changes {
 		n.known, n.value = true, v
 	}
 	return v
@@ -92,12 +109,15 @@ func (r *rig) fetch(n *number) int64 {
 
 // change counts the number up, by a call.
 func (r *rig) change(n *number) {
-	n.Begin()
 	n.mu.Lock()
 	n.known = false
+	n.changing++
+	n.changes++
 	n.mu.Unlock()
 	_, _ = r.call(n, procChange)
-	n.End()
+	n.mu.Lock()
+	n.changing--
+	n.mu.Unlock()
 }
 
 // A numbers is a server of some, with the clients that read and change them.

@@ -8,7 +8,7 @@ import (
 
 // Open begins a use of the object that lasts until Close: an open file, or attributes
 // that are to be served at any time. Where it returns true, what is cached may be
-// served from now on for as long as Trusted says so. Close must follow in any case.
+// served from now on for as long as Trust says. Close must follow in any case.
 //
 // It may have to wait for the answer to an atomic operation. Where ctx ends before,
 // it returns false.
