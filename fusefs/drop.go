@@ -3,6 +3,8 @@ package fusefs
 import (
 	"time"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
+
 	"github.com/nfsrdma/nfsrdma/holdings"
 )
 
@@ -22,13 +24,23 @@ func Drop(o *holdings.Object, done func()) {
 func (m *Mount) drop(n *node) {
 	now := m.tick()
 	n.mu.Lock()
-	n.grant, n.since, n.until = 0, now, time.Time{}
-	using, lent := n.using, n.names
+	n.grant, n.dropped, n.since, n.until = 0, now, now, time.Time{}
+	using, lent, names := n.using, n.lent, n.names
 	n.using = false
 	n.mu.Unlock()
 	if using {
 		n.object.Close()
 	}
-	m.expire(n)
-	m.forgetNames(lent)
+	m.expireLent(n, lent)
+	m.forgetNames(names)
+}
+
+// expireLent is expire for what the kernel was told of n, which it may believe until a
+// time. Where the kernel does not know n, it has forgotten it, which we have yet to
+// hear, and may be about to learn of it again from a reply to LOOKUP that is older than
+// this: that is waited for.
+func (m *Mount) expireLent(n *node, until time.Time) {
+	for m.server.InodeNotify(n.id, -1, 0) == fuse.ENOENT && m.table.node(n.id) == n && time.Now().Before(until) {
+		time.Sleep(unknownPoll)
+	}
 }

@@ -24,8 +24,9 @@ const (
 // What a call says that began when the grant had come is so until drop: nobody else
 // changes it. What this mount changes by itself, the cache's ticks tell.
 type held struct {
-	grant uint64 // the tick at which it came; 0: there is none
-	pages pages  // what the kernel has of a file
+	grant   uint64 // the tick at which it came; 0: there is none
+	dropped uint64 // the tick of the last drop
+	pages   pages  // what the kernel has of a file
 
 	// using says that the object has a user: what the kernel was told may be
 	// served at any time, until lent. touched says that somebody asked since
@@ -93,12 +94,13 @@ func (m *Mount) acquire(o *op, n *node, types delegation.Types) bool {
 	return true
 }
 
-// granted takes a grant that was asked for at tick began.
+// granted takes a grant that was asked for at tick began. It may have been dropped
+// already, and have been followed by another: then its attributes are old.
 func (m *Mount) granted(n *node, began uint64, a *nfs3.Attr, counts bool) {
 	now := m.tick()
 	n.mu.Lock()
 	changed := false
-	if counts && began > n.changed {
+	if counts && began > n.changed && began > n.dropped {
 		changed = m.takeLocked(n, began, a)
 		n.learnt = now
 	}

@@ -67,6 +67,10 @@ const (
 	// not used for so long takes an atomic operation at its next use.
 	restPoll = time.Minute
 
+	// unknownPoll is how often it is looked at whether the kernel knows again, or has
+	// forgotten for good, what was held.
+	unknownPoll = time.Millisecond
+
 	// closeWait is how long the removal of a directory waits for files in it
 	// that programs have closed and removed: many times what the kernel
 	// takes to say so.
