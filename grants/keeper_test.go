@@ -3,6 +3,8 @@ package grants
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,5 +204,38 @@ func TestBlindAndLeases(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, r.Blind(&ch))
 		r.Done(&ch)
+	})
+}
+
+// A lease that is being released is gone before another is taken for the object.
+func TestAcquireAndRelease(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		a, b := r.counting(), r.counting()
+		defer b.close()
+		require.Zero(t, b.ask("b"))
+		releasing, free := make(chan struct{}), make(chan struct{})
+		var taken atomic.Int32
+		r.take = func(func()) (func(), error) {
+			assert.EqualValues(t, 1, taken.Add(1))
+			return func() {
+				if releasing != nil {
+					close(releasing)
+					<-free
+					releasing = nil
+				}
+				taken.Add(-1)
+			}, nil
+		}
+		require.Zero(t, a.ask("a"))
+		go a.close()
+		<-releasing
+		asked := make(chan delegation.Reason)
+		go func() { asked <- b.ask("a") }()
+		for range 1000 {
+			runtime.Gosched()
+		}
+		close(free)
+		assert.Zero(t, <-asked)
+		assert.EqualValues(t, 1, taken.Load())
 	})
 }

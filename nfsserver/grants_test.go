@@ -37,6 +37,9 @@ var conflicts = []struct {
 	{"CREATE that cuts", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
 		return &nfs3.CreateArgs{Where: in(fh["d"], "f"), Attr: nfs3.SetAttr{Size: nfs3.OptUint64{Set: true}}}
 	}, []string{"f"}, []string{"f"}, nfs3.OK},
+	{"CREATE that cuts a directory", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
+		return &nfs3.CreateArgs{Where: in(fh["d"], "sub"), Attr: nfs3.SetAttr{Size: nfs3.OptUint64{Set: true}}}
+	}, nil, nil, nfs3.ErrIsDir},
 	{"CREATE of what is there", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
 		return &nfs3.CreateArgs{Where: in(fh["d"], "f")}
 	}, nil, nil, nfs3.OK},

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -183,5 +184,26 @@ func TestLeaseInTheWay(t *testing.T) {
 		close(f.slow)
 		assert.Equal(t, nfs3.OK, <-done)
 		assert.Equal(t, delegation.ReasonContended, <-asked)
+	})
+}
+
+// What is being granted while the exports change is not: whoever asked may not be let in
+// any more.
+func TestSetExportsWhileAsked(t *testing.T) {
+	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
+		p := g.play()
+		defer p.leave()
+		f.slow = make(chan struct{})
+		asked := make(chan delegation.Reason, 1)
+		go func() { asked <- p.refused("f") }()
+		synctest.Wait()
+		list := g.s.Exports()
+		list[0].Clients = exports.Everyone(exports.Options{Insecure: true, ReadOnly: true})
+		require.NoError(t, g.s.SetExports(list))
+		assert.Empty(t, asked)
+		close(f.slow)
+		assert.Equal(t, delegation.ReasonContended, <-asked)
+		assert.Zero(t, g.k.Stats().InForce)
+		p.hold("f")
 	})
 }

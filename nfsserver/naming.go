@@ -63,12 +63,18 @@ func (q *request) lock(a, b place) nfs3.Status {
 }
 
 // there looks a name up that need not be there.
-func (q *request) there(ctx context.Context, p place) (h vfs.Handle, found bool, _ nfs3.Status) {
-	h, _, _, err := q.export.fs.Lookup(ctx, &q.cred, p.dir, p.name)
+func (q *request) there(ctx context.Context, p place) (h vfs.Handle, found bool, status nfs3.Status) {
+	h, _, found, status = q.look(ctx, p)
+	return h, found, status
+}
+
+// look is there with the attributes of what was found.
+func (q *request) look(ctx context.Context, p place) (h vfs.Handle, attr vfs.MaybeAttr, found bool, _ nfs3.Status) {
+	h, attr, _, err := q.export.fs.Lookup(ctx, &q.cred, p.dir, p.name)
 	if errors.Is(err, syscall.ENOENT) {
-		return h, false, nfs3.OK
+		return h, attr, false, nfs3.OK
 	}
-	return h, err == nil, q.status(err)
+	return h, attr, err == nil, q.status(err)
 }
 
 // beginNames begins to change directories, and what was found in them by name. A client
@@ -136,7 +142,10 @@ const (
 // is there.
 func (q *request) beforeMake(ctx context.Context, p place, to taken) nfs3.Status {
 	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
-		h, found, status := q.there(ctx, p)
+		h, attr, found, status := q.look(ctx, p)
+		if attr.OK && attr.Type != vfs.TypeReg {
+			to = leaves // it has no size to be set
+		}
 		switch {
 		case found && to == cuts:
 			return q.begin(nil, []vfs.Handle{h})
