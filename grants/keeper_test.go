@@ -150,6 +150,20 @@ func TestWaitAgain(t *testing.T) {
 		require.False(t, r.Begin(ch, nil, []byte("b")))
 		assert.ErrorIs(t, r.Wait(context.Background(), ch), ErrPutOff)
 		assert.Equal(t, delegation.Patience, time.Since(start))
+
+		// One that is over is as good as new.
+		start = time.Now()
+		require.False(t, r.Begin(ch, nil, []byte("b")))
+		assert.ErrorIs(t, r.Wait(context.Background(), ch), ErrPutOff)
+		assert.Equal(t, delegation.Patience, time.Since(start))
+		ctx, cancel := context.WithTimeout(t.Context(), delegation.Patience/2)
+		defer cancel()
+		require.False(t, r.Begin(ch, nil, []byte("b")))
+		assert.ErrorIs(t, r.Wait(ctx, ch), context.DeadlineExceeded)
+		start = time.Now()
+		require.False(t, r.Begin(ch, nil, []byte("b")))
+		assert.ErrorIs(t, r.Wait(context.Background(), ch), ErrPutOff)
+		assert.Equal(t, delegation.Patience, time.Since(start))
 	})
 }
 

@@ -22,6 +22,22 @@ func (q *request) before(ctx context.Context, h vfs.Handle) nfs3.Status {
 	if q.blind() {
 		return nfs3.OK
 	}
+	return q.wait(ctx, h)
+}
+
+// beforeWrite is before for WRITE.
+func (q *request) beforeWrite(ctx context.Context, h vfs.Handle) nfs3.Status {
+	switch {
+	case q.blind():
+		return nfs3.OK
+	case q.barred(ctx, h, vfs.TypeReg):
+		return nfs3.ErrAcces
+	}
+	return q.wait(ctx, h)
+}
+
+// wait begins to change an object, and waits for those who hold it.
+func (q *request) wait(ctx context.Context, h vfs.Handle) nfs3.Status {
 	for {
 		ready, status := q.begin(q.call.Peer, []vfs.Handle{h})
 		if ready || status != nfs3.OK {

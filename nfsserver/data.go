@@ -110,7 +110,7 @@ func (q *request) write(ctx context.Context, h vfs.Handle, a *nfs3.WriteArgs, re
 		res.Status, res.Wcc = nfs3.ErrFBig, q.unchanged(ctx, h)
 		return
 	}
-	if res.Status = q.before(ctx, h); res.Status != nfs3.OK {
+	if res.Status = q.beforeWrite(ctx, h); res.Status != nfs3.OK {
 		return
 	}
 	// Before the write: if a Commit fails meanwhile, these data may be

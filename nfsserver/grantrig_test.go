@@ -252,9 +252,14 @@ func (p *player) call(proc uint32, args message) nfs3.Status {
 
 // callOf is call for NFSACL too.
 func (p *player) callOf(prog, proc uint32, args message) nfs3.Status {
+	return p.callAs(1000, prog, proc, args)
+}
+
+// callAs is callOf in a user's name.
+func (p *player) callAs(uid, prog, proc uint32, args message) nfs3.Status {
 	x := &oncrpc.Exchange{
 		Prog: prog, Vers: nfs3.Version, Proc: proc, MaxResults: 4096,
-		Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1000, GID: 1000}, Args: args.AppendTo(nil), Item: itemOf(args),
+		Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: uid, GID: uid}, Args: args.AppendTo(nil), Item: itemOf(args),
 		Sink: make([]byte, 4096),
 	}
 	err := p.c.Call(p.g.t.Context(), x)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
@@ -145,5 +146,44 @@ func TestSetACLRecalls(t *testing.T) {
 			assert.Equal(t, nfs3.OK, other.callOf(nfsacl.Program, nfsacl.ProcSetACL, &args))
 			assert.Equal(t, []string{name}, holder.recalls())
 		}
+	})
+}
+
+// Who may not change anything has nothing recalled, and is told what the file system
+// would say. Its owner writes to a file that nobody may write to.
+func TestBarredRecallNothing(t *testing.T) {
+	withGrants(t, nil, func(t *testing.T, g *grantRig) {
+		holder, other := g.play(), g.play()
+		defer other.leave()
+		defer holder.leave()
+		mode := uint32(0o555)
+		for _, name := range []string{"d", "e", "f"} {
+			_, err := g.fs.SetAttr(t.Context(), &vfs.Cred{UID: 1000}, g.hosts[name], vfs.SetAttr{Mode: &mode}, nil)
+			require.NoError(t, err)
+		}
+		remove, rmdir := in(g.fh["d"], "f"), in(g.fh["d"], "sub")
+		for round := range 2 { // at first nobody holds anything, and the file system refuses
+			for _, c := range []struct {
+				proc uint32
+				args message
+			}{
+				{nfs3.ProcWrite, &nfs3.WriteArgs{File: g.fh["f"], Data: []byte("data")}},
+				{nfs3.ProcCreate, &nfs3.CreateArgs{Where: in(g.fh["d"], "new")}},
+				{nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: in(g.fh["d"], "new")}},
+				{nfs3.ProcRemove, &remove},
+				{nfs3.ProcRmdir, &rmdir},
+				{nfs3.ProcRename, &nfs3.RenameArgs{From: in(g.fh["d"], "f"), To: in(g.fh["e"], "new")}},
+				{nfs3.ProcLink, &nfs3.LinkArgs{File: g.fh["f"], Link: in(g.fh["e"], "new")}},
+			} {
+				assert.Equal(t, nfs3.ErrAcces, other.callAs(1001, nfs3.Program, c.proc, c.args), "%d, round %d", c.proc, round)
+			}
+			if round == 0 {
+				holder.hold("d", "e", "f")
+			}
+		}
+		assert.Equal(t, nfs3.OK, other.callAs(1001, nfs3.Program, nfs3.ProcCreate, &nfs3.CreateArgs{Where: in(g.fh["d"], "f")}))
+		assert.Empty(t, holder.recalls())
+		assert.Equal(t, nfs3.OK, other.call(g.write("f")))
+		assert.Equal(t, []string{"f"}, holder.recalls())
 	})
 }

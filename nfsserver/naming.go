@@ -94,8 +94,11 @@ func (q *request) beginNames(dirs, found []vfs.Handle) (ready bool, status nfs3.
 func (q *request) beforeUnlink(ctx context.Context, p place) nfs3.Status {
 	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
 		h, found, status := q.there(ctx, p)
-		if !found {
+		switch {
+		case !found:
 			return true, status
+		case q.barred(ctx, p.dir, vfs.TypeDir):
+			return false, nfs3.ErrAcces
 		}
 		return q.beginNames([]vfs.Handle{p.dir}, []vfs.Handle{h})
 	})
@@ -115,6 +118,8 @@ func (q *request) beforeRename(ctx context.Context, from, to place) nfs3.Status 
 			objects = append(objects, h)
 		case status != nfs3.OK:
 			return false, status
+		case q.barred(ctx, from.dir, vfs.TypeDir) || q.barred(ctx, to.dir, vfs.TypeDir):
+			return false, nfs3.ErrAcces
 		}
 		return q.beginNames([]vfs.Handle{from.dir, to.dir}, objects)
 	})
@@ -125,6 +130,9 @@ func (q *request) beforeLink(ctx context.Context, file vfs.Handle, p place) nfs3
 	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
 		if _, found, status := q.there(ctx, p); found || status != nfs3.OK {
 			return true, status
+		}
+		if q.barred(ctx, p.dir, vfs.TypeDir) {
+			return false, nfs3.ErrAcces
 		}
 		return q.begin(q.call.Peer, []vfs.Handle{file, p.dir})
 	})
@@ -151,6 +159,8 @@ func (q *request) beforeMake(ctx context.Context, p place, to taken) nfs3.Status
 			return q.begin(nil, []vfs.Handle{h})
 		case found || status != nfs3.OK:
 			return true, status
+		case q.barred(ctx, p.dir, vfs.TypeDir):
+			return false, nfs3.ErrAcces
 		}
 		return q.begin(q.call.Peer, []vfs.Handle{p.dir})
 	})
