@@ -46,6 +46,7 @@ func run(t *testing.T, c Config, f func(t *testing.T, r *rig)) {
 		served := make(chan error, 1)
 		go func() { served <- srv.Serve(r.listen) }()
 		f(t, r)
+		synctest.Wait() // the server has seen what the clients closed
 		require.NoError(t, srv.Shutdown(t.Context()))
 		require.NoError(t, <-served)
 		k.Close()
