@@ -10,7 +10,6 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/grants"
-	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
 // heldUnseen returns file a of the server, which m holds and has told the kernel of by a
@@ -67,20 +66,6 @@ func TestDropForgotten(t *testing.T) {
 	}()
 	m.table.forget(n.id, 1)
 	<-done
-}
-
-// TestGrantedLate takes a grant that was dropped before: its attributes are old.
-func TestGrantedLate(t *testing.T) {
-	s := newGranting(t, true)
-	m := s.mount(nil)
-	n := m.heldUnseen(s)
-	lstat(t, m.file("a")) // else the drop waits until the kernel has seen it
-	began := m.tick()
-	m.drop(n)
-	n.object.Open(t.Context())
-	m.granted(n, began, &nfs3.Attr{Type: nfs3.TypeReg, Size: 99}, true)
-	assert.EqualValues(t, 1, n.attr.Size)
-	assert.Zero(t, n.fresh())
 }
 
 // TestHeldNoRoom has a server that lets a mount hold next to nothing: what is not held

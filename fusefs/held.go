@@ -142,7 +142,7 @@ func (n *node) lendLocked(life time.Duration) {
 }
 
 // unsure takes the outcome of a change of ours. Where the server has not said what it
-// is, it may come yet.
+// is, it may come yet, and the kernel serves nothing any more either.
 func unsure(err error, changed ...*node) {
 	var refused *nfsclient.Error
 	var auth oncrpc.AuthError
@@ -151,5 +151,10 @@ func unsure(err error, changed ...*node) {
 	}
 	for _, n := range changed {
 		n.adrift.Store(true)
+		n.m.expire(n)
+		n.mu.Lock()
+		lent := n.names
+		n.mu.Unlock()
+		n.m.notes.Go(func() { n.m.forgetNames(lent) })
 	}
 }

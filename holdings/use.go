@@ -22,7 +22,7 @@ func (o *Object) Open(ctx context.Context) bool {
 	}
 	if k.used { // counted once; this looks at what is behind that
 		o.mu.Unlock()
-		return o.check(ctx, k)
+		return k.check(ctx)
 	}
 	var op delegation.Op
 	v := k.c.h.Open(k.d, &op, k.c.set.cfg.Now())
@@ -31,32 +31,32 @@ func (o *Object) Open(ctx context.Context) bool {
 	if v == delegation.Post {
 		v = k.c.ask(ctx, op, k)
 	}
-	return o.served(k, v)
+	return k.served(v)
 }
 
 // Check asks whether one thing may be served from the cache, where it need not stay
 // so. It waits as Open does.
 func (o *Object) Check(ctx context.Context) bool {
 	k := o.held.Load()
-	return k != nil && o.check(ctx, k)
+	return k != nil && k.check(ctx)
 }
 
-func (o *Object) check(ctx context.Context, k *holding) bool {
+func (k *holding) check(ctx context.Context) bool {
 	now := k.c.set.cfg.Now()
 	if k.c.h.Trusts(k.d, now) { // without the Holder's lock
-		return o.served(k, delegation.Serve)
+		return k.served(delegation.Serve)
 	}
 	var op delegation.Op
 	v := k.c.h.Check(k.d, &op, now)
 	if v == delegation.Post {
 		v = k.c.ask(ctx, op, nil)
 	}
-	return o.served(k, v)
+	return k.served(v)
 }
 
-// served tells whether v lets the cache be used, if k has not ended since.
-func (o *Object) served(k *holding, v delegation.Verdict) bool {
-	if v != delegation.Serve || o.held.Load() != k {
+// served tells whether v lets the cache be used.
+func (k *holding) served(v delegation.Verdict) bool {
+	if v != delegation.Serve {
 		return false
 	}
 	k.c.set.counts.served.Add(1)

@@ -131,6 +131,7 @@ func TestDisconnect(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		a, b := r.holds("a"), r.holds("b")
 		b.Close()
+		ended := r.Set.lines[0].present()
 		r.conn().Abort(context.Canceled)
 		assert.ElementsMatch(t, []*Object{a, b}, r.drops())
 		assert.False(t, r.Available(a))
@@ -138,6 +139,7 @@ func TestDisconnect(t *testing.T) {
 		assert.False(t, a.Check(t.Context()))
 		assert.Zero(t, r.acquire(a).Types, "there is no connection")
 		require.NoError(t, r.null(0))
+		ended.Closed(nil) // it may take its time
 		assert.True(t, r.Available(a))
 		assert.NotZero(t, r.acquire(a).Types)
 		a.Close()

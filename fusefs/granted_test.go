@@ -1,0 +1,114 @@
+package fusefs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// lately are attributes that show a change.
+var lately = nfs3.Attr{Type: nfs3.TypeReg, Mode: 0o644, Nlink: 1, Size: 99}
+
+// heldSeen is heldUnseen for what the kernel has seen.
+func (m *mounted) heldSeen(s *server) *node {
+	m.t.Helper()
+	n := m.heldUnseen(s)
+	lstat(m.t, m.file("a"))
+	return n
+}
+
+// grantedAgain takes another grant of n that was asked for at tick began.
+func (m *mounted) grantedAgain(n *node, began uint64) {
+	n.object.Open(m.t.Context())
+	m.granted(n, began, &lately, true)
+}
+
+// TestGrantedLate takes a grant that was dropped before, or that came during a change of
+// ours: its attributes are old.
+func TestGrantedLate(t *testing.T) {
+	s := newGranting(t, true)
+	m := s.mount(nil)
+	n := m.heldSeen(s)
+	for _, meanwhile := range []func(*node){m.suspect, m.drop} {
+		began := m.tick()
+		meanwhile(n)
+		assert.False(t, m.learn(n, began, &lately), "a reply to what was asked before")
+		m.grantedAgain(n, began)
+		assert.EqualValues(t, 1, n.attr.Size)
+		assert.Zero(t, n.fresh())
+	}
+}
+
+// TestDropUse: what is dropped has no user.
+func TestDropUse(t *testing.T) {
+	s := newGranting(t, true)
+	m := s.mount(nil)
+	n := m.heldSeen(s)
+	assert.NotZero(t, n.object.Trust())
+	m.drop(n)
+	assert.Zero(t, n.object.Trust())
+}
+
+// TestGrantedChanged takes a grant that shows a change: the kernel hears of it.
+func TestGrantedChanged(t *testing.T) {
+	s := newGranting(t, true)
+	m := s.mount(nil)
+	n := m.heldSeen(s)
+	m.grantedAgain(n, m.tick())
+	assert.EqualValues(t, lately.Size, lstat(t, m.file("a")).Size)
+}
+
+// TestRest ends the one use that is counted of what nobody uses.
+func TestRest(t *testing.T) {
+	s := newGranting(t, true)
+	m := s.mount(nil)
+	n := m.heldSeen(s)
+	m.grantedAgain(n, m.tick())
+	for range 2 {
+		m.rest()
+	}
+	assert.NotZero(t, n.object.Trust(), "the kernel serves it")
+	n.mu.Lock()
+	n.lent, n.using = time.Time{}, false
+	assert.Zero(t, n.trustLocked(ofFile), "it is about to be closed")
+	n.using = true
+	n.mu.Unlock()
+	m.rest()
+	assert.Zero(t, n.object.Trust())
+}
+
+// TestAdrift gives up a change, which the server may make at any time: nothing that is
+// held of the file counts any more.
+func TestAdrift(t *testing.T) {
+	s := newGranting(t, true)
+	m := s.mount(func(c *Config) { c.RegMin, c.RegMax = 0, 0 })
+	put(t, s.file("a"), []byte("a"))
+	for range 2 {
+		m.same(s, "a")
+	}
+	calls := m.total()
+	lstat(t, m.file("a"))
+	require.Equal(t, calls, m.total())
+	m.setBefore(func(_ context.Context, x *oncrpc.Exchange) error {
+		if x.Prog == nfs3.Program && x.Proc == nfs3.ProcSetAttr {
+			return errors.New("given up by the test")
+		}
+		return nil
+	})
+	assert.Error(t, os.Chmod(m.file("a"), 0o600))
+	m.setBefore(nil)
+	for range 2 {
+		require.NoError(t, os.Chmod(s.file("a"), 0o600)) // by the server, late
+		calls = m.total()
+		m.same(s, "a")
+		assert.Greater(t, m.total(), calls)
+	}
+}

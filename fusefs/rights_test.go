@@ -1,0 +1,44 @@
+package fusefs
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// TestRights remembers what callers may do, for one grant and one ctime.
+func TestRights(t *testing.T) {
+	const read, write = nfs3.AccessRead, nfs3.AccessModify
+	one, other := &caller{cred: oncrpc.Cred{UID: 1}}, &caller{cred: oncrpc.Cred{UID: 2}}
+	var n node
+	n.grant, n.attr.Ctime.Sec = 7, 1
+	n.allowLocked(one, read, read)
+	n.allowLocked(one, write, 0)
+	knows := func(who *caller, want uint32) bool {
+		_, known := n.allowedLocked(who, want)
+		return known
+	}
+	allowed, known := n.allowedLocked(one, read|write)
+	assert.True(t, known)
+	assert.EqualValues(t, read, allowed)
+	assert.False(t, knows(one, nfs3.AccessExecute))
+	assert.False(t, knows(other, read))
+
+	n.grant = 8
+	assert.False(t, knows(one, read), "who may read what was granted again is not known")
+	n.grant, n.attr.Ctime.Sec = 7, 2
+	assert.False(t, knows(one, read), "a change of rights moves ctime")
+	n.allowLocked(other, read, read)
+	assert.False(t, knows(one, read))
+
+	n.grant, n.changed = 7, 5
+	n.allow(one, reply{asked: read, allowed: read, began: 5})
+	assert.False(t, knows(one, read), "it may be older than a change of ours")
+	n.allow(one, reply{asked: read, allowed: read, began: 6})
+	assert.False(t, knows(one, read), "it is older than the grant, and does not show as what it was")
+	n.allow(one, reply{asked: read, allowed: read, began: 8})
+	assert.True(t, knows(one, read))
+}
