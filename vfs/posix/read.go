@@ -57,8 +57,9 @@ func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off ui
 		}
 		n += m
 		end := off + uint64(n)
-		eof = end >= st.Size || end < off
-		if n == len(p) || eof || m == 0 {
+		// The file may have become longer since it ended here.
+		eof = end >= st.Size || end < off || m == 0 && n < len(p)
+		if n == len(p) || eof {
 			return n, eof, f.some(&st), nil
 		}
 	}
