@@ -94,11 +94,15 @@ func (r *recorder) add(at time.Time, from pcap.Side, n int, vec [][]byte) {
 				old := r.ring.drop()
 				r.lanes[old.from].drop(old)
 			}
-			r.ring.put(piece{time: at.UnixNano(), from: from, starts: starts, ends: ends, octets: k}, b[:k])
+			r.ring.put(piece{time: r.date(at).UnixNano(), from: from, starts: starts, ends: ends, octets: k}, b[:k])
 			b = b[k:]
 		}
 	}
 }
+
+// date returns when at was, by the clock as it went when the record began: were it set
+// meanwhile, what the ends have sent would change places.
+func (r *recorder) date(at time.Time) time.Time { return r.opened.Add(at.Sub(r.opened)) }
 
 // received and sent record the first n octets of vec.
 func (r *recorder) received(at time.Time, n int, vec [][]byte) { r.add(at, 1-r.own, n, vec) }
@@ -136,7 +140,7 @@ func (r *recorder) startup(from pcap.Side, octets []byte) {
 	defer r.mu.Unlock()
 	l := &r.lanes[from]
 	l.frame = append(l.frame, octets...)
-	l.framed = time.Now()
+	l.framed = r.date(time.Now())
 	if len(l.frame) > offFlags { // who sends M is to be sent Markers
 		r.lanes[1-from].markers = l.frame[offFlags]&flagM != 0
 	}
