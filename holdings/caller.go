@@ -2,6 +2,7 @@ package holdings
 
 import (
 	"context"
+	"hash/crc32"
 	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
@@ -11,11 +12,7 @@ import (
 
 // Pick returns which of so many lines stands for a handle.
 func Pick(fh []byte, lines int) int {
-	h := uint32(2166136261) // FNV-1a
-	for _, b := range fh {
-		h = (h ^ uint32(b)) * 16777619
-	}
-	return int((h ^ h>>16) % uint32(lines))
+	return int(crc32.ChecksumIEEE(fh) % uint32(lines))
 }
 
 // A Caller makes the calls of a mount over several lines (oncrpc.Caller): one may be
