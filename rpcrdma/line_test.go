@@ -112,13 +112,18 @@ func (r *notedRequest) Accept(cfg rdma.ConnConfig) (rdma.Conn, error) {
 	return c, err
 }
 
-// kill ends the server at once, with its connections.
+// kill ends the server at once. Its connections are cut first: Shutdown, even in
+// no time, may come to close one in good order.
 func (p *place) kill() {
 	p.mu.Lock()
 	s, served := p.server, p.served
 	p.listen, p.server = nil, nil
+	theirs := p.theirs
 	p.mu.Unlock()
 	if s != nil {
+		for _, c := range theirs {
+			c.Abort(rdmatest.ErrCut)
+		}
 		now, cancel := context.WithCancel(p.t.Context())
 		cancel()
 		_ = s.Shutdown(now)
