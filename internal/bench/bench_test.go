@@ -97,3 +97,22 @@ func TestClock(t *testing.T) {
 	_, err = startClock("soon")
 	assert.Error(t, err)
 }
+
+// TestLaps: what is measured begins with the second lap, and goes from the start on.
+func TestLaps(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	require.NoError(t, err)
+	defer f.Close()
+	var at []int64
+	k, err := laps(f, "0s", func(off int64) error {
+		at = append(at, off)
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Len(t, at, lap/block+1)
+	assert.EqualValues(t, lap-block, at[lap/block-1])
+	assert.Zero(t, at[lap/block])
+	assert.Equal(t, block, k.bytes)
+	_, err = laps(f, "0s", func(int64) error { return os.ErrInvalid })
+	assert.ErrorIs(t, err, os.ErrInvalid)
+}

@@ -49,6 +49,15 @@ func (c *clock) tick(n int) bool {
 	return now.Before(c.end)
 }
 
+// pause does something that is not measured.
+func (c *clock) pause(do func() error) error {
+	began := time.Now()
+	err := do()
+	lost := time.Since(began)
+	c.start, c.end, c.then = c.start.Add(lost), c.end.Add(lost), c.then.Add(lost)
+	return err
+}
+
 // print prints the result.
 func (c *clock) print() error {
 	cpu := cpuTime() - c.cpu
