@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -61,19 +62,24 @@ func countRing(c *cache) (n int) {
 }
 
 // What is idle is closed, even of an object that is looked at all the time.
-func TestCacheIdle(t *testing.T) {
-	w := newWorld(t, Options{TableHandles: true, IdleTime: 20 * time.Millisecond})
+func TestCacheIdle(t *testing.T) { synctest.Test(t, testCacheIdle) }
+
+func testCacheIdle(t *testing.T) {
+	const idle = time.Minute
+	w := newWorld(t, Options{TableHandles: true, IdleTime: idle})
 	w.hostFile("f")
 	h := w.walk("f")
 	su := vfs.Cred{UID: uint32(os.Geteuid())}
 	_, _, _, err := w.f.Read(t.Context(), &su, h, make([]byte, 1), 0)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, w.f.cache.fds.Load(), "the root, the file's place, the file")
-	require.Eventually(t, func() bool {
+	for range 4 {
+		time.Sleep(idle / 2)
 		require.NoError(t, w.getattr(h))
-		return w.f.cache.fds.Load() == 2
-	}, 5*time.Second, 5*time.Millisecond, "the file is closed")
-	require.Eventually(t, func() bool { return w.f.cache.fds.Load() == 1 }, 5*time.Second, 5*time.Millisecond, "all but the root")
+	}
+	require.EqualValues(t, 2, w.f.cache.fds.Load(), "the file is closed")
+	time.Sleep(2 * idle)
+	require.EqualValues(t, 1, w.f.cache.fds.Load(), "all but the root")
 	require.NoError(t, w.getattr(h))
 }
 
