@@ -23,8 +23,8 @@ import (
 var _ rdma.MappedSender = (*Conn)(nil)
 
 // SendsMapped tells whether what is sent is copied once at most on its way to the
-// kernel: with CRCs on it is, since it must not change when they are computed, by
-// FPDUs, that are still in the processor's cache then.
+// kernel: with CRCs on it is, since it must not change behind them, which are computed
+// by the way.
 func (c *Conn) SendsMapped() bool {
 	return c.sock.tcp != nil && c.sock.record == nil && !c.params.SendMarkers
 }
@@ -85,19 +85,30 @@ func (q *sendQueue) vanished(b *batch, err error) bool {
 }
 
 // lend returns a copy of d, the octets of m in front of m.offset, with zeros where
-// they have vanished.
-func (m *message) lend(d []byte) *buf.Buf {
+// they have vanished, and adds it to sum.
+func (m *message) lend(d []byte, sum *checksum) *buf.Buf {
 	lent := buf.Default.Get(len(d))
-	if m.truncated == nil {
-		copy(lent.B, d)
-		return lent
-	}
-	if n := copyMapped(lent.B, d); n < len(d) {
-		clear(lent.B[n:])
-		m.gone = true
-		m.truncated(m.offset - len(d) + n)
+	switch {
+	case m.truncated == nil:
+		sum.copy(lent.B, d)
+	case !sum.copyMapped(lent.B, d):
+		if n := copyMapped(lent.B, d); n < len(d) {
+			clear(lent.B[n:])
+			m.gone = true
+			m.truncated(m.offset - len(d) + n)
+		}
+		sum.add(lent.B)
 	}
 	return lent
+}
+
+// copyMapped is copy where all of src is there. Where some is not, dst holds anything,
+// and nothing is added.
+func (s *checksum) copyMapped(dst, src []byte) (whole bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { _ = recover() }() // of a fault: nothing else can go wrong here
+	s.copy(dst, src)
+	return true
 }
 
 // pageLen divides the length of a page on every machine, in octets.

@@ -12,8 +12,7 @@ import (
 type markedFPDU struct {
 	b   *batch
 	at  *mpa.Inserter
-	crc uint32 // of all up to here
-	sum bool   // CRCs are on
+	sum checksum // of all up to here
 }
 
 // cutMarked is cut where the peer requires Markers.
@@ -21,19 +20,19 @@ func (c *Conn) cutMarked(b *batch, m *message) {
 	n, last := ddp.NextSegment(m.length, m.offset, c.mulpdu, m.headerLen())
 	ulpdu := m.headerLen() + m.bodyLen + n
 	c.tx.counts.add(m.op, last, m.bodyLen+n)
-	f := markedFPDU{b: b, at: &c.tx.markers, sum: c.params.CRC}
+	f := markedFPDU{b: b, at: &c.tx.markers, sum: checksum{on: c.params.CRC}}
 	f.at.Begin()
 	var header [maxHeaderLen]byte
 	f.octets(m.appendHeader(mpa.AppendLength(header[:0], ulpdu), last))
 	for n > 0 {
-		d := b.take(m, n)
+		d := b.take(m, n, new(checksum)) // Markers come in between: payload adds it
 		n -= len(d)
 		f.payload(d)
 	}
 	var zeros [mpa.MaxTrailerLen]byte
 	f.octets(zeros[:mpa.PadLen(ulpdu)])
 	f.marker() // in front of the CRC field it is covered as well
-	f.octets(binary.LittleEndian.AppendUint32(zeros[:0], f.crc))
+	f.octets(binary.LittleEndian.AppendUint32(zeros[:0], f.sum.crc))
 }
 
 // marker appends the Marker that goes here, if one does.
@@ -60,9 +59,7 @@ func (f *markedFPDU) appended(start int) {
 	if start == len(f.b.headers) {
 		return
 	}
-	if f.sum {
-		f.crc = mpa.UpdateCRC(f.crc, f.b.headers[start:])
-	}
+	f.sum.add(f.b.headers[start:])
 	f.b.appendHeader(start)
 }
 
@@ -73,9 +70,7 @@ func (f *markedFPDU) payload(b []byte) {
 		n := min(len(b), f.at.Room())
 		f.b.vec = append(f.b.vec, b[:n])
 		f.b.size += n
-		if f.sum {
-			f.crc = mpa.UpdateCRC(f.crc, b[:n])
-		}
+		f.sum.add(b[:n])
 		f.at.Advance(n)
 		b = b[n:]
 	}

@@ -158,21 +158,22 @@ func (m *message) next(n int) []byte {
 	return d
 }
 
-// take takes the next octets of m's data for b, n at most. What the peer may
-// change is copied, so that it is sent as its CRC was computed.
-func (b *batch) take(m *message, n int) []byte {
+// take takes the next octets of m's data for b, n at most, and adds them to sum.
+// What the peer may change is copied, so that it is sent as its CRC was computed.
+func (b *batch) take(m *message, n int, sum *checksum) []byte {
 	d := m.next(n)
 	switch {
 	case m.gone:
-		return zeros[:len(d)]
+		d = zeros[:len(d)]
 	case len(d) == 0:
 	case m.copied:
-		lent := m.lend(d)
+		lent := m.lend(d, sum)
 		b.copies = append(b.copies, lent)
 		return lent.B
 	case m.truncated != nil:
 		b.mapped = append(b.mapped, mappedPart{len(b.vec), m.offset - len(d), len(d), m.truncated, m.wr})
 	}
+	sum.add(d)
 	return d
 }
 
@@ -187,33 +188,28 @@ func (c *Conn) cut(b *batch, m *message) {
 	ulpdu := m.headerLen() + m.bodyLen + n
 	b.headers = mpa.AppendLength(b.headers, ulpdu)
 	b.headers = m.appendHeader(b.headers, last)
-	head := b.headers[start:]
+	sum := checksum{on: c.params.CRC}
+	sum.add(b.headers[start:])
 	b.appendHeader(start)
-	payload := b.gather(m, n)
+	b.gather(m, n, &sum)
 	c.tx.counts.add(m.op, last, m.bodyLen+n)
 	start = len(b.headers)
 	if c.params.CRC {
-		crc := mpa.UpdateCRC(0, head)
-		for _, d := range payload {
-			crc = mpa.UpdateCRC(crc, d)
-		}
-		b.headers = mpa.AppendTrailer(b.headers, ulpdu, crc)
+		b.headers = mpa.AppendTrailer(b.headers, ulpdu, sum.crc)
 	} else {
 		b.headers = mpa.AppendTrailerNoCRC(b.headers, ulpdu)
 	}
 	b.appendHeader(start)
 }
 
-// gather takes n octets of m's data into the batch, and returns them.
-func (b *batch) gather(m *message, n int) [][]byte {
-	first := len(b.vec)
+// gather takes n octets of m's data into the batch, and adds them to sum.
+func (b *batch) gather(m *message, n int, sum *checksum) {
 	b.size += n
 	for n > 0 {
-		d := b.take(m, n)
+		d := b.take(m, n, sum)
 		n -= len(d)
 		if len(d) > 0 {
 			b.vec = append(b.vec, d)
 		}
 	}
-	return b.vec[first:]
 }

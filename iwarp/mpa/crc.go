@@ -15,6 +15,10 @@ var zeros [3]byte
 // the pad (RFC 5044, Section 4.4).
 func UpdateCRC(crc uint32, b []byte) uint32 { return updateCRC(crc, b) }
 
+// CopyCRC copies src to dst, which is no shorter, and returns UpdateCRC of what it
+// has copied: each octet of src is read once, and may change.
+func CopyCRC(crc uint32, dst, src []byte) uint32 { return copyCRC(crc, dst, src) }
+
 // AppendTrailer appends the pad and the CRC field of an FPDU whose ULPDU is of
 // n octets, where crc is over the ULPDU_Length field and the ULPDU.
 func AppendTrailer(b []byte, n int, crc uint32) []byte {

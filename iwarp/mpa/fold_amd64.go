@@ -15,7 +15,8 @@ import (
 //	                                └─ CRC of state and rest, as usual
 //
 // The processor does four such products at once, which is several times as fast as
-// its instruction for CRCs of 8 octets.
+// its instruction for CRCs of 8 octets. There is time to store the octets besides:
+// what is copied is read once.
 
 const (
 	foldLen = 256 // octets
@@ -27,18 +28,44 @@ const (
 // folds tells whether the processor has the instructions.
 var folds = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasSSE42
 
-// fold returns the CRC of n times foldLen octets, one time at least, behind others
-// with a CRC of crc. Neither is inverted.
+// fold makes of n times foldLen octets, one time at least, behind others with a CRC
+// of crc, which is not inverted, the last foldLen of octets with the same CRC behind
+// none: but for these, all are zero.
 //
 //go:noescape
-func fold(crc uint32, p *byte, n int) uint32
+func fold(state *[foldLen]byte, crc uint32, p *byte, n int)
+
+// foldCopy is fold of what it copies from src to dst.
+//
+//go:noescape
+func foldCopy(state *[foldLen]byte, crc uint32, dst, src *byte, n int)
+
+// unfold returns the CRC of what fold has made, 8 octets at a time, not inverted.
+//
+//go:noescape
+func unfold(state *[foldLen]byte) uint32
 
 // updateCRC is crc32.Update for CRC32c.
 func updateCRC(crc uint32, b []byte) uint32 {
 	if folds && len(b) >= minFold {
+		var state [foldLen]byte
 		n := len(b) / foldLen
-		crc = ^fold(^crc, &b[0], n)
+		fold(&state, ^crc, &b[0], n)
+		crc = ^unfold(&state)
 		b = b[n*foldLen:]
 	}
 	return crc32.Update(crc, castagnoli, b)
+}
+
+// copyCRC copies src to dst, and is updateCRC of what it has copied.
+func copyCRC(crc uint32, dst, src []byte) uint32 {
+	if folds && len(src) >= minFold {
+		var state [foldLen]byte
+		n := len(src) / foldLen
+		_ = dst[len(src)-1]
+		foldCopy(&state, ^crc, &dst[0], &src[0], n)
+		crc = ^unfold(&state)
+		dst, src = dst[n*foldLen:], src[n*foldLen:]
+	}
+	return crc32.Update(crc, castagnoli, dst[:copy(dst, src)])
 }

@@ -1,6 +1,7 @@
 package mpa
 
 import (
+	"bytes"
 	"hash/crc32"
 	"math/rand/v2"
 	"testing"
@@ -8,13 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A CRC of any octets, in one piece or two, is that of the standard library.
+// A CRC of any octets, in one piece or two, is that of the standard library, and so is
+// that of a copy, which holds these octets and changes none behind them.
 func TestUpdateCRC(t *testing.T) {
 	var seed [32]byte
 	octets := make([]byte, LengthLen+MaxULPDU)
 	_, _ = rand.NewChaCha8(seed).Read(octets)
+	copied := make([]byte, len(octets)+1)
 	check := func(from, to int) {
 		b := octets[from:to]
+		copied[len(b)] = 42
+		require.Equal(t, crc32.Update(7, castagnoli, b), CopyCRC(7, copied, b), "copy of [%d:%d]", from, to)
+		require.True(t, bytes.Equal(b, copied[:len(b)]), "copy of [%d:%d]", from, to)
+		require.EqualValues(t, 42, copied[len(b)])
 		require.Equal(t, crc32.Update(0, castagnoli, b), UpdateCRC(0, b), "[%d:%d]", from, to)
 		cut := rand.IntN(len(b) + 1)
 		require.Equal(t, crc32.Update(0, castagnoli, b), UpdateCRC(UpdateCRC(0, b[:cut]), b[cut:]), "[%d:%d] cut at %d", from, to, cut)
