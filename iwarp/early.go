@@ -67,7 +67,7 @@ func (q *sendQueue) awaits(h ddp.Tagged, got, size int) bool {
 		return false
 	}
 	o := q.reads.front()
-	left := len(o.data) - got
+	left := o.length - got
 	return h.STag == q.sinkSTag && h.TO == o.to+uint64(got) && size <= left && (!h.Last || size == left)
 }
 

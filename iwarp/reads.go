@@ -72,9 +72,19 @@ func (c *Conn) source(req rdmap.ReadRequest) (response, error) {
 
 // An outboundRead is an RDMA Read of ours that awaits its response.
 type outboundRead struct {
-	wr   uint64 // its index in the send queue
-	data []byte // where the response goes
-	to   uint64 // the tagged offset given for it
+	wr     uint64    // its index in the send queue
+	length int       // of the response, in octets
+	data   []byte    // where it goes,
+	sink   rdma.Sink // unless this lends the memory
+	to     uint64    // the tagged offset given for it
+}
+
+// memory returns where the response goes. It is called once.
+func (o *outboundRead) memory() []byte {
+	if o.sink != nil {
+		return o.sink.Lend()[:o.length]
+	}
+	return o.data
 }
 
 // readResponse places a segment of an RDMA Read Response. Responses come in
@@ -88,14 +98,17 @@ func (x *receiver) readResponse(seg *segment, h ddp.Tagged) error {
 	}
 	o := *q.reads.front()
 	q.mu.Unlock()
-	left := len(o.data) - x.got
+	left := o.length - x.got
 	switch {
 	case size > 0 && h.STag != q.sinkSTag: // of no octets, neither is checked: RFC 5041, Section 5.2
 		return seg.fault(ddp.ErrInvalidSTag)
 	case size > 0 && h.TO != o.to+uint64(x.got), size > left, h.Last && size < left:
 		return seg.fault(ddp.ErrBounds)
 	}
-	mem := o.data[x.got:]
+	if x.into == nil && size > 0 {
+		x.into = o.memory()
+	}
+	mem := x.into[x.got:]
 	if err := x.placeMore(seg, mem[:size], mem[size:], nil); err != nil {
 		return err
 	}
@@ -103,7 +116,7 @@ func (x *receiver) readResponse(seg *segment, h ddp.Tagged) error {
 	if err := x.trailer(seg); err != nil || !h.Last {
 		return err
 	}
-	x.got = 0
+	x.into, x.got = nil, 0
 	x.cork()
 	q.readAnswered(x.c)
 	return nil

@@ -40,7 +40,8 @@ type receiver struct {
 	ahead  ahead
 	vec    [2][]byte // for one read
 	seg    segment   // that is being taken
-	got    int       // octets of the RDMA Read Response that is coming
+	into   []byte    // where the RDMA Read Response goes that is coming, once there are octets of it,
+	got    int       // and how many
 	counts received
 }
 

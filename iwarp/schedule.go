@@ -80,7 +80,10 @@ func (q *sendQueue) beginWR(c *Conn, w *workRequest) {
 
 func (q *sendQueue) beginRead(w *workRequest) {
 	q.requests++
-	o := outboundRead{wr: q.next, data: w.Data[0], to: uint64(q.requests) << 32}
+	o := outboundRead{wr: q.next, length: w.length, to: uint64(q.requests) << 32, sink: w.Sink}
+	if w.Sink == nil {
+		o.data = w.Data[0]
+	}
 	q.reads.push(o)
 	m := &q.cur
 	m.op, m.msn, m.length, m.data = rdmap.OpReadRequest, q.requests, 0, nil

@@ -69,7 +69,7 @@ type sendQueue struct {
 // A workRequest is a posted WR with its progress.
 type workRequest struct {
 	rdma.WR
-	length   int    // octets of Data
+	length   int    // octets of Data, or of Sink
 	complete bool   // done, but perhaps others before it are not
 	original uint64 // of an atomic operation that is complete
 }
@@ -106,17 +106,23 @@ var errNoReads = errors.New("iwarp: the peer serves no RDMA Reads and no atomic 
 // checkWR returns the length of w's data, where ord RDMA Reads and atomic
 // operations may be outstanding.
 func checkWR(w *workRequest, ord int) (int, error) {
-	n := uint64(0)
+	n, slices := uint64(0), len(w.Data)
 	for _, b := range w.Data {
 		n += uint64(len(b))
+	}
+	if w.Sink != nil {
+		n += uint64(w.Sink.Len())
+		slices++
 	}
 	switch {
 	case w.Op > rdma.OpImmediate:
 		return 0, fmt.Errorf("iwarp: work request with operation %v", w.Op)
 	case n > math.MaxUint32: // RFC 5041, Section 5.2
 		return 0, fmt.Errorf("iwarp: %v of %d octets: the limit is %d", w.Op, n, uint32(math.MaxUint32))
-	case w.Op == rdma.OpRead && len(w.Data) != 1:
-		return 0, fmt.Errorf("iwarp: RDMA Read with %d data slices: it takes one", len(w.Data))
+	case w.Op == rdma.OpRead && slices != 1:
+		return 0, fmt.Errorf("iwarp: RDMA Read with %d data slices or sinks: it takes one", slices)
+	case w.Op != rdma.OpRead && w.Sink != nil:
+		return 0, fmt.Errorf("iwarp: %v with a sink: it takes none", w.Op)
 	case w.Op > rdma.OpRead && len(w.Data) > 0:
 		return 0, fmt.Errorf("iwarp: %v with %d data slices: it takes none", w.Op, len(w.Data))
 	case w.answered() && ord == 0: // it would wait for ever

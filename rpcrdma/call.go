@@ -21,7 +21,7 @@ type call struct {
 	body []byte   // what follows the header
 	plan plan
 
-	pulled [2]*buf.Buf // what the chunks are read into: message, data item
+	pulled [2]*buf.Buf // what the chunks are read into: message, data items
 	held   int64       // octets of memory reserved
 	inline int64       // octets counted beside
 	long   bool        // its chunk lists are
@@ -30,8 +30,9 @@ type call struct {
 	req oncrpc.Request
 	rep oncrpc.Reply
 
-	wrs []rdma.WR // posted last, and
-	iov [][]byte  // their Data
+	wrs   []rdma.WR // posted last,
+	iov   [][]byte  // their Data, and
+	sinks []sink    // the memory of the RDMA Reads among them
 
 	// Where the reply's item is in a mapping:
 	pieces []*piece
@@ -56,6 +57,7 @@ func (cl *call) end() {
 	cl.unreserve(cl.held)
 	clear(cl.wrs)
 	clear(cl.iov)
+	clear(cl.sinks)
 	*cl = call{
 		conn:   c,
 		inline: cl.inline,
@@ -64,6 +66,7 @@ func (cl *call) end() {
 		plan:   plan{reads: cl.plan.reads[:0], places: cl.plan.places[:0]},
 		wrs:    cl.wrs[:0],
 		iov:    cl.iov[:0],
+		sinks:  cl.sinks[:0],
 		pieces: cl.pieces,
 	}
 	c.end(cl)

@@ -7,25 +7,26 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
+// What a call's chunks are read into.
+const (
+	pullMsg   = iota // the RPC message without its data items
+	pullItems        // a lone data item, or the whole message with several in their places
+)
+
 // pull reads the call's chunks, if it has any, and then has it served. A lone
 // data item gets a buffer of its own and stays apart from the message. Several
 // are read into their places in one buffer for the whole message.
 func (cl *call) pull() {
 	p := &cl.plan
 	if p.zero {
-		cl.pulled[0] = buf.Default.Get(p.msgLen)
-		cl.read(&p.reads[0], cl.pulled[0].B)
+		cl.read(&p.reads[0], pullMsg, 0)
 	}
-	switch items := p.items(); len(items) {
-	case 0:
-	case 1:
-		cl.pulled[1] = buf.Default.Get(int(items[0].Length))
-		cl.read(&items[0], cl.pulled[1].B)
-	default:
-		cl.pulled[1] = buf.Default.Get(p.whole)
-		for i := range items {
-			cl.read(&items[i], cl.pulled[1].B[items[i].Position:])
+	for i := range p.items() {
+		item, at := &p.items()[i], 0
+		if len(p.items()) > 1 {
+			at = int(item.Position)
 		}
+		cl.read(item, pullItems, at)
 	}
 	if len(cl.wrs) == 0 {
 		cl.conn.srv.calls.submit(cl)
@@ -34,20 +35,51 @@ func (cl *call) pull() {
 	cl.post(idPull)
 }
 
-// read appends the RDMA Reads of a chunk's segments, in their order, to the
-// start of dst (RFC 8166, Section 3.4.5).
-func (cl *call) read(c *chunks.ReadChunk, dst []byte) {
+// read appends the RDMA Reads of a chunk's segments, in their order, to what is
+// read into pulled[i] from at on (RFC 8166, Section 3.4.5).
+func (cl *call) read(c *chunks.ReadChunk, i, at int) {
 	for _, s := range c.Segments {
 		if s.Length == 0 {
 			continue
 		}
-		cl.iov = append(cl.iov, dst[:s.Length:s.Length])
-		dst = dst[s.Length:]
+		cl.sinks = append(cl.sinks, sink{cl, i, at, int(s.Length)})
+		at += int(s.Length)
 		cl.wrs = append(cl.wrs, rdma.WR{
 			Op:     rdma.OpRead,
-			Data:   cl.iov[len(cl.iov)-1:],
+			Sink:   &cl.sinks[len(cl.sinks)-1],
 			Remote: rdma.Remote{STag: rdma.STag(s.Handle), TO: s.Offset},
 		})
+	}
+}
+
+// A sink is where the octets of one segment go: n of them, from at on of pulled[i].
+// It lends when they come (rdma.Sink), so that a requester with many WRITEs under
+// way does not have each of them written from memory that has left the caches.
+type sink struct {
+	cl       *call
+	i, at, n int
+}
+
+func (s *sink) Len() int     { return s.n }
+func (s *sink) Lend() []byte { return s.cl.pulls(s.i)[s.at:][:s.n:s.n] }
+
+// pulls returns the octets of pulled[i], which are lent when it is first called.
+func (cl *call) pulls(i int) []byte {
+	if cl.pulled[i] == nil {
+		cl.pulled[i] = buf.Default.Get(cl.plan.pullLen(i))
+	}
+	return cl.pulled[i].B
+}
+
+// pullLen returns how many octets those are.
+func (p *plan) pullLen(i int) int {
+	switch items := p.items(); {
+	case i == pullMsg:
+		return p.msgLen
+	case len(items) == 1:
+		return int(items[0].Length)
+	default:
+		return p.whole
 	}
 }
 
@@ -56,15 +88,15 @@ func (cl *call) assemble() {
 	p, req := &cl.plan, &cl.req
 	req.Msg = cl.body
 	if p.zero {
-		req.Msg = cl.pulled[0].B
+		req.Msg = cl.pulls(pullMsg)
 	}
 	switch items := p.items(); len(items) {
 	case 0:
 	case 1:
-		req.Item, req.ItemPos = cl.pulled[1].B, int(items[0].Position)
+		req.Item, req.ItemPos = cl.pulls(pullItems), int(items[0].Position)
 	default:
-		chunks.Weave(cl.pulled[1].B, req.Msg, items)
-		req.Msg = cl.pulled[1].B
+		chunks.Weave(cl.pulls(pullItems), req.Msg, items)
+		req.Msg = cl.pulls(pullItems)
 		for i := range items {
 			p.places = append(p.places, xdr.Place{Pos: int(items[i].Position), Len: int(items[i].Length)})
 		}

@@ -67,6 +67,26 @@ type request struct {
 // answered tells whether r is done only when the peer has answered.
 func (r *request) answered() bool { return r.Op == rdma.OpRead || r.Op.Atomic() }
 
+// readLen returns how many octets an RDMA Read asks for.
+func (r *request) readLen() int {
+	if r.Sink != nil {
+		return r.Sink.Len()
+	}
+	return len(r.Data[0])
+}
+
+// memory returns where n octets of the response go.
+func (r *request) memory(n int) []byte {
+	switch {
+	case r.Sink == nil:
+		return r.Data[0]
+	case n == 0:
+		return nil
+	default:
+		return r.Sink.Lend()
+	}
+}
+
 // Pair returns the two ends of a connection, of which b has accepted. They are
 // cut when the test ends, if they have not ended before.
 func Pair(t testing.TB, a, b rdma.ConnConfig) (*Conn, *Conn) {
@@ -127,9 +147,9 @@ func (c *Conn) RegisterAt(b []byte, access rdma.Access, at rdma.Remote) (rdma.Re
 // Post queues work requests.
 func (c *Conn) Post(wrs ...rdma.WR) error {
 	for i := range wrs {
-		op, n := wrs[i].Op, len(wrs[i].Data)
-		if op == rdma.OpRead && n != 1 || op > rdma.OpRead && n > 0 || op > rdma.OpImmediate {
-			return fmt.Errorf("rdmatest: %v with %d data slices", op, n)
+		op, n, sink := wrs[i].Op, len(wrs[i].Data), wrs[i].Sink != nil
+		if op == rdma.OpRead && (n == 1) == sink || op > rdma.OpRead && n > 0 || op > rdma.OpImmediate || op != rdma.OpRead && sink {
+			return fmt.Errorf("rdmatest: %v with %d data slices, sink: %v", op, n, sink)
 		}
 	}
 	c.mu.Lock()

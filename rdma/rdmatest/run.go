@@ -129,14 +129,14 @@ func (c *Conn) mayStart() bool {
 
 func frameOf(r *request) frame {
 	f := frame{wr: r.WR, asked: r}
-	f.wr.Data = nil
+	f.wr.Data, f.wr.Sink = nil, nil
 	switch r.Op {
 	case rdma.OpSend:
 		f.kind, f.data = kindSend, bytes.Join(r.Data, nil)
 	case rdma.OpWrite:
 		f.kind, f.data = kindWrite, bytes.Join(r.Data, nil)
 	case rdma.OpRead:
-		f.kind, f.length = kindRead, len(r.Data[0])
+		f.kind, f.length = kindRead, r.readLen()
 	case rdma.OpImmediate:
 		f.kind = kindImmediate
 	default:

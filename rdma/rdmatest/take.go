@@ -28,7 +28,7 @@ func (c *Conn) take(f frame) error {
 		return c.takeImmediate(f)
 	case kindResponse:
 		if f.asked.Op == rdma.OpRead {
-			copy(f.asked.Data[0], f.data)
+			copy(f.asked.memory(len(f.data)), f.data)
 		}
 		f.asked.original = f.original
 		c.finish(f.asked)

@@ -1,0 +1,28 @@
+package rpcrdma
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+)
+
+// Calls whose chunks are on their way have no buffers for them yet, though there will
+// be memory.
+func TestPullLendsLate(t *testing.T) {
+	serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		q.Delay(20 * time.Second)
+		before := buf.Default.Out()
+		for i := range uint32(5) {
+			q.writeLarge(i)
+		}
+		time.Sleep(30 * time.Second)
+		assert.Equal(t, before+5, buf.Default.Out(), "the messages'")
+		assert.EqualValues(t, 5*large, r.memory.InUse())
+		time.Sleep(30 * time.Second)
+		assert.Len(t, q.answers(), 5)
+	})
+}
