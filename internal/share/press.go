@@ -15,6 +15,7 @@ type Press struct {
 	mu      sync.Mutex
 	waiting int // calls
 	round   uint64
+	due     time.Time // the next look
 }
 
 // NewPress returns a Press that calls look every PressTime while calls wait. It
@@ -32,6 +33,7 @@ func (p *Press) begin() {
 	defer p.mu.Unlock()
 	if p.waiting++; p.waiting == 1 {
 		p.round += 2 // what was seen before is not of the last period
+		p.due = time.Now()
 		p.timer.Reset(0)
 	}
 }
@@ -51,13 +53,19 @@ func (p *Press) Waiting() int {
 	return p.waiting
 }
 
+// tick looks, if that is due: a timer that is stopped or set anew as it fires
+// comes all the same, and two looks with no time between them would find that
+// nobody moves.
 func (p *Press) tick() {
 	p.mu.Lock()
-	p.round++
-	round, due := p.round, p.waiting > 0
+	now := time.Now()
+	due := p.waiting > 0 && !now.Before(p.due)
 	if due {
+		p.round++
+		p.due = now.Add(PressTime)
 		p.timer.Reset(PressTime)
 	}
+	round := p.round
 	p.mu.Unlock()
 	if due {
 		p.look(round)

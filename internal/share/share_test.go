@@ -103,6 +103,17 @@ func TestPress(t *testing.T) {
 		rounds = looks(4)
 		assert.Greater(t, rounds[3], rounds[2]+1)
 		p.end()
+
+		p.begin()
+		for range 2 { // the timer fired before it was stopped, and again
+			p.tick()
+		}
+		time.Sleep(PressTime - time.Millisecond)
+		looks(5)
+		time.Sleep(2 * time.Millisecond)
+		rounds = looks(6)
+		assert.Equal(t, rounds[4]+1, rounds[5])
+		p.end()
 	})
 }
 
