@@ -51,10 +51,6 @@ func TestCannotConnect(t *testing.T) {
 	guard(t)
 	stopped := listenTCP(t, func(net.Conn) {})
 	_, port, _ := net.SplitHostPort(stopped)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	nobody := free.Addr().String()
-	free.Close()
 
 	web := &http.Server{Handler: http.NotFoundHandler()}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,7 +65,7 @@ func TestCannotConnect(t *testing.T) {
 	t.Cleanup(func() { _ = nfsTCP.Shutdown(context.Background()) })
 
 	for _, tt := range []struct{ name, addr, want string }{
-		{"stopped", nobody, "TCP connect: connection refused: the host is up, but nothing listens on the port; start nfsrdmad there (or knfsd with rdma), or correct the port"},
+		{"stopped", later(t), refusal},
 		{"no such host", "nosuch.invalid:" + port, "resolve: "},
 		{"hole", blackhole(t), "TCP connect: no answer: the host is down, or something on the way drops packets; start the host, correct the address, or open the port in its firewall"},
 		{"hangs up", listenTCP(t, swallow), "MPA start-up: the other end hung up without an answer, as what is no RDMA service does" + wrong},

@@ -21,7 +21,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce"
 )
 
-// loopback is an address of this host that nobody else has UDP port 4791 of.
+// loopback is an address of this host that nobody else uses: its port 4791 is free,
+// and a port that was let go of stays so.
 func loopback() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(256)), byte(1 + rand.N(250))})
 }

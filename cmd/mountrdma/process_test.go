@@ -94,7 +94,7 @@ func ends(t *testing.T, p *os.Process) int {
 // later is an address on which nothing listens yet.
 func later(t *testing.T) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", loopback().String()+":0")
 	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()

@@ -37,7 +37,7 @@ type restarter struct {
 
 // newRestarter starts the first server, which make makes like all others.
 func newRestarter(t *testing.T, service func() oncrpc.Service) *restarter {
-	r := &restarter{t: t, addr: "127.0.0.1:0", make: service}
+	r := &restarter{t: t, addr: loopback().String() + ":0", make: service}
 	r.start()
 	t.Cleanup(r.stop)
 	return r
