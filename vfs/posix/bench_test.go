@@ -58,6 +58,14 @@ func (r *benchRig) access() error {
 	return err
 }
 
+func (r *benchRig) createRemove() error {
+	if _, err := r.f.Create(r.ctx, &r.c, r.f.Root(), "new", vfs.CreateHow{}); err != nil {
+		return err
+	}
+	_, err := r.f.Remove(r.ctx, &r.c, r.f.Root(), "new")
+	return err
+}
+
 func benchKinds() map[string]Options {
 	if os.Geteuid() != 0 {
 		return map[string]Options{"table": tableKind()}
@@ -86,6 +94,7 @@ func BenchmarkFS(b *testing.B) {
 		}
 		run("GetAttr", 0, func([]byte) error { return r.getattr() })
 		run("Lookup", 0, func([]byte) error { return r.lookup() })
+		run("CreateRemove", 0, func([]byte) error { return r.createRemove() })
 	}
 }
 

@@ -2,19 +2,27 @@
 
 package posix
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
 
 // A named is what has a name that is about to change, if it is of the export.
 type named struct {
 	place
-	fd int // -1: nothing
-	st unix.Statx_t
+	fd    int        // -1: nothing, or what is known
+	known vfs.Handle // of what was seen before, which takes no descriptor
+	st    unix.Statx_t
 }
 
 var noNamed = named{fd: -1}
 
 // named looks at what has the name, as the caller of the moment.
 func (f *FS) named(d *object, name string) named {
+	if n, ok := f.namedBefore(d, name); ok {
+		return n
+	}
 	n := named{place: place{d.ino, name}}
 	var err error
 	if n.fd, err = openPath(d.fd, name); err != nil {
@@ -27,6 +35,21 @@ func (f *FS) named(d *object, name string) named {
 	return n
 }
 
+// namedBefore is named for what was seen before.
+func (f *FS) namedBefore(d *object, name string) (n named, ok bool) {
+	n = named{place: place{d.ino, name}, fd: -1}
+	if len(name) > glanceName {
+		return n, false
+	}
+	b := nameBufs.Get().(*[glanceName + 1]byte)
+	defer nameBufs.Put(b)
+	if statName(d.fd, append(append(b[:0], name...), 0), &n.st) != nil || !f.exported(&n.st) {
+		return n, false
+	}
+	n.known, ok = f.handles.seen(n.st.Ino, n.st.Btime)
+	return n, ok
+}
+
 func (n *named) close() {
 	if n.fd >= 0 {
 		closeFD(n.fd)
@@ -35,9 +58,9 @@ func (n *named) close() {
 
 // unnamed takes note that n has lost its name. What has no other is not kept
 // open, so that its storage is free.
-func (f *FS) unnamed(n named) error {
+func (f *FS) unnamed(n *named) error {
 	if n.fd < 0 {
-		return nil
+		return f.unnamedKnown(n)
 	}
 	if err := statFD(n.fd, &n.st); err != nil {
 		return err
@@ -45,6 +68,21 @@ func (f *FS) unnamed(n named) error {
 	h, err := f.handles.removed(n.fd, &n.st, n.place)
 	if err == nil && n.st.Nlink == 0 {
 		f.cache.forget(h)
+	}
+	return err
+}
+
+// unnamedKnown is unnamed for what was seen before, if anything was there. Only
+// what is open stands in the way of its storage.
+func (f *FS) unnamedKnown(n *named) error {
+	o := f.cache.get(n.known)
+	if o == nil {
+		return nil
+	}
+	defer f.put(o)
+	err := f.stat(o, &n.st)
+	if err == unix.ESTALE {
+		err = nil // it is forgotten
 	}
 	return err
 }

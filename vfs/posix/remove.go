@@ -63,5 +63,5 @@ func (f *FS) unlinkIn(c *vfs.Cred, d *object, name string, flags int) (w vfs.WCC
 	if err != nil {
 		return w, err
 	}
-	return w, late(f.unnamed(v))
+	return w, late(f.unnamed(&v))
 }

@@ -85,7 +85,7 @@ func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string) e
 		}
 	}
 	if err == nil && over.st.Ino != old.st.Ino {
-		err = late(f.unnamed(over))
+		err = late(f.unnamed(&over))
 	}
 	return err
 }
