@@ -65,5 +65,6 @@
 // by default, and of the random operations, 2m by default, and has the server killed 50
 // times in place of three, a directory with a million entries, and 200 schedules of
 // mounts with delegations; INTEROP_SEED repeats the random operations of an earlier run.
-// INTEROP_TRANSCRIPTS names a directory for what posix and model have seen.
+// INTEROP_TRANSCRIPTS names a directory for what posix and model have seen. INTEROP_COUNTED
+// asks for a guest of one processor whose clock counts instructions, to measure.
 package interop

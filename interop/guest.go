@@ -28,6 +28,10 @@ type Options struct {
 	Forward []int  // TCP ports of the guest to reach by Addr
 	Siw     string // parameters of siw, "name=value,..."; none by default
 
+	// Counted makes it a guest of one processor, whose clock counts instructions, a
+	// nanosecond for each: what takes how long there does not depend on the host.
+	Counted bool
+
 	// Ethernet, if not nil, is a TAP device that becomes the guest's eth2, with
 	// the address GuestEthernet and rxe, the kernel's software RoCE. What the
 	// guest sends there comes out of the device as it is.
@@ -118,8 +122,8 @@ func (g *Guest) boot(ctx context.Context, o Options) error {
 }
 
 // arguments are those of qemu. The processor has what the kernel's checksums
-// and Go's hashes use, and random numbers; hardware virtualization is not asked
-// for, as it is missing where most tests run.
+// and Go's hashes and ciphers use, and random numbers; hardware virtualization is
+// not asked for, as it is missing where most tests run.
 func arguments(o Options, console string) []string {
 	net0 := fmt.Sprintf("user,id=n0,hostfwd=tcp:127.0.0.1:0-:%d", agentPort)
 	for _, p := range o.Forward {
@@ -130,10 +134,13 @@ func arguments(o Options, console string) []string {
 	if o.Siw != "" {
 		words += " guest.siw=" + o.Siw
 	}
+	processors := []string{"-accel", "tcg,thread=multi", "-smp", "2"}
+	if o.Counted {
+		processors = []string{"-accel", "tcg,thread=single", "-icount", "shift=0", "-smp", "1"}
+	}
 	args := []string{
-		"-accel", "tcg,thread=multi", "-machine", "q35",
-		"-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+pclmulqdq,+popcnt,+rdrand",
-		"-smp", "2", "-m", "2048",
+		"-machine", "q35", "-m", "2048",
+		"-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+pclmulqdq,+popcnt,+aes,+rdrand",
 		"-nodefaults", "-no-reboot", "-display", "none",
 		"-serial", "file:" + console, "-qmp", "stdio",
 		"-netdev", net0, "-device", "virtio-net-pci,netdev=n0,romfile=",
@@ -142,6 +149,7 @@ func arguments(o Options, console string) []string {
 		"-initrd", filepath.Join(o.Dir, "initramfs.cpio"),
 		"-append", words,
 	}
+	args = append(args, processors...)
 	if o.Ethernet != nil {
 		args = append(args, "-netdev", "tap,id=n2,fd=3", "-device", "virtio-net-pci,netdev=n2,romfile=")
 	}

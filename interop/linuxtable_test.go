@@ -21,11 +21,12 @@ const (
 	knfsdName  = "knfsd in the guest" // the one that the others are compared with
 	paceRounds = 5                    // at least, for the document
 	paceDoc    = "INTEROP_BENCH_DOC"
-
-	// The table stands between these in the document.
-	paceBegin = "<!-- make bench-linux: begin -->\n"
-	paceEnd   = "<!-- make bench-linux: end -->\n"
 )
+
+// marks are the lines that the table stands between in the document.
+func (m *paceMeter) marks() (begin, end string) {
+	return fmt.Sprintf("<!-- make %s: begin -->\n", m.title), fmt.Sprintf("<!-- make %s: end -->\n", m.title)
+}
 
 // table is what was measured, in Markdown: least, median and greatest of the
 // rounds, and of the ratios within a round.
@@ -63,11 +64,12 @@ func (m *paceMeter) spread(format string, of func([][]float64) float64) string {
 func (m *paceMeter) document(t testing.TB, name, kernel string) {
 	old, err := os.ReadFile(name)
 	require.NoError(t, err)
-	head, rest, ok := strings.Cut(string(old), paceBegin)
-	_, tail, ok2 := strings.Cut(rest, paceEnd)
+	begin, end := m.marks()
+	head, rest, ok := strings.Cut(string(old), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
 	require.True(t, ok && ok2, "%s has no place for the table", name)
-	setting := fmt.Sprintf("%d rounds; Linux %s, emulated; %s.\n", len(m.rounds), kernel, time.Now().Format(time.DateOnly))
-	require.NoError(t, os.WriteFile(name, []byte(head+paceBegin+"\n"+m.table()+"\n"+setting+"\n"+paceEnd+tail), 0o644))
+	setting := fmt.Sprintf("%d rounds; Linux %s, %s; %s.\n", len(m.rounds), kernel, m.machine, time.Now().Format(time.DateOnly))
+	require.NoError(t, os.WriteFile(name, []byte(head+begin+"\n"+m.table()+"\n"+setting+"\n"+end+tail), 0o644))
 }
 
 // TestPaceTable asserts that ratios are those within a round, and that a document
@@ -81,18 +83,21 @@ func TestPaceTable(t *testing.T) {
 		return r
 	}
 	m := &paceMeter{
+		title:   "bench-linux",
+		machine: "emulated",
 		servers: []paceServer{{name: knfsdName}, {name: "ours"}},
 		rounds:  [][][]float64{round(10, 20), round(100, 50), round(40, 40)},
 	}
 	assert.Contains(t, m.table(), "| unlink | files/s | 10 / 40 / 100 | 20 / 40 / 50 | 0.50 / 1.00 / 2.00 |\n")
 
+	begin, end := m.marks()
 	name := filepath.Join(t.TempDir(), "document")
-	require.NoError(t, os.WriteFile(name, []byte("before\n"+paceBegin+"old\n"+paceEnd+"behind\n"), 0o644))
+	require.NoError(t, os.WriteFile(name, []byte("before\n"+begin+"old\n"+end+"behind\n"), 0o644))
 	for range 2 {
 		m.document(t, name, "6.1")
 		b, err := os.ReadFile(name)
 		require.NoError(t, err)
-		assert.Regexp(t, "(?s)^before\n"+paceBegin+"\n\\| what .*\n3 rounds; Linux 6.1, .*\n"+paceEnd+"behind\n$", string(b))
+		assert.Regexp(t, "(?s)^before\n"+begin+"\n\\| what .*\n3 rounds; Linux 6.1, emulated; .*\n"+end+"behind\n$", string(b))
 		assert.NotContains(t, string(b), "old")
 	}
 }

@@ -31,6 +31,9 @@ var shared struct {
 	err         error
 }
 
+// counted asks for a guest that counts its instructions (Options.Counted).
+const counted = "INTEROP_COUNTED"
+
 // inside tells the process that runs the tests that it has mounts of its own.
 const inside = "INTEROP_INSIDE"
 
@@ -126,6 +129,7 @@ func boot(t testing.TB) error {
 	}
 	g, err := Boot(ctx, Options{
 		Dir: strings.TrimSpace(string(dir)), Forward: []int{20049, 20048, rpingPort}, Ethernet: shared.ethernet.tap,
+		Counted: os.Getenv(counted) != "",
 	})
 	if err != nil {
 		return err
