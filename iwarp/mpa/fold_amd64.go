@@ -28,9 +28,9 @@ const (
 // folds tells whether the processor has the instructions.
 var folds = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasSSE42
 
-// fold makes of n times foldLen octets, one time at least, behind others with a CRC
-// of crc, which is not inverted, the last foldLen of octets with the same CRC behind
-// none: but for these, all are zero.
+// fold puts into state the foldLen octets whose CRC, behind none, is that of n times
+// foldLen octets at p, one time at least, behind others with a CRC of crc. Neither is
+// inverted.
 //
 //go:noescape
 func fold(state *[foldLen]byte, crc uint32, p *byte, n int)
