@@ -54,7 +54,7 @@ func TestReaderServes(t *testing.T) {
 	p := &tap{relievable: true}
 	var within atomic.Int32
 	p.onSend = func() {
-		if p.receiving.Load() {
+		if receiving() {
 			within.Add(1)
 		}
 	}

@@ -3,8 +3,9 @@ package rpcrdma
 import (
 	"context"
 	"net"
+	"runtime"
+	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -19,8 +20,6 @@ type tap struct {
 	onPost     func([]rdma.WR)
 	relievable bool // so that readers serve calls
 	mapped     bool // so that items may lie in mappings
-
-	receiving atomic.Bool // a Receive has not returned
 
 	mu       sync.Mutex
 	posts    [][]rdma.Op
@@ -81,9 +80,22 @@ func (h *tappedHandler) Receive(r rdma.Recv) {
 	h.p.mu.Lock()
 	h.p.used++
 	h.p.mu.Unlock()
-	h.p.receiving.Store(true)
 	h.Handler.Receive(r)
-	h.p.receiving.Store(false)
+}
+
+// receiving tells whether it is called from within a Receive.
+func receiving() bool {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
+	for {
+		f, more := frames.Next()
+		switch {
+		case strings.HasSuffix(f.Function, "tappedHandler).Receive"):
+			return true
+		case !more:
+			return false
+		}
+	}
 }
 
 type tappedConn struct {
