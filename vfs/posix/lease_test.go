@@ -27,7 +27,9 @@ type leaseWorld struct {
 
 func newLeaseWorld(t *testing.T, base string) *leaseWorld {
 	clean(t)
-	s := newSite(t, base, tableKind())
+	o := tableKind()
+	o.IdleTime = time.Hour // who wants it swept does it
+	s := newSite(t, base, o)
 	w := &world{t, s, s.open(t), user()}
 	w.hostFile("f")
 	return &leaseWorld{w, w.walk("f")}
