@@ -18,6 +18,15 @@ const (
 	// busy over any round trip in a building.
 	readAhead = 8 << 20
 
+	// landingRoom is the octets for the data of READs that are being answered,
+	// of those that ask for minLanding octets at least; where more are under way,
+	// others have go-fuse's memory.
+	landingRoom = 16 << 20
+	minLanding  = 64 << 10
+
+	// hugePage is the octets of a huge page, where a page has 4 KiB.
+	hugePage = 2 << 20
+
 	// writeBudget is the octets of written data, over all files, that wait
 	// to be on the server's stable storage.
 	writeBudget = 256 << 20
@@ -64,7 +73,8 @@ const (
 	killPoll = 500 * time.Millisecond
 
 	// restPoll is how often it is looked at what is held and not used: what was
-	// not used for so long takes an atomic operation at its next use.
+	// not used for so long takes an atomic operation at its next use, or memory
+	// that has to be filled in again.
 	restPoll = time.Minute
 
 	// unknownPoll is how often it is looked at whether the kernel knows again, or has

@@ -39,6 +39,7 @@ type Mount struct {
 	callers  callers
 	budget   *nfsclient.Budget
 	ops      ops
+	landings landings
 	notes    sync.WaitGroup // to the kernel, under way
 
 	clock      atomic.Uint64
@@ -139,6 +140,7 @@ func (m *Mount) serve() {
 	m.server.Serve()
 	close(stop)
 	watching.Wait()
+	m.landings.close()
 	m.leave()
 	m.notes.Wait()
 	m.noting.Lock()

@@ -126,6 +126,7 @@ func (m *Mount) watch(stop <-chan struct{}) {
 			return
 		case <-rest.C:
 			m.rest()
+			m.landings.rest()
 		case <-t.C:
 		}
 		if !m.cfg.Up() {

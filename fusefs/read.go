@@ -8,7 +8,7 @@ import (
 )
 
 // Read implements fuse.RawFileSystem. The data go from the connection straight
-// to p, which go-fuse gives to the kernel.
+// to p, or where they are many to a landing, which go-fuse gives to the kernel.
 func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.ReadResult, fuse.Status) {
 	f := m.files.file(in.Fh)
 	if f == nil {
@@ -27,11 +27,25 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 	if n, ok := f.readEarly(p, in.Offset); ok {
 		return fuse.ReadResultData(p[:n]), fuse.OK
 	}
-	n, err := m.read(o, f, p, in.Offset)
-	if err != nil {
-		return nil, m.fail(err)
+	r := m.landings.get(len(p))
+	if r == nil {
+		n, err := m.read(o, f, p, in.Offset)
+		if err != nil {
+			return nil, m.fail(err)
+		}
+		return fuse.ReadResultData(p[:n]), fuse.OK
 	}
-	return fuse.ReadResultData(p[:n]), fuse.OK
+	n, err := m.read(o, f, r.mem[:len(p)], in.Offset)
+	switch {
+	case err != nil: // go-fuse takes data beside an error for success
+		r.Done()
+		return nil, m.fail(err)
+	case n == 0:
+		r.Done()
+		return fuse.ReadResultData(nil), fuse.OK
+	}
+	r.n = n
+	return r, fuse.OK
 }
 
 func (m *Mount) read(o *op, f *file, p []byte, off uint64) (int, error) {

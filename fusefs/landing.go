@@ -1,0 +1,107 @@
+package fusefs
+
+import (
+	"sync"
+	"unsafe"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// landings are memory for the data of large READs, in huge pages: the kernel looks up
+// each page of what it takes over, which is quick where they are parts of one. The
+// zero value has none yet.
+type landings struct {
+	mu   sync.Mutex
+	mem  []byte     // mapped, or nil
+	free []*landing // the last is the one whose memory is in the processor's cache
+	used bool       // since rest
+}
+
+// A landing is memory for the data of one READ, until the kernel has them. It is a
+// fuse.ReadResult of n octets. As it has Slices, go-fuse writes from its memory, and
+// calls Done after that; of one without octets it does not call Done at all.
+type landing struct {
+	of   *landings
+	mem  []byte
+	n    int
+	data [1][]byte // what Slices returns
+}
+
+// get returns memory for n octets, or nil where go-fuse's own is as good, or there
+// is none. Who gets it calls Done, or leaves that to go-fuse.
+func (s *landings) get(n int) *landing {
+	if n < minLanding || n > maxTransfer {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = true
+	if s.mem == nil {
+		s.fill()
+	}
+	last := len(s.free) - 1
+	if last < 0 {
+		return nil
+	}
+	r := s.free[last]
+	s.free = s.free[:last]
+	return r
+}
+
+// fill maps memory, if there is some.
+func (s *landings) fill() {
+	mem, err := unix.Mmap(-1, 0, landingRoom+hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return
+	}
+	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // else pages are small, and all goes on
+	s.mem = mem
+	begin := -uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & (hugePage - 1)
+	for room := mem[begin:][:landingRoom]; len(room) > 0; room = room[maxTransfer:] {
+		s.free = append(s.free, &landing{of: s, mem: room[:maxTransfer:maxTransfer]})
+	}
+}
+
+// rest gives the memory back that was not used since the last time.
+func (s *landings) rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.used && len(s.free) == landingRoom/maxTransfer {
+		s.drop()
+	}
+	s.used = false
+}
+
+// close gives the memory back when no READ is under way any more.
+func (s *landings) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+}
+
+func (s *landings) drop() {
+	if s.mem != nil {
+		_ = unix.Munmap(s.mem)
+	}
+	s.mem, s.free = nil, nil
+}
+
+// Bytes implements fuse.ReadResult.
+func (r *landing) Bytes([]byte) ([]byte, fuse.Status) { return r.mem[:r.n], fuse.OK }
+
+// Slices returns the data for one writev(2).
+func (r *landing) Slices() ([][]byte, fuse.Status) {
+	r.data[0] = r.mem[:r.n]
+	return r.data[:], fuse.OK
+}
+
+// Size implements fuse.ReadResult.
+func (r *landing) Size() int { return r.n }
+
+// Done implements fuse.ReadResult: the memory is for the next.
+func (r *landing) Done() {
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	r.of.free = append(r.of.free, r)
+}

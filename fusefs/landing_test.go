@@ -1,0 +1,138 @@
+package fusefs
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// TestLandings: so much memory is lent and no more, and it goes back when all of it has
+// rested.
+func TestLandings(t *testing.T) {
+	var s landings
+	assert.Nil(t, s.get(minLanding-1))
+	assert.Nil(t, s.get(maxTransfer+1))
+	assert.Nil(t, s.mem, "nobody needs memory")
+	var lent []*landing
+	for r := s.get(maxTransfer); r != nil; r = s.get(minLanding) {
+		for i := range r.mem {
+			r.mem[i] = byte(len(lent))
+		}
+		lent = append(lent, r)
+	}
+	require.Len(t, lent, landingRoom/maxTransfer)
+	for i, r := range lent {
+		assert.Equal(t, bytes.Repeat([]byte{byte(i)}, maxTransfer), r.mem, "nobody else's")
+	}
+	for _, r := range lent[1:] {
+		r.Done()
+	}
+	assert.Same(t, lent[len(lent)-1], s.get(maxTransfer), "the one used last")
+	lent[len(lent)-1].Done()
+	s.rest()
+	s.rest()
+	assert.NotNil(t, s.mem, "one is lent")
+	lent[0].Done()
+	s.get(maxTransfer).Done()
+	s.rest()
+	assert.NotNil(t, s.mem, "one was used")
+	s.rest()
+	assert.Nil(t, s.mem)
+	s.get(maxTransfer).Done()
+	s.close()
+	assert.Nil(t, s.mem)
+}
+
+// TestLargeReadFails: an error is one also where the data of a READ have a landing, and
+// the end of a file is none.
+func TestLargeReadFails(t *testing.T) {
+	s, m := newMount(t)
+	data := sample(maxTransfer)
+	put(t, s.file("a"), data)
+	f := open(t, m.file("a"), os.O_RDONLY)
+	m.setBefore(func(_ context.Context, x *oncrpc.Exchange) error {
+		if x.Prog == nfs3.Program && x.Proc == nfs3.ProcRead {
+			return oncrpc.ErrClosed
+		}
+		return nil
+	})
+	got := make([]byte, len(data))
+	_, err := f.ReadAt(got, 0)
+	assert.ErrorIs(t, err, unix.EIO)
+	m.setBefore(nil)
+	n, err := f.ReadAt(got, 0)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(data, got[:n]))
+	past := open(t, m.file("a"), os.O_RDONLY|unix.O_DIRECT)
+	_, err = past.ReadAt(got, 4*maxTransfer)
+	assert.ErrorIs(t, err, io.EOF)
+	m.landings.mu.Lock()
+	defer m.landings.mu.Unlock()
+	assert.Len(t, m.landings.free, landingRoom/maxTransfer, "all came back")
+}
+
+// spoiling is a file system with one file, f, whose data are overwritten when go-fuse
+// says that it is done with them.
+type spoiling struct {
+	fuse.RawFileSystem
+	landings landings
+	data     []byte
+}
+
+type spoiled struct{ *landing }
+
+func (r spoiled) Done() {
+	clear(r.mem)
+	r.landing.Done()
+}
+
+func (s *spoiling) Lookup(_ <-chan struct{}, _ *fuse.InHeader, _ string, out *fuse.EntryOut) fuse.Status {
+	out.NodeId = 2
+	out.Attr = fuse.Attr{Ino: 2, Mode: fuse.S_IFREG | 0o644, Size: uint64(len(s.data))}
+	return fuse.OK
+}
+
+func (s *spoiling) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	out.Attr = fuse.Attr{Ino: in.NodeId, Mode: fuse.S_IFDIR | 0o755}
+	if in.NodeId == 2 {
+		out.Attr = fuse.Attr{Ino: 2, Mode: fuse.S_IFREG | 0o644, Size: uint64(len(s.data))}
+	}
+	return fuse.OK
+}
+
+func (s *spoiling) Open(<-chan struct{}, *fuse.OpenIn, *fuse.OpenOut) fuse.Status { return fuse.OK }
+
+func (s *spoiling) Read(_ <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.ReadResult, fuse.Status) {
+	r := s.landings.get(max(len(p), minLanding))
+	r.n = copy(r.mem[:len(p)], s.data[min(in.Offset, uint64(len(s.data))):])
+	return spoiled{r}, fuse.OK
+}
+
+// TestLandingIsWrittenFirst: go-fuse is done with a landing when the kernel has it, and not
+// before.
+func TestLandingIsWrittenFirst(t *testing.T) {
+	needFUSE(t)
+	s := &spoiling{RawFileSystem: fuse.NewDefaultRawFileSystem(), data: sample(3<<20 + 5)}
+	defer s.landings.close()
+	dir := t.TempDir()
+	srv, err := fuse.NewServer(s, dir, &fuse.MountOptions{DirectMount: true, DisableSplice: true, MaxWrite: maxTransfer, Options: []string{"default_permissions"}})
+	require.NoError(t, err)
+	go srv.Serve()
+	require.NoError(t, srv.WaitMount())
+	got, err := os.ReadFile(filepath.Join(dir, "f"))
+	assert.NoError(t, err)
+	assert.True(t, bytes.Equal(s.data, got))
+	require.NoError(t, srv.Unmount())
+	assert.Len(t, s.landings.free, landingRoom/maxTransfer, "all came back")
+}
