@@ -76,8 +76,8 @@ type tcpWork struct{ begun, done atomic.Uint64 }
 func (w *tcpWork) begin() { w.begun.Add(1) }
 func (w *tcpWork) end()   { w.done.Add(1) }
 
-// stands tells whether a connection has a record to take or replies to write, and
-// has neither done any nor moved many octets since the look before. The server's
+// stands tells whether a connection had a record to take or replies to write at the
+// look before, and has neither done any nor moved many octets since. The server's
 // lock guards what was seen.
 func (c *tcpConn) stands(round uint64) bool {
 	in, out := alive.Traffic(c.nc)

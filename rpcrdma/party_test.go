@@ -182,14 +182,15 @@ func TestStands(t *testing.T) {
 	assert.False(t, c.stands(2), "it is seen for the first time")
 	assert.False(t, c.stands(3), "nothing is posted")
 	c.watch.posted = 1
-	assert.True(t, c.stands(4))
+	assert.False(t, c.stands(4), "nothing was posted")
+	assert.True(t, c.stands(5))
 	m.in += share.Bulk
-	assert.False(t, c.stands(5))
+	assert.False(t, c.stands(6))
 	m.in += share.Bulk - 1
-	assert.True(t, c.stands(6))
+	assert.True(t, c.stands(7))
 	c.watch.posted, c.watch.done = 2, 1
-	assert.False(t, c.stands(7))
-	assert.True(t, c.stands(8))
+	assert.False(t, c.stands(8))
+	assert.True(t, c.stands(9))
 	assert.False(t, c.stands(20), "it was seen long ago")
 	assert.False(t, (&conn{ready: make(chan struct{})}).stands(21), "it is being set up")
 }

@@ -18,8 +18,8 @@ func (s *Server) press(round uint64) {
 	}
 }
 
-// stands tells whether a connection has posted work, and has neither completed
-// any nor moved many octets since the look before.
+// stands tells whether a connection had posted work at the look before, and has
+// neither completed any nor moved many octets since.
 func (c *conn) stands(round uint64) bool {
 	if !c.isReady() || c.rc == nil {
 		return false

@@ -80,11 +80,11 @@ type Sight struct {
 }
 
 // Stands takes what a look finds now in place of what s is, and tells whether the
-// connection has work to do and has neither done any nor moved many octets since
-// the look before.
+// connection had work to do at the look before, and has neither done any nor moved
+// many octets since.
 func (s *Sight) Stands(now Sight) bool {
 	before := *s
 	*s = now
 	moved := now.Done != before.Done || now.Octets >= before.Octets+Bulk
-	return before.Round+1 == now.Round && !moved && now.Posted != now.Done
+	return before.Round+1 == now.Round && !moved && before.Posted != before.Done
 }

@@ -132,6 +132,8 @@ func TestStands(t *testing.T) {
 		{Sight{Round: 6, Posted: 2, Done: 1, Octets: 2 * Bulk}, false, "a piece is done"},
 		{Sight{Round: 7, Posted: 2, Done: 2, Octets: 2 * Bulk}, false, "all are"},
 		{Sight{Round: 8, Posted: 2, Done: 2, Octets: 2 * Bulk}, false, "there is nothing to do"},
+		{Sight{Round: 9, Posted: 3, Done: 2, Octets: 2 * Bulk}, false, "there was nothing to do"},
+		{Sight{Round: 10, Posted: 3, Done: 2, Octets: 2 * Bulk}, true, "there was"},
 		{Sight{Round: 20, Posted: 3, Done: 2, Octets: 2 * Bulk}, false, "it was seen long ago"},
 	} {
 		assert.Equal(t, tt.stands, s.Stands(tt.now), tt.why)
