@@ -66,14 +66,15 @@ func (q *sendQueue) cutShort(r *region) *Fault {
 	return f
 }
 
-// readAnswered notes that the oldest RDMA Read has its whole response.
+// readAnswered notes that the oldest RDMA Read has its whole response. The reader
+// delivers its completion.
 func (q *sendQueue) readAnswered(c *Conn) {
 	q.mu.Lock()
 	q.completeLocked(c, q.reads.pop().wr)
 }
 
 // atomicAnswered notes the response to the oldest atomic operation, and reports
-// whether it is one to that.
+// whether it is one to that. The reader delivers its completion.
 func (q *sendQueue) atomicAnswered(c *Conn, r rdmap.AtomicResponse) bool {
 	q.mu.Lock()
 	o := q.atomics.pop()
@@ -92,5 +93,4 @@ func (q *sendQueue) completeLocked(c *Conn, i uint64) {
 	q.at(i).complete = true
 	q.finishLocked()
 	q.kick(c) // others may have waited for it
-	q.deliver()
 }

@@ -94,5 +94,5 @@ func (x *receiver) atomicResponse(seg *segment, h ddp.Untagged) error {
 	if !q.atomicAnswered(x.c, resp) {
 		return seg.fault(rdmap.ErrUnspecified)
 	}
-	return nil
+	return x.deliver()
 }

@@ -110,9 +110,11 @@ var _ rdma.Reliever = (*Conn)(nil)
 // errRelieved ends a reader, not the connection.
 var errRelieved = errors.New("iwarp: another goroutine reads on")
 
-// Relieve has another goroutine read on while Handler.Receive runs.
+// Relieve has another goroutine read on while Handler.Receive or
+// ReaderCompleter.CompleteByReader runs.
 func (c *Conn) Relieve() {
 	c.rx.turn.Add(1)
+	c.tx.relieve()
 	go c.read(c.rx.due)
 }
 

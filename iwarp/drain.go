@@ -65,7 +65,7 @@ func (q *sendQueue) flush(cause error) {
 	q.written, q.next = q.head, q.head
 	q.idle.Broadcast()
 	q.mu.Unlock()
-	q.deliver()
+	q.deliver(false)
 }
 
 // releaseResponses gives up the responses that will not be sent.

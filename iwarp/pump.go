@@ -106,7 +106,7 @@ func (q *sendQueue) wrote(c *Conn, b *batch) {
 	due := q.done.len() > 0
 	q.mu.Unlock()
 	if due {
-		q.deliver()
+		q.deliver(false)
 	}
 }
 

@@ -119,5 +119,5 @@ func (x *receiver) readResponse(seg *segment, h ddp.Tagged) error {
 	x.into, x.got = nil, 0
 	x.cork()
 	q.readAnswered(x.c)
-	return nil
+	return x.deliver()
 }

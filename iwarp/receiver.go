@@ -13,7 +13,7 @@ import (
 
 // A receiver takes the FPDUs of a connection apart. All but recvs and asked
 // belong to the goroutine that reads: until Relieve has changed turn, while it is
-// in Handler.Receive.
+// in Handler.Receive or delivers.
 type receiver struct {
 	c    *Conn
 	turn atomic.Uint32
@@ -70,8 +70,12 @@ func (x *receiver) close() {
 // scratch is memory for octets that nobody wants.
 func (x *receiver) scratch() []byte { return x.staging.B }
 
-// run reads until the stream ends or an error ends it.
+// run reads until the stream ends or an error ends it. The reader before may have
+// left completions.
 func (x *receiver) run() error {
+	if err := x.deliver(); err != nil {
+		return err
+	}
 	for {
 		switch err := x.fpdu(); err {
 		case nil:

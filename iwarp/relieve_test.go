@@ -3,10 +3,12 @@ package iwarp
 import (
 	"io"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -49,4 +51,59 @@ func TestRelieve(t *testing.T) {
 	assert.ErrorIs(t, k.end(t), io.EOF)
 	close(k.free)
 	<-k.gone
+}
+
+// A stayer is a Completer that keeps its reader.
+type stayer struct {
+	came chan rdma.Completion
+	free chan struct{}
+	gone chan struct{}
+}
+
+func (s *stayer) Complete(rdma.Completion) { panic("not by the reader") }
+
+func (s *stayer) CompleteByReader(c rdma.Completion) {
+	s.came <- c
+	<-s.free
+	close(s.gone)
+}
+
+// The same is true of a completion that the reader brings. What has completed
+// meanwhile is told of when another has taken over, by that one alone.
+func TestRelieveCompletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stayer{make(chan rdma.Completion, 1), make(chan struct{}), make(chan struct{})}
+		second := slow{make(chan rdma.Completion, 1), make(chan struct{})}
+		others := make(waiter, 2)
+		e, p := againstRaw(t, raw{initiator: true, recvs: 1, pipe: true})
+		large := func(done rdma.Completer) { // too large to be held back
+			require.NoError(t, e.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 2*maxHeld)}, Done: done}))
+			for n := 0; n < 2*maxHeld; {
+				n += len(p.segment()) - ddp.TaggedLen
+			}
+			synctest.Wait()
+		}
+		require.NoError(t, e.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 1)}, Done: s, ID: 1}))
+		req := p.readRequest()
+		synctest.Wait()
+		p.send(responseSeg(true, req.SinkSTag, req.SinkTO, []byte{1}), sendSeg(true, 1, 0, []byte("same read")))
+		assert.Equal(t, rdma.Completion{ID: 1, Op: rdma.OpRead}, <-s.came)
+		large(second)
+		assert.Empty(t, second.came)
+		assert.Empty(t, e.in.recvs)
+
+		e.Relieve()
+		<-second.came
+		large(others)
+		close(s.free)
+		<-s.gone
+		large(others)
+		assert.Empty(t, others, "the second has not been told")
+		second.on <- struct{}{}
+		require.NoError(t, others.wait(t).Err)
+		require.NoError(t, others.wait(t).Err)
+		assert.Equal(t, "same read", string(e.in.next(t)))
+		require.NoError(t, p.nc.Close())
+		assert.Error(t, e.in.end(t))
+	})
 }

@@ -64,6 +64,8 @@ type sendQueue struct {
 	counts     Counts
 	done       fifo[finished]
 	delivering bool
+	byReader   bool // it is the reader that delivers
+	turn       int  // how often it was relieved of that
 }
 
 // A workRequest is a posted WR with its progress.
@@ -76,11 +78,6 @@ type workRequest struct {
 
 // answered tells whether w is complete only when the peer has answered.
 func (w *workRequest) answered() bool { return w.Op == rdma.OpRead || w.Op.Atomic() }
-
-type finished struct {
-	to rdma.Completer
-	c  rdma.Completion
-}
 
 func (q *sendQueue) at(i uint64) *workRequest { return &q.wrs[i%uint64(len(q.wrs))] }
 
@@ -177,23 +174,4 @@ func (q *sendQueue) popLocked(err error) {
 	}
 	*w = workRequest{}
 	q.head++
-}
-
-// deliver tells the completions that are due, in order. Whoever comes while
-// another delivers leaves his to that one.
-func (q *sendQueue) deliver() {
-	q.mu.Lock()
-	if q.delivering {
-		q.mu.Unlock()
-		return
-	}
-	q.delivering = true
-	for q.done.len() > 0 {
-		f := q.done.pop()
-		q.mu.Unlock()
-		f.to.Complete(f.c)
-		q.mu.Lock()
-	}
-	q.delivering = false
-	q.mu.Unlock()
 }

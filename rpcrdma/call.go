@@ -178,6 +178,28 @@ func tell(posted func()) {
 
 // Complete is told that the work posted last is done (rdma.Completer).
 func (cl *call) Complete(done rdma.Completion) {
+	if srv := cl.conn.srv; cl.completed(done) {
+		srv.calls.submit(cl)
+	}
+}
+
+// CompleteByReader is Complete for the reader (rdma.ReaderCompleter). It serves the
+// call itself, if it takes it: what was pulled is in its processor's caches.
+func (cl *call) CompleteByReader(done rdma.Completion) {
+	c := cl.conn
+	if !cl.completed(done) {
+		return
+	}
+	if k := c.reader.takes(cl); k != nil {
+		c.serveShort(cl, k)
+		return
+	}
+	c.srv.calls.submit(cl)
+}
+
+// completed notes that the work posted last is done, and reports whether the call
+// can be served.
+func (cl *call) completed(done rdma.Completion) bool {
 	c := cl.conn
 	c.completed(cl, done.ID)
 	switch {
@@ -192,6 +214,7 @@ func (cl *call) Complete(done rdma.Completion) {
 		c.abort(fmt.Errorf("%w: %w", errPull, done.Err))
 		cl.end()
 	default:
-		c.srv.calls.submit(cl)
+		return true
 	}
+	return false
 }

@@ -73,13 +73,16 @@ const (
 	// goroutine than the reader: many times what it costs to hand it over. That is
 	// for a processor that goes from one goroutine to another and back in
 	// quickSwitch or less; where it takes several times that, as on one that is
-	// emulated, so may the call, up to maxSlowness times slowCall. Calls of its kind
-	// are served by others, some at first, and up to maxAway at a time.
+	// emulated, so may the call, up to maxSlowness times slowCall. For each octet
+	// that was pulled it may take slowOctet more: what is written from the caches
+	// is written in less, and another goroutine would get it from memory. Calls of
+	// its kind are served by others, some at first, and up to maxAway at a time.
 	slowCall    = 150 * time.Microsecond
+	slowOctet   = time.Nanosecond
 	quickSwitch = 500 * time.Nanosecond
 	maxSlowness = 32
 	maxAway     = 256
-	callKinds   = 64 // that are told apart, more or less
+	callKinds   = 128 // that are told apart, more or less
 
 	// maxTurn is how many calls a reader serves before others may run.
 	maxTurn = 64

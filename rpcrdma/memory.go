@@ -10,11 +10,13 @@ func (c *conn) reserve(cl *call) {
 	need := cl.need()
 	if need == 0 || c.party.Own.TryAcquire(need) {
 		cl.held = need
-		if k := c.reader.takes(cl); k != nil {
+		if len(cl.plan.reads) > 0 {
+			cl.pull()
+		} else if k := c.reader.takes(cl); k != nil {
 			c.serveShort(cl, k)
-			return
+		} else {
+			c.srv.calls.submit(cl)
 		}
-		cl.pull()
 		return
 	}
 	c.mu.Lock()

@@ -20,6 +20,9 @@ import (
 //	                   dispatcher   another goroutine reads on; this one is
 //	                                the dispatcher's when it has answered
 //
+// So is a call whose chunks have come, by the reader that has placed them: it has
+// their octets in its processor's caches still.
+//
 // Whether a call is short cannot be known: it may have to wait for a disk, or for
 // ever. So calls of a kind that was slow lately are left to the dispatcher, and the
 // sentry relieves a reader that does not come back.
@@ -78,17 +81,20 @@ func (k *callKind) slow() {
 // takes returns the kind of a call that the reader is to serve, or nil.
 func (r *reader) takes(cl *call) *callKind {
 	p := &cl.plan
-	if r.relief == nil || len(p.reads) > 0 || len(cl.body) < callHeaderLen {
+	if r.relief == nil || len(cl.body) < callHeaderLen { // not all of it is here, or it is not checked
 		return nil
 	}
-	large := 0
-	if p.replyNeed > shortReply {
-		if large = 1; !r.mayMap(cl) {
-			return nil
-		}
+	form := 0
+	switch {
+	case p.replyNeed > shortReply && !r.mayMap(cl):
+		return nil
+	case len(p.reads) > 0:
+		form = 1
+	case p.replyNeed > shortReply:
+		form = 2
 	}
 	prog, proc := binary.BigEndian.Uint32(cl.body[12:]), binary.BigEndian.Uint32(cl.body[20:])
-	k := &r.kinds[(2*(31*prog+proc)+uint32(large))%callKinds]
+	k := &r.kinds[(3*(31*prog+proc)+uint32(form))%callKinds]
 	if k.away > 0 {
 		k.away--
 		return nil
@@ -110,12 +116,13 @@ func (c *conn) serveShort(cl *call, k *callKind) {
 		c.srv.sentry.enter(c)
 	}
 	cl.assemble()
+	slow := c.srv.slow + time.Duration(cl.plan.pullNeed)*slowOctet
 	start := time.Now()
 	answer := cl.execute()
 	took := time.Since(start)
 	cl.respond(answer)
 	if r.serving.CompareAndSwap(n, 0) {
-		k.note(took > c.srv.slow)
+		k.note(took > slow)
 		return
 	}
 	r.relieving.Lock() // Relieve has returned

@@ -48,8 +48,8 @@ func (s *snare) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Repl
 	return null(ctx, req, rep)
 }
 
-// A short call is answered before its Receive returns; one with something to
-// pull, or much to return, is not.
+// A short call is answered before its Receive returns; one with much to return, or
+// something to pull, is not.
 func TestReaderServes(t *testing.T) {
 	p := &tap{relievable: true}
 	var within atomic.Int32
@@ -74,8 +74,65 @@ func TestReaderServes(t *testing.T) {
 		q.call(msg(l), rpcCall(testXID, ""))
 		q.call(msg(chunks.Lists{Reads: q.reads(40, []byte("data"))}), rpcCall(testXID, ""))
 		assert.Len(t, q.answers(), 2)
-		assert.EqualValues(t, 2, within.Load(), "the dispatcher's")
+		assert.EqualValues(t, 2, within.Load(), "the dispatcher's, and when the chunk has come")
 	})
+}
+
+// chunkCall is a call with n octets to pull.
+func (q *requester) chunkCall(xid uint32, n int) {
+	q.t.Helper()
+	q.call(Header{XID: xid, Proc: Msg, Lists: chunks.Lists{Reads: q.reads(40, make([]byte, n))}}, rpcCall(xid, ""))
+}
+
+// A call whose chunk has come is the reader's as well. It keeps the others of its
+// connection no longer than a short one.
+func TestReaderServesPulled(t *testing.T) {
+	s := &snare{from: 100}
+	serveTap(t, &Server{Handler: s}, &tap{relievable: true}, func(t *testing.T, r *rig) {
+		s.open = make(chan struct{})
+		q := r.dialLinux()
+		q.chunkCall(100, large)
+		synctest.Wait()
+		q.chunkCall(1, large)
+		q.xidCall(2)
+		assert.Empty(t, q.answers(), "the reader is kept")
+		time.Sleep(time.Second)
+		assert.ElementsMatch(t, []uint32{1, 2}, xidsOf(q.answers()))
+		q.chunkCall(3, large)
+		assert.Equal(t, []uint32{3}, xidsOf(q.answers()))
+		close(s.open)
+		assert.Equal(t, []uint32{100}, xidsOf(q.answers()))
+		synctest.Wait()
+		assert.Zero(t, r.calls.running)
+	})
+}
+
+// A call may take the longer, the more was pulled, before it counts as slow.
+func TestSlowByOctets(t *testing.T) {
+	const octets = large // at slowOctet each
+	for _, tt := range []struct {
+		took time.Duration
+		slow bool
+	}{
+		{slowCall + octets*slowOctet, false},
+		{slowCall + octets*slowOctet + 1, true},
+	} {
+		s := &Server{Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+			time.Sleep(tt.took)
+			return null(ctx, req, rep)
+		})}
+		serveTap(t, s, &tap{relievable: true}, func(t *testing.T, r *rig) {
+			q := r.dialLinux()
+			q.chunkCall(1, octets)
+			time.Sleep(time.Second)
+			assert.Len(t, q.answers(), 1)
+			away := 0
+			for _, k := range r.onlyConn().reader.kinds {
+				away += int(k.away)
+			}
+			assert.Equal(t, tt.slow, away > 0, tt.took)
+		})
+	}
 }
 
 // A call that never ends keeps neither the others of its connection nor those of

@@ -34,7 +34,7 @@ type Conn struct {
 	dead    chan struct{} // closed when the connection ends
 	over    chan struct{} // closed when nothing of this end runs
 	sender  sync.WaitGroup
-	turn    atomic.Uint32 // changed by Relieve, while the reader is in Handler.Receive
+	turn    atomic.Uint32 // changed by Relieve, while the reader hands over
 
 	mu         sync.Mutex
 	cond       sync.Cond // the sender's: something of the below has changed
@@ -43,6 +43,8 @@ type Conn struct {
 	responses  []frame
 	sent       int // frames
 	delivering bool
+	byReader   bool  // it is the reader that delivers
+	relieved   int   // how often it was relieved of that
 	closing    bool  // Close was called: nothing more is posted
 	cause      error // why the connection ended, when dead is closed
 	recvs      int

@@ -204,6 +204,52 @@ func TestRelieve(t *testing.T) {
 	})
 }
 
+// A stayer is a Completer that keeps its reader.
+type stayer struct {
+	came rdma.Completion
+	free chan struct{}
+}
+
+func (s *stayer) Complete(rdma.Completion) { panic("not by the reader") }
+
+func (s *stayer) CompleteByReader(c rdma.Completion) {
+	s.came = c
+	<-s.free
+}
+
+func (s *stayer) wait() {
+	synctest.Wait()
+	s.free <- struct{}{}
+	synctest.Wait()
+}
+
+// lingerer is a stayer for whoever brings the completion.
+type lingerer struct{ stayer }
+
+func (l *lingerer) Complete(c rdma.Completion) { l.CompleteByReader(c) }
+
+func TestRelieveCompletion(t *testing.T) {
+	bubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, ua, _ *user) {
+		s := &stayer{free: make(chan struct{})}
+		second := &lingerer{stayer{free: make(chan struct{})}}
+		require.NoError(t, a.Post(
+			rdma.WR{Op: rdma.OpRead, Data: [][]byte{nil}, Done: s, ID: 1},
+			rdma.WR{Op: rdma.OpWrite, Done: second, ID: 2},
+			rdma.WR{Op: rdma.OpWrite, Done: ua, ID: 3},
+		))
+		synctest.Wait()
+		assert.Equal(t, rdma.Completion{ID: 1, Op: rdma.OpRead}, s.came)
+		assert.Zero(t, second.came)
+		a.Relieve()
+		synctest.Wait()
+		assert.EqualValues(t, 2, second.came.ID)
+		s.wait()
+		assert.Empty(t, ua.ids(), "the second has not been told")
+		second.wait()
+		assert.Equal(t, []uint64{3}, ua.ids())
+	})
+}
+
 func TestFlush(t *testing.T) {
 	bubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, ua, _ *user) {
 		defer b.Pause()()

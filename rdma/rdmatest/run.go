@@ -52,7 +52,7 @@ func (c *Conn) attend() {
 	c.pending, c.unsent, c.responses = nil, nil, nil
 	c.mu.Unlock()
 	for _, r := range left {
-		complete(r, fmt.Errorf("rdmatest: %w: %w", rdma.ErrFlushed, cause))
+		complete(r, fmt.Errorf("rdmatest: %w: %w", rdma.ErrFlushed, cause), false)
 	}
 	c.cfg.Handler.Closed(cause)
 	close(c.over)
@@ -74,7 +74,7 @@ func (c *Conn) send() {
 			return
 		}
 		if r != nil && !r.answered() {
-			c.finish(r)
+			c.finish(r, false)
 		}
 	}
 }
@@ -145,36 +145,56 @@ func frameOf(r *request) frame {
 	return f
 }
 
-// finish marks a request as done, and delivers the completions that are due: in
-// the order of posting, and one at a time.
-func (c *Conn) finish(r *request) {
+// finish marks a request as done, and delivers the completions that are due.
+func (c *Conn) finish(r *request, byReader bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	r.done = true
 	c.cond.Signal() // a fence may open
+	c.mu.Unlock()
+	c.deliver(byReader)
+}
+
+// deliver delivers the completions that are due: in the order of posting, and one
+// at a time.
+func (c *Conn) deliver(byReader bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.delivering {
 		return
 	}
-	c.delivering = true
-	for len(c.pending) > 0 && c.pending[0].done {
+	c.delivering, c.byReader = true, byReader
+	relieved := c.relieved
+	for c.relieved == relieved && len(c.pending) > 0 && c.pending[0].done {
 		first := c.pending[0]
 		c.pending = c.pending[1:]
 		c.mu.Unlock()
-		complete(first, nil)
+		complete(first, nil, byReader)
 		c.mu.Lock()
 	}
-	c.delivering = false
-}
-
-func complete(r *request, err error) {
-	if r.Done != nil {
-		r.Done.Complete(rdma.Completion{ID: r.ID, Op: r.Op, Err: err, Original: r.original})
+	if c.relieved == relieved {
+		c.delivering = false
 	}
 }
 
-// Relieve has another goroutine read on while Handler.Receive runs.
+func complete(r *request, err error, byReader bool) {
+	done := rdma.Completion{ID: r.ID, Op: r.Op, Err: err, Original: r.original}
+	if to, ok := r.Done.(rdma.ReaderCompleter); ok && byReader {
+		to.CompleteByReader(done)
+	} else if r.Done != nil {
+		r.Done.Complete(done)
+	}
+}
+
+// Relieve has another goroutine read on while Handler.Receive or
+// ReaderCompleter.CompleteByReader runs.
 func (c *Conn) Relieve() {
 	c.turn.Add(1)
+	c.mu.Lock()
+	if c.delivering && c.byReader {
+		c.delivering = false
+		c.relieved++
+	}
+	c.mu.Unlock()
 	go c.attend()
 }
 
@@ -183,6 +203,9 @@ var errRelieved = errors.New("rdmatest: another goroutine reads on")
 
 // read handles the peer's frames, one after the other.
 func (c *Conn) read() error {
+	if err := c.handOver(func() { c.deliver(true) }); err != nil { // what the reader before left
+		return err
+	}
 	for {
 		select {
 		case <-c.dead:

@@ -31,8 +31,7 @@ func (c *Conn) take(f frame) error {
 			copy(f.asked.memory(len(f.data)), f.data)
 		}
 		f.asked.original = f.original
-		c.finish(f.asked)
-		return nil
+		return c.handOver(func() { c.finish(f.asked, true) })
 	default:
 		c.peer.end(io.EOF)
 		return io.EOF
@@ -70,8 +69,14 @@ func (c *Conn) takeImmediate(f frame) error {
 
 // hand hands a message over.
 func (c *Conn) hand(m rdma.Recv) error {
+	return c.handOver(func() { c.cfg.Handler.Receive(m) })
+}
+
+// handOver has f hand something over, and finds out whether the reader was relieved
+// meanwhile.
+func (c *Conn) handOver(f func()) error {
 	turn := c.turn.Load()
-	c.cfg.Handler.Receive(m)
+	f()
 	if c.turn.Load() != turn {
 		return errRelieved
 	}
