@@ -214,7 +214,7 @@ func TestReaderYields(t *testing.T) {
 	}
 	over.Store(true)
 	<-done
-	assert.GreaterOrEqual(t, yields, 9)
+	assert.GreaterOrEqual(t, yields, 5) // of 10; the scheduler promises nobody that the next turn is theirs
 }
 
 // What is slow goes to others, more of it the more often it is; it comes back.
