@@ -90,7 +90,11 @@ func tcpdump(t *testing.T, file, filter string) *recording {
 	return &recording{p, file}
 }
 
-// end stops the recording once nothing more arrives.
+// pcapHeaderLen is the octets of a capture without packets.
+const pcapHeaderLen = 24
+
+// end stops the recording once nothing more arrives, and something has: tcpdump gets
+// packets some time after they were seen.
 func (r *recording) end(t *testing.T) {
 	size := int64(-1)
 	require.Eventually(t, func() bool {
@@ -98,7 +102,7 @@ func (r *recording) end(t *testing.T) {
 		require.NoError(t, err)
 		was := size
 		size = i.Size()
-		return size == was
+		return size == was && size > pcapHeaderLen
 	}, daemonLimit, time.Second)
 	r.proc.Signal(os.Interrupt)
 	<-r.proc.Done()
