@@ -50,8 +50,9 @@
 // # Who waits
 //
 // Nothing of this package waits on a connection's reader. That serves short calls
-// itself, and those whose chunks it has placed, and may be kept by their handler: then another goroutine reads on within
-// some milliseconds, and calls of that kind are handed over for a while. Where the
+// itself, and those whose chunks it has placed, and may be kept by their handler:
+// then another goroutine reads on within some milliseconds, and calls of that kind
+// are handed over for a while. Where the
 // connection below cannot do so (rdma.Reliever), all calls are. A call that needs much memory waits
 // for it in the order of its connection; calls that need none pass it by. A
 // requester's calls wait for a credit, for their reply, and for a server that
