@@ -42,7 +42,7 @@ func (q *sendQueue) shut() bool {
 		q.idle.Wait()
 	}
 	first := !q.broken
-	q.broken = true // a response would be torn by the FIN that comes now
+	q.stopLocked() // a response would be torn by the FIN that comes now
 	return first
 }
 
@@ -57,8 +57,8 @@ func (q *sendQueue) writeError() error {
 // when nobody writes any more, so that nobody else delivers.
 func (q *sendQueue) flush(cause error) {
 	q.mu.Lock()
-	q.closed, q.broken = true, true
-	q.releaseResponses()
+	q.closed = true
+	q.stopLocked()
 	for q.head < q.tail {
 		q.popLocked(cause)
 	}
@@ -68,7 +68,16 @@ func (q *sendQueue) flush(cause error) {
 	q.deliver(false)
 }
 
-// releaseResponses gives up the responses that will not be sent.
+// stopLocked, with the queue locked and nobody cutting messages, has nothing more
+// sent. The responses go at once and not with the rest: the reader, whose end
+// gives that up, may be waiting in Deregister for the memory that they answer from.
+func (q *sendQueue) stopLocked() {
+	q.broken = true
+	q.releaseResponses()
+}
+
+// releaseResponses gives up the responses that will not be sent. It may be called
+// again.
 func (q *sendQueue) releaseResponses() {
 	q.cur.release()
 	for q.responses.len() > 0 {

@@ -99,7 +99,7 @@ func (q *sendQueue) wrote(c *Conn, b *batch) {
 		}
 	}
 	if b.last {
-		q.broken = true
+		q.stopLocked()
 	}
 	b.reset()
 	q.finishLocked()
@@ -114,7 +114,8 @@ func (q *sendQueue) wrote(c *Conn, b *batch) {
 // find the peer's reason, a Terminate perhaps, before the connection ends.
 func (q *sendQueue) fail(c *Conn, err error) {
 	q.mu.Lock()
-	q.broken, q.err = true, err
+	q.err = err
+	q.stopLocked()
 	q.endTurn()
 	q.mu.Unlock()
 	c.sock.expire(time.Now().Add(reasonTimeout))

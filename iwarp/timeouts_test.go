@@ -203,6 +203,49 @@ func TestDeregisterInTime(t *testing.T) {
 	}
 }
 
+// A revoker is an upper layer that ends the peers' access to a region when a
+// message comes, as the reader of the connection.
+type revoker struct {
+	*inboxHandler
+	revoke func()
+}
+
+func (r revoker) Receive(m rdma.Recv) {
+	r.revoke()
+	r.inboxHandler.Receive(m)
+}
+
+// So it is where the reader itself waits for them, which nobody else would end.
+func TestDeregisterByReader(t *testing.T) {
+	for _, closing := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+			r, err := e.Register(make([]byte, 4), rdma.RemoteRead)
+			require.NoError(t, err)
+			start, waited := time.Now(), time.Duration(0)
+			e.handler = revoker{e.in, func() {
+				if closing { // the responses are held back, and never go
+					go e.Close()
+					synctest.Wait()
+				}
+				r.Deregister()
+				waited = time.Since(start)
+			}}
+			read := func(msn uint32) []byte {
+				return requestSeg(msn, rdmap.ReadRequest{Size: 4, SourceSTag: r.STag()})
+			}
+			p.send(read(1), read(2), read(3), sendSeg(true, 1, 0, nil))
+			err = e.in.end(t)
+			if closing {
+				assert.ErrorIs(t, err, io.EOF)
+				assert.Zero(t, waited)
+				return
+			}
+			assert.ErrorContains(t, err, "revoked")
+			assert.Equal(t, revokeTimeout, waited)
+		})
+	}
+}
+
 // Responses that a peer does not take hold Deregister up no longer.
 func TestDeregisterWithResponses(t *testing.T) {
 	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {

@@ -92,6 +92,7 @@ type Client struct {
 	nudge   *time.Timer         // until the first reply
 	err     error               // why the connection ended
 	over    chan struct{}
+	ending  sync.WaitGroup // forsaken calls that were answered; grows until over
 }
 
 var _ oncrpc.Caller = (*Client)(nil)
@@ -191,6 +192,7 @@ func (c *Client) cause() error {
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	<-c.over
+	c.ending.Wait()
 	c.reverse.wait()
 	return err
 }
@@ -236,7 +238,7 @@ func (h *clientHandler) Receive(m rdma.Recv) {
 		_ = c.conn.PostRecv(1) // an error means that the connection ends
 	case o.forsaken:
 		m.Buf.Release()
-		o.end()
+		c.ending.Go(o.end) // it waits for what the server reads, and this is the reader
 	default:
 		o.got <- o.accept(&c.hdr, body, m.Buf)
 	}

@@ -54,6 +54,29 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
+// A server that does not take what it reads holds up the end of the call alone: other
+// calls are answered meanwhile.
+func TestCancelledHeldUp(t *testing.T) {
+	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		x := itemCall()
+		x.Item = ramp(5000)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := begin(ctx, c, x)
+		h := p.call()
+		cancel()
+		assert.ErrorIs(t, went(t, done), context.Canceled)
+		hold := make(chan struct{})
+		p.watched.onEnd = func(*exposure) { <-hold }
+		p.reply(h, Header{Proc: Msg})
+		p.watched.onEnd = nil
+		p.works(c)
+		assert.NotEmpty(t, p.watched.live)
+		close(hold)
+		require.NoError(t, c.Close())
+		assert.Empty(t, p.watched.live)
+	})
+}
+
 // The same with what is the call's own: a Reply chunk, and a message at position
 // zero.
 func TestCancelledLong(t *testing.T) {
