@@ -33,12 +33,12 @@ mount -t tmpfs tmpfs $sbin
 ln -s DIR/sbin/* $sbin/
 ln -s PROGRAM $sbin/mount.nfsrdma
 
-mount -t nfsrdma -o port=PORT,noac,ro 127.0.0.1:/x DIR/a
+mount -t nfsrdma -o port=PORT,noac,ro,dev 127.0.0.1:/x DIR/a
 findmnt -nro SOURCE,FSTYPE,OPTIONS DIR/a
 if echo x >DIR/a/new; then exit 9; fi
 umount DIR/a
 
-echo "127.0.0.1:/x DIR/b nfsrdma port=PORT,nosuid,_netdev,nofail,x-systemd.automount 0 0" >DIR/fstab
+echo "127.0.0.1:/x DIR/b nfsrdma port=PORT,_netdev,nofail,x-systemd.automount 0 0" >DIR/fstab
 mount -T DIR/fstab DIR/b
 findmnt -nro SOURCE,FSTYPE,OPTIONS DIR/b
 echo written >DIR/b/file
@@ -50,8 +50,8 @@ if mount -t nfsrdma -o port=PORT 127.0.0.1:/nosuch DIR/a; then exit 9; fi
 	require.NoError(t, os.WriteFile(file, []byte(script), 0o644))
 	out := onHost(t, dir, "unshare --mount --pid --fork --kill-child --mount-proc sh script")
 	t.Logf("%s", out)
-	assert.Regexp(t, `(?m)^127\.0\.0\.1:/x fuse\.nfsrdma ro,`, out)
-	assert.Regexp(t, `(?m)^127\.0\.0\.1:/x fuse\.nfsrdma rw,nosuid,`, out)
+	assert.Regexp(t, `(?m)^127\.0\.0\.1:/x fuse\.nfsrdma ro,nosuid,rel`, out)
+	assert.Regexp(t, `(?m)^127\.0\.0\.1:/x fuse\.nfsrdma rw,nosuid,nodev,`, out)
 	assert.Contains(t, out, `mount.nfsrdma: unknown option "nosuch"`)
 	b, err := os.ReadFile(d.dir + "/file")
 	require.NoError(t, err)

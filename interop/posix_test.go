@@ -80,7 +80,7 @@ func transcript(t *testing.T) io.Writer {
 }
 
 func suiteOnFUSE(t *testing.T, s shop) posix.Transcript {
-	m := s.fuse(t)
+	m := s.fuse(t, "dev", "suid") // as the tmpfs is
 	t.Cleanup(func() { s.shell(t, "rm -rf suite") })
 	require.NoError(t, os.Mkdir(m.point+"/suite", 0o755))
 	seen := suite(t, m.point+"/suite")

@@ -109,7 +109,7 @@ func TestMountReadOnly(t *testing.T) {
 	r, point := scene(t)
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(point, link))
-	status, stdout, stderr := finished(t, "mount.nfsrdma", r.url, link, "-n", "-o", "ro,noexec,nodev,nofail,acregmin=90,acdirmin=90")
+	status, stdout, stderr := finished(t, "mount.nfsrdma", r.url, link, "-n", "-o", "ro,noexec,suid,nofail,acregmin=90,acdirmin=90")
 	require.Zero(t, status, stderr)
 	assert.Empty(t, stdout+stderr)
 	daemon := adopted(t)

@@ -38,9 +38,12 @@ type mountOptions struct {
 	note string // what somebody may not expect of an option; "": nothing
 }
 
+// newMountOptions returns what holds where -o says nothing. A server that is not this host
+// must not make somebody root here by its files: set-user-ID programs and devices are for
+// who asks.
 func newMountOptions(a *app) *mountOptions {
 	return &mountOptions{
-		app: a, timeo: 600, retrans: 2, retry: -1, connections: 1, lookup: fusefs.LookupAll,
+		app: a, noSUID: true, noDev: true, timeo: 600, retrans: 2, retry: -1, connections: 1, lookup: fusefs.LookupAll,
 		acRegMin: 3, acRegMax: 60, acDirMin: 30, acDirMax: 60,
 	}
 }

@@ -55,11 +55,14 @@ func TestOptions(t *testing.T) {
 		{"lookupcache=pos", func(o *mountOptions) { o.lookup = fusefs.LookupPositive }},
 		{"lookupcache=positive,lookupcache=all", func(*mountOptions) {}},
 		{"nosuid,nodev,noexec", func(o *mountOptions) { o.noSUID, o.noDev, o.noExec = true, true, true }},
-		{"nosuid,nodev,noexec,suid,dev,exec", func(*mountOptions) {}},
-		{"user", func(o *mountOptions) { o.noSUID, o.noDev, o.noExec = true, true, true }},
-		{"user=alice,exec", func(o *mountOptions) { o.noSUID, o.noDev = true, true }},
-		{"owner", func(o *mountOptions) { o.noSUID, o.noDev = true, true }},
-		{"noexec,group,suid", func(o *mountOptions) { o.noExec, o.noDev = true, true }},
+		{"suid", func(o *mountOptions) { o.noSUID = false }},
+		{"dev", func(o *mountOptions) { o.noDev = false }},
+		{"noexec,suid,dev,exec", func(o *mountOptions) { o.noSUID, o.noDev = false, false }},
+		{"suid,dev,nosuid,nodev", func(*mountOptions) {}},
+		{"suid,dev,user", func(o *mountOptions) { o.noExec = true }},
+		{"user=alice,exec", func(*mountOptions) {}},
+		{"dev,owner", func(*mountOptions) {}},
+		{"noexec,group,suid", func(o *mountOptions) { o.noExec, o.noSUID = true, false }},
 		{"allow_other", func(o *mountOptions) { o.allowOther = true }},
 		{"nolock,local_lock=all", func(*mountOptions) {}},
 		{"lock", func(o *mountOptions) { o.note = localLocks }},
@@ -90,6 +93,18 @@ func TestOptions(t *testing.T) {
 		require.NoError(t, err, tt.list)
 		inParts.app = got.app
 		assert.Equal(t, got, inParts, "one -o for each of %s", tt.list)
+	}
+}
+
+// TestSafeOptions holds that a mount heeds no devices and no set-user-ID bits unless it is
+// asked to.
+func TestSafeOptions(t *testing.T) {
+	for list, want := range map[string][2]bool{"": {true, true}, "defaults,rw": {true, true}, "dev": {true, false}, "suid": {false, true}} {
+		o, err := parsed(t, list)
+		require.NoError(t, err)
+		m := &mountCommand{app: o.app, opts: o}
+		c := m.config(new(session), nil)
+		assert.Equal(t, want, [2]bool{c.NoSUID, c.NoDev}, "-o %s", list)
 	}
 }
 
