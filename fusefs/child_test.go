@@ -17,6 +17,7 @@ const childEnv = "FUSEFS_TEST_CHILD"
 
 var children = map[string]func(args []string) error{
 	"mapped": mapped,
+	"try":    try,
 	"user":   mountAsUser,
 }
 

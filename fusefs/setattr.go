@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
@@ -16,11 +17,15 @@ func (m *Mount) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.At
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
-	who := o.who()
+	s, who := wanted(in), o.who()
 	if f := m.files.file(in.Fh); in.Valid&fuse.FATTR_FH != 0 && f != nil {
 		who = f.who // ftruncate: who opened the file may
+	} else if s.Size.Set {
+		if status := m.mayCut(o, n); status != fuse.OK {
+			return status
+		}
 	}
-	if s := wanted(in); s != (nfs3.SetAttr{}) {
+	if s != (nfs3.SetAttr{}) {
 		if err := m.setAttr(o, n, who, &s); err != nil {
 			return m.failOn(n, err)
 		}
@@ -31,6 +36,19 @@ func (m *Mount) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.At
 		}
 	}
 	out.SetTimeout(m.tell(n, &out.Attr))
+	return fuse.OK
+}
+
+// mayCut tells whether the caller may set n's size by its name: truncate(2) takes the
+// right to write, of a file's owner too, whom servers let do it without.
+func (m *Mount) mayCut(o *op, n *node) fuse.Status {
+	rights := openRights(unix.O_WRONLY)
+	switch allowed, err := m.may(o, n, rights, 0); {
+	case err != nil:
+		return m.failOn(n, err)
+	case allowed != rights:
+		return errAccess
+	}
 	return fuse.OK
 }
 

@@ -17,6 +17,7 @@ var accessCases = []Case{
 	{"access-create", root, accessCreate},
 	{"access-owner-of-nothing", root, accessOwnerOfNothing},
 	{"access-truncate", root, accessTruncate},
+	{"access-truncate-own", root, accessTruncateOwn},
 	{"access-missing", anyone, accessMissing},
 	{"sticky-dir", root, stickyDir},
 	{"sticky-rename", root, stickyRename},
@@ -160,6 +161,23 @@ func accessTruncate(p *probe) {
 		p.try("open with O_TRUNC", "file", unix.O_RDONLY|unix.O_TRUNC)
 	})
 	p.holds("file")
+}
+
+// A file's owner cuts it short by a descriptor that may write, not by its name.
+func accessTruncateOwn(p *probe) {
+	p.need(unix.Chmod(p.dir, 0o777))
+	p.of("file", user, group, 0o444)
+	p.as(user, group, nil, func() {
+		p.result("truncate", unix.Truncate(p.at("file"), 1))
+		p.try("open with O_TRUNC", "file", unix.O_WRONLY|unix.O_TRUNC)
+		fd, err := unix.Open(p.at("new"), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o444)
+		p.need(err)
+		p.result("ftruncate", unix.Ftruncate(fd, 1))
+		p.need(unix.Close(fd))
+		p.result("truncate", unix.Truncate(p.at("new"), 2))
+	})
+	p.holds("file")
+	p.size("new")
 }
 
 func accessMissing(p *probe) {

@@ -1,0 +1,107 @@
+package fusefs
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// tryLimit is how long a child of these tests may take.
+const tryLimit = 30 * time.Second
+
+// tries are what a child does to a path.
+var tries = map[string]func(path string) error{
+	"read":     func(path string) error { return tryOpen(path, unix.O_RDONLY) },
+	"write":    func(path string) error { return tryOpen(path, unix.O_WRONLY) },
+	"empty":    func(path string) error { return tryOpen(path, unix.O_WRONLY|unix.O_TRUNC) },
+	"truncate": func(path string) error { return unix.Truncate(path, 1) },
+	"ftruncate": func(path string) error { // by who made the file so
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Ftruncate(fd, 1)
+	},
+}
+
+func tryOpen(path string, flags int) error {
+	fd, err := unix.Open(path, flags|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Close(fd)
+	}
+	return err
+}
+
+// try is a child that does what its arguments say, and writes down what came of each.
+func try(args []string) error {
+	for _, arg := range args {
+		name, path, _ := strings.Cut(arg, " ")
+		err := tries[name](path)
+		word := "ok"
+		if err != nil {
+			word = err.Error()
+			if errno, is := err.(syscall.Errno); is {
+				word = unix.ErrnoName(errno)
+			}
+		}
+		fmt.Printf("%s: %s\n", name, word)
+	}
+	return nil
+}
+
+// try does things to a file of the mount as a user, one after the other, and returns what
+// came of each.
+func (m *mounted) try(uid uint32, name string, what ...string) (list []string) {
+	m.t.Helper()
+	args := make([]string, len(what))
+	for i := range what {
+		args[i] = what[i] + " " + m.file(name)
+	}
+	cmd := child(m.t, &syscall.Credential{Uid: uid, Gid: uid}, "try", args...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(m.t, cmd.Start())
+	defer time.AfterFunc(tryLimit, func() { // the child waits for the mount, then
+		_ = cmd.Process.Kill()
+		_ = unix.Unmount(m.dir, unix.MNT_DETACH|unix.MNT_FORCE)
+	}).Stop()
+	require.NoError(m.t, cmd.Wait(), out.String())
+	return strings.Split(strings.TrimSpace(out.String()), "\n")
+}
+
+// TestTruncateByName cuts files as their owner, who is let do it by servers whatever the
+// mode, and as others.
+func TestTruncateByName(t *testing.T) {
+	const owner, other = 1001, 1002
+	s, m := newMount(t)
+	for name, mode := range map[string]uint32{"kept": 0o444, "own": 0o200, "all": 0o666} {
+		put(t, s.file(name), sample(100))
+		require.NoError(t, unix.Chown(s.file(name), owner, owner))
+		require.NoError(t, unix.Chmod(s.file(name), mode))
+	}
+	for _, tt := range []struct {
+		user       uint32
+		file, want string
+		size       int64
+	}{
+		{owner, "kept", "EACCES", 100},
+		{other, "kept", "EACCES", 100},
+		{0, "kept", "ok", 1},
+		{other, "own", "EACCES", 100},
+		{owner, "own", "ok", 1},
+		{other, "all", "ok", 1},
+	} {
+		assert.Equal(t, []string{"truncate: " + tt.want}, m.try(tt.user, tt.file, "truncate"), "%d, %s", tt.user, tt.file)
+		assert.Equal(t, tt.size, lstat(t, s.file(tt.file)).Size, tt.file)
+	}
+	assert.Equal(t, []string{"empty: EACCES"}, m.try(owner, "kept", "empty"))
+	assert.Equal(t, []string{"ftruncate: ok", "truncate: EACCES"}, m.try(owner, "new", "ftruncate", "truncate"))
+	assert.EqualValues(t, 1, lstat(t, s.file("new")).Size)
+}
