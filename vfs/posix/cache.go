@@ -16,7 +16,7 @@ import (
 type cache struct {
 	max    int64        // descriptors
 	budget int64        // of them and those of all leases together
-	fail   func(error)  // told of data lost in closing
+	disk   *disk        // for what is dirty when it is closed
 	fds    atomic.Int64 // descriptors now, without those of pinned objects
 	tick   atomic.Uint32
 
@@ -29,8 +29,8 @@ type cache struct {
 	seq  uint64 // of the latest object
 }
 
-func (c *cache) init(max int, fail func(error)) {
-	c.max, c.fail = int64(max), fail
+func (c *cache) init(max int, d *disk) {
+	c.max, c.disk = int64(max), d
 	c.budget = maxFiles() - maxFiles()/4
 	c.objs = make(map[vfs.Handle]*object)
 	for _, ring := range []*object{&c.ring, &c.pins} {
@@ -150,12 +150,11 @@ func (c *cache) close(o *object) {
 }
 
 // closeFile closes a file that is not in use. Nobody would hear of an error
-// in writing what it leaves in the page cache, so that is waited for.
+// in writing what it leaves in the page cache, so that is waited for: a new
+// verifier tells of it.
 func (c *cache) closeFile(fl *file) {
 	if fl.dirty.Load() {
-		if err := fsync(fl.fd); err != nil {
-			c.fail(err)
-		}
+		_ = c.disk.file(fl)
 	}
 	closeFD(fl.fd)
 	c.fds.Add(-1)

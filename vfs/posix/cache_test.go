@@ -143,37 +143,23 @@ func TestRemoveFreesStorage(t *testing.T) {
 // Data that fails to come to stable storage when a file is closed changes
 // the verifier: the writer has no other way to hear of it.
 func TestLostAtClose(t *testing.T) {
-	w := newWorld(t, tableKind())
-	before := w.f.WriteVerifier()
-	w.f.cache.fds.Add(2)
-	w.f.cache.closeFile(unsyncable(t, false))
-	assert.Equal(t, before, w.f.WriteVerifier())
-	w.f.cache.closeFile(unsyncable(t, true))
-	assert.NotEqual(t, before, w.f.WriteVerifier())
-}
-
-// unsyncable returns a file whose sync fails: a pipe.
-func unsyncable(t *testing.T, dirty bool) *file {
-	var p [2]int
-	require.NoError(t, unix.Pipe2(p[:], unix.O_CLOEXEC))
-	closeFD(p[0])
-	fl := &file{fd: p[1], acc: accWrite}
-	fl.dirty.Store(dirty)
-	return fl
-}
-
-// After a failed sync the error is passed on, and the verifier another.
-func TestSyncFails(t *testing.T) {
-	w := newWorld(t, tableKind())
-	fl := unsyncable(t, false)
-	defer closeFD(fl.fd)
-	seen := map[uint64]bool{w.f.WriteVerifier(): true}
-	for _, how := range []vfs.Stable{vfs.DataSync, vfs.FileSync} {
-		assert.ErrorIs(t, w.f.settle(fl, how), unix.EINVAL)
-		seen[w.f.WriteVerifier()] = true
+	w, tp := tapWorld(t)
+	tp.say(func(string, int) error { return unix.EIO })
+	su := vfs.Cred{UID: uint32(os.Geteuid())}
+	idle := func() {
+		for range idleTicks {
+			w.f.cache.sweep()
+		}
 	}
-	assert.NoError(t, w.f.settle(fl, vfs.Unstable))
-	assert.Len(t, seen, 3)
+	before := w.f.WriteVerifier()
+	_, _, _, err := w.f.Read(t.Context(), &su, w.walk("f"), make([]byte, 1), 0)
+	require.NoError(t, err)
+	idle()
+	assert.Equal(t, before, w.f.WriteVerifier(), "nobody wrote")
+	require.NoError(t, w.write(&w.c, vfs.Unstable))
+	idle()
+	assert.Equal(t, []string{"fsync f"}, tp.taken(w))
+	assert.NotEqual(t, before, w.f.WriteVerifier())
 }
 
 // The verifier is the caller's to choose.

@@ -23,6 +23,7 @@ const (
 // A file is an object opened by a caller, or a directory opened to be read.
 type file struct {
 	fd  int
+	ino uint64
 	acc access
 	who who
 
@@ -85,7 +86,7 @@ func (f *FS) openLocked(o *object, c *vfs.Cred, w *who, acc access) (*file, erro
 		return nil, err
 	}
 	w.groups = slices.Clone(w.groups)
-	fl := &file{fd: fd, acc: acc, who: *w, refs: 1}
+	fl := &file{fd: fd, ino: o.ino, acc: acc, who: *w, refs: 1}
 	fl.seen.Store(permsOf(&st))
 	f.cache.fds.Add(1)
 	f.limitFiles(o)

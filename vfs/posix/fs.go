@@ -17,6 +17,7 @@ type FS struct {
 	process
 	handles  handles
 	cache    cache
+	disk     disk
 	leases   leases
 	root     *object
 	rootStat unix.Statx_t

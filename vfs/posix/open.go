@@ -21,7 +21,8 @@ func Open(dir string, o Options) (*FS, error) {
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	f.verifier.Store(o.Verifier())
-	f.cache.init(o.MaxFiles, f.lost)
+	f.disk.init(f.lost)
+	f.cache.init(o.MaxFiles, &f.disk)
 	f.leases.max = maxFiles() / 2
 	if err := f.prepare(dir, &o); err != nil {
 		return nil, errors.Join(fmt.Errorf("serving %s: %w", dir, err), f.closeAll())
@@ -76,6 +77,7 @@ func (f *FS) openMount(dir string) (err error) {
 	if err != nil {
 		return err
 	}
+	f.disk.mount = f.mount
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(f.mount, &fs); err != nil {
 		return err

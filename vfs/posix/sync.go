@@ -20,42 +20,28 @@ func late(err error) error {
 }
 
 // sync puts an object's metadata on stable storage after a change: its own
-// where it can be opened, otherwise all that the file system has. One in memory
-// has no such storage.
+// where the daemon can open it, otherwise all that the file system has. One in
+// memory has no such storage. What has lost its last name meanwhile needs none;
+// that it cannot be opened does not tell so, for it may only have moved.
 func (f *FS) sync(o *object) error {
 	if f.volatile {
 		return nil
 	}
-	err := error(unix.EINVAL)
 	if o.typ == vfs.TypeReg || o.typ == vfs.TypeDir {
-		err = f.syncFile(o)
+		self := vfs.Cred{GID: f.gid}
+		if fl, err := f.open(o, &self, accRead); err == nil {
+			defer f.closeFile(o, fl)
+			return late(f.disk.file(fl))
+		}
 	}
-	if err == unix.EACCES || err == unix.EPERM || err == unix.EINVAL {
-		_, err = retry(func() (int, error) { return 0, unix.Syncfs(f.mount) })
+	if o.removed() {
+		return nil
 	}
-	if err != nil {
-		f.lost(err)
-	}
-	return late(err)
+	return late(f.disk.all())
 }
 
-// syncFile syncs what the daemon itself may open.
-func (f *FS) syncFile(o *object) error {
-	self := vfs.Cred{GID: f.gid}
-	fl, err := f.open(o, &self, accRead)
-	if err != nil {
-		return err
-	}
-	defer f.closeFile(o, fl)
-	return fsync(fl.fd)
-}
-
-func fsync(fd int) error {
-	_, err := retry(func() (int, error) { return 0, unix.Fsync(fd) })
-	return err
-}
-
-func fdatasync(fd int) error {
-	_, err := retry(func() (int, error) { return 0, unix.Fdatasync(fd) })
-	return err
+// removed tells whether o is seen to have no name any more.
+func (o *object) removed() bool {
+	var st unix.Statx_t
+	return statFD(o.fd, &st) == nil && st.Nlink == 0
 }

@@ -84,20 +84,14 @@ func pwrite(fl *file, p []byte, off int64) (n int, err error) {
 // settle puts what was written on stable storage as asked. After a failure
 // the kernel takes the data for clean: whoever wrote must write again.
 func (f *FS) settle(fl *file, how vfs.Stable) error {
-	var err error
 	switch how {
 	case vfs.Unstable:
 		return nil
 	case vfs.DataSync:
-		err = fdatasync(fl.fd)
-	default:
-		fl.dirty.Store(false)
-		err = fsync(fl.fd)
+		return f.disk.data(fl)
 	}
-	if err != nil {
-		f.lost(err)
-	}
-	return err
+	fl.dirty.Store(false)
+	return f.disk.file(fl)
 }
 
 // Commit puts the whole file on stable storage, whatever the range. It

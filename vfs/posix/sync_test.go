@@ -1,0 +1,368 @@
+//go:build linux
+
+package posix
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A tap stands in for the kernel's syncs, and writes down what was synced.
+type tap struct {
+	mu  sync.Mutex
+	log []string // "fsync" and inode number, or "syncfs"
+
+	// answer is what a sync says, in tests that want another answer than nil.
+	answer func(call string, fd int) error
+}
+
+// tapWorld is a world that has a tap, and is no file system in memory even if it
+// is one. It has the files f, old and link, a symbolic link, and the directories d,
+// empty and e.
+func tapWorld(t *testing.T) (*world, *tap) {
+	clean(t)
+	s := newSite(t, "/dev/shm", tableKind())
+	w := &world{t, s, s.open(t), user()}
+	for _, name := range []string{"d", "e", "empty"} {
+		w.hostDir(name)
+	}
+	for _, name := range []string{"f", "old", "gone", "d/g"} {
+		w.hostFile(name)
+		require.NoError(t, os.Chmod(s.path(name), 0o666))
+	}
+	require.NoError(t, os.Symlink("target", s.path("link")))
+	if os.Geteuid() == 0 {
+		for _, name := range []string{"d", "e", "empty", "f", "old", "gone", "d/g", "link"} {
+			require.NoError(t, os.Lchown(s.path(name), int(w.c.UID), int(w.c.GID)))
+		}
+	}
+	w.f.volatile = false
+	tp := new(tap)
+	d := &w.f.disk
+	d.fsync, d.fdatasync, d.syncfs = tp.call("fsync"), tp.call("fdatasync"), tp.call("syncfs")
+	return w, tp
+}
+
+func (tp *tap) call(name string) func(fd int) error {
+	return func(fd int) error {
+		what := name
+		if name != "syncfs" {
+			var st unix.Stat_t
+			if err := unix.Fstat(fd, &st); err != nil {
+				return err
+			}
+			what = fmt.Sprint(name, " ", st.Ino)
+		}
+		tp.mu.Lock()
+		tp.log = append(tp.log, what)
+		answer := tp.answer
+		tp.mu.Unlock()
+		if answer != nil {
+			return answer(name, fd)
+		}
+		return nil
+	}
+}
+
+// say has syncs answer so from here on.
+func (tp *tap) say(answer func(call string, fd int) error) {
+	tp.mu.Lock()
+	defer tp.mu.Unlock()
+	tp.answer = answer
+}
+
+// taken returns what was synced since the last call, each once, with the names of
+// the world in place of inode numbers.
+func (tp *tap) taken(w *world) []string {
+	names := map[string]string{}
+	require.NoError(w, filepath.WalkDir(w.s.dir, func(path string, _ os.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(path, &st)
+		}
+		name, _ := filepath.Rel(w.s.dir, path)
+		if ino := fmt.Sprint(st.Ino); names[ino] == "" {
+			names[ino] = name
+		}
+		return err
+	}))
+	tp.mu.Lock()
+	defer tp.mu.Unlock()
+	out := []string{}
+	for _, entry := range tp.log {
+		if call, ino, ok := strings.Cut(entry, " "); ok {
+			entry = call + " " + names[ino]
+		}
+		out = append(out, entry)
+	}
+	tp.log = nil
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// TestSyncs: each change is on stable storage when it is answered, with the
+// directories of all names that came or went. What changes nothing syncs nothing.
+func TestSyncs(t *testing.T) {
+	mode, size := uint32(0o640), uint64(3)
+	touch := vfs.SetAttr{MtimeHow: vfs.SetToServer, AtimeHow: vfs.SetToServer}
+	uid := uint32(os.Geteuid())
+	const dir, file, all = "fsync .", "fsync f", "syncfs"
+	for name, row := range map[string]struct {
+		do   func(w *world) error
+		want []string
+	}{
+		"CREATE": {func(w *world) error {
+			_, err := w.f.Create(w.Context(), &w.c, w.f.Root(), "new", vfs.CreateHow{})
+			return err
+		}, []string{dir, "fsync new"}},
+		"CREATE guarded": {func(w *world) error {
+			_, err := w.f.Create(w.Context(), &w.c, w.walk("d"), "new", vfs.CreateHow{Mode: vfs.Guarded})
+			return err
+		}, []string{"fsync d", "fsync d/new"}},
+		"CREATE exclusive": {func(w *world) error {
+			_, err := w.f.Create(w.Context(), &w.c, w.f.Root(), "new", vfs.CreateHow{Mode: vfs.Exclusive, Verifier: 7})
+			return err
+		}, []string{dir, "fsync new"}},
+		"CREATE of what is there": {func(w *world) error {
+			_, err := w.f.Create(w.Context(), &w.c, w.f.Root(), "f", vfs.CreateHow{Attr: vfs.SetAttr{Size: &size}})
+			return err
+		}, []string{dir, file}},
+		"MKDIR": {func(w *world) error {
+			_, err := w.f.Mkdir(w.Context(), &w.c, w.f.Root(), "new", vfs.SetAttr{})
+			return err
+		}, []string{dir, "fsync new"}},
+		"SYMLINK": {func(w *world) error {
+			_, err := w.f.Symlink(w.Context(), &w.c, w.f.Root(), "new", "t", vfs.SetAttr{})
+			return err
+		}, []string{dir}},
+		"MKNOD": {func(w *world) error {
+			_, err := w.f.Mknod(w.Context(), &w.c, w.f.Root(), "new", vfs.TypeFIFO, vfs.Dev{}, vfs.SetAttr{})
+			return err
+		}, []string{dir}},
+		"MKNOD with times": {func(w *world) error {
+			_, err := w.f.Mknod(w.Context(), &w.c, w.f.Root(), "new", vfs.TypeFIFO, vfs.Dev{}, touch)
+			return err
+		}, []string{dir, all}},
+		"REMOVE": {func(w *world) error {
+			_, err := w.f.Remove(w.Context(), &w.c, w.f.Root(), "gone")
+			return err
+		}, []string{dir}},
+		"RMDIR": {func(w *world) error {
+			_, err := w.f.Rmdir(w.Context(), &w.c, w.f.Root(), "empty")
+			return err
+		}, []string{dir}},
+		"RENAME": {func(w *world) error {
+			_, _, err := w.f.Rename(w.Context(), &w.c, w.walk("d"), "g", w.walk("e"), "h")
+			return err
+		}, []string{"fsync d", "fsync e"}},
+		"RENAME within": {func(w *world) error {
+			_, _, err := w.f.Rename(w.Context(), &w.c, w.f.Root(), "gone", w.f.Root(), "old")
+			return err
+		}, []string{dir}},
+		"LINK": {func(w *world) error {
+			_, _, err := w.f.Link(w.Context(), &w.c, w.walk("f"), w.walk("d"), "hard")
+			return err
+		}, []string{"fsync d", "fsync d/hard"}},
+		"SETATTR mode": {func(w *world) error {
+			_, err := w.f.SetAttr(w.Context(), &w.c, w.walk("f"), vfs.SetAttr{Mode: &mode}, nil)
+			return err
+		}, []string{file}},
+		"SETATTR size": {func(w *world) error {
+			_, err := w.f.SetAttr(w.Context(), &w.c, w.walk("f"), vfs.SetAttr{Size: &size}, nil)
+			return err
+		}, []string{file}},
+		"SETATTR of a directory": {func(w *world) error {
+			_, err := w.f.SetAttr(w.Context(), &w.c, w.walk("d"), touch, nil)
+			return err
+		}, []string{"fsync d"}},
+		"SETATTR of a link": {func(w *world) error {
+			_, err := w.f.SetAttr(w.Context(), &w.c, w.walk("link"), touch, nil)
+			return err
+		}, []string{all}},
+		"SETACL": {func(w *world) error {
+			_, err := w.f.SetACL(w.Context(), &w.c, w.walk("f"), &plainACL, nil)
+			return err
+		}, []string{file}},
+		"WRITE unstable": {func(w *world) error { return w.write(&w.c, vfs.Unstable) }, []string{}},
+		"WRITE data":     {func(w *world) error { return w.write(&w.c, vfs.DataSync) }, []string{"fdatasync f"}},
+		"WRITE file":     {func(w *world) error { return w.write(&w.c, vfs.FileSync) }, []string{file}},
+		"COMMIT":         {func(w *world) error { return w.commit(&w.c) }, []string{file}},
+		"READ": {func(w *world) error {
+			_, _, _, err := w.f.Read(w.Context(), &vfs.Cred{UID: uid}, w.walk("f"), make([]byte, 1), 0)
+			return err
+		}, []string{}},
+		"READDIR": {func(w *world) error {
+			_, _, _, err := w.f.ReadDir(w.Context(), &w.c, w.f.Root(), 0, 0, true, func(*vfs.Entry) bool { return true })
+			return err
+		}, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, tp := tapWorld(t)
+			require.NoError(t, row.do(w))
+			assert.Equal(t, row.want, tp.taken(w))
+
+			// A failure is told, and everybody writes again what is not yet stable.
+			if len(row.want) == 0 {
+				return
+			}
+			w, tp = tapWorld(t)
+			before := w.f.WriteVerifier()
+			tp.say(func(string, int) error { return unix.ENOSPC })
+			require.ErrorIs(t, row.do(w), unix.ENOSPC)
+			assert.NotEqual(t, before, w.f.WriteVerifier())
+		})
+	}
+}
+
+// write writes to f as c, which the owner lets everybody do.
+func (w *world) write(c *vfs.Cred, how vfs.Stable) error {
+	_, done, _, err := w.f.Write(w.Context(), c, w.walk("f"), []byte("x"), 0, how)
+	if err == nil {
+		assert.Equal(w, how, done)
+	}
+	return err
+}
+
+func (w *world) commit(c *vfs.Cred) error {
+	_, err := w.f.Commit(w.Context(), c, w.walk("f"), 0, 0)
+	return err
+}
+
+// TestCommitSyncsOthers: COMMIT is of a file, whoever wrote to it.
+func TestCommitSyncsOthers(t *testing.T) {
+	w, tp := tapWorld(t)
+	b := user()
+	if os.Geteuid() == 0 {
+		b = vfs.Cred{UID: 70001, GID: 70001}
+	}
+	require.NoError(t, w.write(&w.c, vfs.Unstable))
+	require.Empty(t, tp.taken(w))
+	require.NoError(t, w.commit(&b))
+	assert.Equal(t, []string{"fsync f"}, tp.taken(w))
+
+	before := w.f.WriteVerifier()
+	tp.say(func(string, int) error { return unix.EIO })
+	require.NoError(t, w.write(&w.c, vfs.Unstable))
+	assert.ErrorIs(t, w.commit(&b), unix.EIO)
+	assert.NotEqual(t, before, w.f.WriteVerifier(), "what was written before must be written again")
+	tp.say(nil)
+}
+
+// TestSyncOfRemoved: nothing of what has gone meanwhile is lost, and nobody has to
+// write anything again for it.
+func TestSyncOfRemoved(t *testing.T) {
+	w, tp := tapWorld(t)
+	before := w.f.WriteVerifier()
+	for _, name := range []string{"f", "empty", "link"} {
+		o, err := w.f.object(w.walk(name))
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(w.s.path(name)))
+		assert.NoError(t, w.f.sync(o), name)
+		w.f.put(o)
+	}
+	assert.Empty(t, tp.taken(w))
+	assert.Equal(t, before, w.f.WriteVerifier())
+}
+
+// TestSyncWithoutOpen: a living object that the daemon cannot open now is synced
+// with all that the file system has.
+func TestSyncWithoutOpen(t *testing.T) {
+	w, tp := tapWorld(t)
+	before := w.f.WriteVerifier()
+	o, err := w.f.object(w.walk("f"))
+	require.NoError(t, err)
+	defer w.f.put(o)
+	giveBack := noFDs(t, 0)
+	err = w.f.sync(o)
+	giveBack()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"syncfs"}, tp.taken(w))
+	assert.Equal(t, before, w.f.WriteVerifier())
+}
+
+// TestSyncAgain: an interrupted sync is made again, and a file system that knows no
+// sync of single files syncs them all.
+func TestSyncAgain(t *testing.T) {
+	w, tp := tapWorld(t)
+	before := w.f.WriteVerifier()
+	left := 2
+	tp.say(func(string, int) error {
+		if left--; left >= 0 {
+			return unix.EINTR
+		}
+		return nil
+	})
+	require.NoError(t, w.commit(&w.c))
+	assert.Len(t, tp.log, 3)
+	tp.taken(w)
+
+	tp.say(func(call string, _ int) error {
+		if call == "syncfs" {
+			return nil
+		}
+		return unix.EINVAL
+	})
+	require.NoError(t, w.commit(&w.c))
+	assert.Equal(t, []string{"fsync f", "syncfs"}, tp.taken(w))
+	assert.Equal(t, before, w.f.WriteVerifier())
+	tp.say(nil)
+}
+
+// TestSyncWaits: one descriptor alone hears of lost data, perhaps one that is being
+// closed. Whoever commits then is not answered before the verifier has changed.
+func TestSyncWaits(t *testing.T) { synctest.Test(t, testSyncWaits) }
+
+func testSyncWaits(t *testing.T) {
+	w, tp := tapWorld(t)
+	require.NoError(t, w.write(&w.c, vfs.Unstable))
+	before := w.f.WriteVerifier()
+	closing, fail := make(chan struct{}), make(chan struct{})
+	committing := make(chan struct{})
+	first := true
+	tp.say(func(string, int) error {
+		tp.mu.Lock()
+		mine := first
+		first = false
+		tp.mu.Unlock()
+		if !mine {
+			close(committing)
+			return nil
+		}
+		close(closing)
+		<-fail
+		return unix.EIO
+	})
+	swept := make(chan struct{})
+	go func() {
+		defer close(swept)
+		for range idleTicks { // the object leaves the cache, too
+			w.f.cache.sweep()
+		}
+	}()
+	soon(t, closing, "nothing is closed")
+	after := make(chan uint64, 1)
+	go func() {
+		assert.NoError(t, w.commit(&w.c))
+		after <- w.f.WriteVerifier()
+	}()
+	soon(t, committing, "COMMIT does not sync")
+	synctest.Wait()
+	not(t, after, "COMMIT does not wait")
+	close(fail)
+	assert.NotEqual(t, before, soon(t, after, "COMMIT waits still"))
+	soon(t, swept, "the sweep does not end")
+	assert.Empty(t, w.f.disk.last)
+	tp.say(nil)
+}
