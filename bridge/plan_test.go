@@ -29,7 +29,7 @@ func planned(t testing.TB, msg []byte) (*oncrpc.Exchange, *oncrpc.Reply) {
 }
 
 // TestPlan holds what may travel apart, and what a reply may become (R8267-4-1,
-// R8267-4.1-1), with messages of Linux's client.
+// R8267-4.1-1, R8166-8.2.2.3-1), with messages of Linux's client.
 func TestPlan(t *testing.T) {
 	list := func(count uint32) []byte { return (&nfs3.ReadDirArgs{Count: count}).AppendTo(nil) }
 	read := func(count uint32) []byte { return (&nfs3.ReadArgs{Count: count}).AppendTo(nil) }

@@ -16,8 +16,9 @@ import (
 )
 
 // Many connections and this process add to one word at the same time, and not
-// one addition is lost; what runs over in a field goes into no other (R7306-5-1,
-// R7306-5-3, R7306-5.1.1-1, R7306-5.3-1, R7306-5.4-2-1, RX01-5.4-2-1).
+// one addition is lost, nor told to two as theirs (R7306-5.1.1-8); what runs over in
+// a field goes into no other (R7306-5-1, R7306-5-3, R7306-5.1.1-1, R7306-5.3-1,
+// R7306-5.4-2-1, RX01-5.4-2-1).
 func TestAtomicity(t *testing.T) {
 	world(t)
 	d := NewProtectionDomain()
@@ -30,19 +31,30 @@ func TestAtomicity(t *testing.T) {
 
 	plain := Config{CRC: mpa.CRCOff}
 	var wg sync.WaitGroup
-	for range adders {
-		a, _ := pair(t, options{initiator: plain, responder: Config{CRC: mpa.CRCOff, Domain: d}})
-		wg.Go(func() { addMany(t, a, r.STag(), wide, additions) })
-	}
 	local := adders * additions / 8 // of this process, in parallel
+	originals := make([][]uint64, adders+1)
+	for i := range adders {
+		a, _ := pair(t, options{initiator: plain, responder: Config{CRC: mpa.CRCOff, Domain: d}})
+		wg.Go(func() { originals[i] = addMany(t, a, r.STag(), wide, additions) })
+	}
 	wg.Go(func() {
-		for range local {
-			sum.Add(1)
+		mine := make([]uint64, local)
+		for i := range mine {
+			mine[i] = sum.Add(1) - 1
 			wide.Do(rdma.OpFetchAdd, fields)
 		}
+		originals[adders] = mine
 	})
 	wg.Wait()
 	assert.EqualValues(t, adders*additions+local, sum.Load())
+	all := slices.Concat(originals...)
+	slices.Sort(all)
+	require.Len(t, all, adders*additions+local)
+	for i, original := range all {
+		if uint64(i) != original {
+			require.FailNow(t, "given twice, or not at all", "%d", i)
+		}
+	}
 	n := uint64(adders*additions/ones + local)
 	assert.Equal(t, n<<32|n&1<<31, fields.Load())
 	r.Deregister()
@@ -52,8 +64,9 @@ func TestAtomicity(t *testing.T) {
 const ones = 8
 
 // addMany adds 1 to the first word so many times, and what wide says to the
-// second, with some additions under way at any time.
-func addMany(t *testing.T, e endpoint, stag rdma.STag, wide rdma.Atomic, times int) {
+// second, with some additions under way at any time. It returns what the first word
+// held before each.
+func addMany(t *testing.T, e endpoint, stag rdma.STag, wide rdma.Atomic, times int) (originals []uint64) {
 	const ahead = 8 // posts
 	cq := rdma.NewCompletionQueue((ones + 1) * ahead)
 	one := rdma.WR{Op: rdma.OpFetchAdd, Remote: rdma.Remote{STag: stag}, Atomic: rdma.Atomic{Operand: 1}, Done: cq}
@@ -68,19 +81,21 @@ func addMany(t *testing.T, e endpoint, stag rdma.STag, wide rdma.Atomic, times i
 			}
 			c, err := cq.Wait(t.Context())
 			if !assert.NoError(t, err) || !assert.NoError(t, c.Err) {
-				return
+				return nil
 			}
 			if c.ID == 0 {
 				if !assert.GreaterOrEqual(t, c.Original, next) {
-					return
+					return nil
 				}
 				next = c.Original + 1
+				originals = append(originals, c.Original)
 			}
 		}
 		if i < times/ones && !assert.NoError(t, e.Post(wrs...)) {
-			return
+			return nil
 		}
 	}
+	return originals
 }
 
 // When Deregister has returned, no atomic operation changes the memory any more,

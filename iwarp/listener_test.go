@@ -20,7 +20,7 @@ import (
 // R5044-7.1.2-10-1).
 func TestAcceptTimeout(t *testing.T) {
 	for _, limit := range []time.Duration{0, time.Second} {
-		for _, step := range []time.Duration{0, 600 * time.Millisecond} { // 0: silent
+		for _, step := range []time.Duration{0, 600 * time.Millisecond, 220 * time.Millisecond} { // 0: silent; the last, behind the header
 			synctest.Test(t, func(t *testing.T) {
 				pl := newPipeListener()
 				ln := NewListener(pl, Config{StartupTimeout: limit})

@@ -32,7 +32,8 @@ func TestRDMAPSource(t *testing.T) {
 		send(false, false), send(true, false), send(false, true), send(true, true),
 		rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 500)}, Remote: rdma.Remote{STag: 0x22222222, TO: 0x3001}}, // R5040-3.2-9, R5040-5.2.1-9, R5040-4.4-6
 		rdma.WR{Op: rdma.OpRead, Data: [][]byte{nil}, Remote: rdma.Remote{STag: 0x33333333, TO: 5}},                    // R5040-5.2.1-13
-		rdma.WR{Op: rdma.OpSend}, // R5040-5.3-10
+		rdma.WR{Op: rdma.OpSend},                                                // R5040-5.3-10
+		rdma.WR{Op: rdma.OpSend, WithInvalidate: true},                          // R5040-3.2-2: STag 0 is one too
 		rdma.WR{Op: rdma.OpWrite, Remote: rdma.Remote{STag: 0x12345678, TO: 1}}, // R5040-5.1-9
 	))
 	first := wiretest.Octets(t, "53494e4b 0000000100000000 000001f4 22222222 0000000000003001")
@@ -51,6 +52,7 @@ func TestRDMAPSource(t *testing.T) {
 		{rsvdULP: [5]byte{0x41}, qn: 1, msn: 1, payload: first},
 		{rsvdULP: [5]byte{0x41}, qn: 1, msn: 2, payload: second},
 		{rsvdULP: [5]byte{0x43}, qn: 0, msn: 5},
+		{rsvdULP: [5]byte{0x44}, qn: 0, msn: 6},
 		{tagged: true, rsvdULP: [5]byte{0x40}, stag: 0x12345678, to: 1},
 	} {
 		p.sent(t, mulpdu, want)

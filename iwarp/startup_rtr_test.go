@@ -89,7 +89,7 @@ func TestTwoInitiators(t *testing.T) {
 // A responder that says nothing, or dawdles, is given up in time
 // (R5044-7.1.2-10-1).
 func TestReplyTimeout(t *testing.T) {
-	for _, step := range []time.Duration{0, 600 * time.Millisecond} { // 0: silent
+	for _, step := range []time.Duration{0, 600 * time.Millisecond, 220 * time.Millisecond} { // 0: silent; the last, behind the header
 		synctest.Test(t, func(t *testing.T) {
 			a, b := net.Pipe()
 			reader := done(func() { _, _ = io.Copy(io.Discard, b) })

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa/mpatest"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -164,6 +165,27 @@ func TestPieces(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// What was read ends at every octet of every FPDU as well, and the rest has no room
+// behind it (R5044-5.1-4).
+func TestStagingEnds(t *testing.T) {
+	const longest = 60 // FPDU of the session, at least
+	for _, o := range streams {
+		t.Run(o.String(), func(t *testing.T) {
+			world(t)
+			for room := longest; room < 2*longest; room++ {
+				o.before = func(c *Conn) {
+					c.rx.staging.Release()
+					c.rx.room, c.rx.staging = room, buf.Default.Get(room)
+				}
+				play(t, o, len(recordSession(o, 0).octets), false, func(p *rawPeer, octets []byte) {
+					p.write(octets)
+					(&netLink{nc: p.nc}).closeWrite()
+				})
+			}
+		})
 	}
 }
 

@@ -2,6 +2,8 @@ package rdma
 
 import (
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -106,5 +108,33 @@ func TestOpNames(t *testing.T) {
 	for op, name := range []string{"Send", "RDMA Write", "RDMA Read", "FetchAdd", "CmpSwap", "Immediate Data", "Op(6)"} {
 		assert.Equal(t, name, Op(op).String())
 		assert.Equal(t, op == 3 || op == 4, Op(op).Atomic())
+	}
+}
+
+// Each of several adders gets an original that no other does (R7306-5.1.1-8).
+func TestDoAlone(t *testing.T) {
+	const adders, additions = 4, 500_000
+	var word atomic.Uint64
+	var wg sync.WaitGroup
+	var originals [adders][]uint64
+	start := make(chan struct{})
+	for i := range originals {
+		wg.Go(func() {
+			mine, one := make([]uint64, additions), Atomic{Operand: 1}
+			<-start
+			for k := range mine {
+				mine[k] = one.Do(OpFetchAdd, &word)
+			}
+			originals[i] = mine
+		})
+	}
+	close(start)
+	wg.Wait()
+	all := slices.Concat(originals[:]...)
+	slices.Sort(all)
+	for i, original := range all {
+		if uint64(i) != original {
+			require.FailNow(t, "given twice, or not at all", "%d", i)
+		}
 	}
 }

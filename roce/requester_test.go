@@ -56,6 +56,18 @@ func (w *memWire) packets(t *testing.T) (all []packet.Packet) {
 	return all
 }
 
+// The first PSN is what was asked for, at either end of the 24 bits (RIB-P4).
+func TestFirstPSN(t *testing.T) {
+	for _, psn := range []uint32{0, 1<<24 - 1} {
+		q, w := requester(t, psn)
+		require.NoError(t, q.Post(WR{Op: rdma.OpSend, Data: [][]byte{octets(pmtu + 1)}}))
+		ps := w.packets(t)
+		require.Len(t, ps, 2)
+		assert.Equal(t, psn, ps[0].PSN)
+		assert.Equal(t, (psn+1)&0xffffff, ps[1].PSN)
+	}
+}
+
 // TestRequester looks at the packets of messages of all lengths that matter.
 func TestRequester(t *testing.T) {
 	const first = packet.Mask24 - 2 // RIB-P4

@@ -94,6 +94,10 @@ func TestReplyForms(t *testing.T) {
 			proc: NoMsg, stream: "len " + string(long) + pad3 + "tail", filled: []uint32{100, 0, 3936, 0},
 		},
 		{
+			name: "R8166-3.5.3-5 Reply chunk, padding last", item: long, reply: []int{100, 0, 4000, 4},
+			proc: NoMsg, stream: "len " + string(long) + pad3, filled: []uint32{100, 0, 3932, 0},
+		},
+		{
 			name: "Write and Reply chunk, small rest", item: long, writes: [][]int{{5000}}, reply: []int{5000},
 			proc: Msg, body: "len ", wrote: [][]uint32{{4001}}, filled: []uint32{0}, data: long,
 		},
@@ -425,6 +429,28 @@ func TestInvalidate(t *testing.T) {
 				if tt.want {
 					assert.EqualValues(t, handle, a.invalidated)
 				} else {
+					assert.Zero(t, a.invalidated)
+				}
+			})
+		})
+	}
+}
+
+// So it is with a requester that did not say what it takes in a way that this end
+// understands (R8797-5.1-1, R8797-5.2-3).
+func TestNoWordOfInvalidate(t *testing.T) {
+	second := linux.AppendTo(nil)
+	second[4] = 2
+	for name, private := range map[string][]byte{
+		"nothing": nil, "cut short": linux.AppendTo(nil)[:7], "version 2": second, "foreign": []byte("\x00\x00\x00\x01another's"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			serve(t, &Server{Handler: results("len ", []byte("item"), "")}, func(t *testing.T, r *rig) {
+				for _, offer := range []func(*requester) chunks.Lists{oneRead, oneWrite} {
+					q := r.dial(private)
+					q.call(msg(offer(q)), rpcCall(testXID, ""))
+					a := q.answer()
+					assert.Equal(t, Msg, a.Proc)
 					assert.Zero(t, a.invalidated)
 				}
 			})

@@ -291,7 +291,7 @@ func TestStreamRecordInPlace(t *testing.T) {
 	cl.rep.DropItem()
 }
 
-// Under RPCSEC_GSS nothing is looked for in arguments and results.
+// Under RPCSEC_GSS nothing is looked for in arguments and results (R8166-8.2.2.3-1).
 func TestStreamSealed(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q := r.dialLinux()

@@ -59,6 +59,12 @@ var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/mpa", "iwarp/rdmap",
 
 var impure = []string{"context", "io", "log", "log/slog", "net", "os", "reflect", "time"}
 
+// unguessable are packages that draw what no peer may guess: they have crypto/rand and
+// no other source.
+var unguessable = []string{"delegation", "iwarp", "nfsserver"}
+
+// TestFloors looks at the imports of every file (R5040-8.1.1-8-1: STags come from
+// crypto/rand).
 func TestFloors(t *testing.T) {
 	met := make(map[string]bool)
 	for file, imports := range sources(t) {
@@ -109,6 +115,9 @@ func TestCheck(t *testing.T) {
 		{"chunks", false, "net/netip", "codec"},
 		{"chunks", true, "net/netip", ""},
 		{"xdr", false, "time", "codec"},
+		{"iwarp", false, "math/rand/v2", "guess"},
+		{"iwarp", false, "crypto/rand", ""},
+		{"iwarp", true, "math/rand/v2", ""},
 	} {
 		err := check(tt.pkg, tt.test, tt.imp)
 		if tt.want == "" {
@@ -124,6 +133,9 @@ func check(pkg string, test bool, imp string) error {
 	to, ours := strings.CutPrefix(imp, module)
 	switch {
 	case !ours:
+		if !test && slices.Contains(unguessable, pkg) && within("math/rand", imp) {
+			return fmt.Errorf("%s imports %s, which a peer may guess: crypto/rand is for this", pkg, imp)
+		}
 		if !test && slices.Contains(pure, pkg) && slices.ContainsFunc(impure, func(p string) bool { return within(p, imp) }) {
 			return fmt.Errorf("%s is a codec and does not import %s", pkg, imp)
 		}

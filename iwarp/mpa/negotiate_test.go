@@ -47,7 +47,7 @@ func TestCRCMatrix(t *testing.T) {
 	params, err := Complete(Frame{Rev: 1, CRC: true}, Frame{Reply: true, Rev: 1}, Local{})
 	require.NoError(t, err)
 	assert.True(t, params.CRC)
-	assert.True(t, NewRequest(Local{}).CRC, "R5044-4.4-2: the default")
+	assert.True(t, NewRequest(Local{}).CRC, "R5044-4.4-2, R5044-4.4-4: the default")
 }
 
 func TestUnenhanced(t *testing.T) {

@@ -86,7 +86,8 @@ func TestRawRefuses(t *testing.T) {
 
 // TestRawLimit: the payload may exceed the MTU, the packet not MTU and 124.
 func TestRawLimit(t *testing.T) { // RIB-o9-148
-	p := Raw{Payload: make([]byte, MaxRaw-LRHLen-RWHLen)}
+	const longest = 4220 // the largest MTU and 124 octets
+	p := Raw{Payload: make([]byte, longest-LRHLen-RWHLen)}
 	assert.Greater(t, len(p.Payload), 4096)
 	b, err := p.AppendTo(nil)
 	require.NoError(t, err)
@@ -95,7 +96,7 @@ func TestRawLimit(t *testing.T) { // RIB-o9-148
 	p.Payload = append(p.Payload, 0)
 	_, err = p.AppendTo(nil)
 	require.ErrorIs(t, err, ErrTooLong)
-	long := append(LRH{Words: (MaxRaw + 4) / 4}.AppendTo(nil), make([]byte, MaxRaw+4-LRHLen)...)
+	long := append(LRH{Words: (longest + 4) / 4}.AppendTo(nil), make([]byte, longest+4-LRHLen)...)
 	_, err = ParseRaw(seal(long))
 	require.ErrorIs(t, err, ErrTooLong)
 }
