@@ -38,8 +38,7 @@ func plan(x *oncrpc.Exchange, c *oncrpc.Call, msg []byte, rep *oncrpc.Reply) {
 // lends for a reply it counts until that has left.
 func reserve(x *oncrpc.Exchange, rep *oncrpc.Reply) {
 	if n := oncrpc.MaxReplyHeader + x.MaxResults; x.Sink == nil && n > copied {
-		rep.NewItem(n)
-		rep.DropItem()
+		rep.Reserve(n)
 	}
 }
 

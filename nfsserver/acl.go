@@ -35,6 +35,7 @@ func getACL(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	if err := q.args(); err != nil {
 		return err
 	}
+	r.Reserve(min(q.call.MaxReply, nfsacl.MaxResult(nfsacl.ProcGetACL)))
 	var res nfsacl.GetACLRes
 	h, status := q.open(ctx, a.Object)
 	switch {

@@ -15,7 +15,9 @@ func readDir(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	if err := q.args(); err != nil {
 		return err
 	}
-	w := nfs3.NewDirWriter(r.Head, false, q.dirCount(a.Count), 0)
+	count := q.dirCount(a.Count)
+	r.Reserve(int(count))
+	w := nfs3.NewDirWriter(r.Head, false, count, 0)
 	r.Head = q.list(ctx, r.Head, a.Dir, a.Cookie, a.Verf, &w, false)
 	return nil
 }
@@ -27,7 +29,9 @@ func readDirPlus(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	if err := q.args(); err != nil {
 		return err
 	}
-	w := nfs3.NewDirWriter(r.Head, true, q.dirCount(a.MaxCount), a.DirCount)
+	count := q.dirCount(a.MaxCount)
+	r.Reserve(int(count))
+	w := nfs3.NewDirWriter(r.Head, true, count, a.DirCount)
 	r.Head = q.list(ctx, r.Head, a.Dir, a.Cookie, a.Verf, &w, true)
 	return nil
 }

@@ -40,9 +40,14 @@ func (p mountProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Re
 	case mount3.ProcUmntAll:
 		p.mounts.removeAll(host)
 	case mount3.ProcDump:
-		r.Head = p.mounts.appendTo(r.Head, c.MaxReply)
+		limit := min(c.MaxReply, p.mounts.size())
+		r.Reserve(limit)
+		r.Head = p.mounts.appendTo(r.Head, limit)
 	case mount3.ProcExport:
-		r.Head = p.appendExports(r.Head, c.MaxReply)
+		set := p.set.Load()
+		limit := min(c.MaxReply, set.listed)
+		r.Reserve(limit)
+		r.Head = set.appendTo(r.Head, limit)
 	}
 	return nil
 }
@@ -156,12 +161,12 @@ func mountStatus(status nfs3.Status) mount3.Status {
 	}
 }
 
-// appendExports appends the results of EXPORT, as many entries as fit into
+// appendTo appends the results of EXPORT, as many entries as fit into
 // limit octets: the list has no way to be continued.
-func (p mountProgram) appendExports(b []byte, limit int) []byte {
+func (set *exportSet) appendTo(b []byte, limit int) []byte {
 	var res mount3.ExportRes
 	limit -= mount3.ListEnd
-	for _, e := range p.set.Load().list {
+	for _, e := range set.list {
 		if limit -= e.entry.Size(); limit < 0 {
 			break
 		}

@@ -10,6 +10,8 @@ import (
 // A mountEntry is a client and the path that it mounted.
 type mountEntry struct{ host, path string }
 
+func (e *mountEntry) size() int { return mount3.MountSize(len(e.host), len(e.path)) }
+
 // A mountList remembers who called MNT. Nothing depends on it: clients that
 // crash stay in it, and an entry may have made room for a newer one.
 type mountList struct {
@@ -42,6 +44,17 @@ func (l *mountList) removeAll(host string) {
 	l.entries = slices.DeleteFunc(l.entries, func(e mountEntry) bool { return e.host == host })
 }
 
+// size returns the bytes of the results of DUMP.
+func (l *mountList) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := mount3.ListEnd
+	for _, e := range l.entries {
+		n += e.size()
+	}
+	return n
+}
+
 // appendTo appends the results of DUMP, as many entries as fit into limit
 // octets: the list has no way to be continued.
 func (l *mountList) appendTo(b []byte, limit int) []byte {
@@ -50,11 +63,10 @@ func (l *mountList) appendTo(b []byte, limit int) []byte {
 	var res mount3.DumpRes
 	limit -= mount3.ListEnd
 	for _, e := range l.entries {
-		m := mount3.Mount{Host: []byte(e.host), Path: []byte(e.path)}
-		if limit -= m.Size(); limit < 0 {
+		if limit -= e.size(); limit < 0 {
 			break
 		}
-		res.Mounts = append(res.Mounts, m)
+		res.Mounts = append(res.Mounts, mount3.Mount{Host: []byte(e.host), Path: []byte(e.path)})
 	}
 	return res.AppendTo(b)
 }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -13,12 +14,13 @@ type exportSet struct {
 	number uint64    // of its Server, from 1
 	list   []*export // in the order of Config
 	byID   map[uint32]*export
+	listed int // bytes of the results of EXPORT
 }
 
 // newExportSet makes a set of what c says. Exports with the path and file system
 // of one in old share its source.
 func newExportSet(c []Export, old *exportSet) (*exportSet, error) {
-	set := &exportSet{number: 1, byID: make(map[uint32]*export)}
+	set := &exportSet{number: 1, byID: make(map[uint32]*export), listed: mount3.ListEnd}
 	if old != nil {
 		set.number = old.number + 1
 	}
@@ -46,6 +48,7 @@ func (set *exportSet) add(e *export) error {
 	}
 	set.list = append(set.list, e)
 	set.byID[e.id] = e
+	set.listed += e.entry.Size()
 	return nil
 }
 

@@ -42,6 +42,6 @@
 //	a slot is free ─▶ record ─▶ call ─▶ Service ─▶ reply queue ─▶ writev ─▶ slot
 //
 // The slots bound the calls of a connection. The memory of a server's large
-// requests, that of its large replies, and its connections are shared out between
+// requests, that of its large replies, be they data or heads (Reserve), and its connections are shared out between
 // addresses, and taken back from peers that do not move while others wait.
 package oncrpc

@@ -117,6 +117,21 @@ type Reply struct {
 	// octets. A transport that bounds the memory of replies sets it; it
 	// may wait until other replies have left.
 	Lend func(n int) *buf.Buf
+
+	// Hold, if not nil, is what Reserve calls. A transport that bounds the
+	// memory of replies sets it where Head may get longer than what it has
+	// counted; it may wait until other replies have left, and may move Head.
+	Hold func(n int)
+}
+
+// Reserve makes sure that the memory of results of up to n bytes in Head is
+// counted. It may wait, so a handler calls it once, before it takes anything that
+// another call could wait for, and then makes no data item. A handler whose results
+// stay below some KiB need not call it.
+func (r *Reply) Reserve(n int) {
+	if r.Hold != nil {
+		r.Hold(n)
+	}
 }
 
 // NewItem lends a buffer of n octets for the data item, from the default pool

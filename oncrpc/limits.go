@@ -33,7 +33,7 @@ const (
 	smallRecord = 4 << 10
 
 	// memory is the octets of large records under way in a server, and
-	// once more of data items of replies: 128 calls of 1 MiB each way,
+	// once more of large replies: 128 calls of 1 MiB each way,
 	// which is two clients that use all their calls. One party, an IPv4
 	// address or 64 bits of an IPv6 one, gets half of it, and one connection
 	// half of that, where it is enough for the longest record: all clients of
@@ -42,9 +42,9 @@ const (
 	partOfMemory = memory / 2
 	partOfConn   = partOfMemory / 2
 
-	// keptHead is the octets up to which the memory of a reply's head, or
-	// of a client's call, is kept for the next: a directory listing of a
-	// usual size.
+	// keptHead is the octets up to which the memory of a client's call is kept
+	// for the next, and of the buffer that a long head of a reply begins in: a
+	// directory listing of a usual size.
 	keptHead = 64 << 10
 
 	// batchSize is the octets of replies, or of a client's calls, that one

@@ -39,7 +39,7 @@ type Server struct {
 	start    sync.Once
 	logger   logger
 	requests *share.Memory // octets of large records
-	replies  *share.Memory // octets of large data items
+	replies  *share.Memory // octets of large data items and heads
 	tasks    work.Pool
 	calls    sync.Pool // of *tcpCall
 

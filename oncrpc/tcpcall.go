@@ -18,21 +18,23 @@ type tcpCall struct {
 	reserved int64    // octets of it of the connection's part of Server.requests
 
 	reply Reply
-	lent  int64  // octets of its item in that of Server.replies
-	head  []byte // memory for reply.Head
+	lent  int64    // octets of its item or its head in that of Server.replies
+	head  []byte   // memory for reply.Head, as long as that is short
+	room  *buf.Buf // that for a long one, or nil
 	mark  [markLen]byte
-	lend  func(n int) *buf.Buf // cl.lendItem, made once
+	lend  func(n int) *buf.Buf // cl.lendItem, made once, as is
+	hold  func(n int)          // cl.holdHead
 }
 
 func (c *tcpConn) newCall() *tcpCall {
 	cl, _ := c.server.calls.Get().(*tcpCall)
 	if cl == nil {
 		cl = &tcpCall{head: make([]byte, 0, 512)}
-		cl.lend = cl.lendItem
+		cl.lend, cl.hold = cl.lendItem, cl.holdHead
 	}
 	cl.conn = c
 	cl.request = Request{Peer: &c.peer, MaxReply: c.in.max}
-	cl.reply = Reply{Head: cl.head, Lend: cl.lend}
+	cl.reply = Reply{Head: cl.head, Lend: cl.lend, Hold: cl.hold}
 	return cl
 }
 
@@ -40,11 +42,11 @@ func (c *tcpConn) newCall() *tcpCall {
 func (cl *tcpCall) free() {
 	cl.freeRecord()
 	cl.reply.DropItem()
-	cl.freeItem()
-	if cap(cl.reply.Head) <= keptHead {
+	if cl.room == nil && cap(cl.reply.Head) <= smallRecord {
 		cl.head = cl.reply.Head[:0]
 	}
 	cl.reply, cl.request = Reply{}, Request{}
+	cl.freeLent()
 	s := cl.conn.server
 	cl.conn = nil
 	s.calls.Put(cl)
@@ -66,17 +68,66 @@ func (cl *tcpCall) freeRecord() {
 // it until their replies have been written or given up, which needs no more of
 // it, so that the wait ends.
 func (cl *tcpCall) lendItem(n int) *buf.Buf {
-	cl.freeItem() // a call has one item: two at a time could wait for each other
+	cl.freeLent() // a call has one item: two at a time could wait for each other
 	if n > smallRecord {
-		weight := min(int64(n), partOfConn)
-		if cl.conn.memory.replies.Acquire(cl.conn.ctx, weight) == nil {
-			cl.lent = weight
-		} // else nobody will read the reply
+		cl.acquire(int64(n))
 	}
 	return buf.Default.Get(n)
 }
 
-func (cl *tcpCall) freeItem() {
+// holdHead waits until there is memory for a head with results of n bytes, as
+// lendItem does for an item.
+func (cl *tcpCall) holdHead(n int) {
+	cl.freeLent()
+	if n <= smallRecord {
+		return
+	}
+	cl.acquire(headWeight(n))
+	cl.room = buf.Default.Get(min(n, keptHead))
+	cl.reply.Head = append(cl.room.B[:0], cl.reply.Head...)
+}
+
+// headWeight returns the bytes that a head of n may take: it begins in a buffer, and
+// goes on in slices of which the last has up to a quarter more than is needed.
+func headWeight(n int) int64 { return int64(min(n, keptHead)) + int64(n) + int64(n)/4 }
+
+// acquire waits for n bytes, or for what a connection may have.
+func (cl *tcpCall) acquire(n int64) {
+	n = min(n, partOfConn)
+	if cl.conn.memory.replies.Acquire(cl.conn.ctx, n) == nil {
+		cl.lent = n
+	} // else nobody will read the reply
+}
+
+// settle gives back what the reply that has been made does not take of what was
+// acquired for it.
+func (cl *tcpCall) settle() {
+	if cl.lent == 0 {
+		return
+	}
+	taken := int64(cap(cl.reply.Head))
+	if cl.reply.Item != nil {
+		taken += int64(cap(cl.reply.Item.B))
+	}
+	if cl.room != nil && !cl.inRoom() {
+		cl.room.Release()
+		cl.room = nil
+	}
+	if more := cl.lent - taken; more > 0 {
+		cl.conn.memory.replies.Release(more)
+		cl.lent = taken
+	}
+}
+
+// inRoom tells whether the head has not grown out of the buffer that it began in.
+func (cl *tcpCall) inRoom() bool { return &cl.reply.Head[:1][0] == &cl.room.B[:1][0] }
+
+func (cl *tcpCall) freeLent() {
+	if cl.room != nil {
+		cl.reply.Head = append(cl.head[:0], cl.reply.Head...)
+		cl.room.Release()
+		cl.room = nil
+	}
 	if cl.lent > 0 {
 		cl.conn.memory.replies.Release(cl.lent)
 		cl.lent = 0

@@ -142,6 +142,7 @@ func (c *tcpConn) answer(cl *tcpCall) {
 	answer := c.server.Handler.Serve(c.ctx, &cl.request, &cl.reply)
 	cl.freeRecord()
 	if answer {
+		cl.settle()
 		c.out.put(cl)
 		return
 	}

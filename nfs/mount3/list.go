@@ -13,7 +13,10 @@ type Mount struct {
 }
 
 // Size returns the length in octets of m's wire form in a list.
-func (m *Mount) Size() int { return 4 + opaqueSize(m.Host) + opaqueSize(m.Path) }
+func (m *Mount) Size() int { return MountSize(len(m.Host), len(m.Path)) }
+
+// MountSize is Size for the lengths of a Mount's Host and Path.
+func MountSize(host, path int) int { return 4 + opaqueSize(host) + opaqueSize(path) }
 
 // DumpRes are the results of DUMP.
 type DumpRes struct{ Mounts []Mount }
@@ -44,9 +47,9 @@ type Export struct {
 
 // Size returns the length in octets of e's wire form in a list.
 func (e *Export) Size() int {
-	n := 4 + opaqueSize(e.Path) + 4
+	n := 4 + opaqueSize(len(e.Path)) + 4
 	for _, g := range e.Groups {
-		n += 4 + opaqueSize(g)
+		n += 4 + opaqueSize(len(g))
 	}
 	return n
 }
@@ -78,5 +81,5 @@ func (s *ExportRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// opaqueSize returns the length in octets of the wire form of opaque data.
-func opaqueSize(p []byte) int { return 4 + len(p) + xdr.Pad(len(p)) }
+// opaqueSize returns the length in octets of the wire form of n octets of opaque data.
+func opaqueSize(n int) int { return 4 + n + xdr.Pad(n) }

@@ -1,0 +1,94 @@
+package oncrpc
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// lister is a program whose results, up to the argument's bytes of them, are in the
+// head. Procedure 1 makes so many, and procedure 2 none.
+func lister() *Mux {
+	m := &Mux{Log: quiet()}
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
+		n := int(c.Args.Uint32())
+		r.Reserve(n)
+		if c.Proc == 1 {
+			r.Head = append(r.Head, make([]byte, n)...)
+		}
+		return nil
+	}))
+	return m
+}
+
+func list(t *testing.T, nc net.Conn, proc uint32, n int) {
+	t.Helper()
+	_, err := nc.Write(record(call(1, testProg, 2, proc, 0, byte(n>>16), byte(n>>8), byte(n))))
+	require.NoError(t, err)
+	synctest.Wait()
+}
+
+// Heads that nobody reads are counted as long as they are there, and what was
+// reserved and is not taken is free at once.
+func TestMemoryOfHeads(t *testing.T) {
+	s := &Server{Handler: lister()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		nc := l.dial()
+		defer nc.Close()
+		for _, tt := range []struct {
+			proc        uint32
+			n           int
+			least, most int64
+		}{
+			{1, smallRecord, 0, 0},
+			{1, smallRecord + 1, smallRecord + 1, 2 * smallRecord},
+			{1, keptHead - acceptedLen, keptHead, keptHead + keptHead/4},
+			{1, 1 << 20, 1 << 20, 1<<20 + 1<<18 + keptHead},
+			{2, 1 << 20, 512, 2 * keptHead},
+		} {
+			list(t, nc, tt.proc, tt.n)
+			held := s.Stats().Replies.InUse
+			assert.GreaterOrEqual(t, held, tt.least, "%+v", tt)
+			assert.LessOrEqual(t, held, tt.most, "%+v", tt)
+			readRecord(t, nc)
+			synctest.Wait()
+			assert.Zero(t, s.Stats().Replies.InUse, "%+v", tt)
+		}
+	})
+}
+
+// Calls whose heads find no memory wait, with as few made as fit into a party's
+// part, until others have been read.
+func TestHeadsWaitForMemory(t *testing.T) {
+	s := &Server{Handler: lister()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		conns := make([]net.Conn, 8)
+		const n = 1 << 20
+		for i := range conns {
+			conns[i] = l.dialFrom(1)
+			for range 40 {
+				list(t, conns[i], 1, n)
+			}
+		}
+		held := s.Stats().Replies.InUse
+		assert.Greater(t, held, int64(partOfMemory-2*headWeight(n)))
+		assert.LessOrEqual(t, held, int64(partOfMemory))
+		var readers sync.WaitGroup
+		for _, nc := range conns {
+			readers.Go(func() {
+				for range 40 {
+					readRecord(t, nc)
+				}
+				nc.Close()
+			})
+		}
+		readers.Wait()
+		synctest.Wait()
+		assert.Zero(t, s.Stats().Replies.InUse)
+	})
+}
