@@ -33,6 +33,10 @@ type Bridge struct {
 	// MOUNT makes those of MOUNT; nil means NFS.
 	MOUNT oncrpc.Caller
 
+	// Insecure takes calls from ports of 1024 and above too, which any user of
+	// the client's host may open. Else they are denied (AuthTooWeak).
+	Insecure bool
+
 	// Log is told of calls that fail here; nil means slog.Default.
 	Log *slog.Logger
 
@@ -59,6 +63,11 @@ func (b *Bridge) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 		return false
 	case c.Prog == nfs3.Program && c.Vers != nfs3.Version:
 		rep.Head = oncrpc.AppendProgMismatch(rep.Head, c.XID, nfs3.Version, nfs3.Version)
+		return true
+	case !b.vouched(&c, req.Peer):
+		b.complain("call denied", &c, req.Peer, errPort)
+		rep.Head = oncrpc.AppendAuthError(rep.Head, c.XID, oncrpc.AuthTooWeak)
+		rep.NoReplay = true
 		return true
 	}
 	err := b.relay(ctx, &c, req, rep)

@@ -14,6 +14,12 @@
 // uses one twice: to the server they are one client, and it must not take a call
 // of one for a retransmission of another's.
 //
+// # Trust
+//
+// To the server all calls come from the bridge's host, over RDMA, where it asks for no
+// reserved port. So the bridge does: what comes from another is denied, unless Insecure
+// says that the users of the clients' hosts are trusted.
+//
 // # Data
 //
 // What RFC 8267 lets travel apart from the message does so: the octets of a WRITE

@@ -127,7 +127,7 @@ func newRig(t testing.TB, s setup) *rig {
 	null := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version} // for the server's grant
 	require.NoError(t, g.line.Call(t.Context(), &null))
 	null.Release()
-	g.bridge = &Bridge{NFS: g.line, Credits: func() int { return g.line.Client().Credits() }, Log: slog.New(slog.DiscardHandler)}
+	g.bridge = &Bridge{NFS: g.line, Credits: func() int { return g.line.Client().Credits() }, Insecure: true, Log: slog.New(slog.DiscardHandler)}
 	if s.mount != nil {
 		g.bridge.MOUNT = s.mount(g)
 	}

@@ -43,7 +43,7 @@ func gonfsPast(t *testing.T) {
 // own portmapper.
 func gonfsThrough(t *testing.T) {
 	d := serve(t)
-	startBridge(t, program("mountrdma"), "--listen", "127.0.0.1:2049", "--portmap", "127.0.0.1:111", d.rdma)
+	startBridge(t, program("mountrdma"), "--listen", "127.0.0.1:2049", "--portmap", "127.0.0.1:111", "--insecure", d.rdma)
 	gonfsSession(t, d)
 }
 

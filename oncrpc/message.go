@@ -106,8 +106,8 @@ func appendRPCMismatch(b []byte, xid uint32) []byte {
 	return xdr.AppendUint32(b, rpcVersion)
 }
 
-// appendAuthError appends the denial of a caller.
-func appendAuthError(b []byte, xid uint32, stat AuthError) []byte {
+// AppendAuthError appends the denial of a caller.
+func AppendAuthError(b []byte, xid uint32, stat AuthError) []byte {
 	b = appendReply(b, xid, msgDenied)
 	b = xdr.AppendUint32(b, authError)
 	return xdr.AppendUint32(b, uint32(stat))

@@ -89,7 +89,7 @@ func TestAppendReplies(t *testing.T) {
 		{"garbage-args", appendAccepted(nil, xid, garbageArgs)},
 		{"system-err", appendAccepted(nil, xid, systemErr)},
 		{"rpc-mismatch", appendRPCMismatch(nil, xid)},
-		{"auth-tooweak", appendAuthError(nil, xid, AuthTooWeak)},
+		{"auth-tooweak", AppendAuthError(nil, xid, AuthTooWeak)},
 	} {
 		assert.Equal(t, wiretest.Hex(t, "testdata/"+tt.file+".hex"), tt.got, tt.file)
 	}

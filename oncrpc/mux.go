@@ -208,7 +208,7 @@ func (m *Mux) appendError(rep *Reply, c *pooledCall, err error) []byte {
 	case errors.Is(err, errRPCVersion):
 		return appendRPCMismatch(b, c.XID)
 	case errors.As(err, &denied):
-		return appendAuthError(b, c.XID, denied)
+		return AppendAuthError(b, c.XID, denied)
 	case errors.As(err, &mismatch):
 		return AppendProgMismatch(b, c.XID, mismatch.low, mismatch.high)
 	case errors.Is(err, ErrProgUnavail):

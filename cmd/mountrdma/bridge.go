@@ -23,6 +23,7 @@ type bridgeOptions struct {
 	server   server
 	listen   string
 	portmap  string
+	insecure bool
 	patience time.Duration
 }
 
@@ -44,7 +45,10 @@ clients ask, and only root may open it. Without it they have to be told:
 Calls are passed on in their callers' names, as whoever they say they are: --uid
 and --gid change nothing. The server sees this host's address for all of them. So
 whoever reaches the port has what this host may use of the server; by default
-that is this host alone. Locks (NLM) do not pass.
+that is root on this host, whose mounts speak for all users: calls from ports of
+1024 and above, which others may open, are denied but with --insecure. A program
+of an ordinary user takes that, and a client behind NAT; then any user of the
+hosts that reach the port acts as any other. Locks (NLM) do not pass.
 
 While the server is away, calls wait for half a minute, or for --timeout where it
 is given. Then the connections of those who wait are closed: hard mounts come
@@ -55,7 +59,7 @@ Once it accepts connections, it prints one line on standard output:
     ready tcp=ADDR [portmap=ADDR] server=SERVER:PORT`,
 		Example: `  mountrdma bridge server
   mountrdma bridge --portmap 127.0.0.1:111 '[2001:db8::1]:20049'
-  mountrdma bridge --listen 127.0.0.1:12049 'server?mountport=20048'`,
+  mountrdma bridge --listen 127.0.0.1:12049 --insecure 'server?mountport=20048'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := a.serverArg(&o.server)(cmd, args); err != nil {
 				return err
@@ -74,6 +78,7 @@ Once it accepts connections, it prints one line on standard output:
 	f := cmd.Flags()
 	f.StringVar(&o.listen, "listen", "127.0.0.1:2049", "`ADDR` for NFS and MOUNT over TCP")
 	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), most often 127.0.0.1:111")
+	f.BoolVar(&o.insecure, "insecure", false, "take calls from ports of 1024 and above, as any user may make them")
 	return cmd
 }
 
@@ -92,7 +97,7 @@ func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
 	defer s.close()
 	defer mount.Close()
 	cache := oncrpc.NewReplayCache(&bridge.Bridge{
-		NFS: s.line, Credits: func() int { return s.line.Client().Credits() }, MOUNT: mount, Log: log,
+		NFS: s.line, Credits: func() int { return s.line.Client().Credits() }, MOUNT: mount, Insecure: o.insecure, Log: log,
 	}, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce})
 	defer cache.Close()
 	ways := listeners.ways(cache, log)

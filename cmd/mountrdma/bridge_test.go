@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
@@ -52,7 +54,7 @@ func TestBridge(t *testing.T) {
 	r := newRig(t)
 	data := random(300000, 1)
 	write(t, data, r.dir, "file")
-	line, stop := startBridge(t, "--listen", "127.0.0.1:0", "--portmap", "127.0.0.1:0", r.addr)
+	line, stop := startBridge(t, "--listen", "127.0.0.1:0", "--portmap", "127.0.0.1:0", "--insecure", r.addr)
 	at := bridgeReady.FindStringSubmatch(line)
 	require.NotNil(t, at, line)
 	assert.Equal(t, r.addr, at[3])
@@ -83,6 +85,42 @@ func TestBridge(t *testing.T) {
 	stderr := stop()
 	assert.Contains(t, stderr, "MOUNT found")
 	assert.NotContains(t, stderr, "WARN")
+}
+
+// TestBridgePorts denies who may be any user of this host, unless told otherwise.
+func TestBridgePorts(t *testing.T) {
+	r := newRig(t)
+	line, stop := startBridge(t, "--listen", "127.0.0.1:0", r.addr)
+	addr, _, _ := strings.Cut(strings.TrimPrefix(line, "ready tcp="), " ")
+	c, err := oncrpc.DialTCP(t.Context(), addr, oncrpc.ClientConfig{})
+	require.NoError(t, err)
+	assert.NoError(t, nfsclient.New(c, nfsclient.Config{}).Null(t.Context()))
+	_, err = nfsclient.NewMount(c, nil).Mnt(t.Context(), "/x")
+	assert.ErrorIs(t, err, oncrpc.AuthTooWeak)
+	require.NoError(t, c.Close())
+	if isRoot() {
+		c := oncrpc.NewTCPClient(dialReserved(t, addr), oncrpc.ClientConfig{})
+		_, err = nfsclient.NewMount(c, nil).Mnt(t.Context(), "/x")
+		assert.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
+	assert.Contains(t, stop(), "--insecure")
+}
+
+// dialReserved connects from a port that is root's alone.
+func dialReserved(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	for port := 1023; port > 0; port-- {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}}
+		c, err := d.DialContext(t.Context(), "tcp", addr)
+		if errors.Is(err, unix.EADDRINUSE) {
+			continue
+		}
+		require.NoError(t, err)
+		return c
+	}
+	require.Fail(t, "all reserved ports are in use")
+	return nil
 }
 
 func TestBridgeErrors(t *testing.T) {

@@ -1,0 +1,23 @@
+package bridge
+
+import (
+	"errors"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// reservedPorts are those that only the superuser of a host may use.
+const reservedPorts = 1024
+
+// errPort: the client may be any user of its host, and so may name any user in its calls.
+var errPort = errors.New("a port of 1024 and above is any user's: have the client take a lower one, as root's mounts do, or allow all (mountrdma bridge --insecure)")
+
+// vouched tells whether the superuser of the client's host vouches for a call: the
+// server counts what comes over RDMA as if he did, and would not know better. What says
+// nothing of a user is for all, as with knfsd and rpc.mountd: NULL, and the lists of MOUNT. Nobody
+// has a Peer but clients of other processes.
+func (b *Bridge) vouched(c *oncrpc.Call, peer *oncrpc.Peer) bool {
+	return b.Insecure || peer == nil || peer.Addr.Port() < reservedPorts || c.Proc == 0 ||
+		c.Prog == mount3.Program && (c.Proc == mount3.ProcDump || c.Proc == mount3.ProcExport)
+}

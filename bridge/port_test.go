@@ -1,0 +1,70 @@
+package bridge
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// passed counts the calls that a bridge passes on.
+type passed int
+
+// Call implements oncrpc.Caller.
+func (p *passed) Call(_ context.Context, x *oncrpc.Exchange) error {
+	*p++
+	x.Reply = oncrpc.AppendProgMismatch(nil, 0, 3, 3) // whatever it says
+	return nil
+}
+
+// TestPorts denies calls in users' names from ports that all users may open.
+func TestPorts(t *testing.T) {
+	for _, tt := range []struct {
+		prog, vers, proc uint32
+		port             uint16
+		pass             bool
+	}{
+		{nfs3.Program, nfs3.Version, nfs3.ProcGetAttr, 1023, true},
+		{nfs3.Program, nfs3.Version, nfs3.ProcGetAttr, 1024, false},
+		{nfs3.Program, nfs3.Version, nfs3.ProcGetAttr, 65535, false},
+		{nfs3.Program, nfs3.Version, nfs3.ProcNull, 65535, true},
+		{nfsacl.Program, nfsacl.Version, nfsacl.ProcGetACL, 65535, false},
+		{nfsacl.Program, nfsacl.Version, nfsacl.ProcGetACL, 1, true},
+		{mount3.Program, mount3.Version, mount3.ProcMnt, 700, true},
+		{mount3.Program, mount3.Version, mount3.ProcMnt, 65535, false},
+		{mount3.Program, 1, mount3.ProcMnt, 65535, false},
+		{mount3.Program, mount3.Version, mount3.ProcUmnt, 65535, false},
+		{mount3.Program, mount3.Version, mount3.ProcExport, 65535, true},
+		{mount3.Program, mount3.Version, mount3.ProcDump, 65535, true},
+	} {
+		for _, insecure := range []bool{false, true} {
+			var server passed
+			var log strings.Builder
+			b := Bridge{NFS: &server, Insecure: insecure, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			req := oncrpc.Request{
+				Msg:  call(7, tt.prog, tt.vers, tt.proc, make([]byte, 64)),
+				Peer: &oncrpc.Peer{Network: "tcp", Addr: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), tt.port)},
+			}
+			var rep oncrpc.Reply
+			assert.True(t, b.Serve(t.Context(), &req, &rep))
+			rep.DropItem()
+			if tt.pass || insecure {
+				assert.EqualValues(t, 1, server, "%+v", tt)
+				assert.Empty(t, log.String())
+				continue
+			}
+			assert.Zero(t, server, "%+v", tt)
+			assert.Equal(t, oncrpc.AppendAuthError(nil, 7, oncrpc.AuthTooWeak), rep.Head)
+			assert.True(t, rep.NoReplay)
+			assert.Regexp(t, `192\.0\.2\.1:.*--insecure`, log.String())
+		}
+	}
+}
