@@ -33,7 +33,7 @@ mount -t tmpfs tmpfs $sbin
 ln -s DIR/sbin/* $sbin/
 ln -s PROGRAM $sbin/mount.nfsrdma
 
-mount -t nfsrdma -o port=PORT,noac,ro,dev 127.0.0.1:/x DIR/a
+mount -t nfsrdma -o port=PORT,noac,ro,allow_dev 127.0.0.1:/x DIR/a
 findmnt -nro SOURCE,FSTYPE,OPTIONS DIR/a
 if echo x >DIR/a/new; then exit 9; fi
 umount DIR/a

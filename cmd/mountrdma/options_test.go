@@ -59,6 +59,7 @@ func TestOptions(t *testing.T) {
 		{"dev", func(o *mountOptions) { o.noDev = false }},
 		{"noexec,suid,dev,exec", func(o *mountOptions) { o.noSUID, o.noDev = false, false }},
 		{"suid,dev,nosuid,nodev", func(*mountOptions) {}},
+		{"allow_suid,allow_dev", func(o *mountOptions) { o.noSUID, o.noDev = false, false }},
 		{"suid,dev,user", func(o *mountOptions) { o.noExec = true }},
 		{"user=alice,exec", func(*mountOptions) {}},
 		{"dev,owner", func(*mountOptions) {}},
