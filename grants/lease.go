@@ -14,7 +14,8 @@ type lease struct {
 	settled chan struct{} // closed when the file system has answered
 	release func()        // set then
 	users   int           // grants, and ACQUIREs under way
-	gone    bool          // released
+	ending  bool          // it is being released, or gone
+	ended   chan struct{} // closed when it is gone
 }
 
 // leases are those that there are.
@@ -58,9 +59,12 @@ func (k *Keeper) MakeRoom() bool {
 func (ls *leases) join(key string) (l *lease, mine bool, why delegation.Reason) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	switch l = ls.byKey[key]; {
+	for l = ls.byKey[key]; l != nil && l.ending; l = ls.byKey[key] {
+		ls.wait(l.ended)
+	}
+	switch {
 	case l == nil:
-		l = &lease{key: key, users: 1, settled: make(chan struct{})}
+		l = &lease{key: key, users: 1, settled: make(chan struct{}), ended: make(chan struct{})}
 		ls.byKey[key] = l
 		ls.n.Add(1)
 		return l, true, 0
@@ -71,22 +75,30 @@ func (ls *leases) join(key string) (l *lease, mine bool, why delegation.Reason) 
 	return l, false, 0
 }
 
+// wait waits without mu, which the caller holds before and after.
+func (ls *leases) wait(done <-chan struct{}) {
+	ls.mu.Unlock()
+	<-done
+	ls.mu.Lock()
+}
+
 // settle says what the file system has given: nil for nothing.
 func (ls *leases) settle(l *lease, release func()) {
 	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	l.release = release
 	close(l.settled)
 	if release == nil {
 		ls.drop(l)
 	}
-	ls.mu.Unlock()
 }
 
 // drop takes l out. The caller holds mu.
 func (ls *leases) drop(l *lease) {
-	l.gone = true
+	l.ending = true
 	delete(ls.byKey, l.key)
 	ls.n.Add(-1)
+	close(l.ended)
 }
 
 // leave is for one user less, and releases the lease after the last.
@@ -106,23 +118,29 @@ func (ls *leases) free(key []byte) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for l := ls.byKey[string(key)]; l != nil; l = ls.byKey[string(key)] {
-		if l.release == nil {
-			ls.mu.Unlock()
-			<-l.settled // the ACQUIRE is spoiled; what it gets must go first
-			ls.mu.Lock()
-			continue
+		switch {
+		case l.release == nil:
+			ls.wait(l.settled) // the ACQUIRE is spoiled; what it gets must go first
+		case l.ending:
+			ls.wait(l.ended)
+		default:
+			ls.end(l)
 		}
-		ls.end(l)
 	}
 }
 
-// end releases l, if that has not been done. The caller holds mu: nobody goes on who
-// has found l gone before it is.
+// end releases l, if nobody does so already. The file system may take its time, so that
+// happens without mu, which the caller holds before and after; l is found until it is
+// gone, and who finds it waits.
 func (ls *leases) end(l *lease) {
-	if !l.gone {
-		l.release()
-		ls.drop(l)
+	if l.ending {
+		return
 	}
+	l.ending = true
+	ls.mu.Unlock()
+	l.release()
+	ls.mu.Lock()
+	ls.drop(l)
 }
 
 // broken is a change by somebody else, who waits for the lease to be released.

@@ -24,9 +24,10 @@ type cache struct {
 
 	mu   sync.Mutex
 	objs map[vfs.Handle]*object
-	ring object // its next is the most recently used
-	pins object // likewise, of pinned objects those that may have files
-	seq  uint64 // of the latest object
+	ring object    // its next is the most recently used
+	pins object    // likewise, of pinned objects those that may have files
+	left []*object // dead, to be closed at the next tick
+	seq  uint64    // of the latest object
 }
 
 func (c *cache) init(max int, d *disk) {
@@ -121,8 +122,9 @@ func (c *cache) forget(h vfs.Handle) {
 // closes it. Nobody waits for the data: the next start has another write
 // verifier.
 func (c *cache) clear() {
-	var out []*object
 	c.mu.Lock()
+	out := c.left
+	c.left = nil
 	for _, o := range c.objs {
 		c.removeLocked(o)
 		o.gone = true

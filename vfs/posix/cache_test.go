@@ -98,8 +98,11 @@ func TestCacheCallers(t *testing.T) {
 		w.f.switches = true
 		class := w.f.whoIs(&c)
 		w.f.switches = false
-		fl, err := w.f.openLocked(o, &c, &class, accRead)
+		fl, over, err := w.f.openLocked(o, &c, &class, accRead)
 		require.NoError(t, err)
+		for _, old := range over {
+			w.f.cache.closeFile(old)
+		}
 		if i < 3 {
 			used = append(used, fl)
 			continue

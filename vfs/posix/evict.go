@@ -50,13 +50,14 @@ func (c *cache) strip(o *object, pick func(*file) bool) []*file {
 	return files
 }
 
-// sweep is a tick: it closes what has been idle.
+// sweep is a tick: it closes what has been idle, or left to it.
 func (c *cache) sweep() {
 	now := c.tick.Add(1)
-	var objs []*object
 	var files []*file
 	idle := func(fl *file) bool { return now-fl.used >= idleTicks }
 	c.mu.Lock()
+	objs := c.left
+	c.left = nil
 	for o := c.ring.prev; o != &c.ring; {
 		prev := o.prev
 		if o.refs == 0 && now-o.used >= idleTicks {

@@ -62,42 +62,47 @@ func (p *perms) hold(st *unix.Statx_t) bool {
 // open returns o opened by c, out of the cache or anew, with one reference.
 func (f *FS) open(o *object, c *vfs.Cred, acc access) (*file, error) {
 	w := f.whoIs(c)
-	fl, err := f.openLocked(o, c, &w, acc)
+	fl, over, err := f.openLocked(o, c, &w, acc)
 	if err != nil {
 		return nil, err
+	}
+	for _, old := range over { // without o.mu: it may take a disk
+		f.cache.closeFile(old)
 	}
 	f.cache.shrink()
 	return fl, nil
 }
 
-func (f *FS) openLocked(o *object, c *vfs.Cred, w *who, acc access) (*file, error) {
+// openLocked also returns a file that had to make room, and is to be closed.
+func (f *FS) openLocked(o *object, c *vfs.Cred, w *who, acc access) (fl *file, over []*file, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if fl := o.find(w, acc); fl != nil {
 		fl.refs++
-		return fl, nil
+		return fl, nil, nil
 	}
 	var st unix.Statx_t // before the check, so that no later change is missed
 	if err := f.stat(o, &st); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	fd, err := f.openAs(o, c, acc, st.Uid)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	w.groups = slices.Clone(w.groups)
-	fl := &file{fd: fd, ino: o.ino, acc: acc, who: *w, refs: 1}
+	fl = &file{fd: fd, ino: o.ino, acc: acc, who: *w, refs: 1}
 	fl.seen.Store(permsOf(&st))
 	f.cache.fds.Add(1)
-	f.limitFiles(o)
+	over = o.limitFiles()
 	o.files = append(o.files, fl)
-	return fl, nil
+	return fl, over, nil
 }
 
-// limitFiles makes room for one more file of o. o.mu is held.
-func (f *FS) limitFiles(o *object) {
+// limitFiles makes room for one more file of o, and returns what is to be closed
+// for it. o.mu is held.
+func (o *object) limitFiles() []*file {
 	if len(o.files) < maxObjectFiles {
-		return
+		return nil
 	}
 	var oldest *file
 	for _, fl := range o.files {
@@ -105,9 +110,7 @@ func (f *FS) limitFiles(o *object) {
 			oldest = fl
 		}
 	}
-	for _, fl := range o.take(func(fl *file) bool { return fl == oldest }) {
-		f.cache.closeFile(fl)
-	}
+	return o.take(func(fl *file) bool { return fl == oldest })
 }
 
 func (f *FS) closeFile(o *object, fl *file) {

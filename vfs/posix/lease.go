@@ -33,6 +33,9 @@ func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, broken func()) 
 	if err := f.recheck(o, fl, c, &st); err != nil {
 		return nil, err
 	}
+	if err := f.closeWriters(o); err != nil {
+		return nil, err
+	}
 	l := &f.leases
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,9 +57,6 @@ func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, broken func()) 
 // held, so that whoever hears that it is broken finds its holder.
 func (f *FS) takeLease(o *object, fd int, owner uint32) (*lease, error) {
 	l := &f.leases
-	if err := f.closeWriters(o); err != nil {
-		return nil, err
-	}
 	if l.watcher == nil {
 		w, err := watch(l.tell, l.tellAll)
 		if err != nil {
@@ -79,7 +79,9 @@ func (f *FS) takeLease(o *object, fd int, owner uint32) (*lease, error) {
 }
 
 // closeWriters closes what the FS itself has open for writing, which would be in
-// the way of a lease. EAGAIN: it is in use, or to close it would take a disk.
+// the way of a lease. EAGAIN: it is in use, or to close it would take a disk. It
+// waits for who is opening o, so no lock of the leases may be held; the kernel sees
+// a writer that comes later.
 func (f *FS) closeWriters(o *object) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -149,6 +149,55 @@ func TestLeaseWriters(t *testing.T) {
 	release()
 }
 
+// A disk that takes its time for one file's data holds up neither who uses that
+// file otherwise, nor leases.
+func TestLeaseSlowDisk(t *testing.T) {
+	vfstest.NeedRoot(t)
+	w, tp := tapWorld(t)
+	f, other := w.walk("f"), w.walk("old")
+	release, err := w.f.Lease(t.Context(), &w.c, other, func() {})
+	require.NoError(t, err)
+	write := func(i int) error {
+		_, _, _, err := w.f.Write(t.Context(), &vfs.Cred{UID: 70001 + uint32(i), GID: 70001}, f, []byte("x"), 0, vfs.Unstable)
+		return err
+	}
+	const writers = maxObjectFiles - 1
+	for i := range writers {
+		require.NoError(t, write(i))
+	}
+	_, _, _, err = w.f.Read(t.Context(), &w.c, f, make([]byte, 1), 0)
+	require.NoError(t, err)
+	syncing, free := make(chan struct{}), make(chan struct{})
+	begin, let := sync.OnceFunc(func() { close(syncing) }), sync.OnceFunc(func() { close(free) })
+	t.Cleanup(let)
+	tp.say(func(string, int) error {
+		begin()
+		<-free
+		return nil
+	})
+	over := ended(func() { assert.NoError(t, write(writers)) })
+	soon(t, syncing, "no file makes room")
+	soon(t, ended(func() { assert.NoError(t, write(writers-1)) }), "a file that is open waits")
+	soon(t, ended(func() {
+		_, err := w.f.Lease(t.Context(), &w.c, f, func() {})
+		assert.ErrorIs(t, err, unix.EAGAIN)
+	}), "who asks for a lease waits")
+	soon(t, ended(release), "another file's lease waits")
+	not(t, over, "who opens one file more does not wait for the data of another's")
+	let()
+	soon(t, over, "who opens one file more waits still")
+}
+
+// ended calls f, and returns a channel that is closed when that returns.
+func ended(f func()) <-chan struct{} {
+	c := make(chan struct{})
+	go func() {
+		defer close(c)
+		f()
+	}()
+	return c
+}
+
 // Leases of one file stand side by side, and the last holds up the writer.
 func TestLeaseShared(t *testing.T) {
 	w := newLeaseWorld(t, "")
@@ -270,7 +319,7 @@ func TestLeaseClose(t *testing.T) {
 	assert.Zero(t, leased.Load())
 }
 
-// A file that goes while it is leased is closed with the lease.
+// A file that goes while it is leased is closed at the tick after the lease's end.
 func TestLeaseRemoved(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	fds := w.f.cache.fds.Load()
@@ -279,6 +328,7 @@ func TestLeaseRemoved(t *testing.T) {
 	assert.ErrorIs(t, w.getattr(w.h), unix.ESTALE)
 	not(t, broken, "a lease is about data")
 	release()
+	w.f.cache.sweep()
 	assert.Equal(t, fds-1, w.f.cache.fds.Load())
 }
 
