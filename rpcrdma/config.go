@@ -40,7 +40,8 @@ func (s *Server) init() error {
 		s.err = errors.Join(s.check(), s.fillReverse())
 		s.memory = share.NewMemory(s.cfg.maxMemory, s.cfg.share(), share.NewPress(s.press))
 		s.conns = make(map[*conn]struct{})
-		s.parties = share.NewParties(s.memory.Part)
+		s.counters = s.counterMemory()
+		s.parties = share.NewParties(s.parts)
 		s.sentry.init()
 		s.slow = time.Duration(slowness()) * slowCall
 		s.listeners = make(map[rdma.Listener]struct{})

@@ -73,7 +73,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 		RecvSize:    cfg.inline,
 		Recvs:       c.credits.recvs,
 	}
-	c.link = c.srv.Extensions.accept(req.PrivateData(), &cc, c.srv.log)
+	c.link = c.srv.Extensions.accept(req.PrivateData(), &cc, c.party.Own.counters, c.srv.log)
 	rc, err := req.Accept(cc)
 	if err != nil {
 		c.link.drop()

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/internal/share"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -31,7 +32,10 @@ type ExtensionConfig struct {
 	// Counters is the number of words of 64 bits that a responder has for
 	// the delegation counters of each connection: from 2 to 2^24. They take
 	// memory where the requester wants them, a page when a word of it is
-	// used for the first time. A requester has none.
+	// used for the first time. All of them count: a party has no more than an
+	// eighth of what it may have of Server.MaxMemory beside that, but enough for
+	// one connection, and its other connections are offered none. A requester has
+	// none.
 	Counters int
 
 	// Attach is called for each connection on which both ends take Immediate
@@ -115,8 +119,8 @@ func (x *ExtensionConfig) request(c *Client, cc *rdma.ConnConfig) *Link {
 //
 // The counters of a connection are advertised with its acceptance, and registered
 // with it alone, so they are made in between. Who cannot use them is not told of
-// any.
-func (x *ExtensionConfig) accept(private []byte, cc *rdma.ConnConfig, log *slog.Logger) *Link {
+// any, and neither is a party that has used up its room for them.
+func (x *ExtensionConfig) accept(private []byte, cc *rdma.ConnConfig, room *share.Part, log *slog.Logger) *Link {
 	if x == nil {
 		return nil
 	}
@@ -132,8 +136,8 @@ func (x *ExtensionConfig) accept(private []byte, cc *rdma.ConnConfig, log *slog.
 	message := cc.PrivateData
 	cc.Prepare = func(conn rdma.Registrar) []byte {
 		if l.block.Delegation = agree(l.block, theirs, depth(conn, true)).Delegation; l.block.Delegation {
-			if err := l.count(conn); err != nil {
-				log.Warn("no memory for delegation counters", "err", err)
+			if err := l.count(conn, room); err != nil {
+				log.Warn("no delegation counters", "err", err)
 			}
 		}
 		return l.block.AppendTo(message)

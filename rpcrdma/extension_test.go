@@ -141,7 +141,7 @@ func TestExtensionReceives(t *testing.T) {
 		recvs   int
 	}{{linked(3), 15}, {linked(9), 15}, {linked(0), 10}, {linux.AppendTo(nil), 10}, {nil, 10}} {
 		cc := rdma.ConnConfig{Recvs: 10}
-		x.accept(tt.private, &cc, nil)
+		x.accept(tt.private, &cc, nil, nil)
 		assert.Equal(t, tt.recvs, cc.Recvs)
 		assert.Equal(t, tt.recvs > 10, cc.Immediate)
 	}

@@ -107,6 +107,10 @@ const (
 	minCounters = 2
 	maxCounters = 1 << 24
 
+	// counterShare is what part of its memory for chunks a party may have beside it
+	// for delegation counters: one in so many.
+	counterShare = 8
+
 	// minMaxInline bounds Server.MaxInline from below, in octets: some calls
 	// with the longest inline messages.
 	minMaxInline = 1 << 20

@@ -1,12 +1,14 @@
 package rpcrdma
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/internal/share"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -16,19 +18,29 @@ import (
 type counters struct {
 	memory []byte
 	region rdma.Region
+	room   *share.Part // which the memory is of
 }
 
 // mapped is how many octets there are in the mappings of all connections.
 var mapped atomic.Int64
 
-// makeCounters maps n words and registers them for the connection alone, for
-// nothing but atomic operations.
-func makeCounters(conn rdma.Registrar, n int) (c counters, err error) {
-	c.memory, err = unix.Mmap(-1, 0, n*rdma.WordLen, unix.PROT_READ|unix.PROT_WRITE,
+// errNoWords: a peer cannot have counters beside those that it has.
+var errNoWords = errors.New("rpcrdma: the counters of the peer's other connections take all that its address may have")
+
+// makeCounters maps n words, for which there must be room, and registers them for the
+// connection alone, for nothing but atomic operations.
+func makeCounters(conn rdma.Registrar, n int, room *share.Part) (c counters, err error) {
+	size := n * rdma.WordLen
+	if !room.TryAcquire(int64(size)) {
+		return counters{}, errNoWords
+	}
+	c.memory, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
+		room.Release(int64(size))
 		return counters{}, fmt.Errorf("rpcrdma: mmap: %w", err)
 	}
+	c.room = room
 	mapped.Add(int64(len(c.memory)))
 	_ = unix.Madvise(c.memory, unix.MADV_NOHUGEPAGE) // one word would take 2 MiB; a kernel without them refuses
 	if c.region, err = conn.Register(c.memory, rdma.RemoteAtomic); err != nil {
@@ -54,14 +66,15 @@ func (c counters) free() {
 	}
 	if c.memory != nil {
 		mapped.Add(-int64(len(c.memory)))
+		c.room.Release(int64(len(c.memory)))
 		_ = unix.Munmap(c.memory) // it is what Mmap returned
 	}
 }
 
 // count makes the counters of a connection that is being accepted, and says so in
 // the block; or takes the offer back.
-func (l *Link) count(conn rdma.Registrar) error {
-	c, err := makeCounters(conn, l.cfg.Counters)
+func (l *Link) count(conn rdma.Registrar, room *share.Part) error {
+	c, err := makeCounters(conn, l.cfg.Counters, room)
 	if err != nil {
 		l.block.Delegation = false
 		return err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"net"
 	"testing"
 	"testing/synctest"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/internal/share"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 )
@@ -274,6 +276,50 @@ func TestCountersFreed(t *testing.T) {
 	})
 }
 
+// A party's counters take no more than its part, and those of its connections beyond
+// that are off; what a connection had comes back with its end, once.
+func TestCountersShared(t *testing.T) {
+	const counters, each = 1 << 16, 1 << 19
+	theirs := new(side)
+	unmapped(t, func() {
+		serve(t, &Server{Handler: null, Extensions: theirs.delegating(counters), MaxMemory: 64 << 20}, func(t *testing.T, r *rig) {
+			const fit = 64 << 20 / 2 / 8 / each
+			from := func(host byte) (*rawLink, bool) {
+				r.tap.from = &net.TCPAddr{IP: net.IPv4(198, 51, 100, host), Port: 1000}
+				p := dialRawLink(t, r.listen, offer(everything))
+				block, ok := cmpriv.ParseExtension(p.PrivateData())
+				require.True(t, ok)
+				require.True(t, block.Immediate)
+				assert.Equal(t, block.Delegation, block.CounterSlots > 0)
+				return p, block.Delegation
+			}
+			var some []*rawLink
+			for range fit {
+				p, on := from(1)
+				require.True(t, on)
+				some = append(some, p)
+			}
+			p, on := from(1)
+			assert.False(t, on, "it has its part")
+			p.Abort(nil)
+			_, on = from(2)
+			assert.True(t, on, "another's")
+			assert.EqualValues(t, (fit+1)*each, r.Stats().Counters.InUse)
+			assert.Zero(t, r.memory.InUse(), "no call waits for it")
+			for range 3 {
+				some[0].Abort(nil)
+				synctest.Wait()
+				assert.EqualValues(t, fit*each, r.Stats().Counters.InUse)
+				some[0], on = from(1)
+				assert.True(t, on)
+				p, on = from(1)
+				assert.False(t, on)
+				p.Abort(nil)
+			}
+		})
+	})
+}
+
 // A barren connection registers nothing.
 type barren struct{}
 
@@ -285,13 +331,15 @@ func (barren) Register([]byte, rdma.Access) (rdma.Region, error) { return nil, e
 func TestCountersImpossible(t *testing.T) {
 	unmapped(t, func() {
 		var log bytes.Buffer
+		memory := share.NewMemory(64, 64, nil)
 		cc := rdma.ConnConfig{PrivateData: linux.AppendTo(nil)}
-		l := new(side).delegating(8).accept(offer(everything), &cc, slog.New(slog.NewTextHandler(&log, nil)))
+		l := new(side).delegating(8).accept(offer(everything), &cc, memory.Part(), slog.New(slog.NewTextHandler(&log, nil)))
 		block, ok := cmpriv.ParseExtension(cc.Prepare(barren{}))
 		assert.True(t, ok)
 		assert.Equal(t, cmpriv.Extension{Immediate: true, Atomics: true, ImmediateRecvs: 4}, block)
 		assert.Contains(t, log.String(), errBarren.Error())
 		l.drop()
+		assert.Zero(t, memory.InUse())
 	})
 }
 
@@ -331,6 +379,7 @@ func TestCountersInVain(t *testing.T) {
 			require.ErrorIs(t, err, rdmatest.ErrRejected)
 			synctest.Wait()
 			assert.Zero(t, mapped.Load())
+			assert.Zero(t, s.counters.InUse())
 			assert.Empty(t, theirs.links)
 			require.NoError(t, s.Shutdown(t.Context()))
 			require.NoError(t, <-served)

@@ -1,8 +1,32 @@
 package rpcrdma
 
+import (
+	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
 // Buffers for chunks are large, and a peer decides how long they are held. A
 // call reserves what it can need, for its arguments and its reply, before any
 // of it is lent, so that a call which holds memory never waits for more.
+
+// parts are a party's of what is shared out: of the memory for chunks, and of that for
+// delegation counters. The latter is apart, since it is held for as long as a
+// connection lives: calls would wait for it.
+type parts struct {
+	*share.Part
+	counters *share.Part
+}
+
+// counterMemory makes the latter. A party has enough for one connection at least.
+func (s *Server) counterMemory() *share.Memory {
+	one := int64(0)
+	if x := s.Extensions; x != nil {
+		one = int64(x.Counters) * rdma.WordLen
+	}
+	return share.NewMemory(max(s.cfg.maxMemory, one), max(s.cfg.share()/counterShare, one), nil) // nobody waits for it
+}
+
+func (s *Server) parts() parts { return parts{s.memory.Part(), s.counters.Part()} }
 
 // reserve, on the connection's reader, starts a call when there is memory for it. It does not wait: a call
 // that must is put behind those of its connection that do already.

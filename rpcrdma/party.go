@@ -7,7 +7,7 @@ import (
 )
 
 // A party is the peers of one address, and its part of the server's memory.
-type party = share.Party[*share.Part]
+type party = share.Party[parts]
 
 // share returns how much memory for chunks a party may have, in octets.
 func (c *config) share() int64 { return max(c.maxMemory/2, c.largestCall()) }

@@ -73,22 +73,23 @@ type Server struct {
 
 	reverse ClientConfig // of calls in the reverse direction
 
-	memory *share.Memory
-	inline atomic.Int64 // octets that MaxInline bounds, and
-	fair   atomic.Int64 // each connection's part of that bound
-	calls  dispatcher
-	sentry sentry
-	slow   time.Duration // what a call takes that is not the reader's: see slowCall
-	waits  bool          // Handler waits for others: readers serve nothing
-	blames blames
-	errors errorCounts
-	log    *slog.Logger
+	memory   *share.Memory
+	counters *share.Memory // what the delegation counters of all connections take
+	inline   atomic.Int64  // octets that MaxInline bounds, and
+	fair     atomic.Int64  // each connection's part of that bound
+	calls    dispatcher
+	sentry   sentry
+	slow     time.Duration // what a call takes that is not the reader's: see slowCall
+	waits    bool          // Handler waits for others: readers serve nothing
+	blames   blames
+	errors   errorCounts
+	log      *slog.Logger
 
 	mu        sync.Mutex
 	draining  bool
 	listeners map[rdma.Listener]struct{}
 	conns     map[*conn]struct{} // those being set up included
-	parties   share.Parties[*share.Part]
+	parties   share.Parties[parts]
 	totals    oncrpc.Totals  // but Now
 	all       sync.WaitGroup // of conns; grows only while not draining
 }

@@ -19,6 +19,8 @@ type ServerStats struct {
 	Inline  oncrpc.Memory // that calls under way take beside it
 	Waiting int           // calls that wait for memory
 
+	Counters oncrpc.Memory // for delegation counters
+
 	// What calls got that could not be served: RDMA_ERROR with ERR_VERS or
 	// ERR_CHUNK, or no answer.
 	ErrVers, ErrChunk, Dropped uint64
@@ -67,7 +69,7 @@ func (s *Server) Stats() ServerStats {
 		Totals:  totals,
 		Memory:  oncrpc.Memory{InUse: s.memory.InUse(), Limit: s.memory.Limit()},
 		Inline:  oncrpc.Memory{InUse: s.inline.Load(), Limit: s.cfg.maxInline},
-		Waiting: s.memory.Waiting(),
+		Waiting: s.memory.Waiting(), Counters: oncrpc.Memory{InUse: s.counters.InUse(), Limit: s.counters.Limit()},
 		ErrVers: s.errors.vers.Load(), ErrChunk: s.errors.chunk.Load(), Dropped: s.errors.dropped.Load(),
 	}
 }

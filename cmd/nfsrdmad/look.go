@@ -38,7 +38,7 @@ func (p *operations) transports() []transportDoc {
 	dev := iwarp.Stats()
 	all := []transportDoc{{
 		Name: "rdma", Address: p.address("rdma"), Connections: connectionsDoc(s.Totals), WaitingCalls: s.Waiting,
-		Memory: []memoryDoc{{"chunks", s.Memory.InUse, s.Memory.Limit}, {"messages", s.Inline.InUse, s.Inline.Limit}},
+		Memory: []memoryDoc{{"chunks", s.Memory.InUse, s.Memory.Limit}, {"messages", s.Inline.InUse, s.Inline.Limit}, {"counters", s.Counters.InUse, s.Counters.Limit}},
 		RDMA: &deviceDoc{
 			ErrVers: s.ErrVers, ErrChunk: s.ErrChunk, Dropped: s.Dropped,
 			TerminatesSent: terminates(dev.TerminatesSent), TerminatesReceived: terminates(dev.TerminatesReceived),
