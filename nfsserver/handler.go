@@ -24,7 +24,8 @@ import (
 //
 // The handler is not asked whether a client may mount: that is Export.Clients's.
 // What package vfs/billy says of file systems that do not know their callers goes
-// for this one. Links, devices, sockets and FIFOs are made where the handler's
+// for this one, and what it says of the host's files without a Sync: they are an
+// error. All else is taken to be stable once it is closed (billy.Options.Volatile). Links, devices, sockets and FIFOs are made where the handler's
 // Change is an nfs.UnixChange.
 func HandlerExport(h nfs.Handler) (vfs.FS, error) {
 	here, there := net.Pipe() // for handlers that look at whom they serve
@@ -39,12 +40,24 @@ func HandlerExport(h nfs.Handler) (vfs.FS, error) {
 		Info:       handlerInfo,
 		StatFS:     func(ctx context.Context) (vfs.FSStat, error) { return handlerFSStat(ctx, h, fs) },
 		Handles:    handlerHandles{h, fs},
+		Volatile:   !ofHost(fs),
 		Concurrent: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("nfsserver: the handler cannot be exported: %w", err)
 	}
 	return f, nil
+}
+
+// ofHost tells whether the files of fs are the host's, which keeps what was written
+// to them in memory until they are synced.
+func ofHost(fs gobilly.Filesystem) bool {
+	fi, err := fs.Lstat(fs.Join())
+	if err != nil {
+		return false // it has no root yet
+	}
+	_, ok := billy.SysInfo(fi)
+	return ok
 }
 
 // handlerInfo is what go-nfs's handlers tell of a file, or the host.

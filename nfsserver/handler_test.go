@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"testing"
 
 	gobilly "github.com/go-git/go-billy/v5"
@@ -119,6 +120,18 @@ func TestHandlerRefused(t *testing.T) {
 			assert.NotPanics(t, func() { _ = tt.h.asked.RemoteAddr().String() })
 		})
 	}
+}
+
+// A hostLike is a file system whose root is the host's.
+type hostLike struct{ gobilly.Filesystem }
+
+func (hostLike) Lstat(string) (os.FileInfo, error) { return os.Lstat(".") }
+
+// TestHandlerWithoutSync: the host's files are not promised to be stable where
+// nothing syncs them.
+func TestHandlerWithoutSync(t *testing.T) {
+	_, err := HandlerExport(helpers.NewNullAuthHandler(hostLike{memfs.New()}))
+	assert.ErrorContains(t, err, "osfs.WithBoundOS")
 }
 
 // TestHandlerFSStat: a handler's own errors are the protocol's.

@@ -63,8 +63,7 @@ func (f *FS) readAt(name string, p []byte, off int64) (n int, end bool, err erro
 	return n, false, nil
 }
 
-// Write opens the file, writes p, and closes it. Where there is nothing to sync,
-// what is written is as stable as it will ever be.
+// Write opens the file, writes p, and closes it.
 func (f *FS) Write(_ context.Context, _ *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,11 +90,16 @@ func (f *FS) writeAt(name string, p []byte, off int64, how vfs.Stable) (n int, d
 	if err != nil {
 		return 0, 0, errnoOf(err)
 	}
-	if n, err = writeAll(w, p, off); err == nil {
-		done, err = f.stable(w, how)
+	n, err = writeAll(w, p, off)
+	var lost error
+	if n > 0 {
+		done, lost = f.stable(w, how)
 	}
-	if e := w.Close(); err == nil && e != nil {
-		n, err = 0, e
+	if e := w.Close(); lost == nil {
+		lost = e
+	}
+	if lost != nil { // nothing is as stable as asked
+		n, err = 0, lost
 	}
 	return n, done, errnoOf(err)
 }
@@ -117,31 +121,6 @@ func writeAll(w gobilly.File, p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// A syncer is a file that can be put on stable storage, as *os.File.
-type syncer interface{ Sync() error }
-
-// stable makes what was written as stable as asked.
-func (f *FS) stable(w gobilly.File, how vfs.Stable) (vfs.Stable, error) {
-	s, ok := w.(syncer)
-	switch {
-	case !ok:
-		return vfs.FileSync, nil
-	case how == vfs.Unstable:
-		return how, nil
-	}
-	return vfs.FileSync, f.sync(s)
-}
-
-// sync is Sync, after whose failure clients must write again what they still
-// have.
-func (f *FS) sync(s syncer) error {
-	err := s.Sync()
-	if err != nil {
-		f.verifier.Store(random())
-	}
-	return err
-}
-
 // Commit syncs the whole file, where that can be done.
 func (f *FS) Commit(_ context.Context, _ *vfs.Cred, h vfs.Handle, _ uint64, _ uint32) (vfs.WCC, error) {
 	f.mu.Lock()
@@ -156,10 +135,7 @@ func (f *FS) Commit(_ context.Context, _ *vfs.Cred, h vfs.Handle, _ uint64, _ ui
 		return w, errnoOf(err)
 	}
 	defer r.Close()
-	if s, ok := r.(syncer); ok {
-		err = f.sync(s)
-	}
-	return w, errnoOf(err)
+	return w, errnoOf(f.sync(r))
 }
 
 // unchanged is the WCC data of an object that was not changed yet; nothing, if

@@ -15,6 +15,10 @@
 //
 // # What a billy file system lacks
 //
+// A file whose Sync is not to be had cannot be promised to last, so that it is not
+// served unless Options.Volatile says that it needs none. The wrapper around the
+// files of go-billy's osfs hides theirs; it is looked into.
+//
 // Everything is done in the process's own name: callers are not told apart,
 // and all of them may do what the process may. Attributes change where there is
 // a billy.Change, else that is EOPNOTSUPP; hard links, devices, sockets and

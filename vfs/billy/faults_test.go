@@ -41,6 +41,7 @@ type faultyFS struct {
 	gobilly.Filesystem
 	openErr, writeErr, syncErr, closeErr error
 	half                                 bool // of what is read and written at once
+	syncs                                int
 }
 
 func (f *faultyFS) Open(name string) (gobilly.File, error) { return f.OpenFile(name, os.O_RDONLY, 0) }
@@ -72,7 +73,10 @@ func (f *faultyFile) Write(p []byte) (int, error) {
 
 func (f *faultyFile) ReadAt(p []byte, off int64) (int, error) { return f.File.ReadAt(f.cut(p), off) }
 
-func (f *faultyFile) Sync() error { return f.fs.syncErr }
+func (f *faultyFile) Sync() error {
+	f.fs.syncs++
+	return f.fs.syncErr
+}
 
 func (f *faultyFile) Close() error { return errors.Join(f.File.Close(), f.fs.closeErr) }
 

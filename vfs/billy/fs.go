@@ -32,10 +32,14 @@ type FS struct {
 var _ vfs.FS = (*FS)(nil)
 
 // New serves fs, which nothing closes. The error is Handles's, or about the
-// handle of the root.
+// handle of the root, or tells that nothing syncs files, so that COMMIT could not
+// keep its promise.
 func New(fs gobilly.Filesystem, o Options) (*FS, error) {
 	f := &FS{fs: fs, change: o.Change, special: o.Special, info: o.Info, o: o}
 	f.fill()
+	if err := f.checkSync(); err != nil {
+		return nil, err
+	}
 	h, err := f.table.newHandle(nil)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 )
 
 // Options say what a billy file system can do beside its own interface. The
-// zero value is right.
+// zero value is right for one of the host.
 type Options struct {
 	// Change changes attributes; nil means the file system itself, if it is
 	// one.
@@ -39,6 +39,12 @@ type Options struct {
 	// MaxFileSize is the longest file, in octets; 0 means 2^63-1. A file
 	// system in memory that fills holes needs a bound.
 	MaxFileSize int64
+
+	// Volatile tells that a file without a Sync method is as stable as it will
+	// ever be once it is closed: it is in memory, or in a store that keeps what
+	// was closed. Then WRITE answers FILE_SYNC, and COMMIT does nothing. Else a
+	// file system without Sync is refused, unless it is read-only.
+	Volatile bool
 
 	// Concurrent tells that several goroutines may read at once.
 	Concurrent bool

@@ -1,0 +1,115 @@
+package billy
+
+import (
+	"os"
+	"syscall"
+	"testing"
+
+	gobilly "github.com/go-git/go-billy/v5"
+	"github.com/go-git/go-billy/v5/helper/chroot"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A noSync has files whose Sync nobody can see.
+type noSync struct{ gobilly.Filesystem }
+
+type bareFile struct{ file gobilly.File }
+
+func (f bareFile) Name() string                              { return f.file.Name() }
+func (f bareFile) Read(p []byte) (int, error)                { return f.file.Read(p) }
+func (f bareFile) ReadAt(p []byte, off int64) (int, error)   { return f.file.ReadAt(p, off) }
+func (f bareFile) Write(p []byte) (int, error)               { return f.file.Write(p) }
+func (f bareFile) Seek(off int64, whence int) (int64, error) { return f.file.Seek(off, whence) }
+func (f bareFile) Truncate(size int64) error                 { return f.file.Truncate(size) }
+func (f bareFile) Close() error                              { return f.file.Close() }
+func (bareFile) Lock() error                                 { return nil }
+func (bareFile) Unlock() error                               { return nil }
+
+func (n noSync) Open(name string) (gobilly.File, error) { return n.OpenFile(name, os.O_RDONLY, 0) }
+
+func (n noSync) OpenFile(name string, flag int, perm os.FileMode) (gobilly.File, error) {
+	file, err := n.Filesystem.OpenFile(name, flag, perm)
+	return bareFile{file}, err
+}
+
+// noRoot has no root that could be opened.
+type noRoot struct{ gobilly.Filesystem }
+
+func (n noRoot) Open(name string) (gobilly.File, error) {
+	if name == "" {
+		return nil, os.ErrNotExist
+	}
+	return n.Filesystem.Open(name)
+}
+
+// TestWithoutSync: what cannot be put on stable storage is not served, unless its
+// owner says that it need not be.
+func TestWithoutSync(t *testing.T) {
+	host := newHost(t)
+	for name, fs := range map[string]gobilly.Filesystem{"files": noSync{host}, "root": noRoot{host}} {
+		_, err := New(fs, Options{})
+		assert.ErrorContains(t, err, "osfs.WithBoundOS", name)
+		assert.ErrorContains(t, err, "Options.Volatile", name)
+	}
+	_, err := New(readOnlyFS{host}, Options{})
+	assert.NoError(t, err, "nobody writes")
+
+	u := use(t, noSync{host}, Options{Volatile: true})
+	f := u.create(u.Root(), "f")
+	_, done, _, err := u.Write(t.Context(), &u.c, f, []byte("data"), 0, vfs.Unstable)
+	require.NoError(t, err)
+	assert.Equal(t, vfs.FileSync, done)
+	_, err = u.Commit(t.Context(), &u.c, f, 0, 0)
+	assert.NoError(t, err)
+
+	u.o.Volatile = false // the root said otherwise
+	for _, how := range []vfs.Stable{vfs.Unstable, vfs.FileSync} {
+		n, _, _, err := u.Write(t.Context(), &u.c, f, []byte("data"), 0, how)
+		assert.Error(t, err)
+		assert.Zero(t, n)
+	}
+	_, err = u.Commit(t.Context(), &u.c, f, 0, 0)
+	assert.Error(t, err)
+}
+
+// TestWrappedSync: a wrapper that hides Sync, as go-billy's own around the files of
+// osfs, does not keep files from being synced.
+func TestWrappedSync(t *testing.T) {
+	host := newHost(t)
+	fs := &faultyFS{Filesystem: host}
+	u := use(t, chroot.New(chroot.New(fs, "."), "."), Options{})
+	f := u.create(u.Root(), "f")
+	write := func(how vfs.Stable) (int, vfs.Stable, error) {
+		n, done, _, err := u.Write(t.Context(), &u.c, f, []byte("data"), 0, how)
+		return n, done, err
+	}
+	_, done, err := write(vfs.Unstable)
+	require.NoError(t, err)
+	assert.Equal(t, vfs.Unstable, done, "COMMIT is to follow")
+	assert.Zero(t, fs.syncs)
+	_, err = u.Commit(t.Context(), &u.c, f, 0, 0)
+	require.NoError(t, err)
+	assert.Equal(t, 1, fs.syncs)
+	_, done, err = write(vfs.DataSync)
+	require.NoError(t, err)
+	assert.Equal(t, vfs.FileSync, done)
+	assert.Equal(t, 2, fs.syncs)
+
+	verifier := u.WriteVerifier()
+	fs.syncErr = syscall.EIO
+	n, _, err := write(vfs.FileSync)
+	assert.ErrorIs(t, err, syscall.EIO)
+	assert.Zero(t, n, "with some, the answer would be that they are stable")
+	assert.NotEqual(t, verifier, u.WriteVerifier())
+
+	fs.syncErr, fs.writeErr = nil, syscall.ENOSPC
+	fs.half, fs.syncs = true, 0
+	n, done, err = write(vfs.FileSync)
+	assert.ErrorIs(t, err, syscall.ENOSPC)
+	assert.Equal(t, 2, n)
+	assert.Equal(t, vfs.FileSync, done, "what was written all the same")
+	assert.Equal(t, 1, fs.syncs)
+}
