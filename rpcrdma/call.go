@@ -160,7 +160,7 @@ func (cl *call) post(id uint64) {
 	last := &cl.wrs[len(cl.wrs)-1]
 	last.Done, last.ID = cl, id
 	c, posted := cl.conn, cl.rep.Posted // the call may soon be another's
-	c.posting()
+	c.posting(id)
 	if err := c.rc.Post(cl.wrs...); err != nil {
 		c.completed(cl, id)
 		c.abort(fmt.Errorf("%w: %w", errNoReply, err)) // Section 4.5.4

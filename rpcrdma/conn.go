@@ -37,6 +37,7 @@ type conn struct {
 	underWay int    // and of them those that have not ended
 	credits  credits
 	waiting  callQueue // calls that wait for memory, and
+	waiters  int       // how many, with the one that a goroutine has taken
 	waiter   bool      // whether a goroutine waits for them
 	spare    callQueue // calls that have ended, for their memory
 	spares   int

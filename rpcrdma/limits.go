@@ -107,6 +107,10 @@ const (
 	minCounters = 2
 	maxCounters = 1 << 24
 
+	// pullTime is how long a call waits for memory, and the oldest RDMA Reads of a
+	// connection are under way, before the connection loses it however much it moves.
+	pullTime = 30 * time.Second
+
 	// counterShare is what part of its memory for chunks a party may have beside it
 	// for delegation counters: one in so many.
 	counterShare = 8

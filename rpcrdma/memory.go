@@ -46,6 +46,7 @@ func (c *conn) reserve(cl *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting.push(cl)
+	c.waiters++
 	if !c.waiter {
 		c.waiter = true
 		go c.wait()
@@ -63,7 +64,11 @@ func (c *conn) wait() {
 		if cl == nil {
 			return
 		}
-		if err := c.party.Own.Acquire(c.ctx, cl.need()); err != nil {
+		err := c.party.Own.Acquire(c.ctx, cl.need())
+		c.mu.Lock()
+		c.waiters--
+		c.mu.Unlock()
+		if err != nil {
 			cl.end() // the connection has ended
 			continue
 		}

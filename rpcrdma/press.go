@@ -1,21 +1,57 @@
 package rpcrdma
 
 import (
+	"time"
+
 	"github.com/nfsrdma/nfsrdma/internal/share"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
 // press ends the connections that have not moved since the last look, while calls
-// wait for memory.
+// wait for memory. Where there are none, and a call has waited for long, it ends the
+// one whose RDMA Reads take longest: a few peers that move just enough must not keep
+// all memory.
 func (s *Server) press(round uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	stood := false
 	for c := range s.conns {
 		if c.stands(round) {
 			c.abort(errStalled)
 			s.totals.Stalled++
+			stood = true
 		}
 	}
+	if stood || s.memory.Waited() < pullTime {
+		return
+	}
+	if c := s.slowest(time.Now().Add(-pullTime)); c != nil {
+		c.abort(errSlow)
+		s.totals.Stalled++
+	}
+}
+
+// slowest returns the connection with the oldest pull of those that were posted by
+// the time limit, or nil.
+func (s *Server) slowest(limit time.Time) (slowest *conn) {
+	for c := range s.conns {
+		if since, ok := c.pullsSince(); ok && !since.After(limit) {
+			slowest, limit = c, since
+		}
+	}
+	return slowest
+}
+
+// pullsSince returns since when the peer owes what its oldest call's chunks hold,
+// where it does, and it is not this end that holds calls of the connection up.
+func (c *conn) pullsSince() (since time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	served := c.underWay - c.waiters - int(c.watch.posted-c.watch.done)
+	if served > 0 || c.closed || !c.isReady() || c.rc == nil {
+		return time.Time{}, false
+	}
+	return c.watch.pulls.oldest()
 }
 
 // stands tells whether a connection had posted work at the look before, and has

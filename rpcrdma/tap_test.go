@@ -20,6 +20,7 @@ type tap struct {
 	onPost     func([]rdma.WR)
 	relievable bool // so that readers serve calls
 	mapped     bool // so that items may lie in mappings
+	trickles   bool // so that connections seem to move
 
 	mu       sync.Mutex
 	posts    [][]rdma.Op
@@ -67,6 +68,8 @@ func (r *tappedRequest) Accept(cfg rdma.ConnConfig) (rdma.Conn, error) {
 		return relievable{tapped}, nil
 	case r.p.mapped:
 		return mapping{tapped}, nil
+	case r.p.trickles:
+		return &trickle{Conn: tapped}, nil
 	}
 	return tapped, nil
 }

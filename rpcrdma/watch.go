@@ -11,14 +11,46 @@ type watch struct {
 	posted uint64 // batches of work
 	done   uint64
 	seen   uint64 // done when the period began
+	pulls  pullTimes
+}
+
+// pullTimes are when the batches of RDMA Reads were posted that are not done, the
+// oldest first: they are done in that order.
+type pullTimes struct {
+	all   []time.Time
+	first int
+}
+
+func (p *pullTimes) begin() {
+	if p.first > 0 && len(p.all) == cap(p.all) {
+		p.all, p.first = p.all[:copy(p.all, p.all[p.first:])], 0
+	}
+	p.all = append(p.all, time.Now())
+}
+
+func (p *pullTimes) end() {
+	if p.first++; p.first == len(p.all) {
+		p.all, p.first = p.all[:0], 0
+	}
+}
+
+// oldest returns when the one was posted that is under way longest, if there is any.
+func (p *pullTimes) oldest() (since time.Time, ok bool) {
+	if len(p.all) == 0 {
+		return time.Time{}, false
+	}
+	return p.all[p.first], true
 }
 
 // posting notes a batch of work that is about to be posted.
-func (c *conn) posting() {
+func (c *conn) posting(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := &c.watch
 	w.posted++
+	if id == idPull {
+		w.pulls.begin()
+	}
 	if !w.armed && !c.closed {
 		w.armed, w.seen = true, w.done
 		w.timer.Reset(stallTime)
@@ -32,6 +64,8 @@ func (c *conn) completed(cl *call, id uint64) {
 	c.watch.done++
 	if id == idReply {
 		c.credits.sentLocked(cl.hdr.Credit)
+	} else {
+		c.watch.pulls.end()
 	}
 }
 

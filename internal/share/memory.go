@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -29,6 +30,9 @@ func (m *Memory) InUse() int64 { return m.used.Load() }
 
 // Waiting returns how many calls wait for memory, of all that have the same Press.
 func (m *Memory) Waiting() int { return m.press.Waiting() }
+
+// Waited returns for how long the one of them has waited that waits longest.
+func (m *Memory) Waited() time.Duration { return m.press.Waited() }
 
 // A Part is what a party may take of a Memory, or one connection of what its party
 // may.
@@ -106,9 +110,9 @@ func (m *Memory) tryAcquire(n int64) bool {
 }
 
 func (m *Memory) acquire(ctx context.Context, n int64) error {
-	m.press.begin()
+	call := m.press.begin()
 	err := m.all.Acquire(ctx, n)
-	m.press.end()
+	m.press.end(call)
 	if err == nil {
 		m.used.Add(n)
 	}

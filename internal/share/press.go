@@ -1,6 +1,7 @@
 package share
 
 import (
+	"container/list"
 	"sync"
 	"time"
 )
@@ -13,7 +14,7 @@ type Press struct {
 	timer *time.Timer
 
 	mu      sync.Mutex
-	waiting int // calls
+	waiting list.List // when each call began to wait, the oldest first
 	round   uint64
 	due     time.Time // the next look
 }
@@ -28,20 +29,22 @@ func NewPress(look func(round uint64)) *Press {
 }
 
 // begin notes a call that waits, and end that it does not any more.
-func (p *Press) begin() {
+func (p *Press) begin() *list.Element {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waiting++; p.waiting == 1 {
+	now := time.Now()
+	if p.waiting.Len() == 0 {
 		p.round += 2 // what was seen before is not of the last period
-		p.due = time.Now()
+		p.due = now
 		p.timer.Reset(0)
 	}
+	return p.waiting.PushBack(now)
 }
 
-func (p *Press) end() {
+func (p *Press) end(call *list.Element) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waiting--; p.waiting == 0 {
+	if p.waiting.Remove(call); p.waiting.Len() == 0 {
 		p.timer.Stop()
 	}
 }
@@ -50,7 +53,18 @@ func (p *Press) end() {
 func (p *Press) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.waiting
+	return p.waiting.Len()
+}
+
+// Waited returns for how long the call has waited for memory that waits longest.
+func (p *Press) Waited() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	oldest := p.waiting.Front()
+	if oldest == nil {
+		return 0
+	}
+	return time.Since(oldest.Value.(time.Time))
 }
 
 // tick looks, if that is due: a timer that is stopped or set anew as it fires
@@ -59,7 +73,7 @@ func (p *Press) Waiting() int {
 func (p *Press) tick() {
 	p.mu.Lock()
 	now := time.Now()
-	due := p.waiting > 0 && !now.Before(p.due)
+	due := p.waiting.Len() > 0 && !now.Before(p.due)
 	if due {
 		p.round++
 		p.due = now.Add(PressTime)

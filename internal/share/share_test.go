@@ -86,25 +86,30 @@ func TestPress(t *testing.T) {
 			require.Len(t, all, n)
 			return all
 		}
-		p.begin()
-		p.begin()
-		time.Sleep(PressTime + time.Second)
+		assert.Zero(t, p.Waited())
+		first := p.begin()
+		time.Sleep(time.Second)
+		second := p.begin()
+		time.Sleep(PressTime)
+		assert.Equal(t, PressTime+time.Second, p.Waited())
 		rounds := looks(2)
 		assert.Equal(t, rounds[0]+1, rounds[1])
-		p.end()
+		p.end(first)
+		assert.Equal(t, PressTime, p.Waited())
 		time.Sleep(PressTime)
 		looks(3)
-		p.end()
+		p.end(second)
+		assert.Zero(t, p.Waited())
 		time.Sleep(10 * PressTime)
 		looks(3)
-		p.begin()
+		first = p.begin()
 		synctest.Wait()
 		time.Sleep(time.Millisecond)
 		rounds = looks(4)
 		assert.Greater(t, rounds[3], rounds[2]+1)
-		p.end()
+		p.end(first)
 
-		p.begin()
+		first = p.begin()
 		for range 2 { // the timer fired before it was stopped, and again
 			p.tick()
 		}
@@ -113,7 +118,7 @@ func TestPress(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 		rounds = looks(6)
 		assert.Equal(t, rounds[4]+1, rounds[5])
-		p.end()
+		p.end(first)
 	})
 }
 

@@ -1,0 +1,88 @@
+package rpcrdma
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A trickle is a connection on which just enough octets move, at each look.
+type trickle struct {
+	rdma.Conn
+	in uint64
+}
+
+func (c *trickle) Traffic() (in, out uint64) {
+	c.in += share.Bulk
+	return c.in, 0
+}
+
+// Peers that hold all memory, and move a little, lose it to those who have waited for
+// long: the one whose RDMA Reads take longest, unless a call of its connection is
+// held up by the server itself.
+func TestMemoryPressedByTrickles(t *testing.T) {
+	for name, tt := range map[string]struct{ held, answered int }{
+		"oldest": {0, 1}, "of those that the server does not hold up": {1, 2}, "nobody": {3, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			open := make(chan struct{})
+			s := tight(new(gate))
+			s.MaxMemory *= 2
+			s.Handler = service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+				if bytes.Contains(req.Msg, []byte("wait")) {
+					<-open
+				}
+				return null(ctx, req, rep)
+			})
+			serveTap(t, s, &tap{trickles: true}, func(t *testing.T, r *rig) {
+				open = make(chan struct{})
+				slow := make(map[int]*requester)
+				for host := 1; host <= 2; host++ {
+					q := r.dialFrom(byte(host))
+					if tt.held&host != 0 {
+						q.call(msg(chunks.Lists{}), rpcCall(testXID, "wait"))
+						synctest.Wait()
+					}
+					q.Delay(time.Hour + time.Duration(host)*time.Second)
+					for i := range uint32(4) {
+						q.writeLarge(i)
+					}
+					slow[host] = q
+				}
+				waits := r.dialFrom(3)
+				time.Sleep(time.Hour + 3*time.Second) // the calls arrive
+				synctest.Wait()
+				waits.writeLarge(testXID)
+				time.Sleep(pullTime - time.Millisecond)
+				require.Empty(t, waits.answers())
+				time.Sleep(time.Millisecond)
+				if tt.answered > 0 {
+					assert.Len(t, waits.answers(), 1)
+					require.Len(t, slow[tt.answered].ended(), 1)
+					assert.ErrorIs(t, slow[tt.answered].ended()[0], errSlow)
+					delete(slow, tt.answered)
+				}
+				for _, q := range slow {
+					assert.Empty(t, q.ended())
+				}
+				close(open)
+				for _, q := range slow {
+					q.Abort(nil)
+				}
+				synctest.Wait()
+				assert.Empty(t, waits.ended())
+				waits.Abort(nil)
+			})
+		})
+	}
+}
