@@ -92,7 +92,12 @@ const (
 	// entry, and its place in a map.
 	replayCost = 256
 
-	// replaySummed is how many octets of a call are summed: its header, the
-	// file handle, and a name or the start of the data.
-	replaySummed = 256
+	// replaySummed is how many octets of a call are summed: its header with the
+	// longest credential and verifier that programs see, the file handle, and a
+	// name or the start of the data.
+	replaySummed = 512
+
+	// replayExpires is how many replies that are too old one call throws away, so
+	// that none waits for all that others have left behind.
+	replayExpires = 64
 )

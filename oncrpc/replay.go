@@ -18,7 +18,8 @@ type ReplayConfig struct {
 	// 256 for what is known of its call; 0 means 32 MiB.
 	MaxMemory int64
 
-	// MaxAge is how long a reply is kept; 0 means two minutes.
+	// MaxAge is how long a reply is kept at least, if there is memory; 0 means
+	// two minutes. Calls throw away those that are older, some at a time.
 	MaxAge time.Duration
 }
 
@@ -36,7 +37,7 @@ type ReplayConfig struct {
 //
 // A call is the same as another of the same client address, whatever the port,
 // with the same XID, program, version, procedure, length, and checksum of its
-// first 256 octets, the credential among them.
+// first 512 octets, the credential among them.
 //
 // Calls of procedures that are kept do not end with their connection, as the
 // client will ask again for what became of them: their context is the cache's,
@@ -225,9 +226,13 @@ func (r *Reply) replay(reply []byte, xid uint32, room int) {
 	r.Head = append(r.Head, reply...)
 }
 
-// expire drops what is too old. The caller holds the lock, as of those below.
+// expire drops some of what is too old, the oldest first. The caller holds the lock, as of those below.
 func (c *ReplayCache) expire(now time.Time) {
-	for e := c.store.oldest(); e != nil && now.Sub(e.since) >= c.cfg.MaxAge; e = c.store.oldest() {
+	for range replayExpires {
+		e := c.store.oldest()
+		if e == nil || now.Sub(e.since) < c.cfg.MaxAge {
+			return
+		}
 		c.drop(e)
 	}
 }

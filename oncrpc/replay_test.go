@@ -76,7 +76,7 @@ func made(xid, n uint32) []byte { return xdr.AppendUint32(appendAccepted(nil, xi
 func TestReplay(t *testing.T) {
 	m := new(maker)
 	c := newReplay(t, m, ReplayConfig{})
-	data := make([]byte, 400)
+	data := make([]byte, 600)
 	first := madeBy("192.0.2.1:700", 9, data)
 	require.Equal(t, made(9, 1), answerOf(c, t.Context(), first))
 
@@ -87,10 +87,10 @@ func TestReplay(t *testing.T) {
 
 	late := bytes.Clone(data)
 	late[len(late)-1] = 1
-	assert.Equal(t, made(9, 1), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, late)), "octets behind the first 256 do not count")
+	assert.Equal(t, made(9, 1), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, late)), "octets behind the first 512 do not count")
 
 	early := bytes.Clone(data)
-	early[200] = 1
+	early[512-44-1] = 1 // the last octet that is summed
 	version := madeBy("192.0.2.1:700", 9, data)
 	version.Msg[19] = 3
 	proc := madeBy("192.0.2.1:700", 9, data)
@@ -103,7 +103,7 @@ func TestReplay(t *testing.T) {
 		{"another XID", madeBy("192.0.2.1:700", 10, data)},
 		{"another version", version},
 		{"another procedure", proc},
-		{"another length", madeBy("192.0.2.1:700", 9, data[:396])},
+		{"another length", madeBy("192.0.2.1:700", 9, data[:596])},
 		{"other octets", madeBy("192.0.2.1:700", 9, early)},
 	} {
 		xid := xdr.NewReader(tt.req.Msg)
@@ -274,6 +274,22 @@ func TestReplayAge(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		assert.Equal(t, made(9, 2), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))
 		checkStore(t, c)
+	})
+}
+
+// A call throws away some of what is too old, not all.
+func TestReplayExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newReplay(t, new(maker), ReplayConfig{})
+		for xid := range uint32(3 * replayExpires) {
+			answerOf(c, t.Context(), madeBy("192.0.2.1:700", xid, nil))
+		}
+		time.Sleep(defaultReplayAge)
+		for _, left := range []int{2*replayExpires + 1, replayExpires + 2, 3, 4} {
+			answerOf(c, t.Context(), madeBy("192.0.2.1:700", uint32(10000+left), nil))
+			assert.Equal(t, left, c.Stats().Replies)
+			checkStore(t, c)
+		}
 	})
 }
 
