@@ -184,6 +184,14 @@ type Service interface {
 	Serve(ctx context.Context, req *Request, rep *Reply) (answer bool)
 }
 
+// Resumes tells whether the caller of a call to s whose connection ends may make it
+// again on another, whatever has become of it: s says so by a method of that name,
+// because each of its calls either changes nothing or is one whose reply is kept.
+func Resumes(s Service) bool {
+	r, ok := s.(interface{ Resumes() bool })
+	return ok && r.Resumes()
+}
+
 // A Handler is one version of one program. ServeRPC decodes the arguments of
 // c, does the procedure, and appends its results to r. A nil error makes the
 // reply SUCCESS; ErrProcUnavail, ErrGarbageArgs and the errors of package xdr

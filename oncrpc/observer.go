@@ -67,6 +67,9 @@ func (o *Observer) Serve(ctx context.Context, req *Request, rep *Reply) (answer 
 	return answer
 }
 
+// Resumes tells of the Service behind o (see the function of that name).
+func (o *Observer) Resumes() bool { return Resumes(o.next) }
+
 // counts returns where calls of p count.
 func (o *Observer) counts(p procedure) (n *procCounts, hasStatus bool) {
 	for i := range o.programs {

@@ -10,7 +10,7 @@ import (
 // A ReplayConfig says what a ReplayCache keeps.
 type ReplayConfig struct {
 	// Keep tells of which procedures replies are kept: those that are not
-	// to be executed twice. It must not be nil. Calls of all others cost
+	// to be executed twice, all of them. It must not be nil. Calls of all others cost
 	// this question and nothing more.
 	Keep func(prog, vers, proc uint32) bool
 
@@ -112,6 +112,9 @@ var _ Service = (*ReplayCache)(nil)
 // Close ends the context of the calls that run. It is for after the shutdown
 // of the transports, where that came to its limit.
 func (c *ReplayCache) Close() { c.close() }
+
+// Resumes is true (see the function of that name).
+func (c *ReplayCache) Resumes() bool { return true }
 
 // Stats returns what c holds and has done.
 func (c *ReplayCache) Stats() ReplayStats {

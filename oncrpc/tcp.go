@@ -26,10 +26,14 @@ type Server struct {
 	// is closed.
 	MaxRecord int
 
-	// MaxConns bounds the connections; 0 means 4096. One more takes the place
-	// of one with no calls under way, of the party that has most, if that
-	// keeps no fewer than the newcomer's has then; else it is closed. A party
-	// is an IPv4 address or 64 bits of an IPv6 one.
+	// MaxConns bounds the connections; 0 means 4096. The last eighth of them is
+	// for parties with no more than 8, a party being an IPv4 address or 64 bits
+	// of an IPv6 one. One more takes the place of the one that has had no call
+	// under way for longest, of the party that has most, if that keeps no fewer
+	// than the newcomer's has then, or else of the newcomer's own. Where all have
+	// calls under way, a newcomer's with no more than 8 takes the place of the one
+	// of which nothing has moved for longest, if Handler Resumes. Else it is
+	// closed.
 	MaxConns int
 
 	// Log is told, once a connection, of those that break the rules; nil
@@ -38,6 +42,7 @@ type Server struct {
 
 	start    sync.Once
 	logger   logger
+	began    time.Time
 	requests *share.Memory // octets of large records
 	replies  *share.Memory // octets of large data items and heads
 	tasks    work.Pool
@@ -48,6 +53,7 @@ type Server struct {
 	stop      chan struct{}
 	listeners map[net.Listener]struct{}
 	conns     map[*tcpConn]struct{}
+	leaving   int    // of conns: those that have lost their places
 	totals    Totals // but Now
 	parties   share.Parties[tcpParts]
 }
@@ -59,6 +65,7 @@ func (s *Server) init() {
 		s.requests = share.NewMemory(memory, partOfMemory, press)
 		s.replies = share.NewMemory(memory, partOfMemory, press)
 		s.parties = share.NewParties(s.parts)
+		s.began = time.Now()
 		s.stop = make(chan struct{})
 		s.listeners = make(map[net.Listener]struct{})
 		s.conns = make(map[*tcpConn]struct{})
@@ -147,7 +154,7 @@ func (s *Server) addConn(nc net.Conn) {
 		return
 	}
 	party := s.parties.Enter(nc.RemoteAddr())
-	if len(s.conns) >= s.maxConns() && !s.makeRoom(party) {
+	if s.parties.Full(party, len(s.conns)-s.leaving, s.maxConns()) && !s.makeRoom(party) {
 		s.parties.Leave(party)
 		s.totals.Refused++
 		peer := peerOf(nc)
@@ -165,6 +172,9 @@ func (s *Server) removeConn(c *tcpConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
+	if c.leaving {
+		s.leaving--
+	}
 	s.parties.Leave(c.party)
 }
 

@@ -19,18 +19,20 @@ import (
 // A tcpConn is one connection of a Server. One goroutine at a time has the
 // turn to read it; see Run.
 type tcpConn struct {
-	server *Server
-	nc     net.Conn
-	party  *tcpParty
-	memory tcpParts
-	peer   Peer
-	out    replyQueue
-	work   tcpWork
-	seen   share.Sight // guarded by the server's lock
+	server  *Server
+	nc      net.Conn
+	party   *tcpParty
+	memory  tcpParts
+	peer    Peer
+	out     replyQueue
+	work    tcpWork
+	seen    share.Sight // guarded by the server's lock, as is
+	leaving bool        // it has lost its place
 
 	since    time.Time
 	calls    atomic.Uint64 // whose first octet has come,
 	underWay atomic.Int64  // and of them those that are not done
+	moved    atomic.Int64  // when a call was done, or came where there was none, since Server.began
 
 	ctx     context.Context // of the calls; cancelled where nobody waits for their replies
 	cancel  context.CancelCauseFunc
@@ -59,6 +61,7 @@ func newTCPConn(s *Server, nc net.Conn, party *tcpParty) *tcpConn {
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.reading, c.drained = context.WithCancel(c.ctx)
 	c.in = recordReader{br: bufio.NewReaderSize(nc, readBuffer), max: s.maxRecord(), reserve: c.reserve}
+	c.moves()
 	alive.Watch(nc)
 	return c
 }
@@ -101,7 +104,9 @@ func (c *tcpConn) receive() (*tcpCall, error) {
 		return nil, err
 	}
 	c.calls.Add(1)
-	c.underWay.Add(1)
+	if c.underWay.Add(1) == 1 {
+		c.moves()
+	}
 	if c.timed = !c.in.buffered(); c.timed {
 		c.setReadDeadline(time.Now().Add(recordTimeout))
 	}
@@ -152,6 +157,7 @@ func (c *tcpConn) answer(cl *tcpCall) {
 // done ends a call that was written or needs no answer.
 func (c *tcpConn) done(cl *tcpCall) {
 	cl.free()
+	c.moves()
 	c.underWay.Add(-1)
 	<-c.slots
 }

@@ -261,22 +261,22 @@ func TestPanicDoesNotEndService(t *testing.T) {
 }
 
 func TestMaxConns(t *testing.T) {
-	r := start(t, &Server{Handler: echoMux(), MaxConns: 1, Log: quiet()})
-	echoes := func(nc net.Conn) {
-		_, err := nc.Write(record(echoCall(1, procEcho, nil)))
-		require.NoError(t, err)
-		readRecord(t, nc)
-	}
+	g := newGate()
+	r := start(t, &Server{Handler: g.mux(), MaxConns: 1, Log: quiet()})
 	first := r.dial()
-	echoes(first)
-	_, err := r.dial().Read(make([]byte, 1))
+	_, err := first.Write(record(call(1, testProg, 2, 1)))
+	require.NoError(t, err)
+	<-g.entered
+	_, err = r.dial().Read(make([]byte, 1))
 	assert.Error(t, err, "one too many")
+	close(g.open)
+	readRecord(t, first)
 	require.NoError(t, first.CloseWrite())
 	_, err = first.Read(make([]byte, 1))
 	require.Equal(t, io.EOF, err)
 	require.Eventually(t, func() bool { // the end of the stream comes before the place is free
 		nc := r.dial()
-		_, err := nc.Write(record(echoCall(1, procEcho, nil)))
+		_, err := nc.Write(record(call(2, testProg, 2, 1)))
 		if err == nil {
 			_, err = nc.Read(make([]byte, 1))
 		}

@@ -1,8 +1,10 @@
 package oncrpc
 
 import (
+	"cmp"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/alive"
 	"github.com/nfsrdma/nfsrdma/internal/share"
@@ -26,28 +28,43 @@ func (p *tcpParts) ofConn(s *Server) tcpParts {
 
 // Why connections had to go.
 var (
-	errReplaced = errors.New("oncrpc: too many connections, and none under way on this one")
+	errReplaced = errors.New("oncrpc: too many connections, and this one makes room for another party's or a newer one")
 	errStalled  = errors.New("oncrpc: peer holds memory that others wait for, and does not move")
 )
 
-// makeRoom ends a connection with no calls, of the party that has most, for one
-// of a newcomer's, and reports whether there was such a one. The caller holds the
-// lock.
+// makeRoom ends a connection for one of a newcomer's, and reports whether there was
+// one to end. The caller holds the lock.
 func (s *Server) makeRoom(newcomer *tcpParty) bool {
-	from := s.parties.Yields(newcomer)
-	if from == nil {
+	most := s.parties.Yields(newcomer)
+	idle, own, busy := s.longest(most, true), s.longest(newcomer, true), (*tcpConn)(nil)
+	if newcomer.Few() && s.leaving < share.MaxLeaving(s.maxConns()) && Resumes(s.Handler) {
+		busy = s.longest(most, false)
+	}
+	c := cmp.Or(idle, own, busy)
+	if c == nil {
 		return false
 	}
-	for c := range s.conns {
-		if c.party == from && c.idle() {
-			c.logEnd(errReplaced)
-			s.totals.Replaced++
-			c.abort(errReplaced)
-			return true
+	c.logEnd(errReplaced)
+	s.totals.Replaced++
+	s.leaving++
+	c.leaving = true
+	c.abort(errReplaced)
+	return true
+}
+
+// longest returns the connection of a party, nil for none, that has been idle, or
+// has had calls under way of which none was done, for longest.
+func (s *Server) longest(p *tcpParty, idle bool) (c *tcpConn) {
+	for k := range s.conns {
+		if k.party == p && !k.leaving && k.idle() == idle && (c == nil || k.moved.Load() < c.moved.Load()) {
+			c = k
 		}
 	}
-	return false
+	return c
 }
+
+// moves notes that something of a call has happened.
+func (c *tcpConn) moves() { c.moved.Store(int64(time.Since(c.server.began))) }
 
 // idle tells whether nothing of a call is there. One that is coming in at this
 // moment may be lost with the connection, and comes again.

@@ -43,7 +43,7 @@ func TestServerStats(t *testing.T) {
 		assert.Zero(t, got.Waiting)
 
 		newcomer := l.dialFrom(2) // takes the place of the second
-		synctest.Wait()
+		lend(t, newcomer, 1)
 		refused := l.dialFrom(2)
 		synctest.Wait()
 		got = s.Stats()

@@ -42,6 +42,7 @@ func (s *Server) init() error {
 		s.conns = make(map[*conn]struct{})
 		s.counters = s.counterMemory()
 		s.parties = share.NewParties(s.parts)
+		s.began = time.Now()
 		s.sentry.init()
 		s.slow = time.Duration(slowness()) * slowCall
 		s.listeners = make(map[rdma.Listener]struct{})

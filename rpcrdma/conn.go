@@ -28,13 +28,16 @@ type conn struct {
 	ctx    context.Context // of the handlers that run for this connection
 	cancel context.CancelCauseFunc
 
+	leaving bool // it has lost its place; guarded by the server's lock
+
 	since time.Time
 	rc    rdma.Conn     // set when ready is closed; nil where the set-up failed
 	ready chan struct{} // the reader may be faster than Accept's return
 
 	mu       sync.Mutex
-	calls    uint64 // received,
-	underWay int    // and of them those that have not ended
+	calls    uint64        // received,
+	underWay int           // and of them those that have not ended
+	moved    time.Duration // when a call ended, or came where there was none, since Server.began
 	credits  credits
 	waiting  callQueue // calls that wait for memory, and
 	waiters  int       // how many, with the one that a goroutine has taken
@@ -62,6 +65,7 @@ func newConn(s *Server, p *party, req rdma.ConnRequest) *conn {
 	c.watch.timer = time.AfterFunc(stallTime, c.checkProgress)
 	c.watch.timer.Stop()
 	c.credits.init(&s.cfg)
+	c.moved = time.Since(s.began)
 	return c
 }
 
@@ -132,7 +136,9 @@ func (c *conn) begin(msg *buf.Buf) (cl *call, tooMuch bool) {
 		return nil, false
 	}
 	c.calls++
-	c.underWay++
+	if c.underWay++; c.underWay == 1 {
+		c.moved = time.Since(c.srv.began)
+	}
 	cl = c.spare.pop()
 	if cl == nil {
 		cl = &call{conn: c}
@@ -148,6 +154,7 @@ func (c *conn) begin(msg *buf.Buf) (cl *call, tooMuch bool) {
 func (c *conn) end(cl *call) {
 	c.mu.Lock()
 	c.underWay--
+	c.moved = time.Since(c.srv.began)
 	cl.giveLocked()
 	if c.spares < maxSpares && !cl.long {
 		cl.inline = 0

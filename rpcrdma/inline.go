@@ -1,7 +1,7 @@
 package rpcrdma
 
 import (
-	"errors"
+	"fmt"
 
 	"github.com/nfsrdma/nfsrdma/buf"
 )
@@ -11,7 +11,7 @@ import (
 // connections go.
 
 // errHog is why a connection had to go.
-var errHog = errors.New("rpcrdma: too many octets of messages are held, and this peer has most of them")
+var errHog = fmt.Errorf("%w: too many octets of messages are held, and this peer has most of them", ErrBound)
 
 // takeLocked counts what a new call takes, with the connection's lock held: its
 // message, an inline reply, and itself. It reports whether that is too much.

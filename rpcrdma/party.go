@@ -2,8 +2,11 @@ package rpcrdma
 
 import (
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // A party is the peers of one address, and its part of the server's memory.
@@ -12,33 +15,67 @@ type party = share.Party[parts]
 // share returns how much memory for chunks a party may have, in octets.
 func (c *config) share() int64 { return max(c.maxMemory/2, c.largestCall()) }
 
-// errReplaced is why a connection had to go.
-var errReplaced = errors.New("rpcrdma: too many connections, and none under way on this one")
+// ErrBound is why a connection had to go that did nothing wrong: it was one too many,
+// or took too much, by the bounds of the Server.
+var ErrBound = errors.New("rpcrdma: beyond a bound of the server")
 
-// makeRoom ends a connection with no calls, of the party that has most, for one
-// of a newcomer's, and reports whether there was such a one. The caller holds the
-// lock.
+var errReplaced = fmt.Errorf("%w: too many connections, and this one makes room for another party's or a newer one", ErrBound)
+
+// makeRoom ends a connection for one of a newcomer's, and reports whether there was
+// one to end. The caller holds the lock.
 func (s *Server) makeRoom(newcomer *party) bool {
-	from := s.parties.Yields(newcomer)
-	if from == nil {
-		return false
+	most := s.parties.Yields(newcomer)
+	evict := s.retire(most, true) || s.retire(newcomer, true)
+	if !evict && newcomer.Few() && s.leaving < share.MaxLeaving(s.cfg.maxConns) && oncrpc.Resumes(s.Handler) {
+		evict = s.retire(most, false)
 	}
-	for c := range s.conns {
-		if c.party == from && c.retire() {
-			c.abort(errReplaced)
+	return evict
+}
+
+// retire ends the connection of a party, if there is any, that has been idle, or has
+// had calls under way of which none has ended, for longest.
+func (s *Server) retire(p *party, idle bool) bool {
+	for {
+		var oldest *conn
+		var since time.Duration
+		for c := range s.conns {
+			if c.party != p || c.leaving {
+				continue
+			}
+			if at, ok := c.unmoved(idle); ok && (oldest == nil || at < since) {
+				oldest, since = c, at
+			}
+		}
+		if oldest == nil {
+			return false
+		}
+		if oldest.retire(idle) {
+			oldest.leaving = true
+			s.leaving++
 			s.totals.Replaced++
+			oldest.abort(errReplaced)
 			return true
 		}
 	}
-	return false
 }
 
-// retire keeps an idle connection from taking calls, and tells whether it was
-// one.
-func (c *conn) retire() bool {
+// unmoved returns since when nothing of a call has moved, and whether the connection
+// could be retired.
+func (c *conn) unmoved(idle bool) (since time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	idle := c.underWay == 0 && !c.draining && !c.closed && c.isReady()
-	c.draining = c.draining || idle
-	return idle
+	return c.moved, c.mayRetireLocked(idle)
+}
+
+// retire keeps a connection that is still idle, or is not, from taking calls.
+func (c *conn) retire(idle bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ok := c.mayRetireLocked(idle)
+	c.draining = c.draining || ok
+	return ok
+}
+
+func (c *conn) mayRetireLocked(idle bool) bool {
+	return (c.underWay == 0) == idle && !c.draining && !c.closed && c.isReady()
 }

@@ -1,6 +1,7 @@
 package rpcrdma
 
 import (
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,19 +56,23 @@ func TestMaxConnsFair(t *testing.T) {
 			_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{Handler: &requester{t: t}})
 			require.Error(t, err)
 		}
-		a, b := r.dialFrom(1), r.dialFrom(1)
-		r.dialFrom(2)
+		a, b, two := r.dialFrom(1), r.dialFrom(1), r.dialFrom(2)
+		two.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		require.Equal(t, 1, g.count())
 		refused() // for 2, who would have more than 1
 		r.dialFrom(3)
 		assert.Len(t, append(a.ended(), b.ended()...), 1)
-		refused()
 		if len(a.ended()) > 0 {
 			a = b
 		}
 		a.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-		require.Equal(t, 1, g.count())
+		require.Equal(t, 2, g.count())
+		r.dialFrom(3) // in the place of its other
+		r.tap.from = &net.TCPAddr{IP: net.IPv4(198, 51, 100, 4)}
+		refused() // for 4, who would have as many as the others
 		close(g.open)
 		a.answer()
+		two.answer()
 	})
 	g = new(gate)
 	serve(t, &Server{Handler: g, MaxConns: 2}, func(t *testing.T, r *rig) {

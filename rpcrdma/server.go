@@ -49,10 +49,13 @@ type Server struct {
 	// the party that takes most loses the connection that does.
 	MaxInline int64
 
-	// MaxConns bounds the connections; 0 means 1024. One more takes the
-	// place of one with no calls under way, of the party that has most, if
-	// that keeps no fewer than the newcomer's has then; else it is
-	// rejected.
+	// MaxConns bounds the connections; 0 means 1024. The last eighth of them is
+	// for parties with no more than 8. One more takes the place of the one that
+	// has had no call under way for longest, of the party that has most, if
+	// that keeps no fewer than the newcomer's has then, or else of the
+	// newcomer's own. Where all have calls under way, a newcomer's with no more
+	// than 8 takes the place of the one of which nothing has moved for longest,
+	// if Handler Resumes (package oncrpc). Else it is rejected.
 	MaxConns int
 
 	// ReverseCredits is the number of calls that the programs may have under
@@ -73,6 +76,7 @@ type Server struct {
 
 	reverse ClientConfig // of calls in the reverse direction
 
+	began    time.Time
 	memory   *share.Memory
 	counters *share.Memory // what the delegation counters of all connections take
 	inline   atomic.Int64  // octets that MaxInline bounds, and
@@ -89,6 +93,7 @@ type Server struct {
 	draining  bool
 	listeners map[rdma.Listener]struct{}
 	conns     map[*conn]struct{} // those being set up included
+	leaving   int                // of conns: those that have lost their places
 	parties   share.Parties[parts]
 	totals    oncrpc.Totals  // but Now
 	all       sync.WaitGroup // of conns; grows only while not draining
@@ -155,7 +160,7 @@ func (s *Server) admit(req rdma.ConnRequest) (c *conn, why string) {
 		return nil, "shutting down"
 	}
 	p := s.parties.Enter(req.RemoteAddr())
-	if len(s.conns) >= s.cfg.maxConns && !s.makeRoom(p) {
+	if s.parties.Full(p, len(s.conns)-s.leaving, s.cfg.maxConns) && !s.makeRoom(p) {
 		s.parties.Leave(p)
 		s.totals.Refused++
 		return nil, "too many connections"
@@ -172,6 +177,9 @@ func (s *Server) admit(req rdma.ConnRequest) (c *conn, why string) {
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
+	if c.leaving {
+		s.leaving--
+	}
 	s.shareOut()
 	s.parties.Leave(c.party)
 	s.mu.Unlock()

@@ -118,12 +118,19 @@ func TestLostConnection(t *testing.T) {
 }
 
 func TestMaxConns(t *testing.T) {
-	serve(t, &Server{Handler: null, MaxConns: 2}, func(t *testing.T, r *rig) {
+	g := new(gate)
+	serve(t, &Server{Handler: g, MaxConns: 2}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
 		q := r.dialLinux()
-		r.dialLinux()
+		for _, c := range []*requester{q, r.dialLinux()} {
+			c.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		}
+		require.Equal(t, 2, g.count())
 		cfg := rdma.ConnConfig{Handler: &requester{t: t}}
 		_, err := r.listen.Dial(t.Context(), cfg)
 		assert.ErrorIs(t, err, rdmatest.ErrRejected)
+		close(g.open)
+		q.answer()
 		require.NoError(t, q.Close())
 		synctest.Wait()
 		r.dialLinux()

@@ -49,10 +49,14 @@ func TestConnections(t *testing.T) {
 
 // Refusals of connections and of calls are counted by their kind.
 func TestServerStats(t *testing.T) {
-	serve(t, &Server{Handler: null, MaxConns: 2}, func(t *testing.T, r *rig) {
+	g := new(gate)
+	serve(t, &Server{Handler: g, MaxConns: 2}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		r.dialFrom(1).call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 		r.dialFrom(1)
-		r.dialFrom(1)
-		r.dialFrom(2)
+		r.dialFrom(2).call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		require.Equal(t, 2, g.count())
+		defer close(g.open)
 		_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{Handler: &requester{t: t}})
 		require.Error(t, err)
 		synctest.Wait()

@@ -11,4 +11,9 @@ const (
 	// Bulk is how many octets in PressTime are a sign of life: more than a
 	// peer sends that only wants to look alive.
 	Bulk = 4 << 10
+
+	// Of the places for connections one in spared is kept for parties with no more
+	// than few connections.
+	spared = 8
+	few    = 8
 )

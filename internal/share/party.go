@@ -47,6 +47,24 @@ func (t *Parties[P]) Leave(p *Party[P]) {
 // Len returns how many parties have connections.
 func (t *Parties[P]) Len() int { return len(t.all) }
 
+// Full tells whether one more connection of a newcomer, which is counted already,
+// has to find a place where now of limit are taken. The last of them are for those
+// who have few.
+func (t *Parties[P]) Full(newcomer *Party[P], now, limit int) bool {
+	if !newcomer.Few() {
+		limit -= limit / spared
+	}
+	return now >= limit
+}
+
+// Few tells whether a party has few connections, for which those of others go even
+// where they have calls under way.
+func (p *Party[P]) Few() bool { return p.conns <= few }
+
+// MaxLeaving returns how many connections, of limit, may have lost their places and
+// be there still, for the sake of calls that do not end.
+func MaxLeaving(limit int) int { return max(1, limit/spared) }
+
 // Yields returns the party that is to give a place to the newcomer, one of whose
 // connections is to come: the one that has most; nil where that would leave it
 // fewer than the newcomer has then.

@@ -162,3 +162,21 @@ func TestYields(t *testing.T) {
 	assert.Equal(t, 1, parties.Len())
 	assert.Nil(t, parties.Yields(b), "from itself")
 }
+
+// The last places are for those who have few.
+func TestFull(t *testing.T) {
+	parties := NewParties(func() int { return 0 })
+	p := parties.Enter(&net.TCPAddr{IP: net.IPv4(198, 51, 100, 1)})
+	for range few - 1 {
+		parties.Enter(&net.TCPAddr{IP: net.IPv4(198, 51, 100, 1)})
+	}
+	assert.True(t, p.Few())
+	assert.False(t, parties.Full(p, 15, 16))
+	assert.True(t, parties.Full(p, 16, 16))
+	parties.Enter(&net.TCPAddr{IP: net.IPv4(198, 51, 100, 1)})
+	assert.False(t, p.Few())
+	assert.False(t, parties.Full(p, 13, 16))
+	assert.True(t, parties.Full(p, 14, 16))
+	assert.False(t, parties.Full(p, 6, 7), "there is no eighth of it")
+	assert.Equal(t, [2]int{1, 128}, [2]int{MaxLeaving(7), MaxLeaving(1024)})
+}

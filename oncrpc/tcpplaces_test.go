@@ -1,0 +1,109 @@
+package oncrpc
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// crowded has a party take all places that it gets, of 16, with a record begun on each,
+// a second apart, and returns its connections.
+func crowded(t *testing.T, l *pipeListener) (all []net.Conn) {
+	for range 16 {
+		nc := l.dialFrom(1)
+		all = append(all, nc)
+		go nc.Write([]byte{0x80}) // an octet of a record, which no refused one takes
+		time.Sleep(time.Second)
+		synctest.Wait()
+	}
+	return all
+}
+
+func closeAll(all []net.Conn) {
+	for _, nc := range all {
+		nc.Close()
+	}
+}
+
+// One party cannot keep others out by connections with calls under way: the last
+// eighth of the places is not for it, and where that is taken the one goes that has
+// been at its calls for longest. Nobody takes more than a few places so.
+func TestPlacesForOthers(t *testing.T) {
+	s := &Server{Handler: newReplay(t, new(maker), ReplayConfig{}), MaxConns: 16, Log: quiet()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		all := crowded(t, l)
+		assert.Equal(t, Totals{Now: 14, Total: 14, Refused: 2}, s.Stats().Totals)
+		for host := range byte(3) {
+			nc := l.dialFrom(2 + host)
+			all = append(all, nc)
+			_, err := nc.Write([]byte{0x80})
+			assert.NoError(t, err)
+			synctest.Wait()
+		}
+		assert.Equal(t, Totals{Now: 16, Total: 17, Refused: 2, Replaced: 1}, s.Stats().Totals)
+		_, err := all[0].Write([]byte{0})
+		assert.Error(t, err, "the oldest")
+		for range 8 {
+			nc := l.dialFrom(9)
+			all = append(all, nc)
+			go nc.Write([]byte{0x80})
+			synctest.Wait()
+		}
+		got := s.Stats()
+		assert.Equal(t, 16, got.Now)
+		assert.EqualValues(t, 1+6, got.Replaced, "of 13 there are 7, and 6 of the newcomer's")
+		closeAll(all)
+	})
+}
+
+// Calls that may not be made again keep their connections.
+func TestPlacesOfCallsThatStay(t *testing.T) {
+	s := &Server{Handler: echoMux(), MaxConns: 16, Log: quiet()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		all := crowded(t, l)
+		for host := range byte(3) {
+			nc := l.dialFrom(2 + host)
+			all = append(all, nc)
+			go nc.Write([]byte{0x80})
+			synctest.Wait()
+		}
+		assert.Equal(t, Totals{Now: 16, Total: 16, Refused: 3}, s.Stats().Totals)
+		closeAll(all)
+	})
+}
+
+// Connections that have lost their places and cannot end, as their calls do not, are few.
+func TestPlacesOfCallsThatHang(t *testing.T) {
+	s := &Server{MaxConns: 16, Log: quiet()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		gate := make(chan struct{})
+		m := &maker{make: func(context.Context, *Call, *Reply) { <-gate }}
+		s.Handler = newReplay(t, m, ReplayConfig{})
+		var all []net.Conn
+		for i := range byte(16 + 5) {
+			nc := l.dialFrom(1 + i/6)
+			all = append(all, nc)
+			go nc.Write(record(call(uint32(i), testProg, 2, procMake, 0, 0, 0, 0)))
+			synctest.Wait()
+		}
+		got := s.Stats()
+		assert.EqualValues(t, 2, got.Replaced)
+		assert.EqualValues(t, 18, got.Now)
+		close(gate)
+		synctest.Wait()
+		assert.Equal(t, 16, s.Stats().Now)
+		closeAll(all)
+	})
+}
+
+func TestResumes(t *testing.T) {
+	c := newReplay(t, new(maker), ReplayConfig{})
+	assert.True(t, Resumes(c))
+	assert.True(t, Resumes(NewObserver(c)))
+	assert.False(t, Resumes(echoMux()))
+	assert.False(t, Resumes(NewObserver(echoMux())))
+}

@@ -1,0 +1,125 @@
+package rpcrdma
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// A resuming gate says that its calls may be made again.
+type resuming struct {
+	gate
+	first context.Context // of the first call
+}
+
+func (g *resuming) Resumes() bool { return true }
+
+func (g *resuming) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	g.mu.Lock()
+	if g.first == nil {
+		g.first = ctx
+	}
+	g.mu.Unlock()
+	return g.gate.Serve(ctx, req, rep)
+}
+
+// occupy has a host take all places that it gets, of 16, with a call under way on each, a
+// second apart, and returns its connections.
+func (r *rig) occupy(host byte) (all []*requester) {
+	for range 16 {
+		q := &requester{t: r.t}
+		if !r.tryFrom(host, q) {
+			continue
+		}
+		all = append(all, q)
+		q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		time.Sleep(time.Second)
+	}
+	synctest.Wait()
+	return all
+}
+
+// tryFrom connects q, or reports that it was rejected.
+func (r *rig) tryFrom(host byte, q *requester) bool {
+	r.tap.from = &net.TCPAddr{IP: net.IPv4(198, 51, 100, host), Port: 1000}
+	c, err := r.listen.Dial(r.t.Context(), rdma.ConnConfig{Handler: q, PrivateData: linux.AppendTo(nil), RecvSize: 1 << 12, Recvs: 1 << 10})
+	if err != nil {
+		return false
+	}
+	q.Conn = c
+	return true
+}
+
+// One party cannot keep others out by connections with calls under way: the last
+// eighth of the places is not for it, and where that is taken the one goes that has
+// been at its calls for longest (R5042-6.4.1-1).
+func TestPlacesForOthers(t *testing.T) {
+	g := new(resuming)
+	serve(t, &Server{Handler: g, MaxConns: 16}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		all := r.occupy(1)
+		require.Len(t, all, 14)
+		for host := range byte(3) {
+			q := &requester{t: t}
+			assert.True(t, r.tryFrom(2+host, q), host)
+			q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+			synctest.Wait()
+		}
+		s := r.Stats()
+		assert.Equal(t, [2]uint64{2, 1}, [2]uint64{s.Refused, s.Replaced})
+		assert.Len(t, all[0].ended(), 1, "the oldest")
+		assert.ErrorIs(t, context.Cause(g.first), ErrBound)
+		for _, q := range all[1:] {
+			assert.Empty(t, q.ended())
+		}
+		close(g.open)
+		synctest.Wait()
+		assert.Equal(t, 16, r.Stats().Now)
+	})
+}
+
+// Calls that may not be made again keep their connections.
+func TestPlacesOfCallsThatStay(t *testing.T) {
+	g := new(gate)
+	serve(t, &Server{Handler: g, MaxConns: 16}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		defer close(g.open)
+		r.occupy(1)
+		require.Len(t, r.occupy(2), 2)
+		assert.False(t, r.tryFrom(3, &requester{t: t}))
+		assert.Zero(t, r.Stats().Replaced)
+	})
+}
+
+// Connections that have lost their places and are there still, as their calls do not end,
+// are few.
+func TestPlacesOfCallsThatHang(t *testing.T) {
+	g := new(resuming)
+	serve(t, &Server{Handler: g, MaxConns: 16}, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		r.occupy(1)
+		n := 0
+		for host := range byte(8) {
+			q := &requester{t: t}
+			if r.tryFrom(2+host, q) {
+				n++
+				q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+				synctest.Wait()
+			}
+		}
+		assert.Equal(t, 4, n, "two in free places, two in others'")
+		assert.Equal(t, 18, r.Stats().Now)
+		close(g.open)
+		synctest.Wait()
+		assert.Equal(t, 16, r.Stats().Now)
+	})
+}
