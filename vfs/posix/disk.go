@@ -23,8 +23,16 @@ type disk struct {
 	// The kernel's calls, but in tests.
 	fsync, fdatasync, syncfs func(fd int) error
 
-	mu   sync.Mutex
-	last map[uint64]chan struct{} // by inode number, the latest sync under way
+	mu        sync.Mutex
+	last      map[uint64]chan struct{} // by inode number, the latest sync under way
+	now, next *round                   // nil: none
+}
+
+// A round is one sync of all that the file system has, for all who came before it
+// began.
+type round struct {
+	over chan struct{}
+	err  error // set then
 }
 
 func (d *disk) init(lost func(error)) {
@@ -67,13 +75,43 @@ func (d *disk) inode(fl *file, call func(fd int) error) error {
 	return err
 }
 
-// all syncs all that the file system has.
+// all syncs all that the file system has. One round is under way at a time, however
+// many want one: who comes meanwhile has a change that it may have passed already,
+// and waits for the next.
 func (d *disk) all() error {
-	err := uninterrupted(d.syncfs, d.mount)
-	if err != nil {
-		d.lost(err)
+	r := &round{over: make(chan struct{})}
+	d.mu.Lock()
+	before := d.now
+	mine := d.next == nil
+	switch {
+	case before == nil:
+		d.now = r
+	case mine:
+		d.next = r
+	default:
+		r = d.next
 	}
-	return err
+	d.mu.Unlock()
+	if !mine {
+		<-r.over
+		return r.err
+	}
+	if before != nil {
+		<-before.over
+	}
+	d.run(r)
+	return r.err
+}
+
+// run is a round. The next one, if somebody waits for it, is that one's to run.
+func (d *disk) run(r *round) {
+	if r.err = uninterrupted(d.syncfs, d.mount); r.err != nil {
+		d.lost(r.err)
+	}
+	d.mu.Lock()
+	d.now, d.next = d.next, nil
+	d.mu.Unlock()
+	close(r.over)
 }
 
 func uninterrupted(call func(fd int) error, fd int) error {

@@ -23,6 +23,9 @@ type maker struct {
 	// attributes. If not it goes again: EOPNOTSUPP. Nil: nobody has doubts.
 	kept func(st *unix.Statx_t) bool
 
+	// changed tells that the new object was changed after call.
+	changed bool
+
 	// taken tells what the object means that has the name. Nil: EEXIST.
 	taken func(o *object) error
 }
@@ -132,7 +135,7 @@ func (f *FS) finish(d *object, fd int, m *maker, st *unix.Statx_t) error {
 		if err = f.changeOwnerMode(fd, typeOf(st.Mode), &later); err == nil {
 			err = changeTimes(fd, &later)
 		}
-		if err == nil && changesAny(&later) {
+		if m.changed = changesAny(&later); err == nil && m.changed {
 			err = statFD(fd, st)
 		}
 	}
@@ -159,11 +162,11 @@ func (f *FS) modeCut(d *object, st *unix.Statx_t, mode uint32) bool {
 	return err != nil || n == 0
 }
 
-// syncNew puts a new object on stable storage. For one that cannot be opened
-// its directory's sync does, unless it changed after it was made.
+// syncNew puts a new object on stable storage. For one that cannot be opened its
+// directory's sync does: a journal has both in one transaction. But not a change
+// that came after it was made.
 func (f *FS) syncNew(o *object, m *maker) error {
-	s := &m.attr
-	if o.typ == vfs.TypeReg || o.typ == vfs.TypeDir || s.UID != nil || s.GID != nil || s.AtimeHow|s.MtimeHow != 0 {
+	if o.typ == vfs.TypeReg || o.typ == vfs.TypeDir || m.changed {
 		return f.sync(o)
 	}
 	return nil

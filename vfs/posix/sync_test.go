@@ -155,6 +155,16 @@ func TestSyncs(t *testing.T) {
 			_, err := w.f.Mknod(w.Context(), &w.c, w.f.Root(), "new", vfs.TypeFIFO, vfs.Dev{}, touch)
 			return err
 		}, []string{dir, all}},
+		"MKNOD with a mode that umask cuts": {func(w *world) error {
+			old := unix.Umask(0o777)
+			defer unix.Umask(old)
+			_, err := w.f.Mknod(w.Context(), &w.c, w.f.Root(), "new", vfs.TypeFIFO, vfs.Dev{}, vfs.SetAttr{Mode: &mode})
+			return err
+		}, []string{dir, all}},
+		"CREATE of a link": {func(w *world) error {
+			_, err := w.f.Create(w.Context(), &w.c, w.f.Root(), "link", vfs.CreateHow{})
+			return err
+		}, []string{dir}},
 		"REMOVE": {func(w *world) error {
 			_, err := w.f.Remove(w.Context(), &w.c, w.f.Root(), "gone")
 			return err
@@ -365,4 +375,48 @@ func testSyncWaits(t *testing.T) {
 	soon(t, swept, "the sweep does not end")
 	assert.Empty(t, w.f.disk.last)
 	tp.say(nil)
+}
+
+// TestSyncRounds: however many wait for all to be synced, it is done for all who
+// came before it began.
+func TestSyncRounds(t *testing.T) { synctest.Test(t, testSyncRounds) }
+
+func testSyncRounds(t *testing.T) {
+	const many = 5
+	var d disk
+	lost := 0
+	d.init(func(error) { lost++ })
+	begun, goOn := make(chan struct{}), make(chan error)
+	d.syncfs = func(int) error {
+		begun <- struct{}{}
+		return <-goOn
+	}
+	first := make(chan error, 1)
+	go func() { first <- d.all() }()
+	<-begun
+	late := make(chan error, many)
+	for range many {
+		go func() { late <- d.all() }()
+	}
+	synctest.Wait()
+	goOn <- nil
+	require.NoError(t, <-first)
+	<-begun
+	last := make(chan error, 1)
+	go func() { last <- d.all() }()
+	synctest.Wait()
+	assert.Empty(t, late, "the first may have passed what they changed")
+	goOn <- unix.EIO
+	for range many {
+		assert.ErrorIs(t, <-late, unix.EIO)
+	}
+	assert.Equal(t, 1, lost)
+	<-begun
+	goOn <- nil
+	require.NoError(t, <-last)
+	go func() { first <- d.all() }()
+	<-begun
+	goOn <- nil
+	require.NoError(t, <-first)
+	assert.Nil(t, d.now)
 }
