@@ -145,7 +145,7 @@ func (r *reconnection) attempt(ctx context.Context) (*Client, error) {
 	}
 	asking, cancel := context.WithTimeoutCause(ctx, r.cfg.Silence, r.silence())
 	defer cancel()
-	if err := r.ask(asking, c); c.received.Load() == 0 {
+	if _, err := r.ask(asking, c); c.received.Load() == 0 {
 		c.conn.Abort(err) // what says nothing would not say goodbye either
 		_ = c.Close()
 		return nil, err
@@ -154,15 +154,16 @@ func (r *reconnection) attempt(ctx context.Context) (*Client, error) {
 }
 
 // ask makes a call that does nothing: the procedure 0 that every program has
-// (RFC 5531, Section 12.1).
-func (l *Line) ask(ctx context.Context, c *Client) error {
+// (RFC 5531, Section 12.1). It reports whether the call was sent: there may be no
+// credit for it.
+func (l *Line) ask(ctx context.Context, c *Client) (sent bool, err error) {
 	p := l.program.Load()
 	x := oncrpc.Exchange{Prog: uint32(p >> 32), Vers: uint32(p)}
-	err := c.Call(ctx, &x)
+	xid, err := c.call(ctx, &x, 0)
 	if err == nil {
 		x.Release()
 	}
-	return err
+	return xid != 0, err
 }
 
 // silence is the cause of an end by silence.

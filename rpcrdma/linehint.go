@@ -63,13 +63,15 @@ func (r *reconnection) attemptUnlessHinted(ctx context.Context) (c *Client, hint
 	return c, hinted, err
 }
 
-// doubt asks whether the server is there, and ends the connection if it is not.
+// doubt asks whether the server is there, and ends the connection if it does not
+// answer. Where slow calls have all credits, it cannot be asked, and nothing follows
+// from that.
 func (o *observer) doubt() {
 	o.asked.Go(func() {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), hintTime, errDoubt)
 		defer cancel()
 		heard := o.conn.received.Load()
-		if _ = o.line.ask(ctx, o.conn); ctx.Err() != nil && o.conn.received.Load() == heard {
+		if sent, _ := o.line.ask(ctx, o.conn); sent && ctx.Err() != nil && o.conn.received.Load() == heard {
 			o.conn.conn.Abort(errDoubt)
 		}
 	})

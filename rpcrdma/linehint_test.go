@@ -145,3 +145,24 @@ func TestLineHintForged(t *testing.T) {
 		}
 	})
 }
+
+// Nor do they where calls that take their time have all credits, so that the server
+// cannot be asked.
+func TestLineHintNoCredit(t *testing.T) {
+	const credits = 3
+	line(t, LineConfig{Client: ClientConfig{Credits: credits}}, func(t *testing.T, l *Line, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.e.hold = make(chan struct{})
+		done := start(t, t.Context(), l, credits)
+		time.Sleep(hintPause)
+		for range 3 {
+			l.Hint()
+			time.Sleep(hintPause)
+		}
+		assert.Equal(t, 1, p.connections())
+		close(p.e.hold)
+		for range credits {
+			assert.NoError(t, <-done)
+		}
+	})
+}

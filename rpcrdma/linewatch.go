@@ -109,7 +109,7 @@ func (o *observer) look() finding {
 		o.asking.Store(true)
 		o.asked.Go(func() {
 			defer o.asking.Store(false)
-			_ = l.ask(context.Background(), o.conn) // whoever looks will notice
+			_, _ = l.ask(context.Background(), o.conn) // whoever looks will notice
 		})
 	}
 	return fine
