@@ -45,6 +45,10 @@ const (
 	// glanceName is the longest name, in octets, of NAME_MAX.
 	glanceName = 255
 
+	// slowBlocks is how much storage, in blocks of 512 octets, takes time to be
+	// freed: a file of 16 MiB, which may be in as many pieces.
+	slowBlocks = 16 << 20 / 512
+
 	// minMapped is how many octets are lent from a mapping at least: to copy
 	// fewer costs less than to look whether they are in memory.
 	minMapped = 64 << 10

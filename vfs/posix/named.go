@@ -8,12 +8,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A named is what has a name that is about to change, if it is of the export.
+// A named is what has a name that is about to change, if it is of the export. It is
+// to be closed without the locks of directories: the last to close a large file waits
+// until its storage is free.
 type named struct {
 	place
 	fd    int        // -1: nothing, or what is known
 	known vfs.Handle // of what was seen before, which takes no descriptor
 	st    unix.Statx_t
+	o     *object // nil: it was not in use
 }
 
 var noNamed = named{fd: -1}
@@ -29,7 +32,7 @@ func (f *FS) named(d *object, name string) named {
 		return noNamed
 	}
 	if statFD(n.fd, &n.st) != nil || !f.exported(&n.st) {
-		n.close()
+		f.closeNamed(&n)
 		return noNamed
 	}
 	return n
@@ -46,13 +49,19 @@ func (f *FS) namedBefore(d *object, name string) (n named, ok bool) {
 	if statName(d.fd, append(append(b[:0], name...), 0), &n.st) != nil || !f.exported(&n.st) {
 		return n, false
 	}
+	if n.st.Nlink == 1 && n.st.Blocks >= slowBlocks { // or to remove it frees it
+		return n, false
+	}
 	n.known, ok = f.handles.seen(n.st.Ino, n.st.Btime)
 	return n, ok
 }
 
-func (n *named) close() {
+func (f *FS) closeNamed(n *named) {
 	if n.fd >= 0 {
 		closeFD(n.fd)
+	}
+	if n.o != nil {
+		f.put(n.o)
 	}
 }
 
@@ -67,6 +76,7 @@ func (f *FS) unnamed(n *named) error {
 	}
 	h, err := f.handles.removed(n.fd, &n.st, n.place)
 	if err == nil && n.st.Nlink == 0 {
+		n.o = f.cache.get(h)
 		f.cache.forget(h)
 	}
 	return err
@@ -75,12 +85,10 @@ func (f *FS) unnamed(n *named) error {
 // unnamedKnown is unnamed for what was seen before, if anything was there. Only
 // what is open stands in the way of its storage.
 func (f *FS) unnamedKnown(n *named) error {
-	o := f.cache.get(n.known)
-	if o == nil {
+	if n.o = f.cache.get(n.known); n.o == nil {
 		return nil
 	}
-	defer f.put(o)
-	err := f.stat(o, &n.st)
+	err := f.stat(n.o, &n.st)
 	if err == unix.ESTALE {
 		err = nil // it is forgotten
 	}

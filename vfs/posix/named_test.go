@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -37,6 +38,52 @@ func TestUnnamed(t *testing.T) {
 			_, err = w.f.Remove(ctx, &w.c, root, "g")
 			require.NoError(t, err)
 			assert.False(t, w.f.cache.holds(h.Handle))
+		})
+	}
+}
+
+// To close the last of a large file takes as long as its storage takes to be freed,
+// and nobody waits for that with the lock of a directory.
+func TestUnnamedCloses(t *testing.T) {
+	for kind, o := range benchKinds() {
+		t.Run(kind, func(t *testing.T) {
+			w := newWorld(t, o)
+			root, ctx := w.f.Root(), t.Context()
+			d, err := w.f.object(root)
+			require.NoError(t, err)
+			defer w.f.put(d)
+			large := func(name string) (place int) {
+				m, err := w.f.Create(ctx, &w.c, root, name, vfs.CreateHow{})
+				require.NoError(t, err)
+				fd, err := unix.Open(w.s.path(name), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+				require.NoError(t, err)
+				require.NoError(t, unix.Fallocate(fd, 0, 0, slowBlocks*512))
+				require.NoError(t, unix.Close(fd))
+				open := w.f.cache.get(m.Handle)
+				require.NotNil(t, open)
+				w.f.cache.release(open)
+				return open.fd
+			}
+			check := func(place int, v *named) {
+				t.Helper()
+				assert.GreaterOrEqual(t, v.fd, 0, "with no descriptor, the call that removes it frees its storage")
+				var st unix.Statx_t
+				assert.NoError(t, statFD(place, &st), "closed under the lock")
+				w.f.closeNamed(v)
+				assert.ErrorIs(t, statFD(place, &st), unix.EBADF)
+			}
+
+			place, v := large("f"), noNamed
+			_, err = w.f.unlinkIn(&w.c, d, "f", 0, &v)
+			require.NoError(t, err)
+			check(place, &v)
+
+			w.hostFile("g")
+			place, old, over := large("f"), noNamed, noNamed
+			_, _, err = w.f.renameIn(&w.c, d, "g", d, "f", &old, &over)
+			require.NoError(t, err)
+			w.f.closeNamed(&old)
+			check(place, &over)
 		})
 	}
 }

@@ -35,14 +35,17 @@ func (f *FS) unlink(c *vfs.Cred, dir vfs.Handle, name string, flags int) (w vfs.
 		return w, err
 	}
 	defer f.put(d)
-	w, err = f.unlinkIn(c, d, name, flags)
+	v := noNamed
+	defer f.closeNamed(&v)
+	w, err = f.unlinkIn(c, d, name, flags, &v)
 	if err == nil {
 		err = f.sync(d)
 	}
 	return w, err
 }
 
-func (f *FS) unlinkIn(c *vfs.Cred, d *object, name string, flags int) (w vfs.WCC, err error) {
+// unlinkIn leaves in v what has lost the name.
+func (f *FS) unlinkIn(c *vfs.Cred, d *object, name string, flags int, v *named) (w vfs.WCC, err error) {
 	d.wcc.Lock()
 	defer d.wcc.Unlock()
 	var st unix.Statx_t
@@ -53,15 +56,13 @@ func (f *FS) unlinkIn(c *vfs.Cred, d *object, name string, flags int) (w vfs.WCC
 	if err := checkName(name); err != nil {
 		return w, err
 	}
-	v := noNamed
 	err = f.as(c, func() error {
-		v = f.named(d, name)
+		*v = f.named(d, name)
 		return unix.Unlinkat(d.fd, name, flags)
 	})
-	defer v.close()
 	w.After = f.attrOf(d)
 	if err != nil {
 		return w, err
 	}
-	return w, late(f.unnamed(&v))
+	return w, late(f.unnamed(v))
 }

@@ -24,7 +24,10 @@ func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName st
 		return fromDir, toDir, err
 	}
 	defer f.put(e)
-	fromDir, toDir, err = f.renameIn(c, d, fromName, e, toName)
+	old, over := noNamed, noNamed
+	defer f.closeNamed(&old)
+	defer f.closeNamed(&over)
+	fromDir, toDir, err = f.renameIn(c, d, fromName, e, toName, &old, &over)
 	if err != nil {
 		return fromDir, toDir, err
 	}
@@ -35,7 +38,9 @@ func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName st
 	return fromDir, toDir, err
 }
 
-func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string) (wd, we vfs.WCC, err error) {
+// renameIn leaves in old what has another name, and in over what had that name
+// before.
+func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string, old, over *named) (wd, we vfs.WCC, err error) {
 	defer lockBoth(d, e)()
 	var st unix.Statx_t
 	if err := f.stat(d, &st); err != nil {
@@ -52,21 +57,18 @@ func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string)
 	if isDots(from) || isDots(to) {
 		return wd, we, unix.EINVAL
 	}
-	err = f.rename(c, d, from, e, to)
+	err = f.rename(c, d, from, e, to, old, over)
 	wd.After, we.After = f.attrOf(d), f.attrOf(e)
 	return wd, we, err
 }
 
 // rename moves a name. The handles learn of the new one first: a daemon that
 // dies in between must find the object by either.
-func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string) error {
-	old, over := noNamed, noNamed
+func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string, old, over *named) error {
 	_ = f.as(c, func() error { // the kernel says later what may not be seen
-		old, over = f.named(d, from), f.named(e, to)
+		*old, *over = f.named(d, from), f.named(e, to)
 		return nil
 	})
-	defer old.close()
-	defer over.close()
 	next := place{e.ino, to}
 	moves := old.fd >= 0 && old.place != next
 	if moves {
@@ -85,7 +87,7 @@ func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string) e
 		}
 	}
 	if err == nil && over.st.Ino != old.st.Ino {
-		err = late(f.unnamed(&over))
+		err = late(f.unnamed(over))
 	}
 	return err
 }
