@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"bytes"
 	"fmt"
 	"syscall"
 	"testing"
@@ -41,7 +42,7 @@ func (u user) write(h vfs.Handle, n int, off uint64) (int, error) {
 // TestFull: what is held is bounded, whatever it is, and comes free again.
 func TestFull(t *testing.T) {
 	const pages = 10
-	u := use(t, Options{Size: pages*pageLen + 2*objectCost})
+	u := use(t, Options{Size: pages*pageLen + clusterCost + 2*objectCost})
 	f, err := u.create(u.Root(), "f")
 	require.NoError(t, err)
 	n, err := u.write(f, (pages+1)*pageLen, 0)
@@ -191,4 +192,39 @@ func TestSticky(t *testing.T) {
 	assert.NoError(t, err)
 	_, _, err = u.Rename(t.Context(), &u.c, u.Root(), "f", u.Root(), "g")
 	assert.NoError(t, err)
+}
+
+// TestCutAnywhere: what is cut off is gone, wherever the file ends then, and no page of what
+// stays is looked at.
+func TestCutAnywhere(t *testing.T) {
+	const pages = 4 * clusterLen
+	for _, size := range []uint64{
+		0, 1, pageLen - 1, pageLen, pageLen + 1, (clusterLen - 1) * pageLen, clusterLen*pageLen - 1, clusterLen * pageLen,
+		clusterLen*pageLen + 1, (2*clusterLen + 5) * pageLen, 2*clusterLen*pageLen + 7, pages*pageLen - 1,
+	} {
+		u := use(t, Options{})
+		h, err := u.create(u.Root(), "f")
+		require.NoError(t, err)
+		data := bytes.Repeat([]byte("x"), pages*pageLen)
+		_, _, _, err = u.Write(t.Context(), &u.c, h, data, 0, vfs.Unstable)
+		require.NoError(t, err)
+		_, err = u.write(h, 1, 1<<40) // far away
+		require.NoError(t, err)
+		n, err := u.file(h)
+		require.NoError(t, err)
+		require.Len(t, n.clusters, pages/clusterLen+1, "what a cut looks at")
+
+		far := uint64(1<<40 + 1)
+		for _, s := range []uint64{size, far} {
+			_, err = u.SetAttr(t.Context(), &u.c, h, vfs.SetAttr{Size: &s}, nil)
+			require.NoError(t, err)
+			assert.Equal(t, u.count(), u.used, size)
+		}
+		assert.EqualValues(t, (size+pageLen-1)/pageLen*pageLen, n.attr.Used)
+		got := make([]byte, len(data))
+		_, _, _, err = u.Read(t.Context(), &u.c, h, got, 0)
+		require.NoError(t, err)
+		clear(data[size:])
+		assert.True(t, bytes.Equal(data, got), size)
+	}
 }

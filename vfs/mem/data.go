@@ -10,6 +10,21 @@ import (
 // A page is some octets of a file.
 type page [pageLen]byte
 
+// A cluster is the pages of a file that lie side by side, or nil where there is none.
+// To cut a file short all its clusters are looked at, but no page of those that stay.
+type cluster struct {
+	pages [clusterLen]*page
+	n     int64 // that are there
+}
+
+// page returns a page, or nil.
+func (n *node) page(no uint64) *page {
+	if cl := n.clusters[no/clusterLen]; cl != nil {
+		return cl.pages[no%clusterLen]
+	}
+	return nil
+}
+
 // Read copies out of the pages, and zeros for those that are not there.
 func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64) (int, bool, vfs.MaybeAttr, error) {
 	f.mu.RLock()
@@ -28,7 +43,7 @@ func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off ui
 	for done := 0; done < len(p); {
 		at := off + uint64(done)
 		piece := p[done:min(len(p), done+pageLen-int(at%pageLen))]
-		if pg := n.pages[at/pageLen]; pg != nil {
+		if pg := n.page(at / pageLen); pg != nil {
 			copy(piece, pg[at%pageLen:])
 		} else {
 			clear(piece)
@@ -80,17 +95,27 @@ func (f *FS) write(n *node, p []byte, off uint64) (done int, err error) {
 // page returns a page of n, which is made where it is not there. ENOSPC: there
 // is no room for it.
 func (f *FS) page(n *node, no uint64) (*page, error) {
-	if pg := n.pages[no]; pg != nil {
+	if pg := n.page(no); pg != nil {
 		return pg, nil
 	}
-	if err := f.charge(pageLen); err != nil {
+	cl := n.clusters[no/clusterLen]
+	cost := int64(pageLen)
+	if cl == nil {
+		cost += clusterCost
+	}
+	if err := f.charge(cost); err != nil {
 		return nil, err
 	}
-	if n.pages == nil {
-		n.pages = make(map[uint64]*page)
+	if cl == nil {
+		if n.clusters == nil {
+			n.clusters = make(map[uint64]*cluster)
+		}
+		cl = new(cluster)
+		n.clusters[no/clusterLen] = cl
 	}
 	pg := new(page)
-	n.pages[no] = pg
+	cl.pages[no%clusterLen] = pg
+	cl.n++
 	n.attr.Used += pageLen
 	return pg, nil
 }
@@ -99,19 +124,46 @@ func (f *FS) page(n *node, no uint64) (*page, error) {
 // zeros.
 func (f *FS) cut(n *node, size uint64) {
 	if size < n.attr.Size {
-		if pg := n.pages[size/pageLen]; pg != nil {
+		if pg := n.page(size / pageLen); pg != nil {
 			clear(pg[size%pageLen:])
 		}
-		first := (size + pageLen - 1) / pageLen
-		for no := range n.pages {
-			if no >= first {
-				delete(n.pages, no)
-				n.attr.Used -= pageLen
-				f.used -= pageLen
-			}
-		}
+		pages, clusters := n.cut((size + pageLen - 1) / pageLen)
+		n.attr.Used -= uint64(pages * pageLen)
+		f.used -= pages*pageLen + clusters*clusterCost
 	}
 	n.attr.Size = size
+}
+
+// cut takes all pages out from one on, and returns how many there were, and how many
+// clusters went with them.
+func (n *node) cut(first uint64) (pages, clusters int64) {
+	for no, cl := range n.clusters {
+		switch {
+		case no < first/clusterLen:
+			continue
+		case no > first/clusterLen:
+			pages += cl.n
+			cl.n = 0
+		default:
+			pages += cl.cut(first % clusterLen)
+		}
+		if cl.n == 0 {
+			delete(n.clusters, no)
+			clusters++
+		}
+	}
+	return pages, clusters
+}
+
+func (cl *cluster) cut(first uint64) (pages int64) {
+	for i := first; i < clusterLen; i++ {
+		if cl.pages[i] != nil {
+			cl.pages[i] = nil
+			pages++
+		}
+	}
+	cl.n -= pages
+	return pages
 }
 
 // Commit has nothing to do.

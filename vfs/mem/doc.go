@@ -1,7 +1,7 @@
 // Package mem is a file system in memory, as a vfs.FS: for trying out, for
 // scratch, and for tests that want one which does all that a file system can.
 //
-//	handle ──▶ node ─┬─ pages   of a file: those that were written
+//	handle ──▶ node ─┬─ pages   of a file: those that were written, in clusters
 //	                 ├─ names   of a directory, in the order they were made
 //	                 └─ target  of a symbolic link
 //

@@ -13,6 +13,11 @@ const (
 	// pageLen is the octets of a file that are kept together.
 	pageLen = 4 << 10
 
+	// clusterLen is how many pages have one entry in the map of a file, and
+	// clusterCost what that counts against the size, in octets.
+	clusterLen  = 64
+	clusterCost = 8*clusterLen + 64
+
 	// The limits of Linux's file systems.
 	maxName     = 255  // octets
 	maxTarget   = 4095 // octets of a symbolic link's path

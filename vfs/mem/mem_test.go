@@ -27,7 +27,14 @@ func TestConformance(t *testing.T) {
 // count returns what the objects that there are count against the size.
 func (f *FS) count() (used int64) {
 	for _, n := range f.nodes {
-		used += int64(len(n.pages))*pageLen + int64(len(n.target))
+		used += int64(len(n.clusters))*clusterCost + int64(len(n.target))
+		for _, cl := range n.clusters {
+			for _, pg := range cl.pages {
+				if pg != nil {
+					used += pageLen
+				}
+			}
+		}
 		switch {
 		case n == f.root:
 		case n.attr.Type == vfs.TypeDir:

@@ -4,11 +4,11 @@ import "github.com/nfsrdma/nfsrdma/vfs"
 
 // A node is an object.
 type node struct {
-	attr   vfs.Attr
-	pages  map[uint64]*page // of a file, by offset over pageLen; one that is not there has zeros
-	target string           // of a symbolic link
-	names  *names           // of a directory
-	parent *node            // of a directory
+	attr     vfs.Attr
+	clusters map[uint64]*cluster // of a file, by page number over clusterLen; a page that is not there has zeros
+	target   string              // of a symbolic link
+	names    *names              // of a directory
+	parent   *node               // of a directory
 
 	verifier  uint64 // of the exclusive create that made it
 	exclusive bool   // and no attributes were set since
