@@ -98,9 +98,9 @@ func (x *receiver) take() error {
 	a := &x.ahead
 	for a.came < len(a.pieces[0]) {
 		x.uncork()
-		n, err := x.c.sock.readv(a.left(), true)
+		n, err := x.c.sock.readv(a.left(), x.owes())
 		if err == errWouldBlock {
-			err = x.c.sock.await(true)
+			err = x.c.sock.await(x.owes())
 		}
 		if err != nil {
 			a.drop()

@@ -81,7 +81,7 @@ func TestDDPSinkChecks(t *testing.T) {
 			assert.Equal(t, make([]byte, 48), mem)               // R5041-7.1-2, R5041-7.1-4
 			assert.ErrorIs(t, e.Post(rdma.WR{}), rdma.ErrClosed) // R5041-3-8-1
 			require.NoError(t, e.Close())
-			_, err := e.sock.read([][]byte{make([]byte, 1)}, false)
+			_, err := e.sock.read([][]byte{make([]byte, 1)}, new(debt))
 			assert.Error(t, err)
 			e.sock.tcp.control(func(int) { assert.Fail(t, "TCP is open") }) // R5041-3-10-1, R5041-6.2-2
 		})

@@ -77,8 +77,10 @@ const (
 	defaultStartup = 5 * time.Second
 
 	// stallTimeout ends a connection whose peer stops in the middle of an
-	// FPDU or a message, or takes nothing of what is sent.
+	// FPDU or a message, or takes nothing of what is sent. A long FPDU may take
+	// longer, up to a second for each slowestPeer octets.
 	stallTimeout = 30 * time.Second
+	slowestPeer  = 4 << 10
 
 	// lingerTimeout is how long the end of a connection waits for the
 	// peer to take the last octets, a Terminate among them, and to close

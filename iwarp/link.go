@@ -12,11 +12,11 @@ import (
 // one writes at a time; the other methods may be called at any time.
 type link interface {
 	// read reads at least one octet into vec, of which the first element
-	// has room for some. mid tells that the peer owes octets and must not
-	// take longer than the stall limit. It may return errWouldBlock; then
-	// await waits until it is worth another try.
-	read(vec [][]byte, mid bool) (int, error)
-	await(mid bool) error
+	// has room for some. It may return errWouldBlock; then await waits until
+	// it is worth another try. Both wait no longer than what the peer owes may
+	// take.
+	read(vec [][]byte, d *debt) (int, error)
+	await(d *debt) error
 
 	// write writes some of vec. Unless it may wait, it returns
 	// errWouldBlock where nothing can be written at once.
@@ -51,15 +51,19 @@ type netLink struct {
 	finished bool      // by closeWrite
 }
 
-func (l *netLink) read(vec [][]byte, mid bool) (int, error) {
-	if mid {
-		l.setDeadline(l.nc.SetReadDeadline, time.Now().Add(l.stall))
+func (l *netLink) read(vec [][]byte, d *debt) (int, error) {
+	limit, err := d.left()
+	if err != nil {
+		return 0, err
+	}
+	if limit > 0 {
+		l.setDeadline(l.nc.SetReadDeadline, time.Now().Add(limit))
 		defer l.setDeadline(l.nc.SetReadDeadline, time.Time{})
 	}
 	return l.nc.Read(vec[0])
 }
 
-func (l *netLink) await(bool) error { return nil }
+func (l *netLink) await(*debt) error { return nil }
 
 func (l *netLink) write(vec [][]byte, wait bool) (int, error) {
 	if !wait {
@@ -119,9 +123,9 @@ func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 // close does not reset what the peer has yet to read.
 func discard(l link, scratch []byte) {
 	for {
-		_, err := l.read([][]byte{scratch}, false)
+		_, err := l.read([][]byte{scratch}, new(debt))
 		if err == errWouldBlock {
-			err = l.await(false)
+			err = l.await(new(debt))
 		}
 		if err != nil {
 			return

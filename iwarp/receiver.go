@@ -24,6 +24,7 @@ type receiver struct {
 	room    int // octets that staging has, unless what came was not as expected
 	r, w    int
 	mid     bool // within an FPDU: an end of the stream is an error now
+	debt    debt
 	corked  bool // what is posted is held back
 
 	recvs atomic.Int64 // posted and not yet consumed
@@ -103,11 +104,17 @@ func (x *receiver) hand(m rdma.Recv) error {
 // fpdu takes one FPDU.
 func (x *receiver) fpdu() error {
 	x.mid = x.markers != nil && x.markers.Begun()
+	x.debt = debt{}
+	if err := x.need(1); err != nil {
+		return err
+	}
+	x.debt = debt{}
 	if err := x.need(mpa.LengthLen); err != nil {
 		return err
 	}
 	x.mid = true
 	n := mpa.ParseLength([mpa.LengthLen]byte(x.staging.B[x.r:]))
+	x.debt.fpdu = mpa.FPDULen(n)
 	early, err := x.mayPlaceEarly(n)
 	if err != nil {
 		return err
@@ -198,10 +205,10 @@ func (x *receiver) need(n int) error {
 // no buffer.
 func (x *receiver) await() error {
 	if x.r < x.w {
-		return x.c.sock.await(x.partial())
+		return x.c.sock.await(x.owes())
 	}
 	x.staging.Release()
-	err := x.c.sock.await(x.partial())
+	err := x.c.sock.await(x.owes())
 	x.staging = buf.Default.Get(x.room)
 	return err
 }
@@ -220,7 +227,7 @@ func (x *receiver) place(dst []byte) error {
 		x.r, x.w = 0, 0
 		m, err := x.readv(dst, x.staging.B[:behind])
 		if err == errWouldBlock {
-			err = x.c.sock.await(true)
+			err = x.c.sock.await(x.owes())
 		}
 		if err != nil {
 			return x.readError(err)
@@ -237,12 +244,12 @@ func (x *receiver) readv(a, b []byte) (int, error) {
 	x.uncork()
 	if x.markers == nil {
 		x.vec = [2][]byte{a, b}
-		n, err := x.c.sock.readv(x.vec[:], x.partial())
+		n, err := x.c.sock.readv(x.vec[:], x.owes())
 		x.vec = [2][]byte{}
 		return n, err
 	}
 	for {
-		n, err := x.c.sock.readv(x.markers.Scatter(a, b), x.partial())
+		n, err := x.c.sock.readv(x.markers.Scatter(a, b), x.owes())
 		if n = x.markers.Took(n); n > 0 || err != nil {
 			return n, err
 		}
@@ -254,6 +261,12 @@ func (x *receiver) readv(a, b []byte) (int, error) {
 // a message that is to be delivered.
 func (x *receiver) partial() bool {
 	return x.mid || x.w > x.r || x.send.msg != nil || x.terminate.msg != nil || x.got > 0
+}
+
+// owes returns what the peer owes now.
+func (x *receiver) owes() *debt {
+	x.debt.owed = x.partial()
+	return &x.debt
 }
 
 // readError tells an end while the peer owes octets from an orderly one.

@@ -44,8 +44,8 @@ func (s *socket) mulpdu(markers bool) int {
 }
 
 // readv is the link's read, recorded.
-func (s *socket) readv(vec [][]byte, mid bool) (int, error) {
-	n, err := s.read(vec, mid)
+func (s *socket) readv(vec [][]byte, d *debt) (int, error) {
+	n, err := s.read(vec, d)
 	if s.record != nil {
 		s.record.received(time.Now(), n, vec)
 	}

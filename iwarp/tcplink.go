@@ -92,16 +92,15 @@ func (l *tcpLink) try(d *direction, flags int) (int, error) {
 	}
 }
 
-func (l *tcpLink) read(vec [][]byte, mid bool) (int, error) {
+func (l *tcpLink) read(vec [][]byte, d *debt) (int, error) {
 	l.rd.set(vec)
 	defer l.rd.unset()
 	n, err := l.try(&l.rd, unix.MSG_DONTWAIT)
 	if err == errWouldBlock {
 		n, err = l.look()
 	}
-	if err == errWouldBlock && (turns.alone(&l.turn) || mid) && threads.enter() {
-		n, err = l.try(&l.rd, 0)
-		threads.leave()
+	if err == errWouldBlock {
+		n, err = l.linger(d)
 	}
 	if n == 0 && err == nil {
 		return 0, io.EOF
@@ -109,10 +108,22 @@ func (l *tcpLink) read(vec [][]byte, mid bool) (int, error) {
 	return n, err
 }
 
-func (l *tcpLink) await(mid bool) error {
-	limit := time.Duration(0)
-	if mid {
-		limit = l.stall
+// linger waits in the kernel for a moment, where few do so.
+func (l *tcpLink) linger(d *debt) (int, error) {
+	if _, err := d.left(); err != nil {
+		return 0, err
+	}
+	if !turns.alone(&l.turn) && !d.owed || !threads.enter() {
+		return 0, errWouldBlock
+	}
+	defer threads.leave()
+	return l.try(&l.rd, 0)
+}
+
+func (l *tcpLink) await(d *debt) error {
+	limit, err := d.left()
+	if err != nil {
+		return err
 	}
 	return l.park(&l.rd, limit)
 }

@@ -2,8 +2,10 @@ package iwarp
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,19 +71,69 @@ func TestStallWithinFPDU(t *testing.T) {
 	}
 }
 
-// One that goes on in time goes on.
+// One that goes on in time goes on, and one that goes on all the time, but takes too
+// long for an FPDU in all, does not (R5044-7.1.2-10-2).
 func TestSlowFPDU(t *testing.T) {
-	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
-		for _, b := range fpdu(false, sendSeg(true, 1, 0, []byte("hello"))) {
-			p.write([]byte{b})
-			synctest.Wait()
-			time.Sleep(stallTimeout - time.Second)
+	for name, tt := range map[string]struct {
+		octets, write int
+		allowed       time.Duration
+	}{
+		"short": {5, 1, stallTimeout},
+		"long":  {32 << 10, 256, stallTimeout + 8*time.Second},
+	} {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", late: ", late), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+					e.recvSize = tt.octets
+					data := pattern(tt.octets)
+					octets := fpdu(false, sendSeg(true, 1, 0, data))
+					pause := tt.allowed / time.Duration(len(octets)/tt.write+1)
+					if late {
+						pause += pause / 8
+					}
+					start := time.Now()
+					for part := range slices.Chunk(octets, tt.write) {
+						if len(e.in.closed) > 0 {
+							break
+						}
+						p.write(part)
+						synctest.Wait()
+						time.Sleep(pause)
+						synctest.Wait()
+					}
+					if late {
+						assert.True(t, isTimeout(e.in.end(t)))
+						assert.InDelta(t, tt.allowed, time.Since(start), float64(pause+tt.allowed/100))
+						return
+					}
+					assert.Equal(t, data, e.in.next(t))
+					time.Sleep(24 * time.Hour)
+					p.send(sendSeg(true, 2, 0, []byte("again")))
+					assert.Equal(t, "again", string(e.in.next(t)))
+				})
+			})
 		}
-		assert.Equal(t, "hello", string(e.in.next(t)))
-		time.Sleep(24 * time.Hour)
-		p.send(sendSeg(true, 2, 0, []byte("again")))
-		assert.Equal(t, "again", string(e.in.next(t)))
-	})
+	}
+}
+
+// A wait for what is overdue is none, by each link.
+func TestOverdue(t *testing.T) {
+	world(t)
+	for _, pipe := range []bool{false, true} {
+		a, b := ncPair(t, pipe)
+		defer b.Close()
+		s := newSocket(a)
+		defer s.close()
+		overdue := &debt{owed: true, since: time.Now().Add(-stallTimeout)}
+		_, err := s.read([][]byte{make([]byte, 1)}, overdue)
+		require.True(t, isTimeout(err), "%v", err)
+		if !pipe {
+			require.True(t, isTimeout(s.await(overdue)))
+			_, err = b.Write([]byte{1})
+			require.NoError(t, err)
+			require.NoError(t, s.await(new(debt)))
+		}
+	}
 }
 
 // A peer that takes nothing for too long loses the connection.
