@@ -78,15 +78,14 @@ func (q *request) keyOf(h vfs.Handle) (key []byte, err error) {
 	return q.key, err
 }
 
-// await waits for those who hold what is to be changed. Meanwhile the call does not
-// wait for storage, and does not count as one that does.
+// await waits for those who hold what is to be changed. Meanwhile the call takes
+// nothing that another would need which ends the wait: neither a permit, nor one of
+// its connection's places.
 func (q *request) await(ctx context.Context) nfs3.Status {
-	q.running.Add(-1)
-	q.running = nil
-	err := q.server.grants.Wait(ctx, &q.change)
-	q.running = q.export.patience.begin()
-	if err != nil || q.running == nil {
+	q.rest()
+	q.reply.StepAside()
+	if err := q.server.grants.Wait(ctx, &q.change); err != nil {
 		return nfs3.ErrJukebox
 	}
-	return nfs3.OK
+	return q.work(ctx)
 }

@@ -22,9 +22,14 @@ func read(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.ReadRes
+	if !r.Mappable { // then it may wait, which is not to be done in a file system's time
+		r.NewItem(q.readCount(&a))
+	}
 	h, status := q.open(ctx, a.File)
 	if res.Status = status; status == nfs3.OK {
 		q.read(ctx, h, &a, &res, r)
+	} else {
+		r.DropItem()
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
@@ -38,7 +43,10 @@ func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res 
 	if q.lend(ctx, h, a, count, res, r) {
 		return
 	}
-	p := r.NewItem(count)
+	if r.Item == nil {
+		r.NewItem(count)
+	}
+	p := r.Item.B
 	n, eof, attr, err := q.export.fs.Read(ctx, &q.cred, h, p, off)
 	res.Status, res.Attr = q.fileStatus(err), wirePostAttr(&attr)
 	if err != nil {

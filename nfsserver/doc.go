@@ -38,8 +38,10 @@
 //
 // # Slow storage
 //
-// A call waits for its file system as long as that takes. Where a file system
-// keeps very many calls for very long, new ones are answered NFS3ERR_JUKEBOX
+// A call waits for its file system as long as that takes. File systems work on 1,024
+// calls at once, whatever the transports; one of them may have half of what is left,
+// and of that a party, which is an IPv4 address or 64 bits of an IPv6 one, half (see
+// permits). Where half of very many calls have kept a file system for very long, new ones are answered NFS3ERR_JUKEBOX
 // before anything is done (see patience), and so are those that the host puts off
 // itself. Such answers are not kept for retries.
 //

@@ -51,11 +51,21 @@ const (
 	// for people; the oldest entry makes room.
 	maxMounts = 1024
 
-	// maxWaiting is how many calls may wait for one file system, once one of
-	// them has been waiting for stuckTime: all that two clients have under way,
-	// and a quarter of what RPC-over-RDMA runs at once.
-	maxWaiting = 256
+	// maxWorking is how many calls file systems work on at once: enough for any
+	// storage, and a tenth of the threads that Go gives a process.
+	maxWorking = 1024
+
+	// partyCounters is how many parties are told apart where these are shared out.
+	partyCounters = 256
+
+	// maxWaiting is how many calls may wait for one file system, once half of
+	// them have been waiting for stuckTime: all that a client has under way, and
+	// half of what one may have there.
+	maxWaiting = 128
 	stuckTime  = 5 * time.Second
+
+	// periods is how many beginnings of calls are told apart for that.
+	periods = 8
 
 	// namesTime is how long a call waits for the name of a client that was
 	// not seen before. Then the client is told to come again.

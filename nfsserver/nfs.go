@@ -51,7 +51,7 @@ func (p nfsProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Repl
 
 // serve does one call of a procedure whose results begin with a status.
 func (s *Server) serve(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply, do procedure) error {
-	q := s.begin(c)
+	q := s.begin(c, r)
 	defer s.end(q)
 	start := len(r.Head)
 	err := do(ctx, q, r)

@@ -9,42 +9,61 @@ import (
 // A patience bounds what a file system takes of the server when its storage
 // does not answer. The calls that wait for it then wait on, as with knfsd: to
 // answer one early would give nothing back, for it stays in the kernel, and the
-// client would send it again, to wait there twice. But where many wait, the
-// oldest for long, further ones are NFS3ERR_JUKEBOX before anything of them is
+// client would send it again, to wait there twice. But where many wait, half of
+// them for long, further ones are NFS3ERR_JUKEBOX before anything of them is
 // done. That is right for every procedure, and clients come again by
 // themselves, until they find a place; nothing is done twice. Other exports do
 // not notice, whatever the transport.
 //
-// Calls are counted by generations: a new one begins when all calls of the last
-// but one have ended, so that nobody has to look at a clock before there are
-// many.
+// Calls are counted by the period in which they began: the next one begins when
+// somebody looks at the clock, which nobody does before there are many.
 type patience struct {
-	generation atomic.Uint32
-	running    [2]atomic.Int64 // calls of the even and of the odd ones
+	period  atomic.Uint32
+	running [periods]atomic.Int64 // calls, by their periods
 
 	mu    sync.Mutex
-	since time.Time // when the generation began, if there were many then
+	began time.Time          // the period
+	ended [periods]time.Time // those before
 }
 
-// begin lets a call begin, and returns what counts it until its end. Nil: it is
-// to come again later.
+// begin counts a call until its end, in what it returns.
 func (p *patience) begin() *atomic.Int64 {
-	if p.running[0].Load()+p.running[1].Load() >= maxWaiting && p.stuck() {
-		return nil
-	}
-	n := &p.running[p.generation.Load()&1]
+	n := &p.running[p.period.Load()]
 	n.Add(1)
 	return n
 }
 
-// stuck tells whether a call has been running for longer than stuckTime.
-func (p *patience) stuck() bool {
+// stuck tells whether all calls, of which there are many, are to wait no longer: half of
+// them have been running for longer than stuckTime.
+func (p *patience) stuck(all int64) bool {
+	if all < maxWaiting {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if p.running[(p.generation.Load()+1)&1].Load() == 0 {
-		p.generation.Add(1)
-		p.since = now
+	hung := int64(0)
+	current := p.period.Load()
+	for i := range p.running {
+		if uint32(i) != current && now.Sub(p.ended[i]) > stuckTime {
+			hung += p.running[i].Load()
+		}
 	}
-	return now.Sub(p.since) > stuckTime
+	if now.Sub(p.began) >= stuckTime/periods {
+		p.turnLocked(now)
+	}
+	return 2*hung >= all
+}
+
+// turnLocked begins the next period, if there is a counter for it: one of a period whose
+// calls have all ended.
+func (p *patience) turnLocked(now time.Time) {
+	current := p.period.Load()
+	for i := range p.running {
+		if uint32(i) != current && p.running[i].Load() == 0 {
+			p.ended[current], p.began = now, now
+			p.period.Store(uint32(i))
+			return
+		}
+	}
 }

@@ -67,8 +67,7 @@ func TestMutualRecalls(t *testing.T) {
 		assert.Equal(t, []string{"g"}, b.recalls())
 		attr := nfs3.HandleArgs{Object: g.fh["f"]}
 		assert.Equal(t, nfs3.OK, a.call(nfs3.ProcGetAttr, &attr))
-		waiting := &g.s.set.Load().list[0].patience.running
-		assert.Zero(t, waiting[0].Load()+waiting[1].Load(), "they do not wait for storage")
+		assert.Zero(t, g.s.permits.taken.Load(), "they do not wait for storage")
 		b.answer()
 		assert.Equal(t, nfs3.OK, <-ofA)
 		a.answer()

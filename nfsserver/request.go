@@ -18,12 +18,14 @@ import (
 type request struct {
 	server *Server
 	call   *oncrpc.Call
+	reply  *oncrpc.Reply
 
 	// Known once the call's first handle is open.
 	set     *exportSet
 	export  *export
 	options *exports.Options // what the client may do
-	running *atomic.Int64    // see patience
+	worker  *partyWork       // of whose permits it has one, or nil
+	running *atomic.Int64    // see patience; not nil where worker is not
 	cred    vfs.Cred
 
 	groups   []uint32 // memory for those of cred, at first few
@@ -36,26 +38,24 @@ type request struct {
 	dirEntry nfs3.Entry // see entry
 }
 
-func (s *Server) begin(c *oncrpc.Call) *request {
+func (s *Server) begin(c *oncrpc.Call, r *oncrpc.Reply) *request {
 	q, _ := s.requests.Get().(*request)
 	if q == nil {
 		q = &request{server: s}
 		q.groups = q.few[:0]
 	}
-	q.call = c
+	q.call, q.reply = c, r
 	return q
 }
 
 func (s *Server) end(q *request) {
 	s.grants.Done(&q.change)
 	s.changing.unlock(&q.locked)
-	if q.running != nil {
-		q.running.Add(-1)
-	}
+	q.rest()
 	if q.export != nil {
 		q.export.leave()
 	}
-	q.call, q.set, q.export, q.options, q.running = nil, nil, nil, nil, nil
+	q.call, q.reply, q.set, q.export, q.options = nil, nil, nil, nil, nil
 	q.cred, q.dirEntry = vfs.Cred{}, nfs3.Entry{}
 	s.requests.Put(q)
 }
@@ -86,12 +86,7 @@ func (q *request) enter(id uint32) nfs3.Status {
 			q.export = e
 		} // else there is another set already
 	}
-	if q.running == nil {
-		q.running = q.export.patience.begin()
-	}
 	switch {
-	case q.running == nil:
-		return nfs3.ErrJukebox
 	case q.export.id == id:
 		return nfs3.OK
 	case q.set.byID[id] == nil:
@@ -117,10 +112,54 @@ func (q *request) open(ctx context.Context, fh nfs3.FH) (vfs.Handle, nfs3.Status
 		}
 		q.options = v.options
 	}
+	if status := q.work(ctx); status != nfs3.OK {
+		return vfs.Handle{}, status
+	}
 	if status := q.within(ctx, h); status != nfs3.OK {
 		return vfs.Handle{}, status
 	}
 	return h, nfs3.OK
+}
+
+// work begins to use the file system: from here on the call has a permit, and waits
+// for nothing else. It may wait for the permit.
+func (q *request) work(ctx context.Context) nfs3.Status {
+	if q.worker != nil {
+		return nfs3.OK
+	}
+	e := q.export.source
+	q.worker, q.running = q.server.work(ctx, q.call.Peer, e)
+	if q.worker == nil {
+		return nfs3.ErrJukebox
+	}
+	return nfs3.OK
+}
+
+// work begins what a file system does for a peer's call; nil where that is to come
+// again later. It ends with rest.
+func (s *Server) work(ctx context.Context, p *oncrpc.Peer, e *source) (*partyWork, *atomic.Int64) {
+	wanted := func() bool { return !e.patience.stuck(e.work.taken.Load()) }
+	if !wanted() {
+		return nil, nil
+	}
+	w := s.permits.of(&e.work, p)
+	if !s.permits.take(ctx, &e.work, w, wanted) {
+		return nil, nil
+	}
+	return w, e.patience.begin()
+}
+
+// rest ends the use of the file system, perhaps for a while.
+func (q *request) rest() {
+	if q.worker != nil {
+		q.server.rest(q.export.source, q.worker, q.running)
+		q.worker, q.running = nil, nil
+	}
+}
+
+func (s *Server) rest(e *source, w *partyWork, running *atomic.Int64) {
+	running.Add(-1)
+	s.permits.give(&e.work, w)
 }
 
 // within refuses what is not below the export's directory, if that is to be

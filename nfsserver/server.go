@@ -27,6 +27,7 @@ type Server struct {
 	log      *slog.Logger
 	grants   *grants.Keeper // may be nil
 	changing nameLocks
+	permits  permits
 
 	mounts   mountList
 	requests sync.Pool // of *request
@@ -43,6 +44,7 @@ func New(c Config) (*Server, error) {
 		seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: calm.Logger(c.Log), grants: c.Grants,
 	}
 	s.changing.init()
+	s.permits.init()
 	set, err := newExportSet(c.Exports, nil)
 	if err != nil {
 		return nil, err

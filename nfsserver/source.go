@@ -15,7 +15,8 @@ type source struct {
 	mapper   vfs.Mapper     // fs, or nil
 	keys     vfs.Identifier // likewise
 	leaser   vfs.Leaser     // likewise
-	patience patience       // of calls that wait for fs
+	work     work           // of calls for fs
+	patience patience       // with them
 
 	// calls under way; retired is added to it once the export is gone.
 	calls atomic.Int64

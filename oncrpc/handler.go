@@ -122,6 +122,19 @@ type Reply struct {
 	// memory of replies sets it where Head may get longer than what it has
 	// counted; it may wait until other replies have left, and may move Head.
 	Hold func(n int)
+
+	// Aside, if not nil, is what StepAside calls. A transport sets it that has so
+	// many places for the calls of a connection, or keeps its turn to read.
+	Aside func()
+}
+
+// StepAside says that the call is about to wait for what another may have to end, of
+// the same connection perhaps. Until its reply is made it is none of those that keep
+// more from being read.
+func (r *Reply) StepAside() {
+	if r.Aside != nil {
+		r.Aside()
+	}
 }
 
 // Reserve makes sure that the memory of results of up to n bytes in Head is
