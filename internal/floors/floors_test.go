@@ -46,7 +46,7 @@ var beside = map[string][]string{
 }
 
 // peers are what tests talk to, although it stands above them.
-var peers = map[string][]string{"bridge": {"nfsserver"}, "nfsclient": {"nfsserver"}, "fusefs": {"nfsserver"}}
+var peers = map[string][]string{"bridge": {"nfsserver"}, "nfsclient": {"nfsserver"}, "fusefs": {"nfsserver"}, "vfs/posix": {"nfsserver"}}
 
 // testOnly are imported by tests and by each other.
 var testOnly = []string{"internal/wiretest", "iwarp/mpa/mpatest", "rdma/rdmatest", "vfs/vfstest"}
