@@ -41,7 +41,9 @@
 //	     ▼                      │
 //	a slot is free ─▶ record ─▶ call ─▶ Service ─▶ reply queue ─▶ writev ─▶ slot
 //
-// The slots bound the calls of a connection. The memory of a server's large
+// The slots bound the calls of a connection. Where all connections of a party have very
+// many calls under way, who has received one keeps the turn until it is answered. A call
+// that steps aside (Reply.StepAside) has neither turn nor slot. The memory of a server's large
 // requests, that of its large replies, be they data or heads (Reserve), and its connections are shared out between
 // addresses, and taken back from peers that do not move while others wait.
 package oncrpc

@@ -14,6 +14,14 @@ const (
 	// the socket.
 	maxCalls = 64
 
+	// A call under way beyond the first freeCalls of its connection counts with
+	// callCost octets, for its goroutine, its record and its reply's head as far
+	// as these are short. memoryOfCalls is what such calls may have together: those
+	// of 64 connections that use all their calls. A party gets half of it.
+	freeCalls     = 4
+	callCost      = 16 << 10
+	memoryOfCalls = 64 << 20
+
 	// defaultMaxConns is the number of connections. Each costs a descriptor,
 	// a read buffer and a goroutine even while it is idle.
 	defaultMaxConns = 4096

@@ -45,6 +45,7 @@ type Server struct {
 	began    time.Time
 	requests *share.Memory // octets of large records
 	replies  *share.Memory // octets of large data items and heads
+	waiting  *share.Memory // octets of calls under way, as limits.go counts them
 	tasks    work.Pool
 	calls    sync.Pool // of *tcpCall
 
@@ -64,6 +65,7 @@ func (s *Server) init() {
 		press := share.NewPress(s.press)
 		s.requests = share.NewMemory(memory, partOfMemory, press)
 		s.replies = share.NewMemory(memory, partOfMemory, press)
+		s.waiting = share.NewMemory(memoryOfCalls, memoryOfCalls/2, nil) // nobody waits for it
 		s.parties = share.NewParties(s.parts)
 		s.began = time.Now()
 		s.stop = make(chan struct{})

@@ -16,25 +16,29 @@ type tcpCall struct {
 	request  Request
 	record   *buf.Buf // the request's memory; nil once it has been served
 	reserved int64    // octets of it of the connection's part of Server.requests
+	counted  bool     // in the party's part of the memory of calls
+	keeps    bool     // its goroutine has the connection's turn to read
+	aside    bool     // it has none of the connection's slots
 
 	reply Reply
 	lent  int64    // octets of its item or its head in that of Server.replies
 	head  []byte   // memory for reply.Head, as long as that is short
 	room  *buf.Buf // that for a long one, or nil
 	mark  [markLen]byte
-	lend  func(n int) *buf.Buf // cl.lendItem, made once, as is
-	hold  func(n int)          // cl.holdHead
+	lend  func(n int) *buf.Buf // cl.lendItem, made once, as are
+	hold  func(n int)          // cl.holdHead, and
+	step  func()               // cl.stepAside
 }
 
 func (c *tcpConn) newCall() *tcpCall {
 	cl, _ := c.server.calls.Get().(*tcpCall)
 	if cl == nil {
 		cl = &tcpCall{head: make([]byte, 0, 512)}
-		cl.lend, cl.hold = cl.lendItem, cl.holdHead
+		cl.lend, cl.hold, cl.step = cl.lendItem, cl.holdHead, cl.stepAside
 	}
 	cl.conn = c
 	cl.request = Request{Peer: &c.peer, MaxReply: c.in.max}
-	cl.reply = Reply{Head: cl.head, Lend: cl.lend, Hold: cl.hold}
+	cl.reply = Reply{Head: cl.head, Lend: cl.lend, Hold: cl.hold, Aside: cl.step}
 	return cl
 }
 
@@ -47,6 +51,10 @@ func (cl *tcpCall) free() {
 	}
 	cl.reply, cl.request = Reply{}, Request{}
 	cl.freeLent()
+	if cl.counted {
+		cl.conn.memory.calls.Release(callCost)
+	}
+	cl.counted, cl.keeps, cl.aside = false, false, false
 	s := cl.conn.server
 	cl.conn = nil
 	s.calls.Put(cl)
@@ -61,6 +69,29 @@ func (cl *tcpCall) freeRecord() {
 	if cl.reserved > 0 {
 		cl.conn.memory.requests.Release(cl.reserved)
 		cl.reserved = 0
+	}
+}
+
+// count counts the call, if there are others of its connection and there is room for
+// one more.
+func (cl *tcpCall) count() bool {
+	if cl.conn.underWay.Load() <= freeCalls {
+		return true
+	}
+	cl.counted = cl.conn.memory.calls.TryAcquire(callCost)
+	return cl.counted
+}
+
+// stepAside gives up what keeps further calls of the connection from being read: the
+// turn and a slot. Programs bound the calls that do so.
+func (cl *tcpCall) stepAside() {
+	if !cl.aside {
+		cl.aside = true
+		<-cl.conn.slots
+	}
+	if cl.keeps {
+		cl.keeps = false
+		cl.conn.server.tasks.Go(cl.conn)
 	}
 }
 

@@ -40,8 +40,10 @@ type tcpConn struct {
 	drained context.CancelFunc
 
 	// slots has an element for each call that is received, served or
-	// answered, the one that Run waits for included.
+	// answered, the one that Run waits for included, but for those that have
+	// stepped aside.
 	slots chan struct{}
+	all   sync.WaitGroup // of the calls that have been received
 
 	// of the goroutine that has the turn
 	in    recordReader
@@ -83,16 +85,22 @@ func addrPort(a net.Addr) netip.AddrPort {
 }
 
 // Run receives one call, passes the turn to read on to another goroutine, and
-// answers the call.
+// answers the call. Where there are many calls already it keeps the turn meanwhile.
 func (c *tcpConn) Run() {
-	c.slots <- struct{}{}
-	cl, err := c.receive()
-	if err != nil {
-		c.end(err)
-		return
+	for {
+		c.slots <- struct{}{}
+		cl, err := c.receive()
+		if err != nil {
+			c.end(err)
+			return
+		}
+		if cl.keeps = !cl.count(); !cl.keeps {
+			c.server.tasks.Go(c)
+		}
+		if kept := c.answer(cl); !kept {
+			return
+		}
 	}
-	c.server.tasks.Go(c)
-	c.answer(cl)
 }
 
 // receive waits for the next call.
@@ -123,6 +131,7 @@ func (c *tcpConn) receive() (*tcpCall, error) {
 		return nil, err
 	}
 	c.call.record = record
+	c.all.Add(1)
 	return c.call, nil
 }
 
@@ -141,25 +150,31 @@ func (c *tcpConn) reserve(n int) error {
 }
 
 // answer serves cl and leaves it to the replies to be written, if there is an
-// answer.
-func (c *tcpConn) answer(cl *tcpCall) {
+// answer. It tells whether the goroutine has kept the turn to read.
+func (c *tcpConn) answer(cl *tcpCall) (kept bool) {
 	cl.request.Msg = cl.record.B
 	answer := c.server.Handler.Serve(c.ctx, &cl.request, &cl.reply)
 	cl.freeRecord()
+	kept = cl.keeps
 	if answer {
 		cl.settle()
 		c.out.put(cl)
-		return
+	} else {
+		c.done(cl)
 	}
-	c.done(cl)
+	return kept
 }
 
 // done ends a call that was written or needs no answer.
 func (c *tcpConn) done(cl *tcpCall) {
+	aside := cl.aside
 	cl.free()
 	c.moves()
 	c.underWay.Add(-1)
-	<-c.slots
+	if !aside {
+		<-c.slots
+	}
+	c.all.Done()
 }
 
 // setReadDeadline does nothing once the connection is drained: the deadline
@@ -195,9 +210,7 @@ func (c *tcpConn) end(err error) {
 		c.logEnd(err)
 		c.abort(err)
 	}
-	for range maxCalls - 1 { // beside its own: until no call is under way
-		c.slots <- struct{}{}
-	}
+	c.all.Wait()
 	if draining {
 		c.linger()
 	}

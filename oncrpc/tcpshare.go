@@ -17,13 +17,15 @@ import (
 type tcpParty = share.Party[tcpParts]
 
 // tcpParts are a party's parts of the server's memory, or a connection's of these.
-type tcpParts struct{ requests, replies *share.Part }
+type tcpParts struct{ requests, replies, calls *share.Part }
 
-func (s *Server) parts() tcpParts { return tcpParts{s.requests.Part(), s.replies.Part()} }
+func (s *Server) parts() tcpParts {
+	return tcpParts{s.requests.Part(), s.replies.Part(), s.waiting.Part()}
+}
 
 // ofConn returns the parts of one connection.
 func (p *tcpParts) ofConn(s *Server) tcpParts {
-	return tcpParts{p.requests.Part(int64(max(partOfConn, s.maxRecord()))), p.replies.Part(partOfConn)}
+	return tcpParts{p.requests.Part(int64(max(partOfConn, s.maxRecord()))), p.replies.Part(partOfConn), p.calls}
 }
 
 // Why connections had to go.

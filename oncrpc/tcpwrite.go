@@ -16,7 +16,7 @@ type replyQueue struct {
 	conn *tcpConn
 
 	mu      sync.Mutex
-	waiting []*tcpCall // at most maxCalls, for each has a slot
+	waiting []*tcpCall
 	writing bool
 
 	// of whoever is writing

@@ -1,0 +1,122 @@
+package oncrpc
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// waiter is a program whose procedure 1 waits until open is closed, having stepped aside
+// where aside is true. Others do not wait.
+type waiter struct {
+	running, served atomic.Int64
+	aside           bool
+	open            chan struct{}
+}
+
+func (w *waiter) mux() *Mux {
+	m := &Mux{Log: quiet()}
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
+		if c.Proc == 1 {
+			w.running.Add(1)
+			if w.aside {
+				r.StepAside()
+				r.StepAside() // which is one step
+			}
+			<-w.open
+			w.running.Add(-1)
+		}
+		w.served.Add(1)
+		return nil
+	}))
+	return m
+}
+
+// flood sends n calls of a procedure without waiting for replies, and reads these.
+func flood(nc net.Conn, proc uint32, n int) {
+	go func() { _, _ = io.Copy(io.Discard, nc) }()
+	go func() {
+		for xid := range uint32(n) {
+			if _, err := nc.Write(record(call(xid, testProg, 2, proc))); err != nil {
+				return
+			}
+		}
+	}()
+	synctest.Wait()
+}
+
+// The calls of a party that wait, each with a goroutine, are few for each connection once
+// they are many in all; and those of others are not. All are served in the end.
+func TestWaitingCallsAreBounded(t *testing.T) {
+	s := &Server{Log: quiet()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		w := &waiter{open: make(chan struct{})}
+		s.Handler = w.mux()
+		const conns, counted = 60, memoryOfCalls / 2 / callCost
+		var all []net.Conn
+		for range conns {
+			nc := l.dialFrom(1)
+			all = append(all, nc)
+			flood(nc, 1, maxCalls)
+		}
+		assert.EqualValues(t, 2048, counted)
+		assert.LessOrEqual(t, w.running.Load(), int64(counted+conns*(freeCalls+1)))
+		assert.GreaterOrEqual(t, w.running.Load(), int64(counted+conns*freeCalls))
+		before := w.running.Load()
+		other := l.dialFrom(2)
+		all = append(all, other)
+		flood(other, 1, maxCalls)
+		assert.EqualValues(t, maxCalls, w.running.Load()-before)
+
+		close(w.open)
+		synctest.Wait()
+		assert.EqualValues(t, (conns+1)*maxCalls, w.served.Load())
+		closeAll(all)
+		synctest.Wait()
+		assert.Zero(t, s.waiting.InUse())
+	})
+}
+
+// Calls that have stepped aside keep no others of their connection from being read,
+// however many they are, and those that wait for the end of the connection wait for them
+// too.
+func TestStepAside(t *testing.T) {
+	for name, taken := range map[string]int64{"turn passed on": 0, "turn kept": memoryOfCalls / 2} {
+		t.Run(name, func(t *testing.T) {
+			s := &Server{Log: quiet()}
+			bubble(t, s, func(t *testing.T, l *pipeListener) {
+				w := &waiter{aside: true, open: make(chan struct{})}
+				s.Handler = w.mux()
+				nc := l.dialFrom(1)
+				synctest.Wait()
+				part := onlyConn(s).memory.calls
+				assert.True(t, part.TryAcquire(taken))
+				flood(nc, 1, 10*maxCalls)
+				assert.EqualValues(t, 10*maxCalls, w.running.Load())
+				go nc.Write(record(call(9999, testProg, 2, 2)))
+				synctest.Wait()
+				assert.EqualValues(t, 1, w.served.Load(), "what ends the wait of others")
+				nc.Close()
+				synctest.Wait()
+				assert.Equal(t, 1, s.Stats().Now)
+				close(w.open)
+				synctest.Wait()
+				assert.Zero(t, s.Stats().Now)
+				part.Release(taken)
+			})
+		})
+	}
+}
+
+func onlyConn(s *Server) (c *tcpConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c = range s.conns {
+	}
+	return c
+}
