@@ -37,11 +37,16 @@ func (w *waiter) mux() *Mux {
 	return m
 }
 
-// flood sends n calls of a procedure without waiting for replies, and reads these.
-func flood(nc net.Conn, proc uint32, n int) {
+// flood sends n calls of procedure 1 and one of another without waiting for replies, and
+// reads these.
+func flood(nc net.Conn, n int, last uint32) {
 	go func() { _, _ = io.Copy(io.Discard, nc) }()
 	go func() {
-		for xid := range uint32(n) {
+		proc := uint32(1)
+		for xid := range uint32(n + 1) {
+			if xid == uint32(n) {
+				proc = last
+			}
 			if _, err := nc.Write(record(call(xid, testProg, 2, proc))); err != nil {
 				return
 			}
@@ -62,7 +67,7 @@ func TestWaitingCallsAreBounded(t *testing.T) {
 		for range conns {
 			nc := l.dialFrom(1)
 			all = append(all, nc)
-			flood(nc, 1, maxCalls)
+			flood(nc, maxCalls-1, 1)
 		}
 		assert.EqualValues(t, 2048, counted)
 		assert.LessOrEqual(t, w.running.Load(), int64(counted+conns*(freeCalls+1)))
@@ -70,7 +75,7 @@ func TestWaitingCallsAreBounded(t *testing.T) {
 		before := w.running.Load()
 		other := l.dialFrom(2)
 		all = append(all, other)
-		flood(other, 1, maxCalls)
+		flood(other, maxCalls-1, 1)
 		assert.EqualValues(t, maxCalls, w.running.Load()-before)
 
 		close(w.open)
@@ -96,10 +101,8 @@ func TestStepAside(t *testing.T) {
 				synctest.Wait()
 				part := onlyConn(s).memory.calls
 				assert.True(t, part.TryAcquire(taken))
-				flood(nc, 1, 10*maxCalls)
+				flood(nc, 10*maxCalls, 2)
 				assert.EqualValues(t, 10*maxCalls, w.running.Load())
-				go nc.Write(record(call(9999, testProg, 2, 2)))
-				synctest.Wait()
 				assert.EqualValues(t, 1, w.served.Load(), "what ends the wait of others")
 				nc.Close()
 				synctest.Wait()
