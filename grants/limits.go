@@ -12,7 +12,7 @@ const (
 	defaultSlots = 1 << 16
 
 	// maxWaiting is how many changes may wait for clients at a time. Each keeps a
-	// goroutine of a transport, of which RPC-over-RDMA has 1024; one more is put
-	// off at once.
-	maxWaiting = 256
+	// goroutine of a transport, and nothing else that others could want; one more is
+	// put off at once.
+	maxWaiting = 1024
 )

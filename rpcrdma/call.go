@@ -88,7 +88,7 @@ func (cl *call) releaseArgs() {
 }
 
 // Run serves calls for as long as there are any (work.Task).
-func (cl *call) Run() { cl.conn.srv.calls.run(cl) }
+func (cl *call) Run() { cl.conn.srv.calls.run(cl, nil) }
 
 // serve has a complete RPC message answered.
 func (cl *call) serve() {

@@ -32,56 +32,103 @@ func (q *callQueue) pop() *call {
 }
 
 // A dispatcher runs calls on a pool of goroutines, so many at once, and keeps
-// the others in order. Its queue is bounded by what the connections take.
+// the others of each party in order. A party may have half of those goroutines that are
+// left, so that calls of one that wait keep none of others'. Its queues are bounded by
+// what the connections take.
 type dispatcher struct {
 	max  int
 	pool work.Pool
 
 	mu      sync.Mutex
 	running int
-	queue   callQueue
+	queued  []*queue // with calls that wait: the next first
+}
+
+// A queue is the calls of a party. The dispatcher's lock guards it.
+type queue struct {
+	running int
+	callQueue
 }
 
 // submit hands a call over to a goroutine of the pool. It does not wait.
 func (d *dispatcher) submit(cl *call) {
+	q := cl.queue()
 	d.mu.Lock()
-	if d.running >= d.max {
-		d.queue.push(cl)
+	if q.head == nil && d.fitsLocked(q) {
+		d.startLocked(q)
 		d.mu.Unlock()
+		d.pool.Go(cl)
 		return
 	}
-	d.running++
+	if q.head == nil {
+		d.queued = append(d.queued, q)
+	}
+	q.push(cl)
 	d.mu.Unlock()
-	d.pool.Go(cl)
 }
 
-// run serves calls on the present goroutine, cl first if it is not nil, for as long
-// as there are any.
-func (d *dispatcher) run(cl *call) {
-	if cl == nil {
-		cl = d.next()
-	}
-	for ; cl != nil; cl = d.next() {
-		cl.serve()
-	}
+func (cl *call) queue() *queue { return cl.conn.party.Own.queue }
+
+// fitsLocked tells whether one more may run. One of a party always may: readers that
+// were relieved are counted above the bound.
+func (d *dispatcher) fitsLocked(q *queue) bool {
+	return q.running == 0 || q.running < d.max-d.running
 }
 
-// adopt counts a goroutine that serves a call already. It will call run.
-func (d *dispatcher) adopt() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (d *dispatcher) startLocked(q *queue) {
 	d.running++
+	q.running++
 }
 
-// next returns a call for the goroutine that has done one, or nil.
-func (d *dispatcher) next() *call {
+// run serves calls on the present goroutine for as long as there are any: cl first, or,
+// where that is nil, what follows one of q's that the goroutine has served.
+func (d *dispatcher) run(cl *call, q *queue) {
+	if cl == nil {
+		cl = d.next(q)
+	}
+	for cl != nil {
+		q = cl.queue()
+		cl.serve()
+		cl = d.next(q)
+	}
+}
+
+// adopt counts a goroutine that serves a call of a party already. It will call run.
+func (d *dispatcher) adopt(q *queue) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	cl := d.queue.pop()
-	if cl == nil {
-		d.running--
+	d.startLocked(q)
+}
+
+// next returns a call for the goroutine that has done one of q's, or nil. If there is
+// room for more than that, others get goroutines of their own.
+func (d *dispatcher) next(q *queue) (first *call) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running--
+	q.running--
+	for refused := 0; refused < len(d.queued); {
+		k := d.queued[0]
+		copy(d.queued, d.queued[1:])
+		d.queued = d.queued[:len(d.queued)-1]
+		if !d.fitsLocked(k) {
+			d.queued = append(d.queued, k)
+			refused++
+			continue
+		}
+		refused = 0
+		cl := k.pop()
+		if k.head != nil {
+			d.queued = append(d.queued, k)
+		}
+		d.startLocked(k)
+		if first == nil {
+			first = cl
+		} else {
+			d.pool.Go(cl)
+		}
 	}
-	return cl
+	return first
 }
 
 // close ends the goroutines when they have nothing to do. No submit may

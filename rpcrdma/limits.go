@@ -57,9 +57,10 @@ const (
 	// their chunk lists were short.
 	maxSpares = 32
 
-	// maxServing is how many calls a server runs at once. Each may block
-	// a thread of the operating system in a file system.
-	maxServing = 1024
+	// maxServing is how many calls a server runs at once, those included that
+	// wait in the handler: each has a goroutine. What may block threads of the
+	// operating system, of which Go gives a process 10,000, has bounds of its own.
+	maxServing = 4096
 
 	// shortReply is how many octets of chunks a call may have for its reply that
 	// a connection's reader serves: what is read and copied in some microseconds.

@@ -15,6 +15,7 @@ import (
 type parts struct {
 	*share.Part
 	counters *share.Part
+	queue    *queue // of calls to be served
 }
 
 // counterMemory makes the latter. A party has enough for one connection at least.
@@ -26,7 +27,7 @@ func (s *Server) counterMemory() *share.Memory {
 	return share.NewMemory(max(s.cfg.maxMemory, one), max(s.cfg.share()/counterShare, one), nil) // nobody waits for it
 }
 
-func (s *Server) parts() parts { return parts{s.memory.Part(), s.counters.Part()} }
+func (s *Server) parts() parts { return parts{s.memory.Part(), s.counters.Part(), new(queue)} }
 
 // reserve, on the connection's reader, starts a call when there is memory for it. It does not wait: a call
 // that must is put behind those of its connection that do already.

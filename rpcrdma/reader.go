@@ -128,5 +128,5 @@ func (c *conn) serveShort(cl *call, k *callKind) {
 	r.relieving.Lock() // Relieve has returned
 	//lint:ignore SA2001 that is all
 	r.relieving.Unlock()
-	c.srv.calls.run(nil)
+	c.srv.calls.run(nil, c.party.Own.queue)
 }

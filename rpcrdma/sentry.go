@@ -88,7 +88,7 @@ func (c *conn) relieve(n uint64) bool {
 		return false
 	}
 	r.kind.slow()
-	c.srv.calls.adopt()
+	c.srv.calls.adopt(c.party.Own.queue)
 	r.relief.Relieve()
 	return true
 }

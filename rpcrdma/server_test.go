@@ -173,7 +173,7 @@ func TestDispatcher(t *testing.T) {
 	s := &Server{Handler: g}
 	serve(t, s, func(t *testing.T, r *rig) {
 		g.open = make(chan struct{})
-		s.calls.max = 3
+		s.calls.max = 6
 		q := r.dialLinux()
 		for xid := range uint32(10) {
 			q.call(Header{XID: xid, Proc: Msg}, rpcCall(xid, ""))
@@ -182,6 +182,32 @@ func TestDispatcher(t *testing.T) {
 		close(g.open)
 		assert.Len(t, q.answers(), 10)
 		assert.Zero(t, s.calls.running)
+	})
+}
+
+// A party runs half of what is left at most, and one call in any case. What waits is
+// served in its order, and all of it.
+func TestDispatcherShared(t *testing.T) {
+	g := new(gate)
+	s := &Server{Handler: g}
+	serve(t, s, func(t *testing.T, r *rig) {
+		g.open = make(chan struct{})
+		s.calls.max = 8
+		var all []*requester
+		for i, running := range []int{4, 6, 7, 8, 9} {
+			q := r.dialFrom(byte(1 + i))
+			all = append(all, q)
+			for xid := range uint32(20) {
+				q.call(Header{XID: xid, Proc: Msg}, rpcCall(xid, ""))
+			}
+			assert.Equal(t, running, g.count())
+		}
+		close(g.open)
+		for _, q := range all {
+			assert.Len(t, q.answers(), 20)
+		}
+		assert.Zero(t, s.calls.running)
+		assert.Empty(t, s.calls.queued)
 	})
 }
 
