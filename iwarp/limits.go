@@ -27,6 +27,10 @@ const (
 	spill        = 512
 	shortPayload = 16 << 10
 
+	// maxApart is how many pieces of a region a peer may have written with gaps
+	// between them, so that all count: what writes 8 MiB as every other 4 KiB first.
+	maxApart = 1024
+
 	// maxAhead is how many FPDUs one read may take: those of 1 MiB.
 	maxAhead = 17
 

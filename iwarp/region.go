@@ -20,9 +20,11 @@ type region struct {
 	access rdma.Access
 
 	// What the peer has not written counts for nothing, and top is the end of
-	// what it has written, which the reader knows.
+	// what it has written. The reader knows these, and others when the region is
+	// dead and has no pins.
 	scratch bool
 	top     uint64
+	placed  placed
 
 	mu    sync.Mutex
 	mem   []byte            // use what pin returns

@@ -44,6 +44,9 @@ func (x *receiver) write(seg *segment, h ddp.Tagged) error {
 	}
 	err = x.placeMore(seg, mem[:size], rest, r)
 	r.top = max(r.top, h.TO+uint64(size))
+	if err == nil {
+		r.placed.add(span{h.TO, h.TO + uint64(size)})
+	}
 	r.unpin()
 	if err != nil {
 		return err

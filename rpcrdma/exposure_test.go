@@ -46,6 +46,9 @@ func (e *exposure) Redirect(b []byte) {
 	e.Region.(rdma.Redirector).Redirect(b)
 }
 
+// Placed tells what the server has written (rdma.Placer).
+func (e *exposure) Placed(n int) bool { return e.Region.(rdma.Placer).Placed(n) }
+
 // A watchedConn knows what is exposed on it.
 type watchedConn struct {
 	rdma.Conn

@@ -17,7 +17,8 @@ type exposed struct {
 	region rdma.Region // nil: none, or not any more
 	mem    []byte
 	access rdma.Access
-	own    *buf.Buf // what mem is of; nil: it is the caller's
+	own    *buf.Buf    // what mem is of; nil: it is the caller's
+	placer rdma.Placer // region when it is closed; nil where it does not know
 }
 
 // open exposes the caller's memory, or all of own.
@@ -37,9 +38,14 @@ func (e *exposed) segment() chunks.Segment {
 func (e *exposed) close() {
 	if e.region != nil {
 		e.region.Deregister()
+		e.placer, _ = e.region.(rdma.Placer)
 		e.region = nil
 	}
 }
+
+// holds tells whether the server has written the first n octets, as far as the provider
+// knows. The access to it has ended.
+func (e *exposed) holds(n int) bool { return e.placer == nil || e.placer.Placed(n) }
 
 // handOver gives the caller its memory back while the server may still use what
 // it was told of: a buffer takes its place, with the same octets if the server

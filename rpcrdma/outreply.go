@@ -71,9 +71,14 @@ func (o *outCall) take(a *outcome) error {
 	return a.err
 }
 
-// read reads the RPC reply, and lends the caller the buffer that it is in.
+// read reads the RPC reply, and lends the caller the buffer that it is in. The caller's
+// own memory may hold what was there before, of another user perhaps: the reply must
+// not make that its data.
 func (o *outCall) read(a *outcome) error {
 	x := o.x
+	if !o.results.holds(a.item) {
+		return fmt.Errorf("%w: %d", errNotWritten, a.item)
+	}
 	if a.body == nil {
 		a.body = o.results.mem[:a.inChunk]
 	}
@@ -94,6 +99,9 @@ func (o *outCall) read(a *outcome) error {
 
 // errReplyForm: a reply in a form that the call did not provide for.
 var errReplyForm = errors.New("rpcrdma: reply in a form that the call did not ask for")
+
+// errNotWritten: a reply with results that are not there.
+var errNotWritten = errors.New("rpcrdma: the server has not written all octets that its reply says are in the Write chunk")
 
 // A RemoteError is an RDMA_ERROR: the server could not take the call, and will
 // not take it when it comes again.

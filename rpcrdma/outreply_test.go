@@ -201,6 +201,61 @@ func TestLyingReply(t *testing.T) {
 	}
 }
 
+// A server that says it wrote what it did not is not believed: the caller would take
+// what its memory held before for results. In which order and pieces it writes is its
+// own affair (R5042-6.3.2-1).
+func TestItemNotWritten(t *testing.T) {
+	type piece struct{ from, to int }
+	for name, tt := range map[string]struct {
+		wrote []piece
+		said  int
+		ok    bool
+	}{
+		"nothing":                {nil, 5001, false},
+		"nothing, and says so":   {nil, 0, true},
+		"all":                    {[]piece{{0, 5001}}, 5001, true},
+		"all but the last":       {[]piece{{0, 5000}}, 5001, false},
+		"all but the first":      {[]piece{{1, 5001}}, 5001, false},
+		"enough":                 {[]piece{{0, 4000}}, 4000, true},
+		"as many, twice":         {[]piece{{0, 2501}, {0, 2500}}, 5001, false},
+		"all, in pieces":         {[]piece{{0, 1000}, {1000, 5001}}, 5001, true},
+		"all, the last first":    {[]piece{{4000, 5001}, {1000, 2000}, {2000, 4000}, {0, 1000}}, 5001, true},
+		"all, some of it twice":  {[]piece{{4000, 5001}, {900, 4100}, {0, 1000}}, 5001, true},
+		"a gap":                  {[]piece{{0, 1000}, {1001, 5001}}, 5001, false},
+		"a gap behind its words": {[]piece{{0, 1000}, {1001, 5001}}, 1000, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+				x := itemCall()
+				done := begin(t.Context(), c, x)
+				h := p.call()
+				s := h.Lists.Write(0)[0]
+				for _, w := range tt.wrote {
+					part := s
+					part.Offset += uint64(w.from)
+					p.put(part, ramp(5001)[w.from:w.to])
+				}
+				h.Lists.Write(0)[0].Length = uint32(tt.said)
+				p.reply(h, Header{Lists: h.Lists}, resultsOf(tt.said, nil)...)
+				err := went(t, done)
+				if !tt.ok {
+					require.ErrorIs(t, err, errNotWritten)
+					assert.Nil(t, x.Lent)
+					p.works(c)
+					return
+				}
+				require.NoError(t, err)
+				if tt.said > 0 {
+					got, err := item(x)
+					require.NoError(t, err)
+					assert.Equal(t, ramp(5001)[:tt.said], got)
+				}
+				x.Release()
+			})
+		})
+	}
+}
+
 // Whether the item is where it has to be shows when the program reads the results
 // (R8166-6.1-4, R8166-6.1-3): an item that is inline though there was a chunk for
 // it, one whose length is another than the chunk's, and none where there is one
@@ -245,6 +300,7 @@ func TestMisplacedItem(t *testing.T) {
 		x := itemCall()
 		done := begin(t.Context(), c, x)
 		h := p.call()
+		p.put(h.Lists.Write(0)[0], ramp(8))
 		h.Lists.Write(0)[0].Length = 8
 		p.reply(h, Header{Lists: h.Lists}, 0, 0, 0, 5)
 		require.NoError(t, went(t, done))

@@ -3,6 +3,7 @@ package rdmatest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -16,13 +17,17 @@ type regions struct {
 	m    map[rdma.STag]*region
 }
 
-var _ rdma.Redirector = (*region)(nil)
+var (
+	_ rdma.Redirector = (*region)(nil)
+	_ rdma.Placer     = (*region)(nil)
+)
 
 type region struct {
 	set    *regions
 	at     rdma.Remote
 	mem    []byte
 	access rdma.Access
+	placed []bool // for each octet; nil: none is
 }
 
 func (r *region) STag() rdma.STag { return r.at.STag }
@@ -37,6 +42,13 @@ func (r *region) Redirect(b []byte) {
 		panic(fmt.Sprintf("rdmatest: %d octets in place of %d", len(b), len(r.mem)))
 	}
 	r.mem = b
+}
+
+// Placed tells whether the first n octets were written (rdma.Placer).
+func (r *region) Placed(n int) bool {
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	return n == 0 || len(r.placed) >= n && !slices.Contains(r.placed[:n], false)
 }
 
 // next returns a place for a region. Its offset is not zero and differs between
@@ -98,6 +110,14 @@ func (s *regions) use(at rdma.Remote, n int, access rdma.Access, copying func([]
 		return fmt.Errorf("%w: %d octets at %#x of STag %v", ErrAccess, n, at.TO, at.STag)
 	}
 	off := at.TO - r.at.TO
+	if access == rdma.RemoteWrite {
+		if r.placed == nil {
+			r.placed = make([]bool, len(r.mem))
+		}
+		for i := range n {
+			r.placed[off+uint64(i)] = true
+		}
+	}
 	copying(r.mem[off : off+uint64(n)])
 	return nil
 }
