@@ -9,6 +9,21 @@ type Owner interface {
 	Return(mem []byte)
 }
 
+// A Rereader is an Owner of memory that may not be there when it is read, such as a
+// mapping of a file, and knows another way to it.
+type Rereader interface {
+	Owner
+	// Reread copies what stands in mem from at on to p, and returns where it
+	// ended: at+len(p), or less. Without an error there is no more than that,
+	// which may be less than at.
+	Reread(mem []byte, at int, p []byte) (end int, err error)
+}
+
+// Reread asks the memory's owner, a Rereader, for it.
+func (b *Buf) Reread(at int, p []byte) (end int, err error) {
+	return b.owner.(Rereader).Reread(b.mem, at, p)
+}
+
 // borrowed are Bufs without memory.
 var borrowed = sync.Pool{New: func() any { return new(Buf) }}
 

@@ -7,18 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Data that lie in the mapping of a file may vanish when the file is cut short.
-// The kernel then says EFAULT, behind what it has taken:
+// Data that lie in the mapping of a file may vanish: the file is cut short, or its
+// medium fails. The kernel then says EFAULT, behind what it has taken:
 //
 //	header │ data ...... │ header │ data ... gone │ header │ Send │
-//	       └─ taken ─────┘        └ taken ┘└ zeros┘        └ may be changed
+//	       └─ taken ─────┘        └ taken ┘└ read again     └ may be changed
 //
-// The FPDU has its length already, so zeros follow. Where this process would touch
-// the data itself, it copies them first, and catches the fault.
+// The FPDU has its length already, so zeros follow what can be read no more. Where
+// this process would touch the data itself, it copies them first, and catches the
+// fault. Either may wait for a disk, and so is done without the queue's lock.
 
 var _ rdma.MappedSender = (*Conn)(nil)
 
@@ -29,21 +31,32 @@ func (c *Conn) SendsMapped() bool {
 	return c.sock.tcp != nil && c.sock.record == nil && !c.params.SendMarkers
 }
 
+// A reread is that of a WR.
+type reread func(p []byte, at int) (n, shorter int)
+
 // A mappedPart is an element of a batch that may vanish.
 type mappedPart struct {
-	element   int       // its index in vec
-	offset    int       // of its first octet in the message
-	size      int       // octets that it had at first
-	truncated func(int) // its WR's
-	wr        uint64    // the index of it
+	element int // its index in vec
+	offset  int // of its first octet in the message
+	size    int // octets that it had at first
+	reread  reread
+	wr      uint64 // the index of the WR
+}
+
+// A builtSend is a Send that stands in a batch, in one FPDU.
+type builtSend struct {
+	wr      uint64 // the index of the WR
+	header  int    // where the FPDU begins in headers
+	ulpdu   int    // what its length field says
+	payload int    // the first element of the payload
 }
 
 // zeros stand for what has vanished.
 var zeros [mpa.MaxULPDU]byte
 
 // vanished takes care of what the kernel could not read, if err says that and it may
-// happen: what is there goes, then zeros, and who posted it is told. It reports
-// whether the batch can go on.
+// happen: what is there goes, then what the WR's owner still gets, then zeros. It
+// reports whether the batch can go on.
 //
 // The kernel copies some elements at a time, and of these takes all or none: what
 // it could not read need not be the first.
@@ -51,21 +64,26 @@ func (q *sendQueue) vanished(b *batch, err error) bool {
 	if err != unix.EFAULT {
 		return false
 	}
-	found := false
 	for len(b.mapped) > 0 {
 		p := b.mapped[0]
 		b.mapped = b.mapped[:copy(b.mapped, b.mapped[1:])]
 		if p.element < b.sent {
 			continue
 		}
-		found = true
 		rest := b.vec[p.element]
 		lent := buf.Default.Get(len(rest))
 		b.copies = append(b.copies, lent)
 		b.vec[p.element] = lent.B
 		n := copyMapped(lent.B, rest)
 		if n == len(rest) {
+			if len(b.mapped) == 0 {
+				return true
+			}
 			continue
+		}
+		got, shorter := p.reread(lent.B[n:], p.offset+p.size-len(rest)+n)
+		if n += got; n == len(rest) {
+			return true
 		}
 		clear(lent.B[n:])
 		for _, later := range b.mapped {
@@ -73,33 +91,99 @@ func (q *sendQueue) vanished(b *batch, err error) bool {
 				*v = zeros[:len(*v)]
 			}
 		}
-		q.mu.Lock()
-		if q.cur.truncated != nil && q.cur.wr == p.wr {
-			q.cur.gone = true
-		}
-		p.truncated(p.offset + p.size - len(rest) + n)
-		q.mu.Unlock()
-		break
+		return q.cutBehind(b, p.wr, shorter)
 	}
-	return found
+	return false
+}
+
+// cutBehind notes that the data of a work request have vanished, and shortens the
+// Send behind it by n octets. False: it cannot be, since a part of it is cut into
+// FPDUs already.
+func (q *sendQueue) cutBehind(b *batch, wr uint64, n int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.cur.active && q.cur.reread != nil && q.cur.wr == wr {
+		q.cur.gone = true
+	}
+	return n == 0 || q.shorten(b, wr, n)
+}
+
+// shorten leaves the last n octets of the Send away that was posted behind a work
+// request. False: a part of it has left perhaps. q.mu is held.
+func (q *sendQueue) shorten(b *batch, wr uint64, n int) bool {
+	for wr++; wr < q.tail; wr++ {
+		w := q.at(wr)
+		switch {
+		case w.Op != rdma.OpSend:
+		case wr > q.next || wr == q.next && !q.cur.active:
+			w.length -= n
+			return true
+		default:
+			return b.shorten(wr, n)
+		}
+	}
+	return false
+}
+
+// shorten is the queue's for a Send that stands in the batch. Its padding stays as
+// long as it was.
+func (b *batch) shorten(wr uint64, n int) bool {
+	for _, s := range b.sends {
+		if s.wr != wr {
+			continue
+		}
+		mpa.AppendLength(b.headers[:s.header], s.ulpdu-n)
+		end := s.payload
+		for left := s.ulpdu - ddp.UntaggedLen; left > 0; end++ {
+			left -= len(b.vec[end])
+		}
+		for n > 0 {
+			end--
+			v := &b.vec[end]
+			k := min(n, len(*v))
+			*v, n = (*v)[:len(*v)-k], n-k
+		}
+		return true
+	}
+	return false
 }
 
 // lend returns a copy of d, the octets of m in front of m.offset, with zeros where
 // they have vanished, and adds it to sum.
 func (m *message) lend(d []byte, sum *checksum) *buf.Buf {
 	lent := buf.Default.Get(len(d))
-	switch {
-	case m.truncated == nil:
+	if m.reread == nil {
 		sum.copy(lent.B, d)
-	case !sum.copyMapped(lent.B, d):
-		if n := copyMapped(lent.B, d); n < len(d) {
-			clear(lent.B[n:])
-			m.gone = true
-			m.truncated(m.offset - len(d) + n)
-		}
-		sum.add(lent.B)
+		return lent
+	}
+	// m is the writer's, and so is what it changes.
+	m.queue.mu.Unlock()
+	shorter := m.lendMapped(lent.B, d, sum)
+	m.queue.mu.Lock()
+	if shorter > 0 {
+		m.queue.shorten(nil, m.wr, shorter) // not begun: m is not at its end
 	}
 	return lent
+}
+
+// lendMapped copies d to b and adds it to sum. It returns by how many octets the
+// Send behind is to be shorter.
+func (m *message) lendMapped(b, d []byte, sum *checksum) (shorter int) {
+	if sum.copyMapped(b, d) {
+		return 0
+	}
+	n := copyMapped(b, d)
+	if n < len(d) {
+		var got int
+		got, shorter = m.reread(b[n:], m.offset-len(d)+n)
+		n += got
+	}
+	if n < len(d) {
+		clear(b[n:])
+		m.gone = true
+	}
+	sum.add(b)
+	return shorter
 }
 
 // copyMapped is copy where all of src is there. Where some is not, dst holds anything,

@@ -55,9 +55,10 @@ func TestTruncated(t *testing.T) {
 				reply, calls := []byte("whole:12345678"), 0
 				require.NoError(t, a.Post(rdma.WR{
 					Op: rdma.OpWrite, Data: [][]byte{pattern(front), file}, Remote: rdma.Remote{STag: r.STag()}, Done: done,
-					Truncated: func(n int) {
+					Reread: func(_ []byte, at int) (int, int) {
 						calls++
-						binary.BigEndian.PutUint64(reply[copy(reply, "short:"):], uint64(n))
+						binary.BigEndian.PutUint64(reply[copy(reply, "short:"):], uint64(at))
+						return 0, 0
 					},
 				}, rdma.WR{Op: rdma.OpSend, Data: [][]byte{reply}, Done: done}))
 				got := b.in.next(t)
@@ -82,6 +83,83 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
+// What cannot be read from the mapping is asked for, as long as it comes; if it
+// comes no more, the Send behind may say so in fewer octets. The queue is free
+// meanwhile.
+func TestReread(t *testing.T) {
+	const size = 1 << 20
+	for name, o := range transports {
+		for _, tt := range []struct {
+			there   int // octets that are in the mapping,
+			more    int // up to which they can be had otherwise,
+			shorter int // and what is left away of the Send where there are fewer
+		}{
+			{100 << 10, size, 0},
+			{0, size, 0},
+			{0, 0, 12},
+			{100 << 10, 200_001, 12},
+			{size - 4096, size - 4096, 4},
+			{size - 4096, size - 10, 16},
+		} {
+			t.Run(name, func(t *testing.T) {
+				world(t)
+				a, b := pair(t, o)
+				file, cut := mapped(t, size)
+				cut(int64(tt.there))
+				sink, done := make([]byte, size), make(waiter, 3)
+				r, err := b.Register(sink, rdma.RemoteWrite)
+				require.NoError(t, err)
+				reply, want := []byte("head and "), "head and tail of the reply"
+				calls := 0
+				write := rdma.WR{
+					Op: rdma.OpWrite, Data: [][]byte{file}, Remote: rdma.Remote{STag: r.STag()}, Done: done,
+					Reread: func(p []byte, at int) (int, int) {
+						calls++
+						a.tx.mu.Lock()
+						a.tx.mu.Unlock() //nolint:staticcheck // it can be taken
+						n := min(len(p), tt.more-at)
+						copy(p[:n], pattern(size)[at:])
+						if n < len(p) {
+							copy(reply, "cut,")
+							want = "cut," + want[4:len(want)-tt.shorter]
+							return n, tt.shorter
+						}
+						return n, 0
+					},
+				}
+				send := rdma.WR{Op: rdma.OpSend, Data: [][]byte{reply, []byte("tail of"), []byte(" the reply")}, Done: done}
+				require.NoError(t, a.Post(write, send, rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("another")}, Done: done}))
+				got := string(b.in.next(t))
+				assert.Equal(t, "another", string(b.in.next(t)))
+				for range 3 {
+					require.NoError(t, done.wait(t).Err)
+				}
+				r.Deregister()
+				assert.Equal(t, want, got)
+				assert.Positive(t, calls)
+				assert.Equal(t, pattern(size)[:tt.more], sink[:tt.more])
+				assert.Equal(t, make([]byte, size-tt.more), sink[tt.more:])
+				open(t, b, a)
+			})
+		}
+	}
+}
+
+// A Send of which a part has left cannot be made shorter: the connection ends, and
+// who asked asks again.
+func TestRereadTooLate(t *testing.T) {
+	world(t)
+	a, _ := pair(t, options{initiator: Config{CRC: mpa.CRCOff}, responder: Config{CRC: mpa.CRCOff}})
+	file, cut := mapped(t, 10_000)
+	cut(0)
+	done := make(waiter, 2)
+	require.NoError(t, a.Post(rdma.WR{
+		Op: rdma.OpSend, Data: [][]byte{file}, Done: done,
+		Reread: func([]byte, int) (int, int) { return 0, 4 },
+	}))
+	assert.Error(t, done.wait(t).Err)
+}
+
 // Where nobody but the kernel looks at them, or the CRC alone, mapped data need no
 // buffer.
 func TestSendsMapped(t *testing.T) {
@@ -103,9 +181,9 @@ func TestSendsMapped(t *testing.T) {
 			cut(0)
 			n := -1
 			done := make(waiter, 1)
-			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{nil}, Done: done, Truncated: func(int) { panic("of nothing") }}))
+			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{nil}, Done: done, Reread: func([]byte, int) (int, int) { panic("of nothing") }}))
 			require.NoError(t, done.wait(t).Err)
-			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{file[:0], file[5:5]}, Done: done, Truncated: func(k int) { n = k }}))
+			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{file[:0], file[5:5]}, Done: done, Reread: func(_ []byte, at int) (int, int) { n = at; return 0, 0 }}))
 			require.NoError(t, done.wait(t).Err)
 			assert.Equal(t, -1, n)
 			if a.sock.record != nil {

@@ -53,9 +53,9 @@ func (q *sendQueue) beginResponse(r response, crc bool) {
 
 // beginWR makes w the current message.
 func (q *sendQueue) beginWR(c *Conn, w *workRequest) {
-	q.cur = message{active: true, data: w.Data, length: w.length, remote: w.Remote, wr: q.next, truncated: w.Truncated}
+	q.cur = message{active: true, data: w.Data, length: w.length, remote: w.Remote, wr: q.next, reread: w.Reread, queue: q}
 	m := &q.cur
-	m.copied = w.Truncated != nil && (c.params.CRC || !c.SendsMapped())
+	m.copied = w.Reread != nil && (c.params.CRC || !c.SendsMapped())
 	switch w.Op {
 	case rdma.OpWrite:
 		m.op = rdmap.OpWrite

@@ -29,7 +29,8 @@ type batch struct {
 	regions []*region  // pinned until the batch is written
 	copies  []*buf.Buf // of payload that may change or vanish, until then
 	mapped  []mappedPart
-	last    bool // the stream ends behind it
+	sends   []builtSend // behind mapped parts
+	last    bool        // the stream ends behind it
 }
 
 var batches = sync.Pool{New: func() any {
@@ -71,7 +72,7 @@ func (b *batch) reset() {
 	}
 	clear(b.vec)
 	clear(b.mapped)
-	b.mapped = b.mapped[:0]
+	b.mapped, b.sends = b.mapped[:0], b.sends[:0]
 	b.headers, b.vec, b.regions, b.copies = b.headers[:0], b.vec[:0], b.regions[:0], b.copies[:0]
 	b.sent, b.size, b.last = 0, 0, false
 }
@@ -110,9 +111,10 @@ type message struct {
 	region *region     // pinned
 	copied bool        // data change, or vanish, while this process uses them
 
-	truncated func(int) // the WR's, and
-	wr        uint64    // its index; nil: data cannot vanish
-	gone      bool      // they have
+	reread reread     // the WR's; nil: data cannot vanish
+	wr     uint64     // the WR's index
+	queue  *sendQueue // whose lock is held
+	gone   bool       // data have vanished
 
 	body    [maxBody]byte // what the message is where it is an RDMAP header alone,
 	bodyLen int           // of so many octets
@@ -170,8 +172,8 @@ func (b *batch) take(m *message, n int, sum *checksum) []byte {
 		lent := m.lend(d, sum)
 		b.copies = append(b.copies, lent)
 		return lent.B
-	case m.truncated != nil:
-		b.mapped = append(b.mapped, mappedPart{len(b.vec), m.offset - len(d), len(d), m.truncated, m.wr})
+	case m.reread != nil:
+		b.mapped = append(b.mapped, mappedPart{len(b.vec), m.offset - len(d), len(d), m.reread, m.wr})
 	}
 	sum.add(d)
 	return d
@@ -191,6 +193,9 @@ func (c *Conn) cut(b *batch, m *message) {
 	sum := checksum{on: c.params.CRC}
 	sum.add(b.headers[start:])
 	b.appendHeader(start)
+	if len(b.mapped) > 0 && !m.op.Tagged() && m.bodyLen == 0 && m.offset == 0 && last {
+		b.sends = append(b.sends, builtSend{m.wr, start, ulpdu, len(b.vec)})
+	}
 	b.gather(m, n, &sum)
 	c.tx.counts.add(m.op, last, m.bodyLen+n)
 	start = len(b.headers)

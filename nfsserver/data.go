@@ -75,13 +75,26 @@ func (q *request) lend(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, coun
 	return true
 }
 
-// cutRead changes the head of a reply to READ, whose file was cut short while
-// it was sent: count, eof and the length of the data are its last words.
-func cutRead(head []byte, n int) {
-	end := head[len(head)-12:]
-	binary.BigEndian.PutUint32(end, uint32(n))
-	binary.BigEndian.PutUint32(end[4:], 1)
-	binary.BigEndian.PutUint32(end[8:], uint32(n))
+// cutRead changes the head of a reply to READ, of whose data only n octets could
+// be sent: without an error the file ends there. With one the client will ask for
+// the rest, and hears of it; where there is nothing, it must hear now, because an
+// answer without data looks like the end of the file to some.
+func cutRead(head []byte, n int, err error) []byte {
+	res := head[len(head)-nfs3.ReadHeadLen:]
+	if n == 0 && err != nil {
+		status, _ := statusOf(err)
+		binary.BigEndian.PutUint32(res, uint32(status))
+		return head[:len(head)-nfs3.ReadOKLen]
+	}
+	ok := res[nfs3.ReadHeadLen-nfs3.ReadOKLen:]
+	binary.BigEndian.PutUint32(ok, uint32(n))
+	eof := uint32(0)
+	if err == nil {
+		eof = 1
+	}
+	binary.BigEndian.PutUint32(ok[4:], eof)
+	binary.BigEndian.PutUint32(ok[8:], uint32(n))
+	return head
 }
 
 // readCount returns how many octets are read: not more than were asked for,

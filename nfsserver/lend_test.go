@@ -1,6 +1,7 @@
 package nfsserver
 
 import (
+	"bytes"
 	"crypto/rand"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -39,12 +41,25 @@ func TestReadLent(t *testing.T) {
 	assert.False(t, res.EOF)
 	assert.EqualValues(t, 512<<10, res.Count)
 
-	rep.Cut(rep.Head, 1234)
-	rep.Item.B = rep.Item.B[:1234]
+	whole := bytes.Clone(rep.Head)
+	for _, why := range []error{unix.EIO, nil} {
+		rep.Head = rep.Cut(rep.Head, 1234, why)
+		rep.Item.B = rep.Item.B[:1234]
+		res = g.results(rep)
+		assert.EqualValues(t, 1234, res.Count)
+		assert.Equal(t, why == nil, res.EOF)
+		assert.Equal(t, data[4096:4096+1234], res.Data)
+	}
+	rep.Head = rep.Cut(rep.Head, 0, nil)
+	rep.Item.B = rep.Item.B[:0]
 	res = g.results(rep)
-	assert.EqualValues(t, 1234, res.Count)
+	assert.Zero(t, res.Count)
 	assert.True(t, res.EOF)
-	assert.Equal(t, data[4096:4096+1234], res.Data)
+	rep.Head = rep.Cut(whole, 0, unix.EIO)
+	_, results := g.accept(rep.Head)
+	g.decode(results, nil, &res)
+	assert.Equal(t, nfs3.ErrIO, res.Status)
+	assert.EqualValues(t, len(data), res.Attr.Attr.Size)
 	rep.DropItem()
 	assert.Nil(t, rep.Cut)
 

@@ -97,15 +97,18 @@ type Reply struct {
 	NoReplay bool
 
 	// Mappable says that Item may be memory that becomes unreadable while it
-	// is sent: a mapping of a file that somebody cuts short. Such memory is
-	// for the kernel to read; the processor would fault. A transport that
-	// sends items from where they lie sets it.
+	// is sent: a mapping of a file that somebody cuts short, or whose medium
+	// fails. Such memory is for the kernel to read; the processor would
+	// fault. A transport that sends items from where they lie sets it.
 	Mappable bool
 
-	// Cut, if not nil, says that Item is such memory. Where no more than n
-	// octets of it were left, the transport calls Cut before it sends Head,
-	// which is changed in place to tell of n octets.
-	Cut func(head []byte, n int)
+	// Cut, if not nil, says that Item is such memory, of a buf.Rereader, and
+	// that there is no Tail. Where the owner gets no more than n octets of it
+	// in any way, the transport calls Cut before it sends Head, which is
+	// changed in place to tell of n octets, or of err if that kept the owner
+	// from getting more. Cut returns Head, perhaps without some words of its
+	// end.
+	Cut func(head []byte, n int, err error) []byte
 
 	// Posted, if not nil, is called once when the reply, or the error that has
 	// taken its place, stands in the connection's queue, so that whatever else

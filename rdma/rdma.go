@@ -114,14 +114,16 @@ type WR struct {
 	// rule 12).
 	Fence bool
 
-	// Truncated, if not nil, says that the Data of a Send or RDMA Write may
-	// lie in a mapping of a file, which somebody may cut short while it is
-	// sent. Where octets from n on, counted over all of Data, turn out not
-	// to be there, zeros go in their place, and Truncated(n) is called before
-	// anything that was posted behind this WR is looked at: it may change
-	// what the Data of later WRs say, though not their length. It is called
-	// at most once, must not wait, and must not use the connection.
-	Truncated func(n int)
+	// Reread, if not nil, says that the Data of a Send or RDMA Write may lie
+	// in a mapping of a file, which cannot be read where the file was cut
+	// short or its medium fails. Reread is then asked to read the octets from
+	// at on, counted over all of Data, into p by another way, and returns how
+	// many it has read. If that is less than p takes, zeros go in the place
+	// of these and all later octets of this WR, for which it is not called
+	// again. Before it returns less, it may change what the Data of later WRs
+	// say, and by shorter the end of the next Send behind is left away: a
+	// multiple of 4. It may wait for a disk, but must not use the connection.
+	Reread func(p []byte, at int) (n, shorter int)
 
 	// Done, if not nil, is told once of the completion, with ID.
 	Done Completer

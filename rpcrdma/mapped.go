@@ -1,8 +1,10 @@
 package rpcrdma
 
 // A data item that lies in the mapping of a file is sent from there, if it goes
-// into a Write chunk. Somebody may cut the file short meanwhile. The Send behind
-// the RDMA Writes has not left then, and tells of what there was:
+// into a Write chunk. Where the mapping cannot be read, because somebody has cut the
+// file short or its medium fails, the item's owner is asked for the rest. If he has
+// no more either, the Send behind the RDMA Writes, which has not left then, tells of
+// what there was:
 //
 //	RDMA Write ── RDMA Write ── Send
 //	       │cut                  ├ lengths in the Write list
@@ -16,9 +18,9 @@ func (r *reader) mayMap(cl *call) bool {
 
 // A piece is the part of a data item that one RDMA Write carries.
 type piece struct {
-	cl        *call
-	start     int       // in the item
-	truncated func(int) // its method, bound once
+	cl     *call
+	start  int                               // in the item
+	reread func(p []byte, at int) (int, int) // its method, bound once
 }
 
 // mapItem notes that the work requests so far carry the item out of a mapping.
@@ -27,25 +29,31 @@ func (cl *call) mapItem() {
 	for i := range cl.wrs {
 		if i == len(cl.pieces) {
 			p := &piece{cl: cl}
-			p.truncated = p.cut
+			p.reread = p.read
 			cl.pieces = append(cl.pieces, p)
 		}
 		p, wr := cl.pieces[i], &cl.wrs[i]
-		p.start, wr.Truncated = start, p.truncated
+		p.start, wr.Reread = start, p.reread
 		start += len(wr.Data[0])
 	}
 	cl.left = start
 }
 
-// cut changes the reply where n octets of the piece were left. It is called before
-// the Send is looked at, with the connection's queue locked.
-func (p *piece) cut(n int) {
+// read asks the item's owner for what stands at an offset of the piece, and changes
+// the reply where he has less (rdma.WR.Reread).
+func (p *piece) read(b []byte, at int) (n, shorter int) {
 	cl := p.cl
-	if n += p.start; n >= cl.left {
-		return // an earlier piece was cut
+	at += p.start
+	if at >= cl.left {
+		return 0, 0 // an earlier piece was cut
 	}
-	cl.left = n
-	cl.rep.Cut(cl.head, n)
-	cl.hdr.Lists.Write(0).Fill(uint64(n))
+	end, err := cl.rep.Item.Reread(at, b)
+	if end == at+len(b) {
+		return len(b), 0
+	}
+	cl.left = end
+	head := cl.rep.Cut(cl.head, end, err)
+	cl.hdr.Lists.Write(0).Fill(uint64(end))
 	cl.hdr.AppendTo(cl.out.B[:0])
+	return max(end-at, 0), len(cl.head) - len(head)
 }

@@ -1,12 +1,16 @@
 package rpcrdma
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -22,19 +26,37 @@ func (mapping) SendsMapped() bool { return true }
 type file struct {
 	item     []byte
 	there    int
-	mappable bool // what it was told last
+	more     int   // up to which they can be read in another way,
+	err      error // and why no further
+	mappable bool  // what it was told last
 	cuts     int
+	given    atomic.Int32 // items given back
+}
+
+func (f *file) Return([]byte) { f.given.Add(1) }
+
+func (f *file) Reread(mem []byte, at int, p []byte) (int, error) {
+	if n := min(f.more, at+len(p)); n > at {
+		return at + copy(p, f.item[at:n]), f.err
+	}
+	return f.more, f.err
 }
 
 func (f *file) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
 	f.mappable = rep.Mappable
-	copy(rep.NewItem(len(f.item)), f.item)
 	if rep.Mappable {
-		rep.Cut = func(head []byte, n int) {
+		rep.Item = buf.Borrow(bytes.Clone(f.item), f)
+		rep.Cut = func(head []byte, n int, err error) []byte {
 			f.cuts++
+			if err != nil && n == 0 {
+				return head[:len(head)-4]
+			}
 			binary.BigEndian.PutUint32(head[len(head)-4:], uint32(n))
+			return head
 		}
+	} else {
+		copy(rep.NewItem(len(f.item)), f.item)
 	}
 	rep.Head = binary.BigEndian.AppendUint32(rep.Head, uint32(len(f.item)))
 	return true
@@ -44,13 +66,15 @@ func (f *file) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) 
 func (f *file) post(wrs []rdma.WR) {
 	at := 0
 	for _, wr := range wrs {
-		for _, d := range wr.Data {
-			if wr.Truncated != nil && f.there >= 0 && at+len(d) > f.there {
+		for i, d := range wr.Data {
+			if wr.Reread != nil && f.there >= 0 && at+len(d) > f.there {
 				n := max(f.there-at, 0)
 				clear(d[n:])
-				wr.Truncated(n)
+				_, shorter := wr.Reread(d[n:], n)
+				last := &wrs[len(wrs)-1].Data[0]
+				*last = (*last)[:len(*last)-shorter]
 			}
-			at += len(d)
+			at += len(wr.Data[i])
 		}
 	}
 }
@@ -76,7 +100,7 @@ func TestMappedItem(t *testing.T) {
 			{[]int{40 << 10, 40 << 10, 40 << 10}, 90 << 10, []uint32{40 << 10, 40 << 10, 10 << 10}},
 			{[]int{40 << 10, 40 << 10, 40 << 10}, 5000, []uint32{5000, 0, 0}},
 		} {
-			f.there, f.cuts = tt.there, 0
+			f.there, f.more, f.cuts = tt.there, tt.there, 0
 			chunk, mem := q.writable(tt.segments...)
 			var l chunks.Lists
 			l.AddWrite(chunk)
@@ -94,6 +118,38 @@ func TestMappedItem(t *testing.T) {
 			assert.Equal(t, f.item[:n], mem[:n])
 			assert.Equal(t, n < len(f.item), f.cuts == 1)
 		}
+
+		// What the owner still gets is no cut, and an error of his is told, in
+		// fewer octets if there is nothing else to tell.
+		for _, tt := range []struct {
+			there, more int
+			want        []uint32
+			body        int
+		}{
+			{5000, 100 << 10, []uint32{40 << 10, 40 << 10, 20 << 10}, 28},
+			{5000, 50 << 10, []uint32{40 << 10, 10 << 10, 0}, 28},
+			{50 << 10, 45 << 10, []uint32{40 << 10, 5 << 10, 0}, 28}, // became shorter
+			{0, 0, []uint32{0, 0, 0}, 24},
+		} {
+			f.there, f.more, f.cuts, f.err = tt.there, tt.more, 0, nil
+			if tt.more < len(f.item) {
+				f.err = unix.EIO
+			}
+			chunk, mem := q.writable(40<<10, 40<<10, 40<<10)
+			var l chunks.Lists
+			l.AddWrite(chunk)
+			q.call(msg(l), rpcCall(testXID, ""))
+			a := q.answer()
+			var got []uint32
+			for _, s := range a.Lists.Write(0) {
+				got = append(got, s.Length)
+			}
+			assert.Equal(t, tt.want, got)
+			assert.Len(t, a.body, tt.body)
+			assert.Equal(t, f.err != nil, f.cuts == 1)
+			assert.Equal(t, f.item[:tt.more], mem[:tt.more])
+		}
+		f.err = nil
 
 		for _, l := range []chunks.Lists{
 			{},

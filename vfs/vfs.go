@@ -269,11 +269,12 @@ type FS interface {
 type Mapper interface {
 	// Map is Read of up to n octets without a copy. The buffer's memory is a
 	// mapping: it shows what is written to the file while it is lent, and
-	// what lies behind the end of a file that is cut short meanwhile is
-	// not there any more, so that only the kernel may read it; up to the
-	// end of the last page there are zeros. Nil, without
-	// an error, tells to use Read: the data would have to be waited for, or
-	// are too few to be worth it.
+	// what lies behind the end of a file that is cut short meanwhile, or
+	// cannot be read from its medium, is not there any more, so that only
+	// the kernel may read it, and the buffer's owner is a buf.Rereader; up to
+	// the end of the last page there are zeros. There are attributes with a
+	// buffer. Nil, without an error, tells to use Read: the data would have to
+	// be waited for, or are too few to be worth it.
 	Map(ctx context.Context, c *Cred, h Handle, off uint64, n int) (b *buf.Buf, eof bool, a MaybeAttr, err error)
 }
 

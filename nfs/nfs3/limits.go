@@ -18,8 +18,12 @@ const (
 const unbounded = math.MaxInt32
 
 // ReadHeadLen is the length in octets of the longest results of READ without
-// the data.
-const ReadHeadLen = statusLen + postAttrLen + 4 + 4 + 4
+// the data: those with attributes. The last ReadOKLen of them are not in results
+// that tell of an error.
+const (
+	ReadHeadLen = statusLen + postAttrLen + ReadOKLen
+	ReadOKLen   = 4 + 4 + 4
+)
 
 // The lengths in octets of wire forms.
 const (

@@ -62,6 +62,10 @@ const (
 	windowLen  = 64 << 20
 	maxWindows = 1 << 10
 
+	// maxRereads is how often the end of a file is looked for that others
+	// keep moving.
+	maxRereads = 8
+
 	// dirBufLen is the octets of directory entries read at once.
 	dirBufLen = 16 << 10
 

@@ -25,6 +25,7 @@ type object struct {
 	mu          sync.Mutex
 	files       []*file
 	windows     []*window
+	residency   residency
 	verdicts    []verdict
 	nextVerdict int // the one to be replaced
 

@@ -4,7 +4,6 @@ package posix
 
 import (
 	"context"
-	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +24,39 @@ type window struct {
 
 // Return takes the reference of a reader back (buf.Owner).
 func (w *window) Return([]byte) { w.f.put(w.o) }
+
+// Reread reads the file where its mapping cannot be read (buf.Rereader). To say that
+// the file ends takes a look at its length: it may have become longer again.
+func (w *window) Reread(mem []byte, at int, p []byte) (end int, err error) {
+	start := w.base + uint64(uintptr(unsafe.Pointer(&mem[0]))-uintptr(unsafe.Pointer(&w.mem[0])))
+	fd, err := retry(func() (int, error) { // not by w.f, which may be closed
+		return unix.Open(magicPath(w.o.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	})
+	if err != nil {
+		return at, err
+	}
+	defer closeFD(fd)
+	for range maxRereads {
+		n, err := pread(fd, p, start+uint64(at))
+		at, p = at+n, p[n:]
+		if err != nil || len(p) == 0 {
+			return at, err
+		}
+		if n > 0 {
+			continue
+		}
+		var st unix.Statx_t
+		if err := statFD(fd, &st); err != nil {
+			return at, err
+		}
+		if st.Size <= start+uint64(at) {
+			return int(max(st.Size, start) - start), nil
+		}
+	}
+	return at, unix.EAGAIN
+}
+
+var _ buf.Rereader = (*window)(nil)
 
 var _ vfs.Mapper = (*FS)(nil)
 
@@ -59,7 +91,7 @@ func (f *FS) Map(_ context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n int
 		return nil, false, a, nil
 	}
 	mem := w.mem[off-w.base : end-w.base]
-	if !resident(mem) {
+	if !f.tellsResident(o, &st) || !resident(mem) {
 		f.put(o)
 		return nil, false, a, nil
 	}
@@ -96,27 +128,4 @@ func (c *cache) unmap(o *object) {
 		c.windows.Add(-1)
 	}
 	o.windows = nil
-}
-
-var pageSize = os.Getpagesize()
-
-// resident tells whether all of mem is in memory, so that to read it waits for
-// no disk, and fills no hole.
-func resident(mem []byte) bool {
-	var pages [maxMapped]byte
-	start := uintptr(unsafe.Pointer(&mem[0])) &^ uintptr(pageSize-1)
-	n := uintptr(unsafe.Pointer(&mem[0])) + uintptr(len(mem)) - start
-	count := (n + uintptr(pageSize) - 1) / uintptr(pageSize)
-	if count > uintptr(len(pages)) {
-		return false
-	}
-	if _, _, e := unix.Syscall(unix.SYS_MINCORE, start, n, uintptr(unsafe.Pointer(&pages[0]))); e != 0 {
-		return false
-	}
-	for _, p := range pages[:count] {
-		if p&1 == 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -153,6 +153,40 @@ func TestMapPermission(t *testing.T) {
 	assert.True(t, a.OK)
 }
 
+// The kernel tells who may neither change a file nor its mode that all of it is in
+// memory: such a file is not lent.
+func TestMapOthers(t *testing.T) {
+	vfstest.NeedRoot(t)
+	r := newWindowRig(t)
+	daemon := vfs.Cred{GID: r.f.gid}
+	lent := func(uid uint32) (ok bool) {
+		t.Helper()
+		require.NoError(t, r.f.as(&vfs.Cred{UID: uid, GID: uid}, func() error {
+			b, _, _, err := r.f.Map(context.Background(), &daemon, r.h, 0, 1<<20)
+			if b != nil {
+				ok = true
+				b.Release()
+			}
+			return err
+		}))
+		return ok
+	}
+	const alice = 70001
+	assert.True(t, lent(0))
+	require.NoError(t, os.Chown(r.s.path("f"), 1, 1))
+	assert.True(t, lent(0), "root has CAP_FOWNER")
+	o := r.f.cache.get(r.h)
+	o.residency = residency{} // as of another process
+	r.f.put(o)
+	assert.False(t, lent(alice), "who may only read")
+	require.NoError(t, os.Chown(r.s.path("f"), alice, 1))
+	assert.True(t, lent(alice), "the owner")
+	require.NoError(t, os.Chown(r.s.path("f"), 1, alice))
+	assert.False(t, lent(alice), "of the group, which may read")
+	require.NoError(t, os.Chmod(r.s.path("f"), 0o664))
+	assert.True(t, lent(alice), "of the group, which may write")
+}
+
 // A file that is cut short while it is lent takes no octet from elsewhere into
 // its place: the kernel finds none. A file that has lost its name stays whole.
 func TestMapCut(t *testing.T) {
@@ -169,7 +203,29 @@ func TestMapCut(t *testing.T) {
 	_, err = unix.Write(pipe[1], b.B[pageSize:])
 	assert.Equal(t, unix.EFAULT, err)
 
+	// Whoever reads the file instead learns where it ends, and what is there
+	// again.
+	p := make([]byte, pageSize)
+	end, err := b.Reread(pageSize, p)
+	assert.NoError(t, err)
+	assert.Equal(t, pageSize, end)
+	require.NoError(t, os.Truncate(r.s.path("f"), 100))
+	end, err = b.Reread(pageSize, p)
+	assert.NoError(t, err)
+	assert.Equal(t, 100, end)
 	require.NoError(t, os.WriteFile(r.s.path("f"), r.data, 0o644))
+	end, err = b.Reread(pageSize, p)
+	assert.NoError(t, err)
+	assert.Equal(t, 2*pageSize, end)
+	assert.True(t, bytes.Equal(r.data[pageSize:2*pageSize], p))
+	late, _ := r.mapped(windowLen, 1<<20)
+	require.NotNil(t, late)
+	end, err = late.Reread(5, p)
+	assert.NoError(t, err)
+	assert.Equal(t, 5+pageSize, end)
+	assert.True(t, bytes.Equal(r.data[windowLen+5:][:pageSize], p))
+	late.Release()
+
 	c, _ := r.mapped(0, 1<<20)
 	require.NotNil(t, c)
 	require.NoError(t, os.Remove(r.s.path("f")))

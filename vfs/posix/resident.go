@@ -1,0 +1,70 @@
+//go:build linux
+
+package posix
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A residency is whether the kernel tells this process what of a file is in memory,
+// and whose file it was then.
+type residency struct {
+	known    bool
+	told     bool
+	mode     uint16
+	uid, gid uint32
+}
+
+// tellsResident tells whether mincore(2) tells the truth of o. Of a file that the
+// process neither owns, nor has CAP_FOWNER for, nor may write, it says that all of
+// it is in memory.
+func (f *FS) tellsResident(o *object, st *unix.Statx_t) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r := residency{known: true, mode: st.Mode, uid: st.Uid, gid: st.Gid}
+	r.told = o.residency.told
+	if o.residency != r {
+		r.told = ownsOrWrites(o.fd)
+		o.residency = r
+	}
+	return r.told
+}
+
+// ownsOrWrites tells whether the process is the owner of the file of a place, as far
+// as the kernel cares, or may write to it. O_NOATIME takes the same right as mincore.
+func ownsOrWrites(place int) bool {
+	fd, err := retry(func() (int, error) {
+		return unix.Open(magicPath(place), unix.O_RDONLY|unix.O_NOATIME|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	})
+	if err == nil {
+		closeFD(fd)
+		return true
+	}
+	return accessible(place, unix.W_OK) == nil
+}
+
+var pageSize = os.Getpagesize()
+
+// resident tells whether all of mem is in memory, so that to read it waits for
+// no disk, and fills no hole.
+func resident(mem []byte) bool {
+	var pages [maxMapped]byte
+	start := uintptr(unsafe.Pointer(&mem[0])) &^ uintptr(pageSize-1)
+	n := uintptr(unsafe.Pointer(&mem[0])) + uintptr(len(mem)) - start
+	count := (n + uintptr(pageSize) - 1) / uintptr(pageSize)
+	if count > uintptr(len(pages)) {
+		return false
+	}
+	if _, _, e := unix.Syscall(unix.SYS_MINCORE, start, n, uintptr(unsafe.Pointer(&pages[0]))); e != 0 {
+		return false
+	}
+	for _, p := range pages[:count] {
+		if p&1 == 0 {
+			return false
+		}
+	}
+	return true
+}
