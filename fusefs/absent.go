@@ -33,10 +33,11 @@ func (n *node) lacks(name string, s sight) (grant uint64) {
 	if grant == 0 {
 		return 0
 	}
-	if n.absent.grant != grant || len(n.absent.names) >= maxAbsent {
-		n.absent = absent{grant: grant, names: make(map[string]struct{})}
+	a := &n.asDir().absent
+	if a.grant != grant || len(a.names) >= maxAbsent {
+		*a = absent{grant: grant, names: make(map[string]struct{})}
 	}
-	n.absent.names[name] = struct{}{}
+	a.names[name] = struct{}{}
 	return grant
 }
 
@@ -44,13 +45,14 @@ func (n *node) lacks(name string, s sight) (grant uint64) {
 func (n *node) mayHave(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.absent.names, name)
+	delete(n.asDir().absent.names, name)
 }
 
 // lacking tells whether directory n does not have a name, as was seen under a grant.
 func (n *node) lacking(name string, grant uint64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, ok := n.absent.names[name]
-	return ok && grant != 0 && n.absent.grant == grant
+	a := &n.asDir().absent
+	_, ok := a.names[name]
+	return ok && grant != 0 && a.grant == grant
 }

@@ -55,11 +55,11 @@ func (m *Mount) tell(n *node, out *fuse.Attr) time.Duration {
 }
 
 // tellEntry writes an entry of dir that leads to n, as was seen under a grant of dir
-// or none, and how long it counts.
-func (m *Mount) tellEntry(dir, n *node, grant uint64, out *fuse.EntryOut) {
+// or none, and how long it counts, for who makes a request.
+func (m *Mount) tellEntry(o *op, dir *node, name string, n *node, grant uint64, out *fuse.EntryOut) {
 	*out = fuse.EntryOut{NodeId: n.id, Generation: 1}
 	out.SetAttrTimeout(m.tell(n, &out.Attr))
-	out.SetEntryTimeout(m.nameLife(dir, grant, m.cfg.Lookup != LookupNone))
+	out.SetEntryTimeout(m.nameLife(o, dir, name, grant, m.cfg.Lookup != LookupNone))
 }
 
 // nameLife returns how long the kernel may believe what a name in dir leads to:
@@ -68,7 +68,7 @@ func (m *Mount) tellEntry(dir, n *node, grant uint64, out *fuse.EntryOut) {
 // knows who may: the kernel does not tell users apart when it walks over names.
 // And where dir can be held, a name counts that was seen under its grant, if the
 // kernel lets us take it back (forgetNames).
-func (m *Mount) nameLife(dir *node, grant uint64, keep bool) time.Duration {
+func (m *Mount) nameLife(o *op, dir *node, name string, grant uint64, keep bool) time.Duration {
 	dir.mu.Lock()
 	defer dir.mu.Unlock()
 	switch {
@@ -79,10 +79,16 @@ func (m *Mount) nameLife(dir *node, grant uint64, keep bool) time.Duration {
 	case m.dev.Load() == 0 || grant == 0 || grant != dir.grant:
 		return 0
 	}
-	life := dir.trustLocked(delegation.Directory)
+	l, life := &dir.asDir().loan, dir.trustLocked(delegation.Directory)
+	if life == 0 || time.Until(l.shy) > 0 {
+		return 0
+	}
 	dir.lendLocked(life)
-	if life > 0 {
-		dir.names.lendLocked(m.tick(), life)
+	l.lendLocked(name, m.tick(), life)
+	if thread := o.from.Pid; thread != 0 {
+		m.answers.add(thread, answer{dir, o.unique, time.Now()})
+	} else {
+		l.names, l.many = nil, true // of a thread that we do not see nobody knows what it has taken
 	}
 	return life
 }

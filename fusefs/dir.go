@@ -54,17 +54,17 @@ func (m *Mount) FsyncDir(<-chan struct{}, *fuse.FsyncIn) fuse.Status { return fu
 
 // ReadDir implements fuse.RawFileSystem.
 func (m *Mount) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return m.list(cancel, in, false, func(_ *dir, e *entry, off uint64) bool {
+	return m.list(cancel, in, false, func(_ *op, _ *dir, e *entry, off uint64) bool {
 		return out.AddDirEntry(e.dirEntry(off))
 	})
 }
 
 // ReadDirPlus implements fuse.RawFileSystem.
 func (m *Mount) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return m.list(cancel, in, true, func(d *dir, e *entry, off uint64) bool {
+	return m.list(cancel, in, true, func(o *op, d *dir, e *entry, off uint64) bool {
 		entry := out.AddDirLookupEntry(e.dirEntry(off))
 		if entry != nil {
-			m.tellListed(d, e, entry)
+			m.tellListed(o, d, e, entry)
 		}
 		return entry != nil
 	})
@@ -72,7 +72,7 @@ func (m *Mount) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.D
 
 // tellListed tells the kernel of the object that an entry leads to, where the
 // server said what it is and that is still true as far as we know.
-func (m *Mount) tellListed(d *dir, e *entry, out *fuse.EntryOut) {
+func (m *Mount) tellListed(o *op, d *dir, e *entry, out *fuse.EntryOut) {
 	if e.fh == nil || !e.attr.OK || e.name == "." || e.name == ".." || d.n.changedSince(d.page.began) {
 		return
 	}
@@ -82,7 +82,7 @@ func (m *Mount) tellListed(d *dir, e *entry, out *fuse.EntryOut) {
 		m.table.forget(n.id, 1)
 		return
 	}
-	m.tellEntry(d.n, n, grant, out)
+	m.tellEntry(o, d.n, e.name, n, grant, out)
 }
 
 // changedSince tells whether we changed n since a tick.
@@ -100,7 +100,7 @@ func (n *node) isKnown() bool {
 }
 
 // list goes over the entries from in.Offset on, until add has no room.
-func (m *Mount) list(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add func(d *dir, e *entry, off uint64) bool) fuse.Status {
+func (m *Mount) list(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add func(o *op, d *dir, e *entry, off uint64) bool) fuse.Status {
 	d := m.files.dir(in.Fh)
 	if d == nil {
 		return fuse.EBADF
@@ -121,7 +121,7 @@ func (m *Mount) list(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add fun
 	for {
 		for d.next < len(d.page.entries) {
 			e := &d.page.entries[d.next]
-			if !add(d, e, d.offset(e.cookie)) {
+			if !add(o, d, e, d.offset(e.cookie)) {
 				return fuse.OK
 			}
 			added = true

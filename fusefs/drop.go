@@ -25,14 +25,20 @@ func (m *Mount) drop(n *node) {
 	now := m.tick()
 	n.mu.Lock()
 	n.grant, n.dropped, n.since, n.until = 0, now, now, time.Time{}
-	using, lent, names := n.using, n.lent, n.names
+	using, lent := n.using, n.lent
 	n.using = false
+	d := n.directory.Load()
+	if d != nil {
+		d.loan.recallLocked(time.Now())
+	}
 	n.mu.Unlock()
 	if using {
 		n.object.Close()
 	}
 	m.expireLent(n, lent)
-	m.forgetNames(names)
+	if d != nil {
+		m.forgetNames(n)
+	}
 }
 
 // expireLent is expire for what the kernel was told of n, which it may believe until a
@@ -40,7 +46,7 @@ func (m *Mount) drop(n *node) {
 // hear, and may be about to learn of it again from a reply to LOOKUP that is older than
 // this: that is waited for.
 func (m *Mount) expireLent(n *node, until time.Time) {
-	for m.server.InodeNotify(n.id, -1, 0) == fuse.ENOENT && m.table.node(n.id) == n && time.Now().Before(until) {
+	for m.server.InodeNotify(n.id, -1, 0) == fuse.ENOENT && m.table.knows(n) && time.Now().Before(until) {
 		time.Sleep(unknownPoll)
 	}
 }

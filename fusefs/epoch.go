@@ -1,13 +1,16 @@
 package fusefs
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -24,21 +27,6 @@ func (m *Mount) lendNames() {
 	}
 }
 
-// A loan is what the kernel was told of names in a directory that is held: it may use
-// them until then. tick is that of the last.
-type loan struct {
-	tick  uint64
-	until time.Time
-}
-
-// lendLocked notes that the kernel is told of one more name, for so long.
-func (l *loan) lendLocked(tick uint64, life time.Duration) {
-	l.tick = tick
-	if until := time.Now().Add(life); until.After(l.until) {
-		l.until = until
-	}
-}
-
 // An epoch is which names the kernel must not use any more: it compares when it asked
 // for a name with when it was last told to look up all. All that is dropped at a time
 // thus needs one note, and one look at what is mounted.
@@ -48,21 +36,11 @@ type epoch struct {
 	barred uint64 // tick before the last look that found that there must be none
 }
 
-// forgetNames makes the kernel look up all names again before it uses them, those in
-// replies that are on their way too, where some are lent until a time to come. It waits
-// for no request.
-//
-// The kernel unmounts what is mounted on a directory that it has to look up anew. Where
-// anything is mounted in the mount, the time is waited for instead: it ends before the
-// lease does.
-func (m *Mount) forgetNames(lent loan) {
-	if time.Until(lent.until) > 0 && !m.nextEpoch(lent.tick, m.tick()) {
-		time.Sleep(time.Until(lent.until))
-	}
-}
-
 // nextEpoch has names that were told at a tick void, and returns false where they must
 // be waited for. It was asked at a later tick.
+//
+// The kernel unmounts what is mounted on a directory that it has to look up anew, so
+// that it must not where anything is mounted in the mount.
 func (m *Mount) nextEpoch(told, asked uint64) bool {
 	e := &m.epoch
 	e.mu.Lock()
@@ -96,20 +74,34 @@ func epochNote() []byte {
 }
 
 // covered tells whether anything is mounted on a directory of the mount, in any
-// namespace of which we may know.
+// namespace of which we may know, or other users may have namespaces that we must not
+// look into. The link of a process to its namespace would tell the namespaces apart, but
+// keeps who reads it waiting while the process begins another program, which a file
+// system may hold up: so they are told apart by the mount that they have first.
 func (m *Mount) covered() bool {
 	st := m.dev.Load()
 	dev := fmt.Appendf(nil, "%d:%d", unix.Major(st), unix.Minor(st))
 	seen := make(map[string]bool)
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range processes {
-		space, err := os.Readlink(p + "/ns/mnt")
-		if err != nil || seen[space] {
+		f, err := os.Open(p + "/mountinfo")
+		if err != nil {
+			if m.cfg.AllowOther && errors.Is(err, fs.ErrPermission) {
+				return true
+			}
+			continue // it has ended
+		}
+		r := bufio.NewReader(f)
+		first, err := r.ReadBytes('\n')
+		if err != nil || seen[string(first)] {
+			f.Close()
 			continue
 		}
-		if mounts, err := os.ReadFile(p + "/mountinfo"); err == nil {
-			seen[space] = true
-			if covers(mounts, dev) {
+		rest, err := io.ReadAll(r)
+		f.Close()
+		if err == nil {
+			seen[string(first)] = true
+			if covers(append(first, rest...), dev) {
 				return true
 			}
 		}

@@ -3,7 +3,6 @@ package fusefs
 import (
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,16 +13,13 @@ import (
 // a note need no other one.
 func TestEpochOnce(t *testing.T) {
 	_, m := newMount(t)
-	long := time.Now().Add(time.Hour)
-	lent := []loan{{m.tick(), long}, {m.tick(), long}, {m.tick(), time.Now()}}
-	m.forgetNames(lent[2])
-	assert.Zero(t, m.epoch.began, "there is nothing to be taken back any more")
-	m.forgetNames(lent[0])
+	told := []uint64{m.tick(), m.tick()}
+	assert.True(t, m.nextEpoch(told[0], m.tick()))
 	first := m.epoch.began
-	assert.Greater(t, first, lent[1].tick)
-	m.forgetNames(lent[1])
+	assert.Greater(t, first, told[1])
+	assert.True(t, m.nextEpoch(told[1], m.tick()))
 	assert.Equal(t, first, m.epoch.began)
-	m.forgetNames(loan{m.tick(), long})
+	assert.True(t, m.nextEpoch(m.tick(), m.tick()))
 	assert.Greater(t, m.epoch.began, first)
 }
 

@@ -33,7 +33,6 @@ type held struct {
 	// rest looked.
 	using, touched bool
 	lent           time.Time
-	names          loan // of a directory
 
 	// adrift says that a change of ours was given up, and the server may make it
 	// at any time without a word to us: nothing is served any more.
@@ -150,11 +149,10 @@ func unsure(err error, changed ...*node) {
 		return
 	}
 	for _, n := range changed {
-		n.adrift.Store(true)
+		first := n.adrift.CompareAndSwap(false, true)
 		n.m.expire(n)
-		n.mu.Lock()
-		lent := n.names
-		n.mu.Unlock()
-		n.m.notes.Go(func() { n.m.forgetNames(lent) })
+		if first && n.directory.Load() != nil {
+			n.m.notes.Go(func() { n.m.forgetNames(n) })
+		}
 	}
 }

@@ -53,6 +53,22 @@ const (
 	// have: those that a compiler looks for in vain.
 	maxAbsent = 4096
 
+	// maxLent is how many names of one directory are lent to the kernel and can be
+	// taken back one by one: it takes some milliseconds.
+	maxLent = 1000
+
+	// manyRecalls is after how many recalls of a directory, each within recallSpan
+	// of the last, its names are not lent any more for some time.
+	manyRecalls = 3
+
+	// maxAnswers is the number of threads of which it is remembered what they were
+	// told last, but for those that were told just now.
+	maxAnswers = 1024
+
+	// maxParked is the number of nodes that are kept when the kernel has forgotten
+	// them.
+	maxParked = 64 << 10
+
 	// maxGroups is what RPC carries of a caller's groups (RFC 5531,
 	// Appendix A).
 	maxGroups = 16
@@ -80,6 +96,24 @@ const (
 	// unknownPoll is how often it is looked at whether the kernel knows again, or has
 	// forgotten for good, what was held.
 	unknownPoll = time.Millisecond
+
+	// noteWait is how long the kernel may take for the notes about names in one
+	// directory.
+	noteWait = 50 * time.Millisecond
+
+	// settleTime is how long after a thread was told of a name it is taken to have
+	// noted that, longSettle where it has not had a processor all the time, or has
+	// one. settlePoll is how often it is looked at.
+	settleTime = 5 * time.Millisecond
+	longSettle = 30 * time.Millisecond
+	settlePoll = time.Millisecond
+
+	// recallSpan is how close recalls of a directory are that count, and firstShy
+	// and maxShy bound for how long names of a directory that is recalled often are
+	// not lent: it doubles with each recall.
+	recallSpan = 100 * time.Second
+	firstShy   = 10 * time.Second
+	maxShy     = 5 * time.Minute
 
 	// closeWait is how long the removal of a directory waits for files in it
 	// that programs have closed and removed: many times what the kernel

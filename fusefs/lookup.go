@@ -25,9 +25,9 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 	defer m.end(o)
 	switch n, grant, absent := m.recall(o, dir, name); {
 	case absent:
-		return m.tellAbsent(dir, grant, out)
+		return m.tellAbsent(o, dir, name, grant, out)
 	case n != nil:
-		m.tellEntry(dir, n, grant, out)
+		m.tellEntry(o, dir, name, n, grant, out)
 		return fuse.OK
 	}
 	m.acquire(o, dir, delegation.Directory) // whose names are soon wanted again
@@ -59,13 +59,13 @@ func (m *Mount) noEntry(o *op, dir *node, name string, began uint64, a *nfs3.Pos
 	if err != nil {
 		return m.failOn(dir, err)
 	}
-	return m.tellAbsent(dir, grant, out)
+	return m.tellAbsent(o, dir, name, grant, out)
 }
 
 // tellAbsent answers that there is no such name in dir, as was seen under a grant of
 // it or none.
-func (m *Mount) tellAbsent(dir *node, grant uint64, out *fuse.EntryOut) fuse.Status {
-	life := m.nameLife(dir, grant, m.cfg.Lookup == LookupAll)
+func (m *Mount) tellAbsent(o *op, dir *node, name string, grant uint64, out *fuse.EntryOut) fuse.Status {
+	life := m.nameLife(o, dir, name, grant, m.cfg.Lookup == LookupAll)
 	if life == 0 {
 		return fuse.ENOENT
 	}
@@ -85,7 +85,7 @@ func (m *Mount) enter(o *op, dir *node, name string, s sight, fh nfs3.FH, a *nfs
 		m.table.forget(n.id, 1)
 		return m.fail(err)
 	}
-	m.tellEntry(dir, n, grant, out)
+	m.tellEntry(o, dir, name, n, grant, out)
 	return fuse.OK
 }
 

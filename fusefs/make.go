@@ -11,6 +11,7 @@ import (
 func (m *Mount) making(cancel <-chan struct{}, h *fuse.InHeader, name string) (o *op, dir *node, where nfs3.DirOpArgs) {
 	o, dir = m.begin(cancel, h), m.table.node(h.NodeId)
 	if dir != nil {
+		o.changes(dir)
 		where = nfs3.DirOpArgs{Dir: dir.fh, Name: []byte(name)}
 	}
 	return o, dir, where

@@ -31,9 +31,10 @@ type Mount struct {
 
 	notifyFD int           // another one, for as long as there are notes
 	noting   sync.RWMutex  // held while it is used by who may come too late
-	noted    bool          // it is closed
+	noted    bool          // it is about to be closed
 	dev      atomic.Uint64 // of the mount, where names can be taken back from the kernel
 	epoch    epoch
+	answers  answers
 	table    *table
 	files    files
 	callers  callers
@@ -62,6 +63,7 @@ func New(cfg Config) (*Mount, error) {
 		blksize:       cfg.FS.WriteSize(),
 		files:         files{all: make(map[uint64]*file), dirs: make(map[uint64]*dir)},
 		callers:       callers{client: cfg.Client, all: make(map[callerKey]*caller)},
+		answers:       answers{all: make(map[uint32]answer)},
 		budget:        nfsclient.NewBudget(writeBudget),
 		done:          make(chan struct{}),
 	}
@@ -142,10 +144,10 @@ func (m *Mount) serve() {
 	watching.Wait()
 	m.landings.close()
 	m.leave()
-	m.notes.Wait()
 	m.noting.Lock()
 	m.noted = true
 	m.noting.Unlock()
+	m.notes.Wait()
 	unix.Close(m.notifyFD)
 	close(m.done)
 }

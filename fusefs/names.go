@@ -14,6 +14,7 @@ func (m *Mount) Unlink(cancel <-chan struct{}, h *fuse.InHeader, name string) fu
 	}
 	o := m.begin(cancel, h)
 	defer m.end(o)
+	o.changes(dir)
 	n := m.table.child(dir, name)
 	if n != nil && m.table.isOpen(n) {
 		return m.hide(o, dir, name, n)
@@ -32,6 +33,7 @@ func (m *Mount) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fus
 	}
 	o := m.begin(cancel, h)
 	defer m.end(o)
+	o.changes(dir)
 	n := m.table.child(dir, name)
 	began := m.tick()
 	var wcc nfs3.WccData
@@ -69,6 +71,8 @@ func (m *Mount) Rename(cancel <-chan struct{}, in *fuse.RenameIn, name, newName 
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
+	o.changes(from, to)
+	m.mayMove(from, to, newName)
 	n, over := m.table.child(from, name), m.table.child(to, newName)
 	hidden := false
 	if over != nil && over != n && m.table.isOpen(over) {
@@ -106,6 +110,7 @@ func (m *Mount) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
+	o.changes(dir)
 	began := m.tick()
 	res, err := o.c().Link(o, &nfs3.LinkArgs{File: n.fh, Link: nfs3.DirOpArgs{Dir: dir.fh, Name: []byte(name)}})
 	m.learnOwn(dir, began, &res.Dir.After)

@@ -1,7 +1,9 @@
 package fusefs
 
 import (
+	lru "container/list"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/holdings"
@@ -19,18 +21,19 @@ type node struct {
 	lookups uint64 // how often the kernel was told
 	opens   int    // open files, and such as are being opened
 	places  []place
+	parked  *lru.Element // of the table's, if the kernel has forgotten it
 
 	mu   sync.Mutex
 	attr nfs3.Attr
 	cache
 	held
 	silly  []hidden // names that removed open files got
-	veiled veiled   // of a directory
-	absent absent   // of a directory
 	rights rights
 	gaveUp retry // the last time that open said ESTALE
 
 	pending pending // data on their way
+
+	directory atomic.Pointer[directory] // asDir
 }
 
 // A cache is how long attributes are believed, and which may replace them.
@@ -116,7 +119,7 @@ func (m *Mount) takeLocked(n *node, began uint64, a *nfs3.Attr) (changed bool) {
 	now := time.Now()
 	changed = !n.known || a.Mtime != n.attr.Mtime || a.Ctime != n.attr.Ctime || a.Size != n.attr.Size
 	if n.known && a.Type == nfs3.TypeDir && m.public(&n.attr) && !m.public(a) {
-		m.notes.Go(func() { m.expireNames(n) })
+		m.expireAllLocked(n)
 	}
 	switch {
 	case changed:

@@ -20,16 +20,10 @@ func (m *Mount) expireLater(n *node) {
 	m.notes.Go(func() { m.expire(n) })
 }
 
-// expireNames makes the kernel look up all names in dir again before it uses
-// them. As the kernel waits for requests about dir that are under way, none of
-// them may wait for this.
-func (m *Mount) expireNames(dir *node) {
-	for _, name := range m.table.namesIn(dir) {
-		_, err := unix.Write(m.notifyFD, entryNote(dir.id, name))
-		if err == unix.ENODEV {
-			return
-		}
-	}
+// expireName makes the kernel look up a name in dir again before it uses it. As the
+// kernel waits for requests about dir that are under way, none of them may wait for this.
+func (m *Mount) expireName(dir *node, name string) {
+	_, _ = unix.Write(m.notifyFD, entryNote(dir.id, name)) // the kernel may not know it
 }
 
 // entryNote is FUSE_NOTIFY_INVAL_ENTRY, which go-fuse has only in a form that

@@ -16,8 +16,18 @@ type op struct {
 	m      *Mount
 	from   fuse.Caller
 	cancel <-chan struct{} // closed when the process got a signal, or the mount went away
+	unique uint64          // the kernel's number of it
 	place  int             // in ops
+	dirs   [2]*node        // in which it changes names; nil: none
 	gone   chan struct{}
+}
+
+// changes notes in which directories the request changes names.
+func (o *op) changes(dirs ...*node) {
+	copy(o.dirs[:], dirs)
+	for _, d := range dirs {
+		d.changing(+1)
+	}
 }
 
 // who returns who made the request.
@@ -48,10 +58,18 @@ func (o *op) Err() error {
 // begin makes an op of a request. Who gets it calls end, after which another
 // request may have it.
 func (m *Mount) begin(cancel <-chan struct{}, h *fuse.InHeader) *op {
-	return m.ops.add(op{m: m, from: h.Caller, cancel: cancel})
+	m.answers.next(h.Pid)
+	return m.ops.add(op{m: m, from: h.Caller, unique: h.Unique, cancel: cancel})
 }
 
-func (m *Mount) end(o *op) { m.ops.remove(o) }
+func (m *Mount) end(o *op) {
+	for _, d := range o.dirs {
+		if d != nil {
+			d.changing(-1)
+		}
+	}
+	m.ops.remove(o)
+}
 
 // ops are the requests under way. A signal alone ends none of them: programs do
 // not expect that of a disk. But who is being killed does not wait for a server

@@ -57,3 +57,10 @@ func (f *file) opened() {
 		}
 	}
 }
+
+// forgotten notes that the kernel has nothing of n any more.
+func (n *node) forgotten() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pages = pages{}
+}

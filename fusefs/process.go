@@ -42,6 +42,12 @@ func killed(pid uint32) bool {
 	return false
 }
 
+// running tells whether a thread has a processor, or waits for one.
+func running(thread uint32) bool {
+	s, err := status(thread)
+	return err == nil && bytes.HasPrefix(field(s, "State"), []byte("R"))
+}
+
 // groups returns the supplementary groups of a thread, as many as RPC carries.
 func groups(pid, gid uint32) []uint32 {
 	s, err := status(pid)

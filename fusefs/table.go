@@ -1,6 +1,8 @@
 package fusefs
 
 import (
+	lru "container/list"
+	"slices"
 	"sync"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -12,22 +14,26 @@ import (
 // handle, and under which names it knows them.
 //
 //	LOOKUP … ─▶ refer ─▶ node ◀─ nodeid ─ all other requests
-//	             │                 FORGET ─▶ forget, unless it is open
-//	names: (directory, name) ─▶ node
+//	             │        │        FORGET ─▶ park, unless it is open
+//	names of a directory ─┘
 //
-// Numbers are never used again, so that all nodes have the same generation.
+// What the kernel has forgotten is kept for some time, with all that is known and held
+// of it: the kernel forgets what it wants room for, and asks for it again.
+//
+// A number is used for one file handle only, so that all nodes have the same
+// generation.
 type table struct {
-	m     *Mount
-	mu    sync.RWMutex
-	nodes map[uint64]*node
-	byFH  map[string]*node
-	names map[place]named
-	last  uint64 // number given
+	m      *Mount
+	mu     sync.RWMutex
+	nodes  map[uint64]*node
+	byFH   map[string]*node
+	parked lru.List // of *node that the kernel has forgotten, the last one first
+	last   uint64   // number given
 }
 
 // A place is a name in a directory.
 type place struct {
-	dir  uint64
+	dir  *node
 	name string
 }
 
@@ -47,7 +53,7 @@ type sight struct {
 }
 
 func newTable(m *Mount, root nfs3.FH) *table {
-	t := &table{m: m, nodes: make(map[uint64]*node), byFH: make(map[string]*node), names: make(map[place]named)}
+	t := &table{m: m, nodes: make(map[uint64]*node), byFH: make(map[string]*node)}
 	t.addLocked(fuse.FUSE_ROOT_ID, root).lookups = 1
 	return t
 }
@@ -83,10 +89,19 @@ func (t *table) refer(fh nfs3.FH, dir *node, name string, s sight) (n *node, gra
 	if n = t.byFH[string(fh)]; n == nil {
 		n = t.addLocked(t.last+1, fh)
 	}
-	n.lookups++
+	t.referLocked(n)
 	grant = dir.grantOf(s)
-	t.nameLocked(place{dir.id, name}, named{n, s.mtime, grant})
+	t.nameLocked(dir, name, named{n, s.mtime, grant})
 	return n, grant
+}
+
+// referLocked counts that the kernel is told of n.
+func (t *table) referLocked(n *node) {
+	n.lookups++
+	if n.parked != nil {
+		t.parked.Remove(n.parked)
+		n.parked = nil
+	}
 }
 
 // recall finds what was at a name when dir's mtime was seen, or, where grant is not 0,
@@ -94,36 +109,47 @@ func (t *table) refer(fh nfs3.FH, dir *node, name string, s sight) (n *node, gra
 func (t *table) recall(dir *node, name string, seen nfs3.Time, grant uint64) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := t.names[place{dir.id, name}]
+	n := dir.asDir().names[name]
 	if n.node == nil || n.grant != grant && grant != 0 || n.seen != seen && grant == 0 {
 		return nil
 	}
-	n.lookups++
+	t.referLocked(n.node)
 	return n.node
 }
 
-// nameLocked notes what is at p.
-func (t *table) nameLocked(p place, n named) {
-	if t.names[p].node != n.node {
-		t.unnameLocked(p)
-		n.places = append(n.places, p)
+// nameLocked notes what is at a name.
+func (t *table) nameLocked(dir *node, name string, n named) {
+	d := dir.asDir()
+	if d.names[name].node != n.node {
+		t.unnameLocked(dir, name)
+		n.places = append(n.places, place{dir, name})
 	}
-	t.names[p] = n
+	if d.names == nil {
+		d.names = make(map[string]named)
+	}
+	d.names[name] = n
 }
 
-// unnameLocked forgets what is at p.
-func (t *table) unnameLocked(p place) {
-	n := t.names[p].node
+// unnameLocked forgets what is at a name.
+func (t *table) unnameLocked(dir *node, name string) {
+	d := dir.asDir()
+	n := d.names[name].node
 	if n == nil {
 		return
 	}
-	delete(t.names, p)
-	for i, q := range n.places {
-		if q == p {
-			n.places[i] = n.places[len(n.places)-1]
-			n.places = n.places[:len(n.places)-1]
+	delete(d.names, name)
+	for i, p := range n.places {
+		if p.dir == dir && p.name == name {
+			n.places = slices.Delete(n.places, i, i+1)
 			return
 		}
+	}
+}
+
+// loseLocked forgets all names of n.
+func (t *table) loseLocked(n *node) {
+	for len(n.places) > 0 {
+		t.unnameLocked(n.places[0].dir, n.places[0].name)
 	}
 }
 
@@ -131,23 +157,23 @@ func (t *table) unnameLocked(p place) {
 func (t *table) child(dir *node, name string) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.names[place{dir.id, name}].node
+	return dir.asDir().names[name].node
 }
 
 // unname notes that there is nothing at a name any more.
 func (t *table) unname(dir *node, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.unnameLocked(place{dir.id, name})
+	t.unnameLocked(dir, name)
 }
 
 // doubt notes that what is at a name may not be there any more.
 func (t *table) doubt(dir *node, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := place{dir.id, name}
-	if n := t.names[p]; n.node != nil {
-		t.names[p] = named{n.node, noTime, 0}
+	d := dir.asDir()
+	if n := d.names[name]; n.node != nil {
+		d.names[name] = named{n.node, noTime, 0}
 	}
 }
 
@@ -155,10 +181,8 @@ func (t *table) doubt(dir *node, name string) {
 func (t *table) namesIn(dir *node) (list []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	for p := range t.names {
-		if p.dir == dir.id {
-			list = append(list, p.name)
-		}
+	for name := range dir.asDir().names {
+		list = append(list, name)
 	}
 	return list
 }
@@ -167,9 +191,7 @@ func (t *table) namesIn(dir *node) (list []string) {
 func (t *table) lose(n *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for len(n.places) > 0 {
-		t.unnameLocked(n.places[0])
-	}
+	t.loseLocked(n)
 }
 
 // rename notes that what was at one name is at another, by a call that began at a
@@ -177,39 +199,72 @@ func (t *table) lose(n *node) {
 func (t *table) rename(from *node, name string, to *node, newName string, began uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := t.names[place{from.id, name}].node
-	t.unnameLocked(place{from.id, name})
-	t.unnameLocked(place{to.id, newName})
+	n := from.asDir().names[name].node
+	t.unnameLocked(from, name)
+	t.unnameLocked(to, newName)
 	if n != nil {
-		t.nameLocked(place{to.id, newName}, named{n, noTime, to.grantOf(sight{began: began, made: true})})
+		t.nameLocked(to, newName, named{n, noTime, to.grantOf(sight{began: began, made: true})})
 	}
 }
 
 // forget takes back count times that the kernel was told of a node.
 func (t *table) forget(id, count uint64) {
 	t.mu.Lock()
-	n, dropped := t.nodes[id], false
-	if n != nil && id != fuse.FUSE_ROOT_ID {
+	var dropped *node
+	if n := t.nodes[id]; n != nil && id != fuse.FUSE_ROOT_ID {
 		n.lookups -= min(count, n.lookups)
-		dropped = t.dropLocked(n)
+		dropped = t.releaseLocked(n)
 	}
 	t.mu.Unlock()
-	if dropped {
-		t.m.cfg.Held.Forget(&n.object)
-	}
+	t.ended(dropped)
 }
 
-// dropLocked drops a node that nobody needs, and tells whether it did.
-func (t *table) dropLocked(n *node) bool {
-	if n.lookups > 0 || n.opens > 0 {
-		return false
+// knows tells whether the kernel knows n, or has been told of it in a reply that is on
+// its way.
+func (t *table) knows(n *node) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return n.lookups > 0 || n.opens > 0
+}
+
+// releaseLocked parks a node that nobody needs, or drops it where it has no name any
+// more, by which it might be found. It returns what is dropped, or nil.
+func (t *table) releaseLocked(n *node) (dropped *node) {
+	switch {
+	case n.lookups > 0 || n.opens > 0 || n.parked != nil:
+		return nil
+	case len(n.places) == 0 || n.adrift.Load():
+		t.dropLocked(n)
+		return n
 	}
-	for len(n.places) > 0 {
-		t.unnameLocked(n.places[0])
+	n.forgotten()
+	n.parked = t.parked.PushFront(n)
+	if t.parked.Len() <= maxParked {
+		return nil
+	}
+	dropped = t.parked.Remove(t.parked.Back()).(*node)
+	dropped.parked = nil
+	t.dropLocked(dropped)
+	return dropped
+}
+
+// dropLocked drops a node.
+func (t *table) dropLocked(n *node) {
+	t.loseLocked(n)
+	if d := n.directory.Load(); d != nil {
+		for name := range d.names {
+			t.unnameLocked(n, name)
+		}
 	}
 	delete(t.nodes, n.id)
 	delete(t.byFH, string(n.fh))
-	return true
+}
+
+// ended ends what is held of a node that was dropped; it may be nil.
+func (t *table) ended(dropped *node) {
+	if dropped != nil {
+		t.m.cfg.Held.Forget(&dropped.object)
+	}
 }
 
 // open counts an open file of n.
@@ -230,11 +285,9 @@ func (t *table) isOpen(n *node) bool {
 func (t *table) close(n *node) bool {
 	t.mu.Lock()
 	n.opens--
-	last, dropped := n.opens == 0, t.dropLocked(n)
+	last, dropped := n.opens == 0, t.releaseLocked(n)
 	t.mu.Unlock()
-	if dropped {
-		t.m.cfg.Held.Forget(&n.object)
-	}
+	t.ended(dropped)
 	return last
 }
 

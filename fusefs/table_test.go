@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -22,30 +23,62 @@ func TestTable(t *testing.T) {
 	assert.Same(t, n, tab.known(nfs3.FH("n")))
 	assert.Same(t, n, tab.child(root, "a"))
 	tab.forget(n.id, 1)
-	assert.Same(t, n, tab.node(n.id))
+	assert.True(t, tab.knows(n))
 	tab.forget(n.id, 1)
-	assert.Nil(t, tab.node(n.id))
+	assert.False(t, tab.knows(n))
+	again, _ = tab.refer(nfs3.FH("n"), root, "a", sight{mtime: seen})
+	assert.Same(t, n, again, "it is kept")
+	tab.unname(root, "a")
+	tab.unname(root, "b")
+	tab.forget(n.id, 1)
+	assert.Nil(t, tab.node(n.id), "nothing leads to it any more")
 	assert.Nil(t, tab.known(nfs3.FH("n")))
-	assert.Nil(t, tab.child(root, "a"))
-	assert.Nil(t, tab.child(root, "b"))
 	again, _ = tab.refer(nfs3.FH("n"), root, "a", sight{mtime: seen})
 	assert.NotEqual(t, n.id, again.id, "a number has one meaning for ever")
+	tab.unname(root, "a")
 	tab.forget(again.id, 99)
 	tab.forget(again.id, 1)
 	tab.forget(12345, 1)
 	tab.forget(root.id, 5)
 	assert.Same(t, root, tab.node(root.id))
 	assert.Len(t, tab.nodes, 1)
-	assert.Empty(t, tab.names)
+	assert.Empty(t, tab.namesIn(root))
+}
+
+// TestTableParked keeps what the kernel has forgotten, but not for ever.
+func TestTableParked(t *testing.T) {
+	tab := newTable(new(Mount), nfs3.FH("root"))
+	root := tab.node(fuse.FUSE_ROOT_ID)
+	dir, _ := tab.refer(nfs3.FH("d"), root, "d", sight{mtime: noTime})
+	file, _ := tab.refer(nfs3.FH("f"), dir, "f", sight{mtime: noTime})
+	file.pages.tick = 1
+	tab.forget(file.id, 1)
+	tab.forget(dir.id, 1)
+	assert.Zero(t, file.pages, "the kernel has none")
+	assert.Same(t, file, tab.recall(dir, "f", noTime, 0))
+	assert.True(t, tab.knows(file))
+	for i := range maxParked {
+		n, _ := tab.refer(fmt.Append(nil, i), root, fmt.Sprint(i), sight{mtime: noTime})
+		tab.forget(n.id, 1)
+	}
+	assert.Nil(t, tab.node(dir.id), "the first that was forgotten")
+	assert.Equal(t, maxParked, tab.parked.Len())
+	assert.Len(t, tab.namesIn(root), maxParked)
+	assert.Empty(t, file.places, "its directory is gone")
+	tab.forget(file.id, 1)
+	assert.Nil(t, tab.node(file.id))
+	assert.Len(t, tab.nodes, 1+maxParked)
+	assert.Len(t, tab.byFH, 1+maxParked)
 }
 
 // TestTableOpen keeps what is open.
 func TestTableOpen(t *testing.T) {
 	tab := newTable(new(Mount), nfs3.FH("root"))
 	root := tab.node(fuse.FUSE_ROOT_ID)
-	n, _ := tab.refer(nfs3.FH("n"), root, "a", sight{mtime: noTime})
+	n, _ := tab.refer(nfs3.FH("n"), root, "n", sight{mtime: noTime})
 	tab.open(n)
 	tab.open(n)
+	tab.unname(root, "n")
 	tab.forget(n.id, 1)
 	assert.Same(t, n, tab.known(nfs3.FH("n")))
 	assert.False(t, tab.close(n))
@@ -76,7 +109,7 @@ func TestTableNames(t *testing.T) {
 	tab.refer(nfs3.FH("b"), root, "x", sight{mtime: later})
 	tab.refer(nfs3.FH("b"), root, "y", sight{mtime: later})
 	tab.lose(b)
-	assert.Empty(t, tab.names)
+	assert.Empty(t, tab.namesIn(root))
 	tab.rename(root, "none", root, "x", 2)
-	assert.Empty(t, tab.names)
+	assert.Empty(t, tab.namesIn(root))
 }

@@ -20,7 +20,7 @@ type veiled struct {
 func (n *node) veil(names int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	v := &n.veiled
+	v := &n.asDir().veiled
 	if v.names += names; v.names == 0 && v.none != nil {
 		close(v.none)
 		v.none = nil
@@ -31,13 +31,14 @@ func (n *node) veil(names int) {
 func (n *node) hides() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.veiled.names > 0
+	d := n.directory.Load()
+	return d != nil && d.veiled.names > 0
 }
 
 // unveiled returns when there are no hidden names in n, or they stay.
 func (n *node) unveiled(o *op) {
 	n.mu.Lock()
-	v := &n.veiled
+	v := &n.asDir().veiled
 	if v.names == 0 {
 		n.mu.Unlock()
 		return

@@ -1,0 +1,264 @@
+package fusefs
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// aTree makes files in directories of a server, and returns their names.
+func (s *server) aTree(dirs, files int) (names []string) {
+	s.t.Helper()
+	for d := range dirs {
+		require.NoError(s.t, os.Mkdir(s.file(fmt.Sprint("d", d)), 0o777))
+		for f := range files {
+			name := fmt.Sprintf("d%d/f%d", d, f)
+			put(s.t, s.file(name), []byte(name))
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// pass reads files, and returns the calls that it took.
+func (m *mounted) pass(names []string) int {
+	m.t.Helper()
+	calls := m.total()
+	for _, name := range names {
+		_, content := reads(m.t, m.file(name))
+		assert.Equal(m.t, name, content)
+	}
+	return m.total() - calls
+}
+
+// TestHeldElsewhere has another mount make a file: what is held of other directories
+// stays, and is served.
+func TestHeldElsewhere(t *testing.T) {
+	s := newGranting(t, true)
+	names := s.aTree(4, 10)
+	require.NoError(t, os.Mkdir(s.file("x"), 0o777))
+	m, other := s.mount(nil), s.mount(nil)
+	m.pass(names)
+	require.Zero(t, m.pass(names))
+	for round := range 3 {
+		made := m.file(fmt.Sprint("x/new", round))
+		for range 2 {
+			assert.NoFileExists(t, made)
+		}
+		put(t, other.file(fmt.Sprint("x/new", round)), nil)
+		assert.FileExists(t, made, "that it was not there does not count any more")
+		assert.Zero(t, m.pass(names))
+	}
+	assert.Zero(t, m.epochs())
+}
+
+// epochs returns when the kernel was told last to look up all names anew.
+func (m *mounted) epochs() uint64 {
+	m.epoch.mu.Lock()
+	defer m.epoch.mu.Unlock()
+	return m.epoch.began
+}
+
+// TestHeldForgotten has the kernel forget a tree: what is held of it stays, and only the
+// data are asked for again.
+func TestHeldForgotten(t *testing.T) {
+	s := newGranting(t, true)
+	names := s.aTree(2, 10)
+	m := s.mount(nil)
+	m.pass(names)
+	require.Zero(t, m.pass(names))
+	m.settled()
+	for _, dir := range []string{"d0", "d1"} {
+		require.Zero(t, m.server.EntryNotify(fuse.FUSE_ROOT_ID, dir))
+	}
+	require.Eventually(t, func() bool {
+		m.table.mu.RLock()
+		defer m.table.mu.RUnlock()
+		return m.table.parked.Len() == len(names)+2
+	}, 10*time.Second, time.Millisecond)
+	asked, reading := m.set.Stats().Asked, m.calls(nfs3.ProcRead)
+	assert.Equal(t, len(names), m.pass(names))
+	assert.Equal(t, asked, m.set.Stats().Asked)
+	assert.Equal(t, reading+len(names), m.calls(nfs3.ProcRead))
+}
+
+// blocked makes calls of a procedure wait. Of the functions that it returns the first
+// one returns when one does, and the other one lets it go.
+func (m *mounted) blocked(proc uint32) (begun, end func()) {
+	began, ended := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	m.setBefore(func(_ context.Context, x *oncrpc.Exchange) error {
+		if x.Prog == nfs3.Program && x.Proc == proc {
+			once.Do(func() { close(began) })
+			<-ended
+		}
+		return nil
+	})
+	end = sync.OnceFunc(func() { close(ended) })
+	m.t.Cleanup(end)
+	return func() {
+		m.t.Helper()
+		select {
+		case <-began:
+		case <-time.After(10 * time.Second):
+			require.Fail(m.t, "no such call is made")
+		}
+	}, end
+}
+
+// TestLoanBusy recalls a directory in which a request of ours is under way that the
+// kernel waits for: the names go another way, and nobody waits.
+func TestLoanBusy(t *testing.T) {
+	for proc, use := range map[uint32]func(dir string){
+		nfs3.ProcReadDirPlus: func(dir string) { _, _ = os.ReadDir(dir) },
+		nfs3.ProcMkdir:       func(dir string) { _ = os.Mkdir(dir+"/new", 0o755) },
+	} {
+		t.Run(fmt.Sprint(proc), func(t *testing.T) {
+			s := newGranting(t, true)
+			names := s.aTree(1, 3)
+			m, other := s.mount(nil), s.mount(nil)
+			for range 2 {
+				m.pass(names)
+				assert.NoFileExists(t, m.file("d0/made"))
+			}
+			begun, end := m.blocked(proc)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				use(m.file("d0"))
+			}()
+			begun()
+			put(t, other.file("d0/made"), nil)
+			assert.NotZero(t, m.epochs())
+			end()
+			<-done
+			assert.FileExists(t, m.file("d0/made"))
+			assert.Zero(t, s.keep.Stats().Late)
+			n := m.table.child(m.table.node(fuse.FUSE_ROOT_ID), "d0")
+			assert.Eventually(t, func() bool {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				return !n.asDir().loan.noting && n.asDir().loan.changing == 0
+			}, 10*time.Second, time.Millisecond)
+		})
+	}
+}
+
+// TestLoanMoved renames what the kernel has been lent to a directory that is recalled
+// then: the new name was lent as well.
+func TestLoanMoved(t *testing.T) {
+	s := newGranting(t, true)
+	names := s.aTree(2, 1)
+	m, other := s.mount(nil), s.mount(nil)
+	m.pass(names)
+	m.pass(names)
+	m.settled()
+	require.NoError(t, os.Rename(m.file("d0/f0"), m.file("d1/f")))
+	require.NoError(t, os.Rename(other.file("d1/f"), other.file("d0/f0")))
+	assert.NoFileExists(t, m.file("d1/f"))
+	assert.FileExists(t, m.file("d0/f0"))
+}
+
+// TestLoanCounted is which names can be taken back one by one.
+func TestLoanCounted(t *testing.T) {
+	var l loan
+	for i := range maxLent {
+		l.lendLocked(fmt.Sprint(i), 1, time.Hour)
+		l.lendLocked(fmt.Sprint(i), 2, time.Minute)
+	}
+	assert.Len(t, l.names, maxLent)
+	assert.EqualValues(t, 2, l.tick)
+	assert.Greater(t, time.Until(l.until), 2*time.Minute)
+	for range 2 {
+		l.lendLocked("another", 3, time.Hour)
+		assert.True(t, l.many)
+		assert.Empty(t, l.names)
+	}
+	l.until = time.Now().Add(-time.Second)
+	l.lendLocked("later", 4, time.Hour)
+	assert.False(t, l.many, "all that was lent before is over")
+	assert.Len(t, l.names, 1)
+}
+
+// TestLoanShy recalls a directory again and again.
+func TestLoanShy(t *testing.T) {
+	var l loan
+	now := time.Now()
+	recall := func() time.Duration {
+		l.until = now.Add(time.Second)
+		l.recallLocked(now)
+		return max(0, l.shy.Sub(now))
+	}
+	for range manyRecalls - 1 {
+		assert.Zero(t, recall())
+	}
+	assert.Equal(t, firstShy, recall())
+	assert.Equal(t, 2*firstShy, recall())
+	for range 100 {
+		assert.LessOrEqual(t, recall(), maxShy)
+	}
+	now = now.Add(recallSpan + time.Second)
+	l.recallLocked(now)
+	assert.Equal(t, maxShy, l.shy.Sub(l.recalled), "nothing was lent")
+	now = now.Add(maxShy)
+	assert.Zero(t, recall())
+}
+
+// TestLoanUnseen lends a name to a thread of which nobody sees what it does.
+func TestLoanUnseen(t *testing.T) {
+	s := newGranting(t, true)
+	m := s.mount(nil)
+	names := s.aTree(1, 1)
+	m.pass(names)
+	m.pass(names)
+	root := m.table.node(fuse.FUSE_ROOT_ID)
+	o := m.begin(nil, new(fuse.InHeader))
+	defer m.end(o)
+	require.NotZero(t, m.nameLife(o, root, "d0", root.grant, true))
+	assert.True(t, root.asDir().loan.many)
+}
+
+// TestAnswers waits for the reply that tells a thread of a name.
+func TestAnswers(t *testing.T) {
+	s := newGranting(t, true)
+	m := s.mount(nil)
+	s.aTree(1, 1)
+	begun, end := m.blocked(nfs3.ProcLookup)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = os.Lstat(m.file("d0"))
+	}()
+	begun()
+	m.ops.mu.Lock()
+	require.Len(t, m.ops.all, 1)
+	unique, thread := m.ops.all[0].unique, m.ops.all[0].from.Pid
+	m.ops.mu.Unlock()
+	root := m.table.node(fuse.FUSE_ROOT_ID)
+	long := time.Now().Add(-time.Hour)
+	m.answers.add(thread, answer{root, unique, long})
+	assert.True(t, m.untaken(root))
+	end()
+	<-done
+	m.answers.add(thread, answer{root, unique, long})
+	assert.False(t, m.underway(unique))
+	assert.False(t, m.untaken(root))
+	m.answers.add(thread, answer{root, unique, time.Now()})
+	assert.True(t, m.untaken(root), "the thread may not have run yet")
+	m.answers.next(thread)
+	assert.False(t, m.untaken(root))
+	for i := range uint32(2 * maxAnswers) {
+		m.answers.add(i+1, answer{root, unique, long.Add(time.Duration(i) * time.Minute)})
+	}
+	assert.LessOrEqual(t, len(m.answers.all), maxAnswers)
+}
