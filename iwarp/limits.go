@@ -86,6 +86,11 @@ const (
 	stallTimeout = 30 * time.Second
 	slowestPeer  = 4 << 10
 
+	// lentTimeout is stallTimeout where what is sent may lie in pages of files
+	// (rdma.WR.Reread): until they are sent, the peer gets what others write to
+	// them meanwhile, whether it still may read that or not.
+	lentTimeout = 10 * time.Second
+
 	// lingerTimeout is how long the end of a connection waits for the
 	// peer to take the last octets, a Terminate among them, and to close
 	// its half.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -190,5 +191,39 @@ func TestSendsMapped(t *testing.T) {
 				require.NoError(t, a.WriteRecord(io.Discard))
 			}
 		})
+	}
+}
+
+// A peer that takes nothing loses the connection sooner where pages of files are lent
+// for what it is sent, be they in what is being written or behind that.
+func TestLentStalls(t *testing.T) {
+	for _, lends := range []int{-1, 0, 1} { // the work request that may lie in pages
+		world(t)
+		a, b := ncPair(t, false)
+		narrow(t, a, b)
+		in, s := newInbox(), newSocket(a)
+		s.tcp.lent = 50 * time.Millisecond
+		c := newConn(s, mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: in}, false)
+		c.start()
+		wrs := make([]rdma.WR, 2)
+		for i := range wrs {
+			wrs[i] = rdma.WR{Op: rdma.OpWrite, Data: [][]byte{pattern(4 << 20)}}
+			if i == lends {
+				wrs[i].Reread = func([]byte, int) (n, shorter int) { return 0, 0 }
+			}
+		}
+		require.NoError(t, c.Post(wrs...))
+		if lends < 0 {
+			time.Sleep(4 * s.tcp.lent)
+			assert.Empty(t, in.closed)
+		} else {
+			assert.True(t, isTimeout(in.end(t)))
+		}
+		b.Close()
+		require.NoError(t, c.Close())
+		q := &c.tx
+		q.mu.Lock()
+		assert.Zero(t, q.lent)
+		q.mu.Unlock()
 	}
 }

@@ -64,7 +64,7 @@ func TestRegionPlaced(t *testing.T) {
 	for name, o := range transports {
 		t.Run(name, func(t *testing.T) {
 			world(t)
-			const size = 1 << 20
+			const size = 200_000
 			for _, first := range []int{0, 70_000} {
 				a, b := pair(t, o)
 				r, err := b.Register(make([]byte, size), rdma.RemoteWrite|rdma.Scratch)

@@ -38,6 +38,7 @@ func (c *Conn) pump(wait bool) {
 		}
 		if l := c.sock.tcp; l != nil {
 			l.wr.faults = len(b.mapped) > 0
+			l.lends = b.lends
 		}
 		for !b.empty() {
 			n, err := c.sock.writev(b.vec[b.sent:], wait)
@@ -70,7 +71,7 @@ func (q *sendQueue) build(c *Conn, b *batch) bool {
 		r.repin() // b has a part of the response, and may outlive the rest
 		b.regions = append(b.regions, r)
 	}
-	b.upTo = q.next
+	b.upTo, b.lends = q.next, q.lent > 0
 	if b.empty() {
 		q.endTurn()
 		return false

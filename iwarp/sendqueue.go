@@ -43,6 +43,8 @@ type sendQueue struct {
 	atomicResps uint32    // MSN of the last Atomic Response
 	extended    bool      // a message of RFC 7306 was sent
 
+	lent int // work requests whose data may lie in pages of files
+
 	reads    fifo[outboundRead]   // requests sent and not yet answered
 	sinkSTag rdma.STag            // that their responses carry
 	atomics  fifo[outboundAtomic] // requests sent and not yet answered
@@ -151,6 +153,9 @@ func (c *Conn) Post(wrs ...rdma.WR) error {
 	}
 	for i := range wrs {
 		q.held += q.at(q.tail + uint64(i)).length
+		if wrs[i].Reread != nil {
+			q.lent++
+		}
 	}
 	q.quiet = false
 	q.tail += uint64(len(wrs))
@@ -169,6 +174,9 @@ func (q *sendQueue) finishLocked() {
 // popLocked takes the oldest work request away, with its fate.
 func (q *sendQueue) popLocked(err error) {
 	w := q.at(q.head)
+	if w.Reread != nil {
+		q.lent--
+	}
 	if w.Done != nil {
 		q.done.push(finished{w.Done, rdma.Completion{ID: w.ID, Op: w.Op, Err: err, Original: w.original}})
 	}

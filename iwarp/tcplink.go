@@ -20,7 +20,9 @@ import (
 //	or hardly anybody else waits     for a moment ─▶ waits by the poller
 type tcpLink struct {
 	fd    int
-	stall time.Duration
+	stall time.Duration // of what is written,
+	lent  time.Duration // where pages of files are lent for it,
+	lends bool          // which they are
 	rd    direction
 	wr    direction
 
@@ -49,7 +51,7 @@ func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 	if err != nil {
 		return nil
 	}
-	l := &tcpLink{fd: -1, stall: stall, sleepier: 1}
+	l := &tcpLink{fd: -1, stall: stall, lent: lentTimeout, sleepier: 1}
 	_ = raw.Control(func(fd uintptr) {
 		if l.fd, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err != nil {
 			l.fd = -1
@@ -139,7 +141,11 @@ func (l *tcpLink) write(vec [][]byte, wait bool) (int, error) {
 		if err != errWouldBlock {
 			return n, err
 		}
-		if err := l.park(&l.wr, l.stall); err != nil {
+		limit := l.stall
+		if l.lends {
+			limit = min(limit, l.lent)
+		}
+		if err := l.park(&l.wr, limit); err != nil {
 			return 0, err
 		}
 	}

@@ -30,6 +30,7 @@ type batch struct {
 	copies  []*buf.Buf // of payload that may change or vanish, until then
 	mapped  []mappedPart
 	sends   []builtSend // behind mapped parts
+	lends   bool        // it, or what waits behind it, may lie in pages of files
 	last    bool        // the stream ends behind it
 }
 
