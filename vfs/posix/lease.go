@@ -16,8 +16,11 @@ var _ vfs.Leaser = (*FS)(nil)
 // Lease puts a lease on a regular file that c may read (vfs.Leaser). The daemon
 // needs CAP_LEASE, or to be the file's owner, if only by switching to him.
 // EAGAIN is also what stands where this FS is still writing, or has not synced
-// what it wrote.
+// what it wrote. A file system of which not all writers break a lease has none.
 func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, broken func()) (release func(), err error) {
+	if !f.leases.meant {
+		return nil, unix.EOPNOTSUPP
+	}
 	o, fl, err := f.data(c, h, accRead)
 	switch {
 	case err == unix.EINVAL:

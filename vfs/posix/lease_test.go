@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -53,8 +54,8 @@ func leaseBase(t *testing.T) string {
 
 func hasLeases(t *testing.T, base string) bool {
 	var fs unix.Statfs_t
-	if unix.Statfs(base, &fs) != nil || fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
-		return false // overlayfs gives some that not every writer breaks
+	if unix.Statfs(base, &fs) != nil || !leasesMeanMuch(fs.Type) {
+		return false
 	}
 	f, err := os.CreateTemp(base, "nfsrdma")
 	require.NoError(t, err)
@@ -229,6 +230,92 @@ func ended(f func()) <-chan struct{} {
 	return c
 }
 
+// A file that a local process has removed, which breaks no lease, is let go of.
+func TestLeaseRemoved(t *testing.T) {
+	w := newLeaseWorld(t, "")
+	require.NoError(t, os.Link(w.s.path("f"), w.s.path("g")))
+	broken, release := w.lease()
+	require.NoError(t, os.Remove(w.s.path("f")))
+	w.f.leases.sweep()
+	not(t, broken, "it has a name still")
+	require.NoError(t, os.Remove(w.s.path("g")))
+	w.f.leases.sweep()
+	w.f.leases.sweep() // tells nobody twice
+	soon(t, broken, "nobody is told")
+	assert.ErrorIs(t, w.tryLease(), unix.ESTALE)
+	release()
+	for range idleTicks {
+		w.f.cache.sweep()
+	}
+	assert.Zero(t, leased.Load())
+	assert.Nil(t, w.f.cache.objs[w.h], "open still")
+}
+
+// A sweep of many leases takes several ticks, and looks at each.
+func TestLeaseSweep(t *testing.T) {
+	w := newLeaseWorld(t, "")
+	w.lease()
+	w.f.leases.mu.Lock()
+	for range maxLeaseSweep { // of what was let go meanwhile
+		w.f.leases.due = append(w.f.leases.due, -1)
+	}
+	w.f.leases.mu.Unlock()
+	require.NoError(t, os.Remove(w.s.path("f")))
+	w.f.leases.sweep()
+	assert.Empty(t, w.f.leases.due)
+	w.f.leases.sweep()
+	w.f.leases.mu.Lock()
+	defer w.f.leases.mu.Unlock()
+	for _, le := range w.f.leases.byFD {
+		assert.True(t, le.broken)
+	}
+}
+
+// Where others than this host's processes change files, or some of these do unheard,
+// a lease means nothing, even if the kernel gives one.
+func TestLeaseElsewhere(t *testing.T) {
+	w := newLeaseWorld(t, "")
+	w.f.leases.meant = false
+	assert.ErrorIs(t, w.tryLease(), unix.EOPNOTSUPP)
+	for name, magic := range map[string]int64{
+		"FUSE": unix.FUSE_SUPER_MAGIC, "NFS": unix.NFS_SUPER_MAGIC, "SMB": unix.SMB2_SUPER_MAGIC, "CIFS": unix.CIFS_SUPER_MAGIC, "9p": unix.V9FS_MAGIC,
+		"Ceph": unix.CEPH_SUPER_MAGIC, "AFS": unix.AFS_FS_MAGIC, "GFS2": 0x01161970, "OCFS2": unix.OCFS2_SUPER_MAGIC, "overlayfs": unix.OVERLAYFS_SUPER_MAGIC,
+		"unknown": 0x12345678,
+	} {
+		assert.False(t, leasesMeanMuch(magic), name)
+	}
+	// As statfs tells it: some numbers have the sign bit.
+	for name, magic := range map[string]uint32{"ext4": unix.EXT4_SUPER_MAGIC, "btrfs": unix.BTRFS_SUPER_MAGIC, "f2fs": unix.F2FS_SUPER_MAGIC, "tmpfs": unix.TMPFS_MAGIC} {
+		assert.True(t, leasesMeanMuch(int64(magic)), name)
+		assert.True(t, leasesMeanMuch(int64(int32(magic))), name)
+	}
+	vfstest.NeedRoot(t)
+	f, err := Open(mountOverlay(t), tableKind())
+	require.NoError(t, err)
+	assert.False(t, f.leases.meant)
+	require.NoError(t, f.Close())
+}
+
+// mountOverlay mounts an overlayfs, and returns where. It has files of the lower layer:
+// a and b.
+func mountOverlay(t *testing.T) (dir string) {
+	base, err := os.MkdirTemp("/dev/shm", "nfsrdma")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(base)) })
+	for _, d := range []string{"lower", "upper", "work", "all"} {
+		require.NoError(t, os.Mkdir(filepath.Join(base, d), 0o755))
+	}
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, os.WriteFile(filepath.Join(base, "lower", name), []byte(name), 0o644))
+	}
+	dir = filepath.Join(base, "all")
+	if err := unix.Mount("overlay", dir, "overlay", 0, fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", base)); err != nil {
+		t.Skip("no overlayfs here: ", err)
+	}
+	t.Cleanup(func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	return dir
+}
+
 // Leases of one file stand side by side, and the last holds up the writer.
 func TestLeaseShared(t *testing.T) {
 	w := newLeaseWorld(t, "")
@@ -351,7 +438,7 @@ func TestLeaseClose(t *testing.T) {
 }
 
 // A file that goes while it is leased is closed at the tick after the lease's end.
-func TestLeaseRemoved(t *testing.T) {
+func TestLeaseNameless(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	fds := w.f.cache.fds.Load()
 	broken, release := w.lease()

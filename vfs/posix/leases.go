@@ -18,10 +18,12 @@ var leased atomic.Int64
 // (fcntl(2)). A leased object is pinned: its descriptor is the place and the lease.
 type leases struct {
 	max    int64
+	meant  bool      // a lease is broken by whoever changes the file
 	denied sync.Once // to say so
 
 	mu      sync.Mutex
 	byFD    map[int]*lease
+	due     []int    // of byFD, perhaps: what sweep has yet to look at
 	watcher *watcher // from the first lease on
 }
 
@@ -70,6 +72,11 @@ func (l *leases) tell(fd int) {
 	if le == nil || le.broken || leaseOf(fd) == unix.F_RDLCK {
 		return
 	}
+	le.tell()
+}
+
+// tell tells the holders that the lease is broken. The lock of the leases is held.
+func (le *lease) tell() {
 	le.broken = true
 	for _, h := range le.holders {
 		go h.broken()
@@ -87,6 +94,41 @@ func (l *leases) tellAll() {
 	for _, fd := range fds {
 		l.tell(fd)
 	}
+}
+
+// sweep is a tick: it looks at some leased files. Who removes one breaks no lease, and
+// its octets stay on the disk for as long as it is open here: its holders are told.
+func (l *leases) sweep() {
+	l.mu.Lock()
+	if len(l.due) == 0 {
+		for fd := range l.byFD {
+			l.due = append(l.due, fd)
+		}
+	}
+	rest := max(len(l.due)-maxLeaseSweep, 0)
+	fds := l.due[rest:]
+	l.due = slices.Clip(l.due[:rest])
+	l.mu.Unlock()
+	for _, fd := range fds {
+		if nameless(fd) {
+			l.removed(fd)
+		}
+	}
+}
+
+// removed tells the holders of the lease on fd that the file has no name any more, if
+// that is so: fd may be another file since it was looked at.
+func (l *leases) removed(fd int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if le := l.byFD[fd]; le != nil && !le.broken && nameless(fd) {
+		le.tell()
+	}
+}
+
+func nameless(fd int) bool {
+	var st unix.Statx_t
+	return statFD(fd, &st) == nil && st.Nlink == 0
 }
 
 // setLease puts a lease on fd, or gives it back.

@@ -66,6 +66,10 @@ const (
 	// keep moving.
 	maxRereads = 8
 
+	// maxLeaseSweep is how many leased files a tick looks at: a millisecond's
+	// work.
+	maxLeaseSweep = 4096
+
 	// dirBufLen is the octets of directory entries read at once.
 	dirBufLen = 16 << 10
 

@@ -83,6 +83,7 @@ func (f *FS) openMount(dir string) (err error) {
 		return err
 	}
 	f.volatile = fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC
+	f.leases.meant = leasesMeanMuch(fs.Type)
 	return statFD(f.mount, &f.rootStat)
 }
 
@@ -165,6 +166,7 @@ func (f *FS) janitor(every time.Duration) {
 		select {
 		case <-t.C:
 			f.cache.sweep()
+			f.leases.sweep()
 		case <-f.stop:
 			return
 		}

@@ -1,0 +1,34 @@
+//go:build linux
+
+package posix
+
+import "golang.org/x/sys/unix"
+
+// Of file systems statfs(2) tells the type by a number. These have none in package
+// unix.
+const (
+	zfsMagic      = 0x2fc12fc1
+	bcachefsMagic = 0xca451a4e
+	jfsMagic      = 0x3153464a
+)
+
+// localTypes are file systems whose files change by the hands of one kernel alone, and
+// whose inodes are found by number at any time.
+var localTypes = map[uint32]bool{
+	unix.EXT4_SUPER_MAGIC:  true, // ext2 and ext3 too
+	unix.XFS_SUPER_MAGIC:   true,
+	unix.BTRFS_SUPER_MAGIC: true,
+	unix.F2FS_SUPER_MAGIC:  true,
+	unix.NILFS_SUPER_MAGIC: true,
+	unix.TMPFS_MAGIC:       true,
+	unix.RAMFS_MAGIC:       true,
+	zfsMagic:               true,
+	bcachefsMagic:          true,
+	jfsMagic:               true,
+}
+
+// leasesMeanMuch tells whether everybody who changes a file breaks the kernel's lease
+// of it. Of FUSE, network and cluster file systems the kernel gives leases that the
+// changes of other hosts leave alone, and of overlayfs such that not every local writer
+// breaks.
+func leasesMeanMuch(fsType int64) bool { return localTypes[uint32(fsType)] }
