@@ -59,29 +59,8 @@ func readKey(name string) (key [keyLen]byte, err error) {
 	return key, nil
 }
 
-// makeKey makes a key that is on stable storage under its name, or not there
-// at all, whenever the daemon or the machine stops. No other daemon uses the
-// directory.
+// makeKey makes a key, on stable storage.
 func (s *state) makeKey(name string) (key [keyLen]byte, err error) {
 	rand.Read(key[:])
-	next := name + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return key, err
-	}
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return key, err
-	}
-	_, err = f.Write(key[:])
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return key, err
-	}
-	if err := os.Rename(next, name); err != nil {
-		return key, err
-	}
-	dir, err := os.Open(s.dir)
-	if err != nil {
-		return key, err
-	}
-	return key, errors.Join(dir.Sync(), dir.Close())
+	return key, s.replace(name, key[:])
 }

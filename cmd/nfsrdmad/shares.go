@@ -18,7 +18,8 @@ type share struct {
 	key   shareKey
 	state string // the directory for its state
 	fs    vfs.FS
-	uses  int // by exports of a Server; 0: it is being closed
+	id    uint32 // in file handles
+	uses  int    // by exports of a Server; 0: it is being closed
 }
 
 // A shareKey is what makes a share another one.
@@ -76,7 +77,7 @@ func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(
 		}
 		exported[sh.key] = true
 		taken = append(taken, nfsserver.Export{
-			Path: e.name, FS: sh.fs, Clients: e.clients, ID: e.fsid.ID(),
+			Path: e.name, FS: sh.fs, Clients: e.clients, ID: sh.id,
 			Released: func() { s.release(sh) },
 		})
 	}
@@ -111,7 +112,11 @@ func (s *shares) shareLocked(e *export) (*share, error) {
 			if err != nil {
 				return nil, err
 			}
-			sh := &share{key: key, state: dir, fs: fs}
+			id, err := s.identify(e, fs)
+			if err != nil {
+				return nil, errors.Join(err, fs.Close())
+			}
+			sh := &share{key: key, state: dir, fs: fs, id: id}
 			s.open[key] = sh
 			return sh, nil
 		case other.uses == 0:
@@ -123,6 +128,18 @@ func (s *shares) shareLocked(e *export) (*share, error) {
 				e.dir, other.key.dir)
 		}
 	}
+}
+
+// identify returns the identity of an export in file handles.
+func (s *shares) identify(e *export, served vfs.FS) (uint32, error) {
+	if e.fsid.Set() {
+		return e.fsid.ID(), nil
+	}
+	var root []byte
+	if p, ok := served.(interface{ RootID() []byte }); ok {
+		root = p.RootID()
+	}
+	return s.state.identity(e.name, root)
 }
 
 // usingLocked returns the share whose state is in dir, or nil.

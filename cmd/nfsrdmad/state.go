@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -100,6 +101,32 @@ func locate(dir string) (path string, device uint64, err error) {
 		return "", 0, fmt.Errorf("%s: %w", path, err)
 	}
 	return path, st.Dev, nil
+}
+
+// replace writes a file of the directory: b is on stable storage under its name, or
+// there is what was before, whenever the daemon or the machine stops. No other daemon
+// uses the directory.
+func (s *state) replace(name string, b []byte) error {
+	next := name + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(next, name); err != nil {
+		return err
+	}
+	dir, err := os.Open(s.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Close lets another daemon use the directory.

@@ -3,6 +3,7 @@
 package posix
 
 import (
+	"encoding/binary"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ type FS struct {
 	mount    int  // the root, open for reading
 	proc     int  // /proc/self/fd
 	volatile bool // the file system is in memory alone
+	lasting  bool // its inodes are the same after another mount
 	fsid     uint64
 	maxSize  uint64 // longest file, in octets
 	newVerf  func() uint64
@@ -39,6 +41,26 @@ var _ vfs.FS = (*FS)(nil)
 
 // Root returns the handle of the directory.
 func (f *FS) Root() vfs.Handle { return f.root.h }
+
+// RootID names the directory that is served among all that this host may serve under
+// its path, today and at another time, or is nil where the file system does not tell:
+// where inodes have other numbers after another mount, or other hosts give them.
+func (f *FS) RootID() []byte {
+	if !f.lasting {
+		return nil
+	}
+	st := &f.rootStat
+	b := binary.BigEndian.AppendUint64(nil, st.Ino)
+	if st.Mask&unix.STATX_BTIME != 0 && st.Btime != (unix.StatxTimestamp{}) {
+		b = binary.BigEndian.AppendUint64(b, uint64(st.Btime.Sec))
+		return binary.BigEndian.AppendUint32(b, st.Btime.Nsec)
+	}
+	var k kernelHandle
+	if k.of(f.mount) != nil {
+		return nil
+	}
+	return append(b, k.b[:k.n]...)
+}
 
 // WriteVerifier changes with each Open, and with each failure to put data on
 // stable storage.

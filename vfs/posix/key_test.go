@@ -5,9 +5,11 @@ package posix
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -62,4 +64,43 @@ func TestKeyCost(t *testing.T) {
 			t.Error(err)
 		}
 	}))
+}
+
+// A directory has one name for good, another has another, and one that a file system
+// gives new numbers at each mount has none.
+func TestRootID(t *testing.T) {
+	w := newWorld(t, tableKind())
+	w.hostDir("d")
+	w.f.lasting = true
+	d, err := Open(w.s.path("d"), Options{})
+	require.NoError(t, err)
+	d.lasting = true
+	id := d.RootID()
+	require.NotNil(t, id)
+	assert.NotEqual(t, w.f.RootID(), id)
+	d.rootStat.Btime = unix.StatxTimestamp{} // of a file system without births
+	assert.NotEqual(t, id, d.RootID())
+	d.lasting = false
+	assert.Nil(t, d.RootID())
+	require.NoError(t, d.Close())
+
+	w.hostMove("d", "e")
+	e, err := Open(w.s.path("e"), Options{TableHandles: true})
+	require.NoError(t, err)
+	e.lasting = true
+	assert.Equal(t, id, e.RootID(), "by whatever path and handles")
+	require.NoError(t, e.Close())
+	require.NoError(t, os.RemoveAll(w.s.path("e")))
+	time.Sleep(20 * time.Millisecond) // two ticks of the kernel's clock
+	w.hostDir("e")
+	e, err = Open(w.s.path("e"), Options{})
+	require.NoError(t, err)
+	e.lasting = true
+	assert.NotEqual(t, id, e.RootID(), "another, perhaps with the same number")
+	require.NoError(t, e.Close())
+
+	m, err := Open("/dev/shm", Options{})
+	require.NoError(t, err)
+	assert.Nil(t, m.RootID())
+	require.NoError(t, m.Close())
 }

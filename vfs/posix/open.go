@@ -84,6 +84,7 @@ func (f *FS) openMount(dir string) (err error) {
 	}
 	f.volatile = fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC
 	f.leases.meant = leasesMeanMuch(fs.Type)
+	f.lasting = localTypes[uint32(fs.Type)] && !f.volatile
 	return statFD(f.mount, &f.rootStat)
 }
 

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+// An identity is what an export has been in file handles while its path led to some
+// directory. All that there ever were are kept: a disk that is not mounted in time
+// makes its bare mount point another directory, for a while.
+type identity struct {
+	Export string `json:"export"`
+	Root   string `json:"root"` // posix.FS.RootID, in hexadecimal
+	ID     uint32 `json:"id"`
+}
+
+// identity returns the identity of an export whose path leads to the directory root,
+// which it puts on record. The first directory of a path has the path's own identity, as
+// has every directory that the file system does not tell from others (nil).
+func (s *state) identity(path string, root []byte) (uint32, error) {
+	own := hash32([]byte(path))
+	if root == nil {
+		return own, nil
+	}
+	name := filepath.Join(s.dir, "identities")
+	list, err := readIdentities(name)
+	if err != nil {
+		return 0, err
+	}
+	next := identity{path, hex.EncodeToString(root), own}
+	known, taken := false, map[uint32]bool{0: true}
+	for _, i := range list {
+		if i.Export == next.Export && i.Root == next.Root {
+			return i.ID, nil
+		}
+		known = known || i.Export == path
+		taken[i.ID] = true
+	}
+	for n := uint32(0); known && taken[next.ID]; n++ {
+		next.ID = hash32(binary.BigEndian.AppendUint32(append([]byte(path+"\x00"), root...), n))
+	}
+	b, err := json.MarshalIndent(append(list, next), "", "\t")
+	if err == nil {
+		err = s.replace(name, append(b, '\n'))
+	}
+	if err != nil {
+		return 0, stateError(s.dir, err)
+	}
+	return next.ID, nil
+}
+
+func readIdentities(name string) (list []identity, err error) {
+	b, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err == nil:
+		err = json.Unmarshal(b, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s, which says which directory an export was, cannot be read: %w: put a copy back, or remove it: then clients of exports that once were another directory must mount again", name, cli.Cause(err))
+	}
+	return list, nil
+}
+
+// hash32 is 32-bit FNV-1a: of a path, it is what nfsserver takes for the identity.
+func hash32(b []byte) uint32 {
+	h := fnv.New32a()
+	h.Write(b) // never fails
+	return h.Sum32()
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+)
+
+// A directory keeps its identity, whatever its path has led to meanwhile.
+func TestIdentity(t *testing.T) {
+	s, err := openState(t.TempDir())
+	require.NoError(t, err)
+	defer s.Close()
+	of := func(path, root string) uint32 {
+		t.Helper()
+		var b []byte
+		if root != "" {
+			b = []byte(root)
+		}
+		id, err := s.identity(path, b)
+		require.NoError(t, err)
+		return id
+	}
+	own := hash32([]byte("/data"))
+	assert.Equal(t, own, of("/data", "a"), "the first has what it had before there was a record")
+	assert.Equal(t, own, of("/data", ""), "who cannot be told from others")
+	b := of("/data", "b")
+	assert.NotEqual(t, own, b)
+	c := of("/data", "c")
+	assert.NotContains(t, []uint32{own, b}, c)
+	assert.Equal(t, hash32([]byte("/other")), of("/other", "b"), "an export is its path, too")
+	for range 2 {
+		assert.Equal(t, own, of("/data", "a"))
+		assert.Equal(t, b, of("/data", "b"))
+		assert.Equal(t, c, of("/data", "c"))
+		require.NoError(t, s.Close())
+		s, err = openState(s.dir)
+		require.NoError(t, err)
+	}
+	name := filepath.Join(s.dir, "identities")
+	require.NoError(t, os.Remove(name))
+	assert.Equal(t, own, of("/data", "a"), "as at the first start")
+	require.NoError(t, os.WriteFile(name, []byte("nonsense"), 0o600))
+	_, err = s.identity("/data", []byte("a"))
+	assert.ErrorContains(t, err, "put a copy back")
+	require.NoError(t, os.Remove(name))
+	require.NoError(t, os.Mkdir(name+".new", 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(name+".new", "x"), 0o700))
+	_, err = s.identity("/data", []byte("a"))
+	assert.ErrorContains(t, err, "--state", "what is not on record is not given out")
+}
+
+// Handles of one directory are not good for another that takes its place.
+func TestRepointed(t *testing.T) {
+	base, state := t.TempDir(), t.TempDir()
+	for _, d := range []string{"a", "b"} {
+		require.NoError(t, os.Mkdir(filepath.Join(base, d), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(base, d, "file"), []byte("in "+d), 0o644))
+	}
+	fs, err := posix.Open(base, posix.Options{})
+	require.NoError(t, err)
+	lasting := fs.RootID() != nil
+	require.NoError(t, fs.Close())
+	if !lasting {
+		t.Skip("the file system here does not tell a directory from others: ", base)
+	}
+	link := filepath.Join(base, "current")
+	read := func(dir string, fh nfs3.FH) (now nfs3.FH, content string, err error) {
+		t.Helper()
+		_ = os.Remove(link)
+		require.NoError(t, os.Symlink(dir, link))
+		t.Run(dir, func(t *testing.T) { // the daemon ends with it
+			s := serve(t, "--state", state, "--listen", "127.0.0.1:0", "--tcp", "", link+"=/x")
+			c, derr := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConfig{})
+			require.NoError(t, derr)
+			defer c.Close()
+			client, _, file := mount(t, c)
+			now = slices.Clone(file)
+			if fh == nil {
+				fh = now
+			}
+			var res nfs3.ReadRes
+			res, err = client.Read(t.Context(), fh, 0, make([]byte, 100))
+			content = string(res.Data)
+		})
+		return now, content, err
+	}
+	a, content, err := read("a", nil)
+	require.NoError(t, err)
+	assert.Equal(t, "in a", content)
+	b, _, err := read("b", a)
+	assert.ErrorIs(t, err, nfs3.ErrStale)
+	_, content, err = read("a", a)
+	require.NoError(t, err)
+	assert.Equal(t, "in a", content)
+	_, _, err = read("a", b)
+	assert.ErrorIs(t, err, nfs3.ErrStale)
+	_, content, err = read("b", b)
+	require.NoError(t, err)
+	assert.Equal(t, "in b", content)
+}
