@@ -1,0 +1,64 @@
+package nfsserver
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A diskFS waits in a system call, as storage that hangs makes one do, until nobody has
+// the pipe's other end.
+type diskFS struct {
+	*memFS
+	fd int
+}
+
+func (f diskFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	var b [1]byte
+	_, _ = unix.Read(f.fd, b[:])
+	return f.memFS.GetAttr(ctx, c, h)
+}
+
+// threads returns how many this process has.
+func threads(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	require.NoError(t, err)
+	_, after, _ := strings.Cut(string(status), "\nThreads:")
+	word, _, _ := strings.Cut(after, "\n")
+	n, err := strconv.Atoi(strings.TrimSpace(word))
+	require.NoError(t, err)
+	return n
+}
+
+// Storage that hangs takes no more threads than there are permits, however many calls
+// come for it.
+func TestThreadsOfHungStorage(t *testing.T) {
+	var pipe [2]int
+	require.NoError(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	g := newRig(t, diskFS{newMemFS(), pipe[0]})
+	c := newCrowd(g)
+	defer unix.Close(pipe[0])
+	defer c.waiting.Wait()
+	defer unix.Close(pipe[1])
+	before := threads(t)
+	args := &nfs3.HandleArgs{Object: g.fh(memRoot)}
+	const calls = 2000
+	for range calls {
+		c.call(nfs3.ProcGetAttr, args)
+	}
+	p := &g.server.permits
+	require.Eventually(t, func() bool { return p.taken.Load()+p.waiting.Load() == calls }, time.Minute, time.Millisecond)
+	assert.EqualValues(t, 256, p.taken.Load())
+	assert.Less(t, threads(t)-before, 256+50)
+}
