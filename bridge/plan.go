@@ -35,10 +35,12 @@ func plan(x *oncrpc.Exchange, c *oncrpc.Call, msg []byte, rep *oncrpc.Reply) {
 // reserve waits for the memory that a long reply to x takes, as that of a data item
 // has been waited for: before the call's turn. Else calls that have their turns
 // could wait for those that have the memory, and they for a turn. What a transport
-// lends for a reply it counts until that has left.
+// lends for a reply it counts until that has left. Reserve would keep a buffer too,
+// and the reply comes in one of its own.
 func reserve(x *oncrpc.Exchange, rep *oncrpc.Reply) {
 	if n := oncrpc.MaxReplyHeader + x.MaxResults; x.Sink == nil && n > copied {
-		rep.Reserve(n)
+		rep.NewItem(n)
+		rep.DropItem()
 	}
 }
 

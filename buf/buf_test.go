@@ -140,3 +140,13 @@ func TestPoolConcurrent(t *testing.T) {
 	wg.Wait()
 	require.Zero(t, p.Out())
 }
+
+// What is counted of a buffer is what it takes.
+func TestSize(t *testing.T) {
+	var p Pool
+	for _, n := range []int{0, 1, 512, 513, 4096, 4097, 65536, 72 << 10, 72<<10 + 1, 513 << 10, 1<<20 + 4<<10, 4<<20 + 8<<10, 4<<20 + 8<<10 + 1, 64 << 20} {
+		b := p.Get(n)
+		assert.Equal(t, len(b.mem), Size(n), n)
+		b.Release()
+	}
+}

@@ -34,6 +34,14 @@ func size(c int) int {
 	return n
 }
 
+// Size returns the octets of memory that a buffer of n octets takes.
+func Size(n int) int {
+	if c := classOf(n); c >= 0 {
+		return size(c)
+	}
+	return n
+}
+
 // classOf returns the index of the smallest size that holds n octets, or -1
 // where none does.
 func classOf(n int) int {

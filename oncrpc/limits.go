@@ -51,8 +51,7 @@ const (
 	partOfConn   = partOfMemory / 2
 
 	// keptHead is the octets up to which the memory of a client's call is kept
-	// for the next, and of the buffer that a long head of a reply begins in: a
-	// directory listing of a usual size.
+	// for the next.
 	keptHead = 64 << 10
 
 	// batchSize is the octets of replies, or of a client's calls, that one

@@ -101,26 +101,30 @@ func (cl *tcpCall) stepAside() {
 func (cl *tcpCall) lendItem(n int) *buf.Buf {
 	cl.freeLent() // a call has one item: two at a time could wait for each other
 	if n > smallRecord {
-		cl.acquire(int64(n))
+		cl.acquire(int64(buf.Size(n)))
 	}
 	return buf.Default.Get(n)
 }
 
 // holdHead waits until there is memory for a head with results of n bytes, as
-// lendItem does for an item.
+// lendItem does for an item, and gives the head all of it.
 func (cl *tcpCall) holdHead(n int) {
 	cl.freeLent()
 	if n <= smallRecord {
 		return
 	}
-	cl.acquire(headWeight(n))
-	cl.room = buf.Default.Get(min(n, keptHead))
-	cl.reply.Head = append(cl.room.B[:0], cl.reply.Head...)
+	n += len(cl.reply.Head)
+	cl.acquire(int64(buf.Size(n)))
+	cl.moveHead(n)
 }
 
-// headWeight returns the bytes that a head of n may take: it begins in a buffer, and
-// goes on in slices of which the last has up to a quarter more than is needed.
-func headWeight(n int) int64 { return int64(min(n, keptHead)) + int64(n) + int64(n)/4 }
+// moveHead moves the head to a buffer of n bytes.
+func (cl *tcpCall) moveHead(n int) {
+	room := buf.Default.Get(n)
+	cl.reply.Head = append(room.B[:0], cl.reply.Head...)
+	cl.freeRoom()
+	cl.room = room
+}
 
 // acquire waits for n bytes, or for what a connection may have.
 func (cl *tcpCall) acquire(n int64) {
@@ -136,13 +140,15 @@ func (cl *tcpCall) settle() {
 	if cl.lent == 0 {
 		return
 	}
-	taken := int64(cap(cl.reply.Head))
+	if n := len(cl.reply.Head); cl.room != nil && 2*buf.Size(n) <= cap(cl.room.B) {
+		cl.moveHead(n)
+	}
+	taken := int64(0)
+	if n := cap(cl.reply.Head); n > smallRecord {
+		taken += int64(n)
+	}
 	if cl.reply.Item != nil {
 		taken += int64(cap(cl.reply.Item.B))
-	}
-	if cl.room != nil && !cl.inRoom() {
-		cl.room.Release()
-		cl.room = nil
 	}
 	if more := cl.lent - taken; more > 0 {
 		cl.conn.memory.replies.Release(more)
@@ -150,18 +156,21 @@ func (cl *tcpCall) settle() {
 	}
 }
 
-// inRoom tells whether the head has not grown out of the buffer that it began in.
-func (cl *tcpCall) inRoom() bool { return &cl.reply.Head[:1][0] == &cl.room.B[:1][0] }
-
 func (cl *tcpCall) freeLent() {
 	if cl.room != nil {
 		cl.reply.Head = append(cl.head[:0], cl.reply.Head...)
-		cl.room.Release()
-		cl.room = nil
+		cl.freeRoom()
 	}
 	if cl.lent > 0 {
 		cl.conn.memory.replies.Release(cl.lent)
 		cl.lent = 0
+	}
+}
+
+func (cl *tcpCall) freeRoom() {
+	if cl.room != nil {
+		cl.room.Release()
+		cl.room = nil
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/alive"
 	"github.com/nfsrdma/nfsrdma/internal/share"
 )
@@ -138,10 +139,11 @@ func (c *tcpConn) receive() (*tcpCall, error) {
 // reserve waits until there is memory for n octets of the call's record. The
 // time that this takes is not the peer's fault.
 func (c *tcpConn) reserve(n int) error {
-	if err := c.memory.requests.Acquire(c.reading, int64(n)); err != nil {
+	weight := min(int64(buf.Size(n)), int64(max(partOfConn, c.in.max)))
+	if err := c.memory.requests.Acquire(c.reading, weight); err != nil {
 		return err
 	}
-	c.call.reserved = int64(n)
+	c.call.reserved = weight
 	c.work.begin()
 	if c.timed {
 		c.setReadDeadline(time.Now().Add(recordTimeout))

@@ -9,17 +9,22 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
 )
 
 // lister is a program whose results, up to the argument's bytes of them, are in the
-// head. Procedure 1 makes so many, and procedure 2 none.
+// head. Procedure 1 makes so many, procedure 2 none, and procedure 3 10 KiB.
 func lister() *Mux {
 	m := &Mux{Log: quiet()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
 		n := int(c.Args.Uint32())
 		r.Reserve(n)
-		if c.Proc == 1 {
+		switch c.Proc {
+		case 1:
 			r.Head = append(r.Head, make([]byte, n)...)
+		case 3:
+			r.Head = append(r.Head, make([]byte, 10<<10)...)
 		}
 		return nil
 	}))
@@ -47,9 +52,10 @@ func TestMemoryOfHeads(t *testing.T) {
 		}{
 			{1, smallRecord, 0, 0},
 			{1, smallRecord + 1, smallRecord + 1, 2 * smallRecord},
-			{1, keptHead - acceptedLen, keptHead, keptHead + keptHead/4},
-			{1, 1 << 20, 1 << 20, 1<<20 + 1<<18 + keptHead},
-			{2, 1 << 20, 512, 2 * keptHead},
+			{1, 60 << 10, 60 << 10, 72 << 10},
+			{1, 1 << 20, 1 << 20, 1<<20 + 8<<10},
+			{3, 1 << 20, 10 << 10, 16 << 10},
+			{2, 1 << 20, 0, 0},
 		} {
 			list(t, nc, tt.proc, tt.n)
 			held := s.Stats().Replies.InUse
@@ -76,7 +82,7 @@ func TestHeadsWaitForMemory(t *testing.T) {
 			}
 		}
 		held := s.Stats().Replies.InUse
-		assert.Greater(t, held, int64(partOfMemory-2*headWeight(n)))
+		assert.Greater(t, held, int64(partOfMemory-2*buf.Size(n+acceptedLen)))
 		assert.LessOrEqual(t, held, int64(partOfMemory))
 		var readers sync.WaitGroup
 		for _, nc := range conns {

@@ -34,7 +34,7 @@ func TestMemoryOfRequests(t *testing.T) {
 		defer a.Close()
 		defer b.Close()
 		defer c.Close()
-		free := fill(t, s.requests, 10000)
+		free := fill(t, s.requests, 20000)
 		large := make([]byte, 9000)
 		go a.Write(record(echoCall(1, procHead, large)))
 		readRecord(t, a)
@@ -83,7 +83,7 @@ func TestMemoryOfSecondItem(t *testing.T) {
 	}))
 	s := &Server{Handler: m}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		free := fill(t, s.replies, 10000)
+		free := fill(t, s.replies, 20000)
 		nc := l.dial()
 		defer nc.Close()
 		go nc.Write(record(call(1, testProg, 2, 1, 0, 0, 10000>>8, 10000&0xff)))

@@ -109,7 +109,7 @@ func (cl *call) execute() (answer bool) {
 	cl.rep.Mappable = c.reader.mayMap(cl)
 	answer = c.srv.Handler.Serve(c.ctx, &cl.req, &cl.rep)
 	cl.releaseArgs()
-	cl.unreserve(p.pullNeed)
+	cl.unreserve(cl.held - min(cl.held, p.replyNeed))
 	return answer
 }
 

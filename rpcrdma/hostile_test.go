@@ -103,7 +103,7 @@ func TestHostileOffers(t *testing.T) {
 		g.open = make(chan struct{})
 		private := cmpriv.Message{SendSize: 64 << 10, RecvSize: 64 << 10}.AppendTo(nil)
 		q, other := r.dial(private), r.dialFrom(2)
-		calls := int(r.cfg.share() / (int64(r.cfg.maxPayload) + int64(r.cfg.largestMessage())))
+		calls := int(r.cfg.share() / (size(r.cfg.maxPayload) + size(64<<10+r.cfg.largestMessage())))
 		for range 128 {
 			q.call(msg(l), rpcCall(testXID, ""))
 		}

@@ -14,7 +14,7 @@ import (
 
 // tight is a server whose memory holds one largest call, and four large ones.
 func tight(h *gate) *Server {
-	const payload = 64 << 10
+	const payload = 100 << 10
 	return &Server{Handler: h, MaxPayload: payload, MaxMemory: 3*(payload+headSlack) + payload}
 }
 
@@ -98,7 +98,7 @@ func TestMemoryOfReplies(t *testing.T) {
 		for range 3 {
 			q.call(msg(l), rpcCall(testXID, ""))
 		}
-		assert.Equal(t, 2, g.count(), "of payload and message")
+		assert.Equal(t, 1, g.count(), "of payload and message")
 		close(g.open)
 		assert.Len(t, q.answers(), 3)
 	})
@@ -125,5 +125,29 @@ func TestMemoryOfLostConnection(t *testing.T) {
 		a.writeLarge(4)
 		close(g.open)
 		assert.Len(t, a.answers(), 5)
+	})
+}
+
+// Where the memory is the least that a server takes, the largest call has all that its
+// party may, though its buffers are larger than that.
+func TestMemoryOfLargestCall(t *testing.T) {
+	cfg := config{maxPayload: 1 << 20}
+	least := cfg.largestCall()
+	assert.EqualValues(t, 3*(1<<20+64<<10)+1<<20, least)
+	serve(t, &Server{Handler: null, MaxMemory: least}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		largest := call{conn: r.onlyConn()}
+		largest.plan.pulls(r.cfg.largestMessage())
+		largest.plan.pulls(r.cfg.largestMessage())
+		assert.Less(t, largest.need(), least)
+		largest.plan.replyNeed = size(r.cfg.largestMessage()) + size(r.cfg.maxPayload)
+		assert.Greater(t, largest.plan.pullNeed+largest.plan.replyNeed, least)
+		assert.Equal(t, least, largest.need())
+
+		l := chunks.Lists{Reads: q.reads(40, make([]byte, 1<<20))}
+		l.AddWrite(chunks.Chunk{{Handle: 1, Length: 0xffffffff}})
+		l.Reply, l.HasReply = chunks.Chunk{{Handle: 2, Length: 0xffffffff}}, true
+		q.call(msg(l), rpcCall(testXID, ""))
+		q.answer()
 	})
 }

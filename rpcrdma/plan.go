@@ -3,6 +3,7 @@ package rpcrdma
 import (
 	"encoding/binary"
 
+	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
@@ -20,7 +21,8 @@ type plan struct {
 	room      int // for a reply, inline or in the Reply chunk, whichever is more
 	itemRoom  int // for its data item, where that goes into a Write chunk
 
-	pullNeed  int64 // memory for what is read
+	pullSize  int   // octets of what is read
+	pullNeed  int64 // memory for them
 	replyNeed int64 // memory for what goes into the requester's chunks
 
 	handle    uint32 // the one that all segments share, where oneHandle is set
@@ -36,7 +38,17 @@ func (p *plan) items() []chunks.ReadChunk {
 }
 
 // need returns how much memory the call reserves, in octets.
-func (cl *call) need() int64 { return cl.plan.pullNeed + cl.plan.replyNeed }
+func (cl *call) need() int64 {
+	return min(cl.plan.pullNeed+cl.plan.replyNeed, cl.conn.srv.cfg.share())
+}
+
+// size returns the octets of memory that a buffer of n takes, if it is needed.
+func size(n int) int64 {
+	if n == 0 {
+		return 0
+	}
+	return int64(buf.Size(n))
+}
 
 // makePlan checks what the header says against the standard and the limits,
 // before any memory is lent. body is what follows the header.
@@ -80,16 +92,22 @@ func (cl *call) planPull() (err error) {
 	}
 	p.msgLen, p.whole = int(n), int(whole)
 	if p.zero {
-		p.pullNeed = int64(n)
+		p.pulls(int(n))
 	}
 	switch items := p.items(); len(items) {
 	case 0:
 	case 1:
-		p.pullNeed += int64(items[0].Length)
+		p.pulls(int(items[0].Length))
 	default:
-		p.pullNeed += int64(whole)
+		p.pulls(int(whole))
 	}
 	return nil
+}
+
+// pulls adds a buffer for n octets that are read.
+func (p *plan) pulls(n int) {
+	p.pullSize += n
+	p.pullNeed += size(n)
 }
 
 func (cl *call) planReply() error {
@@ -101,12 +119,14 @@ func (cl *call) planReply() error {
 	}
 	if h.Lists.HasReply {
 		n := int(min(h.Lists.Reply.Length(), uint64(cfg.largestMessage())))
-		p.room = max(p.room, n)
-		p.replyNeed = int64(n)
+		if n > p.room { // else it is as an inline reply, which is counted
+			p.room = n
+			p.replyNeed = size(p.headerLen + n)
+		}
 	}
 	if cl.itemChunk() != nil {
 		p.itemRoom = int(min(cl.itemChunk().Length(), uint64(cfg.maxPayload)))
-		p.replyNeed += int64(p.itemRoom)
+		p.replyNeed += size(p.itemRoom)
 	}
 	return nil
 }
@@ -122,7 +142,8 @@ func (cl *call) itemChunk() chunks.Chunk {
 	return nil
 }
 
-// largestCall returns what one call can need, in octets.
+// largestCall returns what one call can have, in octets. The buffers for that may take
+// more, as they come in sizes; where a party cannot have as much, its part is enough.
 func (c *config) largestCall() int64 {
 	return 3*int64(c.largestMessage()) + int64(c.maxPayload)
 }

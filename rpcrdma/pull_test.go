@@ -21,7 +21,7 @@ func TestPullLendsLate(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		assert.Equal(t, before+5, buf.Default.Out(), "the messages'")
-		assert.EqualValues(t, 5*large, r.memory.InUse())
+		assert.Equal(t, 5*size(large), r.memory.InUse())
 		time.Sleep(30 * time.Second)
 		assert.Len(t, q.answers(), 5)
 	})

@@ -116,7 +116,7 @@ func (c *conn) serveShort(cl *call, k *callKind) {
 		c.srv.sentry.enter(c)
 	}
 	cl.assemble()
-	slow := c.srv.slow + time.Duration(cl.plan.pullNeed)*slowOctet
+	slow := c.srv.slow + time.Duration(cl.plan.pullSize)*slowOctet
 	start := time.Now()
 	answer := cl.execute()
 	took := time.Since(start)

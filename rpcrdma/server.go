@@ -37,10 +37,12 @@ type Server struct {
 	MaxPayload int
 
 	// MaxMemory bounds the buffers for chunks, of all connections
-	// together, in octets; 0 means 256 MiB. Less than the largest call
-	// needs is an error. Calls wait for memory, they do not fail. One
-	// party, which is an IPv4 address or 64 bits of an IPv6 one, gets no
-	// more than half of it where that is enough for the largest call.
+	// together, in octets, as they are allocated: in sizes that are up to
+	// twice what is asked for; 0 means 256 MiB. Less than the largest call
+	// can have, three messages and a payload, is an error. Calls wait for
+	// memory, they do not fail. One party, which is an IPv4 address or 64
+	// bits of an IPv6 one, gets no more than half of it where that is enough
+	// for the largest call.
 	MaxMemory int64
 
 	// MaxInline bounds what calls under way take beside that, of all
