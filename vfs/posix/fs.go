@@ -26,6 +26,7 @@ type FS struct {
 	mount    int  // the root, open for reading
 	proc     int  // /proc/self/fd
 	volatile bool // the file system is in memory alone
+	kept     bool // the kernel's handles do not end with its cache
 	lasting  bool // its inodes are the same after another mount
 	fsid     uint64
 	maxSize  uint64 // longest file, in octets

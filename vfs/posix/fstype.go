@@ -7,6 +7,8 @@ import "golang.org/x/sys/unix"
 // Of file systems statfs(2) tells the type by a number. These have none in package
 // unix.
 const (
+	gfs2Magic     = 0x01161970
+	ntfs3Magic    = 0x7366746e
 	zfsMagic      = 0x2fc12fc1
 	bcachefsMagic = 0xca451a4e
 	jfsMagic      = 0x3153464a
@@ -25,6 +27,28 @@ var localTypes = map[uint32]bool{
 	zfsMagic:               true,
 	bcachefsMagic:          true,
 	jfsMagic:               true,
+}
+
+// keepingTypes are other file systems whose handles the kernel opens whether the inode is
+// cached or not, or, as overlayfs's without nfs_export, not at all. FUSE and some others
+// give out handles, and open them only until the inode leaves the cache.
+var keepingTypes = map[uint32]bool{
+	unix.CEPH_SUPER_MAGIC:      true,
+	unix.EROFS_SUPER_MAGIC_V1:  true,
+	unix.ISOFS_SUPER_MAGIC:     true,
+	unix.OCFS2_SUPER_MAGIC:     true,
+	unix.OVERLAYFS_SUPER_MAGIC: true,
+	unix.REISERFS_SUPER_MAGIC:  true,
+	unix.SQUASHFS_MAGIC:        true,
+	unix.UDF_SUPER_MAGIC:       true,
+	gfs2Magic:                  true,
+	ntfs3Magic:                 true,
+}
+
+// keepsHandles tells whether the kernel's handles are good for as long as the object is
+// there.
+func keepsHandles(fsType int64) bool {
+	return localTypes[uint32(fsType)] || keepingTypes[uint32(fsType)]
 }
 
 // leasesMeanMuch tells whether everybody who changes a file breaks the kernel's lease

@@ -41,7 +41,7 @@ func (f *FS) prepare(dir string, o *Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("/proc must be mounted: %w", err)
 	}
-	if err := f.openMount(dir); err != nil {
+	if err := f.openMount(dir, o); err != nil {
 		return err
 	}
 	f.fsid = o.FSID
@@ -67,7 +67,7 @@ func (f *FS) prepare(dir string, o *Options) (err error) {
 
 // openMount opens dir, if possible in a copy of its mount that no other mount
 // covers any part of.
-func (f *FS) openMount(dir string) (err error) {
+func (f *FS) openMount(dir string, o *Options) (err error) {
 	if f.tree, err = cloneMount(dir); err == nil {
 		f.mount, err = openDir(f.tree, ".")
 	} else {
@@ -82,8 +82,12 @@ func (f *FS) openMount(dir string) (err error) {
 	if err := unix.Fstatfs(f.mount, &fs); err != nil {
 		return err
 	}
+	if o.fsType != 0 {
+		fs.Type = o.fsType
+	}
 	f.volatile = fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC
 	f.leases.meant = leasesMeanMuch(fs.Type)
+	f.kept = keepsHandles(fs.Type)
 	f.lasting = localTypes[uint32(fs.Type)] && !f.volatile
 	return statFD(f.mount, &f.rootStat)
 }
@@ -111,7 +115,7 @@ func openDir(at int, name string) (int, error) {
 // chooseHandles finds out which kind of handles can be had, and returns the
 // root's.
 func (f *FS) chooseHandles(root int, o *Options) (h vfs.Handle, err error) {
-	if !o.TableHandles {
+	if !o.TableHandles && f.kept {
 		k := &kernelHandles{mount: f.mount, known: knownHandles{held: f.cache.holds, young: o.young}}
 		if h, err = f.tryKernel(k, root); err == nil {
 			f.handles = k

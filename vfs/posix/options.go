@@ -25,7 +25,7 @@ type Options struct {
 	FSID uint64
 
 	// TableHandles gives out handles of kind 2 even where the kernel would
-	// open files by handle.
+	// open files by handle, and not only as long as it has them in its cache.
 	TableHandles bool
 
 	// MaxFiles bounds the descriptors kept open; 0 means half of
@@ -41,6 +41,8 @@ type Options struct {
 	Verifier func() uint64
 
 	Log *slog.Logger // nil means none
+
+	fsType int64 // in place of the file system's, unless 0: for tests
 
 	young bool // handles of what was born just now are remembered too: for tests
 }

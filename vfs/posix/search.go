@@ -36,6 +36,9 @@ func (r *resolver) find(e *entry) (fd int, found place, err error) {
 		err = worse(err, terr)
 	}
 	for _, d := range dirs {
+		if r.blind {
+			break
+		}
 		fd, name, serr := r.search(d, e)
 		if serr == nil {
 			return fd, place{d.ino, name}, nil

@@ -21,14 +21,22 @@ type tableHandles struct {
 	// numbers tells that the kernel gives handles that it may not open,
 	// with the inode's generation number in them.
 	numbers bool
+	// blind is a file system that tells nothing but inode numbers. Another
+	// process may remove a file and make one that gets its number: only what
+	// has the right name, too, is what it was.
+	blind bool
 }
 
 func newTableHandles(f *FS, stateDir string) (*tableHandles, error) {
 	t := &tableHandles{fs: f}
 	var k kernelHandle
-	t.numbers = k.of(f.mount) == nil
+	t.numbers = f.kept && k.of(f.mount) == nil
 	if !t.numbers && f.rootStat.Mask&unix.STATX_BTIME == 0 {
-		return nil, errors.New("the file system tells neither birth times nor generations, so a new file cannot be told from a removed one")
+		if f.kept {
+			return nil, errors.New("the file system tells neither birth times nor generations, so a new file cannot be told from a removed one")
+		}
+		t.blind = true
+		f.log.Warn("the file system tells neither birth times nor generations: clients' handles of what others rename are stale, and mean what others put in its place under the same name and inode number")
 	}
 	birth, err := t.birth(f.mount, &f.rootStat)
 	if err != nil {

@@ -1,0 +1,83 @@
+//go:build linux
+
+package posix
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
+)
+
+// The kernel's handles are used only where they are good after its cache has gone.
+func TestKeepsHandles(t *testing.T) {
+	for name, magic := range map[string]int64{
+		"FUSE": unix.FUSE_SUPER_MAGIC, "FAT": unix.MSDOS_SUPER_MAGIC, "exFAT": unix.EXFAT_SUPER_MAGIC, "SMB": unix.SMB2_SUPER_MAGIC, "9p": unix.V9FS_MAGIC,
+		"unknown": 0x12345678,
+	} {
+		assert.False(t, keepsHandles(magic), name)
+	}
+	for name, magic := range map[string]uint32{"ext4": unix.EXT4_SUPER_MAGIC, "XFS": unix.XFS_SUPER_MAGIC, "btrfs": unix.BTRFS_SUPER_MAGIC, "overlayfs": unix.OVERLAYFS_SUPER_MAGIC} {
+		assert.True(t, keepsHandles(int64(int32(magic))), name)
+	}
+}
+
+// Where the kernel opens handles only while it has the inode cached, the table makes
+// them outlive that and the daemon, numbers of the kernel's playing no part.
+func TestForgetfulHandles(t *testing.T) {
+	o := Options{fsType: unix.FUSE_SUPER_MAGIC}
+	w := newWorld(t, o)
+	w.hostDir("d")
+	w.hostFile("d/f")
+	h := w.walk("d", "f")
+	table, ok := w.f.handles.(*tableHandles)
+	require.True(t, ok, "a handle of the kernel's")
+	assert.False(t, table.numbers, "they come with the kernel's handle")
+	assert.Nil(t, w.f.RootID())
+	assert.False(t, w.f.leases.meant)
+	w.reopen()
+	require.NoError(t, w.getattr(h))
+	if !table.blind {
+		w.hostMove("d/f", "d/g")
+		w.reopen()
+		require.NoError(t, w.getattr(h), "there are birth times")
+	}
+}
+
+// Where there is nothing but inode numbers, an object is what has its number and its
+// name.
+func TestBlindHandles(t *testing.T) {
+	vfstest.NeedRoot(t)
+	w := newWorld(t, Options{fsType: unix.FUSE_SUPER_MAGIC})
+	dir := t.TempDir()
+	require.NoError(t, unix.Mount("ramfs", dir, "ramfs", 0, "")) // it has no birth times
+	t.Cleanup(func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	require.NoError(t, os.Chmod(dir, 0o777))
+	require.NoError(t, w.f.Close())
+	w.s.dir = dir
+	w.s.o.StateDir = t.TempDir()
+	w.f = w.s.open(t)
+	if !w.f.handles.(*tableHandles).blind {
+		t.Skip("ramfs has birth times here")
+	}
+	w.hostDir("d")
+	w.hostFile("d/f")
+	w.hostFile("d/g")
+	f, g := w.walk("d", "f"), w.walk("d", "g")
+	w.reopen()
+	require.NoError(t, w.getattr(f))
+	_, err := w.f.Remove(t.Context(), &vfs.Cred{}, w.walk("d"), "f")
+	require.NoError(t, err)
+	assert.ErrorIs(t, w.getattr(f), unix.ESTALE)
+	w.hostMove("d/g", "d/f")
+	w.reopen()
+	assert.ErrorIs(t, w.getattr(f), unix.ESTALE)
+	assert.ErrorIs(t, w.getattr(g), unix.ESTALE, "another name: it may be another file")
+	assert.Equal(t, g, w.walk("d", "f"), "until it is seen again")
+	require.NoError(t, w.getattr(g))
+}
