@@ -49,6 +49,9 @@ func (m *Mount) tell(n *node, out *fuse.Attr) time.Duration {
 		out.Size = max(out.Size, n.wrote)
 	}
 	n.told.size, n.told.mtime, n.told.ctime = out.Size, a.Mtime, a.Ctime
+	if isSpecial(out.Mode) {
+		return 0 // the kernel may know it by two numbers
+	}
 	life := n.freshLocked()
 	n.lendLocked(life)
 	return life
@@ -59,6 +62,9 @@ func (m *Mount) tell(n *node, out *fuse.Attr) time.Duration {
 func (m *Mount) tellEntry(o *op, dir *node, name string, n *node, grant uint64, out *fuse.EntryOut) {
 	*out = fuse.EntryOut{NodeId: n.id, Generation: 1}
 	out.SetAttrTimeout(m.tell(n, &out.Attr))
+	if isSpecial(out.Attr.Mode) {
+		return // for the kernel to look up again, in the next caller's name
+	}
 	out.SetEntryTimeout(m.nameLife(o, dir, name, grant, m.cfg.Lookup != LookupNone))
 }
 
@@ -168,6 +174,6 @@ func (m *Mount) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.At
 			return m.failOn(n, err)
 		}
 	}
-	out.SetTimeout(m.tell(n, &out.Attr))
+	m.tellAttr(in.NodeId, n, out)
 	return fuse.OK
 }

@@ -71,9 +71,10 @@ func (m *Mount) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.D
 }
 
 // tellListed tells the kernel of the object that an entry leads to, where the
-// server said what it is and that is still true as far as we know.
+// server said what it is and that is still true as far as we know. What is special
+// has to be looked up.
 func (m *Mount) tellListed(o *op, d *dir, e *entry, out *fuse.EntryOut) {
-	if e.fh == nil || !e.attr.OK || e.name == "." || e.name == ".." || d.n.changedSince(d.page.began) {
+	if e.fh == nil || !e.attr.OK || isSpecial(typeBits[e.attr.Attr.Type]) || e.name == "." || e.name == ".." || d.n.changedSince(d.page.began) {
 		return
 	}
 	n, grant := m.table.refer(e.fh, d.n, e.name, sight{mtime: d.page.mtime, began: d.page.began})

@@ -28,7 +28,7 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 		return m.tellAbsent(o, dir, name, grant, out)
 	case n != nil:
 		m.tellEntry(o, dir, name, n, grant, out)
-		return fuse.OK
+		return m.guard(o, out)
 	}
 	m.acquire(o, dir, delegation.Directory) // whose names are soon wanted again
 	const search = nfs3.AccessLookup
@@ -43,7 +43,10 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 	case err != nil:
 		return m.failOn(dir, err)
 	}
-	return m.enter(o, dir, name, sight{began: r.began}, res.Object, &res.ObjAttr, out)
+	if status := m.enter(o, dir, name, sight{began: r.began}, res.Object, &res.ObjAttr, out); status != fuse.OK {
+		return status
+	}
+	return m.guard(o, out)
 }
 
 // noEntry answers that there is no name in dir, which the kernel may keep in

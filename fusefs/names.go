@@ -120,5 +120,9 @@ func (m *Mount) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *
 	if err != nil {
 		return m.fail(err)
 	}
-	return m.enter(o, dir, name, sight{began: began, made: true}, n.fh, &nfs3.PostOpAttr{}, out)
+	status := m.enter(o, dir, name, sight{began: began, made: true}, n.fh, &nfs3.PostOpAttr{}, out)
+	if status == fuse.OK && isShut(in.Oldnodeid) {
+		shut(out) // what the kernel links keeps its type
+	}
+	return status
 }

@@ -26,8 +26,11 @@ type retry struct {
 // file that is held all that is known.
 func (m *Mount) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	n := m.table.node(in.NodeId)
-	if n == nil {
+	switch {
+	case n == nil:
 		return errStale
+	case isShut(in.NodeId):
+		return errAccess
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)

@@ -20,6 +20,8 @@ func (m *Mount) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.At
 	s, who := wanted(in), o.who()
 	if f := m.files.file(in.Fh); in.Valid&fuse.FATTR_FH != 0 && f != nil {
 		who = f.who // ftruncate: who opened the file may
+	} else if s.Size.Set && isShut(in.NodeId) {
+		return fuse.EINVAL // as the kernel says of what it knows to be no file
 	} else if s.Size.Set {
 		if status := m.mayCut(o, n); status != fuse.OK {
 			return status
@@ -35,7 +37,7 @@ func (m *Mount) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.At
 			return m.failOn(n, err)
 		}
 	}
-	out.SetTimeout(m.tell(n, &out.Attr))
+	m.tellAttr(in.NodeId, n, out)
 	return fuse.OK
 }
 

@@ -66,11 +66,11 @@ func (t *table) addLocked(id uint64, fh nfs3.FH) *node {
 	return n
 }
 
-// node finds a node that the kernel knows.
+// node finds a node that the kernel knows, by either number.
 func (t *table) node(id uint64) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.nodes[id]
+	return t.nodes[id&^shutBit]
 }
 
 // known finds the node of a file handle, if there is one.
@@ -209,6 +209,7 @@ func (t *table) rename(from *node, name string, to *node, newName string, began 
 
 // forget takes back count times that the kernel was told of a node.
 func (t *table) forget(id, count uint64) {
+	id &^= shutBit
 	t.mu.Lock()
 	var dropped *node
 	if n := t.nodes[id]; n != nil && id != fuse.FUSE_ROOT_ID {

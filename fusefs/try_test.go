@@ -1,8 +1,10 @@
 package fusefs
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -15,43 +17,59 @@ import (
 // tryLimit is how long a child of these tests may take.
 const tryLimit = 30 * time.Second
 
-// tries are what a child does to a path.
-var tries = map[string]func(path string) error{
-	"read":     func(path string) error { return tryOpen(path, unix.O_RDONLY) },
-	"write":    func(path string) error { return tryOpen(path, unix.O_WRONLY) },
-	"empty":    func(path string) error { return tryOpen(path, unix.O_WRONLY|unix.O_TRUNC) },
-	"truncate": func(path string) error { return unix.Truncate(path, 1) },
-	"ftruncate": func(path string) error { // by who made the file so
+// tries are what a child does to a path, and says in a word what came of it.
+var tries = map[string]func(path string) string{
+	"read":     func(path string) string { return tryOpen(path, unix.O_RDONLY) },
+	"write":    func(path string) string { return tryOpen(path, unix.O_WRONLY) },
+	"both":     func(path string) string { return tryOpen(path, unix.O_RDWR) },
+	"create":   func(path string) string { return tryOpen(path, unix.O_RDWR|unix.O_CREAT) },
+	"empty":    func(path string) string { return tryOpen(path, unix.O_WRONLY|unix.O_TRUNC) },
+	"truncate": func(path string) string { return word(unix.Truncate(path, 1)) },
+	"ftruncate": func(path string) string { // by who made the file so
 		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
 		if err != nil {
-			return err
+			return word(err)
 		}
 		defer unix.Close(fd)
-		return unix.Ftruncate(fd, 1)
+		return word(unix.Ftruncate(fd, 1))
 	},
+	"type":    tryType,
+	"connect": tryConnect,
+	"mkfifo":  func(path string) string { return word(unix.Mkfifo(path, 0)) },
+	"allow":   func(path string) string { return word(unix.Chmod(path, 0o666)) },
+	"deny":    func(path string) string { return word(unix.Chmod(path, 0)) },
+	"link":    func(path string) string { return word(unix.Link(path, path+".link")) },
+	"rename":  func(path string) string { return word(unix.Rename(path, path+".new")) },
+	"unlink":  func(path string) string { return word(unix.Unlink(path)) },
+	"listen":  tryListen,
+	"often":   tryOften,
 }
 
-func tryOpen(path string, flags int) error {
+// word is what the system calls an error.
+func word(err error) string {
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &errno):
+		return unix.ErrnoName(errno)
+	}
+	return err.Error()
+}
+
+func tryOpen(path string, flags int) string {
 	fd, err := unix.Open(path, flags|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
 		err = unix.Close(fd)
 	}
-	return err
+	return word(err)
 }
 
 // try is a child that does what its arguments say, and writes down what came of each.
 func try(args []string) error {
 	for _, arg := range args {
 		name, path, _ := strings.Cut(arg, " ")
-		err := tries[name](path)
-		word := "ok"
-		if err != nil {
-			word = err.Error()
-			if errno, is := err.(syscall.Errno); is {
-				word = unix.ErrnoName(errno)
-			}
-		}
-		fmt.Printf("%s: %s\n", name, word)
+		fmt.Printf("%s: %s\n", name, tries[name](path))
 	}
 	return nil
 }
@@ -60,6 +78,12 @@ func try(args []string) error {
 // came of each.
 func (m *mounted) try(uid uint32, name string, what ...string) (list []string) {
 	m.t.Helper()
+	return m.trying(uid, name, what...)()
+}
+
+// trying is try for what goes on meanwhile: until what it returns is called.
+func (m *mounted) trying(uid uint32, name string, what ...string) func() []string {
+	m.t.Helper()
 	args := make([]string, len(what))
 	for i := range what {
 		args[i] = what[i] + " " + m.file(name)
@@ -67,13 +91,23 @@ func (m *mounted) try(uid uint32, name string, what ...string) (list []string) {
 	cmd := child(m.t, &syscall.Credential{Uid: uid, Gid: uid}, "try", args...)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
+	stdin, err := cmd.StdinPipe()
+	require.NoError(m.t, err)
 	require.NoError(m.t, cmd.Start())
-	defer time.AfterFunc(tryLimit, func() { // the child waits for the mount, then
+	limit := time.AfterFunc(tryLimit, func() { // the child waits for the mount, then
 		_ = cmd.Process.Kill()
 		_ = unix.Unmount(m.dir, unix.MNT_DETACH|unix.MNT_FORCE)
-	}).Stop()
-	require.NoError(m.t, cmd.Wait(), out.String())
-	return strings.Split(strings.TrimSpace(out.String()), "\n")
+	})
+	wait := sync.OnceValue(func() error {
+		defer limit.Stop()
+		_ = stdin.Close()
+		return cmd.Wait()
+	})
+	m.t.Cleanup(func() { _ = wait() })
+	return func() []string {
+		require.NoError(m.t, wait(), out.String())
+		return strings.Split(strings.TrimSpace(out.String()), "\n")
+	}
 }
 
 // TestTruncateByName cuts files as their owner, who is let do it by servers whatever the

@@ -80,8 +80,18 @@ func lookup(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	return nil
 }
 
-// accessToChange are the rights that nobody has on a read-only export.
+// accessToChange are the rights that nobody has on a read-only export, but to what is
+// special: what a client writes to that does not come here.
 const accessToChange = vfs.AccessModify | vfs.AccessExtend | vfs.AccessDelete
+
+// isSpecial tells whether an object leads to something of the client's own.
+func isSpecial(t vfs.Type) bool {
+	switch t {
+	case vfs.TypeBlk, vfs.TypeChr, vfs.TypeSock, vfs.TypeFIFO:
+		return true
+	}
+	return false
+}
 
 // accessAll are the rights that RFC 1813 defines.
 const accessAll = accessToChange | vfs.AccessRead | vfs.AccessLookup | vfs.AccessExecute
@@ -97,10 +107,10 @@ func access(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	h, status := q.open(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		mask := a.Access & accessAll
-		if q.options.ReadOnly {
+		rights, attr, err := q.export.fs.Access(ctx, &q.cred, h, mask)
+		if q.options.ReadOnly && !(attr.OK && isSpecial(attr.Type)) {
 			mask &^= accessToChange
 		}
-		rights, attr, err := q.export.fs.Access(ctx, &q.cred, h, mask)
 		res = nfs3.AccessRes{Status: q.status(err), Attr: wirePostAttr(&attr), Access: rights & mask}
 	}
 	r.Head = res.AppendTo(r.Head)

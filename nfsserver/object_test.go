@@ -120,9 +120,17 @@ func TestAccess(t *testing.T) {
 	assert.Equal(t, nfs3.AccessRes{Attr: res.Attr, Access: 0x3f}, res, "no right that the protocol does not know")
 	assert.True(t, res.Attr.OK)
 
-	g, _, fh = scene(t, options(exports.Options{ReadOnly: true}))
+	g, fs, fh := scene(t, options(exports.Options{ReadOnly: true}))
 	g.call(nfs3.ProcAccess, &nfs3.AccessArgs{Object: fh[vfs.TypeDir], Access: 0x3f}, &res)
 	assert.Equal(t, nfs3.AccessRead|nfs3.AccessLookup|nfs3.AccessExecute, res.Access)
+	for typ, want := range map[vfs.Type]uint32{
+		vfs.TypeReg: 0, vfs.TypeLnk: 0,
+		vfs.TypeFIFO: nfs3.AccessModify, vfs.TypeSock: nfs3.AccessModify, vfs.TypeChr: nfs3.AccessModify, vfs.TypeBlk: nfs3.AccessModify,
+	} {
+		fs.nodes[sceneFile].attr.Type = typ
+		g.call(nfs3.ProcAccess, &nfs3.AccessArgs{Object: fh[vfs.TypeReg], Access: nfs3.AccessModify}, &res)
+		assert.Equal(t, want, res.Access, "what is written to a pipe stays with the client")
+	}
 }
 
 func TestReadLink(t *testing.T) {

@@ -54,6 +54,12 @@ var Differences = []Difference{
 		"+ punch: ENOTSUP",
 		"+ a hole: false",
 	}, noSuchCall},
+	{"fifo-one-way", fuse, []string{
+		"- write: ok",
+		"- a pipe: true",
+		"+ write: EACCES",
+		"+ a pipe: false",
+	}, "the kernel opens pipes and devices itself and asks nobody: who may not both read and write one finds an empty file that nobody may open"},
 	{"hole-seek", all, []string{
 		"- seek 3 from 0: 1048576 ok",
 		"- seek 4 from 0: 0 ok",
@@ -120,6 +126,14 @@ var Differences = []Difference{
 		"- in .: [\"b\"]",
 		"+ in .: [\".nfs(number)\" \"b\"]",
 	}, silly},
+	{"socket-of-another", fuse, []string{
+		"- user 1000, mode 600: EACCES",
+		"+ user 1000, mode 600: ECONNREFUSED",
+		"- user 1000, mode 644: EACCES",
+		"+ user 1000, mode 644: ECONNREFUSED",
+		"- user 1000, mode 600: EACCES",
+		"+ user 1000, mode 600: ECONNREFUSED",
+	}, "who may not connect finds an empty file in the socket's place"},
 	{"times-by-user", []string{FUSEOnNFSRDMAD, LinuxOnNFSRDMAD}, []string{
 		"- writable one now: EPERM",
 		"+ writable one now: ok",

@@ -1,16 +1,25 @@
 package posix
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
 
 var specialCases = []Case{
 	{"fifo", anyone, fifo},
 	{"fifo-nonblocking", anyone, fifoNonblocking},
 	{"fifo-wrong", anyone, fifoWrong},
+	{"fifo-of-another", root, fifoOfAnother},
+	{"fifo-one-way", root, fifoOneWay},
 	{"socket", anyone, socket},
 	{"socket-wrong", anyone, socketWrong},
+	{"socket-of-another", root, socketOfAnother},
 	{"device", root, device},
 	{"device-numbers", root, deviceNumbers},
 	{"device-by-user", root, deviceByUser},
+	{"device-of-another", root, deviceOfAnother},
 }
 
 // What is written to a pipe stays on the machine.
@@ -47,6 +56,51 @@ func fifoWrong(p *probe) {
 	_, err := unix.Seek(fd, 0, 0)
 	p.result("seek", err)
 	p.try("as a directory", "fifo", unix.O_RDONLY|unix.O_DIRECTORY)
+}
+
+// ofAnother makes special files that only root may use, and such that all may.
+func (p *probe) ofAnother(typ uint32, dev uint64) {
+	for name, mode := range map[string]uint32{"closed": 0o600, "open": 0o666} {
+		p.need(unix.Mknod(p.at(name), typ|mode, int(dev)))
+		p.need(unix.Chmod(p.at(name), mode))
+	}
+}
+
+// openAsAnother opens them as another user, and as root in between.
+func (p *probe) openAsAnother() {
+	for range 2 {
+		p.as(user, group, nil, func() {
+			for _, name := range []string{"closed", "open"} {
+				p.try("read "+name, name, unix.O_RDONLY|unix.O_NONBLOCK)
+				p.try("read and write "+name, name, unix.O_RDWR|unix.O_NONBLOCK)
+				p.try("create "+name, name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CREAT)
+				p.try("empty "+name, name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_TRUNC)
+			}
+			p.try("write closed", "closed", unix.O_WRONLY|unix.O_NONBLOCK)
+			p.result("truncate", unix.Truncate(p.at("closed"), 0))
+			p.result("access", unix.Access(p.at("closed"), unix.R_OK))
+		})
+		p.try("as root", "closed", unix.O_RDWR|unix.O_NONBLOCK)
+	}
+	p.need(unix.Chmod(p.at("closed"), 0o666))
+	p.as(user, group, nil, func() { p.try("opened to all", "closed", unix.O_RDWR|unix.O_NONBLOCK) })
+}
+
+func fifoOfAnother(p *probe) {
+	p.ofAnother(unix.S_IFIFO, 0)
+	p.openAsAnother()
+}
+
+func fifoOneWay(p *probe) {
+	p.need(unix.Mkfifo(p.at("log"), 0o600))
+	p.need(unix.Chmod(p.at("log"), 0o622))
+	_ = p.fd("log", unix.O_RDONLY|unix.O_NONBLOCK)
+	p.as(user, group, nil, func() {
+		p.try("read", "log", unix.O_RDONLY|unix.O_NONBLOCK)
+		p.try("write", "log", unix.O_WRONLY|unix.O_NONBLOCK)
+		p.say("a pipe: %v", p.status("log").Mode&unix.S_IFMT == unix.S_IFIFO)
+	})
+	p.say("to root a pipe: %v", p.status("log").Mode&unix.S_IFMT == unix.S_IFIFO)
 }
 
 // bind makes a socket of a name that is short: an address has room for 107 octets.
@@ -98,6 +152,33 @@ func socketWrong(p *probe) {
 		}
 	})
 	p.try("open", "s", unix.O_RDONLY)
+}
+
+// To connect takes the right to write, and no other.
+func socketOfAnother(p *probe) {
+	p.here(".", func() {
+		listener, err := p.bind("s")
+		p.need(err)
+		p.need(unix.Listen(listener, 10))
+	})
+	for _, mode := range []uint32{0o600, 0o644, 0o622, 0o666, 0o600} {
+		p.need(unix.Chmod(p.at("s"), mode))
+		for _, who := range []int{user, 0} {
+			p.also(func() error {
+				return errors.Join(unix.Unshare(unix.CLONE_FS), unix.Chdir(p.dir), become(who, who, nil))
+			}, func() {
+				fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+				p.need(err)
+				defer unix.Close(fd)
+				p.result(fmt.Sprintf("user %d, mode %o", who, mode), unix.Connect(fd, &unix.SockaddrUnix{Name: "s"}))
+			})
+		}
+	}
+}
+
+func deviceOfAnother(p *probe) {
+	p.ofAnother(unix.S_IFCHR, unix.Mkdev(1, 3))
+	p.openAsAnother()
 }
 
 func device(p *probe) {

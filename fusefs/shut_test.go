@@ -1,0 +1,218 @@
+package fusefs
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+)
+
+func tryType(path string) string {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return word(err)
+	}
+	return map[uint32]string{
+		unix.S_IFREG: "-", unix.S_IFIFO: "p", unix.S_IFSOCK: "s", unix.S_IFCHR: "c", unix.S_IFBLK: "b",
+	}[st.Mode&unix.S_IFMT] + fmt.Sprintf(" %#o %d", st.Mode&0o7777, st.Nlink)
+}
+
+func tryConnect(path string) string {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return word(err)
+	}
+	defer unix.Close(fd)
+	return word(unix.Connect(fd, &unix.SockaddrUnix{Name: path}))
+}
+
+// tryListen has a socket until the standard input ends. That it is there shows by its
+// name.
+func tryListen(path string) string {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return word(err)
+	}
+	defer unix.Close(fd)
+	if err = unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err == nil {
+		err = unix.Listen(fd, 100)
+	}
+	if err == nil {
+		err = os.WriteFile(path+".ready", nil, 0o644)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return word(err)
+}
+
+// tryOften opens a file again and again, and says each outcome that there was.
+func tryOften(path string) string {
+	seen := make(map[string]bool)
+	var words []string
+	for range 300 {
+		if w := tryOpen(path, unix.O_RDWR); !seen[w] {
+			seen[w] = true
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+const (
+	oneUser  = 1001
+	nextUser = 1002
+)
+
+// special makes special files at the server.
+func special(t *testing.T, s *server) {
+	t.Helper()
+	for name, f := range map[string]struct {
+		mode uint32
+		dev  uint64
+	}{
+		"closed": {unix.S_IFIFO | 0o600, 0},
+		"open":   {unix.S_IFIFO | 0o666, 0},
+		"log":    {unix.S_IFIFO | 0o622, 0},
+		"tap":    {unix.S_IFIFO | 0o644, 0},
+		"null":   {unix.S_IFCHR | 0o666, unix.Mkdev(1, 3)},
+		"kept":   {unix.S_IFCHR | 0o600, unix.Mkdev(1, 3)},
+		"disk":   {unix.S_IFBLK | 0o600, unix.Mkdev(259, 65537)},
+	} {
+		require.NoError(t, unix.Mknod(s.file(name), f.mode, int(f.dev)))
+		require.NoError(t, unix.Chmod(s.file(name), f.mode&0o7777))
+	}
+}
+
+// TestSpecialFiles opens special files as who may, and as others: on mounts that hold
+// nothing, and that hold what they can.
+func TestSpecialFiles(t *testing.T) {
+	for name, begin := range map[string]func(t *testing.T) *server{
+		"nothing held": func(t *testing.T) *server { return newServer(t, nil) },
+		"held":         func(t *testing.T) *server { return newGranting(t, true) },
+		"read only":    func(t *testing.T) *server { return serve(t, nil, nil, exports.Options{ReadOnly: true}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			special(t, s)
+			m := s.mount(nil)
+			out, err := m.sh(nextUser, nextUser, nil, "ls -ln; ls -ln")
+			require.NoError(t, err, out)
+			for _, tt := range []struct {
+				user uint32
+				file string
+				want string // of type, read, write, both and create
+			}{
+				{oneUser, "closed", "- 0600 1, EACCES, EACCES, EACCES, EACCES"},
+				{0, "closed", "p 0600 1, ok, ENXIO, ok, ok"},
+				{oneUser, "closed", "- 0600 1, EACCES, EACCES, EACCES, EACCES"},
+				{oneUser, "open", "p 0666 1, ok, ENXIO, ok, ok"},
+				{0, "open", "p 0666 1, ok, ENXIO, ok, ok"},
+				{oneUser, "log", "- 0622 1, EACCES, EACCES, EACCES, EACCES"},
+				{nextUser, "tap", "- 0644 1, EACCES, EACCES, EACCES, EACCES"},
+				{0, "tap", "p 0644 1, ok, ENXIO, ok, ok"},
+				{oneUser, "null", "c 0666 1, ok, ok, ok, ok"},
+				{oneUser, "kept", "- 0600 1, EACCES, EACCES, EACCES, EACCES"},
+				{0, "kept", "c 0600 1, ok, ok, ok, ok"},
+				{nextUser, "disk", "- 0600 1, EACCES, EACCES, EACCES, EACCES"},
+			} {
+				got := m.try(tt.user, tt.file, "type", "read", "write", "both", "create")
+				for i := range got {
+					_, got[i], _ = strings.Cut(got[i], ": ")
+				}
+				assert.Equal(t, tt.want, strings.Join(got, ", "), "%s by %d", tt.file, tt.user)
+			}
+		})
+	}
+}
+
+// TestSpecialFilesOfSquashed shows that it is the server who says who may: not even root
+// where it makes him somebody else, and without allow_other.
+func TestSpecialFilesOfSquashed(t *testing.T) {
+	s := serve(t, nil, nil, exports.Options{AllSquash: true})
+	special(t, s)
+	for _, direct := range []bool{true, false} {
+		m := s.mount(func(c *Config) { c.Direct = direct })
+		assert.Equal(t, []string{"both: EACCES"}, m.try(0, "closed", "both"))
+		assert.Equal(t, []string{"both: ok"}, m.try(0, "open", "both"))
+	}
+}
+
+// TestShutFile does to a special file what its owner may who may not open it.
+func TestShutFile(t *testing.T) {
+	s, m := newMount(t)
+	nodes := len(m.table.all())
+	assert.Equal(t, []string{
+		"mkfifo: ok", "type: - 0 1", "both: EACCES", "truncate: EINVAL",
+		"allow: ok", "type: p 0666 1", "both: ok", "link: ok", "type: p 0666 2",
+		"deny: ok", "type: - 0 2", "both: EACCES", "link: EEXIST",
+		"rename: ok", "type: ENOENT",
+	}, m.try(oneUser, "a", "mkfifo", "type", "both", "truncate", "allow", "type", "both", "link", "type",
+		"deny", "type", "both", "link", "rename", "type"))
+	assert.Equal(t, []string{"link: ok", "type: - 0 3"}, m.try(oneUser, "a.new", "link", "type"), "linked as the regular file that it is to this user")
+	assert.Equal(t, []string{"type: p 0 3", "both: ok"}, m.try(0, "a.new.link", "type", "both"))
+	for _, name := range []string{"a.new", "a.link", "a.new.link"} {
+		assert.Equal(t, []string{"unlink: ok"}, m.try(oneUser, name, "unlink"))
+	}
+	assert.Empty(t, list(t, s.back))
+	assert.Eventually(t, func() bool { return len(m.table.all()) == nodes }, 10*time.Second, time.Millisecond,
+		"the kernel forgot it by both of its numbers")
+}
+
+// TestShutInTurns opens a FIFO as who may and as who may not, at the same time.
+func TestShutInTurns(t *testing.T) {
+	s, m := newMount(t)
+	special(t, s)
+	root, user, next := m.trying(0, "closed", "often"), m.trying(oneUser, "closed", "often"), m.trying(nextUser, "open", "often")
+	assert.Equal(t, []string{"often: ok"}, root())
+	assert.Equal(t, []string{"often: EACCES"}, user())
+	assert.Equal(t, []string{"often: ok"}, next())
+}
+
+// TestSockets connects to a program's socket, for which it takes the right to write.
+func TestSockets(t *testing.T) {
+	s, m := newMount(t)
+	listening := m.trying(0, "s", "listen")
+	require.Eventually(t, func() bool {
+		_, err := os.Lstat(s.file("s.ready"))
+		return err == nil
+	}, tryLimit, time.Millisecond)
+	for _, tt := range []struct {
+		mode uint32
+		user uint32
+		want string
+	}{
+		{0o600, oneUser, "ECONNREFUSED"},
+		{0o600, 0, "ok"},
+		{0o600, oneUser, "ECONNREFUSED"},
+		{0o666, oneUser, "ok"},
+		{0o644, oneUser, "ECONNREFUSED"},
+		{0o622, oneUser, "ok"},
+		{0o600, nextUser, "ECONNREFUSED"},
+		{0o600, 0, "ok"},
+	} {
+		require.NoError(t, unix.Chmod(s.file("s"), tt.mode))
+		assert.Equal(t, []string{"connect: " + tt.want}, m.try(tt.user, "s", "connect"), "mode %#o, user %d", tt.mode, tt.user)
+	}
+	require.NoError(t, unix.Chmod(s.file("s"), 0o600))
+	assert.Equal(t, []string{"read: EACCES"}, m.try(oneUser, "s", "read"))
+	assert.Equal(t, []string{"read: ENXIO"}, m.try(0, "s", "read"))
+	assert.Equal(t, []string{"listen: ok"}, listening())
+	assert.Equal(t, []string{"connect: ECONNREFUSED"}, m.try(0, "s", "connect"), "nobody listens any more")
+}
+
+// TestSpecialListed leaves it to LOOKUP to tell who may have what a listing has.
+func TestSpecialListed(t *testing.T) {
+	s, m := newMount(t)
+	special(t, s)
+	put(t, s.file("file"), nil)
+	nodes := len(m.table.all())
+	require.Len(t, list(t, m.dir), 8)
+	assert.Len(t, m.table.all(), nodes+1, "the file alone is known")
+}
