@@ -1,12 +1,15 @@
 package fusefs
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -19,7 +22,11 @@ var children = map[string]func(args []string) error{
 	"mapped": mapped,
 	"try":    try,
 	"user":   mountAsUser,
+	"watch":  watch,
 }
+
+// afterTimeout is how long after the tests' timeout their mounts are ended.
+const afterTimeout = 5 * time.Second
 
 // alone names the child that runs the tests, with mounts of its own.
 const alone = "alone"
@@ -54,7 +61,50 @@ func beAlone() error {
 	if err != nil {
 		return err
 	}
+	watch := exec.Command(self, os.Args[1:]...)
+	watch.Env = append(os.Environ(), childEnv+"=watch")
+	watch.Stderr = os.Stderr
+	if err := watch.Start(); err != nil {
+		return err
+	}
 	return unix.Exec(self, os.Args, append(os.Environ(), childEnv+"="+alone))
+}
+
+// watch ends the mounts of its parent's tests if these are there after their time.
+// A test that waits for a mount of its own process, which cannot answer while it
+// waits, is beyond the reach of the test's timeout and of SIGKILL.
+func watch([]string) error {
+	flag.Parse()
+	limit := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration)
+	if limit == 0 {
+		return nil
+	}
+	parent, err := unix.PidfdOpen(os.Getppid(), 0)
+	if err != nil {
+		return os.NewSyscallError("pidfd_open", err)
+	}
+	fds := []unix.PollFd{{Fd: int32(parent), Events: unix.POLLIN}}
+	for end := time.Now().Add(limit + afterTimeout); ; {
+		n, err := unix.Poll(fds, int(max(0, time.Until(end)).Milliseconds()))
+		if err == unix.EINTR {
+			continue
+		}
+		if n > 0 || err != nil {
+			return os.NewSyscallError("poll", err)
+		}
+		break
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); strings.HasPrefix(f[2], "fuse.nfsrdma") {
+			fmt.Fprintln(os.Stderr, "a test waits for its own mount at", f[1])
+			_ = unix.Unmount(f[1], unix.MNT_FORCE|unix.MNT_DETACH)
+		}
+	}
+	return nil
 }
 
 // child is a process that runs a function of children, as another user perhaps.
