@@ -76,10 +76,12 @@ func (q *sendQueue) stopLocked() {
 	q.releaseResponses()
 }
 
-// releaseResponses gives up the responses that will not be sent. It may be called
-// again.
+// releaseResponses gives up the responses that will not be sent, and the rest of the
+// current message: the writer does that where it is at it. It may be called again.
 func (q *sendQueue) releaseResponses() {
-	q.cur.release()
+	if q.overtaken = q.copying; !q.copying {
+		q.cur.release()
+	}
 	for q.responses.len() > 0 {
 		if r := q.responses.pop(); r.region != nil {
 			r.region.unpin()

@@ -156,12 +156,14 @@ func (m *message) lend(d []byte, sum *checksum) *buf.Buf {
 		sum.copy(lent.B, d)
 		return lent
 	}
-	// m is the writer's, and so is what it changes.
-	m.queue.mu.Unlock()
+	q := m.queue
+	q.copying = true // m is the writer's, and so is what it changes
+	q.mu.Unlock()
 	shorter := m.lendMapped(lent.B, d, sum)
-	m.queue.mu.Lock()
+	q.mu.Lock()
+	q.copying = false
 	if shorter > 0 {
-		m.queue.shorten(nil, m.wr, shorter) // not begun: m is not at its end
+		q.shorten(nil, m.wr, shorter) // not begun: m is not at its end
 	}
 	return lent
 }

@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -159,6 +161,44 @@ func TestRereadTooLate(t *testing.T) {
 		Reread: func([]byte, int) (int, int) { return 0, 4 },
 	}))
 	assert.Error(t, done.wait(t).Err)
+}
+
+// A peer that is terminated while data are asked for gets the FPDU that they are for
+// whole, and then the Terminate.
+func TestTerminateWhileReread(t *testing.T) {
+	for _, o := range []raw{{crc: true}, {crc: true, markers: true}, {}} {
+		t.Run(o.String(), func(t *testing.T) {
+			world(t)
+			o.initiator, o.recvs = true, 1
+			e, p := againstRaw(t, o)
+			file, cut := mapped(t, 300_000)
+			cut(0)
+			calls := 0
+			require.NoError(t, e.Post(rdma.WR{
+				Op: rdma.OpWrite, Data: [][]byte{file[:10], file[10:20], file},
+				Reread: func([]byte, int) (int, int) {
+					calls++
+					p.send(sendSeg(true, 9, 0, nil)) // of no MSN that can be
+					require.Eventually(t, func() bool {
+						e.tx.mu.Lock()
+						defer e.tx.mu.Unlock()
+						return e.tx.terminate != nil
+					}, patience, time.Millisecond)
+					return 0, 0
+				},
+			}))
+			for segment := p.segment(); ; segment = p.segment() {
+				if !ddp.IsTagged(segment[0]) {
+					parseTerminate(t, segment)
+					break
+				}
+				assert.Equal(t, make([]byte, len(segment)-ddp.TaggedLen), segment[ddp.TaggedLen:])
+			}
+			p.eof()
+			requireFault(t, e.in.end(t), false, rdmap.Error{Layer: rdmap.LayerDDP, Type: 2, Code: 3})
+			assert.Equal(t, 1, calls)
+		})
+	}
 }
 
 // Where nobody but the kernel looks at them, or the CRC alone, mapped data need no

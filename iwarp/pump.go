@@ -63,9 +63,13 @@ func (q *sendQueue) build(c *Conn, b *batch) bool {
 	defer q.mu.Unlock()
 	for !q.broken && !b.full(q.perFPDU) && !b.last && (q.cur.active || q.nextMessage(c, b)) {
 		c.cut(b, &q.cur)
-		if q.cur.offset == q.cur.length {
+		switch {
+		case q.cur.offset == q.cur.length:
 			q.endMessage(c, b)
+		case q.overtaken:
+			q.cur.release()
 		}
+		q.overtaken = false
 	}
 	if r := q.cur.region; r != nil {
 		r.repin() // b has a part of the response, and may outlive the rest

@@ -36,6 +36,8 @@ type sendQueue struct {
 	terminate *rdmap.Terminate // nil: none is due
 
 	cur         message
+	copying     bool      // the writer copies data of cur without the lock,
+	overtaken   bool      // and the rest of it is not to be sent
 	one         [1][]byte // cur's data where it is a response
 	sends       uint32    // MSN of the last Send or Immediate Data
 	requests    uint32    // MSN of the last Read Request or Atomic Request
