@@ -19,10 +19,12 @@ import (
 const childEnv = "FUSEFS_TEST_CHILD"
 
 var children = map[string]func(args []string) error{
+	"fsync":  fsyncInherited,
 	"mapped": mapped,
 	"try":    try,
 	"user":   mountAsUser,
 	"watch":  watch,
+	"write":  writeBetween,
 }
 
 // afterTimeout is how long after the tests' timeout their mounts are ended.

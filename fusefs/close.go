@@ -20,25 +20,19 @@ func (m *Mount) Release(cancel <-chan struct{}, in *fuse.ReleaseIn) {
 // writerClosed sends what a mapping left when the last file that may write is
 // closed.
 func (m *Mount) writerClosed(o *op, n *node) {
-	p := &n.pending
-	p.mu.Lock()
-	p.writers--
-	w := p.w
-	if p.writers > 0 {
-		w = nil
-	}
-	p.mu.Unlock()
+	p := n.pend()
+	w, taken := p.closed()
 	if w == nil {
 		return
 	}
-	if err := m.sync(o, n); err != nil {
-		m.complain(err)
+	defer p.unuse(w)
+	if m.sync(o, n) != nil {
+		return // leave sees to the data
 	}
 	p.mu.Lock()
-	again := p.writers > 0
-	p.mu.Unlock()
-	if !again {
-		p.retire(w)
+	defer p.mu.Unlock()
+	if p.writers == 0 && w.takers == 0 && w.taken == taken {
+		p.retireLocked(w)
 	}
 }
 
@@ -55,7 +49,7 @@ func (m *Mount) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	if f == nil || !f.writes {
 		return fuse.OK
 	}
-	return m.syncFile(cancel, &in.InHeader, f)
+	return m.syncFile(cancel, &in.InHeader, f, (*losses).byClose)
 }
 
 // Fsync implements fuse.RawFileSystem: by any descriptor, for all that was
@@ -65,11 +59,23 @@ func (m *Mount) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	if f == nil {
 		return fuse.EBADF
 	}
-	return m.syncFile(cancel, &in.InHeader, f)
+	return m.syncFile(cancel, &in.InHeader, f, (*losses).byFsync)
 }
 
-func (m *Mount) syncFile(cancel <-chan struct{}, h *fuse.InHeader, f *file) fuse.Status {
+// syncFile puts what was written on stable storage, and tells what was lost.
+func (m *Mount) syncFile(cancel <-chan struct{}, h *fuse.InHeader, f *file, tells func(*losses, *told) error) fuse.Status {
 	o := m.begin(cancel, h)
 	defer m.end(o)
-	return m.fail(m.sync(o, f.n))
+	if err := m.sync(o, f.n); err != nil {
+		return m.fail(err)
+	}
+	p := f.n.pending.Load()
+	if p == nil {
+		return fuse.OK
+	}
+	err := tells(&p.losses, &f.told)
+	if err != nil {
+		p.losses.purging(o)
+	}
+	return m.fail(err)
 }

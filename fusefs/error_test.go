@@ -31,8 +31,8 @@ func (f *fullFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte,
 	return f.FS.Write(ctx, c, h, p, off, how)
 }
 
-// TestWriteErrors shows who is told that data are lost: fsync, or else close,
-// once.
+// TestWriteErrors shows that who wrote is told that data are lost: by fsync, or
+// else by close, once.
 func TestWriteErrors(t *testing.T) {
 	for _, want := range []error{unix.ENOSPC, unix.EDQUOT, unix.EIO} {
 		t.Run(want.Error(), func(t *testing.T) {

@@ -20,6 +20,8 @@ type file struct {
 	emptied atomic.Pointer[pages]
 
 	early atomic.Pointer[early] // for the first READ; nil: it asks the server
+
+	told told // of losses, under their lock
 }
 
 // files are the open files and directories, by the number that the kernel has.
@@ -78,9 +80,13 @@ func (m *Mount) newFile(o *op, n *node, flags uint32, emptied *pages, data *earl
 	f.emptied.Store(emptied)
 	f.early.Store(data)
 	if f.writes {
-		n.pending.mu.Lock()
-		n.pending.writers++
-		n.pending.mu.Unlock()
+		p := n.pend()
+		p.mu.Lock()
+		p.writers++
+		p.mu.Unlock()
+	}
+	if p := n.pending.Load(); p != nil {
+		f.told = p.losses.opened()
 	}
 	return m.files.addFile(f)
 }

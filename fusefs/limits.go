@@ -73,6 +73,10 @@ const (
 	// Appendix A).
 	maxGroups = 16
 
+	// maxUnclaimed is how many files are remembered that lost data, and that the
+	// kernel has forgotten before a program was told by fsync.
+	maxUnclaimed = 1024
+
 	// sillyTries is how many names for a removed open file are tried: only
 	// files that a crash left have such names.
 	sillyTries = 64

@@ -171,11 +171,12 @@ func (m *Mount) leave() {
 			m.cfg.Log.Error("written data are lost", "source", m.cfg.Source, "err", err)
 		}
 		m.removeHidden(ctx, n)
-		if w := n.pending.use(); w != nil {
-			n.pending.retire(w)
-			n.pending.unuse(w)
+		if p, w := n.use(); w != nil {
+			p.retire(w)
+			p.unuse(w)
 		}
 	}
+	m.complainLost(m.table.untold())
 }
 
 // Wait returns when the file system has been unmounted, by whomever, and

@@ -31,7 +31,7 @@ type node struct {
 	rights rights
 	gaveUp retry // the last time that open said ESTALE
 
-	pending pending // data on their way
+	pending atomic.Pointer[pending] // data on their way; nil: there were none
 
 	directory atomic.Pointer[directory] // asDir
 }

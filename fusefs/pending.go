@@ -9,24 +9,42 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// pending is what programs wrote to a node and the server may not have yet.
+// pending is what programs wrote to a node and the server may not have yet, and
+// what of it was lost.
 type pending struct {
 	mu      sync.Mutex
 	w       *writer
-	writers int   // open files that may write
-	lost    error // of data, and nobody has been told
+	writers int // open files that may write
+	losses  losses
 }
 
 // A writer takes data in the name of one opener.
 type writer struct {
-	wb    *nfsclient.WriteBehind
-	who   *caller
-	users int  // that are in a method of wb
-	over  bool // another has taken its place; the last user closes wb
+	wb     *nfsclient.WriteBehind
+	who    *caller
+	users  int           // that are in a method of wb
+	takers int           // of these, who have it take data
+	taken  uint64        // how many there were of these
+	over   bool          // it takes no more: another is to take its place
+	idle   chan struct{} // closed when there are no takers; nil: nobody waits for that
 }
 
-// extent returns the range of the file that may not be at the server.
-func (p *pending) extent() (from, to int64, any bool) {
+// pend returns n's pending, which it makes if there is none.
+func (n *node) pend() *pending {
+	p := n.pending.Load()
+	if p == nil {
+		n.pending.CompareAndSwap(nil, new(pending))
+		p = n.pending.Load()
+	}
+	return p
+}
+
+// unsent returns the range of the file that may not be at the server.
+func (n *node) unsent() (from, to int64, any bool) {
+	p := n.pending.Load()
+	if p == nil {
+		return 0, 0, false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.w == nil {
@@ -36,85 +54,117 @@ func (p *pending) extent() (from, to int64, any bool) {
 }
 
 // use returns the present writer, or nil. Who gets it calls unuse.
-func (p *pending) use() *writer {
+func (n *node) use() (*pending, *writer) {
+	p := n.pending.Load()
+	if p == nil {
+		return nil, nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.w != nil {
 		p.w.users++
 	}
-	return p.w
+	return p, p.w
 }
 
+// unuse ends a use. The last one closes a writer that is not the present one any
+// more.
 func (p *pending) unuse(w *writer) {
 	p.mu.Lock()
 	w.users--
-	last := w.over && w.users == 0
+	last := p.w != w && w.users == 0
 	p.mu.Unlock()
 	if last {
 		w.wb.Close()
 	}
 }
 
-// keep notes a failure for the next who asks by fsync or close.
-func (p *pending) keep(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.lost == nil {
-		p.lost = err
-	}
-}
-
-// take returns the failure that nobody has been told of.
-func (p *pending) take() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	err := p.lost
-	p.lost = nil
-	return err
-}
-
-// writerFor returns the writer of n for data of who. Data of another go to the
-// server first: the order of writes counts.
-func (m *Mount) writerFor(o *op, n *node, who *caller) (*writer, error) {
-	p := &n.pending
-	for {
-		w := p.use()
-		if w == nil {
-			p.mu.Lock()
-			if p.w == nil {
-				p.w = &writer{wb: m.cfg.FS.File(n.fh).As(who.cred).WriteBehind(m.budget), who: who}
-			}
-			p.mu.Unlock()
-			continue
-		}
-		if w.who.same(who) {
-			return w, nil
-		}
-		err := w.wb.Sync(o)
-		p.unuse(w)
-		switch {
-		case o.Err() != nil:
-			return nil, o.Err()
-		case err != nil:
-			p.keep(err)
-		}
-		p.retire(w)
-	}
-}
-
-// retire closes a writer, now or when its last user has done.
+// retire ends a writer, which the caller uses. What it has not put on stable
+// storage is lost.
 func (p *pending) retire(w *writer) {
 	p.mu.Lock()
-	if p.w != w {
-		p.mu.Unlock()
-		return
+	defer p.mu.Unlock()
+	p.retireLocked(w)
+}
+
+func (p *pending) retireLocked(w *writer) {
+	if p.w == w {
+		p.w = nil
 	}
-	p.w, w.over = nil, true
-	idle := w.users == 0
+}
+
+// took ends a use of who had the writer take data.
+func (p *pending) took(w *writer) {
+	p.mu.Lock()
+	if w.takers--; w.takers == 0 && w.idle != nil {
+		close(w.idle)
+		w.idle = nil
+	}
 	p.mu.Unlock()
-	if idle {
-		w.wb.Close()
+	p.unuse(w)
+}
+
+// closed counts an open file less that may write. If it was the last, closed
+// returns the writer, for use, and how many had it take data.
+func (p *pending) closed() (w *writer, taken uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.writers--; p.writers > 0 || p.w == nil {
+		return nil, 0
 	}
+	p.w.users++
+	return p.w, p.w.taken
+}
+
+// writerFor returns the writer of n for data of who. Who gets it calls took. Data
+// of another go to the server first: the order of writes counts.
+func (m *Mount) writerFor(o *op, n *node, who *caller) (*pending, *writer, error) {
+	p := n.pend()
+	for {
+		p.mu.Lock()
+		if p.w == nil {
+			failed := func(err error) { m.lost(n, err) }
+			p.w = &writer{wb: m.cfg.FS.File(n.fh).As(who.cred).WriteBehind(m.budget, failed), who: who}
+		}
+		w := p.w
+		w.users++
+		if w.who.same(who) && !w.over {
+			w.takers++
+			w.taken++
+			p.mu.Unlock()
+			return p, w, nil
+		}
+		w.over = true
+		p.mu.Unlock()
+		err := p.drain(o, w)
+		p.unuse(w)
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// drain ends a writer that takes no more data, when it has them all on stable
+// storage.
+func (p *pending) drain(o *op, w *writer) error {
+	p.mu.Lock()
+	if w.takers > 0 && w.idle == nil {
+		w.idle = make(chan struct{})
+	}
+	idle := w.idle
+	p.mu.Unlock()
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-o.Done():
+			return o.Err()
+		}
+	}
+	err := w.wb.Sync(o)
+	if err == nil {
+		p.retire(w)
+	}
+	return err
 }
 
 // wrote notes that data of n up to end are on their way. What calls under way
@@ -155,46 +205,38 @@ func (m *Mount) arrived(n *node, count, began uint64, a *nfs3.PostOpAttr) {
 	n.since, n.changed = now, now
 }
 
-// flush returns when everything that was written to n is at the server. An
-// error of the data is kept for who calls fsync or close; flush's own is that o
-// has ended.
+// flush returns when everything that was written to n is at the server, or else
+// lost, or with an error if o has ended.
 func (m *Mount) flush(o context.Context, n *node) error {
 	count := n.writesOf()
-	w := n.pending.use()
+	p, w := n.use()
 	if w == nil {
 		m.arrived(n, count, 0, nil)
 		return nil
 	}
-	defer n.pending.unuse(w)
-	err := w.wb.Flush(o)
-	switch {
-	case o.Err() != nil:
-		return o.Err()
-	case err != nil:
-		n.pending.keep(err)
+	defer p.unuse(w)
+	if err := w.wb.Flush(o); err != nil {
+		return err
 	}
 	m.arrived(n, count, 0, nil)
 	return nil
 }
 
-// sync returns when everything that was written to n is on stable storage, with
-// the first error that nobody was told of.
+// sync returns when everything that was written to n is on stable storage, or
+// else lost, or with an error if o has ended.
 func (m *Mount) sync(o context.Context, n *node) error {
 	count := n.writesOf()
-	w := n.pending.use()
+	p, w := n.use()
 	if w == nil {
 		m.arrived(n, count, 0, nil)
-		return n.pending.take()
+		return nil
 	}
-	defer n.pending.unuse(w)
+	defer p.unuse(w)
 	began := m.tick()
 	a, err := w.wb.SyncStat(o)
-	if o.Err() != nil {
-		return o.Err()
+	if err != nil {
+		return err
 	}
 	m.arrived(n, count, began, &a)
-	if lost := n.pending.take(); lost != nil {
-		return lost
-	}
-	return err
+	return nil
 }

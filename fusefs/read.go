@@ -19,7 +19,7 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 	defer m.end(o)
 	// The kernel takes a short answer for the end of the file, so that all
 	// that was written behind in.Offset must be at the server.
-	if _, to, unsent := f.n.pending.extent(); unsent && to > int64(in.Offset) {
+	if _, to, unsent := f.n.unsent(); unsent && to > int64(in.Offset) {
 		if err := m.flush(o, f.n); err != nil {
 			return nil, m.fail(err)
 		}

@@ -89,9 +89,10 @@ func wantedTime(valid, set, now uint32, sec uint64, nsec uint32) nfs3.SetTime {
 }
 
 // setAttr changes attributes. What was written before must not come after, nor
-// again when the server loses it: it would undo the change.
+// again when the server loses it: it would undo the change. If it is lost, fsync
+// and close tell.
 func (m *Mount) setAttr(o *op, n *node, who *caller, s *nfs3.SetAttr) error {
-	if err := m.settle(o, n); err != nil {
+	if err := m.sync(o, n); err != nil {
 		return err
 	}
 	began := m.tick()
@@ -108,21 +109,11 @@ func (m *Mount) setAttr(o *op, n *node, who *caller, s *nfs3.SetAttr) error {
 	return nil
 }
 
-// settle puts what was written to n on stable storage. Errors of the data are
-// kept for fsync and close.
-func (m *Mount) settle(o *op, n *node) error {
-	err := m.sync(o, n)
-	if o.Err() != nil {
-		return o.Err()
-	}
-	if err != nil {
-		n.pending.keep(err)
-	}
-	return nil
-}
-
 // resized notes that n is size octets long, for the kernel too.
 func (n *node) resized(size uint64) {
+	if p := n.pending.Load(); p != nil && size == 0 {
+		p.losses.emptied()
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.wrote, n.told.size = 0, size

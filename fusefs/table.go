@@ -29,6 +29,8 @@ type table struct {
 	byFH   map[string]*node
 	parked lru.List // of *node that the kernel has forgotten, the last one first
 	last   uint64   // number given
+
+	unclaimed unclaimed
 }
 
 // A place is a name in a directory.
@@ -62,6 +64,7 @@ func newTable(m *Mount, root nfs3.FH) *table {
 func (t *table) addLocked(id uint64, fh nfs3.FH) *node {
 	n := &node{m: t.m, id: id, fh: fh}
 	t.m.cfg.Held.Init(&n.object, fh, n)
+	t.unclaimed.claim(n)
 	t.nodes[id], t.byFH[string(fh)], t.last = n, n, id
 	return n
 }
@@ -259,6 +262,9 @@ func (t *table) dropLocked(n *node) {
 	}
 	delete(t.nodes, n.id)
 	delete(t.byFH, string(n.fh))
+	if dropped := t.unclaimed.keep(n); len(dropped) > 0 {
+		t.m.notes.Go(func() { t.m.complainLost(dropped) })
+	}
 }
 
 // ended ends what is held of a node that was dropped; it may be nil.

@@ -15,9 +15,13 @@ func (m *Mount) Write(cancel <-chan struct{}, in *fuse.WriteIn, p []byte) (uint3
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
-	write := m.writeBehind
-	if m.cfg.Sync || in.Flags&unix.O_DIRECT != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
+	write, mapped := m.writeBehind, in.WriteFlags&fuse.WRITE_CACHE != 0
+	if m.cfg.Sync || in.Flags&unix.O_DIRECT != 0 && !mapped {
 		write = m.writeThrough
+	} else if p := f.n.pending.Load(); p != nil && !mapped {
+		if err := p.losses.byWrite(&f.told); err != nil {
+			return 0, m.fail(err)
+		}
 	}
 	n, err := write(o, f, p, in.Offset)
 	if n == 0 && err != nil {
@@ -28,11 +32,11 @@ func (m *Mount) Write(cancel <-chan struct{}, in *fuse.WriteIn, p []byte) (uint3
 
 // writeBehind takes p over; the server gets it later.
 func (m *Mount) writeBehind(o *op, f *file, p []byte, off uint64) (int, error) {
-	w, err := m.writerFor(o, f.n, f.who)
+	pending, w, err := m.writerFor(o, f.n, f.who)
 	if err != nil {
 		return 0, err
 	}
-	defer f.n.pending.unuse(w)
+	defer pending.took(w)
 	// Before, too: what is learned while the data are on their way is not
 	// the last word.
 	m.wrote(f.n, 0)

@@ -26,11 +26,12 @@ var (
 // Its calls do not end with the context of who wrote.
 //
 // A failure loses the data concerned, or all that were not sent yet where the
-// server cannot be reached. The first of several is told once by Write, so that
-// a program stops writing to a full disk, and once by Flush or Sync, which
-// counts as told to both. After that all goes on as if nothing had happened.
+// server cannot be reached. It is handed to the function that WriteBehind was
+// given, which knows who has to be told, and all goes on as if nothing had
+// happened: Write, Flush and Sync return other errors only.
 type WriteBehind struct {
 	f      *File
+	failed func(err error)
 	budget *Budget // of all files together
 	window *Budget // of this file
 
@@ -66,16 +67,17 @@ type WriteBehind struct {
 
 	verf uint64 // that the server showed last
 	met  bool   // it has shown one
-
-	err, writeErr error // to be told by Flush or Sync, and by Write
 }
 
 // WriteBehind returns a WriteBehind for f. Its data count against budget, and
-// are no more than Config.Window at a time.
-func (f *File) WriteBehind(budget *Budget) *WriteBehind {
+// are no more than Config.Window at a time. failed is called for each failure,
+// before the Flush or Sync that waits for the data returns; it must not use the
+// WriteBehind. After Close it is not called any more.
+func (f *File) WriteBehind(budget *Budget, failed func(err error)) *WriteBehind {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &WriteBehind{
 		f:      f,
+		failed: failed,
 		budget: budget,
 		window: NewBudget(int64(max(f.fs.c.cfg.Window, 2*f.fs.writeSize))),
 		stop:   stop,
@@ -109,8 +111,8 @@ func (w *WriteBehind) Write(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// Flush returns when all that was written before is at the server, perhaps only
-// in its memory.
+// Flush returns when all that was written before and did not fail is at the
+// server, perhaps only in its memory.
 func (w *WriteBehind) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,8 +122,8 @@ func (w *WriteBehind) Flush(ctx context.Context) error {
 	return w.until(ctx, upTo, w.unsentUpTo)
 }
 
-// Sync returns when all that was written before is on stable storage. A single
-// piece costs a single call.
+// Sync returns when all that was written before and did not fail is on stable
+// storage. A single piece costs a single call.
 func (w *WriteBehind) Sync(ctx context.Context) error {
 	_, err := w.SyncStat(ctx)
 	return err
@@ -144,8 +146,7 @@ func (w *WriteBehind) SyncStat(ctx context.Context) (a nfs3.PostOpAttr, err erro
 	return a, err
 }
 
-// until waits until no piece up to a certain one is left, and tells what
-// failed.
+// until waits until no piece up to a certain one is left.
 func (w *WriteBehind) until(ctx context.Context, seq uint64, left func(seq uint64) bool) error {
 	w.waiters++
 	w.barrier = max(w.barrier, seq)
@@ -163,9 +164,7 @@ func (w *WriteBehind) until(ctx context.Context, seq uint64, left func(seq uint6
 	if w.closed {
 		return errClosed
 	}
-	err := w.err
-	w.err, w.writeErr = nil, nil
-	return err
+	return nil
 }
 
 // Pending returns the smallest range with all data that may not be at the

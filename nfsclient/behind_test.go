@@ -19,7 +19,7 @@ import (
 // behind returns a WriteBehind for a new file, with a budget for itself.
 func (g *rig) behind(octets int64) (*File, *WriteBehind) {
 	f := g.put("f", nil)
-	w := f.WriteBehind(NewBudget(octets))
+	w := f.WriteBehind(NewBudget(octets), g.lost.add)
 	g.t.(*testing.T).Cleanup(w.Close) // before the rig counts buffers
 	return f, w
 }

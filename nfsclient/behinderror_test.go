@@ -14,8 +14,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestWriteBehindRefused: each failure is told once to who writes and once to
-// who wants the data safe; the rest is written, and all goes on afterwards.
+// TestWriteBehindRefused: a failure is handed over before Sync returns, once; the
+// rest is written, and all goes on afterwards.
 func TestWriteBehindRefused(t *testing.T) {
 	data := sample(10 * 4096)
 	for name, tt := range map[string]struct {
@@ -49,21 +49,21 @@ func TestWriteBehindRefused(t *testing.T) {
 				f, w := g.behind(plenty)
 				tt.fail(g)
 				for off := 0; off < len(data); off += 4096 {
-					err := w.Write(t.Context(), data[off:off+4096], int64(off))
-					if err != nil { // it has been seen already
-						require.ErrorIs(t, err, tt.want)
-						require.NoError(t, w.Write(t.Context(), data[off:off+4096], int64(off)))
-					}
+					require.NoError(t, w.Write(t.Context(), data[off:off+4096], int64(off)))
 				}
-				assert.ErrorIs(t, w.Sync(t.Context()), tt.want)
+				assert.NoError(t, w.Sync(t.Context()))
+				lost := g.lost.take()
+				assert.NotEmpty(t, lost)
+				for _, err := range lost {
+					assert.ErrorIs(t, err, tt.want)
+				}
 				assert.Zero(t, w.budget.used)
 				if tt.kept != nil {
 					_, stable := g.content(f)
 					assert.True(t, tt.kept(stable))
 				}
 				g.before = nil
-				require.NoError(t, w.Sync(t.Context()), "told once")
-				require.NoError(t, w.Write(t.Context(), data, 0), "who was told by Sync need not be told again")
+				require.NoError(t, w.Write(t.Context(), data, 0))
 				require.NoError(t, w.Sync(t.Context()))
 				_, stable := g.content(f)
 				assert.True(t, bytes.Equal(data, stable))
@@ -72,18 +72,33 @@ func TestWriteBehindRefused(t *testing.T) {
 	}
 }
 
-// TestWriteBehindWriteTold: who writes on learns of a failure before Sync does,
-// which reports it all the same.
-func TestWriteBehindWriteTold(t *testing.T) {
+// TestWriteBehindFlushFailed: Flush, too, returns when a failure has been handed
+// over; who has given up waiting hears of it all the same.
+func TestWriteBehindFlushFailed(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		_, w := g.behind(plenty)
 		g.refuse(nfs3.ProcWrite, nfs3.ErrNoSpc, 1)
 		require.NoError(t, w.Write(t.Context(), page('a'), 0))
-		assert.Zero(t, g.underWay())
-		assert.ErrorIs(t, w.Write(t.Context(), page('b'), 4096), nfs3.ErrNoSpc)
-		assert.NoError(t, w.Write(t.Context(), page('b'), 4096))
-		assert.ErrorIs(t, w.Flush(t.Context()), nfs3.ErrNoSpc)
-		assert.NoError(t, w.Sync(t.Context()))
+		require.NoError(t, w.Flush(t.Context()))
+		require.Len(t, g.lost.take(), 1)
+
+		held := make(chan struct{})
+		g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) {
+			<-held
+			return failing(nfs3.ProcWrite, nfs3.ErrDQuot), nil
+		}
+		require.NoError(t, w.Write(t.Context(), page('a'), 0))
+		ctx, cancel := context.WithCancel(t.Context())
+		synced := later(func() error { return w.Sync(ctx) })
+		assert.False(t, synced())
+		cancel()
+		assert.True(t, synced())
+		assert.Empty(t, g.lost.take())
+		close(held)
+		require.NoError(t, w.Sync(t.Context()))
+		lost := g.lost.take()
+		require.Len(t, lost, 1)
+		assert.ErrorIs(t, lost[0], nfs3.ErrDQuot)
 	})
 }
 
@@ -111,7 +126,9 @@ func TestWriteBehindUnreachable(t *testing.T) {
 		assert.Zero(t, w.budget.used)
 		assert.Zero(t, w.window.used)
 		g.before = nil
-		_ = w.Write(t.Context(), page('a'), 0) // tells, and takes no data
+		for _, err := range g.lost.take() {
+			assert.ErrorIs(t, err, gone)
+		}
 		require.NoError(t, w.Write(t.Context(), page('b'), 0))
 		require.NoError(t, w.Sync(t.Context()))
 		_, stable := g.content(f)

@@ -132,16 +132,14 @@ func (w *WriteBehind) arrive(c *flight, took time.Duration, err error) {
 	w.pump()
 }
 
-// fail notes why data are lost. Where it is no refusal, the server cannot be
+// fail tells why data are lost. Where it is no refusal, the server cannot be
 // reached: what was not sent yet is given up too, for nobody shall wait for it
 // again and again.
 func (w *WriteBehind) fail(err error) {
-	if w.err == nil {
-		w.err = err
+	if w.closed {
+		return // the call was given up
 	}
-	if w.writeErr == nil {
-		w.writeErr = err
-	}
+	w.failed(err)
 	var refused *Error
 	if errors.As(err, &refused) {
 		return

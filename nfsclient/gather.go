@@ -116,12 +116,9 @@ func (w *WriteBehind) gather(ctx context.Context, p []byte, off int64) (n, size 
 // get to the server.
 func (w *WriteBehind) admit(ctx context.Context, from, to int64) error {
 	for {
-		switch err := w.writeErr; {
+		switch {
 		case w.closed:
 			return errClosed
-		case err != nil:
-			w.writeErr = nil
-			return err
 		case w.backlog >= maxBacklog:
 		case w.barrier == 0 || !w.pieces.overlap(from, to, w.barrier):
 			return nil

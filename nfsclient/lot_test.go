@@ -108,7 +108,7 @@ func BenchmarkWriteBehind(b *testing.B) {
 				res := nfs3.WriteRes{Count: uint32(len(x.Item))}
 				return res.AppendTo(nil), nil
 			}
-			w := f.WriteBehind(NewBudget(plenty))
+			w := f.WriteBehind(NewBudget(plenty), g.lost.add)
 			defer w.Close()
 			p := sample(size)
 			b.SetBytes(int64(size))

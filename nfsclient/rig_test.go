@@ -151,6 +151,29 @@ type rig struct {
 	c    *Client
 	root nfs3.FH
 	fs   *FS
+	lost failures
+}
+
+// failures are what WriteBehinds said of data that they lost.
+type failures struct {
+	mu  sync.Mutex
+	all []error
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = append(f.all, err)
+}
+
+// take returns the failures that no test has looked at. At the end of a test
+// there must be none.
+func (f *failures) take() []error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := f.all
+	f.all = nil
+	return all
 }
 
 // newRig makes a rig whose server's files are served as /x.
@@ -168,7 +191,10 @@ func newRig(t testing.TB, cfg Config, placed bool) *rig {
 	require.NoError(t, err)
 	g.fs, err = g.c.FS(t.Context(), g.root, "")
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.Zero(t, buf.Default.Out(), "buffers lent and not returned") })
+	t.Cleanup(func() {
+		assert.Zero(t, buf.Default.Out(), "buffers lent and not returned")
+		assert.Empty(t, g.lost.take(), "data lost")
+	})
 	return g
 }
 

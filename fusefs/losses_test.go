@@ -1,0 +1,304 @@
+package fusefs
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// noSpace is what a fullFS says.
+var noSpace error = unix.ENOSPC
+
+// newFull is a server that can be full, and a mount of it.
+func newFull(t testing.TB) (*fullFS, *server, *mounted) {
+	t.Helper()
+	full := new(fullFS)
+	s := newServer(t, func(fs vfs.FS) vfs.FS { full.FS = fs; return full })
+	return full, s, s.mount(nil)
+}
+
+// loses writes to f what the server will not take.
+func (f *fullFS) loses(t testing.TB, to *os.File) {
+	t.Helper()
+	f.full.Store(&noSpace)
+	_, err := to.WriteAt([]byte("lost"), 0)
+	require.NoError(t, err, "nobody knows yet")
+}
+
+// ended runs a program that must end.
+func ended(t testing.TB, cmd *exec.Cmd) error {
+	t.Helper()
+	require.NoError(t, cmd.Start())
+	end := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer end.Stop()
+	return cmd.Wait()
+}
+
+// TestLossOfCopy: who has a copy of a descriptor and exits closes it, and takes
+// nothing from the fsync or the close of who wrote.
+func TestLossOfCopy(t *testing.T) {
+	full, _, m := newFull(t)
+	for _, byClose := range []bool{false, true} {
+		f := open(t, m.file(fmt.Sprint(byClose)), os.O_RDWR|os.O_CREATE)
+		full.loses(t, f)
+		child := exec.Command("/bin/true")
+		child.ExtraFiles = []*os.File{f}
+		require.NoError(t, ended(t, child))
+		if !byClose {
+			assert.ErrorIs(t, f.Sync(), unix.ENOSPC)
+			assert.NoError(t, f.Sync(), "once")
+			assert.NoError(t, f.Close(), "once")
+			continue
+		}
+		assert.ErrorIs(t, f.Close(), unix.ENOSPC)
+	}
+}
+
+// TestLossOfAll: each open file of the node is told, whoever was told before.
+func TestLossOfAll(t *testing.T) {
+	full, _, m := newFull(t)
+	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
+	g, h, r := open(t, m.file("a"), os.O_RDWR), open(t, m.file("a"), os.O_RDWR), open(t, m.file("a"), os.O_RDONLY)
+	full.loses(t, f)
+	assert.ErrorIs(t, g.Close(), unix.ENOSPC)
+	assert.ErrorIs(t, h.Sync(), unix.ENOSPC)
+	assert.ErrorIs(t, r.Sync(), unix.ENOSPC)
+	assert.ErrorIs(t, f.Sync(), unix.ENOSPC)
+	late := open(t, m.file("a"), os.O_RDWR)
+	assert.NoError(t, late.Sync(), "from before it was opened, and told of")
+	full.full.Store(nil)
+	_, err := late.WriteString("kept")
+	require.NoError(t, err)
+	for _, f := range []*os.File{h, late, f} {
+		assert.NoError(t, f.Close())
+	}
+}
+
+// TestLossLater: a failure that no fsync has told of is told to the next fsync,
+// of whoever opens the file then; not to who empties it.
+func TestLossLater(t *testing.T) {
+	full, s, m := newFull(t)
+	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
+	full.loses(t, f)
+	assert.ErrorIs(t, f.Close(), unix.ENOSPC)
+	full.full.Store(nil)
+	f = open(t, m.file("a"), os.O_RDWR)
+	_, err := f.WriteString("new")
+	assert.NoError(t, err)
+	assert.NoError(t, f.Close(), "another's close has told of it")
+	f = open(t, m.file("a"), os.O_RDONLY)
+	assert.ErrorIs(t, f.Sync(), unix.ENOSPC)
+	f = open(t, m.file("a"), os.O_RDONLY)
+	assert.NoError(t, f.Sync())
+
+	f = open(t, m.file("a"), os.O_RDWR)
+	full.loses(t, f)
+	assert.ErrorIs(t, f.Close(), unix.ENOSPC)
+	full.full.Store(nil)
+	f = open(t, m.file("a"), os.O_RDWR|os.O_TRUNC)
+	_, err = f.WriteString("fine")
+	require.NoError(t, err)
+	assert.NoError(t, f.Sync())
+	assert.NoError(t, f.Close())
+	holds(t, s.file("a"), []byte("fine"))
+}
+
+// TestLossBeforeChange: who changes the file otherwise sends the data first, but
+// is not who wants to know.
+func TestLossBeforeChange(t *testing.T) {
+	full, s, m := newFull(t)
+	for name, change := range map[string]func(f *os.File) error{
+		"chmod":  func(f *os.File) error { return f.Chmod(0o600) },
+		"resize": func(f *os.File) error { return f.Truncate(100) },
+		"empty":  func(f *os.File) error { return f.Truncate(0) },
+		"times":  func(f *os.File) error { return os.Chtimes(f.Name(), time.Now(), time.Now()) },
+		"stat":   func(f *os.File) error { _, err := os.Stat(f.Name()); return err },
+		"rename": func(f *os.File) error { return os.Rename(f.Name(), f.Name()+"2") },
+		"remove": func(f *os.File) error { return os.Remove(f.Name()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			put(t, s.file(name), nil)
+			f := open(t, m.file(name), os.O_RDWR)
+			full.loses(t, f)
+			assert.NoError(t, change(f))
+			assert.ErrorIs(t, f.Close(), unix.ENOSPC)
+		})
+	}
+}
+
+// TestLossInWrite: who writes on is told, too, and once.
+func TestLossInWrite(t *testing.T) {
+	full, _, m := newFull(t)
+	full.full.Store(&noSpace)
+	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
+	data := make([]byte, maxTransfer)
+	var err error
+	for range 1000 {
+		if _, err = f.Write(data); err != nil {
+			break
+		}
+	}
+	require.ErrorIs(t, err, unix.ENOSPC)
+	assert.ErrorIs(t, f.Sync(), unix.ENOSPC)
+	_, err = f.WriteAt([]byte("x"), 0)
+	assert.NoError(t, err)
+	full.full.Store(nil)
+	assert.NoError(t, f.Close())
+}
+
+// writeBetween is a child that opens a file, and writes to it when it is told to.
+func writeBetween(args []string) error {
+	f, err := os.OpenFile(args[0], os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	fmt.Println("open")
+	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt([]byte("by another"), 4096); err != nil {
+		return err
+	}
+	fmt.Println("wrote")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err // it exits without a look at what close says
+}
+
+// TestLossOfAnother: who writes in another's name has the data of the first sent.
+// That they are lost concerns the first all the same.
+func TestLossOfAnother(t *testing.T) {
+	full, s, m := newFull(t)
+	put(t, s.file("a"), nil)
+	require.NoError(t, os.Chmod(s.file("a"), 0o666))
+	other := child(t, &syscall.Credential{Uid: 1234, Gid: 1234}, "write", m.file("a"))
+	in, err := other.StdinPipe()
+	require.NoError(t, err)
+	out, err := other.StdoutPipe()
+	require.NoError(t, err)
+	said := bufio.NewScanner(out)
+	require.NoError(t, other.Start())
+	end := time.AfterFunc(time.Minute, func() { _ = other.Process.Kill() })
+	t.Cleanup(func() { end.Stop(); in.Close(); _ = other.Wait() })
+	require.True(t, said.Scan())
+
+	f := open(t, m.file("a"), os.O_RDWR)
+	full.loses(t, f)
+	_, err = in.Write([]byte("x"))
+	require.NoError(t, err)
+	require.True(t, said.Scan(), "its own data are taken")
+	full.full.Store(nil)
+	assert.ErrorIs(t, f.Sync(), unix.ENOSPC)
+	assert.NoError(t, f.Close())
+	require.NoError(t, in.Close())
+	require.NoError(t, other.Wait())
+	got, err := os.ReadFile(s.file("a"))
+	require.NoError(t, err)
+	require.Len(t, got, 4096+len("by another"))
+	assert.Equal(t, "by another", string(got[4096:]))
+}
+
+// fsyncInherited is a child that calls fsync for a descriptor that it has got, when
+// it is told to.
+func fsyncInherited([]string) error {
+	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+		return err
+	}
+	return os.NewFile(4, "").Sync()
+}
+
+// TestLossAfterKill: an fsync that was given up has told of nothing.
+func TestLossAfterKill(t *testing.T) {
+	full, _, m := newFull(t)
+	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
+	cmd := child(t, nil, "fsync")
+	cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start()) // it closes its copies of f, and the server has to answer
+	full.loses(t, f)
+	hangs, speak := m.silence()
+	over := sync.OnceFunc(speak)
+	t.Cleanup(over)
+	end := time.AfterFunc(30*time.Second, over) // else nothing ends it
+	defer end.Stop()
+	_, err = in.Write([]byte("x"))
+	require.NoError(t, err)
+	for proc := uint32(0); proc != nfs3.ProcWrite; {
+		select {
+		case proc = <-hangs:
+		case <-time.After(30 * time.Second):
+			require.Fail(t, "fsync does not write")
+		}
+	}
+	require.NoError(t, cmd.Process.Kill())
+	time.Sleep(2 * killPoll) // it gives up now
+	over()
+	assert.Error(t, cmd.Wait())
+	assert.ErrorIs(t, f.Sync(), unix.ENOSPC)
+}
+
+// TestLossIsSeen: who reads what is lost sees what the server has, even by the
+// descriptor that it was written by.
+func TestLossIsSeen(t *testing.T) {
+	full, s, m := newFull(t)
+	put(t, s.file("a"), []byte("kept")) // as long as what is lost
+	f := open(t, m.file("a"), os.O_RDWR)
+	_, err := f.ReadAt(make([]byte, 4), 0) // so that the kernel has it
+	require.NoError(t, err)
+	full.loses(t, f)
+	got := make([]byte, 10)
+	n, _ := f.ReadAt(got, 0)
+	if string(got[:n]) == "lost" { // it was not sent yet
+		assert.ErrorIs(t, f.Sync(), unix.ENOSPC)
+	}
+	n, err = f.ReadAt(got, 0)
+	assert.Equal(t, io.EOF, err)
+	assert.Equal(t, "kept", string(got[:n]))
+	info, err := f.Stat()
+	require.NoError(t, err)
+	assert.EqualValues(t, 4, info.Size())
+}
+
+// TestLossForgotten: a node that the kernel forgets leaves what nobody was told
+// of to the next of the same file, as long as they are not too many.
+func TestLossForgotten(t *testing.T) {
+	m := &Mount{cfg: Config{Log: discard}}
+	m.table = newTable(m, nfs3.FH("root"))
+	root := m.table.node(1)
+	forget := func(n *node) {
+		m.table.lose(n) // else it is parked
+		m.Forget(n.id, 1)
+	}
+	node := func(i int) *node {
+		n, _ := m.table.refer(nfs3.FH(fmt.Sprint(i)), root, fmt.Sprint(i), sight{})
+		return n
+	}
+	for i := range maxUnclaimed + 2 {
+		n := node(i)
+		n.pend().losses.add(noSpace)
+		forget(n)
+		assert.Nil(t, m.table.node(n.id))
+	}
+	assert.Len(t, m.table.untold(), maxUnclaimed)
+	assert.Nil(t, node(0).pending.Load(), "the oldest")
+	n := node(2)
+	var f told = n.pend().losses.opened()
+	assert.ErrorIs(t, n.pend().losses.byFsync(&f), noSpace)
+	forget(n)
+	assert.Nil(t, node(2).pending.Load(), "told")
+	assert.Len(t, m.table.unclaimed.order, len(m.table.unclaimed.all))
+	assert.Len(t, m.table.untold(), maxUnclaimed-1)
+}
