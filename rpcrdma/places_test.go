@@ -123,3 +123,19 @@ func TestPlacesOfCallsThatHang(t *testing.T) {
 		assert.Equal(t, 16, r.Stats().Now)
 	})
 }
+
+// Who uses a link is told that its connection had to go by a bound of the server, and not
+// for what its client did.
+func TestPlacesToldToLinks(t *testing.T) {
+	theirs, ours := new(side), new(side)
+	serve(t, &Server{Handler: null, MaxConns: 1, Extensions: theirs.config(4)}, func(t *testing.T, r *rig) {
+		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: ours.config(4)})
+		require.NoError(t, err)
+		synctest.Wait()
+		r.dialLinux()
+		require.Len(t, theirs.ends(), 1)
+		assert.ErrorIs(t, theirs.ends()[0], ErrBound)
+		assert.ErrorIs(t, errHog, ErrBound)
+		_ = c.Close()
+	})
+}

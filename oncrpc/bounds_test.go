@@ -1,0 +1,49 @@
+package oncrpc
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/share"
+)
+
+// The bounds are those that the administrator's page tells of.
+func TestBoundsTold(t *testing.T) {
+	doc, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	s := &Server{Handler: echoMux()}
+	s.init()
+	party := s.parties.Enter(&net.TCPAddr{})
+	most := 1
+	for ; !s.parties.Full(party, most, s.maxConns()); most++ {
+		s.parties.Enter(&net.TCPAddr{})
+	}
+	conn, all := party.Own.ofConn(s), s.parts()
+	replay := NewReplayCache(s.Handler, ReplayConfig{})
+	defer replay.Close()
+	const mib = 1 << 20
+	for _, row := range []string{
+		fmt.Sprintf("connections over TCP | %d | %d | |", s.maxConns(), most),
+		fmt.Sprintf("calls under way over TCP | %d, beside %d for each connection | %d beside these | %d |", s.waiting.Limit()/callCost, freeCalls, partOf(all.calls)/callCost, maxCalls),
+		fmt.Sprintf("calls above %d KiB, over TCP | %d MiB | %d MiB | %d MiB |", smallRecord>>10, s.requests.Limit()/mib, partOf(all.requests)/mib, partOf(conn.requests)/mib),
+		fmt.Sprintf("replies above %d KiB, over TCP: data, listings, ACLs, the lists of MOUNT | %d MiB | %d MiB | %d MiB |", smallRecord>>10, s.replies.Limit()/mib, partOf(all.replies)/mib, partOf(conn.replies)/mib),
+		fmt.Sprintf("replies kept for retransmitted calls | %d MiB, for %.0f minutes at least |", replay.cfg.MaxMemory/mib, replay.cfg.MaxAge.Minutes()),
+	} {
+		assert.Contains(t, string(doc), "\n| "+row)
+	}
+}
+
+// partOf returns how much of a part can be had.
+func partOf(p *share.Part) (n int64) {
+	for piece := int64(1 << 40); piece > 0; piece /= 2 {
+		for p.TryAcquire(piece) {
+			n += piece
+		}
+	}
+	return n
+}

@@ -1,0 +1,55 @@
+package rpcrdma
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// The bounds are those that the administrator's page tells of.
+func TestBoundsTold(t *testing.T) {
+	doc, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	const counters = 1 << 16
+	s := &Server{Handler: null, Extensions: new(side).delegating(counters)}
+	require.NoError(t, s.init())
+
+	conns := s.parties.Enter(nil)
+	most := 1
+	for ; !s.parties.Full(conns, most, s.cfg.maxConns); most++ {
+		s.parties.Enter(nil)
+	}
+	part := s.parts()
+	for range 1 << 20 {
+		if !s.calls.fitsLocked(part.queue) {
+			break
+		}
+		s.calls.startLocked(part.queue)
+	}
+	const mib = 1 << 20
+	for _, row := range []string{
+		fmt.Sprintf("connections on RDMA | %d | %d | |", s.cfg.maxConns, most),
+		fmt.Sprintf("calls on RDMA that are served at once | %d | %d | %d credits |", s.calls.max, part.queue.running, s.cfg.credits),
+		fmt.Sprintf("chunks of calls on RDMA, as the buffers for them are allocated | %d MiB | %d MiB | |", s.memory.Limit()/mib, partOf(part.Part)/mib),
+		fmt.Sprintf("messages of calls under way on RDMA | %d MiB | | |", s.cfg.maxInline/mib),
+		fmt.Sprintf("delegation counters | %d MiB | %d MiB | %d KiB |", s.counters.Limit()/mib, partOf(part.counters)/mib, counters*rdma.WordLen>>10),
+	} {
+		assert.Contains(t, string(doc), "\n| "+row)
+	}
+}
+
+// partOf returns how much of a part can be had.
+func partOf(p *share.Part) (n int64) {
+	for piece := int64(1 << 40); piece > 0; piece /= 2 {
+		for p.TryAcquire(piece) {
+			n += piece
+		}
+	}
+	return n
+}

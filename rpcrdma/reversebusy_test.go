@@ -1,0 +1,78 @@
+package rpcrdma
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// Replies to calls in the reverse direction are read whatever the requester's own calls
+// do, be it that all of its credits are at calls in handlers, that the dispatcher has
+// enough to do, or that calls wait for memory.
+func TestReverseWhileBusy(t *testing.T) {
+	var peer *oncrpc.Peer
+	for name, busy := range map[string]func(t *testing.T, r *rig) func(){
+		"calls in handlers": func(*testing.T, *rig) func() { return func() {} },
+		"no goroutine left": func(_ *testing.T, r *rig) func() {
+			r.calls.max = 2
+			return func() {}
+		},
+		"no memory left": func(t *testing.T, r *rig) func() {
+			all := r.memory.Part()
+			for n := r.cfg.share(); n > 0; n /= 2 {
+				for all.TryAcquire(n) {
+				}
+			}
+			other := r.memory.Part()
+			require.True(t, other.TryAcquire(r.cfg.maxMemory-r.memory.InUse()))
+			return func() {
+				other.Release(r.memory.InUse() - r.cfg.share())
+				all.Release(r.cfg.share())
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var open chan struct{}
+			mux := new(oncrpc.Mux)
+			mux.Register(echoProg, 1, handler(func(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
+				peer = c.Peer
+				c.Args.Item(1 << 20)
+				if c.Proc == 2 {
+					<-open
+				}
+				return nil
+			}))
+			serve(t, &Server{Handler: mux}, func(t *testing.T, r *rig) {
+				open = make(chan struct{})
+				c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Backchannel: callbacks(repeater)})
+				require.NoError(t, err)
+				call := func(proc uint32, item []byte) error {
+					x := &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: proc, Args: []byte{0, 1, 0, 0}, Item: item}
+					defer x.Release()
+					return c.Call(t.Context(), x)
+				}
+				require.NoError(t, call(1, make([]byte, 1<<16)))
+				done := busy(t, r)
+				ends := make(chan error, c.Credits())
+				for range c.Credits() {
+					go func() { ends <- call(2, make([]byte, 1<<16)) }()
+				}
+				synctest.Wait()
+				assert.Empty(t, ends)
+				assert.Equal(t, name == "no memory left", r.Stats().Waiting > 0)
+				assert.NoError(t, callBack(t.Context(), peer.Back, "recalled"))
+				done()
+				close(open)
+				for range c.Credits() {
+					assert.NoError(t, <-ends)
+				}
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+}
