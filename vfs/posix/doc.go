@@ -10,7 +10,7 @@
 // # Handles
 //
 // Where the kernel opens files by handle (CAP_DAC_READ_SEARCH, and a file
-// system that can be exported), its handles are used: kind 1, in constant
+// system that has handles and keeps them), its handles are used: kind 1, in constant
 // memory. Elsewhere, as in most containers and for ordinary users, a handle
 // is the inode number, a digest of birth time and generation, and the inode
 // number of the directory where the object was first seen: kind 2. A table on

@@ -101,6 +101,13 @@ const (
 	// maxRecord is the longest record of the table file, in octets.
 	maxRecord = recordFixed + maxPlaces*(placeFixed+maxName)
 
+	// maxAbsent is how many handles are remembered whose object was not found,
+	// absentTime for how long, and maxSearches how many directories are read
+	// at a time to find one.
+	maxAbsent   = 4096
+	absentTime  = time.Minute
+	maxSearches = 4
+
 	// compactSlack is how many records the table file may hold beyond
 	// twice the entries before it is written anew.
 	compactSlack = 4096

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"os"
 	"path/filepath"
@@ -26,10 +27,13 @@ type logFile struct {
 	file *os.File
 	head []byte
 	size int64 // octets written
+	late bool  // some of them since the last sync
 }
 
-// openLog opens the log of a state directory, which it makes and locks. A
-// log with another header is of another export, and starts anew.
+// openLog opens the log of a state directory, which it makes and locks. A log with
+// another header is of another directory, perhaps one whose disk will be mounted again:
+// it is put aside, and the one that was put aside for this header comes back, or an
+// empty one.
 func openLog(dir string, head []byte) (l logFile, fresh bool, err error) {
 	l.head = head
 	if dir == "" {
@@ -48,18 +52,64 @@ func openLog(dir string, head []byte) (l logFile, fresh bool, err error) {
 	if err := unix.Flock(int(l.dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return l, false, errors.Join(fmt.Errorf("state directory %s is in use: %w", dir, err), l.close())
 	}
-	l.file, err = os.OpenFile(filepath.Join(dir, tableName), os.O_RDWR|os.O_CREATE, 0o600)
+	own, err := l.open()
+	if err == nil && !own && l.size > 0 {
+		if err = l.swap(); err == nil {
+			own, err = l.open()
+		}
+	}
+	if err == nil && !own {
+		err = l.start()
+	}
 	if err != nil {
 		return l, false, errors.Join(err, l.close())
 	}
+	return l, !own, nil
+}
+
+// open opens the log, and tells whether it has this header.
+func (l *logFile) open() (own bool, err error) {
+	l.file, err = os.OpenFile(filepath.Join(l.dir.Name(), tableName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return false, err
+	}
 	if l.size, err = l.file.Seek(0, io.SeekEnd); err != nil {
-		return l, false, errors.Join(err, l.close())
+		return false, err
 	}
-	got := make([]byte, len(head))
-	if _, err := l.file.ReadAt(got, 0); err == nil && string(got) == string(head) {
-		return l, false, nil
+	return string(l.header()) == string(l.head), nil
+}
+
+// header returns the header that the log has, or nil.
+func (l *logFile) header() []byte {
+	got := make([]byte, len(l.head))
+	if _, err := l.file.ReadAt(got, 0); err != nil {
+		return nil
 	}
-	return l, true, l.start()
+	return got
+}
+
+// swap closes the log and puts it aside, and the one of this header in its place, if
+// there is any.
+func (l *logFile) swap() error {
+	at, aside := int(l.dir.Fd()), asideName(l.header())
+	if err := l.file.Close(); err != nil {
+		return err
+	}
+	l.file = nil
+	if err := unix.Renameat(at, tableName, at, aside); err != nil {
+		return err
+	}
+	if err := unix.Renameat(at, asideName(l.head), at, tableName); err != nil && err != unix.ENOENT {
+		return err
+	}
+	return l.dir.Sync()
+}
+
+// asideName is what a log with a header is called while it is not in use.
+func asideName(head []byte) string {
+	d := fnv.New64a()
+	_, _ = d.Write(head)
+	return fmt.Sprintf("handles-%016x.log", d.Sum64())
 }
 
 // start makes the log an empty one.
@@ -80,6 +130,7 @@ func (l *logFile) append(p []byte) error {
 		return err
 	}
 	l.size += int64(len(p))
+	l.late = l.dir != nil
 	return nil
 }
 
@@ -88,41 +139,55 @@ func (l *logFile) truncate(size int64) error {
 	return l.file.Truncate(size)
 }
 
-// scan calls fn for each record, with its offset, until fn fails or a record
-// is not whole; it returns the offset where that is. rec lives during the
-// call.
-func (l *logFile) scan(fn func(at int64, e *entry, rec []byte) error) (end int64, err error) {
+// scan calls fn for each record, with its offset, until fn fails. It returns where
+// the last whole one ends, and how many octets in front of that are none: of a disk
+// that has lost some. rec lives during the call.
+func (l *logFile) scan(fn func(at int64, e *entry, rec []byte) error) (end, lost int64, err error) {
 	at := int64(len(l.head))
+	end = at
 	r := bufio.NewReaderSize(io.NewSectionReader(l.file, at, l.size-at), maxRecord)
 	for {
-		head, err := r.Peek(recordHead)
-		if err != nil {
-			return at, eofIsNone(err)
-		}
-		if recordLen(head) > maxRecord {
-			return at, nil
-		}
-		rec, err := r.Peek(recordLen(head))
-		if err != nil {
-			return at, eofIsNone(err)
-		}
-		e, err := parseRecord(rec)
-		if err != nil {
-			return at, nil
+		e, rec, err := peekRecord(r)
+		switch {
+		case err == errRecord: // the next may begin anywhere
+			_, _ = r.Discard(1)
+			at++
+			continue
+		case err == io.EOF:
+			return end, lost, nil
+		case err != nil:
+			return end, lost, err
 		}
 		if err := fn(at, &e, rec); err != nil {
-			return at, err
+			return end, lost, err
 		}
+		lost += at - end
 		at += int64(len(rec))
+		end = at
 		_, _ = r.Discard(len(rec))
 	}
 }
 
-func eofIsNone(err error) error {
-	if err == io.EOF {
-		return nil
+// peekRecord returns the record that r is at. errRecord: it is at none; io.EOF: there is
+// none any more.
+func peekRecord(r *bufio.Reader) (e entry, rec []byte, err error) {
+	head, err := r.Peek(recordHead)
+	if err != nil {
+		return e, nil, err
 	}
-	return err
+	n := recordLen(head)
+	if n < recordFixed || n > maxRecord {
+		return e, nil, errRecord
+	}
+	rec, err = r.Peek(n)
+	if err == io.EOF { // a shorter one may still come
+		err = errRecord
+	}
+	if err != nil {
+		return e, nil, err
+	}
+	e, err = parseRecord(rec)
+	return e, rec, err
 }
 
 // successor starts an empty log beside l.
@@ -153,6 +218,7 @@ func (l *logFile) replaceBy(next *logFile) error {
 		if err := next.file.Sync(); err != nil {
 			return err
 		}
+		next.late = false
 		at := int(l.dir.Fd())
 		if err := unix.Renameat(at, tableNext, at, tableName); err != nil {
 			return err

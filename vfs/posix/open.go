@@ -162,6 +162,17 @@ func maxSize() uint64 {
 	return min(r.Cur, maxFileSize)
 }
 
+// syncHandles puts the table on stable storage, what it learnt since the last tick.
+func (f *FS) syncHandles() {
+	t, ok := f.handles.(*tableHandles)
+	if !ok {
+		return
+	}
+	if err := t.table.sync(); err != nil {
+		f.log.Warn("handle table is not on stable storage", "err", err)
+	}
+}
+
 // janitor closes what is idle, until Close.
 func (f *FS) janitor(every time.Duration) {
 	defer close(f.stopped)
@@ -172,6 +183,7 @@ func (f *FS) janitor(every time.Duration) {
 		case <-t.C:
 			f.cache.sweep()
 			f.leases.sweep()
+			f.syncHandles()
 		case <-f.stop:
 			return
 		}

@@ -55,6 +55,7 @@ func (r *resolver) open(id tableID) (int, error) {
 		case err != errNowhere:
 			return fd, err
 		case version == unknown:
+			r.absent.add(id)
 			return -1, unix.ESTALE
 		}
 		e.places = nil
@@ -81,6 +82,8 @@ func (r *resolver) lookUp(id tableID) (e entry, version int64, err error) {
 	switch {
 	case err != nil:
 		return e, 0, err
+	case (!ok || e.birth != id.birth) && r.absent.has(id):
+		return e, 0, unix.ESTALE
 	case !ok || e.birth != id.birth:
 		return entry{tableID: id, places: []place{{dir: id.home}}}, unknown, nil
 	case e.gen != id.gen || e.gone():

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -301,4 +302,68 @@ func TestKindsDiffer(t *testing.T) {
 		_, err := k.open(h)
 		assert.ErrorIs(t, err, vfs.ErrBadHandle)
 	}
+}
+
+// A new name is on stable storage before the file has it, and what was learnt besides a
+// tick later.
+func TestTableSynced(t *testing.T) {
+	o := tableKind()
+	o.IdleTime = time.Hour
+	w := newWorld(t, o)
+	tab := w.f.handles.(*tableHandles).table
+	var syncs []bool // whether the file had its new name
+	tab.fsync = func(f *os.File) error {
+		_, err := os.Lstat(w.s.path("g"))
+		syncs = append(syncs, err == nil)
+		return f.Sync()
+	}
+	w.hostFile("f")
+	w.walk("f")
+	w.f.syncHandles()
+	w.f.syncHandles()
+	require.Equal(t, []bool{false}, syncs)
+	root := w.f.Root()
+	rename := func(from, to string) error {
+		_, _, err := w.f.Rename(t.Context(), &w.c, root, from, root, to)
+		return err
+	}
+	require.NoError(t, rename("f", "g"))
+	assert.Equal(t, []bool{false, false}, syncs)
+	w.f.syncHandles()
+	assert.Equal(t, []bool{false, false, true}, syncs)
+	tab.fsync = func(*os.File) error { return unix.EIO }
+	assert.ErrorIs(t, rename("g", "h"), unix.EIO)
+	assert.FileExists(t, w.s.path("g"))
+	w.f.syncHandles()
+	tab.fsync = (*os.File).Sync
+	assert.NoError(t, rename("g", "h"))
+}
+
+// A handle that the table does not know has its directory read once in a while, and not
+// with every call.
+func TestTableUnknown(t *testing.T) {
+	w := newWorld(t, tableKind())
+	w.hostDir("d")
+	w.hostFile("f")
+	h := w.walk("f")
+	require.NoError(t, w.f.Close())
+	require.NoError(t, os.RemoveAll(w.s.o.StateDir))
+	w.hostMove("f", "d/f")
+	w.f = w.s.open(t)
+	assert.ErrorIs(t, w.getattr(h), unix.ESTALE)
+	w.hostMove("d/f", "f")
+	assert.ErrorIs(t, w.getattr(h), unix.ESTALE, "the directory was read again")
+	assert.Equal(t, h, w.walk("f"))
+	w.reopen()
+	assert.NoError(t, w.getattr(h))
+
+	a := w.f.handles.(*tableHandles).absent
+	for i := range uint64(maxAbsent + 10) {
+		a.add(tableID{ino: i})
+	}
+	assert.LessOrEqual(t, len(a.until), maxAbsent)
+	id := tableID{ino: maxAbsent + 9}
+	assert.True(t, a.has(id))
+	a.until[id] = time.Now()
+	assert.False(t, a.has(id), "for ever")
 }

@@ -134,6 +134,8 @@ func (r *resolver) check(fd int, e *entry) error {
 
 // search reads d for the object, and returns its name too.
 func (r *resolver) search(d *object, e *entry) (fd int, name string, err error) {
+	r.absent.searching()
+	defer r.absent.searched()
 	dir, err := r.fs.reopen(d.fd, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, "", err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +24,8 @@ type table struct {
 	index   map[uint64]int64 // inode → offset of its record; of what is gone, the complement
 	live    int              // in index, not gone
 	records int              // in the file
-	pending []byte           // records behind the file's end, to be written
+	fsync   func(*os.File) error
+	pending []byte // records behind the file's end, to be written
 	scratch []byte
 }
 
@@ -103,23 +105,49 @@ func (t *table) flush() error {
 	return nil
 }
 
-// load reads the file from its header on, up to the first record that a
-// death in the middle of writing left incomplete, which it cuts off.
-func (t *table) load() error {
+// sync puts what was flushed on stable storage. mu is not held: a disk may take its
+// time. A log that compact replaces meanwhile is on it.
+func (t *table) sync() error {
+	t.mu.Lock()
+	late, file := t.late, t.file
+	t.late = false
+	t.mu.Unlock()
+	if !late {
+		return nil
+	}
+	err := t.fsync(file)
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	if err != nil {
+		t.mu.Lock()
+		t.late = true
+		t.mu.Unlock()
+	}
+	return err
+}
+
+// load reads the file from its header on. It cuts off what a death in the middle of
+// writing left incomplete at the end, and tells whether there is something else in the
+// middle.
+func (t *table) load() (damaged bool, err error) {
 	t.index = make(map[uint64]int64)
 	t.live, t.records = 0, 0
-	end, err := t.scan(func(at int64, e *entry, _ []byte) error {
+	end, lost, err := t.scan(func(at int64, e *entry, _ []byte) error {
 		t.point(e.ino, at, e.gone())
 		t.records++
 		return nil
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	if end < t.size {
 		t.log.Warn("handle table: end cut off", "octets", t.size-end)
 	}
-	return t.truncate(end)
+	if lost > 0 {
+		t.log.Error("handle table: a part is damaged, and clients' handles of what it told of may be stale", "octets", lost)
+	}
+	return lost > 0, t.truncate(end)
 }
 
 // compact writes a new file with the valid entries only. mu is held, and
@@ -130,7 +158,7 @@ func (t *table) compact() error {
 		return err
 	}
 	index := make(map[uint64]int64, t.live)
-	_, err = t.scan(func(at int64, e *entry, rec []byte) error {
+	_, _, err = t.scan(func(at int64, e *entry, rec []byte) error {
 		if t.index[e.ino] != at {
 			return nil
 		}
@@ -171,11 +199,12 @@ func openTable(dir string, root tableID, log *slog.Logger) (*table, error) {
 	if fresh && dir != "" {
 		log.Info("handle table begun", "dir", dir)
 	}
-	t := &table{log: log, logFile: l, scratch: make([]byte, maxRecord)}
-	if err := t.load(); err != nil {
+	t := &table{log: log, logFile: l, scratch: make([]byte, maxRecord), fsync: (*os.File).Sync}
+	damaged, err := t.load()
+	if err != nil {
 		return nil, errors.Join(err, t.close())
 	}
-	if t.records > t.live {
+	if damaged || t.records > t.live {
 		err = t.compact()
 	}
 	if err != nil {

@@ -3,6 +3,7 @@
 package posix
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"os"
@@ -191,5 +192,65 @@ func BenchmarkTableGet(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_, _, _ = tab.get(1)
+	}
+}
+
+// A part that the disk has lost takes nothing with it that stands behind it.
+func TestTableDamaged(t *testing.T) {
+	const n = 100
+	for name, damage := range map[string]func(b []byte){
+		"zeros":  func(b []byte) { clear(b) },
+		"ones":   func(b []byte) { copy(b, bytes.Repeat([]byte{0xff}, len(b))) },
+		"length": func(b []byte) { b[4], b[5] = 0, 7 },
+		"text":   func(b []byte) { b[recordFixed+placeFixed]++ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			tab := openTestTable(t, dir)
+			for i := range uint64(n) {
+				putAll(t, tab, numbered(i))
+			}
+			at, end := tab.index[50], tab.index[51]
+			require.NoError(t, tab.close())
+			file := filepath.Join(dir, tableName)
+			b, err := os.ReadFile(file)
+			require.NoError(t, err)
+			damage(b[at:end])
+			require.NoError(t, os.WriteFile(file, b, 0o600))
+			for range 2 {
+				tab = openTestTable(t, dir)
+				assert.Equal(t, n-1, tab.live)
+				assert.Equal(t, n-1, tab.records)
+				for i := range uint64(n) {
+					if i != 50 {
+						assertEntry(t, tab, numbered(i))
+					}
+				}
+				putAll(t, tab, numbered(7))
+				require.NoError(t, tab.close())
+			}
+		})
+	}
+}
+
+// What is known of a directory is there again when its path leads back to it.
+func TestTableAside(t *testing.T) {
+	dir := t.TempDir()
+	open := func(birth uint64) *table {
+		tab, err := openTable(dir, tableID{ino: 2, birth: birth}, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		return tab
+	}
+	for birth := range uint64(3) {
+		tab := open(birth)
+		assert.Zero(t, tab.live)
+		putAll(t, tab, numbered(birth+10))
+		require.NoError(t, tab.close())
+	}
+	for birth := range uint64(3) {
+		tab := open(birth)
+		assert.Equal(t, 1, tab.live)
+		assertEntry(t, tab, numbered(birth+10))
+		require.NoError(t, tab.close())
 	}
 }

@@ -25,10 +25,12 @@ type tableHandles struct {
 	// process may remove a file and make one that gets its number: only what
 	// has the right name, too, is what it was.
 	blind bool
+
+	absent *absent
 }
 
 func newTableHandles(f *FS, stateDir string) (*tableHandles, error) {
-	t := &tableHandles{fs: f}
+	t := &tableHandles{fs: f, absent: newAbsent()}
 	var k kernelHandle
 	t.numbers = f.kept && k.of(f.mount) == nil
 	if !t.numbers && f.rootStat.Mask&unix.STATX_BTIME == 0 {
@@ -103,6 +105,7 @@ func (t *tableHandles) of(fd int, st *unix.Statx_t, dir uint64, name []byte) (vf
 		e.places = nil
 	}
 	e.add(p)
+	t.absent.forget(e.tableID)
 	return e.handle(), t.table.put(&e)
 }
 
@@ -138,9 +141,14 @@ func (t *tableHandles) keep() error {
 	return t.table.flush()
 }
 
+// moving has the new name on stable storage before the file system has it: moved may
+// come late.
 func (t *tableHandles) moving(fd int, st *unix.Statx_t, to place) error {
 	_, err := t.change(fd, st, func(e *entry) { e.add(to) })
-	return err
+	if err != nil {
+		return err
+	}
+	return t.table.sync()
 }
 
 func (t *tableHandles) moved(fd int, st *unix.Statx_t, not place) error {
