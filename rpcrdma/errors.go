@@ -60,7 +60,7 @@ var (
 // What ends a connection.
 var (
 	errStalled = errors.New("rpcrdma: peer leaves posted work undone")
-	errSlow    = errors.New("rpcrdma: others wait for memory, and the peer takes too long to send what its calls hold some for")
+	errSlow    = fmt.Errorf("%w: others wait for memory, and this peer takes too long to send what its calls hold some for", ErrBound)
 	errNoReply = errors.New("rpcrdma: reply cannot be sent")
 	errPull    = errors.New("rpcrdma: RDMA Read failed")
 )

@@ -70,6 +70,7 @@ func TestMemoryPressedByTrickles(t *testing.T) {
 					assert.Len(t, waits.answers(), 1)
 					require.Len(t, slow[tt.answered].ended(), 1)
 					assert.ErrorIs(t, slow[tt.answered].ended()[0], errSlow)
+					assert.ErrorIs(t, errSlow, ErrBound, "it moved")
 					delete(slow, tt.answered)
 				}
 				for _, q := range slow {
