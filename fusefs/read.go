@@ -48,6 +48,9 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 	return r, fuse.OK
 }
 
+// errNoData: a server that gives nothing, and says that there is more.
+var errNoData = errors.New("the server reads nothing and gives no reason")
+
 func (m *Mount) read(o *op, f *file, p []byte, off uint64) (int, error) {
 	if len(p) > m.cfg.FS.ReadSize() { // several calls at a time
 		n, err := m.cfg.FS.File(f.n.fh).As(f.who.cred).ReadAt(o, p, int64(off))
@@ -67,8 +70,11 @@ func (m *Mount) read(o *op, f *file, p []byte, off uint64) (int, error) {
 			m.expireLater(f.n)
 		}
 		n += len(res.Data)
-		if res.EOF || len(res.Data) == 0 {
+		if res.EOF {
 			break
+		}
+		if len(res.Data) == 0 { // it is no end, which the kernel would take it for
+			return n, errNoData
 		}
 	}
 	return n, nil

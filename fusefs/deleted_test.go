@@ -1,0 +1,40 @@
+package fusefs
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestHeldDeleted: a file that a process of the server's host removes while a client
+// holds it unused is not kept on the disk.
+func TestHeldDeleted(t *testing.T) {
+	s := newGranting(t, false)
+	put(t, s.file("f"), []byte("content"))
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(s.file("f"), &st))
+	m := s.mount(nil)
+	reads(t, m.file("f"))
+	m.settled()
+	require.Eventually(t, func() bool { return s.keep.Stats().InForce > 0 }, 10*time.Second, time.Millisecond)
+	require.Positive(t, opened(st))
+	require.NoError(t, os.Remove(s.file("f")))
+	assert.Eventually(t, func() bool { return opened(st) == 0 }, 20*time.Second, 10*time.Millisecond)
+}
+
+// opened returns how many descriptors the process has of a file.
+func opened(of unix.Stat_t) (n int) {
+	fds, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range fds {
+		var st unix.Stat_t
+		if unix.Stat(fd, &st) == nil && st.Dev == of.Dev && st.Ino == of.Ino {
+			n++
+		}
+	}
+	return n
+}
