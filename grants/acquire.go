@@ -20,8 +20,11 @@ type Asking struct {
 // against it, there is no Asking; else Cancel must follow.
 func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*Asking, delegation.Reason) {
 	c := k.conn(p)
-	if c == nil {
+	switch {
+	case c == nil || k.draining.Load():
 		return nil, delegation.ReasonOver
+	case k.fenced():
+		return nil, delegation.ReasonLate
 	}
 	a, why, fx := k.g.Prepare(c, key, k.now())
 	k.do(fx)
@@ -33,6 +36,13 @@ func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*Asking, delegation.Reason
 
 // Commit makes the grant. Replied must follow, when the reply has been posted.
 func (s *Asking) Commit() (delegation.Grant, delegation.Reason) {
+	if s.k.draining.Load() {
+		return delegation.Grant{}, delegation.ReasonOver
+	}
+	if !s.k.fence.enter() {
+		return delegation.Grant{}, delegation.ReasonLimit
+	}
+	defer s.k.fence.leave()
 	gt, why, fx := s.k.g.Commit(s.a, s.k.now())
 	s.a, s.grant = nil, gt
 	if why == 0 {

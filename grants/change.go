@@ -10,7 +10,8 @@ import (
 )
 
 // ErrPutOff is the fate of a change that has waited for delegation.Patience, or would
-// have to where too many do: its caller is to come again. What it waited for is kept for
+// have to where too many do, or where clients may trust what another Keeper has granted
+// (Config.Marker): its caller is to come again. What it waited for is kept for
 // it meanwhile.
 var ErrPutOff = errors.New("grants: clients have not yet given back what they hold")
 
@@ -28,6 +29,8 @@ func (k *Keeper) Blind(ch *Change) bool {
 	switch {
 	case k == nil:
 		return true
+	case k.fenced():
+		return false
 	case !k.g.Blind(&ch.c):
 		return false
 	case k.leases.any():
@@ -46,6 +49,9 @@ func (k *Keeper) Begin(ch *Change, p *oncrpc.Peer, key []byte) bool {
 	if ch.woken == nil {
 		ch.woken = make(chan struct{}, 1)
 		ch.c.Waker = ch
+	}
+	if k.fenced() {
+		return false
 	}
 	ready, fx := k.g.Change(&ch.c, k.conn(p), key, k.now())
 	k.do(fx)
@@ -67,7 +73,7 @@ func (ch *Change) wake() {
 // the cause of ctx; ch is Done then.
 func (k *Keeper) Wait(ctx context.Context, ch *Change) error {
 	defer k.waiting.Add(-1)
-	if k.waiting.Add(1) > maxWaiting {
+	if k.waiting.Add(1) > maxWaiting || k.fenced() {
 		return k.putOff(ch)
 	}
 	if ch.deadline.IsZero() {

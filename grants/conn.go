@@ -91,6 +91,12 @@ func (k *Keeper) do(fx delegation.Effects) {
 			k.leases.leave(l)
 		}
 	}
+	if len(fx.Ended) > 0 {
+		select {
+		case k.ended <- struct{}{}:
+		default: // whoever waits will look
+		}
+	}
 	for _, r := range fx.Recalls {
 		r.Conn.Owner.(*conn).recall(r.Immediate)
 	}

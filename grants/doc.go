@@ -13,5 +13,9 @@
 // is recalled when the lease is broken, and the lease is released when the grant has
 // ended, before any change of the object goes on.
 //
+// A file says, over the end of the server, that clients may hold something (Config.Marker):
+// after the next start, changes wait for a lease, since a client that was cut off trusts
+// its cache for most of one.
+//
 // The package must not know NFS, nor a file system.
 package grants

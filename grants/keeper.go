@@ -1,6 +1,8 @@
 package grants
 
 import (
+	"fmt"
+	"log/slog"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -16,7 +18,7 @@ import (
 // A Config says what a Keeper may hand out. The zero value is right.
 type Config struct {
 	// Lease is for how long a client may be silent, and how long a change waits
-	// for one at most; 0 means 10 s. Below 1 ms is an error.
+	// for one at most; 0 means 10 s. Below 1 ms and above MaxLease are errors.
 	Lease time.Duration
 
 	// Slots is the number of words of each connection's counters, one more than
@@ -29,6 +31,17 @@ type Config struct {
 	// Receives is the number of recalls that a connection may have unanswered; 0
 	// means 32.
 	Receives int
+
+	// Marker is the path of a file that is there whenever clients may hold anything:
+	// a Keeper that finds it when it begins puts all changes off until they do not
+	// any more. It is to lie where it outlives the machine's restart, and no other
+	// Keeper has it. "" means that nobody keeps a client's cache from being stale
+	// where the server is restarted while the client cannot hear of it.
+	Marker string
+
+	// Log is told of a Marker that was found, or cannot be written; nil means
+	// slog.Default().
+	Log *slog.Logger
 
 	// Clock returns the time since any point in time, and goes on while the machine
 	// sleeps; nil means CLOCK_BOOTTIME.
@@ -43,6 +56,10 @@ type Keeper struct {
 
 	waiting atomic.Int64 // changes
 	leases  leases
+	fence   *fence
+
+	draining atomic.Bool
+	ended    chan struct{} // a grant has
 
 	kick  chan struct{} // Next is earlier than armed
 	armed atomic.Int64  // the time that run waits for
@@ -62,14 +79,21 @@ func New(c Config) (*Keeper, error) {
 	if c.Clock == nil {
 		c.Clock = boottime
 	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Lease > MaxLease {
+		return nil, fmt.Errorf("grants: a lease of %v is longer than %v", c.Lease, MaxLease)
+	}
 	g, err := delegation.NewGrantor(delegation.Config{Lease: c.Lease, Slots: c.Slots, Grants: c.Grants})
 	if err != nil {
 		return nil, err
 	}
 	k := &Keeper{
 		cfg: c, g: g,
-		kick: make(chan struct{}, 1), stop: make(chan struct{}), over: make(chan struct{}),
+		kick: make(chan struct{}, 1), stop: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}, 1),
 	}
+	k.fence = newFence(c.Marker, g.Lease(), func() int { return g.Stats().InForce }, c.Log, k.now())
 	k.leases.byKey = make(map[string]*lease)
 	go k.run()
 	return k, nil
@@ -126,11 +150,44 @@ func (k *Keeper) Held(l *rpcrdma.Link) int {
 	return 0
 }
 
+// Left returns for how long changes are put off, since clients may trust what a Keeper
+// before this one has granted.
+func (k *Keeper) Left() time.Duration {
+	if k == nil {
+		return 0
+	}
+	return k.fence.left(k.now())
+}
+
+// fenced tells whether changes are put off.
+func (k *Keeper) fenced() bool { return k.fence != nil && k.fence.up.Load() && k.Left() > 0 }
+
+// Drain grants nothing more, has all that anybody holds given back, and waits for that,
+// though no longer than a change would. What is given back before the server ends keeps
+// nobody waiting after its next start.
+func (k *Keeper) Drain() {
+	if k == nil {
+		return
+	}
+	k.draining.Store(true)
+	k.RecallAll()
+	patience := time.NewTimer(delegation.Patience)
+	defer patience.Stop()
+	for k.g.Stats().InForce > 0 {
+		select {
+		case <-k.ended:
+		case <-patience.C:
+			return
+		}
+	}
+}
+
 // Close ends what runs. The connections must have ended.
 func (k *Keeper) Close() {
 	if k != nil {
 		k.once.Do(func() { close(k.stop) })
 		<-k.over
+		k.fence.close(k.now())
 	}
 }
 

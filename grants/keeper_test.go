@@ -19,7 +19,7 @@ import (
 )
 
 func TestConfig(t *testing.T) {
-	for _, c := range []Config{{Lease: time.Microsecond}, {Slots: 1}, {Grants: -1}} {
+	for _, c := range []Config{{Lease: time.Microsecond}, {Lease: MaxLease + 1}, {Slots: 1}, {Grants: -1}} {
 		_, err := New(c)
 		assert.Error(t, err)
 	}
@@ -41,6 +41,8 @@ func TestNil(t *testing.T) {
 	assert.True(t, k.Blind(&ch))
 	k.Done(&ch)
 	k.RecallAll()
+	k.Drain()
+	assert.Zero(t, k.Left())
 	assert.Zero(t, k.Stats())
 	assert.Zero(t, k.Held(nil))
 	assert.Nil(t, k.Extension())

@@ -1,5 +1,10 @@
 package grants
 
+import "time"
+
+// MaxLease is the longest lease: nobody wants a change to wait for longer.
+const MaxLease = 5 * time.Minute
+
 // Limits of our own.
 const (
 	// defaultReceives is how many recalls a connection may have unanswered: a
@@ -15,4 +20,8 @@ const (
 	// goroutine of a transport, and nothing else that others could want; one more is
 	// put off at once.
 	maxWaiting = 1024
+
+	// markerIdle is for how long nothing was held when the marker is removed, so
+	// that not every first grant waits for storage.
+	markerIdle = time.Minute
 )

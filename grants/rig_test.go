@@ -117,6 +117,11 @@ func (c *client) Closed(error)             {}
 func (c *client) Complete(rdma.Completion) {}
 func (c *client) close()                   { require.NoError(c.t, c.c.Close()) }
 
+// renews adds to the lease.
+func (c *client) renews() {
+	require.NoError(c.t, c.link.Atomic(rdma.OpFetchAdd, c.link.Counter(0), delegation.OpRenew.Operands(), c, 0))
+}
+
 // returns gives back what was recalled first.
 func (c *client) returns() {
 	octets := <-c.got

@@ -58,7 +58,7 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	if err != nil {
 		return err
 	}
-	if err := o.openGrants(log); err != nil {
+	if err := o.openGrants(st, log); err != nil {
 		return errors.Join(err, shares.Close())
 	}
 	defer o.ops.grants.Close()
@@ -85,7 +85,9 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	defer rec.onSignal()()
 	endReloads := o.onHangup(ctx, shares, log)
 	defer endReloads()
-	idle, err := cli.ServeAll(ctx, ways, cli.ReadyLine(ways, o.ops.words()+"exports="+readyNames(o.exports)), o.ops.ready(stdout), log)
+	serving, end := o.ops.givenBack(ctx)
+	defer end()
+	idle, err := cli.ServeAll(serving, ways, cli.ReadyLine(ways, o.ops.words()+"exports="+readyNames(o.exports)), o.ops.ready(stdout), log)
 	if !idle {
 		return err // the end of the process closes what calls still use
 	}
@@ -198,7 +200,7 @@ func (o *serveOptions) openRDMA(programs oncrpc.Service, rec *recorder, log *slo
 		Inline:     int(o.inline),
 		Credits:    o.credits,
 		MaxPayload: int(o.maxPayload),
-		Extensions: o.ops.grants.Extension(),
+		Extensions: o.extension(),
 		Log:        log,
 	}
 	o.ops.rdma = s

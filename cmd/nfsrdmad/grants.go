@@ -1,11 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/grants"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
 // Leases of delegation counters. A client adds three times in one to its counter, and
@@ -13,22 +19,48 @@ import (
 const (
 	defaultLease = 10 * time.Second
 	minLease     = 100 * time.Millisecond
-	maxLease     = 5 * time.Minute
+	maxLease     = grants.MaxLease
 )
 
-// openGrants begins to keep what clients hold, if they may hold anything.
-func (o *serveOptions) openGrants(log *slog.Logger) error {
+// openGrants begins to keep what clients hold, if they may hold anything, or may think so.
+func (o *serveOptions) openGrants(st *state, log *slog.Logger) error {
+	marker := filepath.Join(st.dir, "grants")
+	if o.noExtensions {
+		if _, err := os.Lstat(marker); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	k, err := grants.New(grants.Config{Lease: leaseTerm(o.lease, log), Marker: marker, Log: log})
+	o.ops.grants = k
+	return err
+}
+
+// extension is what clients are offered.
+func (o *serveOptions) extension() *rpcrdma.ExtensionConfig {
 	if o.noExtensions {
 		return nil
 	}
-	k, err := grants.New(grants.Config{Lease: leaseTerm(o.lease, log)})
-	o.ops.grants = k
-	return err
+	return o.ops.grants.Extension()
+}
+
+// givenBack returns a context that ends when ctx has, and clients have given back what
+// they hold, if they do so soon. end is to be called.
+func (p *operations) givenBack(ctx context.Context) (_ context.Context, end func()) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		p.grants.Drain()
+		cancel()
+	})
+	return later, func() {
+		stop()
+		cancel()
+	}
 }
 
 // grantsDoc is what clients hold by delegation counters, and held.
 type grantsDoc struct {
 	LeaseSeconds float64 `json:"lease_seconds"`
+	WaitSeconds  float64 `json:"wait_seconds"` // until changes are made
 	InForce      int     `json:"in_force"`
 	Granted      uint64  `json:"granted"`
 	Refused      uint64  `json:"refused"`
@@ -47,7 +79,7 @@ func lookAtGrants(k *grants.Keeper) *grantsDoc {
 	}
 	s := k.Stats()
 	return &grantsDoc{
-		LeaseSeconds: k.Lease().Seconds(), InForce: s.InForce, Granted: s.Granted, Refused: s.Refused, Recalled: s.Recalled,
+		LeaseSeconds: k.Lease().Seconds(), WaitSeconds: k.Left().Seconds(), InForce: s.InForce, Granted: s.Granted, Refused: s.Refused, Recalled: s.Recalled,
 		Returned: s.Returned, Reclaimed: s.Reclaimed, Late: s.Late, Silent: s.Silent, Cut: s.Cut,
 	}
 }
@@ -63,6 +95,10 @@ func (g *grantsDoc) String() string {
 		if n.count > 0 {
 			text += fmt.Sprintf(", %d %s", n.count, n.what)
 		}
+	}
+	if g.WaitSeconds > 0 {
+		text += fmt.Sprintf("; changes wait for another %s, since clients may hold what the daemon before this one granted",
+			short(time.Duration(g.WaitSeconds*float64(time.Second))))
 	}
 	return text
 }

@@ -137,6 +137,11 @@ var metricList = []metric{
 			emit(float64(s.Grants.InForce))
 		}
 	}),
+	gauge("grant_wait_seconds", "For how long changes are put off, since clients may hold what the daemon before this one granted.", none, func(s *sight, emit emitter) {
+		if s.Grants != nil {
+			emit(s.Grants.WaitSeconds)
+		}
+	}),
 	counter("grant_events_total", "What became of what clients asked for, and held, by delegation counters.", []string{"event"}, func(s *sight, emit emitter) {
 		if s.Grants != nil {
 			s.Grants.events(emit)

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// A giver gives back what is recalled.
+type giver struct{ link *rpcrdma.Link }
+
+func (g giver) Immediate(octets [8]byte) {
+	octets[0] = byte(delegation.KindReturned)
+	_ = g.link.PostImmediate(octets, nil, 0) // the connection may have ended
+}
+
+func (giver) Closed(error) {}
+
+// delegating is a client with delegation counters, and the root's handle.
+func delegating(t *testing.T, p *process) (*rpcrdma.Client, nfs3.FH) {
+	t.Helper()
+	cfg := rpcrdma.ExtensionConfig{
+		ImmediateRecvs: 4, Atomics: true, Delegation: true,
+		Attach: func(l *rpcrdma.Link) rpcrdma.LinkHandler { return giver{l} },
+	}
+	c, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, p.addr(t, "rdma"), rpcrdma.ClientConfig{Extensions: &cfg})
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	_, root, _ := mount(t, c)
+	return c, root
+}
+
+// asks makes a call, and returns the first word of its results, a status, and the second.
+func asks(t *testing.T, c *rpcrdma.Client, prog, vers, proc uint32, args []byte) (status, next uint32) {
+	t.Helper()
+	x := &oncrpc.Exchange{Prog: prog, Vers: vers, Proc: proc, Args: args, MaxResults: 1024, Cred: nfsclient.ProcessCred()}
+	require.NoError(t, c.Call(t.Context(), x))
+	defer x.Release()
+	return x.Results.Uint32(), x.Results.Uint32()
+}
+
+// After a daemon that was killed while a client held something, changes wait for the
+// lease that it held it by, and reads go on. One that ends in good order leaves nothing.
+func TestRestartFenced(t *testing.T) {
+	state, control := t.TempDir(), filepath.Join(t.TempDir(), "control")
+	marker := filepath.Join(state, "grants")
+	args := []string{"--state", state, "--control", control, "--exclusive", "--lease"}
+	acquire := func(c *rpcrdma.Client, root nfs3.FH) (uint32, uint32) {
+		a := delegation.AcquireArgs{Handle: root, Types: delegation.Directory}
+		return asks(t, c, delegation.Program, delegation.Version, delegation.ProcAcquire, a.AppendTo(nil))
+	}
+	touch := func(c *rpcrdma.Client, root nfs3.FH) nfs3.Status {
+		a := nfs3.SetAttrArgs{Object: root}
+		res, _ := asks(t, c, nfs3.Program, nfs3.Version, nfs3.ProcSetAttr, a.AppendTo(nil))
+		return nfs3.Status(res)
+	}
+
+	p := start(t, slices.Concat(args, []string{"3s"})...)
+	c, root := delegating(t, p)
+	require.Equal(t, nfs3.OK, touch(c, root))
+	assert.NoFileExists(t, marker, "nobody holds anything")
+	res, _ := acquire(c, root)
+	require.Zero(t, res)
+	require.FileExists(t, marker)
+	require.NoError(t, p.cmd.Process.Kill())
+	p.end()
+	killed := time.Now()
+
+	for _, more := range [][]string{{"1s"}, {"1s", "--no-extensions"}} {
+		p = start(t, slices.Concat(args, more)...)
+		c, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, p.addr(t, "rdma"), rpcrdma.ClientConfig{})
+		require.NoError(t, err)
+		_, root, _ := mount(t, c)
+		assert.Equal(t, nfs3.ErrJukebox, touch(c, root))
+		left := status(t, control).Grants.WaitSeconds
+		assert.Greater(t, left, 0.0)
+		assert.LessOrEqual(t, left, 3.0)
+		require.NoError(t, c.Close())
+		require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
+		p.end()
+		assert.FileExists(t, marker, "it has not waited for all of it")
+	}
+
+	p = start(t, slices.Concat(args, []string{"1s"})...)
+	c, root = delegating(t, p)
+	res, why := acquire(c, root)
+	assert.Equal(t, uint32(delegation.StatusRefused), res)
+	assert.Equal(t, uint32(delegation.ReasonLate), why)
+	code, stdout, _ := command(t, "status", "--control", control)
+	assert.Equal(t, cli.ExitOK, code)
+	assert.Contains(t, stdout, "changes wait for another ")
+	require.Eventually(t, func() bool { return touch(c, root) == nfs3.OK }, time.Minute, 10*time.Millisecond)
+	assert.Greater(t, time.Since(killed), 3*time.Second)
+	res, _ = acquire(c, root)
+	require.Zero(t, res)
+	require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
+	p.end()
+	assert.NoFileExists(t, marker, "the client has given it back")
+}
