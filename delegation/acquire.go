@@ -40,7 +40,7 @@ func (g *Grantor) Prepare(conn *Conn, key []byte, now time.Duration) (*Acquisiti
 	}
 	a := &Acquisition{conn: conn, object: o}
 	o.asked = append(o.asked, a)
-	return a, 0, Effects{}
+	return a, 0, g.take()
 }
 
 func (g *Grantor) refusal(c *Conn, o *object, now time.Duration) Reason {
@@ -57,11 +57,10 @@ func (g *Grantor) refusal(c *Conn, o *object, now time.Duration) Reason {
 		return ReasonContended
 	case a != nil:
 		return ReasonHeld
-	case gr != nil:
-		// The client has lost track of it, or wants more of the object.
-		if !g.reclaim(gr) {
-			g.recall(gr, now)
-		}
+	case gr != nil && !g.reclaimAgain(gr):
+		// The client has lost track of it, or wants more of the object, and may
+		// still use it.
+		g.recall(gr, now)
 		return ReasonHeld
 	}
 	return 0

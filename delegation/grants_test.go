@@ -59,7 +59,9 @@ func TestReclaim(t *testing.T) {
 	assert.Equal(t, MakeWord(4, 0), Word(w.w[2]))
 }
 
-// Who asks again for what it holds has lost track of it: that is recalled.
+// Who asks again for what it holds has lost track of it: that is recalled. What is not in
+// use is granted again at once, by another generation: a use of the first that is still
+// under way finds it gone.
 func TestHeld(t *testing.T) {
 	g := grantor(t, Config{})
 	c, w := attach(g, 1)
@@ -73,11 +75,17 @@ func TestHeld(t *testing.T) {
 	g.Immediate(c, returned(gt))
 	gt = grantTo(t, g, c, "a", 0)
 	w.w[gt.Slot] = uint64(MakeWord(gt.Generation, 0))
-	_, why, fx = g.Prepare(c, []byte("a"), 0)
-	assert.Equal(t, ReasonHeld, why)
+	a, why, fx := g.Prepare(c, []byte("a"), 0)
+	require.Zero(t, why)
 	assert.Empty(t, fx.Recalls)
 	assert.Len(t, fx.Ended, 1, "unused")
-	assert.Zero(t, refused(g, c, "a", 0))
+	assert.Equal(t, MakeWord(gt.Generation+1, 0), Word(w.w[gt.Slot]), "before anything is granted")
+	assert.Zero(t, g.Stats().InForce)
+	assert.Contains(t, g.objects, "a", "no change goes unnoticed meanwhile")
+	again, why, _ := g.Commit(a, 0)
+	require.Zero(t, why)
+	assert.Equal(t, Grant{gt.Slot, gt.Generation + 2}, again)
+	assert.Equal(t, 1, g.Stats().InForce)
 }
 
 // Own changes do not recall, and make the object contended like others'.
@@ -194,15 +202,14 @@ func TestGenerationsEnd(t *testing.T) {
 	c, w := attach(g, 1)
 	grantTo(t, g, c, "a", 0)
 	w.w[1] = uint64(MakeWord(1, 0))
-	_, why, _ := g.Prepare(c, []byte("a"), 0)
-	require.Equal(t, ReasonHeld, why)
+	a, why, _ := g.Prepare(c, []byte("a"), 0)
+	require.Zero(t, why)
+	g.Cancel(a)
 	c.generations[1] = math.MaxUint32 - 2
 	gt := grantTo(t, g, c, "a", 0)
 	assert.EqualValues(t, math.MaxUint32-1, gt.Generation)
 	w.w[1] = uint64(MakeWord(gt.Generation, 0))
-	_, why, _ = g.Prepare(c, []byte("a"), 0)
-	require.Equal(t, ReasonHeld, why)
-	a, why, _ := g.Prepare(c, []byte("a"), 0)
+	a, why, _ = g.Prepare(c, []byte("a"), 0)
 	require.Zero(t, why)
 	_, why, _ = g.Commit(a, 0)
 	assert.Equal(t, ReasonLimit, why)

@@ -18,6 +18,16 @@ func (g *Grantor) reclaim(gr *grant) bool {
 	return true
 }
 
+// reclaimAgain is reclaim for a grant whose object is about to be granted again: that is
+// known all the while, or else a change could begin that nobody notices. The generation
+// is counted up, so that no use that is under way is taken for one of the next grant.
+func (g *Grantor) reclaimAgain(gr *grant) bool {
+	o := gr.object
+	o.changes++
+	defer func() { o.changes-- }()
+	return g.reclaim(gr)
+}
+
 // MakeRoom ends an unused grant that has a Lien, if it finds one soon, and tells
 // whether it did: whoever gives the caller what its Liens stand for has no more.
 func (g *Grantor) MakeRoom() (bool, Effects) {
