@@ -94,7 +94,7 @@ func (q *request) setACL(ctx context.Context, h vfs.Handle, a *nfsacl.SetACLArgs
 	if !ok {
 		return q.attr(ctx, h), nfs3.ErrNotSupp
 	}
-	if status := q.before(ctx, h); status != nfs3.OK {
+	if status := q.beforeSetACL(ctx, h); status != nfs3.OK {
 		return nfs3.PostOpAttr{}, status
 	}
 	access := hostACL(a.Access, a.Mask&nfsacl.MaskAccess != 0)

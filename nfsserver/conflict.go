@@ -16,16 +16,24 @@ import (
 // it, and ends there with a status that is not NFS3_OK. The change lasts until the end
 // of the request.
 
-// before says that an object is about to be changed by its handle, and waits for other
-// clients that hold it.
-func (q *request) before(ctx context.Context, h vfs.Handle) nfs3.Status {
+// beforeSetAttr says that an object is about to be changed by its handle, and waits for
+// other clients that hold it. So do the next two.
+func (q *request) beforeSetAttr(ctx context.Context, h vfs.Handle, set *vfs.SetAttr) nfs3.Status {
 	if q.blind() {
 		return nfs3.OK
+	}
+	if status := q.maySet(ctx, h, set); status != nfs3.OK {
+		return status
 	}
 	return q.wait(ctx, h)
 }
 
-// beforeWrite is before for WRITE.
+// beforeSetACL is beforeSetAttr for SETACL, which is for the owner.
+func (q *request) beforeSetACL(ctx context.Context, h vfs.Handle) nfs3.Status {
+	return q.beforeSetAttr(ctx, h, &vfs.SetAttr{Mode: new(uint32)})
+}
+
+// beforeWrite is beforeSetAttr for WRITE.
 func (q *request) beforeWrite(ctx context.Context, h vfs.Handle) nfs3.Status {
 	switch {
 	case q.blind():

@@ -142,6 +142,7 @@ func TestSetACLRecalls(t *testing.T) {
 		for _, name := range []string{"f", "d"} {
 			args := nfsacl.SetACLArgs{Object: g.fh[name]}
 			assert.Equal(t, nfs3.OK, holder.callOf(nfsacl.Program, nfsacl.ProcSetACL, &args))
+			assert.Equal(t, nfs3.ErrPerm, other.callAs(1001, nfsacl.Program, nfsacl.ProcSetACL, &args))
 			assert.Empty(t, holder.recalls())
 			assert.Equal(t, nfs3.OK, other.callOf(nfsacl.Program, nfsacl.ProcSetACL, &args))
 			assert.Equal(t, []string{name}, holder.recalls())
@@ -161,29 +162,57 @@ func TestBarredRecallNothing(t *testing.T) {
 			_, err := g.fs.SetAttr(t.Context(), &vfs.Cred{UID: 1000}, g.hosts[name], vfs.SetAttr{Mode: &mode}, nil)
 			require.NoError(t, err)
 		}
-		remove, rmdir := in(g.fh["d"], "f"), in(g.fh["d"], "sub")
+		all := uint32(0o1777)
+		_, err := g.fs.SetAttr(t.Context(), &vfs.Cred{UID: 1000}, g.hosts["sub"], vfs.SetAttr{Mode: &all}, nil)
+		require.NoError(t, err)
+		_, err = g.fs.Create(t.Context(), &vfs.Cred{UID: 1000}, g.hosts["sub"], "s", vfs.CreateHow{})
+		require.NoError(t, err)
+		_, err = g.fs.Create(t.Context(), &vfs.Cred{UID: 1001}, g.hosts["sub"], "own", vfs.CreateHow{})
+		require.NoError(t, err)
+		_, _, err = g.fs.Link(t.Context(), &vfs.Cred{UID: 1000}, g.hosts["f"], g.hosts["/"], "linked")
+		require.NoError(t, err)
+
+		set := func(name string, a nfs3.SetAttr) message { return &nfs3.SetAttrArgs{Object: g.fh[name], Attr: a} }
+		word, now := nfs3.OptUint32{Set: true, Value: 1001}, nfs3.SetTime{How: nfs3.SetToServerTime}
+		then := nfs3.SetTime{How: nfs3.SetToClientTime}
+		remove, rmdir, sticky := in(g.fh["d"], "f"), in(g.fh["d"], "sub"), in(g.fh["sub"], "s")
 		for round := range 2 { // at first nobody holds anything, and the file system refuses
-			for _, c := range []struct {
-				proc uint32
-				args message
+			for i, c := range []struct {
+				prog, proc uint32
+				args       message
+				want       nfs3.Status
 			}{
-				{nfs3.ProcWrite, &nfs3.WriteArgs{File: g.fh["f"], Data: []byte("data")}},
-				{nfs3.ProcCreate, &nfs3.CreateArgs{Where: in(g.fh["d"], "new")}},
-				{nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: in(g.fh["d"], "new")}},
-				{nfs3.ProcRemove, &remove},
-				{nfs3.ProcRmdir, &rmdir},
-				{nfs3.ProcRename, &nfs3.RenameArgs{From: in(g.fh["d"], "f"), To: in(g.fh["e"], "new")}},
-				{nfs3.ProcLink, &nfs3.LinkArgs{File: g.fh["f"], Link: in(g.fh["e"], "new")}},
+				{nfs3.Program, nfs3.ProcWrite, &nfs3.WriteArgs{File: g.fh["f"], Data: []byte("data")}, nfs3.ErrAcces},
+				{nfs3.Program, nfs3.ProcCreate, &nfs3.CreateArgs{Where: in(g.fh["d"], "new")}, nfs3.ErrAcces},
+				{nfs3.Program, nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: in(g.fh["d"], "new")}, nfs3.ErrAcces},
+				{nfs3.Program, nfs3.ProcRemove, &remove, nfs3.ErrAcces},
+				{nfs3.Program, nfs3.ProcRmdir, &rmdir, nfs3.ErrAcces},
+				{nfs3.Program, nfs3.ProcRename, &nfs3.RenameArgs{From: in(g.fh["d"], "f"), To: in(g.fh["e"], "new")}, nfs3.ErrAcces},
+				{nfs3.Program, nfs3.ProcRename, &nfs3.RenameArgs{From: in(g.fh["d"], "f"), To: in(g.fh["e"], "g")}, nfs3.ErrAcces},
+				{nfs3.Program, nfs3.ProcLink, &nfs3.LinkArgs{File: g.fh["f"], Link: in(g.fh["e"], "new")}, nfs3.ErrAcces},
+				{nfs3.Program, nfs3.ProcSetAttr, set("d", nfs3.SetAttr{Mode: word}), nfs3.ErrPerm},
+				{nfs3.Program, nfs3.ProcSetAttr, set("f", nfs3.SetAttr{UID: word}), nfs3.ErrPerm},
+				{nfs3.Program, nfs3.ProcSetAttr, set("f", nfs3.SetAttr{GID: word}), nfs3.ErrPerm},
+				{nfs3.Program, nfs3.ProcSetAttr, set("f", nfs3.SetAttr{Atime: then}), nfs3.ErrPerm},
+				{nfs3.Program, nfs3.ProcSetAttr, set("f", nfs3.SetAttr{Mtime: then}), nfs3.ErrPerm},
+				{nfs3.Program, nfs3.ProcSetAttr, set("d", nfs3.SetAttr{Mtime: now}), nfs3.ErrAcces},
+				{nfs3.Program, nfs3.ProcSetAttr, set("f", nfs3.SetAttr{Size: nfs3.OptUint64{Set: true}}), nfs3.ErrAcces},
+				{nfs3.Program, nfs3.ProcRemove, &sticky, nfs3.ErrPerm},
+				{nfs3.Program, nfs3.ProcRename, &nfs3.RenameArgs{From: sticky, To: in(g.fh["sub"], "new")}, nfs3.ErrPerm},
+				{nfs3.Program, nfs3.ProcRename, &nfs3.RenameArgs{From: in(g.fh["sub"], "own"), To: sticky}, nfs3.ErrPerm},
 			} {
-				assert.Equal(t, nfs3.ErrAcces, other.callAs(1001, nfs3.Program, c.proc, c.args), "%d, round %d", c.proc, round)
+				assert.Equal(t, c.want, other.callAs(1001, c.prog, c.proc, c.args), "%d of round %d", i, round)
 			}
 			if round == 0 {
-				holder.hold("d", "e", "f")
+				holder.hold("d", "e", "f", "g", "sub")
 			}
 		}
 		assert.Equal(t, nfs3.OK, other.callAs(1001, nfs3.Program, nfs3.ProcCreate, &nfs3.CreateArgs{Where: in(g.fh["d"], "f")}))
 		assert.Empty(t, holder.recalls())
 		assert.Equal(t, nfs3.OK, other.call(g.write("f")))
 		assert.Equal(t, []string{"f"}, holder.recalls())
+		own := in(g.fh["sub"], "own")
+		assert.Equal(t, nfs3.OK, other.callAs(1001, nfs3.Program, nfs3.ProcRemove, &own), "what is his own")
+		assert.Equal(t, []string{"sub"}, holder.recalls())
 	})
 }

@@ -1,6 +1,7 @@
 package nfsserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"syscall"
@@ -62,13 +63,7 @@ func (q *request) lock(a, b place) nfs3.Status {
 	return nfs3.OK
 }
 
-// there looks a name up that need not be there.
-func (q *request) there(ctx context.Context, p place) (h vfs.Handle, found bool, status nfs3.Status) {
-	h, _, found, status = q.look(ctx, p)
-	return h, found, status
-}
-
-// look is there with the attributes of what was found.
+// look looks a name up that need not be there.
 func (q *request) look(ctx context.Context, p place) (h vfs.Handle, attr vfs.MaybeAttr, found bool, _ nfs3.Status) {
 	h, attr, _, err := q.export.fs.Lookup(ctx, &q.cred, p.dir, p.name)
 	if errors.Is(err, syscall.ENOENT) {
@@ -88,47 +83,52 @@ func (q *request) beginNames(dirs, found []vfs.Handle) (ready bool, status nfs3.
 	return ready && others, status
 }
 
-// beforeUnlink is before for REMOVE and RMDIR: of the directory, and of what is
+// beforeUnlink is beforeSetAttr for REMOVE and RMDIR: of the directory, and of what is
 // removed. A name that is not there is left to the file system to refuse, here and
 // below.
 func (q *request) beforeUnlink(ctx context.Context, p place) nfs3.Status {
 	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
-		h, found, status := q.there(ctx, p)
-		switch {
-		case !found:
+		h, attr, found, status := q.look(ctx, p)
+		if !found {
 			return true, status
-		case q.barred(ctx, p.dir, vfs.TypeDir):
-			return false, nfs3.ErrAcces
+		}
+		if status := q.mayTake(ctx, p.dir, attr); status != nfs3.OK {
+			return false, status
 		}
 		return q.beginNames([]vfs.Handle{p.dir}, []vfs.Handle{h})
 	})
 }
 
-// beforeRename is before for RENAME: of both directories, of what is renamed, whose ctime
+// beforeRename is beforeSetAttr for RENAME: of both directories, of what is renamed, whose ctime
 // changes and perhaps "..", and of what stands in its way.
 func (q *request) beforeRename(ctx context.Context, from, to place) nfs3.Status {
 	return q.beforeNames(ctx, from, to, func() (bool, nfs3.Status) {
-		h, found, status := q.there(ctx, from)
+		h, attr, found, status := q.look(ctx, from)
 		if !found {
 			return true, status
 		}
 		objects := []vfs.Handle{h}
-		switch h, found, status = q.there(ctx, to); {
-		case found:
-			objects = append(objects, h)
-		case status != nfs3.OK:
+		other, over, found, status := q.look(ctx, to)
+		if status != nfs3.OK {
 			return false, status
-		case q.barred(ctx, from.dir, vfs.TypeDir) || q.barred(ctx, to.dir, vfs.TypeDir):
-			return false, nfs3.ErrAcces
+		}
+		if status := cmp.Or(q.mayTake(ctx, from.dir, attr), q.mayTake(ctx, to.dir, over)); status != nfs3.OK {
+			if found && other == h { // nothing changes, which is right for everybody
+				return true, nfs3.OK
+			}
+			return false, status
+		}
+		if found {
+			objects = append(objects, other)
 		}
 		return q.beginNames([]vfs.Handle{from.dir, to.dir}, objects)
 	})
 }
 
-// beforeLink is before for LINK: of the file and the directory.
+// beforeLink is beforeSetAttr for LINK: of the file and the directory.
 func (q *request) beforeLink(ctx context.Context, file vfs.Handle, p place) nfs3.Status {
 	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
-		if _, found, status := q.there(ctx, p); found || status != nfs3.OK {
+		if _, _, found, status := q.look(ctx, p); found || status != nfs3.OK {
 			return true, status
 		}
 		if q.barred(ctx, p.dir, vfs.TypeDir) {
@@ -146,7 +146,7 @@ const (
 	cuts                // it sets the size of a file
 )
 
-// beforeMake is before for CREATE, MKDIR, SYMLINK and MKNOD: of the directory, or of what
+// beforeMake is beforeSetAttr for CREATE, MKDIR, SYMLINK and MKNOD: of the directory, or of what
 // is there.
 func (q *request) beforeMake(ctx context.Context, p place, to taken) nfs3.Status {
 	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {

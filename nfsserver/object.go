@@ -46,7 +46,7 @@ func (q *request) setAttr(ctx context.Context, h vfs.Handle, a *nfs3.SetAttrArgs
 	if status != nfs3.OK {
 		return q.unchanged(ctx, h), status
 	}
-	if status := q.before(ctx, h); status != nfs3.OK {
+	if status := q.beforeSetAttr(ctx, h, &set); status != nfs3.OK {
 		return nfs3.WccData{}, status
 	}
 	var guard *vfs.Time
