@@ -26,7 +26,7 @@ const (
 // floors below its own.
 var floors = map[string]int{
 	"buf": 0, "chunks": 0, "cmpriv": 0, "rdma": 0, "xdr": 0,
-	"internal/alive": 0, "internal/ask": 0, "internal/bench": 0, "internal/calm": 0, "internal/cli": 0, "internal/conformance": 0, "internal/floors": 0, "internal/origin": 0, "internal/pcap": 0, "internal/wiretest": 0, "internal/work": 0,
+	"internal/alive": 0, "internal/ask": 0, "internal/bench": 0, "internal/bootahead": 0, "internal/calm": 0, "internal/cli": 0, "internal/conformance": 0, "internal/floors": 0, "internal/origin": 0, "internal/pcap": 0, "internal/wiretest": 0, "internal/work": 0,
 	"internal/conformance/check": 1, "internal/share": 1, "iwarp/ddp": 1, "iwarp/mpa": 1, "iwarp/mpa/mpatest": 0, "rdma/rdmatest": 1, "roce/packet": 1,
 	"iwarp/rdmap": 2, "oncrpc": 2,
 	"delegation": 3, "iwarp": 3, "roce": 3, "rpcrdma": 3,
@@ -49,7 +49,7 @@ var beside = map[string][]string{
 var peers = map[string][]string{"bridge": {"nfsserver"}, "nfsclient": {"nfsserver"}, "fusefs": {"nfsserver"}, "vfs/posix": {"nfsserver"}}
 
 // testOnly are imported by tests and by each other.
-var testOnly = []string{"internal/wiretest", "iwarp/mpa/mpatest", "rdma/rdmatest", "vfs/vfstest"}
+var testOnly = []string{"internal/bootahead", "internal/wiretest", "iwarp/mpa/mpatest", "rdma/rdmatest", "vfs/vfstest"}
 
 // apart stands beside the house: it imports what it likes, and nobody imports it.
 const apart = "interop"

@@ -1,0 +1,75 @@
+// Package bootahead runs a test in a process whose CLOCK_BOOTTIME is ahead of
+// CLOCK_MONOTONIC, as it is after the machine has slept. It is for tests alone.
+package bootahead
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// By is by how much the clocks are apart, at least; they are twice that.
+const By = time.Hour
+
+// env is set in the process.
+const env = "BOOTAHEAD_CHILD"
+
+// limit is for how long the process may run.
+const limit = time.Minute
+
+// Run runs f, a test of that name, in another process, in a time namespace of its own.
+func Run(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	if os.Getenv(env) != "" {
+		if apart() < By {
+			t.Skip("this kernel puts no process into a time namespace at execve")
+		}
+		f(t)
+		return
+	}
+	out, err := child(t)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+		t.Skipf("no time namespace can be had: %v", err)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// apart returns by how much the clocks differ.
+func apart() time.Duration {
+	var boot, mono unix.Timespec
+	if err := errors.Join(unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot), unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono)); err != nil {
+		panic(err)
+	}
+	return time.Duration(boot.Nano() - mono.Nano())
+}
+
+// child runs the test again, from a thread whose children are in another namespace, and
+// that ends with its goroutine.
+func child(t *testing.T) (out []byte, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if err = unix.Unshare(unix.CLONE_NEWTIME); err != nil {
+			return
+		}
+		offsets := fmt.Sprintf("/proc/%d/timens_offsets", unix.Gettid())
+		if err = os.WriteFile(offsets, fmt.Appendf(nil, "boottime %d 0\n", int(2*By.Seconds())), 0); err != nil {
+			return
+		}
+		c := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.timeout="+limit.String(), "-test.v")
+		c.Env = append(os.Environ(), env+"=1")
+		c.WaitDelay = time.Second
+		out, err = c.CombinedOutput()
+	}()
+	<-done
+	return out, err
+}
