@@ -82,7 +82,7 @@ func (m *Mount) nameLife(o *op, dir *node, name string, grant uint64, keep bool)
 		return 0
 	case dir.object.Types() == 0 && !m.holdable(dir):
 		return dir.freshLocked()
-	case m.dev.Load() == 0 || grant == 0 || grant != dir.grant:
+	case !m.lends.Load() || grant == 0 || grant != dir.grant:
 		return 0
 	}
 	l, life := &dir.asDir().loan, dir.trustLocked(delegation.Directory)

@@ -77,6 +77,9 @@ func (m *Mount) tellListed(o *op, d *dir, e *entry, out *fuse.EntryOut) {
 	if e.fh == nil || !e.attr.OK || isSpecial(typeBits[e.attr.Attr.Type]) || e.name == "." || e.name == ".." || d.n.changedSince(d.page.began) {
 		return
 	}
+	if m.table.full() && m.table.known(e.fh) == nil {
+		return // the name is enough
+	}
 	n, grant := m.table.refer(e.fh, d.n, e.name, sight{mtime: d.page.mtime, began: d.page.began})
 	m.learn(n, d.page.began, &e.attr.Attr)
 	if !n.isKnown() {

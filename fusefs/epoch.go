@@ -19,11 +19,12 @@ import (
 // epochMinor is the version of FUSE that has FUSE_NOTIFY_INC_EPOCH: Linux 6.16.
 const epochMinor = 44
 
-// lendNames lets the kernel keep names of held directories, if they can be taken back.
+// lendNames lets the kernel keep names of held directories, if all can be taken back.
 func (m *Mount) lendNames() {
 	var st unix.Stat_t
-	if m.server.KernelSettings().Minor >= epochMinor && unix.Stat(m.cfg.Point, &st) == nil {
+	if unix.Stat(m.cfg.Point, &st) == nil {
 		m.dev.Store(st.Dev)
+		m.lends.Store(m.server.KernelSettings().Minor >= epochMinor)
 	}
 }
 

@@ -65,6 +65,12 @@ const (
 	// told last, but for those that were told just now.
 	maxAnswers = 1024
 
+	// maxKnown is the number of nodes that the kernel may know; of listings that go
+	// beyond, it gets the names alone. maxPrune is how many it is told to forget at
+	// a time.
+	maxKnown = 96 << 10
+	maxPrune = 4096
+
 	// maxParked is the number of nodes that are kept when the kernel has forgotten
 	// them.
 	maxParked = 64 << 10
@@ -100,6 +106,11 @@ const (
 	// unknownPoll is how often it is looked at whether the kernel knows again, or has
 	// forgotten for good, what was held.
 	unknownPoll = time.Millisecond
+
+	// prunePoll is how often it is looked at how much the kernel has forgotten, and
+	// prunePause is for how long nothing more is tried.
+	prunePoll  = 5 * time.Millisecond
+	prunePause = 100 * time.Millisecond
 
 	// noteWait is how long the kernel may take for the notes about names in one
 	// directory.

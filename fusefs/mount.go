@@ -32,7 +32,8 @@ type Mount struct {
 	notifyFD int           // another one, for as long as there are notes
 	noting   sync.RWMutex  // held while it is used by who may come too late
 	noted    bool          // it is about to be closed
-	dev      atomic.Uint64 // of the mount, where names can be taken back from the kernel
+	dev      atomic.Uint64 // of the mount
+	lends    atomic.Bool   // names of held directories to the kernel
 	epoch    epoch
 	answers  answers
 	table    *table

@@ -21,6 +21,7 @@ type node struct {
 	lookups uint64 // how often the kernel was told
 	opens   int    // open files, and such as are being opened
 	places  []place
+	used    atomic.Bool  // since oldLocked passed by
 	parked  *lru.Element // of the table's, if the kernel has forgotten it
 
 	mu   sync.Mutex

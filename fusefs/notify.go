@@ -23,12 +23,12 @@ func (m *Mount) expireLater(n *node) {
 // expireName makes the kernel look up a name in dir again before it uses it. As the
 // kernel waits for requests about dir that are under way, none of them may wait for this.
 func (m *Mount) expireName(dir *node, name string) {
-	_, _ = unix.Write(m.notifyFD, entryNote(dir.id, name)) // the kernel may not know it
+	_, _ = unix.Write(m.notifyFD, entryNote(dir.id, name, fuse.EXPIRE_ONLY)) // the kernel may not know it
 }
 
 // entryNote is FUSE_NOTIFY_INVAL_ENTRY, which go-fuse has only in a form that
 // takes the name from who has it open, or works below it.
-func entryNote(dir uint64, name string) []byte {
+func entryNote(dir uint64, name string, flags uint32) []byte {
 	const headLen, noteLen = 16, 16
 	size := headLen + noteLen + len(name) + 1
 	b := make([]byte, 0, size)
@@ -37,6 +37,6 @@ func entryNote(dir uint64, name string) []byte {
 	b = binary.NativeEndian.AppendUint64(b, 0) // not an answer
 	b = binary.NativeEndian.AppendUint64(b, dir)
 	b = binary.NativeEndian.AppendUint32(b, uint32(len(name)))
-	b = binary.NativeEndian.AppendUint32(b, fuse.EXPIRE_ONLY)
+	b = binary.NativeEndian.AppendUint32(b, flags)
 	return append(append(b, name...), 0)
 }

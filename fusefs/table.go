@@ -4,6 +4,7 @@ import (
 	lru "container/list"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -31,6 +32,10 @@ type table struct {
 	last   uint64   // number given
 
 	unclaimed unclaimed
+
+	room    int // for nodes that the kernel knows
+	pruning bool
+	pruned  time.Time // when that ended
 }
 
 // A place is a name in a directory.
@@ -55,7 +60,7 @@ type sight struct {
 }
 
 func newTable(m *Mount, root nfs3.FH) *table {
-	t := &table{m: m, nodes: make(map[uint64]*node), byFH: make(map[string]*node)}
+	t := &table{m: m, nodes: make(map[uint64]*node), byFH: make(map[string]*node), room: maxKnown}
 	t.addLocked(fuse.FUSE_ROOT_ID, root).lookups = 1
 	return t
 }
@@ -73,7 +78,11 @@ func (t *table) addLocked(id uint64, fh nfs3.FH) *node {
 func (t *table) node(id uint64) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.nodes[id&^shutBit]
+	n := t.nodes[id&^shutBit]
+	if n != nil && !n.used.Load() {
+		n.used.Store(true)
+	}
+	return n
 }
 
 // known finds the node of a file handle, if there is one.
@@ -93,6 +102,7 @@ func (t *table) refer(fh nfs3.FH, dir *node, name string, s sight) (n *node, gra
 		n = t.addLocked(t.last+1, fh)
 	}
 	t.referLocked(n)
+	t.addedLocked()
 	grant = dir.grantOf(s)
 	t.nameLocked(dir, name, named{n, s.mtime, grant})
 	return n, grant

@@ -1,0 +1,111 @@
+package fusefs
+
+import (
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// The kernel forgets what it knows when the machine wants memory, and not when we do. So
+// it is told to when it knows too much: nodes in no order, but for those that were used
+// since they were passed by last. What is open, or otherwise in use in the kernel, stays
+// there.
+
+// full tells whether the kernel knows as much as it may.
+func (t *table) full() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.excessLocked() >= 0
+}
+
+// excessLocked returns how many nodes too many the kernel knows.
+func (t *table) excessLocked() int { return len(t.nodes) - t.parked.Len() - t.room }
+
+// addedLocked has the kernel forget nodes where there are too many.
+func (t *table) addedLocked() {
+	m := t.m
+	if t.pruning || t.excessLocked() <= 0 || time.Since(t.pruned) < prunePause {
+		return
+	}
+	m.noting.RLock()
+	defer m.noting.RUnlock()
+	if !m.noted {
+		t.pruning = true
+		m.notes.Go(m.prune)
+	}
+}
+
+// prune makes the kernel forget nodes until it knows an eighth less than it may, has
+// been asked to forget as many as there are, or is gone.
+func (m *Mount) prune() {
+	t := m.table
+	for asked, on := 0, true; ; {
+		t.mu.Lock()
+		excess := t.excessLocked() + t.room/8
+		if !on || excess <= 0 || asked > len(t.nodes) {
+			t.pruning, t.pruned = false, time.Now()
+			t.mu.Unlock()
+			return
+		}
+		some := t.oldLocked(min(excess, maxPrune))
+		asked += max(len(some), len(t.nodes)/64)
+		t.mu.Unlock()
+		on = m.pruneNodes(some)
+		time.Sleep(prunePoll) // the kernel says later what it has forgotten
+	}
+}
+
+// oldLocked returns some nodes that nobody has used since they were passed by.
+func (t *table) oldLocked(count int) (old []*node) {
+	for id, n := range t.nodes {
+		if id == fuse.FUSE_ROOT_ID || n.parked != nil || n.opens > 0 || n.used.Swap(false) {
+			continue
+		}
+		if old = append(old, n); len(old) == count {
+			break
+		}
+	}
+	return old
+}
+
+// pruneNodes makes the kernel forget nodes. Before Linux 6.18 it has no note for that: then
+// the names of files go, which undoes what is mounted on them. It returns false where the
+// kernel has gone.
+func (m *Mount) pruneNodes(some []*node) bool {
+	ids := make([]uint64, len(some))
+	for i, n := range some {
+		ids[i] = n.id
+	}
+	switch m.server.PruneNotify(ids) {
+	case fuse.OK:
+	case fuse.ENOSYS:
+		if m.covered() {
+			return false
+		}
+		for _, n := range some {
+			m.dropNames(n)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// dropNames makes the kernel forget the names of a regular file.
+func (m *Mount) dropNames(n *node) {
+	n.mu.Lock()
+	file := n.attr.Type == nfs3.TypeReg
+	n.mu.Unlock()
+	if !file {
+		return
+	}
+	m.table.mu.RLock()
+	places := append([]place(nil), n.places...)
+	m.table.mu.RUnlock()
+	for _, p := range places {
+		_, _ = unix.Write(m.notifyFD, entryNote(p.dir.id, p.name, 0))
+	}
+}
