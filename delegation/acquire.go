@@ -112,7 +112,7 @@ func (g *Grantor) commit(a *Acquisition, now time.Duration) (Grant, Reason) {
 	if slot == LeaseWord {
 		return Grant{}, ReasonLimit
 	}
-	gr := &grant{conn: c, object: o, lien: a.Lien, slot: slot, generation: c.generations[slot] + 1}
+	gr := &grant{conn: c, object: o, lien: a.Lien, used: now, slot: slot, generation: c.generations[slot] + 1}
 	c.slots[slot] = gr
 	c.write(slot, func(uint64) Word { return MakeWord(gr.generation, 1) })
 	o.grants = append(o.grants, gr)

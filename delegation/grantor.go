@@ -123,7 +123,8 @@ func (g *Grantor) take() Effects {
 type grant struct {
 	conn       *Conn
 	object     *object
-	lien       any // see Acquisition
+	lien       any           // see Acquisition
+	used       time.Duration // when it was granted, or seen in use
 	slot       uint32
 	generation uint32
 	phase      phase

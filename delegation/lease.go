@@ -27,7 +27,10 @@ func (g *Grantor) sample(c *Conn, now time.Duration) {
 		g.revoke(c, now)
 		return
 	}
-	g.sampleAgain(c, now)
+	g.tidy(c, now)
+	if c.live > 0 {
+		g.sampleAgain(c, now)
+	}
 }
 
 // revoke ends all that a connection holds: its client trusts nothing any more. The

@@ -1,7 +1,9 @@
 package delegation
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -75,4 +77,45 @@ func TestRecallAll(t *testing.T) {
 	g.Immediate(c, returned(used))
 	assert.Zero(t, g.Held(c))
 	assert.Zero(t, refused(g, c, "used", 0), "it may be had again")
+}
+
+// What has a Lien and is not used for a long time is reclaimed, however many slots there
+// are; what is in use, or costs nobody anything, is not.
+func TestIdleLien(t *testing.T) {
+	g := grantor(t, Config{Slots: 4 * reclaimScan})
+	c, w := attach(g, 4*reclaimScan)
+	grant := func(key string, lien any, opens uint32) Grant {
+		a, why, _ := g.Prepare(c, []byte(key), 0)
+		require.Zero(t, why)
+		a.Lien = lien
+		gt, why, _ := g.Commit(a, 0)
+		require.Zero(t, why)
+		g.Replied(c, gt)
+		w.w[gt.Slot] = uint64(MakeWord(gt.Generation, opens))
+		return gt
+	}
+	for i := range 2 * reclaimScan {
+		grant(fmt.Sprint("without", i), nil, 0)
+	}
+	used := grant("used", "used", 1)
+	grant("unused", "unused", 0)
+	var ended []any
+	run := func(from, to time.Duration) {
+		for now := from; now < to; now += g.Lease() / samples {
+			w.w[LeaseWord]++
+			fx := g.Tick(now)
+			assert.Empty(t, fx.Recalls)
+			ended = append(ended, fx.Ended...)
+		}
+	}
+	run(0, idle*g.Lease())
+	assert.Empty(t, ended, "early")
+	run(idle*g.Lease(), (idle+1)*g.Lease())
+	assert.Equal(t, []any{"unused"}, ended)
+	w.w[used.Slot] = uint64(MakeWord(used.Generation, 0))
+	run((idle+1)*g.Lease(), 2*idle*g.Lease())
+	assert.Len(t, ended, 1, "counted from its last use")
+	run(2*idle*g.Lease(), (2*idle+2)*g.Lease())
+	assert.Equal(t, []any{"unused", "used"}, ended)
+	assert.Equal(t, 2*reclaimScan, g.Held(c))
 }

@@ -31,6 +31,9 @@ const (
 	// penalty is for how many leases a connection gets no grants after it
 	// let a deadline pass.
 	penalty = 10
+
+	// idle is for how many leases a grant with a Lien is kept unused.
+	idle = 60
 )
 
 // trust returns for how long after it was sent an answered add to word 0 lets the

@@ -1,5 +1,7 @@
 package delegation
 
+import "time"
+
 // reclaim ends a grant that is not in use, and tells whether it did: where the
 // client says so by opens of 0, its next use begins with an atomic operation, which
 // finds the generation gone. It needs no message.
@@ -26,6 +28,24 @@ func (g *Grantor) reclaimAgain(gr *grant) bool {
 	o.changes++
 	defer func() { o.changes-- }()
 	return g.reclaim(gr)
+}
+
+// tidy reclaims what c holds with a Lien and has not used for idle leases, among the
+// next slots: the Lien costs whoever gives it for as long as it lasts.
+func (g *Grantor) tidy(c *Conn, now time.Duration) {
+	for range min(reclaimScan, len(c.slots)) {
+		if c.hand++; c.hand >= len(c.slots) {
+			c.hand = 0
+		}
+		gr := c.slots[c.hand]
+		switch {
+		case gr == nil || gr.lien == nil:
+		case Word(c.words.Load(gr.slot)).Opens() > 0:
+			gr.used = now
+		case now-gr.used >= idle*g.cfg.Lease:
+			g.reclaim(gr)
+		}
+	}
 }
 
 // MakeRoom ends an unused grant that has a Lien, if it finds one soon, and tells
