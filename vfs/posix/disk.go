@@ -3,6 +3,7 @@
 package posix
 
 import (
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -13,9 +14,9 @@ import (
 //
 // Linux tells a failure to write once to each descriptor that was open by then,
 // and to nobody who opens the file later. A sync that succeeds may thus stand
-// beside an earlier one that has just heard of lost data, so it ends after those
-// of the same inode that began before it, and its caller reads the verifier
-// afterwards.
+// beside one that has just heard of lost data: an earlier one of the same inode, or
+// any other by the same descriptor. It ends after those, and its caller reads the
+// verifier afterwards, or file.failed.
 type disk struct {
 	mount int         // a directory of the file system, which is always open
 	lost  func(error) // told of data that may be lost, before the sync ends
@@ -24,8 +25,14 @@ type disk struct {
 	fsync, fdatasync, syncfs func(fd int) error
 
 	mu        sync.Mutex
-	last      map[uint64]chan struct{} // by inode number, the latest sync under way
-	now, next *round                   // nil: none
+	under     map[uint64][]*flight // by inode number, the syncs under way as they began
+	now, next *round               // nil: none
+}
+
+// A flight is a sync of one inode.
+type flight struct {
+	fl   *file
+	over chan struct{} // closed once the kernel has answered and lost was told
 }
 
 // A round is one sync of all that the file system has, for all who came before it
@@ -38,7 +45,7 @@ type round struct {
 func (d *disk) init(lost func(error)) {
 	d.mount, d.lost = -1, lost
 	d.fsync, d.fdatasync, d.syncfs = unix.Fsync, unix.Fdatasync, unix.Syncfs
-	d.last = make(map[uint64]chan struct{})
+	d.under = make(map[uint64][]*flight)
 }
 
 // file syncs data and attributes of a file.
@@ -48,10 +55,9 @@ func (d *disk) file(fl *file) error { return d.inode(fl, d.fsync) }
 func (d *disk) data(fl *file) error { return d.inode(fl, d.fdatasync) }
 
 func (d *disk) inode(fl *file, call func(fd int) error) error {
-	over := make(chan struct{})
+	own := &flight{fl, make(chan struct{})}
 	d.mu.Lock()
-	before := d.last[fl.ino]
-	d.last[fl.ino] = over
+	d.under[fl.ino] = append(d.under[fl.ino], own)
 	d.mu.Unlock()
 
 	err := uninterrupted(call, fl.fd)
@@ -60,19 +66,33 @@ func (d *disk) inode(fl *file, call func(fd int) error) error {
 	case unix.EINVAL: // by a file system that syncs no single files
 		err = d.all()
 	default:
+		fl.failed.Add(1)
 		d.lost(err)
 	}
-
-	if before != nil {
-		<-before
+	for _, other := range d.land(own) {
+		<-other.over
 	}
-	d.mu.Lock()
-	if d.last[fl.ino] == over {
-		delete(d.last, fl.ino)
-	}
-	d.mu.Unlock()
-	close(over)
 	return err
+}
+
+// land ends a sync, and returns those that may have heard what it should have.
+func (d *disk) land(own *flight) (heard []*flight) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(own.over)
+	ino := own.fl.ino
+	under := d.under[ino]
+	at := slices.Index(under, own)
+	heard = slices.Clone(under[:at])
+	for _, later := range under[at+1:] {
+		if later.fl == own.fl {
+			heard = append(heard, later)
+		}
+	}
+	if d.under[ino] = slices.Delete(under, at, at+1); len(under) == 1 {
+		delete(d.under, ino)
+	}
+	return heard
 }
 
 // all syncs all that the file system has. One round is under way at a time, however

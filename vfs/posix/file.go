@@ -27,8 +27,9 @@ type file struct {
 	acc access
 	who who
 
-	seen  atomic.Pointer[perms]
-	dirty atomic.Bool // written to and not synced since
+	seen   atomic.Pointer[perms]
+	dirty  atomic.Bool   // written to and not synced since
+	failed atomic.Uint32 // counts the syncs that failed
 
 	dir sync.Mutex // guards pos, and the descriptor's position with it
 	pos int64      // directory: where the descriptor stands

@@ -373,8 +373,64 @@ func testSyncWaits(t *testing.T) {
 	close(fail)
 	assert.NotEqual(t, before, soon(t, after, "COMMIT waits still"))
 	soon(t, swept, "the sweep does not end")
-	assert.Empty(t, w.f.disk.last)
+	assert.Empty(t, w.f.disk.under)
 	tp.say(nil)
+}
+
+// TestSyncBesideFailure: of two syncs by one descriptor, either hears of lost data for
+// both. The other WRITE is no more stable than the one that failed, and the other
+// COMMIT is answered with the new verifier.
+func TestSyncBesideFailure(t *testing.T) {
+	t.Run("WRITE", func(t *testing.T) {
+		testBesideFailure(t, func(w *world) error { return w.write(&w.c, vfs.FileSync) }, unix.EIO)
+	})
+	t.Run("COMMIT", func(t *testing.T) {
+		testBesideFailure(t, func(w *world) error { return w.commit(&w.c) }, nil)
+	})
+}
+
+func testBesideFailure(t *testing.T, call func(*world) error, want error) {
+	synctest.Test(t, func(t *testing.T) {
+		w, tp := tapWorld(t)
+		require.NoError(t, w.write(&w.c, vfs.Unstable))
+		before := w.f.WriteVerifier()
+		begun, goOn := make(chan struct{}), make(chan struct{})
+		telling, told := make(chan struct{}), make(chan struct{})
+		tp.say(func(string, int) error {
+			close(begun)
+			<-goOn
+			return nil
+		})
+		newVerf := w.f.newVerf
+		w.f.newVerf = func() uint64 {
+			close(telling)
+			<-told
+			return newVerf()
+		}
+		first, after := make(chan error, 1), make(chan uint64, 1)
+		go func() {
+			first <- call(w)
+			after <- w.f.WriteVerifier()
+		}()
+		soon(t, begun, "nothing is synced")
+		tp.say(func(string, int) error { return unix.EIO })
+		second := make(chan error, 1)
+		go func() { second <- call(w) }()
+		soon(t, telling, "the failure is not heard")
+		close(goOn)
+		synctest.Wait()
+		not(t, first, "the sync does not wait")
+		close(told)
+		assert.ErrorIs(t, soon(t, second, "no answer"), unix.EIO)
+		if want == nil {
+			require.NoError(t, soon(t, first, "the sync waits still"))
+		} else {
+			require.ErrorIs(t, soon(t, first, "the sync waits still"), want)
+		}
+		assert.NotEqual(t, before, soon(t, after, "no verifier"))
+		assert.Empty(t, w.f.disk.under)
+		tp.say(nil)
+	})
 }
 
 // TestSyncRounds: however many wait for all to be synced, it is done for all who

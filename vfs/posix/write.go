@@ -19,9 +19,14 @@ func (f *FS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off u
 		return 0, how, w, err
 	}
 	defer f.endData(o, fl)
+	failed := fl.failed.Load()
 	n, w, err = f.write(o, fl, c, p, off)
 	if n > 0 {
-		if serr := f.settle(fl, how); serr != nil {
+		serr := f.settle(fl, how)
+		if serr == nil && how != vfs.Unstable && fl.failed.Load() != failed {
+			serr = unix.EIO // another sync by fl has heard of these data, perhaps
+		}
+		if serr != nil {
 			return 0, how, w, serr
 		}
 	}
