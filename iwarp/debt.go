@@ -6,13 +6,13 @@ import (
 )
 
 // A debt is what the peer owes: the rest of an FPDU, or the next FPDU of a message.
-// It has stallTimeout for either in all, and for an FPDU as long more as that takes at
-// slowestPeer: a peer that goes on a little each time must not keep buffers for ever.
-// The time runs from the first wait, so that what comes at once costs no clock.
+// It may be waited for stallTimeout in all for either, and for an FPDU as long more as
+// that takes at slowestPeer: a peer that goes on a little each time must not keep
+// buffers for ever. While the reader is busy, the peer takes no time.
 type debt struct {
-	owed  bool      // octets are
-	fpdu  int       // octets of the FPDU, as far as is known
-	since time.Time // the first wait; zero: there was none
+	owed   bool          // octets are
+	fpdu   int           // octets of the FPDU, as far as is known
+	waited time.Duration // for them
 }
 
 // left returns for how long one may wait for the peer now, 0 if for ever, or that it
@@ -21,13 +21,23 @@ func (d *debt) left() (time.Duration, error) {
 	if !d.owed {
 		return 0, nil
 	}
-	now := time.Now()
-	if d.since.IsZero() {
-		d.since = now
-	}
 	limit := stallTimeout + time.Duration(d.fpdu)*time.Second/slowestPeer
-	if left := limit - now.Sub(d.since); left > 0 {
+	if left := limit - d.waited; left > 0 {
 		return left, nil
 	}
 	return 0, os.ErrDeadlineExceeded
+}
+
+// begin and end stand around a wait.
+func (d *debt) begin() (start time.Time) {
+	if d.owed {
+		start = time.Now()
+	}
+	return start
+}
+
+func (d *debt) end(start time.Time) {
+	if d.owed {
+		d.waited += time.Since(start)
+	}
 }

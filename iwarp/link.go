@@ -60,7 +60,10 @@ func (l *netLink) read(vec [][]byte, d *debt) (int, error) {
 		l.setDeadline(l.nc.SetReadDeadline, time.Now().Add(limit))
 		defer l.setDeadline(l.nc.SetReadDeadline, time.Time{})
 	}
-	return l.nc.Read(vec[0])
+	start := d.begin()
+	n, err := l.nc.Read(vec[0])
+	d.end(start)
+	return n, err
 }
 
 func (l *netLink) await(*debt) error { return nil }

@@ -119,7 +119,10 @@ func (l *tcpLink) linger(d *debt) (int, error) {
 		return 0, errWouldBlock
 	}
 	defer threads.leave()
-	return l.try(&l.rd, 0)
+	start := d.begin()
+	n, err := l.try(&l.rd, 0)
+	d.end(start)
+	return n, err
 }
 
 func (l *tcpLink) await(d *debt) error {
@@ -127,7 +130,10 @@ func (l *tcpLink) await(d *debt) error {
 	if err != nil {
 		return err
 	}
-	return l.park(&l.rd, limit)
+	start := d.begin()
+	err = l.park(&l.rd, limit)
+	d.end(start)
+	return err
 }
 
 func (l *tcpLink) write(vec [][]byte, wait bool) (int, error) {

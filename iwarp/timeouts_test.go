@@ -124,7 +124,7 @@ func TestOverdue(t *testing.T) {
 		defer b.Close()
 		s := newSocket(a)
 		defer s.close()
-		overdue := &debt{owed: true, since: time.Now().Add(-stallTimeout)}
+		overdue := &debt{owed: true, waited: stallTimeout}
 		_, err := s.read([][]byte{make([]byte, 1)}, overdue)
 		require.True(t, isTimeout(err), "%v", err)
 		if !pipe {
@@ -134,6 +134,31 @@ func TestOverdue(t *testing.T) {
 			require.NoError(t, s.await(new(debt)))
 		}
 	}
+}
+
+// The time for which nobody has waited for the peer is not the peer's.
+func TestBusyReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		s, d := newSocket(a), &debt{owed: true}
+		defer s.close()
+		read := func() error {
+			time.Sleep(10 * stallTimeout) // busy
+			sent := done(func() {
+				time.Sleep(stallTimeout/3 + time.Second)
+				_, _ = b.Write([]byte{1})
+			})
+			_, err := s.read([][]byte{make([]byte, 1)}, d)
+			if err != nil {
+				b.Close()
+			}
+			<-sent
+			return err
+		}
+		require.NoError(t, read())
+		require.NoError(t, read())
+		require.True(t, isTimeout(read()))
+	})
 }
 
 // A peer that takes nothing for too long loses the connection.
