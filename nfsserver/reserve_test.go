@@ -96,11 +96,11 @@ func TestListingsOverTCPAreBounded(t *testing.T) {
 	msg := args.AppendTo(g.header(nfs3.Program, nfs3.Version, nfs3.ProcReadDirPlus))
 	record := append(binary.BigEndian.AppendUint32(nil, 1<<31|uint32(len(msg))), msg...)
 	before := heap()
-	for range 6 {
+	for range 3 {
 		nc, err := net.Dial("tcp", l.Addr().String())
 		require.NoError(t, err)
 		t.Cleanup(func() { nc.Close() })
-		for range 64 {
+		for range 40 {
 			_, err = nc.Write(record)
 			require.NoError(t, err)
 		}

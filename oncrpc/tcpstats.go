@@ -25,7 +25,7 @@ type Totals struct {
 	Now      int    // that are there
 	Total    uint64 // that have been there
 	Refused  uint64 // for which there was no room,
-	Replaced uint64 // or that made room for another party's
+	Replaced uint64 // or that made room for another
 	Stalled  uint64 // cut because they held memory that others waited for
 }
 

@@ -40,9 +40,10 @@ func TestReverseWhileBusy(t *testing.T) {
 			var open chan struct{}
 			mux := new(oncrpc.Mux)
 			mux.Register(echoProg, 1, handler(func(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
-				peer = c.Peer
 				c.Args.Item(1 << 20)
-				if c.Proc == 2 {
+				if c.Proc == 1 {
+					peer = c.Peer
+				} else {
 					<-open
 				}
 				return nil

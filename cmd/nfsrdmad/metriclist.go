@@ -88,7 +88,7 @@ var metricList = []metric{
 	perTransport(gauge, "connections", "Connections that are there now.", func(t *transportDoc) float64 { return float64(t.Connections.Now) }),
 	perTransport(counter, "connections_accepted_total", "Connections that were taken.", func(t *transportDoc) float64 { return float64(t.Connections.Total) }),
 	perTransport(counter, "connections_refused_total", "Connections for which there was no room.", func(t *transportDoc) float64 { return float64(t.Connections.Refused) }),
-	perTransport(counter, "connections_replaced_total", "Idle connections that made room for another host's.", func(t *transportDoc) float64 { return float64(t.Connections.Replaced) }),
+	perTransport(counter, "connections_replaced_total", "Connections that made room for another host's, or a newer one of their own.", func(t *transportDoc) float64 { return float64(t.Connections.Replaced) }),
 	perTransport(counter, "connections_stalled_total", "Connections cut because they held memory that others waited for, and did not move.", func(t *transportDoc) float64 { return float64(t.Connections.Stalled) }),
 	perTransport(gauge, "waiting_calls", "Calls that wait for memory.", func(t *transportDoc) float64 { return float64(t.WaitingCalls) }),
 	gauge("calls_under_way", "Calls that have come and are not answered.", byTransport, func(s *sight, emit emitter) {
