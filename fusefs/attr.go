@@ -80,7 +80,7 @@ func (m *Mount) nameLife(o *op, dir *node, name string, grant uint64, keep bool)
 	switch {
 	case !keep || !m.public(&dir.attr):
 		return 0
-	case dir.object.Types() == 0 && !m.holdable(dir):
+	case dir.object().Types() == 0 && !m.holdable(dir):
 		return dir.freshLocked()
 	case !m.lends.Load() || grant == 0 || grant != dir.grant:
 		return 0

@@ -269,7 +269,7 @@ func TestLife(t *testing.T) {
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
 		m.learn(n, m.tick(), stat(1))
 		assert.Equal(t, want, n.life)
-		n.stamp = n.stamp.Add(-n.life) // that long ago
+		n.stamp -= instant(n.life) // that long ago
 	}
 	m.learn(n, m.tick(), stat(1))
 	m.learn(n, m.tick(), stat(1))

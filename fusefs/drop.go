@@ -24,7 +24,7 @@ func Drop(o *holdings.Object, done func()) {
 func (m *Mount) drop(n *node) {
 	now := m.tick()
 	n.mu.Lock()
-	n.grant, n.dropped, n.since, n.until = 0, now, now, time.Time{}
+	n.grant, n.dropped, n.since, n.until = 0, now, now, 0
 	using, lent := n.using, n.lent
 	n.using = false
 	d := n.directory.Load()
@@ -33,7 +33,7 @@ func (m *Mount) drop(n *node) {
 	}
 	n.mu.Unlock()
 	if using {
-		n.object.Close()
+		n.object().Close()
 	}
 	m.expireLent(n, lent)
 	if d != nil {
@@ -45,8 +45,8 @@ func (m *Mount) drop(n *node) {
 // time. Where the kernel does not know n, it has forgotten it, which we have yet to
 // hear, and may be about to learn of it again from a reply to LOOKUP that is older than
 // this: that is waited for.
-func (m *Mount) expireLent(n *node, until time.Time) {
-	for m.server.InodeNotify(n.id, -1, 0) == fuse.ENOENT && m.table.knows(n) && time.Now().Before(until) {
+func (m *Mount) expireLent(n *node, until instant) {
+	for m.server.InodeNotify(n.id, -1, 0) == fuse.ENOENT && m.table.knows(n) && until.left() > 0 {
 		time.Sleep(unknownPoll)
 	}
 }

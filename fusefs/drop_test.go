@@ -39,7 +39,7 @@ func TestDropUnseen(t *testing.T) {
 		defer close(done)
 		put(t, other.file("a"), []byte("after"))
 	}()
-	require.Eventually(t, func() bool { return n.object.Types() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return n.object().Types() == 0 }, 10*time.Second, time.Millisecond)
 	time.Sleep(10 * unknownPoll)
 	select {
 	case <-done:
@@ -57,7 +57,7 @@ func TestDropForgotten(t *testing.T) {
 	m := s.mount(nil)
 	n := m.heldUnseen(s)
 	n.mu.Lock()
-	n.lent = time.Now().Add(time.Hour)
+	n.lent = at(time.Now().Add(time.Hour))
 	n.mu.Unlock()
 	done := make(chan struct{})
 	go func() {

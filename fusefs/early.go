@@ -19,12 +19,12 @@ type early struct {
 // the kernel has nothing of it. The function that it returns waits for the data, which
 // may be nil; it must be called.
 func (m *Mount) readEarly(o *op, n *node, types delegation.Types) func() *early {
-	if types == 0 || n.object.Types() != 0 || !m.holdable(n) {
+	if types == 0 || n.object().Types() != 0 || !m.holdable(n) {
 		return func() *early { return nil }
 	}
 	n.mu.Lock()
 	size := n.attr.Size
-	small := n.known && n.attr.Type == nfs3.TypeReg && size > 0 && size <= maxEarly && n.pages.tick == 0
+	small := n.known && n.attr.Type == nfs3.TypeReg && size > 0 && size <= maxEarly && n.pages == nil
 	n.mu.Unlock()
 	if !small {
 		return func() *early { return nil }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,7 +26,7 @@ func (m *mounted) heldSeen(s *server) *node {
 
 // grantedAgain takes another grant of n that was asked for at tick began.
 func (m *mounted) grantedAgain(n *node, began uint64) {
-	n.object.Open(m.t.Context())
+	n.object().Open(m.t.Context())
 	m.granted(n, began, &lately, true)
 }
 
@@ -52,9 +51,9 @@ func TestDropUse(t *testing.T) {
 	s := newGranting(t, true)
 	m := s.mount(nil)
 	n := m.heldSeen(s)
-	assert.NotZero(t, n.object.Trust())
+	assert.NotZero(t, n.object().Trust())
 	m.drop(n)
-	assert.Zero(t, n.object.Trust())
+	assert.Zero(t, n.object().Trust())
 }
 
 // TestGrantedChanged takes a grant that shows a change: the kernel hears of it.
@@ -75,14 +74,14 @@ func TestRest(t *testing.T) {
 	for range 2 {
 		m.rest()
 	}
-	assert.NotZero(t, n.object.Trust(), "the kernel serves it")
+	assert.NotZero(t, n.object().Trust(), "the kernel serves it")
 	n.mu.Lock()
-	n.lent, n.using = time.Time{}, false
+	n.lent, n.using = 0, false
 	assert.Zero(t, n.trustLocked(ofFile), "it is about to be closed")
 	n.using = true
 	n.mu.Unlock()
 	m.rest()
-	assert.Zero(t, n.object.Trust())
+	assert.Zero(t, n.object().Trust())
 }
 
 // TestAdrift gives up a change, which the server may make at any time: nothing that is

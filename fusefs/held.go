@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/holdings"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -26,13 +27,13 @@ const (
 type held struct {
 	grant   uint64 // the tick at which it came; 0: there is none
 	dropped uint64 // the tick of the last drop
-	pages   pages  // what the kernel has of a file
+	pages   *pages // what the kernel has of a file; nil: nothing
 
 	// using says that the object has a user: what the kernel was told may be
 	// served at any time, until lent. touched says that somebody asked since
 	// rest looked.
 	using, touched bool
-	lent           time.Time
+	lent           instant
 
 	// adrift says that a change of ours was given up, and the server may make it
 	// at any time without a word to us: nothing is served any more.
@@ -42,16 +43,16 @@ type held struct {
 // trustLocked returns for how long what was learned of n under its grant may be served,
 // if the grant is of one of the types; 0 where that is not so now.
 func (n *node) trustLocked(types delegation.Types) time.Duration {
-	if n.grant == 0 || !n.using || n.object.Types()&types == 0 || n.adrift.Load() {
+	if n.grant == 0 || !n.using || n.object().Types()&types == 0 || n.adrift.Load() {
 		return 0
 	}
-	return n.object.Trust()
+	return n.object().Trust()
 }
 
 // trusted makes sure that what was learned of n under its grant may be served, and
 // returns false where that cannot be had. It may wait for an atomic operation.
 func (n *node) trusted(o *op, types delegation.Types) bool {
-	if n.object.Types()&types == 0 || n.adrift.Load() {
+	if n.object().Types()&types == 0 || n.adrift.Load() {
 		return false
 	}
 	n.mu.Lock()
@@ -59,13 +60,50 @@ func (n *node) trusted(o *op, types delegation.Types) bool {
 	n.using, n.touched = true, true
 	n.mu.Unlock()
 	if using {
-		return n.object.Check(o)
+		return n.object().Check(o)
 	}
-	return n.object.Open(o)
+	return n.object().Open(o)
 }
 
 // holdable tells whether types of n may be had at the server, now or later.
-func (m *Mount) holdable(n *node) bool { return m.cfg.Held.Available(&n.object) && !n.adrift.Load() }
+func (m *Mount) holdable(n *node) bool {
+	if n.adrift.Load() {
+		return false
+	}
+	if o := n.own.Load(); o != nil {
+		return m.cfg.Held.Available(o)
+	}
+	return m.cfg.Held.Offers(n.fh)
+}
+
+// nothing is the object of nodes of which nothing has been asked for: nothing is held of
+// it, and never will be.
+var nothing holdings.Object
+
+// object returns what is held of n.
+func (n *node) object() *holdings.Object {
+	if o := n.own.Load(); o != nil {
+		return o
+	}
+	return &nothing
+}
+
+// asks returns the object by which something is asked for.
+func (n *node) asks() *holdings.Object {
+	if n.own.Load() == nil {
+		o := new(holdings.Object)
+		n.m.cfg.Held.Init(o, n.fh, n)
+		n.own.CompareAndSwap(nil, o)
+	}
+	return n.own.Load()
+}
+
+// unheld ends what is held of n, for ever.
+func (n *node) unheld() {
+	if !n.own.CompareAndSwap(nil, &nothing) {
+		n.m.cfg.Held.Forget(n.own.Load())
+	}
+}
 
 // acquire asks the server for n, if that is of use now, in the name of who makes the
 // request, and takes the attributes that come with it. It tells whether anything came.
@@ -74,12 +112,12 @@ func (m *Mount) acquire(o *op, n *node, types delegation.Types) bool {
 		return false
 	}
 	n.mu.Lock()
-	if n.object.Types() == 0 {
+	if n.object().Types() == 0 {
 		n.grant = 0 // before the object is held again
 	}
 	n.mu.Unlock()
 	began := m.tick()
-	g, err := m.cfg.Held.Acquire(o, &n.object, types, o.who().cred)
+	g, err := m.cfg.Held.Acquire(o, n.asks(), types, o.who().cred)
 	if err != nil || g.Types == 0 { // who needs an answer makes another call
 		return false
 	}
@@ -108,7 +146,7 @@ func (m *Mount) granted(n *node, began uint64, a *nfs3.Attr, counts bool) {
 	n.using = true
 	n.mu.Unlock()
 	if second {
-		n.object.Close()
+		n.object().Close()
 	}
 	if changed {
 		m.expire(n) // and what the kernel believes from before
@@ -119,15 +157,14 @@ func (m *Mount) granted(n *node, began uint64, a *nfs3.Attr, counts bool) {
 // kernel does not serve any more: the server may take that back without a word, where
 // it wants room. The next use begins with an atomic operation.
 func (m *Mount) rest() {
-	now := time.Now()
 	for _, n := range m.table.all() {
 		n.mu.Lock()
-		idle := n.using && !n.touched && now.After(n.lent)
+		idle := n.using && !n.touched && n.lent.left() <= 0
 		n.touched = false
 		n.using = n.using && !idle
 		n.mu.Unlock()
 		if idle {
-			n.object.Close()
+			n.object().Close()
 		}
 	}
 }
@@ -135,7 +172,7 @@ func (m *Mount) rest() {
 // lendLocked notes that the kernel was told something of n that it believes for so
 // long.
 func (n *node) lendLocked(life time.Duration) {
-	if until := time.Now().Add(life); n.using && until.After(n.lent) {
+	if until := at(time.Now().Add(life)); n.using && until > n.lent {
 		n.lent = until
 	}
 }

@@ -86,11 +86,11 @@ func TestHeldAgain(t *testing.T) {
 	}
 	n := m.table.child(m.table.child(m.table.node(1), "d0"), "f0")
 	n.mu.Lock()
-	n.lent = time.Time{}
+	n.lent = 0
 	n.mu.Unlock()
 	m.rest()
-	assert.False(t, n.object.Trust() > 0)
+	assert.False(t, n.object().Trust() > 0)
 	pass()
 	assert.Equal(t, calls, m.total())
-	assert.True(t, n.object.Trust() > 0)
+	assert.True(t, n.object().Trust() > 0)
 }

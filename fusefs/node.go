@@ -12,10 +12,10 @@ import (
 
 // A node is an object that the kernel knows, be it by several names.
 type node struct {
-	m      *Mount
-	id     uint64 // the kernel's number
-	fh     nfs3.FH
-	object holdings.Object // what is held of it
+	m   *Mount
+	id  uint64 // the kernel's number
+	fh  nfs3.FH
+	own atomic.Pointer[holdings.Object] // object
 
 	// Of the table, and under its lock.
 	lookups uint64 // how often the kernel was told
@@ -29,8 +29,8 @@ type node struct {
 	cache
 	held
 	silly  []hidden // names that removed open files got
-	rights rights
-	gaveUp retry // the last time that open said ESTALE
+	rights *rights  // nil: none are known
+	gaveUp *retry   // the last time that open said ESTALE; nil: none that counts
 
 	pending atomic.Pointer[pending] // data on their way; nil: there were none
 
@@ -46,19 +46,18 @@ type node struct {
 //	GETATTR ├────────────────────────────┤  left out: began before the WRITE ended
 //	WRITE         ├─────────┤▲              since
 type cache struct {
-	known   bool
 	learnt  uint64 // when the call began that they are from
 	since   uint64
 	changed uint64        // tick after the last change of ours
 	life    time.Duration // from one reply to the next
-	stamp   time.Time     // when life began to be what it is
-	until   time.Time     // zero: they have changed since
+	stamp   instant       // when life began to be what it is
+	until   instant       // 0: they have changed since
 
 	// wrote is the end of what we wrote and attr may not know of, in
 	// octets; calls that began at sent or later know of it. behind tells
 	// that attr came of none of these. writes counts.
 	wrote, sent, writes uint64
-	behind              bool
+	behind, known       bool // known: there are attributes
 
 	// told is what the kernel has.
 	told struct {
@@ -94,7 +93,7 @@ func (m *Mount) learnOwn(n *node, began uint64, a *nfs3.PostOpAttr) {
 	if a.OK && (began >= n.since || !n.known) {
 		m.takeLocked(n, began, &a.Attr)
 	} else {
-		n.until = time.Time{}
+		n.until = 0
 	}
 	n.since, n.changed = now, now
 }
@@ -105,7 +104,7 @@ func (m *Mount) suspect(n *node) {
 	now := m.tick()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.since, n.changed, n.until = now, now, time.Time{}
+	n.since, n.changed, n.until = now, now, 0
 }
 
 // takeLocked stores attributes that are news, or confirm what is known.
@@ -124,24 +123,24 @@ func (m *Mount) takeLocked(n *node, began uint64, a *nfs3.Attr) (changed bool) {
 	}
 	switch {
 	case changed:
-		n.life, n.stamp = low, now
-	case now.Sub(n.stamp) >= n.life:
-		n.life, n.stamp = min(max(2*n.life, low), high), now
+		n.life, n.stamp = low, at(now)
+	case at(now)-n.stamp >= instant(n.life):
+		n.life, n.stamp = min(max(2*n.life, low), high), at(now)
 	}
-	n.attr, n.known, n.until, n.learnt = *a, true, now.Add(n.life), began
+	n.attr, n.known, n.until, n.learnt = *a, true, at(now.Add(n.life)), began
 	m.cfg.Held.Saw(nanoseconds(a.Ctime))
 	return changed
 }
 
 // freshLocked returns how long n's attributes may still be believed.
 func (n *node) freshLocked() time.Duration {
-	if !n.known || n.behind || n.until.IsZero() {
+	if !n.known || n.behind || n.until == 0 {
 		return 0
 	}
 	if trust := n.trustLocked(ofAttributes); trust > 0 && n.learnt >= n.grant {
 		return trust
 	}
-	return max(0, time.Until(n.until))
+	return max(0, n.until.left())
 }
 
 // sized tells whether it is known where n ends, although data of ours are on
@@ -149,7 +148,7 @@ func (n *node) freshLocked() time.Duration {
 func (n *node) sized() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.known && time.Until(n.until) > 0
+	return n.known && n.until.left() > 0
 }
 
 // stated tells whether n's attributes are the last that the server said, be it
@@ -157,7 +156,7 @@ func (n *node) sized() bool {
 func (n *node) stated() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.known && !n.behind && !n.until.IsZero()
+	return n.known && !n.behind && n.until != 0
 }
 
 // removed tells whether somebody else removed n's last name.

@@ -157,11 +157,11 @@ func (n *node) mayRetry(pid uint32) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()
-	if n.gaveUp.pid == pid && now.Sub(n.gaveUp.at) < staleRetry {
-		n.gaveUp = retry{}
+	if n.gaveUp != nil && n.gaveUp.pid == pid && now.Sub(n.gaveUp.at) < staleRetry {
+		n.gaveUp = nil
 		return false
 	}
-	n.gaveUp = retry{pid: pid, at: now}
+	n.gaveUp = &retry{pid: pid, at: now}
 	return true
 }
 
@@ -169,7 +169,7 @@ func (n *node) mayRetry(pid uint32) bool {
 func (n *node) retried(pid uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.gaveUp.pid == pid {
-		n.gaveUp = retry{}
+	if n.gaveUp != nil && n.gaveUp.pid == pid {
+		n.gaveUp = nil
 	}
 }

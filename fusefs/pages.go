@@ -22,8 +22,8 @@ func (m *Mount) keeps(o *op, n *node) (known, current bool) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p := &n.pages
-	if p.tick <= n.changed || n.until.IsZero() {
+	p := n.pages
+	if p == nil || p.tick <= n.changed || n.until == 0 {
 		return true, false
 	}
 	held = held && p.tick >= n.grant && n.trustLocked(delegation.FileData) > 0
@@ -36,7 +36,7 @@ func (m *Mount) emptied(n *node) *pages {
 	p := &pages{tick: m.tick(), read: m.cfg.Held.ServerTime()}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.until.IsZero() { // else nothing is like it
+	if n.until != 0 { // else nothing is like it
 		p.stamp = stampOf(&n.attr)
 	}
 	return p
@@ -52,8 +52,8 @@ func (f *file) opened() {
 	if p := f.emptied.Swap(nil); p != nil {
 		f.n.mu.Lock()
 		defer f.n.mu.Unlock()
-		if p.tick > f.n.pages.tick {
-			f.n.pages = *p
+		if f.n.pages == nil || p.tick > f.n.pages.tick {
+			f.n.pages = p
 		}
 	}
 }
@@ -62,5 +62,5 @@ func (f *file) opened() {
 func (n *node) forgotten() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.pages = pages{}
+	n.pages = nil
 }

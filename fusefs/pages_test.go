@@ -16,7 +16,7 @@ func TestPages(t *testing.T) {
 	defer m.end(o)
 	current := func(p pages) bool {
 		n.mu.Lock()
-		n.pages = p
+		n.pages = &p
 		n.mu.Unlock()
 		known, current := m.keeps(o, n)
 		assert.True(t, known)
@@ -43,5 +43,5 @@ func TestPages(t *testing.T) {
 	f := &file{n: n}
 	f.emptied.Store(&pages{tick: p.tick - 1})
 	f.opened()
-	assert.Equal(t, p, n.pages, "of an open that came before")
+	assert.Equal(t, &p, n.pages, "of an open that came before")
 }

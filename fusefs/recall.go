@@ -72,7 +72,7 @@ func (n *node) isPublic(m *Mount) bool {
 func (n *node) mtime() nfs3.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.known || n.until.IsZero() {
+	if !n.known || n.until == 0 {
 		return noTime
 	}
 	return n.attr.Mtime

@@ -26,8 +26,8 @@ var noTime = nfs3.Time{Nsec: math.MaxUint32}
 
 // allowedLocked returns which of the rights a caller has, if that is known.
 func (n *node) allowedLocked(who *caller, want uint32) (allowed uint32, known bool) {
-	r := &n.rights
-	if r.grant != n.grant || r.ctime != n.attr.Ctime {
+	r := n.rights
+	if r == nil || r.grant != n.grant || r.ctime != n.attr.Ctime {
 		return 0, false
 	}
 	for i := range r.by {
@@ -40,9 +40,10 @@ func (n *node) allowedLocked(who *caller, want uint32) (allowed uint32, known bo
 
 // allowLocked notes which of the rights asked for a caller has.
 func (n *node) allowLocked(who *caller, asked, allowed uint32) {
-	r := &n.rights
-	if r.grant != n.grant || r.ctime != n.attr.Ctime {
-		*r = rights{grant: n.grant, ctime: n.attr.Ctime}
+	r := n.rights
+	if r == nil || r.grant != n.grant || r.ctime != n.attr.Ctime {
+		r = &rights{grant: n.grant, ctime: n.attr.Ctime}
+		n.rights = r
 	}
 	for i := range r.by {
 		if b := &r.by[i]; b.who.same(who) {
@@ -97,7 +98,7 @@ func (m *Mount) may(o *op, n *node, want uint32, types delegation.Types) (allowe
 	}
 	granted := m.acquireBeside(o, n, types)
 	r, err := m.access(o, n, who, want)
-	if !granted() || err != nil || n.object.Types()&ofAttributes == 0 {
+	if !granted() || err != nil || n.object().Types()&ofAttributes == 0 {
 		return r.allowed & want, err
 	}
 	n.allow(who, r) // what came before the grant may count under it
@@ -124,7 +125,7 @@ func (n *node) mayHeld(o *op, who *caller, want uint32) (allowed uint32, known b
 // acquireBeside is acquire while the caller makes a call of its own. The function that
 // it returns waits for the outcome; it must be called.
 func (m *Mount) acquireBeside(o *op, n *node, types delegation.Types) func() bool {
-	if types == 0 || n.object.Types() != 0 || !m.holdable(n) {
+	if types == 0 || n.object().Types() != 0 || !m.holdable(n) {
 		return func() bool { return false }
 	}
 	done := make(chan bool, 1)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -68,9 +69,8 @@ func newTable(m *Mount, root nfs3.FH) *table {
 // addLocked makes a node.
 func (t *table) addLocked(id uint64, fh nfs3.FH) *node {
 	n := &node{m: t.m, id: id, fh: fh}
-	t.m.cfg.Held.Init(&n.object, fh, n)
 	t.unclaimed.claim(n)
-	t.nodes[id], t.byFH[string(fh)], t.last = n, n, id
+	t.nodes[id], t.byFH[unsafe.String(unsafe.SliceData(fh), len(fh))], t.last = n, n, id // nobody changes fh
 	return n
 }
 
@@ -280,7 +280,7 @@ func (t *table) dropLocked(n *node) {
 // ended ends what is held of a node that was dropped; it may be nil.
 func (t *table) ended(dropped *node) {
 	if dropped != nil {
-		t.m.cfg.Held.Forget(&dropped.object)
+		dropped.unheld()
 	}
 }
 

@@ -51,10 +51,10 @@ func TestTableParked(t *testing.T) {
 	root := tab.node(fuse.FUSE_ROOT_ID)
 	dir, _ := tab.refer(nfs3.FH("d"), root, "d", sight{mtime: noTime})
 	file, _ := tab.refer(nfs3.FH("f"), dir, "f", sight{mtime: noTime})
-	file.pages.tick = 1
+	file.pages = &pages{tick: 1}
 	tab.forget(file.id, 1)
 	tab.forget(dir.id, 1)
-	assert.Zero(t, file.pages, "the kernel has none")
+	assert.Nil(t, file.pages, "the kernel has none")
 	assert.Same(t, file, tab.recall(dir, "f", noTime, 0))
 	assert.True(t, tab.knows(file))
 	for i := range maxParked {

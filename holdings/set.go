@@ -86,6 +86,11 @@ func (s *Set) Available(o *Object) bool {
 	return o.refused != c.id && !o.forgotten
 }
 
+// Offers is Available for an object of which nothing has been asked for, by its handle.
+func (s *Set) Offers(fh []byte) bool {
+	return s != nil && len(s.lines) > 0 && s.lines[Pick(fh, len(s.lines))].present() != nil
+}
+
 // Saw takes a ctime that a reply has brought, in nanoseconds since 1970.
 func (s *Set) Saw(ctime int64) {
 	if s == nil {
