@@ -208,9 +208,14 @@ func (l *logFile) successor() (next logFile, err error) {
 	return next, nil
 }
 
-// discard closes a successor that did not succeed. Its file is overwritten
-// by the next.
-func (l *logFile) discard() { _ = l.file.Close() }
+// discard closes a successor that did not succeed. Its file goes, for on a full disk
+// it is in the way of the log itself.
+func (l *logFile) discard() {
+	_ = l.file.Close()
+	if l.dir != nil {
+		_ = unix.Unlinkat(int(l.dir.Fd()), tableNext, 0)
+	}
+}
 
 // replaceBy makes next the log.
 func (l *logFile) replaceBy(next *logFile) error {

@@ -24,6 +24,7 @@ type table struct {
 	index   map[uint64]int64 // inode → offset of its record; of what is gone, the complement
 	live    int              // in index, not gone
 	records int              // in the file
+	syncing sync.Mutex       // held by sync, and taken before mu
 	fsync   func(*os.File) error
 	pending []byte // records behind the file's end, to be written
 	scratch []byte
@@ -106,8 +107,11 @@ func (t *table) flush() error {
 }
 
 // sync puts what was flushed on stable storage. mu is not held: a disk may take its
-// time. A log that compact replaces meanwhile is on it.
+// time. Who comes while that is done waits for it, and does what is left. A log that
+// compact replaces meanwhile is on stable storage.
 func (t *table) sync() error {
+	t.syncing.Lock()
+	defer t.syncing.Unlock()
 	t.mu.Lock()
 	late, file := t.late, t.file
 	t.late = false
@@ -205,10 +209,9 @@ func openTable(dir string, root tableID, log *slog.Logger) (*table, error) {
 		return nil, errors.Join(err, t.close())
 	}
 	if damaged || t.records > t.live {
-		err = t.compact()
-	}
-	if err != nil {
-		return nil, errors.Join(err, t.close())
+		if err := t.compact(); err != nil { // a full disk: the table can be read all the same
+			log.Warn("handle table stays long", "err", err)
+		}
 	}
 	return t, nil
 }

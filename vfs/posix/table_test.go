@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -253,4 +255,56 @@ func TestTableAside(t *testing.T) {
 		assertEntry(t, tab, numbered(birth+10))
 		require.NoError(t, tab.close())
 	}
+}
+
+// A disk that is too full for a shorter table does not keep the export from being
+// served, and nothing is left there that takes room.
+func TestTableFullAtOpen(t *testing.T) {
+	dir := t.TempDir()
+	tab := openTestTable(t, dir)
+	putAll(t, tab, numbered(1), numbered(1), numbered(2))
+	require.NoError(t, tab.close())
+	next := filepath.Join(dir, tableNext)
+	require.NoError(t, os.Symlink("/dev/full", next))
+	tab = openTestTable(t, dir)
+	assertEntry(t, tab, numbered(1))
+	_, err := os.Lstat(next)
+	assert.ErrorIs(t, err, os.ErrNotExist)
+	putAll(t, tab, numbered(3))
+	require.NoError(t, tab.close())
+	tab = openTestTable(t, dir)
+	for i := range uint64(3) {
+		assertEntry(t, tab, numbered(i+1))
+	}
+}
+
+// A sync under way is not yet done, and may fail: who needs it too waits, and tries
+// once more.
+func TestTableSyncUnderWay(t *testing.T) {
+	tab := openTestTable(t, t.TempDir())
+	putAll(t, tab, numbered(1))
+	begun, fail := make(chan struct{}), make(chan struct{})
+	var syncs atomic.Int32
+	tab.fsync = func(f *os.File) error {
+		if syncs.Add(1) > 1 {
+			return f.Sync()
+		}
+		close(begun)
+		<-fail
+		return unix.EIO
+	}
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- tab.sync() }()
+	soon(t, begun, "nothing is synced")
+	go func() { second <- tab.sync() }()
+	select {
+	case <-second:
+		t.Error("the record is not on stable storage")
+		second <- nil
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(fail)
+	assert.ErrorIs(t, soon(t, first, "no end"), unix.EIO)
+	assert.NoError(t, soon(t, second, "no end"))
+	assert.EqualValues(t, 2, syncs.Load())
 }
