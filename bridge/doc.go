@@ -32,11 +32,11 @@
 //
 // oncrpc.Server bounds calls for each client, and the octets of long calls and
 // replies for all: what the Bridge offers the server comes from there. The server's
-// credits are shared out, so that none of the clients has them all. A call has its
-// memory before its turn, and with that waits for nobody but the server. Calls wait
-// for a server that is away for as long as the line does. Then the client's
-// connection is cut, as a server's end would have it: a client that insists comes
-// again, and no call is left behind here that might be executed after its retry.
+// credits are shared out, so that no client has them all, nor those of one address.
+// A call has its memory before its turn, and with that waits for nobody but the
+// server. Calls wait for a server that is away for as long as the line does. Then the
+// client's connection is cut, as a server's end would have it: a client that insists
+// comes again, and no call is left behind here that might be executed after its retry.
 //
 // The package must not know providers of RDMA, nor what calls do to files.
 package bridge

@@ -133,10 +133,10 @@ func TestFairness(t *testing.T) {
 			return next.Serve(ctx, req, rep)
 		})
 	}})
-	other := dialRaw(t, g.addr)
+	other := dialFrom(t, "127.0.0.99", g.addr)
 	var greedy []raw
-	for _, most := range []int{48, 12, 3, 1} { // three quarters of what is left
-		c := dialRaw(t, g.addr)
+	for i, most := range []int{48, 12, 3, 1} { // three quarters of what is left
+		c := dialFrom(t, fmt.Sprintf("127.0.0.%d", 2+i), g.addr)
 		greedy = append(greedy, c)
 		for i := range uint32(credits) {
 			c.send(call(i, slow, 1, 1, nil))

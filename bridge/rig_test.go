@@ -196,7 +196,14 @@ type raw struct {
 
 func dialRaw(t testing.TB, addr string) raw {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
+	return dialFrom(t, "127.0.0.1", addr)
+}
+
+// dialFrom is dialRaw from an address of this host.
+func dialFrom(t testing.TB, ip, addr string) raw {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}
+	c, err := d.DialContext(t.Context(), "tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return raw{t, c}

@@ -3,6 +3,9 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -18,7 +21,7 @@ func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := 4
 		q := turns{limit: func() int { return limit }}
-		a, b := new(oncrpc.Peer), new(oncrpc.Peer)
+		a, b := peerAt("192.0.2.1"), peerAt("192.0.2.2")
 		var started []string
 		start := func(name string, peer *oncrpc.Peer) {
 			go func() {
@@ -54,6 +57,58 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+// peerAt is a connection from an address.
+func peerAt(ip string) *oncrpc.Peer {
+	return &oncrpc.Peer{Network: "tcp", Addr: netip.AddrPortFrom(netip.MustParseAddr(ip), 700)}
+}
+
+// TestTurnsOfParties: who has many connections has no more for that than a part, and
+// comes after who has fewer calls; its own connections share that part.
+func TestTurnsOfParties(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := turns{limit: func() int { return 64 }}
+		var many []*oncrpc.Peer // with a call each
+		var mu sync.Mutex
+		started := make(map[*oncrpc.Peer]int)
+		start := func(peer *oncrpc.Peer) {
+			go func() {
+				assert.NoError(t, q.take(t.Context(), peer))
+				mu.Lock()
+				started[peer]++
+				mu.Unlock()
+			}()
+			synctest.Wait()
+		}
+		for range 100 {
+			peer := peerAt(fmt.Sprintf("2001:db8::%x", 1+len(many)))
+			many = append(many, peer)
+			start(peer)
+		}
+		assert.Equal(t, 56, q.running, "an eighth is kept for others")
+		other := peerAt("2001:db8:0:1::1")
+		for range 20 {
+			start(other)
+		}
+		assert.Equal(t, 6, started[other])
+		for _, peer := range many[:10] {
+			q.give(peer)
+			synctest.Wait()
+		}
+		assert.Equal(t, 14, started[other], "it has fewer than all those")
+		for _, peer := range many[10:] {
+			q.give(peer)
+			synctest.Wait()
+		}
+		for range 20 {
+			q.give(other)
+			synctest.Wait()
+		}
+		assert.Len(t, started, 101)
+		assert.Empty(t, q.clients)
+		assert.Empty(t, q.parties)
+	})
+}
+
 // TestTurnGivenUp: who stops waiting is forgotten, also when the turn comes at the
 // same moment.
 func TestTurnGivenUp(t *testing.T) {
@@ -81,6 +136,7 @@ func TestTurnGivenUp(t *testing.T) {
 				q.give(a)
 			}
 			assert.Empty(t, q.clients)
+			assert.Empty(t, q.parties)
 			assert.Empty(t, q.waiting)
 			assert.Zero(t, q.running)
 		}
