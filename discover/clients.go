@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/origin"
 	"github.com/nfsrdma/nfsrdma/roce"
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
@@ -31,17 +32,18 @@ type place struct {
 // A clientTable has the clients.
 type clientTable struct{ m map[place]*client }
 
-// add takes a client, or renews it. A host that has its part loses what it
-// registered longest ago: mounts that were killed say nothing. It is false where the
-// table is full.
-func (t *clientTable) add(c client) bool {
+// add takes a client, or renews it, and tells whether anything is new about it. A host
+// that has its part loses what it registered longest ago: mounts that were killed say
+// nothing. So does a party. It is not ok where the table is full.
+func (t *clientTable) add(c client) (news, ok bool) {
 	at := place{c.Addr, c.QP}
-	if t.m[at] == nil {
-		if n, oldest := t.of(c.Addr); n >= maxPerAddress {
-			delete(t.m, oldest)
-		}
+	was := t.m[at]
+	if was == nil {
+		t.trim(maxPerAddress, func(a netip.Addr) bool { return a == c.Addr })
+		party := origin.OfIP(c.Addr)
+		t.trim(maxClients/partyPart, func(a netip.Addr) bool { return origin.OfIP(a) == party })
 		if len(t.m) >= maxClients {
-			return false
+			return false, false
 		}
 		if t.m == nil {
 			t.m = make(map[place]*client)
@@ -49,21 +51,25 @@ func (t *clientTable) add(c client) bool {
 	}
 	c.heard = true
 	t.m[at] = &c
-	return true
+	return was == nil || was.QKey != c.QKey || was.Token != c.Token, true
 }
 
-// of counts the clients of a host, and returns the one that has registered longest
-// ago.
-func (t *clientTable) of(a netip.Addr) (n int, oldest place) {
-	for at, c := range t.m {
-		if at.addr != a {
+// trim makes room for one more of those at some addresses, where most of them are there:
+// the one goes that has registered longest ago.
+func (t *clientTable) trim(most int, at func(netip.Addr) bool) {
+	var oldest place
+	n := 0
+	for p, c := range t.m {
+		if !at(p.addr) {
 			continue
 		}
 		if n++; n == 1 || c.Until.Before(t.m[oldest].Until) {
-			oldest = at
+			oldest = p
 		}
 	}
-	return n, oldest
+	if n >= most {
+		delete(t.m, oldest)
+	}
 }
 
 // expire forgets those whose time is over.

@@ -124,10 +124,10 @@ func (f *finder) take(in *incoming) *Found {
 		}
 		f.all[in.from] = s
 	}
-	if a.First != uint32(len(s.Exports)) {
-		return nil // it has come before
+	if a.First != uint32(len(s.Exports)) || len(s.Exports) >= maxExports {
+		return nil // it has come before, or was not asked for
 	}
-	s.Total, s.Exports = a.Total, append(s.Exports, a.Exports...)
+	s.Total, s.Exports = a.Total, append(s.Exports, a.Exports[:min(len(a.Exports), maxExports-len(s.Exports))]...)
 	if len(a.Exports) == 0 {
 		s.Total = uint32(len(s.Exports)) // there is no more, whatever it says
 	}

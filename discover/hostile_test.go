@@ -124,7 +124,8 @@ func TestClientsBounded(t *testing.T) {
 	var table clientTable
 	now := time.Unix(2000, 0)
 	for i := range 3 * maxPerAddress {
-		require.True(t, table.add(client{Addr: from(1).Addr, QP: uint32(i), Until: now.Add(time.Duration(i))}))
+		news, ok := table.add(client{Addr: from(1).Addr, QP: uint32(i), Until: now.Add(time.Duration(i))})
+		require.True(t, news && ok)
 	}
 	assert.Len(t, table.m, maxPerAddress)
 	for i := range maxPerAddress {
@@ -134,13 +135,95 @@ func TestClientsBounded(t *testing.T) {
 		table.add(client{Addr: from(2 + i).Addr, Until: now.Add(time.Hour)})
 	}
 	assert.Equal(t, maxClients, len(table.m))
-	assert.True(t, table.add(client{Addr: from(2).Addr, Until: now.Add(time.Hour)}), "whoever is there is renewed")
+	news, ok := table.add(client{Addr: from(2).Addr, Until: now.Add(time.Hour)})
+	assert.True(t, ok, "whoever is there is renewed")
+	assert.False(t, news)
 
 	var back clientTable
 	require.NoError(t, back.load(table.save(), now.Add(-time.Second)))
 	assert.Equal(t, maxClients, len(back.m))
 	back.expire(now.Add(time.Minute))
 	assert.Equal(t, maxClients-maxPerAddress, len(back.m))
+}
+
+// network6 returns addresses of one network of IPv6, which is one party.
+func network6(i int) roce.Source {
+	return roce.Source{Addr: netip.AddrFrom16([16]byte{0: 0x20, 1: 1, 14: byte(i >> 8), 15: byte(i)}), QP: 3}
+}
+
+// A party that has as many addresses as it likes gets half of what is for all.
+func TestParties(t *testing.T) {
+	var table clientTable
+	now := time.Unix(2000, 0)
+	for i := range 2 * maxClients {
+		_, ok := table.add(client{Addr: network6(i).Addr, Until: now.Add(time.Duration(i))})
+		require.True(t, ok)
+	}
+	assert.Len(t, table.m, maxClients/2)
+	_, ok := table.add(client{Addr: from(1).Addr, Until: now.Add(time.Hour)})
+	assert.True(t, ok)
+	assert.NotNil(t, table.m[place{network6(2*maxClients - 1).Addr, 0}], "the last ones stay")
+
+	r, _ := responder()
+	answered := func(src roce.Source) bool {
+		out, _ := r.answer(request(KindQuery, 0, Query{}, maxMessage), src, now)
+		return out != nil
+	}
+	for i := range 10 * answersPerSecond {
+		assert.Equal(t, i < answersPerSecond/2, answered(network6(i)))
+	}
+	assert.True(t, answered(from(1)))
+	assert.LessOrEqual(t, len(r.unproven.parties), answersPerSecond)
+	now = now.Add(time.Second)
+	assert.True(t, answered(network6(1)))
+}
+
+// Clients that register again and again are written down now and then: what is written
+// does not depend on how often they do.
+func TestSavedNowAndThen(t *testing.T) {
+	r, _ := responder()
+	now := time.Unix(2000, 0)
+	register := func(m Register) {
+		out, _ := r.answer(request(KindRegister, r.baker.cookie(from(1), now), m, minRequest), from(1), now)
+		p, _, err := ParseReply(out)
+		require.NoError(t, err)
+		require.Equal(t, KindRegistered, p.Kind)
+	}
+	register(Register{Token: 5})
+	assert.NotNil(t, r.unsaved(now), "a new one at once")
+	assert.Nil(t, r.unsaved(now.Add(time.Hour)), "nothing has come since")
+	saves := 0
+	for range 600 { // of a tenth of a second
+		now = now.Add(tendTime)
+		register(Register{Token: 5})
+		if r.unsaved(now) != nil {
+			saves++
+		}
+	}
+	assert.Equal(t, 1, saves)
+	register(Register{Token: 6})
+	assert.NotNil(t, r.unsaved(now), "another mount of that host")
+	register(Register{Leave: true})
+	assert.NotNil(t, r.unsaved(now))
+	assert.Nil(t, r.unsaved(now.Add(time.Hour)))
+}
+
+// A server that numbers its answers rightly, and has ever more of them, is heard to an
+// end.
+func TestFinderEnds(t *testing.T) {
+	f := finder{Port: &Port{cookie: make(map[netip.Addr]uint64)}, to: server, id: 1, all: make(map[netip.Addr]*Found)}
+	exports := make([]string, 60)
+	for first := 0; first < 2*maxExports; first += len(exports) {
+		a := Answer{Total: 1 << 31, First: uint32(first), Exports: exports}
+		b, ok := a.AppendTo(Reply{Kind: KindAnswer, ID: 1}.AppendTo(nil), maxMessage)
+		require.True(t, ok)
+		r, body, err := ParseReply(b)
+		require.NoError(t, err)
+		s := f.take(&incoming{r, server, body})
+		assert.Equal(t, first < maxExports, s != nil)
+	}
+	assert.Len(t, f.all[server].Exports, maxExports)
+	assert.True(t, f.all[server].whole())
 }
 
 // FuzzResponder: whatever comes in, an answer is a message that is no longer, and

@@ -20,8 +20,13 @@ const (
 	// maxFound bounds the servers that a finder lists.
 	maxFound = 1024
 
-	// maxExports is how many exports a finder asks for, some tens at a time.
+	// maxExports is how many exports a finder asks for, some tens at a time, and
+	// takes.
 	maxExports = 4096
+
+	// partyPart is the part of what is for all that one party may have: half of
+	// it. To who has a network of IPv6, addresses cost nothing.
+	partyPart = 2
 
 	// answersPerSecond and answersPerAddress bound what a server answers to
 	// whoever may be somebody else, provenPerSecond and provenPerAddress to
@@ -74,6 +79,10 @@ const (
 	CountersRoom  = 12 << 10
 	maxTransports = 8
 	maxProcs      = 96
+
+	// saveTime is how often clients are saved of whom nothing is new but until when
+	// they count.
+	saveTime = time.Minute
 
 	// tendTime is how often a server looks whether notices are due, and saves
 	// its clients.

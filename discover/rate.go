@@ -3,15 +3,18 @@ package discover
 import (
 	"net/netip"
 	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/origin"
 )
 
-// A rate bounds how much is answered in a second, to all and to each address. What
-// it remembers is bounded by that too.
+// A rate bounds how much is answered in a second, to all, to each party and to each
+// address. What it remembers is bounded by that too.
 type rate struct {
 	all, each int
 	began     time.Time // the second
 	n         int
 	of        map[netip.Addr]int
+	parties   map[netip.Prefix]int
 }
 
 // take counts one more, and tells whether it is within the bounds.
@@ -19,14 +22,17 @@ func (r *rate) take(a netip.Addr, now time.Time) bool {
 	if d := now.Sub(r.began); d >= time.Second || d < 0 {
 		r.began, r.n = now, 0
 		clear(r.of)
+		clear(r.parties)
 	}
-	if r.n >= r.all || r.of[a] >= r.each {
+	party := origin.OfIP(a)
+	if r.n >= r.all || r.of[a] >= r.each || r.parties[party] >= r.all/partyPart {
 		return false
 	}
 	if r.of == nil {
-		r.of = make(map[netip.Addr]int)
+		r.of, r.parties = make(map[netip.Addr]int), make(map[netip.Prefix]int)
 	}
 	r.n++
 	r.of[a]++
+	r.parties[party]++
 	return true
 }

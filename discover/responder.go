@@ -42,7 +42,9 @@ type Responder struct {
 	mu              sync.Mutex
 	unproven, shown rate
 	clients         clientTable
-	changed         bool // there is a client that was not saved
+	changed         bool      // there is a client that was not saved
+	renewed         bool      // there is one that has been renewed since
+	saved           time.Time // the last time
 	totals          Totals
 }
 
@@ -148,10 +150,11 @@ func (r *Responder) register(q *Request, m Register, from roce.Source, now time.
 		r.totals.Registered++
 		return Registered{}.AppendTo(r.reply(KindRegistered, q.ID))
 	}
-	if !r.clients.add(client{Addr: from.Addr, QP: from.QP, QKey: q.QKey, Token: m.Token, Until: now.Add(Lifetime)}) {
+	news, ok := r.clients.add(client{Addr: from.Addr, QP: from.QP, QKey: q.QKey, Token: m.Token, Until: now.Add(Lifetime)})
+	if !ok {
 		return r.refuse(q, from, RefusedRoom, now)
 	}
-	r.changed = true
+	r.changed, r.renewed = r.changed || news, true
 	r.totals.Registered++
 	return Registered{uint32(Lifetime / time.Second)}.AppendTo(r.reply(KindRegistered, q.ID))
 }
@@ -174,14 +177,15 @@ func (r *Responder) notices(now time.Time) (all []letter) {
 	return all
 }
 
-// unsaved returns the clients where they have changed since the last time, or nil.
-func (r *Responder) unsaved() []byte {
+// unsaved returns the clients where others are there than the last time, or it is time
+// to say how long they are, or nil.
+func (r *Responder) unsaved(now time.Time) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.changed {
+	if !r.changed && !(r.renewed && now.Sub(r.saved) >= saveTime) {
 		return nil
 	}
-	r.changed = false
+	r.changed, r.renewed, r.saved = false, false, now
 	return r.clients.save()
 }
 

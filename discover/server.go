@@ -138,18 +138,18 @@ func (s *Server) tend() {
 		select {
 		case <-s.stop:
 			return
-		case <-t.C:
-			s.save()
+		case now := <-t.C:
+			s.save(now)
 		}
 	}
 }
 
-// save keeps the clients, where they have changed.
-func (s *Server) save() {
+// save keeps the clients, where something about them is to be kept.
+func (s *Server) save(now time.Time) {
 	if s.cfg.Save == nil {
 		return
 	}
-	if b := s.unsaved(); b != nil {
+	if b := s.unsaved(now); b != nil {
 		if err := s.cfg.Save(b); err != nil {
 			s.cfg.Log.Warn("clients would not be told of a restart", "err", err)
 		}
@@ -172,5 +172,5 @@ func (s *Server) Close() {
 	close(s.stop)
 	s.running.Wait()
 	s.monitors.close()
-	s.save()
+	s.save(time.Now().Add(saveTime)) // renewals too, whenever it was the last time
 }

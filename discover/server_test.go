@@ -178,7 +178,8 @@ func TestClientsOfTheLastTime(t *testing.T) {
 		n := newNetwork()
 		dev := n.device(t, here)
 		var table clientTable
-		assert.True(t, table.add(client{Addr: netip.MustParseAddr(there), QP: 9, Until: time.Now().Add(Lifetime)}))
+		_, ok := table.add(client{Addr: netip.MustParseAddr(there), QP: 9, Until: time.Now().Add(Lifetime)})
+		assert.True(t, ok)
 		s := start(t, dev, Config{Clients: table.save()})
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, len(noticeTimes), s.Stats().Notices)
