@@ -58,6 +58,21 @@ func (h *Holder) renewed(op *Op, now time.Duration) {
 	h.until.Store(int64(h.sent + trust(h.lease)))
 }
 
+// Lapse ends all delegations, since time has gone by that the clock did not tell of: the
+// machine was paused, and others may go by what was served. What the server recalls of
+// them is answered.
+func (h *Holder) Lapse() Posts {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.run = h.seq // nor is anything good that has been asked for
+	for _, s := range h.slots {
+		if s.d != nil && s.d.state == valid {
+			h.leave(s.d, void)
+		}
+	}
+	return h.take()
+}
+
 // shorten keeps to the shortest lease that came with a grant.
 func (h *Holder) shorten(lease time.Duration) {
 	if h.lease == 0 || lease < h.lease {

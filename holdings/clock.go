@@ -18,14 +18,22 @@ func boottime() time.Duration {
 // clocks that cost none are CLOCK_MONOTONIC, which stands still while the machine
 // sleeps, and CLOCK_REALTIME, which does not: as long as they go on alike, there was no
 // sleep since CLOCK_BOOTTIME was read last.
+//
+// While a virtual machine is paused, CLOCK_BOOTTIME stands still too. Sooner or later
+// CLOCK_REALTIME is set right then: by as much as it is set forward, the bootClock goes
+// on, for the server did. Whoever sets the clock for another reason has what is held
+// looked at once more than was needed.
 type bootClock struct {
 	boot func() time.Duration
 	base time.Time // where mono begins
 	last atomic.Pointer[bootSample]
+
+	pauses atomic.Uint64 // that were found
 }
 
-// A bootSample is by how much the other clocks were ahead of mono at some time.
-type bootSample struct{ boot, wall time.Duration }
+// A bootSample is by how much the other clocks were ahead of mono at some time, and of
+// boot how much of that is for pauses.
+type bootSample struct{ boot, wall, paused time.Duration }
 
 func newBootClock() *bootClock { return &bootClock{boot: boottime, base: time.Now()} }
 
@@ -37,21 +45,37 @@ func (b *bootClock) Now() time.Duration {
 
 // at is Now for a reading of the other clocks.
 func (b *bootClock) at(mono, wall time.Duration) time.Duration {
-	last := b.last.Load()
-	if last == nil || (wall-mono-last.wall).Abs() > clockSlack {
-		last = b.sample(last, mono, wall)
+	for {
+		last := b.last.Load()
+		if last != nil && (wall-mono-last.wall).Abs() <= clockSlack {
+			return mono + last.boot
+		}
+		next := b.sample(last, mono, wall)
+		if b.last.CompareAndSwap(last, next) {
+			if last != nil && next.paused > last.paused {
+				b.pauses.Add(1)
+			}
+			return mono + next.boot
+		}
 	}
-	return mono + last.boot
 }
 
 // sample reads CLOCK_BOOTTIME. Who was held up since mono and wall were read is ahead
 // of the time, by no more than that. What did not sleep goes on as before, so that
 // the clock never goes back.
 func (b *bootClock) sample(last *bootSample, mono, wall time.Duration) *bootSample {
-	next := &bootSample{b.boot() - mono, wall - mono}
-	if last != nil && next.boot < last.boot+clockSlack {
+	next := &bootSample{boot: b.boot() - mono, wall: wall - mono}
+	if last == nil {
+		return next
+	}
+	slept := max(0, next.boot+last.paused-last.boot)
+	next.paused = last.paused
+	if jump := next.wall - last.wall - slept; jump > wallJump {
+		next.paused += jump
+	}
+	next.boot += next.paused
+	if next.boot < last.boot+clockSlack {
 		next.boot = last.boot
 	}
-	b.last.Store(next)
 	return next
 }

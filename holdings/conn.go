@@ -22,6 +22,7 @@ type conn struct {
 
 	mu    sync.Mutex
 	over  bool
+	pause uint64        // of Set.pauses, the last that is known
 	timer *time.Timer   // until the next look at the lease; nil: there was none
 	armed bool          // timer runs
 	at    time.Duration // when it ends, if it runs
@@ -33,6 +34,7 @@ func newConn(l *Line, link *rpcrdma.Link) *conn {
 		h: delegation.NewHolder(link.Peer().CounterSlots),
 	}
 	c.lease.Store(int64(lateLease))
+	c.pause = l.set.pauses()
 	return c
 }
 

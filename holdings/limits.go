@@ -17,6 +17,10 @@ const (
 // moment. No sleep of the machine is as short.
 const clockSlack = time.Millisecond
 
+// wallJump is by how much CLOCK_REALTIME is set forward at once where that is taken for
+// time that went by unnoticed. What keeps a clock right otherwise moves it by less.
+const wallJump = time.Second
+
 // When to ask again. An ACQUIRE costs as much as the call that it may save, or more
 // where the object is recalled soon.
 const (

@@ -30,17 +30,24 @@ func (c *conn) arm() {
 
 // renew is what the timer does.
 func (c *conn) renew() {
+	now := c.set.cfg.Now() // which looks for pauses
 	c.mu.Lock()
 	c.armed = false
+	pause := c.set.pauses()
+	lapsed := pause != c.pause
+	c.pause = pause
 	c.mu.Unlock()
-	c.keep()
+	if lapsed {
+		c.do(c.h.Lapse())
+	}
+	c.keep(now)
 	c.arm()
 }
 
 // keep renews the lease if it is time.
-func (c *conn) keep() {
+func (c *conn) keep(now time.Duration) {
 	var op delegation.Op
-	if c.h.Renew(&op, c.set.cfg.Now()) {
+	if c.h.Renew(&op, now) {
 		c.forget(op)
 	}
 }

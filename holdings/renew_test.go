@@ -1,6 +1,7 @@
 package holdings
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,28 @@ func TestRenew(t *testing.T) {
 		r.holds("another")
 		time.Sleep(10 * lease)
 		assert.EqualValues(t, before+1+30, word())
+	})
+}
+
+// After a pause that the clock has not told of, all that is held is dropped when the lease
+// is to be renewed, for others than the Set serve it for a time; and held again.
+func TestPause(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		var pauses atomic.Uint64
+		r.Set.pauses = pauses.Load
+		o := r.holds("file")
+		time.Sleep(lease)
+		assert.True(t, o.Trust() > 0)
+		pauses.Add(1)
+		time.Sleep(lease / 2)
+		assert.Zero(t, o.Trust())
+		r.mu.Lock()
+		assert.Equal(t, []*Object{o}, r.dropped)
+		r.mu.Unlock()
+		time.Sleep(lease)
+		again := r.holds("another")
+		time.Sleep(lease)
+		assert.True(t, again.Trust() > 0)
 	})
 }
 

@@ -34,6 +34,7 @@ type Set struct {
 	spoilt  atomic.Bool // the server has broken the rules, and is asked for nothing more
 	running sync.WaitGroup
 	counts  counts
+	pauses  func() uint64 // how often time went by that the clock did not tell
 	waits   sync.Pool // of *wait
 
 	mu    sync.Mutex
@@ -45,10 +46,12 @@ func New(cfg Config) *Set {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	s := &Set{cfg: cfg, pauses: func() uint64 { return 0 }}
 	if cfg.Now == nil {
-		cfg.Now = newBootClock().Now
+		clock := newBootClock()
+		s.cfg.Now, s.pauses = clock.Now, clock.pauses.Load
 	}
-	return &Set{cfg: cfg}
+	return s
 }
 
 // Close returns when nothing of the Set runs any more. It is to be called when all

@@ -37,7 +37,7 @@ func (c *conn) forget(op delegation.Op) { c.post(op, nil, abandoned) }
 // ask posts an operation and waits for its verdict.
 func (c *conn) ask(ctx context.Context, op delegation.Op, opening *holding) delegation.Verdict {
 	c.set.counts.atomics.Add(1)
-	c.keep() // if nobody has since the machine slept: then op's answer is good already
+	c.keep(c.set.cfg.Now()) // if nobody has since the machine slept: then op's answer is good already
 	w := c.post(op, opening, pending)
 	if w == nil {
 		return delegation.Void
