@@ -35,7 +35,7 @@ type Set struct {
 	running sync.WaitGroup
 	counts  counts
 	pauses  func() uint64 // how often time went by that the clock did not tell
-	waits   sync.Pool // of *wait
+	waits   sync.Pool     // of *wait
 
 	mu    sync.Mutex
 	clock delegation.ServerClock
