@@ -16,6 +16,10 @@ type Acquisition struct {
 	// nil, changes on the connection itself recall the grant too.
 	Lien any
 
+	// Names is the caller's own, to be set before Commit: the object is a
+	// directory.
+	Names bool
+
 	conn   *Conn
 	object *object
 	stale  bool // the object has been or is being changed
@@ -50,6 +54,8 @@ func (g *Grantor) refusal(c *Conn, o *object, now time.Duration) Reason {
 		return ReasonOver
 	case now < c.late:
 		return ReasonLate
+	case g.wasLate(c, o.key, now):
+		return ReasonContended
 	case g.all.busy():
 		g.await(now)
 		return ReasonContended
@@ -103,7 +109,7 @@ func (g *Grantor) commit(a *Acquisition, now time.Duration) (Grant, Reason) {
 		return Grant{}, ReasonOver
 	case now < c.late:
 		return Grant{}, ReasonLate
-	case a.stale:
+	case a.stale, a.Names && g.wasLate(c, "", now):
 		return Grant{}, ReasonContended
 	case g.live >= g.cfg.Grants && !g.reclaimSome(g.largest(), anyGrant):
 		return Grant{}, ReasonLimit

@@ -53,8 +53,9 @@ type Grantor struct {
 	objects map[string]*object
 	conns   []*Conn
 	timers  timers
-	live    int           // grants in force
-	awaited time.Duration // no change is blind before this; see await
+	live    int                        // grants in force
+	lates   map[lateness]time.Duration // until when
+	awaited time.Duration              // no change is blind before this; see await
 	stats   Stats
 	fx      Effects // of the call that holds mu
 }
@@ -64,7 +65,7 @@ func NewGrantor(c Config) (*Grantor, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
 	}
-	return &Grantor{cfg: c, seed: maphash.MakeSeed(), objects: make(map[string]*object)}, nil
+	return &Grantor{cfg: c, seed: maphash.MakeSeed(), objects: make(map[string]*object), lates: make(map[lateness]time.Duration)}, nil
 }
 
 // Lease returns the length of the lease.
@@ -78,7 +79,7 @@ type Stats struct {
 	Recalled  uint64 // by a message
 	Returned  uint64 // in answer to one
 	Reclaimed uint64 // without one, since unused
-	Late      uint64 // recalls that nobody answered in time
+	Late      uint64 // recalls that nobody answered in time, or whose connection was given up
 	Silent    uint64 // leases that ran out
 	Cut       uint64 // connections ended
 }

@@ -19,7 +19,7 @@ func grantor(t testing.TB, c Config) *Grantor {
 // attach connects a client whose words nobody else changes.
 func attach(g *Grantor, window int) (*Conn, *memWords) {
 	w := &memWords{make([]uint64, g.cfg.Slots)}
-	return g.Attach(w, window, nil), w
+	return g.Attach(w, window, "", nil), w
 }
 
 // grantTo grants an object and posts the reply.

@@ -29,7 +29,7 @@ const (
 	samples  = 8
 
 	// penalty is for how many leases a connection gets no grants after it
-	// let a deadline pass.
+	// let a deadline pass, and its party none of the object and no directory.
 	penalty = 10
 
 	// idle is for how many leases a grant with a Lien is kept unused.
@@ -55,6 +55,9 @@ const (
 	// defaultGrants bounds what all connections hold together. A grant and
 	// its object take some 300 octets.
 	defaultGrants = 1 << 17
+
+	// maxLate is how many latenesses are kept in mind. Each takes some 150 bytes.
+	maxLate = 1 << 13
 
 	// reclaimScan is how many slots one ACQUIRE looks at for an unused one.
 	reclaimScan = 256

@@ -130,7 +130,7 @@ func newWorld(b budget) *world {
 	for i := range w.ends {
 		words := &memWords{make([]uint64, 2)}
 		w.ends[i] = &end{words: words, h: NewHolder(2)}
-		w.ends[i].conn = g.Attach(words, 1, w.ends[i])
+		w.ends[i].conn = g.Attach(words, 1, "", w.ends[i])
 	}
 	return w
 }

@@ -3,6 +3,7 @@ package delegation
 import (
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -89,7 +90,7 @@ func TestParallel(t *testing.T) {
 	for range clients {
 		r, err := NewRegion(make([]byte, 4*rdma.WordLen))
 		require.NoError(t, err)
-		conn := c.g.Attach(r, 2, make(chan Recall, 2))
+		conn := c.g.Attach(r, 2, strconv.Itoa(len(conns)), make(chan Recall, 2))
 		conns = append(conns, conn)
 		others.Go(func() { c.client(conn, r, stop) })
 	}

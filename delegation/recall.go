@@ -161,6 +161,7 @@ func (g *Grantor) late(gr *grant, now time.Duration) {
 	case gr.phase == sent:
 		g.stats.Late++
 		c.late = now + penalty*g.cfg.Lease
+		g.blame(gr, now)
 		g.end(gr) // the slot stays taken until kind 2 comes
 	default:
 		g.cut(c, ErrDeaf)

@@ -10,6 +10,7 @@ type Conn struct {
 	// Owner is the caller's own.
 	Owner any
 
+	party      string
 	words      Words
 	window     int // recalls that may be unanswered
 	unanswered int
@@ -31,9 +32,10 @@ type Conn struct {
 
 // Attach begins a connection with its region of Config.Slots words. window is how
 // many recalls may be unanswered: the lower of both ends' receives for Immediate
-// Data.
-func (g *Grantor) Attach(words Words, window int, owner any) *Conn {
-	c := &Conn{Owner: owner, words: words, window: window, slots: make([]*grant, 1), generations: make([]uint32, 1)}
+// Data. party names who the client is, as far as that can be told: what a client does on
+// one connection counts for its next one, and for others of its party.
+func (g *Grantor) Attach(words Words, window int, party string, owner any) *Conn {
+	c := &Conn{Owner: owner, party: party, words: words, window: window, slots: make([]*grant, 1), generations: make([]uint32, 1)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.conns = append(g.conns, c)
@@ -65,10 +67,23 @@ func (c *Conn) write(slot uint32, next func(old uint64) Word) {
 // touch the words any more. It may be called twice.
 //
 // byPeer says that it was the client who closed it, so that it knows. Else it may
-// go on for as long as it trusts its lease, and changes wait for that.
+// go on for as long as it trusts its lease, and changes wait for that. Where any does
+// already, that is as if the client had let a deadline pass.
 func (g *Grantor) Disconnect(conn *Conn, byPeer bool, now time.Duration) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.disconnect(conn, byPeer, true, now)
+}
+
+// Dismiss is Disconnect where the server has ended the connection for a reason of its
+// own, such as want of room, and the client is not to blame.
+func (g *Grantor) Dismiss(conn *Conn, now time.Duration) Effects {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.disconnect(conn, false, false, now)
+}
+
+func (g *Grantor) disconnect(conn *Conn, byPeer, blamed bool, now time.Duration) Effects {
 	i := slices.Index(g.conns, conn)
 	if i < 0 {
 		return Effects{}
@@ -81,6 +96,10 @@ func (g *Grantor) Disconnect(conn *Conn, byPeer bool, now time.Duration) Effects
 		case byPeer:
 			g.end(gr)
 		default:
+			if blamed && len(gr.waiters) > 0 {
+				g.stats.Late++
+				g.blame(gr, now)
+			}
 			due := now + trust(g.cfg.Lease)
 			if gr.phase == sent {
 				due = min(due, gr.due)

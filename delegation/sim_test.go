@@ -147,7 +147,7 @@ func (s *sim) newLine(user *simClient) *line {
 	for _, w := range []*wire{&l.up, &l.queue, &l.down} {
 		*w = wire{s: s, dead: &l.dead}
 	}
-	l.conn = s.srv.g.Attach(l.words, simWindow, l)
+	l.conn = s.srv.g.Attach(l.words, simWindow, fmt.Sprint(user), l)
 	return l
 }
 

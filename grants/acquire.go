@@ -34,6 +34,9 @@ func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*Asking, delegation.Reason
 	return &Asking{k: k, conn: c, key: string(key), a: a}, 0
 }
 
+// Directory says that the object is one.
+func (s *Asking) Directory() { s.a.Names = true }
+
 // Commit makes the grant. Replied must follow, when the reply has been posted.
 func (s *Asking) Commit() (delegation.Grant, delegation.Reason) {
 	if s.k.draining.Load() {

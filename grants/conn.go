@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/internal/origin"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -27,7 +28,7 @@ func (k *Keeper) attach(l *rpcrdma.Link) rpcrdma.LinkHandler {
 		panic(err) // the length is that of Config.Slots, which has been checked
 	}
 	c := &conn{k: k, link: l}
-	c.conn = k.g.Attach(words, l.Extensions().Immediate, c)
+	c.conn = k.g.Attach(words, l.Extensions().Immediate, origin.Of(l.RemoteAddr()).String(), c)
 	return c
 }
 
@@ -38,6 +39,10 @@ func (c *conn) Immediate(octets [8]byte) { c.k.do(c.k.g.Immediate(c.conn, octets
 // in good order has let go of everything before; one that aborts it has not, nor has one
 // whose process dies: its kernel goes on with what it was told.
 func (c *conn) Closed(cause error) {
+	if errors.Is(cause, rdma.ErrClosed) || errors.Is(cause, rpcrdma.ErrBound) {
+		c.k.do(c.k.g.Dismiss(c.conn, c.k.now()))
+		return
+	}
 	c.k.do(c.k.g.Disconnect(c.conn, errors.Is(cause, io.EOF), c.k.now()))
 }
 

@@ -69,7 +69,7 @@ func (k *keeper) attach(link *rpcrdma.Link) rpcrdma.LinkHandler {
 	if link.Extensions().Delegation {
 		region, err := delegation.NewRegion(link.Counters())
 		require.NoError(k.t, err)
-		s.conn = k.g.Attach(region, link.Extensions().Immediate, s)
+		s.conn = k.g.Attach(region, link.Extensions().Immediate, "", s)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

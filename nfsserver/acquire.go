@@ -84,6 +84,9 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 	if attr, err = q.export.fs.GetAttr(ctx, &q.cred, h); err != nil {
 		return q.status(err)
 	}
+	if attr.Type == vfs.TypeDir {
+		s.Directory()
+	}
 	gt, why := s.Commit()
 	if res.Reason = why; why != 0 {
 		return nfs3.OK

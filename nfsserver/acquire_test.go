@@ -161,6 +161,6 @@ func TestHostileHolder(t *testing.T) {
 		assert.Error(t, <-hostile.ended)
 		assert.Equal(t, uint64(1), g.k.Stats().Cut)
 		assert.Equal(t, 1, g.k.Stats().InForce)
-		holder.hold("sub")
+		holder.hold("g") // a file, for all here are of one party
 	})
 }

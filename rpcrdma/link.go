@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
@@ -58,7 +59,8 @@ type LinkHandler interface {
 
 	// Closed is called once, when the connection has ended, with the cause:
 	// nil or io.EOF after an orderly end, and at a responder rdma.ErrClosed
-	// where it was the one that closed it. Everything that was posted has
+	// where it was the one that closed it, or ErrBound where that was for want
+	// of room. Everything that was posted has
 	// completed. It runs on the goroutine that has read the
 	// connection, and must not wait for calls of that.
 	Closed(error)
@@ -138,6 +140,9 @@ func (l *Link) Extensions() Extensions { return l.on }
 
 // Peer returns the peer's block.
 func (l *Link) Peer() cmpriv.Extension { return l.peer }
+
+// RemoteAddr returns the peer's network address.
+func (l *Link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
 
 // Handler returns what Attach has returned; nil where that was not called, or is
 // yet to return.

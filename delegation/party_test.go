@@ -1,0 +1,140 @@
+package delegation
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// join is attach for a client of a party.
+func join(g *Grantor, party string) *Conn {
+	return g.Attach(&memWords{make([]uint64, g.cfg.Slots)}, 4, party, nil)
+}
+
+// asksFor asks for a directory or a file, and returns why it is refused.
+func asksFor(g *Grantor, c *Conn, key string, names bool, now time.Duration) Reason {
+	a, why, _ := g.Prepare(c, []byte(key), now)
+	if why != 0 {
+		return why
+	}
+	a.Names = names
+	gt, why, _ := g.Commit(a, now)
+	if why == 0 {
+		g.Replied(c, gt)
+	}
+	return why
+}
+
+// settled lets time go on until a change has nothing to wait for.
+func settled(t *testing.T, g *Grantor, ch *Change, now time.Duration) time.Duration {
+	for g.Waits(ch) {
+		at, ok := g.Next()
+		require.True(t, ok)
+		now = max(now, at)
+		g.Tick(now)
+	}
+	g.Done(ch)
+	return now
+}
+
+// A client that resets its connection while a change waits for it holds changes of that
+// object up once in ten leases, however often it connects again: by what does not end
+// with the connection.
+func TestPenaltyOutlivesConnection(t *testing.T) {
+	g := grantor(t, Config{})
+	var now, held time.Duration
+	for now < penalty*lease {
+		c := join(g, "reader")
+		if why := asksFor(g, c, "object", false, now); why != 0 {
+			assert.Equal(t, ReasonContended, why)
+			assert.Equal(t, trust(lease), held, "so far")
+			now += lease / 2
+			g.Disconnect(c, true, now)
+			continue
+		}
+		began := now
+		var ch Change
+		ready, _ := g.Change(&ch, nil, []byte("object"), now)
+		require.False(t, ready)
+		g.Disconnect(c, false, now)
+		now = settled(t, g, &ch, now)
+		held += now - began
+	}
+	assert.Equal(t, trust(lease), held)
+	assert.EqualValues(t, 1, g.Stats().Late)
+	assert.Zero(t, asksFor(g, join(g, "reader"), "object", true, now+lease), "it is over")
+}
+
+// A party that was late gets nothing of that object, and no directory; others, and all
+// other files, are as they were. So it is where a recall is not answered.
+func TestPenaltyOfParty(t *testing.T) {
+	for name, end := range map[string]func(g *Grantor, c *Conn, r Recall, now time.Duration){
+		"reset":     func(g *Grantor, c *Conn, _ Recall, now time.Duration) { g.Disconnect(c, false, now) },
+		"no answer": func(g *Grantor, _ *Conn, r Recall, now time.Duration) { g.Sent(r, now) },
+		"nonsense": func(g *Grantor, c *Conn, _ Recall, now time.Duration) {
+			g.Immediate(c, [8]byte{})
+			g.Disconnect(c, false, now)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := grantor(t, Config{})
+			c := join(g, "a")
+			require.Zero(t, asksFor(g, c, "object", false, 0))
+			var ch Change
+			_, fx := g.Change(&ch, nil, []byte("object"), 0)
+			end(g, c, fx.Recalls[0], 0)
+			now := settled(t, g, &ch, 0)
+			neighbour, other := join(g, "a"), join(g, "b")
+			assert.Equal(t, ReasonContended, asksFor(g, neighbour, "object", false, now))
+			assert.Equal(t, ReasonContended, asksFor(g, neighbour, "directory", true, now))
+			assert.Zero(t, asksFor(g, neighbour, "file", false, now))
+			assert.Zero(t, asksFor(g, other, "object", false, now))
+			assert.Zero(t, asksFor(g, other, "directory", true, now))
+			now += penalty * lease
+			assert.Zero(t, asksFor(g, neighbour, "object", false, now))
+			assert.Zero(t, asksFor(g, neighbour, "directory", true, now))
+		})
+	}
+}
+
+// Who closes its connection in good order, or had nobody waiting, or had its connection
+// ended by the server, is not late.
+func TestNotLate(t *testing.T) {
+	for name, tt := range map[string]struct {
+		waits bool
+		end   func(g *Grantor, c *Conn)
+	}{
+		"closed":              {true, func(g *Grantor, c *Conn) { g.Disconnect(c, true, 0) }},
+		"nobody waits":        {false, func(g *Grantor, c *Conn) { g.Disconnect(c, false, 0) }},
+		"ended by the server": {true, func(g *Grantor, c *Conn) { g.Dismiss(c, 0) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := grantor(t, Config{})
+			c := join(g, "a")
+			require.Zero(t, asksFor(g, c, "object", false, 0))
+			var ch Change
+			if tt.waits {
+				g.Change(&ch, nil, []byte("object"), 0)
+			}
+			tt.end(g, c)
+			now := settled(t, g, &ch, 0)
+			assert.Zero(t, asksFor(g, join(g, "a"), "object", true, now))
+			assert.Zero(t, g.Stats().Late)
+			assert.Empty(t, g.lates)
+		})
+	}
+}
+
+// What is kept in mind of who was late has a bound, and those go first whose time is over.
+func TestLatenessesBounded(t *testing.T) {
+	g := grantor(t, Config{})
+	for i := range 3 * maxLate {
+		g.punish(lateness{fmt.Sprint(i), ""}, time.Duration(i%2), 0)
+		require.LessOrEqual(t, len(g.lates), maxLate)
+	}
+	g.punish(lateness{"next", ""}, lease, 1)
+	assert.Len(t, g.lates, 1)
+}
