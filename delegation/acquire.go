@@ -39,7 +39,7 @@ func (g *Grantor) Prepare(conn *Conn, key []byte, now time.Duration) (*Acquisiti
 	o := g.object(key)
 	defer g.forget(o)
 	if why := g.refusal(conn, o, now); why != 0 {
-		g.stats.Refused++
+		g.refuse(why)
 		return nil, why, g.take()
 	}
 	a := &Acquisition{conn: conn, object: o}
@@ -95,7 +95,7 @@ func (g *Grantor) Commit(a *Acquisition, now time.Duration) (Grant, Reason, Effe
 	defer g.mu.Unlock()
 	gt, why := g.commit(a, now)
 	if why != 0 {
-		g.stats.Refused++
+		g.refuse(why)
 	}
 	g.leave(a) // only now, for o must not be forgotten while room is made
 	g.forget(a.object)

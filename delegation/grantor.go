@@ -57,7 +57,8 @@ type Grantor struct {
 	lates   map[lateness]time.Duration // until when
 	awaited time.Duration              // no change is blind before this; see await
 	stats   Stats
-	fx      Effects // of the call that holds mu
+	refused [ReasonOver + 1]uint64 // by reason
+	fx      Effects                // of the call that holds mu
 }
 
 // NewGrantor returns a Grantor of what c says.
@@ -90,6 +91,42 @@ func (g *Grantor) Stats() Stats {
 	defer g.mu.Unlock()
 	g.stats.InForce = g.live
 	return g.stats
+}
+
+// Refused counts an ACQUIRE that is refused for a reason of the caller's own.
+func (g *Grantor) Refused(why Reason) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refuse(why)
+}
+
+func (g *Grantor) refuse(why Reason) {
+	g.stats.Refused++
+	g.refused[why]++
+}
+
+// Refusals returns Stats.Refused by reason.
+func (g *Grantor) Refusals() map[Reason]uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make(map[Reason]uint64)
+	for why, n := range g.refused {
+		if n > 0 {
+			all[Reason(why)] = n
+		}
+	}
+	return all
+}
+
+// Parties returns how many grants are in force for each party that is connected.
+func (g *Grantor) Parties() map[string]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make(map[string]int)
+	for _, c := range g.conns {
+		all[c.party] += c.live
+	}
+	return all
 }
 
 // Effects are what the caller has to do after a call, in any order.

@@ -22,9 +22,9 @@ func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*Asking, delegation.Reason
 	c := k.conn(p)
 	switch {
 	case c == nil || k.draining.Load():
-		return nil, delegation.ReasonOver
+		return nil, k.refuse(delegation.ReasonOver)
 	case k.fenced():
-		return nil, delegation.ReasonLate
+		return nil, k.refuse(delegation.ReasonLate)
 	}
 	a, why, fx := k.g.Prepare(c, key, k.now())
 	k.do(fx)
@@ -34,16 +34,21 @@ func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*Asking, delegation.Reason
 	return &Asking{k: k, conn: c, key: string(key), a: a}, 0
 }
 
+func (k *Keeper) refuse(why delegation.Reason) delegation.Reason {
+	k.g.Refused(why)
+	return why
+}
+
 // Directory says that the object is one.
 func (s *Asking) Directory() { s.a.Names = true }
 
 // Commit makes the grant. Replied must follow, when the reply has been posted.
 func (s *Asking) Commit() (delegation.Grant, delegation.Reason) {
 	if s.k.draining.Load() {
-		return delegation.Grant{}, delegation.ReasonOver
+		return delegation.Grant{}, s.k.refuse(delegation.ReasonOver)
 	}
 	if !s.k.fence.enter() {
-		return delegation.Grant{}, delegation.ReasonLimit
+		return delegation.Grant{}, s.k.refuse(delegation.ReasonLimit)
 	}
 	defer s.k.fence.leave()
 	gt, why, fx := s.k.g.Commit(s.a, s.k.now())

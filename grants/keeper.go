@@ -139,6 +139,26 @@ func (k *Keeper) Stats() delegation.Stats {
 	return k.g.Stats()
 }
 
+// Refused counts an ACQUIRE that the caller has refused for a reason of its own.
+func (k *Keeper) Refused(why delegation.Reason) { k.g.Refused(why) }
+
+// Refusals returns how many ACQUIREs were refused, by reason, and Parties how many grants
+// are in force, by the address that holds them. The nil Keeper has none.
+func (k *Keeper) Refusals() map[delegation.Reason]uint64 {
+	if k == nil {
+		return nil
+	}
+	return k.g.Refusals()
+}
+
+// Parties is for Refusals.
+func (k *Keeper) Parties() map[string]int {
+	if k == nil {
+		return nil
+	}
+	return k.g.Parties()
+}
+
 // Lease returns for how long a client may be silent.
 func (k *Keeper) Lease() time.Duration { return k.g.Lease() }
 

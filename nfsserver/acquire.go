@@ -44,14 +44,14 @@ func acquire(ctx context.Context, q *request, r *oncrpc.Reply) error {
 
 // acquire grants what can be granted of an object, or says why not.
 func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Types, res *delegation.AcquireRes, r *oncrpc.Reply) nfs3.Status {
-	res.Status, res.Reason = delegation.StatusRefused, delegation.ReasonTypes
+	res.Status = delegation.StatusRefused
 	if q.export.keys == nil {
-		return nfs3.OK
+		return q.refuse(res, delegation.ReasonTypes)
 	}
 	key, err := q.keyOf(h)
 	switch {
 	case errors.Is(err, syscall.EOPNOTSUPP):
-		return nfs3.OK
+		return q.refuse(res, delegation.ReasonTypes)
 	case err != nil:
 		return q.status(err)
 	}
@@ -61,8 +61,7 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 	}
 	defer s.Cancel()
 	if q.server.set.Load() != q.set { // SetExports has had all recalled, but not this
-		res.Reason = delegation.ReasonContended
-		return nfs3.OK
+		return q.refuse(res, delegation.ReasonContended)
 	}
 	attr, err := q.export.fs.GetAttr(ctx, &q.cred, h)
 	if err != nil {
@@ -70,15 +69,18 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 	}
 	types, leased := q.keepable(attr.Type, types)
 	if types == 0 {
-		res.Reason = delegation.ReasonTypes
-		return nfs3.OK
+		return q.refuse(res, delegation.ReasonTypes)
 	}
 	if status := q.mayKeep(ctx, h); status != nfs3.OK {
 		return status
 	}
 	if leased {
-		if res.Reason, err = q.lease(ctx, s, h); err != nil || res.Reason != 0 {
+		why, err := q.lease(ctx, s, h)
+		switch {
+		case err != nil:
 			return q.status(err)
+		case why != 0:
+			return q.refuse(res, why)
 		}
 	}
 	if attr, err = q.export.fs.GetAttr(ctx, &q.cred, h); err != nil {
@@ -97,6 +99,13 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 		Status: delegation.StatusOK, Slot: gt.Slot, Generation: gt.Generation, Types: types,
 		LeaseMS: uint32(q.server.grants.Lease().Milliseconds()), Attr: wire.AppendTo(nil),
 	}
+	return nfs3.OK
+}
+
+// refuse says why nothing is granted, where the Keeper does not.
+func (q *request) refuse(res *delegation.AcquireRes, why delegation.Reason) nfs3.Status {
+	q.server.grants.Refused(why)
+	res.Reason = why
 	return nfs3.OK
 }
 

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/grants"
@@ -70,6 +74,9 @@ type grantsDoc struct {
 	Late         uint64  `json:"late"`
 	Silent       uint64  `json:"silent"`
 	Cut          uint64  `json:"cut"`
+
+	RefusedBy map[string]uint64 `json:"refused_by"` // reason
+	Parties   map[string]int    `json:"parties"`    // grants in force, by address
 }
 
 // lookAtGrants returns nil with --no-extensions.
@@ -78,7 +85,12 @@ func lookAtGrants(k *grants.Keeper) *grantsDoc {
 		return nil
 	}
 	s := k.Stats()
+	refused := make(map[string]uint64)
+	for why, n := range k.Refusals() {
+		refused[why.String()] = n
+	}
 	return &grantsDoc{
+		RefusedBy: refused, Parties: k.Parties(),
 		LeaseSeconds: k.Lease().Seconds(), WaitSeconds: k.Left().Seconds(), InForce: s.InForce, Granted: s.Granted, Refused: s.Refused, Recalled: s.Recalled,
 		Returned: s.Returned, Reclaimed: s.Reclaimed, Late: s.Late, Silent: s.Silent, Cut: s.Cut,
 	}
@@ -86,8 +98,16 @@ func lookAtGrants(k *grants.Keeper) *grantsDoc {
 
 // String is a line of status.
 func (g *grantsDoc) String() string {
-	text := fmt.Sprintf("%d grants in force; %d granted, %d refused, %d recalled, %d returned, %d reclaimed",
-		g.InForce, g.Granted, g.Refused, g.Recalled, g.Returned, g.Reclaimed)
+	refused := strconv.FormatUint(g.Refused, 10) + " refused"
+	if len(g.RefusedBy) > 0 {
+		var by []string
+		for _, why := range slices.Sorted(maps.Keys(g.RefusedBy)) {
+			by = append(by, fmt.Sprintf("%s %d", why, g.RefusedBy[why]))
+		}
+		refused += " (" + strings.Join(by, ", ") + ")"
+	}
+	text := fmt.Sprintf("%d grants in force%s; %d granted, %s, %d recalled, %d returned, %d reclaimed",
+		g.InForce, g.most(), g.Granted, refused, g.Recalled, g.Returned, g.Reclaimed)
 	for _, n := range []struct {
 		count uint64
 		what  string
@@ -101,6 +121,25 @@ func (g *grantsDoc) String() string {
 			short(time.Duration(g.WaitSeconds*float64(time.Second))))
 	}
 	return text
+}
+
+// largest returns the address that holds most, and how much.
+func (g *grantsDoc) largest() (address string, grants int) {
+	for a, n := range g.Parties {
+		if n > grants || n == grants && a < address {
+			address, grants = a, n
+		}
+	}
+	return address, grants
+}
+
+// most names who holds most, if there are several.
+func (g *grantsDoc) most() string {
+	address, n := g.largest()
+	if len(g.Parties) < 2 || n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s has %d)", address, n)
 }
 
 // events are the counts by what happened.

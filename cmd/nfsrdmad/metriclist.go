@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -135,6 +136,19 @@ var metricList = []metric{
 	gauge("grants", "What clients hold by delegation counters.", none, func(s *sight, emit emitter) {
 		if s.Grants != nil {
 			emit(float64(s.Grants.InForce))
+		}
+	}),
+	gauge("grants_of_largest_party", "Grants in force of the address that has most.", none, func(s *sight, emit emitter) {
+		if s.Grants != nil {
+			_, n := s.Grants.largest()
+			emit(float64(n))
+		}
+	}),
+	counter("grant_refusals_total", "ACQUIREs that were refused.", []string{"reason"}, func(s *sight, emit emitter) {
+		if s.Grants != nil {
+			for why := delegation.ReasonContended; why <= delegation.ReasonOver; why++ {
+				emit(float64(s.Grants.RefusedBy[why.String()]), why.String())
+			}
 		}
 	}),
 	gauge("grant_wait_seconds", "For how long changes are put off, since clients may hold what the daemon before this one granted.", none, func(s *sight, emit emitter) {
