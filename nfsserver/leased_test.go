@@ -29,6 +29,14 @@ type leaserFS struct {
 	fail   error
 	slow   chan struct{} // Lease waits for it; nil: not
 	most   int           // leases; 0: no bound
+	looked func()        // runs before GetAttr of what is leased; nil: nothing does
+}
+
+func (f *leaserFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	if f.looked != nil && f.leased(h) {
+		f.looked()
+	}
+	return f.FS.GetAttr(ctx, c, h)
 }
 
 func (f *leaserFS) Lease(_ context.Context, _ *vfs.Cred, h vfs.Handle, broken func()) (func(), error) {

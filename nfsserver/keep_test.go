@@ -1,0 +1,117 @@
+package nfsserver
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// TestKeepable: what can be granted of what, where the server alone changes it, where the
+// file system tells of changes, and elsewhere.
+func TestKeepable(t *testing.T) {
+	const file, data, names = delegation.FileData | delegation.FileAttributes, delegation.FileData, delegation.Directory
+	for _, tt := range []struct {
+		exclusive, leaser bool
+		t                 vfs.Type
+		want              delegation.Types
+		leased            bool
+	}{
+		{true, true, vfs.TypeReg, file, false},
+		{true, false, vfs.TypeReg, file, false},
+		{false, true, vfs.TypeReg, data, true},
+		{false, false, vfs.TypeReg, 0, false},
+		{true, true, vfs.TypeDir, names, false},
+		{true, false, vfs.TypeDir, names, false},
+		{false, true, vfs.TypeDir, 0, false},
+		{false, false, vfs.TypeDir, 0, false},
+		{true, true, vfs.TypeLnk, 0, false},
+		{true, false, vfs.TypeLnk, 0, false},
+		{false, true, vfs.TypeLnk, 0, false},
+		{false, false, vfs.TypeLnk, 0, false},
+	} {
+		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
+			q := &request{export: &export{source: new(source)}, options: &exports.Options{Exclusive: tt.exclusive}}
+			if tt.leaser {
+				q.export.leaser = new(leaserFS)
+			}
+			types, leased := q.keepable(tt.t, allTypes)
+			assert.Equal(t, tt.want, types)
+			assert.Equal(t, tt.leased, leased)
+			for _, none := range []delegation.Types{0, allTypes &^ tt.want} {
+				types, _ := q.keepable(tt.t, none)
+				assert.Zero(t, types)
+			}
+		})
+	}
+}
+
+// Who may not read an object holds nothing of it, whatever may be kept.
+func TestAcquireUnreadable(t *testing.T) {
+	check := func(t *testing.T, g *grantRig, names ...string) {
+		p := g.play()
+		defer p.leave()
+		for _, name := range names {
+			mode := uint32(0o333) // its owner may not either
+			_, err := g.fs.SetAttr(t.Context(), &vfs.Cred{UID: 1000}, g.hosts[name], vfs.SetAttr{Mode: &mode}, nil)
+			require.NoError(t, err)
+			res, err := p.ask(g.fh[name], allTypes)
+			require.NoError(t, err)
+			assert.Equal(t, delegation.AcquireRes{Status: delegation.StatusAcces}, res, name)
+		}
+	}
+	t.Run("exclusive", func(t *testing.T) {
+		withGrants(t, nil, func(t *testing.T, g *grantRig) { check(t, g, "f", "d") })
+	})
+	t.Run("leased", func(t *testing.T) {
+		withLeases(t, func(t *testing.T, g *grantRig, _ *leaserFS) { check(t, g, "f") })
+	})
+}
+
+// Room for one lease more is made once; where there still is none, nothing is granted, and
+// no lease stays.
+func TestLeaseRoomTwice(t *testing.T) {
+	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
+		p := g.play()
+		defer p.leave()
+		p.hold("f")
+		require.NoError(t, p.link.Atomic(rdma.OpFetchAdd, p.link.Counter(1), delegation.OpClose.Operands(), p, 0))
+		p.recalls()
+		f.fail = syscall.EMFILE
+		assert.Equal(t, delegation.ReasonLimit, p.refused("g"))
+		assert.False(t, f.leased(g.hosts["f"]), "it has made room")
+		assert.Equal(t, delegation.ReasonLimit, p.refused("g"), "there is none to be made")
+		f.fail = nil
+		p.hold("g")
+	})
+}
+
+// A change that comes between the lease and the grant spoils the grant, and the lease is
+// released.
+func TestLeaseSpoiled(t *testing.T) {
+	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
+		a, b := g.play(), g.play()
+		defer a.leave()
+		defer b.leave()
+		for _, meanwhile := range []func(){
+			func() { assert.Equal(t, nfs3.OK, b.call(g.write("f"))) },
+			g.k.RecallAll,
+		} {
+			f.looked = func() {
+				f.looked = nil
+				meanwhile()
+			}
+			assert.Equal(t, delegation.ReasonContended, a.refused("f"))
+			assert.False(t, f.leased(g.hosts["f"]))
+		}
+		a.hold("f")
+	})
+}
