@@ -19,6 +19,7 @@ import (
 const childEnv = "FUSEFS_TEST_CHILD"
 
 var children = map[string]func(args []string) error{
+	"act":    act,
 	"fsync":  fsyncInherited,
 	"mapped": mapped,
 	"try":    try,

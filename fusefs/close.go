@@ -1,6 +1,10 @@
 package fusefs
 
-import "github.com/hanwen/go-fuse/v2/fuse"
+import (
+	"context"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
 
 // Release implements fuse.RawFileSystem.
 func (m *Mount) Release(cancel <-chan struct{}, in *fuse.ReleaseIn) {
@@ -11,22 +15,27 @@ func (m *Mount) Release(cancel <-chan struct{}, in *fuse.ReleaseIn) {
 	f.opened()
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
+	m.release(o, f)
+}
+
+// release ends an open file.
+func (m *Mount) release(ctx context.Context, f *file) {
 	if f.writes {
-		m.writerClosed(o, f.n)
+		m.writerClosed(ctx, f.n)
 	}
-	m.closed(o, f.n)
+	m.closed(ctx, f.n)
 }
 
 // writerClosed sends what a mapping left when the last file that may write is
 // closed.
-func (m *Mount) writerClosed(o *op, n *node) {
+func (m *Mount) writerClosed(ctx context.Context, n *node) {
 	p := n.pend()
 	w, taken := p.closed()
 	if w == nil {
 		return
 	}
 	defer p.unuse(w)
-	if m.sync(o, n) != nil {
+	if m.sync(ctx, n) != nil {
 		return // leave sees to the data
 	}
 	p.mu.Lock()
@@ -37,9 +46,9 @@ func (m *Mount) writerClosed(o *op, n *node) {
 }
 
 // closed ends an open file of n.
-func (m *Mount) closed(o *op, n *node) {
+func (m *Mount) closed(ctx context.Context, n *node) {
 	if m.table.close(n) {
-		m.removeHidden(o, n)
+		m.removeHidden(ctx, n)
 	}
 }
 
@@ -49,7 +58,7 @@ func (m *Mount) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	if f == nil || !f.writes {
 		return fuse.OK
 	}
-	return m.syncFile(cancel, &in.InHeader, f, (*losses).byClose)
+	return m.syncFile(cancel, &in.InHeader, f, (*losses).byClose, true)
 }
 
 // Fsync implements fuse.RawFileSystem: by any descriptor, for all that was
@@ -59,13 +68,16 @@ func (m *Mount) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	if f == nil {
 		return fuse.EBADF
 	}
-	return m.syncFile(cancel, &in.InHeader, f, (*losses).byFsync)
+	return m.syncFile(cancel, &in.InHeader, f, (*losses).byFsync, false)
 }
 
 // syncFile puts what was written on stable storage, and tells what was lost.
-func (m *Mount) syncFile(cancel <-chan struct{}, h *fuse.InHeader, f *file, tells func(*losses, *told) error) fuse.Status {
+func (m *Mount) syncFile(cancel <-chan struct{}, h *fuse.InHeader, f *file, tells func(*losses, *told) error, closes bool) fuse.Status {
 	o := m.begin(cancel, h)
 	defer m.end(o)
+	if closes {
+		o.isClose()
+	}
 	if err := m.sync(o, f.n); err != nil {
 		return m.fail(err)
 	}

@@ -57,7 +57,8 @@ type Config struct {
 	Held *holdings.Set
 
 	// Up tells whether the server answers; nil means always. While it does
-	// not, killed processes stop waiting for it.
+	// not, the calls of killed processes are given up, and else left alone when
+	// these stop waiting.
 	Up func() bool
 
 	// Log gets what nobody else is told; nil means slog.Default.

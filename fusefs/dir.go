@@ -42,6 +42,7 @@ func (m *Mount) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenO
 		m.expire(n)
 	}
 	out.Fh = m.files.addDir(&dir{n: n, who: o.who()})
+	o.opened = out.Fh
 	return fuse.OK
 }
 
@@ -86,6 +87,7 @@ func (m *Mount) tellListed(o *op, d *dir, e *entry, out *fuse.EntryOut) {
 		m.table.forget(n.id, 1)
 		return
 	}
+	o.referred = append(o.referred, n)
 	m.tellEntry(o, d.n, e.name, n, grant, out)
 }
 

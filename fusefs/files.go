@@ -88,5 +88,6 @@ func (m *Mount) newFile(o *op, n *node, flags uint32, emptied *pages, data *earl
 	if p := n.pending.Load(); p != nil {
 		f.told = p.losses.opened()
 	}
-	return m.files.addFile(f)
+	o.opened = m.files.addFile(f)
+	return o.opened
 }

@@ -38,12 +38,19 @@ type held struct {
 	// adrift says that a change of ours was given up, and the server may make it
 	// at any time without a word to us: nothing is served any more.
 	adrift atomic.Bool
+
+	// late counts changes of ours that go on although the program was killed that
+	// asked for them: nothing is believed until they have ended.
+	late atomic.Int32
 }
+
+// loose tells whether a change of ours may come at any time.
+func (n *node) loose() bool { return n.adrift.Load() || n.late.Load() > 0 }
 
 // trustLocked returns for how long what was learned of n under its grant may be served,
 // if the grant is of one of the types; 0 where that is not so now.
 func (n *node) trustLocked(types delegation.Types) time.Duration {
-	if n.grant == 0 || !n.using || n.object().Types()&types == 0 || n.adrift.Load() {
+	if n.grant == 0 || !n.using || n.object().Types()&types == 0 || n.loose() {
 		return 0
 	}
 	return n.object().Trust()
@@ -52,7 +59,7 @@ func (n *node) trustLocked(types delegation.Types) time.Duration {
 // trusted makes sure that what was learned of n under its grant may be served, and
 // returns false where that cannot be had. It may wait for an atomic operation.
 func (n *node) trusted(o *op, types delegation.Types) bool {
-	if n.object().Types()&types == 0 || n.adrift.Load() {
+	if n.object().Types()&types == 0 || n.loose() {
 		return false
 	}
 	n.mu.Lock()
@@ -67,7 +74,7 @@ func (n *node) trusted(o *op, types delegation.Types) bool {
 
 // holdable tells whether types of n may be had at the server, now or later.
 func (m *Mount) holdable(n *node) bool {
-	if n.adrift.Load() {
+	if n.loose() {
 		return false
 	}
 	if o := n.own.Load(); o != nil {
@@ -182,14 +189,19 @@ func (n *node) lendLocked(life time.Duration) {
 func unsure(err error, changed ...*node) {
 	var refused *nfsclient.Error
 	var auth oncrpc.AuthError
-	if err == nil || errors.As(err, &refused) || errors.As(err, &auth) {
+	if err == nil || errors.Is(err, nfsclient.ErrNotMade) || errors.As(err, &refused) || errors.As(err, &auth) {
 		return
 	}
 	for _, n := range changed {
-		first := n.adrift.CompareAndSwap(false, true)
-		n.m.expire(n)
-		if first && n.directory.Load() != nil {
-			n.m.notes.Go(func() { n.m.forgetNames(n) })
-		}
+		n.unlend(n.adrift.CompareAndSwap(false, true))
+	}
+}
+
+// unlend makes the kernel ask for n's attributes and, where it may be the first time,
+// for the names in n.
+func (n *node) unlend(first bool) {
+	n.m.expire(n)
+	if first && n.directory.Load() != nil {
+		n.m.notes.Go(func() { n.m.forgetNames(n) })
 	}
 }

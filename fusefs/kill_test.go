@@ -1,9 +1,13 @@
 package fusefs
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
@@ -69,25 +74,155 @@ func TestKill(t *testing.T) {
 	assert.NoError(t, other.Wait())
 }
 
-// TestKillUp does not give up the calls of a killed program while the server
-// answers: it is only slow.
+// act is a child that does something to a file of a directory, once it is told to.
+func act(args []string) error {
+	what, name := args[0], args[1]
+	var f *os.File
+	if flags, opens := map[string]int{"write": unix.O_DIRECT, "exit": 0}[what]; opens {
+		var err error
+		if f, err = os.OpenFile(name, os.O_RDWR|flags, 0); err != nil {
+			return err
+		}
+	}
+	fmt.Println("ready")
+	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+		return err
+	}
+	var err error
+	switch what {
+	case "read":
+		_, err = os.ReadFile(name)
+	case "write":
+		_, err = f.Write(sample(8 << 10))
+	case "make":
+		_, err = os.Create(name)
+	case "rename":
+		err = os.Rename(name, name+"2")
+	case "remove":
+		err = os.Remove(name)
+	case "exit": // which closes
+		_, err = f.WriteString("kept")
+		fmt.Println("written")
+		time.Sleep(time.Hour)
+	case "close":
+		err = os.WriteFile(name, []byte("kept"), 0o644)
+	}
+	return err
+}
+
+// TestKillUp kills programs whose calls the server, which answers others, keeps. They
+// end; the calls go on, and what they do is seen when they have done it.
 func TestKillUp(t *testing.T) {
 	s, m := newMount(t)
-	put(t, s.file("a"), []byte("x"))
-	hangs, speak := m.silence()
-	m.setDown(false)
-	cmd := start(t, m.file("a"))
-	<-hangs
-	require.NoError(t, cmd.Process.Kill())
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
+	waits := map[string]uint32{
+		"read": nfs3.ProcRead, "write": nfs3.ProcWrite, "make": nfs3.ProcCreate, "rename": nfs3.ProcRename,
+		"remove": nfs3.ProcRemove, "close": nfs3.ProcWrite, "exit": nfs3.ProcWrite,
+	}
+	cmds := make(map[string]*exec.Cmd)
+	ready := make(map[string]*bufio.Scanner)
+	var tell []io.Writer
+	for what := range waits {
+		require.NoError(t, os.Mkdir(s.file(what), 0o755)) // which the kernel keeps to one at a time
+		if what != "make" {
+			put(t, s.file(what+"/f"), sample(8<<10))
+		}
+		cmd := child(t, nil, "act", what, m.file(what+"/f"))
+		in, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		cmds[what], ready[what], tell = cmd, bufio.NewScanner(out), append(tell, in)
+	}
+	for _, r := range ready {
+		require.True(t, r.Scan())
+	}
+	hangs, over := make(chan uint32, 1000), make(chan struct{})
+	m.setBefore(func(ctx context.Context, x *oncrpc.Exchange) error {
+		for _, proc := range waits {
+			if x.Prog != nfs3.Program || x.Proc != proc {
+				continue
+			}
+			hangs <- proc
+			select {
+			case <-over:
+				return nil
+			case <-ctx.Done():
+				t.Error("gave up", nfs3.ProcName(x.Proc))
+				return context.Cause(ctx)
+			}
+		}
+		return nil
+	})
+	speak := sync.OnceFunc(func() { close(over) })
+	end := time.AfterFunc(time.Minute, speak)
+	t.Cleanup(func() { end.Stop(); speak() })
+	for _, in := range tell {
+		_, err := in.Write([]byte("x"))
+		require.NoError(t, err)
+	}
+	for what := range cmds {
+		if what == "exit" { // it calls when it is killed
+			require.True(t, ready[what].Scan())
+			continue
+		}
+		select {
+		case <-hangs:
+		case <-time.After(30 * time.Second):
+			require.Fail(t, "not all programs call")
+		}
+	}
+	for what, cmd := range cmds {
+		require.NoError(t, cmd.Process.Kill(), what)
+	}
+	for what, cmd := range cmds {
+		err := cmd.Wait()
+		status, ok := err.(*exec.ExitError)
+		require.True(t, ok, "%s: %v", what, err)
+		assert.Equal(t, syscall.SIGKILL, status.Sys().(syscall.WaitStatus).Signal(), what)
+	}
 	select {
-	case <-done:
-		t.Error("gave up a call that the server is about to answer")
-	case <-time.After(3 * killPoll):
+	case <-over:
+		t.Error("they wait for the server")
+	default:
+	}
+	for _, name := range []string{"make/f", "rename/f2"} {
+		_, err := os.Lstat(m.file(name))
+		assert.ErrorIs(t, err, os.ErrNotExist)
+	}
+	for _, name := range []string{"rename/f", "remove/f"} {
+		_, err := os.Lstat(m.file(name))
+		assert.NoError(t, err)
 	}
 	speak()
-	assert.Error(t, <-done)
+	require.Eventually(t, func() bool {
+		m.ops.mu.Lock()
+		defer m.ops.mu.Unlock()
+		return m.ops.late == 0
+	}, 30*time.Second, time.Millisecond)
+	m.setBefore(nil)
+	for _, name := range []string{"make/f", "rename/f2"} {
+		assert.Eventually(t, func() bool {
+			_, err := os.Lstat(m.file(name))
+			return err == nil
+		}, 10*time.Second, time.Millisecond, name)
+	}
+	for _, name := range []string{"rename/f", "remove/f"} {
+		_, err := os.Lstat(m.file(name))
+		assert.ErrorIs(t, err, os.ErrNotExist)
+	}
+	holds(t, m.file("read/f"), sample(8<<10))
+	holds(t, s.file("write/f"), sample(8<<10))
+	holds(t, m.file("close/f"), []byte("kept"))
+	holds(t, m.file("exit/f"), append([]byte("kept"), sample(8 << 10)[4:]...))
+	for _, n := range m.table.all() {
+		assert.Zero(t, n.late.Load())
+	}
+	assert.Eventually(t, func() bool {
+		m.files.mu.RLock()
+		defer m.files.mu.RUnlock()
+		return len(m.files.all) == 0
+	}, 30*time.Second, time.Millisecond, "open files")
 }
 
 // TestAbortDead takes the mount of a dead server away by force.

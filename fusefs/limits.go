@@ -83,6 +83,15 @@ const (
 	// kernel has forgotten before a program was told by fsync.
 	maxUnclaimed = 1024
 
+	// killPolls is how often it is looked at an interrupted request before it is asked
+	// whether its process was killed, where the server answers others, and unseenPolls
+	// before one whose process we do not see counts as killed.
+	killPolls, unseenPolls = 2, 20
+
+	// maxLate is how many requests go on that the kernel has an answer to: who kills
+	// more processes has them wait for the server.
+	maxLate = 256
+
 	// sillyTries is how many names for a removed open file are tried: only
 	// files that a crash left have such names.
 	sillyTries = 64
@@ -94,8 +103,7 @@ const (
 	// same: as long as one command runs, not one that changes its groups.
 	callerLife = 200 * time.Millisecond
 
-	// killPoll is how often interrupted processes are looked at while the
-	// server does not answer.
+	// killPoll is how often interrupted processes are looked at.
 	killPoll = 500 * time.Millisecond
 
 	// restPoll is how often it is looked at what is held and not used: what was

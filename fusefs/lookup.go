@@ -27,6 +27,7 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 	case absent:
 		return m.tellAbsent(o, dir, name, grant, out)
 	case n != nil:
+		o.referred = append(o.referred, n)
 		m.tellEntry(o, dir, name, n, grant, out)
 		return m.guard(o, out)
 	}
@@ -88,6 +89,7 @@ func (m *Mount) enter(o *op, dir *node, name string, s sight, fh nfs3.FH, a *nfs
 		m.table.forget(n.id, 1)
 		return m.fail(err)
 	}
+	o.referred = append(o.referred, n)
 	m.tellEntry(o, dir, name, n, grant, out)
 	return fuse.OK
 }

@@ -12,6 +12,7 @@ func (m *Mount) making(cancel <-chan struct{}, h *fuse.InHeader, name string) (o
 	o, dir = m.begin(cancel, h), m.table.node(h.NodeId)
 	if dir != nil {
 		o.changes(dir)
+		o.made = givenName{dir, name}
 		where = nfs3.DirOpArgs{Dir: dir.fh, Name: []byte(name)}
 	}
 	return o, dir, where

@@ -16,6 +16,7 @@ func (m *Mount) Unlink(cancel <-chan struct{}, h *fuse.InHeader, name string) fu
 	defer m.end(o)
 	o.changes(dir)
 	n := m.table.child(dir, name)
+	o.mayChange(n)
 	if n != nil && m.table.isOpen(n) {
 		return m.hide(o, dir, name, n)
 	}
@@ -35,6 +36,7 @@ func (m *Mount) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fus
 	defer m.end(o)
 	o.changes(dir)
 	n := m.table.child(dir, name)
+	o.mayChange(n)
 	began := m.tick()
 	var wcc nfs3.WccData
 	err := emptied(o, n, func() (err error) {
@@ -72,8 +74,10 @@ func (m *Mount) Rename(cancel <-chan struct{}, in *fuse.RenameIn, name, newName 
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
 	o.changes(from, to)
+	o.made = givenName{to, newName}
 	m.mayMove(from, to, newName)
 	n, over := m.table.child(from, name), m.table.child(to, newName)
+	o.mayChange(n, over)
 	hidden := false
 	if over != nil && over != n && m.table.isOpen(over) {
 		if status := m.hide(o, to, newName, over); status != fuse.OK {
@@ -111,6 +115,8 @@ func (m *Mount) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
 	o.changes(dir)
+	o.made = givenName{dir, name}
+	o.mayChange(n)
 	began := m.tick()
 	res, err := o.c().Link(o, &nfs3.LinkArgs{File: n.fh, Link: nfs3.DirOpArgs{Dir: dir.fh, Name: []byte(name)}})
 	m.learnOwn(dir, began, &res.Dir.After)

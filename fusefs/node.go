@@ -134,7 +134,7 @@ func (m *Mount) takeLocked(n *node, began uint64, a *nfs3.Attr) (changed bool) {
 
 // freshLocked returns how long n's attributes may still be believed.
 func (n *node) freshLocked() time.Duration {
-	if !n.known || n.behind || n.until == 0 {
+	if !n.known || n.behind || n.until == 0 || n.late.Load() > 0 {
 		return 0
 	}
 	if trust := n.trustLocked(ofAttributes); trust > 0 && n.learnt >= n.grant {

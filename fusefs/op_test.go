@@ -32,6 +32,64 @@ func TestOps(t *testing.T) {
 	assert.Error(t, third.Err())
 }
 
+// TestEndKilled: who is dead does not wait where others are answered, and the kernel
+// gets the answer to what goes on; of whom nobody knows whether he is dead gives up
+// what changes nothing, after long.
+func TestEndKilled(t *testing.T) {
+	m := new(Mount)
+	interrupt := make(chan struct{})
+	close(interrupt)
+	begin := func(pid uint32, unique uint64, touched ...*node) *op {
+		o := m.begin(interrupt, &fuse.InHeader{Caller: fuse.Caller{Pid: pid}, Unique: unique})
+		o.mayChange(touched...)
+		return o
+	}
+	n := &node{m: m}
+	const nobody = 1 << 30
+	dead, look, change := begin(nobody, 1, n, nil), begin(0, 2), begin(0, 3, n)
+	var answers []uint64
+	takes, gone := true, false
+	poll := func() []*node {
+		return m.ops.endKilled(func(unique uint64) bool { answers = append(answers, unique); return takes }, func() bool { return gone })
+	}
+	for range killPolls {
+		assert.NoError(t, dead.Err())
+		assert.Empty(t, poll())
+	}
+	assert.Error(t, dead.Err(), "what waits here")
+	assert.Empty(t, answers, "it may answer by itself")
+	takes = false
+	assert.Empty(t, poll())
+	assert.False(t, n.loose(), "the kernel has an answer already")
+	takes, m.ops.late = true, maxLate
+	assert.Empty(t, poll())
+	m.ops.late = 0
+	assert.Equal(t, []*node{n}, poll())
+	assert.Equal(t, []uint64{1, 1}, answers)
+	assert.True(t, n.loose())
+	assert.NoError(t, dead.calls.Err(), "its call goes on")
+	for range unseenPolls - killPolls - 4 {
+		poll()
+		assert.NoError(t, look.Err())
+	}
+	poll()
+	assert.Error(t, look.Err())
+	poll()
+	assert.Equal(t, []uint64{1, 1, 2}, answers)
+	for range 2 * unseenPolls {
+		poll()
+	}
+	assert.NoError(t, change.Err())
+	gone = true
+	poll()
+	assert.Error(t, dead.calls.Err())
+	m.end(dead)
+	m.end(look)
+	assert.False(t, n.loose())
+	assert.Zero(t, m.ops.late)
+	assert.NotSame(t, dead, begin(1, 4))
+}
+
 // BenchmarkRequest is what each request costs before it does anything.
 func BenchmarkRequest(b *testing.B) {
 	m := new(Mount)

@@ -62,6 +62,7 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 		return errAccess
 	}
 	if flags&unix.O_TRUNC != 0 {
+		o.mayChange(n)
 		err := m.setAttr(o, n, o.who(), &nfs3.SetAttr{Size: nfs3.OptUint64{Set: true}})
 		if err != nil {
 			return m.fail(err)

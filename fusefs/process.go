@@ -39,7 +39,21 @@ func killed(pid uint32) bool {
 			return true
 		}
 	}
-	return false
+	return dying(pid)
+}
+
+// dying tells whether a thread is ending as SIGKILL has it do: that does not wait
+// for it any more.
+func dying(pid uint32) bool {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // from the third on
+	const flags, code, exiting = 9 - 3, 52 - 3, 0x4
+	if len(f) <= code {
+		return false
+	}
+	is, err := strconv.ParseUint(string(f[flags]), 10, 64)
+	why, err2 := strconv.ParseUint(string(f[code]), 10, 64)
+	return err == nil && err2 == nil && is&exiting != 0 && why&0x7f == uint64(syscall.SIGKILL)
 }
 
 // running tells whether a thread has a processor, or waits for one.

@@ -17,6 +17,7 @@ func (m *Mount) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.At
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
+	o.mayChange(n)
 	s, who := wanted(in), o.who()
 	if f := m.files.file(in.Fh); in.Valid&fuse.FATTR_FH != 0 && f != nil {
 		who = f.who // ftruncate: who opened the file may

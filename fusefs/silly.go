@@ -82,7 +82,7 @@ func (m *Mount) unhide(o *op, dir *node, name string, n *node) {
 	h := n.silly[len(n.silly)-1]
 	n.silly = n.silly[:len(n.silly)-1]
 	n.mu.Unlock()
-	if err := m.rename(o, h.c, dir, h.name, dir, name); err != nil {
+	if err := m.rename(&o.calls, h.c, dir, h.name, dir, name); err != nil { // o may have ended
 		m.complain(err)
 	}
 	dir.veil(-1)
@@ -111,9 +111,9 @@ func (m *Mount) removeHidden(ctx context.Context, n *node) {
 }
 
 // rename renames, and takes what the server says of the directories.
-func (m *Mount) rename(o *op, c *nfsclient.Client, from *node, name string, to *node, newName string) error {
+func (m *Mount) rename(ctx context.Context, c *nfsclient.Client, from *node, name string, to *node, newName string) error {
 	began := m.tick()
-	res, err := c.Rename(o, &nfs3.RenameArgs{
+	res, err := c.Rename(ctx, &nfs3.RenameArgs{
 		From: nfs3.DirOpArgs{Dir: from.fh, Name: []byte(name)},
 		To:   nfs3.DirOpArgs{Dir: to.fh, Name: []byte(newName)},
 	})

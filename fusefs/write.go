@@ -15,6 +15,7 @@ func (m *Mount) Write(cancel <-chan struct{}, in *fuse.WriteIn, p []byte) (uint3
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
+	o.mayChange(f.n)
 	write, mapped := m.writeBehind, in.WriteFlags&fuse.WRITE_CACHE != 0
 	if m.cfg.Sync || in.Flags&unix.O_DIRECT != 0 && !mapped {
 		write = m.writeThrough

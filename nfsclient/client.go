@@ -2,6 +2,7 @@ package nfsclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -66,12 +67,27 @@ func (c *Client) end(k *call) {
 	c.calls.Put(k)
 }
 
+// Calls is the key of the value that a context has whose end is to end no call under
+// way: the context.Context of such calls. Calls that were not made when the first one
+// ends fail with ErrNotMade.
+type Calls struct{}
+
+// ErrNotMade is a call that the server has not had, or has put off.
+var ErrNotMade = errors.New("nfsclient: not called")
+
 // run makes the call, again where the server puts it off, and notes the status
 // that the results begin with.
 func (c *Client) run(ctx context.Context, k *call) error {
+	calls := ctx
+	if outlasting, ok := ctx.Value(Calls{}).(context.Context); ok {
+		calls = outlasting
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: %w: %w", nfs3.ProcName(k.x.Proc), ErrNotMade, context.Cause(ctx))
+		}
+	}
 	start, pause := time.Now(), firstPause
 	for {
-		if err := c.caller.Call(ctx, &k.x); err != nil {
+		if err := c.caller.Call(calls, &k.x); err != nil {
 			return fmt.Errorf("%s: %w", nfs3.ProcName(k.x.Proc), err)
 		}
 		r := k.x.Results // a copy: the method decodes the status too
@@ -81,7 +97,7 @@ func (c *Client) run(ctx context.Context, k *call) error {
 		}
 		k.x.Release()
 		if err := sleep(ctx, pause); err != nil {
-			return fmt.Errorf("%s: %w while the server put the call off", nfs3.ProcName(k.x.Proc), err)
+			return fmt.Errorf("%s: %w: %w while the server put the call off", nfs3.ProcName(k.x.Proc), ErrNotMade, err)
 		}
 		pause = min(2*pause, lastPause)
 	}
