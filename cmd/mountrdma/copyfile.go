@@ -61,6 +61,9 @@ func (c *copier) copyFile(from tree, e entry, to tree, target string) error {
 	if ch := c.change(&e, to, true); err == nil && (ch.setTimes || mode|0o600 != mode) {
 		mine, err = false, dst.set(c.ctx, ch)
 	}
+	if local, ok := dst.(*localFile); ok && err == nil {
+		mine, err = false, local.sync()
+	}
 	if cerr := dst.close(); err == nil {
 		mine, err = false, cerr
 	}

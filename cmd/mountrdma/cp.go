@@ -44,9 +44,11 @@ links; without it links are followed. Files are emptied first where they exist,
 holes stay holes, and modes are those of the source less the umask. Devices,
 sockets and FIFOs are not copied.
 
-A file counts as copied when a server has it on stable storage (COMMIT). What
-cannot be copied is named on standard error, the rest is copied all the same,
-and the exit status is 1; a file that was cut short stays as it is.
+A file counts as copied when it is on stable storage, by COMMIT at a server and
+by fsync here; names of files, links and directories that were made here are as
+stable as the local file system makes them by that. Exit status 0 says so of all.
+What cannot be copied is named on standard error, the rest is copied all the
+same, and the exit status is 1; a file that was cut short stays as it is.
 
 A large file needs ` + mib(writeWindow+readWindow) + ` of memory at most, and all together need ` + mib(copyMemory) + `.`,
 		Example: `  mountrdma cp -r -p /home/me/project nfs://server/data

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +42,33 @@ func grow(t *testing.T, dir string) {
 	write(t, []byte("read only"), dir, "many", "ro")
 	require.NoError(t, os.Chmod(filepath.Join(dir, "many", "ro"), 0o444))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "sizes", "0"), 0o711))
+}
+
+// TestCpSynced puts each file that it makes here on stable storage before it is done, and
+// reports where that fails. What is no file has none.
+func TestCpSynced(t *testing.T) {
+	r := newRig(t)
+	write(t, random(100000, 1), r.dir, "d", "a")
+	write(t, nil, r.dir, "d", "empty")
+	there := t.TempDir()
+	var mu sync.Mutex
+	synced := make(map[string]bool)
+	t.Cleanup(func() { syncFile = (*os.File).Sync })
+	syncFile = func(f *os.File) error {
+		info, err := f.Stat()
+		mu.Lock()
+		defer mu.Unlock()
+		synced[fmt.Sprint(filepath.Base(f.Name()), " ", info.Size())] = true
+		return err
+	}
+	must(t, "cp", "-r", r.url+"/d", there)
+	assert.Equal(t, map[string]bool{"a 100000": true, "empty 0": true}, synced)
+	must(t, "cp", r.url+"/d/a", "/dev/null")
+	must(t, "cp", filepath.Join(there, "d", "a"), r.url+"/up")
+	assert.Len(t, synced, 2)
+
+	syncFile = func(*os.File) error { return unix.EIO }
+	assert.Contains(t, refused(t, "cp", r.url+"/d/a", there), "input/output error")
 }
 
 // TestCpTree copies a tree there, from there to another server, and back.

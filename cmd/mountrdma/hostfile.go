@@ -26,7 +26,7 @@ func (t *hostTree) open(_ context.Context, e entry) (file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &localFile{f, t.fs, e.path}, nil
+	return &localFile{File: f, fs: t.fs, path: e.path}, nil
 }
 
 func (t *hostTree) create(_ context.Context, path string, mode uint32) (file, error) {
@@ -34,12 +34,23 @@ func (t *hostTree) create(_ context.Context, path string, mode uint32) (file, er
 	if err != nil {
 		return nil, err
 	}
-	return &localFile{f, t.fs, path}, nil
+	return &localFile{File: f, fs: t.fs, path: path}, nil
 }
 
 func (f *localFile) set(_ context.Context, c change) error { return setHost(f.fs, f.path, c) }
 
 func (f *localFile) close() error { return f.Close() }
+
+// syncFile puts a file on stable storage. It is a variable for tests.
+var syncFile = (*os.File).Sync
+
+// sync puts what was written to f on stable storage, where there is one for it.
+func (f *localFile) sync() error {
+	if !f.regular() {
+		return nil
+	}
+	return syncFile(f.File)
+}
 
 // regular tells whether f is a file with offsets, and no pipe or device.
 func (f *localFile) regular() bool {
