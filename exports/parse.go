@@ -30,12 +30,6 @@ func (e *Export) FSID() FSID {
 	return FSID{}
 }
 
-// Exclusive tells whether the options of any client say that only this server
-// changes what is in the directory: it is, then, for all.
-func (e *Export) Exclusive() bool {
-	return slices.ContainsFunc(e.Clients, func(c Client) bool { return c.Options.Exclusive })
-}
-
 // String returns f as a file that says the same, one line for each client,
 // without what had no effect.
 func (f *File) String() string {

@@ -217,13 +217,11 @@ func TestParseIsQuick(t *testing.T) {
 }
 
 func TestOfExport(t *testing.T) {
-	f, err := Parse("file", []byte("\n/a a b(fsid=3,exclusive)\n/b c"))
+	f, err := Parse("file", []byte("\n/a a b(fsid=3)\n/b c"))
 	require.NoError(t, err)
 	assert.Equal(t, 2, f.Exports[0].Line)
 	assert.Equal(t, "3", f.Exports[0].FSID().String())
-	assert.True(t, f.Exports[0].Exclusive())
 	assert.False(t, f.Exports[1].FSID().Set())
-	assert.False(t, f.Exports[1].Exclusive())
 }
 
 func TestFSID(t *testing.T) {
