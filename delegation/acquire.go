@@ -111,7 +111,7 @@ func (g *Grantor) commit(a *Acquisition, now time.Duration) (Grant, Reason) {
 		return Grant{}, ReasonLate
 	case a.stale, a.Names && g.wasLate(c, "", now):
 		return Grant{}, ReasonContended
-	case g.live >= g.cfg.Grants && !g.reclaimSome(g.largest(), anyGrant):
+	case !g.room(c, now):
 		return Grant{}, ReasonLimit
 	}
 	slot := g.slot(c)
@@ -122,7 +122,7 @@ func (g *Grantor) commit(a *Acquisition, now time.Duration) (Grant, Reason) {
 	c.slots[slot] = gr
 	c.write(slot, func(uint64) Word { return MakeWord(gr.generation, 1) })
 	o.grants = append(o.grants, gr)
-	g.live++
+	g.count(c.party, 1)
 	g.stats.Granted++
 	if c.live++; c.live == 1 {
 		g.watch(c, now)

@@ -49,16 +49,19 @@ type Grantor struct {
 	shards [shards]tally
 	all    tally // of all shards, and of changes that are blind
 
-	mu      sync.Mutex
-	objects map[string]*object
-	conns   []*Conn
-	timers  timers
-	live    int                        // grants in force
-	lates   map[lateness]time.Duration // until when
-	awaited time.Duration              // no change is blind before this; see await
-	stats   Stats
-	refused [ReasonOver + 1]uint64 // by reason
-	fx      Effects                // of the call that holds mu
+	mu       sync.Mutex
+	objects  map[string]*object
+	conns    []*Conn
+	timers   timers
+	live     int                        // grants in force
+	held     map[string]int             // of them, by party that has any
+	second   time.Duration              // began the last one in which recallSome did anything
+	recalled int                        // how often in it
+	lates    map[lateness]time.Duration // until when
+	awaited  time.Duration              // no change is blind before this; see await
+	stats    Stats
+	refused  [ReasonOver + 1]uint64 // by reason
+	fx       Effects                // of the call that holds mu
 }
 
 // NewGrantor returns a Grantor of what c says.
@@ -66,7 +69,7 @@ func NewGrantor(c Config) (*Grantor, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
 	}
-	return &Grantor{cfg: c, seed: maphash.MakeSeed(), objects: make(map[string]*object), lates: make(map[lateness]time.Duration)}, nil
+	return &Grantor{cfg: c, seed: maphash.MakeSeed(), objects: make(map[string]*object), held: make(map[string]int), lates: make(map[lateness]time.Duration)}, nil
 }
 
 // Lease returns the length of the lease.
@@ -124,7 +127,7 @@ func (g *Grantor) Parties() map[string]int {
 	defer g.mu.Unlock()
 	all := make(map[string]int)
 	for _, c := range g.conns {
-		all[c.party] += c.live
+		all[c.party] = g.held[c.party]
 	}
 	return all
 }

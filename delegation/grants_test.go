@@ -13,7 +13,7 @@ import (
 // When room is short, what is unused goes first: of the same connection where its
 // slots are used up, of the largest where all together have too much.
 func TestReclaim(t *testing.T) {
-	g := grantor(t, Config{Slots: 4, Grants: 5})
+	g := grantor(t, Config{Slots: 4, Grants: 20})
 	big, w := attach(g, 1)
 	small, _ := attach(g, 1)
 	for i := range 3 {
@@ -36,6 +36,7 @@ func TestReclaim(t *testing.T) {
 
 	grantTo(t, g, small, "s0", 0)
 	grantTo(t, g, small, "s1", 0)
+	g.cfg.Grants = g.live // there are no more
 	why, _ = try(small, "y")
 	assert.Equal(t, ReasonLimit, why)
 	w.w[3] = uint64(MakeWord(1, 0))

@@ -56,6 +56,9 @@ const (
 	// its object take some 300 octets.
 	defaultGrants = 1 << 17
 
+	// recallRate is how many grants in a second are recalled for want of room.
+	recallRate = 64
+
 	// maxLate is how many latenesses are kept in mind. Each takes some 150 bytes.
 	maxLate = 1 << 13
 

@@ -11,7 +11,7 @@ import (
 
 // join is attach for a client of a party.
 func join(g *Grantor, party string) *Conn {
-	return g.Attach(&memWords{make([]uint64, g.cfg.Slots)}, 4, party, nil)
+	return g.Attach(&memWords{make([]uint64, g.cfg.Slots)}, 1000, party, nil)
 }
 
 // asksFor asks for a directory or a file, and returns why it is refused.

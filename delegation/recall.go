@@ -148,7 +148,7 @@ func (g *Grantor) end(gr *grant) {
 	gr.waiters = nil
 	g.fx.Ended = append(g.fx.Ended, gr.lien)
 	gr.conn.live--
-	g.live--
+	g.count(gr.conn.party, -1)
 	g.forget(o)
 }
 

@@ -64,14 +64,19 @@ func anyGrant(*grant) bool { return true }
 // the next slots.
 func (g *Grantor) reclaimSome(c *Conn, pick func(*grant) bool) bool {
 	for range min(reclaimScan, len(c.slots)) {
-		if c.hand++; c.hand >= len(c.slots) {
-			c.hand = 0
-		}
-		if gr := c.slots[c.hand]; gr != nil && pick(gr) && g.reclaim(gr) {
+		if gr := c.next(); gr != nil && pick(gr) && g.reclaim(gr) {
 			return true
 		}
 	}
 	return false
+}
+
+// next returns what is in the slot whose turn it is, or nil.
+func (c *Conn) next() *grant {
+	if c.hand++; c.hand >= len(c.slots) {
+		c.hand = 0
+	}
+	return c.slots[c.hand]
 }
 
 // largest returns the connection that holds most.

@@ -1,0 +1,74 @@
+package delegation
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// One party does not get all that there is; who comes next finds some.
+func TestShare(t *testing.T) {
+	g := grantor(t, Config{Grants: 64})
+	for i, want := range []int{32, 21, 2} {
+		party := fmt.Sprint(i)
+		got := 0
+		for c := join(g, party); asksFor(g, c, fmt.Sprint("object", i, got), false, 0) == 0; got++ {
+			if got%10 == 9 {
+				c = join(g, party) // more connections do not help
+			}
+		}
+		assert.GreaterOrEqual(t, got, want, i)
+		assert.LessOrEqual(t, got, 32, i)
+		assert.Equal(t, got, g.Parties()[party])
+	}
+}
+
+// Who has less than its share has what others hold beyond theirs given back, of who was
+// late first, and not all at once; it gets that, and the others do not get it again.
+func TestShareGivenBack(t *testing.T) {
+	for _, late := range []string{"", "b"} {
+		g := grantor(t, Config{Grants: 1000})
+		a, b, next := join(g, "a"), join(g, "b"), join(g, "c")
+		for i, c := range []*Conn{a, b} {
+			for n := 0; asksFor(g, c, fmt.Sprint(i, " ", n), false, 0) == 0; n++ { //nolint:revive // counts
+			}
+		}
+		g.cfg.Grants = g.live // as if there were no more
+		if late != "" {
+			g.punish(lateness{late, ""}, 10*lease, 0)
+		}
+		from := a
+		if late != "" {
+			from = b
+		}
+		for second := range 2 {
+			var recalls []Recall
+			for range 3 * recallRate {
+				q, why, fx := g.Prepare(next, []byte("wanted"), 0)
+				require.Zero(t, why)
+				require.Empty(t, fx.Recalls)
+				_, why, fx = g.Commit(q, time.Duration(second)*time.Second)
+				require.Equal(t, ReasonLimit, why)
+				recalls = append(recalls, fx.Recalls...)
+			}
+			require.NotEmpty(t, recalls)
+			assert.LessOrEqual(t, len(recalls), recallRate)
+			for _, r := range recalls {
+				assert.Same(t, from, r.Conn)
+				require.Empty(t, g.Immediate(r.Conn, returned(Grant{r.Slot, r.Generation})).Cuts)
+			}
+			for i := range recalls {
+				if late == "" { // and so far more than its share
+					assert.Equal(t, ReasonLimit, asksFor(g, from, "again", false, 0))
+				}
+				assert.Zero(t, asksFor(g, next, fmt.Sprint("wanted ", second, i), false, 0))
+			}
+			if late != "" {
+				break
+			}
+		}
+	}
+}
