@@ -47,11 +47,11 @@ func (s *Asking) Commit() (delegation.Grant, delegation.Reason) {
 	if s.k.draining.Load() {
 		return delegation.Grant{}, s.k.refuse(delegation.ReasonOver)
 	}
-	if !s.k.fence.enter() {
-		return delegation.Grant{}, s.k.refuse(delegation.ReasonLimit)
+	if why := s.k.fence.enter(); why != 0 {
+		return delegation.Grant{}, s.k.refuse(why)
 	}
-	defer s.k.fence.leave()
 	gt, why, fx := s.k.g.Commit(s.a, s.k.now())
+	s.k.fence.leave() // before leases of the file system are released, which may take long
 	s.a, s.grant = nil, gt
 	if why == 0 {
 		s.lease = nil // the grant's

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
 // A fence keeps a server from changing what clients may still trust that a server before
@@ -25,8 +27,10 @@ type fence struct {
 	until time.Duration // for them; by the Keeper's clock
 
 	// Grants are made with mu held for reading. So none is made between the look
-	// at how many there are and the removal of the marker.
+	// at how many there are and the removal of the marker. The disk is never waited
+	// for with mu held: who would need it meanwhile is refused, or leaves the marker.
 	mu     sync.RWMutex
+	busy   bool          // the marker is being written, or removed
 	marked time.Duration // the lease that the marker has; 0: there is none
 	used   atomic.Bool   // something was granted since look
 	failed bool          // to write the marker, and the log says so
@@ -69,24 +73,21 @@ func (f *fence) left(now time.Duration) time.Duration {
 	return 0
 }
 
-// enter tells whether a grant may be made: the marker is there. Then leave must follow.
-func (f *fence) enter() bool {
+// enter says why no grant may be made; where it says nothing, the marker is there, and
+// leave must follow.
+func (f *fence) enter() delegation.Reason {
 	if f == nil {
-		return true
+		return 0
 	}
 	for {
 		f.mu.RLock()
-		switch {
-		case f.closed:
-			f.mu.RUnlock()
-			return false
-		case f.marked >= f.lease:
+		if !f.closed && !f.busy && f.marked >= f.lease {
 			f.used.Store(true)
-			return true
+			return 0
 		}
 		f.mu.RUnlock()
-		if !f.set() {
-			return false
+		if why := f.set(); why != 0 {
+			return why
 		}
 	}
 }
@@ -97,24 +98,42 @@ func (f *fence) leave() {
 	}
 }
 
-// set writes the marker, and tells whether it is there.
-func (f *fence) set() bool {
+// set writes the marker, and says why it is not there.
+func (f *fence) set() delegation.Reason {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed || f.marked >= f.lease {
-		return !f.closed
+	switch {
+	case f.closed:
+		return delegation.ReasonOver
+	case f.busy: // for as long as the disk likes, and a call that waits takes a place
+		return delegation.ReasonContended
+	case f.marked >= f.lease:
+		return 0
 	}
 	f.used.Store(true)
-	if err := f.mark.write(f.lease); err != nil {
+	if err := f.wait(func() error { return f.mark.write(f.lease) }); err != nil {
 		if !f.failed {
 			f.log.Error("nothing is granted to clients, since no file can be written that would tell the next server of it: make its directory writable", "file", f.mark.path, "err", err)
 		}
 		f.failed = true
-		return false
+		return delegation.ReasonLimit
 	}
 	f.marked, f.failed = f.lease, false
-	f.timer.Reset(markerIdle)
-	return true
+	if !f.closed {
+		f.timer.Reset(markerIdle)
+	}
+	return 0
+}
+
+// wait does something with the marker without mu, which the caller holds before and
+// after.
+func (f *fence) wait(do func() error) error {
+	f.busy = true
+	f.mu.Unlock()
+	err := do()
+	f.mu.Lock()
+	f.busy = false
+	return err
 }
 
 // look removes the marker when nothing was held for a while.
@@ -123,24 +142,25 @@ func (f *fence) look() {
 	defer f.mu.Unlock()
 	switch used := f.used.Swap(false); {
 	case f.closed || f.marked == 0:
-	case used || f.live() > 0 || f.up.Load():
+	case used || f.busy || f.live() > 0 || f.up.Load():
 		f.timer.Reset(markerIdle)
 	default:
 		f.clear()
 	}
 }
 
-// clear removes the marker. The caller holds mu. Where that fails, the file may be there
-// or not: the next grant writes it anew.
+// clear removes the marker. The caller holds mu, and nobody is busy. Where that fails,
+// the file may be there or not: the next grant writes it anew.
 func (f *fence) clear() {
 	f.marked = 0
-	if err := f.mark.remove(); err != nil {
+	if err := f.wait(f.mark.remove); err != nil {
 		f.log.Warn("a file that says that clients hold something cannot be removed: after the next start, changes wait for a lease", "file", f.mark.path, "err", err)
 	}
 }
 
 // close removes the marker if nobody holds anything, and all have given back what they
-// held: who was not asked, or has not answered, may not know.
+// held: who was not asked, or has not answered, may not know. Where the disk has not yet
+// answered for the marker, that is left as it is, and not waited for.
 func (f *fence) close(now time.Duration) {
 	if f == nil {
 		return
@@ -152,7 +172,7 @@ func (f *fence) close(now time.Duration) {
 	}
 	f.closed = true
 	f.timer.Stop()
-	if f.marked > 0 && f.live() == 0 && f.left(now) == 0 {
+	if f.marked > 0 && !f.busy && f.live() == 0 && f.left(now) == 0 {
 		f.clear()
 	}
 }
