@@ -72,12 +72,15 @@ func (t *table) oldLocked(count int) (old []*node) {
 }
 
 // pruneNodes makes the kernel forget nodes. Before Linux 6.18 it has no note for that: then
-// the names of files go, which undoes what is mounted on them. It returns false where the
+// the names of all but directories go, which undoes what is mounted on them. It returns false where the
 // kernel has gone.
 func (m *Mount) pruneNodes(some []*node) bool {
-	ids := make([]uint64, len(some))
-	for i, n := range some {
-		ids[i] = n.id
+	ids := make([]uint64, 0, len(some))
+	for _, n := range some {
+		ids = append(ids, n.id)
+		if isSpecial(typeBits[n.typ()]) { // the kernel may know it by either number
+			ids = append(ids, n.id|shutBit)
+		}
 	}
 	switch m.server.PruneNotify(ids) {
 	case fuse.OK:
@@ -94,12 +97,10 @@ func (m *Mount) pruneNodes(some []*node) bool {
 	return true
 }
 
-// dropNames makes the kernel forget the names of a regular file.
+// dropNames makes the kernel forget the names of n, unless it is a directory, below which
+// anything may be in use.
 func (m *Mount) dropNames(n *node) {
-	n.mu.Lock()
-	file := n.attr.Type == nfs3.TypeReg
-	n.mu.Unlock()
-	if !file {
+	if n.typ() == nfs3.TypeDir {
 		return
 	}
 	m.table.mu.RLock()
@@ -108,4 +109,11 @@ func (m *Mount) dropNames(n *node) {
 	for _, p := range places {
 		_, _ = unix.Write(m.notifyFD, entryNote(p.dir.id, p.name, 0))
 	}
+}
+
+// typ returns what n is.
+func (n *node) typ() nfs3.Type {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.attr.Type
 }

@@ -89,3 +89,19 @@ func TestPruneOld(t *testing.T) {
 	assert.True(t, slices.Equal([]*node{all[3]}, tab.oldLocked(9)))
 	assert.Len(t, tab.oldLocked(9), 2)
 }
+
+// TestPruneShut has the kernel forget what it knows by the number for who may not open it.
+func TestPruneShut(t *testing.T) {
+	s, m := newMount(t)
+	special(t, s)
+	for _, prune := range []func(n *node){
+		func(n *node) { assert.True(t, m.pruneNodes([]*node{n})) },
+		m.dropNames, // where the kernel has no note for that
+	} {
+		assert.Equal(t, []string{"both: EACCES"}, m.try(oneUser, "closed", "both"))
+		n := m.table.child(m.table.node(1), "closed")
+		require.True(t, m.table.knows(n))
+		prune(n)
+		assert.Eventually(t, func() bool { return !m.table.knows(n) }, 10*time.Second, time.Millisecond)
+	}
+}
