@@ -118,7 +118,7 @@ func child(t testing.TB, as *syscall.Credential, name string, args ...string) *e
 	t.Cleanup(func() { self.Close() })
 	cmd := exec.Command("/proc/self/fd/3", args...) // its directory may be for root only
 	cmd.ExtraFiles = []*os.File{self}
-	cmd.Env = append(os.Environ(), childEnv+"="+name)
+	cmd.Env = append(os.Environ(), childEnv+"="+name, "GORACE=atexit_sleep_ms=0") // which would be a second for each
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	return cmd
 }
