@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,16 +106,38 @@ func TestFenceAgain(t *testing.T) {
 	}
 }
 
-// A sync that is seen.
+// syncs are those of a marker, as they are seen.
 type syncs struct {
-	t    *testing.T
-	cfg  Config
+	t   *testing.T
+	cfg Config
+
+	mu   sync.Mutex
 	seen []string
 	fail string // the name of whose sync fails
 }
 
+// refuse forgets what was seen, and says what fails from now on.
+func (s *syncs) refuse(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen, s.fail = nil, what
+}
+
+func (s *syncs) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.seen)
+}
+
+// syncs has f sync what the marker needs.
+func (r *rig) syncs(f func(*os.File) error) {
+	r.fence.mu.Lock()
+	defer r.fence.mu.Unlock()
+	r.fence.mark.sync = f
+}
+
 func (s *syncs) watch(r *rig) {
-	r.fence.mark.sync = func(f *os.File) error {
+	r.syncs(func(f *os.File) error {
 		st, err := f.Stat()
 		require.NoError(s.t, err)
 		what := filepath.Base(f.Name())
@@ -127,12 +151,14 @@ func (s *syncs) watch(r *rig) {
 			require.NoError(s.t, err)
 			what += " " + string(b)
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.seen = append(s.seen, what)
 		if what == s.fail {
 			return errors.New("no room")
 		}
 		return f.Sync()
-	}
+	})
 }
 
 // Before anything is granted, the marker and its name are on stable storage; it is taken
@@ -146,16 +172,17 @@ func TestMarkerSynced(t *testing.T) {
 		c := r.counting()
 		defer c.close()
 		time.Sleep(time.Second)
-		for _, s.fail = range []string{"grants.new 9s\n", "directory with marker"} {
-			assert.Equal(t, delegation.ReasonLimit, c.ask("a"), s.fail)
+		for _, what := range []string{"grants.new 9s\n", "directory with marker"} {
+			s.refuse(what)
+			assert.Equal(t, delegation.ReasonLimit, c.ask("a"), what)
 			assert.Zero(t, r.Stats().InForce)
 		}
-		s.seen, s.fail = nil, ""
+		s.refuse("")
 		assert.Zero(t, c.ask("a"))
 		made := []string{"grants.new 9s\n", "directory with marker"}
-		assert.Equal(t, made, s.seen)
+		assert.Equal(t, made, s.all())
 		assert.Zero(t, c.ask("b"))
-		assert.Equal(t, made, s.seen, "it is there")
+		assert.Equal(t, made, s.all(), "it is there")
 		time.Sleep(2 * term) // the client is silent
 		require.Zero(t, r.Stats().InForce)
 		c.returns()
@@ -163,14 +190,14 @@ func TestMarkerSynced(t *testing.T) {
 		assert.FileExists(t, cfg.Marker)
 		time.Sleep(2*markerIdle - 3*term)
 		assert.FileExists(t, cfg.Marker)
-		assert.Equal(t, made, s.seen)
+		assert.Equal(t, made, s.all())
 		time.Sleep(3 * term)
 		assert.NoFileExists(t, cfg.Marker)
-		assert.Equal(t, append(made, "directory without marker"), s.seen)
+		assert.Equal(t, append(made, "directory without marker"), s.all())
 
-		s.seen = nil
+		s.refuse("")
 		assert.Zero(t, c.ask("a"))
-		assert.Equal(t, made, s.seen, "it is made again")
+		assert.Equal(t, made, s.all(), "it is made again")
 	})
 	assert.NoFileExists(t, cfg.Marker, "the client has closed its connection")
 }
@@ -270,13 +297,14 @@ func TestMarkerRemovedMeanwhile(t *testing.T) {
 		time.Sleep(2 * term)
 		c.returns()
 		removing, goOn := make(chan struct{}), make(chan struct{})
-		disk := r.fence.mark.sync
-		r.fence.mark.sync = func(f *os.File) error {
-			close(removing)
-			<-goOn
-			r.fence.mark.sync = disk
+		var once sync.Once
+		r.syncs(func(f *os.File) error {
+			once.Do(func() {
+				close(removing)
+				<-goOn
+			})
 			return f.Sync()
-		}
+		})
 		<-removing
 		assert.Equal(t, delegation.ReasonContended, c.ask("a"))
 		assert.Zero(t, r.Stats().InForce)
