@@ -55,6 +55,7 @@ func TestRestartUnheard(t *testing.T) {
 	next.Done(&ch)
 	read := make(chan string, 1)
 	go func() {
+		defer close(read) // if it cannot be read, too
 		_, content := reads(t, m.file("f"))
 		read <- content
 	}()
