@@ -47,12 +47,12 @@ var keepingTypes = map[uint32]bool{
 
 // keepsHandles tells whether the kernel's handles are good for as long as the object is
 // there.
-func keepsHandles(fsType int64) bool {
-	return localTypes[uint32(fsType)] || keepingTypes[uint32(fsType)]
+func keepsHandles(fsType uint32) bool {
+	return localTypes[fsType] || keepingTypes[fsType]
 }
 
 // leasesMeanMuch tells whether everybody who changes a file breaks the kernel's lease
 // of it. Of FUSE, network and cluster file systems the kernel gives leases that the
 // changes of other hosts leave alone, and of overlayfs such that not every local writer
 // breaks.
-func leasesMeanMuch(fsType int64) bool { return localTypes[uint32(fsType)] }
+func leasesMeanMuch(fsType uint32) bool { return localTypes[fsType] }

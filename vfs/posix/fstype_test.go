@@ -16,14 +16,14 @@ import (
 
 // The kernel's handles are used only where they are good after its cache has gone.
 func TestKeepsHandles(t *testing.T) {
-	for name, magic := range map[string]int64{
+	for name, magic := range map[string]uint32{
 		"FUSE": unix.FUSE_SUPER_MAGIC, "FAT": unix.MSDOS_SUPER_MAGIC, "exFAT": unix.EXFAT_SUPER_MAGIC, "SMB": unix.SMB2_SUPER_MAGIC, "9p": unix.V9FS_MAGIC,
 		"unknown": 0x12345678,
 	} {
 		assert.False(t, keepsHandles(magic), name)
 	}
 	for name, magic := range map[string]uint32{"ext4": unix.EXT4_SUPER_MAGIC, "XFS": unix.XFS_SUPER_MAGIC, "btrfs": unix.BTRFS_SUPER_MAGIC, "overlayfs": unix.OVERLAYFS_SUPER_MAGIC} {
-		assert.True(t, keepsHandles(int64(int32(magic))), name)
+		assert.True(t, keepsHandles(magic), name)
 	}
 }
 

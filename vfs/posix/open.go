@@ -82,13 +82,14 @@ func (f *FS) openMount(dir string, o *Options) (err error) {
 	if err := unix.Fstatfs(f.mount, &fs); err != nil {
 		return err
 	}
+	fsType := uint32(fs.Type) // which has another type on some machines
 	if o.fsType != 0 {
-		fs.Type = o.fsType
+		fsType = o.fsType
 	}
-	f.volatile = fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC
-	f.leases.meant = leasesMeanMuch(fs.Type)
-	f.kept = keepsHandles(fs.Type)
-	f.lasting = localTypes[uint32(fs.Type)] && !f.volatile
+	f.volatile = fsType == unix.TMPFS_MAGIC || fsType == unix.RAMFS_MAGIC
+	f.leases.meant = leasesMeanMuch(fsType)
+	f.kept = keepsHandles(fsType)
+	f.lasting = localTypes[fsType] && !f.volatile
 	return statFD(f.mount, &f.rootStat)
 }
 

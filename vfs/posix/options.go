@@ -42,7 +42,7 @@ type Options struct {
 
 	Log *slog.Logger // nil means none
 
-	fsType int64 // in place of the file system's, unless 0: for tests
+	fsType uint32 // in place of the file system's, unless 0: for tests
 
 	young bool // handles of what was born just now are remembered too: for tests
 }
