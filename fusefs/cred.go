@@ -45,7 +45,7 @@ func (s *callers) of(from *fuse.Caller) *caller {
 		return c
 	}
 	next := &caller{
-		cred:  oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: from.Uid, GID: from.Gid, GIDs: groups(from.Pid, from.Gid)},
+		cred:  oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: from.Uid, GID: from.Gid, GIDs: groups(from)},
 		until: now.Add(callerLife),
 	}
 	next.client = s.client.As(next.cred)

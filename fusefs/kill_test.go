@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -248,6 +249,24 @@ func TestProcess(t *testing.T) {
 	text := []byte("Name:\tx\nGroups:\t0 7 4000000000 \nSigPnd:\t0000000000000100\nShdPnd:\t0\n")
 	assert.Equal(t, "0 7 4000000000", string(field(text, "Groups")))
 	assert.Empty(t, field(text, "None"))
-	groupsOf := func() []uint32 { return groups(pid, 7) }
-	assert.NotContains(t, groupsOf(), uint32(7))
+}
+
+// A process that got the number of one that asked has nothing of its groups to give.
+func TestGroupsOfAnother(t *testing.T) {
+	needFUSE(t) // and root
+	cmd := exec.Command("sleep", "100")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4000, Gid: 7, Groups: []uint32{7, 8, 9}}}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		assert.NoError(t, cmd.Process.Kill())
+		assert.Error(t, cmd.Wait())
+	})
+	of := func(uid, gid uint32) []uint32 {
+		from := fuse.Caller{Pid: uint32(cmd.Process.Pid)}
+		from.Uid, from.Gid = uid, gid
+		return groups(&from)
+	}
+	assert.Equal(t, []uint32{8, 9}, of(4000, 7))
+	assert.Empty(t, of(4001, 7))
+	assert.Empty(t, of(4000, 8))
 }

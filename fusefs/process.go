@@ -3,9 +3,12 @@ package fusefs
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
 // status returns the lines of /proc/PID/status of a thread.
@@ -62,18 +65,31 @@ func running(thread uint32) bool {
 	return err == nil && bytes.HasPrefix(field(s, "State"), []byte("R"))
 }
 
-// groups returns the supplementary groups of a thread, as many as RPC carries.
-func groups(pid, gid uint32) []uint32 {
-	s, err := status(pid)
-	if err != nil {
-		return nil // not in our /proc: the server goes by user and group
+// groups returns the supplementary groups of the thread of a request, as many as RPC
+// carries; none if the thread is not in this /proc, or is not the caller's user and group
+// there: a request outlives a thread that is killed, whose number another may get.
+func groups(from *fuse.Caller) []uint32 {
+	s, err := status(from.Pid)
+	if err != nil || acting(s, "Uid") != uint64(from.Uid) || acting(s, "Gid") != uint64(from.Gid) {
+		return nil // the server goes by user and group
 	}
 	var list []uint32
 	for _, word := range bytes.Fields(field(s, "Groups")) {
 		g, err := strconv.ParseUint(string(word), 10, 32)
-		if err == nil && uint32(g) != gid && len(list) < maxGroups {
+		if err == nil && uint32(g) != from.Gid && len(list) < maxGroups {
 			list = append(list, uint32(g))
 		}
 	}
 	return list
+}
+
+// acting returns the number that a thread has at the file system, of its user or group:
+// the last of the four of a line.
+func acting(status []byte, name string) uint64 {
+	if f := bytes.Fields(field(status, name)); len(f) == 4 {
+		if id, err := strconv.ParseUint(string(f[3]), 10, 32); err == nil {
+			return id
+		}
+	}
+	return math.MaxUint64
 }
