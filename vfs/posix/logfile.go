@@ -28,6 +28,8 @@ type logFile struct {
 	head []byte
 	size int64 // octets written
 	late bool  // some of them since the last sync
+
+	unnamed bool // a power failure may bring back the log before this one
 }
 
 // openLog opens the log of a state directory, which it makes and locks. A log with
@@ -228,7 +230,7 @@ func (l *logFile) replaceBy(next *logFile) error {
 		if err := unix.Renameat(at, tableNext, at, tableName); err != nil {
 			return err
 		}
-		_ = l.dir.Sync() // next is the log now, whether a power failure knows it or not
+		next.unnamed = l.dir.Sync() != nil // next is the log now, whether a power failure knows it or not
 	}
 	_ = l.file.Close()
 	*l = *next

@@ -26,6 +26,7 @@ type table struct {
 	records int              // in the file
 	syncing sync.Mutex       // held by sync, and taken before mu
 	fsync   func(*os.File) error
+	torn    bool   // a sync has failed: what the file has on the disk is not known
 	pending []byte // records behind the file's end, to be written
 	scratch []byte
 }
@@ -108,11 +109,16 @@ func (t *table) flush() error {
 
 // sync puts what was flushed on stable storage. mu is not held: a disk may take its
 // time. Who comes while that is done waits for it, and does what is left. A log that
-// compact replaces meanwhile is on stable storage.
+// compact replaces meanwhile is on stable storage. After a failure the log is written
+// anew, for Linux takes pages that it could not write for written.
 func (t *table) sync() error {
 	t.syncing.Lock()
 	defer t.syncing.Unlock()
 	t.mu.Lock()
+	if t.torn {
+		defer t.mu.Unlock()
+		return t.mend()
+	}
 	late, file := t.late, t.file
 	t.late = false
 	t.mu.Unlock()
@@ -125,10 +131,24 @@ func (t *table) sync() error {
 	}
 	if err != nil {
 		t.mu.Lock()
-		t.late = true
+		t.late, t.torn = true, true
 		t.mu.Unlock()
 	}
 	return err
+}
+
+// mend writes a torn log anew. mu is held.
+func (t *table) mend() error {
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if err := t.compact(); err != nil {
+		return err
+	}
+	if t.torn {
+		return unix.EIO
+	}
+	return nil
 }
 
 // load reads the file from its header on. It cuts off what a death in the middle of
@@ -184,7 +204,7 @@ func (t *table) compact() error {
 		next.discard()
 		return err
 	}
-	t.index, t.live, t.records = index, len(index), len(index)
+	t.index, t.live, t.records, t.torn = index, len(index), len(index), t.unnamed
 	return nil
 }
 
