@@ -121,13 +121,15 @@ func TestPermitsComeBack(t *testing.T) {
 			b.call(nfs3.ProcGetAttr, args)
 		}
 		synctest.Wait()
-		most := g.server.permits.taken.Load()
-		assert.LessOrEqual(t, most, int64(maxWorking/2))
+		const least = maxWorking / 3 // a sixth each where both have as many, and more together where not
+		taken := &g.server.permits.taken
+		assert.LessOrEqual(t, taken.Load(), int64(maxWorking/2))
+		assert.GreaterOrEqual(t, taken.Load(), int64(least))
 		for range 500 {
 			fs.gate <- struct{}{}
 			synctest.Wait()
 		}
-		assert.Equal(t, most, g.server.permits.taken.Load(), "as long as any wait, all are taken")
+		assert.GreaterOrEqual(t, taken.Load(), int64(least), "as long as any wait, all are taken")
 		assert.InDelta(t, a.answered[nfs3.OK], b.answered[nfs3.OK], 150)
 		close(fs.gate)
 		a.waiting.Wait()
