@@ -77,6 +77,7 @@ func TestPatience(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		c.call(nfs3.ProcGetAttr, &getAttr)
+		synctest.Wait()
 		c.call(nfs3.ProcMkdir, &mkdir) // the first to come where there are many
 		synctest.Wait()
 		require.Empty(t, c.answered, "how long few have waited is not known")
