@@ -23,10 +23,16 @@ func peerOf(host int) *oncrpc.Peer {
 	return &oncrpc.Peer{Addr: netip.AddrPortFrom(addr, 700), Network: "tcp"}
 }
 
-// crowdOf is a crowd of another host's, whose calls wait where all of it do.
-func (c *crowd) of(host int) *crowd {
+// another is a crowd of another host's, which counts as another party: chance may give
+// two the same counter.
+func (c *crowd) another() *crowd {
 	g := *c.g
-	g.peer = peerOf(host)
+	counter := func(p *oncrpc.Peer) *partyWork {
+		return g.server.permits.of(&g.export(0).work, p)
+	}
+	for host := 2; g.peer == c.g.peer || counter(g.peer) == counter(c.g.peer); host++ {
+		g.peer = peerOf(host)
+	}
 	return &crowd{g: &g, answered: make(map[nfs3.Status]int)}
 }
 
@@ -85,7 +91,7 @@ func TestPermitsOfHungStorage(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, 256, g.export(0).work.taken.Load())
 		a.call(nfs3.ProcGetAttr, y)
-		b := a.of(2)
+		b := a.another()
 		b.call(nfs3.ProcGetAttr, y)
 		synctest.Wait()
 		assert.Equal(t, 1, a.answered[nfs3.OK])
@@ -115,7 +121,7 @@ func TestPermitsComeBack(t *testing.T) {
 		g := newRig(t, fs)
 		args := &nfs3.HandleArgs{Object: g.fh(memRoot)}
 		a := newCrowd(g)
-		b := a.of(2)
+		b := a.another()
 		for range 1000 {
 			a.call(nfs3.ProcGetAttr, args)
 			b.call(nfs3.ProcGetAttr, args)
