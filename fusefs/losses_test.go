@@ -135,6 +135,18 @@ func TestLossBeforeChange(t *testing.T) {
 			full.loses(t, f)
 			assert.NoError(t, change(f))
 			assert.ErrorIs(t, f.Close(), unix.ENOSPC)
+			switch name {
+			case "remove":
+				return
+			case "rename":
+				name += "2"
+			}
+			err := open(t, m.file(name), os.O_RDONLY).Sync()
+			if name == "empty" { // nothing is lost of what has no content
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorIs(t, err, unix.ENOSPC, "no fsync has told of it yet")
+			}
 		})
 	}
 }
