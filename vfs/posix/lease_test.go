@@ -255,20 +255,30 @@ func TestLeaseRemoved(t *testing.T) {
 func TestLeaseSweep(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	w.lease()
-	w.f.leases.mu.Lock()
+	l := &w.f.leases
+	told := func() (all bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, le := range l.byFD {
+			all = le.broken
+		}
+		return all
+	}
+	l.mu.Lock()
+	for fd := range l.byFD {
+		l.due = append(l.due, fd)
+	}
 	for range maxLeaseSweep { // of what was let go meanwhile
-		w.f.leases.due = append(w.f.leases.due, -1)
+		l.due = append(l.due, -1)
 	}
-	w.f.leases.mu.Unlock()
+	l.mu.Unlock()
 	require.NoError(t, os.Remove(w.s.path("f")))
-	w.f.leases.sweep()
-	assert.Empty(t, w.f.leases.due)
-	w.f.leases.sweep()
-	w.f.leases.mu.Lock()
-	defer w.f.leases.mu.Unlock()
-	for _, le := range w.f.leases.byFD {
-		assert.True(t, le.broken)
-	}
+	l.sweep()
+	assert.False(t, told(), "more at a tick than there may be")
+	assert.Len(t, l.due, 1)
+	l.sweep()
+	assert.True(t, told(), "what was left over is forgotten")
+	assert.Empty(t, l.due)
 }
 
 // Where others than this host's processes change files, or some of these do unheard,
@@ -444,6 +454,7 @@ func TestLeaseNameless(t *testing.T) {
 	assert.ErrorIs(t, w.getattr(w.h), unix.ESTALE)
 	not(t, broken, "a lease is about data")
 	release()
+	assert.GreaterOrEqual(t, w.f.cache.fds.Load(), fds, "closed by who gives the lease back")
 	w.f.cache.sweep()
 	assert.Equal(t, fds-1, w.f.cache.fds.Load())
 }
