@@ -290,6 +290,14 @@ func (m *Mount) unanswered(o *op) {
 	}
 }
 
+// untell takes back that the kernel is told of what the request has found last: it
+// fails after all.
+func (o *op) untell() {
+	last := len(o.referred) - 1
+	o.m.table.forget(o.referred[last].id, 1)
+	o.referred = o.referred[:last]
+}
+
 // interrupted tells whether the process got a signal since it made the request.
 func (o *op) interrupted() bool {
 	select {

@@ -47,7 +47,7 @@ func (m *Mount) guard(o *op, out *fuse.EntryOut) fuse.Status {
 	allowed, err := m.may(o, n, want, 0)
 	if err != nil {
 		status := m.failOn(n, err)
-		m.table.forget(n.id, 1)
+		o.untell()
 		return status
 	}
 	if allowed != want {

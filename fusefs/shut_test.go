@@ -1,6 +1,8 @@
 package fusefs
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -8,11 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 func tryType(path string) string {
@@ -215,4 +220,36 @@ func TestSpecialListed(t *testing.T) {
 	nodes := len(m.table.all())
 	require.Len(t, list(t, m.dir), 8)
 	assert.Len(t, m.table.all(), nodes+1, "the file alone is known")
+}
+
+// TestShutUntold fails a LOOKUP of which the kernel has an answer already: what it knows
+// by another name, or from before, it knows all the same.
+func TestShutUntold(t *testing.T) {
+	s, m := newMount(t)
+	special(t, s)
+	assert.Equal(t, []string{"type: p 0600 1"}, m.try(0, "closed", "type"))
+	n := m.table.child(m.table.node(1), "closed")
+	lookups := func() uint64 {
+		m.table.mu.RLock()
+		defer m.table.mu.RUnlock()
+		return n.lookups
+	}
+	before := lookups()
+	require.NotZero(t, before)
+	m.setBefore(func(_ context.Context, x *oncrpc.Exchange) error {
+		if x.Proc != nfs3.ProcAccess {
+			return nil
+		}
+		m.ops.mu.Lock()
+		defer m.ops.mu.Unlock()
+		for _, o := range m.ops.all {
+			close(o.gone)
+			o.answered = true
+			m.ops.late++
+		}
+		return errors.New("gone")
+	})
+	assert.Equal(t, fuse.EIO, m.Lookup(nil, &fuse.InHeader{NodeId: 1}, "closed", new(fuse.EntryOut)))
+	m.setBefore(nil)
+	assert.Equal(t, before, lookups())
 }
