@@ -119,6 +119,12 @@ func (m *Mount) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, o
 	if status := create(o, dir, &a, &out.EntryOut); status != fuse.OK {
 		return status
 	}
+	if out.Attr.Mode&unix.S_IFMT != unix.S_IFREG {
+		// Another has made something else there. The kernel looks the name up again,
+		// and what it then opens is not for this request to open.
+		o.untell()
+		return errStale
+	}
 	n := m.table.node(out.NodeId) // which the kernel was told of, and holds
 	if a.Attr.Size.Set {
 		n.resized(0)

@@ -253,3 +253,29 @@ func TestShutUntold(t *testing.T) {
 	m.setBefore(nil)
 	assert.Equal(t, before, lookups())
 }
+
+// TestCreateTaken opens a name, to make a file there if there is none, at which another
+// client makes a FIFO meanwhile: it is for who may have it.
+func TestCreateTaken(t *testing.T) {
+	s, m := newMount(t)
+	nodes := len(m.table.all())
+	for _, tt := range []struct {
+		name string
+		user uint32
+		want string
+	}{{"a", 0, "ok"}, {"b", oneUser, "EACCES"}} {
+		m.setBefore(func(_ context.Context, x *oncrpc.Exchange) error {
+			if x.Prog == nfs3.Program && x.Proc == nfs3.ProcCreate {
+				return unix.Mkfifo(s.file(tt.name), 0o600)
+			}
+			return nil
+		})
+		assert.Equal(t, []string{"create: " + tt.want}, m.try(tt.user, tt.name, "create"))
+		m.setBefore(nil)
+		assert.Equal(t, []string{"unlink: ok"}, m.try(0, tt.name, "unlink"))
+	}
+	assert.Eventually(t, func() bool { return len(m.table.all()) == nodes }, 10*time.Second, time.Millisecond, "the kernel forgot them")
+	m.files.mu.RLock()
+	defer m.files.mu.RUnlock()
+	assert.Empty(t, m.files.all)
+}
