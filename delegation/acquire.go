@@ -54,7 +54,7 @@ func (g *Grantor) refusal(c *Conn, o *object, now time.Duration) Reason {
 		return ReasonOver
 	case now < c.late:
 		return ReasonLate
-	case g.wasLate(c, o.key, now):
+	case g.wasLate(c, o.key, now), g.contested(o.key, now):
 		return ReasonContended
 	case g.all.busy():
 		g.await(now)
@@ -118,7 +118,7 @@ func (g *Grantor) commit(a *Acquisition, now time.Duration) (Grant, Reason) {
 	if slot == LeaseWord {
 		return Grant{}, ReasonLimit
 	}
-	gr := &grant{conn: c, object: o, lien: a.Lien, used: now, slot: slot, generation: c.generations[slot] + 1}
+	gr := &grant{conn: c, object: o, lien: a.Lien, names: a.Names, used: now, slot: slot, generation: c.generations[slot] + 1}
 	c.slots[slot] = gr
 	c.write(slot, func(uint64) Word { return MakeWord(gr.generation, 1) })
 	o.grants = append(o.grants, gr)

@@ -80,14 +80,20 @@ func (g *Grantor) mark(ch *Change, o *object, conn *Conn, now time.Duration) {
 	for _, a := range o.asked {
 		a.stale = true
 	}
+	names, recalled := false, false
 	for i := len(o.grants) - 1; i >= 0; i-- { // from the last, for what is unused ends here
 		gr := o.grants[i]
+		names = names || gr.names
 		if gr.conn == conn && gr.lien == nil || g.reclaim(gr) {
 			continue
 		}
+		recalled = recalled || gr.phase == held
 		g.recall(gr, now)
 		gr.waiters = append(gr.waiters, ch)
 		ch.waits++
+	}
+	if names {
+		g.contend(o.key, conn, recalled, now)
 	}
 }
 

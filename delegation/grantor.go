@@ -58,6 +58,8 @@ type Grantor struct {
 	second   time.Duration              // began the last one in which recallSome did anything
 	recalled int                        // how often in it
 	lates    map[lateness]time.Duration // until when
+	contests map[string]contest         // by directory
+	attached uint64                     // connections so far
 	awaited  time.Duration              // no change is blind before this; see await
 	stats    Stats
 	refused  [ReasonOver + 1]uint64 // by reason
@@ -69,7 +71,7 @@ func NewGrantor(c Config) (*Grantor, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
 	}
-	return &Grantor{cfg: c, seed: maphash.MakeSeed(), objects: make(map[string]*object), held: make(map[string]int), lates: make(map[lateness]time.Duration)}, nil
+	return &Grantor{cfg: c, seed: maphash.MakeSeed(), objects: make(map[string]*object), held: make(map[string]int), lates: make(map[lateness]time.Duration), contests: make(map[string]contest)}, nil
 }
 
 // Lease returns the length of the lease.
@@ -165,6 +167,7 @@ type grant struct {
 	conn       *Conn
 	object     *object
 	lien       any           // see Acquisition
+	names      bool          // likewise
 	used       time.Duration // when it was granted, or seen in use
 	slot       uint32
 	generation uint32

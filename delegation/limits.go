@@ -32,6 +32,13 @@ const (
 	// let a deadline pass, and its party none of the object and no directory.
 	penalty = 10
 
+	// contestRecalls is how many recalls of a directory within contestTime, for changes
+	// that clients make in turns, are too many; maxContest is for how long, at most,
+	// it is granted to nobody then.
+	contestRecalls = 3
+	contestTime    = 10
+	maxContest     = 16
+
 	// idle is for how many leases a grant with a Lien is kept unused.
 	idle = 60
 )
@@ -61,6 +68,10 @@ const (
 
 	// maxLate is how many latenesses are kept in mind. Each takes some 150 bytes.
 	maxLate = 1 << 13
+
+	// maxContests is how many directories that were recalled are kept in mind. Each
+	// takes some 200 bytes.
+	maxContests = 1 << 12
 
 	// reclaimScan is how many slots one ACQUIRE looks at for an unused one.
 	reclaimScan = 256

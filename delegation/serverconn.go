@@ -10,6 +10,7 @@ type Conn struct {
 	// Owner is the caller's own.
 	Owner any
 
+	number     uint64 // no two connections have the same
 	party      string
 	words      Words
 	window     int // recalls that may be unanswered
@@ -38,6 +39,8 @@ func (g *Grantor) Attach(words Words, window int, party string, owner any) *Conn
 	c := &Conn{Owner: owner, party: party, words: words, window: window, slots: make([]*grant, 1), generations: make([]uint32, 1)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.attached++
+	c.number = g.attached
 	g.conns = append(g.conns, c)
 	return c
 }

@@ -177,7 +177,7 @@ type encodeFunc func(e *encoder, p unsafe.Pointer)
 var encodeFuncs = make(map[reflect.Type]*encodeFunc)
 
 // unsaid are fields that are no part of a state: what never changes, or is only told.
-var unsaid = map[string]bool{"Grantor.cfg": true, "Grantor.seed": true, "Grantor.shards": true, "Grantor.all": true, "Grantor.stats": true, "Grantor.refused": true, "Holder.until": true, "world.now": true}
+var unsaid = map[string]bool{"Grantor.cfg": true, "Grantor.seed": true, "Grantor.shards": true, "Grantor.all": true, "Grantor.stats": true, "Grantor.refused": true, "Grantor.attached": true, "Conn.number": true, "Holder.until": true, "world.now": true}
 
 // encode returns what p points to in octets.
 func encode[T any](e *encoder, p *T) []byte {

@@ -1,0 +1,140 @@
+package delegation
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// changedBy has an object changed by a connection, or another transport, and all that is
+// recalled for it given back. It returns how many were.
+func changedBy(t *testing.T, g *Grantor, c *Conn, key string, now time.Duration) int {
+	var ch Change
+	_, fx := g.Change(&ch, c, []byte(key), now)
+	for _, r := range fx.Recalls {
+		g.Immediate(r.Conn, returned(Grant{r.Slot, r.Generation}))
+	}
+	require.False(t, g.Waits(&ch))
+	g.Done(&ch)
+	return len(fx.Recalls)
+}
+
+// A directory that two clients change in turns costs three recalls, and is granted to
+// nobody then: for a lease, and for twice as long each time that it is recalled once more,
+// up to a bound. When it has been left alone for a while, it is as any other.
+func TestContest(t *testing.T) {
+	g := grantor(t, Config{})
+	one, other := join(g, "a"), join(g, "a")
+	var now time.Duration
+	turn := func() { // one looks, the other changes
+		require.Zero(t, asksFor(g, one, "dir", true, now))
+		require.Equal(t, 1, changedBy(t, g, other, "dir", now))
+		one, other = other, one
+	}
+	for range 2 {
+		for range contestRecalls - 1 {
+			turn()
+			now += contestTime*lease/(contestRecalls-1) - 1
+		}
+		for i, leases := range []time.Duration{1, 2, 4, 8, 16, 16} {
+			turn()
+			assert.Equal(t, ReasonContended, asksFor(g, one, "dir", true, now))
+			assert.Equal(t, ReasonContended, asksFor(g, join(g, "b"), "dir", true, now))
+			require.Zero(t, asksFor(g, one, fmt.Sprint("other", now), true, now))
+			now += leases*lease - 1
+			assert.Equal(t, ReasonContended, asksFor(g, one, "dir", true, now), "%d", i)
+			now++
+			if i%2 == 1 {
+				now += contestTime*lease - 1 // it is remembered for that long
+			}
+		}
+		now += contestTime * lease
+	}
+}
+
+// Only recalls for changes in turns count, once for each change and not while nothing is
+// granted anyway: not those for the changes of one client, however many, nor for files, nor
+// those that come too seldom.
+func TestContestCounts(t *testing.T) {
+	many := 5 * contestRecalls
+	for name, tt := range map[string]struct {
+		names bool
+		turn  func(t *testing.T, g *Grantor, i int, a, b *Conn) time.Duration
+		want  Reason
+	}{
+		"one client": {true, func(t *testing.T, g *Grantor, _ int, _, b *Conn) time.Duration {
+			changedBy(t, g, b, "object", 0)
+			return 0
+		}, 0},
+		"files": {false, func(t *testing.T, g *Grantor, i int, _, b *Conn) time.Duration {
+			changedBy(t, g, []*Conn{nil, b}[i%2], "object", 0)
+			return 0
+		}, 0},
+		"seldom": {true, func(t *testing.T, g *Grantor, i int, _, b *Conn) time.Duration {
+			changedBy(t, g, []*Conn{nil, b}[i%2], "object", time.Duration(i)*contestTime*lease/(contestRecalls-1))
+			return time.Duration(i) * contestTime * lease / (contestRecalls - 1)
+		}, 0},
+		"who holds it": {true, func(t *testing.T, g *Grantor, _ int, a, _ *Conn) time.Duration {
+			assert.Zero(t, changedBy(t, g, a, "object", 0), "it is its own")
+			changedBy(t, g, nil, "object", 0)
+			return 0
+		}, ReasonContended},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := grantor(t, Config{})
+			a, b := join(g, "a"), join(g, "b")
+			var now time.Duration
+			for i := range many {
+				if why := asksFor(g, a, "object", tt.names, now); why != 0 {
+					assert.Equal(t, tt.want, why)
+					assert.Equal(t, contestRecalls, i)
+					return
+				}
+				now = tt.turn(t, g, i, a, b)
+			}
+			assert.Zero(t, tt.want)
+		})
+	}
+
+	// Of several that hold it, all give it back for one change.
+	g := grantor(t, Config{})
+	var all []*Conn
+	for i := range many {
+		all = append(all, join(g, fmt.Sprint(i)))
+	}
+	for i := range contestRecalls - 1 {
+		for _, c := range all {
+			require.Zero(t, asksFor(g, c, "dir", true, 0), "%d", i)
+		}
+		require.Equal(t, many, changedBy(t, g, []*Conn{nil, join(g, "x")}[i%2], "dir", 0))
+	}
+	// The client that changes it keeps what it has, until somebody else does.
+	require.Zero(t, asksFor(g, all[0], "dir", true, 0))
+	require.Zero(t, asksFor(g, all[1], "dir", true, 0))
+	require.Equal(t, 1, changedBy(t, g, all[1], "dir", 0))
+	require.Equal(t, 1, changedBy(t, g, nil, "dir", 0))
+	assert.Equal(t, ReasonContended, asksFor(g, all[0], "dir", true, lease-1))
+	assert.Zero(t, asksFor(g, all[0], "dir", true, lease), "that was not one more")
+}
+
+// What is kept in mind of directories has a bound, and those go first that were left alone
+// for long.
+func TestContestsBounded(t *testing.T) {
+	g := grantor(t, Config{})
+	for i := range 3 * maxContests {
+		g.contend(fmt.Sprint(i), nil, true, time.Duration(i%2))
+		require.LessOrEqual(t, len(g.contests), maxContests)
+	}
+	for i := len(g.contests); i < maxContests; i++ {
+		g.contend(fmt.Sprint("more", i), nil, true, 1)
+	}
+	g.contend("next", nil, true, 1+contestTime*lease)
+	assert.Len(t, g.contests, 1)
+	c := join(g, "a")
+	require.Zero(t, asksFor(g, c, "not recalled", true, 0))
+	changedBy(t, g, c, "not recalled", 0)
+	assert.Len(t, g.contests, 1)
+}
