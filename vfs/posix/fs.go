@@ -34,6 +34,8 @@ type FS struct {
 	verifier atomic.Uint64
 	log      *slog.Logger
 
+	unkept bool // the table could not be written at the last tick
+
 	stop, stopped chan struct{} // the janitor
 	closing       sync.Once
 }

@@ -35,18 +35,25 @@ type handles interface {
 	// of birth, where that takes no descriptor of it.
 	seen(ino uint64, birth unix.StatxTimestamp) (vfs.Handle, bool)
 
-	// keep makes the handles given out so far outlive the process.
-	keep() error
+	// keep makes the handle given out of an inode outlive the process.
+	keep(ino uint64) error
+
+	// ready does that with all handles given out. As long as it fails, new ones
+	// would not outlive the process.
+	ready() error
+
+	// kept tells whether the handle of an inode outlives the process as it is.
+	kept(ino uint64) bool
 
 	// open opens the object as a place.
 	open(h vfs.Handle) (int, error)
 
 	// moving tells that the object that fd has open, which st describes, is
 	// about to get another name in place of an old one; moved, that it has
-	// it, or that it kept the old one after all. What moving learns
-	// outlives the process.
+	// it, or that it kept the old one after all, as where moving fails. What
+	// moving learns outlives the process.
 	moving(fd int, st *unix.Statx_t, to place) error
-	moved(fd int, st *unix.Statx_t, not place) error
+	moved(fd int, st *unix.Statx_t, not place)
 
 	// removed tells that a name of the object went, st being its
 	// attributes since, and returns the handle that it may be known by.
@@ -112,9 +119,11 @@ func (k *kernelHandles) ofDir(fd int, st *unix.Statx_t, in *object) (vfs.Handle,
 	return k.of(fd, st, in.ino, nil)
 }
 
-func (k *kernelHandles) keep() error                            { return nil }
+func (k *kernelHandles) keep(uint64) error                      { return nil }
+func (k *kernelHandles) ready() error                           { return nil }
+func (k *kernelHandles) kept(uint64) bool                       { return true }
 func (k *kernelHandles) moving(int, *unix.Statx_t, place) error { return nil }
-func (k *kernelHandles) moved(int, *unix.Statx_t, place) error  { return nil }
+func (k *kernelHandles) moved(int, *unix.Statx_t, place)        {}
 func (k *kernelHandles) close() error                           { return nil }
 
 func (k *kernelHandles) removed(fd int, st *unix.Statx_t, _ place) (vfs.Handle, error) {

@@ -43,6 +43,9 @@ func (f *FS) linkIn(c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err erro
 	if err := checkNewName(name); err != nil {
 		return w, err
 	}
+	if err := f.handles.ready(); err != nil {
+		return w, err
+	}
 	err = f.as(c, func() error {
 		return unix.Linkat(f.proc, magic(o.fd), d.fd, name, unix.AT_SYMLINK_FOLLOW)
 	})
@@ -62,5 +65,6 @@ func (f *FS) linked(o, d *object, name string) error {
 	if _, err := f.handles.of(o.fd, &st, d.ino, []byte(name)); err != nil {
 		return err
 	}
-	return f.handles.keep()
+	_ = f.handles.keep(st.Ino) // the object has the name, and was known before
+	return nil
 }

@@ -116,19 +116,23 @@ func (f *FS) adoptName(d *object, name string, fd int, st *unix.Statx_t) (*objec
 
 // adoptSeen is adoptName for a place whose attributes are st.
 func (f *FS) adoptSeen(d *object, name string, fd int, st *unix.Statx_t) (*object, error) {
-	var h vfs.Handle
-	err := error(unix.EACCES)
-	if f.exported(st) {
-		h, err = f.handles.of(fd, st, d.ino, []byte(name))
-	}
+	h, err := f.handleIn(d, name, fd, st)
 	if err == nil {
-		err = f.handles.keep()
+		err = f.handles.keep(st.Ino)
 	}
 	if err != nil {
 		closeFD(fd)
 		return nil, err
 	}
 	return f.adopt(h, fd, st), nil
+}
+
+// handleIn returns the handle of the place fd, which was found as name in d.
+func (f *FS) handleIn(d *object, name string, fd int, st *unix.Statx_t) (vfs.Handle, error) {
+	if !f.exported(st) {
+		return vfs.Handle{}, unix.EACCES
+	}
+	return f.handles.of(fd, st, d.ino, []byte(name))
 }
 
 // self returns d once more, to those who may look up "." in it.

@@ -80,6 +80,14 @@ func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object
 	if err := checkNewName(m.name); err != nil {
 		return nil, err
 	}
+	if err := f.handles.ready(); err != nil { // later is too late to say so
+		if m.taken != nil {
+			if o, terr := f.makeTaken(c, d, m); terr != unix.ENOENT {
+				return o, terr
+			}
+		}
+		return nil, err
+	}
 	var fd int
 	err = f.as(c, func() (err error) {
 		if fd, err = m.call(d.fd); err == nil {
@@ -90,7 +98,7 @@ func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object
 	made.Dir.After = f.attrOf(d)
 	switch {
 	case err == nil:
-		if o, err = f.adoptSeen(d, m.name, fd, &st); err == nil {
+		if o, err = f.adoptMade(d, m.name, fd, &st); err == nil {
 			made.Attr = f.some(&st)
 		}
 		err = late(err)
@@ -98,6 +106,18 @@ func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object
 		o, err = f.makeTaken(c, d, m)
 	}
 	return o, err
+}
+
+// adoptMade is adoptSeen for a new object. It is there, whether the disk takes note of
+// its handle now or at a later tick.
+func (f *FS) adoptMade(d *object, name string, fd int, st *unix.Statx_t) (*object, error) {
+	h, err := f.handleIn(d, name, fd, st)
+	if err != nil {
+		closeFD(fd)
+		return nil, err
+	}
+	_ = f.handles.keep(st.Ino)
+	return f.adopt(h, fd, st), nil
 }
 
 // makeTaken returns what has the name, if the maker takes it.

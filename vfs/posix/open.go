@@ -169,9 +169,11 @@ func (f *FS) syncHandles() {
 	if !ok {
 		return
 	}
-	if err := t.table.sync(); err != nil {
-		f.log.Warn("handle table is not on stable storage", "err", err)
+	err := errors.Join(t.ready(), t.table.sync())
+	if err != nil && !f.unkept {
+		f.log.Error("the handle table cannot be written: clients are refused what they have not yet seen, and after a restart they may have to look up anew what they have; if the state directory's disk is full, make room there", "err", err)
 	}
+	f.unkept = err != nil
 }
 
 // janitor closes what is idle, until Close.

@@ -146,7 +146,15 @@ func (l *lister) complete(ents []vfs.Entry, nameZs [][]byte) error {
 	if err != nil {
 		return err
 	}
-	return l.f.handles.keep()
+	if l.f.handles.ready() == nil {
+		return nil
+	}
+	for i := range ents { // a listing can do without handles that may be lost
+		if e := &ents[i]; e.HasHandle && !l.f.handles.kept(e.FileID) {
+			e.Handle, e.HasHandle = vfs.Handle{}, false
+		}
+	}
+	return nil
 }
 
 // glance adds handles and attributes of what was seen before, as FS.glance

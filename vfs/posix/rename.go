@@ -71,20 +71,19 @@ func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string, o
 	})
 	next := place{e.ino, to}
 	moves := old.fd >= 0 && old.place != next
+	var err error
 	if moves {
-		if err := f.handles.moving(old.fd, &old.st, next); err != nil {
-			return err
-		}
+		err = f.handles.moving(old.fd, &old.st, next)
 	}
-	err := f.as(c, func() error { return unix.Renameat(d.fd, from, e.fd, to) })
+	if err == nil {
+		err = f.as(c, func() error { return unix.Renameat(d.fd, from, e.fd, to) })
+	}
 	if moves {
 		not := old.place
 		if err != nil {
 			not = next
 		}
-		if merr := f.handles.moved(old.fd, &old.st, not); err == nil {
-			err = late(merr)
-		}
+		f.handles.moved(old.fd, &old.st, not)
 	}
 	if err == nil && over.st.Ino != old.st.Ino {
 		err = late(f.unnamed(over))

@@ -60,10 +60,10 @@ func (r *resolver) open(id tableID) (int, error) {
 		}
 		e.places = nil
 		switch same, err := r.write(&e, version); {
+		case same: // whether the disk takes it or not
+			return -1, unix.ESTALE
 		case err != nil:
 			return -1, err
-		case same:
-			return -1, unix.ESTALE
 		}
 		// The object has moved while it was looked for.
 	}

@@ -22,6 +22,7 @@ type table struct {
 	mu  sync.Mutex
 	logFile
 	index   map[uint64]int64 // inode → offset of its record; of what is gone, the complement
+	fresh   map[uint64]bool  // inodes whose handle no record on file tells
 	live    int              // in index, not gone
 	records int              // in the file
 	syncing sync.Mutex       // held by sync, and taken before mu
@@ -67,7 +68,12 @@ func (t *table) record(at int64) ([]byte, error) {
 // put makes e the valid entry of its inode, once flushed. mu is held.
 func (t *table) put(e *entry) error {
 	if len(t.pending) > maxPending {
-		return unix.ENOSPC
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	if old, ok, err := t.get(e.ino); err != nil || !ok || old.tableID != e.tableID || old.gone() {
+		t.fresh[e.ino] = true
 	}
 	at := t.size + int64(len(t.pending))
 	t.pending = e.appendTo(t.pending)
@@ -89,6 +95,12 @@ func (t *table) point(ino uint64, at int64, gone bool) {
 	t.index[ino] = at
 }
 
+// unwritten tells whether the valid record of an inode is not on file yet. mu is held.
+func (t *table) unwritten(ino uint64) bool {
+	at, ok := t.index[ino]
+	return ok && max(at, ^at) >= t.size
+}
+
 // flush writes what was put. mu is held.
 func (t *table) flush() error {
 	if len(t.pending) == 0 {
@@ -98,6 +110,7 @@ func (t *table) flush() error {
 		return err
 	}
 	t.pending = t.pending[:0]
+	clear(t.fresh)
 	if t.records > 2*t.live+compactSlack {
 		if err := t.compact(); err != nil {
 			t.log.Warn("handle table stays long", "err", err)
@@ -155,7 +168,7 @@ func (t *table) mend() error {
 // writing left incomplete at the end, and tells whether there is something else in the
 // middle.
 func (t *table) load() (damaged bool, err error) {
-	t.index = make(map[uint64]int64)
+	t.index, t.fresh = make(map[uint64]int64), make(map[uint64]bool)
 	t.live, t.records = 0, 0
 	end, lost, err := t.scan(func(at int64, e *entry, _ []byte) error {
 		t.point(e.ino, at, e.gone())

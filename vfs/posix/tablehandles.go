@@ -51,7 +51,7 @@ func newTableHandles(f *FS, stateDir string) (*tableHandles, error) {
 
 func (t *tableHandles) root() vfs.Handle { return t.id.handle() }
 
-func (t *tableHandles) close() error { return t.table.close() }
+func (t *tableHandles) close() error { return errors.Join(t.ready(), t.table.close()) }
 
 // handle returns kind and id, which is well within vfs.MaxHandle.
 func (id *tableID) handle() vfs.Handle {
@@ -132,10 +132,24 @@ func (t *tableHandles) ofDir(fd int, st *unix.Statx_t, in *object) (vfs.Handle, 
 	if err != nil {
 		return h, err
 	}
-	return h, t.keep()
+	return h, t.keep(st.Ino)
 }
 
-func (t *tableHandles) keep() error {
+func (t *tableHandles) keep(ino uint64) error {
+	err := t.write(ino)
+	if t.kept(ino) { // a full disk is no reason to refuse what is known
+		err = nil
+	}
+	return err
+}
+
+func (t *tableHandles) kept(ino uint64) bool {
+	t.table.mu.Lock()
+	defer t.table.mu.Unlock()
+	return !t.table.fresh[ino]
+}
+
+func (t *tableHandles) ready() error {
 	t.table.mu.Lock()
 	defer t.table.mu.Unlock()
 	return t.table.flush()
@@ -144,26 +158,51 @@ func (t *tableHandles) keep() error {
 // moving has the new name on stable storage before the file system has it: moved may
 // come late.
 func (t *tableHandles) moving(fd int, st *unix.Statx_t, to place) error {
-	_, err := t.change(fd, st, func(e *entry) { e.add(to) })
-	if err != nil {
+	if _, err := t.change(fd, st, func(e *entry) { e.add(to) }); err != nil {
+		return err
+	}
+	if err := t.write(st.Ino); err != nil {
 		return err
 	}
 	return t.table.sync()
 }
 
-func (t *tableHandles) moved(fd int, st *unix.Statx_t, not place) error {
+// write writes what the table knows of an inode.
+func (t *tableHandles) write(ino uint64) error {
+	t.table.mu.Lock()
+	defer t.table.mu.Unlock()
+	if !t.table.unwritten(ino) {
+		return nil
+	}
+	return t.table.flush()
+}
+
+func (t *tableHandles) moved(fd int, st *unix.Statx_t, not place) {
 	_, err := t.change(fd, st, func(e *entry) { e.dropButLast(not) })
-	return err
+	t.changed(err)
 }
 
 func (t *tableHandles) removed(fd int, st *unix.Statx_t, not place) (vfs.Handle, error) {
-	return t.change(fd, st, func(e *entry) {
+	h, err := t.change(fd, st, func(e *entry) {
 		e.dead = st.Nlink == 0
 		e.dropButLast(not)
 	})
+	t.changed(err)
+	return h, nil
 }
 
-// change changes the entry of an object, if handles of it were given out.
+// changed follows a change that the file system has made, of which nobody is to hear that
+// it has failed. What cannot be written now, the next tick writes, or says that it cannot;
+// what the table was not told is found out where it matters.
+func (t *tableHandles) changed(err error) {
+	if err == nil {
+		_ = t.ready()
+		return
+	}
+	t.fs.log.Warn("handle table does not know of a change", "err", err)
+}
+
+// change changes the entry of an object, if handles of it were given out, once flushed.
 func (t *tableHandles) change(fd int, st *unix.Statx_t, fn func(*entry)) (h vfs.Handle, err error) {
 	birth, err := t.birth(fd, st)
 	if err != nil {
@@ -176,8 +215,5 @@ func (t *tableHandles) change(fd int, st *unix.Statx_t, fn func(*entry)) (h vfs.
 		return h, err
 	}
 	fn(&e)
-	if err := t.table.put(&e); err != nil {
-		return h, err
-	}
-	return e.handle(), t.table.flush()
+	return e.handle(), t.table.put(&e)
 }

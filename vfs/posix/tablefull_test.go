@@ -1,0 +1,166 @@
+//go:build linux
+
+package posix
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// fullWorld is a world whose table nothing but the test puts on stable storage.
+func fullWorld(t *testing.T) (w *world, log *bytes.Buffer) {
+	log = new(bytes.Buffer)
+	o := tableKind()
+	o.IdleTime = time.Hour
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	return newWorld(t, o), log
+}
+
+// full has the table on a file that cannot be written to, until there is room.
+func (w *world) full() (room func()) {
+	w.Helper()
+	tab := w.f.handles.(*tableHandles).table
+	file, err := os.Open(filepath.Join(w.s.o.StateDir, tableName))
+	require.NoError(w, err)
+	swap := func(file *os.File) (old *os.File) {
+		tab.mu.Lock()
+		defer tab.mu.Unlock()
+		old, tab.file = tab.file, file
+		return old
+	}
+	writable, full := swap(file), true
+	room = func() {
+		if full {
+			full = false
+			swap(writable)
+			require.NoError(w, file.Close())
+		}
+	}
+	w.Cleanup(room)
+	return room
+}
+
+func (w *world) tryLookup(name string) error {
+	_, _, _, err := w.f.Lookup(w.Context(), &w.c, w.f.Root(), name)
+	return err
+}
+
+func (w *world) create(name string, mode vfs.CreateMode) (vfs.Handle, error) {
+	m, err := w.f.Create(w.Context(), &w.c, w.f.Root(), name, vfs.CreateHow{Mode: mode})
+	return m.Handle, err
+}
+
+func (w *world) rename(from, to string) error {
+	_, _, err := w.f.Rename(w.Context(), &w.c, w.f.Root(), from, w.f.Root(), to)
+	return err
+}
+
+// What is known can be used where the table cannot be written. What cannot be known
+// after a restart is refused, before anything is changed.
+func TestTableFullDisk(t *testing.T) {
+	w, log := fullWorld(t)
+	for _, name := range []string{"stays", "gone", "new", "never"} {
+		w.hostFile(name)
+	}
+	known, err := w.create("known", vfs.Guarded)
+	require.NoError(t, err)
+	stays, gone := w.walk("stays"), w.walk("gone")
+	room := w.full()
+	require.Error(t, w.tryLookup("new"))
+	require.Error(t, w.tryLookup("new"), "it is no better known")
+	assert.NoError(t, w.tryLookup("known"), "something else is not on record")
+
+	listed := map[string]bool{} // whether with a handle
+	_, _, eof, err := w.f.ReadDir(t.Context(), &w.c, w.f.Root(), 0, 0, true, func(e *vfs.Entry) bool {
+		listed[string(e.Name)] = e.HasHandle
+		return true
+	})
+	assert.NoError(t, err)
+	assert.True(t, eof)
+	assert.Equal(t, map[string]bool{
+		".": true, "..": true, "known": true, "stays": true, "gone": true, "new": false, "never": false,
+	}, listed)
+
+	_, err = w.create("made", vfs.Guarded)
+	assert.Error(t, err)
+	_, err = w.create("made", vfs.Unchecked)
+	assert.Error(t, err)
+	assert.NoFileExists(t, w.s.path("made"))
+	again, err := w.create("known", vfs.Unchecked)
+	assert.NoError(t, err)
+	assert.Equal(t, known, again)
+	_, _, err = w.f.Link(t.Context(), &w.c, known, w.f.Root(), "linked")
+	assert.Error(t, err)
+	assert.NoFileExists(t, w.s.path("linked"))
+
+	before := w.entry(stays)
+	assert.Error(t, w.rename("stays", "moved"))
+	assert.FileExists(t, w.s.path("stays"))
+	assert.Equal(t, before, w.entry(stays), "it has not moved")
+	assert.NoError(t, w.tryLookup("stays"))
+
+	_, err = w.f.Remove(t.Context(), &w.c, w.f.Root(), "gone")
+	assert.NoError(t, err, "it was removed")
+	assert.NoFileExists(t, w.s.path("gone"))
+	assert.ErrorIs(t, w.getattr(gone), unix.ESTALE)
+
+	w.f.syncHandles()
+	w.f.syncHandles()
+	assert.Equal(t, 1, strings.Count(log.String(), "cannot be written"), log)
+	room()
+	w.f.syncHandles()
+	assert.NoError(t, w.tryLookup("new"))
+	assert.NoError(t, w.rename("stays", "moved"))
+	_, err = w.create("made", vfs.Guarded)
+	assert.NoError(t, err)
+	w.reopen()
+	assert.NoError(t, w.getattr(known))
+	assert.NoError(t, w.getattr(stays))
+	w.hostFile("last")
+	w.full()
+	require.Error(t, w.tryLookup("last"))
+	w.f.syncHandles()
+	assert.Equal(t, 2, strings.Count(log.String(), "cannot be written"), log)
+}
+
+// The change that finds the disk full was made, and is not told to have failed. What the
+// table learnt by it is on file when there is room, at the latest when the daemon ends.
+func TestTableFullAfterChange(t *testing.T) {
+	for name, op := range map[string]func(w *world, f vfs.Handle, name string) (vfs.Handle, error){
+		"CREATE": func(w *world, _ vfs.Handle, name string) (vfs.Handle, error) {
+			return w.create(name, vfs.Guarded)
+		},
+		"LINK": func(w *world, f vfs.Handle, name string) (vfs.Handle, error) {
+			_, _, err := w.f.Link(w.Context(), &w.c, f, w.f.Root(), name)
+			return f, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := fullWorld(t)
+			f, err := w.create("f", vfs.Guarded)
+			require.NoError(t, err)
+			room := w.full()
+			h, err := op(w, f, "first")
+			require.NoError(t, err)
+			assert.FileExists(t, w.s.path("first"))
+			_, err = op(w, f, "second")
+			assert.Error(t, err)
+			assert.NoFileExists(t, w.s.path("second"))
+			room()
+			require.NoError(t, w.f.Close())
+			w.f = w.s.open(t)
+			assert.Equal(t, "first", w.entry(h).places[0].name)
+		})
+	}
+}
