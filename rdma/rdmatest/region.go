@@ -1,6 +1,7 @@
 package rdmatest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -27,7 +28,19 @@ type region struct {
 	at     rdma.Remote
 	mem    []byte
 	access rdma.Access
-	placed []bool // for each octet; nil: none is
+	placed []span
+}
+
+// A span is octets of a region that lie together.
+type span struct{ from, to uint64 }
+
+// write notes that the octets of s are written.
+func (r *region) write(s span) {
+	if last := len(r.placed) - 1; last >= 0 && r.placed[last].to == s.from {
+		r.placed[last].to = s.to
+	} else {
+		r.placed = append(r.placed, s)
+	}
 }
 
 func (r *region) STag() rdma.STag { return r.at.STag }
@@ -48,7 +61,14 @@ func (r *region) Redirect(b []byte) {
 func (r *region) Placed(n int) bool {
 	r.set.mu.Lock()
 	defer r.set.mu.Unlock()
-	return n == 0 || len(r.placed) >= n && !slices.Contains(r.placed[:n], false)
+	slices.SortFunc(r.placed, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	whole := uint64(0)
+	for _, s := range r.placed {
+		if s.from <= whole {
+			whole = max(whole, s.to)
+		}
+	}
+	return whole >= uint64(n)
 }
 
 // next returns a place for a region. Its offset is not zero and differs between
@@ -111,12 +131,7 @@ func (s *regions) use(at rdma.Remote, n int, access rdma.Access, copying func([]
 	}
 	off := at.TO - r.at.TO
 	if access == rdma.RemoteWrite {
-		if r.placed == nil {
-			r.placed = make([]bool, len(r.mem))
-		}
-		for i := range n {
-			r.placed[off+uint64(i)] = true
-		}
+		r.write(span{off, off + uint64(n)})
 	}
 	copying(r.mem[off : off+uint64(n)])
 	return nil
