@@ -3,6 +3,7 @@ package fusefs
 import (
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +16,8 @@ import (
 type answers struct {
 	mu  sync.Mutex
 	all map[uint32]answer // by thread
+
+	some atomic.Bool // all has some: else no request needs the lock
 }
 
 // An answer is such a reply.
@@ -36,13 +39,18 @@ func (s *answers) add(thread uint32, a answer) {
 		}
 	}
 	s.all[thread] = a
+	s.some.Store(true)
 }
 
 // next notes that a thread makes another request.
 func (s *answers) next(thread uint32) {
+	if !s.some.Load() {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, thread)
+	s.some.Store(len(s.all) > 0)
 }
 
 // in returns the replies that tell of names in dir.

@@ -105,7 +105,7 @@ func (o *op) Err() error {
 // request may have it.
 func (m *Mount) begin(cancel <-chan struct{}, h *fuse.InHeader) *op {
 	m.answers.next(h.Pid)
-	return m.ops.add(op{m: m, from: h.Caller, unique: h.Unique, cancel: cancel})
+	return m.ops.add(m, cancel, h)
 }
 
 func (m *Mount) end(o *op) {
@@ -151,7 +151,7 @@ type ops struct {
 }
 
 // add notes a request that begins, and gives it a place and its channels.
-func (s *ops) add(request op) *op {
+func (s *ops) add(m *Mount, cancel <-chan struct{}, h *fuse.InHeader) *op {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var o *op
@@ -160,9 +160,7 @@ func (s *ops) add(request op) *op {
 	} else {
 		o = &op{gone: make(chan struct{}), calls: calls{context.Background(), make(chan struct{})}}
 	}
-	request.gone, request.calls, request.place = o.gone, o.calls, len(s.all)
-	request.touched, request.referred = o.touched[:0], o.referred[:0]
-	*o = request
+	o.m, o.from, o.unique, o.cancel, o.place = m, h.Caller, h.Unique, cancel, len(s.all)
 	s.all = append(s.all, o)
 	return o
 }
@@ -177,11 +175,19 @@ func (s *ops) remove(o *op) (answered bool) {
 	s.all[last] = nil
 	s.all = s.all[:last]
 	if len(s.free) < maxBackground && o.Err() == nil && o.calls.Err() == nil {
-		clear(o.touched)
-		clear(o.referred)
+		o.reset()
 		s.free = append(s.free, o)
 	}
 	return o.answered
+}
+
+// reset forgets what add does not set: to copy a whole op takes longer than all else
+// of a request.
+func (o *op) reset() {
+	clear(o.touched)
+	clear(o.referred)
+	o.touched, o.referred = o.touched[:0], o.referred[:0]
+	o.dirs, o.closes, o.polls, o.opened, o.made = [2]*node{}, false, 0, 0, givenName{}
 }
 
 // stop ends a request, and its calls.

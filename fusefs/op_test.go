@@ -32,6 +32,26 @@ func TestOps(t *testing.T) {
 	assert.Error(t, third.Err())
 }
 
+// TestOpAnew: an op that another request gets has nothing of the one before.
+func TestOpAnew(t *testing.T) {
+	m := new(Mount)
+	o := m.begin(nil, &fuse.InHeader{Caller: fuse.Caller{Pid: 1}, Unique: 1})
+	dir := &node{m: m}
+	o.changes(dir)
+	o.isClose()
+	o.polls, o.opened, o.made = 3, 4, givenName{dir, "a"}
+	o.referred = append(o.referred, dir)
+	m.end(o)
+	p := m.begin(nil, &fuse.InHeader{Caller: fuse.Caller{Pid: 2}, Unique: 2})
+	assert.Same(t, o, p)
+	assert.Equal(t, &op{
+		m: m, from: fuse.Caller{Pid: 2}, unique: 2, gone: o.gone, calls: o.calls,
+		touched: []*node{}, referred: []*node{},
+	}, p)
+	assert.Equal(t, []*node{nil}, p.touched[:1], "nor does it keep it")
+	assert.Equal(t, []*node{nil}, p.referred[:1])
+}
+
 // TestEndKilled: who is dead does not wait where others are answered, and the kernel
 // gets the answer to what goes on; of whom nobody knows whether he is dead gives up
 // what changes nothing, after long.
