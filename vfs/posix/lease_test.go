@@ -27,9 +27,13 @@ type leaseWorld struct {
 }
 
 func newLeaseWorld(t *testing.T, base string) *leaseWorld {
+	return newIdleLeaseWorld(t, base, time.Hour) // who wants it swept does it
+}
+
+func newIdleLeaseWorld(t *testing.T, base string, idle time.Duration) *leaseWorld {
 	clean(t)
 	o := tableKind()
-	o.IdleTime = time.Hour // who wants it swept does it
+	o.IdleTime = idle
 	if base == "" {
 		base = leaseBase(t)
 	}
@@ -230,6 +234,17 @@ func ended(f func()) <-chan struct{} {
 	return c
 }
 
+// told reports whether the holders of w's one lease are told that it is broken.
+func (w *leaseWorld) told() (all bool) {
+	l := &w.f.leases
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, le := range l.byFD {
+		all = le.broken
+	}
+	return all
+}
+
 // A file that a local process has removed, which breaks no lease, is let go of.
 func TestLeaseRemoved(t *testing.T) {
 	w := newLeaseWorld(t, "")
@@ -237,7 +252,7 @@ func TestLeaseRemoved(t *testing.T) {
 	broken, release := w.lease()
 	require.NoError(t, os.Remove(w.s.path("f")))
 	w.f.leases.sweep()
-	not(t, broken, "it has a name still")
+	assert.False(t, w.told(), "it has a name still")
 	require.NoError(t, os.Remove(w.s.path("g")))
 	w.f.leases.sweep()
 	w.f.leases.sweep() // tells nobody twice
@@ -251,19 +266,20 @@ func TestLeaseRemoved(t *testing.T) {
 	assert.Nil(t, w.f.cache.objs[w.h], "open still")
 }
 
+// A tick sweeps the leases.
+func TestLeaseTick(t *testing.T) {
+	w := newIdleLeaseWorld(t, "", time.Millisecond)
+	broken, release := w.lease()
+	defer release()
+	require.NoError(t, os.Remove(w.s.path("f")))
+	soon(t, broken, "nobody is told")
+}
+
 // A sweep of many leases takes several ticks, and looks at each.
 func TestLeaseSweep(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	w.lease()
 	l := &w.f.leases
-	told := func() (all bool) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for _, le := range l.byFD {
-			all = le.broken
-		}
-		return all
-	}
 	l.mu.Lock()
 	for fd := range l.byFD {
 		l.due = append(l.due, fd)
@@ -274,10 +290,10 @@ func TestLeaseSweep(t *testing.T) {
 	l.mu.Unlock()
 	require.NoError(t, os.Remove(w.s.path("f")))
 	l.sweep()
-	assert.False(t, told(), "more at a tick than there may be")
+	assert.False(t, w.told(), "more at a tick than there may be")
 	assert.Len(t, l.due, 1)
 	l.sweep()
-	assert.True(t, told(), "what was left over is forgotten")
+	assert.True(t, w.told(), "what was left over is forgotten")
 	assert.Empty(t, l.due)
 }
 
