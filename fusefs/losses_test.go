@@ -233,6 +233,12 @@ func fsyncInherited([]string) error {
 
 // TestLossAfterKill: an fsync that was given up has told of nothing.
 func TestLossAfterKill(t *testing.T) {
+	for name, before := range map[string]bool{"lost before": true, "lost after": false} {
+		t.Run(name, func(t *testing.T) { lossAfterKill(t, before) })
+	}
+}
+
+func lossAfterKill(t *testing.T, before bool) {
 	full, _, m := newFull(t)
 	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
 	cmd := child(t, nil, "fsync")
@@ -241,6 +247,14 @@ func TestLossAfterKill(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start()) // it closes its copies of f, and the server has to answer
 	full.loses(t, f)
+	if before {
+		closes := exec.Command("/bin/true")
+		closes.ExtraFiles = []*os.File{f}
+		require.NoError(t, ended(t, closes))
+		full.full.Store(nil)
+		_, err = open(t, m.file("a"), os.O_WRONLY).WriteAt([]byte("more"), 0)
+		require.NoError(t, err)
+	}
 	hangs, speak := m.silence()
 	over := sync.OnceFunc(speak)
 	t.Cleanup(over)
