@@ -72,6 +72,37 @@ func TestErrorsAfterChange(t *testing.T) {
 	assert.NoFileExists(t, w.s.path("none"))
 }
 
+// A name that cannot be looked at for lack of descriptors stays as it is until it can:
+// the table would not know where its file went.
+func TestNoDescriptorToLook(t *testing.T) {
+	w := newWorld(t, tableKind())
+	w.hostFile("f")
+	w.hostFile("g")
+	f := w.walk("f")
+	w.walk("g")
+	for name, op := range map[string]func() error{
+		"REMOVE": func() error {
+			_, err := w.f.Remove(t.Context(), &w.c, w.f.Root(), "f")
+			return err
+		},
+		"RENAME": func() error { return w.rename("f", "h") },
+	} {
+		giveBack := noFDs(t, 0)
+		err := op()
+		giveBack()
+		assert.ErrorIs(t, err, unix.EMFILE, name)
+		assert.FileExists(t, w.s.path("f"), name)
+	}
+	giveBack := noFDs(t, 1) // that of f
+	err := w.rename("f", "g")
+	giveBack()
+	assert.ErrorIs(t, err, unix.EMFILE)
+	assert.FileExists(t, w.s.path("f"))
+
+	require.NoError(t, w.rename("f", "h"))
+	assert.Equal(t, "h", w.entry(f).places[0].name)
+}
+
 // TestNotKept: a new file that does not hold what an exclusive CREATE gave it
 // is not left behind (RFC 1813, Section 3.3.8).
 func TestNotKept(t *testing.T) {

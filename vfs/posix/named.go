@@ -21,21 +21,24 @@ type named struct {
 
 var noNamed = named{fd: -1}
 
-// named looks at what has the name, as the caller of the moment.
-func (f *FS) named(d *object, name string) named {
+// named looks at what has the name, as the caller of the moment. An error is of the
+// moment, too: what cannot be seen at any time, the kernel says later.
+func (f *FS) named(d *object, name string) (n named, err error) {
 	if n, ok := f.namedBefore(d, name); ok {
-		return n
+		return n, nil
 	}
-	n := named{place: place{d.ino, name}}
-	var err error
-	if n.fd, err = openPath(d.fd, name); err != nil {
-		return noNamed
+	n.place = place{d.ino, name}
+	n.fd, err = openPath(d.fd, name)
+	if err == nil {
+		if err = statFD(n.fd, &n.st); err == nil && f.exported(&n.st) {
+			return n, nil
+		}
+		closeFD(n.fd)
 	}
-	if statFD(n.fd, &n.st) != nil || !f.exported(&n.st) {
-		f.closeNamed(&n)
-		return noNamed
+	if !passing(err) {
+		err = nil
 	}
-	return n
+	return noNamed, err
 }
 
 // namedBefore is named for what was seen before.

@@ -56,9 +56,11 @@ func (f *FS) unlinkIn(c *vfs.Cred, d *object, name string, flags int, v *named) 
 	if err := checkName(name); err != nil {
 		return w, err
 	}
-	err = f.as(c, func() error {
-		*v = f.named(d, name)
-		return unix.Unlinkat(d.fd, name, flags)
+	err = f.as(c, func() (err error) {
+		if *v, err = f.named(d, name); err == nil {
+			err = unix.Unlinkat(d.fd, name, flags)
+		}
+		return err
 	})
 	w.After = f.attrOf(d)
 	if err != nil {

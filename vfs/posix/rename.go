@@ -65,13 +65,17 @@ func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string,
 // rename moves a name. The handles learn of the new one first: a daemon that
 // dies in between must find the object by either.
 func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string, old, over *named) error {
-	_ = f.as(c, func() error { // the kernel says later what may not be seen
-		*old, *over = f.named(d, from), f.named(e, to)
-		return nil
+	err := f.as(c, func() (err error) {
+		if *old, err = f.named(d, from); err == nil {
+			*over, err = f.named(e, to)
+		}
+		return err
 	})
+	if err != nil {
+		return err
+	}
 	next := place{e.ino, to}
 	moves := old.fd >= 0 && old.place != next
-	var err error
 	if moves {
 		err = f.handles.moving(old.fd, &old.st, next)
 	}

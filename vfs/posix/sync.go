@@ -12,11 +12,19 @@ import (
 // told to come again later would make the change twice, and a directory that is
 // made twice is an error.
 func late(err error) error {
-	switch err {
-	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETIMEDOUT:
+	if passing(err) {
 		return unix.EIO
 	}
 	return err
+}
+
+// passing tells whether an error says that the same call may do later.
+func passing(err error) bool {
+	switch err {
+	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETIMEDOUT:
+		return true
+	}
+	return false
 }
 
 // sync puts an object's metadata on stable storage after a change: its own
