@@ -122,7 +122,7 @@ func (t *table) flush() error {
 
 // sync puts what was flushed on stable storage. mu is not held: a disk may take its
 // time. Who comes while that is done waits for it, and does what is left. A log that
-// compact replaces meanwhile is on stable storage. After a failure the log is written
+// compact replaces meanwhile is on stable storage, if its name is. After a failure the log is written
 // anew, for Linux takes pages that it could not write for written.
 func (t *table) sync() error {
 	t.syncing.Lock()
@@ -139,15 +139,16 @@ func (t *table) sync() error {
 		return nil
 	}
 	err := t.fsync(file)
-	if errors.Is(err, os.ErrClosed) {
-		return nil
-	}
-	if err != nil {
-		t.mu.Lock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.file == file && err != nil:
 		t.late, t.torn = true, true
-		t.mu.Unlock()
+		return err
+	case t.torn: // by the log that has replaced it
+		return unix.EIO
 	}
-	return err
+	return nil
 }
 
 // mend writes a torn log anew. mu is held.

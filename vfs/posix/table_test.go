@@ -318,3 +318,34 @@ func TestTableSyncUnderWay(t *testing.T) {
 	assert.NoError(t, tab.sync())
 	assert.EqualValues(t, 2, syncs.Load())
 }
+
+// A log that takes the place of the one being synced is on stable storage with its name
+// alone.
+func TestTableReplacedUnderSync(t *testing.T) {
+	dir := t.TempDir()
+	tab := openTestTable(t, dir)
+	putAll(t, tab, numbered(1))
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	unsynced := os.NewFile(uintptr(fd), dir) // whose sync fails
+	defer unsynced.Close()
+	tab.fsync = func(f *os.File) error {
+		tab.mu.Lock()
+		defer tab.mu.Unlock()
+		own := tab.dir
+		tab.dir = unsynced
+		assert.NoError(t, tab.compact())
+		tab.dir = own
+		return f.Sync()
+	}
+	assert.ErrorIs(t, tab.sync(), unix.EIO)
+	assert.NoError(t, tab.sync(), "written anew")
+	putAll(t, tab, numbered(2))
+	tab.fsync = func(f *os.File) error {
+		tab.mu.Lock()
+		defer tab.mu.Unlock()
+		assert.NoError(t, tab.compact())
+		return f.Sync()
+	}
+	assert.NoError(t, tab.sync(), "its name is there")
+}
