@@ -21,9 +21,9 @@ func TestStallWithinMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
 		time.Sleep(24 * time.Hour)
 		p.send(sendSeg(false, 1, 0, []byte("hel")))
-		time.Sleep(stallTimeout - time.Second)
+		time.Sleep(stallTimeout / 2)
 		p.send(sendSeg(false, 1, 3, []byte("lo"))) // in time
-		time.Sleep(stallTimeout - time.Second)
+		time.Sleep(stallTimeout/2 - time.Second)
 		assert.Empty(t, e.in.closed)
 		lent := buf.Default.Out()
 		time.Sleep(2 * time.Second)

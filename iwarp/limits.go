@@ -81,7 +81,7 @@ const (
 	defaultStartup = 5 * time.Second
 
 	// stallTimeout ends a connection whose peer stops in the middle of an
-	// FPDU or a message, or takes nothing of what is sent. A long FPDU may take
+	// FPDU or a message, or takes nothing of what is sent. What is long may take
 	// longer, up to a second for each slowestPeer octets.
 	stallTimeout = 30 * time.Second
 	slowestPeer  = 4 << 10

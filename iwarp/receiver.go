@@ -104,11 +104,11 @@ func (x *receiver) hand(m rdma.Recv) error {
 // fpdu takes one FPDU.
 func (x *receiver) fpdu() error {
 	x.mid = x.markers != nil && x.markers.Begun()
-	x.debt = debt{}
+	x.debt.next(x.within())
 	if err := x.need(1); err != nil {
 		return err
 	}
-	x.debt = debt{}
+	x.debt.next(x.within())
 	if err := x.need(mpa.LengthLen); err != nil {
 		return err
 	}
@@ -260,7 +260,12 @@ func (x *receiver) readv(a, b []byte) (int, error) {
 // partial tells whether the peer owes more octets: it is within an FPDU, or within
 // a message that is to be delivered.
 func (x *receiver) partial() bool {
-	return x.mid || x.w > x.r || x.send.msg != nil || x.terminate.msg != nil || x.got > 0
+	return x.mid || x.w > x.r || x.within()
+}
+
+// within tells whether a part of a message has come that is to be delivered.
+func (x *receiver) within() bool {
+	return x.send.msg != nil || x.terminate.msg != nil || x.got > 0
 }
 
 // owes returns what the peer owes now.

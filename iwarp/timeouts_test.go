@@ -116,6 +116,81 @@ func TestSlowFPDU(t *testing.T) {
 	}
 }
 
+// So it is with a message: many short FPDUs get no more time than one (R5044-7.1.2-10-2).
+func TestSlowMessage(t *testing.T) {
+	const fpdus = 32
+	for name, tt := range map[string]struct {
+		octets int // of a message in one FPDU
+		read   bool
+	}{
+		"short":                 {1, false},
+		"long":                  {8 << 10, false},
+		"RDMA Read, of 1 octet": {1, true},
+	} {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", late: ", late), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
+					data, done := pattern(fpdus*tt.octets), make(waiter, 1)
+					e.recvSize = len(data)
+					var req rdmap.ReadRequest
+					into := make([]byte, len(data))
+					if tt.read {
+						require.NoError(t, e.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{into}, Done: done}))
+						req = p.readRequest()
+					}
+					var all [][]byte
+					allowed := stallTimeout
+					for i := range fpdus {
+						at, last := i*tt.octets, i == fpdus-1
+						seg := sendSeg(last, 1, uint32(at), data[at:][:tt.octets])
+						if tt.read {
+							seg = responseSeg(last, req.SinkSTag, req.SinkTO+uint64(at), data[at:][:tt.octets])
+						}
+						all = append(all, fpdu(false, seg))
+						allowed += time.Duration(len(all[i])) * time.Second / slowestPeer
+					}
+					pause := allowed / (fpdus + 1)
+					if late {
+						pause += pause / 8
+					}
+					start := time.Now()
+					for _, octets := range all {
+						if len(e.in.closed) > 0 {
+							break
+						}
+						p.write(octets)
+						synctest.Wait()
+						time.Sleep(pause)
+						synctest.Wait()
+					}
+					switch {
+					case late:
+						assert.True(t, isTimeout(e.in.end(t)))
+						assert.Less(t, time.Since(start), allowed+pause)
+					case tt.read:
+						assert.NoError(t, done.wait(t).Err)
+						assert.Equal(t, data, into)
+					default:
+						assert.Equal(t, data, e.in.next(t))
+					}
+				})
+			})
+		}
+	}
+}
+
+// An FPDU that comes fast saves no time up for those behind it.
+func TestNoTimeSavedUp(t *testing.T) {
+	d := &debt{fpdu: 1 << 20}
+	d.next(true)
+	assert.Equal(t, debt{}, *d)
+	d.fpdu, d.waited = slowestPeer, time.Minute
+	d.next(true)
+	assert.Equal(t, time.Minute-time.Second, d.waited)
+	d.next(false)
+	assert.Zero(t, *d)
+}
+
 // A wait for what is overdue is none, by each link.
 func TestOverdue(t *testing.T) {
 	world(t)
