@@ -21,8 +21,10 @@ type pullTimes struct {
 	first int
 }
 
+// begin notes a batch. It moves the others only where at least as many have ended
+// since: a connection has thousands under way perhaps.
 func (p *pullTimes) begin() {
-	if p.first > 0 && len(p.all) == cap(p.all) {
+	if p.first > len(p.all)/2 && len(p.all) == cap(p.all) {
 		p.all, p.first = p.all[:copy(p.all, p.all[p.first:])], 0
 	}
 	p.all = append(p.all, time.Now())

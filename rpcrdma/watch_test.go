@@ -63,3 +63,31 @@ func TestSlowPeer(t *testing.T) {
 		assert.Empty(t, q.ended())
 	})
 }
+
+// However many RDMA Reads are under way, to note one more moves a few of the others
+// at most, and takes no memory without end.
+func TestPullTimesCheap(t *testing.T) {
+	for _, least := range []int{1, 2, 100, 1000} {
+		p, moved := new(pullTimes), 0
+		for len(p.all) < least || len(p.all) < cap(p.all) { // no room is left
+			p.begin()
+		}
+		underWay := len(p.all)
+		const rounds = 10_000
+		for range rounds {
+			p.end()
+			if underWay == 1 {
+				_, ok := p.oldest()
+				assert.False(t, ok)
+			}
+			first, size := p.first, cap(p.all)
+			p.begin()
+			if p.first < first || cap(p.all) != size {
+				moved += len(p.all)
+			}
+		}
+		assert.Equal(t, underWay, len(p.all)-p.first)
+		assert.LessOrEqual(t, moved, 4*(rounds+underWay), "%d under way", underWay)
+		assert.LessOrEqual(t, cap(p.all), 6*underWay+8)
+	}
+}
