@@ -60,9 +60,11 @@ const (
 
 	// maxWaiting is how many calls may wait for one file system, once half of
 	// them have been waiting for stuckTime: all that a client has under way, and
-	// half of what one may have there.
+	// half of what one may have there. A party of which fewHung have waited so long
+	// finds its calls put off.
 	maxWaiting = 128
 	stuckTime  = 5 * time.Second
+	fewHung    = 8
 
 	// periods is how many beginnings of calls are told apart for that.
 	periods = 8

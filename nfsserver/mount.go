@@ -63,11 +63,11 @@ func (p mountProgram) mnt(ctx context.Context, peer *oncrpc.Peer, name string) m
 		return mount3.MntRes{Status: status}
 	}
 	defer e.leave()
-	worker, running := p.work(ctx, peer, e.source)
+	worker, period := p.work(ctx, peer, e.source)
 	if worker == nil { // as for ErrJukebox
 		return mount3.MntRes{Status: mount3.ErrServerFault}
 	}
-	defer p.rest(e.source, worker, running)
+	defer p.rest(e.source, worker, period)
 	h, status := p.walk(ctx, e, rest)
 	if status != mount3.OK {
 		return mount3.MntRes{Status: status}

@@ -13,46 +13,73 @@ import (
 // them for long, further ones are NFS3ERR_JUKEBOX before anything of them is
 // done. That is right for every procedure, and clients come again by
 // themselves, until they find a place; nothing is done twice. Other exports do
-// not notice, whatever the transport.
+// not notice, whatever the transport; nor do parties whose own calls are answered:
+// it is their client that makes others' slow.
 //
 // Calls are counted by the period in which they began: the next one begins when
 // somebody looks at the clock, which nobody does before there are many.
 type patience struct {
 	period  atomic.Uint32
-	running [periods]atomic.Int64 // calls, by their periods
+	running inPeriods // calls
 
 	mu    sync.Mutex
 	began time.Time          // the period
 	ended [periods]time.Time // those before
 }
 
-// begin counts a call until its end, in what it returns.
-func (p *patience) begin() *atomic.Int64 {
-	n := &p.running[p.period.Load()]
-	n.Add(1)
-	return n
+// inPeriods counts calls by the periods in which they began.
+type inPeriods [periods]atomic.Int64
+
+// begin counts a party's call until end, in the period that it returns.
+func (p *patience) begin(by *partyWork) (period uint32) {
+	period = p.period.Load()
+	p.running[period].Add(1)
+	by.running[period].Add(1)
+	return period
 }
 
-// stuck tells whether all calls, of which there are many, are to wait no longer: half of
-// them have been running for longer than stuckTime.
-func (p *patience) stuck(all int64) bool {
+func (p *patience) end(by *partyWork, period uint32) {
+	by.running[period].Add(-1)
+	p.running[period].Add(-1)
+}
+
+// stuck tells whether a party's next call is to wait for nothing: there are many calls,
+// and half of all, and of the party's, have been running for longer than stuckTime.
+func (p *patience) stuck(w *work, by *partyWork) bool {
+	all := w.taken.Load()
 	if all < maxWaiting {
 		return false
 	}
+	hung, own := p.hung(by)
+	return 2*hung >= all && own >= fewHung && 2*own >= by.taken.Load()
+}
+
+// starved tells whether a call that has waited for a permit for stuckTime is to wait no
+// longer: half of those who have one have been running for as long.
+func (p *patience) starved(w *work) bool {
+	hung, _ := p.hung(nil)
+	return 2*hung >= w.taken.Load()
+}
+
+// hung returns how many calls have been running for longer than stuckTime, and how many
+// of them are a party's.
+func (p *patience) hung(by *partyWork) (all, own int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	hung := int64(0)
 	current := p.period.Load()
 	for i := range p.running {
 		if uint32(i) != current && now.Sub(p.ended[i]) > stuckTime {
-			hung += p.running[i].Load()
+			all += p.running[i].Load()
+			if by != nil {
+				own += by.running[i].Load()
+			}
 		}
 	}
 	if now.Sub(p.began) >= stuckTime/periods {
 		p.turnLocked(now)
 	}
-	return 2*hung >= all
+	return all, own
 }
 
 // turnLocked begins the next period, if there is a counter for it: one of a period whose

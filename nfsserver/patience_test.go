@@ -139,3 +139,66 @@ func TestPatienceWithBusy(t *testing.T) {
 		assert.Equal(t, map[nfs3.Status]int{nfs3.OK: 15 * all}, c.answered)
 	})
 }
+
+// A party whose own calls are answered is not put off for those of another that take
+// long, however many these are: a client could keep all others from an export with a
+// directory in which everything takes long.
+func TestPatienceWithAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := &stuckFS{newMemFS(), make(chan struct{})}
+		g := newRig(t, fs)
+		a := newCrowd(g)
+		b := a.another()
+		args := &nfs3.HandleArgs{Object: g.fh(memRoot)}
+		for range 2 * maxWaiting {
+			a.call(nfs3.ProcGetAttr, args)
+		}
+		a.call(nfs3.ProcGetAttr, args)
+		for range fewHung {
+			time.Sleep(stuckTime)
+			for range 3 * maxWaiting {
+				b.call(nfs3.ProcReadLink, args) // which is never held up
+			}
+			synctest.Wait()
+		}
+		assert.Equal(t, map[nfs3.Status]int{nfs3.ErrInval: fewHung * 3 * maxWaiting}, b.answered)
+
+		for range fewHung { // nothing is known yet of these
+			b.call(nfs3.ProcGetAttr, args)
+		}
+		for range 3 {
+			time.Sleep(stuckTime + time.Nanosecond)
+			b.call(nfs3.ProcReadLink, args)
+			synctest.Wait()
+		}
+		assert.Positive(t, b.answered[nfs3.ErrJukebox], "it is held up itself")
+		close(fs.gate)
+		a.waiting.Wait()
+		b.waiting.Wait()
+		assert.Equal(t, fewHung, b.answered[nfs3.OK])
+	})
+}
+
+// A call that waits for a permit in vain does not wait for ever where few have one: other
+// file systems may have the rest.
+func TestPatienceWithFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := &stuckFS{newMemFS(), make(chan struct{})}
+		g := newRig(t, fs)
+		a := newCrowd(g)
+		b := a.another()
+		args := &nfs3.HandleArgs{Object: g.fh(memRoot)}
+		a.call(nfs3.ProcGetAttr, args)
+		synctest.Wait()
+		g.server.permits.taken.Add(maxWorking) // for others
+		b.call(nfs3.ProcGetAttr, args)
+		time.Sleep(4 * stuckTime)
+		synctest.Wait()
+		assert.Equal(t, map[nfs3.Status]int{nfs3.ErrJukebox: 1}, b.answered)
+		g.server.permits.taken.Add(-maxWorking)
+		close(fs.gate)
+		a.waiting.Wait()
+		b.waiting.Wait()
+		assert.Equal(t, map[nfs3.Status]int{nfs3.OK: 1}, a.answered)
+	})
+}

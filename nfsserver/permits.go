@@ -42,8 +42,9 @@ type work struct {
 // partyWork are those of a party for one file system. Parties that chance has given the
 // same counter are one here.
 type partyWork struct {
-	of    *work
-	taken atomic.Int64
+	of      *work
+	taken   atomic.Int64
+	running inPeriods // see patience
 
 	// guarded by the lock of permits
 	queue list.List // of *permitWait: the oldest first

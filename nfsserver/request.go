@@ -2,7 +2,6 @@ package nfsserver
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/exports"
@@ -25,7 +24,7 @@ type request struct {
 	export  *export
 	options *exports.Options // what the client may do
 	worker  *partyWork       // of whose permits it has one, or nil
-	running *atomic.Int64    // see patience; not nil where worker is not
+	period  uint32           // see patience
 	cred    vfs.Cred
 
 	groups   []uint32 // memory for those of cred, at first few
@@ -128,7 +127,7 @@ func (q *request) work(ctx context.Context) nfs3.Status {
 		return nfs3.OK
 	}
 	e := q.export.source
-	q.worker, q.running = q.server.work(ctx, q.call.Peer, e)
+	q.worker, q.period = q.server.work(ctx, q.call.Peer, e)
 	if q.worker == nil {
 		return nfs3.ErrJukebox
 	}
@@ -137,28 +136,27 @@ func (q *request) work(ctx context.Context) nfs3.Status {
 
 // work begins what a file system does for a peer's call; nil where that is to come
 // again later. It ends with rest.
-func (s *Server) work(ctx context.Context, p *oncrpc.Peer, e *source) (*partyWork, *atomic.Int64) {
-	wanted := func() bool { return !e.patience.stuck(e.work.taken.Load()) }
-	if !wanted() {
-		return nil, nil
+func (s *Server) work(ctx context.Context, p *oncrpc.Peer, e *source) (w *partyWork, period uint32) {
+	w = s.permits.of(&e.work, p)
+	if e.patience.stuck(&e.work, w) {
+		return nil, 0
 	}
-	w := s.permits.of(&e.work, p)
-	if !s.permits.take(ctx, &e.work, w, wanted) {
-		return nil, nil
+	if !s.permits.take(ctx, &e.work, w, func() bool { return !e.patience.starved(&e.work) }) {
+		return nil, 0
 	}
-	return w, e.patience.begin()
+	return w, e.patience.begin(w)
 }
 
 // rest ends the use of the file system, perhaps for a while.
 func (q *request) rest() {
 	if q.worker != nil {
-		q.server.rest(q.export.source, q.worker, q.running)
-		q.worker, q.running = nil, nil
+		q.server.rest(q.export.source, q.worker, q.period)
+		q.worker = nil
 	}
 }
 
-func (s *Server) rest(e *source, w *partyWork, running *atomic.Int64) {
-	running.Add(-1)
+func (s *Server) rest(e *source, w *partyWork, period uint32) {
+	e.patience.end(w, period)
 	s.permits.give(&e.work, w)
 }
 
