@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/nfsrdma/nfsrdma/internal/ask"
+	"github.com/nfsrdma/nfsrdma/internal/lookupcache"
 )
 
 // A Lookup asks the name service; *net.Resolver is one.
@@ -22,7 +22,7 @@ type Lookup interface {
 // again. It may be used by many goroutines at once.
 type Resolver struct {
 	lookup  Lookup
-	answers *ask.Answers[query, answer]
+	answers *lookupcache.Answers[query, answer]
 }
 
 // A query is one of both.
@@ -48,13 +48,13 @@ func NewResolver(l Lookup, log *slog.Logger) *Resolver {
 		log = slog.New(slog.DiscardHandler)
 	}
 	r := &Resolver{lookup: l}
-	r.answers = ask.New(ask.Config[query, answer]{
+	r.answers = lookupcache.New(lookupcache.Config[query, answer]{
 		Ask: r.ask,
 		Failed: func(q query, err error) {
 			log.Warn("the name service does not answer: clients that are new and may be meant by a name in the exports have to wait",
 				"name", q.name, "addr", q.addr, "err", err)
 		},
-		Limits: ask.Limits{
+		Limits: lookupcache.Limits{
 			Time: lookupTime, AtOnce: maxLookups, Kept: maxAnswers,
 			Fresh: freshTime, None: noneTime, Fail: failTime, Stale: staleTime,
 		},

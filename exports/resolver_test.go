@@ -11,10 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/lookupcache"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/internal/ask"
 )
 
 var (
@@ -165,10 +164,10 @@ func TestResolverBounds(t *testing.T) {
 		}
 		synctest.Wait()
 		_, err = r.AddrsOf(t.Context(), "one more")
-		assert.ErrorIs(t, err, ask.ErrBusy)
+		assert.ErrorIs(t, err, lookupcache.ErrBusy)
 		r.Close()
 		synctest.Wait()
 		_, err = r.AddrsOf(t.Context(), "late")
-		assert.ErrorIs(t, err, ask.ErrClosed)
+		assert.ErrorIs(t, err, lookupcache.ErrClosed)
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/holdings"
+	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
@@ -51,10 +51,10 @@ type Config struct {
 
 	Lookup LookupCache
 
-	// Held is what is held of the server's objects (package holdings), whose
+	// Held is what is held of the server's objects (package delegation/client), whose
 	// Drop must be this package's; nil means nothing. With Sync it is not
 	// used.
-	Held *holdings.Set
+	Held *delegclient.Set
 
 	// Up tells whether the server answers; nil means always. While it does
 	// not, the calls of killed processes are given up, and else left alone when

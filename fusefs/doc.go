@@ -12,7 +12,7 @@
 // whose name is removed gets another until it is closed, and a dead server keeps
 // programs waiting unless they are killed.
 //
-// What it holds of the server (package holdings) it serves without asking, for as long
+// What it holds of the server (package delegation/client) it serves without asking, for as long
 // as it does, and gives the kernel for no longer than the lease lets it trust it:
 // attributes, what each caller may do, names that are there and that are not, and the
 // pages that the kernel has of a file. Until it has been taken back (Drop) nobody else

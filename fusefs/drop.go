@@ -4,18 +4,17 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-
-	"github.com/nfsrdma/nfsrdma/holdings"
+	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 )
 
-// Drop is what a holdings.Set that is given to New is to be made with: it ends what is
+// Drop is what a delegclient.Set that is given to New is to be made with: it ends what is
 // served of an object by the mount that has it, the kernel's attributes included.
 //
 // The kernel leaves out what a reply says of attributes where its request is older than
 // the note about them, so a reply under way does no harm. The pages of a file stay,
 // for those who have it open: the next who opens it looks at under which grant they
 // were read.
-func Drop(o *holdings.Object, done func()) {
+func Drop(o *delegclient.Object, done func()) {
 	n := o.Owner().(*node)
 	n.m.drop(n)
 	done()

@@ -5,11 +5,10 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/grants"
 )
 
 // heldUnseen returns file a of the server, which m holds and has told the kernel of by a
@@ -71,7 +70,7 @@ func TestDropForgotten(t *testing.T) {
 // TestHeldNoRoom has a server that lets a mount hold next to nothing: what is not held
 // is as close to open as ever.
 func TestHeldNoRoom(t *testing.T) {
-	keep, err := grants.New(grants.Config{Grants: 1})
+	keep, err := delegserver.New(delegserver.Config{Grants: 1})
 	require.NoError(t, err)
 	t.Cleanup(keep.Close)
 	s := serve(t, nil, keep, exports.Options{Exclusive: true})

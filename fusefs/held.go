@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
-	"github.com/nfsrdma/nfsrdma/holdings"
+	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -85,10 +85,10 @@ func (m *Mount) holdable(n *node) bool {
 
 // nothing is the object of nodes of which nothing has been asked for: nothing is held of
 // it, and never will be.
-var nothing holdings.Object
+var nothing delegclient.Object
 
 // object returns what is held of n.
-func (n *node) object() *holdings.Object {
+func (n *node) object() *delegclient.Object {
 	if o := n.own.Load(); o != nil {
 		return o
 	}
@@ -96,9 +96,9 @@ func (n *node) object() *holdings.Object {
 }
 
 // asks returns the object by which something is asked for.
-func (n *node) asks() *holdings.Object {
+func (n *node) asks() *delegclient.Object {
 	if n.own.Load() == nil {
-		o := new(holdings.Object)
+		o := new(delegclient.Object)
 		n.m.cfg.Held.Init(o, n.fh, n)
 		n.own.CompareAndSwap(nil, o)
 	}

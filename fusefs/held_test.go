@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/grants"
 )
 
 // newGranting is a server that lets clients hold things, of an export that others
@@ -24,7 +23,7 @@ func newGranting(t testing.TB, exclusive bool) *server {
 // newLeasing is newGranting with another lease than the usual one.
 func newLeasing(t testing.TB, lease time.Duration, exclusive bool) *server {
 	t.Helper()
-	keep, err := grants.New(grants.Config{Lease: lease})
+	keep, err := delegserver.New(delegserver.Config{Lease: lease})
 	require.NoError(t, err)
 	t.Cleanup(keep.Close)
 	return serve(t, nil, keep, exports.Options{Exclusive: exclusive})

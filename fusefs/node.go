@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/holdings"
+	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
@@ -15,7 +15,7 @@ type node struct {
 	m   *Mount
 	id  uint64 // the kernel's number
 	fh  nfs3.FH
-	own atomic.Pointer[holdings.Object] // object
+	own atomic.Pointer[delegclient.Object] // object
 
 	// Of the table, and under its lock.
 	lookups uint64 // how often the kernel was told

@@ -7,19 +7,18 @@ import (
 	"testing"
 	"time"
 
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/grants"
-	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 // TestRestartUnheard restarts the server while a client hears of nothing: the next one
 // makes no change before that client has ceased to trust its cache.
 func TestRestartUnheard(t *testing.T) {
-	cfg := grants.Config{Lease: time.Second, Marker: filepath.Join(t.TempDir(), "grants"), Log: discard}
-	keep, err := grants.New(cfg)
+	cfg := delegserver.Config{Lease: time.Second, Marker: filepath.Join(t.TempDir(), "grants"), Log: discard}
+	keep, err := delegserver.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(keep.Close)
 	var root vfs.FS
@@ -38,16 +37,16 @@ func TestRestartUnheard(t *testing.T) {
 	})
 	defer resume()
 
-	next, err := grants.New(cfg)
+	next, err := delegserver.New(cfg)
 	require.NoError(t, err)
 	defer next.Close()
 	h, _, _, err := root.Lookup(t.Context(), &vfs.Cred{}, root.Root(), "f")
 	require.NoError(t, err)
 	key, err := root.(vfs.Identifier).AppendKey(nil, h)
 	require.NoError(t, err)
-	var ch grants.Change
+	var ch delegserver.Change
 	for !next.Blind(&ch) && !next.Begin(&ch, nil, key) {
-		require.ErrorIs(t, next.Wait(t.Context(), &ch), grants.ErrPutOff)
+		require.ErrorIs(t, next.Wait(t.Context(), &ch), delegserver.ErrPutOff)
 		time.Sleep(time.Millisecond)
 	}
 	_, _, _, err = root.Write(t.Context(), &vfs.Cred{}, h, []byte("NEW"), 0, vfs.FileSync)

@@ -12,14 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
-
 	"github.com/nfsrdma/nfsrdma/buf"
+	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/grants"
-	"github.com/nfsrdma/nfsrdma/holdings"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
@@ -29,6 +25,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // A server serves a directory of the host in this process, over RPC-over-RDMA
@@ -37,7 +36,7 @@ type server struct {
 	t    testing.TB
 	back string // the directory
 	l    *rdmatest.Listener
-	keep *grants.Keeper // nil: nobody holds anything
+	keep *delegserver.Keeper // nil: nobody holds anything
 }
 
 // needFUSE says what these tests take.
@@ -66,7 +65,7 @@ func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
 }
 
 // serve is newServer for a server that lets clients hold what keep grants.
-func serve(t testing.TB, wrap func(vfs.FS) vfs.FS, keep *grants.Keeper, how exports.Options) *server {
+func serve(t testing.TB, wrap func(vfs.FS) vfs.FS, keep *delegserver.Keeper, how exports.Options) *server {
 	t.Helper()
 	needFUSE(t)
 	s := &server{t: t, back: backing(t), l: rdmatest.Listen(t), keep: keep}
@@ -98,7 +97,7 @@ func serve(t testing.TB, wrap func(vfs.FS) vfs.FS, keep *grants.Keeper, how expo
 }
 
 // programs returns the NFS and MOUNT programs over fs, as /x.
-func programs(fs vfs.FS, keep *grants.Keeper, how exports.Options) (*oncrpc.Mux, error) {
+func programs(fs vfs.FS, keep *delegserver.Keeper, how exports.Options) (*oncrpc.Mux, error) {
 	how.NoRootSquash, how.Insecure = true, true
 	n, err := nfsserver.New(nfsserver.Config{
 		Exports: []nfsserver.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(how)}}, Grants: keep,
@@ -216,7 +215,7 @@ type mounted struct {
 	*line
 	t   testing.TB
 	dir string
-	set *holdings.Set // nil: nothing is held
+	set *delegclient.Set // nil: nothing is held
 
 	dial *memDialer
 }
@@ -227,9 +226,9 @@ func (s *server) mount(change func(c *Config)) *mounted {
 	s.t.Helper()
 	ctx := context.Background()
 	var how rpcrdma.ClientConfig
-	var set *holdings.Set
+	var set *delegclient.Set
 	if s.keep != nil {
-		set = holdings.New(holdings.Config{Drop: Drop})
+		set = delegclient.New(delegclient.Config{Drop: Drop})
 		how.Extensions = set.Line().Extension()
 	}
 	dial := &memDialer{l: s.l}

@@ -62,7 +62,7 @@ type reply struct {
 	asked, allowed uint32
 
 	began uint64          // tick before the call
-	read  int64           // what the server's clock showed then at least (holdings.Set)
+	read  int64           // what the server's clock showed then at least (delegclient.Set)
 	attr  nfs3.PostOpAttr // of the object
 }
 

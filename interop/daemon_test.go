@@ -204,7 +204,7 @@ var frame = regexp.MustCompile(`(?m)^([^\s(]\S*)\(.*\)$`)
 // pool, waiting for its next task.
 func busy(stack string) bool {
 	for _, f := range frame.FindAllStringSubmatch(stack, -1) {
-		if !strings.HasPrefix(f[1], "runtime.") && !strings.Contains(f[1], "/internal/work.(*Pool).") {
+		if !strings.HasPrefix(f[1], "runtime.") && !strings.Contains(f[1], "/internal/workpool.(*Pool).") {
 			return true
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/internal/origin"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/internal/pcap"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
@@ -69,7 +69,7 @@ func (l *Listener) thin() {
 	parties := make(map[netip.Prefix][]net.Conn)
 	var most []net.Conn
 	for nc := range l.starting {
-		p := origin.Of(nc.RemoteAddr())
+		p := fairshare.PartyOf(nc.RemoteAddr())
 		parties[p] = append(parties[p], nc)
 		if len(parties[p]) > len(most) {
 			most = parties[p]

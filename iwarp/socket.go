@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/internal/alive"
+	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
@@ -23,7 +23,7 @@ type socket struct {
 
 // newSocket takes nc over.
 func newSocket(nc net.Conn) *socket {
-	alive.Watch(nc)
+	keepalive.Watch(nc)
 	s := &socket{local: nc.LocalAddr(), remote: nc.RemoteAddr()}
 	if s.tcp = newTCPLink(nc, stallTimeout); s.tcp != nil {
 		s.link = s.tcp

@@ -1,7 +1,7 @@
 package iwarp
 
 import (
-	"github.com/nfsrdma/nfsrdma/internal/alive"
+	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -13,6 +13,6 @@ func (c *Conn) Traffic() (in, out uint64) {
 	if c.sock.tcp == nil {
 		return 0, 0
 	}
-	c.sock.tcp.control(func(fd int) { in, out = alive.TrafficOf(fd) })
+	c.sock.tcp.control(func(fd int) { in, out = keepalive.TrafficOf(fd) })
 	return in, out
 }

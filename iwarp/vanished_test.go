@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Both ends have the kernel notice a machine that is gone (internal/alive): while
+// Both ends have the kernel notice a machine that is gone (internal/keepalive): while
 // octets wait to be acknowledged, and while the connection is at rest.
 func TestMachineWatched(t *testing.T) {
 	world(t)

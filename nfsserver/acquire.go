@@ -6,7 +6,7 @@ import (
 	"syscall"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
-	"github.com/nfsrdma/nfsrdma/grants"
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -55,7 +55,7 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 	case err != nil:
 		return q.status(err)
 	}
-	var s *grants.Asking
+	var s *delegserver.Asking
 	if s, res.Reason = q.server.grants.Prepare(q.call.Peer, key); res.Reason != 0 {
 		return nfs3.OK
 	}
@@ -135,7 +135,7 @@ func (q *request) keepable(t vfs.Type, types delegation.Types) (_ delegation.Typ
 
 // lease has a grant stand on a lease of the file system. Where there is no room for one,
 // another grant makes it.
-func (q *request) lease(ctx context.Context, s *grants.Asking, h vfs.Handle) (delegation.Reason, error) {
+func (q *request) lease(ctx context.Context, s *delegserver.Asking, h vfs.Handle) (delegation.Reason, error) {
 	take := func(broken func()) (release func(), err error) {
 		return q.export.leaser.Lease(ctx, &q.cred, h, broken)
 	}

@@ -3,14 +3,13 @@ package nfsserver
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/grants"
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // allocs returns how many allocations a call costs on this floor.
@@ -56,7 +55,7 @@ func TestAllocs(t *testing.T) {
 
 // Changes cost no more where clients could hold what is changed, and do not.
 func TestAllocsWithGrants(t *testing.T) {
-	k, err := grants.New(grants.Config{})
+	k, err := delegserver.New(delegserver.Config{})
 	require.NoError(t, err)
 	defer k.Close()
 	none := newRig(t, newMemFS())

@@ -8,8 +8,8 @@ import (
 	"path"
 	"strings"
 
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/grants"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -40,7 +40,7 @@ type Config struct {
 
 	// Grants keeps what clients hold by delegation counters; nil means that
 	// nobody holds anything. The Server does not close it.
-	Grants *grants.Keeper
+	Grants *delegserver.Keeper
 
 	// Log is told of errors of file systems that NFS has no word for; nil
 	// means none.

@@ -9,13 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/delegation"
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/grants"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -23,6 +20,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const (
@@ -38,7 +37,7 @@ const (
 //	  └─ e ── g
 type grantRig struct {
 	t      *testing.T
-	k      *grants.Keeper
+	k      *delegserver.Keeper
 	s      *Server
 	fs     vfs.FS
 	mux    *oncrpc.Mux
@@ -55,7 +54,7 @@ func withGrants(t *testing.T, change func(*Config), f func(t *testing.T, g *gran
 		before, start := buf.Default.Out(), time.Now()
 		g := &grantRig{t: t, mux: new(oncrpc.Mux), listen: rdmatest.Listen(t), fh: make(map[string]nfs3.FH)}
 		var err error
-		g.k, err = grants.New(grants.Config{
+		g.k, err = delegserver.New(delegserver.Config{
 			Lease: grantLease, Slots: 16, Receives: 2, Clock: func() time.Duration { return time.Since(start) + time.Hour },
 		})
 		require.NoError(t, err)

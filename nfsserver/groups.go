@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/internal/ask"
+	"github.com/nfsrdma/nfsrdma/internal/lookupcache"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
@@ -40,7 +40,7 @@ func (q *request) identify(ctx context.Context, o *exports.Options) error {
 type UserGroups struct {
 	lookup  func(uid uint32) ([]uint32, error)
 	looking chan struct{} // has an element for each lookup, given up or not
-	answers *ask.Answers[uint32, []uint32]
+	answers *lookupcache.Answers[uint32, []uint32]
 }
 
 // NewUserGroups returns a UserGroups that asks lookup, or the host's user database
@@ -54,12 +54,12 @@ func NewUserGroups(lookup func(uid uint32) ([]uint32, error), log *slog.Logger) 
 		log = slog.New(slog.DiscardHandler)
 	}
 	g := &UserGroups{lookup: lookup, looking: make(chan struct{}, maxGroupLookups)}
-	g.answers = ask.New(ask.Config[uint32, []uint32]{
+	g.answers = lookupcache.New(lookupcache.Config[uint32, []uint32]{
 		Ask: g.ask,
 		Failed: func(uid uint32, err error) {
 			log.Warn("the user database does not answer: users whose groups are not known yet have to wait", "uid", uid, "err", err)
 		},
-		Limits: ask.Limits{
+		Limits: lookupcache.Limits{
 			Time: groupsTime, AtOnce: maxGroupWaits, Kept: maxGroupLists,
 			Fresh: groupsFresh, None: groupsFresh, Fail: groupsFail, Stale: groupsStale,
 		},

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/internal/origin"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
@@ -61,7 +61,7 @@ func (p *permits) init() { p.seed = maphash.MakeSeed() }
 
 // of returns the counter of a call's party.
 func (p *permits) of(w *work, peer *oncrpc.Peer) *partyWork {
-	h := maphash.Comparable(p.seed, origin.OfIP(addrOf(peer)))
+	h := maphash.Comparable(p.seed, fairshare.PartyOfIP(addrOf(peer)))
 	return &w.by[h%partyCounters]
 }
 

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/grants"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -31,7 +31,7 @@ type request struct {
 	few      [maxGroups]uint32
 	fh       [nfs3.FHSize]byte // see handle
 	mac      mac
-	change   grants.Change
+	change   delegserver.Change
 	locked   heldNames
 	key      []byte     // see keyOf
 	dirEntry nfs3.Entry // see entry

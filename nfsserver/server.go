@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/grants"
-	"github.com/nfsrdma/nfsrdma/internal/calm"
+	"github.com/nfsrdma/nfsrdma/internal/lograte"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
@@ -25,7 +25,7 @@ type Server struct {
 	seal     *sealer
 	payload  int // most octets of one READ or WRITE
 	log      *slog.Logger
-	grants   *grants.Keeper // may be nil
+	grants   *delegserver.Keeper // may be nil
 	changing nameLocks
 	permits  permits
 
@@ -41,7 +41,7 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: calm.Logger(c.Log), grants: c.Grants,
+		seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: lograte.Logger(c.Log), grants: c.Grants,
 	}
 	s.changing.init()
 	s.permits.init()

@@ -6,10 +6,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/internal/share"
 )
 
 // The bounds are those that the administrator's page tells of.
@@ -39,7 +38,7 @@ func TestBoundsTold(t *testing.T) {
 }
 
 // partOf returns how much of a part can be had.
-func partOf(p *share.Part) (n int64) {
+func partOf(p *fairshare.Part) (n int64) {
 	for piece := int64(1 << 40); piece > 0; piece /= 2 {
 		for p.TryAcquire(piece) {
 			n += piece

@@ -10,7 +10,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/nfsrdma/nfsrdma/internal/alive"
+	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
 // A ClientConfig is how a TCPClient behaves. The zero value is right for most.
@@ -81,7 +81,7 @@ func NewTCPClient(nc net.Conn, cfg ClientConfig) *TCPClient {
 	}
 	c.in = recordReader{br: bufio.NewReaderSize(nc, readBuffer), reserve: func(int) error { return nil }}
 	c.out.init(c)
-	alive.Watch(nc)
+	keepalive.Watch(nc)
 	c.under.Go(c.read)
 	c.under.Go(c.out.run)
 	return c

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/nfsrdma/nfsrdma/internal/calm"
+	"github.com/nfsrdma/nfsrdma/internal/lograte"
 )
 
 // A logger is what a Log is used through: peers do not fill it.
@@ -19,7 +19,7 @@ func (l *logger) of(log *slog.Logger) *slog.Logger {
 		if log == nil {
 			log = slog.Default()
 		}
-		l.calm = calm.Logger(log)
+		l.calm = lograte.Logger(log)
 	})
 	return l.calm
 }

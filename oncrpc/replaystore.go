@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/internal/origin"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 )
 
 // A replayEntry is a call that runs, or was executed. It is used again with the
@@ -66,7 +66,7 @@ func (s *replayStore) oldest() *replayEntry {
 
 // add makes e the newest entry.
 func (s *replayStore) add(e *replayEntry) {
-	name := origin.OfIP(e.key.client)
+	name := fairshare.PartyOfIP(e.key.client)
 	p := s.byName[name]
 	if p == nil {
 		p = &replayParty{name: name}

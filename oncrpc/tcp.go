@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/internal/share"
-	"github.com/nfsrdma/nfsrdma/internal/work"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/internal/workpool"
 )
 
 // A Server serves RPC calls over TCP, with the record marking of RFC 5531,
@@ -43,10 +43,10 @@ type Server struct {
 	start    sync.Once
 	logger   logger
 	began    time.Time
-	requests *share.Memory // octets of large records
-	replies  *share.Memory // octets of large data items and heads
-	waiting  *share.Memory // octets of calls under way, as limits.go counts them
-	tasks    work.Pool
+	requests *fairshare.Memory // octets of large records
+	replies  *fairshare.Memory // octets of large data items and heads
+	waiting  *fairshare.Memory // octets of calls under way, as limits.go counts them
+	tasks    workpool.Pool
 	calls    sync.Pool // of *tcpCall
 
 	mu        sync.Mutex
@@ -56,17 +56,17 @@ type Server struct {
 	conns     map[*tcpConn]struct{}
 	leaving   int    // of conns: those that have lost their places
 	totals    Totals // but Now
-	parties   share.Parties[tcpParts]
+	parties   fairshare.Parties[tcpParts]
 }
 
 // init makes the parts that have no useful zero value.
 func (s *Server) init() {
 	s.start.Do(func() {
-		press := share.NewPress(s.press)
-		s.requests = share.NewMemory(memory, partOfMemory, press)
-		s.replies = share.NewMemory(memory, partOfMemory, press)
-		s.waiting = share.NewMemory(memoryOfCalls, memoryOfCalls/2, nil) // nobody waits for it
-		s.parties = share.NewParties(s.parts)
+		press := fairshare.NewPress(s.press)
+		s.requests = fairshare.NewMemory(memory, partOfMemory, press)
+		s.replies = fairshare.NewMemory(memory, partOfMemory, press)
+		s.waiting = fairshare.NewMemory(memoryOfCalls, memoryOfCalls/2, nil) // nobody waits for it
+		s.parties = fairshare.NewParties(s.parts)
 		s.began = time.Now()
 		s.stop = make(chan struct{})
 		s.listeners = make(map[net.Listener]struct{})

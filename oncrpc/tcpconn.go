@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/internal/alive"
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
 // A tcpConn is one connection of a Server. One goroutine at a time has the
@@ -27,8 +27,8 @@ type tcpConn struct {
 	peer    Peer
 	out     replyQueue
 	work    tcpWork
-	seen    share.Sight // guarded by the server's lock, as is
-	leaving bool        // it has lost its place
+	seen    fairshare.Sight // guarded by the server's lock, as is
+	leaving bool            // it has lost its place
 
 	since    time.Time
 	calls    atomic.Uint64 // whose first octet has come,
@@ -65,7 +65,7 @@ func newTCPConn(s *Server, nc net.Conn, party *tcpParty) *tcpConn {
 	c.reading, c.drained = context.WithCancel(c.ctx)
 	c.in = recordReader{br: bufio.NewReaderSize(nc, readBuffer), max: s.maxRecord(), reserve: c.reserve}
 	c.moves()
-	alive.Watch(nc)
+	keepalive.Watch(nc)
 	return c
 }
 

@@ -7,15 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/internal/share"
 )
 
 // fill has other parties take all of a memory but some octets, until free is
 // called.
-func fill(t *testing.T, m *share.Memory, but int64) (free func()) {
+func fill(t *testing.T, m *fairshare.Memory, but int64) (free func()) {
 	t.Helper()
 	a, b := m.Part(), m.Part()
 	require.True(t, a.TryAcquire(partOfMemory))

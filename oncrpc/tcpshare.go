@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/internal/alive"
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
 // What there is little of, memory and connections, is shared out between
 // parties, so that none gets at all of it.
 
 // A tcpParty is the peers of one address.
-type tcpParty = share.Party[tcpParts]
+type tcpParty = fairshare.Party[tcpParts]
 
 // tcpParts are a party's parts of the server's memory, or a connection's of these.
-type tcpParts struct{ requests, replies, calls *share.Part }
+type tcpParts struct{ requests, replies, calls *fairshare.Part }
 
 func (s *Server) parts() tcpParts {
 	return tcpParts{s.requests.Part(), s.replies.Part(), s.waiting.Part()}
@@ -39,7 +39,7 @@ var (
 func (s *Server) makeRoom(newcomer *tcpParty) bool {
 	most := s.parties.Yields(newcomer)
 	idle, own, busy := s.longest(most, true), s.longest(newcomer, true), (*tcpConn)(nil)
-	if newcomer.Few() && s.leaving < share.MaxLeaving(s.maxConns()) && Resumes(s.Handler) {
+	if newcomer.Few() && s.leaving < fairshare.MaxLeaving(s.maxConns()) && Resumes(s.Handler) {
 		busy = s.longest(most, false)
 	}
 	c := cmp.Or(idle, own, busy)
@@ -99,8 +99,8 @@ func (w *tcpWork) end()   { w.done.Add(1) }
 // look before, and has neither done any nor moved many octets since. The server's
 // lock guards what was seen.
 func (c *tcpConn) stands(round uint64) bool {
-	in, out := alive.Traffic(c.nc)
-	return c.seen.Stands(share.Sight{
+	in, out := keepalive.Traffic(c.nc)
+	return c.seen.Stands(fairshare.Sight{
 		Round: round, Posted: c.work.begun.Load(), Done: c.work.done.Load(), Octets: in + out,
 	})
 }

@@ -8,11 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/internal/share"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // dialFrom is dial from a host of its own.
@@ -93,7 +92,7 @@ func TestRepliesShared(t *testing.T) {
 		require.Empty(t, replies, "the party has nothing left")
 		lend(t, other, 6)
 		assert.Equal(t, uint32(6), binary.BigEndian.Uint32(readRecord(t, other)))
-		time.Sleep(2 * share.PressTime)
+		time.Sleep(2 * fairshare.PressTime)
 		synctest.Wait()
 		assert.Empty(t, replies, "it keeps nothing from others, so it may be slow")
 		drained := answered(greedy)
@@ -117,10 +116,10 @@ func TestRepliesPressed(t *testing.T) {
 			}
 		}
 		idle, waits := l.dialFrom(2), l.dialFrom(3)
-		time.Sleep(3 * share.PressTime)
+		time.Sleep(3 * fairshare.PressTime)
 		lend(t, waits, 9)
 		replies := answered(waits)
-		time.Sleep(share.PressTime - time.Millisecond)
+		time.Sleep(fairshare.PressTime - time.Millisecond)
 		synctest.Wait()
 		require.Empty(t, replies)
 		time.Sleep(time.Millisecond)
@@ -140,7 +139,7 @@ func TestRepliesPressed(t *testing.T) {
 // Who reads its replies, slowly, keeps its connection.
 func TestRepliesPressedSpares(t *testing.T) {
 	bubble(t, &Server{Handler: lender(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
-		const pace = share.PressTime * 9 / 10
+		const pace = fairshare.PressTime * 9 / 10
 		slow := []net.Conn{l.dialFrom(1), l.dialFrom(1), l.dialFrom(2), l.dialFrom(2)}
 		for _, nc := range slow {
 			lend(t, nc, 0) // leaves alone
@@ -183,7 +182,7 @@ func TestRequestsPressed(t *testing.T) {
 		waits := l.dialFrom(3)
 		go waits.Write(record(large))
 		replies := answered(waits)
-		time.Sleep(share.PressTime - time.Millisecond)
+		time.Sleep(fairshare.PressTime - time.Millisecond)
 		synctest.Wait()
 		require.Empty(t, replies)
 		time.Sleep(time.Millisecond)

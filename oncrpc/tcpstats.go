@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/internal/alive"
+	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
 // ServerStats is what a Server has, and has done, at one moment.
@@ -60,7 +60,7 @@ func (s *Server) Connections() []ConnStats {
 	defer s.mu.Unlock()
 	all := make([]ConnStats, 0, len(s.conns))
 	for c := range s.conns {
-		in, out := alive.Traffic(c.nc)
+		in, out := keepalive.Traffic(c.nc)
 		all = append(all, ConnStats{
 			Peer: c.peer.Addr, Since: c.since, Calls: c.calls.Load(), UnderWay: int(c.underWay.Load()), In: in, Out: out,
 		})

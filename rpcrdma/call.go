@@ -87,7 +87,7 @@ func (cl *call) releaseArgs() {
 	cl.req, cl.body = oncrpc.Request{}, nil
 }
 
-// Run serves calls for as long as there are any (work.Task).
+// Run serves calls for as long as there are any (workpool.Task).
 func (cl *call) Run() { cl.conn.srv.calls.run(cl, nil) }
 
 // serve has a complete RPC message answered.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
-	"github.com/nfsrdma/nfsrdma/internal/calm"
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/internal/lograte"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -38,10 +38,10 @@ func (s *Server) init() error {
 			maxConns:   orDefault(s.MaxConns, defaultMaxConns),
 		}
 		s.err = errors.Join(s.check(), s.fillReverse())
-		s.memory = share.NewMemory(s.cfg.maxMemory, s.cfg.share(), share.NewPress(s.press))
+		s.memory = fairshare.NewMemory(s.cfg.maxMemory, s.cfg.share(), fairshare.NewPress(s.press))
 		s.conns = make(map[*conn]struct{})
 		s.counters = s.counterMemory()
-		s.parties = share.NewParties(s.parts)
+		s.parties = fairshare.NewParties(s.parts)
 		s.began = time.Now()
 		s.sentry.init()
 		s.slow = time.Duration(slowness()) * slowCall
@@ -50,7 +50,7 @@ func (s *Server) init() error {
 		if s.waits { // which takes no thread; MaxInline bounds them
 			s.calls.max = math.MaxInt
 		}
-		s.log = calm.Logger(s.Log)
+		s.log = lograte.Logger(s.Log)
 	})
 	return s.err
 }

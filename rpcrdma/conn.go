@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -45,7 +45,7 @@ type conn struct {
 	spare    callQueue // calls that have ended, for their memory
 	spares   int
 	watch    watch
-	seen     share.Sight
+	seen     fairshare.Sight
 	inline   int64 // octets that calls take beside memory for chunks
 	hog      bool  // these were too many
 	draining bool  // takes no more calls, and closes after the last

@@ -3,7 +3,7 @@ package rpcrdma
 import (
 	"sync"
 
-	"github.com/nfsrdma/nfsrdma/internal/work"
+	"github.com/nfsrdma/nfsrdma/internal/workpool"
 )
 
 // A callQueue is a list of calls, first in, first out. It costs no memory of
@@ -37,7 +37,7 @@ func (q *callQueue) pop() *call {
 // what the connections take.
 type dispatcher struct {
 	max  int
-	pool work.Pool
+	pool workpool.Pool
 
 	mu      sync.Mutex
 	running int

@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -120,7 +120,7 @@ func (x *ExtensionConfig) request(c *Client, cc *rdma.ConnConfig) *Link {
 // The counters of a connection are advertised with its acceptance, and registered
 // with it alone, so they are made in between. Who cannot use them is not told of
 // any, and neither is a party that has used up its room for them.
-func (x *ExtensionConfig) accept(private []byte, cc *rdma.ConnConfig, room *share.Part, log *slog.Logger) *Link {
+func (x *ExtensionConfig) accept(private []byte, cc *rdma.ConnConfig, room *fairshare.Part, log *slog.Logger) *Link {
 	if x == nil {
 		return nil
 	}

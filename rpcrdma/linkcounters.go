@@ -6,10 +6,9 @@ import (
 	"math"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"golang.org/x/sys/unix"
 )
 
 // counters are the delegation counters of one connection, at their responder: a
@@ -18,7 +17,7 @@ import (
 type counters struct {
 	memory []byte
 	region rdma.Region
-	room   *share.Part // which the memory is of
+	room   *fairshare.Part // which the memory is of
 }
 
 // mapped is how many octets there are in the mappings of all connections.
@@ -29,7 +28,7 @@ var errNoWords = errors.New("rpcrdma: the counters of the peer's other connectio
 
 // makeCounters maps n words, for which there must be room, and registers them for the
 // connection alone, for nothing but atomic operations.
-func makeCounters(conn rdma.Registrar, n int, room *share.Part) (c counters, err error) {
+func makeCounters(conn rdma.Registrar, n int, room *fairshare.Part) (c counters, err error) {
 	size := n * rdma.WordLen
 	if !room.TryAcquire(int64(size)) {
 		return counters{}, errNoWords
@@ -73,7 +72,7 @@ func (c counters) free() {
 
 // count makes the counters of a connection that is being accepted, and says so in
 // the block; or takes the offer back.
-func (l *Link) count(conn rdma.Registrar, room *share.Part) error {
+func (l *Link) count(conn rdma.Registrar, room *fairshare.Part) error {
 	c, err := makeCounters(conn, l.cfg.Counters, room)
 	if err != nil {
 		l.block.Delegation = false

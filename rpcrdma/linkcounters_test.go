@@ -11,13 +11,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/cmpriv"
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // delegating is what an end offers that has all, and so many counters.
@@ -331,7 +330,7 @@ func (barren) Register([]byte, rdma.Access) (rdma.Region, error) { return nil, e
 func TestCountersImpossible(t *testing.T) {
 	unmapped(t, func() {
 		var log bytes.Buffer
-		memory := share.NewMemory(64, 64, nil)
+		memory := fairshare.NewMemory(64, 64, nil)
 		cc := rdma.ConnConfig{PrivateData: linux.AppendTo(nil)}
 		l := new(side).delegating(8).accept(offer(everything), &cc, memory.Part(), slog.New(slog.NewTextHandler(&log, nil)))
 		block, ok := cmpriv.ParseExtension(cc.Prepare(barren{}))

@@ -1,7 +1,7 @@
 package rpcrdma
 
 import (
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -13,18 +13,18 @@ import (
 // delegation counters. The latter is apart, since it is held for as long as a
 // connection lives: calls would wait for it.
 type parts struct {
-	*share.Part
-	counters *share.Part
+	*fairshare.Part
+	counters *fairshare.Part
 	queue    *queue // of calls to be served
 }
 
 // counterMemory makes the latter. A party has enough for one connection at least.
-func (s *Server) counterMemory() *share.Memory {
+func (s *Server) counterMemory() *fairshare.Memory {
 	one := int64(0)
 	if x := s.Extensions; x != nil {
 		one = int64(x.Counters) * rdma.WordLen
 	}
-	return share.NewMemory(max(s.cfg.maxMemory, one), max(s.cfg.share()/counterShare, one), nil) // nobody waits for it
+	return fairshare.NewMemory(max(s.cfg.maxMemory, one), max(s.cfg.share()/counterShare, one), nil) // nobody waits for it
 }
 
 func (s *Server) parts() parts { return parts{s.memory.Part(), s.counters.Part(), new(queue)} }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // A party is the peers of one address, and its part of the server's memory.
-type party = share.Party[parts]
+type party = fairshare.Party[parts]
 
 // share returns how much memory for chunks a party may have, in octets.
 func (c *config) share() int64 { return max(c.maxMemory/2, c.largestCall()) }
@@ -26,7 +26,7 @@ var errReplaced = fmt.Errorf("%w: too many connections, and this one makes room 
 func (s *Server) makeRoom(newcomer *party) bool {
 	most := s.parties.Yields(newcomer)
 	evict := s.retire(most, true) || s.retire(newcomer, true)
-	if !evict && newcomer.Few() && s.leaving < share.MaxLeaving(s.cfg.maxConns) && oncrpc.Resumes(s.Handler) {
+	if !evict && newcomer.Few() && s.leaving < fairshare.MaxLeaving(s.cfg.maxConns) && oncrpc.Resumes(s.Handler) {
 		evict = s.retire(most, false)
 	}
 	return evict

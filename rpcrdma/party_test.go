@@ -6,13 +6,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Where there are as many connections as there may be, who has most of them makes
@@ -131,7 +130,7 @@ func TestMemoryPressed(t *testing.T) {
 		synctest.Wait()
 		waits.writeLarge(testXID)
 		require.Empty(t, waits.answers())
-		time.Sleep(share.PressTime - time.Millisecond)
+		time.Sleep(fairshare.PressTime - time.Millisecond)
 		require.Empty(t, waits.answers())
 		time.Sleep(time.Millisecond)
 		assert.Len(t, waits.answers(), 1)
@@ -147,7 +146,7 @@ func TestMemoryPressedSpares(t *testing.T) {
 	s := tight(new(gate))
 	s.Handler = null
 	serve(t, s, func(t *testing.T, r *rig) {
-		const pace = share.PressTime * 9 / 10
+		const pace = fairshare.PressTime * 9 / 10
 		slow, waits, idle := r.dialFrom(1), r.dialFrom(2), r.dialFrom(3)
 		for i := range uint32(4) { // they arrive, and are answered, one by one
 			slow.Delay(time.Duration(i+1) * pace)
@@ -160,7 +159,7 @@ func TestMemoryPressedSpares(t *testing.T) {
 		l.Reply, l.HasReply = chunks.Chunk{{Handle: 2, Length: 0xffffffff}}, true
 		l.Reads = waits.reads(40, make([]byte, large))
 		waits.call(msg(l), rpcCall(testXID, ""))
-		time.Sleep(pace + share.PressTime/2)
+		time.Sleep(pace + fairshare.PressTime/2)
 		assert.Empty(t, waits.answers())
 		time.Sleep(4 * pace)
 		assert.Len(t, waits.answers(), 1)
@@ -189,9 +188,9 @@ func TestStands(t *testing.T) {
 	c.watch.posted = 1
 	assert.False(t, c.stands(4), "nothing was posted")
 	assert.True(t, c.stands(5))
-	m.in += share.Bulk
+	m.in += fairshare.Bulk
 	assert.False(t, c.stands(6))
-	m.in += share.Bulk - 1
+	m.in += fairshare.Bulk - 1
 	assert.True(t, c.stands(7))
 	c.watch.posted, c.watch.done = 2, 1
 	assert.False(t, c.stands(8))

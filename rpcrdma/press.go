@@ -3,7 +3,7 @@ package rpcrdma
 import (
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -60,7 +60,7 @@ func (c *conn) stands(round uint64) bool {
 	if !c.isReady() || c.rc == nil {
 		return false
 	}
-	now := share.Sight{Round: round}
+	now := fairshare.Sight{Round: round}
 	if m, ok := c.rc.(rdma.Meter); ok {
 		in, out := m.Traffic()
 		now.Octets = in + out

@@ -7,13 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A trickle is a connection on which just enough octets move, at each look.
@@ -23,7 +22,7 @@ type trickle struct {
 }
 
 func (c *trickle) Traffic() (in, out uint64) {
-	c.in += share.Bulk
+	c.in += fairshare.Bulk
 	return c.in, 0
 }
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/internal/work"
+	"github.com/nfsrdma/nfsrdma/internal/workpool"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -25,7 +25,7 @@ type reverseServer struct {
 
 	ctx    context.Context // of the calls
 	cancel context.CancelCauseFunc
-	pool   work.Pool
+	pool   workpool.Pool
 
 	mu       sync.Mutex
 	underWay int
@@ -122,7 +122,7 @@ type reverseCall struct {
 	iov   [4][]byte
 }
 
-// Run answers the call (work.Task).
+// Run answers the call (workpool.Task).
 func (rc *reverseCall) Run() {
 	c := rc.s.c
 	rc.out = buf.Default.Get(c.sendSize)

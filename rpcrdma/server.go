@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/internal/share"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -79,10 +79,10 @@ type Server struct {
 	reverse ClientConfig // of calls in the reverse direction
 
 	began    time.Time
-	memory   *share.Memory
-	counters *share.Memory // what the delegation counters of all connections take
-	inline   atomic.Int64  // octets that MaxInline bounds, and
-	fair     atomic.Int64  // each connection's part of that bound
+	memory   *fairshare.Memory
+	counters *fairshare.Memory // what the delegation counters of all connections take
+	inline   atomic.Int64      // octets that MaxInline bounds, and
+	fair     atomic.Int64      // each connection's part of that bound
 	calls    dispatcher
 	sentry   sentry
 	slow     time.Duration // what a call takes that is not the reader's: see slowCall
@@ -96,7 +96,7 @@ type Server struct {
 	listeners map[rdma.Listener]struct{}
 	conns     map[*conn]struct{} // those being set up included
 	leaving   int                // of conns: those that have lost their places
-	parties   share.Parties[parts]
+	parties   fairshare.Parties[parts]
 	totals    oncrpc.Totals  // but Now
 	all       sync.WaitGroup // of conns; grows only while not draining
 }

@@ -8,14 +8,13 @@ import (
 	"net"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/nfsrdma/nfsrdma/bridge"
+	"github.com/nfsrdma/nfsrdma/internal/bridge"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpcbind"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/spf13/cobra"
 )
 
 // bridgeOptions are the flags of bridge.

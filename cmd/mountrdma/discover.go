@@ -14,9 +14,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/discover"
 	"github.com/spf13/cobra"
-
-	"github.com/nfsrdma/nfsrdma/discover"
 )
 
 // discoverOptions are the flags of discover.

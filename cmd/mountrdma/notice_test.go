@@ -13,12 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/discover"
+	"github.com/nfsrdma/nfsrdma/roce"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/nfsrdma/nfsrdma/discover"
-	"github.com/nfsrdma/nfsrdma/roce"
 )
 
 // loopback is an address of this host that nobody else uses: its port 4791 is free,

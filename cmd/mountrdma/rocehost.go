@@ -7,10 +7,9 @@ import (
 	"net"
 	"net/netip"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/nfsrdma/nfsrdma/discover"
+	"github.com/nfsrdma/nfsrdma/internal/discover"
 	"github.com/nfsrdma/nfsrdma/roce"
+	"golang.org/x/sys/unix"
 )
 
 // A roceHost is where commands hear of servers over RoCE: an address of this host,

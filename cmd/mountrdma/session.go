@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/nfsrdma/nfsrdma/holdings"
+	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -20,8 +20,8 @@ type session struct {
 	at   server
 	dial *dialer
 	line *rpcrdma.Line
-	more []*rpcrdma.Line // of a mount
-	held *holdings.Set   // by a mount; nil: nothing
+	more []*rpcrdma.Line  // of a mount
+	held *delegclient.Set // by a mount; nil: nothing
 	nfs  *nfsclient.Client
 	cred oncrpc.Cred
 

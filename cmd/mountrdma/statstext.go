@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/holdings"
+	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -20,7 +20,7 @@ const (
 )
 
 // stats is what /proc/self/mountstats would have of the mount.
-func (m *mountCommand) stats(fs *nfsclient.FS, held *holdings.Set, now time.Time) string {
+func (m *mountCommand) stats(fs *nfsclient.FS, held *delegclient.Set, now time.Time) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	var all [nfs3.NumProc]oncrpc.CallStats

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/discover"
 	"github.com/spf13/cobra"
-
-	"github.com/nfsrdma/nfsrdma/discover"
 )
 
 // topOptions are the flags of top.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/discover"
+	"github.com/nfsrdma/nfsrdma/internal/discover"
 )
 
 // clearScreen takes away what a terminal shows.

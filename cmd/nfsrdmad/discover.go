@@ -12,13 +12,12 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
-
-	"github.com/nfsrdma/nfsrdma/discover"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/discover"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/roce"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 )
 
 // discoverOptions are the flags of serve for what is told over RoCE.

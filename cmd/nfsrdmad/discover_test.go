@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/discover"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/discover"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/roce"
 	"github.com/nfsrdma/nfsrdma/roce/packet"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // loopback is an address of this host that nobody else has UDP port 4791 of.

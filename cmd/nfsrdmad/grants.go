@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/grants"
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -23,7 +23,7 @@ import (
 const (
 	defaultLease = 10 * time.Second
 	minLease     = 100 * time.Millisecond
-	maxLease     = grants.MaxLease
+	maxLease     = delegserver.MaxLease
 )
 
 // openGrants begins to keep what clients hold, if they may hold anything, or may think so.
@@ -34,7 +34,7 @@ func (o *serveOptions) openGrants(st *state, log *slog.Logger) error {
 			return nil
 		}
 	}
-	k, err := grants.New(grants.Config{Lease: leaseTerm(o.lease, log), Marker: marker, Log: log})
+	k, err := delegserver.New(delegserver.Config{Lease: leaseTerm(o.lease, log), Marker: marker, Log: log})
 	o.ops.grants = k
 	return err
 }
@@ -80,7 +80,7 @@ type grantsDoc struct {
 }
 
 // lookAtGrants returns nil with --no-extensions.
-func lookAtGrants(k *grants.Keeper) *grantsDoc {
+func lookAtGrants(k *delegserver.Keeper) *grantsDoc {
 	if k == nil {
 		return nil
 	}

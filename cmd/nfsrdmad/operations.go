@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/grants"
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -21,7 +21,7 @@ type operations struct {
 	server   *nfsserver.Server
 	observer *oncrpc.Observer
 	replies  *oncrpc.ReplayCache
-	grants   *grants.Keeper // nil with --no-extensions
+	grants   *delegserver.Keeper // nil with --no-extensions
 	rdma     *rpcrdma.Server
 	tcp      *oncrpc.Server // or nil
 	ways     []cli.Way

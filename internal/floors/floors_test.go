@@ -25,14 +25,14 @@ const (
 // floors are the packages and where they stand. A package imports only from
 // floors below its own.
 var floors = map[string]int{
-	"buf": 0, "chunks": 0, "cmpriv": 0, "rdma": 0, "xdr": 0,
-	"internal/alive": 0, "internal/ask": 0, "internal/bench": 0, "internal/bootahead": 0, "internal/calm": 0, "internal/cli": 0, "internal/conformance": 0, "internal/floors": 0, "internal/origin": 0, "internal/pcap": 0, "internal/wiretest": 0, "internal/work": 0,
-	"internal/conformance/check": 1, "internal/share": 1, "iwarp/ddp": 1, "iwarp/mpa": 1, "iwarp/mpa/mpatest": 0, "rdma/rdmatest": 1, "roce/packet": 1,
+	"buf": 0, "chunks": 0, "cmpriv": 0, "iwarp/mpa/mpatest": 0, "rdma": 0, "xdr": 0,
+	"internal/bench": 0, "internal/bootahead": 0, "internal/cli": 0, "internal/conformance": 0, "internal/fairshare": 0, "internal/floors": 0, "internal/keepalive": 0, "internal/lograte": 0, "internal/lookupcache": 0, "internal/pcap": 0, "internal/wiretest": 0, "internal/workpool": 0,
+	"iwarp/ddp": 1, "iwarp/mpa": 1, "rdma/rdmatest": 1, "roce/packet": 1, "internal/conformance/check": 1,
 	"iwarp/rdmap": 2, "oncrpc": 2,
 	"delegation": 3, "iwarp": 3, "roce": 3, "rpcrdma": 3,
-	"discover": 4, "exports": 4, "grants": 4, "holdings": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "rpcbind": 4, "vfs": 4,
+	"delegation/client": 4, "delegation/server": 4, "exports": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "rpcbind": 4, "vfs": 4, "internal/discover": 4,
 	"nfsclient": 5, "vfs/billy": 5, "vfs/mem": 5, "vfs/posix": 5, "vfs/vfstest": 5,
-	"bridge": 6, "fusefs": 6, "nfsserver": 6,
+	"fusefs": 6, "nfsserver": 6, "internal/bridge": 6,
 	"cmd/mountrdma": 7, "cmd/nfsrdmad": 7,
 }
 
@@ -46,7 +46,7 @@ var beside = map[string][]string{
 }
 
 // peers are what tests talk to, although it stands above them.
-var peers = map[string][]string{"bridge": {"nfsserver"}, "nfsclient": {"nfsserver"}, "fusefs": {"nfsserver"}, "vfs/posix": {"nfsserver"}}
+var peers = map[string][]string{"internal/bridge": {"nfsserver"}, "nfsclient": {"nfsserver"}, "fusefs": {"nfsserver"}, "vfs/posix": {"nfsserver"}}
 
 // testOnly are imported by tests and by each other.
 var testOnly = []string{"internal/bootahead", "internal/wiretest", "iwarp/mpa/mpatest", "rdma/rdmatest", "vfs/vfstest"}

@@ -1,0 +1,86 @@
+package client
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+// benched returns an object that is held, in real time, with one user.
+func benched(b testing.TB) *Object {
+	k := newKeeper(b, newBootClock().Now, 0)
+	listen := rdmatest.Listen(b)
+	r := &rig{listen: listen}
+	r.Set = New(Config{Drop: func(_ *Object, done func()) { done() }})
+	mux := new(oncrpc.Mux)
+	mux.Register(delegation.Program, delegation.Version, k)
+	srv := &rpcrdma.Server{Handler: mux, Extensions: k.extension()}
+	go func() { _ = srv.Serve(listen) }()
+	line, err := rpcrdma.Connect(context.Background(), r, "", rpcrdma.LineConfig{
+		Client: rpcrdma.ClientConfig{Extensions: r.Line().Extension()},
+	})
+	require.NoError(b, err)
+	b.Cleanup(func() {
+		assert.NoError(b, line.Close())
+		r.Set.Close()
+		k.stop()
+		assert.NoError(b, srv.Shutdown(context.Background()))
+	})
+	o := r.object("file")
+	g, err := r.Acquire(context.Background(), o, delegation.FileData, nobody)
+	require.NoError(b, err)
+	require.NotZero(b, g.Types)
+	return o
+}
+
+// A use of what is in use already.
+func BenchmarkOpenTrusted(b *testing.B) {
+	o, ctx := benched(b), context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		if !o.Open(ctx) {
+			b.Fatal("not trusted")
+		}
+		o.Close()
+	}
+}
+
+// A use of what is not: two atomic operations, of which one is waited for, in memory.
+func BenchmarkOpenAtomic(b *testing.B) {
+	o, ctx := benched(b), context.Background()
+	o.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if !o.Open(ctx) {
+			b.Fatal("not good")
+		}
+		o.Close()
+	}
+}
+
+// A look without a lock.
+func BenchmarkTrusted(b *testing.B) {
+	o := benched(b)
+	for b.Loop() {
+		if o.Trust() == 0 {
+			b.Fatal("not trusted")
+		}
+	}
+}
+
+// A use that asks nobody allocates nothing.
+func TestUseAllocs(t *testing.T) {
+	o, ctx := benched(t), context.Background()
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		if o.Open(ctx) {
+			o.Close()
+		}
+	}))
+}

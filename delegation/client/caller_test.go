@@ -1,0 +1,95 @@
+package client
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A tally is a Caller that counts.
+type tally int
+
+func (n *tally) Call(context.Context, *oncrpc.Exchange) error { *n++; return nil }
+
+// tallies returns a Caller of s, and what goes by each of its lines.
+func tallies(s *Set, lines int) (*Caller, []*tally) {
+	callers, counts := make([]oncrpc.Caller, lines), make([]*tally, lines)
+	for i := range lines {
+		counts[i] = new(tally)
+		callers[i] = counts[i]
+	}
+	return s.Caller(callers...), counts
+}
+
+func counted(counts []*tally) (n []int) {
+	for _, c := range counts {
+		n = append(n, int(*c))
+		*c = 0
+	}
+	return n
+}
+
+// What changes an object goes by the line that stands for it, and ACQUIRE of it too.
+func TestCaller(t *testing.T) {
+	runLines(t, 3, func(t *testing.T, r *rig) {
+		c, counts := tallies(r.Set, 3)
+		call := func(prog, vers, proc uint32, args []byte) []int {
+			for range 3 {
+				require.NoError(t, c.Call(t.Context(), &oncrpc.Exchange{Prog: prog, Vers: vers, Proc: proc, Args: args}))
+			}
+			return counted(counts)
+		}
+		inTurn := []int{1, 1, 1}
+		met := make(map[int]bool)
+		for _, fh := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+			args, i := xdr.AppendOpaque(nil, []byte(fh)), Pick([]byte(fh), 3)
+			met[i] = true
+			own := make([]int, 3)
+			own[i] = 3
+			for proc := range uint32(22) {
+				want := inTurn
+				if proc == 2 || proc >= 7 && proc <= 15 {
+					want = own
+				}
+				assert.Equal(t, want, call(100003, 3, proc, args), "%s, procedure %d", fh, proc)
+			}
+			assert.Equal(t, own, call(100227, 3, 2, args), "SETACL")
+			assert.Equal(t, inTurn, call(100227, 3, 1, args), "GETACL")
+			assert.Equal(t, inTurn, call(100005, 3, 7, args))
+
+			o := r.holds(fh)
+			assert.Same(t, r.Set.lines[i], o.line)
+		}
+		assert.Len(t, met, 3, "all lines are used")
+		for _, args := range [][]byte{nil, {0, 0}, xdr.AppendOpaque(nil, make([]byte, delegation.MaxHandle+1))} {
+			assert.Equal(t, inTurn, call(100003, 3, 7, args), "no handle")
+		}
+
+		// The connection that stands for a handle has gone: any will do.
+		args := xdr.AppendOpaque(nil, []byte("a"))
+		r.conns[Pick([]byte("a"), 3)].Abort(context.Canceled)
+		r.drops()
+		assert.Equal(t, inTurn, call(100003, 3, 7, args))
+	})
+	var s *Set
+	c, counts := tallies(s, 2)
+	for range 4 {
+		require.NoError(t, c.Call(t.Context(), &oncrpc.Exchange{Prog: 100003, Vers: 3, Proc: 7, Args: xdr.AppendOpaque(nil, []byte("a"))}))
+	}
+	assert.Equal(t, []int{2, 2}, counted(counts))
+}
+
+// Neither way costs anything.
+func TestCallerAllocs(t *testing.T) {
+	c, _ := tallies(nil, 2)
+	c.set = new(Set)
+	c.set.lines = []*Line{{set: c.set}, {set: c.set}}
+	x := &oncrpc.Exchange{Prog: 100003, Vers: 3, Proc: 7, Args: xdr.AppendOpaque(nil, []byte("a"))}
+	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = c.Call(context.Background(), x) }))
+}

@@ -1,0 +1,92 @@
+package client
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The clock goes on while the machine sleeps, never goes back, and reads
+// CLOCK_BOOTTIME only where there may have been a sleep.
+func TestBootClock(t *testing.T) {
+	var boot, mono, wall time.Duration = 5000 * time.Second, 0, 1e18
+	reads := 0
+	b := &bootClock{boot: func() time.Duration { reads++; return boot }}
+	run := func(d time.Duration) { boot, mono, wall = boot+d, mono+d, wall+d }
+	at := func() time.Duration { return b.at(mono, wall) }
+	assert.Equal(t, boot, at())
+	for range 100 {
+		run(time.Minute)
+		wall += 9 * time.Microsecond // between two readings
+		assert.Equal(t, boot, at())
+		wall -= 9 * time.Microsecond
+	}
+	assert.Equal(t, 1, reads)
+
+	boot, wall = boot+time.Hour, wall+time.Hour // a sleep
+	assert.Equal(t, boot, at())
+	assert.Equal(t, 2, reads)
+	run(time.Second)
+	assert.Equal(t, boot, at())
+	assert.Equal(t, 2, reads)
+
+	wall -= 24 * time.Hour // somebody sets the clock
+	boot -= time.Microsecond
+	assert.Equal(t, boot+time.Microsecond, at(), "not back")
+	assert.Equal(t, 3, reads)
+	boot += time.Microsecond
+	run(time.Second)
+	assert.Equal(t, boot, at())
+	assert.Equal(t, 3, reads)
+}
+
+// A virtual machine that is paused, with all clocks but that of the server, is behind by
+// the pause until its clock is set: that counts as time that has gone by.
+func TestBootClockPaused(t *testing.T) {
+	var boot, mono, wall time.Duration = 5000 * time.Second, 0, 1e18
+	b := &bootClock{boot: func() time.Duration { return boot }}
+	run := func(d time.Duration) { boot, mono, wall = boot+d, mono+d, wall+d }
+	at := func() time.Duration { return b.at(mono, wall) }
+	require.Equal(t, boot, at())
+	var gone time.Duration
+	for _, set := range []time.Duration{time.Minute, 2 * time.Second, time.Hour} {
+		run(time.Second)
+		wall += set
+		gone += set
+		assert.Equal(t, boot+gone, at())
+		run(time.Second)
+		assert.Equal(t, boot+gone, at())
+		wall -= set // no reason to go back
+		assert.Equal(t, boot+gone, at())
+	}
+	for range 100 { // what NTP does to the rate
+		run(time.Minute)
+		wall += 500 * time.Millisecond
+		assert.Equal(t, boot+gone, at())
+	}
+	boot, wall = boot+time.Hour, wall+time.Hour // a sleep, and the clock set after it
+	assert.Equal(t, boot+gone, at())
+	boot, wall = boot+time.Hour, wall+time.Hour+5*time.Second
+	gone += 5 * time.Second
+	assert.Equal(t, boot+gone, at())
+	assert.EqualValues(t, 4, b.pauses.Load())
+}
+
+// It agrees with the kernel's, and costs nothing.
+func TestBootClockAgrees(t *testing.T) {
+	b := newBootClock()
+	before := boottime()
+	now := b.Now()
+	assert.Less(t, before-clockSlack, now)
+	assert.Less(t, now, boottime()+time.Minute)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { b.Now() }))
+}
+
+func BenchmarkBootClock(b *testing.B) {
+	c := newBootClock()
+	for b.Loop() {
+		c.Now()
+	}
+}

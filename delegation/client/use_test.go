@@ -1,0 +1,221 @@
+package client
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+)
+
+// What is held is served without an atomic operation while it is in use, and with
+// one when it is not; a change takes away what is unused without a word.
+func TestOpenClose(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		o, ctx := r.object("file"), t.Context()
+		assert.True(t, r.Available(o))
+		assert.False(t, o.Open(ctx), "nothing is held")
+		assert.False(t, o.Check(ctx))
+		g := r.acquire(o)
+		assert.Equal(t, delegation.FileData, g.Types)
+		assert.EqualValues(t, 1, g.Attr[0], "the attributes came with it")
+		assert.Equal(t, delegation.FileData, o.Types())
+		o.Close()
+		assert.True(t, o.Trust() > 0, "there is one user")
+		assert.True(t, o.Open(ctx))
+		assert.True(t, o.Check(ctx))
+		assert.Zero(t, r.Stats().Atomics)
+		o.Close()
+		o.Close()
+		assert.False(t, o.Trust() > 0)
+
+		assert.True(t, o.Check(ctx))
+		assert.False(t, o.Trust() > 0, "once")
+		assert.True(t, o.Open(ctx))
+		assert.True(t, o.Trust() > 0)
+		assert.EqualValues(t, 2, r.Stats().Atomics)
+		o.Close()
+
+		assert.True(t, r.unused("file"))
+		assert.False(t, o.Open(ctx), "the generation is gone")
+		o.Close()
+		assert.Zero(t, o.Types())
+		assert.Equal(t, []*Object{o}, r.drops())
+		assert.Equal(t, Stats{Asked: 1, Granted: 1, Served: 4, Atomics: 3}, r.Stats())
+	})
+}
+
+// A change by somebody else waits until what is in use has been dropped.
+func TestRecall(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		o, other := r.holds("file"), r.holds("other")
+		r.hold = make(chan struct{})
+		go func() {
+			time.Sleep(firstPause / 2)
+			assert.Equal(t, []*Object{o}, r.drops())
+			assert.False(t, o.Trust() > 0)
+			assert.False(t, o.Open(t.Context()))
+			o.Close()
+			assert.Zero(t, r.acquire(o).Types, "not before the last is done")
+			close(r.hold)
+		}()
+		assert.Equal(t, firstPause/2, r.k.change("file", func() {}))
+		assert.True(t, other.Trust() > 0)
+		assert.EqualValues(t, 1, r.Stats().Held)
+		o.Close()
+
+		// It is not worth asking again at once.
+		asked := r.Stats().Asked
+		assert.Zero(t, r.acquire(o).Types)
+		assert.Equal(t, asked, r.Stats().Asked)
+		time.Sleep(firstPause)
+		assert.NotZero(t, r.acquire(o).Types)
+		assert.Empty(t, r.k.cuts)
+	})
+}
+
+// An operation that is answered behind a recall is good for nothing, and kind 2 waits
+// for it.
+func TestRecallDuringUse(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		o := r.holds("file")
+		o.Close()
+		synctest.Wait()
+		r.conn().Delay(time.Second) // what this end posts
+		var opened bool
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			opened = o.Open(t.Context())
+		}()
+		synctest.Wait()
+		r.k.last().recall(1, 1) // by a server that knows already that it is in use
+		assert.Equal(t, []*Object{o}, r.drops())
+		<-done
+		assert.False(t, opened)
+		o.Close()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		require.Len(t, r.k.cuts, 1, "the Grantor has recalled nothing")
+		assert.ErrorIs(t, r.k.cuts[0], delegation.ErrNoRecall)
+	})
+}
+
+// Who does not wait for the answer any more has not opened anything, and the use is
+// closed all the same.
+func TestOpenCancelled(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		o := r.holds("file")
+		o.Close()
+		synctest.Wait()
+		r.conn().Delay(time.Second)
+		for range 2 { // the second looks at what the first has begun
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			assert.False(t, o.Open(ctx))
+			cancel()
+		}
+		o.Close()
+		o.Close()
+		r.conn().Delay(0)
+		time.Sleep(3 * time.Second)
+		assert.True(t, r.unused("file"), "opens is 0 again")
+	})
+}
+
+// All that is held ends with the connection, and the next one holds nothing.
+func TestDisconnect(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		a, b := r.holds("a"), r.holds("b")
+		b.Close()
+		ended := r.Set.lines[0].present()
+		r.conn().Abort(context.Canceled)
+		assert.ElementsMatch(t, []*Object{a, b}, r.drops())
+		assert.False(t, r.Available(a))
+		assert.False(t, a.Trust() > 0)
+		assert.False(t, a.Check(t.Context()))
+		assert.Zero(t, r.acquire(a).Types, "there is no connection")
+		require.NoError(t, r.null(0))
+		ended.Closed(nil) // it may take its time
+		assert.True(t, r.Available(a))
+		assert.NotZero(t, r.acquire(a).Types)
+		a.Close()
+		assert.True(t, a.Trust() > 0, "the first use is of the new holding now")
+		a.Close()
+		assert.False(t, a.Trust() > 0)
+	})
+}
+
+// An operation under way when the connection ends is answered by that.
+func TestDisconnectDuringUse(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		o := r.holds("file")
+		o.Close()
+		synctest.Wait()
+		r.conn().Delay(time.Hour)
+		time.AfterFunc(time.Second, func() { r.conn().Abort(context.Canceled) })
+		assert.False(t, o.Open(t.Context()))
+		o.Close()
+		assert.Equal(t, []*Object{o}, r.drops())
+	})
+}
+
+// What is forgotten is the server's to take, and keeps nothing here.
+func TestForget(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		o := r.holds("file")
+		require.True(t, o.Open(t.Context()))
+		r.Forget(o)
+		assert.Zero(t, r.Stats().Held)
+		assert.Zero(t, r.acquire(o).Types)
+		assert.True(t, r.unused("file"))
+		assert.Empty(t, r.drops())
+
+		// The next object of that handle has what the server still counts.
+		r.Forget(r.holds("again"))
+		o = r.holds("again")
+		o.Close()
+
+		// An operation under way comes first.
+		synctest.Wait()
+		r.conn().Delay(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		assert.False(t, o.Open(ctx))
+		r.Forget(o)
+		assert.NotZero(t, r.Stats().Held)
+		r.conn().Delay(0)
+		time.Sleep(3 * time.Second)
+		assert.Zero(t, r.Stats().Held)
+		assert.True(t, r.unused("again"))
+	})
+}
+
+// A zero Object holds nothing, and neither does one of a mount without the extension.
+func TestNothing(t *testing.T) {
+	var s *Set
+	for _, init := range []func(o *Object){
+		func(*Object) {},
+		func(o *Object) { s.Init(o, []byte("file"), 7) },
+		func(o *Object) { New(Config{}).Init(o, []byte("file"), 7) },
+	} {
+		o := new(Object)
+		init(o)
+		assert.False(t, s.Available(o))
+		assert.False(t, o.Open(t.Context()))
+		assert.False(t, o.Trust() > 0)
+		assert.Zero(t, o.Types())
+		o.Close()
+		s.Forget(o)
+		g, err := s.Acquire(t.Context(), o, delegation.FileData, nobody)
+		require.NoError(t, err)
+		assert.Zero(t, g)
+	}
+	s.Saw(7)
+	assert.Zero(t, s.ServerTime())
+	assert.Zero(t, s.Stats())
+	s.Close()
+}

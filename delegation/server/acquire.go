@@ -1,0 +1,76 @@
+package server
+
+import (
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// An Asking is an ACQUIRE under way. A change of its object in the meantime spoils it.
+type Asking struct {
+	k     *Keeper
+	conn  *delegation.Conn
+	key   string
+	a     *delegation.Acquisition // nil: over
+	lease *lease                  // or nil
+	grant delegation.Grant
+}
+
+// Prepare begins to grant something of an object to the connection that a call came by.
+// What the grant says of the object is to be read after it. Where there is a reason
+// against it, there is no Asking; else Cancel must follow.
+func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*Asking, delegation.Reason) {
+	c := k.conn(p)
+	switch {
+	case c == nil || k.draining.Load():
+		return nil, k.refuse(delegation.ReasonOver)
+	case k.fenced():
+		return nil, k.refuse(delegation.ReasonLate)
+	}
+	a, why, fx := k.g.Prepare(c, key, k.now())
+	k.do(fx)
+	if why != 0 {
+		return nil, why
+	}
+	return &Asking{k: k, conn: c, key: string(key), a: a}, 0
+}
+
+func (k *Keeper) refuse(why delegation.Reason) delegation.Reason {
+	k.g.Refused(why)
+	return why
+}
+
+// Directory says that the object is one.
+func (s *Asking) Directory() { s.a.Names = true }
+
+// Commit makes the grant. Replied must follow, when the reply has been posted.
+func (s *Asking) Commit() (delegation.Grant, delegation.Reason) {
+	if s.k.draining.Load() {
+		return delegation.Grant{}, s.k.refuse(delegation.ReasonOver)
+	}
+	if why := s.k.fence.enter(); why != 0 {
+		return delegation.Grant{}, s.k.refuse(why)
+	}
+	gt, why, fx := s.k.g.Commit(s.a, s.k.now())
+	s.k.fence.leave() // before leases of the file system are released, which may take long
+	s.a, s.grant = nil, gt
+	if why == 0 {
+		s.lease = nil // the grant's
+	}
+	s.k.do(fx)
+	return gt, why
+}
+
+// Cancel ends an Asking without a grant, if there is none yet.
+func (s *Asking) Cancel() {
+	if s.a != nil {
+		s.k.g.Cancel(s.a)
+		s.a = nil
+	}
+	if s.lease != nil {
+		s.k.leases.leave(s.lease)
+		s.lease = nil
+	}
+}
+
+// Replied says that the reply stands in the queue: a recall goes behind it.
+func (s *Asking) Replied() { s.k.do(s.k.g.Replied(s.conn, s.grant)) }

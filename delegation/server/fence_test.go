@@ -1,0 +1,357 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+// quiet is a log that nobody reads.
+var quiet = slog.New(slog.DiscardHandler)
+
+// marked is a Config with its marker in a directory of the test's own.
+func marked(t *testing.T) Config {
+	return Config{Marker: filepath.Join(t.TempDir(), "grants"), Log: quiet}
+}
+
+// leave puts a marker there, as a server that has crashed does.
+func leave(t *testing.T, c Config, text string) {
+	require.NoError(t, os.WriteFile(c.Marker, []byte(text), 0o600))
+}
+
+// passes tells whether a change is made at once; else it is put off.
+func (r *rig) passes(key string) bool {
+	var ch Change
+	defer r.Done(&ch)
+	if r.Blind(&ch) || r.Begin(&ch, nil, []byte(key)) {
+		return true
+	}
+	start := time.Now()
+	assert.ErrorIs(r.t, r.Wait(r.t.Context(), &ch), ErrPutOff)
+	assert.Zero(r.t, time.Since(start))
+	return false
+}
+
+// After a server that has not ended in good order, changes wait for the whole of its
+// lease, although that of the next is shorter, and nothing is granted; not a moment
+// less, and not more.
+func TestFence(t *testing.T) {
+	for text, wait := range map[string]time.Duration{
+		"20s\n": 20 * time.Second, "1s\n": time.Second, "5m0s": MaxLease,
+		"": MaxLease, "20": MaxLease, "0s": MaxLease, "-5s\n": MaxLease, "1h\n": MaxLease, "20s\n20s\n": MaxLease,
+	} {
+		t.Run(text, func(t *testing.T) {
+			cfg := marked(t)
+			leave(t, cfg, text)
+			run(t, cfg, func(t *testing.T, r *rig) {
+				assert.Equal(t, wait, r.Left())
+				assert.False(t, r.passes("a"))
+				c := r.counting()
+				defer c.close()
+				assert.Equal(t, delegation.ReasonLate, c.ask("a"))
+				time.Sleep(r.Left() - 1)
+				assert.False(t, r.passes("a"))
+				assert.Equal(t, delegation.ReasonLate, c.ask("a"))
+				assert.FileExists(t, cfg.Marker)
+				time.Sleep(time.Nanosecond)
+				assert.True(t, r.passes("a"))
+				assert.Zero(t, r.Left())
+				synctest.Wait() // the marker may be due to be removed at this very moment
+				assert.Zero(t, c.ask("a"))
+				assert.False(t, r.passesSoon("a"), "it is held")
+				c.returns()
+			})
+		})
+	}
+}
+
+// passesSoon is passes for a change that may wait for a client.
+func (r *rig) passesSoon(key string) bool {
+	var ch Change
+	defer r.Done(&ch)
+	return r.Blind(&ch) || r.Begin(&ch, nil, []byte(key))
+}
+
+// A marker that cannot be read is as one of the longest lease.
+func TestFenceUnread(t *testing.T) {
+	cfg := marked(t)
+	require.NoError(t, os.Mkdir(cfg.Marker, 0o700))
+	run(t, cfg, func(t *testing.T, r *rig) { assert.Equal(t, MaxLease, r.Left()) })
+}
+
+// A server that ends within the wait leaves all of it to the next.
+func TestFenceAgain(t *testing.T) {
+	cfg := marked(t)
+	leave(t, cfg, "20s\n")
+	for range 3 {
+		run(t, cfg, func(t *testing.T, r *rig) {
+			time.Sleep(19 * time.Second)
+			assert.Equal(t, time.Second, r.Left())
+			assert.False(t, r.passes("a"))
+			r.Drain()
+		})
+		assert.FileExists(t, cfg.Marker)
+	}
+}
+
+// syncs are those of a marker, as they are seen.
+type syncs struct {
+	t   *testing.T
+	cfg Config
+
+	mu   sync.Mutex
+	seen []string
+	fail string // the name of whose sync fails
+}
+
+// refuse forgets what was seen, and says what fails from now on.
+func (s *syncs) refuse(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen, s.fail = nil, what
+}
+
+func (s *syncs) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.seen)
+}
+
+// syncs has f sync what the marker needs.
+func (r *rig) syncs(f func(*os.File) error) {
+	r.fence.mu.Lock()
+	defer r.fence.mu.Unlock()
+	r.fence.mark.sync = f
+}
+
+func (s *syncs) watch(r *rig) {
+	r.syncs(func(f *os.File) error {
+		st, err := f.Stat()
+		require.NoError(s.t, err)
+		what := filepath.Base(f.Name())
+		if st.IsDir() {
+			what = "directory without marker"
+			if _, err := os.Stat(s.cfg.Marker); err == nil {
+				what = "directory with marker"
+			}
+		} else {
+			b, err := os.ReadFile(f.Name())
+			require.NoError(s.t, err)
+			what += " " + string(b)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.seen = append(s.seen, what)
+		if what == s.fail {
+			return errors.New("no room")
+		}
+		return f.Sync()
+	})
+}
+
+// Before anything is granted, the marker and its name are on stable storage; it is taken
+// away, for good as well, when nothing was held for a while.
+func TestMarkerSynced(t *testing.T) {
+	cfg := marked(t)
+	leave(t, cfg, "1s\n") // a shorter lease than what is granted now
+	run(t, cfg, func(t *testing.T, r *rig) {
+		s := &syncs{t: t, cfg: cfg}
+		s.watch(r)
+		c := r.counting()
+		defer c.close()
+		time.Sleep(time.Second)
+		for _, what := range []string{"grants.new 9s\n", "directory with marker"} {
+			s.refuse(what)
+			assert.Equal(t, delegation.ReasonLimit, c.ask("a"), what)
+			assert.Zero(t, r.Stats().InForce)
+		}
+		s.refuse("")
+		assert.Zero(t, c.ask("a"))
+		made := []string{"grants.new 9s\n", "directory with marker"}
+		assert.Equal(t, made, s.all())
+		assert.Zero(t, c.ask("b"))
+		assert.Equal(t, made, s.all(), "it is there")
+		time.Sleep(2 * term) // the client is silent
+		require.Zero(t, r.Stats().InForce)
+		c.returns()
+		c.returns()
+		assert.FileExists(t, cfg.Marker)
+		time.Sleep(2*markerIdle - 3*term)
+		assert.FileExists(t, cfg.Marker)
+		assert.Equal(t, made, s.all())
+		time.Sleep(3 * term)
+		assert.NoFileExists(t, cfg.Marker)
+		assert.Equal(t, append(made, "directory without marker"), s.all())
+
+		s.refuse("")
+		assert.Zero(t, c.ask("a"))
+		assert.Equal(t, made, s.all(), "it is made again")
+	})
+	assert.NoFileExists(t, cfg.Marker, "the client has closed its connection")
+}
+
+// Where the disk does not answer for the marker, one call waits for it: others are refused,
+// and the end comes. The marker is left for the next start.
+func TestMarkerHung(t *testing.T) {
+	cfg := marked(t)
+	f := newFence(cfg.Marker, term, func() int { return 0 }, quiet, 0)
+	defer f.close(0)
+	hung, goOn := make(chan struct{}, 10), make(chan struct{})
+	f.mark.sync = func(d *os.File) error {
+		if st, err := d.Stat(); err == nil && st.IsDir() {
+			hung <- struct{}{}
+			<-goOn
+		}
+		return nil
+	}
+	first, others := make(chan delegation.Reason, 1), make(chan delegation.Reason, 1)
+	enter := func() delegation.Reason {
+		why := f.enter()
+		if why == 0 {
+			f.leave()
+		}
+		return why
+	}
+	go func() { first <- enter() }()
+	<-hung
+	go func() {
+		why := enter()
+		f.look()
+		f.close(0)
+		others <- why
+	}()
+	select {
+	case why := <-others:
+		assert.Equal(t, delegation.ReasonContended, why)
+	case <-time.After(10 * time.Second):
+		t.Error("the disk holds up more than one call")
+	}
+	assert.Empty(t, first)
+	close(goOn)
+	assert.Equal(t, delegation.ReasonOver, <-first)
+	assert.FileExists(t, cfg.Marker)
+}
+
+// A grant that ends others for room does not keep the marker's lock while the file system
+// takes their leases back.
+func TestMarkerLeaseHung(t *testing.T) {
+	cfg := marked(t)
+	cfg.Grants = 1
+	run(t, cfg, func(t *testing.T, r *rig) {
+		c := r.counting()
+		defer c.close()
+		free := true
+		r.take = func(func()) (func(), error) {
+			return func() {
+				if r.fence.mu.TryLock() {
+					r.fence.mu.Unlock()
+				} else {
+					free = false
+				}
+			}, nil
+		}
+		require.Zero(t, c.ask("a"))
+		require.NoError(t, c.link.Atomic(rdma.OpFetchAdd, c.link.Counter(1), delegation.OpClose.Operands(), c, 0))
+		synctest.Wait()
+		require.Zero(t, c.ask("b"))
+		assert.True(t, free)
+	})
+}
+
+// While somebody holds something, the marker stays.
+func TestMarkerStays(t *testing.T) {
+	cfg := marked(t)
+	run(t, cfg, func(t *testing.T, r *rig) {
+		c := r.counting()
+		defer c.close()
+		assert.Zero(t, c.ask("a"))
+		for range 100 {
+			time.Sleep(term / 3)
+			c.renews()
+		}
+		assert.Equal(t, 1, r.Stats().InForce)
+		assert.FileExists(t, cfg.Marker)
+	})
+}
+
+// A grant is refused while the marker is being removed, whatever time that takes; the next
+// has it made again.
+func TestMarkerRemovedMeanwhile(t *testing.T) {
+	cfg := marked(t)
+	run(t, cfg, func(t *testing.T, r *rig) {
+		c := r.counting()
+		defer c.close()
+		require.Zero(t, c.ask("a"))
+		time.Sleep(2 * term)
+		c.returns()
+		removing, goOn := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		r.syncs(func(f *os.File) error {
+			once.Do(func() {
+				close(removing)
+				<-goOn
+			})
+			return f.Sync()
+		})
+		<-removing
+		assert.Equal(t, delegation.ReasonContended, c.ask("a"))
+		assert.Zero(t, r.Stats().InForce)
+		close(goOn)
+		synctest.Wait()
+		assert.Zero(t, c.ask("a"))
+		assert.Equal(t, 1, r.Stats().InForce)
+		assert.FileExists(t, cfg.Marker)
+	})
+}
+
+// At the end the marker goes where all was given back, and stays where anything was not.
+func TestDrain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end   func(r *rig, c *client)
+		took  time.Duration
+		stays bool
+	}{
+		"given back": {func(_ *rig, c *client) { c.returns() }, time.Millisecond, false},
+		"closed":     {func(_ *rig, c *client) { c.close() }, time.Millisecond, false},
+		"no answer":  {func(*rig, *client) {}, delegation.Patience, true},
+		"reset":      {func(_ *rig, c *client) { c.c.Conn().Abort(errors.New("enough")) }, delegation.Patience, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := marked(t)
+			run(t, cfg, func(t *testing.T, r *rig) {
+				c := r.counting()
+				defer c.close()
+				require.Zero(t, c.ask("a"))
+				start := time.Now()
+				drained := make(chan struct{})
+				go func() {
+					r.Drain()
+					assert.Equal(t, tt.took, time.Since(start))
+					close(drained)
+				}()
+				time.Sleep(time.Millisecond)
+				tt.end(r, c)
+				<-drained
+				if name != "closed" && name != "reset" {
+					assert.Equal(t, delegation.ReasonOver, c.ask("b"), "nothing more is granted")
+				}
+				synctest.Wait()
+				require.NoError(t, r.srv.Shutdown(t.Context())) // before the client closes
+			})
+			_, err := os.Stat(cfg.Marker)
+			assert.Equal(t, tt.stays, err == nil)
+		})
+	}
+}

@@ -1,0 +1,257 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+func TestConfig(t *testing.T) {
+	for _, c := range []Config{{Lease: time.Microsecond}, {Lease: MaxLease + 1}, {Slots: 1}, {Grants: -1}} {
+		_, err := New(c)
+		assert.Error(t, err)
+	}
+	k, err := New(Config{})
+	require.NoError(t, err)
+	defer k.Close()
+	x := k.Extension()
+	assert.Equal(t, 1<<16, x.Counters)
+	assert.Equal(t, 32, x.ImmediateRecvs)
+	assert.Equal(t, 10*time.Second, k.Lease())
+	before := k.now()
+	assert.GreaterOrEqual(t, k.now(), before)
+}
+
+// Without a Keeper, changes pass and nobody holds anything.
+func TestNil(t *testing.T) {
+	var k *Keeper
+	var ch Change
+	assert.True(t, k.Blind(&ch))
+	k.Done(&ch)
+	k.RecallAll()
+	k.Drain()
+	assert.Zero(t, k.Left())
+	assert.Zero(t, k.Stats())
+	assert.Zero(t, k.Held(nil))
+	assert.Nil(t, k.Extension())
+	k.Close()
+}
+
+// A client that is silent for a lease loses what it holds, although nobody wants it.
+func TestSilence(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		c := r.counting()
+		defer c.close()
+		for range 3 { // from the second lease on it adds to its counter
+			require.Zero(t, c.ask("a"))
+			require.Equal(t, 1, r.Stats().InForce)
+			time.Sleep(term - time.Second)
+			require.Equal(t, 1, r.Stats().InForce)
+			require.NoError(t, c.link.Atomic(rdma.OpFetchAdd, c.link.Counter(0), delegation.OpRenew.Operands(), c, 0))
+			time.Sleep(term - time.Second)
+			assert.Equal(t, 1, r.Stats().InForce)
+			time.Sleep(term/4 + time.Second)
+			assert.Zero(t, r.Stats().InForce)
+			c.returns()
+		}
+		assert.EqualValues(t, 3, r.Stats().Silent)
+		assert.EqualValues(t, 3, r.Stats().Returned)
+	})
+}
+
+// Who has no counters holds nothing.
+func TestWithoutCounters(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		for _, x := range []rpcrdma.ExtensionConfig{{}, {Atomics: true}, {ImmediateRecvs: 4}} {
+			c := r.dial(x)
+			assert.Equal(t, delegation.ReasonOver, c.ask("a"))
+			c.close()
+		}
+		c := r.counting()
+		defer c.close()
+		assert.Zero(t, c.ask("a"))
+		require.Len(t, r.peers, 4)
+		for i, p := range r.peers {
+			assert.Equal(t, i == 3, r.Serves(p))
+			n := r.Held(rpcrdma.LinkOf(p))
+			assert.Equal(t, i == 3, n == 1)
+		}
+		assert.False(t, r.Serves(nil))
+		assert.False(t, r.Serves(new(oncrpc.Peer)))
+	})
+}
+
+// begin is a change from elsewhere that has something recalled.
+func (r *rig) begin(key string) *Change {
+	ch := new(Change)
+	assert.False(r.t, r.Begin(ch, nil, []byte(key)))
+	return ch
+}
+
+// A change that waits ends with its context, or is put off after a while; where too many
+// wait, at once.
+func TestWait(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		c := r.counting()
+		defer c.close()
+		require.Zero(t, c.ask("a"))
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(gone)
+		assert.ErrorIs(t, r.Wait(ctx, r.begin("a")), gone)
+
+		start := time.Now()
+		ends := make(chan error, maxWaiting)
+		for range maxWaiting {
+			ch := r.begin("a")
+			go func() { ends <- r.Wait(context.Background(), ch) }()
+		}
+		synctest.Wait()
+		assert.ErrorIs(t, r.Wait(t.Context(), r.begin("a")), ErrPutOff)
+		assert.Zero(t, time.Since(start))
+		for range maxWaiting {
+			assert.ErrorIs(t, <-ends, ErrPutOff)
+		}
+		assert.Equal(t, delegation.Patience, time.Since(start))
+
+		ch := r.begin("a")
+		go func() { ends <- r.Wait(context.Background(), ch) }()
+		c.returns()
+		require.NoError(t, <-ends)
+		assert.True(t, r.Begin(ch, nil, []byte("a")))
+		r.Done(ch)
+		assert.Zero(t, r.waiting.Load())
+	})
+}
+
+// The time that a change waits is one for all that it waits for.
+func TestWaitAgain(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		c := r.counting()
+		defer c.close()
+		require.Zero(t, c.ask("a"))
+		require.Zero(t, c.ask("b"))
+		start, ends := time.Now(), make(chan error)
+		ch := r.begin("a")
+		go func() { ends <- r.Wait(context.Background(), ch) }()
+		time.Sleep(delegation.Patience * 3 / 4)
+		c.returns()
+		require.NoError(t, <-ends)
+		require.False(t, r.Begin(ch, nil, []byte("b")))
+		assert.ErrorIs(t, r.Wait(context.Background(), ch), ErrPutOff)
+		assert.Equal(t, delegation.Patience, time.Since(start))
+
+		// One that is over is as good as new.
+		start = time.Now()
+		require.False(t, r.Begin(ch, nil, []byte("b")))
+		assert.ErrorIs(t, r.Wait(context.Background(), ch), ErrPutOff)
+		assert.Equal(t, delegation.Patience, time.Since(start))
+		ctx, cancel := context.WithTimeout(t.Context(), delegation.Patience/2)
+		defer cancel()
+		require.False(t, r.Begin(ch, nil, []byte("b")))
+		assert.ErrorIs(t, r.Wait(ctx, ch), context.DeadlineExceeded)
+		start = time.Now()
+		require.False(t, r.Begin(ch, nil, []byte("b")))
+		assert.ErrorIs(t, r.Wait(context.Background(), ch), ErrPutOff)
+		assert.Equal(t, delegation.Patience, time.Since(start))
+	})
+}
+
+// What a client holds that closes its connection in good order has ended. One whose
+// connection is aborted, by whomever, or closed by the server, may not know for a while.
+func TestEndOfConnection(t *testing.T) {
+	for name, end := range map[string]struct {
+		do     func(r *rig, c *client)
+		serves time.Duration
+	}{
+		"client closes": {func(_ *rig, c *client) { c.close() }, 0},
+		"client aborts": {func(_ *rig, c *client) {
+			c.c.Conn().Abort(errors.New("enough"))
+			c.close()
+		}, term * 2 / 3},
+		"server closes": {func(r *rig, _ *client) { require.NoError(r.t, r.srv.Shutdown(r.t.Context())) }, term * 2 / 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, Config{}, func(t *testing.T, r *rig) {
+				c := r.counting()
+				require.Zero(t, c.ask("a"))
+				ch, start := new(Change), time.Now()
+				end.do(r, c)
+				for !r.Begin(ch, nil, []byte("a")) {
+					<-ch.woken
+				}
+				r.Done(ch)
+				assert.Equal(t, end.serves, time.Since(start))
+				c.close()
+			})
+		})
+	}
+}
+
+// A blind change is none while a lease is still being released.
+func TestBlindAndLeases(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		c := r.counting()
+		releasing, free := make(chan struct{}), make(chan struct{})
+		r.take = func(func()) (func(), error) {
+			return func() {
+				close(releasing)
+				<-free
+			}, nil
+		}
+		require.Zero(t, c.ask("a"))
+		go c.close()
+		<-releasing
+		var ch Change
+		assert.False(t, r.Blind(&ch))
+		close(free)
+		synctest.Wait()
+		assert.True(t, r.Blind(&ch))
+		r.Done(&ch)
+	})
+}
+
+// A lease that is being released is gone before another is taken for the object.
+func TestAcquireAndRelease(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		a, b := r.counting(), r.counting()
+		defer b.close()
+		require.Zero(t, b.ask("b"))
+		releasing, free := make(chan struct{}), make(chan struct{})
+		var taken atomic.Int32
+		r.take = func(func()) (func(), error) {
+			assert.EqualValues(t, 1, taken.Add(1))
+			return func() {
+				if releasing != nil {
+					close(releasing)
+					<-free
+					releasing = nil
+				}
+				taken.Add(-1)
+			}, nil
+		}
+		require.Zero(t, a.ask("a"))
+		go a.close()
+		<-releasing
+		asked := make(chan delegation.Reason)
+		go func() { asked <- b.ask("a") }()
+		for range 1000 {
+			runtime.Gosched()
+		}
+		close(free)
+		assert.Zero(t, <-asked)
+		assert.EqualValues(t, 1, taken.Load())
+	})
+}

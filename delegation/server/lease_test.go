@@ -1,0 +1,72 @@
+package server
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A file system that takes its time to release a lease holds up who comes for that
+// object, and nobody else.
+func TestSlowRelease(t *testing.T) {
+	ls := leases{byKey: make(map[string]*lease)}
+	take := func(key string, release func()) *lease {
+		l, mine, why := ls.join(key)
+		assert.True(t, mine)
+		assert.Zero(t, why)
+		ls.settle(l, release)
+		return l
+	}
+	releasing, free := make(chan struct{}), make(chan struct{})
+	let := sync.OnceFunc(func() { close(free) })
+	t.Cleanup(let)
+	a := take("a", func() {
+		close(releasing)
+		<-free
+	})
+	b := take("b", func() {})
+	ended := func(f func()) <-chan struct{} {
+		c := make(chan struct{})
+		go func() {
+			defer close(c)
+			f()
+		}()
+		return c
+	}
+	within := func(c <-chan struct{}, what string) {
+		t.Helper()
+		select {
+		case <-c:
+		case <-time.After(10 * time.Second):
+			t.Fatal(what)
+		}
+	}
+
+	left := ended(func() { ls.leave(a) })
+	within(releasing, "nothing is released")
+	within(ended(func() { ls.free([]byte("b")) }), "a change of another object waits")
+	within(ended(func() { ls.leave(b) }), "the end of another grant waits")
+	within(ended(func() { ls.leave(take("b", func() {})) }), "an ACQUIRE of another object waits")
+
+	changed := ended(func() { ls.free([]byte("a")) })
+	asked := ended(func() {
+		l, mine, _ := ls.join("a")
+		assert.True(t, mine, "of what is being released")
+		ls.settle(l, nil)
+	})
+	for _, c := range []<-chan struct{}{left, changed, asked} {
+		select {
+		case <-c:
+			t.Fatal("somebody goes on before the lease is released")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	let()
+	within(left, "the end of the grant waits still")
+	within(asked, "the ACQUIRE waits still")
+	within(changed, "the change waits still")
+	assert.Empty(t, ls.byKey)
+	assert.False(t, ls.any())
+}

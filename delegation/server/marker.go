@@ -1,0 +1,85 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A marker is a file that says, over the end of the process or of the machine, that
+// clients may hold something, and how long the lease is that they trust.
+type marker struct {
+	path string
+	sync func(*os.File) error // (*os.File).Sync
+}
+
+// maxMarker is more than a marker has, in bytes.
+const maxMarker = 64
+
+// read returns the lease that the marker has; 0 where there is no marker.
+func (m *marker) read() (time.Duration, error) {
+	f, err := os.OpenFile(m.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	b := make([]byte, maxMarker)
+	n, err := f.Read(b)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", m.path, err)
+	}
+	lease, err := time.ParseDuration(strings.TrimSuffix(string(b[:n]), "\n"))
+	if err == nil && (lease <= 0 || lease > MaxLease) {
+		err = errors.New("no such lease")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", m.path, err)
+	}
+	return lease, nil
+}
+
+// write puts the marker in place of the one that there may be. It is on stable storage
+// when there is no error.
+func (m *marker) write(lease time.Duration) error {
+	next := m.path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(lease.String() + "\n")
+	if err := errors.Join(err, m.sync(f), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(next, m.path); err != nil {
+		return err
+	}
+	return m.syncDir()
+}
+
+// remove takes the marker away.
+func (m *marker) remove() error {
+	if err := os.Remove(m.path); err != nil {
+		return err
+	}
+	return m.syncDir()
+}
+
+func (m *marker) syncDir() error {
+	dir, err := os.Open(filepath.Dir(m.path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(m.sync(dir), dir.Close())
+}

@@ -1,0 +1,148 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+const term = 9 * time.Second
+
+// A rig is a Keeper whose server grants whatever is asked for, in a bubble.
+type rig struct {
+	*Keeper
+	t      *testing.T
+	listen *rdmatest.Listener
+	srv    *rpcrdma.Server
+	take   func(broken func()) (release func(), err error) // what all grants stand on; nil: nothing
+
+	mu    sync.Mutex
+	peers []*oncrpc.Peer
+}
+
+func run(t *testing.T, c Config, f func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		c.Lease, c.Clock = term, func() time.Duration { return time.Since(start) + time.Hour }
+		k, err := New(c)
+		require.NoError(t, err)
+		r := &rig{Keeper: k, t: t, listen: rdmatest.Listen(t)}
+		mux := new(oncrpc.Mux)
+		mux.Register(delegation.Program, delegation.Version, r)
+		srv := &rpcrdma.Server{Handler: mux, Extensions: k.Extension()}
+		r.srv = srv
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(r.listen) }()
+		f(t, r)
+		synctest.Wait() // the server has seen what the clients closed
+		require.NoError(t, srv.Shutdown(t.Context()))
+		require.NoError(t, <-served)
+		k.Close()
+		k.Close()
+		assert.Empty(t, k.leases.byKey)
+	})
+}
+
+// ServeRPC serves ACQUIRE (oncrpc.Handler).
+func (r *rig) ServeRPC(_ context.Context, c *oncrpc.Call, rep *oncrpc.Reply) error {
+	r.mu.Lock()
+	r.peers = append(r.peers, c.Peer)
+	r.mu.Unlock()
+	var a delegation.AcquireArgs
+	a.Decode(&c.Args)
+	res := delegation.AcquireRes{Status: delegation.StatusRefused}
+	s, why := r.Prepare(c.Peer, a.Handle)
+	if why == 0 {
+		defer s.Cancel()
+		if r.take != nil {
+			why, _ = s.Lease(r.take)
+		}
+	}
+	var gt delegation.Grant
+	if why == 0 {
+		gt, why = s.Commit()
+	}
+	if res.Reason = why; why == 0 {
+		rep.Posted = s.Replied
+		res = delegation.AcquireRes{
+			Status: delegation.StatusOK, Slot: gt.Slot, Generation: gt.Generation, Types: a.Types,
+			LeaseMS: uint32(r.Keeper.Lease().Milliseconds()), Attr: make([]byte, delegation.AttrLen),
+		}
+	}
+	rep.Head = res.AppendTo(rep.Head)
+	return c.Args.Done()
+}
+
+// A client holds things, and gives nothing back by itself.
+type client struct {
+	t    *testing.T
+	c    *rpcrdma.Client
+	link *rpcrdma.Link
+	got  chan [8]byte
+}
+
+func (r *rig) dial(x rpcrdma.ExtensionConfig) *client {
+	c := &client{t: r.t, got: make(chan [8]byte, 100)}
+	x.Attach = func(l *rpcrdma.Link) rpcrdma.LinkHandler { c.link = l; return c }
+	var err error
+	c.c, err = rpcrdma.Dial(r.t.Context(), r, "", rpcrdma.ClientConfig{Extensions: &x})
+	require.NoError(r.t, err)
+	return c
+}
+
+// Dial connects to the server (rdma.Dialer).
+func (r *rig) Dial(ctx context.Context, _ string, cfg rdma.ConnConfig) (rdma.Conn, error) {
+	return r.listen.Dial(ctx, cfg)
+}
+
+// counting is a client with counters.
+func (r *rig) counting() *client {
+	return r.dial(rpcrdma.ExtensionConfig{ImmediateRecvs: 4, Atomics: true, Delegation: true})
+}
+
+func (c *client) Immediate(octets [8]byte) { c.got <- octets }
+func (c *client) Closed(error)             {}
+func (c *client) Complete(rdma.Completion) {}
+func (c *client) close()                   { require.NoError(c.t, c.c.Close()) }
+
+// renews adds to the lease.
+func (c *client) renews() {
+	require.NoError(c.t, c.link.Atomic(rdma.OpFetchAdd, c.link.Counter(0), delegation.OpRenew.Operands(), c, 0))
+}
+
+// returns gives back what was recalled first.
+func (c *client) returns() {
+	octets := <-c.got
+	octets[0] = byte(delegation.KindReturned)
+	require.NoError(c.t, c.link.PostImmediate(octets, nil, 0))
+	synctest.Wait()
+}
+
+// ask makes an ACQUIRE, and returns why it is refused.
+func (c *client) ask(key string) delegation.Reason {
+	c.t.Helper()
+	a := delegation.AcquireArgs{Handle: []byte(key), Types: delegation.FileData}
+	x := &oncrpc.Exchange{
+		Prog: delegation.Program, Vers: delegation.Version, Proc: delegation.ProcAcquire,
+		Args: a.AppendTo(nil), MaxResults: delegation.MaxAcquireRes,
+	}
+	require.NoError(c.t, c.c.Call(c.t.Context(), x))
+	defer x.Release()
+	var res delegation.AcquireRes
+	res.Decode(&x.Results)
+	require.NoError(c.t, x.Results.Done())
+	synctest.Wait() // the server has been told that the reply is posted
+	return res.Reason
+}

@@ -1,0 +1,189 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// turns share out the calls that the server lets be under way at a time. A client
+// has up to share times as many as are free: all but a quarter where it is alone,
+// and where others are there too always less than all, so that who comes anew
+// finds something, however slow the calls of the others are. The same goes for the
+// clients of one party together, of whom there may be many, with partyShare. Of those
+// who wait the party with the fewest calls under way comes first, and of its clients
+// the one with the fewest.
+type turns struct {
+	limit func() int // nil: there is none
+
+	mu      sync.Mutex
+	running int
+	clients map[*oncrpc.Peer]*client // with calls that run or wait
+	parties map[netip.Prefix]*party  // of those
+	waiting []*client                // with calls that wait
+	spare   []*client
+}
+
+// share is what a client may have for each call that nobody has, and partyShare what a
+// party may have.
+const (
+	share      = 3
+	partyShare = 7
+)
+
+// A client is one connection.
+type client struct {
+	party   *party
+	running int
+	queue   []chan struct{} // of calls that wait, closed when their turn comes
+}
+
+// A party is all clients of one origin.
+type party struct {
+	of               netip.Prefix
+	clients, running int
+}
+
+// take waits for a call's turn. The error is the cause of ctx's end.
+func (t *turns) take(ctx context.Context, peer *oncrpc.Peer) error {
+	if t.limit == nil {
+		return nil
+	}
+	t.mu.Lock()
+	c := t.clientLocked(peer)
+	if len(t.waiting) == 0 && t.fitsLocked(c) {
+		t.startLocked(c)
+		t.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	if c.queue = append(c.queue, turn); len(c.queue) == 1 {
+		t.waiting = append(t.waiting, c)
+	}
+	t.admitLocked()
+	t.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.Index(c.queue, turn); i >= 0 {
+		c.queue = slices.Delete(c.queue, i, i+1)
+		t.restLocked(peer, c)
+	} else {
+		t.endLocked(peer, c)
+	}
+	return context.Cause(ctx)
+}
+
+// give ends a call that had its turn.
+func (t *turns) give(peer *oncrpc.Peer) {
+	if t.limit == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.endLocked(peer, t.clients[peer])
+}
+
+func (t *turns) clientLocked(peer *oncrpc.Peer) *client {
+	c := t.clients[peer]
+	if c != nil {
+		return c
+	}
+	if last := len(t.spare) - 1; last >= 0 {
+		c, t.spare = t.spare[last], t.spare[:last]
+	} else {
+		c = new(client)
+	}
+	if t.clients == nil {
+		t.clients, t.parties = make(map[*oncrpc.Peer]*client), make(map[netip.Prefix]*party)
+	}
+	t.clients[peer] = c
+	c.party = t.partyLocked(peer)
+	c.party.clients++
+	return c
+}
+
+func (t *turns) partyLocked(peer *oncrpc.Peer) *party {
+	var of netip.Prefix
+	if peer != nil {
+		of = fairshare.PartyOfIP(peer.Addr.Addr())
+	}
+	p := t.parties[of]
+	if p == nil {
+		p = &party{of: of}
+		t.parties[of] = p
+	}
+	return p
+}
+
+// fitsLocked tells whether c may have one more call under way.
+func (t *turns) fitsLocked(c *client) bool {
+	free := t.limit() - t.running
+	return free > 0 && c.running < share*free && c.party.running < partyShare*free
+}
+
+func (t *turns) startLocked(c *client) {
+	c.running++
+	c.party.running++
+	t.running++
+}
+
+func (t *turns) endLocked(peer *oncrpc.Peer, c *client) {
+	c.running--
+	c.party.running--
+	t.running--
+	t.restLocked(peer, c)
+	t.admitLocked()
+}
+
+// restLocked forgets a client that has nothing to wait for, or at all.
+func (t *turns) restLocked(peer *oncrpc.Peer, c *client) {
+	if len(c.queue) > 0 {
+		return
+	}
+	t.waitNoMoreLocked(c)
+	if c.running == 0 {
+		delete(t.clients, peer)
+		if c.party.clients--; c.party.clients == 0 {
+			delete(t.parties, c.party.of)
+		}
+		c.party = nil
+		t.spare = append(t.spare, c)
+	}
+}
+
+func (t *turns) waitNoMoreLocked(c *client) {
+	if i := slices.Index(t.waiting, c); i >= 0 {
+		t.waiting = slices.Delete(t.waiting, i, i+1)
+	}
+}
+
+// admitLocked lets those go whose turn it is.
+func (t *turns) admitLocked() {
+	for c := t.nextLocked(); c != nil; c = t.nextLocked() {
+		t.startLocked(c)
+		close(c.queue[0])
+		if c.queue = slices.Delete(c.queue, 0, 1); len(c.queue) == 0 {
+			t.waitNoMoreLocked(c)
+		}
+	}
+}
+
+// nextLocked returns who is to have the next call under way, or nil.
+func (t *turns) nextLocked() (next *client) {
+	for _, c := range t.waiting {
+		if t.fitsLocked(c) && (next == nil || cmp.Or(cmp.Compare(c.party.running, next.party.running), cmp.Compare(c.running, next.running)) < 0) {
+			next = c
+		}
+	}
+	return next
+}

@@ -1,0 +1,38 @@
+package discover
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+)
+
+// A rate bounds how much is answered in a second, to all, to each party and to each
+// address. What it remembers is bounded by that too.
+type rate struct {
+	all, each int
+	began     time.Time // the second
+	n         int
+	of        map[netip.Addr]int
+	parties   map[netip.Prefix]int
+}
+
+// take counts one more, and tells whether it is within the bounds.
+func (r *rate) take(a netip.Addr, now time.Time) bool {
+	if d := now.Sub(r.began); d >= time.Second || d < 0 {
+		r.began, r.n = now, 0
+		clear(r.of)
+		clear(r.parties)
+	}
+	party := fairshare.PartyOfIP(a)
+	if r.n >= r.all || r.of[a] >= r.each || r.parties[party] >= r.all/partyPart {
+		return false
+	}
+	if r.of == nil {
+		r.of, r.parties = make(map[netip.Addr]int), make(map[netip.Prefix]int)
+	}
+	r.n++
+	r.of[a]++
+	r.parties[party]++
+	return true
+}

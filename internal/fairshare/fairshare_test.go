@@ -1,0 +1,182 @@
+package fairshare
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// No party gets more than its part, and all together no more than there is.
+func TestParts(t *testing.T) {
+	m := NewMemory(10, 6, NewPress(func(uint64) {}))
+	a, b := m.Part(), m.Part()
+	assert.EqualValues(t, 10, m.Limit())
+	assert.True(t, a.TryAcquire(6))
+	assert.False(t, a.TryAcquire(1), "it has its part")
+	assert.False(t, b.TryAcquire(5), "there is not as much")
+	assert.True(t, b.TryAcquire(4), "what failed took nothing")
+	assert.EqualValues(t, 10, m.InUse())
+	a.Release(6)
+	assert.True(t, b.TryAcquire(2))
+	b.Release(6)
+	assert.Zero(t, m.InUse())
+
+	one, two := a.Part(4), a.Part(4)
+	assert.True(t, one.TryAcquire(4))
+	assert.False(t, one.TryAcquire(1), "it has its part of the part")
+	assert.False(t, two.TryAcquire(3), "there is not as much of that")
+	assert.True(t, two.TryAcquire(2))
+	assert.EqualValues(t, 6, m.InUse())
+	one.Release(4)
+	two.Release(2)
+	assert.Zero(t, m.InUse())
+	assert.True(t, a.TryAcquire(6))
+}
+
+// Who waits gets it when it comes back, or learns that it is not wanted any more
+// and then has nothing.
+func TestAcquireWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(10, 6, NewPress(func(uint64) {}))
+		a, b := m.Part(), m.Part().Part(6)
+		require.True(t, a.TryAcquire(6))
+		got := make(chan error)
+		go func() { got <- b.Acquire(t.Context(), 6) }()
+		synctest.Wait()
+		assert.Equal(t, 1, m.press.Waiting())
+		a.Release(6)
+		require.NoError(t, <-got)
+		assert.Zero(t, m.press.Waiting())
+
+		for _, p := range []*Part{a, b} { // for everybody's, and for its own
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { got <- p.Acquire(ctx, 5) }()
+			synctest.Wait()
+			cancel()
+			assert.ErrorIs(t, <-got, context.Canceled)
+		}
+		b.Release(6)
+		assert.True(t, a.TryAcquire(6), "nothing was kept")
+		assert.True(t, b.TryAcquire(4))
+		assert.Zero(t, m.press.Waiting())
+	})
+}
+
+// The press looks at once when the first call waits, then again and again, and
+// not once nobody waits. What was seen in an earlier time of need does not count.
+func TestPress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var all []uint64
+		p := NewPress(func(round uint64) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, round)
+		})
+		looks := func(n int) []uint64 {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			require.Len(t, all, n)
+			return all
+		}
+		assert.Zero(t, p.Waited())
+		first := p.begin()
+		time.Sleep(time.Second)
+		second := p.begin()
+		time.Sleep(PressTime)
+		assert.Equal(t, PressTime+time.Second, p.Waited())
+		rounds := looks(2)
+		assert.Equal(t, rounds[0]+1, rounds[1])
+		p.end(first)
+		assert.Equal(t, PressTime, p.Waited())
+		time.Sleep(PressTime)
+		looks(3)
+		p.end(second)
+		assert.Zero(t, p.Waited())
+		time.Sleep(10 * PressTime)
+		looks(3)
+		first = p.begin()
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		rounds = looks(4)
+		assert.Greater(t, rounds[3], rounds[2]+1)
+		p.end(first)
+
+		first = p.begin()
+		for range 2 { // the timer fired before it was stopped, and again
+			p.tick()
+		}
+		time.Sleep(PressTime - time.Millisecond)
+		looks(5)
+		time.Sleep(2 * time.Millisecond)
+		rounds = looks(6)
+		assert.Equal(t, rounds[4]+1, rounds[5])
+		p.end(first)
+	})
+}
+
+// A long message that is on its way is a sign of life, a trickle is not.
+func TestStands(t *testing.T) {
+	var s Sight
+	for _, tt := range []struct {
+		now    Sight
+		stands bool
+		why    string
+	}{
+		{Sight{Round: 2, Posted: 1}, false, "it is seen for the first time"},
+		{Sight{Round: 3, Posted: 1}, true, "nothing has moved"},
+		{Sight{Round: 4, Posted: 1, Octets: Bulk}, false, "octets have"},
+		{Sight{Round: 5, Posted: 1, Octets: 2*Bulk - 1}, true, "too few have"},
+		{Sight{Round: 6, Posted: 2, Done: 1, Octets: 2 * Bulk}, false, "a piece is done"},
+		{Sight{Round: 7, Posted: 2, Done: 2, Octets: 2 * Bulk}, false, "all are"},
+		{Sight{Round: 8, Posted: 2, Done: 2, Octets: 2 * Bulk}, false, "there is nothing to do"},
+		{Sight{Round: 9, Posted: 3, Done: 2, Octets: 2 * Bulk}, false, "there was nothing to do"},
+		{Sight{Round: 10, Posted: 3, Done: 2, Octets: 2 * Bulk}, true, "there was"},
+		{Sight{Round: 20, Posted: 3, Done: 2, Octets: 2 * Bulk}, false, "it was seen long ago"},
+	} {
+		assert.Equal(t, tt.stands, s.Stands(tt.now), tt.why)
+	}
+}
+
+// Who has most gives a place to who has fewer.
+func TestYields(t *testing.T) {
+	made := 0
+	parties := NewParties(func() int { made++; return made })
+	addr := func(host byte, port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(198, 51, 100, host), Port: port} }
+	a := parties.Enter(addr(1, 1))
+	assert.Same(t, a, parties.Enter(addr(1, 2)), "whatever the port")
+	b := parties.Enter(addr(2, 1))
+	assert.Equal(t, 2, made)
+	assert.Same(t, a, parties.Yields(b))
+	parties.Enter(addr(2, 2))
+	assert.Nil(t, parties.Yields(b), "it would leave a fewer than b")
+	parties.Leave(a)
+	parties.Leave(a)
+	assert.Equal(t, 1, parties.Len())
+	assert.Nil(t, parties.Yields(b), "from itself")
+}
+
+// The last places are for those who have few.
+func TestFull(t *testing.T) {
+	parties := NewParties(func() int { return 0 })
+	p := parties.Enter(&net.TCPAddr{IP: net.IPv4(198, 51, 100, 1)})
+	for range few - 1 {
+		parties.Enter(&net.TCPAddr{IP: net.IPv4(198, 51, 100, 1)})
+	}
+	assert.True(t, p.Few())
+	assert.False(t, parties.Full(p, 15, 16))
+	assert.True(t, parties.Full(p, 16, 16))
+	parties.Enter(&net.TCPAddr{IP: net.IPv4(198, 51, 100, 1)})
+	assert.False(t, p.Few())
+	assert.False(t, parties.Full(p, 13, 16))
+	assert.True(t, parties.Full(p, 14, 16))
+	assert.False(t, parties.Full(p, 6, 7), "there is no eighth of it")
+	assert.Equal(t, [2]int{1, 128}, [2]int{MaxLeaving(7), MaxLeaving(1024)})
+}

@@ -1,0 +1,80 @@
+package fairshare
+
+import (
+	"net"
+	"net/netip"
+)
+
+// A Party is the peers of one address, which are connected.
+type Party[P any] struct {
+	Own   P   // its parts of what is shared out
+	conns int // that it has, or is about to have
+	name  netip.Prefix
+}
+
+// Parties are those that have connections to a server, whose lock guards it.
+type Parties[P any] struct {
+	own func() P
+	all map[netip.Prefix]*Party[P]
+}
+
+// NewParties returns Parties, of which each gets the parts that own makes.
+func NewParties[P any](own func() P) Parties[P] {
+	return Parties[P]{own: own, all: make(map[netip.Prefix]*Party[P])}
+}
+
+// Enter returns the party of a peer, with one connection more.
+func (t *Parties[P]) Enter(a net.Addr) *Party[P] {
+	name := PartyOf(a)
+	p := t.all[name]
+	if p == nil {
+		p = &Party[P]{Own: t.own(), name: name}
+		t.all[name] = p
+	}
+	p.conns++
+	return p
+}
+
+// Leave notes that a connection of p is gone.
+func (t *Parties[P]) Leave(p *Party[P]) {
+	if p.conns--; p.conns == 0 {
+		delete(t.all, p.name)
+	}
+}
+
+// Len returns how many parties have connections.
+func (t *Parties[P]) Len() int { return len(t.all) }
+
+// Full tells whether one more connection of a newcomer, which is counted already,
+// has to find a place where now of limit are taken. The last of them are for those
+// who have few.
+func (t *Parties[P]) Full(newcomer *Party[P], now, limit int) bool {
+	if !newcomer.Few() {
+		limit -= limit / spared
+	}
+	return now >= limit
+}
+
+// Few tells whether a party has few connections, for which those of others go even
+// where they have calls under way.
+func (p *Party[P]) Few() bool { return p.conns <= few }
+
+// MaxLeaving returns how many connections, of limit, may have lost their places and
+// be there still, for the sake of calls that do not end.
+func MaxLeaving(limit int) int { return max(1, limit/spared) }
+
+// Yields returns the party that is to give a place to the newcomer, one of whose
+// connections is to come: the one that has most; nil where that would leave it
+// fewer than the newcomer has then.
+func (t *Parties[P]) Yields(newcomer *Party[P]) *Party[P] {
+	most := newcomer
+	for _, p := range t.all {
+		if p.conns > most.conns {
+			most = p
+		}
+	}
+	if most == newcomer {
+		return nil
+	}
+	return most
+}

@@ -1,0 +1,99 @@
+// Package lograte keeps a log readable whatever peers do: a message that comes again
+// and again is left out for a while, and counted. It must not know what is logged.
+package lograte
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Limits of our own.
+const (
+	// maxLogged is how many records with one message are logged in period. A
+	// peer that reconnects in a loop would fill the log otherwise.
+	maxLogged = 20
+	period    = 10 * time.Second
+)
+
+// Logger returns a Logger in front of l that logs no warning or error of one
+// message more than 20 times in 10 s. The next one after that says, as omitted, how
+// many were left out. nil stands for a Logger that discards all. A message must be
+// one of a few, and say in attributes what differs.
+func Logger(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	if _, ok := l.Handler().(*handler); ok {
+		return l
+	}
+	return slog.New(&handler{l.Handler(), new(messages)})
+}
+
+// A handler is what a Logger has in front of another's.
+type handler struct {
+	next slog.Handler
+	seen *messages
+}
+
+// messages are what was logged lately. Handlers with attributes share it.
+type messages struct {
+	mu sync.Mutex
+	m  map[string]*message
+}
+
+type message struct {
+	since   time.Time // when the period began
+	logged  int       // in this period
+	omitted int       // since the last that was logged
+}
+
+// allow tells whether to log a message now, and how many of them were not before.
+func (s *messages) allow(msg string) (ok bool, omitted int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.m[msg]
+	if m == nil {
+		m = new(message)
+		if s.m == nil {
+			s.m = make(map[string]*message)
+		}
+		s.m[msg] = m
+	}
+	if now := time.Now(); now.Sub(m.since) >= period {
+		m.since, m.logged = now, 0
+	}
+	if m.logged == maxLogged {
+		m.omitted++
+		return false, 0
+	}
+	m.logged++
+	omitted, m.omitted = m.omitted, 0
+	return true, omitted
+}
+
+// Enabled is the next one's (slog.Handler, as those below).
+func (h *handler) Enabled(ctx context.Context, l slog.Level) bool { return h.next.Enabled(ctx, l) }
+
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn {
+		ok, omitted := h.seen.allow(r.Message)
+		if !ok {
+			return nil
+		}
+		if omitted > 0 {
+			r = r.Clone()
+			r.AddAttrs(slog.Int("omitted", omitted))
+		}
+	}
+	return h.next.Handle(ctx, r)
+}
+
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &handler{h.next.WithAttrs(attrs), h.seen}
+}
+
+func (h *handler) WithGroup(name string) slog.Handler {
+	return &handler{h.next.WithGroup(name), h.seen}
+}

@@ -1,0 +1,40 @@
+package lograte
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// One message does not fill the log, nor keep others out of it, and none is lost
+// without a trace.
+func TestLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := Logger(slog.New(slog.NewTextHandler(&out, nil)))
+		assert.Same(t, log, Logger(log), "it is calm already")
+		peers := log.With("peer", "a").WithGroup("g")
+		for range 500 {
+			log.Warn("lost")
+			peers.Error("lost", "n", 1)
+		}
+		assert.Equal(t, maxLogged, strings.Count(out.String(), "msg=lost"))
+		log.Warn("found")
+		assert.Contains(t, out.String(), "msg=found\n")
+		for range 100 {
+			log.Info("here")
+		}
+		assert.Equal(t, 100, strings.Count(out.String(), "msg=here"), "nobody provokes these")
+		out.Reset()
+		time.Sleep(period)
+		log.Warn("lost", "why", "again")
+		log.Warn("lost")
+		assert.Regexp(t, `msg=lost why=again omitted=980\n.* msg=lost\n$`, out.String())
+	})
+	Logger(nil).Error("nobody hears it")
+}

@@ -1,0 +1,172 @@
+package lookupcache
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// A Config is how Answers asks. All fields are set.
+type Config[Q comparable, A any] struct {
+	// Ask asks the service, until ctx ends. none says that it knows of
+	// nothing there.
+	Ask func(ctx context.Context, q Q) (a A, none bool, err error)
+
+	// Failed is told of errors of Ask.
+	Failed func(q Q, err error)
+
+	Limits
+}
+
+// Limits bound what questions cost, and how old answers are.
+type Limits struct {
+	Time   time.Duration // of one question
+	AtOnce int           // questions that are out
+	Kept   int           // answers that are kept
+
+	Fresh time.Duration // for so long an answer stands,
+	None  time.Duration // and one that there is nothing
+	Fail  time.Duration // for so long nobody asks again after an error
+	Stale time.Duration // so old an answer is used while it is asked for again
+}
+
+// Answers are what is known. They may be used by many goroutines at once.
+type Answers[Q comparable, A any] struct {
+	cfg    Config[Q, A]
+	ctx    context.Context // of questions, which go on without those who have asked
+	cancel context.CancelFunc
+	asking sync.WaitGroup
+
+	mu     sync.Mutex
+	known  map[Q]*answer[A]
+	out    int // questions
+	closed bool
+}
+
+// An answer is what is known of a question. It is guarded by the Answers.
+type answer[A any] struct {
+	is    A
+	at    time.Time     // when it came; zero: never
+	fresh time.Time     // nobody asks again until then
+	err   error         // of the last time
+	done  chan struct{} // closed when the question that is out has ended; nil: none is
+}
+
+// Errors of Of.
+var (
+	ErrBusy   = errors.New("too many questions are out")
+	ErrClosed = errors.New("nobody is asked any more")
+)
+
+// New returns Answers without any.
+func New[Q comparable, A any](cfg Config[Q, A]) *Answers[Q, A] {
+	r := &Answers[Q, A]{cfg: cfg, known: make(map[Q]*answer[A])}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+// Close ends all questions and waits for them. None is asked from then on.
+func (r *Answers[Q, A]) Close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel()
+	r.asking.Wait()
+}
+
+// Of returns the answer to q, the zero A where there is nothing, and waits for it
+// where none can be used. The error is ErrBusy, ErrClosed, the cause of ctx's end,
+// or Ask's.
+func (r *Answers[Q, A]) Of(ctx context.Context, q Q) (is A, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.answerLocked(q)
+	now := time.Now()
+	if now.After(a.fresh) && a.done == nil {
+		r.startLocked(q, a)
+	}
+	known := !a.at.IsZero() && now.Before(a.at.Add(r.cfg.Stale))
+	if !known && a.done != nil {
+		if err := r.awaitLocked(ctx, a.done); err != nil {
+			return is, err
+		}
+		known = a.err == nil
+	}
+	if !known {
+		return is, a.err
+	}
+	return a.is, nil
+}
+
+// awaitLocked waits for done, without the lock.
+func (r *Answers[Q, A]) awaitLocked(ctx context.Context, done <-chan struct{}) error {
+	r.mu.Unlock()
+	defer r.mu.Lock()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// answerLocked returns the answer to q, perhaps a new one, for which an old one
+// makes room.
+func (r *Answers[Q, A]) answerLocked(q Q) *answer[A] {
+	a := r.known[q]
+	if a != nil {
+		return a
+	}
+	if len(r.known) >= r.cfg.Kept {
+		for old, other := range r.known { // any
+			if other.done == nil {
+				delete(r.known, old)
+				break
+			}
+		}
+	}
+	a = new(answer[A])
+	r.known[q] = a
+	return a
+}
+
+func (r *Answers[Q, A]) startLocked(q Q, a *answer[A]) {
+	switch {
+	case r.closed:
+		a.err = ErrClosed
+		return
+	case r.out >= r.cfg.AtOnce:
+		a.err = ErrBusy
+		return
+	}
+	r.out++
+	a.done = make(chan struct{})
+	r.asking.Go(func() { r.run(q, a) })
+}
+
+// run asks once.
+func (r *Answers[Q, A]) run(q Q, a *answer[A]) {
+	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.Time)
+	defer cancel()
+	is, none, err := r.cfg.Ask(ctx, q)
+	if err != nil {
+		r.cfg.Failed(q, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.out--
+	now := time.Now()
+	a.err = err
+	switch {
+	case err != nil:
+		a.fresh = now.Add(r.cfg.Fail)
+	case none:
+		var nothing A
+		a.is, a.at, a.fresh = nothing, now, now.Add(r.cfg.None)
+	default:
+		a.is, a.at, a.fresh = is, now, now.Add(r.cfg.Fresh)
+	}
+	close(a.done)
+	a.done = nil
+}

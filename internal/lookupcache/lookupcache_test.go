@@ -1,0 +1,61 @@
+package lookupcache
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// How old answers are used, and how much is asked at once, is held by the tests of
+// exports.Resolver.
+
+// TestKept: no more answers are kept than may be, and none goes whose question is
+// out.
+func TestKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const kept = 10
+		slow := make(chan struct{})
+		r := New(Config[int, int]{
+			Ask: func(_ context.Context, q int) (int, bool, error) {
+				if q == 0 {
+					<-slow
+				}
+				return q + 1, false, nil
+			},
+			Limits: Limits{Time: time.Hour, AtOnce: 2, Kept: kept, Fresh: time.Hour, Stale: time.Hour},
+		})
+		defer r.Close()
+		first := make(chan int)
+		go func() {
+			is, err := r.Of(t.Context(), 0)
+			assert.NoError(t, err)
+			first <- is
+		}()
+		synctest.Wait()
+		for q := 1; q < 5*kept; q++ {
+			is, err := r.Of(t.Context(), q)
+			require.NoError(t, err)
+			assert.Equal(t, q+1, is)
+			assert.LessOrEqual(t, len(r.known), kept)
+			assert.Contains(t, r.known, 0)
+		}
+		close(slow)
+		assert.Equal(t, 1, <-first)
+	})
+}
+
+// TestOfAllocates: what is known costs nothing.
+func TestOfAllocates(t *testing.T) {
+	r := New(Config[int, []int]{
+		Ask:    func(context.Context, int) ([]int, bool, error) { return []int{1}, false, nil },
+		Limits: Limits{Time: time.Hour, AtOnce: 1, Kept: 1, Fresh: time.Hour, Stale: time.Hour},
+	})
+	defer r.Close()
+	_, err := r.Of(t.Context(), 1)
+	require.NoError(t, err)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { _, _ = r.Of(t.Context(), 1) }))
+}
