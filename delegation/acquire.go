@@ -40,11 +40,11 @@ func (g *Grantor) Prepare(conn *Conn, key []byte, now time.Duration) (*Acquisiti
 	defer g.forget(o)
 	if why := g.refusal(conn, o, now); why != 0 {
 		g.refuse(why)
-		return nil, why, g.take()
+		return nil, why, g.effects()
 	}
 	a := &Acquisition{conn: conn, object: o}
 	o.asked = append(o.asked, a)
-	return a, 0, g.take()
+	return a, 0, g.effects()
 }
 
 func (g *Grantor) refusal(c *Conn, o *object, now time.Duration) Reason {
@@ -99,7 +99,7 @@ func (g *Grantor) Commit(a *Acquisition, now time.Duration) (Grant, Reason, Effe
 	}
 	g.leave(a) // only now, for o must not be forgotten while room is made
 	g.forget(a.object)
-	return gt, why, g.take()
+	return gt, why, g.effects()
 }
 
 func (g *Grantor) commit(a *Acquisition, now time.Duration) (Grant, Reason) {

@@ -186,7 +186,7 @@ func (w *world) wireActions(i int, e *end, add adder) {
 		add(func(w *world) {
 			w.left.reclaims--
 			w.g.reclaimSome(w.ends[i].conn, anyGrant)
-			w.server(w.g.take())
+			w.server(w.g.effects())
 		}, "the server reclaims from %d", i)
 	}
 }

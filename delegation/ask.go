@@ -71,7 +71,7 @@ func (h *Holder) Granted(a Asking, res *AcquireRes) (*Delegation, Posts, error) 
 	s.d = d
 	h.held++
 	h.shorten(time.Duration(res.LeaseMS) * time.Millisecond)
-	return d, h.take(), nil
+	return d, h.posts(), nil
 }
 
 // Immediate takes Immediate Data of the server: it recalls a grant.
@@ -94,10 +94,10 @@ func (h *Holder) Immediate(octets [8]byte) (Posts, error) {
 			return Posts{}, fmt.Errorf("%w: slot %d", ErrTwice, m.Slot)
 		}
 		h.leave(d, recalled)
-		return h.take(), nil
+		return h.posts(), nil
 	}
 	h.unknown(s, m)
-	return h.take(), nil
+	return h.posts(), nil
 }
 
 // unknown answers the recall of a grant that is not known (rule b): its ACQUIRE is
@@ -116,7 +116,7 @@ func (h *Holder) unknown(s *slot, m Immediate) {
 		h.leave(s.d, void) // and settles
 		return
 	}
-	h.settle(m.Slot, s)
+	h.answerRecalls(m.Slot, s)
 }
 
 // Dropped says that nothing is served under a recalled delegation any more, and
@@ -131,6 +131,6 @@ func (h *Holder) Dropped(d *Delegation) Posts {
 	d.state, s.d = void, nil
 	h.held--
 	s.owed = append(s.owed, d.Generation)
-	h.settle(d.Slot, s)
-	return h.take()
+	h.answerRecalls(d.Slot, s)
+	return h.posts()
 }

@@ -50,7 +50,7 @@ func (g *Grantor) Change(ch *Change, conn *Conn, key []byte, now time.Duration) 
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return ch.waits == 0, g.take()
+		return ch.waits == 0, g.effects()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +59,7 @@ func (g *Grantor) Change(ch *Change, conn *Conn, key []byte, now time.Duration) 
 		ch.add(o, shard)
 		g.mark(ch, o, conn, now)
 	}
-	return ch.waits == 0, g.take()
+	return ch.waits == 0, g.effects()
 }
 
 func (ch *Change) add(o *object, shard uint8) {

@@ -155,8 +155,8 @@ type Cut struct {
 	Err  error
 }
 
-// take returns what has gathered in fx. The caller holds g.mu.
-func (g *Grantor) take() Effects {
+// effects returns what has gathered in fx. The caller holds g.mu.
+func (g *Grantor) effects() Effects {
 	fx := g.fx
 	g.fx = Effects{}
 	return fx

@@ -50,8 +50,8 @@ type Posts struct {
 	Drops []*Delegation
 }
 
-// take returns what has gathered in fx. The caller holds h.mu.
-func (h *Holder) take() Posts {
+// posts returns what has gathered in fx. The caller holds h.mu.
+func (h *Holder) posts() Posts {
 	fx := h.fx
 	h.fx = Posts{}
 	return fx
@@ -125,9 +125,9 @@ func (h *Holder) slot(n uint32) *slot {
 	return s
 }
 
-// settle answers the recalls of a slot that no operation is under way on (rule e),
+// answerRecalls answers the recalls of a slot that no operation is under way on (rule e),
 // and forgets it if nothing is left.
-func (h *Holder) settle(n uint32, s *slot) {
+func (h *Holder) answerRecalls(n uint32, s *slot) {
 	if s.ops > 0 {
 		return
 	}
@@ -147,7 +147,7 @@ func (h *Holder) leave(d *Delegation, as state) {
 	if s != nil && s.d == d && as == void {
 		s.d = nil
 		h.held--
-		h.settle(d.Slot, s)
+		h.answerRecalls(d.Slot, s)
 	}
 	h.fx.Drops = append(h.fx.Drops, d)
 }
@@ -173,5 +173,5 @@ func (h *Holder) Disconnect() Posts {
 	}
 	clear(h.slots)
 	h.fx.Returns = nil
-	return h.take()
+	return h.posts()
 }

@@ -53,7 +53,7 @@ func (g *Grantor) Tick(now time.Duration) Effects {
 	for {
 		t, ok := g.timers.pop(now)
 		if !ok {
-			return g.take()
+			return g.effects()
 		}
 		switch {
 		case t.grant != nil && t.grant.due == t.at:

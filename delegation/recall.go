@@ -72,7 +72,7 @@ func (g *Grantor) Replied(conn *Conn, gt Grant) Effects {
 		gr.replied = true
 		g.post(conn)
 	}
-	return g.take()
+	return g.effects()
 }
 
 // Sent says that a Recall has left: nothing that the server answers from now on
@@ -98,19 +98,19 @@ func (g *Grantor) Immediate(conn *Conn, octets [8]byte) Effects {
 	m, err := ParseImmediate(octets, KindReturned)
 	if err != nil {
 		g.cut(conn, err)
-		return g.take()
+		return g.effects()
 	}
 	gr := conn.find(m.Slot, m.Generation)
 	if gr == nil || !gr.phase.out() {
 		g.cut(conn, fmt.Errorf("%w: slot %d, generation %d", ErrNoRecall, m.Slot, m.Generation))
-		return g.take()
+		return g.effects()
 	}
 	g.stats.Returned++
 	conn.unanswered--
 	g.end(gr)
 	conn.vacate(gr)
 	g.post(conn)
-	return g.take()
+	return g.effects()
 }
 
 // RecallAll asks for all that anybody holds, and spoils what is being asked for: why it
@@ -128,7 +128,7 @@ func (g *Grantor) RecallAll(now time.Duration) Effects {
 			}
 		}
 	}
-	return g.take()
+	return g.effects()
 }
 
 // end says that nothing is served under gr any more: whoever waited for it waits

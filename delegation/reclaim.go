@@ -54,7 +54,7 @@ func (g *Grantor) MakeRoom() (bool, Effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	made := len(g.conns) > 0 && g.reclaimSome(g.largest(), func(gr *grant) bool { return gr.lien != nil })
-	return made, g.take()
+	return made, g.effects()
 }
 
 // anyGrant is what reclaimSome may pick where it makes no difference.

@@ -70,7 +70,7 @@ func (h *Holder) Lapse() Posts {
 			h.leave(s.d, void)
 		}
 	}
-	return h.take()
+	return h.posts()
 }
 
 // shorten keeps to the shortest lease that came with a grant.

@@ -111,7 +111,7 @@ func (g *Grantor) disconnect(conn *Conn, byPeer, blamed bool, now time.Duration)
 			g.timers.add(timer{at: due, grant: gr})
 		}
 	}
-	return g.take()
+	return g.effects()
 }
 
 // cut has a connection ended. Until Disconnect the client may still renew its lease,

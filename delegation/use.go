@@ -88,7 +88,7 @@ func (h *Holder) Forget(d *Delegation) Posts {
 		return Posts{}
 	}
 	h.leave(d, void)
-	fx := h.take()
+	fx := h.posts()
 	fx.Drops = nil
 	return fx
 }
@@ -108,8 +108,8 @@ func (h *Holder) Answered(op *Op, original uint64, now time.Duration) (Verdict, 
 	v := h.verdict(op, Word(original), now)
 	s := h.slots[op.Word]
 	s.ops--
-	h.settle(op.Word, s)
-	return v, h.take()
+	h.answerRecalls(op.Word, s)
+	return v, h.posts()
 }
 
 func (h *Holder) verdict(op *Op, w Word, now time.Duration) Verdict {

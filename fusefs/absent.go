@@ -1,8 +1,8 @@
 package fusefs
 
-// An absent is the names that a directory does not have, as was seen under a grant of
+// A negativeNames is the names that a directory does not have, as was seen under a grant of
 // it. It is under the node's lock.
-type absent struct {
+type negativeNames struct {
 	grant uint64
 	names map[string]struct{}
 }
@@ -33,9 +33,9 @@ func (n *node) lacks(name string, s sight) (grant uint64) {
 	if grant == 0 {
 		return 0
 	}
-	a := &n.asDir().absent
+	a := &n.asDir().negative
 	if a.grant != grant || len(a.names) >= maxAbsent {
-		*a = absent{grant: grant, names: make(map[string]struct{})}
+		*a = negativeNames{grant: grant, names: make(map[string]struct{})}
 	}
 	a.names[name] = struct{}{}
 	return grant
@@ -45,14 +45,14 @@ func (n *node) lacks(name string, s sight) (grant uint64) {
 func (n *node) mayHave(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.asDir().absent.names, name)
+	delete(n.asDir().negative.names, name)
 }
 
 // lacking tells whether directory n does not have a name, as was seen under a grant.
 func (n *node) lacking(name string, grant uint64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	a := &n.asDir().absent
+	a := &n.asDir().negative
 	_, ok := a.names[name]
 	return ok && grant != 0 && a.grant == grant
 }

@@ -5,9 +5,9 @@ type directory struct {
 	names map[string]named // that the kernel may know; under the table's lock
 
 	// Under the node's lock.
-	veiled veiled
-	absent absent
-	loan   loan
+	sillyCount sillyCount
+	negative   negativeNames
+	loan       loan
 }
 
 // asDir returns what n has as a directory.

@@ -11,7 +11,7 @@ import (
 // TestEarly: what was read early counts if nothing has changed since.
 func TestEarly(t *testing.T) {
 	attr := nfs3.Attr{Size: 4, Ctime: nfs3.Time{Sec: 1}}
-	e := &early{data: []byte("data"), attr: nfs3.PostOpAttr{OK: true, Attr: attr}, began: 5, read: 3e9}
+	e := &prefetch{data: []byte("data"), attr: nfs3.PostOpAttr{OK: true, Attr: attr}, began: 5, read: 3e9}
 	p := &pages{stamp: stampOf(&attr)}
 	n := new(node)
 	n.changed = 4
@@ -20,9 +20,9 @@ func TestEarly(t *testing.T) {
 	f := &file{n: n}
 	buf := make([]byte, 10)
 	reads := func(off uint64, size int) bool {
-		f.early.Store(e)
+		f.prefetch.Store(e)
 		_, ok := f.readEarly(buf[:size], off)
-		assert.Nil(t, f.early.Load(), "it is for the first READ")
+		assert.Nil(t, f.prefetch.Load(), "it is for the first READ")
 		return ok
 	}
 	assert.True(t, reads(0, 10))

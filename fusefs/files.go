@@ -19,7 +19,7 @@ type file struct {
 	// told.
 	emptied atomic.Pointer[pages]
 
-	early atomic.Pointer[early] // for the first READ; nil: it asks the server
+	prefetch atomic.Pointer[prefetch] // for the first READ; nil: it asks the server
 
 	told told // of losses, under their lock
 }
@@ -75,10 +75,10 @@ func (s *files) removeDir(fh uint64) {
 }
 
 // newFile makes an open file of n.
-func (m *Mount) newFile(o *op, n *node, flags uint32, emptied *pages, data *early) uint64 {
+func (m *Mount) newFile(o *op, n *node, flags uint32, emptied *pages, data *prefetch) uint64 {
 	f := &file{n: n, who: o.who(), writes: flags&unix.O_ACCMODE != unix.O_RDONLY}
 	f.emptied.Store(emptied)
-	f.early.Store(data)
+	f.prefetch.Store(data)
 	if f.writes {
 		p := n.pend()
 		p.mu.Lock()

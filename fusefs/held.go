@@ -19,12 +19,12 @@ const (
 	ofAttributes = delegation.FileAttributes | delegation.Directory
 )
 
-// A held is under what a node is served without a call (docs/delegation.md). It is
+// A delegationState is under what a node is served without a call (docs/delegation.md). It is
 // under the node's lock, but for adrift.
 //
 // What a call says that began when the grant had come is so until drop: nobody else
 // changes it. What this mount changes by itself, the cache's ticks tell.
-type held struct {
+type delegationState struct {
 	grant   uint64 // the tick at which it came; 0: there is none
 	dropped uint64 // the tick of the last drop
 	pages   *pages // what the kernel has of a file; nil: nothing
@@ -35,9 +35,9 @@ type held struct {
 	using, touched bool
 	lent           instant
 
-	// adrift says that a change of ours was given up, and the server may make it
+	// uncertain says that a change of ours was given up, and the server may make it
 	// at any time without a word to us: nothing is served any more.
-	adrift atomic.Bool
+	uncertain atomic.Bool
 
 	// late counts changes of ours that go on although the program was killed that
 	// asked for them: nothing is believed until they have ended.
@@ -45,7 +45,7 @@ type held struct {
 }
 
 // loose tells whether a change of ours may come at any time.
-func (n *node) loose() bool { return n.adrift.Load() || n.late.Load() > 0 }
+func (n *node) loose() bool { return n.uncertain.Load() || n.late.Load() > 0 }
 
 // trustLocked returns for how long what was learned of n under its grant may be served,
 // if the grant is of one of the types; 0 where that is not so now.
@@ -193,7 +193,7 @@ func unsure(err error, changed ...*node) {
 		return
 	}
 	for _, n := range changed {
-		n.unlend(n.adrift.CompareAndSwap(false, true))
+		n.unlend(n.uncertain.CompareAndSwap(false, true))
 	}
 }
 

@@ -13,15 +13,15 @@ import (
 // zero value has none yet.
 type landings struct {
 	mu   sync.Mutex
-	mem  []byte     // mapped, or nil
-	free []*landing // the last is the one whose memory is in the processor's cache
-	used bool       // since rest
+	mem  []byte        // mapped, or nil
+	free []*readBuffer // the last is the one whose memory is in the processor's cache
+	used bool          // since rest
 }
 
-// A landing is memory for the data of one READ, until the kernel has them. It is a
+// A readBuffer is memory for the data of one READ, until the kernel has them. It is a
 // fuse.ReadResult of n octets. As it has Slices, go-fuse writes from its memory, and
 // calls Done after that; of one without octets it does not call Done at all.
-type landing struct {
+type readBuffer struct {
 	of   *landings
 	mem  []byte
 	n    int
@@ -30,7 +30,7 @@ type landing struct {
 
 // get returns memory for n octets, or nil where go-fuse's own is as good, or there
 // is none. Who gets it calls Done, or leaves that to go-fuse.
-func (s *landings) get(n int) *landing {
+func (s *landings) get(n int) *readBuffer {
 	if n < minLanding || n > maxTransfer {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (s *landings) fill() {
 	s.mem = mem
 	begin := -uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & (hugePage - 1)
 	for room := mem[begin:][:landingRoom]; len(room) > 0; room = room[maxTransfer:] {
-		s.free = append(s.free, &landing{of: s, mem: room[:maxTransfer:maxTransfer]})
+		s.free = append(s.free, &readBuffer{of: s, mem: room[:maxTransfer:maxTransfer]})
 	}
 }
 
@@ -88,19 +88,19 @@ func (s *landings) drop() {
 }
 
 // Bytes implements fuse.ReadResult.
-func (r *landing) Bytes([]byte) ([]byte, fuse.Status) { return r.mem[:r.n], fuse.OK }
+func (r *readBuffer) Bytes([]byte) ([]byte, fuse.Status) { return r.mem[:r.n], fuse.OK }
 
 // Slices returns the data for one writev(2).
-func (r *landing) Slices() ([][]byte, fuse.Status) {
+func (r *readBuffer) Slices() ([][]byte, fuse.Status) {
 	r.data[0] = r.mem[:r.n]
 	return r.data[:], fuse.OK
 }
 
 // Size implements fuse.ReadResult.
-func (r *landing) Size() int { return r.n }
+func (r *readBuffer) Size() int { return r.n }
 
 // Done implements fuse.ReadResult: the memory is for the next.
-func (r *landing) Done() {
+func (r *readBuffer) Done() {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
 	r.of.free = append(r.of.free, r)

@@ -24,7 +24,7 @@ func TestLandings(t *testing.T) {
 	assert.Nil(t, s.get(minLanding-1))
 	assert.Nil(t, s.get(maxTransfer+1))
 	assert.Nil(t, s.mem, "nobody needs memory")
-	var lent []*landing
+	var lent []*readBuffer
 	for r := s.get(maxTransfer); r != nil; r = s.get(minLanding) {
 		for i := range r.mem {
 			r.mem[i] = byte(len(lent))
@@ -90,11 +90,11 @@ type spoiling struct {
 	data     []byte
 }
 
-type spoiled struct{ *landing }
+type spoiled struct{ *readBuffer }
 
 func (r spoiled) Done() {
 	clear(r.mem)
-	r.landing.Done()
+	r.readBuffer.Done()
 }
 
 func (s *spoiling) Lookup(_ <-chan struct{}, _ *fuse.InHeader, _ string, out *fuse.EntryOut) fuse.Status {

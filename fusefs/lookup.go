@@ -23,7 +23,7 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 	}
 	o := m.begin(cancel, h)
 	defer m.end(o)
-	switch n, grant, absent := m.recall(o, dir, name); {
+	switch n, grant, absent := m.lookupCached(o, dir, name); {
 	case absent:
 		return m.tellAbsent(o, dir, name, grant, out)
 	case n != nil:

@@ -27,10 +27,10 @@ type node struct {
 	mu   sync.Mutex
 	attr nfs3.Attr
 	cache
-	held
-	silly  []hidden // names that removed open files got
-	rights *rights  // nil: none are known
-	gaveUp *retry   // the last time that open said ESTALE; nil: none that counts
+	delegationState
+	silly  []sillyName // names that removed open files got
+	rights *rights     // nil: none are known
+	gaveUp *retry      // the last time that open said ESTALE; nil: none that counts
 
 	pending atomic.Pointer[pending] // data on their way; nil: there were none
 

@@ -7,13 +7,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// recall answers a LOOKUP from what is known, where the caller may search: the
+// lookupCached answers a LOOKUP from what is known, where the caller may search: the
 // directory is held, and the name was seen under that grant, to be there or not. Or,
 // where it cannot be held, it has not changed since the name was seen in it, as far as
 // its attributes may be believed, and so may those of the object. The kernel is told
 // of the object once more. The grant of dir under which that is so is 0 in the latter
 // case.
-func (m *Mount) recall(o *op, dir *node, name string) (n *node, grant uint64, absent bool) {
+func (m *Mount) lookupCached(o *op, dir *node, name string) (n *node, grant uint64, absent bool) {
 	if m.cfg.Lookup == LookupNone {
 		return nil, 0, false
 	}
@@ -24,7 +24,7 @@ func (m *Mount) recall(o *op, dir *node, name string) (n *node, grant uint64, ab
 	case dir.lacking(name, grant):
 		return nil, grant, m.cfg.Lookup == LookupAll
 	}
-	n = m.table.recall(dir, name, mtime, grant)
+	n = m.table.lookupCached(dir, name, mtime, grant)
 	if n != nil && grant == 0 && n.fresh() == 0 {
 		m.table.forget(n.id, 1)
 		return nil, 0, false

@@ -225,14 +225,14 @@ type mounted struct {
 func (s *server) mount(change func(c *Config)) *mounted {
 	s.t.Helper()
 	ctx := context.Background()
-	var how rpcrdma.ClientConfig
+	var how rpcrdma.ClientConnConfig
 	var set *delegclient.Set
 	if s.keep != nil {
 		set = delegclient.New(delegclient.Config{Drop: Drop})
-		how.Extensions = set.Line().Extension()
+		how.Extensions = set.NewAttachment().Extension()
 	}
 	dial := &memDialer{l: s.l}
-	c, err := rpcrdma.Connect(ctx, dial, "", rpcrdma.LineConfig{Client: how, Log: discard})
+	c, err := rpcrdma.Dial(ctx, dial, "", rpcrdma.ClientConfig{Conn: how, Log: discard})
 	require.NoError(s.t, err)
 	l := &line{to: c}
 	client := nfsclient.New(l, nfsclient.Config{})

@@ -17,7 +17,7 @@ import (
 // is removed gets another one, which is removed when the file is closed ("silly
 // rename"). A crash leaves it, as with Linux, and under a name of Linux's kind:
 // servers have jobs that look for them.
-type hidden struct {
+type sillyName struct {
 	dir  *node
 	name string
 	c    *nfsclient.Client // of who removed the real name
@@ -38,7 +38,7 @@ func (m *Mount) hide(o *op, dir *node, name string, n *node) fuse.Status {
 	m.table.unname(dir, name)
 	dir.veil(+1)
 	n.mu.Lock()
-	n.silly = append(n.silly, hidden{dir: dir, name: newName, c: o.c()})
+	n.silly = append(n.silly, sillyName{dir: dir, name: newName, c: o.c()})
 	n.mu.Unlock()
 	m.suspect(n)
 	if !m.table.isOpen(n) { // any more
@@ -69,7 +69,7 @@ func (m *Mount) hiddenName(o *op, dir, n *node) (string, error) {
 func (n *node) hiddenAt(dir *node, name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.ContainsFunc(n.silly, func(h hidden) bool { return h.dir == dir && h.name == name })
+	return slices.ContainsFunc(n.silly, func(h sillyName) bool { return h.dir == dir && h.name == name })
 }
 
 // unhide gives n the name back that hide took last.

@@ -117,9 +117,9 @@ func (t *table) referLocked(n *node) {
 	}
 }
 
-// recall finds what was at a name when dir's mtime was seen, or, where grant is not 0,
+// lookupCached finds what was at a name when dir's mtime was seen, or, where grant is not 0,
 // what was seen under that, and counts that the kernel is told of it once more.
-func (t *table) recall(dir *node, name string, seen nfs3.Time, grant uint64) *node {
+func (t *table) lookupCached(dir *node, name string, seen nfs3.Time, grant uint64) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := dir.asDir().names[name]
@@ -247,7 +247,7 @@ func (t *table) releaseLocked(n *node) (dropped *node) {
 	switch {
 	case n.lookups > 0 || n.opens > 0 || n.parked != nil:
 		return nil
-	case len(n.places) == 0 || n.adrift.Load():
+	case len(n.places) == 0 || n.uncertain.Load():
 		t.dropLocked(n)
 		return n
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A veiled counts the hidden names in a directory. The kernel says that a file is
+// A sillyCount counts the hidden names in a directory. The kernel says that a file is
 // closed a moment after close(2) has returned. So a program that closes a file,
 // removes it, and then removes its directory, may find the file hidden there: it
 // has to wait for that moment.
-type veiled struct {
+type sillyCount struct {
 	names int
 	none  chan struct{} // closed when there are none any more; nil: nobody waits
 }
@@ -20,7 +20,7 @@ type veiled struct {
 func (n *node) veil(names int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	v := &n.asDir().veiled
+	v := &n.asDir().sillyCount
 	if v.names += names; v.names == 0 && v.none != nil {
 		close(v.none)
 		v.none = nil
@@ -32,13 +32,13 @@ func (n *node) hides() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	d := n.directory.Load()
-	return d != nil && d.veiled.names > 0
+	return d != nil && d.sillyCount.names > 0
 }
 
 // unveiled returns when there are no hidden names in n, or they stay.
 func (n *node) unveiled(o *op) {
 	n.mu.Lock()
-	v := &n.asDir().veiled
+	v := &n.asDir().sillyCount
 	if v.names == 0 {
 		n.mu.Unlock()
 		return

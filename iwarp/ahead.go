@@ -19,7 +19,7 @@ import (
 // expected is taken back to staging, and has then changed memory that it is not
 // for. That is allowed in memory of this end's RDMA Reads until they complete, and
 // in what was registered with rdma.Scratch, behind all that the peer has written.
-type ahead struct {
+type batchRead struct {
 	pieces [][]byte // where the octets go that are next in the stream: payload, then staging, in turn
 	came   int      // octets of them that have come
 	at     int      // of the next piece in staging
@@ -30,23 +30,23 @@ type ahead struct {
 }
 
 // expects tells whether what comes next was to go to dst.
-func (a *ahead) expects(dst []byte) bool {
+func (a *batchRead) expects(dst []byte) bool {
 	next := a.pieces[0]
 	return len(next) == len(dst) && &next[0] == &dst[0]
 }
 
 // drop forgets what was expected.
-func (a *ahead) drop() {
+func (a *batchRead) drop() {
 	if a.region != nil {
 		a.region.unpin()
 	}
 	clear(a.store)
 	clear(a.vec)
-	*a = ahead{store: a.store[:0], vec: a.vec[:0]}
+	*a = batchRead{store: a.store[:0], vec: a.vec[:0]}
 }
 
 // left returns where the octets go that have not come.
-func (a *ahead) left() [][]byte {
+func (a *batchRead) left() [][]byte {
 	a.vec = append(append(a.vec[:0], a.pieces[0][a.came:]), a.pieces[1:]...)
 	return a.vec
 }
@@ -55,10 +55,10 @@ func (a *ahead) left() [][]byte {
 // behind dst, into rest, and that may be changed: it is of the region r, or of an
 // RDMA Read.
 func (x *receiver) placeMore(seg *segment, dst, rest []byte, r *region) error {
-	a := &x.ahead
+	a := &x.batch
 	seg.placed = dst
 	if a.came > 0 && x.r == x.w && a.expects(dst) {
-		return x.take()
+		return x.readBatch()
 	}
 	if seg.last || len(rest) == 0 || len(dst) <= shortPayload || x.c.params.CRC && !x.early || x.markers != nil {
 		return x.place(dst)
@@ -70,13 +70,13 @@ func (x *receiver) placeMore(seg *segment, dst, rest []byte, r *region) error {
 		return nil
 	}
 	x.expect(seg, dst, rest, r)
-	return x.take()
+	return x.readBatch()
 }
 
 // expect makes a plan for the rest of a segment's payload, and for FPDUs as long as
 // it behind it, the last perhaps shorter.
 func (x *receiver) expect(seg *segment, dst, rest []byte, r *region) {
-	a := &x.ahead
+	a := &x.batch
 	a.gap = mpa.TrailerLen(seg.n) + mpa.LengthLen + ddp.TaggedLen
 	a.store = append(a.store, dst)
 	at := 0
@@ -93,9 +93,9 @@ func (x *receiver) expect(seg *segment, dst, rest []byte, r *region) {
 	}
 }
 
-// take reads until the payload has come that is next, and stages what is behind it.
-func (x *receiver) take() error {
-	a := &x.ahead
+// readBatch reads until the payload has come that is next, and stages what is behind it.
+func (x *receiver) readBatch() error {
+	a := &x.batch
 	for a.came < len(a.pieces[0]) {
 		x.uncork()
 		n, err := x.c.sock.readv(a.left(), x.owes())
@@ -121,7 +121,7 @@ func (x *receiver) take() error {
 
 // flatten stages all that has come, since it is not what was expected.
 func (x *receiver) flatten() {
-	a := &x.ahead
+	a := &x.batch
 	if a.came == 0 {
 		return
 	}

@@ -105,16 +105,16 @@ func (c *Conn) read(err error) {
 	}
 }
 
-var _ rdma.Reliever = (*Conn)(nil)
+var _ rdma.ReaderHandoff = (*Conn)(nil)
 
 // errRelieved ends a reader, not the connection.
 var errRelieved = errors.New("iwarp: another goroutine reads on")
 
-// Relieve has another goroutine read on while Handler.Receive or
-// ReaderCompleter.CompleteByReader runs.
-func (c *Conn) Relieve() {
+// HandOffReader has another goroutine read on while Handler.Receive or
+// InlineCompleter.CompleteInline runs.
+func (c *Conn) HandOffReader() {
 	c.rx.turn.Add(1)
-	c.tx.relieve()
+	c.tx.handOffReader()
 	go c.read(c.rx.due)
 }
 

@@ -31,15 +31,15 @@ func (q *sendQueue) deliver(byReader bool) {
 }
 
 func (f *finished) tell(byReader bool) {
-	if to, ok := f.to.(rdma.ReaderCompleter); ok && byReader {
-		to.CompleteByReader(f.c)
+	if to, ok := f.to.(rdma.InlineCompleter); ok && byReader {
+		to.CompleteInline(f.c)
 		return
 	}
 	f.to.Complete(f.c)
 }
 
-// relieve lets others deliver, if it is the reader that does.
-func (q *sendQueue) relieve() {
+// handOffReader lets others deliver, if it is the reader that does.
+func (q *sendQueue) handOffReader() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.delivering && q.byReader {

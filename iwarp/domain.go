@@ -44,8 +44,8 @@ func (d *ProtectionDomain) remove(r *region) {
 	delete(d.regions, r)
 }
 
-// settle waits for the last pin of all views of r, which no new ones join.
-func (d *ProtectionDomain) settle(r *region) {
+// waitUnpinned waits for the last pin of all views of r, which no new ones join.
+func (d *ProtectionDomain) waitUnpinned(r *region) {
 	r.mu.Lock()
 	views := slices.Collect(maps.Values(r.views))
 	r.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 // lookers is the number of goroutines that look for octets again and again.
 var lookers atomic.Int32
 
-// look tries for a moment, where few do so. To fall asleep and be woken costs both
+// busyPoll tries for a moment, where few do so. To fall asleep and be woken costs both
 // ends more than the wait for an answer that comes soon. Whoever else has work
 // for this processor goes first, in this process and in others. Where nothing
 // came, the next waits are without.
-func (l *tcpLink) look() (int, error) {
-	if l.sleepy > 0 {
-		l.sleepy--
+func (l *tcpLink) busyPoll() (int, error) {
+	if l.pollBackoff > 0 {
+		l.pollBackoff--
 		return 0, errWouldBlock
 	}
 	defer lookers.Add(-1)
@@ -29,13 +29,13 @@ func (l *tcpLink) look() (int, error) {
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		n, err := l.try(&l.rd, unix.MSG_DONTWAIT)
 		if err != errWouldBlock {
-			l.sleepier = max(l.sleepier/2, 1)
+			l.nextBackoff = max(l.nextBackoff/2, 1)
 			return n, err
 		}
 		looked := time.Since(start)
 		if looked > lookTime {
-			l.sleepy = l.sleepier
-			l.sleepier = min(2*l.sleepier, maxSleepier)
+			l.pollBackoff = l.nextBackoff
+			l.nextBackoff = min(2*l.nextBackoff, maxSleepier)
 			return 0, errWouldBlock
 		}
 		if looked >= next { // not every time: it wakes a thread, if one sleeps

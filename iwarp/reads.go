@@ -72,11 +72,11 @@ func (c *Conn) source(req rdmap.ReadRequest) (response, error) {
 
 // An outboundRead is an RDMA Read of ours that awaits its response.
 type outboundRead struct {
-	wr     uint64    // its index in the send queue
-	length int       // of the response, in octets
-	data   []byte    // where it goes,
-	sink   rdma.Sink // unless this lends the memory
-	to     uint64    // the tagged offset given for it
+	wr     uint64          // its index in the send queue
+	length int             // of the response, in octets
+	data   []byte          // where it goes,
+	sink   rdma.LazyBuffer // unless this lends the memory
+	to     uint64          // the tagged offset given for it
 }
 
 // memory returns where the response goes. It is called once.

@@ -12,7 +12,7 @@ import (
 )
 
 // A receiver takes the FPDUs of a connection apart. All but recvs and asked
-// belong to the goroutine that reads: until Relieve has changed turn, while it is
+// belong to the goroutine that reads: until HandOffReader has changed turn, while it is
 // in Handler.Receive or delivers.
 type receiver struct {
 	c    *Conn
@@ -38,7 +38,7 @@ type receiver struct {
 	markers *mpa.Remover // nil: there are none
 
 	early  bool // the CRC of the FPDU is checked when its payload is placed
-	ahead  ahead
+	batch  batchRead
 	vec    [2][]byte // for one read
 	seg    segment   // that is being taken
 	into   []byte    // where the RDMA Read Response goes that is coming, once there are octets of it,
@@ -64,7 +64,7 @@ func (x *receiver) init(c *Conn, recvs int) {
 func (x *receiver) close() {
 	x.send.drop()
 	x.terminate.drop()
-	x.ahead.drop()
+	x.batch.drop()
 	x.staging.Release()
 }
 
@@ -84,7 +84,7 @@ func (x *receiver) run() error {
 			return err
 		default:
 			x.uncork()
-			x.ahead.drop()
+			x.batch.drop()
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ func (x *receiver) trailer(seg *segment) error {
 // need waits until n octets are staged.
 func (x *receiver) need(n int) error {
 	for x.w-x.r < n {
-		if x.ahead.came > 0 {
+		if x.batch.came > 0 {
 			x.flatten()
 			continue
 		}

@@ -38,7 +38,7 @@ func TestRedirectWrites(t *testing.T) {
 				}
 			})
 			<-under
-			reg.(rdma.Redirector).Redirect(instead)
+			reg.(rdma.Remapper).Remap(instead)
 			sum := crc32.ChecksumIEEE(mem) // the race detector looks on
 			for len(under) > 0 {
 				<-under
@@ -52,7 +52,7 @@ func TestRedirectWrites(t *testing.T) {
 			assert.Equal(t, sum, crc32.ChecksumIEEE(mem))
 			reg.Deregister()
 			assert.NotZero(t, instead[0])
-			assert.Panics(t, func() { reg.(rdma.Redirector).Redirect(mem[1:]) })
+			assert.Panics(t, func() { reg.(rdma.Remapper).Remap(mem[1:]) })
 		})
 	}
 }
@@ -70,10 +70,10 @@ func TestRedirectReads(t *testing.T) {
 		return string(into)
 	}
 	assert.Equal(t, "before", read())
-	reg.(rdma.Redirector).Redirect([]byte("behind"))
+	reg.(rdma.Remapper).Remap([]byte("behind"))
 	assert.Equal(t, "behind", read())
 	reg.Deregister()
-	reg.(rdma.Redirector).Redirect([]byte("beyond")) // of use to nobody, and no harm
+	reg.(rdma.Remapper).Remap([]byte("beyond")) // of use to nobody, and no harm
 }
 
 // The connections of a domain all see it, those that have seen the region before
@@ -87,7 +87,7 @@ func TestRedirectDomain(t *testing.T) {
 	require.NoError(t, err)
 	r := reg.(*region)
 	known := r.on(a.Conn)
-	reg.(rdma.Redirector).Redirect([]byte("behind"))
+	reg.(rdma.Remapper).Remap([]byte("behind"))
 	for _, v := range []*region{known, r.on(b.Conn)} {
 		mem, ok := v.pin()
 		assert.True(t, ok)

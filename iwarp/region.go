@@ -138,17 +138,17 @@ func (r *region) invalidate() {
 // loses its connection.
 func (r *region) Deregister() {
 	r.invalidate()
-	r.settle()
+	r.waitUnused()
 }
 
-// Redirect lets the peers reach b in place of the memory so far, and waits for
-// what is under way as Deregister does (rdma.Redirector).
-func (r *region) Redirect(b []byte) {
+// Remap lets the peers reach b in place of the memory so far, and waits for
+// what is under way as Deregister does (rdma.Remapper).
+func (r *region) Remap(b []byte) {
 	if len(b) != r.size {
 		panic(fmt.Sprintf("iwarp: %d octets in place of a region of %d", len(b), r.size))
 	}
 	r.exchange(b)
-	r.settle()
+	r.waitUnused()
 }
 
 func (r *region) exchange(b []byte) {
@@ -160,10 +160,10 @@ func (r *region) exchange(b []byte) {
 	}
 }
 
-// settle waits until no segment is under way that began before.
-func (r *region) settle() {
+// waitUnused waits until no segment is under way that began before.
+func (r *region) waitUnused() {
 	if r.domain != nil {
-		r.domain.settle(r)
+		r.domain.waitUnpinned(r)
 		return
 	}
 	r.settleView()

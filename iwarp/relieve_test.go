@@ -42,7 +42,7 @@ func TestRelieve(t *testing.T) {
 	p.send(sendSeg(true, 1, 0, []byte("stay")), sendSeg(true, 2, 0, []byte("same read")))
 	<-k.kept
 	require.NoError(t, e.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("held")}}))
-	e.Relieve()
+	e.HandOffReader()
 	assert.Equal(t, "same read", string(k.next(t)))
 	p.segment()
 	p.send(sendSeg(true, 3, 0, []byte("later")))
@@ -62,7 +62,7 @@ type stayer struct {
 
 func (s *stayer) Complete(rdma.Completion) { panic("not by the reader") }
 
-func (s *stayer) CompleteByReader(c rdma.Completion) {
+func (s *stayer) CompleteInline(c rdma.Completion) {
 	s.came <- c
 	<-s.free
 	close(s.gone)
@@ -92,7 +92,7 @@ func TestRelieveCompletion(t *testing.T) {
 		assert.Empty(t, second.came)
 		assert.Empty(t, e.in.recvs)
 
-		e.Relieve()
+		e.HandOffReader()
 		<-second.came
 		large(others)
 		close(s.free)

@@ -20,7 +20,7 @@ type stallWatch struct {
 
 func (w *stallWatch) init(over func()) {
 	w.over = over
-	w.timer = time.AfterFunc(time.Hour, w.look)
+	w.timer = time.AfterFunc(time.Hour, w.check)
 	w.timer.Stop()
 }
 
@@ -50,8 +50,8 @@ func (w *stallWatch) end() error {
 	return nil
 }
 
-// look is what the timer does.
-func (w *stallWatch) look() {
+// check is what the timer does.
+func (w *stallWatch) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	left := time.Until(w.until)

@@ -28,7 +28,7 @@ type tcpLink struct {
 
 	// For how many reads it does not pay to look for what comes, and how many
 	// that will be when it has not paid again.
-	sleepy, sleepier int
+	pollBackoff, nextBackoff int
 
 	turn uint64 // of the last wait for octets
 
@@ -51,7 +51,7 @@ func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 	if err != nil {
 		return nil
 	}
-	l := &tcpLink{fd: -1, stall: stall, lent: lentTimeout, sleepier: 1}
+	l := &tcpLink{fd: -1, stall: stall, lent: lentTimeout, nextBackoff: 1}
 	_ = raw.Control(func(fd uintptr) {
 		if l.fd, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err != nil {
 			l.fd = -1
@@ -99,7 +99,7 @@ func (l *tcpLink) read(vec [][]byte, d *debt) (int, error) {
 	defer l.rd.unset()
 	n, err := l.try(&l.rd, unix.MSG_DONTWAIT)
 	if err == errWouldBlock {
-		n, err = l.look()
+		n, err = l.busyPoll()
 	}
 	if err == errWouldBlock {
 		n, err = l.linger(d)

@@ -5,10 +5,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-var _ rdma.Meter = (*Conn)(nil)
+var _ rdma.ByteCounter = (*Conn)(nil)
 
 // Traffic returns how many octets of TCP the peer has sent, and acknowledged
-// (rdma.Meter).
+// (rdma.ByteCounter).
 func (c *Conn) Traffic() (in, out uint64) {
 	if c.sock.tcp == nil {
 		return 0, 0

@@ -24,8 +24,8 @@ func (in *inbox) drop() {
 	}
 }
 
-// take hands the message over, of which end octets have come.
-func (in *inbox) take(end int) *buf.Buf {
+// handOver hands the message over, of which end octets have come.
+func (in *inbox) handOver(end int) *buf.Buf {
 	b := in.msg
 	b.B = b.B[:end]
 	in.msg = nil
@@ -113,7 +113,7 @@ func (x *receiver) deliverSend(seg *segment, h ddp.Untagged, op rdmap.Opcode) er
 			x.due = fault
 		}
 	}
-	m.Buf = x.send.take(int(h.MO) + seg.payload())
+	m.Buf = x.send.handOver(int(h.MO) + seg.payload())
 	return x.hand(m)
 }
 

@@ -39,19 +39,19 @@ type WriteBehind struct {
 	calls sync.WaitGroup
 	stop  context.CancelFunc // of all calls
 
-	mu      sync.Mutex
-	changed chan struct{} // closed when anything changes; nil if nobody waits
-	closed  bool
-	pieces  extents   // all data that are not on stable storage
-	open    *extent   // which still grows, or nil
-	queue   []*extent // to be sent
-	flights []*flight // under way
-	commit  bool      // is under way
-	unsent  int       // pieces that the server may not have
-	written int64     // octets that it may have in memory only
-	backlog int64     // octets in queue
-	lot     lot       // of a COMMIT
-	full    int64     // end of the last piece that was filled
+	mu           sync.Mutex
+	changed      chan struct{} // closed when anything changes; nil if nobody waits
+	closed       bool
+	pieces       extents      // all data that are not on stable storage
+	open         *extent      // which still grows, or nil
+	queue        []*extent    // to be sent
+	flights      []*flight    // under way
+	commit       bool         // is under way
+	unsent       int          // pieces that the server may not have
+	written      int64        // octets that it may have in memory only
+	backlog      int64        // octets in queue
+	commitWindow commitWindow // of a COMMIT
+	full         int64        // end of the last piece that was filled
 
 	seq      uint64 // of the youngest piece
 	sendTo   uint64 // pieces up to this one are to be sent,
@@ -62,8 +62,8 @@ type WriteBehind struct {
 	timer *time.Timer
 	aging bool // timer runs
 
-	turn  uint64 // of Sync
-	heard heard
+	turn     uint64 // of Sync
+	lastAttr lastAttr
 
 	verf uint64 // that the server showed last
 	met  bool   // it has shown one
@@ -83,7 +83,7 @@ func (f *File) WriteBehind(budget *Budget, failed func(err error)) *WriteBehind 
 		stop:   stop,
 		full:   -1,
 	}
-	w.lot.octets = min(minLot, w.window.limit/2)
+	w.commitWindow.octets = min(minLot, w.window.limit/2)
 	w.spawn = func(call func(ctx context.Context)) { w.calls.Go(func() { call(ctx) }) }
 	w.aging, w.timer = true, time.AfterFunc(linger, w.age)
 	w.window.join(w)
@@ -140,8 +140,8 @@ func (w *WriteBehind) SyncStat(ctx context.Context) (a nfs3.PostOpAttr, err erro
 	w.stableTo = upTo
 	w.pump()
 	err = w.until(ctx, upTo, w.heldUpTo)
-	if err == nil && w.heard.turn >= turn {
-		a = w.heard.attr
+	if err == nil && w.lastAttr.turn >= turn {
+		a = w.lastAttr.attr
 	}
 	return a, err
 }

@@ -56,9 +56,9 @@ func (b *Budget) try(n int64) bool {
 	return true
 }
 
-// take waits until there is room for n octets. The caller holds no lock of a
+// acquire waits until there is room for n octets. The caller holds no lock of a
 // WriteBehind: all of them may be asked to make room.
-func (b *Budget) take(ctx context.Context, n int64) error {
+func (b *Budget) acquire(ctx context.Context, n int64) error {
 	if b.try(n) {
 		return nil
 	}

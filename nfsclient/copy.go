@@ -26,7 +26,7 @@ func (f *File) CopyFrom(ctx context.Context, r io.Reader, off int64) (n int64, e
 	for err == nil && !s.end {
 		b := &batch{f: f, slots: slots, done: make(chan struct{})}
 		b.fill(ctx, &s, room)
-		go b.settle(ctx)
+		go b.makeStable(ctx)
 		n, err = last.add(n, nil)
 		last = b
 	}
@@ -119,13 +119,13 @@ func (b *batch) write(ctx context.Context, p *piece, how nfs3.Stable) {
 	})
 }
 
-// settle waits until the batch is on stable storage, and gives its memory
+// makeStable waits until the batch is on stable storage, and gives its memory
 // back.
-func (b *batch) settle(ctx context.Context) {
+func (b *batch) makeStable(ctx context.Context) {
 	defer close(b.done)
 	b.calls.Wait()
 	if b.failure() == nil {
-		b.fail(b.f.settle(ctx, b.pieces))
+		b.fail(b.f.makeStable(ctx, b.pieces))
 	}
 	for _, p := range b.pieces {
 		p.release()

@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// Copy a file from a server. What rpcrdma.Dial returns does in the place of
+// Copy a file from a server. What rpcrdma.DialConn returns does in the place of
 // conn as well: nfsclient does not ask which transport it is.
 func Example() {
 	ctx := context.Background()

@@ -31,7 +31,7 @@ func (w *WriteBehind) pump() {
 	}
 	w.send()
 	if !w.commit && w.due() {
-		w.settle()
+		w.sendCommit()
 	}
 	w.wake()
 }
@@ -124,7 +124,7 @@ func (w *WriteBehind) arrive(c *flight, took time.Duration, err error) {
 	case err != nil:
 		w.fail(err)
 	case !c.stable:
-		w.lot.sent(took)
+		w.commitWindow.sent(took)
 		w.meet(c.verf)
 	case c.turn > 0:
 		w.hear(c.turn, &c.attr)

@@ -28,10 +28,10 @@ func (w *WriteBehind) drop(b *block) {
 
 // room waits until there is room for a block.
 func (w *WriteBehind) room(ctx context.Context, size int) error {
-	if err := w.window.take(ctx, int64(size)); err != nil {
+	if err := w.window.acquire(ctx, int64(size)); err != nil {
 		return err
 	}
-	err := w.budget.take(ctx, int64(size))
+	err := w.budget.acquire(ctx, int64(size))
 	if err != nil {
 		w.window.give(int64(size))
 	}

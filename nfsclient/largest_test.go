@@ -118,7 +118,7 @@ func everyProcedure(ctx context.Context, c *Client) map[uint32]error {
 // TestLargestResults: R8267-3-1, R8267-3-2, R8267-4.1-1. Whatever the thresholds, the
 // client provides for the longest results of each procedure, and for every octet.
 func TestLargestResults(t *testing.T) {
-	for name, cfg := range map[string]rpcrdma.ClientConfig{
+	for name, cfg := range map[string]rpcrdma.ClientConnConfig{
 		"1024 octets": {NoPrivateData: true}, "4096 octets": {}, "262144 octets": {Inline: 256 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 // again afterwards.
 func TestLot(t *testing.T) {
 	const most = 6 * minLot
-	l := lot{octets: minLot}
+	l := commitWindow{octets: minLot}
 	l.sent(time.Millisecond)
 	for _, tt := range []struct {
 		took time.Duration

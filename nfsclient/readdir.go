@@ -115,7 +115,7 @@ func (s *scan) read(ctx context.Context) error {
 	before := s.cookie
 	each := func(e *nfs3.Entry) {
 		s.cookie = e.Cookie
-		if err := s.take(e); err != nil {
+		if err := s.add(e); err != nil {
 			bad = err
 		}
 	}
@@ -147,8 +147,8 @@ func (s *scan) call(ctx context.Context, each func(*nfs3.Entry)) (nfs3.DirRes, b
 	return c.ReadDir(ctx, &nfs3.ReadDirArgs{Dir: s.dir, Cookie: s.cookie, Verf: s.verf, Count: count}, each)
 }
 
-// take keeps an entry unless it was there before.
-func (s *scan) take(e *nfs3.Entry) error {
+// add keeps an entry unless it was there before.
+func (s *scan) add(e *nfs3.Entry) error {
 	name := string(e.Name)
 	switch {
 	case name == "." || name == "..":

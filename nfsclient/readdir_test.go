@@ -201,7 +201,7 @@ func TestReadDirRestartsEnd(t *testing.T) {
 func TestReadDirTooLong(t *testing.T) {
 	s := scan{seen: make([]uint64, maxSeen-1)}
 	for i := range 3 {
-		require.NoError(t, s.take(&nfs3.Entry{Name: fmt.Append(nil, i)}))
+		require.NoError(t, s.add(&nfs3.Entry{Name: fmt.Append(nil, i)}))
 		assert.Equal(t, i > 0, s.tooLong)
 	}
 	assert.Len(t, s.seen, maxSeen)

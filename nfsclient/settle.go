@@ -10,7 +10,7 @@ func (w *WriteBehind) due() bool {
 	switch {
 	case w.written == 0:
 		return false
-	case w.written >= w.lot.octets, w.short():
+	case w.written >= w.commitWindow.octets, w.short():
 		return true
 	case w.written >= int64(w.f.fs.writeSize) && w.budget.half():
 		return true
@@ -23,8 +23,8 @@ func (w *WriteBehind) due() bool {
 	return false
 }
 
-// settle makes a COMMIT.
-func (w *WriteBehind) settle() {
+// sendCommit makes a COMMIT.
+func (w *WriteBehind) sendCommit() {
 	var s span
 	for _, e := range w.pieces {
 		if e.state == written {
@@ -64,7 +64,7 @@ func (w *WriteBehind) settled(verf uint64, took time.Duration, err error) {
 	if err != nil {
 		w.fail(err)
 	} else {
-		w.lot.settled(took, w.window.limit/2)
+		w.commitWindow.settled(took, w.window.limit/2)
 		w.meet(verf)
 	}
 }

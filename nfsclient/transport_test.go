@@ -28,13 +28,13 @@ func (d memDialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rdma.
 }
 
 // overRDMA returns a connection to mux over RPC-over-RDMA.
-func overRDMA(t *testing.T, mux *oncrpc.Mux, cfg rpcrdma.ClientConfig) oncrpc.Caller {
+func overRDMA(t *testing.T, mux *oncrpc.Mux, cfg rpcrdma.ClientConnConfig) oncrpc.Caller {
 	t.Helper()
 	l := rdmatest.Listen(t)
 	srv := &rpcrdma.Server{Handler: mux}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
-	c, err := rpcrdma.Dial(t.Context(), memDialer{l}, "", cfg)
+	c, err := rpcrdma.DialConn(t.Context(), memDialer{l}, "", cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, c.Close())
@@ -67,10 +67,10 @@ func TestTransports(t *testing.T) {
 	for name, dial := range map[string]func(t *testing.T, mux *oncrpc.Mux) oncrpc.Caller{
 		"TCP": overTCP,
 		"RDMA": func(t *testing.T, mux *oncrpc.Mux) oncrpc.Caller {
-			return overRDMA(t, mux, rpcrdma.ClientConfig{})
+			return overRDMA(t, mux, rpcrdma.ClientConnConfig{})
 		},
 		"RDMA, 1024 octets inline, 2 credits": func(t *testing.T, mux *oncrpc.Mux) oncrpc.Caller {
-			return overRDMA(t, mux, rpcrdma.ClientConfig{NoPrivateData: true, Credits: 2})
+			return overRDMA(t, mux, rpcrdma.ClientConnConfig{NoPrivateData: true, Credits: 2})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

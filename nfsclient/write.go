@@ -59,7 +59,7 @@ func (f *File) WriteAt(ctx context.Context, p []byte, off int64) (int, error) {
 	done, _, err := inOrder(len(pieces), f.fs.c.cfg.Depth, func(i int) (int, error) {
 		return f.put(ctx, pieces[i], nfs3.Unstable)
 	})
-	if serr := f.settle(ctx, pieces[:done]); serr != nil {
+	if serr := f.makeStable(ctx, pieces[:done]); serr != nil {
 		return 0, serr
 	}
 	return min(len(p), done*size), err
@@ -88,10 +88,10 @@ func (f *File) put(ctx context.Context, p *piece, how nfs3.Stable) (n int, err e
 	return n, nil
 }
 
-// settle returns when all pieces are on stable storage. Those that the server
+// makeStable returns when all pieces are on stable storage. Those that the server
 // has lost since it took them, which its verifier tells, are written again,
 // and this time the server answers when it has them stable.
-func (f *File) settle(ctx context.Context, pieces []*piece) error {
+func (f *File) makeStable(ctx context.Context, pieces []*piece) error {
 	var lost []*piece
 	verf, err := f.commit(ctx, pieces)
 	if err != nil {

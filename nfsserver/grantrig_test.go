@@ -109,8 +109,8 @@ func (g *grantRig) plant() {
 // A player is a client.
 type player struct {
 	g    *grantRig
-	c    *rpcrdma.Client
-	link *rpcrdma.Link
+	c    *rpcrdma.ClientConn
+	link *rpcrdma.ExtensionConn
 	stop chan struct{}
 
 	mu       sync.Mutex
@@ -125,12 +125,12 @@ type player struct {
 func (g *grantRig) play() *player {
 	p := &player{g: g, holds: make(map[delegation.Immediate]string), ended: make(chan error, 1), stop: make(chan struct{})}
 	var err error
-	p.c, err = rpcrdma.Dial(g.t.Context(), p, "", rpcrdma.ClientConfig{Extensions: &rpcrdma.ExtensionConfig{
+	p.c, err = rpcrdma.DialConn(g.t.Context(), p, "", rpcrdma.ClientConnConfig{Extensions: &rpcrdma.ExtensionConfig{
 		ImmediateRecvs: 2, Atomics: true, Delegation: true,
-		Attach: func(l *rpcrdma.Link) rpcrdma.LinkHandler { p.link = l; return p },
+		Attach: func(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler { p.link = l; return p },
 	}})
 	require.NoError(g.t, err)
-	require.True(g.t, p.c.Link().Extensions().Delegation)
+	require.True(g.t, p.c.ExtensionConn().Extensions().Delegation)
 	require.Equal(g.t, nfs3.OK, p.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.fh["/"]})) // grants credits
 	go func() {
 		tick := time.NewTicker(grantLease / 3)

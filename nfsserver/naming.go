@@ -63,8 +63,8 @@ func (q *request) lock(a, b place) nfs3.Status {
 	return nfs3.OK
 }
 
-// look looks a name up that need not be there.
-func (q *request) look(ctx context.Context, p place) (h vfs.Handle, attr vfs.MaybeAttr, found bool, _ nfs3.Status) {
+// lookupOptional looks a name up that need not be there.
+func (q *request) lookupOptional(ctx context.Context, p place) (h vfs.Handle, attr vfs.MaybeAttr, found bool, _ nfs3.Status) {
 	h, attr, _, err := q.export.fs.Lookup(ctx, &q.cred, p.dir, p.name)
 	if errors.Is(err, syscall.ENOENT) {
 		return h, attr, false, nfs3.OK
@@ -88,7 +88,7 @@ func (q *request) beginNames(dirs, found []vfs.Handle) (ready bool, status nfs3.
 // below.
 func (q *request) beforeUnlink(ctx context.Context, p place) nfs3.Status {
 	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
-		h, attr, found, status := q.look(ctx, p)
+		h, attr, found, status := q.lookupOptional(ctx, p)
 		if !found {
 			return true, status
 		}
@@ -103,12 +103,12 @@ func (q *request) beforeUnlink(ctx context.Context, p place) nfs3.Status {
 // changes and perhaps "..", and of what stands in its way.
 func (q *request) beforeRename(ctx context.Context, from, to place) nfs3.Status {
 	return q.beforeNames(ctx, from, to, func() (bool, nfs3.Status) {
-		h, attr, found, status := q.look(ctx, from)
+		h, attr, found, status := q.lookupOptional(ctx, from)
 		if !found {
 			return true, status
 		}
 		objects := []vfs.Handle{h}
-		other, over, found, status := q.look(ctx, to)
+		other, over, found, status := q.lookupOptional(ctx, to)
 		if status != nfs3.OK {
 			return false, status
 		}
@@ -128,7 +128,7 @@ func (q *request) beforeRename(ctx context.Context, from, to place) nfs3.Status 
 // beforeLink is beforeSetAttr for LINK: of the file and the directory.
 func (q *request) beforeLink(ctx context.Context, file vfs.Handle, p place) nfs3.Status {
 	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
-		if _, _, found, status := q.look(ctx, p); found || status != nfs3.OK {
+		if _, _, found, status := q.lookupOptional(ctx, p); found || status != nfs3.OK {
 			return true, status
 		}
 		if q.barred(ctx, p.dir, vfs.TypeDir) {
@@ -150,7 +150,7 @@ const (
 // is there.
 func (q *request) beforeMake(ctx context.Context, p place, to taken) nfs3.Status {
 	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
-		h, attr, found, status := q.look(ctx, p)
+		h, attr, found, status := q.lookupOptional(ctx, p)
 		if attr.OK && attr.Type != vfs.TypeReg {
 			to = leaves // it has no size to be set
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A patience bounds what a file system takes of the server when its storage
+// An overload bounds what a file system takes of the server when its storage
 // does not answer. The calls that wait for it then wait on, as with knfsd: to
 // answer one early would give nothing back, for it stays in the kernel, and the
 // client would send it again, to wait there twice. But where many wait, half of
@@ -18,7 +18,7 @@ import (
 //
 // Calls are counted by the period in which they began: the next one begins when
 // somebody looks at the clock, which nobody does before there are many.
-type patience struct {
+type overload struct {
 	period  atomic.Uint32
 	running inPeriods // calls
 
@@ -31,21 +31,21 @@ type patience struct {
 type inPeriods [periods]atomic.Int64
 
 // begin counts a party's call until end, in the period that it returns.
-func (p *patience) begin(by *partyWork) (period uint32) {
+func (p *overload) begin(by *partyWork) (period uint32) {
 	period = p.period.Load()
 	p.running[period].Add(1)
 	by.running[period].Add(1)
 	return period
 }
 
-func (p *patience) end(by *partyWork, period uint32) {
+func (p *overload) end(by *partyWork, period uint32) {
 	by.running[period].Add(-1)
 	p.running[period].Add(-1)
 }
 
 // stuck tells whether a party's next call is to wait for nothing: there are many calls,
 // and half of all, and of the party's, have been running for longer than stuckTime.
-func (p *patience) stuck(w *work, by *partyWork) bool {
+func (p *overload) stuck(w *work, by *partyWork) bool {
 	all := w.taken.Load()
 	if all < maxWaiting {
 		return false
@@ -56,14 +56,14 @@ func (p *patience) stuck(w *work, by *partyWork) bool {
 
 // starved tells whether a call that has waited for a permit for stuckTime is to wait no
 // longer: half of those who have one have been running for as long.
-func (p *patience) starved(w *work) bool {
+func (p *overload) starved(w *work) bool {
 	hung, _ := p.hung(nil)
 	return 2*hung >= w.taken.Load()
 }
 
 // hung returns how many calls have been running for longer than stuckTime, and how many
 // of them are a party's.
-func (p *patience) hung(by *partyWork) (all, own int64) {
+func (p *overload) hung(by *partyWork) (all, own int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -84,7 +84,7 @@ func (p *patience) hung(by *partyWork) (all, own int64) {
 
 // turnLocked begins the next period, if there is a counter for it: one of a period whose
 // calls have all ended.
-func (p *patience) turnLocked(now time.Time) {
+func (p *overload) turnLocked(now time.Time) {
 	current := p.period.Load()
 	for i := range p.running {
 		if uint32(i) != current && p.running[i].Load() == 0 {

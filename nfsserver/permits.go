@@ -65,8 +65,8 @@ func (p *permits) of(w *work, peer *oncrpc.Peer) *partyWork {
 	return &w.by[h%partyCounters]
 }
 
-// take waits for a permit, as long as wanted, which is asked again and again, is true.
-func (p *permits) take(ctx context.Context, w *work, by *partyWork, wanted func() bool) bool {
+// acquire waits for a permit, as long as wanted, which is asked again and again, is true.
+func (p *permits) acquire(ctx context.Context, w *work, by *partyWork, wanted func() bool) bool {
 	if p.try(w, by) {
 		return true
 	}

@@ -158,13 +158,13 @@ func TestPermitsNotWanted(t *testing.T) {
 		taken := p.taken.Load()
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan bool)
-		go func() { got <- p.take(ctx, &w, by, func() bool { return true }) }()
+		go func() { got <- p.acquire(ctx, &w, by, func() bool { return true }) }()
 		synctest.Wait()
 		assert.EqualValues(t, 1, p.waiting.Load())
 		cancel()
 		assert.False(t, <-got)
 		start := time.Now()
-		assert.False(t, p.take(t.Context(), &w, by, func() bool { return false }))
+		assert.False(t, p.acquire(t.Context(), &w, by, func() bool { return false }))
 		assert.Equal(t, stuckTime, time.Since(start))
 		assert.Zero(t, p.waiting.Load())
 		assert.Equal(t, taken, p.taken.Load())
@@ -182,7 +182,7 @@ func TestPermitsRace(t *testing.T) {
 		by := p.of(w, peerOf(i%5))
 		all.Go(func() {
 			for range 5 {
-				if assert.True(t, p.take(t.Context(), w, by, func() bool { return true })) {
+				if assert.True(t, p.acquire(t.Context(), w, by, func() bool { return true })) {
 					p.give(w, by)
 				}
 			}

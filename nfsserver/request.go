@@ -138,13 +138,13 @@ func (q *request) work(ctx context.Context) nfs3.Status {
 // again later. It ends with rest.
 func (s *Server) work(ctx context.Context, p *oncrpc.Peer, e *source) (w *partyWork, period uint32) {
 	w = s.permits.of(&e.work, p)
-	if e.patience.stuck(&e.work, w) {
+	if e.overload.stuck(&e.work, w) {
 		return nil, 0
 	}
-	if !s.permits.take(ctx, &e.work, w, func() bool { return !e.patience.starved(&e.work) }) {
+	if !s.permits.acquire(ctx, &e.work, w, func() bool { return !e.overload.starved(&e.work) }) {
 		return nil, 0
 	}
-	return w, e.patience.begin(w)
+	return w, e.overload.begin(w)
 }
 
 // rest ends the use of the file system, perhaps for a while.
@@ -156,7 +156,7 @@ func (q *request) rest() {
 }
 
 func (s *Server) rest(e *source, w *partyWork, period uint32) {
-	e.patience.end(w, period)
+	e.overload.end(w, period)
 	s.permits.give(&e.work, w)
 }
 

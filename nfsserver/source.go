@@ -16,7 +16,7 @@ type source struct {
 	keys     vfs.Identifier // likewise
 	leaser   vfs.Leaser     // likewise
 	work     work           // of calls for fs
-	patience patience       // with them
+	overload overload       // with them
 
 	// calls under way; retired is added to it once the export is gone.
 	calls atomic.Int64

@@ -86,7 +86,7 @@ func (c *TCPClient) await(ctx context.Context, cl *clientCall) error {
 	select {
 	case o := <-cl.reply:
 		c.leave(ctx, cl) // a server may answer what it has not read yet
-		return cl.take(o)
+		return cl.deliver(o)
 	case <-ctx.Done():
 		c.forget(cl)
 		c.leave(ctx, cl)
@@ -150,8 +150,8 @@ func (cl *clientCall) appendTo(v net.Buffers) net.Buffers {
 	return v
 }
 
-// take gives the results to the caller.
-func (cl *clientCall) take(o outcome) error {
+// deliver gives the results to the caller.
+func (cl *clientCall) deliver(o outcome) error {
 	if o.err != nil {
 		return o.err
 	}

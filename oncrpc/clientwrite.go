@@ -72,7 +72,7 @@ func (c *TCPClient) withdraw(cl *clientCall) {
 
 // run writes until the connection ends.
 func (w *callWriter) run() {
-	for w.take() {
+	for w.gather() {
 		err := w.write()
 		w.leave()
 		if err != nil {
@@ -92,9 +92,9 @@ func (c *TCPClient) endWriting(err error) {
 	_ = c.nc.SetReadDeadline(time.Now().Add(lastWords)) // fails only where reading fails
 }
 
-// take waits for calls and moves those that the next write gathers to the
+// gather waits for calls and moves those that the next write gathers to the
 // batch. It returns false where the connection has ended.
-func (w *callWriter) take() bool {
+func (w *callWriter) gather() bool {
 	c := w.client
 	c.mu.Lock()
 	defer c.mu.Unlock()

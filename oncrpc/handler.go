@@ -20,10 +20,10 @@ type Peer struct {
 	// the transport does not tell; the one over TCP does.
 	Local netip.AddrPort
 
-	// Back makes calls to the peer over the same connection; nil where the
+	// Reverse makes calls to the peer over the same connection; nil where the
 	// transport cannot. A program does so only where the peer has told it, by
 	// a protocol of theirs, that it takes them (RFC 8167, Section 6).
-	Back Caller
+	Reverse Caller
 
 	// Cut ends the connection at once. It may be nil.
 	Cut func(cause error)

@@ -133,7 +133,7 @@ func (c *ReplayCache) Serve(ctx context.Context, req *Request, rep *Reply) (answ
 	}
 	key := c.keyOf(req, p)
 	for {
-		e, retry := c.look(key, req, rep)
+		e, retry := c.find(key, req, rep)
 		switch {
 		case e == nil:
 			return true
@@ -146,10 +146,10 @@ func (c *ReplayCache) Serve(ctx context.Context, req *Request, rep *Reply) (answ
 	}
 }
 
-// look finds out whether a call is new: then its entry is returned. If it runs,
+// find finds out whether a call is new: then its entry is returned. If it runs,
 // that is with a retry to wait with; if it was executed, its reply is in rep and
 // there is no entry.
-func (c *ReplayCache) look(key replayKey, req *Request, rep *Reply) (*replayEntry, *replayRetry) {
+func (c *ReplayCache) find(key replayKey, req *Request, rep *Reply) (*replayEntry, *replayRetry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.expire(time.Now())
@@ -166,7 +166,7 @@ func (c *ReplayCache) look(key replayKey, req *Request, rep *Reply) (*replayEntr
 	}
 	// One retry waits, the newest: its connection is the likeliest to be
 	// there, and so retries never take more goroutines than calls do.
-	e.settle(replayGivenUp)
+	e.finish(replayGivenUp)
 	e.retry = &replayRetry{rep: rep, maxReply: req.MaxReply, end: make(chan replayEnd, 1)}
 	return e, e.retry
 }
@@ -181,7 +181,7 @@ func (c *ReplayCache) await(ctx context.Context, e *replayEntry, r *replayRetry)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.retry == r {
-		e.settle(replayGivenUp)
+		e.finish(replayGivenUp)
 	}
 	return <-r.end
 }
@@ -197,7 +197,7 @@ func (c *ReplayCache) finish(e *replayEntry, rep *Reply, answer bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !answer || rep.Item != nil || rep.Len() > maxReplay {
-		e.settle(replayAgain)
+		e.finish(replayAgain)
 		c.forget(e)
 		return
 	}
@@ -205,7 +205,7 @@ func (c *ReplayCache) finish(e *replayEntry, rep *Reply, answer bool) {
 	if r := e.retry; r != nil {
 		c.counts.Joined++
 		r.rep.replay(e.reply, e.key.xid, r.maxReply)
-		e.settle(replayAnswered)
+		e.finish(replayAnswered)
 	}
 	if rep.NoReplay {
 		c.forget(e)

@@ -22,8 +22,8 @@ type replayEntry struct {
 	next         *replayEntry // of the party, the next newer one
 }
 
-// settle ends the retry, if there is one.
-func (e *replayEntry) settle(end replayEnd) {
+// finish ends the retry, if there is one.
+func (e *replayEntry) finish(end replayEnd) {
 	if e.retry != nil {
 		e.retry.end <- end
 		e.retry = nil

@@ -62,7 +62,7 @@ type Server struct {
 // init makes the parts that have no useful zero value.
 func (s *Server) init() {
 	s.start.Do(func() {
-		press := fairshare.NewPress(s.press)
+		press := fairshare.NewPress(s.cutStalled)
 		s.requests = fairshare.NewMemory(memory, partOfMemory, press)
 		s.replies = fairshare.NewMemory(memory, partOfMemory, press)
 		s.waiting = fairshare.NewMemory(memoryOfCalls, memoryOfCalls/2, nil) // nobody waits for it

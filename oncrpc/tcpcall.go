@@ -134,9 +134,9 @@ func (cl *tcpCall) acquire(n int64) {
 	} // else nobody will read the reply
 }
 
-// settle gives back what the reply that has been made does not take of what was
+// releaseUnused gives back what the reply that has been made does not take of what was
 // acquired for it.
-func (cl *tcpCall) settle() {
+func (cl *tcpCall) releaseUnused() {
 	if cl.lent == 0 {
 		return
 	}

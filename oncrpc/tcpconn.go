@@ -159,7 +159,7 @@ func (c *tcpConn) answer(cl *tcpCall) (kept bool) {
 	cl.freeRecord()
 	kept = cl.keeps
 	if answer {
-		cl.settle()
+		cl.releaseUnused()
 		c.out.put(cl)
 	} else {
 		c.done(cl)

@@ -74,13 +74,13 @@ func (c *tcpConn) idle() bool {
 	return c.underWay.Load() == 0 && c.reading.Err() == nil
 }
 
-// press ends the connections that have not moved since the last look, while calls
+// cutStalled ends the connections that have not moved since the last look, while calls
 // wait for memory.
-func (s *Server) press(round uint64) {
+func (s *Server) cutStalled(round uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		if c.stands(round) {
+		if c.isStalled(round) {
 			c.logEnd(errStalled)
 			s.totals.Stalled++
 			c.abort(errStalled)
@@ -95,10 +95,10 @@ type tcpWork struct{ begun, done atomic.Uint64 }
 func (w *tcpWork) begin() { w.begun.Add(1) }
 func (w *tcpWork) end()   { w.done.Add(1) }
 
-// stands tells whether a connection had a record to take or replies to write at the
+// isStalled tells whether a connection had a record to take or replies to write at the
 // look before, and has neither done any nor moved many octets since. The server's
 // lock guards what was seen.
-func (c *tcpConn) stands(round uint64) bool {
+func (c *tcpConn) isStalled(round uint64) bool {
 	in, out := keepalive.Traffic(c.nc)
 	return c.seen.Stands(fairshare.Sight{
 		Round: round, Posted: c.work.begun.Load(), Done: c.work.done.Load(), Octets: in + out,

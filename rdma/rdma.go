@@ -87,8 +87,8 @@ type WR struct {
 	// operations take none.
 	Data [][]byte
 
-	// Sink, if not nil, lends an RDMA Read its memory in place of Data.
-	Sink Sink
+	// LazyBuffer, if not nil, lends an RDMA Read its memory in place of Data.
+	Sink LazyBuffer
 
 	// Remote is the sink of an RDMA Write, the source of an RDMA Read, or
 	// the word of an atomic operation, whose address at the peer must be

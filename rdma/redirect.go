@@ -1,12 +1,12 @@
 package rdma
 
-// A Redirector is a Region whose memory can be exchanged while the peer may
+// A Remapper is a Region whose memory can be exchanged while the peer may
 // reach it. Not every provider's regions are.
-type Redirector interface {
+type Remapper interface {
 	Region
 
-	// Redirect lets the peer reach b, which has the region's length, in
+	// Remap lets the peer reach b, which has the region's length, in
 	// place of the memory so far. When it returns, nothing reads or changes
 	// that any more. A region that is not valid any more stays so.
-	Redirect(b []byte)
+	Remap(b []byte)
 }

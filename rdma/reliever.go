@@ -1,24 +1,24 @@
 package rdma
 
-// A Reliever is a Conn of which somebody else can take the reading over from an
+// A ReaderHandoff is a Conn of which somebody else can take the reading over from an
 // upper layer that turns out to keep the goroutine that reads.
-type Reliever interface {
-	// Relieve has another goroutine read on while Handler.Receive or
-	// ReaderCompleter.CompleteByReader runs, and makes it nobody's business
+type ReaderHandoff interface {
+	// HandOffReader has another goroutine read on while Handler.Receive or
+	// InlineCompleter.CompleteInline runs, and makes it nobody's business
 	// when that returns: further messages and completions, and Closed, may come
 	// before. It is called by any goroutine, once at most for each of their
 	// calls, and returns before that does.
-	Relieve()
+	HandOffReader()
 }
 
-// A ReaderCompleter is a Completer that may keep the goroutine that reads the
+// An InlineCompleter is a Completer that may keep the goroutine that reads the
 // connection, as a Handler may.
-type ReaderCompleter interface {
+type InlineCompleter interface {
 	Completer
 
-	// CompleteByReader is called in place of Complete where that goroutine, of
-	// a Reliever, brings the completion: nothing more is read, and of nothing
+	// CompleteInline is called in place of Complete where that goroutine, of
+	// a ReaderHandoff, brings the completion: nothing more is read, and of nothing
 	// else the completion told, until it returns. It must not wait for anything
 	// that the peer has yet to send.
-	CompleteByReader(Completion)
+	CompleteInline(Completion)
 }

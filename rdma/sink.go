@@ -1,8 +1,8 @@
 package rdma
 
-// A Sink lends an RDMA Read its memory when the octets come. Of many Reads under way,
+// A LazyBuffer lends an RDMA Read its memory when the octets come. Of many Reads under way,
 // few have memory then, which is soon used again and still in the processor's caches.
-type Sink interface {
+type LazyBuffer interface {
 	// Len returns how many octets to read.
 	Len() int
 

@@ -120,18 +120,18 @@ func TestBudget(t *testing.T) {
 	var b budget
 	now := time.Unix(1<<30, 0)
 	for range excessBurst / 1024 {
-		require.True(t, b.take(1024, now))
+		require.True(t, b.allow(1024, now))
 	}
-	assert.False(t, b.take(1, now))
-	assert.True(t, b.take(0, now))
-	assert.True(t, b.take(-100, now))
+	assert.False(t, b.allow(1, now))
+	assert.True(t, b.allow(0, now))
+	assert.True(t, b.allow(-100, now))
 	now = now.Add(time.Second)
-	assert.False(t, b.take(excessRate+1, now))
-	assert.True(t, b.take(excessRate, now))
-	assert.False(t, b.take(1, now))
+	assert.False(t, b.allow(excessRate+1, now))
+	assert.True(t, b.allow(excessRate, now))
+	assert.False(t, b.allow(1, now))
 	now = now.Add(time.Hour)
-	assert.True(t, b.take(excessBurst, now))
-	assert.False(t, b.take(1, now), "no more after a longer time")
+	assert.True(t, b.allow(excessBurst, now))
+	assert.False(t, b.allow(1, now), "no more after a longer time")
 }
 
 // TestFlood: lists over UDP end when the budget is spent; where a program is is

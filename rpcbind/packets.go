@@ -67,7 +67,7 @@ func (c *packets) serve(s oncrpc.Service) error {
 		}
 		req := oncrpc.Request{Msg: call[:n], Peer: &peer, MaxReply: maxPacket}
 		rep := oncrpc.Reply{Head: head}
-		if s.Serve(context.Background(), &req, &rep) && c.excess.take(len(rep.Head)-n, time.Now()) {
+		if s.Serve(context.Background(), &req, &rep) && c.excess.allow(len(rep.Head)-n, time.Now()) {
 			// Who gets no answer asks again. None goes to who has asked
 			// everyone: a broadcast's address is nobody's to answer from.
 			_, _, _ = c.WriteMsgUDPAddrPort(rep.Head, departure(local), from)
@@ -108,8 +108,8 @@ type budget struct {
 	as    time.Time
 }
 
-// take tells whether an answer that is n octets longer may leave.
-func (b *budget) take(n int, now time.Time) bool {
+// allow tells whether an answer that is n octets longer may leave.
+func (b *budget) allow(n int, now time.Time) bool {
 	if n <= 0 {
 		return true
 	}

@@ -35,7 +35,7 @@ func (c *instant) Post(wrs ...rdma.WR) error {
 }
 
 func (c *instant) PostRecv(int) error { return nil }
-func (c *instant) Relieve()           {}
+func (c *instant) HandOffReader()     {}
 func (c *instant) Close() error       { return nil }
 
 // An instantRequest asks for an instant connection.

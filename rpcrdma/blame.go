@@ -34,7 +34,7 @@ type blame struct {
 
 // note remembers a call, in place of the oldest where there are many.
 func (b *blames) note(host netip.Addr, xid uint32) {
-	b.take(host, xid)
+	b.remove(host, xid)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.all) == maxBlames {
@@ -44,8 +44,8 @@ func (b *blames) note(host netip.Addr, xid uint32) {
 	b.n.Store(int32(len(b.all)))
 }
 
-// take forgets a call, and tells whether it was there.
-func (b *blames) take(host netip.Addr, xid uint32) (blamed bool) {
+// remove forgets a call, and tells whether it was there.
+func (b *blames) remove(host netip.Addr, xid uint32) (blamed bool) {
 	if b.n.Load() == 0 {
 		return false
 	}
@@ -89,7 +89,7 @@ func (cl *call) names(handle uint32) bool {
 // blameEndedLocked looks for the call to blame among those that have ended: a
 // reply may have left before the peer finds that its Writes go nowhere.
 func (c *conn) blameEndedLocked(err error) {
-	for cl := c.spare.head; cl != nil; cl = cl.next {
+	for cl := c.idle.head; cl != nil; cl = cl.next {
 		cl.blame(err)
 	}
 }

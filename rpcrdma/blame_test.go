@@ -129,10 +129,10 @@ func TestBlamesBounded(t *testing.T) {
 		}
 		assert.Len(t, b.all, maxBlames)
 		assert.LessOrEqual(t, cap(b.all), 2*maxBlames)
-		assert.False(t, b.take(host.Addr(), 9*maxBlames-1))
-		assert.True(t, b.take(host.Addr(), 9*maxBlames))
+		assert.False(t, b.remove(host.Addr(), 9*maxBlames-1))
+		assert.True(t, b.remove(host.Addr(), 9*maxBlames))
 		time.Sleep(blameTime + 1)
-		assert.False(t, b.take(host.Addr(), 10*maxBlames-1))
+		assert.False(t, b.remove(host.Addr(), 10*maxBlames-1))
 		assert.Empty(t, b.all)
 	})
 }

@@ -183,9 +183,9 @@ func (cl *call) Complete(done rdma.Completion) {
 	}
 }
 
-// CompleteByReader is Complete for the reader (rdma.ReaderCompleter). It serves the
+// CompleteInline is Complete for the reader (rdma.InlineCompleter). It serves the
 // call itself, if it takes it: what was pulled is in its processor's caches.
-func (cl *call) CompleteByReader(done rdma.Completion) {
+func (cl *call) CompleteInline(done rdma.Completion) {
 	c := cl.conn
 	if !cl.completed(done) {
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A ClientConfig is how a requester behaves. The zero value is right for most.
-type ClientConfig struct {
+// A ClientConnConfig is how a requester behaves. The zero value is right for most.
+type ClientConnConfig struct {
 	// Inline is the length of the longest message sent or received without
 	// chunks, in octets; 0 means 4096. It is rounded down to a multiple of
 	// 1024; below 1024 or above 262144 is an error.
@@ -48,7 +48,7 @@ type ClientConfig struct {
 	Extensions *ExtensionConfig
 }
 
-func (c *ClientConfig) fill() error {
+func (c *ClientConnConfig) fill() error {
 	c.Inline = orDefault(c.Inline, defaultInline) &^ 1023
 	c.Credits = orDefault(c.Credits, defaultCredits)
 	if c.Machine == "" {
@@ -65,11 +65,11 @@ func (c *ClientConfig) fill() error {
 	return c.fillReverse()
 }
 
-// A Client is a requester: it makes the calls of any ONC RPC program over one
+// A ClientConn is a requester: it makes the calls of any ONC RPC program over one
 // RDMA connection, and ends with it. That the server is there but silent, it does
-// not notice; a Line does. It implements oncrpc.Caller.
-type Client struct {
-	cfg      ClientConfig
+// not notice; a Client does. It implements oncrpc.Caller.
+type ClientConn struct {
+	cfg      ClientConnConfig
 	conn     rdma.Conn
 	sendSize int // longest message to the server, in octets
 	recvSize int // longest message from it
@@ -79,35 +79,35 @@ type Client struct {
 	xids     *xids
 	received atomic.Uint64 // messages
 
-	line    *Line          // or nil
-	link    *Link          // or nil
+	line    *Client        // or nil
+	link    *ExtensionConn // or nil
 	reverse *reverseServer // or nil
 	short   bool           // calls have no chunks: they go in the reverse direction
 
 	mu      sync.Mutex
-	calls   map[uint32]*outCall // that hold a credit, by XID
-	granted int                 // credits
-	waiting []*outCall          // for a credit, in order
-	spare   []*outCall          // ended, for later
-	nudge   *time.Timer         // until the first reply
-	err     error               // why the connection ended
+	calls   map[uint32]*clientCall // that hold a credit, by XID
+	granted int                    // credits
+	waiting []*clientCall          // for a credit, in order
+	idle    []*clientCall          // ended, for later
+	nudge   *time.Timer            // until the first reply
+	err     error                  // why the connection ended
 	over    chan struct{}
 	ending  sync.WaitGroup // forsaken calls that were answered; grows until over
 }
 
-var _ oncrpc.Caller = (*Client)(nil)
+var _ oncrpc.Caller = (*ClientConn)(nil)
 
-// Dial connects to a responder. The address is host and port.
-func Dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig) (*Client, error) {
+// DialConn connects to a responder. The address is host and port.
+func DialConn(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConnConfig) (*ClientConn, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
 	return dial(ctx, d, addr, cfg, newXIDs(), nil)
 }
 
-// dial is Dial with a configuration that is filled in, the XIDs to use, and the
+// dial is DialConn with a configuration that is filled in, the XIDs to use, and the
 // line, or nil, that the connection is for.
-func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig, ids *xids, line *Line) (*Client, error) {
+func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConnConfig, ids *xids, line *Client) (*ClientConn, error) {
 	c := newClient(cfg, ids)
 	c.line = line
 	cc := rdma.ConnConfig{Handler: (*clientHandler)(c), PrivateData: c.privateData(), RecvSize: cfg.Inline}
@@ -127,15 +127,15 @@ func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig, ids
 	return c, nil
 }
 
-func newClient(cfg ClientConfig, ids *xids) *Client {
-	return &Client{
+func newClient(cfg ClientConnConfig, ids *xids) *ClientConn {
+	return &ClientConn{
 		cfg: cfg, xids: ids, granted: 1, // RFC 8166, Section 3.3.3
 		over:  make(chan struct{}),
-		calls: make(map[uint32]*outCall),
+		calls: make(map[uint32]*clientCall),
 	}
 }
 
-func (c *Client) privateData() []byte {
+func (c *ClientConn) privateData() []byte {
 	if c.cfg.NoPrivateData {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (c *Client) privateData() []byte {
 // settleIn works around Linux's siw, which may leave a first message that
 // follows its MPA Reply at once in the socket, until more comes: it waits a
 // moment, and a timer sends something that does no harm.
-func (c *Client) settleIn(ctx context.Context) {
+func (c *ClientConn) settleIn(ctx context.Context) {
 	select {
 	case <-time.After(firstDelay):
 	case <-ctx.Done():
@@ -161,35 +161,35 @@ func (c *Client) settleIn(ctx context.Context) {
 }
 
 // Conn returns the connection below.
-func (c *Client) Conn() rdma.Conn { return c.conn }
+func (c *ClientConn) Conn() rdma.Conn { return c.conn }
 
 // Peer returns what the server said of itself by RFC 8797; false where it said
 // nothing, and the standard's assumptions stand.
-func (c *Client) Peer() (cmpriv.Message, bool) { return c.peer, c.hasPeer }
+func (c *ClientConn) Peer() (cmpriv.Message, bool) { return c.peer, c.hasPeer }
 
 // Thresholds returns the lengths of the longest messages to and from the
 // server, in octets.
-func (c *Client) Thresholds() (send, recv int) { return c.sendSize, c.recvSize }
+func (c *ClientConn) Thresholds() (send, recv int) { return c.sendSize, c.recvSize }
 
 // Credits returns how many calls the server lets be under way at the moment.
-func (c *Client) Credits() int {
+func (c *ClientConn) Credits() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.granted
 }
 
 // Done is closed when the connection has ended.
-func (c *Client) Done() <-chan struct{} { return c.over }
+func (c *ClientConn) Done() <-chan struct{} { return c.over }
 
 // cause returns why the connection has ended, where it has.
-func (c *Client) cause() error {
+func (c *ClientConn) cause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
 // Close ends the connection. Calls under way fail. It may be called twice.
-func (c *Client) Close() error {
+func (c *ClientConn) Close() error {
 	err := c.conn.Close()
 	<-c.over
 	c.ending.Wait()
@@ -197,9 +197,9 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Link returns what the ends have beside calls; nil where they are not both of
+// ExtensionConn returns what the ends have beside calls; nil where they are not both of
 // this project.
-func (c *Client) Link() *Link {
+func (c *ClientConn) ExtensionConn() *ExtensionConn {
 	if c.link == nil || !c.link.ours {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (c *Client) Link() *Link {
 }
 
 // clientHandler takes the connection's events.
-type clientHandler Client
+type clientHandler ClientConn
 
 // Receive hands a reply to the call that it is for. What cannot be decoded, or
 // is for no call, is dropped (RFC 8166, Section 4.5); the receive that it took
@@ -217,7 +217,7 @@ type clientHandler Client
 // its own back by itself, and a server that invalidates another call's has only
 // itself to blame when it cannot reach that any more.
 func (h *clientHandler) Receive(m rdma.Recv) {
-	c := (*Client)(h)
+	c := (*ClientConn)(h)
 	c.received.Add(1)
 	if m.WithImmediate {
 		c.takeImmediate(m.Immediate)
@@ -228,15 +228,15 @@ func (h *clientHandler) Receive(m rdma.Recv) {
 		c.takeReverse(body, err, m.Buf)
 		return
 	}
-	var o *outCall
+	var o *clientCall
 	if err == nil {
-		o = c.settle(&c.hdr)
+		o = c.takeCall(&c.hdr)
 	}
 	switch {
 	case o == nil:
 		m.Buf.Release()
 		_ = c.conn.PostRecv(1) // an error means that the connection ends
-	case o.forsaken:
+	case o.abandoned:
 		m.Buf.Release()
 		c.ending.Go(o.end) // it waits for what the server reads, and this is the reader
 	default:
@@ -244,9 +244,9 @@ func (h *clientHandler) Receive(m rdma.Recv) {
 	}
 }
 
-// settle finds the call that a reply is for, and gives back its credit. What was
+// takeCall finds the call that a reply is for, and gives back its credit. What was
 // not sent yet cannot be answered: XIDs are easy to guess.
-func (c *Client) settle(h *Header) *outCall {
+func (c *ClientConn) takeCall(h *Header) *clientCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.calls[h.XID]
@@ -268,7 +268,7 @@ func (c *Client) settle(h *Header) *outCall {
 
 // Closed fails all calls.
 func (h *clientHandler) Closed(err error) {
-	c := (*Client)(h)
+	c := (*ClientConn)(h)
 	c.mu.Lock()
 	if err == nil {
 		err = errors.New("closed")
@@ -281,7 +281,7 @@ func (h *clientHandler) Closed(err error) {
 	}
 	c.mu.Unlock()
 	for _, o := range calls {
-		if o.forsaken {
+		if o.abandoned {
 			o.end()
 		} else {
 			o.got <- outcome{err: c.err}

@@ -99,14 +99,14 @@ func (d *dialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rdma.Co
 }
 
 // client runs f with a requester and a server of the echo program.
-func client(t *testing.T, s *Server, cfg ClientConfig, f func(t *testing.T, c *Client, e *echo, d *dialer)) {
+func client(t *testing.T, s *Server, cfg ClientConnConfig, f func(t *testing.T, c *ClientConn, e *echo, d *dialer)) {
 	t.Helper()
 	e, mux := new(echo), new(oncrpc.Mux)
 	mux.Register(echoProg, 1, e)
 	s.Handler = mux
 	serve(t, s, func(t *testing.T, r *rig) {
 		d := &dialer{l: r.listen}
-		c, err := Dial(t.Context(), d, "", cfg)
+		c, err := DialConn(t.Context(), d, "", cfg)
 		require.NoError(t, err)
 		f(t, c, e, d)
 		require.NoError(t, c.Close())
@@ -151,7 +151,7 @@ func TestClientForms(t *testing.T) {
 	for _, inline := range []int{1024, 4096, 65536} {
 		for _, private := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%d, private data %v", inline, private), func(t *testing.T) {
-				client(t, &Server{Inline: inline}, ClientConfig{Inline: inline, NoPrivateData: !private}, func(t *testing.T, c *Client, _ *echo, _ *dialer) {
+				client(t, &Server{Inline: inline}, ClientConnConfig{Inline: inline, NoPrivateData: !private}, func(t *testing.T, c *ClientConn, _ *echo, _ *dialer) {
 					want := inline
 					if !private { // R8166-3.3.3-5
 						want = 1024
@@ -177,7 +177,7 @@ func TestClientForms(t *testing.T) {
 func TestClientCredits(t *testing.T) {
 	for _, tt := range []struct{ granted, asked, want int }{{1, 1024, 1}, {2, 128, 2}, {1024, 1024, 1024}, {128, 16, 16}} {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
-			client(t, &Server{Credits: tt.granted}, ClientConfig{Credits: tt.asked}, func(t *testing.T, c *Client, e *echo, _ *dialer) {
+			client(t, &Server{Credits: tt.granted}, ClientConnConfig{Credits: tt.asked}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
 				assert.Equal(t, 1, c.Credits())
 				e.hold = make(chan struct{})
 				var wg sync.WaitGroup
@@ -206,7 +206,7 @@ func TestClientCredits(t *testing.T) {
 
 // A cancelled call returns at once; its credit comes back with its reply.
 func TestClientCancel(t *testing.T) {
-	client(t, &Server{Credits: 1}, ClientConfig{}, func(t *testing.T, c *Client, e *echo, _ *dialer) {
+	client(t, &Server{Credits: 1}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
 		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
 		e.hold = make(chan struct{})
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -230,7 +230,7 @@ func TestClientCancel(t *testing.T) {
 
 // The end of the connection fails the calls under way and those after it.
 func TestClientLoss(t *testing.T) {
-	client(t, &Server{}, ClientConfig{}, func(t *testing.T, c *Client, e *echo, d *dialer) {
+	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, d *dialer) {
 		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
 		e.hold = make(chan struct{})
 		done := make(chan error, 3)
@@ -251,7 +251,7 @@ func TestClientLoss(t *testing.T) {
 }
 
 func TestClientRefused(t *testing.T) {
-	client(t, &Server{MaxPayload: 4096}, ClientConfig{}, func(t *testing.T, c *Client, _ *echo, _ *dialer) {
+	client(t, &Server{MaxPayload: 4096}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echo, _ *dialer) {
 		err := c.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg + 1, Vers: 1})
 		assert.ErrorIs(t, err, oncrpc.ErrProgUnavail)
 		var mismatch *oncrpc.ReplyError

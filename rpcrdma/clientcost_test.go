@@ -56,7 +56,7 @@ func (m *mirror) Post(wrs ...rdma.WR) error {
 // requests returns a function that makes a call of each form that NFS uses.
 func requests(t testing.TB) (run, stop func()) {
 	m := new(mirror)
-	c, err := Dial(t.Context(), m, "", ClientConfig{})
+	c, err := DialConn(t.Context(), m, "", ClientConnConfig{})
 	require.NoError(t, err)
 	data := make([]byte, 8192)
 	inline := &oncrpc.Exchange{Args: data[:40], MaxResults: 100}

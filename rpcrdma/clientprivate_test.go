@@ -24,15 +24,15 @@ import (
 // invalidated: each is of one call (R8797-3.2-2). It finds room in the private data
 // of any lower layer, and can be left out (R8797-4-4).
 func TestClientPrivateData(t *testing.T) {
-	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, _ *Client, p *puppet) {
+	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, _ *ClientConn, p *puppet) {
 		assert.Equal(t, wiretest.Hex(t, "../cmpriv/testdata/linux-client.hex"), p.offered)
 		const leastCapacity = 56 // of InfiniBand's connection manager, through rdma_cm
 		assert.LessOrEqual(t, len(p.offered), leastCapacity)
 	})
-	withPuppet(t, knfsd, ClientConfig{Inline: 65536 + 500}, func(t *testing.T, _ *Client, p *puppet) {
+	withPuppet(t, knfsd, ClientConnConfig{Inline: 65536 + 500}, func(t *testing.T, _ *ClientConn, p *puppet) {
 		assert.Equal(t, []byte{0xf6, 0xab, 0x0e, 0x18, 1, 1, 63, 63}, p.offered)
 	})
-	withPuppet(t, knfsd, ClientConfig{NoPrivateData: true}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, knfsd, ClientConnConfig{NoPrivateData: true}, func(t *testing.T, c *ClientConn, p *puppet) {
 		assert.Empty(t, p.offered)
 		send, recv := c.Thresholds()
 		assert.Equal(t, []int{1024, 1024}, []int{send, recv}, "R8797-5.1-1: the server knows no better")
@@ -67,7 +67,7 @@ func TestClientThresholds(t *testing.T) {
 		{"R8797-5.2-1 behind three, with more behind it", 4096, "\xf6\xab\x0e" + message(2048, 3072) + "\xf6\xab\x0e\x18", 3072, 2048},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, []byte(tt.private), ClientConfig{Inline: tt.inline}, func(t *testing.T, c *Client, p *puppet) {
+			withPuppet(t, []byte(tt.private), ClientConnConfig{Inline: tt.inline}, func(t *testing.T, c *ClientConn, p *puppet) {
 				for range 2 { // R8797-4-2: from the set-up to the end
 					send, recv := c.Thresholds()
 					assert.Equal(t, tt.send, send)
@@ -84,7 +84,7 @@ func TestClientThresholds(t *testing.T) {
 func TestAsymmetry(t *testing.T) {
 	for _, tt := range []struct{ send, recv int }{{1024, 4096}, {4096, 1024}, {3072, 2048}} {
 		private := cmpriv.Message{SendSize: tt.recv, RecvSize: tt.send}.AppendTo(nil)
-		withPuppet(t, private, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		withPuppet(t, private, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 			p.works(c)
 			for _, over := range []int{0, 4} {
 				x := &oncrpc.Exchange{Args: ramp(tt.send - minLen - callLen + over)}
@@ -116,7 +116,7 @@ func TestLineReplays(t *testing.T) {
 		}
 		accept(65536)
 		d := &watcher{dialer: dialer{l: l}}
-		line, err := Connect(t.Context(), d, "", LineConfig{Client: ClientConfig{Inline: 65536}, Log: testLog(t)})
+		line, err := Dial(t.Context(), d, "", ClientConfig{Conn: ClientConnConfig{Inline: 65536}, Log: testLog(t)})
 		require.NoError(t, err)
 		x := &oncrpc.Exchange{Prog: 1, Vers: 2, Proc: 3, Args: xdr.AppendUint32(nil, 9001), Item: ramp(9001), MaxResults: 8, Sink: make([]byte, 70000)}
 		done := begin(t.Context(), line, x)

@@ -38,12 +38,12 @@ func (s *Server) init() error {
 			maxConns:   orDefault(s.MaxConns, defaultMaxConns),
 		}
 		s.err = errors.Join(s.check(), s.fillReverse())
-		s.memory = fairshare.NewMemory(s.cfg.maxMemory, s.cfg.share(), fairshare.NewPress(s.press))
+		s.memory = fairshare.NewMemory(s.cfg.maxMemory, s.cfg.share(), fairshare.NewPress(s.cutStalled))
 		s.conns = make(map[*conn]struct{})
 		s.counters = s.counterMemory()
 		s.parties = fairshare.NewParties(s.parts)
 		s.began = time.Now()
-		s.sentry.init()
+		s.watchdog.init()
 		s.slow = time.Duration(slowness()) * slowCall
 		s.listeners = make(map[rdma.Listener]struct{})
 		s.calls.max = maxServing

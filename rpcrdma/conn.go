@@ -21,9 +21,9 @@ type conn struct {
 	peer       oncrpc.Peer
 	longest    int  // octets of a Send to the peer
 	invalidate bool // the peer takes a Send With Invalidate
-	back       Back
+	back       ReverseClient
 	reader     reader
-	link       *Link // or nil
+	link       *ExtensionConn // or nil
 
 	ctx    context.Context // of the handlers that run for this connection
 	cancel context.CancelCauseFunc
@@ -34,32 +34,32 @@ type conn struct {
 	rc    rdma.Conn     // set when ready is closed; nil where the set-up failed
 	ready chan struct{} // the reader may be faster than Accept's return
 
-	mu       sync.Mutex
-	calls    uint64        // received,
-	underWay int           // and of them those that have not ended
-	moved    time.Duration // when a call ended, or came where there was none, since Server.began
-	credits  credits
-	waiting  callQueue // calls that wait for memory, and
-	waiters  int       // how many, with the one that a goroutine has taken
-	waiter   bool      // whether a goroutine waits for them
-	spare    callQueue // calls that have ended, for their memory
-	spares   int
-	watch    watch
-	seen     fairshare.Sight
-	inline   int64 // octets that calls take beside memory for chunks
-	hog      bool  // these were too many
-	draining bool  // takes no more calls, and closes after the last
-	closing  bool  // close has been started
-	closed   bool  // Closed has been called
-	shut     bool  // close has returned
-	gone     bool  // the server has forgotten it
+	mu        sync.Mutex
+	calls     uint64        // received,
+	underWay  int           // and of them those that have not ended
+	moved     time.Duration // when a call ended, or came where there was none, since Server.began
+	credits   credits
+	waiting   callQueue // calls that wait for memory, and
+	waiters   int       // how many, with the one that a goroutine has taken
+	waiter    bool      // whether a goroutine waits for them
+	idle      callQueue // calls that have ended, for their memory
+	spares    int
+	watch     watch
+	seen      fairshare.Sight
+	inline    int64 // octets that calls take beside memory for chunks
+	overLimit bool  // these were too many
+	draining  bool  // takes no more calls, and closes after the last
+	closing   bool  // close has been started
+	closed    bool  // Closed has been called
+	shut      bool  // close has returned
+	gone      bool  // the server has forgotten it
 }
 
 func newConn(s *Server, p *party, req rdma.ConnRequest) *conn {
 	c := &conn{srv: s, party: p, ready: make(chan struct{})}
 	c.peer = peerOf(req)
 	c.peer.Cut = c.abort
-	c.back.c, c.peer.Back = c, &c.back
+	c.back.c, c.peer.Reverse = c, &c.back
 	c.longest, c.invalidate = s.cfg.replyThreshold(req.PrivateData())
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.watch.timer = time.AfterFunc(stallTime, c.checkProgress)
@@ -85,7 +85,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 		c.Closed(err)
 		close(c.ready)
 		c.mu.Lock()
-		c.settle()
+		c.finishUnlock()
 		return
 	}
 	c.rc, c.since = rc, time.Now()
@@ -94,7 +94,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 	close(c.ready)
 	c.srv.log.Debug("connection made", "peer", &c.peer, "threshold", c.longest, "invalidate", c.invalidate)
 	c.mu.Lock()
-	c.settle()
+	c.finishUnlock()
 }
 
 // Receive takes a message. It reads the header, and answers a short call or hands it
@@ -114,7 +114,7 @@ func (c *conn) Receive(r rdma.Recv) {
 	}
 	body, err := cl.hdr.ParseCall(r.Buf.B)
 	cl.takeLists()
-	if err == nil && c.srv.blames.take(c.peer.Addr.Addr(), cl.hdr.XID) { // Section 4.5.3
+	if err == nil && c.srv.blames.remove(c.peer.Addr.Addr(), cl.hdr.XID) { // Section 4.5.3
 		err = cl.hdr.fail("rdma_xid", 0, errBlamed)
 	}
 	if err == nil {
@@ -132,14 +132,14 @@ func (c *conn) Receive(r rdma.Recv) {
 func (c *conn) begin(msg *buf.Buf) (cl *call, tooMuch bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.draining || c.closed || c.hog {
+	if c.draining || c.closed || c.overLimit {
 		return nil, false
 	}
 	c.calls++
 	if c.underWay++; c.underWay == 1 {
 		c.moved = time.Since(c.srv.began)
 	}
-	cl = c.spare.pop()
+	cl = c.idle.pop()
 	if cl == nil {
 		cl = &call{conn: c}
 	} else {
@@ -158,11 +158,11 @@ func (c *conn) end(cl *call) {
 	cl.giveLocked()
 	if c.spares < maxSpares && !cl.long {
 		cl.inline = 0
-		c.spare.push(cl)
+		c.idle.push(cl)
 		c.spares++
 	}
 	err := c.settleDebtLocked()
-	c.settle()
+	c.finishUnlock()
 	c.broken(err)
 }
 
@@ -184,7 +184,7 @@ func (c *conn) Closed(err error) {
 	} else {
 		c.srv.log.Warn("connection lost", "peer", &c.peer, "err", err)
 	}
-	c.settle()
+	c.finishUnlock()
 	if ours {
 		err = rdma.ErrClosed // whatever the requester answered
 	}
@@ -195,12 +195,12 @@ func (c *conn) Closed(err error) {
 func (c *conn) drain() {
 	c.mu.Lock()
 	c.draining = true
-	c.settle()
+	c.finishUnlock()
 }
 
-// settle does what is due when a call or the connection has ended. The caller
+// finishUnlock does what is due when a call or the connection has ended. The caller
 // holds the lock; settle gives it up.
-func (c *conn) settle() {
+func (c *conn) finishUnlock() {
 	idle := c.underWay == 0
 	// While the connection is being set up there is nothing to close, and
 	// nothing to forget; start comes back here.
@@ -224,7 +224,7 @@ func (c *conn) close() {
 	}
 	c.mu.Lock()
 	c.shut = true
-	c.settle()
+	c.finishUnlock()
 }
 
 func (c *conn) isReady() bool {

@@ -2,9 +2,9 @@
 // of RFC 8797): the transport header, and the responder that takes calls from
 // connections, pulls their chunks, and brings replies back in the form that
 // the requester provided for; and the requester, which makes calls over one
-// connection (Client), or over one after the other (Line). Calls go in the reverse
-// direction as well (RFC 8167: Back, ClientConfig.Backchannel), and beside the
-// calls, between ends of this project, Immediate Data and atomic operations (Link).
+// connection (ClientConn), or over one after the other (Client). Calls go in the reverse
+// direction as well (RFC 8167: ReverseClient, ClientConnConfig.Backchannel), and beside the
+// calls, between ends of this project, Immediate Data and atomic operations (ExtensionConn).
 //
 // The responder:
 //
@@ -18,11 +18,11 @@
 //
 // The requester:
 //
-//	       Line: XIDs, calls under way, backoff, signs of life
+//	       Client: XIDs, calls under way, backoff, signs of life
 //	        │ ▲
 //	   call │ │ connection lost: wait for the next, and call again
 //	        ▼ │
-//	Call ──Client──credit──▶ register memory ──▶ Send ═══▶ responder
+//	Call ──ClientConn──credit──▶ register memory ──▶ Send ═══▶ responder
 //	  ▲                                                        │
 //	  └─────── deregister ◀──── Receive (by XID) ◀═══ Send ════┘
 //
@@ -53,7 +53,7 @@
 // itself, and those whose chunks it has placed, and may be kept by their handler:
 // then another goroutine reads on within some milliseconds, and calls of that kind
 // are handed over for a while. Where the
-// connection below cannot do so (rdma.Reliever), all calls are. A call that needs much memory waits
+// connection below cannot do so (rdma.ReaderHandoff), all calls are. A call that needs much memory waits
 // for it in the order of its connection; calls that need none pass it by. A
 // requester's calls wait for a credit, for their reply, and for a server that
 // is away.

@@ -13,10 +13,10 @@ import (
 
 // A line makes the calls of any program, also when the server was restarted in
 // the meantime.
-func ExampleLine() {
+func ExampleClient() {
 	var dialer rdma.Dialer // package iwarp has one over TCP
 	ctx := context.Background()
-	line, err := rpcrdma.Connect(ctx, dialer, "server:20049", rpcrdma.LineConfig{GiveUp: time.Minute})
+	line, err := rpcrdma.Dial(ctx, dialer, "server:20049", rpcrdma.ClientConfig{GiveUp: time.Minute})
 	if err != nil {
 		log.Fatal(err)
 	}

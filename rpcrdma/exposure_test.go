@@ -37,13 +37,13 @@ func (e *exposure) Deregister() {
 	e.Region.Deregister()
 }
 
-// Redirect exchanges it (rdma.Redirector).
-func (e *exposure) Redirect(b []byte) {
+// Remap exchanges it (rdma.Remapper).
+func (e *exposure) Remap(b []byte) {
 	w := e.w
 	w.mu.Lock()
 	e.mem = b
 	w.mu.Unlock()
-	e.Region.(rdma.Redirector).Redirect(b)
+	e.Region.(rdma.Remapper).Remap(b)
 }
 
 // Placed tells what the server has written (rdma.Placer).
@@ -106,7 +106,7 @@ func (w *watchedConn) exposed(t *testing.T) (read, written [][]byte) {
 }
 
 // watched replaces a requester's connection.
-func watched(c *Client) *watchedConn {
+func watched(c *ClientConn) *watchedConn {
 	w := &watchedConn{Conn: c.conn, live: make(map[*exposure]bool)}
 	c.conn = w
 	return w
@@ -130,7 +130,7 @@ func TestClientExposes(t *testing.T) {
 		{9000, 0, 9001, true, 9001},
 	} {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
-			client(t, &Server{}, ClientConfig{}, func(t *testing.T, c *Client, e *echo, _ *dialer) {
+			client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
 				require.NoError(t, ask(t.Context(), c, 0, 0, 0)) // and others' octets lie in pooled memory
 				w := watched(c)
 				e.onCall = func() {
@@ -156,7 +156,7 @@ func TestClientExposes(t *testing.T) {
 // What a call has exposed is taken back when it is given up as well, at once where
 // memory cannot be exchanged.
 func TestClientExposesNoLonger(t *testing.T) {
-	client(t, &Server{}, ClientConfig{}, func(t *testing.T, c *Client, e *echo, _ *dialer) {
+	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
 		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
 		w := watched(c)
 		w.rigid = true
@@ -172,7 +172,7 @@ func TestClientExposesNoLonger(t *testing.T) {
 // Of a message that is read as a whole, the server reaches that and no more
 // (R5042-6.3.4-1).
 func TestClientExposesMessage(t *testing.T) {
-	client(t, &Server{}, ClientConfig{}, func(t *testing.T, c *Client, e *echo, _ *dialer) {
+	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
 		w := watched(c)
 		x := &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1, MaxResults: 24}
 		x.Args = append(xdr.AppendUint64(nil, 0), xdr.AppendOpaque(nil, ramp(9000))...)
@@ -196,7 +196,7 @@ func TestClientExposesMessage(t *testing.T) {
 // A reply is looked at when the server cannot change it any more: what it changes
 // at the last moment is what the requester sees (R5042-6.2.2-1, R8166-4.4.1-1).
 func TestClientRevokesFirst(t *testing.T) {
-	client(t, &Server{}, ClientConfig{}, func(t *testing.T, c *Client, _ *echo, _ *dialer) {
+	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echo, _ *dialer) {
 		require.NoError(t, ask(t.Context(), c, 0, 9000, 0))
 		w := watched(c)
 		w.onEnd = func(e *exposure) {

@@ -40,9 +40,9 @@ type ExtensionConfig struct {
 
 	// Attach is called for each connection on which both ends take Immediate
 	// Data, before any comes, and returns who takes it, not nil. What is on
-	// beside that, the Link tells. It must not make calls, and must not be nil
+	// beside that, the ExtensionConn tells. It must not make calls, and must not be nil
 	// where ImmediateRecvs is set.
-	Attach func(*Link) LinkHandler
+	Attach func(*ExtensionConn) ExtensionHandler
 }
 
 func (x *ExtensionConfig) check(responder bool) error {
@@ -103,11 +103,11 @@ func depth(conn rdma.Registrar, responder bool) int {
 
 // request adds to a connection to be made what a requester offers, and returns
 // its link: nil where that is nothing.
-func (x *ExtensionConfig) request(c *Client, cc *rdma.ConnConfig) *Link {
+func (x *ExtensionConfig) request(c *ClientConn, cc *rdma.ConnConfig) *ExtensionConn {
 	if x == nil {
 		return nil
 	}
-	l := &Link{cfg: x, client: c, block: x.block()}
+	l := &ExtensionConn{cfg: x, client: c, block: x.block()}
 	cc.PrivateData = l.block.AppendTo(cc.PrivateData)
 	cc.Immediate = l.block.Immediate
 	return l
@@ -120,7 +120,7 @@ func (x *ExtensionConfig) request(c *Client, cc *rdma.ConnConfig) *Link {
 // The counters of a connection are advertised with its acceptance, and registered
 // with it alone, so they are made in between. Who cannot use them is not told of
 // any, and neither is a party that has used up its room for them.
-func (x *ExtensionConfig) accept(private []byte, cc *rdma.ConnConfig, room *fairshare.Part, log *slog.Logger) *Link {
+func (x *ExtensionConfig) accept(private []byte, cc *rdma.ConnConfig, room *fairshare.Part, log *slog.Logger) *ExtensionConn {
 	if x == nil {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (x *ExtensionConfig) accept(private []byte, cc *rdma.ConnConfig, room *fair
 	if !ok {
 		return nil
 	}
-	l := &Link{cfg: x, block: x.block(), peer: theirs}
+	l := &ExtensionConn{cfg: x, block: x.block(), peer: theirs}
 	if agree(l.block, theirs, 0).Immediate > 0 {
 		cc.Immediate = true
 		cc.Recvs += x.ImmediateRecvs

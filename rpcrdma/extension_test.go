@@ -86,10 +86,10 @@ func TestExtensionNegotiation(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			serve(t, &Server{Handler: null, Extensions: tt.server}, func(t *testing.T, r *rig) {
-				c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: tt.client})
+				c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Extensions: tt.client})
 				require.NoError(t, err)
 				synctest.Wait()
-				theirs := r.onlyConn().back.Link()
+				theirs := r.onlyConn().back.ExtensionConn()
 				request, reply := r.onlyConn().rc.PrivateData(), c.Conn().PrivateData()
 				want := 8
 				if tt.client != nil { // it goes first, and cannot know
@@ -98,13 +98,13 @@ func TestExtensionNegotiation(t *testing.T) {
 				assert.Len(t, request, want)
 				if tt.client != nil && tt.server != nil {
 					assert.Len(t, reply, 8+cmpriv.ExtensionLen)
-					assert.Equal(t, tt.want, c.Link().Extensions())
+					assert.Equal(t, tt.want, c.ExtensionConn().Extensions())
 					assert.Equal(t, tt.want, theirs.Extensions())
-					assert.Equal(t, tt.server.block(), c.Link().Peer())
+					assert.Equal(t, tt.server.block(), c.ExtensionConn().Peer())
 					assert.Equal(t, tt.client.block(), theirs.Peer())
 				} else {
 					assert.Len(t, reply, 8, "a peer without a block never sees one")
-					assert.Nil(t, c.Link())
+					assert.Nil(t, c.ExtensionConn())
 					assert.Nil(t, theirs)
 				}
 				_, ok := c.Peer()
@@ -115,19 +115,19 @@ func TestExtensionNegotiation(t *testing.T) {
 	}
 	t.Run("no RDMA Reads", func(t *testing.T) {
 		serve(t, &Server{Handler: null, Extensions: atomics}, func(t *testing.T, r *rig) {
-			c, err := Dial(t.Context(), &shallowDialer{dialer{l: r.listen}}, "", ClientConfig{Extensions: atomics})
+			c, err := DialConn(t.Context(), &shallowDialer{dialer{l: r.listen}}, "", ClientConnConfig{Extensions: atomics})
 			require.NoError(t, err)
-			assert.Equal(t, Extensions{}, c.Link().Extensions())
+			assert.Equal(t, Extensions{}, c.ExtensionConn().Extensions())
 			require.NoError(t, c.Close())
 		})
 	})
 	t.Run("no private data", func(t *testing.T) {
 		serve(t, &Server{Handler: null, Extensions: imm}, func(t *testing.T, r *rig) {
-			c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{NoPrivateData: true, Extensions: imm})
+			c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{NoPrivateData: true, Extensions: imm})
 			require.NoError(t, err)
 			synctest.Wait()
 			assert.Empty(t, r.onlyConn().rc.PrivateData())
-			assert.Nil(t, c.Link())
+			assert.Nil(t, c.ExtensionConn())
 			require.NoError(t, c.Close())
 		})
 	})
@@ -155,10 +155,10 @@ func TestExtensionConfig(t *testing.T) {
 	for _, x := range []*ExtensionConfig{
 		{ImmediateRecvs: -1, Attach: attach}, {ImmediateRecvs: 65536, Attach: attach}, {ImmediateRecvs: 1},
 	} {
-		assert.Error(t, (&ClientConfig{Extensions: x}).fill())
+		assert.Error(t, (&ClientConnConfig{Extensions: x}).fill())
 		assert.Error(t, (&Server{Handler: null, Extensions: x}).init())
 	}
 	x := &ExtensionConfig{ImmediateRecvs: 65535, Attach: attach}
-	assert.NoError(t, (&ClientConfig{Extensions: x}).fill())
+	assert.NoError(t, (&ClientConnConfig{Extensions: x}).fill())
 	assert.NoError(t, (&Server{Handler: null, Extensions: x}).init())
 }

@@ -145,7 +145,7 @@ func TestHostileFlood(t *testing.T) {
 				}
 			}
 			require.Len(t, q.ended(), 1, host)
-			assert.ErrorIs(t, q.ended()[0], errHog)
+			assert.ErrorIs(t, q.ended()[0], errOverLimit)
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)

@@ -12,7 +12,7 @@ import (
 // wraps rdma.ErrClosed; done is not told then.
 //
 // The reply to a call stands in the queue when its Reply.Posted has been called.
-func (l *Link) PostImmediate(octets [8]byte, done rdma.Completer, id uint64) error {
+func (l *ExtensionConn) PostImmediate(octets [8]byte, done rdma.Completer, id uint64) error {
 	if err := l.tally(l.responder(), ErrUnanswered, ErrUnasked); err != nil {
 		return err
 	}
@@ -20,7 +20,7 @@ func (l *Link) PostImmediate(octets [8]byte, done rdma.Completer, id uint64) err
 }
 
 // receive takes Immediate Data. An error is reason to end the connection.
-func (l *Link) receive(octets [8]byte) error {
+func (l *ExtensionConn) receive(octets [8]byte) error {
 	if l == nil {
 		return ErrNotAgreed
 	}
@@ -35,14 +35,14 @@ func (l *Link) receive(octets [8]byte) error {
 }
 
 // takeImmediate takes what came in on a requester's connection.
-func (c *Client) takeImmediate(octets [8]byte) {
+func (c *ClientConn) takeImmediate(octets [8]byte) {
 	if err := c.link.receive(octets); err != nil {
 		c.conn.Abort(err)
 	}
 }
 
 // tally counts a question or an answer, if there may be one.
-func (l *Link) tally(question bool, tooMany, none error) error {
+func (l *ExtensionConn) tally(question bool, tooMany, none error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

@@ -19,17 +19,17 @@ import (
 
 // A side notes what comes in on the links of one end.
 type side struct {
-	onAttach func(*Link)
-	on       func(l *Link, octets [8]byte)
-	onClosed func(*Link)
+	onAttach func(*ExtensionConn)
+	on       func(l *ExtensionConn, octets [8]byte)
+	onClosed func(*ExtensionConn)
 
 	mu     sync.Mutex
-	links  []*Link
+	links  []*ExtensionConn
 	got    [][8]byte
 	closed []error
 }
 
-func (s *side) attach(l *Link) LinkHandler {
+func (s *side) attach(l *ExtensionConn) ExtensionHandler {
 	s.mu.Lock()
 	s.links = append(s.links, l)
 	s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *side) config(recvs int) *ExtensionConfig {
 }
 
 // link returns the only link, ready for use.
-func (s *side) link(t *testing.T) *Link {
+func (s *side) link(t *testing.T) *ExtensionConn {
 	t.Helper()
 	synctest.Wait()
 	s.mu.Lock()
@@ -66,7 +66,7 @@ func (s *side) news() [][8]byte { return news(&s.mu, &s.got) }
 
 type sideLink struct {
 	s *side
-	l *Link
+	l *ExtensionConn
 }
 
 func (k *sideLink) Immediate(octets [8]byte) {
@@ -95,11 +95,11 @@ func octets(n int) (b [8]byte) {
 
 // links runs f with both ends of a connection between ours, and holds that each
 // end is told of the end once.
-func links(t *testing.T, server, client int, f func(t *testing.T, r *rig, c *Client, server, client *side)) {
+func links(t *testing.T, server, client int, f func(t *testing.T, r *rig, c *ClientConn, server, client *side)) {
 	t.Helper()
 	theirs, ours := new(side), new(side)
 	serve(t, &Server{Handler: null, Extensions: theirs.config(server)}, func(t *testing.T, r *rig) {
-		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: ours.config(client)})
+		c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Extensions: ours.config(client)})
 		require.NoError(t, err)
 		synctest.Wait()
 		f(t, r, c, theirs, ours)
@@ -113,10 +113,10 @@ func links(t *testing.T, server, client int, f func(t *testing.T, r *rig, c *Cli
 // answer makes room for one, and there is none without a question.
 func TestImmediate(t *testing.T) {
 	for _, recvs := range [][2]int{{3, 9}, {9, 3}, {3, 3}, {1, 1}} {
-		links(t, recvs[0], recvs[1], func(t *testing.T, _ *rig, c *Client, theirs, ours *side) {
+		links(t, recvs[0], recvs[1], func(t *testing.T, _ *rig, c *ClientConn, theirs, ours *side) {
 			limit := min(recvs[0], recvs[1])
 			server, client := theirs.link(t), ours.link(t)
-			assert.Same(t, client, c.Link())
+			assert.Same(t, client, c.ExtensionConn())
 			assert.Equal(t, limit, server.Extensions().Immediate)
 			require.ErrorIs(t, client.PostImmediate(octets(1), nil, 0), ErrUnasked)
 			for round := range 5 {
@@ -149,10 +149,10 @@ func (b sentBox) Complete(c rdma.Completion) { b <- c }
 // lock is held.
 func TestImmediateFromWithin(t *testing.T) {
 	const rounds = 1000
-	links(t, 2, 2, func(t *testing.T, _ *rig, _ *Client, theirs, ours *side) {
+	links(t, 2, 2, func(t *testing.T, _ *rig, _ *ClientConn, theirs, ours *side) {
 		server, n := theirs.link(t), 0
-		ours.on = func(l *Link, b [8]byte) { assert.NoError(t, l.PostImmediate(b, nil, 0)) }
-		theirs.on = func(l *Link, b [8]byte) {
+		ours.on = func(l *ExtensionConn, b [8]byte) { assert.NoError(t, l.PostImmediate(b, nil, 0)) }
+		theirs.on = func(l *ExtensionConn, b [8]byte) {
 			if n++; n < rounds {
 				assert.NoError(t, l.PostImmediate(b, nil, 0))
 			}
@@ -242,7 +242,7 @@ func dialRawLink(t *testing.T, l *rdmatest.Listener, private []byte) *rawLink {
 
 // rawLinkServer runs f with a requester that offers so many receives, and a server
 // with the given private data.
-func rawLinkServer(t *testing.T, private []byte, x *ExtensionConfig, f func(t *testing.T, c *Client, p *rawLink)) {
+func rawLinkServer(t *testing.T, private []byte, x *ExtensionConfig, f func(t *testing.T, c *ClientConn, p *rawLink)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l, p := rdmatest.Listen(t), new(rawLink)
@@ -253,7 +253,7 @@ func rawLinkServer(t *testing.T, private []byte, x *ExtensionConfig, f func(t *t
 			require.NoError(t, err)
 			p.Conn = c.(*rdmatest.Conn)
 		}()
-		c, err := Dial(t.Context(), &dialer{l: l}, "", ClientConfig{Extensions: x})
+		c, err := DialConn(t.Context(), &dialer{l: l}, "", ClientConnConfig{Extensions: x})
 		require.NoError(t, err)
 		synctest.Wait()
 		f(t, c, p)
@@ -265,7 +265,7 @@ func rawLinkServer(t *testing.T, private []byte, x *ExtensionConfig, f func(t *t
 func TestImmediateMisuse(t *testing.T) {
 	t.Run("server asks too much", func(t *testing.T) {
 		s := new(side)
-		rawLinkServer(t, linked(3), s.config(8), func(t *testing.T, c *Client, p *rawLink) {
+		rawLinkServer(t, linked(3), s.config(8), func(t *testing.T, c *ClientConn, p *rawLink) {
 			for i := range 3 {
 				p.say(t, i)
 			}
@@ -292,7 +292,7 @@ func TestImmediateMisuse(t *testing.T) {
 	})
 	t.Run("not agreed, client offers", func(t *testing.T) {
 		s := new(side)
-		rawLinkServer(t, linux.AppendTo(nil), s.config(8), func(t *testing.T, c *Client, p *rawLink) {
+		rawLinkServer(t, linux.AppendTo(nil), s.config(8), func(t *testing.T, c *ClientConn, p *rawLink) {
 			require.NoError(t, c.conn.PostRecv(1))
 			p.say(t, 1)
 			assert.ErrorIs(t, p.end(), ErrNotAgreed)
@@ -300,7 +300,7 @@ func TestImmediateMisuse(t *testing.T) {
 		})
 	})
 	t.Run("not agreed, client offers nothing", func(t *testing.T) {
-		rawLinkServer(t, linked(8), nil, func(t *testing.T, c *Client, p *rawLink) {
+		rawLinkServer(t, linked(8), nil, func(t *testing.T, c *ClientConn, p *rawLink) {
 			require.NoError(t, c.conn.PostRecv(1))
 			p.say(t, 1)
 			assert.ErrorIs(t, p.end(), rdma.ErrUnsupportedOp, "as by one who has never heard of it")
@@ -325,11 +325,11 @@ func TestImmediateMisuse(t *testing.T) {
 func TestReceives(t *testing.T) {
 	const credits, reverse, immediate, rounds = 8, 4, 5, 50
 	theirs, ours := new(side), new(side)
-	ours.on = func(l *Link, b [8]byte) { assert.NoError(t, l.PostImmediate(b, nil, 0)) }
+	ours.on = func(l *ExtensionConn, b [8]byte) { assert.NoError(t, l.PostImmediate(b, nil, 0)) }
 	s := &Server{Handler: callbacks(repeater), Credits: credits, Extensions: theirs.config(immediate)}
 	serveTap(t, s, new(tap), func(t *testing.T, r *rig) {
 		d := &countingDialer{dialer: dialer{l: r.listen}}
-		c, err := Dial(t.Context(), d, "", ClientConfig{
+		c, err := DialConn(t.Context(), d, "", ClientConnConfig{
 			Credits: credits, Extensions: ours.config(immediate),
 			Backchannel: callbacks(repeater), BackchannelCredits: reverse,
 		})
@@ -349,7 +349,7 @@ func TestReceives(t *testing.T) {
 		for range immediate {
 			room <- struct{}{}
 		}
-		theirs.on = func(*Link, [8]byte) { room <- struct{}{} }
+		theirs.on = func(*ExtensionConn, [8]byte) { room <- struct{}{} }
 		many(2*credits, func() error { return callBack(t.Context(), c, "forwards") })
 		many(2*reverse, func() error { return callBack(t.Context(), back, "backward") })
 		many(immediate, func() error {
@@ -405,7 +405,7 @@ func TestLinkClosed(t *testing.T) {
 	cause := errors.New("cable cut")
 	for _, end := range []string{"client", "server"} {
 		theirs, ours := new(side), new(side)
-		cut := func(l *Link) {
+		cut := func(l *ExtensionConn) {
 			l.conn.Abort(cause)
 			time.Sleep(time.Second) // it has ended by then
 		}
@@ -415,7 +415,7 @@ func TestLinkClosed(t *testing.T) {
 			theirs.onAttach = cut
 		}
 		serve(t, &Server{Handler: null, Extensions: theirs.config(1)}, func(t *testing.T, r *rig) {
-			c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: ours.config(1)})
+			c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Extensions: ours.config(1)})
 			require.NoError(t, err)
 			time.Sleep(2 * time.Second)
 			for _, s := range []*side{theirs, ours} {
@@ -431,7 +431,7 @@ func TestLinkClosed(t *testing.T) {
 // Each connection of a line has a link of its own.
 func TestLinkReconnect(t *testing.T) {
 	ours := new(side)
-	line(t, LineConfig{Client: ClientConfig{Extensions: ours.config(1)}}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{Conn: ClientConnConfig{Extensions: ours.config(1)}}, func(t *testing.T, l *Client, p *place) {
 		p.kill()
 		theirs := new(side)
 		p.extensions = theirs.config(1)
@@ -451,7 +451,7 @@ func TestLinkReconnect(t *testing.T) {
 }
 
 func TestLinkAtomics(t *testing.T) {
-	links(t, 1, 1, func(t *testing.T, r *rig, _ *Client, theirs, ours *side) {
+	links(t, 1, 1, func(t *testing.T, r *rig, _ *ClientConn, theirs, ours *side) {
 		memory := make([]byte, 16)
 		region, err := r.onlyConn().rc.Register(memory, rdma.RemoteAtomic)
 		require.NoError(t, err)
@@ -473,10 +473,10 @@ func TestLinkAtomics(t *testing.T) {
 	})
 	x := &ExtensionConfig{}
 	serve(t, &Server{Handler: null, Extensions: x}, func(t *testing.T, r *rig) {
-		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: x})
+		c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Extensions: x})
 		require.NoError(t, err)
-		assert.ErrorIs(t, c.Link().Atomic(rdma.OpFetchAdd, rdma.Remote{}, rdma.Atomic{}, nil, 0), ErrNotAgreed)
-		assert.ErrorIs(t, c.Link().PostImmediate(octets(1), nil, 0), ErrNotAgreed)
+		assert.ErrorIs(t, c.ExtensionConn().Atomic(rdma.OpFetchAdd, rdma.Remote{}, rdma.Atomic{}, nil, 0), ErrNotAgreed)
+		assert.ErrorIs(t, c.ExtensionConn().PostImmediate(octets(1), nil, 0), ErrNotAgreed)
 		require.NoError(t, c.Close())
 	})
 }

@@ -10,8 +10,8 @@ import (
 // anything is known of it. It is counted, and where that is too much in all,
 // connections go.
 
-// errHog is why a connection had to go.
-var errHog = fmt.Errorf("%w: too many octets of messages are held, and this peer has most of them", ErrBound)
+// errOverLimit is why a connection had to go.
+var errOverLimit = fmt.Errorf("%w: too many octets of messages are held, and this peer has most of them", ErrBound)
 
 // takeLocked counts what a new call takes, with the connection's lock held: its
 // message, an inline reply, and itself. It reports whether that is too much.
@@ -37,7 +37,7 @@ func (cl *call) takeLists() {
 
 func (cl *call) addLocked(n int64) (tooMuch bool) {
 	c := cl.conn
-	if c.hog {
+	if c.overLimit {
 		return false
 	}
 	cl.inline += n
@@ -48,7 +48,7 @@ func (cl *call) addLocked(n int64) (tooMuch bool) {
 // giveLocked takes a call that has ended out of the count.
 func (cl *call) giveLocked() {
 	c := cl.conn
-	if !c.hog {
+	if !c.overLimit {
 		c.inline -= cl.inline
 		c.srv.inline.Add(-cl.inline)
 	}
@@ -83,7 +83,7 @@ func (s *Server) shed() {
 	}
 	if c := largest[most]; c != nil {
 		c.condemn()
-		c.abort(errHog)
+		c.abort(errOverLimit)
 	}
 }
 
@@ -98,5 +98,5 @@ func (c *conn) condemn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.srv.inline.Add(-c.inline)
-	c.inline, c.hog = 0, true
+	c.inline, c.overLimit = 0, true
 }

@@ -88,13 +88,13 @@ const (
 	// maxTurn is how many calls a reader serves before others may run.
 	maxTurn = 64
 
-	// sentryPeriod is how often the sentry looks at the readers: one that is kept
+	// watchdogPeriod is how often the watchdog looks at the readers: one that is kept
 	// is relieved after one to two of these. As long as it finds none, the period
 	// doubles up to sentryCalm, since each look wakes a thread. Where it finds a
 	// reader at nothing maxRest times, it looks at that one no more.
-	sentryPeriod = time.Millisecond
-	sentryCalm   = 16 * time.Millisecond
-	maxRest      = 8
+	watchdogPeriod = time.Millisecond
+	sentryCalm     = 16 * time.Millisecond
+	maxRest        = 8
 
 	// stallTime is how long a peer may leave posted work undone before it
 	// is taken for dead: it neither answers RDMA Reads nor reads its

@@ -14,11 +14,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A LineConfig is how a Line behaves. The zero value makes calls that wait for
+// A ClientConfig is how a Client behaves. The zero value makes calls that wait for
 // their server for ever.
-type LineConfig struct {
-	// Client is how each of the connections behaves.
-	Client ClientConfig
+type ClientConfig struct {
+	// Conn is how each of the connections behaves.
+	Conn ClientConnConfig
 
 	// Silence is how long a server may give no sign of life (a message, or
 	// octets that move) while calls are under way, before its connection
@@ -36,7 +36,7 @@ type LineConfig struct {
 	Log *slog.Logger
 }
 
-func (c *LineConfig) fill() error {
+func (c *ClientConfig) fill() error {
 	c.Silence = cmp.Or(c.Silence, defaultSilence)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	switch {
@@ -45,33 +45,33 @@ func (c *LineConfig) fill() error {
 	case c.GiveUp < 0:
 		return fmt.Errorf("rpcrdma: calls cannot be given up after %v", c.GiveUp)
 	}
-	return c.Client.fill()
+	return c.Conn.fill()
 }
 
-// A Line makes calls to one server, over one connection at a time. A lost
+// A Client makes calls to one server, over one connection at a time. A lost
 // connection is replaced, and the calls that were under way are sent again, with
 // their XIDs, by which a server knows what it has executed (RFC 5531, Section
 // 4). Only the connection's end and a silent server make it do so: RPC errors
 // and RDMA_ERRORs are answers. It implements oncrpc.Caller.
-type Line struct {
+type Client struct {
 	dialer rdma.Dialer
 	addr   string
-	cfg    LineConfig
+	cfg    ClientConfig
 	xids   *xids
 
-	live    atomic.Pointer[Client] // nil: no connection
-	calls   atomic.Int64           // under way
-	program atomic.Uint64          // program and version called last
-	watched atomic.Bool            // whoever runs the connection looks for signs of life
-	busy    chan struct{}          // to make it look; room for one
-	want    chan struct{}          // a call waits for a connection; room for one
-	hints   *hints                 // of a server that is there again
+	live    atomic.Pointer[ClientConn] // nil: no connection
+	calls   atomic.Int64               // under way
+	program atomic.Uint64              // program and version called last
+	watched atomic.Bool                // whoever runs the connection looks for signs of life
+	busy    chan struct{}              // to make it look; room for one
+	want    chan struct{}              // a call waits for a connection; room for one
+	hints   *hints                     // of a server that is there again
 
 	quit context.CancelFunc
 	over chan struct{} // closed when nothing of the line runs
 
 	mu      sync.Mutex
-	last    *Client
+	last    *ClientConn
 	closed  bool
 	changed chan struct{} // closed when there is a connection, or the line is closed
 	waiting int           // calls that wait for a connection
@@ -82,20 +82,20 @@ type Line struct {
 	failed  error         // why the last attempt to replace it failed; nil: there was none
 }
 
-var _ oncrpc.Caller = (*Line)(nil)
+var _ oncrpc.Caller = (*Client)(nil)
 
-// Connect makes a line to a server, whose address is host and port. It tries
+// Dial makes a line to a server, whose address is host and port. It tries
 // once, and its error is the dialer's.
-func Connect(ctx context.Context, d rdma.Dialer, addr string, cfg LineConfig) (*Line, error) {
+func Dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig) (*Client, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
-	l := &Line{
+	l := &Client{
 		dialer: d, addr: addr, cfg: cfg, xids: newXIDs(),
 		busy: make(chan struct{}, 1), want: make(chan struct{}, 1), hints: newHints(),
 		over: make(chan struct{}), changed: make(chan struct{}),
 	}
-	c, err := dial(ctx, d, addr, cfg.Client, l.xids, l)
+	c, err := dial(ctx, d, addr, cfg.Conn, l.xids, l)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func Connect(ctx context.Context, d rdma.Dialer, addr string, cfg LineConfig) (*
 // Call makes a call (oncrpc.Caller), and again over the next connection where
 // one is lost. When ctx ends, it returns as soon as the call's memory is
 // protected.
-func (l *Line) Call(ctx context.Context, x *oncrpc.Exchange) error {
+func (l *Client) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	l.begin(x)
 	defer l.calls.Add(-1)
 	c := l.live.Load()
@@ -124,7 +124,7 @@ func (l *Line) Call(ctx context.Context, x *oncrpc.Exchange) error {
 }
 
 // begin notes a call, and wakes whoever looks for signs of life.
-func (l *Line) begin(x *oncrpc.Exchange) {
+func (l *Client) begin(x *oncrpc.Exchange) {
 	l.calls.Add(1)
 	if p := uint64(x.Prog)<<32 | uint64(x.Vers); l.program.Load() != p {
 		l.program.Store(p)
@@ -142,8 +142,8 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// Client returns the present connection, or the last.
-func (l *Line) Client() *Client {
+// Conn returns the present connection, or the last.
+func (l *Client) Conn() *ClientConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last
@@ -151,7 +151,7 @@ func (l *Line) Client() *Client {
 
 // Up tells whether there is a connection, and signs of life where calls are
 // under way.
-func (l *Line) Up() bool {
+func (l *Client) Up() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.live.Load() != nil && l.silent.IsZero()
@@ -159,7 +159,7 @@ func (l *Line) Up() bool {
 
 // Close ends the line. Calls under way fail with rdma.ErrClosed. It may be
 // called twice.
-func (l *Line) Close() error {
+func (l *Client) Close() error {
 	l.mu.Lock()
 	if !l.closed {
 		l.closed = true

@@ -40,7 +40,7 @@ type place struct {
 
 var errNobody = errors.New("nobody is there")
 
-// Dial connects to the server that is there (rdma.Dialer).
+// DialConn connects to the server that is there (rdma.Dialer).
 func (p *place) Dial(ctx context.Context, _ string, cfg rdma.ConnConfig) (rdma.Conn, error) {
 	p.mu.Lock()
 	l := p.listen
@@ -171,7 +171,7 @@ func (p *place) executed() (calls, most int) {
 
 // line runs f with a line to a server, in a bubble, and checks that nothing is
 // left.
-func line(t *testing.T, cfg LineConfig, f func(t *testing.T, l *Line, p *place)) {
+func line(t *testing.T, cfg ClientConfig, f func(t *testing.T, l *Client, p *place)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
@@ -180,7 +180,7 @@ func line(t *testing.T, cfg LineConfig, f func(t *testing.T, l *Line, p *place))
 		if cfg.Log == nil {
 			cfg.Log = testLog(t)
 		}
-		l, err := Connect(t.Context(), p, "server:1", cfg)
+		l, err := Dial(t.Context(), p, "server:1", cfg)
 		require.NoError(t, err)
 		f(t, l, p)
 		require.NoError(t, l.Close())
@@ -197,7 +197,7 @@ func line(t *testing.T, cfg LineConfig, f func(t *testing.T, l *Line, p *place))
 }
 
 // start makes n calls with data, and returns their ends.
-func start(t *testing.T, ctx context.Context, l *Line, n int) <-chan error {
+func start(t *testing.T, ctx context.Context, l *Client, n int) <-chan error {
 	t.Helper()
 	done := make(chan error, n)
 	for range n {
@@ -214,7 +214,7 @@ func TestLineCuts(t *testing.T) {
 	for _, end := range []string{"client", "server"} {
 		for frames := range 10 {
 			t.Run(end, func(t *testing.T) {
-				line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+				line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 					require.NoError(t, ask(t.Context(), l, 1, 1, 1))
 					time.Sleep(steadyTime)
 					c := p.last()
@@ -241,7 +241,7 @@ func TestLineCuts(t *testing.T) {
 // Calls under way when the connection is lost are sent again with their XIDs
 // (RFC 5531, Section 4).
 func TestLineSameXID(t *testing.T) {
-	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.e.hold = make(chan struct{})
 		done := start(t, t.Context(), l, 5)
@@ -259,13 +259,13 @@ func TestLineSameXID(t *testing.T) {
 		assert.Equal(t, 6, calls)
 		assert.Equal(t, 4, most)
 		assert.True(t, l.Up())
-		assert.Same(t, p.last(), l.Client().Conn())
+		assert.Same(t, p.last(), l.Conn().Conn())
 	})
 }
 
 // No XID is in use twice, though there be 2^32 calls while one waits.
 func TestLineXIDsInUse(t *testing.T) {
-	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		l.xids.last.Store(1<<32 - 3)
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0)) // 0xfffffffe
 		p.e.hold = make(chan struct{})
@@ -299,8 +299,8 @@ func TestLineHard(t *testing.T) {
 		}
 		return a
 	}
-	cfg := LineConfig{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: plain}))}
-	line(t, cfg, func(t *testing.T, l *Line, p *place) {
+	cfg := ClientConfig{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: plain}))}
+	line(t, cfg, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		time.Sleep(steadyTime)
 		p.kill()
@@ -331,7 +331,7 @@ func TestLineHard(t *testing.T) {
 
 // A soft line gives calls up, in time, with all that is known.
 func TestLineSoft(t *testing.T) {
-	line(t, LineConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.e.hold = make(chan struct{})
 		done := start(t, t.Context(), l, 3)
@@ -361,7 +361,7 @@ func TestLineSoft(t *testing.T) {
 
 // A call ends with its context, also where there is no server.
 func TestLineCancel(t *testing.T) {
-	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.kill()
 		cause := errors.New("no patience")
@@ -398,7 +398,7 @@ func TestLineCancel(t *testing.T) {
 // the other calls do not notice.
 func TestLineCancelOne(t *testing.T) {
 	for _, rigid := range []bool{false, true} {
-		line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 			p.rigid = rigid
 			p.last().Abort(errors.New("for the next"))
 			require.NoError(t, ask(t.Context(), l, 0, 0, 0))
@@ -427,7 +427,7 @@ func TestLineCancelOne(t *testing.T) {
 // A connection is lost before all who waited for it have seen it: those who wait
 // for the next are not forgotten.
 func TestLineWaitersOverlap(t *testing.T) {
-	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		l.enter() // one who is slow
 		p.last().Abort(errors.New("cable cut"))
@@ -441,7 +441,7 @@ func TestLineWaitersOverlap(t *testing.T) {
 // Close ends calls under way, and those that wait.
 func TestLineClose(t *testing.T) {
 	for _, there := range []bool{true, false} {
-		line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+		line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 			require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 			p.e.hold = make(chan struct{})
 			defer close(p.e.hold)
@@ -462,7 +462,7 @@ func TestLineClose(t *testing.T) {
 // its effect, at least once, and the right results.
 func TestLineRestarts(t *testing.T) {
 	const callers, each = 64, 20
-	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		p.e.onCall = func() { time.Sleep(rand.N(500 * time.Millisecond)) }
 		var all sync.WaitGroup
 		for i := range callers {
@@ -500,7 +500,7 @@ func TestLineRestarts(t *testing.T) {
 
 // Answers are not asked for again.
 func TestLineAnswers(t *testing.T) {
-	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		assert.ErrorIs(t, l.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg + 1, Vers: 1}), oncrpc.ErrProgUnavail)
 		assert.ErrorIs(t, l.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1}), oncrpc.ErrGarbageArgs)
 		var remote *RemoteError
@@ -513,11 +513,11 @@ func TestLineAnswers(t *testing.T) {
 
 func TestConnectFails(t *testing.T) {
 	p := &place{t: t}
-	_, err := Connect(t.Context(), p, "", LineConfig{})
+	_, err := Dial(t.Context(), p, "", ClientConfig{})
 	assert.Equal(t, errNobody, err)
 	assert.Len(t, p.attempts(), 1)
-	for _, cfg := range []LineConfig{{Silence: -1}, {GiveUp: -1}, {Client: ClientConfig{Credits: -1}}} {
-		_, err := Connect(t.Context(), p, "", cfg)
+	for _, cfg := range []ClientConfig{{Silence: -1}, {GiveUp: -1}, {Conn: ClientConnConfig{Credits: -1}}} {
+		_, err := Dial(t.Context(), p, "", cfg)
 		assert.Error(t, err)
 	}
 	assert.Len(t, p.attempts(), 1)

@@ -12,7 +12,7 @@ import (
 
 // persist goes on with a call that was lost with a connection, or that found
 // none (nil). Its XID is 0 where it was not sent.
-func (l *Line) persist(ctx context.Context, x *oncrpc.Exchange, xid uint32, lost *Client) error {
+func (l *Client) persist(ctx context.Context, x *oncrpc.Exchange, xid uint32, lost *ClientConn) error {
 	var spent time.Duration // without a server
 	defer func() { l.xids.release(xid) }()
 	for {
@@ -33,7 +33,7 @@ func (l *Line) persist(ctx context.Context, x *oncrpc.Exchange, xid uint32, lost
 // await waits for a connection, other than one that the call was lost with, and
 // adds to spent how long it took. For a lost call that begins when the server
 // was lost.
-func (l *Line) await(ctx context.Context, lost *Client, spent *time.Duration) (*Client, error) {
+func (l *Client) await(ctx context.Context, lost *ClientConn, spent *time.Duration) (*ClientConn, error) {
 	began := time.Now()
 	if lost != nil {
 		select {
@@ -69,7 +69,7 @@ func (l *Line) await(ctx context.Context, lost *Client, spent *time.Duration) (*
 }
 
 // present returns the connection, or what will be closed when that changes.
-func (l *Line) present() (*Client, <-chan struct{}, error) {
+func (l *Client) present() (*ClientConn, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -79,7 +79,7 @@ func (l *Line) present() (*Client, <-chan struct{}, error) {
 }
 
 // enter adds a call to those that want a connection.
-func (l *Line) enter() {
+func (l *Client) enter() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting++; l.waiting == 1 {
@@ -88,7 +88,7 @@ func (l *Line) enter() {
 }
 
 // leave takes one away. Nobody tries to connect for the sake of none.
-func (l *Line) leave() {
+func (l *Client) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting--; l.waiting == 0 && l.relax != nil {
@@ -97,7 +97,7 @@ func (l *Line) leave() {
 }
 
 // publish lets calls use a connection.
-func (l *Line) publish(c *Client) {
+func (l *Client) publish(c *ClientConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = c
@@ -111,7 +111,7 @@ func (l *Line) publish(c *Client) {
 
 // drop forgets a connection that has ended, and returns when the server was
 // lost: before that, where it was silent.
-func (l *Line) drop(c *Client) time.Time {
+func (l *Client) drop(c *ClientConn) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.live.CompareAndSwap(c, nil) {
@@ -125,14 +125,14 @@ func (l *Line) drop(c *Client) time.Time {
 }
 
 // fail notes why an attempt to connect has failed.
-func (l *Line) fail(err error) {
+func (l *Client) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failed = err
 }
 
 // unreachable is the error of a call that is given up.
-func (l *Line) unreachable(tried time.Duration) error {
+func (l *Client) unreachable(tried time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return &UnreachableError{Server: l.addr, Tried: tried, Lost: l.lostBy, Last: l.failed}

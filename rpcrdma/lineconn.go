@@ -20,16 +20,16 @@ import (
 // A lost connection is not replaced before a call wants it: a server that has
 // gone, or closes what is idle, is left alone.
 type reconnection struct {
-	*Line
+	*Client
 	pause      time.Duration // after what failed last
 	next       time.Time     // no attempt before
 	complained bool          // of the server, in the log
 }
 
 // run is the life of a line.
-func (l *Line) run(life context.Context, c *Client) {
+func (l *Client) run(life context.Context, c *ClientConn) {
 	defer close(l.over)
-	r := &reconnection{Line: l}
+	r := &reconnection{Client: l}
 	for c != nil {
 		began, heard := time.Now(), c.received.Load()
 		r.attend(life, c)
@@ -58,7 +58,7 @@ func (r *reconnection) backOff() {
 
 // replace makes a connection as soon as a call wants one, and returns nil when
 // the line is closed.
-func (r *reconnection) replace(life context.Context) *Client {
+func (r *reconnection) replace(life context.Context) *ClientConn {
 	for life.Err() == nil {
 		effort, end := r.effort(life)
 		if effort == nil {
@@ -84,7 +84,7 @@ func (r *reconnection) replace(life context.Context) *Client {
 func (r *reconnection) effort(life context.Context) (ctx context.Context, end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.waiting == 0 && r.cfg.Client.Backchannel == nil { // a server may want it: RFC 8167, Section 5.4
+	if r.waiting == 0 && r.cfg.Conn.Backchannel == nil { // a server may want it: RFC 8167, Section 5.4
 		return nil, nil
 	}
 	ctx, cancel := context.WithCancelCause(life)
@@ -98,7 +98,7 @@ func (r *reconnection) effort(life context.Context) (ctx context.Context, end fu
 }
 
 // insist tries to connect until that succeeds or ctx ends.
-func (r *reconnection) insist(ctx context.Context) *Client {
+func (r *reconnection) insist(ctx context.Context) *ClientConn {
 	began := time.Now()
 	for {
 		wait := time.NewTimer(time.Until(r.next))
@@ -136,10 +136,10 @@ func (r *reconnection) insist(ctx context.Context) *Client {
 // attempt connects, and asks the server to do nothing: its reply, whatever it
 // is, shows that it is there, and lets more than one call go at a time (RFC
 // 8166, Section 3.3.3), the first of which might take long.
-func (r *reconnection) attempt(ctx context.Context) (*Client, error) {
+func (r *reconnection) attempt(ctx context.Context) (*ClientConn, error) {
 	dialing, cancel := context.WithTimeout(ctx, min(dialTime, r.cfg.Silence))
 	defer cancel()
-	c, err := dial(dialing, r.dialer, r.addr, r.cfg.Client, r.xids, r.Line)
+	c, err := dial(dialing, r.dialer, r.addr, r.cfg.Conn, r.xids, r.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (r *reconnection) attempt(ctx context.Context) (*Client, error) {
 // ask makes a call that does nothing: the procedure 0 that every program has
 // (RFC 5531, Section 12.1). It reports whether the call was sent: there may be no
 // credit for it.
-func (l *Line) ask(ctx context.Context, c *Client) (sent bool, err error) {
+func (l *Client) ask(ctx context.Context, c *ClientConn) (sent bool, err error) {
 	p := l.program.Load()
 	x := oncrpc.Exchange{Prog: uint32(p >> 32), Vers: uint32(p)}
 	xid, err := c.call(ctx, &x, 0)
@@ -167,7 +167,7 @@ func (l *Line) ask(ctx context.Context, c *Client) (sent bool, err error) {
 }
 
 // silence is the cause of an end by silence.
-func (l *Line) silence() error { return fmt.Errorf("%w for %v", ErrSilent, l.cfg.Silence) }
+func (l *Client) silence() error { return fmt.Errorf("%w for %v", ErrSilent, l.cfg.Silence) }
 
 // complain logs once that the server is away, and relieved that it is back.
 func (r *reconnection) complain(err error) {

@@ -26,7 +26,7 @@ func newHints() *hints {
 // and ended if no answer comes within half a second; an attempt to connect is made at
 // once, and not at the end of a pause. One hint in 5 s is taken, and others do
 // nothing.
-func (l *Line) Hint() {
+func (l *Client) Hint() {
 	h := l.hints
 	now, last := int64(time.Since(h.from)), h.last.Load()
 	if now-last >= int64(hintPause) && h.last.CompareAndSwap(last, now) {
@@ -44,7 +44,7 @@ func (r *reconnection) hurry() { r.pause, r.next = 0, time.Time{} }
 
 // attemptUnlessHinted is attempt, which a hint ends: what waits for a server that was
 // not there would go on doing so.
-func (r *reconnection) attemptUnlessHinted(ctx context.Context) (c *Client, hinted bool, err error) {
+func (r *reconnection) attemptUnlessHinted(ctx context.Context) (c *ClientConn, hinted bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	over, ended := make(chan struct{}), make(chan struct{})

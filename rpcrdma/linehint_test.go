@@ -19,7 +19,7 @@ const roundTrips = 20 * time.Millisecond
 // A hint that the server is there again ends the pause between attempts, whatever it
 // has become.
 func TestLineHint(t *testing.T) {
-	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.kill()
 		done := start(t, t.Context(), l, 3)
@@ -39,7 +39,7 @@ func TestLineHint(t *testing.T) {
 
 // A hint that comes when nobody wants a connection is for whoever wants one next.
 func TestLineHintUnwanted(t *testing.T) {
-	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.kill()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -63,7 +63,7 @@ func TestLineHintUnwanted(t *testing.T) {
 // A hint ends a connection to a server that has gone without a word, long before its
 // silence would.
 func TestLineHintSilent(t *testing.T) {
-	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		for _, waited := range []time.Duration{0, defaultSilence * 3 / 4} { // the line itself asks by then
 			time.Sleep(time.Hour)
@@ -99,9 +99,9 @@ func (d *hanging) Dial(ctx context.Context, addr string, cfg rdma.ConnConfig) (r
 // A hint ends an attempt to connect that began when there was nobody, as TCP would
 // repeat its first packet seconds later.
 func TestLineHintDialing(t *testing.T) {
-	line(t, LineConfig{}, func(t *testing.T, _ *Line, p *place) {
+	line(t, ClientConfig{}, func(t *testing.T, _ *Client, p *place) {
 		d := &hanging{place: p}
-		l, err := Connect(t.Context(), d, "", LineConfig{Log: testLog(t)})
+		l, err := Dial(t.Context(), d, "", ClientConfig{Log: testLog(t)})
 		require.NoError(t, err)
 		d.hangs.Store(true)
 		time.Sleep(steadyTime)
@@ -121,16 +121,16 @@ func TestLineHintDialing(t *testing.T) {
 
 // Hints that are not true cost a NULL in some seconds, and no connection.
 func TestLineHintForged(t *testing.T) {
-	line(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		time.Sleep(hintPause)
-		before := l.Client().received.Load()
+		before := l.Conn().received.Load()
 		for range 1000 {
 			l.Hint()
 			time.Sleep(hintPause / 100)
 			synctest.Wait()
 		}
-		assert.EqualValues(t, 10, l.Client().received.Load()-before)
+		assert.EqualValues(t, 10, l.Conn().received.Load()-before)
 		assert.Equal(t, 1, p.connections())
 
 		p.e.hold = make(chan struct{}) // while calls take their time
@@ -150,7 +150,7 @@ func TestLineHintForged(t *testing.T) {
 // cannot be asked.
 func TestLineHintNoCredit(t *testing.T) {
 	const credits = 3
-	line(t, LineConfig{Client: ClientConfig{Credits: credits}}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{Conn: ClientConnConfig{Credits: credits}}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.e.hold = make(chan struct{})
 		done := start(t, t.Context(), l, credits)

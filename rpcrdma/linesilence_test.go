@@ -20,7 +20,7 @@ const patience = 16 * time.Second
 // A server that stops in the midst loses its connection and gets another; the
 // calls end well there.
 func TestLineSilence(t *testing.T) {
-	line(t, LineConfig{Silence: patience}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{Silence: patience}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		time.Sleep(time.Hour) // silence with no calls is well
 		assert.True(t, l.Up())
@@ -45,7 +45,7 @@ func TestLineSilence(t *testing.T) {
 
 // A call may take its time where the server answers others.
 func TestLineSlowCall(t *testing.T) {
-	line(t, LineConfig{Silence: patience, GiveUp: patience}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{Silence: patience, GiveUp: patience}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.e.hold = make(chan struct{})
 		done := start(t, t.Context(), l, 5)
@@ -65,7 +65,7 @@ func TestLineSlowCall(t *testing.T) {
 // The observer rests when there is nothing to observe: a message on the
 // connection is the only thing that a line at rest notices.
 func TestLineRests(t *testing.T) {
-	line(t, LineConfig{Silence: patience}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{Silence: patience}, func(t *testing.T, l *Client, p *place) {
 		for range 3 {
 			require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 			assert.True(t, l.watched.Load())
@@ -110,9 +110,9 @@ func TestLineTraffic(t *testing.T) {
 		alive   bool
 	}{{"in", 1, 0, true}, {"out", 0, bulk, true}, {"acknowledged", 0, bulk / 20, false}} {
 		t.Run(tt.name, func(t *testing.T) {
-			line(t, LineConfig{}, func(t *testing.T, _ *Line, p *place) {
+			line(t, ClientConfig{}, func(t *testing.T, _ *Client, p *place) {
 				d := &meteredDialer{place: p}
-				l, err := Connect(t.Context(), d, "", LineConfig{Silence: patience, GiveUp: patience, Log: testLog(t)})
+				l, err := Dial(t.Context(), d, "", ClientConfig{Silence: patience, GiveUp: patience, Log: testLog(t)})
 				require.NoError(t, err)
 				require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 				resume := p.lastTheirs().Pause()
@@ -141,8 +141,8 @@ func TestLineTraffic(t *testing.T) {
 // What takes connections and answers nothing is no server: the calls go on
 // waiting, and are given up, as with one that is not there.
 func TestLineMuteServer(t *testing.T) {
-	cfg := LineConfig{Silence: patience, GiveUp: 3 * patience}
-	line(t, cfg, func(t *testing.T, l *Line, p *place) {
+	cfg := ClientConfig{Silence: patience, GiveUp: 3 * patience}
+	line(t, cfg, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		time.Sleep(steadyTime)
 		p.kill()
@@ -191,7 +191,7 @@ func (deaf) Closed(error)        {}
 // A server that ends the connection because of one call is not asked for
 // another connection hundreds of times a second, and a soft call ends.
 func TestLinePoison(t *testing.T) {
-	line(t, LineConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		cause := errors.New("I dislike that")
 		p.e.mu.Lock()
@@ -211,7 +211,7 @@ func TestLinePoison(t *testing.T) {
 // Whoever gives a silent server's calls up does not keep it from being found
 // silent.
 func TestLineSilentAndIdle(t *testing.T) {
-	line(t, LineConfig{Silence: patience}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{Silence: patience}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		resume := p.lastTheirs().Pause()
 		defer resume()

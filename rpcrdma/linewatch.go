@@ -20,9 +20,9 @@ import (
 // Calls pay for it with two atomic words; the observer rests when there is
 // none.
 type observer struct {
-	line  *Line
-	conn  *Client
-	meter rdma.Meter // nil: the provider has none
+	line  *Client
+	conn  *ClientConn
+	meter rdma.ByteCounter // nil: the provider has none
 
 	heard   uint64 // messages by the last sign of life
 	in, out uint64 // octets by then
@@ -34,9 +34,9 @@ type observer struct {
 }
 
 // attend keeps a connection until it has ended, or the line is closed.
-func (r *reconnection) attend(life context.Context, c *Client) {
-	o := &observer{line: r.Line, conn: c, since: time.Now()}
-	o.meter, _ = c.conn.(rdma.Meter)
+func (r *reconnection) attend(life context.Context, c *ClientConn) {
+	o := &observer{line: r.Client, conn: c, since: time.Now()}
+	o.meter, _ = c.conn.(rdma.ByteCounter)
 	defer o.asked.Wait()
 	tick := time.NewTicker(r.cfg.Silence / looks)
 	defer tick.Stop()
@@ -57,7 +57,7 @@ func (r *reconnection) attend(life context.Context, c *Client) {
 		case <-r.hints.c:
 			o.doubt()
 		case <-tick.C:
-			switch o.look() {
+			switch o.check() {
 			case idle:
 				resting = true
 				tick.Stop()
@@ -71,7 +71,7 @@ func (r *reconnection) attend(life context.Context, c *Client) {
 
 // part ends the connection of a line that is closed, in good order if the
 // server is well.
-func (l *Line) part(c *Client) {
+func (l *Client) part(c *ClientConn) {
 	if !l.Up() {
 		c.conn.Abort(rdma.ErrClosed)
 	}
@@ -87,8 +87,8 @@ const (
 	dead
 )
 
-// look checks for signs of life.
-func (o *observer) look() finding {
+// check checks for signs of life.
+func (o *observer) check() finding {
 	l := o.line
 	if o.alive() {
 		o.since, o.quiet = time.Now(), 0
@@ -140,7 +140,7 @@ func (o *observer) rest() finding {
 	return idle
 }
 
-func (l *Line) setSilent(since time.Time) {
+func (l *Client) setSilent(since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.silent = since

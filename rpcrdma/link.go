@@ -12,14 +12,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A Link is a connection between two ends of this project, as seen by the user of
+// An ExtensionConn is a connection between two ends of this project, as seen by the user of
 // what they have beside calls: Immediate Data, and atomic operations on words of
 // the responder's memory. Its methods may be called by several goroutines.
 //
-// A Link ends with its connection, and the next connection has another: nothing
-// that belongs to one is ever told to the LinkHandler of another. A call over this
-// connection and no other is made by Link.Call; the program that serves a call
-// finds the Link that it came by in oncrpc.Peer (LinkOf).
+// An ExtensionConn ends with its connection, and the next connection has another: nothing
+// that belongs to one is ever told to the ExtensionHandler of another. A call over this
+// connection and no other is made by ExtensionConn.Call; the program that serves a call
+// finds the ExtensionConn that it came by in oncrpc.Peer (ExtensionConnOf).
 //
 // Immediate Data comes as question and answer. The responder asks, at most as
 // often as the fewer of both ends' receives before it has an answer; the
@@ -29,9 +29,9 @@ import (
 //
 //	responder ── question ──▶ requester        questions without an answer:
 //	          ◀── answer ────                  0 to Extensions.Immediate
-type Link struct {
+type ExtensionConn struct {
 	cfg    *ExtensionConfig
-	client *Client // nil at a responder
+	client *ClientConn // nil at a responder
 
 	// Set before anything comes in.
 	conn     rdma.Conn
@@ -42,16 +42,16 @@ type Link struct {
 	counters counters
 
 	mu      sync.Mutex
-	open    int         // questions without an answer
-	handler LinkHandler // nil: no Immediate Data
-	started bool        // handler is there, if there is to be one
+	open    int              // questions without an answer
+	handler ExtensionHandler // nil: no Immediate Data
+	started bool             // handler is there, if there is to be one
 	over    bool
 	cause   error
 }
 
-// A LinkHandler takes what comes in on a Link. Its methods are called one at a
+// An ExtensionHandler takes what comes in on an ExtensionConn. Its methods are called one at a
 // time.
-type LinkHandler interface {
+type ExtensionHandler interface {
 	// Immediate takes Immediate Data. It runs on the goroutine that reads the
 	// connection, so it must not wait for anything that the peer has yet to
 	// send. The receive is posted again already.
@@ -66,7 +66,7 @@ type LinkHandler interface {
 	Closed(error)
 }
 
-// Errors of a Link.
+// Errors of an ExtensionConn.
 var (
 	// ErrNotAgreed: the operation is not on between these ends.
 	ErrNotAgreed = errors.New("rpcrdma: the ends have not agreed on the operation")
@@ -76,11 +76,11 @@ var (
 	ErrUnasked = errors.New("rpcrdma: no question is unanswered")
 )
 
-func (l *Link) responder() bool { return l.client == nil }
+func (l *ExtensionConn) responder() bool { return l.client == nil }
 
 // start learns what the peer of the new connection offers. Nothing is received
 // before it returns that a requester has not posted receives for.
-func (l *Link) start(conn rdma.Conn) {
+func (l *ExtensionConn) start(conn rdma.Conn) {
 	if l == nil {
 		return
 	}
@@ -89,7 +89,7 @@ func (l *Link) start(conn rdma.Conn) {
 		l.on = agree(l.block, l.peer, depth(conn, l.responder()))
 		l.on.Delegation = l.on.Delegation && (l.responder() || l.counts())
 	}
-	var h LinkHandler
+	var h ExtensionHandler
 	if l.on.Immediate > 0 {
 		h = l.cfg.Attach(l)
 	}
@@ -106,7 +106,7 @@ func (l *Link) start(conn rdma.Conn) {
 }
 
 // closed is told of the end of the connection.
-func (l *Link) closed(cause error) {
+func (l *ExtensionConn) closed(cause error) {
 	if l == nil {
 		return
 	}
@@ -121,7 +121,7 @@ func (l *Link) closed(cause error) {
 
 // end tells the handler of the end, and gives back what it may have used until
 // then.
-func (l *Link) end(h LinkHandler, cause error) {
+func (l *ExtensionConn) end(h ExtensionHandler, cause error) {
 	if h != nil {
 		h.Closed(cause)
 	}
@@ -129,37 +129,37 @@ func (l *Link) end(h LinkHandler, cause error) {
 }
 
 // drop is for a connection that was not made.
-func (l *Link) drop() {
+func (l *ExtensionConn) drop() {
 	if l != nil {
 		l.giveBack()
 	}
 }
 
 // Extensions returns what is on.
-func (l *Link) Extensions() Extensions { return l.on }
+func (l *ExtensionConn) Extensions() Extensions { return l.on }
 
 // Peer returns the peer's block.
-func (l *Link) Peer() cmpriv.Extension { return l.peer }
+func (l *ExtensionConn) Peer() cmpriv.Extension { return l.peer }
 
 // RemoteAddr returns the peer's network address.
-func (l *Link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
+func (l *ExtensionConn) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
 
 // Handler returns what Attach has returned; nil where that was not called, or is
 // yet to return.
-func (l *Link) Handler() LinkHandler {
+func (l *ExtensionConn) Handler() ExtensionHandler {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.handler
 }
 
 // Abort ends the connection at once with a cause, and does not wait.
-func (l *Link) Abort(cause error) { l.conn.Abort(cause) }
+func (l *ExtensionConn) Abort(cause error) { l.conn.Abort(cause) }
 
-var _ oncrpc.Caller = (*Link)(nil)
+var _ oncrpc.Caller = (*ExtensionConn)(nil)
 
-// Call makes a call over the connection of the Link, at a requester; it is not made
+// Call makes a call over the connection of the ExtensionConn, at a requester; it is not made
 // again over another: the error wraps rdma.ErrClosed where this one has ended.
-func (l *Link) Call(ctx context.Context, x *oncrpc.Exchange) error {
+func (l *ExtensionConn) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	if l.responder() {
 		return fmt.Errorf("%w: a call by a responder", ErrNotAgreed)
 	}
@@ -170,12 +170,12 @@ func (l *Link) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	return l.client.Call(ctx, x)
 }
 
-// LinkOf returns the Link that a program's caller has come by; nil where there is
+// ExtensionConnOf returns the ExtensionConn that a program's caller has come by; nil where there is
 // none.
-func LinkOf(p *oncrpc.Peer) *Link {
-	b, ok := p.Back.(*Back)
+func ExtensionConnOf(p *oncrpc.Peer) *ExtensionConn {
+	b, ok := p.Reverse.(*ReverseClient)
 	if !ok {
 		return nil
 	}
-	return b.Link()
+	return b.ExtensionConn()
 }

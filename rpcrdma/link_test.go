@@ -19,7 +19,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 )
 
-// A program finds the Link, and by it its own handler, of the connection that a
+// A program finds the ExtensionConn, and by it its own handler, of the connection that a
 // call has come by; what it posts when its reply has been goes behind that,
 // whatever the reply has become.
 func TestReplyPosted(t *testing.T) {
@@ -34,7 +34,7 @@ func TestReplyPosted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			theirs, told := new(side), 0
 			program := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
-				l := LinkOf(req.Peer)
+				l := ExtensionConnOf(req.Peer)
 				assert.Same(t, l, l.Handler().(*sideLink).l)
 				rep.Posted = func() {
 					told++
@@ -72,12 +72,12 @@ func TestReplyPosted(t *testing.T) {
 	})
 }
 
-// Calls of others know no Link.
+// Calls of others know no ExtensionConn.
 func TestLinkOf(t *testing.T) {
-	assert.Nil(t, LinkOf(&oncrpc.Peer{}))
-	links := make(chan *Link, 1)
+	assert.Nil(t, ExtensionConnOf(&oncrpc.Peer{}))
+	links := make(chan *ExtensionConn, 1)
 	serve(t, &Server{Extensions: new(side).config(1), Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
-		links <- LinkOf(req.Peer)
+		links <- ExtensionConnOf(req.Peer)
 		return null(ctx, req, rep)
 	})}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -87,10 +87,10 @@ func TestLinkOf(t *testing.T) {
 	})
 }
 
-// The programs end a connection by its Link, and both ends are told once, with
+// The programs end a connection by its ExtensionConn, and both ends are told once, with
 // everything that was under way done before.
 func TestLinkAbort(t *testing.T) {
-	links(t, 2, 2, func(t *testing.T, _ *rig, c *Client, theirs, ours *side) {
+	links(t, 2, 2, func(t *testing.T, _ *rig, c *ClientConn, theirs, ours *side) {
 		cause := errors.New("does not keep to the rules")
 		theirs.link(t).Abort(cause)
 		for _, s := range []*side{theirs, ours} {
@@ -98,7 +98,7 @@ func TestLinkAbort(t *testing.T) {
 			assert.ErrorIs(t, s.ends()[0], cause)
 		}
 	})
-	links(t, 2, 2, func(t *testing.T, _ *rig, c *Client, theirs, ours *side) {
+	links(t, 2, 2, func(t *testing.T, _ *rig, c *ClientConn, theirs, ours *side) {
 		require.NoError(t, c.Close())
 		assert.ErrorIs(t, theirs.ends()[0], io.EOF)
 	})
@@ -132,14 +132,14 @@ func TestAtomicsCut(t *testing.T) {
 	for after := range 30 {
 		theirs, ours := new(side), new(side)
 		o := &ordeal{t: t, told: make(map[uint64]error)}
-		ours.onClosed = func(*Link) {
+		ours.onClosed = func(*ExtensionConn) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.over = true
 		}
 		serve(t, &Server{Handler: null, Extensions: theirs.delegating(2)}, func(t *testing.T, r *rig) {
 			d := &dialer{l: r.listen}
-			c, err := Dial(t.Context(), d, "", ClientConfig{Extensions: ours.delegating(0)})
+			c, err := DialConn(t.Context(), d, "", ClientConnConfig{Extensions: ours.delegating(0)})
 			require.NoError(t, err)
 			l := ours.link(t)
 			if after%2 == 0 {
@@ -171,18 +171,18 @@ func TestAtomicsCut(t *testing.T) {
 	}
 }
 
-// A call by a Link is made over its connection alone; a Line makes the next for
-// other calls, and its Link is another.
+// A call by an ExtensionConn is made over its connection alone; a Client makes the next for
+// other calls, and its ExtensionConn is another.
 func TestLinkCall(t *testing.T) {
 	ours := new(side)
-	line(t, LineConfig{Client: ClientConfig{Extensions: ours.config(1)}}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{Conn: ClientConnConfig{Extensions: ours.config(1)}}, func(t *testing.T, l *Client, p *place) {
 		p.kill()
 		theirs := new(side)
 		p.extensions = theirs.config(1)
 		p.open()
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
-		first := l.Client().Link()
-		call := func(l *Link) error {
+		first := l.Conn().ExtensionConn()
+		call := func(l *ExtensionConn) error {
 			x := &oncrpc.Exchange{Prog: echoProg, Vers: 1}
 			defer x.Release()
 			return l.Call(t.Context(), x)
@@ -192,7 +192,7 @@ func TestLinkCall(t *testing.T) {
 		synctest.Wait()
 		require.ErrorIs(t, call(first), rdma.ErrClosed)
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
-		second := l.Client().Link()
+		second := l.Conn().ExtensionConn()
 		assert.NotSame(t, first, second)
 		assert.NotSame(t, first.Handler(), second.Handler())
 		require.NoError(t, call(second))
@@ -200,17 +200,17 @@ func TestLinkCall(t *testing.T) {
 	})
 }
 
-// A server that falls silent loses the connection for a call by a Link too.
+// A server that falls silent loses the connection for a call by an ExtensionConn too.
 func TestLinkCallSilence(t *testing.T) {
 	ours := new(side)
-	line(t, LineConfig{Silence: 8 * time.Second, Client: ClientConfig{Extensions: ours.config(1)}}, func(t *testing.T, l *Line, p *place) {
+	line(t, ClientConfig{Silence: 8 * time.Second, Conn: ClientConnConfig{Extensions: ours.config(1)}}, func(t *testing.T, l *Client, p *place) {
 		p.kill()
 		p.extensions = new(side).config(1)
 		p.open()
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		defer p.lastTheirs().Pause()()
 		began := time.Now()
-		require.ErrorIs(t, l.Client().Link().Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 1}), ErrSilent)
+		require.ErrorIs(t, l.Conn().ExtensionConn().Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 1}), ErrSilent)
 		assert.Less(t, time.Since(began), 12*time.Second)
 	})
 }
@@ -235,8 +235,8 @@ func (n *counted) Complete(rdma.Completion) { *n++ }
 
 // Neither an atomic operation nor a question and its answer costs an allocation.
 func TestLinkAllocs(t *testing.T) {
-	client := &Link{client: new(Client), conn: idleConn{}, on: Extensions{1, true, true}, handler: (*careless)(nil)}
-	server := &Link{conn: idleConn{}, on: Extensions{1, true, true}, handler: (*careless)(nil)}
+	client := &ExtensionConn{client: new(ClientConn), conn: idleConn{}, on: Extensions{1, true, true}, handler: (*careless)(nil)}
+	server := &ExtensionConn{conn: idleConn{}, on: Extensions{1, true, true}, handler: (*careless)(nil)}
 	var done counted
 	once := func() {
 		_ = client.Atomic(rdma.OpFetchAdd, client.Counter(1), rdma.Atomic{Operand: 1}, &done, 1)

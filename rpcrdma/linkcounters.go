@@ -50,7 +50,7 @@ func makeCounters(conn rdma.Registrar, n int, room *fairshare.Part) (c counters,
 }
 
 // giveBack ends what the counters of a connection are used for, if it has any.
-func (l *Link) giveBack() {
+func (l *ExtensionConn) giveBack() {
 	l.mu.Lock()
 	c := l.counters
 	l.counters = counters{}
@@ -72,7 +72,7 @@ func (c counters) free() {
 
 // count makes the counters of a connection that is being accepted, and says so in
 // the block; or takes the offer back.
-func (l *Link) count(conn rdma.Registrar, room *fairshare.Part) error {
+func (l *ExtensionConn) count(conn rdma.Registrar, room *fairshare.Part) error {
 	c, err := makeCounters(conn, l.cfg.Counters, room)
 	if err != nil {
 		l.block.Delegation = false
@@ -89,9 +89,9 @@ func (l *Link) count(conn rdma.Registrar, room *fairshare.Part) error {
 // any time, by atomic operations, so they are to be used by rdma.Word alone. It is
 // nil at a requester, and where they are off.
 //
-// It is valid until LinkHandler.Closed has returned: whoever still uses it then
+// It is valid until ExtensionHandler.Closed has returned: whoever still uses it then
 // makes the process fault.
-func (l *Link) Counters() []byte {
+func (l *ExtensionConn) Counters() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counters.memory
@@ -100,12 +100,12 @@ func (l *Link) Counters() []byte {
 // Counter returns where a requester finds word n of the responder's delegation
 // counters. Of those there are Peer().CounterSlots; beyond them, or where they are
 // off, the place is none that may be used.
-func (l *Link) Counter(n uint32) rdma.Remote {
+func (l *ExtensionConn) Counter(n uint32) rdma.Remote {
 	return rdma.Remote{STag: rdma.STag(l.peer.CounterSTag), TO: l.peer.CounterTO + uint64(n)*rdma.WordLen}
 }
 
 // counts tells whether what a responder says of its counters can be.
-func (l *Link) counts() bool {
+func (l *ExtensionConn) counts() bool {
 	n := l.peer.CounterSlots
 	return n >= minCounters && n <= maxCounters && l.peer.CounterTO <= math.MaxUint64-uint64(n)*rdma.WordLen
 }

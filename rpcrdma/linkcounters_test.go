@@ -63,13 +63,13 @@ func TestCountersGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			serve(t, &Server{Handler: null, Extensions: tt.server}, func(t *testing.T, r *rig) {
-				c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: tt.client})
+				c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Extensions: tt.client})
 				require.NoError(t, err)
 				synctest.Wait()
 				assert.Equal(t, golden(tt.request), hex.EncodeToString(r.onlyConn().rc.PrivateData()))
 				assert.Equal(t, golden(tt.reply), hex.EncodeToString(c.Conn().PrivateData()))
 				on := tt.reply == reply
-				assert.Equal(t, on, c.Link() != nil && c.Link().Extensions().Delegation)
+				assert.Equal(t, on, c.ExtensionConn() != nil && c.ExtensionConn().Extensions().Delegation)
 				require.NoError(t, c.Close())
 			})
 		})
@@ -176,10 +176,10 @@ func TestCountersBelieved(t *testing.T) {
 			e := there
 			tt.change(&e)
 			s := new(side)
-			rawLinkServer(t, offer(e), s.delegating(0), func(t *testing.T, c *Client, p *rawLink) {
-				assert.Equal(t, tt.want, c.Link().Extensions().Delegation)
-				assert.Nil(t, c.Link().Counters())
-				assert.Equal(t, rdma.Remote{STag: 9, TO: e.CounterTO + 24}, c.Link().Counter(3))
+			rawLinkServer(t, offer(e), s.delegating(0), func(t *testing.T, c *ClientConn, p *rawLink) {
+				assert.Equal(t, tt.want, c.ExtensionConn().Extensions().Delegation)
+				assert.Nil(t, c.ExtensionConn().Counters())
+				assert.Equal(t, rdma.Remote{STag: 9, TO: e.CounterTO + 24}, c.ExtensionConn().Counter(3))
 			})
 		})
 	}
@@ -199,7 +199,7 @@ func TestCountersConfig(t *testing.T) {
 		{Delegation: true, Counters: 2, Atomics: true},
 		{Delegation: true, Counters: 2, ImmediateRecvs: 1, Attach: s.attach},
 	} {
-		assert.Error(t, (&ClientConfig{Extensions: x}).fill())
+		assert.Error(t, (&ClientConnConfig{Extensions: x}).fill())
 		assert.Error(t, (&Server{Handler: null, Extensions: x}).init())
 	}
 }
@@ -210,7 +210,7 @@ func TestCounters(t *testing.T) {
 	theirs, ours := new(side), new(side)
 	unmapped(t, func() {
 		serve(t, &Server{Handler: null, Extensions: theirs.delegating(8)}, func(t *testing.T, r *rig) {
-			c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: ours.delegating(0)})
+			c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Extensions: ours.delegating(0)})
 			require.NoError(t, err)
 			server, client := theirs.link(t), ours.link(t)
 			assert.Equal(t, Extensions{4, true, true}, client.Extensions())
@@ -227,7 +227,7 @@ func TestCounters(t *testing.T) {
 				require.NoError(t, client.Atomic(rdma.OpFetchAdd, client.Counter(n), rdma.Atomic{}, box, 0))
 				assert.EqualValues(t, 100, (<-box).Original)
 			}
-			theirs.onClosed = func(l *Link) { assert.EqualValues(t, 100, l.Counters()[56], "still there") }
+			theirs.onClosed = func(l *ExtensionConn) { assert.EqualValues(t, 100, l.Counters()[56], "still there") }
 			require.NoError(t, c.Close())
 			assert.Len(t, theirs.ends(), 1)
 			assert.Nil(t, server.Counters())
@@ -374,7 +374,7 @@ func TestCountersInVain(t *testing.T) {
 			s := &Server{Handler: null, Extensions: theirs.delegating(512)}
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(vainListener{l}) }()
-			_, err := Dial(t.Context(), &dialer{l: l}, "", ClientConfig{Extensions: new(side).delegating(0)})
+			_, err := DialConn(t.Context(), &dialer{l: l}, "", ClientConnConfig{Extensions: new(side).delegating(0)})
 			require.ErrorIs(t, err, rdmatest.ErrRejected)
 			synctest.Wait()
 			assert.Zero(t, mapped.Load())

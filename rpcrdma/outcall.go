@@ -9,14 +9,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// An outCall is one call of a requester.
+// A clientCall is one call of a requester.
 //
 //	waits ──credit──▶ admitted ──Post──▶ sent ──reply──▶ got ──▶ ended
 //	                                       │               ▲
 //	                                 caller leaves         │ nobody looks
 //	                                       └─▶ forsaken ───┘
-type outCall struct {
-	c   *Client
+type clientCall struct {
+	c   *ClientConn
 	x   *oncrpc.Exchange
 	xid uint32
 
@@ -30,8 +30,8 @@ type outCall struct {
 
 	// admitted is set with the credit; sent, once all of the above is; and
 	// forsaken, where nobody waits for the reply any more: whoever takes the
-	// call out of Client.calls ends it then. All are guarded by Client.mu.
-	admitted, sent, forsaken bool
+	// call out of ClientConn.calls ends it then. All are guarded by ClientConn.mu.
+	admitted, sent, abandoned bool
 
 	turn    chan struct{} // room for one: the credit has come, or the end
 	got     chan outcome  // room for one
@@ -50,14 +50,14 @@ type outcome struct {
 // Call makes a call (oncrpc.Caller). When ctx ends first, the memory of the
 // call is protected before Call returns, and the credit is given back when the
 // reply comes after all (RFC 8166, Section 4.4.1).
-func (c *Client) Call(ctx context.Context, x *oncrpc.Exchange) error {
+func (c *ClientConn) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	_, err := c.call(ctx, x, 0)
 	return err
 }
 
 // call makes a call with an XID that it was sent with before, or a new one
 // where that is 0, and returns the XID, or 0 if the call was not sent.
-func (c *Client) call(ctx context.Context, x *oncrpc.Exchange, xid uint32) (uint32, error) {
+func (c *ClientConn) call(ctx context.Context, x *oncrpc.Exchange, xid uint32) (uint32, error) {
 	o, err := c.enter(ctx, x, xid)
 	if err != nil {
 		return xid, err
@@ -71,7 +71,7 @@ func (c *Client) call(ctx context.Context, x *oncrpc.Exchange, xid uint32) (uint
 }
 
 // begin chooses the call's form, registers its memory and sends it.
-func (o *outCall) begin() error {
+func (o *clientCall) begin() error {
 	c := o.c
 	if err := o.build(); err != nil {
 		return o.unsent(err)
@@ -96,7 +96,7 @@ func (o *outCall) begin() error {
 
 // unsent takes back a call that was not sent. Where the connection has ended,
 // its cause is the better error.
-func (o *outCall) unsent(err error) error {
+func (o *clientCall) unsent(err error) error {
 	c := o.c
 	c.mu.Lock()
 	if c.calls[o.xid] == o {
@@ -114,14 +114,14 @@ func (o *outCall) unsent(err error) error {
 }
 
 // Complete is told that the Send is done (rdma.Completer).
-func (o *outCall) Complete(rdma.Completion) { o.release() }
+func (o *clientCall) Complete(rdma.Completion) { o.release() }
 
 // await waits for the reply.
-func (o *outCall) await(ctx context.Context) error {
+func (o *clientCall) await(ctx context.Context) error {
 	select {
 	case a := <-o.got:
 		o.protect()
-		err := o.take(&a)
+		err := o.deliver(&a)
 		o.end()
 		return err
 	case <-ctx.Done():
@@ -132,13 +132,13 @@ func (o *outCall) await(ctx context.Context) error {
 
 // forsake gives the caller its memory back and leaves the call to the reply
 // that may come: it frees the credit and nothing else.
-func (o *outCall) forsake() {
+func (o *clientCall) forsake() {
 	o.args.handOver()
 	o.results.handOver()
 	c := o.c
 	c.mu.Lock()
 	if c.calls[o.xid] == o {
-		o.forsaken, o.x = true, nil
+		o.abandoned, o.x = true, nil
 		c.mu.Unlock()
 		return
 	}
@@ -150,13 +150,13 @@ func (o *outCall) forsake() {
 
 // protect takes the call's memory back from the server, before anybody looks
 // at it (RFC 8166, Section 4.4.1).
-func (o *outCall) protect() {
+func (o *clientCall) protect() {
 	o.args.close()
 	o.results.close()
 }
 
 // end gives the call's buffers back.
-func (o *outCall) end() {
+func (o *clientCall) end() {
 	o.protect()
 	o.args.giveUp()
 	o.results.giveUp()

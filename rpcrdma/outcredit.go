@@ -15,7 +15,7 @@ import (
 
 // enter waits for a credit and returns the call that holds it, with the XID xid,
 // or a new one where that is 0 or in use.
-func (c *Client) enter(ctx context.Context, x *oncrpc.Exchange, xid uint32) (*outCall, error) {
+func (c *ClientConn) enter(ctx context.Context, x *oncrpc.Exchange, xid uint32) (*clientCall, error) {
 	c.mu.Lock()
 	if err := c.err; err != nil {
 		c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *Client) enter(ctx context.Context, x *oncrpc.Exchange, xid uint32) (*ou
 }
 
 // joinLocked gives a call a credit and an XID.
-func (c *Client) joinLocked(o *outCall) {
+func (c *ClientConn) joinLocked(o *clientCall) {
 	for o.xid == 0 || c.calls[o.xid] != nil {
 		o.xid = c.xids.next()
 	}
@@ -54,7 +54,7 @@ func (c *Client) joinLocked(o *outCall) {
 
 // leaveLocked takes a call out, and gives the credits that are free to those who
 // wait longest.
-func (c *Client) leaveLocked(o *outCall) {
+func (c *ClientConn) leaveLocked(o *clientCall) {
 	delete(c.calls, o.xid)
 	for len(c.calls) < c.granted && len(c.waiting) > 0 {
 		next := c.waiting[0]
@@ -65,7 +65,7 @@ func (c *Client) leaveLocked(o *outCall) {
 }
 
 // quitLine ends a call that waits for a credit, which may have come just now.
-func (c *Client) quitLine(o *outCall) {
+func (c *ClientConn) quitLine(o *clientCall) {
 	c.mu.Lock()
 	i := slices.Index(c.waiting, o)
 	if i >= 0 {
@@ -82,23 +82,23 @@ func (c *Client) quitLine(o *outCall) {
 }
 
 // newCallLocked returns a call that one holds.
-func (c *Client) newCallLocked() *outCall {
-	n := len(c.spare)
+func (c *ClientConn) newCallLocked() *clientCall {
+	n := len(c.idle)
 	if n == 0 {
-		o := &outCall{c: c, got: make(chan outcome, 1), turn: make(chan struct{}, 1)}
+		o := &clientCall{c: c, got: make(chan outcome, 1), turn: make(chan struct{}, 1)}
 		o.holders.Store(1)
 		return o
 	}
-	o := c.spare[n-1]
-	c.spare[n-1] = nil
-	c.spare = c.spare[:n-1]
+	o := c.idle[n-1]
+	c.idle[n-1] = nil
+	c.idle = c.idle[:n-1]
 	o.holders.Store(1)
 	return o
 }
 
 // release gives up one hold on a call; whoever has the last keeps the call for
 // later.
-func (o *outCall) release() {
+func (o *clientCall) release() {
 	if o.holders.Add(-1) > 0 {
 		return
 	}
@@ -106,11 +106,11 @@ func (o *outCall) release() {
 		o.out.Release()
 	}
 	o.hdr.Lists.Reset()
-	*o = outCall{c: o.c, hdr: Header{Lists: o.hdr.Lists}, got: o.got, turn: o.turn}
+	*o = clientCall{c: o.c, hdr: Header{Lists: o.hdr.Lists}, got: o.got, turn: o.turn}
 	c := o.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.spare) < c.cfg.Credits {
-		c.spare = append(c.spare, o)
+	if len(c.idle) < c.cfg.Credits {
+		c.idle = append(c.idle, o)
 	}
 }

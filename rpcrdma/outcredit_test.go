@@ -16,7 +16,7 @@ import (
 // A crowd is callers of one client, each with one call.
 type crowd struct {
 	t    *testing.T
-	c    *Client
+	c    *ClientConn
 	p    *puppet
 	ends chan error
 	out  []heard // unanswered
@@ -56,7 +56,7 @@ func (g *crowd) answer(grant int) {
 // the last grant under way because of a call that was sent after it
 // (R8166-3.3.1-1, R8166-3.3.1-3, R8166-3.3.1-5, R8166-3.3.3-2, R8166-3.3.3-3).
 func TestGrants(t *testing.T) {
-	withPuppet(t, nil, ClientConfig{Credits: 40}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, nil, ClientConnConfig{Credits: 40}, func(t *testing.T, c *ClientConn, p *puppet) {
 		g := &crowd{t: t, c: c, p: p, ends: make(chan error, 1000)}
 		g.start(300)
 		assert.Len(t, g.out, 1, "R8166-3.3.3-2: alone until its reply")
@@ -100,7 +100,7 @@ func TestGrants(t *testing.T) {
 // replies.
 func TestNoOverrun(t *testing.T) {
 	const grant = 5
-	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		p.works(c)
 		g := &crowd{t: t, c: c, p: p, ends: make(chan error, 100)}
 		g.start(1)
@@ -127,7 +127,7 @@ func TestNoOverrun(t *testing.T) {
 
 // Whoever waits longest gets a credit first; who leaves the line takes none along.
 func TestLineUp(t *testing.T) {
-	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		var done []<-chan error
 		var ends []context.CancelCauseFunc
 		for i := range 6 {
@@ -153,7 +153,7 @@ func TestLineUp(t *testing.T) {
 
 // A credit that comes in the moment in which its caller leaves is not lost.
 func TestCreditAndCancel(t *testing.T) {
-	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		for range 200 {
 			x, y := new(oncrpc.Exchange), new(oncrpc.Exchange)
 			first := begin(t.Context(), c, x)
@@ -179,7 +179,7 @@ func TestCreditAndCancel(t *testing.T) {
 // The end of the connection ends calls under way, those that wait for a credit,
 // and those that nobody waits for, and gives back what they have.
 func TestLossGivesBack(t *testing.T) {
-	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		p.works(c)
 		g := &crowd{t: t, c: c, p: p, ends: make(chan error, 100)}
 		g.start(1)

@@ -63,7 +63,7 @@ func nonsense(xid uint32) map[string][]byte {
 // What is not a reply to a call is dropped, without a change of the grant, and the
 // calls under way are answered all the same.
 func TestNonsenseDropped(t *testing.T) {
-	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		for name := range nonsense(0) {
 			x := replyCall()
 			done := begin(t.Context(), c, x)
@@ -84,7 +84,7 @@ func TestNonsenseDropped(t *testing.T) {
 // A server that answers calls before they are sent, for XIDs are easy to guess,
 // answers none.
 func TestForesight(t *testing.T) {
-	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		p.works(c)
 		p.watched.onRegister = func() {
 			r := Header{XID: c.xids.last.Load(), Vers: 1, Credit: 1}
@@ -115,7 +115,7 @@ func TestRemoteError(t *testing.T) {
 		{"ERR_VERS", wiretest.Hex(t, "testdata/err-vers.hex"), RemoteError{Code: ErrVers, Low: 1, High: 1}, "versions 1 to 1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+			withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 				p.works(c)
 				x := replyCall()
 				done := begin(t.Context(), c, x)
@@ -141,7 +141,7 @@ func TestRemoteError(t *testing.T) {
 // remains (R8166-4.5.4-1).
 func TestNoMemory(t *testing.T) {
 	for after := range 2 {
-		withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 			p.works(c)
 			p.watched.fail = after + 1
 			x := replyCall()
@@ -162,7 +162,7 @@ func TestClientNudges(t *testing.T) {
 		p := &puppet{t: t, ready: make(chan struct{})}
 		go p.accept(l, nil, 10)
 		posted := &postings{dialer: dialer{l: l}}
-		c, err := Dial(t.Context(), posted, "", ClientConfig{})
+		c, err := DialConn(t.Context(), posted, "", ClientConnConfig{})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -212,7 +212,7 @@ func FuzzRequester(f *testing.F) {
 			return // the provider's to refuse
 		}
 		for _, x := range []*oncrpc.Exchange{{}, replyCall(), itemCall()} {
-			withPuppet(t, knfsd, ClientConfig{Inline: 1024}, func(t *testing.T, c *Client, p *puppet) {
+			withPuppet(t, knfsd, ClientConnConfig{Inline: 1024}, func(t *testing.T, c *ClientConn, p *puppet) {
 				ctx, cancel := context.WithCancel(t.Context())
 				done := begin(ctx, c, x)
 				h := p.call()

@@ -57,7 +57,7 @@ func (e *exposed) handOver() {
 	if e.region == nil || e.own != nil {
 		return
 	}
-	r, ok := e.region.(rdma.Redirector)
+	r, ok := e.region.(rdma.Remapper)
 	if !ok {
 		e.close()
 		return
@@ -68,7 +68,7 @@ func (e *exposed) handOver() {
 	} else {
 		clear(e.own.B)
 	}
-	r.Redirect(e.own.B)
+	r.Remap(e.own.B)
 	e.mem = e.own.B
 }
 

@@ -18,7 +18,7 @@ import (
 // STags die with its late reply.
 func TestCancelled(t *testing.T) {
 	for _, invalidate := range []bool{false, true} {
-		withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 			x := itemCall()
 			x.Item = ramp(5000)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -57,7 +57,7 @@ func TestCancelled(t *testing.T) {
 // A server that does not take what it reads holds up the end of the call alone: other
 // calls are answered meanwhile.
 func TestCancelledHeldUp(t *testing.T) {
-	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		x := itemCall()
 		x.Item = ramp(5000)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -80,7 +80,7 @@ func TestCancelledHeldUp(t *testing.T) {
 // The same with what is the call's own: a Reply chunk, and a message at position
 // zero.
 func TestCancelledLong(t *testing.T) {
-	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		x := replyCall()
 		x.Args = ramp(3000)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -101,7 +101,7 @@ func TestCancelledLong(t *testing.T) {
 // With a provider that cannot exchange memory the server's access ends with the
 // call; a server that comes later loses the connection (R8166-4.4.1-2).
 func TestCancelledRigid(t *testing.T) {
-	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		p.watched.rigid = true
 		x := itemCall()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -118,7 +118,7 @@ func TestCancelledRigid(t *testing.T) {
 
 // A call that is cancelled while its reply comes gives all back, whoever wins.
 func TestCancelledLate(t *testing.T) {
-	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		for range 200 {
 			x := replyCall()
 			ctx, cancel := context.WithCancel(t.Context())
@@ -139,7 +139,7 @@ func TestCancelledLate(t *testing.T) {
 // Each call has STags of its own, on each connection, that die with it
 // (R8166-8.1.2-1, R8166-8.1.3-1, R8166-3.4.5.1-1): until its reply they are open.
 func TestFreshSTags(t *testing.T) {
-	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		seen := make(map[uint32]bool)
 		for range 50 {
 			x := itemCall()

@@ -10,7 +10,7 @@ import (
 
 // build encodes the call, and decides how its arguments and its results
 // travel.
-func (o *outCall) build() error {
+func (o *clientCall) build() error {
 	x, c := o.x, o.c
 	o.hdr.XID, o.hdr.Vers, o.hdr.Credit, o.hdr.Proc = o.xid, Version, uint32(c.cfg.Credits), Msg
 	n := callRoom + maxCallHeader + len(x.Args) + len(x.Tail)
@@ -30,7 +30,7 @@ func (o *outCall) build() error {
 // for the data item, or else a Reply chunk, never both (RFC 8166, Sections
 // 4.3.2 and 4.3.3). Neither has room for padding that is not part of the message
 // (Section 3.4.6.2).
-func (o *outCall) planResults() error {
+func (o *clientCall) planResults() error {
 	x, room, l := o.x, o.c.recvSize-minLen, &o.hdr.Lists
 	rest := oncrpc.MaxReplyHeader + x.MaxResults
 	whole := rest + len(x.Sink) + xdr.Pad(len(x.Sink))
@@ -59,7 +59,7 @@ func (o *outCall) planResults() error {
 // a Read chunk beside one at position zero would save a copy, but only calls with
 // a kilobyte around their data item come to that. NFSv3 has none, and not all
 // servers take both.
-func (o *outCall) planArguments() error {
+func (o *clientCall) planArguments() error {
 	x, l := o.x, &o.hdr.Lists
 	room := o.c.sendSize - fixedLen - l.Len()
 	item := len(x.Item) + xdr.Pad(len(x.Item))
@@ -93,7 +93,7 @@ func (o *outCall) planArguments() error {
 // the RPC message. An item that travels inline is copied behind it, so that
 // the caller has its memory back when Call returns, and need not wait for a
 // connection that takes nothing.
-func (o *outCall) send() {
+func (o *clientCall) send() {
 	x := o.x
 	o.wire[0] = o.hdr.AppendTo(o.out.B[:0])
 	o.work[0] = rdma.WR{Op: rdma.OpSend, Data: o.wire[:1], Done: o}

@@ -76,7 +76,7 @@ func TestForms(t *testing.T) {
 		{"and above it", inReply + 4, 0, 0, 1000, 0, form{proc: NoMsg, read: callLen + inReply + 4, answer: replyLen + 1000}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+			withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 				x := &oncrpc.Exchange{
 					Prog: 1, Vers: 2, Proc: 3, Args: ramp(tt.args), Item: ramp(tt.item), Tail: ramp(tt.tail),
 					MaxResults: tt.max, Sink: make([]byte, tt.sink),
@@ -108,7 +108,7 @@ func TestPosition(t *testing.T) {
 	for machine := range 10 {
 		for gids := range 4 {
 			name := string(repeat(machine + 1))
-			withPuppet(t, knfsd, ClientConfig{Machine: name}, func(t *testing.T, c *Client, p *puppet) {
+			withPuppet(t, knfsd, ClientConnConfig{Machine: name}, func(t *testing.T, c *ClientConn, p *puppet) {
 				x := &oncrpc.Exchange{Prog: 1, Vers: 2, Proc: 3, Args: xdr.AppendUint32(nil, 5001), Item: ramp(5001), Tail: []byte("tail")}
 				x.Cred = oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1, GID: 2, GIDs: make([]uint32, gids)}
 				done := begin(t.Context(), c, x)
@@ -155,7 +155,7 @@ func TestRequesterGolden(t *testing.T) {
 		{name: "read-chunk-call", xid: 0x0985739a, args: 44, item: 262144, at: rdma.Remote{STag: 0xccf3fb02, TO: 0x0985739a01e3a000}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, knfsd, ClientConfig{Machine: "rig"}, func(t *testing.T, c *Client, p *puppet) {
+			withPuppet(t, knfsd, ClientConnConfig{Machine: "rig"}, func(t *testing.T, c *ClientConn, p *puppet) {
 				c.conn = &placedConn{p.watched, p, tt.at}
 				c.xids.last.Store(tt.xid - 1)
 				want := wiretest.Hex(t, "testdata/"+tt.name+".hex")
@@ -207,7 +207,7 @@ func TestNoItemInLongCall(t *testing.T) {
 // The estimate of a reply allows for the longest verifier (R8166-8.2.2.2-1), and the
 // longest message that any server may send is taken (R8166-3.3.3-4).
 func TestReplyVerifier(t *testing.T) {
-	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		x := &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: 1, MaxResults: resRoom}
 		done := begin(t.Context(), c, x)
 		h := p.call()

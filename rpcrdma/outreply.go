@@ -13,7 +13,7 @@ import (
 // overwrites it. What the call did not provide for is a permanent error of the
 // call (RFC 8166, Section 6.1): such a reply can be decoded, and no other will
 // come.
-func (o *outCall) accept(h *Header, body []byte, recv *buf.Buf) outcome {
+func (o *clientCall) accept(h *Header, body []byte, recv *buf.Buf) outcome {
 	a := outcome{recv: recv, body: body}
 	offered, lists := &o.hdr.Lists, &h.Lists
 	switch {
@@ -59,8 +59,8 @@ func returned(offered, got chunks.Chunk) (int, error) {
 	return int(n), nil
 }
 
-// take gives the results to the caller.
-func (o *outCall) take(a *outcome) error {
+// deliver gives the results to the caller.
+func (o *clientCall) deliver(a *outcome) error {
 	if a.err == nil {
 		a.err = o.read(a)
 	}
@@ -74,7 +74,7 @@ func (o *outCall) take(a *outcome) error {
 // read reads the RPC reply, and lends the caller the buffer that it is in. The caller's
 // own memory may hold what was there before, of another user perhaps: the reply must
 // not make that its data.
-func (o *outCall) read(a *outcome) error {
+func (o *clientCall) read(a *outcome) error {
 	x := o.x
 	if !o.results.holds(a.item) {
 		return fmt.Errorf("%w: %d", errNotWritten, a.item)

@@ -50,7 +50,7 @@ func resultsOf(n int, inline []byte) []byte {
 // and is there with it (R8166-2.3.2-2).
 func TestItemLength(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 4096, 4999, 5000, 5001} {
-		withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 			x := itemCall()
 			done := begin(t.Context(), c, x)
 			h := p.call()
@@ -85,7 +85,7 @@ func TestLongReply(t *testing.T) {
 		{"inline, no chunk", 4, Msg, func(l *chunks.Lists) { l.Reply, l.HasReply = nil, false }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+			withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 				x := replyCall()
 				done := begin(t.Context(), c, x)
 				h := p.call()
@@ -184,7 +184,7 @@ func TestLyingReply(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+			withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 				x := tt.call()
 				done := begin(t.Context(), c, x)
 				h := p.call()
@@ -225,7 +225,7 @@ func TestItemNotWritten(t *testing.T) {
 		"a gap behind its words": {[]piece{{0, 1000}, {1001, 5001}}, 1000, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+			withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 				x := itemCall()
 				done := begin(t.Context(), c, x)
 				h := p.call()
@@ -276,7 +276,7 @@ func TestMisplacedItem(t *testing.T) {
 		{"nowhere", 0, resultsOf(100, nil)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+			withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 				x := itemCall()
 				done := begin(t.Context(), c, x)
 				h := p.call()
@@ -296,7 +296,7 @@ func TestMisplacedItem(t *testing.T) {
 		})
 	}
 	// R8166-6.1-3: results without an item, and octets in the chunk.
-	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		x := itemCall()
 		done := begin(t.Context(), c, x)
 		h := p.call()
@@ -310,7 +310,7 @@ func TestMisplacedItem(t *testing.T) {
 	})
 	// R8166-4.3.2.2-3, R8166-4.3.2.2-4, R8166-3.4.4.3-1: results without an item, the chunk
 	// unused, though its memory was written to.
-	withPuppet(t, knfsd, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		x := itemCall()
 		done := begin(t.Context(), c, x)
 		h := p.call()
@@ -326,7 +326,7 @@ func TestMisplacedItem(t *testing.T) {
 
 // A Reply chunk has padding in it as the message has (R8166-3.5.3-5).
 func TestItemInReplyChunk(t *testing.T) {
-	withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		x := itemCall()
 		x.MaxResults = 2000 // too long beside a Write chunk
 		done := begin(t.Context(), c, x)
@@ -347,7 +347,7 @@ func TestItemInReplyChunk(t *testing.T) {
 // RPC errors are the call's, in whatever form they come.
 func TestRPCErrors(t *testing.T) {
 	for _, long := range []bool{false, true} {
-		withPuppet(t, nil, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 			x := replyCall()
 			done := begin(t.Context(), c, x)
 			h := p.call()
@@ -371,7 +371,7 @@ func TestRPCErrors(t *testing.T) {
 // finds its memory closed to the server, and takes its reply all the same.
 func TestInvalidated(t *testing.T) {
 	for _, private := range [][]byte{nil, knfsd} {
-		withPuppet(t, private, ClientConfig{}, func(t *testing.T, c *Client, p *puppet) {
+		withPuppet(t, private, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 			x, y, z := replyCall(), replyCall(), replyCall()
 			for _, x := range []*oncrpc.Exchange{x, y, z} {
 				x.MaxResults = 5000

@@ -183,20 +183,20 @@ func TestStands(t *testing.T) {
 	close(ready)
 	m := new(meter)
 	c := &conn{rc: m, ready: ready}
-	assert.False(t, c.stands(2), "it is seen for the first time")
-	assert.False(t, c.stands(3), "nothing is posted")
+	assert.False(t, c.isStalled(2), "it is seen for the first time")
+	assert.False(t, c.isStalled(3), "nothing is posted")
 	c.watch.posted = 1
-	assert.False(t, c.stands(4), "nothing was posted")
-	assert.True(t, c.stands(5))
+	assert.False(t, c.isStalled(4), "nothing was posted")
+	assert.True(t, c.isStalled(5))
 	m.in += fairshare.Bulk
-	assert.False(t, c.stands(6))
+	assert.False(t, c.isStalled(6))
 	m.in += fairshare.Bulk - 1
-	assert.True(t, c.stands(7))
+	assert.True(t, c.isStalled(7))
 	c.watch.posted, c.watch.done = 2, 1
-	assert.False(t, c.stands(8))
-	assert.True(t, c.stands(9))
-	assert.False(t, c.stands(20), "it was seen long ago")
-	assert.False(t, (&conn{ready: make(chan struct{})}).stands(21), "it is being set up")
+	assert.False(t, c.isStalled(8))
+	assert.True(t, c.isStalled(9))
+	assert.False(t, c.isStalled(20), "it was seen long ago")
+	assert.False(t, (&conn{ready: make(chan struct{})}).isStalled(21), "it is being set up")
 }
 
 // Messages have a bound over all connections; above it the party that has most of
@@ -220,7 +220,7 @@ func TestInlineBounded(t *testing.T) {
 		modest.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 		synctest.Wait()
 		require.Len(t, hog.ended(), 1)
-		assert.ErrorIs(t, hog.ended()[0], errHog)
+		assert.ErrorIs(t, hog.ended()[0], errOverLimit)
 		assert.Empty(t, modest.ended())
 		assert.Empty(t, small.ended())
 		assert.EqualValues(t, int64(calls/3+2)*one, r.inline.Load(), "though its calls have not ended")

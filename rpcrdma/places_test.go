@@ -129,13 +129,13 @@ func TestPlacesOfCallsThatHang(t *testing.T) {
 func TestPlacesToldToLinks(t *testing.T) {
 	theirs, ours := new(side), new(side)
 	serve(t, &Server{Handler: null, MaxConns: 1, Extensions: theirs.config(4)}, func(t *testing.T, r *rig) {
-		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Extensions: ours.config(4)})
+		c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Extensions: ours.config(4)})
 		require.NoError(t, err)
 		synctest.Wait()
 		r.dialLinux()
 		require.Len(t, theirs.ends(), 1)
 		assert.ErrorIs(t, theirs.ends()[0], ErrBound)
-		assert.ErrorIs(t, errHog, ErrBound)
+		assert.ErrorIs(t, errOverLimit, ErrBound)
 		_ = c.Close()
 	})
 }

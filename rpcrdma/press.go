@@ -7,16 +7,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// press ends the connections that have not moved since the last look, while calls
+// cutStalled ends the connections that have not moved since the last look, while calls
 // wait for memory. Where there are none, and a call has waited for long, it ends the
 // one whose RDMA Reads take longest: a few peers that move just enough must not keep
 // all memory.
-func (s *Server) press(round uint64) {
+func (s *Server) cutStalled(round uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stood := false
 	for c := range s.conns {
-		if c.stands(round) {
+		if c.isStalled(round) {
 			c.abort(errStalled)
 			s.totals.Stalled++
 			stood = true
@@ -54,14 +54,14 @@ func (c *conn) pullsSince() (since time.Time, ok bool) {
 	return c.watch.pulls.oldest()
 }
 
-// stands tells whether a connection had posted work at the look before, and has
+// isStalled tells whether a connection had posted work at the look before, and has
 // neither completed any nor moved many octets since.
-func (c *conn) stands(round uint64) bool {
+func (c *conn) isStalled(round uint64) bool {
 	if !c.isReady() || c.rc == nil {
 		return false
 	}
 	now := fairshare.Sight{Round: round}
-	if m, ok := c.rc.(rdma.Meter); ok {
+	if m, ok := c.rc.(rdma.ByteCounter); ok {
 		in, out := m.Traffic()
 		now.Octets = in + out
 	}

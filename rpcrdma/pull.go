@@ -53,7 +53,7 @@ func (cl *call) read(c *chunks.ReadChunk, i, at int) {
 }
 
 // A sink is where the octets of one segment go: n of them, from at on of pulled[i].
-// It lends when they come (rdma.Sink), so that a requester with many WRITEs under
+// It lends when they come (rdma.LazyBuffer), so that a requester with many WRITEs under
 // way does not have each of them written from memory that has left the caches.
 type sink struct {
 	cl       *call

@@ -42,14 +42,14 @@ var knfsd = []byte{0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3}
 
 // withPuppet runs f with a requester and a puppet for its server, which brings
 // private data and posts receives, in a bubble, and checks that nothing is left.
-func withPuppet(t *testing.T, private []byte, cfg ClientConfig, f func(t *testing.T, c *Client, p *puppet)) {
+func withPuppet(t *testing.T, private []byte, cfg ClientConnConfig, f func(t *testing.T, c *ClientConn, p *puppet)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
 		l := rdmatest.Listen(t)
 		p := &puppet{t: t, ready: make(chan struct{})}
 		go p.accept(l, private, 1<<20)
-		c, err := Dial(t.Context(), &dialer{l: l}, "", cfg)
+		c, err := DialConn(t.Context(), &dialer{l: l}, "", cfg)
 		require.NoError(t, err)
 		<-p.ready
 		p.watched = watched(c)

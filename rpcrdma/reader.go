@@ -15,7 +15,7 @@ import (
 // together leave together (see Receive of package iwarp).
 //
 //	reader ── Receive ─▶ short? ─▶ Handler ─▶ Post ─▶ reads on
-//	                       │ no       │ takes long, says the sentry
+//	                       │ no       │ takes long, says the watchdog
 //	                       ▼          ▼
 //	                   dispatcher   another goroutine reads on; this one is
 //	                                the dispatcher's when it has answered
@@ -25,14 +25,14 @@ import (
 //
 // Whether a call is short cannot be known: it may have to wait for a disk, or for
 // ever. So calls of a kind that was slow lately are left to the dispatcher, and the
-// sentry relieves a reader that does not come back.
+// watchdog relieves a reader that does not come back.
 
 // A reader is the goroutine that reads a connection. Its fields belong to it but
 // where said.
 type reader struct {
-	relief rdma.Reliever // nil: it serves nothing
-	mapped bool          // the connection sends out of mappings
-	calls  uint64        // served by it
+	relief rdma.ReaderHandoff // nil: it serves nothing
+	mapped bool               // the connection sends out of mappings
+	calls  uint64             // served by it
 	kinds  [callKinds]callKind
 
 	// serving is the number of the call that it serves, or 0. Who sets it to 0
@@ -40,7 +40,7 @@ type reader struct {
 	serving atomic.Uint64
 	kind    *callKind // of that call
 
-	// The sentry's.
+	// The watchdog's.
 	relieving sync.Mutex
 	guarded   atomic.Bool // it looks at this reader
 	seen      uint64      // serving, when it looked last
@@ -50,7 +50,7 @@ type reader struct {
 // init says what the connection below can do.
 func (r *reader) init(c rdma.Conn, serves bool) {
 	if serves {
-		r.relief, _ = c.(rdma.Reliever)
+		r.relief, _ = c.(rdma.ReaderHandoff)
 	}
 	m, ok := c.(rdma.MappedSender)
 	r.mapped = ok && m.SendsMapped()
@@ -113,7 +113,7 @@ func (c *conn) serveShort(cl *call, k *callKind) {
 	r.kind = k
 	r.serving.Store(n)
 	if !r.guarded.Load() {
-		c.srv.sentry.enter(c)
+		c.srv.watchdog.enter(c)
 	}
 	cl.assemble()
 	slow := c.srv.slow + time.Duration(cl.plan.pullSize)*slowOctet
@@ -125,7 +125,7 @@ func (c *conn) serveShort(cl *call, k *callKind) {
 		k.note(took > slow)
 		return
 	}
-	r.relieving.Lock() // Relieve has returned
+	r.relieving.Lock() // HandOffReader has returned
 	//lint:ignore SA2001 that is all
 	r.relieving.Unlock()
 	c.srv.calls.run(nil, c.party.Own.queue)

@@ -252,7 +252,7 @@ func TestCallKind(t *testing.T) {
 // relievable is a connection whose reader can be relieved.
 type relievable struct{ *tappedConn }
 
-func (c relievable) Relieve() { c.Conn.(rdma.Reliever).Relieve() }
+func (c relievable) HandOffReader() { c.Conn.(rdma.ReaderHandoff).HandOffReader() }
 
 func TestReaderNeedsRelief(t *testing.T) {
 	var r reader

@@ -13,7 +13,7 @@ import (
 // TestRelay: a call that is passed on keeps its header, and its reply comes as it
 // was sent, refusals too, in each form.
 func TestRelay(t *testing.T) {
-	client(t, new(Server), ClientConfig{}, func(t *testing.T, c *Client, _ *echo, _ *dialer) {
+	client(t, new(Server), ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echo, _ *dialer) {
 		for name, tt := range map[string]struct {
 			flavor        byte
 			results, item int

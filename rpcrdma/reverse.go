@@ -17,7 +17,7 @@ import (
 // direction has its own XIDs and its own credits, with their own receives.
 //
 //	responder                                   requester
-//	Back.Call ──Client without chunks── CALL ──▶ reverseServer ──▶ Backchannel
+//	ReverseClient.Call ──ClientConn without chunks── CALL ──▶ reverseServer ──▶ Backchannel
 //	    ▲                                             │
 //	    └───────────────── REPLY ◀────────────────────┘
 //
@@ -41,7 +41,7 @@ func msgType(body []byte) uint32 { return binary.BigEndian.Uint32(body[msgTypeOf
 // for a message without chunks.
 var ErrReverseLong = errors.New("rpcrdma: reverse call longer than the inline threshold")
 
-// A Back is a connection of a Server as the programs that it serves find it in
+// A ReverseClient is a connection of a Server as the programs that it serves find it in
 // oncrpc.Peer: they call the requester over it (RFC 8167). A program must not do
 // so before the requester has told, by a protocol of theirs, that it takes calls:
 // others may lose the connection by it (Section 6). It implements oncrpc.Caller.
@@ -49,16 +49,16 @@ var ErrReverseLong = errors.New("rpcrdma: reverse call longer than the inline th
 // Calls under way when the connection ends fail with rdma.ErrClosed. They can be
 // made again when the requester has come back, on its next connection, and not
 // before (Section 5.4).
-type Back struct {
+type ReverseClient struct {
 	c      *conn
-	client atomic.Pointer[Client] // from the first call on
+	client atomic.Pointer[ClientConn] // from the first call on
 }
 
-var _ oncrpc.Caller = (*Back)(nil)
+var _ oncrpc.Caller = (*ReverseClient)(nil)
 
 // Call makes a call to the requester (oncrpc.Caller). The requester answers what
 // it cannot answer in a short message with a RemoteError.
-func (b *Back) Call(ctx context.Context, x *oncrpc.Exchange) error {
+func (b *ReverseClient) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	c, err := b.requester()
 	if err != nil {
 		return err
@@ -66,12 +66,12 @@ func (b *Back) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	return c.Call(ctx, x)
 }
 
-// Link returns what the ends have beside calls; nil where they are not both of
+// ExtensionConn returns what the ends have beside calls; nil where they are not both of
 // this project.
-func (b *Back) Link() *Link { return b.c.link }
+func (b *ReverseClient) ExtensionConn() *ExtensionConn { return b.c.link }
 
 // requester returns the reverse requester.
-func (b *Back) requester() (*Client, error) {
+func (b *ReverseClient) requester() (*ClientConn, error) {
 	if r := b.client.Load(); r != nil {
 		return r, nil
 	}
@@ -89,10 +89,10 @@ func (b *Back) requester() (*Client, error) {
 	return b.client.Load(), nil
 }
 
-// take takes a message that a reverse call is answered by, if this is one. The
+// takeReply takes a message that a reverse call is answered by, if this is one. The
 // reverse requester posts the receives for its replies, so the forward direction
 // does not notice.
-func (b *Back) take(m rdma.Recv) bool {
+func (b *ReverseClient) takeReply(m rdma.Recv) bool {
 	c := b.client.Load()
 	if c == nil || !answersReverse(m.Buf.B) {
 		return false
@@ -102,7 +102,7 @@ func (b *Back) take(m rdma.Recv) bool {
 }
 
 // closed ends the reverse calls.
-func (b *Back) closed(cause error) {
+func (b *ReverseClient) closed(cause error) {
 	if c := b.client.Load(); c != nil {
 		(*clientHandler)(c).Closed(cause)
 	}
@@ -140,7 +140,7 @@ func isShort(b []byte) bool {
 // answers to reverse calls.
 func (c *conn) beside(m rdma.Recv) bool {
 	if !m.WithImmediate {
-		return c.back.take(m)
+		return c.back.takeReply(m)
 	}
 	if err := c.link.receive(m.Immediate); err != nil {
 		c.abort(err)
@@ -156,7 +156,7 @@ func (c *conn) endBeside(cause error) {
 
 // fillReverse fills in and checks what concerns the reverse direction and the
 // extension.
-func (c *ClientConfig) fillReverse() error {
+func (c *ClientConnConfig) fillReverse() error {
 	c.BackchannelCredits = orDefault(c.BackchannelCredits, defaultReverse)
 	if c.BackchannelCredits < 1 || c.BackchannelCredits > maxCredits {
 		return fmt.Errorf("rpcrdma: %d reverse credits are not between 1 and %d", c.BackchannelCredits, maxCredits)
@@ -165,6 +165,6 @@ func (c *ClientConfig) fillReverse() error {
 }
 
 func (s *Server) fillReverse() error {
-	s.reverse = ClientConfig{Inline: s.cfg.inline, Credits: orDefault(s.ReverseCredits, defaultReverse)}
+	s.reverse = ClientConnConfig{Inline: s.cfg.inline, Credits: orDefault(s.ReverseCredits, defaultReverse)}
 	return errors.Join(s.reverse.fill(), s.Extensions.check(true))
 }

@@ -73,7 +73,7 @@ func callBack(ctx context.Context, c oncrpc.Caller, args string) error {
 
 // rawServer runs f with a requester, and with the server's end of its connection,
 // which says what a test wants, in a bubble; and checks that nothing is left.
-func rawServer(t *testing.T, cfg ClientConfig, f func(t *testing.T, c *Client, q *requester)) {
+func rawServer(t *testing.T, cfg ClientConnConfig, f func(t *testing.T, c *ClientConn, q *requester)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
@@ -85,7 +85,7 @@ func rawServer(t *testing.T, cfg ClientConfig, f func(t *testing.T, c *Client, q
 			require.NoError(t, err)
 			q.Conn = c.(*rdmatest.Conn)
 		}()
-		c, err := Dial(t.Context(), &dialer{l: l}, "", cfg)
+		c, err := DialConn(t.Context(), &dialer{l: l}, "", cfg)
 		require.NoError(t, err)
 		synctest.Wait()
 		f(t, c, q)
@@ -116,7 +116,7 @@ func TestReverseGolden(t *testing.T) {
 			r.Head = append(r.Head, reply[resultsAt:]...)
 			return nil
 		})
-		rawServer(t, ClientConfig{Backchannel: callbacks(answer)}, func(t *testing.T, _ *Client, q *requester) {
+		rawServer(t, ClientConnConfig{Backchannel: callbacks(answer)}, func(t *testing.T, _ *ClientConn, q *requester) {
 			q.send(call)
 			// R8167-4.1-3, R8167-5.2-1, R8167-5.2-2, R8167-5.2-3
 			assert.Equal(t, reply, q.answer().wire)
@@ -151,31 +151,31 @@ func TestReverse(t *testing.T) {
 	service := handler(func(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 		cred = c.Cred
 		assert.Equal(t, "rdma", c.Peer.Network)
-		assert.Nil(t, c.Peer.Back, "there is no third direction")
+		assert.Nil(t, c.Peer.Reverse, "there is no third direction")
 		return repeater(ctx, c, r)
 	})
 	program := handler(func(ctx context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
 		// R8167-2.4.1-1: the call that is being served has the XID that the
 		// reverse call will have.
-		rc, err := c.Peer.Back.(*Back).requester()
+		rc, err := c.Peer.Reverse.(*ReverseClient).requester()
 		require.NoError(t, err)
 		rc.xids.last.Store(c.XID - 1)
 		for range 3 {
-			require.NoError(t, callBack(ctx, c.Peer.Back, "from the server.")) // R8167-2.4-1
+			require.NoError(t, callBack(ctx, c.Peer.Reverse, "from the server.")) // R8167-2.4-1
 		}
 		x := &oncrpc.Exchange{Prog: callbackProg, Vers: 1, Proc: 1, Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 17, GID: 4, GIDs: []uint32{5}}}
-		require.NoError(t, c.Peer.Back.Call(ctx, x))
+		require.NoError(t, c.Peer.Reverse.Call(ctx, x))
 		x.Release()
 		// The errors of RPC are those of the forward direction.
-		assert.ErrorIs(t, c.Peer.Back.Call(ctx, &oncrpc.Exchange{Prog: callbackProg + 1, Vers: 1}), oncrpc.ErrProgUnavail)
+		assert.ErrorIs(t, c.Peer.Reverse.Call(ctx, &oncrpc.Exchange{Prog: callbackProg + 1, Vers: 1}), oncrpc.ErrProgUnavail)
 		return nil
 	})
 	mux := new(oncrpc.Mux)
 	mux.Register(echoProg, 1, program)
 	// R8167-4.1-1, R8167-4.3.1-1: the one forward credit is in use.
-	cfg := ClientConfig{Credits: 1, Backchannel: callbacks(service), BackchannelCredits: 3}
+	cfg := ClientConnConfig{Credits: 1, Backchannel: callbacks(service), BackchannelCredits: 3}
 	serveTap(t, &Server{Handler: mux, Credits: 1}, new(tap), func(t *testing.T, r *rig) {
-		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", cfg)
+		c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", cfg)
 		require.NoError(t, err)
 		for range 3 {
 			x := &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1}
@@ -220,7 +220,7 @@ func TestReverseCredits(t *testing.T) {
 		return nil
 	})
 	serve(t, &Server{Handler: null, Credits: 32}, func(t *testing.T, r *rig) {
-		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Backchannel: callbacks(service), BackchannelCredits: granted})
+		c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Backchannel: callbacks(service), BackchannelCredits: granted})
 		require.NoError(t, err)
 		synctest.Wait()
 		back := &r.onlyConn().back
@@ -251,8 +251,8 @@ func TestReverseOverrun(t *testing.T) {
 		}
 		return nil
 	})
-	cfg := ClientConfig{Backchannel: callbacks(service), BackchannelCredits: credits, Credits: 128}
-	rawServer(t, cfg, func(t *testing.T, c *Client, q *requester) {
+	cfg := ClientConnConfig{Backchannel: callbacks(service), BackchannelCredits: credits, Credits: 128}
+	rawServer(t, cfg, func(t *testing.T, c *ClientConn, q *requester) {
 		// Those that are granted find a receive, whatever else is under way.
 		for i := range uint32(credits) {
 			q.reverse(i, "")
@@ -265,7 +265,7 @@ func TestReverseOverrun(t *testing.T) {
 		assert.ErrorIs(t, q.ended()[0], rdmatest.ErrNoRecv)
 	})
 	// With receives for forward replies there, it is this end that counts.
-	rawServer(t, cfg, func(t *testing.T, c *Client, q *requester) {
+	rawServer(t, cfg, func(t *testing.T, c *ClientConn, q *requester) {
 		require.NoError(t, c.conn.PostRecv(100))
 		for i := range uint32(2 * credits) {
 			q.reverse(i, "")
@@ -279,7 +279,7 @@ func TestReverseOverrun(t *testing.T) {
 	})
 	// Replies that the server does not read pile up no further.
 	open = true
-	rawServer(t, cfg, func(t *testing.T, c *Client, q *requester) {
+	rawServer(t, cfg, func(t *testing.T, c *ClientConn, q *requester) {
 		require.NoError(t, c.conn.PostRecv(100))
 		defer q.Pause()()
 		for i := range uint32(100) {
@@ -323,7 +323,7 @@ func TestReverseRefused(t *testing.T) {
 			if name == tooLong {
 				back = serviceOf(long)
 			}
-			rawServer(t, ClientConfig{Backchannel: back, BackchannelCredits: 2}, func(t *testing.T, c *Client, q *requester) {
+			rawServer(t, ClientConnConfig{Backchannel: back, BackchannelCredits: 2}, func(t *testing.T, c *ClientConn, q *requester) {
 				for range 5 { // each gives its receive back
 					send(q)
 					q.refused(ErrChunk)
@@ -348,7 +348,7 @@ func serviceOf(h handler) oncrpc.Service {
 func TestReverseReplies(t *testing.T) {
 	var rep oncrpc.Reply
 	answer := true
-	cfg := ClientConfig{BackchannelCredits: 1, Backchannel: service(func(_ context.Context, req *oncrpc.Request, r *oncrpc.Reply) bool {
+	cfg := ClientConnConfig{BackchannelCredits: 1, Backchannel: service(func(_ context.Context, req *oncrpc.Request, r *oncrpc.Reply) bool {
 		assert.Equal(t, 4096-28, req.MaxReply, "R8167-4.2-1")
 		r.Head, r.Tail = append(r.Head, rep.Head...), rep.Tail
 		if rep.Item != nil {
@@ -359,7 +359,7 @@ func TestReverseReplies(t *testing.T) {
 		}
 		return answer
 	})}
-	rawServer(t, cfg, func(t *testing.T, _ *Client, q *requester) {
+	rawServer(t, cfg, func(t *testing.T, _ *ClientConn, q *requester) {
 		for _, n := range []int{4, 8, 4068} {
 			rep = oncrpc.Reply{Head: repeat(n)}
 			q.reverse(testXID, "")
@@ -383,7 +383,7 @@ func TestReverseReplies(t *testing.T) {
 // A requester that answers no calls drops them, though they have the XID of one
 // of its own, and goes on.
 func TestReverseUnwanted(t *testing.T) {
-	rawServer(t, ClientConfig{}, func(t *testing.T, c *Client, q *requester) {
+	rawServer(t, ClientConnConfig{}, func(t *testing.T, c *ClientConn, q *requester) {
 		done := make(chan error, 1)
 		go func() { done <- callBack(t.Context(), c, "") }()
 		xid := q.answer().XID
@@ -405,7 +405,7 @@ func TestReverseThresholds(t *testing.T) {
 		{1024, 4096, 1024}, {4096, 1024, 1024}, {8192, 4096, 4096}, {65536, 65536, 65536},
 	} {
 		serve(t, &Server{Handler: null, Inline: tt.server}, func(t *testing.T, r *rig) {
-			c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Inline: tt.client, Backchannel: callbacks(repeater)})
+			c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Inline: tt.client, Backchannel: callbacks(repeater)})
 			require.NoError(t, err)
 			synctest.Wait()
 			send, recv := c.Thresholds()
@@ -433,11 +433,11 @@ func TestReverseReconnect(t *testing.T) {
 			}
 			return repeater(ctx, c, r)
 		})
-		cfg := LineConfig{}
+		cfg := ClientConfig{}
 		if backchannel {
-			cfg.Client.Backchannel, cfg.Client.BackchannelCredits = callbacks(service), 2
+			cfg.Conn.Backchannel, cfg.Conn.BackchannelCredits = callbacks(service), 2
 		}
-		line(t, cfg, func(t *testing.T, l *Line, p *place) {
+		line(t, cfg, func(t *testing.T, l *Client, p *place) {
 			require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 			time.Sleep(steadyTime)
 			if backchannel {
@@ -477,7 +477,7 @@ func TestReverseReconnect(t *testing.T) {
 }
 
 // back returns the server's way back over its only connection.
-func (p *place) back(t *testing.T) *Back {
+func (p *place) back(t *testing.T) *ReverseClient {
 	t.Helper()
 	p.server.mu.Lock()
 	defer p.server.mu.Unlock()
@@ -493,7 +493,7 @@ func (p *place) back(t *testing.T) *Back {
 func TestReverseErrors(t *testing.T) {
 	refusal := Header{Vers: Version, Credit: 77, Proc: Error, Code: ErrChunk}
 	t.Run("forward", func(t *testing.T) {
-		rawServer(t, ClientConfig{}, func(t *testing.T, c *Client, q *requester) {
+		rawServer(t, ClientConnConfig{}, func(t *testing.T, c *ClientConn, q *requester) {
 			done := make(chan error, 1)
 			go func() { done <- callBack(t.Context(), c, "") }()
 			refusal.XID = q.answer().XID
@@ -566,12 +566,12 @@ func TestReverseDrain(t *testing.T) {
 		if hold {
 			time.Sleep(time.Second)
 		}
-		return callBack(ctx, c.Peer.Back, "recalled")
+		return callBack(ctx, c.Peer.Reverse, "recalled")
 	})
 	mux := new(oncrpc.Mux)
 	mux.Register(echoProg, 1, program)
 	serve(t, &Server{Handler: mux}, func(t *testing.T, r *rig) {
-		c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Backchannel: callbacks(repeater)})
+		c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Backchannel: callbacks(repeater)})
 		require.NoError(t, err)
 		hold = true
 		done := make(chan error, 1)
@@ -588,7 +588,7 @@ func TestReverseDrain(t *testing.T) {
 // Nothing goes in the reverse direction before a program wants it (R8167-6-1), and
 // a requester without a backchannel posts no receives for it.
 func TestReverseIdle(t *testing.T) {
-	client(t, &Server{}, ClientConfig{}, func(t *testing.T, c *Client, _ *echo, d *dialer) {
+	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echo, d *dialer) {
 		heard := c.received.Load()
 		for i := range 10 {
 			require.NoError(t, ask(t.Context(), c, 10, 10, 10))
@@ -600,13 +600,13 @@ func TestReverseIdle(t *testing.T) {
 }
 
 func TestReverseConfig(t *testing.T) {
-	for _, cfg := range []ClientConfig{{BackchannelCredits: -1}, {BackchannelCredits: maxCredits + 1}} {
+	for _, cfg := range []ClientConnConfig{{BackchannelCredits: -1}, {BackchannelCredits: maxCredits + 1}} {
 		assert.ErrorContains(t, cfg.fill(), "reverse credits")
 	}
 	for _, n := range []int{-1, maxCredits + 1} {
 		assert.ErrorContains(t, (&Server{Handler: null, ReverseCredits: n}).init(), "credits")
 	}
-	var cfg ClientConfig
+	var cfg ClientConnConfig
 	require.NoError(t, cfg.fill())
 	assert.Equal(t, 16, cfg.BackchannelCredits)
 }

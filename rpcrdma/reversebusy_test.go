@@ -50,7 +50,7 @@ func TestReverseWhileBusy(t *testing.T) {
 			}))
 			serve(t, &Server{Handler: mux}, func(t *testing.T, r *rig) {
 				open = make(chan struct{})
-				c, err := Dial(t.Context(), &dialer{l: r.listen}, "", ClientConfig{Backchannel: callbacks(repeater)})
+				c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Backchannel: callbacks(repeater)})
 				require.NoError(t, err)
 				call := func(proc uint32, item []byte) error {
 					x := &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: proc, Args: []byte{0, 1, 0, 0}, Item: item}
@@ -66,7 +66,7 @@ func TestReverseWhileBusy(t *testing.T) {
 				synctest.Wait()
 				assert.Empty(t, ends)
 				assert.Equal(t, name == "no memory left", r.Stats().Waiting > 0)
-				assert.NoError(t, callBack(t.Context(), peer.Back, "recalled"))
+				assert.NoError(t, callBack(t.Context(), peer.Reverse, "recalled"))
 				done()
 				close(open)
 				for range c.Credits() {

@@ -19,7 +19,7 @@ import (
 // as many calls under way as were granted, and as many replies on their way of
 // which this end has not heard yet that they have left.
 type reverseServer struct {
-	c       *Client
+	c       *ClientConn
 	service oncrpc.Service
 	peer    oncrpc.Peer
 
@@ -36,7 +36,7 @@ var errReverseOverrun = errors.New("rpcrdma: the server makes more reverse calls
 // startReverse makes ready for calls of the responder, where the configuration says
 // who answers them. It is called before any receive is posted: whatever it was for,
 // a call may take it.
-func (c *Client) startReverse() {
+func (c *ClientConn) startReverse() {
 	if c.cfg.Backchannel == nil {
 		return
 	}
@@ -54,7 +54,7 @@ func (c *Client) startReverse() {
 
 // letReverse lets the responder make calls. It is called before the first call of
 // this end, by which the responder could learn that it may (RFC 8167, Section 6).
-func (c *Client) letReverse() {
+func (c *ClientConn) letReverse() {
 	if c.reverse != nil {
 		_ = c.conn.PostRecv(c.cfg.BackchannelCredits) // an error means that the connection ends
 	}
@@ -63,7 +63,7 @@ func (c *Client) letReverse() {
 // takeReverse takes a call in the reverse direction, whose header is c.hdr, from
 // the connection's reader; err says what is wrong with the header. A requester that
 // answers none drops it.
-func (c *Client) takeReverse(body []byte, err error, msg *buf.Buf) {
+func (c *ClientConn) takeReverse(body []byte, err error, msg *buf.Buf) {
 	s := c.reverse
 	switch {
 	case s == nil:

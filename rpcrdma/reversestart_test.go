@@ -62,7 +62,7 @@ func TestReverseAtOnce(t *testing.T) {
 			<-ready
 			q.reverse(7, "now")
 		}}
-		c, err := Dial(t.Context(), d, "", ClientConfig{Extensions: x, Backchannel: callbacks(repeater)})
+		c, err := DialConn(t.Context(), d, "", ClientConnConfig{Extensions: x, Backchannel: callbacks(repeater)})
 		require.NoError(t, err)
 		assert.EqualValues(t, 7, q.answer().XID)
 		require.NoError(t, c.Close())

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A sentry looks at the readers that serve calls, again and again while there are
+// A watchdog looks at the readers that serve calls, again and again while there are
 // any, and relieves one that is still at the same call as the last time.
-type sentry struct {
+type watchdog struct {
 	timer *time.Timer
 
 	mu     sync.Mutex
@@ -15,13 +15,13 @@ type sentry struct {
 	period time.Duration
 }
 
-func (s *sentry) init() {
-	s.timer = time.AfterFunc(sentryPeriod, s.look)
+func (s *watchdog) init() {
+	s.timer = time.AfterFunc(watchdogPeriod, s.check)
 	s.timer.Stop()
 }
 
-// enter has the sentry look at a connection's reader from now on.
-func (s *sentry) enter(c *conn) {
+// enter has the watchdog look at a connection's reader from now on.
+func (s *watchdog) enter(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.reader.guarded.Swap(true) {
@@ -30,13 +30,13 @@ func (s *sentry) enter(c *conn) {
 	c.reader.rest = 0
 	s.conns = append(s.conns, c)
 	if len(s.conns) == 1 {
-		s.period = sentryPeriod
+		s.period = watchdogPeriod
 		s.timer.Reset(s.period)
 	}
 }
 
-// look looks once.
-func (s *sentry) look() {
+// check looks once.
+func (s *watchdog) check() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.period = min(2*s.period, sentryCalm)
@@ -47,7 +47,7 @@ func (s *sentry) look() {
 			kept = append(kept, c)
 		}
 		if relieved {
-			s.period = sentryPeriod
+			s.period = watchdogPeriod
 		}
 	}
 	clear(s.conns[len(kept):])
@@ -64,7 +64,7 @@ func (c *conn) watchReader() (again, relieved bool) {
 	r := &c.reader
 	n := r.serving.Load()
 	if n != 0 {
-		relieved = n == r.seen && c.relieve(n)
+		relieved = n == r.seen && c.handOffReader(n)
 		r.seen, r.rest = n, 0
 		return true, relieved
 	}
@@ -79,8 +79,8 @@ func (c *conn) watchReader() (again, relieved bool) {
 	return true, false
 }
 
-// relieve has another goroutine read, if the reader still serves call n.
-func (c *conn) relieve(n uint64) bool {
+// handOffReader has another goroutine read, if the reader still serves call n.
+func (c *conn) handOffReader(n uint64) bool {
 	r := &c.reader
 	r.relieving.Lock()
 	defer r.relieving.Unlock()
@@ -89,6 +89,6 @@ func (c *conn) relieve(n uint64) bool {
 	}
 	r.kind.slow()
 	c.srv.calls.adopt(c.party.Own.queue)
-	r.relief.Relieve()
+	r.relief.HandOffReader()
 	return true
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The sentry looks at nobody when there is nothing to look at.
+// The watchdog looks at nobody when there is nothing to look at.
 func TestSentryRests(t *testing.T) {
 	serveTap(t, &Server{Handler: null}, &tap{relievable: true}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -22,7 +22,7 @@ func TestSentryRests(t *testing.T) {
 	})
 }
 
-// The sentry looks more seldom while readers are quick, and often as soon as one is
+// The watchdog looks more seldom while readers are quick, and often as soon as one is
 // not.
 func TestSentryCalm(t *testing.T) {
 	s := &snare{from: 100}
@@ -35,28 +35,28 @@ func TestSentryCalm(t *testing.T) {
 		}
 		period := func() time.Duration {
 			synctest.Wait()
-			r.sentry.mu.Lock()
-			defer r.sentry.mu.Unlock()
-			return r.sentry.period
+			r.watchdog.mu.Lock()
+			defer r.watchdog.mu.Unlock()
+			return r.watchdog.period
 		}
 		assert.Equal(t, sentryCalm, period())
 		q.xidCall(100)
 		least := sentryCalm
-		for range 3 * sentryCalm / sentryPeriod {
-			time.Sleep(sentryPeriod)
+		for range 3 * sentryCalm / watchdogPeriod {
+			time.Sleep(watchdogPeriod)
 			least = min(least, period())
 		}
-		assert.Equal(t, sentryPeriod, least)
+		assert.Equal(t, watchdogPeriod, least)
 		q.xidCall(2)
 		assert.Contains(t, xidsOf(q.answers()), uint32(2))
 		close(s.open)
 	})
 }
 
-// watched returns how many readers the sentry looks at.
+// watched returns how many readers the watchdog looks at.
 func (r *rig) watched() int {
 	synctest.Wait()
-	r.sentry.mu.Lock()
-	defer r.sentry.mu.Unlock()
-	return len(r.sentry.conns)
+	r.watchdog.mu.Lock()
+	defer r.watchdog.mu.Unlock()
+	return len(r.watchdog.conns)
 }

@@ -61,7 +61,7 @@ type Server struct {
 	MaxConns int
 
 	// ReverseCredits is the number of calls that the programs may have under
-	// way to one requester (Back), if that grants as many; 0 means 16;
+	// way to one requester (ReverseClient), if that grants as many; 0 means 16;
 	// below 0 or above 4096 is an error.
 	ReverseCredits int
 
@@ -76,7 +76,7 @@ type Server struct {
 	cfg   config
 	err   error // of the set-up
 
-	reverse ClientConfig // of calls in the reverse direction
+	reverse ClientConnConfig // of calls in the reverse direction
 
 	began    time.Time
 	memory   *fairshare.Memory
@@ -84,7 +84,7 @@ type Server struct {
 	inline   atomic.Int64      // octets that MaxInline bounds, and
 	fair     atomic.Int64      // each connection's part of that bound
 	calls    dispatcher
-	sentry   sentry
+	watchdog watchdog
 	slow     time.Duration // what a call takes that is not the reader's: see slowCall
 	waits    bool          // Handler waits for others: readers serve nothing
 	blames   blames

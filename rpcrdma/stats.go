@@ -46,11 +46,11 @@ type ConnStats struct {
 	Since time.Time
 	Conn  rdma.Conn // which its provider knows more of
 
-	SendInline, RecvInline int        // the inline thresholds, in octets
-	Invalidate             bool       // the peer takes a Send With Invalidate
-	Ours                   bool       // the peer is of this project
-	Extensions             Extensions // that are on
-	Link                   *Link      // nil where there is none
+	SendInline, RecvInline int            // the inline thresholds, in octets
+	Invalidate             bool           // the peer takes a Send With Invalidate
+	Ours                   bool           // the peer is of this project
+	Extensions             Extensions     // that are on
+	ExtensionConn          *ExtensionConn // nil where there is none
 
 	Calls    uint64 // that have come,
 	UnderWay int    // and of them those that have not ended
@@ -97,7 +97,7 @@ func (c *conn) stats() ConnStats {
 		Calls: c.calls, UnderWay: c.underWay, Granted: int(c.credits.granted), Inline: c.inline,
 	}
 	if c.link != nil {
-		s.Ours, s.Extensions, s.Link = true, c.link.Extensions(), c.link
+		s.Ours, s.Extensions, s.ExtensionConn = true, c.link.Extensions(), c.link
 	}
 	return s
 }

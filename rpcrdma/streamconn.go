@@ -119,7 +119,7 @@ func (c *streamConn) Write(p []byte) (n int, err error) {
 	case c.err != nil:
 		return 0, c.fault("write", rdma.ErrClosed)
 	}
-	if n, err = c.in.take(c, p); err != nil {
+	if n, err = c.in.parse(c, p); err != nil {
 		c.end(err)
 		c.under.srv.log.Warn("connection closed: the server behind has sent no reply", "peer", &c.under.peer, "err", err)
 		c.under.drain()

@@ -300,7 +300,7 @@ func TestStreamParallel(t *testing.T) {
 	})
 	var done sync.WaitGroup
 	for range 2 {
-		c, err := Dial(t.Context(), listenDialer{l}, "", ClientConfig{})
+		c, err := DialConn(t.Context(), listenDialer{l}, "", ClientConnConfig{})
 		require.NoError(t, err)
 		for i := range callers {
 			done.Go(func() {
@@ -324,7 +324,7 @@ func (d listenDialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rd
 }
 
 // echoCall has data sent there and back.
-func echoCall(t *testing.T, c *Client, data []byte) {
+func echoCall(t *testing.T, c *ClientConn, data []byte) {
 	x := &oncrpc.Exchange{
 		Prog: testProg, Vers: testVers, Proc: procItem,
 		Args: join(word(len(data)), word(len(data))), Item: data, Tail: word(7),

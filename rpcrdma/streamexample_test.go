@@ -75,7 +75,7 @@ func ExampleNewStreamListener() {
 	defer l.Close()
 	go serveTCP(l)
 
-	client, err := rpcrdma.Dial(context.Background(), provider, "", rpcrdma.ClientConfig{})
+	client, err := rpcrdma.DialConn(context.Background(), provider, "", rpcrdma.ClientConnConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func takeReplies(t *testing.T, stream []byte, piece int) taken {
 	got := taken{replies: make(map[uint32][]byte), lengths: make(map[uint32]int)}
 	for rest := stream; len(rest) > 0 && !got.failed; {
 		n := min(piece, len(rest))
-		k, err := c.in.take(c, rest[:n])
+		k, err := c.in.parse(c, rest[:n])
 		require.LessOrEqual(t, k, n)
 		got.failed = err != nil
 		require.True(t, got.failed || k == n)

@@ -31,8 +31,8 @@ type replyRecord struct {
 	call   *streamCall // whose reply it is, once they have; nil: nobody's
 }
 
-// take takes octets. It returns how many were good, and the error of the next.
-func (r *replyRecord) take(c *streamConn, p []byte) (n int, err error) {
+// parse takes octets. It returns how many were good, and the error of the next.
+func (r *replyRecord) parse(c *streamConn, p []byte) (n int, err error) {
 	for n < len(p) {
 		if r.marks < markLen {
 			k := copy(r.mark[r.marks:], p[n:])

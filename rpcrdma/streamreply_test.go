@@ -281,10 +281,10 @@ func TestStreamRecordInPlace(t *testing.T) {
 	cl.limit(3000)
 	c := &streamConn{pending: map[uint32]*streamCall{testXID: cl}}
 	wire := record(success(testXID, repeat(1028-24))) // 4 octets above a size of buffers
-	_, err := c.in.take(c, wire[:12])
+	_, err := c.in.parse(c, wire[:12])
 	require.NoError(t, err)
 	first := &cl.got[0]
-	_, err = c.in.take(c, wire[12:])
+	_, err = c.in.parse(c, wire[12:])
 	require.NoError(t, err)
 	assert.Same(t, first, &cl.got[0])
 	assert.Len(t, cl.got, 1028)

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Errors of a Line.
+// Errors of a Client.
 var (
 	// ErrUnreachable is wrapped by the error of a call that had no server
-	// for longer than LineConfig.GiveUp.
+	// for longer than ClientConfig.GiveUp.
 	ErrUnreachable = errors.New("rpcrdma: server unreachable")
 
 	// ErrSilent is why the connection to a server that gives no sign of

@@ -96,7 +96,7 @@ func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
 	defer s.close()
 	defer mount.Close()
 	cache := oncrpc.NewReplayCache(&bridge.Bridge{
-		NFS: s.line, Credits: func() int { return s.line.Client().Credits() }, MOUNT: mount, Insecure: o.insecure, Log: log,
+		NFS: s.line, Credits: func() int { return s.line.Conn().Credits() }, MOUNT: mount, Insecure: o.insecure, Log: log,
 	}, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce})
 	defer cache.Close()
 	ways := listeners.ways(cache, log)
@@ -117,8 +117,8 @@ func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
 func (a *app) reachForBridge(ctx context.Context, o *bridgeOptions, log *slog.Logger) (*session, *bridge.Mount, error) {
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	s, err := a.connect(within, o.server, rpcrdma.LineConfig{
-		Client: a.client(), Silence: o.patience, GiveUp: o.patience, Log: log,
+	s, err := a.connect(within, o.server, rpcrdma.ClientConfig{
+		Conn: a.client(), Silence: o.patience, GiveUp: o.patience, Log: log,
 	})
 	if err != nil {
 		return nil, nil, err

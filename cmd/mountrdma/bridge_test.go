@@ -154,7 +154,7 @@ func TestBridgeEndsWithoutServer(t *testing.T) {
 	defer c.Close()
 	failed := make(chan error, 1)
 	go func() { failed <- nfsclient.New(c, nfsclient.Config{}).Null(t.Context()) }()
-	for !strings.Contains(goroutines(), "rpcrdma.(*Line).await") {
+	for !strings.Contains(goroutines(), "rpcrdma.(*Client).await") {
 		runtime.Gosched()
 	}
 	assert.NotContains(t, stop(), "calls under way were cut off")

@@ -23,7 +23,7 @@ func TestInfoExtensions(t *testing.T) {
 	server, other := startRig(t, with(rpcrdma.ExtensionConfig{Atomics: true})), startRig(t)
 	delegates := startRig(t, with(rpcrdma.ExtensionConfig{
 		Atomics: true, Delegation: true, Counters: 512, ImmediateRecvs: 7,
-		Attach: func(*rpcrdma.Link) rpcrdma.LinkHandler { return idleLink{} },
+		Attach: func(*rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler { return idleLink{} },
 	}))
 	type set = map[string]any
 	on := set{"server": true, "immediate_data": 0.0, "atomics": true, "delegation": false, "counters": 0.0}
@@ -47,7 +47,7 @@ func TestInfoExtensions(t *testing.T) {
 	}
 }
 
-// idleLink is a server's end of a Link on which nothing is held.
+// idleLink is a server's end of an rpcrdma.ExtensionConn on which nothing is held.
 type idleLink struct{}
 
 func (idleLink) Immediate([8]byte) {}
@@ -93,7 +93,7 @@ func TestParsesStream(t *testing.T) {
 	siw := mpa.Frame{Reply: true, Rev: 2, HasEnhanced: true, PrivateData: message}
 	assert.True(t, a.rnic().LongFPDUs(siw))
 	assert.Nil(t, bare.client().Extensions)
-	assert.Nil(t, bare.asMount().Client.Extensions)
+	assert.Nil(t, bare.asMount().Conn.Extensions)
 }
 
 // A mount offers delegation, on each line, unless it is told not to or has no use for
@@ -108,7 +108,7 @@ func TestMountOffers(t *testing.T) {
 		m := &mountCommand{app: o.app, opts: o}
 		held := m.hold()
 		for range o.connections {
-			x := m.nextLine(held).Client.Extensions
+			x := m.nextLine(held).Conn.Extensions
 			assert.Equal(t, want, x != nil && x.Delegation, list)
 		}
 		assert.Equal(t, want, held != nil, list)

@@ -16,19 +16,19 @@ func (m *mountCommand) hold() *delegclient.Set {
 }
 
 // nextLine is the configuration of one more line of a mount.
-func (m *mountCommand) nextLine(held *delegclient.Set) rpcrdma.LineConfig {
-	cfg := rpcrdma.LineConfig{Client: m.client(), Silence: m.opts.silence(), GiveUp: m.opts.giveUp(), Log: m.log}
+func (m *mountCommand) nextLine(held *delegclient.Set) rpcrdma.ClientConfig {
+	cfg := rpcrdma.ClientConfig{Conn: m.client(), Silence: m.opts.silence(), GiveUp: m.opts.giveUp(), Log: m.log}
 	if held != nil {
-		cfg.Client.Extensions = held.Line().Extension()
+		cfg.Conn.Extensions = held.NewAttachment().Extension()
 	}
 	return cfg
 }
 
 // asMount is brief with all that a mount offers to its server. Nothing is ever held.
-func (a *app) asMount() rpcrdma.LineConfig {
+func (a *app) asMount() rpcrdma.ClientConfig {
 	cfg := a.brief()
 	if !a.bare {
-		cfg.Client.Extensions = delegclient.New(delegclient.Config{}).Line().Extension()
+		cfg.Conn.Extensions = delegclient.New(delegclient.Config{}).NewAttachment().Extension()
 	}
 	return cfg
 }

@@ -139,12 +139,12 @@ func (s *session) provoke(ctx context.Context) error {
 
 // inline returns the longest message that fits without RDMA, in octets.
 func (s *session) inline() int {
-	_, recv := s.line.Client().Thresholds()
+	_, recv := s.line.Conn().Thresholds()
 	return recv
 }
 
 // conn returns the present connection, or the last.
-func (s *session) conn() *iwarp.Conn { return s.line.Client().Conn().(*iwarp.Conn) }
+func (s *session) conn() *iwarp.Conn { return s.line.Conn().Conn().(*iwarp.Conn) }
 
 func (s *session) mpaInfo() mpaInfo {
 	p, said := s.conn().Params(), s.conn().Peer().Enhanced
@@ -155,17 +155,17 @@ func (s *session) mpaInfo() mpaInfo {
 }
 
 func (s *session) rpcInfo() rpcInfo {
-	c := s.line.Client()
+	c := s.line.Conn()
 	peer, said := c.Peer()
 	send, recv := c.Thresholds()
 	return rpcInfo{
 		Version: 1, PrivateData: said, InlineSend: send, InlineRecv: recv, Credits: c.Credits(),
 		Invalidation: invalidity{Client: true, Server: peer.RemoteInvalidation, Seen: s.dial.invalidated.Load()},
-		Extensions:   agreed(c.Link()),
+		Extensions:   agreed(c.ExtensionConn()),
 	}
 }
 
-func agreed(l *rpcrdma.Link) extensions {
+func agreed(l *rpcrdma.ExtensionConn) extensions {
 	if l == nil {
 		return extensions{}
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // client is how this program behaves on an RDMA connection.
-func (a *app) client() rpcrdma.ClientConfig {
-	cfg := rpcrdma.ClientConfig{Inline: int(a.inline), Credits: a.credits}
+func (a *app) client() rpcrdma.ClientConnConfig {
+	cfg := rpcrdma.ClientConnConfig{Inline: int(a.inline), Credits: a.credits}
 	if !a.bare {
 		cfg.Extensions = &rpcrdma.ExtensionConfig{Atomics: true}
 	}
@@ -17,8 +17,8 @@ func (a *app) client() rpcrdma.ClientConfig {
 
 // brief is the line of a command that ends: it lives through a restart of the
 // server that is shorter than --timeout. What became of it is in the errors.
-func (a *app) brief() rpcrdma.LineConfig {
-	return rpcrdma.LineConfig{
-		Client: a.client(), Silence: a.timeout, GiveUp: a.timeout, Log: slog.New(slog.DiscardHandler),
+func (a *app) brief() rpcrdma.ClientConfig {
+	return rpcrdma.ClientConfig{
+		Conn: a.client(), Silence: a.timeout, GiveUp: a.timeout, Log: slog.New(slog.DiscardHandler),
 	}
 }

@@ -57,7 +57,7 @@ func (m *mountCommand) serve(ctx context.Context) error {
 	m.openDoor()
 	defer m.openStats(s, fs)()
 	m.announce(s, fs)
-	s.settle()
+	s.closeMount()
 	m.daemon.detach()
 	defer m.listenNotices(s)()
 	unmounted := context.AfterFunc(ctx, func() { m.unmount(mount) })
@@ -96,9 +96,9 @@ func (m *mountCommand) config(s *session, fs *nfsclient.FS) fusefs.Config {
 
 // announce says what came of it.
 func (m *mountCommand) announce(s *session, fs *nfsclient.FS) {
-	send, _ := s.line.Client().Thresholds()
+	send, _ := s.line.Conn().Thresholds()
 	words := fmt.Sprintf("mounted %s on %s: rsize %d, wsize %d, inline %d, credits %d, CRC %s, MOUNT at %s",
-		m.source, m.point, fs.ReadSize(), fs.WriteSize(), send, s.line.Client().Credits(), onOff(s.conn().Params().CRC), s.mount.At())
+		m.source, m.point, fs.ReadSize(), fs.WriteSize(), send, s.line.Conn().Credits(), onOff(s.conn().Params().CRC), s.mount.At())
 	if m.daemon != nil {
 		m.log.Info(words)
 	}

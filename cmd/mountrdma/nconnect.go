@@ -9,12 +9,12 @@ import (
 
 // lines returns all lines of the session: a mount may have several to its server
 // (nfs(5), nconnect).
-func (s *session) lines() []*rpcrdma.Line { return append([]*rpcrdma.Line{s.line}, s.more...) }
+func (s *session) lines() []*rpcrdma.Client { return append([]*rpcrdma.Client{s.line}, s.more...) }
 
 // widen makes as many lines as make n of the session's.
-func (s *session) widen(ctx context.Context, n int, cfg func() rpcrdma.LineConfig) error {
+func (s *session) widen(ctx context.Context, n int, cfg func() rpcrdma.ClientConfig) error {
 	for 1+len(s.more) < n {
-		line, err := rpcrdma.Connect(ctx, s.dial, s.at.addr(), cfg())
+		line, err := rpcrdma.Dial(ctx, s.dial, s.at.addr(), cfg())
 		if err != nil {
 			return err
 		}

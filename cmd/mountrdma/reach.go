@@ -63,7 +63,7 @@ func (m *mountCommand) attempt(ctx context.Context) (*session, *nfsclient.FS, er
 
 // open makes the other connections, and mounts.
 func (m *mountCommand) open(ctx context.Context, s *session) (*nfsclient.FS, error) {
-	err := s.widen(ctx, m.opts.connections, func() rpcrdma.LineConfig { return m.nextLine(s.held) })
+	err := s.widen(ctx, m.opts.connections, func() rpcrdma.ClientConfig { return m.nextLine(s.held) })
 	if err != nil {
 		return nil, err
 	}

@@ -178,7 +178,7 @@ func TestLineThroughRestarts(t *testing.T) {
 		mux.Register(400000, 1, program)
 		return mux
 	})
-	l, err := rpcrdma.Connect(t.Context(), iwarp.Dialer{}, r.addr, rpcrdma.LineConfig{Log: slog.New(slog.DiscardHandler)})
+	l, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, r.addr, rpcrdma.ClientConfig{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	var all sync.WaitGroup
 	progress := make(chan struct{}, callers*each)
@@ -226,7 +226,7 @@ func TestLineThroughRestarts(t *testing.T) {
 func TestLineFindsNobody(t *testing.T) {
 	guard(t)
 	r := newRestarter(t, func() oncrpc.Service { return new(oncrpc.Mux) })
-	l, err := rpcrdma.Connect(t.Context(), iwarp.Dialer{}, r.addr, rpcrdma.LineConfig{
+	l, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, r.addr, rpcrdma.ClientConfig{
 		GiveUp: 300 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

@@ -19,9 +19,9 @@ var errTimeout = errors.New("timed out")
 type session struct {
 	at   server
 	dial *dialer
-	line *rpcrdma.Line
-	more []*rpcrdma.Line  // of a mount
-	held *delegclient.Set // by a mount; nil: nothing
+	line *rpcrdma.Client
+	more []*rpcrdma.Client // of a mount
+	held *delegclient.Set  // by a mount; nil: nothing
 	nfs  *nfsclient.Client
 	cred oncrpc.Cred
 
@@ -37,7 +37,7 @@ func (a *app) session(ctx context.Context, srv server) (*session, error) {
 }
 
 // sessionBy is session over a line of a kind.
-func (a *app) sessionBy(ctx context.Context, srv server, cfg rpcrdma.LineConfig) (*session, error) {
+func (a *app) sessionBy(ctx context.Context, srv server, cfg rpcrdma.ClientConfig) (*session, error) {
 	if s := a.sessions[srv]; s != nil {
 		return s, nil
 	}
@@ -54,16 +54,16 @@ func (a *app) sessionBy(ctx context.Context, srv server, cfg rpcrdma.LineConfig)
 
 // connect connects, once, and makes sure that an NFS server of version 3
 // answers.
-func (a *app) connect(ctx context.Context, srv server, cfg rpcrdma.LineConfig) (*session, error) {
+func (a *app) connect(ctx context.Context, srv server, cfg rpcrdma.ClientConfig) (*session, error) {
 	d := &dialer{config: a.rnic()}
 	if err := a.recorded(&d.config); err != nil {
 		return nil, err
 	}
-	line, err := rpcrdma.Connect(ctx, d, srv.addr(), cfg)
+	line, err := rpcrdma.Dial(ctx, d, srv.addr(), cfg)
 	if err != nil {
 		return nil, err
 	}
-	first := line.Client()
+	first := line.Conn()
 	if err := nfsclient.New(first, nfsclient.Config{}).Null(ctx); err != nil {
 		first.Conn().Abort(err) // a server that says nothing would not say goodbye either
 		_ = line.Close()
@@ -104,9 +104,9 @@ func dialTCP(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error)
 	return c, c, nil
 }
 
-// settle closes what is not needed while exports are in use: a connection to
+// closeMount closes what is not needed while exports are in use: a connection to
 // mountd, which would end it some time.
-func (s *session) settle() {
+func (s *session) closeMount() {
 	_ = s.mount.Close()
 	s.mount = nil
 }

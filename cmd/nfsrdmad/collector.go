@@ -20,7 +20,7 @@ func (c collector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect reads it all (prometheus.Collector).
 func (c collector) Collect(out chan<- prometheus.Metric) {
-	s := &sight{c.look(), c.observer.Stats(), iwarp.Stats()}
+	s := &sight{c.status(), c.observer.Stats(), iwarp.Stats()}
 	for i := range s.procs {
 		out <- histogram(&s.procs[i])
 	}

@@ -76,7 +76,7 @@ func openControl(path string, p *operations, log *slog.Logger) (*control, error)
 	m := http.NewServeMux()
 	m.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(p.look()) // fails where nobody reads any more
+		_ = json.NewEncoder(w).Encode(p.status()) // fails where nobody reads any more
 	})
 	c := &control{path: path, lock: lock, server: newHTTP(m, log), done: make(chan struct{})}
 	go func() {

@@ -211,7 +211,7 @@ func TestCountersUnderLoad(t *testing.T) {
 			theirs, servers := counting(false, workers+1)
 			ours, clients := counting(true, 0)
 			addr := responder(t, cfg, &rpcrdma.Server{Handler: nullMux(), Extensions: theirs})
-			c, err := rpcrdma.Dial(t.Context(), dialIWARP{cfg}, addr, rpcrdma.ClientConfig{Extensions: ours})
+			c, err := rpcrdma.DialConn(t.Context(), dialIWARP{cfg}, addr, rpcrdma.ClientConnConfig{Extensions: ours})
 			require.NoError(t, err)
 			require.NoError(t, callNull(t.Context(), c))
 			server, client := soon(t, servers), soon(t, clients)
@@ -262,7 +262,7 @@ func BenchmarkFetchAdd(b *testing.B) {
 	s := &rpcrdma.Server{Handler: nullMux(), Extensions: theirs}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	c, err := rpcrdma.Dial(b.Context(), dialIWARP{cfg}, l.Addr().String(), rpcrdma.ClientConfig{Extensions: ours})
+	c, err := rpcrdma.DialConn(b.Context(), dialIWARP{cfg}, l.Addr().String(), rpcrdma.ClientConnConfig{Extensions: ours})
 	require.NoError(b, err)
 	require.NoError(b, callNull(b.Context(), c))
 	link := (<-clients).link

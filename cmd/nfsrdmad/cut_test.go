@@ -74,10 +74,10 @@ func newCutRig(t *testing.T) *cutRig {
 }
 
 // connect makes a line, which takes several attempts where the first is cut.
-func (g *cutRig) connect(addr string) *rpcrdma.Line {
+func (g *cutRig) connect(addr string) *rpcrdma.Client {
 	d := iwarp.Dialer{Config: iwarp.Config{CRC: mpa.CRCOff}}
 	for {
-		line, err := rpcrdma.Connect(context.Background(), d, addr, rpcrdma.LineConfig{Log: g.log})
+		line, err := rpcrdma.Dial(context.Background(), d, addr, rpcrdma.ClientConfig{Log: g.log})
 		if err == nil {
 			return line
 		}
@@ -85,7 +85,7 @@ func (g *cutRig) connect(addr string) *rpcrdma.Line {
 }
 
 // newLoad returns a load over a line, whose names begin with number first.
-func (g *cutRig) newLoad(line *rpcrdma.Line, first int) *load {
+func (g *cutRig) newLoad(line *rpcrdma.Client, first int) *load {
 	l := &load{client: nfsclient.New(line, nfsclient.Config{}), root: g.root, issued: make(map[string]int)}
 	l.names.Store(uint64(first))
 	return l

@@ -90,8 +90,8 @@ func (d *discovery) close() {
 	_ = d.dev.Close()
 }
 
-// look is what status shows of it; nil on nil.
-func (d *discovery) look() *discoveryDoc {
+// status is what status shows of it; nil on nil.
+func (d *discovery) status() *discoveryDoc {
 	if d == nil {
 		return nil
 	}

@@ -27,7 +27,7 @@ func (d dialIWARP) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (r
 
 // A linkEnd takes Immediate Data, and answers it.
 type linkEnd struct {
-	link   *rpcrdma.Link
+	link   *rpcrdma.ExtensionConn
 	answer bool
 	got    chan [8]byte
 	closed chan error
@@ -44,7 +44,7 @@ func (e *linkEnd) Closed(err error) { e.closed <- err }
 // attached are the ends of links that one end of a connection gets.
 func attached(answer bool) (*rpcrdma.ExtensionConfig, <-chan *linkEnd) {
 	ends := make(chan *linkEnd, 1)
-	return &rpcrdma.ExtensionConfig{ImmediateRecvs: 16, Atomics: true, Attach: func(l *rpcrdma.Link) rpcrdma.LinkHandler {
+	return &rpcrdma.ExtensionConfig{ImmediateRecvs: 16, Atomics: true, Attach: func(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler {
 		e := &linkEnd{link: l, answer: answer, got: make(chan [8]byte, 1000), closed: make(chan error, 1)}
 		ends <- e
 		return e
@@ -73,7 +73,7 @@ func TestLinkOverIWARP(t *testing.T) {
 			backs := make(chan oncrpc.Caller, 1)
 			program := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 				select {
-				case backs <- req.Peer.Back:
+				case backs <- req.Peer.Reverse:
 				default:
 				}
 				return null.Serve(ctx, req, rep)
@@ -85,10 +85,10 @@ func TestLinkOverIWARP(t *testing.T) {
 				served.Add(1)
 				return null.Serve(ctx, req, rep)
 			})
-			c, err := rpcrdma.Dial(t.Context(), dialIWARP{cfg}, addr, rpcrdma.ClientConfig{Extensions: ours, Backchannel: backchannel, BackchannelCredits: 3})
+			c, err := rpcrdma.DialConn(t.Context(), dialIWARP{cfg}, addr, rpcrdma.ClientConnConfig{Extensions: ours, Backchannel: backchannel, BackchannelCredits: 3})
 			require.NoError(t, err)
 			defer c.Close()
-			assert.Equal(t, rpcrdma.Extensions{Immediate: 16, Atomics: true}, c.Link().Extensions())
+			assert.Equal(t, rpcrdma.Extensions{Immediate: 16, Atomics: true}, c.ExtensionConn().Extensions())
 
 			call := func(to oncrpc.Caller) error {
 				x := &oncrpc.Exchange{Prog: 1, Vers: 1}
@@ -97,7 +97,7 @@ func TestLinkOverIWARP(t *testing.T) {
 			}
 			require.NoError(t, call(c))
 			back, server, client := soon(t, backs), soon(t, servers), soon(t, clients)
-			assert.Same(t, server.link, back.(*rpcrdma.Back).Link())
+			assert.Same(t, server.link, back.(*rpcrdma.ReverseClient).ExtensionConn())
 			errs := make(chan error)
 			const rounds = 100
 			for range 4 {

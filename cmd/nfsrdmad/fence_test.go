@@ -20,7 +20,7 @@ import (
 )
 
 // A giver gives back what is recalled.
-type giver struct{ link *rpcrdma.Link }
+type giver struct{ link *rpcrdma.ExtensionConn }
 
 func (g giver) Immediate(octets [8]byte) {
 	octets[0] = byte(delegation.KindReturned)
@@ -30,13 +30,13 @@ func (g giver) Immediate(octets [8]byte) {
 func (giver) Closed(error) {}
 
 // delegating is a client with delegation counters, and the root's handle.
-func delegating(t *testing.T, p *process) (*rpcrdma.Client, nfs3.FH) {
+func delegating(t *testing.T, p *process) (*rpcrdma.ClientConn, nfs3.FH) {
 	t.Helper()
 	cfg := rpcrdma.ExtensionConfig{
 		ImmediateRecvs: 4, Atomics: true, Delegation: true,
-		Attach: func(l *rpcrdma.Link) rpcrdma.LinkHandler { return giver{l} },
+		Attach: func(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler { return giver{l} },
 	}
-	c, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, p.addr(t, "rdma"), rpcrdma.ClientConfig{Extensions: &cfg})
+	c, err := rpcrdma.DialConn(t.Context(), iwarp.Dialer{}, p.addr(t, "rdma"), rpcrdma.ClientConnConfig{Extensions: &cfg})
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	_, root, _ := mount(t, c)
@@ -44,7 +44,7 @@ func delegating(t *testing.T, p *process) (*rpcrdma.Client, nfs3.FH) {
 }
 
 // asks makes a call, and returns the first word of its results, a status, and the second.
-func asks(t *testing.T, c *rpcrdma.Client, prog, vers, proc uint32, args []byte) (status, next uint32) {
+func asks(t *testing.T, c *rpcrdma.ClientConn, prog, vers, proc uint32, args []byte) (status, next uint32) {
 	t.Helper()
 	x := &oncrpc.Exchange{Prog: prog, Vers: vers, Proc: proc, Args: args, MaxResults: 1024, Cred: nfsclient.ProcessCred()}
 	require.NoError(t, c.Call(t.Context(), x))
@@ -58,11 +58,11 @@ func TestRestartFenced(t *testing.T) {
 	state, control := t.TempDir(), filepath.Join(t.TempDir(), "control")
 	marker := filepath.Join(state, "grants")
 	args := []string{"--state", state, "--control", control, "--exclusive", "--lease"}
-	acquire := func(c *rpcrdma.Client, root nfs3.FH) (uint32, uint32) {
+	acquire := func(c *rpcrdma.ClientConn, root nfs3.FH) (uint32, uint32) {
 		a := delegation.AcquireArgs{Handle: root, Types: delegation.Directory}
 		return asks(t, c, delegation.Program, delegation.Version, delegation.ProcAcquire, a.AppendTo(nil))
 	}
-	touch := func(c *rpcrdma.Client, root nfs3.FH) nfs3.Status {
+	touch := func(c *rpcrdma.ClientConn, root nfs3.FH) nfs3.Status {
 		a := nfs3.SetAttrArgs{Object: root}
 		res, _ := asks(t, c, nfs3.Program, nfs3.Version, nfs3.ProcSetAttr, a.AppendTo(nil))
 		return nfs3.Status(res)
@@ -81,7 +81,7 @@ func TestRestartFenced(t *testing.T) {
 
 	for _, more := range [][]string{{"1s"}, {"1s", "--no-extensions"}} {
 		p = start(t, slices.Concat(args, more)...)
-		c, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, p.addr(t, "rdma"), rpcrdma.ClientConfig{})
+		c, err := rpcrdma.DialConn(t.Context(), iwarp.Dialer{}, p.addr(t, "rdma"), rpcrdma.ClientConnConfig{})
 		require.NoError(t, err)
 		_, root, _ := mount(t, c)
 		assert.Equal(t, nfs3.ErrJukebox, touch(c, root))

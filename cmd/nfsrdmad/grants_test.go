@@ -17,7 +17,7 @@ import (
 )
 
 // counted makes a call as nobody, and returns it with its results.
-func counted(t *testing.T, c *rpcrdma.Client, prog, vers, proc uint32, args []byte) *oncrpc.Exchange {
+func counted(t *testing.T, c *rpcrdma.ClientConn, prog, vers, proc uint32, args []byte) *oncrpc.Exchange {
 	t.Helper()
 	x := &oncrpc.Exchange{Prog: prog, Vers: vers, Proc: proc, Args: args, MaxResults: 1024}
 	require.NoError(t, c.Call(t.Context(), x))
@@ -30,10 +30,10 @@ func TestGrantsShown(t *testing.T) {
 	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--lease", "3s", "--exclusive", "--control", path, "mem:=/m")
 	cfg, ends := attached(false)
 	cfg.Delegation = true
-	c, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConfig{Extensions: cfg})
+	c, err := rpcrdma.DialConn(t.Context(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConnConfig{Extensions: cfg})
 	require.NoError(t, err)
 	soon(t, ends)
-	require.True(t, c.Link().Extensions().Delegation)
+	require.True(t, c.ExtensionConn().Extensions().Delegation)
 
 	var mnt mount3.MntRes
 	x := counted(t, c, mount3.Program, mount3.Version, mount3.ProcMnt, (&mount3.PathArgs{Path: []byte("/m")}).AppendTo(nil))

@@ -14,8 +14,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// look looks at everything.
-func (p *operations) look() *statusDoc {
+// status looks at everything.
+func (p *operations) status() *statusDoc {
 	d := &statusDoc{
 		Version: statusVersion,
 		Daemon: daemonDoc{
@@ -29,7 +29,7 @@ func (p *operations) look() *statusDoc {
 	r := p.replies.Stats()
 	d.ReplayCache = replayDoc{r.Replies, r.Octets, r.Executed, r.Replayed, r.Joined, r.Forgotten}
 	d.Grants = lookAtGrants(p.grants)
-	d.Discovery = p.discovery.look()
+	d.Discovery = p.discovery.status()
 	return d
 }
 
@@ -81,7 +81,7 @@ func (p *operations) connections() []connDoc {
 	all := []connDoc{}
 	for _, c := range p.rdma.Connections() {
 		d := rdmaConn(&c)
-		d.RDMA.Extensions.Grants = p.grants.Held(c.Link)
+		d.RDMA.Extensions.Grants = p.grants.Held(c.ExtensionConn)
 		all = append(all, d)
 	}
 	if p.tcp != nil {

@@ -17,7 +17,7 @@ import (
 // TestServeMemory: two file systems in memory, over RDMA; each holds what it may.
 func TestServeMemory(t *testing.T) {
 	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "mem:1MiB=/small", "mem:=/large")
-	line, err := rpcrdma.Connect(context.Background(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.LineConfig{})
+	line, err := rpcrdma.Dial(context.Background(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConfig{})
 	require.NoError(t, err)
 	defer line.Close()
 	c := nfsclient.New(line, nfsclient.Config{})

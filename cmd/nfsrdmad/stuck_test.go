@@ -34,14 +34,14 @@ func TestStuckCalls(t *testing.T) {
 	})
 	cfg := iwarp.Config{CRC: mpa.CRCOff}
 	addr := responder(t, cfg, &rpcrdma.Server{Handler: program})
-	var clients [2]*rpcrdma.Client
+	var clients [2]*rpcrdma.ClientConn
 	for i := range clients {
 		var err error
-		clients[i], err = rpcrdma.Dial(t.Context(), dialIWARP{cfg}, addr, rpcrdma.ClientConfig{})
+		clients[i], err = rpcrdma.DialConn(t.Context(), dialIWARP{cfg}, addr, rpcrdma.ClientConnConfig{})
 		require.NoError(t, err)
 		defer clients[i].Close()
 	}
-	call := func(c *rpcrdma.Client, proc uint32) {
+	call := func(c *rpcrdma.ClientConn, proc uint32) {
 		x := &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: proc}
 		defer x.Release()
 		assert.NoError(t, c.Call(t.Context(), x))

@@ -98,7 +98,7 @@ func (l *lender) fill(from int) {
 // client connects to an address by which the server is reached.
 func (l *lender) client(addr string) (*nfsclient.Client, nfs3.FH) {
 	l.t.Helper()
-	c, err := rpcrdma.Dial(l.t.Context(), dialIWARP{iwarp.Config{CRC: mpa.CRCOff}}, addr, rpcrdma.ClientConfig{})
+	c, err := rpcrdma.DialConn(l.t.Context(), dialIWARP{iwarp.Config{CRC: mpa.CRCOff}}, addr, rpcrdma.ClientConnConfig{})
 	require.NoError(l.t, err)
 	l.t.Cleanup(func() { assert.NoError(l.t, c.Close()) })
 	client, _, file := mount(l.t, c)

@@ -87,7 +87,7 @@ func TestUnreadable(t *testing.T) {
 				assert.NoError(t, srv.Shutdown(context.Background()))
 				assert.NoError(t, <-served)
 			}()
-			c, err := rpcrdma.Dial(t.Context(), dialIWARP{iwarp.Config{CRC: crc}}, l.Addr().String(), rpcrdma.ClientConfig{})
+			c, err := rpcrdma.DialConn(t.Context(), dialIWARP{iwarp.Config{CRC: crc}}, l.Addr().String(), rpcrdma.ClientConnConfig{})
 			require.NoError(t, err)
 			defer c.Close()
 			client, _, file := mount(t, c)

@@ -42,7 +42,7 @@ func (s *Set) Acquire(ctx context.Context, o *Object, types delegation.Types, cr
 			o.Close()
 		}
 	})
-	out, ok := r.take(ctx)
+	out, ok := r.wait(ctx)
 	if !ok {
 		return Granted{}, context.Cause(ctx)
 	}

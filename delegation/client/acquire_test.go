@@ -103,7 +103,7 @@ func TestNoCounters(t *testing.T) {
 // Pauses grow where an object is recalled each time soon, and begin anew where it was
 // held for long.
 func TestReluctance(t *testing.T) {
-	var r reluctance
+	var r backoff
 	for i := range 4 {
 		r.recalled(time.Hour, time.Millisecond)
 		assert.Equal(t, time.Hour+firstPause<<i, r.until)

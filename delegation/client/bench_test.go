@@ -23,8 +23,8 @@ func benched(b testing.TB) *Object {
 	mux.Register(delegation.Program, delegation.Version, k)
 	srv := &rpcrdma.Server{Handler: mux, Extensions: k.extension()}
 	go func() { _ = srv.Serve(listen) }()
-	line, err := rpcrdma.Connect(context.Background(), r, "", rpcrdma.LineConfig{
-		Client: rpcrdma.ClientConfig{Extensions: r.Line().Extension()},
+	line, err := rpcrdma.Dial(context.Background(), r, "", rpcrdma.ClientConfig{
+		Conn: rpcrdma.ClientConnConfig{Extensions: r.NewAttachment().Extension()},
 	})
 	require.NoError(b, err)
 	b.Cleanup(func() {

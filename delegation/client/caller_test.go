@@ -89,7 +89,7 @@ func TestCaller(t *testing.T) {
 func TestCallerAllocs(t *testing.T) {
 	c, _ := tallies(nil, 2)
 	c.set = new(Set)
-	c.set.lines = []*Line{{set: c.set}, {set: c.set}}
+	c.set.lines = []*Attachment{{set: c.set}, {set: c.set}}
 	x := &oncrpc.Exchange{Prog: 100003, Vers: 3, Proc: 7, Args: xdr.AppendOpaque(nil, []byte("a"))}
 	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = c.Call(context.Background(), x) }))
 }

@@ -12,9 +12,9 @@ import (
 // A conn is one connection with what is held on it.
 type conn struct {
 	set  *Set
-	line *Line
+	line *Attachment
 	id   uint64 // of the line's connections
-	link *rpcrdma.Link
+	link *rpcrdma.ExtensionConn
 	h    *delegation.Holder
 
 	quiet atomic.Int64 // nothing is asked for before that time, in nanoseconds
@@ -28,7 +28,7 @@ type conn struct {
 	at    time.Duration // when it ends, if it runs
 }
 
-func newConn(l *Line, link *rpcrdma.Link) *conn {
+func newConn(l *Attachment, link *rpcrdma.ExtensionConn) *conn {
 	c := &conn{
 		set: l.set, line: l, id: l.last.Add(1), link: link,
 		h: delegation.NewHolder(link.Peer().CounterSlots),
@@ -50,7 +50,7 @@ type holding struct {
 	opening bool // an operation that begins it is under way
 }
 
-// Immediate takes a recall (rpcrdma.LinkHandler).
+// Immediate takes a recall (rpcrdma.ExtensionHandler).
 func (c *conn) Immediate(octets [8]byte) {
 	fx, err := c.h.Immediate(octets)
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *conn) Immediate(octets [8]byte) {
 	c.do(fx)
 }
 
-// Closed ends all that is held on the connection (rpcrdma.LinkHandler).
+// Closed ends all that is held on the connection (rpcrdma.ExtensionHandler).
 func (c *conn) Closed(error) {
 	c.line.now.CompareAndSwap(c, nil)
 	c.mu.Lock()

@@ -5,7 +5,7 @@
 //	           Object of a file, a directory
 //	               │ Acquire, Open, Check, Close
 //	               ▼
-//	Set ──▶ Line ──▶ conn ── ACQUIRE, atomic operations, kind 2 ──▶ rpcrdma.Link
+//	Set ──▶ Attachment ──▶ conn ── ACQUIRE, atomic operations, kind 2 ──▶ rpcrdma.ExtensionConn
 //	 │       (by Pick of the handle)  ◀── replies, answers, kind 1 ──
 //	 ▼
 //	Config.Drop: nothing of the Object may be served from a cache any more

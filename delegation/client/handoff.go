@@ -27,9 +27,9 @@ func (h *handoff[T]) put(v T) bool {
 	return true
 }
 
-// take waits for the value. It returns false where ctx ended before that: put
+// wait waits for the value. It returns false where ctx ended before that: put
 // returns false then.
-func (h *handoff[T]) take(ctx context.Context) (v T, ok bool) {
+func (h *handoff[T]) wait(ctx context.Context) (v T, ok bool) {
 	select {
 	case v = <-h.c:
 		return v, true

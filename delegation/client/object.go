@@ -14,7 +14,7 @@ import (
 type Object struct {
 	owner any
 	fh    []byte
-	line  *Line                   // nil: nothing can be held
+	line  *Attachment             // nil: nothing can be held
 	held  atomic.Pointer[holding] // changed under mu
 
 	mu        sync.Mutex
@@ -22,7 +22,7 @@ type Object struct {
 	dropping  int  // Drops that are not done
 	asking    bool // an ACQUIRE is under way
 	forgotten bool
-	reluctance
+	backoff
 }
 
 // Owner returns what Init was told.

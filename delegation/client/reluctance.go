@@ -7,21 +7,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// A reluctance is what keeps an object from being asked for.
-type reluctance struct {
+// A backoff is what keeps an object from being asked for.
+type backoff struct {
 	refused uint64        // the connection on which that is of no use; 0: none
 	pause   time.Duration // that came last
 	until   time.Duration // not before
 }
 
 // postpone has the object not asked for during a pause, longer each time.
-func (r *reluctance) postpone(now time.Duration) {
+func (r *backoff) postpone(now time.Duration) {
 	r.pause = min(max(2*r.pause, firstPause), maxPause)
 	r.until = now + r.pause
 }
 
 // recalled is postpone after a recall. What was held for long enough was worth it.
-func (r *reluctance) recalled(now, held time.Duration) {
+func (r *backoff) recalled(now, held time.Duration) {
 	if held >= worthwhile*r.pause {
 		r.pause = 0
 	}

@@ -30,7 +30,7 @@ type rig struct {
 	t      *testing.T
 	k      *keeper
 	listen *rdmatest.Listener
-	lines  []*rpcrdma.Line
+	lines  []*rpcrdma.Client
 	asleep atomic.Int64 // nanoseconds by which the clock is ahead of the bubble's
 
 	mu      sync.Mutex
@@ -80,8 +80,8 @@ func runWith(t *testing.T, set func(*keeper), lines int, f func(t *testing.T, r 
 
 // connect makes one more line.
 func (r *rig) connect() {
-	l, err := rpcrdma.Connect(r.t.Context(), r, "", rpcrdma.LineConfig{
-		Client: rpcrdma.ClientConfig{Extensions: r.Line().Extension()}, Log: quiet,
+	l, err := rpcrdma.Dial(r.t.Context(), r, "", rpcrdma.ClientConfig{
+		Conn: rpcrdma.ClientConnConfig{Extensions: r.NewAttachment().Extension()}, Log: quiet,
 	})
 	require.NoError(r.t, err)
 	r.lines = append(r.lines, l)

@@ -60,11 +60,11 @@ func (k *keeper) extension() *rpcrdma.ExtensionConfig {
 // served is one connection.
 type served struct {
 	k    *keeper
-	link *rpcrdma.Link
+	link *rpcrdma.ExtensionConn
 	conn *delegation.Conn
 }
 
-func (k *keeper) attach(link *rpcrdma.Link) rpcrdma.LinkHandler {
+func (k *keeper) attach(link *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler {
 	s := &served{k: k, link: link}
 	if link.Extensions().Delegation {
 		region, err := delegation.NewRegion(link.Counters())
@@ -172,7 +172,7 @@ func (k *keeper) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) er
 	if c.Proc == delegation.ProcNull {
 		return c.Args.Done()
 	}
-	s := rpcrdma.LinkOf(c.Peer).Handler().(*served)
+	s := rpcrdma.ExtensionConnOf(c.Peer).Handler().(*served)
 	if c.Proc != delegation.ProcAcquire {
 		v := k.data(s, c.Proc, c.Args.Opaque(delegation.MaxHandle))
 		r.Head = xdr.AppendUint64(r.Head, uint64(v))

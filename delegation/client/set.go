@@ -30,7 +30,7 @@ type Config struct {
 // no Object of it ever does.
 type Set struct {
 	cfg     Config
-	lines   []*Line
+	lines   []*Attachment
 	spoilt  atomic.Bool // the server has broken the rules, and is asked for nothing more
 	running sync.WaitGroup
 	counts  counts

@@ -72,20 +72,20 @@ func (o *Object) Close() {
 		o.mu.Unlock()
 		return
 	}
-	k.settle()
+	k.finishUnlock()
 }
 
 // opened says that the operation that begins a use has been answered.
 func (k *holding) opened() {
 	k.o.mu.Lock()
 	k.opening = false
-	k.settle()
+	k.finishUnlock()
 }
 
-// settle ends the use that the Holder counts where the object has no users any more,
+// finishUnlock ends the use that the Holder counts where the object has no users any more,
 // and the holding where it is forgotten. The caller holds k.o.mu, which settle gives
 // back.
-func (k *holding) settle() {
+func (k *holding) finishUnlock() {
 	o, h := k.o, k.c.h
 	if o.users > 0 || k.opening {
 		o.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *Set) Forget(o *Object) {
 	o.mu.Lock()
 	o.users, o.forgotten = 0, true
 	if k := o.held.Load(); k != nil {
-		k.settle()
+		k.finishUnlock()
 		return
 	}
 	o.mu.Unlock()

@@ -42,7 +42,7 @@ func (c *conn) ask(ctx context.Context, op delegation.Op, opening *holding) dele
 	if w == nil {
 		return delegation.Void
 	}
-	v, ok := w.verdict.take(ctx)
+	v, ok := w.verdict.wait(ctx)
 	if !ok {
 		return delegation.Doubt
 	}

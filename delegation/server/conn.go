@@ -14,12 +14,12 @@ import (
 // A conn is a connection with delegation counters.
 type conn struct {
 	k    *Keeper
-	link *rpcrdma.Link
+	link *rpcrdma.ExtensionConn
 	conn *delegation.Conn
 }
 
 // attach begins with a new connection (rpcrdma.ExtensionConfig).
-func (k *Keeper) attach(l *rpcrdma.Link) rpcrdma.LinkHandler {
+func (k *Keeper) attach(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler {
 	if !l.Extensions().Delegation {
 		return bare{}
 	}
@@ -51,7 +51,7 @@ func (c *conn) recall(m delegation.Immediate) {
 	id := uint64(m.Slot)<<32 | uint64(m.Generation)
 	err := c.link.PostImmediate(m.Octets(), c, id)
 	if err != nil && !errors.Is(err, rdma.ErrClosed) {
-		c.link.Abort(err) // the Grantor counts as the Link does
+		c.link.Abort(err) // the Grantor counts as the ExtensionConn does
 	}
 }
 
@@ -76,10 +76,10 @@ func (k *Keeper) conn(p *oncrpc.Peer) *delegation.Conn {
 	if p == nil {
 		return nil
 	}
-	return k.of(rpcrdma.LinkOf(p))
+	return k.of(rpcrdma.ExtensionConnOf(p))
 }
 
-func (k *Keeper) of(l *rpcrdma.Link) *delegation.Conn {
+func (k *Keeper) of(l *rpcrdma.ExtensionConn) *delegation.Conn {
 	if l == nil {
 		return nil
 	}

@@ -1,7 +1,7 @@
 // Package server is the server's side of delegation counters (docs/delegation.md): it
 // runs a delegation.Grantor on the connections of an rpcrdma.Server.
 //
-//	nfsserver ── Blind, Begin, Wait, Done: a change ──▶ Keeper ── recall ──▶ Link
+//	nfsserver ── Blind, Begin, Wait, Done: a change ──▶ Keeper ── recall ──▶ ExtensionConn
 //	          ── Prepare, Lease, Commit: ACQUIRE ─────▶   │    ◀─ returned ──
 //	                                                      └ Tick: leases, deadlines
 //

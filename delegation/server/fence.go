@@ -52,7 +52,7 @@ func newFence(path string, lease time.Duration, live func() int, log *slog.Logge
 		log.Warn("cannot read for how long clients may trust what was granted before: taking the longest lease", "err", err)
 		f.marked = MaxLease
 	}
-	f.timer = time.AfterFunc(markerIdle, f.look)
+	f.timer = time.AfterFunc(markerIdle, f.check)
 	if f.marked > 0 {
 		log.Warn("clients may hold what the server before this one granted: changes wait until they trust it no more", "time", f.marked)
 		f.until = now + f.marked
@@ -136,8 +136,8 @@ func (f *fence) wait(do func() error) error {
 	return err
 }
 
-// look removes the marker when nothing was held for a while.
-func (f *fence) look() {
+// check removes the marker when nothing was held for a while.
+func (f *fence) check() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch used := f.used.Swap(false); {

@@ -228,7 +228,7 @@ func TestMarkerHung(t *testing.T) {
 	<-hung
 	go func() {
 		why := enter()
-		f.look()
+		f.check()
 		f.close(0)
 		others <- why
 	}()

@@ -163,7 +163,7 @@ func (k *Keeper) Parties() map[string]int {
 func (k *Keeper) Lease() time.Duration { return k.g.Lease() }
 
 // Held returns how many grants are in force on a connection.
-func (k *Keeper) Held(l *rpcrdma.Link) int {
+func (k *Keeper) Held(l *rpcrdma.ExtensionConn) int {
 	if c := k.of(l); c != nil {
 		return k.g.Held(c)
 	}

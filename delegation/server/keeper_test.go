@@ -85,7 +85,7 @@ func TestWithoutCounters(t *testing.T) {
 		require.Len(t, r.peers, 4)
 		for i, p := range r.peers {
 			assert.Equal(t, i == 3, r.Serves(p))
-			n := r.Held(rpcrdma.LinkOf(p))
+			n := r.Held(rpcrdma.ExtensionConnOf(p))
 			assert.Equal(t, i == 3, n == 1)
 		}
 		assert.False(t, r.Serves(nil))

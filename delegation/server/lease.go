@@ -37,7 +37,7 @@ func (s *Asking) Lease(take func(broken func()) (release func(), err error)) (de
 	}
 	if mine {
 		release, err := take(func() { s.k.broken(l) })
-		s.k.leases.settle(l, release)
+		s.k.leases.finish(l, release)
 		if err != nil {
 			return 0, err
 		}
@@ -82,8 +82,8 @@ func (ls *leases) wait(done <-chan struct{}) {
 	ls.mu.Lock()
 }
 
-// settle says what the file system has given: nil for nothing.
-func (ls *leases) settle(l *lease, release func()) {
+// finish says what the file system has given: nil for nothing.
+func (ls *leases) finish(l *lease, release func()) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l.release = release

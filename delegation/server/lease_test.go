@@ -16,7 +16,7 @@ func TestSlowRelease(t *testing.T) {
 		l, mine, why := ls.join(key)
 		assert.True(t, mine)
 		assert.Zero(t, why)
-		ls.settle(l, release)
+		ls.finish(l, release)
 		return l
 	}
 	releasing, free := make(chan struct{}), make(chan struct{})
@@ -54,7 +54,7 @@ func TestSlowRelease(t *testing.T) {
 	asked := ended(func() {
 		l, mine, _ := ls.join("a")
 		assert.True(t, mine, "of what is being released")
-		ls.settle(l, nil)
+		ls.finish(l, nil)
 	})
 	for _, c := range []<-chan struct{}{left, changed, asked} {
 		select {

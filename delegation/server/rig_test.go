@@ -88,16 +88,16 @@ func (r *rig) ServeRPC(_ context.Context, c *oncrpc.Call, rep *oncrpc.Reply) err
 // A client holds things, and gives nothing back by itself.
 type client struct {
 	t    *testing.T
-	c    *rpcrdma.Client
-	link *rpcrdma.Link
+	c    *rpcrdma.ClientConn
+	link *rpcrdma.ExtensionConn
 	got  chan [8]byte
 }
 
 func (r *rig) dial(x rpcrdma.ExtensionConfig) *client {
 	c := &client{t: r.t, got: make(chan [8]byte, 100)}
-	x.Attach = func(l *rpcrdma.Link) rpcrdma.LinkHandler { c.link = l; return c }
+	x.Attach = func(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler { c.link = l; return c }
 	var err error
-	c.c, err = rpcrdma.Dial(r.t.Context(), r, "", rpcrdma.ClientConfig{Extensions: &x})
+	c.c, err = rpcrdma.DialConn(r.t.Context(), r, "", rpcrdma.ClientConnConfig{Extensions: &x})
 	require.NoError(r.t, err)
 	return c
 }

@@ -22,7 +22,7 @@ import (
 // are set before the first Serve. The oncrpc.Server in front of it takes records
 // of MaxRecord octets.
 type Bridge struct {
-	// NFS makes the calls of all programs but MOUNT: an rpcrdma.Line.
+	// NFS makes the calls of all programs but MOUNT: an rpcrdma.Client.
 	NFS oncrpc.Caller
 
 	// Credits returns how many calls of NFS may be under way at a time, which
@@ -41,7 +41,7 @@ type Bridge struct {
 	Log *slog.Logger
 
 	start      sync.Once
-	turns      turns        // of NFS
+	queue      fairQueue    // of NFS
 	exchanges  sync.Pool    // of *oncrpc.Exchange
 	complained atomic.Int64 // Unix time in nanoseconds
 }
@@ -116,11 +116,11 @@ func (b *Bridge) call(ctx context.Context, x *oncrpc.Exchange, peer *oncrpc.Peer
 	if x.Prog == mount3.Program && b.MOUNT != nil {
 		return b.MOUNT.Call(ctx, x)
 	}
-	b.start.Do(func() { b.turns.limit = b.Credits })
-	if err := b.turns.take(ctx, peer); err != nil {
+	b.start.Do(func() { b.queue.limit = b.Credits })
+	if err := b.queue.acquire(ctx, peer); err != nil {
 		return err
 	}
-	defer b.turns.give(peer)
+	defer b.queue.give(peer)
 	return b.NFS.Call(ctx, x)
 }
 

@@ -3,7 +3,7 @@
 //
 //	TCP clients            bridge                               server
 //	XID 7 ──┐                                                ┌─▶ NFS, and others
-//	XID 7 ──┼▶ oncrpc.Server ─▶ Bridge ──▶ rpcrdma.Line ─────┤   over RDMA
+//	XID 7 ──┼▶ oncrpc.Server ─▶ Bridge ──▶ rpcrdma.Client ─────┤   over RDMA
 //	XID 9 ──┘      │              │  XIDs of the line's own  └─▶ MOUNT, or else
 //	               │              └────────────────────────────▶ MOUNT over TCP
 //	portmapper ◀───┘ Portmap                  Mount

@@ -36,7 +36,7 @@ type rig struct {
 	dir    string
 	mux    *oncrpc.Mux // of the server
 	far    *far
-	line   *rpcrdma.Line
+	line   *rpcrdma.Client
 	bridge *Bridge
 	addr   string // of the bridge
 }
@@ -119,15 +119,15 @@ func newRig(t testing.TB, s setup) *rig {
 		g.far.service = s.service(g.mux)
 	}
 	g.far.start()
-	g.line, err = rpcrdma.Connect(t.Context(), g.far, "server", rpcrdma.LineConfig{
-		Client: rpcrdma.ClientConfig{Inline: s.inline, Credits: s.credits}, GiveUp: s.giveUp, Log: slog.New(slog.DiscardHandler),
+	g.line, err = rpcrdma.Dial(t.Context(), g.far, "server", rpcrdma.ClientConfig{
+		Conn: rpcrdma.ClientConnConfig{Inline: s.inline, Credits: s.credits}, GiveUp: s.giveUp, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, g.line.Close()) })
 	null := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version} // for the server's grant
 	require.NoError(t, g.line.Call(t.Context(), &null))
 	null.Release()
-	g.bridge = &Bridge{NFS: g.line, Credits: func() int { return g.line.Client().Credits() }, Insecure: true, Log: slog.New(slog.DiscardHandler)}
+	g.bridge = &Bridge{NFS: g.line, Credits: func() int { return g.line.Conn().Credits() }, Insecure: true, Log: slog.New(slog.DiscardHandler)}
 	if s.mount != nil {
 		g.bridge.MOUNT = s.mount(g)
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// turns share out the calls that the server lets be under way at a time. A client
+// fairQueue share out the calls that the server lets be under way at a time. A client
 // has up to share times as many as are free: all but a quarter where it is alone,
 // and where others are there too always less than all, so that who comes anew
 // finds something, however slow the calls of the others are. The same goes for the
 // clients of one party together, of whom there may be many, with partyShare. Of those
 // who wait the party with the fewest calls under way comes first, and of its clients
 // the one with the fewest.
-type turns struct {
+type fairQueue struct {
 	limit func() int // nil: there is none
 
 	mu      sync.Mutex
@@ -26,7 +26,7 @@ type turns struct {
 	clients map[*oncrpc.Peer]*client // with calls that run or wait
 	parties map[netip.Prefix]*party  // of those
 	waiting []*client                // with calls that wait
-	spare   []*client
+	idle    []*client
 }
 
 // share is what a client may have for each call that nobody has, and partyShare what a
@@ -49,8 +49,8 @@ type party struct {
 	clients, running int
 }
 
-// take waits for a call's turn. The error is the cause of ctx's end.
-func (t *turns) take(ctx context.Context, peer *oncrpc.Peer) error {
+// acquire waits for a call's turn. The error is the cause of ctx's end.
+func (t *fairQueue) acquire(ctx context.Context, peer *oncrpc.Peer) error {
 	if t.limit == nil {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (t *turns) take(ctx context.Context, peer *oncrpc.Peer) error {
 }
 
 // give ends a call that had its turn.
-func (t *turns) give(peer *oncrpc.Peer) {
+func (t *fairQueue) give(peer *oncrpc.Peer) {
 	if t.limit == nil {
 		return
 	}
@@ -93,13 +93,13 @@ func (t *turns) give(peer *oncrpc.Peer) {
 	t.endLocked(peer, t.clients[peer])
 }
 
-func (t *turns) clientLocked(peer *oncrpc.Peer) *client {
+func (t *fairQueue) clientLocked(peer *oncrpc.Peer) *client {
 	c := t.clients[peer]
 	if c != nil {
 		return c
 	}
-	if last := len(t.spare) - 1; last >= 0 {
-		c, t.spare = t.spare[last], t.spare[:last]
+	if last := len(t.idle) - 1; last >= 0 {
+		c, t.idle = t.idle[last], t.idle[:last]
 	} else {
 		c = new(client)
 	}
@@ -112,7 +112,7 @@ func (t *turns) clientLocked(peer *oncrpc.Peer) *client {
 	return c
 }
 
-func (t *turns) partyLocked(peer *oncrpc.Peer) *party {
+func (t *fairQueue) partyLocked(peer *oncrpc.Peer) *party {
 	var of netip.Prefix
 	if peer != nil {
 		of = fairshare.PartyOfIP(peer.Addr.Addr())
@@ -126,18 +126,18 @@ func (t *turns) partyLocked(peer *oncrpc.Peer) *party {
 }
 
 // fitsLocked tells whether c may have one more call under way.
-func (t *turns) fitsLocked(c *client) bool {
+func (t *fairQueue) fitsLocked(c *client) bool {
 	free := t.limit() - t.running
 	return free > 0 && c.running < share*free && c.party.running < partyShare*free
 }
 
-func (t *turns) startLocked(c *client) {
+func (t *fairQueue) startLocked(c *client) {
 	c.running++
 	c.party.running++
 	t.running++
 }
 
-func (t *turns) endLocked(peer *oncrpc.Peer, c *client) {
+func (t *fairQueue) endLocked(peer *oncrpc.Peer, c *client) {
 	c.running--
 	c.party.running--
 	t.running--
@@ -146,7 +146,7 @@ func (t *turns) endLocked(peer *oncrpc.Peer, c *client) {
 }
 
 // restLocked forgets a client that has nothing to wait for, or at all.
-func (t *turns) restLocked(peer *oncrpc.Peer, c *client) {
+func (t *fairQueue) restLocked(peer *oncrpc.Peer, c *client) {
 	if len(c.queue) > 0 {
 		return
 	}
@@ -157,18 +157,18 @@ func (t *turns) restLocked(peer *oncrpc.Peer, c *client) {
 			delete(t.parties, c.party.of)
 		}
 		c.party = nil
-		t.spare = append(t.spare, c)
+		t.idle = append(t.idle, c)
 	}
 }
 
-func (t *turns) waitNoMoreLocked(c *client) {
+func (t *fairQueue) waitNoMoreLocked(c *client) {
 	if i := slices.Index(t.waiting, c); i >= 0 {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
 	}
 }
 
 // admitLocked lets those go whose turn it is.
-func (t *turns) admitLocked() {
+func (t *fairQueue) admitLocked() {
 	for c := t.nextLocked(); c != nil; c = t.nextLocked() {
 		t.startLocked(c)
 		close(c.queue[0])
@@ -179,7 +179,7 @@ func (t *turns) admitLocked() {
 }
 
 // nextLocked returns who is to have the next call under way, or nil.
-func (t *turns) nextLocked() (next *client) {
+func (t *fairQueue) nextLocked() (next *client) {
 	for _, c := range t.waiting {
 		if t.fitsLocked(c) && (next == nil || cmp.Or(cmp.Compare(c.party.running, next.party.running), cmp.Compare(c.running, next.running)) < 0) {
 			next = c

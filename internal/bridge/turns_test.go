@@ -20,12 +20,12 @@ import (
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := 4
-		q := turns{limit: func() int { return limit }}
+		q := fairQueue{limit: func() int { return limit }}
 		a, b := peerAt("192.0.2.1"), peerAt("192.0.2.2")
 		var started []string
 		start := func(name string, peer *oncrpc.Peer) {
 			go func() {
-				assert.NoError(t, q.take(t.Context(), peer))
+				assert.NoError(t, q.acquire(t.Context(), peer))
 				started = append(started, name) // nobody else runs
 			}()
 			synctest.Wait()
@@ -66,13 +66,13 @@ func peerAt(ip string) *oncrpc.Peer {
 // comes after who has fewer calls; its own connections share that part.
 func TestTurnsOfParties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := turns{limit: func() int { return 64 }}
+		q := fairQueue{limit: func() int { return 64 }}
 		var many []*oncrpc.Peer // with a call each
 		var mu sync.Mutex
 		started := make(map[*oncrpc.Peer]int)
 		start := func(peer *oncrpc.Peer) {
 			go func() {
-				assert.NoError(t, q.take(t.Context(), peer))
+				assert.NoError(t, q.acquire(t.Context(), peer))
 				mu.Lock()
 				started[peer]++
 				mu.Unlock()
@@ -113,14 +113,14 @@ func TestTurnsOfParties(t *testing.T) {
 // same moment.
 func TestTurnGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := turns{limit: func() int { return 1 }}
+		q := fairQueue{limit: func() int { return 1 }}
 		a, b := new(oncrpc.Peer), new(oncrpc.Peer)
 		gone := errors.New("gone")
 		for _, turnComes := range []bool{false, true} {
-			require.NoError(t, q.take(t.Context(), a))
+			require.NoError(t, q.acquire(t.Context(), a))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			errs := make(chan error, 1)
-			go func() { errs <- q.take(ctx, b) }()
+			go func() { errs <- q.acquire(ctx, b) }()
 			synctest.Wait()
 			if turnComes {
 				q.mu.Lock() // so that it cannot be seen yet which of both it is

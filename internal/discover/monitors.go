@@ -114,7 +114,7 @@ func (s *monitors) run(at place, m *monitor) {
 		case <-m.gone:
 			return
 		case now := <-timer.C:
-			interval, sink, alive := s.look(at, m, now)
+			interval, sink, alive := s.next(at, m, now)
 			if !alive {
 				return
 			}
@@ -129,8 +129,8 @@ func (s *monitors) run(at place, m *monitor) {
 	}
 }
 
-// look returns what a stream is to do now. One whose lease has ended is forgotten.
-func (s *monitors) look(at place, m *monitor, now time.Time) (interval time.Duration, sink rdma.Remote, alive bool) {
+// next returns what a stream is to do now. One whose lease has ended is forgotten.
+func (s *monitors) next(at place, m *monitor, now time.Time) (interval time.Duration, sink rdma.Remote, alive bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

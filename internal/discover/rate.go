@@ -17,8 +17,8 @@ type rate struct {
 	parties   map[netip.Prefix]int
 }
 
-// take counts one more, and tells whether it is within the bounds.
-func (r *rate) take(a netip.Addr, now time.Time) bool {
+// allow counts one more, and tells whether it is within the bounds.
+func (r *rate) allow(a netip.Addr, now time.Time) bool {
 	if d := now.Sub(r.began); d >= time.Second || d < 0 {
 		r.began, r.n = now, 0
 		clear(r.of)

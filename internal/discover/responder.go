@@ -68,7 +68,7 @@ func (r *Responder) answer(b []byte, from roce.Source, now time.Time) (_ []byte,
 	if proven {
 		limit = &r.shown
 	}
-	if err != nil || len(b) < minRequest || !limit.take(from.Addr, now) {
+	if err != nil || len(b) < minRequest || !limit.allow(from.Addr, now) {
 		r.totals.Dropped++
 		return nil, 0
 	}

@@ -32,7 +32,7 @@ type peer struct {
 }
 
 // connect starts go-nfs and a client, and checks that nothing is left of both.
-func connect(t *testing.T, cfg rpcrdma.ClientConfig) *peer {
+func connect(t *testing.T, cfg rpcrdma.ClientConnConfig) *peer {
 	t.Helper()
 	nfs.Log.SetLevel(nfs.PanicLevel)
 	over, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{})
@@ -42,7 +42,7 @@ func connect(t *testing.T, cfg rpcrdma.ClientConfig) *peer {
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- nfs.Serve(l, h) }()
-	call, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, l.Addr().String(), cfg)
+	call, err := rpcrdma.DialConn(t.Context(), iwarp.Dialer{}, l.Addr().String(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, call.Close())
@@ -58,7 +58,7 @@ func connect(t *testing.T, cfg rpcrdma.ClientConfig) *peer {
 }
 
 // forms are the ways in which large messages can go.
-var forms = map[string]rpcrdma.ClientConfig{
+var forms = map[string]rpcrdma.ClientConnConfig{
 	"thresholds of 4096 octets":   {},
 	"thresholds of 1024 octets":   {NoPrivateData: true},
 	"thresholds of 262144 octets": {Inline: 256 << 10},
@@ -129,7 +129,7 @@ func TestData(t *testing.T) {
 
 // TestTransfer copies more than one call carries, with many under way.
 func TestTransfer(t *testing.T) {
-	p := connect(t, rpcrdma.ClientConfig{})
+	p := connect(t, rpcrdma.ClientConnConfig{})
 	ctx := t.Context()
 	fs, err := p.c.FS(ctx, p.root, "")
 	require.NoError(t, err)
@@ -306,7 +306,7 @@ func (p *peer) mount() {
 // TestPrograms: what go-nfs would answer, whatever it is, is answered as the
 // standard says.
 func TestPrograms(t *testing.T) {
-	p := connect(t, rpcrdma.ClientConfig{})
+	p := connect(t, rpcrdma.ClientConnConfig{})
 	for _, vers := range []uint32{0, 2, 4} {
 		err := p.call.Call(t.Context(), &oncrpc.Exchange{Prog: nfs3.Program, Vers: vers})
 		assert.Equal(t, &oncrpc.ReplyError{Stat: 2, Low: 3, High: 3}, err)

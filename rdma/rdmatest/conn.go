@@ -34,7 +34,7 @@ type Conn struct {
 	dead    chan struct{} // closed when the connection ends
 	over    chan struct{} // closed when nothing of this end runs
 	sender  sync.WaitGroup
-	turn    atomic.Uint32 // changed by Relieve, while the reader hands over
+	turn    atomic.Uint32 // changed by HandOffReader, while the reader hands over
 
 	mu         sync.Mutex
 	cond       sync.Cond // the sender's: something of the below has changed
@@ -55,8 +55,8 @@ type Conn struct {
 }
 
 var (
-	_ rdma.Conn     = (*Conn)(nil)
-	_ rdma.Reliever = (*Conn)(nil)
+	_ rdma.Conn          = (*Conn)(nil)
+	_ rdma.ReaderHandoff = (*Conn)(nil)
 )
 
 // A request is a posted work request.

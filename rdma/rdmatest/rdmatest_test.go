@@ -195,7 +195,7 @@ func TestRelieve(t *testing.T) {
 		require.NoError(t, a.Post(send("1"), send("2")))
 		synctest.Wait()
 		assert.Equal(t, []string{"1"}, k.got)
-		b.Relieve()
+		b.HandOffReader()
 		synctest.Wait()
 		assert.Equal(t, []string{"1", "2"}, k.got)
 		cut(a, b)
@@ -212,7 +212,7 @@ type stayer struct {
 
 func (s *stayer) Complete(rdma.Completion) { panic("not by the reader") }
 
-func (s *stayer) CompleteByReader(c rdma.Completion) {
+func (s *stayer) CompleteInline(c rdma.Completion) {
 	s.came = c
 	<-s.free
 }
@@ -226,7 +226,7 @@ func (s *stayer) wait() {
 // lingerer is a stayer for whoever brings the completion.
 type lingerer struct{ stayer }
 
-func (l *lingerer) Complete(c rdma.Completion) { l.CompleteByReader(c) }
+func (l *lingerer) Complete(c rdma.Completion) { l.CompleteInline(c) }
 
 func TestRelieveCompletion(t *testing.T) {
 	bubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, ua, _ *user) {
@@ -240,7 +240,7 @@ func TestRelieveCompletion(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, rdma.Completion{ID: 1, Op: rdma.OpRead}, s.came)
 		assert.Zero(t, second.came)
-		a.Relieve()
+		a.HandOffReader()
 		synctest.Wait()
 		assert.EqualValues(t, 2, second.came.ID)
 		s.wait()

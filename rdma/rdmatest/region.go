@@ -19,8 +19,8 @@ type regions struct {
 }
 
 var (
-	_ rdma.Redirector = (*region)(nil)
-	_ rdma.Placer     = (*region)(nil)
+	_ rdma.Remapper = (*region)(nil)
+	_ rdma.Placer   = (*region)(nil)
 )
 
 type region struct {
@@ -47,8 +47,8 @@ func (r *region) STag() rdma.STag { return r.at.STag }
 func (r *region) TO() uint64      { return r.at.TO }
 func (r *region) Deregister()     { r.set.invalidate(r.at.STag) }
 
-// Redirect exchanges the memory (rdma.Redirector).
-func (r *region) Redirect(b []byte) {
+// Remap exchanges the memory (rdma.Remapper).
+func (r *region) Remap(b []byte) {
 	r.set.mu.Lock()
 	defer r.set.mu.Unlock()
 	if len(b) != len(r.mem) {

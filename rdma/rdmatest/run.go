@@ -178,16 +178,16 @@ func (c *Conn) deliver(byReader bool) {
 
 func complete(r *request, err error, byReader bool) {
 	done := rdma.Completion{ID: r.ID, Op: r.Op, Err: err, Original: r.original}
-	if to, ok := r.Done.(rdma.ReaderCompleter); ok && byReader {
-		to.CompleteByReader(done)
+	if to, ok := r.Done.(rdma.InlineCompleter); ok && byReader {
+		to.CompleteInline(done)
 	} else if r.Done != nil {
 		r.Done.Complete(done)
 	}
 }
 
-// Relieve has another goroutine read on while Handler.Receive or
-// ReaderCompleter.CompleteByReader runs.
-func (c *Conn) Relieve() {
+// HandOffReader has another goroutine read on while Handler.Receive or
+// InlineCompleter.CompleteInline runs.
+func (c *Conn) HandOffReader() {
 	c.turn.Add(1)
 	c.mu.Lock()
 	if c.delivering && c.byReader {

@@ -34,7 +34,7 @@ func (f *FS) at(n *node) (object, error) {
 		if !ok {
 			return object{}, syscall.ESTALE
 		}
-		o, err := f.look(n, path)
+		o, err := f.stat(n, path)
 		if err == nil {
 			return o, nil
 		}
@@ -48,8 +48,8 @@ func (f *FS) at(n *node) (object, error) {
 	}
 }
 
-// look reads the attributes of n at path. ENOENT: it is not there.
-func (f *FS) look(n *node, path []string) (object, error) {
+// stat reads the attributes of n at path. ENOENT: it is not there.
+func (f *FS) stat(n *node, path []string) (object, error) {
 	name := f.fs.Join(path...)
 	fi, err := f.lstat(name)
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *FS) directory(h vfs.Handle) (object, error) {
 
 // again returns the attributes of o after a change.
 func (f *FS) again(o *object) vfs.MaybeAttr {
-	now, err := f.look(o.n, o.path)
+	now, err := f.stat(o.n, o.path)
 	if err != nil {
 		return vfs.MaybeAttr{}
 	}
@@ -112,7 +112,7 @@ func (f *FS) nodeOf(d *object, name string, fi os.FileInfo) (*node, error) {
 	typ := typeOf(fi.Mode())
 	if x.FileID != 0 && x.Nlink > 1 && typ != vfs.TypeDir {
 		if n, path := f.table.same(x.FileID); n != nil && n.isA(typ, x.FileID) {
-			if _, err := f.look(n, path); err == nil {
+			if _, err := f.stat(n, path); err == nil {
 				f.table.link(n, d.n, name)
 				return n, nil
 			}

@@ -22,10 +22,10 @@ const (
 
 // A file is an object opened by a caller, or a directory opened to be read.
 type file struct {
-	fd  int
-	ino uint64
-	acc access
-	who who
+	fd      int
+	ino     uint64
+	acc     access
+	credKey credKey
 
 	seen   atomic.Pointer[perms]
 	dirty  atomic.Bool   // written to and not synced since
@@ -75,7 +75,7 @@ func (f *FS) open(o *object, c *vfs.Cred, acc access) (*file, error) {
 }
 
 // openLocked also returns a file that had to make room, and is to be closed.
-func (f *FS) openLocked(o *object, c *vfs.Cred, w *who, acc access) (fl *file, over []*file, err error) {
+func (f *FS) openLocked(o *object, c *vfs.Cred, w *credKey, acc access) (fl *file, over []*file, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if fl := o.find(w, acc); fl != nil {
@@ -91,7 +91,7 @@ func (f *FS) openLocked(o *object, c *vfs.Cred, w *who, acc access) (fl *file, o
 		return nil, nil, err
 	}
 	w.groups = slices.Clone(w.groups)
-	fl = &file{fd: fd, ino: o.ino, acc: acc, who: *w, refs: 1}
+	fl = &file{fd: fd, ino: o.ino, acc: acc, credKey: *w, refs: 1}
 	fl.seen.Store(permsOf(&st))
 	f.cache.fds.Add(1)
 	over = o.limitFiles()

@@ -56,8 +56,8 @@ func noCapabilities() error {
 	return nil
 }
 
-// worn is another identity that the thread wears, and must leave.
-type worn struct {
+// identitySwitch is another identity that the thread wears, and must leave.
+type identitySwitch struct {
 	p                *process
 	uid, gid, groups bool
 	locked           bool
@@ -67,8 +67,8 @@ type worn struct {
 // goroutine to it. It is the effective ids that change, not the fsuid: the
 // kernel says when it refuses that, and it takes all capabilities away, also
 // CAP_SYS_RESOURCE, which would pass quotas and reserved blocks.
-func (p *process) become(c *vfs.Cred) (worn, error) {
-	w := worn{p: p}
+func (p *process) become(c *vfs.Cred) (identitySwitch, error) {
+	w := identitySwitch{p: p}
 	if !p.switches || (c.UID == 0 && c.GID == p.gid) {
 		return w, nil
 	}
@@ -95,8 +95,8 @@ func (p *process) become(c *vfs.Cred) (worn, error) {
 
 // becomeUID changes the effective uid only. That is enough, and cheaper by
 // two thirds, where no permission is asked for: capabilities are gone.
-func (p *process) becomeUID(uid uint32) (worn, error) {
-	w := worn{p: p}
+func (p *process) becomeUID(uid uint32) (identitySwitch, error) {
+	w := identitySwitch{p: p}
 	if !p.switches || uid == 0 {
 		return w, nil
 	}
@@ -107,7 +107,7 @@ func (p *process) becomeUID(uid uint32) (worn, error) {
 	return w.becomeUID(uid)
 }
 
-func (w worn) becomeUID(uid uint32) (worn, error) {
+func (w identitySwitch) becomeUID(uid uint32) (identitySwitch, error) {
 	if uid == 0 {
 		return w, nil
 	}
@@ -118,24 +118,24 @@ func (w worn) becomeUID(uid uint32) (worn, error) {
 	return w, nil
 }
 
-func (w *worn) lock() {
+func (w *identitySwitch) lock() {
 	runtime.LockOSThread()
 	w.locked = true
 }
 
 // undone leaves what was put on. EINVAL is an id that this user namespace
 // has not got: nobody whom anything here would let in.
-func (w worn) undone(e unix.Errno) (worn, error) {
+func (w identitySwitch) undone(e unix.Errno) (identitySwitch, error) {
 	w.leave()
 	if e == unix.EINVAL {
 		e = unix.EACCES
 	}
-	return worn{}, e
+	return identitySwitch{}, e
 }
 
 // leave gives the thread its own identity back. That cannot be refused; a
 // thread for which it is must not go on.
-func (w worn) leave() {
+func (w identitySwitch) leave() {
 	if !w.locked {
 		return
 	}
@@ -187,20 +187,20 @@ func setGroups(g []uint32) unix.Errno {
 	return e
 }
 
-// A who is a caller as far as permissions go.
-type who struct {
+// A credKey is a caller as far as permissions go.
+type credKey struct {
 	uid, gid uint32
 	groups   []uint32
 }
 
 // whoIs returns c's class; its groups alias c's.
-func (p *process) whoIs(c *vfs.Cred) who {
+func (p *process) whoIs(c *vfs.Cred) credKey {
 	if !p.switches || c.UID == 0 {
-		return who{}
+		return credKey{}
 	}
-	return who{c.UID, c.GID, c.Groups}
+	return credKey{c.UID, c.GID, c.Groups}
 }
 
-func (w *who) equal(v *who) bool {
+func (w *credKey) equal(v *credKey) bool {
 	return w.uid == v.uid && w.gid == v.gid && slices.Equal(w.groups, v.groups)
 }

@@ -39,9 +39,9 @@ type object struct {
 }
 
 // find returns the file that w has opened, if any. o.mu is held.
-func (o *object) find(w *who, acc access) *file {
+func (o *object) find(w *credKey, acc access) *file {
 	for _, fl := range o.files {
-		if fl.acc == acc && fl.who.equal(w) {
+		if fl.acc == acc && fl.credKey.equal(w) {
 			return fl
 		}
 	}

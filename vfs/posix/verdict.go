@@ -15,10 +15,10 @@ import (
 // ask it takes six changes of identity or more, and a client asks the same
 // again and again: the right to search a directory with each name in it.
 type verdict struct {
-	who   who
-	seen  perms
-	asked uint8 // a bit for each mode, 1<<mode: what a group entry grants does not add up
-	yes   uint8 // of these, those that were granted
+	credKey credKey
+	seen    perms
+	asked   uint8 // a bit for each mode, 1<<mode: what a group entry grants does not add up
+	yes     uint8 // of these, those that were granted
 }
 
 // holds tells whether the kernel's word still stands. Some things that show
@@ -54,9 +54,9 @@ func (f *FS) may(o *object, c *vfs.Cred, mode uint32, st *unix.Statx_t) error {
 }
 
 // verdict returns what is known of w's rights, or nil. o.mu is held.
-func (o *object) verdict(w *who) *verdict {
+func (o *object) verdict(w *credKey) *verdict {
 	for i := range o.verdicts {
-		if o.verdicts[i].who.equal(w) {
+		if o.verdicts[i].credKey.equal(w) {
 			return &o.verdicts[i]
 		}
 	}
@@ -64,7 +64,7 @@ func (o *object) verdict(w *who) *verdict {
 }
 
 // learn takes note of the kernel's word on attributes st. o.mu is held.
-func (o *object) learn(w *who, st *unix.Statx_t, seen perms, bit uint8, yes bool) {
+func (o *object) learn(w *credKey, st *unix.Statx_t, seen perms, bit uint8, yes bool) {
 	v := o.verdict(w)
 	if v == nil {
 		if len(o.verdicts) < maxVerdicts {
@@ -72,7 +72,7 @@ func (o *object) learn(w *who, st *unix.Statx_t, seen perms, bit uint8, yes bool
 		}
 		v = &o.verdicts[o.nextVerdict]
 		o.nextVerdict = (o.nextVerdict + 1) % maxVerdicts
-		*v = verdict{who: who{w.uid, w.gid, slices.Clone(w.groups)}}
+		*v = verdict{credKey: credKey{w.uid, w.gid, slices.Clone(w.groups)}}
 	}
 	if v.asked == 0 || !v.holds(st) {
 		v.seen, v.asked, v.yes = seen, 0, 0

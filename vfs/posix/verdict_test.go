@@ -72,14 +72,14 @@ func TestVerdictHolds(t *testing.T) {
 	var st unix.Statx_t
 	st.Mode = 0o40755
 	o := &object{}
-	w := who{uid: 5}
+	w := credKey{uid: 5}
 	o.learn(&w, &st, *permsOf(&st), 1<<unix.R_OK, true)
 	o.learn(&w, &st, *permsOf(&st), 1<<unix.W_OK, false)
 	v := o.verdict(&w)
 	assert.True(t, v.holds(&st))
 	assert.EqualValues(t, 1<<unix.R_OK|1<<unix.W_OK, v.asked)
 	assert.EqualValues(t, 1<<unix.R_OK, v.yes)
-	assert.Nil(t, o.verdict(&who{uid: 5, groups: []uint32{5}}), "another in the same user's name")
+	assert.Nil(t, o.verdict(&credKey{uid: 5, groups: []uint32{5}}), "another in the same user's name")
 
 	v.seen.at = time.Now().Add(-recheckTime)
 	assert.False(t, v.holds(&st), "a file system may have become read-only")

@@ -22,7 +22,7 @@ func (f *FS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off u
 	failed := fl.failed.Load()
 	n, w, err = f.write(o, fl, c, p, off)
 	if n > 0 {
-		serr := f.settle(fl, how)
+		serr := f.makeStable(fl, how)
 		if serr == nil && how != vfs.Unstable && fl.failed.Load() != failed {
 			serr = unix.EIO // another sync by fl has heard of these data, perhaps
 		}
@@ -61,7 +61,7 @@ func (f *FS) write(o *object, fl *file, c *vfs.Cred, p []byte, off uint64) (n in
 // becomeWriter makes the kernel take setuid bits away as c writes, and heed
 // quotas. The groups matter to one thing only: a set-group-ID bit that is not
 // for execution stays if the writer is in the group.
-func (f *FS) becomeWriter(c *vfs.Cred, st *unix.Statx_t) (worn, error) {
+func (f *FS) becomeWriter(c *vfs.Cred, st *unix.Statx_t) (identitySwitch, error) {
 	if st.Mode&(unix.S_ISGID|unix.S_IXGRP) == unix.S_ISGID {
 		return f.become(c)
 	}
@@ -86,9 +86,9 @@ func pwrite(fl *file, p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// settle puts what was written on stable storage as asked. After a failure
+// makeStable puts what was written on stable storage as asked. After a failure
 // the kernel takes the data for clean: whoever wrote must write again.
-func (f *FS) settle(fl *file, how vfs.Stable) error {
+func (f *FS) makeStable(fl *file, how vfs.Stable) error {
 	switch how {
 	case vfs.Unstable:
 		return nil
@@ -115,7 +115,7 @@ func (f *FS) Commit(_ context.Context, c *vfs.Cred, h vfs.Handle, _ uint64, _ ui
 	if err := f.recheck(o, fl, c, &st); err != nil {
 		return f.unchanged(&st), err
 	}
-	err = f.settle(fl, vfs.FileSync)
+	err = f.makeStable(fl, vfs.FileSync)
 	if serr := f.stat(o, &st); serr != nil {
 		return w, serr
 	}
