@@ -107,3 +107,31 @@ func (o *Options) set(option string) error {
 		return fmt.Errorf("there is no option %q; correct it (docs/exports.md has them all)", option)
 	}
 }
+
+// A Client is one entry behind a path: hosts, and what they may do.
+type Client struct {
+	Host    Host
+	Options Options
+}
+
+// Everyone is the clients of an export that treats all hosts alike.
+func Everyone(o Options) []Client { return []Client{{Options: o}} }
+
+// String returns c as exports(5) writes it.
+func (c Client) String() string { return c.Host.String() + "(" + c.Options.String() + ")" }
+
+// Nobody is the user and group that stand for callers without an identity
+// where anonuid and anongid say nothing.
+const Nobody = 65534
+
+// An ID is the number of a user or a group. The zero value is Nobody's.
+type ID struct{ xor uint32 }
+
+// NewID returns the ID of number n.
+func NewID(n uint32) ID { return ID{n ^ Nobody} }
+
+// Number returns the number of i.
+func (i ID) Number() uint32 { return i.xor ^ Nobody }
+
+// String returns the number in decimal.
+func (i ID) String() string { return strconv.FormatUint(uint64(i.Number()), 10) }

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"golang.org/x/sys/unix"
 )
 
 // LookupCache is which results of LOOKUP the kernel keeps (nfs(5),
@@ -92,5 +94,22 @@ func (c *Config) fill() error {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
+	return nil
+}
+
+// pollFile is a file of go-fuse's own in each root, for refusePoll.
+const pollFile = ".go-fuse-epoll-hack"
+
+// refusePoll makes the kernel ask once whether files can be polled, and believe
+// from then on that they cannot. A Go program that opens a file asks just that,
+// with all of its threads at a halt; in the process that serves the mount nobody
+// would answer.
+func refusePoll(point string) error {
+	fd, err := unix.Open(filepath.Join(point, pollFile), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("open", err)
+	}
+	defer unix.Close(fd)
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) // asked is enough
 	return nil
 }

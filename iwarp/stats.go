@@ -53,3 +53,9 @@ func Stats() Statistics {
 	s.TerminatesSent, s.TerminatesReceived = rnic.terminates.sent.read(), rnic.terminates.received.read()
 	return s
 }
+
+// Counts returns what c has sent and received.
+func (c *Conn) Counts() (sent, received Counts) {
+	c.addTo(&sent, &received)
+	return sent, received
+}

@@ -89,3 +89,13 @@ func (f *FS) Sub(ctx context.Context, path string) (*FS, error) {
 
 // File returns the file with the given handle, which a listing had, say.
 func (f *FS) File(handle nfs3.FH) *File { return &File{fs: f, handle: handle} }
+
+// ReadSize returns the most octets that one READ asks for: what the server and
+// the Client's Config allow.
+func (f *FS) ReadSize() int { return f.readSize }
+
+// WriteSize returns the most octets that one WRITE carries.
+func (f *FS) WriteSize() int { return f.writeSize }
+
+// ListSize returns the octets that one READDIR or READDIRPLUS asks for.
+func (f *FS) ListSize() int { return f.listSize }

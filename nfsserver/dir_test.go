@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func fill(g *rig, n int) []string {
@@ -138,4 +138,30 @@ func TestListCookie(t *testing.T) {
 		g.call(proc, args, res)
 		assert.Equal(t, nfs3.ErrNotDir, res.Status)
 	}
+}
+
+// A listing is the results of READDIR or READDIRPLUS.
+type listing struct {
+	Status  nfs3.Status
+	DirAttr nfs3.PostOpAttr
+	Verf    uint64
+	Entries []nfs3.Entry
+	EOF     bool
+	plus    bool
+}
+
+func (l *listing) AppendTo(b []byte) []byte { panic("results are only read here") }
+
+func (l *listing) Decode(r *xdr.Reader) {
+	var head nfs3.DirRes
+	head.Decode(r)
+	l.Status, l.DirAttr, l.Verf = head.Status, head.DirAttr, head.Verf
+	if head.Status != nfs3.OK {
+		return
+	}
+	d := nfs3.DirReader{R: r, Plus: l.plus}
+	for e := (nfs3.Entry{}); d.Next(&e); {
+		l.Entries = append(l.Entries, e)
+	}
+	l.EOF = d.EOF
 }

@@ -1,6 +1,12 @@
 package oncrpc
 
-import "time"
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/lograte"
+)
 
 // Limits of our own.
 const (
@@ -108,3 +114,20 @@ const (
 	// that none waits for all that others have left behind.
 	replayExpires = 64
 )
+
+// A logger is what a Log is used through: peers do not fill it.
+type logger struct {
+	once sync.Once
+	calm *slog.Logger
+}
+
+// of returns it; nil stands for slog.Default.
+func (l *logger) of(log *slog.Logger) *slog.Logger {
+	l.once.Do(func() {
+		if log == nil {
+			log = slog.Default()
+		}
+		l.calm = lograte.Logger(log)
+	})
+	return l.calm
+}

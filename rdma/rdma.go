@@ -288,3 +288,21 @@ var (
 	// peer has ended because it does not know an operation of RFC 7306.
 	ErrUnsupportedOp = errors.New("rdma: the peer lacks the operation")
 )
+
+// An AccessError is among the errors of a connection that the peer ended, and of
+// the work that this left undone, where an RDMA Write or Read went to memory
+// that the peer did not let it reach. A Write may have completed before: that
+// it left says nothing of its fate.
+type AccessError struct {
+	STag STag // the peer's memory
+}
+
+// Error returns the tag.
+func (e AccessError) Error() string { return fmt.Sprintf("no access to STag %v of the peer", e.STag) }
+
+// A Dialer makes connections to peers that listen.
+type Dialer interface {
+	// Dial connects to the network address addr, host and port, and
+	// returns when the peer has accepted.
+	Dial(ctx context.Context, addr string, c ConnConfig) (Conn, error)
+}

@@ -3,266 +3,522 @@ package rpcrdma
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// echo is a program that answers as many octets as it is told: its arguments
-// are the lengths of the results and of their data item, and a data item; the
-// results repeat the arguments.
-type echo struct {
-	mu       sync.Mutex
-	running  int
-	most     int // that ran at once
-	hold     chan struct{}
-	onCall   func()
-	requests int
+// A place is an address that servers come to and go from.
+type place struct {
+	t *testing.T
+	e *echo
+
+	extensions *ExtensionConfig // of the servers
+
+	mu     sync.Mutex
+	listen *rdmatest.Listener // nil: nobody is there
+	server *Server
+	served chan error
+	conns  []*rdmatest.Conn // the client's ends of all connections so far
+	theirs []*rdmatest.Conn // the server's
+	dials  []time.Time
+	calls  map[uint32]int // that a server has begun to execute, by XID
+	rigid  bool           // memory cannot be exchanged under the server
 }
 
-const echoProg = 0x20000001
+var errNobody = errors.New("nobody is there")
 
-func (e *echo) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
-	if c.Proc == 0 { // a line asks whether the server is there
-		return c.Args.Done()
+// DialConn connects to the server that is there (rdma.Dialer).
+func (p *place) Dial(ctx context.Context, _ string, cfg rdma.ConnConfig) (rdma.Conn, error) {
+	p.mu.Lock()
+	l := p.listen
+	p.dials = append(p.dials, time.Now())
+	p.mu.Unlock()
+	if l == nil {
+		return nil, errNobody
 	}
-	e.mu.Lock()
-	e.running++
-	e.requests++
-	e.most = max(e.most, e.running)
-	hold, onCall := e.hold, e.onCall
-	e.mu.Unlock()
-	if onCall != nil {
-		onCall()
+	c, err := l.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
 	}
-	defer func() {
-		e.mu.Lock()
-		e.running--
-		e.mu.Unlock()
-	}()
-	if hold != nil {
-		select {
-		case <-hold:
-		case <-ctx.Done():
-			return ctx.Err()
+	p.mu.Lock()
+	p.conns = append(p.conns, c)
+	p.mu.Unlock()
+	if p.rigid {
+		return rigidConn{c}, nil
+	}
+	return c, nil
+}
+
+// A rigidConn is one of a provider whose regions are no rdma.Redirectors.
+type rigidConn struct{ rdma.Conn }
+
+func (c rigidConn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
+	r, err := c.Conn.Register(b, access)
+	return struct{ rdma.Region }{r}, err
+}
+
+// open starts a server of the echo program.
+func (p *place) open() {
+	mux := new(oncrpc.Mux)
+	mux.Register(echoProg, 1, p.e)
+	s := &Server{Log: testLog(p.t), Extensions: p.extensions, Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+		if req.Msg[23] != 0 { // procedure 0 is the line's own
+			p.mu.Lock()
+			p.calls[uint32(req.Msg[0])<<24|uint32(req.Msg[1])<<16|uint32(req.Msg[2])<<8|uint32(req.Msg[3])]++
+			p.mu.Unlock()
 		}
+		return mux.Serve(ctx, req, rep)
+	})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listen, p.server, p.served = rdmatest.Listen(p.t), s, make(chan error, 1)
+	go func(l rdma.Listener, served chan error) { served <- s.Serve(l) }(&noted{p.listen, p}, p.served)
+}
+
+// noted is a listener that notes its connections.
+type noted struct {
+	rdma.Listener
+	p *place
+}
+
+func (n *noted) Accept(ctx context.Context) (rdma.ConnRequest, error) {
+	r, err := n.Listener.Accept(ctx)
+	return &notedRequest{r, n.p}, err
+}
+
+type notedRequest struct {
+	rdma.ConnRequest
+	p *place
+}
+
+func (r *notedRequest) Accept(cfg rdma.ConnConfig) (rdma.Conn, error) {
+	c, err := r.ConnRequest.Accept(cfg)
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	r.p.theirs = append(r.p.theirs, c.(*rdmatest.Conn))
+	return c, err
+}
+
+// kill ends the server at once. Its connections are cut first: Shutdown, even in
+// no time, may come to close one in good order.
+func (p *place) kill() {
+	p.mu.Lock()
+	s, served := p.server, p.served
+	p.listen, p.server = nil, nil
+	theirs := p.theirs
+	p.mu.Unlock()
+	if s != nil {
+		for _, c := range theirs {
+			c.Abort(rdmatest.ErrCut)
+		}
+		now, cancel := context.WithCancel(p.t.Context())
+		cancel()
+		_ = s.Shutdown(now)
+		assert.NoError(p.t, <-served)
 	}
-	results, item := int(c.Args.Uint32()), int(c.Args.Uint32())
-	data := c.Args.Item(1 << 20)
-	tail := c.Args.Uint32()
-	if err := c.Args.Done(); err != nil {
-		return err
+}
+
+// last returns the client's end of the last connection, and lastTheirs the
+// server's.
+func (p *place) last() *rdmatest.Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.conns[len(p.conns)-1]
+}
+
+func (p *place) lastTheirs() *rdmatest.Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.theirs[len(p.theirs)-1]
+}
+
+// attempts returns when the client dialled.
+func (p *place) attempts() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dials
+}
+
+func (p *place) connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
+// executed returns how many calls were executed, and how often the one that was
+// executed most.
+func (p *place) executed() (calls, most int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, n := range p.calls {
+		most = max(most, n)
 	}
-	r.Head = xdr.AppendOpaque(r.Head, ramp(results))
-	r.Head = xdr.AppendUint32(r.Head, uint32(len(data)))
-	r.Head = xdr.AppendUint32(r.Head, sum(data))
-	r.Head = xdr.AppendUint32(r.Head, uint32(item))
-	copy(r.NewItem(item), ramp(item))
-	r.Tail = xdr.AppendUint32(nil, tail)
-	return nil
+	return len(p.calls), most
 }
 
-func ramp(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i*7 + i>>8)
-	}
-	return b
-}
-
-func sum(b []byte) (s uint32) {
-	for i, v := range b {
-		s += uint32(v) * uint32(i+1)
-	}
-	return s
-}
-
-// dialer makes the in-memory listener's connections rdma.Dialer's.
-type dialer struct {
-	l    *rdmatest.Listener
-	last *rdmatest.Conn
-}
-
-func (d *dialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rdma.Conn, error) {
-	conn, err := d.l.Dial(ctx, c)
-	d.last = conn
-	return conn, err
-}
-
-// client runs f with a requester and a server of the echo program.
-func client(t *testing.T, s *Server, cfg ClientConnConfig, f func(t *testing.T, c *ClientConn, e *echo, d *dialer)) {
+// line runs f with a line to a server, in a bubble, and checks that nothing is
+// left.
+func line(t *testing.T, cfg ClientConfig, f func(t *testing.T, l *Client, p *place)) {
 	t.Helper()
-	e, mux := new(echo), new(oncrpc.Mux)
-	mux.Register(echoProg, 1, e)
-	s.Handler = mux
-	serve(t, s, func(t *testing.T, r *rig) {
-		d := &dialer{l: r.listen}
-		c, err := DialConn(t.Context(), d, "", cfg)
+	synctest.Test(t, func(t *testing.T) {
+		before := buf.Default.Out()
+		p := &place{t: t, e: new(echo), calls: make(map[uint32]int)}
+		p.open()
+		if cfg.Log == nil {
+			cfg.Log = testLog(t)
+		}
+		l, err := Dial(t.Context(), p, "server:1", cfg)
 		require.NoError(t, err)
-		f(t, c, e, d)
-		require.NoError(t, c.Close())
-		require.NoError(t, c.Close())
+		f(t, l, p)
+		require.NoError(t, l.Close())
+		require.NoError(t, l.Close())
+		assert.ErrorIs(t, ask(t.Context(), l, 0, 0, 0), rdma.ErrClosed)
+		assert.False(t, l.Up())
+		p.kill()
+		synctest.Wait()
+		assert.Equal(t, before, buf.Default.Out(), "buffers lent")
+		assert.Empty(t, l.xids.kept)
+		assert.Zero(t, l.waiting)
+		assert.Zero(t, l.calls.Load())
 	})
 }
 
-// ask makes a call of the echo program and checks what comes back.
-func ask(ctx context.Context, c oncrpc.Caller, args, results, item int) error {
-	x := &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1, MaxResults: results + 24, Sink: make([]byte, item), Item: ramp(args)}
-	x.Cred = oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1, GID: 2, GIDs: []uint32{3, 4, 5}}
-	for _, v := range []int{results, item, args} {
-		x.Args = xdr.AppendUint32(x.Args, uint32(v))
+// start makes n calls with data, and returns their ends.
+func start(t *testing.T, ctx context.Context, l *Client, n int) <-chan error {
+	t.Helper()
+	done := make(chan error, n)
+	for range n {
+		go func() { done <- ask(ctx, l, 9000, 10, 9000) }()
 	}
-	x.Tail = xdr.AppendUint32(nil, 77)
-	if err := c.Call(ctx, x); err != nil {
-		return err
-	}
-	defer x.Release()
-	r := &x.Results
-	gotResults := r.Opaque(1 << 20)
-	gotLen, gotSum, gotItem, tail := r.Uint32(), r.Uint32(), r.Item(1<<20), r.Uint32()
-	switch err := r.Done(); {
-	case err != nil:
-		return err
-	case string(gotResults) != string(ramp(results)):
-		return errors.New("wrong results")
-	case int(gotLen) != args || gotSum != sum(ramp(args)):
-		return errors.New("the arguments arrived wrong")
-	case string(gotItem) != string(ramp(item)):
-		return errors.New("wrong data item")
-	case tail != 77:
-		return errors.New("wrong tail")
-	}
-	return nil
+	synctest.Wait()
+	return done
 }
 
-// Every form that a call and a reply can have, at thresholds small and large, one
-// after the other (R8166-4-2).
-func TestClientForms(t *testing.T) {
-	sizes := []int{0, 1, 3, 700, 1022, 4096, 4097, 70001}
-	for _, inline := range []int{1024, 4096, 65536} {
-		for _, private := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%d, private data %v", inline, private), func(t *testing.T) {
-				client(t, &Server{Inline: inline}, ClientConnConfig{Inline: inline, NoPrivateData: !private}, func(t *testing.T, c *ClientConn, _ *echo, _ *dialer) {
-					want := inline
-					if !private { // R8166-3.3.3-5
-						want = 1024
+// The connection is cut after each number of frames of either end: before a
+// call is sent, after that, in the midst of its chunks, before its reply. All
+// calls end well, over the next connections.
+func TestLineCuts(t *testing.T) {
+	for _, end := range []string{"client", "server"} {
+		for frames := range 10 {
+			t.Run(end, func(t *testing.T) {
+				line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
+					require.NoError(t, ask(t.Context(), l, 1, 1, 1))
+					time.Sleep(steadyTime)
+					c := p.last()
+					if end == "server" {
+						c = p.lastTheirs()
 					}
-					send, recv := c.Thresholds()
-					assert.Equal(t, want, send)
-					assert.Equal(t, want, recv)
-					for _, args := range sizes {
-						for _, results := range sizes {
-							for _, item := range sizes {
-								require.NoError(t, ask(t.Context(), c, args, results, item), "%d %d %d", args, results, item)
-							}
-						}
+					c.CutAfter(frames)
+					done := start(t, t.Context(), l, 3)
+					for range 3 {
+						assert.NoError(t, <-done)
 					}
+					assert.NoError(t, ask(t.Context(), l, 9000, 9000, 9000))
+					assert.NoError(t, ask(t.Context(), l, 9000, 9000, 9000))
+					assert.Equal(t, 2, p.connections())
+					calls, most := p.executed()
+					assert.Equal(t, 6, calls, "a call that is sent again has the XID that it had")
+					assert.LessOrEqual(t, most, 2)
 				})
 			})
 		}
 	}
 }
 
-// One credit until the first reply, then what is granted, and never more
-// (R8166-3.3.1-1, R8166-3.3.3-2, R8166-3.3.3-3).
-func TestClientCredits(t *testing.T) {
-	for _, tt := range []struct{ granted, asked, want int }{{1, 1024, 1}, {2, 128, 2}, {1024, 1024, 1024}, {128, 16, 16}} {
-		t.Run(fmt.Sprint(tt), func(t *testing.T) {
-			client(t, &Server{Credits: tt.granted}, ClientConnConfig{Credits: tt.asked}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
-				assert.Equal(t, 1, c.Credits())
-				e.hold = make(chan struct{})
-				var wg sync.WaitGroup
-				start := func(n int) {
-					for range n {
-						wg.Go(func() { assert.NoError(t, ask(t.Context(), c, 5000, 5, 0)) })
-					}
-					synctest.Wait()
-				}
-				start(10)
-				assert.Equal(t, 1, e.most)
-				close(e.hold)
-				wg.Wait()
-				assert.Equal(t, tt.want, c.Credits())
-				e.mu.Lock()
-				e.hold, e.most = make(chan struct{}), 0
-				e.mu.Unlock()
-				start(tt.want + 7)
-				assert.Equal(t, min(tt.want, maxServing), e.most)
-				close(e.hold)
-				wg.Wait()
-			})
+// Calls under way when the connection is lost are sent again with their XIDs
+// (RFC 5531, Section 4).
+func TestLineSameXID(t *testing.T) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.e.hold = make(chan struct{})
+		done := start(t, t.Context(), l, 5)
+		for range 3 {
+			time.Sleep(2 * steadyTime)
+			p.last().Abort(errors.New("cable cut"))
+			synctest.Wait()
+		}
+		assert.Len(t, p.attempts(), 4, "at once")
+		close(p.e.hold)
+		for range 5 {
+			assert.NoError(t, <-done)
+		}
+		calls, most := p.executed()
+		assert.Equal(t, 6, calls)
+		assert.Equal(t, 4, most)
+		assert.True(t, l.Up())
+		assert.Same(t, p.last(), l.Conn().Conn())
+	})
+}
+
+// No XID is in use twice, though there be 2^32 calls while one waits.
+func TestLineXIDsInUse(t *testing.T) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
+		l.xids.last.Store(1<<32 - 3)
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0)) // 0xfffffffe
+		p.e.hold = make(chan struct{})
+		one := start(t, t.Context(), l, 1) // 0xffffffff
+		l.xids.last.Store(1<<32 - 2)
+		two := start(t, t.Context(), l, 1) // not 0xffffffff again, and not 0
+		p.kill()
+		synctest.Wait()
+		l.xids.last.Store(1<<32 - 2)
+		close(p.e.hold)
+		three := start(t, t.Context(), l, 1)
+		p.open()
+		for _, done := range []<-chan error{one, two, three} {
+			assert.NoError(t, <-done)
+		}
+		synctest.Wait()
+		for _, xid := range []uint32{1<<32 - 2, 1<<32 - 1, 1, 3} { // 2 asked whether the server is there
+			assert.Contains(t, p.calls, xid)
+		}
+		assert.Len(t, p.calls, 4)
+	})
+}
+
+// A hard line waits for its server, and tells the log once; a lost connection
+// is replaced when a call wants one, and not before.
+func TestLineHard(t *testing.T) {
+	var log strings.Builder
+	plain := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	cfg := ClientConfig{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: plain}))}
+	line(t, cfg, func(t *testing.T, l *Client, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		time.Sleep(steadyTime)
+		p.kill()
+		time.Sleep(time.Hour)
+		assert.Len(t, p.attempts(), 1, "nobody wants it")
+		assert.False(t, l.Up())
+		began := time.Now()
+		done := start(t, t.Context(), l, 3)
+		time.Sleep(time.Hour)
+		assert.Empty(t, done)
+		dials := p.attempts()
+		assert.Equal(t, began, dials[1], "the first attempt is made at once")
+		for i, at := range dials[2:] {
+			wait := at.Sub(dials[i+1])
+			longest := min(firstPause<<min(i, 10), maxPause)
+			assert.True(t, longest/2 <= wait && wait <= longest, "%d: %v", i, wait)
+		}
+		p.open()
+		for range 3 {
+			assert.NoError(t, <-done)
+		}
+		assert.True(t, l.Up())
+		synctest.Wait()
+		assert.Equal(t, "level=WARN msg=\"server not responding, still trying\" server=server:1 err=\"nobody is there\"\n"+
+			"level=INFO msg=\"server OK\" server=server:1\n", log.String())
+	})
+}
+
+// A soft line gives calls up, in time, with all that is known.
+func TestLineSoft(t *testing.T) {
+	line(t, ClientConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Client, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.e.hold = make(chan struct{})
+		done := start(t, t.Context(), l, 3)
+		began := time.Now()
+		cause := errors.New("cable cut")
+		p.mu.Lock()
+		p.listen = nil
+		p.mu.Unlock()
+		p.last().Abort(cause)
+		for range 3 {
+			err := <-done
+			assert.Equal(t, 10*time.Second, time.Since(began))
+			for _, want := range []error{ErrUnreachable, cause, errNobody} {
+				assert.ErrorIs(t, err, want)
+			}
+			assert.EqualError(t, err, "rpcrdma: server server:1 unreachable for 10s: nobody is there")
+		}
+		attempts := len(p.attempts())
+		time.Sleep(time.Hour)
+		assert.Len(t, p.attempts(), attempts, "nobody wants it any more")
+		began = time.Now()
+		assert.ErrorIs(t, ask(t.Context(), l, 0, 0, 0), ErrUnreachable)
+		assert.Equal(t, 10*time.Second, time.Since(began), "each call has its own time")
+		close(p.e.hold)
+	})
+}
+
+// A call ends with its context, also where there is no server.
+func TestLineCancel(t *testing.T) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.kill()
+		cause := errors.New("no patience")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := start(t, ctx, l, 2)
+		other := start(t, t.Context(), l, 1)
+		time.Sleep(3 * time.Second)
+		began := time.Now()
+		cancel(cause)
+		for range 2 {
+			assert.ErrorIs(t, <-done, cause)
+		}
+		assert.Equal(t, began, time.Now())
+		p.open()
+		assert.NoError(t, <-other)
+
+		// A peer that takes nothing holds nobody up.
+		resume := p.lastTheirs().Pause()
+		ctx, cancel = context.WithCancelCause(t.Context())
+		done = start(t, ctx, l, 200)
+		began = time.Now()
+		cancel(cause)
+		for range 200 {
+			assert.ErrorIs(t, <-done, cause)
+		}
+		assert.Equal(t, began, time.Now())
+		resume()
+		assert.NoError(t, ask(t.Context(), l, 1, 1, 1))
+	})
+}
+
+// The reply to a call that was cancelled finds other memory in its place. With a
+// provider that cannot exchange memory it finds none, which costs the connection;
+// the other calls do not notice.
+func TestLineCancelOne(t *testing.T) {
+	for _, rigid := range []bool{false, true} {
+		line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
+			p.rigid = rigid
+			p.last().Abort(errors.New("for the next"))
+			require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+			time.Sleep(steadyTime)
+			p.e.hold = make(chan struct{})
+			ctx, cancel := context.WithCancel(t.Context())
+			one := start(t, ctx, l, 1)
+			others := start(t, t.Context(), l, 5)
+			cancel()
+			assert.ErrorIs(t, <-one, context.Canceled)
+			close(p.e.hold)
+			for range 5 {
+				assert.NoError(t, <-others)
+			}
+			synctest.Wait() // the reply that nobody waits for has come too
+			assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
+			want := 2
+			if rigid {
+				want++
+			}
+			assert.Equal(t, want, p.connections())
 		})
 	}
 }
 
-// A cancelled call returns at once; its credit comes back with its reply.
-func TestClientCancel(t *testing.T) {
-	client(t, &Server{Credits: 1}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
-		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
-		e.hold = make(chan struct{})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cause := errors.New("no patience")
-		done := make(chan error, 2)
-		go func() { done <- ask(ctx, c, 0, 10, 0) }()
-		synctest.Wait()
-		go func() { done <- ask(ctx, c, 0, 10, 0) }() // waits for the credit
-		synctest.Wait()
-		cancel(cause)
-		assert.ErrorIs(t, <-done, cause)
-		assert.ErrorIs(t, <-done, cause)
-		late := make(chan error, 1)
-		go func() { late <- ask(t.Context(), c, 0, 0, 0) }()
-		synctest.Wait()
-		assert.Empty(t, late)
-		close(e.hold)
-		assert.NoError(t, <-late)
+// A connection is lost before all who waited for it have seen it: those who wait
+// for the next are not forgotten.
+func TestLineWaitersOverlap(t *testing.T) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		l.enter() // one who is slow
+		p.last().Abort(errors.New("cable cut"))
+		assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.last().Abort(errors.New("cable cut"))
+		assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		l.leave()
 	})
 }
 
-// The end of the connection fails the calls under way and those after it.
-func TestClientLoss(t *testing.T) {
-	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, d *dialer) {
-		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
-		e.hold = make(chan struct{})
-		done := make(chan error, 3)
-		for range 3 {
-			go func() { done <- ask(t.Context(), c, 9000, 10, 9000) }()
+// Close ends calls under way, and those that wait.
+func TestLineClose(t *testing.T) {
+	for _, there := range []bool{true, false} {
+		line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
+			require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+			p.e.hold = make(chan struct{})
+			defer close(p.e.hold)
+			if !there {
+				p.kill()
+			}
+			done := start(t, t.Context(), l, 5)
+			time.Sleep(time.Second)
+			require.NoError(t, l.Close())
+			for range 5 {
+				assert.ErrorIs(t, <-done, rdma.ErrClosed)
+			}
+		})
+	}
+}
+
+// A server that comes and goes while many calls with data are made: each has
+// its effect, at least once, and the right results.
+func TestLineRestarts(t *testing.T) {
+	const callers, each = 64, 20
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
+		p.e.onCall = func() { time.Sleep(rand.N(500 * time.Millisecond)) }
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				for j := range each {
+					sizes := [...]int{0, 100, 5000, 70001}
+					assert.NoError(t, ask(t.Context(), l, sizes[i%4], sizes[j%4], sizes[i/4%4]))
+				}
+			})
 		}
-		synctest.Wait()
-		cause := errors.New("cable cut")
-		d.last.Abort(cause)
-		for range 3 {
-			err := <-done
-			assert.ErrorIs(t, err, rdma.ErrClosed)
-			assert.ErrorIs(t, err, cause)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			all.Wait()
+		}()
+		restarts := 0
+		for over := false; !over; {
+			select {
+			case <-done:
+				over = true
+			case <-time.After(rand.N(time.Second)):
+				restarts++
+				p.kill()
+				time.Sleep(rand.N(time.Second))
+				p.open()
+			}
 		}
-		<-c.Done()
-		assert.ErrorIs(t, ask(t.Context(), c, 0, 0, 0), rdma.ErrClosed)
+		calls, _ := p.executed()
+		assert.Equal(t, callers*each, calls)
+		assert.Greater(t, restarts, 3)
+		t.Log(restarts, "restarts")
+		time.Sleep(time.Second) // handlers of a server that was killed may be at it still
 	})
 }
 
-func TestClientRefused(t *testing.T) {
-	client(t, &Server{MaxPayload: 4096}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echo, _ *dialer) {
-		err := c.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg + 1, Vers: 1})
-		assert.ErrorIs(t, err, oncrpc.ErrProgUnavail)
-		var mismatch *oncrpc.ReplyError
-		require.ErrorAs(t, c.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 3}), &mismatch)
-		assert.Equal(t, []uint32{1, 1}, []uint32{mismatch.Low, mismatch.High})
-		assert.ErrorIs(t, c.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1}), oncrpc.ErrGarbageArgs)
-		// Chunks that the server does not take: RDMA_ERROR, for good
-		// (R8166-4.5-7), and the connection lives.
+// Answers are not asked for again.
+func TestLineAnswers(t *testing.T) {
+	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
+		assert.ErrorIs(t, l.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg + 1, Vers: 1}), oncrpc.ErrProgUnavail)
+		assert.ErrorIs(t, l.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1}), oncrpc.ErrGarbageArgs)
 		var remote *RemoteError
-		require.ErrorAs(t, ask(t.Context(), c, 1<<20, 0, 0), &remote)
-		assert.Equal(t, ErrChunk, remote.Code)
-		assert.NoError(t, ask(t.Context(), c, 5, 5, 5))
+		require.ErrorAs(t, ask(t.Context(), l, 2<<20, 0, 0), &remote, "R8166-4.5-7")
+		assert.Len(t, p.attempts(), 1)
+		_, most := p.executed()
+		assert.Equal(t, 1, most)
 	})
+}
+
+func TestConnectFails(t *testing.T) {
+	p := &place{t: t}
+	_, err := Dial(t.Context(), p, "", ClientConfig{})
+	assert.Equal(t, errNobody, err)
+	assert.Len(t, p.attempts(), 1)
+	for _, cfg := range []ClientConfig{{Silence: -1}, {GiveUp: -1}, {Conn: ClientConnConfig{Credits: -1}}} {
+		_, err := Dial(t.Context(), p, "", cfg)
+		assert.Error(t, err)
+	}
+	assert.Len(t, p.attempts(), 1)
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
 // A dialer makes connections, in steps that errors can name (rdma.Dialer). It
@@ -42,4 +44,21 @@ func (e *ear) Receive(m rdma.Recv) {
 		e.d.invalidated.Store(true)
 	}
 	e.Handler.Receive(m)
+}
+
+// client is how this program behaves on an RDMA connection.
+func (a *app) client() rpcrdma.ClientConnConfig {
+	cfg := rpcrdma.ClientConnConfig{Inline: int(a.inline), Credits: a.credits}
+	if !a.bare {
+		cfg.Extensions = &rpcrdma.ExtensionConfig{Atomics: true}
+	}
+	return cfg
+}
+
+// brief is the line of a command that ends: it lives through a restart of the
+// server that is shorter than --timeout. What became of it is in the errors.
+func (a *app) brief() rpcrdma.ClientConfig {
+	return rpcrdma.ClientConfig{
+		Conn: a.client(), Silence: a.timeout, GiveUp: a.timeout, Log: slog.New(slog.DiscardHandler),
+	}
 }

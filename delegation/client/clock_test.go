@@ -4,8 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/bootahead"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // The clock goes on while the machine sleeps, never goes back, and reads
@@ -89,4 +91,14 @@ func BenchmarkBootClock(b *testing.B) {
 	for b.Loop() {
 		c.Now()
 	}
+}
+
+// The clock of a Set goes on while the machine sleeps: the server's does.
+func TestBoottime(t *testing.T) {
+	bootahead.Run(t, func(t *testing.T) {
+		var mono unix.Timespec
+		assert.NoError(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono))
+		assert.GreaterOrEqual(t, boottime()-time.Duration(mono.Nano()), bootahead.By)
+		assert.GreaterOrEqual(t, New(Config{}).cfg.Now()-time.Duration(mono.Nano()), bootahead.By)
+	})
 }

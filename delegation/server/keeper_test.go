@@ -3,19 +3,22 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/internal/bootahead"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestConfig(t *testing.T) {
@@ -254,4 +257,25 @@ func TestAcquireAndRelease(t *testing.T) {
 		assert.Zero(t, <-asked)
 		assert.EqualValues(t, 1, taken.Load())
 	})
+}
+
+// The clock of a Keeper goes on while the machine sleeps: a client's does.
+func TestBoottime(t *testing.T) {
+	bootahead.Run(t, func(t *testing.T) {
+		var mono unix.Timespec
+		assert.NoError(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono))
+		assert.GreaterOrEqual(t, boottime()-time.Duration(mono.Nano()), bootahead.By)
+		k, err := New(Config{})
+		assert.NoError(t, err)
+		defer k.Close()
+		assert.GreaterOrEqual(t, k.now()-time.Duration(mono.Nano()), bootahead.By)
+	})
+}
+
+// The bound is the one that the administrator's page tells of.
+func TestBoundTold(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	row := fmt.Sprintf("\n| changes that wait for clients to give something back | %d | | | NFS3ERR_JUKEBOX at once; after %.0f s of waiting", maxWaiting, delegation.Patience.Seconds())
+	assert.Contains(t, string(doc), row)
 }

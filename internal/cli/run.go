@@ -5,8 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 // Exit statuses.
@@ -42,4 +47,35 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 		return ExitUsage
 	}
 	return ExitError
+}
+
+// Cause is err without the operation and path that package os puts in front.
+func Cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*os.SyscallError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// UntilSignal returns a context that SIGINT or SIGTERM ends, and whose cause says
+// which. A second one then
+// has its usual effect: it ends the process, which waits for nothing any more.
+func UntilSignal() context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2) // the second may come before the first is taken
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
+	go func() {
+		first := <-signals
+		signal.Stop(signals) // before anybody hears of the first
+		end(fmt.Errorf("%v signal received", first))
+		select {
+		case second := <-signals:
+			_ = unix.Kill(unix.Getpid(), second.(syscall.Signal))
+		default:
+		}
+	}()
+	return ctx
 }

@@ -180,3 +180,16 @@ func TestFull(t *testing.T) {
 	assert.False(t, parties.Full(p, 6, 7), "there is no eighth of it")
 	assert.Equal(t, [2]int{1, 128}, [2]int{MaxLeaving(7), MaxLeaving(1024)})
 }
+
+func TestOf(t *testing.T) {
+	of := func(ip string) string { return PartyOf(&net.TCPAddr{IP: net.ParseIP(ip), Port: 1}).String() }
+	assert.Equal(t, "192.0.2.1/32", of("192.0.2.1"))
+	assert.Equal(t, "192.0.2.1/32", of("::ffff:192.0.2.1"))
+	assert.Equal(t, "2001:db8:0:1::/64", of("2001:db8:0:1::1"))
+	assert.Equal(t, of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::2"))
+	assert.NotEqual(t, of("2001:db8:0:1::1"), of("2001:db8:0:2::1"))
+	zoned := &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"}
+	assert.Equal(t, of("fe80::1"), PartyOf(zoned).String())
+	assert.Zero(t, PartyOf(&net.TCPAddr{}))
+	assert.Zero(t, PartyOf(&net.UnixAddr{Name: "x"}))
+}

@@ -114,3 +114,11 @@ func (f *FS) PathConf(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.PathCon
 	}
 	return p, some(&o.attr), nil
 }
+
+// checkNewName is vfs.CheckName for an object to be made: "." and ".." are there.
+func checkNewName(name string) error {
+	if vfs.IsDots(name) {
+		return syscall.EEXIST
+	}
+	return vfs.CheckName(name, maxName)
+}

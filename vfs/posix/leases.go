@@ -3,9 +3,14 @@
 package posix
 
 import (
+	"fmt"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -144,4 +149,18 @@ func leaseOf(fd int) int {
 		return unix.F_UNLCK
 	}
 	return kind
+}
+
+// LeaseBreakTime returns for how long the host lets who breaks a lease wait, before
+// it takes the lease from its holder (/proc/sys/fs/lease-break-time). 0: for ever.
+func LeaseBreakTime() (time.Duration, error) {
+	b, err := os.ReadFile("/proc/sys/fs/lease-break-time")
+	if err != nil {
+		return 0, err
+	}
+	s, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("lease-break-time: %w", err)
+	}
+	return time.Duration(s) * time.Second, nil
 }

@@ -1,0 +1,268 @@
+package rpcrdma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// echo is a program that answers as many octets as it is told: its arguments
+// are the lengths of the results and of their data item, and a data item; the
+// results repeat the arguments.
+type echo struct {
+	mu       sync.Mutex
+	running  int
+	most     int // that ran at once
+	hold     chan struct{}
+	onCall   func()
+	requests int
+}
+
+const echoProg = 0x20000001
+
+func (e *echo) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	if c.Proc == 0 { // a line asks whether the server is there
+		return c.Args.Done()
+	}
+	e.mu.Lock()
+	e.running++
+	e.requests++
+	e.most = max(e.most, e.running)
+	hold, onCall := e.hold, e.onCall
+	e.mu.Unlock()
+	if onCall != nil {
+		onCall()
+	}
+	defer func() {
+		e.mu.Lock()
+		e.running--
+		e.mu.Unlock()
+	}()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	results, item := int(c.Args.Uint32()), int(c.Args.Uint32())
+	data := c.Args.Item(1 << 20)
+	tail := c.Args.Uint32()
+	if err := c.Args.Done(); err != nil {
+		return err
+	}
+	r.Head = xdr.AppendOpaque(r.Head, ramp(results))
+	r.Head = xdr.AppendUint32(r.Head, uint32(len(data)))
+	r.Head = xdr.AppendUint32(r.Head, sum(data))
+	r.Head = xdr.AppendUint32(r.Head, uint32(item))
+	copy(r.NewItem(item), ramp(item))
+	r.Tail = xdr.AppendUint32(nil, tail)
+	return nil
+}
+
+func ramp(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + i>>8)
+	}
+	return b
+}
+
+func sum(b []byte) (s uint32) {
+	for i, v := range b {
+		s += uint32(v) * uint32(i+1)
+	}
+	return s
+}
+
+// dialer makes the in-memory listener's connections rdma.Dialer's.
+type dialer struct {
+	l    *rdmatest.Listener
+	last *rdmatest.Conn
+}
+
+func (d *dialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rdma.Conn, error) {
+	conn, err := d.l.Dial(ctx, c)
+	d.last = conn
+	return conn, err
+}
+
+// client runs f with a requester and a server of the echo program.
+func client(t *testing.T, s *Server, cfg ClientConnConfig, f func(t *testing.T, c *ClientConn, e *echo, d *dialer)) {
+	t.Helper()
+	e, mux := new(echo), new(oncrpc.Mux)
+	mux.Register(echoProg, 1, e)
+	s.Handler = mux
+	serve(t, s, func(t *testing.T, r *rig) {
+		d := &dialer{l: r.listen}
+		c, err := DialConn(t.Context(), d, "", cfg)
+		require.NoError(t, err)
+		f(t, c, e, d)
+		require.NoError(t, c.Close())
+		require.NoError(t, c.Close())
+	})
+}
+
+// ask makes a call of the echo program and checks what comes back.
+func ask(ctx context.Context, c oncrpc.Caller, args, results, item int) error {
+	x := &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1, MaxResults: results + 24, Sink: make([]byte, item), Item: ramp(args)}
+	x.Cred = oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1, GID: 2, GIDs: []uint32{3, 4, 5}}
+	for _, v := range []int{results, item, args} {
+		x.Args = xdr.AppendUint32(x.Args, uint32(v))
+	}
+	x.Tail = xdr.AppendUint32(nil, 77)
+	if err := c.Call(ctx, x); err != nil {
+		return err
+	}
+	defer x.Release()
+	r := &x.Results
+	gotResults := r.Opaque(1 << 20)
+	gotLen, gotSum, gotItem, tail := r.Uint32(), r.Uint32(), r.Item(1<<20), r.Uint32()
+	switch err := r.Done(); {
+	case err != nil:
+		return err
+	case string(gotResults) != string(ramp(results)):
+		return errors.New("wrong results")
+	case int(gotLen) != args || gotSum != sum(ramp(args)):
+		return errors.New("the arguments arrived wrong")
+	case string(gotItem) != string(ramp(item)):
+		return errors.New("wrong data item")
+	case tail != 77:
+		return errors.New("wrong tail")
+	}
+	return nil
+}
+
+// Every form that a call and a reply can have, at thresholds small and large, one
+// after the other (R8166-4-2).
+func TestClientForms(t *testing.T) {
+	sizes := []int{0, 1, 3, 700, 1022, 4096, 4097, 70001}
+	for _, inline := range []int{1024, 4096, 65536} {
+		for _, private := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d, private data %v", inline, private), func(t *testing.T) {
+				client(t, &Server{Inline: inline}, ClientConnConfig{Inline: inline, NoPrivateData: !private}, func(t *testing.T, c *ClientConn, _ *echo, _ *dialer) {
+					want := inline
+					if !private { // R8166-3.3.3-5
+						want = 1024
+					}
+					send, recv := c.Thresholds()
+					assert.Equal(t, want, send)
+					assert.Equal(t, want, recv)
+					for _, args := range sizes {
+						for _, results := range sizes {
+							for _, item := range sizes {
+								require.NoError(t, ask(t.Context(), c, args, results, item), "%d %d %d", args, results, item)
+							}
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// One credit until the first reply, then what is granted, and never more
+// (R8166-3.3.1-1, R8166-3.3.3-2, R8166-3.3.3-3).
+func TestClientCredits(t *testing.T) {
+	for _, tt := range []struct{ granted, asked, want int }{{1, 1024, 1}, {2, 128, 2}, {1024, 1024, 1024}, {128, 16, 16}} {
+		t.Run(fmt.Sprint(tt), func(t *testing.T) {
+			client(t, &Server{Credits: tt.granted}, ClientConnConfig{Credits: tt.asked}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
+				assert.Equal(t, 1, c.Credits())
+				e.hold = make(chan struct{})
+				var wg sync.WaitGroup
+				start := func(n int) {
+					for range n {
+						wg.Go(func() { assert.NoError(t, ask(t.Context(), c, 5000, 5, 0)) })
+					}
+					synctest.Wait()
+				}
+				start(10)
+				assert.Equal(t, 1, e.most)
+				close(e.hold)
+				wg.Wait()
+				assert.Equal(t, tt.want, c.Credits())
+				e.mu.Lock()
+				e.hold, e.most = make(chan struct{}), 0
+				e.mu.Unlock()
+				start(tt.want + 7)
+				assert.Equal(t, min(tt.want, maxServing), e.most)
+				close(e.hold)
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// A cancelled call returns at once; its credit comes back with its reply.
+func TestClientCancel(t *testing.T) {
+	client(t, &Server{Credits: 1}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
+		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
+		e.hold = make(chan struct{})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("no patience")
+		done := make(chan error, 2)
+		go func() { done <- ask(ctx, c, 0, 10, 0) }()
+		synctest.Wait()
+		go func() { done <- ask(ctx, c, 0, 10, 0) }() // waits for the credit
+		synctest.Wait()
+		cancel(cause)
+		assert.ErrorIs(t, <-done, cause)
+		assert.ErrorIs(t, <-done, cause)
+		late := make(chan error, 1)
+		go func() { late <- ask(t.Context(), c, 0, 0, 0) }()
+		synctest.Wait()
+		assert.Empty(t, late)
+		close(e.hold)
+		assert.NoError(t, <-late)
+	})
+}
+
+// The end of the connection fails the calls under way and those after it.
+func TestClientLoss(t *testing.T) {
+	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, d *dialer) {
+		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
+		e.hold = make(chan struct{})
+		done := make(chan error, 3)
+		for range 3 {
+			go func() { done <- ask(t.Context(), c, 9000, 10, 9000) }()
+		}
+		synctest.Wait()
+		cause := errors.New("cable cut")
+		d.last.Abort(cause)
+		for range 3 {
+			err := <-done
+			assert.ErrorIs(t, err, rdma.ErrClosed)
+			assert.ErrorIs(t, err, cause)
+		}
+		<-c.Done()
+		assert.ErrorIs(t, ask(t.Context(), c, 0, 0, 0), rdma.ErrClosed)
+	})
+}
+
+func TestClientRefused(t *testing.T) {
+	client(t, &Server{MaxPayload: 4096}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echo, _ *dialer) {
+		err := c.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg + 1, Vers: 1})
+		assert.ErrorIs(t, err, oncrpc.ErrProgUnavail)
+		var mismatch *oncrpc.ReplyError
+		require.ErrorAs(t, c.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 3}), &mismatch)
+		assert.Equal(t, []uint32{1, 1}, []uint32{mismatch.Low, mismatch.High})
+		assert.ErrorIs(t, c.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1}), oncrpc.ErrGarbageArgs)
+		// Chunks that the server does not take: RDMA_ERROR, for good
+		// (R8166-4.5-7), and the connection lives.
+		var remote *RemoteError
+		require.ErrorAs(t, ask(t.Context(), c, 1<<20, 0, 0), &remote)
+		assert.Equal(t, ErrChunk, remote.Code)
+		assert.NoError(t, ask(t.Context(), c, 5, 5, 5))
+	})
+}
