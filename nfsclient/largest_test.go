@@ -6,14 +6,14 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	rpcwire "github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // largest answers every call with the longest results that its procedure can have.
@@ -141,7 +141,7 @@ func TestLargestResults(t *testing.T) {
 // TestNoRetry: R8267-3.1-2, R8267-3.1-3, R8267-4.1-1. A transport error ends each
 // procedure; it is not called again with more room for the reply.
 func TestNoRetry(t *testing.T) {
-	refused := &rpcrdma.RemoteError{Code: rpcrdma.ErrChunk}
+	refused := &rpcrdma.RemoteError{Code: rpcwire.ErrChunk}
 	g := newRig(t, Config{}, true)
 	calls := make(map[uint32]int)
 	g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {

@@ -6,13 +6,13 @@ import (
 	"net"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // An instant connection completes what is posted at once, and keeps nothing.
@@ -50,7 +50,7 @@ func (r *instantRequest) Accept(rdma.ConnConfig) (rdma.Conn, error) { return r.c
 
 // calls returns a function that has the server answer one call of each form
 // that NFS uses, or of the given ones, and one that ends the server.
-func calls(t testing.TB, forms ...Header) (run, stop func()) {
+func calls(t testing.TB, forms ...wire.Header) (run, stop func()) {
 	item := make([]byte, 4096)
 	s := &Server{Handler: service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
@@ -70,11 +70,11 @@ func calls(t testing.TB, forms ...Header) (run, stop func()) {
 		seg := chunks.Segment{Handle: 7, Length: 8192}
 		read.Lists.Reads = []chunks.ReadSegment{{Position: 40, Segment: seg}}
 		write.Lists.AddWrite(chunks.Chunk{seg})
-		forms = []Header{inline, read, write}
+		forms = []wire.Header{inline, read, write}
 	}
 	var wires [][]byte
 	for _, h := range forms {
-		h.Vers = Version
+		h.Vers = wire.Version
 		wires = append(wires, append(h.AppendTo(nil), rpcCall(testXID, "")...))
 	}
 	run = func() {

@@ -5,12 +5,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // unreachableChunks are chunks that end the connection.
@@ -65,12 +65,12 @@ func TestBlame(t *testing.T) {
 				ends := func() {
 					q := r.dialFrom(1)
 					for xid := range uint32(3) {
-						q.call(Header{XID: xid, Proc: Msg}, rpcCall(xid, ""))
+						q.call(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
 					}
 					l := offer(q) // last: a call behind it might come too late, or be read into its memory
 					h := msg(l)
 					if len(l.Reads) > 0 && l.Reads[0].Position == 0 {
-						h.Proc = NoMsg
+						h.Proc = wire.NoMsg
 					}
 					q.call(h, rpcCall(testXID, ""))
 					q.answers()
@@ -81,21 +81,21 @@ func TestBlame(t *testing.T) {
 				ends()
 				again := r.dialFrom(1)
 				for xid := range uint32(3) { // of those that were under way as well
-					again.call(Header{XID: xid, Proc: Msg}, rpcCall(xid, ""))
-					assert.Equal(t, Msg, again.answer().Proc)
+					again.call(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
+					assert.Equal(t, wire.Msg, again.answer().Proc)
 				}
 				other.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				assert.Equal(t, Msg, other.answer().Proc, "another host's")
+				assert.Equal(t, wire.Msg, other.answer().Proc, "another host's")
 				again.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				again.refused(ErrChunk)
+				again.refused(wire.ErrChunk)
 				again.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				assert.Equal(t, Msg, again.answer().Proc, "the XID may stand for another call now")
+				assert.Equal(t, wire.Msg, again.answer().Proc, "the XID may stand for another call now")
 
 				ends()
 				time.Sleep(blameTime + time.Second)
 				again = r.dialFrom(1)
 				again.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				assert.Equal(t, Msg, again.answer().Proc, "so late it cannot be the same")
+				assert.Equal(t, wire.Msg, again.answer().Proc, "so late it cannot be the same")
 			})
 		})
 	}
@@ -149,7 +149,7 @@ func TestUnreachableButEmpty(t *testing.T) {
 		l.Reply, l.HasReply = chunks.Chunk{bad, bad}, true
 		q.call(msg(l), rpcCall(testXID, ""))
 		a := q.answer()
-		assert.Equal(t, Msg, a.Proc)
+		assert.Equal(t, wire.Msg, a.Proc)
 		assert.Equal(t, []uint32{0, 4}, lengths(a.Lists.Write(0)))
 		assert.Equal(t, rdma.STag(0), a.invalidated)
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
 // A call is one message of a requester on its way through the server. One
@@ -16,9 +17,9 @@ type call struct {
 	conn *conn
 	next *call // in a callQueue
 
-	recv *buf.Buf // the message as received; body aliases it
-	hdr  Header   // from the reply's form on, that of the reply
-	body []byte   // what follows the header
+	recv *buf.Buf    // the message as received; body aliases it
+	hdr  wire.Header // from the reply's form on, that of the reply
+	body []byte      // what follows the header
 	plan plan
 
 	pulled [2]*buf.Buf // what the chunks are read into: message, data items
@@ -62,7 +63,7 @@ func (cl *call) end() {
 		conn:   c,
 		inline: cl.inline,
 		long:   cl.long,
-		hdr:    Header{XID: cl.hdr.XID, Lists: cl.hdr.Lists},
+		hdr:    wire.Header{XID: cl.hdr.XID, Lists: cl.hdr.Lists},
 		plan:   plan{reads: cl.plan.reads[:0], places: cl.plan.places[:0]},
 		wrs:    cl.wrs[:0],
 		iov:    cl.iov[:0],
@@ -94,7 +95,7 @@ func (cl *call) Run() { cl.conn.srv.calls.run(cl, nil) }
 func (cl *call) serve() {
 	cl.assemble()
 	if !cl.sameXID() {
-		cl.refuse(cl.hdr.fail("rdma_xid", 0, errXID)) // Section 4.5.2
+		cl.refuse(cl.hdr.Fail("rdma_xid", 0, wire.ErrXID)) // Section 4.5.2
 		return
 	}
 	cl.respond(cl.execute())
@@ -104,7 +105,7 @@ func (cl *call) serve() {
 func (cl *call) execute() (answer bool) {
 	c, p := cl.conn, &cl.plan
 	cl.req.Peer, cl.req.MaxReply = &c.peer, p.room+p.itemRoom
-	cl.out = buf.Default.Get(p.headerLen + max(p.room, errVersLen))
+	cl.out = buf.Default.Get(p.headerLen + max(p.room, wire.ErrVersLen))
 	cl.rep.Head = cl.out.B[p.headerLen:p.headerLen]
 	cl.rep.Mappable = c.reader.mayMap(cl)
 	answer = c.srv.Handler.Serve(c.ctx, &cl.req, &cl.rep)
@@ -144,10 +145,10 @@ func (cl *call) refuse(err error) {
 		return
 	}
 	h := &cl.hdr // XID and version are those of the call: Section 4.5
-	h.Credit, h.Proc, h.Code = c.grant(h.Credit), Error, code
-	h.Low, h.High = Version, Version
+	h.Credit, h.Proc, h.Code = c.grant(h.Credit), wire.Error, code
+	h.Low, h.High = wire.Version, wire.Version
 	if cl.out == nil {
-		cl.out = buf.Default.Get(errVersLen)
+		cl.out = buf.Default.Get(wire.ErrVersLen)
 	}
 	cl.wrs, cl.iov = cl.wrs[:0], cl.iov[:0]
 	cl.send(h.AppendTo(cl.out.B[:0]))

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // tight is a server whose memory holds one largest call, and four large ones.
@@ -23,7 +23,7 @@ const large = 100 << 10
 
 func (q *requester) writeLarge(xid uint32) {
 	q.t.Helper()
-	q.call(Header{XID: xid, Proc: Msg, Lists: chunks.Lists{Reads: q.reads(40, make([]byte, large))}}, rpcCall(xid, ""))
+	q.call(wire.Header{XID: xid, Proc: wire.Msg, Lists: chunks.Lists{Reads: q.reads(40, make([]byte, large))}}, rpcCall(xid, ""))
 }
 
 // Calls with large chunks wait for memory, of their own connection and of

@@ -4,13 +4,13 @@ import (
 	"context"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // R8166-3.5.1-1, R8166-3.3.1-4, R8166-3.2-1, R8166-3.2-2: the first call of Linux gets, octet for octet,
@@ -30,61 +30,61 @@ func TestCallForms(t *testing.T) {
 	long := rpcCall(xid, string(repeat(5000)))
 	for _, tt := range []struct {
 		name    string
-		call    func(q *requester) (Header, []byte)
+		call    func(q *requester) (wire.Header, []byte)
 		msg     []byte
 		item    []byte
 		itemPos int
 	}{
 		{
 			name: "R8166-3.5.1-1 inline",
-			call: func(q *requester) (Header, []byte) { return msg(chunks.Lists{}), rpcCall(xid, "args") },
+			call: func(q *requester) (wire.Header, []byte) { return msg(chunks.Lists{}), rpcCall(xid, "args") },
 			msg:  rpcCall(xid, "args"),
 		},
 		{
 			name: "R8166-3.3.3-4 inline of 1024 octets",
-			call: func(q *requester) (Header, []byte) {
+			call: func(q *requester) (wire.Header, []byte) {
 				return msg(chunks.Lists{}), rpcCall(xid, string(repeat(1024-28-40)))
 			},
 			msg: rpcCall(xid, string(repeat(1024-28-40))),
 		},
 		{
 			name: "R8166-3.4.5.2-3 Read chunk without padding",
-			call: func(q *requester) (Header, []byte) {
+			call: func(q *requester) (wire.Header, []byte) {
 				return msg(chunks.Lists{Reads: q.reads(44, data)}), rpcCall(xid, "lentail")
 			},
 			msg: rpcCall(xid, "lentail"), item: data, itemPos: 44,
 		},
 		{
 			name: "R8166-3.4.5.2-2 Read chunk with padding",
-			call: func(q *requester) (Header, []byte) {
+			call: func(q *requester) (wire.Header, []byte) {
 				return msg(chunks.Lists{Reads: q.reads(44, append(data, 0, 0, 0))}), rpcCall(xid, "len ")
 			},
 			msg: rpcCall(xid, "len "), item: append(data, 0, 0, 0), itemPos: 44,
 		},
 		{
 			name: "R8166-3.4.5.2-2 Read chunk with padding in a segment of its own",
-			call: func(q *requester) (Header, []byte) {
+			call: func(q *requester) (wire.Header, []byte) {
 				return msg(chunks.Lists{Reads: q.reads(44, append(data, 0, 0, 0), len(data), 3)}), rpcCall(xid, "len ")
 			},
 			msg: rpcCall(xid, "len "), item: append(data, 0, 0, 0), itemPos: 44,
 		},
 		{
 			name: "R8166-3.4.4-1 R8166-3.4.5-4 Read chunk of odd segments",
-			call: func(q *requester) (Header, []byte) {
+			call: func(q *requester) (wire.Header, []byte) {
 				return msg(chunks.Lists{Reads: q.reads(44, data, 1, 0, 3, 4087, 2, 0)}), rpcCall(xid, "len ")
 			},
 			msg: rpcCall(xid, "len "), item: data, itemPos: 44,
 		},
 		{
 			name: "Read chunk of no octets",
-			call: func(q *requester) (Header, []byte) {
+			call: func(q *requester) (wire.Header, []byte) {
 				return msg(chunks.Lists{Reads: q.reads(44, nil)}), rpcCall(xid, "len ")
 			},
 			msg: rpcCall(xid, "len "), item: []byte{}, itemPos: 44,
 		},
 		{
 			name: "several Read chunks, their segments mixed",
-			call: func(q *requester) (Header, []byte) {
+			call: func(q *requester) (wire.Header, []byte) {
 				a, b := q.reads(44, data, 4000, 93), q.reads(44+4096+4, []byte("second"), 2, 4)
 				return msg(chunks.Lists{Reads: []chunks.ReadSegment{b[0], a[0], b[1], a[1]}}), rpcCall(xid, "len1len2tail")
 			},
@@ -92,33 +92,33 @@ func TestCallForms(t *testing.T) {
 		},
 		{
 			name: "R8166-3.5.3-1 Position Zero",
-			call: func(q *requester) (Header, []byte) { return noMsg(chunks.Lists{Reads: q.reads(0, long)}), nil },
+			call: func(q *requester) (wire.Header, []byte) { return noMsg(chunks.Lists{Reads: q.reads(0, long)}), nil },
 			msg:  long,
 		},
 		{
 			name: "R8166-3.5.3-2 Position Zero of odd segments",
-			call: func(q *requester) (Header, []byte) {
+			call: func(q *requester) (wire.Header, []byte) {
 				return noMsg(chunks.Lists{Reads: q.reads(0, long, 39, 0, 1, len(long)-40)}), nil
 			},
 			msg: long,
 		},
 		{
 			name: "R8166-3.5.3-3 tiny Position Zero, unaligned",
-			call: func(q *requester) (Header, []byte) {
+			call: func(q *requester) (wire.Header, []byte) {
 				return noMsg(chunks.Lists{Reads: q.reads(0, rpcCall(xid, "x"))}), nil
 			},
 			msg: rpcCall(xid, "x"),
 		},
 		{
 			name: "R8267-6.4.2-2 Position Zero and a Read chunk",
-			call: func(q *requester) (Header, []byte) {
+			call: func(q *requester) (wire.Header, []byte) {
 				return noMsg(chunks.Lists{Reads: append(q.reads(44, data, 93, 4000), q.reads(0, rpcCall(xid, "len tail"), 4, 44)...)}), nil
 			},
 			msg: rpcCall(xid, "len tail"), item: data, itemPos: 44,
 		},
 		{
 			name: "Position Zero and several Read chunks",
-			call: func(q *requester) (Header, []byte) {
+			call: func(q *requester) (wire.Header, []byte) {
 				l := q.reads(0, rpcCall(xid, "len1len2"))
 				l = append(l, q.reads(56, []byte("second"))...)
 				return noMsg(chunks.Lists{Reads: append(l, q.reads(44, []byte("first"))...)}), nil
@@ -132,7 +132,7 @@ func TestCallForms(t *testing.T) {
 				q := r.dialLinux()
 				q.call(tt.call(q))
 				a := q.answer()
-				assert.Equal(t, Msg, a.Proc)
+				assert.Equal(t, wire.Msg, a.Proc)
 				assert.EqualValues(t, xid, a.XID)
 				assert.Equal(t, appendSuccess(nil, xid), a.body)
 				req := rec.last(t)
@@ -188,8 +188,8 @@ func TestDropped(t *testing.T) {
 		for n := range 28 { // R8166-4.5-1
 			q.send(make([]byte, n))
 		}
-		for _, proc := range []Proc{Done, Error} { // R8166-4.6.2-2, R8166-4.2.4-4
-			h := Header{XID: testXID, Vers: Version, Proc: proc}
+		for _, proc := range []wire.Proc{wire.Done, wire.Error} { // R8166-4.6.2-2, R8166-4.2.4-4
+			h := wire.Header{XID: testXID, Vers: wire.Version, Proc: proc}
 			q.send(h.AppendTo(nil), make([]byte, 12))
 		}
 		q.call(msg(chunks.Lists{}), rpcCall(testXID, "not answered by the handler"))

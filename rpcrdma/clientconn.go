@@ -12,6 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
 // A ClientConnConfig is how a requester behaves. The zero value is right for most.
@@ -75,7 +76,7 @@ type ClientConn struct {
 	recvSize int // longest message from it
 	peer     cmpriv.Message
 	hasPeer  bool
-	hdr      Header // of the reply that is being received
+	hdr      wire.Header // of the reply that is being received
 	xids     *xids
 	received atomic.Uint64 // messages
 
@@ -246,7 +247,7 @@ func (h *clientHandler) Receive(m rdma.Recv) {
 
 // takeCall finds the call that a reply is for, and gives back its credit. What was
 // not sent yet cannot be answered: XIDs are easy to guess.
-func (c *ClientConn) takeCall(h *Header) *clientCall {
+func (c *ClientConn) takeCall(h *wire.Header) *clientCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.calls[h.XID]
@@ -259,7 +260,7 @@ func (c *ClientConn) takeCall(h *Header) *clientCall {
 	}
 	// A grant of 0 would let no call go, ever (Section 3.3.1). An RDMA_ERROR does
 	// not tell its direction (RFC 8167, Section 4.1).
-	if h.Proc != Error {
+	if h.Proc != wire.Error {
 		c.granted = int(min(max(1, h.Credit), uint32(c.cfg.Credits)))
 	}
 	c.leaveLocked(o)

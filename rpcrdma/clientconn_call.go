@@ -7,6 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
 // A clientCall is one call of a requester.
@@ -20,7 +21,7 @@ type clientCall struct {
 	x   *oncrpc.Exchange
 	xid uint32
 
-	hdr     Header
+	hdr     wire.Header
 	out     *buf.Buf // what is sent: RPC message behind room for the transport header
 	msg     []byte   // RPC message up to the data item, in out
 	work    [1]rdma.WR

@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A mirror is a connection whose server answers at once.
@@ -43,9 +43,9 @@ func (m *mirror) Close() error {
 
 func (m *mirror) Post(wrs ...rdma.WR) error {
 	wr := &wrs[0]
-	b := buf.Default.Get(minLen + 24)
+	b := buf.Default.Get(wire.MinLen + 24)
 	xid := binary.BigEndian.Uint32(wr.Data[0])
-	h := Header{XID: xid, Vers: Version, Credit: 128}
+	h := wire.Header{XID: xid, Vers: wire.Version, Credit: 128}
 	appendSuccess(h.AppendTo(b.B[:0]), xid)
 	done := wr.Done
 	m.h.Receive(rdma.Recv{Buf: b})

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
 // A call needs a credit to be sent, and holds it until its reply comes or the
@@ -106,7 +107,7 @@ func (o *clientCall) release() {
 		o.out.Release()
 	}
 	o.hdr.Lists.Reset()
-	*o = clientCall{c: o.c, hdr: Header{Lists: o.hdr.Lists}, got: o.got, turn: o.turn}
+	*o = clientCall{c: o.c, hdr: wire.Header{Lists: o.hdr.Lists}, got: o.got, turn: o.turn}
 	c := o.c
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A crowd is callers of one client, each with one call.
@@ -46,7 +46,7 @@ func (g *crowd) answer(grant int) {
 	g.t.Helper()
 	h := g.out[0]
 	g.out = g.out[1:]
-	r := Header{XID: h.XID, Vers: 1, Credit: uint32(grant)}
+	r := wire.Header{XID: h.XID, Vers: 1, Credit: uint32(grant)}
 	g.p.say(r.AppendTo(nil), appendSuccess(nil, h.XID))
 	assert.NoError(g.t, <-g.ends)
 	g.look()
@@ -118,7 +118,7 @@ func TestNoOverrun(t *testing.T) {
 		g.start(grant)
 		assert.Len(t, g.out, grant, "no credit is free")
 		for i, h := range g.out {
-			p.reply(h, Header{Credit: grant})
+			p.reply(h, wire.Header{Credit: grant})
 			assert.Len(t, p.heard(), 1, i)
 		}
 		assert.Len(t, c.calls, grant)
@@ -144,7 +144,7 @@ func TestLineUp(t *testing.T) {
 		for _, i := range []int{0, 2, 4, 5} {
 			h := p.call()
 			assert.EqualValues(t, i, h.body[23], "procedure")
-			p.reply(h, Header{Proc: Error, Code: ErrChunk, Credit: 1})
+			p.reply(h, wire.Header{Proc: wire.Error, Code: wire.ErrChunk, Credit: 1})
 			var remote *RemoteError
 			assert.ErrorAs(t, went(t, done[i]), &remote)
 		}
@@ -161,14 +161,14 @@ func TestCreditAndCancel(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			second := begin(ctx, c, y)
 			synctest.Wait()
-			r := Header{XID: h.XID, Vers: 1, Credit: 1}
+			r := wire.Header{XID: h.XID, Vers: 1, Credit: 1}
 			require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{append(r.AppendTo(nil), appendSuccess(nil, h.XID)...)}}))
 			cancel()
 			require.NoError(t, went(t, first))
 			x.Release()
 			require.ErrorIs(t, went(t, second), context.Canceled)
 			for _, h := range p.heard() { // it was sent, and cancelled then
-				p.reply(h, Header{Credit: 1})
+				p.reply(h, wire.Header{Credit: 1})
 			}
 			require.Empty(t, c.calls)
 		}

@@ -8,55 +8,55 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // nonsense returns messages that are no replies to call xid, and why.
 func nonsense(xid uint32) map[string][]byte {
-	header := func(h Header, rest ...byte) []byte {
+	header := func(h wire.Header, rest ...byte) []byte {
 		h.XID = xid
 		if h.Vers == 0 {
-			h.Vers = Version
+			h.Vers = wire.Version
 		}
 		h.Credit = 99
 		return append(h.AppendTo(nil), rest...)
 	}
 	reply := appendSuccess(nil, xid)
 	stranger := binary.BigEndian.AppendUint32(nil, xid+1)
-	with := func(l chunks.Lists, p Proc) []byte { return header(Header{Proc: p, Lists: l}, reply...) }
+	with := func(l chunks.Lists, p wire.Proc) []byte { return header(wire.Header{Proc: p, Lists: l}, reply...) }
 	all := map[string][]byte{
-		"R8166-4.5-8 error code 0":                                              header(Header{Proc: Error, Code: 0}),
-		"R8166-4.5-8 error code 3":                                              header(Header{Proc: Error, Code: 3}),
-		"R8166-4.5-8 ERR_VERS without versions":                                 header(Header{Proc: Error, Code: ErrVers})[:errChunkLen],
-		"R8166-4.5-8 ERR_VERS cut short":                                        header(Header{Proc: Error, Code: ErrVers})[:errVersLen-1],
-		"R8166-4.5-8 no error code":                                             header(Header{Proc: Error, Code: ErrChunk})[:fixedLen],
-		"R8166-4.5-3 RDMA_ERROR of version 2":                                   header(Header{Vers: 2, Proc: Error, Code: ErrChunk}),
-		"R8166-4.5-3 version 2":                                                 header(Header{Vers: 2}, reply...),
-		"R8166-4.6.1-3 RDMA_MSGP":                                               header(Header{Proc: MsgP}, make([]byte, 64)...),
-		"R8166-4.6.2-2 RDMA_DONE":                                               header(Header{Proc: Done}, make([]byte, 64)...),
-		"R8166-4.5-3 R8166-4.2.4-1 procedure 77":                                header(Header{Proc: 77}, make([]byte, 64)...),
-		"R8166-4.5-3 a Read list (R8166-4.3.1-1)":                               with(chunks.Lists{Reads: []chunks.ReadSegment{{}}}, Msg),
-		"R8166-4.5-3 no chunk for the message (R8166-4.2.4-2)":                  header(Header{Proc: NoMsg}),
-		"R8166-4.5-3 no message":                                                header(Header{}),
-		"R8166-4.5-3 another XID in the message (R8166-4.2.1-1, R8166-4.2.1-2)": header(Header{}, append(stranger, reply[4:]...)...),
-		"of no call": append((&Header{XID: xid + 1, Vers: 1}).AppendTo(nil), append(stranger, reply[4:]...)...),
+		"R8166-4.5-8 error code 0":                                              header(wire.Header{Proc: wire.Error, Code: 0}),
+		"R8166-4.5-8 error code 3":                                              header(wire.Header{Proc: wire.Error, Code: 3}),
+		"R8166-4.5-8 ERR_VERS without versions":                                 header(wire.Header{Proc: wire.Error, Code: wire.ErrVers})[:wire.ErrChunkLen],
+		"R8166-4.5-8 ERR_VERS cut short":                                        header(wire.Header{Proc: wire.Error, Code: wire.ErrVers})[:wire.ErrVersLen-1],
+		"R8166-4.5-8 no error code":                                             header(wire.Header{Proc: wire.Error, Code: wire.ErrChunk})[:wire.FixedLen],
+		"R8166-4.5-3 RDMA_ERROR of version 2":                                   header(wire.Header{Vers: 2, Proc: wire.Error, Code: wire.ErrChunk}),
+		"R8166-4.5-3 version 2":                                                 header(wire.Header{Vers: 2}, reply...),
+		"R8166-4.6.1-3 RDMA_MSGP":                                               header(wire.Header{Proc: wire.MsgP}, make([]byte, 64)...),
+		"R8166-4.6.2-2 RDMA_DONE":                                               header(wire.Header{Proc: wire.Done}, make([]byte, 64)...),
+		"R8166-4.5-3 R8166-4.2.4-1 procedure 77":                                header(wire.Header{Proc: 77}, make([]byte, 64)...),
+		"R8166-4.5-3 a Read list (R8166-4.3.1-1)":                               with(chunks.Lists{Reads: []chunks.ReadSegment{{}}}, wire.Msg),
+		"R8166-4.5-3 no chunk for the message (R8166-4.2.4-2)":                  header(wire.Header{Proc: wire.NoMsg}),
+		"R8166-4.5-3 no message":                                                header(wire.Header{}),
+		"R8166-4.5-3 another XID in the message (R8166-4.2.1-1, R8166-4.2.1-2)": header(wire.Header{}, append(stranger, reply[4:]...)...),
+		"of no call": append((&wire.Header{XID: xid + 1, Vers: 1}).AppendTo(nil), append(stranger, reply[4:]...)...),
 	}
-	sound := with(chunks.Lists{}, Msg)
-	for n := range minLen {
+	sound := with(chunks.Lists{}, wire.Msg)
+	for n := range wire.MinLen {
 		all["R8166-4.5-1 cut to "+time.Duration(n).String()] = sound[:n]
 	}
 	var list []byte // without an end
 	for range 40 {
 		list = append(append(list, 0, 0, 0, 1), make([]byte, 20)...)
 	}
-	all["R8166-4.5-3 endless Read list"] = append(sound[:fixedLen:fixedLen], list...)
+	all["R8166-4.5-3 endless Read list"] = append(sound[:wire.FixedLen:wire.FixedLen], list...)
 	return all
 }
 
@@ -72,7 +72,7 @@ func TestNonsenseDropped(t *testing.T) {
 			p.say(nonsense(h.XID)[name])
 			require.Empty(t, done, name)
 			require.Equal(t, granted, c.Credits(), name)
-			p.reply(h, Header{Credit: 3})
+			p.reply(h, wire.Header{Credit: 3})
 			require.NoError(t, went(t, done), name)
 			x.Release()
 		}
@@ -87,7 +87,7 @@ func TestForesight(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		p.works(c)
 		p.watched.onRegister = func() {
-			r := Header{XID: c.xids.last.Load(), Vers: 1, Credit: 1}
+			r := wire.Header{XID: c.xids.last.Load(), Vers: 1, Credit: 1}
 			require.NoError(t, c.conn.PostRecv(1))
 			require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{r.AppendTo(nil), appendSuccess(nil, r.XID)}}))
 			time.Sleep(time.Millisecond) // it has come
@@ -96,7 +96,7 @@ func TestForesight(t *testing.T) {
 		done := begin(t.Context(), c, x)
 		time.Sleep(time.Second)
 		assert.Empty(t, done)
-		p.reply(p.call(), Header{})
+		p.reply(p.call(), wire.Header{})
 		require.NoError(t, went(t, done))
 		x.Release()
 	})
@@ -111,8 +111,8 @@ func TestRemoteError(t *testing.T) {
 		want RemoteError
 		text string
 	}{
-		{"ERR_CHUNK", wiretest.Hex(t, "testdata/err-chunk.hex"), RemoteError{Code: ErrChunk}, "cannot use the call's chunks"},
-		{"ERR_VERS", wiretest.Hex(t, "testdata/err-vers.hex"), RemoteError{Code: ErrVers, Low: 1, High: 1}, "versions 1 to 1"},
+		{"ERR_CHUNK", wiretest.Hex(t, "testdata/err-chunk.hex"), RemoteError{Code: wire.ErrChunk}, "cannot use the call's chunks"},
+		{"ERR_VERS", wiretest.Hex(t, "testdata/err-vers.hex"), RemoteError{Code: wire.ErrVers, Low: 1, High: 1}, "versions 1 to 1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
@@ -121,7 +121,7 @@ func TestRemoteError(t *testing.T) {
 				done := begin(t.Context(), c, x)
 				h := p.call()
 				binary.BigEndian.PutUint32(tt.wire, h.XID)
-				binary.BigEndian.PutUint32(tt.wire[4:], Version) // that of the call: R8166-4.5-5
+				binary.BigEndian.PutUint32(tt.wire[4:], wire.Version) // that of the call: R8166-4.5-5
 				p.say(tt.wire)
 				err := went(t, done)
 				var remote *RemoteError
@@ -231,7 +231,7 @@ func FuzzRequester(f *testing.F) {
 				assert.False(t, p.lost())
 				assert.LessOrEqual(t, len(c.calls), 1)
 				if c.calls[h.XID] != nil {
-					p.reply(h, Header{})
+					p.reply(h, wire.Header{})
 				}
 				p.works(c)
 			})

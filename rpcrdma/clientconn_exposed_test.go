@@ -5,11 +5,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A call with memory of each kind is cancelled. Its caller's memory is the caller's
@@ -37,7 +37,7 @@ func TestCancelled(t *testing.T) {
 			p.put(write, ramp(5001))
 			assert.Equal(t, make([]byte, 5001), x.Sink)
 			h.Lists.Reads = nil
-			r := Header{XID: h.XID, Vers: 1, Credit: 9, Lists: h.Lists}
+			r := wire.Header{XID: h.XID, Vers: 1, Credit: 9, Lists: h.Lists}
 			wr := rdma.WR{Op: rdma.OpSend, Data: [][]byte{append(r.AppendTo(nil), appendSuccess(nil, h.XID)...)}}
 			wr.WithInvalidate, wr.Invalidate = invalidate, rdma.STag(write.Handle)
 			require.NoError(t, p.Post(wr))
@@ -67,7 +67,7 @@ func TestCancelledHeldUp(t *testing.T) {
 		assert.ErrorIs(t, went(t, done), context.Canceled)
 		hold := make(chan struct{})
 		p.watched.onEnd = func(*exposure) { <-hold }
-		p.reply(h, Header{Proc: Msg})
+		p.reply(h, wire.Header{Proc: wire.Msg})
 		p.watched.onEnd = nil
 		p.works(c)
 		assert.NotEmpty(t, p.watched.live)
@@ -92,7 +92,7 @@ func TestCancelledLong(t *testing.T) {
 		clear(x.Args)
 		assert.Equal(t, whole, p.whole(h))
 		p.put(h.Lists.Reply[0], ramp(int(h.Lists.Reply[0].Length)))
-		p.reply(h, Header{Proc: NoMsg, Lists: chunks.Lists{Reply: h.Lists.Reply, HasReply: true}})
+		p.reply(h, wire.Header{Proc: wire.NoMsg, Lists: chunks.Lists{Reply: h.Lists.Reply, HasReply: true}})
 		assert.Empty(t, p.watched.live)
 		p.works(c)
 	})
@@ -124,7 +124,7 @@ func TestCancelledLate(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := begin(ctx, c, x)
 			h := p.call()
-			r := Header{XID: h.XID, Vers: 1, Credit: 1}
+			r := wire.Header{XID: h.XID, Vers: 1, Credit: 1}
 			require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{append(r.AppendTo(nil), appendSuccess(nil, h.XID)...)}}))
 			cancel()
 			if err := went(t, done); err == nil {
@@ -152,7 +152,7 @@ func TestFreshSTags(t *testing.T) {
 			}
 			assert.Len(t, p.watched.live, 2)
 			p.pull(h.Lists.Reads[0].Segment)
-			p.reply(h, Header{})
+			p.reply(h, wire.Header{})
 			require.NoError(t, went(t, done))
 			assert.Empty(t, p.watched.live)
 			x.Release()

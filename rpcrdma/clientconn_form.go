@@ -5,6 +5,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -12,7 +13,7 @@ import (
 // travel.
 func (o *clientCall) build() error {
 	x, c := o.x, o.c
-	o.hdr.XID, o.hdr.Vers, o.hdr.Credit, o.hdr.Proc = o.xid, Version, uint32(c.cfg.Credits), Msg
+	o.hdr.XID, o.hdr.Vers, o.hdr.Credit, o.hdr.Proc = o.xid, wire.Version, uint32(c.cfg.Credits), wire.Msg
 	n := callRoom + maxCallHeader + len(x.Args) + len(x.Tail)
 	if len(x.Item) <= c.sendSize {
 		n += len(x.Item) + xdr.Pad(len(x.Item))
@@ -31,7 +32,7 @@ func (o *clientCall) build() error {
 // 4.3.2 and 4.3.3). Neither has room for padding that is not part of the message
 // (Section 3.4.6.2).
 func (o *clientCall) planResults() error {
-	x, room, l := o.x, o.c.recvSize-minLen, &o.hdr.Lists
+	x, room, l := o.x, o.c.recvSize-wire.MinLen, &o.hdr.Lists
 	rest := oncrpc.MaxReplyHeader + x.MaxResults
 	whole := rest + len(x.Sink) + xdr.Pad(len(x.Sink))
 	if whole <= room || o.c.short {
@@ -61,7 +62,7 @@ func (o *clientCall) planResults() error {
 // servers take both.
 func (o *clientCall) planArguments() error {
 	x, l := o.x, &o.hdr.Lists
-	room := o.c.sendSize - fixedLen - l.Len()
+	room := o.c.sendSize - wire.FixedLen - l.Len()
 	item := len(x.Item) + xdr.Pad(len(x.Item))
 	if len(o.msg)+item+len(x.Tail) <= room {
 		return nil
@@ -84,7 +85,7 @@ func (o *clientCall) planArguments() error {
 	if err := o.args.open(o.c.conn, whole, b, rdma.RemoteRead); err != nil {
 		return err
 	}
-	o.hdr.Proc = NoMsg
+	o.hdr.Proc = wire.NoMsg
 	l.Reads = append(l.Reads, chunks.ReadSegment{Segment: o.args.segment()})
 	return nil
 }
@@ -97,7 +98,7 @@ func (o *clientCall) send() {
 	x := o.x
 	o.wire[0] = o.hdr.AppendTo(o.out.B[:0])
 	o.work[0] = rdma.WR{Op: rdma.OpSend, Data: o.wire[:1], Done: o}
-	if o.hdr.Proc == NoMsg {
+	if o.hdr.Proc == wire.NoMsg {
 		return
 	}
 	rest := o.msg

@@ -3,19 +3,19 @@ package rpcrdma
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A form is how a call and its reply travel.
 type form struct {
-	proc                Proc
+	proc                wire.Proc
 	read, write, answer int // octets of the Read, Write and Reply chunk; 0: none
 }
 
@@ -33,7 +33,7 @@ func formOf(h heard) form {
 const (
 	callLen  = 40                          // an RPC call without a credential, in octets
 	replyLen = oncrpc.MaxReplyHeader       // the longest header of a reply
-	room     = 1024 - minLen               // for the RPC message, where there are no chunks
+	room     = 1024 - wire.MinLen          // for the RPC message, where there are no chunks
 	segLen   = readChunkLen                // what a chunk of one segment takes
 	argRoom  = room - callLen              // for arguments
 	resRoom  = room - replyLen             // for results
@@ -56,13 +56,13 @@ func TestForms(t *testing.T) {
 	}{
 		{"nothing", 0, 0, 0, 0, 0, form{}},
 		{"R8797-3.1-2 arguments at the threshold", argRoom, 0, 0, 0, 0, form{}},
-		{"R8797-3.1-2 arguments above it", argRoom + 4, 0, 0, 0, 0, form{proc: NoMsg, read: room + 4}},
+		{"R8797-3.1-2 arguments above it", argRoom + 4, 0, 0, 0, 0, form{proc: wire.NoMsg, read: room + 4}},
 		{"item at the threshold", argRoom - 100, 97, 0, 0, 0, form{}},
 		{"R8166-3.4.5.2-1 R8166-3.4.5.2-3 item above it", argRoom - 100, 101, 0, 0, 0, form{read: 101}},
 		{"tail at the threshold", argRoom - 104, 97, 4, 0, 0, form{}},
 		{"tail above it", argRoom - 100, 97, 4, 0, 0, form{read: 97}},
 		{"arguments beside a Read chunk at the threshold", inRead, 5000, 0, 0, 0, form{read: 5000}},
-		{"R8166-3.5.3-5 and above it", inRead + 4, 4999, 0, 0, 0, form{proc: NoMsg, read: callLen + inRead + 4 + 5000}},
+		{"R8166-3.5.3-5 and above it", inRead + 4, 4999, 0, 0, 0, form{proc: wire.NoMsg, read: callLen + inRead + 4 + 5000}},
 		{"results at the threshold", 0, 0, 0, resRoom, 0, form{}},
 		{"results above it", 0, 0, 0, resRoom + 4, 0, form{answer: replyLen + resRoom + 4}},
 		{"data at the threshold", 0, 0, 0, resRoom - 100, 97, form{}},
@@ -71,9 +71,9 @@ func TestForms(t *testing.T) {
 		{"R8166-3.5.3-5 and above it", 0, 0, 0, inWrite + 4, 5001, form{answer: replyLen + inWrite + 4 + 5004}},
 		{"Read and Write chunk", 40, 5000, 0, 40, 6000, form{read: 5000, write: 6000}},
 		{"Read and Reply chunk", 40, 5000, 0, 1000, 0, form{read: 5000, answer: replyLen + 1000}},
-		{"Long Call and Reply chunk", 2000, 0, 0, 1000, 0, form{proc: NoMsg, read: callLen + 2000, answer: replyLen + 1000}},
+		{"Long Call and Reply chunk", 2000, 0, 0, 1000, 0, form{proc: wire.NoMsg, read: callLen + 2000, answer: replyLen + 1000}},
 		{"arguments beside a Reply chunk at the threshold", inReply, 0, 0, 1000, 0, form{answer: replyLen + 1000}},
-		{"and above it", inReply + 4, 0, 0, 1000, 0, form{proc: NoMsg, read: callLen + inReply + 4, answer: replyLen + 1000}},
+		{"and above it", inReply + 4, 0, 0, 1000, 0, form{proc: wire.NoMsg, read: callLen + inReply + 4, answer: replyLen + 1000}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
@@ -93,7 +93,7 @@ func TestForms(t *testing.T) {
 				want = append(append(want, pad(len(x.Item))...), x.Tail...)
 				assert.Equal(t, want, p.whole(h), "R8166-3.4.5-1: put together by their positions")
 
-				p.reply(h, Header{})
+				p.reply(h, wire.Header{})
 				require.NoError(t, went(t, done))
 				x.Release()
 			})
@@ -118,7 +118,7 @@ func TestPosition(t *testing.T) {
 				assert.EqualValues(t, len(head), h.Lists.Reads[0].Position)
 				assert.Equal(t, string(head)+"tail", string(h.body))
 				assert.Equal(t, x.Item, p.pull(h.Lists.Reads[0].Segment))
-				p.reply(h, Header{})
+				p.reply(h, wire.Header{})
 				require.NoError(t, went(t, done))
 				x.Release()
 			})
@@ -159,7 +159,7 @@ func TestRequesterGolden(t *testing.T) {
 				c.conn = &placedConn{p.watched, p, tt.at}
 				c.xids.last.Store(tt.xid - 1)
 				want := wiretest.Hex(t, "testdata/"+tt.name+".hex")
-				var ref Header
+				var ref wire.Header
 				body, err := ref.ParseCall(want)
 				require.NoError(t, err)
 				word := func(i int) uint32 {
@@ -173,7 +173,7 @@ func TestRequesterGolden(t *testing.T) {
 				done := begin(t.Context(), c, x)
 				assert.Equal(t, want, p.call().wire)
 				if tt.answer == "" {
-					p.reply(heard{Header: ref}, Header{})
+					p.reply(heard{Header: ref}, wire.Header{})
 					require.NoError(t, went(t, done))
 					x.Release()
 					return
@@ -201,7 +201,7 @@ func TestRequesterGolden(t *testing.T) {
 // threshold, so that no Read chunk is ever wanted beside one at position zero.
 func TestNoItemInLongCall(t *testing.T) {
 	const write3args = 4 + 64 + 8 + 4 + 4 + 4 // RFC 1813, Section 3.3.7, without the data
-	assert.LessOrEqual(t, maxCallHeader+write3args, 1024-minLen-readChunkLen-writeChunkLen)
+	assert.LessOrEqual(t, maxCallHeader+write3args, 1024-wire.MinLen-readChunkLen-writeChunkLen)
 }
 
 // The estimate of a reply allows for the longest verifier (R8166-8.2.2.2-1), and the
@@ -212,7 +212,7 @@ func TestReplyVerifier(t *testing.T) {
 		done := begin(t.Context(), c, x)
 		h := p.call()
 		assert.Equal(t, form{}, formOf(h), "without chunks")
-		r := Header{XID: h.XID, Vers: 1, Credit: 1}
+		r := wire.Header{XID: h.XID, Vers: 1, Credit: 1}
 		b := xdr.AppendUint32(r.AppendTo(nil), h.XID)
 		b = xdr.AppendUint64(b, 1<<32) // REPLY, MSG_ACCEPTED
 		b = xdr.AppendOpaque(xdr.AppendUint32(b, 6), repeat(400))

@@ -7,16 +7,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // What a requester says of itself is what Linux's client says (R8797-4-3,
@@ -87,13 +87,13 @@ func TestAsymmetry(t *testing.T) {
 		withPuppet(t, private, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 			p.works(c)
 			for _, over := range []int{0, 4} {
-				x := &oncrpc.Exchange{Args: ramp(tt.send - minLen - callLen + over)}
-				y := &oncrpc.Exchange{MaxResults: tt.recv - minLen - oncrpc.MaxReplyHeader + over}
+				x := &oncrpc.Exchange{Args: ramp(tt.send - wire.MinLen - callLen + over)}
+				y := &oncrpc.Exchange{MaxResults: tt.recv - wire.MinLen - oncrpc.MaxReplyHeader + over}
 				for _, x := range []*oncrpc.Exchange{x, y} {
 					done := begin(t.Context(), c, x)
 					h := p.call()
-					assert.Equal(t, over > 0, h.Proc == NoMsg || h.Lists.HasReply, "%v over by %d", tt, over)
-					p.reply(h, Header{})
+					assert.Equal(t, over > 0, h.Proc == wire.NoMsg || h.Lists.HasReply, "%v over by %d", tt, over)
+					p.reply(h, wire.Header{})
 					require.NoError(t, went(t, done))
 					x.Release()
 				}
@@ -138,7 +138,7 @@ func TestLineReplays(t *testing.T) {
 			time.Sleep(maxPause)
 			null := p.call() // is it there?
 			assert.EqualValues(t, 0, null.body[23], "procedure")
-			p.reply(null, Header{})
+			p.reply(null, wire.Header{})
 			h := p.call()
 			assert.Equal(t, first.XID, h.XID, i)
 			assert.Equal(t, tt.want, formOf(h), i)
@@ -152,7 +152,7 @@ func TestLineReplays(t *testing.T) {
 			}
 			h.Lists.Reads = nil
 			h.Lists.Write(0)[0].Length = 7
-			p.reply(h, Header{Lists: h.Lists}, 0, 0, 0, 7)
+			p.reply(h, wire.Header{Lists: h.Lists}, 0, 0, 0, 7)
 		}
 		require.NoError(t, went(t, done))
 		assert.Equal(t, ramp(7), x.Results.Item(70000))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -13,17 +14,17 @@ import (
 // overwrites it. What the call did not provide for is a permanent error of the
 // call (RFC 8166, Section 6.1): such a reply can be decoded, and no other will
 // come.
-func (o *clientCall) accept(h *Header, body []byte, recv *buf.Buf) outcome {
+func (o *clientCall) accept(h *wire.Header, body []byte, recv *buf.Buf) outcome {
 	a := outcome{recv: recv, body: body}
 	offered, lists := &o.hdr.Lists, &h.Lists
 	switch {
-	case h.Proc == Error:
+	case h.Proc == wire.Error:
 		a.err = &RemoteError{Code: h.Code, Low: h.Low, High: h.High}
 		return a
 	case lists.Writes() > offered.Writes():
 		a.err = fmt.Errorf("%w: %d Write chunks, not %d", errReplyForm, lists.Writes(), offered.Writes())
 		return a
-	case h.Proc == NoMsg && (!lists.HasReply || !offered.HasReply):
+	case h.Proc == wire.NoMsg && (!lists.HasReply || !offered.HasReply):
 		a.err = fmt.Errorf("%w: in a Reply chunk", errReplyForm)
 		return a
 	}
@@ -34,7 +35,7 @@ func (o *clientCall) accept(h *Header, body []byte, recv *buf.Buf) outcome {
 	switch {
 	case err != nil:
 		a.err = err
-	case h.Proc == NoMsg:
+	case h.Proc == wire.NoMsg:
 		a.body, a.inChunk = nil, inChunk
 	case inChunk > 0:
 		a.err = fmt.Errorf("%w: %d octets in a Reply chunk beside an inline message", errReplyForm, inChunk)
@@ -106,13 +107,13 @@ var errNotWritten = errors.New("rpcrdma: the server has not written all octets t
 // A RemoteError is an RDMA_ERROR: the server could not take the call, and will
 // not take it when it comes again.
 type RemoteError struct {
-	Code      ErrCode
+	Code      wire.ErrCode
 	Low, High uint32 // of ErrVers: the versions that the server speaks
 }
 
 // Error says what the server said.
 func (e *RemoteError) Error() string {
-	if e.Code == ErrVers {
+	if e.Code == wire.ErrVers {
 		return fmt.Sprintf("rpcrdma: the server speaks versions %d to %d of RPC-over-RDMA only", e.Low, e.High)
 	}
 	return fmt.Sprintf("rpcrdma: the server cannot use the call's chunks or header (%v)", e.Code)

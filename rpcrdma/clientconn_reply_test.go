@@ -5,13 +5,13 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // itemCall is a call whose results are a length, a data item of up to 5001
@@ -56,7 +56,7 @@ func TestItemLength(t *testing.T) {
 			h := p.call()
 			p.put(h.Lists.Write(0)[0], ramp(n))
 			h.Lists.Write(0)[0].Length = uint32(n)
-			p.reply(h, Header{Lists: h.Lists}, resultsOf(n, nil)...)
+			p.reply(h, wire.Header{Lists: h.Lists}, resultsOf(n, nil)...)
 			require.NoError(t, went(t, done))
 			assert.Empty(t, p.watched.live, "R8166-8.1.3-1")
 			got, err := item(x)
@@ -75,14 +75,14 @@ func TestLongReply(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		n      int // octets of results
-		proc   Proc
+		proc   wire.Proc
 		change func(*chunks.Lists)
 	}{
-		{"all of it", 2000, NoMsg, func(*chunks.Lists) {}},
-		{"some of it", 4, NoMsg, func(l *chunks.Lists) { l.Reply[0].Length = replyHeader + 4 }},
-		{"inline, the chunk with no octet", 4, Msg, func(l *chunks.Lists) { l.Reply[0].Length = 0 }},
-		{"inline, the chunk with no segment", 4, Msg, func(l *chunks.Lists) { l.Reply = nil }},
-		{"inline, no chunk", 4, Msg, func(l *chunks.Lists) { l.Reply, l.HasReply = nil, false }},
+		{"all of it", 2000, wire.NoMsg, func(*chunks.Lists) {}},
+		{"some of it", 4, wire.NoMsg, func(l *chunks.Lists) { l.Reply[0].Length = replyHeader + 4 }},
+		{"inline, the chunk with no octet", 4, wire.Msg, func(l *chunks.Lists) { l.Reply[0].Length = 0 }},
+		{"inline, the chunk with no segment", 4, wire.Msg, func(l *chunks.Lists) { l.Reply = nil }},
+		{"inline, no chunk", 4, wire.Msg, func(l *chunks.Lists) { l.Reply, l.HasReply = nil, false }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
@@ -91,12 +91,12 @@ func TestLongReply(t *testing.T) {
 				h := p.call()
 				require.True(t, h.Lists.HasReply)
 				assert.EqualValues(t, oncrpc.MaxReplyHeader+2000, h.Lists.Reply.Length())
-				if tt.proc == NoMsg {
+				if tt.proc == wire.NoMsg {
 					p.put(h.Lists.Reply[0], append(appendSuccess(nil, h.XID), ramp(tt.n)...))
 					h.Lists.Reply[0].Length = uint32(replyHeader + tt.n)
 				}
 				tt.change(&h.Lists)
-				p.reply(h, Header{Proc: tt.proc, Lists: h.Lists}, ramp(tt.n)...)
+				p.reply(h, wire.Header{Proc: tt.proc, Lists: h.Lists}, ramp(tt.n)...)
 				require.NoError(t, went(t, done))
 				assert.Empty(t, p.watched.live)
 				assert.Equal(t, ramp(tt.n), x.Results.Fixed(tt.n))
@@ -119,68 +119,68 @@ func TestLyingReply(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		call func() *oncrpc.Exchange
-		lie  func(l *chunks.Lists) Proc
+		lie  func(l *chunks.Lists) wire.Proc
 	}{
-		{"Write chunk longer than offered", itemCall, func(l *chunks.Lists) Proc {
+		{"Write chunk longer than offered", itemCall, func(l *chunks.Lists) wire.Proc {
 			l.Write(0)[0].Length++
-			return Msg
+			return wire.Msg
 		}},
-		{"of 2^32-1 octets", itemCall, func(l *chunks.Lists) Proc {
+		{"of 2^32-1 octets", itemCall, func(l *chunks.Lists) wire.Proc {
 			l.Write(0)[0].Length = 1<<32 - 1
-			return Msg
+			return wire.Msg
 		}},
-		{"another STag", itemCall, func(l *chunks.Lists) Proc {
+		{"another STag", itemCall, func(l *chunks.Lists) wire.Proc {
 			l.Write(0)[0].Handle++
-			return Msg
+			return wire.Msg
 		}},
-		{"another offset", itemCall, func(l *chunks.Lists) Proc {
+		{"another offset", itemCall, func(l *chunks.Lists) wire.Proc {
 			l.Write(0)[0].Offset++
 			l.Write(0)[0].Length--
-			return Msg
+			return wire.Msg
 		}},
-		{"a segment more", itemCall, func(l *chunks.Lists) Proc {
+		{"a segment more", itemCall, func(l *chunks.Lists) wire.Proc {
 			c := append(chunks.Chunk{}, l.Write(0)...)
 			c[0].Length = 8
 			*l = chunks.Lists{}
 			l.AddWrite(append(c, other))
-			return Msg
+			return wire.Msg
 		}},
-		{"two Write chunks", itemCall, func(l *chunks.Lists) Proc {
+		{"two Write chunks", itemCall, func(l *chunks.Lists) wire.Proc {
 			l.AddWrite(chunks.Chunk{other})
-			return Msg
+			return wire.Msg
 		}},
-		{"R8166-6.1-3 a Write chunk that was not offered", replyCall, func(l *chunks.Lists) Proc {
+		{"R8166-6.1-3 a Write chunk that was not offered", replyCall, func(l *chunks.Lists) wire.Proc {
 			l.AddWrite(chunks.Chunk{other})
-			return Msg
+			return wire.Msg
 		}},
-		{"a Reply chunk that was not offered", itemCall, func(l *chunks.Lists) Proc {
+		{"a Reply chunk that was not offered", itemCall, func(l *chunks.Lists) wire.Proc {
 			l.HasReply, l.Reply = true, chunks.Chunk{other}
-			return Msg
+			return wire.Msg
 		}},
-		{"the message in a Reply chunk that was not offered", itemCall, func(l *chunks.Lists) Proc {
+		{"the message in a Reply chunk that was not offered", itemCall, func(l *chunks.Lists) wire.Proc {
 			l.HasReply, l.Reply = true, chunks.Chunk{other}
-			return NoMsg
+			return wire.NoMsg
 		}},
-		{"the message in a Write chunk", itemCall, func(*chunks.Lists) Proc { return NoMsg }},
-		{"Reply chunk longer than offered", replyCall, func(l *chunks.Lists) Proc {
+		{"the message in a Write chunk", itemCall, func(*chunks.Lists) wire.Proc { return wire.NoMsg }},
+		{"Reply chunk longer than offered", replyCall, func(l *chunks.Lists) wire.Proc {
 			l.Reply = grown(l.Reply[0], 1)
-			return NoMsg
+			return wire.NoMsg
 		}},
-		{"Reply chunk of other memory", replyCall, func(l *chunks.Lists) Proc {
+		{"Reply chunk of other memory", replyCall, func(l *chunks.Lists) wire.Proc {
 			l.Reply = chunks.Chunk{other}
-			return NoMsg
+			return wire.NoMsg
 		}},
-		{"Reply chunk without octets", replyCall, func(l *chunks.Lists) Proc {
+		{"Reply chunk without octets", replyCall, func(l *chunks.Lists) wire.Proc {
 			l.Reply[0].Length = 0
-			return NoMsg
+			return wire.NoMsg
 		}},
-		{"Reply chunk without segments", replyCall, func(l *chunks.Lists) Proc {
+		{"Reply chunk without segments", replyCall, func(l *chunks.Lists) wire.Proc {
 			l.Reply = nil
-			return NoMsg
+			return wire.NoMsg
 		}},
-		{"Reply chunk used beside an inline message", replyCall, func(l *chunks.Lists) Proc {
+		{"Reply chunk used beside an inline message", replyCall, func(l *chunks.Lists) wire.Proc {
 			l.Reply[0].Length = 100
-			return Msg
+			return wire.Msg
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestLyingReply(t *testing.T) {
 				done := begin(t.Context(), c, x)
 				h := p.call()
 				proc := tt.lie(&h.Lists)
-				p.reply(h, Header{Proc: proc, Lists: h.Lists, Credit: 7}, resultsOf(5001, nil)...)
+				p.reply(h, wire.Header{Proc: proc, Lists: h.Lists, Credit: 7}, resultsOf(5001, nil)...)
 				assert.Error(t, went(t, done))
 				assert.Nil(t, x.Lent)
 				assert.Empty(t, p.watched.live)
@@ -236,7 +236,7 @@ func TestItemNotWritten(t *testing.T) {
 					p.put(part, ramp(5001)[w.from:w.to])
 				}
 				h.Lists.Write(0)[0].Length = uint32(tt.said)
-				p.reply(h, Header{Lists: h.Lists}, resultsOf(tt.said, nil)...)
+				p.reply(h, wire.Header{Lists: h.Lists}, resultsOf(tt.said, nil)...)
 				err := went(t, done)
 				if !tt.ok {
 					require.ErrorIs(t, err, errNotWritten)
@@ -287,7 +287,7 @@ func TestMisplacedItem(t *testing.T) {
 					s.Length = uint32(tt.wrote)
 					l.AddWrite(chunks.Chunk{s})
 				}
-				p.reply(h, Header{Lists: l}, tt.rest...)
+				p.reply(h, wire.Header{Lists: l}, tt.rest...)
 				require.NoError(t, went(t, done))
 				_, err := item(x)
 				assert.Error(t, err)
@@ -302,7 +302,7 @@ func TestMisplacedItem(t *testing.T) {
 		h := p.call()
 		p.put(h.Lists.Write(0)[0], ramp(8))
 		h.Lists.Write(0)[0].Length = 8
-		p.reply(h, Header{Lists: h.Lists}, 0, 0, 0, 5)
+		p.reply(h, wire.Header{Lists: h.Lists}, 0, 0, 0, 5)
 		require.NoError(t, went(t, done))
 		assert.EqualValues(t, 5, x.Results.Uint32())
 		assert.ErrorIs(t, x.Results.Done(), xdr.ErrItem)
@@ -316,7 +316,7 @@ func TestMisplacedItem(t *testing.T) {
 		h := p.call()
 		p.put(h.Lists.Write(0)[0], ramp(77))
 		h.Lists.Write(0)[0].Length = 0
-		p.reply(h, Header{Lists: h.Lists}, 0, 0, 0, 5)
+		p.reply(h, wire.Header{Lists: h.Lists}, 0, 0, 0, 5)
 		require.NoError(t, went(t, done))
 		assert.EqualValues(t, 5, x.Results.Uint32())
 		assert.NoError(t, x.Results.Done())
@@ -335,7 +335,7 @@ func TestItemInReplyChunk(t *testing.T) {
 		message := append(appendSuccess(nil, h.XID), resultsOf(5001, ramp(5001))...)
 		p.put(h.Lists.Reply[0], message)
 		h.Lists.Reply[0].Length = uint32(len(message))
-		p.reply(h, Header{Proc: NoMsg, Lists: h.Lists})
+		p.reply(h, wire.Header{Proc: wire.NoMsg, Lists: h.Lists})
 		require.NoError(t, went(t, done))
 		data, err := item(x)
 		require.NoError(t, err)
@@ -356,9 +356,9 @@ func TestRPCErrors(t *testing.T) {
 			if long {
 				p.put(h.Lists.Reply[0], message)
 				h.Lists.Reply[0].Length = uint32(len(message))
-				p.reply(h, Header{Proc: NoMsg, Lists: h.Lists})
+				p.reply(h, wire.Header{Proc: wire.NoMsg, Lists: h.Lists})
 			} else {
-				p.say((&Header{XID: h.XID, Vers: 1, Credit: 1}).AppendTo(nil), message)
+				p.say((&wire.Header{XID: h.XID, Vers: 1, Credit: 1}).AppendTo(nil), message)
 			}
 			assert.ErrorIs(t, went(t, done), oncrpc.ErrGarbageArgs)
 			assert.Nil(t, x.Lent)
@@ -379,7 +379,7 @@ func TestInvalidated(t *testing.T) {
 			first := begin(t.Context(), c, x)
 			h := p.call()
 			invalidate := func(h heard, stag uint32) {
-				r := Header{XID: h.XID, Vers: 1, Credit: 8, Lists: h.Lists}
+				r := wire.Header{XID: h.XID, Vers: 1, Credit: 8, Lists: h.Lists}
 				r.Lists.Reply[0].Length = 0
 				assert.NoError(t, p.Post(rdma.WR{
 					Op: rdma.OpSend, Data: [][]byte{append(r.AppendTo(nil), appendSuccess(nil, h.XID)...)},
@@ -397,7 +397,7 @@ func TestInvalidated(t *testing.T) {
 					invalidate(h, calls[1].Lists.Reply[0].Handle)
 					continue
 				}
-				p.reply(h, Header{Lists: chunks.Lists{}})
+				p.reply(h, wire.Header{Lists: chunks.Lists{}})
 			}
 			assert.NoError(t, went(t, one))
 			assert.NoError(t, went(t, other))

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // echo is a program that answers as many octets as it is told: its arguments
@@ -262,7 +262,7 @@ func TestClientRefused(t *testing.T) {
 		// (R8166-4.5-7), and the connection lives.
 		var remote *RemoteError
 		require.ErrorAs(t, ask(t.Context(), c, 1<<20, 0, 0), &remote)
-		assert.Equal(t, ErrChunk, remote.Code)
+		assert.Equal(t, wire.ErrChunk, remote.Code)
 		assert.NoError(t, ask(t.Context(), c, 5, 5, 5))
 	})
 }

@@ -115,7 +115,7 @@ func (c *conn) Receive(r rdma.Recv) {
 	body, err := cl.hdr.ParseCall(r.Buf.B)
 	cl.takeLists()
 	if err == nil && c.srv.blames.remove(c.peer.Addr.Addr(), cl.hdr.XID) { // Section 4.5.3
-		err = cl.hdr.fail("rdma_xid", 0, errBlamed)
+		err = cl.hdr.Fail("rdma_xid", 0, errBlamed)
 	}
 	if err == nil {
 		err = cl.makePlan(body)

@@ -7,18 +7,18 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // ask sends a call that asks for so many credits.
 func (q *requester) ask(credits, xid uint32) {
 	q.t.Helper()
-	h := Header{XID: xid, Vers: Version, Credit: credits}
+	h := wire.Header{XID: xid, Vers: wire.Version, Credit: credits}
 	q.send(h.AppendTo(nil), rpcCall(xid, ""))
 }
 
@@ -32,7 +32,7 @@ func TestGrant(t *testing.T) {
 				want := max(1, min(asked, most))
 				q.ask(asked, testXID)
 				assert.Equal(t, want, q.answer().Credit)
-				h := Header{XID: testXID, Vers: Version, Credit: asked, Proc: MsgP}
+				h := wire.Header{XID: testXID, Vers: wire.Version, Credit: asked, Proc: wire.MsgP}
 				q.send(h.AppendTo(nil), make([]byte, 12))
 				assert.Equal(t, want, q.answer().Credit)
 			}

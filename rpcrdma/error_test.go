@@ -6,14 +6,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // unserved fails the test if a call gets as far as the handler.
@@ -31,11 +31,11 @@ func TestErrVers(t *testing.T) {
 	serve(t, &Server{Handler: unserved(t), Credits: 32}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
 		for _, vers := range []uint32{2, 0, 0xffffffff} {
-			h := Header{XID: 0x01020304, Vers: vers, Credit: 32}
+			h := wire.Header{XID: 0x01020304, Vers: vers, Credit: 32}
 			q.send(h.AppendTo(nil), make([]byte, 100))
 			a := q.answer()
-			assert.Equal(t, Header{
-				XID: 0x01020304, Vers: vers, Credit: 32, Proc: Error, Code: ErrVers, Low: 1, High: 1,
+			assert.Equal(t, wire.Header{
+				XID: 0x01020304, Vers: vers, Credit: 32, Proc: wire.Error, Code: wire.ErrVers, Low: 1, High: 1,
 			}, a.Header)
 			if vers == 2 {
 				assert.Equal(t, wiretest.Hex(t, "testdata/err-vers.hex"), a.wire)
@@ -59,11 +59,11 @@ func TestErrChunk(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		hdr  Header
+		hdr  wire.Header
 		body []byte
 	}{
-		{"R8166-4.6.1-2 RDMA_MSGP", Header{XID: testXID, Proc: MsgP}, make([]byte, 100)},
-		{"R8166-4.2.4-1 unknown procedure", Header{XID: testXID, Proc: 5}, make([]byte, 100)},
+		{"R8166-4.6.1-2 RDMA_MSGP", wire.Header{XID: testXID, Proc: wire.MsgP}, make([]byte, 100)},
+		{"R8166-4.2.4-1 unknown procedure", wire.Header{XID: testXID, Proc: 5}, make([]byte, 100)},
 		{"R8166-4.2.4-2 RDMA_NOMSG, all absent", noMsg(chunks.Lists{}), nil},
 		{"R8166-4.2.4-2 RDMA_NOMSG, only a Reply chunk", noMsg(chunks.Lists{HasReply: true}), nil},
 		{"R8166-4.2.4-2 RDMA_NOMSG, no Position Zero", noMsg(many(seg(44, 100))), nil},
@@ -94,7 +94,7 @@ func TestErrChunk(t *testing.T) {
 			serveTap(t, &Server{Handler: unserved(t)}, &p, func(t *testing.T, r *rig) {
 				q := r.dialLinux()
 				q.call(tt.hdr, tt.body)
-				q.refused(ErrChunk)
+				q.refused(wire.ErrChunk)
 				assert.Equal(t, [][]rdma.Op{{rdma.OpSend}}, p.posts)
 			})
 		})
@@ -109,7 +109,7 @@ func TestNoRoomForHeader(t *testing.T) {
 		var l chunks.Lists
 		l.AddWrite(make(chunks.Chunk, 63))
 		q.call(msg(l), rpcCall(testXID, ""))
-		q.refused(ErrChunk)
+		q.refused(wire.ErrChunk)
 	})
 }
 
@@ -119,9 +119,9 @@ func TestXIDOfPositionZero(t *testing.T) {
 	serve(t, &Server{Handler: unserved(t)}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
 		q.call(noMsg(chunks.Lists{Reads: q.reads(0, rpcCall(testXID+1, ""))}), nil)
-		q.refused(ErrChunk)
+		q.refused(wire.ErrChunk)
 		q.call(noMsg(chunks.Lists{Reads: q.reads(0, []byte{1, 2, 3})}), nil)
-		q.refused(ErrChunk)
+		q.refused(wire.ErrChunk)
 	})
 }
 
@@ -130,19 +130,19 @@ func TestXIDOfPositionZero(t *testing.T) {
 func TestHostileCounts(t *testing.T) {
 	serve(t, &Server{Handler: unserved(t), Inline: 65536}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
-		h := Header{XID: testXID, Vers: Version}
-		fixed := h.AppendTo(nil)[:fixedLen]
+		h := wire.Header{XID: testXID, Vers: wire.Version}
+		fixed := h.AppendTo(nil)[:wire.FixedLen]
 		for _, lists := range []string{
 			"00000000 00000001 ffffffff",
 			"00000000 00000000 00000001 ffffffff",
 			"00000001 ffffffff ffffffff ffffffff ffffffff ffffffff",
 		} {
 			q.send(fixed, wiretest.Octets(t, lists), make([]byte, 200))
-			q.refused(ErrChunk)
+			q.refused(wire.ErrChunk)
 		}
 		endless := chunks.Lists{Reads: make([]chunks.ReadSegment, chunks.MaxSegments+1)}
 		q.call(noMsg(endless), nil)
-		q.refused(ErrChunk)
+		q.refused(wire.ErrChunk)
 	})
 }
 
@@ -176,7 +176,7 @@ func TestWriteFails(t *testing.T) {
 // R8166-4.5.4-3: a reply or an error that cannot be sent, or a chunk that
 // cannot be asked for, closes the connection.
 func TestPostFails(t *testing.T) {
-	for name, h := range map[string]Header{
+	for name, h := range map[string]wire.Header{
 		"reply": msg(chunks.Lists{}),
 		"error": noMsg(chunks.Lists{}),
 		"read":  msg(chunks.Lists{Reads: []chunks.ReadSegment{{Position: 40, Segment: chunks.Segment{Length: 8}}}}),
@@ -233,7 +233,7 @@ func TestOnePost(t *testing.T) {
 			l.Reply, _ = q.writable(1000, 8000)
 			l.HasReply = true
 			q.call(msg(l), rpcCall(testXID, ""))
-			assert.Equal(t, NoMsg, q.answer().Proc)
+			assert.Equal(t, wire.NoMsg, q.answer().Proc)
 			want := append([]rdma.Op{rdma.OpWrite, rdma.OpWrite}, tt.want...)
 			assert.Equal(t, [][]rdma.Op{want}, p.posts)
 		})

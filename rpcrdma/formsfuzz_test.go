@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/chunks"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // dice are decisions that octets make.
@@ -49,7 +49,7 @@ func seedDice(f *testing.F) {
 // A drawnCall is a message, and how it comes to the server.
 type drawnCall struct {
 	whole []byte // unreduced
-	hdr   Header
+	hdr   wire.Header
 	body  []byte
 	moved int // items
 }
@@ -104,7 +104,7 @@ func FuzzCallForms(f *testing.F) {
 			q, d := r.dialLinux(), dice(b)
 			c := drawCall(q, &d)
 			q.call(c.hdr, c.body)
-			assert.Equal(t, Msg, q.answer().Proc)
+			assert.Equal(t, wire.Msg, q.answer().Proc)
 			req := rec.last(t)
 			got := req.Msg
 			if req.Item != nil {
@@ -193,11 +193,11 @@ func FuzzReplyForms(f *testing.F) {
 				rest += string(xdr.AppendFixed(nil, item))
 			}
 			rest += tail
-			inline := fixedLen+o.lists.Len()+len(rest) <= 4096
+			inline := wire.FixedLen+o.lists.Len()+len(rest) <= 4096
 			fits := inline || o.lists.HasReply && o.lists.Reply.Length() >= uint64(len(rest))
 			if apart && o.lists.Write(0).Length() < uint64(len(item)) || !fits {
-				require.Equal(t, Error, a.Proc)
-				assert.Equal(t, ErrChunk, a.Code)
+				require.Equal(t, wire.Error, a.Proc)
+				assert.Equal(t, wire.ErrChunk, a.Code)
 				for _, mem := range o.mems {
 					assertUntouched(t, mem)
 				}
@@ -219,7 +219,7 @@ func FuzzReplyForms(f *testing.F) {
 				assert.Equal(t, !inline, len(data) > 0)
 				got += string(data)
 			}
-			assert.Equal(t, inline, a.Proc == Msg)
+			assert.Equal(t, inline, a.Proc == wire.Msg)
 			assert.Equal(t, rest, got)
 		})
 	})

@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
 )
 
 // moody answers a call as the last octet of its message says.
@@ -42,7 +42,7 @@ func FuzzResponder(f *testing.F) {
 		Reply:    chunks.Chunk{{Handle: 2, Length: 5000}, {Handle: 2, Length: 3000, Offset: 5000}},
 		HasReply: true,
 	})
-	full.Vers = Version
+	full.Vers = wire.Version
 	full.Lists.AddWrite(chunks.Chunk{{Handle: 3, Length: 100}, {Handle: 3, Length: 4096}})
 	for mood := range byte(16) {
 		f.Add(full.AppendTo(nil))
@@ -67,7 +67,7 @@ func FuzzResponder(f *testing.F) {
 				return
 			}
 			q.call(msg(chunks.Lists{}), rpcCall(testXID, "\x00\x00\x00\x00"))
-			assert.Equal(t, Msg, q.answer().Proc)
+			assert.Equal(t, wire.Msg, q.answer().Proc)
 		})
 	})
 }

@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
 )
 
 // items is a program whose procedure 1 takes one item that may come in a chunk,
@@ -86,7 +86,7 @@ func TestGarbageArgs(t *testing.T) {
 						q.call(msg(l), body)
 					}
 					a := q.answer()
-					assert.Equal(t, Msg, a.Proc)
+					assert.Equal(t, wire.Msg, a.Proc)
 					assert.Equal(t, tt.want, binary.BigEndian.Uint32(a.body[20:]))
 				}
 				if tt.want == garbage {

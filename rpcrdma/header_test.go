@@ -3,11 +3,11 @@ package rpcrdma
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	rpcwire "github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // R8166-4-1, R8166-4.2-1, R8166-4.2.2-1, R8166-3.2-1: headers of Linux, and
@@ -15,29 +15,29 @@ import (
 var golden = []struct {
 	file string
 	xid  uint32
-	hdr  Header // without the lists
-	body int    // octets of the RPC message
+	hdr  rpcwire.Header // without the lists
+	body int            // octets of the RPC message
 }{
-	{"testdata/null-call.hex", 0xf984739a, Header{Credit: 128, Proc: Msg}, 40},
-	{"testdata/null-reply.hex", 0xf984739a, Header{Credit: 64, Proc: Msg}, 24},
-	{"testdata/reply-chunk-call.hex", 0x0285739a, Header{Credit: 128, Proc: Msg}, 100},
-	{"testdata/reply-chunk-reply.hex", 0x0285739a, Header{Credit: 64, Proc: NoMsg}, 0},
-	{"testdata/write-chunk-call.hex", 0x0585739a, Header{Credit: 128, Proc: Msg}, 100},
-	{"testdata/write-chunk-reply.hex", 0x0585739a, Header{Credit: 64, Proc: Msg}, 128},
-	{"testdata/read-chunk-call.hex", 0x0985739a, Header{Credit: 128, Proc: Msg}, 108},
-	{"testdata/position-zero-call.hex", 0x2aced9d5, Header{Credit: 128, Proc: NoMsg}, 0},
-	{"testdata/two-segments.hex", 0x01020304, Header{Credit: 32, Proc: Msg}, 0},
+	{"testdata/null-call.hex", 0xf984739a, rpcwire.Header{Credit: 128, Proc: rpcwire.Msg}, 40},
+	{"testdata/null-reply.hex", 0xf984739a, rpcwire.Header{Credit: 64, Proc: rpcwire.Msg}, 24},
+	{"testdata/reply-chunk-call.hex", 0x0285739a, rpcwire.Header{Credit: 128, Proc: rpcwire.Msg}, 100},
+	{"testdata/reply-chunk-reply.hex", 0x0285739a, rpcwire.Header{Credit: 64, Proc: rpcwire.NoMsg}, 0},
+	{"testdata/write-chunk-call.hex", 0x0585739a, rpcwire.Header{Credit: 128, Proc: rpcwire.Msg}, 100},
+	{"testdata/write-chunk-reply.hex", 0x0585739a, rpcwire.Header{Credit: 64, Proc: rpcwire.Msg}, 128},
+	{"testdata/read-chunk-call.hex", 0x0985739a, rpcwire.Header{Credit: 128, Proc: rpcwire.Msg}, 108},
+	{"testdata/position-zero-call.hex", 0x2aced9d5, rpcwire.Header{Credit: 128, Proc: rpcwire.NoMsg}, 0},
+	{"testdata/two-segments.hex", 0x01020304, rpcwire.Header{Credit: 32, Proc: rpcwire.Msg}, 0},
 }
 
 func TestHeaderGolden(t *testing.T) {
-	var h Header // used again, as by a connection
+	var h rpcwire.Header // used again, as by a connection
 	for _, tt := range golden {
 		t.Run(tt.file, func(t *testing.T) {
 			wire := wiretest.Hex(t, tt.file)
 			body, err := h.ParseCall(wire)
 			require.NoError(t, err)
 			assert.Equal(t, tt.xid, h.XID)
-			assert.EqualValues(t, Version, h.Vers)
+			assert.EqualValues(t, rpcwire.Version, h.Vers)
 			assert.Equal(t, tt.hdr.Credit, h.Credit)
 			assert.Equal(t, tt.hdr.Proc, h.Proc)
 			assert.Len(t, body, tt.body)
@@ -45,7 +45,7 @@ func TestHeaderGolden(t *testing.T) {
 			for n := range len(wire) - len(body) { // cut at every octet
 				_, err := h.ParseCall(wire[:n])
 				if n < 28 { // R8166-4.5-1
-					assert.ErrorIs(t, err, errRunt, n)
+					assert.ErrorIs(t, err, rpcwire.ErrRunt, n)
 				} else {
 					assert.ErrorIs(t, err, chunks.ErrShort, n)
 				}
@@ -56,9 +56,9 @@ func TestHeaderGolden(t *testing.T) {
 
 // R8166-4.5-4, R8166-4.5-5, R8166-4.5-6, R8166-4.5.1-1.
 func TestErrorGolden(t *testing.T) {
-	vers := Header{XID: 0x01020304, Vers: 2, Credit: 32, Proc: Error, Code: ErrVers, Low: 1, High: 1}
+	vers := rpcwire.Header{XID: 0x01020304, Vers: 2, Credit: 32, Proc: rpcwire.Error, Code: rpcwire.ErrVers, Low: 1, High: 1}
 	assert.Equal(t, wiretest.Hex(t, "testdata/err-vers.hex"), vers.AppendTo(nil))
-	chunk := Header{XID: 0x01020304, Vers: 1, Credit: 32, Proc: Error, Code: ErrChunk}
+	chunk := rpcwire.Header{XID: 0x01020304, Vers: 1, Credit: 32, Proc: rpcwire.Error, Code: rpcwire.ErrChunk}
 	assert.Equal(t, wiretest.Hex(t, "testdata/err-chunk.hex"), chunk.AppendTo(nil))
 }
 
@@ -70,36 +70,36 @@ func TestParseCallErrors(t *testing.T) {
 		field  string
 		offset int
 		err    error
-		code   ErrCode // 0: dropped
+		code   rpcwire.ErrCode // 0: dropped
 	}{
-		{"R8166-4.5-1 runt", "01020304 00000001 00000020 00000000 00000000 00000000 000000", "rdma_msg", 0, errRunt, 0},
-		{"R8166-4.5.1-1 version 0", "01020304 00000000 00000020 00000000" + lists, "rdma_vers", 4, errVersion, ErrVers},
-		{"R8166-4.5.1-1 version 2", "01020304 00000002 00000020 00000000" + lists, "rdma_vers", 4, errVersion, ErrVers},
-		{"R8166-4.5.1-1 version ffffffff", "01020304 ffffffff 00000020 00000003" + lists, "rdma_vers", 4, errVersion, ErrVers},
-		{"R8166-4.6.1-2 RDMA_MSGP", "01020304 00000001 00000020 00000002" + lists, "rdma_proc", 12, errProc, ErrChunk},
-		{"R8166-4.6.2-2 RDMA_DONE", "01020304 00000001 00000020 00000003" + lists, "rdma_proc", 12, errDiscard, 0},
-		{"R8166-4.2.4-4 RDMA_ERROR", "01020304 00000001 00000020 00000004" + lists, "rdma_proc", 12, errDiscard, 0},
-		{"R8166-4.2.4-4 RDMA_ERROR of another version", "01020304 00000002 00000020 00000004" + lists, "rdma_proc", 12, errDiscard, 0},
-		{"R8166-4.5.2-1 procedure 5", "01020304 00000001 00000020 00000005" + lists, "rdma_proc", 12, errProc, ErrChunk},
+		{"R8166-4.5-1 runt", "01020304 00000001 00000020 00000000 00000000 00000000 000000", "rdma_msg", 0, rpcwire.ErrRunt, 0},
+		{"R8166-4.5.1-1 version 0", "01020304 00000000 00000020 00000000" + lists, "rdma_vers", 4, rpcwire.ErrVersion, rpcwire.ErrVers},
+		{"R8166-4.5.1-1 version 2", "01020304 00000002 00000020 00000000" + lists, "rdma_vers", 4, rpcwire.ErrVersion, rpcwire.ErrVers},
+		{"R8166-4.5.1-1 version ffffffff", "01020304 ffffffff 00000020 00000003" + lists, "rdma_vers", 4, rpcwire.ErrVersion, rpcwire.ErrVers},
+		{"R8166-4.6.1-2 RDMA_MSGP", "01020304 00000001 00000020 00000002" + lists, "rdma_proc", 12, rpcwire.ErrProc, rpcwire.ErrChunk},
+		{"R8166-4.6.2-2 RDMA_DONE", "01020304 00000001 00000020 00000003" + lists, "rdma_proc", 12, rpcwire.ErrDiscard, 0},
+		{"R8166-4.2.4-4 RDMA_ERROR", "01020304 00000001 00000020 00000004" + lists, "rdma_proc", 12, rpcwire.ErrDiscard, 0},
+		{"R8166-4.2.4-4 RDMA_ERROR of another version", "01020304 00000002 00000020 00000004" + lists, "rdma_proc", 12, rpcwire.ErrDiscard, 0},
+		{"R8166-4.5.2-1 procedure 5", "01020304 00000001 00000020 00000005" + lists, "rdma_proc", 12, rpcwire.ErrProc, rpcwire.ErrChunk},
 		{
 			"R8166-4.5.2-1 presence of the reply chunk", "01020304 00000001 00000020 00000000 00000000 00000000 00000002",
-			"rdma_reply", 28, chunks.ErrPresence, ErrChunk,
+			"rdma_reply", 28, chunks.ErrPresence, rpcwire.ErrChunk,
 		},
 		{
 			"R8166-4.5.2-1 list without an end", "01020304 00000001 00000020 00000000 00000001 00000000 00000000",
-			"rdma_reads", 20, chunks.ErrShort, ErrChunk,
+			"rdma_reads", 20, chunks.ErrShort, rpcwire.ErrChunk,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var h Header
+			var h rpcwire.Header
 			_, err := h.ParseCall(wiretest.Octets(t, tt.wire))
 			require.ErrorIs(t, err, tt.err)
-			var e *HeaderError
+			var e *rpcwire.HeaderError
 			require.ErrorAs(t, err, &e)
 			assert.Equal(t, tt.field, e.Field)
 			assert.Equal(t, tt.offset, e.Offset)
 			assert.ErrorContains(t, err, tt.field)
-			if tt.err != errRunt {
+			if tt.err != rpcwire.ErrRunt {
 				assert.EqualValues(t, 0x01020304, e.XID)
 				assert.EqualValues(t, 0x01020304, h.XID)
 			}
@@ -113,15 +113,15 @@ func TestParseCallErrors(t *testing.T) {
 // R8166-4.2.4-1.
 func TestNames(t *testing.T) {
 	for n, name := range []string{"RDMA_MSG", "RDMA_NOMSG", "RDMA_MSGP", "RDMA_DONE", "RDMA_ERROR", "Proc(5)"} {
-		assert.Equal(t, name, Proc(n).String())
+		assert.Equal(t, name, rpcwire.Proc(n).String())
 	}
 	for n, name := range []string{"ErrCode(0)", "ERR_VERS", "ERR_CHUNK"} {
-		assert.Equal(t, name, ErrCode(n).String())
+		assert.Equal(t, name, rpcwire.ErrCode(n).String())
 	}
 }
 
 func TestHeaderAllocs(t *testing.T) {
-	var h Header
+	var h rpcwire.Header
 	out := make([]byte, 0, 256)
 	for _, tt := range golden {
 		wire := wiretest.Hex(t, tt.file)
@@ -143,10 +143,10 @@ func FuzzParseCall(f *testing.F) {
 		f.Add(wire)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var h Header
+		var h rpcwire.Header
 		body, err := h.ParseCall(b)
 		if err != nil {
-			var e *HeaderError
+			var e *rpcwire.HeaderError
 			require.ErrorAs(t, err, &e)
 			assert.True(t, e.Offset >= 0 && e.Offset <= len(b))
 			return
@@ -160,7 +160,7 @@ func BenchmarkHeader(b *testing.B) {
 	for _, name := range []string{"null-call", "write-chunk-call", "read-chunk-call", "two-segments"} {
 		b.Run(name, func(b *testing.B) {
 			wire := wiretest.Hex(b, "testdata/"+name+".hex")
-			var h Header
+			var h rpcwire.Header
 			_, err := h.ParseCall(wire)
 			require.NoError(b, err)
 			out := make([]byte, 0, 256)

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	rpcwire "github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // hostile are messages whose lists lie. None of them names memory that is there.
@@ -26,13 +26,13 @@ func hostile(t testing.TB) map[string][]byte {
 		}
 		return l
 	}
-	with := func(h Header, body []byte) []byte {
-		h.Vers, h.Credit = Version, math.MaxUint32
+	with := func(h rpcwire.Header, body []byte) []byte {
+		h.Vers, h.Credit = rpcwire.Version, math.MaxUint32
 		return append(h.AppendTo(nil), body...)
 	}
 	raw := func(lists ...[]byte) []byte {
-		h := Header{XID: testXID, Vers: Version}
-		return append(h.AppendTo(nil)[:fixedLen], bytes.Join(lists, nil)...)
+		h := rpcwire.Header{XID: testXID, Vers: rpcwire.Version}
+		return append(h.AppendTo(nil)[:rpcwire.FixedLen], bytes.Join(lists, nil)...)
 	}
 	readSegment := []byte{3: 1, 7: 40, 11: 1, 15: 1, 23: 0}
 	emptyChunk := []byte{3: 1, 7: 0}
@@ -76,9 +76,9 @@ func TestHostileLists(t *testing.T) {
 				q, other := r.dialFrom(1), r.dialFrom(2)
 				for range 3 {
 					q.send(wire)
-					q.refused(ErrChunk)
+					q.refused(rpcwire.ErrChunk)
 					other.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-					assert.Equal(t, Msg, other.answer().Proc)
+					assert.Equal(t, rpcwire.Msg, other.answer().Proc)
 				}
 				for _, ops := range p.posts {
 					assert.Len(t, ops, 1, "a Send")
@@ -154,7 +154,7 @@ func TestHostileFlood(t *testing.T) {
 		assert.Less(t, buf.Default.Out(), 4*400)
 		other.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 		close(g.open)
-		assert.Equal(t, Msg, other.answer().Proc)
+		assert.Equal(t, rpcwire.Msg, other.answer().Proc)
 	})
 }
 
@@ -169,7 +169,7 @@ func TestSegmentRepeated(t *testing.T) {
 			l.Reads = append(l.Reads, l.Reads[0])
 		}
 		q.call(msg(l), rpcCall(testXID, ""))
-		assert.Equal(t, Msg, q.answer().Proc)
+		assert.Equal(t, rpcwire.Msg, q.answer().Proc)
 		assert.Equal(t, bytes.Repeat([]byte("four"), chunks.MaxSegments), rec.last(t).Item)
 
 		l.Reads[0] = q.reads(40, []byte("four"))[0] // the reply has invalidated the first
@@ -178,7 +178,7 @@ func TestSegmentRepeated(t *testing.T) {
 			l.Reads[i].Position, l.Reads[i].Length = uint32(40+4*i), 1
 		}
 		q.call(msg(l), rpcCall(testXID, ""))
-		assert.Equal(t, Msg, q.answer().Proc)
+		assert.Equal(t, rpcwire.Msg, q.answer().Proc)
 		req := rec.last(t)
 		assert.Equal(t, bytes.Repeat([]byte("f\x00\x00\x00"), chunks.MaxSegments), req.Msg[40:])
 		assert.Len(t, req.Places, chunks.MaxSegments)

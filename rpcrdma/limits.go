@@ -1,6 +1,10 @@
 package rpcrdma
 
-import "time"
+import (
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+)
 
 // Defaults of a Server.
 const (
@@ -133,7 +137,7 @@ const (
 	// callRoom is the room for the transport header of a call, in octets:
 	// it has one segment in the Read list, and one in the Write list or
 	// the Reply chunk.
-	callRoom = minLen + readChunkLen + writeChunkLen
+	callRoom = wire.MinLen + readChunkLen + writeChunkLen
 
 	readChunkLen  = 4 + 4 + 16 // of one segment, in octets
 	writeChunkLen = 4 + 4 + 16

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -66,29 +67,29 @@ func (cl *call) makePlan(body []byte) error {
 func (cl *call) planPull() (err error) {
 	p, h := &cl.plan, &cl.hdr
 	if p.reads, err = h.Lists.ReadChunks(p.reads[:0]); err != nil {
-		return h.chunkError(err)
+		return h.ChunkError(err)
 	}
 	p.zero = len(p.reads) > 0 && p.reads[0].Position == 0
 	n := uint64(len(cl.body))
 	switch {
-	case h.Proc == NoMsg && !p.zero: // Section 4.2.4
-		return h.fail("rdma_reads", fixedLen, errNoCall)
-	case h.Proc == NoMsg:
+	case h.Proc == wire.NoMsg && !p.zero: // Section 4.2.4
+		return h.Fail("rdma_reads", wire.FixedLen, errNoCall)
+	case h.Proc == wire.NoMsg:
 		n = p.reads[0].Length
 	case p.zero: // Section 3.5.3: the message is in one place
-		return h.fail("rdma_reads", fixedLen, errTwoCalls)
+		return h.Fail("rdma_reads", wire.FixedLen, errTwoCalls)
 	case len(cl.body) < 4 || binary.BigEndian.Uint32(cl.body) != h.XID: // before anything is read
-		return h.fail("rdma_xid", 0, errXID)
+		return h.Fail("rdma_xid", 0, wire.ErrXID)
 	}
 	if items := p.items(); len(items) > 0 && items[0].Position < callHeaderLen { // Section 6.1
-		return h.fail("rdma_reads", fixedLen, errInHeader)
+		return h.Fail("rdma_reads", wire.FixedLen, errInHeader)
 	}
 	whole, err := chunks.Unreduced(n, p.items())
 	if err != nil {
-		return h.chunkError(err)
+		return h.ChunkError(err)
 	}
 	if whole > uint64(cl.conn.srv.cfg.largestMessage()) { // Section 8.1.4
-		return h.fail("rdma_reads", fixedLen, errTooLong)
+		return h.Fail("rdma_reads", wire.FixedLen, errTooLong)
 	}
 	p.msgLen, p.whole = int(n), int(whole)
 	if p.zero {
@@ -112,10 +113,10 @@ func (p *plan) pulls(n int) {
 
 func (cl *call) planReply() error {
 	p, h, cfg := &cl.plan, &cl.hdr, &cl.conn.srv.cfg
-	p.headerLen = fixedLen + h.Lists.Len()
+	p.headerLen = wire.FixedLen + h.Lists.Len()
 	p.room = cl.conn.longest - p.headerLen
 	if p.room < 0 { // not even the header of a reply by chunk can be sent
-		return h.fail("rdma_body", fixedLen, errNoRoom)
+		return h.Fail("rdma_body", wire.FixedLen, errNoRoom)
 	}
 	if h.Lists.HasReply {
 		n := int(min(h.Lists.Reply.Length(), uint64(cfg.largestMessage())))

@@ -7,14 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A puppet is a server that says to a requester what a test wants.
@@ -32,7 +32,7 @@ type puppet struct {
 
 // What is heard is a message of the requester.
 type heard struct {
-	Header
+	wire.Header
 	wire []byte
 	body []byte
 }
@@ -91,7 +91,7 @@ func (p *puppet) Receive(m rdma.Recv) {
 	assert.EqualValues(p.t, 1, binary.BigEndian.Uint32(h.wire[4:]), "R8166-4.2.2-1")
 	assert.NotZero(p.t, h.Credit, "R8166-3.3.1-4")
 	assert.False(p.t, h.Lists.HasReply && h.Lists.Writes() > 0, "one of them is enough for NFSv3")
-	if h.Proc == Msg {
+	if h.Proc == wire.Msg {
 		if assert.GreaterOrEqual(p.t, len(h.body), 8) {
 			assert.Equal(p.t, h.XID, binary.BigEndian.Uint32(h.body), "R8166-4.2.1-1, R8166-3.2-1")
 			assert.Zero(p.t, binary.BigEndian.Uint32(h.body[4:]), "R8166-3.2-2: msg_type CALL, no record mark")
@@ -102,7 +102,7 @@ func (p *puppet) Receive(m rdma.Recv) {
 	}
 	for _, s := range h.Lists.Reads {
 		assert.Zero(p.t, s.Position%4, "R8166-3.4.5-2")
-		assert.Equal(p.t, h.Proc == NoMsg, s.Position == 0, "R8166-3.5.3-2")
+		assert.Equal(p.t, h.Proc == wire.NoMsg, s.Position == 0, "R8166-3.5.3-2")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,13 +147,13 @@ func (p *puppet) say(parts ...[]byte) {
 
 // reply sends a header, with the fixed fields of a reply to h, and results
 // behind an RPC reply header.
-func (p *puppet) reply(h heard, r Header, results ...byte) {
+func (p *puppet) reply(h heard, r wire.Header, results ...byte) {
 	p.t.Helper()
-	r.XID, r.Vers = h.XID, Version
+	r.XID, r.Vers = h.XID, wire.Version
 	if r.Credit == 0 {
 		r.Credit = 32
 	}
-	if r.Proc == Msg {
+	if r.Proc == wire.Msg {
 		p.say(r.AppendTo(nil), appendSuccess(nil, h.XID), results)
 		return
 	}
@@ -203,7 +203,7 @@ func (p *puppet) works(c oncrpc.Caller) {
 	p.t.Helper()
 	x := new(oncrpc.Exchange)
 	done := begin(p.t.Context(), c, x)
-	p.reply(p.call(), Header{})
+	p.reply(p.call(), wire.Header{})
 	require.NoError(p.t, went(p.t, done))
 	x.Release()
 }
@@ -211,7 +211,7 @@ func (p *puppet) works(c oncrpc.Caller) {
 // whole returns the RPC message of a call, with its chunks where they belong.
 func (p *puppet) whole(h heard) []byte {
 	p.t.Helper()
-	if h.Proc == NoMsg {
+	if h.Proc == wire.NoMsg {
 		require.Len(p.t, h.Lists.Reads, 1)
 		return p.pull(h.Lists.Reads[0].Segment)
 	}

@@ -11,18 +11,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // xidCall is an inline call.
 func (q *requester) xidCall(xid uint32) {
 	q.t.Helper()
-	q.call(Header{XID: xid, Proc: Msg}, rpcCall(xid, ""))
+	q.call(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
 }
 
 // xids returns the XIDs of answers.
@@ -81,7 +81,7 @@ func TestReaderServes(t *testing.T) {
 // chunkCall is a call with n octets to pull.
 func (q *requester) chunkCall(xid uint32, n int) {
 	q.t.Helper()
-	q.call(Header{XID: xid, Proc: Msg, Lists: chunks.Lists{Reads: q.reads(40, make([]byte, n))}}, rpcCall(xid, ""))
+	q.call(wire.Header{XID: xid, Proc: wire.Msg, Lists: chunks.Lists{Reads: q.reads(40, make([]byte, n))}}, rpcCall(xid, ""))
 }
 
 // A call whose chunk has come is the reader's as well. It keeps the others of its

@@ -3,6 +3,7 @@ package rpcrdma
 import (
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
 // reply brings the RPC reply back in the form that the requester provided for
@@ -26,7 +27,7 @@ func (cl *call) reply() {
 	long := cl.plan.headerLen+n > cl.conn.longest
 	tooLong := len(item)+n > cl.plan.room+cl.plan.itemRoom
 	if tooLong || uint64(len(item)) > chunk.Length() || long && uint64(n) > h.Lists.Reply.Length() {
-		cl.refuse(h.fail("rdma_body", fixedLen, errNoRoom)) // Section 4.5.3
+		cl.refuse(h.Fail("rdma_body", wire.FixedLen, errNoRoom)) // Section 4.5.3
 		return
 	}
 
@@ -38,12 +39,12 @@ func (cl *call) reply() {
 	}
 	h.Credit = cl.conn.grant(h.Credit)
 	if long {
-		h.Proc = NoMsg
+		h.Proc = wire.NoMsg
 		h.Lists.Reply.Fill(uint64(n))
 		cl.write(h.Lists.Reply, head, beside, padding, tail)
 		cl.send(h.AppendTo(cl.out.B[:0]))
 	} else {
-		h.Proc = Msg
+		h.Proc = wire.Msg
 		h.Lists.Reply.Fill(0) // Section 4.3.3: copied, and with the length used
 		whole := cl.inFront(h.AppendTo(cl.out.B[:0]), head)
 		cl.head = whole[len(whole)-len(head):]

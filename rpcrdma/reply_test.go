@@ -6,14 +6,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // assertUntouched checks that nothing was written.
@@ -42,7 +42,7 @@ func TestReplyForms(t *testing.T) {
 		reply  []int   // of the Reply chunk; nil: none
 		tail   string
 
-		proc   Proc
+		proc   wire.Proc
 		body   string // after the RPC header, where the form has one inline
 		stream string // the same in the Reply chunk
 		wrote  [][]uint32
@@ -51,64 +51,64 @@ func TestReplyForms(t *testing.T) {
 	}{
 		{
 			name: "R8166-3.5.1-1 inline", item: short, tail: "tail",
-			proc: Msg, body: "len " + string(short) + pad3 + "tail",
+			proc: wire.Msg, body: "len " + string(short) + pad3 + "tail",
 		},
 		{
 			name: "R8166-4.3.2-1 R8166-3.4.4.4-2 small item, Write chunk", item: short, writes: [][]int{{4096}}, tail: "tail",
-			proc: Msg, body: "len tail", wrote: [][]uint32{{5}}, data: short,
+			proc: wire.Msg, body: "len tail", wrote: [][]uint32{{5}}, data: short,
 		},
 		{
 			name: "R8166-3.4.6-3 several segments", item: long, writes: [][]int{{1000, 0, 3000, 96}},
-			proc: Msg, body: "len ", wrote: [][]uint32{{1000, 0, 3000, 1}}, data: long,
+			proc: wire.Msg, body: "len ", wrote: [][]uint32{{1000, 0, 3000, 1}}, data: long,
 		},
 		{
 			name: "R8166-3.4.6.2-2 room for padding is left alone", item: short, writes: [][]int{{5, 3}},
-			proc: Msg, body: "len ", wrote: [][]uint32{{5, 0}}, data: short,
+			proc: wire.Msg, body: "len ", wrote: [][]uint32{{5, 0}}, data: short,
 		},
 		{
 			name: "R8166-4.3.2.2-3 no item", writes: [][]int{{4096, 4}, {100}},
-			proc: Msg, body: "len ", wrote: [][]uint32{{0, 0}, {0}},
+			proc: wire.Msg, body: "len ", wrote: [][]uint32{{0, 0}, {0}},
 		},
 		{
 			name: "item of no octets", item: []byte{}, writes: [][]int{{4096}},
-			proc: Msg, body: "len ", wrote: [][]uint32{{0}},
+			proc: wire.Msg, body: "len ", wrote: [][]uint32{{0}},
 		},
 		{
 			name: "R8166-4.3.2.1-1 R8166-4.3.2.2-1 the second chunk is left over", item: short, writes: [][]int{{4096}, {4096}},
-			proc: Msg, body: "len ", wrote: [][]uint32{{5}, {0}}, data: short,
+			proc: wire.Msg, body: "len ", wrote: [][]uint32{{5}, {0}}, data: short,
 		},
 		{
 			name: "R8166-4.3.2.3-1 R8166-4.3.2.3-2 empty Write chunk", item: short, writes: [][]int{{}}, tail: "tail",
-			proc: Msg, body: "len " + string(short) + pad3 + "tail", wrote: [][]uint32{{}},
+			proc: wire.Msg, body: "len " + string(short) + pad3 + "tail", wrote: [][]uint32{{}},
 		},
 		{
 			name: "R8166-4.3.2.3-1 the first chunk empty, the second not", item: short, writes: [][]int{{}, {100}},
-			proc: Msg, body: "len " + string(short) + pad3, wrote: [][]uint32{{}, {0}},
+			proc: wire.Msg, body: "len " + string(short) + pad3, wrote: [][]uint32{{}, {0}},
 		},
 		{
 			name: "R8166-4.3.3-2 R8166-4.3.3-3 Reply chunk not needed", item: short, reply: []int{100, 4000, 4},
-			proc: Msg, body: "len " + string(short) + pad3, filled: []uint32{0, 0, 0},
+			proc: wire.Msg, body: "len " + string(short) + pad3, filled: []uint32{0, 0, 0},
 		},
 		{
 			name: "R8166-3.5.3-4 R8166-3.5.3-5 Reply chunk", item: long, reply: []int{100, 0, 4000, 4}, tail: "tail",
-			proc: NoMsg, stream: "len " + string(long) + pad3 + "tail", filled: []uint32{100, 0, 3936, 0},
+			proc: wire.NoMsg, stream: "len " + string(long) + pad3 + "tail", filled: []uint32{100, 0, 3936, 0},
 		},
 		{
 			name: "R8166-3.5.3-5 Reply chunk, padding last", item: long, reply: []int{100, 0, 4000, 4},
-			proc: NoMsg, stream: "len " + string(long) + pad3, filled: []uint32{100, 0, 3932, 0},
+			proc: wire.NoMsg, stream: "len " + string(long) + pad3, filled: []uint32{100, 0, 3932, 0},
 		},
 		{
 			name: "Write and Reply chunk, small rest", item: long, writes: [][]int{{5000}}, reply: []int{5000},
-			proc: Msg, body: "len ", wrote: [][]uint32{{4001}}, filled: []uint32{0}, data: long,
+			proc: wire.Msg, body: "len ", wrote: [][]uint32{{4001}}, filled: []uint32{0}, data: long,
 		},
 		{
 			name: "Write and Reply chunk, large rest", item: long, writes: [][]int{{5000}, {7}}, reply: []int{1, 5000},
-			tail: string(long), proc: NoMsg, stream: "len " + string(long), wrote: [][]uint32{{4001}, {0}},
+			tail: string(long), proc: wire.NoMsg, stream: "len " + string(long), wrote: [][]uint32{{4001}, {0}},
 			filled: []uint32{1, 4028}, data: long,
 		},
 		{
 			name: "Reply chunk of no segments", item: short, reply: []int{},
-			proc: Msg, body: "len " + string(short) + pad3,
+			proc: wire.Msg, body: "len " + string(short) + pad3,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestReplyForms(t *testing.T) {
 				a := q.answer()
 				assert.Equal(t, tt.proc, a.Proc)
 				header := appendSuccess(nil, testXID)
-				if tt.proc == Msg {
+				if tt.proc == wire.Msg {
 					assert.Equal(t, string(header)+tt.body, string(a.body))
 				} else {
 					assert.Empty(t, a.body)
@@ -191,11 +191,11 @@ func TestReplyGolden(t *testing.T) {
 func TestReplyChunkGolden(t *testing.T) {
 	for _, tt := range []struct {
 		n     int // octets of the reply
-		proc  Proc
+		proc  wire.Proc
 		wrote []uint32
 	}{
-		{596, Msg, []uint32{0, 0, 0}},
-		{4096, NoMsg, []uint32{124, 3972, 0}},
+		{596, wire.Msg, []uint32{0, 0, 0}},
+		{4096, wire.NoMsg, []uint32{124, 3972, 0}},
 	} {
 		list := results(string(repeat(tt.n-24)), nil, "")
 		serve(t, &Server{Handler: list}, func(t *testing.T, r *rig) {
@@ -247,7 +247,7 @@ func TestNoRoom(t *testing.T) {
 					mems = append(mems, mem)
 				}
 				q.call(msg(l), rpcCall(testXID, ""))
-				q.refused(ErrChunk)
+				q.refused(wire.ErrChunk)
 				for _, mem := range mems {
 					assertUntouched(t, mem)
 				}
@@ -273,7 +273,7 @@ func TestThreshold(t *testing.T) {
 		{"R8797-6-1 a later version", 4096, []byte{0xf6, 0xab, 0x0e, 0x18, 2, 0, 9, 9}, 1024},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			size, room := 0, tt.want-minLen // of the RPC reply
+			size, room := 0, tt.want-wire.MinLen // of the RPC reply
 			h := service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 				rep.Head = append(appendSuccess(rep.Head, testXID), repeat(size-24)...)
 				assert.Equal(t, room, req.MaxReply)
@@ -286,26 +286,26 @@ func TestThreshold(t *testing.T) {
 				assert.Equal(t, cmpriv.Message{
 					RemoteInvalidation: true, SendSize: tt.inline &^ 1023, RecvSize: tt.inline &^ 1023,
 				}, ours)
-				size = tt.want - minLen
+				size = tt.want - wire.MinLen
 				q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 				assert.Len(t, q.answer().wire, tt.want)
 				size++
 				q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				q.refused(ErrChunk)
+				q.refused(wire.ErrChunk)
 
 				room = tt.want
-				size = tt.want - minLen - 4 - 16
+				size = tt.want - wire.MinLen - 4 - 16
 				l := chunks.Lists{HasReply: true}
 				l.Reply, _ = q.writable(room)
 				q.call(msg(l), rpcCall(testXID, ""))
 				a := q.answer()
-				assert.Equal(t, Msg, a.Proc)
+				assert.Equal(t, wire.Msg, a.Proc)
 				assert.Len(t, a.wire, tt.want)
 				size++
 				l.Reply, _ = q.writable(room)
 				q.call(msg(l), rpcCall(testXID, ""))
 				a = q.answer()
-				assert.Equal(t, NoMsg, a.Proc)
+				assert.Equal(t, wire.NoMsg, a.Proc)
 				assert.EqualValues(t, size, a.Lists.Reply.Length())
 			})
 		})
@@ -317,7 +317,7 @@ func TestThreshold(t *testing.T) {
 func TestThresholdPerConnection(t *testing.T) {
 	serve(t, &Server{Handler: results(string(repeat(2000)), nil, "")}, func(t *testing.T, r *rig) {
 		for range 2 {
-			for size, proc := range map[int]Proc{1024: Error, 2048: Error, 3072: Msg, 4096: Msg} {
+			for size, proc := range map[int]wire.Proc{1024: wire.Error, 2048: wire.Error, 3072: wire.Msg, 4096: wire.Msg} {
 				q := r.dial(cmpriv.Message{SendSize: 1024, RecvSize: size}.AppendTo(nil))
 				for range 2 {
 					q.call(msg(chunks.Lists{}), rpcCall(testXID, string(repeat(3000))))
@@ -333,8 +333,8 @@ func TestThresholdPerConnection(t *testing.T) {
 func TestLargestCall(t *testing.T) {
 	serve(t, &Server{Handler: null, Inline: 8192}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
-		q.call(msg(chunks.Lists{}), rpcCall(testXID, string(repeat(8192-minLen-40))))
-		assert.Equal(t, Msg, q.answer().Proc)
+		q.call(msg(chunks.Lists{}), rpcCall(testXID, string(repeat(8192-wire.MinLen-40))))
+		assert.Equal(t, wire.Msg, q.answer().Proc)
 	})
 }
 
@@ -425,7 +425,7 @@ func TestInvalidate(t *testing.T) {
 				handle, _ := l.Handle()
 				q.call(msg(l), rpcCall(testXID, ""))
 				a := q.answer()
-				assert.Equal(t, Msg, a.Proc)
+				assert.Equal(t, wire.Msg, a.Proc)
 				if tt.want {
 					assert.EqualValues(t, handle, a.invalidated)
 				} else {
@@ -450,7 +450,7 @@ func TestNoWordOfInvalidate(t *testing.T) {
 					q := r.dial(private)
 					q.call(msg(offer(q)), rpcCall(testXID, ""))
 					a := q.answer()
-					assert.Equal(t, Msg, a.Proc)
+					assert.Equal(t, wire.Msg, a.Proc)
 					assert.Zero(t, a.invalidated)
 				}
 			})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
 // Calls in the reverse direction (RFC 8167) go from the responder of a connection
@@ -111,21 +112,21 @@ func (b *ReverseClient) closed(cause error) {
 // answersReverse tells whether a message to a responder answers a reverse call:
 // an RDMA_ERROR, or an RDMA_MSG without chunks that holds an RPC reply.
 func answersReverse(b []byte) bool {
-	if len(b) >= errChunkLen && Proc(binary.BigEndian.Uint32(b[12:])) == Error {
+	if len(b) >= wire.ErrChunkLen && wire.Proc(binary.BigEndian.Uint32(b[12:])) == wire.Error {
 		return true
 	}
-	return isShort(b) && msgType(b[minLen:]) == msgReply
+	return isShort(b) && msgType(b[wire.MinLen:]) == msgReply
 }
 
 // isReverse tells whether a message to a requester is a call in the reverse
 // direction, by its header and what follows it; or, with err, where they cannot be
 // those of a reply. Only calls have Read lists.
-func isReverse(h *Header, body []byte, err error, b []byte) bool {
+func isReverse(h *wire.Header, body []byte, err error, b []byte) bool {
 	switch {
 	case err == nil:
-		return h.Proc == Msg && len(body) >= msgTypeEnd && msgType(body) == msgCall
-	case errors.Is(err, errXID):
-		return isShort(b) && msgType(b[minLen:]) == msgCall
+		return h.Proc == wire.Msg && len(body) >= msgTypeEnd && msgType(body) == msgCall
+	case errors.Is(err, wire.ErrXID):
+		return isShort(b) && msgType(b[wire.MinLen:]) == msgCall
 	}
 	return len(h.Lists.Reads) > 0
 }
@@ -133,7 +134,7 @@ func isReverse(h *Header, body []byte, err error, b []byte) bool {
 // isShort tells whether b is an RDMA_MSG without chunks, with an RPC message that
 // is long enough to have a type.
 func isShort(b []byte) bool {
-	return len(b) >= minLen+msgTypeEnd && [minLen - 12]byte(b[12:]) == [minLen - 12]byte{}
+	return len(b) >= wire.MinLen+msgTypeEnd && [wire.MinLen - 12]byte(b[12:]) == [wire.MinLen - 12]byte{}
 }
 
 // beside takes what comes in on a connection and is no call: Immediate Data, and

@@ -9,6 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/workpool"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
 // A reverseServer answers the calls that come to a requester in the reverse
@@ -73,8 +74,8 @@ func (c *ClientConn) takeReverse(body []byte, err error, msg *buf.Buf) {
 		msg.Release()
 		c.conn.Abort(errReverseOverrun)
 	default:
-		rc := &reverseCall{s: s, recv: msg, hdr: Header{XID: c.hdr.XID, Vers: Version, Credit: uint32(c.cfg.BackchannelCredits)}}
-		rc.req.Msg, rc.sound = body, err == nil && c.hdr.Lists.Len() == minLen-fixedLen
+		rc := &reverseCall{s: s, recv: msg, hdr: wire.Header{XID: c.hdr.XID, Vers: wire.Version, Credit: uint32(c.cfg.BackchannelCredits)}}
+		rc.req.Msg, rc.sound = body, err == nil && c.hdr.Lists.Len() == wire.MinLen-wire.FixedLen
 		s.pool.Go(rc)
 	}
 }
@@ -113,9 +114,9 @@ func (s *reverseServer) wait() {
 // A reverseCall is one call on its way through.
 type reverseCall struct {
 	s     *reverseServer
-	recv  *buf.Buf // req.Msg aliases it
-	sound bool     // header and body agree, and there are no chunks
-	hdr   Header   // of the reply
+	recv  *buf.Buf    // req.Msg aliases it
+	sound bool        // header and body agree, and there are no chunks
+	hdr   wire.Header // of the reply
 	req   oncrpc.Request
 	rep   oncrpc.Reply
 	out   *buf.Buf // the reply's header and head
@@ -139,17 +140,17 @@ func (rc *reverseCall) Run() {
 // 4.5.3). It returns false where there is no answer.
 func (rc *reverseCall) serve() bool {
 	s, req, rep := rc.s, &rc.req, &rc.rep
-	rc.hdr.Proc, rc.hdr.Code = Error, ErrChunk
+	rc.hdr.Proc, rc.hdr.Code = wire.Error, wire.ErrChunk
 	if !rc.sound {
 		return true
 	}
-	rep.Head = rc.out.B[minLen:minLen]
-	req.Peer, req.MaxReply = &s.peer, len(rc.out.B)-minLen
+	rep.Head = rc.out.B[wire.MinLen:wire.MinLen]
+	req.Peer, req.MaxReply = &s.peer, len(rc.out.B)-wire.MinLen
 	if !s.service.Serve(s.ctx, req, rep) {
 		return false
 	}
 	if rep.Len() <= req.MaxReply {
-		rc.hdr.Proc = Msg
+		rc.hdr.Proc = wire.Msg
 	}
 	return true
 }
@@ -159,7 +160,7 @@ func (rc *reverseCall) serve() bool {
 func (rc *reverseCall) send() rdma.WR {
 	wr := rdma.WR{Op: rdma.OpSend, Done: rc}
 	head := rc.hdr.AppendTo(rc.out.B[:0])
-	if rc.hdr.Proc == Error {
+	if rc.hdr.Proc == wire.Error {
 		rc.iov[0], wr.Data = head, rc.iov[:1]
 		return wr
 	}

@@ -9,16 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // callbackProg is a program of a requester: what its procedure 1 is sent comes
@@ -98,7 +98,7 @@ func rawServer(t *testing.T, cfg ClientConnConfig, f func(t *testing.T, c *Clien
 // reverse sends a call in the reverse direction.
 func (q *requester) reverse(xid uint32, args string) {
 	q.t.Helper()
-	q.call(Header{XID: xid}, callbackCall(xid, args))
+	q.call(wire.Header{XID: xid}, callbackCall(xid, args))
 }
 
 func callbackCall(xid uint32, args string) []byte {
@@ -293,7 +293,7 @@ func TestReverseOverrun(t *testing.T) {
 }
 
 func msgHeader(xid uint32) []byte {
-	h := Header{XID: xid, Vers: Version, Credit: 1, Proc: Msg}
+	h := wire.Header{XID: xid, Vers: wire.Version, Credit: 1, Proc: wire.Msg}
 	return h.AppendTo(nil)
 }
 
@@ -315,8 +315,8 @@ func TestReverseRefused(t *testing.T) {
 		"R8167-5.3-3 Write list":             func(q *requester) { q.call(msg(lists[1]), callbackCall(testXID, "")) },
 		"R8167-5.3-3 Reply chunk":            func(q *requester) { q.call(msg(lists[2]), callbackCall(testXID, "")) },
 		"R8167-5.3-3 Long Call":              func(q *requester) { q.call(noMsg(chunks.Lists{Reads: []chunks.ReadSegment{{Segment: segment}}}), nil) },
-		"R8167-5.1-3 two XIDs":               func(q *requester) { q.call(Header{XID: testXID}, callbackCall(testXID+1, "")) },
-		tooLong:                              func(q *requester) { q.call(Header{XID: testXID}, callbackCall(testXID, "")) },
+		"R8167-5.1-3 two XIDs":               func(q *requester) { q.call(wire.Header{XID: testXID}, callbackCall(testXID+1, "")) },
+		tooLong:                              func(q *requester) { q.call(wire.Header{XID: testXID}, callbackCall(testXID, "")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			back := callbacks(repeater)
@@ -326,7 +326,7 @@ func TestReverseRefused(t *testing.T) {
 			rawServer(t, ClientConnConfig{Backchannel: back, BackchannelCredits: 2}, func(t *testing.T, c *ClientConn, q *requester) {
 				for range 5 { // each gives its receive back
 					send(q)
-					q.refused(ErrChunk)
+					q.refused(wire.ErrChunk)
 				}
 				assert.Zero(t, c.reverse.underWay)
 			})
@@ -388,11 +388,11 @@ func TestReverseUnwanted(t *testing.T) {
 		go func() { done <- callBack(t.Context(), c, "") }()
 		xid := q.answer().XID
 		q.reverse(xid, "") // R8167-2.4-1
-		q.call(Header{XID: xid, Lists: chunks.Lists{Reads: []chunks.ReadSegment{{}}}}, callbackCall(xid, ""))
+		q.call(wire.Header{XID: xid, Lists: chunks.Lists{Reads: []chunks.ReadSegment{{}}}}, callbackCall(xid, ""))
 		q.reverse(xid+1, "")
 		assert.Empty(t, q.answers())
 		assert.Empty(t, done)
-		q.call(Header{XID: xid}, appendSuccess(nil, xid))
+		q.call(wire.Header{XID: xid}, appendSuccess(nil, xid))
 		require.NoError(t, <-done)
 	})
 }
@@ -491,7 +491,7 @@ func (p *place) back(t *testing.T) *ReverseClient {
 // An RDMA_ERROR does not tell whose credits it is about, so nothing is learnt from
 // it; it fails the call that it is for.
 func TestReverseErrors(t *testing.T) {
-	refusal := Header{Vers: Version, Credit: 77, Proc: Error, Code: ErrChunk}
+	refusal := wire.Header{Vers: wire.Version, Credit: 77, Proc: wire.Error, Code: wire.ErrChunk}
 	t.Run("forward", func(t *testing.T) {
 		rawServer(t, ClientConnConfig{}, func(t *testing.T, c *ClientConn, q *requester) {
 			done := make(chan error, 1)
@@ -530,7 +530,7 @@ func TestReverseStrayReplies(t *testing.T) {
 		q := r.dialLinux()
 		stray := func() {
 			for range 2 * 128 { // more than there are receives
-				q.call(Header{XID: 7}, appendSuccess(nil, 7))
+				q.call(wire.Header{XID: 7}, appendSuccess(nil, 7))
 				require.Empty(t, q.answers())
 			}
 		}
@@ -545,11 +545,11 @@ func TestReverseStrayReplies(t *testing.T) {
 		require.ErrorIs(t, <-done, context.Canceled)
 		go func() { done <- callBack(t.Context(), back, "") }()
 		assert.Empty(t, q.answers(), "it has no credit")
-		q.call(Header{XID: xid}, appendSuccess(nil, xid))
+		q.call(wire.Header{XID: xid}, appendSuccess(nil, xid))
 		next := q.answer().XID
 		assert.NotEqual(t, xid, next)
 		assert.Empty(t, done)
-		q.call(Header{XID: next}, appendSuccess(nil, next))
+		q.call(wire.Header{XID: next}, appendSuccess(nil, next))
 		require.NoError(t, <-done)
 		q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 		q.answer()
@@ -618,13 +618,13 @@ func FuzzReverse(f *testing.F) {
 	f.Add(wiretest.Hex(f, "testdata/err-chunk.hex"))
 	f.Add(wiretest.Hex(f, "testdata/read-chunk-call.hex"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var h Header
+		var h wire.Header
 		body, err := h.ParseReply(b)
 		call, reply := isReverse(&h, body, err, b), answersReverse(b)
 		assert.False(t, call && reply)
-		if reply && h.Proc == Msg && err == nil {
+		if reply && h.Proc == wire.Msg && err == nil {
 			assert.EqualValues(t, msgReply, msgType(body))
-			assert.Equal(t, minLen-fixedLen, h.Lists.Len())
+			assert.Equal(t, wire.MinLen-wire.FixedLen, h.Lists.Len())
 		}
 	})
 }

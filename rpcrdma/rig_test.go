@@ -9,15 +9,15 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // service is a handler made of a function.
@@ -78,7 +78,7 @@ type requester struct {
 
 // An answer is a message that the server sent.
 type answer struct {
-	Header
+	wire.Header
 	wire        []byte
 	body        []byte
 	invalidated rdma.STag // 0: none
@@ -111,13 +111,13 @@ func (q *requester) Receive(m rdma.Recv) {
 	defer m.Buf.Release()
 	a := answer{wire: append([]byte{}, m.Buf.B...)}
 	a.invalidated = m.Invalidated
-	if !assert.GreaterOrEqual(q.t, len(a.wire), errChunkLen) {
+	if !assert.GreaterOrEqual(q.t, len(a.wire), wire.ErrChunkLen) {
 		return
 	}
-	a.parseFixed(a.wire)
-	if rest := a.wire[fixedLen:]; a.Proc == Error {
-		a.Code = ErrCode(binary.BigEndian.Uint32(rest))
-		if a.Code == ErrVers && assert.Len(q.t, a.wire, errVersLen) {
+	a.ParseFixed(a.wire)
+	if rest := a.wire[wire.FixedLen:]; a.Proc == wire.Error {
+		a.Code = wire.ErrCode(binary.BigEndian.Uint32(rest))
+		if a.Code == wire.ErrVers && assert.Len(q.t, a.wire, wire.ErrVersLen) {
 			a.Low, a.High = binary.BigEndian.Uint32(rest[4:]), binary.BigEndian.Uint32(rest[8:])
 		}
 	} else {
@@ -127,7 +127,7 @@ func (q *requester) Receive(m rdma.Recv) {
 		assert.Empty(q.t, a.Lists.Reads, "R8166-4.3.1-1")
 	}
 	assert.NotZero(q.t, a.Credit, "R8166-3.3.1-2")
-	assert.Contains(q.t, []Proc{Msg, NoMsg, Error}, a.Proc, "R8166-4.6.1-1, R8166-4.6.2-1")
+	assert.Contains(q.t, []wire.Proc{wire.Msg, wire.NoMsg, wire.Error}, a.Proc, "R8166-4.6.1-1, R8166-4.6.2-1")
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.got = append(q.got, a)
@@ -153,9 +153,9 @@ func (q *requester) send(parts ...[]byte) {
 }
 
 // call sends a header with what follows it, and fills in what every call has.
-func (q *requester) call(h Header, body []byte) {
+func (q *requester) call(h wire.Header, body []byte) {
 	q.t.Helper()
-	h.Vers, h.Credit = Version, 128
+	h.Vers, h.Credit = wire.Version, 128
 	q.send(h.AppendTo(nil), body)
 }
 
@@ -182,13 +182,13 @@ func (q *requester) answer() answer {
 }
 
 // refused expects an RDMA_ERROR.
-func (q *requester) refused(code ErrCode) {
+func (q *requester) refused(code wire.ErrCode) {
 	q.t.Helper()
 	a := q.answer()
-	assert.Equal(q.t, Error, a.Proc)
+	assert.Equal(q.t, wire.Error, a.Proc)
 	assert.Equal(q.t, code, a.Code)
 	assert.EqualValues(q.t, testXID, a.XID, "R8166-4.5-4")
-	assert.EqualValues(q.t, Version, a.Vers, "R8166-4.5-5")
+	assert.EqualValues(q.t, wire.Version, a.Vers, "R8166-4.5-5")
 	assert.Zero(q.t, a.invalidated)
 }
 
@@ -338,8 +338,9 @@ func repeat(n int) []byte {
 	return b
 }
 
-func msg(l chunks.Lists) Header   { return Header{XID: testXID, Proc: Msg, Lists: l} }
-func noMsg(l chunks.Lists) Header { return Header{XID: testXID, Proc: NoMsg, Lists: l} }
+func msg(l chunks.Lists) wire.Header { return wire.Header{XID: testXID, Proc: wire.Msg, Lists: l} }
+
+func noMsg(l chunks.Lists) wire.Header { return wire.Header{XID: testXID, Proc: wire.NoMsg, Lists: l} }
 
 // only returns the server's end of the only connection.
 func (r *rig) only() *rdmatest.Conn {

@@ -12,14 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestConfig(t *testing.T) {
@@ -176,7 +176,7 @@ func TestDispatcher(t *testing.T) {
 		s.calls.max = 6
 		q := r.dialLinux()
 		for xid := range uint32(10) {
-			q.call(Header{XID: xid, Proc: Msg}, rpcCall(xid, ""))
+			q.call(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
 		}
 		assert.Equal(t, 3, g.count())
 		close(g.open)
@@ -198,7 +198,7 @@ func TestDispatcherShared(t *testing.T) {
 			q := r.dialFrom(byte(1 + i))
 			all = append(all, q)
 			for xid := range uint32(20) {
-				q.call(Header{XID: xid, Proc: Msg}, rpcCall(xid, ""))
+				q.call(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
 			}
 			assert.Equal(t, running, g.count())
 		}
@@ -275,7 +275,7 @@ func (p *parallel) echo(c *rdmatest.Conn, xid uint32, data, back []byte) {
 	if !assert.NoError(p.t, err) {
 		return
 	}
-	h := Header{XID: xid, Vers: Version, Credit: 1, Proc: Msg}
+	h := wire.Header{XID: xid, Vers: wire.Version, Credit: 1, Proc: wire.Msg}
 	segment := func(r rdma.Region, n int) chunks.Segment {
 		return chunks.Segment{Handle: uint32(r.STag()), Length: uint32(n), Offset: r.TO()}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
 // ServerStats is what a Server has, and has done, at one moment.
@@ -29,11 +30,11 @@ type ServerStats struct {
 // errorCounts are its counts of calls that cannot be served.
 type errorCounts struct{ vers, chunk, dropped atomic.Uint64 }
 
-func (n *errorCounts) add(code ErrCode, answer bool) {
+func (n *errorCounts) add(code wire.ErrCode, answer bool) {
 	switch {
 	case !answer:
 		n.dropped.Add(1)
-	case code == ErrVers:
+	case code == wire.ErrVers:
 		n.vers.Add(1)
 	default:
 		n.chunk.Add(1)

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Whatever form a call has come in, its record holds the whole message: R8166-3.4.5-1,
@@ -67,7 +67,7 @@ func TestStreamCalls(t *testing.T) {
 					}
 					assert.Equal(t, tt.want, readRecord(t, by(c)))
 					write(t, c, record(success(testXID)))
-					assert.Equal(t, Msg, q.answer().Proc)
+					assert.Equal(t, wire.Msg, q.answer().Proc)
 				}
 			})
 		})
@@ -77,7 +77,7 @@ func TestStreamCalls(t *testing.T) {
 func whole(r io.Reader) io.Reader { return r }
 
 // msg0 is msg with nothing but a Read list.
-func msg0(reads ...chunks.ReadSegment) Header { return msg(chunks.Lists{Reads: reads}) }
+func msg0(reads ...chunks.ReadSegment) wire.Header { return msg(chunks.Lists{Reads: reads}) }
 
 // cut returns b without the octets from i to j.
 func cut(b []byte, i, j int) []byte { return append(append([]byte{}, b[:i]...), b[j:]...) }
@@ -103,7 +103,7 @@ func TestStreamReducedArguments(t *testing.T) {
 				q := r.dialLinux()
 				send(q)
 				a := q.answer()
-				assert.Equal(t, Msg, a.Proc)
+				assert.Equal(t, wire.Msg, a.Proc)
 				assert.Equal(t, []byte{0, 0, 0, 4}, a.body[20:], "GARBAGE_ARGS")
 				assert.Empty(t, r.conns)
 			})
@@ -145,7 +145,7 @@ func TestStreamScreen(t *testing.T) {
 				c := r.accept()
 				assert.Len(t, readRecord(t, c), 40)
 				write(t, c, record(success(testXID)))
-				assert.Equal(t, Msg, q.answer().Proc)
+				assert.Equal(t, wire.Msg, q.answer().Proc)
 			})
 		})
 	}

@@ -13,13 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // connected returns a stream whose first call has been read and answered.
@@ -30,7 +30,7 @@ func (r *streamRig) connected() (*requester, net.Conn) {
 	c := r.accept()
 	readRecord(r.t, c)
 	write(r.t, c, record(success(testXID)))
-	assert.Equal(r.t, Msg, q.answer().Proc)
+	assert.Equal(r.t, wire.Msg, q.answer().Proc)
 	return q, c
 }
 
@@ -96,7 +96,7 @@ func TestStreamDeadlines(t *testing.T) {
 		isTimeout(t, err)
 		require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Second)))
 		write(t, c, record(success(testXID)))
-		assert.Equal(t, Msg, q.answer().Proc)
+		assert.Equal(t, wire.Msg, q.answer().Proc)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		_, err = c.Write(record(success(testXID)))
@@ -140,7 +140,7 @@ func TestStreamClose(t *testing.T) {
 
 		q, c = r.dialLinux(), nil
 		for xid := range uint32(3) {
-			q.call(Header{XID: xid, Proc: Msg}, callTo(xid, procNull))
+			q.call(wire.Header{XID: xid, Proc: wire.Msg}, callTo(xid, procNull))
 			synctest.Wait()
 		}
 		c = r.accept()
@@ -247,7 +247,7 @@ func TestStreamListenerClose(t *testing.T) {
 		synctest.Wait()
 		readRecord(t, c)
 		write(t, c, record(success(testXID)))
-		assert.Equal(t, Msg, q.answer().Proc)
+		assert.Equal(t, wire.Msg, q.answer().Proc)
 		require.NoError(t, q.Conn.Close())
 	})
 }
@@ -386,6 +386,6 @@ func TestStreamsApart(t *testing.T) {
 		c := r.accept()
 		assert.Len(t, readRecord(t, c), 40)
 		write(t, c, record(success(testXID)))
-		assert.Equal(t, Msg, q.answer().Proc)
+		assert.Equal(t, wire.Msg, q.answer().Proc)
 	})
 }

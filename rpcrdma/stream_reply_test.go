@@ -7,11 +7,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	rpcwire "github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A streamReply is a call, what its server writes, and what its requester gets.
@@ -25,7 +25,7 @@ type streamReply struct {
 
 	want  []byte // the RPC reply without what went to the Write chunk
 	moved []byte // that
-	code  ErrCode
+	code  rpcwire.ErrCode
 }
 
 func streamReplies() []streamReply {
@@ -62,10 +62,10 @@ func streamReplies() []streamReply {
 		{name: "verifier", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: signed, want: signedCut, moved: item},
 
 		// R8166-4.5.3-1, R8267-3.1-1, R8267-3.1-4
-		{name: "no chunk", proc: procItem, limit: 4097, record: success(testXID, word(0), opaque(repeat(4097)), word(7)), code: ErrChunk},
-		{name: "short Write chunk", proc: procItem, limit: 4001, writes: [][]int{{4000}}, record: ok, code: ErrChunk},
-		{name: "short Reply chunk", proc: procPlain, limit: 4100, reply: []int{len(list) + 75}, record: success(testXID, repeat(4100)), code: ErrChunk},
-		{name: "much too long", proc: procAny, record: success(testXID, repeat(1<<20)), code: ErrChunk},
+		{name: "no chunk", proc: procItem, limit: 4097, record: success(testXID, word(0), opaque(repeat(4097)), word(7)), code: rpcwire.ErrChunk},
+		{name: "short Write chunk", proc: procItem, limit: 4001, writes: [][]int{{4000}}, record: ok, code: rpcwire.ErrChunk},
+		{name: "short Reply chunk", proc: procPlain, limit: 4100, reply: []int{len(list) + 75}, record: success(testXID, repeat(4100)), code: rpcwire.ErrChunk},
+		{name: "much too long", proc: procAny, record: success(testXID, repeat(1<<20)), code: rpcwire.ErrChunk},
 		{name: "longer than the procedure's", proc: procPlain, limit: 100, reply: []int{5000}, record: success(testXID, repeat(101+400)), want: systemErr},
 		{name: "an item longer than the procedure's", proc: procItem, limit: 4000, writes: [][]int{{5000}}, record: success(testXID, word(0), opaque(repeat(4500)), word(7)), want: systemErr},
 	}
@@ -100,7 +100,7 @@ func (s *streamReply) check(t *testing.T, q *requester, mem, reply []byte) {
 		return
 	}
 	a := q.answer()
-	if a.Proc == NoMsg {
+	if a.Proc == rpcwire.NoMsg {
 		a.body, reply = reply[:a.Lists.Reply.Length()], reply[a.Lists.Reply.Length():]
 	}
 	assert.Equal(t, s.want, a.body)
@@ -159,7 +159,7 @@ func TestStreamReplyAboveLimits(t *testing.T) {
 		c := r.accept()
 		readRecord(t, c)
 		write(t, c, record(success(testXID, repeat(1024+headSlack))))
-		long.code = ErrChunk
+		long.code = rpcwire.ErrChunk
 		long.check(t, q, mem, reply)
 	})
 }
@@ -170,10 +170,10 @@ func TestStreamOrder(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q := r.dialLinux()
 		for xid := range uint32(5) {
-			q.call(Header{XID: xid, Proc: Msg}, callTo(xid, procNull))
+			q.call(rpcwire.Header{XID: xid, Proc: rpcwire.Msg}, callTo(xid, procNull))
 			synctest.Wait()
 		}
-		q.call(Header{XID: 3, Proc: Msg}, callTo(3, procNull))
+		q.call(rpcwire.Header{XID: 3, Proc: rpcwire.Msg}, callTo(3, procNull))
 		c := r.accept()
 		for xid := range uint32(5) {
 			assert.Equal(t, xid, binary.BigEndian.Uint32(readRecord(t, c)))
@@ -188,7 +188,7 @@ func TestStreamOrder(t *testing.T) {
 			got = append(got, a.XID)
 		}
 		assert.ElementsMatch(t, []uint32{0, 1, 2, 3, 4}, got)
-		q.call(Header{XID: 3, Proc: Msg}, callTo(3, procNull))
+		q.call(rpcwire.Header{XID: 3, Proc: rpcwire.Msg}, callTo(3, procNull))
 		readRecord(t, c)
 		write(t, c, record(success(3)))
 		assert.EqualValues(t, 3, q.answer().XID, "an XID may come again")
@@ -233,7 +233,7 @@ func TestStreamNoReply(t *testing.T) {
 				c2 := r.accept()
 				q := r.dialLinux()
 				q.call(msg0(), callTo(testXID, procNull))
-				q.call(Header{XID: 1, Proc: Msg}, callTo(1, procNull))
+				q.call(rpcwire.Header{XID: 1, Proc: rpcwire.Msg}, callTo(1, procNull))
 				c := r.accept()
 				n, err := c.Write(append(record(success(1)), wire...))
 				assert.ErrorIs(t, err, errNoReplyRecord)
@@ -244,7 +244,7 @@ func TestStreamNoReply(t *testing.T) {
 				assert.ErrorIs(t, err, errNoReplyRecord)
 				readRecord(t, c2)
 				write(t, c2, record(success(testXID)))
-				assert.Equal(t, Msg, other.answer().Proc)
+				assert.Equal(t, rpcwire.Msg, other.answer().Proc)
 			})
 		})
 	}
@@ -265,7 +265,7 @@ func TestStreamMemory(t *testing.T) {
 		for range 1000 {
 			write(t, c, repeat(4096))
 		}
-		room := 4096 - minLen - 8 - 16 + 8192
+		room := 4096 - rpcwire.MinLen - 8 - 16 + 8192
 		assert.Equal(t, room+1, len(cl.got))
 		assert.LessOrEqual(t, cap(cl.got), 16<<10)
 		require.NoError(t, c.Close())

@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/iwarp"
@@ -18,6 +15,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	rpcwire "github.com/nfsrdma/nfsrdma/rpcrdma/wire"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // mirror answers a call with the item that it brings, or one of its own.
@@ -82,19 +82,19 @@ func (p *peer) Closed(err error) { p.ended <- err }
 
 // call sends a call with chunks.
 func (p *peer) call(xid uint32, l chunks.Lists) {
-	h := rpcrdma.Header{XID: xid, Vers: rpcrdma.Version, Credit: 7, Lists: l}
+	h := rpcwire.Header{XID: xid, Vers: rpcwire.Version, Credit: 7, Lists: l}
 	wire := append(h.AppendTo(nil), call(xid, 1, 1, 1, nil)...)
 	require.NoError(p.t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{wire}}))
 }
 
 // answer returns the procedure and, of an RDMA_ERROR, the code of the next answer.
-func (p *peer) answer(xid uint32) (rpcrdma.Proc, rpcrdma.ErrCode) {
+func (p *peer) answer(xid uint32) (rpcwire.Proc, rpcwire.ErrCode) {
 	p.t.Helper()
 	select {
 	case got := <-p.in:
 		word := func(i int) uint32 { return binary.BigEndian.Uint32(got[4*i:]) }
 		assert.Equal(p.t, xid, word(0))
-		return rpcrdma.Proc(word(3)), rpcrdma.ErrCode(word(4))
+		return rpcwire.Proc(word(3)), rpcwire.ErrCode(word(4))
 	case err := <-p.ended:
 		require.FailNow(p.t, "ended instead of an answer", "%v", err)
 	case <-time.After(10 * time.Second):
@@ -107,7 +107,7 @@ func (p *peer) answer(xid uint32) (rpcrdma.Proc, rpcrdma.ErrCode) {
 func (p *peer) served(xid uint32) {
 	p.t.Helper()
 	proc, _ := p.answer(xid)
-	assert.Equal(p.t, rpcrdma.Msg, proc)
+	assert.Equal(p.t, rpcwire.Msg, proc)
 }
 
 func (p *peer) end() error {
@@ -174,7 +174,7 @@ func TestUnreachableChunks(t *testing.T) {
 			require.Eventually(t, func() bool { // the server may not know yet why the other has ended
 				again.call(xid, chunks.Lists{})
 				proc, code := again.answer(xid)
-				return proc == rpcrdma.Error && code == rpcrdma.ErrChunk
+				return proc == rpcwire.Error && code == rpcwire.ErrChunk
 			}, 10*time.Second, time.Millisecond)
 			again.call(xid, chunks.Lists{})
 			again.served(xid)

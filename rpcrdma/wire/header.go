@@ -1,4 +1,6 @@
-package rpcrdma
+// Package wire is the codec of RPC-over-RDMA's transport header (RFC 8166, Section 4):
+// bytes to values and back. It must not know sockets, clocks or programs.
+package wire
 
 import (
 	"encoding/binary"
@@ -13,10 +15,15 @@ const Version = 1
 
 // Lengths on the wire, in octets.
 const (
-	fixedLen    = 16             // XID, version, credits, procedure
-	minLen      = fixedLen + 3*4 // with three empty lists: the shortest header of a message
-	errChunkLen = fixedLen + 4
-	errVersLen  = errChunkLen + 2*4
+	// FixedLen is the length of XID, version, credits and procedure.
+	FixedLen = 16
+	// MinLen is the length of the shortest header of a message, with three empty
+	// lists.
+	MinLen = FixedLen + 3*4
+	// ErrChunkLen is the length of an RDMA_ERROR with ERR_CHUNK.
+	ErrChunkLen = FixedLen + 4
+	// ErrVersLen is the length of an RDMA_ERROR with ERR_VERS.
+	ErrVersLen = ErrChunkLen + 2*4
 )
 
 // A Proc says what follows the fixed fields (RFC 8166, Section 4.2.4).
@@ -89,44 +96,47 @@ func (h *Header) AppendTo(b []byte) []byte {
 // is too short for any header.
 func (h *Header) ParseCall(b []byte) (body []byte, err error) {
 	h.Lists.Reset()
-	if len(b) < minLen {
+	if len(b) < MinLen {
 		h.XID, h.Vers, h.Credit, h.Proc = 0, 0, 0, 0
-		return nil, h.fail("rdma_msg", 0, errRunt)
+		return nil, h.Fail("rdma_msg", 0, ErrRunt)
 	}
-	h.parseFixed(b)
+	h.ParseFixed(b)
 	switch {
 	case h.Proc == Error: // the same in all versions; an answer could be answered
-		return nil, h.fail("rdma_proc", 12, errDiscard)
+		return nil, h.Fail("rdma_proc", 12, ErrDiscard)
 	case h.Vers != Version:
-		return nil, h.fail("rdma_vers", 4, errVersion)
+		return nil, h.Fail("rdma_vers", 4, ErrVersion)
 	case h.Proc == Done:
-		return nil, h.fail("rdma_proc", 12, errDiscard)
+		return nil, h.Fail("rdma_proc", 12, ErrDiscard)
 	case h.Proc != Msg && h.Proc != NoMsg: // MsgP included: Section 4.6.1
-		return nil, h.fail("rdma_proc", 12, errProc)
+		return nil, h.Fail("rdma_proc", 12, ErrProc)
 	}
-	body, err = h.Lists.Parse(b[fixedLen:])
+	body, err = h.Lists.Parse(b[FixedLen:])
 	if err != nil {
-		return nil, h.chunkError(err)
+		return nil, h.ChunkError(err)
 	}
 	return body, nil
 }
 
-func (h *Header) parseFixed(b []byte) {
+// ParseFixed reads the four fields that all headers begin with. The caller must
+// have checked that b has FixedLen bytes.
+func (h *Header) ParseFixed(b []byte) {
 	h.XID = binary.BigEndian.Uint32(b)
 	h.Vers = binary.BigEndian.Uint32(b[4:])
 	h.Credit = binary.BigEndian.Uint32(b[8:])
 	h.Proc = Proc(binary.BigEndian.Uint32(b[12:]))
 }
 
-func (h *Header) fail(field string, offset int, err error) error {
+// Fail returns a HeaderError for the field at an offset.
+func (h *Header) Fail(field string, offset int, err error) error {
 	return &HeaderError{XID: h.XID, Field: field, Offset: offset, Err: err}
 }
 
-// chunkError makes a HeaderError of an error of package chunks.
-func (h *Header) chunkError(err error) error {
+// ChunkError makes a HeaderError of an error of package chunks.
+func (h *Header) ChunkError(err error) error {
 	var c *chunks.Error
 	if errors.As(err, &c) {
-		return h.fail(c.Field, fixedLen+c.Offset, c.Err)
+		return h.Fail(c.Field, FixedLen+c.Offset, c.Err)
 	}
-	return h.fail("rdma_body", fixedLen, err)
+	return h.Fail("rdma_body", FixedLen, err)
 }

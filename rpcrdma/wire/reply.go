@@ -1,4 +1,4 @@
-package rpcrdma
+package wire
 
 import (
 	"encoding/binary"
@@ -15,42 +15,42 @@ var errNotReply = errors.New("not the header of a reply")
 // one.
 func (h *Header) ParseReply(b []byte) (body []byte, err error) {
 	h.Lists.Reset()
-	if len(b) < errChunkLen { // an RDMA_ERROR is the shortest
-		return nil, h.fail("rdma_msg", 0, errRunt)
+	if len(b) < ErrChunkLen { // an RDMA_ERROR is the shortest
+		return nil, h.Fail("rdma_msg", 0, ErrRunt)
 	}
-	h.parseFixed(b)
+	h.ParseFixed(b)
 	switch {
 	case h.Vers != Version:
-		return nil, h.fail("rdma_vers", 4, errVersion)
+		return nil, h.Fail("rdma_vers", 4, ErrVersion)
 	case h.Proc == Error:
 		return nil, h.parseError(b)
 	case h.Proc != Msg && h.Proc != NoMsg:
-		return nil, h.fail("rdma_proc", 12, errProc)
+		return nil, h.Fail("rdma_proc", 12, ErrProc)
 	}
-	if body, err = h.Lists.Parse(b[fixedLen:]); err != nil {
-		return nil, h.chunkError(err)
+	if body, err = h.Lists.Parse(b[FixedLen:]); err != nil {
+		return nil, h.ChunkError(err)
 	}
 	switch {
 	case len(h.Lists.Reads) > 0: // Section 4.3.1
-		return nil, h.fail("rdma_reads", fixedLen, errNotReply)
+		return nil, h.Fail("rdma_reads", FixedLen, errNotReply)
 	case h.Proc == NoMsg && !h.Lists.HasReply && h.Lists.Writes() == 0: // Sections 4.2.4 and 4.5.2
-		return nil, h.fail("rdma_reply", fixedLen+h.Lists.Len()-4, errNotReply)
+		return nil, h.Fail("rdma_reply", FixedLen+h.Lists.Len()-4, errNotReply)
 	case h.Proc == Msg && (len(body) < 4 || binary.BigEndian.Uint32(body) != h.XID): // Sections 4.2.1 and 4.5.2
-		return nil, h.fail("rdma_xid", 0, errXID)
+		return nil, h.Fail("rdma_xid", 0, ErrXID)
 	}
 	return body, nil
 }
 
 // parseError reads the rest of an RDMA_ERROR.
 func (h *Header) parseError(b []byte) error {
-	h.Code = ErrCode(binary.BigEndian.Uint32(b[fixedLen:]))
+	h.Code = ErrCode(binary.BigEndian.Uint32(b[FixedLen:]))
 	switch {
 	case h.Code == ErrChunk:
 		return nil
-	case h.Code == ErrVers && len(b) >= errVersLen:
-		h.Low = binary.BigEndian.Uint32(b[errChunkLen:])
-		h.High = binary.BigEndian.Uint32(b[errChunkLen+4:])
+	case h.Code == ErrVers && len(b) >= ErrVersLen:
+		h.Low = binary.BigEndian.Uint32(b[ErrChunkLen:])
+		h.High = binary.BigEndian.Uint32(b[ErrChunkLen+4:])
 		return nil
 	}
-	return h.fail("rdma_err", fixedLen, errNotReply) // Section 4.5: it cannot be decoded
+	return h.Fail("rdma_err", FixedLen, errNotReply) // Section 4.5: it cannot be decoded
 }
