@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-
 	"github.com/nfsrdma/nfsrdma/nfsclient"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // A caller is somebody in whose name calls are made.
 type caller struct {
-	cred   oncrpc.Cred
+	cred   rpcmsg.Cred
 	client *nfsclient.Client
 	until  time.Time
 }
@@ -45,7 +44,7 @@ func (s *callers) of(from *fuse.Caller) *caller {
 		return c
 	}
 	next := &caller{
-		cred:  oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: from.Uid, GID: from.Gid, GIDs: groups(from)},
+		cred:  rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: from.Uid, GID: from.Gid, GIDs: groups(from)},
 		until: now.Add(callerLife),
 	}
 	next.client = s.client.As(next.cred)

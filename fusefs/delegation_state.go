@@ -9,7 +9,7 @@ import (
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -188,7 +188,7 @@ func (n *node) lendLocked(life time.Duration) {
 // is, it may come yet, and the kernel serves nothing any more either.
 func unsure(err error, changed ...*node) {
 	var refused *nfsclient.Error
-	var auth oncrpc.AuthError
+	var auth rpcmsg.AuthError
 	if err == nil || errors.Is(err, nfsclient.ErrNotMade) || errors.As(err, &refused) || errors.As(err, &auth) {
 		return
 	}

@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 const (
@@ -24,7 +23,7 @@ var errRemoved error = &nfsclient.Error{Status: nfs3.ErrStale}
 // fail returns what a program is told of an error.
 func (m *Mount) fail(err error) fuse.Status {
 	var refused *nfsclient.Error
-	var auth oncrpc.AuthError
+	var auth rpcmsg.AuthError
 	switch {
 	case err == nil:
 		return fuse.OK

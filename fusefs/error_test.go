@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
-
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // A fullFS has no room for data while it is full.
@@ -83,7 +83,7 @@ func TestErrno(t *testing.T) {
 		{&nfsclient.Error{Status: nfs3.ErrDQuot}, fuse.Status(unix.EDQUOT)},
 		{&nfsclient.Error{Status: nfs3.ErrJukebox}, fuse.EIO},
 		{&nfsclient.Error{Status: nfs3.ErrNotSupp}, fuse.Status(unix.EOPNOTSUPP)},
-		{oncrpc.AuthBadCred, fuse.EACCES},
+		{rpcmsg.AuthBadCred, fuse.EACCES},
 		{context.Canceled, fuse.EINTR},
 		{oncrpc.ErrClosed, fuse.EIO},
 		{errors.New("anything"), fuse.EIO},

@@ -3,16 +3,15 @@ package fusefs
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/stretchr/testify/assert"
 )
 
 // TestRights remembers what callers may do, for one grant and one ctime.
 func TestRights(t *testing.T) {
 	const read, write = nfs3.AccessRead, nfs3.AccessModify
-	one, other := &caller{cred: oncrpc.Cred{UID: 1}}, &caller{cred: oncrpc.Cred{UID: 2}}
+	one, other := &caller{cred: rpcmsg.Cred{UID: 1}}, &caller{cred: rpcmsg.Cred{UID: 2}}
 	var n node
 	n.grant, n.attr.Ctime.Sec = 7, 1
 	n.allowLocked(one, read, read)

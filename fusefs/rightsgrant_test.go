@@ -4,10 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/stretchr/testify/assert"
 )
 
 // TestRightsBeforeGrant: what was said of rights before the grant came counts under it
@@ -37,7 +36,7 @@ func TestRightsBeforeGrant(t *testing.T) {
 		"granted, not learnt": {nfs3.PostOpAttr{OK: true, Attr: granted}, later, 7, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			who := &caller{cred: oncrpc.Cred{UID: 1}}
+			who := &caller{cred: rpcmsg.Cred{UID: 1}}
 			n := node{attr: granted}
 			n.grant, n.changed, n.learnt = 8, 5, tt.learnt
 			n.allow(who, reply{asked: nfs3.AccessRead, allowed: nfs3.AccessRead, began: 6, read: tt.read, attr: tt.attr})

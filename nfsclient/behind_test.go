@@ -9,11 +9,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // behind returns a WriteBehind for a new file, with a budget for itself.
@@ -137,8 +137,8 @@ func TestAs(t *testing.T) {
 		return nil, nil
 	}
 	gids := []uint32{7, 8}
-	c := g.c.As(oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 5, GID: 6, GIDs: gids})
-	h := f.As(oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 50, GID: 60, GIDs: gids})
+	c := g.c.As(rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 5, GID: 6, GIDs: gids})
+	h := f.As(rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 50, GID: 60, GIDs: gids})
 	gids[0] = 9
 	_, err := c.GetAttr(t.Context(), f.Handle())
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // A Client makes the calls of NFS version 3 to one server, one method for each
@@ -34,7 +35,7 @@ func New(caller oncrpc.Caller, cfg Config) *Client {
 
 // As returns a Client that makes its calls in the name of cred, of which it
 // keeps a copy, and is like c otherwise. It costs little.
-func (c *Client) As(cred oncrpc.Cred) *Client {
+func (c *Client) As(cred rpcmsg.Cred) *Client {
 	cred.GIDs = slices.Clone(cred.GIDs)
 	d := *c
 	d.cfg.Cred = &cred

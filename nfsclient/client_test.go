@@ -12,12 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A procedure makes one call of a procedure that succeeds, in the order of the
@@ -406,7 +406,7 @@ func TestConfig(t *testing.T) {
 
 func TestProcessCred(t *testing.T) {
 	c := ProcessCred()
-	assert.Equal(t, oncrpc.AuthSys, c.Flavor)
+	assert.Equal(t, rpcmsg.AuthSys, c.Flavor)
 	assert.EqualValues(t, os.Geteuid(), c.UID)
 	assert.EqualValues(t, os.Getegid(), c.GID)
 	assert.NotContains(t, c.GIDs, c.GID)
@@ -414,13 +414,13 @@ func TestProcessCred(t *testing.T) {
 
 // TestCred: calls carry the credential, but NULL says nothing of who asks.
 func TestCred(t *testing.T) {
-	cred := oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 7, GID: 8, GIDs: []uint32{9}}
+	cred := rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 7, GID: 8, GIDs: []uint32{9}}
 	g := newRig(t, Config{Cred: &cred}, true)
 	for _, p := range procedures {
 		g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
 			want := cred
 			if x.Proc == nfs3.ProcNull {
-				want = oncrpc.Cred{}
+				want = rpcmsg.Cred{}
 			}
 			assert.Equal(t, want, x.Cred)
 			return nil, errors.New("enough")

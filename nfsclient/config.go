@@ -4,13 +4,13 @@ import (
 	"os"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // A Config is how a Client behaves. The zero value is right for most.
 type Config struct {
 	// Cred is in whose name calls are made; nil means ProcessCred.
-	Cred *oncrpc.Cred
+	Cred *rpcmsg.Cred
 
 	// ReadSize and WriteSize are the most octets of one READ and one WRITE
 	// of a File; 0 means 1 MiB. What the server allows is a limit too.
@@ -56,8 +56,8 @@ func orDefault(n, def int) int {
 // ProcessCred returns the AUTH_SYS credential of this process: its effective
 // user and group, and its other groups, of which RPC carries 16 (RFC 5531,
 // Appendix A).
-func ProcessCred() oncrpc.Cred {
-	cred := oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+func ProcessCred() rpcmsg.Cred {
+	cred := rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	groups, _ := os.Getgroups() // without them the server may refuse, and says so
 	for _, g := range groups {
 		if uint32(g) != cred.GID {

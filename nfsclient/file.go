@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // errNoProgress: a server that takes or gives nothing, and says that all is
@@ -27,7 +27,7 @@ type File struct {
 func (f *File) Handle() nfs3.FH { return f.handle }
 
 // As returns f for calls in the name of cred, of which it keeps a copy.
-func (f *File) As(cred oncrpc.Cred) *File {
+func (f *File) As(cred rpcmsg.Cred) *File {
 	fs := *f.fs
 	fs.c = fs.c.As(cred)
 	return &File{fs: &fs, handle: f.handle}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
 )
 
 // The handles of the captures' server.
@@ -111,7 +111,7 @@ func TestGolden(t *testing.T) {
 		t.Run(tt.file, func(t *testing.T) {
 			want := wiretest.Hex(t, "testdata/call-"+tt.file+".hex")
 			var r recorder
-			c := New(&r, Config{Cred: &oncrpc.Cred{Flavor: oncrpc.AuthSys}})
+			c := New(&r, Config{Cred: &rpcmsg.Cred{Flavor: rpcmsg.AuthSys}})
 			assert.ErrorIs(t, tt.call(t.Context(), c), errRecorded)
 			binary.BigEndian.PutUint32(r.msg, binary.BigEndian.Uint32(want)) // the XID
 			if !tt.apart {

@@ -10,6 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -18,14 +19,14 @@ import (
 // ErrReply.
 type Mount struct {
 	caller oncrpc.Caller
-	cred   oncrpc.Cred
+	cred   rpcmsg.Cred
 	at     string
 	conn   io.Closer // nil: not ours
 }
 
 // NewMount returns a Mount that calls through caller, in the name of cred; nil
 // means ProcessCred.
-func NewMount(caller oncrpc.Caller, cred *oncrpc.Cred) *Mount {
+func NewMount(caller oncrpc.Caller, cred *rpcmsg.Cred) *Mount {
 	if cred == nil {
 		c := ProcessCred()
 		cred = &c
@@ -77,7 +78,7 @@ func (m *Mount) done(x *oncrpc.Exchange) error {
 
 // Null does nothing, at the server's (NULL), and says nothing of who asks.
 func (m *Mount) Null(ctx context.Context) error {
-	anyone := Mount{caller: m.caller, cred: oncrpc.Cred{Flavor: oncrpc.AuthNone}}
+	anyone := Mount{caller: m.caller, cred: rpcmsg.Cred{Flavor: rpcmsg.AuthNone}}
 	x, err := anyone.call(ctx, mount3.ProcNull, nil, 0)
 	if err != nil {
 		return err

@@ -10,15 +10,15 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // newMountRig exports /x, its subdirectory /x/d by that, and /z for others.
@@ -162,7 +162,7 @@ func TestMountBounds(t *testing.T) {
 		assert.Equal(t, want[x.Proc], x.MaxResults)
 		cred := ProcessCred()
 		if x.Proc == mount3.ProcNull {
-			cred = oncrpc.Cred{}
+			cred = rpcmsg.Cred{}
 		}
 		assert.Equal(t, cred, x.Cred)
 		delete(want, x.Proc)

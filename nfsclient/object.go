@@ -7,7 +7,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -15,7 +15,7 @@ import (
 func (c *Client) Null(ctx context.Context) error {
 	k := c.begin(nfs3.ProcNull)
 	defer c.end(k)
-	k.x.Cred = oncrpc.Cred{Flavor: oncrpc.AuthNone}
+	k.x.Cred = rpcmsg.Cred{Flavor: rpcmsg.AuthNone}
 	if err := c.caller.Call(ctx, &k.x); err != nil {
 		return fmt.Errorf("NULL: %w", err)
 	}

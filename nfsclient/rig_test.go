@@ -8,15 +8,15 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A wire is a connection to a server in the same process.
@@ -184,7 +184,7 @@ func newRig(t testing.TB, cfg Config, placed bool) *rig {
 	require.NoError(t, err)
 	s.Register(g.mux)
 	if cfg.Cred == nil {
-		cfg.Cred = &oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1000, GID: 100}
+		cfg.Cred = &rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 1000, GID: 100}
 	}
 	g.c = New(g.wire, cfg)
 	g.root, err = NewMount(g.wire, cfg.Cred).Mnt(t.Context(), "/x")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rpcbind"
 )
 
@@ -43,7 +44,7 @@ type MountSearch struct {
 
 	// Cred is in whose name the Mount's calls are made; nil means
 	// ProcessCred.
-	Cred *oncrpc.Cred
+	Cred *rpcmsg.Cred
 
 	// Step is how long each connection may take to be made and to answer;
 	// 0 means 2 seconds.

@@ -6,6 +6,7 @@ import (
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
@@ -16,7 +17,7 @@ import (
 func (g *rig) allocs(proc uint32, args message) float64 {
 	g.t.Helper()
 	wire := xdr.AppendFixed(args.AppendTo(nil), itemOf(args))
-	cred := oncrpc.Cred{Flavor: oncrpc.AuthSys, GIDs: []uint32{0, 1, 2}}
+	cred := rpcmsg.Cred{Flavor: rpcmsg.AuthSys, GIDs: []uint32{0, 1, 2}}
 	call := oncrpc.Call{Proc: proc, Cred: cred, Peer: g.peer, MaxReply: 1 << 20}
 	var rep oncrpc.Reply
 	var err error

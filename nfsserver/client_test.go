@@ -8,14 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A phoneBook is names of one host.
@@ -109,7 +109,7 @@ func TestNamedAllocs(t *testing.T) {
 	g := named(t, b)
 	args := nfs3.HandleArgs{Object: g.fh(memRoot)}
 	wire := args.AppendTo(nil)
-	call := oncrpc.Call{Proc: nfs3.ProcGetAttr, Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys}, Peer: g.peer}
+	call := oncrpc.Call{Proc: nfs3.ProcGetAttr, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys}, Peer: g.peer}
 	var rep oncrpc.Reply
 	program, head := nfsProgram{g.server}, make([]byte, 0, 512)
 	allocs := testing.AllocsPerRun(100, func() {

@@ -8,6 +8,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -54,9 +55,9 @@ func addrOf(p *oncrpc.Peer) netip.Addr {
 
 // squash returns whom a call with credential from is done for. The groups are
 // appended to groups.
-func squash(o *exports.Options, from *oncrpc.Cred, groups []uint32) vfs.Cred {
+func squash(o *exports.Options, from *rpcmsg.Cred, groups []uint32) vfs.Cred {
 	uid, gid := o.AnonUID.Number(), o.AnonGID.Number()
-	if o.AllSquash || from.Flavor != oncrpc.AuthSys {
+	if o.AllSquash || from.Flavor != rpcmsg.AuthSys {
 		return vfs.Cred{UID: uid, GID: gid}
 	}
 	return vfs.Cred{

@@ -9,13 +9,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestSquash(t *testing.T) {
@@ -115,7 +115,7 @@ func TestCallersApart(t *testing.T) {
 	for id := range uint32(8) {
 		wg.Go(func() {
 			id += 1000
-			cred := oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: id, GID: id, GIDs: []uint32{id, id, id}}
+			cred := rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: id, GID: id, GIDs: []uint32{id, id, id}}
 			for range 300 {
 				call := oncrpc.Call{Proc: nfs3.ProcGetAttr, Cred: cred, Args: xdr.NewReader(wire)}
 				var rep oncrpc.Reply

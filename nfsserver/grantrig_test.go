@@ -15,6 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -211,7 +212,7 @@ func (p *player) ask(fh nfs3.FH, types delegation.Types) (res delegation.Acquire
 	a := delegation.AcquireArgs{Handle: fh, Types: types}
 	x := &oncrpc.Exchange{
 		Prog: delegation.Program, Vers: delegation.Version, Proc: delegation.ProcAcquire, MaxResults: delegation.MaxAcquireRes,
-		Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1000, GID: 1000}, Args: a.AppendTo(nil),
+		Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 1000, GID: 1000}, Args: a.AppendTo(nil),
 	}
 	if err := p.c.Call(p.g.t.Context(), x); err != nil {
 		return res, err
@@ -258,7 +259,7 @@ func (p *player) callOf(prog, proc uint32, args message) nfs3.Status {
 func (p *player) callAs(uid, prog, proc uint32, args message) nfs3.Status {
 	x := &oncrpc.Exchange{
 		Prog: prog, Vers: nfs3.Version, Proc: proc, MaxResults: 4096,
-		Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: uid, GID: uid}, Args: args.AppendTo(nil), Item: itemOf(args),
+		Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: uid, GID: uid}, Args: args.AppendTo(nil), Item: itemOf(args),
 		Sink: make([]byte, 4096),
 	}
 	err := p.c.Call(p.g.t.Context(), x)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/lookupcache"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // identify sets q.cred to in whose name the call is done. It may wait where the
@@ -17,7 +17,7 @@ import (
 func (q *request) identify(ctx context.Context, o *exports.Options) error {
 	q.cred = squash(o, &q.call.Cred, q.groups[:0])
 	lookup := q.server.groups
-	if lookup == nil || o.AllSquash || q.call.Cred.Flavor != oncrpc.AuthSys {
+	if lookup == nil || o.AllSquash || q.call.Cred.Flavor != rpcmsg.AuthSys {
 		return nil
 	}
 	// The superuser of a client that has become somebody else here is not in

@@ -12,14 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestGroups: what this host says of a user's groups takes the place of what the
@@ -152,7 +152,7 @@ func TestGroupsAllocate(t *testing.T) {
 	defer groups.Close()
 	g := newRig(t, newMemFS(), func(c *Config) { c.Groups = groups.Of })
 	wire := (&nfs3.HandleArgs{Object: g.fh(memRoot)}).AppendTo(nil)
-	call := oncrpc.Call{Proc: nfs3.ProcGetAttr, Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 5}, Peer: g.peer, MaxReply: 1 << 20}
+	call := oncrpc.Call{Proc: nfs3.ProcGetAttr, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 5}, Peer: g.peer, MaxReply: 1 << 20}
 	rep := oncrpc.Reply{Head: make([]byte, 0, 512)}
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		call.Args, rep.Head = xdr.NewReader(wire), rep.Head[:0]

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A message is arguments or results.
@@ -108,7 +108,7 @@ func (g *rig) header(prog, vers, proc uint32) []byte {
 		for _, v := range g.gids {
 			c = xdr.AppendUint32(c, v)
 		}
-		b = xdr.AppendOpaque(xdr.AppendUint32(b, oncrpc.AuthSys), c)
+		b = xdr.AppendOpaque(xdr.AppendUint32(b, rpcmsg.AuthSys), c)
 	}
 	return xdr.AppendUint64(b, 0) // verifier
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -53,7 +54,7 @@ func (p mountProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Re
 }
 
 // flavors are the credentials that NFS calls may have.
-var flavors = []uint32{oncrpc.AuthSys, oncrpc.AuthNone}
+var flavors = []uint32{rpcmsg.AuthSys, rpcmsg.AuthNone}
 
 // mnt is MNT (RFC 1813, Section 5.2.1): an export or a directory below it.
 func (p mountProgram) mnt(ctx context.Context, peer *oncrpc.Peer, name string) mount3.MntRes {

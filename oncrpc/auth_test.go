@@ -3,42 +3,42 @@ package oncrpc
 import (
 	"testing"
 
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 func TestAuthSys(t *testing.T) {
 	for _, tt := range []struct {
 		file string
-		want Cred
+		want rpcmsg.Cred
 	}{
-		{"getattr-call", Cred{Flavor: AuthSys, GIDs: []uint32{}}},
-		{"authsys-call", Cred{
-			Flavor: AuthSys, UID: 1000, GID: 100,
+		{"getattr-call", rpcmsg.Cred{Flavor: rpcmsg.AuthSys, GIDs: []uint32{}}},
+		{"authsys-call", rpcmsg.Cred{
+			Flavor: rpcmsg.AuthSys, UID: 1000, GID: 100,
 			GIDs: []uint32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1<<32 - 1},
 		}},
 	} {
 		t.Run(tt.file, func(t *testing.T) {
 			r := xdr.NewReader(wiretest.Hex(t, "testdata/"+tt.file+".hex"))
-			h, err := readCall(&r)
+			h, err := rpcmsg.ReadCall(&r)
 			require.NoError(t, err)
-			require.NoError(t, checkFlavor(h.cred.flavor))
-			var gids [maxGIDs]uint32
-			c, err := decodeCred(h.cred, h.verf, &gids)
+			require.NoError(t, rpcmsg.CheckFlavor(h.Cred.Flavor))
+			var gids [rpcmsg.MaxGIDs]uint32
+			c, err := rpcmsg.DecodeCred(h.Cred, h.Verf, &gids)
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, c)
-			for n := range h.cred.body { // cut at every octet
-				_, err := decodeAuthSys(h.cred.body[:n], &gids)
-				assert.Equal(t, AuthBadCred, err, n)
+			for n := range h.Cred.Body { // cut at every octet
+				_, err := rpcmsg.DecodeAuthSys(h.Cred.Body[:n], &gids)
+				assert.Equal(t, rpcmsg.AuthBadCred, err, n)
 			}
-			longer := append(h.cred.body[:len(h.cred.body):len(h.cred.body)], 0, 0, 0, 0)
-			_, err = decodeAuthSys(longer, &gids)
-			assert.Equal(t, AuthBadCred, err, "octets behind the gids")
+			longer := append(h.Cred.Body[:len(h.Cred.Body):len(h.Cred.Body)], 0, 0, 0, 0)
+			_, err = rpcmsg.DecodeAuthSys(longer, &gids)
+			assert.Equal(t, rpcmsg.AuthBadCred, err, "octets behind the gids")
 			assert.Zero(t, testing.AllocsPerRun(100, func() {
-				_, _ = decodeCred(h.cred, h.verf, &gids)
+				_, _ = rpcmsg.DecodeCred(h.Cred, h.Verf, &gids)
 			}))
 		})
 	}
@@ -57,23 +57,23 @@ func authSys(name, gids int) []byte {
 func TestCredLimits(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
-		cred, verf opaqueAuth
+		cred, verf rpcmsg.OpaqueAuth
 		want       error
 	}{
-		{"none", opaqueAuth{}, opaqueAuth{}, nil},
-		{"none, undefined bodies", opaqueAuth{body: []byte("x")}, opaqueAuth{body: []byte("y")}, nil},
-		{"no machine name", opaqueAuth{AuthSys, authSys(0, 0)}, opaqueAuth{}, nil},
-		{"machine name of 255", opaqueAuth{AuthSys, authSys(255, 16)}, opaqueAuth{}, nil},
-		{"machine name of 256", opaqueAuth{AuthSys, authSys(256, 0)}, opaqueAuth{}, AuthBadCred},
-		{"17 gids", opaqueAuth{AuthSys, authSys(0, 17)}, opaqueAuth{}, AuthBadCred},
-		{"2^32-1 gids", opaqueAuth{AuthSys, authSys(0, 1<<32-1)}, opaqueAuth{}, AuthBadCred},
-		{"empty", opaqueAuth{flavor: AuthSys}, opaqueAuth{}, AuthBadCred},
-		{"verifier AUTH_SYS", opaqueAuth{AuthSys, authSys(0, 0)}, opaqueAuth{flavor: AuthSys}, AuthBadVerf},
-		{"verifier RPCSEC_GSS", opaqueAuth{}, opaqueAuth{flavor: 6}, AuthBadVerf},
+		{"none", rpcmsg.OpaqueAuth{}, rpcmsg.OpaqueAuth{}, nil},
+		{"none, undefined bodies", rpcmsg.OpaqueAuth{Body: []byte("x")}, rpcmsg.OpaqueAuth{Body: []byte("y")}, nil},
+		{"no machine name", rpcmsg.OpaqueAuth{Flavor: rpcmsg.AuthSys, Body: authSys(0, 0)}, rpcmsg.OpaqueAuth{}, nil},
+		{"machine name of 255", rpcmsg.OpaqueAuth{Flavor: rpcmsg.AuthSys, Body: authSys(255, 16)}, rpcmsg.OpaqueAuth{}, nil},
+		{"machine name of 256", rpcmsg.OpaqueAuth{Flavor: rpcmsg.AuthSys, Body: authSys(256, 0)}, rpcmsg.OpaqueAuth{}, rpcmsg.AuthBadCred},
+		{"17 gids", rpcmsg.OpaqueAuth{Flavor: rpcmsg.AuthSys, Body: authSys(0, 17)}, rpcmsg.OpaqueAuth{}, rpcmsg.AuthBadCred},
+		{"2^32-1 gids", rpcmsg.OpaqueAuth{Flavor: rpcmsg.AuthSys, Body: authSys(0, 1<<32-1)}, rpcmsg.OpaqueAuth{}, rpcmsg.AuthBadCred},
+		{"empty", rpcmsg.OpaqueAuth{Flavor: rpcmsg.AuthSys}, rpcmsg.OpaqueAuth{}, rpcmsg.AuthBadCred},
+		{"verifier AUTH_SYS", rpcmsg.OpaqueAuth{Flavor: rpcmsg.AuthSys, Body: authSys(0, 0)}, rpcmsg.OpaqueAuth{Flavor: rpcmsg.AuthSys}, rpcmsg.AuthBadVerf},
+		{"verifier RPCSEC_GSS", rpcmsg.OpaqueAuth{}, rpcmsg.OpaqueAuth{Flavor: 6}, rpcmsg.AuthBadVerf},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var gids [maxGIDs]uint32
-			c, err := decodeCred(tt.cred, tt.verf, &gids)
+			var gids [rpcmsg.MaxGIDs]uint32
+			c, err := rpcmsg.DecodeCred(tt.cred, tt.verf, &gids)
 			assert.Equal(t, tt.want, err)
 			if err != nil {
 				assert.Zero(t, c)
@@ -83,29 +83,29 @@ func TestCredLimits(t *testing.T) {
 }
 
 func TestAuthNoneIsNobody(t *testing.T) {
-	c, err := decodeCred(opaqueAuth{}, opaqueAuth{}, nil)
+	c, err := rpcmsg.DecodeCred(rpcmsg.OpaqueAuth{}, rpcmsg.OpaqueAuth{}, nil)
 	require.NoError(t, err)
-	assert.Equal(t, Cred{Flavor: AuthNone, UID: 65534, GID: 65534}, c)
+	assert.Equal(t, rpcmsg.Cred{Flavor: rpcmsg.AuthNone, UID: 65534, GID: 65534}, c)
 }
 
 func TestCheckFlavor(t *testing.T) {
 	for flavor, want := range map[uint32]error{
-		AuthNone: nil, AuthSys: nil,
-		2:         AuthRejectedCred, // AUTH_SHORT
-		3:         AuthBadCred,      // AUTH_DH
-		6:         AuthBadCred,      // RPCSEC_GSS
-		7:         AuthBadCred,      // AUTH_TLS
-		1<<32 - 1: AuthBadCred,
+		rpcmsg.AuthNone: nil, rpcmsg.AuthSys: nil,
+		2:         rpcmsg.AuthRejectedCred, // AUTH_SHORT
+		3:         rpcmsg.AuthBadCred,      // AUTH_DH
+		6:         rpcmsg.AuthBadCred,      // RPCSEC_GSS
+		7:         rpcmsg.AuthBadCred,      // AUTH_TLS
+		1<<32 - 1: rpcmsg.AuthBadCred,
 	} {
-		assert.Equal(t, want, checkFlavor(flavor), flavor)
+		assert.Equal(t, want, rpcmsg.CheckFlavor(flavor), flavor)
 	}
 }
 
 func TestAuthErrorNames(t *testing.T) {
-	assert.EqualError(t, AuthBadCred, "oncrpc: call denied: AUTH_BADCRED (1)")
-	assert.EqualError(t, AuthRejectedCred, "oncrpc: call denied: AUTH_REJECTEDCRED (2)")
-	assert.EqualError(t, AuthBadVerf, "oncrpc: call denied: AUTH_BADVERF (3)")
-	assert.EqualError(t, AuthRejectedVerf, "oncrpc: call denied: AUTH_REJECTEDVERF (4)")
-	assert.EqualError(t, AuthTooWeak, "oncrpc: call denied: AUTH_TOOWEAK (5)")
-	assert.EqualError(t, AuthError(13), "oncrpc: call denied: unnamed (13)")
+	assert.EqualError(t, rpcmsg.AuthBadCred, "oncrpc: call denied: AUTH_BADCRED (1)")
+	assert.EqualError(t, rpcmsg.AuthRejectedCred, "oncrpc: call denied: AUTH_REJECTEDCRED (2)")
+	assert.EqualError(t, rpcmsg.AuthBadVerf, "oncrpc: call denied: AUTH_BADVERF (3)")
+	assert.EqualError(t, rpcmsg.AuthRejectedVerf, "oncrpc: call denied: AUTH_REJECTEDVERF (4)")
+	assert.EqualError(t, rpcmsg.AuthTooWeak, "oncrpc: call denied: AUTH_TOOWEAK (5)")
+	assert.EqualError(t, rpcmsg.AuthError(13), "oncrpc: call denied: unnamed (13)")
 }

@@ -6,9 +6,9 @@ import (
 	"net"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/require"
 )
 
 // benchServer serves READ-like calls (procedure 1: as many octets as the
@@ -64,21 +64,21 @@ func pingPong(b *testing.B, msg []byte, replyLen, depth int) {
 }
 
 func BenchmarkNull(b *testing.B) {
-	pingPong(b, call(1, testProg, 2, 0), acceptedLen, 1)
+	pingPong(b, call(1, testProg, 2, 0), rpcmsg.AcceptedLen, 1)
 }
 
 func BenchmarkNullDepth32(b *testing.B) {
-	pingPong(b, call(1, testProg, 2, 0), acceptedLen, 32)
+	pingPong(b, call(1, testProg, 2, 0), rpcmsg.AcceptedLen, 32)
 }
 
 func BenchmarkRead1MiB(b *testing.B) {
 	b.SetBytes(1 << 20)
-	pingPong(b, call(1, testProg, 2, 1, 0, 0x10, 0, 0), acceptedLen+4+1<<20, 4)
+	pingPong(b, call(1, testProg, 2, 1, 0, 0x10, 0, 0), rpcmsg.AcceptedLen+4+1<<20, 4)
 }
 
 func BenchmarkWrite1MiB(b *testing.B) {
 	b.SetBytes(1 << 20)
-	pingPong(b, call(1, testProg, 2, 2, xdr.AppendOpaque(nil, make([]byte, 1<<20))...), acceptedLen, 4)
+	pingPong(b, call(1, testProg, 2, 2, xdr.AppendOpaque(nil, make([]byte, 1<<20))...), rpcmsg.AcceptedLen, 4)
 }
 
 func BenchmarkMux(b *testing.B) {

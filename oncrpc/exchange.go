@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -14,7 +15,7 @@ import (
 // after Release.
 type Exchange struct {
 	Prog, Vers, Proc uint32
-	Cred             Cred
+	Cred             rpcmsg.Cred
 
 	// Args are the encoded arguments, up to and including the length word
 	// of Item where there is one. Tail is what follows the item and its
@@ -80,15 +81,15 @@ type ReplyError struct {
 // Error names the accept_stat.
 func (e *ReplyError) Error() string {
 	switch e.Stat {
-	case progUnavail:
+	case rpcmsg.ProgUnavail:
 		return "oncrpc: the server does not have the program"
-	case progMismatch:
+	case rpcmsg.ProgMismatch:
 		return fmt.Sprintf("oncrpc: the server has versions %d to %d of the program only", e.Low, e.High)
-	case procUnavail:
+	case rpcmsg.ProcUnavail:
 		return "oncrpc: the server does not have the procedure"
-	case garbageArgs:
+	case rpcmsg.GarbageArgs:
 		return "oncrpc: the server cannot decode the arguments"
-	case systemErr:
+	case rpcmsg.SystemErr:
 		return "oncrpc: the server failed"
 	}
 	return fmt.Sprintf("oncrpc: undefined accept_stat %d", e.Stat)
@@ -98,11 +99,11 @@ func (e *ReplyError) Error() string {
 func (e *ReplyError) Is(target error) bool {
 	switch target {
 	case ErrProgUnavail:
-		return e.Stat == progUnavail
+		return e.Stat == rpcmsg.ProgUnavail
 	case ErrProcUnavail:
-		return e.Stat == procUnavail
+		return e.Stat == rpcmsg.ProcUnavail
 	case ErrGarbageArgs:
-		return e.Stat == garbageArgs
+		return e.Stat == rpcmsg.GarbageArgs
 	}
 	return false
 }
@@ -119,23 +120,23 @@ func AppendCall(b []byte, xid uint32, x *Exchange, machine string) []byte {
 	if x.Relay {
 		return xdr.AppendUint32(b, xid)
 	}
-	for _, v := range [...]uint32{xid, msgCall, rpcVersion, x.Prog, x.Vers, x.Proc} {
+	for _, v := range [...]uint32{xid, rpcmsg.MsgCall, rpcmsg.Version, x.Prog, x.Vers, x.Proc} {
 		b = xdr.AppendUint32(b, v)
 	}
 	b = appendCred(b, &x.Cred, machine)
-	b = xdr.AppendUint32(b, AuthNone)
+	b = xdr.AppendUint32(b, rpcmsg.AuthNone)
 	return xdr.AppendUint32(b, 0)
 }
 
 // appendCred appends the credential. Of more than 16 groups the first 16 are
 // sent (RFC 5531, Appendix A).
-func appendCred(b []byte, c *Cred, machine string) []byte {
+func appendCred(b []byte, c *rpcmsg.Cred, machine string) []byte {
 	b = xdr.AppendUint32(b, c.Flavor)
-	if c.Flavor == AuthNone {
+	if c.Flavor == rpcmsg.AuthNone {
 		return xdr.AppendUint32(b, 0)
 	}
-	gids := c.GIDs[:min(len(c.GIDs), maxGIDs)]
-	machine = machine[:min(len(machine), maxMachineName)]
+	gids := c.GIDs[:min(len(c.GIDs), rpcmsg.MaxGIDs)]
+	machine = machine[:min(len(machine), rpcmsg.MaxMachineName)]
 	b = xdr.AppendUint32(b, uint32(5*4+len(machine)+xdr.Pad(len(machine))+4*len(gids)))
 	b = xdr.AppendUint32(b, 0) // stamp
 	b = xdr.AppendString(b, machine)
@@ -150,7 +151,7 @@ func appendCred(b []byte, c *Cred, machine string) []byte {
 
 // MaxReplyHeader is the length in octets of the longest accepted reply before
 // its results: with a verifier of 400 octets.
-const MaxReplyHeader = acceptedLen + maxAuthBody
+const MaxReplyHeader = rpcmsg.AcceptedLen + rpcmsg.MaxAuthBody
 
 // ReadReply reads the reply to call xid up to its results, where r is left. An
 // error is a ReplyError or an AuthError where the server refused, else the
@@ -160,19 +161,19 @@ func ReadReply(r *xdr.Reader, xid uint32) error {
 	switch {
 	case r.Err() != nil:
 		return fmt.Errorf("%w: %w", errReply, r.Err())
-	case got != xid || direction != msgReply || stat > msgDenied:
+	case got != xid || direction != rpcmsg.MsgReply || stat > rpcmsg.MsgDenied:
 		return fmt.Errorf("%w: xid %#08x, msg_type %d, reply_stat %d", errReply, got, direction, stat)
-	case stat == msgDenied:
+	case stat == rpcmsg.MsgDenied:
 		return readDenied(r)
 	}
 	r.Uint32() // the verifier's flavour
-	r.Opaque(maxAuthBody)
+	r.Opaque(rpcmsg.MaxAuthBody)
 	stat = r.Uint32()
-	if r.Err() == nil && stat == success {
+	if r.Err() == nil && stat == rpcmsg.Success {
 		return nil
 	}
 	e := &ReplyError{Stat: stat}
-	if stat == progMismatch {
+	if stat == rpcmsg.ProgMismatch {
 		e.Low, e.High = r.Uint32(), r.Uint32()
 	}
 	if r.Err() != nil {
@@ -187,8 +188,8 @@ func readDenied(r *xdr.Reader) error {
 	switch {
 	case r.Err() != nil:
 		return fmt.Errorf("%w: %w", errReply, r.Err())
-	case reject == authError:
-		return AuthError(value)
+	case reject == rpcmsg.DeniedAuth:
+		return rpcmsg.AuthError(value)
 	}
 	return fmt.Errorf("%w: the server speaks another version of RPC", errReply)
 }

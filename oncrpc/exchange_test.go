@@ -4,12 +4,12 @@ import (
 	"context"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestAppendCall(t *testing.T) {
@@ -25,10 +25,10 @@ func TestAppendCall(t *testing.T) {
 		machine string
 	}{
 		{"null-call", 0xf984739a, Exchange{Prog: nfs, Vers: 3}, ""},
-		{"getattr-call", 0xfc84739a, Exchange{Prog: nfs, Vers: 3, Proc: 1, Cred: Cred{Flavor: AuthSys}}, "rig"},
+		{"getattr-call", 0xfc84739a, Exchange{Prog: nfs, Vers: 3, Proc: 1, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys}}, "rig"},
 		{"authsys-call", 0x01020304, Exchange{
 			Prog: nfs, Vers: 3, Proc: 1,
-			Cred: Cred{Flavor: AuthSys, UID: 1000, GID: 100, GIDs: many},
+			Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 1000, GID: 100, GIDs: many},
 		}, "krypton"},
 	} {
 		t.Run(tt.file, func(t *testing.T) {
@@ -40,16 +40,16 @@ func TestAppendCall(t *testing.T) {
 			assert.Equal(t, want[:len(got)], got)
 
 			r := xdr.NewReader(got)
-			_, err := readCall(&r)
+			_, err := rpcmsg.ReadCall(&r)
 			require.NoError(t, err)
 			assert.NoError(t, r.Done())
 		})
 	}
-	long := AppendCall(nil, 1, &Exchange{Cred: Cred{Flavor: AuthSys, GIDs: many}}, string(make([]byte, 300)))
+	long := AppendCall(nil, 1, &Exchange{Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, GIDs: many}}, string(make([]byte, 300)))
 	r := xdr.NewReader(long)
-	h, err := readCall(&r)
+	h, err := rpcmsg.ReadCall(&r)
 	require.NoError(t, err)
-	_, err = decodeAuthSys(h.cred.body, new([maxGIDs]uint32))
+	_, err = rpcmsg.DecodeAuthSys(h.Cred.Body, new([rpcmsg.MaxGIDs]uint32))
 	assert.NoError(t, err, "cut to what may be sent")
 }
 
@@ -61,13 +61,13 @@ func TestReadReply(t *testing.T) {
 		as   error
 	}{
 		{"null-reply", nil, nil},
-		{"prog-unavail", ErrProgUnavail, &ReplyError{Stat: progUnavail}},
-		{"prog-mismatch", nil, &ReplyError{Stat: progMismatch, Low: 2, High: 4}},
-		{"proc-unavail", ErrProcUnavail, &ReplyError{Stat: procUnavail}},
-		{"garbage-args", ErrGarbageArgs, &ReplyError{Stat: garbageArgs}},
-		{"system-err", nil, &ReplyError{Stat: systemErr}},
+		{"prog-unavail", ErrProgUnavail, &ReplyError{Stat: rpcmsg.ProgUnavail}},
+		{"prog-mismatch", nil, &ReplyError{Stat: rpcmsg.ProgMismatch, Low: 2, High: 4}},
+		{"proc-unavail", ErrProcUnavail, &ReplyError{Stat: rpcmsg.ProcUnavail}},
+		{"garbage-args", ErrGarbageArgs, &ReplyError{Stat: rpcmsg.GarbageArgs}},
+		{"system-err", nil, &ReplyError{Stat: rpcmsg.SystemErr}},
 		{"rpc-mismatch", errReply, nil},
-		{"auth-tooweak", AuthTooWeak, AuthTooWeak},
+		{"auth-tooweak", rpcmsg.AuthTooWeak, rpcmsg.AuthTooWeak},
 	} {
 		t.Run(tt.file, func(t *testing.T) {
 			wire := wiretest.Hex(t, "testdata/"+tt.file+".hex")
@@ -133,7 +133,7 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire []byte, xid uint32) {
 		r := xdr.NewReader(wire)
 		if ReadReply(&r, xid) == nil {
-			require.GreaterOrEqual(t, r.Offset(), acceptedLen)
+			require.GreaterOrEqual(t, r.Offset(), rpcmsg.AcceptedLen)
 			require.LessOrEqual(t, r.Offset(), MaxReplyHeader)
 			require.Equal(t, xdr.AppendUint32(nil, xid), wire[:4])
 		}
@@ -143,7 +143,7 @@ func FuzzReply(f *testing.F) {
 
 // An Exchange's call, given to a Mux, comes back to the Exchange.
 func TestExchangeRoundTrip(t *testing.T) {
-	x := Exchange{Prog: testProg, Vers: 2, Proc: procEcho, Cred: Cred{Flavor: AuthSys, UID: 7}}
+	x := Exchange{Prog: testProg, Vers: 2, Proc: procEcho, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 7}}
 	msg := append(AppendCall(nil, 5, &x, "krypton"), 0, 0, 0, 5)
 	req := &Request{Msg: msg, Item: []byte("hello"), ItemPos: len(msg), MaxReply: 100}
 	var rep Reply

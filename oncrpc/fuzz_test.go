@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/require"
 )
 
 // FuzzCall gives the mux any message, with an item at any place. Whatever may
@@ -29,7 +29,7 @@ func FuzzCall(f *testing.F) {
 		}
 		var rep Reply
 		answer := m.Serve(t.Context(), req, &rep)
-		isCall := len(msg) >= 12 && binary.BigEndian.Uint32(msg[4:]) == msgCall
+		isCall := len(msg) >= 12 && binary.BigEndian.Uint32(msg[4:]) == rpcmsg.MsgCall
 		require.Equal(t, isCall, answer)
 		if !answer {
 			return
@@ -47,10 +47,10 @@ func FuzzCall(f *testing.F) {
 func checkReplyForm(t *testing.T, msg, reply []byte) {
 	r := xdr.NewReader(reply)
 	require.Equal(t, binary.BigEndian.Uint32(msg), r.Uint32())
-	require.EqualValues(t, msgReply, r.Uint32())
-	if r.Uint32() == msgDenied {
-		if r.Uint32() == rpcMismatch {
-			require.NotEqualValues(t, rpcVersion, binary.BigEndian.Uint32(msg[8:]))
+	require.EqualValues(t, rpcmsg.MsgReply, r.Uint32())
+	if r.Uint32() == rpcmsg.MsgDenied {
+		if r.Uint32() == rpcmsg.RPCMismatch {
+			require.NotEqualValues(t, rpcmsg.Version, binary.BigEndian.Uint32(msg[8:]))
 			r.Uint64()
 		} else {
 			stat := r.Uint32()
@@ -61,12 +61,12 @@ func checkReplyForm(t *testing.T, msg, reply []byte) {
 	}
 	require.Zero(t, r.Uint64()) // verifier
 	switch stat := r.Uint32(); stat {
-	case success:
+	case rpcmsg.Success:
 		r.Fixed(len(reply) - r.Offset())
-	case progMismatch:
+	case rpcmsg.ProgMismatch:
 		require.LessOrEqual(t, r.Uint32(), r.Uint32())
 	default:
-		require.LessOrEqual(t, stat, uint32(systemErr))
+		require.LessOrEqual(t, stat, uint32(rpcmsg.SystemErr))
 	}
 	require.NoError(t, r.Done())
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -62,7 +63,7 @@ type Request struct {
 type Call struct {
 	XID, Prog, Vers, Proc uint32
 
-	Cred Cred
+	Cred rpcmsg.Cred
 	Peer *Peer
 
 	// Args stands at the first octet of the arguments. What it returns is
@@ -229,4 +230,4 @@ var (
 // ErrNoAnswer is the fate of a message that cannot be answered, because it is no
 // call or ends before that and the RPC version, which decides how an answer
 // looks, are known. A Handler returns it where its protocol wants no answer.
-var ErrNoAnswer = errors.New("oncrpc: no answer")
+var ErrNoAnswer = rpcmsg.ErrNotCall

@@ -9,11 +9,11 @@ import (
 	"net"
 	"testing"
 
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 const (
@@ -61,7 +61,7 @@ func echoMux() *Mux {
 // call returns a call message with AUTH_NONE.
 func call(xid, prog, vers, proc uint32, args ...byte) []byte {
 	var b []byte
-	for _, w := range []uint32{xid, msgCall, rpcVersion, prog, vers, proc, AuthNone, 0, AuthNone, 0} {
+	for _, w := range []uint32{xid, rpcmsg.MsgCall, rpcmsg.Version, prog, vers, proc, rpcmsg.AuthNone, 0, rpcmsg.AuthNone, 0} {
 		b = xdr.AppendUint32(b, w)
 	}
 	return append(b, args...)
@@ -74,7 +74,7 @@ func echoCall(xid, proc uint32, data []byte) []byte {
 // echoReply is what a transport that carries the item inline sends for
 // echoCall.
 func echoReply(xid, proc uint32, data []byte) []byte {
-	b := xdr.AppendOpaque(appendAccepted(nil, xid, success), data)
+	b := xdr.AppendOpaque(rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success), data)
 	if proc == procEcho {
 		b = append(b, echoTail...)
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -39,7 +40,7 @@ type version struct {
 // A pooledCall is a Call and the storage of what it points to.
 type pooledCall struct {
 	Call
-	gids [maxGIDs]uint32
+	gids [rpcmsg.MaxGIDs]uint32
 }
 
 var (
@@ -106,30 +107,30 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 	} else if req.Places != nil {
 		r.SetPlaces(req.Places)
 	}
-	h, err := readCall(&r)
-	c.Call = Call{XID: h.xid, Prog: h.prog, Vers: h.vers, Proc: h.proc, Peer: req.Peer}
+	h, err := rpcmsg.ReadCall(&r)
+	c.Call = Call{XID: h.XID, Prog: h.Prog, Vers: h.Vers, Proc: h.Proc, Peer: req.Peer}
 	if err != nil {
 		return err
 	}
-	handler, err := m.find(h.prog, h.vers, req.Peer)
+	handler, err := m.find(h.Prog, h.Vers, req.Peer)
 	if err != nil {
 		return err
 	}
 	// Before the NULL procedure: RPCSEC_GSS and AUTH_TLS use it to set up
 	// a context or a secure channel, and would take the empty results for
 	// theirs.
-	if err := checkFlavor(h.cred.flavor); err != nil {
+	if err := rpcmsg.CheckFlavor(h.Cred.Flavor); err != nil {
 		return err
 	}
-	rep.Head = appendAccepted(rep.Head, h.xid, success)
-	if h.proc == 0 { // never needs an identity (RFC 5531, Section 12.1)
+	rep.Head = rpcmsg.AppendAccepted(rep.Head, h.XID, rpcmsg.Success)
+	if h.Proc == 0 { // never needs an identity (RFC 5531, Section 12.1)
 		return noItem(req)
 	}
-	if c.Cred, err = decodeCred(h.cred, h.verf, &c.gids); err != nil {
+	if c.Cred, err = rpcmsg.DecodeCred(h.Cred, h.Verf, &c.gids); err != nil {
 		return err
 	}
 	c.Args = r
-	c.MaxReply = max(0, req.MaxReply-acceptedLen)
+	c.MaxReply = max(0, req.MaxReply-rpcmsg.AcceptedLen)
 	if err := m.call(ctx, handler, &c.Call, rep); err != nil {
 		return err
 	}
@@ -202,26 +203,26 @@ func checkReply(rep *Reply, limit int) error {
 func (m *Mux) appendError(rep *Reply, c *pooledCall, err error) []byte {
 	b := rep.Head
 	rep.NoReplay = true
-	var denied AuthError
+	var denied rpcmsg.AuthError
 	var mismatch mismatchError
 	switch {
-	case errors.Is(err, errRPCVersion):
-		return appendRPCMismatch(b, c.XID)
+	case errors.Is(err, rpcmsg.ErrVersion):
+		return rpcmsg.AppendRPCMismatch(b, c.XID)
 	case errors.As(err, &denied):
-		return AppendAuthError(b, c.XID, denied)
+		return rpcmsg.AppendAuthError(b, c.XID, denied)
 	case errors.As(err, &mismatch):
-		return AppendProgMismatch(b, c.XID, mismatch.low, mismatch.high)
+		return rpcmsg.AppendProgMismatch(b, c.XID, mismatch.low, mismatch.high)
 	case errors.Is(err, ErrProgUnavail):
-		return appendAccepted(b, c.XID, progUnavail)
+		return rpcmsg.AppendAccepted(b, c.XID, rpcmsg.ProgUnavail)
 	case errors.Is(err, ErrProcUnavail):
-		return appendAccepted(b, c.XID, procUnavail)
+		return rpcmsg.AppendAccepted(b, c.XID, rpcmsg.ProcUnavail)
 	case isGarbage(err):
-		return appendAccepted(b, c.XID, garbageArgs)
+		return rpcmsg.AppendAccepted(b, c.XID, rpcmsg.GarbageArgs)
 	}
 	m.log().Error("RPC call failed", "prog", c.Prog, "vers", c.Vers, "proc", c.Proc,
 		"xid", c.XID, "peer", c.Peer, "err", err)
 	rep.NoReplay = false
-	return appendAccepted(b, c.XID, systemErr)
+	return rpcmsg.AppendAccepted(b, c.XID, rpcmsg.SystemErr)
 }
 
 // isGarbage tells whether err says that octets from the peer could not be

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // serve returns the reply to msg, or nil if there is none.
@@ -58,20 +58,20 @@ func TestMuxDispatch(t *testing.T) {
 	}{
 		{"version 2", call(xid, testProg, 2, procHead, xdr.AppendOpaque(nil, data)...), echoReply(xid, procHead, data)},
 		{"version 4", call(xid, testProg, 4, procEcho, xdr.AppendOpaque(nil, data)...), echoReply(xid, procEcho, data)},
-		{"unknown program", call(xid, nfs, 2, procHead), appendAccepted(nil, xid, progUnavail)},
-		{"unknown program, NULL", call(xid, nfs, 2, 0), appendAccepted(nil, xid, progUnavail)},
-		{"version below", call(xid, testProg, 1, 0), AppendProgMismatch(nil, xid, 2, 4)},
-		{"version between", call(xid, testProg, 3, procHead), AppendProgMismatch(nil, xid, 2, 4)},
-		{"version above", call(xid, testProg, 1<<32-1, procHead), AppendProgMismatch(nil, xid, 2, 4)},
-		{"NULL", call(xid, testProg, 2, 0), appendAccepted(nil, xid, success)},
-		{"NULL, broken AUTH_SYS", withFlavor(call(xid, testProg, 2, 0), AuthSys), appendAccepted(nil, xid, success)},
-		{"NULL, RPCSEC_GSS", withFlavor(call(xid, testProg, 2, 0), 6), AppendAuthError(nil, xid, AuthBadCred)},
-		{"NULL, AUTH_TLS", withFlavor(call(xid, testProg, 2, 0), 7), AppendAuthError(nil, xid, AuthBadCred)},
-		{"broken AUTH_SYS", withFlavor(call(xid, testProg, 2, procHead), AuthSys), AppendAuthError(nil, xid, AuthBadCred)},
-		{"AUTH_SHORT", withFlavor(call(xid, testProg, 2, procHead), 2), AppendAuthError(nil, xid, AuthRejectedCred)},
-		{"unknown procedure", call(xid, testProg, 2, 99, 0, 0, 0, 0), appendAccepted(nil, xid, procUnavail)},
-		{"arguments missing", call(xid, testProg, 2, procHead), appendAccepted(nil, xid, garbageArgs)},
-		{"arguments too long", call(xid, testProg, 2, procHead, 0, 0, 0, 0, 0, 0, 0, 0), appendAccepted(nil, xid, garbageArgs)},
+		{"unknown program", call(xid, nfs, 2, procHead), rpcmsg.AppendAccepted(nil, xid, rpcmsg.ProgUnavail)},
+		{"unknown program, NULL", call(xid, nfs, 2, 0), rpcmsg.AppendAccepted(nil, xid, rpcmsg.ProgUnavail)},
+		{"version below", call(xid, testProg, 1, 0), rpcmsg.AppendProgMismatch(nil, xid, 2, 4)},
+		{"version between", call(xid, testProg, 3, procHead), rpcmsg.AppendProgMismatch(nil, xid, 2, 4)},
+		{"version above", call(xid, testProg, 1<<32-1, procHead), rpcmsg.AppendProgMismatch(nil, xid, 2, 4)},
+		{"NULL", call(xid, testProg, 2, 0), rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success)},
+		{"NULL, broken AUTH_SYS", withFlavor(call(xid, testProg, 2, 0), rpcmsg.AuthSys), rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success)},
+		{"NULL, RPCSEC_GSS", withFlavor(call(xid, testProg, 2, 0), 6), rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthBadCred)},
+		{"NULL, AUTH_TLS", withFlavor(call(xid, testProg, 2, 0), 7), rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthBadCred)},
+		{"broken AUTH_SYS", withFlavor(call(xid, testProg, 2, procHead), rpcmsg.AuthSys), rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthBadCred)},
+		{"AUTH_SHORT", withFlavor(call(xid, testProg, 2, procHead), 2), rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthRejectedCred)},
+		{"unknown procedure", call(xid, testProg, 2, 99, 0, 0, 0, 0), rpcmsg.AppendAccepted(nil, xid, rpcmsg.ProcUnavail)},
+		{"arguments missing", call(xid, testProg, 2, procHead), rpcmsg.AppendAccepted(nil, xid, rpcmsg.GarbageArgs)},
+		{"arguments too long", call(xid, testProg, 2, procHead, 0, 0, 0, 0, 0, 0, 0, 0), rpcmsg.AppendAccepted(nil, xid, rpcmsg.GarbageArgs)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, tt.want, serve(t, m, &Request{Msg: tt.msg}))
@@ -87,7 +87,7 @@ func TestMuxNullWithItem(t *testing.T) {
 		{Places: []xdr.Place{{Pos: 40, Len: 4}, {Pos: 44, Len: 4}}},
 	} {
 		req.Msg = call(7, testProg, 2, 0)
-		assert.Equal(t, appendAccepted(nil, 7, garbageArgs), serve(t, echoMux(), req))
+		assert.Equal(t, rpcmsg.AppendAccepted(nil, 7, rpcmsg.GarbageArgs), serve(t, echoMux(), req))
 	}
 }
 
@@ -110,7 +110,7 @@ func TestMuxCutAtEveryOctet(t *testing.T) {
 			assert.Nil(t, got, n)
 			continue
 		}
-		assert.Equal(t, appendAccepted(nil, 9, garbageArgs), got, n)
+		assert.Equal(t, rpcmsg.AppendAccepted(nil, 9, rpcmsg.GarbageArgs), got, n)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestMuxCall(t *testing.T) {
 		assert.Equal(t, []uint32{nfs, 3, 7}, []uint32{c.Prog, c.Vers, c.Proc})
 		assert.Same(t, peer, c.Peer)
 		assert.Equal(t, 1000-24, c.MaxReply)
-		assert.Equal(t, Cred{Flavor: AuthSys, GIDs: []uint32{}}, c.Cred)
+		assert.Equal(t, rpcmsg.Cred{Flavor: rpcmsg.AuthSys, GIDs: []uint32{}}, c.Cred)
 		assert.Len(t, c.Args.Opaque(64), 20)
 		c.Args.Fixed(16)
 		data := c.Args.Item(1 << 20)
@@ -148,7 +148,7 @@ func TestMuxCall(t *testing.T) {
 	for _, pos := range []int{0, 4, 24, 60, 104, 112} { // in the header, or where no item may be
 		req.ItemPos = pos
 		if got := serve(t, &m, req); got != nil {
-			assert.Equal(t, appendAccepted(nil, 0x0985739a, garbageArgs), got, pos)
+			assert.Equal(t, rpcmsg.AppendAccepted(nil, 0x0985739a, rpcmsg.GarbageArgs), got, pos)
 		}
 	}
 }
@@ -159,17 +159,17 @@ func TestMuxHandlerErrors(t *testing.T) {
 		want   []byte
 		logged bool
 	}{
-		{ErrProcUnavail, appendAccepted(nil, 1, procUnavail), false},
-		{ErrGarbageArgs, appendAccepted(nil, 1, garbageArgs), false},
-		{fmt.Errorf("name: %w", xdr.ErrLong), appendAccepted(nil, 1, garbageArgs), false},
-		{xdr.ErrShort, appendAccepted(nil, 1, garbageArgs), false},
-		{xdr.ErrValue, appendAccepted(nil, 1, garbageArgs), false},
-		{xdr.ErrTrailing, appendAccepted(nil, 1, garbageArgs), false},
-		{xdr.ErrItem, appendAccepted(nil, 1, garbageArgs), false},
-		{AuthTooWeak, AppendAuthError(nil, 1, AuthTooWeak), false},
-		{fmt.Errorf("export: %w", AuthRejectedCred), AppendAuthError(nil, 1, AuthRejectedCred), false},
+		{ErrProcUnavail, rpcmsg.AppendAccepted(nil, 1, rpcmsg.ProcUnavail), false},
+		{ErrGarbageArgs, rpcmsg.AppendAccepted(nil, 1, rpcmsg.GarbageArgs), false},
+		{fmt.Errorf("name: %w", xdr.ErrLong), rpcmsg.AppendAccepted(nil, 1, rpcmsg.GarbageArgs), false},
+		{xdr.ErrShort, rpcmsg.AppendAccepted(nil, 1, rpcmsg.GarbageArgs), false},
+		{xdr.ErrValue, rpcmsg.AppendAccepted(nil, 1, rpcmsg.GarbageArgs), false},
+		{xdr.ErrTrailing, rpcmsg.AppendAccepted(nil, 1, rpcmsg.GarbageArgs), false},
+		{xdr.ErrItem, rpcmsg.AppendAccepted(nil, 1, rpcmsg.GarbageArgs), false},
+		{rpcmsg.AuthTooWeak, rpcmsg.AppendAuthError(nil, 1, rpcmsg.AuthTooWeak), false},
+		{fmt.Errorf("export: %w", rpcmsg.AuthRejectedCred), rpcmsg.AppendAuthError(nil, 1, rpcmsg.AuthRejectedCred), false},
 		{fmt.Errorf("broadcast: %w", ErrNoAnswer), nil, false},
-		{errors.New("disk on fire"), appendAccepted(nil, 1, systemErr), true},
+		{errors.New("disk on fire"), rpcmsg.AppendAccepted(nil, 1, rpcmsg.SystemErr), true},
 	} {
 		t.Run(tt.err.Error(), func(t *testing.T) {
 			var log bytes.Buffer
@@ -197,7 +197,7 @@ func TestMuxPanic(t *testing.T) {
 		return nil
 	}))
 	got := serve(t, m, &Request{Msg: call(1, testProg, 2, 1), Peer: &Peer{Network: "tcp"}})
-	assert.Equal(t, appendAccepted(nil, 1, systemErr), got)
+	assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.SystemErr), got)
 	assert.Contains(t, log.String(), "index out of range")
 	assert.Contains(t, log.String(), "TestMuxPanic", "the stack")
 }
@@ -205,7 +205,7 @@ func TestMuxPanic(t *testing.T) {
 // Replies that a handler should not have made.
 func TestMuxChecksReply(t *testing.T) {
 	const room = 100 // octets of results
-	ok := appendAccepted(nil, 1, success)
+	ok := rpcmsg.AppendAccepted(nil, 1, rpcmsg.Success)
 	for _, tt := range []struct {
 		name string
 		make func(r *Reply)
@@ -228,12 +228,12 @@ func TestMuxChecksReply(t *testing.T) {
 				tt.make(r)
 				return nil
 			}))
-			got := serve(t, m, &Request{Msg: call(1, testProg, 2, 1), MaxReply: acceptedLen + room})
+			got := serve(t, m, &Request{Msg: call(1, testProg, 2, 1), MaxReply: rpcmsg.AcceptedLen + room})
 			if tt.good {
-				assert.Equal(t, ok, got[:acceptedLen])
-				assert.LessOrEqual(t, len(got), acceptedLen+room)
+				assert.Equal(t, ok, got[:rpcmsg.AcceptedLen])
+				assert.LessOrEqual(t, len(got), rpcmsg.AcceptedLen+room)
 			} else {
-				assert.Equal(t, appendAccepted(nil, 1, systemErr), got)
+				assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.SystemErr), got)
 			}
 		})
 	}
@@ -280,7 +280,7 @@ func TestMuxRestrict(t *testing.T) {
 	m := echoMux()
 	friend := new(Peer)
 	m.Restrict(testProg, func(p *Peer) bool { return p == friend })
-	unavailable := appendAccepted(nil, 7, progUnavail)
+	unavailable := rpcmsg.AppendAccepted(nil, 7, rpcmsg.ProgUnavail)
 	for _, vers := range []uint32{2, 3} {
 		for _, proc := range []uint32{0, procHead} {
 			msg := call(7, testProg, vers, proc, xdr.AppendOpaque(nil, []byte("x"))...)

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"time"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // An Observed is a version of a program whose calls an Observer counts one by one.
@@ -141,15 +143,15 @@ func (n *procCounts) answered(rep *Reply, hasStatus bool) {
 func outcomeOf(head []byte, hasStatus bool) Outcome {
 	word := func(i int) uint32 { return binary.BigEndian.Uint32(head[i:]) }
 	switch {
-	case len(head) >= acceptedLen && word(8) == msgAccepted:
-		if stat := word(20); stat != success {
+	case len(head) >= rpcmsg.AcceptedLen && word(8) == rpcmsg.MsgAccepted:
+		if stat := word(20); stat != rpcmsg.Success {
 			return Outcome{OutcomeAccept, stat}
 		}
-		if hasStatus && len(head) >= acceptedLen+4 && word(acceptedLen) != 0 {
-			return Outcome{OutcomeStatus, word(acceptedLen)}
+		if hasStatus && len(head) >= rpcmsg.AcceptedLen+4 && word(rpcmsg.AcceptedLen) != 0 {
+			return Outcome{OutcomeStatus, word(rpcmsg.AcceptedLen)}
 		}
-	case len(head) >= 20 && word(8) == msgDenied:
-		if word(12) == authError {
+	case len(head) >= 20 && word(8) == rpcmsg.MsgDenied:
+		if word(12) == rpcmsg.DeniedAuth {
 			return Outcome{OutcomeAuth, word(16)}
 		}
 		return Outcome{OutcomeRPCVersion, 0}

@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // statusMux is a program whose procedure 1 ends with its argument as status, after
@@ -26,7 +26,7 @@ func statusMux() *Mux {
 			r.Head = xdr.AppendUint32(r.Head, status)
 			return c.Args.Done()
 		case 2:
-			return AuthError(status)
+			return rpcmsg.AuthError(status)
 		case 3:
 			return errors.New("no idea")
 		}
@@ -71,7 +71,7 @@ func TestObserver(t *testing.T) {
 		assert.Equal(t, [3]uint32{testProg, 2, 1}, [3]uint32{s.Prog, s.Vers, s.Proc})
 		assert.EqualValues(t, 8, s.Calls)
 		assert.EqualValues(t, 8*(10+2)*4, s.In)
-		assert.EqualValues(t, 8*(acceptedLen+4), s.Out)
+		assert.EqualValues(t, 8*(rpcmsg.AcceptedLen+4), s.Out)
 		assert.Equal(t, 10*time.Second+71*time.Microsecond, s.Duration)
 		want := [len(LatencyBounds) + 1]uint64{0: 5, 1: 1, 4: 1, len(LatencyBounds): 1}
 		assert.Equal(t, want, s.Took)
@@ -86,9 +86,9 @@ func TestObserverOutcomes(t *testing.T) {
 	badVersion := call(1, testProg, 2, 1, words(0, 0)...)
 	badVersion[11] = 3
 	for _, msg := range [][]byte{
-		call(1, testProg, 2, 2, words(uint32(AuthTooWeak))...), call(1, testProg, 2, 1), call(1, testProg, 2, 3, words(0)...),
+		call(1, testProg, 2, 2, words(uint32(rpcmsg.AuthTooWeak))...), call(1, testProg, 2, 1), call(1, testProg, 2, 3, words(0)...),
 		call(1, testProg, 9, 1), call(1, testProg, 2, 4, words(0)...), call(1, nfs, 3, 1),
-		words(1, msgCall), badVersion, // not of RPC, as far as can be seen from outside
+		words(1, rpcmsg.MsgCall), badVersion, // not of RPC, as far as can be seen from outside
 	} {
 		serve(msg)
 	}
@@ -106,7 +106,7 @@ func TestObserverOutcomes(t *testing.T) {
 	}, got)
 	assert.EqualValues(t, 6, calls)
 	assert.Zero(t, o.Stats()[len(o.Stats())-1].Prog, "those that are not known stand last, as one")
-	assert.Equal(t, Outcome{OutcomeRPCVersion, 0}, outcomeOf(appendRPCMismatch(nil, 1), true))
+	assert.Equal(t, Outcome{OutcomeRPCVersion, 0}, outcomeOf(rpcmsg.AppendRPCMismatch(nil, 1), true))
 	for o, name := range map[Outcome]string{
 		{}: "SUCCESS", {OutcomeRPCVersion, 0}: "RPC_MISMATCH", {OutcomeAccept, 9}: "accept_stat 9",
 		{OutcomeStatus, 2}: "status 2", {OutcomeOther, 0}: "other",
@@ -136,7 +136,7 @@ func (s instant) Serve(_ context.Context, _ *Request, rep *Reply) bool {
 
 // BenchmarkObserver is what it costs to be observed, beside answering nothing.
 func BenchmarkObserver(b *testing.B) {
-	next := instant{words(1, msgReply, msgAccepted, 0, 0, success, 0, 0)}
+	next := instant{words(1, rpcmsg.MsgReply, rpcmsg.MsgAccepted, 0, 0, rpcmsg.Success, 0, 0)}
 	program := Observed{Prog: testProg, Vers: 2, Procs: 22, HasStatus: func(proc uint32) bool { return proc != 0 }}
 	for name, s := range map[string]Service{"without": next, "with": NewObserver(next, program)} {
 		bench := func(next func() bool) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // An Outcome is how a call failed. The zero value is that it did not.
@@ -33,7 +35,7 @@ func (o Outcome) String() string {
 	case o.Kind == OutcomeAccept:
 		return fmt.Sprintf("accept_stat %d", o.Code)
 	case o.Kind == OutcomeAuth:
-		return AuthError(o.Code).name()
+		return rpcmsg.AuthError(o.Code).Name()
 	case o.Kind == OutcomeRPCVersion:
 		return "RPC_MISMATCH"
 	case o.Kind == OutcomeStatus:

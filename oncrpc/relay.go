@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -16,7 +17,7 @@ import (
 // message that gets no answer: one that is no call, or too short for one.
 func ParseCall(msg []byte) (c Call, ok bool) {
 	r := xdr.NewReader(msg)
-	h, err := readCall(&r)
+	h, err := rpcmsg.ReadCall(&r)
 	if errors.Is(err, ErrNoAnswer) {
 		return Call{}, false
 	}
@@ -24,8 +25,8 @@ func ParseCall(msg []byte) (c Call, ok bool) {
 		r.Fail(err)
 	}
 	return Call{
-		XID: h.xid, Prog: h.prog, Vers: h.vers, Proc: h.proc,
-		Cred: Cred{Flavor: h.cred.flavor, UID: nobody, GID: nobody}, Args: r,
+		XID: h.XID, Prog: h.Prog, Vers: h.Vers, Proc: h.Proc,
+		Cred: rpcmsg.Cred{Flavor: h.Cred.Flavor, UID: rpcmsg.Nobody, GID: rpcmsg.Nobody}, Args: r,
 	}, true
 }
 
@@ -43,7 +44,7 @@ func (x *Exchange) TakeReply(msg []byte, xid uint32) error {
 	switch {
 	case r.Err() != nil:
 		return fmt.Errorf("%w: %w", errReply, r.Err())
-	case got != xid || direction != msgReply:
+	case got != xid || direction != rpcmsg.MsgReply:
 		return fmt.Errorf("%w: xid %#08x, msg_type %d", errReply, got, direction)
 	}
 	x.Reply = msg
@@ -51,4 +52,6 @@ func (x *Exchange) TakeReply(msg []byte, xid uint32) error {
 }
 
 // AppendSystemErr appends the answer to a call that cannot be passed on.
-func AppendSystemErr(b []byte, xid uint32) []byte { return appendAccepted(b, xid, systemErr) }
+func AppendSystemErr(b []byte, xid uint32) []byte {
+	return rpcmsg.AppendAccepted(b, xid, rpcmsg.SystemErr)
+}

@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"time"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // A ReplayConfig says what a ReplayCache keeps.
@@ -223,7 +225,7 @@ func (c *ReplayCache) finish(e *replayEntry, rep *Reply, answer bool) {
 // this one has room for, if its requester changed its mind.
 func (r *Reply) replay(reply []byte, xid uint32, room int) {
 	if len(reply) > room {
-		r.Head = appendAccepted(r.Head, xid, systemErr)
+		r.Head = rpcmsg.AppendAccepted(r.Head, xid, rpcmsg.SystemErr)
 		return
 	}
 	r.Head = append(r.Head, reply...)

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"net/netip"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -24,7 +25,7 @@ type procedure struct{ prog, vers, proc uint32 }
 // procedureOf reads the words in front of a call (RFC 5531, Section 9); false
 // for what is none of this version of RPC.
 func procedureOf(msg []byte) (p procedure, ok bool) {
-	if len(msg) < 6*4 || binary.BigEndian.Uint32(msg[4:]) != msgCall || binary.BigEndian.Uint32(msg[8:]) != rpcVersion {
+	if len(msg) < 6*4 || binary.BigEndian.Uint32(msg[4:]) != rpcmsg.MsgCall || binary.BigEndian.Uint32(msg[8:]) != rpcmsg.Version {
 		return procedure{}, false
 	}
 	return procedure{

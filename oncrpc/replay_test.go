@@ -9,11 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 const procMake = 5 // of the test program: one that must not be executed twice
@@ -69,7 +69,9 @@ func answerOf(c *ReplayCache, ctx context.Context, req *Request) []byte {
 }
 
 // made is the reply that says how often procMake was executed.
-func made(xid, n uint32) []byte { return xdr.AppendUint32(appendAccepted(nil, xid, success), n) }
+func made(xid, n uint32) []byte {
+	return xdr.AppendUint32(rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success), n)
+}
 
 // TestReplay holds RFC 5531, Section 4: a call with an XID that was executed
 // is not executed again.
@@ -218,9 +220,9 @@ func TestReplayErrors(t *testing.T) {
 		stat     uint32
 		executed int
 	}{
-		{ErrGarbageArgs, garbageArgs, 2},
-		{ErrProcUnavail, procUnavail, 2},
-		{errors.New("fault"), systemErr, 1},
+		{ErrGarbageArgs, rpcmsg.GarbageArgs, 2},
+		{ErrProcUnavail, rpcmsg.ProcUnavail, 2},
+		{errors.New("fault"), rpcmsg.SystemErr, 1},
 	} {
 		n := 0
 		mux := &Mux{Log: quiet()}
@@ -228,7 +230,7 @@ func TestReplayErrors(t *testing.T) {
 		c := NewReplayCache(mux, ReplayConfig{Keep: func(uint32, uint32, uint32) bool { return true }})
 		defer c.Close()
 		for range 2 {
-			assert.Equal(t, appendAccepted(nil, 9, tt.stat), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))
+			assert.Equal(t, rpcmsg.AppendAccepted(nil, 9, tt.stat), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))
 		}
 		assert.Equal(t, tt.executed, n, tt.err)
 	}
@@ -259,8 +261,8 @@ func TestReplayRoom(t *testing.T) {
 	c := newReplay(t, m, ReplayConfig{})
 	answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil))
 	small := madeBy("192.0.2.1:700", 9, nil)
-	small.MaxReply = acceptedLen
-	assert.Equal(t, appendAccepted(nil, 9, systemErr), answerOf(c, t.Context(), small))
+	small.MaxReply = rpcmsg.AcceptedLen
+	assert.Equal(t, rpcmsg.AppendAccepted(nil, 9, rpcmsg.SystemErr), answerOf(c, t.Context(), small))
 	assert.EqualValues(t, 1, m.executed)
 }
 

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // piped runs f beside a TCPClient in virtual time, whose server the test plays.
@@ -58,7 +58,7 @@ func TestClientGolden(t *testing.T) {
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		c.xid = xidOf(call) - 1
 		x := &Exchange{
-			Prog: nfs, Vers: 3, Proc: 1, Cred: Cred{Flavor: AuthSys},
+			Prog: nfs, Vers: 3, Proc: 1, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys},
 			Args: call[len(call)-12:], MaxResults: 88,
 		}
 		done := make(chan error)
@@ -155,9 +155,9 @@ func TestClientLongestReply(t *testing.T) {
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		done := going(t.Context(), t, c, procEcho, data)
 		xid := xidOf(readRecord(t, server))
-		reply := xdr.AppendUint32(appendReply(nil, xid, msgAccepted), 6)
-		reply = xdr.AppendOpaque(reply, make([]byte, maxAuthBody))
-		reply = xdr.AppendOpaque(xdr.AppendUint32(reply, success), data)
+		reply := xdr.AppendUint32(rpcmsg.AppendReply(nil, xid, rpcmsg.MsgAccepted), 6)
+		reply = xdr.AppendOpaque(reply, make([]byte, rpcmsg.MaxAuthBody))
+		reply = xdr.AppendOpaque(xdr.AppendUint32(reply, rpcmsg.Success), data)
 		reply = append(reply, echoTail...)
 		send(t, server, record(reply))
 		assert.NoError(t, <-done)

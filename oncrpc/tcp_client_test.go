@@ -7,10 +7,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // exchange returns a call of echo whose item comes back.
@@ -88,7 +88,7 @@ func TestClientRefused(t *testing.T) {
 	assert.Equal(t, []uint32{2, 4}, []uint32{mismatch.Low, mismatch.High})
 	assert.ErrorIs(t, call(Exchange{Prog: testProg, Vers: 2, Proc: 9, Args: make([]byte, 4)}), ErrProcUnavail)
 	assert.ErrorIs(t, call(Exchange{Prog: testProg, Vers: 2, Proc: procEcho}), ErrGarbageArgs)
-	assert.ErrorIs(t, call(Exchange{Prog: testProg, Vers: 2, Cred: Cred{Flavor: 7}}), AuthBadCred)
+	assert.ErrorIs(t, call(Exchange{Prog: testProg, Vers: 2, Cred: rpcmsg.Cred{Flavor: 7}}), rpcmsg.AuthBadCred)
 	assert.NoError(t, ask(t.Context(), t, c, procEcho, []byte("hello")), "the connection lives")
 }
 

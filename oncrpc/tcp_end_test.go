@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // A gate is a program whose calls wait until the test lets them go.
@@ -254,7 +254,7 @@ func TestPanicDoesNotEndService(t *testing.T) {
 	nc := start(t, &Server{Handler: m}).dial()
 	_, err := nc.Write(record(call(1, nfs, 3, 1)))
 	require.NoError(t, err)
-	assert.Equal(t, appendAccepted(nil, 1, systemErr), readRecord(t, nc))
+	assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.SystemErr), readRecord(t, nc))
 	_, err = nc.Write(record(echoCall(2, procHead, nil)))
 	require.NoError(t, err)
 	assert.Equal(t, echoReply(2, procHead, nil), readRecord(t, nc))

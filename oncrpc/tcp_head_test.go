@@ -7,10 +7,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/buf"
 )
 
 // lister is a program whose results, up to the argument's bytes of them, are in the
@@ -82,7 +82,7 @@ func TestHeadsWaitForMemory(t *testing.T) {
 			}
 		}
 		held := s.Stats().Replies.InUse
-		assert.Greater(t, held, int64(partOfMemory-2*buf.Size(n+acceptedLen)))
+		assert.Greater(t, held, int64(partOfMemory-2*buf.Size(n+rpcmsg.AcceptedLen)))
 		assert.LessOrEqual(t, held, int64(partOfMemory))
 		var readers sync.WaitGroup
 		for _, nc := range conns {

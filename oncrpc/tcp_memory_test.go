@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -86,11 +87,11 @@ func TestMemoryOfSecondItem(t *testing.T) {
 		nc := l.dial()
 		defer nc.Close()
 		go nc.Write(record(call(1, testProg, 2, 1, 0, 0, 10000>>8, 10000&0xff)))
-		assert.Equal(t, appendAccepted(nil, 1, success), readRecord(t, nc))
+		assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.Success), readRecord(t, nc))
 		free()
 		// more than there is waits for all there is, and no longer
 		go nc.Write(record(call(2, testProg, 2, 1, memory>>24, 0, 0, 4)))
-		assert.Equal(t, appendAccepted(nil, 2, success), readRecord(t, nc))
+		assert.Equal(t, rpcmsg.AppendAccepted(nil, 2, rpcmsg.Success), readRecord(t, nc))
 	})
 }
 

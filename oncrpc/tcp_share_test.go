@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -54,7 +55,7 @@ func answered(nc net.Conn) <-chan uint32 {
 	got := make(chan uint32, maxCalls)
 	go func() {
 		defer close(got)
-		b := make([]byte, markLen+acceptedLen+4+4)
+		b := make([]byte, markLen+rpcmsg.AcceptedLen+4+4)
 		for {
 			if _, err := nc.Read(b[:markLen]); err != nil {
 				return

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 )
 
 func TestServerGolden(t *testing.T) {
@@ -84,7 +84,7 @@ func TestServerNoAnswer(t *testing.T) {
 	nc := start(t, &Server{Handler: echoMux()}).dial()
 	for range 3 * maxCalls { // more than there are slots
 		stream := append(record(nil), record([]byte("short"))...)
-		stream = append(stream, record(appendAccepted(nil, 1, success))...)
+		stream = append(stream, record(rpcmsg.AppendAccepted(nil, 1, rpcmsg.Success))...)
 		_, err := nc.Write(stream)
 		require.NoError(t, err)
 	}
@@ -121,7 +121,7 @@ func TestServerReplyTooLong(t *testing.T) {
 	nc := start(t, &Server{Handler: m, MaxRecord: 1000}).dial()
 	_, err := nc.Write(record(call(1, testProg, 2, 1)))
 	require.NoError(t, err)
-	assert.Equal(t, appendAccepted(nil, 1, systemErr), readRecord(t, nc))
+	assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.SystemErr), readRecord(t, nc))
 }
 
 func TestServerPeer(t *testing.T) {

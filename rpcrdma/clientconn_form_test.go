@@ -6,6 +6,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/nfsrdma/nfsrdma/xdr"
@@ -110,7 +111,7 @@ func TestPosition(t *testing.T) {
 			name := string(repeat(machine + 1))
 			withPuppet(t, knfsd, ClientConnConfig{Machine: name}, func(t *testing.T, c *ClientConn, p *puppet) {
 				x := &oncrpc.Exchange{Prog: 1, Vers: 2, Proc: 3, Args: xdr.AppendUint32(nil, 5001), Item: ramp(5001), Tail: []byte("tail")}
-				x.Cred = oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1, GID: 2, GIDs: make([]uint32, gids)}
+				x.Cred = rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 1, GID: 2, GIDs: make([]uint32, gids)}
 				done := begin(t.Context(), c, x)
 				h := p.call()
 				head := append(oncrpc.AppendCall(nil, h.XID, x, name), x.Args...)

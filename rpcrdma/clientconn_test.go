@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
@@ -117,7 +118,7 @@ func client(t *testing.T, s *Server, cfg ClientConnConfig, f func(t *testing.T, 
 // ask makes a call of the echo program and checks what comes back.
 func ask(ctx context.Context, c oncrpc.Caller, args, results, item int) error {
 	x := &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1, MaxResults: results + 24, Sink: make([]byte, item), Item: ramp(args)}
-	x.Cred = oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1, GID: 2, GIDs: []uint32{3, 4, 5}}
+	x.Cred = rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 1, GID: 2, GIDs: []uint32{3, 4, 5}}
 	for _, v := range []int{results, item, args} {
 		x.Args = xdr.AppendUint32(x.Args, uint32(v))
 	}

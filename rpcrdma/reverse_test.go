@@ -13,6 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
@@ -112,7 +113,7 @@ func TestReverseGolden(t *testing.T) {
 	t.Run("requester", func(t *testing.T) {
 		answer := handler(func(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 			assert.Equal(t, call[argsAt:], words(&c.Args))
-			assert.Equal(t, uint32(oncrpc.AuthSys), c.Cred.Flavor, "R8167-8-1")
+			assert.Equal(t, uint32(rpcmsg.AuthSys), c.Cred.Flavor, "R8167-8-1")
 			r.Head = append(r.Head, reply[resultsAt:]...)
 			return nil
 		})
@@ -131,7 +132,7 @@ func TestReverseGolden(t *testing.T) {
 			rc.xids.last.Store(binary.BigEndian.Uint32(call) - 1)
 			rc.cfg.Machine = "rig"
 			x := &oncrpc.Exchange{Prog: callbackProg, Vers: 1, Proc: 1, Args: call[argsAt:], MaxResults: 512}
-			x.Cred.Flavor = oncrpc.AuthSys
+			x.Cred.Flavor = rpcmsg.AuthSys
 			done := make(chan error, 1)
 			go func() { done <- back.Call(t.Context(), x) }()
 			// R8167-5.1-1, R8167-5.1-2, R8167-5.1-3
@@ -147,7 +148,7 @@ func TestReverseGolden(t *testing.T) {
 
 // Both ends are ours: a program calls back while it serves a call.
 func TestReverse(t *testing.T) {
-	var cred oncrpc.Cred
+	var cred rpcmsg.Cred
 	service := handler(func(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 		cred = c.Cred
 		assert.Equal(t, "rdma", c.Peer.Network)
@@ -163,7 +164,7 @@ func TestReverse(t *testing.T) {
 		for range 3 {
 			require.NoError(t, callBack(ctx, c.Peer.Reverse, "from the server.")) // R8167-2.4-1
 		}
-		x := &oncrpc.Exchange{Prog: callbackProg, Vers: 1, Proc: 1, Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 17, GID: 4, GIDs: []uint32{5}}}
+		x := &oncrpc.Exchange{Prog: callbackProg, Vers: 1, Proc: 1, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 17, GID: 4, GIDs: []uint32{5}}}
 		require.NoError(t, c.Peer.Reverse.Call(ctx, x))
 		x.Release()
 		// The errors of RPC are those of the forward direction.

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/nfsrdma/nfsrdma/chunks"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	rpcwire "github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -296,7 +296,7 @@ func TestStreamSealed(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q := r.dialLinux()
 		call := callTo(testXID, procItem, word(1), word(2))
-		call[27] = byte(oncrpc.AuthGSS)
+		call[27] = byte(rpcmsg.AuthGSS)
 		h := msg(chunks.Lists{})
 		c, _ := q.writable(4096)
 		h.Lists.AddWrite(c)

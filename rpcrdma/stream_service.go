@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // A streamService is the Service of a StreamListener's Server: it puts each call
@@ -58,7 +59,7 @@ func (l *StreamListener) begin(cl *streamCall, req *oncrpc.Request) bool {
 	for _, b := range l.bindings {
 		if prog, vers := b.Program(); prog == cl.prog && vers == cl.vers {
 			cl.binding = b
-			if c.Cred.Flavor == oncrpc.AuthGSS {
+			if c.Cred.Flavor == rpcmsg.AuthGSS {
 				cl.binding = sealed{b}
 			}
 			return true

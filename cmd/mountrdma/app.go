@@ -5,15 +5,14 @@ import (
 	"io"
 	"time"
 
-	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
-
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 )
 
 // app is one run of the program: its flags, and the connections that its
@@ -99,7 +98,7 @@ func parsesStream(peer mpa.Frame) bool {
 }
 
 // cred is in whose name calls are made.
-func (a *app) cred() oncrpc.Cred {
+func (a *app) cred() rpcmsg.Cred {
 	cred := nfsclient.ProcessCred()
 	if a.uid >= 0 || a.gid >= 0 {
 		cred.GIDs = nil // they are somebody else's

@@ -12,16 +12,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
-
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rpcbind"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // bridgeReady is the line that scripts wait for.
@@ -96,7 +96,7 @@ func TestBridgePorts(t *testing.T) {
 	require.NoError(t, err)
 	assert.NoError(t, nfsclient.New(c, nfsclient.Config{}).Null(t.Context()))
 	_, err = nfsclient.NewMount(c, nil).Mnt(t.Context(), "/x")
-	assert.ErrorIs(t, err, oncrpc.AuthTooWeak)
+	assert.ErrorIs(t, err, rpcmsg.AuthTooWeak)
 	require.NoError(t, c.Close())
 	if isRoot() {
 		c := oncrpc.NewTCPClient(dialReserved(t, addr), oncrpc.ClientConfig{})

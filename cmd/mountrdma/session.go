@@ -8,6 +8,7 @@ import (
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -23,7 +24,7 @@ type session struct {
 	more []*rpcrdma.Client // of a mount
 	held *delegclient.Set  // by a mount; nil: nothing
 	nfs  *nfsclient.Client
-	cred oncrpc.Cred
+	cred rpcmsg.Cred
 
 	mount   *nfsclient.Mount // nil: not looked for yet
 	exports []nfsclient.Export

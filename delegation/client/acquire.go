@@ -9,6 +9,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // Granted is what an ACQUIRE has brought.
@@ -27,7 +28,7 @@ type Granted struct {
 // It may be called freely: it sends nothing where that would be of no use or too soon,
 // where somebody else asks for o, and where o is held. The error is of the call alone,
 // or the cause of ctx's end; what the server refuses is none.
-func (s *Set) Acquire(ctx context.Context, o *Object, types delegation.Types, cred oncrpc.Cred) (Granted, error) {
+func (s *Set) Acquire(ctx context.Context, o *Object, types delegation.Types, cred rpcmsg.Cred) (Granted, error) {
 	if o.line == nil {
 		return Granted{}, nil
 	}
@@ -58,7 +59,7 @@ type outcome struct {
 // acquire makes the call, and again where the server takes back first what the client
 // does not know it holds. It goes on whether or not anybody waits: or else the server
 // would take for used what nobody knows of.
-func (c *conn) acquire(o *Object, types delegation.Types, cred oncrpc.Cred) outcome {
+func (c *conn) acquire(o *Object, types delegation.Types, cred rpcmsg.Cred) outcome {
 	args := delegation.AcquireArgs{Handle: o.fh, Types: types}
 	x := oncrpc.Exchange{
 		Prog: delegation.Program, Vers: delegation.Version, Proc: delegation.ProcAcquire, Cred: cred,

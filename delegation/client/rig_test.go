@@ -9,15 +9,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const lease = 12 * time.Second
@@ -153,7 +153,7 @@ func (r *rig) object(fh string) *Object {
 // acquire asks for an object.
 func (r *rig) acquire(o *Object) Granted {
 	r.t.Helper()
-	g, err := r.Acquire(r.t.Context(), o, delegation.FileData, oncrpc.Cred{})
+	g, err := r.Acquire(r.t.Context(), o, delegation.FileData, rpcmsg.Cred{})
 	require.NoError(r.t, err)
 	return g
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/xdr"
@@ -62,11 +63,11 @@ func (b *Bridge) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 	case !ok:
 		return false
 	case c.Prog == nfs3.Program && c.Vers != nfs3.Version:
-		rep.Head = oncrpc.AppendProgMismatch(rep.Head, c.XID, nfs3.Version, nfs3.Version)
+		rep.Head = rpcmsg.AppendProgMismatch(rep.Head, c.XID, nfs3.Version, nfs3.Version)
 		return true
 	case !b.vouched(&c, req.Peer):
 		b.complain("call denied", &c, req.Peer, errPort)
-		rep.Head = oncrpc.AppendAuthError(rep.Head, c.XID, oncrpc.AuthTooWeak)
+		rep.Head = rpcmsg.AppendAuthError(rep.Head, c.XID, rpcmsg.AuthTooWeak)
 		rep.NoReplay = true
 		return true
 	}

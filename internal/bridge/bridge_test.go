@@ -11,14 +11,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestWork does a little of everything through the bridge, with data, names and
@@ -123,7 +123,7 @@ func calls(root nfs3.FH) map[string][]byte {
 
 // sealed puts RPCSEC_GSS in the place of AUTH_SYS.
 func sealed(msg []byte) []byte {
-	msg[27] = byte(oncrpc.AuthGSS)
+	msg[27] = byte(rpcmsg.AuthGSS)
 	return msg
 }
 
@@ -176,7 +176,7 @@ func TestPassedOn(t *testing.T) {
 		args := (&nfs3.WriteArgs{File: root, Data: data}).AppendTo(nil)
 		msg := oncrpc.AppendCall(nil, 7, &oncrpc.Exchange{
 			Prog: nfs3.Program, Vers: 3, Proc: nfs3.ProcWrite,
-			Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys, UID: 1<<32 - 1, GIDs: []uint32{7, 0, 7}},
+			Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 1<<32 - 1, GIDs: []uint32{7, 0, 7}},
 		}, "not-this-host")
 		copy(msg[32:], "stmp")
 		msg = xdr.AppendOpaque(msg[:len(msg)-4], []byte("verifier"))

@@ -4,6 +4,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -21,7 +22,7 @@ func plan(x *oncrpc.Exchange, c *oncrpc.Call, msg []byte, rep *oncrpc.Reply) {
 	}
 	switch {
 	case c.Args.Err() != nil: // the server says what is wrong, in a few words
-	case c.Cred.Flavor == oncrpc.AuthGSS:
+	case c.Cred.Flavor == rpcmsg.AuthGSS:
 		x.MaxResults = sealedResults(c)
 	case c.Prog == nfs3.Program:
 		planNFS(x, c, msg, rep)

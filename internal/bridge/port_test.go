@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/stretchr/testify/assert"
 )
 
 // passed counts the calls that a bridge passes on.
@@ -21,7 +21,7 @@ type passed int
 // Call implements oncrpc.Caller.
 func (p *passed) Call(_ context.Context, x *oncrpc.Exchange) error {
 	*p++
-	x.Reply = oncrpc.AppendProgMismatch(nil, 0, 3, 3) // whatever it says
+	x.Reply = rpcmsg.AppendProgMismatch(nil, 0, 3, 3) // whatever it says
 	return nil
 }
 
@@ -62,7 +62,7 @@ func TestPorts(t *testing.T) {
 				continue
 			}
 			assert.Zero(t, server, "%+v", tt)
-			assert.Equal(t, oncrpc.AppendAuthError(nil, 7, oncrpc.AuthTooWeak), rep.Head)
+			assert.Equal(t, rpcmsg.AppendAuthError(nil, 7, rpcmsg.AuthTooWeak), rep.Head)
 			assert.True(t, rep.NoReplay)
 			assert.Regexp(t, `192\.0\.2\.1:.*--insecure`, log.String())
 		}

@@ -14,19 +14,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A rig is a server of a directory over RDMA in memory, and a bridge to it on a
@@ -262,7 +262,7 @@ func (r raw) closed() {
 
 // call is a call message with a credential of AUTH_SYS.
 func call(xid, prog, vers, proc uint32, args []byte) []byte {
-	x := oncrpc.Exchange{Prog: prog, Vers: vers, Proc: proc, Cred: oncrpc.Cred{Flavor: oncrpc.AuthSys}}
+	x := oncrpc.Exchange{Prog: prog, Vers: vers, Proc: proc, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys}}
 	return append(oncrpc.AppendCall(nil, xid, &x, "client"), args...)
 }
 

@@ -9,17 +9,17 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"github.com/willscott/go-nfs"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/willscott/go-nfs"
 )
 
 // A peer is go-nfs behind a listener, and a client of it.
@@ -50,7 +50,7 @@ func connect(t *testing.T, cfg rpcrdma.ClientConnConfig) *peer {
 		assert.ErrorIs(t, <-served, net.ErrClosed)
 		assert.Zero(t, buf.Default.Out(), "buffers lent and not returned")
 	})
-	anyone := &oncrpc.Cred{Flavor: oncrpc.AuthNone} // what go-nfs's handler asks for
+	anyone := &rpcmsg.Cred{Flavor: rpcmsg.AuthNone} // what go-nfs's handler asks for
 	p := &peer{t: t, call: call, c: nfsclient.New(call, nfsclient.Config{Cred: anyone}), m: nfsclient.NewMount(call, anyone)}
 	p.root, err = p.m.Mnt(t.Context(), "/")
 	require.NoError(t, err)

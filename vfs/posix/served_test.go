@@ -6,15 +6,15 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
-
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // A served is a world behind an NFS server.
@@ -38,7 +38,7 @@ func (s served) call(prog, vers, proc uint32, args []byte) (nfs3.Status, xdr.Rea
 	for _, v := range []uint32{0, 0, s.c.UID, s.c.GID, 0} {
 		cred = xdr.AppendUint32(cred, v)
 	}
-	for _, v := range []uint32{1, 0, 2, prog, vers, proc, oncrpc.AuthSys} {
+	for _, v := range []uint32{1, 0, 2, prog, vers, proc, rpcmsg.AuthSys} {
 		msg = xdr.AppendUint32(msg, v)
 	}
 	msg = append(xdr.AppendUint64(xdr.AppendOpaque(msg, cred), 0), args...)

@@ -1,4 +1,4 @@
-package oncrpc
+package rpcmsg
 
 import (
 	"fmt"
@@ -20,14 +20,14 @@ const (
 
 // The longest authsys_parms (RFC 5531, Appendix A).
 const (
-	maxMachineName = 255 // octets
-	maxGIDs        = 16
+	MaxMachineName = 255 // octets
+	MaxGIDs        = 16
 )
 
-// nobody is whom a call without an identity is done for by those who do not
+// Nobody is whom a call without an identity is done for by those who do not
 // look at Flavor. Zero would be the superuser, and 2^32-1 is "as before" for
 // the system calls that change a user id.
-const nobody = 65534
+const Nobody = 65534
 
 // A Cred is a call's credential, decoded. With AuthNone the ids are those of
 // nobody (65534). With AuthSys they are what the peer says, any value
@@ -54,10 +54,11 @@ const (
 
 // Error names the auth_stat.
 func (e AuthError) Error() string {
-	return fmt.Sprintf("oncrpc: call denied: %s (%d)", e.name(), uint32(e))
+	return fmt.Sprintf("oncrpc: call denied: %s (%d)", e.Name(), uint32(e))
 }
 
-func (e AuthError) name() string {
+// Name returns the name that RFC 5531 uses, or "unnamed".
+func (e AuthError) Name() string {
 	switch e {
 	case AuthBadCred:
 		return "AUTH_BADCRED"
@@ -73,14 +74,14 @@ func (e AuthError) name() string {
 	return "unnamed"
 }
 
-// checkFlavor returns the denial for a flavour that is not served.
+// CheckFlavor returns the denial for a flavour that is not served.
 //
 // RFC 5531 names no auth_stat for one that the server does not know.
 // AUTH_REJECTEDCRED would ask the caller to come again with a new session
 // (and is the answer to a shorthand credential that is not known: Appendix
 // A), which cannot help here; knfsd and RFC 9289, Section 4.1, say
 // AUTH_BADCRED.
-func checkFlavor(flavor uint32) error {
+func CheckFlavor(flavor uint32) error {
 	switch flavor {
 	case AuthNone, AuthSys:
 		return nil
@@ -91,32 +92,32 @@ func checkFlavor(flavor uint32) error {
 	}
 }
 
-// decodeCred decodes the credential of a served flavour. The GIDs are stored
+// DecodeCred decodes the credential of a served flavour. The GIDs are stored
 // in gids.
 //
 // The bodies of an AUTH_NONE credential and verifier are undefined and not
 // looked at (Section 10.1). A verifier of another flavour has nothing to
 // verify here; it is refused as knfsd refuses it.
-func decodeCred(cred, verf opaqueAuth, gids *[maxGIDs]uint32) (Cred, error) {
-	if verf.flavor != AuthNone {
+func DecodeCred(cred, verf OpaqueAuth, gids *[MaxGIDs]uint32) (Cred, error) {
+	if verf.Flavor != AuthNone {
 		return Cred{}, AuthBadVerf
 	}
-	if cred.flavor == AuthNone {
-		return Cred{Flavor: AuthNone, UID: nobody, GID: nobody}, nil
+	if cred.Flavor == AuthNone {
+		return Cred{Flavor: AuthNone, UID: Nobody, GID: Nobody}, nil
 	}
-	return decodeAuthSys(cred.body, gids)
+	return DecodeAuthSys(cred.Body, gids)
 }
 
-// decodeAuthSys decodes authsys_parms (Appendix A). The stamp means something
+// DecodeAuthSys decodes authsys_parms (Appendix A). The stamp means something
 // to the caller alone; the machine's name is what it says of itself, and
 // nothing is decided by it.
-func decodeAuthSys(body []byte, gids *[maxGIDs]uint32) (Cred, error) {
+func DecodeAuthSys(body []byte, gids *[MaxGIDs]uint32) (Cred, error) {
 	r := xdr.NewReader(body)
 	r.Uint32() // stamp
-	r.Opaque(maxMachineName)
+	r.Opaque(MaxMachineName)
 	c := Cred{Flavor: AuthSys, UID: r.Uint32(), GID: r.Uint32()}
 	n := r.Uint32()
-	if n > maxGIDs {
+	if n > MaxGIDs {
 		return Cred{}, AuthBadCred
 	}
 	c.GIDs = gids[:n]

@@ -1,0 +1,127 @@
+// Package rpcmsg is the codec of RPC version 2 (RFC 5531): the headers of calls and
+// replies, credentials and verifiers. It must not know sockets, clocks or programs.
+package rpcmsg
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// Numbers of RFC 5531, Section 9.
+const (
+	Version = 2
+
+	MsgCall  = 0 // msg_type
+	MsgReply = 1
+
+	MsgAccepted = 0 // reply_stat
+	MsgDenied   = 1
+
+	Success      = 0 // accept_stat
+	ProgUnavail  = 1
+	ProgMismatch = 2
+	ProcUnavail  = 3
+	GarbageArgs  = 4
+	SystemErr    = 5
+
+	RPCMismatch = 0 // reject_stat
+	DeniedAuth  = 1
+)
+
+// MaxAuthBody is the length in octets of the longest body of an opaque_auth
+// (RFC 5531, Section 8.2).
+const MaxAuthBody = 400
+
+// AcceptedLen is the length in octets of an accepted reply up to its results:
+// six words, for the verifier is always an empty AUTH_NONE.
+const AcceptedLen = 24
+
+// ErrVersion: rpcvers is not 2.
+var ErrVersion = errors.New("oncrpc: RPC version not supported")
+
+// ErrNotCall means that a message is not a call, or too short for one: nobody can be
+// answered.
+var ErrNotCall = errors.New("oncrpc: no answer")
+
+// An OpaqueAuth is a credential or verifier. Its body aliases the message.
+type OpaqueAuth struct {
+	Flavor uint32
+	Body   []byte
+}
+
+// A CallHeader is a call message up to its arguments (RFC 5531, Section 9).
+type CallHeader struct {
+	XID, Prog, Vers, Proc uint32
+
+	Cred, Verf OpaqueAuth
+}
+
+// ReadCall reads the header in front of r. With any error but ErrNotCall the
+// XID is there. An authentication field with too long a body is an AuthError:
+// RFC 2203, Section 5.3.3.3, counts a bad length among the credential's
+// faults. A header that is cut is an error of package xdr.
+func ReadCall(r *xdr.Reader) (h CallHeader, err error) {
+	h.XID = r.Uint32()
+	direction, version := r.Uint32(), r.Uint32()
+	switch {
+	case r.Err() != nil || direction != MsgCall:
+		return h, ErrNotCall
+	case version != Version:
+		return h, fmt.Errorf("%w: %d", ErrVersion, version)
+	}
+	h.Prog, h.Vers, h.Proc = r.Uint32(), r.Uint32(), r.Uint32()
+	if h.Cred, err = readAuth(r, AuthBadCred); err != nil {
+		return h, err
+	}
+	h.Verf, err = readAuth(r, AuthBadVerf)
+	return h, err
+}
+
+func readAuth(r *xdr.Reader, tooLong AuthError) (OpaqueAuth, error) {
+	a := OpaqueAuth{Flavor: r.Uint32(), Body: r.Opaque(MaxAuthBody)}
+	if errors.Is(r.Err(), xdr.ErrLong) {
+		return OpaqueAuth{}, tooLong
+	}
+	return a, r.Err()
+}
+
+// AppendAccepted appends an accepted reply up to its accept_stat. It is the
+// whole reply for each stat but success and ProgMismatch.
+func AppendAccepted(b []byte, xid, stat uint32) []byte {
+	b = AppendReply(b, xid, MsgAccepted)
+	b = xdr.AppendUint32(b, AuthNone)
+	b = xdr.AppendUint32(b, 0) // of the verifier's body
+	return xdr.AppendUint32(b, stat)
+}
+
+// AppendProgMismatch appends the answer to a call of a version that is not
+// there, with the lowest and highest that are.
+func AppendProgMismatch(b []byte, xid, low, high uint32) []byte {
+	b = AppendAccepted(b, xid, ProgMismatch)
+	b = xdr.AppendUint32(b, low)
+	return xdr.AppendUint32(b, high)
+}
+
+// AppendRPCMismatch appends the denial of an RPC version other than 2.
+func AppendRPCMismatch(b []byte, xid uint32) []byte {
+	b = AppendReply(b, xid, MsgDenied)
+	b = xdr.AppendUint32(b, RPCMismatch)
+	b = xdr.AppendUint32(b, Version) // the lowest
+	return xdr.AppendUint32(b, Version)
+}
+
+// AppendAuthError appends the denial of a caller.
+func AppendAuthError(b []byte, xid uint32, stat AuthError) []byte {
+	b = AppendReply(b, xid, MsgDenied)
+	b = xdr.AppendUint32(b, DeniedAuth)
+	return xdr.AppendUint32(b, uint32(stat))
+}
+
+// AppendReply appends a reply up to its reply_stat.
+func AppendReply(b []byte, xid, stat uint32) []byte {
+	b = xdr.AppendUint32(b, xid)
+	b = xdr.AppendUint32(b, MsgReply)
+	return xdr.AppendUint32(b, stat)
+}
