@@ -7,14 +7,14 @@ import (
 	"io"
 )
 
-// A classic pcap file of Ethernet frames, as tcpdump writes it here: octets in
+// A classic pcap file of Ethernet frames, as tcpdump writes it here: bytes in
 // little-endian order, times in microseconds.
 const (
 	pcapMagic     = 0xa1b2c3d4
-	pcapHeader    = 24 // octets, of the file
-	pcapRecord    = 16 // octets, in front of each packet
+	pcapHeader    = 24 // bytes, of the file
+	pcapRecord    = 16 // bytes, in front of each packet
 	pcapEthernet  = 1
-	pcapMaxPacket = 1 << 18 // octets; tcpdump's default limit
+	pcapMaxPacket = 1 << 18 // bytes; tcpdump's default limit
 	ethernetLen   = 14
 	ipv4Len       = 20 // without options
 	tcpLen        = 20 // without options

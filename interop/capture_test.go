@@ -90,7 +90,7 @@ func tcpdump(t *testing.T, file, filter string) *recording {
 	return &recording{p, file}
 }
 
-// pcapHeaderLen is the octets of a capture without packets.
+// pcapHeaderLen is the bytes of a capture without packets.
 const pcapHeaderLen = 24
 
 // end stops the recording once nothing more arrives, and something has: tcpdump gets

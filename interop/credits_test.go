@@ -17,7 +17,7 @@ import (
 func TestCredits(t *testing.T) {
 	const (
 		slots  = "/proc/sys/sunrpc/rdma_slot_table_entries"
-		fewest = 4 // that Linux takes there; the server grants fewer all the same
+		fewest = 4 // that Linux takes there; the server grants fewer anyway
 	)
 	guest(t)
 	before := must(t, "cat "+slots)

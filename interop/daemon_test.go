@@ -154,7 +154,7 @@ func (d *daemon) descriptors() int {
 	return len(entries)
 }
 
-// peak is the most memory that the daemon has had, in octets.
+// peak is the most memory that the daemon has had, in bytes.
 func (d *daemon) peak() int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.proc.PID()))
 	require.NoError(d.t, err)
@@ -200,7 +200,7 @@ func (d *daemon) goroutines() []string {
 // frame is the function of a stack's frame.
 var frame = regexp.MustCompile(`(?m)^([^\s(]\S*)\(.*\)$`)
 
-// busy tells whether a stack has a frame that is not of the Go runtime or of a
+// busy reports whether a stack has a frame that is not of the Go runtime or of a
 // pool, waiting for its next task.
 func busy(stack string) bool {
 	for _, f := range frame.FindAllStringSubmatch(stack, -1) {

@@ -103,7 +103,7 @@ type play struct {
 	options []string // of the mounts of this host
 }
 
-// schedule lets all work in new directories under one kind of trouble: in turns, and
+// schedule lets all work in new directories under one kind of trouble: alternately, and
 // at the same time.
 func (e *estate) schedule(t *testing.T, play play, seed uint64, kind trouble) {
 	e.schedules++

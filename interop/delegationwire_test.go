@@ -22,7 +22,7 @@ import (
 // What the extension puts on the wire: docs/delegation.md.
 const (
 	// acquireCall is in the header of each call: RPC version 2, program, version and
-	// procedure, as tshark's filters have octets. It knows no program of that number.
+	// procedure, as tshark's filters have bytes. It knows no program of that number.
 	acquireCall = "00:00:00:02:20:66:72:78:00:00:00:01:00:00:00:01"
 
 	slotAddMask  = "0x8000000080000000"

@@ -160,7 +160,7 @@ func TestDelegationLocalReaders(t *testing.T) {
 // leasesOf returns how many leases there are of a file of this host.
 func leasesOf(t *testing.T, file string) int { return len(leaseLines(t, file, "")) }
 
-// breaking tells whether somebody waits for the lease of a file.
+// breaking reports whether somebody waits for the lease of a file.
 func breaking(t *testing.T, file string) bool { return len(leaseLines(t, file, "BREAKING")) > 0 }
 
 func leaseLines(t *testing.T, file, state string) [][]byte {

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const diskSize = 1 << 30 // octets
+const diskSize = 1 << 30 // bytes
 
-// A disk is an ext4 file system whose machine can fail: octets that are in the page
+// A disk is an ext4 file system whose machine can fail: bytes that are in the page
 // cache alone are lost then. The disk itself is a file in memory.
 type disk struct {
 	t     *testing.T
@@ -44,7 +44,7 @@ func (d *disk) mount() {
 func (d *disk) umount() string { return fmt.Sprintf("umount %s; losetup -d %s", d.dir, d.loop) }
 
 // fail is what a failure of the machine does, and its next start. It returns how many
-// octets the files have lost in their lengths. Nobody has the file system in use. Then
+// bytes the files have lost in their lengths. Nobody has the file system in use. Then
 // look is called.
 func (d *disk) fail(look func()) (lost int64) {
 	d.t.Helper()

@@ -30,7 +30,7 @@
 // that the server serves.
 //
 //	may       Linux's mount as a user ═ a local directory as whom that user is there
-//	posix     tmpfs of the host ═ mountrdma's mounts ═ Linux's mount, but for a list
+//	posix     tmpfs of the host ═ mountrdma's mounts ═ Linux's mount, except for a list
 //	model     mountrdma ─┐
 //	          mountrdma ─┼─▶ one directory of nfsrdmad: what memory says it must be
 //	          Linux ─────┘

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const gonfsSize = 1<<20 + 3 // octets of a file that takes two calls
+const gonfsSize = 1<<20 + 3 // bytes of a file that takes two calls
 
 // A gonfs is a directory as the client and as the host see it.
 type gonfs struct {
@@ -91,7 +91,7 @@ func (g gonfs) names(t *testing.T) {
 	assert.True(t, here.ModTime().Equal(there.ModTime()))
 	assert.False(t, there.IsDir())
 
-	const text = "not/there/at all" + "é" // 2 octets of padding
+	const text = "not/there/at all" + "é" // 2 bytes of padding
 	require.NoError(t, os.Symlink(text, g.host("dir/link")))
 	link, err := g.Open("dir/link")
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ const (
 	largeEntriesSoak = 1_000_000 // in make soak
 	// largeMemory is what the daemon, and mountrdma where it need not sort, may ever
 	// have in memory, however large a directory is.
-	largeMemory = 256 << 20 // octets
+	largeMemory = 256 << 20 // bytes
 )
 
 // TestLargeDirectory: Linux's client, and mountrdma with attributes and without, list

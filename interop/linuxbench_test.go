@@ -17,7 +17,7 @@ import (
 // paceOptions ask for requests as long as package pace's.
 var paceOptions = fmt.Sprintf("rsize=%[1]d,wsize=%[1]d", pace.Request)
 
-// BenchmarkLinux measures Linux's client at several servers, in turns: knfsd and
+// BenchmarkLinux measures Linux's client at several servers, alternately: knfsd and
 // nfsrdmad, both in the guest, and nfsrdmad on the host. All keep files in memory. It
 // goes through all of them b.N times; -benchtime=5x asks for five. Its time an
 // operation says nothing: it is that of the whole. A guest that counts its

@@ -177,7 +177,7 @@ func must(t testing.TB, script string) string {
 
 // tail is the end of what a program printed, short enough to read.
 func tail(out string) string {
-	const most = 4000 // octets
+	const most = 4000 // bytes
 	if len(out) <= most {
 		return out
 	}

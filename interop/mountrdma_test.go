@@ -157,7 +157,7 @@ type wire struct {
 	revision               int
 	crc, markers           bool
 	ird, ord               int // of the client: what it asked for, and what it got
-	inlineSend, inlineRecv int // octets
+	inlineSend, inlineRecv int // bytes
 	credits                int
 	serverTakes            bool // Send with Invalidate
 	invalidated            bool
@@ -167,7 +167,7 @@ type wire struct {
 // inline from the private data, which tshark 4.0 does not decode:
 //
 //	IRD ORD f6ab0e18 version flags send receive
-//	2   2   4        1       1     1    1        octets
+//	2   2   4        1       1     1    1        bytes
 //
 // This project's ends have a block of their own behind it.
 func seen(t *testing.T, file string) (w wire) {

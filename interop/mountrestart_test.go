@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	restartSize = 1 << 30 // octets of each copy
+	restartSize = 1 << 30 // bytes of each copy
 	restarts    = 10
 )
 
@@ -97,7 +97,7 @@ func sum(t *testing.T, name string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// awaitSize returns when files have that many octets together.
+// awaitSize returns when files have that many bytes together.
 func awaitSize(t *testing.T, octets int64, files ...string) {
 	t.Helper()
 	for deadline := time.Now().Add(workLimit); ; time.Sleep(time.Millisecond) {

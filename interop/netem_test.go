@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	netemLargest = 6 << 20         // octets of a file
+	netemLargest = 6 << 20         // bytes of a file
 	netemLimit   = 3 * time.Minute // for what should be done by now
 )
 

@@ -17,7 +17,7 @@ import (
 )
 
 // TestPosix takes the suite on a tmpfs of the host, and on mounts: all must see
-// what the tmpfs sees, but for what posix.Differences and docs/posix.md list.
+// what the tmpfs sees, except for what posix.Differences and docs/posix.md list.
 func TestPosix(t *testing.T) {
 	guest(t)
 	reference := suite(t, tmpfs(t))

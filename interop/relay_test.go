@@ -100,7 +100,7 @@ func (r *relay) cut() {
 // pass passes on what one end sends: its MPA start-up frame, and then all else.
 //
 //	key flags revision length | IRD ORD | f6ab0e18 version flags …
-//	16  1     1        2      | 2   2   | 4        1       1       octets
+//	16  1     1        2      | 2   2   | 4        1       1       bytes
 func pass(to, from *net.TCPConn, hide bool) {
 	const head, length, magic, flags = 20, 18, 24, 29
 	frame := make([]byte, head, head+512)

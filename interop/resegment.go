@@ -9,7 +9,7 @@ import (
 // MPA as far as needed to find where its units end (RFC 5044, Sections 4 and 7;
 // without markers, which Linux does not know).
 const (
-	mpaFrameLen = 20 // octets before the private data of a Request or Reply
+	mpaFrameLen = 20 // bytes before the private data of a Request or Reply
 	mpaPDLen    = 18 // offset of the private data's length
 	fpduHeader  = 2
 	fpduCRC     = 4
@@ -69,7 +69,7 @@ func Resegment(w io.Writer, r io.Reader) (Units, error) {
 
 // A stream puts the segments of a flow in order.
 type stream struct {
-	next    uint32 // sequence number behind octets
+	next    uint32 // sequence number behind bytes
 	octets  []byte // in order, not given out yet
 	early   []segment
 	started bool // the MPA Request or Reply is through
@@ -78,7 +78,7 @@ type stream struct {
 // take adds a segment, which may be a repetition or early.
 func (st *stream) take(s segment) {
 	if len(s.payload) == 0 {
-		return // an acknowledgement, or a FIN, which counts as an octet
+		return // an acknowledgement, or a FIN, which counts as a byte
 	}
 	ahead := int32(s.seq - st.next)
 	if ahead > 0 {

@@ -15,13 +15,13 @@ var (
 	back  = there.reverse()
 )
 
-// mpaFrame is a Request or Reply with n octets of private data.
+// mpaFrame is a Request or Reply with n bytes of private data.
 func mpaFrame(n int) []byte {
 	b := append([]byte("MPA ID Req Frame\x10\x02"), byte(n>>8), byte(n))
 	return append(b, bytes.Repeat([]byte{0xdd}, n)...)
 }
 
-// fpdu is one of n octets of ULPDU.
+// fpdu is one of n bytes of ULPDU.
 func fpdu(n int) []byte {
 	b := binary.BigEndian.AppendUint16(nil, uint16(n))
 	b = append(b, bytes.Repeat([]byte{0xee}, n)...)

@@ -23,7 +23,7 @@ import (
 
 const (
 	rpingPort  = 7174
-	rpingInfo  = 16 // octets of an advertisement: address 8, rkey 4, size 4
+	rpingInfo  = 16 // bytes of an advertisement: address 8, rkey 4, size 4
 	rpingSize  = 60000
 	rpingPings = 5
 	rpingLimit = time.Minute
@@ -211,7 +211,7 @@ func rpingListens(t *testing.T, pings int) *Session {
 	return server
 }
 
-// fill makes the text of a ping, which ends with a zero octet as rping's does.
+// fill makes the text of a ping, which ends with a zero byte as rping's does.
 func fill(b []byte, ping int) {
 	n := copy(b, fmt.Sprintf("rdma-ping-%d: ", ping))
 	for i := n; i < len(b)-1; i++ {

@@ -20,7 +20,7 @@ import (
 const settingLimit = time.Minute
 
 // A linuxSetting is how Linux's client and nfsrdmad are to speak with each other.
-// Thresholds are octets.
+// Thresholds are bytes.
 type linuxSetting struct {
 	read, write int    // sysctls of the client: the longest messages to it, and from it
 	inline      int    // of nfsrdmad, both ways
@@ -92,7 +92,7 @@ func (s linuxSetting) run(t *testing.T) {
 	assert.Positive(t, x.writeChunks)
 	assert.Less(t, x.writeChunks, x.reads)
 	// Those that our Send invalidates Linux need not. It does where there are
-	// two: beside data that are no multiple of 4 octets is a place for padding.
+	// two: beside data that are no multiple of 4 bytes is a place for padding.
 	chunks := x.readChunks + x.writeChunks + x.replyChunks
 	assert.Equal(t, s.hide.client, 2*x.localInvalidations > chunks, "of %d chunks", chunks)
 	d.stop()
@@ -135,7 +135,7 @@ func xprtStats(t *testing.T) (x xprt) {
 
 // A knfsdSetting is how Linux's server and mountrdma are to speak with each other.
 type knfsdSetting struct {
-	size     int // svc_rdma/max_req_size, octets
+	size     int // svc_rdma/max_req_size, bytes
 	requests int // svc_rdma/max_requests
 	inline   int // of mountrdma
 	credits  int // of mountrdma

@@ -81,7 +81,7 @@ func (d hostDir) shell(t *testing.T, script string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// content checks every octet that the whole workload has left.
+// content checks every byte that the whole workload has left.
 func (d hostDir) content(t *testing.T, sub string) {
 	require.NoError(t, workload.Content(string(d)+"/"+sub))
 }

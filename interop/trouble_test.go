@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	fullSize    = 8 << 20          // octets of the file system that gets full
+	fullSize    = 8 << 20          // bytes of the file system that gets full
 	remountWait = 30 * time.Second // for the daemon to let go of files open for writing
 )
 

@@ -22,7 +22,7 @@ type Destination struct {
 	QKey uint32 // with the high bit set: the sending queue pair's own
 }
 
-// GRHLen is how many octets of a receive buffer of UD are for the sender's
+// GRHLen is how many bytes of a receive buffer of UD are for the sender's
 // address, in front of the message.
 const GRHLen = packet.GRHLen
 
@@ -31,7 +31,7 @@ var (
 	errMTU     = errors.New("roce: no path MTU of the Architecture, or too large for the wire")
 )
 
-// check tells why packets from a wire cannot go to the address.
+// check reports why packets from a wire cannot go to the address.
 func (a Address) check(w Wire) error {
 	from := w.Addr()
 	if !a.Addr.IsValid() || a.Addr.IsUnspecified() || a.Addr.Unmap().Is4() != from.Is4() {
@@ -55,7 +55,7 @@ func (a Address) network(w Wire) packet.Network {
 }
 
 // MaxPMTU returns the largest path MTU that packets on a wire can have, 256 to
-// 4096 octets; 0 where not even the smallest fits.
+// 4096 bytes; 0 where not even the smallest fits.
 func MaxPMTU(w Wire) int {
 	const headers = packet.MaxHeaders + packet.ICRCLen
 	for mtu := 4096; mtu >= 256; mtu /= 2 {
@@ -66,7 +66,7 @@ func MaxPMTU(w Wire) int {
 	return 0
 }
 
-// checkMTU tells why packets on a wire cannot have a path MTU.
+// checkMTU reports why packets on a wire cannot have a path MTU.
 func checkMTU(w Wire, mtu int) error {
 	switch mtu {
 	case 256, 512, 1024, 2048, 4096:

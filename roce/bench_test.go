@@ -44,7 +44,7 @@ func (b *bench) peer(psn uint32) Peer {
 	return Peer{Address: Address{Addr: netip.MustParseAddr(there)}, QP: 9, PMTU: pmtu, PSN: psn}
 }
 
-// recv posts a receive of n octets.
+// recv posts a receive of n bytes.
 func (b *bench) recv(n int) []byte {
 	b.t.Helper()
 	mem := make([]byte, n)

@@ -35,7 +35,7 @@ type WR struct {
 }
 
 // A Recv is a work request for a receive queue: memory for one message. Of UD
-// the first GRHLen octets are for the sender's address.
+// the first GRHLen bytes are for the sender's address.
 type Recv struct {
 	Data []byte // the queue pair's until the receive completes
 	ID   uint64
@@ -57,7 +57,7 @@ type Completion struct {
 	// what became of it there, nobody knows.
 	Err error
 
-	// Of a receive: the octets that came, for UD with GRHLen in front; of an
+	// Of a receive: the bytes that came, for UD with GRHLen in front; of an
 	// RDMA WRITE those in the region.
 	Octets        int
 	Immediate     uint32

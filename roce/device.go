@@ -70,7 +70,7 @@ func Open(w Wire, cfg Config) *Device {
 // Addr returns the address of the device's port.
 func (d *Device) Addr() netip.Addr { return d.wire.Addr() }
 
-// MaxPMTU returns the largest path MTU of the device's port, in octets: the
+// MaxPMTU returns the largest path MTU of the device's port, in bytes: the
 // longest datagram of UD.
 func (d *Device) MaxPMTU() int { return MaxPMTU(d.wire) }
 
@@ -181,7 +181,7 @@ func (d *Device) intact(in *Datagram) bool {
 	return d.check.Valid(&in.Network, in.Octets)
 }
 
-// samePartition tells whether packets of a partition are for members of
+// samePartition reports whether packets of a partition are for members of
 // another: the same, and not both with limited membership (section 10.9.3).
 func samePartition(a, b uint16) bool {
 	const full = 0x8000

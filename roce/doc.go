@@ -10,7 +10,7 @@
 // # What the services are
 //
 // In UC two queue pairs are connected, each to one other. A message of up to
-// 2^31 octets is cut into packets of the path MTU, which carry consecutive
+// 2^31 bytes is cut into packets of the path MTU, which carry consecutive
 // numbers (PSN). The receiver takes a message that comes whole and in order; one
 // of which a packet is missing, or is out of order, is dropped as a whole, and the
 // next first packet of a message begins anew. There are Sends, which take a
@@ -21,7 +21,7 @@
 // In UD a queue pair is connected to nobody. A message is one packet, at most of
 // the path MTU; each says where it goes: an address, a queue pair, and the Q_Key
 // that this must have. The address may be a multicast group's, which queue pairs
-// join. The receiver learns who has sent, from 40 octets in front of the message
+// join. The receiver learns who has sent, from 40 bytes in front of the message
 // in its memory (the GRH), and from the completion.
 //
 // Nobody answers in either. A send is complete when it is handed over to the

@@ -15,7 +15,7 @@ import (
 // fuzzMargin stands around memory that may be written.
 const fuzzMargin = 64
 
-// A script is made into packets: each of some octets says what is unlike the
+// A script is made into packets: each of some bytes says what is unlike the
 // packet that would be right.
 type script []byte
 
@@ -81,7 +81,7 @@ func FuzzUC(f *testing.F) {
 	})
 }
 
-// FuzzUD lets a queue pair have any octets behind a BTH of UD with the right
+// FuzzUD lets a queue pair have any bytes behind a BTH of UD with the right
 // ICRC.
 func FuzzUD(f *testing.F) {
 	good := packet.Packet{BTH: packet.BTH{Opcode: packet.UDSendOnly, PKey: defaultPKey}, DETH: packet.DETH{QKey: qkey}, Payload: octets(40)}
@@ -113,7 +113,7 @@ func FuzzUD(f *testing.F) {
 	})
 }
 
-// FuzzDatagram lets a device have any octets, from anywhere.
+// FuzzDatagram lets a device have any bytes, from anywhere.
 func FuzzDatagram(f *testing.F) {
 	f.Add([]byte{}, false)
 	f.Add(octets(64), true)

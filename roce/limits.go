@@ -18,7 +18,7 @@ const (
 	recvBatch = 32
 
 	// socketBuffer is what the kernel is asked to keep of what comes in, in
-	// octets, its own overhead included: a few messages of 64 KiB, cut into
+	// bytes, its own overhead included: a few messages of 64 KiB, cut into
 	// packets of 1 KiB. What does not fit is lost, as on any wire.
 	socketBuffer = 4 << 20
 
@@ -33,7 +33,7 @@ const (
 
 // Limits of the Architecture.
 const (
-	// maxMessage is the longest message of UC, in octets.
+	// maxMessage is the longest message of UC, in bytes.
 	maxMessage = 1 << 31
 
 	// controlledQKey is the bit of Q_Keys that only the privileged may set

@@ -35,8 +35,8 @@ func TestLossyNetwork(t *testing.T) {
 
 const (
 	lossyMTU    = 256
-	lossyLong   = 5 * lossyMTU // octets of the longest message
-	lossyMargin = 64           // octets on both sides of the region
+	lossyLong   = 5 * lossyMTU // bytes of the longest message
+	lossyMargin = 64           // bytes on both sides of the region
 )
 
 // lossyFill makes a message say its number all over.

@@ -13,7 +13,7 @@ import (
 // A message of sendmmsg(2) and recvmmsg(2).
 type mmsg struct {
 	hdr unix.Msghdr
-	n   uint32 // octets of one received
+	n   uint32 // bytes of one received
 }
 
 // controlLen has room for TTL or hop limit, and ToS or traffic class.
@@ -26,7 +26,7 @@ type messages struct {
 	names   []unix.RawSockaddrInet6 // which has room for IPv4's
 	control []byte
 	mem     []byte // of those received
-	size    int    // octets for each
+	size    int    // bytes for each
 	in      []Datagram
 	scope   uint32 // the interface, for addresses that mean something there alone
 
@@ -39,7 +39,7 @@ type messages struct {
 }
 
 // init makes room for n messages of a system call; of those received, with size
-// octets each.
+// bytes each.
 func (m *messages) init(call uintptr, n, size int, scope uint32) {
 	m.scope = scope
 	m.try = func(fd uintptr) bool { m.call(call, fd); return m.errno != unix.EAGAIN }
@@ -167,7 +167,7 @@ func (m *messages) source(i int) (packet.GID, uint16) {
 }
 
 // readControl reads hop limit and traffic class. The kernel gives ToS as one
-// octet, the others as an int.
+// byte, the others as an int.
 func (m *messages) readControl(d *Datagram, b []byte) {
 	for len(b) >= unix.SizeofCmsghdr {
 		h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))

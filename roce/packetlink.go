@@ -17,7 +17,7 @@ import (
 // carries IBA's transport, of which raw datagrams have none.
 const etherType = 0x88b5
 
-// minFrame is the least payload of Ethernet, in octets: what is shorter comes
+// minFrame is the least payload of Ethernet, in bytes: what is shorter comes
 // with zeros behind it.
 const minFrame = 46
 
@@ -30,7 +30,7 @@ type PacketLink struct {
 }
 
 // OpenPacketLink opens a link on an interface to the station with a hardware
-// address of 6 octets, which may be Ethernet's broadcast.
+// address of 6 bytes, which may be Ethernet's broadcast.
 func OpenPacketLink(iface string, to net.HardwareAddr) (*PacketLink, error) {
 	i, err := net.InterfaceByName(iface)
 	if err != nil {

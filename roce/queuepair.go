@@ -167,7 +167,7 @@ func (q *queuePair) complete(c Completion) {
 // receives tells, with the lock held, whether packets may come in.
 func (q *queuePair) receives() bool { return q.state == RTR || q.state == RTS }
 
-// sends tells why nothing can be sent; flushed where work is taken to be
+// sends reports why nothing can be sent; flushed where work is taken to be
 // flushed.
 func (q *queuePair) sends() (flushed bool, err error) {
 	q.mu.Lock()

@@ -130,7 +130,7 @@ func (q *Raw) flushAll() {
 }
 
 // PostRecv queues receives: memory for whole packets, from the LRH on, without
-// the VCRC (packet.MaxRaw octets at most). They may be posted while the queue
+// the VCRC (packet.MaxRaw bytes at most). They may be posted while the queue
 // pair is there.
 func (q *Raw) PostRecv(wrs ...Recv) error {
 	q.mu.Lock()

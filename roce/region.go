@@ -25,7 +25,7 @@ type Region struct {
 	key    rdma.STag
 	access rdma.Access
 
-	mu   sync.Mutex // held while octets are placed
+	mu   sync.Mutex // held while bytes are placed
 	mem  []byte
 	dead bool
 }
@@ -58,7 +58,7 @@ func (pd *ProtectionDomain) Register(b []byte, access rdma.Access) (*Region, err
 // STag returns the R_Key to advertise.
 func (r *Region) STag() rdma.STag { return r.key }
 
-// TO returns the virtual address of the region's first octet.
+// TO returns the virtual address of the region's first byte.
 func (r *Region) TO() uint64 { return 0 }
 
 // Deregister ends the peers' access. When it returns, nothing changes the
@@ -75,7 +75,7 @@ func (r *Region) Deregister() {
 	r.mem, r.dead = nil, true
 }
 
-// allows tells why a message of an RDMA WRITE may not go where its RETH says,
+// allows reports why a message of an RDMA WRITE may not go where its RETH says,
 // for a queue pair of a domain (C9-192.2.1).
 func (r *Region) allows(pd *ProtectionDomain, h packet.RETH) Drop {
 	r.mu.Lock()
@@ -94,7 +94,7 @@ func (r *Region) allows(pd *ProtectionDomain, h packet.RETH) Drop {
 	return taken
 }
 
-// write places the octets of one packet. It looks again at what may have changed
+// write places the bytes of one packet. It looks again at what may have changed
 // since the message began.
 func (r *Region) write(at uint64, b []byte) (cause Drop, err error) {
 	r.mu.Lock()

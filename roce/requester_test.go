@@ -21,7 +21,7 @@ const (
 	pmtu  = 1024
 )
 
-// octets are n of them, no two neighbours equal.
+// bytes are n of them, no two neighbours equal.
 func octets(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

@@ -13,9 +13,9 @@ import (
 type message struct {
 	begun  bool
 	write  bool
-	got    int     // octets so far
+	got    int     // bytes so far
 	region *Region // of an RDMA WRITE that is not empty
-	at     uint64  // address of its next octet
+	at     uint64  // address of its next byte
 	left   uint32  // what its RETH has promised and has not come
 }
 

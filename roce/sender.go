@@ -13,7 +13,7 @@ import (
 // but room.
 type sender struct {
 	q     *queuePair
-	slot  int // octets for each packet
+	slot  int // bytes for each packet
 	check packet.Check
 
 	mu     sync.Mutex
@@ -90,7 +90,7 @@ func (s *sender) flushAll(wrs []WR) {
 	}
 }
 
-// octets is the length of the message.
+// bytes is the length of the message.
 func (wr *WR) octets() (n int) {
 	for _, d := range wr.Data {
 		n += len(d)
@@ -104,7 +104,7 @@ type gatherer struct {
 	off   int // in the first of them
 }
 
-// next appends the next n octets to b, which has room.
+// next appends the next n bytes to b, which has room.
 func (g *gatherer) next(b []byte, n int) ([]byte, error) {
 	for n > 0 {
 		part := g.parts[0][g.off:]

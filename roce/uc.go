@@ -18,7 +18,7 @@ type UCConfig struct {
 type Peer struct {
 	Address
 	QP   uint32 // its number
-	PMTU int    // octets of payload in a packet: 256, 512, 1024, 2048 or 4096, the same at both ends
+	PMTU int    // bytes of payload in a packet: 256, 512, 1024, 2048 or 4096, the same at both ends
 	PSN  uint32 // which its first packet will have; a guess does no harm
 }
 
@@ -137,7 +137,7 @@ func (q *UC) Post(wrs ...WR) error {
 	return nil
 }
 
-// checkUC tells why a work request is not one of UC.
+// checkUC reports why a work request is not one of UC.
 func (wr *WR) checkUC() error {
 	n := wr.octets()
 	switch {

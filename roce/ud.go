@@ -114,7 +114,7 @@ func (q *UD) Post(wrs ...WR) error {
 	return nil
 }
 
-// checkUD tells why a work request is not one of UD.
+// checkUD reports why a work request is not one of UD.
 func (q *UD) checkUD(wr *WR) error {
 	switch n, most := wr.octets(), q.dev.MaxPMTU(); {
 	case wr.Op != rdma.OpSend:
@@ -199,7 +199,7 @@ func (q *UD) receive(d *Datagram, p *packet.Packet, rest []byte) Drop {
 	return taken
 }
 
-// admit tells why a packet is not taken.
+// admit reports why a packet is not taken.
 func (q *UD) admit(p *packet.Packet, rest []byte) Drop {
 	switch {
 	case !q.receives():

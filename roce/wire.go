@@ -25,12 +25,12 @@ type Wire interface {
 	// Addr returns the port's address, its one GID.
 	Addr() netip.Addr
 
-	// MaxOctets returns the length of the longest Datagram.Octets.
+	// MaxOctets returns the length of the longest Datagram.Bytes.
 	MaxOctets() int
 
 	// Send hands datagrams over to the network, in order, and waits while
 	// that has no room. It returns how many it has handed over; those behind
-	// were not looked at. The octets are the caller's again when it returns.
+	// were not looked at. The bytes are the caller's again when it returns.
 	Send(d []Datagram) (int, error)
 
 	// Serve hands what comes in to deliver until Close, and returns why it

@@ -46,7 +46,7 @@ func newMux(services []Service) *oncrpc.Mux {
 }
 
 // A script is a Caller that notes the call with XID 7 and answers it with
-// octets, or an error.
+// bytes, or an error.
 type script struct {
 	call  []byte
 	reply []byte
@@ -133,7 +133,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// The client sends and understands the golden octets, and the server answers
+// The client sends and understands the golden bytes, and the server answers
 // with them.
 func TestGolden(t *testing.T) {
 	for _, tt := range golden {
@@ -189,7 +189,7 @@ func serve(t testing.TB, call []byte) []byte {
 	return append(rep.Head, rep.Tail...)
 }
 
-// FuzzDump: a list that is decoded is, written again, the octets that it was
+// FuzzDump: a list that is decoded is, written again, the bytes that it was
 // read from.
 func FuzzDump(f *testing.F) {
 	f.Add(wiretest.Hex(f, "testdata/dump-reply.hex")[24:])

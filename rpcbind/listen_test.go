@@ -135,7 +135,7 @@ func TestBudget(t *testing.T) {
 }
 
 // TestFlood: lists over UDP end when the budget is spent; where a program is is
-// told all the same.
+// told anyway.
 func TestFlood(t *testing.T) {
 	many := make([]Service, 300)
 	for i := range many {

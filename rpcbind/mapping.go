@@ -45,7 +45,7 @@ type Mapping struct {
 	Port       uint32
 }
 
-// mappingLen is the length in octets of a Mapping.
+// mappingLen is the length in bytes of a Mapping.
 const mappingLen = 16
 
 // AppendTo appends the wire form of m to b.
@@ -69,7 +69,7 @@ func appendList(b []byte, list []Mapping) []byte {
 	return xdr.AppendBool(b, false)
 }
 
-// listLen is the length in octets of the results of DUMP with n mappings.
+// listLen is the length in bytes of the results of DUMP with n mappings.
 func listLen(n int) int { return n*(4+mappingLen) + 4 }
 
 // decodeList reads the results of DUMP from r, which holds the error.

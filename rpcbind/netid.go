@@ -70,7 +70,7 @@ func transportTo(network string, a netip.Addr) *transport {
 	return nil
 }
 
-// reaches tells whether a is of the transport's protocol family.
+// reaches reports whether a is of the transport's protocol family.
 func (t *transport) reaches(a netip.Addr) bool {
 	return a.IsValid() && a.Is4() == (t.family == "inet")
 }

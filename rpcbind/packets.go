@@ -104,11 +104,11 @@ func departure(a netip.Addr) []byte {
 
 // A budget bounds how much longer than their calls answers may be: see excessRate.
 type budget struct {
-	spent int // octets
+	spent int // bytes
 	as    time.Time
 }
 
-// allow tells whether an answer that is n octets longer may leave.
+// allow reports whether an answer that is n bytes longer may leave.
 func (b *budget) allow(n int, now time.Time) bool {
 	if n <= 0 {
 		return true

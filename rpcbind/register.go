@@ -139,7 +139,7 @@ func lookup(ctx context.Context, c oncrpc.Caller, m RPCB) (RPCB, error) {
 	return RPCB{}, err
 }
 
-// answers tells whether something may answer at the address that is registered:
+// answers reports whether something may answer at the address that is registered:
 // all but TCP, under RDMA too, whose port refuses connections.
 func answers(ctx context.Context, m RPCB) bool {
 	t, a := transportOf(m.Netid), netip.AddrPort{}

@@ -20,7 +20,7 @@ func (m RPCB) AppendTo(b []byte) []byte {
 	return xdr.AppendString(b, m.Owner)
 }
 
-// Decode reads m from r, which holds the error. A string of more than 1024 octets
+// Decode reads m from r, which holds the error. A string of more than 1024 bytes
 // is one.
 func (m *RPCB) Decode(r *xdr.Reader) {
 	*m = RPCB{

@@ -9,7 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// Lengths in octets of the host's socket addresses.
+// Lengths in bytes of the host's socket addresses.
 const (
 	sockaddr4Len = unix.SizeofSockaddrInet4
 	sockaddr6Len = unix.SizeofSockaddrInet6

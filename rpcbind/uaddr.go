@@ -12,7 +12,7 @@ import (
 var ErrUaddr = errors.New("rpcbind: not a universal address")
 
 // Uaddr returns the universal address of an IPv4 or IPv6 address and port: the
-// address, and the port's two octets in decimal, "192.0.2.7.203.81" or
+// address, and the port's two bytes in decimal, "192.0.2.7.203.81" or
 // "2001:db8::7.203.81" (RFC 5665, Sections 5.2.3.3 and 5.2.3.4).
 func Uaddr(a netip.AddrPort) string {
 	ip := a.Addr().Unmap().WithZone("") // a zone means something on its own host alone

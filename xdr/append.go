@@ -5,7 +5,7 @@ import "encoding/binary"
 // zeros is the longest padding.
 var zeros [3]byte
 
-// Pad returns how many zero octets follow n octets of opaque data, so that
+// Pad returns how many zero bytes follow n bytes of opaque data, so that
 // the total is a multiple of four (RFC 4506, Section 3).
 func Pad(n int) int { return -n & 3 }
 
@@ -29,12 +29,12 @@ func AppendFixed(b, data []byte) []byte {
 	return append(b, zeros[:Pad(len(data))]...)
 }
 
-// AppendOpaque appends variable-length opaque data: length, octets, padding.
+// AppendOpaque appends variable-length opaque data: length, bytes, padding.
 func AppendOpaque(b, data []byte) []byte {
 	return AppendFixed(AppendUint32(b, uint32(len(data))), data)
 }
 
-// AppendString appends a string: length, octets, padding. The octets are not
+// AppendString appends a string: length, bytes, padding. The bytes are not
 // looked at: names and paths need not be text.
 func AppendString(b []byte, s string) []byte {
 	b = AppendUint32(b, uint32(len(s)))

@@ -15,7 +15,7 @@ var (
 	// ErrValue: a boolean is neither 0 nor 1, or an enumeration has a
 	// value that it does not define.
 	ErrValue = errors.New("xdr: undefined value")
-	// ErrTrailing: octets are left after the last item.
+	// ErrTrailing: bytes are left after the last item.
 	ErrTrailing = errors.New("xdr: octets after the last item")
 	// ErrItem: the data item that was moved out of the stream is not
 	// where the stream's type has one that may be moved.
@@ -36,10 +36,10 @@ type Reader struct {
 }
 
 // A Place is where a data item stands in a stream that it was moved out of, and
-// put back into.
+// restored into.
 type Place struct {
-	Pos int // of the item's first octet, behind its length word
-	Len int // of what was moved, in octets: the item, perhaps with its padding
+	Pos int // of the item's first byte, behind its length word
+	Len int // of what was moved, in bytes: the item, perhaps with its padding
 }
 
 // Values of Reader.itemPos.
@@ -53,7 +53,7 @@ func NewReader(b []byte) Reader { return Reader{b: b, itemPos: nowhere} }
 
 // SetItem says that the data of one opaque item are not in the stream but in
 // data: the item's length word ends at offset pos, and what follows it in the
-// stream stands there without the item's octets and padding (RFC 8166,
+// stream stands there without the item's bytes and padding (RFC 8166,
 // Section 3.4.5). data may include the padding.
 func (r *Reader) SetItem(pos int, data []byte) { r.item, r.itemPos = data, pos }
 
@@ -73,10 +73,10 @@ func (r *Reader) SetPlaces(places []Place) {
 	}
 }
 
-// Offset returns the number of octets read so far.
+// Offset returns the number of bytes read so far.
 func (r *Reader) Offset() int { return r.off }
 
-// Left returns how many octets have not been read: of the stream, and of the item
+// Left returns how many bytes have not been read: of the stream, and of the item
 // that was moved out of it, whether that has been read or not.
 func (r *Reader) Left() int { return len(r.b) - r.off + len(r.item) }
 
@@ -103,7 +103,7 @@ func (r *Reader) Done() error {
 	return r.err
 }
 
-// take returns the next n octets, or nil after an error.
+// take returns the next n bytes, or nil after an error.
 func (r *Reader) take(n int) []byte {
 	if r.err != nil {
 		return nil
@@ -150,7 +150,7 @@ func (r *Reader) Bool() bool {
 	return v == 1
 }
 
-// Fixed reads n octets and their padding, which is not looked at.
+// Fixed reads n bytes and their padding, which is not looked at.
 func (r *Reader) Fixed(n int) []byte {
 	if n < 0 || n > len(r.b) { // before the padding is added, which could wrap
 		r.Fail(fmt.Errorf("%w: %d octets of %d", ErrShort, n, len(r.b)))
@@ -175,14 +175,14 @@ func (r *Reader) length(limit int) int {
 	return int(n)
 }
 
-// Opaque reads variable-length opaque data of at most limit octets.
+// Opaque reads variable-length opaque data of at most limit bytes.
 func (r *Reader) Opaque(limit int) []byte { return r.Fixed(r.length(limit)) }
 
-// String reads a string of at most limit octets, which are not validated as
+// String reads a string of at most limit bytes, which are not validated as
 // text. It copies.
 func (r *Reader) String(limit int) string { return string(r.Opaque(limit)) }
 
-// Item reads variable-length opaque data of at most limit octets that the
+// Item reads variable-length opaque data of at most limit bytes that the
 // sender may have moved out of the stream (SetItem).
 func (r *Reader) Item(limit int) []byte {
 	n := r.length(limit)
@@ -201,7 +201,7 @@ func (r *Reader) Item(limit int) []byte {
 	return data[:n:n]
 }
 
-// place reads an item of n octets that is back in the stream.
+// place reads an item of n bytes that is back in the stream.
 func (r *Reader) place(n int) []byte {
 	moved := r.places[0].Len
 	r.SetPlaces(r.places[1:])

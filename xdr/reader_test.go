@@ -152,7 +152,7 @@ func TestItemPadding(t *testing.T) {
 	assert.NoError(t, r.Done(), "an empty item may be moved too")
 }
 
-// Items that were moved and put back are where the type has such, and have the
+// Items that were moved and restored are where the type has such, and have the
 // length that the stream says (R8166-6.1-2).
 func TestSetPlaces(t *testing.T) {
 	wire := wiretest.Octets(t, "00000005 6162636465000000 0000002a 00000003 66676800")

@@ -63,7 +63,7 @@ func (b *blocking) Write(p []byte) (int, error) {
 // A span is a part of a file.
 type span struct{ Off, Len uint64 }
 
-// spanSize is the octets of a span.
+// spanSize is the bytes of a span.
 const spanSize = 16
 
 // send sends where p is in the file, and if need be p too.

@@ -1,6 +1,6 @@
 // Command bench measures nfsrdmad and mountrdma against what the machine can do:
 // raw TCP, a local listing, file systems under FUSE that are in memory or behind a
-// plain TCP connection. Both sides of a row run in turns, so that a ratio is one of
+// plain TCP connection. Both sides of a row run alternately, so that a ratio is one of
 // the same seconds, with server and client as processes of their own.
 //
 //	row ─▶ ours:  nfsrdmad ◀─ mountrdma bench     or a mount and a reader

@@ -25,7 +25,7 @@ func openFile(name, how string, flags int) (*os.File, []byte, error) {
 	return f, b, err
 }
 
-// lap is how many octets of a file are read or written before it begins again: so
+// lap is how many bytes of a file are read or written before it begins again: so
 // few that the page cache gets memory back that was in use a moment ago. A virtual
 // machine gives larger amounts back to its host, from which they come again at 0.3 GB/s.
 const lap = 256 << 20

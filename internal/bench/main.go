@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// run measures the rows in turns and prints what came out.
+// run measures the rows alternately and prints what came out.
 func run(ctx context.Context, o *options) error {
 	match, err := regexp.Compile(o.rows)
 	if err != nil {

@@ -21,7 +21,7 @@ func memFS(args []string) error {
 }
 
 // serveFS mounts a FUSE file system with files that file makes, and serves it until
-// it is told to end. The kernel reads ahead octets in it, if it may be told to.
+// it is told to end. The kernel reads ahead bytes in it, if it may be told to.
 func serveFS(point string, ahead int, file func() fs.InodeEmbedder) error {
 	sec := time.Second
 	opts := &fs.Options{AttrTimeout: &sec, EntryTimeout: &sec}

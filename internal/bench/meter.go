@@ -39,7 +39,7 @@ func (m *meter) watch(s *server, d time.Duration) (stop func()) {
 	}
 }
 
-// last returns the median, in octets, of what was seen while the client did
+// last returns the median, in bytes, of what was seen while the client did
 // nothing but wait for its end.
 func (m *meter) last() float64 {
 	m.mu.Lock()

@@ -107,7 +107,7 @@ func (s *server) cpu() float64 {
 	return (user + system) * clockTick
 }
 
-// memory returns the octets that the server has resident.
+// memory returns the bytes that the server has resident.
 func (s *server) memory() float64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// page is how much of a file a reopener reads, in octets.
+// page is how much of a file a reopener reads, in bytes.
 const page = 4096
 
 // openers is how many open the files at the same time for the first time: their

@@ -40,7 +40,7 @@ func startClock(word string) (*clock, error) {
 	return &clock{start: now, then: now, end: now.Add(d), cpu: cpuTime()}, err
 }
 
-// tick notes an operation of n octets, and tells whether there is time for more.
+// tick notes an operation of n bytes, and reports whether there is time for more.
 func (c *clock) tick(n int) bool {
 	now := time.Now()
 	c.took = append(c.took, now.Sub(c.then))

@@ -36,7 +36,7 @@ type goal struct {
 func atLeast(x float64) goal { return goal{false, x} }
 func atMost(x float64) goal  { return goal{true, x} }
 
-// met tells whether x reaches the goal, if there is one.
+// met reports whether x reaches the goal, if there is one.
 func (g goal) met(x float64) bool {
 	return g.bound == 0 || g.most && x <= g.bound || !g.most && x >= g.bound
 }
@@ -70,7 +70,7 @@ func (r *row) series(v *view) (ours, limit series) {
 	return ours, limit
 }
 
-// possible tells whether this machine has what the row needs.
+// possible reports whether this machine has what the row needs.
 func (r *row) possible() bool { return r.cpus <= runtime.NumCPU() }
 
 // A result is what one run of one side has measured. Its JSON is what mountrdma
@@ -86,7 +86,7 @@ type result struct {
 	Client float64 `json:"client_cpu_s"`
 
 	Server float64 `json:"-"` // seconds of CPU, of the server
-	Memory float64 `json:"-"` // octets that the server has resident
+	Memory float64 `json:"-"` // bytes that the server has resident
 	Calls  float64 `json:"-"` // of any program, that the server has got
 }
 

@@ -10,15 +10,15 @@ import (
 	"sync"
 )
 
-// pingSize is a request of a ping-pong, in octets: a call with a file handle.
+// pingSize is a request of a ping-pong, in bytes: a call with a file handle.
 const pingSize = 128
 
-// depth is how many blocks a stream is read into in turns: what a client with so
+// depth is how many blocks a stream is read into alternately: what a client with so
 // many calls under way has.
 const depth = 16
 
 // tcpClient uses a tcpServer. Its arguments are the server's address, what to do
-// (hot, mapped, mapped*N on N connections at once, or the octets of a ping-pong's
+// (hot, mapped, mapped*N on N connections at once, or the bytes of a ping-pong's
 // replies), and for how long.
 func tcpClient(args []string) error {
 	if n, ok := strings.CutPrefix(args[1], "mapped*"); ok {

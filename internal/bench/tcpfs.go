@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// farAhead is how far the kernel reads ahead in a mount of ours, in octets.
+// farAhead is how far the kernel reads ahead in a mount of ours, in bytes.
 const farAhead = 8 << 20
 
-// tcpFS is memFS with the octets at a tcpServer: what a mount could be if there
+// tcpFS is memFS with the bytes at a tcpServer: what a mount could be if there
 // were no protocol. Its arguments are where, and the server's address. Who reads
-// sends an offset and waits in the kernel for the octets; what is written is sent,
+// sends an offset and waits in the kernel for the bytes; what is written is sent,
 // and only fsync waits for an answer.
 func tcpFS(args []string) error {
 	if len(args) != 2 {
@@ -27,7 +27,7 @@ func tcpFS(args []string) error {
 	return serveFS(args[0], farAhead, func() fs.InodeEmbedder { return &tcpFile{addr: args[1]} })
 }
 
-// readFarther has the kernel read so many octets ahead, whatever it allowed.
+// readFarther has the kernel read so many bytes ahead, whatever it allowed.
 func readFarther(point string, octets int) error {
 	var st unix.Stat_t
 	if err := unix.Stat(point, &st); err != nil {
@@ -53,7 +53,7 @@ var (
 	_ fs.NodeFsyncer = (*tcpFile)(nil)
 )
 
-// Read asks for octets, by a connection of its own while others do.
+// Read asks for bytes, by a connection of its own while others do.
 func (f *tcpFile) Read(_ context.Context, _ fs.FileHandle, into []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	into = into[:min(int64(len(into)), max(fileSize-off, 0))]
 	c, err := f.reader()
@@ -84,7 +84,7 @@ func (f *tcpFile) reader() (*blocking, error) {
 	return c, nil
 }
 
-// Write sends octets.
+// Write sends bytes.
 func (f *tcpFile) Write(_ context.Context, _ fs.FileHandle, data []byte, off int64) (uint32, syscall.Errno) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,7 +92,7 @@ func (f *tcpFile) Write(_ context.Context, _ fs.FileHandle, data []byte, off int
 	return uint32(len(data)), fs.ToErrno(err)
 }
 
-// put sends octets by the connection for them.
+// put sends bytes by the connection for them.
 func (f *tcpFile) put(data []byte, off int64) (err error) {
 	if f.out == nil {
 		if f.out, err = dialBlocking(f.addr, askStore); err != nil {

@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// block is what is written and read at once in streams, in octets.
+// block is what is written and read at once in streams, in bytes.
 const block = 1 << 20
 
-// What a client of tcpServer asks for with its first octets.
+// What a client of tcpServer asks for with its first bytes.
 const (
 	askHot    = iota // a stream from one buffer of a block
 	askMapped        // a stream of a file from its mapping, over and over
-	askPong          // for each 128 octets an answer of so many
-	askBlocks        // for each span these octets of the file
-	askStore         // takes spans with their octets for another file; one of none asks for an octet
+	askPong          // for each 128 bytes an answer of so many
+	askBlocks        // for each span these bytes of the file
+	askStore         // takes spans with their bytes for another file; one of none asks for a byte
 )
 
 // ask is the first message of a client.
 type ask struct{ What, Reply uint32 }
 
-// tcpServer is raw TCP: as fast as two processes can exchange octets here. Its
+// tcpServer is raw TCP: as fast as two processes can exchange bytes here. Its
 // arguments are a file to send and one to write over.
 func tcpServer(args []string) error {
 	l, err := listen()

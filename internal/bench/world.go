@@ -12,9 +12,9 @@ import (
 )
 
 // What is exported.
-const fileSize = 1 << 30 // octets, of big and of over
+const fileSize = 1 << 30 // bytes, of big and of over
 
-// A directory has so many files, of so many octets.
+// A directory has so many files, of so many bytes.
 type directory struct{ files, size int }
 
 var directories = map[string]directory{"few": {100, 1 << 10}, "small": {10_000, 1 << 10}, "pages": {10_000, page}}

@@ -21,7 +21,7 @@ import (
 
 // A Bridge is an oncrpc.Service that has a server answer the calls. Its fields
 // are set before the first Serve. The oncrpc.Server in front of it takes records
-// of MaxRecord octets.
+// of MaxRecord bytes.
 type Bridge struct {
 	// NFS makes the calls of all programs but MOUNT: an rpcrdma.Client.
 	NFS oncrpc.Caller
@@ -160,7 +160,7 @@ func itemLen(x *oncrpc.Exchange) (int, error) {
 	return int(n), nil
 }
 
-// refused tells whether the server has not executed the call, or puts it off,
+// refused reports whether the server has not executed the call, or puts it off,
 // so that it may be executed when it comes again.
 func refused(x *oncrpc.Exchange, c *oncrpc.Call) bool {
 	r := xdr.NewReader(x.Reply)

@@ -128,7 +128,7 @@ func sealed(msg []byte) []byte {
 }
 
 // TestSameOctets: what the bridge answers is what the server answers without it,
-// octet for octet, also where it refuses.
+// byte for byte, also where it refuses.
 func TestSameOctets(t *testing.T) {
 	g := newRig(t, setup{})
 	for i := range 50 {
@@ -147,7 +147,7 @@ func TestSameOctets(t *testing.T) {
 	}
 }
 
-// TestPassedOn: what reaches the server is what the client sent, but for the
+// TestPassedOn: what reaches the server is what the client sent, except for the
 // XID: the credential and the verifier above all. Data travel apart.
 func TestPassedOn(t *testing.T) {
 	var s *spy

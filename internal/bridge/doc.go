@@ -22,7 +22,7 @@
 //
 // # Data
 //
-// What RFC 8267 lets travel apart from the message does so: the octets of a WRITE
+// What RFC 8267 lets travel apart from the message does so: the bytes of a WRITE
 // leave as a Read chunk from the buffer that the record was received in, and
 // those of a READ are placed in the buffer that the record of the reply is sent
 // from. Nothing is copied but heads of messages. Under RPCSEC_GSS nothing is
@@ -30,7 +30,7 @@
 //
 // # Memory, and who waits
 //
-// oncrpc.Server bounds calls for each client, and the octets of long calls and
+// oncrpc.Server bounds calls for each client, and the bytes of long calls and
 // replies for all: what the Bridge offers the server comes from there. The server's
 // credits are shared out, so that no client has them all, nor those of one address.
 // A call has its memory before its turn, and with that waits for nobody but the

@@ -125,7 +125,7 @@ func (t *fairQueue) partyLocked(peer *oncrpc.Peer) *party {
 	return p
 }
 
-// fitsLocked tells whether c may have one more call under way.
+// fitsLocked reports whether c may have one more call under way.
 func (t *fairQueue) fitsLocked(c *client) bool {
 	free := t.limit() - t.running
 	return free > 0 && c.running < share*free && c.party.running < partyShare*free

@@ -2,7 +2,7 @@ package bridge
 
 import "time"
 
-// Limits of our own, in octets.
+// Limits of our own, in bytes.
 const (
 	// MaxPayload is the longest READ, WRITE and directory listing that is
 	// passed on: what a pooled buffer holds. Clients ask for 1 MiB at most,

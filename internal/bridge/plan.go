@@ -8,7 +8,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// xidLen is what the exchange puts in front of a call's octets itself.
+// xidLen is what the exchange puts in front of a call's bytes itself.
 const xidLen = 4
 
 // plan makes x the call c, whose message is msg, and says what its reply may

@@ -25,7 +25,7 @@ const reservedPorts = 1024
 // errPort: the client may be any user of its host, and so may name any user in its calls.
 var errPort = errors.New("a port of 1024 and above is any user's: have the client take a lower one, as root's mounts do, or allow all (mountrdma bridge --insecure)")
 
-// vouched tells whether the superuser of the client's host vouches for a call: the
+// vouched reports whether the superuser of the client's host vouches for a call: the
 // server counts what comes over RDMA as if he did, and would not know better. What says
 // nothing of a user is for all, as with knfsd and rpc.mountd: NULL, and the lists of MOUNT. Nobody
 // has a Peer but clients of other processes.

@@ -234,7 +234,7 @@ func (r raw) fragment() (msg []byte, last bool) {
 	return msg, n>>31 == 1
 }
 
-// answered tells whether a reply comes, and not the connection's end.
+// answered reports whether a reply comes, and not the connection's end.
 func (r raw) answered() bool {
 	r.t.Helper()
 	_ = r.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -266,7 +266,7 @@ func call(xid, prog, vers, proc uint32, args []byte) []byte {
 	return append(oncrpc.AppendCall(nil, xid, &x, "client"), args...)
 }
 
-// random returns n octets that do not compress, other ones for each seed.
+// random returns n bytes that do not compress, other ones for each seed.
 func random(n int, seed byte) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b)

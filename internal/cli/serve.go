@@ -51,7 +51,7 @@ func ReadyLine(ways []Way, more ...string) string {
 
 // ServeAll serves until ctx ends or all ways have failed, then drains them all. A
 // way that fails takes no other with it: what is lost of the service is in the log,
-// and in err at the end. It prints ready once it has begun. idle tells whether no
+// and in err at the end. It prints ready once it has begun. idle reports whether no
 // call is under way any more.
 func ServeAll(ctx context.Context, ways []Way, ready string, stdout io.Writer, log *slog.Logger) (idle bool, err error) {
 	ended := make(chan error, len(ways))

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Size is a flag's number of octets, such as 4096, 64KiB or 1MiB. It
+// A Size is a flag's number of bytes, such as 4096, 64KiB or 1MiB. It
 // implements pflag.Value.
 type Size int
 
@@ -26,7 +26,7 @@ func (s *Size) Set(word string) error {
 	return err
 }
 
-// ParseSize understands a number of octets, such as 4096, 64KiB or 1GiB, that is
+// ParseSize understands a number of bytes, such as 4096, 64KiB or 1GiB, that is
 // not above most.
 func ParseSize(word string, most int64) (int64, error) {
 	for _, u := range units {

@@ -157,7 +157,7 @@ func (c *checker) read(dir string) (*testPackage, error) {
 
 var ids = regexp.MustCompile(`\b[A-Z][A-Z0-9]+(?:-[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*)+`)
 
-// contains tells whether id stands in the text, whole: R5041-4.1-1 is not in
+// contains reports whether id stands in the text, whole: R5041-4.1-1 is not in
 // R5041-4.1-10.
 func contains(text, id string) bool {
 	return slices.Contains(ids.FindAllString(text, -1), id)

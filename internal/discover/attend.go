@@ -33,7 +33,7 @@ type attendant struct {
 	server    netip.Addr
 	restarted func()
 	token     uint64
-	boot      uint64 // the last that was heard of
+	boot      uint64 // the last that was learned of
 	known     bool
 }
 
@@ -68,7 +68,7 @@ func (a *attendant) listen(ctx context.Context) {
 	}
 }
 
-// notice tells whether a message is a notice that says something new.
+// notice reports whether a message is a notice that says something new.
 func (a *attendant) notice(in *incoming) bool {
 	if in.Kind != KindNotice || in.from != a.server {
 		return false
@@ -77,7 +77,7 @@ func (a *attendant) notice(in *incoming) bool {
 	return err == nil && n.Token == a.token && a.heard(in.Boot)
 }
 
-// heard notes a boot, and tells whether it is another one.
+// heard notes a boot, and reports whether it is another one.
 func (a *attendant) heard(boot uint64) bool {
 	if a.known && a.boot == boot {
 		return false

@@ -32,7 +32,7 @@ type place struct {
 // A clientTable has the clients.
 type clientTable struct{ m map[place]*client }
 
-// add takes a client, or renews it, and tells whether anything is new about it. A host
+// add takes a client, or renews it, and reports whether anything is new about it. A host
 // that has its part loses what it registered longest ago: mounts that were killed say
 // nothing. So does a party. It is not ok where the table is full.
 func (t *clientTable) add(c client) (news, ok bool) {

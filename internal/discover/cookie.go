@@ -32,7 +32,7 @@ func (b *baker) cookie(from roce.Source, at time.Time) uint64 {
 	return binary.BigEndian.Uint64(h.Sum(nil)) | 1
 }
 
-// good tells whether a cookie was given lately. That of the period before is good
+// good reports whether a cookie was given lately. That of the period before is good
 // too.
 func (b *baker) good(cookie uint64, from roce.Source, now time.Time) bool {
 	return cookie != 0 && (cookie == b.cookie(from, now) || cookie == b.cookie(from, now.Add(-cookieTime)))

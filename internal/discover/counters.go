@@ -25,14 +25,14 @@ type Transport struct {
 	UnderWay    uint32 // calls that are not answered
 	Accepted    uint64 // connections so far
 	Refused     uint64
-	In, Out     uint64 // octets on the connections that are there
+	In, Out     uint64 // bytes on the connections that are there
 }
 
 // A Proc is a procedure of a program.
 type Proc struct {
 	Program, Name string
 	Calls, Errors uint64
-	In, Out       uint64        // octets of calls and replies, data included
+	In, Out       uint64        // bytes of calls and replies, data included
 	Took          time.Duration // all of them together
 }
 
@@ -40,7 +40,7 @@ type Proc struct {
 const (
 	countersMagic   = 0x4e465363 // "NFSc"
 	countersVersion = 1
-	maxWord         = 24 // octets of a name in it
+	maxWord         = 24 // bytes of a name in it
 )
 
 // AppendTo appends the wire form, in XDR. What is above the limits is left out.

@@ -22,7 +22,7 @@
 // many in a second: who asks in another's name multiplies nothing. What makes the
 // server remember or send something needs a cookie, which only who receives at an
 // address can know. Tables are bounded and their entries expire. A notice carries a
-// token of the client's, and is a hint all the same.
+// token of the client's, and is a hint anyway.
 //
 // # Rooms
 //

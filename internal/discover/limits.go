@@ -4,7 +4,7 @@ import "time"
 
 // Limits of our own.
 const (
-	// maxMessage is the longest message, in octets: what a datagram of UD
+	// maxMessage is the longest message, in bytes: what a datagram of UD
 	// holds on any Ethernet (the path MTU below 1500).
 	maxMessage = 1024
 
@@ -12,7 +12,7 @@ const (
 	// names in it is longer.
 	minRequest = 64
 
-	// maxName bounds a host's name and a version, in octets, and maxPath an
+	// maxName bounds a host's name and a version, in bytes, and maxPath an
 	// export's, as MOUNT does (MNTPATHLEN of RFC 1813).
 	maxName = 64
 	maxPath = 1024
@@ -39,7 +39,7 @@ const (
 	// cookieTime is how long a cookie is good for, at least.
 	cookieTime = time.Minute
 
-	// maxClients bounds those who are told of a restart, some 60 octets each,
+	// maxClients bounds those who are told of a restart, some 60 bytes each,
 	// and maxPerAddress those of one host, whose mounts share one port.
 	maxClients    = 1024
 	maxPerAddress = 16
@@ -74,7 +74,7 @@ const (
 	// update, which is lost if it comes before.
 	firstUpdate = 20 * time.Millisecond
 
-	// CountersRoom is the memory that a monitor registers, in octets: room for
+	// CountersRoom is the memory that a monitor registers, in bytes: room for
 	// maxProcs and maxTransports.
 	CountersRoom  = 12 << 10
 	maxTransports = 8

@@ -34,7 +34,7 @@ func parsed[T any](t *testing.T, parse func(*xdr.Reader) (T, error), b []byte) T
 	m, err := parse(&r)
 	require.NoError(t, err)
 	require.Zero(t, r.Left())
-	for n := range b { // cut at every octet
+	for n := range b { // cut at every byte
 		r := xdr.NewReader(b[:n])
 		_, err := parse(&r)
 		assert.ErrorIs(t, err, ErrForm, n)

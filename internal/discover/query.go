@@ -36,7 +36,7 @@ func parseQuery(r *xdr.Reader) (q Query, err error) {
 	return q, bodyError(r)
 }
 
-// AppendTo appends the wire form, with as many exports as fit into most octets; not
+// AppendTo appends the wire form, with as many exports as fit into most bytes; not
 // ok says that none at all did, nor the rest.
 func (a *Answer) AppendTo(b []byte, most int) (_ []byte, ok bool) {
 	b = xdr.AppendUint64(b, a.Cookie)
@@ -82,7 +82,7 @@ func parseAnswer(r *xdr.Reader) (a Answer, err error) {
 	return a, bodyError(r)
 }
 
-// appendAddr appends an address of 16 octets, IPv4's within IPv6's, and a port.
+// appendAddr appends an address of 16 bytes, IPv4's within IPv6's, and a port.
 func appendAddr(b []byte, a netip.AddrPort) []byte {
 	var octets [16]byte
 	if a.Addr().IsValid() {

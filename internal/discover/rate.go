@@ -17,7 +17,7 @@ type rate struct {
 	parties   map[netip.Prefix]int
 }
 
-// allow counts one more, and tells whether it is within the bounds.
+// allow counts one more, and reports whether it is within the bounds.
 func (r *rate) allow(a netip.Addr, now time.Time) bool {
 	if d := now.Sub(r.began); d >= time.Second || d < 0 {
 		r.began, r.n = now, 0

@@ -60,7 +60,7 @@ type Server struct {
 }
 
 // Serve begins to serve at a device, which stays the caller's. A group that cannot
-// be joined is in the log: those who know the address find the server all the same.
+// be joined is in the log: those who know the address find the server anyway.
 func Serve(dev *roce.Device, cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()

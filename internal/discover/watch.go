@@ -11,9 +11,9 @@ import (
 // which is known by the monitor's address and queue pair.
 type Watch struct {
 	QP       uint32        // the monitor's, of UC
-	PMTU     uint32        // the largest that it can have, in octets
+	PMTU     uint32        // the largest that it can have, in bytes
 	Sink     rdma.Remote   // its memory
-	Room     uint32        // how much that is, in octets
+	Room     uint32        // how much that is, in bytes
 	Interval time.Duration // between updates, in whole milliseconds; 0 ends the stream
 }
 

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A Memory is how many octets the calls of all parties may take together.
+// A Memory is how many bytes the calls of all parties may take together.
 type Memory struct {
 	limit, part int64
 	all         *semaphore.Weighted
@@ -16,16 +16,16 @@ type Memory struct {
 	press       *Press
 }
 
-// NewMemory returns a Memory of limit octets, of which no party gets more than
+// NewMemory returns a Memory of limit bytes, of which no party gets more than
 // part. The press is told of calls that wait.
 func NewMemory(limit, part int64, press *Press) *Memory {
 	return &Memory{limit: limit, part: part, all: semaphore.NewWeighted(limit), press: press}
 }
 
-// Limit returns how many octets there are.
+// Limit returns how many bytes there are.
 func (m *Memory) Limit() int64 { return m.limit }
 
-// InUse returns how many octets are taken.
+// InUse returns how many bytes are taken.
 func (m *Memory) InUse() int64 { return m.used.Load() }
 
 // Waiting returns how many calls wait for memory, of all that have the same Press.
@@ -47,12 +47,12 @@ func (m *Memory) Part() *Part {
 	return &Part{memory: m, own: semaphore.NewWeighted(m.part)}
 }
 
-// Part returns a part of p, of which no more than n octets are to be had.
+// Part returns a part of p, of which no more than n bytes are to be had.
 func (p *Part) Part(n int64) *Part {
 	return &Part{memory: p.memory, whole: p, own: semaphore.NewWeighted(n)}
 }
 
-// TryAcquire takes n octets, if nobody waits for any.
+// TryAcquire takes n bytes, if nobody waits for any.
 func (p *Part) TryAcquire(n int64) bool {
 	if !p.own.TryAcquire(n) {
 		return false
@@ -69,7 +69,7 @@ func (p *Part) TryAcquire(n int64) bool {
 	return ok
 }
 
-// Acquire waits for n octets, first for its own, then for those of the whole and
+// Acquire waits for n bytes, first for its own, then for those of the whole and
 // then for everybody's. More than a part can never be had: then, and when ctx ends
 // first, it returns ctx's error.
 func (p *Part) Acquire(ctx context.Context, n int64) error {
@@ -91,7 +91,7 @@ func (p *Part) Acquire(ctx context.Context, n int64) error {
 	return err
 }
 
-// Release gives n octets back.
+// Release gives n bytes back.
 func (p *Part) Release(n int64) {
 	if p.whole != nil {
 		p.whole.Release(n)

@@ -45,7 +45,7 @@ func (t *Parties[P]) Leave(p *Party[P]) {
 // Len returns how many parties have connections.
 func (t *Parties[P]) Len() int { return len(t.all) }
 
-// Full tells whether one more connection of a newcomer, which is counted already,
+// Full reports whether one more connection of a newcomer, which is counted already,
 // has to find a place where now of limit are taken. The last of them are for those
 // who have few.
 func (t *Parties[P]) Full(newcomer *Party[P], now, limit int) bool {
@@ -55,7 +55,7 @@ func (t *Parties[P]) Full(newcomer *Party[P], now, limit int) bool {
 	return now >= limit
 }
 
-// Few tells whether a party has few connections, for which those of others go even
+// Few reports whether a party has few connections, for which those of others go even
 // where they have calls under way.
 func (p *Party[P]) Few() bool { return p.conns <= few }
 

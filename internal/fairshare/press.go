@@ -68,7 +68,7 @@ func (p *Press) Waited() time.Duration {
 }
 
 // tick looks, if that is due: a timer that is stopped or set anew as it fires
-// comes all the same, and two looks with no time between them would find that
+// comes anyway, and two looks with no time between them would find that
 // nobody moves.
 func (p *Press) tick() {
 	p.mu.Lock()
@@ -93,9 +93,9 @@ type Sight struct {
 	Octets       uint64 // that have moved, as far as is known
 }
 
-// Stands takes what a look finds now in place of what s is, and tells whether the
+// Stands takes what a look finds now in place of what s is, and reports whether the
 // connection had work to do at the look before, and has neither done any nor moved
-// many octets since.
+// many bytes since.
 func (s *Sight) Stands(now Sight) bool {
 	before := *s
 	*s = now

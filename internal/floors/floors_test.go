@@ -54,7 +54,7 @@ var testOnly = []string{"internal/bootahead", "internal/wiretest", "iwarp/mpa/mp
 // apart stands beside the house: it imports what it likes, and nobody imports it.
 const apart = "interop"
 
-// pure are codecs: octets to values and back, with no network, no log and no clock.
+// pure are codecs: bytes to values and back, with no network, no log and no clock.
 var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/mpa", "iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "nfs/nfs4", "nfs/nfsacl", "oncrpc/rpcmsg", "rpcrdma/wire", "xdr"}
 
 var impure = []string{"context", "io", "log", "log/slog", "net", "os", "reflect", "time"}
@@ -128,7 +128,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// check tells whether a file of pkg may import imp.
+// check reports whether a file of pkg may import imp.
 func check(pkg string, test bool, imp string) error {
 	to, ours := strings.CutPrefix(imp, module)
 	switch {
@@ -167,7 +167,7 @@ func check(pkg string, test bool, imp string) error {
 	return nil
 }
 
-// within tells whether p is dir or below it.
+// within reports whether p is dir or below it.
 func within(dir, p string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // sources maps each Go file of the module, whatever its build tags, to its

@@ -1,6 +1,6 @@
 // Package keepalive has the kernel notice the peers of TCP connections that are
 // gone without a word: switched off, or behind a network that is cut; and tells
-// whether octets move. It must not know what a connection carries.
+// whether bytes move. It must not know what a connection carries.
 package keepalive
 
 import (
@@ -20,7 +20,7 @@ const (
 
 	// patience is how long a peer's kernel may leave unanswered what it is
 	// sent, such a question or data, or keep a full window closed, before
-	// the connection fails. TCP by itself would repeat data for a quarter of
+	// the connection fails. TCP alone would repeat data for a quarter of
 	// an hour. What is routed anew, or a server that is moved, comes back in
 	// less; Linux's NFS client has the same patience with a call.
 	patience = 60 * time.Second
@@ -48,7 +48,7 @@ func watch(nc net.Conn, silence, pause, patience time.Duration) {
 	})
 }
 
-// Traffic returns how many octets the peer has sent, and how many of this end's
+// Traffic returns how many bytes the peer has sent, and how many of this end's
 // it has acknowledged; 0 where that cannot be known.
 func Traffic(nc net.Conn) (in, out uint64) {
 	t, ok := nc.(syscall.Conn)

@@ -49,7 +49,7 @@ type message struct {
 	omitted int       // since the last that was logged
 }
 
-// allow tells whether to log a message now, and how many of them were not before.
+// allow reports whether to log a message now, and how many of them were not before.
 func (s *messages) allow(msg string) (ok bool, omitted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package lookupcache remembers what slow services say: of names, of users. Nobody waits
-// for an answer that was known not long ago, it is used once more while it is asked
+// for an answer that was known not long ago, it is used again while it is asked
 // for again; a question is out once, for whoever has it; and how many are out and
 // how many answers are kept is bounded.
 //

@@ -18,7 +18,7 @@ const (
 type Conversation struct {
 	f    *File
 	ends [2]netip.AddrPort
-	next [2]uint32 // sequence number of each side's next octet
+	next [2]uint32 // sequence number of each side's next byte
 	sent [2]uint16 // packets of each side
 }
 
@@ -44,7 +44,7 @@ func (f *File) Connect(at time.Time, client, server netip.AddrPort) *Conversatio
 	return c
 }
 
-// Write writes octets that a side sent as one packet, at most 64 KiB and a few
+// Write writes bytes that a side sent as one packet, at most 64 KiB and a few
 // more. What is too long for the length field has 0 there: in IPv4 as have the
 // packets that a network card is to cut, which decoders know, and in IPv6 as a
 // jumbogram.

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// HeaderLen is the length of a file's header, in octets.
+// HeaderLen is the length of a file's header, in bytes.
 const HeaderLen = 24
 
 const (
 	magic     = 0xa1b23c4d // times are in nanoseconds
-	maxPacket = 256 << 10  // octets; no record is longer
+	maxPacket = 256 << 10  // bytes; no record is longer
 	ethernet  = 1          // the link type
 
 	recordLen = 16
@@ -53,7 +53,7 @@ func (f *File) packet(at time.Time, headers, octets []byte) {
 	}
 }
 
-// Continue returns a writer to w that leaves out the first HeaderLen octets:
+// Continue returns a writer to w that leaves out the first HeaderLen bytes:
 // behind a file in w, it makes another one a part of it.
 func Continue(w io.Writer) io.Writer { return &tail{w, HeaderLen} }
 

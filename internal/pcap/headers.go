@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Lengths of headers, in octets.
+// Lengths of headers, in bytes.
 const (
 	ethernetLen = 14
 	ipv4Len     = 20
@@ -38,7 +38,7 @@ func appendEthernet(b []byte, from Side, addr netip.Addr) []byte {
 	return be.AppendUint16(b, typeIPv6)
 }
 
-// appendIP appends the header in front of n octets of TCP.
+// appendIP appends the header in front of n bytes of TCP.
 func appendIP(b []byte, src, dst netip.Addr, number uint16, n int) []byte {
 	if src.Is4() {
 		return appendIPv4(b, src, dst, number, n)
@@ -100,7 +100,7 @@ func (c *Conversation) appendTCP(b []byte, from Side, flags uint8) []byte {
 	return b
 }
 
-// pseudo sums up what TCP's checksum takes from IP, with n octets of TCP.
+// pseudo sums up what TCP's checksum takes from IP, with n bytes of TCP.
 func pseudo(src, dst netip.Addr, n int) uint64 {
 	sum := add(add(0, src.AsSlice()), dst.AsSlice())
 	return sum + protocolTCP + uint64(n>>16) + uint64(n&0xffff)

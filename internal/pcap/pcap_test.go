@@ -46,13 +46,13 @@ func sum(b []byte) uint16 {
 	return ^uint16(s)
 }
 
-// A packet longer than IP's field has no length, and its octets are whole.
+// A packet longer than IP's field has no length, and its bytes are whole.
 func TestLong(t *testing.T) {
 	for _, tt := range []struct {
 		client, server string
-		ip             int // its header, in octets
+		ip             int // its header, in bytes
 		length         int // the offset of its length field
-		limit          int // octets of TCP that the field can tell
+		limit          int // bytes of TCP that the field can tell
 	}{
 		{"192.0.2.1:1", "192.0.2.2:2", ipv4Len, 2, 0xffff - ipv4Len - tcpLen},
 		{"[::1]:1", "[::1]:2", ipv6Len, 4, 0xffff - tcpLen},

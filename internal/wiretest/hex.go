@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Hex returns the octets of the golden file at path, which is relative to the
+// Hex returns the bytes of the golden file at path, which is relative to the
 // package under test. It fails the test where the file cannot be read or holds
 // anything but pairs of digits and comments.
 func Hex(t testing.TB, path string) []byte {
@@ -24,8 +24,8 @@ func Hex(t testing.TB, path string) []byte {
 	return b
 }
 
-// Octets returns the octets that text spells in the form of a golden file. It
-// is for the few octets that read better beside the assertion.
+// Bytes returns the bytes that text spells in the form of a golden file. It
+// is for the few bytes that read better beside the assertion.
 func Octets(t testing.TB, text string) []byte {
 	t.Helper()
 	b, err := parse(text)

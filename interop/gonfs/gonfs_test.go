@@ -218,7 +218,7 @@ func (p *peer) names() {
 }
 
 // links has paths in symbolic links of many lengths. Beyond its read buffer of 4096
-// octets go-nfs loses the end of one, over TCP too.
+// bytes go-nfs loses the end of one, over TCP too.
 func (p *peer) links() {
 	t, ctx := p.t, p.t.Context()
 	for _, n := range []int{1, 3, 4, 700, 701, 800, 1021, 3900} {

@@ -28,7 +28,7 @@ var (
 	dirModes  = []uint32{0o750, 0o730, 0o070, 0o744, sticky, 0o2775}
 )
 
-// Sticky tells whether a line of Try or Look is of a directory in which one may
+// Sticky reports whether a line of Try or Look is of a directory in which one may
 // remove one's own alone. There Linux's client decides too, by who the user is at
 // the client.
 func Sticky(line string) bool { return strings.Contains(line, fmt.Sprintf("-%o", sticky)) }

@@ -54,7 +54,7 @@ func (d owned) Do(o Op) (Result, error) {
 	return r, err
 }
 
-// TestRemote plays by Serve and on the directory itself in turns.
+// TestRemote plays by Serve and on the directory itself alternately.
 func TestRemote(t *testing.T) {
 	d := local(t)
 	here, there := net.Pipe()

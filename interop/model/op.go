@@ -40,11 +40,11 @@ type Op struct {
 	Excl bool   `json:"excl,omitempty"`
 	Mode uint32 `json:"mode,omitempty"`
 	Off  int64  `json:"off,omitempty"`
-	Len  int    `json:"len,omitempty"`  // octets to write or read
+	Len  int    `json:"len,omitempty"`  // bytes to write or read
 	Data uint64 `json:"data,omitempty"` // seed of what is written
 }
 
-// changes tells whether the operation can change anything.
+// changes reports whether the operation can change anything.
 func (o Op) changes() bool {
 	switch o.Kind {
 	case Read, Reopen, Stat, Readlink, List:
@@ -59,7 +59,7 @@ func (o Op) String() string {
 	return string(b)
 }
 
-// content are the octets that an operation writes.
+// content are the bytes that an operation writes.
 func (o Op) content() []byte {
 	b := make([]byte, o.Len)
 	r := rand.NewPCG(o.Data, 0)
@@ -78,7 +78,7 @@ type Result struct {
 	Err   string   `json:"err,omitempty"` // the errno's name
 	Attr  *Attr    `json:"attr,omitempty"`
 	Text  string   `json:"text,omitempty"` // target of a link
-	Len   int      `json:"len,omitempty"`  // octets that were read
+	Len   int      `json:"len,omitempty"`  // bytes that were read
 	Sum   uint32   `json:"sum,omitempty"`  // and their checksum
 	Names []string `json:"names,omitempty"`
 

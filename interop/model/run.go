@@ -113,7 +113,7 @@ func same(want, got Result) bool {
 	return reflect.DeepEqual(want, got)
 }
 
-// Compare looks at all that there must be, and at every octet of it.
+// Compare looks at all that there must be, and at every byte of it.
 func (t *Tree) Compare(p Player) error { return compare(t.root, "", p) }
 
 func compare(n *node, path string, p Player) error {

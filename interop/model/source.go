@@ -10,8 +10,8 @@ import (
 // few pages and RPCs.
 const (
 	depth     = 3       // components of a path, at most
-	maxLength = 70_000  // octets written or read at a time
-	maxOffset = 150_000 // octets
+	maxLength = 70_000  // bytes written or read at a time
+	maxOffset = 150_000 // bytes
 	epoch     = 1_500_000_000_000_000_000
 )
 

@@ -112,7 +112,7 @@ func (t *Tree) walkFrom(at *node, path string, follow bool, links *int) (place, 
 	}
 }
 
-// IsLink tells whether a path ends at a symbolic link.
+// IsLink reports whether a path ends at a symbolic link.
 func (t *Tree) IsLink(path string) bool {
 	n, err := t.found(path, false)
 	return err == 0 && n.kind == "link"

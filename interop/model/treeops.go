@@ -179,7 +179,7 @@ func (t *Tree) rename(o Op) unix.Errno {
 	return 0
 }
 
-// movable tells why a rename cannot be, in the order in which Linux asks.
+// movable reports why a rename cannot be, in the order in which Linux asks.
 func movable(from, to place) unix.Errno {
 	switch {
 	case from.node == nil:
@@ -200,7 +200,7 @@ func movable(from, to place) unix.Errno {
 	return 0
 }
 
-// above tells whether n is d or an ancestor of it.
+// above reports whether n is d or an ancestor of it.
 func (n *node) above(d *node) bool {
 	for ; d != nil; d = d.parent {
 		if d == n {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// What is measured: data in octets, and entries of a directory.
+// What is measured: data in bytes, and entries of a directory.
 const (
 	Size    = 64 << 20 // of the large file
-	Request = 1 << 20  // octets in one read(2) or write(2)
+	Request = 1 << 20  // bytes in one read(2) or write(2)
 	Files   = 500      // in the directory
 )
 

@@ -17,7 +17,7 @@ type Difference struct {
 }
 
 // Compare returns what a file system saw otherwise than the reference, as Diff
-// shows it and with the names of the cases, but for the differences that are
+// shows it and with the names of the cases, except for the differences that are
 // listed. Those that are listed and do not show are returned too.
 func Compare(reference, seen Transcript, system string, listed []Difference) []string {
 	var wrong []string

@@ -19,7 +19,7 @@ var dataCases = []Case{
 	{"data-seek", anyone, dataSeek},
 }
 
-// pattern is n octets, none of which is zero and which do not repeat by the page.
+// pattern is n bytes, none of which is zero and which do not repeat by the page.
 func pattern(n int, seed int) string {
 	b := make([]byte, n)
 	for i := range b {

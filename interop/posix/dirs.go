@@ -89,7 +89,7 @@ func dirDescriptor(p *probe) {
 	p.lists("d")
 }
 
-// A path is at most 4,095 octets long, however deep the tree is.
+// A path is at most 4,095 bytes long, however deep the tree is.
 func pathLong(p *probe) {
 	p.here(".", func() {
 		long := strings.Repeat("x", 200)
@@ -105,7 +105,7 @@ func pathLong(p *probe) {
 			p.need(unix.Rmdir(long))
 		}
 		p.need(unix.Mkdir("d", 0o755))
-		path := strings.Repeat("d/../", 818) + "d/./" // 4,094 octets
+		path := strings.Repeat("d/../", 818) + "d/./" // 4,094 bytes
 		p.result("4094 octets", unix.Access(path, unix.F_OK))
 		p.result("4095 octets", unix.Access(path+".", unix.F_OK))
 		p.result("4096 octets", unix.Access(path+"./", unix.F_OK))

@@ -17,7 +17,7 @@ type entry struct {
 }
 
 // entries reads on in an open directory: one call of getdents with room for size
-// octets, nothing at the end.
+// bytes, nothing at the end.
 func (p *probe) entries(fd, size int) []entry {
 	b := make([]byte, size)
 	n, err := unix.Getdents(fd, b)

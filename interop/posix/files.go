@@ -120,7 +120,7 @@ func (p *probe) lists(name string) {
 	p.say("in %s: %q", show(name), names)
 }
 
-// empty tells whether there is nothing in the case's directory.
+// empty reports whether there is nothing in the case's directory.
 func (p *probe) empty() bool {
 	entries, err := os.ReadDir(p.dir)
 	p.need(err)
@@ -136,7 +136,7 @@ func (p *probe) write(fd int, s string, off int64) {
 	}
 }
 
-// read returns up to n octets from an offset.
+// read returns up to n bytes from an offset.
 func (p *probe) read(fd, n int, off int64) string {
 	b := make([]byte, n)
 	got, err := unix.Pread(fd, b, off)
@@ -144,7 +144,7 @@ func (p *probe) read(fd, n int, off int64) string {
 	return string(b[:got])
 }
 
-// brief shows octets, with runs of zeros by their length.
+// brief shows bytes, with runs of zeros by their length.
 func brief(s string) string {
 	var b strings.Builder
 	for s != "" {

@@ -14,7 +14,7 @@ var lockCases = []Case{
 	{"open-file-lock", anyone, openFileLock},
 }
 
-// record asks for a lock of n octets from an offset; 0 octets are all to the end.
+// record asks for a lock of n bytes from an offset; 0 bytes are all to the end.
 func record(fd int, command int, kind int16, from, n int64) (unix.Flock_t, error) {
 	l := unix.Flock_t{Type: kind, Start: from, Len: n}
 	return l, unix.FcntlFlock(uintptr(fd), command, &l)
@@ -29,7 +29,7 @@ func (p *probe) lock(name string, kind int16, from, n int64) error {
 	return err
 }
 
-// held notes what another would find of locks on some octets.
+// held notes what another would find of locks on some bytes.
 func (p *probe) held(name string, from, n int64) {
 	p.another(func() {
 		fd, err := unix.Open(p.at(name), unix.O_RDWR|unix.O_CLOEXEC, 0)

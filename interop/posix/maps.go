@@ -92,7 +92,7 @@ func mapTail(p *probe) {
 	p.holds("f")
 }
 
-// faults tells whether touching an octet is an error.
+// faults reports whether touching a byte is an error.
 func faults(b *byte) (fault bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { fault = recover() != nil }()

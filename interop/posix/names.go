@@ -50,7 +50,7 @@ func nameTooLong(p *probe) {
 	p.lists("")
 }
 
-// Each octet but two may be in a name.
+// Each byte but two may be in a name.
 func nameOctets(p *probe) {
 	want := make([]string, 16)
 	for c := 1; c < 256; c++ {

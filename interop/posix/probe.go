@@ -56,7 +56,7 @@ func (p *probe) take(c Case) error {
 	return nil
 }
 
-// apart runs f on a thread of its own that enter has prepared, and tells whether
+// apart runs f on a thread of its own that enter has prepared, and reports whether
 // it came to its end. The thread ends with f, so nobody inherits what it is.
 func (p *probe) apart(enter func() error, f func()) bool {
 	ended := make(chan bool)

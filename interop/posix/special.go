@@ -103,7 +103,7 @@ func fifoOneWay(p *probe) {
 	p.say("to root a pipe: %v", p.status("log").Mode&unix.S_IFMT == unix.S_IFIFO)
 }
 
-// bind makes a socket of a name that is short: an address has room for 107 octets.
+// bind makes a socket of a name that is short: an address has room for 107 bytes.
 func (p *probe) bind(name string) (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	p.need(err)

@@ -44,7 +44,7 @@ func timesNanoseconds(p *probe) {
 	p.times("file")
 }
 
-// recent tells whether a time is of today, near enough.
+// recent reports whether a time is of today, near enough.
 func recent(t unix.Timespec) bool { return int64(t.Sec) > 1_600_000_000 }
 
 func timesNow(p *probe) {

@@ -24,7 +24,7 @@ func treeName(n int) string {
 	return fmt.Sprintf("d%02d/f%03d", n/treeFiles, n%treeFiles)
 }
 
-// treeSize is its length in octets: up to one page, most of them less.
+// treeSize is its length in bytes: up to one page, most of them less.
 func treeSize(n int) int { return n * 37 % 4099 }
 
 // tree makes 5,000 files.
@@ -55,7 +55,7 @@ func tree(t *T, dir string) {
 	}
 }
 
-// fileSizes are lengths, in octets, around those where something changes: empty,
+// fileSizes are lengths, in bytes, around those where something changes: empty,
 // a page, what fits one message, the largest READ or WRITE, many of them.
 var fileSizes = []int{0, 1, 3, 511, 3500, 4095, 4096, 4097, 65537, 1<<20 - 1, 1 << 20, 1<<20 + 1, 64 << 20}
 
@@ -72,7 +72,7 @@ func sizes(t *T, dir string) {
 	}
 }
 
-// Content checks every octet of what the steps tree and sizes have left in dir,
+// Content checks every byte of what the steps tree and sizes have left in dir,
 // the directory that Run was given.
 func Content(dir string) error {
 	return check(func(t *T) {
@@ -109,7 +109,7 @@ type shadow struct {
 	want []byte
 }
 
-// write changes a random piece of random odd length, at most limit octets.
+// write changes a random piece of random odd length, at most limit bytes.
 func (s *shadow) write(t *T, r *rand.Rand, limit int) {
 	off, n := s.piece(r, limit)
 	fill(s.want[off:off+n], r.Uint64(), int64(off))
@@ -117,7 +117,7 @@ func (s *shadow) write(t *T, r *rand.Rand, limit int) {
 	require.NoError(t, err)
 }
 
-// read checks a random piece of random odd length, at most limit octets.
+// read checks a random piece of random odd length, at most limit bytes.
 func (s *shadow) read(t *T, r *rand.Rand, limit int) {
 	off, n := s.piece(r, limit)
 	got := make([]byte, n)
@@ -151,7 +151,7 @@ func (s *shadow) all(t *T) {
 // offsets writes and reads odd lengths at random offsets, through the page
 // cache and past it.
 func offsets(t *T, dir string) {
-	const size = 3<<20 + 17 // octets
+	const size = 3<<20 + 17 // bytes
 	for name, flag := range map[string]int{"cached": 0, "direct": direct(t, dir)} {
 		r := rand.New(rand.NewPCG(1, patternOf(name)))
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR|flag, 0o600)
@@ -172,10 +172,10 @@ func offsets(t *T, dir string) {
 	}
 }
 
-// parallel lets several writers and readers work on one file, each in octets of
+// parallel lets several writers and readers work on one file, each in bytes of
 // its own, so that many calls are under way at once.
 func parallel(t *T, dir string) {
-	const jobs, part = 8, 512<<10 + 3 // octets
+	const jobs, part = 8, 512<<10 + 3 // bytes
 	path := filepath.Join(dir, "shared")
 	create(t, path, make([]byte, jobs*part))
 	var wg sync.WaitGroup
@@ -194,7 +194,7 @@ func parallel(t *T, dir string) {
 	holds(t, path, want)
 }
 
-// onePart writes part octets of a shared file in odd pieces, reading each back.
+// onePart writes part bytes of a shared file in odd pieces, reading each back.
 func onePart(t *T, path string, job, part, flag int) {
 	f, err := os.OpenFile(path, os.O_RDWR|flag, 0)
 	require.NoError(t, err)

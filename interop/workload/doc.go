@@ -7,10 +7,10 @@
 //	          is compared afterwards:
 //	Manifest  one line for each object: what stat, readlink and sha256 say;
 //	          equal on both sides of the server
-//	Content   every octet of what the steps "tree" and "sizes" left
+//	Content   every byte of what the steps "tree" and "sizes" left
 //	Hold      files kept open while the server is stopped and started
 //	Ledger    synced records, and what was promised, for a server that is killed
-//	Soak      one mount writes, another reads, no octet may be wrong
+//	Soak      one mount writes, another reads, no byte may be wrong
 //
 // The steps assert POSIX as the Linux NFS client offers it, so they pass on a
 // local file system too. They must not know which server or transport they work

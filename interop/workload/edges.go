@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// A call or a reply of RPC has so many octets around its data at most,
+	// A call or a reply of RPC has so many bytes around its data at most,
 	// and a few less: what just fits a message is shorter by that.
 	edgeBelow = 420
 	edgeAbove = 8
 
-	longestLink = 4095 // octets, of Linux
+	longestLink = 4095 // bytes, of Linux
 	longNames   = 24   // in one directory
-	longName    = 200  // octets of each
+	longName    = 200  // bytes of each
 	edgeSeed    = 0xed9
 )
 
 // Edges writes and reads pieces of a file, past the page cache, of lengths around
-// the longest call and the longest reply, in octets, that a transport takes in one
+// the longest call and the longest reply, in bytes, that a transport takes in one
 // piece: below each some fit, and above none. Then it does EdgeTree.
 func Edges(dir string, call, reply int) error {
 	return check(func(t *T) {

@@ -12,7 +12,7 @@ import (
 
 const nfsMagic = 0x6969 // f_type of an NFS mount, statfs(2)
 
-// onNFS tells whether dir is on an NFS mount.
+// onNFS reports whether dir is on an NFS mount.
 func onNFS(t *T, dir string) bool {
 	var s unix.Statfs_t
 	require.NoError(t, unix.Statfs(dir, &s))
@@ -29,7 +29,7 @@ func direct(t *T, dir string) int {
 	return 0
 }
 
-// create makes a file of these octets and sees them on stable storage.
+// create makes a file of these bytes and sees them on stable storage.
 func create(t *T, path string, content []byte) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	require.NoError(t, err)

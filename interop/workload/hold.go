@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	holdSize  = 300007 // octets of each file that is worked on
+	holdSize  = 300007 // bytes of each file that is worked on
 	holdPoll  = 10 * time.Millisecond
 	holdLimit = 2 * time.Minute // for work to go on after the server came back
 )

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	ledgerRecord = 200 << 10 // octets of the longest record
-	ledgerLong   = 4 << 20   // octets of the longest of fsync-b: much is on its way at once
-	ledgerPiece  = 50 << 10  // octets of the longest write of a record
-	ledgerMost   = 32 << 20  // octets; a file that is longer begins again
+	ledgerRecord = 200 << 10 // bytes of the longest record
+	ledgerLong   = 4 << 20   // bytes of the longest of fsync-b: much is on its way at once
+	ledgerPiece  = 50 << 10  // bytes of the longest write of a record
+	ledgerMost   = 32 << 20  // bytes; a file that is longer begins again
 )
 
 // LedgerFiles are what Ledger writes in its directory. The first two are synced
@@ -27,9 +27,9 @@ func LedgerFiles() []string { return []string{"fsync-a", "fsync-b", "osync"} }
 // Ledger appends records to files in dir until in ends, and syncs each. It says
 // what the system has promised, a line for each record:
 //
-//	FILE GENERATION LENGTH    that many octets of the file's generation are safe
+//	FILE GENERATION LENGTH    that many bytes of the file's generation are safe
 //
-// The octets of a generation are a pattern, which LedgerHolds checks. A file that
+// The bytes of a generation are a pattern, which LedgerHolds checks. A file that
 // gets long is cut to nothing and begins its next generation; that is synced as well.
 // At the end all files are closed, and their content is checked through dir.
 func Ledger(dir string, in io.Reader, out io.Writer) error {
@@ -122,7 +122,7 @@ func (b *book) close(t *T) {
 	require.EqualValues(t, b.size, stat(t, b.path).Size)
 }
 
-// LedgerHolds tells whether a file of Ledger in dir has the octets that were
+// LedgerHolds reports whether a file of Ledger in dir has the bytes that were
 // promised: the first size of a generation.
 func LedgerHolds(dir, name string, generation int, size int64) error {
 	f, err := os.Open(filepath.Join(dir, name))

@@ -91,7 +91,7 @@ func links(t *T, dir string) {
 
 	for i, target := range []string{
 		"two", "d/three", "/nowhere/at/all", ".", "with\nnewline", "\xff\xfe\x80 not text",
-		strings.Repeat("x", 255), strings.Repeat("long/", 204) + "end", // 1,023 octets
+		strings.Repeat("x", 255), strings.Repeat("long/", 204) + "end", // 1,023 bytes
 	} {
 		link := p(fmt.Sprintf("sym%d", i))
 		require.NoError(t, os.Symlink(target, link))
@@ -109,7 +109,7 @@ func links(t *T, dir string) {
 	assert.ErrorIs(t, err, syscall.ELOOP)
 }
 
-// names has every octet that a name may have, in names of many lengths, most of
+// names has every byte that a name may have, in names of many lengths, most of
 // them not UTF-8.
 func names(t *T, dir string) {
 	want := []string{

@@ -7,7 +7,7 @@ import (
 	"hash/fnv"
 )
 
-// fill sets p to the octets that a pattern has from offset off on. Octets of
+// fill sets p to the bytes that a pattern has from offset off on. Bytes of
 // one pattern depend on their offset alone, so any piece of it can be checked.
 func fill(p []byte, pattern uint64, off int64) {
 	var word [8]byte
@@ -32,7 +32,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// octets returns n octets of a pattern from its beginning.
+// bytes returns n bytes of a pattern from its beginning.
 func octets(pattern uint64, n int) []byte {
 	p := make([]byte, n)
 	fill(p, pattern, 0)

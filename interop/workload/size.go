@@ -41,7 +41,7 @@ func truncate(t *T, dir string) {
 
 // sparse leaves holes, within a file and beyond what 32 bits count.
 func sparse(t *T, dir string) {
-	const far = 20<<20 + 5 // octets
+	const far = 20<<20 + 5 // bytes
 	path := in(dir)("holes")
 	f, err := os.Create(path)
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func sparse(t *T, dir string) {
 	f, err = os.Create(path)
 	require.NoError(t, err)
 	defer f.Close()
-	const beyond = 5<<30 + 11 // octets
+	const beyond = 5<<30 + 11 // bytes
 	_, err = f.WriteAt([]byte("far out"), beyond)
 	require.NoError(t, err)
 	require.NoError(t, f.Sync())

@@ -17,7 +17,7 @@ import (
 
 const (
 	soakFiles = 4
-	soakSize  = 1<<20 - 3 // octets of each
+	soakSize  = 1<<20 - 3 // bytes of each
 )
 
 // A soakFile is rewritten again and again, each time with the pattern of its
@@ -36,7 +36,7 @@ func (s *soakFile) pattern(generation int64) uint64 {
 // Soak writes files through the directory w and reads them through r, another
 // mount of the same directory, until d has passed. A reader sees the generation
 // that was closed before it opened the file. While another is being written it
-// may see that, octet by octet, if it reads past the page cache; what a page
+// may see that, byte by byte, if it reads past the page cache; what a page
 // cache holds of a file that is written elsewhere is only good as of the
 // open, so a cached reader waits for the writer.
 func Soak(w, r string, d time.Duration, log io.Writer) error {
@@ -95,7 +95,7 @@ func soakWrite(t *T, dir string, files []*soakFile, n int) {
 	s.done.Store(generation)
 }
 
-// soakRead reads a file and checks every octet.
+// soakRead reads a file and checks every byte.
 func soakRead(t *T, dir string, files []*soakFile, n int) {
 	r := rand.New(rand.NewPCG(5, uint64(n)))
 	s := files[r.IntN(len(files))]
@@ -115,12 +115,12 @@ func soakRead(t *T, dir string, files []*soakFile, n int) {
 	s.verify(t, got, oldest, s.begun.Load())
 }
 
-// verify asserts that each octet is of one of the generations.
+// verify asserts that each byte is of one of the generations.
 func (s *soakFile) verify(t *T, got []byte, oldest, newest int64) {
 	if bytes.Equal(octets(s.pattern(oldest), len(got)), got) {
 		return
 	}
-	wrong := make([]int, 0, len(got)) // offsets of octets that no generation explains
+	wrong := make([]int, 0, len(got)) // offsets of bytes that no generation explains
 	for i := range got {
 		wrong = append(wrong, i)
 	}

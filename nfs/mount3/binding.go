@@ -14,7 +14,7 @@ func (Binding) ArgItem(uint32, []byte) (start, n int) { return 0, 0 }
 // ResultItem returns 0 for the length: there is no such result.
 func (Binding) ResultItem(uint32, []byte) (start, n int) { return 0, 0 }
 
-// MaxResults returns the length in octets of the longest results of a
+// MaxResults returns the length in bytes of the longest results of a
 // procedure, or -1 where the protocol sets no bound: MNT has a list of flavours,
 // DUMP and EXPORT have lists of names.
 func (Binding) MaxResults(proc uint32, _ []byte) (rest, item int) {

@@ -31,7 +31,7 @@ func ProcName(proc uint32) string {
 	return "undefined"
 }
 
-// Sizes in octets (RFC 1813, Section 5.1.4).
+// Sizes in bytes (RFC 1813, Section 5.1.4).
 const (
 	PathLen = 1024 // the longest path
 	NameLen = 255  // the longest name

@@ -12,7 +12,7 @@
 // A value's AppendTo appends its wire form and cannot fail; Decode reads it
 // from an xdr.Reader, whose Err or Done tells what was wrong. Slices that
 // Decode returns alias the Reader's input and live as long as that. Names and
-// paths are octets, not text.
+// paths are bytes, not text.
 //
 // The package must not know file systems, exports or transports.
 package mount3

@@ -2,17 +2,17 @@ package mount3
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// ListEnd is the length in octets of the end of a DumpRes or ExportRes, which
+// ListEnd is the length in bytes of the end of a DumpRes or ExportRes, which
 // the sizes of their entries do not have.
 const ListEnd = 4
 
 // A Mount is a mountbody: a client and what it mounted.
 type Mount struct {
-	Host []byte // at most NameLen octets
-	Path []byte // at most PathLen octets
+	Host []byte // at most NameLen bytes
+	Path []byte // at most PathLen bytes
 }
 
-// Size returns the length in octets of m's wire form in a list.
+// Size returns the length in bytes of m's wire form in a list.
 func (m *Mount) Size() int { return MountSize(len(m.Host), len(m.Path)) }
 
 // MountSize is Size for the lengths of a Mount's Host and Path.
@@ -41,11 +41,11 @@ func (s *DumpRes) Decode(r *xdr.Reader) {
 // An Export is an exportnode: a path and who may mount it. No group means
 // everyone.
 type Export struct {
-	Path   []byte   // at most PathLen octets
-	Groups [][]byte // at most NameLen octets each
+	Path   []byte   // at most PathLen bytes
+	Groups [][]byte // at most NameLen bytes each
 }
 
-// Size returns the length in octets of e's wire form in a list.
+// Size returns the length in bytes of e's wire form in a list.
 func (e *Export) Size() int {
 	n := 4 + opaqueSize(len(e.Path)) + 4
 	for _, g := range e.Groups {
@@ -81,5 +81,5 @@ func (s *ExportRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// opaqueSize returns the length in octets of the wire form of n octets of opaque data.
+// opaqueSize returns the length in bytes of the wire form of n bytes of opaque data.
 func opaqueSize(n int) int { return 4 + n + xdr.Pad(n) }

@@ -4,7 +4,7 @@ import "github.com/nfsrdma/nfsrdma/xdr"
 
 // PathArgs are the arguments of MNT and of UMNT.
 type PathArgs struct {
-	Path []byte // at most PathLen octets
+	Path []byte // at most PathLen bytes
 }
 
 // AppendTo appends the wire form of a to b.
@@ -17,7 +17,7 @@ func (a *PathArgs) Decode(r *xdr.Reader) { a.Path = r.Opaque(PathLen) }
 // flavours that may be used with it, count where Status is OK.
 type MntRes struct {
 	Status  Status
-	Handle  []byte // at most FHSize octets
+	Handle  []byte // at most FHSize bytes
 	Flavors []uint32
 }
 

@@ -40,7 +40,7 @@ type Attr struct {
 	Mode                uint32
 	Nlink               uint32
 	UID, GID            uint32
-	Size, Used          uint64 // octets
+	Size, Used          uint64 // bytes
 	Rdev                SpecData
 	FSID, FileID        uint64
 	Atime, Mtime, Ctime Time
@@ -104,7 +104,7 @@ func (a *PostOpAttr) Decode(r *xdr.Reader) {
 // a change, or nothing where OK is false.
 type PreOpAttr struct {
 	OK           bool
-	Size         uint64 // octets
+	Size         uint64 // bytes
 	Mtime, Ctime Time
 }
 

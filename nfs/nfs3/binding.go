@@ -2,7 +2,7 @@ package nfs3
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// DDPEligible tells whether procedure proc has an argument, and whether it has
+// DDPEligible reports whether procedure proc has an argument, and whether it has
 // a result, that RPC-over-RDMA may carry in a chunk of its own: the data of
 // WRITE and READ, the path of SYMLINK and READLINK, and nothing else (RFC 8267,
 // Section 4).
@@ -25,7 +25,7 @@ type Binding struct{}
 func (Binding) Program() (prog, vers uint32) { return Program, Version }
 
 // ArgItem returns where the DDP-eligible argument of a call begins in args,
-// which need not have it, and its length, both in octets. The length is 0 where
+// which need not have it, and its length, both in bytes. The length is 0 where
 // there is none.
 func (Binding) ArgItem(proc uint32, args []byte) (start, n int) {
 	if arg, _ := DDPEligible(proc); !arg {
@@ -50,7 +50,7 @@ func (Binding) ArgItem(proc uint32, args []byte) (start, n int) {
 }
 
 // ResultItem returns where the DDP-eligible result of a call begins in results,
-// and its length, both in octets. The length is 0 where there is none, as in the
+// and its length, both in bytes. The length is 0 where there is none, as in the
 // results of a call that failed, and where the results do not decode.
 func (Binding) ResultItem(proc uint32, results []byte) (start, n int) {
 	r := xdr.NewReader(results)
@@ -72,7 +72,7 @@ func (Binding) ResultItem(proc uint32, results []byte) (start, n int) {
 	return len(results) - n - xdr.Pad(n), n
 }
 
-// MaxResults returns the length in octets of the longest results of a call with
+// MaxResults returns the length in bytes of the longest results of a call with
 // these arguments: of its DDP-eligible result, 0 where there can be none, and of
 // the rest without that and its padding.
 func (Binding) MaxResults(proc uint32, args []byte) (rest, item int) {

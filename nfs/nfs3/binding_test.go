@@ -20,7 +20,7 @@ func TestDDPEligible(t *testing.T) {
 }
 
 // items are the messages of the captures that have one, their procedures, and how
-// many octets stand in front of the item.
+// many bytes stand in front of the item.
 var items = []struct {
 	file    string
 	proc    uint32

@@ -15,8 +15,8 @@ const (
 // ReadArgs are the arguments of READ.
 type ReadArgs struct {
 	File   FH
-	Offset uint64 // octets
-	Count  uint32 // octets
+	Offset uint64 // bytes
+	Count  uint32 // bytes
 }
 
 // AppendTo appends the wire form of a to b.
@@ -36,7 +36,7 @@ func (a *ReadArgs) Decode(r *xdr.Reader) {
 type ReadRes struct {
 	Status Status
 	Attr   PostOpAttr
-	Count  uint32 // octets
+	Count  uint32 // bytes
 	EOF    bool
 	Data   []byte
 }
@@ -68,7 +68,7 @@ func (s *ReadRes) Decode(r *xdr.Reader) {
 // WriteArgs are the arguments of WRITE. Data is the call's data item.
 type WriteArgs struct {
 	File   FH
-	Offset uint64 // octets
+	Offset uint64 // bytes
 	Stable Stable
 	Data   []byte
 }
@@ -97,7 +97,7 @@ func (a *WriteArgs) Decode(r *xdr.Reader) {
 type WriteRes struct {
 	Status    Status
 	Wcc       WccData
-	Count     uint32 // octets
+	Count     uint32 // bytes
 	Committed Stable
 	Verf      uint64 // a writeverf3
 }
@@ -126,8 +126,8 @@ func (s *WriteRes) Decode(r *xdr.Reader) {
 // CommitArgs are the arguments of COMMIT; Count 0 means to the end.
 type CommitArgs struct {
 	File   FH
-	Offset uint64 // octets
-	Count  uint32 // octets
+	Offset uint64 // bytes
+	Count  uint32 // bytes
 }
 
 // AppendTo appends the wire form of a to b.

@@ -7,7 +7,7 @@ type ReadDirArgs struct {
 	Dir    FH
 	Cookie uint64
 	Verf   uint64 // a cookieverf3
-	Count  uint32 // largest READDIR3resok, in octets
+	Count  uint32 // largest READDIR3resok, in bytes
 }
 
 // AppendTo appends the wire form of a to b.
@@ -28,8 +28,8 @@ type ReadDirPlusArgs struct {
 	Dir      FH
 	Cookie   uint64
 	Verf     uint64 // a cookieverf3
-	DirCount uint32 // largest entries without attributes and handles, in octets
-	MaxCount uint32 // largest READDIRPLUS3resok, in octets
+	DirCount uint32 // largest entries without attributes and handles, in bytes
+	MaxCount uint32 // largest READDIRPLUS3resok, in bytes
 }
 
 // AppendTo appends the wire form of a to b.
@@ -81,7 +81,7 @@ type Entry struct {
 	Handle FH // nil: none
 }
 
-// size returns the octets of e's wire form: without and with what only
+// size returns the bytes of e's wire form: without and with what only
 // READDIRPLUS has.
 func (e *Entry) size(plus bool) (names, all int) {
 	names = entryLen + len(e.Name) + xdr.Pad(len(e.Name))

@@ -179,7 +179,7 @@ func TestListFailure(t *testing.T) {
 }
 
 // FuzzList: a list that is decoded is, once written and decoded again, the
-// same, but for its end.
+// same, except for its end.
 func FuzzList(f *testing.F) {
 	for _, tt := range lists {
 		f.Add(wiretest.Hex(f, "testdata/"+tt.file+".hex"), tt.plus)

@@ -13,15 +13,15 @@ type DirWriter struct {
 	b     []byte
 	start int // of the status in b
 	plus  bool
-	room  int // octets left for entries
-	names int // octets left for entries without attributes and handles
+	room  int // bytes left for entries
+	names int // bytes left for entries without attributes and handles
 	n     int // entries written
 	full  bool
 }
 
 // NewDirWriter returns a DirWriter that appends to b. maxCount is the largest
-// READDIR3resok or READDIRPLUS3resok in octets; dirCount, with plus, the most
-// octets of entries without their attributes and handles.
+// READDIR3resok or READDIRPLUS3resok in bytes; dirCount, with plus, the most
+// bytes of entries without their attributes and handles.
 func NewDirWriter(b []byte, plus bool, maxCount, dirCount uint32) DirWriter {
 	w := DirWriter{start: len(b), plus: plus, room: int(int64(maxCount) - dirHeadLen - dirTailLen), names: int(dirCount)}
 	if !plus {

@@ -16,7 +16,7 @@
 // Four procedures have one item that a transport may carry apart from the
 // message: the data of WRITE and READ, the path of SYMLINK and READLINK. It is
 // always the last of its arguments or results. AppendTo of these four types
-// ends with the item's length word: the octets are the item of the oncrpc
+// ends with the item's length word: the bytes are the item of the oncrpc
 // message, and whoever sends them inline adds their padding. Decode takes them
 // by Reader.Item, wherever they are.
 //
@@ -34,7 +34,7 @@
 // # Life of slices
 //
 // Handles, names, paths and data that Decode returns alias the Reader's input
-// and live as long as that. Names and paths are octets, not text.
+// and live as long as that. Names and paths are bytes, not text.
 //
 // The package must not know a file system, a server's policy or a transport.
 package nfs3

@@ -6,7 +6,7 @@ import "github.com/nfsrdma/nfsrdma/xdr"
 type FSStatRes struct {
 	Status                            Status
 	Attr                              PostOpAttr
-	TotalBytes, FreeBytes, AvailBytes uint64 // octets
+	TotalBytes, FreeBytes, AvailBytes uint64 // bytes
 	TotalFiles, FreeFiles, AvailFiles uint64
 	Invarsec                          uint32 // seconds without an expected change
 }
@@ -38,7 +38,7 @@ func (s *FSStatRes) Decode(r *xdr.Reader) {
 }
 
 // FSInfoRes are the results of FSINFO. All but Attr count where Status is OK.
-// Sizes are in octets.
+// Sizes are in bytes.
 type FSInfoRes struct {
 	Status                Status
 	Attr                  PostOpAttr

@@ -2,7 +2,7 @@ package nfs3
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// An FH is an nfs_fh3: at most FHSize octets that mean something to the
+// An FH is an nfs_fh3: at most FHSize bytes that mean something to the
 // server only.
 type FH []byte
 

@@ -2,11 +2,11 @@ package nfs3
 
 import "math"
 
-// FHSize is the length in octets of the longest file handle (RFC 1813,
+// FHSize is the length in bytes of the longest file handle (RFC 1813,
 // Section 2.4).
 const FHSize = 64
 
-// The lengths in octets of names and paths, to which the protocol sets no
+// The lengths in bytes of names and paths, to which the protocol sets no
 // limit. Decode takes them as long as the message is, so that a server can
 // answer NFS3ERR_NAMETOOLONG; it never has to look at longer ones than these.
 const (
@@ -17,7 +17,7 @@ const (
 // unbounded is the limit of items that only the message's own length limits.
 const unbounded = math.MaxInt32
 
-// ReadHeadLen is the length in octets of the longest results of READ without
+// ReadHeadLen is the length in bytes of the longest results of READ without
 // the data: those with attributes. The last ReadOKLen of them are not in results
 // that tell of an error.
 const (
@@ -25,7 +25,7 @@ const (
 	ReadOKLen   = 4 + 4 + 4
 )
 
-// The lengths in octets of wire forms.
+// The lengths in bytes of wire forms.
 const (
 	statusLen   = 4
 	attrLen     = 84          // fattr3

@@ -63,7 +63,7 @@ func (s *SetTime) decode(r *xdr.Reader) {
 // Section 2.6).
 type SetAttr struct {
 	Mode, UID, GID OptUint32
-	Size           OptUint64 // octets
+	Size           OptUint64 // bytes
 	Atime, Mtime   SetTime
 }
 

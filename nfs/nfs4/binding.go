@@ -31,7 +31,7 @@ var Items = [...]Item{
 	{Op: OpWrite, Type: "WRITE4args", Field: "data"},
 }
 
-// DDPEligible tells whether operation op can have an argument, and whether it can
+// DDPEligible reports whether operation op can have an argument, and whether it can
 // have a result, that RPC-over-RDMA may carry in a chunk of its own.
 func DDPEligible(op uint32) (arg, result bool) {
 	for _, i := range Items {

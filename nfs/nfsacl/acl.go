@@ -117,7 +117,7 @@ func (a ACL) posix() ACL {
 	return a
 }
 
-// minimal tells whether a list, sorted, says what a mode does and no more.
+// minimal reports whether a list, sorted, says what a mode does and no more.
 func (a ACL) minimal() bool {
 	return len(a) == 3 && a[0].Tag == UserObj && a[1].Tag == GroupObj && a[2].Tag == Other
 }

@@ -14,11 +14,11 @@ func (Binding) ArgItem(uint32, []byte) (start, n int) { return 0, 0 }
 // ResultItem returns 0 for the length: there is no such result.
 func (Binding) ResultItem(uint32, []byte) (start, n int) { return 0, 0 }
 
-// MaxResults returns the length in octets of the longest results of a
+// MaxResults returns the length in bytes of the longest results of a
 // procedure, with two lists of MaxEntries.
 func (Binding) MaxResults(proc uint32, _ []byte) (rest, item int) { return MaxResult(proc), 0 }
 
-// MaxResult returns the length in octets of the longest results that procedure
+// MaxResult returns the length in bytes of the longest results that procedure
 // proc can have.
 func MaxResult(proc uint32) int {
 	switch proc {

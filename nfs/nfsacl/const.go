@@ -52,5 +52,5 @@ const (
 	defaultFlag Tag = 0x1000
 )
 
-// named tells whether entries with this tag have an id.
+// named reports whether entries with this tag have an id.
 func (t Tag) named() bool { return t == User || t == Group }

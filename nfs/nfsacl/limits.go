@@ -5,7 +5,7 @@ package nfsacl
 // has memory for no more.
 const MaxEntries = 1024
 
-// The lengths in octets of wire forms.
+// The lengths in bytes of wire forms.
 const (
 	entryLen    = 3 * 4
 	listLen     = 2*4 + MaxEntries*entryLen // the longest list

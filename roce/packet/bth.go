@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Lengths of headers and trailers, in octets.
+// Lengths of headers and trailers, in bytes.
 const (
 	BTHLen  = 12
 	DETHLen = 8
@@ -26,7 +26,7 @@ const Mask24 = 1<<24 - 1
 // MulticastQP is the destination of what is sent to a multicast group.
 const MulticastQP uint32 = Mask24
 
-// ErrShort says that the octets end within a header.
+// ErrShort says that the bytes end within a header.
 var ErrShort = errors.New("packet: cut short")
 
 var be = binary.BigEndian
@@ -42,7 +42,7 @@ type BTH struct {
 	Opcode    Opcode
 	Solicited bool  // SE: the receiver's client wants to be told
 	Migrated  bool  // M: MigReq, of path migration, which nobody here does
-	Pad       uint8 // octets between payload and ICRC, 0 to 3
+	Pad       uint8 // bytes between payload and ICRC, 0 to 3
 	Version   uint8 // TVer, 4 bits; 0 is the only one there is
 	PKey      uint16
 	DestQP    uint32 // 24 bits

@@ -8,7 +8,7 @@
 //	         8     4      40                              2
 //
 // The Opcode of a BTH says which of DETH, RETH and ImmDt follow. All integers
-// are big-endian on the wire; the two CRCs are the little-endian octets of the
+// are big-endian on the wire; the two CRCs are the little-endian bytes of the
 // value that the usual reflected algorithm gives.
 //
 // Parse functions return what aliases their input. The package must not know

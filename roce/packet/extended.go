@@ -18,9 +18,9 @@ func (h DETH) AppendTo(b []byte) []byte {
 // A RETH is the RDMA Extended Transport Header of the packet that starts an
 // RDMA WRITE.
 type RETH struct {
-	VA     uint64 // virtual address of the first octet
+	VA     uint64 // virtual address of the first byte
 	RKey   uint32
-	Length uint32 // of the whole message, in octets: DMA length
+	Length uint32 // of the whole message, in bytes: DMA length
 }
 
 // AppendTo appends the wire form of h to b.
@@ -61,10 +61,10 @@ func (p *Packet) AppendTo(b []byte) []byte {
 	return append(b, make([]byte, p.Pad)...)
 }
 
-// PadFor returns how many octets make n a multiple of 4.
+// PadFor returns how many bytes make n a multiple of 4.
 func PadFor(n int) uint8 { return uint8(-n & 3) }
 
-// ParseExtended reads what rest, the octets behind the BTH and in front of the
+// ParseExtended reads what rest, the bytes behind the BTH and in front of the
 // ICRC, is by the opcode of p.BTH; where that is not Known, it reads what all
 // packets of its service have. Payload aliases rest.
 func (p *Packet) ParseExtended(rest []byte) error {

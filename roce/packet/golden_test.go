@@ -18,8 +18,8 @@ func gid(a, b, c, d byte) GID { return GID{10: 0xff, 11: 0xff, 12: a, 13: b, 14:
 var golden = []struct {
 	file string
 	net  Network
-	head Packet // but for its payload
-	data int    // octets
+	head Packet // except for its payload
+	data int    // bytes
 }{
 	{
 		"uc-send-first.hex",
@@ -53,13 +53,13 @@ var golden = []struct {
 	},
 }
 
-// wire returns the octets of a packet of rxe from the IP header on.
+// wire returns the bytes of a packet of rxe from the IP header on.
 func wire(t testing.TB, file string) (ip, ib []byte) {
 	all := wiretest.Hex(t, "testdata/"+file)
 	return all[:IPv4Len+UDPLen], all[IPv4Len+UDPLen:]
 }
 
-// TestGolden decodes what rxe has sent, and makes the same octets again, those
+// TestGolden decodes what rxe has sent, and makes the same bytes again, those
 // of IP and UDP and the ICRC included.
 func TestGolden(t *testing.T) {
 	for _, tt := range golden {
@@ -116,7 +116,7 @@ func TestSample(t *testing.T) {
 	assert.Equal(t, VCRC(all[:vcrc]), binary.LittleEndian.Uint16(all[vcrc:]))
 }
 
-// TestICRCFields changes each bit of a packet: the ICRC notices, but for what
+// TestICRCFields changes each bit of a packet: the ICRC notices, except for what
 // routers change and the bits that Solve cannot see.
 func TestICRCFields(t *testing.T) {
 	_, ib := wire(t, "ud-send-only.hex")

@@ -12,7 +12,7 @@ type GRH struct {
 	Version      uint8 // IPVer: 6; 0 is sent as 6
 	TrafficClass uint8
 	FlowLabel    uint32 // 20 bits
-	PayLen       uint16 // octets behind the header, without a VCRC
+	PayLen       uint16 // bytes behind the header, without a VCRC
 	NextHeader   uint8
 	HopLimit     uint8
 	SGID, DGID   GID

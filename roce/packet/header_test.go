@@ -41,7 +41,7 @@ func TestOpcodes(t *testing.T) {
 	assert.Equal(t, "Opcode(0x2c)", Opcode(0x2c).String())
 }
 
-// TestBTHBits has each field alone, and cuts at every octet.
+// TestBTHBits has each field alone, and cuts at every byte.
 func TestBTHBits(t *testing.T) {
 	for _, tt := range []struct {
 		h    BTH
@@ -110,7 +110,7 @@ func TestExtended(t *testing.T) {
 	}
 }
 
-// TestGRH has the two forms of the 40 octets in front of a datagram.
+// TestGRH has the two forms of the 40 bytes in front of a datagram.
 func TestGRH(t *testing.T) {
 	h := GRH{TrafficClass: 0x12, FlowLabel: 0x34567, PayLen: 0x89ab, NextHeader: NextHeaderIBA, HopLimit: 0xcd, SGID: GID{0: 0xfe, 15: 1}, DGID: GID{0: 0xff, 15: 2}}
 	b := wiretest.Octets(t, "61234567 89ab 1b cd fe00000000000000 0000000000000001 ff00000000000000 0000000000000002")

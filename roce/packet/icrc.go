@@ -16,9 +16,9 @@ const lrhOnes = LRHLen
 // value is ready; it is for one goroutine at a time.
 type Check struct{ head [headLen]byte }
 
-// ICRC returns the CRC of a datagram whose octets from BTH to pad are b, at
+// ICRC returns the CRC of a datagram whose bytes from BTH to pad are b, at
 // least a BTH. What routers change counts as ones: traffic class, flow label,
-// hop limit and checksums, and the reserved octet of the BTH.
+// hop limit and checksums, and the reserved byte of the BTH.
 func (c *Check) ICRC(w *Network, b []byte) uint32 {
 	h := c.head[:lrhOnes]
 	for i := range h {
@@ -48,7 +48,7 @@ func (c *Check) AppendICRC(w *Network, b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, c.ICRC(w, b))
 }
 
-// Valid tells whether the last four octets of b, which starts with a BTH, are
+// Valid reports whether the last four bytes of b, which starts with a BTH, are
 // its ICRC.
 func (c *Check) Valid(w *Network, b []byte) bool {
 	at := len(b) - ICRCLen
@@ -57,7 +57,7 @@ func (c *Check) Valid(w *Network, b []byte) bool {
 
 // Solve is Valid for who has not seen two fields of IPv4's header, as on a
 // socket of UDP: it sets w.Ident and w.Fragment to what they must have been for
-// the ICRC to be right, and tells whether the latter can be: nothing but
+// the ICRC to be right, and reports whether the latter can be: nothing but
 // DontFragment, set or not. 15 bits of the check remain of 32.
 //
 // A CRC is linear: these 32 bits, wherever they stand, change it by what can be

@@ -2,7 +2,7 @@ package packet
 
 import "fmt"
 
-// Lengths of the headers and the trailer of packets on an IBA link, in octets.
+// Lengths of the headers and the trailer of packets on an IBA link, in bytes.
 const (
 	LRHLen  = 8
 	RWHLen  = 4
@@ -28,7 +28,7 @@ type LRH struct {
 	VL, Version, SL uint8 // 4 bits each
 	Next            LNH
 	DLID, SLID      uint16
-	Words           uint16 // PktLen, 11 bits: words of 4 octets from the LRH to in front of the VCRC
+	Words           uint16 // PktLen, 11 bits: words of 4 bytes from the LRH to in front of the VCRC
 }
 
 const maxWords = 1<<11 - 1

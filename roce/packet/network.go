@@ -7,10 +7,10 @@ type GID [16]byte
 // mapped is what stands in front of an address of IPv4.
 var mapped = [12]byte{10: 0xff, 11: 0xff}
 
-// Is4 tells whether g is an address of IPv4.
+// Is4 reports whether g is an address of IPv4.
 func (g GID) Is4() bool { return [12]byte(g[:12]) == mapped }
 
-// Multicast tells whether g is a group's address.
+// Multicast reports whether g is a group's address.
 func (g GID) Multicast() bool {
 	if g.Is4() {
 		return g[12]>>4 == 0xe
@@ -18,7 +18,7 @@ func (g GID) Multicast() bool {
 	return g[0] == 0xff
 }
 
-// Lengths of the headers in front of a BTH, in octets.
+// Lengths of the headers in front of a BTH, in bytes.
 const (
 	IPv4Len = 20
 	GRHLen  = 40 // of IPv6's header as well
@@ -47,7 +47,7 @@ type Network struct {
 	Ident, Fragment uint16
 }
 
-// appendUDP appends UDP's header in front of n octets, with no checksum: IPv4
+// appendUDP appends UDP's header in front of n bytes, with no checksum: IPv4
 // allows that, and RoCEv2 has the ICRC.
 func (w *Network) appendUDP(b []byte, n int) []byte {
 	b = be.AppendUint16(b, w.SrcPort)
@@ -56,7 +56,7 @@ func (w *Network) appendUDP(b []byte, n int) []byte {
 	return append(b, 0, 0)
 }
 
-// appendIPv4 appends IPv4's header in front of n octets of UDP.
+// appendIPv4 appends IPv4's header in front of n bytes of UDP.
 func (w *Network) appendIPv4(b []byte, n int) []byte {
 	start := len(b)
 	b = append(b, 0x45, w.TrafficClass)
@@ -81,9 +81,9 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// AppendGRH appends the 40 octets that stand in front of a message in the
-// receive buffer of UD, for a datagram of n octets from BTH to ICRC: the header
-// of IPv6, or 20 octets of nothing and the header of IPv4.
+// AppendGRH appends the 40 bytes that stand in front of a message in the
+// receive buffer of UD, for a datagram of n bytes from BTH to ICRC: the header
+// of IPv6, or 20 bytes of nothing and the header of IPv4.
 func (w *Network) AppendGRH(b []byte, n int) []byte {
 	n += UDPLen
 	if w.Dst.Is4() {
@@ -100,7 +100,7 @@ func (w *Network) grh(n int) GRH {
 	}
 }
 
-// SourceOf returns the sender's address by the 40 octets in front of a message
+// SourceOf returns the sender's address by the 40 bytes in front of a message
 // of UD.
 func SourceOf(grh []byte) (GID, error) {
 	h, _, err := ParseGRH(grh)

@@ -84,20 +84,20 @@ func UCOpcode(write, starts, ends, immediate bool) Opcode {
 // Service returns the transport service.
 func (o Opcode) Service() Service { return Service(o & 0xe0) }
 
-// Known tells whether the opcode is one of those above. Others are reserved, or
+// Known reports whether the opcode is one of those above. Others are reserved, or
 // belong to a service or function that this package does not know.
 func (o Opcode) Known() bool { return kinds[o].known }
 
-// Starts tells whether the packet is a "first" or "only" one.
+// Starts reports whether the packet is a "first" or "only" one.
 func (o Opcode) Starts() bool { return kinds[o].starts }
 
-// Ends tells whether the packet is a "last" or "only" one.
+// Ends reports whether the packet is a "last" or "only" one.
 func (o Opcode) Ends() bool { return kinds[o].ends }
 
-// Write tells whether the packet belongs to an RDMA WRITE.
+// Write reports whether the packet belongs to an RDMA WRITE.
 func (o Opcode) Write() bool { return kinds[o].write }
 
-// Immediate tells whether the packet brings immediate data.
+// Immediate reports whether the packet brings immediate data.
 func (o Opcode) Immediate() bool { return kinds[o].imm }
 
 // String returns the Architecture's name.

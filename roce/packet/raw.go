@@ -7,7 +7,7 @@ import (
 )
 
 // MaxRaw is the most that may stand behind the RWH or in front of the VCRC of
-// an IBA packet: the largest MTU and 124 octets (section 7.7.8), from the LRH on.
+// an IBA packet: the largest MTU and 124 bytes (section 7.7.8), from the LRH on.
 const MaxRaw = 4096 + 124
 
 // Why a raw datagram is not one.
@@ -29,7 +29,7 @@ type Raw struct {
 	Payload   []byte // with the pad: a multiple of 4, when it was received
 }
 
-// headers is how many octets stand in front of the payload.
+// headers is how many bytes stand in front of the payload.
 func (p *Raw) headers() int {
 	if p.LRH.Next == RawIPv6 {
 		return LRHLen + GRHLen

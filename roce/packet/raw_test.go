@@ -86,7 +86,7 @@ func TestRawRefuses(t *testing.T) {
 
 // TestRawLimit: the payload may exceed the MTU, the packet not MTU and 124.
 func TestRawLimit(t *testing.T) { // RIB-o9-148
-	const longest = 4220 // the largest MTU and 124 octets
+	const longest = 4220 // the largest MTU and 124 bytes
 	p := Raw{Payload: make([]byte, longest-LRHLen-RWHLen)}
 	assert.Greater(t, len(p.Payload), 4096)
 	b, err := p.AppendTo(nil)
@@ -101,7 +101,7 @@ func TestRawLimit(t *testing.T) { // RIB-o9-148
 	require.ErrorIs(t, err, ErrTooLong)
 }
 
-// FuzzRaw: what parses is made again as it was, but for the pad's octets, which
+// FuzzRaw: what parses is made again as it was, except for the pad's bytes, which
 // nobody looks at, and reserved bits.
 func FuzzRaw(f *testing.F) {
 	for _, p := range []Raw{
@@ -126,8 +126,8 @@ func FuzzRaw(f *testing.F) {
 	})
 }
 
-// FuzzPacket: what parses is made again as it was, but for reserved bits and the
-// pad's octets.
+// FuzzPacket: what parses is made again as it was, except for reserved bits and the
+// pad's bytes.
 func FuzzPacket(f *testing.F) {
 	for _, tt := range golden {
 		_, ib := wire(f, tt.file)

@@ -3,7 +3,7 @@ package packet
 import "hash/crc32"
 
 // The register of a reflected CRC holds a polynomial over GF(2), x^0 in its top
-// bit. An octet of zeros multiplies it by x^8, modulo the generator.
+// bit. A byte of zeros multiplies it by x^8, modulo the generator.
 
 // one is the polynomial 1.
 const one = 1 << 31
@@ -43,7 +43,7 @@ func multiply(p, q uint32) (product uint32) {
 	return product
 }
 
-// unshift returns what the register held n octets of zeros ago.
+// unshift returns what the register held n bytes of zeros ago.
 func unshift(register uint32, n int) uint32 {
 	for i := 0; n > 0; i, n = i+1, n>>1 {
 		if n&1 != 0 {
