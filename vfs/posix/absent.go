@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// An absent remembers handles that the table does not know and whose object is not
-// where they say, for a while: to find that out, a directory is read from end to end.
-// It also bounds how many are being read.
+// An absent remembers for a while handles that the table does not know and
+// whose object is not in the directory they name: finding that out means
+// reading a directory from end to end. It also bounds how many directories are
+// read at a time.
 type absent struct {
 	room chan struct{}
 
@@ -37,7 +38,7 @@ func (a *absent) add(id tableID) {
 	a.until[id] = time.Now().Add(absentTime)
 }
 
-// forget is for an object that was seen.
+// forget drops id because its object was seen.
 func (a *absent) forget(id tableID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

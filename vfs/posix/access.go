@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A right is what a question of ACCESS means to the kernel.
+// A right maps bits of an ACCESS request to the kernel's access mode.
 type right struct {
 	bits uint32
 	mode uint32
@@ -29,7 +29,7 @@ var (
 	}
 )
 
-// Access answers what the kernel would, without the owner's override.
+// Access answers as the kernel would, without the owner's override.
 func (f *FS) Access(_ context.Context, c *vfs.Cred, h vfs.Handle, mask uint32) (granted uint32, a vfs.MaybeAttr, err error) {
 	o, err := f.object(h)
 	if err != nil {
@@ -52,13 +52,13 @@ func (f *FS) Access(_ context.Context, c *vfs.Cred, h vfs.Handle, mask uint32) (
 	return granted, f.some(&st), nil
 }
 
-// accessible asks the kernel for the thread's rights of mode to fd.
-// AT_EACCESS takes them as they are.
+// accessible asks the kernel whether the calling thread has the rights of mode
+// to fd. AT_EACCESS makes the kernel use the effective ids.
 func accessible(fd int, mode uint32) error {
 	return unix.Faccessat2(fd, "", mode, unix.AT_EACCESS|unix.AT_EMPTY_PATH)
 }
 
-// permitted tells whether c has all rights of mode (R_OK, W_OK, X_OK) to o.
+// permitted returns nil if c has all rights of mode (R_OK, W_OK, X_OK) to o.
 func (f *FS) permitted(o *object, c *vfs.Cred, mode uint32) error {
 	return f.as(c, func() error { return accessible(o.fd, mode) })
 }

@@ -12,14 +12,14 @@ import (
 
 var _ vfs.ACLs = (*FS)(nil)
 
-// The extended attributes that hold lists.
+// Names of the extended attributes that hold lists.
 const (
 	accessACL  = "system.posix_acl_access"
 	defaultACL = "system.posix_acl_default"
 )
 
-// GetACL reads the lists of an object. A file system that has none is the same
-// as an object that has none.
+// GetACL reads the lists of an object. A file system without lists is treated
+// like an object without lists.
 func (f *FS) GetACL(_ context.Context, c *vfs.Cred, h vfs.Handle) (access, def vfs.ACL, a vfs.MaybeAttr, err error) {
 	o, err := f.object(h)
 	if err != nil {
@@ -39,8 +39,8 @@ func (f *FS) GetACL(_ context.Context, c *vfs.Cred, h vfs.Handle) (access, def v
 	return access, def, f.some(&st), err
 }
 
-// SetACL sets the lists of an object in the caller's name: the kernel lets its
-// owner do it. What was set before an error stays.
+// SetACL sets the lists of an object as the caller: the kernel permits it to
+// the owner. A list that was set before an error stays set.
 func (f *FS) SetACL(_ context.Context, c *vfs.Cred, h vfs.Handle, access, def *vfs.ACL) (vfs.MaybeAttr, error) {
 	o, err := f.object(h)
 	if err != nil {
@@ -71,9 +71,9 @@ func (f *FS) setACLs(o *object, c *vfs.Cred, access, def *vfs.ACL) (vfs.MaybeAtt
 	return f.attrOf(o), err
 }
 
-// forgetRights forgets what the kernel said of anyone's rights: a list may have
-// changed within a tick of the clock that ctime is read from, and shows nowhere
-// else.
+// forgetRights drops every cached verdict of the kernel on rights to o. A list
+// may have changed within a tick of the clock behind ctime, and nothing else
+// shows the change.
 func (o *object) forgetRights() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,8 +85,8 @@ func (o *object) forgetRights() {
 	}
 }
 
-// getACL reads a list of the place fd, through /proc: a place has no attributes
-// of its own to read.
+// getACL reads a list of the O_PATH descriptor fd. It goes through /proc,
+// because the kernel reads no attributes by an O_PATH descriptor.
 func getACL(fd int, name string) (vfs.ACL, error) {
 	b := make([]byte, aclRoom)
 	for {
@@ -106,7 +106,7 @@ func getACL(fd int, name string) (vfs.ACL, error) {
 	}
 }
 
-// setACL sets a list of the place fd, unless it is nil.
+// setACL sets a list of the O_PATH descriptor fd, unless a is nil.
 func setACL(fd int, name string, a *vfs.ACL) error {
 	switch {
 	case a == nil:

@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// The form of a list in an extended attribute, in little-endian order:
+// The format of a list in an extended attribute, in little-endian order:
 //
 //	version (4) │ n × ( tag (2) │ perm (2) │ id (4) )
 const (
@@ -18,11 +18,11 @@ const (
 	aclHeadLen  = 4
 	aclEntryLen = 8
 
-	// aclNoID stands in the entries whose tag says all.
+	// aclNoID is the id of entries whose tag needs none.
 	aclNoID = ^uint32(0)
 )
 
-// appendACL appends the attribute's form of a to b.
+// appendACL appends a to b in the attribute's format.
 func appendACL(b []byte, a vfs.ACL) []byte {
 	b = binary.LittleEndian.AppendUint32(b, aclVersion)
 	for _, e := range a {
@@ -37,7 +37,8 @@ func appendACL(b []byte, a vfs.ACL) []byte {
 	return b
 }
 
-// parseACL reads the attribute's form of a list. EUCLEAN: it is none.
+// parseACL parses a list in the attribute's format. It returns EUCLEAN if b is
+// not a list.
 func parseACL(b []byte) (vfs.ACL, error) {
 	if len(b) == 0 {
 		return nil, nil

@@ -49,8 +49,8 @@ func pre(st *unix.Statx_t) vfs.PreAttr {
 	return vfs.PreAttr{OK: true, Size: st.Size, Mtime: timeOf(st.Mtime), Ctime: timeOf(st.Ctime)}
 }
 
-// unchanged is the WCC data of an operation that changes no attributes: one
-// look is before and after.
+// unchanged is the WCC data of an operation that changes no attributes: st
+// serves as before and after.
 func (f *FS) unchanged(st *unix.Statx_t) vfs.WCC {
 	return vfs.WCC{Before: pre(st), After: f.some(st)}
 }

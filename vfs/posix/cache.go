@@ -10,23 +10,23 @@ import (
 )
 
 // A cache holds objects by handle, the most recently used first. Objects and
-// files in use are never closed; others are when there are too many
-// descriptors, or nobody has come for some ticks. Objects that are pinned stay,
-// but for their files.
+// files in use are never closed. The others are closed when there are too many
+// descriptors, or after some idle ticks. Pinned objects stay, but their files
+// may be closed.
 type cache struct {
 	max    int64        // descriptors
-	budget int64        // of them and those of all leases together
-	disk   *disk        // for what is dirty when it is closed
-	fds    atomic.Int64 // descriptors now, without those of pinned objects
+	budget int64        // bounds these and the descriptors of all leases together
+	disk   *disk        // syncs dirty files when they are closed
+	fds    atomic.Int64 // open descriptors, without those of pinned objects
 	tick   atomic.Uint32
 
-	windows atomic.Int64 // now
+	windows atomic.Int64 // open mappings
 
 	mu   sync.Mutex
 	objs map[vfs.Handle]*object
-	ring object    // its next is the most recently used
-	pins object    // likewise, of pinned objects those that may have files
-	left []*object // dead, to be closed at the next tick
+	ring object    // ring.next is the most recently used
+	pins object    // likewise, of pinned objects that may have files
+	left []*object // dead objects, to close at the next tick
 	seq  uint64    // of the latest object
 }
 
@@ -39,7 +39,7 @@ func (c *cache) init(max int, d *disk) {
 	}
 }
 
-// get returns the object with one more reference, or nil.
+// get returns the object of h with one more reference, or nil.
 func (c *cache) get(h vfs.Handle) *object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +52,8 @@ func (c *cache) get(h vfs.Handle) *object {
 	return o
 }
 
-// inode returns the inode number of the object with that handle, if it is there.
+// inode returns the inode number of the object with handle h, if the cache has
+// it.
 func (c *cache) inode(h vfs.Handle) (ino uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,15 +64,15 @@ func (c *cache) inode(h vfs.Handle) (ino uint64, ok bool) {
 	return o.ino, true
 }
 
-// holds tells whether the object of h is there.
+// holds reports whether the cache has the object of h.
 func (c *cache) holds(h vfs.Handle) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.objs[h] != nil
 }
 
-// put enters o, with one reference, unless its handle is there: then o is
-// closed and the one that is there returned.
+// put enters o with one reference. If the cache already has an object with the
+// same handle, put closes o and returns the other.
 func (c *cache) put(o *object) *object {
 	c.fds.Add(1)
 	c.mu.Lock()
@@ -90,7 +91,7 @@ func (c *cache) put(o *object) *object {
 	return o
 }
 
-// release gives a reference back.
+// release drops a reference to o.
 func (c *cache) release(o *object) {
 	c.mu.Lock()
 	o.refs--
@@ -102,8 +103,8 @@ func (c *cache) release(o *object) {
 	}
 }
 
-// forget closes the object as soon as nobody uses it, and lets nobody else
-// have it: it has gone from the file system.
+// forget drops the object of h, which has gone from the file system: no later
+// get returns it. The object is closed as soon as it is unused.
 func (c *cache) forget(h vfs.Handle) {
 	c.mu.Lock()
 	o := c.objs[h]
@@ -118,8 +119,8 @@ func (c *cache) forget(h vfs.Handle) {
 	}
 }
 
-// clear closes everything but what is still lent to readers, whose last
-// closes it. Nobody waits for the data: the next start has another write
+// clear closes everything except objects still lent to readers, which the last
+// release closes. Data is not synced, because the next start has another write
 // verifier.
 func (c *cache) clear() {
 	c.mu.Lock()
@@ -151,9 +152,9 @@ func (c *cache) close(o *object) {
 	c.fds.Add(-1)
 }
 
-// closeFile closes a file that is not in use. Nobody would hear of an error
-// in writing what it leaves in the page cache, so that is waited for: a new
-// verifier tells of it.
+// closeFile closes a file that is not in use. It syncs a dirty file first and
+// waits, because an error in writing the page cache back could not be reported
+// later: a new write verifier reports it.
 func (c *cache) closeFile(fl *file) {
 	if fl.dirty.Load() {
 		_ = c.disk.file(fl)
@@ -177,7 +178,7 @@ func (c *cache) link(o *object) {
 	o.prev.next, o.next.prev = o, o
 }
 
-// unlink takes o out of its ring, if it is in one.
+// unlink takes o out of its ring, if any.
 func (o *object) unlink() {
 	o.prev.next, o.next.prev = o.next, o.prev
 	o.prev, o.next = o, o

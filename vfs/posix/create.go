@@ -11,10 +11,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Create makes a file or takes what is there. To that, Unchecked applies a
-// size at most; and where it is no file it returns it as it is, as knfsd
-// does. But not a directory: a client that wants a file may not expect one, and
-// Linux 6.1, which asks so where it remembers that the name was missing, crashes.
+// Create makes a file or takes the existing object. With Unchecked it at most
+// sets the size of an existing file; an object of another type is returned
+// unchanged, as knfsd does. A directory is an error: a client that asks for a
+// file may not expect one. Linux 6.1, which sends such a request when it
+// remembers the name as missing, crashes.
 func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
 	if how.Mode == vfs.Exclusive {
 		return f.make(c, dir, f.exclusive(c, name, how.Verifier))
@@ -37,7 +38,8 @@ func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string,
 	return f.make(c, dir, m)
 }
 
-// createFile makes a file, which must not be there, as long as asked.
+// createFile makes a new file of the requested size. It fails if the name
+// exists.
 func (f *FS) createFile(dir int, name string, s *vfs.SetAttr) (int, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, *s.Mode)
@@ -56,8 +58,9 @@ func (f *FS) createFile(dir int, name string, s *vfs.SetAttr) (int, error) {
 }
 
 // exclusive makes a file whose times hold the verifier until the client sets
-// them (RFC 1813, Section 3.3.8): seconds alone, of 32 bits with a sign,
-// which even old file systems keep. EOPNOTSUPP: this one does not.
+// them (RFC 1813, Section 3.3.8). It uses only the seconds, as signed 32-bit
+// numbers, which even old file systems keep. It fails with EOPNOTSUPP if this
+// file system does not keep them.
 func (f *FS) exclusive(c *vfs.Cred, name string, verifier uint64) *maker {
 	s := f.initial(c, vfs.SetAttr{}, defaultFileMode)
 	times := vfs.SetAttr{
@@ -100,7 +103,7 @@ func (f *FS) Mkdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, 
 	}})
 }
 
-// Symlink makes a symbolic link; its mode is not the client's to choose.
+// Symlink makes a symbolic link. The client cannot choose its mode.
 func (f *FS) Symlink(_ context.Context, c *vfs.Cred, dir vfs.Handle, name, target string, s vfs.SetAttr) (vfs.Made, error) {
 	s = f.initial(c, s, 0)
 	return f.make(c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
@@ -111,13 +114,13 @@ func (f *FS) Symlink(_ context.Context, c *vfs.Cred, dir vfs.Handle, name, targe
 	}})
 }
 
-// The kernel cuts device numbers to these lengths.
+// The kernel truncates device numbers to these lengths.
 const (
 	majorBits = 12
 	minorBits = 20
 )
 
-// Mknod makes devices for root only, as the kernel has it.
+// Mknod makes devices for root only, because the kernel checks.
 func (f *FS) Mknod(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, dev vfs.Dev, s vfs.SetAttr) (vfs.Made, error) {
 	var kind uint32
 	switch t {
@@ -145,7 +148,8 @@ func (f *FS) Mknod(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, 
 	}})
 }
 
-// madePath opens what a call without a descriptor has made.
+// madePath opens the object that a call without a resulting descriptor has
+// made.
 func madePath(dir int, name string, err error) (int, error) {
 	if err != nil {
 		return -1, err

@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A dirBuf is room to read a directory into.
+// A dirBuf is a buffer for reading a directory.
 type dirBuf struct {
 	b    [dirBufLen]byte
 	ents [plusGroup]vfs.Entry
@@ -20,11 +20,11 @@ type dirBuf struct {
 
 var dirBufs = sync.Pool{New: func() any { return new(dirBuf) }}
 
-// A dirent is an entry as the kernel writes it, struct linux_dirent64.
+// A dirent is a directory entry in the kernel's format, struct linux_dirent64.
 type dirent struct {
 	ino   uint64
-	off   int64  // where the next one is
-	nameZ []byte // with its NUL, and perhaps more
+	off   int64  // position of the next entry
+	nameZ []byte // with its NUL, and perhaps padding
 }
 
 const direntHead = 19
@@ -33,7 +33,7 @@ func (d *dirent) name() []byte {
 	return d.nameZ[:bytes.IndexByte(d.nameZ, 0)]
 }
 
-// nextDirent takes the first entry off b.
+// nextDirent parses the first entry of b and returns the rest of b.
 func nextDirent(b []byte) (d dirent, rest []byte) {
 	n := binary.NativeEndian.Uint16(b[16:])
 	return dirent{

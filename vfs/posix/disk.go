@@ -9,37 +9,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A disk puts what was changed on stable storage. Only its failures change the
-// write verifier: an object that cannot be opened has lost nothing.
+// A disk puts changes on stable storage. Only its failures change the write
+// verifier: failing to open an object loses no data.
 //
-// Linux tells a failure to write once to each descriptor that was open by then,
-// and to nobody who opens the file later. A sync that succeeds may thus stand
-// beside one that has just heard of lost data: an earlier one of the same inode, or
-// any other by the same descriptor. It ends after those, and its caller reads the
-// verifier afterwards, or file.failed.
+// Linux reports a write failure once to each descriptor that was open at the
+// time, and never to descriptors opened later. A successful sync may thus
+// overlap a sync that was told of lost data: an earlier sync of the same inode,
+// or any other sync by the same descriptor. A sync therefore returns only after
+// those, and its caller then reads the verifier or file.failed.
 type disk struct {
-	mount int         // a directory of the file system, which is always open
-	lost  func(error) // told of data that may be lost, before the sync ends
+	mount int         // a directory of the file system, always open
+	lost  func(error) // called before a sync returns if data may be lost
 
-	// The kernel's calls, but in tests.
+	// The kernel's calls, replaced in tests.
 	fsync, fdatasync, syncfs func(fd int) error
 
 	mu        sync.Mutex
-	under     map[uint64][]*flight // by inode number, the syncs under way as they began
+	under     map[uint64][]*flight // by inode number, the running syncs in order of their start
 	now, next *round               // nil: none
 }
 
 // A flight is a sync of one inode.
 type flight struct {
 	fl   *file
-	over chan struct{} // closed once the kernel has answered and lost was told
+	over chan struct{} // closed once the kernel has answered and lost has returned
 }
 
-// A round is one sync of all that the file system has, for all who came before it
-// began.
+// A round is one sync of the whole file system, for all callers that came
+// before it began.
 type round struct {
 	over chan struct{}
-	err  error // set then
+	err  error // valid once over is closed
 }
 
 func (d *disk) init(lost func(error)) {
@@ -48,10 +48,10 @@ func (d *disk) init(lost func(error)) {
 	d.under = make(map[uint64][]*flight)
 }
 
-// file syncs data and attributes of a file.
+// file syncs the data and attributes of a file.
 func (d *disk) file(fl *file) error { return d.inode(fl, d.fsync) }
 
-// data syncs a file as far as its data need it.
+// data syncs the data of a file, and the attributes needed to read it.
 func (d *disk) data(fl *file) error { return d.inode(fl, d.fdatasync) }
 
 func (d *disk) inode(fl *file, call func(fd int) error) error {
@@ -63,7 +63,7 @@ func (d *disk) inode(fl *file, call func(fd int) error) error {
 	err := uninterrupted(call, fl.fd)
 	switch err {
 	case nil:
-	case unix.EINVAL: // by a file system that syncs no single files
+	case unix.EINVAL: // from a file system that cannot sync single files
 		err = d.all()
 	default:
 		fl.failed.Add(1)
@@ -75,7 +75,8 @@ func (d *disk) inode(fl *file, call func(fd int) error) error {
 	return err
 }
 
-// land ends a sync, and returns those that may have heard what it should have.
+// land ends a sync. It returns the running syncs that the kernel may have told
+// of a failure in place of this one.
 func (d *disk) land(own *flight) (heard []*flight) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,9 +96,9 @@ func (d *disk) land(own *flight) (heard []*flight) {
 	return heard
 }
 
-// all syncs all that the file system has. One round is under way at a time, however
-// many want one: who comes meanwhile has a change that it may have passed already,
-// and waits for the next.
+// all syncs the whole file system. One round runs at a time, for any number of
+// callers. A caller that comes during a round waits for the next one, because
+// the running round may already have passed its change.
 func (d *disk) all() error {
 	r := &round{over: make(chan struct{})}
 	d.mu.Lock()
@@ -123,7 +124,8 @@ func (d *disk) all() error {
 	return r.err
 }
 
-// run is a round. The next one, if somebody waits for it, is that one's to run.
+// run runs round r. The caller that created the next round, if any, runs that
+// round.
 func (d *disk) run(r *round) {
 	if r.err = uninterrupted(d.syncfs, d.mount); r.err != nil {
 		d.lost(r.err)

@@ -2,11 +2,11 @@
 
 package posix
 
-// idleTicks is how many ticks pass before what is unused is closed, so that
-// it was idle for more than one less.
+// idleTicks is how many ticks pass before an unused object or file is closed.
+// It was then idle for more than idleTicks-1 ticks.
 const idleTicks = 3
 
-// shrink closes what was not used for the longest time while there are too
+// shrink closes the least recently used objects and files while there are too
 // many descriptors.
 func (c *cache) shrink() {
 	excess := c.fds.Load() - max(min(c.max, c.budget-leased.Load()), minMaxFiles)
@@ -36,10 +36,10 @@ func (c *cache) shrink() {
 	c.closeEach(out, files)
 }
 
-// strip takes files that pick chooses from an object that stays. One that is
-// pinned leaves its ring with the last. c.mu is held.
+// strip takes the files that pick chooses from an object that stays open. A
+// pinned object leaves its ring with its last file. c.mu is held.
 func (c *cache) strip(o *object, pick func(*file) bool) []*file {
-	if !o.mu.TryLock() { // who holds it may wait for a disk
+	if !o.mu.TryLock() { // the holder may be waiting for a disk
 		return nil
 	}
 	defer o.mu.Unlock()
@@ -50,7 +50,8 @@ func (c *cache) strip(o *object, pick func(*file) bool) []*file {
 	return files
 }
 
-// sweep is a tick: it closes what has been idle, or left to it.
+// sweep runs at each tick. It closes idle objects and files, and the objects in
+// c.left.
 func (c *cache) sweep() {
 	now := c.tick.Add(1)
 	var files []*file
