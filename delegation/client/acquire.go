@@ -12,22 +12,25 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// Granted is what an ACQUIRE has brought.
+// Granted is the result of an ACQUIRE.
 type Granted struct {
-	Types delegation.Types // 0: nothing is granted
+	Types delegation.Types // 0: no grant
 
-	// Attr are the attributes at the time of the grant, an fattr3. They may be
-	// cached unless something was changed from here since Acquire was called.
+	// Attr are the attributes at the time of the grant, an fattr3. The caller
+	// may cache them unless this client has changed something since it called
+	// Acquire.
 	Attr [delegation.AttrLen]byte
 }
 
-// Acquire asks the server for o. What is granted has one user, as by Open, for whom
-// Close is to be called; so it is good until Drop or Close. Where Types is 0, nothing
-// was granted and there is no such user.
+// Acquire asks the server for a delegation of o. A grant counts as one user, as
+// after Open, and the caller must call Close for that user. The grant is
+// therefore good until Drop or Close. If Types is 0, the server granted nothing
+// and there is no such user.
 //
-// It may be called freely: it sends nothing where that would be of no use or too soon,
-// where somebody else asks for o, and where o is held. The error is of the call alone,
-// or the cause of ctx's end; what the server refuses is none.
+// Callers may call Acquire freely. No request is sent if an ACQUIRE would be
+// useless or too soon, if another caller is asking for o, or if o is held. The
+// error is that of the call alone, or the cause of ctx's end; a refusal by the
+// server is not an error.
 func (s *Set) Acquire(ctx context.Context, o *Object, types delegation.Types, cred rpcmsg.Cred) (Granted, error) {
 	if o.line == nil {
 		return Granted{}, nil
@@ -36,7 +39,7 @@ func (s *Set) Acquire(ctx context.Context, o *Object, types delegation.Types, cr
 	if c == nil || !o.begin(c) {
 		return Granted{}, nil
 	}
-	cred.GIDs = slices.Clone(cred.GIDs) // for whoever waits no longer
+	cred.GIDs = slices.Clone(cred.GIDs) // in case the caller stops waiting
 	r := handoff[outcome]{c: make(chan outcome, 1)}
 	s.running.Go(func() {
 		if out := c.acquire(o, types, cred); !r.put(out) && out.Types != 0 {
@@ -50,15 +53,16 @@ func (s *Set) Acquire(ctx context.Context, o *Object, types delegation.Types, cr
 	return out.Granted, out.err
 }
 
-// An outcome is what Acquire returns.
+// An outcome holds the results of Acquire.
 type outcome struct {
 	Granted
 	err error
 }
 
-// acquire makes the call, and again where the server takes back first what the client
-// does not know it holds. It goes on whether or not anybody waits: or else the server
-// would take for used what nobody knows of.
+// acquire makes the call. If the server first recalls a delegation that the
+// client no longer knows (ReasonHeld), acquire makes the call again. The call
+// continues even if no caller waits; otherwise the server would count as used a
+// grant unknown to the client.
 func (c *conn) acquire(o *Object, types delegation.Types, cred rpcmsg.Cred) outcome {
 	args := delegation.AcquireArgs{Handle: o.fh, Types: types}
 	x := oncrpc.Exchange{
@@ -74,14 +78,14 @@ func (c *conn) acquire(o *Object, types delegation.Types, cred rpcmsg.Cred) outc
 	switch {
 	case refused != nil:
 		o.refusal(c, refused)
-	case out.Types == 0: // the call has failed, or the grant has been recalled already
+	case out.Types == 0: // the call failed, or the server has recalled the grant already
 		o.postpone(c.set.cfg.Now())
 	}
 	o.asking = false
 	return out
 }
 
-// try makes the call once. What it brought is nil unless that is a refusal.
+// try makes the call once. The reply is returned only if it is a refusal.
 func (c *conn) try(o *Object, x *oncrpc.Exchange) (outcome, *delegation.AcquireRes) {
 	c.set.counts.asked.Add(1)
 	var op delegation.Op
@@ -90,7 +94,7 @@ func (c *conn) try(o *Object, x *oncrpc.Exchange) (outcome, *delegation.AcquireR
 		c.forget(op)
 	}
 	c.arm()
-	if err := c.link.Call(context.Background(), x); err != nil { // it ends with the connection
+	if err := c.link.Call(context.Background(), x); err != nil { // ends with the connection
 		c.h.NotGranted(a)
 		if errors.Is(err, oncrpc.ErrProgUnavail) || errors.Is(err, oncrpc.ErrProcUnavail) {
 			c.hush(math.MaxInt64)
@@ -113,11 +117,11 @@ func (c *conn) try(o *Object, x *oncrpc.Exchange) (outcome, *delegation.AcquireR
 	return c.granted(o, a, &res), nil
 }
 
-// granted takes a grant.
+// granted records a grant.
 func (c *conn) granted(o *Object, a delegation.Asking, res *delegation.AcquireRes) outcome {
 	now := c.set.cfg.Now()
 	c.lease.Store(int64(res.LeaseMS) * int64(time.Millisecond))
-	c.mu.Lock() // nothing is dropped before it has an owner
+	c.mu.Lock() // no drop before the delegation has an owner
 	d, fx, err := c.h.Granted(a, res)
 	if d != nil {
 		d.Owner = o.hold(c, d, now)
@@ -136,7 +140,7 @@ func (c *conn) granted(o *Object, a delegation.Asking, res *delegation.AcquireRe
 	return outcome{Granted: Granted{d.Types, [delegation.AttrLen]byte(res.Attr)}}
 }
 
-// hold makes d what is held of o, with one user.
+// hold makes d the delegation of o, with one user.
 func (o *Object) hold(c *conn, d *delegation.Delegation, now time.Duration) *holding {
 	k := &holding{c: c, d: d, o: o, since: now, used: true}
 	o.mu.Lock()

@@ -15,14 +15,15 @@ import (
 
 var nobody = rpcmsg.Cred{}
 
-// How soon an object is asked for again is by what the server said.
+// TestRefusals checks that the server's reason determines how soon an object is
+// asked for again.
 func TestRefusals(t *testing.T) {
 	for name, tt := range map[string]struct {
 		res      *delegation.AcquireRes
 		calls    int
 		early    time.Duration // still too soon
-		late     time.Duration // not any more; 0: never on this connection
-		everyone bool          // it is so for other objects too
+		late     time.Duration // soon enough; 0: never on this connection
+		everyone bool          // applies to other objects too
 	}{
 		"contended": {refused(delegation.ReasonContended), 1, firstPause - 1, firstPause, false},
 		"types":     {refused(delegation.ReasonTypes), 1, time.Hour, 0, false},
@@ -62,8 +63,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A call that fails is not made again at once, and no more where the server does not
-// know it.
+// TestAcquireFails checks that a failed call is not repeated at once, and never
+// if the server does not know the procedure.
 func TestAcquireFails(t *testing.T) {
 	for _, tt := range []struct {
 		err   error
@@ -83,8 +84,8 @@ func TestAcquireFails(t *testing.T) {
 	}
 }
 
-// Nothing is asked of a server without counters, and one that recalls all the same
-// loses the connection.
+// TestNoCounters checks that the client asks nothing of a server without
+// counters, and aborts the connection if such a server recalls anyway.
 func TestNoCounters(t *testing.T) {
 	runWith(t, func(k *keeper) { k.slots = 0 }, 1, func(t *testing.T, r *rig) {
 		o := r.object("file")
@@ -100,8 +101,8 @@ func TestNoCounters(t *testing.T) {
 	})
 }
 
-// Pauses grow where an object is recalled each time soon, and begin anew where it was
-// held for long.
+// TestReluctance checks that pauses grow if an object is recalled soon each
+// time, and restart if the object was held for long.
 func TestReluctance(t *testing.T) {
 	var r backoff
 	for i := range 4 {
@@ -116,7 +117,8 @@ func TestReluctance(t *testing.T) {
 	assert.Equal(t, firstPause, r.until)
 }
 
-// One asks at a time, and others do not wait for that.
+// TestAcquireOnce checks that one caller asks at a time, and that other callers
+// do not wait for the reply.
 func TestAcquireOnce(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		o, asked := r.object("file"), make(chan struct{})
@@ -135,7 +137,8 @@ func TestAcquireOnce(t *testing.T) {
 	})
 }
 
-// A reply that nobody waits for any more counts: what it brings is held, and unused.
+// TestAcquireCancelled checks that a reply is used even after its caller
+// stopped waiting: the granted delegation is held, and unused.
 func TestAcquireCancelled(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		o := r.object("file")
@@ -153,7 +156,8 @@ func TestAcquireCancelled(t *testing.T) {
 	})
 }
 
-// What is recalled before it is known is given back at once, and the reply is void.
+// TestRecallOvertakes checks that a delegation recalled before its reply
+// arrives is returned at once, and that the reply is then void.
 func TestRecallOvertakes(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		r.k.answer = func(s *served, args *delegation.AcquireArgs) *delegation.AcquireRes {
@@ -174,7 +178,8 @@ func TestRecallOvertakes(t *testing.T) {
 	})
 }
 
-// A server that breaks the rules loses the connection, and is asked for nothing more.
+// TestHostileServer checks that a server that breaks the rules loses the
+// connection and gets no further ACQUIRE.
 func TestHostileServer(t *testing.T) {
 	acquire := func(res func(n int) *delegation.AcquireRes) func(r *rig) {
 		return func(r *rig) {

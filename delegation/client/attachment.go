@@ -7,28 +7,29 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// An Attachment stands for one of the mount's rpcrdma.Clients: it has one connection at a
-// time.
+// An Attachment represents one of the mount's rpcrdma.Clients. An Attachment
+// has one connection at a time.
 type Attachment struct {
 	set  *Set
-	now  atomic.Pointer[conn] // nil: none with delegation counters
-	last atomic.Uint64        // connection
+	now  atomic.Pointer[conn] // nil: no connection with delegation counters
+	last atomic.Uint64        // id of the latest connection
 }
 
-// NewAttachment adds a line. The mount's lines are to be made in the order in which a
-// Caller has them, and before any Object.
+// NewAttachment adds an Attachment. The caller must make the mount's
+// Attachments in the order of the Caller's lines, and before any Object.
 func (s *Set) NewAttachment() *Attachment {
 	l := &Attachment{set: s}
 	s.lines = append(s.lines, l)
 	return l
 }
 
-// Extension returns what the line is to offer to its server.
+// Extension returns the configuration that the Attachment offers to its server.
 func (l *Attachment) Extension() *rpcrdma.ExtensionConfig {
 	return &rpcrdma.ExtensionConfig{ImmediateRecvs: window, Atomics: true, Delegation: true, Attach: l.attach}
 }
 
-// present returns the connection, if there is one on which something may be held.
+// present returns the connection, or nil if there is no connection on which a
+// delegation may be held.
 func (l *Attachment) present() *conn {
 	if l.set.spoilt.Load() {
 		return nil
@@ -46,8 +47,9 @@ func (l *Attachment) attach(link *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandle
 	return c
 }
 
-// unasked takes the Immediate Data of a server without delegation counters: it has
-// nothing to say.
+// unasked handles a connection whose server has no delegation counters. Such a
+// server must not send Immediate Data, so unasked aborts the connection if any
+// arrives.
 type unasked struct{ link *rpcrdma.ExtensionConn }
 
 func (u unasked) Immediate([8]byte) { u.link.Abort(errUnasked) }

@@ -7,20 +7,22 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// A backoff is what keeps an object from being asked for.
+// A backoff limits how often the client asks for an object.
 type backoff struct {
-	refused uint64        // the connection on which that is of no use; 0: none
-	pause   time.Duration // that came last
-	until   time.Duration // not before
+	refused uint64        // id of the connection whose server refuses the object for good; 0: none
+	pause   time.Duration // the latest pause
+	until   time.Duration // end of the pause
 }
 
-// postpone has the object not asked for during a pause, longer each time.
+// postpone begins a pause in which the client does not ask for the object. Each
+// pause is twice as long as the previous pause, up to maxPause.
 func (r *backoff) postpone(now time.Duration) {
 	r.pause = min(max(2*r.pause, firstPause), maxPause)
 	r.until = now + r.pause
 }
 
-// recalled is postpone after a recall. What was held for long enough was worth it.
+// recalled is postpone after a recall. A delegation held for long enough was
+// worth its ACQUIRE, and resets the pause.
 func (r *backoff) recalled(now, held time.Duration) {
 	if held >= worthwhile*r.pause {
 		r.pause = 0
@@ -28,7 +30,8 @@ func (r *backoff) recalled(now, held time.Duration) {
 	r.postpone(now)
 }
 
-// begin tells whether o may be asked for on c now; then it is.
+// begin reports whether the client may ask for o on c now. If so, begin marks o
+// as being asked for.
 func (o *Object) begin(c *conn) bool {
 	now := c.set.cfg.Now()
 	o.mu.Lock()
@@ -40,13 +43,14 @@ func (o *Object) begin(c *conn) bool {
 	return true
 }
 
-// full tells whether nothing is asked for on the connection for now.
+// full reports whether the client must not ask for anything on the connection
+// at present.
 func (c *conn) full(now time.Duration) bool { return now < time.Duration(c.quiet.Load()) }
 
 func (c *conn) hush(until time.Duration) { c.quiet.Store(int64(until)) }
 
-// refusal makes of what the server said how soon it is asked again. The caller holds
-// o.mu.
+// refusal derives from the server's refusal how soon the client may ask again.
+// The caller holds o.mu.
 func (o *Object) refusal(c *conn, res *delegation.AcquireRes) {
 	now := c.set.cfg.Now()
 	if res.Status != delegation.StatusRefused {

@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// benched returns an object that is held, in real time, with one user.
+// benched returns a held object with one user, in real time.
 func benched(b testing.TB) *Object {
 	k := newKeeper(b, newBootClock().Now, 0)
 	listen := rdmatest.Listen(b)
@@ -40,7 +40,7 @@ func benched(b testing.TB) *Object {
 	return o
 }
 
-// A use of what is in use already.
+// BenchmarkOpenTrusted opens an object already in use.
 func BenchmarkOpenTrusted(b *testing.B) {
 	o, ctx := benched(b), context.Background()
 	b.ReportAllocs()
@@ -52,7 +52,8 @@ func BenchmarkOpenTrusted(b *testing.B) {
 	}
 }
 
-// A use of what is not: two atomic operations, of which one is waited for, in memory.
+// BenchmarkOpenAtomic opens an unused object over an in-memory transport: two
+// atomic operations, the first of them awaited.
 func BenchmarkOpenAtomic(b *testing.B) {
 	o, ctx := benched(b), context.Background()
 	o.Close()
@@ -65,7 +66,7 @@ func BenchmarkOpenAtomic(b *testing.B) {
 	}
 }
 
-// A look without a lock.
+// BenchmarkTrusted checks trust without a lock.
 func BenchmarkTrusted(b *testing.B) {
 	o := benched(b)
 	for b.Loop() {
@@ -75,7 +76,8 @@ func BenchmarkTrusted(b *testing.B) {
 	}
 }
 
-// A use that asks nobody allocates nothing.
+// TestUseAllocs checks that a use without an atomic operation allocates
+// nothing.
 func TestUseAllocs(t *testing.T) {
 	o, ctx := benched(t), context.Background()
 	assert.Zero(t, testing.AllocsPerRun(100, func() {

@@ -10,27 +10,30 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// Pick returns which of so many lines stands for a handle.
+// Pick returns the index of the line, out of the given number, that serves a
+// handle.
 func Pick(fh []byte, lines int) int {
 	return int(crc32.ChecksumIEEE(fh) % uint32(lines))
 }
 
-// A Caller makes the calls of a mount over several lines (oncrpc.Caller): one may be
-// held up, by a lost segment or the processor that serves it, while others go on. Of
-// two calls of which one depends on the other, the second waits for the first one's
-// reply anyway.
+// A Caller makes the calls of a mount over several lines (oncrpc.Caller). A
+// lost segment or a busy processor then holds up a single line while the others
+// continue. If a call depends on another call, its caller waits for the other's
+// reply anyway, so order between lines does not matter.
 //
-// What changes an object goes by the line that stands for the handle in front of its
-// arguments, where anything may be held there: a server does not recall for it what
-// is held on the same connection. Other calls go in turn.
+// A call that changes an object uses the line of the handle at the start of its
+// arguments, if that line may hold delegations: the server does not recall
+// delegations held on the connection that makes the change. Other calls use the
+// lines in rotation.
 type Caller struct {
 	set   *Set
 	lines []oncrpc.Caller
 	last  atomic.Uint32
 }
 
-// Caller returns a Caller over lines, in the order in which those of the Set were
-// made. That of the nil Set has all calls go in turn.
+// Caller returns a Caller over lines, given in the order in which the Set's
+// Attachments were made. A Caller of the nil Set uses the lines in rotation for
+// all calls.
 func (s *Set) Caller(lines ...oncrpc.Caller) *Caller { return &Caller{set: s, lines: lines} }
 
 // Call implements oncrpc.Caller.
@@ -54,8 +57,8 @@ func (c *Caller) route(x *oncrpc.Exchange) int {
 	return int(c.last.Add(1) % uint32(n))
 }
 
-// Numbers of NFS version 3 (RFC 1813) and of NFSACL, by which access control lists
-// are set beside it.
+// Numbers of NFS version 3 (RFC 1813) and of NFSACL, the companion protocol
+// that sets access control lists.
 const (
 	nfsProgram = 100003
 	nfsVersion = 3
@@ -64,11 +67,11 @@ const (
 	procSetACL = 2
 )
 
-// nfsChanges are the procedures that change what their first argument names: SETATTR;
-// WRITE to LINK.
+// nfsChanges is the set of procedures that change the object named by their
+// first argument: SETATTR, and WRITE to LINK.
 const nfsChanges = 1<<2 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12 | 1<<13 | 1<<14 | 1<<15
 
-// changes tells whether a call changes something.
+// changes reports whether a call changes an object.
 func changes(x *oncrpc.Exchange) bool {
 	switch {
 	case x.Relay:

@@ -12,12 +12,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A tally is a Caller that counts.
+// A tally is a Caller that counts calls.
 type tally int
 
 func (n *tally) Call(context.Context, *oncrpc.Exchange) error { *n++; return nil }
 
-// tallies returns a Caller of s, and what goes by each of its lines.
+// tallies returns a Caller of s, and the count of calls on each of its lines.
 func tallies(s *Set, lines int) (*Caller, []*tally) {
 	callers, counts := make([]oncrpc.Caller, lines), make([]*tally, lines)
 	for i := range lines {
@@ -35,7 +35,8 @@ func counted(counts []*tally) (n []int) {
 	return n
 }
 
-// What changes an object goes by the line that stands for it, and ACQUIRE of it too.
+// TestCaller checks that a call that changes an object uses the object's line,
+// as its ACQUIRE does.
 func TestCaller(t *testing.T) {
 	runLines(t, 3, func(t *testing.T, r *rig) {
 		c, counts := tallies(r.Set, 3)
@@ -71,7 +72,7 @@ func TestCaller(t *testing.T) {
 			assert.Equal(t, inTurn, call(100003, 3, 7, args), "no handle")
 		}
 
-		// The connection that stands for a handle has gone: any will do.
+		// The connection of the handle is gone, so any line will do.
 		args := xdr.AppendOpaque(nil, []byte("a"))
 		r.conns[Pick([]byte("a"), 3)].Abort(context.Canceled)
 		r.drops()
@@ -85,7 +86,7 @@ func TestCaller(t *testing.T) {
 	assert.Equal(t, []int{2, 2}, counted(counts))
 }
 
-// Neither way costs anything.
+// TestCallerAllocs checks that routing allocates nothing.
 func TestCallerAllocs(t *testing.T) {
 	c, _ := tallies(nil, 2)
 	c.set = new(Set)

@@ -7,32 +7,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boottime reads CLOCK_BOOTTIME, by a system call.
+// boottime reads CLOCK_BOOTTIME with a system call.
 func boottime() time.Duration {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // every Linux that Go runs on has it
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // every Linux that Go supports has this clock
 	return time.Duration(ts.Nano())
 }
 
-// A bootClock tells CLOCK_BOOTTIME without a system call, most of the time. The two
-// clocks that cost none are CLOCK_MONOTONIC, which stands still while the machine
-// sleeps, and CLOCK_REALTIME, which does not: as long as they go on alike, there was no
-// sleep since CLOCK_BOOTTIME was read last.
+// A bootClock reads CLOCK_BOOTTIME, usually without a system call. Two clocks
+// need no system call: CLOCK_MONOTONIC, which stops while the machine sleeps,
+// and CLOCK_REALTIME, which does not. As long as both advance equally, the
+// machine has not slept since the last reading of CLOCK_BOOTTIME.
 //
-// While a virtual machine is paused, CLOCK_BOOTTIME stands still too. Sooner or later
-// CLOCK_REALTIME is set right then: by as much as it is set forward, the bootClock goes
-// on, for the server did. Whoever sets the clock for another reason has what is held
-// looked at once more than was needed.
+// While a virtual machine is paused, CLOCK_BOOTTIME stops too. Sooner or later
+// CLOCK_REALTIME is corrected. The bootClock then advances by the amount of
+// that correction, because the server's clock did so during the pause. If
+// CLOCK_REALTIME is set forward for another reason, the client revalidates its
+// delegations once without need.
 type bootClock struct {
 	boot func() time.Duration
-	base time.Time // where mono begins
+	base time.Time // origin of mono
 	last atomic.Pointer[bootSample]
 
-	pauses atomic.Uint64 // that were found
+	pauses atomic.Uint64 // number of pauses found
 }
 
-// A bootSample is by how much the other clocks were ahead of mono at some time, and of
-// boot how much of that is for pauses.
+// A bootSample is how far the other clocks were ahead of mono at some time. The
+// field paused is the part of boot that stands for pauses.
 type bootSample struct{ boot, wall, paused time.Duration }
 
 func newBootClock() *bootClock { return &bootClock{boot: boottime, base: time.Now()} }
@@ -43,7 +44,7 @@ func (b *bootClock) Now() time.Duration {
 	return b.at(t.Sub(b.base), time.Duration(t.UnixNano()))
 }
 
-// at is Now for a reading of the other clocks.
+// at is Now for a given reading of the other clocks.
 func (b *bootClock) at(mono, wall time.Duration) time.Duration {
 	for {
 		last := b.last.Load()
@@ -60,9 +61,10 @@ func (b *bootClock) at(mono, wall time.Duration) time.Duration {
 	}
 }
 
-// sample reads CLOCK_BOOTTIME. Who was held up since mono and wall were read is ahead
-// of the time, by no more than that. What did not sleep goes on as before, so that
-// the clock never goes back.
+// sample reads CLOCK_BOOTTIME. If the goroutine was delayed since mono and wall
+// were read, the sample is ahead of the true time, but by no more than the
+// delay. Without a sleep the offset does not change, so the clock never runs
+// backwards.
 func (b *bootClock) sample(last *bootSample, mono, wall time.Duration) *bootSample {
 	next := &bootSample{boot: b.boot() - mono, wall: wall - mono}
 	if last == nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The clock goes on while the machine sleeps, never goes back, and reads
-// CLOCK_BOOTTIME only where there may have been a sleep.
+// TestBootClock checks that the clock continues while the machine sleeps, never
+// runs backwards, and reads CLOCK_BOOTTIME only if the machine may have slept.
 func TestBootClock(t *testing.T) {
 	var boot, mono, wall time.Duration = 5000 * time.Second, 0, 1e18
 	reads := 0
@@ -34,7 +34,7 @@ func TestBootClock(t *testing.T) {
 	assert.Equal(t, boot, at())
 	assert.Equal(t, 2, reads)
 
-	wall -= 24 * time.Hour // somebody sets the clock
+	wall -= 24 * time.Hour // the clock is set by hand
 	boot -= time.Microsecond
 	assert.Equal(t, boot+time.Microsecond, at(), "not back")
 	assert.Equal(t, 3, reads)
@@ -44,8 +44,9 @@ func TestBootClock(t *testing.T) {
 	assert.Equal(t, 3, reads)
 }
 
-// A virtual machine that is paused, with all clocks but that of the server, is behind by
-// the pause until its clock is set: that counts as time that has gone by.
+// TestBootClockPaused checks a pause of a virtual machine, in which all clocks
+// but the server's stop. The client's clock is behind by the pause until
+// CLOCK_REALTIME is set; the adjustment counts as elapsed time.
 func TestBootClockPaused(t *testing.T) {
 	var boot, mono, wall time.Duration = 5000 * time.Second, 0, 1e18
 	b := &bootClock{boot: func() time.Duration { return boot }}
@@ -63,7 +64,7 @@ func TestBootClockPaused(t *testing.T) {
 		wall -= set // no reason to go back
 		assert.Equal(t, boot+gone, at())
 	}
-	for range 100 { // what NTP does to the rate
+	for range 100 { // NTP's adjustment of the rate
 		run(time.Minute)
 		wall += 500 * time.Millisecond
 		assert.Equal(t, boot+gone, at())
@@ -76,7 +77,8 @@ func TestBootClockPaused(t *testing.T) {
 	assert.EqualValues(t, 4, b.pauses.Load())
 }
 
-// It agrees with the kernel's, and costs nothing.
+// TestBootClockAgrees checks that the clock agrees with the kernel's and
+// allocates nothing.
 func TestBootClockAgrees(t *testing.T) {
 	b := newBootClock()
 	before := boottime()
@@ -93,7 +95,8 @@ func BenchmarkBootClock(b *testing.B) {
 	}
 }
 
-// The clock of a Set goes on while the machine sleeps: the server's does.
+// TestBoottime checks that the clock of a Set continues while the machine
+// sleeps, as the server's does.
 func TestBoottime(t *testing.T) {
 	bootahead.Run(t, func(t *testing.T) {
 		var mono unix.Timespec

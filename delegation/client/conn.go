@@ -9,23 +9,23 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A conn is one connection with what is held on it.
+// A conn is one connection and the delegations held on that connection.
 type conn struct {
 	set  *Set
 	line *Attachment
-	id   uint64 // of the line's connections
+	id   uint64 // counts the Attachment's connections
 	link *rpcrdma.ExtensionConn
 	h    *delegation.Holder
 
-	quiet atomic.Int64 // nothing is asked for before that time, in nanoseconds
-	lease atomic.Int64 // the length of the one that came last, in nanoseconds
+	quiet atomic.Int64 // the client asks for nothing before this time, in nanoseconds
+	lease atomic.Int64 // length of the latest lease, in nanoseconds
 
 	mu    sync.Mutex
 	over  bool
-	pause uint64        // of Set.pauses, the last that is known
-	timer *time.Timer   // until the next look at the lease; nil: there was none
-	armed bool          // timer runs
-	at    time.Duration // when it ends, if it runs
+	pause uint64        // latest known value of Set.pauses
+	timer *time.Timer   // runs until the next look at the lease; nil: not yet made
+	armed bool          // timer is running
+	at    time.Duration // when the timer fires, if running
 }
 
 func newConn(l *Attachment, link *rpcrdma.ExtensionConn) *conn {
@@ -45,12 +45,12 @@ type holding struct {
 	o     *Object
 	since time.Duration
 
-	// Under o.mu.
+	// The following are guarded by o.mu.
 	used    bool // the Holder counts a use
-	opening bool // an operation that begins it is under way
+	opening bool // the operation that begins the use is under way
 }
 
-// Immediate takes a recall (rpcrdma.ExtensionHandler).
+// Immediate handles a recall (rpcrdma.ExtensionHandler).
 func (c *conn) Immediate(octets [8]byte) {
 	fx, err := c.h.Immediate(octets)
 	if err != nil {
@@ -60,7 +60,8 @@ func (c *conn) Immediate(octets [8]byte) {
 	c.do(fx)
 }
 
-// Closed ends all that is held on the connection (rpcrdma.ExtensionHandler).
+// Closed ends all delegations held on the connection
+// (rpcrdma.ExtensionHandler).
 func (c *conn) Closed(error) {
 	c.line.now.CompareAndSwap(c, nil)
 	c.mu.Lock()
@@ -72,8 +73,8 @@ func (c *conn) Closed(error) {
 	c.do(c.h.Disconnect())
 }
 
-// fault ends the connection of a server that does not keep to the rules, for good as
-// far as delegation goes.
+// fault aborts the connection to a server that breaks the rules. The Set asks
+// for no delegations from then on.
 func (c *conn) fault(err error) {
 	if c.set.spoilt.CompareAndSwap(false, true) {
 		c.set.cfg.Log.Warn("the server breaks the rules of delegation: nothing more is asked for", "err", err)
@@ -81,11 +82,11 @@ func (c *conn) fault(err error) {
 	c.link.Abort(err)
 }
 
-// do does what the Holder wants done.
+// do carries out the effects that the Holder returned.
 func (c *conn) do(fx delegation.Posts) {
 	for _, m := range fx.Returns {
 		if err := c.link.PostImmediate(m.Octets(), nil, 0); err != nil {
-			c.link.Abort(err) // it may have ended by itself
+			c.link.Abort(err) // the connection may have ended already
 		}
 	}
 	if len(fx.Drops) > 0 {
@@ -93,7 +94,7 @@ func (c *conn) do(fx delegation.Posts) {
 	}
 }
 
-// drop ends holdings at once, and has their owners told.
+// drop ends holdings at once, and calls Config.Drop for their owners.
 func (c *conn) drop(drops []*delegation.Delegation) {
 	ended := make([]*holding, len(drops))
 	for i, d := range drops {

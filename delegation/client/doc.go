@@ -1,6 +1,6 @@
-// Package client keeps what a client holds of a server's objects by package
-// delegation: it asks for it, uses it, keeps its lease and gives it back, over the
-// connections of one mount. docs/delegation.md is the specification.
+// Package client manages the delegations (package delegation) that a client
+// holds. It acquires, uses, renews and returns delegations over the connections
+// of one mount. docs/delegation.md is the specification.
 //
 //	           Object of a file, a directory
 //	               │ Acquire, Open, Check, Close
@@ -10,16 +10,17 @@
 //	 ▼
 //	Config.Drop: nothing of the Object may be served from a cache any more
 //
-// Each connection has a delegation.Holder, and ends with it. Nothing is waited for
-// but the answer to an atomic operation and the reply to an ACQUIRE, and either only
-// for as long as a context lasts; what comes afterwards is accounted for all the
-// same. Where nothing is held or asked for, nothing runs.
+// Each connection has a delegation.Holder, and the Holder ends with its
+// connection. Callers wait only for the answer to an atomic operation and for
+// the reply to an ACQUIRE, each no longer than a context lasts. An answer that
+// arrives after the context ends is still accounted for. While nothing is held
+// or asked for, nothing runs.
 //
 // # Life of slices
 //
-// The handle of an Object stays its owner's, and does not change. Octets of results
-// are copied.
+// The handle of an Object remains its owner's, and must not change. Bytes of
+// results are copied.
 //
-// The package must not know what is cached, nor NFS but for the numbers of the
-// procedures that change something.
+// The package must not know the content of the cache. Its only knowledge of NFS
+// is the numbers of the procedures that change an object.
 package client

@@ -5,20 +5,20 @@ import (
 	"sync/atomic"
 )
 
-// A handoff brings one value to somebody who may not wait for it.
+// A handoff passes one value to a receiver that may stop waiting.
 type handoff[T any] struct {
 	state atomic.Uint32
-	c     chan T // room for one
+	c     chan T // has capacity 1
 }
 
-// How a handoff stands.
+// The states of a handoff.
 const (
 	pending uint32 = iota
 	handed
 	abandoned
 )
 
-// put hands v over. It returns false where nobody waits any more.
+// put hands v over. It returns false if the receiver no longer waits.
 func (h *handoff[T]) put(v T) bool {
 	if !h.state.CompareAndSwap(pending, handed) {
 		return false
@@ -27,8 +27,8 @@ func (h *handoff[T]) put(v T) bool {
 	return true
 }
 
-// wait waits for the value. It returns false where ctx ended before that: put
-// returns false then.
+// wait waits for the value. It returns false if ctx ended first; put then
+// returns false too.
 func (h *handoff[T]) wait(ctx context.Context) (v T, ok bool) {
 	select {
 	case v = <-h.c:

@@ -8,28 +8,28 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// An Object is what is held of one object of the server. The zero value holds
-// nothing, and never will before Set.Init. Its methods may be called by several
-// goroutines. It must not be copied.
+// An Object is the client's state for one object of the server. The zero value
+// holds no delegation, and cannot hold any before Set.Init. The methods are
+// safe for concurrent use. An Object must not be copied.
 type Object struct {
 	owner any
 	fh    []byte
-	line  *Attachment             // nil: nothing can be held
+	line  *Attachment             // nil: no delegation can be held
 	held  atomic.Pointer[holding] // changed under mu
 
 	mu        sync.Mutex
 	users     int
-	dropping  int  // Drops that are not done
+	dropping  int  // Drops not yet done
 	asking    bool // an ACQUIRE is under way
 	forgotten bool
 	backoff
 }
 
-// Owner returns what Init was told.
+// Owner returns the owner given to Init.
 func (o *Object) Owner() any { return o.owner }
 
-// Types returns what may be served from the cache where Open or Check says so; 0
-// where nothing is held.
+// Types returns the types that may be served from the cache if Open or Check
+// says so; 0 if no delegation is held.
 func (o *Object) Types() delegation.Types {
 	if k := o.held.Load(); k != nil {
 		return k.d.Types
@@ -37,9 +37,10 @@ func (o *Object) Types() delegation.Types {
 	return 0
 }
 
-// Trust returns for how long from now on what is cached may be served without an atomic
-// operation if no answer comes any more; 0 where that is not so now. Who hands what is
-// cached to somebody else's cache does so for no longer. It takes no lock.
+// Trust returns how long from now cached data may be served without an atomic
+// operation even if no answer arrives any more; 0 if cached data may not be
+// served now. A caller that hands cached data to another cache (such as the
+// kernel's) must limit its validity to this time. Trust takes no lock.
 func (o *Object) Trust() time.Duration {
 	k := o.held.Load()
 	if k == nil {
@@ -48,7 +49,7 @@ func (o *Object) Trust() time.Duration {
 	return k.c.h.Trust(k.d, k.c.set.cfg.Now())
 }
 
-// end is the end of a holding, by a recall or otherwise. A Drop follows.
+// end ends a holding, by a recall or otherwise. A Drop follows.
 func (k *holding) end(recalled bool) {
 	o := k.o
 	now := k.c.set.cfg.Now()
@@ -61,8 +62,8 @@ func (k *holding) end(recalled bool) {
 	}
 }
 
-// leave takes k from its object, and tells whether that had it. The caller holds
-// o.mu.
+// leave takes k from its object, and reports whether the object had k. The
+// caller holds o.mu.
 func (k *holding) leave() bool {
 	if !k.o.held.CompareAndSwap(k, nil) {
 		return false
@@ -71,7 +72,7 @@ func (k *holding) leave() bool {
 	return true
 }
 
-// dropped says that one Drop is done.
+// dropped notes that one Drop is done.
 func (o *Object) dropped() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

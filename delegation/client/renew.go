@@ -6,8 +6,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// arm sees to it that the lease is renewed, for as long as anything is held or asked
-// for.
+// arm sets the timer that renews the lease, for as long as a delegation is held
+// or asked for.
 func (c *conn) arm() {
 	due, ok := c.h.RenewDue()
 	if !ok {
@@ -28,9 +28,9 @@ func (c *conn) arm() {
 	c.timer.Reset(due - now)
 }
 
-// renew is what the timer does.
+// renew runs when the timer fires.
 func (c *conn) renew() {
-	now := c.set.cfg.Now() // which looks for pauses
+	now := c.set.cfg.Now() // also detects pauses
 	c.mu.Lock()
 	c.armed = false
 	pause := c.set.pauses()
@@ -44,7 +44,7 @@ func (c *conn) renew() {
 	c.arm()
 }
 
-// keep renews the lease if it is time.
+// keep renews the lease if due.
 func (c *conn) keep(now time.Duration) {
 	var op delegation.Op
 	if c.h.Renew(&op, now) {

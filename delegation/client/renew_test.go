@@ -11,7 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// The lease is kept for as long as anything is held, and no longer.
+// TestRenew checks that the lease is renewed for as long as a delegation is
+// held, and no longer.
 func TestRenew(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		word := func() uint64 {
@@ -40,8 +41,9 @@ func TestRenew(t *testing.T) {
 	})
 }
 
-// After a pause that the clock has not told of, all that is held is dropped when the lease
-// is to be renewed, for others than the Set serve it for a time; and held again.
+// TestPause checks that after a pause missed by the clock, the next renewal
+// drops all delegations, because other caches than the Set's serve their
+// content for a time. Later grants are held as usual.
 func TestPause(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		var pauses atomic.Uint64
@@ -62,8 +64,8 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// After a sleep of the machine nothing is trusted before the server has said that it
-// still stands.
+// TestSleep checks that after a sleep of the machine no delegation is trusted
+// until the server has confirmed that its lease still holds.
 func TestSleep(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		o := r.holds("file")
@@ -78,7 +80,7 @@ func TestSleep(t *testing.T) {
 		assert.True(t, o.Open(t.Context()))
 		assert.True(t, o.Trust() > 0)
 
-		// So long that the server has given it up.
+		// The sleep is so long that the server has reclaimed the delegation.
 		for range 2 {
 			synctest.Wait()
 			r.k.ahead.Add(int64(lease))
@@ -87,13 +89,14 @@ func TestSleep(t *testing.T) {
 		r.asleep.Add(int64(2 * lease))
 		assert.False(t, o.Open(t.Context()))
 		assert.False(t, o.Trust() > 0)
-		synctest.Wait() // the answer to the renewal may still be seen to
+		synctest.Wait() // the answer to the renewal may still be in work
 		assert.Zero(t, o.Types())
 		assert.EqualValues(t, 1, r.k.g.Stats().Silent)
 	})
 }
 
-// A server that answers nothing is asked a few times, and waited for.
+// TestRenewUnanswered checks that a server that does not answer receives only a
+// few renewals, and that the client waits for the answers.
 func TestRenewUnanswered(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		o := r.holds("file")
@@ -103,7 +106,8 @@ func TestRenewUnanswered(t *testing.T) {
 	})
 }
 
-// A lease too short to be kept is no reason to do nothing else.
+// TestShortLease checks that a lease too short to keep does not occupy the
+// client.
 func TestShortLease(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		r.k.answer = func(*served, *delegation.AcquireArgs) *delegation.AcquireRes {

@@ -24,23 +24,23 @@ const lease = 12 * time.Second
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// A rig is a Set over some lines to a keeper, in a bubble.
+// A rig is a Set with some lines to a keeper, in a synctest bubble.
 type rig struct {
 	*Set
 	t      *testing.T
 	k      *keeper
 	listen *rdmatest.Listener
 	lines  []*rpcrdma.Client
-	asleep atomic.Int64 // nanoseconds by which the clock is ahead of the bubble's
+	asleep atomic.Int64 // nanoseconds that the clock is ahead of the bubble's
 
 	mu      sync.Mutex
-	conns   []*rdmatest.Conn // this end's
+	conns   []*rdmatest.Conn // client side
 	dropped []*Object
-	hold    chan struct{} // what is dropped is not done before; nil: it is
+	hold    chan struct{} // if not nil, drops are not done before hold is closed
 }
 
-// run runs f with one line, and checks that nothing is left afterwards: a goroutine
-// fails the bubble.
+// run runs f with one line, and checks that nothing is left afterwards: a
+// leftover goroutine fails the bubble.
 func run(t *testing.T, f func(t *testing.T, r *rig)) { runLines(t, 1, f) }
 
 func runLines(t *testing.T, lines int, f func(t *testing.T, r *rig)) {
@@ -78,7 +78,7 @@ func runWith(t *testing.T, set func(*keeper), lines int, f func(t *testing.T, r 
 	})
 }
 
-// connect makes one more line.
+// connect adds a line.
 func (r *rig) connect() {
 	l, err := rpcrdma.Dial(r.t.Context(), r, "", rpcrdma.ClientConfig{
 		Conn: rpcrdma.ClientConnConfig{Extensions: r.NewAttachment().Extension()}, Log: quiet,
@@ -88,7 +88,7 @@ func (r *rig) connect() {
 	require.NoError(r.t, r.null(len(r.lines)-1))
 }
 
-// close ends all lines, and holds that nothing is held without them.
+// close closes all lines, and checks that nothing is held without connections.
 func (r *rig) close() {
 	for _, l := range r.lines {
 		assert.NoError(r.t, l.Close())
@@ -109,14 +109,14 @@ func (r *rig) Dial(ctx context.Context, _ string, cfg rdma.ConnConfig) (rdma.Con
 	return c, nil
 }
 
-// conn returns this end of the connection made last.
+// conn returns the client side of the latest connection.
 func (r *rig) conn() *rdmatest.Conn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.conns[len(r.conns)-1]
 }
 
-// null makes a call by a line, which makes a connection where there is none.
+// null makes a call over a line, which connects first if necessary.
 func (r *rig) null(line int) error {
 	x := &oncrpc.Exchange{Prog: delegation.Program, Vers: delegation.Version}
 	defer x.Release()
@@ -134,7 +134,7 @@ func (r *rig) drop(o *Object, done func()) {
 	done()
 }
 
-// drops returns what has been dropped since the last time.
+// drops returns the objects dropped since the last call.
 func (r *rig) drops() []*Object {
 	synctest.Wait()
 	r.mu.Lock()
@@ -158,7 +158,7 @@ func (r *rig) acquire(o *Object) Granted {
 	return g
 }
 
-// holds returns an object that is held, with one user.
+// holds returns a held object with one user.
 func (r *rig) holds(fh string) *Object {
 	r.t.Helper()
 	o := r.object(fh)
@@ -167,8 +167,8 @@ func (r *rig) holds(fh string) *Object {
 	return o
 }
 
-// idle tells whether the server would take the object back without a word: nothing
-// is held up by a change, and no Drop follows.
+// unused reports whether the server can reclaim the object silently: a change
+// need not wait, and the object counts as reclaimed.
 func (r *rig) unused(fh string) bool {
 	synctest.Wait()
 	before := r.k.g.Stats()

@@ -28,11 +28,11 @@ type keeper struct {
 	ahead atomic.Int64 // of the client's clock
 	slots int
 
-	// What an ACQUIRE is answered; nil: a grant, where the Grantor has one.
+	// Replies to ACQUIRE; if nil, the Grantor decides.
 	fail   error
 	answer func(served *served, args *delegation.AcquireArgs) *delegation.AcquireRes
 
-	// data serves other procedures than those of delegation.
+	// data serves procedures other than those of delegation.
 	data func(s *served, proc uint32, fh []byte) int64
 
 	mu     sync.Mutex
@@ -57,7 +57,7 @@ func (k *keeper) extension() *rpcrdma.ExtensionConfig {
 	}
 }
 
-// served is one connection.
+// served is one connection of the server.
 type served struct {
 	k    *keeper
 	link *rpcrdma.ExtensionConn
@@ -85,20 +85,20 @@ func (s *served) Closed(err error) {
 	}
 }
 
-// last returns the newest connection.
+// last returns the latest connection.
 func (k *keeper) last() *served {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.served[len(k.served)-1]
 }
 
-// recall sends a recall that the Grantor knows nothing of.
+// recall sends a recall unknown to the Grantor.
 func (s *served) recall(slot, generation uint32) {
 	m := delegation.Immediate{Kind: delegation.KindRecall, Slot: slot, Generation: generation}
 	assert.NoError(s.k.t, s.link.PostImmediate(m.Octets(), nil, 0))
 }
 
-// sent tells the Grantor of a recall that has left.
+// sent reports to the Grantor that a recall was sent.
 type sent struct {
 	k *keeper
 	delegation.Recall
@@ -111,7 +111,7 @@ func (s *sent) Complete(c rdma.Completion) {
 	}
 }
 
-// do does what the Grantor wants done.
+// do carries out the Grantor's effects.
 func (k *keeper) do(fx delegation.Effects) {
 	for _, r := range fx.Recalls {
 		_ = r.Conn.Owner.(*served).link.PostImmediate(r.Octets(), &sent{k, r}, 0)
@@ -128,7 +128,7 @@ func (k *keeper) do(fx delegation.Effects) {
 	k.tick()
 }
 
-// tick has the Grantor told of the time when it wants to be.
+// tick schedules the Grantor's next Tick.
 func (k *keeper) tick() {
 	at, ok := k.g.Next()
 	if !ok {
@@ -150,8 +150,8 @@ func (k *keeper) stop() {
 	}
 }
 
-// change changes an object, by somebody who has no connection, and returns when that
-// is done and how long it took.
+// change changes an object on behalf of a client without a connection. It
+// returns how long the change took, when the change is done.
 func (k *keeper) change(fh string, do func()) time.Duration { return k.changeBy(nil, fh, do) }
 
 func (k *keeper) changeBy(conn *delegation.Conn, fh string, do func()) time.Duration {
@@ -167,7 +167,7 @@ func (k *keeper) changeBy(conn *delegation.Conn, fh string, do func()) time.Dura
 	return k.now() - began
 }
 
-// ServeRPC is ACQUIRE (oncrpc.Handler).
+// ServeRPC serves ACQUIRE (oncrpc.Handler).
 func (k *keeper) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	if c.Proc == delegation.ProcNull {
 		return c.Args.Done()
@@ -212,7 +212,7 @@ func (s *served) acquire(args *delegation.AcquireArgs, r *oncrpc.Reply) *delegat
 	return grantOf(gt.Slot, gt.Generation, args.Types, s.k.g.Lease())
 }
 
-// grantOf is the answer that grants; the attributes begin with the slot.
+// grantOf is a reply that grants; the attributes begin with the slot.
 func grantOf(slot, generation uint32, types delegation.Types, lease time.Duration) *delegation.AcquireRes {
 	attr := make([]byte, delegation.AttrLen)
 	attr[0] = byte(slot)

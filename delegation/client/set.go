@@ -9,39 +9,40 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// A Config is how a Set behaves.
+// A Config configures a Set.
 type Config struct {
-	// Drop is told that what is held of an Object has ended or is recalled:
-	// from its return on, nothing of it may be served from a cache, and done is
-	// to be called when that is so, by any goroutine. The server waits for it.
-	// Drop runs on a goroutine of its own. It must not be nil.
+	// Drop is called when the delegation of an Object ends or is recalled. From
+	// its return on, nothing of the Object may be served from a cache. The
+	// callee must call done, on any goroutine, when that is ensured; the server
+	// waits for done. Drop runs on a goroutine of its own. Drop must not be
+	// nil.
 	Drop func(o *Object, done func())
 
-	// Log is told of servers that do not keep to the rules; nil means
+	// Log receives a warning about a server that breaks the rules; nil means
 	// slog.Default().
 	Log *slog.Logger
 
-	// Now reads a clock that goes on while the machine sleeps; nil means
+	// Now reads a clock that continues while the machine sleeps; nil means
 	// CLOCK_BOOTTIME.
 	Now func() time.Duration
 }
 
-// A Set is what one mount holds, over all its lines. The nil Set holds nothing, and
-// no Object of it ever does.
+// A Set manages the delegations of one mount, over all its Attachments. The nil
+// Set holds nothing, and neither do its Objects.
 type Set struct {
 	cfg     Config
 	lines   []*Attachment
-	spoilt  atomic.Bool // the server has broken the rules, and is asked for nothing more
+	spoilt  atomic.Bool // the server broke the rules; the Set asks for nothing more
 	running sync.WaitGroup
 	counts  counts
-	pauses  func() uint64 // how often time went by that the clock did not tell
+	pauses  func() uint64 // number of pauses that the clock missed
 	waits   sync.Pool     // of *wait
 
 	mu    sync.Mutex
 	clock delegation.ServerClock
 }
 
-// New returns a Set that has no lines yet.
+// New returns a Set without Attachments.
 func New(cfg Config) *Set {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -54,17 +55,17 @@ func New(cfg Config) *Set {
 	return s
 }
 
-// Close returns when nothing of the Set runs any more. It is to be called when all
-// lines have been closed.
+// Close waits until no goroutine of the Set runs. The caller must first close
+// all connections.
 func (s *Set) Close() {
 	if s != nil {
 		s.running.Wait()
 	}
 }
 
-// Init makes an Object of the Set of o, which holds nothing. fh is its handle, which
-// must not change from now on, and owner what o.Owner returns. All lines must have
-// been made before.
+// Init makes o, which holds nothing, an Object of the Set. fh is its handle,
+// which must not change from now on, and owner is the result of o.Owner. All
+// Attachments must exist before Init.
 func (s *Set) Init(o *Object, fh []byte, owner any) {
 	o.owner = owner
 	if s == nil || len(s.lines) == 0 {
@@ -73,9 +74,9 @@ func (s *Set) Init(o *Object, fh []byte, owner any) {
 	o.fh, o.line = fh, s.lines[Pick(fh, len(s.lines))]
 }
 
-// Available tells whether Acquire may bring something, now or later: the connection
-// that stands for o has delegation counters, and its server has not said that nothing
-// can be held of o.
+// Available reports whether Acquire may bring a grant, now or later. That
+// requires a connection with delegation counters for o, whose server has not
+// refused o for good.
 func (s *Set) Available(o *Object) bool {
 	if o.line == nil {
 		return false
@@ -89,12 +90,13 @@ func (s *Set) Available(o *Object) bool {
 	return o.refused != c.id && !o.forgotten
 }
 
-// Offers is Available for an object of which nothing has been asked for, by its handle.
+// Offers is Available for an object given by handle for which no ACQUIRE has
+// been sent.
 func (s *Set) Offers(fh []byte) bool {
 	return s != nil && len(s.lines) > 0 && s.lines[Pick(fh, len(s.lines))].present() != nil
 }
 
-// Saw takes a ctime that a reply has brought, in nanoseconds since 1970.
+// Saw notes a ctime received in a reply, in nanoseconds since 1970.
 func (s *Set) Saw(ctime int64) {
 	if s == nil {
 		return
@@ -105,9 +107,9 @@ func (s *Set) Saw(ctime int64) {
 	s.clock.Saw(ctime, now)
 }
 
-// ServerTime returns a time, in nanoseconds since 1970, that the server's clock has
-// reached by the ctimes that came in; 0 where none did. It is what
-// delegation.Unchanged wants of the moment when a call was sent.
+// ServerTime returns a time, in nanoseconds since 1970, that the server's clock
+// has reached according to the ctimes received; 0 if none were received.
+// delegation.Unchanged needs this time as of the moment when a call was sent.
 func (s *Set) ServerTime() int64 {
 	if s == nil {
 		return 0
@@ -118,14 +120,14 @@ func (s *Set) ServerTime() int64 {
 	return s.clock.Reads(now)
 }
 
-// Stats counts what a Set did, but for Held, which is how things are.
+// Stats counts the events of a Set. Held alone is a current value.
 type Stats struct {
-	Held     int64  // objects of which anything is held
+	Held     int64  // objects with a delegation
 	Asked    uint64 // ACQUIREs sent
 	Granted  uint64
-	Refused  uint64 // by the server, for whatever reason
+	Refused  uint64 // by the server, for any reason
 	Recalled uint64
-	Served   uint64 // uses that took no call
+	Served   uint64 // uses that needed no call
 	Atomics  uint64 // atomic operations that a use waited for
 }
 
@@ -134,7 +136,7 @@ type counts struct {
 	asked, granted, refused, recalled, served, atomics atomic.Uint64
 }
 
-// Stats returns the counts. Those of the nil Set are all zero.
+// Stats returns the counts, all zero for the nil Set.
 func (s *Set) Stats() Stats {
 	if s == nil {
 		return Stats{}

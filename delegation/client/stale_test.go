@@ -17,14 +17,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// Procedures of the keeper's that read and change a number, which each change
-// counts up.
+// Procedures of the keeper that read and increment a number.
 const (
 	procRead = 100 + iota
 	procChange
 )
 
-// A number is an object of the server, and what a client has cached of it.
+// A number is an object of the server, with the value that a client has cached.
 type number struct {
 	Object
 	fh     string
@@ -32,8 +31,8 @@ type number struct {
 
 	mu              sync.Mutex
 	grants, changes int // so far
-	grant           int // the one in force; 0: there is none
-	changing        int // changes of ours under way
+	grant           int // current grant; 0: none
+	changing        int // changes by this client under way
 	known           bool
 	value           int64
 }
@@ -47,7 +46,7 @@ func dropNumber(o *Object, done func()) {
 	done()
 }
 
-// call makes a call by the line that stands for n.
+// call makes a call about n.
 func (r *rig) call(n *number, proc uint32) (int64, error) {
 	x := oncrpc.Exchange{
 		Prog: delegation.Program, Vers: delegation.Version, Proc: proc,
@@ -60,7 +59,7 @@ func (r *rig) call(n *number, proc uint32) (int64, error) {
 	return int64(x.Results.Uint64()), x.Results.Done()
 }
 
-// read returns the number, from the cache where it may.
+// read returns the number, from the cache if permitted.
 func (r *rig) read(n *number) (v int64, cached bool) {
 	defer n.Close()
 	if n.Open(r.t.Context()) {
@@ -74,7 +73,7 @@ func (r *rig) read(n *number) (v int64, cached bool) {
 	return r.fetch(n), false
 }
 
-// granted takes a grant, unless it has been dropped already.
+// granted records a grant, unless already dropped.
 func (n *number) granted() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,14 +89,14 @@ func (n *number) cached() (int64, bool) {
 	return n.value, n.known
 }
 
-// fetch reads the number by a call, and keeps it where it may (rule c).
+// fetch reads the number by a call, and caches the value if permitted (rule c).
 func (r *rig) fetch(n *number) int64 {
 	n.mu.Lock()
 	grant, changes, quiet := n.grant, n.changes, n.changing == 0
 	n.mu.Unlock()
 	v, err := r.call(n, procRead)
 	if err != nil {
-		return n.server.Load() // no matter
+		return n.server.Load() // the value does not matter
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -107,7 +106,7 @@ func (r *rig) fetch(n *number) int64 {
 	return v
 }
 
-// change counts the number up, by a call.
+// change increments the number by a call.
 func (r *rig) change(n *number) {
 	n.mu.Lock()
 	n.known = false
@@ -120,7 +119,8 @@ func (r *rig) change(n *number) {
 	n.mu.Unlock()
 }
 
-// A numbers is a server of some, with the clients that read and change them.
+// A numbers is a server of numbers, with the clients that read and change the
+// numbers.
 type numbers struct {
 	*rig
 	all [4]atomic.Int64
@@ -128,7 +128,7 @@ type numbers struct {
 
 func (s *numbers) of(fh []byte) *atomic.Int64 { return &s.all[int(fh[0]-'a')] }
 
-// upTo returns a time that is mostly short.
+// upTo returns a random, mostly short time.
 func upTo(d time.Duration) time.Duration {
 	part := rand.Float64()
 	return time.Duration(float64(d) * part * part * part)
@@ -149,8 +149,8 @@ func (s *numbers) data(by *served, proc uint32, fh []byte) (v int64) {
 	return v
 }
 
-// client runs one client until the end, and tells how often it was served from its
-// cache.
+// client runs one client until the end, and returns how many reads were served
+// from its cache.
 func (s *numbers) client(end time.Time) (served int64) {
 	r := &rig{t: s.t, k: s.k, listen: s.listen}
 	clock := s.k.clock
@@ -192,14 +192,14 @@ func (s *numbers) client(end time.Time) (served int64) {
 	return hits.Load()
 }
 
-// trouble is what may happen to a connection.
+// trouble disturbs the connection at random.
 func (r *rig) trouble() {
 	c := r.conn()
 	switch rand.IntN(4) {
 	case 0:
 		c.Abort(context.Canceled)
 	case 1:
-		resume := c.Pause() // nothing comes in any more
+		resume := c.Pause() // nothing arrives until then
 		time.Sleep(upTo(2 * lease))
 		resume()
 	default:
@@ -207,7 +207,8 @@ func (r *rig) trouble() {
 	}
 }
 
-// Nothing stale is ever served, whatever happens to the connections of two clients.
+// TestNothingStale checks that no stale value is ever served, despite all
+// disturbances of two clients' connections.
 func TestNothingStale(t *testing.T) {
 	for i := range 4 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -222,7 +223,7 @@ func TestNothingStale(t *testing.T) {
 						assert.Greater(t, served, int64(100), "uses that took no call")
 					})
 				}
-				clients.Go(func() { // nobody's connection
+				clients.Go(func() { // on no connection
 					for time.Now().Before(end) {
 						n := rand.IntN(len(s.all))
 						r.k.change(string(rune('a'+n)), func() { s.all[n].Add(1) })

@@ -6,12 +6,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// Open begins a use of the object that lasts until Close: an open file, or attributes
-// that are to be served at any time. Where it returns true, what is cached may be
-// served from now on for as long as Trust says. Close must follow in any case.
+// Open begins a use of the object that lasts until Close: an open file, or
+// attributes that must be servable at any time. If Open returns true, cached
+// data may be served from now on, for as long as Trust says. Close must follow
+// in any case.
 //
-// It may have to wait for the answer to an atomic operation. Where ctx ends before,
-// it returns false.
+// Open may wait for the answer to an atomic operation. If ctx ends first, Open
+// returns false.
 func (o *Object) Open(ctx context.Context) bool {
 	o.mu.Lock()
 	o.users++
@@ -20,7 +21,7 @@ func (o *Object) Open(ctx context.Context) bool {
 		o.mu.Unlock()
 		return false
 	}
-	if k.used { // counted once; this looks at what is behind that
+	if k.used { // the Holder counts one use for all users; validate only
 		o.mu.Unlock()
 		return k.check(ctx)
 	}
@@ -34,8 +35,8 @@ func (o *Object) Open(ctx context.Context) bool {
 	return k.served(v)
 }
 
-// Check asks whether one thing may be served from the cache, where it need not stay
-// so. It waits as Open does.
+// Check reports whether cached data may be served once, now. Check waits as
+// Open does.
 func (o *Object) Check(ctx context.Context) bool {
 	k := o.held.Load()
 	return k != nil && k.check(ctx)
@@ -54,7 +55,7 @@ func (k *holding) check(ctx context.Context) bool {
 	return k.served(v)
 }
 
-// served tells whether v lets the cache be used.
+// served reports whether v permits use of the cache, and counts the use.
 func (k *holding) served(v delegation.Verdict) bool {
 	if v != delegation.Serve {
 		return false
@@ -63,7 +64,7 @@ func (k *holding) served(v delegation.Verdict) bool {
 	return true
 }
 
-// Close ends a use, of Open or Acquire.
+// Close ends a use begun by Open or Acquire.
 func (o *Object) Close() {
 	o.mu.Lock()
 	o.users--
@@ -75,16 +76,16 @@ func (o *Object) Close() {
 	k.finishUnlock()
 }
 
-// opened says that the operation that begins a use has been answered.
+// opened notes that the operation that begins a use was answered.
 func (k *holding) opened() {
 	k.o.mu.Lock()
 	k.opening = false
 	k.finishUnlock()
 }
 
-// finishUnlock ends the use that the Holder counts where the object has no users any more,
-// and the holding where it is forgotten. The caller holds k.o.mu, which settle gives
-// back.
+// finishUnlock ends the use that the Holder counts if the object has no users
+// left, and ends the holding if the object is forgotten. The caller holds
+// k.o.mu; finishUnlock releases it.
 func (k *holding) finishUnlock() {
 	o, h := k.o, k.c.h
 	if o.users > 0 || k.opening {
@@ -105,8 +106,8 @@ func (k *holding) finishUnlock() {
 	k.c.do(fx)
 }
 
-// Forget ends all uses of an object that its owner has no more use for, and of which
-// nothing is cached any more: nothing will be held of it again.
+// Forget ends all uses of an object that its owner no longer needs and of which
+// nothing is cached. The Object never holds a delegation again.
 func (s *Set) Forget(o *Object) {
 	o.mu.Lock()
 	o.users, o.forgotten = 0, true

@@ -12,8 +12,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// What is held is served without an atomic operation while it is in use, and with
-// one when it is not; a change takes away what is unused without a word.
+// TestOpenClose checks that a held object is served without an atomic operation
+// while in use, and with one while unused. A change silently reclaims an unused
+// delegation.
 func TestOpenClose(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		o, ctx := r.object("file"), t.Context()
@@ -49,7 +50,8 @@ func TestOpenClose(t *testing.T) {
 	})
 }
 
-// A change by somebody else waits until what is in use has been dropped.
+// TestRecall checks that a change by another client waits until a delegation in
+// use has been dropped.
 func TestRecall(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		o, other := r.holds("file"), r.holds("other")
@@ -68,7 +70,7 @@ func TestRecall(t *testing.T) {
 		assert.EqualValues(t, 1, r.Stats().Held)
 		o.Close()
 
-		// It is not worth asking again at once.
+		// Asking again at once is not worthwhile.
 		asked := r.Stats().Asked
 		assert.Zero(t, r.acquire(o).Types)
 		assert.Equal(t, asked, r.Stats().Asked)
@@ -78,14 +80,14 @@ func TestRecall(t *testing.T) {
 	})
 }
 
-// An operation that is answered behind a recall is good for nothing, and kind 2 waits
-// for it.
+// TestRecallDuringUse checks that the answer to an atomic operation that
+// arrives behind a recall has no effect, and that kind 2 waits for that answer.
 func TestRecallDuringUse(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		o := r.holds("file")
 		o.Close()
 		synctest.Wait()
-		r.conn().Delay(time.Second) // what this end posts
+		r.conn().Delay(time.Second) // the client's posts
 		var opened bool
 		done := make(chan struct{})
 		go func() {
@@ -93,7 +95,7 @@ func TestRecallDuringUse(t *testing.T) {
 			opened = o.Open(t.Context())
 		}()
 		synctest.Wait()
-		r.k.last().recall(1, 1) // by a server that knows already that it is in use
+		r.k.last().recall(1, 1) // the server already knows of the use
 		assert.Equal(t, []*Object{o}, r.drops())
 		<-done
 		assert.False(t, opened)
@@ -105,15 +107,15 @@ func TestRecallDuringUse(t *testing.T) {
 	})
 }
 
-// Who does not wait for the answer any more has not opened anything, and the use is
-// closed all the same.
+// TestOpenCancelled checks that an Open that stops waiting for the answer has
+// opened nothing, and that its use is still closed.
 func TestOpenCancelled(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		o := r.holds("file")
 		o.Close()
 		synctest.Wait()
 		r.conn().Delay(time.Second)
-		for range 2 { // the second looks at what the first has begun
+		for range 2 { // the second call validates the use that the first began
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			assert.False(t, o.Open(ctx))
 			cancel()
@@ -126,7 +128,8 @@ func TestOpenCancelled(t *testing.T) {
 	})
 }
 
-// All that is held ends with the connection, and the next one holds nothing.
+// TestDisconnect checks that all delegations end with the connection, and that
+// the next connection holds none.
 func TestDisconnect(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		a, b := r.holds("a"), r.holds("b")
@@ -139,7 +142,7 @@ func TestDisconnect(t *testing.T) {
 		assert.False(t, a.Check(t.Context()))
 		assert.Zero(t, r.acquire(a).Types, "there is no connection")
 		require.NoError(t, r.null(0))
-		ended.Closed(nil) // it may take its time
+		ended.Closed(nil) // may be late
 		assert.True(t, r.Available(a))
 		assert.NotZero(t, r.acquire(a).Types)
 		a.Close()
@@ -149,7 +152,8 @@ func TestDisconnect(t *testing.T) {
 	})
 }
 
-// An operation under way when the connection ends is answered by that.
+// TestDisconnectDuringUse checks that the end of the connection also ends an
+// operation under way.
 func TestDisconnectDuringUse(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		o := r.holds("file")
@@ -163,7 +167,8 @@ func TestDisconnectDuringUse(t *testing.T) {
 	})
 }
 
-// What is forgotten is the server's to take, and keeps nothing here.
+// TestForget checks that the server may reclaim a forgotten delegation, and
+// that the client keeps no state of it.
 func TestForget(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		o := r.holds("file")
@@ -174,12 +179,13 @@ func TestForget(t *testing.T) {
 		assert.True(t, r.unused("file"))
 		assert.Empty(t, r.drops())
 
-		// The next object of that handle has what the server still counts.
+		// The next Object of that handle receives the delegation that the
+		// server still counts.
 		r.Forget(r.holds("again"))
 		o = r.holds("again")
 		o.Close()
 
-		// An operation under way comes first.
+		// An operation under way completes first.
 		synctest.Wait()
 		r.conn().Delay(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -194,7 +200,8 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// A zero Object holds nothing, and neither does one of a mount without the extension.
+// TestNothing checks that a zero Object holds nothing, and neither does an
+// Object of a mount without the extension.
 func TestNothing(t *testing.T) {
 	var s *Set
 	for _, init := range []func(o *Object){

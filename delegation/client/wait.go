@@ -11,12 +11,12 @@ import (
 type wait struct {
 	op      delegation.Op
 	c       *conn
-	opening *holding // whose use it begins, or nil
+	opening *holding // the holding whose use op begins, or nil
 	verdict handoff[delegation.Verdict]
 }
 
-// post posts op. Who does not want its verdict says so by state. It returns nil where
-// the connection has ended.
+// post posts op. The state is pending if the caller waits for the verdict, and
+// abandoned if not. post returns nil if the connection has ended.
 func (c *conn) post(op delegation.Op, opening *holding, state uint32) *wait {
 	w, ok := c.set.waits.Get().(*wait)
 	if !ok {
@@ -31,13 +31,13 @@ func (c *conn) post(op delegation.Op, opening *holding, state uint32) *wait {
 	return w
 }
 
-// forget posts an operation whose answer nobody waits for.
+// forget posts an operation without waiting for the answer.
 func (c *conn) forget(op delegation.Op) { c.post(op, nil, abandoned) }
 
 // ask posts an operation and waits for its verdict.
 func (c *conn) ask(ctx context.Context, op delegation.Op, opening *holding) delegation.Verdict {
 	c.set.counts.atomics.Add(1)
-	c.keep(c.set.cfg.Now()) // if nobody has since the machine slept: then op's answer is good already
+	c.keep(c.set.cfg.Now()) // renew first if the machine has slept since: then op's answer is already good
 	w := c.post(op, opening, pending)
 	if w == nil {
 		return delegation.Void
@@ -50,7 +50,7 @@ func (c *conn) ask(ctx context.Context, op delegation.Op, opening *holding) dele
 	return v
 }
 
-// Complete takes the answer (rdma.Completer).
+// Complete receives the answer (rdma.Completer).
 func (w *wait) Complete(done rdma.Completion) {
 	v := delegation.Void
 	if done.Err == nil {
