@@ -19,7 +19,7 @@ import (
 // command has made.
 type app struct {
 	stdout, stderr io.Writer
-	umask          uint32 // of this process, for what is made on servers
+	umask          uint32 // of this process, for objects created on servers
 
 	crc      cli.Choice
 	markers  cli.Choice
@@ -30,7 +30,7 @@ type app struct {
 	uid, gid int // below 0: this process's
 
 	recordName string    // of a file, or ""
-	record     *recorder // once there was a connection to be made
+	record     *recorder // set with the first connection
 
 	sessions map[server]*session
 }
@@ -58,7 +58,8 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.recordName, "record", "", "write what went over RDMA connections last to `FILE`, which Wireshark opens, when\nthey end; what is read and written is in it")
 }
 
-// checkFlags checks what pflag could not. Its error is a usage error.
+// checkFlags checks the ranges that pflag cannot check. Its error is a usage
+// error.
 func (a *app) checkFlags() error {
 	if a.timeout < minTimeout {
 		return errors.New("--timeout is below " + minTimeout.String())
@@ -71,9 +72,9 @@ func (a *app) checkFlags() error {
 	)
 }
 
-// policy is what --crc means for an initiator. One that does not ask for CRCs
-// still has them where the responder does (RFC 5044, Section 7.1.2): Linux's
-// siw and nfsrdmad do not, cards do.
+// policy returns the CRC policy that --crc means for an initiator. An initiator
+// that does not ask for CRCs still has them if the responder asks (RFC 5044,
+// Section 7.1.2): Linux's siw and nfsrdmad do not ask, cards do.
 func (a *app) policy() mpa.CRC {
 	if a.crc.Word == "on" {
 		return mpa.CRCOn
@@ -81,7 +82,7 @@ func (a *app) policy() mpa.CRC {
 	return mpa.CRCOff
 }
 
-// rnic is how this end of a connection behaves.
+// rnic returns the configuration of this end of a connection.
 func (a *app) rnic() iwarp.Config {
 	cfg := iwarp.Config{CRC: a.policy(), Markers: a.markers.Word == "on", LongFPDUs: parsesStream, StartupTimeout: a.timeout}
 	if a.bare {
@@ -90,18 +91,19 @@ func (a *app) rnic() iwarp.Config {
 	return cfg
 }
 
-// parsesStream tells whether a peer takes FPDUs of any length: by what iwarp knows of
-// peers, or because it is of this project, whatever CRCs and Markers are in use.
+// parsesStream reports whether a peer takes FPDUs of any length: either iwarp
+// knows the peer to do so, or the peer runs this project, with or without CRCs
+// and Markers.
 func parsesStream(peer mpa.Frame) bool {
 	_, ours := cmpriv.ParseExtension(peer.PrivateData)
 	return ours || iwarp.ParsesStream(peer)
 }
 
-// cred is in whose name calls are made.
+// cred returns the credential of this run's calls.
 func (a *app) cred() rpcmsg.Cred {
 	cred := nfsclient.ProcessCred()
 	if a.uid >= 0 || a.gid >= 0 {
-		cred.GIDs = nil // they are somebody else's
+		cred.GIDs = nil // the process's groups belong to another user
 	}
 	if a.uid >= 0 {
 		cred.UID = uint32(a.uid)

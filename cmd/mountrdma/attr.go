@@ -10,16 +10,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// modeBits are those that Go has elsewhere than UNIX.
+// modeBits maps the mode bits of UNIX that Go keeps elsewhere.
 var modeBits = map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky}
 
-// kinds are the types of NFS as Go has them.
+// kinds maps the types of NFS to Go's.
 var kinds = map[nfs3.Type]fs.FileMode{
 	nfs3.TypeDir: fs.ModeDir, nfs3.TypeLnk: fs.ModeSymlink, nfs3.TypeBlk: fs.ModeDevice,
 	nfs3.TypeChr: fs.ModeDevice | fs.ModeCharDevice, nfs3.TypeSock: fs.ModeSocket, nfs3.TypeFIFO: fs.ModeNamedPipe,
 }
 
-// goMode is permissions as Go has them.
+// goMode converts permission bits to Go's.
 func goMode(mode uint32) fs.FileMode {
 	m := fs.FileMode(mode & 0o777)
 	for bit, flag := range modeBits {
@@ -46,8 +46,8 @@ func modeString(a *nfs3.Attr) string {
 			b[1+i] = '-'
 		}
 	}
-	// Set-user-ID, set-group-ID and sticky bit stand in the place of x, in
-	// capitals where there is no x.
+	// The set-user-ID, set-group-ID and sticky bits replace the x, in capitals
+	// if the x bit is clear.
 	for i, letter := range []byte("sst") {
 		if x := &b[3*(i+1)]; a.Mode>>(11-i)&1 != 0 {
 			if *x == '-' {
@@ -59,17 +59,18 @@ func modeString(a *nfs3.Attr) string {
 	return string(b)
 }
 
-// goTime is a time of NFS as Go has them.
+// goTime converts a time of NFS to Go's.
 func goTime(t nfs3.Time) time.Time { return time.Unix(int64(t.Sec), int64(t.Nsec)) }
 
-// nfsTime is the other way round. What NFS cannot say becomes the nearest that
-// it can.
+// nfsTime converts a time of Go to NFS's. A time out of the range of NFS
+// becomes the nearest in range.
 func nfsTime(t time.Time) nfs3.Time {
 	sec := min(max(t.Unix(), 0), 1<<32-1)
 	return nfs3.Time{Sec: uint32(sec), Nsec: uint32(t.Nanosecond())}
 }
 
-// tame returns a name with nothing in it that a terminal would obey.
+// tame returns name with all non-graphic characters replaced, so that a
+// terminal obeys nothing in it.
 func tame(name string) string {
 	var b strings.Builder
 	for len(name) > 0 {

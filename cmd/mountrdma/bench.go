@@ -15,8 +15,8 @@ import (
 
 // Limits of bench.
 const (
-	maxBlock       = 1 << 26 // octets, of the longest READ that any server offers
-	maxDepth       = 4096    // calls: what rpcrdma allows
+	maxBlock       = 1 << 26 // bytes, of the longest READ that any server offers
+	maxDepth       = 4096    // calls: the limit of rpcrdma
 	maxConnections = 10_000  // each has a descriptor
 )
 
@@ -80,7 +80,7 @@ lat_us{p50,p99,max} client_cpu_s. MBps is millions of octets in a second.`,
 	return cmd
 }
 
-// check checks what pflag could not. Its error is a usage error.
+// check checks the ranges that pflag cannot check. Its error is a usage error.
 func (o *benchOptions) check() error {
 	if len(o.urls) != 1 {
 		return errors.New("bench needs one URL: nfs://SERVER[:PORT]/EXPORT/PATH")
@@ -96,10 +96,10 @@ func (o *benchOptions) check() error {
 	)
 }
 
-// benchResult is what others script against.
+// benchResult is the output of --json, which scripts depend on.
 type benchResult struct {
 	Op          string  `json:"op"`
-	Block       int     `json:"block"` // octets
+	Block       int     `json:"block"` // bytes
 	Depth       int     `json:"depth"` // of each connection
 	Connections int     `json:"connections"`
 	Seconds     float64 `json:"seconds"`
@@ -117,7 +117,7 @@ type latency struct {
 	Max float64 `json:"max"`
 }
 
-// bench measures and prints.
+// bench runs the measurement and prints the result.
 func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	r, err := a.subject(ctx, o)
 	if err != nil {
@@ -151,7 +151,8 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	return res.print(a.stdout)
 }
 
-// subject connects to what the calls are about. For null it need not exist.
+// subject connects to the server and finds the object of the calls. For null
+// the object need not exist.
 func (a *app) subject(ctx context.Context, o *benchOptions) (remote, error) {
 	if o.op.Word != "null" {
 		return a.open(ctx, o.urls[0])
@@ -171,7 +172,7 @@ client CPU %.2f s
 	return err
 }
 
-// cpuTime returns what this process has used.
+// cpuTime returns the CPU time that this process has used.
 func cpuTime() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -103,7 +103,7 @@ func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
 	if open := cli.Open(ways); len(open) > 0 {
 		log.Warn("every host that reaches these addresses has what this host may use of the server, as any user that it names", "addresses", open)
 	}
-	// A server that is away finishes nothing.
+	// If the server is away, no call can finish: close the line now.
 	defer context.AfterFunc(ctx, func() {
 		if !s.line.Up() {
 			_ = s.line.Close()
@@ -133,7 +133,7 @@ func (a *app) reachForBridge(ctx context.Context, o *bridgeOptions, log *slog.Lo
 	return s, mount, nil
 }
 
-// bridgeListeners are where clients come in.
+// bridgeListeners are the listeners for clients.
 type bridgeListeners struct {
 	nfs     net.Listener
 	portmap *rpcbind.Listener // may be nil
@@ -162,7 +162,7 @@ func (l bridgeListeners) close() {
 	}
 }
 
-// ways are servers of both.
+// ways returns the servers of both listeners.
 func (l bridgeListeners) ways(handler oncrpc.Service, log *slog.Logger) []cli.Way {
 	ways := []cli.Way{cli.NewWay("tcp", l.nfs, &oncrpc.Server{Handler: handler, MaxRecord: bridge.MaxRecord, Log: log})}
 	if l.portmap != nil {

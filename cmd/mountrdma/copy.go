@@ -14,20 +14,20 @@ import (
 )
 
 // A copier copies trees. One goroutine walks through the source and makes
-// directories; files and links are copied by as many as there are jobs.
+// directories. Up to inFlight jobs copy files and links.
 //
 //	walk ── mkdir ──▶ directory ──┬── file ── job ──┐
 //	                              └── link ── job ──┴─ all done ─▶ its mode and times
 type copier struct {
 	*app
 	*cpOptions
-	ctx    context.Context // of the copy as a whole, for its jobs
+	ctx    context.Context // of the whole copy, for its jobs
 	cancel context.CancelCauseFunc
 	jobs   errgroup.Group
 	memory *semaphore.Weighted
 	bar    *progress
 	failed atomic.Bool
-	made   map[fileID]bool // directories on servers that sources became
+	made   map[fileID]bool // directories on servers that are destinations of this copy
 }
 
 func newCopier(ctx context.Context, a *app, o *cpOptions) *copier {
@@ -40,7 +40,7 @@ func newCopier(ctx context.Context, a *app, o *cpOptions) *copier {
 
 // wait waits for all jobs.
 func (c *copier) wait() error {
-	_ = c.jobs.Wait() // jobs tell of their errors themselves
+	_ = c.jobs.Wait() // jobs report their own errors
 	c.bar.close()
 	err := context.Cause(c.ctx)
 	c.cancel(nil)
@@ -50,11 +50,11 @@ func (c *copier) wait() error {
 	return err
 }
 
-// fail takes an error: one that everything would fail of ends the copy, others
-// are reported.
+// fail handles an error. An error that all further calls would share ends the
+// copy; others are reported.
 func (c *copier) fail(err error) {
 	if c.ctx.Err() != nil {
-		return // an echo of the first
+		return // a consequence of the first error
 	}
 	if lost := lost(c.ctx, err); lost != nil {
 		c.cancel(lost)
@@ -64,7 +64,7 @@ func (c *copier) fail(err error) {
 	c.bar.aside(func() { c.report(err) })
 }
 
-// source copies what path names to target.
+// source copies the object that path names to target.
 func (c *copier) source(from tree, path string, to tree, target string) {
 	e, err := from.stat(c.ctx, path, !c.recursive || strings.HasSuffix(path, "/"))
 	switch {
@@ -79,7 +79,7 @@ func (c *copier) source(from tree, path string, to tree, target string) {
 	}
 }
 
-// object copies e, which parent waits for.
+// object copies e. The directory parent finishes only after e is done.
 func (c *copier) object(from tree, e entry, to tree, target string, parent *directory) {
 	switch {
 	case e.kind.IsDir():
@@ -93,7 +93,7 @@ func (c *copier) object(from tree, e entry, to tree, target string, parent *dire
 	}
 }
 
-// job has something done by another goroutine as soon as one is free.
+// job runs do in another goroutine as soon as one is free.
 func (c *copier) job(parent *directory, do func()) {
 	parent.wait()
 	c.jobs.Go(func() error {

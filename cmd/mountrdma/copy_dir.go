@@ -6,15 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// A directory is one that is being copied. It gets its mode and times when
-// nothing in it changes any more. A nil *directory waits for nothing.
+// A directory is a directory that is being copied. It gets its mode and times
+// once nothing in it changes any more. All methods of a nil *directory do
+// nothing.
 type directory struct {
 	c        *copier
 	parent   *directory
 	from, to tree
 	entry    entry
-	made     bool         // by us
-	left     atomic.Int32 // what it still waits for: the walk, its directories, its jobs
+	made     bool         // by this copy
+	left     atomic.Int32 // unfinished work in it: the walk, its directories, its jobs
 }
 
 func (d *directory) wait() {
@@ -23,7 +24,7 @@ func (d *directory) wait() {
 	}
 }
 
-// done ends what wait has begun.
+// done ends what one call of wait began.
 func (d *directory) done() {
 	for ; d != nil && d.left.Add(-1) == 0; d = d.parent {
 		d.finish()
@@ -78,7 +79,7 @@ func (c *copier) dir(from tree, e entry, to tree, target string, parent *directo
 	}
 }
 
-// makeDir makes a directory, unless there is one.
+// makeDir makes a directory, unless path is one already.
 func (c *copier) makeDir(to tree, path string, mode uint32, top bool) (made bool, err error) {
 	made = true
 	err = to.mkdir(c.ctx, path, mode)
@@ -92,8 +93,8 @@ func (c *copier) makeDir(to tree, path string, mode uint32, top bool) (made bool
 	return made, err
 }
 
-// noteMade notes a directory that the copy goes to, so that a source that holds
-// it is not copied for ever.
+// noteMade records a destination directory. A source that contains its own
+// destination would otherwise be copied for ever.
 func (c *copier) noteMade(id fileID) {
 	if id != (fileID{}) {
 		c.made[id] = true

@@ -9,7 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// file has a file copied by a job.
+// file starts a job that copies a file.
 func (c *copier) file(from tree, e entry, to tree, target string, parent *directory) {
 	c.bar.found(e.size)
 	c.job(parent, func() {
@@ -26,7 +26,8 @@ func (c *copier) file(from tree, e entry, to tree, target string, parent *direct
 	})
 }
 
-// weight is how much memory a file takes at most, in octets.
+// weight returns the largest amount of memory, in bytes, that copying e may
+// take.
 func (c *copier) weight(e *entry) int64 {
 	const most = writeWindow + readWindow
 	if !e.kind.IsRegular() {
@@ -35,7 +36,7 @@ func (c *copier) weight(e *entry) int64 {
 	return min(max(e.size, leastWeight), most)
 }
 
-// errSame is a copy that would empty its source.
+// errSame reports a copy that would empty its source.
 var errSame = errors.New("source and destination are the same file")
 
 func (c *copier) copyFile(from tree, e entry, to tree, target string) error {
@@ -51,7 +52,7 @@ func (c *copier) copyFile(from tree, e entry, to tree, target string) error {
 	defer src.close()
 	mode := e.mode &^ c.umask & 0o777
 	if c.preserve {
-		mode &= 0o700 // nobody else reads what is not complete
+		mode &= 0o700 // no other user may read an incomplete copy
 	}
 	dst, err := to.create(c.ctx, target, mode|0o600)
 	if err != nil {
@@ -76,8 +77,8 @@ func (c *copier) copyFile(from tree, e entry, to tree, target string) error {
 	return to.explain(target, err)
 }
 
-// change is what becomes of the attributes of a copy of e. made tells whether
-// it was there before.
+// change returns the attribute changes for a copy of e. made reports whether
+// this copy created the object.
 func (c *copier) change(e *entry, to tree, made bool) change {
 	if !c.preserve {
 		return change{setMode: made, mode: e.mode &^ c.umask & 0o777}
@@ -89,8 +90,7 @@ func (c *copier) change(e *entry, to tree, made bool) change {
 	}
 }
 
-// data copies the content of a file. source tells that an error is the
-// source's.
+// data copies the content of a file. source reports that err is the source's.
 func (c *copier) data(from, to file, e *entry) (source bool, err error) {
 	local, ok := from.(*localFile)
 	if ok {
@@ -103,7 +103,7 @@ func (c *copier) data(from, to file, e *entry) (source bool, err error) {
 	return c.relay(src, to.(*remoteFile).File)
 }
 
-// upload copies what is between the holes.
+// upload copies the parts of src between its holes.
 func (c *copier) upload(src *localFile, dst *nfsclient.File, e *entry) (source bool, err error) {
 	if !e.kind.IsRegular() || !e.sparse() {
 		r := &countingReader{r: src, bar: c.bar}
@@ -144,9 +144,9 @@ func (c *copier) download(src *nfsclient.File, dst *localFile, e *entry) (source
 	return err != nil && !w.failed(), err
 }
 
-// fetch writes all of src to w. Of a small file it asks for no more than that
-// has, and one octet that tells whether it has grown: servers prepare for what
-// they are asked for.
+// fetch writes all of src to w. Servers prepare buffers of the length that a
+// READ asks for. Of a small file, fetch therefore asks for its length plus one
+// byte, which shows whether the file has grown.
 func (c *copier) fetch(src *nfsclient.File, w io.Writer, size int64) error {
 	done := int64(0)
 	if size < smallFile {
@@ -185,5 +185,5 @@ func (c *copier) relay(src, dst *nfsclient.File) (source bool, err error) {
 	return false, err
 }
 
-// errSinkFailed is what a source learns of a failure of its sink.
+// errSinkFailed is the error that a source gets when its sink fails.
 var errSinkFailed = errors.New("the copy is not wanted any more")

@@ -20,7 +20,7 @@ type localFile struct {
 func (t *hostTree) open(_ context.Context, e entry) (file, error) {
 	how := os.O_RDONLY
 	if e.kind.IsRegular() {
-		how |= unix.O_NONBLOCK // it may have become a FIFO, which nobody writes to
+		how |= unix.O_NONBLOCK // it may have become a FIFO without a writer
 	}
 	f, err := t.fs.OpenFile(e.path, how, 0)
 	if err != nil {
@@ -44,7 +44,8 @@ func (f *localFile) close() error { return f.Close() }
 // syncFile puts a file on stable storage. It is a variable for tests.
 var syncFile = (*os.File).Sync
 
-// sync puts what was written to f on stable storage, where there is one for it.
+// sync puts the data written to f on stable storage. It does nothing for pipes
+// and devices.
 func (f *localFile) sync() error {
 	if !f.regular() {
 		return nil
@@ -52,7 +53,7 @@ func (f *localFile) sync() error {
 	return syncFile(f.File)
 }
 
-// regular tells whether f is a file with offsets, and no pipe or device.
+// regular reports whether f is a regular file, not a pipe or device.
 func (f *localFile) regular() bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode().IsRegular()
@@ -61,8 +62,8 @@ func (f *localFile) regular() bool {
 // An extent is a part of a file between holes.
 type extent struct{ off, n int64 }
 
-// extents returns where a file of size octets has data. Short holes are taken
-// for data.
+// extents returns the parts of a file of size bytes that hold data. Short holes
+// count as data.
 func (f *localFile) extents(size int64) ([]extent, error) {
 	var list []extent
 	for off := int64(0); off < size; {
@@ -87,17 +88,17 @@ func (f *localFile) extents(size int64) ([]extent, error) {
 	return list, nil
 }
 
-// zeros is what a hole reads as.
+// zeros is the content of a hole.
 var zeros [holeBlock]byte
 
-// A sparseWriter writes in order to a file, which is empty, and leaves holes for
+// A sparseWriter writes sequentially to an empty file and leaves holes for
 // zeros.
 type sparseWriter struct {
 	f   *os.File
 	off int64
 }
 
-// Write writes p but for blocks of zeros.
+// Write writes p except blocks of zeros.
 func (w *sparseWriter) Write(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		block := p[n:min(len(p), n+holeBlock)]
@@ -112,5 +113,5 @@ func (w *sparseWriter) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// end gives the file its length, which a hole may be the end of.
+// end sets the length of the file, which may end in a hole.
 func (w *sparseWriter) end() error { return w.f.Truncate(w.off) }

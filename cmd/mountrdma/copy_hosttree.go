@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostFS is what os.Root and package os both do.
+// hostFS is the set of functions that os.Root and package os share.
 type hostFS interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error)
 	OpenRoot(name string) (*os.Root, error)
@@ -53,7 +53,7 @@ func (host) Chtimes(name string, a, m time.Time) error { return os.Chtimes(name,
 type hostTree struct {
 	fs   hostFS
 	path string   // "" for the whole machine
-	root *os.Root // fs, where that is one
+	root *os.Root // fs, if fs is an os.Root
 }
 
 var _ tree = (*hostTree)(nil)
@@ -99,7 +99,7 @@ func hostEntry(path string, info fs.FileInfo) entry {
 	return e
 }
 
-// list reads the directory piece by piece.
+// list reads the directory in pieces of listPiece names.
 func (t *hostTree) list(ctx context.Context) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		dir, err := t.fs.OpenFile(".", os.O_RDONLY, 0)
@@ -113,7 +113,7 @@ func (t *hostTree) list(ctx context.Context) iter.Seq2[entry, error] {
 			for _, name := range names {
 				e, err := t.stat(ctx, name, false)
 				if errors.Is(err, fs.ErrNotExist) {
-					continue // it was removed meanwhile
+					continue // removed meanwhile
 				}
 				if !yield(e, err) {
 					return
@@ -152,7 +152,7 @@ func (t *hostTree) remove(_ context.Context, path string) error { return t.fs.Re
 
 func (t *hostTree) set(_ context.Context, c change) error { return setHost(t.fs, ".", c) }
 
-// setHost changes attributes of what is at path.
+// setHost changes attributes of the object at path.
 func setHost(h hostFS, path string, c change) error {
 	if c.setOwner && h.Chown(path, int(c.uid), int(c.gid)) != nil {
 		c = c.forbidden()
@@ -170,7 +170,7 @@ func setHost(h hostFS, path string, c change) error {
 
 func (t *hostTree) setLink(_ context.Context, path string, c change) error {
 	if c.setOwner {
-		_ = t.fs.Lchown(path, int(c.uid), int(c.gid)) // as with a file
+		_ = t.fs.Lchown(path, int(c.uid), int(c.gid)) // may fail, as with a file
 	}
 	dir, err := t.fs.OpenFile(".", os.O_RDONLY, 0)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 type remoteTree struct {
 	fs    *nfsclient.FS
 	at    location // its URL
-	uid   uint32   // whose calls they are
-	fresh bool     // just made
+	uid   uint32   // user of the calls
+	fresh bool     // just made by this copy
 }
 
 var _ tree = (*remoteTree)(nil)
@@ -58,7 +58,8 @@ func (t *remoteTree) entry(path string, handle nfs3.FH, a *nfs3.Attr) entry {
 	}
 }
 
-// list lists the directory. What the listing has no attributes of is looked up.
+// list lists the directory. It looks up entries that the listing gives no
+// attributes for.
 func (t *remoteTree) list(ctx context.Context) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		for d, err := range t.fs.ReadDir(ctx, "") {
@@ -106,8 +107,8 @@ func (t *remoteTree) create(ctx context.Context, path string, mode uint32) (file
 	return &remoteFile{f}, nil
 }
 
-// createFresh does without the question what is there already: in a large tree
-// a third of all calls.
+// createFresh creates a file without first asking whether name exists. In a
+// large tree this saves a third of all calls.
 func (t *remoteTree) createFresh(ctx context.Context, name string, mode uint32) (*nfsclient.File, error) {
 	res, err := t.fs.Client().Create(ctx, &nfs3.CreateArgs{
 		Where: nfs3.DirOpArgs{Dir: t.fs.Root(), Name: []byte(name)},
@@ -117,7 +118,7 @@ func (t *remoteTree) createFresh(ctx context.Context, name string, mode uint32) 
 	switch {
 	case err != nil:
 		return nil, err
-	case res.Object == nil: // a server may leave the handle out
+	case res.Object == nil: // a server may omit the handle
 		return t.fs.Open(ctx, name)
 	}
 	return t.fs.File(res.Object), nil
@@ -154,14 +155,15 @@ func (t *remoteTree) setLink(ctx context.Context, path string, c change) error {
 	if err != nil {
 		return err
 	}
-	c.setMode = false // which some servers do not let links have
+	c.setMode = false // some servers refuse modes of links
 	link := t.fs.File(node.Handle)
 	return setRemote(c, func(a nfs3.SetAttr) error { return link.SetAttr(ctx, a) })
 }
 
-// setRemote changes attributes in one call, without the owner if that is
-// refused. A change of owner may take set-user-ID and set-group-ID away, also
-// where the same call sets them (Linux's server): then they come in another.
+// setRemote changes attributes in one call, without the owner if the server
+// refuses that. A change of owner may clear set-user-ID and set-group-ID, even
+// if the same call sets them (Linux's server). setRemote then sets the mode in
+// a second call.
 func setRemote(c change, set func(nfs3.SetAttr) error) error {
 	if c.setOwner && c.setMode && c.mode&0o6000 != 0 {
 		if err := set(change{setOwner: true, uid: c.uid, gid: c.gid}.attr()); err != nil {

@@ -9,20 +9,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A tree is a directory, here or on a server, and what is below it. Paths are
-// taken from there. Those of the trees that sub returns are single names, and
-// lead to nowhere else, whatever a server says.
+// A tree is a directory, here or on a server, and everything below it. Paths
+// are relative to the tree. In trees that sub returns, paths are single names,
+// and cannot lead outside the tree, whatever a server sends.
 //
 //	hostTree    this machine's files, by any path
 //	   └ sub ─▶ rootTree     one directory, which os.Root does not let us leave
 //	remoteTree  an export, by a path in it, or a directory of it
 type tree interface {
-	// stat finds what path names, or what a symbolic link there leads to.
+	// stat finds the object at path, or with follow the target of a symbolic
+	// link there.
 	stat(ctx context.Context, path string, follow bool) (entry, error)
 	// list lists the directory itself.
 	list(ctx context.Context) iter.Seq2[entry, error]
-	// sub returns the directory at path. fresh tells that it was just made,
-	// so that nothing is there that create could meet.
+	// sub returns the directory at path. fresh reports that this copy just made
+	// the directory, so that create cannot meet existing names.
 	sub(ctx context.Context, path string, fresh bool) (tree, error)
 
 	open(ctx context.Context, e entry) (file, error)
@@ -31,14 +32,14 @@ type tree interface {
 	readlink(ctx context.Context, e entry) (string, error)
 	symlink(ctx context.Context, target, path string) error
 	remove(ctx context.Context, path string) error
-	// set changes attributes of the directory itself, and setLink those of
-	// a symbolic link, whose mode does not matter.
+	// set changes attributes of the directory itself. setLink changes
+	// attributes of a symbolic link, whose mode has no effect.
 	set(ctx context.Context, c change) error
 	setLink(ctx context.Context, path string, c change) error
 
-	// explain says that err is of path, in plain words.
+	// explain wraps err with the name of path, in plain words.
 	explain(path string, err error) error
-	// mayChown tells whether owners can be hoped to be changed.
+	// mayChown reports whether changes of owner are worth a try.
 	mayChown() bool
 	close()
 }
@@ -49,20 +50,20 @@ type file interface {
 	close() error
 }
 
-// An entry is an object in a tree, as it was found.
+// An entry is an object in a tree, as stat or list found it.
 type entry struct {
 	path   string
 	handle nfs3.FH // on a server
 
 	kind         fs.FileMode // type bits
 	mode         uint32      // permissions, with 07000
-	size, used   int64       // octets, and those that take room
+	size, used   int64       // bytes: length, and storage used
 	uid, gid     uint32
 	atime, mtime time.Time
 	id           fileID
 }
 
-// sparse tells whether there are holes in a file.
+// sparse reports whether a file has holes.
 func (e *entry) sparse() bool { return e.used < e.size }
 
 // A fileID tells files on servers apart; it is zero for those of this machine.
@@ -71,7 +72,7 @@ type fileID struct {
 	fs, file uint64
 }
 
-// A change is what is to become of attributes.
+// A change is a set of attributes to change.
 type change struct {
 	setMode bool
 	mode    uint32
@@ -79,19 +80,19 @@ type change struct {
 	setTimes     bool
 	atime, mtime time.Time
 
-	setOwner bool // if the owner of the new file may do that
+	setOwner bool // if the user may change owners
 	uid, gid uint32
 }
 
-// forbidden is the rest of a change of owner that is not allowed: without the
-// bits that would give somebody else's rights away.
+// forbidden returns c without its refused change of owner. It drops the set-ID
+// bits too, which would otherwise grant rights of another user.
 func (c change) forbidden() change {
 	c.setOwner = false
 	c.mode &^= 0o6000
 	return c
 }
 
-// attr is c as NFS has it.
+// attr converts c to NFS's form.
 func (c change) attr() (a nfs3.SetAttr) {
 	a.Mode = nfs3.OptUint32{Set: c.setMode, Value: c.mode}
 	a.UID = nfs3.OptUint32{Set: c.setOwner, Value: c.uid}

@@ -67,7 +67,7 @@ A large file needs ` + mib(writeWindow+readWindow) + ` of memory at most, and al
 
 func mib(n int) string { return fmt.Sprintf("%d MiB", n>>20) }
 
-// understand takes the arguments. Its errors are usage errors.
+// understand parses the arguments. Its errors are usage errors.
 func (o *cpOptions) understand(a *app) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < 2 {
@@ -107,8 +107,8 @@ func parseOperand(arg string) (operand, error) {
 	return operand{local: arg}, nil
 }
 
-// name is the name that a source has in a directory that it is copied into; ""
-// if its content goes there.
+// name returns the name of a source in the directory that it is copied into, or
+// "" if its content goes into that directory itself.
 func (o operand) name() string {
 	if o.url {
 		name := o.base()
@@ -125,7 +125,7 @@ func (o operand) name() string {
 	}
 }
 
-// String is the operand as it was given.
+// String returns the operand as it was given.
 func (o operand) String() string {
 	if o.url {
 		return o.location.String()
@@ -133,7 +133,7 @@ func (o operand) String() string {
 	return o.local
 }
 
-// find returns the tree that an operand is in, and its path there.
+// find returns the tree that contains an operand, and the operand's path there.
 func (a *app) find(ctx context.Context, o operand) (tree, string, error) {
 	if !o.url {
 		return &hostTree{fs: host{}}, o.local, nil
@@ -174,8 +174,7 @@ func (a *app) cp(ctx context.Context, o *cpOptions) error {
 	return c.wait()
 }
 
-// destination tells whether DST is a directory, which it must be where several
-// sources go.
+// destination reports whether DST is a directory, which several sources need.
 func destination(ctx context.Context, to tree, path string, o *cpOptions) (bool, error) {
 	e, err := to.stat(ctx, path, true)
 	switch {
@@ -192,7 +191,7 @@ func destination(ctx context.Context, to tree, path string, o *cpOptions) (bool,
 	return false, nil
 }
 
-// join puts a name behind a path.
+// join appends a name to a path.
 func join(path, name string) string {
 	if path == "" {
 		return name

@@ -15,25 +15,25 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// A daemon is the process that stays when the one that was called ends. Until
-// then it has its terminal, and says there itself why it cannot mount.
+// A daemon is the process that stays after the called process has exited. Until
+// it is detached it keeps the terminal, and reports there why it cannot mount.
 //
 //	called ──▶ daemon: connects, mounts
-//	  │  pipe ◀── one octet: mounted (or bg: not yet)
+//	  │  pipe ◀── one byte: mounted (or bg: not yet)
 //	  ▼               ── nothing: the daemon's exit status is the called one's
 //	 exit 0
 //
 // A nil daemon is a process in the foreground.
 type daemon struct{ pipe *os.File }
 
-// daemonEnv tells a process that it is to stay, and that pipeFD is the pipe.
+// daemonEnv is set in the environment of a daemon. Its pipe is pipeFD.
 const (
 	daemonEnv = "MOUNTRDMA_DAEMON"
 	pipeFD    = 3
 )
 
 // startDaemon starts the same program with the same arguments in the
-// background, and returns when it does not need the terminal any more.
+// background. It returns when that process no longer needs the terminal.
 func startDaemon(ctx context.Context) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -45,7 +45,7 @@ func startDaemon(ctx context.Context) error {
 	cmd.Env = append(os.Environ(), daemonEnv+"=1")
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{w}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it cleans up
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // lets it clean up
 	err = cmd.Start()
 	w.Close()
 	if err != nil {
@@ -58,7 +58,7 @@ func startDaemon(ctx context.Context) error {
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:
-		return nil // nothing was to be mounted
+		return nil // ended without a mount, as asked
 	case exited && exit.Exited():
 		return cli.ErrReported
 	default:
@@ -66,7 +66,8 @@ func startDaemon(ctx context.Context) error {
 	}
 }
 
-// inherited returns the daemon that this process is; nil if it is none.
+// inherited returns this process's daemon, or nil if the process is in the
+// foreground.
 func inherited() *daemon {
 	if os.Getenv(daemonEnv) == "" {
 		return nil
@@ -76,7 +77,7 @@ func inherited() *daemon {
 	return &daemon{os.NewFile(pipeFD, "pipe")}
 }
 
-// detach leaves the terminal, and lets the process that was called end.
+// detach leaves the terminal and lets the called process exit.
 func (d *daemon) detach() {
 	if d == nil || d.detached() {
 		return
@@ -87,17 +88,17 @@ func (d *daemon) detach() {
 		}
 		null.Close()
 	}
-	_ = os.Chdir("/") // so that no file system is in use for it
+	_ = os.Chdir("/") // so that it keeps no file system busy
 	_, _ = d.pipe.Write([]byte{0})
 	d.pipe.Close()
 	d.pipe = nil
 }
 
-// detached tells whether nobody hears what the process says.
+// detached reports whether the process has left its terminal.
 func (d *daemon) detached() bool { return d.pipe == nil }
 
-// newLog is where a process that serves a mount says what happens: on standard
-// error, or to syslog if there is one.
+// newLog returns the log of a process that serves a mount: standard error in
+// the foreground, otherwise syslog if the host has one.
 func (m *mountCommand) newLog() *slog.Logger {
 	var out io.Writer = m.stderr
 	if m.daemon != nil {

@@ -10,9 +10,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A dialer makes connections, in steps that errors can name (rdma.Dialer). It
-// does not fall back to MPA revision 1, as iwarp.Dial does: a server that is being
-// restarted hangs up as well, and siw has no RDMA Reads in revision 1.
+// A dialer makes connections in steps that errors can name (rdma.Dialer).
+// Unlike iwarp.Dial, a dialer does not fall back to MPA revision 1: a
+// restarting server closes connections too, and siw has no RDMA Reads in
+// revision 1.
 type dialer struct {
 	config      iwarp.Config
 	invalidated atomic.Bool // a Send has invalidated memory
@@ -32,7 +33,7 @@ func (d *dialer) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdm
 	return c, nil
 }
 
-// An ear notices what comes in on a connection.
+// An ear observes the messages received on a connection.
 type ear struct {
 	rdma.Handler
 	d *dialer
@@ -46,7 +47,7 @@ func (e *ear) Receive(m rdma.Recv) {
 	e.Handler.Receive(m)
 }
 
-// client is how this program behaves on an RDMA connection.
+// client returns the configuration of this program's RDMA connections.
 func (a *app) client() rpcrdma.ClientConnConfig {
 	cfg := rpcrdma.ClientConnConfig{Inline: int(a.inline), Credits: a.credits}
 	if !a.bare {
@@ -55,8 +56,9 @@ func (a *app) client() rpcrdma.ClientConnConfig {
 	return cfg
 }
 
-// brief is the line of a command that ends: it lives through a restart of the
-// server that is shorter than --timeout. What became of it is in the errors.
+// brief returns the configuration of a short command's line. The line survives
+// a restart of the server that is shorter than --timeout. It logs nothing,
+// because the command's errors report the outcome.
 func (a *app) brief() rpcrdma.ClientConfig {
 	return rpcrdma.ClientConfig{
 		Conn: a.client(), Silence: a.timeout, GiveUp: a.timeout, Log: slog.New(slog.DiscardHandler),

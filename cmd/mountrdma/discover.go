@@ -20,7 +20,7 @@ import (
 
 // discoverOptions are the flags of discover.
 type discoverOptions struct {
-	server string // "" is whoever hears it
+	server string // "" asks all servers
 	local  string
 	json   bool
 }
@@ -55,17 +55,17 @@ on this host and open in firewalls. The exit status is 1 where nobody answers.`,
 	return cmd
 }
 
-// found is a server, as others script against it.
+// found is a server in the JSON output, which scripts depend on.
 type found struct {
 	Address string    `json:"address"`
 	Host    string    `json:"host"`
 	Version string    `json:"version"`
-	Boot    string    `json:"boot"` // hexadecimal; another one after each start
+	Boot    string    `json:"boot"` // hexadecimal; changes with each start
 	Since   time.Time `json:"since"`
 	RDMA    string    `json:"rdma"`
 	TCP     string    `json:"tcp,omitempty"`
 	Exports []string  `json:"exports"`
-	Total   int       `json:"exports_total"` // more than in exports where some are too long to be told
+	Total   int       `json:"exports_total"` // above len(Exports) if some names are too long to send
 }
 
 func (a *app) discover(ctx context.Context, o *discoverOptions) error {
@@ -102,7 +102,8 @@ func (a *app) findServers(ctx context.Context, o *discoverOptions) ([]discover.F
 	return list, err
 }
 
-// findAll asks all networks, or that of one address, at the same time.
+// findAll asks all networks, or only the network of address local,
+// concurrently.
 func (a *app) findAll(ctx context.Context, local string) ([]discover.Found, error) {
 	from, err := groupAddrs(local)
 	if err != nil {
@@ -138,7 +139,7 @@ func (a *app) findAll(ctx context.Context, local string) ([]discover.Found, erro
 	return slices.CompactFunc(list, func(a, b discover.Found) bool { return a.Addr == b.Addr && a.Boot == b.Boot }), nil
 }
 
-// findFrom asks the network of one address. That nobody answers there is no error.
+// findFrom asks the network of one address. No answer is no error.
 func findFrom(ctx context.Context, local netip.Addr) ([]discover.Found, error) {
 	h, err := openRoCE(local)
 	if err != nil {
@@ -152,8 +153,8 @@ func findFrom(ctx context.Context, local netip.Addr) ([]discover.Found, error) {
 	return list, err
 }
 
-// groupAddrs are the addresses from which all networks are reached: the first of
-// each family on each interface that has multicast.
+// groupAddrs returns one address for each network to ask: the first of each
+// family on each interface that has multicast.
 func groupAddrs(local string) (all []netip.Addr, err error) {
 	if local != "" {
 		one, err := netip.ParseAddr(local)
@@ -183,7 +184,7 @@ func groupAddrs(local string) (all []netip.Addr, err error) {
 	return all, nil
 }
 
-// onePerFamily returns the first IPv4 address and the first IPv6 one.
+// onePerFamily returns the first IPv4 address and the first IPv6 address.
 func onePerFamily(addrs []net.Addr, iface string) (all []netip.Addr) {
 	var had [2]bool
 	for _, a := range addrs {
@@ -222,7 +223,7 @@ func describeFound(f *discover.Found) found {
 	return d
 }
 
-// printFound is a table for people, a line for each server, with its exports behind.
+// printFound prints a table with one line for each server, the exports last.
 func printFound(w io.Writer, all []found) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "SERVER\tHOST\tSINCE\tBOOT\tTCP\tEXPORTS")

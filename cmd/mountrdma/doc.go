@@ -1,6 +1,7 @@
-// Command mountrdma mounts NFS servers over RDMA, and uses them without a mount:
-// it lists, shows, copies, makes and removes files, says what a server can do,
-// measures it, and lets others use it over TCP. Under the name of mount.nfsrdma it is what mount(8) calls.
+// Command mountrdma mounts NFS servers over RDMA. It also uses servers without
+// a mount: it lists, shows, copies, makes and removes files, shows the
+// abilities of a server, measures it, and bridges TCP clients to it. mount(8)
+// calls it under the name of mount.nfsrdma.
 //
 //	main, app    flags of all commands      url, mountspec  what operands mean
 //	mountcmd ─▶ options ◀─ optiontable      the command line of a mount
@@ -14,6 +15,6 @@
 //	record                                  a file of what went over connections
 //	steperror, mounterror, remote           what went wrong, and what to change
 //
-// It chooses the provider and wires packages together; there is no protocol
-// here.
+// The command chooses the provider and wires packages together. It implements
+// no protocol.
 package main

@@ -9,18 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who unmounts wants to know when the process that served the mount has ended,
-// and with it all that it had to tell the server. The kernel does not say. So
-// that process listens on a socket and never answers: connections end with it.
+// The umount command waits for the process that served the mount to exit: only
+// then has the server received everything. The kernel does not report that. The
+// serving process therefore listens on a socket and never answers; connections
+// to the socket end with the process.
 
-// doorOf is the name of the socket, which is in no directory.
+// doorOf returns the name of the socket, an abstract one outside all
+// directories.
 func doorOf(device string) string { return "@mountrdma/" + device }
 
-// openDoor listens at the door of the mount.
+// openDoor listens on the socket of the mount.
 func (m *mountCommand) openDoor() {
 	on, found, err := mountAt(m.point)
 	if err != nil || !found {
-		return // it has been unmounted already
+		return // unmounted already
 	}
 	if m.door, err = net.Listen("unix", doorOf(on.device)); err != nil {
 		m.log.Warn("umount will not wait", "err", err)
@@ -33,7 +35,7 @@ func (m *mountCommand) closeDoor() {
 	}
 }
 
-// standAt goes to the door of a mount; nil: there is none.
+// standAt connects to the socket of a mount, or returns nil if there is none.
 func standAt(device string) net.Conn {
 	c, err := net.Dial("unix", doorOf(device))
 	if err != nil {
@@ -46,7 +48,7 @@ func standAt(device string) net.Conn {
 	return c
 }
 
-// waitAt returns when the process behind the door has ended.
+// waitAt returns when the process that listens has exited.
 func waitAt(ctx context.Context, c net.Conn) error {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
@@ -54,8 +56,8 @@ func waitAt(ctx context.Context, c net.Conn) error {
 	return context.Cause(ctx)
 }
 
-// trusted tells whether root or this user is at the other end. Anybody can
-// listen, and keep others waiting.
+// trusted reports whether the peer is root or this user. Any other user could
+// listen on that name and make umount wait.
 func trusted(c *net.UnixConn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {

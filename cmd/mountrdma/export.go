@@ -11,9 +11,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// open finds the export that a URL's path lies in: the longest of those listed
-// that the server lets us mount, or else what it lets us mount although it does
-// not list it. rest is what leads on from there, "" for its root.
+// open finds the export that contains a URL's path: the longest listed export
+// that the server lets us mount, otherwise the longest unlisted directory that
+// it lets us mount. rest is the remainder of the path, "" for the export's
+// root.
 func (s *session) open(ctx context.Context, path string) (fs *nfsclient.FS, rest string, err error) {
 	if err := s.findMount(ctx); err != nil {
 		return nil, "", err
@@ -34,8 +35,8 @@ func (s *session) open(ctx context.Context, path string) (fs *nfsclient.FS, rest
 	return nil, "", s.noExport(path, refused)
 }
 
-// list asks for the exports, once. A server that keeps them to itself has none
-// listed.
+// list asks for the exports once. If the server refuses to list its exports,
+// the list is empty.
 func (s *session) list(ctx context.Context) error {
 	if s.listed {
 		return nil
@@ -48,8 +49,8 @@ func (s *session) list(ctx context.Context) error {
 	return nil
 }
 
-// candidates returns what the path could begin with: the listed exports, then
-// all others, each with the longest first.
+// candidates returns the directories of the path that may be exports: the
+// listed exports, then all others, the longest first in each group.
 func (s *session) candidates(path string) []string {
 	listed := make(map[string]bool)
 	for _, e := range s.exports {
@@ -90,8 +91,8 @@ func (s *session) mountExport(ctx context.Context, export string) (*nfsclient.FS
 	return fs, nil
 }
 
-// mountDir mounts a directory: an export, or one below an export, to which the
-// server itself finds the way. Its parents may be closed to us.
+// mountDir mounts a directory: an export, or a directory below an export, to
+// which the server itself finds the way. Its parents may be closed to us.
 func (s *session) mountDir(ctx context.Context, path string) (*nfsclient.FS, error) {
 	if err := s.findMount(ctx); err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (s *session) mountDir(ctx context.Context, path string) (*nfsclient.FS, err
 	return nil, s.noExport(path, refused)
 }
 
-// exportOf returns a listed export that holds the path.
+// exportOf returns a listed export that contains path.
 func (s *session) exportOf(path string) (export string, ok bool) {
 	for _, e := range s.exports {
 		if export := clean(e.Path); inside(path, export) {
@@ -127,7 +128,8 @@ func (s *session) exportOf(path string) (export string, ok bool) {
 	return "", false
 }
 
-// noExport is the error for a path that lies in no export that we may mount.
+// noExport returns the error for a path that lies in no export that we may
+// mount.
 func (s *session) noExport(path string, refused *nfsclient.MountError) error {
 	var has []string
 	for _, e := range s.exports {
@@ -135,7 +137,7 @@ func (s *session) noExport(path string, refused *nfsclient.MountError) error {
 	}
 	slices.Sort(has)
 	e := &stepError{at: s.at.addr(), step: "MOUNT"}
-	if refused != nil { // not a nil *MountError in an interface
+	if refused != nil { // avoids a nil *MountError in an interface
 		e.err = refused
 	}
 	_, held := s.exportOf(path)
@@ -153,7 +155,7 @@ func (s *session) noExport(path string, refused *nfsclient.MountError) error {
 	return e
 }
 
-// inside tells whether a path is dir or lies below it.
+// inside reports whether path is dir or lies below dir.
 func inside(path, dir string) bool {
 	rest, ok := strings.CutPrefix(path, dir)
 	return ok && (rest == "" || rest[0] == '/' || dir == "/")

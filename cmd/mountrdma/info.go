@@ -44,13 +44,13 @@ Invalidate, and whether the server sent one when a call gave it reason to.`,
 	return cmd
 }
 
-// info is what is known of a server. Others script against its JSON.
+// info describes a server. Scripts depend on its JSON.
 type info struct {
-	Server  string      `json:"server"`  // as asked for
+	Server  string      `json:"server"`  // as in the argument
 	Address string      `json:"address"` // connected to
 	MPA     mpaInfo     `json:"mpa"`
 	RPC     rpcInfo     `json:"rpcrdma"`
-	Mount   string      `json:"mount,omitempty"` // where it answers
+	Mount   string      `json:"mount,omitempty"` // the address that answers
 	Exports []shareInfo `json:"exports"`
 	Problem string      `json:"mount_error,omitempty"`
 }
@@ -62,42 +62,43 @@ type mpaInfo struct {
 	PeerToPeer bool `json:"peer_to_peer"`
 	IRD        int  `json:"ird"`        // RDMA Reads of the server that this client serves at a time
 	ORD        int  `json:"ord"`        // RDMA Reads that this client may have outstanding
-	ServerIRD  int  `json:"server_ird"` // what the server's start-up frame says of it
+	ServerIRD  int  `json:"server_ird"` // from the server's start-up frame
 	ServerORD  int  `json:"server_ord"`
 }
 
 type rpcInfo struct {
 	Version      int        `json:"version"`
-	PrivateData  bool       `json:"private_data"` // the server sent that of RFC 8797
-	InlineSend   int        `json:"inline_send"`  // octets, to the server
-	InlineRecv   int        `json:"inline_recv"`  // octets, from it
+	PrivateData  bool       `json:"private_data"` // the server sent private data of RFC 8797
+	InlineSend   int        `json:"inline_send"`  // bytes, to the server
+	InlineRecv   int        `json:"inline_recv"`  // bytes, from the server
 	Credits      int        `json:"credits"`
 	Invalidation invalidity `json:"remote_invalidation"`
 	Extensions   extensions `json:"extensions"`
 }
 
-// extensions is what is on between this program and nfsrdmad.
+// extensions is the set of extensions active between this program and nfsrdmad.
 type extensions struct {
 	Server     bool `json:"server"`         // the server knows them
-	Immediate  int  `json:"immediate_data"` // how many may be unanswered
+	Immediate  int  `json:"immediate_data"` // most unanswered at a time
 	Atomics    bool `json:"atomics"`
 	Delegation bool `json:"delegation"`
-	Counters   int  `json:"counters"` // words of the server's memory for it
+	Counters   int  `json:"counters"` // words in the server's memory
 }
 
 type invalidity struct {
-	Client bool `json:"client"` // this client says that it takes it
-	Server bool `json:"server"` // the server says so
+	Client bool `json:"client"` // announced by this client
+	Server bool `json:"server"` // announced by the server
 	Seen   bool `json:"seen"`   // the server did it
 }
 
 type shareInfo struct {
 	Path    string   `json:"path"`
-	URL     string   `json:"url"`     // with all octets of the path
-	Clients []string `json:"clients"` // none: everyone
+	URL     string   `json:"url"`     // with every byte of the path
+	Clients []string `json:"clients"` // empty: everyone
 }
 
-// info asks a server. That there is no MOUNT service is a part of the answer.
+// info asks a server. A missing MOUNT service is part of the result, not an
+// error.
 func (a *app) info(ctx context.Context, srv server) (*info, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
@@ -126,8 +127,8 @@ func (a *app) info(ctx context.Context, srv server) (*info, error) {
 	return i, nil
 }
 
-// provoke makes a call that offers memory for its reply. Servers that
-// invalidate memory have something to invalidate then.
+// provoke makes a call that offers memory for its reply, which gives a server
+// the opportunity to invalidate memory remotely.
 func (s *session) provoke(ctx context.Context) error {
 	x := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version, MaxResults: 2 * s.inline()}
 	if err := s.line.Call(ctx, &x); err != nil {
@@ -137,7 +138,7 @@ func (s *session) provoke(ctx context.Context) error {
 	return nil
 }
 
-// inline returns the longest message that fits without RDMA, in octets.
+// inline returns the longest message, in bytes, that fits without RDMA.
 func (s *session) inline() int {
 	_, recv := s.line.Conn().Thresholds()
 	return recv
@@ -177,7 +178,7 @@ func agreed(l *rpcrdma.ExtensionConn) extensions {
 	return e
 }
 
-// String names what is on.
+// String names the active extensions.
 func (e extensions) String() string {
 	if !e.Server {
 		return "none"
@@ -195,7 +196,7 @@ func (e extensions) String() string {
 	return strings.Join(words, ", ")
 }
 
-// print is info for people.
+// print prints info as text.
 func (i *info) print(w io.Writer) error {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {

@@ -10,12 +10,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// A load is one kind of call, made over and over.
+// A load is one kind of call, repeated for the whole measurement.
 type load struct {
 	call   func(ctx context.Context, c link, p []byte) (octets int, err error)
-	block  int // octets of a buffer
+	block  int // bytes of a buffer
 	writes bool
-	client *nfsclient.Client // for the end
+	client *nfsclient.Client // for the COMMIT at the end
 	handle nfs3.FH
 
 	mu    sync.Mutex
@@ -24,8 +24,8 @@ type load struct {
 	err   error
 }
 
-// run makes calls for as long as o says, and measures. A call that has begun by
-// then is waited for, and counts.
+// run makes calls for the time that o sets, and measures. Calls under way at
+// the end are awaited and counted.
 func (l *load) run(ctx context.Context, o *benchOptions, links []link) (*benchResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -48,13 +48,13 @@ func (l *load) run(ctx context.Context, o *benchOptions, links []link) (*benchRe
 	return l.result(o, seconds, cpuTime()-cpu), l.err
 }
 
-// fill makes what is written differ from holes and from what compresses well.
+// fill fills p with data that differ from holes and do not compress well.
 func fill(p []byte) {
 	var seed [32]byte
 	_, _ = rand.NewChaCha8(seed).Read(p)
 }
 
-// repeat is one of the calls under way, and makes one at least.
+// repeat makes one call after the other, at least one.
 func (l *load) repeat(ctx context.Context, c link, p []byte, end time.Time) (err error) {
 	var took histogram
 	var octets int64
@@ -74,13 +74,13 @@ func (l *load) repeat(ctx context.Context, c link, p []byte, end time.Time) (err
 	defer l.mu.Unlock()
 	l.took.merge(&took)
 	l.bytes += octets
-	if l.err == nil { // what comes later is an echo of it
+	if l.err == nil { // later errors are consequences of the first
 		l.err = err
 	}
 	return err
 }
 
-// end puts what was written on the server's stable storage.
+// end puts the written data on the server's stable storage.
 func (l *load) end(ctx context.Context) error {
 	if !l.writes {
 		return nil

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// steps is how many parts each power of two has in a histogram, so that a
-// quantile is right to a sixteenth.
+// steps is how many buckets each power of two has in a histogram. A quantile is
+// exact to one sixteenth.
 const steps = 16
 
-// A histogram counts times in little memory, however many there are.
+// A histogram counts any number of times in constant memory.
 type histogram struct {
 	counts [64 * steps]int64
 	n      int64
@@ -23,8 +23,8 @@ func (h *histogram) add(d time.Duration) {
 	h.max = max(h.max, d)
 }
 
-// bucket returns where a number of nanoseconds is counted: by its highest bit
-// and the four behind it.
+// bucket returns the bucket of a number of nanoseconds: its highest bit and the
+// four bits below.
 func bucket(ns uint64) int {
 	if ns < steps {
 		return int(ns)
@@ -33,7 +33,7 @@ func bucket(ns uint64) int {
 	return shift*steps + int(ns>>shift)
 }
 
-// top returns the largest number that is counted in a bucket.
+// top returns the largest number in a bucket.
 func top(b int) uint64 {
 	if b < 2*steps {
 		return uint64(b)
@@ -42,7 +42,7 @@ func top(b int) uint64 {
 	return uint64(b%steps+steps+1)<<shift - 1
 }
 
-// merge adds what another one has counted.
+// merge adds the counts of other.
 func (h *histogram) merge(other *histogram) {
 	for i, n := range other.counts {
 		h.counts[i] += n
@@ -51,7 +51,7 @@ func (h *histogram) merge(other *histogram) {
 	h.max = max(h.max, other.max)
 }
 
-// quantile returns a time that q of all do not exceed, at most a sixteenth too
+// quantile returns an upper bound of the q-quantile, at most one sixteenth too
 // long.
 func (h *histogram) quantile(q float64) time.Duration {
 	if h.n == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// newLoad finds out what the calls are to be about.
+// newLoad finds the object of the calls and returns their load.
 func newLoad(ctx context.Context, r remote, o *benchOptions) (*load, error) {
 	if o.op.Word == "null" {
 		return &load{call: func(ctx context.Context, c link, _ []byte) (int, error) { return 0, c.nfs.Null(ctx) }}, nil
@@ -34,7 +34,7 @@ func newLoad(ctx context.Context, r remote, o *benchOptions) (*load, error) {
 	}
 }
 
-// listLoad is whole listings of a directory.
+// listLoad returns a load of whole listings of a directory.
 func listLoad(node *nfsclient.Node, path string) (*load, error) {
 	if node.Attr.Type != nfs3.TypeDir {
 		return nil, errors.New("not a directory, which readdirplus needs")
@@ -49,7 +49,7 @@ func listLoad(node *nfsclient.Node, path string) (*load, error) {
 	}}, nil
 }
 
-// dataLoad is READs or WRITEs of the blocks of a file.
+// dataLoad returns a load of READs or WRITEs of the blocks of a file.
 func dataLoad(ctx context.Context, r remote, o *benchOptions, node *nfsclient.Node) (*load, error) {
 	if node.Attr.Type != nfs3.TypeReg {
 		return nil, errors.New("not a regular file, which " + o.op.Word + " needs")

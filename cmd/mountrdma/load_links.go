@@ -10,20 +10,20 @@ import (
 // A link is one connection that bench makes calls on.
 type link struct {
 	nfs *nfsclient.Client
-	fs  *nfsclient.FS // nil where calls are about no object
+	fs  *nfsclient.FS // nil if the calls need no object
 }
 
-// links are the connections of bench. The first is the session's, and not in
+// links are the connections of bench. The first is the session's and is not in
 // made.
 type links struct {
 	busy []link
 	made []*session
 }
 
-// dialers is how many connections are being made at a time.
+// dialers bounds the connections being made at a time.
 const dialers = 16
 
-// links makes the connections beside the one that r has.
+// links makes the connections in addition to r's own.
 func (a *app) links(ctx context.Context, r remote, o *benchOptions) (*links, error) {
 	ls := &links{busy: []link{{r.nfs, r.fs}}}
 	var mu sync.Mutex
@@ -43,7 +43,7 @@ func (a *app) links(ctx context.Context, r remote, o *benchOptions) (*links, err
 				ls.made = append(ls.made, s)
 			}
 			switch {
-			case err != nil && first == nil: // what comes later is an echo of it
+			case err != nil && first == nil: // later errors are consequences of the first
 				first = err
 				cancel(err)
 			case err == nil && i < o.connections-1:
@@ -55,8 +55,8 @@ func (a *app) links(ctx context.Context, r remote, o *benchOptions) (*links, err
 	return ls, first
 }
 
-// another makes one more connection to r's server, and opens r's export on it
-// if it will be used.
+// another makes a further connection to r's server. It opens r's export there
+// if use is set.
 func (a *app) another(ctx context.Context, r remote, use bool) (*session, *nfsclient.FS, error) {
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
@@ -68,7 +68,7 @@ func (a *app) another(ctx context.Context, r remote, use bool) (*session, *nfscl
 	return s, fs, err
 }
 
-// close ends the connections that were made.
+// close ends the connections in made.
 func (ls *links) close() {
 	var all sync.WaitGroup
 	for _, s := range ls.made {

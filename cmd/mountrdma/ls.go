@@ -21,7 +21,7 @@ type lsOptions struct {
 	long, recursive bool
 	unsorted        bool
 	out             *bufio.Writer
-	tame            bool // somebody reads along: no control characters
+	tame            bool // output is a terminal: no control characters
 }
 
 func (a *app) newLs() *cobra.Command {
@@ -59,7 +59,8 @@ func (o *lsOptions) run(ctx context.Context) error {
 	return err
 }
 
-// list lists what a URL names: a directory's content, or the object itself.
+// list lists the object that a URL names: a directory's content, or the object
+// itself.
 func (o *lsOptions) list(ctx context.Context, r remote) error {
 	stat := r.fs.Stat
 	if o.long {
@@ -81,7 +82,7 @@ func (o *lsOptions) list(ctx context.Context, r remote) error {
 	return nil
 }
 
-// listDir lists a directory, after its name if named.
+// listDir lists a directory, preceded by its name if named is set.
 func (o *lsOptions) listDir(ctx context.Context, r remote, named bool) error {
 	dirs, err := o.listEntries(ctx, r, named)
 	if err != nil {
@@ -96,8 +97,8 @@ func (o *lsOptions) listDir(ctx context.Context, r remote, named bool) error {
 	return nil
 }
 
-// listEntries lists one directory, and returns the names of those in it that
-// are to be listed too.
+// listEntries lists one directory. It returns the names of the subdirectories
+// to list next.
 func (o *lsOptions) listEntries(ctx context.Context, r remote, named bool) (dirs []string, err error) {
 	var lines []lsLine
 	var widths lsWidths
@@ -128,7 +129,7 @@ func (o *lsOptions) listEntries(ctx context.Context, r remote, named bool) (dirs
 	return dirs, nil
 }
 
-// entries asks for no more than what is shown.
+// entries asks only for the attributes that are shown.
 func (o *lsOptions) entries(ctx context.Context, r remote) iter.Seq2[nfsclient.DirEntry, error] {
 	if o.long || o.recursive {
 		return r.fs.ReadDir(ctx, r.rest)
@@ -136,7 +137,7 @@ func (o *lsOptions) entries(ctx context.Context, r remote) iter.Seq2[nfsclient.D
 	return r.fs.ReadNames(ctx, r.rest)
 }
 
-// title writes a directory's name, once.
+// title writes a directory's name once.
 func (o *lsOptions) title(r remote, named *bool) {
 	if *named {
 		fmt.Fprintf(o.out, "%v:\n", r.location)

@@ -9,20 +9,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// A lsLine is what ls says of one entry. All lines of a directory are in memory
-// until they are sorted.
+// An lsLine is the output of ls for one entry. All lines of a directory are in
+// memory until they are sorted.
 type lsLine struct {
 	name string
 	more *lsMore // with -l
 }
 
 type lsMore struct {
-	target string // " -> " and where a symbolic link leads
+	target string // " -> " and the target of a symbolic link
 	known  bool
 	attr   nfs3.Attr
 }
 
-// line keeps what is to be shown of an entry.
+// line returns the line of an entry.
 func (o *lsOptions) line(ctx context.Context, r remote, e *nfsclient.DirEntry) (lsLine, error) {
 	l := lsLine{name: e.Name}
 	if !o.long {
@@ -42,8 +42,8 @@ func (o *lsOptions) line(ctx context.Context, r remote, e *nfsclient.DirEntry) (
 // lsWidths are the widths of the columns in front of the name.
 type lsWidths [6]int
 
-// print prints lines, in columns where they are long, which are not narrower
-// than those before.
+// print prints lines. Long lines have columns, never narrower than those of
+// earlier calls.
 func (o *lsOptions) print(lines []lsLine, widths *lsWidths) {
 	if !o.long {
 		for i := range lines {
@@ -83,7 +83,7 @@ func (m *lsMore) fields() [len(lsWidths{})]string {
 	}
 }
 
-// show returns a name as it is printed.
+// show returns name as ls prints it.
 func (o *lsOptions) show(name string) string {
 	if o.tame {
 		return tame(name)

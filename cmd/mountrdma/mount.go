@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run mounts, in the background unless told otherwise: there, run is executed
-// once by the process that was called, and once by the one that stays.
+// run mounts, in the background unless m.foreground is set. In the background,
+// run is executed twice: by the called process and by the daemon.
 func (m *mountCommand) run(ctx context.Context) error {
 	if !m.foreground {
 		if m.daemon = inherited(); m.daemon == nil {
@@ -22,7 +22,7 @@ func (m *mountCommand) run(ctx context.Context) error {
 		}
 	}
 	m.log = m.newLog()
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGHUP) // of a terminal that goes
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGHUP) // the terminal closes
 	defer stop()
 	err := m.serve(ctx)
 	m.closeDoor()
@@ -32,7 +32,7 @@ func (m *mountCommand) run(ctx context.Context) error {
 	return err
 }
 
-// serve mounts, and returns when it is unmounted.
+// serve mounts, and returns after the unmount.
 func (m *mountCommand) serve(ctx context.Context) error {
 	if err := m.checkPoint(); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (m *mountCommand) serve(ctx context.Context) error {
 	return nil
 }
 
-// unmount ends a mount when the program is told to go. One that is in use is
-// served until it is not any more; a second signal ends the program at once.
+// unmount ends a mount after a signal. A mount that is in use is served until
+// its last use ends; a second signal ends the program at once.
 func (m *mountCommand) unmount(mount *fusefs.Mount) {
 	err := mount.Unmount()
 	if err == nil {
@@ -95,7 +95,7 @@ func (m *mountCommand) config(s *session, fs *nfsclient.FS) fusefs.Config {
 	}
 }
 
-// announce says what came of it.
+// announce reports a successful mount.
 func (m *mountCommand) announce(s *session, fs *nfsclient.FS) {
 	send, _ := s.line.Conn().Thresholds()
 	words := fmt.Sprintf("mounted %s on %s: rsize %d, wsize %d, inline %d, credits %d, CRC %s, MOUNT at %s",
@@ -108,8 +108,8 @@ func (m *mountCommand) announce(s *session, fs *nfsclient.FS) {
 	}
 }
 
-// hold returns what a mount is to hold of its server's objects; nil: nothing. A mount
-// that keeps nothing back has no use for it.
+// hold returns the set of delegations for a mount, or nil if the mount must not
+// have any. A mount that caches nothing has no use for delegations.
 func (m *mountCommand) hold() *delegclient.Set {
 	if o := m.opts; m.bare || o.noDeleg || o.noAC || o.sync {
 		return nil
@@ -117,7 +117,7 @@ func (m *mountCommand) hold() *delegclient.Set {
 	return delegclient.New(delegclient.Config{Drop: fusefs.Drop, Log: m.log})
 }
 
-// nextLine is the configuration of one more line of a mount.
+// nextLine returns the configuration of one more line of a mount.
 func (m *mountCommand) nextLine(held *delegclient.Set) rpcrdma.ClientConfig {
 	cfg := rpcrdma.ClientConfig{Conn: m.client(), Silence: m.opts.silence(), GiveUp: m.opts.giveUp(), Log: m.log}
 	if held != nil {
@@ -126,7 +126,8 @@ func (m *mountCommand) nextLine(held *delegclient.Set) rpcrdma.ClientConfig {
 	return cfg
 }
 
-// asMount is brief with all that a mount offers to its server. Nothing is ever held.
+// asMount returns brief with all extensions that a mount offers its server. No
+// delegation is ever taken.
 func (a *app) asMount() rpcrdma.ClientConfig {
 	cfg := a.brief()
 	if !a.bare {

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helperName is what mount(8) calls the program.
+// helperName is the name under which mount(8) calls the program.
 const helperName = "mount.nfsrdma"
 
 // Exit statuses that mount(8) expects.
@@ -27,30 +27,30 @@ const (
 	exitHelperError = 32
 )
 
-// mountCommand is a mount to be made, as the command line has it.
+// mountCommand is a mount as the command line describes it.
 type mountCommand struct {
 	*app
 	name    string // of the program, in messages
 	lists   []string
 	sloppy  bool
 	verbose bool
-	fake    bool // all but the mount
+	fake    bool // everything except the mount
 
 	foreground bool
 
-	source  string // as it was written: mount(8) compares it with fstab's
+	source  string // as written: mount(8) compares it with fstab's
 	at      location
 	point   string
 	opts    *mountOptions
 	up      func() bool     // the server answers
-	counter *oncrpc.Counter // of its calls,
-	since   time.Time       // from then on
+	counter *oncrpc.Counter // of its calls
+	since   time.Time       // start of counting
 	log     *slog.Logger
 	daemon  *daemon      // nil: in the foreground
-	door    net.Listener // nil: there is no mount yet, or nobody can wait for its end
+	door    net.Listener // nil before the mount, or if umount cannot wait for its end
 }
 
-// addMount makes the root command mount what two operands name.
+// addMount makes the root command mount, with two operands.
 func (a *app) addMount(root *cobra.Command) *mountCommand {
 	m := &mountCommand{app: a, name: root.Name()}
 	root.Args = func(cmd *cobra.Command, args []string) error {
@@ -77,7 +77,7 @@ func (m *mountCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&m.verbose, "verbose", "v", false, "mount: say what was agreed on with the server, and log what helps to find problems")
 }
 
-// unknownCommand is cobra's error for a word that is no command, on one line.
+// unknownCommand returns cobra's error for an unknown command, on one line.
 func unknownCommand(cmd *cobra.Command, word string) error {
 	near := ""
 	if cmd.SuggestionsMinimumDistance = 2; len(cmd.SuggestionsFor(word)) > 0 {
@@ -86,7 +86,7 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	return fmt.Errorf("unknown command %q for %q%s", word, cmd.CommandPath(), near)
 }
 
-// runHelper is run for the program that mount(8) calls.
+// runHelper is run for the helper that mount(8) calls.
 func runHelper(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := newApp(stdout, stderr)
 	defer a.close()
@@ -140,7 +140,7 @@ needs fusermount3 (Debian: fuse3). Options, as nfs(5) has them:
 
 var errNoOperands = errors.New("a mount needs what to mount and where: SERVER:/EXPORT MOUNTPOINT")
 
-// checkArgs understands the operands and options; none at all ask for help.
+// checkArgs parses the operands and options. No arguments at all ask for help.
 func (m *mountCommand) checkArgs(args []string) (err error) {
 	if len(args) == 0 {
 		return nil
@@ -165,7 +165,7 @@ func (m *mountCommand) checkArgs(args []string) (err error) {
 	return m.checkFlags()
 }
 
-// takePlaces puts options in place of what the operand says.
+// takePlaces lets options override parts of the operand.
 func (m *mountCommand) takePlaces() {
 	if m.opts.port != 0 {
 		m.at.port = strconv.Itoa(m.opts.port)
@@ -178,7 +178,7 @@ func (m *mountCommand) takePlaces() {
 	}
 }
 
-// mountError is the error of the MOUNT service, but for refusals, which
+// mountError returns the error of the MOUNT service, except for refusals, which
 // noExport explains.
 func mountError(ctx context.Context, addr string, err error) error {
 	var search *nfsclient.SearchError
@@ -189,7 +189,7 @@ func mountError(ctx context.Context, addr string, err error) error {
 	case errors.Is(err, rdma.ErrClosed):
 		return lostError(addr, err)
 	case errors.As(err, &search):
-		return fmt.Errorf("%s: MOUNT: %w", addr, search) // it says what to change
+		return fmt.Errorf("%s: MOUNT: %w", addr, search) // names its own remedy
 	case timedOut(ctx, err):
 		e.what, e.remedy = "the service does not answer", "see whether the server's mountd hangs, and restart it"
 	default:

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// fsType is what /proc/mounts calls our mounts.
+// fsType is the type of our mounts in /proc/mounts.
 const fsType = "fuse.nfsrdma"
 
 // A mounted is a line of /proc/self/mountinfo (proc(5)).
 type mounted struct{ device, point, kind, source string }
 
-// mountAt returns what is mounted on a directory, on top of all else there.
+// mountAt returns the topmost mount on a directory.
 func mountAt(point string) (m mounted, found bool, err error) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -36,7 +36,7 @@ func parseMount(line string) (m mounted, ok bool) {
 	return mounted{device: fields[2], point: unoctal(fields[4]), kind: rest[0], source: unoctal(rest[1])}, true
 }
 
-// unoctal replaces \ooo by the octet that it stands for.
+// unoctal replaces each \ooo by its byte.
 func unoctal(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -7,40 +7,40 @@ import (
 	"github.com/nfsrdma/nfsrdma/fusefs"
 )
 
-// mountOptions are what -o says of a mount, in the words and with the defaults of
-// nfs(5).
+// mountOptions are the options that -o sets, in the words and with the defaults
+// of nfs(5).
 type mountOptions struct {
-	*app // the knobs that are flags too: crc, inline, credits
+	*app // the options that are also flags: crc, inline, credits
 
 	readOnly, noSUID, noDev, noExec, allowOther bool
 
 	soft           bool
-	timeo, retrans int // tenths of a second; how often
+	timeo, retrans int // tenths of a second; repetitions
 
-	rsize, wsize int // octets; 0: as much as the server takes
+	rsize, wsize int // bytes; 0: the server's maximum
 
 	connections int
 
-	port, mountPort int // 0: as the operand says
+	port, mountPort int // 0: the operand's
 	mountHost       string
 
 	noAC, sync                             bool
-	noDeleg                                bool // hold nothing of the server's
+	noDeleg                                bool // use no delegations
 	acRegMin, acRegMax, acDirMin, acDirMax int  // seconds
 	lookup                                 fusefs.LookupCache
 
 	background bool
-	retry      int // minutes; below 0: by background
+	retry      int // minutes; below 0: the default of background
 
-	notice     bool       // hear of the server's restarts over RoCE
-	noticeFrom netip.Addr // of this host; invalid: that which leads to the server
+	notice     bool       // learn of the server's restarts over RoCE
+	noticeFrom netip.Addr // of this host; invalid: the address that routes to the server
 
-	note string // what somebody may not expect of an option; "": nothing
+	note string // an unexpected consequence of an option, or ""
 }
 
-// newMountOptions returns what holds where -o says nothing. A server that is not this host
-// must not make somebody root here by its files: set-user-ID programs and devices are for
-// who asks.
+// newMountOptions returns the defaults of -o. Files on another host must not
+// make a user root on this host: set-user-ID programs and devices must be asked
+// for.
 func newMountOptions(a *app) *mountOptions {
 	return &mountOptions{
 		app: a, noSUID: true, noDev: true, timeo: 600, retrans: 2, retry: -1, connections: 1, lookup: fusefs.LookupAll,
@@ -48,12 +48,12 @@ func newMountOptions(a *app) *mountOptions {
 	}
 }
 
-// silence is how long a server may give no sign of life.
+// silence returns how long a server may give no sign of life.
 func (o *mountOptions) silence() time.Duration { return time.Duration(o.timeo) * time.Second / 10 }
 
-// giveUp is how long a call waits for a server: for ever on a hard mount, and
-// on a soft one as Linux has it for TCP and RDMA: timeo and retrans times timeo
-// more, but ten minutes at most.
+// giveUp returns how long a call waits for a server. Calls on a hard mount wait
+// for ever. On a soft mount giveUp follows Linux for TCP and RDMA: timeo plus
+// retrans times timeo, at most ten minutes.
 func (o *mountOptions) giveUp() time.Duration {
 	if !o.soft {
 		return 0
@@ -61,7 +61,7 @@ func (o *mountOptions) giveUp() time.Duration {
 	return min(time.Duration(1+o.retrans)*o.silence(), maxGiveUp)
 }
 
-// patience is how long to try to mount.
+// patience returns how long to try to mount.
 func (o *mountOptions) patience() time.Duration {
 	switch {
 	case o.retry >= 0:

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// parse understands what stands behind one -o. Later options override earlier
-// ones. A sloppy one passes over what it does not know.
+// parse parses the value of one -o. Later options override earlier ones. With
+// sloppy, unknown options are ignored.
 func (o *mountOptions) parse(list string, sloppy bool) error {
 	table := o.table()
 	for word := range strings.SplitSeq(list, ",") {
@@ -43,8 +43,8 @@ func find(table []option, name string) *option {
 	return nil
 }
 
-// unknownOption is the error for a name that is not in the table. It tells the
-// nearest that is, if one is near.
+// unknownOption returns the error for a name that is not in the table. The
+// error suggests the nearest name, if a similar one exists.
 func unknownOption(table []option, name string) error {
 	nearest, least := "", 1+min(2, len(name)/2)
 	for _, row := range table {
@@ -58,10 +58,11 @@ func unknownOption(table []option, name string) error {
 	return fmt.Errorf("unknown option %q: did you mean %s?", name, nearest)
 }
 
-// distance returns how many octets must be put in, taken away, replaced or
-// exchanged with their neighbour to make b of a.
+// distance returns how many bytes must be inserted, deleted, replaced or
+// swapped with their neighbour to turn a into b.
 func distance(a, b string) int {
-	// Rows of the table of distances between beginnings of a and of b.
+	// last, row and next are rows of the table of distances between prefixes of
+	// a and b.
 	var last, row, next []int
 	for j := range len(b) + 1 {
 		row = append(row, j)

@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/fusefs"
 )
 
-// A setter takes an option's value, "" where there is none.
+// A setter takes an option's value, or "" if the option has none.
 type setter func(value string) error
 
 const (
@@ -28,7 +28,7 @@ var (
 	localLock = map[string]string{"all": "", "flock": localLocks, "posix": localLocks, "none": localLocks}
 )
 
-// is sets p to what the option means.
+// is returns a setter that sets p to v.
 func is[T any](p *T, v T) setter {
 	return func(string) error {
 		*p = v
@@ -36,7 +36,7 @@ func is[T any](p *T, v T) setter {
 	}
 }
 
-// number sets all of to.
+// number returns a setter of all of to.
 func number(least, most int, to ...*int) setter {
 	return func(value string) error {
 		n, err := strconv.Atoi(value)
@@ -50,7 +50,7 @@ func number(least, most int, to ...*int) setter {
 	}
 }
 
-// transfer sets a number of octets to what Linux would make of it.
+// transfer returns a setter of a number of bytes, rounded as Linux rounds it.
 func transfer(p *int) setter {
 	return func(value string) error {
 		n, err := strconv.ParseUint(value, 10, 32)
@@ -80,7 +80,7 @@ func oneOf[T any](p *T, words map[string]T) setter {
 	}
 }
 
-// only takes what is so anyway, and refuses all else.
+// only accepts the values that hold anyway, and refuses all others.
 func only(why string, words ...string) setter {
 	return func(value string) error {
 		if !slices.Contains(words, value) {
@@ -110,8 +110,9 @@ func (o *mountOptions) setInline(value string) error {
 	return nil
 }
 
-// without returns options that change nothing here: what mount(8) and fstab(5)
-// keep for themselves, what the server decides, and what is so anyway.
+// without returns options that have no effect here: options for mount(8) and
+// fstab(5) alone, options that the server decides, and options that hold
+// anyway.
 func without(names ...string) (rows []option) {
 	for _, name := range names {
 		rows = append(rows, option{name: name, value: maybe})

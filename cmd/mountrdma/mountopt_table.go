@@ -26,7 +26,7 @@ func (o *mountOptions) help() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// wrap writes a text as lines, of which all but the first are indented.
+// wrap writes text as lines. All lines except the first are indented.
 func wrap(b *strings.Builder, indent int, text string) {
 	for len(text) > helpWidth {
 		i := strings.LastIndexByte(text[:helpWidth], ' ')
@@ -36,18 +36,18 @@ func wrap(b *strings.Builder, indent int, text string) {
 	b.WriteString(text + "\n")
 }
 
-// An option is a row of the table of what -o takes.
+// An option is a row of the table of options.
 type option struct {
 	name  string
-	value string // what stands behind "=", for people; "": nothing may
-	set   setter // nil: the option changes nothing here
-	help  string // "": that of the next row is for both
+	value string // placeholder after "=" in the help; "": no value allowed
+	set   setter // nil: the option has no effect here
+	help  string // "": the next row's help covers both
 }
 
 // maybe marks an option that may or may not have a value.
 const maybe = "[...]"
 
-// table returns all options. They are set in o.
+// table returns all options. Their setters set o.
 func (o *mountOptions) table() []option {
 	return append([]option{
 		{"ro", "", is(&o.readOnly, true), ""},
