@@ -7,7 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// making begins a request that makes a name in a directory.
+// making begins a request that creates a name in a directory.
 func (m *Mount) making(cancel <-chan struct{}, h *fuse.InHeader, name string) (o *op, dir *node, where nfs3.DirOpArgs) {
 	o, dir = m.begin(cancel, h), m.table.node(h.NodeId)
 	if dir != nil {
@@ -18,7 +18,7 @@ func (m *Mount) making(cancel <-chan struct{}, h *fuse.InHeader, name string) (o
 	return o, dir, where
 }
 
-// made ends such a request.
+// made ends a request that making began.
 func (m *Mount) made(o *op, dir *node, name string, began uint64, res *nfs3.MakeRes, err error, out *fuse.EntryOut) fuse.Status {
 	dir.mayHave(name)
 	unsure(err, dir)
@@ -120,12 +120,13 @@ func (m *Mount) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, o
 		return status
 	}
 	if out.Attr.Mode&unix.S_IFMT != unix.S_IFREG {
-		// Another has made something else there. The kernel looks the name up again,
-		// and what it then opens is not for this request to open.
+		// Another client has created something other than a file under the
+		// name. The kernel must look the name up again and open the new object
+		// in a request of its own.
 		o.untell()
 		return errStale
 	}
-	n := m.table.node(out.NodeId) // which the kernel was told of, and holds
+	n := m.table.node(out.NodeId) // the kernel was given n, and holds a reference
 	if a.Attr.Size.Set {
 		n.resized(0)
 	}
@@ -135,14 +136,14 @@ func (m *Mount) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, o
 	return fuse.OK
 }
 
-// create makes a file, or takes the one that is there, as a.Mode says.
+// create creates a file or takes the existing file, as a.Mode says.
 func (m *Mount) create(o *op, dir *node, a *nfs3.CreateArgs, out *fuse.EntryOut) fuse.Status {
 	began := m.tick()
 	res, err := o.c().Create(o, a)
 	return m.made(o, dir, string(a.Where.Name), began, &res, err, out)
 }
 
-// createNew makes a file that was not there.
+// createNew creates a file that must not exist yet.
 func (m *Mount) createNew(o *op, dir *node, a *nfs3.CreateArgs, out *fuse.EntryOut) fuse.Status {
 	began := m.tick()
 	res, err := o.c().CreateNew(o, a.Where, modeOf(a.Attr.Mode.Value))

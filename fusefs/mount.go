@@ -14,12 +14,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// A Mount is a mounted file system that is being served. Its other methods are
-// the kernel's.
+// A Mount is a mounted file system that is being served. Except for Wait and
+// Unmount, its methods are called by the kernel's requests.
 type Mount struct {
-	// What is not ours is answered with ENOSYS, upon which the kernel does
-	// without: extended attributes, locks (it keeps them itself), fallocate,
-	// SEEK_HOLE, copy_file_range, O_TMPFILE.
+	// Requests without a method here are answered with ENOSYS, and the kernel
+	// stops sending them: extended attributes, locks (which the kernel keeps
+	// itself), fallocate, SEEK_HOLE, copy_file_range, O_TMPFILE.
 	fuse.RawFileSystem
 
 	cfg     Config
@@ -27,13 +27,13 @@ type Mount struct {
 	nameMax uint32
 
 	server *fuse.Server
-	fd     int // of /dev/fuse, which server closes
+	fd     int // of /dev/fuse; server closes it
 
-	notifyFD int           // another one, for as long as there are notes
-	noting   sync.RWMutex  // held while it is used by who may come too late
-	noted    bool          // it is about to be closed
+	notifyFD int           // a duplicate of fd, open as long as notes are sent
+	noting   sync.RWMutex  // read-held while starting a note that may come after serve ended
+	noted    bool          // notifyFD is about to be closed
 	dev      atomic.Uint64 // of the mount
-	lends    atomic.Bool   // names of held directories to the kernel
+	lends    atomic.Bool   // lends names of held directories to the kernel
 	epoch    epoch
 	answers  answers
 	table    *table
@@ -42,15 +42,15 @@ type Mount struct {
 	budget   *nfsclient.Budget
 	ops      ops
 	landings landings
-	notes    sync.WaitGroup // to the kernel, under way
+	notes    sync.WaitGroup // notes to the kernel under way
 
 	clock      atomic.Uint64
-	complained atomic.Int64 // when, in nanoseconds since 1970
+	complained atomic.Int64 // time of the last complaint, in nanoseconds since 1970
 	sillyCount atomic.Uint32
 	plain      atomic.Bool // the server has no READDIRPLUS
-	whole      atomic.Bool // it grants attributes, too
+	whole      atomic.Bool // the server grants attributes, too
 
-	done chan struct{} // closed when all is over
+	done chan struct{} // closed when serving has ended
 }
 
 // New mounts and serves a file system. It returns when the file system answers.
@@ -96,7 +96,8 @@ func New(cfg Config) (*Mount, error) {
 	return m, nil
 }
 
-// meet asks the server for what has to be known before anybody looks.
+// meet asks the server for the root's attributes and limits, before the kernel
+// sends requests.
 func (m *Mount) meet() error {
 	root := m.table.node(fuse.FUSE_ROOT_ID)
 	began := m.tick()
@@ -112,7 +113,7 @@ func (m *Mount) meet() error {
 	return nil
 }
 
-// options are what go-fuse is told. It does not mount.
+// options returns the options for go-fuse, which serves but does not mount.
 func (m *Mount) options() *fuse.MountOptions {
 	return &fuse.MountOptions{
 		Name:          "nfsrdma",
@@ -122,14 +123,14 @@ func (m *Mount) options() *fuse.MountOptions {
 		DisableXAttrs: true,
 
 		EnableSymlinkCaching: true, // another path is another link
-		DisableSplice:        true, // data come from memory
+		DisableSplice:        true, // data come from memory, not from a file descriptor
 		Logger:               slog.NewLogLogger(m.cfg.Log.Handler(), slog.LevelWarn),
 
-		// With O_TRUNC in CREATE and OPEN, a file that another client made
+		// With O_TRUNC in CREATE and OPEN, a file that another client created
 		// meanwhile is emptied too. The server clears set-user-id bits on
-		// writes, and knows who may leave them. Not each listing needs
-		// attributes. A file opened with O_DIRECT can be mapped all the same,
-		// and who reads and writes it asynchronously need not wait.
+		// writes, and knows which writers may keep them. Not every listing
+		// needs attributes. A file opened with O_DIRECT can still be mapped,
+		// and asynchronous direct I/O does not wait.
 		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV |
 			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_DIRECT_IO_ALLOW_MMAP | fuse.CAP_ASYNC_DIO,
 	}
@@ -153,17 +154,17 @@ func (m *Mount) serve() {
 	close(m.done)
 }
 
-// aborted tells whether the kernel has cut the connection: nobody waits for
-// answers any more. It may be called while requests are under way.
+// aborted reports whether the kernel has cut the connection, so that no process
+// waits for answers any more. The caller may have requests under way.
 func (m *Mount) aborted() bool {
 	p := []unix.PollFd{{Fd: int32(m.fd)}}
 	_, err := unix.Poll(p, 0)
 	return err == nil && p[0].Revents&unix.POLLERR != 0
 }
 
-// leave sends what is left when the kernel has gone, and removes the hidden
-// files: it does not wait for the release of files that were closed shortly
-// before.
+// leave sends the remaining dirty data after the kernel has gone, and removes
+// the hidden files: the kernel does not wait for the release of files that were
+// closed shortly before.
 func (m *Mount) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
@@ -180,13 +181,13 @@ func (m *Mount) leave() {
 	m.complainLost(m.table.untold())
 }
 
-// Wait returns when the file system has been unmounted, by whomever, and
-// everything is at the server that can be.
+// Wait returns when the file system has been unmounted, by Unmount or
+// otherwise, and everything that can be is at the server.
 func (m *Mount) Wait() { <-m.done }
 
-// Unmount unmounts the file system and waits as Wait does. While files are open
-// it fails. What copied the mount to another namespace uses it too, and is
-// waited for.
+// Unmount unmounts the file system and waits as Wait does. It fails while files
+// are open. A mount namespace that holds a copy of the mount keeps the file
+// system in use, and Unmount waits for that copy too.
 func (m *Mount) Unmount() error {
 	select {
 	case <-m.done:

@@ -47,11 +47,12 @@ func (m *Mount) Rmdir(cancel <-chan struct{}, h *fuse.InHeader, name string) fus
 	return m.removed(dir, name, n, began, &wcc, err)
 }
 
-// removed ends a request that removed a name in dir, of n perhaps.
+// removed ends a request that removed a name in dir. n is the named node, or
+// nil if unknown.
 func (m *Mount) removed(dir *node, name string, n *node, began uint64, wcc *nfs3.WccData, err error) fuse.Status {
 	m.learnOwn(dir, began, &wcc.After)
 	if n != nil {
-		m.suspect(n) // links and ctime
+		m.suspect(n) // its link count and ctime
 	}
 	if err == nil {
 		m.table.unname(dir, name)
@@ -62,7 +63,7 @@ func (m *Mount) removed(dir *node, name string, n *node, began uint64, wcc *nfs3
 	return m.fail(err)
 }
 
-// Rename implements fuse.RawFileSystem. NFS has none of the flags.
+// Rename implements fuse.RawFileSystem. NFS supports none of the flags.
 func (m *Mount) Rename(cancel <-chan struct{}, in *fuse.RenameIn, name, newName string) fuse.Status {
 	from, to := m.table.node(in.NodeId), m.table.node(in.Newdir)
 	switch {
@@ -128,7 +129,7 @@ func (m *Mount) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out *
 	}
 	status := m.enter(o, dir, name, sight{began: began, made: true}, n.fh, &nfs3.PostOpAttr{}, out)
 	if status == fuse.OK && isShut(in.Oldnodeid) {
-		shut(out) // what the kernel links keeps its type
+		shut(out) // a hard link made by the kernel keeps the file type
 	}
 	return status
 }

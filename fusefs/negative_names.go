@@ -1,16 +1,16 @@
 package fusefs
 
-// A negativeNames is the names that a directory does not have, as was seen under a grant of
-// it. It is under the node's lock.
+// A negativeNames is the set of names that a directory was seen to lack under a
+// grant of the directory. The node's lock guards it.
 type negativeNames struct {
 	grant uint64
 	names map[string]struct{}
 }
 
-// grantOf returns the grant under which a name was seen in directory n, or 0. A call
-// that began before a change of ours ended may have come before it at the server; that
-// of a call which made the name may not, since the kernel makes and removes names in a
-// directory one at a time.
+// grantOf returns the grant under which a name was seen in directory n, or 0. A
+// call that began before a change of ours ended may have reached the server
+// before that change. A call that itself made the name cannot have, since the
+// kernel makes and removes names in a directory one at a time.
 func (n *node) grantOf(s sight) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -24,8 +24,8 @@ func (n *node) grantOfLocked(s sight) uint64 {
 	return n.grant
 }
 
-// lacks notes that directory n does not have a name, as was seen, and returns under
-// which grant.
+// lacks records that directory n was seen to lack a name, and returns the grant
+// under which it was seen, or 0.
 func (n *node) lacks(name string, s sight) (grant uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -41,14 +41,16 @@ func (n *node) lacks(name string, s sight) (grant uint64) {
 	return grant
 }
 
-// mayHave notes that directory n may have a name: a change of ours makes it.
+// mayHave records that directory n may have a name, because a change of ours
+// makes it.
 func (n *node) mayHave(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.asDir().negative.names, name)
 }
 
-// lacking tells whether directory n does not have a name, as was seen under a grant.
+// lacking reports whether directory n was seen to lack a name under the given
+// grant.
 func (n *node) lacking(name string, grant uint64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

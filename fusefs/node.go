@@ -10,56 +10,59 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A node is an object that the kernel knows, be it by several names.
+// A node is an object that the kernel knows, possibly by several names.
 type node struct {
 	m   *Mount
 	id  uint64 // the kernel's number
 	fh  nfs3.FH
-	own atomic.Pointer[delegclient.Object] // object
+	own atomic.Pointer[delegclient.Object] // object creates it
 
-	// Of the table, and under its lock.
-	lookups uint64 // how often the kernel was told
-	opens   int    // open files, and such as are being opened
+	// Guarded by the table's lock.
+	lookups uint64 // how often the kernel was given the node
+	opens   int    // files open or being opened
 	places  []place
-	used    atomic.Bool  // since oldLocked passed by
-	parked  *lru.Element // of the table's, if the kernel has forgotten it
+	used    atomic.Bool  // since oldLocked last passed the node
+	parked  *lru.Element // in the table's list, if the kernel has forgotten the node
 
 	mu   sync.Mutex
 	attr nfs3.Attr
 	cache
 	delegationState
-	silly  []sillyName // names that removed open files got
+	silly  []sillyName // names given to removed open files
 	rights *rights     // nil: none are known
-	gaveUp *retry      // the last time that open said ESTALE; nil: none that counts
+	gaveUp *retry      // last ESTALE from open; nil: none that matters
 
-	pending atomic.Pointer[pending] // data on their way; nil: there were none
+	pending atomic.Pointer[pending] // data under way to the server; nil: there were none
 
-	directory atomic.Pointer[directory] // asDir
+	directory atomic.Pointer[directory] // use asDir
 }
 
-// A cache is how long attributes are believed, and which may replace them.
+// A cache holds how long attributes are believed, and which attributes may
+// replace them.
 //
 // Replies overtake each other. Each call takes a tick of the mount's clock when
-// it begins, and a change of ours another when it has ended; a reply to a call
-// that began before since is older than what is known, and is left out.
+// the call begins, and each change of ours takes another when the change has
+// ended. A reply to a call that began before since is older than the known
+// attributes, and is dropped.
 //
-//	GETATTR ├────────────────────────────┤  left out: began before the WRITE ended
+//	GETATTR ├────────────────────────────┤  dropped: began before the WRITE ended
 //	WRITE         ├─────────┤▲              since
 type cache struct {
-	learnt  uint64 // when the call began that they are from
+	learnt  uint64 // tick at which the call began that returned attr
 	since   uint64
 	changed uint64        // tick after the last change of ours
-	life    time.Duration // from one reply to the next
-	stamp   instant       // when life began to be what it is
-	until   instant       // 0: they have changed since
+	life    time.Duration // from one confirming reply to the next
+	stamp   instant       // when life was last set
+	until   instant       // 0: the attributes have changed since
 
-	// wrote is the end of what we wrote and attr may not know of, in
-	// octets; calls that began at sent or later know of it. behind tells
-	// that attr came of none of these. writes counts.
+	// wrote is the end offset, in bytes, of our writes that attr may not
+	// reflect. Calls that began at tick sent or later reflect those writes;
+	// behind is set if attr came from an earlier call. writes counts our
+	// writes.
 	wrote, sent, writes uint64
-	behind, known       bool // known: there are attributes
+	behind, known       bool // known: attr is set
 
-	// told is what the kernel has.
+	// told is the state the kernel was given.
 	told struct {
 		size         uint64
 		mtime, ctime nfs3.Time
@@ -67,7 +70,7 @@ type cache struct {
 }
 
 // learn takes the attributes of a reply to a call that began at tick began. It
-// tells whether they show a change.
+// reports whether the attributes show a change.
 func (m *Mount) learn(n *node, began uint64, a *nfs3.Attr) (changed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,9 +86,9 @@ func (m *Mount) learnPost(n *node, began uint64, a *nfs3.PostOpAttr) (changed bo
 	return a.OK && m.learn(n, began, &a.Attr)
 }
 
-// learnOwn takes what the reply to a change of ours says of n. Where another
-// call of ours ended meanwhile, nobody knows which came last: the next who asks
-// asks the server.
+// learnOwn takes the attributes of n from the reply to a change of ours. If
+// another call of ours ended meanwhile, the order of the two is unknown, and
+// the next use of the attributes asks the server.
 func (m *Mount) learnOwn(n *node, began uint64, a *nfs3.PostOpAttr) {
 	now := m.tick()
 	n.mu.Lock()
@@ -98,8 +101,8 @@ func (m *Mount) learnOwn(n *node, began uint64, a *nfs3.PostOpAttr) {
 	n.since, n.changed = now, now
 }
 
-// suspect makes the next who asks for n's attributes ask the server: they have
-// changed.
+// suspect makes the next use of n's attributes ask the server, because they
+// have changed.
 func (m *Mount) suspect(n *node) {
 	now := m.tick()
 	n.mu.Lock()
@@ -107,7 +110,8 @@ func (m *Mount) suspect(n *node) {
 	n.since, n.changed, n.until = now, now, 0
 }
 
-// takeLocked stores attributes that are news, or confirm what is known.
+// takeLocked stores attributes, which either are new or confirm the known
+// attributes.
 func (m *Mount) takeLocked(n *node, began uint64, a *nfs3.Attr) (changed bool) {
 	if n.behind = began < n.sent; !n.behind {
 		n.wrote = 0
@@ -143,30 +147,30 @@ func (n *node) freshLocked() time.Duration {
 	return max(0, n.until.left())
 }
 
-// sized tells whether it is known where n ends, although data of ours are on
-// their way.
+// sized reports whether the end of n is known, even while data of ours are
+// under way to the server.
 func (n *node) sized() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.known && n.until.left() > 0
 }
 
-// stated tells whether n's attributes are the last that the server said, be it
-// long ago.
+// stated reports whether n's attributes are the last that the server sent,
+// however old.
 func (n *node) stated() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.known && !n.behind && n.until != 0
 }
 
-// removed tells whether somebody else removed n's last name.
+// removed reports whether another client removed n's last name.
 func (n *node) removed() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.known && n.attr.Nlink == 0
 }
 
-// fresh is freshLocked for who has no lock.
+// fresh is freshLocked for callers that do not hold the lock.
 func (n *node) fresh() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -176,17 +180,17 @@ func (n *node) fresh() time.Duration {
 // tick returns the next time of the mount's clock.
 func (m *Mount) tick() uint64 { return m.clock.Add(1) }
 
-// A directory is what the nodes of directories have, and others do not.
+// A directory holds the state that only nodes of directories have.
 type directory struct {
-	names map[string]named // that the kernel may know; under the table's lock
+	names map[string]named // names the kernel may know; under the table's lock
 
-	// Under the node's lock.
+	// Guarded by the node's lock.
 	sillyCount sillyCount
 	negative   negativeNames
 	loan       loan
 }
 
-// asDir returns what n has as a directory.
+// asDir returns n's directory state, creating it if needed.
 func (n *node) asDir() *directory {
 	if d := n.directory.Load(); d != nil {
 		return d

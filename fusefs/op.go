@@ -12,32 +12,33 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// An op is one request of the kernel under way, and the context of what it waits
-// for. It ends before its time only as ops says; the calls that it has made then go
-// on.
+// An op is one request of the kernel under way, and the context of the calls
+// made for it. It ends early only as ops describes; the calls it has made then
+// continue.
 type op struct {
 	m      *Mount
 	from   fuse.Caller
-	unique uint64          // the kernel's number
-	cancel <-chan struct{} // closed when the process got a signal, or the mount went away
-	place  int             // in ops
-	dirs   [2]*node        // in which it changes names; nil: none
+	unique uint64          // the kernel's number of the request
+	cancel <-chan struct{} // closed when the process gets a signal or the mount goes away
+	place  int             // index in ops.all
+	dirs   [2]*node        // directories in which the request changes names; nil: none
 	gone   chan struct{}
 	calls  calls
 
-	// Of ops, and under its lock.
-	closes   bool    // it is FLUSH, for which an exiting process gets no signal
-	polls    int     // of watch since it was interrupted
-	answered bool    // the kernel has been told that it was interrupted
-	touched  []*node // what the server may change
+	// Guarded by the lock of ops.
+	closes   bool    // the request is FLUSH, for which an exiting process gets no signal
+	polls    int     // of watch since the interruption
+	answered bool    // the kernel was already answered with EINTR
+	touched  []*node // nodes that the server may change
 
-	// Of who makes the request: what a lost answer says that the kernel has.
+	// Owned by the goroutine that handles the request. If the kernel loses the
+	// answer, these are undone.
 	referred []*node
-	opened   uint64    // number of a file or directory; 0: none
-	made     givenName // that the server may have
+	opened   uint64    // number of a file or directory handle; 0: none
+	made     givenName // name that the server may have created
 }
 
-// A givenName is one that a request gives to an object.
+// A givenName is a name that a request gives to an object.
 type givenName struct {
 	dir  *node
 	name string
@@ -62,7 +63,7 @@ func (c *calls) Err() error {
 	}
 }
 
-// changes notes in which directories the request changes names.
+// changes records the directories in which the request changes names.
 func (o *op) changes(dirs ...*node) {
 	copy(o.dirs[:], dirs)
 	for _, d := range dirs {
@@ -71,10 +72,10 @@ func (o *op) changes(dirs ...*node) {
 	o.mayChange(dirs...)
 }
 
-// who returns who made the request.
+// who returns the caller that made the request.
 func (o *op) who() *caller { return o.m.callers.of(&o.from) }
 
-// c returns the Client that calls in the name of who made the request.
+// c returns the Client that calls in the name of the request's caller.
 func (o *op) c() *nfsclient.Client { return o.who().client }
 
 // Deadline implements context.Context.
@@ -101,8 +102,8 @@ func (o *op) Err() error {
 	}
 }
 
-// begin makes an op of a request. Who gets it calls end, after which another
-// request may have it.
+// begin makes an op of a request. The caller must call end; afterwards another
+// request may reuse the op.
 func (m *Mount) begin(cancel <-chan struct{}, h *fuse.InHeader) *op {
 	m.answers.next(h.Pid)
 	return m.ops.add(m, cancel, h)
@@ -122,7 +123,7 @@ func (m *Mount) end(o *op) {
 	}
 }
 
-// mayChange notes what the server may change, some of which may be nil.
+// mayChange records nodes that the server may change. Nodes may be nil.
 func (o *op) mayChange(nodes ...*node) {
 	o.m.ops.mu.Lock()
 	defer o.m.ops.mu.Unlock()
@@ -133,24 +134,25 @@ func (o *op) mayChange(nodes ...*node) {
 	}
 }
 
-// isClose notes that the request is FLUSH.
+// isClose records that the request is FLUSH.
 func (o *op) isClose() {
 	o.m.ops.mu.Lock()
 	defer o.m.ops.mu.Unlock()
 	o.closes = true
 }
 
-// ops are the requests under way. A signal alone ends none of them: programs do
-// not expect that of a disk. But who is being killed does not wait, as with Linux's
-// hard mounts, and nobody does when the mount was taken away by force.
+// ops holds the requests under way. A signal alone ends no request, because
+// programs do not expect that of a disk. But a process that is being killed
+// does not wait, as with Linux's hard mounts, and no process waits after a
+// forced unmount.
 type ops struct {
 	mu   sync.Mutex
 	all  []*op
-	free []*op // that did not end before their time
-	late int   // that are under way although the kernel has its answer
+	free []*op // for reuse; none of them was stopped early
+	late int   // number under way that the kernel has already been answered for
 }
 
-// add notes a request that begins, and gives it a place and its channels.
+// add records a request that begins, and gives it a place and its channels.
 func (s *ops) add(m *Mount, cancel <-chan struct{}, h *fuse.InHeader) *op {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +167,8 @@ func (s *ops) add(m *Mount, cancel <-chan struct{}, h *fuse.InHeader) *op {
 	return o
 }
 
-// remove ends a request, and tells whether the kernel had its answer before.
+// remove ends a request, and reports whether the kernel had been answered
+// before.
 func (s *ops) remove(o *op) (answered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +184,8 @@ func (s *ops) remove(o *op) (answered bool) {
 	return o.answered
 }
 
-// reset forgets what add does not set: to copy a whole op takes longer than all else
-// of a request.
+// reset clears the fields that add does not set. Copying a whole op would take
+// longer than the rest of a request.
 func (o *op) reset() {
 	clear(o.touched)
 	clear(o.referred)
@@ -190,7 +193,7 @@ func (o *op) reset() {
 	o.dirs, o.closes, o.polls, o.opened, o.made = [2]*node{}, false, 0, 0, givenName{}
 }
 
-// stop ends a request, and its calls.
+// stop ends a request and its calls.
 func (o *op) stop() {
 	if o.Err() == nil {
 		close(o.gone)
@@ -200,11 +203,12 @@ func (o *op) stop() {
 	}
 }
 
-// end ends those that need not wait any more for a server that does not answer.
+// end stops the requests of killed processes while the server does not answer,
+// and all requests if the kernel has cut the connection.
 func (s *ops) end(aborted func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := len(s.all) > 0 && aborted() // now there is still a connection to look at
+	all := len(s.all) > 0 && aborted() // here the connection still exists
 	for _, o := range s.all {
 		if all || o.Err() == nil && o.interrupted() && killed(o.from.Pid) {
 			o.stop()
@@ -212,11 +216,12 @@ func (s *ops) end(aborted func() bool) {
 	}
 }
 
-// endKilled ends those whose process was killed, while the server answers others.
-// What they wait for here is given up at once. A call that they have made goes on,
-// for to give it up can cost the connection: then answer gives the kernel its answer,
-// and the request lives on without a process. It has its memory as long as the
-// server may use that. endKilled returns what is not believed for the time being.
+// endKilled ends the requests of killed processes while the server answers
+// others. Local waits end at once. A call already made continues, because
+// abandoning it can cost the connection: answer then gives the kernel its
+// reply, and the request lives on without a process. The request keeps its
+// memory as long as the server may use it. endKilled returns the nodes that
+// must not be trusted until then.
 func (s *ops) endKilled(answer func(unique uint64) bool, aborted func() bool) (doubted []*node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +238,7 @@ func (s *ops) endKilled(answer func(unique uint64) bool, aborted func() bool) (d
 			}
 		case s.late < maxLate:
 			for _, n := range o.touched {
-				n.late.Add(1) // first, for the answer wakes who looks
+				n.late.Add(1) // before answer, which wakes the process
 			}
 			if o.answered = answer(o.unique); !o.answered {
 				for _, n := range o.touched {
@@ -248,10 +253,10 @@ func (s *ops) endKilled(answer func(unique uint64) bool, aborted func() bool) (d
 	return doubted
 }
 
-// dead tells whether the process of a request that was interrupted long enough ago
-// does not wait for it. Of a process of a namespace that we do not see nobody knows
-// whether it was killed, so that it waits longer, and for a change as long as that
-// takes.
+// dead reports whether the process of a request that was interrupted long
+// enough ago no longer waits. A process of a namespace that we cannot see may
+// or may not have been killed: its request waits longer, and a request that
+// changes something waits until it is done.
 func (o *op) dead() bool {
 	if o.from.Pid == 0 {
 		return o.polls >= unseenPolls && len(o.touched) == 0 && !o.closes
@@ -259,8 +264,9 @@ func (o *op) dead() bool {
 	return o.polls >= killPolls && killed(o.from.Pid)
 }
 
-// answer tells the kernel that a request was interrupted, in place of who will
-// answer it in vain, and returns whether the kernel has taken it.
+// answer tells the kernel that a request was interrupted, instead of the
+// request's own reply, which will come too late. It reports whether the kernel
+// took the answer.
 func (m *Mount) answer(unique uint64) bool {
 	const headLen = 16
 	b := binary.NativeEndian.AppendUint32(make([]byte, 0, headLen), headLen)
@@ -270,8 +276,9 @@ func (m *Mount) answer(unique uint64) bool {
 	return err == nil
 }
 
-// unanswered ends a request that the kernel had another answer to: it does not know
-// what it was told, and what was changed is looked at again.
+// unanswered ends a request whose reply the kernel did not take: it undoes the
+// references that the reply would have given, and marks the changed nodes as
+// suspect.
 func (m *Mount) unanswered(o *op) {
 	for _, n := range o.touched {
 		m.suspect(n)
@@ -280,7 +287,7 @@ func (m *Mount) unanswered(o *op) {
 	for _, n := range o.referred {
 		m.table.forget(n.id, 1)
 	}
-	if made := o.made; made.dir != nil { // the kernel may believe that there is none
+	if made := o.made; made.dir != nil { // the kernel may believe that the name does not exist
 		m.notes.Go(func() { m.expireName(made.dir, made.name) })
 	}
 	if o.opened == 0 {
@@ -296,15 +303,16 @@ func (m *Mount) unanswered(o *op) {
 	}
 }
 
-// untell takes back that the kernel is told of what the request has found last: it
-// fails after all.
+// untell takes back the reference to the node that the request found last,
+// because the request fails after all.
 func (o *op) untell() {
 	last := len(o.referred) - 1
 	o.m.table.forget(o.referred[last].id, 1)
 	o.referred = o.referred[:last]
 }
 
-// interrupted tells whether the process got a signal since it made the request.
+// interrupted reports whether the process got a signal since it made the
+// request.
 func (o *op) interrupted() bool {
 	select {
 	case <-o.cancel:
@@ -314,7 +322,7 @@ func (o *op) interrupted() bool {
 	}
 }
 
-// watch looks after the requests until stop.
+// watch checks the requests under way until stop is closed.
 func (m *Mount) watch(stop <-chan struct{}) {
 	t := time.NewTicker(killPoll)
 	defer t.Stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// fmodeExec is the flag with which the kernel opens what it will execute.
+// fmodeExec is the flag with which the kernel opens a file to execute.
 const fmodeExec = 0x20
 
 // A retry is an open that was answered with ESTALE, so that the kernel tries
@@ -20,10 +20,10 @@ type retry struct {
 	at  time.Time
 }
 
-// Open implements fuse.RawFileSystem. It asks the server whether the caller may
-// (ACCESS), and learns by the way whether the file has changed since: then what
-// the kernel has of it does not count any more (close-to-open consistency). Of a
-// file that is held all that is known.
+// Open implements fuse.RawFileSystem. It asks the server for the caller's
+// rights (ACCESS), and learns from the same reply whether the file has changed:
+// if so, the data cached by the kernel are stale (close-to-open consistency).
+// For a held file all of this is known without a call.
 func (m *Mount) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	n := m.table.node(in.NodeId)
 	switch {
@@ -34,7 +34,7 @@ func (m *Mount) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
-	m.table.open(n) // first, so that who removes the name sees it
+	m.table.open(n) // first, so that a concurrent removal sees the open
 	status := m.open(o, n, in.Flags, out)
 	if status != fuse.OK {
 		m.closed(o, n)
@@ -50,14 +50,14 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 	data := m.readEarly(o, n, openTypes(flags))
 	allowed, err := m.may(o, n, rights, openTypes(flags))
 	early := data()
-	if err == nil && !n.stated() { // it was dropped meanwhile
+	if err == nil && !n.stated() { // the attributes were dropped meanwhile
 		err = m.fetch(o, n)
 	}
 	switch {
 	case err != nil:
 		return m.failOn(n, err)
 	case n.removed():
-		return m.failOn(n, errRemoved) // perhaps another has its name
+		return m.failOn(n, errRemoved) // another object may have the name
 	case allowed != rights:
 		return errAccess
 	}
@@ -70,8 +70,8 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 	}
 	same, sameSize := n.asTold()
 	if flags&unix.O_APPEND != 0 && flags&unix.O_TRUNC == 0 && !sameSize && n.mayRetry(o.from.Pid) {
-		// The kernel appends where it believes the end to be. ESTALE makes
-		// it look the name up again, and learn the size that way.
+		// The kernel appends at its own idea of the end. ESTALE makes the
+		// kernel look the name up again, and so learn the size.
 		return errStale
 	}
 	if same {
@@ -94,9 +94,11 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 	return fuse.OK
 }
 
-// openTypes returns what is asked for of a file that is opened: all of what will be
-// read again; nothing of what is about to be changed, where others would have to wait
-// until this mount has given it back, and it itself where the server makes it.
+// openTypes returns the delegations to ask for when a file is opened: all of
+// ofFile for a file that will be read again, and none for a file that is about
+// to change. A delegation of a changing file would make other clients wait
+// until this mount has returned it, and this mount too if the server makes the
+// change.
 func openTypes(flags uint32) delegation.Types {
 	if flags&(unix.O_ACCMODE|unix.O_TRUNC) != unix.O_RDONLY {
 		return 0
@@ -104,10 +106,10 @@ func openTypes(flags uint32) delegation.Types {
 	return ofFile
 }
 
-// openedAs returns what the kernel is told of a file for the way in which it is
-// opened. With O_DIRECT: to ask for data wherever it believes the end to be, and to
-// write in parallel. Where it cannot be written to: that close has nothing to wait
-// for, so that Flush need not be asked.
+// openedAs returns the flags of the kernel's open file. With O_DIRECT, the
+// kernel asks for data beyond its idea of the end too, and writes in parallel.
+// If the file cannot be written, close has nothing to wait for and Flush is
+// skipped.
 func openedAs(flags uint32) (open uint32) {
 	if flags&unix.O_DIRECT != 0 {
 		open = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
@@ -118,7 +120,7 @@ func openedAs(flags uint32) (open uint32) {
 	return open
 }
 
-// openRights returns the rights that a file is opened for.
+// openRights returns the rights that opening with flags requires.
 func openRights(flags uint32) (rights uint32) {
 	if flags&fmodeExec != 0 {
 		return nfs3.AccessExecute
@@ -138,7 +140,7 @@ func openRights(flags uint32) (rights uint32) {
 	return rights
 }
 
-// asTold tells whether n's data, and its size, are as the kernel has them.
+// asTold reports whether n's data, and n's size, are as the kernel was told.
 func (n *node) asTold() (same, size bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -146,14 +148,15 @@ func (n *node) asTold() (same, size bool) {
 	return size && n.told.mtime == n.attr.Mtime, size
 }
 
-// changedAsTold tells whether n has changed since the kernel was told of it.
+// changedAsTold reports whether n has changed since the kernel was told of it.
 func (n *node) changedAsTold() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.told.ctime != n.attr.Ctime
 }
 
-// mayRetry tells whether the kernel has not just tried again in vain.
+// mayRetry reports whether open may answer ESTALE: not if the kernel has just
+// retried in vain.
 func (n *node) mayRetry(pid uint32) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,7 +169,7 @@ func (n *node) mayRetry(pid uint32) bool {
 	return true
 }
 
-// retried notes that the kernel's second try found nothing new.
+// retried records that the kernel's second try found nothing new.
 func (n *node) retried(pid uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -26,7 +26,7 @@ type entry struct {
 	id     uint64
 	cookie uint64
 	attr   nfs3.PostOpAttr
-	fh     nfs3.FH // nil: not said
+	fh     nfs3.FH // nil: not in the reply
 }
 
 func (e *entry) dirEntry(off uint64) fuse.DirEntry {
@@ -45,7 +45,7 @@ func (p *page) last() uint64 {
 	return p.entries[len(p.entries)-1].cookie
 }
 
-// find returns the place behind a cookie, which often is hint.
+// find returns the index after a cookie, trying hint first.
 func (p *page) find(cookie uint64, hint int) (i int, ok bool) {
 	switch {
 	case p.began == 0:
@@ -63,9 +63,9 @@ func (p *page) find(cookie uint64, hint int) (i int, ok bool) {
 	return 0, false
 }
 
-// load reads the page behind a cookie into d. Where the server does not know
-// the cookie any more, the directory is gone over from the start until the
-// cookie turns up again.
+// load reads the page after a cookie into d. If the server does not know the
+// cookie any more, load reads the directory from the start until the cookie
+// turns up again.
 func (m *Mount) load(o *op, d *dir, cookie, verf uint64, plus bool) error {
 	err := m.readPage(o, d, cookie, verf, plus)
 	if cookie == 0 || !errors.Is(err, nfs3.ErrBadCookie) {
@@ -131,8 +131,8 @@ func (m *Mount) readPage(o *op, d *dir, cookie, verf uint64, plus bool) error {
 	return nil
 }
 
-// name gives the entries their names, which stand in one string. The kernel
-// takes no directory in which a name has a slash.
+// name sets the names of the entries, which share one string. The kernel
+// rejects a directory in which a name contains a slash.
 func (p *page) name(names string, ends []int) error {
 	from := 0
 	for i, end := range ends {
@@ -145,7 +145,7 @@ func (p *page) name(names string, ends []int) error {
 	return nil
 }
 
-// learnListed takes attributes of what the kernel knows already.
+// learnListed takes the attributes of entries that the kernel already knows.
 func (m *Mount) learnListed(p *page) {
 	for i := range p.entries {
 		e := &p.entries[i]
@@ -158,8 +158,8 @@ func (m *Mount) learnListed(p *page) {
 	}
 }
 
-// callList calls READDIRPLUS, or READDIR for who needs no attributes and for
-// servers that have only that.
+// callList calls READDIRPLUS, or READDIR if attributes are not needed or the
+// server lacks READDIRPLUS.
 func (m *Mount) callList(o *op, d *dir, cookie, verf uint64, plus bool, each func(*nfs3.Entry)) (nfs3.DirRes, bool, error) {
 	count := uint32(m.cfg.FS.ListSize())
 	if plus && !m.plain.Load() {

@@ -2,19 +2,19 @@ package fusefs
 
 import "github.com/nfsrdma/nfsrdma/delegation"
 
-// A pages is since when the kernel has read all the data that it has of a file: a tick,
-// what the server's clock showed at least, and how the file was.
+// A pages describes when the kernel began to read its present data of a file: a
+// tick, a lower bound of the server's clock, and the file's state then.
 type pages struct {
 	tick  uint64
 	read  int64
 	stamp delegation.Stamp
 }
 
-// keeps tells whether what the kernel has of n's data, which is being opened, is known
-// to be current or not; known is false where n cannot be held. It is current if nothing
-// was changed from here since the kernel began to read it, and nothing elsewhere: it was
-// read under the grant in force, or no change shows in n's attributes, nor could be
-// hidden by the tick of the server's clock.
+// keeps reports whether the kernel's data of n, which is being opened, are
+// current. known is false if n cannot be held. The data are current if nothing
+// has changed since the kernel began to read them, neither from here nor
+// elsewhere: they were read under the grant in force, or n's attributes show no
+// change and the granularity of the server's clock cannot hide one.
 func (m *Mount) keeps(o *op, n *node) (known, current bool) {
 	held := n.trusted(o, delegation.FileData)
 	if !held && !m.holdable(n) {
@@ -30,21 +30,22 @@ func (m *Mount) keeps(o *op, n *node) (known, current bool) {
 	return true, held || delegation.Unchanged(p.stamp, stampOf(&n.attr), p.read)
 }
 
-// emptied returns what the kernel will have of n's data when it has dropped all that it
-// has.
+// emptied returns the pages that n will have once the kernel has dropped its
+// present data.
 func (m *Mount) emptied(n *node) *pages {
 	p := &pages{tick: m.tick(), read: m.cfg.Held.ServerTime()}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.until != 0 { // else nothing is like it
+	if n.until != 0 { // otherwise the stamp matches nothing
 		p.stamp = stampOf(&n.attr)
 	}
 	return p
 }
 
-// opened notes that the kernel has opened f: it makes a request for it. If it had to
-// drop pages, it has done so, and all that it has of the file it has read since: it
-// waits for pages that are being read before it drops them.
+// opened records that the kernel has opened f, since it now makes a request for
+// f. If the kernel had to drop pages, it has done so, and has read all its
+// present pages since: the kernel waits for pages being read before it drops
+// them.
 func (f *file) opened() {
 	if f.emptied.Load() == nil {
 		return
@@ -58,7 +59,7 @@ func (f *file) opened() {
 	}
 }
 
-// forgotten notes that the kernel has nothing of n any more.
+// forgotten records that the kernel has nothing of n any more.
 func (n *node) forgotten() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// pending is what programs wrote to a node and the server may not have yet, and
-// what of it was lost.
+// pending holds the data that programs wrote to a node and that the server may
+// not have yet, and records of lost data.
 type pending struct {
 	mu      sync.Mutex
 	w       *writer
@@ -18,18 +18,18 @@ type pending struct {
 	losses  losses
 }
 
-// A writer takes data in the name of one opener.
+// A writer takes data in the name of one caller.
 type writer struct {
 	wb     *nfsclient.WriteBehind
 	who    *caller
-	users  int           // that are in a method of wb
-	takers int           // of these, who have it take data
-	taken  uint64        // how many there were of these
-	over   bool          // it takes no more: another is to take its place
-	idle   chan struct{} // closed when there are no takers; nil: nobody waits for that
+	users  int           // number of goroutines in a method of wb
+	takers int           // number of users that are handing over data
+	taken  uint64        // total number of takers so far
+	over   bool          // takes no more data; another writer must take its place
+	idle   chan struct{} // closed when there are no takers; nil: no goroutine waits
 }
 
-// pend returns n's pending, which it makes if there is none.
+// pend returns n's pending, creating it if needed.
 func (n *node) pend() *pending {
 	p := n.pending.Load()
 	if p == nil {
@@ -53,7 +53,7 @@ func (n *node) unsent() (from, to int64, any bool) {
 	return p.w.wb.Pending()
 }
 
-// use returns the present writer, or nil. Who gets it calls unuse.
+// use returns the current writer, or nil. The caller must call unuse.
 func (n *node) use() (*pending, *writer) {
 	p := n.pending.Load()
 	if p == nil {
@@ -67,8 +67,8 @@ func (n *node) use() (*pending, *writer) {
 	return p, p.w
 }
 
-// unuse ends a use. The last one closes a writer that is not the present one any
-// more.
+// unuse ends a use. The last unuse of a writer that is no longer current closes
+// the writer.
 func (p *pending) unuse(w *writer) {
 	p.mu.Lock()
 	w.users--
@@ -79,8 +79,8 @@ func (p *pending) unuse(w *writer) {
 	}
 }
 
-// retire ends a writer, which the caller uses. What it has not put on stable
-// storage is lost.
+// retire replaces w as the current writer by none; the caller must be using w.
+// Data that w has not put on stable storage are lost.
 func (p *pending) retire(w *writer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +93,7 @@ func (p *pending) retireLocked(w *writer) {
 	}
 }
 
-// took ends a use of who had the writer take data.
+// took ends the use by a taker, which handed over data.
 func (p *pending) took(w *writer) {
 	p.mu.Lock()
 	if w.takers--; w.takers == 0 && w.idle != nil {
@@ -104,8 +104,8 @@ func (p *pending) took(w *writer) {
 	p.unuse(w)
 }
 
-// closed counts an open file less that may write. If it was the last, closed
-// returns the writer, for use, and how many had it take data.
+// closed counts down the open files that may write. If this was the last,
+// closed returns the current writer, in use, and its total number of takers.
 func (p *pending) closed() (w *writer, taken uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,8 +116,9 @@ func (p *pending) closed() (w *writer, taken uint64) {
 	return p.w, p.w.taken
 }
 
-// writerFor returns the writer of n for data of who. Who gets it calls took. Data
-// of another go to the server first: the order of writes counts.
+// writerFor returns the writer of n for data of caller who. The caller must
+// call took. Data of another caller go to the server first, because the order
+// of writes matters.
 func (m *Mount) writerFor(o *op, n *node, who *caller) (*pending, *writer, error) {
 	p := n.pend()
 	for {
@@ -144,8 +145,8 @@ func (m *Mount) writerFor(o *op, n *node, who *caller) (*pending, *writer, error
 	}
 }
 
-// drain ends a writer that takes no more data, when it has them all on stable
-// storage.
+// drain retires a writer that takes no more data, once all its data are on
+// stable storage.
 func (p *pending) drain(o *op, w *writer) error {
 	p.mu.Lock()
 	if w.takers > 0 && w.idle == nil {
@@ -167,8 +168,8 @@ func (p *pending) drain(o *op, w *writer) error {
 	return err
 }
 
-// wrote notes that data of n up to end are on their way. What calls under way
-// say of n is outdated.
+// wrote records that data of n up to end are under way. The attributes of n in
+// replies to calls now under way are outdated.
 func (m *Mount) wrote(n *node, end uint64) {
 	now := m.tick()
 	n.mu.Lock()
@@ -187,9 +188,9 @@ func (n *node) writesOf() uint64 {
 	return n.writes
 }
 
-// arrived notes that n's first writes are at the server, of which count were
-// made. What calls that begin from now on say of n knows of them, and so does a,
-// if it is not nil and OK, of a call that began after tick began.
+// arrived records that n's first count writes are at the server. Replies to
+// calls that begin from now on reflect these writes; so does a, if not nil and
+// OK, from a call that began after tick began.
 func (m *Mount) arrived(n *node, count, began uint64, a *nfs3.PostOpAttr) {
 	now := m.tick()
 	n.mu.Lock()
@@ -205,8 +206,8 @@ func (m *Mount) arrived(n *node, count, began uint64, a *nfs3.PostOpAttr) {
 	n.since, n.changed = now, now
 }
 
-// flush returns when everything that was written to n is at the server, or else
-// lost, or with an error if o has ended.
+// flush returns nil when all data written to n are at the server or lost, and
+// an error if o has ended.
 func (m *Mount) flush(o context.Context, n *node) error {
 	count := n.writesOf()
 	p, w := n.use()
@@ -222,8 +223,8 @@ func (m *Mount) flush(o context.Context, n *node) error {
 	return nil
 }
 
-// sync returns when everything that was written to n is on stable storage, or
-// else lost, or with an error if o has ended.
+// sync returns nil when all data written to n are on stable storage or lost,
+// and an error if o has ended.
 func (m *Mount) sync(o context.Context, n *node) error {
 	count := n.writesOf()
 	p, w := n.use()

@@ -5,19 +5,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A prefetch is all the data of a small file, read while it was asked for what is to be
-// held of it, so that who opens and reads it for the first time waits but once.
+// A prefetch is the content of a small file, read concurrently with the ACQUIRE
+// that open sends. The first open and read of a file then cost one round trip.
 type prefetch struct {
 	data []byte
 	attr nfs3.PostOpAttr
 
 	began uint64 // tick before the call
-	read  int64  // what the server's clock showed then at least
+	read  int64  // lower bound of the server's clock then
 }
 
-// readEarly begins to read n, which is being opened, if it is small and to be held, and
-// the kernel has nothing of it. The function that it returns waits for the data, which
-// may be nil; it must be called.
+// readEarly begins to read n, which is being opened, if n is small and to be
+// held and the kernel has nothing of it. The returned function waits for the
+// prefetch, which may be nil. The caller must call the function.
 func (m *Mount) readEarly(o *op, n *node, types delegation.Types) func() *prefetch {
 	if types == 0 || n.object().Types() != 0 || !m.holdable(n) {
 		return func() *prefetch { return nil }
@@ -43,16 +43,16 @@ func (m *Mount) readEarly(o *op, n *node, types delegation.Types) func() *prefet
 	return func() *prefetch { return <-done }
 }
 
-// counts tells whether e may be taken for what the kernel reads of n after p: nothing
-// has changed in between.
+// counts reports whether e may serve as the data that the kernel reads of n
+// after p: nothing has changed in between.
 func (e *prefetch) counts(n *node, p *pages) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return e.began > n.changed && e.attr.OK && delegation.Unchanged(stampOf(&e.attr.Attr), p.stamp, e.read)
 }
 
-// readEarly copies the data of f to p that were read early, for the first READ of it,
-// if that wants them all and they are still all.
+// readEarly copies the prefetch of f to p for the first READ of f, if that READ
+// asks for the whole file and nothing has changed since.
 func (f *file) readEarly(p []byte, off uint64) (n int, ok bool) {
 	if f.prefetch.Load() == nil {
 		return 0, false

@@ -16,7 +16,7 @@ func status(pid uint32) ([]byte, error) {
 	return os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 }
 
-// field returns what a line of status says.
+// field returns the value of a named line of status.
 func field(status []byte, name string) []byte {
 	_, rest, found := bytes.Cut(status, []byte("\n"+name+":"))
 	if !found {
@@ -26,8 +26,8 @@ func field(status []byte, name string) []byte {
 	return bytes.TrimSpace(line)
 }
 
-// killed tells whether a thread has SIGKILL waiting for it, or is no more. Of
-// one in a namespace that we do not see, whose number is 0, nobody knows.
+// killed reports whether a thread has SIGKILL pending or is gone. For a thread
+// in a namespace that we cannot see, whose number is 0, it reports false.
 func killed(pid uint32) bool {
 	if pid == 0 {
 		return false
@@ -45,11 +45,11 @@ func killed(pid uint32) bool {
 	return dying(pid)
 }
 
-// dying tells whether a thread is ending as SIGKILL has it do: that does not wait
-// for it any more.
+// dying reports whether a thread is exiting because of SIGKILL, which is then
+// no longer pending.
 func dying(pid uint32) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // from the third on
+	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // from the third field on
 	const flags, code, exiting = 9 - 3, 52 - 3, 0x4
 	if len(f) <= code {
 		return false
@@ -59,19 +59,20 @@ func dying(pid uint32) bool {
 	return err == nil && err2 == nil && is&exiting != 0 && why&0x7f == uint64(syscall.SIGKILL)
 }
 
-// running tells whether a thread has a processor, or waits for one.
+// running reports whether a thread has a processor, or waits for a processor.
 func running(thread uint32) bool {
 	s, err := status(thread)
 	return err == nil && bytes.HasPrefix(field(s, "State"), []byte("R"))
 }
 
-// groups returns the supplementary groups of the thread of a request, as many as RPC
-// carries; none if the thread is not in this /proc, or is not the caller's user and group
-// there: a request outlives a thread that is killed, whose number another may get.
+// groups returns the supplementary groups of the thread of a request, as many
+// as RPC carries. It returns none if the thread is not in this /proc, or does
+// not have the caller's user and group there: a request outlives a killed
+// thread, and another thread may get its number.
 func groups(from *fuse.Caller) []uint32 {
 	s, err := status(from.Pid)
 	if err != nil || acting(s, "Uid") != uint64(from.Uid) || acting(s, "Gid") != uint64(from.Gid) {
-		return nil // the server goes by user and group
+		return nil // the server then goes by user and group
 	}
 	var list []uint32
 	for _, word := range bytes.Fields(field(s, "Groups")) {
@@ -83,8 +84,8 @@ func groups(from *fuse.Caller) []uint32 {
 	return list
 }
 
-// acting returns the number that a thread has at the file system, of its user or group:
-// the last of the four of a line.
+// acting returns a thread's user or group number for file system access: the
+// last of the four numbers of a status line.
 func acting(status []byte, name string) uint64 {
 	if f := bytes.Fields(field(status, name)); len(f) == 4 {
 		if id, err := strconv.ParseUint(string(f[3]), 10, 32); err == nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// The kernel forgets what it knows when the machine wants memory, and not when we do. So
-// it is told to when it knows too much: nodes in no order, but for those that were used
-// since they were passed by last. What is open, or otherwise in use in the kernel, stays
-// there.
+// The kernel forgets nodes when the machine wants memory, not when this process
+// does. If the kernel knows too many nodes, prune tells it to forget some: in
+// no order, except nodes used since the last pass. Open nodes, and nodes
+// otherwise in use in the kernel, stay there.
 
-// full tells whether the kernel knows as much as it may.
+// full reports whether the kernel knows as many nodes as it may.
 func (t *table) full() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -24,7 +24,7 @@ func (t *table) full() bool {
 // excessLocked returns how many nodes too many the kernel knows.
 func (t *table) excessLocked() int { return len(t.nodes) - t.parked.Len() - t.room }
 
-// addedLocked has the kernel forget nodes where there are too many.
+// addedLocked starts prune if the kernel knows too many nodes.
 func (t *table) addedLocked() {
 	m := t.m
 	if t.pruning || t.excessLocked() <= 0 || time.Since(t.pruned) < prunePause {
@@ -38,8 +38,8 @@ func (t *table) addedLocked() {
 	}
 }
 
-// prune makes the kernel forget nodes until it knows an eighth less than it may, has
-// been asked to forget as many as there are, or is gone.
+// prune makes the kernel forget nodes until the kernel knows an eighth less
+// than it may, has been asked to forget as many as exist, or is gone.
 func (m *Mount) prune() {
 	t := m.table
 	for asked, on := 0, true; ; {
@@ -54,11 +54,11 @@ func (m *Mount) prune() {
 		asked += max(len(some), len(t.nodes)/64)
 		t.mu.Unlock()
 		on = m.pruneNodes(some)
-		time.Sleep(prunePoll) // the kernel says later what it has forgotten
+		time.Sleep(prunePoll) // the kernel reports forgotten nodes later
 	}
 }
 
-// oldLocked returns some nodes that nobody has used since they were passed by.
+// oldLocked returns some nodes that were not used since the last pass.
 func (t *table) oldLocked(count int) (old []*node) {
 	for id, n := range t.nodes {
 		if id == fuse.FUSE_ROOT_ID || n.parked != nil || n.opens > 0 || n.used.Swap(false) {
@@ -71,14 +71,15 @@ func (t *table) oldLocked(count int) (old []*node) {
 	return old
 }
 
-// pruneNodes makes the kernel forget nodes. Before Linux 6.18 it has no note for that: then
-// the names of all but directories go, which undoes what is mounted on them. It returns false where the
-// kernel has gone.
+// pruneNodes makes the kernel forget nodes. Linux before 6.18 has no such note:
+// there pruneNodes drops the names of all nodes except directories, which
+// undoes mounts on those names. It returns false if the kernel has gone, or if
+// something is mounted on the file system and the note does not exist.
 func (m *Mount) pruneNodes(some []*node) bool {
 	ids := make([]uint64, 0, len(some))
 	for _, n := range some {
 		ids = append(ids, n.id)
-		if isSpecial(typeBits[n.typ()]) { // the kernel may know it by either number
+		if isSpecial(typeBits[n.typ()]) { // the kernel may know the node by either number
 			ids = append(ids, n.id|shutBit)
 		}
 	}
@@ -97,8 +98,8 @@ func (m *Mount) pruneNodes(some []*node) bool {
 	return true
 }
 
-// dropNames makes the kernel forget the names of n, unless it is a directory, below which
-// anything may be in use.
+// dropNames makes the kernel forget the names of n. It leaves directories
+// alone, because anything below them may be in use.
 func (m *Mount) dropNames(n *node) {
 	if n.typ() == nfs3.TypeDir {
 		return
@@ -111,7 +112,7 @@ func (m *Mount) dropNames(n *node) {
 	}
 }
 
-// typ returns what n is.
+// typ returns n's file type.
 func (n *node) typ() nfs3.Type {
 	n.mu.Lock()
 	defer n.mu.Unlock()

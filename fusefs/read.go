@@ -11,7 +11,8 @@ import (
 )
 
 // Read implements fuse.RawFileSystem. The data go from the connection straight
-// to p, or where they are many to a landing, which go-fuse gives to the kernel.
+// to p, or, for a large READ, to a readBuffer, which go-fuse gives to the
+// kernel.
 func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.ReadResult, fuse.Status) {
 	f := m.files.file(in.Fh)
 	if f == nil {
@@ -20,8 +21,8 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 	f.opened()
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
-	// The kernel takes a short answer for the end of the file, so that all
-	// that was written behind in.Offset must be at the server.
+	// The kernel takes a short answer for the end of the file. All data written
+	// after in.Offset must therefore be at the server.
 	if _, to, unsent := f.n.unsent(); unsent && to > int64(in.Offset) {
 		if err := m.flush(o, f.n); err != nil {
 			return nil, m.fail(err)
@@ -40,7 +41,7 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 	}
 	n, err := m.read(o, f, r.mem[:len(p)], in.Offset)
 	switch {
-	case err != nil: // go-fuse takes data beside an error for success
+	case err != nil: // go-fuse takes data with an error for success
 		r.Done()
 		return nil, m.fail(err)
 	case n == 0:
@@ -51,11 +52,12 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 	return r, fuse.OK
 }
 
-// errNoData: a server that gives nothing, and says that there is more.
+// errNoData is the error if the server returns no data, but reports that more
+// exist.
 var errNoData = errors.New("the server reads nothing and gives no reason")
 
 func (m *Mount) read(o *op, f *file, p []byte, off uint64) (int, error) {
-	if len(p) > m.cfg.FS.ReadSize() { // several calls at a time
+	if len(p) > m.cfg.FS.ReadSize() { // takes several calls at a time
 		n, err := m.cfg.FS.File(f.n.fh).As(f.who.cred).ReadAt(o, p, int64(off))
 		if errors.Is(err, io.EOF) {
 			err = nil
@@ -76,16 +78,17 @@ func (m *Mount) read(o *op, f *file, p []byte, off uint64) (int, error) {
 		if res.EOF {
 			break
 		}
-		if len(res.Data) == 0 { // it is no end, which the kernel would take it for
+		if len(res.Data) == 0 { // the kernel would take it for the end
 			return n, errNoData
 		}
 	}
 	return n, nil
 }
 
-// raiseReadAhead lets the kernel read further ahead than the 128 KiB to which
-// it holds FUSE file systems, whatever these ask for: too little to keep even
-// one READ of full size under way. Only root may; others read more slowly.
+// raiseReadAhead lets the kernel read further ahead than 128 KiB, to which the
+// kernel limits FUSE file systems whatever they ask for: too little to keep
+// even one READ of full size under way. Only root may raise the limit; mounts
+// of other users read more slowly.
 func (m *Mount) raiseReadAhead() {
 	var st unix.Stat_t
 	if err := unix.Stat(m.cfg.Point, &st); err != nil {
@@ -96,7 +99,8 @@ func (m *Mount) raiseReadAhead() {
 	}
 }
 
-// bdi is the file that says how far the kernel reads ahead on a device.
+// bdi returns the path of the file that sets the kernel's read-ahead on a
+// device.
 func bdi(dev uint64) string {
 	return fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", unix.Major(dev), unix.Minor(dev))
 }

@@ -8,19 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// landings are memory for the data of large READs, in huge pages: the kernel looks up
-// each page of what it takes over, which is quick where they are parts of one. The
-// zero value has none yet.
+// landings is memory for the data of large READs, in huge pages: the kernel
+// looks up each page that it takes over, which is fast within a huge page. The
+// zero value is ready to use.
 type landings struct {
 	mu   sync.Mutex
 	mem  []byte        // mapped, or nil
-	free []*readBuffer // the last is the one whose memory is in the processor's cache
+	free []*readBuffer // the memory of the last is in the processor's cache
 	used bool          // since rest
 }
 
-// A readBuffer is memory for the data of one READ, until the kernel has them. It is a
-// fuse.ReadResult of n octets. As it has Slices, go-fuse writes from its memory, and
-// calls Done after that; of one without octets it does not call Done at all.
+// A readBuffer is memory for the data of one READ, until the kernel has them.
+// It is a fuse.ReadResult of n bytes. Because it has Slices, go-fuse writes
+// directly from its memory, and then calls Done. go-fuse never calls Done for
+// an empty result.
 type readBuffer struct {
 	of   *landings
 	mem  []byte
@@ -28,8 +29,8 @@ type readBuffer struct {
 	data [1][]byte // what Slices returns
 }
 
-// get returns memory for n octets, or nil where go-fuse's own is as good, or there
-// is none. Who gets it calls Done, or leaves that to go-fuse.
+// get returns memory for n bytes, or nil if go-fuse's own memory is as good, or
+// none is free. The caller must call Done, or leave that to go-fuse.
 func (s *landings) get(n int) *readBuffer {
 	if n < minLanding || n > maxTransfer {
 		return nil
@@ -49,13 +50,13 @@ func (s *landings) get(n int) *readBuffer {
 	return r
 }
 
-// fill maps memory, if there is some.
+// fill maps the memory, if the system has enough.
 func (s *landings) fill() {
 	mem, err := unix.Mmap(-1, 0, landingRoom+hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return
 	}
-	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // else pages are small, and all goes on
+	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // failure only leaves the pages small
 	s.mem = mem
 	begin := -uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & (hugePage - 1)
 	for room := mem[begin:][:landingRoom]; len(room) > 0; room = room[maxTransfer:] {
@@ -63,7 +64,7 @@ func (s *landings) fill() {
 	}
 }
 
-// rest gives the memory back that was not used since the last time.
+// rest unmaps the memory if it was not used since the last rest.
 func (s *landings) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +74,7 @@ func (s *landings) rest() {
 	s.used = false
 }
 
-// close gives the memory back when no READ is under way any more.
+// close unmaps the memory. No READ may be under way.
 func (s *landings) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +100,7 @@ func (r *readBuffer) Slices() ([][]byte, fuse.Status) {
 // Size implements fuse.ReadResult.
 func (r *readBuffer) Size() int { return r.n }
 
-// Done implements fuse.ReadResult: the memory is for the next.
+// Done implements fuse.ReadResult. The memory is free for reuse.
 func (r *readBuffer) Done() {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()

@@ -7,24 +7,24 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// rights are what callers may do with an object, as the server said while its ctime,
-// which a change of rights moves, was what it is here, and under which grant.
+// rights holds what the server said callers may do with an object, and the
+// object's ctime and grant at that time. A change of rights changes the ctime.
 type rights struct {
 	ctime nfs3.Time
 	grant uint64
 	by    []right
 }
 
-// A right is one caller's, in the bits of ACCESS.
+// A right is the right of one caller, in the bits of ACCESS.
 type right struct {
 	who            *caller
 	asked, allowed uint32
 }
 
-// noTime is a time that nothing has.
+// noTime is a time that no object has.
 var noTime = nfs3.Time{Nsec: math.MaxUint32}
 
-// allowedLocked returns which of the rights a caller has, if that is known.
+// allowedLocked returns the wanted rights that a caller has, if that is known.
 func (n *node) allowedLocked(who *caller, want uint32) (allowed uint32, known bool) {
 	r := n.rights
 	if r == nil || r.grant != n.grant || r.ctime != n.attr.Ctime {
@@ -38,7 +38,7 @@ func (n *node) allowedLocked(who *caller, want uint32) (allowed uint32, known bo
 	return 0, false
 }
 
-// allowLocked notes which of the rights asked for a caller has.
+// allowLocked records which of the asked rights a caller has.
 func (n *node) allowLocked(who *caller, asked, allowed uint32) {
 	r := n.rights
 	if r == nil || r.grant != n.grant || r.ctime != n.attr.Ctime {
@@ -57,17 +57,17 @@ func (n *node) allowLocked(who *caller, asked, allowed uint32) {
 	r.by = append(r.by, right{who, asked, allowed & asked})
 }
 
-// A reply says which of the rights asked for a caller has.
+// A reply is the answer of ACCESS: which of the asked rights a caller has.
 type reply struct {
 	asked, allowed uint32
 
 	began uint64          // tick before the call
-	read  int64           // what the server's clock showed then at least (delegclient.Set)
+	read  int64           // lower bound of the server's clock then (delegclient.Set)
 	attr  nfs3.PostOpAttr // of the object
 }
 
-// allow notes what a reply says of a caller's rights. Where the call began before the
-// grant came, the object must have been as it was granted.
+// allow records the rights of a caller from a reply. If the call began before
+// the grant came, the reply counts only if the object's state was as granted.
 func (n *node) allow(who *caller, r reply) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,17 +80,18 @@ func (n *node) allow(who *caller, r reply) {
 	n.allowLocked(who, r.asked, r.allowed)
 }
 
-// stampOf returns what tells an object's states apart.
+// stampOf returns the part of the attributes that distinguishes an object's
+// states.
 func stampOf(a *nfs3.Attr) delegation.Stamp {
 	return delegation.Stamp{Size: a.Size, MTime: nanoseconds(a.Mtime), CTime: nanoseconds(a.Ctime)}
 }
 
-// nanoseconds returns a time since 1970.
+// nanoseconds returns t in nanoseconds since 1970.
 func nanoseconds(t nfs3.Time) int64 { return int64(t.Sec)*1e9 + int64(t.Nsec) }
 
-// may returns which of the rights the caller has, from what is known under a grant, or
-// else by ACCESS. n's attributes are known then. Where n is to be held (types is not
-// 0), it is asked for at the same time.
+// may returns which of the wanted rights the caller has, from knowledge under a
+// grant or otherwise by ACCESS. Afterwards n's attributes are known. If types
+// is not 0, may concurrently asks for a delegation of n.
 func (m *Mount) may(o *op, n *node, want uint32, types delegation.Types) (allowed uint32, err error) {
 	who := o.who()
 	if allowed, known := n.mayHeld(o, who, want); known {
@@ -101,15 +102,15 @@ func (m *Mount) may(o *op, n *node, want uint32, types delegation.Types) (allowe
 	if !granted() || err != nil || n.object().Types()&ofAttributes == 0 {
 		return r.allowed & want, err
 	}
-	n.allow(who, r) // what came before the grant may count under it
+	n.allow(who, r) // a reply from before the grant may be valid under it
 	if allowed, known := n.mayHeld(o, who, want); known {
 		return allowed, nil
 	}
-	r, err = m.access(o, n, who, want) // so that it is known from now on
+	r, err = m.access(o, n, who, want) // so that the rights are known from now on
 	return r.allowed & want, err
 }
 
-// mayHeld is may for what is known under a grant.
+// mayHeld is may for rights known under a grant.
 func (n *node) mayHeld(o *op, who *caller, want uint32) (allowed uint32, known bool) {
 	if !n.trusted(o, ofAttributes) {
 		return 0, false
@@ -122,8 +123,9 @@ func (n *node) mayHeld(o *op, who *caller, want uint32) (allowed uint32, known b
 	return n.allowedLocked(who, want)
 }
 
-// acquireBeside is acquire while the caller makes a call of its own. The function that
-// it returns waits for the outcome; it must be called.
+// acquireBeside runs acquire concurrently with a call that the caller makes.
+// The returned function waits for the outcome. The caller must call the
+// function.
 func (m *Mount) acquireBeside(o *op, n *node, types delegation.Types) func() bool {
 	if types == 0 || n.object().Types() != 0 || !m.holdable(n) {
 		return func() bool { return false }
@@ -133,8 +135,8 @@ func (m *Mount) acquireBeside(o *op, n *node, types delegation.Types) func() boo
 	return func() bool { return <-done }
 }
 
-// access asks which of the rights the caller has. Of what may be held all is asked, as
-// the next who asks may want others.
+// access asks the server for the caller's rights. For an object that can be
+// held it asks for all rights, because later callers may want others.
 func (m *Mount) access(o *op, n *node, who *caller, want uint32) (reply, error) {
 	r := reply{asked: want, began: m.tick(), read: m.cfg.Held.ServerTime()}
 	if m.holdable(n) {

@@ -20,9 +20,9 @@ func (m *Mount) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.At
 	o.mayChange(n)
 	s, who := wanted(in), o.who()
 	if f := m.files.file(in.Fh); in.Valid&fuse.FATTR_FH != 0 && f != nil {
-		who = f.who // ftruncate: who opened the file may
+		who = f.who // ftruncate: the opener's rights apply
 	} else if s.Size.Set && isShut(in.NodeId) {
-		return fuse.EINVAL // as the kernel says of what it knows to be no file
+		return fuse.EINVAL // the kernel's own error for an object that is no file
 	} else if s.Size.Set {
 		if status := m.mayCut(o, n); status != fuse.OK {
 			return status
@@ -42,8 +42,9 @@ func (m *Mount) SetAttr(cancel <-chan struct{}, in *fuse.SetAttrIn, out *fuse.At
 	return fuse.OK
 }
 
-// mayCut tells whether the caller may set n's size by its name: truncate(2) takes the
-// right to write, of a file's owner too, whom servers let do it without.
+// mayCut checks that the caller may set n's size by name. truncate(2) requires
+// the right to write even of a file's owner, from whom servers do not require
+// it.
 func (m *Mount) mayCut(o *op, n *node) fuse.Status {
 	rights := openRights(unix.O_WRONLY)
 	switch allowed, err := m.may(o, n, rights, 0); {
@@ -55,14 +56,15 @@ func (m *Mount) mayCut(o *op, n *node) fuse.Status {
 	return fuse.OK
 }
 
-// wanted returns what the kernel wants to be changed. The time of now is the
-// server's.
+// wanted returns the changes that the kernel wants. If the kernel asks for the
+// current time, the server's time is used.
 func wanted(in *fuse.SetAttrIn) (s nfs3.SetAttr) {
 	s.Mode.Value, s.Mode.Set = in.GetMode()
 	s.UID.Value, s.UID.Set = in.GetUID()
 	s.GID.Value, s.GID.Set = in.GetGID()
 	s.Size.Value, s.Size.Set = in.GetSize()
-	// What is not set has no value, so that nothing wanted is the zero value.
+	// Unset fields have value 0, so that a request without changes is the zero
+	// value.
 	for _, v := range []*nfs3.OptUint32{&s.Mode, &s.UID, &s.GID} {
 		if !v.Set {
 			v.Value = 0
@@ -73,8 +75,8 @@ func wanted(in *fuse.SetAttrIn) (s nfs3.SetAttr) {
 	return s
 }
 
-// wantedTime returns what becomes of one time stamp. NFS knows none before 1970
-// and after 2106: the nearest is taken.
+// wantedTime returns the change of one time stamp. NFS cannot express times
+// before 1970 and after 2106; the nearest is used.
 func wantedTime(valid, set, now uint32, sec uint64, nsec uint32) nfs3.SetTime {
 	switch {
 	case valid&set == 0:
@@ -89,9 +91,9 @@ func wantedTime(valid, set, now uint32, sec uint64, nsec uint32) nfs3.SetTime {
 	return nfs3.SetTime{How: nfs3.SetToClientTime, Time: nfs3.Time{Sec: uint32(sec), Nsec: nsec}}
 }
 
-// setAttr changes attributes. What was written before must not come after, nor
-// again when the server loses it: it would undo the change. If it is lost, fsync
-// and close tell.
+// setAttr changes attributes. Data written before must not reach the server
+// after the change, nor be sent again when the server loses them: they would
+// undo the change. If such data are lost, fsync and close report the loss.
 func (m *Mount) setAttr(o *op, n *node, who *caller, s *nfs3.SetAttr) error {
 	if err := m.sync(o, n); err != nil {
 		return err
@@ -110,7 +112,7 @@ func (m *Mount) setAttr(o *op, n *node, who *caller, s *nfs3.SetAttr) error {
 	return nil
 }
 
-// resized notes that n is size octets long, for the kernel too.
+// resized records that n is size bytes long, for the kernel too.
 func (n *node) resized(size uint64) {
 	if p := n.pending.Load(); p != nil && size == 0 {
 		p.losses.emptied()

@@ -7,23 +7,27 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// The kernel opens FIFOs, sockets and devices itself, and asks nobody who may: that the
-// modes alone decide (default_permissions) would not be so at the server, which has access
-// control lists, and users of its own. But it looks a name up in the name of who walks
-// over it, if the name has no lifetime. So the names of special files have none, and who
-// may not open what is there finds another object, of which it does ask: an empty regular
-// file that nobody may open. All else that is done to either is done to the same node.
+// The kernel opens FIFOs, sockets and devices itself, without asking the file
+// system for permission. With default_permissions the modes alone would decide,
+// but the server has access control lists, and users of its own. But the kernel
+// looks up a name in the name of the walking process, if the name has no
+// lifetime. Names of special files therefore have no lifetime, and a caller
+// that may not open the object finds another object instead, for which the
+// kernel does ask: an empty regular file that no caller may open. All other
+// requests for either number act on the same node.
 //
-//	LOOKUP by who may      ─▶ number            ─▶ FIFO          ┐
-//	LOOKUP by who may not  ─▶ number | shutBit  ─▶ regular file  ┴─▶ node
+//	LOOKUP by an allowed caller  ─▶ number            ─▶ FIFO          ┐
+//	LOOKUP by any other caller   ─▶ number | shutBit  ─▶ regular file  ┴─▶ node
 //
-// A process goes on with the number that it was answered, whoever else walks there.
+// A process continues with the number it was given, whichever other processes
+// walk there.
 const shutBit = 1 << 63
 
-// isShut tells whether the kernel's number of a node is that for who may not open it.
+// isShut reports whether id is the number of a node for callers that may not
+// open it.
 func isShut(id uint64) bool { return id&shutBit != 0 }
 
-// isSpecial tells whether the kernel opens an object itself.
+// isSpecial reports whether the kernel opens an object itself.
 func isSpecial(mode uint32) bool {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR, unix.S_IFBLK:
@@ -32,9 +36,9 @@ func isSpecial(mode uint32) bool {
 	return false
 }
 
-// guard makes an entry that a caller has looked up what it may have of it. The kernel
-// does not tell what for: who may not read and write alike gets neither. Sockets are
-// written to, or not used.
+// guard shuts an entry that a caller has looked up if the caller may not open
+// it. The kernel does not say for which access: a caller that may not both read
+// and write gets neither. A socket is used only by writing to it.
 func (m *Mount) guard(o *op, out *fuse.EntryOut) fuse.Status {
 	if !isSpecial(out.Attr.Mode) {
 		return fuse.OK
@@ -43,7 +47,7 @@ func (m *Mount) guard(o *op, out *fuse.EntryOut) fuse.Status {
 	if out.Attr.Mode&unix.S_IFMT == unix.S_IFSOCK {
 		want &^= nfs3.AccessRead
 	}
-	n := m.table.node(out.NodeId) // which the kernel is being told of
+	n := m.table.node(out.NodeId) // the kernel is being told of n
 	allowed, err := m.may(o, n, want, 0)
 	if err != nil {
 		status := m.failOn(n, err)
@@ -56,7 +60,8 @@ func (m *Mount) guard(o *op, out *fuse.EntryOut) fuse.Status {
 	return fuse.OK
 }
 
-// shut makes an entry of a special file one for who may not open it.
+// shut turns the entry of a special file into the entry for callers that may
+// not open it.
 func shut(out *fuse.EntryOut) {
 	out.NodeId |= shutBit
 	shutAttr(&out.Attr)
@@ -67,7 +72,7 @@ func shutAttr(a *fuse.Attr) {
 	a.Size, a.Blocks, a.Rdev = 0, 0, 0
 }
 
-// tellAttr is tell for who knows n by one of its numbers.
+// tellAttr is tell for a request that names n by the number id.
 func (m *Mount) tellAttr(id uint64, n *node, out *fuse.AttrOut) {
 	out.SetTimeout(m.tell(n, &out.Attr))
 	if isShut(id) {

@@ -13,20 +13,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// NFS knows no open files: what has no name is gone. So an open file whose name
-// is removed gets another one, which is removed when the file is closed ("silly
-// rename"). A crash leaves it, as with Linux, and under a name of Linux's kind:
-// servers have jobs that look for them.
+// A sillyName is a hidden name of an open file. NFS knows no open files: an
+// object without a name is gone. An open file whose name is removed is
+// therefore renamed, and the new name is removed when the file is closed
+// ("silly rename"). A crash leaves the hidden name, as with Linux, and under a
+// name of Linux's form: servers run jobs that look for such names.
 type sillyName struct {
 	dir  *node
 	name string
-	c    *nfsclient.Client // of who removed the real name
+	c    *nfsclient.Client // of the caller that removed the real name
 }
 
-// hide gives n, which is at name in dir, a hidden name.
+// hide renames n, which is at name in dir, to a hidden name.
 func (m *Mount) hide(o *op, dir *node, name string, n *node) fuse.Status {
 	if n.hiddenAt(dir, name) {
-		return fuse.EBUSY // it goes when the file is closed
+		return fuse.EBUSY // the name goes when the file is closed
 	}
 	newName, err := m.hiddenName(o, dir, n)
 	if err != nil {
@@ -41,13 +42,14 @@ func (m *Mount) hide(o *op, dir *node, name string, n *node) fuse.Status {
 	n.silly = append(n.silly, sillyName{dir: dir, name: newName, c: o.c()})
 	n.mu.Unlock()
 	m.suspect(n)
-	if !m.table.isOpen(n) { // any more
+	if !m.table.isOpen(n) { // closed meanwhile
 		m.removeHidden(o, n)
 	}
 	return fuse.OK
 }
 
-// hiddenName finds a name in dir that nothing has: RENAME would replace it.
+// hiddenName finds an unused name in dir, because RENAME would replace an
+// existing object.
 func (m *Mount) hiddenName(o *op, dir, n *node) (string, error) {
 	n.mu.Lock()
 	id := n.attr.FileID
@@ -65,14 +67,14 @@ func (m *Mount) hiddenName(o *op, dir, n *node) (string, error) {
 	return "", fmt.Errorf("%d names of removed open files are taken: %w", sillyTries, syscall.EBUSY)
 }
 
-// hiddenAt tells whether a name is a hidden one of n.
+// hiddenAt reports whether a name is a hidden name of n.
 func (n *node) hiddenAt(dir *node, name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.ContainsFunc(n.silly, func(h sillyName) bool { return h.dir == dir && h.name == name })
 }
 
-// unhide gives n the name back that hide took last.
+// unhide restores the name that hide took last from n.
 func (m *Mount) unhide(o *op, dir *node, name string, n *node) {
 	n.mu.Lock()
 	if len(n.silly) == 0 {
@@ -110,7 +112,7 @@ func (m *Mount) removeHidden(ctx context.Context, n *node) {
 	}
 }
 
-// rename renames, and takes what the server says of the directories.
+// rename renames, and learns the attributes of the directories.
 func (m *Mount) rename(ctx context.Context, c *nfsclient.Client, from *node, name string, to *node, newName string) error {
 	began := m.tick()
 	res, err := c.Rename(ctx, &nfs3.RenameArgs{

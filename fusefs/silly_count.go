@@ -7,16 +7,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A sillyCount counts the hidden names in a directory. The kernel says that a file is
-// closed a moment after close(2) has returned. So a program that closes a file,
-// removes it, and then removes its directory, may find the file hidden there: it
-// has to wait for that moment.
+// A sillyCount counts the hidden names in a directory. The kernel reports that
+// a file is closed a moment after close(2) has returned. A program that closes
+// a file, removes it, and then removes its directory may therefore find the
+// hidden name there. Rmdir and Rename must wait for that moment.
 type sillyCount struct {
 	names int
-	none  chan struct{} // closed when there are none any more; nil: nobody waits
+	none  chan struct{} // closed when no names remain; nil: no goroutine waits
 }
 
-// veil counts hidden names that come to a directory, or go.
+// veil adds names to n's count of hidden names.
 func (n *node) veil(names int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -27,7 +27,7 @@ func (n *node) veil(names int) {
 	}
 }
 
-// hides tells whether there are hidden names in n.
+// hides reports whether n has hidden names.
 func (n *node) hides() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -35,7 +35,8 @@ func (n *node) hides() bool {
 	return d != nil && d.sillyCount.names > 0
 }
 
-// unveiled returns when there are no hidden names in n, or they stay.
+// unveiled returns when n has no hidden names, or after closeWait, or when o
+// ends.
 func (n *node) unveiled(o *op) {
 	n.mu.Lock()
 	v := &n.asDir().sillyCount
@@ -57,8 +58,8 @@ func (n *node) unveiled(o *op) {
 	}
 }
 
-// emptied does what the server does only to an empty directory, and does it again
-// where n had hidden names that may have gone. n may be nil.
+// emptied calls do, which fails at the server unless directory n is empty, and
+// calls it again if n had hidden names that may have gone. n may be nil.
 func emptied(o *op, n *node, do func() error) error {
 	hides := n != nil && n.hides()
 	err := do()

@@ -12,31 +12,32 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A table holds the nodes that the kernel knows, by its number and by file
-// handle, and under which names it knows them.
+// A table holds the nodes that the kernel knows, by number and by file handle,
+// and the names under which the kernel knows them.
 //
 //	LOOKUP … ─▶ refer ─▶ node ◀─ nodeid ─ all other requests
 //	             │        │        FORGET ─▶ park, unless it is open
 //	names of a directory ─┘
 //
-// What the kernel has forgotten is kept for some time, with all that is known and held
-// of it: the kernel forgets what it wants room for, and asks for it again.
+// Nodes that the kernel has forgotten are kept for some time, with their known
+// state and delegations: the kernel forgets nodes when it needs memory, and
+// asks for them again.
 //
-// A number is used for one file handle only, so that all nodes have the same
+// A number is used for one file handle only. All nodes therefore have the same
 // generation.
 type table struct {
 	m      *Mount
 	mu     sync.RWMutex
 	nodes  map[uint64]*node
 	byFH   map[string]*node
-	parked lru.List // of *node that the kernel has forgotten, the last one first
-	last   uint64   // number given
+	parked lru.List // *node forgotten by the kernel, the latest first
+	last   uint64   // number given to a node
 
 	unclaimed unclaimed
 
-	room    int // for nodes that the kernel knows
+	room    int // for nodes known to the kernel
 	pruning bool
-	pruned  time.Time // when that ended
+	pruned  time.Time // end of the last pruning
 }
 
 // A place is a name in a directory.
@@ -45,15 +46,17 @@ type place struct {
 	name string
 }
 
-// A named is what is at a place, and was while the directory's mtime was seen.
+// A named is the node at a place, seen there while the directory's mtime was
+// seen.
 type named struct {
 	*node
 	seen  nfs3.Time
-	grant uint64 // of the directory, for as long as that is held; 0: none
+	grant uint64 // of the directory, if still held; 0: none
 }
 
-// A sight is how a name was seen in a directory: while its mtime was this, by a call
-// that began at a tick, and perhaps made the name.
+// A sight describes how a name was seen in a directory: while the directory's
+// mtime was mtime, by a call that began at tick began, and that itself made the
+// name if made is set.
 type sight struct {
 	mtime nfs3.Time
 	began uint64
@@ -66,15 +69,16 @@ func newTable(m *Mount, root nfs3.FH) *table {
 	return t
 }
 
-// addLocked makes a node.
+// addLocked creates a node.
 func (t *table) addLocked(id uint64, fh nfs3.FH) *node {
 	n := &node{m: t.m, id: id, fh: fh}
 	t.unclaimed.claim(n)
-	t.nodes[id], t.byFH[unsafe.String(unsafe.SliceData(fh), len(fh))], t.last = n, n, id // nobody changes fh
+	t.nodes[id], t.byFH[unsafe.String(unsafe.SliceData(fh), len(fh))], t.last = n, n, id // fh is never changed
 	return n
 }
 
-// node finds a node that the kernel knows, by either number.
+// node returns the node that the kernel knows by id, with or without shutBit,
+// or nil.
 func (t *table) node(id uint64) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -85,16 +89,16 @@ func (t *table) node(id uint64) *node {
 	return n
 }
 
-// known finds the node of a file handle, if there is one.
+// known returns the node of a file handle, or nil.
 func (t *table) known(fh nfs3.FH) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byFH[string(fh)]
 }
 
-// refer finds or makes the node of a file handle, which it keeps, that the
-// kernel is told of once more, under a name that was seen in dir, and returns
-// the grant of dir that this was under, or 0.
+// refer finds or creates the node of a file handle, counts one more reference
+// of the kernel, and records the node's name in dir as seen. It returns the
+// grant of dir under which the name was seen, or 0. refer keeps fh.
 func (t *table) refer(fh nfs3.FH, dir *node, name string, s sight) (n *node, grant uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +112,7 @@ func (t *table) refer(fh nfs3.FH, dir *node, name string, s sight) (n *node, gra
 	return n, grant
 }
 
-// referLocked counts that the kernel is told of n.
+// referLocked counts one more reference of the kernel to n.
 func (t *table) referLocked(n *node) {
 	n.lookups++
 	if n.parked != nil {
@@ -117,8 +121,9 @@ func (t *table) referLocked(n *node) {
 	}
 }
 
-// lookupCached finds what was at a name when dir's mtime was seen, or, where grant is not 0,
-// what was seen under that, and counts that the kernel is told of it once more.
+// lookupCached returns the node seen at a name under grant, or, if grant is 0,
+// when dir's mtime was seen, and counts one more reference of the kernel. It
+// returns nil if there is none.
 func (t *table) lookupCached(dir *node, name string, seen nfs3.Time, grant uint64) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,7 +135,7 @@ func (t *table) lookupCached(dir *node, name string, seen nfs3.Time, grant uint6
 	return n.node
 }
 
-// nameLocked notes what is at a name.
+// nameLocked records the node at a name.
 func (t *table) nameLocked(dir *node, name string, n named) {
 	d := dir.asDir()
 	if d.names[name].node != n.node {
@@ -143,7 +148,7 @@ func (t *table) nameLocked(dir *node, name string, n named) {
 	d.names[name] = n
 }
 
-// unnameLocked forgets what is at a name.
+// unnameLocked forgets the node at a name.
 func (t *table) unnameLocked(dir *node, name string) {
 	d := dir.asDir()
 	n := d.names[name].node
@@ -166,21 +171,21 @@ func (t *table) loseLocked(n *node) {
 	}
 }
 
-// child returns what the kernel believes to be at a name.
+// child returns the node that the kernel believes to be at a name, or nil.
 func (t *table) child(dir *node, name string) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return dir.asDir().names[name].node
 }
 
-// unname notes that there is nothing at a name any more.
+// unname records that nothing is at a name any more.
 func (t *table) unname(dir *node, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.unnameLocked(dir, name)
 }
 
-// doubt notes that what is at a name may not be there any more.
+// doubt records that the node at a name may not be there any more.
 func (t *table) doubt(dir *node, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -207,8 +212,7 @@ func (t *table) lose(n *node) {
 	t.loseLocked(n)
 }
 
-// rename notes that what was at one name is at another, by a call that began at a
-// tick.
+// rename records that a call that began at tick began moved a name.
 func (t *table) rename(from *node, name string, to *node, newName string, began uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -220,7 +224,7 @@ func (t *table) rename(from *node, name string, to *node, newName string, began 
 	}
 }
 
-// forget takes back count times that the kernel was told of a node.
+// forget takes back count references of the kernel to a node.
 func (t *table) forget(id, count uint64) {
 	id &^= shutBit
 	t.mu.Lock()
@@ -233,16 +237,16 @@ func (t *table) forget(id, count uint64) {
 	t.ended(dropped)
 }
 
-// knows tells whether the kernel knows n, or has been told of it in a reply that is on
-// its way.
+// knows reports whether the kernel knows n, or will know n by a reply under
+// way.
 func (t *table) knows(n *node) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return n.lookups > 0 || n.opens > 0
 }
 
-// releaseLocked parks a node that nobody needs, or drops it where it has no name any
-// more, by which it might be found. It returns what is dropped, or nil.
+// releaseLocked parks a node that is no longer in use, or drops the node if it
+// cannot be found by a name any more. It returns the dropped node, or nil.
 func (t *table) releaseLocked(n *node) (dropped *node) {
 	switch {
 	case n.lookups > 0 || n.opens > 0 || n.parked != nil:
@@ -277,7 +281,7 @@ func (t *table) dropLocked(n *node) {
 	}
 }
 
-// ended ends what is held of a node that was dropped; it may be nil.
+// ended gives up the delegations of a dropped node, which may be nil.
 func (t *table) ended(dropped *node) {
 	if dropped != nil {
 		dropped.unheld()
@@ -298,7 +302,8 @@ func (t *table) isOpen(n *node) bool {
 	return n.opens > 0
 }
 
-// close counts an open file of n less, and tells whether it was the last.
+// close counts down the open files of n, and reports whether the last was
+// closed.
 func (t *table) close(n *node) bool {
 	t.mu.Lock()
 	n.opens--

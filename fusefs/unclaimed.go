@@ -2,15 +2,16 @@ package fusefs
 
 import "slices"
 
-// unclaimed are the losses of nodes that the kernel forgot before an fsync told
-// of them: the next who opens the file is told. They are under the table's lock.
+// unclaimed holds the losses of nodes that the kernel forgot before an fsync
+// reported them. The next open file of the same handle reports them. The
+// table's lock guards it.
 type unclaimed struct {
-	all   map[string]owed // by file handle
-	order []string        // the oldest is the first
+	all   map[string]owed // keyed by file handle
+	order []string        // oldest first
 }
 
-// keep takes over what n's next opener has to be told, and returns what is given
-// up for it, which nobody was told of.
+// keep takes over the unreported losses of n, for the next opener. It returns
+// losses discarded to make room that no program was told of.
 func (u *unclaimed) keep(n *node) (dropped []owed) {
 	p := n.pending.Load()
 	if p == nil {
@@ -37,7 +38,7 @@ func (u *unclaimed) keep(n *node) (dropped []owed) {
 	return dropped
 }
 
-// claim gives a new node back what was kept of its file.
+// claim gives a new node the losses kept for its file.
 func (u *unclaimed) claim(n *node) {
 	debt, any := u.all[string(n.fh)]
 	if !any {
@@ -48,14 +49,14 @@ func (u *unclaimed) claim(n *node) {
 	u.order = slices.DeleteFunc(u.order, func(fh string) bool { return fh == string(n.fh) })
 }
 
-// complainLost tells the log of losses that nobody was told of.
+// complainLost logs losses that no program was told of.
 func (m *Mount) complainLost(list []owed) {
 	for i := range list {
 		m.cfg.Log.Error("written data are lost, and no program was told", "source", m.cfg.Source, "err", list[i].err)
 	}
 }
 
-// untold returns all losses that nobody was told of.
+// untold returns all losses that no program was told of.
 func (t *table) untold() (list []owed) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -31,15 +31,15 @@ func (m *Mount) Write(cancel <-chan struct{}, in *fuse.WriteIn, p []byte) (uint3
 	return uint32(n), fuse.OK
 }
 
-// writeBehind takes p over; the server gets it later.
+// writeBehind takes a copy of p, which the server gets later.
 func (m *Mount) writeBehind(o *op, f *file, p []byte, off uint64) (int, error) {
 	pending, w, err := m.writerFor(o, f.n, f.who)
 	if err != nil {
 		return 0, err
 	}
 	defer pending.took(w)
-	// Before, too: what is learned while the data are on their way is not
-	// the last word.
+	// Also before the write: attributes learned while the data are under way
+	// are not final.
 	m.wrote(f.n, 0)
 	if err := w.wb.Write(o, p, int64(off)); err != nil {
 		return 0, err
@@ -71,7 +71,7 @@ func (m *Mount) writeThrough(o *op, f *file, p []byte, off uint64) (n int, err e
 	return n, nil
 }
 
-// toldEnd notes that the kernel knows n to reach up to end at least.
+// toldEnd records that the kernel knows n to reach at least up to end.
 func (m *Mount) toldEnd(n *node, end uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
