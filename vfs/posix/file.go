@@ -20,7 +20,7 @@ const (
 	accWrite
 )
 
-// A file is an object opened by a caller, or a directory opened to be read.
+// A file is an object opened by a caller, or a directory opened for reading.
 type file struct {
 	fd      int
 	ino     uint64
@@ -28,17 +28,17 @@ type file struct {
 	credKey credKey
 
 	seen   atomic.Pointer[perms]
-	dirty  atomic.Bool   // written to and not synced since
+	dirty  atomic.Bool   // written to since the last sync
 	failed atomic.Uint32 // counts the syncs that failed
 
-	dir sync.Mutex // guards pos, and the descriptor's position with it
-	pos int64      // directory: where the descriptor stands
+	dir sync.Mutex // guards pos and the descriptor's position
+	pos int64      // directory: the descriptor's position
 
 	refs int    // under object.mu
 	used uint32 // tick of the last release, under object.mu
 }
 
-// perms are the attributes that permission to open a file came of.
+// perms are the attributes on which permission to open a file was based.
 type perms struct {
 	mode     uint16
 	uid, gid uint32
@@ -51,30 +51,32 @@ func permsOf(st *unix.Statx_t) *perms {
 	return &perms{mode: st.Mode, uid: st.Uid, gid: st.Gid, mtime: st.Mtime, ctime: st.Ctime, at: time.Now()}
 }
 
-// hold tells whether permission holds for a file with attributes st. Mode and
-// owners tell at once. ctime changes with an access control list; it changes
-// with each write too, but then with mtime, and that is looked into from time
-// to time.
+// hold reports whether permission still holds for a file with attributes st. A
+// changed mode or owner ends it. ctime changes with an access control list, but
+// also with each write; a write changes mtime too, and permission then holds
+// for recheckTime.
 func (p *perms) hold(st *unix.Statx_t) bool {
 	return p.mode == st.Mode && p.uid == st.Uid && p.gid == st.Gid &&
 		(p.ctime == st.Ctime || p.mtime != st.Mtime && time.Since(p.at) < recheckTime)
 }
 
-// open returns o opened by c, out of the cache or anew, with one reference.
+// open returns o opened by c, from the cache or newly opened, with one
+// reference.
 func (f *FS) open(o *object, c *vfs.Cred, acc access) (*file, error) {
 	w := f.whoIs(c)
 	fl, over, err := f.openLocked(o, c, &w, acc)
 	if err != nil {
 		return nil, err
 	}
-	for _, old := range over { // without o.mu: it may take a disk
+	for _, old := range over { // without o.mu: closing may wait for a disk
 		f.cache.closeFile(old)
 	}
 	f.cache.shrink()
 	return fl, nil
 }
 
-// openLocked also returns a file that had to make room, and is to be closed.
+// openLocked also returns files that had to make room; the caller must close
+// them.
 func (f *FS) openLocked(o *object, c *vfs.Cred, w *credKey, acc access) (fl *file, over []*file, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,7 +84,7 @@ func (f *FS) openLocked(o *object, c *vfs.Cred, w *credKey, acc access) (fl *fil
 		fl.refs++
 		return fl, nil, nil
 	}
-	var st unix.Statx_t // before the check, so that no later change is missed
+	var st unix.Statx_t // before the check, to miss no later change
 	if err := f.stat(o, &st); err != nil {
 		return nil, nil, err
 	}
@@ -99,8 +101,8 @@ func (f *FS) openLocked(o *object, c *vfs.Cred, w *credKey, acc access) (fl *fil
 	return fl, over, nil
 }
 
-// limitFiles makes room for one more file of o, and returns what is to be closed
-// for it. o.mu is held.
+// limitFiles makes room for one more file of o. It returns the files that the
+// caller must close. o.mu is held.
 func (o *object) limitFiles() []*file {
 	if len(o.files) < maxObjectFiles {
 		return nil
@@ -121,8 +123,8 @@ func (f *FS) closeFile(o *object, fl *file) {
 	o.mu.Unlock()
 }
 
-// recheck asks the kernel again whether c may open o as it is now, if st
-// says that this may have changed since fl was opened.
+// recheck asks the kernel again whether c may open o, if st shows that the
+// answer may have changed since fl was opened.
 func (f *FS) recheck(o *object, fl *file, c *vfs.Cred, st *unix.Statx_t) error {
 	if fl.seen.Load().hold(st) {
 		return nil
@@ -136,8 +138,8 @@ func (f *FS) recheck(o *object, fl *file, c *vfs.Cred, st *unix.Statx_t) error {
 	return nil
 }
 
-// openAs opens o as c, or with NFS's two departures from what the kernel
-// allows. O_NONBLOCK: a lease that must be broken is EAGAIN.
+// openAs opens o as c, with NFS's two departures from the kernel's permissions.
+// O_NONBLOCK makes a lease that must be broken return EAGAIN.
 func (f *FS) openAs(o *object, c *vfs.Cred, acc access, owner uint32) (int, error) {
 	flags := unix.O_RDONLY
 	if acc == accWrite {
@@ -160,7 +162,7 @@ func (f *FS) openAs(o *object, c *vfs.Cred, acc access, owner uint32) (int, erro
 	return -1, err
 }
 
-// reopen opens the object of a descriptor once more.
+// reopen opens the object of a descriptor again.
 func (f *FS) reopen(fd, flags int) (int, error) {
 	return retry(func() (int, error) {
 		return unix.Openat(f.proc, magic(fd), flags|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)

@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// FS is a directory of the host, as vfs.FS.
+// FS serves a directory of the host as a vfs.FS.
 type FS struct {
 	process
 	handles  handles
@@ -22,21 +22,21 @@ type FS struct {
 	leases   leases
 	root     *object
 	rootStat unix.Statx_t
-	tree     int  // keeps the mount, or -1
+	tree     int  // keeps the mount alive, or -1
 	mount    int  // the root, open for reading
 	proc     int  // /proc/self/fd
-	volatile bool // the file system is in memory alone
-	kept     bool // the kernel's handles do not end with its cache
-	lasting  bool // its inodes are the same after another mount
+	volatile bool // the file system is in memory only
+	kept     bool // the kernel's handles outlive its inode cache
+	lasting  bool // inodes are the same after another mount
 	fsid     uint64
-	maxSize  uint64 // longest file, in octets
+	maxSize  uint64 // longest file, in bytes
 	newVerf  func() uint64
 	verifier atomic.Uint64
 	log      *slog.Logger
 
-	unkept bool // the table could not be written at the last tick
+	unkept bool // the last tick could not write the table
 
-	stop, stopped chan struct{} // the janitor
+	stop, stopped chan struct{} // of the janitor
 	closing       sync.Once
 }
 
@@ -45,9 +45,10 @@ var _ vfs.FS = (*FS)(nil)
 // Root returns the handle of the directory.
 func (f *FS) Root() vfs.Handle { return f.root.h }
 
-// RootID names the directory that is served among all that this host may serve under
-// its path, today and at another time, or is nil where the file system does not tell:
-// where inodes have other numbers after another mount, or other hosts give them.
+// RootID identifies the served directory among all directories that this host
+// may serve under its path, now and later. It is nil if the file system cannot
+// identify it: after another mount, or on another host, inodes may have other
+// numbers.
 func (f *FS) RootID() []byte {
 	if !f.lasting {
 		return nil
@@ -65,19 +66,19 @@ func (f *FS) RootID() []byte {
 	return append(b, k.b[:k.n]...)
 }
 
-// WriteVerifier changes with each Open, and with each failure to put data on
-// stable storage.
+// WriteVerifier returns the write verifier. It changes with each Open, and with
+// each failure to put data on stable storage.
 func (f *FS) WriteVerifier() uint64 { return f.verifier.Load() }
 
-// lost takes note that data which was accepted may be lost: clients that
-// still have it must write it again.
+// lost records that accepted data may be lost. The new verifier makes clients
+// that still have the data write it again.
 func (f *FS) lost(err error) {
 	f.verifier.Store(f.newVerf())
 	f.log.Error("data may be lost, clients are told to write it again", "err", err)
 }
 
-// Close gives all descriptors back. No method may be under way. Closing once
-// more does nothing.
+// Close closes all descriptors. No other method may be running. A second Close
+// does nothing.
 func (f *FS) Close() (err error) {
 	f.closing.Do(func() {
 		close(f.stop)
@@ -87,7 +88,7 @@ func (f *FS) Close() (err error) {
 	return err
 }
 
-// closeAll gives back what there is, perhaps not all, of an FS.
+// closeAll closes an FS, possibly one that is not fully open.
 func (f *FS) closeAll() (err error) {
 	f.closeLeases()
 	if f.root != nil {
@@ -105,7 +106,7 @@ func (f *FS) closeAll() (err error) {
 	return err
 }
 
-// object returns the object of a handle with a reference that put gives back.
+// object returns the object of h with one reference, which put releases.
 func (f *FS) object(h vfs.Handle) (*object, error) {
 	if o := f.cache.get(h); o != nil {
 		return o, nil
@@ -117,7 +118,7 @@ func (f *FS) object(h vfs.Handle) (*object, error) {
 	return f.adoptExported(h, fd)
 }
 
-// directory is object for a directory.
+// directory is like object, but h must be a directory.
 func (f *FS) directory(h vfs.Handle) (*object, error) {
 	o, err := f.object(h)
 	if err == nil && o.typ != vfs.TypeDir {
@@ -129,13 +130,13 @@ func (f *FS) directory(h vfs.Handle) (*object, error) {
 
 func (f *FS) put(o *object) { f.cache.release(o) }
 
-// adopt makes an object of a descriptor, which it takes over.
+// adopt makes an object of fd and takes ownership of fd.
 func (f *FS) adopt(h vfs.Handle, fd int, st *unix.Statx_t) *object {
 	return f.cache.put(&object{h: h, fd: fd, ino: st.Ino, typ: typeOf(st.Mode)})
 }
 
-// adoptExported adopts a place that was opened by handle. ESTALE: it is not
-// of this export, or gone from it.
+// adoptExported adopts the O_PATH descriptor fd that was opened by handle. It
+// returns ESTALE if the object is not of this export, or has no name left.
 func (f *FS) adoptExported(h vfs.Handle, fd int) (*object, error) {
 	var st unix.Statx_t
 	err := statFD(fd, &st)
@@ -149,7 +150,7 @@ func (f *FS) adoptExported(h vfs.Handle, fd int) (*object, error) {
 	return f.adopt(h, fd, &st), nil
 }
 
-// exported tells whether an object lies in the export's mount.
+// exported reports whether an object lies in the export's mount.
 func (f *FS) exported(st *unix.Statx_t) bool {
 	r := &f.rootStat
 	return st.Dev_major == r.Dev_major && st.Dev_minor == r.Dev_minor && st.Mnt_id == r.Mnt_id
@@ -159,7 +160,8 @@ func (f *FS) isRoot(st *unix.Statx_t) bool {
 	return st.Ino == f.rootStat.Ino && f.exported(st)
 }
 
-// stat reads an object's attributes. ESTALE: it has lost its last name.
+// stat reads an object's attributes. It returns ESTALE if the object has lost
+// its last name.
 func (f *FS) stat(o *object, st *unix.Statx_t) error {
 	if err := statFD(o.fd, st); err != nil {
 		return err
@@ -171,7 +173,7 @@ func (f *FS) stat(o *object, st *unix.Statx_t) error {
 	return nil
 }
 
-// attrOf is stat for an answer that can do without.
+// attrOf is like stat, for a reply in which attributes are optional.
 func (f *FS) attrOf(o *object) vfs.MaybeAttr {
 	var st unix.Statx_t
 	if f.stat(o, &st) != nil {

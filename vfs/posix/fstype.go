@@ -4,8 +4,8 @@ package posix
 
 import "golang.org/x/sys/unix"
 
-// Of file systems statfs(2) tells the type by a number. These have none in package
-// unix.
+// statfs(2) reports the type of a file system as a number. Package unix lacks
+// these.
 const (
 	gfs2Magic     = 0x01161970
 	ntfs3Magic    = 0x7366746e
@@ -14,10 +14,10 @@ const (
 	jfsMagic      = 0x3153464a
 )
 
-// localTypes are file systems whose files change by the hands of one kernel alone, and
-// whose inodes are found by number at any time.
+// localTypes are file systems whose files only one kernel changes, and whose
+// inodes can always be found by number.
 var localTypes = map[uint32]bool{
-	unix.EXT4_SUPER_MAGIC:  true, // ext2 and ext3 too
+	unix.EXT4_SUPER_MAGIC:  true, // also ext2 and ext3
 	unix.XFS_SUPER_MAGIC:   true,
 	unix.BTRFS_SUPER_MAGIC: true,
 	unix.F2FS_SUPER_MAGIC:  true,
@@ -29,9 +29,10 @@ var localTypes = map[uint32]bool{
 	jfsMagic:               true,
 }
 
-// keepingTypes are other file systems whose handles the kernel opens whether the inode is
-// cached or not, or, as overlayfs's without nfs_export, not at all. FUSE and some others
-// give out handles, and open them only until the inode leaves the cache.
+// keepingTypes are other file systems whose handles the kernel opens whether or
+// not the inode is cached, or never, as overlayfs's without nfs_export. FUSE
+// and some others give out handles but open them only until the inode leaves
+// the cache.
 var keepingTypes = map[uint32]bool{
 	unix.CEPH_SUPER_MAGIC:      true,
 	unix.EROFS_SUPER_MAGIC_V1:  true,
@@ -45,14 +46,14 @@ var keepingTypes = map[uint32]bool{
 	ntfs3Magic:                 true,
 }
 
-// keepsHandles tells whether the kernel's handles are good for as long as the object is
-// there.
+// keepsHandles reports whether the kernel's handles are valid for as long as
+// the object exists.
 func keepsHandles(fsType uint32) bool {
 	return localTypes[fsType] || keepingTypes[fsType]
 }
 
-// leasesMeanMuch tells whether everybody who changes a file breaks the kernel's lease
-// of it. Of FUSE, network and cluster file systems the kernel gives leases that the
-// changes of other hosts leave alone, and of overlayfs such that not every local writer
-// breaks.
+// leasesMeanMuch reports whether every change of a file breaks the kernel's
+// lease of it. On FUSE, network and cluster file systems, changes made by other
+// hosts do not break the kernel's leases. On overlayfs, not every local writer
+// does.
 func leasesMeanMuch(fsType uint32) bool { return localTypes[fsType] }

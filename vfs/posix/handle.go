@@ -10,9 +10,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// The kinds of handles, their first octet.
+// The kinds of handles, in their first byte.
 const (
-	kindKernel = 1 // then handle_type (4 octets), and the kernel's octets
+	kindKernel = 1 // then handle_type (4 bytes) and the kernel's bytes
 	kindTable  = 2 // then a tableID
 )
 
@@ -21,42 +21,42 @@ const (
 	kernelHandleMax  = vfs.MaxHandle - kernelHandleHead
 )
 
-// handles is a way to name objects by handles.
+// handles maps objects to handles and back.
 type handles interface {
-	// of returns the handle of the object that fd has open, which st
-	// describes, and which was found as name in the directory with the
-	// inode number dir.
+	// of returns the handle of the object open as fd, with attributes st, that
+	// was found as name in the directory with inode number dir.
 	of(fd int, st *unix.Statx_t, dir uint64, name []byte) (vfs.Handle, error)
 
-	// ofDir is of for a directory in the directory in, by whatever name.
+	// ofDir is like of, for a directory that is in the directory in under an
+	// unknown name.
 	ofDir(fd int, st *unix.Statx_t, in *object) (vfs.Handle, error)
 
-	// seen returns the handle of the object with an inode number and a time
-	// of birth, where that takes no descriptor of it.
+	// seen returns the handle of the object with an inode number and a birth
+	// time, if it is known without a descriptor.
 	seen(ino uint64, birth unix.StatxTimestamp) (vfs.Handle, bool)
 
-	// keep makes the handle given out of an inode outlive the process.
+	// keep makes the handle given out for an inode survive the process.
 	keep(ino uint64) error
 
-	// ready does that with all handles given out. As long as it fails, new ones
-	// would not outlive the process.
+	// ready does the same for all handles given out. While it fails, new
+	// handles would not survive the process.
 	ready() error
 
-	// kept tells whether the handle of an inode outlives the process as it is.
+	// kept reports whether the handle of an inode already survives the process.
 	kept(ino uint64) bool
 
-	// open opens the object as a place.
+	// open opens the object as an O_PATH descriptor.
 	open(h vfs.Handle) (int, error)
 
-	// moving tells that the object that fd has open, which st describes, is
-	// about to get another name in place of an old one; moved, that it has
-	// it, or that it kept the old one after all, as where moving fails. What
-	// moving learns outlives the process.
+	// moving announces that the object open as fd, with attributes st, is about
+	// to get the name to in place of an old one. moved follows: the object is
+	// no longer at not, which is the old name, or the new name if the rename
+	// failed. The information given to moving survives the process.
 	moving(fd int, st *unix.Statx_t, to place) error
 	moved(fd int, st *unix.Statx_t, not place)
 
-	// removed tells that a name of the object went, st being its
-	// attributes since, and returns the handle that it may be known by.
+	// removed reports that a name of the object has gone; st are its attributes
+	// afterwards. It returns the handle by which the object may be known.
 	removed(fd int, st *unix.Statx_t, not place) (vfs.Handle, error)
 
 	close() error
@@ -64,7 +64,7 @@ type handles interface {
 
 // kernelHandles are handles that the kernel makes and opens.
 type kernelHandles struct {
-	mount int // in the mount whose objects they are
+	mount int // a descriptor in the mount of the objects
 	known knownHandles
 }
 
@@ -102,7 +102,7 @@ func (k *kernelHandles) open(h vfs.Handle) (int, error) {
 	b := h.AppendTo(room[:0])
 	switch {
 	case len(b) > 0 && b[0] == kindTable:
-		return -1, unix.ESTALE // of a time when the daemon was not root
+		return -1, unix.ESTALE // from a time when the daemon was not root
 	case len(b) <= kernelHandleHead || b[0] != kindKernel:
 		return -1, vfs.ErrBadHandle
 	}

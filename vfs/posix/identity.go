@@ -14,15 +14,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// process is who the daemon itself is.
+// A process is the identity of the daemon itself.
 type process struct {
-	switches bool // operations run as their callers, for the daemon is root
+	switches bool // operations run as their callers, because the daemon is root
 	gid      uint32
 	groups   []uint32
 }
 
-// thisProcess finds out who the daemon is. Root that cannot be others, or
-// would keep its capabilities as such, must not serve anybody.
+// thisProcess determines the identity of the daemon. A root that cannot become
+// other users, or would keep its capabilities as another user, must not serve
+// anybody.
 func thisProcess() (process, error) {
 	p := process{gid: uint32(unix.Getegid())}
 	if unix.Geteuid() != 0 {
@@ -36,14 +37,14 @@ func thisProcess() (process, error) {
 		p.groups = append(p.groups, uint32(g))
 	}
 	p.switches = true
-	const other = 1 // any user but root: daemon, everywhere
+	const other = 1 // any user except root: daemon, everywhere
 	if err := p.as(&vfs.Cred{UID: other, GID: other, Groups: []uint32{other}}, noCapabilities); err != nil {
 		return p, fmt.Errorf("root cannot act as other users, which takes CAP_SETUID, CAP_SETGID and plain securebits; run as an ordinary user: %w", err)
 	}
 	return p, nil
 }
 
-// noCapabilities is an error if the thread has any.
+// noCapabilities returns an error if the thread has any capabilities.
 func noCapabilities() error {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -56,17 +57,18 @@ func noCapabilities() error {
 	return nil
 }
 
-// identitySwitch is another identity that the thread wears, and must leave.
+// An identitySwitch is another identity that the thread has taken, and must
+// leave.
 type identitySwitch struct {
 	p                *process
 	uid, gid, groups bool
 	locked           bool
 }
 
-// become puts the calling thread alone into c's place, and locks the
-// goroutine to it. It is the effective ids that change, not the fsuid: the
-// kernel says when it refuses that, and it takes all capabilities away, also
-// CAP_SYS_RESOURCE, which would pass quotas and reserved blocks.
+// become switches the calling thread alone to c's identity, and locks the
+// goroutine to the thread. It changes the effective ids rather than the fsuid,
+// for two reasons: the kernel reports a refusal, and it drops all capabilities,
+// including CAP_SYS_RESOURCE, which would bypass quotas and reserved blocks.
 func (p *process) become(c *vfs.Cred) (identitySwitch, error) {
 	w := identitySwitch{p: p}
 	if !p.switches || (c.UID == 0 && c.GID == p.gid) {
@@ -76,8 +78,8 @@ func (p *process) become(c *vfs.Cred) (identitySwitch, error) {
 		return w, unix.EACCES
 	}
 	w.lock()
-	// Groups mean nothing beside root's capabilities; the gid is for what
-	// root makes.
+	// With root's capabilities, groups have no effect; the gid is for new
+	// objects.
 	if c.UID != 0 && !slices.Equal(c.Groups, p.groups) {
 		if e := setGroups(c.Groups); e != 0 {
 			return w.undone(e)
@@ -93,8 +95,8 @@ func (p *process) become(c *vfs.Cred) (identitySwitch, error) {
 	return w.becomeUID(c.UID)
 }
 
-// becomeUID changes the effective uid only. That is enough, and cheaper by
-// two thirds, where no permission is asked for: capabilities are gone.
+// becomeUID changes only the effective uid. This drops the capabilities, is
+// cheaper by two thirds, and is enough if no permission is checked.
 func (p *process) becomeUID(uid uint32) (identitySwitch, error) {
 	w := identitySwitch{p: p}
 	if !p.switches || uid == 0 {
@@ -123,8 +125,8 @@ func (w *identitySwitch) lock() {
 	w.locked = true
 }
 
-// undone leaves what was put on. EINVAL is an id that this user namespace
-// has not got: nobody whom anything here would let in.
+// undone leaves a partly taken identity. EINVAL means an id that this user
+// namespace does not have; no object here would permit such a user anything.
 func (w identitySwitch) undone(e unix.Errno) (identitySwitch, error) {
 	w.leave()
 	if e == unix.EINVAL {
@@ -133,8 +135,8 @@ func (w identitySwitch) undone(e unix.Errno) (identitySwitch, error) {
 	return identitySwitch{}, e
 }
 
-// leave gives the thread its own identity back. That cannot be refused; a
-// thread for which it is must not go on.
+// leave restores the thread's own identity. The kernel cannot refuse that; if
+// it still does, the thread must not continue.
 func (w identitySwitch) leave() {
 	if !w.locked {
 		return
@@ -155,7 +157,7 @@ func (w identitySwitch) leave() {
 	runtime.UnlockOSThread()
 }
 
-// as runs fn, which does nothing but system calls, as c.
+// as runs fn as c. fn must do nothing but system calls.
 func (p *process) as(c *vfs.Cred, fn func() error) error {
 	w, err := p.become(c)
 	if err != nil {
@@ -168,7 +170,7 @@ func (p *process) as(c *vfs.Cred, fn func() error) error {
 // The functions of package syscall change all threads.
 
 const (
-	noID        = ^uint32(0) // "leave it" to the kernel: as a caller's id it would leave root's
+	noID        = ^uint32(0) // "keep the id" to the kernel: a caller with this id would stay root
 	unchangedID = ^uintptr(0)
 )
 
@@ -187,13 +189,13 @@ func setGroups(g []uint32) unix.Errno {
 	return e
 }
 
-// A credKey is a caller as far as permissions go.
+// A credKey is the part of a caller's credentials that affects permissions.
 type credKey struct {
 	uid, gid uint32
 	groups   []uint32
 }
 
-// whoIs returns c's class; its groups alias c's.
+// whoIs returns the credKey of c; its groups alias c's.
 func (p *process) whoIs(c *vfs.Cred) credKey {
 	if !p.switches || c.UID == 0 {
 		return credKey{}

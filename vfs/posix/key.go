@@ -12,12 +12,13 @@ import (
 
 var _ vfs.Identifier = (*FS)(nil)
 
-// AppendKey appends device and inode number (vfs.Identifier): what two exports of
-// one file system have in common, whichever kind of handles each has. A handle of
-// the kernel's does not tell the inode number, but an object in use does.
+// AppendKey appends the device and inode numbers (vfs.Identifier): they are the
+// same in two exports of one file system, even if the exports have different
+// kinds of handles. A handle of the kernel's does not contain the inode number,
+// but an object in use does.
 //
-// An inode number comes back when its object has gone. Then two objects have one
-// key, the old one until the last of its handles is ESTALE.
+// An inode number is reused after its object has gone. Then two objects have
+// the same key, until the last handle of the old object is ESTALE.
 func (f *FS) AppendKey(b []byte, h vfs.Handle) ([]byte, error) {
 	ino, err := f.inode(h)
 	if err != nil {
@@ -28,7 +29,7 @@ func (f *FS) AppendKey(b []byte, h vfs.Handle) ([]byte, error) {
 	return binary.BigEndian.AppendUint64(b, ino), nil
 }
 
-// inode returns the inode number of a handle's object.
+// inode returns the inode number of the object of h.
 func (f *FS) inode(h vfs.Handle) (uint64, error) {
 	if ino, ok := f.cache.inode(h); ok {
 		return ino, nil

@@ -11,31 +11,32 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A knownHandles remembers the kernel's handles of objects, by inode number
-// and time of birth. To ask for one takes a descriptor of the object, which
-// nothing else about an entry of a directory does. An object has one slot, and
-// what comes there later takes its place.
+// A knownHandles remembers the kernel's handles of objects, by inode number and
+// birth time. Asking the kernel for a handle takes a descriptor of the object,
+// which nothing else about a directory entry needs. Each object maps to one
+// slot, and a later object replaces the content of the slot.
 //
-// What was born just now may go, and the next get its inode number before the
-// clock has moved. Such an object counts later, if it is held open since: nothing
-// else has its number then, and what gets it afterwards was born later.
+// An object that was just born may be removed, and the next object may get its
+// inode number before the clock has moved. The handle of such an object is used
+// later, if the object has stayed open: no other object had its number
+// meanwhile, and any later one has a later birth time.
 type knownHandles struct {
-	held  func(vfs.Handle) bool // tells whether an object is open
-	young bool                  // what was born just now counts at once
+	held  func(vfs.Handle) bool // reports whether an object is open
+	young bool                  // handles of just-born objects are used at once
 
 	mu    sync.Mutex
-	slots []knownHandle // nil until the first is there
+	slots []knownHandle // nil until the first put
 }
 
 type knownHandle struct {
 	ino   uint64
 	birth unix.StatxTimestamp
 	h     vfs.Handle
-	young bool // it was born just now when it was remembered
+	young bool // the object was just born when it was remembered
 }
 
-// get returns the handle of an object. No time of birth: the file system has
-// none.
+// get returns the handle of an object. A zero birth means that the file system
+// has no birth times.
 func (k *knownHandles) get(ino uint64, birth unix.StatxTimestamp) (vfs.Handle, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -55,7 +56,7 @@ func (k *knownHandles) get(ino uint64, birth unix.StatxTimestamp) (vfs.Handle, b
 	return s.h, true
 }
 
-// put takes note of the handle of an object.
+// put remembers the handle of an object.
 func (k *knownHandles) put(ino uint64, birth unix.StatxTimestamp, h vfs.Handle) {
 	young := bornNow(birth) && !k.young
 	k.mu.Lock()
@@ -66,7 +67,7 @@ func (k *knownHandles) put(ino uint64, birth unix.StatxTimestamp, h vfs.Handle) 
 	k.slots[ino%handleSlots] = knownHandle{ino, birth, h, young}
 }
 
-// bornNow tells whether another object could have the same time of birth.
+// bornNow reports whether another object could still get the same birth time.
 func bornNow(birth unix.StatxTimestamp) bool {
 	return time.Since(time.Unix(birth.Sec, int64(birth.Nsec))) < birthAge
 }

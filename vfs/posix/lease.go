@@ -14,9 +14,10 @@ import (
 var _ vfs.Leaser = (*FS)(nil)
 
 // Lease puts a lease on a regular file that c may read (vfs.Leaser). The daemon
-// needs CAP_LEASE, or to be the file's owner, if only by switching to him.
-// EAGAIN is also what stands where this FS is still writing, or has not synced
-// what it wrote. A file system of which not all writers break a lease has none.
+// must have CAP_LEASE or be the file's owner, possibly by switching to the
+// owner's uid. Lease also returns EAGAIN while this FS is writing to the file,
+// or has written data that is not yet synced. File systems on which not every
+// writer breaks a lease have no leases.
 func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, broken func()) (release func(), err error) {
 	if !f.leases.meant {
 		return nil, unix.EOPNOTSUPP
@@ -56,8 +57,9 @@ func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, broken func()) 
 	return func() { f.releaseLease(who) }, nil
 }
 
-// takeLease takes the kernel's lease of o, which fd has open for reading. l.mu is
-// held, so that whoever hears that it is broken finds its holder.
+// takeLease takes the kernel's lease of o, which fd has open for reading. l.mu
+// is held, so that the lease has its holder before the watcher can report it
+// broken.
 func (f *FS) takeLease(o *object, fd int, owner uint32) (*lease, error) {
 	l := &f.leases
 	if l.watcher == nil {
@@ -81,10 +83,11 @@ func (f *FS) takeLease(o *object, fd int, owner uint32) (*lease, error) {
 	return le, nil
 }
 
-// closeWriters closes what the FS itself has open for writing, which would be in
-// the way of a lease. EAGAIN: it is in use, or to close it would take a disk. It
-// waits for who is opening o, so no lock of the leases may be held; the kernel sees
-// a writer that comes later.
+// closeWriters closes the files that the FS itself has open for writing,
+// because they would prevent a lease. It returns EAGAIN if such a file is in
+// use, or if closing it would wait for a disk. closeWriters waits for an open
+// of o in progress, so the caller must not hold l.mu. The kernel sees any later
+// writer.
 func (f *FS) closeWriters(o *object) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -97,8 +100,8 @@ func (f *FS) closeWriters(o *object) error {
 	return nil
 }
 
-// setLease makes the place a descriptor of what fd is one of, for a place cannot
-// have a lease, and puts one on it.
+// setLease makes the descriptor place a duplicate of fd, because an O_PATH
+// descriptor cannot have a lease, and puts a lease on it.
 func (f *FS) setLease(place, fd int, owner uint32) error {
 	_, err := retry(func() (int, error) { return 0, unix.Dup3(fd, place, unix.O_CLOEXEC) })
 	if err != nil {
@@ -116,7 +119,7 @@ func (f *FS) setLease(place, fd int, owner uint32) error {
 		w.leave()
 	}
 	switch err {
-	case unix.EINVAL: // by the file system, or /proc/sys/fs/leases-enable
+	case unix.EINVAL: // from the file system, or because of /proc/sys/fs/leases-enable
 		return unix.EOPNOTSUPP
 	case unix.EACCES:
 		f.leases.denied.Do(func() {
@@ -127,8 +130,8 @@ func (f *FS) setLease(place, fd int, owner uint32) error {
 	return err
 }
 
-// releaseLease takes a holder's name off a lease. With the last, whoever waits for
-// the lease goes on.
+// releaseLease removes a holder from its lease. When the last holder has gone,
+// a process waiting for the lease may continue.
 func (f *FS) releaseLease(who *leaseHolder) {
 	if le := f.leases.leave(who); le != nil {
 		f.cache.unpin(le.o)

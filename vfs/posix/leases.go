@@ -15,36 +15,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leased counts the leases of all FS of the process: what bounds them is
-// RLIMIT_NOFILE.
+// leased counts the leases of all FS of the process, because RLIMIT_NOFILE
+// bounds them together.
 var leased atomic.Int64
 
 // leases are the files of an FS on which the kernel has given leases of F_RDLCK
-// (fcntl(2)). A leased object is pinned: its descriptor is the place and the lease.
+// (fcntl(2)). A leased object is pinned: one descriptor is both the object's
+// and the lease's.
 type leases struct {
 	max    int64
-	meant  bool      // a lease is broken by whoever changes the file
-	denied sync.Once // to say so
+	meant  bool      // every change of a file breaks its lease
+	denied sync.Once // to log it once
 
 	mu      sync.Mutex
 	byFD    map[int]*lease
-	due     []int    // of byFD, perhaps: what sweep has yet to look at
-	watcher *watcher // from the first lease on
+	due     []int    // descriptors that sweep must still check, possibly no longer in byFD
+	watcher *watcher // nil until the first lease
 }
 
-// A lease is the kernel's, of one object, for all who asked.
+// A lease is the kernel's lease of one object, for all its holders.
 type lease struct {
 	o       *object
 	holders []*leaseHolder
-	broken  bool // the holders have been told; nobody is added
+	broken  bool // the holders have been notified; no holder is added
 }
 
 type leaseHolder struct {
-	of     *lease // nil: it is over
+	of     *lease // nil: the lease is over
 	broken func()
 }
 
-// leave returns the lease that has no holder any more without who, or nil.
+// leave removes a holder. It returns the lease if that was the last one, or
+// nil.
 func (l *leases) leave(who *leaseHolder) *lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,11 +67,11 @@ func (l *leases) leave(who *leaseHolder) *lease {
 func (l *leases) end(le *lease) {
 	delete(l.byFD, le.o.fd)
 	leased.Add(-1)
-	_ = setLease(le.o.fd, unix.F_UNLCK) // one that was broken too long ago has gone
+	_ = setLease(le.o.fd, unix.F_UNLCK) // fails if the kernel has already taken back a broken lease
 }
 
-// tell tells the holders of the lease on fd that it is broken, if it is: the
-// signal may be of a lease that had the number before.
+// tell notifies the holders of the lease on fd, if it is broken. The signal may
+// belong to an earlier lease on a descriptor with the same number.
 func (l *leases) tell(fd int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +82,7 @@ func (l *leases) tell(fd int) {
 	le.tell()
 }
 
-// tell tells the holders that the lease is broken. The lock of the leases is held.
+// tell notifies the holders that the lease is broken. leases.mu is held.
 func (le *lease) tell() {
 	le.broken = true
 	for _, h := range le.holders {
@@ -88,7 +90,7 @@ func (le *lease) tell() {
 	}
 }
 
-// tellAll is tell for all leases: there was no room for a signal for each.
+// tellAll calls tell for all leases, after signals were lost.
 func (l *leases) tellAll() {
 	l.mu.Lock()
 	fds := make([]int, 0, len(l.byFD))
@@ -101,8 +103,9 @@ func (l *leases) tellAll() {
 	}
 }
 
-// sweep is a tick: it looks at some leased files. Who removes one breaks no lease, and
-// its octets stay on the disk for as long as it is open here: its holders are told.
+// sweep runs at each tick and checks some leased files. Removing a file breaks
+// no lease, and its data stays on the disk while the file is open here; so
+// sweep notifies the holders.
 func (l *leases) sweep() {
 	l.mu.Lock()
 	if len(l.due) == 0 {
@@ -121,8 +124,9 @@ func (l *leases) sweep() {
 	}
 }
 
-// removed tells the holders of the lease on fd that the file has no name any more, if
-// that is so: fd may be another file since it was looked at.
+// removed notifies the holders of the lease on fd if the file has no name any
+// more. It checks again under the lock, because fd may have become another
+// file.
 func (l *leases) removed(fd int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +146,8 @@ func setLease(fd, kind int) error {
 	return err
 }
 
-// leaseOf returns what lease fd has, or is to have when it is broken.
+// leaseOf returns the lease that fd has, or the one to downgrade to while it is
+// being broken.
 func leaseOf(fd int) int {
 	kind, err := unix.FcntlInt(uintptr(fd), unix.F_GETLEASE, 0)
 	if err != nil {
@@ -151,8 +156,9 @@ func leaseOf(fd int) int {
 	return kind
 }
 
-// LeaseBreakTime returns for how long the host lets who breaks a lease wait, before
-// it takes the lease from its holder (/proc/sys/fs/lease-break-time). 0: for ever.
+// LeaseBreakTime returns how long the host blocks a process that breaks a
+// lease, before the kernel takes the lease from its holder
+// (/proc/sys/fs/lease-break-time). 0 means forever.
 func LeaseBreakTime() (time.Duration, error) {
 	b, err := os.ReadFile("/proc/sys/fs/lease-break-time")
 	if err != nil {

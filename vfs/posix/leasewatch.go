@@ -12,21 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leaseSignal tells that a lease is broken. It is a real-time signal, of which each
-// is queued with its descriptor; C libraries use the first few.
+// leaseSignal reports a broken lease. It is a real-time signal: each instance
+// is queued with its descriptor. C libraries use the first few real-time
+// signals.
 const leaseSignal = unix.Signal(40)
 
-// overflowSignal comes in its place where no more can be queued
-// (RLIMIT_SIGPENDING), and stands for any number of leases. It is also how the
-// watcher is woken.
+// overflowSignal replaces leaseSignal if no more signals can be queued
+// (RLIMIT_SIGPENDING), and stands for any number of leases. It also wakes the
+// watcher.
 const overflowSignal = unix.SIGIO
 
 // ownerTID is F_OWNER_TID of fcntl(2).
 const ownerTID = 0
 
-// A watcher is a thread that hears of broken leases. Both signals are sent to it
-// alone and blocked in it alone, so that no other thread, and no handler of Go's,
-// ever gets one.
+// A watcher is a thread that receives signals about broken leases. Both signals
+// are sent to this thread alone and blocked in it alone, so no other thread and
+// none of Go's signal handlers ever gets one.
 type watcher struct {
 	tid     int
 	fd      int // a signalfd
@@ -37,8 +38,8 @@ type watcher struct {
 }
 
 // watch starts a watcher that calls tell with the descriptor of a broken lease,
-// or tellAll where it cannot say which ones are. Either may be called once too
-// often.
+// or tellAll if it cannot name the descriptors. Either may be called although
+// no lease is broken.
 func watch(tell func(fd int), tellAll func()) (*watcher, error) {
 	w := &watcher{tell: tell, tellAll: tellAll, ended: make(chan struct{})}
 	ready := make(chan error)
@@ -53,11 +54,11 @@ func watch(tell func(fd int), tellAll func()) (*watcher, error) {
 // close ends the thread.
 func (w *watcher) close() {
 	w.ending.Store(true)
-	_ = unix.Tgkill(unix.Getpid(), w.tid, overflowSignal) // cannot fail: the thread is there
+	_ = unix.Tgkill(unix.Getpid(), w.tid, overflowSignal) // cannot fail: the thread exists
 	<-w.ended
 }
 
-// own makes the watcher hear of a lease that fd will have.
+// own makes the kernel signal the watcher about a lease that fd will have.
 func (w *watcher) own(fd int) error {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETSIG, int(leaseSignal)); err != nil {
 		return err
@@ -67,8 +68,8 @@ func (w *watcher) own(fd int) error {
 	return errnoErr(e)
 }
 
-// run stays locked to its thread, which ends with it: so do the mask and the
-// signals that are left.
+// run stays locked to its thread, which ends when run returns, along with its
+// signal mask and pending signals.
 func (w *watcher) run(ready chan<- error) {
 	defer close(w.ended)
 	runtime.LockOSThread()
@@ -93,7 +94,8 @@ func (w *watcher) run(ready chan<- error) {
 	}
 }
 
-// heard takes what a signalfd has: struct signalfd_siginfo, one behind the other.
+// heard parses the content read from a signalfd: consecutive struct
+// signalfd_siginfo.
 func (w *watcher) heard(b []byte) {
 	overflow := false
 	for ; len(b) >= signalLen; b = b[signalLen:] {
@@ -108,8 +110,8 @@ func (w *watcher) heard(b []byte) {
 	}
 }
 
-// signalLen and signalFD are the length of struct signalfd_siginfo and where
-// ssi_fd is in it, in octets.
+// signalLen and signalFD are the length of struct signalfd_siginfo and the
+// offset of ssi_fd in it, in bytes.
 const (
 	signalLen = int(unsafe.Sizeof(unix.SignalfdSiginfo{}))
 	signalFD  = int(unsafe.Offsetof(unix.SignalfdSiginfo{}.Fd))

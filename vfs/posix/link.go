@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Link gives an object one more name.
+// Link gives an object another name.
 func (f *FS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name string) (obj vfs.MaybeAttr, dirWCC vfs.WCC, err error) {
 	o, err := f.object(h)
 	if err != nil {
@@ -56,7 +56,7 @@ func (f *FS) linkIn(c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err erro
 	return w, late(f.linked(o, d, name))
 }
 
-// linked takes note of an object's new name.
+// linked records an object's new name.
 func (f *FS) linked(o, d *object, name string) error {
 	var st unix.Statx_t
 	if err := statFD(o.fd, &st); err != nil {
@@ -65,6 +65,6 @@ func (f *FS) linked(o, d *object, name string) error {
 	if _, err := f.handles.of(o.fd, &st, d.ino, []byte(name)); err != nil {
 		return err
 	}
-	_ = f.handles.keep(st.Ino) // the object has the name, and was known before
+	_ = f.handles.keep(st.Ino) // the name exists, and the object was known before
 	return nil
 }

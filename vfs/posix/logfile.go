@@ -20,22 +20,22 @@ const (
 	tableNext  = "handles.new"
 )
 
-// A logFile is a header and records behind it, in the state directory or, if
-// there is none, in memory.
+// A logFile is a header followed by records. It is in the state directory or,
+// if there is none, in memory.
 type logFile struct {
 	dir  *os.File // the state directory, locked; nil if there is none
 	file *os.File
 	head []byte
-	size int64 // octets written
-	late bool  // some of them since the last sync
+	size int64 // bytes written
+	late bool  // some bytes are written and not yet synced
 
-	unnamed bool // a power failure may bring back the log before this one
+	unnamed bool // a power failure may bring back the previous log
 }
 
-// openLog opens the log of a state directory, which it makes and locks. A log with
-// another header is of another directory, perhaps one whose disk will be mounted again:
-// it is put aside, and the one that was put aside for this header comes back, or an
-// empty one.
+// openLog opens the log of a state directory, which it creates and locks. A log
+// with another header belongs to another directory, perhaps one whose disk will
+// be mounted again: it is set aside, and the log set aside for this header
+// comes back, or an empty log is started.
 func openLog(dir string, head []byte) (l logFile, fresh bool, err error) {
 	l.head = head
 	if dir == "" {
@@ -69,7 +69,7 @@ func openLog(dir string, head []byte) (l logFile, fresh bool, err error) {
 	return l, !own, nil
 }
 
-// open opens the log, and tells whether it has this header.
+// open opens the log, and reports whether it has this header.
 func (l *logFile) open() (own bool, err error) {
 	l.file, err = os.OpenFile(filepath.Join(l.dir.Name(), tableName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -81,7 +81,7 @@ func (l *logFile) open() (own bool, err error) {
 	return string(l.header()) == string(l.head), nil
 }
 
-// header returns the header that the log has, or nil.
+// header returns the header of the log, or nil.
 func (l *logFile) header() []byte {
 	got := make([]byte, len(l.head))
 	if _, err := l.file.ReadAt(got, 0); err != nil {
@@ -90,8 +90,8 @@ func (l *logFile) header() []byte {
 	return got
 }
 
-// swap closes the log and puts it aside, and the one of this header in its place, if
-// there is any.
+// swap closes the log and sets it aside, and puts the log of this header in its
+// place, if there is any.
 func (l *logFile) swap() error {
 	at, aside := int(l.dir.Fd()), asideName(l.header())
 	if err := l.file.Close(); err != nil {
@@ -107,7 +107,7 @@ func (l *logFile) swap() error {
 	return l.dir.Sync()
 }
 
-// asideName is what a log with a header is called while it is not in use.
+// asideName is the file name of a log with a header while the log is set aside.
 func asideName(head []byte) string {
 	d := fnv.New64a()
 	_, _ = d.Write(head)
@@ -126,7 +126,7 @@ func (l *logFile) readAt(p []byte, at int64) (int, error) {
 	return l.file.ReadAt(p[:min(int64(len(p)), l.size-at)], at)
 }
 
-// append writes p, all of it or, as far as the log knows, nothing.
+// append writes p. After an error the log still ends where it did before.
 func (l *logFile) append(p []byte) error {
 	if _, err := l.file.WriteAt(p, l.size); err != nil {
 		return err
@@ -141,9 +141,9 @@ func (l *logFile) truncate(size int64) error {
 	return l.file.Truncate(size)
 }
 
-// scan calls fn for each record, with its offset, until fn fails. It returns where
-// the last whole one ends, and how many octets in front of that are none: of a disk
-// that has lost some. rec lives during the call.
+// scan calls fn for each record, with its offset, until fn fails. It returns
+// the end of the last whole record, and how many bytes before that belong to no
+// record because a disk has lost some. rec is valid during the call.
 func (l *logFile) scan(fn func(at int64, e *entry, rec []byte) error) (end, lost int64, err error) {
 	at := int64(len(l.head))
 	end = at
@@ -151,7 +151,7 @@ func (l *logFile) scan(fn func(at int64, e *entry, rec []byte) error) (end, lost
 	for {
 		e, rec, err := peekRecord(r)
 		switch {
-		case err == errRecord: // the next may begin anywhere
+		case err == errRecord: // the next record may begin at any byte
 			_, _ = r.Discard(1)
 			at++
 			continue
@@ -170,8 +170,8 @@ func (l *logFile) scan(fn func(at int64, e *entry, rec []byte) error) (end, lost
 	}
 }
 
-// peekRecord returns the record that r is at. errRecord: it is at none; io.EOF: there is
-// none any more.
+// peekRecord returns the record at r's position. It returns errRecord if there
+// is no record, and io.EOF at the end.
 func peekRecord(r *bufio.Reader) (e entry, rec []byte, err error) {
 	head, err := r.Peek(recordHead)
 	if err != nil {
@@ -182,7 +182,7 @@ func peekRecord(r *bufio.Reader) (e entry, rec []byte, err error) {
 		return e, nil, errRecord
 	}
 	rec, err = r.Peek(n)
-	if err == io.EOF { // a shorter one may still come
+	if err == io.EOF { // a shorter record may still follow
 		err = errRecord
 	}
 	if err != nil {
@@ -210,8 +210,8 @@ func (l *logFile) successor() (next logFile, err error) {
 	return next, nil
 }
 
-// discard closes a successor that did not succeed. Its file goes, for on a full disk
-// it is in the way of the log itself.
+// discard closes a successor that was not used and removes its file, because on
+// a full disk the file would leave no room for the log itself.
 func (l *logFile) discard() {
 	_ = l.file.Close()
 	if l.dir != nil {
@@ -230,7 +230,7 @@ func (l *logFile) replaceBy(next *logFile) error {
 		if err := unix.Renameat(at, tableNext, at, tableName); err != nil {
 			return err
 		}
-		next.unnamed = l.dir.Sync() != nil // next is the log now, whether a power failure knows it or not
+		next.unnamed = l.dir.Sync() != nil // next is the log now, even if a power failure may undo the rename
 	}
 	_ = l.file.Close()
 	*l = *next

@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// GetAttr asks no permission, as NFS does.
+// GetAttr checks no permission, like NFS.
 func (f *FS) GetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
 	o, err := f.object(h)
 	if err != nil {
@@ -25,8 +25,8 @@ func (f *FS) GetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.Attr, er
 	return f.attr(&st), nil
 }
 
-// Lookup finds name in dir. EACCES is also what is on another mount, and
-// above the root.
+// Lookup finds name in dir. An object on another mount, or above the root, is
+// EACCES too.
 func (f *FS) Lookup(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, err error) {
 	d, err := f.directory(dir)
 	if err != nil {
@@ -44,12 +44,13 @@ func (f *FS) Lookup(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string)
 	return o.h, obj, f.attrOf(d), nil
 }
 
-// nameBufs are room for a name with its NUL.
+// nameBufs are buffers for a name with its NUL.
 var nameBufs = sync.Pool{New: func() any { return new([glanceName + 1]byte) }}
 
-// glance is Lookup for what was seen before, by a caller who is known to be
-// let in: two looks at attributes, and no change of identity. The daemon looks
-// in the caller's place, so it is not ok where the daemon itself may not.
+// glance is Lookup for an object that was seen before, by a caller known to
+// have search permission. It takes two calls of statx and no change of
+// identity. The daemon looks as itself, so ok is false if the daemon itself has
+// no permission.
 func (f *FS) glance(c *vfs.Cred, d *object, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, ok bool) {
 	if isDots(name) || len(name) > glanceName || checkName(name) != nil {
 		return h, obj, dirAttr, false
@@ -68,7 +69,7 @@ func (f *FS) glance(c *vfs.Cred, d *object, name string) (h vfs.Handle, obj, dir
 	return h, f.some(&st), f.some(&dst), true
 }
 
-// lookup returns what c finds as name in d, with its attributes.
+// lookup returns the object that c finds as name in d, with its attributes.
 func (f *FS) lookup(c *vfs.Cred, d *object, name string) (o *object, a vfs.MaybeAttr, err error) {
 	if err := checkName(name); err != nil {
 		return nil, a, err
@@ -95,7 +96,7 @@ func (f *FS) lookup(c *vfs.Cred, d *object, name string) (o *object, a vfs.Maybe
 	return o, a, err
 }
 
-// openName opens what c finds as name in d, as a place.
+// openName opens name in d, as c, as an O_PATH descriptor.
 func (f *FS) openName(c *vfs.Cred, d *object, name string) (fd int, err error) {
 	err = f.as(c, func() (err error) {
 		fd, err = openPath(d.fd, name)
@@ -104,8 +105,8 @@ func (f *FS) openName(c *vfs.Cred, d *object, name string) (fd int, err error) {
 	return fd, err
 }
 
-// adoptName makes an object of the place fd, which was found as name in d, and tells
-// its attributes.
+// adoptName makes an object of the O_PATH descriptor fd, which was found as
+// name in d, and sets st to its attributes.
 func (f *FS) adoptName(d *object, name string, fd int, st *unix.Statx_t) (*object, error) {
 	if err := statFD(fd, st); err != nil {
 		closeFD(fd)
@@ -114,7 +115,8 @@ func (f *FS) adoptName(d *object, name string, fd int, st *unix.Statx_t) (*objec
 	return f.adoptSeen(d, name, fd, st)
 }
 
-// adoptSeen is adoptName for a place whose attributes are st.
+// adoptSeen is like adoptName, for a descriptor whose attributes are already in
+// st.
 func (f *FS) adoptSeen(d *object, name string, fd int, st *unix.Statx_t) (*object, error) {
 	h, err := f.handleIn(d, name, fd, st)
 	if err == nil {
@@ -127,7 +129,8 @@ func (f *FS) adoptSeen(d *object, name string, fd int, st *unix.Statx_t) (*objec
 	return f.adopt(h, fd, st), nil
 }
 
-// handleIn returns the handle of the place fd, which was found as name in d.
+// handleIn returns the handle of the O_PATH descriptor fd, which was found as
+// name in d.
 func (f *FS) handleIn(d *object, name string, fd int, st *unix.Statx_t) (vfs.Handle, error) {
 	if !f.exported(st) {
 		return vfs.Handle{}, unix.EACCES
@@ -135,7 +138,7 @@ func (f *FS) handleIn(d *object, name string, fd int, st *unix.Statx_t) (vfs.Han
 	return f.handles.of(fd, st, d.ino, []byte(name))
 }
 
-// self returns d once more, to those who may look up "." in it.
+// self returns d again, if c may look up "." in it.
 func (f *FS) self(c *vfs.Cred, d *object) (*object, error) {
 	if err := f.permitted(d, c, unix.X_OK); err != nil {
 		return nil, err
@@ -143,7 +146,7 @@ func (f *FS) self(c *vfs.Cred, d *object) (*object, error) {
 	return f.object(d.h)
 }
 
-// ReadLink asks no permission, as the kernel does not.
+// ReadLink checks no permission, like the kernel.
 func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs.MaybeAttr, error) {
 	o, err := f.object(h)
 	if err != nil {
