@@ -16,7 +16,7 @@ type response struct {
 	answer rdmap.AtomicResponse
 }
 
-// An askedRead is an RDMA Read Request of the peer's, with its DDP header.
+// An askedRead is an RDMA Read Request of the peer, with its DDP header.
 type askedRead struct {
 	header [ddp.UntaggedLen]byte
 	rdmap.ReadRequest
@@ -38,11 +38,11 @@ func (q *sendQueue) respond(c *Conn, r response) {
 	q.kick(c)
 }
 
-// cutShort ends the RDMA Reads out of r, which the peer has invalidated before
-// it had their octets: whoever owns them may use them for other things now. It
-// returns the fault, with what is left of the first of these Reads (RFC 5040,
-// Section 4.8), or nil where there is none. Nothing but the Terminate follows the
-// octets that are cut already.
+// cutShort ends the RDMA Reads of r after the peer has invalidated r before it
+// received their response: the owner of the memory may reuse it now. cutShort
+// returns the fault, with the unsent part of the first of these Reads (RFC
+// 5040, Section 4.8), or nil if no Read is cut short. Only the Terminate
+// follows the bytes that are already cut into FPDUs.
 func (q *sendQueue) cutShort(r *region) *Fault {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -66,15 +66,15 @@ func (q *sendQueue) cutShort(r *region) *Fault {
 	return f
 }
 
-// readAnswered notes that the oldest RDMA Read has its whole response. The reader
-// delivers its completion.
+// readAnswered notes that the oldest RDMA Read has its whole response. The
+// reader delivers the completion.
 func (q *sendQueue) readAnswered(c *Conn) {
 	q.mu.Lock()
 	q.completeLocked(c, q.reads.pop().wr)
 }
 
-// atomicAnswered notes the response to the oldest atomic operation, and reports
-// whether it is one to that. The reader delivers its completion.
+// atomicAnswered notes the response to the oldest atomic operation. It reports
+// whether r has the ID of that operation. The reader delivers the completion.
 func (q *sendQueue) atomicAnswered(c *Conn, r rdmap.AtomicResponse) bool {
 	q.mu.Lock()
 	o := q.atomics.pop()
@@ -92,5 +92,5 @@ func (q *sendQueue) atomicAnswered(c *Conn, r rdmap.AtomicResponse) bool {
 func (q *sendQueue) completeLocked(c *Conn, i uint64) {
 	q.at(i).complete = true
 	q.finishLocked()
-	q.kick(c) // others may have waited for it
+	q.kick(c) // other requests may have waited for it
 }

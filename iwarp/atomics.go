@@ -6,13 +6,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// atomicRequest takes an Atomic Request, does what it says, and queues its
-// response. The upper layer learns nothing of it (RFC 7306, Section 5.2.1).
+// atomicRequest takes an Atomic Request, performs the operation, and queues its
+// response. The upper layer is not informed (RFC 7306, Section 5.2.1).
 //
-// It is done here and now, so that operations are done in the order of their
-// requests; their responses go behind the RDMA Read Responses that are due, of
-// which the octets may still be in memory: a Read that must not see what an
-// atomic operation behind it does wants a fence (Section 7).
+// The reader performs the operation at once, in the order of the requests. The
+// response is queued behind the RDMA Read Responses that are due, which may not
+// have read their memory yet: a Read that must not see the effect of a later
+// atomic operation needs a fence (Section 7).
 func (x *receiver) atomicRequest(seg *segment, h ddp.Untagged) error {
 	if err := x.request(seg, h, rdmap.AtomicRequestLen); err != nil {
 		return err
@@ -34,10 +34,10 @@ func (x *receiver) atomicRequest(seg *segment, h ddp.Untagged) error {
 	return nil
 }
 
-// operate does what req says, by the processor's compare-and-swap: no other
-// Stream, nor rdma.Word, sees half of it (RFC 7306, Section 5.3). The order of
-// the checks is that of an RDMA Read, and the alignment's (Section 8.2) comes
-// last, since only a word of this Stream has an address.
+// operate performs req with the processor's compare-and-swap: no other Stream,
+// nor rdma.Word, sees half of it (RFC 7306, Section 5.3). The order of the
+// checks is the order of an RDMA Read's. The check of the alignment (Section
+// 8.2) comes last, since only a word of this Stream has an address.
 func (c *Conn) operate(req rdmap.AtomicRequest) (original uint64, err error) {
 	r := rnic.find(req.STag)
 	if r == nil {
@@ -65,11 +65,12 @@ func (c *Conn) operate(req rdmap.AtomicRequest) (original uint64, err error) {
 // An outboundAtomic is an atomic operation of ours that awaits its response.
 type outboundAtomic struct {
 	wr uint64 // its index in the send queue
-	id uint32 // given for it
+	id uint32 // identifies the request
 }
 
-// atomicResponse takes an Atomic Response. Its MSN, which is the next one of
-// queue 3, says that it belongs to the oldest operation (RFC 7306, Section 5).
+// atomicResponse takes an Atomic Response. Its MSN, the next MSN of queue 3,
+// shows that the response belongs to the oldest operation (RFC 7306, Section
+// 5).
 func (x *receiver) atomicResponse(seg *segment, h ddp.Untagged) error {
 	q, room := &x.c.tx, rdmap.AtomicResponseLen
 	q.mu.Lock()

@@ -6,36 +6,38 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
-// A large message comes in many FPDUs of the same length, one behind the other, and
-// its memory is of one piece. So one read can take several of them, if each header
-// comes where it is expected:
+// A large message arrives in many consecutive FPDUs of the same length, and its
+// memory is contiguous. One read can therefore take several FPDUs, if each
+// header comes at the expected position:
 //
-//	stream   │ payload │ header │ payload │ header │ payload │ what follows
+//	stream   │ payload │ header │ payload │ header │ payload │ the rest
 //	         ▼         ▼        ▼         ▼        ▼         ▼
 //	memory   ═══════════════════════════════════════════════
 //	staging            ──────            ──────              ──────
 //
-// Headers are looked at afterwards, one by one. What came behind one that is not as
-// expected is taken back to staging, and has then changed memory that it is not
-// for. That is allowed in memory of this end's RDMA Reads until they complete, and
-// in what was registered with rdma.Scratch, behind all that the peer has written.
+// The headers are checked afterwards, in order. The bytes behind an unexpected
+// header are copied back to staging; by then the read has changed memory that
+// these bytes do not belong to. This is allowed in the memory of this end's
+// RDMA Reads until they complete, and in regions registered with rdma.Scratch,
+// behind all bytes that the peer has written.
 type batchRead struct {
-	pieces [][]byte // where the octets go that are next in the stream: payload, then staging, in turn
-	came   int      // octets of them that have come
-	at     int      // of the next piece in staging
-	gap    int      // octets of each but the last
+	pieces [][]byte // destinations of the next bytes of the stream: payload and staging alternately
+	came   int      // bytes of pieces that have arrived
+	at     int      // offset of the next piece in staging
+	gap    int      // length of each piece of staging but the last
 	region *region  // pinned, or nil
 
 	store, vec [][]byte
 }
 
-// expects tells whether what comes next was to go to dst.
+// expects reports whether the next bytes of the stream were planned to go to
+// dst.
 func (a *batchRead) expects(dst []byte) bool {
 	next := a.pieces[0]
 	return len(next) == len(dst) && &next[0] == &dst[0]
 }
 
-// drop forgets what was expected.
+// drop forgets the plan.
 func (a *batchRead) drop() {
 	if a.region != nil {
 		a.region.unpin()
@@ -45,15 +47,15 @@ func (a *batchRead) drop() {
 	*a = batchRead{store: a.store[:0], vec: a.vec[:0]}
 }
 
-// left returns where the octets go that have not come.
+// left returns the destinations of the bytes that have not arrived.
 func (a *batchRead) left() [][]byte {
 	a.vec = append(append(a.vec[:0], a.pieces[0][a.came:]), a.pieces[1:]...)
 	return a.vec
 }
 
-// placeMore is place for a segment's payload, where the rest of the message goes
-// behind dst, into rest, and that may be changed: it is of the region r, or of an
-// RDMA Read.
+// placeMore is place for a segment's payload if the rest of the message goes
+// into rest, directly behind dst. The memory must be such that it may be
+// changed early: it belongs to the region r, or to an RDMA Read if r is nil.
 func (x *receiver) placeMore(seg *segment, dst, rest []byte, r *region) error {
 	a := &x.batch
 	seg.placed = dst
@@ -73,8 +75,8 @@ func (x *receiver) placeMore(seg *segment, dst, rest []byte, r *region) error {
 	return x.readBatch()
 }
 
-// expect makes a plan for the rest of a segment's payload, and for FPDUs as long as
-// it behind it, the last perhaps shorter.
+// expect plans the rest of a segment's payload and the following FPDUs of the
+// same length. The last FPDU may be shorter.
 func (x *receiver) expect(seg *segment, dst, rest []byte, r *region) {
 	a := &x.batch
 	a.gap = mpa.TrailerLen(seg.n) + mpa.LengthLen + ddp.TaggedLen
@@ -93,7 +95,8 @@ func (x *receiver) expect(seg *segment, dst, rest []byte, r *region) {
 	}
 }
 
-// readBatch reads until the payload has come that is next, and stages what is behind it.
+// readBatch reads until the next payload has arrived, and stages the bytes
+// behind that payload.
 func (x *receiver) readBatch() error {
 	a := &x.batch
 	for a.came < len(a.pieces[0]) {
@@ -119,7 +122,8 @@ func (x *receiver) readBatch() error {
 	return nil
 }
 
-// flatten stages all that has come, since it is not what was expected.
+// flatten copies all bytes that have arrived to staging, since they are not the
+// expected bytes.
 func (x *receiver) flatten() {
 	a := &x.batch
 	if a.came == 0 {

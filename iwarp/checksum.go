@@ -2,8 +2,8 @@ package iwarp
 
 import "github.com/nfsrdma/nfsrdma/iwarp/mpa"
 
-// A checksum is the CRC of the FPDU that is being cut, as far as it is there. It
-// stays 0 where CRCs are off.
+// A checksum is the CRC of the part of an FPDU that has been cut so far. It
+// stays 0 if CRCs are off.
 type checksum struct {
 	on  bool
 	crc uint32
@@ -16,8 +16,9 @@ func (s *checksum) add(b []byte) {
 	}
 }
 
-// copy copies src to dst, and adds it. It takes one pass over src, which need not be
-// in the processor's cache, and no more than a copy without CRC.
+// copy copies src to dst and adds src. One pass over src suffices, which may
+// not be in the processor's cache, and with CRCs off copy costs no more than
+// the built-in copy.
 func (s *checksum) copy(dst, src []byte) {
 	if s.on {
 		s.crc = mpa.CopyCRC(s.crc, dst, src)

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// A debt is what the peer owes: the rest of an FPDU, or the next FPDU of a message.
-// It may be waited for stallTimeout in all, over all FPDUs of a message, and for each
-// FPDU as long more as that takes at slowestPeer: a peer that goes on a little each
-// time must not keep buffers for ever. While the reader is busy, the peer takes no time.
+// A debt is the data that the peer owes: the rest of an FPDU, or the next FPDU
+// of a message. The reader waits at most stallTimeout in total over all FPDUs
+// of a message, and for each FPDU additionally the time that the FPDU takes at
+// slowestPeer: a peer that sends a little each time must not keep buffers for
+// ever. Only waiting counts; the time that the reader is busy does not.
 type debt struct {
-	owed   bool          // octets are
-	fpdu   int           // octets of the FPDU, as far as is known
-	waited time.Duration // for them
+	owed   bool          // the peer owes bytes
+	fpdu   int           // bytes of the FPDU, as far as known
+	waited time.Duration // total wait so far
 }
 
-// left returns for how long one may wait for the peer now, 0 if for ever, or that it
-// has taken too long.
+// left returns how long the reader may still wait for the peer; 0 means for
+// ever. It returns an error if the peer has taken too long.
 func (d *debt) left() (time.Duration, error) {
 	if !d.owed {
 		return 0, nil
@@ -27,11 +28,11 @@ func (d *debt) left() (time.Duration, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// more returns for how long more one may wait for the FPDU.
+// more returns the additional wait that the FPDU allows.
 func (d *debt) more() time.Duration { return time.Duration(d.fpdu) * time.Second / slowestPeer }
 
-// next begins with the FPDU behind one that has come. Within a message the wait goes
-// on; an FPDU that was fast saves nothing up for those that follow.
+// next begins with the FPDU behind a complete one. Within a message the wait
+// continues; a fast FPDU saves no time for the following FPDUs.
 func (d *debt) next(within bool) {
 	waited := time.Duration(0)
 	if within {
@@ -40,7 +41,7 @@ func (d *debt) next(within bool) {
 	*d = debt{waited: waited}
 }
 
-// begin and end stand around a wait.
+// begin and end enclose a wait.
 func (d *debt) begin() (start time.Time) {
 	if d.owed {
 		start = time.Now()

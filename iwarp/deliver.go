@@ -2,14 +2,14 @@ package iwarp
 
 import "github.com/nfsrdma/nfsrdma/rdma"
 
-// A finished work request, whose completion is due.
+// A finished is a work request whose completion is due.
 type finished struct {
 	to rdma.Completer
 	c  rdma.Completion
 }
 
-// deliver tells the completions that are due, in order. Whoever comes while
-// another delivers leaves his to that one.
+// deliver delivers the due completions in order. If another goroutine is
+// delivering, that goroutine delivers these too.
 func (q *sendQueue) deliver(byReader bool) {
 	q.mu.Lock()
 	if q.delivering {
@@ -38,7 +38,7 @@ func (f *finished) tell(byReader bool) {
 	f.to.Complete(f.c)
 }
 
-// handOffReader lets others deliver, if it is the reader that does.
+// handOffReader lets other goroutines deliver if the reader is delivering now.
 func (q *sendQueue) handOffReader() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -48,7 +48,7 @@ func (q *sendQueue) handOffReader() {
 	}
 }
 
-// deliver tells the completions that are due, as hand hands a message over.
+// deliver delivers the due completions, as hand hands over a message.
 func (x *receiver) deliver() error {
 	turn := x.turn.Load()
 	x.c.tx.deliver(true)

@@ -8,11 +8,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// stagShards spreads the table of STags over locks.
+// stagShards is the number of tables, each with its own lock, that STags are
+// spread over.
 const stagShards = 16
 
-// A device is the RNIC: it owns the STags of all connections, so that an STag
-// is unique, and one used on the wrong connection is told from an unknown one.
+// A device is the RNIC. It owns the STags of all connections, so that an STag
+// is unique, and an STag used on the wrong connection is distinguished from an
+// unknown STag.
 type device struct {
 	shard      [stagShards]stagTable
 	conns      connTable
@@ -22,7 +24,7 @@ type device struct {
 type stagTable struct {
 	mu     sync.RWMutex
 	m      map[rdma.STag]*region
-	octets uint64 // of all
+	octets uint64 // total size of the regions in bytes
 }
 
 // rnic is the device of the process.
@@ -49,7 +51,7 @@ func (d *device) table(s rdma.STag) *stagTable { return &d.shard[s%stagShards] }
 func (d *device) add(r *region) {
 	for {
 		r.stag = rdma.STag(draw())
-		if r.stag == 0 { // 0 is what zero-length operations carry
+		if r.stag == 0 { // zero-length operations carry 0
 			continue
 		}
 		t := d.table(r.stag)

@@ -12,13 +12,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A RejectedError tells that the responder refused the connection (RFC 5044,
+// A RejectedError reports that the responder refused the connection (RFC 5044,
 // Section 7.1.2).
 type RejectedError struct {
 	Reply mpa.Frame // with the responder's private data, IRD and ORD
 }
 
-// Error says what a reject frame says.
+// Error implements error.
 func (e *RejectedError) Error() string { return "iwarp: the peer rejected the connection" }
 
 // Dial connects to a responder. The network is tcp, tcp4 or tcp6.
@@ -42,22 +42,22 @@ func dialOnce(ctx context.Context, network, addr string, cfg Config, cc rdma.Con
 	return Client(ctx, nc, cfg, cc)
 }
 
-// DialTCP makes a connection for Client as Dial does. Within the host it is not
-// paced, as one that net.Dial makes may be.
+// DialTCP makes a connection for Client, as Dial does. Within the host the
+// connection is not paced, unlike a connection of net.Dial.
 func DialTCP(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := net.Dialer{Control: speedWithin}
 	return d.DialContext(ctx, network, addr)
 }
 
-// unknowing tells whether a start-up ended as with a responder that knows MPA
-// revision 1 alone: it closes the connection without a reply, or its reply is
-// not enhanced (RFC 6581, Section 10).
+// unknowing reports whether a start-up ended as with a responder that knows
+// only MPA revision 1: the responder closes the connection without a reply, or
+// its reply is not enhanced (RFC 6581, Section 10).
 func unknowing(err error) bool {
 	return errors.Is(err, errNoReply) || errors.Is(err, mpa.ErrEnhanced)
 }
 
 // Client starts MPA as initiator on a connection that has carried nothing yet.
-// It takes nc over, also when it fails.
+// It takes over nc, even if it fails.
 func Client(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) (*Conn, error) {
 	c, err := initiate(ctx, nc, cfg, cc)
 	if err != nil {
@@ -115,8 +115,8 @@ func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) 
 	return c, nil
 }
 
-// refuse tells the responder by a Terminate why there will be no connection, as
-// its reply will not do (RFC 6581, Section 9), and closes TCP in order.
+// refuse sends the responder, whose reply is not acceptable, a Terminate with
+// the reason (RFC 6581, Section 9), and closes TCP in order.
 func refuse(nc net.Conn, number mpa.Error, params mpa.Params) error {
 	fault := localFault(number)
 	c := newConn(newSocket(nc), params, mpa.Frame{}, rdma.ConnConfig{Handler: nobody{}}, false)
@@ -124,7 +124,7 @@ func refuse(nc net.Conn, number mpa.Error, params mpa.Params) error {
 	return fault
 }
 
-// nobody is the upper layer of a connection that never comes to be.
+// nobody is the upper layer of a connection that is never established.
 type nobody struct{}
 
 func (nobody) Receive(m rdma.Recv) { m.Buf.Release() }

@@ -6,17 +6,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A direction is what one goroutine needs to read, or another to write.
+// A direction is the state that one goroutine needs to read, or another to
+// write.
 type direction struct {
 	trap  uintptr
 	event uint32
 	fd    int
 	iov   []unix.Iovec
-	size  int // octets of the iov
+	size  int // bytes of the iov
 
-	faults bool // they may have to be read from a disk
+	faults bool // the memory may fault and be read from a disk
 	msg    unix.Msghdr
-	ready  chan struct{} // holds a token when it is worth a try
+	ready  chan struct{} // holds a token when a call is worth trying
 	watch  stallWatch
 
 	// call makes the system call with the iov.
@@ -30,8 +31,8 @@ func (d *direction) init(fd int, trap uintptr, event uint32) {
 	d.call = d.system
 }
 
-// system makes the system call. One that is short the runtime need not know of:
-// it would have another thread look whether it lasts.
+// system makes the system call. A short call bypasses the runtime's scheduler,
+// which would otherwise have another thread watch whether the call lasts.
 func (d *direction) system(flags int) (int, unix.Errno) {
 	d.msg.Iov = unsafe.SliceData(d.iov)
 	d.msg.SetIovlen(len(d.iov))
@@ -47,7 +48,7 @@ func (d *direction) system(flags int) (int, unix.Errno) {
 	}
 }
 
-// set makes vec what the next calls work on.
+// set prepares the next calls to work on vec.
 func (d *direction) set(vec [][]byte) {
 	for _, b := range vec[:min(len(vec), maxVectors)] {
 		if len(b) > 0 {
@@ -59,14 +60,14 @@ func (d *direction) set(vec [][]byte) {
 	}
 }
 
-// unset forgets it: nobody's memory is held.
+// unset undoes set, so that no memory of others is referenced.
 func (d *direction) unset() {
 	clear(d.iov)
 	d.iov, d.size = d.iov[:0], 0
 	d.msg.Iov = nil
 }
 
-// wake makes the wait end, or the next one where there is none.
+// wake ends the current wait, or the next wait if none is in progress.
 func (d *direction) wake() {
 	select {
 	case d.ready <- struct{}{}:

@@ -11,59 +11,63 @@
 //	    ▼ one writev                           │ readv              └▶ response
 //	  socket ════════════════ TCP ═══════════ socket
 //
-// A connection has one goroutine, which reads. There is none that writes: who
-// posts finds the socket free and writes at once, or leaves the work to the
-// one who is writing; only where the socket is full a goroutine waits for it.
+// A connection has one goroutine, which reads. It has no goroutine that writes:
+// the caller of Post finds the socket free and writes at once, or leaves the
+// work to the caller that is writing. Only if the socket is full, a goroutine
+// waits for it.
 //
-// While the reader hands over what one read has brought, what is posted is held
-// back, and then leaves together: calls that came together and are answered in
-// Handler.Receive cost one system call to read and one to write. So nobody may
-// wait in Receive for the completion of what was posted there.
+// While the reader hands over the messages of one read, posted requests are
+// held back and then leave together: calls that arrived together and are
+// answered in Handler.Receive cost one system call to read and one to write.
+// Receive therefore must not wait for the completion of a request that it has
+// posted.
 //
 // # Waiting
 //
-// TCP sockets of the kernel are not in the net package's poller. A reader that has
-// nothing to read looks again for a moment, then waits in the kernel, where few do
-// so, for some milliseconds if it is within a message or hardly any other
-// connection is busy, and else by a poller that is told of the connections that
-// wait and of no others. One that is idle has no thread, and no
-// memory but its state.
+// TCP sockets of the kernel are not in the net package's poller. A reader that
+// has nothing to read first polls the socket for a moment. Then, if few readers
+// do so, it waits in the kernel for some milliseconds, provided it is within a
+// message or hardly any other connection is busy. Otherwise it waits in a
+// poller that knows only the waiting connections. An idle connection has no
+// thread, and no memory except its state.
 //
 // # Placement
 //
 // The payload of a tagged segment goes from the socket straight into the
 // registered memory, after STag, stream, rights and bounds have been checked,
-// segment by segment. Of a large message many are read at once, each header to
-// where it is expected, if what the memory holds counts for nothing yet: that of
-// this end's RDMA Reads, and of regions with rdma.Scratch.
+// segment by segment. Of a large message many segments are read at once, each
+// header to its expected position, if the content of the memory is undefined
+// until a later message arrives: the memory of this end's RDMA Reads, and
+// regions with rdma.Scratch.
 //
-// With CRCs on, an FPDU is kept back until the CRC of the whole of it has been
-// checked, and then copied: nothing that is perhaps broken comes to a place that
-// anybody may look at. RFC 5044, Section 6, wants an FPDU checked before DDP has it.
-// Where what the memory holds counts for nothing yet, that is kept without the
-// copy: the payload is read to its place, checked there, and DDP is told of it, or
-// the connection ends; what a broken FPDU leaves behind is what nobody will be told
-// of. Such memory is never behind what the peer has written, even if the header is
-// what is broken.
+// With CRCs on, an FPDU is kept in staging until its whole CRC has been
+// checked, and then copied: no possibly corrupt bytes reach memory that anybody
+// may read. RFC 5044, Section 6, wants an FPDU checked before DDP has it.
+// Exception: memory whose content is undefined until a later message arrives.
+// There the payload is read into place and verified there; then DDP gets the
+// segment, or the connection ends. No later message declares the remains of a
+// corrupt FPDU valid. Such memory lies beyond all bytes that the peer has
+// written, so even a corrupt header cannot overwrite valid bytes.
 //
 // # Atomic operations
 //
-// They are done by whoever reads the connection, with the processor's own
-// compare-and-swap on the word in memory, which is in the processor's byte
-// order. So they are atomic over all connections of the process, and against
-// rdma.Word, which RFC 7306 leaves open (Section 5). A word should be used by
-// nothing else: RDMA Writes and Reads of it are not atomic.
+// The reader of the connection performs atomic operations, with the processor's
+// own compare-and-swap on the word in memory, which is in the processor's byte
+// order. Atomic operations are therefore atomic over all connections of the
+// process, and against rdma.Word, which RFC 7306 leaves open (Section 5).
+// Nothing else should use such a word: RDMA Writes and Reads of it are not
+// atomic.
 //
-// An operation is done as soon as its request is delivered. What comes after it
-// on the connection may be placed before its response is sent, and a Read before
-// it may see what it does, unless it is fenced (Section 7). RDMA Reads and atomic
-// operations under way share IRD and ORD.
+// An operation is performed as soon as its request is delivered. Later data of
+// the connection may be placed before the response is sent, and an earlier Read
+// may see the effect of the operation, unless the operation is fenced (Section
+// 7). RDMA Reads and atomic operations in progress share IRD and ORD.
 //
 // # Life of slices
 //
 // Data of a work request is read (or, for an RDMA Read, written) until the
-// request completes. A registered slice may be read and written by the peer
-// until Deregister returns. A received message is the Handler's.
+// request completes. The peer may read and write a registered slice until
+// Deregister returns. A received message belongs to the Handler.
 //
-// The package must not know what is sent over it.
+// The package must not know the protocol above it.
 package iwarp
