@@ -5,8 +5,8 @@ import "encoding/binary"
 // zeros is the longest padding.
 var zeros [3]byte
 
-// Pad returns how many zero bytes follow n bytes of opaque data, so that
-// the total is a multiple of four (RFC 4506, Section 3).
+// Pad returns the number of zero bytes that follow n bytes of opaque data to
+// make the total a multiple of four (RFC 4506, Section 3).
 func Pad(n int) int { return -n & 3 }
 
 // AppendUint32 appends an unsigned integer or an enumeration.
@@ -34,8 +34,8 @@ func AppendOpaque(b, data []byte) []byte {
 	return AppendFixed(AppendUint32(b, uint32(len(data))), data)
 }
 
-// AppendString appends a string: length, bytes, padding. The bytes are not
-// looked at: names and paths need not be text.
+// AppendString appends a string: length, bytes, padding. It does not validate s
+// as text: names and paths need not be text.
 func AppendString(b []byte, s string) []byte {
 	b = AppendUint32(b, uint32(len(s)))
 	b = append(b, s...)

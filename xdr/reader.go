@@ -8,64 +8,64 @@ import (
 
 // Errors of a Reader.
 var (
-	// ErrShort: the input ends before the item does.
+	// ErrShort: the input ends before the item ends.
 	ErrShort = errors.New("xdr: input too short")
-	// ErrLong: a length is above the limit of its item.
+	// ErrLong: a length exceeds the limit of its item.
 	ErrLong = errors.New("xdr: length above its limit")
-	// ErrValue: a boolean is neither 0 nor 1, or an enumeration has a
-	// value that it does not define.
+	// ErrValue: a boolean is neither 0 nor 1, or an enumeration has an
+	// undefined value.
 	ErrValue = errors.New("xdr: undefined value")
 	// ErrTrailing: bytes are left after the last item.
 	ErrTrailing = errors.New("xdr: octets after the last item")
-	// ErrItem: the data item that was moved out of the stream is not
-	// where the stream's type has one that may be moved.
+	// ErrItem: the stream's type has no movable item at the position of the
+	// moved data item.
 	ErrItem = errors.New("xdr: reduced data item at the wrong position")
 )
 
-// A Reader decodes items one after the other. After the first error it
-// returns zero values, and Err tells the error, so that a whole structure can
-// be read before the check.
+// A Reader decodes items one after the other. After the first error the Reader
+// returns zero values, and Err returns that error. A caller can therefore read
+// a whole structure before the check.
 type Reader struct {
 	b   []byte
 	off int
 	err error
 
-	item    []byte // moved out of b, see SetItem
-	itemPos int    // or nowhere, or anywhere
+	item    []byte // moved out of b; see SetItem
+	itemPos int    // a position in b, nowhere or anywhere
 	places  []Place
 }
 
-// A Place is where a data item stands in a stream that it was moved out of, and
-// restored into.
+// A Place is the position of a data item that was moved out of a stream and
+// then restored into the stream.
 type Place struct {
-	Pos int // of the item's first byte, behind its length word
-	Len int // of what was moved, in bytes: the item, perhaps with its padding
+	Pos int // of the item's first byte, after its length word
+	Len int // bytes moved: the item, perhaps with its padding
 }
 
 // Values of Reader.itemPos.
 const (
 	nowhere  = -1 // no item was moved
-	anywhere = -2 // one was, and stands where Item is called
+	anywhere = -2 // the moved item belongs to the next call of Item
 )
 
 // NewReader returns a Reader of b, which it does not change.
 func NewReader(b []byte) Reader { return Reader{b: b, itemPos: nowhere} }
 
-// SetItem says that the data of one opaque item are not in the stream but in
-// data: the item's length word ends at offset pos, and what follows it in the
-// stream stands there without the item's bytes and padding (RFC 8166,
-// Section 3.4.5). data may include the padding.
+// SetItem says that the data of one opaque item are in data instead of the
+// stream. The item's length word ends at offset pos; the stream continues there
+// without the item's bytes and padding (RFC 8166, Section 3.4.5). data may
+// include the padding.
 func (r *Reader) SetItem(pos int, data []byte) { r.item, r.itemPos = data, pos }
 
-// SetMoved says that the data of the first item that Item reads are not in the
-// stream but in data, wherever that is: the results of a call, of which only
-// the program knows the form. Where data is empty there may be no such item, or
-// an empty one.
+// SetMoved says that the data of the first item that Item reads are in data
+// instead of the stream, at whatever position. It is for the results of a call,
+// whose form only the program knows. If data is empty, the stream may have no
+// such item or an empty item.
 func (r *Reader) SetMoved(data []byte) { r.item, r.itemPos = data, anywhere }
 
-// SetPlaces says that the items at the given places, by rising position, were
-// moved and are back in the stream: each must be one that Item reads (RFC 8166,
-// Section 6.1).
+// SetPlaces says that the items at the given places, in ascending order of
+// position, were moved and are restored in the stream. Each must be an item
+// that Item reads (RFC 8166, Section 6.1).
 func (r *Reader) SetPlaces(places []Place) {
 	r.itemPos = nowhere
 	if r.places = places; len(places) > 0 {
@@ -76,8 +76,8 @@ func (r *Reader) SetPlaces(places []Place) {
 // Offset returns the number of bytes read so far.
 func (r *Reader) Offset() int { return r.off }
 
-// Left returns how many bytes have not been read: of the stream, and of the item
-// that was moved out of it, whether that has been read or not.
+// Left returns the number of unread bytes of the stream, plus the length of the
+// moved item while Item has not yet read it.
 func (r *Reader) Left() int { return len(r.b) - r.off + len(r.item) }
 
 // Err returns the first error.
@@ -90,8 +90,8 @@ func (r *Reader) Fail(err error) {
 	}
 }
 
-// Done returns the first error, or ErrTrailing or ErrItem where something was
-// not read.
+// Done returns the first error, or ErrTrailing or ErrItem if bytes or a moved
+// item are unread.
 func (r *Reader) Done() error {
 	switch {
 	case r.err != nil:
@@ -112,8 +112,8 @@ func (r *Reader) take(n int) []byte {
 		r.err = fmt.Errorf("%w: %d octets at offset %d of %d", ErrShort, n, r.off, len(r.b))
 		return nil
 	}
-	// A stream that runs past the place of a moved item was not built for
-	// the type that is being read.
+	// The bytes run past the position of the moved item, so the stream does not
+	// have the type that is being read.
 	if r.itemPos >= 0 && r.off+n > r.itemPos && n > 0 {
 		r.err = fmt.Errorf("%w: %d", ErrItem, r.itemPos)
 		return nil
@@ -150,9 +150,9 @@ func (r *Reader) Bool() bool {
 	return v == 1
 }
 
-// Fixed reads n bytes and their padding, which is not looked at.
+// Fixed reads n bytes and their padding, whose value is ignored.
 func (r *Reader) Fixed(n int) []byte {
-	if n < 0 || n > len(r.b) { // before the padding is added, which could wrap
+	if n < 0 || n > len(r.b) { // before adding the padding, which could overflow
 		r.Fail(fmt.Errorf("%w: %d octets of %d", ErrShort, n, len(r.b)))
 		return nil
 	}
@@ -178,8 +178,8 @@ func (r *Reader) length(limit int) int {
 // Opaque reads variable-length opaque data of at most limit bytes.
 func (r *Reader) Opaque(limit int) []byte { return r.Fixed(r.length(limit)) }
 
-// String reads a string of at most limit bytes, which are not validated as
-// text. It copies.
+// String reads a string of at most limit bytes and copies it. The bytes are not
+// validated as text.
 func (r *Reader) String(limit int) string { return string(r.Opaque(limit)) }
 
 // Item reads variable-length opaque data of at most limit bytes that the
@@ -201,7 +201,7 @@ func (r *Reader) Item(limit int) []byte {
 	return data[:n:n]
 }
 
-// place reads an item of n bytes that is back in the stream.
+// place reads an item of n bytes that was restored into the stream.
 func (r *Reader) place(n int) []byte {
 	moved := r.places[0].Len
 	r.SetPlaces(r.places[1:])

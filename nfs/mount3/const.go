@@ -17,7 +17,7 @@ const (
 	ProcUmntAll
 	ProcExport
 
-	// NumProc is how many procedures there are.
+	// NumProc is the number of procedures.
 	NumProc
 )
 

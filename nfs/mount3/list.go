@@ -2,11 +2,11 @@ package mount3
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// ListEnd is the length in bytes of the end of a DumpRes or ExportRes, which
-// the sizes of their entries do not have.
+// ListEnd is the length in bytes of the end of a DumpRes or ExportRes, which is
+// not part of any entry's size.
 const ListEnd = 4
 
-// A Mount is a mountbody: a client and what it mounted.
+// A Mount is a mountbody: a client and the path of its mount.
 type Mount struct {
 	Host []byte // at most NameLen bytes
 	Path []byte // at most PathLen bytes
@@ -38,8 +38,8 @@ func (s *DumpRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// An Export is an exportnode: a path and who may mount it. No group means
-// everyone.
+// An Export is an exportnode: a path and the groups of clients that may mount
+// the path. No group means everyone.
 type Export struct {
 	Path   []byte   // at most PathLen bytes
 	Groups [][]byte // at most NameLen bytes each

@@ -13,8 +13,8 @@ func (a *PathArgs) AppendTo(b []byte) []byte { return xdr.AppendOpaque(b, a.Path
 // Decode reads a.
 func (a *PathArgs) Decode(r *xdr.Reader) { a.Path = r.Opaque(PathLen) }
 
-// MntRes are the results of MNT. Handle and Flavors, the authentication
-// flavours that may be used with it, count where Status is OK.
+// MntRes are the results of MNT. Flavors are the authentication flavours that
+// may be used with Handle. Handle and Flavors are valid only if Status is OK.
 type MntRes struct {
 	Status  Status
 	Handle  []byte // at most FHSize bytes

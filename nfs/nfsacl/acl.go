@@ -9,27 +9,28 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// errEntries is a list that is too long, or has an array of another length than
-// its count.
+// errEntries reports a list that is too long, or an array whose length differs
+// from its count.
 var errEntries = errors.New("nfsacl: wrong number of entries")
 
-// An Entry grants rights to those whom its tag and id name.
+// An Entry grants rights to the users that Tag and ID name.
 type Entry struct {
 	Tag  Tag
-	ID   uint32 // of User and Group; else 0
+	ID   uint32 // of User and Group; otherwise 0
 	Perm uint32 // read 4, write 2, execute 1
 }
 
-// An ACL is a list as POSIX has it: sorted by tag and id, and with no mask that
-// only repeats the owning group's rights. It has none or at least three entries.
+// An ACL is a list in POSIX's form: sorted by tag and id, without a mask that
+// only repeats the owning group's rights. A list has no entries or at least
+// three.
 type ACL []Entry
 
-// An owner is whose ids a list's entries of the owner and the owning group
-// carry.
+// An owner holds the ids that the wire form carries in the entries of the owner
+// and the owning group.
 type owner struct{ uid, gid uint32 }
 
-// appendTo appends the wire form of a list to b: with the count alone where
-// entries is false. A default list has flag defaultFlag.
+// appendTo appends the wire form of a list to b; if entries is false, only the
+// count. flag is defaultFlag for a default list.
 func (a ACL) appendTo(b []byte, entries bool, flag Tag, of owner) []byte {
 	count := len(a)
 	if a.minimal() {
@@ -62,8 +63,8 @@ func (e Entry) appendTo(b []byte, flag Tag, of owner) []byte {
 	return xdr.AppendUint32(b, e.Perm&permBits)
 }
 
-// decode reads a list. Without entries, those that are there are skipped: they
-// do not count.
+// decode reads a list. If entries is false, decode skips and ignores the
+// entries of the array.
 func (a *ACL) decode(r *xdr.Reader, entries bool) {
 	*a = nil
 	count, n := r.Uint32(), r.Uint32()
@@ -85,8 +86,8 @@ func (a *ACL) decode(r *xdr.Reader, entries bool) {
 	*a = list.posix()
 }
 
-// decode reads an entry. Solaris sets bits of a mask that mean nothing here; in
-// other entries they are an error, as Linux has it.
+// decode reads an entry. Solaris sets undefined bits in a mask, which decode
+// clears. In other entries such bits are an error, as in Linux.
 func (e *Entry) decode(r *xdr.Reader) error {
 	e.Tag, e.ID, e.Perm = Tag(r.Uint32())&^defaultFlag, r.Uint32(), r.Uint32()
 	switch e.Tag {
@@ -117,7 +118,7 @@ func (a ACL) posix() ACL {
 	return a
 }
 
-// minimal reports whether a list, sorted, says what a mode does and no more.
+// minimal reports whether a list, sorted, says no more than a mode.
 func (a ACL) minimal() bool {
 	return len(a) == 3 && a[0].Tag == UserObj && a[1].Tag == GroupObj && a[2].Tag == Other
 }

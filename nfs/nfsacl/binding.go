@@ -1,7 +1,7 @@
 package nfsacl
 
 // A Binding is the Upper-Layer Binding of this program (RFC 8267, Section 5.2):
-// nothing in it is DDP-eligible. It is a binding of
+// nothing in the program is DDP-eligible. Pass a Binding to
 // rpcrdma.NewStreamListener.
 type Binding struct{}
 

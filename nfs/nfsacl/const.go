@@ -12,7 +12,7 @@ const (
 	ProcGetACL
 	ProcSetACL
 
-	// NumProc is how many procedures there are.
+	// NumProc is the number of procedures.
 	NumProc
 )
 
@@ -26,17 +26,17 @@ func ProcName(proc uint32) string {
 	return "undefined"
 }
 
-// Bits of a mask: what GETACL asks for, and what SETACL sets.
+// Bits of a mask: the lists that GETACL asks for, or that SETACL sets.
 const (
 	MaskAccess       uint32 = 1 << iota // the entries of the access list
-	MaskAccessCount                     // how many these are
+	MaskAccessCount                     // the number of these entries
 	MaskDefault                         // the entries of the default list
-	MaskDefaultCount                    // how many these are
+	MaskDefaultCount                    // the number of these entries
 
 	MaskAll = MaskAccess | MaskAccessCount | MaskDefault | MaskDefaultCount
 )
 
-// Tag says whom an entry is for.
+// Tag names the holder of an entry's rights.
 type Tag uint32
 
 // The tags, which Linux has in memory too.

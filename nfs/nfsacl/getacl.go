@@ -5,8 +5,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// GetACLArgs are the arguments of GETACL: the lists of an object that Mask
-// means.
+// GetACLArgs are the arguments of GETACL: an object, and a Mask of the wanted
+// lists.
 type GetACLArgs struct {
 	Object nfs3.FH
 	Mask   uint32
@@ -17,23 +17,24 @@ func (a *GetACLArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(a.Object.AppendTo(b), a.Mask)
 }
 
-// Decode reads a. Bits of the mask that have no meaning are left to the server.
+// Decode reads a. It keeps undefined bits of the mask for the server to judge.
 func (a *GetACLArgs) Decode(r *xdr.Reader) {
 	a.Object.Decode(r)
 	a.Mask = r.Uint32()
 }
 
-// GetACLRes are the results of GETACL. What follows Attr counts where Status is
-// OK; a list whose entries Mask does not mean is read as none.
+// GetACLRes are the results of GETACL. Mask, Access and Default are valid only
+// if Status is OK. Decode sets a list to nil if Mask does not select its
+// entries.
 type GetACLRes struct {
 	Status          nfs3.Status
-	Attr            nfs3.PostOpAttr // its owner and group stand in the lists
-	Mask            uint32          // what was asked for
+	Attr            nfs3.PostOpAttr // its owner and group go into the lists
+	Mask            uint32          // the mask of the call
 	Access, Default ACL
 }
 
-// AppendTo appends the wire form of s to b. A list that Mask does not mean at
-// all, Linux sends as none.
+// AppendTo appends the wire form of s to b. It sends a list that Mask does not
+// select at all as empty, as Linux does.
 func (s *GetACLRes) AppendTo(b []byte) []byte {
 	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 	if s.Status != nfs3.OK {

@@ -1,8 +1,8 @@
 package nfsacl
 
-// MaxEntries is the most entries of a list: Linux's NFS_ACL_MAX_ENTRIES. The
-// program itself sets no limit (RFC 8267, Section 5.2), and a client of Linux's
-// has memory for no more.
+// MaxEntries is the largest number of entries in a list: Linux's
+// NFS_ACL_MAX_ENTRIES. The program itself sets no limit (RFC 8267, Section
+// 5.2), and Linux's client has memory for no more.
 const MaxEntries = 1024
 
 // The lengths in bytes of wire forms.
@@ -13,5 +13,5 @@ const (
 	postAttrLen = 4 + 84 // post_op_attr of NFS version 3
 )
 
-// permBits are the rights that an entry can grant: read, write, execute.
+// permBits are all rights that an entry can grant: read, write, execute.
 const permBits = 7

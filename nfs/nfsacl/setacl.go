@@ -5,23 +5,23 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// SetACLArgs are the arguments of SETACL: the lists that Mask means become those
-// of an object. None takes a list away.
+// SetACLArgs are the arguments of SETACL: the lists that Mask selects replace
+// the lists of an object. An empty list removes the object's list.
 type SetACLArgs struct {
 	Object          nfs3.FH
 	Mask            uint32 // MaskAccess, MaskDefault
 	Access, Default ACL
 }
 
-// AppendTo appends the wire form of a to b. The entries of owner and owning
-// group carry no ids: servers know them.
+// AppendTo appends the wire form of a to b. The entries of the owner and the
+// owning group carry no ids, because servers know these.
 func (a *SetACLArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(a.Object.AppendTo(b), a.Mask)
 	b = a.Access.appendTo(b, a.Mask&MaskAccess != 0, 0, owner{})
 	return a.Default.appendTo(b, a.Mask&MaskDefault != 0, defaultFlag, owner{})
 }
 
-// Decode reads a. Bits of the mask that have no meaning are left to the server.
+// Decode reads a. It keeps undefined bits of the mask for the server to judge.
 func (a *SetACLArgs) Decode(r *xdr.Reader) {
 	a.Object.Decode(r)
 	a.Mask = r.Uint32()
