@@ -13,8 +13,8 @@ import (
 // ErrNotRegistered means that the portmapper knows no port of the program.
 var ErrNotRegistered = errors.New("rpcbind: program not registered")
 
-// Null does nothing, at the portmapper's (PMAPPROC_NULL). Errors are what
-// oncrpc.Caller describes.
+// Null calls the portmapper's procedure without effect (PMAPPROC_NULL).
+// oncrpc.Caller describes the errors.
 func Null(ctx context.Context, c oncrpc.Caller) error {
 	x := oncrpc.Exchange{Prog: Program, Vers: PortmapVers, Proc: procNull}
 	return call(ctx, c, &x, func(*xdr.Reader) {})
@@ -22,9 +22,9 @@ func Null(ctx context.Context, c oncrpc.Caller) error {
 
 // GetPort asks the portmapper behind c for the port on which a version of a
 // program answers over proto, which is TCP or UDP (PMAPPROC_GETPORT). The
-// program may turn out to have other versions only. The error is or wraps
-// ErrNotRegistered, what oncrpc.Caller describes, or, where the results cannot
-// be decoded, an error of package xdr.
+// program may have only other versions. The error is or wraps ErrNotRegistered,
+// an error that oncrpc.Caller describes, or an error of package xdr if the
+// results do not decode.
 func GetPort(ctx context.Context, c oncrpc.Caller, prog, vers, proto uint32) (uint16, error) {
 	x := oncrpc.Exchange{
 		Prog: Program, Vers: PortmapVers, Proc: procGetPort,
@@ -47,8 +47,8 @@ func GetPort(ctx context.Context, c oncrpc.Caller, prog, vers, proto uint32) (ui
 	return uint16(port), nil
 }
 
-// Dump lists what the portmapper behind c knows (PMAPPROC_DUMP). Errors are as
-// for GetPort.
+// Dump lists the mappings of the portmapper behind c (PMAPPROC_DUMP). Errors
+// are as for GetPort.
 func Dump(ctx context.Context, c oncrpc.Caller) ([]Mapping, error) {
 	x := oncrpc.Exchange{
 		Prog: Program, Vers: PortmapVers, Proc: procDump,
@@ -62,8 +62,8 @@ func Dump(ctx context.Context, c oncrpc.Caller) ([]Mapping, error) {
 	return list, nil
 }
 
-// DumpRPCBs lists what the rpcbind behind c knows, by RPCBPROC_DUMP of version 4.
-// Errors are as for GetPort.
+// DumpRPCBs lists the registrations of the rpcbind behind c, with RPCBPROC_DUMP
+// of version 4. Errors are as for GetPort.
 func DumpRPCBs(ctx context.Context, c oncrpc.Caller) ([]RPCB, error) {
 	x := oncrpc.Exchange{
 		Prog: Program, Vers: RPCBVers4, Proc: procDump,
@@ -77,9 +77,9 @@ func DumpRPCBs(ctx context.Context, c oncrpc.Caller) ([]RPCB, error) {
 	return list, nil
 }
 
-// set registers m with the rpcbind behind c (RPCBPROC_SET), or with procUnset
-// takes back what is registered for its program, version and netid
-// (RPCBPROC_UNSET). It is false where rpcbind has refused.
+// set registers m with the rpcbind behind c (RPCBPROC_SET) or, with procUnset,
+// removes the registration of m's program, version and netid (RPCBPROC_UNSET).
+// done is false if rpcbind refused.
 func set(ctx context.Context, c oncrpc.Caller, proc uint32, m RPCB) (done bool, err error) {
 	x := oncrpc.Exchange{
 		Prog: Program, Vers: RPCBVers4, Proc: proc,

@@ -13,14 +13,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A Listener is where clients ask: at one port, over TCP and UDP. Many ask over
-// UDP alone, whatever they want to know.
+// A Listener takes calls at one port, over TCP and UDP. Many clients use UDP
+// alone, for every procedure.
 type Listener struct {
 	tcp net.Listener
 	udp *packets
 }
 
-// Listen listens at an address, host and port. Port 0 means one that is free.
+// Listen listens at an address, host and port. Port 0 means any free port.
 func Listen(addr string) (l *Listener, err error) {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -29,7 +29,7 @@ func Listen(addr string) (l *Listener, err error) {
 	for range portTries {
 		l, err = listen(addr)
 		if port != "0" || !errors.Is(err, unix.EADDRINUSE) {
-			break // else: free for TCP alone
+			break // otherwise the port is free for TCP alone
 		}
 	}
 	return l, err
@@ -48,11 +48,12 @@ func listen(addr string) (*Listener, error) {
 	return &Listener{tcp, udp}, nil
 }
 
-// Addr returns the address over TCP; that over UDP has the same port.
+// Addr returns the address over TCP; UDP has the same port.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 
-// Services are the portmapper itself, as it answers here. Version 2 tells of IPv4
-// alone, and has netids of IPv4 alone, as rpcbind's has.
+// Services returns the portmapper's own services at this Listener. Version 2 is
+// listed for IPv4 alone, which is all that its protocol can express, as rpcbind
+// lists it.
 func (l *Listener) Services() []Service {
 	at := addrPort(l.Addr())
 	list := slices.Concat(
@@ -63,7 +64,7 @@ func (l *Listener) Services() []Service {
 	})
 }
 
-// addrPort is zero for what is no address of TCP.
+// addrPort returns zero if a is no TCP address.
 func addrPort(a net.Addr) netip.AddrPort {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		return tcp.AddrPort()
@@ -71,16 +72,16 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// Close ends it.
+// Close closes both sockets.
 func (l *Listener) Close() error { return errors.Join(l.tcp.Close(), l.udp.Close()) }
 
-// A Server answers who asks at a Listener.
+// A Server answers the calls that arrive at a Listener.
 type Server struct {
 	tcp oncrpc.Server
 }
 
-// NewServer returns a server of p. log is told of connections that break the
-// rules; nil means slog.Default.
+// NewServer returns a server of p. The server logs connections that break the
+// rules to log; nil means slog.Default.
 func NewServer(p *Portmapper, log *slog.Logger) *Server {
 	mux := &oncrpc.Mux{Log: log}
 	p.Register(mux)
@@ -97,7 +98,7 @@ func (s *Server) Serve(l *Listener) error {
 	err := s.tcp.Serve(l.tcp)
 	l.udp.Close()
 	if lost := <-udp; lost != nil {
-		return lost // what ended both
+		return lost // the error that ended both
 	}
 	return err
 }

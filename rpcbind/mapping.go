@@ -9,7 +9,7 @@ const (
 	RPCBVers    uint32 = 3 // Section 2.1
 	RPCBVers4   uint32 = 4
 
-	// Port is where it answers, over TCP and UDP.
+	// Port is the port of the portmapper, over TCP and UDP.
 	Port = 111
 )
 
@@ -37,7 +37,7 @@ const (
 	UDP uint32 = 17
 )
 
-// A Mapping says on which port a version of a program answers (RFC 1833,
+// A Mapping gives the port on which a version of a program answers (RFC 1833,
 // Section 3.1).
 type Mapping struct {
 	Prog, Vers uint32

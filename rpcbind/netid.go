@@ -22,13 +22,14 @@ const (
 	semanticsCOTSOrd uint32 = 3 // connection oriented with graceful close
 )
 
-// A transport is what a netid stands for (RFC 1833, Section 2.1, rpcb_entry).
+// A transport is the transport that a netid names (RFC 1833, Section 2.1,
+// rpcb_entry).
 type transport struct {
 	netid     string
-	network   string // as oncrpc.Peer has it, and r_nc_proto
+	network   string // as in oncrpc.Peer, and r_nc_proto
 	family    string // r_nc_protofmly
 	semantics uint32
-	prot      uint32 // of version 2, which knows IPv4's TCP and UDP alone; else 0
+	prot      uint32 // of version 2, which knows only IPv4's TCP and UDP; otherwise 0
 }
 
 var transports = [...]transport{
@@ -40,7 +41,7 @@ var transports = [...]transport{
 	{NetidRDMA6, "rdma", "inet6", semanticsCOTSOrd, 0},
 }
 
-// transportOf returns what a netid stands for, or nil.
+// transportOf returns the transport that a netid names, or nil.
 func transportOf(netid string) *transport {
 	for i := range transports {
 		if transports[i].netid == netid {
@@ -50,7 +51,8 @@ func transportOf(netid string) *transport {
 	return nil
 }
 
-// transportOfProt returns what version 2 means by an IP protocol, or nil.
+// transportOfProt returns the transport that version 2 means by an IP protocol,
+// or nil.
 func transportOfProt(prot uint32) *transport {
 	for i := range transports {
 		if t := &transports[i]; t.prot != 0 && t.prot == prot {

@@ -13,8 +13,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// packets takes calls over UDP, a datagram each (RFC 5531, Section 10). An answer
-// leaves from the address at which its call arrived, which callers insist on.
+// packets takes calls over UDP, one datagram each (RFC 5531, Section 10). A
+// reply leaves from the address at which its call arrived, because callers
+// insist on that.
 type packets struct {
 	*net.UDPConn
 	at     netip.AddrPort
@@ -31,7 +32,8 @@ func listenPackets(addr string) (*packets, error) {
 	return &packets{UDPConn: udp, at: udp.LocalAddr().(*net.UDPAddr).AddrPort()}, nil
 }
 
-// tellArrival asks for the address at which each datagram arrives.
+// tellArrival makes the kernel report the address at which each datagram
+// arrives.
 func tellArrival(_, _ string, c syscall.RawConn) error {
 	var err error
 	return errors.Join(c.Control(func(fd uintptr) {
@@ -47,8 +49,8 @@ func tellArrival(_, _ string, c syscall.RawConn) error {
 	}), err)
 }
 
-// serve answers calls one after the other, for no answer takes any time, until the
-// socket is closed.
+// serve answers calls one after the other, because no reply takes time, until
+// the socket is closed.
 func (c *packets) serve(s oncrpc.Service) error {
 	call, head, oob := make([]byte, maxPacket), make([]byte, 0, maxPacket), make([]byte, oobLen)
 	for {
@@ -68,8 +70,9 @@ func (c *packets) serve(s oncrpc.Service) error {
 		req := oncrpc.Request{Msg: call[:n], Peer: &peer, MaxReply: maxPacket}
 		rep := oncrpc.Reply{Head: head}
 		if s.Serve(context.Background(), &req, &rep) && c.excess.allow(len(rep.Head)-n, time.Now()) {
-			// Who gets no answer asks again. None goes to who has asked
-			// everyone: a broadcast's address is nobody's to answer from.
+			// A caller without a reply asks again. The write fails for a
+			// broadcast call, because the kernel does not send from a broadcast
+			// address.
 			_, _, _ = c.WriteMsgUDPAddrPort(rep.Head, departure(local), from)
 		}
 	}
@@ -78,7 +81,8 @@ func (c *packets) serve(s oncrpc.Service) error {
 // oobLen has room for one message about the arrival.
 var oobLen = unix.CmsgSpace(unix.SizeofInet6Pktinfo)
 
-// arrival is where a datagram arrived. It is zero where the kernel does not tell.
+// arrival returns the address at which a datagram arrived, or zero if the
+// kernel does not report it.
 func arrival(oob []byte) netip.Addr {
 	h, data, _, err := unix.ParseOneSocketControlMessage(oob)
 	switch {
@@ -91,7 +95,7 @@ func arrival(oob []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// departure makes a datagram leave from an address, by whatever interface.
+// departure makes a datagram leave from an address, by any interface.
 func departure(a netip.Addr) []byte {
 	switch {
 	case a.Is4():
@@ -102,13 +106,14 @@ func departure(a netip.Addr) []byte {
 	return nil
 }
 
-// A budget bounds how much longer than their calls answers may be: see excessRate.
+// A budget bounds the bytes by which replies exceed their calls: see
+// excessRate.
 type budget struct {
 	spent int // bytes
 	as    time.Time
 }
 
-// allow reports whether an answer that is n bytes longer may leave.
+// allow reports whether a reply that is n bytes longer than its call may leave.
 func (b *budget) allow(n int, now time.Time) bool {
 	if n <= 0 {
 		return true

@@ -6,11 +6,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A Portmapper is a server's side of versions 2, 3 and 4: it answers from a list
-// that never changes. SET and UNSET are refused, and calls to other programs by
-// CALLIT, BCAST and INDIRECT are not made: whoever may have a portmapper call
-// others in its name hides behind it, comes past what is for the host itself alone,
-// and has it send answers to those whose address he gives as his own.
+// A Portmapper is a server's side of versions 2, 3 and 4. It answers from a
+// list that never changes. It refuses SET and UNSET, and makes no calls to
+// other programs for CALLIT, BCAST and INDIRECT. With such calls a client could
+// hide behind the portmapper, reach services that are for the host itself
+// alone, and have replies sent to a false source address.
 type Portmapper struct {
 	services []Service
 	owner    string
@@ -18,8 +18,8 @@ type Portmapper struct {
 	stat     *stat
 }
 
-// NewPortmapper returns one that knows the given services. The portmapper itself is
-// among them where it shall be found: see Services.
+// NewPortmapper returns a Portmapper of the given services. To make the
+// portmapper itself known, include Listener.Services.
 func NewPortmapper(services []Service) *Portmapper {
 	return &Portmapper{services: services, owner: owner(), now: time.Now, stat: newStat(len(services))}
 }
@@ -31,9 +31,10 @@ func (p *Portmapper) Register(m *oncrpc.Mux) {
 	m.Register(Program, RPCBVers4, version34{p, RPCBVers4})
 }
 
-// find returns the place in the list of the service over a transport, or -1. For
-// a program without that version it is one of another version: the caller learns
-// from the program which versions it has (RFC 5531, Section 9, PROG_MISMATCH).
+// find returns the index in the list of the service over a transport, or -1. If
+// the program lacks that version, find returns the index of another version:
+// the caller learns from the program which versions exist (RFC 5531, Section 9,
+// PROG_MISMATCH).
 func (p *Portmapper) find(prog, vers uint32, t *transport) int {
 	other := -1
 	for i, s := range p.services {

@@ -12,29 +12,29 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A Host is where the rpcbind of this host is asked to register programs. The
-// zero value is right for Linux.
+// A Host gives the addresses of this host's rpcbind, with which programs
+// register. The zero value is right for Linux.
 type Host struct {
-	// Socket is the path of its local socket, which tells it who asks; ""
-	// means /run/rpcbind.sock.
+	// Socket is the path of rpcbind's local socket, over which rpcbind learns
+	// the caller's user; "" means /run/rpcbind.sock.
 	Socket string
 
-	// Addr is where it is tried after that, over TCP; "" means
-	// 127.0.0.1:111.
+	// Addr is the TCP address to try after Socket; "" means 127.0.0.1:111.
 	Addr string
 }
 
-// ErrNoRPCBind means that no rpcbind answers on this host. It comes with what
-// happened at each address.
+// ErrNoRPCBind means that no rpcbind answers on this host. The error also names
+// the failure at each address.
 var ErrNoRPCBind = errors.New("rpcbind: none on this host")
 
-// A TakenError is a registration that another program has made before.
+// A TakenError reports that another program already holds the wanted
+// registration.
 type TakenError struct {
 	Want   RPCB
-	Holder RPCB // zero where rpcbind names nobody
+	Holder RPCB // zero if rpcbind names nobody
 }
 
-// Error names both.
+// Error names the wanted registration and its holder.
 func (e *TakenError) Error() string {
 	m := fmt.Sprintf("rpcbind: program %d version %d on %s", e.Want.Prog, e.Want.Vers, e.Want.Netid)
 	if e.Holder.Addr == "" {
@@ -43,10 +43,10 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("%s is registered already, at %s by %s", m, e.Holder.Addr, e.Holder.Owner)
 }
 
-// Register tells the rpcbind of this host where services are, all of them or none.
-// What is registered at an address where nothing answers, as a process that was
-// killed leaves it, is replaced. The error is or wraps ErrNoRPCBind, a TakenError,
-// or what oncrpc.Caller describes.
+// Register registers services with the rpcbind of this host, all of them or
+// none. It replaces a registration whose address nothing answers, as a killed
+// process leaves behind. The error is or wraps ErrNoRPCBind, a TakenError, or
+// an error that oncrpc.Caller describes.
 func (h Host) Register(ctx context.Context, services []Service) error {
 	c, err := h.dial(ctx)
 	if err != nil {
@@ -61,8 +61,8 @@ func (h Host) Register(ctx context.Context, services []Service) error {
 	return nil
 }
 
-// Unregister takes back what Register has told. What somebody else has registered
-// since stays.
+// Unregister removes the registrations that Register made, except those that
+// another program has replaced since.
 func (h Host) Unregister(ctx context.Context, services []Service) error {
 	c, err := h.dial(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func register(ctx context.Context, c oncrpc.Caller, s Service) error {
 	return &TakenError{want, holder}
 }
 
-// unregister takes back what is registered at the services' addresses.
+// unregister removes the registrations at the services' addresses.
 func unregister(ctx context.Context, c oncrpc.Caller, services []Service) error {
 	var errs []error
 	for _, s := range services {
@@ -127,8 +127,8 @@ func unregister(ctx context.Context, c oncrpc.Caller, services []Service) error 
 	return errors.Join(errs...)
 }
 
-// lookup returns what is registered for m's program, version and netid; the zero
-// RPCB for nothing.
+// lookup returns the registration of m's program, version and netid, or the
+// zero RPCB.
 func lookup(ctx context.Context, c oncrpc.Caller, m RPCB) (RPCB, error) {
 	list, err := DumpRPCBs(ctx, c)
 	for _, have := range list {
@@ -139,8 +139,8 @@ func lookup(ctx context.Context, c oncrpc.Caller, m RPCB) (RPCB, error) {
 	return RPCB{}, err
 }
 
-// answers reports whether something may answer at the address that is registered:
-// all but TCP, under RDMA too, whose port refuses connections.
+// answers reports whether something may answer at the registered address. It
+// returns false only if a TCP port, also under RDMA, refuses connections.
 func answers(ctx context.Context, m RPCB) bool {
 	t, a := transportOf(m.Netid), netip.AddrPort{}
 	if t != nil {

@@ -2,13 +2,13 @@ package rpcbind
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// An RPCB says at which universal address a version of a program answers over a
-// transport (struct rpcb; RFC 1833, Section 2.1).
+// An RPCB gives the universal address at which a version of a program answers
+// over a transport (struct rpcb; RFC 1833, Section 2.1).
 type RPCB struct {
 	Prog, Vers uint32
 	Netid      string // of RFC 5665, or another that the host has
 	Addr       string // universal address
-	Owner      string // who has registered it: "superuser", or a user id
+	Owner      string // the registrant: "superuser", or a user id
 }
 
 // AppendTo appends the wire form of m to b.
@@ -20,8 +20,8 @@ func (m RPCB) AppendTo(b []byte) []byte {
 	return xdr.AppendString(b, m.Owner)
 }
 
-// Decode reads m from r, which holds the error. A string of more than 1024 bytes
-// is one.
+// Decode reads m from r, which holds the error. A string of more than 1024
+// bytes is an error.
 func (m *RPCB) Decode(r *xdr.Reader) {
 	*m = RPCB{
 		Prog: r.Uint32(), Vers: r.Uint32(),
@@ -51,8 +51,7 @@ func decodeRPCBs(r *xdr.Reader) []RPCB {
 	return list
 }
 
-// An entry is an address of a service, and the transport that it is for (struct
-// rpcb_entry).
+// An entry is an address of a service, and its transport (struct rpcb_entry).
 type entry struct {
 	maddr string
 	*transport

@@ -13,9 +13,9 @@ type Service struct {
 	Addr       netip.AddrPort // 0.0.0.0 or [::]: at every address of the host
 }
 
-// Services are versions of a program, as they answer on a listener of a network,
-// "tcp", "udp" or "rdma", whose address is at. One for every address takes clients
-// of both kinds, IPv4 and IPv6, when its own address is IPv6's.
+// Services returns versions of a program as they answer on a listener of a
+// network, "tcp", "udp" or "rdma", with the address at. A listener at every
+// address serves both IPv4 and IPv6 clients if its own address is IPv6.
 func Services(network string, at netip.AddrPort, prog uint32, versions ...uint32) (list []Service) {
 	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 	addrs := []netip.AddrPort{at}
@@ -34,13 +34,14 @@ func Services(network string, at netip.AddrPort, prog uint32, versions ...uint32
 	return list
 }
 
-// rpcb is how s is told to others.
+// rpcb returns s as an RPCB.
 func (s Service) rpcb(owner string) RPCB {
 	return RPCB{Prog: s.Prog, Vers: s.Vers, Netid: s.Netid, Addr: Uaddr(s.Addr), Owner: owner}
 }
 
-// at is where a caller of t reaches s: where that caller has reached this host, if
-// s answers at every address of the host.
+// at returns the address at which a caller reaches s. If s answers at every
+// address of the host, that is the address local, at which the caller has
+// reached this host.
 func (s Service) at(local netip.AddrPort) netip.AddrPort {
 	if a := local.Addr(); s.Addr.Addr().IsUnspecified() && a.IsValid() {
 		return netip.AddrPortFrom(a, s.Addr.Port())
@@ -48,7 +49,7 @@ func (s Service) at(local netip.AddrPort) netip.AddrPort {
 	return s.Addr
 }
 
-// owner is this process, as rpcbind calls its users.
+// owner returns this process's user, in rpcbind's form.
 func owner() string {
 	if uid := os.Geteuid(); uid != 0 {
 		return strconv.Itoa(uid)

@@ -11,10 +11,9 @@ const (
 	statProcs    = 13 // RPCBSTAT_HIGHPROC
 )
 
-// A stat counts the calls of each version for GETSTAT (rpcb_stat_byvers; RFC 1833,
-// Section 2.1). NULL, which asks the portmapper for nothing, is not counted, nor
-// who looks for what is not there: others could make that list as long as they
-// like.
+// A stat counts the calls of each version for GETSTAT (rpcb_stat_byvers; RFC
+// 1833, Section 2.1). It does not count NULL, which asks for nothing, nor
+// lookups of unknown programs: clients could make that list arbitrarily long.
 type stat struct {
 	info  [statVersions][statProcs]atomic.Uint32
 	found [statVersions][]atomic.Uint32 // by the place in the portmapper's list
@@ -35,7 +34,7 @@ func (s *stat) count(vers, proc uint32) {
 	}
 }
 
-// looked counts that the service at place i was asked for, if that is one.
+// looked counts a lookup of the service at index i, unless i is negative.
 func (s *stat) looked(vers uint32, i int) {
 	if i >= 0 {
 		s.found[vers-PortmapVers][i].Add(1)

@@ -15,9 +15,9 @@ const (
 	sockaddr6Len = unix.SizeofSockaddrInet6
 )
 
-// appendTaddr appends the transport specific address of a, as struct netbuf (RFC
-// 1833, Section 2.1): the host's struct sockaddr, whose first word is in the host's
-// byte order. The zero AddrPort becomes an empty one.
+// appendTaddr appends the transport-specific address of a as struct netbuf (RFC
+// 1833, Section 2.1): the host's struct sockaddr, whose first word is in the
+// host's byte order. The zero AddrPort becomes an empty address.
 func appendTaddr(b []byte, a netip.AddrPort) []byte {
 	var sa []byte
 	switch ip := a.Addr(); {
@@ -36,8 +36,8 @@ func appendTaddr(b []byte, a netip.AddrPort) []byte {
 	return xdr.AppendOpaque(xdr.AppendUint32(b, uint32(len(sa))), sa)
 }
 
-// decodeTaddr reads such an address from r, which holds the error. What is no
-// address of IP is the zero AddrPort.
+// decodeTaddr reads such an address from r, which holds the error. It returns
+// the zero AddrPort if the address is not IP.
 func decodeTaddr(r *xdr.Reader) netip.AddrPort {
 	r.Uint32() // maxlen
 	sa := r.Opaque(maxString)

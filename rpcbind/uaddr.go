@@ -15,7 +15,7 @@ var ErrUaddr = errors.New("rpcbind: not a universal address")
 // address, and the port's two bytes in decimal, "192.0.2.7.203.81" or
 // "2001:db8::7.203.81" (RFC 5665, Sections 5.2.3.3 and 5.2.3.4).
 func Uaddr(a netip.AddrPort) string {
-	ip := a.Addr().Unmap().WithZone("") // a zone means something on its own host alone
+	ip := a.Addr().Unmap().WithZone("") // a zone has a meaning only on its own host
 	return fmt.Sprintf("%s.%d.%d", ip, a.Port()>>8, a.Port()&0xff)
 }
 

@@ -24,7 +24,7 @@ func (p version2) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) e
 		r.Head = xdr.AppendUint32(r.Head, p.port(want))
 	case procDump:
 		r.Head = appendList(r.Head, p.mappings())
-	case procCallIt: // silent where nothing is executed (Section 3.2)
+	case procCallIt: // no reply if nothing is executed (Section 3.2)
 		return oncrpc.ErrNoAnswer
 	default:
 		return oncrpc.ErrProcUnavail
@@ -32,7 +32,7 @@ func (p version2) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) e
 	return c.Args.Done()
 }
 
-// port is 0 for a program that is not registered.
+// port returns 0 for a program that is not registered.
 func (p version2) port(want Mapping) uint32 {
 	i := p.find(want.Prog, want.Vers, transportOfProt(want.Prot))
 	p.stat.looked(PortmapVers, i)
@@ -42,7 +42,7 @@ func (p version2) port(want Mapping) uint32 {
 	return uint32(p.services[i].Addr.Port())
 }
 
-// mappings are the services that version 2 can tell of.
+// mappings returns the services that version 2 can express.
 func (p version2) mappings() (list []Mapping) {
 	for _, s := range p.services {
 		if t := transportOf(s.Netid); t.prot != 0 {

@@ -31,7 +31,7 @@ func (p version34) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) 
 		r.Head = xdr.AppendString(r.Head, p.addr(want, c.Peer, c.Proc == procGetVersAddr))
 	case procDump:
 		r.Head = appendRPCBs(r.Head, p.rpcbs())
-	case procCallIt: // BCAST in version 4; silent where nothing is executed (Section 2.2.1)
+	case procCallIt: // BCAST in version 4; no reply if nothing is executed (Section 2.2.1)
 		return oncrpc.ErrNoAnswer
 	case procGetTime:
 		r.Head = xdr.AppendUint32(r.Head, uint32(p.now().Unix()))
@@ -45,16 +45,16 @@ func (p version34) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) 
 		r.Head = appendEntries(r.Head, p.entries(want, c.Peer))
 	case procGetStat:
 		r.Head = p.stat.appendTo(r.Head, p.services)
-	default: // INDIRECT among them, which wants an answer where nothing is executed
+	default: // includes INDIRECT, which gets a reply even if nothing is executed
 		return oncrpc.ErrProcUnavail
 	}
 	return c.Args.Done()
 }
 
-// addr is the universal address for GETADDR and GETVERSADDR, or "". Of what the
-// caller wants, netid and address do not count: the transport is that of the call
-// (RFC 1833, Section 2.2.1), and the address at which a caller without NAT has
-// reached this host is no guess, so that no hint is needed.
+// addr returns the universal address for GETADDR and GETVERSADDR, or "". It
+// ignores want's netid and address. The transport is that of the call (RFC
+// 1833, Section 2.2.1), and the address at which a caller without NAT has
+// reached this host is certain, so that no hint is needed.
 func (p version34) addr(want RPCB, peer *oncrpc.Peer, exact bool) string {
 	i := p.find(want.Prog, want.Vers, arrived(peer))
 	if i >= 0 && exact && p.services[i].Vers != want.Vers {
@@ -67,7 +67,7 @@ func (p version34) addr(want RPCB, peer *oncrpc.Peer, exact bool) string {
 	return Uaddr(p.services[i].at(peer.Local))
 }
 
-// rpcbs are the services as DUMP tells of them.
+// rpcbs returns the services for DUMP.
 func (p version34) rpcbs() (list []RPCB) {
 	for _, s := range p.services {
 		list = append(list, s.rpcb(p.owner))
@@ -75,8 +75,8 @@ func (p version34) rpcbs() (list []RPCB) {
 	return list
 }
 
-// entries are the addresses of a version of a program, over all transports of the
-// protocol family of the call.
+// entries returns the addresses of a version of a program, over all transports
+// of the protocol family of the call.
 func (p version34) entries(want RPCB, peer *oncrpc.Peer) (list []entry) {
 	in := arrived(peer)
 	for _, s := range p.services {
@@ -88,8 +88,8 @@ func (p version34) entries(want RPCB, peer *oncrpc.Peer) (list []entry) {
 	return list
 }
 
-// ofTransport understands a universal address of the call's transport; it is zero
-// for another.
+// ofTransport parses a universal address of the call's transport; it returns
+// zero for another transport's address.
 func ofTransport(peer *oncrpc.Peer, uaddr string) netip.AddrPort {
 	a, err := ParseUaddr(uaddr)
 	if in := arrived(peer); err != nil || in == nil || !in.reaches(a.Addr()) {
@@ -98,7 +98,7 @@ func ofTransport(peer *oncrpc.Peer, uaddr string) netip.AddrPort {
 	return a
 }
 
-// uaddrOf is the universal address of the call's transport, or "".
+// uaddrOf returns the universal address of the call's transport, or "".
 func uaddrOf(peer *oncrpc.Peer, a netip.AddrPort) string {
 	if in := arrived(peer); in == nil || !in.reaches(a.Addr()) {
 		return ""

@@ -78,7 +78,8 @@ func (a *Attr) Decode(r *xdr.Reader) {
 	a.Ctime.Decode(r)
 }
 
-// A PostOpAttr is a post_op_attr: attributes that could perhaps not be had.
+// A PostOpAttr is a post_op_attr: attributes that the server may have been
+// unable to read.
 type PostOpAttr struct {
 	OK   bool
 	Attr Attr
@@ -100,8 +101,8 @@ func (a *PostOpAttr) Decode(r *xdr.Reader) {
 	}
 }
 
-// A PreOpAttr is a pre_op_attr: what a client needs of the attributes before
-// a change, or nothing where OK is false.
+// A PreOpAttr is a pre_op_attr: the attributes before a change that a client
+// needs, or nothing if OK is false.
 type PreOpAttr struct {
 	OK           bool
 	Size         uint64 // bytes
@@ -128,7 +129,7 @@ func (a *PreOpAttr) Decode(r *xdr.Reader) {
 	}
 }
 
-// A WccData is a wcc_data: the attributes on both sides of a change.
+// A WccData is a wcc_data: the attributes before and after a change.
 type WccData struct {
 	Before PreOpAttr
 	After  PostOpAttr
@@ -152,7 +153,7 @@ func enum(r *xdr.Reader, name string, first, last uint32) uint32 {
 	return v
 }
 
-// counted checks that data is as long as the count beside it says.
+// counted checks that the length of data equals the count beside it.
 func counted(r *xdr.Reader, count uint32, data []byte) {
 	if r.Err() == nil && uint64(count) != uint64(len(data)) {
 		r.Fail(fmt.Errorf("%w: count %d of %d octets", xdr.ErrValue, count, len(data)))

@@ -2,8 +2,8 @@ package nfs3
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// DDPEligible reports whether procedure proc has an argument, and whether it has
-// a result, that RPC-over-RDMA may carry in a chunk of its own: the data of
+// DDPEligible reports whether procedure proc has an argument, and whether proc
+// has a result, that RPC-over-RDMA may carry in a separate chunk: the data of
 // WRITE and READ, the path of SYMLINK and READLINK, and nothing else (RFC 8267,
 // Section 4).
 func DDPEligible(proc uint32) (arg, result bool) {
@@ -17,16 +17,16 @@ func DDPEligible(proc uint32) (arg, result bool) {
 }
 
 // A Binding is the Upper-Layer Binding of this program (RFC 8267, Section 4):
-// what a transport has to know of messages that it did not make. It is a
-// binding of rpcrdma.NewStreamListener.
+// the facts about a message that a transport needs. Pass a Binding to
+// rpcrdma.NewStreamListener.
 type Binding struct{}
 
 // Program returns the number and the version of the program.
 func (Binding) Program() (prog, vers uint32) { return Program, Version }
 
-// ArgItem returns where the DDP-eligible argument of a call begins in args,
-// which need not have it, and its length, both in bytes. The length is 0 where
-// there is none.
+// ArgItem returns the start of a call's DDP-eligible argument in args, which
+// need not contain the argument itself, and its length, both in bytes. The
+// length is 0 if the call has no such argument.
 func (Binding) ArgItem(proc uint32, args []byte) (start, n int) {
 	if arg, _ := DDPEligible(proc); !arg {
 		return 0, 0
@@ -49,9 +49,9 @@ func (Binding) ArgItem(proc uint32, args []byte) (start, n int) {
 	return r.Offset(), int(length)
 }
 
-// ResultItem returns where the DDP-eligible result of a call begins in results,
-// and its length, both in bytes. The length is 0 where there is none, as in the
-// results of a call that failed, and where the results do not decode.
+// ResultItem returns the start of a call's DDP-eligible result in results, and
+// its length, both in bytes. The length is 0 if the results have no such item,
+// as those of a failed call, or if the results do not decode.
 func (Binding) ResultItem(proc uint32, results []byte) (start, n int) {
 	r := xdr.NewReader(results)
 	var item []byte
@@ -68,13 +68,13 @@ func (Binding) ResultItem(proc uint32, results []byte) (start, n int) {
 	if r.Done() != nil {
 		return 0, 0
 	}
-	n = len(item) // it is the last of the results
+	n = len(item) // the item is the last of the results
 	return len(results) - n - xdr.Pad(n), n
 }
 
 // MaxResults returns the length in bytes of the longest results of a call with
-// these arguments: of its DDP-eligible result, 0 where there can be none, and of
-// the rest without that and its padding.
+// these arguments: item for the DDP-eligible result, or 0 if the call has none,
+// and rest for the rest without that result and its padding.
 func (Binding) MaxResults(proc uint32, args []byte) (rest, item int) {
 	r := xdr.NewReader(args)
 	switch proc {

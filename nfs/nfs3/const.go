@@ -31,7 +31,7 @@ const (
 	ProcPathConf
 	ProcCommit
 
-	// NumProc is how many procedures there are.
+	// NumProc is the number of procedures.
 	NumProc
 )
 

@@ -2,7 +2,7 @@ package nfs3
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// Stable is a stable_how: how far written data must have come.
+// Stable is a stable_how: how safely the server must keep written data.
 type Stable uint32
 
 // The values of Stable.
@@ -31,8 +31,9 @@ func (a *ReadArgs) Decode(r *xdr.Reader) {
 	a.Count = r.Uint32()
 }
 
-// ReadRes are the results of READ. Count and EOF count where Status is OK, and
-// so does Data, which only Decode sets: it is the reply's data item.
+// ReadRes are the results of READ. Count, EOF and Data are valid only if Status
+// is OK. Data is the reply's data item; AppendTo ignores Data, and Decode sets
+// it.
 type ReadRes struct {
 	Status Status
 	Attr   PostOpAttr
@@ -41,8 +42,8 @@ type ReadRes struct {
 	Data   []byte
 }
 
-// AppendTo appends the wire form of s to b, up to and with the length of the
-// data, which is Count.
+// AppendTo appends the wire form of s to b, up to and including the length of
+// the data, which is Count.
 func (s *ReadRes) AppendTo(b []byte) []byte {
 	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 	if s.Status == OK {
@@ -53,7 +54,7 @@ func (s *ReadRes) AppendTo(b []byte) []byte {
 	return b
 }
 
-// Decode reads s. A server says the length of the data twice; where the two
+// Decode reads s. The wire form has the length of the data twice; if the two
 // differ, Decode fails with xdr.ErrValue.
 func (s *ReadRes) Decode(r *xdr.Reader) {
 	s.Status = Status(r.Uint32())
@@ -73,7 +74,8 @@ type WriteArgs struct {
 	Data   []byte
 }
 
-// AppendTo appends the wire form of a to b, up to and with the length of Data.
+// AppendTo appends the wire form of a to b, up to and including the length of
+// Data.
 func (a *WriteArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint64(a.File.AppendTo(b), a.Offset)
 	b = xdr.AppendUint32(b, uint32(len(a.Data))) // count
@@ -81,9 +83,9 @@ func (a *WriteArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(b, uint32(len(a.Data)))
 }
 
-// Decode reads a. A client says the length of the data twice; where the two
-// differ, Decode fails with xdr.ErrValue: the call is not what its sender
-// meant.
+// Decode reads a. The wire form has the length of the data twice; if the two
+// differ, Decode fails with xdr.ErrValue, because the sender cannot have meant
+// such a call.
 func (a *WriteArgs) Decode(r *xdr.Reader) {
 	a.File.Decode(r)
 	a.Offset = r.Uint64()
@@ -93,7 +95,8 @@ func (a *WriteArgs) Decode(r *xdr.Reader) {
 	counted(r, count, a.Data)
 }
 
-// WriteRes are the results of WRITE. All but Wcc count where Status is OK.
+// WriteRes are the results of WRITE. All fields except Wcc are valid only if
+// Status is OK.
 type WriteRes struct {
 	Status    Status
 	Wcc       WccData
@@ -142,7 +145,7 @@ func (a *CommitArgs) Decode(r *xdr.Reader) {
 	a.Count = r.Uint32()
 }
 
-// CommitRes are the results of COMMIT; Verf counts where Status is OK.
+// CommitRes are the results of COMMIT; Verf is valid only if Status is OK.
 type CommitRes struct {
 	Status Status
 	Wcc    WccData

@@ -46,9 +46,9 @@ func (a *ReadDirPlusArgs) Decode(r *xdr.Reader) {
 	a.DirCount, a.MaxCount = r.Uint32(), r.Uint32()
 }
 
-// DirRes is the head of the results of READDIR and READDIRPLUS. Where Status
-// is OK a list of entries follows it, for which see DirWriter and DirReader,
-// and Verf, a cookieverf3, counts.
+// DirRes is the head of the results of READDIR and READDIRPLUS. If Status is
+// OK, Verf, a cookieverf3, is valid, and a list of entries follows: see
+// DirWriter and DirReader.
 type DirRes struct {
 	Status  Status
 	DirAttr PostOpAttr
@@ -72,7 +72,7 @@ func (s *DirRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// An Entry is an entry3, or an entryplus3 where Attr and Handle count.
+// An Entry is an entry3, or an entryplus3 with Attr and Handle.
 type Entry struct {
 	FileID uint64
 	Name   []byte
@@ -81,8 +81,8 @@ type Entry struct {
 	Handle FH // nil: none
 }
 
-// size returns the bytes of e's wire form: without and with what only
-// READDIRPLUS has.
+// size returns the bytes of e's wire form, without and with the fields that
+// only READDIRPLUS has.
 func (e *Entry) size(plus bool) (names, all int) {
 	names = entryLen + len(e.Name) + xdr.Pad(len(e.Name))
 	all = names
@@ -99,7 +99,7 @@ func (e *Entry) size(plus bool) (names, all int) {
 	return names, all
 }
 
-// appendTo appends e to b, behind the word that says that it is there.
+// appendTo appends e to b, after the word that announces an entry.
 func (e *Entry) appendTo(b []byte, plus bool) []byte {
 	b = xdr.AppendUint64(xdr.AppendBool(b, true), e.FileID)
 	b = xdr.AppendUint64(xdr.AppendOpaque(b, e.Name), e.Cookie)
@@ -109,11 +109,11 @@ func (e *Entry) appendTo(b []byte, plus bool) []byte {
 	return b
 }
 
-// A DirReader reads the entries behind a DirRes whose Status is OK.
+// A DirReader reads the entries after a DirRes whose Status is OK.
 type DirReader struct {
 	R    *xdr.Reader
 	Plus bool // entryplus3
-	EOF  bool // set at the list's end: the directory ends there too
+	EOF  bool // set at the list's end: the directory also ends here
 }
 
 // Next reads the next entry into e. At the end of the list and after an error

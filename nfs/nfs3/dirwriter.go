@@ -3,9 +3,9 @@ package nfs3
 import "github.com/nfsrdma/nfsrdma/xdr"
 
 // A DirWriter writes the results of READDIR or READDIRPLUS, entry by entry,
-// within the sizes that the call gives. Attributes and verifier of the
-// directory come last, when the entries have been read, so their place in
-// front is kept for them.
+// within the sizes of the call. The attributes and the verifier of the
+// directory are known only when the entries have been read, so DirWriter
+// reserves their place in front.
 //
 //	status │ dir_attributes │ cookieverf │ entry … entry │ FALSE │ eof
 //	       └───────────── count or maxcount ────────────────────────┘
@@ -32,8 +32,8 @@ func NewDirWriter(b []byte, plus bool, maxCount, dirCount uint32) DirWriter {
 	return w
 }
 
-// Add appends e, which it does not keep, or returns false if there is no room
-// for it. After that it must not be called again.
+// Add appends e and keeps no reference to e. It returns false if e does not
+// fit; Add must not be called again after that.
 func (w *DirWriter) Add(e *Entry) bool {
 	names, all := e.size(w.plus)
 	if names > w.names || all > w.room {
@@ -47,16 +47,16 @@ func (w *DirWriter) Add(e *Entry) bool {
 	return true
 }
 
-// TooSmall tells that not even one entry, or not even the empty list, fits
-// into the sizes that the call gives: NFS3ERR_TOOSMALL.
+// TooSmall reports that not even one entry, or not even the empty list, fits
+// into the sizes of the call: NFS3ERR_TOOSMALL.
 func (w *DirWriter) TooSmall() bool { return w.room < 0 || w.full && w.n == 0 }
 
-// Finish returns the slice that NewDirWriter got, with the results appended.
-// eof tells that the directory ends behind the entries that were offered.
+// Finish returns the slice passed to NewDirWriter, with the results appended.
+// eof reports that the directory ends after the offered entries.
 func (w *DirWriter) Finish(dirAttr *PostOpAttr, verf uint64, eof bool) []byte {
 	res := DirRes{Status: OK, DirAttr: *dirAttr, Verf: verf}
 	entries := w.b[w.start+statusLen+dirHeadLen:]
-	b := append(res.AppendTo(w.b[:w.start]), entries...) // in place; moved where there are no attributes
+	b := append(res.AppendTo(w.b[:w.start]), entries...) // in place; moved if there are no attributes
 	b = xdr.AppendBool(b, false)
 	return xdr.AppendBool(b, eof && !w.full)
 }

@@ -1,24 +1,24 @@
-// Package nfs3 is the wire form of NFS version 3 (RFC 1813): the arguments
-// and results of its 22 procedures, in both directions, for server and client,
-// and the binding of the protocol to RPC-over-RDMA (RFC 8267, Section 4).
+// Package nfs3 is the wire form of NFS version 3 (RFC 1813): the arguments and
+// results of its 22 procedures, in both directions, for server and client. It
+// also binds the protocol to RPC-over-RDMA (RFC 8267, Section 4).
 //
 //	          arguments                       results
 //	XID, credential, … ┌────────────┐   XID, verifier, … ┌────────────┐
 //	                   │ XxxArgs    │                    │ XxxRes     │
 //	                   └─ [item] ───┘                    └─ [item] ───┘
 //
-// A value's AppendTo appends its wire form and cannot fail; Decode reads it
-// from an xdr.Reader, whose Err or Done tells what was wrong. Nothing reflects
-// and nothing allocates.
+// AppendTo appends a value's wire form and cannot fail. Decode reads the value
+// from an xdr.Reader, whose Err or Done reports an error. Nothing uses
+// reflection and nothing allocates.
 //
 // # The data item
 //
 // Four procedures have one item that a transport may carry apart from the
-// message: the data of WRITE and READ, the path of SYMLINK and READLINK. It is
-// always the last of its arguments or results. AppendTo of these four types
-// ends with the item's length word: the bytes are the item of the oncrpc
-// message, and whoever sends them inline adds their padding. Decode takes them
-// by Reader.Item, wherever they are.
+// message: the data of WRITE and READ, the path of SYMLINK and READLINK. The
+// item is always the last of its arguments or results. AppendTo of these four
+// types ends with the item's length word: the bytes are the item of the oncrpc
+// message, and a transport that sends them inline adds their padding. Decode
+// reads them with Reader.Item, whether inline or apart.
 //
 // # Types that procedures share
 //
@@ -27,14 +27,13 @@
 //	MakeRes     CREATE MKDIR SYMLINK MKNOD
 //	WccRes      SETATTR REMOVE RMDIR
 //
-// NULL has neither arguments nor results. The entries of READDIR and
-// READDIRPLUS are written by a DirWriter and read by a DirReader, one at a
-// time.
+// NULL has neither arguments nor results. A DirWriter writes the entries of
+// READDIR and READDIRPLUS, and a DirReader reads them, one at a time.
 //
 // # Life of slices
 //
 // Handles, names, paths and data that Decode returns alias the Reader's input
-// and live as long as that. Names and paths are bytes, not text.
+// and are valid as long as that input. Names and paths are bytes, not text.
 //
 // The package must not know a file system, a server's policy or a transport.
 package nfs3

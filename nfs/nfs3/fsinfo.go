@@ -2,7 +2,8 @@ package nfs3
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// FSStatRes are the results of FSSTAT. All but Attr count where Status is OK.
+// FSStatRes are the results of FSSTAT. All fields except Attr are valid only if
+// Status is OK.
 type FSStatRes struct {
 	Status                            Status
 	Attr                              PostOpAttr
@@ -37,8 +38,8 @@ func (s *FSStatRes) Decode(r *xdr.Reader) {
 	s.Invarsec = r.Uint32()
 }
 
-// FSInfoRes are the results of FSINFO. All but Attr count where Status is OK.
-// Sizes are in bytes.
+// FSInfoRes are the results of FSINFO. All fields except Attr are valid only if
+// Status is OK. Sizes are in bytes.
 type FSInfoRes struct {
 	Status                Status
 	Attr                  PostOpAttr
@@ -81,8 +82,8 @@ func (s *FSInfoRes) Decode(r *xdr.Reader) {
 	s.Properties = r.Uint32()
 }
 
-// PathConfRes are the results of PATHCONF. All but Attr count where Status is
-// OK.
+// PathConfRes are the results of PATHCONF. All fields except Attr are valid
+// only if Status is OK.
 type PathConfRes struct {
 	Status           Status
 	Attr             PostOpAttr

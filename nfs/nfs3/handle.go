@@ -2,11 +2,11 @@ package nfs3
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// An FH is an nfs_fh3: at most FHSize bytes that mean something to the
-// server only.
+// An FH is an nfs_fh3: at most FHSize bytes that only the server can interpret.
 type FH []byte
 
-// AppendTo appends the wire form of h, whose length the caller keeps, to b.
+// AppendTo appends the wire form of h to b. The caller must keep h within
+// FHSize.
 func (h FH) AppendTo(b []byte) []byte { return xdr.AppendOpaque(b, h) }
 
 // Decode reads h, which aliases the Reader's input.

@@ -6,9 +6,10 @@ import "math"
 // Section 2.4).
 const FHSize = 64
 
-// The lengths in bytes of names and paths, to which the protocol sets no
-// limit. Decode takes them as long as the message is, so that a server can
-// answer NFS3ERR_NAMETOOLONG; it never has to look at longer ones than these.
+// The lengths in bytes of names and paths, to which the protocol sets no limit.
+// Decode accepts any length that fits the message, so that a server can answer
+// NFS3ERR_NAMETOOLONG. A server need not process names and paths longer than
+// these.
 const (
 	MaxName = 1024 // a name: four times what Linux's file systems take
 	MaxPath = 4096 // the path in a symbolic link: Linux's PATH_MAX
@@ -17,9 +18,9 @@ const (
 // unbounded is the limit of items that only the message's own length limits.
 const unbounded = math.MaxInt32
 
-// ReadHeadLen is the length in bytes of the longest results of READ without
-// the data: those with attributes. The last ReadOKLen of them are not in results
-// that tell of an error.
+// ReadHeadLen is the length in bytes of the longest results of READ without the
+// data, that is, with attributes. Results that report an error lack the last
+// ReadOKLen bytes.
 const (
 	ReadHeadLen = statusLen + postAttrLen + ReadOKLen
 	ReadOKLen   = 4 + 4 + 4

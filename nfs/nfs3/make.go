@@ -12,8 +12,8 @@ const (
 	Exclusive
 )
 
-// CreateArgs are the arguments of CREATE: Verf, a createverf3, where Mode is
-// Exclusive, else Attr.
+// CreateArgs are the arguments of CREATE. Verf, a createverf3, is used if Mode
+// is Exclusive, and Attr otherwise.
 type CreateArgs struct {
 	Where DirOpArgs
 	Mode  CreateMode
@@ -64,7 +64,8 @@ type SymlinkArgs struct {
 	Path  []byte
 }
 
-// AppendTo appends the wire form of a to b, up to and with the length of Path.
+// AppendTo appends the wire form of a to b, up to and including the length of
+// Path.
 func (a *SymlinkArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(a.Attr.AppendTo(a.Where.AppendTo(b)), uint32(len(a.Path)))
 }
@@ -76,9 +77,9 @@ func (a *SymlinkArgs) Decode(r *xdr.Reader) {
 	a.Path = r.Item(unbounded)
 }
 
-// MknodArgs are the arguments of MKNOD. Attr counts where Type is one that
-// MKNOD makes, Spec where it is TypeBlk or TypeChr. Any other Type is decoded
-// too, for it has an answer of its own, NFS3ERR_BADTYPE.
+// MknodArgs are the arguments of MKNOD. Attr is used for the types that MKNOD
+// makes, and Spec for TypeBlk and TypeChr. Decode accepts any other Type,
+// because the answer to that is NFS3ERR_BADTYPE.
 type MknodArgs struct {
 	Where DirOpArgs
 	Type  Type
@@ -115,8 +116,8 @@ func (a *MknodArgs) Decode(r *xdr.Reader) {
 	}
 }
 
-// MakeRes are the results of CREATE, MKDIR, SYMLINK and MKNOD. Object, nil
-// where there is none, and Attr count where Status is OK.
+// MakeRes are the results of CREATE, MKDIR, SYMLINK and MKNOD. Object and Attr
+// are valid only if Status is OK; Object is nil if the server gives no handle.
 type MakeRes struct {
 	Status Status
 	Object FH

@@ -3,10 +3,10 @@ package nfs3
 import "github.com/nfsrdma/nfsrdma/xdr"
 
 // MaxResult returns the length in bytes of the longest results that procedure
-// proc can have, data item included, so that a client can provide for them in
-// advance (RFC 8267, Section 4.1). count is what the client says or accepts:
-// count of READ and READDIR, maxcount of READDIRPLUS, the longest path of
-// READLINK; others do not look at it.
+// proc can have, data item included, so that a client can provide memory for
+// them in advance (RFC 8267, Section 4.1). count is the client's limit: count
+// of READ and READDIR, maxcount of READDIRPLUS, the longest path of READLINK.
+// Other procedures ignore count.
 func MaxResult(proc, count uint32) int {
 	n := int(count)
 	switch proc {

@@ -2,7 +2,7 @@ package nfs3
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// GetAttrRes are the results of GETATTR; Attr counts where Status is OK.
+// GetAttrRes are the results of GETATTR; Attr is valid only if Status is OK.
 type GetAttrRes struct {
 	Status Status
 	Attr   Attr
@@ -24,8 +24,8 @@ func (s *GetAttrRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// LookupRes are the results of LOOKUP. Object and ObjAttr count where Status
-// is OK.
+// LookupRes are the results of LOOKUP. Object and ObjAttr are valid only if
+// Status is OK.
 type LookupRes struct {
 	Status  Status
 	Object  FH
@@ -52,8 +52,8 @@ func (s *LookupRes) Decode(r *xdr.Reader) {
 	s.DirAttr.Decode(r)
 }
 
-// AccessArgs are the arguments of ACCESS: which of the rights in Access does
-// the caller have?
+// AccessArgs are the arguments of ACCESS: an object, and the rights that the
+// caller asks about.
 type AccessArgs struct {
 	Object FH
 	Access uint32
@@ -70,7 +70,7 @@ func (a *AccessArgs) Decode(r *xdr.Reader) {
 	a.Access = r.Uint32()
 }
 
-// AccessRes are the results of ACCESS; Access counts where Status is OK.
+// AccessRes are the results of ACCESS; Access is valid only if Status is OK.
 type AccessRes struct {
 	Status Status
 	Attr   PostOpAttr
@@ -94,15 +94,16 @@ func (s *AccessRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// ReadLinkRes are the results of READLINK. Path counts where Status is OK; it
-// is the reply's data item.
+// ReadLinkRes are the results of READLINK. Path, the reply's data item, is
+// valid only if Status is OK.
 type ReadLinkRes struct {
 	Status Status
 	Attr   PostOpAttr
 	Path   []byte
 }
 
-// AppendTo appends the wire form of s to b, up to and with the length of Path.
+// AppendTo appends the wire form of s to b, up to and including the length of
+// Path.
 func (s *ReadLinkRes) AppendTo(b []byte) []byte {
 	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 	if s.Status == OK {

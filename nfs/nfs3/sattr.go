@@ -2,7 +2,7 @@ package nfs3
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// TimeHow is a time_how: what becomes of a time stamp.
+// TimeHow is a time_how: how SETATTR changes a time stamp.
 type TimeHow uint32
 
 // The values of TimeHow.
@@ -12,7 +12,7 @@ const (
 	SetToClientTime
 )
 
-// An OptUint32 is a set_mode3, set_uid3 or set_gid3: a value, where Set.
+// An OptUint32 is a set_mode3, set_uid3 or set_gid3: a value, if Set is true.
 type OptUint32 struct {
 	Set   bool
 	Value uint32
@@ -32,13 +32,14 @@ func (o *OptUint32) decode(r *xdr.Reader) {
 	}
 }
 
-// An OptUint64 is a set_size3: a value, where Set.
+// An OptUint64 is a set_size3: a value, if Set is true.
 type OptUint64 struct {
 	Set   bool
 	Value uint64
 }
 
-// A SetTime is a set_atime or set_mtime; Time counts where SetToClientTime.
+// A SetTime is a set_atime or set_mtime; Time is used only if How is
+// SetToClientTime.
 type SetTime struct {
 	How  TimeHow
 	Time Time
@@ -93,7 +94,7 @@ func (s *SetAttr) Decode(r *xdr.Reader) {
 }
 
 // SetAttrArgs are the arguments of SETATTR. With Check the server makes the
-// change only where the object's ctime is Guard (RFC 1813, Section 3.3.2).
+// change only if the object's ctime equals Guard (RFC 1813, Section 3.3.2).
 type SetAttrArgs struct {
 	Object FH
 	Attr   SetAttr
