@@ -16,7 +16,7 @@ import (
 
 func isRoot() bool { return os.Geteuid() == 0 }
 
-// checkPoint finds out where the mount point is, and whether it can be one.
+// checkPoint resolves the mount point and checks that it can be mounted on.
 func (m *mountCommand) checkPoint() error {
 	point, err := filepath.Abs(m.point)
 	if err == nil {
@@ -46,7 +46,7 @@ func (m *mountCommand) checkPoint() error {
 
 const fuseDevice = "/dev/fuse"
 
-// checkFUSE finds out what is missing for a mount on this host.
+// checkFUSE checks that this host has everything that a mount needs.
 func (m *mountCommand) checkFUSE() error {
 	err := unix.Faccessat(unix.AT_FDCWD, fuseDevice, unix.R_OK|unix.W_OK, unix.AT_EACCESS)
 	switch {
@@ -69,7 +69,7 @@ func (m *mountCommand) checkFUSE() error {
 	return nil
 }
 
-// fusermount is the path of the program that mounts for ordinary users.
+// fusermount returns the path of the program that mounts for ordinary users.
 func fusermount() (string, error) {
 	path, err := exec.LookPath("fusermount3")
 	if err != nil {
@@ -80,9 +80,9 @@ func fusermount() (string, error) {
 
 const fuseConf = "/etc/fuse.conf"
 
-// userAllowOther tells whether ordinary users may let others into their mounts
-// (fuse(8)).
+// userAllowOther reports whether ordinary users may give others access to their
+// mounts (fuse(8)).
 func userAllowOther() bool {
-	conf, _ := os.ReadFile(fuseConf) // if it is missing, they may not
+	conf, _ := os.ReadFile(fuseConf) // a missing file means no
 	return regexp.MustCompile(`(?m)^\s*user_allow_other\s*$`).Match(conf)
 }

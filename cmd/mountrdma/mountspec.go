@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// parseSpec understands what is to be mounted: SERVER:/EXPORT as mount(8) and
-// fstab have it, where an IPv6 address stands in brackets and nothing in the
-// path is escaped, or a URL. Its errors are usage errors.
+// parseSpec parses the source of a mount: either a URL or SERVER:/EXPORT as in
+// mount(8) and fstab, with IPv6 addresses in brackets and nothing escaped in
+// the path. Its errors are usage errors.
 func parseSpec(spec string) (location, error) {
 	if isURL(spec) {
 		return parseURL(spec)
@@ -27,10 +27,10 @@ func parseSpec(spec string) (location, error) {
 	return location{server: s, path: clean(path)}, nil
 }
 
-// isSpec tells whether an operand is meant to be mounted, and no command.
+// isSpec reports whether an operand is the source of a mount, not a command.
 func isSpec(operand string) bool { return isURL(operand) || strings.Contains(operand, ":/") }
 
-// serverArg is the check of the argument SERVER.
+// serverArg returns the check of the argument SERVER.
 func (a *app) serverArg(into *server) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) (err error) {
 		if len(args) != 1 {

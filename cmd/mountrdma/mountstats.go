@@ -15,15 +15,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// The process that serves a mount tells its user, and root, what it has counted,
-// at a socket beside its door.
+// The process that serves a mount sends its counters to its user and to root,
+// at a socket beside the one that umount uses.
 
-// statsTime is how long who asks may take to read it.
+// statsTime bounds how long a client may take to read the counters.
 const statsTime = 5 * time.Second
 
 func statsOf(device string) string { return doorOf(device) + "/stats" }
 
-// count counts the calls to a server.
+// count starts to count the calls to a server.
 func (m *mountCommand) count(next oncrpc.Caller) {
 	m.since = time.Now()
 	m.counter = oncrpc.NewCounter(next, oncrpc.Observed{
@@ -32,11 +32,11 @@ func (m *mountCommand) count(next oncrpc.Caller) {
 	})
 }
 
-// openStats answers who asks for the mount's counters, until end is called.
+// openStats answers requests for the mount's counters until end is called.
 func (m *mountCommand) openStats(s *session, fs *nfsclient.FS) (end func()) {
 	on, found, err := mountAt(m.point)
 	if err != nil || !found {
-		return func() {} // it has been unmounted already
+		return func() {} // unmounted already
 	}
 	l, err := net.Listen("unix", statsOf(on.device))
 	if err != nil {
@@ -49,11 +49,11 @@ func (m *mountCommand) openStats(s *session, fs *nfsclient.FS) (end func()) {
 		for {
 			c, err := l.Accept()
 			if err != nil {
-				return // closed, or of no use any more
+				return // closed or unusable
 			}
 			if trusted(c.(*net.UnixConn)) {
 				_ = c.SetDeadline(time.Now().Add(statsTime))
-				_, _ = io.WriteString(c, m.stats(fs, s.held, time.Now())) // else it is gone
+				_, _ = io.WriteString(c, m.stats(fs, s.held, time.Now())) // an error means that the client has gone
 			}
 			c.Close()
 		}

@@ -7,11 +7,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// lines returns all lines of the session: a mount may have several to its server
-// (nfs(5), nconnect).
+// lines returns all lines of the session. A mount may have several to its
+// server (nfs(5), nconnect).
 func (s *session) lines() []*rpcrdma.Client { return append([]*rpcrdma.Client{s.line}, s.more...) }
 
-// widen makes as many lines as make n of the session's.
+// widen makes further lines until the session has n.
 func (s *session) widen(ctx context.Context, n int, cfg func() rpcrdma.ClientConfig) error {
 	for 1+len(s.more) < n {
 		line, err := rpcrdma.Dial(ctx, s.dial, s.at.addr(), cfg())
@@ -23,7 +23,7 @@ func (s *session) widen(ctx context.Context, n int, cfg func() rpcrdma.ClientCon
 	return nil
 }
 
-// caller makes calls over all lines.
+// caller returns a Caller that uses all lines.
 func (s *session) caller() oncrpc.Caller {
 	var callers []oncrpc.Caller
 	for _, l := range s.lines() {
@@ -32,7 +32,8 @@ func (s *session) caller() oncrpc.Caller {
 	return s.held.Caller(callers...)
 }
 
-// up tells whether the server answers on all lines: calls may wait for any.
+// up reports whether the server answers on all lines: calls may wait for any of
+// them.
 func (s *session) up() bool {
 	for _, l := range s.lines() {
 		if !l.Up() {

@@ -11,11 +11,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce"
 )
 
-// noticePause is how long after a failure a mount tries to hear notices again:
-// another mount of this host may have had the port, and gone.
+// noticePause is the time between attempts to listen for notices: another mount
+// of this host may have had the port and released it since.
 const noticePause = time.Minute
 
-// setNotice understands the option notice.
+// setNotice parses the option notice.
 func (o *mountOptions) setNotice(value string) (err error) {
 	o.noticeFrom = netip.Addr{}
 	if value != "" {
@@ -27,9 +27,9 @@ func (o *mountOptions) setNotice(value string) (err error) {
 	return nil
 }
 
-// listenNotices has a mount reconnect as soon as its server says over RoCE that it
-// has been restarted, until end is called. Nothing depends on it, so what fails is
-// for who looks for it in the log.
+// listenNotices makes a mount reconnect as soon as its server announces over
+// RoCE that it has restarted, until end is called. Nothing depends on notices,
+// so failures are only logged.
 func (m *mountCommand) listenNotices(s *session) (end func()) {
 	if !m.opts.notice {
 		return func() {}
@@ -60,8 +60,8 @@ func (m *mountCommand) listenNotices(s *session) (end func()) {
 	}
 }
 
-// attendServer listens to the server of a session at an address of this host, or at
-// that which leads there.
+// attendServer listens to the server of a session at the address local, or if
+// local is invalid, at the address that routes to the server.
 func attendServer(ctx context.Context, s *session, local netip.Addr, restarted func(), log *slog.Logger) error {
 	at, err := netip.ParseAddrPort(s.conn().RemoteAddr().String())
 	if err != nil {

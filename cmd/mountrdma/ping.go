@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// maxPings is how many round trips are remembered, at 8 octets each.
+// maxPings bounds the round trips in memory, at 8 bytes each.
 const maxPings = 10_000_000
 
 // pingOptions are the flags of ping.
@@ -39,7 +39,8 @@ func (a *app) newPing() *cobra.Command {
 	return cmd
 }
 
-// pingResult is what others script against. Times are in microseconds.
+// pingResult is the output of --json, which scripts depend on. Times are in
+// microseconds.
 type pingResult struct {
 	Server string  `json:"server"`
 	Count  int     `json:"count"`
@@ -80,12 +81,13 @@ func (a *app) ping(ctx context.Context, o *pingOptions) error {
 	return err
 }
 
-// quantile returns the smallest of sorted times that q of them do not exceed.
+// quantile returns the smallest of sorted times that is no shorter than the
+// fraction q of them.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[rank(q, len(sorted))-1]
 }
 
-// rank returns how many of n values q of them are, rounded up.
+// rank returns the fraction q of n, rounded up.
 func rank(q float64, n int) int {
 	r := int(q * float64(n))
 	if float64(r) < q*float64(n) {

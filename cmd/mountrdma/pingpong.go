@@ -15,15 +15,15 @@ import (
 
 const (
 	pingpongPort  = 18515    // rdma-core's
-	maxPingpong   = 16 << 20 // octets of a message
+	maxPingpong   = 16 << 20 // bytes of a message
 	maxPingpongs  = 100_000_000
 	udPingpongKey = 0x11111111 // the Q_Key of rdma-core's ibv_ud_pingpong
-	pingpongPage  = 4096       // where rdma-core's programs look at contents
+	pingpongPage  = 4096       // rdma-core's programs check one byte per page
 )
 
 // pingpongOptions are the flags of pingpong.
 type pingpongOptions struct {
-	server  string // to connect to; "" is to be one
+	server  string // to connect to; "": this end is the server
 	service cli.Choice
 	port    int
 	size    cli.Size
@@ -80,7 +80,7 @@ lost is not sent again: then both ends wait, and this one gives up after --timeo
 	return cmd
 }
 
-// pingpongResult is what others script against.
+// pingpongResult is the output of --json, which scripts depend on.
 type pingpongResult struct {
 	Service string  `json:"service"`
 	Size    int     `json:"size"`

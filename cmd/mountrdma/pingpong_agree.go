@@ -12,18 +12,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce"
 )
 
-// What rdma-core's programs say over TCP: LID, queue pair, PSN and GID in
-// hexadecimal, and a zero; and "done", and a zero.
+// The messages of rdma-core's programs over TCP: LID, queue pair, PSN and GID
+// in hexadecimal, and a zero; then "done" and a zero.
 const (
 	pingpongWords = "%04x:%06x:%06x:%032x\x00"
 	pingpongLen   = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1
 	pingpongDone  = "done\x00"
 )
 
-// agree tells the peer where this end is, and connects to where it is. A server
-// is ready when it has said so, and a client begins.
+// agree sends the address of this end to the peer, and connects to the peer's
+// address. The client sends first; the server becomes ready before it answers.
 func (e *pingpongEnd) agree(conn net.Conn) error {
-	_ = conn.SetDeadline(time.Now().Add(e.app.timeout)) // a connection that has none is one that has ended
+	_ = conn.SetDeadline(time.Now().Add(e.app.timeout)) // fails only if the connection has ended
 	defer context.AfterFunc(e.ctx, func() { conn.Close() })()
 	client := e.o.server != ""
 	var err error
@@ -55,14 +55,14 @@ func (e *pingpongEnd) number() uint32 {
 	return e.ud.Number()
 }
 
-// introduce says where this end is. RoCE has no LIDs.
+// introduce sends the address of this end. RoCE has no LIDs.
 func (e *pingpongEnd) introduce(conn net.Conn) error {
 	gid := e.dev.Addr().As16()
 	_, err := fmt.Fprintf(conn, pingpongWords, 0, e.number(), e.psn, gid[:])
 	return err
 }
 
-// meet reads where the peer is, and makes the queue pair ready.
+// meet reads the address of the peer and makes the queue pair ready.
 func (e *pingpongEnd) meet(conn net.Conn) error {
 	b := make([]byte, pingpongLen)
 	if _, err := io.ReadFull(conn, b); err != nil {

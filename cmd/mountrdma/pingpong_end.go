@@ -13,8 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// pingpongRecvs is how many receives are posted: one is being looked at while
-// the next message may come.
+// pingpongRecvs is how many receives are posted: one holds the message being
+// checked while the next message may arrive in the other.
 const pingpongRecvs = 2
 
 // A pingpongEnd is one end of a pingpong.
@@ -24,17 +24,17 @@ type pingpongEnd struct {
 	o       *pingpongOptions
 	dev     *roce.Device
 	done    *roce.CompletionQueue
-	uc      *roce.UC // one of the two
+	uc      *roce.UC // either uc or ud is set
 	ud      *roce.UD
 	to      roce.Destination // of ud
 	psn     uint32
-	head    int // octets in front of a message in a receive
+	head    int // bytes in front of a message in a receive
 	recvs   [pingpongRecvs][]byte
-	message []byte // that was sent last
+	message []byte // the last message sent
 }
 
-// newPingpongEnd opens the port of the address that the TCP connection has, and
-// posts receives.
+// newPingpongEnd opens the RoCE port at the local address of the TCP
+// connection, and posts receives.
 func newPingpongEnd(ctx context.Context, a *app, o *pingpongOptions, conn net.Conn) (e *pingpongEnd, err error) {
 	wire, err := roce.ListenUDP(conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr())
 	if err != nil {
@@ -70,7 +70,7 @@ func newPingpongEnd(ctx context.Context, a *app, o *pingpongOptions, conn net.Co
 	return e, nil
 }
 
-func (e *pingpongEnd) close() { _ = e.dev.Close() } // its work is done
+func (e *pingpongEnd) close() { _ = e.dev.Close() } // no error matters any more
 
 func (e *pingpongEnd) post(i uint64) error {
 	wr := roce.Recv{Data: e.recvs[i], ID: i}
@@ -80,8 +80,8 @@ func (e *pingpongEnd) post(i uint64) error {
 	return e.ud.PostRecv(wr)
 }
 
-// play sends and receives all messages. A server sends back what came, as
-// rdma-core's does.
+// play sends and receives all messages. A server sends back the received bytes,
+// as rdma-core's does.
 func (e *pingpongEnd) play() error {
 	client := e.o.server != ""
 	for i := range e.o.iters {
@@ -111,8 +111,8 @@ func (e *pingpongEnd) play() error {
 	return nil
 }
 
-// fill makes messages that differ, but where rdma-core's server looks, which
-// wants zeros there.
+// fill fills the message so that messages differ. One byte per page stays zero,
+// because rdma-core's server checks for zeros there.
 func (e *pingpongEnd) fill(number int) {
 	for i := range e.message {
 		e.message[i] = byte(number + i + i>>8)
@@ -135,8 +135,8 @@ func (e *pingpongEnd) send(b []byte) error {
 
 var errPingpongLost = errors.New("nothing came")
 
-// hear waits for a message, and returns its length with what is in front of it,
-// and which receive has it.
+// hear waits for a message. It returns the length including the bytes in front
+// of the message, and the index of the receive.
 func (e *pingpongEnd) hear(number int) (n int, recv uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(e.ctx, e.app.timeout, errPingpongLost)
 	defer cancel()
@@ -156,7 +156,7 @@ func (e *pingpongEnd) hear(number int) (n int, recv uint64, err error) {
 	}
 }
 
-// drops says what was dropped, and why.
+// drops lists the dropped packets by reason.
 func (e *pingpongEnd) drops() string {
 	var b bytes.Buffer
 	for i, n := range e.dev.Stats().Dropped {
@@ -170,7 +170,7 @@ func (e *pingpongEnd) drops() string {
 	return string(bytes.TrimSuffix(b.Bytes(), []byte(", ")))
 }
 
-// judge looks at a message's length, and with -c at what it holds.
+// judge checks a message's length, and with -c its content.
 func (e *pingpongEnd) judge(number int, got []byte) error {
 	if len(got) != int(e.o.size) {
 		return fmt.Errorf("message %d has %d octets, not %d: give both ends the same --size", number, len(got), e.o.size)

@@ -9,11 +9,11 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// A progress is a bar that shows how far a copy has come, or nothing at all
-// where nobody reads along.
+// A progress is a bar that shows how far a copy has come. It shows nothing if
+// its output is not a terminal.
 type progress struct {
 	mu          sync.Mutex
-	bar         *progressbar.ProgressBar // nil: nothing is shown
+	bar         *progressbar.ProgressBar // nil: show nothing
 	files, done int
 }
 
@@ -21,7 +21,7 @@ func newProgress(w io.Writer, quiet bool) *progress {
 	if quiet || !isTerminal(w) {
 		return new(progress)
 	}
-	// Its length grows with what is found. One octet more than that keeps it
+	// The bar's length grows with the files found. One extra byte keeps the bar
 	// from being full before the end.
 	return &progress{bar: progressbar.NewOptions64(1,
 		progressbar.OptionSetWriter(w),
@@ -35,10 +35,10 @@ func newProgress(w io.Writer, quiet bool) *progress {
 	)}
 }
 
-// redraw is how often a bar changes at most.
+// redraw is the shortest time between two changes of a bar.
 const redraw = 100 * time.Millisecond
 
-// found notes a file that will be copied.
+// found adds a file to copy.
 func (p *progress) found(octets int64) {
 	if p.bar == nil {
 		return
@@ -50,7 +50,7 @@ func (p *progress) found(octets int64) {
 	p.bar.AddMax64(octets)
 }
 
-// fileDone notes that one is copied.
+// fileDone counts a copied file.
 func (p *progress) fileDone() {
 	if p.bar == nil {
 		return
@@ -65,7 +65,7 @@ func (p *progress) describe() {
 	p.bar.Describe(fmt.Sprintf("%d/%d files", p.done, p.files))
 }
 
-// add notes that octets are copied.
+// add counts copied bytes.
 func (p *progress) add(octets int64) {
 	if p.bar == nil {
 		return
@@ -75,7 +75,7 @@ func (p *progress) add(octets int64) {
 	_ = p.bar.Add64(octets) // an error of the terminal is no error of the copy
 }
 
-// aside has something else written in place of the bar.
+// aside calls write with the bar removed meanwhile.
 func (p *progress) aside(write func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,21 +85,21 @@ func (p *progress) aside(write func()) {
 	write()
 }
 
-// close takes the bar away.
+// close removes the bar.
 func (p *progress) close() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
 }
 
-// A countingReader moves the bar, and remembers whether it failed.
+// A countingReader advances the bar and records a failure of its Reader.
 type countingReader struct {
 	r   io.Reader
 	bar *progress
 	err error
 }
 
-// Read reads.
+// Read implements io.Reader.
 func (r *countingReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.bar.add(int64(n))
@@ -111,14 +111,14 @@ func (r *countingReader) Read(p []byte) (int, error) {
 
 func (r *countingReader) failed() bool { return r.err != nil }
 
-// A countingWriter is the same for a Writer.
+// A countingWriter advances the bar and records a failure of its Writer.
 type countingWriter struct {
 	w   io.Writer
 	bar *progress
 	err error
 }
 
-// Write writes.
+// Write implements io.Writer.
 func (w *countingWriter) Write(p []byte) (int, error) {
 	n, err := w.w.Write(p)
 	w.bar.add(int64(n))

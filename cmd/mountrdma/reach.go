@@ -17,8 +17,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// reach connects and mounts, again and again while that may help and there is
-// time. With bg, it does so in the background once it has failed.
+// reach connects and mounts. It tries again while an attempt may succeed and
+// time is left. With bg, it goes to the background after the first failure.
 func (m *mountCommand) reach(ctx context.Context) (*session, *nfsclient.FS, error) {
 	end := time.Now().Add(m.opts.patience())
 	pause := firstPause
@@ -43,7 +43,7 @@ func (m *mountCommand) reach(ctx context.Context) (*session, *nfsclient.FS, erro
 	}
 }
 
-// attempt connects and mounts, once.
+// attempt connects and mounts once.
 func (m *mountCommand) attempt(ctx context.Context) (*session, *nfsclient.FS, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.timeout, errTimeout)
 	defer cancel()
@@ -75,8 +75,8 @@ func (m *mountCommand) open(ctx context.Context, s *session) (*nfsclient.FS, err
 	return s.mountDir(ctx, m.at.path)
 }
 
-// passing tells whether what failed may succeed later, with nothing changed on
-// this host: the server or the way to it are not up yet.
+// passing reports whether a failed attempt may succeed later with nothing
+// changed on this host, because the server or the network is not up yet.
 func passing(err error) bool {
 	var dns *net.DNSError
 	var rejected *iwarp.RejectedError

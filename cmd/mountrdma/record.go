@@ -10,8 +10,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp"
 )
 
-// A recorder writes what the program's connections sent and received last to one
-// file: that of --record, which Wireshark opens. A nil recorder is none.
+// A recorder writes the last bytes that the program's connections sent and
+// received to one file, the file of --record, which Wireshark opens. A nil
+// recorder writes nothing.
 type recorder struct {
 	mu   sync.Mutex
 	f    *os.File
@@ -19,8 +20,8 @@ type recorder struct {
 	err  error // the first
 }
 
-// openRecord makes the file of --record. It is nobody else's to read: what is
-// read and written on the server is in it.
+// openRecord creates the file of --record. No other user may read it, because
+// it contains file data from the server.
 func openRecord(name string) (*recorder, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -33,7 +34,7 @@ func openRecord(name string) (*recorder, error) {
 	return &recorder{f: f}, nil
 }
 
-// recorded has connections recorded if --record asks for it.
+// recorded enables recording in cfg if --record asks for it.
 func (a *app) recorded(cfg *iwarp.Config) (err error) {
 	if a.recordName == "" {
 		return nil
@@ -56,14 +57,14 @@ func (r *recorder) ended(c *iwarp.Conn, _ error) {
 	}
 }
 
-// Write writes to the file, with r locked.
+// Write writes to the file. The caller must hold r.mu.
 func (r *recorder) Write(b []byte) (int, error) {
 	n, err := r.f.Write(b)
 	r.size += int64(n)
 	return n, err
 }
 
-// close closes the file, and returns the first error of all.
+// close closes the file and returns the recorder's first error.
 func (r *recorder) close() error {
 	if r == nil {
 		return nil

@@ -23,8 +23,8 @@ type remote struct {
 	rest string        // the path from there, "" for its root
 }
 
-// open connects to the server of a URL and finds the export. Where there is no
-// connection, the result has no session.
+// open connects to the server of a URL and finds the export. If the connection
+// fails, the result has no session.
 func (a *app) open(ctx context.Context, l location) (remote, error) {
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
@@ -39,7 +39,7 @@ func (a *app) open(ctx context.Context, l location) (remote, error) {
 	return remote{location: l, session: s, fs: export, rest: rest}, err
 }
 
-// child is what has the given name in the directory r.
+// child returns the object of the given name in the directory r.
 func (r remote) child(name string) remote {
 	r.path = strings.TrimSuffix(r.path, "/") + "/" + name
 	r.rest = strings.TrimPrefix(strings.TrimSuffix(r.rest, "/")+"/"+name, "/")
@@ -47,8 +47,8 @@ func (r remote) child(name string) remote {
 	return r
 }
 
-// each does something with each URL. What fails with one is reported, and does
-// not keep it from the others, unless the connection is lost.
+// each calls do for each URL. It reports the error of one URL and continues
+// with the others, unless the connection is lost.
 func (a *app) each(ctx context.Context, urls []location, do func(remote) error) error {
 	failed := false
 	for _, l := range urls {
@@ -74,10 +74,10 @@ func (a *app) each(ctx context.Context, urls []location, do func(remote) error) 
 	return nil
 }
 
-// report says what went wrong where more is to be done.
+// report prints an error while the command continues.
 func (a *app) report(err error) { fmt.Fprintf(a.stderr, "mountrdma: %v\n", err) }
 
-// urls is the check of arguments that are URLs, at least one.
+// urls returns the check of arguments that are URLs, at least one.
 func (a *app) urls(into *[]location) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -94,12 +94,12 @@ func (a *app) urls(into *[]location) cobra.PositionalArgs {
 	}
 }
 
-// explain says of which URL err is, in plain words.
+// explain wraps err with the URL, in plain words.
 func (r remote) explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	// What is below a directory is named by the error.
+	// The error names the object below a directory.
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		r.path += strings.TrimPrefix(path.Path, strings.TrimSuffix(r.rest, "/"))
 	}
@@ -110,10 +110,10 @@ func (r remote) explain(err error) error {
 type plainError struct {
 	name string // the object's
 	err  error
-	uid  uint32 // whose call it was
+	uid  uint32 // user of the call
 }
 
-// Error tells the reason without the operations and paths of lower layers.
+// Error returns the reason without the operations and paths of lower layers.
 func (e *plainError) Error() string {
 	err := cli.Cause(e.err)
 	if link, ok := errors.AsType[*os.LinkError](err); ok {
@@ -133,7 +133,7 @@ func (e *plainError) Error() string {
 // Unwrap returns the cause.
 func (e *plainError) Unwrap() error { return e.err }
 
-// isTerminal tells whether somebody reads along.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

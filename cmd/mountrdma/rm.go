@@ -32,7 +32,8 @@ func (a *app) newRm() *cobra.Command {
 	return cmd
 }
 
-// errIsRoot is a directory that no name can be removed from.
+// errIsRoot reports an attempt to remove the root of an export, which has no
+// name there.
 var errIsRoot = errors.New("this is the export itself, which only the server can take away")
 
 func (o *rmOptions) remove(ctx context.Context, r remote) error {

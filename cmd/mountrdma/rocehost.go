@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A roceHost is where commands hear of servers over RoCE: an address of this host,
-// and what is asked from there.
+// A roceHost is a RoCE port at an address of this host, from which commands ask
+// servers.
 type roceHost struct {
 	dev  *roce.Device
 	port *discover.Port
@@ -37,7 +37,7 @@ func (h *roceHost) close() {
 	_ = h.dev.Close()
 }
 
-// roceError says what to do about an address that cannot be had.
+// roceError adds a remedy to the error of an address that cannot be opened.
 func roceError(local netip.Addr, err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
 		return fmt.Errorf("UDP port 4791 of %s is in use: another mountrdma of this host has it, nfsrdmad --discover, or the kernel's own RoCE (rdma_rxe); give another address of this host with --local", local)
@@ -45,8 +45,8 @@ func roceError(local netip.Addr, err error) error {
 	return err
 }
 
-// roceTo opens a port from which a server is reached, at an address that is given
-// or, where it is not, that which packets to the server leave from.
+// roceTo opens a port from which the server can be reached: at the address
+// local, or if local is "", at the source address of packets to the server.
 func roceTo(ctx context.Context, host, local string) (h *roceHost, server netip.Addr, err error) {
 	var from netip.Addr
 	if local != "" {
@@ -66,8 +66,8 @@ func roceTo(ctx context.Context, host, local string) (h *roceHost, server netip.
 	return h, server, err
 }
 
-// roceAddr returns the address of a host that is of the family of another address,
-// if that is valid.
+// roceAddr returns the address of a host in the family of like, if like is
+// valid.
 func roceAddr(ctx context.Context, host string, like netip.Addr) (netip.Addr, error) {
 	network := "ip"
 	if like.IsValid() {

@@ -12,32 +12,34 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// errTimeout is the cause of an end by --timeout.
+// errTimeout is the cause of a context that --timeout ended.
 var errTimeout = errors.New("timed out")
 
-// A session is a line to a server, with what was found out there. One goroutine
-// at a time uses it; the nfsclient.FS that it returns are for many.
+// A session is a line to a server, with the facts learned about the server.
+// Only one goroutine at a time may use a session; the nfsclient.FS values from
+// it are safe for concurrent use.
 type session struct {
 	at   server
 	dial *dialer
 	line *rpcrdma.Client
 	more []*rpcrdma.Client // of a mount
-	held *delegclient.Set  // by a mount; nil: nothing
+	held *delegclient.Set  // delegations of a mount; nil: none
 	nfs  *nfsclient.Client
 	cred rpcmsg.Cred
 
 	mount   *nfsclient.Mount // nil: not looked for yet
 	exports []nfsclient.Export
-	listed  bool // exports are known
+	listed  bool // exports is set
 	mounted map[string]*nfsclient.FS
 }
 
-// session returns the session with a server, which all URLs of a command share.
+// session returns the session with a server, which is shared by all URLs of a
+// command.
 func (a *app) session(ctx context.Context, srv server) (*session, error) {
 	return a.sessionBy(ctx, srv, a.brief())
 }
 
-// sessionBy is session over a line of a kind.
+// sessionBy is session with a given configuration of the line.
 func (a *app) sessionBy(ctx context.Context, srv server, cfg rpcrdma.ClientConfig) (*session, error) {
 	if s := a.sessions[srv]; s != nil {
 		return s, nil
@@ -53,8 +55,7 @@ func (a *app) sessionBy(ctx context.Context, srv server, cfg rpcrdma.ClientConfi
 	return s, nil
 }
 
-// connect connects, once, and makes sure that an NFS server of version 3
-// answers.
+// connect connects once, and checks that an NFS server of version 3 answers.
 func (a *app) connect(ctx context.Context, srv server, cfg rpcrdma.ClientConfig) (*session, error) {
 	d := &dialer{config: a.rnic()}
 	if err := a.recorded(&d.config); err != nil {
@@ -66,7 +67,7 @@ func (a *app) connect(ctx context.Context, srv server, cfg rpcrdma.ClientConfig)
 	}
 	first := line.Conn()
 	if err := nfsclient.New(first, nfsclient.Config{}).Null(ctx); err != nil {
-		first.Conn().Abort(err) // a server that says nothing would not say goodbye either
+		first.Conn().Abort(err) // a silent server would not answer a goodbye either
 		_ = line.Close()
 		return nil, helloError(ctx, srv.addr(), err)
 	}
@@ -75,7 +76,7 @@ func (a *app) connect(ctx context.Context, srv server, cfg rpcrdma.ClientConfig)
 	return s, nil
 }
 
-// findMount looks for the MOUNT service, once.
+// findMount finds the MOUNT service once.
 func (s *session) findMount(ctx context.Context) error {
 	if s.mount != nil {
 		return nil
@@ -89,7 +90,7 @@ func (s *session) findMount(ctx context.Context) error {
 	return nil
 }
 
-// search is how the MOUNT service is looked for.
+// search returns the parameters of the search for the MOUNT service.
 func (s *session) search() nfsclient.MountSearch {
 	return nfsclient.MountSearch{
 		NFS: s.line, NFSAddr: "RDMA " + s.at.addr(), Host: s.at.host,
@@ -100,19 +101,19 @@ func (s *session) search() nfsclient.MountSearch {
 func dialTCP(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
 	c, err := oncrpc.DialTCP(ctx, addr, oncrpc.ClientConfig{})
 	if err != nil {
-		return nil, nil, err // not a nil *TCPClient in an interface
+		return nil, nil, err // avoids a nil *TCPClient in an interface
 	}
 	return c, c, nil
 }
 
-// closeMount closes what is not needed while exports are in use: a connection to
-// mountd, which would end it some time.
+// closeMount closes the connection to mountd, which is not needed while exports
+// are in use, and which mountd would close at some time.
 func (s *session) closeMount() {
 	_ = s.mount.Close()
 	s.mount = nil
 }
 
-// close says goodbye and ends the connection.
+// close ends the use of the exports and closes the connection.
 func (s *session) close() {
 	s.goodbye()
 	for _, l := range s.lines() {
@@ -121,8 +122,8 @@ func (s *session) close() {
 	s.held.Close()
 }
 
-// goodbye tells the server that its exports are not used any more. Nothing
-// depends on it.
+// goodbye tells the server that its exports are no longer used. Servers do not
+// depend on this call.
 func (s *session) goodbye() {
 	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
 	defer cancel()

@@ -12,14 +12,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// How many counters stand in lines of /proc/self/mountstats (statvers 1.1, and RPC
+// Numbers of counters in lines of /proc/self/mountstats (statvers 1.1, and RPC
 // iostats version 1.1).
 const (
 	statsEvents = 27
 	statsXprt   = 27 // of an RDMA transport
 )
 
-// stats is what /proc/self/mountstats would have of the mount.
+// stats returns the mount's section of /proc/self/mountstats.
 func (m *mountCommand) stats(fs *nfsclient.FS, held *delegclient.Set, now time.Time) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -56,7 +56,7 @@ func (m *mountCommand) stats(fs *nfsclient.FS, held *delegclient.Set, now time.T
 	return b.String() + "\n"
 }
 
-// statsOptions are the mount's, in nfs(5)'s words.
+// statsOptions returns the mount's options in nfs(5)'s words.
 func (m *mountCommand) statsOptions(fs *nfsclient.FS) string {
 	o := m.opts
 	words := []string{map[bool]string{false: "rw", true: "ro"}[o.readOnly], "vers=3"}
@@ -79,7 +79,7 @@ func numbers(all []uint64) string {
 	return strings.Trim(fmt.Sprint(all), "[]")
 }
 
-// octal writes what would end a word as \ooo, as the kernel does.
+// octal writes bytes that would end a word as \ooo, as the kernel does.
 func octal(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

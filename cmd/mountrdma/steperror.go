@@ -18,8 +18,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A stepError says at which step on the way to a server it went wrong, what,
-// and what to change.
+// A stepError names the step on the way to a server that failed, the reason,
+// and the remedy.
 type stepError struct {
 	at           string // the server
 	step         string
@@ -27,7 +27,7 @@ type stepError struct {
 	err          error
 }
 
-// Error is one sentence.
+// Error returns one sentence.
 func (e *stepError) Error() string {
 	return fmt.Sprintf("%s: %s: %s; %s", e.at, e.step, e.what, e.remedy)
 }
@@ -35,20 +35,20 @@ func (e *stepError) Error() string {
 // Unwrap returns the cause.
 func (e *stepError) Unwrap() error { return e.err }
 
-// ended tells whether err is there because ctx ended, and not by --timeout:
-// then there is nothing to explain.
+// ended reports whether ctx ended for another reason than --timeout. Such an
+// end needs no explanation.
 func ended(ctx context.Context) bool {
 	return ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout)
 }
 
-// timedOut tells whether it took too long.
+// timedOut reports whether err is the consequence of a timeout.
 func timedOut(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
 const otherPort = "correct the port: NFS on RDMA has 20049 by custom, where 2049 is NFS over TCP"
 
-// dialError is the error of a TCP connection that did not come to be.
+// dialError returns the error of a failed TCP connect.
 func dialError(ctx context.Context, addr string, err error) error {
 	if ended(ctx) {
 		return context.Cause(ctx)
@@ -75,8 +75,8 @@ func dialError(ctx context.Context, addr string, err error) error {
 	return e
 }
 
-// errno is the innermost reason that the host gives, without the operations and
-// addresses in front.
+// errno returns the host's innermost reason, without operations and addresses
+// in front.
 func errno(err error) string {
 	var no unix.Errno
 	if errors.As(err, &no) {
@@ -85,7 +85,7 @@ func errno(err error) string {
 	return err.Error()
 }
 
-// startupError is the error of an MPA start-up.
+// startupError returns the error of a failed MPA start-up.
 func startupError(ctx context.Context, addr string, err error) error {
 	if ended(ctx) {
 		return context.Cause(ctx)
@@ -111,7 +111,7 @@ func startupError(ctx context.Context, addr string, err error) error {
 	return e
 }
 
-// hungUp tells whether the other end closed the connection.
+// hungUp reports whether the peer closed the connection.
 func hungUp(err error) bool {
 	for _, cause := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE} {
 		if errors.Is(err, cause) {
@@ -121,7 +121,7 @@ func hungUp(err error) bool {
 	return false
 }
 
-// helloError is the error of the first call on a connection.
+// helloError returns the error of the first call on a connection.
 func helloError(ctx context.Context, addr string, err error) error {
 	if ended(ctx) {
 		return context.Cause(ctx)
@@ -144,8 +144,8 @@ func helloError(ctx context.Context, addr string, err error) error {
 	return e
 }
 
-// lost is err in words where it means that nothing more can be done: a server
-// is lost, or the whole run ends. Else it is nil.
+// lost returns an error in words if err means that the command cannot continue,
+// because the server is lost or ctx has ended. Otherwise it returns nil.
 func lost(ctx context.Context, err error) error {
 	if gone, ok := errors.AsType[*rpcrdma.UnreachableError](err); ok {
 		return lostError(gone.Server, err)
@@ -156,8 +156,8 @@ func lost(ctx context.Context, err error) error {
 	return nil
 }
 
-// lostError is the error of a connection that was at work, and could not be
-// replaced in time.
+// lostError returns the error of a working connection that broke and could not
+// be replaced in time.
 func lostError(addr string, err error) error {
 	e := &stepError{at: addr, step: "connection lost", err: err}
 	var fault *iwarp.Fault

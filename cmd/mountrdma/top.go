@@ -60,7 +60,7 @@ update before. On a terminal each takes the place of the last.`,
 	return cmd
 }
 
-// top shows updates until there were enough.
+// top shows updates until o.count have been shown.
 func (a *app) top(ctx context.Context, o *topOptions) error {
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
@@ -83,7 +83,7 @@ func (a *app) top(ctx context.Context, o *topOptions) error {
 	return err
 }
 
-// A topView is what has been shown so far.
+// A topView is the state of the display.
 type topView struct {
 	*app
 	o      *topOptions
@@ -95,12 +95,12 @@ type topView struct {
 	err    error
 }
 
-// show shows an update, and tells whether there are to be more.
+// show shows an update and reports whether to continue.
 func (v *topView) show(c *discover.Counters) bool {
 	if v.last != nil && v.last.Boot == c.Boot {
 		ahead := int32(c.Sequence - v.last.Sequence)
 		if ahead <= 0 && c.Uptime <= v.last.Uptime {
-			return true // it has come twice
+			return true // a duplicate
 		}
 		v.lost += uint32(max(ahead-1, 0))
 	}
@@ -118,7 +118,7 @@ func (v *topView) show(c *discover.Counters) bool {
 	return v.err == nil && v.shown != v.o.count
 }
 
-// topDocument is an update, as others script against it.
+// topDocument is an update as JSON, which scripts depend on.
 type topDocument struct {
 	Server     string         `json:"server"`
 	Boot       string         `json:"boot"`
@@ -136,7 +136,7 @@ type topTransport struct {
 	UnderWay    uint32 `json:"calls_under_way"`
 	Accepted    uint64 `json:"accepted"`
 	Refused     uint64 `json:"refused"`
-	In          uint64 `json:"octets_in"` // on the connections that are there
+	In          uint64 `json:"octets_in"` // on the present connections
 	Out         uint64 `json:"octets_out"`
 }
 

@@ -9,10 +9,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/discover"
 )
 
-// clearScreen takes away what a terminal shows.
+// clearScreen is the sequence that clears a terminal.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// print shows an update to people, with rates since another one, which may be empty.
+// print shows an update as text, with rates since the update before, which may
+// be empty.
 func (v *topView) print(c, before *discover.Counters) error {
 	var b strings.Builder
 	if v.redraw {
@@ -36,7 +37,7 @@ func (v *topView) print(c, before *discover.Counters) error {
 	return err
 }
 
-// procs is the table of procedures, with their sum.
+// procs prints the table of procedures, with their sum.
 func procs(b *strings.Builder, c, before *discover.Counters) {
 	fmt.Fprintf(b, "\n%-20s %12s %10s %10s %10s %10s\n", "PROCEDURE", "CALLS/s", "ERRORS/s", "IN MB/s", "OUT MB/s", "MEAN µs")
 	seconds := (c.Uptime - before.Uptime).Seconds()
@@ -55,8 +56,8 @@ func procs(b *strings.Builder, c, before *discover.Counters) {
 	procRow(b, "all", &all, seconds)
 }
 
-// since is what has been added to counters. Those of a server that counts backwards
-// have nothing added.
+// since returns the increase of counters. It returns none if a server's
+// counters decrease.
 func since(p, then discover.Proc) discover.Proc {
 	if p.Calls < then.Calls {
 		return discover.Proc{}

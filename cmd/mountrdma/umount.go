@@ -64,8 +64,8 @@ func (o *umountOptions) run(ctx context.Context, name string) error {
 	return waitAt(ctx, door)
 }
 
-// findMount finds the mount of ours that an operand names. It asks no file
-// system on it, for that may be dead.
+// findMount finds our mount that an operand names. It makes no request to the
+// mounted file system, which may be dead.
 func findMount(name string) (mounted, error) {
 	path, err := filepath.Abs(name)
 	if err != nil {
@@ -76,7 +76,7 @@ func findMount(name string) (mounted, error) {
 	}
 	m, found, err := mountAt(path)
 	if err == nil && !found {
-		if path, err := filepath.EvalSymlinks(path); err == nil { // the operand is a link itself
+		if path, err := filepath.EvalSymlinks(path); err == nil { // the operand itself is a link
 			m, found, _ = mountAt(path)
 		}
 	}
@@ -91,7 +91,7 @@ func findMount(name string) (mounted, error) {
 	return m, nil
 }
 
-// detachMount unmounts, in the way that the user may.
+// detachMount unmounts in the way that this user may.
 func detachMount(point string, flags int) error {
 	if isRoot() {
 		return unix.Unmount(point, flags|unix.UMOUNT_NOFOLLOW)

@@ -16,31 +16,31 @@ const (
 	defaultPort = "20049" // IANA: nfsrdma
 )
 
-// A server is where an NFS server answers on RDMA, and where its MOUNT program
-// is if that is said. It is comparable.
+// A server is the address of an NFS server on RDMA, and the address of its
+// MOUNT program if given. It is comparable.
 type server struct {
 	host      string // name or address, without brackets
 	port      string
 	mountHost string // "": host
-	mountPort int    // 0: to be searched for
+	mountPort int    // 0: to search for
 }
 
-// addr is the server's address as a dialer and messages have it.
+// addr returns the server's address for dialers and messages.
 func (s server) addr() string { return net.JoinHostPort(s.host, s.port) }
 
-// A location is what a URL names. The path begins with a slash, has no slash at
-// its end but the first, and is octets, not text.
+// A location is the object of a URL. The path is a sequence of bytes, not text.
+// It begins with a slash and has no other slash at its end.
 type location struct {
 	server
 	path string
-	dir  bool // written with a slash at its end: only a directory is meant
+	dir  bool // written with a final slash: must be a directory
 }
 
-// isURL tells whether an operand is a URL, and no local path.
+// isURL reports whether an operand is a URL, not a local path.
 func isURL(operand string) bool { return strings.HasPrefix(operand, scheme) }
 
-// parseURL understands nfs://SERVER[:PORT]/EXPORT/PATH[?OPTION,...]. Its errors
-// are usage errors.
+// parseURL parses nfs://SERVER[:PORT]/EXPORT/PATH[?OPTION,...]. Its errors are
+// usage errors.
 func parseURL(url string) (location, error) {
 	rest, ok := strings.CutPrefix(url, scheme)
 	if !ok {
@@ -64,7 +64,7 @@ func parseURL(url string) (location, error) {
 	return l, nil
 }
 
-// parseServerOperand understands SERVER[:PORT][?OPTION,...], and a URL.
+// parseServerOperand parses SERVER[:PORT][?OPTION,...] or a URL.
 func parseServerOperand(operand string) (server, error) {
 	if isURL(operand) {
 		l, err := parseURL(operand)
@@ -84,8 +84,8 @@ func parseServerOperand(operand string) (server, error) {
 	return s, nil
 }
 
-// parseServer understands SERVER[:PORT], where an IPv6 address stands in
-// brackets unless there is no port.
+// parseServer parses SERVER[:PORT]. An IPv6 address must be in brackets unless
+// there is no port.
 func parseServer(authority string) (server, error) {
 	s := server{host: authority, port: defaultPort}
 	_, err := netip.ParseAddr(authority)
@@ -114,7 +114,7 @@ func parsePort(word string) (int, error) {
 	return int(n), nil
 }
 
-// takeOptions understands what follows the question mark.
+// takeOptions parses the options after the question mark.
 func (s *server) takeOptions(words string) (err error) {
 	for _, word := range strings.FieldsFunc(words, func(r rune) bool { return r == ',' || r == '&' }) {
 		key, value, _ := strings.Cut(word, "=")
@@ -133,7 +133,7 @@ func (s *server) takeOptions(words string) (err error) {
 	return nil
 }
 
-// unescape replaces %XX by the octet that it stands for.
+// unescape replaces each %XX by its byte.
 func unescape(s string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -158,7 +158,7 @@ func unescape(s string) (string, error) {
 }
 
 // clean writes a path with one slash in front of each name. It keeps "..",
-// which means what the server's directories say.
+// whose meaning depends on the server's directories.
 func clean(path string) string {
 	var b strings.Builder
 	for name := range strings.SplitSeq(path, "/") {
@@ -172,7 +172,7 @@ func clean(path string) string {
 	return b.String()
 }
 
-// base returns the last name in the path, "" for that of the root.
+// base returns the last name in the path, "" for the root.
 func (l location) base() string { return l.path[strings.LastIndexByte(l.path, '/')+1:] }
 
 // String writes the URL without its options.
@@ -187,7 +187,7 @@ func (l location) String() string {
 	return scheme + host + escape(l.path)
 }
 
-// escape writes a path as it stands in a URL. What can be read stays as it is.
+// escape writes a path for a URL. Readable characters stay as they are.
 func escape(path string) string {
 	var b strings.Builder
 	for i := 0; i < len(path); {
@@ -204,7 +204,7 @@ func escape(path string) string {
 	return b.String()
 }
 
-// plain tells whether a rune of n octets stays as it is in a URL.
+// plain reports whether a rune of n bytes stays as it is in a URL.
 func plain(r rune, n int) bool {
 	broken := r == utf8.RuneError && n == 1
 	return !broken && unicode.IsGraphic(r) && !unicode.IsSpace(r) && r != '%' && r != '?'
