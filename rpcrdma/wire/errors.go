@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// An ErrCode is the reason that an RDMA_ERROR gives (RFC 8166, Section
-// 4.1.2).
+// An ErrCode is the reason in an RDMA_ERROR (RFC 8166, Section 4.1.2).
 type ErrCode uint32
 
 // String returns the name that RFC 8166 uses.
@@ -26,11 +25,11 @@ const (
 	ErrChunk ErrCode = 2 // the header or its chunks cannot be used
 )
 
-// A HeaderError is a transport header that this end does not take.
+// A HeaderError reports a transport header that the receiver rejects.
 type HeaderError struct {
 	XID    uint32
-	Field  string // its name in the XDR of RFC 8166, Section 4.1.2
-	Offset int    // of the field from the header's start, in octets
+	Field  string // name in the XDR of RFC 8166, Section 4.1.2
+	Offset int    // of the field from the header's start, in bytes
 	Err    error
 }
 

@@ -1,5 +1,5 @@
-// Package wire is the codec of RPC-over-RDMA's transport header (RFC 8166, Section 4):
-// bytes to values and back. It must not know sockets, clocks or programs.
+// Package wire is the codec of RPC-over-RDMA's transport header (RFC 8166,
+// Section 4). It must not know sockets, clocks or programs.
 package wire
 
 import (
@@ -13,7 +13,7 @@ import (
 // Version is the version of RPC-over-RDMA that this package speaks.
 const Version = 1
 
-// Lengths on the wire, in octets.
+// Lengths on the wire, in bytes.
 const (
 	// FixedLen is the length of XID, version, credits and procedure.
 	FixedLen = 16
@@ -26,13 +26,14 @@ const (
 	ErrVersLen = ErrChunkLen + 2*4
 )
 
-// A Proc says what follows the fixed fields (RFC 8166, Section 4.2.4).
+// A Proc selects the fields that follow the fixed ones (RFC 8166, Section
+// 4.2.4).
 type Proc uint32
 
 // The procedures.
 const (
 	Msg   Proc = 0 // RDMA_MSG: chunk lists, then the RPC message
-	NoMsg Proc = 1 // RDMA_NOMSG: chunk lists; one of them holds the RPC message
+	NoMsg Proc = 1 // RDMA_NOMSG: chunk lists; a chunk holds the RPC message
 	MsgP  Proc = 2 // RDMA_MSGP: never sent, answered with ERR_CHUNK
 	Done  Proc = 3 // RDMA_DONE: never sent, discarded
 	Error Proc = 4 // RDMA_ERROR: an error code
@@ -65,8 +66,8 @@ type Header struct {
 	// Lists are the chunk lists of Msg and NoMsg.
 	Lists chunks.Lists
 
-	// Code is the reason of Error. Low and High are the versions that the
-	// sender speaks, where the reason is ErrVers.
+	// Code is the reason of Error. If Code is ErrVers, Low and High are the
+	// versions that the sender speaks.
 	Code      ErrCode
 	Low, High uint32
 }
@@ -90,10 +91,10 @@ func (h *Header) AppendTo(b []byte) []byte {
 	return b
 }
 
-// ParseCall reads the header at the start of b, which a requester sent, and
-// returns what follows it, which aliases b. It uses the memory of h again. The
-// error is a *HeaderError; XID, Vers and Credit then hold what b has, unless b
-// is too short for any header.
+// ParseCall parses the header at the start of b, which a requester sent, and
+// returns the rest of b, which aliases b. It reuses the memory of h. The error
+// is a *HeaderError; XID, Vers and Credit are then set from b, unless b is too
+// short for any header.
 func (h *Header) ParseCall(b []byte) (body []byte, err error) {
 	h.Lists.Reset()
 	if len(b) < MinLen {
@@ -102,7 +103,7 @@ func (h *Header) ParseCall(b []byte) (body []byte, err error) {
 	}
 	h.ParseFixed(b)
 	switch {
-	case h.Proc == Error: // the same in all versions; an answer could be answered
+	case h.Proc == Error: // the same in all versions; an answer could itself be answered
 		return nil, h.Fail("rdma_proc", 12, ErrDiscard)
 	case h.Vers != Version:
 		return nil, h.Fail("rdma_vers", 4, ErrVersion)
@@ -118,7 +119,7 @@ func (h *Header) ParseCall(b []byte) (body []byte, err error) {
 	return body, nil
 }
 
-// ParseFixed reads the four fields that all headers begin with. The caller must
+// ParseFixed reads the four fields that begin every header. The caller must
 // have checked that b has FixedLen bytes.
 func (h *Header) ParseFixed(b []byte) {
 	h.XID = binary.BigEndian.Uint32(b)
@@ -132,7 +133,7 @@ func (h *Header) Fail(field string, offset int, err error) error {
 	return &HeaderError{XID: h.XID, Field: field, Offset: offset, Err: err}
 }
 
-// ChunkError makes a HeaderError of an error of package chunks.
+// ChunkError turns an error of package chunks into a HeaderError.
 func (h *Header) ChunkError(err error) error {
 	var c *chunks.Error
 	if errors.As(err, &c) {

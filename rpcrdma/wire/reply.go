@@ -5,14 +5,14 @@ import (
 	"errors"
 )
 
-// errNotReply: a header that a requester discards.
+// errNotReply means that a requester must discard the header.
 var errNotReply = errors.New("not the header of a reply")
 
-// ParseReply reads the header at the start of b, which a responder sent, and
-// returns what follows it, which aliases b. It uses the memory of h again. A
-// message with any error is to be discarded (RFC 8166, Sections 4.5, 4.6): what is
-// too short for its lists, which is anything below 28 octets but an RDMA_ERROR, has
-// one.
+// ParseReply parses the header at the start of b, which a responder sent, and
+// returns the rest of b, which aliases b. It reuses the memory of h. The caller
+// must discard a message with any error (RFC 8166, Sections 4.5, 4.6). Every
+// message below 28 bytes except an RDMA_ERROR is too short for its lists, and
+// so an error.
 func (h *Header) ParseReply(b []byte) (body []byte, err error) {
 	h.Lists.Reset()
 	if len(b) < ErrChunkLen { // an RDMA_ERROR is the shortest
