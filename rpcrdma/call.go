@@ -11,43 +11,44 @@ import (
 )
 
 // A call is one message of a requester on its way through the server. One
-// goroutine has it at a time: the connection's reader, the one that waits for
-// memory, one of the dispatcher's, or whichever tells it of a completion.
+// goroutine owns it at a time: the connection's reader, the goroutine that
+// waits for memory, a goroutine of the dispatcher, or the goroutine that
+// delivers a completion.
 type call struct {
 	conn *conn
 	next *call // in a callQueue
 
 	recv *buf.Buf    // the message as received; body aliases it
-	hdr  wire.Header // from the reply's form on, that of the reply
-	body []byte      // what follows the header
+	hdr  wire.Header // the call's; from the choice of the reply's form on, the reply's
+	body []byte      // rest of the message behind the header
 	plan plan
 
-	pulled [2]*buf.Buf // what the chunks are read into: message, data items
-	held   int64       // octets of memory reserved
-	inline int64       // octets counted beside
-	long   bool        // its chunk lists are
+	pulled [2]*buf.Buf // buffers for the chunks: message, data items
+	held   int64       // bytes of memory reserved
+	inline int64       // bytes counted against MaxInline
+	long   bool        // has long chunk lists
 
 	out *buf.Buf // the reply's header and head
 	req oncrpc.Request
 	rep oncrpc.Reply
 
-	wrs   []rdma.WR // posted last,
-	iov   [][]byte  // their Data, and
+	wrs   []rdma.WR // posted last
+	iov   [][]byte  // their Data
 	sinks []sink    // the memory of the RDMA Reads among them
 
-	// Where the reply's item is in a mapping:
+	// Used if the reply's item is in a mapping:
 	pieces []*piece
-	left   int    // octets of the item, as far as is known
-	head   []byte // the reply's, where it is sent from
+	left   int    // bytes of the item, as far as is known
+	head   []byte // the reply's head, in the buffer that is sent
 }
 
-// What a completion belongs to (rdma.WR.ID).
+// Kinds of completions (rdma.WR.ID).
 const (
 	idPull uint64 = iota
 	idReply
 )
 
-// end gives back everything that the call holds, itself included.
+// end releases everything that the call holds, and then the call itself.
 func (cl *call) end() {
 	c := cl.conn
 	cl.releaseArgs()
@@ -73,7 +74,7 @@ func (cl *call) end() {
 	c.end(cl)
 }
 
-// releaseArgs gives back what the request's slices alias.
+// releaseArgs releases the memory that the request's slices alias.
 func (cl *call) releaseArgs() {
 	if cl.recv != nil {
 		cl.recv.Release()
@@ -88,10 +89,10 @@ func (cl *call) releaseArgs() {
 	cl.req, cl.body = oncrpc.Request{}, nil
 }
 
-// Run serves calls for as long as there are any (workpool.Task).
+// Run serves calls until there are no more (workpool.Task).
 func (cl *call) Run() { cl.conn.srv.calls.run(cl, nil) }
 
-// serve has a complete RPC message answered.
+// serve answers a call whose RPC message is complete.
 func (cl *call) serve() {
 	cl.assemble()
 	if !cl.sameXID() {
@@ -101,7 +102,7 @@ func (cl *call) serve() {
 	cl.respond(cl.execute())
 }
 
-// execute has the handler make the reply, and reports whether there is one.
+// execute calls the handler for the reply, and reports whether there is one.
 func (cl *call) execute() (answer bool) {
 	c, p := cl.conn, &cl.plan
 	cl.req.Peer, cl.req.MaxReply = &c.peer, p.room+p.itemRoom
@@ -114,7 +115,7 @@ func (cl *call) execute() (answer bool) {
 	return answer
 }
 
-// respond sends the reply, if there is to be one.
+// respond sends the reply, if there is one.
 func (cl *call) respond(answer bool) {
 	if !answer {
 		cl.conn.giveBack()
@@ -126,13 +127,14 @@ func (cl *call) respond(answer bool) {
 	cl.reply()
 }
 
-// sameXID tells whether header and RPC message agree (RFC 8166, Section
-// 4.2.1).
+// sameXID reports whether the XIDs of header and RPC message agree (RFC 8166,
+// Section 4.2.1).
 func (cl *call) sameXID() bool {
 	return len(cl.req.Msg) >= 4 && binary.BigEndian.Uint32(cl.req.Msg) == cl.hdr.XID
 }
 
-// refuse answers a call that cannot be served with an RDMA_ERROR, or drops it.
+// refuse answers a call that cannot be served with an RDMA_ERROR, or drops the
+// call.
 func (cl *call) refuse(err error) {
 	c := cl.conn
 	c.srv.log.Debug("call refused", "peer", &c.peer, "err", err)
@@ -155,12 +157,12 @@ func (cl *call) refuse(err error) {
 	cl.post(idReply)
 }
 
-// post posts the call's work requests, whose last one tells of the completion
-// of all.
+// post posts the call's work requests. The completion of the last one stands
+// for all.
 func (cl *call) post(id uint64) {
 	last := &cl.wrs[len(cl.wrs)-1]
 	last.Done, last.ID = cl, id
-	c, posted := cl.conn, cl.rep.Posted // the call may soon be another's
+	c, posted := cl.conn, cl.rep.Posted // cl may soon be reused for another call
 	c.posting(id)
 	if err := c.rc.Post(cl.wrs...); err != nil {
 		c.completed(cl, id)
@@ -177,15 +179,16 @@ func tell(posted func()) {
 	}
 }
 
-// Complete is told that the work posted last is done (rdma.Completer).
+// Complete handles the completion of the work posted last (rdma.Completer).
 func (cl *call) Complete(done rdma.Completion) {
 	if srv := cl.conn.srv; cl.completed(done) {
 		srv.calls.submit(cl)
 	}
 }
 
-// CompleteInline is Complete for the reader (rdma.InlineCompleter). It serves the
-// call itself, if it takes it: what was pulled is in its processor's caches.
+// CompleteInline is Complete on the reader goroutine (rdma.InlineCompleter). It
+// serves the call itself if the reader takes it: the pulled data is in the
+// processor's caches.
 func (cl *call) CompleteInline(done rdma.Completion) {
 	c := cl.conn
 	if !cl.completed(done) {
@@ -198,8 +201,8 @@ func (cl *call) CompleteInline(done rdma.Completion) {
 	c.srv.calls.submit(cl)
 }
 
-// completed notes that the work posted last is done, and reports whether the call
-// can be served.
+// completed notes that the work posted last is done, and reports whether the
+// call can be served.
 func (cl *call) completed(done rdma.Completion) bool {
 	c := cl.conn
 	c.completed(cl, done.ID)

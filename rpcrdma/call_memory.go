@@ -6,19 +6,21 @@ import (
 )
 
 // Buffers for chunks are large, and a peer decides how long they are held. A
-// call reserves what it can need, for its arguments and its reply, before any
-// of it is lent, so that a call which holds memory never waits for more.
+// call reserves all the memory that it can need, for its arguments and its
+// reply, before any buffer is lent. A call that holds memory therefore never
+// waits for more.
 
-// parts are a party's of what is shared out: of the memory for chunks, and of that for
-// delegation counters. The latter is apart, since it is held for as long as a
-// connection lives: calls would wait for it.
+// parts are a party's shares of the server's memory: of the memory for chunks,
+// and of the memory for delegation counters. Counters are separate because they
+// are held as long as their connection lives, and calls would wait for them.
 type parts struct {
 	*fairshare.Part
 	counters *fairshare.Part
-	queue    *queue // of calls to be served
+	queue    *queue // calls waiting to be served
 }
 
-// counterMemory makes the latter. A party has enough for one connection at least.
+// counterMemory returns the memory for delegation counters. A party always has
+// enough for one connection.
 func (s *Server) counterMemory() *fairshare.Memory {
 	one := int64(0)
 	if x := s.Extensions; x != nil {
@@ -29,8 +31,9 @@ func (s *Server) counterMemory() *fairshare.Memory {
 
 func (s *Server) parts() parts { return parts{s.memory.Part(), s.counters.Part(), new(queue)} }
 
-// reserve, on the connection's reader, starts a call when there is memory for it. It does not wait: a call
-// that must is put behind those of its connection that do already.
+// reserve starts a call if there is memory for it. It runs on the connection's
+// reader and does not wait: a call that must wait is queued behind the waiting
+// calls of its connection.
 func (c *conn) reserve(cl *call) {
 	need := cl.need()
 	if need == 0 || c.party.Own.TryAcquire(need) {
@@ -54,8 +57,8 @@ func (c *conn) reserve(cl *call) {
 	}
 }
 
-// wait reserves memory for one waiting call after the other. A connection has
-// at most one of these goroutines, and so one place in the queue for memory.
+// wait reserves memory for the waiting calls, in order. A connection has at
+// most one of these goroutines, and so one place in the queue for memory.
 func (c *conn) wait() {
 	for {
 		c.mu.Lock()
@@ -78,7 +81,7 @@ func (c *conn) wait() {
 	}
 }
 
-// unreserve gives n octets of the call's memory back.
+// unreserve returns n bytes of the call's memory.
 func (cl *call) unreserve(n int64) {
 	if n > 0 {
 		cl.held -= n

@@ -6,19 +6,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// forResults is the access to memory that results are written to. What else it
-// holds counts for nothing: nobody looks at more of it than the reply says was
-// written.
+// forResults is the access to memory for results. Its other content is scratch:
+// only the length that the reply reports as written is read.
 const forResults = rdma.RemoteWrite | rdma.Scratch
 
-// What is exposed is memory that a call lets the server reach: the caller's, or
-// a buffer of the call's own. The zero value is none.
+// An exposed is memory that a call lets the server reach: the caller's, or a
+// buffer of the call's own. The zero value exposes nothing.
 type exposed struct {
-	region rdma.Region // nil: none, or not any more
+	region rdma.Region // nil: not open, or closed
 	mem    []byte
 	access rdma.Access
-	own    *buf.Buf    // what mem is of; nil: it is the caller's
-	placer rdma.Placer // region when it is closed; nil where it does not know
+	own    *buf.Buf    // the buffer of mem; nil: mem is the caller's
+	placer rdma.Placer // the region after close; nil if the provider is no Placer
 }
 
 // open exposes the caller's memory, or all of own.
@@ -29,7 +28,7 @@ func (e *exposed) open(c rdma.Conn, mem []byte, own *buf.Buf, access rdma.Access
 	return err
 }
 
-// segment returns what is said of it in a chunk of one segment.
+// segment returns the memory as the segment of a chunk.
 func (e *exposed) segment() chunks.Segment {
 	return chunks.Segment{Handle: uint32(e.region.STag()), Length: uint32(len(e.mem)), Offset: e.region.TO()}
 }
@@ -43,16 +42,16 @@ func (e *exposed) close() {
 	}
 }
 
-// holds tells whether the server has written the first n octets, as far as the provider
-// knows. The access to it has ended.
+// holds reports whether the server has written the first n bytes, as far as the
+// provider knows. It must be called after close.
 func (e *exposed) holds(n int) bool { return e.placer == nil || e.placer.Placed(n) }
 
-// handOver gives the caller its memory back while the server may still use what
-// it was told of: a buffer takes its place, with the same octets if the server
-// may read them. A server cannot know that nobody waits for its reply (RFC 8166,
-// Section 4.4.1), and an STag that is dead by the time it gets there would cost it
-// and all other calls the connection. That is what happens where the provider
-// cannot exchange memory.
+// handOver returns the caller's memory to the caller while the server may still
+// use the advertised STag. A buffer takes the memory's place, with the same
+// bytes if the server may read them. A server cannot know that nobody waits for
+// its reply (RFC 8166, Section 4.4.1), and an access by a dead STag would cost
+// it and all other calls the connection. If the provider cannot remap, handOver
+// closes the region and accepts that loss.
 func (e *exposed) handOver() {
 	if e.region == nil || e.own != nil {
 		return
@@ -72,7 +71,7 @@ func (e *exposed) handOver() {
 	e.mem = e.own.B
 }
 
-// giveUp releases the call's own buffer. The access to it has ended.
+// giveUp releases the call's own buffer. It must be called after close.
 func (e *exposed) giveUp() {
 	if e.own != nil {
 		e.own.Release()

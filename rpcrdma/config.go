@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// config is what a Server's fields say, with the defaults filled in.
+// A config holds a Server's fields, with the defaults filled in.
 type config struct {
 	inline     int
 	credits    int
@@ -23,7 +23,7 @@ type config struct {
 }
 
 // largestMessage returns the length of the longest RPC message that is held in
-// memory, in octets.
+// memory, in bytes.
 func (c *config) largestMessage() int { return c.maxPayload + headSlack }
 
 // init fills in and checks the fields, once.
@@ -47,7 +47,7 @@ func (s *Server) init() error {
 		s.slow = time.Duration(slowness()) * slowCall
 		s.listeners = make(map[rdma.Listener]struct{})
 		s.calls.max = maxServing
-		if s.waits { // which takes no thread; MaxInline bounds them
+		if s.waits { // a waiting handler takes no thread; MaxInline bounds the calls
 			s.calls.max = math.MaxInt
 		}
 		s.log = lograte.Logger(s.Log)

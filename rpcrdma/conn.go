@@ -19,7 +19,7 @@ type conn struct {
 	srv        *Server
 	party      *party
 	peer       oncrpc.Peer
-	longest    int  // octets of a Send to the peer
+	longest    int  // bytes of a Send to the peer
 	invalidate bool // the peer takes a Send With Invalidate
 	back       ReverseClient
 	reader     reader
@@ -28,26 +28,26 @@ type conn struct {
 	ctx    context.Context // of the handlers that run for this connection
 	cancel context.CancelCauseFunc
 
-	leaving bool // it has lost its place; guarded by the server's lock
+	leaving bool // chosen to be ended; guarded by the server's lock
 
 	since time.Time
-	rc    rdma.Conn     // set when ready is closed; nil where the set-up failed
+	rc    rdma.Conn     // set when ready is closed; nil if the set-up failed
 	ready chan struct{} // the reader may be faster than Accept's return
 
 	mu        sync.Mutex
-	calls     uint64        // received,
-	underWay  int           // and of them those that have not ended
-	moved     time.Duration // when a call ended, or came where there was none, since Server.began
+	calls     uint64        // received
+	underWay  int           // received and not ended
+	moved     time.Duration // when a call last ended, or began on an idle connection; since Server.began
 	credits   credits
-	waiting   callQueue // calls that wait for memory, and
-	waiters   int       // how many, with the one that a goroutine has taken
-	waiter    bool      // whether a goroutine waits for them
-	idle      callQueue // calls that have ended, for their memory
+	waiting   callQueue // calls that wait for memory
+	waiters   int       // their number, including the call that a goroutine has taken
+	waiter    bool      // a goroutine reserves memory for them
+	idle      callQueue // ended calls, kept for reuse
 	spares    int
 	watch     watch
 	seen      fairshare.Sight
-	inline    int64 // octets that calls take beside memory for chunks
-	overLimit bool  // these were too many
+	inline    int64 // bytes that calls take besides memory for chunks
+	overLimit bool  // inline was too much; the connection is ending
 	draining  bool  // takes no more calls, and closes after the last
 	closing   bool  // close has been started
 	closed    bool  // Closed has been called
@@ -97,8 +97,8 @@ func (c *conn) start(req rdma.ConnRequest) {
 	c.finishUnlock()
 }
 
-// Receive takes a message. It reads the header, and answers a short call or hands it
-// over.
+// Receive takes a message. It reads the header, and answers a short call or
+// hands the call over.
 func (c *conn) Receive(r rdma.Recv) {
 	<-c.ready
 	if c.beside(r) {
@@ -127,8 +127,8 @@ func (c *conn) Receive(r rdma.Recv) {
 	c.reserve(cl)
 }
 
-// begin makes a call of a message, or returns nil where no more are taken. It
-// reports whether there are too many octets of messages now.
+// begin makes a call of a message, or returns nil if the connection takes no
+// more. It reports whether there are too many bytes of messages now.
 func (c *conn) begin(msg *buf.Buf) (cl *call, tooMuch bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,8 +149,8 @@ func (c *conn) begin(msg *buf.Buf) (cl *call, tooMuch bool) {
 	return cl, cl.takeLocked(msg)
 }
 
-// end is called once for each call that began, when nothing of it is left. It
-// keeps the call for a later one.
+// end must be called once for each call that began, when the call holds nothing
+// any more. It keeps the call for reuse.
 func (c *conn) end(cl *call) {
 	c.mu.Lock()
 	c.underWay--
@@ -166,8 +166,8 @@ func (c *conn) end(cl *call) {
 	c.broken(err)
 }
 
-// Closed is told of the end of the connection. Calls that still run find out
-// when they want to answer.
+// Closed is called at the end of the connection. Calls that still run notice
+// when they try to answer.
 func (c *conn) Closed(err error) {
 	c.mu.Lock()
 	if c.closed {
@@ -191,15 +191,15 @@ func (c *conn) Closed(err error) {
 	c.endBeside(err)
 }
 
-// drain takes no more calls, and closes the connection after the last reply.
+// drain stops taking calls, and closes the connection after the last reply.
 func (c *conn) drain() {
 	c.mu.Lock()
 	c.draining = true
 	c.finishUnlock()
 }
 
-// finishUnlock does what is due when a call or the connection has ended. The caller
-// holds the lock; settle gives it up.
+// finishUnlock closes or forgets the connection if a call's or the connection's
+// end has made that due. The caller holds the lock; finishUnlock releases it.
 func (c *conn) finishUnlock() {
 	idle := c.underWay == 0
 	// While the connection is being set up there is nothing to close, and
@@ -210,14 +210,14 @@ func (c *conn) finishUnlock() {
 	c.gone = c.gone || forget
 	c.mu.Unlock()
 	if closeNow {
-		go c.close() // waits for Closed, which may come by this goroutine
+		go c.close() // waits for Closed, which this goroutine may have to call
 	}
 	if forget {
 		c.srv.forget(c)
 	}
 }
 
-// close ends the connection and waits until nothing of it runs.
+// close ends the connection and waits until all its goroutines are done.
 func (c *conn) close() {
 	if c.rc != nil {
 		c.rc.Close()

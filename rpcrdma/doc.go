@@ -1,10 +1,11 @@
-// Package rpcrdma carries ONC RPC over RDMA (RFC 8166, with the private data
-// of RFC 8797): the transport header, and the responder that takes calls from
-// connections, pulls their chunks, and brings replies back in the form that
-// the requester provided for; and the requester, which makes calls over one
-// connection (ClientConn), or over one after the other (Client). Calls go in the reverse
-// direction as well (RFC 8167: ReverseClient, ClientConnConfig.Backchannel), and beside the
-// calls, between ends of this project, Immediate Data and atomic operations (ExtensionConn).
+// Package rpcrdma carries ONC RPC over RDMA (RFC 8166, with the private data of
+// RFC 8797). It has a responder (Server) and a requester. The responder takes
+// calls from connections, pulls their chunks, and sends replies in the form
+// that the requester provided for. The requester makes calls over one
+// connection (ClientConn), or over successive connections (Client). Calls may
+// also go in the reverse direction (RFC 8167: ReverseClient,
+// ClientConnConfig.Backchannel). Between ends of this project, Immediate Data
+// and atomic operations accompany the calls (ExtensionConn).
 //
 // The responder:
 //
@@ -26,35 +27,35 @@
 //	  ▲                                                        │
 //	  └─────── deregister ◀──── Receive (by XID) ◀═══ Send ════┘
 //
-// A StreamListener makes the calls that a responder takes streams of records, for
-// servers that speak TCP. What they have to know of a program's messages, to move
-// an item to its chunk, its Binding tells:
+// A StreamListener turns the calls that a responder takes into streams of
+// records, for servers that speak TCP. A Binding locates the data items in a
+// program's messages, so that the listener can move them to and from chunks:
 //
 //	rdma.Conn ══▶ Server ──call──▶ StreamListener ──records──▶ a server over TCP
 //	          ◀══        ◀─reply──  (Bindings)    ◀──records──
 //
-// The package must not know which provider moves the octets, nor what a
-// program does.
+// The package must not know which provider moves the bytes, nor what a program
+// does.
 //
 // # Life of slices
 //
-// A received message, and the buffers that its chunks were read into, belong
-// to the call and are released when Server.Handler returns; the request's
-// slices alias them. The reply's head is appended to a buffer of the call,
-// which has room in front for the transport header. That buffer and the
-// reply's data item are released when the connection has sent them.
+// A received message, and the buffers that its chunks were read into, belong to
+// the call and are released when Server.Handler returns; the request's slices
+// alias them. The reply's head is appended to a buffer of the call, which has
+// room in front for the transport header. That buffer and the reply's data item
+// are released when the connection has sent them.
 //
-// A requester sends from a buffer of its own, and lets the peer reach the
-// caller's memory only where it is registered, until Call returns.
+// A requester sends from a buffer of its own. The peer can reach the caller's
+// memory only while that memory is registered, at most until Call returns.
 //
-// # Who waits
+// # Waiting
 //
-// Nothing of this package waits on a connection's reader. That serves short calls
-// itself, and those whose chunks it has placed, and may be kept by their handler:
-// then another goroutine reads on within some milliseconds, and calls of that kind
-// are handed over for a while. Where the
-// connection below cannot do so (rdma.ReaderHandoff), all calls are. A call that needs much memory waits
-// for it in the order of its connection; calls that need none pass it by. A
-// requester's calls wait for a credit, for their reply, and for a server that
-// is away.
+// Nothing in this package waits on a connection's reader goroutine. The reader
+// serves short calls itself, and calls whose chunks it has placed. A handler
+// may block it: then another goroutine takes over reading within some
+// milliseconds, and calls of that kind are handed to other goroutines for a
+// while. If the connection below does not support this (rdma.ReaderHandoff),
+// all calls are handed over. A call that needs much memory waits for it in the
+// order of its connection; calls that need none pass it by. A requester's calls
+// wait for a credit, for their reply, and for a server that is away.
 package rpcrdma

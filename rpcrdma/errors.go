@@ -17,7 +17,7 @@ var (
 	errNoRoom   = errors.New("no room for the reply")
 )
 
-// What ends a connection.
+// Causes that end a connection.
 var (
 	errStalled = errors.New("rpcrdma: peer leaves posted work undone")
 	errSlow    = fmt.Errorf("%w: others wait for memory, and this peer takes too long to send what its calls hold some for", ErrBound)
@@ -25,9 +25,9 @@ var (
 	errPull    = errors.New("rpcrdma: RDMA Read failed")
 )
 
-// answerFor is the one place where an error of a call's header or chunks
-// becomes an answer, or reports false where the message is dropped without
-// one.
+// answerFor is the only place that maps an error of a call's header or chunks
+// to an answer. It reports false if the message must be dropped without an
+// answer.
 func answerFor(err error) (wire.ErrCode, bool) {
 	switch {
 	case errors.Is(err, wire.ErrRunt): // its XID cannot be trusted: Section 4.5

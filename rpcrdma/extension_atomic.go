@@ -7,17 +7,18 @@ import (
 )
 
 // Atomic posts a FetchAdd or CompareSwap, with the operands a, on a word of the
-// responder's memory; done is told of its completion, with id. The error is
-// ErrNotAgreed, or wraps rdma.ErrClosed; done is not told then.
+// responder's memory; done gets the completion, with id. The error is
+// ErrNotAgreed, or wraps rdma.ErrClosed; done is not called then.
 //
-// done is told once, before ExtensionHandler.Closed, of the answers in the order of
-// posting, and never before ExtensionHandler.Immediate was told of what came before the
-// answer. By whichever goroutine that is: what comes after the answer may be told
-// of at the same time.
+// done is called exactly once, before ExtensionHandler.Closed. Completions come
+// in the order of posting, and only after ExtensionHandler.Immediate was called
+// for everything that arrived before the answer. Any goroutine may call done,
+// and data that arrived after the answer may be delivered at the same time.
 //
-// An operation stands in the queue with the calls, behind what was posted before
-// it, and is answered by the peer's NIC. It allocates nothing. More than the peer
-// serves at a time (rdma.ReadDepth) hold up what is posted behind them.
+// An operation queues with the calls, behind everything posted before it, and
+// the peer's NIC answers it. Atomic allocates nothing. If more operations are
+// posted than the peer serves at a time (rdma.ReadDepth), later work requests
+// wait.
 func (l *ExtensionConn) Atomic(op rdma.Op, word rdma.Remote, a rdma.Atomic, done rdma.Completer, id uint64) error {
 	if !l.on.Atomics || l.responder() || !op.Atomic() {
 		return ErrNotAgreed
@@ -25,8 +26,8 @@ func (l *ExtensionConn) Atomic(op rdma.Op, word rdma.Remote, a rdma.Atomic, done
 	return l.post(rdma.WR{Op: op, Remote: word, Atomic: a, Done: done, ID: id})
 }
 
-// works are work requests between two posts, since a list of them goes through an
-// interface.
+// works holds work requests between two posts, because a slice passed through
+// an interface would be allocated.
 var works = sync.Pool{New: func() any { return new([1]rdma.WR) }}
 
 // post posts one work request.

@@ -6,20 +6,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 )
 
-// What a call takes beside the memory for chunks is small, and lent before
-// anything is known of it. It is counted, and where that is too much in all,
-// connections go.
+// A call's memory besides the memory for chunks is small, and lent before
+// anything is known of the call. It is counted, and if the total is too much,
+// connections are ended.
 
-// errOverLimit is why a connection had to go.
+// errOverLimit is the cause of ending a connection that holds too much.
 var errOverLimit = fmt.Errorf("%w: too many octets of messages are held, and this peer has most of them", ErrBound)
 
-// takeLocked counts what a new call takes, with the connection's lock held: its
-// message, an inline reply, and itself. It reports whether that is too much.
+// takeLocked counts the memory of a new call: its message, an inline reply, and
+// the call itself. The caller holds the connection's lock. takeLocked reports
+// whether the total is too much.
 func (cl *call) takeLocked(msg *buf.Buf) (tooMuch bool) {
 	return cl.addLocked(callSize + int64(cap(msg.B)) + int64(cl.conn.longest))
 }
 
-// takeLists counts what long chunk lists take.
+// takeLists counts the memory of long chunk lists.
 func (cl *call) takeLists() {
 	n := cl.hdr.Lists.Len()
 	if n <= shortLists {
@@ -45,7 +46,7 @@ func (cl *call) addLocked(n int64) (tooMuch bool) {
 	return c.srv.inline.Add(n) > c.srv.cfg.maxInline
 }
 
-// giveLocked takes a call that has ended out of the count.
+// giveLocked removes an ended call from the count.
 func (cl *call) giveLocked() {
 	c := cl.conn
 	if !c.overLimit {
@@ -54,19 +55,19 @@ func (cl *call) giveLocked() {
 	}
 }
 
-// shareOut notes each connection's fair part of what may be taken. The caller
-// holds the server's lock.
+// shareOut computes each connection's fair share of MaxInline. The caller holds
+// the server's lock.
 func (s *Server) shareOut() {
 	s.fair.Store(s.cfg.maxInline / int64(max(1, len(s.conns))))
 }
 
-// shed ends the connection that takes most of those of the party that does. What
-// it has counts as gone from then on.
+// shed ends the largest connection of the party that holds most. The memory of
+// that connection is no longer counted from then on.
 func (s *Server) shed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.inline.Load() <= s.cfg.maxInline {
-		return // somebody else has been here
+		return // another goroutine has shed a connection
 	}
 	taken := make(map[*party]int64)
 	largest := make(map[*party]*conn)
@@ -93,7 +94,8 @@ func (c *conn) taken() int64 {
 	return c.inline
 }
 
-// condemn lets no more calls in, and takes those that there are out of the count.
+// condemn stops the connection from taking calls, and removes its present calls
+// from the count.
 func (c *conn) condemn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,17 +1,17 @@
 package rpcrdma
 
-// A data item that lies in the mapping of a file is sent from there, if it goes
-// into a Write chunk. Where the mapping cannot be read, because somebody has cut the
-// file short or its medium fails, the item's owner is asked for the rest. If he has
-// no more either, the Send behind the RDMA Writes, which has not left then, tells of
-// what there was:
+// A data item in the mapping of a file is sent from the mapping, if the item
+// goes into a Write chunk. The mapping may become unreadable, because the file
+// is truncated or its medium fails. Then the item's owner is asked for the
+// rest. If the owner has no more either, the Send behind the RDMA Writes, which
+// has not left yet, is changed to report the shorter length:
 //
 //	RDMA Write ── RDMA Write ── Send
 //	       │cut                  ├ lengths in the Write list
 //	       └ zeros from here on  └ Reply.Cut: what the results say
 
-// mayMap tells whether the item of a call's reply may lie in a mapping, and most
-// likely does.
+// mayMap reports whether the item of a call's reply may be in a mapping, and
+// most likely is.
 func (r *reader) mayMap(cl *call) bool {
 	return r.mapped && cl.plan.itemRoom >= minMapped && !cl.hdr.Lists.HasReply
 }
@@ -20,7 +20,7 @@ func (r *reader) mayMap(cl *call) bool {
 type piece struct {
 	cl     *call
 	start  int                               // in the item
-	reread func(p []byte, at int) (int, int) // its method, bound once
+	reread func(p []byte, at int) (int, int) // the method read, bound once
 }
 
 // mapItem notes that the work requests so far carry the item out of a mapping.
@@ -39,8 +39,8 @@ func (cl *call) mapItem() {
 	cl.left = start
 }
 
-// read asks the item's owner for what stands at an offset of the piece, and changes
-// the reply where he has less (rdma.WR.Reread).
+// read asks the item's owner for the bytes at an offset of the piece. If the
+// owner has fewer, read changes the reply (rdma.WR.Reread).
 func (p *piece) read(b []byte, at int) (n, shorter int) {
 	cl := p.cl
 	at += p.start

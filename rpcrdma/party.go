@@ -9,20 +9,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A party is the peers of one address, and its part of the server's memory.
+// A party is all peers of one address, with its part of the server's memory.
 type party = fairshare.Party[parts]
 
-// share returns how much memory for chunks a party may have, in octets.
+// share returns how much memory for chunks a party may have, in bytes.
 func (c *config) share() int64 { return max(c.maxMemory/2, c.largestCall()) }
 
-// ErrBound is why a connection had to go that did nothing wrong: it was one too many,
-// or took too much, by the bounds of the Server.
+// ErrBound is the cause of ending a connection that did nothing wrong: there
+// were too many connections, or it took too much, by the bounds of the Server.
 var ErrBound = errors.New("rpcrdma: beyond a bound of the server")
 
 var errReplaced = fmt.Errorf("%w: too many connections, and this one makes room for another party's or a newer one", ErrBound)
 
-// makeRoom ends a connection for one of a newcomer's, and reports whether there was
-// one to end. The caller holds the lock.
+// makeRoom ends a connection in favor of one of newcomer's, and reports whether
+// it did. The caller holds the lock.
 func (s *Server) makeRoom(newcomer *party) bool {
 	most := s.parties.Yields(newcomer)
 	evict := s.retire(most, true) || s.retire(newcomer, true)
@@ -32,8 +32,9 @@ func (s *Server) makeRoom(newcomer *party) bool {
 	return evict
 }
 
-// retire ends the connection of a party, if there is any, that has been idle, or has
-// had calls under way of which none has ended, for longest.
+// retire ends a connection of p, and reports whether it did. It picks the one
+// that has been idle longest or, if idle is false, the one whose calls under
+// way have gone longest without any of them ending.
 func (s *Server) retire(p *party, idle bool) bool {
 	for {
 		var oldest *conn
@@ -59,15 +60,16 @@ func (s *Server) retire(p *party, idle bool) bool {
 	}
 }
 
-// unmoved returns since when nothing of a call has moved, and whether the connection
-// could be retired.
+// unmoved returns the time of the last progress (conn.moved), and whether the
+// connection could be retired.
 func (c *conn) unmoved(idle bool) (since time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.moved, c.mayRetireLocked(idle)
 }
 
-// retire keeps a connection that is still idle, or is not, from taking calls.
+// retire stops the connection from taking calls, if it is still idle or, with
+// idle false, still busy. It reports whether it did.
 func (c *conn) retire(idle bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,15 +9,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// privateData returns the message that tells the peer what this end takes.
+// privateData returns the message that announces this end's parameters to the
+// peer.
 func (c *config) privateData() []byte {
 	return cmpriv.Message{RemoteInvalidation: true, SendSize: c.inline, RecvSize: c.inline}.AppendTo(nil)
 }
 
-// replyThreshold returns the length of the longest Send to a peer, in octets,
-// and whether it may invalidate the peer's memory (RFC 8797, Sections 4.1 and
-// 4.2). This end always says that it supports invalidation, so the peer's word
-// decides.
+// replyThreshold returns the length of the longest Send to a peer, in bytes,
+// and whether the Send may invalidate the peer's memory (RFC 8797, Sections 4.1
+// and 4.2). This end always announces support for invalidation, so the peer's
+// flag decides.
 func (c *config) replyThreshold(privateData []byte) (longest int, invalidate bool) {
 	peer, _ := cmpriv.Parse(privateData)
 	return min(c.inline, peer.RecvSize), peer.RemoteInvalidation
@@ -28,8 +29,8 @@ func peerOf(req rdma.ConnRequest) oncrpc.Peer {
 	return oncrpc.Peer{Addr: addrPort(req.RemoteAddr()), Network: "rdma"}
 }
 
-// addrPort returns the address of a peer, or the zero value where its network
-// has another kind.
+// addrPort returns the address of a peer, or the zero value if its network is
+// not TCP.
 func addrPort(a net.Addr) netip.AddrPort {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		ap := tcp.AddrPort()

@@ -7,15 +7,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// What a call's chunks are read into.
+// Indexes of call.pulled.
 const (
 	pullMsg   = iota // the RPC message without its data items
 	pullItems        // a lone data item, or the whole message with several in their places
 )
 
-// pull reads the call's chunks, if it has any, and then has it served. A lone
-// data item gets a buffer of its own and stays apart from the message. Several
-// are read into their places in one buffer for the whole message.
+// pull reads the call's chunks, if it has any, and then has the call served. A
+// lone data item gets a buffer of its own, separate from the message. Several
+// items are read into their places in one buffer for the whole message.
 func (cl *call) pull() {
 	p := &cl.plan
 	if p.zero {
@@ -35,8 +35,8 @@ func (cl *call) pull() {
 	cl.post(idPull)
 }
 
-// read appends the RDMA Reads of a chunk's segments, in their order, to what is
-// read into pulled[i] from at on (RFC 8166, Section 3.4.5).
+// read appends the RDMA Reads of a chunk's segments, in their order, into
+// pulled[i] from at on (RFC 8166, Section 3.4.5).
 func (cl *call) read(c *chunks.ReadChunk, i, at int) {
 	for _, s := range c.Segments {
 		if s.Length == 0 {
@@ -52,9 +52,10 @@ func (cl *call) read(c *chunks.ReadChunk, i, at int) {
 	}
 }
 
-// A sink is where the octets of one segment go: n of them, from at on of pulled[i].
-// It lends when they come (rdma.LazyBuffer), so that a requester with many WRITEs under
-// way does not have each of them written from memory that has left the caches.
+// A sink is the destination of one segment: n bytes, from at on of pulled[i].
+// It lends the memory only when the bytes arrive (rdma.LazyBuffer). If a
+// requester has many WRITEs under way, memory lent earlier would have left the
+// caches.
 type sink struct {
 	cl       *call
 	i, at, n int
@@ -63,7 +64,7 @@ type sink struct {
 func (s *sink) Len() int     { return s.n }
 func (s *sink) Lend() []byte { return s.cl.pulls(s.i)[s.at:][:s.n:s.n] }
 
-// pulls returns the octets of pulled[i], which are lent when it is first called.
+// pulls returns the bytes of pulled[i], lending the buffer at the first call.
 func (cl *call) pulls(i int) []byte {
 	if cl.pulled[i] == nil {
 		cl.pulled[i] = buf.Default.Get(cl.plan.pullLen(i))
@@ -71,7 +72,7 @@ func (cl *call) pulls(i int) []byte {
 	return cl.pulled[i].B
 }
 
-// pullLen returns how many octets those are.
+// pullLen returns the length of pulled[i].
 func (p *plan) pullLen(i int) int {
 	switch items := p.items(); {
 	case i == pullMsg:
@@ -83,7 +84,7 @@ func (p *plan) pullLen(i int) int {
 	}
 }
 
-// assemble makes the request of what was received and what was read.
+// assemble makes the request from the received message and the pulled chunks.
 func (cl *call) assemble() {
 	p, req := &cl.plan, &cl.req
 	req.Msg = cl.body

@@ -9,9 +9,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// A streamService is the Service of a StreamListener's Server: it puts each call
-// into the stream of its connection and waits until its reply has been written
-// there.
+// A streamService is the Service of a StreamListener's Server. It puts each
+// call into the stream of its connection and waits until the reply has been
+// written to the stream.
 type streamService struct{ *StreamListener }
 
 var errResultsLong = errors.New("rpcrdma: the server behind has sent longer results than the procedure has")
@@ -46,8 +46,8 @@ func (s streamService) Serve(ctx context.Context, req *oncrpc.Request, rep *oncr
 	return true
 }
 
-// begin reads the header of a call, and returns false where that is not for the
-// server behind.
+// begin reads the header of a call, and returns false if the call is not for
+// the server behind.
 func (l *StreamListener) begin(cl *streamCall, req *oncrpc.Request) bool {
 	c, ok := oncrpc.ParseCall(req.Msg)
 	if !ok || c.Args.Err() != nil {
@@ -68,7 +68,7 @@ func (l *StreamListener) begin(cl *streamCall, req *oncrpc.Request) bool {
 	return false
 }
 
-// fail answers a call of a program that there is with what err stands for.
+// fail answers a call of a known program with the reply that err stands for.
 func (l *StreamListener) fail(ctx context.Context, cl *streamCall, req *oncrpc.Request, err error) bool {
 	cl.rep.DropItem()
 	m := oncrpc.Mux{Log: l.Server.log}
@@ -76,7 +76,7 @@ func (l *StreamListener) fail(ctx context.Context, cl *streamCall, req *oncrpc.R
 	return m.Serve(ctx, req, cl.rep)
 }
 
-// failing is a program of which all calls fail.
+// A failing is a program whose calls all fail.
 type failing struct{ err error }
 
 func (f failing) ServeRPC(context.Context, *oncrpc.Call, *oncrpc.Reply) error { return f.err }

@@ -12,22 +12,22 @@ var (
 	// for longer than ClientConfig.GiveUp.
 	ErrUnreachable = errors.New("rpcrdma: server unreachable")
 
-	// ErrSilent is why the connection to a server that gives no sign of
-	// life is ended.
+	// ErrSilent is the cause of ending a connection whose server gives no sign
+	// of life.
 	ErrSilent = errors.New("rpcrdma: no sign of life")
 
-	// errUnwanted is why an attempt to connect is ended.
+	// errUnwanted is the cause of ending an attempt to connect.
 	errUnwanted = errors.New("rpcrdma: no call waits for a connection")
 )
 
-// An UnreachableError tells that a call was given up. It wraps ErrUnreachable
-// and both causes, one of which may be that an attempt to connect timed out: it
+// An UnreachableError reports that a call was given up. It wraps ErrUnreachable
+// and both causes. A cause may be the timeout of an attempt to connect, which
 // says nothing about the caller's own context.
 type UnreachableError struct {
 	Server string        // host and port
 	Tried  time.Duration // how long the call had no server
 	Lost   error         // why the connection was lost
-	Last   error         // why it could not be replaced, at the last attempt; nil: there was none
+	Last   error         // why the last attempt to replace it failed; nil: no attempt was made
 }
 
 // Error names the server, the time and the last cause.
@@ -39,7 +39,7 @@ func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("rpcrdma: server %s unreachable for %v: %v", e.Server, e.Tried.Round(time.Millisecond), cause)
 }
 
-// Unwrap returns what the error is, and its causes.
+// Unwrap returns ErrUnreachable and the causes.
 func (e *UnreachableError) Unwrap() []error {
 	errs := []error{ErrUnreachable, e.Lost}
 	if e.Last != nil {
