@@ -10,29 +10,29 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A chunk that cannot be reached costs its connection. The requester then makes
-// another one and calls again, with the same XID, and so on for ever. A call that
-// is known to have done that is therefore answered with ERR_CHUNK when it comes
-// again (RFC 8166, Section 4.5.3).
+// A chunk that cannot be reached costs its connection. The requester then
+// connects again and repeats the call with the same XID, and so on for ever. A
+// call that is known to have ended a connection is therefore answered with
+// ERR_CHUNK when it is repeated (RFC 8166, Section 4.5.3).
 
-// blames are the calls that are known to have ended a connection. The zero value
-// has none.
+// blames remembers the calls that are known to have ended a connection. The
+// zero value has none.
 type blames struct {
-	n atomic.Int32 // of them: most often there are none, and no lock is needed
+	n atomic.Int32 // len(all): usually 0, and then no lock is needed
 
 	mu  sync.Mutex
 	all []blame // the newest last
 }
 
-// A blame is a call, for as long as its requester is likely to make it again. The
-// port is not looked at: the next connection has another.
+// A blame is a call, kept for as long as its requester is likely to repeat it.
+// The port is ignored: the next connection has another.
 type blame struct {
 	host  netip.Addr
 	xid   uint32
 	until time.Time
 }
 
-// note remembers a call, in place of the oldest where there are many.
+// note remembers a call, in place of the oldest if there are maxBlames.
 func (b *blames) note(host netip.Addr, xid uint32) {
 	b.remove(host, xid)
 	b.mu.Lock()
@@ -44,7 +44,7 @@ func (b *blames) note(host netip.Addr, xid uint32) {
 	b.n.Store(int32(len(b.all)))
 }
 
-// remove forgets a call, and tells whether it was there.
+// remove forgets a call, and reports whether it was remembered.
 func (b *blames) remove(host netip.Addr, xid uint32) (blamed bool) {
 	if b.n.Load() == 0 {
 		return false
@@ -66,7 +66,7 @@ func (b *blames) remove(host netip.Addr, xid uint32) (blamed bool) {
 	return blamed
 }
 
-// blame remembers the call, if err says that its memory could not be reached.
+// blame remembers the call if err says that its memory could not be reached.
 func (cl *call) blame(err error) {
 	var access rdma.AccessError
 	if errors.As(err, &access) && cl.names(uint32(access.STag)) {
@@ -74,7 +74,7 @@ func (cl *call) blame(err error) {
 	}
 }
 
-// names tells whether the call has a segment with the given handle.
+// names reports whether the call has a segment with the given handle.
 func (cl *call) names(handle uint32) bool {
 	for i := range cl.plan.reads {
 		for _, s := range cl.plan.reads[i].Segments {
@@ -86,8 +86,8 @@ func (cl *call) names(handle uint32) bool {
 	return cl.hdr.Lists.Names(handle)
 }
 
-// blameEndedLocked looks for the call to blame among those that have ended: a
-// reply may have left before the peer finds that its Writes go nowhere.
+// blameEndedLocked searches the ended calls for the one to blame: a reply may
+// have left before the peer finds that its Writes have no valid target.
 func (c *conn) blameEndedLocked(err error) {
 	for cl := c.idle.head; cl != nil; cl = cl.next {
 		cl.blame(err)

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// hints are what somebody has heard of the server, by another way than its
-// connection. They may be forged, so they do little, and not often.
+// hints holds news of the server that arrived by another way than its
+// connection. Hints may be forged, so their effect is small and rate-limited.
 type hints struct {
-	c    chan struct{} // room for one
+	c    chan struct{} // has room for one hint
 	from time.Time
-	last atomic.Int64 // when the last was taken, in nanoseconds since from
+	last atomic.Int64 // when the last hint was taken, in nanoseconds since from
 }
 
 func newHints() *hints {
@@ -21,11 +21,11 @@ func newHints() *hints {
 	return h
 }
 
-// Hint says that the server may have been restarted, which the line would find out
-// later. A connection that is there is asked at once whether the server is behind it,
-// and ended if no answer comes within half a second; an attempt to connect is made at
-// once, and not at the end of a pause. One hint in 5 s is taken, and others do
-// nothing.
+// Hint reports that the server may have been restarted, which the Client would
+// notice later. An existing connection is tested at once: the connection ends
+// if the server does not answer within half a second. Without a connection, an
+// attempt to connect is made at once instead of at the end of a pause. One hint
+// in 5 s is taken; others have no effect.
 func (l *Client) Hint() {
 	h := l.hints
 	now, last := int64(time.Since(h.from)), h.last.Load()
@@ -39,11 +39,12 @@ var (
 	errDoubt  = errors.New("rpcrdma: the server is said to have been restarted, and does not answer")
 )
 
-// hurry ends the pause before the next attempt, and begins with short ones again.
+// hurry ends the pause before the next attempt, and starts over with short
+// pauses.
 func (r *reconnection) hurry() { r.pause, r.next = 0, time.Time{} }
 
-// attemptUnlessHinted is attempt, which a hint ends: what waits for a server that was
-// not there would go on doing so.
+// attemptUnlessHinted is attempt, except that a hint ends it: an attempt begun
+// while the server was away could wait on in vain.
 func (r *reconnection) attemptUnlessHinted(ctx context.Context) (c *ClientConn, hinted bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -63,9 +64,9 @@ func (r *reconnection) attemptUnlessHinted(ctx context.Context) (c *ClientConn, 
 	return c, hinted, err
 }
 
-// doubt asks whether the server is there, and ends the connection if it does not
-// answer. Where slow calls have all credits, it cannot be asked, and nothing follows
-// from that.
+// doubt asks the server for a sign of life, and ends the connection if it does
+// not answer. If slow calls have all credits, doubt cannot ask, and the
+// connection stays.
 func (o *observer) doubt() {
 	o.asked.Go(func() {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), hintTime, errDoubt)

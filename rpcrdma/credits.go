@@ -1,44 +1,46 @@
 package rpcrdma
 
 // A requester may have as many calls under way as the last reply granted (RFC
-// 8166, Section 3.3.1). The grant follows what it asks for, up to
-// Server.Credits, and where the calls of all connections take more than half of
-// MaxInline, up to the connection's fair part of that: those who keep to their
-// grants then never reach the bound at which connections go. That calls wait for
-// the memory of their chunks takes nothing from the grant: with fewer credits the
-// small ones, which pass them by here, would wait behind them at the requester.
+// 8166, Section 3.3.1). The grant is the number that the requester asks for, up
+// to Server.Credits. If the calls of all connections take more than half of
+// MaxInline, it is at most the connection's fair share of MaxInline: peers that
+// keep to their grants then never reach the bound at which connections are
+// ended. Calls that wait for the memory of their chunks do not reduce the
+// grant. With fewer credits, small calls, which pass waiting ones here, would
+// wait behind them at the requester.
 //
-// Behind each credit stands a receive, and some more behind all. A message takes
-// one; its call gives it back just before its reply is posted, so that the
-// requester never learns of a credit without one. For a larger grant the
-// missing ones are posted before the reply that tells of it. After a smaller
-// one, a reply gives none back, until there are no more than are granted. That
-// begins when the replies with the larger grant have left: each is posted by a
-// goroutine of its own, and the requester goes by the last that it sees.
+// Each credit is backed by a posted receive, and some more back all credits. A
+// message takes a receive; its call posts another just before its reply is
+// posted, so that the requester never learns of a credit without a receive. For
+// a larger grant, the missing receives are posted before the reply that
+// announces it. After a smaller grant, replies post no receives until only the
+// granted ones are left. That begins when the replies with the larger grant
+// have left: each is posted by a goroutine of its own, and the requester obeys
+// the last one that it sees.
 //
-// A peer that sends calls and reads no replies would so make replies pile up
-// without end. Where twice the grant is under way, replies not yet sent
-// included, receives are therefore given back only as calls end.
+// A peer that sends calls and reads no replies could make replies pile up
+// without end. If twice the grant is under way, including replies not yet sent,
+// receives are therefore posted only as calls end.
 //
 // A peer that sends more than was granted finds no receive, and the provider
 // ends its connection.
 
-// credits are those of a connection, whose lock guards them.
+// credits are the credits of a connection. The connection's lock guards them.
 type credits struct {
 	granted uint32 // by the last reply that was made
-	recvs   int    // receives that are posted, owed, or taken by a call that has no reply yet
+	recvs   int    // receives that are posted, owed, or used by a call without a reply yet
 	owed    int    // to be posted when fewer calls are under way
 	replies int    // made and not yet sent
-	older   int    // of them, those with another grant
+	older   int    // of replies: made with another grant
 }
 
 func (cr *credits) init(c *config) {
 	cr.granted, cr.recvs = uint32(c.credits), c.credits+extraRecvs
 }
 
-// grant decides what a reply to a call with the given request grants, and posts
-// the receives that this takes. It is called just before the reply is posted,
-// and sent when that has been done.
+// grant decides how many credits a reply to a call with the given request
+// grants, and posts the necessary receives. It must be called just before the
+// reply is posted.
 func (c *conn) grant(asked uint32) uint32 {
 	afford := c.affords(asked)
 	c.mu.Lock()
@@ -73,8 +75,8 @@ func (cr *credits) sentLocked(granted uint32) {
 	}
 }
 
-// affords returns how many calls the connection can have under way, at least
-// one, up to what is asked for.
+// affords returns how many calls the connection can have under way: at least
+// one, and at most the number that is asked for.
 func (c *conn) affords(asked uint32) uint32 {
 	s := c.srv
 	n := min(asked, uint32(s.cfg.credits))
@@ -89,7 +91,7 @@ func (c *conn) affords(asked uint32) uint32 {
 // it owes receives.
 func (c *config) maxUnderWay() int { return 2*c.credits + extraRecvs }
 
-// giveBack lets the peer send a message in place of one that gets no reply.
+// giveBack posts a receive in place of a message that gets no reply.
 func (c *conn) giveBack() {
 	c.mu.Lock()
 	var err error
@@ -102,7 +104,7 @@ func (c *conn) giveBack() {
 	c.broken(err)
 }
 
-// settleDebtLocked posts a receive that is owed, if it can be given back now.
+// settleDebtLocked posts an owed receive, if that is allowed now.
 func (c *conn) settleDebtLocked() error {
 	if c.credits.owed == 0 || c.underWay > c.srv.cfg.maxUnderWay() {
 		return nil
@@ -111,8 +113,8 @@ func (c *conn) settleDebtLocked() error {
 	return c.postLocked(1)
 }
 
-// postLocked posts n receives. With the lock held no other reply can tell of
-// them before they are there.
+// postLocked posts n receives. The caller holds the lock, so no other reply can
+// announce the receives before they are posted.
 func (c *conn) postLocked(n int) error {
 	if n == 0 {
 		return nil
@@ -120,7 +122,7 @@ func (c *conn) postLocked(n int) error {
 	return c.rc.PostRecv(n)
 }
 
-// broken ends a connection that takes no receives. Most often it has ended
+// broken ends a connection that accepts no receives. Most often it has ended
 // already.
 func (c *conn) broken(err error) {
 	if err != nil {

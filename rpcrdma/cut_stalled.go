@@ -7,10 +7,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// cutStalled ends the connections that have not moved since the last look, while calls
-// wait for memory. Where there are none, and a call has waited for long, it ends the
-// one whose RDMA Reads take longest: a few peers that move just enough must not keep
-// all memory.
+// cutStalled ends the connections that have not moved since the last round,
+// while calls wait for memory. If there are none, and a call has waited for
+// pullTime, cutStalled ends the connection whose RDMA Reads take longest: a few
+// peers that move just enough must not keep all memory.
 func (s *Server) cutStalled(round uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,8 +31,8 @@ func (s *Server) cutStalled(round uint64) {
 	}
 }
 
-// slowest returns the connection with the oldest pull of those that were posted by
-// the time limit, or nil.
+// slowest returns the connection with the oldest RDMA Reads among those posted
+// by limit, or nil.
 func (s *Server) slowest(limit time.Time) (slowest *conn) {
 	for c := range s.conns {
 		if since, ok := c.pullsSince(); ok && !since.After(limit) {
@@ -42,8 +42,9 @@ func (s *Server) slowest(limit time.Time) (slowest *conn) {
 	return slowest
 }
 
-// pullsSince returns since when the peer owes what its oldest call's chunks hold,
-// where it does, and it is not this end that holds calls of the connection up.
+// pullsSince returns when the connection's oldest unfinished RDMA Reads were
+// posted. ok is false if there are none, or if this end holds up calls of the
+// connection.
 func (c *conn) pullsSince() (since time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +55,8 @@ func (c *conn) pullsSince() (since time.Time, ok bool) {
 	return c.watch.pulls.oldest()
 }
 
-// isStalled tells whether a connection had posted work at the look before, and has
-// neither completed any nor moved many octets since.
+// isStalled reports whether a connection had posted work at the previous round,
+// and has neither completed any nor moved many bytes since.
 func (c *conn) isStalled(round uint64) bool {
 	if !c.isReady() || c.rc == nil {
 		return false

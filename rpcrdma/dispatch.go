@@ -6,8 +6,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/workpool"
 )
 
-// A callQueue is a list of calls, first in, first out. It costs no memory of
-// its own; a call stands in one queue at a time.
+// A callQueue is a list of calls, first in, first out. It needs no memory of
+// its own; a call is in one queue at a time.
 type callQueue struct{ head, tail *call }
 
 func (q *callQueue) push(cl *call) {
@@ -31,17 +31,17 @@ func (q *callQueue) pop() *call {
 	return cl
 }
 
-// A dispatcher runs calls on a pool of goroutines, so many at once, and keeps
-// the others of each party in order. A party may have half of those goroutines that are
-// left, so that calls of one that wait keep none of others'. Its queues are bounded by
-// what the connections take.
+// A dispatcher runs a bounded number of calls on a pool of goroutines, and
+// queues the rest of each party in order. A party may have half of the
+// goroutines that are left, so that one party's waiting calls cannot occupy all
+// of them. The queues are bounded by the limits of the connections.
 type dispatcher struct {
 	max  int
 	pool workpool.Pool
 
 	mu      sync.Mutex
 	running int
-	queued  []*queue // with calls that wait: the next first
+	queued  []*queue // with waiting calls: the next first
 }
 
 // A queue is the calls of a party. The dispatcher's lock guards it.
@@ -50,7 +50,7 @@ type queue struct {
 	callQueue
 }
 
-// submit hands a call over to a goroutine of the pool. It does not wait.
+// submit hands a call to a goroutine of the pool. It does not wait.
 func (d *dispatcher) submit(cl *call) {
 	q := cl.queue()
 	d.mu.Lock()
@@ -69,8 +69,8 @@ func (d *dispatcher) submit(cl *call) {
 
 func (cl *call) queue() *queue { return cl.conn.party.Own.queue }
 
-// fitsLocked tells whether one more may run. One of a party always may: readers that
-// were relieved are counted above the bound.
+// fitsLocked reports whether one more call of q may run. One call of a party
+// always may. Relieved readers are counted even above the bound.
 func (d *dispatcher) fitsLocked(q *queue) bool {
 	return q.running == 0 || q.running < d.max-d.running
 }
@@ -80,8 +80,9 @@ func (d *dispatcher) startLocked(q *queue) {
 	q.running++
 }
 
-// run serves calls on the present goroutine for as long as there are any: cl first, or,
-// where that is nil, what follows one of q's that the goroutine has served.
+// run serves calls on the current goroutine until there are no more. It begins
+// with cl or, if cl is nil, with the successor of a call of q that the
+// goroutine has served.
 func (d *dispatcher) run(cl *call, q *queue) {
 	if cl == nil {
 		cl = d.next(q)
@@ -93,15 +94,16 @@ func (d *dispatcher) run(cl *call, q *queue) {
 	}
 }
 
-// adopt counts a goroutine that serves a call of a party already. It will call run.
+// adopt counts a goroutine that already serves a call of a party. That
+// goroutine must call run afterwards.
 func (d *dispatcher) adopt(q *queue) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.startLocked(q)
 }
 
-// next returns a call for the goroutine that has done one of q's, or nil. If there is
-// room for more than that, others get goroutines of their own.
+// next returns a call for the goroutine that has finished a call of q, or nil.
+// If more calls may run, next starts goroutines for them.
 func (d *dispatcher) next(q *queue) (first *call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,6 +133,5 @@ func (d *dispatcher) next(q *queue) (first *call) {
 	return first
 }
 
-// close ends the goroutines when they have nothing to do. No submit may
-// follow.
+// close ends the idle goroutines. No submit may follow.
 func (d *dispatcher) close() { d.pool.Close() }

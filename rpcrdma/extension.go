@@ -11,37 +11,37 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// An ExtensionConfig is what one end offers to a peer of this project beyond the
-// standards, in a block behind its private data (cmpriv.Extension). The requester
-// always sends it; the responder only to a requester that did. Peers that know no
-// block never see anything of it in use. The zero value offers nothing, and lets
-// the peer know whom it talks to.
+// An ExtensionConfig holds the offers of one end to a peer of this project
+// beyond the standards, in a block behind its private data (cmpriv.Extension).
+// The requester always sends the block; the responder only to a requester that
+// did. With a peer that knows no block, no extension is used. The zero value
+// offers nothing, and only identifies this end to the peer.
 type ExtensionConfig struct {
 	// ImmediateRecvs is the number of receives that are always posted for
-	// Immediate Data, beyond those for calls and replies of both directions.
-	// 0 means that none is taken; below 0 or above 65535 is an error.
+	// Immediate Data, beyond those for calls and replies of both directions. 0
+	// means that Immediate Data is not taken; below 0 or above 65535 is an
+	// error.
 	ImmediateRecvs int
 
-	// Atomics says of a requester that it uses atomic operations, and of a
+	// Atomics means for a requester that it uses atomic operations, and for a
 	// responder that it has memory for them.
 	Atomics bool
 
 	// Delegation offers delegation counters, which need both of the above.
 	Delegation bool
 
-	// Counters is the number of words of 64 bits that a responder has for
-	// the delegation counters of each connection: from 2 to 2^24. They take
-	// memory where the requester wants them, a page when a word of it is
-	// used for the first time. All of them count: a party has no more than an
-	// eighth of what it may have of Server.MaxMemory beside that, but enough for
-	// one connection, and its other connections are offered none. A requester has
-	// none.
+	// Counters is the number of 64-bit words that a responder has for the
+	// delegation counters of each connection: from 2 to 2^24. They take memory
+	// if the requester wants them, a page when a word of it is first used. All
+	// counters are charged: a party has at most an eighth of its share of
+	// Server.MaxMemory in addition, but always enough for one connection.
+	// Connections beyond that are offered none. A requester has no counters.
 	Counters int
 
 	// Attach is called for each connection on which both ends take Immediate
-	// Data, before any comes, and returns who takes it, not nil. What is on
-	// beside that, the ExtensionConn tells. It must not make calls, and must not be nil
-	// where ImmediateRecvs is set.
+	// Data, before any arrives. It returns the handler of that data, which must
+	// not be nil. The ExtensionConn reports the other extensions that are on.
+	// Attach must not make calls. It must not be nil if ImmediateRecvs is set.
 	Attach func(*ExtensionConn) ExtensionHandler
 }
 
@@ -61,23 +61,24 @@ func (x *ExtensionConfig) check(responder bool) error {
 	return nil
 }
 
-// block returns what x offers, without knowing the peer.
+// block returns the offers of x, before the peer is known.
 func (x *ExtensionConfig) block() cmpriv.Extension {
 	return cmpriv.Extension{
 		Immediate: x.ImmediateRecvs > 0, Atomics: x.Atomics, Delegation: x.Delegation, ImmediateRecvs: x.ImmediateRecvs,
 	}
 }
 
-// Extensions is what is on, beyond the standards, on one connection.
+// Extensions are the extensions that are on for one connection.
 type Extensions struct {
 	Immediate  int  // how many messages of Immediate Data may be unanswered; 0: it is off
 	Atomics    bool // the requester may change words of the responder's memory
 	Delegation bool // delegation counters
 }
 
-// agree returns what is on where the ends sent these blocks: what both set, with
-// all that it needs. depth is how many atomic operations the requester can have
-// outstanding: the lower of its ORD and the responder's IRD.
+// agree returns the extensions that are on between ends that sent these blocks:
+// those that both ends set, with all their requirements. depth is how many
+// atomic operations the requester can have outstanding: the lower of its ORD
+// and the responder's IRD.
 func agree(a, b cmpriv.Extension, depth int) (on Extensions) {
 	if a.Immediate && b.Immediate {
 		on.Immediate = min(a.ImmediateRecvs, b.ImmediateRecvs)
@@ -87,8 +88,8 @@ func agree(a, b cmpriv.Extension, depth int) (on Extensions) {
 	return on
 }
 
-// depth returns how many atomic operations of the requester's may be outstanding
-// on a connection. Providers that do not tell have no limit.
+// depth returns how many atomic operations of the requester may be outstanding
+// on a connection. A provider that does not report a limit has none.
 func depth(conn rdma.Registrar, responder bool) int {
 	d, ok := conn.(rdma.ReadDepth)
 	if !ok {
@@ -101,8 +102,8 @@ func depth(conn rdma.Registrar, responder bool) int {
 	return ord
 }
 
-// request adds to a connection to be made what a requester offers, and returns
-// its link: nil where that is nothing.
+// request adds a requester's offers to a connection that is about to be made,
+// and returns its link, or nil if nothing is offered.
 func (x *ExtensionConfig) request(c *ClientConn, cc *rdma.ConnConfig) *ExtensionConn {
 	if x == nil {
 		return nil
@@ -113,13 +114,14 @@ func (x *ExtensionConfig) request(c *ClientConn, cc *rdma.ConnConfig) *Extension
 	return l
 }
 
-// accept adds to a connection to be accepted what a responder offers to a
-// requester with the given private data, and returns its link: nil where one of
-// them offers nothing.
+// accept adds a responder's offers to a connection that is about to be
+// accepted, for a requester with the given private data. It returns the
+// connection's link, or nil if either end sends no block.
 //
-// The counters of a connection are advertised with its acceptance, and registered
-// with it alone, so they are made in between. Who cannot use them is not told of
-// any, and neither is a party that has used up its room for them.
+// The counters of a connection are advertised with its acceptance, and
+// registered with it alone, so they are made in between. They are not offered
+// to a requester that cannot use them, nor to a party that has used up its room
+// for them.
 func (x *ExtensionConfig) accept(private []byte, cc *rdma.ConnConfig, room *fairshare.Part, log *slog.Logger) *ExtensionConn {
 	if x == nil {
 		return nil

@@ -6,12 +6,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// PostImmediate sends Immediate Data With Solicited Event, behind all that was
-// posted before: a question, or an answer. done, if not nil, is told when it has
-// been sent, with id. The error is ErrNotAgreed, ErrUnanswered, ErrUnasked, or
-// wraps rdma.ErrClosed; done is not told then.
+// PostImmediate sends Immediate Data With Solicited Event, behind everything
+// posted before: a question, or an answer. done, if not nil, gets the
+// completion when the data has been sent, with id. The error is ErrNotAgreed,
+// ErrUnanswered, ErrUnasked, or wraps rdma.ErrClosed; done is not called then.
 //
-// The reply to a call stands in the queue when its Reply.Posted has been called.
+// The reply to a call is queued when its Reply.Posted has been called.
 func (l *ExtensionConn) PostImmediate(octets [8]byte, done rdma.Completer, id uint64) error {
 	if err := l.tally(l.responder(), ErrUnanswered, ErrUnasked); err != nil {
 		return err
@@ -19,7 +19,7 @@ func (l *ExtensionConn) PostImmediate(octets [8]byte, done rdma.Completer, id ui
 	return l.post(rdma.WR{Op: rdma.OpImmediate, Immediate: octets, Solicited: true, Done: done, ID: id})
 }
 
-// receive takes Immediate Data. An error is reason to end the connection.
+// receive takes Immediate Data. The caller must end the connection on an error.
 func (l *ExtensionConn) receive(octets [8]byte) error {
 	if l == nil {
 		return ErrNotAgreed
@@ -34,14 +34,14 @@ func (l *ExtensionConn) receive(octets [8]byte) error {
 	return nil
 }
 
-// takeImmediate takes what came in on a requester's connection.
+// takeImmediate takes Immediate Data from a requester's connection.
 func (c *ClientConn) takeImmediate(octets [8]byte) {
 	if err := c.link.receive(octets); err != nil {
 		c.conn.Abort(err)
 	}
 }
 
-// tally counts a question or an answer, if there may be one.
+// tally counts a question or an answer, if it is allowed.
 func (l *ExtensionConn) tally(question bool, tooMany, none error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +60,7 @@ func (l *ExtensionConn) tally(question bool, tooMany, none error) error {
 	return nil
 }
 
-// Why a peer's Immediate Data ends the connection.
+// Errors of a peer's Immediate Data that end the connection.
 var (
 	errOverrun    = errors.New("rpcrdma: the peer asks more questions by Immediate Data than there are receives")
 	errUnaskedFor = errors.New("rpcrdma: the peer answers by Immediate Data what was not asked")

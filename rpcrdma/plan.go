@@ -9,24 +9,25 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A plan is what a header means for its call: what is to be read, and what the
-// reply may be. Its lengths are in octets, and within the server's limits.
+// A plan is a header's meaning for its call: the chunks to read, and the
+// possible forms of the reply. Lengths are in bytes, and within the server's
+// limits.
 type plan struct {
 	reads  []chunks.ReadChunk // by position
-	places []xdr.Place        // of the data items, where there are several
+	places []xdr.Place        // of the data items, if there are several
 	zero   bool               // the first of reads holds the RPC message
 	msgLen int                // of the RPC message without the other chunks
 	whole  int                // of the RPC message with them
 
 	headerLen int // of a reply with the chunk lists of this call
-	room      int // for a reply, inline or in the Reply chunk, whichever is more
-	itemRoom  int // for its data item, where that goes into a Write chunk
+	room      int // for a reply, inline or in the Reply chunk, whichever is larger
+	itemRoom  int // for its data item, if that goes into a Write chunk
 
-	pullSize  int   // octets of what is read
+	pullSize  int   // bytes that are read
 	pullNeed  int64 // memory for them
-	replyNeed int64 // memory for what goes into the requester's chunks
+	replyNeed int64 // memory for the parts that go into the requester's chunks
 
-	handle    uint32 // the one that all segments share, where oneHandle is set
+	handle    uint32 // shared by all segments if oneHandle is set
 	oneHandle bool
 }
 
@@ -38,12 +39,12 @@ func (p *plan) items() []chunks.ReadChunk {
 	return p.reads
 }
 
-// need returns how much memory the call reserves, in octets.
+// need returns how much memory the call reserves, in bytes.
 func (cl *call) need() int64 {
 	return min(cl.plan.pullNeed+cl.plan.replyNeed, cl.conn.srv.cfg.share())
 }
 
-// size returns the octets of memory that a buffer of n takes, if it is needed.
+// size returns the bytes of memory of a buffer for n bytes; 0 if n is 0.
 func size(n int) int64 {
 	if n == 0 {
 		return 0
@@ -51,8 +52,8 @@ func size(n int) int64 {
 	return int64(buf.Size(n))
 }
 
-// makePlan checks what the header says against the standard and the limits,
-// before any memory is lent. body is what follows the header.
+// makePlan checks the header against the standard and the limits, before any
+// memory is lent. body is the rest of the message behind the header.
 func (cl *call) makePlan(body []byte) error {
 	cl.body = body
 	p, lists := &cl.plan, &cl.hdr.Lists
@@ -105,7 +106,7 @@ func (cl *call) planPull() (err error) {
 	return nil
 }
 
-// pulls adds a buffer for n octets that are read.
+// pulls adds a buffer for n bytes that are read.
 func (p *plan) pulls(n int) {
 	p.pullSize += n
 	p.pullNeed += size(n)
@@ -120,7 +121,7 @@ func (cl *call) planReply() error {
 	}
 	if h.Lists.HasReply {
 		n := int(min(h.Lists.Reply.Length(), uint64(cfg.largestMessage())))
-		if n > p.room { // else it is as an inline reply, which is counted
+		if n > p.room { // otherwise it is as long as an inline reply, which is counted
 			p.room = n
 			p.replyNeed = size(p.headerLen + n)
 		}
@@ -132,10 +133,10 @@ func (cl *call) planReply() error {
 	return nil
 }
 
-// itemChunk returns the Write chunk for the data item of the reply, or nil
-// where that goes with the rest: a Write list stands for the results in their
-// order, and an empty chunk asks for its result inline (RFC 8166, Sections
-// 4.3.2.1 and 4.3.2.3).
+// itemChunk returns the Write chunk for the data item of the reply, or nil if
+// the item goes with the rest. A Write list has one chunk per result, in order,
+// and an empty chunk asks for its result inline (RFC 8166, Sections 4.3.2.1 and
+// 4.3.2.3).
 func (cl *call) itemChunk() chunks.Chunk {
 	if lists := &cl.hdr.Lists; lists.Writes() > 0 && len(lists.Write(0)) > 0 {
 		return lists.Write(0)
@@ -143,13 +144,14 @@ func (cl *call) itemChunk() chunks.Chunk {
 	return nil
 }
 
-// largestCall returns what one call can have, in octets. The buffers for that may take
-// more, as they come in sizes; where a party cannot have as much, its part is enough.
+// largestCall returns how much memory one call can need, in bytes. Its buffers
+// may take more, because they come in fixed sizes. If a party's share is less,
+// the share is enough.
 func (c *config) largestCall() int64 {
 	return 3*int64(c.largestMessage()) + int64(c.maxPayload)
 }
 
-// pad returns the padding behind n octets.
+// pad returns the padding behind n bytes.
 func pad(n int) []byte { return zeros[:xdr.Pad(n)] }
 
 var zeros [3]byte

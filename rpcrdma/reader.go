@@ -10,9 +10,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A short call is served by the goroutine that reads its connection: to hand it
-// over to another costs more than to answer it, and the answers to calls that come
-// together leave together (see Receive of package iwarp).
+// The goroutine that reads a connection serves its short calls: handing a call
+// to another goroutine costs more than answering it, and the answers to calls
+// that arrive together leave together (see Receive of package iwarp).
 //
 //	reader ── Receive ─▶ short? ─▶ Handler ─▶ Post ─▶ reads on
 //	                       │ no       │ takes long, says the watchdog
@@ -20,34 +20,35 @@ import (
 //	                   dispatcher   another goroutine reads on; this one is
 //	                                the dispatcher's when it has answered
 //
-// So is a call whose chunks have come, by the reader that has placed them: it has
-// their octets in its processor's caches still.
+// The reader that has placed the chunks of a call serves that call too: the
+// bytes are still in its processor's caches.
 //
-// Whether a call is short cannot be known: it may have to wait for a disk, or for
-// ever. So calls of a kind that was slow lately are left to the dispatcher, and the
-// watchdog relieves a reader that does not come back.
+// A call cannot be known to be short: it may have to wait for a disk, or for
+// ever. The dispatcher therefore serves the calls of a kind that was slow
+// lately, and the watchdog relieves a reader that does not come back.
 
-// A reader is the goroutine that reads a connection. Its fields belong to it but
-// where said.
+// A reader is the goroutine that reads a connection. That goroutine owns the
+// fields, unless a field's comment says otherwise.
 type reader struct {
-	relief rdma.ReaderHandoff // nil: it serves nothing
+	relief rdma.ReaderHandoff // nil: the reader serves no calls
 	mapped bool               // the connection sends out of mappings
-	calls  uint64             // served by it
+	calls  uint64             // served by the reader
 	kinds  [callKinds]callKind
 
-	// serving is the number of the call that it serves, or 0. Who sets it to 0
-	// decides whether this goroutine goes on as the reader.
+	// serving is the number of the call that the reader serves, or 0. The
+	// goroutine that sets serving to 0 decides whether the server of the call
+	// stays the reader.
 	serving atomic.Uint64
 	kind    *callKind // of that call
 
-	// The watchdog's.
+	// The watchdog owns these.
 	relieving sync.Mutex
-	guarded   atomic.Bool // it looks at this reader
-	seen      uint64      // serving, when it looked last
-	rest      int         // how often that has been 0
+	guarded   atomic.Bool // the watchdog checks this reader
+	seen      uint64      // serving, at the last check
+	rest      int         // how many checks in a row found 0
 }
 
-// init says what the connection below can do.
+// init queries the abilities of the connection below.
 func (r *reader) init(c rdma.Conn, serves bool) {
 	if serves {
 		r.relief, _ = c.(rdma.ReaderHandoff)
@@ -56,13 +57,14 @@ func (r *reader) init(c rdma.Conn, serves bool) {
 	r.mapped = ok && m.SendsMapped()
 }
 
-// A callKind is how quick calls of one procedure were. The zero value is quick.
+// A callKind remembers how quick calls of one procedure were. The zero value is
+// quick.
 type callKind struct {
-	away uint16 // so many of the next calls are the dispatcher's
-	next uint16 // and so many, about, when one is slow again
+	away uint16 // how many of the next calls go to the dispatcher
+	next uint16 // about half of away after the next slow call
 }
 
-// note notes whether a call that the reader served was slow.
+// note records whether a call that the reader served was slow.
 func (k *callKind) note(slow bool) {
 	if slow {
 		k.slow()
@@ -71,17 +73,17 @@ func (k *callKind) note(slow bool) {
 	}
 }
 
-// slow notes a call that kept the reader. Where one in some tens does, few are left
-// to it in the end.
+// slow records a call that kept the reader. If one call in some tens is slow,
+// the reader ends up serving few of that kind.
 func (k *callKind) slow() {
 	k.next = min(2*k.next+1, maxAway)
 	k.away = k.next
 }
 
-// takes returns the kind of a call that the reader is to serve, or nil.
+// takes returns the kind of a call that the reader should serve, or nil.
 func (r *reader) takes(cl *call) *callKind {
 	p := &cl.plan
-	if r.relief == nil || len(cl.body) < callHeaderLen { // not all of it is here, or it is not checked
+	if r.relief == nil || len(cl.body) < callHeaderLen { // the call is incomplete or unchecked
 		return nil
 	}
 	form := 0
@@ -102,7 +104,7 @@ func (r *reader) takes(cl *call) *callKind {
 	return k
 }
 
-// serve answers a call that the reader takes.
+// serveShort answers a call that the reader takes.
 func (c *conn) serveShort(cl *call, k *callKind) {
 	r := &c.reader
 	r.calls++

@@ -6,12 +6,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
-// reply brings the RPC reply back in the form that the requester provided for
-// (RFC 8166, Section 3.5): its data item by the first Write chunk, if there is
-// one, and the rest inline where it fits, else in the Reply chunk. What does
-// not fit, or is longer than the handler was told, is an error before anything is
-// written. All of it is posted at once, the Send last, since nothing else tells
-// the requester that the data are there.
+// reply sends the RPC reply in the form that the requester provided for (RFC
+// 8166, Section 3.5). The data item goes into the first Write chunk, if there
+// is one. The rest goes inline if it fits, otherwise into the Reply chunk. If a
+// part does not fit, or the reply is longer than the handler was allowed, reply
+// sends an error before anything is written. All work is posted at once with
+// the Send last, because only the Send tells the requester that the data has
+// arrived.
 func (cl *call) reply() {
 	var item, beside []byte // the data item: in a Write chunk, or in the message
 	if cl.rep.Item != nil {
@@ -54,7 +55,7 @@ func (cl *call) reply() {
 	cl.post(idReply)
 }
 
-// returnWrites sets the lengths of the Write list to what is returned: n octets
+// returnWrites sets the lengths of the Write list to the returned ones: n bytes
 // in the chunk for the data item, and nothing in the others (RFC 8166, Sections
 // 3.4.6 and 4.3.2.2).
 func (cl *call) returnWrites(n int) {
@@ -64,9 +65,9 @@ func (cl *call) returnWrites(n int) {
 	}
 }
 
-// write appends RDMA Writes that fill the chunk with parts, one after the
-// other. The lengths of its segments are those to be returned, and make up that
-// of all parts.
+// write appends RDMA Writes that fill the chunk with the concatenated parts.
+// The lengths of the chunk's segments must already be the ones to return, and
+// add up to the length of all parts.
 func (cl *call) write(c chunks.Chunk, parts ...[]byte) {
 	for _, s := range c {
 		if s.Length == 0 {
@@ -89,9 +90,9 @@ func (cl *call) write(c chunks.Chunk, parts ...[]byte) {
 	}
 }
 
-// inFront returns header and head as one slice, if the head still stands where
-// there was room for the header in front of it, and else copies it there: a
-// handler may have put its own slice in place.
+// inFront returns header and head as one slice. If the head still is behind the
+// room for the header, nothing is copied. Otherwise the handler has substituted
+// a slice of its own, and inFront copies the head.
 func (cl *call) inFront(header, head []byte) []byte {
 	whole := cl.out.B[:len(header)+len(head)]
 	if len(head) > 0 && &head[0] != &whole[len(header)] {
@@ -107,10 +108,10 @@ func (cl *call) send(parts ...[]byte) {
 	cl.wrs = append(cl.wrs, rdma.WR{Op: rdma.OpSend, Data: cl.iov[first:]})
 }
 
-// invalidate makes the Send invalidate the memory of the call, where the peer
-// takes that and all of its chunks have one handle. With two of them one could
-// be of those that must stay, as Linux's memory for padding (RFC 8797, Section
-// 4.1).
+// invalidate makes the Send invalidate the memory of the call, if the peer
+// supports that and all chunks of the call have one handle. With two handles,
+// one could be of memory that must stay registered, such as Linux's memory for
+// padding (RFC 8797, Section 4.1).
 func (cl *call) invalidate() {
 	if cl.conn.invalidate && cl.plan.oneHandle {
 		wr := &cl.wrs[len(cl.wrs)-1]

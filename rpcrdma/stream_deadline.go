@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A deadline is what is set by SetReadDeadline or SetWriteDeadline. The stream's
+// A deadline is the state of SetReadDeadline or SetWriteDeadline. The stream's
 // lock guards it.
 type deadline struct {
 	timer  *time.Timer
@@ -17,12 +17,12 @@ func (c *streamConn) SetDeadline(t time.Time) error {
 	return c.setDeadlines(t, &c.readBy, &c.writeBy)
 }
 
-// SetReadDeadline lets Read fail from t on (net.Conn).
+// SetReadDeadline makes Read fail from t on (net.Conn).
 func (c *streamConn) SetReadDeadline(t time.Time) error {
 	return c.setDeadlines(t, &c.readBy)
 }
 
-// SetWriteDeadline lets Write fail from t on (net.Conn).
+// SetWriteDeadline makes Write fail from t on (net.Conn).
 func (c *streamConn) SetWriteDeadline(t time.Time) error {
 	return c.setDeadlines(t, &c.writeBy)
 }

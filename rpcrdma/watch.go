@@ -2,9 +2,9 @@ package rpcrdma
 
 import "time"
 
-// A watch notices a peer that leaves posted work undone: an RDMA Read not
-// answered, a reply not taken. Its timer runs only while there is such work,
-// and is set again at most once per period. The connection's lock guards it.
+// A watch detects a peer that leaves posted work undone: an RDMA Read not
+// answered, a reply not taken. Its timer runs only while such work exists, and
+// is reset at most once per period. The connection's lock guards the watch.
 type watch struct {
 	timer  *time.Timer
 	armed  bool
@@ -14,15 +14,15 @@ type watch struct {
 	pulls  pullTimes
 }
 
-// pullTimes are when the batches of RDMA Reads were posted that are not done, the
-// oldest first: they are done in that order.
+// pullTimes are the posting times of the unfinished batches of RDMA Reads,
+// oldest first. The batches finish in that order.
 type pullTimes struct {
 	all   []time.Time
 	first int
 }
 
-// begin notes a batch. It moves the others only where at least as many have ended
-// since: a connection has thousands under way perhaps.
+// begin notes a batch. It moves the other times only if at least as many have
+// ended since, because a connection may have thousands under way.
 func (p *pullTimes) begin() {
 	if p.first > len(p.all)/2 && len(p.all) == cap(p.all) {
 		p.all, p.first = p.all[:copy(p.all, p.all[p.first:])], 0
@@ -36,7 +36,7 @@ func (p *pullTimes) end() {
 	}
 }
 
-// oldest returns when the one was posted that is under way longest, if there is any.
+// oldest returns when the oldest unfinished batch was posted, if there is any.
 func (p *pullTimes) oldest() (since time.Time, ok bool) {
 	if len(p.all) == 0 {
 		return time.Time{}, false
@@ -59,7 +59,7 @@ func (c *conn) posting(id uint64) {
 	}
 }
 
-// completed notes the end of a batch of a call's.
+// completed notes the end of a batch of a call.
 func (c *conn) completed(cl *call, id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A watchdog looks at the readers that serve calls, again and again while there are
-// any, and relieves one that is still at the same call as the last time.
+// A watchdog periodically checks the readers that serve calls, as long as there
+// are any, and relieves a reader that still serves the same call as at the last
+// check.
 type watchdog struct {
 	timer *time.Timer
 
@@ -20,7 +21,7 @@ func (s *watchdog) init() {
 	s.timer.Stop()
 }
 
-// enter has the watchdog look at a connection's reader from now on.
+// enter makes the watchdog check a connection's reader from now on.
 func (s *watchdog) enter(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,7 +36,7 @@ func (s *watchdog) enter(c *conn) {
 	}
 }
 
-// check looks once.
+// check checks all readers once.
 func (s *watchdog) check() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,9 +58,9 @@ func (s *watchdog) check() {
 	}
 }
 
-// watchReader looks at c's reader, and reports whether to do so again, and whether
-// it has relieved the reader. A reader says that it serves before it asks whether
-// it is guarded.
+// watchReader checks c's reader, and reports whether to check it again, and
+// whether it has relieved the reader. A reader sets serving before it reads
+// guarded, so clearing guarded and then reading serving misses no call.
 func (c *conn) watchReader() (again, relieved bool) {
 	r := &c.reader
 	n := r.serving.Load()
@@ -79,7 +80,8 @@ func (c *conn) watchReader() (again, relieved bool) {
 	return true, false
 }
 
-// handOffReader has another goroutine read, if the reader still serves call n.
+// handOffReader makes another goroutine read, if the reader still serves call
+// n.
 func (c *conn) handOffReader(n uint64) bool {
 	r := &c.reader
 	r.relieving.Lock()
@@ -93,9 +95,10 @@ func (c *conn) handOffReader(n uint64) bool {
 	return true
 }
 
-// slowness tells how many times longer this processor takes than a usual one to run
-// one goroutine after another, which is what counts where a call is handed over. It
-// is the least of some attempts, as others may want the processor too.
+// slowness returns how many times longer than usual this processor takes to
+// switch from one goroutine to another, which is the cost of handing a call
+// over. It takes the least of some attempts, because other work may want the
+// processor too.
 func slowness() int {
 	to, from := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// xids are where the XIDs of one server's calls come from, over all
-// connections to it. They begin anywhere, so that a server which remembers the
-// replies to an earlier process does not take a call for one of those.
+// xids allocates the XIDs of the calls to one server, over all connections to
+// it. The first is random, so that a server that remembers the replies to an
+// earlier process does not confuse their calls.
 type xids struct {
 	last atomic.Uint32
 
-	// A call that waits for a connection keeps its XID, which nobody sees
-	// in use then. kept is most often empty.
+	// A call that waits for a connection keeps its XID, although no connection
+	// has it in use then. kept is usually empty.
 	held atomic.Int32 // len(kept)
 	mu   sync.Mutex
 	kept map[uint32]struct{}
@@ -25,7 +25,7 @@ func newXIDs() *xids {
 	return s
 }
 
-// next returns one that is not kept, and not 0, which stands for none.
+// next returns an XID that is not kept and not 0, which stands for none.
 func (s *xids) next() uint32 {
 	for {
 		if xid := s.last.Add(1); xid != 0 && !s.isKept(xid) {
@@ -44,7 +44,7 @@ func (s *xids) isKept(xid uint32) bool {
 	return ok
 }
 
-// keep takes an XID out of use by others, until it is released.
+// keep reserves an XID until it is released.
 func (s *xids) keep(xid uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
