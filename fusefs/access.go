@@ -7,8 +7,8 @@ import (
 )
 
 // Access implements fuse.RawFileSystem: access(2) and chdir(2). The kernel asks
-// in the name of the real user. Elsewhere it asks nobody, and the server
-// decides.
+// on behalf of the real user. For other operations the kernel does not check
+// permissions: the server decides.
 func (m *Mount) Access(cancel <-chan struct{}, in *fuse.AccessIn) fuse.Status {
 	n := m.table.node(in.NodeId)
 	if n == nil {
@@ -37,7 +37,8 @@ func (m *Mount) Access(cancel <-chan struct{}, in *fuse.AccessIn) fuse.Status {
 	return fuse.OK
 }
 
-// accessRights returns what access(2) wants to know of an object.
+// accessRights returns the rights in the bits of ACCESS that access(2) with
+// mask asks for.
 func accessRights(mask uint32, t nfs3.Type) (rights uint32) {
 	read, write, exec := nfs3.AccessRead, nfs3.AccessModify|nfs3.AccessExtend, nfs3.AccessExecute
 	if t == nfs3.TypeDir {
@@ -80,5 +81,5 @@ func (m *Mount) StatFs(cancel <-chan struct{}, h *fuse.InHeader, out *fuse.Statf
 	return fuse.OK
 }
 
-// fragment is what statfs counts in, in octets.
+// fragment is the unit of the counts in statfs, in bytes.
 const fragment = 4096

@@ -9,21 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answers are the last replies that tell threads of names that are lent. The kernel
-// does not always keep a directory from being changed while it takes a name from the
-// reply, and may believe the name after it was told not to: whose reply is on its way is
-// waited for first. A thread that makes another request has taken the reply before.
+// answers holds the last reply to each thread that told the thread of a lent
+// name. The kernel does not always prevent changes of a directory while it
+// takes a name from a reply, and may believe the name after an invalidation. An
+// invalidation therefore waits for such replies in flight. A thread that makes
+// another request has taken its last reply.
 type answers struct {
 	mu  sync.Mutex
 	all map[uint32]answer // by thread
 
-	some atomic.Bool // all has some: else no request needs the lock
+	some atomic.Bool // all is not empty; if false, requests skip the lock
 }
 
-// An answer is such a reply.
+// An answer is a reply that told a thread of a lent name.
 type answer struct {
 	dir    *node
-	unique uint64 // the request's
+	unique uint64 // number of the request
 	at     time.Time
 }
 
@@ -32,7 +33,7 @@ func (s *answers) add(thread uint32, a answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.all) >= maxAnswers {
-		for t, b := range s.all { // of threads that are gone, most likely
+		for t, b := range s.all { // their threads are most likely gone
 			if a.at.Sub(b.at) > noteWait {
 				delete(s.all, t)
 			}
@@ -53,7 +54,7 @@ func (s *answers) next(thread uint32) {
 	s.some.Store(len(s.all) > 0)
 }
 
-// in returns the replies that tell of names in dir.
+// in returns the replies that told of names in dir.
 func (s *answers) in(dir *node) map[uint32]answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,15 +70,16 @@ func (s *answers) in(dir *node) map[uint32]answer {
 	return some
 }
 
-// taken returns when the kernel has taken the replies that tell of names in dir.
+// taken waits until the kernel has taken all replies that told of names in dir.
 func (m *Mount) taken(dir *node) {
 	for m.untaken(dir) {
 		time.Sleep(settlePoll)
 	}
 }
 
-// untaken tells whether a thread may have yet to take a reply: the kernel waits for
-// that still, or has it and the thread has not run since, as far as one can see.
+// untaken reports whether a thread may not have taken its reply yet: the kernel
+// still waits for the reply, or has it but the thread has not run since, as far
+// as this can be seen.
 func (m *Mount) untaken(dir *node) bool {
 	for thread, a := range m.answers.in(dir) {
 		age := time.Since(a.at)
@@ -88,8 +90,9 @@ func (m *Mount) untaken(dir *node) bool {
 	return false
 }
 
-// underway tells whether the kernel still waits for the answer to a request. It takes
-// what is written here for an answer to an interruption of that, which changes nothing.
+// underway reports whether the kernel still waits for the answer to a request.
+// It writes an answer to an interruption of the request, which changes nothing
+// and which the kernel accepts only while it waits.
 func (m *Mount) underway(unique uint64) bool {
 	const headLen, interrupt = 16, 1
 	b := binary.NativeEndian.AppendUint32(make([]byte, 0, headLen), headLen)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attach mounts, and returns the descriptor of /dev/fuse.
+// attach mounts the file system and returns the descriptor of /dev/fuse.
 func attach(c *Config) (fd int, err error) {
 	info, err := os.Stat(c.Point)
 	switch {
@@ -43,7 +43,7 @@ func detach(c *Config) error {
 	return nil
 }
 
-// device is where the kernel's FUSE is.
+// device is the path of the kernel's FUSE device.
 const device = "/dev/fuse"
 
 // mountDirect mounts by mount(2).

@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// blockSize is what st_blocks counts in, in octets.
+// blockSize is the unit of st_blocks, in bytes.
 const blockSize = 512
 
 var typeBits = map[nfs3.Type]uint32{
@@ -23,8 +23,8 @@ var typeBits = map[nfs3.Type]uint32{
 	nfs3.TypeFIFO: unix.S_IFIFO,
 }
 
-// tell writes n's attributes for the kernel, and returns how long it may
-// believe them.
+// tell writes n's attributes for the kernel, and returns how long the kernel
+// may believe them.
 func (m *Mount) tell(n *node, out *fuse.Attr) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,23 +57,24 @@ func (m *Mount) tell(n *node, out *fuse.Attr) time.Duration {
 	return life
 }
 
-// tellEntry writes an entry of dir that leads to n, as was seen under a grant of dir
-// or none, and how long it counts, for who makes a request.
+// tellEntry writes an entry for the kernel: name in dir leads to n. It sets how
+// long the kernel may believe the name and n's attributes. grant is the grant
+// of dir under which the name was seen, or 0.
 func (m *Mount) tellEntry(o *op, dir *node, name string, n *node, grant uint64, out *fuse.EntryOut) {
 	*out = fuse.EntryOut{NodeId: n.id, Generation: 1}
 	out.SetAttrTimeout(m.tell(n, &out.Attr))
 	if isSpecial(out.Attr.Mode) {
-		return // for the kernel to look up again, in the next caller's name
+		return // the kernel must look it up again as the next caller
 	}
 	out.SetEntryTimeout(m.nameLife(o, dir, name, grant, m.cfg.Lookup != LookupNone))
 }
 
-// nameLife returns how long the kernel may believe what a name in dir leads to:
-// as long as dir's attributes, which tell of changes, are believed. Where not
-// everyone may search dir, each use of a name has to ask the server, which
-// knows who may: the kernel does not tell users apart when it walks over names.
-// And where dir can be held, a name counts that was seen under its grant, if the
-// kernel lets us take it back (forgetNames).
+// nameLife returns how long the kernel may believe the object, or the absence,
+// of a name in dir: as long as dir's attributes, which show changes, are
+// believed. It returns 0 if not everyone may search dir. The kernel does not
+// distinguish users when it walks over names, so each use must ask the server.
+// If the server may delegate dir, a name must have been seen under the present
+// grant, and the kernel must allow taking it back (forgetNames).
 func (m *Mount) nameLife(o *op, dir *node, name string, grant uint64, keep bool) time.Duration {
 	dir.mu.Lock()
 	defer dir.mu.Unlock()
@@ -94,22 +95,22 @@ func (m *Mount) nameLife(o *op, dir *node, name string, grant uint64, keep bool)
 	if thread := o.from.Pid; thread != 0 {
 		m.answers.add(thread, answer{dir, o.unique, time.Now()})
 	} else {
-		l.names, l.many = nil, true // of a thread that we do not see nobody knows what it has taken
+		l.names, l.many = nil, true // replies to an unseen thread cannot be tracked
 	}
 	return life
 }
 
-// public tells whether everyone who can reach a directory may search it.
+// public reports whether everyone who can reach a directory may search it.
 func (m *Mount) public(dir *nfs3.Attr) bool {
 	return !m.cfg.AllowOther || dir.Mode&0o111 == 0o111
 }
 
-// kernelDev is a device number as FUSE writes it.
+// kernelDev encodes a device number for FUSE.
 func kernelDev(d nfs3.SpecData) uint32 {
 	return d.Minor&0xff | d.Major&0xfff<<8 | d.Minor&^0xff<<12
 }
 
-// specData reads a device number of FUSE.
+// specData decodes a device number of FUSE.
 func specData(dev uint32) nfs3.SpecData {
 	return nfs3.SpecData{Major: dev >> 8 & 0xfff, Minor: dev&0xff | dev>>12&0xfff00}
 }
@@ -127,9 +128,10 @@ func (m *Mount) attributes(o *op, n *node) error {
 	return m.fetch(o, n)
 }
 
-// askedAgain tells whether n is a file of which the attributes were asked for more than
-// once, and were the same. Where the server grants attributes, such a file is better
-// held: that costs what GETATTR does, and is the last to be asked.
+// askedAgain reports whether n is a file whose attributes were fetched more
+// than once without a change, at a server that delegates attributes. A
+// delegation of such a file is preferred: ACQUIRE costs as much as GETATTR, and
+// saves the calls after it.
 func (m *Mount) askedAgain(n *node) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -147,7 +149,8 @@ func (m *Mount) fetch(o *op, n *node) error {
 	return nil
 }
 
-// learnOrFetch is learnPost where n's attributes are needed.
+// learnOrFetch is learnPost for a caller that needs n's attributes: it fetches
+// them if the reply has none.
 func (m *Mount) learnOrFetch(o *op, n *node, began uint64, a *nfs3.PostOpAttr) error {
 	if !a.OK {
 		return m.fetch(o, n)
@@ -164,8 +167,8 @@ func (m *Mount) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fuse.At
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
-	// With an open file the kernel wants to know where the file ends, before
-	// it reads from its pages or seeks: that we know without the server.
+	// For an open file the kernel wants the end of the file before it reads
+	// from its pages or seeks. That is known without the server.
 	if in.Flags()&fuse.FUSE_GETATTR_FH == 0 || !n.sized() {
 		if err := m.flush(o, n); err != nil {
 			return m.fail(err)

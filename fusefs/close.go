@@ -26,8 +26,8 @@ func (m *Mount) release(ctx context.Context, f *file) {
 	m.closed(ctx, f.n)
 }
 
-// writerClosed sends what a mapping left when the last file that may write is
-// closed.
+// writerClosed stores data that a mapping left unwritten when the last file
+// open for writing is closed.
 func (m *Mount) writerClosed(ctx context.Context, n *node) {
 	p := n.pend()
 	w, taken := p.closed()
@@ -36,7 +36,7 @@ func (m *Mount) writerClosed(ctx context.Context, n *node) {
 	}
 	defer p.unuse(w)
 	if m.sync(ctx, n) != nil {
-		return // leave sees to the data
+		return // leave sends the data
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,7 +52,8 @@ func (m *Mount) closed(ctx context.Context, n *node) {
 	}
 }
 
-// Flush implements fuse.RawFileSystem: a descriptor is closed.
+// Flush implements fuse.RawFileSystem. The kernel calls it when a descriptor is
+// closed.
 func (m *Mount) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	f := m.files.file(in.Fh)
 	if f == nil || !f.writes {
@@ -61,8 +62,8 @@ func (m *Mount) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	return m.syncFile(cancel, &in.InHeader, f, (*losses).byClose, true)
 }
 
-// Fsync implements fuse.RawFileSystem: by any descriptor, for all that was
-// written by any.
+// Fsync implements fuse.RawFileSystem. It covers data written through any
+// descriptor.
 func (m *Mount) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	f := m.files.file(in.Fh)
 	if f == nil {
@@ -71,7 +72,8 @@ func (m *Mount) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	return m.syncFile(cancel, &in.InHeader, f, (*losses).byFsync, false)
 }
 
-// syncFile puts what was written on stable storage, and tells what was lost.
+// syncFile puts written data on stable storage and returns a loss that tells
+// has to report. closes says that the request is FLUSH.
 func (m *Mount) syncFile(cancel <-chan struct{}, h *fuse.InHeader, f *file, tells func(*losses, *told) error, closes bool) fuse.Status {
 	o := m.begin(cancel, h)
 	defer m.end(o)

@@ -13,61 +13,64 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LookupCache is which results of LOOKUP the kernel keeps (nfs(5),
+// LookupCache selects the results of LOOKUP that the kernel caches (nfs(5),
 // lookupcache).
 type LookupCache int
 
 // The values of LookupCache.
 const (
-	LookupAll      LookupCache = iota // names, and that there is none
+	LookupAll      LookupCache = iota // names, and their absence
 	LookupPositive                    // names
 	LookupNone                        // nothing: each use of a name asks the server
 )
 
-// A Config is what is mounted, where and how.
+// A Config says which file system to mount, on which directory, and how.
 type Config struct {
-	// Client makes the calls, each in the name of who caused it, and FS is
-	// what is mounted: its root, and the sizes of its server's calls.
+	// Client makes the calls, each with the credentials of the process that
+	// caused it. FS is the file system to mount: its root handle, and the sizes
+	// of its server's calls.
 	Client *nfsclient.Client
 	FS     *nfsclient.FS
 
-	Source string // what df and /proc/mounts show: "server:/export"
+	Source string // source in df and /proc/mounts: "server:/export"
 	Point  string // the directory to mount on
 
 	ReadOnly, NoSUID, NoDev, NoExec bool
 
-	// AllowOther serves all users of the host, not only the one who
-	// mounts. It is implied where root mounts with Direct.
+	// AllowOther serves all users of the host, not only the mounting user.
+	// Direct implies it.
 	AllowOther bool
 
-	// Direct mounts by mount(2), which takes root; else fusermount3 does.
+	// Direct mounts with mount(2), which requires root. Otherwise fusermount3
+	// mounts.
 	Direct bool
 
-	// Sync keeps no attributes and no data back (nfs(5), noac).
+	// Sync disables the caching of attributes and the delay of writes (nfs(5),
+	// noac).
 	Sync bool
 
-	// How long attributes are believed, of files and of directories: Min
-	// after a change, twice as long each time that they have not changed,
-	// Max at last (nfs(5), acregmin to acdirmax). 0 is not at all.
+	// RegMin to DirMax are how long attributes of files and of directories are
+	// believed: Min after a change, doubled whenever they prove unchanged, up
+	// to Max (nfs(5), acregmin to acdirmax). 0 means not at all.
 	RegMin, RegMax, DirMin, DirMax time.Duration
 
 	Lookup LookupCache
 
-	// Held is what is held of the server's objects (package delegation/client), whose
-	// Drop must be this package's; nil means nothing. With Sync it is not
-	// used.
+	// Held is the set of delegations (package delegation/client), which must
+	// have been made with the Drop of this package; nil means no delegations.
+	// Sync disables it.
 	Held *delegclient.Set
 
-	// Up tells whether the server answers; nil means always. While it does
-	// not, the calls of killed processes are given up, and else left alone when
-	// these stop waiting.
+	// Up reports whether the server answers; nil means always. While the server
+	// does not answer, calls of killed processes are canceled. Otherwise such a
+	// call runs to its end, although its process no longer waits.
 	Up func() bool
 
-	// Log gets what nobody else is told; nil means slog.Default.
+	// Log gets errors that no program sees; nil means slog.Default.
 	Log *slog.Logger
 }
 
-// fill checks c and fills in what it leaves open.
+// fill checks c and sets defaults.
 func (c *Config) fill() error {
 	switch {
 	case c.Client == nil || c.FS == nil:
@@ -97,19 +100,19 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// pollFile is a file of go-fuse's own in each root, for refusePoll.
+// pollFile is a file that go-fuse has in each root, for refusePoll.
 const pollFile = ".go-fuse-epoll-hack"
 
 // refusePoll makes the kernel ask once whether files can be polled, and believe
-// from then on that they cannot. A Go program that opens a file asks just that,
-// with all of its threads at a halt; in the process that serves the mount nobody
-// would answer.
+// from then on that they cannot. A Go program asks this whenever it opens a
+// file, with all of its threads stopped. In the process that serves the mount,
+// no thread would be left to answer.
 func refusePoll(point string) error {
 	fd, err := unix.Open(filepath.Join(point, pollFile), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("open", err)
 	}
 	defer unix.Close(fd)
-	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) // asked is enough
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) // asking is enough
 	return nil
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// A caller is somebody in whose name calls are made.
+// A caller is an identity under which calls are made.
 type caller struct {
 	cred   rpcmsg.Cred
 	client *nfsclient.Client
 	until  time.Time
 }
 
-// same tells whether two callers are the same to the server.
+// same reports whether two callers are the same to the server.
 func (c *caller) same(d *caller) bool {
 	return c == d || c.cred.UID == d.cred.UID && c.cred.GID == d.cred.GID && slices.Equal(c.cred.GIDs, d.cred.GIDs)
 }
 
-// callers remembers who the processes are that made requests of late: the
-// kernel says user and group with each, but not the other groups.
+// callers caches the callers of recent requests by process. The kernel passes
+// user and group with each request, but not the supplementary groups.
 type callers struct {
 	client *nfsclient.Client
 
@@ -33,7 +33,7 @@ type callers struct {
 
 type callerKey struct{ pid, uid, gid uint32 }
 
-// of returns who makes a request.
+// of returns the caller of a request.
 func (s *callers) of(from *fuse.Caller) *caller {
 	key := callerKey{from.Pid, from.Uid, from.Gid}
 	now := time.Now()
