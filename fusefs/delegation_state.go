@@ -13,42 +13,46 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// What is asked for, and what lets attributes be served.
+// ofFile is the types to request for a file. A delegation of any type in
+// ofAttributes allows attributes to be served from the cache.
 const (
 	ofFile       = delegation.FileData | delegation.FileAttributes
 	ofAttributes = delegation.FileAttributes | delegation.Directory
 )
 
-// A delegationState is under what a node is served without a call (docs/delegation.md). It is
-// under the node's lock, but for adrift.
+// A delegationState is the state of the delegation under which a node is served
+// without calls (docs/delegation.md). The node's mutex guards it, except for
+// uncertain and late.
 //
-// What a call says that began when the grant had come is so until drop: nobody else
-// changes it. What this mount changes by itself, the cache's ticks tell.
+// The reply to a call that began after the grant is true until drop: nobody
+// else changes the object. Changes by this mount show in the ticks of cache.
 type delegationState struct {
-	grant   uint64 // the tick at which it came; 0: there is none
+	grant   uint64 // tick of the grant; 0: no delegation
 	dropped uint64 // the tick of the last drop
-	pages   *pages // what the kernel has of a file; nil: nothing
+	pages   *pages // pages of a file in the kernel; nil: none
 
-	// using says that the object has a user: what the kernel was told may be
-	// served at any time, until lent. touched says that somebody asked since
-	// rest looked.
+	// using is set while the object has a user: the kernel may serve from its
+	// cache at any time, until lent. touched is set by each use since rest last
+	// looked.
 	using, touched bool
 	lent           instant
 
-	// uncertain says that a change of ours was given up, and the server may make it
-	// at any time without a word to us: nothing is served any more.
+	// uncertain is set when a change of ours was abandoned. The server may
+	// still make the change at any time without a word to us: nothing is served
+	// any more.
 	uncertain atomic.Bool
 
-	// late counts changes of ours that go on although the program was killed that
-	// asked for them: nothing is believed until they have ended.
+	// late counts changes of ours that are still under way although the program
+	// that asked for them was killed. Nothing is believed until they have
+	// ended.
 	late atomic.Int32
 }
 
-// loose tells whether a change of ours may come at any time.
+// loose reports whether a change of ours may take effect at any time.
 func (n *node) loose() bool { return n.uncertain.Load() || n.late.Load() > 0 }
 
-// trustLocked returns for how long what was learned of n under its grant may be served,
-// if the grant is of one of the types; 0 where that is not so now.
+// trustLocked returns for how long from now state learned under n's grant may
+// be served, if the delegation has one of types; 0 means not now.
 func (n *node) trustLocked(types delegation.Types) time.Duration {
 	if n.grant == 0 || !n.using || n.object().Types()&types == 0 || n.loose() {
 		return 0
@@ -56,8 +60,8 @@ func (n *node) trustLocked(types delegation.Types) time.Duration {
 	return n.object().Trust()
 }
 
-// trusted makes sure that what was learned of n under its grant may be served, and
-// returns false where that cannot be had. It may wait for an atomic operation.
+// trusted makes sure that state learned under n's grant may be served, and
+// reports whether that succeeded. It may wait for an atomic operation.
 func (n *node) trusted(o *op, types delegation.Types) bool {
 	if n.object().Types()&types == 0 || n.loose() {
 		return false
@@ -72,7 +76,7 @@ func (n *node) trusted(o *op, types delegation.Types) bool {
 	return n.object().Open(o)
 }
 
-// holdable tells whether types of n may be had at the server, now or later.
+// holdable reports whether the server may delegate n, now or later.
 func (m *Mount) holdable(n *node) bool {
 	if n.loose() {
 		return false
@@ -83,11 +87,11 @@ func (m *Mount) holdable(n *node) bool {
 	return m.cfg.Held.Offers(n.fh)
 }
 
-// nothing is the object of nodes of which nothing has been asked for: nothing is held of
-// it, and never will be.
+// nothing is the object of nodes for which nothing has been requested. It never
+// holds a delegation.
 var nothing delegclient.Object
 
-// object returns what is held of n.
+// object returns n's delegation object, or nothing.
 func (n *node) object() *delegclient.Object {
 	if o := n.own.Load(); o != nil {
 		return o
@@ -95,7 +99,7 @@ func (n *node) object() *delegclient.Object {
 	return &nothing
 }
 
-// asks returns the object by which something is asked for.
+// asks returns the object to request a delegation with, and makes it if needed.
 func (n *node) asks() *delegclient.Object {
 	if n.own.Load() == nil {
 		o := new(delegclient.Object)
@@ -105,27 +109,28 @@ func (n *node) asks() *delegclient.Object {
 	return n.own.Load()
 }
 
-// unheld ends what is held of n, for ever.
+// unheld ends n's delegation for good.
 func (n *node) unheld() {
 	if !n.own.CompareAndSwap(nil, &nothing) {
 		n.m.cfg.Held.Forget(n.own.Load())
 	}
 }
 
-// acquire asks the server for n, if that is of use now, in the name of who makes the
-// request, and takes the attributes that come with it. It tells whether anything came.
+// acquire asks the server for a delegation of n, if that is of use now, under
+// the identity of the request's caller. It stores the attributes in the reply,
+// and reports whether a delegation was granted.
 func (m *Mount) acquire(o *op, n *node, types delegation.Types) bool {
 	if types == 0 || !m.holdable(n) {
 		return false
 	}
 	n.mu.Lock()
 	if n.object().Types() == 0 {
-		n.grant = 0 // before the object is held again
+		n.grant = 0 // before another grant
 	}
 	n.mu.Unlock()
 	began := m.tick()
 	g, err := m.cfg.Held.Acquire(o, n.asks(), types, o.who().cred)
-	if err != nil || g.Types == 0 { // who needs an answer makes another call
+	if err != nil || g.Types == 0 { // a caller that needs an answer makes another call
 		return false
 	}
 	if g.Types&ofAttributes != 0 {
@@ -138,8 +143,9 @@ func (m *Mount) acquire(o *op, n *node, types delegation.Types) bool {
 	return true
 }
 
-// granted takes a grant that was asked for at tick began. It may have been dropped
-// already, and have been followed by another: then its attributes are old.
+// granted records a delegation that was requested at tick began. The delegation
+// may have been dropped already, and another granted since: then its attributes
+// are old and are ignored. counts says that a is valid.
 func (m *Mount) granted(n *node, began uint64, a *nfs3.Attr, counts bool) {
 	now := m.tick()
 	n.mu.Lock()
@@ -156,13 +162,14 @@ func (m *Mount) granted(n *node, began uint64, a *nfs3.Attr, counts bool) {
 		n.object().Close()
 	}
 	if changed {
-		m.expire(n) // and what the kernel believes from before
+		m.expire(n) // the kernel may believe older attributes
 	}
 }
 
-// rest ends the use of what nobody has used since it was called last, and what the
-// kernel does not serve any more: the server may take that back without a word, where
-// it wants room. The next use begins with an atomic operation.
+// rest closes the use of nodes that have not been used since its last call and
+// that the kernel no longer serves. The server may then take such a delegation
+// back without a recall if it needs room. The next use begins with an atomic
+// operation.
 func (m *Mount) rest() {
 	for _, n := range m.table.all() {
 		n.mu.Lock()
@@ -176,16 +183,17 @@ func (m *Mount) rest() {
 	}
 }
 
-// lendLocked notes that the kernel was told something of n that it believes for so
-// long.
+// lendLocked notes that the kernel may believe something about n for life from
+// now.
 func (n *node) lendLocked(life time.Duration) {
 	if until := at(time.Now().Add(life)); n.using && until > n.lent {
 		n.lent = until
 	}
 }
 
-// unsure takes the outcome of a change of ours. Where the server has not said what it
-// is, it may come yet, and the kernel serves nothing any more either.
+// unsure takes the outcome of a change of ours. If the server has not said
+// whether it made the change, the change may still come, and the kernel must
+// serve nothing any more either.
 func unsure(err error, changed ...*node) {
 	var refused *nfsclient.Error
 	var auth rpcmsg.AuthError
@@ -197,8 +205,8 @@ func unsure(err error, changed ...*node) {
 	}
 }
 
-// unlend makes the kernel ask for n's attributes and, where it may be the first time,
-// for the names in n.
+// unlend makes the kernel ask for n's attributes again and, if first, for the
+// names in n.
 func (n *node) unlend(first bool) {
 	n.m.expire(n)
 	if first && n.directory.Load() != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A dir is an open directory. It holds one reply of the server, of which the
-// kernel asks for some entries at a time. Where an entry's successor is, is the
-// server's cookie to the kernel too, so that a program can go back to it.
+// A dir is an open directory. It holds one reply of the server, from which the
+// kernel takes some entries at a time. The server's cookie is also the kernel's
+// offset of the next entry, so that a program can seek back to it.
 type dir struct {
 	n   *node
 	who *caller
 
 	mu   sync.Mutex
 	page page
-	next int  // entry of page that the kernel will want
-	plus bool // it wanted attributes of some that are not the first
+	next int  // next entry of page for the kernel
+	plus bool // the kernel wanted attributes beyond the first entries
 	big  map[uint64]uint64
 }
 
@@ -49,8 +49,8 @@ func (m *Mount) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenO
 // ReleaseDir implements fuse.RawFileSystem.
 func (m *Mount) ReleaseDir(in *fuse.ReleaseIn) { m.files.removeDir(in.Fh) }
 
-// FsyncDir implements fuse.RawFileSystem. The server has changes of directories
-// on stable storage when it answers.
+// FsyncDir implements fuse.RawFileSystem. It has nothing to do: the server puts
+// directory changes on stable storage before it replies.
 func (m *Mount) FsyncDir(<-chan struct{}, *fuse.FsyncIn) fuse.Status { return fuse.OK }
 
 // ReadDir implements fuse.RawFileSystem.
@@ -71,9 +71,9 @@ func (m *Mount) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.D
 	})
 }
 
-// tellListed tells the kernel of the object that an entry leads to, where the
-// server said what it is and that is still true as far as we know. What is special
-// has to be looked up.
+// tellListed tells the kernel of the object of an entry, if the server
+// described the object and nothing is known to have changed since. Special
+// files must be looked up.
 func (m *Mount) tellListed(o *op, d *dir, e *entry, out *fuse.EntryOut) {
 	if e.fh == nil || !e.attr.OK || isSpecial(typeBits[e.attr.Attr.Type]) || e.name == "." || e.name == ".." || d.n.changedSince(d.page.began) {
 		return
@@ -91,21 +91,21 @@ func (m *Mount) tellListed(o *op, d *dir, e *entry, out *fuse.EntryOut) {
 	m.tellEntry(o, d.n, e.name, n, grant, out)
 }
 
-// changedSince tells whether we changed n since a tick.
+// changedSince reports whether this mount changed n since a tick.
 func (n *node) changedSince(tick uint64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.changed >= tick
 }
 
-// isKnown tells whether n has attributes, be they old.
+// isKnown reports whether n has attributes, however old.
 func (n *node) isKnown() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.known
 }
 
-// list goes over the entries from in.Offset on, until add has no room.
+// list passes the entries from in.Offset on to add, until add has no room.
 func (m *Mount) list(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add func(o *op, d *dir, e *entry, off uint64) bool) fuse.Status {
 	d := m.files.dir(in.Fh)
 	if d == nil {
@@ -116,9 +116,9 @@ func (m *Mount) list(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add fun
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	added := false
-	// The kernel wants attributes for the first entries in any case, and later
-	// for some where a program looks at the files, by turns: a page has more
-	// entries than it asks for at a time.
+	// The kernel always wants attributes for the first entries. For later ones
+	// it alternates if a program looks at the files: a page has more entries
+	// than the kernel asks for at a time.
 	d.plus = d.plus || plus && in.Offset != 0
 	plus = plus || d.plus
 	if err := m.seek(o, d, d.cookie(in.Offset), plus); err != nil {
@@ -142,8 +142,8 @@ func (m *Mount) list(cancel <-chan struct{}, in *fuse.ReadIn, plus bool, add fun
 	}
 }
 
-// seek goes to the entry behind a cookie. From the start, a directory is read
-// anew.
+// seek goes to the entry after a cookie. Seeking to the start reads the
+// directory anew.
 func (m *Mount) seek(o *op, d *dir, cookie uint64, plus bool) error {
 	if cookie != 0 {
 		if i, ok := d.page.find(cookie, d.next); ok {
@@ -158,16 +158,16 @@ func (m *Mount) seek(o *op, d *dir, cookie uint64, plus bool) error {
 	return m.load(o, d, cookie, verf, plus)
 }
 
-// turn goes to the next page.
+// turn loads the next page.
 func (m *Mount) turn(o *op, d *dir, plus bool) error {
 	return m.load(o, d, d.page.last(), d.page.verf, plus)
 }
 
-// firstBig is the first cookie that is negative as an offset of a file.
+// firstBig is the first cookie that would be a negative file offset.
 const firstBig = 1 << 63
 
-// offset returns the place in the kernel's directory that stands for a cookie:
-// the cookie itself, unless it is no offset.
+// offset returns the kernel's offset for a cookie: the cookie itself, unless
+// that is no valid offset.
 func (d *dir) offset(cookie uint64) uint64 {
 	if cookie < firstBig {
 		return cookie

@@ -6,17 +6,18 @@
 //	             pages, names, attributes,      nodes by file handle, open files,
 //	             for as long as we say          data on their way (nfsclient.WriteBehind)
 //
-// It behaves as Linux's own NFS client does, as far as FUSE lets it: attributes
-// are believed for some time (nfs(5): acregmin to acdirmax), open makes sure of
-// them and close writes everything out (close-to-open consistency), an open file
-// whose name is removed gets another until it is closed, and a dead server keeps
-// programs waiting unless they are killed.
+// It behaves as Linux's own NFS client does, as far as FUSE allows. Attributes
+// are believed for some time (nfs(5): acregmin to acdirmax). Open revalidates
+// them, and close writes everything out (close-to-open consistency). An open
+// file whose name is removed gets another name until it is closed. A dead
+// server keeps programs waiting unless they are killed.
 //
-// What it holds of the server (package delegation/client) it serves without asking, for as long
-// as it does, and gives the kernel for no longer than the lease lets it trust it:
-// attributes, what each caller may do, names that are there and that are not, and the
-// pages that the kernel has of a file. Until it has been taken back (Drop) nobody else
-// changes any of it; what this mount changes shows by the ticks of its own clock.
+// State under a delegation (package delegation/client) is served without asking
+// the server: attributes, the rights of each caller, names and their absence,
+// and the kernel's pages of a file. The kernel may believe such state for no
+// longer than the lease lasts. Until the delegation has been taken back (Drop)
+// nobody else changes any of it; changes by this mount show in the ticks of its
+// own clock.
 //
 // The package must not know transports, nor how a server is found or named.
 package fusefs

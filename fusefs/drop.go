@@ -7,13 +7,14 @@ import (
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 )
 
-// Drop is what a delegclient.Set that is given to New is to be made with: it ends what is
-// served of an object by the mount that has it, the kernel's attributes included.
+// Drop ends the caching of an object by its mount, including the kernel's
+// attributes. A delegclient.Set that is given to New must have been made with
+// it.
 //
-// The kernel leaves out what a reply says of attributes where its request is older than
-// the note about them, so a reply under way does no harm. The pages of a file stay,
-// for those who have it open: the next who opens it looks at under which grant they
-// were read.
+// The kernel ignores the attributes in a reply whose request is older than the
+// notification about them, so a reply in flight does no harm. Pages of a file
+// stay for programs that have it open: the next open checks under which grant
+// they were read.
 func Drop(o *delegclient.Object, done func()) {
 	n := o.Owner().(*node)
 	n.m.drop(n)
@@ -40,10 +41,11 @@ func (m *Mount) drop(n *node) {
 	}
 }
 
-// expireLent is expire for what the kernel was told of n, which it may believe until a
-// time. Where the kernel does not know n, it has forgotten it, which we have yet to
-// hear, and may be about to learn of it again from a reply to LOOKUP that is older than
-// this: that is waited for.
+// expireLent is expire for attributes that the kernel may believe until a time.
+// If the kernel does not know n, its FORGET may still be on the way, and the
+// kernel may be about to learn of n again from an older reply to LOOKUP.
+// expireLent repeats the notification until the kernel takes it, has forgotten
+// n for good, or the time is over.
 func (m *Mount) expireLent(n *node, until instant) {
 	for m.server.InodeNotify(n.id, -1, 0) == fuse.ENOENT && m.table.knows(n) && until.left() > 0 {
 		time.Sleep(unknownPoll)

@@ -16,10 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// epochMinor is the version of FUSE that has FUSE_NOTIFY_INC_EPOCH: Linux 6.16.
+// epochMinor is the first FUSE minor version with FUSE_NOTIFY_INC_EPOCH: Linux
+// 6.16.
 const epochMinor = 44
 
-// lendNames lets the kernel keep names of held directories, if all can be taken back.
+// lendNames lets the kernel keep names of delegated directories, if all of them
+// can be taken back.
 func (m *Mount) lendNames() {
 	var st unix.Stat_t
 	if unix.Stat(m.cfg.Point, &st) == nil {
@@ -28,20 +30,23 @@ func (m *Mount) lendNames() {
 	}
 }
 
-// An epoch is which names the kernel must not use any more: it compares when it asked
-// for a name with when it was last told to look up all. All that is dropped at a time
-// thus needs one note, and one look at what is mounted.
+// An epoch says which names the kernel must not use any more. The kernel
+// compares the time when it asked for a name with the last notification to look
+// up all names. All names that are dropped at a time thus need only one
+// notification, and one look at the mount tables.
 type epoch struct {
 	mu     sync.Mutex
-	began  uint64 // tick before the last note: names told before that are void
-	barred uint64 // tick before the last look that found that there must be none
+	began  uint64 // tick before the last notification: names told earlier are void
+	barred uint64 // tick before the last look that ruled a notification out
 }
 
-// nextEpoch has names that were told at a tick void, and returns false where they must
-// be waited for. It was asked at a later tick.
+// nextEpoch voids names that were told at tick told, and returns false if the
+// caller must wait for them instead. The caller asks at tick asked, which is
+// later.
 //
-// The kernel unmounts what is mounted on a directory that it has to look up anew, so
-// that it must not where anything is mounted in the mount.
+// When the kernel must look up a directory anew, it unmounts file systems
+// mounted on it. nextEpoch therefore sends no notification while anything is
+// mounted inside the mount.
 func (m *Mount) nextEpoch(told, asked uint64) bool {
 	e := &m.epoch
 	e.mu.Lock()
@@ -71,14 +76,15 @@ func epochNote() []byte {
 	const headLen = 16
 	b := binary.NativeEndian.AppendUint32(make([]byte, 0, headLen), headLen)
 	b = binary.NativeEndian.AppendUint32(b, uint32(-fuse.NOTIFY_INC_EPOCH))
-	return binary.NativeEndian.AppendUint64(b, 0) // not an answer
+	return binary.NativeEndian.AppendUint64(b, 0) // no answer to a request
 }
 
-// covered tells whether anything is mounted on a directory of the mount, in any
-// namespace of which we may know, or other users may have namespaces that we must not
-// look into. The link of a process to its namespace would tell the namespaces apart, but
-// keeps who reads it waiting while the process begins another program, which a file
-// system may hold up: so they are told apart by the mount that they have first.
+// covered reports whether anything is mounted on a directory of the mount, in
+// any mount namespace that can be read. It also returns true if other users may
+// have namespaces that cannot be read. The link of a process to its namespace
+// would identify the namespace, but reading that link waits while the process
+// executes another program, which a file system may delay. Therefore the first
+// mount of a namespace identifies it.
 func (m *Mount) covered() bool {
 	st := m.dev.Load()
 	dev := fmt.Appendf(nil, "%d:%d", unix.Major(st), unix.Minor(st))
@@ -90,7 +96,7 @@ func (m *Mount) covered() bool {
 			if m.cfg.AllowOther && errors.Is(err, fs.ErrPermission) {
 				return true
 			}
-			continue // it has ended
+			continue // the process has ended
 		}
 		r := bufio.NewReader(f)
 		first, err := r.ReadBytes('\n')
@@ -110,8 +116,8 @@ func (m *Mount) covered() bool {
 	return false
 }
 
-// covers tells whether a table of mounts (proc(5), mountinfo) has one that stands on
-// one of a device.
+// covers reports whether a mount table (proc(5), mountinfo) has a mount on top
+// of a mount of device dev.
 func covers(mounts, dev []byte) bool {
 	ours := make(map[string]bool)
 	for line := range bytes.Lines(mounts) {

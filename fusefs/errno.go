@@ -17,10 +17,11 @@ const (
 	errAccess = fuse.EACCES
 )
 
-// errRemoved is an object that the server still knows, but by no name.
+// errRemoved is the error for an object that the server still knows but that
+// has no name.
 var errRemoved error = &nfsclient.Error{Status: nfs3.ErrStale}
 
-// fail returns what a program is told of an error.
+// fail returns the status that a program gets for an error.
 func (m *Mount) fail(err error) fuse.Status {
 	var refused *nfsclient.Error
 	var auth rpcmsg.AuthError
@@ -30,7 +31,7 @@ func (m *Mount) fail(err error) fuse.Status {
 	case errors.As(err, &refused):
 		return statusOf(refused)
 	case errors.Is(err, context.Canceled):
-		return fuse.EINTR // to who is dead already
+		return fuse.EINTR // the process is already dead
 	case errors.As(err, &auth):
 		m.complain(err)
 		return errAccess
@@ -39,8 +40,8 @@ func (m *Mount) fail(err error) fuse.Status {
 	return fuse.EIO
 }
 
-// failOn is fail for a call about n. The kernel looks a stale object's name up
-// again, and then we have to as well.
+// failOn is fail for a call about n. The kernel looks up the name of a stale
+// object again, and then so must this mount.
 func (m *Mount) failOn(n *node, err error) fuse.Status {
 	status := m.fail(err)
 	if status == errStale {
@@ -49,18 +50,17 @@ func (m *Mount) failOn(n *node, err error) fuse.Status {
 	return status
 }
 
-// statusOf returns the host's number for a server's refusal.
+// statusOf returns the host's errno for a server's refusal.
 func statusOf(e *nfsclient.Error) fuse.Status {
 	switch e.Status {
 	case nfs3.ErrJukebox, nfs3.ErrNotSync, nfs3.ErrBadCookie:
-		return fuse.EIO // EAGAIN is for descriptors that do not wait
+		return fuse.EIO // EAGAIN is only for non-blocking descriptors
 	default:
 		return fuse.Status(e.Errno())
 	}
 }
 
-// complain tells the log of a call that had no answer, not more often than
-// each logPause.
+// complain logs a call that had no answer, at most once per logPause.
 func (m *Mount) complain(err error) {
 	now := time.Now().UnixNano()
 	last := m.complained.Load()

@@ -7,24 +7,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file is an open file. What is read and written by it is in the name of who
-// opened it.
+// A file is an open file. Reads and writes through it are made as the caller
+// that opened it.
 type file struct {
 	n      *node
 	who    *caller
 	writes bool
 
-	// emptied is what the kernel has of n when it has dropped the pages that it
-	// had, as it was told to do when it opens the file; nil: it has, or was not
-	// told.
+	// emptied describes the kernel's pages of n after the drop of all older
+	// pages that open has ordered. It is nil if the kernel has dropped them, or
+	// was not told to.
 	emptied atomic.Pointer[pages]
 
-	prefetch atomic.Pointer[prefetch] // for the first READ; nil: it asks the server
+	prefetch atomic.Pointer[prefetch] // for the first READ; nil: ask the server
 
-	told told // of losses, under their lock
+	told told // losses reported so far; under the lock of losses
 }
 
-// files are the open files and directories, by the number that the kernel has.
+// files holds the open files and directories, by the kernel's number.
 type files struct {
 	mu   sync.RWMutex
 	all  map[uint64]*file

@@ -14,8 +14,8 @@ import (
 // helper is the program that mounts FUSE file systems for ordinary users.
 const helper = "fusermount3"
 
-// fusermount has helper mount. It opens /dev/fuse, and sends us the descriptor
-// over a socket whose number it finds in its environment.
+// fusermount mounts with helper. The helper opens /dev/fuse, and sends the
+// descriptor over a socket whose number is in its environment.
 func fusermount(c *Config) (fd int, err error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -59,7 +59,7 @@ func helperOptions(c *Config) []string {
 	return list
 }
 
-// escape keeps what separates options from doing so.
+// escape escapes the separator of options.
 func escape(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `,`, `\,`).Replace(s)
 }
@@ -105,7 +105,7 @@ func receive(socket int) (fd int, err error) {
 	return -1, errors.New("no descriptor in the message")
 }
 
-// fuserunmount has helper unmount.
+// fuserunmount unmounts with helper.
 func fuserunmount(point string) error {
 	if err := runHelper(exec.Command(helper, "-u", "--", point)); err != nil {
 		return fmt.Errorf("umount %s: %w", point, err)

@@ -2,28 +2,29 @@ package fusefs
 
 import "time"
 
-// A loan is the names in a directory that is held, or that there are none, of which the
-// kernel was told that it may use them without asking. It is under the node's lock.
+// A loan is the set of names in a delegated directory, absent ones included,
+// that the kernel may use without asking. The node's mutex guards it.
 type loan struct {
-	tick  uint64    // of the last
-	until time.Time // for the one that lasts longest
+	tick  uint64    // when the last name was lent
+	until time.Time // of the name lent for longest
 	names map[string]struct{}
-	many  bool // names has none of them: there are too many to be taken back one by one
+	many  bool // names is empty: too many are lent to take back one by one
 
 	changing int  // requests of ours under way that change names
-	noting   bool // a goroutine tells the kernel of names (expireNames)
-	again    bool // when that has done, it begins anew
+	noting   bool // a goroutine notifies the kernel of names (expireNames)
+	again    bool // that goroutine must begin anew when done
 
-	// What is recalled again and again is not lent: to take it back costs more.
+	// A directory with frequent recalls is not lent: taking names back costs
+	// more than lending saves.
 	recalls  int
-	recalled time.Time // the last time
-	shy      time.Time // nothing is lent until then
+	recalled time.Time // when last
+	shy      time.Time // nothing is lent before
 }
 
-// lendLocked notes that the kernel is told of a name, for so long.
+// lendLocked notes that the kernel may believe a name for life from now.
 func (l *loan) lendLocked(name string, tick uint64, life time.Duration) {
 	now := time.Now()
-	if now.After(l.until) { // nothing of what was lent is left
+	if now.After(l.until) { // all loans have expired
 		l.names, l.many = nil, false
 	}
 	l.tick = tick
@@ -56,8 +57,8 @@ func (l *loan) recallLocked(now time.Time) {
 	}
 }
 
-// changing counts requests of ours that change names in n, and are under way: the
-// kernel does not look at notes about names in n until they are answered.
+// changing counts requests of ours in flight that change names in n. Until they
+// are answered, the kernel does not process notifications about names in n.
 func (n *node) changing(by int) {
 	d := n.asDir()
 	n.mu.Lock()
@@ -65,8 +66,8 @@ func (n *node) changing(by int) {
 	d.loan.changing += by
 }
 
-// mayMove notes that a name in n may become another one in dir: the kernel then believes
-// that for as long as it was told to believe the first.
+// mayMove notes that a name lent in n may become name in dir. The kernel then
+// believes the new name for as long as it may believe the old one.
 func (m *Mount) mayMove(n, dir *node, name string) {
 	n.mu.Lock()
 	life := time.Until(n.asDir().loan.until)
@@ -79,15 +80,18 @@ func (m *Mount) mayMove(n, dir *node, name string) {
 	dir.asDir().loan.lendLocked(name, m.tick(), life)
 }
 
-// forgetNames makes the kernel look up the names in n that it was lent before it uses
-// them again, those in replies that are on their way too. It waits for no request.
+// forgetNames makes the kernel look up the names in n that it was lent before
+// it uses them again, including names in replies in flight. It waits for no
+// request.
 //
-// It tells the kernel of each name. But for such a note, the kernel waits for requests
-// of ours about the directory, and one that changes it may wait for another mount that
-// waits for us. So where one is under way, or the notes take long, or there are many
-// names, the kernel has to look up all names of the mount anew, in whatever directory,
-// for which it waits for nothing. Where that must not be, the time is waited for until
-// which names are lent: it ends before the lease does.
+// It notifies the kernel of each name. For such a notification, however, the
+// kernel waits for requests of ours about the directory. A request that changes
+// the directory may wait for another mount, which waits for this one. If such a
+// request is in flight, the notifications take long, or there are many names,
+// the kernel must therefore look up all names of the mount anew, in every
+// directory; it waits for nothing to do so. If that is not allowed (nextEpoch),
+// forgetNames waits until the loan expires, which is before the end of the
+// lease.
 func (m *Mount) forgetNames(n *node) {
 	told, tick, until := m.noteNames(n)
 	if time.Until(until) <= 0 {
@@ -109,9 +113,10 @@ func (m *Mount) forgetNames(n *node) {
 	}
 }
 
-// noteNames has a goroutine tell the kernel of each name in n that it was lent, if that is
-// the way, and returns what is closed then, or else nil; when the last name was lent, and
-// until when names are.
+// noteNames has a goroutine notify the kernel of each lent name in n, and
+// returns a channel that is closed when that is done. It returns a nil channel
+// if no name is lent, or the names cannot be sent one by one now. tick is when
+// the last name was lent, and until when the loan expires.
 func (m *Mount) noteNames(n *node) (told chan struct{}, tick uint64, until time.Time) {
 	m.noting.RLock()
 	defer m.noting.RUnlock()
@@ -134,9 +139,9 @@ func (m *Mount) noteNames(n *node) (told chan struct{}, tick uint64, until time.
 	return told, l.tick, l.until
 }
 
-// expireNames makes the kernel look up names in dir again before it uses them, and
-// after that all names where somebody has asked for it. The caller has set noting, so
-// that one goroutine at most waits for the kernel.
+// expireNames makes the kernel look up names in dir again before it uses them,
+// and then all names in dir if expireAllLocked asked for that. The caller has
+// set noting, so that at most one goroutine waits for the kernel.
 func (m *Mount) expireNames(dir *node, names map[string]struct{}) {
 	for name := range names {
 		m.expireName(dir, name)
@@ -148,8 +153,8 @@ func (m *Mount) expireNames(dir *node, names map[string]struct{}) {
 	}
 }
 
-// notedNames ends the notes about names in dir, and returns true where they have to
-// begin anew.
+// notedNames ends the notifications about names in dir, or returns true if they
+// must begin anew.
 func (m *Mount) notedNames(dir *node) bool {
 	dir.mu.Lock()
 	defer dir.mu.Unlock()
@@ -159,7 +164,8 @@ func (m *Mount) notedNames(dir *node) bool {
 	return again
 }
 
-// expireAllLocked has a goroutine make the kernel look up all names in dir again.
+// expireAllLocked has a goroutine make the kernel look up all names in dir
+// again.
 func (m *Mount) expireAllLocked(dir *node) {
 	l := &dir.asDir().loan
 	l.again = true

@@ -13,8 +13,8 @@ import (
 // Lookup implements fuse.RawFileSystem.
 func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	if len(name) > int(m.nameMax) {
-		// The kernel looks up what it is to make, too. knfsd takes no
-		// longer name for a call that it can read.
+		// The kernel also looks up names that it wants to make. knfsd takes no
+		// longer name in a call that it can decode.
 		return fuse.Status(syscall.ENAMETOOLONG)
 	}
 	dir := m.table.node(h.NodeId)
@@ -31,7 +31,7 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 		m.tellEntry(o, dir, name, n, grant, out)
 		return m.guard(o, out)
 	}
-	m.acquire(o, dir, delegation.Directory) // whose names are soon wanted again
+	m.acquire(o, dir, delegation.Directory) // its names are soon wanted again
 	const search = nfs3.AccessLookup
 	r := reply{asked: search, allowed: search, began: m.tick(), read: m.cfg.Held.ServerTime()}
 	res, err := o.c().Lookup(o, dir.fh, name)
@@ -50,9 +50,9 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 	return m.guard(o, out)
 }
 
-// noEntry answers that there is no name in dir, which the kernel may keep in
-// mind for as long as it believes dir's attributes. In a directory that somebody
-// removed there is nothing either: another may have its name by now.
+// noEntry answers that name is not in dir. The kernel may cache the answer for
+// as long as it believes dir's attributes. If another client removed dir
+// itself, noEntry fails instead: a new directory may have its name by now.
 func (m *Mount) noEntry(o *op, dir *node, name string, began uint64, a *nfs3.PostOpAttr, out *fuse.EntryOut) fuse.Status {
 	m.table.unname(dir, name)
 	grant := dir.lacks(name, sight{began: began})
@@ -66,8 +66,8 @@ func (m *Mount) noEntry(o *op, dir *node, name string, began uint64, a *nfs3.Pos
 	return m.tellAbsent(o, dir, name, grant, out)
 }
 
-// tellAbsent answers that there is no such name in dir, as was seen under a grant of
-// it or none.
+// tellAbsent answers that name is not in dir. grant is the grant of dir under
+// which this was seen, or 0.
 func (m *Mount) tellAbsent(o *op, dir *node, name string, grant uint64, out *fuse.EntryOut) fuse.Status {
 	life := m.nameLife(o, dir, name, grant, m.cfg.Lookup == LookupAll)
 	if life == 0 {
@@ -78,8 +78,8 @@ func (m *Mount) tellAbsent(o *op, dir *node, name string, grant uint64, out *fus
 	return fuse.OK
 }
 
-// enter tells the kernel of the object at a name in dir, as it was seen just now. fh
-// is kept.
+// enter tells the kernel of the object at name in dir, as seen just now. It
+// keeps fh.
 func (m *Mount) enter(o *op, dir *node, name string, s sight, fh nfs3.FH, a *nfs3.PostOpAttr, out *fuse.EntryOut) fuse.Status {
 	s.mtime = dir.mtime()
 	n, grant := m.table.refer(fh, dir, name, s)
@@ -94,8 +94,8 @@ func (m *Mount) enter(o *op, dir *node, name string, s sight, fh nfs3.FH, a *nfs
 	return fuse.OK
 }
 
-// found is enter for what a call has made. Where the server did not say what
-// it is, that has to be looked up.
+// found is enter for an object that a call has made. If the server did not
+// return its handle, found looks it up.
 func (m *Mount) found(o *op, dir *node, name string, began uint64, res *nfs3.MakeRes, out *fuse.EntryOut) fuse.Status {
 	m.learnOwn(dir, began, &res.Dir.After)
 	if res.Object != nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// lookupCached answers a LOOKUP from what is known, where the caller may search: the
-// directory is held, and the name was seen under that grant, to be there or not. Or,
-// where it cannot be held, it has not changed since the name was seen in it, as far as
-// its attributes may be believed, and so may those of the object. The kernel is told
-// of the object once more. The grant of dir under which that is so is 0 in the latter
-// case.
+// lookupCached answers a LOOKUP from the cache if the caller may search dir. If
+// dir is delegated, the name, or its absence, must have been seen under the
+// present grant, which lookupCached returns. If dir cannot be delegated, dir
+// must not have changed since the name was seen, as far as its attributes may
+// be believed, and the object's attributes must be fresh; grant is then 0. A
+// returned node counts as told to the kernel once again.
 func (m *Mount) lookupCached(o *op, dir *node, name string) (n *node, grant uint64, absent bool) {
 	if m.cfg.Lookup == LookupNone {
 		return nil, 0, false
@@ -32,9 +32,9 @@ func (m *Mount) lookupCached(o *op, dir *node, name string) (n *node, grant uint
 	return n, grant, false
 }
 
-// maySearch tells whether the caller is known to be allowed to search dir, of
-// which the attributes may be believed, its mtime, and the grant under which its names
-// may be served, if any.
+// maySearch reports whether the caller is known to be allowed to search dir,
+// whose attributes must be fresh. It also returns dir's mtime, and the grant
+// under which its names may be served, or 0.
 func (m *Mount) maySearch(o *op, dir *node) (mtime nfs3.Time, grant uint64, ok bool) {
 	who := o.who()
 	held := dir.trusted(o, delegation.Directory)
@@ -53,7 +53,7 @@ func (m *Mount) maySearch(o *op, dir *node) (mtime nfs3.Time, grant uint64, ok b
 	return dir.attr.Mtime, grant, true
 }
 
-// searched takes note that the server searched dir for a caller, or would not.
+// searched records whether the server let a caller search dir.
 func (m *Mount) searched(o *op, dir *node, r reply, err error) {
 	if err != nil && !errors.Is(err, nfs3.ErrNoEnt) || dir.isPublic(m) {
 		return
@@ -68,7 +68,8 @@ func (n *node) isPublic(m *Mount) bool {
 	return m.public(&n.attr)
 }
 
-// mtime returns the last mtime of a directory that the server told, or noTime.
+// mtime returns the last mtime of a directory that the server reported, or
+// noTime.
 func (n *node) mtime() nfs3.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()

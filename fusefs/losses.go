@@ -2,28 +2,29 @@ package fusefs
 
 import "sync"
 
-// losses are the failures to store what was written to a node, as Linux's
-// errseq_t: each has a number, and each open file remembers up to which it was
-// told. So nobody takes what another is owed: the close of a descriptor that a
-// child has a copy of, or of another file of the node, leaves fsync its error.
+// losses are the failures to store data written to a node, like Linux's
+// errseq_t. Each failure has a number, and each open file remembers the last
+// one reported to it. No report thus consumes another's: the close of a
+// descriptor that a child inherited, or of another file of the node, leaves
+// fsync its error.
 type losses struct {
 	mu sync.Mutex
 	owed
-	purged chan struct{} // closed when the kernel has dropped its pages; nil: it has
-	again  bool          // more was lost meanwhile
+	purged chan struct{} // closed when the kernel has dropped its pages; nil: not dropping any
+	again  bool          // more data was lost meanwhile
 }
 
-// An owed is the last failure, and up to which anybody was told.
+// An owed is the last failure, and the last failures reported to any file.
 type owed struct {
-	last uint64 // its number; 0: there was none
+	last uint64 // number of the last failure; 0: none
 	err  error
 	told told
 }
 
-// A told is up to which failure an open file, or anybody, was told by a call.
+// A told is the last failure that calls reported to an open file, or to any.
 type told struct {
-	fsync uint64 // or by write
-	close uint64 // or by these; nobody knows whether the program looked at it
+	fsync uint64 // by fsync or write
+	close uint64 // by any call; the program may have ignored it
 	write uint64
 }
 
@@ -34,9 +35,9 @@ func (l *losses) add(err error) {
 	l.err = err
 }
 
-// opened returns from where on a file that is being opened is told of failures:
-// by fsync of those, too, that no fsync has told of, and by close of those that
-// nobody has been told of.
+// opened returns the failures that a file being opened counts as reported. Its
+// fsync reports those that no fsync has reported yet, and its close those that
+// no call has reported.
 func (l *losses) opened() told {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +46,7 @@ func (l *losses) opened() told {
 	return t
 }
 
-// byFsync returns the failure that a file's fsync has to tell of, once.
+// byFsync returns the failure that a file's fsync must report, once.
 func (l *losses) byFsync(f *told) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,9 +58,9 @@ func (l *losses) byFsync(f *told) error {
 	return l.err
 }
 
-// byClose returns the failure that the close of a descriptor has to tell of. It
-// takes nothing from the file: there may be other descriptors, and whoever exits
-// closes its own without a look at the outcome.
+// byClose returns the failure that the close of a descriptor must report. The
+// file still owes the failure to fsync: there may be other descriptors, and an
+// exiting process closes its own without a look at the result.
 func (l *losses) byClose(f *told) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +72,7 @@ func (l *losses) byClose(f *told) error {
 }
 
 // byWrite returns the failure that ends a write, once, so that a program stops
-// writing to a full disk. Its fsync or close tells of it too.
+// writing to a full disk. The file's fsync or close reports it too.
 func (l *losses) byWrite(f *told) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,26 +84,27 @@ func (l *losses) byWrite(f *told) error {
 	return l.err
 }
 
-// emptied notes that the file has no content any more: what was lost of it is
-// nothing to who opens it from now on.
+// emptied notes that the file has been truncated to nothing: earlier losses no
+// longer matter to later opens.
 func (l *losses) emptied() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.told.fsync, l.told.close = l.last, l.last
 }
 
-// debt returns what some fsync has to tell yet.
+// debt returns the failures, and whether an fsync must still report the last
+// one.
 func (l *losses) debt() (o owed, any bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.owed, l.last > l.told.fsync
 }
 
-// untold tells whether nobody was told of a failure.
+// untold reports whether no call has reported the last failure.
 func (o *owed) untold() bool { return o.last > o.told.close }
 
-// lost notes that data of n are lost. What the kernel has of them, and of n's
-// size, the server has not.
+// lost records that data of n is lost. The kernel's pages and its size of n
+// then differ from the server's.
 func (m *Mount) lost(n *node, err error) {
 	l := &n.pend().losses
 	l.add(err)
@@ -110,8 +112,8 @@ func (m *Mount) lost(n *node, err error) {
 	m.purge(n, l)
 }
 
-// purge has the kernel drop n's pages. They are locked while they are written or
-// read, so that no answer may wait for that but those to fsync and close.
+// purge has the kernel drop n's pages. The kernel locks pages while it reads or
+// writes them, so only answers to fsync and close may wait for purge.
 func (m *Mount) purge(n *node, l *losses) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +129,7 @@ func (m *Mount) purge(n *node, l *losses) {
 	})
 }
 
-// purgedOnce tells whether more was lost while the kernel dropped pages.
+// purgedOnce reports whether more data was lost while the kernel dropped pages.
 func (l *losses) purgedOnce() (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +140,7 @@ func (l *losses) purgedOnce() (again bool) {
 	return again
 }
 
-// purging waits until the kernel has dropped the pages of what is lost, or o has
+// purging waits until the kernel has dropped the pages of lost data, or o has
 // ended.
 func (l *losses) purging(o *op) {
 	l.mu.Lock()
