@@ -13,30 +13,32 @@ import (
 // A maker makes one object.
 type maker struct {
 	name string
-	attr vfs.SetAttr // what the new object shall have
+	attr vfs.SetAttr // attributes of the new object
 
-	// call makes the object in the directory and opens it as a place. It
-	// runs as the caller. EEXIST: the name is taken.
+	// call makes the object in the directory and opens it as an O_PATH
+	// descriptor. It runs as the caller. EEXIST means that the name is taken.
 	call func(dir int) (fd int, err error)
 
-	// kept tells whether the new object has what call gave it, by its
-	// attributes. If not it goes again: EOPNOTSUPP. Nil: nobody has doubts.
+	// kept reports, by the attributes, whether the new object has kept the data
+	// that call stored in it. If not, the object is removed and the result is
+	// EOPNOTSUPP. Nil means that no check is needed.
 	kept func(st *unix.Statx_t) bool
 
-	// changed tells that the new object was changed after call.
+	// changed reports whether the new object was changed after call.
 	changed bool
 
-	// taken tells what the object means that has the name. Nil: EEXIST.
+	// taken decides whether an existing object with the name is acceptable. Nil
+	// means EEXIST.
 	taken func(o *object) error
 }
 
 const (
-	defaultFileMode = 0o600 // where the client leaves it to the server
+	defaultFileMode = 0o600 // if the client leaves the mode to the server
 	defaultDirMode  = 0o700
 )
 
-// initial prepares the attributes for a new object. As with knfsd only root
-// gives it away.
+// initial prepares the attributes of a new object. As with knfsd, only root may
+// give it another owner.
 func (f *FS) initial(c *vfs.Cred, s vfs.SetAttr, mode uint32) vfs.SetAttr {
 	if s.Mode != nil {
 		mode = *s.Mode & modeBits
@@ -67,8 +69,8 @@ func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (made vfs.Made, err err
 	return made, errors.Join(f.syncNew(o, m), f.sync(d))
 }
 
-// makeIn makes the object, and tells attributes of the directory before and
-// after, and those of the object if they are known.
+// makeIn makes the object. It sets the directory's attributes before and after
+// in made, and those of the object if known.
 func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object, err error) {
 	d.wcc.Lock()
 	defer d.wcc.Unlock()
@@ -80,7 +82,7 @@ func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object
 	if err := checkNewName(m.name); err != nil {
 		return nil, err
 	}
-	if err := f.handles.ready(); err != nil { // later is too late to say so
+	if err := f.handles.ready(); err != nil { // after the object is made, it is too late to fail
 		if m.taken != nil {
 			if o, terr := f.makeTaken(c, d, m); terr != unix.ENOENT {
 				return o, terr
@@ -108,8 +110,8 @@ func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object
 	return o, err
 }
 
-// adoptMade is adoptSeen for a new object. It is there, whether the disk takes note of
-// its handle now or at a later tick.
+// adoptMade is adoptSeen for a new object. The object exists, so an error in
+// recording its handle is left to a later tick.
 func (f *FS) adoptMade(d *object, name string, fd int, st *unix.Statx_t) (*object, error) {
 	h, err := f.handleIn(d, name, fd, st)
 	if err != nil {
@@ -120,7 +122,7 @@ func (f *FS) adoptMade(d *object, name string, fd int, st *unix.Statx_t) (*objec
 	return f.adopt(h, fd, st), nil
 }
 
-// makeTaken returns what has the name, if the maker takes it.
+// makeTaken returns the object that has the name, if the maker accepts it.
 func (f *FS) makeTaken(c *vfs.Cred, d *object, m *maker) (*object, error) {
 	fd, err := f.openName(c, d, m.name)
 	if err != nil {
@@ -138,8 +140,8 @@ func (f *FS) makeTaken(c *vfs.Cred, d *object, m *maker) (*object, error) {
 	return o, nil
 }
 
-// finish gives a new object what the call that made it could not, and reads its
-// attributes. It closes fd where it fails.
+// finish sets the attributes that the call which made the object could not set,
+// and reads the result into st. It closes fd if it fails.
 func (f *FS) finish(d *object, fd int, m *maker, st *unix.Statx_t) error {
 	err := statFD(fd, st)
 	if err == nil && m.kept != nil && !m.kept(st) {
@@ -165,14 +167,13 @@ func (f *FS) finish(d *object, fd int, m *maker, st *unix.Statx_t) error {
 	return late(err)
 }
 
-// changesAny tells whether s says anything but a size.
+// changesAny reports whether s changes anything except a size.
 func changesAny(s *vfs.SetAttr) bool {
 	return s.Mode != nil || s.UID != nil || s.GID != nil || s.AtimeHow != vfs.DontChange || s.MtimeHow != vfs.DontChange
 }
 
-// modeCut tells whether the process's umask took bits off the mode of a new
-// object. The set-group-ID bit of directories is inherited, and an access
-// control list of the directory has its own say, in which umask has none.
+// modeCut reports whether the process's umask cleared bits of the mode of a new
+// object. A default access control list of the directory replaces the umask.
 func (f *FS) modeCut(d *object, st *unix.Statx_t, mode uint32) bool {
 	t := typeOf(st.Mode)
 	if t == vfs.TypeLnk || mode&^uint32(st.Mode) == 0 {
@@ -182,9 +183,9 @@ func (f *FS) modeCut(d *object, st *unix.Statx_t, mode uint32) bool {
 	return err != nil || n == 0
 }
 
-// syncNew puts a new object on stable storage. For one that cannot be opened its
-// directory's sync does: a journal has both in one transaction. But not a change
-// that came after it was made.
+// syncNew puts a new object on stable storage. If the object cannot be opened,
+// syncing its directory is enough, because a journal has both in one
+// transaction; but not if the object was changed after it was made.
 func (f *FS) syncNew(o *object, m *maker) error {
 	if o.typ == vfs.TypeReg || o.typ == vfs.TypeDir || m.changed {
 		return f.sync(o)

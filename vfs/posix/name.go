@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkName refuses what cannot be one component of a path: EACCES, as
-// RFC 1813, Section 3.2, has it. The kernel knows how long a name may be.
+// checkName refuses a name that cannot be one component of a path. The error is
+// EACCES, as in RFC 1813, Section 3.2. The kernel checks how long a name may
+// be.
 func checkName(name string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "/\x00"):
@@ -22,7 +23,7 @@ func checkName(name string) error {
 
 func isDots(name string) bool { return name == "." || name == ".." }
 
-// checkNewName is checkName for an object to be made: "." and ".." are there.
+// checkNewName is checkName for a new object: "." and ".." always exist.
 func checkNewName(name string) error {
 	if isDots(name) {
 		return unix.EEXIST

@@ -8,21 +8,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A named is what has a name that is about to change, if it is of the export. It is
-// to be closed without the locks of directories: the last to close a large file waits
-// until its storage is free.
+// A named is the object behind a name that is about to change, if it belongs to
+// the export. Close it without holding the locks of directories: the last close
+// of a large file waits until its storage is free.
 type named struct {
 	place
-	fd    int        // -1: nothing, or what is known
-	known vfs.Handle // of what was seen before, which takes no descriptor
+	fd    int        // -1: no object, or known is set
+	known vfs.Handle // of an object seen before, which needs no descriptor
 	st    unix.Statx_t
 	o     *object // nil: it was not in use
 }
 
 var noNamed = named{fd: -1}
 
-// named looks at what has the name, as the caller of the moment. An error is of the
-// moment, too: what cannot be seen at any time, the kernel says later.
+// named looks up name as the thread's current identity. It fails only with a
+// temporary error; the kernel reports any other error in the call that follows.
 func (f *FS) named(d *object, name string) (n named, err error) {
 	if n, ok := f.namedBefore(d, name); ok {
 		return n, nil
@@ -41,7 +41,7 @@ func (f *FS) named(d *object, name string) (n named, err error) {
 	return noNamed, err
 }
 
-// namedBefore is named for what was seen before.
+// namedBefore is named for an object that was seen before.
 func (f *FS) namedBefore(d *object, name string) (n named, ok bool) {
 	n = named{place: place{d.ino, name}, fd: -1}
 	if len(name) > glanceName {
@@ -52,7 +52,7 @@ func (f *FS) namedBefore(d *object, name string) (n named, ok bool) {
 	if statName(d.fd, append(append(b[:0], name...), 0), &n.st) != nil || !f.exported(&n.st) {
 		return n, false
 	}
-	if n.st.Nlink == 1 && n.st.Blocks >= slowBlocks { // or to remove it frees it
+	if n.st.Nlink == 1 && n.st.Blocks >= slowBlocks { // otherwise removing it would free the storage under the lock
 		return n, false
 	}
 	n.known, ok = f.handles.seen(n.st.Ino, n.st.Btime)
@@ -68,8 +68,8 @@ func (f *FS) closeNamed(n *named) {
 	}
 }
 
-// unnamed takes note that n has lost its name. What has no other is not kept
-// open, so that its storage is free.
+// unnamed records that n has lost its name. An object without another name is
+// not kept open, so that its storage is freed.
 func (f *FS) unnamed(n *named) error {
 	if n.fd < 0 {
 		return f.unnamedKnown(n)
@@ -85,15 +85,15 @@ func (f *FS) unnamed(n *named) error {
 	return err
 }
 
-// unnamedKnown is unnamed for what was seen before, if anything was there. Only
-// what is open stands in the way of its storage.
+// unnamedKnown is unnamed for an object seen before, or for none. Only an open
+// object keeps its storage.
 func (f *FS) unnamedKnown(n *named) error {
 	if n.o = f.cache.get(n.known); n.o == nil {
 		return nil
 	}
 	err := f.stat(n.o, &n.st)
 	if err == unix.ESTALE {
-		err = nil // it is forgotten
+		err = nil // stat has dropped it from the cache
 	}
 	return err
 }

@@ -8,17 +8,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// An object is a file system object in use: a place, that is a descriptor
-// that permits nothing but stands for the inode, and the files opened
-// through it.
+// An object is a file system object in use: an O_PATH descriptor, which permits
+// nothing but stands for the inode, and the files opened through it.
 type object struct {
 	h   vfs.Handle
-	fd  int // O_PATH
+	fd  int // O_PATH, or the descriptor of a lease
 	ino uint64
 	typ vfs.Type
 
-	// wcc is held over a change and the looks at the attributes before and
-	// after it. Where two are taken, the one with the smaller seq first.
+	// wcc is held during a change and while the attributes before and after it
+	// are read. To take two, take the one of the smaller seq first.
 	wcc sync.Mutex
 	seq uint64
 
@@ -27,14 +26,14 @@ type object struct {
 	windows     []*window
 	residency   residency
 	verdicts    []verdict
-	nextVerdict int // the one to be replaced
+	nextVerdict int // the next to be replaced
 
-	// The rest is the cache's, under its lock.
+	// The cache's lock guards the rest.
 	refs       int
 	used       uint32 // tick of the last release
 	pinned     bool   // by a lease
-	dead       bool   // no longer in the cache: the last release closes it
-	gone       bool   // no longer in the file system either
+	dead       bool   // removed from the cache: the last release closes it
+	gone       bool   // removed from the file system too
 	prev, next *object
 }
 
@@ -48,8 +47,8 @@ func (o *object) find(w *credKey, acc access) *file {
 	return nil
 }
 
-// take removes files that pick chooses among those not in use, and returns
-// them to be closed. o.mu is held.
+// take removes the unused files that pick chooses, and returns them for the
+// caller to close. o.mu is held.
 func (o *object) take(pick func(*file) bool) []*file {
 	var out []*file
 	kept := o.files[:0]
@@ -66,7 +65,7 @@ func (o *object) take(pick func(*file) bool) []*file {
 }
 
 // lockBoth takes the wcc locks of a and b, which may be the same object, and
-// returns how to give them back.
+// returns the function that releases them.
 func lockBoth(a, b *object) (unlock func()) {
 	if a == b {
 		a.wcc.Lock()

@@ -31,7 +31,7 @@ func Open(dir string, o Options) (*FS, error) {
 	return f, nil
 }
 
-// prepare does the work of Open, in the order in which its parts need each
+// prepare does the work of Open, in the order in which the parts depend on each
 // other.
 func (f *FS) prepare(dir string, o *Options) (err error) {
 	if f.process, err = thisProcess(); err != nil {
@@ -58,15 +58,16 @@ func (f *FS) prepare(dir string, o *Options) (err error) {
 		return err
 	}
 	f.root = f.adopt(h, fd, &f.rootStat)
-	// EPERM is what a container's filter says to a call that it does not know.
+	// A container's seccomp filter returns EPERM for calls that it does not
+	// know.
 	if err := accessible(f.root.fd, unix.X_OK); err == unix.ENOSYS || err == unix.EPERM {
 		return fmt.Errorf("there is no faccessat2 here; Linux 5.8 or newer is needed, and a seccomp filter of that age: %w", err)
 	}
 	return nil
 }
 
-// openMount opens dir, if possible in a copy of its mount that no other mount
-// covers any part of.
+// openMount opens dir, if possible in a copy of its mount on which no other
+// mounts lie.
 func (f *FS) openMount(dir string, o *Options) (err error) {
 	if f.tree, err = cloneMount(dir); err == nil {
 		f.mount, err = openDir(f.tree, ".")
@@ -82,7 +83,7 @@ func (f *FS) openMount(dir string, o *Options) (err error) {
 	if err := unix.Fstatfs(f.mount, &fs); err != nil {
 		return err
 	}
-	fsType := uint32(fs.Type) // which has another type on some machines
+	fsType := uint32(fs.Type) // Type has another Go type on some machines
 	if o.fsType != 0 {
 		fsType = o.fsType
 	}
@@ -98,7 +99,7 @@ func cloneMount(dir string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	// Or mounts made later would come to the copy too.
+	// Otherwise mounts made later would propagate to the copy.
 	private := unix.MountAttr{Propagation: unix.MS_PRIVATE}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &private); err != nil {
 		closeFD(fd)
@@ -113,8 +114,8 @@ func openDir(at int, name string) (int, error) {
 	})
 }
 
-// chooseHandles finds out which kind of handles can be had, and returns the
-// root's.
+// chooseHandles determines the available kind of handles, and returns the
+// root's handle.
 func (f *FS) chooseHandles(root int, o *Options) (h vfs.Handle, err error) {
 	if !o.TableHandles && f.kept {
 		k := &kernelHandles{mount: f.mount, known: knownHandles{held: f.cache.holds, young: o.young}}
@@ -132,7 +133,7 @@ func (f *FS) chooseHandles(root int, o *Options) (h vfs.Handle, err error) {
 	return t.root(), nil
 }
 
-// tryKernel opens the root by the handle that the kernel has for it.
+// tryKernel checks that the kernel opens the root by the root's handle.
 func (f *FS) tryKernel(k *kernelHandles, root int) (vfs.Handle, error) {
 	h, err := k.ask(root)
 	if err != nil {
@@ -153,8 +154,8 @@ func (f *FS) tryKernel(k *kernelHandles, root int) (vfs.Handle, error) {
 	return h, nil
 }
 
-// maxSize is how long a file may become: past RLIMIT_FSIZE a process is
-// killed, unless it does not try.
+// maxSize is the greatest size that a file may get. A process that writes past
+// RLIMIT_FSIZE is killed, so the FS must not try.
 func maxSize() uint64 {
 	var r unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_FSIZE, &r) != nil {
@@ -163,7 +164,8 @@ func maxSize() uint64 {
 	return min(r.Cur, maxFileSize)
 }
 
-// syncHandles puts the table on stable storage, what it learnt since the last tick.
+// syncHandles puts the changes of the table since the last tick on stable
+// storage.
 func (f *FS) syncHandles() {
 	t, ok := f.handles.(*tableHandles)
 	if !ok {
@@ -176,7 +178,7 @@ func (f *FS) syncHandles() {
 	f.unkept = err != nil
 }
 
-// janitor closes what is idle, until Close.
+// janitor runs the ticks, which close idle objects, until Close.
 func (f *FS) janitor(every time.Duration) {
 	defer close(f.stopped)
 	t := time.NewTicker(every)

@@ -12,42 +12,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say how a directory is served. The zero value is right for a
-// daemon that keeps no state.
+// Options say how a directory is served. The zero value suits a daemon that
+// keeps no state.
 type Options struct {
-	// StateDir is a directory of this daemon's own, outside of the export,
-	// for what must outlive it: the table behind handles of kind 2. Empty
-	// means that such handles do not outlive the FS. It is made if it does
-	// not exist. No two FS may use the same one at the same time.
+	// StateDir is a directory for the daemon's lasting state: the table behind
+	// handles of kind 2. It must lie outside the export. Empty means that such
+	// handles do not outlive the FS. Open creates it if it does not exist. No
+	// two FS may use the same directory at the same time.
 	StateDir string
 
-	// FSID is what Attr.FSID says; 0 means the device number of dir.
+	// FSID is the value of Attr.FSID; 0 means the device number of dir.
 	FSID uint64
 
-	// TableHandles gives out handles of kind 2 even where the kernel would
-	// open files by handle, and not only as long as it has them in its cache.
+	// TableHandles gives out handles of kind 2 even if the kernel would open
+	// files by handle, also those no longer in its cache.
 	TableHandles bool
 
-	// MaxFiles bounds the descriptors kept open; 0 means half of
-	// RLIMIT_NOFILE, at most 16384. Less than 64 is taken as 64.
+	// MaxFiles bounds the open descriptors; 0 means half of RLIMIT_NOFILE, at
+	// most 16384. Less than 64 is taken as 64.
 	MaxFiles int
 
-	// IdleTime is about how long a descriptor is kept unused; 0 means 2 s.
+	// IdleTime is about how long an unused descriptor is kept; 0 means 2 s.
 	IdleTime time.Duration
 
-	// Verifier gives the write verifier, at Open and after each failure to
-	// put data on stable storage. It must not repeat itself, in this
-	// process or the next. Nil means random numbers.
+	// Verifier returns the write verifier, at Open and after each failure to
+	// put data on stable storage. It must not repeat a value, in this process
+	// or the next. Nil means random numbers.
 	Verifier func() uint64
 
 	Log *slog.Logger // nil means none
 
-	fsType uint32 // in place of the file system's, unless 0: for tests
+	fsType uint32 // overrides the file system's type unless 0: for tests
 
-	young bool // handles of what was born just now are remembered too: for tests
+	young bool // remember handles of just-born objects too: for tests
 }
 
-// fill puts the defaults in.
+// fill sets the defaults.
 func (o *Options) fill() {
 	if o.MaxFiles == 0 {
 		o.MaxFiles = int(min(maxFiles()/2, defaultMaxFiles))

@@ -8,14 +8,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// parent returns the directory above d, which is the root for the root.
-// EACCES: it is not in the export.
+// parent returns the directory above d; the root's parent is the root. It
+// returns EACCES if the parent is not in the export.
 func (f *FS) parent(c *vfs.Cred, d *object) (*object, error) {
 	if d.h == f.root.h {
 		return f.self(c, d)
 	}
 	fd, err := f.openName(c, d, "..")
-	if err == unix.ENOENT { // the kernel's word for what is outside of a mount
+	if err == unix.ENOENT { // the kernel's error for a directory outside the mount
 		err = unix.EACCES
 	}
 	if err != nil {
@@ -24,8 +24,8 @@ func (f *FS) parent(c *vfs.Cred, d *object) (*object, error) {
 	return f.inside(fd, d.ino, maxDepth)
 }
 
-// inside makes an object of the place fd, a directory above the inode below,
-// if going up from it leads to the root.
+// inside makes an object of the O_PATH descriptor fd, a directory above the
+// inode below, if its chain of parents leads to the root.
 func (f *FS) inside(fd int, below uint64, depth int) (*object, error) {
 	h, err := f.insideHandle(fd, below, depth)
 	if err != nil {
@@ -58,8 +58,8 @@ func (f *FS) insideHandle(fd int, below uint64, depth int) (h vfs.Handle, err er
 	return f.handles.ofDir(fd, &st, above)
 }
 
-// pin keeps o, which is in use and not pinned, until unpin: it does not count
-// against the cache's bound.
+// pin keeps o, which is in use and not pinned, until unpin. A pinned object
+// does not count against the cache's bound.
 func (c *cache) pin(o *object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,8 +68,8 @@ func (c *cache) pin(o *object) {
 	c.fds.Add(-1)
 }
 
-// unpin leaves what there is to close to the next tick: it may take a disk, and who
-// gives a lease back has others to give back.
+// unpin undoes pin. It leaves any closing to the next tick, because closing may
+// wait for a disk and the caller may have more leases to give back.
 func (c *cache) unpin(o *object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *cache) unpin(o *object) {
 	}
 }
 
-// repin moves o to the ring of those that are pinned, or are not. c.mu is held.
+// repin moves o to the ring of pinned or unpinned objects. c.mu is held.
 func (c *cache) repin(o *object, pinned bool) {
 	o.pinned = pinned
 	if !o.dead {

@@ -11,8 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// data opens a file to be read or written. EINVAL: it has no data (RFC 1813,
-// Sections 3.3.6 and 3.3.7).
+// data opens a file for reading or writing. It returns EINVAL if the object has
+// no data (RFC 1813, Sections 3.3.6 and 3.3.7).
 func (f *FS) data(c *vfs.Cred, h vfs.Handle, acc access) (*object, *file, error) {
 	o, err := f.object(h)
 	if err != nil {
@@ -35,8 +35,8 @@ func (f *FS) endData(o *object, fl *file) {
 	f.put(o)
 }
 
-// Read reads with one system call, and looks at the attributes with another,
-// which also tells whether c may still read.
+// Read reads with one system call. A second one gets the attributes, which also
+// show whether c may still read.
 func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64) (n int, eof bool, a vfs.MaybeAttr, err error) {
 	o, fl, err := f.data(c, h, accRead)
 	if err != nil {
@@ -57,7 +57,7 @@ func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off ui
 		}
 		n += m
 		end := off + uint64(n)
-		// The file may have become longer since it ended here.
+		// The file may have grown after the read met its end.
 		eof = end >= st.Size || end < off || m == 0 && n < len(p)
 		if n == len(p) || eof {
 			return n, eof, f.some(&st), nil
@@ -65,7 +65,7 @@ func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off ui
 	}
 }
 
-// pread reads nothing where no file reaches.
+// pread reads at off. It reads nothing beyond the greatest possible file size.
 func pread(fd int, p []byte, off uint64) (int, error) {
 	if off > math.MaxInt64 || len(p) == 0 {
 		return 0, nil
@@ -79,7 +79,7 @@ func pread(fd int, p []byte, off uint64) (int, error) {
 	}
 }
 
-// attrOfHandle is attrOf where an operation did not get as far as an object.
+// attrOfHandle is attrOf for an operation that failed before it had an object.
 func (f *FS) attrOfHandle(h vfs.Handle) vfs.MaybeAttr {
 	o, err := f.object(h)
 	if err != nil {

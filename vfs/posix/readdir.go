@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// ReadDir reads entries with the kernel's own positions as cookies, which
-// file systems keep valid while the directory changes; so the verifier is
+// ReadDir reads entries with the kernel's own positions as cookies. File
+// systems keep these valid while the directory changes, so the verifier is
 // always 0.
 func (f *FS) ReadDir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, cookie, verifier uint64, plus bool, fn func(*vfs.Entry) bool) (dirAttr vfs.MaybeAttr, newVerifier uint64, eof bool, err error) {
 	d, err := f.directory(dir)
@@ -39,7 +39,7 @@ type lister struct {
 	st   unix.Statx_t // of d
 }
 
-// list calls fn for the entries from at on.
+// list calls fn for the entries from position at on.
 func (l *lister) list(ctx context.Context, at int64) (eof bool, err error) {
 	fl, err := l.f.open(l.d, l.c, accRead)
 	if err != nil {
@@ -67,12 +67,13 @@ func (l *lister) list(ctx context.Context, at int64) (eof bool, err error) {
 	}
 }
 
-// readDir fills b with entries from at on, and returns where the next are.
-// The descriptor is shared, its position not to be relied on.
+// readDir fills b with entries from position at on, and returns the position of
+// the next ones. The descriptor is shared, so another reader may have moved its
+// position.
 func (fl *file) readDir(at int64, b []byte) (n int, next int64, err error) {
 	fl.dir.Lock()
 	defer fl.dir.Unlock()
-	if fl.pos != at || at == 0 { // from the start also means: with what is new
+	if fl.pos != at || at == 0 { // a seek to the start also shows new entries
 		if _, err := unix.Seek(fl.fd, at, unix.SEEK_SET); err != nil {
 			fl.pos = 0
 			if err == unix.EINVAL {
@@ -119,7 +120,7 @@ func (l *lister) deliver(b []byte) (more bool, err error) {
 	return true, nil
 }
 
-// complete adds to entries what the kernel did not tell with their names.
+// complete adds the data that the kernel does not return with names.
 func (l *lister) complete(ents []vfs.Entry, nameZs [][]byte) error {
 	for i := range ents {
 		switch e := &ents[i]; string(e.Name) {
@@ -149,7 +150,7 @@ func (l *lister) complete(ents []vfs.Entry, nameZs [][]byte) error {
 	if l.f.handles.ready() == nil {
 		return nil
 	}
-	for i := range ents { // a listing can do without handles that may be lost
+	for i := range ents { // a listing may omit handles that may be lost
 		if e := &ents[i]; e.HasHandle && !l.f.handles.kept(e.FileID) {
 			e.Handle, e.HasHandle = vfs.Handle{}, false
 		}
@@ -157,8 +158,8 @@ func (l *lister) complete(ents []vfs.Entry, nameZs [][]byte) error {
 	return nil
 }
 
-// glance adds handles and attributes of what was seen before, as FS.glance
-// does, and tells whether that is all.
+// glance adds handles and attributes of objects seen before, as FS.glance does,
+// and reports whether that completed all entries.
 func (l *lister) glance(ents []vfs.Entry, nameZs [][]byte) (all bool) {
 	if l.f.may(l.d, l.c, unix.X_OK, &l.st) != nil {
 		return false
@@ -183,8 +184,8 @@ func (l *lister) glance(ents []vfs.Entry, nameZs [][]byte) (all bool) {
 	return all
 }
 
-// add adds handle and attributes as far as they can be had: the entry may
-// have gone, or be a mount point.
+// add adds the handle and attributes if available: the entry may have been
+// removed, or may be a mount point.
 func (l *lister) add(e *vfs.Entry, nameZ []byte) {
 	fd, err := openPathZ(l.d.fd, nameZ)
 	if err != nil {
@@ -212,7 +213,7 @@ func (l *lister) addSelf(e *vfs.Entry, o *object) {
 	}
 }
 
-// addParent is for "..", which is the root itself in the root.
+// addParent completes "..", which in the root is the root itself.
 func (l *lister) addParent(e *vfs.Entry) {
 	if l.d == l.f.root {
 		l.addSelf(e, l.d)

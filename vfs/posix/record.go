@@ -9,30 +9,29 @@ import (
 	"slices"
 )
 
-// A place is where an object is found: a name in a directory, which is named
-// by its inode number.
+// A place is a name in a directory, which is given by its inode number.
 type place struct {
 	dir  uint64
 	name string
 }
 
-// An entry is what the table knows of an inode. On file:
+// An entry is the table's knowledge of an inode. On file:
 //
-//	CRC32C of all that follows (4) | octets that follow (2)
+//	CRC32C of all that follows (4) | bytes that follow (2)
 //	inode (8) | birth (8) | home (8) | generation (4) | dead (1)
-//	places (1) | for each: directory (8), octets of name (2), name
+//	places (1) | for each: directory (8), bytes of name (2), name
 type entry struct {
 	tableID
-	dead   bool    // the object has gone, as was seen
-	places []place // newest first; none where it is not to be found
+	dead   bool    // the object is known to be removed
+	places []place // newest first; none if the object cannot be found
 }
 
-// A tableID is what a handle of kind 2 says.
+// A tableID is the content of a handle of kind 2.
 type tableID struct {
 	ino   uint64
-	birth uint64 // tells the object from others that had the number
-	home  uint64 // the directory where it was first seen, to be searched when the table knows nothing
-	gen   uint32 // counts those born in one instant
+	birth uint64 // distinguishes the object from others with its number
+	home  uint64 // the directory where the object was first seen, to search if the table has no entry
+	gen   uint32 // counts objects born in the same instant
 }
 
 const (
@@ -46,7 +45,7 @@ var errRecord = errors.New("vfs/posix: damaged record in handle table")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// gone tells that handles of the object open nothing.
+// gone reports whether handles of the object open nothing.
 func (e *entry) gone() bool { return e.dead || len(e.places) == 0 }
 
 func (id *tableID) appendTo(b []byte) []byte {
@@ -56,7 +55,7 @@ func (id *tableID) appendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, id.gen)
 }
 
-// parseTableID reads the first tableIDLen octets of b, which are there.
+// parseTableID parses the first tableIDLen bytes of b, which must be present.
 func parseTableID(b []byte) tableID {
 	return tableID{
 		ino: binary.BigEndian.Uint64(b), birth: binary.BigEndian.Uint64(b[8:]),
@@ -85,11 +84,11 @@ func (e *entry) appendTo(b []byte) []byte {
 	return b
 }
 
-// recordLen returns the length of the record that b begins with, of which
-// recordHead octets are there.
+// recordLen returns the length of the record at the start of b, which has at
+// least recordHead bytes.
 func recordLen(b []byte) int { return recordHead + int(binary.BigEndian.Uint16(b[4:])) }
 
-// parseRecord reads a whole record, and nothing more.
+// parseRecord parses b, which must be exactly one whole record.
 func parseRecord(b []byte) (e entry, err error) {
 	if len(b) < recordFixed || len(b) != recordLen(b) || crc32.Checksum(b[4:], castagnoli) != binary.BigEndian.Uint32(b) {
 		return entry{}, errRecord
@@ -118,7 +117,7 @@ func parseRecord(b []byte) (e entry, err error) {
 	return e, nil
 }
 
-// add puts p first. The oldest place goes if there are too many.
+// add puts p first. If there are too many places, the oldest is dropped.
 func (e *entry) add(p place) {
 	e.drop(p)
 	e.places = slices.Insert(e.places, 0, p)
@@ -129,8 +128,8 @@ func (e *entry) drop(p place) {
 	e.places = slices.DeleteFunc(e.places, func(q place) bool { return q == p })
 }
 
-// dropButLast is drop as long as a place is left: that is where to search
-// for the names of the object that the table does not know.
+// dropButLast is drop, except that it keeps the last place: its directory is
+// searched for names of the object that the table does not know.
 func (e *entry) dropButLast(p place) {
 	if len(e.places) > 1 {
 		e.drop(p)

@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Remove removes what is no directory.
+// Remove removes an object that is not a directory.
 func (f *FS) Remove(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
 	if isDots(name) {
 		return vfs.WCC{}, unix.EACCES
@@ -18,7 +18,8 @@ func (f *FS) Remove(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string)
 	return f.unlink(c, dir, name, 0)
 }
 
-// Rmdir has the errors for "." and ".." of RFC 1813, Section 3.3.13.
+// Rmdir removes a directory. Its errors for "." and ".." are those of RFC 1813,
+// Section 3.3.13.
 func (f *FS) Rmdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
 	switch name {
 	case ".":
@@ -44,7 +45,7 @@ func (f *FS) unlink(c *vfs.Cred, dir vfs.Handle, name string, flags int) (w vfs.
 	return w, err
 }
 
-// unlinkIn leaves in v what has lost the name.
+// unlinkIn stores the object that lost the name in v.
 func (f *FS) unlinkIn(c *vfs.Cred, d *object, name string, flags int, v *named) (w vfs.WCC, err error) {
 	d.wcc.Lock()
 	defer d.wcc.Unlock()

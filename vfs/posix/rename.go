@@ -11,7 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Rename does nothing where both names are of one object, as the kernel does.
+// Rename renames an object. It does nothing if both names belong to the same
+// object, like the kernel.
 func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
 	d, err := f.directory(from)
 	if err != nil {
@@ -38,8 +39,8 @@ func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName st
 	return fromDir, toDir, err
 }
 
-// renameIn leaves in old what has another name, and in over what had that name
-// before.
+// renameIn stores the renamed object in old, and the object that had the new
+// name before in over.
 func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string, old, over *named) (wd, we vfs.WCC, err error) {
 	defer lockBoth(d, e)()
 	var st unix.Statx_t
@@ -62,8 +63,8 @@ func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string,
 	return wd, we, err
 }
 
-// rename moves a name. The handles learn of the new one first: a daemon that
-// dies in between must find the object by either.
+// rename moves a name. The handle table records the new name first, because a
+// daemon that dies in between must find the object under either name.
 func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string, old, over *named) error {
 	err := f.as(c, func() (err error) {
 		if *old, err = f.named(d, from); err == nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A residency is whether the kernel tells this process what of a file is in memory,
-// and whose file it was then.
+// A residency is whether the kernel tells this process which pages of a file
+// are in memory, and the file's mode and owners at the time of that answer.
 type residency struct {
 	known    bool
 	told     bool
@@ -18,9 +18,9 @@ type residency struct {
 	uid, gid uint32
 }
 
-// tellsResident tells whether mincore(2) tells the truth of o. Of a file that the
-// process neither owns, nor has CAP_FOWNER for, nor may write, it says that all of
-// it is in memory.
+// tellsResident reports whether mincore(2) is truthful for o. For a file that
+// the process neither owns nor may write, without CAP_FOWNER, mincore reports
+// every page as resident.
 func (f *FS) tellsResident(o *object, st *unix.Statx_t) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -33,8 +33,9 @@ func (f *FS) tellsResident(o *object, st *unix.Statx_t) bool {
 	return r.told
 }
 
-// ownsOrWrites tells whether the process is the owner of the file of a place, as far
-// as the kernel cares, or may write to it. O_NOATIME takes the same right as mincore.
+// ownsOrWrites reports whether the process counts as owner of the file behind
+// an O_PATH descriptor, or may write to it. O_NOATIME needs the same right as
+// mincore.
 func ownsOrWrites(place int) bool {
 	fd, err := retry(func() (int, error) {
 		return unix.Open(magicPath(place), unix.O_RDONLY|unix.O_NOATIME|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
@@ -48,8 +49,8 @@ func ownsOrWrites(place int) bool {
 
 var pageSize = os.Getpagesize()
 
-// resident tells whether all of mem is in memory, so that to read it waits for
-// no disk, and fills no hole.
+// resident reports whether all of mem is in memory, so that reading it waits
+// for no disk and fills no hole.
 func resident(mem []byte) bool {
 	var pages [maxMapped]byte
 	start := uintptr(unsafe.Pointer(&mem[0])) &^ uintptr(pageSize-1)

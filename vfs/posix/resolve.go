@@ -13,7 +13,7 @@ func (t *tableHandles) open(h vfs.Handle) (int, error) {
 	b := h.AppendTo(room[:0])
 	switch {
 	case len(b) > kernelHandleHead && b[0] == kindKernel:
-		return -1, unix.ESTALE // of a time when the daemon was root
+		return -1, unix.ESTALE // from a time when the daemon was root
 	case len(b) != 1+tableIDLen || b[0] != kindTable:
 		return -1, vfs.ErrBadHandle
 	}
@@ -24,12 +24,12 @@ func (t *tableHandles) open(h vfs.Handle) (int, error) {
 // A resolver opens one object, and the directories above it as needed.
 type resolver struct {
 	*tableHandles
-	tried map[uint64]bool // inodes: what other processes moved may make circles of the table
+	tried map[uint64]bool // by inode: moves by other processes may leave cycles in the table
 }
 
-// open finds the object of id at a place that the table knows, or else by
-// reading the directories of these places once. Without either, it has gone,
-// and the table says so until it is seen again.
+// open finds the object of id at a place in the table, or otherwise by reading
+// the directories of those places once. If both fail, the object has gone, and
+// the table records that until the object is seen again.
 func (r *resolver) open(id tableID) (int, error) {
 	if r.tried[id.ino] || len(r.tried) >= maxDepth {
 		return -1, unix.ESTALE
@@ -60,21 +60,21 @@ func (r *resolver) open(id tableID) (int, error) {
 		}
 		e.places = nil
 		switch same, err := r.write(&e, version); {
-		case same: // whether the disk takes it or not
+		case same: // even if writing to the disk failed
 			return -1, unix.ESTALE
 		case err != nil:
 			return -1, err
 		}
-		// The object has moved while it was looked for.
+		// The object moved during the search.
 	}
 }
 
-// unknown is the version of an entry that the table has not got.
+// unknown is the version of an entry that is not in the table.
 const unknown = 0
 
-// lookUp returns the table's entry of an object, and what version it is. If
-// there is none, the handle says where to search. ESTALE: the object has
-// gone.
+// lookUp returns the table's entry of an object, and its version. If the table
+// has none, lookUp makes one from the handle, which names the directory to
+// search. It returns ESTALE if the object has gone.
 func (r *resolver) lookUp(id tableID) (e entry, version int64, err error) {
 	r.table.mu.Lock()
 	defer r.table.mu.Unlock()
@@ -92,8 +92,8 @@ func (r *resolver) lookUp(id tableID) (e entry, version int64, err error) {
 	return e, r.table.index[id.ino], nil
 }
 
-// write puts a mended entry in the table if what the table has of the object
-// is still what was read.
+// write puts a corrected entry into the table, if the table's entry is still
+// the version that was read.
 func (r *resolver) write(e *entry, version int64) (same bool, err error) {
 	r.table.mu.Lock()
 	defer r.table.mu.Unlock()

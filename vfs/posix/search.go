@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errNowhere is that all directories where an object was seen were read, and
-// it is in none.
+// errNowhere means that all directories where an object was seen were read
+// without finding it.
 var errNowhere = errors.New("vfs/posix: object is nowhere")
 
-// find opens the object of an entry. found tells where it was, if that is
-// news.
+// find opens the object of an entry. found is the place of the object if the
+// entry does not have it.
 func (r *resolver) find(e *entry) (fd int, found place, err error) {
 	dirs, err := r.directories(e)
 	defer func() {
@@ -48,8 +48,8 @@ func (r *resolver) find(e *entry) (fd int, found place, err error) {
 	return -1, place{}, err
 }
 
-// worse keeps what is more than that the object is not where it was looked
-// for.
+// worse combines errors: it keeps an error other than the object's absence at
+// one place.
 func worse(err, more error) error {
 	switch more {
 	case unix.ENOENT, unix.ENOTDIR:
@@ -61,7 +61,7 @@ func worse(err, more error) error {
 	return err
 }
 
-// directories opens the directories of an entry's places as far as it can.
+// directories opens the directories of an entry's places, as many as it can.
 func (r *resolver) directories(e *entry) (dirs map[uint64]*object, err error) {
 	dirs = make(map[uint64]*object, 1)
 	for _, p := range e.places {
@@ -104,7 +104,7 @@ func (r *resolver) directory(ino uint64) (*object, error) {
 	return r.fs.adoptExported(h, fd)
 }
 
-// try opens name in d if that is the object. ENOENT: it is not.
+// try opens name in d if it is the object, or returns ENOENT.
 func (r *resolver) try(d *object, name string, e *entry) (int, error) {
 	fd, err := openPath(d.fd, name)
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *resolver) check(fd int, e *entry) error {
 	return err
 }
 
-// search reads d for the object, and returns its name too.
+// search reads d to find the object, and also returns its name.
 func (r *resolver) search(d *object, e *entry) (fd int, name string, err error) {
 	r.absent.searching()
 	defer r.absent.searched()

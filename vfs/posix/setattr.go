@@ -10,9 +10,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// SetAttr changes size, owner, mode and times, in this order: writing and a
-// new owner take setuid bits away, which mode may give back, and all change
-// times. What came before an error stays.
+// SetAttr changes size, owner, mode and times, in this order: writing and a new
+// owner clear setuid bits, which mode may restore, and all of them change
+// times. Changes made before an error stay.
 func (f *FS) SetAttr(_ context.Context, c *vfs.Cred, h vfs.Handle, s vfs.SetAttr, guard *vfs.Time) (vfs.WCC, error) {
 	o, err := f.object(h)
 	if err != nil {
@@ -48,7 +48,7 @@ func (f *FS) changeAll(o *object, c *vfs.Cred, s vfs.SetAttr) error {
 			return err
 		}
 		if s.AtimeHow == vfs.DontChange && s.MtimeHow == vfs.SetToServer {
-			s.MtimeHow = vfs.DontChange // that is done, and took no ownership
+			s.MtimeHow = vfs.DontChange // truncate has set mtime already, and needed no ownership
 		}
 	}
 	var times error
@@ -62,25 +62,26 @@ func (f *FS) changeAll(o *object, c *vfs.Cred, s vfs.SetAttr) error {
 	case err != nil:
 		return err
 	case times == unix.EPERM && isTouch(&s) && f.permitted(o, c, unix.W_OK) == nil:
-		// Linux lets writers set both times to now, but not one of them.
+		// Linux lets writers set both times to now, but not just one of the
+		// two.
 		return changeTimes(o.fd, &s)
 	}
 	return times
 }
 
-// isTouch tells whether s sets times to the server's only.
+// isTouch reports whether s sets times to the server's time only.
 func isTouch(s *vfs.SetAttr) bool {
 	return s.AtimeHow != vfs.SetToClient && s.MtimeHow != vfs.SetToClient
 }
 
-// changeOwnerMode changes owner, then mode, of the place fd.
+// changeOwnerMode changes owner, then mode, of the O_PATH descriptor fd.
 func (f *FS) changeOwnerMode(fd int, t vfs.Type, s *vfs.SetAttr) error {
 	if s.UID != nil || s.GID != nil {
 		if err := unix.Fchownat(fd, "", idOr(s.UID), idOr(s.GID), unix.AT_EMPTY_PATH); err != nil {
 			return err
 		}
 	}
-	if s.Mode != nil && t != vfs.TypeLnk { // links have none, and knfsd says nothing
+	if s.Mode != nil && t != vfs.TypeLnk { // links have no mode, and knfsd returns no error
 		return unix.Fchmodat(f.proc, magic(fd), *s.Mode&modeBits, 0)
 	}
 	return nil
@@ -93,7 +94,7 @@ func idOr(id *uint32) int {
 	return int(*id)
 }
 
-// changeTimes changes the times of the place fd.
+// changeTimes changes the times of the O_PATH descriptor fd.
 func changeTimes(fd int, s *vfs.SetAttr) error {
 	if s.AtimeHow == vfs.DontChange && s.MtimeHow == vfs.DontChange {
 		return nil
@@ -116,21 +117,21 @@ func timespec(how vfs.SetTime, t vfs.Time) (unix.Timespec, error) {
 	case vfs.SetToServer:
 		return unix.Timespec{Nsec: unix.UTIME_NOW}, nil
 	}
-	if t.Nsec >= 1e9 { // some of these numbers mean something else to the kernel
+	if t.Nsec >= 1e9 { // some of these numbers have a special meaning to the kernel
 		return unix.Timespec{}, unix.EINVAL
 	}
 	return unix.Timespec{Sec: t.Sec, Nsec: int64(t.Nsec)}, nil
 }
 
-// truncateLocked is truncate for an object whose wcc lock is not held.
+// truncateLocked takes o.wcc and calls truncate.
 func (f *FS) truncateLocked(o *object, c *vfs.Cred, size uint64) error {
 	o.wcc.Lock()
 	defer o.wcc.Unlock()
 	return f.truncate(o, c, size)
 }
 
-// truncate sets the size of a file that c may write to. It changes mtime
-// even if the size is that already. o.wcc is held.
+// truncate sets the size of a file that c may write to. It changes mtime even
+// if the size stays the same. o.wcc is held.
 func (f *FS) truncate(o *object, c *vfs.Cred, size uint64) error {
 	switch o.typ {
 	case vfs.TypeReg:

@@ -10,7 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// StatFS says of AvailBytes what is there for users other than root.
+// StatFS returns the sizes of the file system. AvailBytes is the space
+// available to users other than root.
 func (f *FS) StatFS(_ context.Context, _ *vfs.Cred, h vfs.Handle) (s vfs.FSStat, a vfs.MaybeAttr, err error) {
 	st, a, err := f.statfs(h)
 	if err != nil {
@@ -26,8 +27,8 @@ func (f *FS) StatFS(_ context.Context, _ *vfs.Cred, h vfs.Handle) (s vfs.FSStat,
 	}, a, nil
 }
 
-// linkMax is how many names an object can have, where that is known of the
-// kind of file system; defaultLinkMax promises little.
+// linkMax is how many names an object can have, for known types of file
+// systems. defaultLinkMax is a low value for the others.
 var linkMax = map[int64]uint32{
 	unix.EXT4_SUPER_MAGIC:  65000,
 	unix.XFS_SUPER_MAGIC:   1<<31 - 1,

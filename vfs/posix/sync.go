@@ -8,9 +8,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// late is the error of an operation that has changed something already. Who is
-// told to come again later would make the change twice, and a directory that is
-// made twice is an error.
+// late converts the error of an operation that has already changed something.
+// After a temporary error the client would repeat the change, and making a
+// directory a second time fails.
 func late(err error) error {
 	if passing(err) {
 		return unix.EIO
@@ -18,7 +18,7 @@ func late(err error) error {
 	return err
 }
 
-// passing tells whether an error says that the same call may do later.
+// passing reports whether an error is temporary.
 func passing(err error) bool {
 	switch err {
 	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETIMEDOUT:
@@ -27,10 +27,11 @@ func passing(err error) bool {
 	return false
 }
 
-// sync puts an object's metadata on stable storage after a change: its own
-// where the daemon can open it, otherwise all that the file system has. One in
-// memory has no such storage. What has lost its last name meanwhile needs none;
-// that it cannot be opened does not tell so, for it may only have moved.
+// sync puts an object's metadata on stable storage after a change. It syncs the
+// object itself if the daemon can open it, and otherwise the whole file system.
+// A file system in memory has no stable storage. An object without a name needs
+// no sync; failing to open it is no proof of that, because the object may only
+// have moved.
 func (f *FS) sync(o *object) error {
 	if f.volatile {
 		return nil
@@ -48,7 +49,7 @@ func (f *FS) sync(o *object) error {
 	return late(f.disk.all())
 }
 
-// removed tells whether o is seen to have no name any more.
+// removed reports whether o is known to have no name any more.
 func (o *object) removed() bool {
 	var st unix.Statx_t
 	return statFD(o.fd, &st) == nil && st.Nlink == 0

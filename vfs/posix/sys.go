@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statMask is what is asked of statx: the birth time tells a file from an
-// earlier one with its inode number, the mount from another on top of it.
+// statMask is the request to statx. The birth time distinguishes a file from an
+// earlier one with its inode number, and the mount id from a mount on top of
+// it.
 const statMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME | unix.STATX_MNT_ID
 
 var empty [1]byte // the empty path
@@ -23,7 +24,7 @@ func errnoErr(e unix.Errno) error {
 }
 
 // retry calls fn until it is not interrupted. Go restarts system calls, but
-// some file systems answer EINTR all the same.
+// some file systems still return EINTR.
 func retry(fn func() (int, error)) (int, error) {
 	for {
 		n, err := fn()
@@ -39,22 +40,22 @@ func statFD(fd int, st *unix.Statx_t) error {
 	return errnoErr(e)
 }
 
-// statName looks at a name in dir, which stands in a buffer with its NUL, and
-// neither follows nor mounts what it is.
+// statName reads the attributes of a name in dir. nameZ is the name with its
+// NUL. It neither follows a link nor triggers an automount.
 func statName(dir int, nameZ []byte, st *unix.Statx_t) error {
 	_, _, e := unix.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(&nameZ[0])),
 		unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statMask, uintptr(unsafe.Pointer(st)), 0)
 	return errnoErr(e)
 }
 
-// openPath opens name in dir as a place, not following it.
+// openPath opens name in dir with O_PATH, without following a link.
 func openPath(dir int, name string) (int, error) {
 	return retry(func() (int, error) {
 		return unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
 }
 
-// openPathZ is openPath for a name that stands in a buffer with its NUL.
+// openPathZ is openPath for a name with its NUL.
 func openPathZ(dir int, nameZ []byte) (int, error) {
 	for {
 		fd, _, e := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&nameZ[0])),
@@ -65,9 +66,9 @@ func openPathZ(dir int, nameZ []byte) (int, error) {
 	}
 }
 
-// openBeneath opens a path below dir as a place, if it goes nowhere else on
-// its way, whatever becomes of its directories meanwhile. No directory may be
-// a symbolic link or on another mount.
+// openBeneath opens a path below dir with O_PATH. It never leaves dir on the
+// way, even if directories are renamed meanwhile. No directory may be a
+// symbolic link or on another mount.
 func openBeneath(dir int, path string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
@@ -76,15 +77,16 @@ func openBeneath(dir int, path string) (int, error) {
 	return retry(func() (int, error) { return unix.Openat2(dir, path, &how) })
 }
 
-// A kernelHandle is struct file_handle of name_to_handle_at(2), with the room
-// that a vfs.Handle gives.
+// A kernelHandle is struct file_handle of name_to_handle_at(2), with as many
+// bytes as a vfs.Handle can hold.
 type kernelHandle struct {
 	n   uint32
 	typ int32
 	b   [kernelHandleMax]byte
 }
 
-// of asks the kernel for the handle of fd. EOVERFLOW: there is no room.
+// of asks the kernel for the handle of fd. It returns EOVERFLOW if the handle
+// is too long.
 func (k *kernelHandle) of(fd int) error {
 	k.n = kernelHandleMax
 	var mount int32
@@ -93,15 +95,15 @@ func (k *kernelHandle) of(fd int) error {
 	return errnoErr(e)
 }
 
-// open opens the object as a place, in the mount that fd is in.
+// open opens the object with O_PATH, in the mount of the descriptor mount.
 func (k *kernelHandle) open(mount int) (int, error) {
 	fd, _, e := unix.Syscall(unix.SYS_OPEN_BY_HANDLE_AT, uintptr(mount), uintptr(unsafe.Pointer(k)),
 		unix.O_PATH|unix.O_CLOEXEC)
 	return int(fd), errnoErr(e)
 }
 
-// magic is the name of fd in /proc/self/fd, through which a place is opened
-// with the kernel's check of permissions.
+// magic is the name of fd in /proc/self/fd. Opening an O_PATH descriptor by
+// that name makes the kernel check permissions.
 func magic(fd int) string { return strconv.Itoa(fd) }
 
 func magicPath(fd int) string { return "/proc/self/fd/" + magic(fd) }
