@@ -18,17 +18,17 @@ var (
 )
 
 // A WriteBehind takes data for one file and writes them later, several WRITEs
-// at a time: what is adjacent in one. It keeps a copy until the server has the
-// data on stable storage (COMMIT), and writes again what a server loses that is
-// started again. After some seconds it does all that unasked.
+// at a time, each of adjacent data. It keeps a copy until the server has the
+// data on stable storage (COMMIT), and writes data again that a restarted
+// server has lost. After linger, it writes and commits without being asked.
 //
-// Where writes overlap, the later one counts, at all times and after any loss.
-// Its calls do not end with the context of who wrote.
+// If writes overlap, the later write counts, at all times and after any loss.
+// Calls to the server do not end with the context of the writer.
 //
-// A failure loses the data concerned, or all that were not sent yet where the
-// server cannot be reached. It is handed to the function that WriteBehind was
-// given, which knows who has to be told, and all goes on as if nothing had
-// happened: Write, Flush and Sync return other errors only.
+// A failure loses the data concerned, or, if the server cannot be reached, all
+// data that were not sent yet. The WriteBehind passes the error to the function
+// failed, which must report the loss, and continues: Write, Flush and Sync
+// return only other errors.
 type WriteBehind struct {
 	f      *File
 	failed func(err error)
@@ -40,39 +40,39 @@ type WriteBehind struct {
 	stop  context.CancelFunc // of all calls
 
 	mu           sync.Mutex
-	changed      chan struct{} // closed when anything changes; nil if nobody waits
+	changed      chan struct{} // closed on any change; nil if no goroutine waits
 	closed       bool
-	pieces       extents      // all data that are not on stable storage
-	open         *extent      // which still grows, or nil
-	queue        []*extent    // to be sent
+	pieces       extents      // all data not on stable storage
+	open         *extent      // the piece that still grows, or nil
+	queue        []*extent    // pieces to send
 	flights      []*flight    // under way
-	commit       bool         // is under way
-	unsent       int          // pieces that the server may not have
-	written      int64        // octets that it may have in memory only
-	backlog      int64        // octets in queue
-	commitWindow commitWindow // of a COMMIT
+	commit       bool         // a COMMIT is under way
+	unsent       int          // number of pieces the server may not have
+	written      int64        // bytes the server may have in memory only
+	backlog      int64        // bytes in queue
+	commitWindow commitWindow // bytes before a COMMIT
 	full         int64        // end of the last piece that was filled
 
 	seq      uint64 // of the youngest piece
-	sendTo   uint64 // pieces up to this one are to be sent,
-	stableTo uint64 // and made stable; 0 when they are
-	barrier  uint64 // pieces up to this one are waited for and must not be replaced
-	waiters  int    // who set barrier
+	sendTo   uint64 // pieces up to this seq must be sent,
+	stableTo uint64 // and made stable; 0 if they are
+	barrier  uint64 // pieces up to this seq are waited for, and must not be replaced
+	waiters  int    // number of calls of until that rely on barrier
 
 	timer *time.Timer
 	aging bool // timer runs
 
-	turn     uint64 // of Sync
+	turn     uint64 // counts calls of Sync
 	lastAttr lastAttr
 
-	verf uint64 // that the server showed last
-	met  bool   // it has shown one
+	verf uint64 // the server's latest write verifier
+	met  bool   // verf is set
 }
 
 // WriteBehind returns a WriteBehind for f. Its data count against budget, and
-// are no more than Config.Window at a time. failed is called for each failure,
-// before the Flush or Sync that waits for the data returns; it must not use the
-// WriteBehind. After Close it is not called any more.
+// are no more than Config.Window at a time. It calls failed for each failure,
+// before the Flush or Sync that waits for the data returns. failed must not use
+// the WriteBehind. After Close, failed is not called any more.
 func (f *File) WriteBehind(budget *Budget, failed func(err error)) *WriteBehind {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &WriteBehind{
@@ -91,9 +91,9 @@ func (f *File) WriteBehind(budget *Budget, failed func(err error)) *WriteBehind 
 	return w
 }
 
-// Write takes a copy of p, to be written at offset off. It waits where there is
-// no room, or while a Flush or Sync waits for data that p overlaps. With an
-// error, part of p may have been taken.
+// Write takes a copy of p, to be written at offset off. It waits while there is
+// no room, and while a Flush or Sync waits for data that p overlaps. If Write
+// returns an error, part of p may have been taken.
 func (w *WriteBehind) Write(ctx context.Context, p []byte, off int64) error {
 	switch {
 	case off < 0:
@@ -111,8 +111,8 @@ func (w *WriteBehind) Write(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// Flush returns when all that was written before and did not fail is at the
-// server, perhaps only in its memory.
+// Flush returns when all data written before it that did not fail are at the
+// server, possibly only in the server's memory.
 func (w *WriteBehind) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,16 +122,16 @@ func (w *WriteBehind) Flush(ctx context.Context) error {
 	return w.until(ctx, upTo, w.unsentUpTo)
 }
 
-// Sync returns when all that was written before and did not fail is on stable
+// Sync returns when all data written before it that did not fail are on stable
 // storage. A single piece costs a single call.
 func (w *WriteBehind) Sync(ctx context.Context) error {
 	_, err := w.SyncStat(ctx)
 	return err
 }
 
-// SyncStat is Sync, and returns what the server said of the file in answer to a
-// call that was made after SyncStat was, when the server had all data: nothing,
-// if there was no such call.
+// SyncStat is Sync, and returns the file's attributes from the reply to a call
+// that began after SyncStat did, when the server had all data. If no such call
+// was made, the attributes are not OK.
 func (w *WriteBehind) SyncStat(ctx context.Context) (a nfs3.PostOpAttr, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +146,7 @@ func (w *WriteBehind) SyncStat(ctx context.Context) (a nfs3.PostOpAttr, err erro
 	return a, err
 }
 
-// until waits until no piece up to a certain one is left.
+// until waits until left(seq) is false: no piece up to seq is left.
 func (w *WriteBehind) until(ctx context.Context, seq uint64, left func(seq uint64) bool) error {
 	w.waiters++
 	w.barrier = max(w.barrier, seq)
@@ -168,7 +168,7 @@ func (w *WriteBehind) until(ctx context.Context, seq uint64, left func(seq uint6
 }
 
 // Pending returns the smallest range with all data that may not be at the
-// server yet, and whether there are any.
+// server yet, and whether any such data exist.
 func (w *WriteBehind) Pending() (from, to int64, any bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,9 +187,9 @@ func (w *WriteBehind) Pending() (from, to int64, any bool) {
 	return s.from, s.to, true
 }
 
-// Close drops what is not on stable storage, gives up the calls under way and
-// gives all memory back. Over RDMA, a call that is given up can cost the
-// connection; after a Sync there is none.
+// Close drops data that are not on stable storage, abandons the calls under way
+// and frees all memory. Over RDMA, abandoning a call can cost the connection;
+// after a Sync no call is under way.
 func (w *WriteBehind) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -228,7 +228,7 @@ func (w *WriteBehind) wake() {
 	}
 }
 
-// age puts on stable storage what has been here for a while.
+// age puts data on stable storage that have been here for linger.
 func (w *WriteBehind) age() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,7 +237,7 @@ func (w *WriteBehind) age() {
 	w.pump()
 }
 
-// poke makes w look whether somebody needs room.
+// poke makes w check whether another writer needs room.
 func (w *WriteBehind) poke() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -6,25 +6,25 @@ import (
 	"sync"
 )
 
-// A Budget bounds the octets that WriteBehinds have in memory, all together.
-// Who waits for room makes the others put their data on stable storage. A
-// single block of data has room in any budget.
+// A Budget bounds the bytes that WriteBehinds have in memory, all together. A
+// writer that waits for room makes the other WriteBehinds put their data on
+// stable storage. A single block of data fits in any budget.
 type Budget struct {
 	limit int64
 
 	mu      sync.Mutex
 	used    int64
-	waiting []*claim // in the order in which they came
+	waiting []*claim // in order of arrival
 	users   map[*WriteBehind]struct{}
 }
 
 // A claim waits for room.
 type claim struct {
 	n       int64
-	granted chan struct{} // closed when it has it
+	granted chan struct{} // closed when the claim has its room
 }
 
-// NewBudget returns a Budget of the given number of octets.
+// NewBudget returns a Budget of the given number of bytes.
 func NewBudget(octets int64) *Budget {
 	return &Budget{limit: octets, users: make(map[*WriteBehind]struct{})}
 }
@@ -41,11 +41,11 @@ func (b *Budget) leave(w *WriteBehind) {
 	delete(b.users, w)
 }
 
-// fitsLocked tells whether there is room for n. Where nothing is in use there
-// always is: nobody could make more.
+// fitsLocked reports whether n bytes fit. They always fit if nothing is in use,
+// because waiting could not make more room.
 func (b *Budget) fitsLocked(n int64) bool { return b.used == 0 || b.used+n <= b.limit }
 
-// try takes room for n octets if there is some, and nobody waits for it.
+// try takes room for n bytes if they fit and no claim waits.
 func (b *Budget) try(n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,8 +56,8 @@ func (b *Budget) try(n int64) bool {
 	return true
 }
 
-// acquire waits until there is room for n octets. The caller holds no lock of a
-// WriteBehind: all of them may be asked to make room.
+// acquire waits for room for n bytes. The caller must not hold the lock of a
+// WriteBehind: any of them may be asked to make room.
 func (b *Budget) acquire(ctx context.Context, n int64) error {
 	if b.try(n) {
 		return nil
@@ -65,9 +65,9 @@ func (b *Budget) acquire(ctx context.Context, n int64) error {
 	c := &claim{n: n, granted: make(chan struct{})}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, c)
-	b.grantLocked() // there may be room since
+	b.grantLocked() // room may have been given back since
 	var users []*WriteBehind
-	if len(b.waiting) == 1 { // from now on they see it themselves
+	if len(b.waiting) == 1 { // from now on, they see the claim themselves
 		for w := range b.users {
 			users = append(users, w)
 		}
@@ -85,7 +85,7 @@ func (b *Budget) acquire(ctx context.Context, n int64) error {
 	}
 }
 
-// withdraw takes a claim back, and what it got.
+// withdraw takes a claim back, with any room granted to it.
 func (b *Budget) withdraw(c *claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +97,7 @@ func (b *Budget) withdraw(c *claim) {
 	b.grantLocked()
 }
 
-// give gives room back.
+// give returns room.
 func (b *Budget) give(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,14 +113,14 @@ func (b *Budget) grantLocked() {
 	}
 }
 
-// short tells whether somebody waits for room.
+// short reports whether a claim waits for room.
 func (b *Budget) short() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.waiting) > 0
 }
 
-// half tells whether half of the room is in use.
+// half reports whether half of the room is in use.
 func (b *Budget) half() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

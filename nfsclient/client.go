@@ -14,27 +14,27 @@ import (
 )
 
 // A Client makes the calls of NFS version 3 to one server, one method for each
-// procedure (RFC 1813, Section 3.3). A call that the server puts off is made
-// again, as Config.Patience says.
+// procedure (RFC 1813, Section 3.3). If the server puts a call off, the Client
+// repeats the call as Config.Patience describes.
 //
-// With an Error, results hold what the server said beside its refusal, such as
-// attributes; with other errors they mean nothing. An error that is no Error
-// is or wraps what oncrpc.Caller describes, or ErrReply.
+// If the error is an Error, results hold the rest of the server's reply, such
+// as attributes; with other errors, results are meaningless. An error that is
+// not an Error is or wraps an error described at oncrpc.Caller, or ErrReply.
 type Client struct {
 	caller oncrpc.Caller
 	cfg    Config
 	calls  *sync.Pool // of *call
 }
 
-// New returns a Client that calls through caller, which stays the caller's to
-// close.
+// New returns a Client that calls through caller. The creator of caller must
+// close it.
 func New(caller oncrpc.Caller, cfg Config) *Client {
 	cfg.fill()
 	return &Client{caller: caller, cfg: cfg, calls: new(sync.Pool)}
 }
 
-// As returns a Client that makes its calls in the name of cred, of which it
-// keeps a copy, and is like c otherwise. It costs little.
+// As returns a Client that makes its calls in the name of cred and otherwise is
+// like c. It copies cred, and is cheap.
 func (c *Client) As(cred rpcmsg.Cred) *Client {
 	cred.GIDs = slices.Clone(cred.GIDs)
 	d := *c
@@ -42,8 +42,7 @@ func (c *Client) As(cred rpcmsg.Cred) *Client {
 	return &d
 }
 
-// A call is one procedure under way, and the memory that it needs, which calls
-// use again.
+// A call is one procedure under way, with its reusable memory.
 type call struct {
 	x      oncrpc.Exchange
 	status nfs3.Status
@@ -68,16 +67,18 @@ func (c *Client) end(k *call) {
 	c.calls.Put(k)
 }
 
-// Calls is the key of the value that a context has whose end is to end no call under
-// way: the context.Context of such calls. Calls that were not made when the first one
-// ends fail with ErrNotMade.
+// Calls is the key of a context value, which is itself a context.Context. If a
+// context has this value, its end does not end the calls under way; only the
+// end of the value does. Calls not yet made when the first context ends fail
+// with ErrNotMade.
 type Calls struct{}
 
-// ErrNotMade is a call that the server has not had, or has put off.
+// ErrNotMade is the error of a call that the server has not received, or has
+// put off.
 var ErrNotMade = errors.New("nfsclient: not called")
 
-// run makes the call, again where the server puts it off, and notes the status
-// that the results begin with.
+// run makes the call, repeats it if the server puts it off, and stores the
+// status at the start of the results.
 func (c *Client) run(ctx context.Context, k *call) error {
 	calls := ctx
 	if outlasting, ok := ctx.Value(Calls{}).(context.Context); ok {
@@ -104,7 +105,7 @@ func (c *Client) run(ctx context.Context, k *call) error {
 	}
 }
 
-// outcome is what became of a call whose results have been decoded.
+// outcome returns the error of a call whose results have been decoded, or nil.
 func (k *call) outcome() error {
 	if err := k.x.Results.Err(); err != nil {
 		return fmt.Errorf("%s: %w: %w", nfs3.ProcName(k.x.Proc), ErrReply, err)

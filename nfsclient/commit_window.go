@@ -2,20 +2,20 @@ package nfsclient
 
 import "time"
 
-// A commitWindow is how many octets a server has in memory when it is asked to put them
-// on stable storage. Where that takes hardly longer than a WRITE, lots are
-// small: little memory goes round, is still in the processor's cache when it is
-// used again, and nothing is left to do when a program wants its data stable.
-// Where it takes longer, as with a disk, lots grow, so that such waits are few.
+// A commitWindow is how many bytes to write unstably before a COMMIT. It
+// shrinks while COMMIT takes hardly longer than a WRITE: then little memory
+// circulates and is still in the processor's cache when reused, and a program
+// that wants its data stable waits for little. It doubles while COMMIT is slow,
+// as on a disk, so that such waits are few.
 type commitWindow struct {
 	octets int64
-	write  time.Duration // what the last WRITE took
+	write  time.Duration // duration of the last WRITE
 }
 
-// sent notes what a WRITE took that did not wait for stable storage.
+// sent records the duration of a WRITE that did not wait for stable storage.
 func (l *commitWindow) sent(took time.Duration) { l.write = took }
 
-// settled notes what a COMMIT took. No lot is larger than most.
+// settled records the duration of a COMMIT. The window never exceeds most.
 func (l *commitWindow) settled(took time.Duration, most int64) {
 	if took > slowCommit*l.write {
 		l.octets = min(2*l.octets, most)

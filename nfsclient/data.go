@@ -9,12 +9,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// maxItem is the octets that one READ or WRITE can say that it has.
+// maxItem is the largest number of bytes that one READ or WRITE can report.
 const maxItem = math.MaxInt32
 
-// Read reads at most len(p) octets from offset off of a file on into p, in one
-// call. Data of the results is the part of p that was filled; what the rest of
-// p holds afterwards is not defined.
+// Read reads at most len(p) bytes of a file at offset off into p, in one call.
+// Data of the results is the filled part of p; the rest of p is undefined
+// afterwards.
 func (c *Client) Read(ctx context.Context, file nfs3.FH, off uint64, p []byte) (nfs3.ReadRes, error) {
 	k := c.begin(nfs3.ProcRead)
 	defer c.end(k)
@@ -40,8 +40,8 @@ func (c *Client) Read(ctx context.Context, file nfs3.FH, off uint64, p []byte) (
 }
 
 // Write writes p to a file at offset off, in one call. Count of the results is
-// how much of p the server took, which may be less, and Committed how far it
-// has come, which may be further than how.
+// the number of bytes that the server took, which may be less than len(p).
+// Committed is how stable those bytes are, which may be more stable than how.
 func (c *Client) Write(ctx context.Context, file nfs3.FH, off uint64, p []byte, how nfs3.Stable) (nfs3.WriteRes, error) {
 	k := c.begin(nfs3.ProcWrite)
 	defer c.end(k)
@@ -60,8 +60,8 @@ func (c *Client) Write(ctx context.Context, file nfs3.FH, off uint64, p []byte, 
 	return res, k.outcome()
 }
 
-// Commit puts what was written to a range of a file on stable storage; count 0
-// means to the end. What was written under another verifier than that of the
+// Commit puts data written to a range of a file on stable storage; count 0
+// means to the end. Data written under another write verifier than that of the
 // results may be lost.
 func (c *Client) Commit(ctx context.Context, file nfs3.FH, off uint64, count uint32) (nfs3.CommitRes, error) {
 	k := c.begin(nfs3.ProcCommit)

@@ -8,19 +8,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// ErrReply is a reply that is not what RFC 1813 says of its procedure, or
-// cannot be true.
+// ErrReply is the error of a reply that violates RFC 1813 or cannot be true.
 var ErrReply = errors.New("nfsclient: the server's reply makes no sense")
 
-// An Error is a server's refusal of a call. errors.Is finds its Status in it,
-// the errno value that the host has for the case, and those of io/fs's errors
-// that fit.
+// An Error is a server's refusal of a call. errors.Is matches it with its
+// Status, with the host's errno value for that status, and with the
+// corresponding errors of io/fs.
 type Error struct {
 	Proc   uint32
 	Status nfs3.Status
 }
 
-// Error names the procedure, says what is wrong and names the status.
+// Error returns the procedure, the host's description of the error, and the
+// status.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %v (%v)", nfs3.ProcName(e.Proc), e.Errno(), e.Status)
 }
@@ -28,14 +28,14 @@ func (e *Error) Error() string {
 // Unwrap returns e's Status.
 func (e *Error) Unwrap() error { return e.Status }
 
-// Is compares e with what the host calls the case.
+// Is reports whether target is the host's error for e.
 func (e *Error) Is(target error) bool {
 	errno := e.Errno()
 	return target == errno || errno.Is(target)
 }
 
-// Errno returns what the host calls the case: of a status that the host has no
-// number for, the nearest, and EIO of one that the protocol does not define.
+// Errno returns the host's error number for e: the nearest number if the host
+// has none for the status, and EIO if the protocol does not define the status.
 func (e *Error) Errno() syscall.Errno {
 	if errno, ok := errnos[e.Status]; ok {
 		return errno
@@ -64,7 +64,7 @@ var errnos = map[nfs3.Status]syscall.Errno{
 	nfs3.ErrDQuot:       syscall.EDQUOT,
 	nfs3.ErrStale:       syscall.ESTALE,
 	nfs3.ErrRemote:      syscall.EREMOTE,
-	nfs3.ErrBadHandle:   syscall.ESTALE, // a handle of another server, or of none
+	nfs3.ErrBadHandle:   syscall.ESTALE, // a handle of another server, or an invalid handle
 	nfs3.ErrNotSync:     syscall.EAGAIN,
 	nfs3.ErrBadCookie:   syscall.EAGAIN,
 	nfs3.ErrNotSupp:     syscall.EOPNOTSUPP,

@@ -13,39 +13,38 @@ import (
 type state uint8
 
 const (
-	growing  state = iota // more may come behind it
+	growing  state = iota // adjacent data may be added
 	queued                // for a WRITE
 	sending               // in a WRITE under way
 	written               // the server has it, perhaps only in memory
 	settling              // in a COMMIT under way
-	over                  // stable, replaced by later data, or given up
+	over                  // stable, replaced by later data, or abandoned
 )
 
-// unsent tells whether the server may not have such a piece.
+// unsent reports whether the server may not have a piece in state s.
 func (s state) unsent() bool { return s <= sending }
 
 // An extent is a piece of a WriteBehind.
 type extent struct {
-	piece // lent is nil: the data are in
+	piece // lent is nil: block holds the data
 	block *block
 
-	seq   uint64 // its age: pieces that came later have more
+	seq   uint64 // its age: later pieces have a higher number
 	state state
-	call  *flight // that it is in, while it is sending
+	call  *flight // the WRITE of this piece, in state sending
 	again bool    // the server has lost it once
 }
 
-// Extents are in the order of their offsets and do not overlap: what later data
-// replace is cut off. Therefore it does not matter in what order they are sent
-// again.
+// extents are ordered by offset and do not overlap: cover cuts off data that
+// later data replace. They may therefore be sent again in any order.
 type extents []*extent
 
-// search returns the index of the first extent that ends behind off.
+// search returns the index of the first extent that ends after off.
 func (x extents) search(off int64) int {
 	return sort.Search(len(x), func(i int) bool { return x[i].end() > off })
 }
 
-// overlap tells whether there is data up to a certain age in a range.
+// overlap reports whether a range has data of pieces up to seq.
 func (x extents) overlap(from, to int64, seq uint64) bool {
 	for i := x.search(from); i < len(x) && x[i].off < to; i++ {
 		if x[i].seq <= seq {
@@ -55,14 +54,14 @@ func (x extents) overlap(from, to int64, seq uint64) bool {
 	return false
 }
 
-// insert puts an extent to its place, where there is none.
+// insert puts an extent in its place. No other extent may overlap it.
 func (w *WriteBehind) insert(e *extent) {
 	w.pieces = slices.Insert(w.pieces, w.pieces.search(e.off), e)
 	w.count(e, 1)
 }
 
-// cover cuts off what is to be replaced. A call under way goes on with what it
-// has, and who overlaps it waits.
+// cover cuts off the data in a range, which is about to be replaced. A call
+// under way continues with the old data, and overlapping new data wait for it.
 func (w *WriteBehind) cover(from, to int64) {
 	i := w.pieces.search(from)
 	if from >= to || i == len(w.pieces) {
@@ -85,14 +84,14 @@ func (w *WriteBehind) cover(from, to int64) {
 	}
 }
 
-// trim leaves only a part of an extent.
+// trim cuts an extent down to a range.
 func (w *WriteBehind) trim(e *extent, from, to int64) {
 	w.count(e, -1)
 	e.data, e.off = e.data[from-e.off:to-e.off], from
 	w.count(e, 1)
 }
 
-// split makes two of an extent.
+// split divides an extent in two.
 func (w *WriteBehind) split(e *extent, at int64) {
 	r := new(extent)
 	*r = *e
@@ -115,7 +114,7 @@ func (w *WriteBehind) set(e *extent, s state) {
 	w.count(e, 1)
 }
 
-// count adds an extent to the sums, or takes it from them.
+// count adds an extent to the sums, or subtracts it.
 func (w *WriteBehind) count(e *extent, sign int) {
 	if e.state == queued {
 		w.backlog += int64(sign * len(e.data))
@@ -128,7 +127,7 @@ func (w *WriteBehind) count(e *extent, sign int) {
 	}
 }
 
-// discard ends an extent, which the caller takes out of w.pieces.
+// discard ends an extent. The caller must remove it from w.pieces.
 func (w *WriteBehind) discard(e *extent) {
 	if e.state != over {
 		w.set(e, over)

@@ -10,14 +10,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// errNoProgress: a server that takes or gives nothing, and says that all is
-// well, would keep us busy for ever.
+// errNoProgress is the error if the server transfers nothing and reports
+// success. Without it, the client would repeat the call for ever.
 var errNoProgress = errors.New("the server transfers nothing and gives no reason")
 
-// errNegative is an offset that no file has.
+// errNegative is the error for a negative offset.
 var errNegative = fmt.Errorf("negative offset: %w", syscall.EINVAL)
 
-// A File is a file on the server, of which NFS knows only the handle.
+// A File is a file on the server, which NFS identifies by its handle alone.
 type File struct {
 	fs     *FS
 	handle nfs3.FH
@@ -26,7 +26,7 @@ type File struct {
 // Handle returns f's handle.
 func (f *File) Handle() nfs3.FH { return f.handle }
 
-// As returns f for calls in the name of cred, of which it keeps a copy.
+// As returns f for calls in the name of cred, and copies cred.
 func (f *File) As(cred rpcmsg.Cred) *File {
 	fs := *f.fs
 	fs.c = fs.c.As(cred)
@@ -42,13 +42,13 @@ func (f *File) SetAttr(ctx context.Context, attr nfs3.SetAttr) error {
 	return err
 }
 
-// Truncate makes f size octets long.
+// Truncate makes f size bytes long.
 func (f *File) Truncate(ctx context.Context, size uint64) error {
 	return f.SetAttr(ctx, nfs3.SetAttr{Size: nfs3.OptUint64{Set: true, Value: size}})
 }
 
-// Sync puts on stable storage what anybody wrote to f. What WriteAt and
-// CopyFrom wrote is there already.
+// Sync puts on stable storage all data that any client wrote to f. Data written
+// by WriteAt and CopyFrom are stable already.
 func (f *File) Sync(ctx context.Context) error {
 	_, err := f.fs.c.Commit(ctx, f.handle, 0, 0)
 	return err

@@ -11,14 +11,14 @@ import (
 
 // A flight is a WRITE under way.
 type flight struct {
-	piece // as it is sent
+	piece // as sent
 	block *block
 	seq   uint64
-	parts []*extent // what is left of it
-	turn  uint64    // of the WriteBehind, if there were no other data; else 0
+	parts []*extent // the parts that were not replaced
+	turn  uint64    // of the WriteBehind, if there were no other data; otherwise 0
 }
 
-// pump does whatever can be done. It is called after every change.
+// pump starts all calls that can be made. It must be called after every change.
 func (w *WriteBehind) pump() {
 	if w.closed {
 		return
@@ -36,7 +36,7 @@ func (w *WriteBehind) pump() {
 	w.wake()
 }
 
-// short tells whether somebody waits for our memory.
+// short reports whether another writer waits for our memory.
 func (w *WriteBehind) short() bool { return w.window.short() || w.budget.short() }
 
 func (w *WriteBehind) enqueue(e *extent) {
@@ -44,8 +44,8 @@ func (w *WriteBehind) enqueue(e *extent) {
 	w.queue = append(w.queue, e)
 }
 
-// send sends what is queued, as far as calls are to be had. A call never
-// overlaps another: the server may do them in any order.
+// send sends queued pieces, up to Config.Depth calls at a time. A call never
+// overlaps another call, because the server may execute them in any order.
 func (w *WriteBehind) send() {
 	depth := w.f.fs.c.cfg.Depth
 	if len(w.flights) == depth {
@@ -89,8 +89,9 @@ func (w *WriteBehind) depart(e *extent) {
 	})
 }
 
-// how returns how stable a piece is to be when its WRITE is answered. One that
-// was lost, or is alone and to be stable anyway, needs no COMMIT.
+// how returns how stable a piece must be when the server answers its WRITE. A
+// piece needs no COMMIT if it was lost before, or if it is the only piece and
+// must be made stable anyway.
 func (w *WriteBehind) how(e *extent) nfs3.Stable {
 	if e.again || w.alone() && e.seq <= w.stableTo {
 		return nfs3.FileSync
@@ -98,7 +99,7 @@ func (w *WriteBehind) how(e *extent) nfs3.Stable {
 	return nfs3.Unstable
 }
 
-// alone tells whether a piece that is to be sent is all that there is.
+// alone reports whether the piece about to be sent is the only one.
 func (w *WriteBehind) alone() bool { return len(w.pieces) == 1 && len(w.flights) == 0 }
 
 // arrive ends a WRITE.
@@ -132,12 +133,12 @@ func (w *WriteBehind) arrive(c *flight, took time.Duration, err error) {
 	w.pump()
 }
 
-// fail tells why data are lost. Where it is no refusal, the server cannot be
-// reached: what was not sent yet is given up too, for nobody shall wait for it
-// again and again.
+// fail reports err for lost data. If err is not a refusal, the server cannot be
+// reached: fail then also discards unsent data, so that no caller waits for
+// them again and again.
 func (w *WriteBehind) fail(err error) {
 	if w.closed {
-		return // the call was given up
+		return // Close has abandoned the call
 	}
 	w.failed(err)
 	var refused *Error
@@ -152,8 +153,8 @@ func (w *WriteBehind) fail(err error) {
 	w.sweep()
 }
 
-// unsentUpTo tells whether a piece up to a certain age, which pump has seen that
-// it shall be sent, may not be at the server.
+// unsentUpTo reports whether a piece up to seq may not be at the server. pump
+// must have queued these pieces.
 func (w *WriteBehind) unsentUpTo(seq uint64) bool {
 	for _, e := range w.queue {
 		if e.seq <= seq && e.state != over {
@@ -163,7 +164,7 @@ func (w *WriteBehind) unsentUpTo(seq uint64) bool {
 	return slices.ContainsFunc(w.flights, func(c *flight) bool { return c.seq <= seq })
 }
 
-// heldUpTo tells whether a piece up to a certain age is not on stable storage.
+// heldUpTo reports whether a piece up to seq is not on stable storage.
 func (w *WriteBehind) heldUpTo(seq uint64) bool {
 	return slices.ContainsFunc(w.pieces, func(e *extent) bool { return e.seq <= seq })
 }

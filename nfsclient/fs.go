@@ -10,25 +10,25 @@ import (
 )
 
 // An FS is the tree below a directory of an export. Its methods take paths
-// from there, with or without a slash in front. Names are octets. A path that
-// leads out of the export is an error; one with ".." in it follows the
-// directories that it went through, not the names.
+// relative to that directory, with or without a leading slash. Names are byte
+// strings. A path that leads out of the export is an error; ".." follows the
+// directories that the path went through, not the names.
 //
-// Errors are *fs.PathError, or *os.LinkError where there are two paths, around
-// what Client's methods return.
+// Errors are *fs.PathError, or *os.LinkError for two paths, and wrap the errors
+// of Client's methods.
 type FS struct {
 	c    *Client
-	dirs []nfs3.FH // from the export's root down to where paths begin
+	dirs []nfs3.FH // from the export's root down to the start of paths
 	path []string  // the names in the export's path on the server; nil: unknown
 
-	readSize, writeSize, listSize int // octets
+	readSize, writeSize, listSize int // bytes
 	plain                         *atomic.Bool
 }
 
-// FS asks for the limits of the file system (FSINFO) whose root is root, and
-// returns it. export is its path on the server, by which symbolic links with
-// an absolute path are understood: those that lead below export are followed.
-// Where export is "" or "/", such a link begins at root.
+// FS asks for the limits of the file system (FSINFO) with root root, and
+// returns it. export is its path on the server, and is used to resolve absolute
+// symbolic links: links that lead below export are followed. If export is "" or
+// "/", an absolute link begins at root.
 func (c *Client) FS(ctx context.Context, root nfs3.FH, export string) (*FS, error) {
 	info, err := c.FSInfo(ctx, root)
 	if err != nil {
@@ -45,10 +45,10 @@ func (c *Client) FS(ctx context.Context, root nfs3.FH, export string) (*FS, erro
 	}, nil
 }
 
-// transferSize returns how many octets one call transfers where we want n and
-// the server allows limit.
+// transferSize returns the bytes of one call if we want n and the server allows
+// limit.
 func transferSize(n int, limit uint32) int {
-	if limit == 0 { // which would be no file system at all
+	if limit == 0 { // a limit that allows no transfer at all
 		limit = pageSize
 	}
 	n = int(min(int64(n), int64(limit)))
@@ -66,11 +66,11 @@ func names(path string) []string {
 // Client returns the Client that f calls through.
 func (f *FS) Client() *Client { return f.c }
 
-// Root returns the handle of the directory where f's paths begin.
+// Root returns the handle of the directory in which f's paths begin.
 func (f *FS) Root() nfs3.FH { return f.dirs[len(f.dirs)-1] }
 
-// Sub returns the tree below the directory at path. What leads out of it stays
-// within f's export.
+// Sub returns the tree below the directory at path. Paths that lead out of that
+// directory stay within f's export.
 func (f *FS) Sub(ctx context.Context, path string) (*FS, error) {
 	p, err := f.walk(ctx, path, true)
 	if err == nil && p.node.Attr.Type != nfs3.TypeDir {
@@ -87,15 +87,16 @@ func (f *FS) Sub(ctx context.Context, path string) (*FS, error) {
 	return &sub, nil
 }
 
-// File returns the file with the given handle, which a listing had, say.
+// File returns the file with the given handle, for example from a listing.
 func (f *FS) File(handle nfs3.FH) *File { return &File{fs: f, handle: handle} }
 
-// ReadSize returns the most octets that one READ asks for: what the server and
-// the Client's Config allow.
+// ReadSize returns the number of bytes that one READ asks for at most: the
+// limit of the server and of the Client's Config.
 func (f *FS) ReadSize() int { return f.readSize }
 
-// WriteSize returns the most octets that one WRITE carries.
+// WriteSize returns the number of bytes that one WRITE carries at most.
 func (f *FS) WriteSize() int { return f.writeSize }
 
-// ListSize returns the octets that one READDIR or READDIRPLUS asks for.
+// ListSize returns the number of bytes that one READDIR or READDIRPLUS asks
+// for.
 func (f *FS) ListSize() int { return f.listSize }

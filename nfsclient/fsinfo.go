@@ -6,7 +6,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// FSStat returns how full the file system of an object is.
+// FSStat returns the total and free space of an object's file system.
 func (c *Client) FSStat(ctx context.Context, object nfs3.FH) (nfs3.FSStatRes, error) {
 	k := c.begin(nfs3.ProcFSStat)
 	defer c.end(k)

@@ -7,18 +7,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 )
 
-// A block is lent memory that pieces of a file are in. Its WriteBehind's lock
-// is held by who changes it.
+// A block is lent memory that holds pieces of a file. The lock of its
+// WriteBehind guards it.
 type block struct {
 	lent *buf.Buf
-	refs int // pieces and calls
+	refs int // number of pieces and calls
 }
 
 func newBlock(size int) *block { return &block{lent: buf.Default.Get(size), refs: 1} }
 
 func (b *block) size() int { return len(b.lent.B) }
 
-// drop gives up a reference; the last gives the memory back.
+// drop releases a reference to b; the last one frees the memory.
 func (w *WriteBehind) drop(b *block) {
 	if b.refs--; b.refs == 0 {
 		w.give(b.size())
@@ -55,7 +55,7 @@ func (w *WriteBehind) give(size int) {
 	w.budget.give(int64(size))
 }
 
-// take takes a part of p, at least an octet.
+// take takes a part of p, at least one byte.
 func (w *WriteBehind) take(ctx context.Context, p []byte, off int64) (int, error) {
 	n, size, err := w.gather(ctx, p, off)
 	if err != nil || n > 0 {
@@ -85,8 +85,9 @@ func (w *WriteBehind) take(ctx context.Context, p []byte, off int64) (int, error
 	return n, nil
 }
 
-// gather takes what has its place in the open piece or behind it: n octets. If
-// there is nothing, size is how much memory a new piece for p should have.
+// gather takes the first n bytes of p if they belong in the open piece or
+// directly after it. If n is 0, size is how much memory a new piece for p
+// should have.
 func (w *WriteBehind) gather(ctx context.Context, p []byte, off int64) (n, size int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,15 +106,15 @@ func (w *WriteBehind) gather(ctx context.Context, p []byte, off int64) (n, size 
 			return n, 0, nil
 		}
 	}
-	if off == w.full { // somebody writes from the start to the end
+	if off == w.full { // a sequential writer
 		return 0, w.f.fs.writeSize, nil
 	}
 	return 0, w.blockSize(len(p)), nil
 }
 
-// admit waits while so much waits to be sent that taking more would only fill
-// memory, and while data in a range are waited for: replaced, they would never
-// get to the server.
+// admit waits while the backlog is so long that more data would only fill
+// memory, and while a Flush or Sync waits for data in the range: if replaced,
+// those data would never get to the server.
 func (w *WriteBehind) admit(ctx context.Context, from, to int64) error {
 	for {
 		switch {
@@ -129,22 +130,22 @@ func (w *WriteBehind) admit(ctx context.Context, from, to int64) error {
 	}
 }
 
-// blockSize returns the octets of memory for a piece of n octets or a little
+// blockSize returns the bytes of memory for a piece of n bytes or a little
 // more.
 func (w *WriteBehind) blockSize(n int) int {
 	n = max(n, smallBlock)
 	return min(1<<bits.Len(uint(n-1)), w.f.fs.writeSize)
 }
 
-// grow gives the open piece memory for n octets, as far as one WRITE carries
-// them and there is room.
+// grow gives the open piece memory for n bytes, limited to the size of one
+// WRITE, if there is room.
 func (w *WriteBehind) grow(e *extent, n int) {
 	if size := w.blockSize(n); size > e.block.size() {
 		w.move(e, size)
 	}
 }
 
-// seal has the open piece sent.
+// seal closes the open piece and queues it.
 func (w *WriteBehind) seal() {
 	e := w.open
 	if e == nil {
@@ -160,7 +161,7 @@ func (w *WriteBehind) seal() {
 	w.enqueue(e)
 }
 
-// move gives a piece other memory, if there is room.
+// move copies a piece to other memory, if there is room.
 func (w *WriteBehind) move(e *extent, size int) {
 	if !w.tryRoom(size) {
 		return

@@ -6,10 +6,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// ReadDir lists a part of a directory and calls each for its entries, which
-// are valid until each returns. eof tells that the directory ends there too.
-// each must not wait for another call: the transport may need the memory that
-// the entries are in.
+// ReadDir lists a part of a directory and calls each for its entries. An entry
+// is valid until each returns. eof reports whether the directory ends there
+// too. each must not wait for another call: the transport may need the memory
+// of the entries.
 func (c *Client) ReadDir(ctx context.Context, a *nfs3.ReadDirArgs, each func(*nfs3.Entry)) (res nfs3.DirRes, eof bool, err error) {
 	k := c.begin(nfs3.ProcReadDir)
 	defer c.end(k)
@@ -18,8 +18,8 @@ func (c *Client) ReadDir(ctx context.Context, a *nfs3.ReadDirArgs, each func(*nf
 	return c.runList(ctx, k, each)
 }
 
-// ReadDirPlus is ReadDir for entries with attributes and handles, as far as
-// the server has them.
+// ReadDirPlus is ReadDir for entries with attributes and handles, as far as the
+// server provides them.
 func (c *Client) ReadDirPlus(ctx context.Context, a *nfs3.ReadDirPlusArgs, each func(*nfs3.Entry)) (res nfs3.DirRes, eof bool, err error) {
 	k := c.begin(nfs3.ProcReadDirPlus)
 	defer c.end(k)

@@ -8,7 +8,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// Create makes a file.
+// Create creates a file.
 func (c *Client) Create(ctx context.Context, a *nfs3.CreateArgs) (nfs3.MakeRes, error) {
 	k := c.begin(nfs3.ProcCreate)
 	defer c.end(k)
@@ -28,7 +28,7 @@ func (c *Client) runMake(ctx context.Context, k *call) (nfs3.MakeRes, error) {
 	return res, k.outcome()
 }
 
-// Mkdir makes a directory.
+// Mkdir creates a directory.
 func (c *Client) Mkdir(ctx context.Context, a *nfs3.MkdirArgs) (nfs3.MakeRes, error) {
 	k := c.begin(nfs3.ProcMkdir)
 	defer c.end(k)
@@ -36,7 +36,7 @@ func (c *Client) Mkdir(ctx context.Context, a *nfs3.MkdirArgs) (nfs3.MakeRes, er
 	return c.runMake(ctx, k)
 }
 
-// Symlink makes a symbolic link.
+// Symlink creates a symbolic link.
 func (c *Client) Symlink(ctx context.Context, a *nfs3.SymlinkArgs) (nfs3.MakeRes, error) {
 	k := c.begin(nfs3.ProcSymlink)
 	defer c.end(k)
@@ -45,7 +45,7 @@ func (c *Client) Symlink(ctx context.Context, a *nfs3.SymlinkArgs) (nfs3.MakeRes
 	return c.runMake(ctx, k)
 }
 
-// Mknod makes a device, a socket or a FIFO.
+// Mknod creates a device, a socket or a FIFO.
 func (c *Client) Mknod(ctx context.Context, a *nfs3.MknodArgs) (nfs3.MakeRes, error) {
 	k := c.begin(nfs3.ProcMknod)
 	defer c.end(k)
@@ -53,13 +53,13 @@ func (c *Client) Mknod(ctx context.Context, a *nfs3.MknodArgs) (nfs3.MakeRes, er
 	return c.runMake(ctx, k)
 }
 
-// Remove removes name from dir, unless it is a directory. The results are of
-// dir.
+// Remove removes name from dir, unless name is a directory. The results
+// describe dir.
 func (c *Client) Remove(ctx context.Context, dir nfs3.FH, name string) (nfs3.WccData, error) {
 	return c.unlink(ctx, nfs3.ProcRemove, dir, name)
 }
 
-// Rmdir removes the empty directory name from dir. The results are of dir.
+// Rmdir removes the empty directory name from dir. The results describe dir.
 func (c *Client) Rmdir(ctx context.Context, dir nfs3.FH, name string) (nfs3.WccData, error) {
 	return c.unlink(ctx, nfs3.ProcRmdir, dir, name)
 }
@@ -71,8 +71,8 @@ func (c *Client) unlink(ctx context.Context, proc uint32, dir nfs3.FH, name stri
 	return c.runWcc(ctx, k)
 }
 
-// Rename gives an object another name, in another directory perhaps, in place
-// of what had that name.
+// Rename renames an object, possibly to another directory, and replaces any
+// object with the new name.
 func (c *Client) Rename(ctx context.Context, a *nfs3.RenameArgs) (nfs3.RenameRes, error) {
 	k := c.begin(nfs3.ProcRename)
 	defer c.end(k)
@@ -85,7 +85,7 @@ func (c *Client) Rename(ctx context.Context, a *nfs3.RenameArgs) (nfs3.RenameRes
 	return res, k.outcome()
 }
 
-// Link gives an object one more name.
+// Link gives an object an additional name.
 func (c *Client) Link(ctx context.Context, a *nfs3.LinkArgs) (nfs3.LinkRes, error) {
 	k := c.begin(nfs3.ProcLink)
 	defer c.end(k)

@@ -8,7 +8,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// Mkdir makes the directory path with the given mode.
+// Mkdir creates the directory path with the given mode.
 func (f *FS) Mkdir(ctx context.Context, path string, mode uint32) error {
 	dir, name, err := f.parent(ctx, path)
 	if err == nil {
@@ -24,8 +24,8 @@ func mkdirArgs(dir nfs3.FH, name string, mode uint32) *nfs3.MkdirArgs {
 	}
 }
 
-// MkdirAll makes the directory path and all that are missing on the way to it,
-// with the given mode. It does not mind when others make them meanwhile.
+// MkdirAll creates the directory path and any missing parents, with the given
+// mode. Directories that other clients create meanwhile are no error.
 func (f *FS) MkdirAll(ctx context.Context, path string, mode uint32) error {
 	w := walker{f: f, dirs: slices.Clone(f.dirs), rest: path, follow: true}
 	w.make = func(ctx context.Context, dir nfs3.FH, name string) (Node, error) {

@@ -15,13 +15,13 @@ import (
 )
 
 // A Mount makes the calls of MOUNT version 3 to one server (RFC 1813, Appendix
-// I). Errors that are no MountError are what oncrpc.Caller describes, or
-// ErrReply.
+// I). An error that is not a MountError is an error described at oncrpc.Caller,
+// or ErrReply.
 type Mount struct {
 	caller oncrpc.Caller
 	cred   rpcmsg.Cred
 	at     string
-	conn   io.Closer // nil: not ours
+	conn   io.Closer // nil: the caller owns the connection
 }
 
 // NewMount returns a Mount that calls through caller, in the name of cred; nil
@@ -34,13 +34,14 @@ func NewMount(caller oncrpc.Caller, cred *rpcmsg.Cred) *Mount {
 	return &Mount{caller: caller, cred: *cred}
 }
 
-// At says where the MOUNT program answers that a MountSearch found.
+// At returns the address at which a MountSearch found the MOUNT program.
 func (m *Mount) At() string { return m.at }
 
-// Caller returns what m calls through. Other calls of MOUNT may go there too.
+// Caller returns the oncrpc.Caller that m uses. Other calls of MOUNT may use it
+// too.
 func (m *Mount) Caller() oncrpc.Caller { return m.caller }
 
-// Close closes the connection that a MountSearch made for m, if it did.
+// Close closes the connection that a MountSearch made for m, if any.
 func (m *Mount) Close() error {
 	if m.conn == nil {
 		return nil
@@ -48,8 +49,8 @@ func (m *Mount) Close() error {
 	return m.conn.Close()
 }
 
-// call makes a call whose arguments are a path, or nothing. The results are
-// good until x.Release.
+// call makes a call that takes a path, or no arguments if path is nil. The
+// results are valid until x.Release.
 func (m *Mount) call(ctx context.Context, proc uint32, path *string, maxResults int) (x *oncrpc.Exchange, err error) {
 	x = &oncrpc.Exchange{
 		Prog: mount3.Program, Vers: mount3.Version, Proc: proc,
@@ -76,7 +77,7 @@ func (m *Mount) done(x *oncrpc.Exchange) error {
 	return nil
 }
 
-// Null does nothing, at the server's (NULL), and says nothing of who asks.
+// Null calls NULL, which does nothing, with AUTH_NONE.
 func (m *Mount) Null(ctx context.Context) error {
 	anyone := Mount{caller: m.caller, cred: rpcmsg.Cred{Flavor: rpcmsg.AuthNone}}
 	x, err := anyone.call(ctx, mount3.ProcNull, nil, 0)
@@ -87,8 +88,7 @@ func (m *Mount) Null(ctx context.Context) error {
 }
 
 // Mnt returns the file handle of an export, or of a directory below it (MNT).
-// Where the export does not take the flavour of m's credential, that is an
-// error.
+// It fails if the export does not accept the flavor of m's credential.
 func (m *Mount) Mnt(ctx context.Context, path string) (nfs3.FH, error) {
 	x, err := m.call(ctx, mount3.ProcMnt, &path, 4+4+mount3.FHSize+4+4*maxFlavors)
 	if err != nil {
@@ -109,7 +109,7 @@ func (m *Mount) Mnt(ctx context.Context, path string) (nfs3.FH, error) {
 	return handle, nil
 }
 
-// Umnt tells the server that path is not used any more (UMNT).
+// Umnt informs the server that path is not used any more (UMNT).
 func (m *Mount) Umnt(ctx context.Context, path string) error {
 	x, err := m.call(ctx, mount3.ProcUmnt, &path, 0)
 	if err != nil {
@@ -118,13 +118,13 @@ func (m *Mount) Umnt(ctx context.Context, path string) error {
 	return m.done(x)
 }
 
-// An Export is what a server lets be mounted.
+// An Export is a directory that the server exports.
 type Export struct {
 	Path    string
-	Clients []string // who may, in the server's words; none: everyone
+	Clients []string // allowed clients, in the server's words; none: all
 }
 
-// Exports lists what the server lets be mounted (EXPORT).
+// Exports lists the server's exports (EXPORT).
 func (m *Mount) Exports(ctx context.Context) ([]Export, error) {
 	x, err := m.call(ctx, mount3.ProcExport, nil, maxMountList)
 	if err != nil {
@@ -143,10 +143,11 @@ func (m *Mount) Exports(ctx context.Context) ([]Export, error) {
 	return list, m.done(x)
 }
 
-// A Mounted is a client that the server knows, and what it has mounted.
+// A Mounted is a client that the server knows, and a path that the client has
+// mounted.
 type Mounted struct{ Host, Path string }
 
-// Dump lists who has mounted what, as far as the server knows (DUMP).
+// Dump lists the mounts that the server knows (DUMP).
 func (m *Mount) Dump(ctx context.Context) ([]Mounted, error) {
 	x, err := m.call(ctx, mount3.ProcDump, nil, maxMountList)
 	if err != nil {

@@ -7,14 +7,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 )
 
-// A MountError is a server's refusal to let a path be mounted. errors.Is finds
-// its Status in it, and what the host and io/fs call the case.
+// A MountError is a server's refusal to let a path be mounted. errors.Is
+// matches it with its Status, and with the corresponding errors of the host and
+// io/fs.
 type MountError struct {
 	Path   string
 	Status mount3.Status
 }
 
-// Error says what is wrong and what to change.
+// Error returns the cause and a remedy.
 func (e *MountError) Error() string {
 	what := e.errno().Error()
 	switch e.Status {
@@ -31,7 +32,7 @@ func (e *MountError) Error() string {
 // Unwrap returns e's Status.
 func (e *MountError) Unwrap() error { return e.Status }
 
-// Is compares e with what the host calls the case.
+// Is reports whether target is the host's error for e.
 func (e *MountError) Is(target error) bool { return target == e.errno() || e.errno().Is(target) }
 
 func (e *MountError) errno() syscall.Errno {
@@ -43,7 +44,7 @@ func (e *MountError) errno() syscall.Errno {
 	case mount3.ErrServerFault:
 		return syscall.EREMOTEIO
 	case mount3.ErrPerm, mount3.ErrNoEnt, mount3.ErrIO, mount3.ErrAcces, mount3.ErrNotDir, mount3.ErrInval:
-		return syscall.Errno(e.Status) // the protocol took UNIX's numbers
+		return syscall.Errno(e.Status) // the protocol uses UNIX's numbers
 	default:
 		return syscall.EIO
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// Stat finds the object at path, and what a symbolic link leads to.
+// Stat finds the object at path, and follows symbolic links.
 func (f *FS) Stat(ctx context.Context, path string) (Node, error) { return f.stat(ctx, path, true) }
 
-// Lstat finds the object at path, be it a symbolic link.
+// Lstat finds the object at path, without following a symbolic link at its end.
 func (f *FS) Lstat(ctx context.Context, path string) (Node, error) { return f.stat(ctx, path, false) }
 
 func (f *FS) stat(ctx context.Context, path string, follow bool) (Node, error) {
@@ -19,7 +19,7 @@ func (f *FS) stat(ctx context.Context, path string, follow bool) (Node, error) {
 	return p.node, pathError("stat", path, err)
 }
 
-// pathError puts a path to an error, if there is one.
+// pathError adds the path to an error, if err is not nil.
 func pathError(op, path string, err error) error {
 	if err != nil {
 		err = &fs.PathError{Op: op, Path: path, Err: err}
@@ -34,8 +34,7 @@ func linkError(op, from, to string, err error) error {
 	return err
 }
 
-// SetAttr changes attributes of the object at path, or of what a symbolic link
-// leads to.
+// SetAttr changes attributes of the object at path, and follows symbolic links.
 func (f *FS) SetAttr(ctx context.Context, path string, attr nfs3.SetAttr) error {
 	p, err := f.walk(ctx, path, true)
 	if err == nil {
@@ -54,21 +53,21 @@ func (f *FS) Readlink(ctx context.Context, path string) (string, error) {
 	return string(res.Path), pathError("readlink", path, err)
 }
 
-// Symlink makes the symbolic link path with target in it.
+// Symlink creates the symbolic link path with the given target.
 func (f *FS) Symlink(ctx context.Context, target, path string) error {
 	dir, name, err := f.parent(ctx, path)
 	if err == nil {
 		_, err = f.c.Symlink(ctx, &nfs3.SymlinkArgs{
 			Where: nfs3.DirOpArgs{Dir: dir, Name: []byte(name)},
-			Attr:  nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: 0o777}}, // as Linux has them all
+			Attr:  nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: 0o777}}, // the mode of all symbolic links on Linux
 			Path:  []byte(target),
 		})
 	}
 	return linkError("symlink", target, path, err)
 }
 
-// Link makes newPath one more name of the object at oldPath, which it does not
-// follow where it is a symbolic link.
+// Link makes newPath an additional name of the object at oldPath. If oldPath is
+// a symbolic link, the link itself gets the name.
 func (f *FS) Link(ctx context.Context, oldPath, newPath string) error {
 	p, err := f.walk(ctx, oldPath, false)
 	if err == nil {
@@ -80,13 +79,14 @@ func (f *FS) Link(ctx context.Context, oldPath, newPath string) error {
 	return linkError("link", oldPath, newPath, err)
 }
 
-// where is parent as arguments.
+// where returns the result of parent as arguments.
 func (f *FS) where(ctx context.Context, path string) (nfs3.DirOpArgs, error) {
 	dir, name, err := f.parent(ctx, path)
 	return nfs3.DirOpArgs{Dir: dir, Name: []byte(name)}, err
 }
 
-// Rename gives the object at oldPath the name newPath, in place of what had it.
+// Rename renames the object at oldPath to newPath, and replaces any object
+// there.
 func (f *FS) Rename(ctx context.Context, oldPath, newPath string) error {
 	from, err := f.where(ctx, oldPath)
 	if err == nil {
@@ -98,7 +98,7 @@ func (f *FS) Rename(ctx context.Context, oldPath, newPath string) error {
 	return linkError("rename", oldPath, newPath, err)
 }
 
-// Remove removes the name path, unless it is a directory's.
+// Remove removes the name path, unless path is a directory.
 func (f *FS) Remove(ctx context.Context, path string) error {
 	dir, name, err := f.parent(ctx, path)
 	if err == nil {

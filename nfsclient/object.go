@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// Null does nothing, at the server's (NULL), and says nothing of who asks.
+// Null calls NULL, which does nothing, with AUTH_NONE.
 func (c *Client) Null(ctx context.Context) error {
 	k := c.begin(nfs3.ProcNull)
 	defer c.end(k)
@@ -73,7 +73,7 @@ func (c *Client) Lookup(ctx context.Context, dir nfs3.FH, name string) (nfs3.Loo
 	return res, k.outcome()
 }
 
-// Access asks which of rights (nfs3.AccessRead and so on) there are to an
+// Access asks which of rights (nfs3.AccessRead and so on) the caller has to an
 // object.
 func (c *Client) Access(ctx context.Context, object nfs3.FH, rights uint32) (nfs3.AccessRes, error) {
 	k := c.begin(nfs3.ProcAccess)
@@ -88,8 +88,7 @@ func (c *Client) Access(ctx context.Context, object nfs3.FH, rights uint32) (nfs
 	return res, k.outcome()
 }
 
-// ReadLink returns the path in a symbolic link, of at most nfs3.MaxPath
-// octets.
+// ReadLink returns the path in a symbolic link, at most nfs3.MaxPath bytes.
 func (c *Client) ReadLink(ctx context.Context, link nfs3.FH) (nfs3.ReadLinkRes, error) {
 	k := c.begin(nfs3.ProcReadLink)
 	defer c.end(k)

@@ -7,9 +7,9 @@ import (
 )
 
 // inOrder runs do(0), do(1) and so on up to do(n-1), begun in this order and at
-// most depth at a time, and waits for all that it began. After a failure it
-// begins none any more. It returns the lowest that failed, or n, and what that
-// one returned: all below it did not fail.
+// most depth at a time, and waits for all begun calls. After a failure it
+// begins no more. It returns the lowest i that failed, or n, and the results of
+// do(i). All calls below i succeeded.
 func inOrder(n, depth int, do func(i int) (int, error)) (failed, got int, err error) {
 	if n <= 1 || depth == 1 {
 		return oneByOne(n, do)

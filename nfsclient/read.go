@@ -7,9 +7,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 )
 
-// ReadAt reads len(p) octets from offset off on, of any number, with several
-// calls in flight. It returns less only with an error, which is io.EOF where
-// the file ends before p does.
+// ReadAt reads len(p) bytes, any number, at offset off, with several calls in
+// flight. It returns fewer bytes only with an error: io.EOF if the file ends
+// before p does.
 func (f *File) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errNegative
@@ -28,7 +28,8 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// read is ReadAt for what one call may ask for. A server may give less.
+// read is ReadAt for at most the size of one call. It repeats the call if the
+// server returns less.
 func (f *File) read(ctx context.Context, p []byte, off int64) (n int, err error) {
 	for n < len(p) {
 		res, err := f.fs.c.Read(ctx, f.handle, uint64(off)+uint64(n), p[n:])
@@ -47,9 +48,9 @@ func (f *File) read(ctx context.Context, p []byte, off int64) (n int, err error)
 	return n, nil
 }
 
-// CopyTo writes what f holds from offset off on to w, in order, and returns how
-// many octets that were. It reads ahead, of a short file nothing, and waits
-// for what it reads ahead in any case: over RDMA a call that is given up can
+// CopyTo writes the content of f from offset off to w, in order, and returns
+// the number of bytes written. It reads ahead, but nothing of a short file. It
+// always waits for blocks being read ahead: over RDMA, abandoning a call can
 // cost the connection.
 func (f *File) CopyTo(ctx context.Context, w io.Writer, off int64) (n int64, err error) {
 	if off < 0 {
@@ -84,10 +85,10 @@ func (f *File) CopyTo(ctx context.Context, w io.Writer, off int64) (n int64, err
 	}
 }
 
-// A readAhead is a block of a file on its way.
+// A readAhead is a block of a file being read.
 type readAhead struct {
 	buf  *buf.Buf
-	done chan struct{} // closed when the rest counts
+	done chan struct{} // closed when n and err are set
 	n    int
 	err  error
 }

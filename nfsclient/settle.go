@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// due tells whether a COMMIT should be made.
+// due reports whether a COMMIT should be made.
 func (w *WriteBehind) due() bool {
 	switch {
 	case w.written == 0:
@@ -69,9 +69,9 @@ func (w *WriteBehind) settled(verf uint64, took time.Duration, err error) {
 	}
 }
 
-// meet notes the server's verifier. Under another than before, the server does
-// not have what it was sent: readers may miss it already. Replies can come in
-// another order than they were made, so that a few pieces may be sent again
+// meet records the server's write verifier. If it has changed, the server has
+// lost unstable data, and readers may miss them already. Replies can arrive in
+// another order than they were made. A few pieces may therefore be sent again
 // that were not lost.
 func (w *WriteBehind) meet(verf uint64) {
 	if w.met && w.verf != verf {
@@ -84,7 +84,7 @@ func (w *WriteBehind) meet(verf uint64) {
 	w.met, w.verf = true, verf
 }
 
-// lose has a piece sent again.
+// lose queues a piece to be sent again.
 func (w *WriteBehind) lose(e *extent) {
 	e.again = true
 	w.enqueue(e)

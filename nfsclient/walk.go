@@ -14,7 +14,7 @@ import (
 // A Node is an object on the server.
 type Node struct {
 	Handle nfs3.FH
-	Attr   nfs3.Attr // as it was found
+	Attr   nfs3.Attr // as found
 }
 
 var (
@@ -23,21 +23,21 @@ var (
 	errNoEnt   = &Error{Proc: nfs3.ProcLookup, Status: nfs3.ErrNoEnt}
 )
 
-// A place is where a path leads to.
+// A place is the result of following a path.
 type place struct {
-	dirs  []nfs3.FH // from the export's root to the directory that name is in
-	name  string    // "": the last of dirs itself
-	slash bool      // behind name: only a directory is meant
-	node  Node      // its Handle is nil where there is no such name
+	dirs  []nfs3.FH // from the export's root to the directory of name
+	name  string    // empty: the last of dirs itself
+	slash bool      // a slash follows name, which must be a directory
+	node  Node      // its Handle is nil if the name does not exist
 }
 
 func (p *place) found() bool { return p.node.Handle != nil }
 
-// dir returns the directory that the place's name is in.
+// dir returns the directory that holds the place's name.
 func (p *place) dir() nfs3.FH { return p.dirs[len(p.dirs)-1] }
 
-// walk finds the object at path. follow tells whether a symbolic link at the
-// path's end is followed too, which a slash behind it asks for in any case.
+// walk finds the object at path. follow selects whether a symbolic link at the
+// path's end is followed; a trailing slash always follows it.
 func (f *FS) walk(ctx context.Context, path string, follow bool) (place, error) {
 	p, err := f.find(ctx, path, follow)
 	switch {
@@ -51,20 +51,20 @@ func (f *FS) walk(ctx context.Context, path string, follow bool) (place, error) 
 	return p, nil
 }
 
-// find is walk that does not mind when the last name of path is not there.
+// find is walk for a path whose last name need not exist.
 func (f *FS) find(ctx context.Context, path string, follow bool) (place, error) {
 	w := walker{f: f, dirs: slices.Clone(f.dirs), rest: path, follow: follow}
 	return w.walk(ctx)
 }
 
-// parent finds the directory of the last name in path, which is to be made or
-// removed.
+// parent finds the directory of the last name in path, for creating or removing
+// that name.
 func (f *FS) parent(ctx context.Context, path string) (dir nfs3.FH, name string, err error) {
 	path = strings.TrimRight(path, "/")
 	head, name := path[:strings.LastIndexByte(path, '/')+1], path[strings.LastIndexByte(path, '/')+1:]
 	switch {
 	case name == "" || name == "." || name == "..":
-		return nil, "", syscall.EINVAL // as rmdir(2) and rename(2) say
+		return nil, "", syscall.EINVAL // like rmdir(2) and rename(2)
 	case strings.Trim(head, "/") == "":
 		return f.Root(), name, nil
 	}
@@ -72,7 +72,7 @@ func (f *FS) parent(ctx context.Context, path string) (dir nfs3.FH, name string,
 	return p.node.Handle, name, err
 }
 
-// lookup is LOOKUP, and GETATTR where the server left the attributes out.
+// lookup is LOOKUP, and GETATTR if the server left the attributes out.
 func (f *FS) lookup(ctx context.Context, dir nfs3.FH, name string) (Node, error) {
 	res, err := f.c.Lookup(ctx, dir, name)
 	if err != nil {
@@ -81,7 +81,8 @@ func (f *FS) lookup(ctx context.Context, dir nfs3.FH, name string) (Node, error)
 	return f.node(ctx, res.Object, &res.ObjAttr)
 }
 
-// node returns an object whose attributes may not be known yet.
+// node returns the object with its attributes, and asks the server for them if
+// attr is not OK.
 func (f *FS) node(ctx context.Context, object nfs3.FH, attr *nfs3.PostOpAttr) (n Node, err error) {
 	n = Node{Handle: object, Attr: attr.Attr}
 	if !attr.OK {
@@ -90,15 +91,15 @@ func (f *FS) node(ctx context.Context, object nfs3.FH, attr *nfs3.PostOpAttr) (n
 	return n, err
 }
 
-// A walker goes along a path.
+// A walker follows a path.
 type walker struct {
 	f      *FS
-	dirs   []nfs3.FH // from the export's root to where it is
-	rest   string    // of the path
+	dirs   []nfs3.FH // from the export's root to the current directory
+	rest   string    // rest of the path
 	follow bool
 	links  int // followed so far
 
-	// make, if not nil, makes the directories that are not there.
+	// make, if not nil, creates missing directories.
 	make func(ctx context.Context, dir nfs3.FH, name string) (Node, error)
 }
 
@@ -132,8 +133,8 @@ func (w *walker) walk(ctx context.Context) (place, error) {
 	}
 }
 
-// next returns the next name on the path, "" at its end, and what stands
-// behind the name.
+// next returns the next name on the path, "" at the end, and the rest of the
+// path behind the name.
 func (w *walker) next() (name, behind string) {
 	for {
 		w.rest = strings.TrimLeft(w.rest, "/")
@@ -145,7 +146,8 @@ func (w *walker) next() (name, behind string) {
 	}
 }
 
-// step finds name in dir. That it is not there is no error, but no Handle.
+// step finds name in dir. A missing name is not an error; the Node then has no
+// Handle.
 func (w *walker) step(ctx context.Context, dir nfs3.FH, name string) (Node, error) {
 	node, err := w.f.lookup(ctx, dir, name)
 	switch {
@@ -157,7 +159,7 @@ func (w *walker) step(ctx context.Context, dir nfs3.FH, name string) (Node, erro
 	return Node{}, nil
 }
 
-// enter goes to what stands behind node on the path.
+// enter continues the walk behind node.
 func (w *walker) enter(ctx context.Context, node Node, behind string) error {
 	switch {
 	case node.Handle == nil:
@@ -194,8 +196,8 @@ func (w *walker) enterLink(ctx context.Context, link nfs3.FH, behind string) err
 	return nil
 }
 
-// inside returns the way from the export's root to an absolute path on the
-// server; false if that is not below the export.
+// inside returns the path from the export's root to an absolute path on the
+// server, or false if that path is not below the export.
 func (f *FS) inside(path string) (string, bool) {
 	for _, want := range f.path {
 		path = strings.TrimLeft(path, "/")

@@ -9,29 +9,29 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// errUnstable is a server that breaks RFC 1813, Section 3.3.7: what it was
-// asked to put on stable storage must be there when it answers.
+// errUnstable is the error if the server violates RFC 1813, Section 3.3.7: data
+// that must be on stable storage are not there when the server answers.
 var errUnstable = errors.New("the server does not put data on stable storage, although asked to")
 
-// A piece is a part of a file that was written, and its data.
+// A piece is a written part of a file, and its data.
 type piece struct {
 	off  int64
 	data []byte
 
-	stable bool   // the server has it on stable storage, or else
-	verf   uint64 // this is the server that has it in memory,
-	lost   bool   // unless it was started again while it took the piece
+	stable bool   // the server has it on stable storage, otherwise
+	verf   uint64 // write verifier of the server that has it in memory,
+	lost   bool   // unless the server restarted while taking it
 
-	attr nfs3.PostOpAttr // the file's, after the last WRITE of p
+	attr nfs3.PostOpAttr // of the file, after the last WRITE of the piece
 
-	lent *buf.Buf // that data are in, or nil
+	lent *buf.Buf // memory of data, or nil
 }
 
-// end returns the offset behind p.
+// end returns the offset just after p.
 func (p *piece) end() int64 { return p.off + int64(len(p.data)) }
 
-// safe tells whether p is on stable storage after a COMMIT that was answered
-// with verf. Otherwise it is lost.
+// safe reports whether p is on stable storage after a COMMIT that was answered
+// with verf. If not, p is lost.
 func (p *piece) safe(verf uint64) bool { return p.stable || !p.lost && p.verf == verf }
 
 func (p *piece) release() {
@@ -42,14 +42,14 @@ func (p *piece) release() {
 }
 
 // WriteAt writes p, of any length, at offset off, with several calls in flight.
-// It returns how many octets from the start of p on are on the server's stable
-// storage; fewer than len(p) only with an error.
+// It returns how many bytes from the start of p are on the server's stable
+// storage: fewer than len(p) only with an error.
 func (f *File) WriteAt(ctx context.Context, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errNegative
 	}
 	size := f.fs.writeSize
-	if len(p) <= size { // one call in place of two
+	if len(p) <= size { // one call instead of two
 		return f.put(ctx, &piece{off: off, data: p}, nfs3.FileSync)
 	}
 	pieces := make([]*piece, 0, (len(p)+size-1)/size)
@@ -65,8 +65,8 @@ func (f *File) WriteAt(ctx context.Context, p []byte, off int64) (int, error) {
 	return min(len(p), done*size), err
 }
 
-// put writes a piece and notes how far it has come. The server may take less
-// than all of it at once. It returns how much the server took.
+// put writes a piece and records how stable it is. If the server takes only a
+// part, put writes the rest. It returns how many bytes the server took.
 func (f *File) put(ctx context.Context, p *piece, how nfs3.Stable) (n int, err error) {
 	p.stable, p.lost = true, false
 	for n < len(p.data) {
@@ -88,9 +88,9 @@ func (f *File) put(ctx context.Context, p *piece, how nfs3.Stable) (n int, err e
 	return n, nil
 }
 
-// makeStable returns when all pieces are on stable storage. Those that the server
-// has lost since it took them, which its verifier tells, are written again,
-// and this time the server answers when it has them stable.
+// makeStable returns when all pieces are on stable storage. If the write
+// verifier shows that the server has lost pieces, they are written again, this
+// time with FILE_SYNC.
 func (f *File) makeStable(ctx context.Context, pieces []*piece) error {
 	var lost []*piece
 	verf, err := f.commit(ctx, pieces)
@@ -108,7 +108,7 @@ func (f *File) makeStable(ctx context.Context, pieces []*piece) error {
 	return err
 }
 
-// commit is COMMIT for what of pieces is not stable.
+// commit is COMMIT for the pieces that are not stable.
 func (f *File) commit(ctx context.Context, pieces []*piece) (verf uint64, err error) {
 	var s span
 	for _, p := range pieces {
@@ -123,11 +123,11 @@ func (f *File) commit(ctx context.Context, pieces []*piece) (verf uint64, err er
 	return res.Verf, err
 }
 
-// A span is a part of a file, from one offset to another. The zero value is no
-// part of any.
+// A span is a part of a file, from one offset to another. The zero value is
+// empty.
 type span struct{ from, to int64 }
 
-// add widens s so that p is in it.
+// add widens s to include p.
 func (s *span) add(p *piece) {
 	if *s == (span{}) {
 		s.from = math.MaxInt64
