@@ -5,7 +5,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// An Asking is an ACQUIRE under way. A change of its object in the meantime spoils it.
+// An Asking is an ACQUIRE under way. A change of its object in the meantime
+// makes the ACQUIRE fail.
 type Asking struct {
 	k     *Keeper
 	conn  *delegation.Conn
@@ -15,9 +16,10 @@ type Asking struct {
 	grant delegation.Grant
 }
 
-// Prepare begins to grant something of an object to the connection that a call came by.
-// What the grant says of the object is to be read after it. Where there is a reason
-// against it, there is no Asking; else Cancel must follow.
+// Prepare begins a grant of an object to the connection on which a call
+// arrived. The caller must read the object's attributes, for the reply, after
+// Prepare. If Prepare returns a reason against the grant, there is no Asking;
+// otherwise Cancel must follow.
 func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*Asking, delegation.Reason) {
 	c := k.conn(p)
 	switch {
@@ -39,10 +41,11 @@ func (k *Keeper) refuse(why delegation.Reason) delegation.Reason {
 	return why
 }
 
-// Directory says that the object is one.
+// Directory says that the object is a directory.
 func (s *Asking) Directory() { s.a.Names = true }
 
-// Commit makes the grant. Replied must follow, when the reply has been posted.
+// Commit makes the grant. The caller must call Replied when the reply has been
+// posted.
 func (s *Asking) Commit() (delegation.Grant, delegation.Reason) {
 	if s.k.draining.Load() {
 		return delegation.Grant{}, s.k.refuse(delegation.ReasonOver)
@@ -51,16 +54,17 @@ func (s *Asking) Commit() (delegation.Grant, delegation.Reason) {
 		return delegation.Grant{}, s.k.refuse(why)
 	}
 	gt, why, fx := s.k.g.Commit(s.a, s.k.now())
-	s.k.fence.leave() // before leases of the file system are released, which may take long
+	s.k.fence.leave() // before do releases leases of the file system, which may take long
 	s.a, s.grant = nil, gt
 	if why == 0 {
-		s.lease = nil // the grant's
+		s.lease = nil // now the grant's
 	}
 	s.k.do(fx)
 	return gt, why
 }
 
-// Cancel ends an Asking without a grant, if there is none yet.
+// Cancel ends the Asking. If there is no grant yet, none follows. After a
+// grant, Cancel has no effect.
 func (s *Asking) Cancel() {
 	if s.a != nil {
 		s.k.g.Cancel(s.a)
@@ -72,5 +76,6 @@ func (s *Asking) Cancel() {
 	}
 }
 
-// Replied says that the reply stands in the queue: a recall goes behind it.
+// Replied says that the reply is in the send queue. A recall is queued behind
+// the reply.
 func (s *Asking) Replied() { s.k.do(s.k.g.Replied(s.conn, s.grant)) }

@@ -9,22 +9,23 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// ErrPutOff is the fate of a change that has waited for delegation.Patience, or would
-// have to where too many do, or where clients may trust what another Keeper has granted
-// (Config.Marker): its caller is to come again. What it waited for is kept for
-// it meanwhile.
+// ErrPutOff reports that a change must be tried again later: after a wait of
+// delegation.Patience, at once if too many changes wait, or while clients may
+// trust grants of another Keeper (Config.Marker). The objects that the change
+// waited for are not granted in the meantime.
 var ErrPutOff = errors.New("delegation: clients have not yet given back what they hold")
 
-// A Change is an operation that changes objects. The zero value is ready for use, and so
-// is one that is Done. It must not be copied.
+// A Change is an operation that changes objects. The zero value is ready for
+// use, and a Change is ready again after Done. A Change must not be copied.
 type Change struct {
 	c        delegation.Change
-	woken    chan struct{} // has room for one
+	woken    chan struct{} // has capacity 1
 	deadline time.Time     // of Wait
 }
 
-// Blind lets ch be made, whatever it changes, where nobody holds anything: then ch has no
-// need of Begin. Done must follow in any case.
+// Blind reports whether ch may proceed without naming its objects, because no
+// client holds a delegation. ch then needs no Begin. Done must follow in any
+// case.
 func (k *Keeper) Blind(ch *Change) bool {
 	switch {
 	case k == nil:
@@ -34,17 +35,18 @@ func (k *Keeper) Blind(ch *Change) bool {
 	case !k.g.Blind(&ch.c):
 		return false
 	case k.leases.any():
-		k.g.Done(&ch.c) // a grant has just ended, and its lease is being released
+		k.g.Done(&ch.c) // a grant has just ended, and its lease of the file system is being released
 		return false
 	}
 	return true
 }
 
-// Begin says that ch, which came from a peer, is about to change an object. p is nil
-// where that is not to count: what the peer holds of the object itself is recalled then
-// too. Begin recalls what is in the way, and is true where ch need not wait for it: the
-// object may be changed then, and stands under no lease of the file system any more. Else
-// Wait is to be called, and Begin again for all of the objects, until it is true for each.
+// Begin announces that ch, made by p, will modify the object, and recalls
+// conflicting delegations. It reports whether ch may proceed with this object;
+// the object then has no lease of the file system any more. If not, call Wait,
+// then Begin again for every object, until Begin returns true for each.
+// Delegations held by p itself are kept unless their grant has a lease of the
+// file system; pass nil to recall those too.
 func (k *Keeper) Begin(ch *Change, p *oncrpc.Peer, key []byte) bool {
 	if ch.woken == nil {
 		ch.woken = make(chan struct{}, 1)
@@ -61,7 +63,7 @@ func (k *Keeper) Begin(ch *Change, p *oncrpc.Peer, key []byte) bool {
 	return ready
 }
 
-// wake tells whoever waits to look again.
+// wake wakes the goroutine that waits for ch.
 func (ch *Change) wake() {
 	select {
 	case ch.woken <- struct{}{}:
@@ -69,8 +71,8 @@ func (ch *Change) wake() {
 	}
 }
 
-// Wait waits until nobody holds what ch is about to change. The error is ErrPutOff, or
-// the cause of ctx; ch is Done then.
+// Wait waits until no conflicting delegation is left. The error is ErrPutOff,
+// or the cause of ctx's end; ch is then Done.
 func (k *Keeper) Wait(ctx context.Context, ch *Change) error {
 	defer k.waiting.Add(-1)
 	if k.waiting.Add(1) > maxWaiting || k.fenced() {
@@ -101,7 +103,7 @@ func (k *Keeper) putOff(ch *Change) error {
 	return ErrPutOff
 }
 
-// Done says that ch has been made, or given up. It may be called twice.
+// Done says that ch is complete or abandoned. Done may be called twice.
 func (k *Keeper) Done(ch *Change) {
 	if k != nil {
 		ch.deadline = time.Time{}

@@ -18,26 +18,27 @@ type conn struct {
 	conn *delegation.Conn
 }
 
-// attach begins with a new connection (rpcrdma.ExtensionConfig).
+// attach begins a new connection (rpcrdma.ExtensionConfig).
 func (k *Keeper) attach(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler {
 	if !l.Extensions().Delegation {
 		return bare{}
 	}
 	words, err := delegation.NewRegion(l.Counters())
 	if err != nil {
-		panic(err) // the length is that of Config.Slots, which has been checked
+		panic(err) // cannot happen: the length comes from Config.Slots, already checked
 	}
 	c := &conn{k: k, link: l}
 	c.conn = k.g.Attach(words, l.Extensions().Immediate, fairshare.PartyOf(l.RemoteAddr()).String(), c)
 	return c
 }
 
-// Immediate takes what the client has given back.
+// Immediate handles the return of a delegation.
 func (c *conn) Immediate(octets [8]byte) { c.k.do(c.k.g.Immediate(c.conn, octets)) }
 
-// Closed is the end of all that the client holds. A client that closes its connection
-// in good order has let go of everything before; one that aborts it has not, nor has one
-// whose process dies: its kernel goes on with what it was told.
+// Closed ends all that the client holds on the connection. A client that closes
+// its connection in good order has dropped its caches first. A client that
+// aborts the connection has not, and neither has a client whose process dies:
+// its kernel continues to use its cache.
 func (c *conn) Closed(cause error) {
 	if errors.Is(cause, rdma.ErrClosed) || errors.Is(cause, rpcrdma.ErrBound) {
 		c.k.do(c.k.g.Dismiss(c.conn, c.k.now()))
@@ -51,11 +52,11 @@ func (c *conn) recall(m delegation.Immediate) {
 	id := uint64(m.Slot)<<32 | uint64(m.Generation)
 	err := c.link.PostImmediate(m.Octets(), c, id)
 	if err != nil && !errors.Is(err, rdma.ErrClosed) {
-		c.link.Abort(err) // the Grantor counts as the ExtensionConn does
+		c.link.Abort(err) // the Grantor counts posted recalls as the ExtensionConn does
 	}
 }
 
-// Complete is told that a recall has been sent (rdma.Completer).
+// Complete notes that a recall has been sent (rdma.Completer).
 func (c *conn) Complete(done rdma.Completion) {
 	if done.Err == nil {
 		m := delegation.Immediate{Kind: delegation.KindRecall, Slot: uint32(done.ID >> 32), Generation: uint32(done.ID)}
@@ -64,14 +65,14 @@ func (c *conn) Complete(done rdma.Completion) {
 	}
 }
 
-// bare is for connections that have Immediate Data, and no counters that it could be
-// about.
+// bare handles connections that have Immediate Data, but no counters.
 type bare struct{}
 
 func (bare) Immediate([8]byte) {}
 func (bare) Closed(error)      {}
 
-// conn returns the connection that a call came by; nil where that has no counters.
+// conn returns the connection on which a call arrived; nil if that connection
+// has no counters.
 func (k *Keeper) conn(p *oncrpc.Peer) *delegation.Conn {
 	if p == nil {
 		return nil
@@ -89,7 +90,7 @@ func (k *Keeper) of(l *rpcrdma.ExtensionConn) *delegation.Conn {
 	return nil
 }
 
-// do does what the Grantor wants done. It waits for nothing.
+// do carries out the Grantor's effects. It does not wait for clients.
 func (k *Keeper) do(fx delegation.Effects) {
 	for _, lien := range fx.Ended {
 		if l, ok := lien.(*lease); ok {
@@ -99,7 +100,7 @@ func (k *Keeper) do(fx delegation.Effects) {
 	if len(fx.Ended) > 0 {
 		select {
 		case k.ended <- struct{}{}:
-		default: // whoever waits will look
+		default: // a waiting Drain has a wakeup pending already
 		}
 	}
 	for _, r := range fx.Recalls {

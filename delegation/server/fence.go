@@ -10,36 +10,39 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// A fence keeps a server from changing what clients may still trust that a server before
-// it has granted. A client that was cut off from that one has heard neither of its end
-// nor of this one's start, and believes its cache until its lease has lapsed.
+// A fence prevents a server from changing objects that clients may still trust
+// because of grants by an earlier server. A client cut off from the earlier
+// server has learned neither of that server's end nor of this server's start.
+// Such a client trusts its cache until its lease lapses.
 //
-// So a marker lies on stable storage whenever anybody may hold anything. Who finds one
-// at the start does not know when the last grant was made, nor renewed: changes wait for
-// a whole lease from the start, and nothing of that is ever taken off.
+// Therefore a marker is on stable storage whenever grants may be outstanding. A
+// server that finds a marker at its start does not know when the last grant was
+// made or renewed. Changes then wait for a whole lease from the start; no part
+// of that time is ever deducted.
 type fence struct {
 	mark  marker
-	lease time.Duration // that grants are made with
+	lease time.Duration // of new grants
 	live  func() int    // grants in force
 	log   *slog.Logger
 
 	up    atomic.Bool   // changes may have to wait
-	until time.Duration // for them; by the Keeper's clock
+	until time.Duration // end of the wait, by the Keeper's clock
 
-	// Grants are made with mu held for reading. So none is made between the look
-	// at how many there are and the removal of the marker. The disk is never waited
-	// for with mu held: who would need it meanwhile is refused, or leaves the marker.
+	// A grant is made with mu held for reading. No grant can therefore be made
+	// between the count of grants and the removal of the marker. No goroutine
+	// waits for the disk with mu held: an ACQUIRE that needs the marker
+	// meanwhile is refused, and close leaves the marker in place.
 	mu     sync.RWMutex
-	busy   bool          // the marker is being written, or removed
-	marked time.Duration // the lease that the marker has; 0: there is none
-	used   atomic.Bool   // something was granted since look
-	failed bool          // to write the marker, and the log says so
+	busy   bool          // the marker is being written or removed
+	marked time.Duration // the lease that the marker names; 0: there is no marker
+	used   atomic.Bool   // a grant was made since the last check
+	failed bool          // the marker could not be written, and the log says so
 	closed bool
-	timer  *time.Timer // of look
+	timer  *time.Timer // runs check
 }
 
-// newFence returns a fence with its marker at a path; nil, which keeps nobody from
-// anything, where that is "".
+// newFence returns a fence with its marker at path. If path is "", newFence
+// returns nil, a fence that prevents nothing.
 func newFence(path string, lease time.Duration, live func() int, log *slog.Logger, now time.Duration) *fence {
 	if path == "" {
 		return nil
@@ -61,7 +64,7 @@ func newFence(path string, lease time.Duration, live func() int, log *slog.Logge
 	return f
 }
 
-// left returns for how long changes have to wait.
+// left returns how long changes still have to wait.
 func (f *fence) left(now time.Duration) time.Duration {
 	if f == nil || !f.up.Load() {
 		return 0
@@ -73,8 +76,8 @@ func (f *fence) left(now time.Duration) time.Duration {
 	return 0
 }
 
-// enter says why no grant may be made; where it says nothing, the marker is there, and
-// leave must follow.
+// enter returns the reason why no grant may be made. If enter returns 0, the
+// marker is on stable storage, and leave must follow.
 func (f *fence) enter() delegation.Reason {
 	if f == nil {
 		return 0
@@ -98,14 +101,14 @@ func (f *fence) leave() {
 	}
 }
 
-// set writes the marker, and says why it is not there.
+// set writes the marker, and returns the reason if the marker is missing.
 func (f *fence) set() delegation.Reason {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.closed:
 		return delegation.ReasonOver
-	case f.busy: // for as long as the disk likes, and a call that waits takes a place
+	case f.busy: // the disk may take any time, and a waiting call occupies a place
 		return delegation.ReasonContended
 	case f.marked >= f.lease:
 		return 0
@@ -125,8 +128,8 @@ func (f *fence) set() delegation.Reason {
 	return 0
 }
 
-// wait does something with the marker without mu, which the caller holds before and
-// after.
+// wait runs do, which works on the marker, without mu. The caller holds mu
+// before and after.
 func (f *fence) wait(do func() error) error {
 	f.busy = true
 	f.mu.Unlock()
@@ -136,7 +139,7 @@ func (f *fence) wait(do func() error) error {
 	return err
 }
 
-// check removes the marker when nothing was held for a while.
+// check removes the marker if no grants were in force for markerIdle.
 func (f *fence) check() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,8 +152,8 @@ func (f *fence) check() {
 	}
 }
 
-// clear removes the marker. The caller holds mu, and nobody is busy. Where that fails,
-// the file may be there or not: the next grant writes it anew.
+// clear removes the marker. The caller holds mu, and busy is false. After a
+// failure the file may exist or not; the next grant writes the marker again.
 func (f *fence) clear() {
 	f.marked = 0
 	if err := f.wait(f.mark.remove); err != nil {
@@ -158,9 +161,10 @@ func (f *fence) clear() {
 	}
 }
 
-// close removes the marker if nobody holds anything, and all have given back what they
-// held: who was not asked, or has not answered, may not know. Where the disk has not yet
-// answered for the marker, that is left as it is, and not waited for.
+// close removes the marker if no grants are in force and no wait for an earlier
+// server's grants is left. Otherwise some client may still trust its cache, and
+// the marker stays. If the disk has not yet finished with the marker, close
+// leaves the marker unchanged and does not wait.
 func (f *fence) close(now time.Duration) {
 	if f == nil {
 		return

@@ -18,20 +18,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// quiet is a log that nobody reads.
+// quiet discards its messages.
 var quiet = slog.New(slog.DiscardHandler)
 
-// marked is a Config with its marker in a directory of the test's own.
+// marked is a Config with a marker in a temporary directory.
 func marked(t *testing.T) Config {
 	return Config{Marker: filepath.Join(t.TempDir(), "grants"), Log: quiet}
 }
 
-// leave puts a marker there, as a server that has crashed does.
+// leave writes a marker, as a crashed server leaves it.
 func leave(t *testing.T, c Config, text string) {
 	require.NoError(t, os.WriteFile(c.Marker, []byte(text), 0o600))
 }
 
-// passes tells whether a change is made at once; else it is put off.
+// passes reports whether a change is made at once; otherwise the change must be
+// put off.
 func (r *rig) passes(key string) bool {
 	var ch Change
 	defer r.Done(&ch)
@@ -44,9 +45,9 @@ func (r *rig) passes(key string) bool {
 	return false
 }
 
-// After a server that has not ended in good order, changes wait for the whole of its
-// lease, although that of the next is shorter, and nothing is granted; not a moment
-// less, and not more.
+// TestFence checks that after a crash of the server, changes wait for the whole
+// lease of that server, no less and no more, even if the next server's lease is
+// shorter. Nothing is granted in that time.
 func TestFence(t *testing.T) {
 	for text, wait := range map[string]time.Duration{
 		"20s\n": 20 * time.Second, "1s\n": time.Second, "5m0s": MaxLease,
@@ -68,7 +69,7 @@ func TestFence(t *testing.T) {
 				time.Sleep(time.Nanosecond)
 				assert.True(t, r.passes("a"))
 				assert.Zero(t, r.Left())
-				synctest.Wait() // the marker may be due to be removed at this very moment
+				synctest.Wait() // the removal of the marker may be due at this very moment
 				assert.Zero(t, c.ask("a"))
 				assert.False(t, r.passesSoon("a"), "it is held")
 				c.returns()
@@ -77,21 +78,23 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// passesSoon is passes for a change that may wait for a client.
+// passesSoon is passes for a change that may have to wait for a client.
 func (r *rig) passesSoon(key string) bool {
 	var ch Change
 	defer r.Done(&ch)
 	return r.Blind(&ch) || r.Begin(&ch, nil, []byte(key))
 }
 
-// A marker that cannot be read is as one of the longest lease.
+// TestFenceUnread checks that an unreadable marker counts as a marker with the
+// longest lease.
 func TestFenceUnread(t *testing.T) {
 	cfg := marked(t)
 	require.NoError(t, os.Mkdir(cfg.Marker, 0o700))
 	run(t, cfg, func(t *testing.T, r *rig) { assert.Equal(t, MaxLease, r.Left()) })
 }
 
-// A server that ends within the wait leaves all of it to the next.
+// TestFenceAgain checks that a server that ends within the wait leaves the
+// whole wait to the next server.
 func TestFenceAgain(t *testing.T) {
 	cfg := marked(t)
 	leave(t, cfg, "20s\n")
@@ -106,17 +109,17 @@ func TestFenceAgain(t *testing.T) {
 	}
 }
 
-// syncs are those of a marker, as they are seen.
+// syncs records the syncs of a marker.
 type syncs struct {
 	t   *testing.T
 	cfg Config
 
 	mu   sync.Mutex
 	seen []string
-	fail string // the name of whose sync fails
+	fail string // the sync to fail
 }
 
-// refuse forgets what was seen, and says what fails from now on.
+// refuse clears the record, and sets the sync to fail from now on.
 func (s *syncs) refuse(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +132,7 @@ func (s *syncs) all() []string {
 	return slices.Clone(s.seen)
 }
 
-// syncs has f sync what the marker needs.
+// syncs replaces the marker's sync function.
 func (r *rig) syncs(f func(*os.File) error) {
 	r.fence.mu.Lock()
 	defer r.fence.mu.Unlock()
@@ -161,11 +164,12 @@ func (s *syncs) watch(r *rig) {
 	})
 }
 
-// Before anything is granted, the marker and its name are on stable storage; it is taken
-// away, for good as well, when nothing was held for a while.
+// TestMarkerSynced checks that the marker and its directory entry are on stable
+// storage before the first grant. After a while without grants, the marker is
+// removed, and the removal is synced too.
 func TestMarkerSynced(t *testing.T) {
 	cfg := marked(t)
-	leave(t, cfg, "1s\n") // a shorter lease than what is granted now
+	leave(t, cfg, "1s\n") // shorter than the lease of new grants
 	run(t, cfg, func(t *testing.T, r *rig) {
 		s := &syncs{t: t, cfg: cfg}
 		s.watch(r)
@@ -202,8 +206,9 @@ func TestMarkerSynced(t *testing.T) {
 	assert.NoFileExists(t, cfg.Marker, "the client has closed its connection")
 }
 
-// Where the disk does not answer for the marker, one call waits for it: others are refused,
-// and the end comes. The marker is left for the next start.
+// TestMarkerHung checks that if the disk does not respond, one call waits for
+// the marker. Other calls are refused, and close returns. The marker is left
+// for the next start.
 func TestMarkerHung(t *testing.T) {
 	cfg := marked(t)
 	f := newFence(cfg.Marker, term, func() int { return 0 }, quiet, 0)
@@ -244,8 +249,8 @@ func TestMarkerHung(t *testing.T) {
 	assert.FileExists(t, cfg.Marker)
 }
 
-// A grant that ends others for room does not keep the marker's lock while the file system
-// takes their leases back.
+// TestMarkerLeaseHung checks that a grant that reclaims others for room does
+// not hold the marker's lock while the file system releases their leases.
 func TestMarkerLeaseHung(t *testing.T) {
 	cfg := marked(t)
 	cfg.Grants = 1
@@ -270,7 +275,7 @@ func TestMarkerLeaseHung(t *testing.T) {
 	})
 }
 
-// While somebody holds something, the marker stays.
+// TestMarkerStays checks that the marker stays while a client holds a grant.
 func TestMarkerStays(t *testing.T) {
 	cfg := marked(t)
 	run(t, cfg, func(t *testing.T, r *rig) {
@@ -286,8 +291,9 @@ func TestMarkerStays(t *testing.T) {
 	})
 }
 
-// A grant is refused while the marker is being removed, whatever time that takes; the next
-// has it made again.
+// TestMarkerRemovedMeanwhile checks that a grant is refused while the marker is
+// being removed, however long the removal takes, and that the next grant
+// creates the marker again.
 func TestMarkerRemovedMeanwhile(t *testing.T) {
 	cfg := marked(t)
 	run(t, cfg, func(t *testing.T, r *rig) {
@@ -316,7 +322,8 @@ func TestMarkerRemovedMeanwhile(t *testing.T) {
 	})
 }
 
-// At the end the marker goes where all was given back, and stays where anything was not.
+// TestDrain checks that the marker is removed at the end if all grants were
+// returned, and stays otherwise.
 func TestDrain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end   func(r *rig, c *client)
@@ -348,7 +355,7 @@ func TestDrain(t *testing.T) {
 					assert.Equal(t, delegation.ReasonOver, c.ask("b"), "nothing more is granted")
 				}
 				synctest.Wait()
-				require.NoError(t, r.srv.Shutdown(t.Context())) // before the client closes
+				require.NoError(t, r.srv.Shutdown(t.Context())) // before the client closes its connection
 			})
 			_, err := os.Stat(cfg.Marker)
 			assert.Equal(t, tt.stays, err == nil)

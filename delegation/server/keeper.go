@@ -15,41 +15,44 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A Config says what a Keeper may hand out. The zero value is right.
+// A Config configures a Keeper. The zero value is a good default.
 type Config struct {
-	// Lease is for how long a client may be silent, and how long a change waits
-	// for one at most; 0 means 10 s. Below 1 ms and above MaxLease are errors.
+	// Lease is how long a client may be silent, and so how long changes can be
+	// held up by a silent client; 0 means 10 s. Values below 1 ms or above
+	// MaxLease are errors.
 	Lease time.Duration
 
 	// Slots is the number of words of each connection's counters, one more than
-	// it may hold; 0 means 65536. Below 2 and above 2^24 are errors.
+	// the number of grants that the connection can hold; 0 means 65536. Values
+	// below 2 or above 2^24 are errors.
 	Slots int
 
-	// Grants bounds what all connections hold; 0 means 131072.
+	// Grants bounds the grants of all connections together; 0 means 131072.
 	Grants int
 
-	// Receives is the number of recalls that a connection may have unanswered; 0
-	// means 32.
+	// Receives is the number of recalls that may be unanswered on a connection;
+	// 0 means 32.
 	Receives int
 
-	// Marker is the path of a file that is there whenever clients may hold anything:
-	// a Keeper that finds it when it begins puts all changes off until they do not
-	// any more. It is to lie where it outlives the machine's restart, and no other
-	// Keeper has it. "" means that nobody keeps a client's cache from being stale
-	// where the server is restarted while the client cannot hear of it.
+	// Marker is the path of a file that exists whenever grants may be
+	// outstanding. A Keeper that finds the file at its start puts all changes
+	// off until clients no longer trust the grants. The file must be on storage
+	// that survives a restart of the machine, and must not be shared with
+	// another Keeper. If Marker is "", a client's cache can become stale when
+	// the server restarts while the client is cut off.
 	Marker string
 
-	// Log is told of a Marker that was found, or cannot be written; nil means
-	// slog.Default().
+	// Log receives a message if a Marker was found or cannot be written; nil
+	// means slog.Default().
 	Log *slog.Logger
 
-	// Clock returns the time since any point in time, and goes on while the machine
-	// sleeps; nil means CLOCK_BOOTTIME.
+	// Clock returns the time since a fixed point, and continues while the
+	// machine sleeps; nil means CLOCK_BOOTTIME.
 	Clock func() time.Duration
 }
 
-// A Keeper keeps what the clients of a server hold of its objects. Its methods may be
-// called by several goroutines. The nil Keeper grants nothing and lets every change pass.
+// A Keeper manages the delegations of a server's clients. The methods are safe
+// for concurrent use. The nil Keeper grants nothing and lets every change pass.
 type Keeper struct {
 	cfg Config
 	g   *delegation.Grantor
@@ -59,7 +62,7 @@ type Keeper struct {
 	fence   *fence
 
 	draining atomic.Bool
-	ended    chan struct{} // a grant has
+	ended    chan struct{} // signals the end of a grant
 
 	kick  chan struct{} // Next is earlier than armed
 	armed atomic.Int64  // the time that run waits for
@@ -68,7 +71,7 @@ type Keeper struct {
 	over  chan struct{}
 }
 
-// New returns a Keeper of what c says. It is to be closed.
+// New returns a Keeper configured by c. The caller must close the Keeper.
 func New(c Config) (*Keeper, error) {
 	if c.Slots == 0 {
 		c.Slots = defaultSlots
@@ -99,7 +102,7 @@ func New(c Config) (*Keeper, error) {
 	return k, nil
 }
 
-// boottime reads the clock that goes on while the machine sleeps.
+// boottime reads CLOCK_BOOTTIME, which continues while the machine sleeps.
 func boottime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -110,7 +113,8 @@ func boottime() time.Duration {
 
 func (k *Keeper) now() time.Duration { return k.cfg.Clock() }
 
-// Extension returns what the server is to offer to its clients; nil where k is.
+// Extension returns the configuration that the server offers to its clients;
+// nil for the nil Keeper.
 func (k *Keeper) Extension() *rpcrdma.ExtensionConfig {
 	if k == nil {
 		return nil
@@ -120,18 +124,19 @@ func (k *Keeper) Extension() *rpcrdma.ExtensionConfig {
 	}
 }
 
-// Serves tells whether a caller's connection has delegation counters.
+// Serves reports whether a caller's connection has delegation counters.
 func (k *Keeper) Serves(p *oncrpc.Peer) bool { return k.conn(p) != nil }
 
-// RecallAll has all that anybody holds given back, since what may be granted is not what
-// it was. It does not wait.
+// RecallAll recalls all grants, because the conditions for grants have changed.
+// RecallAll does not wait.
 func (k *Keeper) RecallAll() {
 	if k != nil {
 		k.do(k.g.RecallAll(k.now()))
 	}
 }
 
-// Stats counts what was granted and what became of it. The nil Keeper's are zero.
+// Stats returns the counts of grants and of their ends. The nil Keeper's are
+// zero.
 func (k *Keeper) Stats() delegation.Stats {
 	if k == nil {
 		return delegation.Stats{}
@@ -139,11 +144,11 @@ func (k *Keeper) Stats() delegation.Stats {
 	return k.g.Stats()
 }
 
-// Refused counts an ACQUIRE that the caller has refused for a reason of its own.
+// Refused counts an ACQUIRE that the caller has refused for its own reason.
 func (k *Keeper) Refused(why delegation.Reason) { k.g.Refused(why) }
 
-// Refusals returns how many ACQUIREs were refused, by reason, and Parties how many grants
-// are in force, by the address that holds them. The nil Keeper has none.
+// Refusals returns how many ACQUIREs were refused, by reason. The nil Keeper
+// has none.
 func (k *Keeper) Refusals() map[delegation.Reason]uint64 {
 	if k == nil {
 		return nil
@@ -151,7 +156,8 @@ func (k *Keeper) Refusals() map[delegation.Reason]uint64 {
 	return k.g.Refusals()
 }
 
-// Parties is for Refusals.
+// Parties returns how many grants are in force, by party. The nil Keeper has
+// none.
 func (k *Keeper) Parties() map[string]int {
 	if k == nil {
 		return nil
@@ -159,7 +165,7 @@ func (k *Keeper) Parties() map[string]int {
 	return k.g.Parties()
 }
 
-// Lease returns for how long a client may be silent.
+// Lease returns how long a client may be silent.
 func (k *Keeper) Lease() time.Duration { return k.g.Lease() }
 
 // Held returns how many grants are in force on a connection.
@@ -170,8 +176,8 @@ func (k *Keeper) Held(l *rpcrdma.ExtensionConn) int {
 	return 0
 }
 
-// Left returns for how long changes are put off, since clients may trust what a Keeper
-// before this one has granted.
+// Left returns how long changes are still put off because clients may trust
+// grants of an earlier Keeper.
 func (k *Keeper) Left() time.Duration {
 	if k == nil {
 		return 0
@@ -179,12 +185,12 @@ func (k *Keeper) Left() time.Duration {
 	return k.fence.left(k.now())
 }
 
-// fenced tells whether changes are put off.
+// fenced reports whether changes are put off.
 func (k *Keeper) fenced() bool { return k.fence != nil && k.fence.up.Load() && k.Left() > 0 }
 
-// Drain grants nothing more, has all that anybody holds given back, and waits for that,
-// though no longer than a change would. What is given back before the server ends keeps
-// nobody waiting after its next start.
+// Drain stops granting, recalls all grants, and waits for their return, at most
+// as long as a change would wait. A grant returned before the server ends
+// delays no change after the next start.
 func (k *Keeper) Drain() {
 	if k == nil {
 		return
@@ -202,7 +208,7 @@ func (k *Keeper) Drain() {
 	}
 }
 
-// Close ends what runs. The connections must have ended.
+// Close stops the Keeper's goroutine. All connections must have ended.
 func (k *Keeper) Close() {
 	if k != nil {
 		k.once.Do(func() { close(k.stop) })
@@ -211,14 +217,14 @@ func (k *Keeper) Close() {
 	}
 }
 
-// run tells the Grantor of the time when it wants to know.
+// run calls the Grantor's Tick when due.
 func (k *Keeper) run() {
 	defer close(k.over)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		var due <-chan time.Time
-		k.armed.Store(math.MaxInt64) // whoever adds a timer from here on kicks
+		k.armed.Store(math.MaxInt64) // from here on, a goroutine that adds a timer kicks
 		if at, ok := k.g.Next(); ok {
 			k.armed.Store(int64(at))
 			timer.Reset(max(0, at-k.now()))
@@ -234,12 +240,12 @@ func (k *Keeper) run() {
 	}
 }
 
-// hurry has run look at the time that it waits for.
+// hurry wakes run if a timer is due before the time that run waits for.
 func (k *Keeper) hurry() {
 	if at, ok := k.g.Next(); ok && int64(at) < k.armed.Load() {
 		select {
 		case k.kick <- struct{}{}:
-		default: // it will
+		default: // a kick is already pending
 		}
 	}
 }

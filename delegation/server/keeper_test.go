@@ -37,7 +37,7 @@ func TestConfig(t *testing.T) {
 	assert.GreaterOrEqual(t, k.now(), before)
 }
 
-// Without a Keeper, changes pass and nobody holds anything.
+// TestNil checks that the nil Keeper lets changes pass and holds no grants.
 func TestNil(t *testing.T) {
 	var k *Keeper
 	var ch Change
@@ -52,12 +52,13 @@ func TestNil(t *testing.T) {
 	k.Close()
 }
 
-// A client that is silent for a lease loses what it holds, although nobody wants it.
+// TestSilence checks that a client that is silent for a lease loses its grants
+// even if no change needs them.
 func TestSilence(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, r *rig) {
 		c := r.counting()
 		defer c.close()
-		for range 3 { // from the second lease on it adds to its counter
+		for range 3 { // from the second round on the client has added to its counter before
 			require.Zero(t, c.ask("a"))
 			require.Equal(t, 1, r.Stats().InForce)
 			time.Sleep(term - time.Second)
@@ -74,7 +75,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// Who has no counters holds nothing.
+// TestWithoutCounters checks that a connection without counters gets no grants.
 func TestWithoutCounters(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, r *rig) {
 		for _, x := range []rpcrdma.ExtensionConfig{{}, {Atomics: true}, {ImmediateRecvs: 4}} {
@@ -96,15 +97,15 @@ func TestWithoutCounters(t *testing.T) {
 	})
 }
 
-// begin is a change from elsewhere that has something recalled.
+// begin begins a change from elsewhere that must wait for a recall.
 func (r *rig) begin(key string) *Change {
 	ch := new(Change)
 	assert.False(r.t, r.Begin(ch, nil, []byte(key)))
 	return ch
 }
 
-// A change that waits ends with its context, or is put off after a while; where too many
-// wait, at once.
+// TestWait checks that a waiting change ends with its context, or is put off
+// after a while; at once if too many changes wait.
 func TestWait(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, r *rig) {
 		c := r.counting()
@@ -139,7 +140,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// The time that a change waits is one for all that it waits for.
+// TestWaitAgain checks that a change has one time limit for all its waits
+// together.
 func TestWaitAgain(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, r *rig) {
 		c := r.counting()
@@ -156,7 +158,7 @@ func TestWaitAgain(t *testing.T) {
 		assert.ErrorIs(t, r.Wait(context.Background(), ch), ErrPutOff)
 		assert.Equal(t, delegation.Patience, time.Since(start))
 
-		// One that is over is as good as new.
+		// A Change that is over is as good as new.
 		start = time.Now()
 		require.False(t, r.Begin(ch, nil, []byte("b")))
 		assert.ErrorIs(t, r.Wait(context.Background(), ch), ErrPutOff)
@@ -172,8 +174,10 @@ func TestWaitAgain(t *testing.T) {
 	})
 }
 
-// What a client holds that closes its connection in good order has ended. One whose
-// connection is aborted, by whomever, or closed by the server, may not know for a while.
+// TestEndOfConnection checks that the grants of a client end at once if the
+// client closes its connection in good order. If the connection is aborted, or
+// the server closes it, the client may not know yet, so its grants stay in
+// force for a while.
 func TestEndOfConnection(t *testing.T) {
 	for name, end := range map[string]struct {
 		do     func(r *rig, c *client)
@@ -203,7 +207,8 @@ func TestEndOfConnection(t *testing.T) {
 	}
 }
 
-// A blind change is none while a lease is still being released.
+// TestBlindAndLeases checks that no change is blind while a lease of the file
+// system is being released.
 func TestBlindAndLeases(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, r *rig) {
 		c := r.counting()
@@ -226,7 +231,8 @@ func TestBlindAndLeases(t *testing.T) {
 	})
 }
 
-// A lease that is being released is gone before another is taken for the object.
+// TestAcquireAndRelease checks that the release of a lease completes before
+// another lease is taken for the object.
 func TestAcquireAndRelease(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, r *rig) {
 		a, b := r.counting(), r.counting()
@@ -259,7 +265,8 @@ func TestAcquireAndRelease(t *testing.T) {
 	})
 }
 
-// The clock of a Keeper goes on while the machine sleeps: a client's does.
+// TestBoottime checks that the clock of a Keeper continues while the machine
+// sleeps, as a client's does.
 func TestBoottime(t *testing.T) {
 	bootahead.Run(t, func(t *testing.T) {
 		var mono unix.Timespec
@@ -272,7 +279,8 @@ func TestBoottime(t *testing.T) {
 	})
 }
 
-// The bound is the one that the administrator's page tells of.
+// TestBoundTold checks that docs/operations.md states the bound on waiting
+// changes.
 func TestBoundTold(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)

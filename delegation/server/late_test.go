@@ -11,8 +11,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// A client that resets its connection while a change waits for it is late, on its next
-// connection too; one whose connection the server ends is not.
+// TestLateParty checks that a client that resets its connection while a change
+// waits for it counts as late, on its next connection too. A client whose
+// connection the server ends does not.
 func TestLateParty(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  func(r *rig, c *client)

@@ -7,20 +7,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// A lease is what the file system has given for an object: it tells of changes by
-// others. All grants of the object stand on the same.
+// A lease is a lease that the file system has given for an object. The file
+// system breaks a lease before somebody else changes the object. All grants of
+// the object share one lease.
 type lease struct {
 	key     string
 	settled chan struct{} // closed when the file system has answered
-	release func()        // set then
+	release func()        // set when settled is closed
 	users   int           // grants, and ACQUIREs under way
-	ending  bool          // it is being released, or gone
-	ended   chan struct{} // closed when it is gone
+	ending  bool          // the lease is being released, or gone
+	ended   chan struct{} // closed when the lease is gone
 }
 
-// leases are those that there are.
+// leases is the set of leases of the file system.
 type leases struct {
-	n atomic.Int64 // in byKey
+	n atomic.Int64 // length of byKey
 
 	mu    sync.Mutex
 	byKey map[string]*lease
@@ -28,8 +29,9 @@ type leases struct {
 
 func (ls *leases) any() bool { return ls.n.Load() > 0 }
 
-// Lease has the grant stand on a lease of the file system: take gets it, and says whom
-// to tell, on any goroutine that may wait, when it is broken. The error is take's.
+// Lease makes the grant depend on a lease of the file system. take obtains the
+// lease, and passes on the function that the file system must call when the
+// lease is broken, on any goroutine that may wait. The error is take's.
 func (s *Asking) Lease(take func(broken func()) (release func(), err error)) (delegation.Reason, error) {
 	l, mine, why := s.k.leases.join(s.key)
 	if why != 0 {
@@ -46,16 +48,17 @@ func (s *Asking) Lease(take func(broken func()) (release func(), err error)) (de
 	return 0, nil
 }
 
-// MakeRoom ends a grant that stands on a lease and is not in use, if it finds one soon,
-// and tells whether it did: a file system has no room for another lease.
+// MakeRoom reclaims an unused grant that depends on a lease, and reports
+// whether it found a candidate soon. The caller needs room because the file
+// system refuses another lease.
 func (k *Keeper) MakeRoom() bool {
 	made, fx := k.g.MakeRoom()
 	k.do(fx)
 	return made
 }
 
-// join has one user more stand on the lease of an object. mine says that there was none,
-// so that the caller is to take it and to settle it.
+// join adds a user to the lease of an object. mine reports that there was no
+// lease; the caller must then take the lease and call finish.
 func (ls *leases) join(key string) (l *lease, mine bool, why delegation.Reason) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -75,14 +78,15 @@ func (ls *leases) join(key string) (l *lease, mine bool, why delegation.Reason) 
 	return l, false, 0
 }
 
-// wait waits without mu, which the caller holds before and after.
+// wait waits for done without mu, which the caller holds before and after.
 func (ls *leases) wait(done <-chan struct{}) {
 	ls.mu.Unlock()
 	<-done
 	ls.mu.Lock()
 }
 
-// finish says what the file system has given: nil for nothing.
+// finish records the file system's answer: the release function of the lease,
+// or nil if there is no lease.
 func (ls *leases) finish(l *lease, release func()) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -93,7 +97,7 @@ func (ls *leases) finish(l *lease, release func()) {
 	}
 }
 
-// drop takes l out. The caller holds mu.
+// drop removes l. The caller holds mu.
 func (ls *leases) drop(l *lease) {
 	l.ending = true
 	delete(ls.byKey, l.key)
@@ -101,7 +105,7 @@ func (ls *leases) drop(l *lease) {
 	close(l.ended)
 }
 
-// leave is for one user less, and releases the lease after the last.
+// leave removes a user of l, and releases the lease after the last.
 func (ls *leases) leave(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -110,7 +114,7 @@ func (ls *leases) leave(l *lease) {
 	}
 }
 
-// free releases the lease of an object that is about to be changed, if there is one.
+// free releases the lease, if any, of an object that is about to change.
 func (ls *leases) free(key []byte) {
 	if !ls.any() {
 		return
@@ -120,7 +124,7 @@ func (ls *leases) free(key []byte) {
 	for l := ls.byKey[string(key)]; l != nil; l = ls.byKey[string(key)] {
 		switch {
 		case l.release == nil:
-			ls.wait(l.settled) // the ACQUIRE is spoiled; what it gets must go first
+			ls.wait(l.settled) // the ACQUIRE is stale; its lease must go first
 		case l.ending:
 			ls.wait(l.ended)
 		default:
@@ -129,9 +133,10 @@ func (ls *leases) free(key []byte) {
 	}
 }
 
-// end releases l, if nobody does so already. The file system may take its time, so that
-// happens without mu, which the caller holds before and after; l is found until it is
-// gone, and who finds it waits.
+// end releases l, unless the release is already under way. The file system may
+// be slow, so end unlocks mu during the release; the caller holds mu before and
+// after. l remains in byKey until the release is done, and goroutines that find
+// l meanwhile wait.
 func (ls *leases) end(l *lease) {
 	if l.ending {
 		return
@@ -143,7 +148,8 @@ func (ls *leases) end(l *lease) {
 	ls.drop(l)
 }
 
-// broken is a change by somebody else, who waits for the lease to be released.
+// broken begins a change on behalf of the process that broke the lease. That
+// process waits until the lease is released.
 func (k *Keeper) broken(l *lease) {
 	var ch Change
 	key := []byte(l.key)

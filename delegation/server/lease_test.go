@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A file system that takes its time to release a lease holds up who comes for that
-// object, and nobody else.
+// TestSlowRelease checks that a slow release of a lease by the file system
+// delays only goroutines that need the same object.
 func TestSlowRelease(t *testing.T) {
 	ls := leases{byKey: make(map[string]*lease)}
 	take := func(key string, release func()) *lease {

@@ -2,26 +2,26 @@ package server
 
 import "time"
 
-// MaxLease is the longest lease: nobody wants a change to wait for longer.
+// MaxLease is the longest permitted lease: a change must not wait longer.
 const MaxLease = 5 * time.Minute
 
-// Limits of our own.
+// Local limits.
 const (
-	// defaultReceives is how many recalls a connection may have unanswered: a
-	// change of names has four objects at most, and eight of these at a time are
-	// many. Each is a receive for 8 octets.
+	// defaultReceives is how many recalls may be unanswered on a connection. A
+	// change of names affects at most four objects, and eight such changes at a
+	// time are many. Each recall needs a receive of 8 bytes.
 	defaultReceives = 32
 
-	// defaultSlots is how many words each connection's region has: for a tree of
-	// sources with all its directories. Memory is taken by those that are used.
+	// defaultSlots is how many words each connection's region has: enough for a
+	// source tree with all its directories. Only used words take memory.
 	defaultSlots = 1 << 16
 
-	// maxWaiting is how many changes may wait for clients at a time. Each keeps a
-	// goroutine of a transport, and nothing else that others could want; one more is
-	// put off at once.
+	// maxWaiting is how many changes may wait for clients at a time. Each
+	// occupies a goroutine of a transport, and no other resource that other
+	// calls need. A change beyond this limit is put off at once.
 	maxWaiting = 1024
 
-	// markerIdle is for how long nothing was held when the marker is removed, so
-	// that not every first grant waits for storage.
+	// markerIdle is how long no grant must have been in force before the marker
+	// is removed. Without this delay, every first grant would wait for storage.
 	markerIdle = time.Minute
 )

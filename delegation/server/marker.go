@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A marker is a file that says, over the end of the process or of the machine, that
-// clients may hold something, and how long the lease is that they trust.
+// A marker is a file that says that grants may be outstanding, and how long
+// their lease is. It survives the end of the process and of the machine.
 type marker struct {
 	path string
 	sync func(*os.File) error // (*os.File).Sync
 }
 
-// maxMarker is more than a marker has, in bytes.
+// maxMarker exceeds the length of every marker, in bytes.
 const maxMarker = 64
 
-// read returns the lease that the marker has; 0 where there is no marker.
+// read returns the lease that the marker names; 0 if there is no marker.
 func (m *marker) read() (time.Duration, error) {
 	f, err := os.OpenFile(m.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,8 +47,8 @@ func (m *marker) read() (time.Duration, error) {
 	return lease, nil
 }
 
-// write puts the marker in place of the one that there may be. It is on stable storage
-// when there is no error.
+// write creates the marker or replaces an existing marker. If write returns no
+// error, the marker is on stable storage.
 func (m *marker) write(lease time.Duration) error {
 	next := m.path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +68,7 @@ func (m *marker) write(lease time.Duration) error {
 	return m.syncDir()
 }
 
-// remove takes the marker away.
+// remove removes the marker.
 func (m *marker) remove() error {
 	if err := os.Remove(m.path); err != nil {
 		return err

@@ -19,13 +19,13 @@ import (
 
 const term = 9 * time.Second
 
-// A rig is a Keeper whose server grants whatever is asked for, in a bubble.
+// A rig is a Keeper whose server grants every request, in a synctest bubble.
 type rig struct {
 	*Keeper
 	t      *testing.T
 	listen *rdmatest.Listener
 	srv    *rpcrdma.Server
-	take   func(broken func()) (release func(), err error) // what all grants stand on; nil: nothing
+	take   func(broken func()) (release func(), err error) // takes the lease for every grant; nil: none
 
 	mu    sync.Mutex
 	peers []*oncrpc.Peer
@@ -46,7 +46,7 @@ func run(t *testing.T, c Config, f func(t *testing.T, r *rig)) {
 		served := make(chan error, 1)
 		go func() { served <- srv.Serve(r.listen) }()
 		f(t, r)
-		synctest.Wait() // the server has seen what the clients closed
+		synctest.Wait() // the server has seen the clients' closes
 		require.NoError(t, srv.Shutdown(t.Context()))
 		require.NoError(t, <-served)
 		k.Close()
@@ -85,7 +85,7 @@ func (r *rig) ServeRPC(_ context.Context, c *oncrpc.Call, rep *oncrpc.Reply) err
 	return c.Args.Done()
 }
 
-// A client holds things, and gives nothing back by itself.
+// A client holds grants, and returns them only when told to.
 type client struct {
 	t    *testing.T
 	c    *rpcrdma.ClientConn
@@ -117,12 +117,12 @@ func (c *client) Closed(error)             {}
 func (c *client) Complete(rdma.Completion) {}
 func (c *client) close()                   { require.NoError(c.t, c.c.Close()) }
 
-// renews adds to the lease.
+// renews adds to LeaseWord.
 func (c *client) renews() {
 	require.NoError(c.t, c.link.Atomic(rdma.OpFetchAdd, c.link.Counter(0), delegation.OpRenew.Operands(), c, 0))
 }
 
-// returns gives back what was recalled first.
+// returns answers the oldest unanswered recall.
 func (c *client) returns() {
 	octets := <-c.got
 	octets[0] = byte(delegation.KindReturned)
@@ -130,7 +130,7 @@ func (c *client) returns() {
 	synctest.Wait()
 }
 
-// ask makes an ACQUIRE, and returns why it is refused.
+// ask makes an ACQUIRE, and returns the reason of the refusal, if any.
 func (c *client) ask(key string) delegation.Reason {
 	c.t.Helper()
 	a := delegation.AcquireArgs{Handle: []byte(key), Types: delegation.FileData}
@@ -143,6 +143,6 @@ func (c *client) ask(key string) delegation.Reason {
 	var res delegation.AcquireRes
 	res.Decode(&x.Results)
 	require.NoError(c.t, x.Results.Done())
-	synctest.Wait() // the server has been told that the reply is posted
+	synctest.Wait() // the server has learned that the reply is posted
 	return res.Reason
 }
