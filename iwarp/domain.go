@@ -9,9 +9,10 @@ import (
 )
 
 // A ProtectionDomain is a set of connections that trust one another (RFC 5041,
-// Section 8.2): memory that is registered with it can be reached by the peers
-// of all of them, and by nobody else. A connection joins by its Config. Memory
-// registered with a connection is that one's alone, whatever domain it is in.
+// Section 8.2): the peers of all its connections can reach memory registered
+// with the domain, and no other peer can. A connection joins by its Config.
+// Memory registered with a connection belongs to that connection alone,
+// whatever its domain.
 type ProtectionDomain struct {
 	mu      sync.Mutex
 	regions map[*region]struct{} // the valid ones
@@ -22,9 +23,9 @@ func NewProtectionDomain() *ProtectionDomain {
 	return &ProtectionDomain{regions: make(map[*region]struct{})}
 }
 
-// Register lets the peers of the domain's connections reach b, until Deregister:
-// neither the end of a connection ends it, nor a Send of a peer that would
-// invalidate it (RFC 5040, Section 8.1.1, rule 7).
+// Register lets the peers of the domain's connections reach b until Deregister.
+// Neither the end of a connection ends the registration, nor a peer's Send with
+// Invalidate (RFC 5040, Section 8.1.1, rule 7).
 func (d *ProtectionDomain) Register(b []byte, access rdma.Access) (rdma.Region, error) {
 	r := &region{domain: d, views: make(map[*Conn]*region), mem: b, size: len(b), access: access}
 	if err := r.check(); err != nil {
@@ -37,14 +38,15 @@ func (d *ProtectionDomain) Register(b []byte, access rdma.Access) (rdma.Region, 
 	return r, nil
 }
 
-// remove forgets r, which is not valid any more.
+// remove forgets r, which is no longer valid.
 func (d *ProtectionDomain) remove(r *region) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.regions, r)
 }
 
-// waitUnpinned waits for the last pin of all views of r, which no new ones join.
+// waitUnpinned waits until the last pin of every view of r is gone. No new pins
+// are possible.
 func (d *ProtectionDomain) waitUnpinned(r *region) {
 	r.mu.Lock()
 	views := slices.Collect(maps.Values(r.views))
@@ -67,9 +69,9 @@ func (d *ProtectionDomain) leave(c *Conn) {
 	}
 }
 
-// on returns the region as the peer of c may use it, or nil where it may not:
-// the STag is bound to another Stream, or to a Protection Domain that c is not
-// in.
+// on returns the region as the peer of c may use it. It returns nil if the peer
+// must not use it: the STag is bound to another Stream, or to a Protection
+// Domain that does not include c.
 func (r *region) on(c *Conn) *region {
 	switch {
 	case r.conn == c:

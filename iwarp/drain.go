@@ -2,16 +2,17 @@ package iwarp
 
 import "github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 
-// close lets nothing more be posted.
+// close prevents further posts.
 func (q *sendQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
 }
 
-// sendTerminate drops what waits to be sent and has a Terminate and a FIN sent
-// in its place. It does not wait, and reports whether they will go: not after a
-// write that failed, nor from a responder that has got no valid FPDU yet.
+// sendTerminate drops the data waiting to be sent and queues a Terminate and a
+// FIN instead. It does not wait, and reports whether they will be sent. They
+// are not sent after a failed write, and a responder that has not received a
+// valid FPDU yet sends no Terminate for an error of MPA.
 func (q *sendQueue) sendTerminate(c *Conn, f *Fault) bool {
 	q.mu.Lock()
 	if q.broken || q.gated && f.Terminate.Cause.Layer == rdmap.LayerLLP {
@@ -24,7 +25,7 @@ func (q *sendQueue) sendTerminate(c *Conn, f *Fault) bool {
 	return true
 }
 
-// drain waits until nobody writes.
+// drain waits until there is no writer.
 func (q *sendQueue) drain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -33,8 +34,8 @@ func (q *sendQueue) drain() {
 	}
 }
 
-// shut waits until every work request has completed, and then has nothing more
-// sent. It returns false where the sending has ended otherwise.
+// shut waits until every work request has completed, and then stops the
+// sending. It returns false if the sending had already stopped.
 func (q *sendQueue) shut() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -42,7 +43,7 @@ func (q *sendQueue) shut() bool {
 		q.idle.Wait()
 	}
 	first := !q.broken
-	q.stopLocked() // a response would be torn by the FIN that comes now
+	q.stopLocked() // the FIN that follows would cut a response in two
 	return first
 }
 
@@ -53,8 +54,8 @@ func (q *sendQueue) writeError() error {
 	return q.err
 }
 
-// flush completes everything that is left with an error. The reader calls it
-// when nobody writes any more, so that nobody else delivers.
+// flush completes all remaining work requests with an error. The reader calls
+// it when there is no writer any more, so that nothing else delivers.
 func (q *sendQueue) flush(cause error) {
 	q.mu.Lock()
 	q.closed = true
@@ -68,16 +69,18 @@ func (q *sendQueue) flush(cause error) {
 	q.deliver(false)
 }
 
-// stopLocked, with the queue locked and nobody cutting messages, has nothing more
-// sent. The responses go at once and not with the rest: the reader, whose end
-// gives that up, may be waiting in Deregister for the memory that they answer from.
+// stopLocked stops the sending. The caller holds the queue's lock, and no other
+// goroutine cuts messages. The responses are released at once, not later by
+// flush: the reader, which calls flush at its end, may be waiting in Deregister
+// for the memory that the responses send.
 func (q *sendQueue) stopLocked() {
 	q.broken = true
 	q.releaseResponses()
 }
 
-// releaseResponses gives up the responses that will not be sent, and the rest of the
-// current message: the writer does that where it is at it. It may be called again.
+// releaseResponses drops the responses that will not be sent, and the rest of
+// the current message. If the writer is just copying from that message, the
+// writer releases it. releaseResponses may be called repeatedly.
 func (q *sendQueue) releaseResponses() {
 	if q.overtaken = q.copying; !q.copying {
 		q.cur.release()

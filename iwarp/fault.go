@@ -9,8 +9,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A Fault is an error of the stream that one end told the other by a Terminate
-// message (RFC 5040, Section 4.8). It ends the connection.
+// A Fault is an error of the stream that one end reported to the other by a
+// Terminate message (RFC 5040, Section 4.8). It ends the connection.
 type Fault struct {
 	Remote    bool // the peer found it
 	Terminate rdmap.Terminate
@@ -18,7 +18,7 @@ type Fault struct {
 	lacks bool // the peer does not know a message of RFC 7306
 }
 
-// Error says in words what the Terminate says.
+// Error describes the Terminate in words.
 func (f *Fault) Error() string {
 	switch {
 	case f.lacks:
@@ -29,24 +29,26 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("iwarp: terminated the connection: %v", f.Terminate)
 }
 
-// Unwrap returns the number, which is also that of DDP or MPA for errors.Is.
+// Unwrap returns the error number. For errors.Is the number also equals the
+// number of DDP or MPA.
 func (f *Fault) Unwrap() error { return f.Terminate.Cause }
 
-// Is makes f an rdma.ErrUnsupportedOp where the peer lacks RFC 7306.
+// Is makes f an rdma.ErrUnsupportedOp if the peer lacks RFC 7306.
 func (f *Fault) Is(target error) bool { return f.lacks && target == rdma.ErrUnsupportedOp }
 
-// localFault is an error that no DDP segment is to blame for.
+// localFault returns the fault for an error that no DDP segment caused.
 func localFault(err error) *Fault {
 	return &Fault{Terminate: rdmap.NewTerminate(rdmap.ErrorOf(err), nil, 0)}
 }
 
-// remoteFault is what the peer's Terminate says. Where it is an unexpected
-// opcode and the opcode is one of RFC 7306's, or is not told but this end has
-// sent such a one, the peer lacks it. siw's form without a header can also be
-// read as an error of the start-up; but that is over.
+// remoteFault returns the fault that the peer's Terminate reports. The peer
+// lacks RFC 7306 if the error is an unexpected opcode and this end has sent a
+// message of RFC 7306, unless the Terminate names an opcode outside RFC 7306.
+// siw's form without a header can also be read as an error of the start-up, but
+// the start-up is over.
 func (c *Conn) remoteFault(t rdmap.Terminate) *Fault {
 	f := &Fault{Remote: true, Terminate: t}
-	f.Terminate.DDPHeader = bytes.Clone(t.DDPHeader) // the message's memory is lent to others soon
+	f.Terminate.DDPHeader = bytes.Clone(t.DDPHeader) // the message's memory is reused soon
 	f.Terminate.RDMAPHeader = bytes.Clone(t.RDMAPHeader)
 	op, told := t.Opcode()
 	switch {
@@ -61,21 +63,23 @@ func (c *Conn) remoteFault(t rdmap.Terminate) *Fault {
 	return f
 }
 
-// fault is an error of the segment, whose headers go with it.
+// fault returns the fault for an error of the segment. It includes the
+// segment's headers.
 func (s *segment) fault(err error) *Fault {
 	headers := bytes.Clone(s.copied[:s.size+s.rdmap])
 	return &Fault{Terminate: rdmap.NewTerminate(rdmap.ErrorOf(err), headers, s.n)}
 }
 
-// fault is an error of the Read, of which sent octets have gone to the peer.
+// fault returns the fault for an error of the Read, after sent bytes of the
+// response have gone to the peer.
 func (r *askedRead) fault(cause rdmap.Error, sent uint32) *Fault {
 	request := r.Advance(sent).AppendTo(r.header[:len(r.header):len(r.header)])
 	return &Fault{Terminate: rdmap.NewTerminate(cause, request, len(request))}
 }
 
-// As makes f an rdma.AccessError where the peer's Terminate tells which of its
-// memory an RDMA Write or Read of this end could not reach (RFC 5040, Section
-// 4.8; RFC 5041, Section 7.1).
+// As makes f an rdma.AccessError if the peer's Terminate names the memory of
+// the peer that an RDMA Write or Read of this end could not reach (RFC 5040,
+// Section 4.8; RFC 5041, Section 7.1).
 func (f *Fault) As(target any) bool {
 	e, ok := target.(*rdma.AccessError)
 	if !ok || !f.Remote {

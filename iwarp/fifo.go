@@ -1,6 +1,6 @@
 package iwarp
 
-// A fifo is a queue that keeps its memory.
+// A fifo is a queue that reuses its memory.
 type fifo[T any] struct {
 	items []T
 	first int

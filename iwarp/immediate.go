@@ -6,10 +6,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// immediate takes Immediate Data and hands it to the upper layer in its turn
-// among the Sends, with which it shares queue 0 and its receives (RFC 7306,
-// Section 6.3). What RDMA Writes before it have brought is placed: the reader
-// does one thing after the other.
+// immediate takes Immediate Data and hands it to the upper layer in order with
+// the Sends, with which it shares queue 0 and its receives (RFC 7306, Section
+// 6.3). The data of earlier RDMA Writes is placed by then, since the reader
+// processes segments in sequence.
 func (x *receiver) immediate(seg *segment, h ddp.Untagged, op rdmap.Opcode) error {
 	if !x.c.takesImm {
 		return seg.fault(rdmap.ErrOpcode) // Section 1.1

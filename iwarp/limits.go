@@ -2,116 +2,116 @@ package iwarp
 
 import "time"
 
-// Limits of this implementation. The standards' own are in the packages mpa,
-// ddp and rdmap.
+// Limits of this implementation. The limits of the standards are in the
+// packages mpa, ddp and rdmap.
 const (
-	// defaultRecvSize is what a message may measure, in octets, where the
-	// upper layer does not say: what RPC-over-RDMA peers use.
+	// defaultRecvSize is the maximum size of a message, in bytes, unless the
+	// upper layer sets one: the size that RPC-over-RDMA peers use.
 	defaultRecvSize = 4096
 
 	// maxReads bounds IRD and ORD, in RDMA Reads. Linux's siw refuses more.
 	maxReads = 128
 
-	// stagingSize holds what was read from the socket and has no place of
-	// its own yet, in octets: headers, small messages, and with CRCs on a
-	// whole FPDU (65,535 + 9 octets at most) with some of the next. It is
-	// lent only while there is something to read.
+	// stagingSize is the size, in bytes, of the memory for data read from the
+	// socket that has no place of its own yet: headers, small messages, and
+	// with CRCs on a whole FPDU (at most 65,535 + 9 bytes) with some of the
+	// next. The memory is lent only while there is something to read.
 	stagingSize    = 64 << 10
 	stagingSizeCRC = 128 << 10
 
-	// spill is how many octets behind a large payload are taken along when
-	// the payload is read into its place: trailer, the next header, and a
-	// short reply; more would be copied once without need. Behind one of
-	// shortPayload octets at most, a system call for each would cost more
-	// than a copy, and all is taken that there is.
+	// spill is how many bytes behind a large payload are read together with the
+	// payload: trailer, the next header, and a short reply. More bytes would be
+	// copied once without need. Behind a payload of at most shortPayload bytes,
+	// a system call for each would cost more than a copy, so the reader reads
+	// all available bytes.
 	spill        = 512
 	shortPayload = 16 << 10
 
-	// maxApart is how many pieces of a region a peer may have written with gaps
-	// between them, so that all count: what writes 8 MiB as every other 4 KiB first.
+	// maxApart is how many separate pieces of a region a peer may have written
+	// so that all of them count. It suffices for a peer that first writes every
+	// other 4 KiB of 8 MiB.
 	maxApart = 1024
 
-	// maxAhead is how many FPDUs one read may take: those of 1 MiB.
+	// maxAhead is how many FPDUs one read may take: the FPDUs of 1 MiB.
 	maxAhead = 17
 
-	// maxVectors and maxBatch bound one writev, in elements (Linux takes
-	// 1024) and octets: 1 MiB of data in FPDUs goes with the message that
-	// tells of it, and so wakes the peer once less.
+	// maxVectors and maxBatch bound one writev, in elements (Linux takes 1024)
+	// and bytes: 1 MiB of data in FPDUs leaves together with the message that
+	// announces the data, which wakes the peer once less.
 	maxVectors = 1024
 	maxBatch   = 1<<20 + 32<<10
 
-	// maxHeld bounds what is held back while a reader hands messages over,
-	// in octets: beyond it, a system call of its own is worth it.
+	// maxHeld bounds the data held back while a reader hands over messages, in
+	// bytes: beyond this size, a separate system call pays off.
 	maxHeld = 128 << 10
 
-	// minRecord is the least limit of a recorder's ring, in octets: the
-	// longest FPDU, with Markers, fits. minRing is what the ring begins with.
+	// minRecord is the smallest limit of a recorder's ring, in bytes: the
+	// longest FPDU, with Markers, fits. minRing is the initial size of the
+	// ring.
 	minRecord = 128 << 10
 	minRing   = 4 << 10
 
-	// maxHeaders is the room for the headers and trailers of one batch.
+	// maxHeaders is the space for the headers and trailers of one batch.
 	maxHeaders = 32 << 10
 )
 
-// How long a connection that is busy waits in other ways than by the poller.
+// Limits of the waits of a busy connection outside the poller.
 const (
-	// lookTime is how long a reader looks for octets again and again: what it
-	// takes to wake a processor that is halted in a virtual machine. Where
-	// that was in vain, it does so less often, once in maxSleepier waits at
-	// the least.
+	// lookTime is how long a reader polls the socket: the time that waking a
+	// halted processor of a virtual machine takes. After polling in vain the
+	// reader polls less often, but at least once in maxSleepier waits.
 	lookTime    = 50 * time.Microsecond
 	maxSleepier = 64
 
-	// yieldTime is how often, meanwhile, other goroutines come first.
+	// yieldTime is how often a polling reader yields to other goroutines.
 	yieldTime = 10 * time.Microsecond
 
-	// shortCall is how many octets a system call may copy without the runtime's
-	// knowledge: what takes some microseconds.
+	// shortCall is how many bytes a system call may copy without the runtime's
+	// knowledge: the call takes some microseconds.
 	shortCall = 128 << 10
 
-	// threadTime bounds how long a thread waits in the kernel, and so how
-	// late it sees that the connection has ended.
+	// threadTime bounds how long a thread waits in the kernel, and thus how
+	// late the thread notices that the connection has ended.
 	threadTime = 10 * time.Millisecond
 )
 
 // Time limits.
 const (
-	// defaultStartup bounds the whole of the MPA start-up. Linux's siw
-	// gives a peer 5 s as responder and 10 s as initiator.
+	// defaultStartup bounds the whole MPA start-up. Linux's siw gives a peer 5
+	// s as responder and 10 s as initiator.
 	defaultStartup = 5 * time.Second
 
-	// stallTimeout ends a connection whose peer stops in the middle of an
-	// FPDU or a message, or takes nothing of what is sent. What is long may take
-	// longer, up to a second for each slowestPeer octets.
+	// stallTimeout ends a connection if its peer stops in the middle of an FPDU
+	// or a message, or accepts none of the data sent. Long data may take
+	// longer, up to a second for each slowestPeer bytes.
 	stallTimeout = 30 * time.Second
 	slowestPeer  = 4 << 10
 
-	// lentTimeout is stallTimeout where what is sent may lie in pages of files
-	// (rdma.WR.Reread): until they are sent, the peer gets what others write to
-	// them meanwhile, whether it still may read that or not.
+	// lentTimeout replaces stallTimeout if the data to send may be in pages of
+	// files (rdma.WR.Reread): until the pages are sent, the peer receives the
+	// changes that others make to them, even if the peer may no longer read
+	// these.
 	lentTimeout = 10 * time.Second
 
-	// lingerTimeout is how long the end of a connection waits for the
-	// peer to take the last octets, a Terminate among them, and to close
-	// its half.
+	// lingerTimeout is how long the end of a connection waits for the peer to
+	// take the last bytes, such as a Terminate, and to close its half.
 	lingerTimeout = 2 * time.Second
 
-	// reasonTimeout is how long the reader looks for the peer's reason
-	// after a write has failed.
+	// reasonTimeout is how long the reader waits for the peer's reason after a
+	// failed write.
 	reasonTimeout = 200 * time.Millisecond
 
-	// acceptPause is how long a listener rests after a failure that
-	// passes.
+	// acceptPause is how long a listener rests after a temporary failure.
 	acceptPause = 100 * time.Millisecond
 
-	// revokeTimeout is how long Deregister waits for a segment that is on
-	// its way into the region or out of it, before it ends the connection.
+	// revokeTimeout is how long Deregister waits for a segment that is being
+	// read from or written to the region, before it ends the connection.
 	revokeTimeout = 5 * time.Second
 )
 
 // maxStarting bounds the connections of one listener that are in their MPA
-// start-up; more wait in the kernel's queue. Where none of them has come to an end
-// for crowdedTime, those who have too many lose some.
+// start-up; more wait in the kernel's queue. If no start-up ends for
+// crowdedTime, the party with the most start-ups loses half of them.
 const (
 	maxStarting = 512
 	crowdedTime = 100 * time.Millisecond

@@ -11,12 +11,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A Listener takes connections as MPA responder. It implements rdma.Listener.
+// A Listener accepts connections as MPA responder. It implements rdma.Listener.
 type Listener struct {
 	l   net.Listener
 	cfg Config
 
-	usual string // congestion control of connections from elsewhere; "": what they have
+	usual string // congestion control for connections from other hosts; "": unchanged
 
 	ready chan *request // requests read and not yet accepted
 	done  chan struct{}
@@ -24,15 +24,15 @@ type Listener struct {
 	wg    sync.WaitGroup
 
 	mu       sync.Mutex
-	starting map[net.Conn]uint64 // those whose Request is being read, by age
-	started  uint64              // all that were among them
-	err      error               // why the listener ended by itself
+	starting map[net.Conn]uint64 // connections whose Request is being read, numbered in order
+	started  uint64              // number of connections ever in starting
+	err      error               // why the listener stopped without Close
 }
 
 var _ rdma.Listener = (*Listener)(nil)
 
 // Listen listens on a TCP address. The network is tcp, tcp4 or tcp6. iWARP
-// peers that use no port mapper, as Linux's siw, connect to the TCP port.
+// peers without a port mapper, such as Linux's siw, connect to the TCP port.
 func Listen(network, addr string, cfg Config) (*Listener, error) {
 	l, err := net.Listen(network, addr)
 	if err != nil {
@@ -41,7 +41,7 @@ func Listen(network, addr string, cfg Config) (*Listener, error) {
 	return NewListener(l, cfg), nil
 }
 
-// NewListener takes connections from l, which it takes over.
+// NewListener accepts connections from l and takes over l.
 func NewListener(l net.Listener, cfg Config) *Listener {
 	ln := &Listener{
 		l: l, cfg: cfg, usual: speedAll(l),
@@ -55,7 +55,7 @@ func NewListener(l net.Listener, cfg Config) *Listener {
 // Addr returns the TCP address.
 func (l *Listener) Addr() net.Addr { return l.l.Addr() }
 
-// Accept returns the next peer whose MPA Request has come.
+// Accept returns the next peer whose MPA Request has arrived.
 func (l *Listener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
 	select {
 	case r := <-l.ready:
@@ -72,7 +72,7 @@ func (l *Listener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
 	}
 }
 
-// Close stops listening and cuts off whoever is not accepted yet.
+// Close stops listening and closes the connections that are not accepted yet.
 func (l *Listener) Close() error {
 	err := l.stop(nil)
 	l.wg.Wait()
@@ -95,8 +95,8 @@ func (l *Listener) stop(cause error) (err error) {
 	return err
 }
 
-// run accepts TCP connections. A failure that passes, such as too many open
-// files, is waited out.
+// run accepts TCP connections. After a temporary failure, such as too many open
+// files, it pauses and tries again.
 func (l *Listener) run() {
 	slots := make(chan struct{}, maxStarting)
 	for {

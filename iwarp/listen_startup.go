@@ -31,8 +31,8 @@ func (l *Listener) startup(nc net.Conn) {
 	}
 }
 
-// request reads the peer's Request. One that no upper layer could accept gets
-// its rejection here.
+// request reads the peer's Request. It rejects a Request that no upper layer
+// could accept.
 func (l *Listener) request(nc net.Conn) (*request, error) {
 	_ = nc.SetDeadline(time.Now().Add(l.cfg.startup()))
 	record := newRecorder(nc, l.cfg.Record, pcap.Server)
@@ -61,8 +61,9 @@ func (l *Listener) enter(nc net.Conn) bool {
 	}
 }
 
-// thin cuts off the older half of the start-ups of the party that has most of
-// them, so that one which opens connections and says nothing keeps no other out.
+// thin closes the older half of the start-ups of the party that has most of
+// them, so that a party that opens connections and sends nothing does not lock
+// out the others.
 func (l *Listener) thin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,54 +12,56 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Data that lie in the mapping of a file may vanish: the file is cut short, or its
-// medium fails. The kernel then says EFAULT, behind what it has taken:
+// Data in the mapping of a file may vanish if the file is truncated or its
+// medium fails. The kernel then returns EFAULT, after it has taken a part:
 //
 //	header │ data ...... │ header │ data ... gone │ header │ Send │
 //	       └─ taken ─────┘        └ taken ┘└ read again     └ may be changed
 //
-// The FPDU has its length already, so zeros follow what can be read no more. Where
-// this process would touch the data itself, it copies them first, and catches the
-// fault. Either may wait for a disk, and so is done without the queue's lock.
+// The length of the FPDU is fixed by then, so zeros replace the unreadable
+// data. If this process must access the data itself, it copies the data first
+// and catches the fault. Both may wait for a disk and therefore happen without
+// the queue's lock.
 
 var _ rdma.MappedSender = (*Conn)(nil)
 
-// SendsMapped tells whether what is sent is copied once at most on its way to the
-// kernel: with CRCs on it is, since it must not change behind them, which are computed
-// by the way.
+// SendsMapped reports whether data is copied at most once on its way to the
+// kernel. With CRCs on, the data is copied, since it must not change after its
+// CRC is computed; the copy computes the CRC.
 func (c *Conn) SendsMapped() bool {
 	return c.sock.tcp != nil && c.sock.record == nil && !c.params.SendMarkers
 }
 
-// A reread is that of a WR.
+// A reread is the Reread function of a WR.
 type reread func(p []byte, at int) (n, shorter int)
 
-// A mappedPart is an element of a batch that may vanish.
+// A mappedPart is an element of a batch whose data may vanish.
 type mappedPart struct {
 	element int // its index in vec
-	offset  int // of its first octet in the message
-	size    int // octets that it had at first
+	offset  int // of its first byte in the message
+	size    int // its initial length in bytes
 	reread  reread
 	wr      uint64 // the index of the WR
 }
 
-// A builtSend is a Send that stands in a batch, in one FPDU.
+// A builtSend is a Send in a batch, in one FPDU.
 type builtSend struct {
 	wr      uint64 // the index of the WR
-	header  int    // where the FPDU begins in headers
-	ulpdu   int    // what its length field says
-	payload int    // the first element of the payload
+	header  int    // offset of the FPDU in headers
+	ulpdu   int    // value of its length field
+	payload int    // index of the first element of the payload
 }
 
-// zeros stand for what has vanished.
+// zeros replace vanished data.
 var zeros [mpa.MaxULPDU]byte
 
-// vanished takes care of what the kernel could not read, if err says that and it may
-// happen: what is there goes, then what the WR's owner still gets, then zeros. It
-// reports whether the batch can go on.
+// vanished handles memory that the kernel could not read, if err is EFAULT and
+// the batch has such memory. The readable part is sent first, then the data
+// that the WR's owner can still supply, then zeros. It reports whether the
+// batch can continue.
 //
-// The kernel copies some elements at a time, and of these takes all or none: what
-// it could not read need not be the first.
+// The kernel copies some elements at a time, and takes all or none of them: the
+// unreadable element need not be the first.
 func (q *sendQueue) vanished(b *batch, err error) bool {
 	if err != unix.EFAULT {
 		return false
@@ -96,9 +98,9 @@ func (q *sendQueue) vanished(b *batch, err error) bool {
 	return false
 }
 
-// cutBehind notes that the data of a work request have vanished, and shortens the
-// Send behind it by n octets. False: it cannot be, since a part of it is cut into
-// FPDUs already.
+// cutBehind notes that the data of a work request has vanished, and shortens
+// the following Send by n bytes. It returns false if it cannot shorten the Send
+// because a part of the Send is already cut into FPDUs.
 func (q *sendQueue) cutBehind(b *batch, wr uint64, n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -108,8 +110,8 @@ func (q *sendQueue) cutBehind(b *batch, wr uint64, n int) bool {
 	return n == 0 || q.shorten(b, wr, n)
 }
 
-// shorten leaves the last n octets of the Send away that was posted behind a work
-// request. False: a part of it has left perhaps. q.mu is held.
+// shorten drops the last n bytes of the Send posted after a work request. It
+// returns false if a part of the Send may have left. The caller holds q.mu.
 func (q *sendQueue) shorten(b *batch, wr uint64, n int) bool {
 	for wr++; wr < q.tail; wr++ {
 		w := q.at(wr)
@@ -125,8 +127,8 @@ func (q *sendQueue) shorten(b *batch, wr uint64, n int) bool {
 	return false
 }
 
-// shorten is the queue's for a Send that stands in the batch. Its padding stays as
-// long as it was.
+// shorten is sendQueue.shorten for a Send in the batch. The padding keeps its
+// length.
 func (b *batch) shorten(wr uint64, n int) bool {
 	for _, s := range b.sends {
 		if s.wr != wr {
@@ -148,8 +150,8 @@ func (b *batch) shorten(wr uint64, n int) bool {
 	return false
 }
 
-// lend returns a copy of d, the octets of m in front of m.offset, with zeros where
-// they have vanished, and adds it to sum.
+// lend returns a copy of d, the bytes of m before m.offset, with zeros for
+// vanished data, and adds the copy to sum.
 func (m *message) lend(d []byte, sum *checksum) *buf.Buf {
 	lent := buf.Default.Get(len(d))
 	if m.reread == nil {
@@ -157,19 +159,19 @@ func (m *message) lend(d []byte, sum *checksum) *buf.Buf {
 		return lent
 	}
 	q := m.queue
-	q.copying = true // m is the writer's, and so is what it changes
+	q.copying = true // m and the fields it changes belong to the writer
 	q.mu.Unlock()
 	shorter := m.lendMapped(lent.B, d, sum)
 	q.mu.Lock()
 	q.copying = false
 	if shorter > 0 {
-		q.shorten(nil, m.wr, shorter) // not begun: m is not at its end
+		q.shorten(nil, m.wr, shorter) // the Send has not begun: m is not at its end
 	}
 	return lent
 }
 
-// lendMapped copies d to b and adds it to sum. It returns by how many octets the
-// Send behind is to be shorter.
+// lendMapped copies d to b and adds b to sum. It returns by how many bytes the
+// following Send must be shortened.
 func (m *message) lendMapped(b, d []byte, sum *checksum) (shorter int) {
 	if sum.copyMapped(b, d) {
 		return 0
@@ -188,8 +190,8 @@ func (m *message) lendMapped(b, d []byte, sum *checksum) (shorter int) {
 	return shorter
 }
 
-// copyMapped is copy where all of src is there. Where some is not, dst holds anything,
-// and nothing is added.
+// copyMapped is copy if all of src is readable. Otherwise the content of dst is
+// undefined and s is unchanged.
 func (s *checksum) copyMapped(dst, src []byte) (whole bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { _ = recover() }() // of a fault: nothing else can go wrong here
@@ -197,11 +199,11 @@ func (s *checksum) copyMapped(dst, src []byte) (whole bool) {
 	return true
 }
 
-// pageLen divides the length of a page on every machine, in octets.
+// pageLen divides the length of a page on every machine, in bytes.
 const pageLen = 4096
 
-// copyMapped copies src, as far as it is there, and returns how many octets that
-// were.
+// copyMapped copies src up to the first unreadable byte and returns the number
+// of bytes copied.
 func copyMapped(dst, src []byte) (n int) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { _ = recover() }() // of a fault: nothing else can go wrong here

@@ -7,15 +7,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
-// A markedFPDU is an FPDU that is being appended to a batch, with the Markers
-// that fall into it. The payload stays where it is, between them.
+// A markedFPDU is an FPDU being appended to a batch, with the Markers that fall
+// into it. The payload between the Markers is not copied.
 type markedFPDU struct {
 	b   *batch
 	at  *mpa.Inserter
-	sum checksum // of all up to here
+	sum checksum // of everything appended so far
 }
 
-// cutMarked is cut where the peer requires Markers.
+// cutMarked is cut for a peer that requires Markers.
 func (c *Conn) cutMarked(b *batch, m *message) {
 	n, last := ddp.NextSegment(m.length, m.offset, c.mulpdu, m.headerLen())
 	ulpdu := m.headerLen() + m.bodyLen + n
@@ -25,17 +25,17 @@ func (c *Conn) cutMarked(b *batch, m *message) {
 	var header [maxHeaderLen]byte
 	f.octets(m.appendHeader(mpa.AppendLength(header[:0], ulpdu), last))
 	for n > 0 {
-		d := b.take(m, n, new(checksum)) // Markers come in between: payload adds it
+		d := b.take(m, n, new(checksum)) // Markers come in between: payload adds the bytes
 		n -= len(d)
 		f.payload(d)
 	}
 	var zeros [mpa.MaxTrailerLen]byte
 	f.octets(zeros[:mpa.PadLen(ulpdu)])
-	f.marker() // in front of the CRC field it is covered as well
+	f.marker() // the CRC also covers a Marker before the CRC field
 	f.octets(binary.LittleEndian.AppendUint32(zeros[:0], f.sum.crc))
 }
 
-// marker appends the Marker that goes here, if one does.
+// marker appends a Marker if one is due here.
 func (f *markedFPDU) marker() {
 	start := len(f.b.headers)
 	f.b.headers = f.at.Append(f.b.headers)
@@ -54,7 +54,8 @@ func (f *markedFPDU) octets(b []byte) {
 	}
 }
 
-// appended makes what was appended to the headers since start part of the FPDU.
+// appended makes the bytes appended to the headers since start a part of the
+// FPDU.
 func (f *markedFPDU) appended(start int) {
 	if start == len(f.b.headers) {
 		return
@@ -63,7 +64,7 @@ func (f *markedFPDU) appended(start int) {
 	f.b.appendHeader(start)
 }
 
-// payload appends b itself.
+// payload appends b without a copy.
 func (f *markedFPDU) payload(b []byte) {
 	for len(b) > 0 {
 		f.marker()

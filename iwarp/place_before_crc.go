@@ -8,25 +8,25 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 )
 
-// With CRCs on, nothing may come of an FPDU before its CRC has been checked (RFC
-// 5044, Section 6). To copy each from staging to its place after that costs as much
-// as the CRC itself, and a system call for each. So the payload of a long one goes
-// to its place before, where the place is such that nobody can tell: what it holds
-// counts for nothing until a later message has come, and none comes behind a bad
-// FPDU, which ends the connection.
+// With CRCs on, an FPDU must have no effect before its CRC has been checked
+// (RFC 5044, Section 6). To copy each payload from staging to its place after
+// the check costs as much as the CRC itself, and a system call each. Therefore
+// the payload of a long FPDU goes to its place before the check, if the content
+// of the place is undefined until a later message arrives. No later message
+// follows a bad FPDU, which ends the connection.
 //
-//	region    │ what the peer has written │ counts for nothing │
+//	region    │ what the peer has written │ undefined          │
 //	                                  top ▲
 //	                                      └─ payload, then its CRC ─┬─ good: top moves
 //	                                                                └─ bad: the end
 //
-// So it is with this end's RDMA Reads under way, where a response goes behind all
-// that came before, and in regions with rdma.Scratch, behind top: a header that is
-// itself broken cannot lead to octets that count. Whatever else a header says is
-// looked at when it is known to be good.
+// This applies to this end's RDMA Reads in progress, where a response goes
+// behind all earlier bytes, and to regions with rdma.Scratch, behind top: even
+// a corrupt header cannot lead to valid bytes. All other fields of a header are
+// checked after its CRC.
 
-// mayPlaceEarly tells whether the payload of an FPDU around n octets may be placed
-// before its CRC has been checked.
+// mayPlaceEarly reports whether the payload of an FPDU with a ULPDU of n bytes
+// may be placed before its CRC has been checked.
 func (x *receiver) mayPlaceEarly(n int) (bool, error) {
 	size := n - ddp.TaggedLen
 	if !x.c.params.CRC || x.markers != nil || size <= shortPayload {
@@ -58,8 +58,8 @@ func (x *receiver) mayPlaceEarly(n int) (bool, error) {
 	return r.scratch && h.TO >= r.top, nil
 }
 
-// awaits tells whether a segment of an RDMA Read Response with size octets is the
-// one that comes next, where got octets have come.
+// awaits reports whether an RDMA Read Response segment with size bytes is the
+// next segment, after got bytes have arrived.
 func (q *sendQueue) awaits(h ddp.Tagged, got, size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,7 +71,7 @@ func (q *sendQueue) awaits(h ddp.Tagged, got, size int) bool {
 	return h.STag == q.sinkSTag && h.TO == o.to+uint64(got) && size <= left && (!h.Last || size == left)
 }
 
-// checkPlaced checks the CRC of an FPDU whose payload is in its place.
+// checkPlaced checks the CRC of an FPDU whose payload is already placed.
 func (s *segment) checkPlaced(trailer []byte) error {
 	var length [mpa.LengthLen]byte
 	binary.BigEndian.PutUint16(length[:], uint16(s.n))

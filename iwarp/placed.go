@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// A placed is what peers have written of a region:
+// A placed records the parts of a region that peers have written:
 //
 //	0        whole      apart[0]     apart[1]
 //	════════════╡      ╞════════╡   ╞════╡
 //
-// Most peers write from the first octet on, and there is nothing but whole.
+// Most peers write from the first byte on, so that only whole is used.
 type placed struct {
 	whole uint64
-	apart []span // in order, maxApart at most
+	apart []span // in order, at most maxApart
 }
 
-// A span is octets that lie together.
+// A span is a range of bytes.
 type span struct{ from, to uint64 }
 
-// add notes that the octets of s are written. Where they would make one gap too many
-// they do not count.
+// add notes that the bytes of s are written. If they would exceed maxApart,
+// they are not recorded.
 func (p *placed) add(s span) {
 	if s.from <= p.whole {
 		p.whole = max(p.whole, s.to)
@@ -41,7 +41,8 @@ func (p *placed) add(s span) {
 	}
 }
 
-// Placed tells whether the peers have written the first n octets (rdma.Placer).
+// Placed reports whether the peers have written the first n bytes
+// (rdma.Placer).
 func (r *region) Placed(n int) bool {
 	if r.domain == nil {
 		return r.placed.whole >= uint64(n)

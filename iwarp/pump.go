@@ -4,12 +4,12 @@ import (
 	"time"
 )
 
-// maxTurns is the number of batches that somebody who came to post or to read
-// writes, perhaps for others, before a goroutine takes over.
+// maxTurns is the number of batches that a posting or reading goroutine writes,
+// perhaps for others, before a separate goroutine takes over.
 const maxTurns = 4
 
-// kick, with the queue locked, makes the caller the writer if nobody is, and
-// unlocks the queue. It does not wait for the socket.
+// kick, with the queue locked, makes the caller the writer if there is none,
+// and unlocks the queue. It does not wait for the socket.
 func (q *sendQueue) kick(c *Conn) {
 	if q.writing || q.broken || q.corked && q.held < maxHeld {
 		q.mu.Unlock()
@@ -20,8 +20,9 @@ func (q *sendQueue) kick(c *Conn) {
 	c.pump(false)
 }
 
-// pump writes batches until nothing is left that may be sent. Unless it may
-// wait for the socket, it leaves the rest to a goroutine then.
+// pump writes batches until nothing is left that may be sent. Unless wait is
+// set, it leaves the rest to a goroutine after maxTurns batches, or if the
+// socket is full.
 func (c *Conn) pump(wait bool) {
 	q := &c.tx
 	for turn := 0; ; turn++ {
@@ -56,8 +57,8 @@ func (c *Conn) pump(wait bool) {
 	}
 }
 
-// build fills b with FPDUs. Where there are none, it ends the caller's turn as
-// writer and returns false.
+// build fills b with FPDUs. If nothing may be sent, it ends the caller's turn
+// as writer and returns false.
 func (q *sendQueue) build(c *Conn, b *batch) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,7 +73,7 @@ func (q *sendQueue) build(c *Conn, b *batch) bool {
 		q.overtaken = false
 	}
 	if r := q.cur.region; r != nil {
-		r.repin() // b has a part of the response, and may outlive the rest
+		r.repin() // b contains a part of the response, and may outlive the rest
 		b.regions = append(b.regions, r)
 	}
 	b.upTo, b.lends = q.next, q.lent > 0
@@ -83,7 +84,7 @@ func (q *sendQueue) build(c *Conn, b *batch) bool {
 	return true
 }
 
-// endTurn, with the queue locked, makes nobody the writer.
+// endTurn, with the queue locked, ends the turn of the writer.
 func (q *sendQueue) endTurn() {
 	q.batch.reset()
 	batches.Put(q.batch)
@@ -92,10 +93,10 @@ func (q *sendQueue) endTurn() {
 	q.idle.Broadcast()
 }
 
-// wrote notes that b is with the socket.
+// wrote notes that the socket has taken b.
 func (q *sendQueue) wrote(c *Conn, b *batch) {
 	if b.last {
-		c.sock.closeWrite() // R5040-6.2.1-4: in good order, so that it arrives
+		c.sock.closeWrite() // R5040-6.2.1-4: an orderly close, so that the Terminate arrives
 	}
 	q.mu.Lock()
 	for ; q.written < b.upTo; q.written++ {
@@ -115,8 +116,8 @@ func (q *sendQueue) wrote(c *Conn, b *batch) {
 	}
 }
 
-// fail ends the sending after a write that failed. The reader has a moment to
-// find the peer's reason, a Terminate perhaps, before the connection ends.
+// fail ends the sending after a failed write. The reader has a moment to find
+// the peer's reason, such as a Terminate, before the connection ends.
 func (q *sendQueue) fail(c *Conn, err error) {
 	q.mu.Lock()
 	q.err = err

@@ -7,7 +7,7 @@ import (
 )
 
 // readRequest takes an RDMA Read Request and queues its response. The upper
-// layer learns nothing of it (RFC 5040, Section 5.2.1).
+// layer is not informed (RFC 5040, Section 5.2.1).
 func (x *receiver) readRequest(seg *segment, h ddp.Untagged) error {
 	if err := x.request(seg, h, rdmap.ReadRequestLen); err != nil {
 		return err
@@ -30,9 +30,9 @@ func (x *receiver) readRequest(seg *segment, h ddp.Untagged) error {
 	return nil
 }
 
-// request takes the message of an RDMA Read Request or Atomic Request, of want
-// octets. They share the queue and its IRD buffers (RFC 5040, Section 6.1; RFC
-// 7306, Section 5.2).
+// request takes an RDMA Read Request or Atomic Request of want bytes. Both
+// kinds share the queue and its IRD buffers (RFC 5040, Section 6.1; RFC 7306,
+// Section 5.2).
 func (x *receiver) request(seg *segment, h ddp.Untagged, want int) error {
 	room := want
 	if x.asked.Load() >= int64(x.c.params.IRD) {
@@ -44,8 +44,8 @@ func (x *receiver) request(seg *segment, h ddp.Untagged, want int) error {
 	return x.short(seg, h, want)
 }
 
-// source finds what an RDMA Read asks for, and pins the region. The order of
-// the checks is that of RFC 5040, Section 7.2.
+// source finds the memory that an RDMA Read requests, and pins its region. The
+// order of the checks follows RFC 5040, Section 7.2.
 func (c *Conn) source(req rdmap.ReadRequest) (response, error) {
 	resp := response{read: askedRead{ReadRequest: req}}
 	if req.Size == 0 { // nothing is checked: Section 5.2.1
@@ -73,13 +73,13 @@ func (c *Conn) source(req rdmap.ReadRequest) (response, error) {
 // An outboundRead is an RDMA Read of ours that awaits its response.
 type outboundRead struct {
 	wr     uint64          // its index in the send queue
-	length int             // of the response, in octets
-	data   []byte          // where it goes,
-	sink   rdma.LazyBuffer // unless this lends the memory
-	to     uint64          // the tagged offset given for it
+	length int             // of the response, in bytes
+	data   []byte          // destination of the response,
+	sink   rdma.LazyBuffer // unless sink lends the memory
+	to     uint64          // the tagged offset in the request
 }
 
-// memory returns where the response goes. It is called once.
+// memory returns the destination of the response. It is called once.
 func (o *outboundRead) memory() []byte {
 	if o.sink != nil {
 		return o.sink.Lend()[:o.length]
@@ -87,8 +87,8 @@ func (o *outboundRead) memory() []byte {
 	return o.data
 }
 
-// readResponse places a segment of an RDMA Read Response. Responses come in
-// the order of the requests, so it can belong to the oldest only.
+// readResponse places a segment of an RDMA Read Response. Responses arrive in
+// the order of the requests, so the segment belongs to the oldest request.
 func (x *receiver) readResponse(seg *segment, h ddp.Tagged) error {
 	q, size := &x.c.tx, seg.payload()
 	q.mu.Lock()
@@ -100,7 +100,7 @@ func (x *receiver) readResponse(seg *segment, h ddp.Tagged) error {
 	q.mu.Unlock()
 	left := o.length - x.got
 	switch {
-	case size > 0 && h.STag != q.sinkSTag: // of no octets, neither is checked: RFC 5041, Section 5.2
+	case size > 0 && h.STag != q.sinkSTag: // with no payload, neither is checked: RFC 5041, Section 5.2
 		return seg.fault(ddp.ErrInvalidSTag)
 	case size > 0 && h.TO != o.to+uint64(x.got), size > left, h.Last && size < left:
 		return seg.fault(ddp.ErrBounds)
