@@ -15,16 +15,16 @@ import (
 // A Conn is a connected queue pair over one TCP connection. It implements
 // rdma.Conn.
 //
-//	Post ──▶ sendQueue ──▶ whoever finds nobody writing ──writev──▶ peer
+//	Post ──▶ sendQueue ──▶ the caller, if there is no writer ──writev──▶ peer
 //	             ▲ responses
-//	         reader ◀──readv── peer      one goroutine, the owner of the end
+//	         reader ◀──readv── peer      one goroutine, which also ends the connection
 //	           ├──▶ registered memory
 //	           └──▶ Handler.Receive
 type Conn struct {
 	sock     *socket
 	params   mpa.Params
 	peer     mpa.Frame
-	mulpdu   int // of what is sent, in octets
+	mulpdu   int // of the sent ULPDUs, in bytes
 	handler  rdma.Handler
 	recvSize int
 	takesImm bool // Immediate Data
@@ -44,15 +44,17 @@ type Conn struct {
 
 var _ rdma.Conn = (*Conn)(nil)
 
-// newConn makes the connection that MPA's start-up has negotiated.
+// newConn returns a connection with the parameters that MPA's start-up
+// negotiated.
 func newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *Conn {
 	c := unbound(p, peer, cc, responder)
 	c.bind(s, nil)
 	return c
 }
 
-// unbound makes a connection that has no socket yet: memory can be registered with
-// it. As responder it will send nothing before the peer's first FPDU.
+// unbound returns a connection without a socket, with which memory can be
+// registered. As responder the connection sends nothing before the peer's first
+// FPDU.
 func unbound(p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *Conn {
 	c := &Conn{
 		params: p, peer: peer,
@@ -74,8 +76,8 @@ func unbound(p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *
 	return c
 }
 
-// bind gives the connection its socket, and the record, or nil, of what goes over
-// it.
+// bind gives the connection its socket, and the recorder of its traffic, or
+// nil.
 func (c *Conn) bind(s *socket, record *recorder) {
 	c.sock, s.record = s, record
 	if c.mulpdu == 0 {
@@ -83,19 +85,19 @@ func (c *Conn) bind(s *socket, record *recorder) {
 	}
 }
 
-// abandon gives up a connection that has not been bound.
+// abandon releases a connection that has not been bound.
 func (c *Conn) abandon() {
 	c.rx.close()
 	c.revokeAll()
 }
 
-// start lets the connection run.
+// start registers the connection and starts its reader.
 func (c *Conn) start() {
 	rnic.conns.enter(c)
 	go c.read(nil)
 }
 
-// read is the life of a reader. The one that is not relieved ends the connection.
+// read runs a reader. A reader that is not relieved ends the connection.
 func (c *Conn) read(err error) {
 	if err == nil {
 		err = c.rx.run()
@@ -110,7 +112,7 @@ var _ rdma.ReaderHandoff = (*Conn)(nil)
 // errRelieved ends a reader, not the connection.
 var errRelieved = errors.New("iwarp: another goroutine reads on")
 
-// HandOffReader has another goroutine read on while Handler.Receive or
+// HandOffReader has another goroutine continue to read while Handler.Receive or
 // InlineCompleter.CompleteInline runs.
 func (c *Conn) HandOffReader() {
 	c.rx.turn.Add(1)
@@ -118,8 +120,8 @@ func (c *Conn) HandOffReader() {
 	go c.read(c.rx.due)
 }
 
-// PrivateData returns what the peer sent in its MPA start-up frame, behind the
-// enhanced header if there was one.
+// PrivateData returns the private data of the peer's MPA start-up frame,
+// without the enhanced header if the frame has such a header.
 func (c *Conn) PrivateData() []byte { return c.peer.PrivateData }
 
 // LocalAddr returns this end's TCP address.
@@ -128,15 +130,15 @@ func (c *Conn) LocalAddr() net.Addr { return c.sock.local }
 // RemoteAddr returns the peer's TCP address.
 func (c *Conn) RemoteAddr() net.Addr { return c.sock.remote }
 
-// Peer returns the start-up frame that the peer sent, with what it offered
-// (RFC 6581, Section 9.1).
+// Peer returns the peer's start-up frame, with its offers (RFC 6581, Section
+// 9.1).
 func (c *Conn) Peer() mpa.Frame { return c.peer }
 
-// Params returns what MPA's start-up negotiated.
+// Params returns the parameters that MPA's start-up negotiated.
 func (c *Conn) Params() mpa.Params { return c.params }
 
-// PostRecv lets the peer send n more messages. Each takes a buffer only when
-// its octets arrive.
+// PostRecv lets the peer send n more messages. A message takes a buffer only
+// when its bytes arrive.
 func (c *Conn) PostRecv(n int) error {
 	if n < 0 {
 		return fmt.Errorf("iwarp: %d receives posted", n)
@@ -157,7 +159,7 @@ func (c *Conn) end(cause error) bool {
 	return true
 }
 
-// closedError is what a use of an ended connection gets.
+// closedError returns the error for a use of an ended connection.
 func (c *Conn) closedError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,15 +169,16 @@ func (c *Conn) closedError() error {
 	return fmt.Errorf("iwarp: %w: %w", rdma.ErrClosed, c.cause)
 }
 
-// Abort ends the connection at once. To the peer it is lost, and not closed, where the
-// network can tell these apart.
+// Abort ends the connection at once. If the network can tell the difference,
+// the peer sees a lost connection, not a closed connection.
 func (c *Conn) Abort(cause error) {
 	c.end(cause)
 	c.sock.expire(longPast)
 }
 
-// Close sends what is posted and a FIN, waits for the peer's, and for the end
-// of all that runs. A peer that does not answer in time is cut off.
+// Close sends the posted requests and a FIN, waits for the peer's FIN, and for
+// the end of all goroutines of c. A peer that does not answer in time is
+// disconnected.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.closing = true
@@ -191,7 +194,7 @@ func (c *Conn) Close() error {
 }
 
 // finish is the reader's last duty: it ends the connection in the manner that
-// err asks for, and tells everybody.
+// err demands, and informs the upper layer.
 func (c *Conn) finish(err error) {
 	var fault *Fault
 	c.mu.Lock()
@@ -202,7 +205,7 @@ func (c *Conn) finish(err error) {
 		err = werr
 	}
 	if closing && !isFault && (isTimeout(err) || isReset(err)) {
-		err = io.EOF // the peer left the orderly end to us alone
+		err = io.EOF // the peer did not take part in the orderly end
 	}
 	c.end(err)
 	c.tx.close()
@@ -214,14 +217,14 @@ func (c *Conn) finish(err error) {
 		}
 		discard(c.sock.link, c.rx.scratch()) // a reset would overtake the Terminate
 		c.tx.drain()
-	case isFault: // the peer, which has the reason, waits for the FIN
+	case isFault: // the peer has the reason and waits for the FIN
 		c.sock.closeWrite()
-	case errors.Is(err, io.EOF): // half-closed by the peer: what is posted may still go
+	case errors.Is(err, io.EOF): // half-closed by the peer: posted requests may still be sent
 		c.tx.drain()
 		c.sock.closeWrite()
 	}
 	c.sock.expire(longPast)
-	c.tx.drain() // the writer, which fails now
+	c.tx.drain() // the writer fails now
 	c.sock.close()
 	c.rx.close()
 	c.tx.flush(fmt.Errorf("iwarp: %w: %w", rdma.ErrFlushed, c.closedError()))

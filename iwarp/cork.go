@@ -2,17 +2,18 @@ package iwarp
 
 import "runtime"
 
-// While the reader hands over what has come with one read, nothing that is posted
-// is sent: it leaves together when all is handed over, with one system call
+// While the reader hands over the messages of one read, posted requests are
+// held back. They leave together after the last message, with one system call
 // instead of one for each answer.
 //
 //	readv ─▶ message ─▶ Receive ─▶ Post ─┐
 //	       ─▶ message ─▶ Receive ─▶ Post ─┤ held
 //	       ─▶ message ─▶ Receive ─▶ Post ─┴─▶ writev ─▶ readv
 //
-// That is true of whoever posts, since it cannot be known who is the reader.
+// This applies to every caller of Post, since Post cannot know whether its
+// caller is the reader.
 
-// cork holds what is posted back.
+// cork holds back posted requests.
 func (x *receiver) cork() {
 	if x.corked {
 		return
@@ -24,8 +25,9 @@ func (x *receiver) cork() {
 	q.mu.Unlock()
 }
 
-// uncork sends what was held back. Where that is nothing yet, other goroutines have
-// been given what came: they go first, so that what they post leaves together.
+// uncork sends the requests held back. If nothing has been posted yet, other
+// goroutines have been given the messages; they run first, so that their
+// requests leave together.
 func (x *receiver) uncork() {
 	if !x.corked {
 		return
@@ -41,8 +43,9 @@ func (x *receiver) uncork() {
 	q.uncork(x.c)
 }
 
-// uncorkResponses lets what was held back leave if there are responses in it: the
-// peer is about to invalidate what they answer from, and would have had them.
+// uncorkResponses sends the requests held back if responses are queued: the
+// peer is about to invalidate the memory of these responses, and without the
+// cork would have received the responses before.
 func (q *sendQueue) uncorkResponses(c *Conn) {
 	q.mu.Lock()
 	if q.responses.len() > 0 {
@@ -51,7 +54,7 @@ func (q *sendQueue) uncorkResponses(c *Conn) {
 	q.kick(c)
 }
 
-// uncork lets what was held back leave.
+// uncork sends the requests held back.
 func (q *sendQueue) uncork(c *Conn) {
 	q.mu.Lock()
 	q.corked, q.held = false, 0

@@ -9,8 +9,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 )
 
-// received is the Counts of what comes in. The connection's reader alone adds;
-// others may look on, which costs it 7 ns for each FPDU.
+// received is the Counts of the received data. Only the connection's reader
+// adds; other goroutines may read meanwhile, which costs the reader 7 ns for
+// each FPDU.
 type received struct {
 	messages      [rdmap.Opcodes]atomic.Uint64
 	fpdus, octets atomic.Uint64
@@ -32,8 +33,8 @@ func (n *received) read() *Counts {
 	return c
 }
 
-// A connTable knows the connections that run, and what those have sent and
-// received that do not any more.
+// A connTable holds the running connections, and the counts of the connections
+// that have ended.
 type connTable struct {
 	mu             sync.Mutex
 	running        map[*Conn]struct{}
@@ -48,7 +49,7 @@ func (t *connTable) enter(c *Conn) {
 	t.total++
 }
 
-// leave forgets c, but not what it has sent and received.
+// leave removes c, and keeps the counts of c.
 func (t *connTable) leave(c *Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,7 +57,7 @@ func (t *connTable) leave(c *Conn) {
 	c.addTo(&t.sent, &t.received)
 }
 
-// Running returns the connections of this process that are there now.
+// Running returns the connections of this process that are running now.
 func Running() []*Conn {
 	t := &rnic.conns
 	t.mu.Lock()
@@ -74,7 +75,7 @@ func (t *connTable) stats() Statistics {
 	return s
 }
 
-// addTo adds what c has sent and received.
+// addTo adds the counts of c.
 func (c *Conn) addTo(sent, received *Counts) {
 	c.tx.mu.Lock()
 	defer c.tx.mu.Unlock()

@@ -11,21 +11,22 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A receiver takes the FPDUs of a connection apart. All but recvs and asked
-// belong to the goroutine that reads: until HandOffReader has changed turn, while it is
-// in Handler.Receive or delivers.
+// A receiver parses the FPDUs of a connection. Only recvs, asked and turn are
+// shared; the rest belongs to the reader goroutine. While a reader is in
+// Handler.Receive or delivers completions, a change of turn by HandOffReader
+// transfers the ownership to the next reader.
 type receiver struct {
 	c    *Conn
 	turn atomic.Uint32
-	due  error // what ends the connection when the message is handed over
+	due  error // ends the connection after the message is handed over
 
-	// What was read and not looked at yet is staging.B[r:w].
+	// The bytes read and not parsed yet are staging.B[r:w].
 	staging *buf.Buf
-	room    int // octets that staging has, unless what came was not as expected
+	room    int // size of staging, unless flatten needed more
 	r, w    int
-	mid     bool // within an FPDU: an end of the stream is an error now
+	mid     bool // within an FPDU: an end of the stream is an error
 	debt    debt
-	corked  bool // what is posted is held back
+	corked  bool // posted requests are held back
 
 	recvs atomic.Int64 // posted and not yet consumed
 	asked atomic.Int64 // RDMA Reads and atomic operations of the peer, not yet answered
@@ -35,14 +36,14 @@ type receiver struct {
 	terminate inbox     // queue 2
 	atomics   ddp.Queue // queue 3
 
-	markers *mpa.Remover // nil: there are none
+	markers *mpa.Remover // nil: no Markers
 
-	early  bool // the CRC of the FPDU is checked when its payload is placed
+	early  bool // the CRC of the FPDU is checked after its payload is placed
 	batch  batchRead
 	vec    [2][]byte // for one read
-	seg    segment   // that is being taken
-	into   []byte    // where the RDMA Read Response goes that is coming, once there are octets of it,
-	got    int       // and how many
+	seg    segment   // the segment being parsed
+	into   []byte    // destination of the current RDMA Read Response, once it has bytes
+	got    int       // bytes of the response so far
 	counts received
 }
 
@@ -60,7 +61,7 @@ func (x *receiver) init(c *Conn, recvs int) {
 	x.recvs.Store(int64(recvs))
 }
 
-// close gives the receiver's memory back.
+// close releases the receiver's memory.
 func (x *receiver) close() {
 	x.send.drop()
 	x.terminate.drop()
@@ -68,11 +69,11 @@ func (x *receiver) close() {
 	x.staging.Release()
 }
 
-// scratch is memory for octets that nobody wants.
+// scratch returns memory for bytes to be discarded.
 func (x *receiver) scratch() []byte { return x.staging.B }
 
-// run reads until the stream ends or an error ends it. The reader before may have
-// left completions.
+// run reads until the stream ends or an error ends the stream. The previous
+// reader may have left completions to deliver.
 func (x *receiver) run() error {
 	if err := x.deliver(); err != nil {
 		return err
@@ -90,7 +91,7 @@ func (x *receiver) run() error {
 	}
 }
 
-// hand hands a message over.
+// hand hands over a message.
 func (x *receiver) hand(m rdma.Recv) error {
 	x.cork()
 	turn := x.turn.Load()
@@ -101,7 +102,7 @@ func (x *receiver) hand(m rdma.Recv) error {
 	return x.due
 }
 
-// fpdu takes one FPDU.
+// fpdu processes one FPDU.
 func (x *receiver) fpdu() error {
 	x.mid = x.markers != nil && x.markers.Begun()
 	x.debt.next(x.within())
@@ -120,8 +121,8 @@ func (x *receiver) fpdu() error {
 		return err
 	}
 	if x.early = early; x.c.params.CRC && !early {
-		// Nothing is placed before the CRC has been checked (RFC 5044,
-		// Section 6), so the FPDU is taken whole.
+		// Nothing is placed before the CRC has been checked (RFC 5044, Section
+		// 6), so the whole FPDU is read first.
 		if err := x.need(mpa.FPDULen(n)); err != nil {
 			return err
 		}
@@ -129,7 +130,7 @@ func (x *receiver) fpdu() error {
 			return localFault(err)
 		}
 	}
-	if x.markers != nil { // those that have come
+	if x.markers != nil { // checks the Markers that have arrived
 		if err := x.markers.Check(n); err != nil {
 			return localFault(err)
 		}
@@ -147,8 +148,8 @@ func (x *receiver) fpdu() error {
 	return x.untaggedSegment(n)
 }
 
-// trailer takes the padding and the CRC behind a DDP segment. What the segment
-// delivers may be delivered after it: the FPDU is whole.
+// trailer takes the padding and the CRC behind a DDP segment. Afterwards the
+// FPDU is complete, and the caller may deliver the segment.
 func (x *receiver) trailer(seg *segment) error {
 	t := mpa.TrailerLen(seg.n)
 	if err := x.need(t); err != nil {
@@ -172,7 +173,7 @@ func (x *receiver) trailer(seg *segment) error {
 	return nil
 }
 
-// need waits until n octets are staged.
+// need waits until n bytes are staged.
 func (x *receiver) need(n int) error {
 	for x.w-x.r < n {
 		if x.batch.came > 0 {
@@ -201,8 +202,8 @@ func (x *receiver) need(n int) error {
 	return nil
 }
 
-// await waits until there is something to read. A connection that is idle holds
-// no buffer.
+// await waits until there is something to read. An idle connection holds no
+// buffer.
 func (x *receiver) await() error {
 	if x.r < x.w {
 		return x.c.sock.await(x.owes())
@@ -213,8 +214,8 @@ func (x *receiver) await() error {
 	return err
 }
 
-// place moves the next octets of the stream to dst: what is staged already by
-// a copy, the rest straight from the socket.
+// place moves the next bytes of the stream to dst: staged bytes by a copy, the
+// rest straight from the socket.
 func (x *receiver) place(dst []byte) error {
 	x.flatten()
 	behind := len(x.staging.B)
@@ -238,8 +239,9 @@ func (x *receiver) place(dst []byte) error {
 	return nil
 }
 
-// readv reads at least one octet of the FPDUs into a, and then into b what comes
-// along. Markers go elsewhere. What was posted for what has come leaves before.
+// readv reads at least one byte of the FPDUs into a, and then the bytes behind
+// into b. Markers are stored separately. Requests that were held back are sent
+// first.
 func (x *receiver) readv(a, b []byte) (int, error) {
 	x.uncork()
 	if x.markers == nil {
@@ -257,24 +259,25 @@ func (x *receiver) readv(a, b []byte) (int, error) {
 	}
 }
 
-// partial tells whether the peer owes more octets: it is within an FPDU, or within
-// a message that is to be delivered.
+// partial reports whether the peer owes more bytes: the stream is within an
+// FPDU, or within a message that will be delivered.
 func (x *receiver) partial() bool {
 	return x.mid || x.w > x.r || x.within()
 }
 
-// within tells whether a part of a message has come that is to be delivered.
+// within reports whether only a part has arrived of a message that will be
+// delivered.
 func (x *receiver) within() bool {
 	return x.send.msg != nil || x.terminate.msg != nil || x.got > 0
 }
 
-// owes returns what the peer owes now.
+// owes returns the peer's current debt.
 func (x *receiver) owes() *debt {
 	x.debt.owed = x.partial()
 	return &x.debt
 }
 
-// readError tells an end while the peer owes octets from an orderly one.
+// readError distinguishes an end while the peer owes bytes from an orderly end.
 func (x *receiver) readError(err error) error {
 	if errors.Is(err, io.EOF) && x.partial() {
 		return io.ErrUnexpectedEOF
@@ -282,7 +285,7 @@ func (x *receiver) readError(err error) error {
 	return err
 }
 
-// checkCRC checks the CRC of a whole FPDU around a ULPDU of n octets.
+// checkCRC checks the CRC of a whole FPDU with a ULPDU of n bytes.
 func (x *receiver) checkCRC(fpdu []byte, n int) error {
 	if x.markers != nil {
 		end := len(fpdu) - mpa.CRCLen

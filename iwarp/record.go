@@ -11,19 +11,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/pcap"
 )
 
-// errNoRecord: Config.Record was 0.
+// errNoRecord reports that Config.Record was 0.
 var errNoRecord = errors.New("iwarp: the connection keeps no record of what it sends and receives: Config.Record is 0")
 
-// WriteRecord writes what the connection sent and received last as a capture in
-// pcap form, which Wireshark opens: TCP's opening, the start-up frames, and then
-// as many FPDUs as Config.Record has room for. It may be called at any time, from
-// Handler.Closed too, and of a connection that has ended.
+// WriteRecord writes the latest traffic of the connection as a capture in pcap
+// form, which Wireshark opens: TCP's opening, the start-up frames, and then as
+// many FPDUs as Config.Record has room for. It may be called at any time, also
+// from Handler.Closed and after the connection has ended.
 //
-// The packets are made up around the octets, an FPDU in each. Those that the
-// record has dropped behind the start-up frames leave no hole in the sequence
-// numbers; IPv4's Identification counts them. Markers are taken out, and the
-// start-up frames and the CRCs say nothing of them, since Wireshark 4.0 does not
-// find its way among them.
+// The packets are synthesized, with one FPDU in each. FPDUs that the record has
+// dropped after the start-up frames leave no hole in the sequence numbers;
+// IPv4's Identification counts them. Markers are removed, and the start-up
+// frames and the CRCs are adjusted accordingly, since Wireshark 4.0 cannot
+// parse a stream with Markers.
 func (c *Conn) WriteRecord(w io.Writer) error {
 	r := c.sock.record
 	if r == nil {
@@ -34,9 +34,8 @@ func (c *Conn) WriteRecord(w io.Writer) error {
 	return f.Flush()
 }
 
-// A recorder keeps what went over a socket last. What it is told is octets; it
-// finds the FPDUs by their lengths alone, so that it has those too that are not
-// as they should be.
+// A recorder keeps the latest traffic of a socket. Its input is bytes. It finds
+// the FPDUs by their lengths alone, so that it also keeps malformed FPDUs.
 //
 //	tap ───▶ start-up frames, kept for ever
 //	add ───▶ lane: FPDUs ─▶ ring: pieces of both directions
@@ -46,12 +45,12 @@ type recorder struct {
 	opened time.Time
 
 	mu    sync.Mutex
-	lanes [2]lane // by pcap.Side, which sends
+	lanes [2]lane // by pcap.Side, the sender
 	ring  ring
 }
 
-// newRecorder returns a recorder for a connection between two addresses, with a ring of octets, or
-// nil if that is 0.
+// newRecorder returns a recorder for a connection between two addresses, with a
+// ring of the given size in bytes, or nil if the size is 0.
 func newRecorder(between addressed, octets int, own pcap.Side) *recorder {
 	if octets == 0 {
 		return nil
@@ -67,8 +66,8 @@ type addressed interface {
 	RemoteAddr() net.Addr
 }
 
-// endOf returns an address as a packet has it. What is not on a network gets one
-// that only this host has.
+// endOf returns an address as a packet holds it. An end that is not on a TCP
+// network gets an address within this host.
 func endOf(a net.Addr, port uint16) netip.AddrPort {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -78,7 +77,7 @@ func endOf(a net.Addr, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
 }
 
-// add records the first n octets of vec, which a side has sent.
+// add records the first n bytes of vec, which side from has sent.
 func (r *recorder) add(at time.Time, from pcap.Side, n int, vec [][]byte) {
 	if n <= 0 {
 		return
@@ -100,11 +99,12 @@ func (r *recorder) add(at time.Time, from pcap.Side, n int, vec [][]byte) {
 	}
 }
 
-// date returns when at was, by the clock as it went when the record began: were it set
-// meanwhile, what the ends have sent would change places.
+// date returns the time of at by the clock of the record's start. If the clock
+// was set meanwhile, the traffic of the two ends would otherwise change its
+// order.
 func (r *recorder) date(at time.Time) time.Time { return r.opened.Add(at.Sub(r.opened)) }
 
-// received and sent record the first n octets of vec.
+// received and sent record the first n bytes of vec.
 func (r *recorder) received(at time.Time, n int, vec [][]byte) { r.add(at, 1-r.own, n, vec) }
 func (r *recorder) sent(at time.Time, n int, vec [][]byte)     { r.add(at, r.own, n, vec) }
 
@@ -116,7 +116,7 @@ func (r *recorder) tap(nc net.Conn) net.Conn {
 	return &tapped{nc, r}
 }
 
-// A tapped connection has all that goes over it recorded as start-up frames.
+// A tapped connection records all its traffic as start-up frames.
 type tapped struct {
 	net.Conn
 	r *recorder
@@ -134,14 +134,14 @@ func (t *tapped) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// startup records octets of a start-up frame.
+// startup records bytes of a start-up frame.
 func (r *recorder) startup(from pcap.Side, octets []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := &r.lanes[from]
 	l.frame = append(l.frame, octets...)
 	l.framed = r.date(time.Now())
-	if len(l.frame) > offFlags { // who sends M is to be sent Markers
+	if len(l.frame) > offFlags { // the sender of M wants to receive Markers
 		r.lanes[1-from].markers = l.frame[offFlags]&flagM != 0
 	}
 }

@@ -8,31 +8,31 @@ import (
 
 // Flags of a start-up frame (RFC 5044, Section 7.1.1).
 const (
-	offFlags = 16 // octets
+	offFlags = 16 // in bytes
 	flagM    = 0x80
 	flagC    = 0x40
 )
 
-// A lane is one direction of a connection that is recorded.
+// A lane is one direction of a recorded connection.
 type lane struct {
 	frame  []byte // the start-up frame,
 	framed time.Time
-	// and when its last octet went
+	// the time of its last byte
 
 	markers bool
-	pos     int  // in the Markers' interval, of the next octet
+	pos     int  // position of the next byte in the Markers' interval
 	within  bool // an FPDU has begun
 	length  [mpa.LengthLen]byte
-	got     int // octets of length that have gone
-	left    int // octets of the FPDU behind length, without Markers
+	got     int // bytes of length so far
+	left    int // bytes of the FPDU still missing behind length, without Markers
 
-	dropped int // octets that the ring has no more, and
+	dropped int // bytes that the ring has dropped, and
 	fpdus   int // FPDUs among them
 }
 
-// next tells how many of the next octets, at least one, are of one FPDU, and
-// whether they are its first and its last. A Marker belongs to the FPDU behind
-// it.
+// next returns how many of the next bytes, at least one, belong to one FPDU,
+// and whether they include its first and its last byte. A Marker belongs to the
+// FPDU behind it.
 func (l *lane) next(b []byte) (n int, starts, ends bool) {
 	starts, l.within = !l.within, true
 	for n < len(b) {
@@ -67,7 +67,7 @@ func (l *lane) advance(n int) int {
 	return n
 }
 
-// drop notes that the ring has p no more.
+// drop notes that the ring has dropped p.
 func (l *lane) drop(p piece) {
 	l.dropped += p.octets
 	if p.starts {

@@ -6,15 +6,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/pcap"
 )
 
-// A piece is octets of one FPDU that went with one system call.
+// A piece is the bytes of one FPDU that one system call moved.
 type piece struct {
 	time         int64 // nanoseconds since 1970
 	from         pcap.Side
-	starts, ends bool // it has the FPDU's first octet, and its last
+	starts, ends bool // includes the FPDU's first byte, and its last
 	octets       int
 }
 
-// pieceLen is the length of what stands in front of a piece's octets in a ring.
+// pieceLen is the length of the header before a piece's bytes in a ring.
 const pieceLen = 8 + 1 + 4
 
 const (
@@ -52,20 +52,20 @@ func parsePiece(b [pieceLen]byte) piece {
 	return p
 }
 
-// A ring keeps the last pieces, in a bounded number of octets. Its memory grows
-// with what it holds, by doubling.
+// A ring keeps the last pieces, in a bounded number of bytes. Its memory grows
+// with its content, by doubling.
 type ring struct {
 	limit int
 	b     []byte
 	at    int // of the oldest piece
-	used  int // octets
+	used  int // bytes
 }
 
-// fits tells whether there is room for a piece of n octets, which has it in an
-// empty ring.
+// fits reports whether there is room for a piece of n bytes. A piece always
+// fits in an empty ring.
 func (r *ring) fits(n int) bool { return r.used+pieceLen+n <= r.limit }
 
-// put adds the newest piece, for which there is room.
+// put adds the newest piece. The caller has checked that it fits.
 func (r *ring) put(p piece, octets []byte) {
 	if need := r.used + pieceLen + len(octets); need > len(r.b) {
 		r.grow(need)
@@ -88,7 +88,8 @@ func (r *ring) append(b []byte) {
 	r.used += len(b)
 }
 
-// read copies what begins so many octets behind the oldest piece's begin.
+// read copies the bytes that begin offset bytes behind the start of the oldest
+// piece.
 func (r *ring) read(dst []byte, offset int) {
 	if len(dst) == 0 {
 		return
@@ -98,7 +99,7 @@ func (r *ring) read(dst []byte, offset int) {
 	copy(dst[k:], r.b)
 }
 
-// drop takes the oldest piece away.
+// drop removes the oldest piece.
 func (r *ring) drop() piece {
 	var head [pieceLen]byte
 	r.read(head[:], 0)

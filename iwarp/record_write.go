@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
-// A recording is what a recorder had at one moment.
+// A recording is the content of a recorder at one moment.
 type recording struct {
 	ends   [2]netip.AddrPort
 	opened time.Time
@@ -20,7 +20,8 @@ type recording struct {
 	pieces []byte // as in the ring
 }
 
-// copy lets the recorder go on while its record is written.
+// copy copies the record, so that the recorder can continue while the copy is
+// written.
 func (r *recorder) copy() *recording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,8 +30,8 @@ func (r *recorder) copy() *recording {
 	return rec
 }
 
-// inTime returns the pieces in the order of their times, in which those of one
-// direction are already, with their octets.
+// inTime returns the pieces with their bytes in the order of their times. The
+// pieces of one direction already are in this order.
 func (r *recording) inTime() []recorded {
 	var all []recorded
 	for b := r.pieces; len(b) > 0; {
@@ -48,8 +49,8 @@ type recorded struct {
 	octets []byte
 }
 
-// write writes the recording, each FPDU at the time when its last octet was given
-// to TCP or came from it, and those that are not whole at the end.
+// write writes the recording. Each FPDU is dated when its last byte was given
+// to TCP or received from TCP; incomplete FPDUs come at the end.
 func (r *recording) write(f *pcap.File) {
 	c := f.Connect(r.opened, r.ends[pcap.Client], r.ends[pcap.Server])
 	crc := false
@@ -75,21 +76,20 @@ func (r *recording) write(f *pcap.File) {
 	}
 }
 
-// An assembly puts the FPDUs of one direction together.
+// An assembly joins the pieces of one direction to FPDUs.
 type assembly struct {
 	c    *pcap.Conversation
 	side pcap.Side
 	lane *lane
 	crc  bool
 
-	resumed bool // the first FPDU that is in the record has begun
-	pos     int  // in the Markers' interval, of fpdu
+	resumed bool // the first FPDU of the record has begun
+	pos     int  // position of fpdu in the Markers' interval
 	fpdu    []byte
 	bare    []byte // without Markers
 }
 
-// add adds a piece. What is left of an FPDU whose beginning is dropped is dropped
-// too.
+// add adds a piece. It drops the rest of an FPDU whose beginning is dropped.
 func (a *assembly) add(p piece, octets []byte) {
 	if !a.resumed && !p.starts {
 		a.lane.drop(p)
@@ -106,7 +106,7 @@ func (a *assembly) add(p piece, octets []byte) {
 	}
 }
 
-// flush writes the FPDU, or what there is of it.
+// flush writes the FPDU, even if incomplete.
 func (a *assembly) flush(at time.Time) {
 	if len(a.fpdu) == 0 {
 		return
@@ -120,8 +120,8 @@ func (a *assembly) flush(at time.Time) {
 	a.fpdu = a.fpdu[:0]
 }
 
-// strip returns the FPDU without its Markers. Where the CRC, which covers them,
-// is right it is made right without them.
+// strip returns the FPDU without its Markers. The CRC covers the Markers; if
+// the CRC is correct, strip replaces it by the correct CRC of the result.
 func (a *assembly) strip() []byte {
 	a.bare = a.bare[:0]
 	pos := a.pos

@@ -10,28 +10,28 @@ import (
 )
 
 // A region is memory that a peer may reach. Its STag is bound to one Stream, or
-// to a Protection Domain; then each of the domain's connections has a view, so
-// that it is known who uses the region.
+// to a Protection Domain. In a domain, each connection has a view of the
+// region, so that its users are known.
 type region struct {
 	conn   *Conn             // the Stream, or nil
 	domain *ProtectionDomain // or nil
 	stag   rdma.STag
-	size   int // octets of mem
+	size   int // length of mem in bytes
 	access rdma.Access
 
-	// What the peer has not written counts for nothing, and top is the end of
-	// what it has written. The reader knows these, and others when the region is
-	// dead and has no pins.
+	// In a scratch region the bytes that the peer has not written are
+	// undefined; top is the end of the written bytes. These fields belong to
+	// the reader. Others may read them when the region is dead and has no pins.
 	scratch bool
 	top     uint64
 	placed  placed
 
 	mu    sync.Mutex
-	mem   []byte            // use what pin returns
-	views map[*Conn]*region // of a domain's
+	mem   []byte            // use the result of pin instead
+	views map[*Conn]*region // if domain is set
 	dead  bool
-	pins  int           // segments that are being placed, and responses not yet sent
-	free  chan struct{} // closed with the last pin; nil: nobody waits
+	pins  int           // segments being placed, and responses not yet sent
+	free  chan struct{} // closed with the last pin; nil: there is no waiter
 }
 
 // Register lets the peer reach b. Tagged offsets start at 0, so that the peer
@@ -51,7 +51,7 @@ func (c *Conn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
 	return r, nil
 }
 
-// check tells why there cannot be such a region.
+// check returns an error if such a region is not possible.
 func (r *region) check() error {
 	if n := r.size; uint64(n) > math.MaxUint32 {
 		return fmt.Errorf("iwarp: a region of %d octets: the limit is %d", n, uint32(math.MaxUint32))
@@ -62,12 +62,12 @@ func (r *region) check() error {
 // STag returns the tag to advertise.
 func (r *region) STag() rdma.STag { return r.stag }
 
-// TO returns the tagged offset of the first octet.
+// TO returns the tagged offset of the first byte.
 func (r *region) TO() uint64 { return 0 }
 
 // pin returns the memory and keeps Deregister from returning until unpin, or
-// reports that the region is not valid any more. It waits for nobody, for the
-// reader calls it.
+// reports that the region is no longer valid. It never waits, since the reader
+// calls it.
 func (r *region) pin() (mem []byte, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +78,7 @@ func (r *region) pin() (mem []byte, ok bool) {
 	return r.mem, true
 }
 
-// repin adds a pin to one that the caller has.
+// repin adds a pin to a pin of the caller.
 func (r *region) repin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,8 +94,8 @@ func (r *region) unpin() {
 	}
 }
 
-// pinned returns a channel that is closed with the last pin, or nil where
-// there is none.
+// pinned returns a channel that is closed with the last pin, or nil if there is
+// no pin.
 func (r *region) pinned() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (r *region) kill() bool {
 	return was
 }
 
-// invalidate ends the validity of the STag, and does not wait.
+// invalidate makes the STag invalid without waiting.
 func (r *region) invalidate() {
 	if !r.kill() {
 		return
@@ -133,16 +133,16 @@ func (r *region) invalidate() {
 	delete(c.regions.m, r)
 }
 
-// Deregister ends the peers' access and waits until no segment is under way
-// into the region, and no response out of it. A peer that holds one of them up
-// loses its connection.
+// Deregister ends the peers' access and waits until no segment is being placed
+// in the region, and no response is being sent from it. A peer that delays
+// these loses its connection.
 func (r *region) Deregister() {
 	r.invalidate()
 	r.waitUnused()
 }
 
-// Remap lets the peers reach b in place of the memory so far, and waits for
-// what is under way as Deregister does (rdma.Remapper).
+// Remap replaces the memory that the peers reach by b, and waits for segments
+// and responses in progress as Deregister does (rdma.Remapper).
 func (r *region) Remap(b []byte) {
 	if len(b) != r.size {
 		panic(fmt.Sprintf("iwarp: %d octets in place of a region of %d", len(b), r.size))
@@ -160,7 +160,7 @@ func (r *region) exchange(b []byte) {
 	}
 }
 
-// waitUnused waits until no segment is under way that began before.
+// waitUnused waits until no earlier segment or response uses the region.
 func (r *region) waitUnused() {
 	if r.domain != nil {
 		r.domain.waitUnpinned(r)
@@ -175,7 +175,7 @@ func (r *region) settleView() {
 	if free == nil {
 		return
 	}
-	r.conn.tx.uncork(r.conn) // a response may be held back, and this be the reader
+	r.conn.tx.uncork(r.conn) // a response may be held back, and the caller may be the reader
 	late := time.AfterFunc(revokeTimeout, func() {
 		r.conn.Abort(fmt.Errorf("iwarp: STag %v was revoked while the peer held a segment of it back", r.stag))
 	})
@@ -183,13 +183,14 @@ func (r *region) settleView() {
 	<-free
 }
 
-// regionSet holds the valid regions of a connection; m is nil once it ended.
+// regionSet holds the valid regions of a connection; m is nil once the
+// connection has ended.
 type regionSet struct {
 	sync.Mutex
 	m map[*region]struct{}
 }
 
-// revokeAll invalidates every region of c and lets no new one be.
+// revokeAll invalidates every region of c and prevents new registrations.
 func (c *Conn) revokeAll() {
 	c.regions.Lock()
 	all := c.regions.m

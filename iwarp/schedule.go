@@ -7,8 +7,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// nextMessage begins the message to be sent next, and reports whether there is
-// one. A Terminate goes before all, and is the last (RFC 5040, Section 5.4).
+// nextMessage begins the next message to send, and reports whether there is a
+// message. A Terminate precedes all others, and is the last (RFC 5040, Section
+// 5.4).
 func (q *sendQueue) nextMessage(c *Conn, b *batch) bool {
 	switch {
 	case q.terminate != nil:
@@ -27,7 +28,7 @@ func (q *sendQueue) nextMessage(c *Conn, b *batch) bool {
 	return true
 }
 
-// mayStart tells whether w can go before the peer has answered more.
+// mayStart reports whether w may start before further answers of the peer.
 func (q *sendQueue) mayStart(w *workRequest, ord int) bool {
 	outstanding := q.reads.len() + q.atomics.len()
 	if w.Fence && outstanding > 0 {
@@ -36,7 +37,7 @@ func (q *sendQueue) mayStart(w *workRequest, ord int) bool {
 	return !w.answered() || outstanding < ord // RFC 5040, Section 6.1; RFC 7306, Section 5.2
 }
 
-// beginResponse makes r the current message, which CRCs cover or not.
+// beginResponse makes r the current message; crc says whether CRCs are on.
 func (q *sendQueue) beginResponse(r response, crc bool) {
 	if r.atomic {
 		q.atomicResps++
@@ -105,14 +106,14 @@ func (q *sendQueue) beginAtomic(w *workRequest) {
 	q.extended = true
 }
 
-// endMessage notes that the current message is wholly in b.
+// endMessage notes that b contains the rest of the current message.
 func (q *sendQueue) endMessage(c *Conn, b *batch) {
 	switch q.cur.op {
 	case rdmap.OpTerminate:
 		rnic.terminates.sent.add(q.terminate.Cause)
 	case rdmap.OpReadResponse, rdmap.OpAtomicResponse:
-		// Counted now and not when it is written: the peer may ask anew as
-		// soon as it has the last octet.
+		// Counted now and not when b is written: the peer may send a new
+		// request as soon as it has the last byte.
 		c.rx.asked.Add(-1)
 		if q.cur.region != nil {
 			b.regions = append(b.regions, q.cur.region)
@@ -123,23 +124,23 @@ func (q *sendQueue) endMessage(c *Conn, b *batch) {
 	q.cur = message{}
 }
 
-// hasExtended tells whether this end has sent a message of RFC 7306.
+// hasExtended reports whether this end has sent a message of RFC 7306.
 func (q *sendQueue) hasExtended() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.extended
 }
 
-// ungate lets a responder send: the peer's first FPDU has come (RFC 5044,
-// Section 7.1.2, rule 4).
+// ungate lets a responder send after the peer's first FPDU (RFC 5044, Section
+// 7.1.2, rule 4).
 func (q *sendQueue) ungate(c *Conn) {
 	q.mu.Lock()
 	q.gated = false
 	q.kick(c)
 }
 
-// sendRTR sends the indication that an initiator sends before all else in the
-// peer-to-peer model (RFC 6581, Section 9.2).
+// sendRTR sends the first message of an initiator in the peer-to-peer model,
+// its ready-to-receive indication (RFC 6581, Section 9.2).
 func (q *sendQueue) sendRTR(c *Conn, kind mpa.RTR) {
 	w := workRequest{WR: rdma.WR{Op: rdma.OpWrite}}
 	switch kind {

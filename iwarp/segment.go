@@ -6,12 +6,12 @@ import (
 )
 
 // A segment is one DDP segment of the peer. It keeps the headers, because a
-// Terminate carries those of the segment that was wrong.
+// Terminate carries the headers of the faulty segment.
 type segment struct {
-	n      int  // octets of header and payload
-	size   int  // octets of the DDP header
-	rdmap  int  // octets of the RDMAP header kept behind it
-	last   bool // of its message,
+	n      int  // bytes of header and payload
+	size   int  // bytes of the DDP header
+	rdmap  int  // bytes of the RDMAP header kept behind it
+	last   bool // last segment of its message,
 	op     rdmap.Opcode
 	placed []byte // payload, in its place
 	copied [ddp.UntaggedLen + rdmap.AtomicRequestLen]byte
@@ -20,13 +20,13 @@ type segment struct {
 // header returns the DDP header.
 func (s *segment) header() []byte { return s.copied[:s.size] }
 
-// payload returns the number of octets behind the DDP header.
+// payload returns the number of bytes behind the DDP header.
 func (s *segment) payload() int { return s.n - s.size }
 
-// message returns the RDMAP header, where it was kept.
+// message returns the RDMAP header, if it was kept.
 func (s *segment) message() []byte { return s.copied[s.size:][:s.rdmap] }
 
-// header copies the DDP header of a segment of n octets out of the stream.
+// header copies the DDP header of a segment of n bytes out of the stream.
 func (x *receiver) header(n, size int) (*segment, error) {
 	seg := &x.seg
 	*seg = segment{n: n, size: size}
@@ -41,8 +41,8 @@ func (x *receiver) header(n, size int) (*segment, error) {
 	return seg, nil
 }
 
-// short takes the payload of seg, the whole of a message that must have want
-// octets and be of one segment, which the least MULPDU holds.
+// short takes the payload of seg, which must be a whole message of want bytes
+// in one segment; the smallest MULPDU holds such a message.
 func (x *receiver) short(seg *segment, h ddp.Untagged, want int) error {
 	if seg.payload() != want || !h.Last || h.MO != 0 {
 		return seg.fault(rdmap.ErrLength)

@@ -11,8 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A sendQueue holds what a connection has yet to send, and the work requests
-// that have not completed.
+// A sendQueue holds the unsent data of a connection, and the work requests that
+// have not completed.
 //
 //	  done        written       being built   posted
 //	┌───────────┬─────────────┬─────────────┬─────────────┐
@@ -21,66 +21,66 @@ import (
 //	└───────────┴─────────────┴─────────────┴─────────────┘
 //	            head          written       next
 //
-// Responses and a Terminate are in queues of their own, since they overtake work
+// Responses and a Terminate have queues of their own, since they overtake work
 // requests that wait for a response of the peer.
 type sendQueue struct {
 	mu sync.Mutex
 
 	wrs     []workRequest // ring
-	head    uint64        // the oldest that has not completed
-	written uint64        // the first that is not wholly written to the socket
-	next    uint64        // the first that is not wholly cut into FPDUs
-	tail    uint64        // where the next one posted goes
+	head    uint64        // the oldest request that has not completed
+	written uint64        // the first request not wholly written to the socket
+	next    uint64        // the first request not wholly cut into FPDUs
+	tail    uint64        // index of the next request posted
 
 	responses fifo[response]
 	terminate *rdmap.Terminate // nil: none is due
 
 	cur         message
 	copying     bool      // the writer copies data of cur without the lock,
-	overtaken   bool      // and the rest of it is not to be sent
-	one         [1][]byte // cur's data where it is a response
+	overtaken   bool      // and the rest of cur must not be sent
+	one         [1][]byte // cur's data if cur is a response
 	sends       uint32    // MSN of the last Send or Immediate Data
 	requests    uint32    // MSN of the last Read Request or Atomic Request
 	atomicReqs  uint32    // identifier of the last Atomic Request
 	atomicResps uint32    // MSN of the last Atomic Response
 	extended    bool      // a message of RFC 7306 was sent
 
-	lent int // work requests whose data may lie in pages of files
+	lent int // work requests whose data may be in pages of files
 
 	reads    fifo[outboundRead]   // requests sent and not yet answered
-	sinkSTag rdma.STag            // that their responses carry
+	sinkSTag rdma.STag            // sink STag of the responses
 	atomics  fifo[outboundAtomic] // requests sent and not yet answered
 
 	gated   bool  // nothing may be sent yet (RFC 5044, Section 7.1.2, rule 4)
-	closed  bool  // nothing more is taken
+	closed  bool  // nothing more may be posted
 	broken  bool  // nothing more is sent
-	err     error // of the write that failed
-	corked  bool  // the reader hands messages over: what is posted waits for the rest,
-	held    int   // up to so many octets,
-	quiet   bool  // and nothing was posted yet
-	writing bool  // somebody builds batches and writes them
+	err     error // of the failed write
+	corked  bool  // the reader hands over messages: posted requests are held back
+	held    int   // up to this many bytes; see maxHeld
+	quiet   bool  // and nothing has been posted yet
+	writing bool  // a goroutine builds and writes batches
 	batch   *batch
 	await   func()    // pump(true), made once
-	idle    sync.Cond // something of the above has changed
+	idle    sync.Cond // signalled at a change of the fields above
 
-	markers    mpa.Inserter // where the peer requires them,
-	perFPDU    int          // and so many in an FPDU at most
+	markers    mpa.Inserter // if the peer requires Markers,
+	perFPDU    int          // with at most so many in an FPDU
 	counts     Counts
 	done       fifo[finished]
 	delivering bool
-	byReader   bool // it is the reader that delivers
-	turn       int  // how often it was relieved of that
+	byReader   bool // the reader is delivering
+	turn       int  // how often the delivering reader was relieved
 }
 
 // A workRequest is a posted WR with its progress.
 type workRequest struct {
 	rdma.WR
-	length   int    // octets of Data, or of Sink
-	complete bool   // done, but perhaps others before it are not
-	original uint64 // of an atomic operation that is complete
+	length   int    // bytes of Data, or of Sink
+	complete bool   // done, but earlier requests may be incomplete
+	original uint64 // result of a complete atomic operation
 }
 
-// answered tells whether w is complete only when the peer has answered.
+// answered reports whether w completes only with the peer's answer.
 func (w *workRequest) answered() bool { return w.Op == rdma.OpRead || w.Op.Atomic() }
 
 func (q *sendQueue) at(i uint64) *workRequest { return &q.wrs[i%uint64(len(q.wrs))] }
@@ -104,8 +104,8 @@ func (q *sendQueue) grow(n int) {
 
 var errNoReads = errors.New("iwarp: the peer serves no RDMA Reads and no atomic operations")
 
-// checkWR returns the length of w's data, where ord RDMA Reads and atomic
-// operations may be outstanding.
+// checkWR returns the length of w's data. ord is the number of RDMA Reads and
+// atomic operations that may be outstanding.
 func checkWR(w *workRequest, ord int) (int, error) {
 	n, slices := uint64(0), len(w.Data)
 	for _, b := range w.Data {
@@ -132,7 +132,7 @@ func checkWR(w *workRequest, ord int) (int, error) {
 	return int(n), nil
 }
 
-// Post queues work requests and sends what the socket takes at once.
+// Post queues work requests and sends as much as the socket takes at once.
 func (c *Conn) Post(wrs ...rdma.WR) error {
 	q := &c.tx
 	q.mu.Lock()
@@ -147,7 +147,7 @@ func (c *Conn) Post(wrs ...rdma.WR) error {
 		var err error
 		if w.length, err = checkWR(w, c.params.ORD); err != nil {
 			for j := range i + 1 {
-				*q.at(q.tail + uint64(j)) = workRequest{} // hold no caller's memory
+				*q.at(q.tail + uint64(j)) = workRequest{} // reference no memory of the caller
 			}
 			q.mu.Unlock()
 			return err
@@ -165,15 +165,15 @@ func (c *Conn) Post(wrs ...rdma.WR) error {
 	return nil
 }
 
-// finishLocked moves completed work requests from the head to the list of
-// completions that are due. The caller then calls deliver.
+// finishLocked moves completed work requests from the head to the list of due
+// completions. The caller must then call deliver.
 func (q *sendQueue) finishLocked() {
 	for q.head < q.written && q.at(q.head).complete {
 		q.popLocked(nil)
 	}
 }
 
-// popLocked takes the oldest work request away, with its fate.
+// popLocked removes the oldest work request and queues its completion with err.
 func (q *sendQueue) popLocked(err error) {
 	w := q.at(q.head)
 	if w.Reread != nil {

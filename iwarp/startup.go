@@ -9,11 +9,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
-// errNoReply: the responder ended the connection without an octet of a reply.
+// errNoReply reports that the responder ended the connection before the first
+// byte of a reply.
 var errNoReply = errors.New("no reply")
 
-// readFrame reads one start-up frame and not an octet more. frameLen is the
-// function of package mpa that tells its length.
+// readFrame reads exactly one start-up frame. frameLen is the function of
+// package mpa that returns the frame's length.
 func readFrame(nc net.Conn, frameLen func([]byte) (int, error)) ([]byte, error) {
 	b := make([]byte, mpa.HeaderLen, mpa.HeaderLen+mpa.MaxPrivateData)
 	if n, err := io.ReadFull(nc, b); err != nil {
@@ -43,7 +44,7 @@ func writeFrame(nc net.Conn, f mpa.Frame) error {
 	return nil
 }
 
-// readRequest takes the initiator's frame.
+// readRequest reads the initiator's frame.
 func readRequest(nc net.Conn) (mpa.Frame, error) {
 	b, err := readFrame(nc, mpa.RequestLen)
 	if err != nil {
@@ -52,7 +53,7 @@ func readRequest(nc net.Conn) (mpa.Frame, error) {
 	return mpa.ParseRequest(b)
 }
 
-// readReply takes the responder's frame.
+// readReply reads the responder's frame.
 func readReply(nc net.Conn) (mpa.Frame, error) {
 	b, err := readFrame(nc, mpa.ReplyLen)
 	if err != nil {

@@ -2,24 +2,25 @@ package iwarp
 
 import "github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 
-// Statistics is what the device of this process has and has done, at one moment.
+// Statistics is a snapshot of the state and the counts of this process's
+// device.
 type Statistics struct {
-	Connections      int    // that are there now
-	ConnectionsTotal uint64 // that have been there
-	Regions          int    // that are registered now,
-	RegionOctets     uint64 // with so many octets in all
+	Connections      int    // running now
+	ConnectionsTotal uint64 // ever started
+	Regions          int    // registered now,
+	RegionOctets     uint64 // and their total size in bytes
 
-	Sent, Received Counts // of all connections that have been there
+	Sent, Received Counts // of all connections ever started
 
-	// The Terminates by what they said went wrong.
+	// Terminates by the error that they reported.
 	TerminatesSent, TerminatesReceived map[rdmap.Error]uint64
 }
 
-// Counts is what has gone in one direction.
+// Counts is the traffic of one direction.
 type Counts struct {
-	Messages [rdmap.Opcodes]uint64 // whole ones, by rdmap.Opcode
+	Messages [rdmap.Opcodes]uint64 // whole messages, by rdmap.Opcode
 	FPDUs    uint64
-	Octets   uint64 // behind the DDP headers: the upper layers' data, and RDMAP's headers
+	Octets   uint64 // bytes behind the DDP headers: the upper layers' data, and RDMAP's headers
 }
 
 // add counts an FPDU.
@@ -31,7 +32,7 @@ func (n *Counts) add(op rdmap.Opcode, last bool, octets int) {
 	}
 }
 
-// sum adds what m has counted.
+// sum adds the counts of m.
 func (n *Counts) sum(m *Counts) {
 	n.FPDUs += m.FPDUs
 	n.Octets += m.Octets
@@ -40,7 +41,7 @@ func (n *Counts) sum(m *Counts) {
 	}
 }
 
-// Stats returns what the device has and has done.
+// Stats returns the statistics of the device.
 func Stats() Statistics {
 	s := rnic.conns.stats()
 	for i := range rnic.shard {
@@ -54,7 +55,7 @@ func Stats() Statistics {
 	return s
 }
 
-// Counts returns what c has sent and received.
+// Counts returns the traffic that c has sent and received.
 func (c *Conn) Counts() (sent, received Counts) {
 	c.addTo(&sent, &received)
 	return sent, received

@@ -27,8 +27,8 @@ func (x *receiver) taggedSegment(n int) error {
 	return x.write(seg, h)
 }
 
-// write places a segment of an RDMA Write. Nothing is told to the upper layer
-// (RFC 5040, Section 5.1).
+// write places a segment of an RDMA Write. The upper layer is not informed (RFC
+// 5040, Section 5.1).
 func (x *receiver) write(seg *segment, h ddp.Tagged) error {
 	size := seg.payload()
 	if size == 0 { // neither STag nor TO is checked: RFC 5041, Section 5.2
@@ -54,9 +54,9 @@ func (x *receiver) write(seg *segment, h ddp.Tagged) error {
 	return x.trailer(seg)
 }
 
-// sink finds where size octets of a tagged segment go, with what is behind it, and
-// pins the region.
-// The order of the checks is that of RFC 5041, Section 7.1.
+// sink returns the destination of size bytes of a tagged segment, up to the end
+// of the region, and pins the region. The order of the checks follows RFC 5041,
+// Section 7.1.
 func (c *Conn) sink(h ddp.Tagged, size int) (*region, []byte, error) {
 	r := rnic.find(h.STag)
 	if r == nil {
