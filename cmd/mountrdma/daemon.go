@@ -16,7 +16,8 @@ import (
 )
 
 // A daemon is the process that stays after the called process has exited. Until
-// it is detached it keeps the terminal, and reports there why it cannot mount.
+// it is detached, the daemon keeps the terminal, and reports there why it
+// cannot mount.
 //
 //	called ──▶ daemon: connects, mounts
 //	  │  pipe ◀── one byte: mounted (or bg: not yet)

@@ -11,15 +11,15 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// passable are the sockets that a service manager may pass (sd_listen_fds(3)), by
-// their FileDescriptorName.
+// passable are the sockets that a service manager may pass (sd_listen_fds(3)),
+// by FileDescriptorName.
 var passable = []string{"rdma", "tcp", "metrics"}
 
-// A passed is the sockets that the daemon was started with. It is used up by
-// listen.
+// passed holds the sockets that the daemon was started with, by name. listen
+// removes them.
 type passed map[string]*os.File
 
-// takePassed takes them over.
+// takePassed takes over the sockets of this process.
 func takePassed() (passed, error) { return sortPassed(activation.Files(true)) }
 
 func sortPassed(files []*os.File) (passed, error) {
@@ -43,7 +43,8 @@ func sortPassed(files []*os.File) (passed, error) {
 	return p, nil
 }
 
-// listen takes the socket with a name, or else listens on an address of TCP.
+// listen returns the passed socket of the given name. If there is none, it
+// listens on a TCP address.
 func (p passed) listen(name, addr string) (net.Listener, error) {
 	f := p[name]
 	if f == nil {
@@ -62,7 +63,7 @@ func (p passed) listen(name, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// close closes those that nobody wanted.
+// close closes the sockets that listen has not taken.
 func (p passed) close() error {
 	var errs []error
 	for _, f := range p {

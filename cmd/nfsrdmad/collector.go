@@ -7,10 +7,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A collector shows Prometheus what status shows people.
+// A collector exports the facts of status to Prometheus.
 type collector struct{ *operations }
 
-// Describe names what there is (prometheus.Collector).
+// Describe lists the metrics (prometheus.Collector).
 func (c collector) Describe(out chan<- *prometheus.Desc) {
 	out <- duration
 	for i := range metricList {
@@ -18,7 +18,7 @@ func (c collector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads it all (prometheus.Collector).
+// Collect reads all values (prometheus.Collector).
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	s := &sight{c.status(), c.observer.Stats(), iwarp.Stats()}
 	for i := range s.procs {
@@ -32,7 +32,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// histogram is how long the calls of a procedure took.
+// histogram returns the latencies of a procedure's calls.
 func histogram(s *oncrpc.ProcStats) prometheus.Metric {
 	var below uint64
 	buckets := make(map[float64]uint64, len(oncrpc.LatencyBounds))

@@ -16,8 +16,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// defaultControl is where status looks for the daemon: "" where an ordinary user
-// has no directory for such things.
+// defaultControl returns the default path of the control socket. It returns ""
+// for an ordinary user without a runtime directory.
 func defaultControl() string {
 	if os.Geteuid() == 0 {
 		return "/run/nfsrdmad.sock"
@@ -28,14 +28,14 @@ func defaultControl() string {
 	return ""
 }
 
-// Limits of the daemon's HTTP servers. Who asks is one of few, and quick.
+// Limits of the daemon's HTTP servers. They have few clients, which are quick.
 const (
 	httpRead = 10 * time.Second
 	httpIdle = 2 * time.Minute
 )
 
-// newHTTP returns a server of what m has. What net/http has to say of its clients
-// is for those who look into problems.
+// newHTTP returns a server for m. It logs net/http's messages about clients at
+// debug level.
 func newHTTP(m http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: m, ReadTimeout: httpRead, IdleTimeout: httpIdle,
@@ -43,7 +43,7 @@ func newHTTP(m http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// A control is the socket at which a daemon tells of itself.
+// A control is the socket at which a daemon serves its status.
 type control struct {
 	path   string
 	lock   *os.File
@@ -51,11 +51,12 @@ type control struct {
 	done   chan struct{}
 }
 
-// errControlTaken: another daemon has the socket.
+// errControlTaken reports that another daemon has the socket.
 var errControlTaken = errors.New("another nfsrdmad answers at it")
 
-// openControl makes the socket, and answers at it until close. A socket that a
-// daemon has left behind is replaced: whoever is alive has the lock beside it.
+// openControl makes the socket and answers there until close. A live daemon
+// holds the lock beside its socket; a socket without a lock holder is stale and
+// is replaced.
 func openControl(path string, p *operations, log *slog.Logger) (*control, error) {
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -76,7 +77,7 @@ func openControl(path string, p *operations, log *slog.Logger) (*control, error)
 	m := http.NewServeMux()
 	m.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(p.status()) // fails where nobody reads any more
+		_ = json.NewEncoder(w).Encode(p.status()) // fails if the client has gone
 	})
 	c := &control{path: path, lock: lock, server: newHTTP(m, log), done: make(chan struct{})}
 	go func() {
@@ -86,7 +87,8 @@ func openControl(path string, p *operations, log *slog.Logger) (*control, error)
 	return c, nil
 }
 
-// listenControl listens on a socket that its owner alone may use, from the start.
+// listenControl listens on a socket that only its owner can use, from the first
+// moment.
 func listenControl(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
@@ -96,7 +98,7 @@ func listenControl(path string) (net.Listener, error) {
 			return nil, cli.Cause(err)
 		}
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".nfsrdmad") // which nobody else may enter
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".nfsrdmad") // only the owner may enter it
 	if err != nil {
 		return nil, cli.Cause(err)
 	}
@@ -117,12 +119,12 @@ func listenControl(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// close ends it. It may be called on nil.
+// close ends the service. It does nothing if c is nil.
 func (c *control) close() {
 	if c == nil {
 		return
 	}
-	_ = os.Remove(c.path) // while nobody else can have it
+	_ = os.Remove(c.path) // while the lock is still held
 	_ = c.server.Close()
 	<-c.done
 	c.lock.Close()

@@ -22,8 +22,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// callSlack is how many octets a call or reply over TCP may have beside its
-// payload: credential, file handles, attributes, names.
+// callSlack is how many bytes a call or reply over TCP may have in addition to
+// its payload: credential, file handles, attributes, names.
 const callSlack = 64 << 10
 
 // run serves until ctx ends.
@@ -89,7 +89,7 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	defer end()
 	idle, err := cli.ServeAll(serving, ways, cli.ReadyLine(ways, o.ops.words()+"exports="+readyNames(o.exports)), o.ops.ready(stdout), log)
 	if !idle {
-		return err // the end of the process closes what calls still use
+		return err // calls still use the shares; the end of the process closes them
 	}
 	endReloads()
 	return errors.Join(err, shares.Close())
@@ -112,7 +112,7 @@ func (o *serveOptions) openExports(s *shares, log *slog.Logger) ([]nfsserver.Exp
 	return taken, nil
 }
 
-// hosts are the clients of a directory, as the flags have them.
+// hosts returns the clients of a directory according to the flags.
 func (o *serveOptions) hosts(exclusive bool) []exports.Client {
 	options := exports.Options{ReadOnly: o.readOnly, NoRootSquash: o.noRootSquash, Insecure: true, Exclusive: exclusive}
 	if len(o.clients) == 0 {
@@ -138,8 +138,8 @@ func openExport(e *export, st *state, log *slog.Logger) (vfs.FS, error) {
 	return posix.Open(e.dir, posix.Options{StateDir: st.ofExport(e), FSID: e.fsid.Attr(), TableHandles: e.key().checked, Log: log})
 }
 
-// programs are what all transports serve, behind one cache of replies: a client
-// may come back by another connection.
+// programs returns the programs of all transports, behind one replay cache: a
+// client may reconnect on another transport.
 func (o *serveOptions) programs(list []nfsserver.Export, log *slog.Logger) (*oncrpc.ReplayCache, error) {
 	server, err := nfsserver.New(nfsserver.Config{
 		Exports: list, Key: o.key, MaxPayload: int(o.maxPayload), Names: o.names, Groups: o.groups, Grants: o.ops.grants, Log: log,
@@ -169,7 +169,7 @@ func (o *serveOptions) openTransports(programs oncrpc.Service, rec *recorder, lo
 	return []cli.Way{rdma, tcp}, nil
 }
 
-// rnic is how this end of a connection behaves.
+// rnic returns the configuration of this end of a connection.
 func (o *serveOptions) rnic() iwarp.Config {
 	crc := map[string]mpa.CRC{"auto": mpa.CRCAuto, "on": mpa.CRCOn, "off": mpa.CRCOff}[o.crc.Word]
 	cfg := iwarp.Config{CRC: crc, Markers: o.markers.Word == "on", LongFPDUs: parsesStream}
@@ -179,8 +179,9 @@ func (o *serveOptions) rnic() iwarp.Config {
 	return cfg
 }
 
-// parsesStream tells whether a peer takes FPDUs of any length: by what iwarp knows of
-// peers, or because it is of this project, whatever CRCs and Markers are in use.
+// parsesStream reports whether a peer takes FPDUs of any length: either iwarp
+// knows the peer to do so, or the peer runs this project, with or without CRCs
+// and Markers.
 func parsesStream(peer mpa.Frame) bool {
 	_, ours := cmpriv.ParseExtension(peer.PrivateData)
 	return ours || iwarp.ParsesStream(peer)
@@ -218,7 +219,7 @@ func (o *serveOptions) openTCP(programs oncrpc.Service, log *slog.Logger) (cli.W
 	return cli.NewWay("tcp", l, s), nil
 }
 
-// announce tells the administrator what is open to whom, and in whose name.
+// announce logs which access is open to whom, and under which user calls run.
 func (o *serveOptions) announce(transports []cli.Way, log *slog.Logger) {
 	if open := cli.Open(transports); len(open) > 0 && len(o.clients) == 0 && o.exportsFile == "" {
 		log.Warn("every host that reaches these addresses is served; --clients NET,... or --exports FILE restricts that", "addresses", open)

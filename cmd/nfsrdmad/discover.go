@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// discoverOptions are the flags of serve for what is told over RoCE.
+// discoverOptions are the flags of serve for discovery over RoCE.
 type discoverOptions struct {
 	discover string
 	monitors []string
@@ -31,13 +31,13 @@ func (o *discoverOptions) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.monitors, "monitors", nil, "networks `NET,...` whose mountrdma top may see counters, besides ADDR's host")
 }
 
-// A discovery is a server of package discover with the port that it has.
+// A discovery is a server of package discover with its port.
 type discovery struct {
 	*discover.Server
 	dev *roce.Device
 }
 
-// openDiscover opens the server of --discover, if there is to be one.
+// openDiscover opens the server of --discover, if that is set.
 func (p *operations) openDiscover(o *discoverOptions, log *slog.Logger) error {
 	if o.discover == "" {
 		return nil
@@ -73,7 +73,7 @@ func (p *operations) openDiscover(o *discoverOptions, log *slog.Logger) error {
 	return nil
 }
 
-// discoverError says what to do about an address that cannot be had.
+// discoverError adds a remedy to the error of an address that cannot be opened.
 func discoverError(addr string, err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
 		return fmt.Errorf("UDP port 4791 of %s is in use: a mount with -o notice has it, another nfsrdmad, or the kernel's own RoCE (rdma_rxe); give --discover another address of this host, or leave it out", addr)
@@ -81,7 +81,7 @@ func discoverError(addr string, err error) error {
 	return fmt.Errorf("--discover %s: %w", addr, err)
 }
 
-// close ends it. It may be called on nil.
+// close ends the service. It does nothing if d is nil.
 func (d *discovery) close() {
 	if d == nil {
 		return
@@ -90,7 +90,7 @@ func (d *discovery) close() {
 	_ = d.dev.Close()
 }
 
-// status is what status shows of it; nil on nil.
+// status returns the part of status about discovery, or nil if d is nil.
 func (d *discovery) status() *discoveryDoc {
 	if d == nil {
 		return nil
@@ -103,9 +103,9 @@ func (d *discovery) status() *discoveryDoc {
 	}
 }
 
-// describe is what discover tells of the daemon.
+// describe returns the description of the daemon for discovery.
 func (p *operations) describe() discover.Description {
-	host, _ := os.Hostname() // a server with no name is one all the same
+	host, _ := os.Hostname() // a server without a host name is valid
 	d := discover.Description{Host: host, Version: cli.VersionString(version)}
 	for _, w := range p.ways {
 		if at, ok := w.Addr.(*net.TCPAddr); ok && w.Name == "rdma" {
@@ -120,7 +120,7 @@ func (p *operations) describe() discover.Description {
 	return d
 }
 
-// count fills in what top shows.
+// count fills in the counters for top.
 func (p *operations) count(c *discover.Counters) {
 	c.Draining, c.Uptime = p.draining.Load(), p.uptime()
 	c.Transports, c.Procs = c.Transports[:0], c.Procs[:0]
@@ -150,13 +150,16 @@ func procCounters(s *oncrpc.ProcStats) discover.Proc {
 	return p
 }
 
-// maxClientsFile is above what discover keeps of its clients, in octets.
+// maxClientsFile bounds the file of discover's clients, in bytes. The file is
+// always shorter.
 const maxClientsFile = 1 << 20
 
-// clientsFile is where those are kept who are told of the next start.
+// clientsFile returns the name of the file that keeps the clients to notify
+// after the next start.
 func (p *operations) clientsFile() string { return filepath.Join(p.dir, "discover.clients") }
 
-// readClients reads what Save has kept; nil where there is nothing.
+// readClients reads the data that Save wrote. It returns nil if the file does
+// not exist.
 func readClients(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -169,8 +172,8 @@ func readClients(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxClientsFile))
 }
 
-// replaceFile puts a file in the place of another, whole or not at all. That only
-// the last of them lives through a power failure is enough.
+// replaceFile replaces a file atomically. It does not sync: after a power
+// failure an earlier version, or none, is good enough.
 func replaceFile(name string, b []byte) error {
 	next := name + ".new"
 	if err := os.WriteFile(next, b, 0o600); err != nil {

@@ -2,11 +2,12 @@
 // TCP, all in user space) and on plain TCP.
 //
 //	serve.go    flags        exports.go  DIR=/EXPORT     state.go  the state directory
-//	daemon.go   what runs: exports opened, transports listening, one drain
+//	daemon.go   the running daemon: open exports, listening transports, one drain
 //	exportsfile.go  --exports FILE, and exports check    reload.go  SIGHUP
 //	shares.go   directories that are open, over changes of the exports
-//	record.go   files of what connections sent and received last
-//	remedy.go   errors of the host in words that say what to change
+//	record.go   files of the last bytes of connections
+//	remedy.go   errors of the host with their remedies
 //
-// It chooses providers and wires packages together; there is no protocol here.
+// The command chooses providers and wires packages together. It implements no
+// protocol.
 package main

@@ -14,15 +14,16 @@ import (
 // export is one argument of serve, or one directory of an exports file.
 type export struct {
 	dir     string
-	memory  int64  // octets of a file system in memory, which dir names then; else 0
-	name    string // what clients mount
+	memory  int64  // bytes of a file system in memory named dir; 0: a real directory
+	name    string // the path that clients mount
 	clients []exports.Client
 	fsid    exports.FSID
-	place   string // in the file, for errors
+	place   string // position in the file, for errors
 }
 
-// parseExports understands DIR[=/EXPORT] arguments. The last "=/" separates, so
-// that a directory with such a name can still be served: by naming its export.
+// parseExports parses DIR[=/EXPORT] arguments. The last "=/" separates the two
+// parts. A directory with "=/" in its name can still be served if its export is
+// named.
 func parseExports(args []string) ([]export, error) {
 	seen := make(map[string]string)
 	var list []export
@@ -71,8 +72,8 @@ func parseExport(arg string) (export, error) {
 	return export{dir: dir, memory: memory, name: name}, nil
 }
 
-// readyNames writes export names for the ready line. What would end or split a
-// name there is written as /proc/mounts writes it.
+// readyNames writes export names for the ready line. Bytes that would end or
+// split a name are written as in /proc/mounts.
 func readyNames(list []export) string {
 	var b strings.Builder
 	for i, e := range list {
@@ -90,7 +91,7 @@ func readyNames(list []export) string {
 	return b.String()
 }
 
-// parseNets understands the words of a flag.
+// parseNets parses the words of a flag.
 func parseNets(flag string, words []string) ([]netip.Prefix, error) {
 	var nets []netip.Prefix
 	for _, w := range words {

@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// newExports is for files of exports(5).
+// newExports returns the command for files of exports(5).
 func newExports() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exports",
@@ -55,7 +55,7 @@ func readExports(name string) (*exports.File, error) {
 	return exports.Parse(name, text)
 }
 
-// readFile is what o.exportsFile says is to be exported.
+// readFile returns the exports of the file o.exportsFile.
 func (o *serveOptions) readFile(log *slog.Logger) ([]export, error) {
 	f, err := readExports(o.exportsFile)
 	if err != nil {
@@ -77,7 +77,7 @@ func (o *serveOptions) readFile(log *slog.Logger) ([]export, error) {
 	return list, nil
 }
 
-// any tells whether an option stands with any client of e.
+// any reports whether any client of e has an option.
 func (e *export) any(option func(*exports.Options) bool) bool {
 	return slices.ContainsFunc(e.clients, func(c exports.Client) bool { return option(&c.Options) })
 }

@@ -18,15 +18,17 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// Leases of delegation counters. A client adds three times in one to its counter, and
-// nobody wants to wait for longer than some minutes.
+// Leases of delegation counters. A client increments its counter three times in
+// one lease. A lease longer than some minutes would delay conflicting calls too
+// long.
 const (
 	defaultLease = 10 * time.Second
 	minLease     = 100 * time.Millisecond
 	maxLease     = delegserver.MaxLease
 )
 
-// openGrants begins to keep what clients hold, if they may hold anything, or may think so.
+// openGrants opens the keeper of delegations, if clients may hold delegations
+// or may believe that they do.
 func (o *serveOptions) openGrants(st *state, log *slog.Logger) error {
 	marker := filepath.Join(st.dir, "grants")
 	if o.noExtensions {
@@ -39,7 +41,7 @@ func (o *serveOptions) openGrants(st *state, log *slog.Logger) error {
 	return err
 }
 
-// extension is what clients are offered.
+// extension returns the extensions offered to clients.
 func (o *serveOptions) extension() *rpcrdma.ExtensionConfig {
 	if o.noExtensions {
 		return nil
@@ -47,8 +49,9 @@ func (o *serveOptions) extension() *rpcrdma.ExtensionConfig {
 	return o.ops.grants.Extension()
 }
 
-// givenBack returns a context that ends when ctx has, and clients have given back what
-// they hold, if they do so soon. end is to be called.
+// givenBack returns a context that ends after ctx has ended and the clients
+// have returned their delegations, or the keeper has stopped waiting for them.
+// The caller must call end.
 func (p *operations) givenBack(ctx context.Context) (_ context.Context, end func()) {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -61,7 +64,8 @@ func (p *operations) givenBack(ctx context.Context) (_ context.Context, end func
 	}
 }
 
-// grantsDoc is what clients hold by delegation counters, and held.
+// grantsDoc describes the delegations that clients hold by delegation counters,
+// and held.
 type grantsDoc struct {
 	LeaseSeconds float64 `json:"lease_seconds"`
 	WaitSeconds  float64 `json:"wait_seconds"` // until changes are made
@@ -75,11 +79,11 @@ type grantsDoc struct {
 	Silent       uint64  `json:"silent"`
 	Cut          uint64  `json:"cut"`
 
-	RefusedBy map[string]uint64 `json:"refused_by"` // reason
+	RefusedBy map[string]uint64 `json:"refused_by"` // by reason
 	Parties   map[string]int    `json:"parties"`    // grants in force, by address
 }
 
-// lookAtGrants returns nil with --no-extensions.
+// lookAtGrants returns the state of the keeper, or nil with --no-extensions.
 func lookAtGrants(k *delegserver.Keeper) *grantsDoc {
 	if k == nil {
 		return nil
@@ -96,7 +100,7 @@ func lookAtGrants(k *delegserver.Keeper) *grantsDoc {
 	}
 }
 
-// String is a line of status.
+// String returns a line of status.
 func (g *grantsDoc) String() string {
 	refused := strconv.FormatUint(g.Refused, 10) + " refused"
 	if len(g.RefusedBy) > 0 {
@@ -123,7 +127,7 @@ func (g *grantsDoc) String() string {
 	return text
 }
 
-// largest returns the address that holds most, and how much.
+// largest returns the address with the most grants, and their number.
 func (g *grantsDoc) largest() (address string, grants int) {
 	for a, n := range g.Parties {
 		if n > grants || n == grants && a < address {
@@ -133,7 +137,7 @@ func (g *grantsDoc) largest() (address string, grants int) {
 	return address, grants
 }
 
-// most names who holds most, if there are several.
+// most names the address with the most grants, if there are several.
 func (g *grantsDoc) most() string {
 	address, n := g.largest()
 	if len(g.Parties) < 2 || n == 0 {
@@ -142,7 +146,7 @@ func (g *grantsDoc) most() string {
 	return fmt.Sprintf(" (%s has %d)", address, n)
 }
 
-// events are the counts by what happened.
+// events emits the counts by event.
 func (g *grantsDoc) events(emit emitter) {
 	for event, n := range map[string]uint64{
 		"granted": g.Granted, "refused": g.Refused, "recalled": g.Recalled, "returned": g.Returned,

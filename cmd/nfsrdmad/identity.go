@@ -14,18 +14,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// An identity is what an export has been in file handles while its path led to some
-// directory. All that there ever were are kept: a disk that is not mounted in time
-// makes its bare mount point another directory, for a while.
+// An identity records the ID that an export has in file handles while its path
+// leads to a certain directory. All past identities are kept: if a disk is
+// mounted late, the bare mount point is another directory for a while.
 type identity struct {
 	Export string `json:"export"`
 	Root   string `json:"root"` // posix.FS.RootID, in hexadecimal
 	ID     uint32 `json:"id"`
 }
 
-// identity returns the identity of an export whose path leads to the directory root,
-// which it puts on record. The first directory of a path has the path's own identity, as
-// has every directory that the file system does not tell from others (nil).
+// identity returns and records the identity of an export whose path leads to
+// the directory root. The first directory of a path gets the path's own
+// identity, and so does every directory that the file system cannot identify
+// (root is nil).
 func (s *state) identity(path string, root []byte) (uint32, error) {
 	own := hash32([]byte(path))
 	if root == nil {
@@ -72,7 +73,8 @@ func readIdentities(name string) (list []identity, err error) {
 	return list, nil
 }
 
-// hash32 is 32-bit FNV-1a: of a path, it is what nfsserver takes for the identity.
+// hash32 is 32-bit FNV-1a. For a path, nfsserver uses the same hash as the
+// identity.
 func hash32(b []byte) uint32 {
 	h := fnv.New32a()
 	h.Write(b) // never fails

@@ -14,11 +14,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// keyLen is the length of the key of file handles, in octets.
+// keyLen is the length of the key of file handles, in bytes.
 const keyLen = 32
 
-// handleKey returns the key that seals file handles, which it makes at the
-// first start: who knows it can make handles of all objects.
+// handleKey returns the key that seals file handles, and makes it at the first
+// start. The key must stay secret: its owner can make handles of all objects.
 func (s *state) handleKey() ([keyLen]byte, error) {
 	name := filepath.Join(s.dir, "handle.key")
 	key, err := readKey(name)
@@ -31,7 +31,8 @@ func (s *state) handleKey() ([keyLen]byte, error) {
 	return key, err
 }
 
-// readKey reads a key that nobody else can have read or written.
+// readKey reads a key. It fails if another user could have read or written the
+// key.
 func readKey(name string) (key [keyLen]byte, err error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -59,7 +60,7 @@ func readKey(name string) (key [keyLen]byte, err error) {
 	return key, nil
 }
 
-// makeKey makes a key, on stable storage.
+// makeKey makes a key on stable storage.
 func (s *state) makeKey(name string) (key [keyLen]byte, err error) {
 	rand.Read(key[:])
 	return key, s.replace(name, key[:])

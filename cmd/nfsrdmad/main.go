@@ -15,7 +15,7 @@ import (
 var version string
 
 func main() {
-	unix.Umask(0) // modes of new files are the clients' to choose
+	unix.Umask(0) // clients choose the modes of new files
 	os.Exit(run(cli.UntilSignal(), os.Args[1:], os.Stdout, os.Stderr))
 }
 

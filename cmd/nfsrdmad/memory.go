@@ -7,18 +7,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// memoryWord begins what stands in the place of a DIR for a file system in memory.
+// memoryWord begins the argument of a file system in memory, in place of a DIR.
 // A directory of such a name can be served as ./mem:.
 const memoryWord = "mem:"
 
-// Sizes of file systems in memory, in octets.
+// Sizes of file systems in memory, in bytes.
 const (
 	defaultMemory = 1 << 30
 	minMemory     = 1 << 20 // some files
 	maxMemory     = 1 << 40 // more than hosts have
 )
 
-// parseMemory understands mem: and mem:SIZE. The size is 0 where dir is neither.
+// parseMemory parses mem: and mem:SIZE. For other directories it returns 0.
 func parseMemory(dir string) (size int64, err error) {
 	word, ok := strings.CutPrefix(dir, memoryWord)
 	switch {

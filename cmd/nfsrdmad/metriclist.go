@@ -12,23 +12,23 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A sight is what a scrape sees.
+// A sight is the data of one scrape.
 type sight struct {
 	*statusDoc
 	procs  []oncrpc.ProcStats
 	device iwarp.Statistics
 }
 
-// A metric is one name that is exported, and how its values are found. No label is
-// anything that a client can choose: their number is bounded. docs/operations.md
-// has them all.
+// A metric is one exported name with a function for its values. No label
+// contains anything that a client can choose, which bounds their number.
+// docs/operations.md lists all metrics.
 type metric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 	each func(s *sight, emit emitter)
 }
 
-// An emitter takes a value, and one word for each label.
+// An emitter takes a value with one word for each label.
 type emitter func(value float64, labels ...string)
 
 func counter(name, help string, labels []string, each func(*sight, emitter)) metric {
@@ -48,7 +48,7 @@ var (
 	byDirection = []string{"direction"}
 )
 
-// duration is the one histogram; its buckets are oncrpc.LatencyBounds.
+// duration is the only histogram; its buckets are oncrpc.LatencyBounds.
 var duration = prometheus.NewDesc("nfsrdma_rpc_duration_seconds",
 	"How long calls took, from their arrival until the reply was made.", byProc, nil)
 

@@ -27,7 +27,7 @@ func openMonitor(l net.Listener, p *operations, log *slog.Logger) *monitor {
 	return m
 }
 
-// close ends it. It may be called on nil.
+// close ends the service. It does nothing if m is nil.
 func (m *monitor) close() {
 	if m != nil {
 		_ = m.server.Close()
@@ -35,7 +35,7 @@ func (m *monitor) close() {
 	}
 }
 
-// monitor is what the server has.
+// monitor returns the handler of the HTTP server.
 func (p *operations) monitor() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collector{p}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -50,7 +50,7 @@ func (p *operations) monitor() http.Handler {
 	return m
 }
 
-// healthz tells whether to send clients here.
+// healthz reports whether the daemon takes new clients.
 func (p *operations) healthz(w http.ResponseWriter, _ *http.Request) {
 	if p.draining.Load() {
 		w.WriteHeader(http.StatusServiceUnavailable)

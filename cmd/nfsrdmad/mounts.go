@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// checkCrossing refuses crossmnt where there is something to cross: an export is
+// checkCrossing refuses crossmnt if there are mounts below dir: an export is
 // one mount.
 func checkCrossing(dir string) error {
 	path, _, err := locate(dir)
@@ -27,9 +27,9 @@ func checkCrossing(dir string) error {
 	return nil
 }
 
-// mountsBelow returns the mounts below a directory, as the kernel's table has
-// them (proc(5): the fifth field of a line, in which \040 and the like stand for
-// blanks).
+// mountsBelow returns the mounts below a directory according to the kernel's
+// table (proc(5)): the fifth field of each line, in which \040 and similar
+// sequences stand for blanks.
 func mountsBelow(table []byte, dir string) (mounts []string) {
 	dir = strings.TrimSuffix(dir, "/") + "/"
 	lines := bufio.NewScanner(bytes.NewReader(table))
@@ -45,7 +45,7 @@ func mountsBelow(table []byte, dir string) (mounts []string) {
 	return mounts
 }
 
-// unescape resolves \ooo in a field of the kernel's.
+// unescape decodes \ooo in a field of the kernel's.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

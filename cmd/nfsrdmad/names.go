@@ -10,7 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A program is one whose calls are counted by procedure, and how people call it.
+// A program is an RPC program whose calls are counted by procedure, with its
+// names.
 type program struct {
 	oncrpc.Observed
 	name   string
@@ -59,7 +60,7 @@ var programs = []program{
 	},
 }
 
-// names are a procedure's, and its program's with the version.
+// names returns the names of a procedure and of its program with the version.
 func names(s *oncrpc.ProcStats) (prog, proc string) {
 	for _, g := range programs {
 		if g.Prog == s.Prog && g.Vers == s.Vers {
@@ -69,7 +70,7 @@ func names(s *oncrpc.ProcStats) (prog, proc string) {
 	return "other", "other"
 }
 
-// outcomeName is the standard's name of how a call of s failed.
+// outcomeName returns the standard's name for a failure of a call of s.
 func outcomeName(s *oncrpc.ProcStats, o oncrpc.Outcome) string {
 	for _, g := range programs {
 		if g.Prog == s.Prog && g.Vers == s.Vers && o.Kind == oncrpc.OutcomeStatus {

@@ -12,8 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// operations are the parts of a daemon that status and metrics look at. What they
-// find is read when somebody asks; nothing is gathered between times.
+// operations are the parts of a daemon that status and metrics read. Values are
+// read on request; nothing is gathered in between.
 type operations struct {
 	started  time.Time
 	draining atomic.Bool
@@ -26,14 +26,14 @@ type operations struct {
 	tcp      *oncrpc.Server // or nil
 	ways     []cli.Way
 	manager  manager
-	passed   passed   // what is left of it
+	passed   passed   // sockets not taken yet
 	metrics  net.Addr // or nil
 
-	dir       string     // for what outlives the daemon
+	dir       string     // for data that outlive the daemon
 	discovery *discovery // or nil
 }
 
-// observe puts an observer between the transports and the cache of replies.
+// observe puts an observer between the transports and the replay cache.
 func (p *operations) observe(replies *oncrpc.ReplayCache) oncrpc.Service {
 	p.started, p.replies = time.Now(), replies
 	var all []oncrpc.Observed
@@ -44,7 +44,7 @@ func (p *operations) observe(replies *oncrpc.ReplayCache) oncrpc.Service {
 	return p.observer
 }
 
-// state is what the daemon does, in a word.
+// state returns the daemon's state in one word.
 func (p *operations) state() string {
 	if p.draining.Load() {
 		return "draining"
@@ -52,10 +52,10 @@ func (p *operations) state() string {
 	return "serving"
 }
 
-// uptime is how long the daemon has served.
+// uptime returns how long the daemon has served.
 func (p *operations) uptime() time.Duration { return time.Since(p.started) }
 
-// address is where a transport listens.
+// address returns the address of a transport.
 func (p *operations) address(transport string) string {
 	for _, w := range p.ways {
 		if w.Name == transport {

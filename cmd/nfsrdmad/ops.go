@@ -12,10 +12,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// opsOptions are the flags of serve that are for whoever operates the daemon.
+// opsOptions are the flags of serve for the operator.
 type opsOptions struct {
 	control      string
-	controlGiven bool // and not the default
+	controlGiven bool // control is not the default
 	metrics      string
 	discoverOptions
 }
@@ -26,8 +26,8 @@ func (o *opsOptions) add(f *pflag.FlagSet) {
 	o.discoverOptions.add(f)
 }
 
-// open opens what a daemon is operated by, beside the transports, and returns what
-// closes it. From ctx's end on the daemon drains.
+// open opens the services for the operator in addition to the transports, and
+// returns a function that closes them. The daemon drains after ctx has ended.
 func (p *operations) open(ctx context.Context, o *opsOptions, ways []cli.Way, log *slog.Logger) (end func(), err error) {
 	p.ways, p.manager = ways, manager{log}
 	m, err := p.openMetrics(o, log)
@@ -58,7 +58,7 @@ func (p *operations) open(ctx context.Context, o *opsOptions, ways []cli.Way, lo
 	}, nil
 }
 
-// openMetrics opens the server of --metrics, if there is to be one.
+// openMetrics opens the server of --metrics, if that is set.
 func (p *operations) openMetrics(o *opsOptions, log *slog.Logger) (*monitor, error) {
 	if o.metrics == "" && p.passed["metrics"] == nil {
 		return nil, nil
@@ -71,8 +71,8 @@ func (p *operations) openMetrics(o *opsOptions, log *slog.Logger) (*monitor, err
 	return openMonitor(l, p, log), nil
 }
 
-// openControl opens the control socket, if there is to be one. That the default
-// one cannot be had is no reason not to serve.
+// openControl opens the control socket, if one is configured. If the default
+// socket fails, the daemon serves without it.
 func (p *operations) openControl(o *opsOptions, log *slog.Logger) (*control, error) {
 	if o.control == "" {
 		return nil, nil
@@ -85,7 +85,8 @@ func (p *operations) openControl(o *opsOptions, log *slog.Logger) (*control, err
 	return c, err
 }
 
-// startWatchdog starts what the service manager waits for, until end is called.
+// startWatchdog starts the notifications for the service manager's watchdog,
+// until end is called.
 func (p *operations) startWatchdog() (end func()) {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every == 0 {
@@ -100,7 +101,7 @@ func (p *operations) startWatchdog() (end func()) {
 	}
 }
 
-// words are what the ready line has beside the transports.
+// words returns the words of the ready line in addition to the transports.
 func (p *operations) words() string {
 	words := ""
 	if p.metrics != nil {

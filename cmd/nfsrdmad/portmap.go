@@ -18,9 +18,9 @@ import (
 // registerTime is how long the host's rpcbind may take to answer.
 const registerTime = 5 * time.Second
 
-// findable lets clients find the transports, as the flags say: by a portmapper,
-// which is one more way to serve, or by the host's rpcbind, until undo. After an
-// error the transports are closed.
+// findable makes the transports known to clients as the flags ask: by our own
+// portmapper, which becomes one more way, or by the host's rpcbind, until undo.
+// After an error the transports are closed.
 func (o *serveOptions) findable(ctx context.Context, transports []cli.Way, log *slog.Logger) (ways []cli.Way, undo func(), err error) {
 	undo = func() {}
 	switch {
@@ -40,7 +40,7 @@ func (o *serveOptions) findable(ctx context.Context, transports []cli.Way, log *
 	return ways, undo, err
 }
 
-// openPortmap adds the portmapper.
+// openPortmap adds the portmapper to the ways.
 func (o *serveOptions) openPortmap(transports []cli.Way, log *slog.Logger) ([]cli.Way, error) {
 	l, err := rpcbind.Listen(o.portmap)
 	if err != nil {
@@ -51,8 +51,8 @@ func (o *serveOptions) openPortmap(transports []cli.Way, log *slog.Logger) ([]cl
 	return append(transports, cli.NewWay("portmap", l, rpcbind.NewServer(p, log))), nil
 }
 
-// services are the programs as they answer on the transports, whose names are the
-// networks of rpcbind.
+// services returns the programs with their addresses. The names of the
+// transports are the networks of rpcbind.
 func services(transports []cli.Way) (list []rpcbind.Service) {
 	for _, w := range transports {
 		at := w.Addr.(*net.TCPAddr).AddrPort()
@@ -63,7 +63,7 @@ func services(transports []cli.Way) (list []rpcbind.Service) {
 	return list
 }
 
-// register tells the rpcbind of host, until undo.
+// register registers the services with the rpcbind of host, until undo.
 func register(ctx context.Context, host rpcbind.Host, list []rpcbind.Service, log *slog.Logger) (undo func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, registerTime)
 	defer cancel()
@@ -79,7 +79,7 @@ func register(ctx context.Context, host rpcbind.Host, list []rpcbind.Service, lo
 	}, nil
 }
 
-// registerError says what to do about an error of rpcbind.Host.Register.
+// registerError adds a remedy to an error of rpcbind.Host.Register.
 func registerError(err error) error {
 	var taken *rpcbind.TakenError
 	switch {

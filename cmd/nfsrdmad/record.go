@@ -20,23 +20,23 @@ import (
 
 // Limits of records, which peers can cause.
 const (
-	minRecord   = 128 << 10 // octets that a connection keeps; iwarp's
-	maxRecords  = 100       // files, behind which a Terminate makes none
+	minRecord   = 128 << 10 // bytes kept per connection; iwarp's minimum
+	maxRecords  = 100       // files; with more, a Terminate makes none
 	recordPause = time.Second
 )
 
-// A recorder writes what connections sent and received last to files of a
-// directory. A nil recorder writes nothing.
+// A recorder writes the last bytes that connections sent and received to files
+// of a directory. A nil recorder writes nothing.
 type recorder struct {
 	dir string
 	log *slog.Logger
 
 	mu   sync.Mutex
-	last time.Time // when a Terminate made a file
-	full bool      // it has been said that there are too many
+	last time.Time // the last file made after a Terminate
+	full bool      // the log says that there are too many
 }
 
-// openRecorder makes the directory if need be.
+// openRecorder makes the directory if it does not exist.
 func openRecorder(dir string, log *slog.Logger) (*recorder, error) {
 	if dir == "" {
 		return nil, nil
@@ -51,8 +51,8 @@ func openRecorder(dir string, log *slog.Logger) (*recorder, error) {
 	return &recorder{dir: dir, log: log}, nil
 }
 
-// onSignal writes the records of all connections at each SIGUSR1, until the
-// function that it returns is called.
+// onSignal writes the records of all connections at each SIGUSR1, until stop is
+// called.
 func (r *recorder) onSignal() (stop func()) {
 	if r == nil {
 		return func() {}
@@ -72,7 +72,7 @@ func (r *recorder) onSignal() (stop func()) {
 	}
 }
 
-// all writes the record of each connection that is there.
+// all writes the record of each present connection.
 func (r *recorder) all() {
 	conns := iwarp.Running()
 	for _, c := range conns {
@@ -83,7 +83,7 @@ func (r *recorder) all() {
 	}
 }
 
-// ended writes the record of a connection that a Terminate has ended
+// ended writes the record of a connection that ended with a Terminate
 // (iwarp.Config.Ended).
 func (r *recorder) ended(c *iwarp.Conn, cause error) {
 	if fault, ok := errors.AsType[*iwarp.Fault](cause); ok && r.mayWrite() {
@@ -91,8 +91,8 @@ func (r *recorder) ended(c *iwarp.Conn, cause error) {
 	}
 }
 
-// mayWrite tells whether a Terminate may make a file: a peer that causes one
-// after the other must not fill the disk.
+// mayWrite reports whether a Terminate may make a file. A peer that causes one
+// Terminate after the other must not fill the disk.
 func (r *recorder) mayWrite() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,10 +113,10 @@ func (r *recorder) mayWrite() bool {
 	return true
 }
 
-// recordSuffix ends the names of files.
+// recordSuffix is the suffix of file names.
 const recordSuffix = ".pcap"
 
-// write makes a file, named after the peer and the time.
+// write makes a file named after the peer and the time.
 func (r *recorder) write(c *iwarp.Conn, reason string) {
 	name := filepath.Join(r.dir, peerName(c.RemoteAddr())+time.Now().UTC().Format("-20060102T150405.000000Z")+recordSuffix)
 	if err := writeRecord(name, c); err != nil {
@@ -126,13 +126,14 @@ func (r *recorder) write(c *iwarp.Conn, reason string) {
 	r.log.Info("connection recorded", "peer", c.RemoteAddr(), "reason", reason, "file", name)
 }
 
-// peerName is an address without what makes trouble in file names.
+// peerName returns an address without the characters that cause trouble in file
+// names.
 func peerName(a net.Addr) string {
 	return strings.NewReplacer("[", "", "]", "", ":", "_", "%", "_").Replace(a.String())
 }
 
-// writeRecord makes a file that nobody else may read, for it holds what clients
-// read and write.
+// writeRecord makes a file that no other user may read, because it contains the
+// clients' data.
 func writeRecord(name string, c *iwarp.Conn) error {
 	var record bytes.Buffer
 	if err := c.WriteRecord(&record); err != nil {

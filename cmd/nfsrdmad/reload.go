@@ -12,15 +12,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 )
 
-// onHangup applies the exports file again at each SIGHUP, until ctx ends or end is
-// called; end waits for what is under way. Without a file the signal has its usual
-// effect.
+// onHangup applies the exports file again at each SIGHUP, until ctx ends or end
+// is called. end waits for a reload under way. Without an exports file the
+// signal keeps its default effect.
 func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger) (end func()) {
 	if o.exportsFile == "" {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	signals := make(chan os.Signal, 1) // more than one that waits say nothing new
+	signals := make(chan os.Signal, 1) // further pending signals add nothing
 	signal.Notify(signals, unix.SIGHUP)
 	ended := make(chan struct{})
 	go func() {
@@ -41,8 +41,8 @@ func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger
 	}
 }
 
-// reload exports what the file says now, or changes nothing and says why in the
-// log.
+// reload applies the present exports file. If the file is wrong, reload changes
+// nothing and logs the reason.
 func (o *serveOptions) reload(s *shares, log *slog.Logger) bool {
 	list, err := o.readFile(log)
 	if err == nil {
@@ -71,7 +71,7 @@ func apply(server *nfsserver.Server, s *shares, list []export) error {
 	return nil
 }
 
-// causes are the errors that were joined to err.
+// causes returns the errors joined in err.
 func causes(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Unwrap(err) == nil {
 		return joined.Unwrap()

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkDir says why a directory cannot be served, where that is plain, and what
-// to change.
+// checkDir returns an error with a remedy if a directory cannot be served for a
+// known reason.
 func checkDir(dir string) error {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	switch {

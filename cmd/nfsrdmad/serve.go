@@ -19,8 +19,8 @@ import (
 // Limits of flags; those of --inline are RFC 8797's.
 const (
 	maxCredits = 4096    // each costs a receive buffer, on every connection
-	minPayload = 4 << 10 // octets: a page, so that clients can work
-	maxPayload = 4 << 20 // octets: what a pooled buffer holds
+	minPayload = 4 << 10 // bytes: a page, so that clients can work
+	maxPayload = 4 << 20 // bytes: the size of a pooled buffer
 )
 
 // serveOptions are the flags of serve.
@@ -51,14 +51,14 @@ type serveOptions struct {
 	opsOptions
 	ops operations
 
-	// From the words above, once they are understood.
+	// Parsed from the words above.
 	exports []export
 	clients []netip.Prefix
 
-	// Once the daemon runs.
+	// Set when the daemon runs.
 	key    [keyLen]byte // of file handles
 	names  exports.Names
-	groups func(context.Context, uint32) ([]uint32, error) // of users; nil: what calls say
+	groups func(context.Context, uint32) ([]uint32, error) // of users; nil: the groups in the calls
 }
 
 func newServe() *cobra.Command {
@@ -159,8 +159,8 @@ has none, this daemon itself, with --portmap :111.`,
 	return cmd
 }
 
-// understand takes the arguments and what the flags say in words. Its errors
-// are usage errors.
+// understand parses the arguments and the words of flags. Its errors are usage
+// errors.
 func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
 	if err := o.understandExports(args); err != nil {
 		return err
@@ -180,8 +180,8 @@ func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
 	)
 }
 
-// understandExports takes what is to be exported: DIRs with flags for all of them,
-// or a file that says everything.
+// understandExports parses the exports: either DIRs, with flags for all of
+// them, or an exports file.
 func (o *serveOptions) understandExports(args []string) (err error) {
 	switch {
 	case len(args) == 0 && o.exportsFile == "":
@@ -207,7 +207,7 @@ func (o *serveOptions) understandExports(args []string) (err error) {
 func (o *serveOptions) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel.Word)); err != nil {
-		panic(err) // the words of --log-level are slog's
+		panic(err) // --log-level takes only slog's words
 	}
 	h := &slog.HandlerOptions{Level: level}
 	if o.logFormat.Word == "json" {

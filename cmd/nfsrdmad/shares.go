@@ -11,18 +11,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A share is an export's directory, opened. It stays open over changes of the
-// exports that do not concern it, and is closed when it is exported no more and
-// the last call in it has ended.
+// A share is the opened directory of an export. It stays open over changes of
+// the exports that do not concern it. It is closed once it is no longer
+// exported and its last call has ended.
 type share struct {
 	key   shareKey
-	state string // the directory for its state
+	state string // directory of its state
 	fs    vfs.FS
 	id    uint32 // in file handles
-	uses  int    // by exports of a Server; 0: it is being closed
+	uses  int    // number of exports of a Server that use it; 0: being closed
 }
 
-// A shareKey is what makes a share another one.
+// A shareKey identifies a share. Exports with equal keys use the same share.
 type shareKey struct {
 	dir, name string
 	fsid      exports.FSID
@@ -33,16 +33,16 @@ func (e *export) key() shareKey {
 	return shareKey{e.dir, e.name, e.fsid, e.any(func(o *exports.Options) bool { return o.SubtreeCheck })}
 }
 
-// shares are those that are open.
+// shares is the set of open shares.
 type shares struct {
 	state *state
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	closed   sync.Cond // a share is
+	closed   sync.Cond // signals that a share is closed
 	open     map[shareKey]*share
 	exported map[shareKey]bool
-	errs     []error // of closing
+	errs     []error // from closing
 }
 
 func newShares(st *state, log *slog.Logger) *shares {
@@ -51,8 +51,8 @@ func newShares(st *state, log *slog.Logger) *shares {
 	return s
 }
 
-// take opens what of list is not open yet: all of it, or nothing. keep is to be
-// called once it is exported, and drop where that fails.
+// take opens all shares of list that are not open yet, or none. The caller must
+// call keep after it has exported them, or drop if that fails.
 func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,8 +95,8 @@ func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(
 	return taken, keep, drop, nil
 }
 
-// shareLocked returns the share of e, which it opens if need be. It waits for one
-// that is being closed.
+// shareLocked returns the share of e, and opens it if necessary. If the same
+// share is being closed, shareLocked waits for the end of that.
 func (s *shares) shareLocked(e *export) (*share, error) {
 	if e.any(func(o *exports.Options) bool { return o.CrossMnt }) {
 		if err := checkCrossing(e.dir); err != nil {
@@ -163,7 +163,7 @@ func (s *shares) releaseLocked(sh *share) {
 	if sh.uses--; sh.uses > 0 {
 		return
 	}
-	go func() { // closing may wait for a disk, and this may be a call's end
+	go func() { // closing may wait for a disk, and must not delay the caller
 		err := sh.fs.Close()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -176,7 +176,7 @@ func (s *shares) releaseLocked(sh *share) {
 	}()
 }
 
-// Close closes all shares, which no call uses any more.
+// Close closes all shares. No call may use them any more.
 func (s *shares) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

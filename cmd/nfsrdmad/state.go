@@ -14,7 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// defaultState is where the daemon keeps what outlives it.
+// defaultState returns the default directory for data that outlive the daemon.
 func defaultState() string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/nfsrdmad"
@@ -24,18 +24,18 @@ func defaultState() string {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "" // openState says that --state is needed
+		return "" // openState then asks for --state
 	}
 	return filepath.Join(home, ".local", "state", "nfsrdmad")
 }
 
-// state is a state directory that no other daemon uses.
+// state is a state directory, locked against other daemons.
 type state struct {
 	dir  string
 	lock *os.File
 }
 
-// openState makes the directory if need be, and locks it.
+// openState makes the directory if it does not exist, and locks it.
 func openState(dir string) (*state, error) {
 	if dir == "" {
 		return nil, errors.New("no home directory for the state directory: name one with --state")
@@ -57,21 +57,22 @@ func openState(dir string) (*state, error) {
 	return &state{dir: dir, lock: lock}, nil
 }
 
-// ofExport is the directory for one export's state. What says otherwise which
-// objects handles mean has its own.
+// ofExport returns the directory of one export's state. Exports with another
+// meaning of handles (by fsid, or with subtree_check) have directories of their
+// own.
 func (s *state) ofExport(e *export) string {
 	kind, name := "exports", url.PathEscape(e.name)
 	if e.key().checked {
 		kind = "exports-checked"
 	}
 	if e.fsid.Set() {
-		name = "fsid=" + e.fsid.String() // names begin with a slash, which is %2F
+		name = "fsid=" + e.fsid.String() // no conflict: export names begin with a slash, which becomes %2F
 	}
 	return filepath.Join(s.dir, kind, name)
 }
 
-// outside checks that clients of dir do not reach the state. What lies on
-// another device is outside, for other mounts in an export do not show.
+// outside checks that clients of dir cannot reach the state. A state directory
+// on another device is outside, because an export does not show other mounts.
 func (s *state) outside(dir string) error {
 	exported, device, err := locate(dir)
 	if err != nil {
@@ -88,7 +89,7 @@ func (s *state) outside(dir string) error {
 	return fmt.Errorf("the state directory %s lies in %s, where clients would reach it: name another with --state", s.dir, dir)
 }
 
-// locate returns where a directory really is.
+// locate returns the real path and the device of a directory.
 func locate(dir string) (path string, device uint64, err error) {
 	if path, err = filepath.Abs(dir); err != nil {
 		return "", 0, err
@@ -103,9 +104,9 @@ func locate(dir string) (path string, device uint64, err error) {
 	return path, st.Dev, nil
 }
 
-// replace writes a file of the directory: b is on stable storage under its name, or
-// there is what was before, whenever the daemon or the machine stops. No other daemon
-// uses the directory.
+// replace writes a file of the directory on stable storage. After a crash of
+// the daemon or the machine the file has either its old content or all of b.
+// The lock guarantees that no other daemon writes it.
 func (s *state) replace(name string, b []byte) error {
 	next := name + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -45,7 +45,7 @@ daemons on one machine, --control says which one is meant.`,
 	return cmd
 }
 
-// showStatus asks the daemon at a socket, and prints what it says.
+// showStatus asks the daemon at a socket and prints the answer.
 func showStatus(ctx context.Context, path string, asJSON bool, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
@@ -68,7 +68,7 @@ func showStatus(ctx context.Context, path string, asJSON bool, w io.Writer) erro
 	return d.print(w, time.Now())
 }
 
-// askStatus asks the daemon. What it returns is the caller's to close.
+// askStatus asks the daemon. The caller must close the result.
 func askStatus(ctx context.Context, path string) (io.ReadCloser, error) {
 	if path == "" {
 		return nil, errors.New("there is no XDG_RUNTIME_DIR with a socket of the daemon: name it with --control PATH, as nfsrdmad serve has it")

@@ -14,7 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// status looks at everything.
+// status collects the whole status.
 func (p *operations) status() *statusDoc {
 	d := &statusDoc{
 		Version: statusVersion,
@@ -56,8 +56,8 @@ func (p *operations) transports() []transportDoc {
 	return all
 }
 
-// terminates lists Terminates by what they say. Those that no standard defines
-// are one: a peer can make up thousands.
+// terminates lists Terminates by their error. All errors that no standard
+// defines share one row, because a peer can invent thousands.
 func terminates(counts map[rdmap.Error]uint64) []terminateDoc {
 	all := []terminateDoc{}
 	var undefined uint64
@@ -149,7 +149,8 @@ func (p *operations) procedures() []procDoc {
 	return all
 }
 
-// bound is the longest time of a class of latencies; 0 where it has none.
+// bound returns the upper bound of a class of latencies, or 0 for the last
+// class.
 func bound(class int) time.Duration {
 	if class < len(oncrpc.LatencyBounds) {
 		return oncrpc.LatencyBounds[class]

@@ -2,12 +2,13 @@ package main
 
 import "time"
 
-// statusVersion is the version of what status --json prints. Fields are added
-// without a new one; it changes where one goes away or means something else.
+// statusVersion is the version of the output of status --json. A new field does
+// not change the version; a removed field or a changed meaning does.
 const statusVersion = 1
 
-// A statusDoc is what the control socket answers, and what status --json prints.
-// docs/operations.md describes it. Times are RFC 3339's, lengths octets.
+// A statusDoc is the answer of the control socket and the output of status
+// --json. docs/operations.md describes it. Times are RFC 3339's, lengths are in
+// bytes.
 type statusDoc struct {
 	Version     int            `json:"version"`
 	Daemon      daemonDoc      `json:"daemon"`
@@ -29,7 +30,7 @@ type daemonDoc struct {
 }
 
 type memoryDoc struct {
-	Name  string `json:"name"` // what it is for
+	Name  string `json:"name"` // its purpose
 	InUse int64  `json:"in_use"`
 	Limit int64  `json:"limit"`
 }
@@ -51,7 +52,7 @@ type connectionsDoc struct {
 	Stalled  uint64 `json:"stalled"`
 }
 
-// deviceDoc is what RDMA has beside.
+// deviceDoc has the facts of the RDMA transport alone.
 type deviceDoc struct {
 	ErrVers            uint64         `json:"err_vers"`
 	ErrChunk           uint64         `json:"err_chunk"`
@@ -83,7 +84,7 @@ type connDoc struct {
 	RDMA          *rdmaConnDoc `json:"rdma,omitempty"`
 }
 
-// rdmaConnDoc is what the two ends of a connection have agreed on.
+// rdmaConnDoc has the parameters that the two ends of a connection negotiated.
 type rdmaConnDoc struct {
 	MPARevision        int           `json:"mpa_revision"`
 	CRC                bool          `json:"crc"`
@@ -102,7 +103,7 @@ type rdmaConnDoc struct {
 }
 
 type extensionsDoc struct {
-	Client        bool `json:"client"` // it is of this project
+	Client        bool `json:"client"` // the client runs this project
 	ImmediateData int  `json:"immediate_data"`
 	Atomics       bool `json:"atomics"`
 	Delegation    bool `json:"delegation"`
@@ -111,7 +112,7 @@ type extensionsDoc struct {
 
 type exportDoc struct {
 	Path    string   `json:"path"`
-	Clients []string `json:"clients"` // with their options, as exports(5) has them
+	Clients []string `json:"clients"` // with their options, as in exports(5)
 }
 
 type procDoc struct {
@@ -126,7 +127,7 @@ type procDoc struct {
 }
 
 type latencyDoc struct {
-	Seconds float64 `json:"le_seconds"` // at most; 0: however long
+	Seconds float64 `json:"le_seconds"` // upper bound; 0: none
 	Calls   uint64  `json:"calls"`
 }
 
@@ -144,7 +145,7 @@ type replayDoc struct {
 	Forgotten uint64 `json:"forgotten"`
 }
 
-// discoveryDoc is what --discover has done.
+// discoveryDoc has the counters of --discover.
 type discoveryDoc struct {
 	Address    string `json:"address"`
 	Boot       string `json:"boot"` // hexadecimal

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// print is status for people.
+// print prints status as text.
 func (d *statusDoc) print(w io.Writer, now time.Time) error {
 	p := &page{now: now}
 	p.tab = tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
@@ -27,7 +27,7 @@ func (d *statusDoc) print(w io.Writer, now time.Time) error {
 	p.connections(d.Connections)
 	p.procedures(d.Procedures)
 	p.tab.Flush() // into memory
-	// What stands behind the last column is of no use.
+	// Remove blanks at the ends of lines.
 	for line := range strings.Lines(p.text.String()) {
 		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
 			return err
@@ -36,7 +36,7 @@ func (d *statusDoc) print(w io.Writer, now time.Time) error {
 	return nil
 }
 
-// A page is tables of people's words.
+// A page is a text with tables.
 type page struct {
 	text strings.Builder
 	tab  *tabwriter.Writer
@@ -54,7 +54,7 @@ func (p *page) row(cells ...any) {
 	fmt.Fprintln(p.tab)
 }
 
-// table begins a part with columns of its own.
+// table begins a new table with columns of its own.
 func (p *page) table(title string) {
 	p.tab.Flush()
 	fmt.Fprintf(&p.text, "\n%s\n", title)
@@ -125,7 +125,7 @@ func (p *page) connections(all []connDoc) {
 	}
 }
 
-// agreed names what is on.
+// agreed names the features in use.
 func (r *rdmaConnDoc) agreed() string {
 	words := []string{}
 	for _, w := range []struct {
@@ -168,8 +168,8 @@ func (p *page) procedures(all []procDoc) {
 	}
 }
 
-// below is the bound of the class of latencies in which so many percent of the
-// calls end.
+// below returns the upper bound of the latency class that the given percentile
+// of the calls falls into.
 func (c *procDoc) below(percent uint64) string {
 	var seen uint64
 	for _, l := range c.Latency {

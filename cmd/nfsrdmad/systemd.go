@@ -11,8 +11,9 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// A manager is the service manager that started the daemon, if it wants to hear
-// from it (sd_notify(3)). Without one nothing is told to nobody.
+// A manager is the service manager that started the daemon, if it asked for
+// notifications (sd_notify(3)). Without a service manager the methods do
+// nothing.
 type manager struct{ log *slog.Logger }
 
 // tell sends assignments, each as one line.
@@ -22,7 +23,7 @@ func (m manager) tell(assignments ...string) {
 	}
 }
 
-// A readyWriter has the manager told once the ready line has been written.
+// A readyWriter notifies the manager once the ready line has been written.
 type readyWriter struct {
 	io.Writer
 	p *operations
@@ -34,10 +35,10 @@ func (w readyWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ready is where the ready line is to go.
+// ready returns the writer for the ready line.
 func (p *operations) ready(stdout io.Writer) io.Writer { return readyWriter{stdout, p} }
 
-// summary is what the daemon does, in a line.
+// summary describes the daemon in one line.
 func (p *operations) summary() string {
 	var at []string
 	for _, w := range p.ways {
@@ -46,22 +47,22 @@ func (p *operations) summary() string {
 	return fmt.Sprintf("Serving %d exports on %s", len(p.server.Exports()), strings.Join(at, ", "))
 }
 
-// drain notes that the daemon takes no more calls.
+// drain records that the daemon takes no more calls.
 func (p *operations) drain() {
 	p.draining.Store(true)
 	p.manager.tell(daemon.SdNotifyStopping, "STATUS=Finishing the calls under way")
 }
 
-// reloading does what a SIGHUP asks for, while the manager knows of it.
+// reloading notifies the manager before and after a reload.
 func (p *operations) reloading(reload func()) {
 	p.manager.tell(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
 	reload()
 	p.manager.tell(daemon.SdNotifyReady, "STATUS="+p.summary())
 }
 
-// watchdog tells the manager that the daemon lives, twice in the time that it is
-// given, until ctx ends: that the servers tell of themselves shows that nothing
-// holds their locks for ever.
+// watchdog notifies the manager that the daemon is alive, twice per watchdog
+// interval, until ctx ends. Each time it first reads the state of the servers,
+// which would block if a lock were held for ever.
 func (p *operations) watchdog(ctx context.Context, every time.Duration) {
 	t := time.NewTicker(every / 2)
 	defer t.Stop()

@@ -7,12 +7,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// A breakShare of the time that the host lets its processes wait for the daemon is what
-// a lease may take: to recall something takes two leases and two thirds at most.
+// breakShare bounds leases: a lease may take at most the breakShare-th part of
+// the time that the host lets its processes wait for the daemon. A recall takes
+// two leases and two thirds at most.
 const breakShare = 3
 
-// leaseTerm returns the lease of delegations: what --lease says, unless the host would not
-// wait for so long.
+// leaseTerm returns the lease of delegations: the value of --lease, unless the
+// host would not wait that long.
 func leaseTerm(asked time.Duration, log *slog.Logger) time.Duration {
 	wait, err := posix.LeaseBreakTime()
 	if err != nil {
@@ -22,7 +23,8 @@ func leaseTerm(asked time.Duration, log *slog.Logger) time.Duration {
 	return shortened(asked, wait, log)
 }
 
-// shortened is leaseTerm where the host waits for so long; 0: for ever.
+// shortened is leaseTerm for a host that waits for the given time; 0 means for
+// ever.
 func shortened(asked, wait time.Duration, log *slog.Logger) time.Duration {
 	most := wait / breakShare
 	if wait == 0 || asked <= most {

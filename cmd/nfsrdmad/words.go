@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// size is a number of octets with three digits.
+// size formats a number of bytes with three digits.
 func size(n uint64) string {
 	if n < 1024 {
 		return strconv.FormatUint(n, 10)
@@ -30,7 +30,7 @@ func size(n uint64) string {
 	return text + " " + "KMGTPE"[unit:unit+1] + "iB"
 }
 
-// span is a time since something began, in its two largest units.
+// span formats a time in its two largest units.
 func span(d time.Duration) string {
 	s := int64(max(d, 0) / time.Second)
 	for _, u := range []struct {
@@ -44,7 +44,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d s", s)
 }
 
-// short is how long a call takes, with three digits.
+// short formats the duration of a call with three digits.
 func short(d time.Duration) string {
 	for _, u := range []struct {
 		unit time.Duration
@@ -57,7 +57,7 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%d ns", d)
 }
 
-// printable is a name as a terminal may see it.
+// printable returns a name that is safe to print on a terminal.
 func printable(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) || r == ' ' || r == '"' }) {
 		return strconv.Quote(name)
