@@ -173,7 +173,8 @@ func changesAny(s *vfs.SetAttr) bool {
 }
 
 // modeCut reports whether the process's umask cleared bits of the mode of a new
-// object. A default access control list of the directory replaces the umask.
+// object. Additional bits do not count: directories inherit the set-group-ID
+// bit. A default access control list of the directory replaces the umask.
 func (f *FS) modeCut(d *object, st *unix.Statx_t, mode uint32) bool {
 	t := typeOf(st.Mode)
 	if t == vfs.TypeLnk || mode&^uint32(st.Mode) == 0 {

@@ -12,27 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A table keeps entries by inode number. They are on file; memory holds only
-// where, which is 20 to 40 octets for each inode that a handle was given out
-// of and that is not known to be gone. A log is appended to, the last
-// record of an inode being the valid one, so a process killed at any moment
-// leaves it readable.
+// A table keeps entries by inode number. The entries are on file. Memory holds
+// only their offsets, which take 20 to 40 bytes for each inode that a handle
+// was given out for and that is not known to be gone. The file is a log in
+// which the last record of an inode is the valid one, so a process killed at
+// any moment leaves it readable.
 type table struct {
 	log *slog.Logger
 	mu  sync.Mutex
 	logFile
-	index   map[uint64]int64 // inode → offset of its record; of what is gone, the complement
-	fresh   map[uint64]bool  // inodes whose handle no record on file tells
-	live    int              // in index, not gone
-	records int              // in the file
+	index   map[uint64]int64 // inode → offset of its record, or the complement if the object has gone
+	fresh   map[uint64]bool  // inodes whose handle is in no record on file
+	live    int              // entries of index that are not gone
+	records int              // in the file and pending
 	syncing sync.Mutex       // held by sync, and taken before mu
 	fsync   func(*os.File) error
-	torn    bool   // a sync has failed: what the file has on the disk is not known
-	pending []byte // records behind the file's end, to be written
+	torn    bool   // a sync has failed: the content on the disk is unknown
+	pending []byte // records to be written at the file's end
 	scratch []byte
 }
 
-// maxPending bounds the octets of records that cannot be written.
+// maxPending bounds the bytes of unwritten records.
 const maxPending = 1 << 20
 
 // get returns the entry of an inode. mu is held.
@@ -49,7 +49,7 @@ func (t *table) get(ino uint64) (e entry, ok bool, err error) {
 	return e, err == nil, err
 }
 
-// record returns the record at an offset, in t.scratch or t.pending.
+// record returns the record at an offset, as part of t.scratch or t.pending.
 func (t *table) record(at int64) ([]byte, error) {
 	if at >= t.size {
 		rec := t.pending[at-t.size:]
@@ -65,7 +65,7 @@ func (t *table) record(at int64) ([]byte, error) {
 	return t.scratch[:recordLen(t.scratch)], nil
 }
 
-// put makes e the valid entry of its inode, once flushed. mu is held.
+// put makes e the valid entry of its inode; flush then writes it. mu is held.
 func (t *table) put(e *entry) error {
 	if len(t.pending) > maxPending {
 		if err := t.flush(); err != nil {
@@ -82,7 +82,7 @@ func (t *table) put(e *entry) error {
 	return nil
 }
 
-// point enters where an inode's valid record is.
+// point sets the offset of an inode's valid record.
 func (t *table) point(ino uint64, at int64, gone bool) {
 	if old, ok := t.index[ino]; ok && old >= 0 {
 		t.live--
@@ -95,13 +95,14 @@ func (t *table) point(ino uint64, at int64, gone bool) {
 	t.index[ino] = at
 }
 
-// unwritten tells whether the valid record of an inode is not on file yet. mu is held.
+// unwritten reports whether the valid record of an inode is not yet on file. mu
+// is held.
 func (t *table) unwritten(ino uint64) bool {
 	at, ok := t.index[ino]
 	return ok && max(at, ^at) >= t.size
 }
 
-// flush writes what was put. mu is held.
+// flush writes the pending records. mu is held.
 func (t *table) flush() error {
 	if len(t.pending) == 0 {
 		return nil
@@ -114,16 +115,17 @@ func (t *table) flush() error {
 	if t.records > 2*t.live+compactSlack {
 		if err := t.compact(); err != nil {
 			t.log.Warn("handle table stays long", "err", err)
-			t.records = t.live // try again some time
+			t.records = t.live // postpone the next attempt
 		}
 	}
 	return nil
 }
 
-// sync puts what was flushed on stable storage. mu is not held: a disk may take its
-// time. Who comes while that is done waits for it, and does what is left. A log that
-// compact replaces meanwhile is on stable storage, if its name is. After a failure the log is written
-// anew, for Linux takes pages that it could not write for written.
+// sync puts the flushed records on stable storage. It does not hold mu
+// meanwhile, because a disk may be slow. A concurrent call waits, and then
+// syncs the rest. A log that compact has put in place meanwhile is already on
+// stable storage, unless its name is not. After a failure sync rewrites the
+// log, because Linux treats pages that it failed to write as written.
 func (t *table) sync() error {
 	t.syncing.Lock()
 	defer t.syncing.Unlock()
@@ -145,13 +147,13 @@ func (t *table) sync() error {
 	case t.file == file && err != nil:
 		t.late, t.torn = true, true
 		return err
-	case t.torn: // by the log that has replaced it
+	case t.torn: // set by the log that has replaced this one
 		return unix.EIO
 	}
 	return nil
 }
 
-// mend writes a torn log anew. mu is held.
+// mend rewrites a torn log. mu is held.
 func (t *table) mend() error {
 	if err := t.flush(); err != nil {
 		return err
@@ -165,9 +167,9 @@ func (t *table) mend() error {
 	return nil
 }
 
-// load reads the file from its header on. It cuts off what a death in the middle of
-// writing left incomplete at the end, and tells whether there is something else in the
-// middle.
+// load reads the file after its header. It cuts off an incomplete end, which a
+// crash during a write leaves behind. It reports whether anything before the
+// end is damaged.
 func (t *table) load() (damaged bool, err error) {
 	t.index, t.fresh = make(map[uint64]int64), make(map[uint64]bool)
 	t.live, t.records = 0, 0
@@ -243,7 +245,7 @@ func openTable(dir string, root tableID, log *slog.Logger) (*table, error) {
 		return nil, errors.Join(err, t.close())
 	}
 	if damaged || t.records > t.live {
-		if err := t.compact(); err != nil { // a full disk: the table can be read all the same
+		if err := t.compact(); err != nil { // a full disk: the table is readable anyway
 			log.Warn("handle table stays long", "err", err)
 		}
 	}

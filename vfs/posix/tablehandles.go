@@ -13,17 +13,17 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// tableHandles are handles of what the table tells about inodes.
+// tableHandles are handles that the table maps to names.
 type tableHandles struct {
 	fs    *FS
 	table *table
 	id    tableID // of the root
-	// numbers tells that the kernel gives handles that it may not open,
-	// with the inode's generation number in them.
+	// numbers reports whether the kernel returns handles, which contain the
+	// inode's generation number. The process may be unable to open them.
 	numbers bool
-	// blind is a file system that tells nothing but inode numbers. Another
-	// process may remove a file and make one that gets its number: only what
-	// has the right name, too, is what it was.
+	// blind marks a file system that identifies objects by inode numbers only.
+	// Another process may remove a file and make a new one with the same
+	// number. An object is therefore accepted only under its recorded name.
 	blind bool
 
 	absent *absent
@@ -53,15 +53,15 @@ func (t *tableHandles) root() vfs.Handle { return t.id.handle() }
 
 func (t *tableHandles) close() error { return errors.Join(t.ready(), t.table.close()) }
 
-// handle returns kind and id, which is well within vfs.MaxHandle.
+// handle returns the handle of id: kind and id, well within vfs.MaxHandle.
 func (id *tableID) handle() vfs.Handle {
 	var room [1 + tableIDLen]byte
 	h, _ := vfs.NewHandle(id.appendTo(append(room[:0], kindTable)))
 	return h
 }
 
-// birth digests what distinguishes the objects that have an inode number one
-// after the other: birth time, and generation where there is one. Clocks of
+// birth digests the data that distinguish successive objects with the same
+// inode number: the birth time and, if available, the generation. Clocks of
 // file systems advance in steps of milliseconds.
 func (t *tableHandles) birth(fd int, st *unix.Statx_t) (uint64, error) {
 	var k kernelHandle
@@ -97,7 +97,7 @@ func (t *tableHandles) of(fd int, st *unix.Statx_t, dir uint64, name []byte) (vf
 	switch {
 	case !ok || e.birth != birth:
 		e = entry{tableID: tableID{ino: st.Ino, birth: birth, home: dir}}
-	case e.dead: // another, born in the same instant
+	case e.dead: // another object, born in the same instant
 		e = entry{tableID: tableID{ino: st.Ino, birth: birth, home: dir, gen: e.gen + 1}}
 	case slices.Contains(e.places, p):
 		return e.handle(), nil
@@ -110,7 +110,7 @@ func (t *tableHandles) of(fd int, st *unix.Statx_t, dir uint64, name []byte) (vf
 }
 
 func (t *tableHandles) seen(uint64, unix.StatxTimestamp) (vfs.Handle, bool) {
-	return vfs.Handle{}, false // a name is to be put on record
+	return vfs.Handle{}, false // the name must be recorded
 }
 
 func (t *tableHandles) ofDir(fd int, st *unix.Statx_t, in *object) (vfs.Handle, error) {
@@ -137,7 +137,7 @@ func (t *tableHandles) ofDir(fd int, st *unix.Statx_t, in *object) (vfs.Handle, 
 
 func (t *tableHandles) keep(ino uint64) error {
 	err := t.write(ino)
-	if t.kept(ino) { // a full disk is no reason to refuse what is known
+	if t.kept(ino) { // a full disk is no reason to refuse a known object
 		err = nil
 	}
 	return err
@@ -155,8 +155,8 @@ func (t *tableHandles) ready() error {
 	return t.table.flush()
 }
 
-// moving has the new name on stable storage before the file system has it: moved may
-// come late.
+// moving puts the new name on stable storage before the file system has it.
+// moved may be recorded later.
 func (t *tableHandles) moving(fd int, st *unix.Statx_t, to place) error {
 	if _, err := t.change(fd, st, func(e *entry) { e.add(to) }); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (t *tableHandles) moving(fd int, st *unix.Statx_t, to place) error {
 	return t.table.sync()
 }
 
-// write writes what the table knows of an inode.
+// write writes the table's record of an inode, if it is not on file.
 func (t *tableHandles) write(ino uint64) error {
 	t.table.mu.Lock()
 	defer t.table.mu.Unlock()
@@ -191,9 +191,10 @@ func (t *tableHandles) removed(fd int, st *unix.Statx_t, not place) (vfs.Handle,
 	return h, nil
 }
 
-// changed follows a change that the file system has made, of which nobody is to hear that
-// it has failed. What cannot be written now, the next tick writes, or says that it cannot;
-// what the table was not told is found out where it matters.
+// changed handles the result of recording a change that the file system has
+// already made; no error reaches the client. If the record cannot be written
+// now, the next tick writes it or logs the failure. If the table could not
+// record the change, a later lookup finds out.
 func (t *tableHandles) changed(err error) {
 	if err == nil {
 		_ = t.ready()
@@ -202,7 +203,8 @@ func (t *tableHandles) changed(err error) {
 	t.fs.log.Warn("handle table does not know of a change", "err", err)
 }
 
-// change changes the entry of an object, if handles of it were given out, once flushed.
+// change changes the entry of an object, if handles for it were given out.
+// flush then writes the entry.
 func (t *tableHandles) change(fd int, st *unix.Statx_t, fn func(*entry)) (h vfs.Handle, err error) {
 	birth, err := t.birth(fd, st)
 	if err != nil {

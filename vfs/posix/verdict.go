@@ -11,25 +11,26 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A verdict is what the kernel said about a caller's rights to an object. To
-// ask it takes six changes of identity or more, and a client asks the same
-// again and again: the right to search a directory with each name in it.
+// A verdict is the kernel's cached answer about a caller's rights to an object.
+// Asking the kernel takes at least six changes of identity, and a client
+// repeats the same question: it needs the right to search a directory for each
+// name in it.
 type verdict struct {
 	credKey credKey
 	seen    perms
-	asked   uint8 // a bit for each mode, 1<<mode: what a group entry grants does not add up
-	yes     uint8 // of these, those that were granted
+	asked   uint8 // a bit for each mode, 1<<mode: rights from group entries do not add up
+	yes     uint8 // the modes in asked that were granted
 }
 
-// holds tells whether the kernel's word still stands. Some things that show
-// nowhere change it (a file system that becomes read-only), so it is not
-// trusted for long.
+// holds reports whether the kernel's answer is still valid. Some changes show
+// in no attribute, for example a file system that becomes read-only, so an
+// answer is trusted only for recheckTime.
 func (v *verdict) holds(st *unix.Statx_t) bool {
 	return v.seen.hold(st) && time.Since(v.seen.at) < recheckTime
 }
 
-// may is permitted for an o whose attributes are st, and asks the kernel only
-// where its last word does not stand.
+// may is like permitted, for an o whose attributes are st. It asks the kernel
+// only without a valid cached answer.
 func (f *FS) may(o *object, c *vfs.Cred, mode uint32, st *unix.Statx_t) error {
 	w := f.whoIs(c)
 	bit := uint8(1) << mode
@@ -43,7 +44,7 @@ func (f *FS) may(o *object, c *vfs.Cred, mode uint32, st *unix.Statx_t) error {
 		return nil
 	}
 	o.mu.Unlock()
-	seen := *permsOf(st) // before the question, so that no later change is missed
+	seen := *permsOf(st) // before the question, to miss no later change
 	err := f.permitted(o, c, mode)
 	if err == nil || err == unix.EACCES {
 		o.mu.Lock()
@@ -53,7 +54,7 @@ func (f *FS) may(o *object, c *vfs.Cred, mode uint32, st *unix.Statx_t) error {
 	return err
 }
 
-// verdict returns what is known of w's rights, or nil. o.mu is held.
+// verdict returns the cached rights of w, or nil. o.mu is held.
 func (o *object) verdict(w *credKey) *verdict {
 	for i := range o.verdicts {
 		if o.verdicts[i].credKey.equal(w) {
@@ -63,7 +64,7 @@ func (o *object) verdict(w *credKey) *verdict {
 	return nil
 }
 
-// learn takes note of the kernel's word on attributes st. o.mu is held.
+// learn caches the kernel's answer for attributes st. o.mu is held.
 func (o *object) learn(w *credKey, st *unix.Statx_t, seen perms, bit uint8, yes bool) {
 	v := o.verdict(w)
 	if v == nil {

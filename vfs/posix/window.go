@@ -13,8 +13,8 @@ import (
 )
 
 // A window is a mapping of a part of a file, from a multiple of windowLen on.
-// It stays while its object does: what costs is not the mapping but the page
-// tables behind it, which are there when the same octets are read again.
+// It stays until its object is closed: the cost is not the mapping but the page
+// tables behind it, which are reused when the same bytes are read again.
 type window struct {
 	f    *FS
 	o    *object
@@ -22,11 +22,12 @@ type window struct {
 	mem  []byte
 }
 
-// Return takes the reference of a reader back (buf.Owner).
+// Return drops a reader's reference (buf.Owner).
 func (w *window) Return([]byte) { w.f.put(w.o) }
 
-// Reread reads the file where its mapping cannot be read (buf.Rereader). To say that
-// the file ends takes a look at its length: it may have become longer again.
+// Reread reads the file if its mapping cannot be read (buf.Rereader). Before
+// reporting the end of the file, it checks the length: the file may have grown
+// again.
 func (w *window) Reread(mem []byte, at int, p []byte) (end int, err error) {
 	start := w.base + uint64(uintptr(unsafe.Pointer(&mem[0]))-uintptr(unsafe.Pointer(&w.mem[0])))
 	fd, err := retry(func() (int, error) { // not by w.f, which may be closed
@@ -60,7 +61,7 @@ var _ buf.Rereader = (*window)(nil)
 
 var _ vfs.Mapper = (*FS)(nil)
 
-// Map lends what is in the page cache and not across two windows (vfs.Mapper).
+// Map lends data that is in the page cache and within one window (vfs.Mapper).
 func (f *FS) Map(_ context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n int) (b *buf.Buf, eof bool, a vfs.MaybeAttr, err error) {
 	if n < minMapped || off%windowLen+uint64(n) > windowLen || off > maxFileSize-windowLen {
 		return nil, false, a, nil
@@ -98,7 +99,7 @@ func (f *FS) Map(_ context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n int
 	return buf.Borrow(mem, w), end == st.Size, f.some(&st), nil
 }
 
-// window returns o's window at base, or nil where there is none to be had.
+// window returns o's window at base, or nil if there cannot be one.
 func (f *FS) window(o *object, fl *file, base uint64) *window {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,7 +113,7 @@ func (f *FS) window(o *object, fl *file, base uint64) *window {
 		return nil
 	}
 	mem, err := unix.Mmap(fl.fd, int64(base), windowLen, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil { // a file system that maps nothing, or no room for addresses
+	if err != nil { // a file system without mmap, or no free address space
 		f.cache.windows.Add(-1)
 		return nil
 	}
@@ -121,7 +122,7 @@ func (f *FS) window(o *object, fl *file, base uint64) *window {
 	return w
 }
 
-// unmap takes the mappings of an object away that is not in use.
+// unmap removes the mappings of an object that is not in use.
 func (c *cache) unmap(o *object) {
 	for _, w := range o.windows {
 		_ = unix.Munmap(w.mem)

@@ -13,7 +13,7 @@ import (
 
 var _ vfs.Container = (*FS)(nil)
 
-// Within tells whether h lies below the root (vfs.Container). It costs three
+// Within reports whether h lies below the root (vfs.Container). It costs three
 // system calls.
 func (f *FS) Within(_ context.Context, c *vfs.Cred, h vfs.Handle) error {
 	if h == f.root.h {
@@ -27,8 +27,8 @@ func (f *FS) Within(_ context.Context, c *vfs.Cred, h vfs.Handle) error {
 	if err = f.leadsTo(c, o.fd, o.ino); err != unix.ESTALE {
 		return err
 	}
-	// The name that the descriptor was opened by may have gone, or gone out,
-	// and another may be there.
+	// The name by which the descriptor was opened may be gone or outside the
+	// export, and the object may have another name.
 	fd, err := f.handles.open(h)
 	if err != nil {
 		return err
@@ -37,8 +37,9 @@ func (f *FS) Within(_ context.Context, c *vfs.Cred, h vfs.Handle) error {
 	return f.leadsTo(c, fd, o.ino)
 }
 
-// leadsTo tells whether the path that the kernel has for the place fd leads c
-// from the root to the inode. The path itself is not believed.
+// leadsTo returns nil if the kernel's path of the O_PATH descriptor fd leads c
+// from the root to the inode, and ESTALE if not. It walks the path instead of
+// trusting it.
 func (f *FS) leadsTo(c *vfs.Cred, fd int, ino uint64) error {
 	path, err := f.pathOf(fd)
 	if err != nil {
@@ -67,8 +68,9 @@ func (f *FS) leadsTo(c *vfs.Cred, fd int, ino uint64) error {
 	return nil
 }
 
-// pathOf returns what the kernel says is the path from the root to the place
-// fd. ESTALE: it has none. ENAMETOOLONG: it has more than 4095 octets.
+// pathOf returns the kernel's path from the root to the O_PATH descriptor fd.
+// It returns ESTALE if there is none, and ENAMETOOLONG if the path exceeds 4095
+// bytes.
 func (f *FS) pathOf(fd int) (string, error) {
 	var b [unix.PathMax]byte
 	n, err := unix.Readlinkat(f.proc, magic(f.mount), b[:])

@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Write writes p. With an error, n octets of p were written all the same, as
-// stable as asked.
+// Write writes p. Even with an error, n bytes of p were written, as stably as
+// requested.
 func (f *FS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (n int, done vfs.Stable, w vfs.WCC, err error) {
 	o, fl, err := f.data(c, h, accWrite)
 	if err != nil {
@@ -24,7 +24,7 @@ func (f *FS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off u
 	if n > 0 {
 		serr := f.makeStable(fl, how)
 		if serr == nil && how != vfs.Unstable && fl.failed.Load() != failed {
-			serr = unix.EIO // another sync by fl has heard of these data, perhaps
+			serr = unix.EIO // another sync by fl may have been told of lost data
 		}
 		if serr != nil {
 			return 0, how, w, serr
@@ -33,7 +33,7 @@ func (f *FS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off u
 	return n, how, w, err
 }
 
-// write writes to the page cache, with attributes before and after.
+// write writes to the page cache, and returns the attributes before and after.
 func (f *FS) write(o *object, fl *file, c *vfs.Cred, p []byte, off uint64) (n int, w vfs.WCC, err error) {
 	o.wcc.Lock()
 	defer o.wcc.Unlock()
@@ -58,9 +58,9 @@ func (f *FS) write(o *object, fl *file, c *vfs.Cred, p []byte, off uint64) (n in
 	return n, w, err
 }
 
-// becomeWriter makes the kernel take setuid bits away as c writes, and heed
-// quotas. The groups matter to one thing only: a set-group-ID bit that is not
-// for execution stays if the writer is in the group.
+// becomeWriter switches to c's identity, so that the kernel clears setuid bits
+// as c writes, and enforces quotas. The groups matter in only one case: a
+// set-group-ID bit without group execution stays if the writer is in the group.
 func (f *FS) becomeWriter(c *vfs.Cred, st *unix.Statx_t) (identitySwitch, error) {
 	if st.Mode&(unix.S_ISGID|unix.S_IXGRP) == unix.S_ISGID {
 		return f.become(c)
@@ -86,8 +86,8 @@ func pwrite(fl *file, p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// makeStable puts what was written on stable storage as asked. After a failure
-// the kernel takes the data for clean: whoever wrote must write again.
+// makeStable puts the written data on stable storage as requested. After a
+// failure the kernel treats the data as clean, so the client must write again.
 func (f *FS) makeStable(fl *file, how vfs.Stable) error {
 	switch how {
 	case vfs.Unstable:
@@ -99,8 +99,8 @@ func (f *FS) makeStable(fl *file, how vfs.Stable) error {
 	return f.disk.file(fl)
 }
 
-// Commit puts the whole file on stable storage, whatever the range. It
-// changes no attributes.
+// Commit puts the whole file on stable storage, for any range. It changes no
+// attributes.
 func (f *FS) Commit(_ context.Context, c *vfs.Cred, h vfs.Handle, _ uint64, _ uint32) (w vfs.WCC, err error) {
 	o, fl, err := f.data(c, h, accWrite)
 	if err != nil {
