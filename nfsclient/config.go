@@ -7,27 +7,27 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// A Config is how a Client behaves. The zero value is right for most.
+// A Config configures a Client. The zero value suits most uses.
 type Config struct {
-	// Cred is in whose name calls are made; nil means ProcessCred.
+	// Cred is the credential of all calls; nil means ProcessCred.
 	Cred *rpcmsg.Cred
 
-	// ReadSize and WriteSize are the most octets of one READ and one WRITE
-	// of a File; 0 means 1 MiB. What the server allows is a limit too.
+	// ReadSize and WriteSize limit the bytes of one READ and one WRITE of a
+	// File; 0 means 1 MiB. The server's limits apply too.
 	ReadSize, WriteSize int
 
 	// Depth is how many READs or WRITEs one transfer of a File has in
 	// flight; 0 means 16. It is clipped to 1 to 1024.
 	Depth int
 
-	// Window is how many octets of one CopyFrom wait in memory for the
-	// server to put them on stable storage; 0 means 64 MiB. It is raised
-	// to two WRITEs.
+	// Window is how many bytes of one CopyFrom may wait in memory for the
+	// server to put them on stable storage; 0 means 64 MiB. It is raised to two
+	// WRITEs.
 	Window int
 
-	// Patience is how long a call that the server puts off
-	// (NFS3ERR_JUKEBOX) is made again and again; 0 means a minute. Below 0
-	// it is not made again at all.
+	// Patience is how long a call is repeated that the server puts off
+	// (NFS3ERR_JUKEBOX); 0 means a minute. If negative, the call is not
+	// repeated.
 	Patience time.Duration
 }
 
@@ -45,7 +45,7 @@ func (c *Config) fill() {
 	}
 }
 
-// orDefault returns n, at least 1, or def where n is 0.
+// orDefault returns n, at least 1, or def if n is 0.
 func orDefault(n, def int) int {
 	if n == 0 {
 		return def
@@ -54,11 +54,11 @@ func orDefault(n, def int) int {
 }
 
 // ProcessCred returns the AUTH_SYS credential of this process: its effective
-// user and group, and its other groups, of which RPC carries 16 (RFC 5531,
-// Appendix A).
+// user and group, and its supplementary groups. RPC carries 16 of them (RFC
+// 5531, Appendix A).
 func ProcessCred() rpcmsg.Cred {
 	cred := rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
-	groups, _ := os.Getgroups() // without them the server may refuse, and says so
+	groups, _ := os.Getgroups() // without groups the server may refuse, which is reported
 	for _, g := range groups {
 		if uint32(g) != cred.GID {
 			cred.GIDs = append(cred.GIDs, uint32(g))

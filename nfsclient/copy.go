@@ -9,11 +9,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// CopyFrom writes all that r has to f, from offset off on, with several calls
-// in flight, and returns how many octets from the start are on the server's
-// stable storage: without an error, all of them. Of r no more than
-// Config.Window is in memory at a time. The end of ctx does not end a Read of
-// r.
+// CopyFrom writes the content of r to f at offset off, with several calls in
+// flight. It returns how many bytes from the start are on the server's stable
+// storage: without an error, all of them. At most Config.Window bytes of r are
+// in memory at a time. The end of ctx does not end a Read of r.
 func (f *File) CopyFrom(ctx context.Context, r io.Reader, off int64) (n int64, err error) {
 	if off < 0 {
 		return 0, errNegative
@@ -22,7 +21,7 @@ func (f *File) CopyFrom(ctx context.Context, r io.Reader, off int64) (n int64, e
 	s := source{r: r, off: off}
 	slots := make(chan struct{}, cfg.Depth)
 	room := max(1, cfg.Window/2/f.fs.writeSize)
-	var last *batch // which settles while the next one is filled
+	var last *batch // becomes stable while the next batch is filled
 	for err == nil && !s.end {
 		b := &batch{f: f, slots: slots, done: make(chan struct{})}
 		b.fill(ctx, &s, room)
@@ -37,12 +36,12 @@ func (f *File) CopyFrom(ctx context.Context, r io.Reader, off int64) (n int64, e
 	return n, err
 }
 
-// A source is what is copied.
+// A source is the input of a copy.
 type source struct {
 	r   io.Reader
-	off int64 // in the file, of what comes next
+	off int64 // offset in the file of the next byte
 	end bool
-	err error // why it ended, if not at the end
+	err error // nil if r ended normally
 }
 
 // read fills p, or reaches the end.
@@ -53,7 +52,7 @@ func (s *source) read(p []byte) (n int) {
 			idle = 0
 		}
 		switch {
-		case err == io.EOF: // any other, io.ErrUnexpectedEOF among them, is a loss
+		case err == io.EOF: // any other error, such as io.ErrUnexpectedEOF, loses data
 			s.end = true
 		case err != nil:
 			s.fail(err)
@@ -67,12 +66,12 @@ func (s *source) read(p []byte) (n int) {
 
 func (s *source) fail(err error) { s.end, s.err = true, err }
 
-// A batch is what one COMMIT is for.
+// A batch holds the pieces of one COMMIT.
 type batch struct {
 	f     *File
-	slots chan struct{} // one for each call in flight of the whole copy
+	slots chan struct{} // one entry per call in flight of the whole copy
 	calls sync.WaitGroup
-	done  chan struct{} // closed when the rest counts
+	done  chan struct{} // closed when the other fields are final
 
 	pieces []*piece
 	octets int64
@@ -81,7 +80,7 @@ type batch struct {
 	err error
 }
 
-// fill writes pieces until there are room of them.
+// fill writes up to room pieces.
 func (b *batch) fill(ctx context.Context, s *source, room int) {
 	for len(b.pieces) < room && !s.end && b.failure() == nil {
 		select {
@@ -99,14 +98,14 @@ func (b *batch) fill(ctx context.Context, s *source, room int) {
 		}
 		how := nfs3.Unstable
 		if s.end && b.octets == 0 {
-			how = nfs3.FileSync // one call in place of two
+			how = nfs3.FileSync // one call instead of two
 		}
 		b.octets += int64(n)
 		b.write(ctx, &piece{off: off, data: lent.B[:n], lent: lent}, how)
 	}
 }
 
-// write writes p and does not wait for that.
+// write starts writing p, and does not wait.
 func (b *batch) write(ctx context.Context, p *piece, how nfs3.Stable) {
 	b.pieces = append(b.pieces, p)
 	b.calls.Go(func() {
@@ -119,8 +118,8 @@ func (b *batch) write(ctx context.Context, p *piece, how nfs3.Stable) {
 	})
 }
 
-// makeStable waits until the batch is on stable storage, and gives its memory
-// back.
+// makeStable waits until the batch is on stable storage, and frees the batch's
+// memory.
 func (b *batch) makeStable(ctx context.Context) {
 	defer close(b.done)
 	b.calls.Wait()
@@ -132,8 +131,7 @@ func (b *batch) makeStable(ctx context.Context) {
 	}
 }
 
-// add waits for b, and adds what is stable by it to n unless there was an
-// error before.
+// add waits for b, and adds b's bytes to n unless b failed or err is set.
 func (b *batch) add(n int64, err error) (int64, error) {
 	if b == nil {
 		return n, err

@@ -9,9 +9,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// Open finds the file at path, or at the end of a symbolic link. NFS knows no
-// open files: nothing needs to be closed, and the file may be removed at any
-// time.
+// Open finds the file at path, and follows symbolic links. NFS knows no open
+// files: a File needs no closing, and the file may be removed at any time.
 func (f *FS) Open(ctx context.Context, path string) (*File, error) {
 	p, err := f.walk(ctx, path, true)
 	if err == nil {
@@ -23,7 +22,7 @@ func (f *FS) Open(ctx context.Context, path string) (*File, error) {
 	return f.File(p.node.Handle), nil
 }
 
-// regular returns the error for an object whose data cannot be had by proc.
+// regular returns the error of proc for an object that is not a regular file.
 func (p *place) regular(proc uint32) error {
 	switch p.node.Attr.Type {
 	case nfs3.TypeReg:
@@ -35,8 +34,8 @@ func (p *place) regular(proc uint32) error {
 	}
 }
 
-// Create makes the file at path with the given mode, or empties the one that is
-// there, at the end of a symbolic link perhaps.
+// Create creates the file at path with the given mode, or empties an existing
+// file. It follows symbolic links.
 func (f *FS) Create(ctx context.Context, path string, mode uint32) (*File, error) {
 	file, err := f.create(ctx, path, mode)
 	return file, pathError("create", path, err)
@@ -66,7 +65,7 @@ func (f *FS) create(ctx context.Context, path string, mode uint32) (*File, error
 	return file, file.Truncate(ctx, 0)
 }
 
-// makeFile is CREATE, and LOOKUP where the server left the handle out.
+// makeFile is CREATE, and LOOKUP if the server left the handle out.
 func (f *FS) makeFile(ctx context.Context, a *nfs3.CreateArgs) (*File, error) {
 	res, err := f.c.Create(ctx, a)
 	if err != nil {
@@ -76,7 +75,7 @@ func (f *FS) makeFile(ctx context.Context, a *nfs3.CreateArgs) (*File, error) {
 	return f.File(n.Handle), err
 }
 
-// made returns the object that was made, with its attributes.
+// made returns the created object with its attributes.
 func (f *FS) made(ctx context.Context, where *nfs3.DirOpArgs, res *nfs3.MakeRes) (Node, error) {
 	if err := f.c.complete(ctx, where, res); err != nil {
 		return Node{}, err
@@ -84,7 +83,7 @@ func (f *FS) made(ctx context.Context, where *nfs3.DirOpArgs, res *nfs3.MakeRes)
 	return f.node(ctx, res.Object, &res.Attr)
 }
 
-// complete looks up what was made where the server left its handle out.
+// complete looks up the created object if the server left its handle out.
 func (c *Client) complete(ctx context.Context, where *nfs3.DirOpArgs, res *nfs3.MakeRes) error {
 	if res.Object != nil {
 		return nil
@@ -94,9 +93,9 @@ func (c *Client) complete(ctx context.Context, where *nfs3.DirOpArgs, res *nfs3.
 	return err
 }
 
-// CreateNew makes the file at path with the given mode. It fails where there
-// is anything at path, and does not where there is the file that an earlier
-// transmission of the same call made (RFC 1813, Section 3.3.8, EXCLUSIVE).
+// CreateNew creates the file at path with the given mode. It fails if anything
+// exists at path, except the file that an earlier transmission of the same call
+// created (RFC 1813, Section 3.3.8, EXCLUSIVE).
 func (f *FS) CreateNew(ctx context.Context, path string, mode uint32) (*File, error) {
 	where, err := f.where(ctx, path)
 	if err != nil {
@@ -115,14 +114,14 @@ func (f *FS) createNew(ctx context.Context, where nfs3.DirOpArgs, mode uint32) (
 	return f.File(n.Handle), err
 }
 
-// CreateNew makes a file with the given attributes, where there must not be
-// anything yet: EXCLUSIVE, as FS.CreateNew, then SETATTR. The times, which a
-// server may keep the verifier in, become the server's present time unless attr
-// has others. Without an error the results hold the handle, and, where the
-// server says them, the attributes that the file has in the end.
+// CreateNew creates a file with the given attributes, and fails if the name
+// exists: EXCLUSIVE, as FS.CreateNew, then SETATTR. A server may keep the
+// verifier in the times; unless attr has others, they therefore become the
+// server's present time. Without an error the results hold the handle and, if
+// the server sent them, the file's final attributes.
 //
-// Where the server has no EXCLUSIVE, it is GUARDED: a call that was transmitted
-// twice may fail there although it made the file.
+// If the server does not support EXCLUSIVE, CreateNew uses GUARDED: then a call
+// that was transmitted twice may fail although it created the file.
 func (c *Client) CreateNew(ctx context.Context, where nfs3.DirOpArgs, attr nfs3.SetAttr) (nfs3.MakeRes, error) {
 	res, err := c.Create(ctx, &nfs3.CreateArgs{Where: where, Mode: nfs3.Exclusive, Verf: randomVerf()})
 	guarded := errors.Is(err, nfs3.ErrNotSupp)
@@ -145,7 +144,7 @@ func (c *Client) CreateNew(ctx context.Context, where nfs3.DirOpArgs, attr nfs3.
 	return res, err
 }
 
-// randomVerf returns a createverf3 that no other call has.
+// randomVerf returns a createverf3 that no other call uses.
 func randomVerf() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails

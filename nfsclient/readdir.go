@@ -17,22 +17,21 @@ type DirEntry struct {
 	Name   string
 	FileID uint64
 
-	// Handle and Attr are nil and not OK where the server did not let us
-	// have them.
+	// Handle is nil, and Attr is not OK, if the server did not provide them.
 	Handle nfs3.FH
 	Attr   nfs3.PostOpAttr
 }
 
 // ReadDir lists the directory at path without "." and "..", in the server's
-// order. The sequence ends with the first error. It may be gone through
-// several times, and reads the directory anew each time. While it stands at an
-// entry, other calls can be made, also such that change the directory.
+// order. The sequence ends with the first error. It may be iterated over
+// several times, and reads the directory anew each time. The loop body may make
+// other calls, including calls that change the directory.
 func (f *FS) ReadDir(ctx context.Context, path string) iter.Seq2[DirEntry, error] {
 	return f.scan(ctx, path, false)
 }
 
-// ReadNames is ReadDir for entries without handles and attributes, which costs
-// the server a fraction where the directory is large.
+// ReadNames is ReadDir for entries without handles and attributes. For large
+// directories, this costs the server much less.
 func (f *FS) ReadNames(ctx context.Context, path string) iter.Seq2[DirEntry, error] {
 	return f.scan(ctx, path, true)
 }
@@ -59,32 +58,33 @@ func (f *FS) scan(ctx context.Context, path string, bare bool) iter.Seq2[DirEntr
 	}
 }
 
-// errName is a name that no file can have. Who makes a file of a name must be
-// able to trust that it does not lead somewhere else.
+// errName is the error for a name that no file can have. A caller that creates
+// a file under a listed name must be able to trust that the name does not lead
+// elsewhere.
 var errName = errors.New("name with a slash or a zero octet, or empty")
 
-// A scan goes through a directory, a reply at a time.
+// A scan reads a directory, one reply at a time.
 type scan struct {
 	f    *FS
 	dir  nfs3.FH
-	bare bool // names and numbers are all that is wanted
+	bare bool // names and numbers suffice
 
-	entries      []DirEntry // of the last reply
+	entries      []DirEntry // from the last reply
 	eof          bool
 	cookie, verf uint64
 
-	// The hashes of all names up to now, unless there were more than
-	// maxSeen, and what is to be left out since the last restart.
+	// The hashes of all names seen so far, unless there were more than maxSeen,
+	// and the hashes to skip since the last restart.
 	seen     []uint64
 	tooLong  bool
 	skip     map[uint64]bool
-	restarts int // without a new name since
+	restarts int // in a row, without a new name
 }
 
 var hashSeed = maphash.MakeSeed()
 
-// page reads the next entries. Where the server does not know its cookie any
-// more, it starts from the beginning and leaves out what was there before.
+// page reads the next entries. If the server does not know the scan's cookie
+// any more, page restarts from the beginning and skips entries seen before.
 func (s *scan) page(ctx context.Context) error {
 	for {
 		err := s.read(ctx)
@@ -132,8 +132,7 @@ func (s *scan) read(ctx context.Context) error {
 	return nil
 }
 
-// call is READDIRPLUS, or READDIR if no more is wanted, and with a server that
-// has nothing else.
+// call is READDIRPLUS, or READDIR if no more is wanted or supported.
 func (s *scan) call(ctx context.Context, each func(*nfs3.Entry)) (nfs3.DirRes, bool, error) {
 	c, count := s.f.c, uint32(s.f.listSize)
 	if !s.bare && !s.f.plain.Load() {
@@ -147,7 +146,7 @@ func (s *scan) call(ctx context.Context, each func(*nfs3.Entry)) (nfs3.DirRes, b
 	return c.ReadDir(ctx, &nfs3.ReadDirArgs{Dir: s.dir, Cookie: s.cookie, Verf: s.verf, Count: count}, each)
 }
 
-// add keeps an entry unless it was there before.
+// add keeps an entry unless it was seen before.
 func (s *scan) add(e *nfs3.Entry) error {
 	name := string(e.Name)
 	switch {
@@ -168,8 +167,8 @@ func (s *scan) add(e *nfs3.Entry) error {
 	return nil
 }
 
-// complete looks up what the listing left out. An entry that is gone meanwhile
-// goes; another that cannot be looked up stays as it is.
+// complete looks up missing handles and attributes. It drops entries removed
+// meanwhile; an entry that the server refuses to look up stays incomplete.
 func (s *scan) complete(ctx context.Context) error {
 	var missing []*DirEntry
 	for i := range s.entries {

@@ -9,12 +9,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// errDeep is a tree without an end, or as good as that.
+// errDeep is the error for a tree that is endless, or too deep.
 var errDeep = fmt.Errorf("more than %d directories below each other", maxTree)
 
-// RemoveAll removes path and, if it is a directory, all that is below it. That
-// there is no path is no error, and symbolic links are not followed. It stops
-// at the first error, which names what could not be removed.
+// RemoveAll removes path and, if path is a directory, everything below it. A
+// missing path is no error, and symbolic links are not followed. RemoveAll
+// stops at the first error, which names the object that could not be removed.
 func (f *FS) RemoveAll(ctx context.Context, path string) error {
 	dir, name, err := f.parent(ctx, path)
 	var n Node
@@ -27,7 +27,7 @@ func (f *FS) RemoveAll(ctx context.Context, path string) error {
 	return f.removeTree(ctx, dir, n, strings.TrimRight(path, "/"), name, 0)
 }
 
-// removeTree removes name, which is n, from dir. path is where that is.
+// removeTree removes name, which is n, from dir. path is the path of n.
 func (f *FS) removeTree(ctx context.Context, dir nfs3.FH, n Node, path, name string, depth int) error {
 	if n.Attr.Type != nfs3.TypeDir {
 		return f.removeFile(ctx, dir, path, name)
@@ -51,8 +51,8 @@ func (f *FS) removeFile(ctx context.Context, dir nfs3.FH, path, name string) err
 	return pathError("remove", path, gone(err))
 }
 
-// empty removes all that is in dir: files several at a time, directories one
-// by one.
+// empty removes everything in dir: files several at a time, directories
+// sequentially.
 func (f *FS) empty(ctx context.Context, dir nfs3.FH, path string, depth int) error {
 	for s := (scan{f: f, dir: dir}); !s.eof; {
 		if err := s.page(ctx); err != nil {
@@ -80,8 +80,7 @@ func (f *FS) empty(ctx context.Context, dir nfs3.FH, path string, depth int) err
 	return nil
 }
 
-// gone makes no error of what somebody else has removed already, be it the
-// directory that it was in.
+// gone turns the error for an already removed object or directory into nil.
 func gone(err error) error {
 	if errors.Is(err, nfs3.ErrNoEnt) || errors.Is(err, nfs3.ErrStale) {
 		return nil

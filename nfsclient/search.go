@@ -15,16 +15,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcbind"
 )
 
-// A MountSearch finds where a server answers MOUNT version 3. Of the
-// connections that come into question it takes the first on which the program
-// is there:
+// A MountSearch finds the address at which a server answers MOUNT version 3. It
+// tries these connections in order, and uses the first that serves the program:
 //
 //	NFS                 the connection of the NFS calls itself
 //	Host:111 ─▶ Host:N  over TCP, by the server's rpcbind
-//	Host:20048          over TCP, where mountd listens by custom
+//	Host:20048          over TCP, mountd's customary port
 type MountSearch struct {
-	// NFS is the connection that the NFS calls take, and NFSAddr what
-	// errors call it. Without NFS the search begins with rpcbind.
+	// NFS is the connection of the NFS calls, and NFSAddr its name in errors.
+	// If NFS is nil, the search begins with rpcbind.
 	NFS     oncrpc.Caller
 	NFSAddr string
 
@@ -34,24 +33,22 @@ type MountSearch struct {
 	// Dial connects to host and port over TCP; nil means oncrpc.DialTCP.
 	Dial func(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error)
 
-	// MountHost is where MOUNT answers, if not on Host. NFS is not asked
-	// then.
+	// MountHost is the host that serves MOUNT, if not Host. If set, NFS is not
+	// tried.
 	MountHost string
 
-	// MountPort, if not 0, is where MOUNT answers over TCP. Nothing else
-	// is asked then.
+	// MountPort, if not 0, is the TCP port of MOUNT, and nothing else is tried.
 	MountPort int
 
-	// Cred is in whose name the Mount's calls are made; nil means
-	// ProcessCred.
+	// Cred is the credential of the Mount's calls; nil means ProcessCred.
 	Cred *rpcmsg.Cred
 
-	// Step is how long each connection may take to be made and to answer;
-	// 0 means 2 seconds.
+	// Step limits how long each connection may take to be made and to answer; 0
+	// means 2 seconds.
 	Step time.Duration
 }
 
-// mountdPort is where mountd listens by custom.
+// mountdPort is mountd's customary port.
 const mountdPort = 20048
 
 // Find searches. The error is a SearchError, or the cause of ctx's end.
@@ -91,7 +88,7 @@ type hunt struct {
 	failed *SearchError
 }
 
-// step runs try within the time of one step, and notes its error.
+// step runs try within the time of one step, and records its error.
 func (h *hunt) step(ctx context.Context, at string, try func(ctx context.Context) error) bool {
 	if ctx.Err() != nil {
 		return false
@@ -126,7 +123,7 @@ func (h *hunt) overNFS(ctx context.Context) *Mount {
 	return m
 }
 
-// search asks rpcbind, then goes where mountd would be.
+// search asks rpcbind, then tries mountdPort.
 func (h *hunt) search(ctx context.Context) *Mount {
 	port := h.askRPCBind(ctx)
 	if port != 0 {
@@ -176,11 +173,11 @@ func (h *hunt) overTCP(ctx context.Context, port int) (m *Mount) {
 
 func (h *hunt) addr(port int) string { return net.JoinHostPort(h.host(), strconv.Itoa(port)) }
 
-// A SearchError says where MOUNT was looked for in vain.
+// A SearchError lists the places that do not serve MOUNT.
 type SearchError struct {
 	Host  string
 	Steps []SearchStep
-	Fixed bool // the port was given, so that nothing else was tried
+	Fixed bool // the port was given, and nothing else was tried
 }
 
 // A SearchStep is a place where MOUNT does not answer, and why.
@@ -189,7 +186,7 @@ type SearchStep struct {
 	Err error
 }
 
-// Error tells all steps, and what to change.
+// Error returns all steps, and a remedy.
 func (e *SearchError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "no MOUNT service found on %s (", e.Host)
