@@ -14,25 +14,25 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A ClientConfig is how a Client behaves. The zero value makes calls that wait for
-// their server for ever.
+// A ClientConfig configures a Client. With the zero value, calls wait for their
+// server for ever.
 type ClientConfig struct {
-	// Conn is how each of the connections behaves.
+	// Conn configures each connection.
 	Conn ClientConnConfig
 
 	// Silence is how long a server may give no sign of life (a message, or
-	// octets that move) while calls are under way, before its connection
-	// is replaced; 0 means 60 s, below 0 is an error. A call may take
-	// longer where the server answers one that does nothing.
+	// bytes that move) while calls are under way, before its connection is
+	// replaced; 0 means 60 s, below 0 is an error. A call may take longer if
+	// the server still answers NULL calls.
 	Silence time.Duration
 
 	// GiveUp is how long a call goes on without a server, all its waits
-	// together; it fails with ErrUnreachable then. 0 means for ever; below
-	// 0 is an error.
+	// together, before the call fails with ErrUnreachable. 0 means for ever;
+	// below 0 is an error.
 	GiveUp time.Duration
 
-	// Log is told when calls wait for a server that does not come, and
-	// when it has come; nil means slog.Default().
+	// Log receives a message when calls wait for a server that does not come,
+	// and when the server is back; nil means slog.Default().
 	Log *slog.Logger
 }
 
@@ -48,11 +48,12 @@ func (c *ClientConfig) fill() error {
 	return c.Conn.fill()
 }
 
-// A Client makes calls to one server, over one connection at a time. A lost
-// connection is replaced, and the calls that were under way are sent again, with
-// their XIDs, by which a server knows what it has executed (RFC 5531, Section
-// 4). Only the connection's end and a silent server make it do so: RPC errors
-// and RDMA_ERRORs are answers. It implements oncrpc.Caller.
+// A Client makes calls to one server, over one connection at a time. If a
+// connection is lost, the Client replaces it and sends the calls that were
+// under way again with their XIDs, by which a server recognizes executed calls
+// (RFC 5531, Section 4). Only the end of the connection or a silent server
+// causes that: RPC errors and RDMA_ERRORs are answers. Client implements
+// oncrpc.Caller.
 type Client struct {
 	dialer rdma.Dialer
 	addr   string
@@ -62,30 +63,30 @@ type Client struct {
 	live    atomic.Pointer[ClientConn] // nil: no connection
 	calls   atomic.Int64               // under way
 	program atomic.Uint64              // program and version called last
-	watched atomic.Bool                // whoever runs the connection looks for signs of life
-	busy    chan struct{}              // to make it look; room for one
+	watched atomic.Bool                // the goroutine that runs the connection checks for signs of life
+	busy    chan struct{}              // starts those checks; room for one
 	want    chan struct{}              // a call waits for a connection; room for one
-	hints   *hints                     // of a server that is there again
+	hints   *hints                     // that the server may be back
 
 	quit context.CancelFunc
-	over chan struct{} // closed when nothing of the line runs
+	over chan struct{} // closed when the Client's goroutines are done
 
 	mu      sync.Mutex
 	last    *ClientConn
 	closed  bool
-	changed chan struct{} // closed when there is a connection, or the line is closed
+	changed chan struct{} // closed when a connection is published or the Client is closed
 	waiting int           // calls that wait for a connection
-	relax   func()        // ends the effort to make one; nil: there is none
-	down    time.Time     // when the connection was lost, or the server fell silent before
-	silent  time.Time     // since when there is no sign of life; zero: there is
+	relax   func()        // ends the attempts to connect; nil: none is being made
+	down    time.Time     // when the connection was lost, or earlier, when the server fell silent
+	silent  time.Time     // since when no sign of life was seen; zero: not silent
 	lostBy  error         // why the connection was lost
-	failed  error         // why the last attempt to replace it failed; nil: there was none
+	failed  error         // why the last attempt to replace it failed; nil: no attempt failed
 }
 
 var _ oncrpc.Caller = (*Client)(nil)
 
-// Dial makes a line to a server, whose address is host and port. It tries
-// once, and its error is the dialer's.
+// Dial makes a Client of a server, whose address is host and port. It tries
+// once, and returns the dialer's error.
 func Dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig) (*Client, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
@@ -106,9 +107,9 @@ func Dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig) (*C
 	return l, nil
 }
 
-// Call makes a call (oncrpc.Caller), and again over the next connection where
-// one is lost. When ctx ends, it returns as soon as the call's memory is
-// protected.
+// Call makes a call (oncrpc.Caller), and repeats the call over the next
+// connection if a connection is lost. When ctx ends, Call returns as soon as
+// the call's memory is protected.
 func (l *Client) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	l.begin(x)
 	defer l.calls.Add(-1)
@@ -123,7 +124,7 @@ func (l *Client) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	return err
 }
 
-// begin notes a call, and wakes whoever looks for signs of life.
+// begin counts a call, and wakes the goroutine that checks for signs of life.
 func (l *Client) begin(x *oncrpc.Exchange) {
 	l.calls.Add(1)
 	if p := uint64(x.Prog)<<32 | uint64(x.Vers); l.program.Load() != p {
@@ -134,30 +135,29 @@ func (l *Client) begin(x *oncrpc.Exchange) {
 	}
 }
 
-// notify leaves a word in a channel with room for one.
+// notify sends to a channel with room for one, without waiting.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // there is one
+	default: // already notified
 	}
 }
 
-// Conn returns the present connection, or the last.
+// Conn returns the current connection, or the last.
 func (l *Client) Conn() *ClientConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last
 }
 
-// Up tells whether there is a connection, and signs of life where calls are
-// under way.
+// Up reports whether the Client has a connection and its server is not silent.
 func (l *Client) Up() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.live.Load() != nil && l.silent.IsZero()
 }
 
-// Close ends the line. Calls under way fail with rdma.ErrClosed. It may be
+// Close ends the Client. Calls under way fail with rdma.ErrClosed. Close may be
 // called twice.
 func (l *Client) Close() error {
 	l.mu.Lock()

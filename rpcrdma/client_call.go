@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// persist goes on with a call that was lost with a connection, or that found
-// none (nil). Its XID is 0 where it was not sent.
+// persist continues a call that was lost with a connection, or that found none
+// (nil). xid is 0 if the call was not sent.
 func (l *Client) persist(ctx context.Context, x *oncrpc.Exchange, xid uint32, lost *ClientConn) error {
 	var spent time.Duration // without a server
 	defer func() { l.xids.release(xid) }()
@@ -30,9 +30,9 @@ func (l *Client) persist(ctx context.Context, x *oncrpc.Exchange, xid uint32, lo
 	}
 }
 
-// await waits for a connection, other than one that the call was lost with, and
-// adds to spent how long it took. For a lost call that begins when the server
-// was lost.
+// await waits for a connection other than the one that the call was lost with,
+// and adds the waiting time to spent. For a lost call, that time begins when
+// the server was lost.
 func (l *Client) await(ctx context.Context, lost *ClientConn, spent *time.Duration) (*ClientConn, error) {
 	began := time.Now()
 	if lost != nil {
@@ -68,7 +68,8 @@ func (l *Client) await(ctx context.Context, lost *ClientConn, spent *time.Durati
 	}
 }
 
-// present returns the connection, or what will be closed when that changes.
+// present returns the connection, and a channel that is closed when the
+// connection changes.
 func (l *Client) present() (*ClientConn, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +79,7 @@ func (l *Client) present() (*ClientConn, <-chan struct{}, error) {
 	return l.live.Load(), l.changed, nil
 }
 
-// enter adds a call to those that want a connection.
+// enter counts a call that waits for a connection.
 func (l *Client) enter() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +88,8 @@ func (l *Client) enter() {
 	}
 }
 
-// leave takes one away. Nobody tries to connect for the sake of none.
+// leave removes a waiting call from the count. Attempts to connect end when no
+// call waits.
 func (l *Client) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,8 +111,8 @@ func (l *Client) publish(c *ClientConn) {
 	}
 }
 
-// drop forgets a connection that has ended, and returns when the server was
-// lost: before that, where it was silent.
+// drop forgets a connection that has ended. It returns when the server was
+// lost: when it fell silent, or when the connection ended.
 func (l *Client) drop(c *ClientConn) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,24 +9,24 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A reconnection is the state of the one goroutine that has a line's
-// connection, from one to the next.
+// A reconnection is the state of the goroutine that runs a Client's successive
+// connections.
 //
 //	┌─▶ connected ──ended──▶ lost ──a call wants it──▶ dial ──▶ NULL ──┐
 //	│   signs of life?                        ▲          │ failed       │
 //	│                                         └── pause ◀┘              │
 //	└───────────────────────────────────────────────────────────────────┘
 //
-// A lost connection is not replaced before a call wants it: a server that has
-// gone, or closes what is idle, is left alone.
+// A lost connection is replaced only when a call wants a connection: a server
+// that has gone, or that closes idle connections, is left alone.
 type reconnection struct {
 	*Client
-	pause      time.Duration // after what failed last
-	next       time.Time     // no attempt before
-	complained bool          // of the server, in the log
+	pause      time.Duration // after the last failure
+	next       time.Time     // earliest time of the next attempt
+	complained bool          // the log has a complaint about the server
 }
 
-// run is the life of a line.
+// run runs a Client's connections until the Client is closed.
 func (l *Client) run(life context.Context, c *ClientConn) {
 	defer close(l.over)
 	r := &reconnection{Client: l}
@@ -50,14 +50,14 @@ func (l *Client) run(life context.Context, c *ClientConn) {
 	}
 }
 
-// backOff delays the next attempt, more each time.
+// backOff delays the next attempt, longer each time.
 func (r *reconnection) backOff() {
 	r.pause = min(max(2*r.pause, firstPause), maxPause)
 	r.next = time.Now().Add(r.pause/2 + rand.N(r.pause/2))
 }
 
-// replace makes a connection as soon as a call wants one, and returns nil when
-// the line is closed.
+// replace makes a connection as soon as a call wants one. It returns nil when
+// the Client is closed.
 func (r *reconnection) replace(life context.Context) *ClientConn {
 	for life.Err() == nil {
 		effort, end := r.effort(life)
@@ -79,8 +79,8 @@ func (r *reconnection) replace(life context.Context) *ClientConn {
 	return nil
 }
 
-// effort returns a context that lasts for as long as calls want a connection,
-// or nil where none does. Some may want it still from the last time.
+// effort returns a context that lasts as long as calls want a connection, or
+// nil if no call does.
 func (r *reconnection) effort(life context.Context) (ctx context.Context, end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,9 +133,9 @@ func (r *reconnection) insist(ctx context.Context) *ClientConn {
 	}
 }
 
-// attempt connects, and asks the server to do nothing: its reply, whatever it
-// is, shows that it is there, and lets more than one call go at a time (RFC
-// 8166, Section 3.3.3), the first of which might take long.
+// attempt connects and makes a NULL call. Any reply shows that the server is
+// there. It also grants credits for more than one call at a time (RFC 8166,
+// Section 3.3.3); the first real call might take long.
 func (r *reconnection) attempt(ctx context.Context) (*ClientConn, error) {
 	dialing, cancel := context.WithTimeout(ctx, min(dialTime, r.cfg.Silence))
 	defer cancel()
@@ -146,16 +146,16 @@ func (r *reconnection) attempt(ctx context.Context) (*ClientConn, error) {
 	asking, cancel := context.WithTimeoutCause(ctx, r.cfg.Silence, r.silence())
 	defer cancel()
 	if _, err := r.ask(asking, c); c.received.Load() == 0 {
-		c.conn.Abort(err) // what says nothing would not say goodbye either
+		c.conn.Abort(err) // a silent server would not answer a graceful close either
 		_ = c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// ask makes a call that does nothing: the procedure 0 that every program has
-// (RFC 5531, Section 12.1). It reports whether the call was sent: there may be no
-// credit for it.
+// ask makes a NULL call: the procedure 0 that every program has (RFC 5531,
+// Section 12.1). It reports whether the call was sent; without a credit it is
+// not.
 func (l *Client) ask(ctx context.Context, c *ClientConn) (sent bool, err error) {
 	p := l.program.Load()
 	x := oncrpc.Exchange{Prog: uint32(p >> 32), Vers: uint32(p)}
@@ -166,10 +166,11 @@ func (l *Client) ask(ctx context.Context, c *ClientConn) (sent bool, err error) 
 	return xid != 0, err
 }
 
-// silence is the cause of an end by silence.
+// silence returns the cause of ending a connection because of silence.
 func (l *Client) silence() error { return fmt.Errorf("%w for %v", ErrSilent, l.cfg.Silence) }
 
-// complain logs once that the server is away, and relieved that it is back.
+// complain logs, once, that the server is away; relieved logs that the server
+// is back.
 func (r *reconnection) complain(err error) {
 	if r.complained {
 		return

@@ -9,31 +9,31 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// An observer looks for signs of life on one connection while calls are under
-// way: a message, or octets that move. A call itself may take its time, as a
-// COMMIT to a slow disk does, so the server is asked to do nothing before its
-// connection is ended.
+// An observer checks for signs of life on one connection while calls are under
+// way: a message, or bytes that move. A call may legitimately take long, as a
+// COMMIT to a slow disk does. The observer therefore makes a NULL call before
+// it ends a connection.
 //
 //	call ──── quiet ────▶ NULL ──── quiet ────▶ the end
 //	       half the limit        half the limit
 //
-// Calls pay for it with two atomic words; the observer rests when there is
-// none.
+// Each call pays for this with two atomic words; the observer rests while there
+// are no calls.
 type observer struct {
 	line  *Client
 	conn  *ClientConn
-	meter rdma.ByteCounter // nil: the provider has none
+	meter rdma.ByteCounter // nil: the provider counts no bytes
 
-	heard   uint64 // messages by the last sign of life
-	in, out uint64 // octets by then
+	heard   uint64 // messages up to the last sign of life
+	in, out uint64 // bytes up to then
 	since   time.Time
-	quiet   int // looks since then, which a process that stands still does not make
+	quiet   int // checks since then; a stopped process makes none
 
 	asking atomic.Bool
 	asked  sync.WaitGroup
 }
 
-// attend keeps a connection until it has ended, or the line is closed.
+// attend watches a connection until it has ended, or the Client is closed.
 func (r *reconnection) attend(life context.Context, c *ClientConn) {
 	o := &observer{line: r.Client, conn: c, since: time.Now()}
 	o.meter, _ = c.conn.(rdma.ByteCounter)
@@ -69,8 +69,8 @@ func (r *reconnection) attend(life context.Context, c *ClientConn) {
 	}
 }
 
-// part ends the connection of a line that is closed, in good order if the
-// server is well.
+// part ends the connection of a closed Client, in good order if the server is
+// well.
 func (l *Client) part(c *ClientConn) {
 	if !l.Up() {
 		c.conn.Abort(rdma.ErrClosed)
@@ -78,7 +78,7 @@ func (l *Client) part(c *ClientConn) {
 	_ = c.Close()
 }
 
-// What a look may find.
+// A finding is the result of a check.
 type finding int
 
 const (
@@ -109,20 +109,21 @@ func (o *observer) check() finding {
 		o.asking.Store(true)
 		o.asked.Go(func() {
 			defer o.asking.Store(false)
-			_, _ = l.ask(context.Background(), o.conn) // whoever looks will notice
+			_, _ = l.ask(context.Background(), o.conn) // the next check notices the result
 		})
 	}
 	return fine
 }
 
-// alive tells whether there was a sign of life since the last one.
+// alive reports whether the server gave a sign of life since the last one.
 func (o *observer) alive() bool {
 	heard := o.conn.received.Load()
 	var in, out uint64
 	if o.meter != nil {
 		in, out = o.meter.Traffic()
 	}
-	// The kernel that acknowledges a call is no proof of a server at work.
+	// An acknowledgment by the server's kernel does not prove that the server
+	// works.
 	if heard == o.heard && in == o.in && out < o.out+bulk {
 		return false
 	}
@@ -130,7 +131,8 @@ func (o *observer) alive() bool {
 	return true
 }
 
-// rest stops the looking, unless a call has come that saw it go on.
+// rest ends the checks, unless a call began meanwhile that saw watched still
+// set.
 func (o *observer) rest() finding {
 	l := o.line
 	l.watched.Store(false)

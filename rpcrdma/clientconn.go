@@ -15,19 +15,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
-// A ClientConnConfig is how a requester behaves. The zero value is right for most.
+// A ClientConnConfig configures a requester. The zero value is right for most.
 type ClientConnConfig struct {
 	// Inline is the length of the longest message sent or received without
-	// chunks, in octets; 0 means 4096. It is rounded down to a multiple of
-	// 1024; below 1024 or above 262144 is an error.
+	// chunks, in bytes; 0 means 4096. It is rounded down to a multiple of 1024;
+	// below 1024 or above 262144 is an error.
 	Inline int
 
 	// Credits is the number of calls that may be under way; 0 means 128;
 	// below 0 or above 4096 is an error. The server may grant fewer.
 	Credits int
 
-	// NoPrivateData leaves out the message of RFC 8797: both thresholds
-	// are 1024 octets then.
+	// NoPrivateData omits the message of RFC 8797. Both thresholds are then
+	// 1024 bytes.
 	NoPrivateData bool
 
 	// Machine is the name that AUTH_SYS credentials carry; "" means the
@@ -35,17 +35,17 @@ type ClientConnConfig struct {
 	Machine string
 
 	// Backchannel answers the calls that the server makes over the same
-	// connection (RFC 8167); nil drops them. The context that it gets ends
-	// with the connection, which Close waits for. What lets the server know
-	// that it may call is up to the programs.
+	// connection (RFC 8167); nil drops them. The context passed to it ends with
+	// the connection, and Close waits for Backchannel. The programs must let
+	// the server know that it may call.
 	Backchannel oncrpc.Service
 
 	// BackchannelCredits is the number of such calls that may be under way;
 	// 0 means 16; below 0 or above 4096 is an error.
 	BackchannelCredits int
 
-	// Extensions is what to offer to a server of this project; nil, or
-	// without private data: nothing.
+	// Extensions are the offers to a server of this project; nil offers
+	// nothing, and so does NoPrivateData.
 	Extensions *ExtensionConfig
 }
 
@@ -53,7 +53,7 @@ func (c *ClientConnConfig) fill() error {
 	c.Inline = orDefault(c.Inline, defaultInline) &^ 1023
 	c.Credits = orDefault(c.Credits, defaultCredits)
 	if c.Machine == "" {
-		c.Machine, _ = os.Hostname() // a server decides nothing by it
+		c.Machine, _ = os.Hostname() // no server depends on the name
 	}
 	switch {
 	case c.Inline < cmpriv.MinSize || c.Inline > cmpriv.MaxSize:
@@ -66,14 +66,15 @@ func (c *ClientConnConfig) fill() error {
 	return c.fillReverse()
 }
 
-// A ClientConn is a requester: it makes the calls of any ONC RPC program over one
-// RDMA connection, and ends with it. That the server is there but silent, it does
-// not notice; a Client does. It implements oncrpc.Caller.
+// A ClientConn is a requester: it makes the calls of any ONC RPC program over
+// one RDMA connection, and ends with the connection. It does not notice a
+// server that is connected but silent; a Client does. It implements
+// oncrpc.Caller.
 type ClientConn struct {
 	cfg      ClientConnConfig
 	conn     rdma.Conn
-	sendSize int // longest message to the server, in octets
-	recvSize int // longest message from it
+	sendSize int // longest message to the server, in bytes
+	recvSize int // longest message from the server
 	peer     cmpriv.Message
 	hasPeer  bool
 	hdr      wire.Header // of the reply that is being received
@@ -83,13 +84,13 @@ type ClientConn struct {
 	line    *Client        // or nil
 	link    *ExtensionConn // or nil
 	reverse *reverseServer // or nil
-	short   bool           // calls have no chunks: they go in the reverse direction
+	short   bool           // calls have no chunks, because they go in the reverse direction
 
 	mu      sync.Mutex
 	calls   map[uint32]*clientCall // that hold a credit, by XID
 	granted int                    // credits
 	waiting []*clientCall          // for a credit, in order
-	idle    []*clientCall          // ended, for later
+	idle    []*clientCall          // ended, kept for reuse
 	nudge   *time.Timer            // until the first reply
 	err     error                  // why the connection ended
 	over    chan struct{}
@@ -106,8 +107,8 @@ func DialConn(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConnCon
 	return dial(ctx, d, addr, cfg, newXIDs(), nil)
 }
 
-// dial is DialConn with a configuration that is filled in, the XIDs to use, and the
-// line, or nil, that the connection is for.
+// dial is DialConn with a complete configuration and the XIDs to use. line is
+// the Client that owns the connection, or nil.
 func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConnConfig, ids *xids, line *Client) (*ClientConn, error) {
 	c := newClient(cfg, ids)
 	c.line = line
@@ -145,8 +146,8 @@ func (c *ClientConn) privateData() []byte {
 }
 
 // settleIn works around Linux's siw, which may leave a first message that
-// follows its MPA Reply at once in the socket, until more comes: it waits a
-// moment, and a timer sends something that does no harm.
+// closely follows the MPA Reply in the socket until more data arrives. It waits
+// a moment, and prepares a timer that sends a harmless message.
 func (c *ClientConn) settleIn(ctx context.Context) {
 	select {
 	case <-time.After(firstDelay):
@@ -156,7 +157,7 @@ func (c *ClientConn) settleIn(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nudge = time.AfterFunc(nudgeAfter, func() {
-		_ = c.conn.Post(rdma.WR{Op: rdma.OpWrite}) // zero octets, to nowhere
+		_ = c.conn.Post(rdma.WR{Op: rdma.OpWrite}) // zero bytes, no destination
 	})
 	c.nudge.Stop() // until the first call
 }
@@ -164,15 +165,15 @@ func (c *ClientConn) settleIn(ctx context.Context) {
 // Conn returns the connection below.
 func (c *ClientConn) Conn() rdma.Conn { return c.conn }
 
-// Peer returns what the server said of itself by RFC 8797; false where it said
-// nothing, and the standard's assumptions stand.
+// Peer returns the server's parameters of RFC 8797. It returns false if the
+// server sent none; the standard's defaults then apply.
 func (c *ClientConn) Peer() (cmpriv.Message, bool) { return c.peer, c.hasPeer }
 
 // Thresholds returns the lengths of the longest messages to and from the
-// server, in octets.
+// server, in bytes.
 func (c *ClientConn) Thresholds() (send, recv int) { return c.sendSize, c.recvSize }
 
-// Credits returns how many calls the server lets be under way at the moment.
+// Credits returns how many calls the server currently allows under way.
 func (c *ClientConn) Credits() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,14 +183,14 @@ func (c *ClientConn) Credits() int {
 // Done is closed when the connection has ended.
 func (c *ClientConn) Done() <-chan struct{} { return c.over }
 
-// cause returns why the connection has ended, where it has.
+// cause returns why the connection has ended, or nil.
 func (c *ClientConn) cause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Close ends the connection. Calls under way fail. It may be called twice.
+// Close ends the connection. Calls under way fail. Close may be called twice.
 func (c *ClientConn) Close() error {
 	err := c.conn.Close()
 	<-c.over
@@ -198,8 +199,8 @@ func (c *ClientConn) Close() error {
 	return err
 }
 
-// ExtensionConn returns what the ends have beside calls; nil where they are not both of
-// this project.
+// ExtensionConn returns the extensions of the connection, or nil unless both
+// ends are of this project.
 func (c *ClientConn) ExtensionConn() *ExtensionConn {
 	if c.link == nil || !c.link.ours {
 		return nil
@@ -207,16 +208,16 @@ func (c *ClientConn) ExtensionConn() *ExtensionConn {
 	return c.link
 }
 
-// clientHandler takes the connection's events.
+// A clientHandler handles the connection's events.
 type clientHandler ClientConn
 
-// Receive hands a reply to the call that it is for. What cannot be decoded, or
-// is for no call, is dropped (RFC 8166, Section 4.5); the receive that it took
-// belongs to a call that still waits.
+// Receive hands a reply to its call. A message that cannot be decoded, or
+// matches no call, is dropped (RFC 8166, Section 4.5); its receive is posted
+// again, because it belongs to a call that still waits.
 //
-// Which memory the message has invalidated is not looked at: a call takes all of
-// its own back by itself, and a server that invalidates another call's has only
-// itself to blame when it cannot reach that any more.
+// Receive ignores which memory the message has invalidated: a call deregisters
+// all its memory anyway. A server that invalidates another call's memory can no
+// longer reach it, and harms only itself.
 func (h *clientHandler) Receive(m rdma.Recv) {
 	c := (*ClientConn)(h)
 	c.received.Add(1)
@@ -239,14 +240,14 @@ func (h *clientHandler) Receive(m rdma.Recv) {
 		_ = c.conn.PostRecv(1) // an error means that the connection ends
 	case o.abandoned:
 		m.Buf.Release()
-		c.ending.Go(o.end) // it waits for what the server reads, and this is the reader
+		c.ending.Go(o.end) // may wait for the server's reads, which the reader must not do
 	default:
 		o.got <- o.accept(&c.hdr, body, m.Buf)
 	}
 }
 
-// takeCall finds the call that a reply is for, and gives back its credit. What was
-// not sent yet cannot be answered: XIDs are easy to guess.
+// takeCall finds the call of a reply, and releases the call's credit. A call
+// that was not sent yet cannot be answered: XIDs are easy to guess.
 func (c *ClientConn) takeCall(h *wire.Header) *clientCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,8 +259,8 @@ func (c *ClientConn) takeCall(h *wire.Header) *clientCall {
 		c.nudge.Stop()
 		c.nudge = nil
 	}
-	// A grant of 0 would let no call go, ever (Section 3.3.1). An RDMA_ERROR does
-	// not tell its direction (RFC 8167, Section 4.1).
+	// A grant of 0 would block all calls for ever (Section 3.3.1). An
+	// RDMA_ERROR does not name its direction (RFC 8167, Section 4.1).
 	if h.Proc != wire.Error {
 		c.granted = int(min(max(1, h.Credit), uint32(c.cfg.Credits)))
 	}

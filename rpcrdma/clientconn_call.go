@@ -14,50 +14,52 @@ import (
 //
 //	waits ──credit──▶ admitted ──Post──▶ sent ──reply──▶ got ──▶ ended
 //	                                       │               ▲
-//	                                 caller leaves         │ nobody looks
-//	                                       └─▶ forsaken ───┘
+//	                                 caller leaves         │ result unused
+//	                                       └─▶ abandoned ──┘
 type clientCall struct {
 	c   *ClientConn
 	x   *oncrpc.Exchange
 	xid uint32
 
 	hdr     wire.Header
-	out     *buf.Buf // what is sent: RPC message behind room for the transport header
+	out     *buf.Buf // the message to send: RPC message behind room for the transport header
 	msg     []byte   // RPC message up to the data item, in out
 	work    [1]rdma.WR
-	wire    [2][]byte // what it gathers
-	args    exposed   // the Read list's: the data item, or the whole message
-	results exposed   // the Write list's, or the Reply chunk
+	wire    [2][]byte // data of work
+	args    exposed   // memory of the Read list: the data item, or the whole message
+	results exposed   // memory of the Write list, or the Reply chunk
 
-	// admitted is set with the credit; sent, once all of the above is; and
-	// forsaken, where nobody waits for the reply any more: whoever takes the
-	// call out of ClientConn.calls ends it then. All are guarded by ClientConn.mu.
+	// admitted is set with the credit. sent is set once all of the above is.
+	// abandoned is set when the caller no longer waits for the reply: the
+	// goroutine that removes the call from ClientConn.calls then ends the call.
+	// ClientConn.mu guards all three.
 	admitted, sent, abandoned bool
 
-	turn    chan struct{} // room for one: the credit has come, or the end
+	turn    chan struct{} // room for one: the credit, or the connection's end
 	got     chan outcome  // room for one
-	holders atomic.Int32  // of this: the call, and its Send
+	holders atomic.Int32  // the call, and its Send
 }
 
-// An outcome is what becomes of a call: the reply, or an error.
+// An outcome is the result of a call: the reply, or an error.
 type outcome struct {
 	recv    *buf.Buf // the message; body aliases it
-	body    []byte   // the RPC message, where it is inline
-	inChunk int      // octets of it in the Reply chunk, where it is there
-	item    int      // octets written to Sink
+	body    []byte   // the RPC message, if inline
+	inChunk int      // bytes of it in the Reply chunk, otherwise
+	item    int      // bytes written to Sink
 	err     error
 }
 
-// Call makes a call (oncrpc.Caller). When ctx ends first, the memory of the
-// call is protected before Call returns, and the credit is given back when the
-// reply comes after all (RFC 8166, Section 4.4.1).
+// Call makes a call (oncrpc.Caller). If ctx ends first, the memory of the call
+// is protected before Call returns, and the credit is released when the reply
+// arrives after all (RFC 8166, Section 4.4.1).
 func (c *ClientConn) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	_, err := c.call(ctx, x, 0)
 	return err
 }
 
-// call makes a call with an XID that it was sent with before, or a new one
-// where that is 0, and returns the XID, or 0 if the call was not sent.
+// call makes a call with the XID of its earlier transmission, or with a new XID
+// if xid is
+// 0. It returns the XID, or 0 if the call was not sent.
 func (c *ClientConn) call(ctx context.Context, x *oncrpc.Exchange, xid uint32) (uint32, error) {
 	o, err := c.enter(ctx, x, xid)
 	if err != nil {
@@ -95,8 +97,8 @@ func (o *clientCall) begin() error {
 	return nil
 }
 
-// unsent takes back a call that was not sent. Where the connection has ended,
-// its cause is the better error.
+// unsent takes back a call that was not sent. If the connection has ended, it
+// returns the cause of that, which is the better error.
 func (o *clientCall) unsent(err error) error {
 	c := o.c
 	c.mu.Lock()
@@ -114,7 +116,7 @@ func (o *clientCall) unsent(err error) error {
 	return err
 }
 
-// Complete is told that the Send is done (rdma.Completer).
+// Complete handles the completion of the Send (rdma.Completer).
 func (o *clientCall) Complete(rdma.Completion) { o.release() }
 
 // await waits for the reply.
@@ -131,8 +133,8 @@ func (o *clientCall) await(ctx context.Context) error {
 	}
 }
 
-// forsake gives the caller its memory back and leaves the call to the reply
-// that may come: it frees the credit and nothing else.
+// forsake returns the caller's memory to the caller and leaves the call to the
+// reply that may come: the reply only frees the credit.
 func (o *clientCall) forsake() {
 	o.args.handOver()
 	o.results.handOver()
@@ -144,19 +146,19 @@ func (o *clientCall) forsake() {
 		return
 	}
 	c.mu.Unlock()
-	a := <-o.got // it is on its way
+	a := <-o.got // the outcome is on its way
 	a.drop()
 	o.end()
 }
 
-// protect takes the call's memory back from the server, before anybody looks
-// at it (RFC 8166, Section 4.4.1).
+// protect ends the server's access to the call's memory, before the memory is
+// read (RFC 8166, Section 4.4.1).
 func (o *clientCall) protect() {
 	o.args.close()
 	o.results.close()
 }
 
-// end gives the call's buffers back.
+// end releases the call's buffers, and then the call.
 func (o *clientCall) end() {
 	o.protect()
 	o.args.giveUp()
@@ -164,7 +166,7 @@ func (o *clientCall) end() {
 	o.release()
 }
 
-// drop gives back the message of a reply that nobody reads.
+// drop releases the message of a reply that nobody reads.
 func (a *outcome) drop() {
 	if a.recv != nil {
 		a.recv.Release()

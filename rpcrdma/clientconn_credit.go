@@ -8,14 +8,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
-// A call needs a credit to be sent, and holds it until its reply comes or the
-// connection ends, whether somebody still waits for the reply or not (RFC 8166,
-// Section 3.3.1). Who finds none waits in line. A grant may shrink below the
-// number of calls under way; nobody gets a credit then until enough of them are
-// answered.
+// A call needs a credit to be sent, and holds the credit until its reply
+// arrives or the connection ends, even if the caller no longer waits (RFC 8166,
+// Section 3.3.1). Calls without a credit wait in line. A grant may shrink below
+// the number of calls under way; no call gets a credit then until enough of
+// them are answered.
 
-// enter waits for a credit and returns the call that holds it, with the XID xid,
-// or a new one where that is 0 or in use.
+// enter waits for a credit and returns the call that holds the credit. The call
+// has the XID xid, or a new XID if xid is 0 or in use.
 func (c *ClientConn) enter(ctx context.Context, x *oncrpc.Exchange, xid uint32) (*clientCall, error) {
 	c.mu.Lock()
 	if err := c.err; err != nil {
@@ -53,8 +53,8 @@ func (c *ClientConn) joinLocked(o *clientCall) {
 	o.admitted = true
 }
 
-// leaveLocked takes a call out, and gives the credits that are free to those who
-// wait longest.
+// leaveLocked removes a call, and gives the free credits to the calls that have
+// waited longest.
 func (c *ClientConn) leaveLocked(o *clientCall) {
 	delete(c.calls, o.xid)
 	for len(c.calls) < c.granted && len(c.waiting) > 0 {
@@ -65,7 +65,8 @@ func (c *ClientConn) leaveLocked(o *clientCall) {
 	}
 }
 
-// quitLine ends a call that waits for a credit, which may have come just now.
+// quitLine ends a call that waits for a credit. The credit may have arrived
+// just now.
 func (c *ClientConn) quitLine(o *clientCall) {
 	c.mu.Lock()
 	i := slices.Index(c.waiting, o)
@@ -82,7 +83,7 @@ func (c *ClientConn) quitLine(o *clientCall) {
 	o.release()
 }
 
-// newCallLocked returns a call that one holds.
+// newCallLocked returns a call with one holder.
 func (c *ClientConn) newCallLocked() *clientCall {
 	n := len(c.idle)
 	if n == 0 {
@@ -97,8 +98,7 @@ func (c *ClientConn) newCallLocked() *clientCall {
 	return o
 }
 
-// release gives up one hold on a call; whoever has the last keeps the call for
-// later.
+// release drops one hold on a call. The last release keeps the call for reuse.
 func (o *clientCall) release() {
 	if o.holders.Add(-1) > 0 {
 		return

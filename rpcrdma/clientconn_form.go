@@ -9,8 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// build encodes the call, and decides how its arguments and its results
-// travel.
+// build encodes the call, and decides how its arguments and results travel.
 func (o *clientCall) build() error {
 	x, c := o.x, o.c
 	o.hdr.XID, o.hdr.Vers, o.hdr.Credit, o.hdr.Proc = o.xid, wire.Version, uint32(c.cfg.Credits), wire.Msg
@@ -28,9 +27,9 @@ func (o *clientCall) build() error {
 }
 
 // planResults offers memory for results that may not fit inline: a Write chunk
-// for the data item, or else a Reply chunk, never both (RFC 8166, Sections
-// 4.3.2 and 4.3.3). Neither has room for padding that is not part of the message
-// (Section 3.4.6.2).
+// for the data item, otherwise a Reply chunk, never both (RFC 8166, Sections
+// 4.3.2 and 4.3.3). Neither has room for padding that is not part of the
+// message (Section 3.4.6.2).
 func (o *clientCall) planResults() error {
 	x, room, l := o.x, o.c.recvSize-wire.MinLen, &o.hdr.Lists
 	rest := oncrpc.MaxReplyHeader + x.MaxResults
@@ -54,12 +53,12 @@ func (o *clientCall) planResults() error {
 	return nil
 }
 
-// planArguments leaves the call inline where it fits, else moves its data item
-// to a Read chunk, without the padding (RFC 8166, Section 3.4.5.2), else the
-// whole message to one at position zero (Section 3.5.3). The item stays in that:
-// a Read chunk beside one at position zero would save a copy, but only calls with
-// a kilobyte around their data item come to that. NFSv3 has none, and not all
-// servers take both.
+// planArguments leaves the call inline if it fits. Otherwise it moves the data
+// item to a Read chunk, without the padding (RFC 8166, Section 3.4.5.2). If the
+// rest does not fit either, it moves the whole message, with the item, to a
+// chunk at position zero (Section 3.5.3). A Read chunk beside a chunk at
+// position zero would save a copy, but only calls with a kilobyte around their
+// data item would use it. NFSv3 has none, and not all servers take both.
 func (o *clientCall) planArguments() error {
 	x, l := o.x, &o.hdr.Lists
 	room := o.c.sendSize - wire.FixedLen - l.Len()
@@ -90,10 +89,10 @@ func (o *clientCall) planArguments() error {
 	return nil
 }
 
-// send makes up the Send of the call: the transport header right in front of
-// the RPC message. An item that travels inline is copied behind it, so that
-// the caller has its memory back when Call returns, and need not wait for a
-// connection that takes nothing.
+// send assembles the Send of the call: the transport header directly in front
+// of the RPC message. An inline item is copied behind the message. The caller
+// then gets its memory back when Call returns, without waiting for a connection
+// that is blocked.
 func (o *clientCall) send() {
 	x := o.x
 	o.wire[0] = o.hdr.AppendTo(o.out.B[:0])

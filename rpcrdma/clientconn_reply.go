@@ -10,10 +10,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// accept notes what the header h of the reply says, before the next one
-// overwrites it. What the call did not provide for is a permanent error of the
-// call (RFC 8166, Section 6.1): such a reply can be decoded, and no other will
-// come.
+// accept copies the contents of the reply's header h, before the next reply
+// overwrites h. A form that the call did not provide for is a permanent error
+// of the call (RFC 8166, Section 6.1): such a reply can be decoded, and no
+// other will come.
 func (o *clientCall) accept(h *wire.Header, body []byte, recv *buf.Buf) outcome {
 	a := outcome{recv: recv, body: body}
 	offered, lists := &o.hdr.Lists, &h.Lists
@@ -43,9 +43,9 @@ func (o *clientCall) accept(h *wire.Header, body []byte, recv *buf.Buf) outcome 
 	return a
 }
 
-// returned returns the octets that the server says it wrote to a chunk: to the
-// segment that was offered, and no more than that has room for (RFC 8166, Section
-// 3.4.6). A chunk without octets says that it is unused, in whatever form.
+// returned returns how many bytes the server says that it wrote to a chunk.
+// They must be in the segment that was offered, and fit (RFC 8166, Section
+// 3.4.6). A chunk without bytes is unused, in whatever form.
 func returned(offered, got chunks.Chunk) (int, error) {
 	n := got.Length()
 	if n == 0 {
@@ -72,9 +72,9 @@ func (o *clientCall) deliver(a *outcome) error {
 	return a.err
 }
 
-// read reads the RPC reply, and lends the caller the buffer that it is in. The caller's
-// own memory may hold what was there before, of another user perhaps: the reply must
-// not make that its data.
+// read reads the RPC reply, and lends the caller its buffer. read checks that
+// the item was really written: the caller's memory may hold older data, perhaps
+// another user's, and a reply must not pass that off as its data.
 func (o *clientCall) read(a *outcome) error {
 	x := o.x
 	if !o.results.holds(a.item) {
@@ -98,20 +98,20 @@ func (o *clientCall) read(a *outcome) error {
 	return nil
 }
 
-// errReplyForm: a reply in a form that the call did not provide for.
+// errReplyForm means that the call did not provide for the form of the reply.
 var errReplyForm = errors.New("rpcrdma: reply in a form that the call did not ask for")
 
-// errNotWritten: a reply with results that are not there.
+// errNotWritten means that the results in a reply were not written.
 var errNotWritten = errors.New("rpcrdma: the server has not written all octets that its reply says are in the Write chunk")
 
-// A RemoteError is an RDMA_ERROR: the server could not take the call, and will
-// not take it when it comes again.
+// A RemoteError is an RDMA_ERROR: the server could not take the call, and would
+// not take it if it were repeated.
 type RemoteError struct {
 	Code      wire.ErrCode
 	Low, High uint32 // of ErrVers: the versions that the server speaks
 }
 
-// Error says what the server said.
+// Error describes the server's RDMA_ERROR.
 func (e *RemoteError) Error() string {
 	if e.Code == wire.ErrVers {
 		return fmt.Sprintf("rpcrdma: the server speaks versions %d to %d of RPC-over-RDMA only", e.Low, e.High)

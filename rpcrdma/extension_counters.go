@@ -11,23 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// counters are the delegation counters of one connection, at their responder: a
-// mapping of its own, for it takes no memory but where it is used, and a peer that
-// counts must not keep the collector's pages busy.
+// counters are the delegation counters of one connection, at their responder.
+// They are a mapping of their own: only pages in use take memory, and a peer
+// that counts does not keep pages of the Go heap busy.
 type counters struct {
 	memory []byte
 	region rdma.Region
-	room   *fairshare.Part // which the memory is of
+	room   *fairshare.Part // the share that the memory is charged to
 }
 
-// mapped is how many octets there are in the mappings of all connections.
+// mapped is the number of bytes in the mappings of all connections.
 var mapped atomic.Int64
 
-// errNoWords: a peer cannot have counters beside those that it has.
+// errNoWords means that a party cannot have more counters than it has.
 var errNoWords = errors.New("rpcrdma: the counters of the peer's other connections take all that its address may have")
 
-// makeCounters maps n words, for which there must be room, and registers them for the
-// connection alone, for nothing but atomic operations.
+// makeCounters maps n words, charges them to room, and registers them for this
+// connection alone and for atomic operations only.
 func makeCounters(conn rdma.Registrar, n int, room *fairshare.Part) (c counters, err error) {
 	size := n * rdma.WordLen
 	if !room.TryAcquire(int64(size)) {
@@ -49,7 +49,7 @@ func makeCounters(conn rdma.Registrar, n int, room *fairshare.Part) (c counters,
 	return c, nil
 }
 
-// giveBack ends what the counters of a connection are used for, if it has any.
+// giveBack frees the counters of a connection, if it has any.
 func (l *ExtensionConn) giveBack() {
 	l.mu.Lock()
 	c := l.counters
@@ -58,7 +58,7 @@ func (l *ExtensionConn) giveBack() {
 	c.free()
 }
 
-// free ends the peer's access and gives the memory back, if there is any.
+// free ends the peer's access and releases the memory, if there is any.
 func (c counters) free() {
 	if c.region != nil {
 		c.region.Deregister()
@@ -70,8 +70,8 @@ func (c counters) free() {
 	}
 }
 
-// count makes the counters of a connection that is being accepted, and says so in
-// the block; or takes the offer back.
+// count makes the counters of a connection that is being accepted, and
+// advertises them in the block. If that fails, it withdraws the offer.
 func (l *ExtensionConn) count(conn rdma.Registrar, room *fairshare.Part) error {
 	c, err := makeCounters(conn, l.cfg.Counters, room)
 	if err != nil {
@@ -85,26 +85,28 @@ func (l *ExtensionConn) count(conn rdma.Registrar, room *fairshare.Part) error {
 }
 
 // Counters returns the memory of a responder's delegation counters: words of 64
-// bits in the processor's byte order, zero at first. The requester changes them at
-// any time, by atomic operations, so they are to be used by rdma.Word alone. It is
-// nil at a requester, and where they are off.
+// bits in the processor's byte order, initially zero. The requester changes
+// them at any time, by atomic operations, so they must be accessed only through
+// rdma.Word. Counters returns nil at a requester, and if delegation counters
+// are off.
 //
-// It is valid until ExtensionHandler.Closed has returned: whoever still uses it then
-// makes the process fault.
+// The memory is valid until ExtensionHandler.Closed has returned; a later
+// access makes the process fault.
 func (l *ExtensionConn) Counters() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counters.memory
 }
 
-// Counter returns where a requester finds word n of the responder's delegation
-// counters. Of those there are Peer().CounterSlots; beyond them, or where they are
-// off, the place is none that may be used.
+// Counter returns the address of word n of the responder's delegation counters,
+// for a requester. n must be below Peer().CounterSlots, and delegation counters
+// must be on; otherwise the address must not be used.
 func (l *ExtensionConn) Counter(n uint32) rdma.Remote {
 	return rdma.Remote{STag: rdma.STag(l.peer.CounterSTag), TO: l.peer.CounterTO + uint64(n)*rdma.WordLen}
 }
 
-// counts tells whether what a responder says of its counters can be.
+// counts reports whether a responder's description of its counters is
+// plausible.
 func (l *ExtensionConn) counts() bool {
 	n := l.peer.CounterSlots
 	return n >= minCounters && n <= maxCounters && l.peer.CounterTO <= math.MaxUint64-uint64(n)*rdma.WordLen

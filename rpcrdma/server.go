@@ -14,62 +14,64 @@ import (
 )
 
 // A Server is a responder: it takes RPC calls from RDMA connections. Its fields
-// are not changed after the first Serve.
+// must not be changed after the first Serve.
 type Server struct {
-	// Handler answers the calls; *oncrpc.Mux is one. The context that it
-	// gets ends with the connection. It must not be nil.
+	// Handler answers the calls; *oncrpc.Mux is a Handler. The context passed
+	// to it ends with the connection. Handler must not be nil.
 	Handler oncrpc.Service
 
 	// Inline is the length of the longest message sent or received without
-	// chunks, in octets; 0 means 4096. It is rounded down to a multiple of
-	// 1024; below 1024 or above 262144 is an error.
+	// chunks, in bytes; 0 means 4096. It is rounded down to a multiple of 1024;
+	// below 1024 or above 262144 is an error.
 	Inline int
 
-	// Credits is the number of calls that each connection may have under
-	// way; 0 means 128; below 0 or above 4096 is an error. A requester that
-	// asks for fewer is granted those; all are granted fewer while more
-	// than half of MaxInline is taken and would not do for all.
+	// Credits is the number of calls that each connection may have under way; 0
+	// means 128; below 0 or above 4096 is an error. A requester that asks for
+	// fewer is granted that number. All requesters are granted fewer while more
+	// than half of MaxInline is taken and the rest would not suffice for all.
 	Credits int
 
-	// MaxPayload is the length of the longest data item, in octets; 0
-	// means 1 MiB; below 0 or above 64 MiB is an error. A call whose
-	// chunks to read are longer, headers allowed for, gets ERR_CHUNK.
+	// MaxPayload is the length of the longest data item, in bytes; 0 means 1
+	// MiB; below 0 or above 64 MiB is an error. A call whose chunks to read are
+	// longer, with an allowance for headers, gets ERR_CHUNK.
 	MaxPayload int
 
-	// MaxMemory bounds the buffers for chunks, of all connections
-	// together, in octets, as they are allocated: in sizes that are up to
-	// twice what is asked for; 0 means 256 MiB. Less than the largest call
-	// can have, three messages and a payload, is an error. Calls wait for
-	// memory, they do not fail. One party, which is an IPv4 address or 64
-	// bits of an IPv6 one, gets no more than half of it where that is enough
-	// for the largest call.
+	// MaxMemory bounds the buffers for chunks, of all connections together, in
+	// bytes; 0 means 256 MiB. Buffers are counted as allocated: in sizes up to
+	// twice the requested length. Less than the memory of the largest call,
+	// three messages and a payload, is an error. Calls wait for memory; they do
+	// not fail. A party, which is an IPv4 address or 64 bits of an IPv6
+	// address, gets at most half of MaxMemory, or enough for the largest call
+	// if that is more.
 	MaxMemory int64
 
-	// MaxInline bounds what calls under way take beside that, of all
-	// connections together, in octets: messages, inline replies, and what
-	// is known of them; 0 means 256 MiB; below 1 MiB is an error. Above it
-	// the party that takes most loses the connection that does.
+	// MaxInline bounds the other memory of calls under way, of all connections
+	// together, in bytes: messages, inline replies, and the calls themselves; 0
+	// means 256 MiB; below 1 MiB is an error. Above it, the party that takes
+	// most loses its largest connection.
 	MaxInline int64
 
 	// MaxConns bounds the connections; 0 means 1024. The last eighth of them is
-	// for parties with no more than 8. One more takes the place of the one that
-	// has had no call under way for longest, of the party that has most, if
-	// that keeps no fewer than the newcomer's has then, or else of the
-	// newcomer's own. Where all have calls under way, a newcomer's with no more
-	// than 8 takes the place of the one of which nothing has moved for longest,
-	// if Handler Resumes (package oncrpc). Else it is rejected.
+	// reserved for parties with at most 8. A further connection replaces one
+	// that has no call under way: the one idle for longest, of the party that
+	// has most connections, if that party then still has at least as many as
+	// the newcomer's party; otherwise of the newcomer's own party. If all have
+	// calls under way, and the newcomer's party has at most 8, the newcomer
+	// replaces the connection that has made no progress for longest, provided
+	// that Handler Resumes (package oncrpc). Otherwise the newcomer is
+	// rejected.
 	MaxConns int
 
 	// ReverseCredits is the number of calls that the programs may have under
-	// way to one requester (ReverseClient), if that grants as many; 0 means 16;
-	// below 0 or above 4096 is an error.
+	// way to one requester (ReverseClient), if the requester grants as many; 0
+	// means 16; below 0 or above 4096 is an error.
 	ReverseCredits int
 
-	// Extensions is what to offer to requesters of this project; nil:
+	// Extensions are the offers to requesters of this project; nil offers
 	// nothing.
 	Extensions *ExtensionConfig
 
-	// Log takes what an administrator wants to know; nil discards it.
+	// Log receives messages for the administrator; nil discards them.
 	Log *slog.Logger
 
 	setup sync.Once
@@ -80,13 +82,13 @@ type Server struct {
 
 	began    time.Time
 	memory   *fairshare.Memory
-	counters *fairshare.Memory // what the delegation counters of all connections take
-	inline   atomic.Int64      // octets that MaxInline bounds, and
-	fair     atomic.Int64      // each connection's part of that bound
+	counters *fairshare.Memory // memory of the delegation counters of all connections
+	inline   atomic.Int64      // bytes counted against MaxInline
+	fair     atomic.Int64      // each connection's share of MaxInline
 	calls    dispatcher
 	watchdog watchdog
-	slow     time.Duration // what a call takes that is not the reader's: see slowCall
-	waits    bool          // Handler waits for others: readers serve nothing
+	slow     time.Duration // limit of a call that a reader serves: see slowCall
+	waits    bool          // Handler waits for other goroutines: readers serve no calls
 	blames   blames
 	errors   errorCounts
 	log      *slog.Logger
@@ -94,16 +96,16 @@ type Server struct {
 	mu        sync.Mutex
 	draining  bool
 	listeners map[rdma.Listener]struct{}
-	conns     map[*conn]struct{} // those being set up included
-	leaving   int                // of conns: those that have lost their places
+	conns     map[*conn]struct{} // including connections being set up
+	leaving   int                // of conns: chosen to be ended
 	parties   fairshare.Parties[parts]
-	totals    oncrpc.Totals  // but Now
+	totals    oncrpc.Totals  // except Now
 	all       sync.WaitGroup // of conns; grows only while not draining
 }
 
-// Serve takes connections from l until Shutdown, and then returns nil, or
-// until l fails, and then returns its error. It closes l. Several Serves may
-// run at once, each with its own listener.
+// Serve takes connections from l until Shutdown, and then returns nil, or until
+// l fails, and then returns its error. It closes l. Several Serves may run at
+// once, each with its own listener.
 func (s *Server) Serve(l rdma.Listener) error {
 	defer l.Close()
 	if err := s.init(); err != nil {
@@ -125,7 +127,7 @@ func (s *Server) Serve(l rdma.Listener) error {
 	}
 }
 
-// listen takes l up for Shutdown to close.
+// listen registers l, so that Shutdown closes it.
 func (s *Server) listen(l rdma.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +138,7 @@ func (s *Server) listen(l rdma.Listener) bool {
 	return true
 }
 
-// unlisten gives l up, and tells whether it failed because of Shutdown.
+// unlisten removes l, and reports whether l failed because of Shutdown.
 func (s *Server) unlisten(l rdma.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +146,7 @@ func (s *Server) unlisten(l rdma.Listener) bool {
 	return s.draining
 }
 
-// connect sets up a connection without holding up the next.
+// connect sets up a connection. It does not block the next one.
 func (s *Server) connect(req rdma.ConnRequest) {
 	if c, why := s.admit(req); c == nil {
 		err, peer := req.Reject(nil), peerOf(req)
@@ -154,7 +156,7 @@ func (s *Server) connect(req rdma.ConnRequest) {
 	}
 }
 
-// admit counts a new connection, or says why there is to be none.
+// admit counts a new connection, or returns why the connection is rejected.
 func (s *Server) admit(req rdma.ConnRequest) (c *conn, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +177,7 @@ func (s *Server) admit(req rdma.ConnRequest) (c *conn, why string) {
 	return c, ""
 }
 
-// forget is called once for each connection, when nothing of it runs.
+// forget is called once for each connection, when its goroutines are done.
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
@@ -189,9 +191,9 @@ func (s *Server) forget(c *conn) {
 }
 
 // Shutdown ends the server: it takes no more connections and no more calls,
-// lets those under way be answered, and closes the connections. When ctx ends
-// first, it aborts the connections and returns the cause, without waiting for
-// handlers that are still running. The server cannot be used again.
+// waits until calls under way are answered, and closes the connections. If ctx
+// ends first, Shutdown aborts the connections and returns the cause, without
+// waiting for handlers that are still running. The server cannot be used again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if err := s.init(); err != nil {
 		return err

@@ -12,22 +12,22 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
-// ServerStats is what a Server has, and has done, at one moment.
+// ServerStats is a snapshot of a Server's resources and counts.
 type ServerStats struct {
-	oncrpc.Totals // of connections, those being set up included
+	oncrpc.Totals // of connections, including those being set up
 
 	Memory  oncrpc.Memory // for chunks
-	Inline  oncrpc.Memory // that calls under way take beside it
+	Inline  oncrpc.Memory // other memory of calls under way
 	Waiting int           // calls that wait for memory
 
 	Counters oncrpc.Memory // for delegation counters
 
-	// What calls got that could not be served: RDMA_ERROR with ERR_VERS or
-	// ERR_CHUNK, or no answer.
+	// Answers to calls that could not be served: RDMA_ERROR with ERR_VERS or
+	// ERR_CHUNK, or none.
 	ErrVers, ErrChunk, Dropped uint64
 }
 
-// errorCounts are its counts of calls that cannot be served.
+// errorCounts counts the calls that cannot be served.
 type errorCounts struct{ vers, chunk, dropped atomic.Uint64 }
 
 func (n *errorCounts) add(code wire.ErrCode, answer bool) {
@@ -41,25 +41,25 @@ func (n *errorCounts) add(code wire.ErrCode, answer bool) {
 	}
 }
 
-// ConnStats is what is known of a connection.
+// ConnStats describes a connection.
 type ConnStats struct {
 	Peer  netip.AddrPort
 	Since time.Time
-	Conn  rdma.Conn // which its provider knows more of
+	Conn  rdma.Conn // its provider may know more
 
-	SendInline, RecvInline int            // the inline thresholds, in octets
+	SendInline, RecvInline int            // the inline thresholds, in bytes
 	Invalidate             bool           // the peer takes a Send With Invalidate
 	Ours                   bool           // the peer is of this project
 	Extensions             Extensions     // that are on
-	ExtensionConn          *ExtensionConn // nil where there is none
+	ExtensionConn          *ExtensionConn // nil: none
 
-	Calls    uint64 // that have come,
-	UnderWay int    // and of them those that have not ended
+	Calls    uint64 // received
+	UnderWay int    // received and not ended
 	Granted  int    // credits, by the last reply
-	Inline   int64  // octets that calls under way take, beside memory for chunks
+	Inline   int64  // bytes of calls under way, besides memory for chunks
 }
 
-// Stats returns what s has and has done.
+// Stats returns a snapshot of s.
 func (s *Server) Stats() ServerStats {
 	_ = s.init() // Serve returns the error
 	s.mu.Lock()
@@ -75,7 +75,7 @@ func (s *Server) Stats() ServerStats {
 	}
 }
 
-// Connections returns those that are set up, the oldest first.
+// Connections returns the connections that are set up, the oldest first.
 func (s *Server) Connections() []ConnStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
