@@ -51,7 +51,7 @@ func newAIO(t testing.TB) *aio {
 	return a
 }
 
-// submit begins to transfer p, one MiB with each of the requests.
+// submit begins to transfer p, 1 MiB per request.
 func (a *aio) submit(op uint16, f *os.File, p []byte) {
 	var list []*iocb
 	for off := 0; off < len(p); off += 1 << 20 {
@@ -75,8 +75,8 @@ func (a *aio) wait(n int) {
 	}
 }
 
-// TestAsync: asynchronous direct reads and writes of one process are under way
-// at the same time.
+// TestAsync checks that asynchronous direct reads and writes of one process run
+// concurrently.
 func TestAsync(t *testing.T) {
 	s, m := newMount(t)
 	const blocks = 8
@@ -119,7 +119,7 @@ func TestAsync(t *testing.T) {
 	}
 }
 
-// BenchmarkAsyncRead reads 16 MiB, past the page cache, with 16 requests.
+// BenchmarkAsyncRead reads 16 MiB, bypassing the page cache, with 16 requests.
 func BenchmarkAsyncRead(b *testing.B) {
 	s, m := newMount(b)
 	const blocks = 16

@@ -20,7 +20,7 @@ func utimens(t testing.TB, path string, atime, mtime unix.Timespec) {
 	require.NoError(t, unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{atime, mtime}, unix.AT_SYMLINK_NOFOLLOW))
 }
 
-// TestTimes sets times to the nanosecond, to now, and not at all.
+// TestTimes checks setting times to the nanosecond, to now, and not at all.
 func TestTimes(t *testing.T) {
 	s, m := newMount(t)
 	put(t, m.file("a"), nil)
@@ -46,8 +46,8 @@ func TestTimes(t *testing.T) {
 	assert.Equal(t, unix.Timespec{Sec: math.MaxUint32}, st.Mtim, "nor after 2106")
 }
 
-// TestTimesAfterWrite sets a time while data are on their way, which must not
-// move it again.
+// TestTimesAfterWrite checks that written data in flight does not change a time
+// set after the write.
 func TestTimesAfterWrite(t *testing.T) {
 	s, m := newMount(t)
 	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
@@ -60,7 +60,7 @@ func TestTimesAfterWrite(t *testing.T) {
 	assert.Equal(t, want, lstat(t, s.file("a")).Mtim)
 }
 
-// TestWriteMovesTime looks at a file that is being written: its time moves.
+// TestWriteMovesTime checks that the mtime of a file being written changes.
 func TestWriteMovesTime(t *testing.T) {
 	_, m := newMount(t)
 	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
@@ -73,7 +73,7 @@ func TestWriteMovesTime(t *testing.T) {
 	assert.EqualValues(t, 4, st.Size)
 }
 
-// TestModes changes modes and owners.
+// TestModes checks changes of modes and owners.
 func TestModes(t *testing.T) {
 	s, m := newMount(t)
 	put(t, m.file("a"), nil)
@@ -93,7 +93,7 @@ func TestModes(t *testing.T) {
 	assert.EqualValues(t, 0o640, lstat(t, s.file("b")).Mode&0o7777)
 }
 
-// TestStatfs compares with the server's own file system.
+// TestStatfs compares statfs with the server's own file system.
 func TestStatfs(t *testing.T) {
 	s, m := newMount(t)
 	var here, there unix.Statfs_t
@@ -106,14 +106,14 @@ func TestStatfs(t *testing.T) {
 	assert.LessOrEqual(t, here.Bavail, here.Bfree)
 }
 
-// TestXattr shows that there are none.
+// TestXattr checks that extended attributes are not supported.
 func TestXattr(t *testing.T) {
 	_, m := newMount(t)
 	put(t, m.file("a"), nil)
 	assert.ErrorIs(t, unix.Setxattr(m.file("a"), "user.x", []byte("y"), 0), unix.EOPNOTSUPP)
 }
 
-// TestBelieved counts the calls that looking costs while attributes are
+// TestBelieved counts the calls of repeated lstat while attributes are
 // believed.
 func TestBelieved(t *testing.T) {
 	s := newServer(t, nil)
@@ -133,14 +133,15 @@ func TestBelieved(t *testing.T) {
 			for range 10 {
 				lstat(t, m.file("a"))
 			}
-			// Without belief, the kernel may take the attributes of its LOOKUP.
+			// Without caching, the kernel may take the attributes of its
+			// LOOKUP.
 			assert.LessOrEqual(t, m.calls(nfs3.ProcGetAttr)-gets, 2*tt.gets)
 			assert.Equal(t, tt.asks, m.calls(nfs3.ProcLookup)-asks)
 		})
 	}
 }
 
-// TestMissing counts the calls that looking for what is not there costs.
+// TestMissing counts the calls for repeated lookups of an absent name.
 func TestMissing(t *testing.T) {
 	s := newServer(t, nil)
 	for _, tt := range []struct {
@@ -159,12 +160,12 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// stat is attributes that are told apart by number.
+// stat returns attributes that number identifies.
 func stat(number uint32) *nfs3.Attr {
 	return &nfs3.Attr{Type: nfs3.TypeReg, FileID: 7, Size: uint64(number), Mtime: nfs3.Time{Sec: number}, Ctime: nfs3.Time{Sec: number}}
 }
 
-// TestLateReplies shows which of two replies counts.
+// TestLateReplies checks which of two replies wins.
 func TestLateReplies(t *testing.T) {
 	m := &Mount{cfg: Config{RegMin: time.Hour, RegMax: time.Hour}}
 	fresh := func() *node { return &node{} }
@@ -187,7 +188,7 @@ func TestLateReplies(t *testing.T) {
 	m.learn(n, m.tick(), stat(3))
 	assert.EqualValues(t, 3, size(n))
 
-	// Two changes at a time: nobody knows which the server made last.
+	// Two concurrent changes: the server's order is unknown.
 	n = fresh()
 	first, second = m.tick(), m.tick()
 	m.learnOwn(n, second, &nfs3.PostOpAttr{OK: true, Attr: *stat(2)})
@@ -201,7 +202,7 @@ func TestLateReplies(t *testing.T) {
 	m.learnOwn(n, m.tick(), &nfs3.PostOpAttr{})
 	assert.Zero(t, n.fresh())
 
-	// Data on their way: the server's size is not the last word.
+	// Data in flight: the server's size is not final.
 	n = fresh()
 	m.learn(n, m.tick(), stat(10))
 	m.wrote(n, 100)
@@ -212,11 +213,11 @@ func TestLateReplies(t *testing.T) {
 	var out fuse.Attr
 	assert.Zero(t, m.tell(n, &out))
 	assert.EqualValues(t, 100, out.Size)
-	m.learn(n, m.tick(), stat(50)) // somebody made it shorter
+	m.learn(n, m.tick(), stat(50)) // by another client
 	m.tell(n, &out)
 	assert.EqualValues(t, 50, out.Size)
 
-	// What comes with the answer that all data are there is the last word.
+	// Attributes in the reply that confirms all data are final.
 	for _, tt := range []struct {
 		meanwhile func(n *node)
 		want      uint64
@@ -238,8 +239,8 @@ func TestLateReplies(t *testing.T) {
 	}
 }
 
-// TestStatAfterClose: what the server says when it puts data on stable storage
-// is not asked for again.
+// TestStatAfterClose checks that the attributes in the reply that puts data on
+// stable storage are not fetched again.
 func TestStatAfterClose(t *testing.T) {
 	s, m := newMount(t)
 	for name, size := range map[string]int{"one WRITE": 1, "several, and a COMMIT": 3<<20 + 5} {
@@ -261,8 +262,8 @@ func TestStatAfterClose(t *testing.T) {
 	}
 }
 
-// TestLife shows how long attributes are believed: twice as long each time that
-// they have not changed.
+// TestLife checks how long attributes are believed: twice as long each time
+// that they prove unchanged.
 func TestLife(t *testing.T) {
 	m := &Mount{cfg: Config{RegMin: time.Second, RegMax: 3 * time.Second, DirMin: time.Minute, DirMax: time.Hour}}
 	n := &node{}
@@ -281,7 +282,7 @@ func TestLife(t *testing.T) {
 	assert.Equal(t, time.Minute, d.life)
 }
 
-// TestDevices shows the two forms of a device number.
+// TestDevices checks both forms of a device number.
 func TestDevices(t *testing.T) {
 	for _, d := range []nfs3.SpecData{{}, {Major: 8, Minor: 1}, {Major: 0xfff, Minor: 0xfffff}, {Major: 300, Minor: 70000}} {
 		assert.Equal(t, d, specData(kernelDev(d)))

@@ -28,7 +28,8 @@ var children = map[string]func(args []string) error{
 	"write":  writeBetween,
 }
 
-// afterTimeout is how long after the tests' timeout their mounts are ended.
+// afterTimeout is the time between the tests' timeout and the forced end of
+// their mounts.
 const afterTimeout = 5 * time.Second
 
 // alone names the child that runs the tests, with mounts of its own.
@@ -37,7 +38,7 @@ const alone = "alone"
 func TestMain(m *testing.M) {
 	var err error
 	switch name := os.Getenv(childEnv); {
-	case name == alone, name == "" && os.Geteuid() != 0: // and then the tests say what they need
+	case name == alone, name == "" && os.Geteuid() != 0: // the tests then report what they need
 		os.Exit(m.Run())
 	case name == "":
 		err = beAlone()
@@ -50,8 +51,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// beAlone runs the tests where nobody sees their mounts: who copied them for a
-// namespace of his own would keep them from ending.
+// beAlone runs the tests in a mount namespace of their own. A process elsewhere
+// that copied their mounts to its own namespace would keep the mounts from
+// ending.
 func beAlone() error {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
@@ -73,9 +75,10 @@ func beAlone() error {
 	return unix.Exec(self, os.Args, append(os.Environ(), childEnv+"="+alone))
 }
 
-// watch ends the mounts of its parent's tests if these are there after their time.
-// A test that waits for a mount of its own process, which cannot answer while it
-// waits, is beyond the reach of the test's timeout and of SIGKILL.
+// watch ends the mounts of its parent's tests if they still exist after the
+// tests' timeout. A test that waits for a mount of its own process, which
+// cannot answer meanwhile, is beyond the reach of the test's timeout and of
+// SIGKILL.
 func watch([]string) error {
 	flag.Parse()
 	limit := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration)
@@ -110,15 +113,16 @@ func watch([]string) error {
 	return nil
 }
 
-// child is a process that runs a function of children, as another user perhaps.
+// child returns a process that runs a function of children, possibly as another
+// user.
 func child(t testing.TB, as *syscall.Credential, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Open("/proc/self/exe")
 	require.NoError(t, err)
 	t.Cleanup(func() { self.Close() })
-	cmd := exec.Command("/proc/self/fd/3", args...) // its directory may be for root only
+	cmd := exec.Command("/proc/self/fd/3", args...) // the directory may be for root only
 	cmd.ExtraFiles = []*os.File{self}
-	cmd.Env = append(os.Environ(), childEnv+"="+name, "GORACE=atexit_sleep_ms=0") // which would be a second for each
+	cmd.Env = append(os.Environ(), childEnv+"="+name, "GORACE=atexit_sleep_ms=0") // saves a second per child
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	return cmd
 }

@@ -16,18 +16,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// sh runs a shell command in a mount as another user, and returns what it says.
+// sh runs a shell command in a mount as another user, and returns its output.
 func (m *mounted) sh(uid, gid uint32, groups []uint32, command string) (string, error) {
 	m.t.Helper()
-	// Not by cmd.Dir: Go waits for that with all of its threads at a halt,
-	// those that serve the mount too.
+	// cmd.Dir must not be used: Go waits for the chdir with all of its threads
+	// stopped, including those that serve the mount.
 	cmd := exec.Command("sh", "-c", "cd "+m.dir+" && { "+command+"; }")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid, Groups: groups}}
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
 
-// TestUsers acts as several users: the server decides who may.
+// TestUsers checks that the server decides the rights of each of several users.
 func TestUsers(t *testing.T) {
 	s, m := newMount(t)
 	_, err := m.sh(1001, 2001, nil, "umask 077; echo secret > mine; mkdir dir; echo deep > dir/file; chmod 644 dir/file")
@@ -42,7 +42,8 @@ func TestUsers(t *testing.T) {
 		out, err = m.sh(1002, 2001, nil, command)
 		assert.Error(t, err, "%s: %s", command, out)
 	}
-	// The kernel has the names in dir from the one who may, for long.
+	// The kernel caches the names in dir for long, from a user with the right
+	// to them.
 	out, err = m.sh(1001, 2001, nil, "cat dir/file; ls dir")
 	require.NoError(t, err, out)
 	out, err = m.sh(1002, 2001, nil, "cat dir/file")
@@ -52,7 +53,7 @@ func TestUsers(t *testing.T) {
 	out, err = m.sh(1002, 2001, nil, "cat dir/file")
 	assert.NoError(t, err, out)
 	require.NoError(t, os.Chmod(m.file("dir"), 0o700))
-	assert.Eventually(t, func() bool { // the kernel is told behind its back
+	assert.Eventually(t, func() bool { // the kernel is told asynchronously
 		_, err := m.sh(1002, 2001, nil, "cat dir/file")
 		return err != nil
 	}, 10*time.Second, time.Millisecond)
@@ -60,7 +61,7 @@ func TestUsers(t *testing.T) {
 	assert.NoError(t, err, out)
 }
 
-// TestGroups reads a file by the right of a supplementary group.
+// TestGroups checks reading a file by the right of a supplementary group.
 func TestGroups(t *testing.T) {
 	s, m := newMount(t)
 	put(t, s.file("a"), []byte("x"))
@@ -75,7 +76,8 @@ func TestGroups(t *testing.T) {
 	assert.NoError(t, err, out)
 }
 
-// TestOpener writes by a file that another user opened.
+// TestOpener checks that writes through an inherited descriptor count as the
+// opener's.
 func TestOpener(t *testing.T) {
 	s, m := newMount(t)
 	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
@@ -91,7 +93,8 @@ func TestOpener(t *testing.T) {
 	holds(t, s.file("a"), []byte("from another\n"))
 }
 
-// TestTwoWriters writes to one file as two users in turn: the order counts.
+// TestTwoWriters checks that writes of two users to one file, alternately, keep
+// their order.
 func TestTwoWriters(t *testing.T) {
 	s, m := newMount(t)
 	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
@@ -106,7 +109,8 @@ func TestTwoWriters(t *testing.T) {
 	holds(t, s.file("a"), []byte("aabcbaaaaa"))
 }
 
-// TestExec runs a program of the mount, which takes the right to.
+// TestExec checks that running a program of the mount requires the right to
+// execute.
 func TestExec(t *testing.T) {
 	s, m := newMount(t)
 	script, err := os.ReadFile("/bin/true")
@@ -124,7 +128,8 @@ func TestExec(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestCallers remembers who processes are, for a moment, and not too many.
+// TestCallers checks that callers are cached for a moment, and not too many of
+// them.
 func TestCallers(t *testing.T) {
 	s := callers{client: nfsclient.New(nil, nfsclient.Config{}), all: make(map[callerKey]*caller)}
 	from := fuse.Caller{Owner: fuse.Owner{Uid: 5, Gid: 6}, Pid: uint32(os.Getpid())}
@@ -143,8 +148,8 @@ func TestCallers(t *testing.T) {
 	assert.LessOrEqual(t, len(s.all), maxCallers)
 }
 
-// TestRecall finds names of a directory that is not for everyone without asking
-// the server again and again.
+// TestRecall checks that lookups in a directory that not everyone may search do
+// not ask the server each time.
 func TestRecall(t *testing.T) {
 	s, m := newMount(t)
 	require.NoError(t, os.Mkdir(s.file("d"), 0o700))

@@ -37,7 +37,7 @@ func open(t testing.TB, path string, flags int) *os.File {
 	return f
 }
 
-// TestContent writes and reads files of odd lengths.
+// TestContent checks writing and reading files of odd lengths.
 func TestContent(t *testing.T) {
 	s, m := newMount(t)
 	for _, size := range []int{0, 1, 3, 4095, 4096, 4097, 128<<10 + 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 9<<20 + 13} {
@@ -51,7 +51,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestThrough does the same without delay.
+// TestThrough checks that a mount with Sync writes and reads without delay.
 func TestThrough(t *testing.T) {
 	s := newServer(t, nil)
 	m := s.mount(func(c *Config) { c.Sync = true })
@@ -59,13 +59,14 @@ func TestThrough(t *testing.T) {
 	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
 	_, err := f.Write(data)
 	require.NoError(t, err)
-	holds(t, s.file("a"), data) // and nobody has closed it
+	holds(t, s.file("a"), data) // before any close
 	assert.Zero(t, m.calls(nfs3.ProcCommit))
 	put(t, s.file("a"), data[1:])
 	holds(t, m.file("a"), data[1:])
 }
 
-// TestSmallWrites writes a little at a time, to and fro, and reads in between.
+// TestSmallWrites checks small writes forward and backward, with reads in
+// between.
 func TestSmallWrites(t *testing.T) {
 	s, m := newMount(t)
 	want := sample(300 << 10)
@@ -92,7 +93,8 @@ func TestSmallWrites(t *testing.T) {
 	holds(t, s.file("a"), want)
 }
 
-// TestSyncByReader makes data stable by a descriptor that did not write them.
+// TestSyncByReader checks that fsync of a read-only descriptor covers data
+// written through another.
 func TestSyncByReader(t *testing.T) {
 	s, m := newMount(t)
 	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
@@ -107,7 +109,7 @@ func TestSyncByReader(t *testing.T) {
 	holds(t, s.file("a"), []byte("by f, again"))
 }
 
-// TestHoles writes far behind the end and reads what is between.
+// TestHoles checks writes far beyond the end, and reads of the gap.
 func TestHoles(t *testing.T) {
 	s, m := newMount(t)
 	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
@@ -136,7 +138,7 @@ func TestHoles(t *testing.T) {
 	assert.EqualValues(t, len(want), st.Size)
 }
 
-// TestTruncate empties files in all ways.
+// TestTruncate checks all ways to truncate files.
 func TestTruncate(t *testing.T) {
 	s, m := newMount(t)
 	put(t, m.file("a"), sample(10000))
@@ -144,7 +146,7 @@ func TestTruncate(t *testing.T) {
 	holds(t, s.file("a"), nil)
 	_, err := f.Write([]byte("abc"))
 	require.NoError(t, err)
-	require.NoError(t, os.Truncate(m.file("a"), 2)) // with data on their way
+	require.NoError(t, os.Truncate(m.file("a"), 2)) // with data in flight
 	holds(t, m.file("a"), []byte("ab"))
 	holds(t, s.file("a"), []byte("ab"))
 	require.NoError(t, f.Close())
@@ -153,9 +155,10 @@ func TestTruncate(t *testing.T) {
 	holds(t, s.file("a"), []byte("new"))
 }
 
-// mapped is a child that writes text at 5000 of a file through a mapping, and
-// reads what is before. It is a process of its own: Go takes a thread that waits
-// for a page to be running, and would wait for it before it lets us answer.
+// mapped is a child that writes text at offset 5000 of a file through a
+// mapping, and reads the bytes before. It must be a process of its own: the Go
+// runtime takes a thread in a page fault for a running one, and would wait for
+// it before this process could answer the fault.
 func mapped(args []string) error {
 	f, err := os.OpenFile(args[0], os.O_RDWR, 0)
 	if err != nil {
@@ -184,8 +187,8 @@ func mapped(args []string) error {
 	return unix.Munmap(p)
 }
 
-// TestMmap reads and writes through mappings that are synced, unmapped, or
-// outlive the descriptor.
+// TestMmap checks reads and writes through mappings that are synced, unmapped,
+// or outlive the descriptor.
 func TestMmap(t *testing.T) {
 	s, m := newMount(t)
 	want := sample(3*4096 + 100)
@@ -202,7 +205,7 @@ func TestMmap(t *testing.T) {
 	holds(t, s.file("a"), want)
 }
 
-// TestDirect reads and writes with O_DIRECT: nothing stays here.
+// TestDirect checks that reads and writes with O_DIRECT are not cached.
 func TestDirect(t *testing.T) {
 	s, m := newMount(t)
 	want := sample(2<<20 + 100)
@@ -221,7 +224,7 @@ func TestDirect(t *testing.T) {
 	n, _ = f.ReadAt(got, int64(len(want)))
 	assert.Equal(t, "more", string(got[:n]), "behind what was the end")
 
-	// Behind data that are on their way.
+	// Next to written data in flight.
 	g := open(t, m.file("b"), os.O_RDWR|os.O_CREATE)
 	_, err = g.Write([]byte("aaaaaaaaaa"))
 	require.NoError(t, err)
@@ -231,8 +234,8 @@ func TestDirect(t *testing.T) {
 	holds(t, s.file("b"), []byte("aaabbbaaaa"))
 }
 
-// TestAppend appends to a file that others change in the meantime: what is
-// there when it is opened counts, although attributes are believed for long.
+// TestAppend checks that appending respects changes by others: the size at open
+// counts, although attributes are believed for long.
 func TestAppend(t *testing.T) {
 	s, m := newMount(t)
 	app := func(text string) {
@@ -257,7 +260,7 @@ func TestAppend(t *testing.T) {
 	holds(t, m.file("a"), []byte("one four"))
 }
 
-// TestLocks locks files, which only this mount knows of.
+// TestLocks checks file locks, which are local to the mount.
 func TestLocks(t *testing.T) {
 	_, m := newMount(t)
 	f, g := open(t, m.file("a"), os.O_RDWR|os.O_CREATE), open(t, m.file("a"), os.O_RDWR)
@@ -272,8 +275,8 @@ func TestLocks(t *testing.T) {
 	assert.NoError(t, unix.FcntlFlock(g.Fd(), unix.F_OFD_SETLK, &lock))
 }
 
-// TestCopyRange copies within the mount, by copy_file_range and by reading and
-// writing.
+// TestCopyRange checks copying within the mount, by copy_file_range and by
+// reading and writing.
 func TestCopyRange(t *testing.T) {
 	s, m := newMount(t)
 	want := sample(1<<20 + 17)
@@ -284,7 +287,7 @@ func TestCopyRange(t *testing.T) {
 	assert.EqualValues(t, len(want), n)
 	require.NoError(t, to.Close())
 	holds(t, s.file("b"), want)
-	assert.ErrorIs(t, unix.Fallocate(int(from.Fd()), 0, 0, 10), unix.EBADF) // not for writing
+	assert.ErrorIs(t, unix.Fallocate(int(from.Fd()), 0, 0, 10), unix.EBADF) // not open for writing
 	f := open(t, m.file("b"), os.O_RDWR)
 	assert.ErrorIs(t, unix.Fallocate(int(f.Fd()), 0, 0, 10), unix.EOPNOTSUPP)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestHeldOpen recalls a file that is open and being read.
+// TestHeldOpen checks the recall of a file that is open and being read.
 func TestHeldOpen(t *testing.T) {
 	s := newGranting(t, true)
 	one, two := s.mount(nil), s.mount(nil)
@@ -48,8 +48,8 @@ func TestHeldOpen(t *testing.T) {
 	assert.Zero(t, s.keep.Stats().Late)
 }
 
-// TestHeldBoth has two mounts change names in a directory, and look for them, all at
-// the same time: nobody waits for who waits for him.
+// TestHeldBoth has two mounts change and look up names in one directory at the
+// same time, and checks that no deadlock occurs.
 func TestHeldBoth(t *testing.T) {
 	s := newGranting(t, true)
 	mounts := []*mounted{s.mount(nil), s.mount(nil)}
@@ -77,9 +77,10 @@ func TestHeldBoth(t *testing.T) {
 	assert.Zero(t, s.keep.Stats().Late)
 }
 
-// TestHeldReconnect loses the connection, and with it all that is held.
+// TestHeldReconnect checks that the loss of the connection ends all
+// delegations.
 func TestHeldReconnect(t *testing.T) {
-	s := newLeasing(t, 300*time.Millisecond, true) // for so long nobody changes what was held
+	s := newLeasing(t, 300*time.Millisecond, true) // changes of lost delegations wait this long
 	m, other := s.mount(nil), s.mount(nil)
 	put(t, s.file("a"), []byte("a"))
 	for range 2 {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// same asserts that a mount shows what the server has at a name, the content too.
+// same asserts that a mount shows the server's object at a name, content
+// included.
 func (m *mounted) same(s *server, name string) {
 	m.t.Helper()
 	var here, there unix.Stat_t
@@ -31,8 +32,8 @@ func (m *mounted) same(s *server, name string) {
 	assert.Equal(m.t, want, got, name)
 }
 
-// TestHeldMounted mounts something on a directory that is held: it stays there when
-// that is recalled.
+// TestHeldMounted checks that a file system mounted on a delegated directory
+// stays mounted when the delegation is recalled.
 func TestHeldMounted(t *testing.T) {
 	s := newLeasing(t, 300*time.Millisecond, true)
 	one, two := s.mount(nil), s.mount(nil)
@@ -48,10 +49,11 @@ func TestHeldMounted(t *testing.T) {
 	assert.FileExists(t, one.file("d/below"))
 }
 
-// heldTree is what TestHeldChanges begins with: files, and names that are not there.
+// heldTree is the names that TestHeldChanges begins with, absent ones included.
 var heldTree = []string{"", "a", "d", "d/b", "none", "d/none", "a.new"}
 
-// TestHeldChanges has one mount hold a tree, and then changes it by another one.
+// TestHeldChanges has one mount hold delegations of a tree, and checks that the
+// mount sees each change by another one.
 func TestHeldChanges(t *testing.T) {
 	for _, tt := range []struct {
 		what   string

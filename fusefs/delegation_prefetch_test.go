@@ -13,7 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestHeldEarly opens a small file, which is read by the way, unless it changes then.
+// TestHeldEarly checks that opening a small file reads it ahead, and that the
+// data is discarded if the file changes meanwhile.
 func TestHeldEarly(t *testing.T) {
 	s := newGranting(t, true)
 	m, other := s.mount(nil), s.mount(nil)
@@ -22,9 +23,9 @@ func TestHeldEarly(t *testing.T) {
 		old := time.Now().Add(-time.Hour)
 		require.NoError(t, os.Chtimes(s.file(name), old, old))
 	}
-	time.Sleep(50 * time.Millisecond) // the server's clock is to leave the tick that ctime is of
+	time.Sleep(50 * time.Millisecond) // lets the server's clock leave the tick of the ctime
 	lstat(t, m.file("a"))
-	put(t, m.file("c"), nil) // tells what the clock shows
+	put(t, m.file("c"), nil) // shows the server's clock
 	time.Sleep(50 * time.Millisecond)
 	f := open(t, m.file("a"), os.O_RDONLY)
 	require.Equal(t, 1, m.calls(nfs3.ProcRead))

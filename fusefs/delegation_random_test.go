@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A twoMounts plays at random with a small tree by two mounts of one server, one
-// change at a time, and looks after each whether both show what the server has.
+// A twoMounts makes random changes to a small tree through two mounts of one
+// server, one at a time. After each change it checks that both mounts show the
+// server's state.
 type twoMounts struct {
 	*rand.Rand
 	t      *testing.T
@@ -31,7 +32,7 @@ func (p *twoMounts) name() string {
 	return filepath.Join(playDirs[p.IntN(len(playDirs))], string(rune('a'+p.IntN(4))))
 }
 
-// change makes a change by one of the mounts, which may well be refused.
+// change makes a change through one of the mounts. The change may fail.
 func (p *twoMounts) change(m *mounted) (what string, err error) {
 	m.settled()
 	a, b := p.name(), p.name()
@@ -76,7 +77,7 @@ func (p *twoMounts) change(m *mounted) (what string, err error) {
 	return what, err
 }
 
-// look compares what a mount shows with what the server has.
+// look compares an object in a mount with the server's.
 func (p *twoMounts) look(m *mounted, name string) {
 	var here, there unix.Stat_t
 	missing := unix.Lstat(p.s.file(name), &there)
@@ -100,12 +101,12 @@ func (p *twoMounts) look(m *mounted, name string) {
 	require.Equal(p.t, string(want), string(got[:n]), "%s: %q", name, p.log)
 }
 
-// essence returns what of st must be the same here and there.
+// essence returns the fields of st that must agree between mount and server.
 func essence(st *unix.Stat_t) []any {
 	return []any{st.Ino, st.Mode, st.Size, st.Nlink, st.Mtim, st.Ctim}
 }
 
-// lists compares a listing.
+// lists compares the listing of a directory.
 func (p *twoMounts) lists(m *mounted, dir string) {
 	want, got := list(p.t, p.s.file(dir)), list(p.t, m.file(dir))
 	sort.Strings(want)
@@ -113,7 +114,8 @@ func (p *twoMounts) lists(m *mounted, dir string) {
 	require.Equal(p.t, want, got, "%s: %q", dir, p.log)
 }
 
-// TestHeldRandom plays for a while.
+// TestHeldRandom checks that random changes through two mounts are seen by
+// both.
 func TestHeldRandom(t *testing.T) {
 	s := newGranting(t, true)
 	for _, d := range playDirs[1:] {

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newGranting is a server that lets clients hold things, of an export that others
-// change, or not.
+// newGranting returns a server that grants delegations. exclusive says that
+// only its clients change the export.
 func newGranting(t testing.TB, exclusive bool) *server {
 	return newLeasing(t, 0, exclusive)
 }
 
-// newLeasing is newGranting with another lease than the usual one.
+// newLeasing is newGranting with a lease; 0 means the default.
 func newLeasing(t testing.TB, lease time.Duration, exclusive bool) *server {
 	t.Helper()
 	keep, err := delegserver.New(delegserver.Config{Lease: lease})
@@ -29,7 +29,7 @@ func newLeasing(t testing.TB, lease time.Duration, exclusive bool) *server {
 	return serve(t, nil, keep, exports.Options{Exclusive: exclusive})
 }
 
-// reads opens a file, and returns what it is and its content.
+// reads opens a file, and returns its attributes and content.
 func reads(t testing.TB, path string) (unix.Stat_t, string) {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_RDONLY, 0)
@@ -43,8 +43,8 @@ func reads(t testing.TB, path string) (unix.Stat_t, string) {
 	return st, string(p[:n])
 }
 
-// settled waits until no file is open: the kernel does not wait for the end of a close,
-// and what is open is hidden when it is removed.
+// settled waits until no file is open. The kernel does not wait for the end of
+// a close, and removing an open file hides it.
 func (m *mounted) settled() {
 	m.t.Helper()
 	require.Eventually(m.t, func() bool {
@@ -52,7 +52,8 @@ func (m *mounted) settled() {
 	}, 10*time.Second, time.Millisecond)
 }
 
-// TestHeldAgain goes over a tree twice: the second time the server hears nothing.
+// TestHeldAgain reads a tree twice, and checks that the second time needs no
+// calls.
 func TestHeldAgain(t *testing.T) {
 	s := newGranting(t, true)
 	var names []string
@@ -79,7 +80,8 @@ func TestHeldAgain(t *testing.T) {
 	assert.EqualValues(t, len(names)+4, m.set.Stats().Held)
 	assert.Zero(t, m.set.Stats().Refused)
 
-	// What nobody used for long takes an atomic operation, and no call.
+	// After a long time without use, a delegation takes an atomic operation,
+	// and no call.
 	for range 2 {
 		m.rest()
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// TestHeldUsers: what one user may do says nothing of another.
+// TestHeldUsers checks that one user's rights are not applied to another.
 func TestHeldUsers(t *testing.T) {
 	s := newGranting(t, true)
 	m := s.mount(nil)
@@ -46,7 +46,7 @@ func TestHeldUsers(t *testing.T) {
 	require.NoError(t, err, out)
 }
 
-// TestHeldOwn changes by the mount that holds.
+// TestHeldOwn checks changes by the mount that holds the delegations.
 func TestHeldOwn(t *testing.T) {
 	s := newGranting(t, true)
 	m := s.mount(nil)
@@ -78,7 +78,8 @@ func TestHeldOwn(t *testing.T) {
 	assert.Equal(t, calls, m.calls(nfs3.ProcLookup), "names made and removed here are known")
 }
 
-// TestHeldShared reads again what is on an export that others change too.
+// TestHeldShared checks that changes of delegated files on a shared export are
+// seen, whoever makes them.
 func TestHeldShared(t *testing.T) {
 	s := newGranting(t, false)
 	m, other := s.mount(nil), s.mount(nil)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHeldDeleted: a file that a process of the server's host removes while a client
-// holds it unused is not kept on the disk.
+// TestHeldDeleted checks that an unused delegation does not keep a file on disk
+// that a process of the server's host removes.
 func TestHeldDeleted(t *testing.T) {
 	s := newGranting(t, false)
 	put(t, s.file("f"), []byte("content"))
@@ -27,7 +27,7 @@ func TestHeldDeleted(t *testing.T) {
 	assert.Eventually(t, func() bool { return opened(st) == 0 }, 20*time.Second, 10*time.Millisecond)
 }
 
-// opened returns how many descriptors the process has of a file.
+// opened returns the number of this process's descriptors of a file.
 func opened(of unix.Stat_t) (n int) {
 	fds, _ := filepath.Glob("/proc/self/fd/*")
 	for _, fd := range fds {

@@ -27,8 +27,8 @@ func (s *server) fill(count int) (names []string) {
 	return names
 }
 
-// TestLongListing lists 10,000 entries while some of them go away, and others
-// come.
+// TestLongListing checks a listing of 10,000 entries while some of them are
+// removed, and others added.
 func TestLongListing(t *testing.T) {
 	s, m := newMount(t)
 	names := s.fill(10_000)
@@ -60,7 +60,8 @@ func TestLongListing(t *testing.T) {
 	assert.Equal(t, slices.Sorted(slices.Values(list(t, s.back))), list(t, m.dir))
 }
 
-// TestSeekDir goes back in a listing, to the start and to a place in it.
+// TestSeekDir checks seeking back in a listing, to the start and to an offset
+// within.
 func TestSeekDir(t *testing.T) {
 	s, m := newMount(t)
 	s.fill(2000)
@@ -84,7 +85,7 @@ func TestSeekDir(t *testing.T) {
 	_, err = unix.Seek(fd, place, unix.SEEK_SET)
 	require.NoError(t, err)
 	assert.Equal(t, third, read())
-	put(t, s.file("aaa"), nil) // listings begin anew
+	put(t, s.file("aaa"), nil) // the next listing must show it
 	_, err = unix.Seek(fd, 0, unix.SEEK_SET)
 	require.NoError(t, err)
 	assert.NotEqual(t, second, first)
@@ -100,8 +101,8 @@ func TestSeekDir(t *testing.T) {
 	assert.Len(t, all, 2001)
 }
 
-// TestListingKnows looks at files as it lists them, as ls -l does: that costs
-// next to no calls beside the listing's.
+// TestListingKnows checks that listing files and calling lstat for each, as ls
+// -l does, costs few calls besides those of the listing.
 func TestListingKnows(t *testing.T) {
 	s, m := newMount(t)
 	s.fill(1000)
@@ -121,10 +122,10 @@ func TestListingKnows(t *testing.T) {
 	assert.Less(t, m.calls(nfs3.ProcLookup)+m.calls(nfs3.ProcGetAttr)-before, 300)
 }
 
-// An oddFS lists in an odd way.
+// An oddFS has odd listings.
 type oddFS struct {
 	vfs.FS
-	big    bool // cookies with the highest bit
+	big    bool // cookies have the highest bit set
 	bad    atomic.Int32
 	noPlus bool
 }
@@ -146,8 +147,8 @@ func (f *oddFS) ReadDir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, cookie
 	})
 }
 
-// TestOddListings lists with cookies that are no offsets, from a server that
-// loses its place, and from one without READDIRPLUS.
+// TestOddListings checks listings with cookies that are no valid offsets, from
+// a server that forgets cookies, and from one without READDIRPLUS.
 func TestOddListings(t *testing.T) {
 	for name, odd := range map[string]*oddFS{"big cookies": {big: true}, "no plus": {noPlus: true}, "forgetful": {}, "forgetful, big": {big: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +167,8 @@ func TestOddListings(t *testing.T) {
 	}
 }
 
-// TestLostPlace gives up where the server never finds the place again.
+// TestLostPlace checks that a listing fails if the server never knows the
+// cookie again.
 func TestLostPlace(t *testing.T) {
 	odd := &oddFS{}
 	s := newServer(t, func(fs vfs.FS) vfs.FS { odd.FS = fs; return odd })
@@ -179,7 +181,8 @@ func TestLostPlace(t *testing.T) {
 	assert.Len(t, list(t, m.dir), 3000)
 }
 
-// TestOffsets gives each cookie a place, and no place two.
+// TestOffsets checks that each cookie gets an offset, and no two cookies the
+// same one.
 func TestOffsets(t *testing.T) {
 	d := &dir{}
 	seen := make(map[uint64]uint64)

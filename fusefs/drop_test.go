@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// heldUnseen returns file a of the server, which m holds and has told the kernel of by a
-// reply that the kernel has not taken yet.
+// heldUnseen returns file a of the server, which m holds a delegation of. m has
+// told the kernel of the file in a reply that the kernel has not taken yet.
 func (m *mounted) heldUnseen(s *server) *node {
 	m.t.Helper()
 	put(m.t, s.file("a"), []byte("a"))
@@ -27,8 +27,8 @@ func (m *mounted) heldUnseen(s *server) *node {
 	return n
 }
 
-// TestDropUnseen recalls what the kernel is about to learn of: it must not believe that
-// any more.
+// TestDropUnseen recalls a file that the kernel is about to learn of, and
+// checks that the kernel does not believe the old state.
 func TestDropUnseen(t *testing.T) {
 	s := newGranting(t, true)
 	m, other := s.mount(nil), s.mount(nil)
@@ -50,7 +50,7 @@ func TestDropUnseen(t *testing.T) {
 	holds(t, m.file("a"), []byte("after"))
 }
 
-// TestDropForgotten recalls what the kernel has forgotten.
+// TestDropForgotten checks the drop of a file that the kernel has forgotten.
 func TestDropForgotten(t *testing.T) {
 	s := newGranting(t, true)
 	m := s.mount(nil)
@@ -67,8 +67,8 @@ func TestDropForgotten(t *testing.T) {
 	<-done
 }
 
-// TestHeldNoRoom has a server that lets a mount hold next to nothing: what is not held
-// is as close to open as ever.
+// TestHeldNoRoom checks close-to-open consistency with a server that grants
+// only one delegation.
 func TestHeldNoRoom(t *testing.T) {
 	keep, err := delegserver.New(delegserver.Config{Grants: 1})
 	require.NoError(t, err)

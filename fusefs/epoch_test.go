@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestEpochOnce drops names that were told at several times: those that were told before
-// a note need no other one.
+// TestEpochOnce drops names that were told at several times, and checks that
+// those told before a notification need no other.
 func TestEpochOnce(t *testing.T) {
 	_, m := newMount(t)
 	told := []uint64{m.tick(), m.tick()}
@@ -23,7 +23,8 @@ func TestEpochOnce(t *testing.T) {
 	assert.Greater(t, m.epoch.began, first)
 }
 
-// TestEpochBarred has several wait for names since something is mounted: they look once.
+// TestEpochBarred has several callers wait for names because something is
+// mounted, and checks that the mount tables are read once.
 func TestEpochBarred(t *testing.T) {
 	_, m := newMount(t)
 	var st unix.Stat_t

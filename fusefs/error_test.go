@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A fullFS has no room for data while it is full.
+// A fullFS refuses data while it is full.
 type fullFS struct {
 	vfs.FS
 	full atomic.Pointer[error]
@@ -31,8 +31,8 @@ func (f *fullFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte,
 	return f.FS.Write(ctx, c, h, p, off, how)
 }
 
-// TestWriteErrors shows that who wrote is told that data are lost: by fsync, or
-// else by close, once.
+// TestWriteErrors checks that lost data is reported once, by fsync or otherwise
+// by close.
 func TestWriteErrors(t *testing.T) {
 	for _, want := range []error{unix.ENOSPC, unix.EDQUOT, unix.EIO} {
 		t.Run(want.Error(), func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestWriteErrors(t *testing.T) {
 			assert.NoError(t, f.Sync(), "once")
 			_, err = f.WriteString("lost again")
 			require.NoError(t, err)
-			lstat(t, m.file("a")) // sends the data, but is not who wants to know
+			lstat(t, m.file("a")) // sends the data, but does not report the loss
 			assert.ErrorIs(t, f.Close(), want)
 
 			f = open(t, m.file("a"), os.O_RDWR)
@@ -69,7 +69,7 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
-// TestErrno shows what programs are told.
+// TestErrno checks the status that programs get for each error.
 func TestErrno(t *testing.T) {
 	m := &Mount{cfg: Config{Log: discard}}
 	for _, tt := range []struct {
@@ -92,7 +92,8 @@ func TestErrno(t *testing.T) {
 	}
 }
 
-// TestUnreachable loses the server under a mount that does not wait for it.
+// TestUnreachable checks that programs get EIO when the calls of the mount fail
+// without an answer.
 func TestUnreachable(t *testing.T) {
 	s, m := newMount(t)
 	put(t, s.file("a"), []byte("x"))

@@ -16,7 +16,7 @@ import (
 // lately are attributes that show a change.
 var lately = nfs3.Attr{Type: nfs3.TypeReg, Mode: 0o644, Nlink: 1, Size: 99}
 
-// heldSeen is heldUnseen for what the kernel has seen.
+// heldSeen is heldUnseen for a file that the kernel knows.
 func (m *mounted) heldSeen(s *server) *node {
 	m.t.Helper()
 	n := m.heldUnseen(s)
@@ -24,14 +24,14 @@ func (m *mounted) heldSeen(s *server) *node {
 	return n
 }
 
-// grantedAgain takes another grant of n that was asked for at tick began.
+// grantedAgain records another delegation of n, requested at tick began.
 func (m *mounted) grantedAgain(n *node, began uint64) {
 	n.object().Open(m.t.Context())
 	m.granted(n, began, &lately, true)
 }
 
-// TestGrantedLate takes a grant that was dropped before, or that came during a change of
-// ours: its attributes are old.
+// TestGrantedLate checks that the attributes of a delegation are ignored if the
+// delegation was dropped before, or was granted during a change of ours.
 func TestGrantedLate(t *testing.T) {
 	s := newGranting(t, true)
 	m := s.mount(nil)
@@ -46,7 +46,7 @@ func TestGrantedLate(t *testing.T) {
 	}
 }
 
-// TestDropUse: what is dropped has no user.
+// TestDropUse checks that drop ends the use of a node.
 func TestDropUse(t *testing.T) {
 	s := newGranting(t, true)
 	m := s.mount(nil)
@@ -56,7 +56,8 @@ func TestDropUse(t *testing.T) {
 	assert.Zero(t, n.object().Trust())
 }
 
-// TestGrantedChanged takes a grant that shows a change: the kernel hears of it.
+// TestGrantedChanged checks that the kernel learns of a change that a new
+// delegation shows.
 func TestGrantedChanged(t *testing.T) {
 	s := newGranting(t, true)
 	m := s.mount(nil)
@@ -65,7 +66,8 @@ func TestGrantedChanged(t *testing.T) {
 	assert.EqualValues(t, lately.Size, lstat(t, m.file("a")).Size)
 }
 
-// TestRest ends the one use that is counted of what nobody uses.
+// TestRest checks that rest ends the only counted use of a node that nobody
+// uses any more.
 func TestRest(t *testing.T) {
 	s := newGranting(t, true)
 	m := s.mount(nil)
@@ -84,8 +86,8 @@ func TestRest(t *testing.T) {
 	assert.Zero(t, n.object().Trust())
 }
 
-// TestAdrift gives up a change, which the server may make at any time: nothing that is
-// held of the file counts any more.
+// TestAdrift abandons a change that the server may still make, and checks that
+// nothing is served under the file's delegation any more.
 func TestAdrift(t *testing.T) {
 	s := newGranting(t, true)
 	m := s.mount(func(c *Config) { c.RegMin, c.RegMax = 0, 0 })
@@ -105,7 +107,7 @@ func TestAdrift(t *testing.T) {
 	assert.Error(t, os.Chmod(m.file("a"), 0o600))
 	m.setBefore(nil)
 	for range 2 {
-		require.NoError(t, os.Chmod(s.file("a"), 0o600)) // by the server, late
+		require.NoError(t, os.Chmod(s.file("a"), 0o600)) // the server makes the change late
 		calls = m.total()
 		m.same(s, "a")
 		assert.Greater(t, m.total(), calls)

@@ -21,8 +21,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// silence makes the server answer nothing until the returned function is
-// called. hangs has a value for each call that waits.
+// silence makes the server answer nothing until speak is called. hangs gets the
+// procedure of each waiting call.
 func (m *mounted) silence() (hangs chan uint32, speak func()) {
 	hangs, over := make(chan uint32, 1000), make(chan struct{})
 	m.setDown(true)
@@ -50,8 +50,8 @@ func start(t testing.TB, path string) *exec.Cmd {
 	return cmd
 }
 
-// TestKill kills a program that waits for a dead server. It ends; a signal that
-// it could catch does not make it fail.
+// TestKill checks that a killed program ends although it waits for a dead
+// server, and that a signal it could catch does not make it fail.
 func TestKill(t *testing.T) {
 	s, m := newMount(t)
 	put(t, s.file("a"), []byte("x"))
@@ -61,21 +61,21 @@ func TestKill(t *testing.T) {
 	<-hangs
 	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
-	time.Sleep(3 * killPoll) // in which it would give up
+	time.Sleep(3 * killPoll) // long enough to end it, if it did
 	require.NoError(t, cmd.Process.Kill())
 	err := cmd.Wait()
 	status, ok := err.(*exec.ExitError)
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, syscall.SIGKILL, status.Sys().(syscall.WaitStatus).Signal())
 
-	other := start(t, m.file("b")) // who is not killed waits on
+	other := start(t, m.file("b")) // a program that is not killed continues to wait
 	<-hangs
 	require.NoError(t, other.Process.Signal(syscall.SIGCHLD))
 	speak()
 	assert.NoError(t, other.Wait())
 }
 
-// act is a child that does something to a file of a directory, once it is told to.
+// act is a child that does something to a file once it is told to.
 func act(args []string) error {
 	what, name := args[0], args[1]
 	var f *os.File
@@ -101,7 +101,7 @@ func act(args []string) error {
 		err = os.Rename(name, name+"2")
 	case "remove":
 		err = os.Remove(name)
-	case "exit": // which closes
+	case "exit": // exiting closes the file
 		_, err = f.WriteString("kept")
 		fmt.Println("written")
 		time.Sleep(time.Hour)
@@ -111,8 +111,9 @@ func act(args []string) error {
 	return err
 }
 
-// TestKillUp kills programs whose calls the server, which answers others, keeps. They
-// end; the calls go on, and what they do is seen when they have done it.
+// TestKillUp kills programs whose calls the server delays while it answers
+// others. It checks that the programs end, that their calls continue, and that
+// the effects of these are seen when they are done.
 func TestKillUp(t *testing.T) {
 	s, m := newMount(t)
 	waits := map[string]uint32{
@@ -123,7 +124,7 @@ func TestKillUp(t *testing.T) {
 	ready := make(map[string]*bufio.Scanner)
 	var tell []io.Writer
 	for what := range waits {
-		require.NoError(t, os.Mkdir(s.file(what), 0o755)) // which the kernel keeps to one at a time
+		require.NoError(t, os.Mkdir(s.file(what), 0o755)) // the kernel locks a directory while it changes a name
 		if what != "make" {
 			put(t, s.file(what+"/f"), sample(8<<10))
 		}
@@ -163,7 +164,7 @@ func TestKillUp(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for what := range cmds {
-		if what == "exit" { // it calls when it is killed
+		if what == "exit" { // this program calls when it is killed
 			require.True(t, ready[what].Scan())
 			continue
 		}
@@ -226,7 +227,7 @@ func TestKillUp(t *testing.T) {
 	}, 30*time.Second, time.Millisecond, "open files")
 }
 
-// TestAbortDead takes the mount of a dead server away by force.
+// TestAbortDead checks a forced unmount while the server does not answer.
 func TestAbortDead(t *testing.T) {
 	s := newServer(t, nil)
 	m := s.mount(nil)
@@ -240,7 +241,7 @@ func TestAbortDead(t *testing.T) {
 	speak()
 }
 
-// TestProcess reads what /proc says of this process.
+// TestProcess checks the parsing of /proc/PID/status, and killed.
 func TestProcess(t *testing.T) {
 	pid := uint32(os.Getpid())
 	assert.False(t, killed(pid))
@@ -251,9 +252,10 @@ func TestProcess(t *testing.T) {
 	assert.Empty(t, field(text, "None"))
 }
 
-// A process that got the number of one that asked has nothing of its groups to give.
+// TestGroupsOfAnother checks that a process that reuses the number of a
+// request's process lends no groups to the request.
 func TestGroupsOfAnother(t *testing.T) {
-	needFUSE(t) // and root
+	needFUSE(t) // also checks for root
 	cmd := exec.Command("sleep", "100")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4000, Gid: 7, Groups: []uint32{7, 8, 9}}}
 	require.NoError(t, cmd.Start())

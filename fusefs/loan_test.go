@@ -30,7 +30,7 @@ func (s *server) aTree(dirs, files int) (names []string) {
 	return names
 }
 
-// pass reads files, and returns the calls that it took.
+// pass reads files, and returns the number of calls.
 func (m *mounted) pass(names []string) int {
 	m.t.Helper()
 	calls := m.total()
@@ -41,8 +41,8 @@ func (m *mounted) pass(names []string) int {
 	return m.total() - calls
 }
 
-// TestHeldElsewhere has another mount make a file: what is held of other directories
-// stays, and is served.
+// TestHeldElsewhere has another mount make a file, and checks that delegations
+// of other directories stay and are served.
 func TestHeldElsewhere(t *testing.T) {
 	s := newGranting(t, true)
 	names := s.aTree(4, 10)
@@ -62,15 +62,15 @@ func TestHeldElsewhere(t *testing.T) {
 	assert.Zero(t, m.epochs())
 }
 
-// epochs returns when the kernel was told last to look up all names anew.
+// epochs returns the tick of the last notification to look up all names anew.
 func (m *mounted) epochs() uint64 {
 	m.epoch.mu.Lock()
 	defer m.epoch.mu.Unlock()
 	return m.epoch.began
 }
 
-// TestHeldForgotten has the kernel forget a tree: what is held of it stays, and only the
-// data are asked for again.
+// TestHeldForgotten has the kernel forget a tree, and checks that its
+// delegations stay and only the data is read again.
 func TestHeldForgotten(t *testing.T) {
 	s := newGranting(t, true)
 	names := s.aTree(2, 10)
@@ -92,8 +92,8 @@ func TestHeldForgotten(t *testing.T) {
 	assert.Equal(t, reading+len(names), m.calls(nfs3.ProcRead))
 }
 
-// blocked makes calls of a procedure wait. Of the functions that it returns the first
-// one returns when one does, and the other one lets it go.
+// blocked makes calls of a procedure wait. begun returns when such a call
+// waits, and end lets the calls proceed.
 func (m *mounted) blocked(proc uint32) (begun, end func()) {
 	began, ended := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -116,8 +116,8 @@ func (m *mounted) blocked(proc uint32) (begun, end func()) {
 	}, end
 }
 
-// TestLoanBusy recalls a directory in which a request of ours is under way that the
-// kernel waits for: the names go another way, and nobody waits.
+// TestLoanBusy recalls a directory while the kernel waits for a request of ours
+// in it, and checks that an epoch takes its names back without waiting.
 func TestLoanBusy(t *testing.T) {
 	for proc, use := range map[uint32]func(dir string){
 		nfs3.ProcReadDirPlus: func(dir string) { _, _ = os.ReadDir(dir) },
@@ -154,8 +154,8 @@ func TestLoanBusy(t *testing.T) {
 	}
 }
 
-// TestLoanMoved renames what the kernel has been lent to a directory that is recalled
-// then: the new name was lent as well.
+// TestLoanMoved renames a lent name to another directory, which is then
+// recalled, and checks that the new name is taken back too.
 func TestLoanMoved(t *testing.T) {
 	s := newGranting(t, true)
 	names := s.aTree(2, 1)
@@ -169,7 +169,7 @@ func TestLoanMoved(t *testing.T) {
 	assert.FileExists(t, m.file("d0/f0"))
 }
 
-// TestLoanCounted is which names can be taken back one by one.
+// TestLoanCounted checks which names can be taken back one by one.
 func TestLoanCounted(t *testing.T) {
 	var l loan
 	for i := range maxLent {
@@ -190,7 +190,8 @@ func TestLoanCounted(t *testing.T) {
 	assert.Len(t, l.names, 1)
 }
 
-// TestLoanShy recalls a directory again and again.
+// TestLoanShy checks that a directory with many recalls is not lent for a time
+// that doubles.
 func TestLoanShy(t *testing.T) {
 	var l loan
 	now := time.Now()
@@ -214,7 +215,8 @@ func TestLoanShy(t *testing.T) {
 	assert.Zero(t, recall())
 }
 
-// TestLoanUnseen lends a name to a thread of which nobody sees what it does.
+// TestLoanUnseen checks that a name lent to a thread that cannot be seen is not
+// tracked.
 func TestLoanUnseen(t *testing.T) {
 	s := newGranting(t, true)
 	m := s.mount(nil)
@@ -228,7 +230,8 @@ func TestLoanUnseen(t *testing.T) {
 	assert.True(t, root.asDir().loan.many)
 }
 
-// TestAnswers waits for the reply that tells a thread of a name.
+// TestAnswers checks that untaken waits for the reply that tells a thread of a
+// name.
 func TestAnswers(t *testing.T) {
 	s := newGranting(t, true)
 	m := s.mount(nil)

@@ -19,10 +19,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// noSpace is what a fullFS says.
+// noSpace is the error of a fullFS.
 var noSpace error = unix.ENOSPC
 
-// newFull is a server that can be full, and a mount of it.
+// newFull returns a server that can be full, and a mount of it.
 func newFull(t testing.TB) (*fullFS, *server, *mounted) {
 	t.Helper()
 	full := new(fullFS)
@@ -30,7 +30,7 @@ func newFull(t testing.TB) (*fullFS, *server, *mounted) {
 	return full, s, s.mount(nil)
 }
 
-// loses writes to f what the server will not take.
+// loses writes data to a file while the server refuses data.
 func (f *fullFS) loses(t testing.TB, to *os.File) {
 	t.Helper()
 	f.full.Store(&noSpace)
@@ -38,7 +38,7 @@ func (f *fullFS) loses(t testing.TB, to *os.File) {
 	require.NoError(t, err, "nobody knows yet")
 }
 
-// ended runs a program that must end.
+// ended runs a program that must end within a minute.
 func ended(t testing.TB, cmd *exec.Cmd) error {
 	t.Helper()
 	require.NoError(t, cmd.Start())
@@ -47,8 +47,8 @@ func ended(t testing.TB, cmd *exec.Cmd) error {
 	return cmd.Wait()
 }
 
-// TestLossOfCopy: who has a copy of a descriptor and exits closes it, and takes
-// nothing from the fsync or the close of who wrote.
+// TestLossOfCopy checks that a process that inherits a descriptor and exits
+// does not consume the report that the writer's fsync or close must give.
 func TestLossOfCopy(t *testing.T) {
 	full, _, m := newFull(t)
 	for _, byClose := range []bool{false, true} {
@@ -67,7 +67,8 @@ func TestLossOfCopy(t *testing.T) {
 	}
 }
 
-// TestLossOfAll: each open file of the node is told, whoever was told before.
+// TestLossOfAll checks that each open file of the node reports a loss,
+// regardless of earlier reports to others.
 func TestLossOfAll(t *testing.T) {
 	full, _, m := newFull(t)
 	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
@@ -87,8 +88,8 @@ func TestLossOfAll(t *testing.T) {
 	}
 }
 
-// TestLossLater: a failure that no fsync has told of is told to the next fsync,
-// of whoever opens the file then; not to who empties it.
+// TestLossLater checks that a failure that no fsync has reported is reported by
+// the next fsync of any later opener, unless the file is emptied first.
 func TestLossLater(t *testing.T) {
 	full, s, m := newFull(t)
 	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
@@ -116,8 +117,8 @@ func TestLossLater(t *testing.T) {
 	holds(t, s.file("a"), []byte("fine"))
 }
 
-// TestLossBeforeChange: who changes the file otherwise sends the data first, but
-// is not who wants to know.
+// TestLossBeforeChange checks that other changes of the file send the data
+// first, but do not report its loss.
 func TestLossBeforeChange(t *testing.T) {
 	full, s, m := newFull(t)
 	for name, change := range map[string]func(f *os.File) error{
@@ -142,7 +143,7 @@ func TestLossBeforeChange(t *testing.T) {
 				name += "2"
 			}
 			err := open(t, m.file(name), os.O_RDONLY).Sync()
-			if name == "empty" { // nothing is lost of what has no content
+			if name == "empty" { // an emptied file has no losses
 				assert.NoError(t, err)
 			} else {
 				assert.ErrorIs(t, err, unix.ENOSPC, "no fsync has told of it yet")
@@ -151,7 +152,7 @@ func TestLossBeforeChange(t *testing.T) {
 	}
 }
 
-// TestLossInWrite: who writes on is told, too, and once.
+// TestLossInWrite checks that a later write reports a loss too, once.
 func TestLossInWrite(t *testing.T) {
 	full, _, m := newFull(t)
 	full.full.Store(&noSpace)
@@ -171,7 +172,7 @@ func TestLossInWrite(t *testing.T) {
 	assert.NoError(t, f.Close())
 }
 
-// writeBetween is a child that opens a file, and writes to it when it is told to.
+// writeBetween is a child that opens a file, and writes to it when told to.
 func writeBetween(args []string) error {
 	f, err := os.OpenFile(args[0], os.O_WRONLY, 0)
 	if err != nil {
@@ -186,11 +187,11 @@ func writeBetween(args []string) error {
 	}
 	fmt.Println("wrote")
 	_, err = io.Copy(io.Discard, os.Stdin)
-	return err // it exits without a look at what close says
+	return err // it exits without a look at the result of close
 }
 
-// TestLossOfAnother: who writes in another's name has the data of the first sent.
-// That they are lost concerns the first all the same.
+// TestLossOfAnother checks that a write by another user first sends the data of
+// the first user, and that its loss is still reported to the first user.
 func TestLossOfAnother(t *testing.T) {
 	full, s, m := newFull(t)
 	put(t, s.file("a"), nil)
@@ -222,8 +223,8 @@ func TestLossOfAnother(t *testing.T) {
 	assert.Equal(t, "by another", string(got[4096:]))
 }
 
-// fsyncInherited is a child that calls fsync for a descriptor that it has got, when
-// it is told to.
+// fsyncInherited is a child that calls fsync on an inherited descriptor when
+// told to.
 func fsyncInherited([]string) error {
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
 		return err
@@ -231,7 +232,7 @@ func fsyncInherited([]string) error {
 	return os.NewFile(4, "").Sync()
 }
 
-// TestLossAfterKill: an fsync that was given up has told of nothing.
+// TestLossAfterKill checks that an abandoned fsync has not reported anything.
 func TestLossAfterKill(t *testing.T) {
 	for name, before := range map[string]bool{"lost before": true, "lost after": false} {
 		t.Run(name, func(t *testing.T) { lossAfterKill(t, before) })
@@ -245,7 +246,7 @@ func lossAfterKill(t *testing.T, before bool) {
 	cmd.ExtraFiles = append(cmd.ExtraFiles, f)
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
-	require.NoError(t, cmd.Start()) // it closes its copies of f, and the server has to answer
+	require.NoError(t, cmd.Start()) // it closes its copies of f, which needs a server that answers
 	full.loses(t, f)
 	if before {
 		closes := exec.Command("/bin/true")
@@ -258,7 +259,7 @@ func lossAfterKill(t *testing.T, before bool) {
 	hangs, speak := m.silence()
 	over := sync.OnceFunc(speak)
 	t.Cleanup(over)
-	end := time.AfterFunc(30*time.Second, over) // else nothing ends it
+	end := time.AfterFunc(30*time.Second, over) // otherwise nothing ends it
 	defer end.Stop()
 	_, err = in.Write([]byte("x"))
 	require.NoError(t, err)
@@ -270,24 +271,24 @@ func lossAfterKill(t *testing.T, before bool) {
 		}
 	}
 	require.NoError(t, cmd.Process.Kill())
-	time.Sleep(2 * killPoll) // it gives up now
+	time.Sleep(2 * killPoll) // fsync is given up here
 	over()
 	assert.Error(t, cmd.Wait())
 	assert.ErrorIs(t, f.Sync(), unix.ENOSPC)
 }
 
-// TestLossIsSeen: who reads what is lost sees what the server has, even by the
-// descriptor that it was written by.
+// TestLossIsSeen checks that reads of lost data return the server's data, even
+// through the descriptor of the write.
 func TestLossIsSeen(t *testing.T) {
 	full, s, m := newFull(t)
-	put(t, s.file("a"), []byte("kept")) // as long as what is lost
+	put(t, s.file("a"), []byte("kept")) // as long as the lost data
 	f := open(t, m.file("a"), os.O_RDWR)
-	_, err := f.ReadAt(make([]byte, 4), 0) // so that the kernel has it
+	_, err := f.ReadAt(make([]byte, 4), 0) // fills the kernel's page cache
 	require.NoError(t, err)
 	full.loses(t, f)
 	got := make([]byte, 10)
 	n, _ := f.ReadAt(got, 0)
-	if string(got[:n]) == "lost" { // it was not sent yet
+	if string(got[:n]) == "lost" { // not sent yet
 		assert.ErrorIs(t, f.Sync(), unix.ENOSPC)
 	}
 	n, err = f.ReadAt(got, 0)
@@ -298,14 +299,14 @@ func TestLossIsSeen(t *testing.T) {
 	assert.EqualValues(t, 4, info.Size())
 }
 
-// TestLossForgotten: a node that the kernel forgets leaves what nobody was told
-// of to the next of the same file, as long as they are not too many.
+// TestLossForgotten checks that a node that the kernel forgets leaves its
+// unreported loss to the next node of the same file, up to a limit.
 func TestLossForgotten(t *testing.T) {
 	m := &Mount{cfg: Config{Log: discard}}
 	m.table = newTable(m, nfs3.FH("root"))
 	root := m.table.node(1)
 	forget := func(n *node) {
-		m.table.lose(n) // else it is parked
+		m.table.lose(n) // otherwise it is parked
 		m.Forget(n.id, 1)
 	}
 	node := func(i int) *node {
