@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookers is the number of goroutines that look for octets again and again.
+// lookers is the number of goroutines that are busy-polling.
 var lookers atomic.Int32
 
-// busyPoll tries for a moment, where few do so. To fall asleep and be woken costs both
-// ends more than the wait for an answer that comes soon. Whoever else has work
-// for this processor goes first, in this process and in others. Where nothing
-// came, the next waits are without.
+// busyPoll retries the read for a moment, if few goroutines do so: sleeping and
+// waking cost both ends more than the wait for an answer that comes soon. Other
+// work for this processor goes first, in this process and in others. After
+// polling in vain the next waits skip the poll.
 func (l *tcpLink) busyPoll() (int, error) {
 	if l.pollBackoff > 0 {
 		l.pollBackoff--
@@ -38,7 +38,7 @@ func (l *tcpLink) busyPoll() (int, error) {
 			l.nextBackoff = min(2*l.nextBackoff, maxSleepier)
 			return 0, errWouldBlock
 		}
-		if looked >= next { // not every time: it wakes a thread, if one sleeps
+		if looked >= next { // not every time: Gosched wakes a thread, if one sleeps
 			runtime.Gosched()
 			next += yieldTime
 		}

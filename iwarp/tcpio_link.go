@@ -8,46 +8,47 @@ import (
 	"time"
 )
 
-// A link moves octets between a socket and the network. One goroutine reads and
-// one writes at a time; the other methods may be called at any time.
+// A link moves bytes between a socket and the network. At most one goroutine
+// reads and one writes at a time; the other methods may be called at any time.
 type link interface {
-	// read reads at least one octet into vec, of which the first element
-	// has room for some. It may return errWouldBlock; then await waits until
-	// it is worth another try. Both wait no longer than what the peer owes may
-	// take.
+	// read reads at least one byte into vec, whose first element must not be
+	// empty. If it returns errWouldBlock, await waits until another call is
+	// worthwhile. Neither waits longer than the peer's debt allows.
 	read(vec [][]byte, d *debt) (int, error)
 	await(d *debt) error
 
-	// write writes some of vec. Unless it may wait, it returns
-	// errWouldBlock where nothing can be written at once.
+	// write writes some of vec. If nothing can be written at once and wait is
+	// false, it returns errWouldBlock.
 	write(vec [][]byte, wait bool) (int, error)
 
-	// expire makes every use fail from t on, or from an earlier time that
-	// was given before.
+	// expire makes every use fail from t on, or from an earlier t of a previous
+	// call.
 	expire(t time.Time)
 
-	// closeWrite sends a FIN where the link can and has not expired.
+	// closeWrite sends a FIN if the link supports this and has not expired.
 	closeWrite()
 
-	// close closes the link. Nobody may read or write any more. Without
-	// closeWrite it resets the connection where the link can: the peer must
-	// not take that for an end in good order.
+	// close closes the link. The caller must ensure that nothing reads or
+	// writes any more. Without closeWrite it resets the connection if the link
+	// supports this, so that the peer does not mistake the close for an orderly
+	// end.
 	close()
 }
 
-// errWouldBlock: the socket takes nothing, or has nothing, at the moment.
+// errWouldBlock reports that the socket currently accepts nothing, or has
+// nothing.
 var errWouldBlock = errors.New("iwarp: the socket is not ready")
 
-// longPast is the time to expire at once.
+// longPast is the argument of expire that means at once.
 var longPast = time.Unix(1, 0)
 
-// A netLink is any net.Conn. It waits in Read and in Write.
+// A netLink is a link over any net.Conn. It waits in Read and in Write.
 type netLink struct {
 	nc    net.Conn
 	stall time.Duration
 
 	mu       sync.Mutex
-	end      time.Time // when every use fails; zero: not yet known
+	end      time.Time // when every use fails; zero: not yet set
 	finished bool      // by closeWrite
 }
 
@@ -79,7 +80,7 @@ func (l *netLink) write(vec [][]byte, wait bool) (int, error) {
 	return int(n), err
 }
 
-// setDeadline bounds what is read or written next; zero means no bound.
+// setDeadline bounds the next reads or writes; zero means no bound.
 func (l *netLink) setDeadline(set func(time.Time) error, t time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,11 +120,12 @@ func (l *netLink) close() {
 	_ = l.nc.Close()
 }
 
-// isTimeout tells whether a time limit passed.
+// isTimeout reports whether a time limit passed.
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// discard reads until the peer closes its half or the link expires, so that the
-// close does not reset what the peer has yet to read.
+// discard reads until the peer closes its half or the link expires. Otherwise
+// the close would send a reset, and the peer would lose data that it has not
+// read yet.
 func discard(l link, scratch []byte) {
 	for {
 		_, err := l.read([][]byte{scratch}, new(debt))

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A poller tells links when they can be read or written. It says so once for each
-// time that it is asked, so that a connection that is busy wakes nobody. It waits
-// in the Go runtime's poller, with no thread.
+// A poller notifies links when they can be read or written. It notifies once
+// for each call of watch, so that a busy connection wakes nothing. It waits in
+// the Go runtime's poller, without a thread.
 type poller struct {
 	mu    sync.Mutex
 	links map[int32]*tcpLink // by descriptor
@@ -20,7 +20,7 @@ type poller struct {
 // idle is the poller of all links.
 var idle = poller{links: make(map[int32]*tcpLink)}
 
-// enter makes l known.
+// enter adds l to the poller.
 func (p *poller) enter(l *tcpLink) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,7 +38,7 @@ func (p *poller) enter(l *tcpLink) error {
 	return nil
 }
 
-// start makes the epoll instance, and a goroutine that asks it.
+// start creates the epoll instance, and a goroutine that queries it.
 func (p *poller) start() error {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -72,15 +72,15 @@ func (p *poller) start() error {
 	return nil
 }
 
-// stop, with the poller locked, ends it where it has no links.
+// stop, with the poller locked, ends the poller if it has no links.
 func (p *poller) stop() {
 	if len(p.links) == 0 && p.file != nil {
-		_ = p.file.SetReadDeadline(longPast) // it is closed by who reads it
+		_ = p.file.SetReadDeadline(longPast) // the goroutine that reads it closes it
 		p.file = nil
 	}
 }
 
-// leave forgets l, which is locked.
+// leave removes l, which is locked.
 func (p *poller) leave(l *tcpLink) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *poller) leave(l *tcpLink) {
 	p.stop()
 }
 
-// tell wakes those whom events concern.
+// tell wakes the links that have events.
 func (p *poller) tell(events []unix.EpollEvent) {
 	for _, ev := range events {
 		p.mu.Lock()
@@ -101,7 +101,7 @@ func (p *poller) tell(events []unix.EpollEvent) {
 	}
 }
 
-// watch has the events told, once.
+// watch requests one notification of the events.
 func (p *poller) watch(l *tcpLink, events uint32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,13 +112,14 @@ func (p *poller) watch(l *tcpLink, events uint32) error {
 	return p.arm(l)
 }
 
-// arm, with l locked, has the kernel tell what l is watched for.
+// arm, with l locked, has the kernel report the events that l waits for.
 func (p *poller) arm(l *tcpLink) error {
 	ev := unix.EpollEvent{Events: l.armed | unix.EPOLLONESHOT, Fd: int32(l.fd)}
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.fd, unix.EPOLL_CTL_MOD, l.fd, &ev))
 }
 
-// happened takes what the kernel told, after which it tells no more.
+// happened handles events of the kernel, after which the kernel reports no more
+// until arm.
 func (l *tcpLink) happened(events uint32) {
 	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
 		events |= l.rd.event | l.wr.event

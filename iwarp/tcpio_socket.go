@@ -11,17 +11,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
-// A socket is the connection below MPA: a link, and the record of what goes over
-// it.
+// A socket is the connection below MPA: a link, and the record of its traffic.
 type socket struct {
 	link
-	tcp *tcpLink // the link, or nil where that is none of the kernel's
+	tcp *tcpLink // the link, or nil if it is not a kernel socket
 
 	local, remote net.Addr
-	record        *recorder // nil: there is none
+	record        *recorder // nil: no record
 }
 
-// newSocket takes nc over.
+// newSocket takes over nc.
 func newSocket(nc net.Conn) *socket {
 	keepalive.Watch(nc)
 	s := &socket{local: nc.LocalAddr(), remote: nc.RemoteAddr()}
@@ -33,9 +32,8 @@ func newSocket(nc net.Conn) *socket {
 	return s
 }
 
-// mulpdu returns the largest ULPDU to send, in octets: one that fits a TCP
-// segment, where there are such, with the Markers that stand in it (RFC 5044,
-// Section 4.5).
+// mulpdu returns the largest ULPDU to send, in bytes. If TCP segments are
+// known, the ULPDU fits a segment, with its Markers (RFC 5044, Section 4.5).
 func (s *socket) mulpdu(markers bool) int {
 	if s.tcp == nil {
 		return mpa.MaxULPDU
@@ -43,7 +41,7 @@ func (s *socket) mulpdu(markers bool) int {
 	return mpa.MULPDU(s.tcp.emss(), markers)
 }
 
-// readv is the link's read, recorded.
+// readv is the link's read, with recording.
 func (s *socket) readv(vec [][]byte, d *debt) (int, error) {
 	n, err := s.read(vec, d)
 	if s.record != nil {
@@ -52,7 +50,7 @@ func (s *socket) readv(vec [][]byte, d *debt) (int, error) {
 	return n, err
 }
 
-// writev is the link's write, recorded.
+// writev is the link's write, with recording.
 func (s *socket) writev(vec [][]byte, wait bool) (int, error) {
 	if s.record == nil {
 		return s.write(vec, wait)
@@ -63,8 +61,8 @@ func (s *socket) writev(vec [][]byte, wait bool) (int, error) {
 	return n, err
 }
 
-// isReset tells whether the peer ended the connection without a FIN, or the
-// socket was closed under its user.
+// isReset reports whether the peer ended the connection without a FIN, or the
+// socket was closed locally during its use.
 func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
 		errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// A stallWatch bounds waits that follow one another and are short, most of them:
-// its timer is not set and stopped for each, which would wake the runtime's poller,
-// but looks when it has run out whether a wait has lasted as long.
+// A stallWatch bounds consecutive waits, most of them short. It does not set
+// and stop its timer for each wait, which would wake the runtime's poller.
+// Instead the timer checks when it expires whether a wait has lasted too long.
 type stallWatch struct {
 	mu    sync.Mutex
 	timer *time.Timer
-	runs  bool      // the timer
-	until time.Time // when the wait has lasted too long; zero: there is none
-	late  bool      // it has
-	over  func()    // ends it
+	runs  bool      // the timer is running
+	until time.Time // when the wait has lasted too long; zero: no wait
+	late  bool      // the wait has lasted too long
+	over  func()    // ends the wait
 }
 
 func (w *stallWatch) init(over func()) {
@@ -24,7 +24,7 @@ func (w *stallWatch) init(over func()) {
 	w.timer.Stop()
 }
 
-// begin begins a wait. The limit 0 is none.
+// begin begins a wait. The limit 0 means no limit.
 func (w *stallWatch) begin(limit time.Duration) {
 	if limit == 0 {
 		return
@@ -38,7 +38,7 @@ func (w *stallWatch) begin(limit time.Duration) {
 	}
 }
 
-// end ends the wait, and tells whether it has lasted too long.
+// end ends the wait, and reports whether the wait has lasted too long.
 func (w *stallWatch) end() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *stallWatch) end() error {
 	return nil
 }
 
-// check is what the timer does.
+// check runs when the timer expires.
 func (w *stallWatch) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,37 +11,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tcpLink is a TCP socket of the kernel. It gathers and scatters with one system
-// call, and is out of the net package's poller, which would wake a thread for all
-// that comes, although somebody reads:
+// A tcpLink is a TCP socket of the kernel. It gathers and scatters with one
+// system call. It is not in the net package's poller, which would wake a thread
+// for all arriving data, even while a goroutine reads:
 //
-//	nothing there ─▶ looks again for a moment ─▶ waits by the poller, with no thread
-//	no room, within a message, ────▶ waits in the kernel, on a thread, where few do,
-//	or hardly anybody else waits     for a moment ─▶ waits by the poller
+//	no data                   ─▶ polls for a moment ─▶ waits by the poller, with no thread
+//	no room, within a message,─▶ waits in the kernel for a moment, on a thread, if few do
+//	or hardly any other waits    ─▶ waits by the poller
 type tcpLink struct {
 	fd    int
-	stall time.Duration // of what is written,
-	lent  time.Duration // where pages of files are lent for it,
-	lends bool          // which they are
+	stall time.Duration // for writes,
+	lent  time.Duration // and for writes of pages of files,
+	lends bool          // which the current write contains
 	rd    direction
 	wr    direction
 
-	// For how many reads it does not pay to look for what comes, and how many
-	// that will be when it has not paid again.
+	// The number of reads that will not busy-poll, and the number after the
+	// next poll in vain.
 	pollBackoff, nextBackoff int
 
-	turn uint64 // of the last wait for octets
+	turn uint64 // number of the last wait for bytes
 
 	expired atomic.Bool
 
 	mu     sync.Mutex
-	armed  uint32 // what the poller watches for
+	armed  uint32 // events that the poller watches for
 	end    time.Time
 	late   *time.Timer // for end
 	closed bool
 }
 
-// newTCPLink takes nc over, or returns nil where it is no TCP socket of the kernel.
+// newTCPLink takes over nc. It returns nil if nc is not a TCP socket of the
+// kernel.
 func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 	t, ok := nc.(*net.TCPConn)
 	if !ok {
@@ -66,7 +67,7 @@ func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 		_ = unix.Close(l.fd)
 		return nil
 	}
-	// Who would not wait says so, call by call.
+	// A caller that must not wait says so in each call.
 	_ = unix.SetNonblock(l.fd, false)
 	if sameHost(nc.LocalAddr(), nc.RemoteAddr()) {
 		speed(l.fd)
@@ -79,7 +80,7 @@ func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 	return l
 }
 
-// try makes the call, as the flags say.
+// try makes the system call with the flags.
 func (l *tcpLink) try(d *direction, flags int) (int, error) {
 	if l.expired.Load() {
 		return 0, os.ErrDeadlineExceeded
@@ -110,7 +111,7 @@ func (l *tcpLink) read(vec [][]byte, d *debt) (int, error) {
 	return n, err
 }
 
-// linger waits in the kernel for a moment, where few do so.
+// linger waits in the kernel for a moment, if few do so.
 func (l *tcpLink) linger(d *debt) (int, error) {
 	if _, err := d.left(); err != nil {
 		return 0, err
@@ -157,7 +158,8 @@ func (l *tcpLink) write(vec [][]byte, wait bool) (int, error) {
 	}
 }
 
-// send sends what there is room for, and waits a moment for room for all of it.
+// send sends as much as there is room for, and waits a moment for room for the
+// rest.
 func (l *tcpLink) send() (int, error) {
 	if !threads.enter() {
 		return l.try(&l.wr, unix.MSG_DONTWAIT)
@@ -166,7 +168,7 @@ func (l *tcpLink) send() (int, error) {
 	return l.try(&l.wr, 0)
 }
 
-// park waits until the poller says that d is worth a try.
+// park waits until the poller reports that d is ready.
 func (l *tcpLink) park(d *direction, limit time.Duration) error {
 	if err := idle.watch(l, d.event); err != nil {
 		return err
@@ -224,8 +226,8 @@ func (l *tcpLink) closeWrite() {
 	l.control(func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_WR) })
 }
 
-// abrupt sets whether the connection is reset when its socket is closed, be it by the
-// end of the process.
+// abrupt sets whether the connection is reset when its socket is closed, even
+// by the end of the process.
 func (l *tcpLink) abrupt(on bool) {
 	linger := unix.Linger{}
 	if on {
@@ -250,8 +252,8 @@ func (l *tcpLink) close() {
 	_ = unix.Close(l.fd)
 }
 
-// emss returns the connection's maximum segment size in octets (RFC 5044,
-// Section 4.5), or 0 where it cannot be had.
+// emss returns the connection's maximum segment size in bytes (RFC 5044,
+// Section 4.5), or 0 if it is not available.
 func (l *tcpLink) emss() (size int) {
 	l.control(func(fd int) { size, _ = unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG) })
 	return size

@@ -7,8 +7,8 @@ import (
 
 var _ rdma.ByteCounter = (*Conn)(nil)
 
-// Traffic returns how many octets of TCP the peer has sent, and acknowledged
-// (rdma.ByteCounter).
+// Traffic returns how many bytes of TCP the peer has sent, and how many it has
+// acknowledged (rdma.ByteCounter).
 func (c *Conn) Traffic() (in, out uint64) {
 	if c.sock.tcp == nil {
 		return 0, 0

@@ -10,13 +10,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// An inbox takes the messages of one untagged queue, one after the other.
+// An inbox takes the messages of one untagged queue, in sequence.
 type inbox struct {
 	queue ddp.Queue
-	msg   *buf.Buf // the message that is coming, or nil
+	msg   *buf.Buf // the incomplete message, or nil
 }
 
-// drop gives up the message that is coming.
+// drop releases the incomplete message.
 func (in *inbox) drop() {
 	if in.msg != nil {
 		in.msg.Release()
@@ -24,7 +24,7 @@ func (in *inbox) drop() {
 	}
 }
 
-// handOver hands the message over, of which end octets have come.
+// handOver returns the message, which has end bytes, and clears the inbox.
 func (in *inbox) handOver(end int) *buf.Buf {
 	b := in.msg
 	b.B = b.B[:end]
@@ -32,8 +32,8 @@ func (in *inbox) handOver(end int) *buf.Buf {
 	return b
 }
 
-// untaggedSegment takes a segment of any message but an RDMA Write and an RDMA
-// Read Response.
+// untaggedSegment takes a segment of any message except RDMA Writes and RDMA
+// Read Responses.
 func (x *receiver) untaggedSegment(n int) error {
 	seg, err := x.header(n, ddp.UntaggedLen)
 	if err != nil {
@@ -63,11 +63,11 @@ func (x *receiver) untaggedSegment(n int) error {
 	return x.sendSegment(seg, h, op)
 }
 
-// sendSegment takes a segment of a Send, whichever kind.
+// sendSegment takes a segment of a Send of any kind.
 func (x *receiver) sendSegment(seg *segment, h ddp.Untagged, op rdmap.Opcode) error {
 	in, n := &x.send, seg.payload()
 	if n == 0 && h.Last && x.c.tx.gated && x.c.params.RTR&mpa.RTRSend != 0 {
-		// The initiator says that it is ready, to this layer alone (RFC
+		// The initiator announces that it is ready, to this layer only (RFC
 		// 6581, Section 9.2).
 		if err := in.queue.Place(h, 0, 0); err != nil {
 			return seg.fault(err)
@@ -98,13 +98,13 @@ func (x *receiver) sendSegment(seg *segment, h ddp.Untagged, op rdmap.Opcode) er
 }
 
 // deliverSend hands a whole message to the upper layer, after it has
-// invalidated what the message says (RFC 5040, Section 5.3).
+// invalidated the STag that the message names (RFC 5040, Section 5.3).
 func (x *receiver) deliverSend(seg *segment, h ddp.Untagged, op rdmap.Opcode) error {
 	m := rdma.Recv{Solicited: op.Solicited(), WithInvalidate: op.Invalidates()}
 	if m.WithInvalidate {
 		m.Invalidated = rdmap.InvalidateSTag(h)
 		r := rnic.find(m.Invalidated)
-		if r == nil || r.conn != x.c { // nor what other Streams share: RFC 5040, Section 8.1.1, rule 7
+		if r == nil || r.conn != x.c { // nor regions shared with other Streams: RFC 5040, Section 8.1.1, rule 7
 			return seg.fault(rdmap.ErrCannotInvalidate)
 		}
 		x.c.tx.uncorkResponses(x.c)

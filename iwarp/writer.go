@@ -10,28 +10,26 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// maxHeaderLen is the longest that stands in front of one FPDU's payload, in
-// octets.
+// maxHeaderLen is the longest header before one FPDU's payload, in bytes.
 const maxHeaderLen = mpa.LengthLen + ddp.UntaggedLen + maxBody
 
-// maxBody is the longest RDMAP header, in octets.
+// maxBody is the longest RDMAP header, in bytes.
 const maxBody = max(rdmap.TerminateMaxLen, rdmap.AtomicRequestLen)
 
-// A batch is what one writev sends: whole FPDUs. Trailers and the headers
-// that follow them lie one behind the other in headers, so that they are one
-// element.
+// A batch is the content of one writev: whole FPDUs. A trailer and the header
+// that follows are contiguous in headers, so that they form one element.
 type batch struct {
 	headers []byte
 	vec     [][]byte
-	sent    int // elements of vec that are written
-	size    int // octets in all
+	sent    int // elements of vec already written
+	size    int // total bytes
 	upTo    uint64
 	regions []*region  // pinned until the batch is written
-	copies  []*buf.Buf // of payload that may change or vanish, until then
+	copies  []*buf.Buf // copies of payload that may change or vanish, until then
 	mapped  []mappedPart
 	sends   []builtSend // behind mapped parts
-	lends   bool        // it, or what waits behind it, may lie in pages of files
-	last    bool        // the stream ends behind it
+	lends   bool        // data of this batch or of later ones may be in pages of files
+	last    bool        // the stream ends after the batch
 }
 
 var batches = sync.Pool{New: func() any {
@@ -40,14 +38,14 @@ var batches = sync.Pool{New: func() any {
 
 func (b *batch) empty() bool { return b.sent == len(b.vec) }
 
-// full tells whether another FPDU, with a payload of some slices and so many
-// Markers, might not fit.
+// full reports whether another FPDU, with a payload of some slices and at most
+// the given number of Markers, might not fit.
 func (b *batch) full(markers int) bool {
 	return b.size >= maxBatch || len(b.vec) >= maxVectors-8-2*markers ||
 		len(b.headers)+maxHeaderLen+mpa.MaxTrailerLen+markers*mpa.MarkerLen > cap(b.headers)
 }
 
-// advance notes that n octets more are written.
+// advance notes that n more bytes are written.
 func (b *batch) advance(n int) {
 	for n > 0 {
 		if k := len(b.vec[b.sent]); n < k {
@@ -61,7 +59,7 @@ func (b *batch) advance(n int) {
 	}
 }
 
-// reset forgets the batch's content, and gives its regions back.
+// reset clears the batch and unpins its regions.
 func (b *batch) reset() {
 	for i, r := range b.regions {
 		r.unpin()
@@ -78,8 +76,7 @@ func (b *batch) reset() {
 	b.sent, b.size, b.last = 0, 0, false
 }
 
-// appendHeader makes the octets appended to headers since start part of the
-// batch.
+// appendHeader adds the bytes appended to headers since start to the batch.
 func (b *batch) appendHeader(start int) {
 	h := b.headers[start:]
 	b.size += len(h)
@@ -91,37 +88,37 @@ func (b *batch) appendHeader(start int) {
 	b.vec = append(b.vec, h)
 }
 
-// endsAt tells whether the batch's last element is the end of headers[:n].
+// endsAt reports whether the batch's last element is the end of headers[:n].
 func (b *batch) endsAt(n int) bool {
 	last := b.vec[len(b.vec)-1]
 	return len(last) > 0 && len(last) <= n && &last[len(last)-1] == &b.headers[n-1]
 }
 
-// A message is the DDP message that is being cut into segments.
+// A message is the DDP message being cut into segments.
 type message struct {
 	active bool
 	op     rdmap.Opcode
 	inv    rdma.STag   // of a Send with Invalidate
 	msn    uint32      // of an untagged message
 	remote rdma.Remote // of a tagged message
-	length int         // of the payload, in octets
-	offset int         // octets of it that are sent
-	data   [][]byte    // the rest of it,
-	at     int         // but for so many octets of data[0]
-	read   askedRead   // what a Read Response answers,
+	length int         // of the payload, in bytes
+	offset int         // bytes of the payload already cut
+	data   [][]byte    // the rest of the payload,
+	at     int         // from this offset of data[0] on
+	read   askedRead   // the request that a Read Response answers
 	region *region     // pinned
-	copied bool        // data change, or vanish, while this process uses them
+	copied bool        // copy data, which may change or vanish while this process uses it
 
-	reread reread     // the WR's; nil: data cannot vanish
-	wr     uint64     // the WR's index
-	queue  *sendQueue // whose lock is held
-	gone   bool       // data have vanished
+	reread reread     // of the WR; nil: data cannot vanish
+	wr     uint64     // index of the WR
+	queue  *sendQueue // the writer holds its lock
+	gone   bool       // data has vanished
 
-	body    [maxBody]byte // what the message is where it is an RDMAP header alone,
-	bodyLen int           // of so many octets
+	body    [maxBody]byte // the message, if it is only an RDMAP header,
+	bodyLen int           // and its length in bytes
 }
 
-// release gives up what is left of the message.
+// release drops the rest of the message.
 func (m *message) release() {
 	if m.region != nil {
 		m.region.unpin()
@@ -129,7 +126,7 @@ func (m *message) release() {
 	*m = message{}
 }
 
-// headerLen returns the octets in front of the payload of each segment.
+// headerLen returns the length of the DDP header of each segment.
 func (m *message) headerLen() int {
 	if m.op.Tagged() {
 		return ddp.TaggedLen
@@ -137,9 +134,9 @@ func (m *message) headerLen() int {
 	return ddp.UntaggedLen
 }
 
-// appendHeader appends what stands in front of the payload of the segment that
-// starts at m.offset. What is neither a Send nor tagged has no payload, but a
-// header of RDMAP's.
+// appendHeader appends the headers of the segment that starts at m.offset. A
+// message that is neither a Send nor tagged has an RDMAP header instead of a
+// payload.
 func (m *message) appendHeader(b []byte, last bool) []byte {
 	if m.op.Tagged() {
 		return rdmap.AppendTagged(b, m.op, last, m.remote.STag, m.remote.TO+uint64(m.offset))
@@ -148,7 +145,7 @@ func (m *message) appendHeader(b []byte, last bool) []byte {
 	return append(b, m.body[:m.bodyLen]...)
 }
 
-// next takes the next octets of m's data, n at most.
+// next returns the next bytes of m's data, at most n, and advances m.
 func (m *message) next(n int) []byte {
 	d := m.data[0][m.at:]
 	if len(d) <= n {
@@ -161,8 +158,9 @@ func (m *message) next(n int) []byte {
 	return d
 }
 
-// take takes the next octets of m's data for b, n at most, and adds them to sum.
-// What the peer may change is copied, so that it is sent as its CRC was computed.
+// take takes the next bytes of m's data for b, at most n, and adds them to sum.
+// Data that the peer may change is copied, so that the sent bytes match the
+// CRC.
 func (b *batch) take(m *message, n int, sum *checksum) []byte {
 	d := m.next(n)
 	switch {
@@ -208,7 +206,7 @@ func (c *Conn) cut(b *batch, m *message) {
 	b.appendHeader(start)
 }
 
-// gather takes n octets of m's data into the batch, and adds them to sum.
+// gather moves n bytes of m's data into the batch, and adds them to sum.
 func (b *batch) gather(m *message, n int, sum *checksum) {
 	b.size += n
 	for n > 0 {
