@@ -8,22 +8,23 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// An Address is where packets go: what the verbs call an address handle.
+// An Address is the destination of packets: an address handle, in the terms of
+// the verbs.
 type Address struct {
-	Addr         netip.Addr // the destination port's, or a group's
+	Addr         netip.Addr // of the destination port, or of a group
 	TrafficClass uint8
 	HopLimit     uint8 // 0 means 64
 }
 
-// A Destination is where a datagram of UD goes.
+// A Destination is the destination of a UD datagram.
 type Destination struct {
 	Address
 	QP   uint32 // packet.MulticastQP for a group
 	QKey uint32 // with the high bit set: the sending queue pair's own
 }
 
-// GRHLen is how many bytes of a receive buffer of UD are for the sender's
-// address, in front of the message.
+// GRHLen is the number of bytes at the start of a UD receive buffer that hold
+// the sender's address, in front of the message.
 const GRHLen = packet.GRHLen
 
 var (
@@ -31,7 +32,7 @@ var (
 	errMTU     = errors.New("roce: no path MTU of the Architecture, or too large for the wire")
 )
 
-// check reports why packets from a wire cannot go to the address.
+// check reports why packets from a wire cannot reach the address.
 func (a Address) check(w Wire) error {
 	from := w.Addr()
 	if !a.Addr.IsValid() || a.Addr.IsUnspecified() || a.Addr.Unmap().Is4() != from.Is4() {
@@ -40,9 +41,9 @@ func (a Address) check(w Wire) error {
 	return nil
 }
 
-// network is what the headers say of a packet that goes there from a wire. IPv4
-// has no identification where packets are not to be cut: that is what Linux
-// sends from a socket that has no peer.
+// network returns the header fields of a packet from a wire to the address.
+// With IPv4 the identification is 0 because packets must not be fragmented:
+// Linux sends the same from a socket without a peer.
 func (a Address) network(w Wire) packet.Network {
 	n := packet.Network{
 		Src: gidOf(w.Addr()), Dst: gidOf(a.Addr), SrcPort: packet.Port,
@@ -54,8 +55,8 @@ func (a Address) network(w Wire) packet.Network {
 	return n
 }
 
-// MaxPMTU returns the largest path MTU that packets on a wire can have, 256 to
-// 4096 bytes; 0 where not even the smallest fits.
+// MaxPMTU returns the largest path MTU of packets on a wire, 256 to 4096 bytes;
+// 0 if not even the smallest fits.
 func MaxPMTU(w Wire) int {
 	const headers = packet.MaxHeaders + packet.ICRCLen
 	for mtu := 4096; mtu >= 256; mtu /= 2 {

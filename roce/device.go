@@ -11,15 +11,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A Config says how a device is. The zero value is right.
+// A Config configures a device. The zero value is right.
 type Config struct {
-	// PKey is the partition that the device belongs to; 0 means the default
-	// one, 0xffff, which every Ethernet peer has.
+	// PKey is the device's partition; 0 means the default partition, 0xffff,
+	// which every Ethernet peer has.
 	PKey uint16
 
-	// Controlled lets queue pairs have Q_Keys with the high bit set. Those
-	// are for the privileged: others are not to be able to speak in their
-	// name.
+	// Controlled lets queue pairs have Q_Keys with the high bit set. Such keys
+	// are for privileged users, so that nobody else can send in their name.
 	Controlled bool
 }
 
@@ -29,10 +28,10 @@ type Device struct {
 	wire     Wire
 	cfg      Config
 	counters counters
-	check    packet.Check  // of what comes in, which Wire does one at a time
-	in       packet.Packet // the one that is looked at
+	check    packet.Check  // of received packets; Wire delivers them one at a time
+	in       packet.Packet // the packet under examination
 	served   chan struct{}
-	err      error // why the wire has ended; valid when served is closed
+	err      error // the cause of the wire's end; valid when served is closed
 
 	mu      sync.RWMutex
 	closed  bool
@@ -41,16 +40,16 @@ type Device struct {
 	groups  map[netip.Addr][]*UD
 }
 
-// An endpoint is a queue pair, as the device sees it.
+// An endpoint is the device's view of a queue pair.
 type endpoint interface {
-	// receive takes a packet that is for the queue pair, whose BTH was read,
-	// and returns why it was dropped, if it was.
+	// receive takes a packet for the queue pair, whose BTH was read, and
+	// returns why it was dropped, if it was.
 	receive(d *Datagram, p *packet.Packet, rest []byte) Drop
 	fail(cause error)
 }
 
-// Open makes a device of a wire, which is the device's from now on, and begins
-// to receive.
+// Open makes a device of a wire and starts to receive. The device owns the wire
+// from then on.
 func Open(w Wire, cfg Config) *Device {
 	if cfg.PKey == 0 {
 		cfg.PKey = defaultPKey
@@ -74,19 +73,19 @@ func (d *Device) Addr() netip.Addr { return d.wire.Addr() }
 // longest datagram of UD.
 func (d *Device) MaxPMTU() int { return MaxPMTU(d.wire) }
 
-// Stats returns what the device has done.
+// Stats returns the device's counters.
 func (d *Device) Stats() Statistics { return d.counters.read() }
 
-// Close ends all queue pairs, whose work completes as flushed, and the wire. When
-// it returns, nothing of the device runs. It may be called twice, and not by a
-// Completer.
+// Close ends the wire and all queue pairs, whose work completes as flushed.
+// When Close returns, no goroutine of the device runs. It may be called twice,
+// but not by a Completer.
 func (d *Device) Close() error {
 	err := d.wire.Close()
 	<-d.served
 	return err
 }
 
-// failAll ends the queue pairs and lets no new one be.
+// failAll ends the queue pairs and prevents new ones.
 func (d *Device) failAll(cause error) {
 	d.mu.Lock()
 	d.closed = true
@@ -100,8 +99,8 @@ func (d *Device) failAll(cause error) {
 	}
 }
 
-// add gives a queue pair the number that it is to have, or, where that is 0, one
-// that nobody can guess from another's.
+// add gives a queue pair the wanted number or, if wanted is 0, a number that
+// nobody can guess from another queue pair's.
 func (d *Device) add(e endpoint, wanted uint32) (number uint32, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,7 +133,7 @@ func (d *Device) region(key uint32) *Region {
 	return d.regions[rdma.STag(key)]
 }
 
-// deliver takes what has come in.
+// deliver takes received datagrams.
 func (d *Device) deliver(in []Datagram) {
 	d.counters.received.packets.Add(uint64(len(in)))
 	for i := range in {
@@ -144,8 +143,8 @@ func (d *Device) deliver(in []Datagram) {
 	}
 }
 
-// receive checks what section 9.6 asks of every packet, as far as the BTH goes,
-// and hands it to its queue pair.
+// receive makes the checks that section 9.6 requires of every packet, as far as
+// the BTH, and passes the packet to its queue pair.
 func (d *Device) receive(in *Datagram) Drop {
 	b := in.Octets
 	if len(b) < packet.BTHLen+packet.ICRCLen || len(b)%4 != 0 {
@@ -181,8 +180,9 @@ func (d *Device) intact(in *Datagram) bool {
 	return d.check.Valid(&in.Network, in.Octets)
 }
 
-// samePartition reports whether packets of a partition are for members of
-// another: the same, and not both with limited membership (section 10.9.3).
+// samePartition reports whether members of one partition may receive packets of
+// another: the same partition, and not both with limited membership (section
+// 10.9.3).
 func samePartition(a, b uint16) bool {
 	const full = 0x8000
 	return a&^full == b&^full && (a|b)&full != 0

@@ -5,37 +5,37 @@ import (
 	"sync/atomic"
 )
 
-// A Drop is why a packet was dropped. Nobody is told of a drop but the counters:
+// A Drop is the cause of a dropped packet. Only the counters record a drop:
 // unreliable services have no other answer (section 9.9).
 type Drop uint8
 
-// The causes, in the order of the checks: what 9.6 asks of every packet, then
-// figure 117 for the receive queue.
+// The causes, in the order of the checks: the checks of section 9.6 for every
+// packet, then figure 117 for the receive queue.
 const (
-	DropLength    Drop = iota // no whole packet, or not of whole words
+	DropLength    Drop = iota // no complete packet, or not of whole words
 	DropICRC                  // the invariant CRC
 	DropVersion               // BTH:TVer
-	DropDestQP                // there is no such queue pair, or group
-	DropState                 // it is not ready to receive
+	DropDestQP                // no such queue pair or group
+	DropState                 // the queue pair is not ready to receive
 	DropService               // the opcode is another transport service's
 	DropPKey                  // of another partition
-	DropAddress               // UC: not from the end that it is connected to
+	DropAddress               // UC: not from the connected peer
 	DropQKey                  // UD
 	DropPSN                   // UC: not the expected one, and no start of a message
 	DropSequence              // UC: the opcode cannot follow the last one
 	DropOpcode                // reserved, or not supported by this queue pair
-	DropPad                   // UC: a pad in front of more of the message
+	DropPad                   // UC: a pad before the message's end
 	DropRKey                  // no such region
 	DropDomain                // the region is another protection domain's
-	DropAccess                // the region is not to be written
-	DropBounds                // not within the region, or the message's own length
+	DropAccess                // the region is not writable
+	DropBounds                // outside the region, or beyond the message's own length
 	DropNoRecv                // no receive was posted
-	DropPayload               // not as long as such a packet has to be
+	DropPayload               // wrong length for such a packet
 	DropRoom                  // longer than the posted receive
-	DropForm                  // of raw datagrams: not one
+	DropForm                  // of raw datagrams: wrong form
 	DropVCRC                  // of raw datagrams: the variant CRC
 	DropTransport             // of raw datagrams: with an IBA transport header
-	Drops                     // how many causes there are
+	Drops                     // number of causes
 
 	taken = Drops // not dropped
 )
@@ -54,20 +54,20 @@ func (d Drop) String() string {
 	return fmt.Sprintf("Drop(%d)", uint8(d))
 }
 
-// Counts is what has gone in one direction.
+// Counts are the totals of one direction.
 type Counts struct {
 	Packets  uint64
-	Messages uint64 // whole ones
-	Octets   uint64 // of their payload
+	Messages uint64 // complete messages
+	Octets   uint64 // bytes of their payload
 }
 
-// Statistics is what a device has done.
+// Statistics are the counters of a device.
 type Statistics struct {
 	Sent, Received Counts
 
-	// Gaps is how often a packet of UC did not have the expected PSN: how
-	// often something was lost, came twice, or in another order. Broken is how
-	// many messages had begun to come in and were given up.
+	// Gaps is how often a UC packet did not have the expected PSN because of
+	// loss, duplication or reordering. Broken is the number of messages that
+	// were abandoned after their first packet.
 	Gaps, Broken uint64
 
 	// Dropped counts packets by cause.
@@ -89,7 +89,7 @@ type counters struct {
 
 func (c *counters) drop(cause Drop) { c.dropped[cause].Add(1) }
 
-// message counts one that has come whole.
+// message counts a message that has arrived complete.
 func (c *counters) message(octets int) {
 	c.received.messages.Add(1)
 	c.received.octets.Add(uint64(octets))

@@ -8,8 +8,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// Join lets the queue pair receive what is sent to a multicast group with its
-// Q_Key, by this end too. It may be joined twice.
+// Join lets the queue pair receive messages that are sent to a multicast group
+// with its Q_Key, including messages of this end. Join may be called twice.
 func (q *UD) Join(group netip.Addr) error {
 	a := Address{Addr: group.Unmap()}
 	d := q.dev
@@ -30,7 +30,7 @@ func (q *UD) Join(group netip.Addr) error {
 			return err
 		}
 	}
-	// What receiveGroup has in hand does not change.
+	// Clip makes a copy: the slice that receiveGroup holds does not change.
 	d.groups[a.Addr] = append(slices.Clip(members), q)
 	return nil
 }
@@ -43,7 +43,7 @@ func (q *UD) Leave(group netip.Addr) error {
 	return d.leave(q, group.Unmap())
 }
 
-// leave, with the device locked, takes a member out.
+// leave removes a member. The caller holds the device's lock.
 func (d *Device) leave(q *UD, group netip.Addr) error {
 	at := slices.Index(d.groups[group], q)
 	if at < 0 {
@@ -66,8 +66,8 @@ func (d *Device) leaveAll(q *UD) {
 	}
 }
 
-// receiveGroup hands a packet to a group's members; each has its own reasons to
-// drop it.
+// receiveGroup passes a packet to a group's members. Each member decides on its
+// own whether to drop it.
 func (d *Device) receiveGroup(in *Datagram, p *packet.Packet, rest []byte) Drop {
 	d.mu.RLock()
 	members := d.groups[addrOf(in.Dst)]

@@ -10,35 +10,35 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A message of sendmmsg(2) and recvmmsg(2).
+// An mmsg is a message of sendmmsg(2) and recvmmsg(2).
 type mmsg struct {
 	hdr unix.Msghdr
-	n   uint32 // bytes of one received
+	n   uint32 // bytes of a received message
 }
 
 // controlLen has room for TTL or hop limit, and ToS or traffic class.
 var controlLen = 2 * unix.CmsgSpace(4)
 
-// messages are what one system call takes or brings.
+// messages are the messages of one system call.
 type messages struct {
 	msgs    []mmsg
 	iov     []unix.Iovec
 	names   []unix.RawSockaddrInet6 // which has room for IPv4's
 	control []byte
-	mem     []byte // of those received
+	mem     []byte // of received messages
 	size    int    // bytes for each
 	in      []Datagram
-	scope   uint32 // the interface, for addresses that mean something there alone
+	scope   uint32 // the interface, for addresses that are valid only there
 
-	// One call, made once, so that none allocates: its number, how many
-	// messages it is for, how many it has done, and its error.
+	// The system call as one function, made once so that calls do not allocate:
+	// its number of messages, how many it has done, and its error.
 	try   func(fd uintptr) (done bool)
 	n     int
 	done  int
 	errno unix.Errno
 }
 
-// init makes room for n messages of a system call; of those received, with size
+// init makes room for n messages of a system call; received messages have size
 // bytes each.
 func (m *messages) init(call uintptr, n, size int, scope uint32) {
 	m.scope = scope
@@ -105,14 +105,14 @@ func setControl(b []byte, level, kind int32, value uint8) {
 	binary.NativeEndian.PutUint32(b[unix.CmsgLen(0):], uint32(value))
 }
 
-// unload forgets what was loaded, which is somebody else's memory.
+// unload drops the references to the loaded data, which other code owns.
 func (m *messages) unload() {
 	for i := range m.iov {
 		m.iov[i].Base = nil
 	}
 }
 
-// ready makes room for what is to be received.
+// ready makes room for received messages.
 func (m *messages) ready() {
 	m.n = len(m.msgs)
 	for i := range m.msgs {
@@ -138,13 +138,14 @@ func (m *messages) call(number, fd uintptr) {
 	}
 }
 
-// datagrams returns the first n, which were received by a socket of an address.
+// datagrams returns the first n messages, which a socket with the local address
+// has received.
 func (m *messages) datagrams(n int, local netip.Addr) []Datagram {
 	all := m.in[:0]
 	for i := range m.msgs[:n] {
 		h := &m.msgs[i].hdr
 		if h.Flags&unix.MSG_TRUNC != 0 {
-			m.msgs[i].n = 0 // longer than any packet: no whole one
+			m.msgs[i].n = 0 // longer than any packet, so not a complete one
 		}
 		d := Datagram{Unseen: true, Octets: m.mem[i*m.size:][:m.msgs[i].n]}
 		d.Dst = gidOf(local)
@@ -155,9 +156,9 @@ func (m *messages) datagrams(n int, local netip.Addr) []Datagram {
 	return all
 }
 
-// source is where one that was received came from.
+// source returns the source address and port of a received message.
 func (m *messages) source(i int) (packet.GID, uint16) {
-	p := (*[2]byte)(unsafe.Pointer(&m.names[i].Port)) // where IPv4's is as well
+	p := (*[2]byte)(unsafe.Pointer(&m.names[i].Port)) // IPv4's port is at the same place
 	port := binary.BigEndian.Uint16(p[:])
 	if m.names[i].Family == unix.AF_INET {
 		sa := (*unix.RawSockaddrInet4)(unsafe.Pointer(&m.names[i]))

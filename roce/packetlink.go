@@ -12,13 +12,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// etherType is what packets of an IBA link have on Ethernet here: the first of
-// those that IEEE 802 leaves for experiments. There is no standard for it: RoCE
-// carries IBA's transport, of which raw datagrams have none.
+// etherType is the type of our IBA link packets on Ethernet: the first of the
+// types that IEEE 802 reserves for experiments. No standard gives one: RoCE
+// carries IBA's transport, which raw datagrams lack.
 const etherType = 0x88b5
 
-// minFrame is the least payload of Ethernet, in bytes: what is shorter comes
-// with zeros behind it.
+// minFrame is the least payload of Ethernet, in bytes: a shorter payload
+// arrives with zeros behind it.
 const minFrame = 46
 
 // A PacketLink is a Link on an Ethernet interface, from one station to another.
@@ -57,7 +57,7 @@ func OpenPacketLink(iface string, to net.HardwareAddr) (*PacketLink, error) {
 	return l, nil
 }
 
-// Send hands a packet over.
+// Send sends a packet.
 func (l *PacketLink) Send(b []byte) error {
 	var sent error
 	err := l.raw.Write(func(fd uintptr) bool {
@@ -70,8 +70,8 @@ func (l *PacketLink) Send(b []byte) error {
 	return sent
 }
 
-// Serve hands over what other stations send. A short packet is cut to the length
-// that its LRH says.
+// Serve delivers the packets of other stations. It cuts the padding of a short
+// packet to the length in its LRH.
 func (l *PacketLink) Serve(deliver func([]byte)) error {
 	b := make([]byte, packet.MaxRaw+packet.VCRCLen+1)
 	for {

@@ -7,7 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A State is a queue pair's (section 10.3.1).
+// A State is the state of a queue pair (section 10.3.1).
 type State uint8
 
 // The states. A queue pair goes from each to the next, and from any to Reset or
@@ -30,8 +30,8 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// A queuePair is what the services have in common: number, state and receive
-// queue. Its mutex is held while a packet is looked at and placed.
+// A queuePair is the common part of the services: number, state and receive
+// queue. Its mutex is held while a packet is checked and placed.
 type queuePair struct {
 	dev    *Device
 	domain *ProtectionDomain
@@ -40,9 +40,9 @@ type queuePair struct {
 
 	mu    sync.Mutex
 	state State
-	cause error // why it is in Error
+	cause error // of the Error state
 	recvs recvQueue
-	ended chan struct{} // closed when it gets into Error
+	ended chan struct{} // closed on entry to Error
 }
 
 func (q *queuePair) init(pd *ProtectionDomain, recvs int, recv Completer) error {
@@ -68,7 +68,7 @@ func (q *queuePair) State() State {
 	return q.state
 }
 
-// Done returns a channel that is closed when the queue pair gets into Error.
+// Done returns a channel that is closed when the queue pair enters Error.
 func (q *queuePair) Done() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,8 +82,8 @@ func (q *queuePair) Err() error {
 	return q.cause
 }
 
-// move goes from one state to the next. The change, under the lock, is what
-// comes with it.
+// move goes from one state to the next. It calls change under the lock, as part
+// of the transition.
 func (q *queuePair) move(from, to State, change func()) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -97,8 +97,8 @@ func (q *queuePair) move(from, to State, change func()) error {
 	return nil
 }
 
-// Reset takes the queue pair back to where it began. Its work is forgotten, with
-// no completion.
+// Reset takes the queue pair back to the Reset state. It drops outstanding work
+// without completions.
 func (q *queuePair) Reset() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -109,7 +109,7 @@ func (q *queuePair) Reset() {
 	q.recvs.clear()
 }
 
-// PostRecv queues receives. The error says that none was queued: the queue pair
+// PostRecv queues receives. An error means that none was queued: the queue pair
 // is in Reset, or has no room for all. In Error they complete as flushed.
 func (q *queuePair) PostRecv(wrs ...Recv) error {
 	q.mu.Lock()
@@ -141,8 +141,8 @@ func (q *queuePair) fail(cause error) {
 	q.flush(left)
 }
 
-// failLocked is fail with the lock held; the caller flushes what it returns when
-// it has let go.
+// failLocked is fail with the lock held. The caller must flush the returned
+// receives after it releases the lock.
 func (q *queuePair) failLocked(cause error) (left []Recv) {
 	q.state, q.cause = Error, cause
 	close(q.ended)
@@ -156,7 +156,7 @@ func (q *queuePair) flush(wrs []Recv) {
 	}
 }
 
-// complete tells of a receive.
+// complete reports the completion of a receive.
 func (q *queuePair) complete(c Completion) {
 	if q.recv != nil {
 		c.QP, c.Received = q.number, true
@@ -164,11 +164,11 @@ func (q *queuePair) complete(c Completion) {
 	}
 }
 
-// receives tells, with the lock held, whether packets may come in.
+// receives reports whether packets may come in. The caller holds the lock.
 func (q *queuePair) receives() bool { return q.state == RTR || q.state == RTS }
 
-// sends reports why nothing can be sent; flushed where work is taken to be
-// flushed.
+// sends reports why nothing can be sent. flushed means that posted work
+// completes as flushed.
 func (q *queuePair) sends() (flushed bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,7 +199,7 @@ func (r *recvQueue) push(wrs []Recv) error {
 	return nil
 }
 
-// front returns the oldest, which stays, or nil.
+// front returns the oldest receive without removing it, or nil.
 func (r *recvQueue) front() *Recv {
 	if r.n == 0 {
 		return nil

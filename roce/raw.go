@@ -9,23 +9,23 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A Link carries packets of an IBA link, from the LRH to the VCRC, whole. Its
-// methods may be called by several goroutines.
+// A Link carries packets of an IBA link, from the LRH to the VCRC, complete.
+// Its methods may be called by several goroutines.
 type Link interface {
 	Send(packet []byte) error
-	// Serve hands what comes in to deliver until Close, and returns why it
-	// ended. What deliver gets is the Link's again when it returns.
+	// Serve passes received packets to deliver until Close, and returns the
+	// cause of its end. The bytes belong to the Link again when deliver
+	// returns.
 	Serve(deliver func([]byte)) error
 	Close() error
 }
 
-// A RawKind says which raw datagrams a queue pair takes: those with an RWH, or
-// those of IPv6 (section 9.8.4). Others of the node are for other queue pairs.
+// A RawKind selects the raw datagrams of a queue pair: those with an RWH, or
+// those of IPv6 (section 9.8.4). Other queue pairs take the rest.
 type RawKind = packet.LNH
 
-// A RawPort has a link as its port, and raw queue pairs behind it: one for each
-// service that somebody here wants (o9-146, o9-147). What the port drops, its
-// statistics count.
+// A RawPort has a link as its port, and raw queue pairs behind the link: one
+// for each service in use (o9-146, o9-147). Its statistics count drops.
 type RawPort struct {
 	link     Link
 	counters counters
@@ -36,18 +36,18 @@ type RawPort struct {
 	closed bool
 }
 
-// A rawService is what a raw queue pair takes.
+// A rawService identifies the datagrams that a raw queue pair takes.
 type rawService struct {
 	kind RawKind
 	what uint16 // the Ethertype, or IPv6's next header
 }
 
-// OpenRaw makes a port of a link, which is the port's from now on.
+// OpenRaw makes a port of a link. The port owns the link from then on.
 func OpenRaw(l Link) *RawPort {
 	p := &RawPort{link: l, served: make(chan struct{}), pairs: map[rawService]*Raw{}}
 	go func() {
 		defer close(p.served)
-		_ = l.Serve(p.deliver) // what ends a link ends the port
+		_ = l.Serve(p.deliver) // the end of a link ends the port
 		p.mu.Lock()
 		p.closed = true
 		all := p.pairs
@@ -60,11 +60,11 @@ func OpenRaw(l Link) *RawPort {
 	return p
 }
 
-// Stats returns what the port has done.
+// Stats returns the port's counters.
 func (p *RawPort) Stats() Statistics { return p.counters.read() }
 
 // Close ends the port and its queue pairs, whose receives complete as flushed.
-// When it returns, nothing of the port runs.
+// When Close returns, no goroutine of the port runs.
 func (p *RawPort) Close() error {
 	err := p.link.Close()
 	<-p.served
@@ -82,9 +82,10 @@ type Raw struct {
 
 var errRawService = errors.New("roce: raw datagrams of that kind cannot be had")
 
-// NewRaw makes a queue pair for what has an RWH with an Ethertype (kind
-// packet.RawEthertype), or for what IPv6 carries with a next header
-// (packet.RawIPv6). At most recvs receives may be posted at a time; 0 means 128.
+// NewRaw makes a queue pair for datagrams with an RWH and an Ethertype (kind
+// packet.RawEthertype), or for IPv6 datagrams with a next header
+// (packet.RawIPv6). At most recvs receives may be posted at a time; 0 means
+// 128.
 func (p *RawPort) NewRaw(kind RawKind, what uint16, recvs int, recv Completer) (*Raw, error) {
 	if recvs == 0 {
 		recvs = defaultRecvs
@@ -129,17 +130,17 @@ func (q *Raw) flushAll() {
 	}
 }
 
-// PostRecv queues receives: memory for whole packets, from the LRH on, without
-// the VCRC (packet.MaxRaw bytes at most). They may be posted while the queue
-// pair is there.
+// PostRecv queues receives: memory for complete packets, from the LRH on,
+// without the VCRC (packet.MaxRaw bytes at most). Receives may be posted until
+// Close.
 func (q *Raw) PostRecv(wrs ...Recv) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.recvs.push(wrs)
 }
 
-// Send hands a raw datagram over to the link, as one of the queue pair's kind. The
-// errors are those of packet.Raw.AppendTo, and the link's.
+// Send sends a raw datagram of the queue pair's kind on the link. The errors
+// are those of packet.Raw.AppendTo, and the link's.
 func (q *Raw) Send(r packet.Raw) error {
 	r.LRH.Next = q.service.kind
 	if q.service.kind == packet.RawIPv6 {
@@ -157,7 +158,7 @@ func (q *Raw) Send(r packet.Raw) error {
 	return err
 }
 
-// deliver takes what has come in.
+// deliver takes a received packet.
 func (p *RawPort) deliver(b []byte) {
 	p.counters.received.packets.Add(1)
 	if cause := p.receive(b); cause != taken {

@@ -11,12 +11,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A ProtectionDomain is a set of queue pairs and regions that belong together:
-// a peer reaches a region through a queue pair of its domain, and by no other
-// (section 10.2.3).
+// A ProtectionDomain is a set of queue pairs and regions: a peer can reach a
+// region only through a queue pair of the same domain (section 10.2.3).
 type ProtectionDomain struct{ dev *Device }
 
-// NewProtectionDomain returns one of the device's.
+// NewProtectionDomain returns a new protection domain of the device.
 func (d *Device) NewProtectionDomain() *ProtectionDomain { return &ProtectionDomain{dev: d} }
 
 // A Region is memory that peers of a protection domain may write.
@@ -35,8 +34,8 @@ var _ rdma.Region = (*Region)(nil)
 var errTooMany = errors.New("roce: the device has no room for more")
 
 // Register lets peers of the domain reach b, as far as access and the queue
-// pair's own access allow. Addresses start at 0, so that a peer learns nothing
-// about memory.
+// pair's own access allow. Addresses start at 0, so that peers learn nothing
+// about the process's memory.
 func (pd *ProtectionDomain) Register(b []byte, access rdma.Access) (*Region, error) {
 	if uint64(len(b)) > math.MaxUint32 {
 		return nil, fmt.Errorf("roce: a region of %d octets: the limit is %d", len(b), uint32(math.MaxUint32))
@@ -61,7 +60,7 @@ func (r *Region) STag() rdma.STag { return r.key }
 // TO returns the virtual address of the region's first byte.
 func (r *Region) TO() uint64 { return 0 }
 
-// Deregister ends the peers' access. When it returns, nothing changes the
+// Deregister ends the peers' access. When it returns, no peer changes the
 // memory any more.
 func (r *Region) Deregister() {
 	d := r.domain.dev
@@ -75,8 +74,8 @@ func (r *Region) Deregister() {
 	r.mem, r.dead = nil, true
 }
 
-// allows reports why a message of an RDMA WRITE may not go where its RETH says,
-// for a queue pair of a domain (C9-192.2.1).
+// allows reports why a queue pair of a domain may not place an RDMA WRITE at
+// the address in its RETH (C9-192.2.1).
 func (r *Region) allows(pd *ProtectionDomain, h packet.RETH) Drop {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,8 +93,8 @@ func (r *Region) allows(pd *ProtectionDomain, h packet.RETH) Drop {
 	return taken
 }
 
-// write places the bytes of one packet. It looks again at what may have changed
-// since the message began.
+// write places the bytes of one packet. It repeats the checks whose outcome may
+// have changed since the message began.
 func (r *Region) write(at uint64, b []byte) (cause Drop, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,17 +9,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A message is what has come of one of UC.
+// A message is the state of a UC message that is coming in.
 type message struct {
 	begun  bool
 	write  bool
 	got    int     // bytes so far
-	region *Region // of an RDMA WRITE that is not empty
+	region *Region // of a non-empty RDMA WRITE
 	at     uint64  // address of its next byte
-	left   uint32  // what its RETH has promised and has not come
+	left   uint32  // bytes that the RETH announced and that have not arrived
 }
 
-// receive takes a packet: what is left of 9.6's checks, then those of figure 117.
+// receive takes a packet. It makes the rest of section 9.6's checks, then those
+// of figure 117.
 func (q *UC) receive(d *Datagram, p *packet.Packet, rest []byte) Drop {
 	q.mu.Lock()
 	cause := q.admit(d, p, rest)
@@ -63,8 +64,8 @@ func (q *UC) admit(d *Datagram, p *packet.Packet, rest []byte) Drop {
 	return taken
 }
 
-// abandon gives up the message that is coming in: its receive is free for the
-// next one, whatever was placed there.
+// abandon gives up the message that is coming in. Its receive is free for the
+// next message, even if bytes were placed there.
 func (q *UC) abandon() {
 	if q.current.begun {
 		q.dev.counters.broken.Add(1)
@@ -72,8 +73,8 @@ func (q *UC) abandon() {
 	q.current = message{}
 }
 
-// validate checks PSN, opcode sequence, opcode, resources and length, and returns
-// the message so far, which the packet begins or continues.
+// validate checks PSN, opcode sequence, opcode, resources and length. It
+// returns the message so far, which the packet begins or continues.
 func (q *UC) validate(p *packet.Packet) (message, Drop) {
 	if cause := q.checkPSN(p); cause != taken {
 		return message{}, cause
@@ -101,7 +102,7 @@ func (q *UC) validate(p *packet.Packet) (message, Drop) {
 }
 
 // checkPSN compares with ePSN. A packet that starts a message is in order
-// whatever its PSN is (C9-183 to C9-186).
+// whatever its PSN (C9-183 to C9-186).
 func (q *UC) checkPSN(p *packet.Packet) Drop {
 	if p.PSN != q.expect {
 		if !q.waiting {
@@ -116,8 +117,8 @@ func (q *UC) checkPSN(p *packet.Packet) Drop {
 	return taken
 }
 
-// checkSequence holds table 56 (C9-187 to C9-189): a message is first, middles
-// and last, or only, and all of one operation.
+// checkSequence enforces table 56 (C9-187 to C9-189): a message is first,
+// middles and last, or only, and all of one operation.
 func (q *UC) checkSequence(p *packet.Packet) Drop {
 	switch {
 	case !p.Opcode.Known():
@@ -130,8 +131,8 @@ func (q *UC) checkSequence(p *packet.Packet) Drop {
 	return taken
 }
 
-// start begins a message. An RDMA WRITE of nothing goes nowhere, and so nothing
-// is asked of its R_Key (C9-193).
+// start begins a message. An empty RDMA WRITE writes nothing, so its R_Key is
+// not checked (C9-193).
 func (q *UC) start(p *packet.Packet) (message, Drop) {
 	m := message{begun: true, write: p.Opcode.Write()}
 	if !m.write || p.RETH.Length == 0 {
@@ -144,8 +145,8 @@ func (q *UC) start(p *packet.Packet) (message, Drop) {
 	return m, m.region.allows(q.domain, p.RETH)
 }
 
-// checkLength holds C9-194 to C9-197; and that an RDMA WRITE is as long as it
-// has said, packet by packet.
+// checkLength enforces C9-194 to C9-197 and, packet by packet, the announced
+// length of an RDMA WRITE.
 func (q *UC) checkLength(m message, p *packet.Packet) Drop {
 	n := len(p.Payload)
 	starts, ends := p.Opcode.Starts(), p.Opcode.Ends()
@@ -160,8 +161,8 @@ func (q *UC) checkLength(m message, p *packet.Packet) Drop {
 	return taken
 }
 
-// execute places the payload, and completes the receive where the message ends
-// and takes one. An error is a local one; the receive completes with it.
+// execute places the payload, and completes the receive if the message ends and
+// uses one. err is a local error; the receive completes with it.
 func (q *UC) execute(m message, p *packet.Packet) (c Completion, done bool, cause Drop, err error) {
 	cause = taken
 	n := len(p.Payload)
@@ -171,7 +172,7 @@ func (q *UC) execute(m message, p *packet.Packet) (c Completion, done bool, caus
 	case n > 0:
 		cause, err = m.region.write(m.at, p.Payload)
 	}
-	if cause != taken { // the region has gone meanwhile
+	if cause != taken { // the region was removed in the meantime
 		q.abandon()
 		return c, false, cause, nil
 	}
@@ -205,17 +206,17 @@ func (q *UC) execute(m message, p *packet.Packet) (c Completion, done bool, caus
 	return c, true, taken, err
 }
 
-// ErrFault is wrapped by the error of a queue pair whose memory was not there:
-// a mapping of a file that somebody has cut short.
+// ErrFault is wrapped by the error of a queue pair whose memory was missing: a
+// mapping of a file that has been truncated.
 var ErrFault = errors.New("roce: memory is not there")
 
 // place copies src to dst, which has the same length. Either may lie in a
-// mapping of a file; an access beyond the file's end is a local fault, and not
-// the end of the process. What was copied until then stays.
+// mapping of a file. An access beyond the file's end is a local fault and does
+// not end the process; the bytes copied so far stay.
 func place(dst, src []byte) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		if fault := recover(); fault != nil { // nothing else can go wrong here
+		if fault := recover(); fault != nil { // no other panic is possible here
 			err = fmt.Errorf("%w: %v", ErrFault, fault)
 		}
 	}()

@@ -8,9 +8,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A sender cuts messages into packets and hands them to the wire, many at a
-// time. What is posted has left when Post returns: there is nothing to wait for
-// but room.
+// A sender cuts messages into packets and passes them to the wire in batches.
+// All posted packets have left when Post returns: a sender waits only for room
+// in the network.
 type sender struct {
 	q     *queuePair
 	slot  int // bytes for each packet
@@ -22,10 +22,10 @@ type sender struct {
 	batch  [sendBatch]Datagram
 	ends   [sendBatch]bool // the message ends with this packet
 	n      int
-	handed int // messages that the wire has taken whole
+	handed int // messages that the wire has taken completely
 }
 
-// begin, with the sender locked, takes memory for a batch.
+// begin takes memory for a batch. The caller holds the sender's lock.
 func (s *sender) begin(pmtu int) {
 	s.slot = packet.MaxHeaders + pmtu + packet.ICRCLen
 	s.mem = buf.Default.Get(sendBatch * s.slot)
@@ -37,11 +37,11 @@ func (s *sender) end() {
 	s.mem = nil
 }
 
-// room returns where the next packet is to be made.
+// room returns the memory for the next packet.
 func (s *sender) room() []byte { return s.mem.B[s.n*s.slot:][:0:s.slot] }
 
-// add ends a packet, made in room, with pad and ICRC, and hands the batch over
-// when it is full.
+// add completes a packet, made in room, with pad and ICRC, and flushes the
+// batch when it is full.
 func (s *sender) add(p *packet.Packet, b []byte, to *packet.Network) error {
 	b = append(b, "\x00\x00\x00"[:p.Pad]...)
 	s.batch[s.n] = Datagram{Network: *to, Octets: s.check.AppendICRC(to, b)}
@@ -54,7 +54,8 @@ func (s *sender) add(p *packet.Packet, b []byte, to *packet.Network) error {
 	return nil
 }
 
-// flush hands the batch over. PSNs of what the wire did not take are free again.
+// flush passes the batch to the wire. PSNs of packets that the wire did not
+// take are free again.
 func (s *sender) flush() error {
 	if s.n == 0 {
 		return nil
@@ -71,7 +72,7 @@ func (s *sender) flush() error {
 	return err
 }
 
-// done tells of the fate of one work request.
+// done reports the completion of one work request.
 func (s *sender) done(wr *WR, err error) {
 	if err == nil {
 		c := &s.q.dev.counters.sent
@@ -90,7 +91,7 @@ func (s *sender) flushAll(wrs []WR) {
 	}
 }
 
-// bytes is the length of the message.
+// octets returns the length of the message in bytes.
 func (wr *WR) octets() (n int) {
 	for _, d := range wr.Data {
 		n += len(d)
@@ -101,7 +102,7 @@ func (wr *WR) octets() (n int) {
 // A gatherer walks over the parts of a message.
 type gatherer struct {
 	parts [][]byte
-	off   int // in the first of them
+	off   int // in the first part
 }
 
 // next appends the next n bytes to b, which has room.

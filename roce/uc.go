@@ -7,19 +7,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A UCConfig says how a queue pair of Unreliable Connection is.
+// A UCConfig configures a queue pair of Unreliable Connection.
 type UCConfig struct {
-	Recv   Completer   // of receives; nil tells nobody
+	Recv   Completer   // of receives; may be nil
 	Recvs  int         // that may be posted at a time; 0 means 128
 	Access rdma.Access // rdma.RemoteWrite lets the peer send RDMA WRITEs
 }
 
-// A Peer is the other end of a UC queue pair, as its client has told ours.
+// A Peer describes the other end of a UC queue pair. The two clients exchange
+// these values themselves.
 type Peer struct {
 	Address
 	QP   uint32 // its number
 	PMTU int    // bytes of payload in a packet: 256, 512, 1024, 2048 or 4096, the same at both ends
-	PSN  uint32 // which its first packet will have; a guess does no harm
+	PSN  uint32 // of its first packet; a wrong guess does no harm
 }
 
 // A UC is a queue pair of Unreliable Connection. Its methods may be called by
@@ -35,7 +36,7 @@ type UC struct {
 
 	// The responder's state, under the queue pair's mutex.
 	expect  uint32 // ePSN
-	waiting bool   // something was out of order, and no message has begun since
+	waiting bool   // a packet was out of order, and no message has begun since
 	current message
 }
 
@@ -105,10 +106,10 @@ func (q *UC) Close() {
 	q.dev.remove(q.number)
 }
 
-// Post hands messages over to the wire, in order, and returns when they have
-// left, or an error has taken the queue pair to Error. They may be lost. An error
-// says that nothing was sent, and no completion follows: the queue pair cannot
-// send, or a work request is not one of UC.
+// Post sends messages in order, and returns when the wire has taken them, or an
+// error has taken the queue pair to Error. They may be lost. An error means
+// that nothing was sent, and no completion follows: the queue pair cannot send,
+// or a work request is invalid for UC.
 func (q *UC) Post(wrs ...WR) error {
 	for i := range wrs {
 		if err := wrs[i].checkUC(); err != nil {
@@ -137,7 +138,7 @@ func (q *UC) Post(wrs ...WR) error {
 	return nil
 }
 
-// checkUC reports why a work request is not one of UC.
+// checkUC reports why a work request is invalid for UC.
 func (wr *WR) checkUC() error {
 	n := wr.octets()
 	switch {
@@ -149,8 +150,8 @@ func (wr *WR) checkUC() error {
 	return nil
 }
 
-// transmit cuts messages and hands them over, and returns how many the wire has
-// taken whole.
+// transmit cuts messages into packets and sends them. It returns the number of
+// messages that the wire has taken completely.
 func (q *UC) transmit(wrs []WR) (handed int, err error) {
 	s := &q.sender
 	s.mu.Lock()

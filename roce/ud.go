@@ -7,13 +7,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A UDConfig says how a queue pair of Unreliable Datagram is.
+// A UDConfig configures a queue pair of Unreliable Datagram.
 type UDConfig struct {
-	Recv  Completer // of receives; nil tells nobody
+	Recv  Completer // of receives; may be nil
 	Recvs int       // that may be posted at a time; 0 means 128
 
-	// Number is that of the queue pair, where peers have to know it before
-	// anything has told them; 0 means one that nobody can guess.
+	// Number is the queue pair's number, if peers must know it in advance; 0
+	// means a number that nobody can guess.
 	Number uint32
 }
 
@@ -38,9 +38,9 @@ func (pd *ProtectionDomain) NewUD(cfg UDConfig) (*UD, error) {
 	return q, err
 }
 
-// Init takes the queue pair from Reset to Init. Only datagrams with its Q_Key
-// will come in. One with the high bit set is for the privileged (section
-// 10.2.5): Config.Controlled.
+// Init takes the queue pair from Reset to Init. The queue pair receives only
+// datagrams with this Q_Key. A Q_Key with the high bit set is for privileged
+// users (section 10.2.5): Config.Controlled.
 func (q *UD) Init(qkey uint32) error {
 	if qkey&controlledQKey != 0 && !q.dev.cfg.Controlled {
 		return fmt.Errorf("roce: Q_Key %#x is a controlled one, which the device does not allow", qkey)
@@ -52,7 +52,7 @@ func (q *UD) Init(qkey uint32) error {
 func (q *UD) ReadyToReceive() error { return q.move(Init, RTR, nil) }
 
 // ReadyToSend takes the queue pair from RTR to RTS. The first packet will have
-// the PSN psn, 24 bits; nobody looks at it.
+// the PSN psn, 24 bits, which receivers ignore.
 func (q *UD) ReadyToSend(psn uint32) error {
 	if psn > packet.Mask24 {
 		return fmt.Errorf("roce: PSN %#x has more than 24 bits", psn)
@@ -73,7 +73,7 @@ func (q *UD) Start(qkey uint32) error {
 	return q.ReadyToSend(0)
 }
 
-// Close ends the queue pair, and what it has joined. Posted receives complete as
+// Close ends the queue pair and leaves its groups. Posted receives complete as
 // flushed.
 func (q *UD) Close() {
 	q.fail(rdma.ErrClosed)
@@ -81,11 +81,12 @@ func (q *UD) Close() {
 	q.dev.remove(q.number)
 }
 
-// Post hands datagrams over to the wire, in order, and returns when they have
-// left. They may be lost. Where one cannot leave, as there is no way to its
-// destination, its completion says so and the others are sent: the queue pair
-// stays as it is. An error says that nothing was sent, and no completion
-// follows: the queue pair cannot send, or a work request is not one of UD.
+// Post sends datagrams in order, and returns when the wire has taken them. They
+// may be lost. If a datagram cannot leave, for example because its destination
+// has no route, its completion reports the error, the others are sent, and the
+// queue pair keeps its state. An error of Post means that nothing was sent, and
+// no completion follows: the queue pair cannot send, or a work request is
+// invalid for UD.
 func (q *UD) Post(wrs ...WR) error {
 	for i := range wrs {
 		if err := q.checkUD(&wrs[i]); err != nil {
@@ -114,7 +115,7 @@ func (q *UD) Post(wrs ...WR) error {
 	return nil
 }
 
-// checkUD reports why a work request is not one of UD.
+// checkUD reports why a work request is invalid for UD.
 func (q *UD) checkUD(wr *WR) error {
 	switch n, most := wr.octets(), q.dev.MaxPMTU(); {
 	case wr.Op != rdma.OpSend:
@@ -129,7 +130,7 @@ func (q *UD) checkUD(wr *WR) error {
 	return wr.To.check(q.dev.wire)
 }
 
-// transmit hands datagrams over, and returns how many the wire has taken.
+// transmit sends datagrams, and returns the number that the wire has taken.
 func (q *UD) transmit(wrs []WR) (handed int, err error) {
 	s := &q.sender
 	s.mu.Lock()
@@ -142,7 +143,7 @@ func (q *UD) transmit(wrs []WR) (handed int, err error) {
 		}
 	}
 	if flushed := s.flush(); err == nil || flushed != nil {
-		err = flushed // of an earlier one, if any
+		err = flushed // of an earlier datagram, if any
 	}
 	return s.handed, err
 }
@@ -172,8 +173,8 @@ func (q *UD) pack(wr *WR) error {
 	return s.add(&p, b, &to)
 }
 
-// receive takes a packet: what is left of 9.6's checks, then those of the
-// receive queue. The PSN is nobody's business (o9-144).
+// receive takes a packet. It makes the rest of section 9.6's checks, then those
+// of the receive queue. The PSN is ignored (o9-144).
 func (q *UD) receive(d *Datagram, p *packet.Packet, rest []byte) Drop {
 	q.mu.Lock()
 	if cause := q.admit(p, rest); cause != taken {
@@ -199,7 +200,7 @@ func (q *UD) receive(d *Datagram, p *packet.Packet, rest []byte) Drop {
 	return taken
 }
 
-// admit reports why a packet is not taken.
+// admit reports why a packet is dropped.
 func (q *UD) admit(p *packet.Packet, rest []byte) Drop {
 	switch {
 	case !q.receives():

@@ -13,30 +13,31 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A UDPWire is a port on sockets of UDP: RoCEv2 with no privilege.
+// A UDPWire is a port on sockets of UDP: RoCEv2 without privileges.
 //
-// The ICRC covers IP's header, of which such a socket shows little. What it
-// sends has identification 0 and DF set, as Linux does for a socket with no
-// peer whose packets are not to be cut; of what it receives over IPv4 these two
-// are found by the ICRC (Datagram.Unseen). Packets leave from port 4791, so
-// that all flows of a port take one way where routers spread them by port.
+// The ICRC covers IP's header, most of which such a socket does not show. Sent
+// packets have identification 0 and DF set: Linux does that on a socket that
+// has no peer and forbids fragmentation. For packets received over IPv4, the
+// ICRC yields these two fields (Datagram.Unseen). Packets leave from port 4791,
+// so that routers that spread flows by port keep all flows of a UDPWire on one
+// path.
 type UDPWire struct {
 	addr  netip.Addr
 	iface net.Interface
 	main  *udpSocket
 
-	handing sync.Mutex // held while datagrams are handed over
+	handing sync.Mutex // held while datagrams are delivered
 
 	mu      sync.Mutex
 	deliver func([]Datagram)
 	groups  map[netip.Addr]*udpSocket
 	readers sync.WaitGroup
 	closed  bool
-	ended   chan error // why a reader has ended; room for one
+	ended   chan error // the cause of a reader's end; room for one
 }
 
-// ListenUDP opens the port of a local address, which is not the unspecified one:
-// the ICRC covers it.
+// ListenUDP opens the port of a local address. The address must not be the
+// unspecified one, because the ICRC covers it.
 func ListenUDP(addr netip.Addr) (*UDPWire, error) {
 	addr = addr.Unmap()
 	if !addr.IsValid() || addr.IsUnspecified() || addr.IsMulticast() {
@@ -53,7 +54,7 @@ func ListenUDP(addr netip.Addr) (*UDPWire, error) {
 	return w, nil
 }
 
-// busy says who may have the port.
+// busy says which program may have the port.
 func busy(err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
 		return fmt.Errorf("%w: another program has it, or the kernel's own RoCE (rdma_rxe)", err)
@@ -86,7 +87,7 @@ func interfaceOf(addr netip.Addr) (*net.Interface, error) {
 	return nil, fmt.Errorf("roce: no network interface has the address %v", addr)
 }
 
-// LocalAddr returns the address that packets to another leave from.
+// LocalAddr returns the source address of packets to another address.
 func LocalAddr(to netip.Addr) (netip.Addr, error) {
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, packet.Port)))
 	if err != nil {
@@ -99,7 +100,7 @@ func LocalAddr(to netip.Addr) (netip.Addr, error) {
 // Addr returns the port's address.
 func (w *UDPWire) Addr() netip.Addr { return w.addr }
 
-// MaxOctets returns what the network interface leaves room for.
+// MaxOctets returns the room that the network interface leaves.
 func (w *UDPWire) MaxOctets() int {
 	ip := packet.IPv4Len
 	if w.addr.Is6() {
@@ -108,10 +109,10 @@ func (w *UDPWire) MaxOctets() int {
 	return min(w.iface.MTU, 1<<16-1) - ip - packet.UDPLen
 }
 
-// Send hands datagrams over by as few system calls as it takes.
+// Send sends datagrams with as few system calls as possible.
 func (w *UDPWire) Send(d []Datagram) (int, error) { return w.main.send(d) }
 
-// Serve hands what comes in to deliver until Close.
+// Serve passes received datagrams to deliver until Close.
 func (w *UDPWire) Serve(deliver func([]Datagram)) error {
 	w.mu.Lock()
 	if w.closed {
@@ -130,7 +131,7 @@ func (w *UDPWire) Serve(deliver func([]Datagram)) error {
 	return err
 }
 
-// read, with the wire locked, starts a socket's reader.
+// read starts a socket's reader. The caller holds the wire's lock.
 func (w *UDPWire) read(s *udpSocket) {
 	w.readers.Go(func() {
 		for {
@@ -146,7 +147,8 @@ func (w *UDPWire) read(s *udpSocket) {
 	})
 }
 
-// end says why the wire ends with a socket, unless that was let go.
+// end records the error of a socket, which ends the wire, unless the socket was
+// left.
 func (w *UDPWire) end(s *udpSocket, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,8 +163,8 @@ func (w *UDPWire) end(s *udpSocket, err error) {
 	}
 }
 
-// Join brings what is sent to a group, by a socket of its own: the other one is
-// bound to the port's address, so that it is known which one a packet had.
+// Join receives messages to a group, on a separate socket: the main socket is
+// bound to the port's address, so that the destination of each packet is known.
 func (w *UDPWire) Join(group netip.Addr) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

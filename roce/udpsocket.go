@@ -22,8 +22,8 @@ type udpSocket struct {
 	out   sync.Pool // of *messages
 }
 
-// openUDP opens a socket bound to an address on an interface. A group's is joined
-// there: sockets of several ports and processes may do so.
+// openUDP opens a socket bound to an address on an interface. It joins a group
+// there; sockets of several ports and processes may do so.
 func openUDP(local netip.Addr, iface *net.Interface, group bool) (*udpSocket, error) {
 	family := unix.AF_INET6
 	if local.Is4() {
@@ -65,9 +65,10 @@ func openUDP(local netip.Addr, iface *net.Interface, group bool) (*udpSocket, er
 // An option is one of setsockopt(2).
 type option struct{ level, name, value int }
 
-// v4Options: packets are never cut, so that their identification is 0; the
-// checksum of UDP stays 0, as the ICRC does its work; what came says its TTL and
-// ToS; and of multicast only what the socket has joined comes in.
+// v4Options: packets are never fragmented, so that their identification is 0.
+// The checksum of UDP stays 0, because the ICRC does its work. Received packets
+// report their TTL and ToS. Of multicast, only packets to groups that this
+// socket has joined come in.
 var v4Options = []option{
 	{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO},
 	{unix.SOL_SOCKET, unix.SO_NO_CHECK, 1},
@@ -95,7 +96,7 @@ func setOptions(fd int, options []option) error {
 			return fmt.Errorf("setsockopt %d, %d: %w", o.level, o.name, err)
 		}
 	}
-	// Who may not have as much as he likes gets what the host allows.
+	// An unprivileged process gets the largest buffer that the host allows.
 	for _, o := range [...][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
 		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, o[0], socketBuffer) != nil {
 			if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, o[1], socketBuffer); err != nil {
@@ -106,8 +107,8 @@ func setOptions(fd int, options []option) error {
 	return nil
 }
 
-// join makes the socket a member of a group on an interface, which is not to have
-// the group's port for itself.
+// join makes the socket a member of a group on an interface. The socket shares
+// the group's port with others.
 func join(fd int, group netip.Addr, iface *net.Interface) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return err
@@ -120,7 +121,7 @@ func join(fd int, group netip.Addr, iface *net.Interface) error {
 		&unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(iface.Index)})
 }
 
-// sockaddr is the address with RoCEv2's port.
+// sockaddr returns the address with RoCEv2's port.
 func sockaddr(a netip.Addr, iface *net.Interface) unix.Sockaddr {
 	if a.Is4() {
 		return &unix.SockaddrInet4{Port: packet.Port, Addr: a.As4()}
@@ -132,7 +133,7 @@ func sockaddr(a netip.Addr, iface *net.Interface) unix.Sockaddr {
 	return sa
 }
 
-// send hands datagrams over and waits while the socket has no room.
+// send sends datagrams and waits while the socket has no room.
 func (s *udpSocket) send(d []Datagram) (sent int, err error) {
 	m := s.out.Get().(*messages)
 	defer s.out.Put(m)
@@ -150,7 +151,7 @@ func (s *udpSocket) send(d []Datagram) (sent int, err error) {
 	return sent, nil
 }
 
-// receive waits for datagrams, which are the caller's until the next call.
+// receive waits for datagrams, which the caller owns until the next call.
 func (s *udpSocket) receive() ([]Datagram, error) {
 	s.in.ready()
 	if err := s.raw.Read(s.in.try); err != nil {

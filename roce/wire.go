@@ -10,35 +10,35 @@ import (
 type Datagram struct {
 	packet.Network
 
-	// Unseen says that Ident and Fragment of one that was received are not
-	// known, as on a socket of UDP: the ICRC is checked as far as that goes
+	// Unseen says that Ident and Fragment of a received datagram are unknown,
+	// as on a socket of UDP. The ICRC is then checked as far as possible
 	// (packet.Check.Solve).
 	Unseen bool
 
 	Octets []byte // from the BTH to the ICRC
 }
 
-// A Wire is a port: it takes datagrams to the network and brings those that are
-// for its address, or for a group that it has joined. It may lose, repeat and
+// A Wire is a port: it sends datagrams to the network, and receives those for
+// its address or for a group that it has joined. It may lose, repeat and
 // reorder them. Its methods may be called by several goroutines.
 type Wire interface {
 	// Addr returns the port's address, its one GID.
 	Addr() netip.Addr
 
-	// MaxOctets returns the length of the longest Datagram.Bytes.
+	// MaxOctets returns the length of the longest Datagram.Octets.
 	MaxOctets() int
 
-	// Send hands datagrams over to the network, in order, and waits while
-	// that has no room. It returns how many it has handed over; those behind
-	// were not looked at. The bytes are the caller's again when it returns.
+	// Send passes datagrams to the network, in order, and waits while the
+	// network has no room. It returns the number of datagrams sent; it has not
+	// touched the rest. The bytes belong to the caller again when Send returns.
 	Send(d []Datagram) (int, error)
 
-	// Serve hands what comes in to deliver until Close, and returns why it
-	// ended. Deliver is called once at a time, and what it gets is the
-	// Wire's again when it returns.
+	// Serve passes received datagrams to deliver until Close, and returns the
+	// cause of its end. Calls of deliver do not overlap, and the datagrams
+	// belong to the Wire again when deliver returns.
 	Serve(deliver func([]Datagram)) error
 
-	// Join and Leave begin and end bringing what is sent to a group.
+	// Join and Leave begin and end the reception of messages to a group.
 	Join(group netip.Addr) error
 	Leave(group netip.Addr) error
 

@@ -14,16 +14,17 @@ const (
 	ImmLen  = 4
 	ICRCLen = 4
 
-	// MaxHeaders is the most that stands in front of a payload behind UDP.
+	// MaxHeaders is the largest length of the headers between UDP's and the
+	// payload.
 	MaxHeaders = BTHLen + RETHLen + ImmLen
-	// MaxPad is the most that stands behind it, in front of the ICRC.
+	// MaxPad is the largest pad, between payload and ICRC.
 	MaxPad = 3
 )
 
 // Mask24 covers a queue pair number, and a PSN.
 const Mask24 = 1<<24 - 1
 
-// MulticastQP is the destination of what is sent to a multicast group.
+// MulticastQP is the destination queue pair of packets to a multicast group.
 const MulticastQP uint32 = Mask24
 
 // ErrShort says that the bytes end within a header.
@@ -37,13 +38,13 @@ var be = binary.BigEndian
 //	reserved 8, not under the ICRC      │ DestQP 24
 //	A 1 reserved 7                      │ PSN 24
 //
-// Reserved bits are sent as zero and not looked at.
+// Reserved bits are sent as zero and ignored on receipt.
 type BTH struct {
 	Opcode    Opcode
-	Solicited bool  // SE: the receiver's client wants to be told
-	Migrated  bool  // M: MigReq, of path migration, which nobody here does
+	Solicited bool  // SE: the receiver's client wants a notification
+	Migrated  bool  // M: MigReq, of path migration, which is not supported
 	Pad       uint8 // bytes between payload and ICRC, 0 to 3
-	Version   uint8 // TVer, 4 bits; 0 is the only one there is
+	Version   uint8 // TVer, 4 bits; only 0 is defined
 	PKey      uint16
 	DestQP    uint32 // 24 bits
 	AckReq    bool   // A: without meaning in unreliable services
@@ -69,7 +70,7 @@ func (h BTH) AppendTo(b []byte) []byte {
 	return be.AppendUint32(b, last)
 }
 
-// ParseBTH reads the header in front of b and returns what is behind it.
+// ParseBTH reads the header at the start of b and returns the rest of b.
 func ParseBTH(b []byte) (h BTH, rest []byte, err error) {
 	if len(b) < BTHLen {
 		return BTH{}, nil, fmt.Errorf("%w: %d of %d octets of a BTH", ErrShort, len(b), BTHLen)
@@ -88,5 +89,5 @@ func ParseBTH(b []byte) (h BTH, rest []byte, err error) {
 	}, b[BTHLen:], nil
 }
 
-// NextPSN returns the PSN behind psn, modulo 2^24.
+// NextPSN returns the PSN after psn, modulo 2^24.
 func NextPSN(psn uint32) uint32 { return (psn + 1) & Mask24 }

@@ -30,17 +30,17 @@ func (h RETH) AppendTo(b []byte) []byte {
 	return be.AppendUint32(b, h.Length)
 }
 
-// A Packet is what RoCEv2 carries in a UDP datagram, without the ICRC. Its BTH
-// says which of the other headers it has.
+// A Packet is the content of a RoCEv2 UDP datagram, without the ICRC. Its BTH
+// determines which of the other headers it has.
 type Packet struct {
 	BTH
 	DETH      DETH   // of UD
 	RETH      RETH   // of a packet that starts an RDMA WRITE
-	Immediate uint32 // where the opcode says so
+	Immediate uint32 // if the opcode has it
 	Payload   []byte // without the pad
 }
 
-// AppendHeaders appends all of p in front of its payload to b.
+// AppendHeaders appends all headers of p to b.
 func (p *Packet) AppendHeaders(b []byte) []byte {
 	b = p.BTH.AppendTo(b)
 	if p.Opcode.Service() == UD {
@@ -55,18 +55,18 @@ func (p *Packet) AppendHeaders(b []byte) []byte {
 	return b
 }
 
-// AppendTo appends p with its payload and pad to b; the ICRC is still to come.
+// AppendTo appends p with its payload and pad to b, without the ICRC.
 func (p *Packet) AppendTo(b []byte) []byte {
 	b = append(p.AppendHeaders(b), p.Payload...)
 	return append(b, make([]byte, p.Pad)...)
 }
 
-// PadFor returns how many bytes make n a multiple of 4.
+// PadFor returns the number of bytes that make n a multiple of 4.
 func PadFor(n int) uint8 { return uint8(-n & 3) }
 
-// ParseExtended reads what rest, the bytes behind the BTH and in front of the
-// ICRC, is by the opcode of p.BTH; where that is not Known, it reads what all
-// packets of its service have. Payload aliases rest.
+// ParseExtended reads rest, the bytes between the BTH and the ICRC, according
+// to p's opcode. If that is not Known, ParseExtended reads only the header that
+// all packets of the service have. Payload aliases rest.
 func (p *Packet) ParseExtended(rest []byte) error {
 	var err error
 	take := func(n int, what string) (head []byte) {

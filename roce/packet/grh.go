@@ -3,7 +3,7 @@ package packet
 import "fmt"
 
 // A GRH is the Global Route Header (section 8.3), which has the form of IPv6's
-// header: that of raw datagrams is one.
+// header. In a raw datagram it is an IPv6 header.
 //
 //	IPVer 4 │ TClass 8 │ FlowLabel 20
 //	PayLen 16          │ NxtHdr 8 │ HopLmt 8
@@ -12,7 +12,7 @@ type GRH struct {
 	Version      uint8 // IPVer: 6; 0 is sent as 6
 	TrafficClass uint8
 	FlowLabel    uint32 // 20 bits
-	PayLen       uint16 // bytes behind the header, without a VCRC
+	PayLen       uint16 // bytes after the header, without a VCRC
 	NextHeader   uint8
 	HopLimit     uint8
 	SGID, DGID   GID
@@ -35,8 +35,8 @@ func (h GRH) AppendTo(b []byte) []byte {
 	return append(append(b, h.SGID[:]...), h.DGID[:]...)
 }
 
-// ParseGRH reads the header in front of b and returns what is behind it. It
-// does not judge the version.
+// ParseGRH reads the header at the start of b and returns the rest of b. It
+// does not check the version.
 func ParseGRH(b []byte) (h GRH, rest []byte, err error) {
 	if len(b) < GRHLen {
 		return GRH{}, nil, fmt.Errorf("%w: %d of %d octets of a GRH", ErrShort, len(b), GRHLen)

@@ -5,20 +5,21 @@ import (
 	"hash/crc32"
 )
 
-// headLen is the most that the ICRC covers in front of what follows a BTH.
+// headLen is the largest number of bytes that the ICRC covers up to and
+// including the BTH.
 const headLen = lrhOnes + GRHLen + UDPLen + BTHLen
 
-// lrhOnes is the length of the LRH that RoCEv2 does not have: ones stand for it.
+// lrhOnes is the length of an LRH. RoCEv2 has no LRH, so ones stand for it.
 const lrhOnes = LRHLen
 
 // A Check computes invariant CRCs (section 7.8.1; for RoCEv2, annex A17). It
-// holds memory for the masked headers, so that nothing is allocated. The zero
-// value is ready; it is for one goroutine at a time.
+// holds memory for the masked headers, so that its methods do not allocate. The
+// zero value is ready for use by one goroutine at a time.
 type Check struct{ head [headLen]byte }
 
 // ICRC returns the CRC of a datagram whose bytes from BTH to pad are b, at
-// least a BTH. What routers change counts as ones: traffic class, flow label,
-// hop limit and checksums, and the reserved byte of the BTH.
+// least a BTH. Fields that routers change count as ones: traffic class, flow
+// label, hop limit and checksums, and the reserved byte of the BTH.
 func (c *Check) ICRC(w *Network, b []byte) uint32 {
 	h := c.head[:lrhOnes]
 	for i := range h {
@@ -49,19 +50,19 @@ func (c *Check) AppendICRC(w *Network, b []byte) []byte {
 }
 
 // Valid reports whether the last four bytes of b, which starts with a BTH, are
-// its ICRC.
+// the ICRC of b.
 func (c *Check) Valid(w *Network, b []byte) bool {
 	at := len(b) - ICRCLen
 	return at >= BTHLen && binary.LittleEndian.Uint32(b[at:]) == c.ICRC(w, b[:at])
 }
 
-// Solve is Valid for who has not seen two fields of IPv4's header, as on a
-// socket of UDP: it sets w.Ident and w.Fragment to what they must have been for
-// the ICRC to be right, and reports whether the latter can be: nothing but
-// DontFragment, set or not. 15 bits of the check remain of 32.
+// Solve is Valid for a receiver that cannot see two fields of IPv4's header, as
+// on a socket of UDP. It sets w.Ident and w.Fragment to the only values for
+// which the ICRC is right, and reports whether w.Fragment is possible:
+// DontFragment or zero. Of the check's 32 bits, 15 remain.
 //
-// A CRC is linear: these 32 bits, wherever they stand, change it by what can be
-// turned back.
+// A CRC is linear: the effect of these 32 bits on the CRC, at any position, can
+// be inverted.
 func (c *Check) Solve(w *Network, b []byte) bool {
 	at := len(b) - ICRCLen
 	if at < BTHLen {
@@ -76,5 +77,5 @@ func (c *Check) Solve(w *Network, b []byte) bool {
 	return w.Fragment&^DontFragment == 0
 }
 
-// identAt is where the identification stands in IPv4's header.
+// identAt is the offset of the identification in IPv4's header.
 const identAt = 4

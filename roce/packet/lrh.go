@@ -9,13 +9,13 @@ const (
 	VCRCLen = 2
 )
 
-// LNH is LRH:LNH: which header follows.
+// LNH is LRH:LNH: the kind of the next header.
 type LNH uint8
 
-// What may follow an LRH (section 7.7.5).
+// The headers that may follow an LRH (section 7.7.5).
 const (
 	RawEthertype LNH = iota // an RWH
-	RawIPv6                 // an IPv6 header, with no IBA transport behind it
+	RawIPv6                 // an IPv6 header, without an IBA transport after it
 	Local                   // a BTH
 	Global                  // a GRH
 )
@@ -28,7 +28,7 @@ type LRH struct {
 	VL, Version, SL uint8 // 4 bits each
 	Next            LNH
 	DLID, SLID      uint16
-	Words           uint16 // PktLen, 11 bits: words of 4 bytes from the LRH to in front of the VCRC
+	Words           uint16 // PktLen, 11 bits: words of 4 bytes from the LRH up to the VCRC
 }
 
 const maxWords = 1<<11 - 1
@@ -41,7 +41,7 @@ func (h LRH) AppendTo(b []byte) []byte {
 	return be.AppendUint16(b, h.SLID)
 }
 
-// ParseLRH reads the header in front of b and returns what is behind it.
+// ParseLRH reads the header at the start of b and returns the rest of b.
 func ParseLRH(b []byte) (h LRH, rest []byte, err error) {
 	if len(b) < LRHLen {
 		return LRH{}, nil, fmt.Errorf("%w: %d of %d octets of an LRH", ErrShort, len(b), LRHLen)
@@ -52,7 +52,8 @@ func ParseLRH(b []byte) (h LRH, rest []byte, err error) {
 	}, b[LRHLen:], nil
 }
 
-// vcrcTable is that of the polynomial x^16+x^12+x^3+x+1 (0x100B), reflected.
+// vcrcTable is the table of the polynomial x^16+x^12+x^3+x+1 (0x100B),
+// reflected.
 var vcrcTable = func() (t [256]uint16) {
 	for i := range t {
 		c := uint16(i)
@@ -68,7 +69,7 @@ var vcrcTable = func() (t [256]uint16) {
 	return t
 }()
 
-// VCRC returns the variant CRC of b, all that is in front of it (section 7.8.2).
+// VCRC returns the variant CRC of b, all bytes before the VCRC (section 7.8.2).
 func VCRC(b []byte) uint16 {
 	c := ^uint16(0)
 	for _, o := range b {

@@ -1,10 +1,10 @@
 package packet
 
-// A GID is an address of the network layer: that of IPv6, or of IPv4 as IPv6
-// maps it (::ffff:a.b.c.d).
+// A GID is an address of the network layer: an IPv6 address, or an IPv4 address
+// mapped to IPv6 (::ffff:a.b.c.d).
 type GID [16]byte
 
-// mapped is what stands in front of an address of IPv4.
+// mapped is the prefix of an IPv4 address.
 var mapped = [12]byte{10: 0xff, 11: 0xff}
 
 // Is4 reports whether g is an address of IPv4.
@@ -36,19 +36,19 @@ const (
 	DontFragment uint16 = 0x4000
 )
 
-// Network is what the headers of IP and UDP in front of a BTH say.
+// Network holds the fields of the IP and UDP headers in front of a BTH.
 type Network struct {
 	Src, Dst     GID
 	SrcPort      uint16
 	TrafficClass uint8 // ToS of IPv4
 	HopLimit     uint8 // TTL of IPv4
 
-	// Of IPv4 alone: the identification, and flags with fragment offset.
+	// For IPv4 only: the identification, and flags with fragment offset.
 	Ident, Fragment uint16
 }
 
-// appendUDP appends UDP's header in front of n bytes, with no checksum: IPv4
-// allows that, and RoCEv2 has the ICRC.
+// appendUDP appends UDP's header for n bytes, without a checksum: IPv4 allows
+// that, and RoCEv2 has the ICRC.
 func (w *Network) appendUDP(b []byte, n int) []byte {
 	b = be.AppendUint16(b, w.SrcPort)
 	b = be.AppendUint16(b, Port)
@@ -56,7 +56,7 @@ func (w *Network) appendUDP(b []byte, n int) []byte {
 	return append(b, 0, 0)
 }
 
-// appendIPv4 appends IPv4's header in front of n bytes of UDP.
+// appendIPv4 appends IPv4's header for n bytes of UDP.
 func (w *Network) appendIPv4(b []byte, n int) []byte {
 	start := len(b)
 	b = append(b, 0x45, w.TrafficClass)
@@ -69,7 +69,7 @@ func (w *Network) appendIPv4(b []byte, n int) []byte {
 	return b
 }
 
-// checksum is IPv4's, of a header of whole words.
+// checksum returns IPv4's checksum of a header of whole words.
 func checksum(b []byte) uint16 {
 	sum := uint32(0)
 	for ; len(b) > 0; b = b[2:] {
@@ -81,9 +81,9 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// AppendGRH appends the 40 bytes that stand in front of a message in the
-// receive buffer of UD, for a datagram of n bytes from BTH to ICRC: the header
-// of IPv6, or 20 bytes of nothing and the header of IPv4.
+// AppendGRH appends the 40 bytes in front of a message in a UD receive buffer,
+// for a datagram of n bytes from BTH to ICRC: the IPv6 header, or 20 undefined
+// bytes and the IPv4 header.
 func (w *Network) AppendGRH(b []byte, n int) []byte {
 	n += UDPLen
 	if w.Dst.Is4() {
@@ -100,8 +100,8 @@ func (w *Network) grh(n int) GRH {
 	}
 }
 
-// SourceOf returns the sender's address by the 40 bytes in front of a message
-// of UD.
+// SourceOf returns the sender's address from the 40 bytes in front of a UD
+// message.
 func SourceOf(grh []byte) (GID, error) {
 	h, _, err := ParseGRH(grh)
 	if err != nil || h.Version == 6 {

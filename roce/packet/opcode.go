@@ -2,8 +2,8 @@ package packet
 
 import "fmt"
 
-// An Opcode is BTH:OpCode: the transport service in its upper three bits, and
-// what the packet is in the message in the lower five (table 38).
+// An Opcode is BTH:OpCode: the transport service in the upper three bits, and
+// the packet's role in its message in the lower five (table 38).
 type Opcode uint8
 
 // A Service is the upper three bits of an Opcode.
@@ -37,7 +37,7 @@ const (
 	UDSendOnlyImmediate Opcode = 0x65
 )
 
-// kind is what an opcode says of its packet.
+// kind describes the packets with an opcode.
 type kind struct {
 	name                            string
 	starts, ends, write, imm, known bool
@@ -61,7 +61,8 @@ var kinds = [256]kind{
 }
 
 // UCOpcode returns the opcode of a packet of Unreliable Connection by its place
-// in the message (table 56). Only a message's end may bring immediate data.
+// in the message (table 56). Only the last packet of a message may carry
+// immediate data.
 func UCOpcode(write, starts, ends, immediate bool) Opcode {
 	op := UCSendFirst
 	if write {
@@ -84,20 +85,20 @@ func UCOpcode(write, starts, ends, immediate bool) Opcode {
 // Service returns the transport service.
 func (o Opcode) Service() Service { return Service(o & 0xe0) }
 
-// Known reports whether the opcode is one of those above. Others are reserved, or
-// belong to a service or function that this package does not know.
+// Known reports whether the opcode is listed above. Other opcodes are reserved,
+// or belong to a service or function that this package does not implement.
 func (o Opcode) Known() bool { return kinds[o].known }
 
-// Starts reports whether the packet is a "first" or "only" one.
+// Starts reports whether the packet is a "first" or "only" packet.
 func (o Opcode) Starts() bool { return kinds[o].starts }
 
-// Ends reports whether the packet is a "last" or "only" one.
+// Ends reports whether the packet is a "last" or "only" packet.
 func (o Opcode) Ends() bool { return kinds[o].ends }
 
 // Write reports whether the packet belongs to an RDMA WRITE.
 func (o Opcode) Write() bool { return kinds[o].write }
 
-// Immediate reports whether the packet brings immediate data.
+// Immediate reports whether the packet carries immediate data.
 func (o Opcode) Immediate() bool { return kinds[o].imm }
 
 // String returns the Architecture's name.

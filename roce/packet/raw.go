@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// MaxRaw is the most that may stand behind the RWH or in front of the VCRC of
-// an IBA packet: the largest MTU and 124 bytes (section 7.7.8), from the LRH on.
+// MaxRaw is the largest length of an IBA packet without the VCRC, from the LRH
+// on: the largest MTU and 124 bytes (section 7.7.8).
 const MaxRaw = 4096 + 124
 
-// Why a raw datagram is not one.
+// Errors of raw datagrams.
 var (
 	ErrNotRaw    = errors.New("packet: not a raw datagram")
 	ErrLength    = errors.New("packet: the lengths differ")
@@ -19,17 +19,17 @@ var (
 	ErrTooLong   = errors.New("packet: too long for a raw datagram")
 )
 
-// A Raw is a raw datagram (section 9.8.4). LRH.Next says which of its two forms
-// it has: an RWH with the Ethertype of the payload, or a header of IPv6 with
-// whatever its NextHeader names.
+// A Raw is a raw datagram (section 9.8.4). LRH.Next selects one of two forms:
+// an RWH with the Ethertype of the payload, or an IPv6 header whose NextHeader
+// names the payload.
 type Raw struct {
 	LRH       LRH
 	Ethertype uint16 // of RawEthertype
 	IPv6      GRH    // of RawIPv6
-	Payload   []byte // with the pad: a multiple of 4, when it was received
+	Payload   []byte // with the pad: a multiple of 4, if received
 }
 
-// headers is how many bytes stand in front of the payload.
+// headers returns the number of bytes in front of the payload.
 func (p *Raw) headers() int {
 	if p.LRH.Next == RawIPv6 {
 		return LRHLen + GRHLen
@@ -57,7 +57,7 @@ func (p *Raw) AppendTo(b []byte) ([]byte, error) {
 	b = lrh.AppendTo(b)
 	if p.LRH.Next == RawIPv6 {
 		ip := p.IPv6
-		ip.PayLen = uint16(len(p.Payload)) // IPv6 knows no pad
+		ip.PayLen = uint16(len(p.Payload)) // IPv6's length does not include the pad
 		b = ip.AppendTo(b)
 	} else {
 		b = append(b, 0, 0)
@@ -68,11 +68,11 @@ func (p *Raw) AppendTo(b []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint16(b, VCRC(b[start:])), nil
 }
 
-// ParseRaw reads the raw datagram that is b. The checks come in the order of
-// the link, then the network layer: VCRC, length, form, and what IPv6 says. The
-// payload of the IPv6 form is cut to IPv6's own length; that of the other keeps
-// its pad, for nothing says how long it is. The errors are ErrShort, ErrVCRC,
-// ErrLength, ErrNotRaw, ErrTransport and ErrTooLong.
+// ParseRaw parses the raw datagram b. The checks follow the order of the
+// layers, link then network: VCRC, length, form, and the IPv6 header. ParseRaw
+// cuts the payload of the IPv6 form to IPv6's own length. The payload of the
+// other form keeps its pad, because no field gives its length. The errors are
+// ErrShort, ErrVCRC, ErrLength, ErrNotRaw, ErrTransport and ErrTooLong.
 func ParseRaw(b []byte) (p Raw, err error) {
 	if len(b) < LRHLen+VCRCLen {
 		return p, fmt.Errorf("%w: %d octets", ErrShort, len(b))

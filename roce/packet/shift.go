@@ -43,7 +43,7 @@ func multiply(p, q uint32) (product uint32) {
 	return product
 }
 
-// unshift returns what the register held n bytes of zeros ago.
+// unshift returns the register's value before n bytes of zeros.
 func unshift(register uint32, n int) uint32 {
 	for i := 0; n > 0; i, n = i+1, n>>1 {
 		if n&1 != 0 {
