@@ -24,7 +24,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// mountLine returns what /proc/mounts says of a mount point.
+// mountLine returns the line of /proc/mounts for a mount point.
 func mountLine(t testing.TB, point string) string {
 	t.Helper()
 	all, err := os.ReadFile("/proc/mounts")
@@ -37,7 +37,7 @@ func mountLine(t testing.TB, point string) string {
 	return ""
 }
 
-// TestOptions mounts with each flag, by mount(2) and by fusermount3.
+// TestOptions checks each mount flag, with mount(2) and with fusermount3.
 func TestOptions(t *testing.T) {
 	s := newServer(t, nil)
 	put(t, s.file("a"), nil)
@@ -74,8 +74,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// mountAsUser is a child that serves a directory, mounts it and uses it, all as
-// an ordinary user.
+// mountAsUser is a child process that serves a directory, mounts it and uses
+// it, all as an ordinary user.
 func mountAsUser(args []string) (err error) {
 	fs, err := posix.Open(args[0], posix.Options{})
 	if err != nil {
@@ -129,10 +129,10 @@ func serveTCP(fs vfs.FS) (oncrpc.Caller, func(), error) {
 	return c, func() { c.Close(); _ = srv.Shutdown(context.Background()) }, nil
 }
 
-// TestOrdinaryUser mounts without root, over TCP.
+// TestOrdinaryUser checks a mount without root, over TCP.
 func TestOrdinaryUser(t *testing.T) {
 	needFUSE(t)
-	as := &syscall.Credential{Uid: 65534, Gid: 65534} // nobody: fusermount3 wants a name
+	as := &syscall.Credential{Uid: 65534, Gid: 65534} // nobody: fusermount3 requires a user name
 	dir := reachable(t)
 	for _, name := range []string{"back", "point"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
@@ -145,8 +145,8 @@ func TestOrdinaryUser(t *testing.T) {
 	assert.Empty(t, mountLine(t, filepath.Join(dir, "point")))
 }
 
-// openDevice lets all users have the kernel's FUSE, as udev does it elsewhere,
-// in the namespace of this test.
+// openDevice gives all users access to the kernel's FUSE device in the
+// namespace of this test, as udev does elsewhere.
 func openDevice(t *testing.T) {
 	t.Helper()
 	node := filepath.Join(t.TempDir(), "fuse")
@@ -156,7 +156,8 @@ func openDevice(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, unix.Unmount(device, 0)) })
 }
 
-// TestReadAhead shows that the kernel may read ahead as far as we want.
+// TestReadAhead checks that the kernel may read ahead as far as the mount asks
+// for.
 func TestReadAhead(t *testing.T) {
 	_, m := newMount(t)
 	var st unix.Stat_t
@@ -166,7 +167,7 @@ func TestReadAhead(t *testing.T) {
 	assert.Equal(t, "8192", strings.TrimSpace(string(text)))
 }
 
-// TestBadConfig shows what people are told.
+// TestBadConfig checks the errors for bad configurations.
 func TestBadConfig(t *testing.T) {
 	s := newServer(t, nil)
 	m := s.mount(nil)
@@ -197,7 +198,7 @@ func TestBadConfig(t *testing.T) {
 	m.setBefore(nil)
 }
 
-// TestUnmountByOthers unmounts by the programs that people use for it.
+// TestUnmountByOthers checks unmounting by the usual programs.
 func TestUnmountByOthers(t *testing.T) {
 	s := newServer(t, nil)
 	for _, command := range []string{"umount", "umount -l", helper + " -u", helper + " -u -z"} {
@@ -211,7 +212,7 @@ func TestUnmountByOthers(t *testing.T) {
 	}
 }
 
-// TestBusy does not unmount what is in use.
+// TestBusy checks that a mount in use is not unmounted.
 func TestBusy(t *testing.T) {
 	_, m := newMount(t)
 	f, err := os.Create(m.file("a"))
@@ -222,7 +223,7 @@ func TestBusy(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// TestSubdirectory mounts a directory below the export.
+// TestSubdirectory checks a mount of a directory below the export.
 func TestSubdirectory(t *testing.T) {
 	s := newServer(t, nil)
 	require.NoError(t, os.MkdirAll(s.file("d/e"), 0o755))
@@ -239,7 +240,7 @@ func TestSubdirectory(t *testing.T) {
 	assert.Equal(t, m.dir, real)
 }
 
-// TestRootInode shows that the root is the server's.
+// TestRootInode checks that the root has the server's inode number.
 func TestRootInode(t *testing.T) {
 	s, m := newMount(t)
 	assert.Equal(t, lstat(t, s.back).Ino, lstat(t, m.dir).Ino)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lstat returns what a file is.
+// lstat returns the attributes of a file.
 func lstat(t testing.TB, path string) unix.Stat_t {
 	t.Helper()
 	var st unix.Stat_t
@@ -33,7 +33,7 @@ func list(t testing.TB, path string) (names []string) {
 	return names
 }
 
-// TestExclusive makes files that must not be there.
+// TestExclusive checks the exclusive creation of files.
 func TestExclusive(t *testing.T) {
 	s, m := newMount(t)
 	before := time.Now().Add(-time.Minute)
@@ -54,7 +54,7 @@ func TestExclusive(t *testing.T) {
 	assert.ErrorIs(t, unix.Mknod(m.file("c"), unix.S_IFREG|0o640, 0), unix.EEXIST)
 }
 
-// TestKinds makes objects of all types, and finds them as the server has them.
+// TestKinds checks that objects of all types are as the server has them.
 func TestKinds(t *testing.T) {
 	s, m := newMount(t)
 	require.NoError(t, os.Mkdir(m.file("dir"), 0o1750))
@@ -81,7 +81,7 @@ func TestKinds(t *testing.T) {
 	assert.Equal(t, "a/\xff/target", target)
 }
 
-// TestNames takes names that are no text, and long ones.
+// TestNames checks names that are not text, and long names.
 func TestNames(t *testing.T) {
 	s, m := newMount(t)
 	for _, name := range []string{"\xff\xfe", "a b", "\n", "ä", strings.Repeat("x", 255), "..."} {
@@ -96,7 +96,7 @@ func TestNames(t *testing.T) {
 	assert.ErrorIs(t, os.Symlink(strings.Repeat("y", 5000), m.file("l")), unix.ENAMETOOLONG)
 }
 
-// TestLinks gives a file several names.
+// TestLinks checks several names of one file.
 func TestLinks(t *testing.T) {
 	s, m := newMount(t)
 	put(t, m.file("a"), []byte("x"))
@@ -112,7 +112,7 @@ func TestLinks(t *testing.T) {
 	holds(t, m.file("d/b"), []byte("x"))
 }
 
-// TestRename moves things about.
+// TestRename checks renames of files and directories.
 func TestRename(t *testing.T) {
 	s, m := newMount(t)
 	require.NoError(t, os.MkdirAll(m.file("d/e"), 0o755))
@@ -149,15 +149,15 @@ func (s *server) hiddenFiles() []string {
 	return names
 }
 
-// gone waits until the server has no hidden files any more: the kernel does not
-// wait for the end of a close.
+// gone waits until the server has no hidden files any more: close does not wait
+// until the kernel has released the file.
 func (s *server) gone() {
 	s.t.Helper()
 	assert.Eventually(s.t, func() bool { return len(s.hiddenFiles()) == 0 }, 10*time.Second, time.Millisecond)
 }
 
-// TestUnlinkOpen removes the name of an open file, which stays until it is
-// closed.
+// TestUnlinkOpen checks that an open file whose name is removed stays until it
+// is closed.
 func TestUnlinkOpen(t *testing.T) {
 	s, m := newMount(t)
 	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
@@ -184,7 +184,7 @@ func TestUnlinkOpen(t *testing.T) {
 	assert.Equal(t, []string{"a"}, list(t, m.dir))
 }
 
-// TestRenameOverOpen puts another file in the place of an open one.
+// TestRenameOverOpen checks a rename that replaces an open file.
 func TestRenameOverOpen(t *testing.T) {
 	s, m := newMount(t)
 	put(t, m.file("old"), []byte("old"))
@@ -200,7 +200,7 @@ func TestRenameOverOpen(t *testing.T) {
 	require.Len(t, s.hiddenFiles(), 1)
 	require.NoError(t, g.Close())
 	s.gone()
-	// A rename that the server refuses gives the name back.
+	// If the server refuses a rename, the name is restored.
 	f = open(t, m.file("old"), os.O_RDONLY)
 	require.NoError(t, os.Remove(s.file("old")))
 	put(t, s.file("kept"), nil)
@@ -214,7 +214,7 @@ func TestRenameOverOpen(t *testing.T) {
 	assert.FileExists(t, m.file("kept"))
 }
 
-// TestUnlinkOpenLink removes both names of an open file.
+// TestUnlinkOpenLink checks that both names of an open file can be removed.
 func TestUnlinkOpenLink(t *testing.T) {
 	s, m := newMount(t)
 	put(t, m.file("a"), []byte("x"))
@@ -230,7 +230,7 @@ func TestUnlinkOpenLink(t *testing.T) {
 	s.gone()
 }
 
-// TestUnlinkOpenUnmount ends the mount while removed files are open.
+// TestUnlinkOpenUnmount checks that the end of a mount removes hidden files.
 func TestUnlinkOpenUnmount(t *testing.T) {
 	s, m := newMount(t)
 	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
@@ -247,7 +247,7 @@ func TestUnlinkOpenUnmount(t *testing.T) {
 	assert.Empty(t, s.hiddenFiles())
 }
 
-// TestAbort takes the mount away by force, with files open and data on their
+// TestAbort checks a forced unmount while files are open and data are under
 // way.
 func TestAbort(t *testing.T) {
 	s, m := newMount(t)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestAbsent remembers which names a directory does not have, under one grant.
+// TestAbsent checks that a node remembers missing names under one grant only.
 func TestAbsent(t *testing.T) {
 	var n node
 	assert.Zero(t, n.lacks("a", sight{began: 9}), "it is not held")

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestNodeSize: there is a node for each file that the kernel knows.
+// TestNodeSize bounds the size of a node, because every file that the kernel
+// knows has a node.
 func TestNodeSize(t *testing.T) {
 	assert.LessOrEqual(t, unsafe.Sizeof(node{}), uintptr(416))
 }

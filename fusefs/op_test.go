@@ -7,15 +7,15 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestOps: a request may get the op of an earlier one, but not one that has
-// ended before its time; and who has an op while another gets one has it alone.
+// TestOps checks that a request may get the op of an earlier request, unless
+// that op ended early or is still in use.
 func TestOps(t *testing.T) {
 	m := new(Mount)
 	interrupt := make(chan struct{})
 	close(interrupt)
 	gone := func() bool { return false }
 	first := m.begin(nil, &fuse.InHeader{})
-	second := m.begin(interrupt, &fuse.InHeader{Caller: fuse.Caller{Pid: 1 << 30}}) // nobody has this number
+	second := m.begin(interrupt, &fuse.InHeader{Caller: fuse.Caller{Pid: 1 << 30}}) // no process has this number
 	assert.NotSame(t, first, second)
 	m.ops.end(gone)
 	assert.NoError(t, first.Err())
@@ -32,7 +32,7 @@ func TestOps(t *testing.T) {
 	assert.Error(t, third.Err())
 }
 
-// TestOpAnew: an op that another request gets has nothing of the one before.
+// TestOpAnew checks that a reused op has nothing left of the earlier request.
 func TestOpAnew(t *testing.T) {
 	m := new(Mount)
 	o := m.begin(nil, &fuse.InHeader{Caller: fuse.Caller{Pid: 1}, Unique: 1})
@@ -52,9 +52,10 @@ func TestOpAnew(t *testing.T) {
 	assert.Equal(t, []*node{nil}, p.referred[:1])
 }
 
-// TestEndKilled: who is dead does not wait where others are answered, and the kernel
-// gets the answer to what goes on; of whom nobody knows whether he is dead gives up
-// what changes nothing, after long.
+// TestEndKilled checks that a dead process does not wait while the server
+// answers others, and that the kernel gets an answer for calls that continue.
+// If it is unknown whether the process is dead, a request that changes nothing
+// ends after a longer time.
 func TestEndKilled(t *testing.T) {
 	m := new(Mount)
 	interrupt := make(chan struct{})
@@ -110,7 +111,7 @@ func TestEndKilled(t *testing.T) {
 	assert.NotSame(t, dead, begin(1, 4))
 }
 
-// BenchmarkRequest is what each request costs before it does anything.
+// BenchmarkRequest measures the fixed cost of a request.
 func BenchmarkRequest(b *testing.B) {
 	m := new(Mount)
 	h := new(fuse.InHeader)

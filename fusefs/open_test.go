@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpenedAs: the close of a file that may have been written to is waited for.
+// TestOpenedAs checks that close waits for a file that may have been written.
 func TestOpenedAs(t *testing.T) {
 	assert.EqualValues(t, fuse.FOPEN_NOFLUSH, openedAs(unix.O_RDONLY))
 	assert.EqualValues(t, fuse.FOPEN_NOFLUSH, openedAs(fmodeExec))

@@ -8,7 +8,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// TestEarly: what was read early counts if nothing has changed since.
+// TestEarly checks that a prefetch counts only if nothing has changed since.
 func TestEarly(t *testing.T) {
 	attr := nfs3.Attr{Size: 4, Ctime: nfs3.Time{Sec: 1}}
 	e := &prefetch{data: []byte("data"), attr: nfs3.PostOpAttr{OK: true, Attr: attr}, began: 5, read: 3e9}

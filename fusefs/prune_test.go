@@ -13,15 +13,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// known returns how many nodes the kernel knows, and how many there are.
+// known returns how many nodes the kernel knows, and how many exist.
 func (m *mounted) known() (known, all int) {
 	m.table.mu.RLock()
 	defer m.table.mu.RUnlock()
 	return len(m.table.nodes) - m.table.parked.Len(), len(m.table.nodes)
 }
 
-// TestPrune lists and looks at more files than the kernel may know. It forgets some, and
-// all goes on.
+// TestPrune lists and stats more files than the kernel may know. It checks that
+// the kernel forgets some, and that everything still works.
 func TestPrune(t *testing.T) {
 	s, m := newMount(t)
 	const files, room = 3000, 256
@@ -58,7 +58,8 @@ func TestPrune(t *testing.T) {
 	assert.Equal(t, "open", string(got))
 }
 
-// TestPruneNames has a kernel forget files that has no note for that.
+// TestPruneNames checks that a kernel without the note for pruning forgets
+// files.
 func TestPruneNames(t *testing.T) {
 	s, m := newMount(t)
 	put(t, s.file("a"), nil)
@@ -73,7 +74,7 @@ func TestPruneNames(t *testing.T) {
 	assert.True(t, m.table.knows(d), "there may be something on it")
 }
 
-// TestPruneOld passes by what was used, once.
+// TestPruneOld checks that pruning skips a used node once.
 func TestPruneOld(t *testing.T) {
 	tab := newTable(new(Mount), nfs3.FH("root"))
 	root := tab.node(1)
@@ -90,13 +91,14 @@ func TestPruneOld(t *testing.T) {
 	assert.Len(t, tab.oldLocked(9), 2)
 }
 
-// TestPruneShut has the kernel forget what it knows by the number for who may not open it.
+// TestPruneShut checks that the kernel forgets a node that it knows by the
+// number with shutBit.
 func TestPruneShut(t *testing.T) {
 	s, m := newMount(t)
 	special(t, s)
 	for _, prune := range []func(n *node){
 		func(n *node) { assert.True(t, m.pruneNodes([]*node{n})) },
-		m.dropNames, // where the kernel has no note for that
+		m.dropNames, // for a kernel without the note
 	} {
 		assert.Equal(t, []string{"both: EACCES"}, m.try(oneUser, "closed", "both"))
 		n := m.table.child(m.table.node(1), "closed")

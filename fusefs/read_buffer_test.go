@@ -17,8 +17,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestLandings: so much memory is lent and no more, and it goes back when all of it has
-// rested.
+// TestLandings checks that landings lends landingRoom bytes and no more, and
+// frees the memory when none of it has been used for a while.
 func TestLandings(t *testing.T) {
 	var s landings
 	assert.Nil(t, s.get(minLanding-1))
@@ -54,8 +54,8 @@ func TestLandings(t *testing.T) {
 	assert.Nil(t, s.mem)
 }
 
-// TestLargeReadFails: an error is one also where the data of a READ have a landing, and
-// the end of a file is none.
+// TestLargeReadFails checks that errors are reported for large READs too, and
+// that the end of a file is not an error.
 func TestLargeReadFails(t *testing.T) {
 	s, m := newMount(t)
 	data := sample(maxTransfer)
@@ -82,8 +82,8 @@ func TestLargeReadFails(t *testing.T) {
 	assert.Len(t, m.landings.free, landingRoom/maxTransfer, "all came back")
 }
 
-// spoiling is a file system with one file, f, whose data are overwritten when go-fuse
-// says that it is done with them.
+// spoiling is a file system with one file, f. It overwrites the data of a READ
+// when go-fuse calls Done.
 type spoiling struct {
 	fuse.RawFileSystem
 	landings landings
@@ -119,8 +119,8 @@ func (s *spoiling) Read(_ <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Read
 	return spoiled{r}, fuse.OK
 }
 
-// TestLandingIsWrittenFirst: go-fuse is done with a landing when the kernel has it, and not
-// before.
+// TestLandingIsWrittenFirst checks that go-fuse calls Done only when the kernel
+// has the data.
 func TestLandingIsWrittenFirst(t *testing.T) {
 	needFUSE(t)
 	s := &spoiling{RawFileSystem: fuse.NewDefaultRawFileSystem(), data: sample(3<<20 + 5)}

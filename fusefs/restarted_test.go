@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRestartUnheard restarts the server while a client hears of nothing: the next one
-// makes no change before that client has ceased to trust its cache.
+// TestRestartUnheard restarts the server while a client receives nothing. It
+// checks that the new server makes no change before that client has ceased to
+// trust its cache.
 func TestRestartUnheard(t *testing.T) {
 	cfg := delegserver.Config{Lease: time.Second, Marker: filepath.Join(t.TempDir(), "grants"), Log: discard}
 	keep, err := delegserver.New(cfg)
@@ -30,7 +31,7 @@ func TestRestartUnheard(t *testing.T) {
 		return content == "old" && m.set.Stats().Held > 1
 	}, 10*time.Second, 10*time.Millisecond)
 	conn := m.dial.last.Load()
-	hears := conn.Pause() // not of the end of its connection either
+	hears := conn.Pause() // the client does not notice the end of its connection either
 	resume := sync.OnceFunc(func() {
 		conn.Abort(errors.New("the server is another"))
 		hears()
@@ -54,14 +55,14 @@ func TestRestartUnheard(t *testing.T) {
 	next.Done(&ch)
 	read := make(chan string, 1)
 	go func() {
-		defer close(read) // if it cannot be read, too
+		defer close(read) // also if the read fails
 		_, content := reads(t, m.file("f"))
 		read <- content
 	}()
 	select {
 	case content := <-read:
 		assert.Equal(t, "NEW", content)
-	case <-time.After(200 * time.Millisecond): // it asks the server
+	case <-time.After(200 * time.Millisecond): // the read asks the server
 		resume()
 		assert.Equal(t, "NEW", <-read)
 	}

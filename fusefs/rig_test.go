@@ -34,12 +34,12 @@ import (
 // in memory.
 type server struct {
 	t    testing.TB
-	back string // the directory
+	back string // the served directory
 	l    *rdmatest.Listener
-	keep *delegserver.Keeper // nil: nobody holds anything
+	keep *delegserver.Keeper // nil: the server grants nothing
 }
 
-// needFUSE says what these tests take.
+// needFUSE checks that the environment allows these tests.
 func needFUSE(t testing.TB) {
 	t.Helper()
 	require.Zero(t, os.Geteuid(), "these tests mount file systems and act as several users: run them as root")
@@ -47,8 +47,8 @@ func needFUSE(t testing.TB) {
 	require.NoError(t, err, "these tests mount FUSE file systems: load the kernel's FUSE with modprobe fuse")
 }
 
-// backing returns a directory for a server: in memory if there is such a place,
-// for most changes wait for the disk elsewhere.
+// backing returns a directory for a server, in memory if possible: elsewhere
+// most changes wait for the disk.
 func backing(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "fusefs")
@@ -59,12 +59,12 @@ func backing(t testing.TB) string {
 	return dir
 }
 
-// newServer serves a new directory; wrap, if not nil, is put before it.
+// newServer serves a new directory, wrapped by wrap if not nil.
 func newServer(t testing.TB, wrap func(vfs.FS) vfs.FS) *server {
 	return serve(t, wrap, nil, exports.Options{})
 }
 
-// serve is newServer for a server that lets clients hold what keep grants.
+// serve is newServer for a server that grants delegations with keep.
 func serve(t testing.TB, wrap func(vfs.FS) vfs.FS, keep *delegserver.Keeper, how exports.Options) *server {
 	t.Helper()
 	needFUSE(t)
@@ -110,8 +110,7 @@ func programs(fs vfs.FS, keep *delegserver.Keeper, how exports.Options) (*oncrpc
 	return mux, nil
 }
 
-// reachable returns a directory that all users can get at, as a test's own is
-// not.
+// reachable returns a directory that all users can access, unlike a test's own.
 func reachable(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -124,7 +123,7 @@ func reachable(t testing.TB) string {
 // file returns the path of a file in the server's directory.
 func (s *server) file(name string) string { return filepath.Join(s.back, name) }
 
-// discard is a log that nobody reads.
+// discard is a logger that discards everything.
 var discard = slog.New(slog.DiscardHandler)
 
 type memDialer struct {
@@ -141,17 +140,17 @@ func (d *memDialer) Dial(ctx context.Context, _ string, cfg rdma.ConnConfig) (rd
 	return c, nil
 }
 
-// A line is a connection that tests look into.
+// A line is a connection that tests can observe and manipulate.
 type line struct {
 	to oncrpc.Caller
 
 	mu    sync.Mutex
 	count [nfs3.NumProc]int
 	all   int // calls of any program
-	// before, if not nil, sees each call first, and may wait or answer it
-	// with an error.
+	// before, if not nil, is called before each call, and may wait or return an
+	// error.
 	before func(ctx context.Context, x *oncrpc.Exchange) error
-	// after, if not nil, sees the results.
+	// after, if not nil, gets the results.
 	after func(x *oncrpc.Exchange)
 	down  bool
 }
@@ -184,7 +183,7 @@ func (l *line) calls(proc uint32) int {
 	return l.count[proc]
 }
 
-// total returns how many calls there were of any procedure of the client's.
+// total returns how many calls the client has made, of any procedure.
 func (l *line) total() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,13 +214,13 @@ type mounted struct {
 	*line
 	t   testing.TB
 	dir string
-	set *delegclient.Set // nil: nothing is held
+	set *delegclient.Set // nil: no delegations
 
 	dial *memDialer
 }
 
-// mount mounts the server with attributes believed as long as Linux does it by
-// default. change may change that.
+// mount mounts the server with Linux's default attribute lifetimes. change, if
+// not nil, may change the Config.
 func (s *server) mount(change func(c *Config)) *mounted {
 	s.t.Helper()
 	ctx := context.Background()
@@ -263,14 +262,14 @@ func (s *server) mount(change func(c *Config)) *mounted {
 // file returns the path of a file in the mount.
 func (m *mounted) file(name string) string { return filepath.Join(m.dir, name) }
 
-// newMount is a server and a mount of it.
+// newMount returns a server and a mount of it.
 func newMount(t testing.TB) (*server, *mounted) {
 	t.Helper()
 	s := newServer(t, nil)
 	return s, s.mount(nil)
 }
 
-// sample returns n octets that repeat nowhere.
+// sample returns n pseudo-random bytes.
 func sample(n int) []byte {
 	p := make([]byte, n)
 	rand.NewChaCha8([32]byte{1}).Read(p)

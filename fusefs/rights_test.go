@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestRights remembers what callers may do, for one grant and one ctime.
+// TestRights checks that a node remembers the rights of callers for one grant
+// and one ctime.
 func TestRights(t *testing.T) {
 	const read, write = nfs3.AccessRead, nfs3.AccessModify
 	one, other := &caller{cred: rpcmsg.Cred{UID: 1}}, &caller{cred: rpcmsg.Cred{UID: 2}}

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestRightsBeforeGrant: what was said of rights before the grant came counts under it
-// only where the object was then as it was granted, and the server's clock had left the
-// tick of its last change.
+// TestRightsBeforeGrant checks that rights learned before a grant count under
+// the grant only if the object's state was as granted, and the server's clock
+// had left the tick of the last change.
 func TestRightsBeforeGrant(t *testing.T) {
 	granted := nfs3.Attr{Type: nfs3.TypeReg, Mode: 0o644, Size: 9, Ctime: nfs3.Time{Sec: 100}, Mtime: nfs3.Time{Sec: 90}}
 	other := func(change func(a *nfs3.Attr)) nfs3.Attr {

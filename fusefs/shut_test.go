@@ -39,8 +39,8 @@ func tryConnect(path string) string {
 	return word(unix.Connect(fd, &unix.SockaddrUnix{Name: path}))
 }
 
-// tryListen has a socket until the standard input ends. That it is there shows by its
-// name.
+// tryListen listens on a socket until the standard input ends. Then the file
+// path.ready exists.
 func tryListen(path string) string {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -57,7 +57,7 @@ func tryListen(path string) string {
 	return word(err)
 }
 
-// tryOften opens a file again and again, and says each outcome that there was.
+// tryOften opens a file many times, and returns each distinct outcome.
 func tryOften(path string) string {
 	seen := make(map[string]bool)
 	var words []string
@@ -75,7 +75,7 @@ const (
 	nextUser = 1002
 )
 
-// special makes special files at the server.
+// special creates special files at the server.
 func special(t *testing.T, s *server) {
 	t.Helper()
 	for name, f := range map[string]struct {
@@ -95,8 +95,8 @@ func special(t *testing.T, s *server) {
 	}
 }
 
-// TestSpecialFiles opens special files as who may, and as others: on mounts that hold
-// nothing, and that hold what they can.
+// TestSpecialFiles opens special files as users that may and users that may
+// not, on mounts with and without delegations.
 func TestSpecialFiles(t *testing.T) {
 	for name, begin := range map[string]func(t *testing.T) *server{
 		"nothing held": func(t *testing.T) *server { return newServer(t, nil) },
@@ -112,7 +112,7 @@ func TestSpecialFiles(t *testing.T) {
 			for _, tt := range []struct {
 				user uint32
 				file string
-				want string // of type, read, write, both and create
+				want string // for type, read, write, both and create
 			}{
 				{oneUser, "closed", "- 0600 1, EACCES, EACCES, EACCES, EACCES"},
 				{0, "closed", "p 0600 1, ok, ENXIO, ok, ok"},
@@ -137,8 +137,8 @@ func TestSpecialFiles(t *testing.T) {
 	}
 }
 
-// TestSpecialFilesOfSquashed shows that it is the server who says who may: not even root
-// where it makes him somebody else, and without allow_other.
+// TestSpecialFilesOfSquashed checks that the server decides, even for root if
+// the server squashes root, and without allow_other.
 func TestSpecialFilesOfSquashed(t *testing.T) {
 	s := serve(t, nil, nil, exports.Options{AllSquash: true})
 	special(t, s)
@@ -149,7 +149,8 @@ func TestSpecialFilesOfSquashed(t *testing.T) {
 	}
 }
 
-// TestShutFile does to a special file what its owner may who may not open it.
+// TestShutFile checks that the owner of a special file can change it even if
+// the owner may not open it.
 func TestShutFile(t *testing.T) {
 	s, m := newMount(t)
 	nodes := len(m.table.all())
@@ -170,7 +171,8 @@ func TestShutFile(t *testing.T) {
 		"the kernel forgot it by both of its numbers")
 }
 
-// TestShutInTurns opens a FIFO as who may and as who may not, at the same time.
+// TestShutInTurns opens a FIFO concurrently as a user that may, and as a user
+// that may not.
 func TestShutInTurns(t *testing.T) {
 	s, m := newMount(t)
 	special(t, s)
@@ -180,7 +182,8 @@ func TestShutInTurns(t *testing.T) {
 	assert.Equal(t, []string{"often: ok"}, next())
 }
 
-// TestSockets connects to a program's socket, for which it takes the right to write.
+// TestSockets checks that connecting to a program's socket requires the right
+// to write.
 func TestSockets(t *testing.T) {
 	s, m := newMount(t)
 	listening := m.trying(0, "s", "listen")
@@ -212,7 +215,8 @@ func TestSockets(t *testing.T) {
 	assert.Equal(t, []string{"connect: ECONNREFUSED"}, m.try(0, "s", "connect"), "nobody listens any more")
 }
 
-// TestSpecialListed leaves it to LOOKUP to tell who may have what a listing has.
+// TestSpecialListed checks that a listing leaves access to special files to
+// LOOKUP.
 func TestSpecialListed(t *testing.T) {
 	s, m := newMount(t)
 	special(t, s)
@@ -222,8 +226,8 @@ func TestSpecialListed(t *testing.T) {
 	assert.Len(t, m.table.all(), nodes+1, "the file alone is known")
 }
 
-// TestShutUntold fails a LOOKUP of which the kernel has an answer already: what it knows
-// by another name, or from before, it knows all the same.
+// TestShutUntold checks a LOOKUP that fails after the kernel was answered: the
+// kernel keeps its earlier references to the node.
 func TestShutUntold(t *testing.T) {
 	s, m := newMount(t)
 	special(t, s)
@@ -254,8 +258,8 @@ func TestShutUntold(t *testing.T) {
 	assert.Equal(t, before, lookups())
 }
 
-// TestCreateTaken opens a name, to make a file there if there is none, at which another
-// client makes a FIFO meanwhile: it is for who may have it.
+// TestCreateTaken opens a name with O_CREAT while another client creates a FIFO
+// there. It checks that the rights to the FIFO decide.
 func TestCreateTaken(t *testing.T) {
 	s, m := newMount(t)
 	nodes := len(m.table.all())

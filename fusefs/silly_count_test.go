@@ -15,7 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// late lets the removal of hidden names wait until a procedure has been called.
+// late delays the removal of hidden names until a procedure has been called.
 func (m *mounted) late(proc uint32) {
 	called := make(chan struct{})
 	call := sync.OnceFunc(func() { close(called) })
@@ -31,8 +31,8 @@ func (m *mounted) late(proc uint32) {
 	})
 }
 
-// TestRmdirAfterClose removes a directory whose last file is closed and removed, but
-// not at the server yet.
+// TestRmdirAfterClose removes a directory whose last file has been closed and
+// removed, but not yet at the server.
 func TestRmdirAfterClose(t *testing.T) {
 	_, m := newMount(t)
 	require.NoError(t, os.Mkdir(m.file("d"), 0o755))
@@ -44,7 +44,7 @@ func TestRmdirAfterClose(t *testing.T) {
 	assert.NoError(t, os.Remove(m.file("d")))
 }
 
-// TestRenameAfterClose puts a directory in the place of such a one.
+// TestRenameAfterClose replaces such a directory by a rename.
 func TestRenameAfterClose(t *testing.T) {
 	_, m := newMount(t)
 	require.NoError(t, os.Mkdir(m.file("d"), 0o755))
@@ -56,8 +56,8 @@ func TestRenameAfterClose(t *testing.T) {
 	assert.NoError(t, unix.Rename(m.file("e"), m.file("d")))
 }
 
-// TestLongNames asserts that names are too long for the mount before they are for
-// the server, which may not read the call.
+// TestLongNames checks that the mount rejects names that are too long before
+// the server sees them, because the server might not read the call.
 func TestLongNames(t *testing.T) {
 	_, m := newMount(t)
 	long := m.file(strings.Repeat("n", 256))

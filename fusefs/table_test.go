@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// TestTable counts how often the kernel knows a node.
+// TestTable checks the count of the kernel's references to a node.
 func TestTable(t *testing.T) {
 	tab := newTable(new(Mount), nfs3.FH("root"))
 	root := tab.node(fuse.FUSE_ROOT_ID)
@@ -45,7 +45,7 @@ func TestTable(t *testing.T) {
 	assert.Empty(t, tab.namesIn(root))
 }
 
-// TestTableParked keeps what the kernel has forgotten, but not for ever.
+// TestTableParked checks that forgotten nodes are kept, but not for ever.
 func TestTableParked(t *testing.T) {
 	tab := newTable(new(Mount), nfs3.FH("root"))
 	root := tab.node(fuse.FUSE_ROOT_ID)
@@ -71,7 +71,7 @@ func TestTableParked(t *testing.T) {
 	assert.Len(t, tab.byFH, 1+maxParked)
 }
 
-// TestTableOpen keeps what is open.
+// TestTableOpen checks that open nodes are kept.
 func TestTableOpen(t *testing.T) {
 	tab := newTable(new(Mount), nfs3.FH("root"))
 	root := tab.node(fuse.FUSE_ROOT_ID)
@@ -87,7 +87,7 @@ func TestTableOpen(t *testing.T) {
 	assert.Nil(t, tab.known(nfs3.FH("n")))
 }
 
-// TestTableNames follows names.
+// TestTableNames checks the names of nodes.
 func TestTableNames(t *testing.T) {
 	tab := newTable(new(Mount), nfs3.FH("root"))
 	root := tab.node(fuse.FUSE_ROOT_ID)

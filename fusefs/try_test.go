@@ -17,7 +17,8 @@ import (
 // tryLimit is how long a child of these tests may take.
 const tryLimit = 30 * time.Second
 
-// tries are what a child does to a path, and says in a word what came of it.
+// tries holds the operations of a child on a path. Each returns its outcome in
+// a word.
 var tries = map[string]func(path string) string{
 	"read":     func(path string) string { return tryOpen(path, unix.O_RDONLY) },
 	"write":    func(path string) string { return tryOpen(path, unix.O_WRONLY) },
@@ -25,7 +26,7 @@ var tries = map[string]func(path string) string{
 	"create":   func(path string) string { return tryOpen(path, unix.O_RDWR|unix.O_CREAT) },
 	"empty":    func(path string) string { return tryOpen(path, unix.O_WRONLY|unix.O_TRUNC) },
 	"truncate": func(path string) string { return word(unix.Truncate(path, 1)) },
-	"ftruncate": func(path string) string { // by who made the file so
+	"ftruncate": func(path string) string { // by the creator of the read-only file
 		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
 		if err != nil {
 			return word(err)
@@ -45,7 +46,7 @@ var tries = map[string]func(path string) string{
 	"often":   tryOften,
 }
 
-// word is what the system calls an error.
+// word returns the system's name for an error.
 func word(err error) string {
 	var errno syscall.Errno
 	switch {
@@ -65,7 +66,8 @@ func tryOpen(path string, flags int) string {
 	return word(err)
 }
 
-// try is a child that does what its arguments say, and writes down what came of each.
+// try is a child process that does the operations in its arguments, and prints
+// each outcome.
 func try(args []string) error {
 	for _, arg := range args {
 		name, path, _ := strings.Cut(arg, " ")
@@ -74,14 +76,14 @@ func try(args []string) error {
 	return nil
 }
 
-// try does things to a file of the mount as a user, one after the other, and returns what
-// came of each.
+// try does operations on a file of the mount as a user, sequentially, and
+// returns the outcomes.
 func (m *mounted) try(uid uint32, name string, what ...string) (list []string) {
 	m.t.Helper()
 	return m.trying(uid, name, what...)()
 }
 
-// trying is try for what goes on meanwhile: until what it returns is called.
+// trying is try in the background, until the returned function is called.
 func (m *mounted) trying(uid uint32, name string, what ...string) func() []string {
 	m.t.Helper()
 	args := make([]string, len(what))
@@ -94,7 +96,7 @@ func (m *mounted) trying(uid uint32, name string, what ...string) func() []strin
 	stdin, err := cmd.StdinPipe()
 	require.NoError(m.t, err)
 	require.NoError(m.t, cmd.Start())
-	limit := time.AfterFunc(tryLimit, func() { // the child waits for the mount, then
+	limit := time.AfterFunc(tryLimit, func() { // the child waits for the mount, which hangs
 		_ = cmd.Process.Kill()
 		_ = unix.Unmount(m.dir, unix.MNT_DETACH|unix.MNT_FORCE)
 	})
@@ -110,8 +112,8 @@ func (m *mounted) trying(uid uint32, name string, what ...string) func() []strin
 	}
 }
 
-// TestTruncateByName cuts files as their owner, who is let do it by servers whatever the
-// mode, and as others.
+// TestTruncateByName truncates files as their owner, for whom servers ignore
+// the mode, and as other users.
 func TestTruncateByName(t *testing.T) {
 	const owner, other = 1001, 1002
 	s, m := newMount(t)

@@ -11,8 +11,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// TestCloseToOpen writes by one mount and reads by another: what was closed
-// there is seen by who opens here, although both believe attributes for long.
+// TestCloseToOpen writes by one mount and reads by another. It checks that open
+// sees data closed at the other mount, although both mounts believe attributes
+// for long.
 func TestCloseToOpen(t *testing.T) {
 	s := newServer(t, nil)
 	one, two := s.mount(nil), s.mount(nil)
@@ -23,7 +24,7 @@ func TestCloseToOpen(t *testing.T) {
 		st := lstat(t, two.file("a"))
 		assert.EqualValues(t, size, st.Size)
 	}
-	// The other way, with the file open there all the time.
+	// The other direction, while the file stays open.
 	f := open(t, one.file("a"), os.O_RDWR)
 	put(t, two.file("a"), []byte("from two"))
 	holds(t, one.file("a"), []byte("from two"))
@@ -33,7 +34,8 @@ func TestCloseToOpen(t *testing.T) {
 	holds(t, two.file("a"), []byte("FROM two"))
 }
 
-// TestKeep reads a file twice: its pages stay, and only the open asks.
+// TestKeep checks that repeated reads of a file use cached pages, and that only
+// open calls the server.
 func TestKeep(t *testing.T) {
 	s, m := newMount(t)
 	data := sample(300_000)
@@ -47,8 +49,8 @@ func TestKeep(t *testing.T) {
 	assert.Equal(t, asks+3, m.calls(nfs3.ProcAccess))
 }
 
-// TestReplaced finds the file that the server has put in the place of one that
-// the kernel knows.
+// TestReplaced checks that a file replaced at the server is found under a name
+// that the kernel knows.
 func TestReplaced(t *testing.T) {
 	s, m := newMount(t)
 	put(t, s.file("a"), []byte("first"))
@@ -69,8 +71,8 @@ func TestReplaced(t *testing.T) {
 	holds(t, m.file("d/y"), []byte("y"))
 }
 
-// TestCreateOverOther opens with O_CREAT and O_TRUNC where this mount believes
-// that there is nothing, but another client has made a file.
+// TestCreateOverOther opens with O_CREAT and O_TRUNC a name that this mount
+// believes to be unused, but at which another client has created a file.
 func TestCreateOverOther(t *testing.T) {
 	s, m := newMount(t)
 	assert.NoFileExists(t, m.file("a"))
@@ -89,7 +91,7 @@ func TestCreateOverOther(t *testing.T) {
 	holds(t, s.file("b"), []byte("kept and more"))
 }
 
-// TestNoac sees changes at once, in open files too.
+// TestNoac checks that Sync mounts see changes at once, even in open files.
 func TestNoac(t *testing.T) {
 	s := newServer(t, nil)
 	one := s.mount(func(c *Config) { c.Sync = true })

@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A dryFS gives no octet from an offset on, and says that there are more.
+// A dryFS returns no bytes from an offset on, and reports that more exist.
 type dryFS struct {
 	vfs.FS
 	from atomic.Uint64
@@ -27,8 +27,8 @@ func (f *dryFS) Read(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, o
 	return n, eof, a, err
 }
 
-// TestReadNothing: an answer without data that is no end of the file is an error, or
-// programs would take it for the end.
+// TestReadNothing checks that an empty reply before the end of the file is an
+// error. Otherwise programs would take it for the end.
 func TestReadNothing(t *testing.T) {
 	dry := &dryFS{}
 	s := newServer(t, func(fs vfs.FS) vfs.FS { dry.FS = fs; return dry })
