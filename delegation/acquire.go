@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// An Acquisition is an ACQUIRE that has passed the first of two looks: between
-// them the server takes what it needs of the file system, and reads the
-// attributes. A change of the object in the meantime spoils it.
+// An Acquisition is an ACQUIRE that has passed Prepare but not yet Commit.
+// Between the two calls the server takes its lease of the file system and reads
+// the attributes. A change of the object in the meantime makes Commit fail.
 type Acquisition struct {
-	// Lien is the caller's own, to be set before Commit: what the grant
-	// stands on, such as a lease of the file system, which a change of the
-	// server's own would break whoever asks for it. With a Lien that is not
-	// nil, changes on the connection itself recall the grant too.
+	// Lien is the caller's own, set before Commit: a resource that the grant
+	// depends on, such as a lease of the file system. Any change by the server
+	// breaks such a lease. Therefore, if Lien is not nil, changes on the
+	// grant's own connection recall the grant too.
 	Lien any
 
-	// Names is the caller's own, to be set before Commit: the object is a
-	// directory.
+	// Names says that the object is a directory. The caller must set Names
+	// before Commit.
 	Names bool
 
 	conn   *Conn
 	object *object
-	stale  bool // the object has been or is being changed
+	stale  bool // the object has changed or is being changed
 }
 
-// A Grant is what an ACQUIRE is answered with.
+// A Grant identifies a grant in the reply to an ACQUIRE.
 type Grant struct {
 	Slot       uint32
 	Generation uint32
 }
 
-// Prepare begins to grant something of an object to conn. Where it returns no
-// reason against it, the caller calls Commit or Cancel.
+// Prepare begins a grant of an object to conn. If Prepare returns no reason
+// against the grant, the caller must call Commit or Cancel.
 func (g *Grantor) Prepare(conn *Conn, key []byte, now time.Duration) (*Acquisition, Reason, Effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,8 +64,8 @@ func (g *Grantor) refusal(c *Conn, o *object, now time.Duration) Reason {
 	case a != nil:
 		return ReasonHeld
 	case gr != nil && !g.reclaimAgain(gr):
-		// The client has lost track of it, or wants more of the object, and may
-		// still use it.
+		// The client has lost track of the grant, or wants more types of the
+		// object. It may still use the grant.
 		g.recall(gr, now)
 		return ReasonHeld
 	}
@@ -86,10 +86,10 @@ func (g *Grantor) leave(a *Acquisition) {
 	}
 }
 
-// Commit makes the grant, if there is still no reason against it. The word of the
-// slot is written before it returns; the reply may say what the attributes were
-// since Prepare. When the reply has been posted, Grantor.Replied is to be told: a
-// recall goes behind it.
+// Commit makes the grant, if there is still no reason against it. The word of
+// the slot is written before Commit returns. The reply may contain attributes
+// read at any time since Prepare. The caller must call Grantor.Replied when the
+// reply has been posted; a recall is posted only after that.
 func (g *Grantor) Commit(a *Acquisition, now time.Duration) (Grant, Reason, Effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,7 +97,7 @@ func (g *Grantor) Commit(a *Acquisition, now time.Duration) (Grant, Reason, Effe
 	if why != 0 {
 		g.refuse(why)
 	}
-	g.leave(a) // only now, for o must not be forgotten while room is made
+	g.leave(a) // only now: o must not be forgotten while room makes room
 	g.forget(a.object)
 	return gt, why, g.effects()
 }
@@ -130,7 +130,7 @@ func (g *Grantor) commit(a *Acquisition, now time.Duration) (Grant, Reason) {
 	return Grant{gr.slot, gr.generation}, 0
 }
 
-// slot finds a free slot of c, or returns LeaseWord.
+// slot returns a free slot of c, or LeaseWord if there is none.
 func (g *Grantor) slot(c *Conn) uint32 {
 	if len(c.free) == 0 && len(c.slots) < g.cfg.Slots {
 		c.slots, c.generations = append(c.slots, nil), append(c.generations, 0)
@@ -144,8 +144,8 @@ func (g *Grantor) slot(c *Conn) uint32 {
 	return slot
 }
 
-// vacate frees the slot of gr for another grant: kind 2 has come, or there was no
-// need of it. A slot whose generations are used up stays empty.
+// vacate frees the slot of gr for another grant, after kind 2 has arrived or if
+// no recall was needed. A slot with no generations left stays empty.
 func (c *Conn) vacate(gr *grant) {
 	c.slots[gr.slot] = nil
 	if c.generations[gr.slot] < math.MaxUint32-1 {

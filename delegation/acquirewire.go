@@ -6,7 +6,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// The program. It is served on connections with delegation counters only.
+// The RPC program, served only on connections with delegation counters.
 const (
 	Program = 0x20667278
 	Version = 1
@@ -28,10 +28,10 @@ func ProcName(proc uint32) string {
 	return fmt.Sprintf("procedure %d", proc)
 }
 
-// Types are what may be served from a cache.
+// Types is the set of things that may be served from a cache.
 type Types uint32
 
-// The types; they may be combined. Bits beside these are not granted.
+// The types, which may be combined. Other bits are not granted.
 const (
 	FileData       Types = 1 << iota // a regular file's data
 	FileAttributes                   // a file's attributes
@@ -40,12 +40,12 @@ const (
 	allTypes = FileData | FileAttributes | Directory
 )
 
-// A Status is how an ACQUIRE ended. Values beside StatusRefused are those of
-// nfsstat3 (RFC 1813, Section 2.6).
+// A Status is the result of an ACQUIRE. Values other than StatusRefused are
+// those of nfsstat3 (RFC 1813, Section 2.6).
 type Status uint32
 
-// What an ACQUIRE is answered; servers may use other values of nfsstat3 where
-// those say more.
+// Results of an ACQUIRE. Servers may use other, more precise values of
+// nfsstat3.
 const (
 	StatusOK          Status = 0
 	StatusIO          Status = 5     // NFS3ERR_IO
@@ -53,20 +53,20 @@ const (
 	StatusStale       Status = 70    // NFS3ERR_STALE
 	StatusBadHandle   Status = 10001 // NFS3ERR_BADHANDLE
 	StatusServerFault Status = 10006 // NFS3ERR_SERVERFAULT
-	StatusRefused     Status = 20000 // nothing is wrong with the object: see the Reason
+	StatusRefused     Status = 20000 // the object is all right: see the Reason
 )
 
-// A Reason tells why nothing was granted. Clients act alike on those that they do
-// not know.
+// A Reason says why nothing was granted. Clients treat all unknown reasons
+// alike.
 type Reason uint32
 
 // The reasons of a refusal. Zero is none.
 const (
-	ReasonContended Reason = 1 // somebody changes the object: ask again later
-	ReasonTypes     Reason = 2 // nothing of what was asked for can be had of this object
+	ReasonContended Reason = 1 // the object is being changed: ask again later
+	ReasonTypes     Reason = 2 // no type asked for is available for this object
 	ReasonLimit     Reason = 3 // no slot is free
 	ReasonLate      Reason = 4 // the connection let a deadline pass
-	ReasonHeld      Reason = 5 // the connection holds one, which is recalled: ask again
+	ReasonHeld      Reason = 5 // the connection holds a grant, which is recalled: ask again
 	ReasonOver      Reason = 6 // the connection ends
 )
 
@@ -91,7 +91,7 @@ func (r Reason) String() string {
 
 // AcquireArgs are the arguments of ACQUIRE.
 type AcquireArgs struct {
-	Handle []byte // nfs_fh3 of RFC 1813: up to MaxHandle octets
+	Handle []byte // nfs_fh3 of RFC 1813: up to MaxHandle bytes
 	Types  Types  // asked for
 }
 
@@ -105,25 +105,25 @@ func (a *AcquireArgs) Decode(r *xdr.Reader) {
 	a.Handle, a.Types = r.Opaque(MaxHandle), Types(r.Uint32())
 }
 
-// MaxAcquireRes is the length of the longest results of ACQUIRE, in octets.
+// MaxAcquireRes is the length of the longest results of ACQUIRE, in bytes.
 const MaxAcquireRes = 5*4 + AttrLen
 
 // AcquireRes are the results of ACQUIRE.
 type AcquireRes struct {
 	Status Status
 
-	// Of StatusOK.
+	// If Status is StatusOK.
 	Slot       uint32 // 1 to MaxSlots-1
 	Generation uint32
 	Types      Types  // granted: at least one
 	LeaseMS    uint32 // length of the lease, in milliseconds
-	Attr       []byte // fattr3 at the time of the grant, AttrLen octets
+	Attr       []byte // fattr3 at the time of the grant, AttrLen bytes
 
-	// Of StatusRefused.
+	// If Status is StatusRefused.
 	Reason Reason
 }
 
-// AppendTo appends the wire form of s to b. Attr must have AttrLen octets.
+// AppendTo appends the wire form of s to b. Attr must be AttrLen bytes long.
 func (s *AcquireRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	switch s.Status {
@@ -138,8 +138,8 @@ func (s *AcquireRes) AppendTo(b []byte) []byte {
 	return b
 }
 
-// Decode reads s from r. Attr aliases r's input. A grant that nobody can use is an
-// error.
+// Decode reads s from r. Attr aliases r's input. A grant that no client can use
+// is an error.
 func (s *AcquireRes) Decode(r *xdr.Reader) {
 	*s = AcquireRes{Status: Status(r.Uint32())}
 	switch s.Status {

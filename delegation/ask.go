@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// Errors of a Holder: reason to end the connection.
+// The Holder's errors, each a reason to end the connection.
 var (
-	// ErrSlot: the server names a slot that its region does not have.
+	// ErrSlot: the server names a slot outside its region.
 	ErrSlot = errors.New("delegation: no such slot")
-	// ErrTwice: the server grants or recalls what it has granted or recalled.
+	// ErrTwice: the server repeats a grant or a recall.
 	ErrTwice = errors.New("delegation: granted or recalled twice")
 )
 
 // An Asking is an ACQUIRE under way.
 type Asking struct{ seq uint64 }
 
-// Ask says that an ACQUIRE is about to be sent. Where it returns true, op is to be
-// posted before that. Granted or NotGranted must follow, also where nobody waits for
-// the reply any more: or the server would take for used what nobody knows of.
+// Ask says that the caller is about to send an ACQUIRE. If Ask returns true,
+// the caller must post op first. Granted or NotGranted must follow, even if no
+// goroutine waits for the reply any more; otherwise the server would count as
+// used a grant unknown to the client.
 func (h *Holder) Ask(op *Op, now time.Duration) (Asking, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -29,7 +30,7 @@ func (h *Holder) Ask(op *Op, now time.Duration) (Asking, bool) {
 	return Asking{h.seq}, renew
 }
 
-// NotGranted says that an ACQUIRE has brought nothing.
+// NotGranted says that an ACQUIRE brought no grant.
 func (h *Holder) NotGranted(Asking) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -42,9 +43,9 @@ func (h *Holder) asked() {
 	}
 }
 
-// Granted takes what an ACQUIRE has brought, of StatusOK. The delegation is nil
-// where that is void, since it has been recalled before it came (rule b). It has
-// one user, for whom Close is to be called.
+// Granted records the result of an ACQUIRE, with StatusOK. The returned
+// delegation is nil if it is void because a recall overtook the reply (rule b).
+// Otherwise it has one user, for whom the caller must call Close.
 func (h *Holder) Granted(a Asking, res *AcquireRes) (*Delegation, Posts, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,18 +64,18 @@ func (h *Holder) Granted(a Asking, res *AcquireRes) (*Delegation, Posts, error) 
 		if old.state == recalled || old.Generation == res.Generation {
 			return nil, Posts{}, fmt.Errorf("%w: slot %d", ErrTwice, res.Slot)
 		}
-		h.leave(old, void) // unused, and so reclaimed
+		h.leave(old, void) // was unused, and so reclaimed
 		s = h.slot(res.Slot)
 	}
 	d := &Delegation{Slot: res.Slot, Generation: res.Generation, Types: res.Types, opens: true, users: 1}
-	d.good.Store(a.seq > h.run) // else the server may have ended it before the lease was trusted again
+	d.good.Store(a.seq > h.run) // otherwise the server may have ended the grant before the lease was trusted again
 	s.d = d
 	h.held++
 	h.shorten(time.Duration(res.LeaseMS) * time.Millisecond)
 	return d, h.posts(), nil
 }
 
-// Immediate takes Immediate Data of the server: it recalls a grant.
+// Immediate handles Immediate Data of the server: the recall of a grant.
 func (h *Holder) Immediate(octets [8]byte) (Posts, error) {
 	m, err := ParseImmediate(octets, KindRecall)
 	if err != nil {
@@ -100,9 +101,10 @@ func (h *Holder) Immediate(octets [8]byte) (Posts, error) {
 	return h.posts(), nil
 }
 
-// unknown answers the recall of a grant that is not known (rule b): its ACQUIRE is
-// under way, or its delegation is void already. Only operations on the slot are
-// waited for (rule e): those for an older grant, which has ended unnoticed.
+// unknown answers the recall of an unknown grant (rule b): its ACQUIRE is under
+// way, or its delegation is void already. The answer waits only for operations
+// on the slot (rule e), which belong to an older grant that has ended
+// unnoticed.
 func (h *Holder) unknown(s *slot, m Immediate) {
 	if h.asking > 0 {
 		if len(h.early) == maxEarly {
@@ -113,14 +115,14 @@ func (h *Holder) unknown(s *slot, m Immediate) {
 	}
 	s.owed = append(s.owed, m.Generation)
 	if s.d != nil {
-		h.leave(s.d, void) // and settles
+		h.leave(s.d, void) // also answers the recall
 		return
 	}
 	h.answerRecalls(m.Slot, s)
 }
 
-// Dropped says that nothing is served under a recalled delegation any more, and
-// that nobody who has been told otherwise is left.
+// Dropped says that nothing is served under a recalled delegation any more,
+// including by callers to which an earlier verdict permitted it.
 func (h *Holder) Dropped(d *Delegation) Posts {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -2,13 +2,13 @@ package delegation
 
 import "time"
 
-// Blind says that ch is about to change objects, and does not say which: it may not
-// have looked them up. Where it returns true, ch may be made, and until it is Done
-// nothing at all is granted. It is false where the Grantor knows of any object: then
-// ch has changed nothing, and each of its objects is for Change.
+// Blind says that ch is about to change objects without naming them; the caller
+// may not have looked them up yet. If Blind returns true, ch may proceed, and
+// nothing at all is granted until ch is Done. Blind returns false if the
+// Grantor knows any object, or soon after an ACQUIRE was refused because of
+// blind changes. Then ch must call Change for each object before any change.
 //
-// So a server whose clients hold nothing has no more to do for a change than two
-// additions.
+// Blind keeps a change cheap while clients hold nothing: two additions.
 func (g *Grantor) Blind(ch *Change) bool {
 	if g == nil {
 		return true
@@ -17,8 +17,9 @@ func (g *Grantor) Blind(ch *Change) bool {
 	return ch.blind
 }
 
-// await has changes tell their objects for a lease, since an ACQUIRE was refused for
-// those that did not. Where there is always one of them, nothing would ever be granted.
+// await makes changes name their objects for a lease, because an ACQUIRE was
+// refused on account of blind changes. Without await, a steady flow of blind
+// changes would prevent all grants.
 func (g *Grantor) await(now time.Duration) {
 	if g.awaited == 0 {
 		g.awaited = now + g.cfg.Lease
@@ -27,7 +28,7 @@ func (g *Grantor) await(now time.Duration) {
 	}
 }
 
-// see lets changes be blind again.
+// see permits blind changes again.
 func (g *Grantor) see() {
 	g.awaited = 0
 	g.all.forget()

@@ -5,39 +5,41 @@ import (
 	"time"
 )
 
-// A Change is an operation that changes some objects. The zero value is ready for
-// use, and so is one that has ended. It must not be copied in between.
+// A Change is an operation that changes objects. The zero value is ready for
+// use, and a Change is ready again after its end. A Change must not be copied
+// in between.
 type Change struct {
-	// Waker is the caller's own: how it learns that the change, once in
-	// Effects.Ready, may go on. It stays when the change has ended.
+	// Waker is the caller's own: a means to wake the change when Effects.Ready
+	// contains the Change. Waker is kept when the change ends.
 	Waker any
 
 	on      []changed
-	few     [fewObjects]changed // where on begins
+	few     [fewObjects]changed // initial storage of on
 	blind   bool                // counted in Grantor.all
 	noticed bool                // the Grantor knows of it
-	waits   int                 // for so many grants
+	waits   int                 // number of grants that ch waits for
 }
 
-// changed is an object of a Change; o is nil where it is counted in its shard only.
+// changed is an object of a Change; o is nil if only the shard counts the
+// change.
 type changed struct {
 	o     *object
 	shard uint8
 }
 
-// Change says that ch, which came on conn, is about to change an object. It is
-// called again for each object that ch turns out to change, before anything is
-// changed. conn is nil for a change from elsewhere: another transport, a local
-// process.
+// Change says that ch, made on conn, is about to change an object. The caller
+// must call Change for each object that ch turns out to change, before it
+// changes anything. conn is nil for a change from elsewhere: another transport,
+// a local process.
 //
-// Where it returns true, ch waits for nothing, and may be made. Else it waits for
-// grants of other connections; it is in the Ready of a later call's Effects when
-// these have ended. What a change on conn does to what conn itself holds is its
-// client's own affair, but where the grant has a Lien.
+// If Change returns true, ch waits for nothing and may proceed. Otherwise ch
+// waits for grants, and appears in the Ready of a later call's Effects when the
+// grants have ended. Grants of conn itself are kept unless they have a Lien: a
+// client must account for its own changes.
 //
-// As long as nobody holds anything near the object, the cost is one addition, and
-// one more when the change has ended: less would not do, for an ACQUIRE must see
-// that a change is under way that began before it.
+// While no object of the shard is known, the cost is one addition, and another
+// at the end of the change. Both additions are needed, because an ACQUIRE must
+// see a change that began earlier and is still under way.
 func (g *Grantor) Change(ch *Change, conn *Conn, key []byte, now time.Duration) (bool, Effects) {
 	if g == nil {
 		return true, Effects{}
@@ -73,15 +75,15 @@ func (ch *Change) has(o *object) bool {
 	return slices.ContainsFunc(ch.on, func(c changed) bool { return c.o == o })
 }
 
-// mark makes o contended by ch: the server's step 1, and step 2 for each grant in
-// the way.
+// mark makes o contended by ch: the server's step 1, and step 2 for each grant
+// in the way.
 func (g *Grantor) mark(ch *Change, o *object, conn *Conn, now time.Duration) {
 	o.changes++
 	for _, a := range o.asked {
 		a.stale = true
 	}
 	names, recalled := false, false
-	for i := len(o.grants) - 1; i >= 0; i-- { // from the last, for what is unused ends here
+	for i := len(o.grants) - 1; i >= 0; i-- { // from the last, because unused grants end here
 		gr := o.grants[i]
 		names = names || gr.names
 		if gr.conn == conn && gr.lien == nil || g.reclaim(gr) {
@@ -97,19 +99,20 @@ func (g *Grantor) mark(ch *Change, o *object, conn *Conn, now time.Duration) {
 	}
 }
 
-// Waits tells whether ch waits for a grant still.
+// Waits reports whether ch still waits for a grant.
 func (g *Grantor) Waits(ch *Change) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return ch.waits > 0
 }
 
-// Done says that ch has been made, or given up for good. It may be called twice.
+// Done says that ch is complete or finally abandoned. Done may be called twice.
 func (g *Grantor) Done(ch *Change) { g.done(ch, 0) }
 
-// Postpone is Done for a change that is given up now and will be tried again: its
-// caller has been told NFS3ERR_JUKEBOX. What it waited for stays contended for a
-// lease, or those who hold it would have it again before the change comes back.
+// Postpone is Done for a change that is abandoned now and will be tried again:
+// its caller receives NFS3ERR_JUKEBOX. The objects that ch waited for stay
+// contended for a lease. Otherwise their clients would acquire new grants
+// before the change comes back.
 func (g *Grantor) Postpone(ch *Change, now time.Duration) {
 	if g != nil {
 		g.done(ch, now+g.cfg.Lease)
@@ -145,7 +148,7 @@ func (g *Grantor) done(ch *Change, until time.Duration) {
 	ch.on, ch.few, ch.blind, ch.noticed, ch.waits = nil, [fewObjects]changed{}, false, false, 0
 }
 
-// stay keeps o contended for a change that will come back.
+// stay keeps o contended for a change that will be retried.
 func (g *Grantor) stay(o *object, until time.Duration) {
 	if until > o.until {
 		o.until = until

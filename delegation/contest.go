@@ -2,22 +2,23 @@ package delegation
 
 import "time"
 
-// A contest is what is remembered of a directory that was recalled. Where clients change it
-// in turns, each of them has the other's names recalled, which costs both more than to ask
-// for names does. So it is granted to nobody for a while then, and for longer each time.
+// A contest is the history of a directory that was recalled. If clients change
+// the directory alternately, each change recalls the other client's grant. That
+// costs both clients more than calls for the names would. In that case the
+// directory is granted to nobody for a pause, which doubles each time.
 //
-// One client's changes, however many, that others only look at, are no such turns: how
-// soon those ask again is for them to judge.
+// Changes by one client alone do not count as a contest, however many. Clients
+// that only read the directory decide themselves how soon to ask again.
 type contest struct {
-	recalled [contestRecalls - 1]time.Duration // in turns; the last ones, or the end of until
-	n        int                               // of those, how many there are
-	changer  uint64                            // who changed it last: Conn.number, or 0
-	pause    time.Duration                     // for how long nothing was granted
-	until    time.Duration                     // nothing is granted before
+	recalled [contestRecalls - 1]time.Duration // latest recalls by alternate changes; after a contest, the end of the pause
+	n        int                               // number of entries in recalled
+	changer  uint64                            // latest changer: Conn.number, or 0
+	pause    time.Duration                     // length of the latest pause
+	until    time.Duration                     // end of the pause
 }
 
-// contend notes that conn, which may be nil, changes a directory that somebody holds, and
-// whether it had anything recalled for that.
+// contend notes that conn, which may be nil, changes a directory that some
+// client holds. recalled says whether the change recalled a grant.
 func (g *Grantor) contend(directory string, conn *Conn, recalled bool, now time.Duration) {
 	ct, there := g.contests[directory]
 	changer := uint64(0)
@@ -38,7 +39,7 @@ func (g *Grantor) contend(directory string, conn *Conn, recalled bool, now time.
 	g.contests[directory] = ct
 }
 
-// count counts a recall.
+// count adds a recall.
 func (ct *contest) count(now, lease time.Duration) {
 	for ct.n > 0 && now-ct.recalled[0] >= contestTime*lease {
 		ct.n--
@@ -54,17 +55,18 @@ func (ct *contest) count(now, lease time.Duration) {
 	}
 	ct.pause = min(max(2*ct.pause, lease), maxContest*lease)
 	ct.until = now + ct.pause
-	for i := range ct.recalled { // one more, soon after that, is one too many
+	for i := range ct.recalled { // a single recall soon after the pause begins the next pause
 		ct.recalled[i] = ct.until
 	}
 }
 
-// contested tells whether a directory is granted to nobody for now.
+// contested reports whether a directory must not be granted now.
 func (g *Grantor) contested(directory string, now time.Duration) bool {
 	return now < g.contests[directory].until
 }
 
-// settleContests makes room for one contest more: all that are over go, or else any.
+// settleContests makes room for another contest. It removes all that are over,
+// then arbitrary ones as necessary.
 func (g *Grantor) settleContests(now time.Duration) {
 	for directory, ct := range g.contests {
 		if now-ct.recalled[max(0, ct.n-1)] >= contestTime*g.cfg.Lease {

@@ -1,7 +1,7 @@
-// Package delegation is this project's own extension of NFS version 3: a client
-// keeps data, attributes and names cached, and opens, validates and closes cached
-// files by atomic operations on counters in the server's memory, without a call.
-// docs/delegation.md is its specification.
+// Package delegation is this project's own extension of NFS version 3. A client
+// keeps data, attributes and names cached, and opens, validates and closes
+// cached files without a call, by atomic operations on counters in the server's
+// memory. docs/delegation.md is its specification.
 //
 //	client                                                 server
 //	Holder ── ACQUIRE(handle, types) ─────────────────────▶ Grantor
@@ -11,30 +11,30 @@
 //	       ◀─ Immediate Data, kind 1: recall ──────────────
 //	       ── Immediate Data, kind 2: returned ───────────▶
 //
-// Three parts: the wire forms (AcquireArgs, AcquireRes, Immediate, Word), the
-// Grantor, which is the server's state over all connections, and the Holder, which
-// is the client's on one connection.
+// The package has three parts: the wire forms (AcquireArgs, AcquireRes,
+// Immediate, Word), the Grantor, which is the server's state over all
+// connections, and the Holder, which is the client's state on one connection.
 //
 // # Time and effects
 //
-// Grantor and Holder are state machines. They wait for nothing, start nothing and
-// read no clock. Each call that tells of an event takes the time, as the reading
-// of a clock that never goes back and that goes on while the machine sleeps
-// (CLOCK_BOOTTIME). What has to be done outside comes back as a value (Effects;
-// an Op or Immediate to be posted), and is for the caller to do when the call has
-// returned; effects of calls that several goroutines make may be done in any
+// Grantor and Holder are state machines. They wait for nothing, start no
+// goroutine and read no clock. Each call that reports an event takes the time:
+// the reading of a monotonic clock that continues while the machine sleeps
+// (CLOCK_BOOTTIME). A call returns its outside effects as a value (Effects; an
+// Op or Immediate to post), and the caller must carry out the effects after the
+// call has returned. The effects of concurrent calls may be carried out in any
 // order.
 //
-// Either has one lock of its own inside, so its methods may be called by several
-// goroutines. A change where nobody holds anything takes no lock (Grantor.Change),
-// and neither does the question whether cached things may be served
+// Grantor and Holder each have one internal lock, so their methods are safe for
+// concurrent use. A change takes no lock while no client holds anything
+// (Grantor.Change), and neither does the test whether cached data may be served
 // (Holder.Trusts).
 //
 // # Life of slices
 //
-// What Decode returns aliases the Reader's input. Grantor and Holder keep nothing
-// of the slices that they are given.
+// The results of Decode alias the Reader's input. Grantor and Holder do not
+// retain the slices passed to them.
 //
-// The package must not know NFS but for the length of its attributes, nor a file
-// system, a transport, or how a call is made.
+// The package's only knowledge of NFS is the length of its attributes. The
+// package must not know a file system, a transport, or how calls are made.
 package delegation

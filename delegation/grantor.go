@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// A Config is what a Grantor may hand out.
+// A Config configures a Grantor.
 type Config struct {
-	// Lease is for how long a client may be silent; 0 means 10 s. It is told
-	// in milliseconds; below one is an error.
+	// Lease is how long a client may be silent; 0 means 10 s. The wire form is
+	// in milliseconds, so values below 1 ms are errors.
 	Lease time.Duration
 
-	// Slots is the number of words of each connection's region, the lease's
-	// among them: so many grants and one. 0 means 65536; 1, and more than
-	// MaxSlots, are errors.
+	// Slots is the number of words of each connection's region, including
+	// LeaseWord: one more than the number of grants. 0 means 65536; 1, and
+	// values above MaxSlots, are errors.
 	Slots int
 
-	// Grants bounds the grants of all connections; 0 means 131072.
+	// Grants bounds the grants of all connections together; 0 means 131072.
 	Grants int
 }
 
@@ -38,35 +38,36 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// A Grantor is the server's state: what each connection holds of which object, and
-// which changes wait for it to be given back. An object is named by octets that
-// are the same by whatever handle, name or export it is reached.
+// A Grantor is the server's state: the grants of each connection, by object,
+// and the changes that wait for their return. An object is named by a key. The
+// key must be the same for every handle, name and export that leads to the
+// object.
 //
 // The nil Grantor grants nothing and lets every change pass.
 type Grantor struct {
 	cfg    Config
 	seed   maphash.Seed
 	shards [shards]tally
-	all    tally // of all shards, and of changes that are blind
+	all    tally // over all shards, and of blind changes
 
 	mu       sync.Mutex
 	objects  map[string]*object
 	conns    []*Conn
 	timers   timers
 	live     int                        // grants in force
-	held     map[string]int             // of them, by party that has any
-	second   time.Duration              // began the last one in which recallSome did anything
-	recalled int                        // how often in it
-	lates    map[lateness]time.Duration // until when
+	held     map[string]int             // grants in force, by party with any
+	second   time.Duration              // start of the latest second in which recallSome recalled
+	recalled int                        // number of recalls in that second
+	lates    map[lateness]time.Duration // end of each penalty
 	contests map[string]contest         // by directory
-	attached uint64                     // connections so far
+	attached uint64                     // number of connections so far
 	awaited  time.Duration              // no change is blind before this; see await
 	stats    Stats
 	refused  [ReasonOver + 1]uint64 // by reason
 	fx       Effects                // of the call that holds mu
 }
 
-// NewGrantor returns a Grantor of what c says.
+// NewGrantor returns a Grantor configured by c.
 func NewGrantor(c Config) (*Grantor, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
@@ -77,17 +78,17 @@ func NewGrantor(c Config) (*Grantor, error) {
 // Lease returns the length of the lease.
 func (g *Grantor) Lease() time.Duration { return g.cfg.Lease }
 
-// Stats counts what a Grantor did, but for InForce, which is how things are.
+// Stats counts the events of a Grantor. InForce alone is a current value.
 type Stats struct {
 	InForce   int // grants
 	Granted   uint64
 	Refused   uint64
-	Recalled  uint64 // by a message
-	Returned  uint64 // in answer to one
-	Reclaimed uint64 // without one, since unused
-	Late      uint64 // recalls that nobody answered in time, or whose connection was given up
+	Recalled  uint64 // with a message
+	Returned  uint64 // in answer to a recall
+	Reclaimed uint64 // without a message, because unused
+	Late      uint64 // recalls not answered in time, or whose connection was given up
 	Silent    uint64 // leases that ran out
-	Cut       uint64 // connections ended
+	Cut       uint64 // connections that the server ended
 }
 
 // Stats returns the counts.
@@ -98,7 +99,7 @@ func (g *Grantor) Stats() Stats {
 	return g.stats
 }
 
-// Refused counts an ACQUIRE that is refused for a reason of the caller's own.
+// Refused counts an ACQUIRE that the caller refuses for its own reason.
 func (g *Grantor) Refused(why Reason) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,7 +124,7 @@ func (g *Grantor) Refusals() map[Reason]uint64 {
 	return all
 }
 
-// Parties returns how many grants are in force for each party that is connected.
+// Parties returns how many grants are in force for each connected party.
 func (g *Grantor) Parties() map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,16 +135,17 @@ func (g *Grantor) Parties() map[string]int {
 	return all
 }
 
-// Effects are what the caller has to do after a call, in any order.
+// Effects are the actions that the caller must carry out after a call, in any
+// order.
 type Effects struct {
-	Recalls []Recall  // to be posted as Immediate Data
-	Cuts    []Cut     // connections to be ended
-	Ready   []*Change // changes that wait no longer
-	Ended   []any     // for each grant that has ended, its Lien
+	Recalls []Recall  // to post as Immediate Data
+	Cuts    []Cut     // connections to end
+	Ready   []*Change // changes that no longer wait
+	Ended   []any     // the Lien of each grant that has ended
 }
 
-// A Recall is a message of kind 1. When it has been sent, Grantor.Sent is to be
-// told.
+// A Recall is a message of kind 1. The caller must call Grantor.Sent when the
+// message has been sent.
 type Recall struct {
 	Conn *Conn
 	Immediate
@@ -155,57 +157,57 @@ type Cut struct {
 	Err  error
 }
 
-// effects returns what has gathered in fx. The caller holds g.mu.
+// effects returns the effects gathered in fx. The caller holds g.mu.
 func (g *Grantor) effects() Effects {
 	fx := g.fx
 	g.fx = Effects{}
 	return fx
 }
 
-// A grant is what a connection holds of an object.
+// A grant is a delegation of an object to a connection.
 type grant struct {
 	conn       *Conn
 	object     *object
-	lien       any           // see Acquisition
-	names      bool          // likewise
-	used       time.Duration // when it was granted, or seen in use
+	lien       any           // from the Acquisition
+	names      bool          // from the Acquisition
+	used       time.Duration // when granted, or last seen in use
 	slot       uint32
 	generation uint32
 	phase      phase
 	replied    bool // the reply to the ACQUIRE has been posted
 
-	// over says that nothing is served under the grant any more, although
-	// the slot may be unanswered for.
+	// over says that nothing is served under the grant any more. The slot may
+	// still wait for kind 2.
 	over    bool
-	due     time.Duration // when patience with it ends, if recalled or lingering
+	due     time.Duration // when to give up waiting, if recalled or lingering
 	waiters []*Change
 }
 
-// A phase is how far the recall of a grant has come.
+// A phase is the progress of a grant's recall.
 type phase uint8
 
 const (
 	held   phase = iota // not recalled
-	queued              // the generation is gone; kind 1 has yet to be posted
+	queued              // the generation is advanced; kind 1 is not yet posted
 	posted              // kind 1 has been handed out
-	sent                // kind 1 has been sent: the deadline runs
+	sent                // kind 1 was sent: the deadline runs
 )
 
-// out tells whether kind 2 may come.
+// out reports whether kind 2 may arrive.
 func (p phase) out() bool { return p == posted || p == sent }
 
-// An object is something that is held, asked for, or being changed where that
-// matters to somebody.
+// An object is an object of the server that has grants, ACQUIREs under way, or
+// changes that the Grantor must notice.
 type object struct {
 	key     string
 	shard   uint8
-	grants  []*grant       // in force, at most one for each connection
+	grants  []*grant       // in force, at most one per connection
 	asked   []*Acquisition // prepared
-	changes int            // running or waiting: the object is contended
-	until   time.Duration  // it also is until then, for a change that will be tried again
+	changes int            // changes running or waiting, which make the object contended
+	until   time.Duration  // also contended until then, for a change that will be retried
 }
 
-// contended tells whether nothing of the object is granted now.
+// contended reports whether the object must not be granted now.
 func (o *object) contended(now time.Duration) bool { return o.changes > 0 || now < o.until }
 
 // of returns the grant or Acquisition of c, if any.

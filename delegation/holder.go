@@ -6,96 +6,98 @@ import (
 	"time"
 )
 
-// A Holder is what a client holds on one connection. It ends with the connection:
-// on the next one, the client holds nothing.
+// A Holder is the set of delegations that a client holds on one connection. The
+// Holder ends with the connection: on the next connection, the client holds
+// nothing.
 //
-// Immediate and Answered are to be called on the goroutine that reads the
-// connection, in the order in which things came in.
+// The caller must call Immediate and Answered on the goroutine that reads the
+// connection, in the order of arrival.
 type Holder struct {
 	words uint32 // of the server's region
 
 	until atomic.Int64 // the client trusts its lease before this time, in nanoseconds
 
 	mu       sync.Mutex
-	slots    map[uint32]*slot // that anything is known of
+	slots    map[uint32]*slot // with any known state
 	held     int              // delegations
-	seq      uint64           // of what was posted last
+	seq      uint64           // number of the latest post
 	over     bool
-	lease    time.Duration // the shortest that came with a grant; 0: none has come
+	lease    time.Duration // shortest lease received with a grant; 0: none received
 	heard    bool          // an add to LeaseWord has been answered
-	sent     time.Duration // when the last answered one was posted
-	run      uint64        // the add since which the lease has not been in doubt
+	sent     time.Duration // when the latest answered add was posted
+	run      uint64        // seq of the add that last ended a doubt about the lease
 	adds     int           // under way
-	added    time.Duration // when the last was posted
+	added    time.Duration // when the latest add was posted
 	asking   int           // ACQUIREs under way
 	early    map[Grant]struct{}
-	voidedTo uint64 // what was asked for up to here is void
+	voidedTo uint64 // ACQUIREs up to this seq are void
 	fx       Posts
 }
 
-// NewHolder returns the Holder of a new connection to a server whose region has so
-// many words.
+// NewHolder returns the Holder of a new connection. words is the number of
+// words in the server's region.
 func NewHolder(words uint32) *Holder {
 	return &Holder{words: words, slots: make(map[uint32]*slot), early: make(map[Grant]struct{})}
 }
 
-// Posts are what the caller has to do after a call.
+// Posts are the effects that the caller must carry out after a call.
 type Posts struct {
-	// Returns are answers to recalls, to be posted in this order.
+	// Returns are answers to recalls, to post in this order.
 	Returns []Immediate
 
-	// Drops are delegations under which nothing may be served any more.
-	// Where one is Recalled, Dropped is to be called when that is so; the
-	// server waits for it.
+	// Drops are delegations under which nothing may be served any more. For
+	// each Recalled delegation, the caller must call Dropped when that is
+	// ensured; the server waits for Dropped.
 	Drops []*Delegation
 }
 
-// posts returns what has gathered in fx. The caller holds h.mu.
+// posts returns the effects gathered in fx. The caller holds h.mu.
 func (h *Holder) posts() Posts {
 	fx := h.fx
 	h.fx = Posts{}
 	return fx
 }
 
-// A slot is what a Holder knows of a slot of the server's.
+// A slot is the Holder's state of one of the server's slots.
 type slot struct {
-	d    *Delegation // nil: none that is known
+	d    *Delegation // nil: none known
 	ops  int         // atomic operations under way
-	owed []uint32    // recalled generations to be answered when there are none
+	owed []uint32    // recalled generations to answer when ops is 0
 }
 
-// A Delegation is what a client holds of one object.
+// A Delegation is a client's right to cache one object.
 type Delegation struct {
-	// Set when it is made.
+	// Set at creation.
 	Slot       uint32
 	Generation uint32
 	Types      Types
 
 	Owner any // the caller's own
 
-	// good says that things may be served without an atomic operation as
-	// long as the lease is trusted: an open is counted, and the generation
-	// was seen, or granted, since the lease was last in doubt.
+	// good says that cached data may be served without an atomic operation as
+	// long as the lease is trusted: the server counts an open, and the
+	// generation was granted, or confirmed by an answer, since the lease was
+	// last in doubt.
 	good atomic.Bool
 
 	state   state
-	opens   bool // the server's word counts an open of ours
-	opening bool // it soon will
+	opens   bool // the server's word counts our open
+	opening bool // the operation that counts our open is under way
 	users   int
 }
 
-// state is how a Delegation stands.
+// state is the state of a Delegation.
 type state uint8
 
 const (
 	valid    state = iota
-	recalled       // kind 1 has come; kind 2 goes when all is dropped
-	void           // there is nothing to return
+	recalled       // kind 1 has arrived; kind 2 follows when all is dropped
+	void           // nothing to return
 )
 
-// An Op is an atomic operation that the caller posts: FetchAdd with
-// Kind.Operands() on the word. It is the caller's memory, and may be used again
-// once Answered has been called.
+// An Op is an atomic operation that the caller must post: FetchAdd with
+// Kind.Operands() on the word. The caller owns the memory, and may reuse the Op
+// after Answered.
 type Op struct {
 	Kind OpKind
 	Word uint32 // index into the server's region
@@ -115,7 +117,7 @@ func (h *Holder) post(op *Op, kind OpKind, d *Delegation, now time.Duration) {
 	}
 }
 
-// slot returns what is known of a slot.
+// slot returns the state of slot n, and creates the state if necessary.
 func (h *Holder) slot(n uint32) *slot {
 	s := h.slots[n]
 	if s == nil {
@@ -125,8 +127,8 @@ func (h *Holder) slot(n uint32) *slot {
 	return s
 }
 
-// answerRecalls answers the recalls of a slot that no operation is under way on (rule e),
-// and forgets it if nothing is left.
+// answerRecalls answers the recalls of a slot without operations under way
+// (rule e), and forgets the slot if no state is left.
 func (h *Holder) answerRecalls(n uint32, s *slot) {
 	if s.ops > 0 {
 		return
@@ -139,7 +141,7 @@ func (h *Holder) answerRecalls(n uint32, s *slot) {
 	}
 }
 
-// leave ends d as one that can be used.
+// leave makes d unusable and adds d to the Drops.
 func (h *Holder) leave(d *Delegation, as state) {
 	d.state = as
 	d.good.Store(false)
@@ -152,15 +154,17 @@ func (h *Holder) leave(d *Delegation, as state) {
 	h.fx.Drops = append(h.fx.Drops, d)
 }
 
-// Recalled tells whether d has been recalled, so that Dropped must be called.
+// Recalled reports whether d has been recalled. If so, the caller must call
+// Dropped.
 func (h *Holder) Recalled(d *Delegation) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return d.state == recalled
 }
 
-// Disconnect says that the connection has ended, and all delegations with it. It
-// does not wait for Dropped, and nothing is posted any more.
+// Disconnect says that the connection has ended. All delegations end with the
+// connection. Disconnect does not wait for Dropped, and nothing is posted any
+// more.
 func (h *Holder) Disconnect() Posts {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,16 +6,16 @@ import (
 	"fmt"
 )
 
-// A Kind is what an Immediate says.
+// A Kind is the kind of an Immediate.
 type Kind uint8
 
 // The kinds of Immediate Data.
 const (
-	KindRecall   Kind = 1 // server to client: give it back
-	KindReturned Kind = 2 // client to server: nothing is served under it any more
+	KindRecall   Kind = 1 // server to client: return the grant
+	KindReturned Kind = 2 // client to server: nothing is served under the grant any more
 )
 
-// String returns what the specification calls the kind.
+// String returns the specification's name of the kind.
 func (k Kind) String() string {
 	switch k {
 	case KindRecall:
@@ -26,11 +26,12 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// ErrKind is the error of Immediate Data of a kind that the receiver does not take.
+// ErrKind is the error for Immediate Data of a kind that the receiver does not
+// accept.
 var ErrKind = errors.New("delegation: Immediate Data of a wrong kind")
 
-// An Immediate is the 8 octets of one message of Immediate Data (RFC 7306,
-// Section 6).
+// An Immediate is a message of Immediate Data, 8 bytes long (RFC 7306, Section
+// 6).
 //
 //	 0      1            4                8
 //	+------+------------+----------------+
@@ -49,8 +50,8 @@ func (m Immediate) Octets() (b [8]byte) {
 	return b
 }
 
-// ParseImmediate takes octets apart that must be of the given kind. The error
-// wraps ErrKind.
+// ParseImmediate decodes b, which must be of the given kind. The error wraps
+// ErrKind.
 func ParseImmediate(b [8]byte, kind Kind) (Immediate, error) {
 	head := binary.BigEndian.Uint32(b[:])
 	m := Immediate{Kind: Kind(head >> 24), Slot: head & (MaxSlots - 1), Generation: binary.BigEndian.Uint32(b[4:])}

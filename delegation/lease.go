@@ -2,7 +2,8 @@ package delegation
 
 import "time"
 
-// watch begins to look after the lease of a connection that holds its first grant.
+// watch begins to check the lease of a connection that received its first
+// grant.
 func (g *Grantor) watch(c *Conn, now time.Duration) {
 	c.renewed, c.moved = c.words.Load(LeaseWord), now
 	g.sampleAgain(c, now)
@@ -13,8 +14,8 @@ func (g *Grantor) sampleAgain(c *Conn, now time.Duration) {
 	g.timers.add(timer{at: c.sampled, conn: c})
 }
 
-// sample looks whether the client still adds to LeaseWord. Where it has not for a
-// lease, all that it holds ends.
+// sample checks whether the client still adds to LeaseWord. If the client has
+// not done so for a lease, all its grants on the connection end.
 func (g *Grantor) sample(c *Conn, now time.Duration) {
 	if c.over || c.live == 0 {
 		return
@@ -33,8 +34,8 @@ func (g *Grantor) sample(c *Conn, now time.Duration) {
 	}
 }
 
-// revoke ends all that a connection holds: its client trusts nothing any more. The
-// recalls are for the slots alone.
+// revoke ends all grants of a connection whose client no longer trusts its
+// cache. The recalls serve only to free the slots.
 func (g *Grantor) revoke(c *Conn, now time.Duration) {
 	for _, gr := range c.slots {
 		if gr == nil || gr.over || g.reclaim(gr) {
@@ -45,8 +46,8 @@ func (g *Grantor) revoke(c *Conn, now time.Duration) {
 	}
 }
 
-// Tick does what is due. It is to be called at the time that Next tells, or soon
-// after it.
+// Tick does the work that is due. The caller must call Tick at the time
+// returned by Next, or soon after.
 func (g *Grantor) Tick(now time.Duration) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +70,7 @@ func (g *Grantor) Tick(now time.Duration) Effects {
 	}
 }
 
-// Next returns when Tick is due, and false where nothing is.
+// Next returns when Tick is due, or false if nothing is due.
 func (g *Grantor) Next() (time.Duration, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

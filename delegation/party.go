@@ -2,13 +2,14 @@ package delegation
 
 import "time"
 
-// A lateness is what a party let a deadline pass on: an object, or "" for anything at
-// all. A party is all connections of who can end one and begin another, and perhaps of
-// others behind the same address; so what it did keeps it from little.
+// A lateness is a missed deadline of a party, on an object, or on any object if
+// object is "". A client can end a connection and begin another, so lateness
+// counts by party. A party may include other clients behind the same address,
+// so the penalty is small.
 type lateness struct{ party, object string }
 
-// blame says that the client of gr has kept changes waiting: for some leases its party
-// gets nothing of that object, and no directory.
+// blame notes that the client of gr delayed changes. For penalty leases its
+// party gets no grant of that object, and of no directory.
 func (g *Grantor) blame(gr *grant, now time.Duration) {
 	until := now + penalty*g.cfg.Lease
 	g.punish(lateness{gr.conn.party, ""}, until, now)
@@ -22,7 +23,8 @@ func (g *Grantor) punish(l lateness, until, now time.Duration) {
 	g.lates[l] = until
 }
 
-// pardon makes room for one lateness more: all that are over go, or else any.
+// pardon makes room for another lateness. It removes all that are over, then
+// arbitrary ones as necessary.
 func (g *Grantor) pardon(now time.Duration) {
 	for l, until := range g.lates {
 		if until <= now {
@@ -37,7 +39,8 @@ func (g *Grantor) pardon(now time.Duration) {
 	}
 }
 
-// wasLate tells whether the party of c let a deadline pass on an object not long ago.
+// wasLate reports whether the party of c recently missed a deadline on an
+// object.
 func (g *Grantor) wasLate(c *Conn, object string, now time.Duration) bool {
 	return now < g.lates[lateness{c.party, object}]
 }

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Why a Grantor ends a connection.
+// Reasons why a Grantor ends a connection.
 var (
-	// ErrNoRecall: an answer to a recall that was not made.
+	// ErrNoRecall: the client returns a grant that was not recalled.
 	ErrNoRecall = errors.New("delegation: the client returns what was not recalled")
 	// ErrDeaf: a recall could not be sent for a lease.
 	ErrDeaf = errors.New("delegation: the client takes no recalls")
 )
 
-// retire is step 2: it counts the generation in the word up, so that no atomic
-// operation from here on finds the grant.
+// retire is step 2: it increments the generation in the word, so that from now
+// on no atomic operation finds the grant.
 func (c *Conn) retire(gr *grant) {
 	c.write(gr.slot, func(old uint64) Word { return MakeWord(gr.generation+1, Word(old).Opens()) })
 }
 
-// recall asks for a grant, unless that has been done.
+// recall begins the recall of a grant, unless already begun.
 func (g *Grantor) recall(gr *grant, now time.Duration) {
 	if gr.phase != held || gr.conn.over {
 		return
@@ -35,14 +35,15 @@ func (g *Grantor) recall(gr *grant, now time.Duration) {
 	g.post(gr.conn)
 }
 
-// expect gives whatever comes next for gr a lease from now.
+// expect sets the deadline for the next event of gr to a lease from now.
 func (g *Grantor) expect(gr *grant, now time.Duration) {
 	gr.due = now + g.cfg.Lease
 	g.timers.add(timer{at: gr.due, grant: gr})
 }
 
-// post is step 3, for as many recalls of c as may be unanswered; those whose grant
-// the client does not know yet wait for that.
+// post is step 3. It posts queued recalls of c as long as fewer than c.window
+// recalls are unanswered. A recall whose grant the client does not know yet
+// waits for Replied.
 func (g *Grantor) post(c *Conn) {
 	c.queue = slices.DeleteFunc(c.queue, func(gr *grant) bool {
 		if c.unanswered == c.window || !gr.replied {
@@ -56,7 +57,7 @@ func (g *Grantor) post(c *Conn) {
 	})
 }
 
-// find returns the grant of c that is in a slot with a generation.
+// find returns the grant of c with the given slot and generation, or nil.
 func (c *Conn) find(slot, generation uint32) *grant {
 	if int64(slot) >= int64(len(c.slots)) || c.slots[slot] == nil || c.slots[slot].generation != generation {
 		return nil
@@ -64,7 +65,7 @@ func (c *Conn) find(slot, generation uint32) *grant {
 	return c.slots[slot]
 }
 
-// Replied says that the reply that brings a grant has been posted.
+// Replied says that the reply with a grant has been posted.
 func (g *Grantor) Replied(conn *Conn, gt Grant) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,10 +76,11 @@ func (g *Grantor) Replied(conn *Conn, gt Grant) Effects {
 	return g.effects()
 }
 
-// Sent says that a Recall has left: nothing that the server answers from now on
-// can overtake it. The deadline runs from here, and not from when the recall was
-// posted: it may stand behind a hundred replies, which answers to atomic operations
-// overtake, so that the client would go on to trust its lease.
+// Sent says that a Recall has left: from now on, no answer of the server can
+// overtake the Recall. The deadline begins here rather than when the recall was
+// posted. A posted recall may be queued behind a hundred replies. Answers to
+// atomic operations overtake those replies, so the client would still trust its
+// lease.
 func (g *Grantor) Sent(r Recall, now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,7 +90,7 @@ func (g *Grantor) Sent(r Recall, now time.Duration) {
 	}
 }
 
-// Immediate takes Immediate Data of the client: it returns a grant.
+// Immediate handles Immediate Data of the client: the return of a grant.
 func (g *Grantor) Immediate(conn *Conn, octets [8]byte) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,8 +115,8 @@ func (g *Grantor) Immediate(conn *Conn, octets [8]byte) Effects {
 	return g.effects()
 }
 
-// RecallAll asks for all that anybody holds, and spoils what is being asked for: why it
-// was granted is true no more. Nobody waits for it.
+// RecallAll recalls all grants, and makes all Acquisitions stale, because the
+// conditions for the grants no longer hold. No change waits for these recalls.
 func (g *Grantor) RecallAll(now time.Duration) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,8 +133,8 @@ func (g *Grantor) RecallAll(now time.Duration) Effects {
 	return g.effects()
 }
 
-// end says that nothing is served under gr any more: whoever waited for it waits
-// no longer.
+// end says that nothing is served under gr any more. Changes no longer wait for
+// gr.
 func (g *Grantor) end(gr *grant) {
 	if gr.over {
 		return
@@ -152,17 +154,17 @@ func (g *Grantor) end(gr *grant) {
 	g.forget(o)
 }
 
-// late is what becomes of a grant when patience with it ends.
+// late handles a grant whose deadline has passed.
 func (g *Grantor) late(gr *grant, now time.Duration) {
 	switch c := gr.conn; {
 	case gr.over:
-	case c.over: // the client trusts nothing by now
+	case c.over: // the client trusts nothing any more
 		g.end(gr)
 	case gr.phase == sent:
 		g.stats.Late++
 		c.late = now + penalty*g.cfg.Lease
 		g.blame(gr, now)
-		g.end(gr) // the slot stays taken until kind 2 comes
+		g.end(gr) // the slot remains taken until kind 2 arrives
 	default:
 		g.cut(c, ErrDeaf)
 	}

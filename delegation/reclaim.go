@@ -2,9 +2,9 @@ package delegation
 
 import "time"
 
-// reclaim ends a grant that is not in use, and tells whether it did: where the
-// client says so by opens of 0, its next use begins with an atomic operation, which
-// finds the generation gone. It needs no message.
+// reclaim ends a grant that is not in use, and reports whether it did. A count
+// of 0 opens says that the client's next use begins with an atomic operation,
+// and that operation finds the generation gone. No message is needed.
 func (g *Grantor) reclaim(gr *grant) bool {
 	c := gr.conn
 	if gr.phase != held || c.over {
@@ -20,9 +20,10 @@ func (g *Grantor) reclaim(gr *grant) bool {
 	return true
 }
 
-// reclaimAgain is reclaim for a grant whose object is about to be granted again: that is
-// known all the while, or else a change could begin that nobody notices. The generation
-// is counted up, so that no use that is under way is taken for one of the next grant.
+// reclaimAgain is reclaim for a grant whose object is about to be granted
+// again. The object remains known throughout; otherwise a change could begin
+// unnoticed. The generation advances, so a use of the old grant under way does
+// not count for the next grant.
 func (g *Grantor) reclaimAgain(gr *grant) bool {
 	o := gr.object
 	o.changes++
@@ -30,8 +31,9 @@ func (g *Grantor) reclaimAgain(gr *grant) bool {
 	return g.reclaim(gr)
 }
 
-// tidy reclaims what c holds with a Lien and has not used for idle leases, among the
-// next slots: the Lien costs whoever gives it for as long as it lasts.
+// tidy reclaims grants of c that have a Lien and were not used for idle leases,
+// among the next slots. A Lien occupies a resource for as long as the grant
+// lasts.
 func (g *Grantor) tidy(c *Conn, now time.Duration) {
 	for range min(reclaimScan, len(c.slots)) {
 		if c.hand++; c.hand >= len(c.slots) {
@@ -48,8 +50,8 @@ func (g *Grantor) tidy(c *Conn, now time.Duration) {
 	}
 }
 
-// MakeRoom ends an unused grant that has a Lien, if it finds one soon, and tells
-// whether it did: whoever gives the caller what its Liens stand for has no more.
+// MakeRoom reclaims an unused grant that has a Lien, and reports whether it
+// found a candidate soon. The caller needs room for another Lien.
 func (g *Grantor) MakeRoom() (bool, Effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,11 +59,11 @@ func (g *Grantor) MakeRoom() (bool, Effects) {
 	return made, g.effects()
 }
 
-// anyGrant is what reclaimSome may pick where it makes no difference.
+// anyGrant lets reclaimSome pick any grant.
 func anyGrant(*grant) bool { return true }
 
-// reclaimSome ends one unused grant of c that pick agrees to, if it finds one among
-// the next slots.
+// reclaimSome reclaims an unused grant of c for which pick returns true, if the
+// next slots contain such a grant.
 func (g *Grantor) reclaimSome(c *Conn, pick func(*grant) bool) bool {
 	for range min(reclaimScan, len(c.slots)) {
 		if gr := c.next(); gr != nil && pick(gr) && g.reclaim(gr) {
@@ -71,7 +73,7 @@ func (g *Grantor) reclaimSome(c *Conn, pick func(*grant) bool) bool {
 	return false
 }
 
-// next returns what is in the slot whose turn it is, or nil.
+// next returns the grant in the next slot of the rotation, or nil.
 func (c *Conn) next() *grant {
 	if c.hand++; c.hand >= len(c.slots) {
 		c.hand = 0
@@ -79,7 +81,7 @@ func (c *Conn) next() *grant {
 	return c.slots[c.hand]
 }
 
-// largest returns the connection that holds most.
+// largest returns the connection with the most grants.
 func (g *Grantor) largest() *Conn {
 	most := g.conns[0]
 	for _, c := range g.conns {

@@ -6,12 +6,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Words are the counters of one connection, as the server sees them: LeaseWord and
-// the slots. The client changes them at any time.
+// Words are the counters of one connection, from the server's view: LeaseWord
+// and the slots. The client may change the words at any time.
 type Words interface {
 	// Load returns word n.
 	Load(n uint32) uint64
-	// CompareAndSwap stores next in word n if it holds old, and tells
+	// CompareAndSwap stores next in word n if the word equals old, and reports
 	// whether it did.
 	CompareAndSwap(n uint32, old, next uint64) bool
 }
@@ -20,8 +20,9 @@ type Words interface {
 // for that connection alone, with rdma.RemoteAtomic and no other right.
 type Region struct{ memory []byte }
 
-// NewRegion returns the region in memory, which is all zeros, begins at a multiple
-// of 8, and is a multiple of 8 octets long: at least two words.
+// NewRegion returns the region in memory. The memory must be all zeros and
+// begin at a multiple of 8; its length must be a multiple of 8 bytes, and at
+// least two words.
 func NewRegion(memory []byte) (*Region, error) {
 	words := len(memory) / rdma.WordLen
 	if len(memory)%rdma.WordLen != 0 || words < 2 || words > MaxSlots {

@@ -2,8 +2,8 @@ package delegation
 
 import "time"
 
-// Renew tells whether it is time to add to LeaseWord; op then is to be posted. It
-// is to be called at the time that RenewDue tells.
+// Renew reports whether an add to LeaseWord is due; if so, the caller must post
+// op. The caller must call Renew at the time returned by RenewDue.
 func (h *Holder) Renew(op *Op, now time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -21,7 +21,7 @@ func (h *Holder) renew(op *Op, now time.Duration) bool {
 	return true
 }
 
-// RenewDue returns when Renew is to be called next, and false where nothing is
+// RenewDue returns when the caller must next call Renew, or false if nothing is
 // held.
 func (h *Holder) RenewDue() (time.Duration, bool) {
 	h.mu.Lock()
@@ -39,10 +39,10 @@ func (h *Holder) due() (time.Duration, bool) {
 	return h.added + h.lease/renewals, true
 }
 
-// renewed takes the answer to an add. Where it came so late, or was sent so late,
-// that the lease may have run out in between, nothing that was granted before is
-// good until an operation behind that add says so: the server may have ended it
-// all, and have told of little of it yet.
+// renewed handles the answer to an add. If the add was sent or answered so late
+// that the lease may have lapsed in between, no earlier grant is good until an
+// operation posted after that add confirms the grant. The server may have ended
+// all the grants, and few of its recalls may have arrived yet.
 func (h *Holder) renewed(op *Op, now time.Duration) {
 	h.adds--
 	if !h.heard || int64(now) >= h.until.Load() {
@@ -54,17 +54,18 @@ func (h *Holder) renewed(op *Op, now time.Duration) {
 		}
 	}
 	h.heard, h.sent = true, op.posted
-	// Only now: who finds the lease trusted again finds nothing good that is not.
+	// Only now may until be set: a goroutine that finds the lease trusted again
+	// must not find an unconfirmed delegation good.
 	h.until.Store(int64(h.sent + trust(h.lease)))
 }
 
-// Lapse ends all delegations, since time has gone by that the clock did not tell of: the
-// machine was paused, and others may go by what was served. What the server recalls of
-// them is answered.
+// Lapse ends all delegations because the machine was paused for a time that the
+// clock did not count. Other clients may have changed objects meanwhile. Later
+// recalls by the server are answered.
 func (h *Holder) Lapse() Posts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.run = h.seq // nor is anything good that has been asked for
+	h.run = h.seq // nor are grants of ACQUIREs under way good
 	for _, s := range h.slots {
 		if s.d != nil && s.d.state == valid {
 			h.leave(s.d, void)
@@ -73,7 +74,7 @@ func (h *Holder) Lapse() Posts {
 	return h.posts()
 }
 
-// shorten keeps to the shortest lease that came with a grant.
+// shorten adopts lease if it is the shortest lease received with a grant.
 func (h *Holder) shorten(lease time.Duration) {
 	if h.lease == 0 || lease < h.lease {
 		h.lease = lease

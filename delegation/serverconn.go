@@ -5,36 +5,37 @@ import (
 	"time"
 )
 
-// A Conn is one client's connection, as the Grantor knows it.
+// A Conn is one client's connection in the Grantor.
 type Conn struct {
 	// Owner is the caller's own.
 	Owner any
 
-	number     uint64 // no two connections have the same
+	number     uint64 // unique per connection
 	party      string
 	words      Words
-	window     int // recalls that may be unanswered
+	window     int // how many recalls may be unanswered
 	unanswered int
-	queue      []*grant // whose recalls have yet to be posted
+	queue      []*grant // grants whose recalls are not yet posted
 
-	// By slot; LeaseWord has none. The generation is that of the word.
+	// By slot; LeaseWord's entries are unused. The generation is the word's.
 	slots       []*grant
 	generations []uint32
 	free        []uint32
 	hand        int // see reclaimSome
 	live        int // grants in force
 
-	renewed uint64        // LeaseWord when it was last looked at
-	moved   time.Duration // when it was first seen to hold that
-	sampled time.Duration // when it is looked at next
+	renewed uint64        // LeaseWord at the last check
+	moved   time.Duration // when LeaseWord was first seen with that value
+	sampled time.Duration // time of the next check
 	late    time.Duration // nothing is granted before this
-	over    bool          // ended, or to be ended
+	over    bool          // ended, or cut
 }
 
-// Attach begins a connection with its region of Config.Slots words. window is how
-// many recalls may be unanswered: the lower of both ends' receives for Immediate
-// Data. party names who the client is, as far as that can be told: what a client does on
-// one connection counts for its next one, and for others of its party.
+// Attach begins a connection with a region of Config.Slots words. window is how
+// many recalls may be unanswered: the lower of both sides' numbers of receives
+// for Immediate Data. party identifies the client as well as possible. A
+// client's misconduct on one connection counts against its later connections,
+// and against others of its party.
 func (g *Grantor) Attach(words Words, window int, party string, owner any) *Conn {
 	c := &Conn{Owner: owner, party: party, words: words, window: window, slots: make([]*grant, 1), generations: make([]uint32, 1)}
 	g.mu.Lock()
@@ -52,8 +53,8 @@ func (g *Grantor) Held(conn *Conn) int {
 	return conn.live
 }
 
-// write makes of a slot's word what next says. The client may change it at the
-// same time.
+// write replaces a slot's word by next(old). The client may change the word
+// concurrently.
 func (c *Conn) write(slot uint32, next func(old uint64) Word) {
 	for {
 		old := c.words.Load(slot)
@@ -65,21 +66,22 @@ func (c *Conn) write(slot uint32, next func(old uint64) Word) {
 	}
 }
 
-// Disconnect says that the connection has ended, so that no add to LeaseWord is
-// answered any more. It must follow a Cut too. When it returns, the Grantor does not
-// touch the words any more. It may be called twice.
+// Disconnect says that the connection has ended, so no add to LeaseWord is
+// answered any more. Disconnect must follow a Cut too. After it returns, the
+// Grantor does not touch the words. Disconnect may be called twice.
 //
-// byPeer says that it was the client who closed it, so that it knows. Else it may
-// go on for as long as it trusts its lease, and changes wait for that. Where any does
-// already, that is as if the client had let a deadline pass.
+// byPeer says that the client closed the connection, and so knows of the end.
+// Otherwise the client may serve from its cache as long as it trusts its lease,
+// and changes wait for that time. If a change is waiting already, the client
+// counts as late.
 func (g *Grantor) Disconnect(conn *Conn, byPeer bool, now time.Duration) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.disconnect(conn, byPeer, true, now)
 }
 
-// Dismiss is Disconnect where the server has ended the connection for a reason of its
-// own, such as want of room, and the client is not to blame.
+// Dismiss is Disconnect for a connection that the server ended for its own
+// reasons, such as lack of room. The client is not to blame.
 func (g *Grantor) Dismiss(conn *Conn, now time.Duration) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,8 +116,9 @@ func (g *Grantor) disconnect(conn *Conn, byPeer, blamed bool, now time.Duration)
 	return g.effects()
 }
 
-// cut has a connection ended. Until Disconnect the client may still renew its lease,
-// so what it holds is waited for as before, and then as long as it may trust that.
+// cut orders the end of a connection. Until Disconnect the client may still
+// renew its lease. Changes therefore wait for its grants as before, and after
+// Disconnect as long as the client may trust its lease.
 func (g *Grantor) cut(c *Conn, err error) {
 	if !c.over {
 		g.stats.Cut++
@@ -124,7 +127,7 @@ func (g *Grantor) cut(c *Conn, err error) {
 	}
 }
 
-// close ends all that the Grantor does on a connection.
+// close ends the Grantor's activity on a connection.
 func (c *Conn) close() {
 	if c.over {
 		return

@@ -5,18 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// shards is how many tallies the objects are spread over.
+// shards is how many tallies the objects are divided among.
 const shards = 256
 
-// A tally counts the changes that run without anybody's notice, of the objects whose
-// names hash to its shard, and above that the objects there that the Grantor knows. A
-// change that begins and an object that becomes known are two additions to one word:
-// whichever comes second sees the other.
+// A tally counts two things, for the objects whose keys hash to its shard: in
+// the low half the changes that run unnoticed by the Grantor, and in the high
+// half the objects known to the Grantor. The begin of a change and the
+// registration of an object both add to the same word, so the later of the two
+// sees the earlier.
 type tally struct{ n atomic.Uint64 }
 
 const known = 1 << 32
 
-// begin counts a change, if no object is known, and tells whether that is so.
+// begin counts a change, if no object is known, and reports whether it did.
 func (t *tally) begin() bool {
 	if t.n.Load() >= known {
 		return false
@@ -28,10 +29,10 @@ func (t *tally) begin() bool {
 	return false
 }
 
-// end uncounts a change.
+// end subtracts a change.
 func (t *tally) end() { t.n.Add(^uint64(0)) }
 
-// busy tells whether a change may be under way that nobody knows of.
+// busy reports whether changes unnoticed by the Grantor may be under way.
 func (t *tally) busy() bool { return t.n.Load()%known > 0 }
 
 func (t *tally) know()   { t.n.Add(known) }
@@ -39,7 +40,7 @@ func (t *tally) forget() { t.n.Add(^uint64(known - 1)) }
 
 func (g *Grantor) shard(key []byte) uint8 { return uint8(maphash.Bytes(g.seed, key) % shards) }
 
-// object returns the object of that name, known from now on.
+// object returns the object with the given key, known from now on.
 func (g *Grantor) object(key []byte) *object {
 	o := g.objects[string(key)]
 	if o == nil {
@@ -51,7 +52,7 @@ func (g *Grantor) object(key []byte) *object {
 	return o
 }
 
-// forget drops o if nothing is left of it.
+// forget drops o if no state of o is left.
 func (g *Grantor) forget(o *object) {
 	if len(o.grants) == 0 && len(o.asked) == 0 && o.changes == 0 && o.until == 0 && g.objects[o.key] == o {
 		delete(g.objects, o.key)

@@ -2,12 +2,13 @@ package delegation
 
 import "time"
 
-// Grants are shared out by party. One may have half of what is free, or what would be its
-// share if there were one party more; so whoever comes next finds some. Who has less than
-// its share, and finds none free, has the largest give some back.
+// The Grantor shares grants among parties. A party may have half of the free
+// grants, or its share if one more party came; a new party therefore always
+// finds some free. If a party below its share finds none free, the Grantor
+// recalls a grant of a party above its share.
 
-// room tells whether c may have one grant more, and sees to it that there is one, now or
-// when c asks again.
+// room reports whether c may have another grant, and makes room for that grant,
+// either now or for a later request of c.
 func (g *Grantor) room(c *Conn, now time.Duration) bool {
 	free, own, fair := g.cfg.Grants-g.live, g.held[c.party], g.fair(c.party)
 	switch {
@@ -23,7 +24,7 @@ func (g *Grantor) room(c *Conn, now time.Duration) bool {
 	return false
 }
 
-// fair returns the share of a party, of which nothing may be held yet.
+// fair returns the share of a party, which may be new.
 func (g *Grantor) fair(party string) int {
 	parties := len(g.held)
 	if g.held[party] == 0 {
@@ -32,7 +33,7 @@ func (g *Grantor) fair(party string) int {
 	return g.cfg.Grants / (parties + 1)
 }
 
-// count notes that a party has some grants more, or less.
+// count adds more, which may be negative, to the grants of a party.
 func (g *Grantor) count(party string, more int) {
 	g.live += more
 	if g.held[party] += more; g.held[party] == 0 {
@@ -40,9 +41,10 @@ func (g *Grantor) count(party string, more int) {
 	}
 }
 
-// recallSome asks for one grant of a party that has more than its share: one that let a
-// deadline pass, or else the largest. The server does not see which grants are used, so
-// they are taken by turns. It bounds how many are in a second, for the sake of who uses
+// recallSome recalls one grant of a party above its share: preferably of a
+// party that missed a deadline, otherwise of the largest. The server cannot see
+// which grants are in use, so it takes a party's grants in rotation. At most
+// recallRate grants are recalled in a second, to spare the clients that use
 // them.
 func (g *Grantor) recallSome(asking string, fair int, now time.Duration) {
 	if now-g.second >= time.Second {
@@ -69,7 +71,7 @@ func (g *Grantor) recallSome(asking string, fair int, now time.Duration) {
 	}
 }
 
-// before tells whether a is to give something back rather than b.
+// before reports whether a must give up a grant before b.
 func (g *Grantor) before(a, b *Conn, now time.Duration) bool {
 	if la, lb := g.wasLate(a, "", now), g.wasLate(b, "", now); la != lb {
 		return la

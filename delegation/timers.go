@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A timer says when something is due of one of these. It is void where that has
-// another time by then.
+// A timer says when one of the following is due. The timer is void if the due
+// time in its target has changed since.
 type timer struct {
 	at     time.Duration
 	grant  *grant  // due
@@ -36,7 +36,7 @@ func (t *timers) pop(now time.Duration) (timer, bool) {
 	return heap.Pop((*heaped)(t)).(timer), true
 }
 
-// heaped is timers for package heap.
+// heaped implements heap.Interface.
 type heaped []timer
 
 func (h heaped) Len() int           { return len(h) }

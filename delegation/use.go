@@ -2,23 +2,23 @@ package delegation
 
 import "time"
 
-// A Verdict is whether something may be served from the cache.
+// A Verdict says whether data may be served from the cache.
 type Verdict uint8
 
 // The verdicts.
 const (
-	Serve Verdict = iota // it may
-	Post                 // once the Op has been posted, and Answered says so
-	Doubt                // not now, though later it may: ask the server by a call
+	Serve Verdict = iota // data may be served
+	Post                 // post the Op; Answered returns the verdict
+	Doubt                // not now, but perhaps later: ask the server by a call
 	Void                 // never again
 )
 
-// Trusts tells whether anything may be served under d now without an atomic
-// operation (rules d and f). It takes no lock.
+// Trusts reports whether data may be served under d now without an atomic
+// operation (rules d and f). Trusts takes no lock.
 func (h *Holder) Trusts(d *Delegation, now time.Duration) bool { return h.Trust(d, now) > 0 }
 
-// Trust returns for how long from now on that is so, if nothing happens; 0 where it is
-// not so now. It takes no lock.
+// Trust returns how long from now Trusts remains true without further events; 0
+// if it is false now. Trust takes no lock.
 func (h *Holder) Trust(d *Delegation, now time.Duration) time.Duration {
 	until := time.Duration(h.until.Load()) // before good: see renewed
 	if until <= now || !d.good.Load() {
@@ -27,9 +27,9 @@ func (h *Holder) Trust(d *Delegation, now time.Duration) time.Duration {
 	return until - now
 }
 
-// Open begins a use of d that lasts until Close: an open file, or attributes that
-// are to be served at any time. Where the verdict is Post, op is to be posted.
-// Whatever the verdict, and whatever Answered says later, Close must follow, and not
+// Open begins a use of d that lasts until Close: an open file, or attributes
+// that must be servable at any time. If the verdict is Post, the caller must
+// post op. Close must follow after every verdict of Open and Answered, but not
 // before Answered.
 func (h *Holder) Open(d *Delegation, op *Op, now time.Duration) Verdict {
 	h.mu.Lock()
@@ -40,7 +40,7 @@ func (h *Holder) Open(d *Delegation, op *Op, now time.Duration) Verdict {
 		return Void
 	case h.Trusts(d, now):
 		return Serve
-	case d.opens || d.opening: // counted once; this looks at what is behind that
+	case d.opens || d.opening: // the open is counted already; validate only
 		h.post(op, OpValidate, d, now)
 	default:
 		d.opening = true
@@ -49,7 +49,7 @@ func (h *Holder) Open(d *Delegation, op *Op, now time.Duration) Verdict {
 	return Post
 }
 
-// Check asks whether one thing may be served under d, where it need not stay so.
+// Check reports whether data may be served once under d, now.
 func (h *Holder) Check(d *Delegation, op *Op, now time.Duration) Verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,14 +63,14 @@ func (h *Holder) Check(d *Delegation, op *Op, now time.Duration) Verdict {
 	return Post
 }
 
-// Close ends a use. Where it returns true, op is to be posted: that was the last
-// one.
+// Close ends a use. If Close returns true, that was the last use, and the
+// caller must post op.
 func (h *Holder) Close(d *Delegation, op *Op, now time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d.users--
 	if d.users > 0 || !d.opens || d.state != valid {
-		return false // of an older generation there is nothing to be closed (rule e)
+		return false // an older generation needs no close (rule e)
 	}
 	d.opens = false
 	d.good.Store(false)
@@ -78,9 +78,9 @@ func (h *Holder) Close(d *Delegation, op *Op, now time.Duration) bool {
 	return true
 }
 
-// Forget ends a delegation that has no uses and under which nothing is cached any
-// more. The server finds it unused; where it recalls it all the same, that is
-// answered.
+// Forget ends a delegation that has no uses and under which nothing is cached
+// any more. The server finds the delegation unused. If the server recalls the
+// delegation anyway, the Holder answers the recall.
 func (h *Holder) Forget(d *Delegation) Posts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,8 +93,9 @@ func (h *Holder) Forget(d *Delegation) Posts {
 	return fx
 }
 
-// Answered takes the answer to op: what the word held before. It says whether what
-// op was posted for may be served (rules a and f).
+// Answered handles the answer to op: original is the previous value of the
+// word. Answered returns whether the data for which op was posted may be served
+// (rules a and f).
 func (h *Holder) Answered(op *Op, original uint64, now time.Duration) (Verdict, Posts) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,7 +118,7 @@ func (h *Holder) verdict(op *Op, w Word, now time.Duration) Verdict {
 	switch {
 	case op.Kind == OpClose:
 		return Doubt
-	case d.state != valid: // kind 1 has come
+	case d.state != valid: // kind 1 has arrived
 		d.opening = false
 		return Void
 	case w.Generation() != d.Generation:
@@ -131,8 +132,8 @@ func (h *Holder) verdict(op *Op, w Word, now time.Duration) Verdict {
 	if now-op.posted >= h.lease {
 		return Doubt
 	}
-	// Answers come in order, so if the lease was in doubt, the add that ended that was
-	// done before op was.
+	// Answers arrive in order. If the lease was in doubt, the add that ended
+	// the doubt was therefore done before op.
 	d.good.Store(d.opens)
 	if int64(now) >= h.until.Load() {
 		return Doubt

@@ -6,40 +6,42 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// LeaseWord is the index of the word that a client adds to so as to keep its
-// grants. The words behind it are the slots.
+// LeaseWord is the index of the word that a client adds to in order to keep its
+// grants. The words after LeaseWord are the slots.
 const LeaseWord = 0
 
-// A Word is what a slot's word holds, as an integer: the generation in bits 63 to
-// 32, the number of opens in bits 31 to 0. In memory it is in the server's own
-// byte order, on the wire in network byte order (RFC 7306, Section 5.1.1).
+// A Word is the value of a slot's word as an integer: the generation in bits 63
+// to 32, the number of opens in bits 31 to 0. In memory, the word is in the
+// server's own byte order; on the wire, in network byte order (RFC 7306,
+// Section 5.1.1).
 type Word uint64
 
-// MakeWord returns the word of a generation and a number of opens.
+// MakeWord returns the word with a generation and a number of opens.
 func MakeWord(generation, opens uint32) Word { return Word(generation)<<32 | Word(opens) }
 
-// Generation returns which grant of the slot the word belongs to.
+// Generation returns the generation of the slot, which identifies a grant.
 func (w Word) Generation() uint32 { return uint32(w >> 32) }
 
-// Opens returns what the client says of its uses. It is a hint.
+// Opens returns the number of the client's uses, as counted by the client. The
+// number is a hint.
 func (w Word) Opens() uint32 { return uint32(w) }
 
 // String returns both numbers.
 func (w Word) String() string { return fmt.Sprintf("(%d, %d)", w.Generation(), w.Opens()) }
 
-// fields is the Add Mask of all additions to a slot's word: no carry leaves the
-// generation or the opens.
+// fields is the Add Mask of all additions to a slot's word. The mask prevents a
+// carry out of the generation or the opens.
 const fields = 0x8000_0000_8000_0000
 
-// An OpKind is what a client does to a word.
+// An OpKind is a kind of atomic operation on a word.
 type OpKind uint8
 
 // The four operations of a client; all are FetchAdd.
 const (
-	OpRenew    OpKind = iota // keep the lease, on LeaseWord
-	OpOpen                   // one open more
-	OpClose                  // one less
-	OpValidate               // look
+	OpRenew    OpKind = iota // renew the lease, on LeaseWord
+	OpOpen                   // add an open
+	OpClose                  // subtract an open
+	OpValidate               // read only
 )
 
 // Operands returns the operands of the FetchAdd.
