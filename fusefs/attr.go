@@ -57,9 +57,9 @@ func (m *Mount) tell(n *node, out *fuse.Attr) time.Duration {
 	return life
 }
 
-// tellEntry writes an entry for the kernel: name in dir leads to n. It sets how
-// long the kernel may believe the name and n's attributes. grant is the grant
-// of dir under which the name was seen, or 0.
+// tellEntry writes an entry for the kernel: name in dir leads to n. The entry
+// says how long the kernel may believe the name and n's attributes. grant is
+// the grant of dir under which the name was seen, or 0.
 func (m *Mount) tellEntry(o *op, dir *node, name string, n *node, grant uint64, out *fuse.EntryOut) {
 	*out = fuse.EntryOut{NodeId: n.id, Generation: 1}
 	out.SetAttrTimeout(m.tell(n, &out.Attr))
@@ -100,7 +100,7 @@ func (m *Mount) nameLife(o *op, dir *node, name string, grant uint64, keep bool)
 	return life
 }
 
-// public reports whether everyone who can reach a directory may search it.
+// public reports whether all users who can reach a directory may search it.
 func (m *Mount) public(dir *nfs3.Attr) bool {
 	return !m.cfg.AllowOther || dir.Mode&0o111 == 0o111
 }

@@ -156,9 +156,9 @@ func TestTruncate(t *testing.T) {
 }
 
 // mapped is a child that writes text at offset 5000 of a file through a
-// mapping, and reads the bytes before. It must be a process of its own: the Go
-// runtime takes a thread in a page fault for a running one, and would wait for
-// it before this process could answer the fault.
+// mapping, and reads the bytes before. It must be a separate process: the Go
+// runtime takes a thread in a page fault for a running thread, and would wait
+// for the thread before this process could answer the fault.
 func mapped(args []string) error {
 	f, err := os.OpenFile(args[0], os.O_RDWR, 0)
 	if err != nil {

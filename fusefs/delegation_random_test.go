@@ -16,8 +16,8 @@ import (
 )
 
 // A twoMounts makes random changes to a small tree through two mounts of one
-// server, one at a time. After each change it checks that both mounts show the
-// server's state.
+// server, sequentially. After each change both mounts must show the server's
+// state.
 type twoMounts struct {
 	*rand.Rand
 	t      *testing.T

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newGranting returns a server that grants delegations. exclusive says that
-// only its clients change the export.
+// newGranting returns a server that grants delegations, of an export that is
+// exclusive or not.
 func newGranting(t testing.TB, exclusive bool) *server {
 	return newLeasing(t, 0, exclusive)
 }

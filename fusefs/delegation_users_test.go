@@ -78,8 +78,8 @@ func TestHeldOwn(t *testing.T) {
 	assert.Equal(t, calls, m.calls(nfs3.ProcLookup), "names made and removed here are known")
 }
 
-// TestHeldShared checks that changes of delegated files on a shared export are
-// seen, whoever makes them.
+// TestHeldShared checks that a mount sees changes of delegated files on a
+// shared export, made on the server's host, by another mount, or by itself.
 func TestHeldShared(t *testing.T) {
 	s := newGranting(t, false)
 	m, other := s.mount(nil), s.mount(nil)

@@ -11,7 +11,7 @@ import (
 
 // A dir is an open directory. It holds one reply of the server, from which the
 // kernel takes some entries at a time. The server's cookie is also the kernel's
-// offset of the next entry, so that a program can seek back to it.
+// offset of the next entry, so that a program can seek back to that entry.
 type dir struct {
 	n   *node
 	who *caller

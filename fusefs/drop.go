@@ -9,12 +9,12 @@ import (
 
 // Drop ends the caching of an object by its mount, including the kernel's
 // attributes. A delegclient.Set that is given to New must have been made with
-// it.
+// Drop.
 //
 // The kernel ignores the attributes in a reply whose request is older than the
 // notification about them, so a reply in flight does no harm. Pages of a file
-// stay for programs that have it open: the next open checks under which grant
-// they were read.
+// stay for programs that have the file open: the next open checks under which
+// grant the pages were read.
 func Drop(o *delegclient.Object, done func()) {
 	n := o.Owner().(*node)
 	n.m.drop(n)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// heldUnseen returns file a of the server, which m holds a delegation of. m has
-// told the kernel of the file in a reply that the kernel has not taken yet.
+// heldUnseen returns file a of the server, for which m holds a delegation. m
+// has told the kernel of the file in a reply that the kernel has not taken yet.
 func (m *mounted) heldUnseen(s *server) *node {
 	m.t.Helper()
 	put(m.t, s.file("a"), []byte("a"))

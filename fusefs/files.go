@@ -14,8 +14,8 @@ type file struct {
 	who    *caller
 	writes bool
 
-	// emptied describes the kernel's pages of n after the drop of all older
-	// pages that open has ordered. It is nil if the kernel has dropped them, or
+	// emptied describes the kernel's pages of n once all older pages are
+	// dropped, as open ordered. It is nil if the kernel has dropped them, or
 	// was not told to.
 	emptied atomic.Pointer[pages]
 

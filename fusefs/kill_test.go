@@ -51,7 +51,7 @@ func start(t testing.TB, path string) *exec.Cmd {
 }
 
 // TestKill checks that a killed program ends although it waits for a dead
-// server, and that a signal it could catch does not make it fail.
+// server, and that a signal that could be caught does not end the wait.
 func TestKill(t *testing.T) {
 	s, m := newMount(t)
 	put(t, s.file("a"), []byte("x"))
@@ -61,7 +61,7 @@ func TestKill(t *testing.T) {
 	<-hangs
 	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
 	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
-	time.Sleep(3 * killPoll) // long enough to end it, if it did
+	time.Sleep(3 * killPoll) // a caught signal would end the wait by now
 	require.NoError(t, cmd.Process.Kill())
 	err := cmd.Wait()
 	status, ok := err.(*exec.ExitError)
@@ -111,9 +111,9 @@ func act(args []string) error {
 	return err
 }
 
-// TestKillUp kills programs whose calls the server delays while it answers
-// others. It checks that the programs end, that their calls continue, and that
-// the effects of these are seen when they are done.
+// TestKillUp kills programs whose calls the server delays while the server
+// answers others. The test checks that the programs end, that their calls
+// continue, and that the effects of the calls are seen when done.
 func TestKillUp(t *testing.T) {
 	s, m := newMount(t)
 	waits := map[string]uint32{

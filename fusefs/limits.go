@@ -52,7 +52,7 @@ const (
 	maxAbsent = 4096
 
 	// maxLent is how many names of one directory can be lent to the kernel and
-	// taken back one by one, which takes some milliseconds.
+	// taken back individually, which takes some milliseconds.
 	maxLent = 1000
 
 	// manyRecalls is the number of recalls of a directory, each within
@@ -138,8 +138,8 @@ const (
 	maxShy     = 5 * time.Minute
 
 	// closeWait is how long the removal of a directory waits for files in it
-	// that programs have closed and removed. It is many times what the kernel
-	// takes to send the release.
+	// that programs have closed and removed. The kernel sends their release
+	// many times faster.
 	closeWait = 200 * time.Millisecond
 
 	// staleRetry is how long after ESTALE the next open by the same thread is

@@ -81,17 +81,17 @@ func (m *Mount) mayMove(n, dir *node, name string) {
 }
 
 // forgetNames makes the kernel look up the names in n that it was lent before
-// it uses them again, including names in replies in flight. It waits for no
-// request.
+// it uses them again, including names in replies in flight. It does not wait
+// for requests.
 //
-// It notifies the kernel of each name. For such a notification, however, the
-// kernel waits for requests of ours about the directory. A request that changes
-// the directory may wait for another mount, which waits for this one. If such a
-// request is in flight, the notifications take long, or there are many names,
-// the kernel must therefore look up all names of the mount anew, in every
-// directory; it waits for nothing to do so. If that is not allowed (nextEpoch),
-// forgetNames waits until the loan expires, which is before the end of the
-// lease.
+// forgetNames notifies the kernel of each name. For such a notification,
+// however, the kernel waits for requests of ours about the directory. A request
+// that changes the directory may wait for another mount, which waits for this
+// mount. If such a request is in flight, the notifications take long, or there
+// are many names, the kernel must therefore look up all names of the mount
+// anew, in every directory, which the kernel does without waiting. If that is
+// not allowed (nextEpoch), forgetNames waits until the loan expires, which is
+// before the end of the lease.
 func (m *Mount) forgetNames(n *node) {
 	told, tick, until := m.noteNames(n)
 	if time.Until(until) <= 0 {
