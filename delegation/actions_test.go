@@ -2,14 +2,14 @@ package delegation
 
 import "fmt"
 
-// An action is one thing that may happen next.
+// An action is an event that may happen next.
 type action struct {
 	name string
 	do   func(w *world)
 }
 
-// actions returns all that may happen to w. They say by index what of w they are
-// about, for they are done to copies.
+// actions returns all events that may happen to w. Actions refer to parts of w
+// by index, because they are applied to copies of w.
 func (w *world) actions() (next []action) {
 	add := func(do func(w *world), name string, args ...any) {
 		next = append(next, action{fmt.Sprintf(name, args...), do})
@@ -117,7 +117,7 @@ func (w *world) open(e *end, i int) {
 	case Post:
 		e.lasting = append(e.lasting, op)
 		w.use(e, op)
-	default: // Serve: world.serve looks
+	default: // Serve: world.serve checks the verdict
 		e.using++
 	}
 }
@@ -145,7 +145,7 @@ func (w *world) granted(e *end) {
 	w.client(e, fx)
 }
 
-// lose is the end of a connection at the client.
+// lose is the client's side of the end of a connection.
 func (w *world) lose(e *end) {
 	e.gone = true
 	e.up, e.down, e.come, e.pending, e.asked, e.lasting = nil, nil, nil, nil, nil, nil
@@ -165,7 +165,7 @@ func (w *world) wireActions(i int, e *end, add adder) {
 	}
 	switch {
 	case e.cut:
-	case e.ending: // until then, what comes is answered
+	case e.ending: // until then, messages that arrive are answered
 		add(func(w *world) {
 			w.ends[i].cut = true
 			w.server(w.g.Disconnect(w.ends[i].conn, false, w.now))
@@ -204,11 +204,11 @@ func (w *world) callActions(i int, e *end, add adder) {
 	}
 }
 
-// serveCall takes ACQUIRE n one step further.
+// serveCall advances ACQUIRE n by one step.
 func (w *world) serveCall(e *end, n int) {
 	c := e.calls[n]
 	switch {
-	case c.granted: // the reply is posted, and a recall goes behind it
+	case c.granted: // the reply is posted; a recall follows the reply
 		e.calls = append(e.calls[:n:n], e.calls[n+1:]...)
 		e.queue = append(e.queue, &message{call: c})
 		var fx Effects
@@ -266,7 +266,7 @@ func (w *world) changeActions(add adder) {
 			add(func(w *world) {
 				c := w.changes[n]
 				w.version++
-				if c.by < 2 { // who knows what it has made itself
+				if c.by < 2 { // the client knows its own changes
 					w.ends[c.by].own, w.ends[c.by].cached = w.version, w.version
 				}
 				w.g.Done(c.ch)

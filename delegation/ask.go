@@ -43,9 +43,9 @@ func (h *Holder) asked() {
 	}
 }
 
-// Granted records the result of an ACQUIRE, with StatusOK. The returned
-// delegation is nil if it is void because a recall overtook the reply (rule b).
-// Otherwise it has one user, for whom the caller must call Close.
+// Granted records the result of an ACQUIRE, with StatusOK. If a recall overtook
+// the reply, the grant is void and the returned delegation nil (rule b).
+// Otherwise the delegation has one user, for whom the caller must call Close.
 func (h *Holder) Granted(a Asking, res *AcquireRes) (*Delegation, Posts, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While a change is blind nothing is granted; and where anything is held, asked for
-// or changed for somebody, none is.
+// TestBlind checks that nothing is granted during a blind change, and that no
+// change is blind while any object is held, asked for, or known to be changing.
 func TestBlind(t *testing.T) {
 	g := grantor(t, Config{})
 	c, _ := attach(g, 1)

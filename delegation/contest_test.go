@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// changedBy has an object changed by a connection, or another transport, and all that is
-// recalled for it given back. It returns how many were.
+// changedBy changes an object on a connection, or on another transport if c is
+// nil, and returns all recalled grants. It returns the number of recalls.
 func changedBy(t *testing.T, g *Grantor, c *Conn, key string, now time.Duration) int {
 	var ch Change
 	_, fx := g.Change(&ch, c, []byte(key), now)
@@ -22,14 +22,15 @@ func changedBy(t *testing.T, g *Grantor, c *Conn, key string, now time.Duration)
 	return len(fx.Recalls)
 }
 
-// A directory that two clients change in turns costs three recalls, and is granted to
-// nobody then: for a lease, and for twice as long each time that it is recalled once more,
-// up to a bound. When it has been left alone for a while, it is as any other.
+// TestContest checks that after three recalls of a directory that two clients
+// change alternately, the directory is granted to nobody for a lease. Each
+// further recall doubles that pause, up to a bound. After a while without
+// changes, the directory counts as any other.
 func TestContest(t *testing.T) {
 	g := grantor(t, Config{})
 	one, other := join(g, "a"), join(g, "a")
 	var now time.Duration
-	turn := func() { // one looks, the other changes
+	turn := func() { // one client reads, the other changes
 		require.Zero(t, asksFor(g, one, "dir", true, now))
 		require.Equal(t, 1, changedBy(t, g, other, "dir", now))
 		one, other = other, one
@@ -48,16 +49,16 @@ func TestContest(t *testing.T) {
 			assert.Equal(t, ReasonContended, asksFor(g, one, "dir", true, now), "%d", i)
 			now++
 			if i%2 == 1 {
-				now += contestTime*lease - 1 // it is remembered for that long
+				now += contestTime*lease - 1 // the contest is remembered for that long
 			}
 		}
 		now += contestTime * lease
 	}
 }
 
-// Only recalls for changes in turns count, once for each change and not while nothing is
-// granted anyway: not those for the changes of one client, however many, nor for files, nor
-// those that come too seldom.
+// TestContestCounts checks that only recalls for alternate changes of a
+// directory count, once for each change, and not during the pause. Recalls do
+// not count for the changes of one client, for files, or if they are rare.
 func TestContestCounts(t *testing.T) {
 	many := 5 * contestRecalls
 	for name, tt := range map[string]struct {
@@ -99,7 +100,8 @@ func TestContestCounts(t *testing.T) {
 		})
 	}
 
-	// Of several that hold it, all give it back for one change.
+	// If several clients hold the directory, one change recalls the grants of
+	// all.
 	g := grantor(t, Config{})
 	var all []*Conn
 	for i := range many {
@@ -111,7 +113,8 @@ func TestContestCounts(t *testing.T) {
 		}
 		require.Equal(t, many, changedBy(t, g, []*Conn{nil, join(g, "x")}[i%2], "dir", 0))
 	}
-	// The client that changes it keeps what it has, until somebody else does.
+	// The client that changes the directory keeps its own grant until another
+	// client changes the directory.
 	require.Zero(t, asksFor(g, all[0], "dir", true, 0))
 	require.Zero(t, asksFor(g, all[1], "dir", true, 0))
 	require.Equal(t, 1, changedBy(t, g, all[1], "dir", 0))
@@ -120,8 +123,8 @@ func TestContestCounts(t *testing.T) {
 	assert.Zero(t, asksFor(g, all[0], "dir", true, lease), "that was not one more")
 }
 
-// What is kept in mind of directories has a bound, and those go first that were left alone
-// for long.
+// TestContestsBounded checks that the number of remembered contests is bounded,
+// and that contests without recent recalls are removed first.
 func TestContestsBounded(t *testing.T) {
 	g := grantor(t, Config{})
 	for i := range 3 * maxContests {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rule b: what is recalled before it is known is answered at once, and void when it
-// comes.
+// TestEarlyRecall checks rule b: the Holder answers the recall of an unknown
+// grant at once, and the grant is void when its reply arrives.
 func TestEarlyRecall(t *testing.T) {
 	h := holder(t)
 	var op Op
@@ -26,7 +26,8 @@ func TestEarlyRecall(t *testing.T) {
 	assert.True(t, h.Trusts(d, 0))
 	assert.Empty(t, h.early)
 
-	// Too many to be kept in mind: all that has been asked for is void.
+	// With too many early recalls to remember, all ACQUIREs under way become
+	// void.
 	a, _ = h.Ask(&op, 0)
 	for i := range uint32(maxEarly + 1) {
 		_, err := h.Immediate(recallOf(100+i, 1))
@@ -43,8 +44,8 @@ func TestEarlyRecall(t *testing.T) {
 	assert.Empty(t, h.early, "nothing is asked for any more")
 }
 
-// A slot of which the client still has an old delegation was unused, and is
-// another's now.
+// TestSlotUsedAgain checks that a new grant in a slot replaces the old
+// delegation that the client still has, which the server found unused.
 func TestSlotUsedAgain(t *testing.T) {
 	h := holder(t)
 	old := hold(t, h, 7, 3, 0)
@@ -63,8 +64,8 @@ func TestSlotUsedAgain(t *testing.T) {
 	assert.True(t, h.Trusts(d, 0))
 	assert.False(t, h.Close(old, &shut, 0), "it would be a close of the new one")
 
-	// The same when the recall of the new one comes first; an operation for the
-	// old one is waited for.
+	// The same applies if the recall of the new grant arrives first. The answer
+	// waits for an operation of the old delegation.
 	require.True(t, h.Close(d, &shut, 0))
 	a, _ = h.Ask(&ask, 0)
 	fx, err = h.Immediate(recallOf(7, 7))
@@ -102,7 +103,7 @@ func TestHolderErrors(t *testing.T) {
 	}
 }
 
-// The end of a connection ends all, whatever is under way.
+// TestDisconnect checks that the end of a connection ends everything under way.
 func TestDisconnect(t *testing.T) {
 	h := holder(t)
 	held, asked := hold(t, h, 1, 1, 0), hold(t, h, 2, 1, 0)

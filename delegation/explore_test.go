@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// deepEnv, set, makes the explorer look at far more, for some minutes.
+// deepEnv, if set, extends the exploration to several minutes.
 const deepEnv = "DELEGATION_DEEP"
 
-// explorations are up to where TestEveryInterleaving goes.
+// explorations are the bounds of TestEveryInterleaving.
 var explorations = []struct {
 	name string
 	deep bool
@@ -58,11 +58,12 @@ var explorations = []struct {
 	}},
 }
 
-// TestEveryInterleaving goes through all that can happen to one file, two clients
-// and one slot of each, in every order, as often as each exploration says: grants,
-// opens, closes, recalls, returns, reclaims, leases and deadlines that run out,
-// connections that end, and messages under way. At no time can anything stale be
-// served; no return is lost; no slot is used again too early.
+// TestEveryInterleaving checks all interleavings of events on one file, two
+// clients, and one slot for each client, as often as each exploration permits.
+// The events are grants, opens, closes, recalls, returns, reclaims, lapsed
+// leases and deadlines, ends of connections, and messages under way. At no time
+// may anything stale be served, a return be lost, or a slot be used again too
+// early.
 func TestEveryInterleaving(t *testing.T) {
 	t.Parallel()
 	for i, x := range explorations {
@@ -73,15 +74,15 @@ func TestEveryInterleaving(t *testing.T) {
 	}
 }
 
-// A node is a world that has been reached.
+// A node is a reached world.
 type node struct {
-	w    *world // nil once it has been looked at
-	from int32  // index of the one before
+	w    *world // nil after the visit
+	from int32  // index of the predecessor
 	by   string
 }
 
-// explore visits all worlds that can be reached, those first that take fewest
-// actions, and returns how many there are.
+// explore visits all reachable worlds, in the order of the number of actions,
+// and returns their number.
 func explore(t *testing.T, first *world) int {
 	var e encoder
 	key := func(w *world) [32]byte {
@@ -117,7 +118,7 @@ func explore(t *testing.T, first *world) int {
 	return len(nodes)
 }
 
-// way returns how a node was reached.
+// way returns the actions that led to a node.
 func way(nodes []node, at int32) string {
 	var names []string
 	for ; at > 0; at = nodes[at].from {
@@ -127,8 +128,8 @@ func way(nodes []node, at int32) string {
 	return strings.Join(names, "\n")
 }
 
-// end holds what must be so where nothing can happen any more but that time goes on:
-// what was recalled has been returned, and every change can be made.
+// end checks the invariants of a world in which only time can go on: every
+// recalled grant has been returned, and every change can be made.
 func (w *world) end() {
 	for i, e := range w.ends {
 		if !e.cut && len(e.out) > 0 {

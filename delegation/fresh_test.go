@@ -31,7 +31,8 @@ func TestServerClock(t *testing.T) {
 	assert.EqualValues(t, stamp+time.Second, c.Reads(time.Hour+time.Second))
 }
 
-// What is asked for each thing that is served costs nothing to speak of.
+// TestTrustsDoesNotAllocate checks that the check made for every read does not
+// allocate.
 func TestTrustsDoesNotAllocate(t *testing.T) {
 	h := holder(t)
 	d := hold(t, h, 1, 1, 0)
@@ -40,7 +41,7 @@ func TestTrustsDoesNotAllocate(t *testing.T) {
 			t.Error("it is held")
 		}
 	}))
-	// Nor does a use that needs an atomic operation.
+	// A use that needs an atomic operation does not allocate either.
 	var op Op
 	h.Close(d, &op, 0)
 	h.Answered(&op, uint64(MakeWord(1, 1)), 0)

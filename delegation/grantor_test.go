@@ -16,13 +16,13 @@ func grantor(t testing.TB, c Config) *Grantor {
 	return g
 }
 
-// attach connects a client whose words nobody else changes.
+// attach connects a client whose words are changed by the test alone.
 func attach(g *Grantor, window int) (*Conn, *memWords) {
 	w := &memWords{make([]uint64, g.cfg.Slots)}
 	return g.Attach(w, window, "", nil), w
 }
 
-// grantTo grants an object and posts the reply.
+// grantTo grants an object and notes that the reply was posted.
 func grantTo(t testing.TB, g *Grantor, c *Conn, key string, now time.Duration) Grant {
 	t.Helper()
 	a, why, _ := g.Prepare(c, []byte(key), now)
@@ -55,9 +55,10 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// A client that renews its lease, and does not answer, holds a change up for one
-// lease from when the recall was sent. Then it gets nothing for ten, and its slot is
-// not used again before it answers.
+// TestDeadline checks that a client that renews its lease but does not answer a
+// recall delays a change for one lease after the recall was sent. The client
+// then gets no grants for ten leases, and its slot is not used again before the
+// answer.
 func TestDeadline(t *testing.T) {
 	g := grantor(t, Config{Slots: 2})
 	c, w := attach(g, 1)
@@ -95,7 +96,8 @@ func TestDeadline(t *testing.T) {
 	assert.Equal(t, Stats{InForce: 1, Granted: 2, Refused: 2, Recalled: 1, Returned: 1, Late: 1}, g.Stats())
 }
 
-// What comes late in a commit is looked at again: the penalty, and the end.
+// TestCommitLate checks that Commit repeats the checks of the penalty and of
+// the end of the connection.
 func TestCommitLate(t *testing.T) {
 	g := grantor(t, Config{})
 	c, _ := attach(g, 1)
@@ -113,8 +115,8 @@ func TestCommitLate(t *testing.T) {
 	assert.Empty(t, g.objects)
 }
 
-// A connection ends that returns what was not recalled, or sends anything else; and
-// one that takes no recalls.
+// TestCut checks that the Grantor ends a connection that returns a grant that
+// was not recalled, sends any other nonsense, or accepts no recalls.
 func TestCut(t *testing.T) {
 	for name, octets := range map[string][8]byte{
 		"no such slot":       Immediate{KindReturned, 77, 1}.Octets(),
@@ -172,8 +174,9 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// At most as many recalls are unanswered as there are receives; each return makes
-// room for one. A recall goes behind the reply that brings its grant.
+// TestWindow checks that at most as many recalls are unanswered as the window
+// has receives, and that each return makes room for the next. A recall follows
+// the reply with its grant.
 func TestWindow(t *testing.T) {
 	g := grantor(t, Config{})
 	c, _ := attach(g, 2)
@@ -181,7 +184,7 @@ func TestWindow(t *testing.T) {
 	var out []Recall
 	for i := range changes {
 		key := []byte{byte(i)}
-		if i == 1 { // whose reply is not posted
+		if i == 1 { // the reply is not posted
 			a, _, _ := g.Prepare(c, key, 0)
 			_, why, _ := g.Commit(a, 0)
 			require.Zero(t, why)

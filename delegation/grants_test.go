@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// When room is short, what is unused goes first: of the same connection where its
-// slots are used up, of the largest where all together have too much.
+// TestReclaim checks that unused grants are reclaimed first if room is short:
+// grants of the same connection if its slots are used up, grants of the largest
+// connection if the total is exhausted.
 func TestReclaim(t *testing.T) {
 	g := grantor(t, Config{Slots: 4, Grants: 20})
 	big, w := attach(g, 1)
@@ -36,7 +37,7 @@ func TestReclaim(t *testing.T) {
 
 	grantTo(t, g, small, "s0", 0)
 	grantTo(t, g, small, "s1", 0)
-	g.cfg.Grants = g.live // there are no more
+	g.cfg.Grants = g.live // the total is exhausted
 	why, _ = try(small, "y")
 	assert.Equal(t, ReasonLimit, why)
 	w.w[3] = uint64(MakeWord(1, 0))
@@ -44,7 +45,7 @@ func TestReclaim(t *testing.T) {
 	assert.Zero(t, why)
 	assert.Len(t, ended, 1)
 
-	// A change does not wait for what is unused.
+	// A change does not wait for unused grants.
 	w.w[1] = uint64(MakeWord(1, 0))
 	var ch Change
 	ready, fx := g.Change(&ch, nil, []byte("big0"), 0)
@@ -52,7 +53,7 @@ func TestReclaim(t *testing.T) {
 	assert.Empty(t, fx.Recalls)
 	assert.Equal(t, MakeWord(2, 0), Word(w.w[1]))
 	assert.EqualValues(t, 3, g.Stats().Reclaimed)
-	// What a client writes that makes no sense is not taken for unused.
+	// A nonsensical word does not count as unused.
 	w.w[2] = 0
 	ready, fx = g.Change(&ch, nil, []byte("x"), 0)
 	assert.False(t, ready)
@@ -60,9 +61,10 @@ func TestReclaim(t *testing.T) {
 	assert.Equal(t, MakeWord(4, 0), Word(w.w[2]))
 }
 
-// Who asks again for what it holds has lost track of it: that is recalled. What is not in
-// use is granted again at once, by another generation: a use of the first that is still
-// under way finds it gone.
+// TestHeld checks that a client that asks again for an object it holds has lost
+// track of its grant, which is recalled. An unused grant is replaced at once by
+// a grant with another generation: a use of the first grant under way finds the
+// generation gone.
 func TestHeld(t *testing.T) {
 	g := grantor(t, Config{})
 	c, w := attach(g, 1)
@@ -89,7 +91,8 @@ func TestHeld(t *testing.T) {
 	assert.Equal(t, 1, g.Stats().InForce)
 }
 
-// Own changes do not recall, and make the object contended like others'.
+// TestOwnChange checks that a client's own changes do not recall its grant, but
+// make the object contended as other changes do.
 func TestOwnChange(t *testing.T) {
 	g := grantor(t, Config{})
 	mine, _ := attach(g, 1)
@@ -117,7 +120,7 @@ func TestOwnChange(t *testing.T) {
 	assert.Equal(t, 1, g.Stats().InForce)
 }
 
-// A change of many objects, as RENAME is of four.
+// TestManyObjects checks a change of many objects, such as RENAME with four.
 func TestManyObjects(t *testing.T) {
 	g := grantor(t, Config{})
 	c, _ := attach(g, 9)
@@ -137,7 +140,8 @@ func TestManyObjects(t *testing.T) {
 	assert.Empty(t, g.objects)
 }
 
-// What a caller has been told to try again for is kept for it, for a lease.
+// TestPostpone checks that the objects of a postponed change stay contended for
+// a lease, until its caller tries again.
 func TestPostpone(t *testing.T) {
 	g := grantor(t, Config{})
 	c, _ := attach(g, 1)
@@ -155,15 +159,15 @@ func TestPostpone(t *testing.T) {
 	g.Tick(Patience + lease)
 	assert.Empty(t, g.objects)
 
-	// One that waited for nothing leaves nothing behind.
+	// A change that waited for nothing leaves nothing behind.
 	ready, _ = g.Change(&ch, nil, []byte("b"), 0)
 	assert.True(t, ready)
 	g.Postpone(&ch, 0)
 	assert.Zero(t, refused(g, c, "b", 0))
 }
 
-// A silent client loses all that it holds; the recalls for its slots go out by and
-// by.
+// TestSilence checks that a silent client loses all its grants. The recalls for
+// its slots are posted gradually.
 func TestSilence(t *testing.T) {
 	g := grantor(t, Config{})
 	c, w := attach(g, 1)
@@ -173,7 +177,7 @@ func TestSilence(t *testing.T) {
 	}
 	w.w[2] = uint64(MakeWord(1, 0))
 	for now := time.Duration(0); now < 3*lease; now += lease / samples {
-		w.w[LeaseWord]++ // any movement will do
+		w.w[LeaseWord]++ // any change of the word will do
 		require.Empty(t, g.Tick(now))
 	}
 	var fx Effects
@@ -197,7 +201,8 @@ func TestSilence(t *testing.T) {
 	assert.Zero(t, refused(g, c, "0", 5*lease), "it may begin again")
 }
 
-// A slot whose generations are used up is not used again.
+// TestGenerationsEnd checks that a slot with no generations left is not used
+// again.
 func TestGenerationsEnd(t *testing.T) {
 	g := grantor(t, Config{Slots: 2})
 	c, w := attach(g, 1)
@@ -216,7 +221,7 @@ func TestGenerationsEnd(t *testing.T) {
 	assert.Equal(t, ReasonLimit, why)
 }
 
-// No Grantor is one that has nothing to say.
+// TestNoGrantor checks that the nil Grantor lets every change pass.
 func TestNoGrantor(t *testing.T) {
 	var g *Grantor
 	var ch Change
@@ -227,8 +232,8 @@ func TestNoGrantor(t *testing.T) {
 	g.Postpone(&ch, 0)
 }
 
-// A change where nobody holds anything costs no allocation, and is seen by an
-// ACQUIRE that comes while it runs.
+// TestUnnoticed checks that a change costs no allocation while no client holds
+// anything, and that an ACQUIRE during the change sees the change.
 func TestUnnoticed(t *testing.T) {
 	g := grantor(t, Config{})
 	key := []byte("a")

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Where a grant has a Lien, changes on the connection itself recall it, and the Lien
-// comes back when it has ended.
+// TestLien checks that a change on the grant's own connection recalls a grant
+// with a Lien, and that the Lien is in Effects.Ended when the grant has ended.
 func TestLien(t *testing.T) {
 	g := grantor(t, Config{})
 	c, _ := attach(g, 1)
@@ -30,7 +30,7 @@ func TestLien(t *testing.T) {
 	assert.False(t, g.Waits(&ch))
 }
 
-// MakeRoom ends what is unused and has a Lien, and nothing else.
+// TestMakeRoom checks that MakeRoom reclaims only unused grants with a Lien.
 func TestMakeRoom(t *testing.T) {
 	g := grantor(t, Config{})
 	made, fx := g.MakeRoom()
@@ -58,8 +58,8 @@ func TestMakeRoom(t *testing.T) {
 	assert.Equal(t, 2, g.Held(c))
 }
 
-// RecallAll ends what is unused, asks for the rest, and lets nothing be granted that
-// was asked for before.
+// TestRecallAll checks that RecallAll reclaims unused grants, recalls the
+// others, and makes earlier Acquisitions fail.
 func TestRecallAll(t *testing.T) {
 	g := grantor(t, Config{})
 	c, w := attach(g, 4)
@@ -79,8 +79,9 @@ func TestRecallAll(t *testing.T) {
 	assert.Zero(t, refused(g, c, "used", 0), "it may be had again")
 }
 
-// What has a Lien and is not used for a long time is reclaimed, however many slots there
-// are; what is in use, or costs nobody anything, is not.
+// TestIdleLien checks that a grant with a Lien is reclaimed if unused for a
+// long time, however many slots there are. A grant in use or without a Lien is
+// not.
 func TestIdleLien(t *testing.T) {
 	g := grantor(t, Config{Slots: 4 * reclaimScan})
 	c, w := attach(g, 4*reclaimScan)

@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// join is attach for a client of a party.
+// join attaches a client of a party.
 func join(g *Grantor, party string) *Conn {
 	return g.Attach(&memWords{make([]uint64, g.cfg.Slots)}, 1000, party, nil)
 }
 
-// asksFor asks for a directory or a file, and returns why it is refused.
+// asksFor makes an ACQUIRE for a directory or a file, and returns the reason of
+// a refusal.
 func asksFor(g *Grantor, c *Conn, key string, names bool, now time.Duration) Reason {
 	a, why, _ := g.Prepare(c, []byte(key), now)
 	if why != 0 {
@@ -28,7 +29,7 @@ func asksFor(g *Grantor, c *Conn, key string, names bool, now time.Duration) Rea
 	return why
 }
 
-// settled lets time go on until a change has nothing to wait for.
+// settled advances the time until a change has nothing to wait for.
 func settled(t *testing.T, g *Grantor, ch *Change, now time.Duration) time.Duration {
 	for g.Waits(ch) {
 		at, ok := g.Next()
@@ -40,9 +41,9 @@ func settled(t *testing.T, g *Grantor, ch *Change, now time.Duration) time.Durat
 	return now
 }
 
-// A client that resets its connection while a change waits for it holds changes of that
-// object up once in ten leases, however often it connects again: by what does not end
-// with the connection.
+// TestPenaltyOutlivesConnection checks that a client that resets its connection
+// while a change waits can delay changes of that object once in ten leases,
+// however often the client reconnects. The penalty outlives the connection.
 func TestPenaltyOutlivesConnection(t *testing.T) {
 	g := grantor(t, Config{})
 	var now, held time.Duration
@@ -68,8 +69,9 @@ func TestPenaltyOutlivesConnection(t *testing.T) {
 	assert.Zero(t, asksFor(g, join(g, "reader"), "object", true, now+lease), "it is over")
 }
 
-// A party that was late gets nothing of that object, and no directory; others, and all
-// other files, are as they were. So it is where a recall is not answered.
+// TestPenaltyOfParty checks that a late party gets no grant of that object and
+// of no directory, while other parties and all other files are unaffected. The
+// same holds for an unanswered recall.
 func TestPenaltyOfParty(t *testing.T) {
 	for name, end := range map[string]func(g *Grantor, c *Conn, r Recall, now time.Duration){
 		"reset":     func(g *Grantor, c *Conn, _ Recall, now time.Duration) { g.Disconnect(c, false, now) },
@@ -100,8 +102,8 @@ func TestPenaltyOfParty(t *testing.T) {
 	}
 }
 
-// Who closes its connection in good order, or had nobody waiting, or had its connection
-// ended by the server, is not late.
+// TestNotLate checks that a client is not late if it closes its connection in
+// good order, if no change waits, or if the server ended the connection.
 func TestNotLate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		waits bool
@@ -128,7 +130,8 @@ func TestNotLate(t *testing.T) {
 	}
 }
 
-// What is kept in mind of who was late has a bound, and those go first whose time is over.
+// TestLatenessesBounded checks that the number of remembered latenesses is
+// bounded, and that expired entries are removed first.
 func TestLatenessesBounded(t *testing.T) {
 	g := grantor(t, Config{})
 	for i := range 3 * maxLate {

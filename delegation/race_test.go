@@ -2,6 +2,6 @@
 
 package delegation
 
-// raceEnabled says that this is a test under the race detector, where everything
-// takes ten times as long.
+// raceEnabled says that the race detector is on, so everything takes ten times
+// as long.
 const raceEnabled = true

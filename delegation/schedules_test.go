@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// schedulesEnv says how many schedules to run, and seedEnv which is the
-	// first.
+	// schedulesEnv sets the number of schedules to run, and seedEnv the seed of
+	// the first schedule.
 	schedulesEnv = "DELEGATION_SCHEDULES"
 	seedEnv      = "DELEGATION_SEED"
 )
@@ -29,11 +29,12 @@ func number(t *testing.T, env string, otherwise int) int {
 	return n
 }
 
-// TestSchedules runs whole clients and a server at random: each thing that is read
-// must have been there while it was read, whatever is delayed, lost or cut, and no
-// change waits for ever. Two clients read, write, cut short, make, rename and
-// remove; others do so at the server; in some schedules there is a third client
-// that scribbles over its counters and returns what it was not asked for.
+// TestSchedules runs complete clients and a server on random schedules. It
+// checks that all data served was current at some time during the read, despite
+// all delays, losses and cut connections, and that no change waits for ever.
+// Two clients read, write, truncate, create, rename and remove, and so do
+// processes at the server. In some schedules a third client writes nonsense to
+// its counters and returns grants that were not recalled.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	n := 10_000
@@ -57,7 +58,7 @@ func TestSchedules(t *testing.T) {
 		}
 	}
 	t.Logf("%d schedules: %d served from a cache, %+v", n, served, sum)
-	if n >= 500 { // all of it has been seen
+	if n >= 500 { // all kinds of events have occurred
 		for name, v := range map[string]uint64{
 			"granted": sum.Granted, "refused": sum.Refused, "recalled": sum.Recalled, "returned": sum.Returned,
 			"reclaimed": sum.Reclaimed, "late": sum.Late, "silent": sum.Silent, "cut": sum.Cut, "served": uint64(served),
@@ -75,7 +76,7 @@ func plus(a, b Stats) Stats {
 	}
 }
 
-// schedule runs one and looks at what is left.
+// schedule runs a schedule and checks the final state.
 func schedule(seed uint64) *sim {
 	s := newSim(seed)
 	newSimServer(s)
@@ -96,7 +97,7 @@ func schedule(seed uint64) *sim {
 	return s
 }
 
-// busy has a client do things.
+// busy keeps a client busy.
 func (s *sim) busy(c *simClient) {
 	s.after(s.upTo(4*time.Second), func() {
 		if c.idle {
@@ -121,7 +122,7 @@ func (s *sim) op() *simOp {
 	return &simOp{kind: opKind(s.IntN(int(opKinds))), file: t.files[s.IntN(len(t.files))], from: s.place(), to: s.place()}
 }
 
-// others change things without a delegation: over TCP, or at the server.
+// others makes changes without a delegation: over TCP, or at the server.
 func (s *sim) others() {
 	s.after(s.upTo(30*time.Second), func() {
 		if s.users[0].idle {
@@ -132,7 +133,7 @@ func (s *sim) others() {
 	})
 }
 
-// hostile has a client do what it must not.
+// hostile makes a client break the rules.
 func (s *sim) hostile(c *simClient) {
 	c.hostile = true
 	s.busy(c)
@@ -144,13 +145,13 @@ func (s *sim) hostile(c *simClient) {
 			}
 			w := c.l.words.w
 			switch s.IntN(12) {
-			case 0: // what it was not asked for
+			case 0: // a return without a recall
 				m := Immediate{Kind(s.IntN(4)), uint32(s.IntN(simSlots + 1)), uint32(s.IntN(6))}
 				c.immediate(c.l, m.Octets())
-			case 1: // unused, as far as one can see
+			case 1: // seemingly unused
 				n := s.IntN(simSlots)
 				w[n] = uint64(MakeWord(Word(w[n]).Generation(), 0))
-			case 2: // or not
+			case 2: // or seemingly used
 				w[s.IntN(simSlots)]--
 			default:
 				w[s.IntN(simSlots)] = s.Uint64()
@@ -161,8 +162,8 @@ func (s *sim) hostile(c *simClient) {
 	scribble()
 }
 
-// settled holds that, when all have been idle for long, nothing is under way; and
-// when all have gone, nothing is left.
+// settled checks that nothing is under way when all clients have been idle for
+// long, and that nothing is left when all clients are gone.
 func (s *sim) settled() {
 	if s.wrong != "" {
 		return

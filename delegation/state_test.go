@@ -10,14 +10,15 @@ import (
 	"unsafe"
 )
 
-// The explorer copies whole worlds, and tells whether it has seen one before, both
-// by their types: no field can be forgotten. What is done for a type is worked out
-// once.
+// The explorer copies whole worlds and recognizes known worlds. Both functions
+// follow the types by reflection, so no field can be forgotten. The function
+// for each type is built once.
 
 // A copyFunc makes dst, which holds the same as src, independent of it.
 type copyFunc func(c *copier, dst, src unsafe.Pointer)
 
-// A copier makes one copy: what was reached by two ways is one thing in the copy.
+// A copier makes one copy. Pointers to the same object remain equal in the
+// copy.
 type copier struct{ from, to []unsafe.Pointer }
 
 var copyFuncs = make(map[reflect.Type]*copyFunc)
@@ -30,12 +31,12 @@ func copyWorld[T any](p *T) *T {
 	return q
 }
 
-// copierOf returns what copies a type; *nil for one without pointers.
+// copierOf returns the copier of a type; *nil for a type without pointers.
 func copierOf(t reflect.Type) *copyFunc {
 	f := copyFuncs[t]
 	if f == nil {
 		f = new(copyFunc)
-		copyFuncs[t] = f // types refer to themselves
+		copyFuncs[t] = f // set now, because types may be recursive
 		if points(t, nil) {
 			*f = newCopier(t)
 		}
@@ -43,7 +44,7 @@ func copierOf(t reflect.Type) *copyFunc {
 	return f
 }
 
-// points tells whether a type has pointers.
+// points reports whether a type has pointers.
 func points(t reflect.Type, seen []reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface, reflect.Func, reflect.Chan:
@@ -101,7 +102,7 @@ func newCopier(t reflect.Type) copyFunc {
 			if v.IsNil() {
 				return
 			}
-			p := v.Elem() // a pointer: the worlds have nothing else in interfaces
+			p := v.Elem() // a pointer: interfaces in worlds hold nothing else
 			q := c.pointer(p.Type().Elem(), copierOf(p.Type().Elem()), p.UnsafePointer())
 			reflect.NewAt(t, dst).Elem().Set(reflect.NewAt(p.Type().Elem(), q))
 		}
@@ -109,7 +110,7 @@ func newCopier(t reflect.Type) copyFunc {
 	panic(fmt.Sprintf("cannot copy %v", t))
 }
 
-// pointer copies what p points to.
+// pointer copies the object at p.
 func (c *copier) pointer(t reflect.Type, elem *copyFunc, p unsafe.Pointer) unsafe.Pointer {
 	if p == nil {
 		return nil
@@ -164,8 +165,8 @@ func mapCopier(t reflect.Type) copyFunc {
 	}
 }
 
-// An encoder writes down a state; pointers become the order in which they were met,
-// and times how long ago they are.
+// An encoder writes a canonical form of a state. Each pointer becomes the order
+// of its first visit, and each time becomes its age.
 type encoder struct {
 	now time.Duration
 	out []byte
@@ -176,10 +177,11 @@ type encodeFunc func(e *encoder, p unsafe.Pointer)
 
 var encodeFuncs = make(map[reflect.Type]*encodeFunc)
 
-// unsaid are fields that are no part of a state: what never changes, or is only told.
+// unsaid names fields that are not part of a state: constants, and fields for
+// reports only.
 var unsaid = map[string]bool{"Grantor.cfg": true, "Grantor.seed": true, "Grantor.shards": true, "Grantor.all": true, "Grantor.stats": true, "Grantor.refused": true, "Grantor.attached": true, "Conn.number": true, "Holder.until": true, "world.now": true}
 
-// encode returns what p points to in octets.
+// encode returns the canonical form of the object at p.
 func encode[T any](e *encoder, p *T) []byte {
 	e.out, e.met = e.out[:0], e.met[:0]
 	(*encoderOf(reflect.TypeFor[*T]()))(e, unsafe.Pointer(&p))
@@ -248,7 +250,7 @@ func newEncoder(t reflect.Type) encodeFunc {
 		}
 	}
 	if t == reflect.TypeFor[time.Duration]() {
-		const horizon = 2 * modelLease // all that is longer ago is the same
+		const horizon = 2 * modelLease // all greater ages are equal
 		return func(e *encoder, p unsafe.Pointer) {
 			ago := min(e.now-*(*time.Duration)(p), horizon) / time.Millisecond
 			e.out = append(e.out, byte(ago), byte(ago>>8))
@@ -261,7 +263,7 @@ func newEncoder(t reflect.Type) encodeFunc {
 func (e *encoder) pointer(elem *encodeFunc, p unsafe.Pointer) {
 	i := slices.Index(e.met, p)
 	if p == nil || i >= 0 {
-		e.out = append(e.out, byte(i+2)) // 1 for nil: fewer than 250 are met
+		e.out = append(e.out, byte(i+2)) // 1 for nil; fewer than 250 pointers are visited
 		return
 	}
 	e.met = append(e.met, p)
