@@ -7,8 +7,8 @@ import (
 )
 
 // Access implements fuse.RawFileSystem: access(2) and chdir(2). The kernel asks
-// on behalf of the real user. For other operations the kernel does not check
-// permissions: the server decides.
+// on behalf of the real user. Before other operations the kernel does not ask,
+// and the server decides.
 func (m *Mount) Access(cancel <-chan struct{}, in *fuse.AccessIn) fuse.Status {
 	n := m.table.node(in.NodeId)
 	if n == nil {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answers holds the last reply to each thread that told the thread of a lent
-// name. The kernel does not always prevent changes of a directory while it
-// takes a name from a reply, and may believe the name after an invalidation. An
+// answers holds, by thread, the last reply that told the thread of a lent name.
+// The kernel does not always prevent changes of a directory while it takes a
+// name from a reply, and may then believe the name after its invalidation. An
 // invalidation therefore waits for such replies in flight. A thread that makes
 // another request has taken its last reply.
 type answers struct {
