@@ -13,7 +13,7 @@ import (
 )
 
 // An op is one request of the kernel under way, and the context of the calls
-// made for it. It ends early only as ops describes; the calls it has made then
+// made for it. An op ends early only as ops describes; calls already made then
 // continue.
 type op struct {
 	m      *Mount

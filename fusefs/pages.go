@@ -42,10 +42,9 @@ func (m *Mount) emptied(n *node) *pages {
 	return p
 }
 
-// opened records that the kernel has opened f, since it now makes a request for
-// f. If the kernel had to drop pages, it has done so, and has read all its
-// present pages since: the kernel waits for pages being read before it drops
-// them.
+// opened records that the kernel has opened f; every request for f shows that.
+// If the kernel had to drop pages, it has done so, and has read all its present
+// pages since: the kernel waits for pages being read before it drops pages.
 func (f *file) opened() {
 	if f.emptied.Load() == nil {
 		return

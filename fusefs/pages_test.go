@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestPages: when the pages that the kernel has of a file are known to be current.
+// TestPages checks when the kernel's pages of a file count as current.
 func TestPages(t *testing.T) {
 	s := newGranting(t, true)
 	m := s.mount(nil)

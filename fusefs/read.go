@@ -85,10 +85,10 @@ func (m *Mount) read(o *op, f *file, p []byte, off uint64) (int, error) {
 	return n, nil
 }
 
-// raiseReadAhead lets the kernel read further ahead than 128 KiB, to which the
-// kernel limits FUSE file systems whatever they ask for: too little to keep
-// even one READ of full size under way. Only root may raise the limit; mounts
-// of other users read more slowly.
+// raiseReadAhead lets the kernel read further ahead than 128 KiB. The kernel
+// limits all FUSE file systems to that: too little to keep even one READ of
+// full size under way. Only root may raise the limit; mounts of other users
+// read more slowly.
 func (m *Mount) raiseReadAhead() {
 	var st unix.Stat_t
 	if err := unix.Stat(m.cfg.Point, &st); err != nil {

@@ -19,14 +19,14 @@ type landings struct {
 }
 
 // A readBuffer is memory for the data of one READ, until the kernel has them.
-// It is a fuse.ReadResult of n bytes. Because it has Slices, go-fuse writes
+// As a fuse.ReadResult, it has n bytes. Because it has Slices, go-fuse writes
 // directly from its memory, and then calls Done. go-fuse never calls Done for
 // an empty result.
 type readBuffer struct {
 	of   *landings
 	mem  []byte
 	n    int
-	data [1][]byte // what Slices returns
+	data [1][]byte // result of Slices
 }
 
 // get returns memory for n bytes, or nil if go-fuse's own memory is as good, or

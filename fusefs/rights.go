@@ -7,8 +7,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// rights holds what the server said callers may do with an object, and the
-// object's ctime and grant at that time. A change of rights changes the ctime.
+// rights holds the server's answers about the rights of callers to an object,
+// and the object's ctime and grant at that time. A change of rights changes the
+// ctime.
 type rights struct {
 	ctime nfs3.Time
 	grant uint64

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// behind returns a WriteBehind for a new file, with a budget for itself.
+// behind returns a WriteBehind for a new file, with its own budget.
 func (g *rig) behind(octets int64) (*File, *WriteBehind) {
 	f := g.put("f", nil)
 	w := f.WriteBehind(NewBudget(octets), g.lost.add)
@@ -26,14 +26,14 @@ func (g *rig) behind(octets int64) (*File, *WriteBehind) {
 
 const plenty = 1 << 30
 
-// image is what a file should be after writes.
+// image is the expected content of a file.
 type image []byte
 
 func (m *image) write(p []byte, off int) { *m = put(*m, p, off) }
 
-// TestWriteBehind: writes of all sizes, over each other, with servers that take
-// little at a time and that start anew at whatever moment. What counts in the
-// end is what was written last.
+// TestWriteBehind checks overlapping writes of all sizes, with servers that
+// take little at a time and restart at any moment. In the end, the last write
+// counts.
 func TestWriteBehind(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestWriteBehind(t *testing.T) {
 				p := bytes.Clone(data[i*37 : i*37+n])
 				want.write(p, at2)
 				require.NoError(t, w.Write(t.Context(), p, int64(at2)))
-				clear(p) // the caller's again
+				clear(p) // p is the caller's again
 				at2 += n
 				if random.IntN(60) == 0 {
 					require.NoError(t, w.Sync(t.Context()))
@@ -96,8 +96,8 @@ func TestWriteBehindBadOffset(t *testing.T) {
 	assert.NoError(t, w.Sync(t.Context()))
 }
 
-// TestWriteBehindCalls: adjacent writes are one WRITE, and what is one WRITE in
-// all needs no COMMIT.
+// TestWriteBehindCalls checks that adjacent writes are one WRITE, and that a
+// single WRITE needs no COMMIT.
 func TestWriteBehindCalls(t *testing.T) {
 	for _, tt := range []struct {
 		name            string
@@ -125,8 +125,8 @@ func TestWriteBehindCalls(t *testing.T) {
 	}
 }
 
-// TestAs: calls are in the name that was given, also when the caller uses its
-// slice again, and those in the first name stay so.
+// TestAs checks that calls carry the given credential, even if the caller
+// reuses its slice, and that the original Client keeps its own.
 func TestAs(t *testing.T) {
 	g := newRig(t, small, true)
 	f := g.put("f", nil)

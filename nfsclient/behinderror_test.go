@@ -14,8 +14,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestWriteBehindRefused: a failure is handed over before Sync returns, once; the
-// rest is written, and all goes on afterwards.
+// TestWriteBehindRefused checks that a failure is reported once, before Sync
+// returns, that the other data are written, and that the WriteBehind still
+// works.
 func TestWriteBehindRefused(t *testing.T) {
 	data := sample(10 * 4096)
 	for name, tt := range map[string]struct {
@@ -72,8 +73,9 @@ func TestWriteBehindRefused(t *testing.T) {
 	}
 }
 
-// TestWriteBehindFlushFailed: Flush, too, returns when a failure has been handed
-// over; who has given up waiting hears of it all the same.
+// TestWriteBehindFlushFailed checks that Flush, too, returns after a failure
+// was reported, and that the failure is reported even if the waiting caller has
+// given up.
 func TestWriteBehindFlushFailed(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		_, w := g.behind(plenty)
@@ -102,8 +104,8 @@ func TestWriteBehindFlushFailed(t *testing.T) {
 	})
 }
 
-// TestWriteBehindUnreachable: where there is no server, nothing is tried call
-// after call.
+// TestWriteBehindUnreachable checks that without a server, the WriteBehind does
+// not try call after call.
 func TestWriteBehindUnreachable(t *testing.T) {
 	inBubble(t, Config{WriteSize: 4096, Depth: 4}, func(t *testing.T, g *rig) {
 		f, w := g.behind(plenty)
@@ -136,8 +138,8 @@ func TestWriteBehindUnreachable(t *testing.T) {
 	})
 }
 
-// TestWriteBehindCancelled: the end of a context ends the wait, and not the
-// calls.
+// TestWriteBehindCancelled checks that the end of a context ends the wait, and
+// not the calls.
 func TestWriteBehindCancelled(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		f, w := g.behind(plenty)
@@ -149,7 +151,7 @@ func TestWriteBehindCancelled(t *testing.T) {
 		for _, wait := range []func() error{
 			func() error { return w.Flush(ctx) },
 			func() error { return w.Sync(ctx) },
-			func() error { return w.Write(ctx, page('b')[:100], 0) }, // over what is waited for
+			func() error { return w.Write(ctx, page('b')[:100], 0) }, // overlaps data that are waited for
 			func() error { return w.Write(ctx, sample(100*4096), 4096) },
 		} {
 			returned := later(func() error {
@@ -172,8 +174,8 @@ func TestWriteBehindCancelled(t *testing.T) {
 	})
 }
 
-// TestWriteBehindGivenUp: who overwrites what a Sync waits for goes on when
-// nobody waits any more.
+// TestWriteBehindGivenUp checks that a Write over data that a Sync waits for
+// continues when no Sync waits any more.
 func TestWriteBehindGivenUp(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		_, w := g.behind(plenty)
@@ -190,12 +192,12 @@ func TestWriteBehindGivenUp(t *testing.T) {
 	})
 }
 
-// TestWriteBehindChangedWhileWaiting: who waited for room finds that the file
-// was closed, or that what it overwrites is waited for.
+// TestWriteBehindChangedWhileWaiting checks that a Write that waited for room
+// sees a Close, and a Sync of the data it overlaps.
 func TestWriteBehindChangedWhileWaiting(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		_, w := g.behind(2 * 4096)
-		require.True(t, w.budget.try(4096)) // another file's
+		require.True(t, w.budget.try(4096)) // room for another file
 		held := g.gate(nfs3.ProcWrite)
 		require.NoError(t, w.Write(t.Context(), page('a'), 0))
 		wrote := later(func() error { return w.Write(t.Context(), []byte("b"), 0) })
@@ -216,8 +218,8 @@ func TestWriteBehindChangedWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestWriteBehindClose: with a server that does not answer, Close returns all
-// the same, as do those who wait.
+// TestWriteBehindClose checks that Close and waiting callers return even if the
+// server does not answer.
 func TestWriteBehindClose(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		_, w := g.behind(9 * 4096)

@@ -14,14 +14,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// inBubble runs test with a rig whose time is virtual, where all that wait for
-// each other for ever are found.
+// inBubble runs test with a rig in virtual time, which detects deadlocks.
 func inBubble(t *testing.T, cfg Config, test func(t *testing.T, g *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newRig(t, cfg, true)) })
 }
 
-// A gate holds calls of a procedure back until it is opened.
+// A gate blocks calls of a procedure until it is opened.
 type gate chan struct{}
 
 func (g *rig) gate(proc uint32) gate {
@@ -40,8 +39,8 @@ func (g *rig) gate(proc uint32) gate {
 	return held
 }
 
-// later runs do, and returns what says whether it has returned, when all stand
-// still.
+// later runs do in the background. The function returned reports whether do has
+// returned, once all goroutines are blocked.
 func later(do func() error) (returned func() bool) {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
@@ -51,7 +50,8 @@ func later(do func() error) (returned func() bool) {
 	}
 }
 
-// underWay returns how many calls are under way when all stand still.
+// underWay returns how many calls are under way once all goroutines are
+// blocked.
 func (g *rig) underWay() int {
 	synctest.Wait()
 	g.wire.mu.Lock()
@@ -61,8 +61,8 @@ func (g *rig) underWay() int {
 
 func page(b byte) []byte { return bytes.Repeat([]byte{b}, 4096) }
 
-// TestWriteBehindOverlapWaits: of two WRITEs under way the server may do either
-// first, so that data that replace others do not leave before those arrived.
+// TestWriteBehindOverlapWaits checks that data are not sent before overlapping
+// older data have arrived: the server may execute two WRITEs in either order.
 func TestWriteBehindOverlapWaits(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		f, w := g.behind(plenty)
@@ -89,9 +89,9 @@ func TestWriteBehindOverlapWaits(t *testing.T) {
 	})
 }
 
-// TestWriteBehindOverlapLost: what the server lost is written again without
-// undoing what was written over it, be that at the server, on its way, or not
-// sent yet.
+// TestWriteBehindOverlapLost checks that data lost by the server are written
+// again without undoing later writes, whether these are at the server, under
+// way, or not sent yet.
 func TestWriteBehindOverlapLost(t *testing.T) {
 	for name, between := range map[string]func(t *testing.T, g *rig, w *WriteBehind){
 		"all at the server": func(t *testing.T, g *rig, w *WriteBehind) {
@@ -128,8 +128,8 @@ func TestWriteBehindOverlapLost(t *testing.T) {
 	}
 }
 
-// TestWriteBehindLossNoticed: once a verifier tells of a loss, Flush does not
-// return before the lost data are back.
+// TestWriteBehindLossNoticed checks that Flush does not return before data are
+// back that a changed verifier shows as lost.
 func TestWriteBehindLossNoticed(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		f, w := g.behind(plenty)
@@ -143,8 +143,8 @@ func TestWriteBehindLossNoticed(t *testing.T) {
 	})
 }
 
-// TestWriteBehindReplacedInCommit: data that are replaced while a COMMIT for
-// them is under way.
+// TestWriteBehindReplacedInCommit checks data that are replaced during their
+// COMMIT.
 func TestWriteBehindReplacedInCommit(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		inBubble(t, small, func(t *testing.T, g *rig) {
@@ -169,9 +169,9 @@ func TestWriteBehindReplacedInCommit(t *testing.T) {
 	}
 }
 
-// TestWriteBehindSyncedNotReplaced: who overwrites what a Sync waits for waits
-// too. Otherwise neither would be on stable storage when Sync returns, and two
-// could keep a third from ever getting there.
+// TestWriteBehindSyncedNotReplaced checks that a Write over data that a Sync
+// waits for waits too. Otherwise neither would be on stable storage when Sync
+// returns, and two writers could starve a Sync.
 func TestWriteBehindSyncedNotReplaced(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		f, w := g.behind(plenty)
@@ -193,8 +193,8 @@ func TestWriteBehindSyncedNotReplaced(t *testing.T) {
 	})
 }
 
-// TestWriteBehindAge: what nobody asks for is on stable storage after a while
-// all the same, and again later.
+// TestWriteBehindAge checks that data get to stable storage after linger
+// without a Sync, repeatedly.
 func TestWriteBehindAge(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		f, w := g.behind(plenty)
@@ -212,8 +212,8 @@ func TestWriteBehindAge(t *testing.T) {
 	})
 }
 
-// TestWriteBehindRestarting: a server that is started again before each COMMIT
-// gets the data on stable storage in the end.
+// TestWriteBehindRestarting checks that data get to stable storage in the end
+// although the server restarts before each COMMIT.
 func TestWriteBehindRestarting(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		f, w := g.behind(plenty)

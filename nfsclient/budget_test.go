@@ -14,8 +14,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestBudgetTurns: room goes to those who wait in their turn, so that a large
-// claim is not passed by small ones for ever; who gives up passes the turn on.
+// TestBudgetTurns checks that room is granted in order of arrival, so that
+// small claims cannot starve a large claim, and that a withdrawn claim passes
+// its turn on.
 func TestBudgetTurns(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, _ *rig) {
 		b := NewBudget(10)
@@ -45,17 +46,18 @@ func TestBudgetTurns(t *testing.T) {
 
 		last := later(func() error { return b.acquire(t.Context(), 6) })
 		assert.False(t, last())
-		b.withdraw(&claim{n: 5}) // who gave up when it had just been granted
+		b.withdraw(&claim{n: 5}) // withdrawn just after it was granted
 		assert.True(t, last())
 		assert.EqualValues(t, 6, b.used)
 	})
 }
 
-// TestBudgetHalf: a COMMIT makes room before anybody waits for it.
+// TestBudgetHalf checks that a COMMIT makes room before a writer waits for
+// room.
 func TestBudgetHalf(t *testing.T) {
 	inBubble(t, Config{WriteSize: 4096, Depth: 4}, func(t *testing.T, g *rig) {
 		_, w := g.behind(8 * 4096)
-		require.True(t, w.budget.try(3*4096)) // another file's
+		require.True(t, w.budget.try(3*4096)) // room for another file
 		require.NoError(t, w.Write(t.Context(), page('a'), 0))
 		assert.Zero(t, g.underWay())
 		assert.Equal(t, 1, g.calls(nfs3.ProcCommit))
@@ -63,8 +65,8 @@ func TestBudgetHalf(t *testing.T) {
 	})
 }
 
-// TestBudgetOthersMakeRoom: who waits for room does not wait for a file that
-// nobody syncs.
+// TestBudgetOthersMakeRoom checks that a writer gets room although the other
+// files are not synced.
 func TestBudgetOthersMakeRoom(t *testing.T) {
 	for name, size := range map[string]int{"full pieces": 4 * 4096, "a piece that grows": 4096 + 3000} {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +90,9 @@ func TestBudgetOthersMakeRoom(t *testing.T) {
 	}
 }
 
-// TestWriteBehindMemory: the octets that are lent stay within the budget, are
-// about as many as were written for short writes anywhere, and are given back.
+// TestWriteBehindMemory checks that the lent bytes stay within the budget, are
+// about as many as the written bytes for scattered short writes, and are given
+// back.
 func TestWriteBehindMemory(t *testing.T) {
 	g := newRig(t, Config{WriteSize: 64 << 10, Depth: 4, Window: 1 << 20}, true)
 	budget := NewBudget(512 << 10)
@@ -131,15 +134,15 @@ func TestWriteBehindMemory(t *testing.T) {
 
 	require.NoError(t, w.Write(t.Context(), make([]byte, 64<<10), 0))
 	require.NoError(t, w.Sync(t.Context()))
-	require.NoError(t, w.Write(t.Context(), make([]byte, 10), 64<<10)) // the start of much, it seems,
+	require.NoError(t, w.Write(t.Context(), make([]byte, 10), 64<<10)) // looks like the start of a long write,
 	assert.EqualValues(t, 64<<10, budget.used)
 	g.gate(nfs3.ProcWrite)
 	require.NoError(t, w.Write(t.Context(), make([]byte, 10), 0)) // but is not
 	assert.EqualValues(t, 2*4096, budget.used)
 }
 
-// TestWriteBehindManyFiles: many writers, little room, and a server that fails
-// now and then and starts again and again.
+// TestWriteBehindManyFiles checks many writers with little room, and a server
+// that fails now and then and restarts repeatedly.
 func TestWriteBehindManyFiles(t *testing.T) {
 	g := newRig(t, small, true)
 	budget := NewBudget(20 * 4096)

@@ -11,8 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestCallsOutlast: where a context has another for calls, its end leaves a call under
-// way alone, and none is made after it.
+// TestCallsOutlast checks that the end of a context with the value Calls leaves
+// a call under way alone, and that no call is made afterwards.
 func TestCallsOutlast(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		f := g.put("f", sample(3*4096))
@@ -39,8 +39,8 @@ func TestCallsOutlast(t *testing.T) {
 	})
 }
 
-// TestCallsPutOff: a call that the server puts off ends with the context: it is not
-// made again.
+// TestCallsPutOff checks that a call that the server puts off is not repeated
+// after the end of the context.
 func TestCallsPutOff(t *testing.T) {
 	inBubble(t, Config{Patience: 1 << 62}, func(t *testing.T, g *rig) {
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), Calls{}, t.Context()))

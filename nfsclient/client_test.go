@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A procedure makes one call of a procedure that succeeds, in the order of the
+// A procedure makes one successful call of a procedure, in the order of the
 // table procedures, and checks its results.
 type procedure struct {
 	proc uint32
@@ -166,7 +166,7 @@ var procedures = []procedure{
 	}},
 }
 
-// list lists the root in one call.
+// list lists the root with one call.
 func (g *rig) list(ctx context.Context, plus bool) (names []string, err error) {
 	each := func(e *nfs3.Entry) {
 		names = append(names, string(e.Name))
@@ -218,7 +218,7 @@ var statuses = map[nfs3.Status]syscall.Errno{
 	nfs3.ErrJukebox: syscall.EAGAIN, 4711: syscall.EIO,
 }
 
-// TestStatuses: every refusal of every procedure becomes an Error.
+// TestStatuses checks that every refusal of every procedure becomes an Error.
 func TestStatuses(t *testing.T) {
 	g := newRig(t, Config{Patience: -1}, true)
 	ctx := t.Context()
@@ -249,7 +249,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// direct makes a call whose handles need no other call before.
+// direct makes a call with handles that need no earlier call.
 func (p *procedure) direct(ctx context.Context, g *rig) (any, error) {
 	h := g.root
 	switch p.proc {
@@ -273,7 +273,8 @@ func (p *procedure) direct(ctx context.Context, g *rig) (any, error) {
 	return p.call(ctx, g)
 }
 
-// TestRefusalWithAttributes: what a server says beside its refusal is there.
+// TestRefusalWithAttributes checks that results carry the attributes that come
+// with a refusal.
 func TestRefusalWithAttributes(t *testing.T) {
 	g := newRig(t, Config{}, true)
 	res, err := g.c.Lookup(t.Context(), g.root, "none")
@@ -286,7 +287,7 @@ func TestRefusalWithAttributes(t *testing.T) {
 	assert.Equal(t, made.Dir.After, again.Dir.After)
 }
 
-// TestMalformed cuts the results of every procedure at every octet.
+// TestMalformed cuts the results of every procedure at every byte.
 func TestMalformed(t *testing.T) {
 	g := newRig(t, Config{}, false)
 	good := make(map[uint32][]byte)
@@ -412,7 +413,7 @@ func TestProcessCred(t *testing.T) {
 	assert.NotContains(t, c.GIDs, c.GID)
 }
 
-// TestCred: calls carry the credential, but NULL says nothing of who asks.
+// TestCred checks that calls carry the credential, except NULL.
 func TestCred(t *testing.T) {
 	cred := rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 7, GID: 8, GIDs: []uint32{9}}
 	g := newRig(t, Config{Cred: &cred}, true)

@@ -12,8 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestLot: while COMMITs take long, lots grow as far as they may, and shrink
-// again afterwards.
+// TestLot checks that the commitWindow grows to its limit while COMMITs are
+// slow, and shrinks again afterwards.
 func TestLot(t *testing.T) {
 	const most = 6 * minLot
 	l := commitWindow{octets: minLot}
@@ -38,15 +38,15 @@ func TestLot(t *testing.T) {
 	assert.EqualValues(t, minLot/2, l.octets)
 }
 
-// TestLots: a server is asked to make data stable as they come; one that takes
-// its time for it is asked more seldom.
+// TestLots checks that COMMITs are regular, and rarer if the server takes long
+// for them.
 func TestLots(t *testing.T) {
 	for name, tt := range map[string]struct {
 		commit  time.Duration
 		commits int
 	}{
 		"in memory":             {0, 16},
-		"with a disk":           {100 * time.Millisecond, 2}, // all comes while it settles the first lot
+		"with a disk":           {100 * time.Millisecond, 2}, // all data arrive during the first COMMIT
 		"as slow as four":       {4 * time.Millisecond, 16},
 		"as slow as six WRITEs": {6 * time.Millisecond, 5},
 	} {
@@ -73,14 +73,14 @@ func TestLots(t *testing.T) {
 	}
 }
 
-// TestBacklog: who writes faster than the server takes waits before all memory
-// that there is is full of it.
+// TestBacklog checks that a writer faster than the server waits before the data
+// fill all memory.
 func TestBacklog(t *testing.T) {
 	inBubble(t, Config{Depth: 2}, func(t *testing.T, g *rig) {
 		_, w := g.behind(plenty)
 		held := g.gate(nfs3.ProcWrite)
 		p := make([]byte, defaultTransfer)
-		const room = 2 + maxBacklog/defaultTransfer // under way, and behind that
+		const room = 2 + maxBacklog/defaultTransfer // under way, and waiting
 		for i := range int64(room) {
 			require.NoError(t, w.Write(t.Context(), p, i*int64(len(p))))
 		}
@@ -93,8 +93,8 @@ func TestBacklog(t *testing.T) {
 	})
 }
 
-// BenchmarkWriteBehind writes a file from the start to the end, with a server
-// that does nothing: what goes round beside the data, and in which memory.
+// BenchmarkWriteBehind writes a file sequentially, with a server that does
+// nothing. It measures the overhead, and the use of memory.
 func BenchmarkWriteBehind(b *testing.B) {
 	for name, size := range map[string]int{"1MiB": 1 << 20, "4KiB": 4 << 10} {
 		b.Run(name, func(b *testing.B) {

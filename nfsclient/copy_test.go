@@ -62,7 +62,7 @@ func TestCopyFromCalls(t *testing.T) {
 	for _, tt := range []struct{ size, writes, commits int }{
 		{0, 0, 0},
 		{4095, 1, 0}, // stable at once
-		{4096, 1, 1}, // that it was all is not known yet
+		{4096, 1, 1}, // the end is not known yet
 		{4*4096 + 100, 5, 1},
 		{8*4096 + 100, 9, 2}, // the last stable at once
 		{9*4096 + 100, 10, 3},
@@ -78,8 +78,8 @@ func TestCopyFromCalls(t *testing.T) {
 	}
 }
 
-// TestCopyFromRestarts: nothing is lost, however often the server starts anew,
-// and at whatever moment.
+// TestCopyFromRestarts checks that no data are lost, however often and whenever
+// the server restarts.
 func TestCopyFromRestarts(t *testing.T) {
 	data := sample(60*4096 + 1)
 	for seed := range uint64(8) {
@@ -109,7 +109,7 @@ func TestCopyFromRestarts(t *testing.T) {
 	}
 }
 
-// lent notes the most buffers that were lent at any call.
+// lent records the highest number of buffers lent during any call.
 func (g *rig) lent() *int {
 	most := new(int)
 	g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) {
@@ -121,19 +121,20 @@ func (g *rig) lent() *int {
 	return most
 }
 
-// TestCopyFromWindow: a copy never has more in memory than its window.
+// TestCopyFromWindow checks that a copy never has more in memory than its
+// window.
 func TestCopyFromWindow(t *testing.T) {
 	g := newRig(t, small, true)
 	f := g.put("f", nil)
 	most := g.lent()
 	_, err := f.CopyFrom(t.Context(), bytes.NewReader(sample(200*4096)), 0)
 	require.NoError(t, err)
-	// Beside the window: a reply for each call under way.
+	// Besides the window: a reply for each call under way.
 	assert.LessOrEqual(t, *most, small.Window/4096+small.Depth+1)
 }
 
-// TestCopyFromStable: of a server that has every write on stable storage at
-// once, a copy keeps nothing in memory and asks no COMMIT.
+// TestCopyFromStable checks that a copy keeps nothing in memory and makes no
+// COMMIT if the server answers every WRITE as stable.
 func TestCopyFromStable(t *testing.T) {
 	g := newRig(t, Config{WriteSize: 4096, Depth: 4}, true)
 	g.mem.always = true
@@ -194,7 +195,7 @@ func TestCopyFromSourceFails(t *testing.T) {
 	}
 }
 
-// An idleReader has nothing and does not end.
+// An idleReader returns nothing and never ends.
 type idleReader struct{}
 
 func (idleReader) Read([]byte) (int, error) { return 0, nil }

@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// withoutHandle makes the server leave out handle and attributes of what it
-// makes, as RFC 1813 allows.
+// withoutHandle makes the server leave out handle and attributes of created
+// objects, as RFC 1813 allows.
 func (w *wire) withoutHandle() {
 	w.after = func(x *oncrpc.Exchange, results []byte) []byte {
 		if x.Prog != nfs3.Program || x.Proc != nfs3.ProcCreate && x.Proc != nfs3.ProcMkdir {
@@ -96,8 +96,8 @@ func TestCreateNew(t *testing.T) {
 	}
 }
 
-// TestCreateNewTwice: the same call transmitted twice makes one file, and
-// another call is refused.
+// TestCreateNewTwice checks that a call transmitted twice creates one file, and
+// that another call is refused.
 func TestCreateNewTwice(t *testing.T) {
 	g := newRig(t, small, true)
 	verfs := make(map[uint64]bool)
@@ -129,7 +129,7 @@ func TestCreateNewTwice(t *testing.T) {
 	assert.Len(t, verfs, 2, "a verifier each")
 }
 
-// TestCreateNewUnsupported: a server without EXCLUSIVE gets GUARDED.
+// TestCreateNewUnsupported checks that a server without EXCLUSIVE gets GUARDED.
 func TestCreateNewUnsupported(t *testing.T) {
 	g := newRig(t, small, true)
 	g.refuse(nfs3.ProcCreate, nfs3.ErrNotSupp, 1)
@@ -146,8 +146,8 @@ func TestCreateNewUnsupported(t *testing.T) {
 	assert.ErrorIs(t, err, nfs3.ErrPerm)
 }
 
-// TestCreateNewAt: by handle, with any attributes; the results say what the file
-// is like in the end.
+// TestCreateNewAt checks creation by handle, with any attributes, and that the
+// results hold the final attributes.
 func TestCreateNewAt(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
@@ -224,7 +224,7 @@ func TestMkdirAll(t *testing.T) {
 	}
 }
 
-// TestMkdirAllTogether: many make the same directories at the same time.
+// TestMkdirAllTogether checks concurrent creation of the same directories.
 func TestMkdirAllTogether(t *testing.T) {
 	g := newRig(t, small, true)
 	var wg sync.WaitGroup

@@ -11,8 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// Copy a file from a server. What rpcrdma.DialConn returns does in the place of
-// conn as well: nfsclient does not ask which transport it is.
+// Copy a file from a server. The result of rpcrdma.DialConn can replace conn:
+// nfsclient does not depend on the transport.
 func Example() {
 	ctx := context.Background()
 	conn, err := oncrpc.DialTCP(ctx, net.JoinHostPort("server", "2049"), oncrpc.ClientConfig{})
@@ -41,8 +41,8 @@ func Example() {
 	_, _ = file.CopyTo(ctx, os.Stdout, 0)
 }
 
-// Write a file that is on the server's stable storage when Write returns,
-// however often the server is started again meanwhile.
+// Write a file that is on the server's stable storage when write returns,
+// however often the server restarts meanwhile.
 func ExampleFile_CopyFrom() {
 	write := func(ctx context.Context, fs *nfsclient.FS, path string, data []byte) error {
 		f, err := fs.Create(ctx, path, 0o644)
@@ -58,7 +58,7 @@ func ExampleFile_CopyFrom() {
 	_ = write
 }
 
-// List a directory with the sizes of what is in it.
+// List a directory with the sizes of its entries.
 func ExampleFS_ReadDir() {
 	list := func(ctx context.Context, fs *nfsclient.FS) error {
 		for e, err := range fs.ReadDir(ctx, "/") {

@@ -17,8 +17,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// FuzzResults: whatever a server answers, a method returns, says what was
-// wrong, and keeps no buffer.
+// FuzzResults checks that for any results from a server, every method returns,
+// reports an error if the results are bad, and keeps no buffer.
 func FuzzResults(f *testing.F) {
 	for i, tt := range golden {
 		if files, _ := filepath.Glob("../nfs/nfs3/testdata/" + tt.file + "-res.hex"); len(files) > 0 {
@@ -37,8 +37,8 @@ func FuzzResults(f *testing.F) {
 	})
 }
 
-// FuzzWalk: a path leads where Linux says that it does, if it is not allowed to
-// leave a directory.
+// FuzzWalk checks that a path leads to the same object as on Linux, confined to
+// a directory.
 func FuzzWalk(f *testing.F) {
 	for _, tt := range walks {
 		f.Add(tt.path, true)
@@ -53,7 +53,7 @@ func FuzzWalk(f *testing.F) {
 		if name, target, ok := strings.Cut(e, " -> "); ok && !strings.HasPrefix(target, "/") {
 			require.NoError(f, root.Symlink(target, name))
 		} else if ok {
-			continue // the host has another root for these
+			continue // these begin at the host's root
 		} else if strings.HasSuffix(e, "/") {
 			require.NoError(f, root.Mkdir(strings.TrimSuffix(e, "/"), 0o755))
 		} else {
@@ -68,7 +68,7 @@ func FuzzWalk(f *testing.F) {
 	g.plant(tree...)
 	f.Fuzz(func(t *testing.T, path string, follow bool) {
 		if path == "" || len(path) > 1000 || strings.Contains(path, "\x00") || path[0] == '/' || strings.Count(path, "/") > 30 {
-			return // which the host has its own opinion on
+			return // the host treats these differently
 		}
 		g.wire.t = t
 		stat, hostStat := g.fs.Stat, root.Stat

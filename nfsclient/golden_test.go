@@ -22,7 +22,7 @@ var (
 	textFH = nfs3.FH{1, 0, 1, 1, 0, 0, 0, 0, 0xf3, 0x62, 0x70, 0x50, 2, 0, 0, 0, 0, 0, 0, 0}
 )
 
-// golden are calls of Linux's client, and ours that mean the same.
+// golden lists calls of Linux's client, and our equivalent calls.
 var golden = []struct {
 	file  string
 	apart bool // the item travels apart
@@ -91,10 +91,10 @@ var golden = []struct {
 	}},
 }
 
-// A recorder keeps the call and answers nothing.
+// A recorder records the call and returns no results.
 type recorder struct {
 	x   oncrpc.Exchange
-	msg []byte // from the XID on, as Linux would send it
+	msg []byte // from the XID on, as Linux sends it
 }
 
 var errRecorded = errors.New("recorded")
@@ -105,7 +105,8 @@ func (r *recorder) Call(_ context.Context, x *oncrpc.Exchange) error {
 	return errRecorded
 }
 
-// TestGolden: our calls are, to the octet, those of Linux's client.
+// TestGolden checks that our calls equal those of Linux's client, byte for
+// byte.
 func TestGolden(t *testing.T) {
 	for _, tt := range golden {
 		t.Run(tt.file, func(t *testing.T) {
@@ -122,8 +123,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestExchange: what a call says of its results is the bound of RFC 8267 less
-// what goes to Sink: R8267-3-1, R8267-3-2, R8267-4.1-1.
+// TestExchange checks that a call announces the bound of RFC 8267 for its
+// results, less the data for Sink: R8267-3-1, R8267-3-2, R8267-4.1-1.
 func TestExchange(t *testing.T) {
 	for _, tt := range []struct {
 		file    string

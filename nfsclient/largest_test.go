@@ -84,7 +84,7 @@ func (l largest) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) er
 	return nil
 }
 
-// everyProcedure makes one call of each.
+// everyProcedure makes one call of each procedure.
 func everyProcedure(ctx context.Context, c *Client) map[uint32]error {
 	fh := make(nfs3.FH, 8)
 	where := nfs3.DirOpArgs{Dir: fh, Name: []byte("name")}
@@ -115,8 +115,9 @@ func everyProcedure(ctx context.Context, c *Client) map[uint32]error {
 	return errs
 }
 
-// TestLargestResults: R8267-3-1, R8267-3-2, R8267-4.1-1. Whatever the thresholds, the
-// client provides for the longest results of each procedure, and for every octet.
+// TestLargestResults: R8267-3-1, R8267-3-2, R8267-4.1-1. It checks that, for
+// any thresholds, the client provides for the longest results of each
+// procedure, in full.
 func TestLargestResults(t *testing.T) {
 	for name, cfg := range map[string]rpcrdma.ClientConnConfig{
 		"1024 octets": {NoPrivateData: true}, "4096 octets": {}, "262144 octets": {Inline: 256 << 10},
@@ -138,8 +139,9 @@ func TestLargestResults(t *testing.T) {
 	}
 }
 
-// TestNoRetry: R8267-3.1-2, R8267-3.1-3, R8267-4.1-1. A transport error ends each
-// procedure; it is not called again with more room for the reply.
+// TestNoRetry: R8267-3.1-2, R8267-3.1-3, R8267-4.1-1. It checks that a
+// transport error ends each procedure, without a second call with more room for
+// the reply.
 func TestNoRetry(t *testing.T) {
 	refused := &rpcrdma.RemoteError{Code: rpcwire.ErrChunk}
 	g := newRig(t, Config{}, true)

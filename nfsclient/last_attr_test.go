@@ -9,8 +9,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// TestSyncStat: what the server says of a file with the answer to the last call
-// about its data, and nothing where others were under way or are to come.
+// TestSyncStat checks that SyncStat returns the attributes from the reply to
+// the last call about the file's data, and none if other calls were under way
+// or must follow.
 func TestSyncStat(t *testing.T) {
 	inBubble(t, small, func(t *testing.T, g *rig) {
 		f, w := g.behind(plenty)
@@ -37,7 +38,8 @@ func TestSyncStat(t *testing.T) {
 		write(0, 1, 2, 5)
 		said("a COMMIT")
 
-		// A COMMIT under way when Sync is called is not one that Sync made.
+		// A COMMIT under way when Sync is called does not count as made by
+		// Sync.
 		held := g.gate(nfs3.ProcCommit)
 		write(0, 1)
 		first := later(func() error { _, err := w.SyncStat(t.Context()); return err })
@@ -49,7 +51,8 @@ func TestSyncStat(t *testing.T) {
 		assert.False(t, (<-second).OK)
 		assert.True(t, first())
 
-		// What the server lost comes after the COMMIT that tells of it.
+		// Data lost by the server are sent after the COMMIT that shows the
+		// loss.
 		write(0, 1, 2)
 		require.NoError(t, w.Flush(t.Context()))
 		g.mem.restart()

@@ -10,18 +10,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A memFS is a file system in memory, for tests. It can be cut off from its
-// power: what nobody has made stable is gone then.
+// A memFS is a file system in memory, for tests. A restart loses all data that
+// are not stable.
 type memFS struct {
 	mu     sync.Mutex
 	nodes  map[uint64]*memNode
 	next   uint64
 	cookie uint64
 	clock  int64
-	verf   uint64 // of writes
+	verf   uint64 // the write verifier
 
-	bare   bool // attributes cannot be had, but by GetAttr
-	always bool // every write is stable, whatever was asked
+	bare   bool // only GetAttr returns attributes
+	always bool // every write is stable, even if UNSTABLE
 }
 
 type memNode struct {
@@ -62,7 +62,7 @@ func (m *memFS) newNode(t vfs.Type) uint64 {
 	return id
 }
 
-// restart loses what is not stable, and changes the verifier that tells so.
+// restart loses unstable data, and changes the write verifier.
 func (m *memFS) restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +78,7 @@ func memHandle(id uint64) vfs.Handle {
 	return h
 }
 
-// node finds an object of one of the given types, or of any.
+// node finds an object of one of the given types, or of any type.
 func (m *memFS) node(h vfs.Handle, types ...vfs.Type) (*memNode, error) {
 	b := h.AppendTo(nil)
 	if len(b) != 8 {

@@ -14,7 +14,7 @@ func (m *memFS) enter(d *memNode, name string, id uint64) {
 	d.attr.Mtime = m.now()
 }
 
-// make makes an object, or returns the one that is there with EEXIST.
+// make creates an object, or returns the existing object with EEXIST.
 func (m *memFS) make(dir vfs.Handle, name string, t vfs.Type, s *vfs.SetAttr) (*memNode, vfs.Made, error) {
 	d, err := m.node(dir, vfs.TypeDir)
 	if err != nil {
@@ -157,8 +157,8 @@ func (m *memFS) Link(_ context.Context, _ *vfs.Cred, h, dir vfs.Handle, name str
 	return m.maybe(n), m.wcc(d), err
 }
 
-// ReadDir knows only the verifier that is the directory's mtime of the time
-// when the listing began: any change makes the cookies invalid.
+// ReadDir uses as verifier the directory's mtime at the start of the listing:
+// any change makes the cookies invalid.
 func (m *memFS) ReadDir(_ context.Context, _ *vfs.Cred, dir vfs.Handle, cookie, verf uint64, plus bool, fn func(*vfs.Entry) bool) (vfs.MaybeAttr, uint64, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

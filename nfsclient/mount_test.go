@@ -21,7 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newMountRig exports /x, its subdirectory /x/d by that, and /z for others.
+// newMountRig exports /x, by which its subdirectory /x/d can be mounted too,
+// and /z for other clients.
 func newMountRig(t *testing.T) (*wire, *Mount) {
 	t.Helper()
 	w := &wire{t: t, mux: &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}}
@@ -99,8 +100,8 @@ func TestMountRefused(t *testing.T) {
 	assert.ErrorIs(t, m.Umnt(t.Context(), strings.Repeat("/", mount3.PathLen+1)), syscall.ENAMETOOLONG)
 }
 
-// TestMountFlavors: an export for other flavours is refused here, in words,
-// and not at the first NFS call.
+// TestMountFlavors checks that an export for other flavors is refused with a
+// clear error, and not at the first NFS call.
 func TestMountFlavors(t *testing.T) {
 	w, m := newMountRig(t)
 	for _, tt := range []struct {
@@ -121,7 +122,7 @@ func TestMountFlavors(t *testing.T) {
 	}
 }
 
-// mountCalls are all calls of the MOUNT program.
+// mountCalls makes all calls of the MOUNT program.
 func (m *Mount) mountCalls(ctx context.Context) map[string]error {
 	_, mnt := m.Mnt(ctx, "/x")
 	_, exports := m.Exports(ctx)
@@ -151,7 +152,7 @@ func TestMountMalformed(t *testing.T) {
 	}
 }
 
-// TestMountBounds: what is provided for the longest results.
+// TestMountBounds checks the room provided for the longest results.
 func TestMountBounds(t *testing.T) {
 	want := map[uint32]int{
 		mount3.ProcNull: 0, mount3.ProcUmnt: 0, mount3.ProcExport: 1 << 20, mount3.ProcDump: 1 << 20,

@@ -2,6 +2,6 @@
 
 package nfsclient
 
-// poolLosses is how many allocations a call may cost, because a sync.Pool
-// throws away some of what it is given when the race detector runs.
+// poolLosses is how many allocations a call may cost, because a sync.Pool drops
+// some of its items under the race detector.
 const poolLosses = 2.0

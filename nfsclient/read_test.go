@@ -20,11 +20,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// small is a Config of transfers that do not need large files in tests.
+// small is a Config for which tests need no large files.
 var small = Config{ReadSize: 4096, WriteSize: 4096, Depth: 4, Window: 8 * 4096}
 
-// reshape lets the server see other arguments of a procedure than the client
-// sent.
+// reshape changes the arguments of a procedure before the server sees them.
 func (w *wire) reshape(proc uint32, change func(x *oncrpc.Exchange)) {
 	w.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
 		if x.Prog == nfs3.Program && x.Proc == proc {
@@ -34,7 +33,7 @@ func (w *wire) reshape(proc uint32, change func(x *oncrpc.Exchange)) {
 	}
 }
 
-// shortReads makes the server read at most n octets at a time.
+// shortReads makes the server read at most n bytes at a time.
 func (w *wire) shortReads(n uint32) {
 	w.reshape(nfs3.ProcRead, func(x *oncrpc.Exchange) {
 		var a nfs3.ReadArgs
@@ -72,8 +71,8 @@ func TestReadAt(t *testing.T) {
 	})
 }
 
-// TestDepth: with a server that takes its time, every transfer has as many
-// calls in flight as it may, and not one more.
+// TestDepth checks that with a slow server, every transfer has exactly
+// Config.Depth calls in flight.
 func TestDepth(t *testing.T) {
 	const size = 40 * 4096
 	for name, transfer := range map[string]func(ctx context.Context, f *File) error{
@@ -105,14 +104,15 @@ func TestDepth(t *testing.T) {
 			assert.NoError(t, transfer(t.Context(), f))
 			want := small.Depth
 			if name == "CopyFrom" {
-				want++ // the COMMIT of what went before
+				want++ // the COMMIT of earlier data
 			}
 			assert.Equal(t, want, g.most, name)
 		})
 	}
 }
 
-// TestReadAtCalls: what fits into one call is one call.
+// TestReadAtCalls checks that a transfer that fits into one call makes one
+// call.
 func TestReadAtCalls(t *testing.T) {
 	g := newRig(t, small, true)
 	f := g.put("f", sample(5*4096))
@@ -154,7 +154,8 @@ func TestReadAtError(t *testing.T) {
 	assert.Equal(t, data[:n], p[:n])
 }
 
-// idle answers every call of proc with results of no octets.
+// idle answers every call of proc with the given results, which transfer no
+// bytes.
 func (w *wire) idle(proc uint32, results []byte) {
 	w.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
 		if x.Prog == nfs3.Program && x.Proc == proc {
@@ -205,7 +206,7 @@ func TestCopyTo(t *testing.T) {
 	})
 }
 
-// TestCopyToShortFile: nothing is read ahead of a short file.
+// TestCopyToShortFile checks that a short file is not read ahead.
 func TestCopyToShortFile(t *testing.T) {
 	g := newRig(t, small, true)
 	f := g.put("f", sample(4095))
@@ -235,7 +236,7 @@ func TestCopyToReadFails(t *testing.T) {
 	assert.EqualValues(t, 6*4096, n)
 }
 
-// A limited writer is full after some octets.
+// A limited writer accepts left bytes.
 type limited struct{ left int }
 
 var errFull = errors.New("disk full")
@@ -249,7 +250,8 @@ func (l *limited) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestCopyToWaits: no call is given up, for that can cost an RDMA connection.
+// TestCopyToWaits checks that no call is abandoned, because that can cost an
+// RDMA connection.
 func TestCopyToWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, small, true)
@@ -280,7 +282,7 @@ func TestFileAttributes(t *testing.T) {
 	assert.ErrorIs(t, f.Truncate(t.Context(), 0), syscall.EROFS)
 }
 
-// TestInOrder: everything is done.
+// TestInOrder checks that inOrder makes all calls.
 func TestInOrder(t *testing.T) {
 	for _, depth := range []int{1, 2, 7, 100} {
 		for _, n := range []int{0, 1, 2, 50} {
@@ -296,7 +298,8 @@ func TestInOrder(t *testing.T) {
 	}
 }
 
-// TestInOrderFailures: the lowest failure counts, whichever comes first.
+// TestInOrderFailures checks that the lowest failure counts, whichever comes
+// first.
 func TestInOrderFailures(t *testing.T) {
 	bad := errors.New("bad")
 	for _, first := range []int{0, 1} {

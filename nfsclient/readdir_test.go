@@ -15,7 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// fill makes n empty files in the file system's root, and returns their names.
+// fill creates n empty files in the file system's root, and returns their
+// names.
 func (g *rig) fill(n int) (names []string) {
 	g.mem.mu.Lock()
 	defer g.mem.mu.Unlock()
@@ -26,7 +27,7 @@ func (g *rig) fill(n int) (names []string) {
 	return names
 }
 
-// touch makes all cookies of the root invalid.
+// touch invalidates all cookies of the root.
 func (g *rig) touch() {
 	g.mem.mu.Lock()
 	defer g.mem.mu.Unlock()
@@ -74,7 +75,8 @@ func TestReadDir(t *testing.T) {
 	})
 }
 
-// TestReadNames: no call is made but READDIR, also where cookies go bad.
+// TestReadNames checks that only READDIR is called, even if cookies become
+// invalid.
 func TestReadNames(t *testing.T) {
 	g := newRig(t, small, true)
 	want := g.fill(3000)
@@ -96,8 +98,8 @@ func TestReadNames(t *testing.T) {
 	}
 }
 
-// TestReadDirPlain: without READDIRPLUS the entries are looked up, and it is
-// not asked for again.
+// TestReadDirPlain checks that without READDIRPLUS the entries are looked up,
+// and that READDIRPLUS is not tried again.
 func TestReadDirPlain(t *testing.T) {
 	g := newRig(t, small, true)
 	want := g.fill(500)
@@ -115,8 +117,9 @@ func TestReadDirPlain(t *testing.T) {
 	assert.NotZero(t, g.calls(nfs3.ProcReadDir))
 }
 
-// TestReadDirUnknown: entries that are gone before they can be looked up go,
-// those that may not be looked up stay, and a lost connection ends all.
+// TestReadDirUnknown checks that entries removed before their lookup are
+// dropped, that entries refused by LOOKUP stay, and that a lost connection ends
+// the listing.
 func TestReadDirUnknown(t *testing.T) {
 	g := newRig(t, small, true)
 	g.fill(3)
@@ -152,8 +155,8 @@ func TestReadDirUnknown(t *testing.T) {
 	assert.ErrorIs(t, err, fs.ErrClosed)
 }
 
-// TestReadDirRestart: the directory changes all the time, so that the server
-// forgets its cookies; each entry still comes once.
+// TestReadDirRestart checks that each entry is returned once although the
+// directory changes and the server forgets its cookies.
 func TestReadDirRestart(t *testing.T) {
 	g := newRig(t, Config{}, true)
 	g.fs.listSize = 4096
@@ -174,7 +177,7 @@ func TestReadDirRestart(t *testing.T) {
 	assert.Greater(t, g.calls(nfs3.ProcReadDirPlus), 10*maxRestarts)
 }
 
-// TestReadDirRestartsEnd: a listing that never gets further ends.
+// TestReadDirRestartsEnd checks that a listing that makes no progress ends.
 func TestReadDirRestartsEnd(t *testing.T) {
 	g := newRig(t, Config{}, true)
 	g.fs.listSize = 4096
@@ -196,8 +199,8 @@ func TestReadDirRestartsEnd(t *testing.T) {
 	assert.ErrorIs(t, err, nfs3.ErrBadCookie, "of the beginning itself")
 }
 
-// TestReadDirTooLong: what has grown too long to be remembered is not begun
-// again.
+// TestReadDirTooLong checks that a listing too long to be remembered is not
+// restarted.
 func TestReadDirTooLong(t *testing.T) {
 	s := scan{seen: make([]uint64, maxSeen-1)}
 	for i := range 3 {
@@ -217,7 +220,7 @@ func TestReadDirTooLong(t *testing.T) {
 	assert.ErrorIs(t, s.page(t.Context()), nfs3.ErrBadCookie)
 }
 
-// listing answers READDIRPLUS with these names.
+// listing answers READDIRPLUS with the given names.
 func (w *wire) listing(eof bool, names ...string) {
 	d := nfs3.NewDirWriter(nil, true, 8192, 8192)
 	for i, name := range names {
@@ -226,8 +229,8 @@ func (w *wire) listing(eof bool, names ...string) {
 	w.idle(nfs3.ProcReadDirPlus, d.Finish(&nfs3.PostOpAttr{}, 1, eof))
 }
 
-// TestReadDirHostile: who makes files of what is listed does not end up
-// elsewhere, nor for ever in the same place.
+// TestReadDirHostile checks that listed names cannot lead a caller to another
+// directory, and that a hostile listing ends.
 func TestReadDirHostile(t *testing.T) {
 	g := newRig(t, small, true)
 	for _, name := range []string{"", "/", "a/b", "../x", "a\x00b", "/etc/passwd"} {

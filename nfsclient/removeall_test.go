@@ -42,7 +42,8 @@ func TestRemoveAll(t *testing.T) {
 	}
 }
 
-// TestRemoveAllBusy: others fill the directory while it is emptied.
+// TestRemoveAllBusy checks a directory that other clients fill while it is
+// emptied.
 func TestRemoveAllBusy(t *testing.T) {
 	g := newRig(t, small, true)
 	g.plant("d/", "d/f")
@@ -64,7 +65,8 @@ func TestRemoveAllBusy(t *testing.T) {
 	assert.ErrorIs(t, g.fs.RemoveAll(t.Context(), "d"), nfs3.ErrNotEmpty, "there is an end to that")
 }
 
-// TestRemoveAllTogether: two remove the same tree, and neither minds.
+// TestRemoveAllTogether checks that two concurrent removals of the same tree
+// both succeed.
 func TestRemoveAllTogether(t *testing.T) {
 	g := newRig(t, small, false)
 	g.plant("d/")
@@ -80,7 +82,8 @@ func TestRemoveAllTogether(t *testing.T) {
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// TestRemoveAllFails: the error names what could not be removed.
+// TestRemoveAllFails checks that the error names the object that could not be
+// removed.
 func TestRemoveAllFails(t *testing.T) {
 	g := newRig(t, small, true)
 	g.plant("a/", "a/b/", "a/b/f", "a/b/c/")
@@ -97,8 +100,8 @@ func TestRemoveAllFails(t *testing.T) {
 	}
 }
 
-// TestRemoveAllDeep: a server that makes up directories without end does not
-// fill our memory.
+// TestRemoveAllDeep checks that a server that invents directories without end
+// does not fill our memory.
 func TestRemoveAllDeep(t *testing.T) {
 	g := newRig(t, small, true)
 	deep := strings.Repeat("d/", maxTree)

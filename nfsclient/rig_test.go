@@ -23,19 +23,19 @@ import (
 type wire struct {
 	t      testing.TB
 	mux    *oncrpc.Mux
-	placed bool // items travel apart, as over RDMA; else inline, as over TCP
+	placed bool // items travel apart, as over RDMA; otherwise inline, as over TCP
 
-	// before may answer a call in the server's place, with results or an
-	// error; after may put other results in the place of the server's.
-	// Both may look at the call and wait.
+	// before may answer a call instead of the server, with results or an error.
+	// after may replace the server's results. Both may inspect the call and
+	// wait.
 	before func(ctx context.Context, x *oncrpc.Exchange) (results []byte, err error)
 	after  func(x *oncrpc.Exchange, results []byte) []byte
 
 	mu    sync.Mutex
 	xid   uint32
-	count [nfs3.NumProc]int // calls of NFS that reached the server
+	count [nfs3.NumProc]int // NFS calls that reached the server
 	under int               // calls under way,
-	most  int               // and the most of them
+	most  int               // and their maximum
 }
 
 func (w *wire) begin() uint32 {
@@ -73,7 +73,8 @@ func (w *wire) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	return w.serve(ctx, xid, x)
 }
 
-// checkItems holds what may travel apart: R8267-4-1, R8267-4-2.
+// checkItems checks that only eligible items travel apart: R8267-4-1,
+// R8267-4-2.
 func (w *wire) checkItems(x *oncrpc.Exchange) {
 	if x.Prog == nfs3.Program {
 		arg, result := nfs3.DDPEligible(x.Proc)
@@ -83,7 +84,7 @@ func (w *wire) checkItems(x *oncrpc.Exchange) {
 	assert.Nil(w.t, x.Tail)
 }
 
-// answer makes results the results of a call.
+// answer sets the results of a call.
 func (w *wire) answer(x *oncrpc.Exchange, results []byte) error {
 	x.Lent = buf.Default.Get(len(results))
 	copy(x.Lent.B, results)
@@ -97,8 +98,8 @@ func (w *wire) serve(ctx context.Context, xid uint32, x *oncrpc.Exchange) error 
 		w.count[x.Proc]++
 		w.mu.Unlock()
 	}
-	// R8267-3-2, R8267-4.1-1: what the client provides for is enough, and
-	// the server gets not an octet more.
+	// R8267-3-2, R8267-4.1-1: the client provides enough room, and the server
+	// gets exactly that room.
 	req := oncrpc.Request{
 		Msg:      append(oncrpc.AppendCall(nil, xid, x, "client"), x.Args...),
 		Peer:     &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700"), Network: "rdma"},
@@ -154,7 +155,7 @@ type rig struct {
 	lost failures
 }
 
-// failures are what WriteBehinds said of data that they lost.
+// failures collects the errors that WriteBehinds reported for lost data.
 type failures struct {
 	mu  sync.Mutex
 	all []error
@@ -166,8 +167,8 @@ func (f *failures) add(err error) {
 	f.all = append(f.all, err)
 }
 
-// take returns the failures that no test has looked at. At the end of a test
-// there must be none.
+// take returns the failures not yet taken. At the end of a test there must be
+// none.
 func (f *failures) take() []error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,7 +177,7 @@ func (f *failures) take() []error {
 	return all
 }
 
-// newRig makes a rig whose server's files are served as /x.
+// newRig returns a rig whose server exports its files as /x.
 func newRig(t testing.TB, cfg Config, placed bool) *rig {
 	t.Helper()
 	g := &rig{mem: newMemFS(), wire: &wire{t: t, placed: placed, mux: &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}}}
@@ -210,7 +211,7 @@ func onBoth(t *testing.T, cfg Config, test func(t *testing.T, g *rig)) {
 	}
 }
 
-// put makes a file with data in it and returns it.
+// put creates a file with the given data and returns it.
 func (g *rig) put(path string, data []byte) *File {
 	g.t.Helper()
 	f, err := g.fs.Create(g.t.Context(), path, 0o644)
@@ -221,7 +222,7 @@ func (g *rig) put(path string, data []byte) *File {
 	return f
 }
 
-// content returns what the server has of a file, and has on stable storage.
+// content returns the server's data of a file, and the part on stable storage.
 func (g *rig) content(f *File) (data, stable []byte) {
 	g.t.Helper()
 	a, err := f.Stat(g.t.Context())
@@ -232,14 +233,14 @@ func (g *rig) content(f *File) (data, stable []byte) {
 	return n.data, n.stable
 }
 
-// sample returns n octets that repeat nowhere.
+// sample returns n pseudo-random bytes.
 func sample(n int) []byte {
 	p := make([]byte, n)
 	rand.NewChaCha8([32]byte{1}).Read(p)
 	return p
 }
 
-// failing returns results of a procedure that failed.
+// failing returns results of a procedure with the given status.
 func failing(proc uint32, status nfs3.Status) []byte {
 	switch proc {
 	case nfs3.ProcGetAttr:
@@ -276,7 +277,7 @@ func failing(proc uint32, status nfs3.Status) []byte {
 	return nil
 }
 
-// refuse answers the next times calls of proc with status.
+// refuse answers the next calls of proc with status, as many as times.
 func (w *wire) refuse(proc uint32, status nfs3.Status, times int) {
 	w.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
 		w.mu.Lock()

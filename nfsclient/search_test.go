@@ -19,12 +19,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// An answer is what a call of a test's network gets.
+// An answer handles the calls at an address of a test's network.
 type answer func(ctx context.Context, x *oncrpc.Exchange) error
 
 func (a answer) Call(ctx context.Context, x *oncrpc.Exchange) error { return a(ctx, x) }
 
-// What answers at an address.
+// The possible answers of an address.
 var (
 	refused   = answer(nil) // nothing listens
 	noProgram = answer(func(context.Context, *oncrpc.Exchange) error { return &oncrpc.ReplyError{Stat: 1} })
@@ -56,7 +56,8 @@ func rpcbindAt(port uint32) answer {
 	}
 }
 
-// A network is what can be dialled, and what was.
+// A network holds the addresses that can be dialed, and records dialed
+// addresses.
 type network struct {
 	t      *testing.T
 	at     map[string]answer
@@ -166,8 +167,8 @@ func TestMountSearch(t *testing.T) {
 	}
 }
 
-// TestSearchError: the error names each step with its address, and what to
-// change.
+// TestSearchError checks that the error names each step with its address, and a
+// remedy.
 func TestSearchError(t *testing.T) {
 	n := &network{t: t, at: map[string]answer{"srv:111": rpcbindAt(0)}}
 	s := MountSearch{NFS: noProgram, NFSAddr: "RDMA srv:20049", Host: "srv", Dial: n.dial}
@@ -197,7 +198,7 @@ func TestSearchHostilePort(t *testing.T) {
 	}
 }
 
-// TestSearchSilent: a server that answers nothing is given up within ten
+// TestSearchSilent checks that the search of a silent server ends within ten
 // seconds.
 func TestSearchSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -224,7 +225,7 @@ func TestSearchSilent(t *testing.T) {
 	})
 }
 
-// TestSearchOverTCP uses real connections.
+// TestSearchOverTCP checks a search over real connections.
 func TestSearchOverTCP(t *testing.T) {
 	w, _ := newMountRig(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

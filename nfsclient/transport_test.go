@@ -61,8 +61,8 @@ func overTCP(t *testing.T, mux *oncrpc.Mux) oncrpc.Caller {
 	return c
 }
 
-// TestTransports does a little of everything over each transport, with both
-// inline sizes.
+// TestTransports makes a variety of calls over each transport, with both inline
+// sizes.
 func TestTransports(t *testing.T) {
 	for name, dial := range map[string]func(t *testing.T, mux *oncrpc.Mux) oncrpc.Caller{
 		"TCP": overTCP,

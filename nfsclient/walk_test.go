@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A tree is what plant makes: "name/" is a directory, "name -> target" a
-// symbolic link, "name" a file with its own path in it.
+// plant creates the objects of a tree: "name/" is a directory, "name -> target"
+// a symbolic link, "name" a file that contains its own path.
 func (g *rig) plant(tree ...string) {
 	g.t.Helper()
 	for _, e := range tree {
@@ -42,7 +42,7 @@ var walkTree = []string{
 
 var walks = []struct {
 	path         string
-	stat, lstat  string // what is found: a path without links, or ""
+	stat, lstat  string // path of the object found, without links, or ""
 	estat, elist error
 }{
 	{path: "", stat: "/", lstat: "/"},
@@ -66,7 +66,7 @@ var walks = []struct {
 	{path: "rel", stat: "a/b", lstat: "rel"},
 	{path: "rel/", stat: "a/b", lstat: "a/b"},
 	{path: "rel/f", stat: "a/b/f", lstat: "a/b/f"},
-	{path: "rel/..", stat: "a", lstat: "a"}, // where the link leads, not where it stands
+	{path: "rel/..", stat: "a", lstat: "a"}, // the parent of the link's target, not of the link
 	{path: "up", stat: "a/b/f", lstat: "up"},
 	{path: "a/out", stat: "f", lstat: "a/out"},
 	{path: "a/b/root", stat: "f", lstat: "a/b/root"},
@@ -99,7 +99,7 @@ func TestWalk(t *testing.T) {
 	})
 }
 
-// wantNode compares what a path led to with what the file system has there.
+// wantNode checks that a path led to the file system's object at the path want.
 func (g *rig) wantNode(path, want string, n Node, wantErr, err error) {
 	g.t.Helper()
 	if wantErr != nil {
@@ -120,7 +120,8 @@ func (g *rig) wantNode(path, want string, n Node, wantErr, err error) {
 	assert.Equal(g.t, id, n.Attr.FileID, "%q leads elsewhere than to %q", path, want)
 }
 
-// TestAbsoluteLinks: below the export's own path they stay in the export.
+// TestAbsoluteLinks checks that absolute links below the export's own path stay
+// in the export.
 func TestAbsoluteLinks(t *testing.T) {
 	g := newRig(t, small, true)
 	g.plant("d/", "d/f", "in -> /srv/data/d/f", "all -> //srv///data", "out -> /srv/other/d/f",
@@ -148,7 +149,7 @@ func TestEmptyLink(t *testing.T) {
 	assert.ErrorIs(t, err, nfs3.ErrNoEnt)
 }
 
-// TestLinkLimit: forty links are followed, one more is not.
+// TestLinkLimit checks that forty links are followed, and no more.
 func TestLinkLimit(t *testing.T) {
 	g := newRig(t, small, true)
 	g.plant("l0")
@@ -161,7 +162,8 @@ func TestLinkLimit(t *testing.T) {
 	assert.ErrorIs(t, err, syscall.ELOOP)
 }
 
-// TestSub: paths begin at a directory, and lead out of it within the export.
+// TestSub checks that paths begin at a directory, and lead out of it only
+// within the export.
 func TestSub(t *testing.T) {
 	g := newRig(t, small, true)
 	g.plant(walkTree...)
@@ -184,7 +186,7 @@ func TestSub(t *testing.T) {
 	}
 }
 
-// TestNames covers the calls that have one path.
+// TestNames checks the calls with one path.
 func TestNames(t *testing.T) {
 	onBoth(t, small, func(t *testing.T, g *rig) {
 		ctx := t.Context()
@@ -219,7 +221,7 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestTwoPaths covers the calls that have two.
+// TestTwoPaths checks the calls with two paths.
 func TestTwoPaths(t *testing.T) {
 	g := newRig(t, small, true)
 	ctx := t.Context()

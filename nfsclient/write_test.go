@@ -17,7 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// shortWrites makes the server take at most n octets at a time.
+// shortWrites makes the server take at most n bytes at a time.
 func (w *wire) shortWrites(n int) {
 	w.reshape(nfs3.ProcWrite, func(x *oncrpc.Exchange) {
 		r := xdr.NewReader(x.Args)
@@ -55,8 +55,8 @@ func TestWriteAt(t *testing.T) {
 	})
 }
 
-// TestWriteAtCalls: one call, stable, where one is enough, and no COMMIT where
-// the server has all on stable storage anyway.
+// TestWriteAtCalls checks that one stable call is made if one suffices, and no
+// COMMIT if the server answers every WRITE as stable.
 func TestWriteAtCalls(t *testing.T) {
 	g := newRig(t, small, true)
 	f := g.put("f", nil)
@@ -94,8 +94,8 @@ func (g *rig) restartAt(proc uint32, numbers ...int) {
 	}
 }
 
-// TestWriteAtRestart: what a server loses between WRITE and COMMIT, or between
-// two WRITEs, is written again.
+// TestWriteAtRestart checks that data that the server loses between WRITE and
+// COMMIT, or between two WRITEs, are written again.
 func TestWriteAtRestart(t *testing.T) {
 	for name, at := range map[string]struct {
 		proc    uint32
@@ -121,7 +121,7 @@ func TestWriteAtRestart(t *testing.T) {
 	}
 }
 
-// TestWriteRestartWithinPiece: the server is started again while it takes one
+// TestWriteRestartWithinPiece checks a restart of the server while it takes one
 // piece in several steps.
 func TestWriteRestartWithinPiece(t *testing.T) {
 	g := newRig(t, Config{WriteSize: 4096, Depth: 1}, true)
@@ -171,7 +171,7 @@ func TestWriteAtError(t *testing.T) {
 	assert.Zero(t, n)
 }
 
-// stableOf returns how stable a WRITE shall be.
+// stableOf returns the stability that a WRITE asks for.
 func stableOf(x *oncrpc.Exchange) nfs3.Stable {
 	var a nfs3.WriteArgs
 	r := xdr.NewReader(x.Args)
@@ -202,8 +202,8 @@ func TestWriteAtServerBreaksItsWord(t *testing.T) {
 	assert.ErrorIs(t, err, errNoProgress)
 }
 
-// TestCommitRange: COMMIT is for what is not stable yet, and for all to the
-// end of the file where the range has no number.
+// TestCommitRange checks that COMMIT covers the pieces that are not stable, and
+// reaches to the end of the file if the range is too long for count.
 func TestCommitRange(t *testing.T) {
 	var r recorder
 	f := (&FS{c: New(&r, Config{})}).File(bigFH)
@@ -243,8 +243,8 @@ func TestSync(t *testing.T) {
 	assert.ErrorIs(t, f.Sync(t.Context()), nfs3.ErrIO)
 }
 
-// TestManyWriters: parts of one file from many goroutines, while the server
-// starts again and again.
+// TestManyWriters writes parts of one file from many goroutines, while the
+// server restarts repeatedly.
 func TestManyWriters(t *testing.T) {
 	g := newRig(t, small, false)
 	f := g.put("f", nil)
