@@ -12,13 +12,13 @@ import (
 // An aclProgram is NFSACL version 3.
 type aclProgram struct{ *Server }
 
-// aclProcedures has no NULL, which the RPC layer answers.
+// aclProcedures has no NULL, because the RPC layer answers it.
 var aclProcedures = [nfsacl.NumProc]procedure{
 	nfsacl.ProcGetACL: getACL,
 	nfsacl.ProcSetACL: setACL,
 }
 
-// ServeRPC does one NFSACL call.
+// ServeRPC handles one NFSACL call.
 func (p aclProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	if c.Proc >= nfsacl.NumProc || aclProcedures[c.Proc] == nil {
 		return oncrpc.ErrProcUnavail
@@ -26,9 +26,9 @@ func (p aclProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Repl
 	return p.serve(ctx, c, r, aclProcedures[c.Proc])
 }
 
-// getACL is GETACL. As knfsd has it, an object without a list, and one in a file
-// system that has none, has what its mode says: Linux's client asks for each
-// object again where it gets an error.
+// getACL is GETACL. As in knfsd, an object without a list gets the list
+// equivalent to its mode, also if its file system has no lists: after an error
+// Linux's client would ask again for each object.
 func getACL(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfsacl.GetACLArgs
 	a.Decode(&q.call.Args)
@@ -65,7 +65,7 @@ func (q *request) getACL(ctx context.Context, h vfs.Handle, res *nfsacl.GetACLRe
 	}
 	res.Status, res.Attr = q.status(err), wirePostAttr(&attr)
 	if max(len(access), len(def)) > nfsacl.MaxEntries {
-		res.Status = nfs3.ErrServerFault // no word for it; knfsd does not answer at all
+		res.Status = nfs3.ErrServerFault // no status fits; knfsd does not reply at all
 	}
 	res.Access, res.Default = wireACL(access), wireACL(def)
 }
@@ -103,7 +103,7 @@ func (q *request) setACL(ctx context.Context, h vfs.Handle, a *nfsacl.SetACLArgs
 	return wirePostAttr(&attr), q.status(err)
 }
 
-// modeACL returns the list that says what a mode says.
+// modeACL returns the list equivalent to a mode.
 func modeACL(mode uint32) vfs.ACL {
 	return vfs.ACL{
 		{Tag: vfs.ACLUserObj, Perm: uint8(mode >> 6 & 7)},
@@ -123,7 +123,7 @@ func wireACL(a vfs.ACL) nfsacl.ACL {
 	return out
 }
 
-// hostACL returns a list that is to be set, or nil where it is not meant.
+// hostACL returns the list to set, or nil if the mask does not include it.
 func hostACL(a nfsacl.ACL, meant bool) *vfs.ACL {
 	if !meant {
 		return nil

@@ -12,10 +12,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// An acquireProgram is the program of delegation counters (docs/delegation.md, Section 3).
+// An acquireProgram is the program of delegation counters (docs/delegation.md,
+// Section 3).
 type acquireProgram struct{ *Server }
 
-// ServeRPC does one call of it.
+// ServeRPC handles one call.
 func (p acquireProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	if c.Proc != delegation.ProcAcquire {
 		return oncrpc.ErrProcUnavail
@@ -42,7 +43,8 @@ func acquire(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	return nil
 }
 
-// acquire grants what can be granted of an object, or says why not.
+// acquire grants the available types of delegation for an object, or sets the
+// reason for granting none.
 func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Types, res *delegation.AcquireRes, r *oncrpc.Reply) nfs3.Status {
 	res.Status = delegation.StatusRefused
 	if q.export.keys == nil {
@@ -60,7 +62,7 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 		return nfs3.OK
 	}
 	defer s.Cancel()
-	if q.server.set.Load() != q.set { // SetExports has had all recalled, but not this
+	if q.server.set.Load() != q.set { // SetExports has recalled all delegations, except this one
 		return q.refuse(res, delegation.ReasonContended)
 	}
 	attr, err := q.export.fs.GetAttr(ctx, &q.cred, h)
@@ -102,15 +104,15 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 	return nfs3.OK
 }
 
-// refuse says why nothing is granted, where the Keeper does not.
+// refuse sets the reason of a refusal that the Keeper does not make.
 func (q *request) refuse(res *delegation.AcquireRes, why delegation.Reason) nfs3.Status {
 	q.server.grants.Refused(why)
 	res.Reason = why
 	return nfs3.OK
 }
 
-// mayKeep asks for the right to read, which READ and READDIR would need. Neither is
-// tried: that would count as an access of a directory.
+// mayKeep checks the right to read, which READ and READDIR would need. It does
+// not try either of them, because that would count as an access of a directory.
 func (q *request) mayKeep(ctx context.Context, h vfs.Handle) nfs3.Status {
 	rights, _, err := q.export.fs.Access(ctx, &q.cred, h, vfs.AccessRead)
 	if err == nil && rights == 0 {
@@ -119,8 +121,9 @@ func (q *request) mayKeep(ctx context.Context, h vfs.Handle) nfs3.Status {
 	return q.status(err)
 }
 
-// keepable returns what of types can be granted: all where the server makes every change
-// itself, else what the file system tells of by a lease.
+// keepable returns the types that can be granted: all of them if the server
+// itself makes every change, otherwise the types whose changes the file system
+// reports through a lease.
 func (q *request) keepable(t vfs.Type, types delegation.Types) (_ delegation.Types, leased bool) {
 	switch {
 	case q.options.Exclusive && t == vfs.TypeReg:
@@ -133,8 +136,8 @@ func (q *request) keepable(t vfs.Type, types delegation.Types) (_ delegation.Typ
 	return 0, false
 }
 
-// lease has a grant stand on a lease of the file system. Where there is no room for one,
-// another grant makes it.
+// lease bases a grant on a lease of the file system. If there is no room for a
+// lease, another grant is recalled.
 func (q *request) lease(ctx context.Context, s *delegserver.Asking, h vfs.Handle) (delegation.Reason, error) {
 	take := func(broken func()) (release func(), err error) {
 		return q.export.leaser.Lease(ctx, &q.cred, h, broken)

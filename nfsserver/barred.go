@@ -8,31 +8,31 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// barred tells whether the caller certainly may not write to a file or a directory: the
-// call is refused then as it stands, or else who may change nothing could have everybody
-// give back what they hold, over and over. What is not certain is left to the file
-// system. Its owner may write to a file whatever its mode is, and the superuser may be
-// refused for other reasons; and where an ACL lets others write, the bits of the group
-// show it.
+// barred reports whether the caller certainly may not write to a file or a
+// directory. Such a call is refused before any recall; otherwise a caller
+// without any rights could make all clients return their delegations, again and
+// again. Uncertain cases are left to the file system: the owner may write to a
+// file regardless of its mode, the superuser may be refused for other reasons,
+// and an ACL that lets other users write shows in the group's mode bits.
 func (q *request) barred(ctx context.Context, h vfs.Handle, t vfs.Type) bool {
 	rights, attr, err := q.export.fs.Access(ctx, &q.cred, h, vfs.AccessModify)
 	return err == nil && rights == 0 && attr.OK && attr.Type == t &&
 		q.cred.UID != 0 && q.cred.UID != attr.UID && attr.Mode&0o022 == 0
 }
 
-// asCallers tells whether file systems look at who the caller is: a daemon that is not
-// root does everything in its own name.
+// asCallers reports whether file systems check the caller's identity: a daemon
+// that is not root does everything as its own user.
 var asCallers = os.Geteuid() == 0
 
-// stranger tells whether the caller certainly is neither the superuser nor the owner of
-// what has these attributes.
+// stranger reports whether the caller certainly is neither the superuser nor
+// the owner of the object with these attributes.
 func (q *request) stranger(attr *vfs.MaybeAttr) bool {
 	return asCallers && attr.OK && q.cred.UID != 0 && q.cred.UID != attr.UID
 }
 
-// mayTake tells by a status whether the caller certainly may not change a name of a
-// directory that stands for an object, or for none. In a sticky directory that is for the
-// owner of either.
+// mayTake returns an error status if the caller certainly may not change a name
+// in a directory, whether the name exists or not. In a sticky directory only
+// the owner of the directory or of the object may.
 func (q *request) mayTake(ctx context.Context, dir vfs.Handle, object vfs.MaybeAttr) nfs3.Status {
 	if q.barred(ctx, dir, vfs.TypeDir) {
 		return nfs3.ErrAcces
@@ -48,9 +48,9 @@ func (q *request) mayTake(ctx context.Context, dir vfs.Handle, object vfs.MaybeA
 	return nfs3.OK
 }
 
-// maySet tells by a status whether the caller certainly may not set attributes. Mode,
-// owner and group are for the owner, and so are times but for the server's own; the rest
-// is for who may write.
+// maySet returns an error status if the caller certainly may not set the
+// attributes. Mode, owner and group are the owner's to set, and so are times
+// except the server's own time. The rest needs permission to write.
 func (q *request) maySet(ctx context.Context, h vfs.Handle, set *vfs.SetAttr) nfs3.Status {
 	_, attr, err := q.export.fs.Access(ctx, &q.cred, h, vfs.AccessModify)
 	switch {

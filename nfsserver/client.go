@@ -10,22 +10,22 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A verdict is what a peer may do with an export. It does not change.
+// A verdict is a peer's access to an export. It is immutable.
 type verdict struct {
-	status  nfs3.Status      // why it may do nothing
-	options *exports.Options // else
-	until   time.Time        // zero: for good
+	status  nfs3.Status      // the reason if access is refused
+	options *exports.Options // if access is permitted
+	until   time.Time        // zero: unlimited
 }
 
-// A memo is what was found out about a peer, for all exports of a set: its
-// connection remembers it.
+// A memo caches the verdicts on a peer for all exports of a set. The peer's
+// connection stores it.
 type memo struct {
 	set      uint64
 	verdicts []atomic.Pointer[verdict]
 }
 
-// verdict returns what a peer may do with e, which is an export of set. Where it
-// was asked before, that costs no allocation and waits for nothing.
+// verdict returns the access of a peer to e, which is an export of set. A
+// cached verdict costs no allocation and never waits.
 func (s *Server) verdict(ctx context.Context, p *oncrpc.Peer, set *exportSet, e *export) *verdict {
 	if p == nil {
 		return s.decide(ctx, p, e)
@@ -46,7 +46,8 @@ func (s *Server) verdict(ctx context.Context, p *oncrpc.Peer, set *exportSet, e 
 	return v
 }
 
-// decide asks who a peer is. It may wait for names, for a bounded time.
+// decide determines the access of a peer. It may wait for names, for a bounded
+// time.
 func (s *Server) decide(ctx context.Context, p *oncrpc.Peer, e *export) *verdict {
 	ctx, cancel := context.WithTimeout(ctx, namesTime)
 	defer cancel()
@@ -57,7 +58,7 @@ func (s *Server) decide(ctx context.Context, p *oncrpc.Peer, e *export) *verdict
 	}
 	switch {
 	case err != nil:
-		v.status = nfs3.ErrJukebox // to be asked again, and not to be told more than is right
+		v.status = nfs3.ErrJukebox // the client must ask again, and gets no undue access
 	case i < 0:
 		v.status = nfs3.ErrAcces
 	case !e.clients[i].Options.Insecure && !secure(p):
@@ -68,13 +69,13 @@ func (s *Server) decide(ctx context.Context, p *oncrpc.Peer, e *export) *verdict
 	return &v
 }
 
-// reservedPorts are those that only the superuser of a host may use.
+// reservedPorts is the bound below which only a host's superuser may use ports.
 const reservedPorts = 1024
 
-// secure tells whether a peer's port says that its host's superuser vouches for
-// what it sends. That of a connection on RDMA says nothing, for Linux's client
-// takes any; all of them count as secure there, as with knfsd. A caller within
-// this process has no port.
+// secure reports whether a peer's port shows that its host's superuser vouches
+// for the calls. The port of a connection on RDMA shows nothing, because
+// Linux's client takes any port; all of these count as secure, as in knfsd. A
+// caller within this process has no port.
 func secure(p *oncrpc.Peer) bool {
 	return p == nil || p.Network == "rdma" || p.Addr.Port() < reservedPorts
 }

@@ -14,61 +14,62 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Config says what a Server serves.
+// Config configures a Server.
 type Config struct {
 	Exports []Export
 
-	// MaxPayload is the most octets of one READ or WRITE; 0 means 1 MiB;
-	// below 4 KiB and above 4 MiB is an error.
+	// MaxPayload is the greatest number of bytes of one READ or WRITE; 0 means
+	// 1 MiB. A value below 4 KiB or above 4 MiB is an error.
 	MaxPayload int
 
-	// Key seals file handles, so that clients can use those alone that they
-	// were given. It must stay when the server starts again, and nobody
-	// else may know it. Zero means a random one: handles end with the Server,
-	// as NFS3ERR_STALE.
+	// Key seals file handles, so that clients can use only handles that they
+	// were given. It must stay the same across restarts of the server, and must
+	// be secret. Zero means a random key: handles then end with the Server, as
+	// NFS3ERR_STALE.
 	Key [32]byte
 
-	// Names tells what hosts are called, for clients that are named so; nil
-	// means that nobody has a name.
+	// Names resolves the names of hosts, for clients given by name; nil means
+	// that no host has a name.
 	Names exports.Names
 
-	// Groups, if not nil, tells the groups of a user on this host, which take
-	// the place of those that a call names: AUTH_SYS has room for 16. It is
-	// asked for every call, and should wait for a bounded time only; after an
-	// error the client is told to come again. UserGroups.Of is one.
+	// Groups, if not nil, returns the groups of a user on this host. They
+	// replace the groups in a call, because AUTH_SYS has room for only 16.
+	// Groups is called for every call, and should wait only for a bounded time;
+	// after an error the client is told to try again. UserGroups.Of is an
+	// implementation.
 	Groups func(ctx context.Context, uid uint32) ([]uint32, error)
 
-	// Grants keeps what clients hold by delegation counters; nil means that
-	// nobody holds anything. The Server does not close it.
+	// Grants keeps the delegations of clients; nil means that no client gets
+	// any. The Server does not close it.
 	Grants *delegserver.Keeper
 
-	// Log is told of errors of file systems that NFS has no word for; nil
+	// Log receives errors of file systems for which NFS has no status; nil
 	// means none.
 	Log *slog.Logger
 }
 
-// An Export is a file system that clients can mount. The zero value of all
-// but Path and FS is right: everyone may read and write, the superuser as
+// An Export is a file system that clients can mount. Path and FS are required.
+// The zero value of the rest lets everyone read and write, the superuser as
 // nobody.
 type Export struct {
-	// Path is the name that clients mount: absolute and clean, at most
-	// 1024 octets. Directories below it can be mounted too.
+	// Path is the name that clients mount: absolute and clean, at most 1024
+	// bytes. Directories below it can be mounted too.
 	Path string
 
-	// FS is what is served. The Server does not close it.
+	// FS is the served file system. The Server does not close it.
 	FS vfs.FS
 
-	// Clients is who may use the export, and how; exports.Find tells which
-	// of them a peer is. Empty means everyone, from any port.
+	// Clients lists the clients that may use the export, with their options;
+	// exports.Find matches a peer. Empty means everyone, from any port.
 	Clients []exports.Client
 
-	// ID is the export's identity in file handles, which must stay when
-	// the server starts again. 0 means the 32-bit FNV-1a hash of Path.
+	// ID is the export's identity in file handles. It must stay the same across
+	// restarts of the server. 0 means the 32-bit FNV-1a hash of Path.
 	ID uint32
 
-	// Released is called once SetExports has taken the export away, or given
-	// it another FS, and no call uses FS any more: it can be closed then.
-	// It may be called while SetExports runs. It may be nil.
+	// Released is called once SetExports has removed the export, or given it
+	// another FS, and no call uses FS any more: FS can then be closed. Released
+	// may be called while SetExports runs. It may be nil.
 	Released func()
 }
 

@@ -10,14 +10,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Clients may hold what others are about to change, by delegation counters
-// (docs/delegation.md, Section 5). So every procedure that changes an object calls
-// one of the functions here, or in naming.go, when nothing is left that would refuse
-// it, and ends there with a status that is not NFS3_OK. The change lasts until the end
-// of the request.
+// Clients may hold delegations of objects that other clients are about to
+// change (docs/delegation.md, Section 5). Every procedure that changes an
+// object must therefore call one of the functions here, or in naming.go, after
+// all other checks, and must end if the status is not NFS3_OK. The announced
+// change lasts until the end of the request.
 
-// beforeSetAttr says that an object is about to be changed by its handle, and waits for
-// other clients that hold it. So do the next two.
+// beforeSetAttr announces a change of an object given by its handle, and waits
+// for other clients that hold a delegation. So do the next two.
 func (q *request) beforeSetAttr(ctx context.Context, h vfs.Handle, set *vfs.SetAttr) nfs3.Status {
 	if q.blind() {
 		return nfs3.OK
@@ -28,7 +28,7 @@ func (q *request) beforeSetAttr(ctx context.Context, h vfs.Handle, set *vfs.SetA
 	return q.wait(ctx, h)
 }
 
-// beforeSetACL is beforeSetAttr for SETACL, which is for the owner.
+// beforeSetACL is beforeSetAttr for SETACL, which only the owner may use.
 func (q *request) beforeSetACL(ctx context.Context, h vfs.Handle) nfs3.Status {
 	return q.beforeSetAttr(ctx, h, &vfs.SetAttr{Mode: new(uint32)})
 }
@@ -44,7 +44,8 @@ func (q *request) beforeWrite(ctx context.Context, h vfs.Handle) nfs3.Status {
 	return q.wait(ctx, h)
 }
 
-// wait begins to change an object, and waits for those who hold it.
+// wait announces a change of an object, and waits for the holders of
+// delegations.
 func (q *request) wait(ctx context.Context, h vfs.Handle) nfs3.Status {
 	for {
 		ready, status := q.begin(q.call.Peer, []vfs.Handle{h})
@@ -57,19 +58,20 @@ func (q *request) wait(ctx context.Context, h vfs.Handle) nfs3.Status {
 	}
 }
 
-// blind tells whether nobody holds anything, and nobody will before the request ends.
+// blind reports whether there is no delegation, and none will be granted before
+// the request ends.
 func (q *request) blind() bool {
 	return q.export.keys == nil || q.server.grants.Blind(&q.change)
 }
 
-// begin marks objects as being changed by a peer, and tells whether nothing has to be
-// waited for.
+// begin announces that a peer changes objects, and reports whether it may do so
+// without waiting.
 func (q *request) begin(p *oncrpc.Peer, handles []vfs.Handle) (ready bool, status nfs3.Status) {
 	ready = true
 	for _, h := range handles {
 		key, err := q.keyOf(h)
 		switch {
-		case errors.Is(err, syscall.EOPNOTSUPP): // so nobody can hold it
+		case errors.Is(err, syscall.EOPNOTSUPP): // so it has no delegations
 			continue
 		case err != nil:
 			return false, q.status(err)
@@ -79,16 +81,16 @@ func (q *request) begin(p *oncrpc.Peer, handles []vfs.Handle) (ready bool, statu
 	return ready, nfs3.OK
 }
 
-// keyOf returns the octets that an object has in common with itself, however it was
-// found. They are valid until the next call.
+// keyOf returns the key of an object, which is the same for all its handles.
+// The key is valid until the next call of keyOf.
 func (q *request) keyOf(h vfs.Handle) (key []byte, err error) {
 	q.key, err = q.export.keys.AppendKey(q.key[:0], h)
 	return q.key, err
 }
 
-// await waits for those who hold what is to be changed. Meanwhile the call takes
-// nothing that another would need which ends the wait: neither a permit, nor one of
-// its connection's places.
+// await waits for the holders of delegations. Meanwhile the call occupies
+// neither a permit nor a slot of its connection, because the calls that end the
+// wait need them.
 func (q *request) await(ctx context.Context) nfs3.Status {
 	q.rest()
 	q.reply.StepAside()

@@ -10,9 +10,9 @@ import (
 // modeBits are the bits of a mode that RFC 1813, Section 2.6, defines.
 const modeBits = 0o7777
 
-// wireTime returns the wire form of t. Years before 1970 and behind 2106 have
-// none; modulo 2^32, as knfsd has it, two times that differ stay different,
-// which is what clients look at.
+// wireTime returns the wire form of t. Times before 1970 and after 2106 have
+// none. They are sent modulo 2^32, as in knfsd: two different times stay
+// different, and clients only compare them.
 func wireTime(t vfs.Time) nfs3.Time { return nfs3.Time{Sec: uint32(t.Sec), Nsec: t.Nsec} }
 
 func hostTime(t nfs3.Time) vfs.Time { return vfs.Time{Sec: int64(t.Sec), Nsec: t.Nsec} }
@@ -50,10 +50,10 @@ func wireWcc(w *vfs.WCC) nfs3.WccData {
 	return out
 }
 
-// hostSetAttr returns what a sattr3 asks for, which points into s, or
-// NFS3ERR_INVAL for what the host cannot store: no size of a file has 64 bits,
-// and the largest user and group mean "none" to chown, as the nanoseconds of
-// utimensat do beyond a second.
+// hostSetAttr returns the changes that a sattr3 asks for; the result points
+// into s. It returns NFS3ERR_INVAL for values that the host cannot store: no
+// file size has 64 bits, the largest user and group mean "none" to chown, and
+// nanoseconds beyond a second are special values of utimensat.
 func hostSetAttr(s *nfs3.SetAttr) (vfs.SetAttr, nfs3.Status) {
 	switch {
 	case s.UID.Set && s.UID.Value == math.MaxUint32,

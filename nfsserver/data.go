@@ -10,10 +10,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// maxFileSize is the most octets of a file, and what FSINFO says of it.
+// maxFileSize is the greatest size of a file in bytes, as in FSINFO.
 const maxFileSize = math.MaxInt64
 
-// read is READ (RFC 1813, Section 3.3.6). The data are the reply's data item
+// read is READ (RFC 1813, Section 3.3.6). The data is the reply's data item
 // (R8267-4-1).
 func read(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfs3.ReadArgs
@@ -22,7 +22,7 @@ func read(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.ReadRes
-	if !r.Mappable { // then it may wait, which is not to be done in a file system's time
+	if !r.Mappable { // NewItem may wait then, so call it before using the file system
 		r.NewItem(q.readCount(&a))
 	}
 	h, status := q.open(ctx, a.File)
@@ -37,7 +37,7 @@ func read(ctx context.Context, q *request, r *oncrpc.Reply) error {
 
 func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res *nfs3.ReadRes, r *oncrpc.Reply) {
 	count, off := q.readCount(a), a.Offset
-	if off > maxFileSize { // past the end of every file, so only the right to read is left to ask for
+	if off > maxFileSize { // past the end of every file: only check permission
 		off = 0
 	}
 	if q.lend(ctx, h, a, count, res, r) {
@@ -57,7 +57,8 @@ func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res 
 	res.Count, res.EOF = uint32(n), eof || a.Offset > maxFileSize
 }
 
-// lend is read without a copy, where file system, transport and data allow it.
+// lend is read without a copy, if the file system, the transport and the data
+// permit it.
 func (q *request) lend(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, count int, res *nfs3.ReadRes, r *oncrpc.Reply) bool {
 	if !r.Mappable || q.export.mapper == nil || a.Offset > maxFileSize {
 		return false
@@ -75,10 +76,11 @@ func (q *request) lend(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, coun
 	return true
 }
 
-// cutRead changes the head of a reply to READ, of whose data only n octets could
-// be sent: without an error the file ends there. With one the client will ask for
-// the rest, and hears of it; where there is nothing, it must hear now, because an
-// answer without data looks like the end of the file to some.
+// cutRead changes the head of a READ reply if only n bytes of the data could be
+// sent. Without an error the file ends there. With an error, the client asks
+// for the rest and gets the error then. If n is 0 the reply must carry the
+// error itself, because some clients take a reply without data for the end of
+// the file.
 func cutRead(head []byte, n int, err error) []byte {
 	res := head[len(head)-nfs3.ReadHeadLen:]
 	if n == 0 && err != nil {
@@ -97,9 +99,9 @@ func cutRead(head []byte, n int, err error) []byte {
 	return head
 }
 
-// readCount returns how many octets are read: not more than were asked for,
-// than FSINFO promises, than fit into the reply with their padding, and than
-// there are in front of the end of the largest file.
+// readCount returns how many bytes to read: at most the requested count, the
+// limit in FSINFO, the room in the reply with padding, and the bytes before the
+// greatest file size.
 func (q *request) readCount(a *nfs3.ReadArgs) int {
 	if a.Offset > maxFileSize {
 		return 0
@@ -134,8 +136,9 @@ func (q *request) write(ctx context.Context, h vfs.Handle, a *nfs3.WriteArgs, re
 	if res.Status = q.beforeWrite(ctx, h); res.Status != nfs3.OK {
 		return
 	}
-	// Before the write: if a Commit fails meanwhile, these data may be
-	// lost too, and the client must not see the new verifier beside them.
+	// Read the verifier before the write: if a Commit fails meanwhile, this
+	// data may be lost too, and the client must not see the new verifier with
+	// it.
 	verf := q.export.fs.WriteVerifier()
 	how := a.Stable
 	if q.options.Async {
@@ -143,7 +146,7 @@ func (q *request) write(ctx context.Context, h vfs.Handle, a *nfs3.WriteArgs, re
 	}
 	n, done, wcc, err := q.export.fs.Write(ctx, &q.cred, h, data, a.Offset, vfs.Stable(how))
 	if n > 0 {
-		err = nil // the client sends the rest again, and gets the error for that
+		err = nil // the client sends the rest again, and then gets the error
 	}
 	committed := nfs3.Stable(done)
 	if q.options.Async {
@@ -184,16 +187,16 @@ func (q *request) commit(ctx context.Context, h vfs.Handle, a *nfs3.CommitArgs, 
 		return
 	}
 	if a.Offset > maxFileSize || uint64(a.Count) > maxFileSize-a.Offset {
-		a.Offset, a.Count = 0, 0 // no file has such a range: the whole file is on the safe side
+		a.Offset, a.Count = 0, 0 // no file has such a range: commit the whole file
 	}
 	wcc, err := q.export.fs.Commit(ctx, &q.cred, h, a.Offset, a.Count)
-	// The verifier comes after the commit: if another one failed
-	// meanwhile, the client has to send its data again.
+	// Read the verifier after the commit: if another commit failed meanwhile,
+	// the client must send its data again.
 	*res = nfs3.CommitRes{Status: q.fileStatus(err), Wcc: wireWcc(&wcc), Verf: q.export.fs.WriteVerifier()}
 }
 
-// fileStatus is status for procedures on regular files: RFC 1813, Section
-// 3.3.6, calls NFS3ERR_ISDIR wrong for objects that are none.
+// fileStatus is status for procedures on regular files. RFC 1813, Section
+// 3.3.6, excludes NFS3ERR_ISDIR for objects that are not regular files.
 func (q *request) fileStatus(err error) nfs3.Status {
 	status := q.status(err)
 	if status == nfs3.ErrIsDir {

@@ -36,9 +36,9 @@ func readDirPlus(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	return nil
 }
 
-// dirCount returns the octets of results without the status that a listing
-// may have: not more than were asked for, than a READ may have, and than fit
-// into the reply.
+// dirCount returns how many bytes the results of a listing may have, without
+// the status: at most the requested count, the limit of a READ, and the room in
+// the reply.
 func (q *request) dirCount(count uint32) uint32 {
 	room := max(0, q.call.MaxReply-4)
 	return uint32(min(int64(count), int64(q.server.payload), int64(room)))
@@ -51,7 +51,7 @@ func (q *request) list(ctx context.Context, b []byte, fh nfs3.FH, cookie, verf u
 		return appendDirFailure(b, status, nfs3.PostOpAttr{})
 	}
 	if cookie == 0 {
-		verf = 0 // a listing starts anew, whatever was left of the last one
+		verf = 0 // a new listing ignores the verifier of an earlier one
 	}
 	attr, verf, eof, err := q.export.fs.ReadDir(ctx, &q.cred, dir, cookie, verf, plus, func(e *vfs.Entry) bool {
 		return w.Add(q.entry(e))
@@ -66,7 +66,7 @@ func (q *request) list(ctx context.Context, b []byte, fh nfs3.FH, cookie, verf u
 	return w.Finish(&dirAttr, verf, eof)
 }
 
-// entry returns the wire form of e, which is valid until the next one.
+// entry returns the wire form of e, which is valid until the next call.
 func (q *request) entry(e *vfs.Entry) *nfs3.Entry {
 	q.dirEntry = nfs3.Entry{FileID: e.FileID, Name: e.Name, Cookie: e.Cookie, Attr: wirePostAttr(&e.Attr)}
 	if e.HasHandle {

@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// An export is an Export of a set with its defaults filled in.
+// An export is an Export of a set with its defaults set.
 type export struct {
 	*source
 	config  Export
@@ -20,7 +20,7 @@ type export struct {
 	path    string
 	id      uint32
 	clients []exports.Client // not empty
-	entry   mount3.Export    // as EXPORT tells of it
+	entry   mount3.Export    // the entry in the results of EXPORT
 }
 
 func newExport(c *Export, index int) *export {
@@ -34,7 +34,8 @@ func newExport(c *Export, index int) *export {
 	return e
 }
 
-// groups are clients as EXPORT tells of them: none stands for everyone.
+// groups returns the clients for the results of EXPORT; an empty list means
+// everyone.
 func groups(clients []exports.Client) (list [][]byte) {
 	for _, c := range clients {
 		if c.Host.Kind == exports.Any {
@@ -45,7 +46,8 @@ func groups(clients []exports.Client) (list [][]byte) {
 	return list
 }
 
-// addrOf returns where a peer is; the zero Addr for a caller within this process.
+// addrOf returns a peer's address, or the zero Addr for a caller within this
+// process.
 func addrOf(p *oncrpc.Peer) netip.Addr {
 	if p == nil {
 		return netip.Addr{}
@@ -53,7 +55,7 @@ func addrOf(p *oncrpc.Peer) netip.Addr {
 	return p.Addr.Addr().Unmap()
 }
 
-// squash returns whom a call with credential from is done for. The groups are
+// squash returns the identity for a call with credential from. The groups are
 // appended to groups.
 func squash(o *exports.Options, from *rpcmsg.Cred, groups []uint32) vfs.Cred {
 	uid, gid := o.AnonUID.Number(), o.AnonGID.Number()
@@ -66,7 +68,7 @@ func squash(o *exports.Options, from *rpcmsg.Cred, groups []uint32) vfs.Cred {
 	}
 }
 
-// mapGroups appends what stands for a caller's groups to groups.
+// mapGroups appends the mapped groups of a caller to groups.
 func mapGroups(o *exports.Options, from, groups []uint32) []uint32 {
 	groups = slices.Grow(groups, len(from))
 	for _, g := range from {
@@ -75,8 +77,8 @@ func mapGroups(o *exports.Options, from, groups []uint32) []uint32 {
 	return groups
 }
 
-// mapID returns what stands for a caller's user or group. The largest id is
-// none: setfsuid and its kin take it for "as before", which would be the
+// mapID maps a caller's user or group. The largest id is always mapped:
+// setfsuid and similar calls take it for "unchanged", which would mean the
 // daemon itself.
 func mapID(o *exports.Options, id, anon uint32) uint32 {
 	if id == 0 && !o.NoRootSquash || id == math.MaxUint32 {

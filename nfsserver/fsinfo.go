@@ -30,7 +30,7 @@ func fsStat(ctx context.Context, q *request, r *oncrpc.Reply) error {
 }
 
 // fsInfo is FSINFO (RFC 1813, Section 3.3.19). A client that may not use the
-// export learns what this server can do, and nothing of the file system.
+// export learns the limits of this server, but nothing about the file system.
 func fsInfo(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfs3.HandleArgs
 	a.Decode(&q.call.Args)

@@ -12,16 +12,17 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// identify sets q.cred to in whose name the call is done. It may wait where the
-// server's own word on a user's groups counts; the error is that there is none.
+// identify sets q.cred to the identity for the call. It may wait if the
+// server's own groups of the user replace the caller's; the error means that
+// they are unavailable.
 func (q *request) identify(ctx context.Context, o *exports.Options) error {
 	q.cred = squash(o, &q.call.Cred, q.groups[:0])
 	lookup := q.server.groups
 	if lookup == nil || o.AllSquash || q.call.Cred.Flavor != rpcmsg.AuthSys {
 		return nil
 	}
-	// The superuser of a client that has become somebody else here is not in
-	// the groups of this host's.
+	// A superuser of a client that was mapped to another user is not in that
+	// user's groups on this host.
 	if q.cred.UID != q.call.Cred.UID {
 		q.cred.Groups = nil
 		return nil
@@ -35,17 +36,17 @@ func (q *request) identify(ctx context.Context, o *exports.Options) error {
 	return nil
 }
 
-// UserGroups remembers which groups the users of this host are in, for
-// Config.Groups. It may be used by many goroutines at once.
+// UserGroups caches the groups of this host's users, for Config.Groups. It is
+// safe for concurrent use.
 type UserGroups struct {
 	lookup  func(uid uint32) ([]uint32, error)
-	looking chan struct{} // has an element for each lookup, given up or not
+	looking chan struct{} // has an element for each running lookup, abandoned or not
 	answers *lookupcache.Answers[uint32, []uint32]
 }
 
-// NewUserGroups returns a UserGroups that asks lookup, or the host's user database
-// if that is nil. An error that is a user.UnknownUserIdError means a user who is in
-// no group. log is told of others; nil means none.
+// NewUserGroups returns a UserGroups that calls lookup, or uses the host's user
+// database if lookup is nil. A user.UnknownUserIdError means that the user is
+// in no group. Other errors are written to log; nil means no log.
 func NewUserGroups(lookup func(uid uint32) ([]uint32, error), log *slog.Logger) *UserGroups {
 	if lookup == nil {
 		lookup = hostGroups
@@ -67,17 +68,17 @@ func NewUserGroups(lookup func(uid uint32) ([]uint32, error), log *slog.Logger) 
 	return g
 }
 
-// Of returns the groups of a user, which nobody may change; none for a user whom
-// this host does not know.
+// Of returns the groups of a user, which must not be changed, or none for a
+// user unknown to this host.
 func (g *UserGroups) Of(ctx context.Context, uid uint32) ([]uint32, error) {
 	return g.answers.Of(ctx, uid)
 }
 
-// Close ends it. No groups are known from then on.
+// Close stops the lookups. Of fails from then on.
 func (g *UserGroups) Close() { g.answers.Close() }
 
-// ask asks for a user's groups. What the host asks for them, some server perhaps,
-// may hang and cannot be called off, so it is left behind when ctx ends.
+// ask looks up a user's groups. The lookup may depend on a remote server, may
+// hang and cannot be cancelled, so it is abandoned when ctx ends.
 func (g *UserGroups) ask(ctx context.Context, uid uint32) (gids []uint32, none bool, err error) {
 	select {
 	case g.looking <- struct{}{}:
@@ -103,7 +104,7 @@ func (g *UserGroups) ask(ctx context.Context, uid uint32) (gids []uint32, none b
 	return found, false, failed
 }
 
-// hostGroups asks the user database of this host.
+// hostGroups queries the user database of this host.
 func hostGroups(uid uint32) ([]uint32, error) {
 	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
 	if err != nil {

@@ -17,16 +17,16 @@ const (
 // The longest handle of a file system fits.
 const _ = uint(nfs3.FHSize - handleHead - vfs.MaxHandle - sealLen)
 
-// appendHandle appends the file handle of an export's object to b, which is
-// empty.
+// appendHandle appends the file handle of an export's object to b, which must
+// be empty.
 func (s *sealer) appendHandle(m *mac, b []byte, export uint32, h *vfs.Handle) []byte {
 	b = binary.BigEndian.AppendUint32(append(b, handleVersion), export)
 	return s.append(m, h.AppendTo(b))
 }
 
-// parseHandle takes a file handle apart. NFS3ERR_BADHANDLE is what no server
-// of this kind has made; NFS3ERR_STALE, what one with another key may have: to
-// a client, its object has gone.
+// parseHandle parses a file handle. NFS3ERR_BADHANDLE means that no server of
+// this kind made the handle. NFS3ERR_STALE means that a server with another key
+// may have made it: to the client, the object has gone.
 func (s *sealer) parseHandle(m *mac, fh nfs3.FH) (export uint32, h vfs.Handle, status nfs3.Status) {
 	if len(fh) < handleHead+sealLen || fh[0] != handleVersion {
 		return 0, h, nfs3.ErrBadHandle

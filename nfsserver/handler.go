@@ -15,20 +15,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/billy"
 )
 
-// HandlerExport returns the file system of a go-nfs handler, to be exported: the
-// one that the handler mounts as "/". Its file handles are the handler's, which
-// may have 44 octets at most: longer ones are an error here, if the root's is, or
-// of the call that needs one, as is the root's where it is empty. Several calls
-// may use the handler at once, as go-nfs's connections do; changes are done one at
-// a time.
+// HandlerExport returns the file system of a go-nfs handler for an Export: the
+// file system that the handler mounts as "/". It uses the handler's file
+// handles, which may have at most 44 bytes. A longer handle of the root is an
+// error of HandlerExport; any other longer handle, or an empty one of the root,
+// is an error of the call that needs it. Several calls may use the handler at
+// once, as go-nfs's connections do; changes are done one at a time.
 //
-// The handler is not asked whether a client may mount: that is Export.Clients's.
-// What package vfs/billy says of file systems that do not know their callers goes
-// for this one, and what it says of the host's files without a Sync: they are an
-// error. All else is taken to be stable once it is closed (billy.Options.Volatile). Links, devices, sockets and FIFOs are made where the handler's
-// Change is an nfs.UnixChange.
+// The handler is not asked whether a client may mount; Export.Clients decides.
+// Package vfs/billy describes the limits of file systems that do not know their
+// callers, and these limits apply here. So does its rule that the host's files
+// without a Sync are an error. All other files count as stable once closed
+// (billy.Options.Volatile). Links, devices, sockets and FIFOs can be made if
+// the handler's Change is an nfs.UnixChange.
 func HandlerExport(h nfs.Handler) (vfs.FS, error) {
-	here, there := net.Pipe() // for handlers that look at whom they serve
+	here, there := net.Pipe() // for handlers that look at the connection
 	defer here.Close()
 	defer there.Close()
 	status, fs, _ := h.Mount(context.Background(), here, nfs.MountRequest{Dirpath: []byte("/")})
@@ -49,8 +50,8 @@ func HandlerExport(h nfs.Handler) (vfs.FS, error) {
 	return f, nil
 }
 
-// ofHost tells whether the files of fs are the host's, which keeps what was written
-// to them in memory until they are synced.
+// ofHost reports whether the files of fs are the host's, which keeps written
+// data in memory until a sync.
 func ofHost(fs gobilly.Filesystem) bool {
 	fi, err := fs.Lstat(fs.Join())
 	if err != nil {
@@ -60,7 +61,8 @@ func ofHost(fs gobilly.Filesystem) bool {
 	return ok
 }
 
-// handlerInfo is what go-nfs's handlers tell of a file, or the host.
+// handlerInfo returns the information that a go-nfs handler, or the host, has
+// about a file.
 func handlerInfo(fi os.FileInfo) (billy.Info, bool) {
 	if x, ok := billy.SysInfo(fi); ok {
 		return x, true
@@ -75,8 +77,8 @@ func handlerInfo(fi os.FileInfo) (billy.Info, bool) {
 	}, true
 }
 
-// handlerFSStat asks a handler for its space, as go-nfs does: what the handler
-// does not say has no end.
+// handlerFSStat asks a handler for its space, as go-nfs does: values that the
+// handler does not set are unlimited.
 func handlerFSStat(ctx context.Context, h nfs.Handler, fs gobilly.Filesystem) (vfs.FSStat, error) {
 	const much = 1 << 62
 	s := nfs.FSStat{TotalSize: much, FreeSize: much, AvailableSize: much, TotalFiles: much, FreeFiles: much, AvailableFiles: much}
@@ -103,5 +105,6 @@ func (h handlerHandles) Path(handle []byte) ([]string, error) {
 	return path, err
 }
 
-// Forget has nobody to tell of an error: what is not forgotten goes by its path.
+// Forget ignores an error: a handle that is not forgotten still leads to its
+// path.
 func (h handlerHandles) Forget(handle []byte) { _ = h.h.InvalidateHandle(h.fs, handle) }

@@ -77,8 +77,9 @@ func mknod(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	})
 }
 
-// makeObject is what CREATE, MKDIR, SYMLINK and MKNOD have in common. status
-// is what is wrong with the other arguments; to, what becomes of an object that is there.
+// makeObject is the common part of CREATE, MKDIR, SYMLINK and MKNOD. status is
+// the verdict on the other arguments; to says what the procedure does to an
+// existing object.
 func (q *request) makeObject(ctx context.Context, r *oncrpc.Reply, where *nfs3.DirOpArgs, status nfs3.Status, to taken, mk maker) error {
 	var res nfs3.MakeRes
 	var dir vfs.Handle

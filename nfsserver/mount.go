@@ -16,16 +16,16 @@ import (
 // A mountProgram is MOUNT version 3.
 type mountProgram struct{ *Server }
 
-// ServeRPC does one MOUNT call. RFC 1813, Section 5.2, wants an AUTH_SYS
-// credential for some procedures, but they mean nothing by it here, where
-// AUTH_NONE may use a mounted export too: nobody is refused for his flavour.
+// ServeRPC handles one MOUNT call. RFC 1813, Section 5.2, requires an AUTH_SYS
+// credential for some procedures. It would gain nothing here, because AUTH_NONE
+// may use a mounted export too, so no call is refused for its flavor.
 func (p mountProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	var args mount3.PathArgs
 	switch c.Proc {
 	case mount3.ProcMnt, mount3.ProcUmnt:
 		args.Decode(&c.Args)
 	case mount3.ProcDump, mount3.ProcUmntAll, mount3.ProcExport:
-	default: // NULL is answered by the RPC layer
+	default: // the RPC layer answers NULL
 		return oncrpc.ErrProcUnavail
 	}
 	if err := c.Args.Done(); err != nil {
@@ -53,10 +53,10 @@ func (p mountProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Re
 	return nil
 }
 
-// flavors are the credentials that NFS calls may have.
+// flavors are the permitted credentials of NFS calls.
 var flavors = []uint32{rpcmsg.AuthSys, rpcmsg.AuthNone}
 
-// mnt is MNT (RFC 1813, Section 5.2.1): an export or a directory below it.
+// mnt is MNT (RFC 1813, Section 5.2.1) of an export or a directory below it.
 func (p mountProgram) mnt(ctx context.Context, peer *oncrpc.Peer, name string) mount3.MntRes {
 	name = cleanPath(name)
 	e, rest, status := p.exportFor(ctx, peer, name)
@@ -77,18 +77,18 @@ func (p mountProgram) mnt(ctx context.Context, peer *oncrpc.Peer, name string) m
 	return mount3.MntRes{Handle: p.seal.appendHandle(new(mac), nil, e.id, &h), Flavors: flavors}
 }
 
-// cleanPath brings paths that mean the same to one form. No symbolic links are
-// followed here, so that ".." can be resolved before a file system is asked.
+// cleanPath normalizes a path. It can resolve ".." before a file system is
+// asked, because symbolic links are not followed here.
 func cleanPath(name string) string {
 	if !path.IsAbs(name) {
-		return name // which no export is called
+		return name // no export has such a path
 	}
 	return path.Clean(name)
 }
 
-// exportFor returns the export with the longest path that name lies in of those
-// that peer may use, as knfsd does, and what of name leads on from there. The
-// caller leaves the export.
+// exportFor returns the export with the longest path that contains name, among
+// the exports that peer may use, as knfsd does, and the rest of name below it.
+// The caller must leave the export.
 func (p mountProgram) exportFor(ctx context.Context, peer *oncrpc.Peer, name string) (e *export, rest string, status mount3.Status) {
 	set := p.set.Load()
 	status = mount3.ErrNoEnt
@@ -96,10 +96,10 @@ func (p mountProgram) exportFor(ctx context.Context, peer *oncrpc.Peer, name str
 		switch v := p.verdict(ctx, peer, set, e); v.status {
 		case nfs3.OK:
 			if !e.enter() {
-				return p.exportFor(ctx, peer, name) // there is another set already
+				return p.exportFor(ctx, peer, name) // another set is current already
 			}
 			return e, strings.TrimPrefix(strings.TrimPrefix(name, e.path), "/"), mount3.OK
-		case nfs3.ErrJukebox: // for which MOUNT has no word
+		case nfs3.ErrJukebox: // MOUNT has no status for it
 			return nil, "", mount3.ErrServerFault
 		default:
 			status = mount3.ErrAcces
@@ -108,7 +108,7 @@ func (p mountProgram) exportFor(ctx context.Context, peer *oncrpc.Peer, name str
 	return nil, "", status
 }
 
-// above returns the exports that a path lies in, the longest path first.
+// above returns the exports that contain a path, the longest path first.
 func (set *exportSet) above(name string) (found []*export) {
 	for _, e := range set.list {
 		tail, ok := strings.CutPrefix(name, e.path)
@@ -120,9 +120,9 @@ func (set *exportSet) above(name string) (found []*export) {
 	return found
 }
 
-// walk looks a path up, name by name, as the superuser: who may mount is
-// decided by the export alone. A symbolic link on the way is no directory, so
-// that no path leads out of the export.
+// walk looks up a path, name by name, as the superuser: the export alone
+// decides who may mount. A symbolic link on the way is not a directory, so no
+// path leads out of the export.
 func (p mountProgram) walk(ctx context.Context, e *export, rest string) (vfs.Handle, mount3.Status) {
 	root := new(vfs.Cred)
 	h := e.fs.Root()
@@ -151,7 +151,7 @@ func (p mountProgram) walk(ctx context.Context, e *export, rest string) (vfs.Han
 	return h, mount3.OK
 }
 
-// mountStatus returns what MOUNT calls a status of NFS.
+// mountStatus converts a status of NFS to one of MOUNT.
 func mountStatus(status nfs3.Status) mount3.Status {
 	switch status {
 	case nfs3.ErrNoEnt, nfs3.ErrStale:
@@ -167,8 +167,8 @@ func mountStatus(status nfs3.Status) mount3.Status {
 	}
 }
 
-// appendTo appends the results of EXPORT, as many entries as fit into
-// limit octets: the list has no way to be continued.
+// appendTo appends the results of EXPORT, as many entries as fit into limit
+// bytes: the protocol cannot continue the list.
 func (set *exportSet) appendTo(b []byte, limit int) []byte {
 	var res mount3.ExportRes
 	limit -= mount3.ListEnd
@@ -181,7 +181,7 @@ func (set *exportSet) appendTo(b []byte, limit int) []byte {
 	return res.AppendTo(b)
 }
 
-// hostOf returns what DUMP calls a client.
+// hostOf returns the name of a client in DUMP.
 func hostOf(p *oncrpc.Peer) string {
 	if p == nil {
 		return ""

@@ -7,13 +7,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 )
 
-// A mountEntry is a client and the path that it mounted.
+// A mountEntry is a client and the path that the client mounted.
 type mountEntry struct{ host, path string }
 
 func (e *mountEntry) size() int { return mount3.MountSize(len(e.host), len(e.path)) }
 
-// A mountList remembers who called MNT. Nothing depends on it: clients that
-// crash stay in it, and an entry may have made room for a newer one.
+// A mountList remembers the clients that called MNT. Nothing depends on it:
+// clients that crash stay in the list, and old entries make room for newer
+// ones.
 type mountList struct {
 	mu      sync.Mutex
 	entries []mountEntry // the oldest first, maxMounts at most
@@ -44,7 +45,7 @@ func (l *mountList) removeAll(host string) {
 	l.entries = slices.DeleteFunc(l.entries, func(e mountEntry) bool { return e.host == host })
 }
 
-// size returns the bytes of the results of DUMP.
+// size returns the size of the results of DUMP in bytes.
 func (l *mountList) size() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +57,7 @@ func (l *mountList) size() int {
 }
 
 // appendTo appends the results of DUMP, as many entries as fit into limit
-// octets: the list has no way to be continued.
+// bytes: the protocol cannot continue the list.
 func (l *mountList) appendTo(b []byte, limit int) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

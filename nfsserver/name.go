@@ -6,19 +6,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A dotNames is what a procedure answers to the names "." and "..", on which
-// each has its own (RFC 1813, Section 3.2).
+// A dotNames holds a procedure's statuses for the names "." and "..", which
+// differ between procedures (RFC 1813, Section 3.2).
 type dotNames struct{ dot, dotDot nfs3.Status }
 
 var (
 	dotsFound  = dotNames{nfs3.OK, nfs3.OK}             // LOOKUP
 	dotsExist  = dotNames{nfs3.ErrExist, nfs3.ErrExist} // Section 3.3.9; CREATE, SYMLINK and MKNOD alike
-	dotsRemove = dotNames{nfs3.ErrAcces, nfs3.ErrAcces} // not said; as knfsd
+	dotsRemove = dotNames{nfs3.ErrAcces, nfs3.ErrAcces} // unspecified; as in knfsd
 	dotsRmdir  = dotNames{nfs3.ErrInval, nfs3.ErrExist} // Section 3.3.13
 	dotsRename = dotNames{nfs3.ErrInval, nfs3.ErrInval} // Sections 3.3.14 and 3.3.15
 )
 
-// check returns why a file system is not asked about name, or OK.
+// check returns an error status if the file system must not be asked about
+// name, or OK.
 func (d dotNames) check(name []byte) nfs3.Status {
 	switch {
 	case len(name) == 0:

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// nameLocks are locks of names in directories. They are made when they are wanted: no
-// name waits for another, and none for storage that another waits for.
+// nameLocks are locks of names in directories, made on demand. No name waits
+// for another name, and thus none waits for another name's storage.
 type nameLocks struct {
 	seed maphash.Seed
 
@@ -15,7 +15,7 @@ type nameLocks struct {
 	spare []*nameLock
 }
 
-// A nameLock is of one name, for those who have it or wait for it.
+// A nameLock is the lock of one name, for its holder and the waiting requests.
 type nameLock struct {
 	mu    sync.Mutex
 	users int
@@ -27,13 +27,14 @@ type heldNames struct {
 	n     int
 }
 
-// maxSpareLocks is how many locks are kept for other names.
+// maxSpareLocks is how many unused locks are kept.
 const maxSpareLocks = 64
 
 func (l *nameLocks) init() { l.seed, l.names = maphash.MakeSeed(), make(map[uint64]*nameLock) }
 
-// number returns a number for a name in the directory of a key. Where two names have
-// one, which never happens, one waits for the other.
+// number returns a number for a name in the directory with key dir. If two
+// names had the same number, which practically never happens, one would only
+// wait for the other.
 func (l *nameLocks) number(dir []byte, name string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(l.seed)
@@ -42,9 +43,9 @@ func (l *nameLocks) number(dir []byte, name string) uint64 {
 	return h.Sum64()
 }
 
-// lock waits until two names, or one twice, are nobody else's.
+// lock waits until it holds the locks of two names, or of one name given twice.
 func (l *nameLocks) lock(held *heldNames, names [2]uint64) {
-	if names[0] > names[1] { // so that two requests do not wait for each other
+	if names[0] > names[1] { // the same order everywhere prevents deadlocks
 		names[0], names[1] = names[1], names[0]
 	}
 	held.names, held.n = names, 2
@@ -72,7 +73,7 @@ func (l *nameLocks) enter(name uint64) *nameLock {
 	return k
 }
 
-// unlock gives back what is locked, if anything is.
+// unlock releases the held locks, if any.
 func (l *nameLocks) unlock(held *heldNames) {
 	if held.n == 0 {
 		return

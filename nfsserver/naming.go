@@ -10,10 +10,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// What a name stands for is looked up before it is changed, since somebody may hold it.
-// The name is locked from then until the change has been made: of two changes at once,
-// either could otherwise do to an object what the other has prepared. Nobody is waited
-// for with a lock held.
+// The object behind a name is looked up before the name is changed, because a
+// client may hold a delegation of the object. The name stays locked from then
+// until the change has been made; otherwise one of two concurrent changes could
+// affect an object that only the other has announced. No request waits for a
+// client while it holds a lock.
 //
 //	lock ─▶ look up ─▶ begin ─ready─▶ change, unlock
 //	 ▲                   │
@@ -25,8 +26,8 @@ type place struct {
 	name string
 }
 
-// beforeNames locks one name, or two, and has begin look up and begin to change what is
-// there.
+// beforeNames locks one or two names, and calls begin to look up the objects
+// there and announce the change.
 func (q *request) beforeNames(ctx context.Context, a, b place, begin func() (ready bool, _ nfs3.Status)) nfs3.Status {
 	if q.export.keys == nil || q.server.grants == nil {
 		return nfs3.OK
@@ -63,7 +64,7 @@ func (q *request) lock(a, b place) nfs3.Status {
 	return nfs3.OK
 }
 
-// lookupOptional looks a name up that need not be there.
+// lookupOptional looks up a name that need not exist.
 func (q *request) lookupOptional(ctx context.Context, p place) (h vfs.Handle, attr vfs.MaybeAttr, found bool, _ nfs3.Status) {
 	h, attr, _, err := q.export.fs.Lookup(ctx, &q.cred, p.dir, p.name)
 	if errors.Is(err, syscall.ENOENT) {
@@ -72,8 +73,9 @@ func (q *request) lookupOptional(ctx context.Context, p place) (h vfs.Handle, at
 	return h, attr, err == nil, q.status(err)
 }
 
-// beginNames begins to change directories, and what was found in them by name. A client
-// may take that for something else, so what it holds of it itself does not stay.
+// beginNames announces a change of directories and of objects found in them by
+// name. The objects may differ from those the client expects, so the client's
+// own delegations of them are recalled too.
 func (q *request) beginNames(dirs, found []vfs.Handle) (ready bool, status nfs3.Status) {
 	ready, status = q.begin(q.call.Peer, dirs)
 	if status != nfs3.OK {
@@ -83,9 +85,9 @@ func (q *request) beginNames(dirs, found []vfs.Handle) (ready bool, status nfs3.
 	return ready && others, status
 }
 
-// beforeUnlink is beforeSetAttr for REMOVE and RMDIR: of the directory, and of what is
-// removed. A name that is not there is left to the file system to refuse, here and
-// below.
+// beforeUnlink is beforeSetAttr for REMOVE and RMDIR: for the directory and the
+// removed object. If the name does not exist, the file system refuses the call,
+// here and below.
 func (q *request) beforeUnlink(ctx context.Context, p place) nfs3.Status {
 	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
 		h, attr, found, status := q.lookupOptional(ctx, p)
@@ -99,8 +101,9 @@ func (q *request) beforeUnlink(ctx context.Context, p place) nfs3.Status {
 	})
 }
 
-// beforeRename is beforeSetAttr for RENAME: of both directories, of what is renamed, whose ctime
-// changes and perhaps "..", and of what stands in its way.
+// beforeRename is beforeSetAttr for RENAME: for both directories, for the
+// renamed object, whose ctime and perhaps ".." change, and for an object that
+// has the new name.
 func (q *request) beforeRename(ctx context.Context, from, to place) nfs3.Status {
 	return q.beforeNames(ctx, from, to, func() (bool, nfs3.Status) {
 		h, attr, found, status := q.lookupOptional(ctx, from)
@@ -113,7 +116,7 @@ func (q *request) beforeRename(ctx context.Context, from, to place) nfs3.Status 
 			return false, status
 		}
 		if status := cmp.Or(q.mayTake(ctx, from.dir, attr), q.mayTake(ctx, to.dir, over)); status != nfs3.OK {
-			if found && other == h { // nothing changes, which is right for everybody
+			if found && other == h { // nothing changes, so every caller may do it
 				return true, nfs3.OK
 			}
 			return false, status
@@ -125,7 +128,7 @@ func (q *request) beforeRename(ctx context.Context, from, to place) nfs3.Status 
 	})
 }
 
-// beforeLink is beforeSetAttr for LINK: of the file and the directory.
+// beforeLink is beforeSetAttr for LINK: for the file and the directory.
 func (q *request) beforeLink(ctx context.Context, file vfs.Handle, p place) nfs3.Status {
 	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
 		if _, _, found, status := q.lookupOptional(ctx, p); found || status != nfs3.OK {
@@ -138,21 +141,22 @@ func (q *request) beforeLink(ctx context.Context, file vfs.Handle, p place) nfs3
 	})
 }
 
-// A taken is what a procedure that makes an object does where there is one of that name.
+// A taken is the effect of a procedure that makes an object on an existing
+// object of that name.
 type taken uint8
 
 const (
-	leaves taken = iota // it changes nothing
-	cuts                // it sets the size of a file
+	leaves taken = iota // the object is unchanged
+	cuts                // the size of a file is set
 )
 
-// beforeMake is beforeSetAttr for CREATE, MKDIR, SYMLINK and MKNOD: of the directory, or of what
-// is there.
+// beforeMake is beforeSetAttr for CREATE, MKDIR, SYMLINK and MKNOD: for the
+// directory, or for an existing object.
 func (q *request) beforeMake(ctx context.Context, p place, to taken) nfs3.Status {
 	return q.beforeNames(ctx, p, p, func() (bool, nfs3.Status) {
 		h, attr, found, status := q.lookupOptional(ctx, p)
 		if attr.OK && attr.Type != vfs.TypeReg {
-			to = leaves // it has no size to be set
+			to = leaves // only regular files have a size to set
 		}
 		switch {
 		case found && to == cuts:

@@ -10,13 +10,13 @@ import (
 // An nfsProgram is NFS version 3.
 type nfsProgram struct{ *Server }
 
-// A procedure decodes the arguments of q.call, does what they say, and appends
-// its results to r. A failure in the protocol's own words is a result; an
-// error is for the RPC layer. It does not allocate where a client does little
-// else, in GETATTR, LOOKUP (but for the name), ACCESS, READ and WRITE.
+// A procedure decodes the arguments of q.call, executes the call, and appends
+// its results to r. A failure defined by the protocol is a result; an error is
+// for the RPC layer. The most frequent procedures do not allocate: GETATTR,
+// LOOKUP (except the name), ACCESS, READ and WRITE.
 type procedure func(ctx context.Context, q *request, r *oncrpc.Reply) error
 
-// procedures has no NULL, which the RPC layer answers.
+// procedures has no NULL, because the RPC layer answers it.
 var procedures = [nfs3.NumProc]procedure{
 	nfs3.ProcGetAttr:     getAttr,
 	nfs3.ProcSetAttr:     setAttr,
@@ -41,7 +41,7 @@ var procedures = [nfs3.NumProc]procedure{
 	nfs3.ProcCommit:      commit,
 }
 
-// ServeRPC does one NFS call.
+// ServeRPC handles one NFS call.
 func (p nfsProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	if c.Proc >= nfs3.NumProc || procedures[c.Proc] == nil {
 		return oncrpc.ErrProcUnavail
@@ -49,7 +49,7 @@ func (p nfsProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Repl
 	return p.serve(ctx, c, r, procedures[c.Proc])
 }
 
-// serve does one call of a procedure whose results begin with a status.
+// serve handles one call of a procedure whose results begin with a status.
 func (s *Server) serve(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply, do procedure) error {
 	q := s.begin(c, r)
 	defer s.end(q)

@@ -80,11 +80,11 @@ func lookup(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	return nil
 }
 
-// accessToChange are the rights that nobody has on a read-only export, but to what is
-// special: what a client writes to that does not come here.
+// accessToChange are the rights that no caller has on a read-only export,
+// except to special objects: writes to those do not reach the server.
 const accessToChange = vfs.AccessModify | vfs.AccessExtend | vfs.AccessDelete
 
-// isSpecial tells whether an object leads to something of the client's own.
+// isSpecial reports whether an object refers to something on the client itself.
 func isSpecial(t vfs.Type) bool {
 	switch t {
 	case vfs.TypeBlk, vfs.TypeChr, vfs.TypeSock, vfs.TypeFIFO:

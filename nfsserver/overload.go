@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// An overload bounds what a file system takes of the server when its storage
-// does not answer. The calls that wait for it then wait on, as with knfsd: to
-// answer one early would give nothing back, for it stays in the kernel, and the
-// client would send it again, to wait there twice. But where many wait, half of
-// them for long, further ones are NFS3ERR_JUKEBOX before anything of them is
-// done. That is right for every procedure, and clients come again by
-// themselves, until they find a place; nothing is done twice. Other exports do
-// not notice, whatever the transport; nor do parties whose own calls are answered:
-// it is their client that makes others' slow.
+// An overload bounds a file system's use of the server when its storage does
+// not answer. Waiting calls continue to wait, as in knfsd. Answering a call
+// early would free nothing: the call stays in the kernel, and the client would
+// send it again, to wait there twice. But if many calls wait, half of them for
+// long, further ones are answered NFS3ERR_JUKEBOX before anything is done. This
+// status suits every procedure: clients retry until they are admitted, and
+// nothing is done twice. Other exports are unaffected on every transport. So
+// are parties whose own calls are answered, because the stuck calls are another
+// party's.
 //
-// Calls are counted by the period in which they began: the next one begins when
-// somebody looks at the clock, which nobody does before there are many.
+// Calls are counted by the period in which they began. A period ends when a
+// call of hung checks the clock, which happens only if there are many calls.
 type overload struct {
 	period  atomic.Uint32
 	running inPeriods // calls
 
 	mu    sync.Mutex
-	began time.Time          // the period
-	ended [periods]time.Time // those before
+	began time.Time          // start of the current period
+	ended [periods]time.Time // ends of the earlier periods
 }
 
 // inPeriods counts calls by the periods in which they began.
@@ -43,8 +43,9 @@ func (p *overload) end(by *partyWork, period uint32) {
 	p.running[period].Add(-1)
 }
 
-// stuck tells whether a party's next call is to wait for nothing: there are many calls,
-// and half of all, and of the party's, have been running for longer than stuckTime.
+// stuck reports whether a party's next call must be refused at once: there are
+// many calls, and half of all, and half of the party's, have run for longer
+// than stuckTime.
 func (p *overload) stuck(w *work, by *partyWork) bool {
 	all := w.taken.Load()
 	if all < maxWaiting {
@@ -54,15 +55,15 @@ func (p *overload) stuck(w *work, by *partyWork) bool {
 	return 2*hung >= all && own >= fewHung && 2*own >= by.taken.Load()
 }
 
-// starved tells whether a call that has waited for a permit for stuckTime is to wait no
-// longer: half of those who have one have been running for as long.
+// starved reports whether a call that has waited for a permit for stuckTime
+// must stop waiting: half of the calls with a permit have run for as long.
 func (p *overload) starved(w *work) bool {
 	hung, _ := p.hung(nil)
 	return 2*hung >= w.taken.Load()
 }
 
-// hung returns how many calls have been running for longer than stuckTime, and how many
-// of them are a party's.
+// hung returns how many calls have run for longer than stuckTime, and how many
+// of these are the party's.
 func (p *overload) hung(by *partyWork) (all, own int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,8 +83,8 @@ func (p *overload) hung(by *partyWork) (all, own int64) {
 	return all, own
 }
 
-// turnLocked begins the next period, if there is a counter for it: one of a period whose
-// calls have all ended.
+// turnLocked begins the next period if a counter is free, which means that all
+// calls of its earlier period have ended.
 func (p *overload) turnLocked(now time.Time) {
 	current := p.period.Load()
 	for i := range p.running {

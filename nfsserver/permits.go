@@ -12,25 +12,27 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// permits bound how many calls file systems work on at once, whatever the
-// transports: each may block a thread of the operating system, of which Go gives a
-// process 10,000. A call has one for a file system's work alone. It takes it when it
-// has waited for all else, names, users and memory, and gives it up before it waits
-// for other clients, since what ends that wait may be a call that needs one.
+// permits bound how many calls file systems work on at once, over all
+// transports: each may block a thread of the operating system, and Go gives a
+// process 10,000. A call has a permit only while a file system works on it. The
+// call takes the permit after all other waiting, for names, users and memory.
+// It gives the permit up before it waits for other clients, because the call
+// that ends the wait may need one.
 //
 //	names, memory ─▶ take ─▶ work ─▶ give ─▶ answered
-//	                  ▲        │ others hold it
+//	                  ▲        │ delegations of others
 //	                  └─ wait ◀┘
 //
-// A file system may have half of those that are left, and of these a party half of
-// what is left: none that hangs, and nobody, keeps others out.
+// A file system may have half of the permits that are left, and a party half of
+// what is left of these. A hanging file system thus never keeps others out, nor
+// does a party.
 type permits struct {
 	seed    maphash.Seed
 	taken   atomic.Int64
 	waiting atomic.Int64 // calls
 
 	mu     sync.Mutex
-	queues list.List // of *partyWork with calls that wait: the next first
+	queues list.List // of *partyWork with waiting calls: the next first
 }
 
 // work counts the permits of a file system.
@@ -39,22 +41,22 @@ type work struct {
 	by    [partyCounters]partyWork
 }
 
-// partyWork are those of a party for one file system. Parties that chance has given the
-// same counter are one here.
+// partyWork counts a party's permits for one file system. Parties that hash to
+// the same counter count as one.
 type partyWork struct {
 	of      *work
 	taken   atomic.Int64
-	running inPeriods // see patience
+	running inPeriods // see overload
 
-	// guarded by the lock of permits
+	// guarded by permits.mu
 	queue list.List // of *permitWait: the oldest first
 	place *list.Element
 }
 
-// A permitWait is a call that waits.
+// A permitWait is a waiting call.
 type permitWait struct {
-	taken chan struct{} // closed when it has a permit
-	place *list.Element // nil when it waits no more
+	taken chan struct{} // closed when the call has a permit
+	place *list.Element // nil when the call no longer waits
 }
 
 func (p *permits) init() { p.seed = maphash.MakeSeed() }
@@ -65,7 +67,8 @@ func (p *permits) of(w *work, peer *oncrpc.Peer) *partyWork {
 	return &w.by[h%partyCounters]
 }
 
-// acquire waits for a permit, as long as wanted, which is asked again and again, is true.
+// acquire waits for a permit. It calls wanted repeatedly, and stops waiting
+// when wanted returns false.
 func (p *permits) acquire(ctx context.Context, w *work, by *partyWork, wanted func() bool) bool {
 	if p.try(w, by) {
 		return true
@@ -88,10 +91,10 @@ func (p *permits) acquire(ctx context.Context, w *work, by *partyWork, wanted fu
 	}
 }
 
-// try takes a permit, if the party may have one more.
+// try takes a permit, if the party may have another one.
 func (p *permits) try(w *work, by *partyWork) bool {
 	all, here, own := p.taken.Add(1), w.taken.Add(1), by.taken.Add(1)
-	left := (maxWorking - all + 1) - (here - 1) // twice of what the file system could get
+	left := (maxWorking - all + 1) - (here - 1) // twice the permits that the file system could get
 	if 2*(own-1) < left {
 		return true
 	}
@@ -105,7 +108,7 @@ func (p *permits) put(w *work, by *partyWork) {
 	p.taken.Add(-1)
 }
 
-// give gives a permit back.
+// give returns a permit.
 func (p *permits) give(w *work, by *partyWork) {
 	p.put(w, by)
 	if p.waiting.Load() > 0 {
@@ -115,12 +118,13 @@ func (p *permits) give(w *work, by *partyWork) {
 	}
 }
 
-// enter makes a call wait. Who has tried in vain has made it look for a moment as if
-// there were less than there is, also to others that wait, so these are looked at again.
+// enter makes a call wait. The failed try counted a permit for a moment and may
+// have made the try of another waiting call fail, so enter tries all waiting
+// calls again.
 func (p *permits) enter(w *work, by *partyWork, k *permitWait) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting.Add(1) // before the look, for who gives a permit back after it
+	p.waiting.Add(1) // before admitLocked, so that a later give sees it
 	by.of = w
 	k.place = by.queue.PushBack(k)
 	if by.place == nil {
@@ -129,7 +133,7 @@ func (p *permits) enter(w *work, by *partyWork, k *permitWait) {
 	p.admitLocked()
 }
 
-// leave has a call wait no more, and reports false where it has got a permit.
+// leave ends a call's wait. It reports false if the call has got a permit.
 func (p *permits) leave(by *partyWork, k *permitWait) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,8 +154,8 @@ func (p *permits) removeLocked(by *partyWork, k *permitWait) {
 	}
 }
 
-// admitLocked gives permits to those who wait, one each in turn, as long as somebody
-// may have one.
+// admitLocked gives permits to waiting calls, one to each party in turn, until
+// no party may have more.
 func (p *permits) admitLocked() {
 	for refused := 0; refused < p.queues.Len(); {
 		by := p.queues.Front().Value.(*partyWork)

@@ -40,10 +40,10 @@ func (q *request) unlink(ctx context.Context, r *oncrpc.Reply, dots dotNames,
 	return nil
 }
 
-// rename is RENAME (RFC 1813, Section 3.3.14). What the new name stands in the
-// way of keeps the host's own error, EISDIR, ENOTDIR or ENOTEMPTY, as with
-// knfsd, though that section would call all of them NFS3ERR_EXIST: it lists
-// them too, and programs on the client tell them apart.
+// rename is RENAME (RFC 1813, Section 3.3.14). If an existing object prevents
+// the rename, the host's own error, EISDIR, ENOTDIR or ENOTEMPTY, is kept, as
+// in knfsd. That section would call all of them NFS3ERR_EXIST, but it lists
+// them too, and programs on the client distinguish them.
 func rename(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfs3.RenameArgs
 	a.Decode(&q.call.Args)

@@ -7,10 +7,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 )
 
-// repeatable are the procedures of which a call may be executed any number of
-// times with the same results (RFC 1813, Section 4.5). WRITE is not among them:
-// a call whose retry was answered may be executed late, and would undo what the
-// client has written since then. knfsd keeps the replies of the same ones.
+// repeatable are the procedures whose calls may be executed any number of times
+// with the same results (RFC 1813, Section 4.5). WRITE is not among them: a
+// call whose retry was already answered may be executed late, and would undo
+// later writes of the client. knfsd keeps the replies of the same procedures.
 var repeatable = [nfs3.NumProc]bool{
 	nfs3.ProcNull:        true,
 	nfs3.ProcGetAttr:     true,
@@ -26,9 +26,9 @@ var repeatable = [nfs3.NumProc]bool{
 	nfs3.ProcCommit:      true,
 }
 
-// ExecuteOnce tells which calls are not to be executed again when they are
-// retransmitted: it is what oncrpc.ReplayConfig.Keep asks. SETACL is one of them
-// for the reason that WRITE is. The MOUNT program has none, as its list of clients
+// ExecuteOnce reports whether a call must not be executed again when it is
+// retransmitted, as for oncrpc.ReplayConfig.Keep. SETACL is such a call for the
+// same reason as WRITE. The MOUNT program has none, because its list of clients
 // is for people.
 func ExecuteOnce(prog, vers, proc uint32) bool {
 	if prog == nfsacl.Program {
@@ -37,8 +37,8 @@ func ExecuteOnce(prog, vers, proc uint32) bool {
 	return prog == nfs3.Program && vers == nfs3.Version && proc < nfs3.NumProc && !repeatable[proc]
 }
 
-// putOff tells whether the results, whose first word is a status in all of the
-// procedures but NULL, ask the client to come again later.
+// putOff reports whether the results ask the client to try again later. Their
+// first word is a status in all procedures except NULL.
 func putOff(results []byte) bool {
 	return len(results) >= 4 && nfs3.Status(binary.BigEndian.Uint32(results)) == nfs3.ErrJukebox
 }

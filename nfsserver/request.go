@@ -12,22 +12,22 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A request is one NFS call under way. Requests are used again, so that what
-// goes to a file system by pointer costs no allocation.
+// A request is one running NFS call. Requests are reused, so that passing parts
+// of them to a file system by pointer costs no allocation.
 type request struct {
 	server *Server
 	call   *oncrpc.Call
 	reply  *oncrpc.Reply
 
-	// Known once the call's first handle is open.
+	// Set once the call's first handle is open.
 	set     *exportSet
 	export  *export
-	options *exports.Options // what the client may do
-	worker  *partyWork       // of whose permits it has one, or nil
-	period  uint32           // see patience
+	options *exports.Options // the client's options
+	worker  *partyWork       // the counter of the call's permit, or nil
+	period  uint32           // see overload
 	cred    vfs.Cred
 
-	groups   []uint32 // memory for those of cred, at first few
+	groups   []uint32 // memory for the groups of cred, initially few
 	few      [maxGroups]uint32
 	fh       [nfs3.FHSize]byte // see handle
 	mac      mac
@@ -59,10 +59,10 @@ func (s *Server) end(q *request) {
 	s.requests.Put(q)
 }
 
-// args returns what was wrong with the arguments, once they are decoded.
+// args returns the error in the arguments, after decoding.
 func (q *request) args() error { return q.call.Args.Done() }
 
-// find finds the export and object of a file handle, and does not ask whether
+// find finds the export and object of a file handle, without checking whether
 // the client may use them.
 func (q *request) find(fh nfs3.FH) (vfs.Handle, nfs3.Status) {
 	id, h, status := q.server.seal.parseHandle(&q.mac, fh)
@@ -72,18 +72,18 @@ func (q *request) find(fh nfs3.FH) (vfs.Handle, nfs3.Status) {
 	return h, q.enter(id)
 }
 
-// enter finds an export, of the set that the call began with, and holds it until
-// the call's end.
+// enter finds an export in the set with which the call began, and holds the
+// export until the call ends.
 func (q *request) enter(id uint32) nfs3.Status {
 	for q.export == nil {
 		q.set = q.server.set.Load()
 		e := q.set.byID[id]
 		if e == nil {
-			return nfs3.ErrStale // exported once
+			return nfs3.ErrStale // an earlier export
 		}
 		if e.enter() {
 			q.export = e
-		} // else there is another set already
+		} // otherwise another set is current already
 	}
 	switch {
 	case q.export.id == id:
@@ -95,7 +95,7 @@ func (q *request) enter(id uint32) nfs3.Status {
 	}
 }
 
-// open finds the object of a file handle, and in whose name the call is done.
+// open finds the object of a file handle, and the identity for the call.
 func (q *request) open(ctx context.Context, fh nfs3.FH) (vfs.Handle, nfs3.Status) {
 	h, status := q.find(fh)
 	if status != nfs3.OK {
@@ -107,7 +107,7 @@ func (q *request) open(ctx context.Context, fh nfs3.FH) (vfs.Handle, nfs3.Status
 			return vfs.Handle{}, v.status
 		}
 		if err := q.identify(ctx, v.options); err != nil {
-			return vfs.Handle{}, nfs3.ErrJukebox // until it is known what is right
+			return vfs.Handle{}, nfs3.ErrJukebox // until the permitted identity is known
 		}
 		q.options = v.options
 	}
@@ -120,8 +120,8 @@ func (q *request) open(ctx context.Context, fh nfs3.FH) (vfs.Handle, nfs3.Status
 	return h, nfs3.OK
 }
 
-// work begins to use the file system: from here on the call has a permit, and waits
-// for nothing else. It may wait for the permit.
+// work begins the use of the file system: from here on the call has a permit,
+// and waits for nothing else. work may wait for the permit.
 func (q *request) work(ctx context.Context) nfs3.Status {
 	if q.worker != nil {
 		return nfs3.OK
@@ -134,8 +134,8 @@ func (q *request) work(ctx context.Context) nfs3.Status {
 	return nfs3.OK
 }
 
-// work begins what a file system does for a peer's call; nil where that is to come
-// again later. It ends with rest.
+// work begins a file system's work for a peer's call. It returns nil if the
+// client must try again later. rest ends the work.
 func (s *Server) work(ctx context.Context, p *oncrpc.Peer, e *source) (w *partyWork, period uint32) {
 	w = s.permits.of(&e.work, p)
 	if e.overload.stuck(&e.work, w) {
@@ -147,7 +147,7 @@ func (s *Server) work(ctx context.Context, p *oncrpc.Peer, e *source) (w *partyW
 	return w, e.overload.begin(w)
 }
 
-// rest ends the use of the file system, perhaps for a while.
+// rest ends the use of the file system, perhaps only for a while.
 func (q *request) rest() {
 	if q.worker != nil {
 		q.server.rest(q.export.source, q.worker, q.period)
@@ -160,8 +160,8 @@ func (s *Server) rest(e *source, w *partyWork, period uint32) {
 	s.permits.give(&e.work, w)
 }
 
-// within refuses what is not below the export's directory, if that is to be
-// checked. A file system that is no Container has nothing else.
+// within refuses objects outside the export's directory, if the options ask for
+// the check. A file system that is not a Container has no such objects.
 func (q *request) within(ctx context.Context, h vfs.Handle) nfs3.Status {
 	if !q.options.SubtreeCheck {
 		return nfs3.OK
@@ -173,8 +173,8 @@ func (q *request) within(ctx context.Context, h vfs.Handle) nfs3.Status {
 	return q.status(c.Within(ctx, &q.cred, h))
 }
 
-// openToChange is open for an object that is to be changed. Where that is
-// refused, what can be had of its attributes is in wcc.
+// openToChange is open for an object that the call will change. If the call is
+// refused, wcc holds the available attributes.
 func (q *request) openToChange(ctx context.Context, fh nfs3.FH) (h vfs.Handle, wcc nfs3.WccData, status nfs3.Status) {
 	h, status = q.open(ctx, fh)
 	if status == nfs3.OK && q.options.ReadOnly {
@@ -183,7 +183,8 @@ func (q *request) openToChange(ctx context.Context, fh nfs3.FH) (h vfs.Handle, w
 	return h, nfs3.WccData{}, status
 }
 
-// openName is openToChange for the directory of a name that is to be changed.
+// openName is openToChange for a directory in which the call will change a
+// name.
 func (q *request) openName(ctx context.Context, a *nfs3.DirOpArgs, dots dotNames) (dir vfs.Handle, wcc nfs3.WccData, status nfs3.Status) {
 	dir, wcc, status = q.openToChange(ctx, a.Dir)
 	if status != nfs3.OK {
@@ -195,8 +196,8 @@ func (q *request) openName(ctx context.Context, a *nfs3.DirOpArgs, dots dotNames
 	return dir, wcc, status
 }
 
-// attr returns the attributes of h, as far as they can be had, for the results
-// of a procedure that fails before the file system is asked.
+// attr returns the attributes of h, if available, for the results of a
+// procedure that fails before it calls the file system.
 func (q *request) attr(ctx context.Context, h vfs.Handle) nfs3.PostOpAttr {
 	a, err := q.export.fs.GetAttr(ctx, &q.cred, h)
 	if err != nil {
@@ -210,13 +211,13 @@ func (q *request) unchanged(ctx context.Context, h vfs.Handle) nfs3.WccData {
 	return nfs3.WccData{After: q.attr(ctx, h)}
 }
 
-// handle returns the file handle of h, which is valid until the next one.
+// handle returns the file handle of h, which is valid until the next call.
 func (q *request) handle(h *vfs.Handle) nfs3.FH {
 	return q.server.seal.appendHandle(&q.mac, q.fh[:0], q.export.id, h)
 }
 
-// status returns the status of a file system's error, and logs it where NFS
-// has no word for it.
+// status returns the status for a file system's error, and logs the error if
+// NFS has no status for it.
 func (q *request) status(err error) nfs3.Status {
 	status, known := statusOf(err)
 	if !known {

@@ -9,34 +9,35 @@ import (
 )
 
 // A sealer makes and checks the seals of file handles: AES-256-CMAC (RFC 4493,
-// NIST SP 800-38B) cut to sealLen octets. It costs two to four blocks of AES,
-// which is less than a system call, where a hash with a key takes some more.
-// GMAC would be cheaper yet, but needs a nonce for each handle, while an object
-// has one handle.
+// NIST SP 800-38B) truncated to sealLen bytes. It costs two to four blocks of
+// AES, less than a system call; a keyed hash takes somewhat more. GMAC would be
+// cheaper yet, but needs a nonce for each handle, while an object has one
+// handle.
 //
-// It may be used by many goroutines at once.
+// A sealer is safe for concurrent use.
 type sealer struct {
 	block  cipher.Block
-	k1, k2 [aes.BlockSize]byte // subkeys: for a message that ends with a whole block, or not
+	k1, k2 [aes.BlockSize]byte // subkeys: for a message with a whole last block, or not
 }
 
-// sealLen is the octets of a seal. Who guesses is right once in 2^96 times,
-// and has to ask the server each time: a million guesses a second, for a
-// century, come to 2^52.
+// sealLen is the number of bytes of a seal. A guess is right once in 2^96
+// times, and each guess takes a call to the server: a million guesses a second,
+// for a century, come to 2^52.
 const sealLen = 12
 
-// A mac is room for the computation. It is lent by the caller, whose memory
-// is on the heap already: what goes to a cipher.Block by pointer escapes.
+// A mac is a buffer for the computation. The caller provides it from memory
+// that is on the heap already, because a pointer passed to a cipher.Block
+// escapes.
 type mac [aes.BlockSize]byte
 
-// newSealer makes a sealer with a key, or with one of its own if that is zero.
+// newSealer makes a sealer with a key, or with a random key if key is zero.
 func newSealer(key [32]byte) *sealer {
 	if key == ([32]byte{}) {
 		rand.Read(key[:])
 	}
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		panic(err) // 32 octets are a key
+		panic(err) // 32 bytes are a valid key
 	}
 	s := &sealer{block: block}
 	block.Encrypt(s.k1[:], s.k1[:])
@@ -71,14 +72,14 @@ func (s *sealer) sum(m *mac, msg []byte) {
 	s.block.Encrypt(m[:], m[:])
 }
 
-// append appends the seal of b to it.
+// append appends the seal of b to b.
 func (s *sealer) append(m *mac, b []byte) []byte {
 	s.sum(m, b)
 	return append(b, m[:sealLen]...)
 }
 
-// intact tells whether b, of sealLen octets at least, ends with the seal of
-// what is in front.
+// intact reports whether b, which has at least sealLen bytes, ends with the
+// seal of the preceding bytes.
 func (s *sealer) intact(m *mac, b []byte) bool {
 	msg, seal := b[:len(b)-sealLen], b[len(b)-sealLen:]
 	s.sum(m, msg)

@@ -23,7 +23,7 @@ type Server struct {
 	names    exports.Names
 	groups   func(context.Context, uint32) ([]uint32, error) // may be nil
 	seal     *sealer
-	payload  int // most octets of one READ or WRITE
+	payload  int // greatest number of bytes of one READ or WRITE
 	log      *slog.Logger
 	grants   *delegserver.Keeper // may be nil
 	changing nameLocks
@@ -33,8 +33,8 @@ type Server struct {
 	requests sync.Pool // of *request
 }
 
-// New returns a Server of what c says. The error names the export that is
-// wrong.
+// New returns a Server with the configuration c. An error names the invalid
+// export.
 func New(c Config) (*Server, error) {
 	payload, err := c.payload()
 	if err != nil {
@@ -56,9 +56,9 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Register registers NFS version 3, NFSACL version 3 and MOUNT version 3 with m, and with
-// Config.Grants the program of delegation counters for those that have them.
-// Versions and programs beside these are left to m to refuse.
+// Register registers NFS version 3, NFSACL version 3 and MOUNT version 3 with
+// m. With Config.Grants it also registers the program of delegation counters,
+// for the clients that use it. m refuses other versions and programs.
 func (s *Server) Register(m *oncrpc.Mux) {
 	m.Register(nfs3.Program, nfs3.Version, nfsProgram{s})
 	m.Register(nfsacl.Program, nfsacl.Version, aclProgram{s})

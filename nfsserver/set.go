@@ -9,16 +9,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// An exportSet is what is exported at one time. It does not change.
+// An exportSet is the set of exports at one time. It is immutable.
 type exportSet struct {
-	number uint64    // of its Server, from 1
+	number uint64    // counts the sets of its Server, from 1
 	list   []*export // in the order of Config
 	byID   map[uint32]*export
-	listed int // bytes of the results of EXPORT
+	listed int // size of the results of EXPORT in bytes
 }
 
-// newExportSet makes a set of what c says. Exports with the path and file system
-// of one in old share its source.
+// newExportSet makes a set of c. Exports with the path and file system of an
+// export in old share its source.
 func newExportSet(c []Export, old *exportSet) (*exportSet, error) {
 	set := &exportSet{number: 1, byID: make(map[uint32]*export), listed: mount3.ListEnd}
 	if old != nil {
@@ -63,7 +63,8 @@ func (set *exportSet) byPath(path string) *export {
 	return nil
 }
 
-// changes tells whether clients may not do with an export of old what they could.
+// changes reports whether the set takes away any access that clients have with
+// old.
 func (set *exportSet) changes(old *exportSet) bool {
 	return slices.ContainsFunc(old.list, func(e *export) bool {
 		after := set.byPath(e.path)
@@ -71,18 +72,18 @@ func (set *exportSet) changes(old *exportSet) bool {
 	})
 }
 
-// sameFS tells whether two file systems are one. Those of a type that cannot be
-// compared are not.
+// sameFS reports whether two file systems are the same. File systems of an
+// incomparable type never are.
 func sameFS(a, b vfs.FS) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.TypeOf(a).Comparable() && a == b
 }
 
-// SetExports puts list in the place of what is exported, at once: a call that
-// begins when it has returned sees the new exports alone. Calls under way end
-// with those that they began with. An export whose Path and FS stay is not
-// disturbed, whatever becomes of its clients, but what they hold by delegation counters
-// is recalled; handles of one that is gone are
-// NFS3ERR_STALE. The error names the export that is wrong; then nothing changes.
+// SetExports replaces the exports with list, at once: a call that begins after
+// SetExports has returned sees only the new exports. Running calls end with the
+// exports with which they began. If an export keeps its Path and FS, its calls
+// are not disturbed, even if its clients change; but then the clients'
+// delegations are recalled. Handles of a removed export are NFS3ERR_STALE. An
+// error names the invalid export; then nothing changes.
 func (s *Server) SetExports(list []Export) error {
 	s.setting.Lock()
 	defer s.setting.Unlock()
@@ -106,8 +107,8 @@ func (s *Server) SetExports(list []Export) error {
 	return nil
 }
 
-// Exports returns what is exported now, with the defaults filled in. The slices
-// in it are not to be changed.
+// Exports returns the current exports, with the defaults set. The caller must
+// not change the slices in it.
 func (s *Server) Exports() []Export {
 	set := s.set.Load()
 	list := make([]Export, len(set.list))

@@ -8,21 +8,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A source is the file system of an export, as long as it is exported, and who
-// uses it. Exports of several sets may share one.
+// A source is the file system of an export while it is exported, and counts its
+// users. Exports of several sets may share a source.
 type source struct {
 	fs       vfs.FS
 	mapper   vfs.Mapper     // fs, or nil
 	keys     vfs.Identifier // likewise
 	leaser   vfs.Leaser     // likewise
-	work     work           // of calls for fs
-	overload overload       // with them
+	work     work           // permits of calls for fs
+	overload overload       // counts the same calls
 
-	// calls under way; retired is added to it once the export is gone.
+	// running calls; retired is added once the export is gone.
 	calls atomic.Int64
 
 	mu       sync.Mutex
-	released func() // see Export; nil once it was called
+	released func() // see Export; nil after the call
 }
 
 const retired = math.MinInt64
@@ -35,8 +35,8 @@ func newSource(fs vfs.FS) *source {
 	return s
 }
 
-// enter begins a call. It is false where the export is gone; else the call ends
-// with leave.
+// enter begins a call. If it returns false, the export is gone; otherwise the
+// call must end with leave.
 func (s *source) enter() bool {
 	if s.calls.Add(1) > 0 {
 		return true
@@ -51,15 +51,15 @@ func (s *source) leave() {
 	}
 }
 
-// retire lets no call begin any more.
+// retire prevents new calls.
 func (s *source) retire() {
 	if s.calls.Add(retired) == retired {
 		s.release()
 	}
 }
 
-// release is called when no call uses the file system, nor will; more than once
-// where calls came too late.
+// release is called when no call uses the file system, nor will any. Late calls
+// may make it run more than once.
 func (s *source) release() {
 	s.mu.Lock()
 	f := s.released

@@ -11,9 +11,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// errnoStatus is what NFS calls an error of the host: as knfsd has it, but
-// for the last group, where a client had better try again, or knows no better
-// word.
+// errnoStatus maps errors of the host to NFS statuses. It agrees with knfsd,
+// except for the last group, in which the client should try again, or no status
+// fits better.
 var errnoStatus = map[syscall.Errno]nfs3.Status{
 	syscall.EPERM:        nfs3.ErrPerm,
 	syscall.ENOENT:       nfs3.ErrNoEnt,
@@ -44,18 +44,18 @@ var errnoStatus = map[syscall.Errno]nfs3.Status{
 	syscall.EUCLEAN:      nfs3.ErrIO,
 	syscall.EBADMSG:      nfs3.ErrIO,
 	syscall.EREMOTEIO:    nfs3.ErrIO,
-	syscall.ENOKEY:       nfs3.ErrPerm,  // an encrypted directory whose key is not there
-	syscall.EBUSY:        nfs3.ErrAcces, // the name of a mount point, to be removed
+	syscall.ENOKEY:       nfs3.ErrPerm,  // an encrypted directory without its key
+	syscall.EBUSY:        nfs3.ErrAcces, // removing the name of a mount point
 
 	syscall.EINTR:  nfs3.ErrJukebox,
-	syscall.EMFILE: nfs3.ErrJukebox, // descriptors come free again
+	syscall.EMFILE: nfs3.ErrJukebox, // descriptors become free again
 	syscall.ENFILE: nfs3.ErrJukebox,
 	syscall.ENOSYS: nfs3.ErrNotSupp,
-	syscall.ELOOP:  nfs3.ErrInval, // opened a symbolic link, which READ and WRITE do not take
+	syscall.ELOOP:  nfs3.ErrInval, // opening a symbolic link, which READ and WRITE refuse
 }
 
-// vfsStatus is what NFS calls an error of package vfs. A call whose
-// connection has gone gets no answer, whatever it is.
+// vfsStatus maps errors of package vfs to NFS statuses. The status of a
+// canceled call does not matter: its connection has gone, and no reply is sent.
 var vfsStatus = []struct {
 	err    error
 	status nfs3.Status
@@ -68,8 +68,8 @@ var vfsStatus = []struct {
 	{context.DeadlineExceeded, nfs3.ErrJukebox},
 }
 
-// statusOf is the one place where an error of a file system becomes a status;
-// false where NFS has no word for it.
+// statusOf is the only conversion of a file system's error to a status. known
+// is false if NFS has no status for the error.
 func statusOf(err error) (status nfs3.Status, known bool) {
 	if err == nil {
 		return nfs3.OK, true
@@ -79,7 +79,7 @@ func statusOf(err error) (status nfs3.Status, known bool) {
 			return v.status, true
 		}
 	}
-	if s, ok := errors.AsType[*nfs.NFSStatusError](err); ok { // of a go-nfs handler
+	if s, ok := errors.AsType[*nfs.NFSStatusError](err); ok { // from a go-nfs handler
 		return nfs3.Status(s.NFSStatus), true
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
