@@ -6,28 +6,29 @@ import (
 	"time"
 )
 
-// A Counter is a Caller in front of another that counts the calls of one program,
-// octets, errors and time, by procedure. All others pass.
+// A Counter is a Caller in front of another Caller. For each procedure of one
+// program, it counts calls, bytes, errors and time. Calls of other programs
+// pass uncounted.
 type Counter struct {
 	next     Caller
 	observed Observed
 	procs    []callCounts
 }
 
-// callCounts are what is counted of one procedure.
+// callCounts are the counters of one procedure.
 type callCounts struct {
 	begun, ended, failed atomic.Uint64
 	sent, received       atomic.Uint64
 	nanoseconds          atomic.Uint64
 }
 
-// CallStats is what a Counter has counted of one procedure.
+// CallStats is a snapshot of a Counter's counters of one procedure.
 type CallStats struct {
-	Calls          uint64        // that have ended
-	UnderWay       uint64        // that have not
-	Failed         uint64        // that had no results, or a status in them that is not 0
-	Sent, Received uint64        // octets of arguments and results, data items included, without the headers of RPC
-	Duration       time.Duration // from Call to its return, of all that have ended
+	Calls          uint64        // ended calls
+	UnderWay       uint64        // begun calls that have not ended
+	Failed         uint64        // ended without results, or with a nonzero status in them
+	Sent, Received uint64        // bytes of arguments and results, data items included, without the headers of RPC
+	Duration       time.Duration // from Call to its return, sum over all ended calls
 }
 
 // NewCounter returns a Counter in front of next.
@@ -54,7 +55,7 @@ func (c *Counter) Call(ctx context.Context, x *Exchange) error {
 	n.nanoseconds.Add(uint64(time.Since(start)))
 	if err == nil {
 		n.received.Add(uint64(x.Results.Left()))
-		results := x.Results // to look at, not to take
+		results := x.Results // a copy, so that x.Results keeps its position
 		if o.HasStatus(x.Proc) && results.Uint32() != 0 {
 			n.failed.Add(1)
 		}
@@ -65,13 +66,13 @@ func (c *Counter) Call(ctx context.Context, x *Exchange) error {
 	return err
 }
 
-// Stats returns what was counted of a procedure.
+// Stats returns the counts of a procedure.
 func (c *Counter) Stats(proc uint32) CallStats {
 	n := &c.procs[proc]
 	s := CallStats{
 		Calls: n.ended.Load(), Failed: n.failed.Load(), Sent: n.sent.Load(), Received: n.received.Load(),
 		Duration: time.Duration(n.nanoseconds.Load()),
 	}
-	s.UnderWay = n.begun.Load() - s.Calls // begun before
+	s.UnderWay = n.begun.Load() - s.Calls // loaded after ended, so never negative
 	return s
 }

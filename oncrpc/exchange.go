@@ -10,49 +10,50 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// An Exchange is one call and its reply, as a client sees them. The caller
-// fills in the first part; Call fills in the results. It may be used again
-// after Release.
+// An Exchange is one call and its reply on the client's side. The caller fills
+// in the first part, and Call fills in the results. An Exchange may be used
+// again after Release.
 type Exchange struct {
 	Prog, Vers, Proc uint32
 	Cred             rpcmsg.Cred
 
-	// Args are the encoded arguments, up to and including the length word
-	// of Item where there is one. Tail is what follows the item and its
-	// padding. Args, Item and Tail are read until Call returns.
+	// Args are the encoded arguments, up to and including the length word of
+	// Item if there is an Item. Tail follows the item and its padding. Args,
+	// Item and Tail are read until Call returns.
 	Args, Item, Tail []byte
 
-	// Relay is for a call of somebody else that is passed on: Args begin
-	// behind its XID, with its header as it came, and Reply and Placed are
-	// filled in, not Results. Prog and Vers are what the header says; Cred
-	// is not looked at.
+	// Relay marks a call of another client that is passed on. Args then begin
+	// after its XID, with its original header. Call fills in Reply and Placed
+	// instead of Results. Prog and Vers must be those of the header; Cred is
+	// ignored.
 	Relay bool
 
-	// MaxResults is the length in octets of the longest results that the
-	// procedure can have, without the data item that goes to Sink.
+	// MaxResults is the length in bytes of the longest possible results of the
+	// procedure, without the data item that goes to Sink.
 	MaxResults int
 
-	// Sink is where the data item of the results goes, if the procedure
-	// has one: a slice as long as the longest item. All of it may be written to
-	// until Call returns, also what lies behind the item, and not after.
+	// Sink is the memory for the data item of the results, if the procedure has
+	// a data item. It must be as long as the longest item. All of Sink, even
+	// the part after the item, may be written to until Call returns, but not
+	// later.
 	Sink []byte
 
-	// Results stands at the first octet of the results of a successful
-	// call. Its method Item returns the data item: the start of Sink, or
-	// else a slice valid until Release.
+	// Results is positioned at the first byte of the results of a successful
+	// call. Its method Item returns the data item: either the start of Sink, or
+	// a slice valid until Release.
 	Results xdr.Reader
 
-	// Reply is the reply message from its XID on, whatever it says, without
-	// the first Placed octets of Sink and their padding. It may be written
-	// to, and is valid until Release.
+	// Reply is the reply message from its XID on, successful or not, without
+	// the first Placed bytes of Sink and their padding. The caller may write to
+	// Reply. It is valid until Release.
 	Reply  []byte
 	Placed int
 
-	// Lent is the buffer that Results or Reply alias, if any.
+	// Lent is the buffer that Results or Reply alias, or nil.
 	Lent *buf.Buf
 }
 
-// Release gives back what Results or Reply alias.
+// Release releases the memory that Results or Reply alias.
 func (x *Exchange) Release() {
 	x.Results, x.Reply, x.Placed = xdr.Reader{}, nil, 0
 	if x.Lent != nil {
@@ -61,21 +62,21 @@ func (x *Exchange) Release() {
 	}
 }
 
-// A Caller makes calls to one server. Call sends the call, waits for the reply
-// and returns nil where the server executed the procedure: x.Results then
-// stand at its results. Otherwise the error is or wraps a ReplyError, an
-// AuthError, the cause of ctx's end, or what became of the connection; nothing
-// needs to be released then. With x.Relay every reply is one, and a nil error.
-// Calls of several goroutines are under way at the same time.
+// A Caller makes calls to one server. Call sends the call and waits for the
+// reply. It returns nil if the server executed the procedure; x.Results is then
+// positioned at its results. Otherwise the error is or wraps a ReplyError, an
+// AuthError, the cause of ctx's end, or the error of the connection, and
+// nothing needs to be released. With x.Relay, any reply makes the error nil. A
+// Caller is safe for concurrent use.
 type Caller interface {
 	Call(ctx context.Context, x *Exchange) error
 }
 
-// A ReplyError is the answer of a server that did not execute the procedure
-// (RFC 5531, Section 9, accept_stat).
+// A ReplyError is the reply of a server that did not execute the procedure (RFC
+// 5531, Section 9, accept_stat).
 type ReplyError struct {
 	Stat      uint32
-	Low, High uint32 // of PROG_MISMATCH: the versions that the server has
+	Low, High uint32 // of PROG_MISMATCH: the lowest and highest version of the server
 }
 
 // Error names the accept_stat.
@@ -95,7 +96,7 @@ func (e *ReplyError) Error() string {
 	return fmt.Sprintf("oncrpc: undefined accept_stat %d", e.Stat)
 }
 
-// Is makes the errors of a Handler and those of a Caller the same.
+// Is makes the errors of a Caller match those of a Handler.
 func (e *ReplyError) Is(target error) bool {
 	switch target {
 	case ErrProgUnavail:
@@ -111,11 +112,11 @@ func (e *ReplyError) Is(target error) bool {
 // ErrProgUnavail is the ReplyError of a server that lacks the program.
 var ErrProgUnavail = errors.New("oncrpc: program unavailable")
 
-// errReply: a reply that does not keep to RFC 5531.
+// errReply reports a reply that violates RFC 5531.
 var errReply = errors.New("oncrpc: malformed reply")
 
 // AppendCall appends a call message up to its arguments (RFC 5531, Section 9).
-// machine is the name that AUTH_SYS carries, of at most 255 octets.
+// machine is the name for AUTH_SYS, at most 255 bytes.
 func AppendCall(b []byte, xid uint32, x *Exchange, machine string) []byte {
 	if x.Relay {
 		return xdr.AppendUint32(b, xid)
@@ -128,8 +129,8 @@ func AppendCall(b []byte, xid uint32, x *Exchange, machine string) []byte {
 	return xdr.AppendUint32(b, 0)
 }
 
-// appendCred appends the credential. Of more than 16 groups the first 16 are
-// sent (RFC 5531, Appendix A).
+// appendCred appends the credential. It sends only the first 16 groups (RFC
+// 5531, Appendix A).
 func appendCred(b []byte, c *rpcmsg.Cred, machine string) []byte {
 	b = xdr.AppendUint32(b, c.Flavor)
 	if c.Flavor == rpcmsg.AuthNone {
@@ -149,13 +150,13 @@ func appendCred(b []byte, c *rpcmsg.Cred, machine string) []byte {
 	return b
 }
 
-// MaxReplyHeader is the length in octets of the longest accepted reply before
-// its results: with a verifier of 400 octets.
+// MaxReplyHeader is the length in bytes of the longest accepted reply before
+// its results: with a verifier of 400 bytes.
 const MaxReplyHeader = rpcmsg.AcceptedLen + rpcmsg.MaxAuthBody
 
-// ReadReply reads the reply to call xid up to its results, where r is left. An
-// error is a ReplyError or an AuthError where the server refused, else the
-// reply is malformed.
+// ReadReply reads the reply to call xid up to its results, and leaves r there.
+// The error is a ReplyError or an AuthError if the server refused the call. Any
+// other error means that the reply is malformed.
 func ReadReply(r *xdr.Reader, xid uint32) error {
 	got, direction, stat := r.Uint32(), r.Uint32(), r.Uint32()
 	switch {
@@ -182,7 +183,7 @@ func ReadReply(r *xdr.Reader, xid uint32) error {
 	return e
 }
 
-// readDenied reads what follows MSG_DENIED.
+// readDenied reads the rest of a reply after MSG_DENIED.
 func readDenied(r *xdr.Reader) error {
 	reject, value := r.Uint32(), r.Uint32()
 	switch {

@@ -12,11 +12,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A Mux hands calls to the programs registered with it. Register all of them
-// before the first Serve.
+// A Mux dispatches calls to the programs registered with it. All programs must
+// be registered before the first Serve.
 type Mux struct {
-	// Log is told of handlers that panic or fail with an error that no
-	// answer but SYSTEM_ERR fits; nil means slog.Default.
+	// Log receives the panics of handlers, and the handler errors that only
+	// SYSTEM_ERR can answer. Nil means slog.Default.
 	Log *slog.Logger
 
 	logger   logger
@@ -29,7 +29,7 @@ var _ Service = (*Mux)(nil)
 type program struct {
 	number   uint32
 	versions []version
-	only     func(*Peer) bool // who knows of it; nil: everyone
+	only     func(*Peer) bool // reports which peers may use it; nil: all
 }
 
 type version struct {
@@ -37,7 +37,7 @@ type version struct {
 	handler Handler
 }
 
-// A pooledCall is a Call and the storage of what it points to.
+// A pooledCall is a Call with the storage that it refers to.
 type pooledCall struct {
 	Call
 	gids [rpcmsg.MaxGIDs]uint32
@@ -49,15 +49,15 @@ var (
 	errPanic      = errors.New("oncrpc: handler panicked")
 )
 
-// A mismatchError is a call of a version that the program does not have.
+// A mismatchError reports a call of a version that the program does not have.
 type mismatchError struct{ low, high uint32 }
 
 func (e mismatchError) Error() string {
 	return fmt.Sprintf("oncrpc: program version not in %d to %d", e.low, e.high)
 }
 
-// Register makes h the given version of the given program. It panics where
-// there is one already.
+// Register makes h the given version of the given program. It panics if that
+// version is already registered.
 func (m *Mux) Register(prog, vers uint32, h Handler) {
 	p := m.program(prog)
 	if p == nil {
@@ -72,13 +72,13 @@ func (m *Mux) Register(prog, vers uint32, h Handler) {
 	p.versions = append(p.versions, version{vers, h})
 }
 
-// Restrict says which callers there is a registered program for. To others it is
-// unavailable, its procedure 0 too.
+// Restrict limits a registered program to the callers for which only returns
+// true. For others the program is unavailable, even its procedure 0.
 func (m *Mux) Restrict(prog uint32, only func(*Peer) bool) { m.program(prog).only = only }
 
-// Serve answers one call as Service says: with what the program's handler
-// makes of it, or with the error that RFC 5531 has for the case. Procedure 0
-// of every registered program is answered here.
+// Serve answers one call as Service describes: with the results of the
+// program's handler, or with the error that RFC 5531 defines for the case. Mux
+// itself answers procedure 0 of every registered program.
 func (m *Mux) Serve(ctx context.Context, req *Request, rep *Reply) (answer bool) {
 	c, _ := m.calls.Get().(*pooledCall)
 	if c == nil {
@@ -98,7 +98,7 @@ func (m *Mux) Serve(ctx context.Context, req *Request, rep *Reply) (answer bool)
 	return true
 }
 
-// serve fills rep, or returns why the call fails. c.XID is set unless the
+// serve fills rep, or returns the error of the call. c.XID is set unless the
 // error is ErrNoAnswer.
 func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall) error {
 	r := xdr.NewReader(req.Msg)
@@ -116,14 +116,14 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 	if err != nil {
 		return err
 	}
-	// Before the NULL procedure: RPCSEC_GSS and AUTH_TLS use it to set up
-	// a context or a secure channel, and would take the empty results for
-	// theirs.
+	// The check must precede the NULL procedure: RPCSEC_GSS and AUTH_TLS use
+	// NULL to set up a context or a secure channel, and would mistake the empty
+	// results for theirs.
 	if err := rpcmsg.CheckFlavor(h.Cred.Flavor); err != nil {
 		return err
 	}
 	rep.Head = rpcmsg.AppendAccepted(rep.Head, h.XID, rpcmsg.Success)
-	if h.Proc == 0 { // never needs an identity (RFC 5531, Section 12.1)
+	if h.Proc == 0 { // needs no identity (RFC 5531, Section 12.1)
 		return noItem(req)
 	}
 	if c.Cred, err = rpcmsg.DecodeCred(h.Cred, h.Verf, &c.gids); err != nil {
@@ -137,8 +137,8 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 	return checkReply(rep, req.MaxReply)
 }
 
-// noItem is the fate of a call without arguments: none of them can have come
-// apart from the message (RFC 8166, Section 6.1).
+// noItem returns an error if a call without arguments carries a data item apart
+// from the message (RFC 8166, Section 6.1).
 func noItem(req *Request) error {
 	if req.Item != nil || req.Places != nil {
 		return xdr.ErrItem
@@ -146,7 +146,7 @@ func noItem(req *Request) error {
 	return nil
 }
 
-// find returns the handler of a program's version, for a caller.
+// find returns the handler of a program's version for a caller.
 func (m *Mux) find(prog, vers uint32, peer *Peer) (Handler, error) {
 	p := m.program(prog)
 	if p == nil || p.only != nil && !p.only(peer) {
@@ -171,9 +171,8 @@ func (m *Mux) program(prog uint32) *program {
 	return nil
 }
 
-// call calls the handler. A panic is a fault of this program that one call
-// brought to light: it is logged with its stack, and the service goes on for
-// everyone else.
+// call calls the handler. A panic is a bug that one call revealed: it is logged
+// with its stack, and the service continues for all other calls.
 func (m *Mux) call(ctx context.Context, h Handler, c *Call, rep *Reply) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -183,7 +182,7 @@ func (m *Mux) call(ctx context.Context, h Handler, c *Call, rep *Reply) (err err
 	return h.ServeRPC(ctx, c, rep)
 }
 
-// checkReply finds the replies that a handler should not have made.
+// checkReply rejects invalid replies of a handler.
 func checkReply(rep *Reply, limit int) error {
 	if n := rep.Len(); n > limit {
 		return fmt.Errorf("%w: %d octets of %d", errReplyLong, n, limit)
@@ -198,8 +197,8 @@ func checkReply(rep *Reply, limit int) error {
 	return nil
 }
 
-// appendError is the one place where an error becomes an answer. A call that was
-// refused was not executed, and may be when it comes again.
+// appendError is the only place that turns an error into an answer. A refused
+// call was not executed, so its retry may be executed.
 func (m *Mux) appendError(rep *Reply, c *pooledCall, err error) []byte {
 	b := rep.Head
 	rep.NoReplay = true
@@ -225,7 +224,7 @@ func (m *Mux) appendError(rep *Reply, c *pooledCall, err error) []byte {
 	return rpcmsg.AppendAccepted(b, c.XID, rpcmsg.SystemErr)
 }
 
-// isGarbage tells whether err says that octets from the peer could not be
+// isGarbage reports whether err means that bytes from the peer could not be
 // decoded.
 func isGarbage(err error) bool {
 	for _, e := range []error{ErrGarbageArgs, xdr.ErrShort, xdr.ErrLong, xdr.ErrValue, xdr.ErrTrailing, xdr.ErrItem} {

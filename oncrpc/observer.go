@@ -9,22 +9,24 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// An Observed is a version of a program whose calls an Observer counts one by one.
+// An Observed is a version of a program whose procedures are counted
+// individually.
 type Observed struct {
 	Prog, Vers uint32
 
 	// Procs is the number of procedures, from 0 on.
 	Procs uint32
 
-	// HasStatus tells whether the results of a procedure begin with a status
-	// word, in which 0 is success. nil: those of none do.
+	// HasStatus reports whether the results of a procedure begin with a status
+	// word, in which 0 is success. Nil means that no results do.
 	HasStatus func(proc uint32) bool
 }
 
-// An Observer is a Service in front of another that counts calls, octets, errors
-// and how long it takes to answer. It stands between the transports and the
-// ReplayCache, so that retries answered from there count as well. To be observed
-// costs a call two looks at the clock and some additions: no lock, no memory.
+// An Observer is a Service in front of another Service that counts calls,
+// bytes, errors and the time to answer. It must be placed between the
+// transports and the ReplayCache to count replayed retries as well. Its cost
+// per call is two reads of the clock and some additions, without a lock or an
+// allocation.
 type Observer struct {
 	next     Service
 	programs []observed
@@ -51,14 +53,14 @@ func NewObserver(next Service, programs ...Observed) *Observer {
 
 var _ Service = (*Observer)(nil)
 
-// Serve has a call answered (Service).
+// Serve answers a call by the next Service and counts it (Service).
 func (o *Observer) Serve(ctx context.Context, req *Request, rep *Reply) (answer bool) {
 	p, ok := procedureOf(req.Msg)
 	if !ok {
 		return o.next.Serve(ctx, req, rep)
 	}
 	in := len(req.Msg) + len(req.Item)
-	start := time.Since(o.since) // which does not ask for the time of day
+	start := time.Since(o.since) // reads only the monotonic clock
 	answer = o.next.Serve(ctx, req, rep)
 	took := time.Since(o.since) - start
 	n, hasStatus := o.counts(p)
@@ -69,10 +71,10 @@ func (o *Observer) Serve(ctx context.Context, req *Request, rep *Reply) (answer 
 	return answer
 }
 
-// Resumes tells of the Service behind o (see the function of that name).
+// Resumes reports Resumes of the Service behind o.
 func (o *Observer) Resumes() bool { return Resumes(o.next) }
 
-// counts returns where calls of p count.
+// counts returns the counters for calls of p.
 func (o *Observer) counts(p procedure) (n *procCounts, hasStatus bool) {
 	for i := range o.programs {
 		if g := &o.programs[i]; g.Prog == p.prog && g.Vers == p.vers && p.proc < g.Procs {
@@ -82,8 +84,8 @@ func (o *Observer) counts(p procedure) (n *procCounts, hasStatus bool) {
 	return &o.other, false
 }
 
-// LatencyBounds are the upper bounds of ProcStats.Took; the last of these counts
-// has none.
+// LatencyBounds are the upper bounds of ProcStats.Took, except for its last
+// count, which has no bound.
 var LatencyBounds = [...]time.Duration{
 	5 * time.Microsecond, 10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond,
 	100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
@@ -93,18 +95,19 @@ var LatencyBounds = [...]time.Duration{
 	time.Second, 5 * time.Second,
 }
 
-// procCounts are what is counted of one procedure.
+// procCounts are the counters of one procedure.
 type procCounts struct {
 	took            [len(LatencyBounds) + 1]atomic.Uint64
 	nanoseconds     atomic.Uint64
 	in, out         atomic.Uint64
 	failed          [maxOutcomes]outcomeCount
-	failedOtherwise atomic.Uint64 // with one more
+	failedOtherwise atomic.Uint64 // with further outcomes
 }
 
-// An outcomeCount counts replies with one outcome, once there was one.
+// An outcomeCount counts replies with one outcome. It is assigned to the first
+// outcome that needs a counter.
 type outcomeCount struct {
-	outcome atomic.Uint64 // as packed; 0: none yet
+	outcome atomic.Uint64 // packed; 0: not assigned yet
 	n       atomic.Uint64
 }
 
@@ -139,7 +142,8 @@ func (n *procCounts) answered(rep *Reply, hasStatus bool) {
 	n.failedOtherwise.Add(1)
 }
 
-// outcomeOf reads a reply of this end's: RFC 5531, Section 9.
+// outcomeOf reads the outcome from one of our own replies (RFC 5531, Section
+// 9).
 func outcomeOf(head []byte, hasStatus bool) Outcome {
 	word := func(i int) uint32 { return binary.BigEndian.Uint32(head[i:]) }
 	switch {

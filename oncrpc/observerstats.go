@@ -9,13 +9,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// An Outcome is how a call failed. The zero value is that it did not.
+// An Outcome is the way in which a call failed. The zero value means success.
 type Outcome struct {
 	Kind OutcomeKind
 	Code uint32 // of that kind
 }
 
-// An OutcomeKind says what an Outcome's Code is.
+// An OutcomeKind gives the meaning of an Outcome's Code.
 type OutcomeKind uint32
 
 // The kinds.
@@ -24,10 +24,10 @@ const (
 	OutcomeAccept                            // the accept_stat (RFC 5531, Section 9)
 	OutcomeAuth                              // the auth_stat
 	OutcomeRPCVersion                        // 0: RPC_MISMATCH
-	OutcomeOther                             // 0: outcomes beyond those that are told apart
+	OutcomeOther                             // 0: outcomes beyond maxOutcomes
 )
 
-// String returns the name of what RFC 5531 has a name for.
+// String returns the name of RFC 5531 for o, if it has one.
 func (o Outcome) String() string {
 	switch {
 	case o.Kind == OutcomeAccept && o.Code < uint32(len(acceptNames)):
@@ -51,18 +51,18 @@ var acceptNames = [...]string{"SUCCESS", "PROG_UNAVAIL", "PROG_MISMATCH", "PROC_
 func (o Outcome) pack() uint64            { return uint64(o.Kind)<<32 | uint64(o.Code) }
 func unpackOutcome(packed uint64) Outcome { return Outcome{OutcomeKind(packed >> 32), uint32(packed)} }
 
-// ProcStats is what an Observer has counted of one procedure.
+// ProcStats is a snapshot of an Observer's counters of one procedure.
 type ProcStats struct {
-	Prog, Vers, Proc uint32 // 0: of all that are not observed one by one
+	Prog, Vers, Proc uint32 // 0: all procedures that are not observed individually
 
 	Calls    uint64
-	In, Out  uint64        // octets of calls and replies, data items included
-	Duration time.Duration // of all together
+	In, Out  uint64        // bytes of calls and replies, data items included
+	Duration time.Duration // sum over all calls
 	Took     [len(LatencyBounds) + 1]uint64
 	Failed   []Failures // by outcome
 }
 
-// Failures are replies with one outcome.
+// Failures is a number of replies with the same outcome.
 type Failures struct {
 	Outcome
 	Count uint64

@@ -8,13 +8,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// What is here is for who passes on the calls of others (Exchange.Relay): looks
-// into them, and answers some.
+// This file is for programs that pass on the calls of other clients
+// (Exchange.Relay), inspect them, and answer some.
 
-// ParseCall reads a call message up to its arguments, where Args stands; of the
-// credential it looks at Flavor alone. With a header that cannot be read, Args
-// has the error, and what comes behind the fault is zero. ok is false for a
-// message that gets no answer: one that is no call, or too short for one.
+// ParseCall reads a call message up to its arguments, and leaves Args there. It
+// decodes only Flavor of the credential. If the header is malformed, Args has
+// the error, and the fields after the fault are zero. ok is false for a message
+// that gets no answer, because it is not a call or is too short.
 func ParseCall(msg []byte) (c Call, ok bool) {
 	r := xdr.NewReader(msg)
 	h, err := rpcmsg.ReadCall(&r)
@@ -30,9 +30,10 @@ func ParseCall(msg []byte) (c Call, ok bool) {
 	}, true
 }
 
-// TakeReply gives the reply to call xid to the caller: in Reply with Relay, else
-// Results stand behind its header. It is for transports, which own msg until
-// there is no error. That is what ReadReply says.
+// TakeReply hands the reply to call xid to x: it sets Reply if x.Relay is set,
+// otherwise it positions Results after the header. TakeReply is for transports.
+// A transport keeps the ownership of msg if there is an error, which is
+// ReadReply's.
 func (x *Exchange) TakeReply(msg []byte, xid uint32) error {
 	r := xdr.NewReader(msg)
 	if !x.Relay {

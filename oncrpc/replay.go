@@ -9,27 +9,28 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// A ReplayConfig says what a ReplayCache keeps.
+// A ReplayConfig configures a ReplayCache.
 type ReplayConfig struct {
-	// Keep tells of which procedures replies are kept: those that are not
-	// to be executed twice, all of them. It must not be nil. Calls of all others cost
-	// this question and nothing more.
+	// Keep reports whether the replies of a procedure are kept. It must return
+	// true for every procedure that must not be executed twice. It must not be
+	// nil. A call of any other procedure costs only this function call.
 	Keep func(prog, vers, proc uint32) bool
 
-	// MaxMemory bounds the replies of all clients, in octets, each with
-	// 256 for what is known of its call; 0 means 32 MiB.
+	// MaxMemory bounds the bytes of the replies of all clients, including 256
+	// for each reply's entry; 0 means 32 MiB.
 	MaxMemory int64
 
-	// MaxAge is how long a reply is kept at least, if there is memory; 0 means
-	// two minutes. Calls throw away those that are older, some at a time.
+	// MaxAge is the least time that a reply is kept if there is memory; 0 means
+	// two minutes. Later calls remove older replies, some at a time.
 	MaxAge time.Duration
 }
 
-// A ReplayCache is a Service in front of another that answers a retransmitted
-// call with the reply to its first transmission, and does not have it executed
-// again: RFC 5531, Section 4, lets a server do so by the XID, and RFC 1813,
-// Section 4.5, calls it the duplicate request cache. One serves all transports
-// and connections, for a client comes back on another.
+// A ReplayCache is a Service in front of another Service. It answers a
+// retransmitted call with the reply to its first transmission, instead of a
+// second execution. RFC 5531, Section 4, lets a server do so by the XID, and
+// RFC 1813, Section 4.5, calls it the duplicate request cache. All transports
+// and connections must share one ReplayCache, because a client may reconnect on
+// another transport.
 //
 //	call ── Keep? ──no──────────────────────────────▶ next
 //	         │yes                                       ▲
@@ -37,46 +38,47 @@ type ReplayConfig struct {
 //	         ├─ executed ──── the reply that was kept
 //	         └─ running ───── waits for the first one's reply
 //
-// A call is the same as another of the same client address, whatever the port,
-// with the same XID, program, version, procedure, length, and checksum of its
-// first 512 octets, the credential among them.
+// Two calls are the same if they have the same client address (with any port),
+// XID, program, version, procedure, length, and checksum of their first 512
+// bytes, which include the credential.
 //
-// Calls of procedures that are kept do not end with their connection, as the
-// client will ask again for what became of them: their context is the cache's,
-// which Close ends.
+// A call whose reply is kept does not end with its connection, because the
+// client will ask for its outcome again. The context of such calls is the
+// cache's, and Close ends it.
 //
-// Replies that are longer than 1 KiB or have a data item are not kept; in NFS
-// those of READ, READLINK and the listings alone may be, which any number of
-// executions leaves as they are. Nor are those that a program marks as NoReplay.
+// The cache does not keep a reply that is longer than 1 KiB, has a data item,
+// or is marked NoReplay by the program. In NFS only READ, READLINK and the
+// listings can have such long replies, and they may be executed any number of
+// times.
 //
-// Memory is bounded. Above the bound the party that takes most of it, an IPv4
-// address or 64 bits of an IPv6 one, loses its oldest reply, so that no client
-// pushes out the replies of all others. What is kept is lost when the process
-// ends.
+// Memory is bounded. Above the bound, the party that takes most of it (an IPv4
+// address or 64 bits of an IPv6 address) loses its oldest reply. Hence no
+// client can displace the replies of all others. Kept replies are lost when the
+// process ends.
 type ReplayCache struct {
 	next Service
 	cfg  ReplayConfig
 	seed maphash.Seed
 
-	life  context.Context // of calls whose procedures are kept
+	life  context.Context // of calls whose replies are kept
 	close context.CancelFunc
 
 	mu     sync.Mutex
 	calls  map[replayKey]*replayEntry // executed, or running
-	store  replayStore                // of those that are executed
+	store  replayStore                // of the executed calls
 	counts ReplayStats
 	unused sync.Pool // of *replayEntry
 }
 
-// ReplayStats is what a ReplayCache holds, and has done.
+// ReplayStats is the state of a ReplayCache and its counters.
 type ReplayStats struct {
 	Replies int   // kept now
-	Octets  int64 // that they take
+	Octets  int64 // bytes that the kept replies take
 
-	Executed  uint64 // calls whose procedure is kept
-	Replayed  uint64 // retries answered with a reply that was kept
-	Joined    uint64 // retries answered when their first try, which ran, was
-	Forgotten uint64 // replies that made room before their time
+	Executed  uint64 // calls of kept procedures
+	Replayed  uint64 // retries answered with a kept reply
+	Joined    uint64 // retries answered together with their first, running transmission
+	Forgotten uint64 // replies removed early to make room
 }
 
 // A replayRetry is a retransmitted call whose first transmission is running.
@@ -86,13 +88,13 @@ type replayRetry struct {
 	end      chan replayEnd // room for one
 }
 
-// A replayEnd is what becomes of a retry.
+// A replayEnd is the result of a retry.
 type replayEnd int
 
 const (
-	replayAnswered replayEnd = iota // its reply is there
-	replayAgain                     // the first one's reply cannot be had twice
-	replayGivenUp                   // a newer retry waits in its place, or its connection has ended
+	replayAnswered replayEnd = iota // the retry has its reply
+	replayAgain                     // the first call's reply cannot be copied
+	replayGivenUp                   // a newer retry took its place, or its connection has ended
 )
 
 // NewReplayCache returns a ReplayCache in front of next.
@@ -111,14 +113,14 @@ func NewReplayCache(next Service, cfg ReplayConfig) *ReplayCache {
 
 var _ Service = (*ReplayCache)(nil)
 
-// Close ends the context of the calls that run. It is for after the shutdown
-// of the transports, where that came to its limit.
+// Close ends the context of the running calls. Call it after the shutdown of
+// the transports, if that has timed out.
 func (c *ReplayCache) Close() { c.close() }
 
-// Resumes is true (see the function of that name).
+// Resumes returns true (see function Resumes).
 func (c *ReplayCache) Resumes() bool { return true }
 
-// Stats returns what c holds and has done.
+// Stats returns the state of c and its counters.
 func (c *ReplayCache) Stats() ReplayStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,9 +150,9 @@ func (c *ReplayCache) Serve(ctx context.Context, req *Request, rep *Reply) (answ
 	}
 }
 
-// find finds out whether a call is new: then its entry is returned. If it runs,
-// that is with a retry to wait with; if it was executed, its reply is in rep and
-// there is no entry.
+// find looks a call up. For a new call, it returns a new entry. For a running
+// call, it returns the entry and a retry to wait with. For an executed call, it
+// puts the reply into rep and returns no entry.
 func (c *ReplayCache) find(key replayKey, req *Request, rep *Reply) (*replayEntry, *replayRetry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,8 +168,8 @@ func (c *ReplayCache) find(key replayKey, req *Request, rep *Reply) (*replayEntr
 		rep.replay(e.reply, key.xid, req.MaxReply)
 		return nil, nil
 	}
-	// One retry waits, the newest: its connection is the likeliest to be
-	// there, and so retries never take more goroutines than calls do.
+	// Only the newest retry waits: its connection is the most likely one to
+	// exist, and retries then never take more goroutines than calls do.
 	e.finish(replayGivenUp)
 	e.retry = &replayRetry{rep: rep, maxReply: req.MaxReply, end: make(chan replayEnd, 1)}
 	return e, e.retry
@@ -188,13 +190,13 @@ func (c *ReplayCache) await(ctx context.Context, e *replayEntry, r *replayRetry)
 	return <-r.end
 }
 
-// execute has a call executed, and keeps its reply.
+// execute executes a call and keeps its reply.
 func (c *ReplayCache) execute(e *replayEntry, req *Request, rep *Reply) (answer bool) {
 	defer func() { c.finish(e, rep, answer) }()
 	return c.next.Serve(c.life, req, rep)
 }
 
-// finish gives the reply to whoever waits for it, and keeps it if it may.
+// finish gives the reply to a waiting retry, and keeps the reply if permitted.
 func (c *ReplayCache) finish(e *replayEntry, rep *Reply, answer bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,8 +223,8 @@ func (c *ReplayCache) finish(e *replayEntry, rep *Reply, answer bool) {
 	}
 }
 
-// replay makes rep the reply to an earlier call, which may be longer than what
-// this one has room for, if its requester changed its mind.
+// replay makes rep the reply to an earlier call. The reply may exceed room if
+// the client asked for less this time.
 func (r *Reply) replay(reply []byte, xid uint32, room int) {
 	if len(reply) > room {
 		r.Head = rpcmsg.AppendAccepted(r.Head, xid, rpcmsg.SystemErr)
@@ -231,7 +233,8 @@ func (r *Reply) replay(reply []byte, xid uint32, room int) {
 	r.Head = append(r.Head, reply...)
 }
 
-// expire drops some of what is too old, the oldest first. The caller holds the lock, as of those below.
+// expire removes some of the expired replies, the oldest first. The caller must
+// hold c.mu, as for the methods below.
 func (c *ReplayCache) expire(now time.Time) {
 	for range replayExpires {
 		e := c.store.oldest()
@@ -242,7 +245,7 @@ func (c *ReplayCache) expire(now time.Time) {
 	}
 }
 
-// enter adds a call that is to be executed.
+// enter adds a call that will be executed.
 func (c *ReplayCache) enter(key replayKey) *replayEntry {
 	e, _ := c.unused.Get().(*replayEntry)
 	if e == nil {
@@ -253,13 +256,13 @@ func (c *ReplayCache) enter(key replayKey) *replayEntry {
 	return e
 }
 
-// drop forgets a call whose reply was kept.
+// drop forgets a call with a kept reply.
 func (c *ReplayCache) drop(e *replayEntry) {
 	c.store.remove(e)
 	c.forget(e)
 }
 
-// forget takes a call out, for its memory to be used again.
+// forget removes a call and recycles its memory.
 func (c *ReplayCache) forget(e *replayEntry) {
 	delete(c.calls, e.key)
 	*e = replayEntry{reply: e.reply[:0]}

@@ -9,21 +9,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A replayKey tells a call from all others. The checksum is a keyed one, so
-// that no two calls are made to look the same.
+// A replayKey identifies a call. The checksum is a keyed one, so that no client
+// can construct two different calls with the same key.
 type replayKey struct {
 	client netip.Addr
 	xid    uint32
 	procedure
-	length uint32 // octets
+	length uint32 // bytes
 	sum    uint64
 }
 
-// A procedure is what a call calls.
+// A procedure identifies the procedure of a call.
 type procedure struct{ prog, vers, proc uint32 }
 
-// procedureOf reads the words in front of a call (RFC 5531, Section 9); false
-// for what is none of this version of RPC.
+// procedureOf reads the first words of a call (RFC 5531, Section 9). It returns
+// false for a message that is not a call of this RPC version.
 func procedureOf(msg []byte) (p procedure, ok bool) {
 	if len(msg) < 6*4 || binary.BigEndian.Uint32(msg[4:]) != rpcmsg.MsgCall || binary.BigEndian.Uint32(msg[8:]) != rpcmsg.Version {
 		return procedure{}, false
@@ -35,10 +35,9 @@ func procedureOf(msg []byte) (p procedure, ok bool) {
 	}, true
 }
 
-// keyOf returns the key of a call. Length and checksum are of the message as RFC
-// 5531 has it, with the data item and its padding in their place: a
-// retransmission may come by another transport, or in another of the forms of
-// RFC 8166.
+// keyOf returns the key of a call. Length and checksum are those of the message
+// as RFC 5531 defines it, with the data item and its padding in their place: a
+// retransmission may come by another transport, or in another form of RFC 8166.
 func (c *ReplayCache) keyOf(req *Request, p procedure) replayKey {
 	pos := len(req.Msg)
 	if req.Item != nil {

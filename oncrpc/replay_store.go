@@ -8,18 +8,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 )
 
-// A replayEntry is a call that runs, or was executed. It is used again with the
-// memory of its reply.
+// A replayEntry is a running or executed call. Entries are recycled together
+// with the memory of their replies.
 type replayEntry struct {
 	key   replayKey
-	retry *replayRetry // while the call runs: the newest that waits for it
+	retry *replayRetry // the newest waiting retry of a running call
 
-	// Of an executed call.
+	// The fields below are those of an executed call.
 	reply        []byte
 	since        time.Time
 	party        *replayParty
-	older, newer *replayEntry // of all, in a ring
-	next         *replayEntry // of the party, the next newer one
+	older, newer *replayEntry // neighbours in the ring of all
+	next         *replayEntry // the next newer entry of the party
 }
 
 // finish ends the retry, if there is one.
@@ -30,20 +30,20 @@ func (e *replayEntry) finish(end replayEnd) {
 	}
 }
 
-// size is what the entry takes, in octets.
+// size returns the bytes that the entry takes.
 func (e *replayEntry) size() int64 { return replayCost + int64(cap(e.reply)) }
 
-// A replayStore keeps executed calls, in the order of their replies, and for
-// each party too.
+// A replayStore keeps executed calls in the order of their replies, overall and
+// for each party.
 type replayStore struct {
 	replies int
 	octets  int64
-	ring    replayEntry // its newer is the oldest of all
+	ring    replayEntry // ring.newer is the oldest entry
 	byName  map[netip.Prefix]*replayParty
 	parties replayParties
 }
 
-// A replayParty is what clients of one party have in the store.
+// A replayParty is the share of one party in the store.
 type replayParty struct {
 	name           netip.Prefix
 	octets         int64
@@ -85,7 +85,7 @@ func (s *replayStore) add(e *replayEntry) {
 	s.account(p, e.size())
 }
 
-// remove takes out e, the oldest entry of its party.
+// remove removes e, which must be the oldest entry of its party.
 func (s *replayStore) remove(e *replayEntry) {
 	p := e.party
 	p.oldest = e.next
@@ -98,15 +98,15 @@ func (s *replayStore) remove(e *replayEntry) {
 	}
 }
 
-// account adds n octets to what p has.
+// account adds n bytes to the share of p.
 func (s *replayStore) account(p *replayParty, n int64) {
 	s.octets += n
 	p.octets += n
 	heap.Fix(&s.parties, p.place)
 }
 
-// replayParties is a heap (package container/heap), in which the party that has
-// most comes first.
+// replayParties is a heap (package container/heap) of the parties, the largest
+// share first.
 type replayParties []*replayParty
 
 func (h replayParties) Len() int           { return len(h) }

@@ -15,37 +15,40 @@ import (
 )
 
 // A Server serves RPC calls over TCP, with the record marking of RFC 5531,
-// Section 11. Its fields are set before the first Serve.
+// Section 11. Its fields must be set before the first Serve.
 type Server struct {
 	// Handler answers the calls. It must not be nil.
 	Handler Service
 
-	// MaxRecord is the length in octets of the longest call, and of the
-	// longest reply that Handler may make; 0 means 1 MiB of payload and 4
-	// KiB beside it, and 64 MiB is the most. A connection that sends more
-	// is closed.
+	// MaxRecord is the length in bytes of the longest call, and of the longest
+	// reply that Handler may make. 0 means 1 MiB of payload plus 4 KiB, and 64
+	// MiB is the maximum. The server closes a connection that sends a longer
+	// call.
 	MaxRecord int
 
-	// MaxConns bounds the connections; 0 means 4096. The last eighth of them is
-	// for parties with no more than 8, a party being an IPv4 address or 64 bits
-	// of an IPv6 one. One more takes the place of the one that has had no call
-	// under way for longest, of the party that has most, if that keeps no fewer
-	// than the newcomer's has then, or else of the newcomer's own. Where all have
-	// calls under way, a newcomer's with no more than 8 takes the place of the one
-	// of which nothing has moved for longest, if Handler Resumes. Else it is
-	// closed.
+	// MaxConns bounds the connections; 0 means 4096. A party is an IPv4 address
+	// or 64 bits of an IPv6 address. The last eighth of the connections is for
+	// parties with no more than 8.
+	//
+	// A further connection replaces the connection that has been idle (without
+	// a call under way) for longest of the party with most connections, if that
+	// party then keeps no fewer than the newcomer's. Otherwise it replaces the
+	// longest idle connection of its own party. If no such connection is idle,
+	// Handler Resumes, and the newcomer's party has no more than 8, it replaces
+	// the connection of the largest party that has not moved for longest.
+	// Otherwise the further connection is closed.
 	MaxConns int
 
-	// Log is told, once a connection, of those that break the rules; nil
-	// means slog.Default.
+	// Log receives violations by peers, once per connection; nil means
+	// slog.Default.
 	Log *slog.Logger
 
 	start    sync.Once
 	logger   logger
 	began    time.Time
-	requests *fairshare.Memory // octets of large records
-	replies  *fairshare.Memory // octets of large data items and heads
-	waiting  *fairshare.Memory // octets of calls under way, as limits.go counts them
+	requests *fairshare.Memory // bytes of large records
+	replies  *fairshare.Memory // bytes of large data items and heads
+	waiting  *fairshare.Memory // bytes of calls under way, as limits.go counts them
 	tasks    workpool.Pool
 	calls    sync.Pool // of *tcpCall
 
@@ -54,8 +57,8 @@ type Server struct {
 	stop      chan struct{}
 	listeners map[net.Listener]struct{}
 	conns     map[*tcpConn]struct{}
-	leaving   int    // of conns: those that have lost their places
-	totals    Totals // but Now
+	leaving   int    // how many of conns have lost their places
+	totals    Totals // except Now
 	parties   fairshare.Parties[tcpParts]
 }
 
@@ -65,7 +68,7 @@ func (s *Server) init() {
 		press := fairshare.NewPress(s.cutStalled)
 		s.requests = fairshare.NewMemory(memory, partOfMemory, press)
 		s.replies = fairshare.NewMemory(memory, partOfMemory, press)
-		s.waiting = fairshare.NewMemory(memoryOfCalls, memoryOfCalls/2, nil) // nobody waits for it
+		s.waiting = fairshare.NewMemory(memoryOfCalls, memoryOfCalls/2, nil) // only tried, never waited for
 		s.parties = fairshare.NewParties(s.parts)
 		s.began = time.Now()
 		s.stop = make(chan struct{})
@@ -74,10 +77,10 @@ func (s *Server) init() {
 	})
 }
 
-// Serve takes connections from l, which it closes in the end. It returns nil
-// after Shutdown, or else the error that kept it from taking more; the
-// connections are served on in either case until Shutdown. It may be called
-// several times, with a listener each.
+// Serve takes connections from l, and closes l when it returns. It returns nil
+// after Shutdown, otherwise the error of the last Accept. In either case the
+// connections continue to be served until Shutdown. Serve may be called several
+// times, with a listener each.
 func (s *Server) Serve(l net.Listener) error {
 	s.init()
 	defer l.Close()
@@ -104,11 +107,11 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// Shutdown ends the service in good order: no more calls are taken, those
-// under way are answered, and the connections are closed. When ctx ends
-// first, handlers find their context cancelled, the connections are cut, and
-// Shutdown returns the context's cause, without waiting for handlers that are
-// still running; another Shutdown does.
+// Shutdown ends the service gracefully: the server takes no more calls, answers
+// those under way, and closes the connections. If ctx ends first, Shutdown
+// cancels the handlers' context, cuts the connections, and returns the
+// context's cause without waiting for running handlers. A further Shutdown
+// waits for them.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.init()
 	s.mu.Lock()
@@ -180,7 +183,7 @@ func (s *Server) removeConn(c *tcpConn) {
 	s.parties.Leave(c.party)
 }
 
-// addListener returns false after Shutdown.
+// addListener adds l. It returns false after Shutdown.
 func (s *Server) addListener(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +213,7 @@ func (s *Server) pause(d time.Duration) {
 	}
 }
 
-// passes tells whether a later Accept may succeed.
+// passes reports whether err is temporary, so that a later Accept may succeed.
 func passes(err error) bool {
 	for _, e := range []error{
 		syscall.ECONNABORTED, syscall.EINTR, syscall.EMFILE, syscall.ENFILE,

@@ -8,26 +8,26 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A tcpCall is one call of a connection, from its record's receipt until its
-// reply has been written. It is used again and keeps its reply's memory.
+// A tcpCall is one call of a connection, from the receipt of its record until
+// its reply has been written. It is recycled with its reply's memory.
 type tcpCall struct {
 	conn *tcpConn
 
 	request  Request
-	record   *buf.Buf // the request's memory; nil once it has been served
-	reserved int64    // octets of it of the connection's part of Server.requests
+	record   *buf.Buf // the request's memory; nil after the call was served
+	reserved int64    // bytes reserved in the connection's part of Server.requests
 	counted  bool     // in the party's part of the memory of calls
-	keeps    bool     // its goroutine has the connection's turn to read
-	aside    bool     // it has none of the connection's slots
+	keeps    bool     // its goroutine keeps the connection's turn to read
+	aside    bool     // it has released its slot
 
 	reply Reply
-	lent  int64    // octets of its item or its head in that of Server.replies
-	head  []byte   // memory for reply.Head, as long as that is short
-	room  *buf.Buf // that for a long one, or nil
+	lent  int64    // bytes reserved in Server.replies for its item or head
+	head  []byte   // memory for a short reply.Head
+	room  *buf.Buf // memory for a long reply.Head, or nil
 	mark  [markLen]byte
-	lend  func(n int) *buf.Buf // cl.lendItem, made once, as are
-	hold  func(n int)          // cl.holdHead, and
-	step  func()               // cl.stepAside
+	lend  func(n int) *buf.Buf // method value of lendItem, made once
+	hold  func(n int)          // the same of holdHead
+	step  func()               // the same of stepAside
 }
 
 func (c *tcpConn) newCall() *tcpCall {
@@ -42,7 +42,7 @@ func (c *tcpConn) newCall() *tcpCall {
 	return cl
 }
 
-// free gives back all that cl holds, and cl itself.
+// free releases everything that cl holds, and recycles cl.
 func (cl *tcpCall) free() {
 	cl.freeRecord()
 	cl.reply.DropItem()
@@ -60,7 +60,7 @@ func (cl *tcpCall) free() {
 	s.calls.Put(cl)
 }
 
-// freeRecord gives back the memory of the request.
+// freeRecord releases the memory of the request.
 func (cl *tcpCall) freeRecord() {
 	if cl.record != nil {
 		cl.record.Release()
@@ -72,8 +72,9 @@ func (cl *tcpCall) freeRecord() {
 	}
 }
 
-// count counts the call, if there are others of its connection and there is room for
-// one more.
+// count counts the call in the memory of calls. It returns false if the
+// connection has more than freeCalls under way and there is no room for a
+// further call.
 func (cl *tcpCall) count() bool {
 	if cl.conn.underWay.Load() <= freeCalls {
 		return true
@@ -82,8 +83,8 @@ func (cl *tcpCall) count() bool {
 	return cl.counted
 }
 
-// stepAside gives up what keeps further calls of the connection from being read: the
-// turn and a slot. Programs bound the calls that do so.
+// stepAside releases the call's slot and its turn to read, so that the
+// connection can read further calls. Programs bound the calls that step aside.
 func (cl *tcpCall) stepAside() {
 	if !cl.aside {
 		cl.aside = true
@@ -95,19 +96,19 @@ func (cl *tcpCall) stepAside() {
 	}
 }
 
-// lendItem waits until there is memory for a data item of n octets. Calls hold
-// it until their replies have been written or given up, which needs no more of
-// it, so that the wait ends.
+// lendItem waits for memory for a data item of n bytes. Calls hold such memory
+// until their replies have been written or given up. That needs no more memory,
+// so the wait ends.
 func (cl *tcpCall) lendItem(n int) *buf.Buf {
-	cl.freeLent() // a call has one item: two at a time could wait for each other
+	cl.freeLent() // one item per call: two calls with two items could wait for each other
 	if n > smallRecord {
 		cl.acquire(int64(buf.Size(n)))
 	}
 	return buf.Default.Get(n)
 }
 
-// holdHead waits until there is memory for a head with results of n bytes, as
-// lendItem does for an item, and gives the head all of it.
+// holdHead waits for memory for a head with results of n bytes, as lendItem
+// does for an item, and moves the head to memory of that size.
 func (cl *tcpCall) holdHead(n int) {
 	cl.freeLent()
 	if n <= smallRecord {
@@ -126,16 +127,16 @@ func (cl *tcpCall) moveHead(n int) {
 	cl.room = room
 }
 
-// acquire waits for n bytes, or for what a connection may have.
+// acquire waits for n bytes, or for partOfConn if n is larger.
 func (cl *tcpCall) acquire(n int64) {
 	n = min(n, partOfConn)
 	if cl.conn.memory.replies.Acquire(cl.conn.ctx, n) == nil {
 		cl.lent = n
-	} // else nobody will read the reply
+	} // an error means that the connection has ended
 }
 
-// releaseUnused gives back what the reply that has been made does not take of what was
-// acquired for it.
+// releaseUnused releases the acquired memory that the finished reply does not
+// need.
 func (cl *tcpCall) releaseUnused() {
 	if cl.lent == 0 {
 		return

@@ -13,23 +13,23 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
-// A ClientConfig is how a TCPClient behaves. The zero value is right for most.
+// A ClientConfig configures a TCPClient. The zero value is right for most
+// programs.
 type ClientConfig struct {
-	// Machine is the name that AUTH_SYS credentials carry, of which the
-	// first 255 octets count; "" means the host's.
+	// Machine is the name in AUTH_SYS credentials, cut to 255 bytes; "" means
+	// the host's name.
 	Machine string
 }
 
-// ErrClosed is the error of calls whose connection has ended. It comes with
-// the cause: net.ErrClosed after Close, io.EOF where the server closed it, or
-// what else happened.
+// ErrClosed is the error of calls whose connection has ended. It wraps the
+// cause: net.ErrClosed after Close, io.EOF if the server closed the connection,
+// or another error.
 var ErrClosed = errors.New("oncrpc: connection ended")
 
 // A TCPClient makes calls of any program over one connection, with the record
-// marking of RFC 5531, Section 11. It implements Caller: calls of many
-// goroutines are under way at the same time, and their replies may come in any
-// order. A call is never sent twice; a caller who gave one up may make it
-// again.
+// marking of RFC 5531, Section 11. It implements Caller: many goroutines may
+// make calls concurrently, and replies may come in any order. A call is never
+// sent twice; the caller of an abandoned call may make it again.
 //
 //	Call ──▶ waiting ──▶ batch ──one writev──▶ server
 //	  ▲                                          │
@@ -40,23 +40,23 @@ var ErrClosed = errors.New("oncrpc: connection ended")
 type TCPClient struct {
 	nc      net.Conn
 	machine string
-	in      recordReader // of the goroutine that reads
-	out     callWriter   // of the goroutine that writes
+	in      recordReader // of the reader goroutine
+	out     callWriter   // of the writer goroutine
 
 	under  sync.WaitGroup // the two goroutines, and the calls
 	unused sync.Pool      // of *clientCall
 
 	mu      sync.Mutex
 	xid     uint32
-	calls   map[uint32]*clientCall // not answered yet, by XID
-	longest int                    // octets of the longest reply that a call so far allows
+	calls   map[uint32]*clientCall // unanswered, by XID
+	longest int                    // bytes of the longest reply that any call so far allows
 	err     error                  // why the connection ended
 }
 
 var _ Caller = (*TCPClient)(nil)
 
-// DialTCP connects to a server. The address is host and port. The connection
-// lives until Close, ctx bounds the time to make it only.
+// DialTCP connects to a server. The address is host and port. ctx bounds only
+// the time to connect; the connection lives until Close.
 func DialTCP(ctx context.Context, addr string, cfg ClientConfig) (*TCPClient, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
@@ -69,11 +69,12 @@ func DialTCP(ctx context.Context, addr string, cfg ClientConfig) (*TCPClient, er
 	return nil, fmt.Errorf("oncrpc: %w", err)
 }
 
-// NewTCPClient makes calls over nc, which it takes over. nc's deadlines must
-// work, and a write that one cuts short leave the stream fit for the rest.
+// NewTCPClient makes calls over nc and takes ownership of nc. The deadlines of
+// nc must work, and after a write that a deadline interrupts, the stream must
+// accept the rest.
 func NewTCPClient(nc net.Conn, cfg ClientConfig) *TCPClient {
 	if cfg.Machine == "" {
-		cfg.Machine, _ = os.Hostname() // a server decides nothing by it
+		cfg.Machine, _ = os.Hostname() // servers decide nothing by this name
 	}
 	c := &TCPClient{
 		nc: nc, machine: cfg.Machine,
@@ -87,15 +88,15 @@ func NewTCPClient(nc net.Conn, cfg ClientConfig) *TCPClient {
 	return c
 }
 
-// Close ends the connection. Calls under way fail; it waits until all have
-// returned. It may be called twice.
+// Close ends the connection. Calls under way fail, and Close waits until all
+// have returned. Close may be called twice.
 func (c *TCPClient) Close() error {
 	c.fail(net.ErrClosed)
 	c.under.Wait()
 	return nil
 }
 
-// fail ends the connection and all calls. The first cause counts.
+// fail ends the connection and all calls. Only the first cause is kept.
 func (c *TCPClient) fail(cause error) {
 	c.mu.Lock()
 	if c.err != nil {

@@ -11,25 +11,25 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A clientCall is one call of a TCPClient. It is used again.
+// A clientCall is one call of a TCPClient. Calls are recycled.
 type clientCall struct {
 	x        *Exchange
 	xid      uint32
 	head     []byte // record mark, header, arguments
-	maxReply int    // octets of the longest reply
+	maxReply int    // bytes of the longest reply
 
-	reply chan outcome  // room for one: what answers the call, or ends it
-	left  chan struct{} // room for one: nothing writes the call any more
+	reply chan outcome  // room for one: the reply or the error
+	left  chan struct{} // room for one: the writer no longer uses the call
 }
 
-// An outcome is what becomes of a call: a reply, or an error.
+// An outcome is the end of a call: a reply, or an error.
 type outcome struct {
 	record *buf.Buf
 	err    error
 }
 
-// Call makes a call (Caller). When ctx ends first, the connection stays as
-// good as it was, and the reply is dropped when it comes after all.
+// Call makes a call (Caller). If ctx ends first, the connection remains usable,
+// and a late reply is dropped.
 func (c *TCPClient) Call(ctx context.Context, x *Exchange) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -47,7 +47,7 @@ func (c *TCPClient) Call(ctx context.Context, x *Exchange) error {
 	return err
 }
 
-// begin gives the call an XID and leaves it to be written.
+// begin assigns an XID to the call and queues it for writing.
 func (c *TCPClient) begin(x *Exchange) (*clientCall, error) {
 	cl, _ := c.unused.Get().(*clientCall)
 	if cl == nil {
@@ -80,12 +80,12 @@ func (c *TCPClient) nextXIDLocked() uint32 {
 	}
 }
 
-// await waits for the call's end. The caller's slices are the caller's again
-// when it returns.
+// await waits for the call's end. After its return the slices of x belong to
+// the caller again.
 func (c *TCPClient) await(ctx context.Context, cl *clientCall) error {
 	select {
 	case o := <-cl.reply:
-		c.leave(ctx, cl) // a server may answer what it has not read yet
+		c.leave(ctx, cl) // a server may answer before it has read the whole call
 		return cl.deliver(o)
 	case <-ctx.Done():
 		c.forget(cl)
@@ -94,8 +94,8 @@ func (c *TCPClient) await(ctx context.Context, cl *clientCall) error {
 	}
 }
 
-// leave waits until the call is written, or until ctx ends and the writer has
-// been kept from it.
+// leave waits until the call is written. If ctx ends first, leave withdraws the
+// call from the writer.
 func (c *TCPClient) leave(ctx context.Context, cl *clientCall) {
 	select {
 	case <-cl.left:
@@ -105,7 +105,7 @@ func (c *TCPClient) leave(ctx context.Context, cl *clientCall) {
 	}
 }
 
-// forget makes the reply to cl one that is for no call.
+// forget removes cl from the unanswered calls, so that its reply is dropped.
 func (c *TCPClient) forget(cl *clientCall) {
 	c.mu.Lock()
 	waits := c.calls[cl.xid] == cl
@@ -114,12 +114,12 @@ func (c *TCPClient) forget(cl *clientCall) {
 	if waits {
 		return
 	}
-	if o := <-cl.reply; o.record != nil { // it is on its way
+	if o := <-cl.reply; o.record != nil { // already taken by the reader
 		o.record.Release()
 	}
 }
 
-// build encodes the call, all but its XID.
+// build encodes the call except its XID.
 func (cl *clientCall) build(x *Exchange, machine string) error {
 	cl.x = x
 	cl.maxReply = MaxReplyHeader + x.MaxResults + len(x.Sink) + xdr.Pad(len(x.Sink))
@@ -134,7 +134,7 @@ func (cl *clientCall) build(x *Exchange, machine string) error {
 	return nil
 }
 
-// len returns the octets of the call's record.
+// len returns the length of the call's record in bytes.
 func (cl *clientCall) len() int {
 	return len(cl.head) + len(cl.x.Item) + xdr.Pad(len(cl.x.Item)) + len(cl.x.Tail)
 }

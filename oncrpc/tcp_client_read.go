@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 )
 
-// read hands the replies to their calls until the connection ends.
+// read passes the replies to their calls until the connection ends.
 func (c *TCPClient) read() {
 	for n := 0; ; n++ {
 		start, err := c.start(n == 0)
@@ -39,8 +39,8 @@ func (c *TCPClient) writeError() error {
 	return c.out.err
 }
 
-// start waits for the next record, for as long as it takes. Of the first it
-// returns some octets: they tell what the server is that speaks no RPC.
+// start waits for the next record, without a time limit. For the first record
+// it returns some bytes, which identify a server that does not speak RPC.
 func (c *TCPClient) start(first bool) ([]byte, error) {
 	if _, err := c.in.br.Peek(1); err != nil || !first {
 		return nil, err
@@ -49,8 +49,9 @@ func (c *TCPClient) start(first bool) ([]byte, error) {
 	return bytes.Clone(some), err
 }
 
-// receive reads one record. It may be as long as any call so far allows, and
-// not only those under way: it may answer one that was given up.
+// receive reads one record. The bound is the longest reply that any call so far
+// allows, not only the calls under way, because the record may answer an
+// abandoned call.
 func (c *TCPClient) receive() error {
 	c.mu.Lock()
 	c.in.max = c.longest
@@ -66,8 +67,8 @@ func (c *TCPClient) receive() error {
 	return nil
 }
 
-// dispatch takes a record over and hands it to the call that it is for, if
-// there is one.
+// dispatch takes ownership of a record and passes it to its call, if that call
+// still waits.
 func (c *TCPClient) dispatch(record *buf.Buf) error {
 	n := len(record.B)
 	if n < 4 {

@@ -12,26 +12,26 @@ import (
 )
 
 // A callWriter writes the calls of a TCPClient in the order in which they are
-// put. Those that come while the connection is busy leave together.
+// put. Calls that are put during a write leave together in the next.
 //
-// The octets are the callers'. A caller who gives up while they are being
-// written interrupts the writer, which copies what is left of the batch, lets
-// go of the calls, and goes on with the copy: else the stream would be of no
-// more use to the others.
+// The bytes belong to the callers. A caller that gives up during the write of
+// its call interrupts the writer. The writer then copies the rest of the batch,
+// releases the calls, and continues with the copy. A partial record would make
+// the stream useless for all other calls.
 type callWriter struct {
 	client *TCPClient
-	cond   sync.Cond // on client.mu: there is something to do
+	cond   sync.Cond // on client.mu: there is work
 
-	// under client.mu
+	// guarded by client.mu
 	waiting     []*clientCall
-	batch       []*clientCall // whose octets are being written
+	batch       []*clientCall // being written
 	interrupted bool          // the write deadline has passed
 	err         error         // why run ended
 
-	// of run
+	// used by run only
 	vec  net.Buffers
-	rest net.Buffers // of vec, not written yet
-	copy *buf.Buf    // what rest is in after an interruption
+	rest net.Buffers // the unwritten part of vec
+	copy *buf.Buf    // the memory of rest after an interruption
 }
 
 func (w *callWriter) init(c *TCPClient) {
@@ -39,13 +39,13 @@ func (w *callWriter) init(c *TCPClient) {
 	w.cond.L = &c.mu
 }
 
-// putLocked leaves cl to be written.
+// putLocked queues cl for writing.
 func (w *callWriter) putLocked(cl *clientCall) {
 	w.waiting = append(w.waiting, cl)
 	w.cond.Signal()
 }
 
-// endLocked gives up what is not being written yet, and ends run.
+// endLocked gives up the calls that are not being written yet, and ends run.
 func (w *callWriter) endLocked() {
 	for _, cl := range w.waiting {
 		cl.left <- struct{}{}
@@ -54,7 +54,8 @@ func (w *callWriter) endLocked() {
 	w.cond.Signal()
 }
 
-// withdraw sees that cl is written no more, or from a copy.
+// withdraw makes the writer stop using cl's memory: cl is not written, or
+// written from a copy.
 func (c *TCPClient) withdraw(cl *clientCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +67,7 @@ func (c *TCPClient) withdraw(cl *clientCall) {
 	}
 	if slices.Contains(w.batch, cl) {
 		w.interrupted = true
-		_ = c.nc.SetWriteDeadline(time.Unix(1, 0)) // fails only where writing fails
+		_ = c.nc.SetWriteDeadline(time.Unix(1, 0)) // fails only if writing fails
 	}
 }
 
@@ -82,18 +83,19 @@ func (w *callWriter) run() {
 	}
 }
 
-// endWriting leaves it to the reader to end the connection, with err where it
-// does not find a better cause soon: a server that refuses calls may have said
-// why, and the end that it made of the stream says more than ours.
+// endWriting lets the reader end the connection, with err unless the reader
+// soon finds a better cause: a server that refuses calls may have sent its
+// reason, and the server's end of the stream explains more than our write
+// error.
 func (c *TCPClient) endWriting(err error) {
 	c.mu.Lock()
 	c.out.err = err
 	c.mu.Unlock()
-	_ = c.nc.SetReadDeadline(time.Now().Add(lastWords)) // fails only where reading fails
+	_ = c.nc.SetReadDeadline(time.Now().Add(lastWords)) // fails only if reading fails
 }
 
-// gather waits for calls and moves those that the next write gathers to the
-// batch. It returns false where the connection has ended.
+// gather waits for calls and moves the calls of the next write to the batch. It
+// returns false if the connection has ended.
 func (w *callWriter) gather() bool {
 	c := w.client
 	c.mu.Lock()
@@ -114,7 +116,7 @@ func (w *callWriter) gather() bool {
 	return true
 }
 
-// write writes the batch, or after an interruption the copy.
+// write writes the batch, or the copy after an interruption.
 func (w *callWriter) write() error {
 	w.vec = w.vec[:0]
 	for _, cl := range w.batch {
@@ -132,7 +134,7 @@ func (w *callWriter) write() error {
 	return err
 }
 
-// copyRest moves what is not written yet to memory of the writer's own.
+// copyRest moves the unwritten bytes to memory of the writer's own.
 func (w *callWriter) copyRest() {
 	n := 0
 	for _, part := range w.rest {
@@ -146,7 +148,7 @@ func (w *callWriter) copyRest() {
 	w.rest = append(w.vec[:0], w.copy.B)
 }
 
-// leave lets go of the batch, and lets the writer write again.
+// leave releases the calls of the batch, and clears an interruption.
 func (w *callWriter) leave() {
 	c := w.client
 	c.mu.Lock()

@@ -17,8 +17,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
-// A tcpConn is one connection of a Server. One goroutine at a time has the
-// turn to read it; see Run.
+// A tcpConn is one connection of a Server. One goroutine at a time has the turn
+// to read; see Run.
 type tcpConn struct {
 	server  *Server
 	nc      net.Conn
@@ -27,28 +27,28 @@ type tcpConn struct {
 	peer    Peer
 	out     replyQueue
 	work    tcpWork
-	seen    fairshare.Sight // guarded by the server's lock, as is
-	leaving bool            // it has lost its place
+	seen    fairshare.Sight // guarded by the server's lock
+	leaving bool            // has lost its place; guarded by the server's lock
 
 	since    time.Time
-	calls    atomic.Uint64 // whose first octet has come,
-	underWay atomic.Int64  // and of them those that are not done
-	moved    atomic.Int64  // when a call was done, or came where there was none, since Server.began
+	calls    atomic.Uint64 // whose first byte has arrived
+	underWay atomic.Int64  // the calls that are not done
+	moved    atomic.Int64  // time since Server.began when a call was done, or the first call arrived
 
-	ctx     context.Context // of the calls; cancelled where nobody waits for their replies
+	ctx     context.Context // of the calls; cancelled if no one waits for their replies
 	cancel  context.CancelCauseFunc
-	reading context.Context // of ctx; cancelled when no more calls are to be taken
+	reading context.Context // derived from ctx; cancelled if no more calls are taken
 	drained context.CancelFunc
 
-	// slots has an element for each call that is received, served or
-	// answered, the one that Run waits for included, but for those that have
-	// stepped aside.
+	// slots has an element for each call that is being received, served or
+	// answered, including the call that Run waits for. Calls that have stepped
+	// aside have none.
 	slots chan struct{}
-	all   sync.WaitGroup // of the calls that have been received
+	all   sync.WaitGroup // the received calls
 
-	// of the goroutine that has the turn
+	// used by the goroutine with the turn
 	in    recordReader
-	call  *tcpCall // what reserve reserves memory for
+	call  *tcpCall // the call that reserve reserves memory for
 	timed bool     // there is a read deadline
 
 	deadline sync.Mutex // held while drain or the reader sets the read deadline
@@ -69,13 +69,13 @@ func newTCPConn(s *Server, nc net.Conn, party *tcpParty) *tcpConn {
 	return c
 }
 
-// peerOf names both ends.
+// peerOf returns the addresses of both ends.
 func peerOf(nc net.Conn) Peer {
 	return Peer{Network: "tcp", Addr: addrPort(nc.RemoteAddr()), Local: addrPort(nc.LocalAddr())}
 }
 
-// addrPort is an end's address. One of IPv4 that a listener for IPv6 gives out in
-// IPv6's clothes is one of IPv4: exports name it so.
+// addrPort returns the address of an end. An IPv4-mapped address, as a listener
+// for IPv6 reports it, becomes plain IPv4, because exports name clients so.
 func addrPort(a net.Addr) netip.AddrPort {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -85,8 +85,9 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// Run receives one call, passes the turn to read on to another goroutine, and
-// answers the call. Where there are many calls already it keeps the turn meanwhile.
+// Run receives one call, passes the turn to read to another goroutine, and
+// answers the call. If very many calls are under way, it keeps the turn
+// meanwhile.
 func (c *tcpConn) Run() {
 	for {
 		c.slots <- struct{}{}
@@ -106,10 +107,10 @@ func (c *tcpConn) Run() {
 
 // receive waits for the next call.
 func (c *tcpConn) receive() (*tcpCall, error) {
-	if err := c.reading.Err(); err != nil { // though one may be in the buffer
+	if err := c.reading.Err(); err != nil { // even if a call is buffered
 		return nil, err
 	}
-	if _, err := c.in.br.Peek(1); err != nil { // for as long as the peer likes
+	if _, err := c.in.br.Peek(1); err != nil { // no time limit
 		return nil, err
 	}
 	c.calls.Add(1)
@@ -136,8 +137,8 @@ func (c *tcpConn) receive() (*tcpCall, error) {
 	return c.call, nil
 }
 
-// reserve waits until there is memory for n octets of the call's record. The
-// time that this takes is not the peer's fault.
+// reserve waits for memory for n bytes of the call's record. The wait does not
+// count against the peer's deadline.
 func (c *tcpConn) reserve(n int) error {
 	weight := min(int64(buf.Size(n)), int64(max(partOfConn, c.in.max)))
 	if err := c.memory.requests.Acquire(c.reading, weight); err != nil {
@@ -151,8 +152,8 @@ func (c *tcpConn) reserve(n int) error {
 	return nil
 }
 
-// answer serves cl and leaves it to the replies to be written, if there is an
-// answer. It tells whether the goroutine has kept the turn to read.
+// answer serves cl and queues the reply, if there is one. kept reports whether
+// the goroutine still has the turn to read.
 func (c *tcpConn) answer(cl *tcpCall) (kept bool) {
 	cl.request.Msg = cl.record.B
 	answer := c.server.Handler.Serve(c.ctx, &cl.request, &cl.reply)
@@ -167,7 +168,7 @@ func (c *tcpConn) answer(cl *tcpCall) (kept bool) {
 	return kept
 }
 
-// done ends a call that was written or needs no answer.
+// done ends a call whose reply was written, or that needs no reply.
 func (c *tcpConn) done(cl *tcpCall) {
 	aside := cl.aside
 	cl.free()
@@ -179,17 +180,17 @@ func (c *tcpConn) done(cl *tcpCall) {
 	c.all.Done()
 }
 
-// setReadDeadline does nothing once the connection is drained: the deadline
-// has passed then.
+// setReadDeadline does nothing once the connection is drained, because its
+// deadline has passed then.
 func (c *tcpConn) setReadDeadline(t time.Time) {
 	c.deadline.Lock()
 	defer c.deadline.Unlock()
 	if c.reading.Err() == nil {
-		_ = c.nc.SetReadDeadline(t) // fails only where reading fails
+		_ = c.nc.SetReadDeadline(t) // fails only if reading fails
 	}
 }
 
-// drain lets no more calls in.
+// drain stops the receipt of further calls.
 func (c *tcpConn) drain() {
 	c.deadline.Lock()
 	defer c.deadline.Unlock()
@@ -197,15 +198,15 @@ func (c *tcpConn) drain() {
 	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 }
 
-// abort cuts the connection. The first cause counts.
+// abort cuts the connection. Only the first cause is kept.
 func (c *tcpConn) abort(cause error) {
 	c.cancel(cause)
 	c.nc.Close()
 }
 
-// end closes the connection for the goroutine that has the turn to read, whose
-// receive failed with err. A peer that has sent all its calls, or that is told
-// to call no more, gets the answers that are due first.
+// end closes the connection after receive failed with err. The caller must have
+// the turn to read. If the peer has sent all its calls, or the connection is
+// drained, the outstanding replies are sent first.
 func (c *tcpConn) end(err error) {
 	draining := c.reading.Err() != nil
 	if !draining && err != io.EOF {
@@ -220,25 +221,25 @@ func (c *tcpConn) end(err error) {
 	c.server.removeConn(c)
 }
 
-// linger ends the stream to the peer and waits a little for it to end its own.
-// To close with calls unread would reset the connection, and the last replies
-// could be lost on the way.
+// linger ends the stream to the peer and waits a short time for the peer to end
+// its own. A close with unread calls would reset the connection, and the last
+// replies could be lost.
 func (c *tcpConn) linger() {
 	t, ok := c.nc.(*net.TCPConn)
 	if !ok || t.CloseWrite() != nil {
 		return
 	}
-	c.deadline.Lock() // drain may have its own yet to set
+	c.deadline.Lock() // drain may set its deadline concurrently
 	_ = t.SetReadDeadline(time.Now().Add(lingerTimeout))
 	c.deadline.Unlock()
 	_, _ = io.Copy(io.Discard, t)
 }
 
-// logEnd logs what a peer did wrong, and where the log wants it what the
-// network did.
+// logEnd logs a violation by the peer as a warning, and a failure of the
+// network at debug level.
 func (c *tcpConn) logEnd(err error) {
 	if c.ctx.Err() != nil {
-		return // whoever has cut it knows why
+		return // cut by our side, which knows the cause
 	}
 	if errors.Is(err, errRecordLong) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errStalled) {
 		c.server.log().Warn("RPC connection cut", "peer", &c.peer, "err", err)

@@ -13,25 +13,25 @@ import (
 // A record mark is one word (RFC 5531, Section 11).
 const (
 	markLen  = 4
-	lastFrag = 1 << 31 // the other bits are the fragment's length in octets
+	lastFrag = 1 << 31 // the other bits are the fragment's length in bytes
 )
 
-// errRecordLong: the fragments of a record are longer than what is accepted.
-// What follows in the stream cannot be made sense of.
+// errRecordLong reports a record longer than the limit. The rest of the stream
+// cannot be parsed.
 var errRecordLong = errors.New("oncrpc: record too long")
 
-// A recordReader takes the records out of a stream.
+// A recordReader reads records from a stream.
 type recordReader struct {
 	br  *bufio.Reader
-	max int // octets of a record
+	max int // bytes of a record
 
-	// reserve is called once in each record of more than smallRecord
-	// octets, before memory for them is lent, with the octets that the
-	// record can have in all.
+	// reserve is called once for each record of more than smallRecord bytes,
+	// before memory is lent for the record. n is the largest possible length of
+	// the record.
 	reserve func(n int) error
 }
 
-// buffered tells whether a whole record of one fragment is in the buffer.
+// buffered reports whether a whole record of one fragment is in the buffer.
 func (r *recordReader) buffered() bool {
 	if r.br.Buffered() < markLen {
 		return false
@@ -41,8 +41,8 @@ func (r *recordReader) buffered() bool {
 	return mark&lastFrag != 0 && int64(mark&^lastFrag) <= int64(r.br.Buffered()-markLen)
 }
 
-// next reads one record. The buffer is the caller's to release. The error is
-// io.EOF where the stream ends before a record.
+// next reads one record. The caller must release the buffer. The error is
+// io.EOF if the stream ends before a record.
 func (r *recordReader) next() (*buf.Buf, error) {
 	last, n, err := r.mark(0)
 	if err != nil {
@@ -61,8 +61,8 @@ func (r *recordReader) next() (*buf.Buf, error) {
 	return nil, err
 }
 
-// fragments reads the fragments of a record, the first of which has n octets.
-// The buffer may be there beside an error too.
+// fragments reads the fragments of a record, the first of which has n bytes. It
+// may return a buffer even with an error.
 func (r *recordReader) fragments(last bool, n int) (rec *buf.Buf, err error) {
 	total, reserved := 0, false
 	for {
@@ -86,8 +86,7 @@ func (r *recordReader) fragments(last bool, n int) (rec *buf.Buf, err error) {
 	}
 }
 
-// mark reads the mark of the fragment that follows the record's first have
-// octets.
+// mark reads the mark of the fragment after the record's first have bytes.
 func (r *recordReader) mark(have int) (last bool, n int, err error) {
 	b, err := r.br.Peek(markLen)
 	if err != nil {
@@ -97,7 +96,7 @@ func (r *recordReader) mark(have int) (last bool, n int, err error) {
 		return false, 0, err
 	}
 	mark := binary.BigEndian.Uint32(b)
-	_, _ = r.br.Discard(markLen) // which are there
+	_, _ = r.br.Discard(markLen) // already buffered
 	length := int64(mark &^ lastFrag)
 	if length > int64(r.max-have) {
 		return false, 0, fmt.Errorf("%w: %d octets and a fragment of %d, above %d", errRecordLong, have, length, r.max)
@@ -105,9 +104,9 @@ func (r *recordReader) mark(have int) (last bool, n int, err error) {
 	return mark&lastFrag != 0, int(length), nil
 }
 
-// bound returns how long a record can get whose first octets are total: only
-// the last fragment tells. Memory is reserved once, for a record that had to
-// ask twice could wait for another one that does the same.
+// bound returns the largest possible length of a record whose first bytes are
+// total; only the last fragment determines it exactly. Memory is reserved only
+// once: a record that reserved twice could wait for another such record.
 func (r *recordReader) bound(total int, last bool) int {
 	if last {
 		return total
@@ -115,7 +114,7 @@ func (r *recordReader) bound(total int, last bool) int {
 	return r.max
 }
 
-// extend makes b, which may be nil, n octets long; it may return another buffer
+// extend makes b, which may be nil, n bytes long. It may return another buffer
 // in its place. It at least doubles the memory, up to limit, so that a record
 // of many fragments is not copied many times.
 func extend(b *buf.Buf, n, limit int) *buf.Buf {

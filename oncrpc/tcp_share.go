@@ -10,13 +10,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
-// What there is little of, memory and connections, is shared out between
-// parties, so that none gets at all of it.
+// A server shares out its scarce resources, memory and connections, between
+// parties, so that no party gets all of them.
 
-// A tcpParty is the peers of one address.
+// A tcpParty is the set of peers of one address.
 type tcpParty = fairshare.Party[tcpParts]
 
-// tcpParts are a party's parts of the server's memory, or a connection's of these.
+// tcpParts are a party's parts of the server's memory, or a connection's parts
+// of these.
 type tcpParts struct{ requests, replies, calls *fairshare.Part }
 
 func (s *Server) parts() tcpParts {
@@ -28,14 +29,14 @@ func (p *tcpParts) ofConn(s *Server) tcpParts {
 	return tcpParts{p.requests.Part(int64(max(partOfConn, s.maxRecord()))), p.replies.Part(partOfConn), p.calls}
 }
 
-// Why connections had to go.
+// Reasons for which connections are cut.
 var (
 	errReplaced = errors.New("oncrpc: too many connections, and this one makes room for another party's or a newer one")
 	errStalled  = errors.New("oncrpc: peer holds memory that others wait for, and does not move")
 )
 
-// makeRoom ends a connection for one of a newcomer's, and reports whether there was
-// one to end. The caller holds the lock.
+// makeRoom cuts a connection to make room for a connection of newcomer, and
+// reports whether it found one. The caller must hold s.mu.
 func (s *Server) makeRoom(newcomer *tcpParty) bool {
 	most := s.parties.Yields(newcomer)
 	idle, own, busy := s.longest(most, true), s.longest(newcomer, true), (*tcpConn)(nil)
@@ -54,8 +55,9 @@ func (s *Server) makeRoom(newcomer *tcpParty) bool {
 	return true
 }
 
-// longest returns the connection of a party, nil for none, that has been idle, or
-// has had calls under way of which none was done, for longest.
+// longest returns the connection of a party that has not moved for longest,
+// among those that are idle or, if idle is false, among those with calls under
+// way. It returns nil if there is none.
 func (s *Server) longest(p *tcpParty, idle bool) (c *tcpConn) {
 	for k := range s.conns {
 		if k.party == p && !k.leaving && k.idle() == idle && (c == nil || k.moved.Load() < c.moved.Load()) {
@@ -65,17 +67,17 @@ func (s *Server) longest(p *tcpParty, idle bool) (c *tcpConn) {
 	return c
 }
 
-// moves notes that something of a call has happened.
+// moves records the time of progress of a call.
 func (c *tcpConn) moves() { c.moved.Store(int64(time.Since(c.server.began))) }
 
-// idle tells whether nothing of a call is there. One that is coming in at this
-// moment may be lost with the connection, and comes again.
+// idle reports whether no call is under way. A call that arrives at this moment
+// may be lost with the connection; the client sends it again.
 func (c *tcpConn) idle() bool {
 	return c.underWay.Load() == 0 && c.reading.Err() == nil
 }
 
-// cutStalled ends the connections that have not moved since the last look, while calls
-// wait for memory.
+// cutStalled cuts the connections that have not moved since the last round,
+// while calls wait for memory.
 func (s *Server) cutStalled(round uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,16 +90,16 @@ func (s *Server) cutStalled(round uint64) {
 	}
 }
 
-// A tcpWork is what cannot end unless the peer moves: records that memory is
-// taken for, and writes.
+// A tcpWork counts work that cannot end unless the peer moves: records with
+// reserved memory, and writes.
 type tcpWork struct{ begun, done atomic.Uint64 }
 
 func (w *tcpWork) begin() { w.begun.Add(1) }
 func (w *tcpWork) end()   { w.done.Add(1) }
 
-// isStalled tells whether a connection had a record to take or replies to write at the
-// look before, and has neither done any nor moved many octets since. The server's
-// lock guards what was seen.
+// isStalled reports whether a connection had a record to receive or replies to
+// write in the last round, and has since neither completed any nor moved many
+// bytes. The caller must hold the server's lock, which guards c.seen.
 func (c *tcpConn) isStalled(round uint64) bool {
 	in, out := keepalive.Traffic(c.nc)
 	return c.seen.Stands(fairshare.Sight{

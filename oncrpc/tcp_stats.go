@@ -9,36 +9,36 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
-// ServerStats is what a Server has, and has done, at one moment.
+// ServerStats is a snapshot of the state and the counters of a Server.
 type ServerStats struct {
 	Totals
 
-	Requests, Replies Memory // of large ones
-	Waiting           int    // calls that wait for it
+	Requests, Replies Memory // of large requests and replies
+	Waiting           int    // calls that wait for memory
 }
 
-// Memory is how much of a bound is taken, in octets.
+// Memory is the used part of a bound, in bytes.
 type Memory struct{ InUse, Limit int64 }
 
-// Totals is how many connections a transport has, and has had.
+// Totals counts the present and past connections of a transport.
 type Totals struct {
-	Now      int    // that are there
-	Total    uint64 // that have been there
-	Refused  uint64 // for which there was no room,
-	Replaced uint64 // or that made room for another
+	Now      int    // present connections
+	Total    uint64 // all accepted connections
+	Refused  uint64 // closed for lack of room
+	Replaced uint64 // cut to make room for another
 	Stalled  uint64 // cut because they held memory that others waited for
 }
 
-// ConnStats is what is known of a connection over TCP.
+// ConnStats is a snapshot of a connection over TCP.
 type ConnStats struct {
 	Peer     netip.AddrPort
 	Since    time.Time
-	Calls    uint64 // that have come,
-	UnderWay int    // and of them those that are not answered
-	In, Out  uint64 // octets that have come, and that the peer has acknowledged
+	Calls    uint64 // received calls
+	UnderWay int    // unanswered calls
+	In, Out  uint64 // bytes received, and bytes that the peer has acknowledged
 }
 
-// Stats returns what s has and has done.
+// Stats returns the state and the counters of s.
 func (s *Server) Stats() ServerStats {
 	s.init()
 	s.mu.Lock()
@@ -53,7 +53,7 @@ func (s *Server) Stats() ServerStats {
 	}
 }
 
-// Connections returns those that are there now, the oldest first.
+// Connections returns the present connections, the oldest first.
 func (s *Server) Connections() []ConnStats {
 	s.init()
 	s.mu.Lock()

@@ -7,9 +7,9 @@ import (
 )
 
 // A replyQueue writes the replies of a connection in the order in which they
-// are put. Whoever finds nobody writing writes until the queue is empty; the
-// others leave their reply and go on, so that replies that come while the
-// connection is busy leave together.
+// are put. If no goroutine is writing, the caller of put writes until the queue
+// is empty. Other callers leave their reply in the queue and continue. Replies
+// that are put during a write leave together in the next.
 //
 //	put ──▶ waiting ──take──▶ batch ──▶ vec ──one writev──▶ peer
 type replyQueue struct {
@@ -19,13 +19,13 @@ type replyQueue struct {
 	waiting []*tcpCall
 	writing bool
 
-	// of whoever is writing
+	// used by the writing goroutine
 	batch []*tcpCall
 	vec   net.Buffers
-	rest  net.Buffers // of vec, not written yet
+	rest  net.Buffers // the unwritten part of vec
 }
 
-// put takes cl over and sees that its reply is written.
+// put takes ownership of cl and has its reply written.
 func (q *replyQueue) put(cl *tcpCall) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -43,7 +43,7 @@ func (q *replyQueue) put(cl *tcpCall) {
 	q.writing = false
 }
 
-// takeLocked moves the replies that the next write gathers to the batch.
+// takeLocked moves the replies of the next write to the batch.
 func (q *replyQueue) takeLocked() {
 	n, size := 0, 0
 	for n < len(q.waiting) && (n == 0 || size+q.waiting[n].reply.Len() <= batchSize) {
@@ -56,9 +56,9 @@ func (q *replyQueue) takeLocked() {
 	q.waiting = q.waiting[:rest]
 }
 
-// write writes the batch and ends its calls. A connection whose peer does not
-// take the replies in time, or is gone, is cut; what is put after that is
-// thrown away.
+// write writes the batch and ends its calls. If the peer is gone or does not
+// take the replies in time, write cuts the connection. Replies put after that
+// are discarded.
 func (q *replyQueue) write() {
 	if q.conn.ctx.Err() == nil {
 		if err := q.writeBatch(); err != nil {
@@ -78,11 +78,11 @@ func (q *replyQueue) writeBatch() error {
 		q.vec = cl.appendTo(q.vec)
 	}
 	nc := q.conn.nc
-	_ = nc.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only where writing fails
+	_ = nc.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only if writing fails
 	q.rest = q.vec
 	q.conn.work.begin()
 	_, err := q.rest.WriteTo(nc)
 	q.conn.work.end()
-	clear(q.vec) // the octets are the calls'
+	clear(q.vec) // the bytes belong to the calls
 	return err
 }

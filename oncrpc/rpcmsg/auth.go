@@ -11,8 +11,8 @@ const (
 	AuthNone uint32 = 0
 	AuthSys  uint32 = 1
 
-	// AuthGSS is RPCSEC_GSS (RFC 2203), under which a message may be signed
-	// or sealed. It is not served here; others' calls are passed on with it.
+	// AuthGSS is RPCSEC_GSS (RFC 2203), under which a message may be signed or
+	// sealed. No program here serves it, but relayed calls may carry it.
 	AuthGSS uint32 = 6
 
 	authShort uint32 = 2
@@ -20,18 +20,17 @@ const (
 
 // The longest authsys_parms (RFC 5531, Appendix A).
 const (
-	MaxMachineName = 255 // octets
+	MaxMachineName = 255 // bytes
 	MaxGIDs        = 16
 )
 
-// Nobody is whom a call without an identity is done for by those who do not
-// look at Flavor. Zero would be the superuser, and 2^32-1 is "as before" for
-// the system calls that change a user id.
+// Nobody is the user of calls without an identity, for programs that ignore
+// Flavor. Zero would be the superuser, and 2^32-1 means "as before" to the
+// system calls that change a user id.
 const Nobody = 65534
 
-// A Cred is a call's credential, decoded. With AuthNone the ids are those of
-// nobody (65534). With AuthSys they are what the peer says, any value
-// included.
+// A Cred is a call's decoded credential. With AuthNone the ids are Nobody
+// (65534). With AuthSys the ids are the peer's claim and may have any value.
 type Cred struct {
 	Flavor uint32 // AuthNone or AuthSys
 	UID    uint32
@@ -39,14 +38,14 @@ type Cred struct {
 	GIDs   []uint32 // AuthSys: at most 16; valid until the handler returns
 }
 
-// An AuthError is an auth_stat (RFC 5531, Section 9): why a caller was
-// refused. A Handler returns one to deny a call.
+// An AuthError is an auth_stat (RFC 5531, Section 9), the reason for which a
+// caller was refused. A Handler returns an AuthError to deny a call.
 type AuthError uint32
 
 // The auth_stat values that a server sends.
 const (
 	AuthBadCred      AuthError = 1 // the credential is broken, or of a flavour that is not served
-	AuthRejectedCred AuthError = 2 // the caller has to begin a new session
+	AuthRejectedCred AuthError = 2 // the caller must begin a new session
 	AuthBadVerf      AuthError = 3 // the verifier is broken
 	AuthRejectedVerf AuthError = 4 // the verifier is too old, or was seen before
 	AuthTooWeak      AuthError = 5 // the flavour is refused for security reasons
@@ -76,11 +75,10 @@ func (e AuthError) Name() string {
 
 // CheckFlavor returns the denial for a flavour that is not served.
 //
-// RFC 5531 names no auth_stat for one that the server does not know.
-// AUTH_REJECTEDCRED would ask the caller to come again with a new session
-// (and is the answer to a shorthand credential that is not known: Appendix
-// A), which cannot help here; knfsd and RFC 9289, Section 4.1, say
-// AUTH_BADCRED.
+// RFC 5531 names no auth_stat for an unknown flavour. AUTH_REJECTEDCRED would
+// ask the caller to come again with a new session (and is the answer to an
+// unknown shorthand credential: Appendix A), which cannot help here. knfsd and
+// RFC 9289, Section 4.1, use AUTH_BADCRED.
 func CheckFlavor(flavor uint32) error {
 	switch flavor {
 	case AuthNone, AuthSys:
@@ -92,12 +90,12 @@ func CheckFlavor(flavor uint32) error {
 	}
 }
 
-// DecodeCred decodes the credential of a served flavour. The GIDs are stored
-// in gids.
+// DecodeCred decodes the credential of a served flavour. It stores the GIDs in
+// gids.
 //
-// The bodies of an AUTH_NONE credential and verifier are undefined and not
-// looked at (Section 10.1). A verifier of another flavour has nothing to
-// verify here; it is refused as knfsd refuses it.
+// The bodies of an AUTH_NONE credential and verifier are undefined and ignored
+// (Section 10.1). A verifier of another flavour has nothing to verify here, and
+// is refused as knfsd does.
 func DecodeCred(cred, verf OpaqueAuth, gids *[MaxGIDs]uint32) (Cred, error) {
 	if verf.Flavor != AuthNone {
 		return Cred{}, AuthBadVerf
@@ -108,9 +106,9 @@ func DecodeCred(cred, verf OpaqueAuth, gids *[MaxGIDs]uint32) (Cred, error) {
 	return DecodeAuthSys(cred.Body, gids)
 }
 
-// DecodeAuthSys decodes authsys_parms (Appendix A). The stamp means something
-// to the caller alone; the machine's name is what it says of itself, and
-// nothing is decided by it.
+// DecodeAuthSys decodes authsys_parms (Appendix A). The stamp has a meaning
+// only to the caller. The machine's name is the caller's claim, and decides
+// nothing.
 func DecodeAuthSys(body []byte, gids *[MaxGIDs]uint32) (Cred, error) {
 	r := xdr.NewReader(body)
 	r.Uint32() // stamp

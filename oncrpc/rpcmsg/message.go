@@ -30,19 +30,19 @@ const (
 	DeniedAuth  = 1
 )
 
-// MaxAuthBody is the length in octets of the longest body of an opaque_auth
-// (RFC 5531, Section 8.2).
+// MaxAuthBody is the length in bytes of the longest body of an opaque_auth (RFC
+// 5531, Section 8.2).
 const MaxAuthBody = 400
 
-// AcceptedLen is the length in octets of an accepted reply up to its results:
-// six words, for the verifier is always an empty AUTH_NONE.
+// AcceptedLen is the length in bytes of an accepted reply up to its results:
+// six words, because the verifier is always an empty AUTH_NONE.
 const AcceptedLen = 24
 
-// ErrVersion: rpcvers is not 2.
+// ErrVersion reports that rpcvers is not 2.
 var ErrVersion = errors.New("oncrpc: RPC version not supported")
 
-// ErrNotCall means that a message is not a call, or too short for one: nobody can be
-// answered.
+// ErrNotCall reports that a message is not a call, or is too short for a call,
+// and so cannot be answered.
 var ErrNotCall = errors.New("oncrpc: no answer")
 
 // An OpaqueAuth is a credential or verifier. Its body aliases the message.
@@ -58,10 +58,10 @@ type CallHeader struct {
 	Cred, Verf OpaqueAuth
 }
 
-// ReadCall reads the header in front of r. With any error but ErrNotCall the
-// XID is there. An authentication field with too long a body is an AuthError:
-// RFC 2203, Section 5.3.3.3, counts a bad length among the credential's
-// faults. A header that is cut is an error of package xdr.
+// ReadCall reads the header at the start of r. The XID is valid with every
+// error except ErrNotCall. An authentication field with too long a body is an
+// AuthError: RFC 2203, Section 5.3.3.3, counts a bad length among the
+// credential's faults. A truncated header is an error of package xdr.
 func ReadCall(r *xdr.Reader) (h CallHeader, err error) {
 	h.XID = r.Uint32()
 	direction, version := r.Uint32(), r.Uint32()
@@ -87,17 +87,17 @@ func readAuth(r *xdr.Reader, tooLong AuthError) (OpaqueAuth, error) {
 	return a, r.Err()
 }
 
-// AppendAccepted appends an accepted reply up to its accept_stat. It is the
-// whole reply for each stat but success and ProgMismatch.
+// AppendAccepted appends an accepted reply up to its accept_stat. That is the
+// whole reply for each stat except success and ProgMismatch.
 func AppendAccepted(b []byte, xid, stat uint32) []byte {
 	b = AppendReply(b, xid, MsgAccepted)
 	b = xdr.AppendUint32(b, AuthNone)
-	b = xdr.AppendUint32(b, 0) // of the verifier's body
+	b = xdr.AppendUint32(b, 0) // length of the verifier's body
 	return xdr.AppendUint32(b, stat)
 }
 
-// AppendProgMismatch appends the answer to a call of a version that is not
-// there, with the lowest and highest that are.
+// AppendProgMismatch appends the answer to a call of a missing version, with
+// the lowest and highest version of the program.
 func AppendProgMismatch(b []byte, xid, low, high uint32) []byte {
 	b = AppendAccepted(b, xid, ProgMismatch)
 	b = xdr.AppendUint32(b, low)
