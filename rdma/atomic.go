@@ -10,19 +10,19 @@ import (
 // AllBits is the mask of an atomic operation that leaves no bit out.
 const AllBits = ^uint64(0)
 
-// WordLen is the length of what an atomic operation works on, in octets.
+// WordLen is the length of the word of an atomic operation, in bytes.
 const WordLen = 8
 
-// An Atomic holds the operands of an atomic operation, in the words of RFC 7306,
-// Section 5.2.1. The word is an integer in the byte order of the peer's
-// processor; the operands and the result are integers here, whatever the peer's
-// order is.
+// An Atomic holds the operands of an atomic operation, in the terms of RFC
+// 7306, Section 5.2.1. The word is an integer in the byte order of the peer's
+// processor; operands and result are Go integers, whatever the peer's byte
+// order.
 type Atomic struct {
 	// Operand is the Add Data of a FetchAdd, or the Swap Data of a CmpSwap.
 	Operand uint64
 	// OperandMask is the Add Mask of a FetchAdd: a bit at the top of each
-	// field, from which nothing is carried. 0 is one field of 64 bits. Of
-	// a CmpSwap it is the Swap Mask: the bits that are exchanged.
+	// field, which carries do not leave. 0 is one field of 64 bits. For a
+	// CmpSwap it is the Swap Mask: the bits that are exchanged.
 	OperandMask uint64
 	// Compare and CompareMask are a CmpSwap's: the bits of the mask must be
 	// the same in Compare and in the word. A mask of 0 always matches.
@@ -30,14 +30,14 @@ type Atomic struct {
 	CompareMask uint64
 }
 
-// FetchAdd returns what a FetchAdd makes of a word (Section 5.1.1).
+// FetchAdd returns the result of a FetchAdd on a word (Section 5.1.1).
 func (a Atomic) FetchAdd(word uint64) uint64 {
 	tops := a.OperandMask
 	sum := word&^tops + a.Operand&^tops // a carry stays in the top bit
 	return sum ^ (word^a.Operand)&tops
 }
 
-// CompareSwap returns what a CmpSwap makes of a word (Section 5.1.2).
+// CompareSwap returns the result of a CmpSwap on a word (Section 5.1.2).
 func (a Atomic) CompareSwap(word uint64) uint64 {
 	if (a.Compare^word)&a.CompareMask != 0 {
 		return word
@@ -45,8 +45,8 @@ func (a Atomic) CompareSwap(word uint64) uint64 {
 	return word&^a.OperandMask | a.Operand&a.OperandMask
 }
 
-// Do applies op, FetchAdd or CmpSwap, to a word, and returns what it held
-// before.
+// Do applies op, FetchAdd or CmpSwap, to a word, and returns the previous
+// value.
 func (a Atomic) Do(op Op, word *atomic.Uint64) (original uint64) {
 	for {
 		original = word.Load()
@@ -60,12 +60,12 @@ func (a Atomic) Do(op Op, word *atomic.Uint64) (original uint64) {
 	}
 }
 
-// Word returns the word that starts off octets into memory, for atomic access
-// by this process. The providers of this module do the peers' atomic operations
-// by the same processor's instructions, so either sees the other's whole; a
-// peer's RDMA Writes and Reads of the word are not atomic. The address must be
-// 64-bit aligned, as that of a slice from make is if its length is a multiple of
-// 8.
+// Word returns the word that starts off bytes into memory, for atomic access by
+// this process. The providers of this module execute peers' atomic operations
+// with the same processor instructions, so both sides see each other's
+// operations whole; a peer's RDMA Writes and Reads of the word are not atomic.
+// The address must be 64-bit aligned, as the address of a slice from make is if
+// its length is a multiple of 8.
 func Word(memory []byte, off int) (*atomic.Uint64, error) {
 	if off < 0 || off > len(memory)-WordLen {
 		return nil, fmt.Errorf("rdma: no word at %d of %d octets", off, len(memory))
@@ -77,11 +77,11 @@ func Word(memory []byte, off int) (*atomic.Uint64, error) {
 	return (*atomic.Uint64)(p), nil
 }
 
-// ProbeAtomics finds out whether the peer of c does atomic operations: it adds 0
-// to its word at to (RFC 7306, Section 1.1), and waits for the answer. A peer
-// that does not know them ends the connection, so that everything on it is
-// lost; the error then is ErrUnsupportedOp. Upper layers had better agree by
-// words of their own.
+// ProbeAtomics finds out whether the peer of c supports atomic operations: it
+// adds 0 to the peer's word at to (RFC 7306, Section 1.1), and waits for the
+// answer. A peer without support ends the connection, so all work on the
+// connection is lost; the error is then ErrUnsupportedOp. Upper layers should
+// prefer to agree by their own protocol.
 func ProbeAtomics(ctx context.Context, c Conn, to Remote) error {
 	done := make(fate, 1)
 	if err := c.Post(WR{Op: OpFetchAdd, Remote: to, Done: done}); err != nil {
@@ -95,7 +95,7 @@ func ProbeAtomics(ctx context.Context, c Conn, to Remote) error {
 	}
 }
 
-// A fate takes one completion.
+// A fate receives one completion.
 type fate chan Completion
 
 func (f fate) Complete(c Completion) { f <- c }

@@ -6,20 +6,21 @@ import (
 	"fmt"
 )
 
-// ErrOverrun says that completions were lost: more work was under way than the
+// ErrOverrun means that completions were lost: more work was under way than the
 // CompletionQueue had room for.
 var ErrOverrun = errors.New("rdma: completion queue overrun")
 
 // A CompletionQueue is a Completer that keeps completions until they are taken,
-// for work requests of one connection or several: what the verbs call by the
-// same name. Its methods may be called by several goroutines.
+// for work requests of any number of connections, like a completion queue of
+// the verbs. Its methods are safe for concurrent use.
 type CompletionQueue = CQ[Completion]
 
-// NewCompletionQueue returns a queue with room for so many completions, at
-// least one. No more than that may be posted and not yet taken.
+// NewCompletionQueue returns a queue with room for the given number of
+// completions, at least one. The work requests that are posted and not yet
+// taken must not exceed room.
 func NewCompletionQueue(room int) *CompletionQueue { return NewCQ[Completion](room) }
 
-// A CQ is a CompletionQueue of what a service has for completions.
+// A CQ is a CompletionQueue for a service's own type of completion.
 type CQ[T any] struct {
 	q    queue[T]
 	room int
@@ -31,8 +32,8 @@ func NewCQ[T any](room int) *CQ[T] {
 	return &CQ[T]{q: queue[T]{items: make([]T, 0, room), more: make(chan struct{}, 1)}, room: room}
 }
 
-// Complete adds a completion. Where there is no room it is lost, and the queue
-// gives ErrOverrun behind what it has.
+// Complete adds a completion. If the queue is full, the completion is lost, and
+// the queue returns ErrOverrun after its present content.
 func (cq *CQ[T]) Complete(c T) {
 	cq.q.mu.Lock()
 	defer cq.q.mu.Unlock()
@@ -45,14 +46,14 @@ func (cq *CQ[T]) Complete(c T) {
 	}
 }
 
-// Poll moves completions to into, oldest first, and returns how many there
-// were. It does not wait. The error is ErrOverrun.
+// Poll moves completions to into, oldest first, and returns how many. It does
+// not wait. The error is ErrOverrun.
 func (cq *CQ[T]) Poll(into []T) (int, error) {
 	return cq.q.poll(into)
 }
 
-// Wait takes the oldest completion, and waits until there is one. The error is
-// ErrOverrun, or the context's cause; the fate of the work request is in the
+// Wait takes the oldest completion, waiting for one if necessary. The error is
+// ErrOverrun, or the context's cause. The result of the work request is in the
 // completion.
 func (cq *CQ[T]) Wait(ctx context.Context) (T, error) {
 	return cq.q.wait(ctx)

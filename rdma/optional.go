@@ -1,82 +1,85 @@
 package rdma
 
-// A MappedSender is a Conn that can tell whether it sends well out of a mapping of
-// a file.
+// A MappedSender is a Conn that reports whether it can send efficiently from a
+// mapping of a file.
 type MappedSender interface {
-	// SendsMapped tells whether Data of a WR with Reread costs no more
-	// than the same in a buffer, into which the file would have to be read.
+	// SendsMapped reports whether Data of a WR with Reread costs no more than
+	// the same data in a buffer, into which the file would have to be read.
 	SendsMapped() bool
 }
 
-// A ByteCounter is a Conn that can tell how many octets have moved, whatever they
-// were. It is how an upper layer notices that a peer is slow and not gone.
+// A ByteCounter is a Conn that reports how many bytes of any kind have moved.
+// An upper layer uses it to distinguish a slow peer from a dead one.
 type ByteCounter interface {
-	// Traffic returns how many octets the peer has sent, and how many of
-	// this end's it has acknowledged; 0 where that cannot be known.
+	// Traffic returns how many bytes the peer has sent, and how many of this
+	// end's bytes the peer has acknowledged; 0 if unknown.
 	Traffic() (in, out uint64)
 }
 
-// A Placer is a Region that knows which of its octets the peer has written. Not every
-// provider's regions are.
+// A Placer is a Region that knows which of its bytes the peer has written. Not
+// every provider's regions are Placers.
 type Placer interface {
 	Region
 
-	// Placed tells whether the peer has written each of the first n octets, in
-	// whatever order and pieces. Deregister must have returned.
+	// Placed reports whether the peer has written each of the first n bytes, in
+	// any order and pieces. Deregister must have returned.
 	Placed(n int) bool
 }
 
-// ReadDepth is a Conn that can tell how many RDMA Reads and atomic operations
+// ReadDepth is a Conn that reports how many RDMA Reads and atomic operations
 // may be outstanding on it at a time.
 type ReadDepth interface {
-	// ReadDepth returns how many of the peer's this end serves (IRD), and how
-	// many of its own it may have outstanding (ORD), as both ends agreed.
+	// ReadDepth returns how many of the peer's operations this end serves
+	// (IRD), and how many of its own this end may have outstanding (ORD), as
+	// both ends agreed.
 	ReadDepth() (ird, ord int)
 }
 
-// A Remapper is a Region whose memory can be exchanged while the peer may
-// reach it. Not every provider's regions are.
+// A Remapper is a Region whose memory can be exchanged while the peer may reach
+// it. Not every provider's regions are Remappers.
 type Remapper interface {
 	Region
 
-	// Remap lets the peer reach b, which has the region's length, in
-	// place of the memory so far. When it returns, nothing reads or changes
-	// that any more. A region that is not valid any more stays so.
+	// Remap lets the peer reach b, which has the region's length, in place of
+	// the previous memory. When Remap returns, nothing reads or changes the
+	// previous memory any more. An invalid region stays invalid.
 	Remap(b []byte)
 }
 
-// A ReaderHandoff is a Conn of which somebody else can take the reading over from an
-// upper layer that turns out to keep the goroutine that reads.
+// A ReaderHandoff is a Conn whose reading another goroutine can take over, if
+// an upper layer turns out to block the goroutine that reads.
 type ReaderHandoff interface {
-	// HandOffReader has another goroutine read on while Handler.Receive or
-	// InlineCompleter.CompleteInline runs, and makes it nobody's business
-	// when that returns: further messages and completions, and Closed, may come
-	// before. It is called by any goroutine, once at most for each of their
-	// calls, and returns before that does.
+	// HandOffReader makes another goroutine continue reading while
+	// Handler.Receive or InlineCompleter.CompleteInline runs. The calling
+	// goroutine no longer is the reader when that method returns: further
+	// messages and completions, and Closed, may be delivered before. Any
+	// goroutine may call HandOffReader, at most once for each call of those
+	// methods; the method must not return before HandOffReader has.
 	HandOffReader()
 }
 
-// An InlineCompleter is a Completer that may keep the goroutine that reads the
-// connection, as a Handler may.
+// An InlineCompleter is a Completer that may occupy the goroutine that reads
+// the connection, as a Handler may.
 type InlineCompleter interface {
 	Completer
 
-	// CompleteInline is called in place of Complete where that goroutine, of
-	// a ReaderHandoff, brings the completion: nothing more is read, and of nothing
-	// else the completion told, until it returns. It must not wait for anything
+	// CompleteInline is called in place of Complete if the reading goroutine of
+	// a ReaderHandoff delivers the completion. Nothing more is read or
+	// completed until CompleteInline returns. It must not wait for anything
 	// that the peer has yet to send.
 	CompleteInline(Completion)
 }
 
-// A LazyBuffer lends an RDMA Read its memory when the octets come. Of many Reads under way,
-// few have memory then, which is soon used again and still in the processor's caches.
+// A LazyBuffer lends an RDMA Read its memory when the bytes arrive. Of many
+// Reads under way, only few then hold memory, which is soon reused while it is
+// in the processor's caches.
 type LazyBuffer interface {
-	// Len returns how many octets to read.
+	// Len returns how many bytes to read.
 	Len() int
 
-	// Lend returns memory of Len octets, which belongs to the connection until
-	// the work request completes. It is called once, when the first octets have
-	// come, or not at all: of no octets, and where the request fails before. It
-	// must neither wait nor use the connection.
+	// Lend returns memory of Len bytes, which belongs to the connection until
+	// the work request completes. It is called once, when the first bytes have
+	// arrived. It is not called if Len is 0, or if the request fails before.
+	// Lend must neither wait nor use the connection.
 	Lend() []byte
 }

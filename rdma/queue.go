@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// A queue stands between connections and those who take from it.
+// A queue holds items from connections until they are taken.
 type queue[T any] struct {
 	mu    sync.Mutex
 	items []T // from first on
 	first int
-	err   error         // what takers get when nothing is left
-	more  chan struct{} // holds a token while somebody has a reason to look
-	taken func(T)       // or nil: called, with the queue locked, for each that is taken
+	err   error         // returned to takers when no item is left
+	more  chan struct{} // holds a token while a taker has a reason to look
+	taken func(T)       // or nil: called, with the queue locked, for each taken item
 }
 
 func (q *queue[T]) len() int { return len(q.items) - q.first }
 
-// put, with the queue locked, adds v.
+// put adds v. The caller holds the lock.
 func (q *queue[T]) put(v T) {
 	if len(q.items) == cap(q.items) && q.first > len(q.items)/2 {
 		n := copy(q.items, q.items[q.first:])
@@ -28,14 +28,15 @@ func (q *queue[T]) put(v T) {
 	wake(q.more)
 }
 
-// end, with the queue locked, gives takers err behind what is left.
+// end makes takers get err after the remaining items. The caller holds the
+// lock.
 func (q *queue[T]) end(err error) {
 	q.err = err
 	wake(q.more)
 }
 
-// poll moves what there is to into, as much as it holds. The error comes only
-// where nothing was left.
+// poll moves as many items to into as fit. It returns the error only if no item
+// was left.
 func (q *queue[T]) poll(into []T) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -57,14 +58,15 @@ func (q *queue[T]) poll(into []T) (int, error) {
 	return n, nil
 }
 
-// wakeNext, with the queue locked, has somebody else look if there is a reason.
+// wakeNext wakes another taker if there is a reason to look. The caller holds
+// the lock.
 func (q *queue[T]) wakeNext() {
 	if q.len() > 0 || q.err != nil {
 		wake(q.more)
 	}
 }
 
-// wait takes the oldest, and waits until there is one.
+// wait takes the oldest item, waiting for an item if necessary.
 func (q *queue[T]) wait(ctx context.Context) (T, error) {
 	var one [1]T
 	for {
@@ -79,7 +81,7 @@ func (q *queue[T]) wait(ctx context.Context) (T, error) {
 	}
 }
 
-// wake leaves a token for one of those who wait, if there is none.
+// wake leaves a token for a waiting taker, unless a token is there.
 func wake(token chan struct{}) {
 	select {
 	case token <- struct{}{}:

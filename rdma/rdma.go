@@ -16,7 +16,7 @@ type STag uint32
 // String returns the tag as eight hexadecimal digits.
 func (s STag) String() string { return fmt.Sprintf("%#08x", uint32(s)) }
 
-// Access says what the peer may do with a memory region.
+// Access is the set of the peer's rights on a memory region.
 type Access uint8
 
 // The rights of a region; they may be combined.
@@ -25,27 +25,28 @@ const (
 	RemoteWrite                     // the peer may issue RDMA Writes
 	RemoteAtomic                    // the peer may issue atomic operations, which read and write
 
-	// Scratch is no right of the peer's. It says that what the region holds
-	// counts for nothing but where the peer has written, once a message
-	// behind its RDMA Writes has come: the provider may use the rest.
+	// Scratch is not a right of the peer. It declares that the region's content
+	// is undefined except for the bytes that the peer has written, and that
+	// those are defined only once a message behind the peer's RDMA Writes has
+	// arrived: the provider may use the rest.
 	Scratch
 )
 
-// A Remote is a place in the peer's memory.
+// A Remote is an address in the peer's memory.
 type Remote struct {
 	STag STag
-	TO   uint64 // tagged offset of the first octet
+	TO   uint64 // tagged offset of the first byte
 }
 
 // A Region is memory that the peer may reach by its STag.
 type Region interface {
 	// STag returns the tag to advertise.
 	STag() STag
-	// TO returns the tagged offset of the region's first octet.
+	// TO returns the tagged offset of the region's first byte.
 	TO() uint64
-	// Deregister ends the peer's access. When it returns, nothing changes
-	// the memory any more. It may be called twice, and after the peer or
-	// the end of the connection has invalidated the region.
+	// Deregister ends the peer's access. When it returns, nothing changes the
+	// memory any more. It may be called twice, and after the peer or the end of
+	// the connection has invalidated the region.
 	Deregister()
 }
 
@@ -55,12 +56,12 @@ type Op uint8
 // The operations of a send queue (RFC 5040, Section 3.2; RFC 7306, Sections 5
 // and 6).
 const (
-	OpSend        Op = iota // Send, with Invalidate and Solicited Event as the WR says
+	OpSend        Op = iota // Send, with Invalidate and Solicited Event according to the WR
 	OpWrite                 // RDMA Write
 	OpRead                  // RDMA Read
 	OpFetchAdd              // atomic addition, in fields
 	OpCompareSwap           // atomic exchange of bits, if other bits are as expected
-	OpImmediate             // Immediate Data, with Solicited Event as the WR says
+	OpImmediate             // Immediate Data, with Solicited Event according to the WR
 )
 
 var opNames = [...]string{"Send", "RDMA Write", "RDMA Read", "FetchAdd", "CmpSwap", "Immediate Data"}
@@ -73,21 +74,21 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
 
-// Atomic tells whether the operation changes one word of the peer's memory.
+// Atomic reports whether the operation changes one word of the peer's memory.
 func (o Op) Atomic() bool { return o == OpFetchAdd || o == OpCompareSwap }
 
 // A WR is one work request for a connection's send queue.
 type WR struct {
 	Op Op
 
-	// Data is what a Send or RDMA Write carries, gathered in order, or
-	// where an RDMA Read's octets go (exactly one slice, whose length is
-	// the number of octets to read). It belongs to the connection until
-	// the work request completes. The elements may be empty. Other
-	// operations take none.
+	// Data is the payload of a Send or RDMA Write, gathered in order, or the
+	// destination of an RDMA Read (exactly one slice, whose length is the
+	// number of bytes to read). It belongs to the connection until the work
+	// request completes. The elements may be empty. Other operations take no
+	// Data.
 	Data [][]byte
 
-	// LazyBuffer, if not nil, lends an RDMA Read its memory in place of Data.
+	// Sink, if not nil, lends an RDMA Read its memory in place of Data.
 	Sink LazyBuffer
 
 	// Remote is the sink of an RDMA Write, the source of an RDMA Read, or
@@ -95,14 +96,14 @@ type WR struct {
 	// 64-bit aligned.
 	Remote Remote
 
-	// Atomic is what an atomic operation does to the word.
+	// Atomic holds the operands of an atomic operation.
 	Atomic Atomic
 
-	// Immediate is what Immediate Data brings to the peer.
+	// Immediate is the content of Immediate Data.
 	Immediate [8]byte
 
-	// Invalidate is the peer's STag that a Send invalidates, where
-	// WithInvalidate is set.
+	// Invalidate is the peer's STag that a Send invalidates, if WithInvalidate
+	// is set.
 	Invalidate     STag
 	WithInvalidate bool
 
@@ -114,65 +115,65 @@ type WR struct {
 	// rule 12).
 	Fence bool
 
-	// Reread, if not nil, says that the Data of a Send or RDMA Write may lie
-	// in a mapping of a file, which cannot be read where the file was cut
-	// short or its medium fails. Reread is then asked to read the octets from
-	// at on, counted over all of Data, into p by another way, and returns how
-	// many it has read. If that is less than p takes, zeros go in the place
-	// of these and all later octets of this WR, for which it is not called
-	// again. Before it returns less, it may change what the Data of later WRs
-	// say, and by shorter the end of the next Send behind is left away: a
-	// multiple of 4. It may wait for a disk, but must not use the connection.
+	// Reread, if not nil, declares that the Data of a Send or RDMA Write may be
+	// in a mapping of a file, which cannot be read if the file was truncated or
+	// its medium fails. Reread must then read the bytes from at on, counted
+	// over all of Data, into p by another way, and return how many it has read.
+	// If n is less than len(p), zeros replace the rest and all later bytes of
+	// this WR, and Reread is not called again for the WR. Before it returns
+	// less, Reread may change the Data of later WRs; the next Send behind loses
+	// its last shorter bytes, a multiple of 4. Reread may wait for a disk, but
+	// must not use the connection.
 	Reread func(p []byte, at int) (n, shorter int)
 
-	// Done, if not nil, is told once of the completion, with ID.
+	// Done, if not nil, gets the completion, exactly once, with ID.
 	Done Completer
 	ID   uint64
 }
 
-// A Completion tells the fate of one work request. The completions of a
+// A Completion is the result of one work request. The completions of a
 // connection come in the order of posting.
 type Completion struct {
 	ID  uint64
 	Op  Op
-	Err error // nil, or why the request and all behind it failed
+	Err error // nil, or why the request and all later ones failed
 
-	// Original is what the word of an atomic operation held before.
+	// Original is the previous value of an atomic operation's word.
 	Original uint64
 }
 
-// A Completer takes completions. Complete is called by whichever goroutine
-// moves the connection on, so it must be short and must not wait; it may
-// post further work.
+// A Completer takes completions. Complete is called by the goroutine that
+// advances the connection, so it must be short and must not wait; it may post
+// further work.
 type Completer interface {
 	Complete(Completion)
 }
 
 // A Recv is a message that the peer sent.
 type Recv struct {
-	// Buf holds the message: Buf.B has its length. It is the receiver's
-	// to release. It is nil where WithImmediate is set.
+	// Buf holds the message: Buf.B has its length. The receiver must release
+	// it. Buf is nil if WithImmediate is set.
 	Buf *buf.Buf
 
-	// Immediate is what came as Immediate Data, where WithImmediate is set.
+	// Immediate is the content of Immediate Data, if WithImmediate is set.
 	Immediate     [8]byte
 	WithImmediate bool
 
-	// Invalidated is the local STag that the Send invalidated, where
+	// Invalidated is the local STag that the Send invalidated, if
 	// WithInvalidate is set.
 	Invalidated    STag
 	WithInvalidate bool
 
-	// Solicited is set where the message asked for an event.
+	// Solicited is set if the message asked for an event.
 	Solicited bool
 }
 
-// A Handler takes what comes in on a connection. Its methods are called one
-// at a time.
+// A Handler handles the events of a connection. Its methods are called one at a
+// time.
 type Handler interface {
 	// Receive takes one message. It runs on the goroutine that reads the
-	// connection: nothing more is read until it returns, so it must not
-	// wait for anything that the peer has yet to send.
+	// connection: nothing more is read until it returns, so it must not wait
+	// for anything that the peer has yet to send.
 	Receive(Recv)
 
 	// Closed is called once, after the last Receive and after every
@@ -181,8 +182,7 @@ type Handler interface {
 	Closed(error)
 }
 
-// ConnConfig is what an upper layer decides about a connection before it
-// starts.
+// ConnConfig is an upper layer's configuration of a connection.
 type ConnConfig struct {
 	// Handler takes the connection's messages. It must not be nil.
 	Handler Handler
@@ -191,77 +191,75 @@ type ConnConfig struct {
 	PrivateData []byte
 
 	// Prepare, if not nil, makes the private data of ConnRequest.Accept in
-	// place of PrivateData. It can register memory with the connection that
-	// is being made, so that the data advertise it. Where Accept fails
-	// nevertheless, that memory is no more reached, and the Handler is not
-	// told. Dial does not look at it.
+	// place of PrivateData. It may register memory with the connection that is
+	// being made, and advertise the memory in the data. If Accept fails
+	// afterwards, the memory can no longer be reached, and the Handler is not
+	// called. Dial ignores Prepare.
 	Prepare func(Registrar) (privateData []byte)
 
-	// RecvSize is the length in octets of the longest message that the
+	// RecvSize is the length in bytes of the longest message that the
 	// connection accepts; 0 means 4096.
 	RecvSize int
 
-	// Recvs is the number of messages that the connection accepts at
-	// first; PostRecv adds to it. 0 means that the peer may send none yet.
+	// Recvs is the number of messages that the connection accepts at first;
+	// PostRecv adds to it. 0 means that the peer may not send any message yet.
 	// Immediate Data counts as a message.
 	Recvs int
 
-	// Immediate says that the Handler takes Immediate Data. Without it the
-	// peer's is answered as by one that has never heard of it, for upper
-	// layers agree on it first (RFC 7306, Section 1.1).
+	// Immediate declares that the Handler takes Immediate Data. Otherwise the
+	// connection answers Immediate Data as if it did not know the operation,
+	// because upper layers must agree on it first (RFC 7306, Section 1.1).
 	Immediate bool
 }
 
-// A Registrar makes memory of this end part of what the peer can reach. It may
-// be a ReadDepth.
+// A Registrar lets the peer reach memory of this end. It may be a ReadDepth.
 type Registrar interface {
-	// Register lets the peer reach b. The region is valid on this
-	// connection only. A region longer than 2^32-1 octets is an error.
+	// Register lets the peer reach b. The region is valid on this connection
+	// only. A region longer than 2^32-1 bytes is an error.
 	Register(b []byte, access Access) (Region, error)
 }
 
-// A Conn is a connected queue pair of a reliable service. Its methods may be
-// called by several goroutines.
+// A Conn is a connected queue pair of a reliable service. Its methods are safe
+// for concurrent use.
 type Conn interface {
 	Registrar
 
-	// Post queues work requests that leave together, in order, with
-	// nothing of other callers in between. It takes the Data slices over,
-	// but not wrs itself. It does not wait for the peer. An error means
-	// that none was queued and no completion follows.
+	// Post queues work requests that leave together, in order, without work of
+	// other callers in between. It takes ownership of the Data slices, but not
+	// of wrs. It does not wait for the peer. An error means that no request was
+	// queued and no completion follows.
 	Post(wrs ...WR) error
 
 	// PostRecv lets the peer send n more messages.
 	PostRecv(n int) error
 
-	// PrivateData returns what the peer sent with the connection's
-	// set-up.
+	// PrivateData returns the peer's private data from the connection's set-up.
 	PrivateData() []byte
 
 	// LocalAddr and RemoteAddr return the ends' network addresses.
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
 
-	// Close ends the connection in good order: work already posted is
-	// sent, if the peer takes it in time. It waits until nothing of the
-	// connection runs, Handler.Closed included, and so must not be called
-	// by Handler or Completer methods; Abort may. It may be called twice.
+	// Close ends the connection in good order: posted work is sent, if the peer
+	// takes it in time. Close waits until all goroutines of the connection are
+	// done, including Handler.Closed. It must therefore not be called by
+	// Handler or Completer methods; Abort may. It may be called twice.
 	Close() error
 
-	// Abort ends the connection at once with a cause, and does not wait.
+	// Abort ends the connection at once with a cause. It does not wait.
 	Abort(cause error)
 }
 
 // A ConnRequest is a peer that waits to be connected. Exactly one of its
 // methods Accept and Reject must be called.
 type ConnRequest interface {
-	// PrivateData returns what the peer sent with its request.
+	// PrivateData returns the private data of the peer's request.
 	PrivateData() []byte
 	// RemoteAddr returns the peer's network address.
 	RemoteAddr() net.Addr
 	// Accept makes the connection.
 	Accept(ConnConfig) (Conn, error)
-	// Reject refuses it, with private data that say why.
+	// Reject refuses the connection, with private data that give the reason.
 	Reject(privateData []byte) error
 }
 
@@ -269,30 +267,30 @@ type ConnRequest interface {
 type Listener interface {
 	// Accept waits for the next request.
 	Accept(context.Context) (ConnRequest, error)
-	// Addr returns the address listened on.
+	// Addr returns the listener's address.
 	Addr() net.Addr
-	// Close stops listening, frees Accept, and refuses requests that
-	// were not accepted yet.
+	// Close stops listening, unblocks Accept, and refuses requests that were
+	// not accepted yet.
 	Close() error
 }
 
 // Errors of every provider.
 var (
-	// ErrClosed is wrapped by the errors of a connection or listener that
-	// has ended, beside the cause.
+	// ErrClosed is wrapped, with the cause, by the errors of a connection or
+	// listener that has ended.
 	ErrClosed = errors.New("rdma: connection closed")
-	// ErrFlushed is wrapped by the completion of a work request that the
-	// end of its connection overtook.
+	// ErrFlushed is wrapped by the completion of a work request that was
+	// unfinished when its connection ended.
 	ErrFlushed = errors.New("rdma: work request flushed")
-	// ErrUnsupportedOp is wrapped by the errors of a connection that the
-	// peer has ended because it does not know an operation of RFC 7306.
+	// ErrUnsupportedOp is wrapped by the errors of a connection that the peer
+	// has ended because the peer does not know an operation of RFC 7306.
 	ErrUnsupportedOp = errors.New("rdma: the peer lacks the operation")
 )
 
-// An AccessError is among the errors of a connection that the peer ended, and of
-// the work that this left undone, where an RDMA Write or Read went to memory
-// that the peer did not let it reach. A Write may have completed before: that
-// it left says nothing of its fate.
+// An AccessError is wrapped by the errors of a connection that the peer ended
+// because of an RDMA Write or Read to memory that the peer did not expose, and
+// by the completions of unfinished work. A Write may have completed before: its
+// completion means only that the Write has left.
 type AccessError struct {
 	STag STag // the peer's memory
 }
@@ -300,9 +298,9 @@ type AccessError struct {
 // Error returns the tag.
 func (e AccessError) Error() string { return fmt.Sprintf("no access to STag %v of the peer", e.STag) }
 
-// A Dialer makes connections to peers that listen.
+// A Dialer connects to listening peers.
 type Dialer interface {
-	// Dial connects to the network address addr, host and port, and
-	// returns when the peer has accepted.
+	// Dial connects to the network address addr, host and port, and returns
+	// when the peer has accepted.
 	Dial(ctx context.Context, addr string, c ConnConfig) (Conn, error)
 }

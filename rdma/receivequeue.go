@@ -6,12 +6,12 @@ import (
 )
 
 // A ReceiveQueue is a Handler that keeps messages until they are taken. It is
-// bounded by the receives that its connection has posted: whoever takes a
-// message posts another receive, when he can take another message. Its methods
-// may be called by several goroutines.
+// bounded by the receives that its connection has posted: after taking a
+// message, the taker should post another receive when it can take another
+// message. The methods are safe for concurrent use.
 type ReceiveQueue struct {
 	q         queue[Recv]
-	solicited int           // of those in q
+	solicited int           // of the messages in q
 	event     chan struct{} // holds a token while WaitSolicited has a reason to look
 }
 
@@ -40,7 +40,7 @@ func (rq *ReceiveQueue) Receive(m Recv) {
 	}
 }
 
-// Closed ends the queue, behind what it has.
+// Closed ends the queue after its present content.
 func (rq *ReceiveQueue) Closed(cause error) {
 	rq.q.mu.Lock()
 	defer rq.q.mu.Unlock()
@@ -52,23 +52,23 @@ func (rq *ReceiveQueue) Closed(cause error) {
 	wake(rq.event)
 }
 
-// Poll moves messages to into, oldest first, and returns how many there were.
-// It does not wait. The error is ErrClosed with the cause, when the connection
-// has ended and nothing is left. The buffers are the caller's to release.
+// Poll moves messages to into, oldest first, and returns how many. It does not
+// wait. The error is ErrClosed with the cause, when the connection has ended
+// and no message is left. The caller must release the buffers.
 func (rq *ReceiveQueue) Poll(into []Recv) (int, error) {
 	return rq.q.poll(into)
 }
 
-// Wait takes the oldest message, and waits until there is one. The error is
-// that of Poll, or the context's cause.
+// Wait takes the oldest message, waiting for a message if necessary. The error
+// is that of Poll, or the context's cause.
 func (rq *ReceiveQueue) Wait(ctx context.Context) (Recv, error) {
 	return rq.q.wait(ctx)
 }
 
 // WaitSolicited waits until the queue holds a message that asked for an event
-// (RFC 5040, Section 5.3), or the connection has ended, and takes nothing: Poll
-// does, also those that came before and asked for none. The error is that of
-// Poll, or the context's cause.
+// (RFC 5040, Section 5.3), or the connection has ended. It takes no message:
+// the caller must Poll, which also returns earlier messages that asked for no
+// event. The error is that of Poll, or the context's cause.
 func (rq *ReceiveQueue) WaitSolicited(ctx context.Context) error {
 	for {
 		if there, err := rq.hasSolicited(); there || err != nil {
@@ -86,7 +86,7 @@ func (rq *ReceiveQueue) hasSolicited() (bool, error) {
 	rq.q.mu.Lock()
 	defer rq.q.mu.Unlock()
 	there := rq.solicited > 0
-	if there || rq.q.err != nil { // for the next who waits
+	if there || rq.q.err != nil { // for the next waiter
 		wake(rq.event)
 	}
 	if there {

@@ -12,20 +12,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// An ExtensionConn is a connection between two ends of this project, as seen by the user of
-// what they have beside calls: Immediate Data, and atomic operations on words of
-// the responder's memory. Its methods may be called by several goroutines.
+// An ExtensionConn is the view of a connection between two ends of this project
+// for the user of the extensions: Immediate Data, and atomic operations on
+// words of the responder's memory. Its methods are safe for concurrent use.
 //
-// An ExtensionConn ends with its connection, and the next connection has another: nothing
-// that belongs to one is ever told to the ExtensionHandler of another. A call over this
-// connection and no other is made by ExtensionConn.Call; the program that serves a call
-// finds the ExtensionConn that it came by in oncrpc.Peer (ExtensionConnOf).
+// An ExtensionConn ends with its connection, and the next connection has
+// another: an ExtensionHandler never receives events of another ExtensionConn.
+// ExtensionConn.Call makes a call over this connection only. The program that
+// serves a call finds the ExtensionConn of the call's connection in oncrpc.Peer
+// (ExtensionConnOf).
 //
-// Immediate Data comes as question and answer. The responder asks, at most as
-// often as the fewer of both ends' receives before it has an answer; the
-// requester does nothing but answer. An end that does otherwise loses the
-// connection. So the receives that an end has posted for Immediate Data are
-// always enough, and those for calls and replies are left alone.
+// Immediate Data comes as question and answer. The responder asks; its
+// unanswered questions are at most the lower of both ends' receives. The
+// requester only answers. An end that violates this loses the connection. The
+// receives that an end has posted for Immediate Data therefore always suffice,
+// and those for calls and replies are not used.
 //
 //	responder ── question ──▶ requester        questions without an answer:
 //	          ◀── answer ────                  0 to Extensions.Immediate
@@ -33,9 +34,9 @@ type ExtensionConn struct {
 	cfg    *ExtensionConfig
 	client *ClientConn // nil at a responder
 
-	// Set before anything comes in.
+	// Set before anything is received.
 	conn     rdma.Conn
-	block    cmpriv.Extension // this end's
+	block    cmpriv.Extension // the block of this end
 	on       Extensions
 	peer     cmpriv.Extension
 	ours     bool // the peer is of this project
@@ -44,42 +45,42 @@ type ExtensionConn struct {
 	mu      sync.Mutex
 	open    int              // questions without an answer
 	handler ExtensionHandler // nil: no Immediate Data
-	started bool             // handler is there, if there is to be one
+	started bool             // start has set handler
 	over    bool
 	cause   error
 }
 
-// An ExtensionHandler takes what comes in on an ExtensionConn. Its methods are called one at a
-// time.
+// An ExtensionHandler handles the events of an ExtensionConn. Its methods are
+// called one at a time.
 type ExtensionHandler interface {
 	// Immediate takes Immediate Data. It runs on the goroutine that reads the
 	// connection, so it must not wait for anything that the peer has yet to
-	// send. The receive is posted again already.
+	// send. The receive has already been posted again.
 	Immediate(octets [8]byte)
 
-	// Closed is called once, when the connection has ended, with the cause:
-	// nil or io.EOF after an orderly end, and at a responder rdma.ErrClosed
-	// where it was the one that closed it, or ErrBound where that was for want
-	// of room. Everything that was posted has
-	// completed. It runs on the goroutine that has read the
-	// connection, and must not wait for calls of that.
+	// Closed is called once, when the connection has ended, with the cause: nil
+	// or io.EOF after an orderly end. At a responder, the cause is
+	// rdma.ErrClosed if the responder closed the connection, or ErrBound if it
+	// did so for lack of room. All posted work has completed. Closed runs on
+	// the goroutine that has read the connection, and must not wait for calls
+	// of that connection.
 	Closed(error)
 }
 
 // Errors of an ExtensionConn.
 var (
-	// ErrNotAgreed: the operation is not on between these ends.
+	// ErrNotAgreed means that the operation is not on between these ends.
 	ErrNotAgreed = errors.New("rpcrdma: the ends have not agreed on the operation")
-	// ErrUnanswered: the peer has no receive for one more question.
+	// ErrUnanswered means that the peer has no receive for another question.
 	ErrUnanswered = errors.New("rpcrdma: too many questions are unanswered")
-	// ErrUnasked: an answer to nothing.
+	// ErrUnasked means that an answer has no question.
 	ErrUnasked = errors.New("rpcrdma: no question is unanswered")
 )
 
 func (l *ExtensionConn) responder() bool { return l.client == nil }
 
-// start learns what the peer of the new connection offers. Nothing is received
-// before it returns that a requester has not posted receives for.
+// start reads the offers of the new connection's peer. Until start returns, a
+// requester receives messages only by receives that it has posted itself.
 func (l *ExtensionConn) start(conn rdma.Conn) {
 	if l == nil {
 		return
@@ -105,7 +106,7 @@ func (l *ExtensionConn) start(conn rdma.Conn) {
 	}
 }
 
-// closed is told of the end of the connection.
+// closed handles the end of the connection.
 func (l *ExtensionConn) closed(cause error) {
 	if l == nil {
 		return
@@ -114,13 +115,13 @@ func (l *ExtensionConn) closed(cause error) {
 	h, started := l.handler, l.started
 	l.over, l.cause = true, cause
 	l.mu.Unlock()
-	if started { // or start will see to it
+	if started { // otherwise start calls end
 		l.end(h, cause)
 	}
 }
 
-// end tells the handler of the end, and gives back what it may have used until
-// then.
+// end calls the handler's Closed, and then frees the counters, which the
+// handler may use until Closed returns.
 func (l *ExtensionConn) end(h ExtensionHandler, cause error) {
 	if h != nil {
 		h.Closed(cause)
@@ -128,14 +129,14 @@ func (l *ExtensionConn) end(h ExtensionHandler, cause error) {
 	l.giveBack()
 }
 
-// drop is for a connection that was not made.
+// drop frees the counters of a connection that was not made.
 func (l *ExtensionConn) drop() {
 	if l != nil {
 		l.giveBack()
 	}
 }
 
-// Extensions returns what is on.
+// Extensions returns the extensions that are on.
 func (l *ExtensionConn) Extensions() Extensions { return l.on }
 
 // Peer returns the peer's block.
@@ -144,8 +145,8 @@ func (l *ExtensionConn) Peer() cmpriv.Extension { return l.peer }
 // RemoteAddr returns the peer's network address.
 func (l *ExtensionConn) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
 
-// Handler returns what Attach has returned; nil where that was not called, or is
-// yet to return.
+// Handler returns the result of Attach, or nil if Attach was not called or has
+// not returned.
 func (l *ExtensionConn) Handler() ExtensionHandler {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,21 +158,22 @@ func (l *ExtensionConn) Abort(cause error) { l.conn.Abort(cause) }
 
 var _ oncrpc.Caller = (*ExtensionConn)(nil)
 
-// Call makes a call over the connection of the ExtensionConn, at a requester; it is not made
-// again over another: the error wraps rdma.ErrClosed where this one has ended.
+// Call makes a call over this connection, at a requester. The call is not
+// repeated over another connection: if this one has ended, the error wraps
+// rdma.ErrClosed.
 func (l *ExtensionConn) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	if l.responder() {
 		return fmt.Errorf("%w: a call by a responder", ErrNotAgreed)
 	}
-	if line := l.client.line; line != nil { // a server that is silent meanwhile loses the connection
+	if line := l.client.line; line != nil { // a server that is silent meanwhile must lose the connection
 		line.begin(x)
 		defer line.calls.Add(-1)
 	}
 	return l.client.Call(ctx, x)
 }
 
-// ExtensionConnOf returns the ExtensionConn that a program's caller has come by; nil where there is
-// none.
+// ExtensionConnOf returns the ExtensionConn of the connection that a program's
+// caller used, or nil if there is none.
 func ExtensionConnOf(p *oncrpc.Peer) *ExtensionConn {
 	b, ok := p.Reverse.(*ReverseClient)
 	if !ok {

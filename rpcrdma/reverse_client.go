@@ -12,28 +12,30 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
-// Calls in the reverse direction (RFC 8167) go from the responder of a connection
-// to its requester. They are short messages: they have no chunks (Section 5.3),
-// and keep to the thresholds of the forward direction (Section 4.2). Each
-// direction has its own XIDs and its own credits, with their own receives.
+// Calls in the reverse direction (RFC 8167) go from the responder of a
+// connection to its requester. They are short messages: they have no chunks
+// (Section 5.3), and keep to the thresholds of the forward direction (Section
+// 4.2). Each direction has its own XIDs and its own credits, with their own
+// receives.
 //
 //	responder                                   requester
 //	ReverseClient.Call ──ClientConn without chunks── CALL ──▶ reverseServer ──▶ Backchannel
 //	    ▲                                             │
 //	    └───────────────── REPLY ◀────────────────────┘
 //
-// What a message belongs to is told by its message type: a requester gets replies
-// forward and calls in reverse, a responder the other way round. An RDMA_ERROR
-// has none, and is for whoever makes calls: it never answers a reply.
+// The message type decides the direction of a message: a requester gets replies
+// forward and calls in reverse, a responder the opposite. An RDMA_ERROR has no
+// type, and is for the end that makes calls: it never answers a reply.
 
-// msg_type of an RPC message (RFC 5531, Section 9), and where it stands in one.
+// msg_type of an RPC message (RFC 5531, Section 9), and its offset.
 const (
 	msgCall    = 0
 	msgReply   = 1
 	msgTypeOff = 4
 )
 
-// msgTypeEnd is the length of an RPC message that has one, in octets.
+// msgTypeEnd is the length of an RPC message up to and including msg_type, in
+// bytes.
 const msgTypeEnd = msgTypeOff + 4
 
 func msgType(body []byte) uint32 { return binary.BigEndian.Uint32(body[msgTypeOff:]) }
@@ -42,14 +44,15 @@ func msgType(body []byte) uint32 { return binary.BigEndian.Uint32(body[msgTypeOf
 // for a message without chunks.
 var ErrReverseLong = errors.New("rpcrdma: reverse call longer than the inline threshold")
 
-// A ReverseClient is a connection of a Server as the programs that it serves find it in
-// oncrpc.Peer: they call the requester over it (RFC 8167). A program must not do
-// so before the requester has told, by a protocol of theirs, that it takes calls:
-// others may lose the connection by it (Section 6). It implements oncrpc.Caller.
+// A ReverseClient is a connection of a Server as the served programs find it in
+// oncrpc.Peer: it lets them call the requester (RFC 8167). A program must not
+// do so before the requester has announced, by the program's own protocol, that
+// it takes calls: other requesters may lose the connection (Section 6).
+// ReverseClient implements oncrpc.Caller.
 //
-// Calls under way when the connection ends fail with rdma.ErrClosed. They can be
-// made again when the requester has come back, on its next connection, and not
-// before (Section 5.4).
+// Calls under way when the connection ends fail with rdma.ErrClosed. They may
+// be repeated when the requester has connected again, and not before (Section
+// 5.4).
 type ReverseClient struct {
 	c      *conn
 	client atomic.Pointer[ClientConn] // from the first call on
@@ -57,8 +60,8 @@ type ReverseClient struct {
 
 var _ oncrpc.Caller = (*ReverseClient)(nil)
 
-// Call makes a call to the requester (oncrpc.Caller). The requester answers what
-// it cannot answer in a short message with a RemoteError.
+// Call makes a call to the requester (oncrpc.Caller). If the requester cannot
+// answer in a short message, the error is a RemoteError.
 func (b *ReverseClient) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	c, err := b.requester()
 	if err != nil {
@@ -67,8 +70,8 @@ func (b *ReverseClient) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	return c.Call(ctx, x)
 }
 
-// ExtensionConn returns what the ends have beside calls; nil where they are not both of
-// this project.
+// ExtensionConn returns the extensions of the connection, or nil unless both
+// ends are of this project.
 func (b *ReverseClient) ExtensionConn() *ExtensionConn { return b.c.link }
 
 // requester returns the reverse requester.
@@ -90,9 +93,8 @@ func (b *ReverseClient) requester() (*ClientConn, error) {
 	return b.client.Load(), nil
 }
 
-// takeReply takes a message that a reverse call is answered by, if this is one. The
-// reverse requester posts the receives for its replies, so the forward direction
-// does not notice.
+// takeReply takes a message if it answers a reverse call. The reverse requester
+// posts the receives for its replies, so the forward direction is not affected.
 func (b *ReverseClient) takeReply(m rdma.Recv) bool {
 	c := b.client.Load()
 	if c == nil || !answersReverse(m.Buf.B) {
@@ -109,8 +111,8 @@ func (b *ReverseClient) closed(cause error) {
 	}
 }
 
-// answersReverse tells whether a message to a responder answers a reverse call:
-// an RDMA_ERROR, or an RDMA_MSG without chunks that holds an RPC reply.
+// answersReverse reports whether a message to a responder answers a reverse
+// call: an RDMA_ERROR, or an RDMA_MSG without chunks that holds an RPC reply.
 func answersReverse(b []byte) bool {
 	if len(b) >= wire.ErrChunkLen && wire.Proc(binary.BigEndian.Uint32(b[12:])) == wire.Error {
 		return true
@@ -118,9 +120,9 @@ func answersReverse(b []byte) bool {
 	return isShort(b) && msgType(b[wire.MinLen:]) == msgReply
 }
 
-// isReverse tells whether a message to a requester is a call in the reverse
-// direction, by its header and what follows it; or, with err, where they cannot be
-// those of a reply. Only calls have Read lists.
+// isReverse reports whether a message to a requester is a call in the reverse
+// direction, judged by its header and body. If err is set, it reports whether
+// they cannot belong to a reply. Only calls have Read lists.
 func isReverse(h *wire.Header, body []byte, err error, b []byte) bool {
 	switch {
 	case err == nil:
@@ -131,14 +133,14 @@ func isReverse(h *wire.Header, body []byte, err error, b []byte) bool {
 	return len(h.Lists.Reads) > 0
 }
 
-// isShort tells whether b is an RDMA_MSG without chunks, with an RPC message that
-// is long enough to have a type.
+// isShort reports whether b is an RDMA_MSG without chunks, with an RPC message
+// that is long enough to have a type.
 func isShort(b []byte) bool {
 	return len(b) >= wire.MinLen+msgTypeEnd && [wire.MinLen - 12]byte(b[12:]) == [wire.MinLen - 12]byte{}
 }
 
-// beside takes what comes in on a connection and is no call: Immediate Data, and
-// answers to reverse calls.
+// beside takes messages that are not forward calls: Immediate Data, and answers
+// to reverse calls.
 func (c *conn) beside(m rdma.Recv) bool {
 	if !m.WithImmediate {
 		return c.back.takeReply(m)
@@ -149,13 +151,13 @@ func (c *conn) beside(m rdma.Recv) bool {
 	return true
 }
 
-// endBeside ends what is there beside the calls.
+// endBeside ends the extensions and the reverse calls.
 func (c *conn) endBeside(cause error) {
 	c.link.closed(cause)
 	c.back.closed(cause)
 }
 
-// fillReverse fills in and checks what concerns the reverse direction and the
+// fillReverse completes and checks the fields of the reverse direction and the
 // extension.
 func (c *ClientConnConfig) fillReverse() error {
 	c.BackchannelCredits = orDefault(c.BackchannelCredits, defaultReverse)

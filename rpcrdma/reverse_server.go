@@ -12,13 +12,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
-// A reverseServer answers the calls that come to a requester in the reverse
-// direction (RFC 8167, Section 5.2).
+// A reverseServer answers calls to a requester in the reverse direction (RFC
+// 8167, Section 5.2).
 //
-// As in the forward direction, a call takes a receive, which is given back just
-// before its reply is posted. A responder that keeps to its grant can at most have
-// as many calls under way as were granted, and as many replies on their way of
-// which this end has not heard yet that they have left.
+// As in the forward direction, a call takes a receive, which is posted again
+// just before its reply is posted. A responder that keeps to its grant can have
+// at most as many calls under way as were granted, and in addition as many
+// replies that have left without this end knowing yet.
 type reverseServer struct {
 	c       *ClientConn
 	service oncrpc.Service
@@ -34,9 +34,9 @@ type reverseServer struct {
 
 var errReverseOverrun = errors.New("rpcrdma: the server makes more reverse calls than were granted")
 
-// startReverse makes ready for calls of the responder, where the configuration says
-// who answers them. It is called before any receive is posted: whatever it was for,
-// a call may take it.
+// startReverse prepares for calls of the responder, if the configuration has a
+// Backchannel. It must be called before any receive is posted, because a
+// reverse call may take any receive.
 func (c *ClientConn) startReverse() {
 	if c.cfg.Backchannel == nil {
 		return
@@ -53,17 +53,18 @@ func (c *ClientConn) startReverse() {
 	}
 }
 
-// letReverse lets the responder make calls. It is called before the first call of
-// this end, by which the responder could learn that it may (RFC 8167, Section 6).
+// letReverse lets the responder make calls. It must be called before the first
+// call of this end, from which the responder could learn that it may (RFC 8167,
+// Section 6).
 func (c *ClientConn) letReverse() {
 	if c.reverse != nil {
 		_ = c.conn.PostRecv(c.cfg.BackchannelCredits) // an error means that the connection ends
 	}
 }
 
-// takeReverse takes a call in the reverse direction, whose header is c.hdr, from
-// the connection's reader; err says what is wrong with the header. A requester that
-// answers none drops it.
+// takeReverse takes a call in the reverse direction, whose header is c.hdr,
+// from the connection's reader; err is the error of the header. A requester
+// without a Backchannel drops the call.
 func (c *ClientConn) takeReverse(body []byte, err error, msg *buf.Buf) {
 	s := c.reverse
 	switch {
@@ -80,7 +81,7 @@ func (c *ClientConn) takeReverse(body []byte, err error, msg *buf.Buf) {
 	}
 }
 
-// begin counts a call, if there may be one more.
+// begin counts a call, if another is allowed.
 func (s *reverseServer) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,14 +105,14 @@ func (s *reverseServer) closed(cause error) {
 	}
 }
 
-// wait waits for what still runs, when the connection has ended.
+// wait waits for the running calls, after the connection has ended.
 func (s *reverseServer) wait() {
 	if s != nil {
 		s.pool.Close()
 	}
 }
 
-// A reverseCall is one call on its way through.
+// A reverseCall is one call to a reverseServer.
 type reverseCall struct {
 	s     *reverseServer
 	recv  *buf.Buf    // req.Msg aliases it
@@ -135,9 +136,9 @@ func (rc *reverseCall) Run() {
 	}
 }
 
-// serve makes the reply, or an RDMA_ERROR: the call has chunks (RFC 8167, Section
-// 5.3) or a bad header, or the reply does not fit (RFC 8166, Sections 4.5.2 and
-// 4.5.3). It returns false where there is no answer.
+// serve makes the reply, or an RDMA_ERROR: if the call has chunks (RFC 8167,
+// Section 5.3) or a bad header, or the reply does not fit (RFC 8166, Sections
+// 4.5.2 and 4.5.3). It returns false if there is no answer.
 func (rc *reverseCall) serve() bool {
 	s, req, rep := rc.s, &rc.req, &rc.rep
 	rc.hdr.Proc, rc.hdr.Code = wire.Error, wire.ErrChunk
@@ -155,8 +156,8 @@ func (rc *reverseCall) serve() bool {
 	return true
 }
 
-// send returns the Send of the reply. The head most often stands behind the
-// header already; else it is copied there.
+// send returns the Send of the reply. The head usually is behind the header
+// already; otherwise it is copied there.
 func (rc *reverseCall) send() rdma.WR {
 	wr := rdma.WR{Op: rdma.OpSend, Done: rc}
 	head := rc.hdr.AppendTo(rc.out.B[:0])
@@ -172,10 +173,10 @@ func (rc *reverseCall) send() rdma.WR {
 	return wr
 }
 
-// Complete is told that the reply has been sent (rdma.Completer).
+// Complete ends the call when the reply has been sent (rdma.Completer).
 func (rc *reverseCall) Complete(rdma.Completion) { rc.end() }
 
-// end gives back what the call holds.
+// end releases the call's memory.
 func (rc *reverseCall) end() {
 	rc.out.Release()
 	rc.rep.DropItem()

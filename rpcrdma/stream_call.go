@@ -8,13 +8,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A streamCall is a call on its way through a stream. The stream's lock guards it
-// from put until done.
+// A streamCall is a call on its way through a stream. The stream's lock guards
+// it from put until done.
 type streamCall struct {
 	xid, prog, vers, proc uint32
 
 	binding Binding
-	args    []byte // what is left of them in the message, which has them at
+	args    []byte // the arguments in req.Msg, without a moved item; they begin at
 	argsAt  int
 
 	// its record, for the reader
@@ -23,24 +23,24 @@ type streamCall struct {
 
 	// its reply, for the writer
 	rep    *oncrpc.Reply
-	most   int  // octets of the longest that can go back,
-	bound  int  // and that there can be
-	moves  bool // it may have an item to be moved
+	most   int  // bytes of the longest reply that the requester can take
+	bound  int  // bytes of the longest reply that the procedure can have
+	moves  bool // the reply may have an item to move
 	got    []byte
-	length int // octets of it that there were; got has the first most+1 of them
+	length int // bytes of the reply; got has the first most+1 of them
 
 	replied bool
 	done    chan bool // gets one value: whether there is a reply
 }
 
-// record makes the call's record, of one fragment.
+// record makes the call's record, a single fragment.
 func (cl *streamCall) record(req *oncrpc.Request) {
 	item := req.Item
 	before, behind := req.Msg, []byte(nil)
 	var padding []byte
 	if item != nil {
 		before, behind = req.Msg[:req.ItemPos], req.Msg[req.ItemPos:]
-		padding = pad(len(item)) // nothing where the item has it
+		padding = pad(len(item)) // empty if the item includes it
 	}
 	cl.unread = [...][]byte{cl.mark[:], before, item, padding, behind}
 	n := -markLen
@@ -50,7 +50,7 @@ func (cl *streamCall) record(req *oncrpc.Request) {
 	binary.BigEndian.PutUint32(cl.mark[:], lastFragment|uint32(n))
 }
 
-// read copies what is left of the record to p.
+// read copies the unread part of the record to p.
 func (cl *streamCall) read(p []byte) (n int) {
 	for i := range cl.unread {
 		k := copy(p[n:], cl.unread[i])
@@ -60,7 +60,7 @@ func (cl *streamCall) read(p []byte) (n int) {
 	return n
 }
 
-// isRead tells whether nothing is left of the record.
+// isRead reports whether the whole record has been read.
 func (cl *streamCall) isRead() bool {
 	for _, part := range cl.unread {
 		if len(part) > 0 {
@@ -70,15 +70,15 @@ func (cl *streamCall) isRead() bool {
 	return true
 }
 
-// tell lets go of the call when both its record has been read and its reply has
-// been written: until then the stream needs what it points to.
+// tell completes the call when both its record has been read and its reply has
+// been written: until then the stream needs the call's memory.
 func (cl *streamCall) tell() {
 	if cl.replied && cl.isRead() {
 		cl.done <- true
 	}
 }
 
-// limit notes how long the reply may be.
+// limit computes how long the reply may be.
 func (cl *streamCall) limit(maxReply int) {
 	rest, item := cl.binding.MaxResults(cl.proc, cl.args)
 	cl.moves = item > 0
@@ -89,7 +89,7 @@ func (cl *streamCall) limit(maxReply int) {
 	cl.most = min(maxReply, cl.bound)
 }
 
-// expect makes room for a reply of n octets.
+// expect makes room for a reply of n bytes.
 func (cl *streamCall) expect(n int) {
 	if cl.moves {
 		cl.got = cl.rep.NewItem(min(n, cl.most+1))[:0]
@@ -98,13 +98,14 @@ func (cl *streamCall) expect(n int) {
 	}
 }
 
-// add takes octets of the reply. One more than there may be is kept, to be seen.
+// add takes bytes of the reply. It keeps one byte more than allowed, as
+// evidence of the excess.
 func (cl *streamCall) add(p []byte) {
 	cl.length += len(p)
 	cl.got = append(cl.got, p[:min(len(p), cl.most+1-len(cl.got))]...)
 }
 
-// takeApart makes the message that there is the Reply's head, item and tail.
+// takeApart splits the received message into the Reply's head, item and tail.
 func (cl *streamCall) takeApart() {
 	rep, msg := cl.rep, cl.got
 	if !cl.moves {

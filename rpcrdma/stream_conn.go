@@ -14,26 +14,26 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A streamConn is a connection of a StreamListener: calls to be read, replies to
-// be written, and nothing kept of either but what the calls under way hold.
+// A streamConn is a connection of a StreamListener: the server reads calls from
+// it and writes replies to it. It stores no data except in the calls under way.
 //
 //	Service.Serve ──put──▶ unread ──Read──▶ ┌────────────┐
 //	      ▲                                  │ the server │
 //	      └──done── replyRecord ◀──Write──── └────────────┘
 //
-// Write never waits: a reply has its place in the call that it answers, and there
-// are no more of these than the requester has credits.
+// Write never waits: a reply is stored in the call that it answers, and there
+// are no more calls than the requester has credits.
 type streamConn struct {
 	under         *conn
 	local, remote net.Addr
 
 	mu      sync.Mutex
-	moved   sync.Cond // something has changed that Read waits for
+	moved   sync.Cond // a condition that Read waits for has changed
 	unread  []*streamCall
-	pending map[uint32]*streamCall // those whose reply has not come, by their XIDs
+	pending map[uint32]*streamCall // calls without a reply, by their XIDs
 	in      replyRecord
 	closed  bool  // by Close
-	err     error // why it ended: io.EOF where the requester closed it
+	err     error // why the connection ended: io.EOF if the requester closed it
 
 	readBy, writeBy deadline
 }
@@ -52,9 +52,9 @@ func newStreamConn(under *conn) *streamConn {
 	return c
 }
 
-// put makes cl the last of the calls to be read. It returns false where that
-// cannot be: the connection has ended, or the requester waits for the reply to
-// another call of that XID.
+// put appends cl to the calls to be read. It returns false if the connection
+// has ended, or if the requester waits for the reply to another call of the
+// same XID.
 func (c *streamConn) put(cl *streamCall, req *oncrpc.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *streamConn) put(cl *streamCall, req *oncrpc.Request) bool {
 	return true
 }
 
-// Read reads octets of the calls (net.Conn). The error is io.EOF where the
+// Read reads bytes of the calls (net.Conn). The error is io.EOF if the
 // requester has closed the connection.
 func (c *streamConn) Read(p []byte) (int, error) {
 	c.mu.Lock()
@@ -92,7 +92,7 @@ func (c *streamConn) Read(p []byte) (int, error) {
 	}
 }
 
-// read copies what is left of the first call's record.
+// read copies the unread part of the first call's record.
 func (c *streamConn) read(p []byte) int {
 	cl := c.unread[0]
 	n := cl.read(p)
@@ -106,8 +106,8 @@ func (c *streamConn) read(p []byte) int {
 	return n
 }
 
-// Write takes octets of the replies (net.Conn). It does not wait. Octets that
-// are no replies end the connection.
+// Write takes bytes of the replies (net.Conn). It does not wait. Bytes that are
+// no replies end the connection.
 func (c *streamConn) Write(p []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,15 +128,15 @@ func (c *streamConn) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// answered is told that the reply to cl has come.
+// answered notes that the reply to cl is complete.
 func (c *streamConn) answered(cl *streamCall) {
 	delete(c.pending, cl.xid)
 	cl.replied = true
 	cl.tell()
 }
 
-// Close closes the connection (net.Conn): replies that were written are sent, and
-// calls that were not answered are not.
+// Close closes the connection (net.Conn): written replies are sent, and
+// unanswered calls stay unanswered.
 func (c *streamConn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,24 +151,25 @@ func (c *streamConn) Close() error {
 	return nil
 }
 
-// lost is told that the connection under the stream has ended.
+// lost handles the end of the connection under the stream.
 func (c *streamConn) lost(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if errors.Is(cause, context.Canceled) { // for no reason
+	if errors.Is(cause, context.Canceled) { // closed without a cause
 		cause = io.EOF
 	}
 	c.end(cause)
 }
 
-// end lets go of all calls. The first cause counts. The caller holds the lock.
+// end completes all calls. Only the first cause is kept. The caller holds the
+// lock.
 func (c *streamConn) end(cause error) {
 	if c.err != nil {
 		return
 	}
 	c.err = cause
 	for _, cl := range c.unread {
-		if cl.replied { // and so not pending; nobody will read it any more
+		if cl.replied { // and so not pending; no reader will take it any more
 			cl.done <- true
 		}
 	}

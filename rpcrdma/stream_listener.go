@@ -14,19 +14,19 @@ import (
 // a net.Listener whose connections carry RPC with record marking (RFC 5531,
 // Section 11). See NewStreamListener.
 type StreamListener struct {
-	// Server is the responder that the calls come by. All of its fields but
-	// Handler may be set before the first Accept. Its Shutdown lets the calls
-	// under way be answered, and ends connections and listener.
+	// Server is the responder that receives the calls. All of its fields except
+	// Handler may be set before the first Accept. Its Shutdown waits until the
+	// calls under way are answered, and ends connections and listener.
 	Server Server
 
 	listener rdma.Listener
 	bindings []Binding
-	others   oncrpc.Mux // answers what none of the bindings is for
+	others   oncrpc.Mux // answers calls without a binding
 	calls    sync.Pool  // of *streamCall
 
 	serve sync.Once
 	mu    sync.Mutex
-	come  sync.Cond // there is something for Accept
+	come  sync.Cond // Accept has a reason to look
 	ready []*streamConn
 	conns map[*oncrpc.Peer]*streamConn // accepted or not, by their peers
 	err   error                        // why there are no more
@@ -35,21 +35,22 @@ type StreamListener struct {
 var _ net.Listener = (*StreamListener)(nil)
 
 // NewStreamListener returns a listener for the connections that l takes. A
-// connection is there to be accepted when its first call has come.
+// connection can be accepted once its first call has arrived.
 //
-// What is read from a connection are calls, each a record of one fragment, with
-// the arguments that came by chunks in their places. The replies that are written
-// to it may come in any order and any number of fragments: a result that its
+// The server reads calls from a connection. Each call is a record of one
+// fragment, with the arguments from chunks in their places. The server may
+// write the replies in any order and any number of fragments. A result that its
 // program's binding finds goes to the Write chunk that the requester has
 // provided, and the rest inline or to the Reply chunk.
 //
-// Calls of programs and versions without a binding are answered here: with
-// PROG_UNAVAIL and PROG_MISMATCH. A call of which an argument was moved that is
-// not DDP-eligible gets GARBAGE_ARGS (RFC 8166, Sections 6.1 and 4.5.2). A reply
-// that is longer than its requester provides for becomes ERR_CHUNK (Section
-// 4.5.3), and one that is longer than its procedure's can be SYSTEM_ERR. What is
-// no reply ends the connection, since nothing behind it can be made sense of; a
-// reply to a call that there is not is thrown away.
+// The listener itself answers calls of programs and versions without a binding:
+// with PROG_UNAVAIL and PROG_MISMATCH. If a call has moved an argument that is
+// not DDP-eligible, the answer is GARBAGE_ARGS (RFC 8166, Sections 6.1 and
+// 4.5.2). A reply that is longer than its requester provides for becomes
+// ERR_CHUNK (Section 4.5.3), and a reply that is longer than its procedure
+// allows becomes SYSTEM_ERR. Written bytes that are no reply end the
+// connection, because the stream behind them cannot be parsed; a reply to an
+// unknown call is discarded.
 //
 // Two bindings must not have the same program and version.
 func NewStreamListener(l rdma.Listener, bindings ...Binding) *StreamListener {
@@ -63,9 +64,9 @@ func NewStreamListener(l rdma.Listener, bindings ...Binding) *StreamListener {
 	return s
 }
 
-// Accept waits for a connection (net.Listener). After Close, and after
-// Server.Shutdown, its error is net.ErrClosed; other errors are the provider's or
-// about the fields of Server, and final.
+// Accept waits for a connection (net.Listener). After Close or Server.Shutdown,
+// the error is net.ErrClosed. All other errors come from the provider or
+// concern the fields of Server, and are final.
 func (l *StreamListener) Accept() (net.Conn, error) {
 	l.serve.Do(func() {
 		go func() {
@@ -89,19 +90,19 @@ func (l *StreamListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Addr returns the address that is listened on.
+// Addr returns the listener's address.
 func (l *StreamListener) Addr() net.Addr { return l.listener.Addr() }
 
-// Close stops listening and frees Accept. Connections that were accepted go on;
-// the others are closed. It may be called twice.
+// Close stops listening and unblocks Accept. Accepted connections continue; the
+// others are closed. Close may be called twice.
 func (l *StreamListener) Close() error {
 	l.stop(net.ErrClosed)
 	err := l.listener.Close()
 	return err
 }
 
-// stop closes what was not accepted and lets Accept fail with the first of the
-// errors.
+// stop closes connections that were not accepted, and makes Accept fail with
+// the first of the errors.
 func (l *StreamListener) stop(err error) {
 	l.mu.Lock()
 	first := l.err == nil
@@ -120,15 +121,16 @@ func (l *StreamListener) stop(err error) {
 	}
 }
 
-// accepted tells whether c is a connection that somebody has accepted.
+// accepted reports whether c has a stream, which the server has accepted.
 func (l *StreamListener) accepted(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.conns[&c.peer] != nil
 }
 
-// release takes no more connections, closes those that keep does not tell to
-// keep, and ends what runs for the server when the last one is gone.
+// release stops taking connections, drains the connections for which keep
+// returns false, and ends the server's goroutines when the last connection is
+// gone.
 func (s *Server) release(keep func(*conn) bool) {
 	if s.init() != nil {
 		return
@@ -150,8 +152,8 @@ func (s *Server) release(keep func(*conn) bool) {
 	}()
 }
 
-// conn returns the stream of a peer's connection, a new one with its first call,
-// or nil where there are to be no more.
+// conn returns the stream of a peer's connection, making it at the first call.
+// It returns nil if the listener takes no more connections.
 func (l *StreamListener) conn(ctx context.Context, peer *oncrpc.Peer) *streamConn {
 	l.mu.Lock()
 	c, err := l.conns[peer], l.err
@@ -166,7 +168,7 @@ func (l *StreamListener) conn(ctx context.Context, peer *oncrpc.Peer) *streamCon
 	return l.add(ctx, under)
 }
 
-// add makes the stream of a connection, if another call has not done so.
+// add makes the stream of a connection, unless another call has done so.
 func (l *StreamListener) add(ctx context.Context, under *conn) *streamConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,7 +196,7 @@ func (l *StreamListener) forget(c *streamConn) {
 	}
 }
 
-// connOf returns the connection of a peer that a handler has been told.
+// connOf returns the connection whose peer was passed to a handler.
 func (s *Server) connOf(peer *oncrpc.Peer) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()

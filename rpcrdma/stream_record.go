@@ -8,30 +8,30 @@ import (
 // Record marking (RFC 5531, Section 11).
 const (
 	markLen      = 4
-	lastFragment = 1 << 31 // the other bits of a mark are the fragment's length in octets
+	lastFragment = 1 << 31 // the other bits of a mark are the fragment's length in bytes
 )
 
-// errNoReplyRecord: what a server has written is no reply.
+// errNoReplyRecord means that a server has written a record that is no reply.
 var errNoReplyRecord = errors.New("rpcrdma: a record that is no RPC reply")
 
-// replyStart is the length in octets of what tells a reply and whose it is: XID
+// replyStart is the length in bytes of the fields that identify a reply: XID
 // and msg_type.
 const replyStart = msgTypeEnd
 
-// A replyRecord takes the records of replies out of a stream, as far as they have
-// come, and gives their octets to the calls that they answer.
+// A replyRecord extracts the records of replies from a stream, and gives their
+// bytes to the calls that they answer. A record may be incomplete.
 type replyRecord struct {
 	mark  [markLen]byte
-	marks int  // octets of it that have come
+	marks int  // bytes of mark received
 	last  bool // the fragment is the record's last
-	left  int  // octets of it to come
+	left  int  // bytes of the fragment still to come
 
 	start  [replyStart]byte
-	starts int         // octets of it that have come
-	call   *streamCall // whose reply it is, once they have; nil: nobody's
+	starts int         // bytes of start received
+	call   *streamCall // the answered call, once start is complete; nil: none
 }
 
-// parse takes octets. It returns how many were good, and the error of the next.
+// parse takes bytes. It returns how many were good, and the error of the next.
 func (r *replyRecord) parse(c *streamConn, p []byte) (n int, err error) {
 	for n < len(p) {
 		if r.marks < markLen {
@@ -59,7 +59,7 @@ func (r *replyRecord) parse(c *streamConn, p []byte) (n int, err error) {
 	return n, nil
 }
 
-// octets takes octets of the fragment.
+// octets takes bytes of the fragment.
 func (r *replyRecord) octets(c *streamConn, p []byte) error {
 	if r.starts < replyStart {
 		k := copy(r.start[r.starts:], p)
@@ -80,7 +80,7 @@ func (r *replyRecord) octets(c *streamConn, p []byte) error {
 	return nil
 }
 
-// begin finds the call that the reply is for.
+// begin finds the call of the reply.
 func (r *replyRecord) begin(c *streamConn) error {
 	if msgType(r.start[:]) != msgReply {
 		return errNoReplyRecord
@@ -89,7 +89,7 @@ func (r *replyRecord) begin(c *streamConn) error {
 	if r.call == nil {
 		return nil
 	}
-	n := r.call.most + 1 // where the rest of the record is not known
+	n := r.call.most + 1 // if the rest of the record's length is unknown
 	if r.last {
 		n = replyStart + r.left
 	}
@@ -98,7 +98,7 @@ func (r *replyRecord) begin(c *streamConn) error {
 	return nil
 }
 
-// endFragment goes on to the next mark, and to the next record after the last
+// endFragment advances to the next mark, and to the next record after the last
 // fragment.
 func (r *replyRecord) endFragment(c *streamConn) error {
 	r.marks = 0
