@@ -10,7 +10,7 @@ import (
 
 const slots = 1 << 20
 
-// ok is the reply that brings a grant.
+// ok is a reply with a grant.
 func ok(slot, generation uint32) *AcquireRes {
 	return &AcquireRes{Slot: slot, Generation: generation, Types: FileData, LeaseMS: uint32(lease.Milliseconds())}
 }
@@ -21,7 +21,7 @@ func recallOf(slot, generation uint32) [8]byte {
 
 func kind2(slot, generation uint32) []Immediate { return []Immediate{{KindReturned, slot, generation}} }
 
-// holder returns a Holder whose lease is trusted from 0 on.
+// holder returns a Holder whose lease is trusted from time 0.
 func holder(t *testing.T) *Holder {
 	h := NewHolder(slots)
 	var op Op
@@ -33,7 +33,7 @@ func holder(t *testing.T) *Holder {
 	return h
 }
 
-// hold has h hold what a grant brings.
+// hold returns a delegation newly granted to h.
 func hold(t *testing.T, h *Holder, slot, generation uint32, now time.Duration) *Delegation {
 	t.Helper()
 	var op Op
@@ -48,7 +48,7 @@ func hold(t *testing.T, h *Holder, slot, generation uint32, now time.Duration) *
 	return d
 }
 
-// Rules d, e and f along the life of a delegation.
+// TestHolder checks rules d, e and f during the life of a delegation.
 func TestHolder(t *testing.T) {
 	h := holder(t)
 	d := hold(t, h, 7, 3, 0)
@@ -86,7 +86,8 @@ func TestHolder(t *testing.T) {
 		assert.True(t, h.Trusts(d, now))
 	}
 
-	// Rule e: what is under way is waited for, and that all is dropped.
+	// Rule e: the return waits for operations under way, and until all is
+	// dropped.
 	later := trust(lease)
 	require.Equal(t, Post, h.Check(d, &look, later))
 	fx, err := h.Immediate(recallOf(7, 3))
@@ -111,7 +112,8 @@ func TestHolder(t *testing.T) {
 	assert.False(t, due, "nothing is held")
 }
 
-// Rule a: another generation, or an answer that comes too late.
+// TestAnswers checks rule a: another generation, or an answer that arrives too
+// late.
 func TestAnswers(t *testing.T) {
 	h := holder(t)
 	d := hold(t, h, 7, 3, 0)
@@ -134,13 +136,14 @@ func TestAnswers(t *testing.T) {
 	assert.False(t, h.Recalled(d))
 	assert.Empty(t, h.Dropped(d), "there is nothing to return")
 
-	// The server recalls it nevertheless: it is at an end, and not known.
+	// If the server still recalls the delegation, the Holder answers as for an
+	// unknown grant.
 	fx, err := h.Immediate(recallOf(7, 3))
 	require.NoError(t, err)
 	assert.Equal(t, Posts{Returns: kind2(7, 3)}, fx)
 }
 
-// renew adds to the word of the lease at one time, and has the answer at another.
+// renew adds to LeaseWord at one time, and receives the answer at another.
 func renew(t *testing.T, h *Holder, at, answered time.Duration) {
 	t.Helper()
 	var op Op
@@ -150,8 +153,9 @@ func renew(t *testing.T, h *Holder, at, answered time.Duration) {
 	assert.Empty(t, fx)
 }
 
-// Rule f: trust is counted from when the add was sent. When it has been in doubt, a
-// look is needed behind the add that ends that.
+// TestRenewal checks rule f: trust begins when the add was sent. After a doubt,
+// each delegation needs an atomic operation posted after the add that ends the
+// doubt.
 func TestRenewal(t *testing.T) {
 	h := holder(t)
 	d := hold(t, h, 7, 3, 0)
@@ -174,7 +178,7 @@ func TestRenewal(t *testing.T) {
 	assert.Equal(t, Serve, v)
 	assert.True(t, h.Trusts(d, due+trust(lease)))
 
-	// A grant that was asked for before is in doubt too; one asked for since is not.
+	// A grant requested before that add is in doubt too; a later grant is not.
 	late := 3 * lease
 	renew(t, h, late, late)
 	e, _, err := h.Granted(a, ok(8, 1))
@@ -182,7 +186,7 @@ func TestRenewal(t *testing.T) {
 	assert.False(t, h.Trusts(e, late))
 	assert.True(t, h.Trusts(hold(t, h, 9, 1, late), late))
 
-	// Adds that nobody answers do not pile up.
+	// Unanswered adds do not pile up.
 	n := 0
 	for now := late; now < late+100*lease; now += lease {
 		if h.Renew(new(Op), now+lease) {
@@ -192,7 +196,8 @@ func TestRenewal(t *testing.T) {
 	assert.Equal(t, maxRenewals, n)
 }
 
-// The lease that counts is the shortest that came with a grant.
+// TestShortestLease checks that the shortest lease received with a grant
+// applies.
 func TestShortestLease(t *testing.T) {
 	h := holder(t)
 	d := hold(t, h, 7, 3, 0)
@@ -206,8 +211,8 @@ func TestShortestLease(t *testing.T) {
 	assert.False(t, h.Trusts(d, trust(time.Second)))
 }
 
-// What is forgotten is not renewed for, and a recall of it is answered when the
-// operations on its slot are.
+// TestForget checks that a forgotten delegation causes no renewals, and that a
+// recall is answered when the operations on the slot are complete.
 func TestForget(t *testing.T) {
 	h := holder(t)
 	d := hold(t, h, 7, 3, 0)
@@ -220,14 +225,14 @@ func TestForget(t *testing.T) {
 	assert.Empty(t, h.Forget(d))
 	_, due := h.RenewDue()
 	assert.False(t, due)
-	fx, err := h.Immediate(recallOf(7, 3)) // sent before the Close came
+	fx, err := h.Immediate(recallOf(7, 3)) // sent before the Close arrived
 	require.NoError(t, err)
 	assert.Empty(t, fx)
 	_, fx = h.Answered(&shut, uint64(MakeWord(4, 1)), 0)
 	assert.Equal(t, Posts{Returns: kind2(7, 3)}, fx)
 	assert.Empty(t, h.slots)
 
-	// Nor is anything forgotten that is being opened.
+	// A delegation that is being opened is not forgotten either.
 	d = hold(t, h, 7, 5, 0)
 	require.True(t, h.Close(d, &shut, 0))
 	h.Answered(&shut, uint64(MakeWord(5, 1)), 0)

@@ -6,30 +6,31 @@ import (
 	"time"
 )
 
-// The world of the explorer: one file, its server, and two clients, each with one
-// slot. Whatever may happen next is an action of its own, and nothing happens by
-// itself: messages wait on the wire, calls wait for a thread, time stands still.
+// The world of the explorer consists of one file, its server, and two clients
+// with one slot each. Every possible event is an explicit action, and nothing
+// happens spontaneously: messages wait on the wire, calls wait for a thread,
+// time stands still.
 
-// Times of this world.
+// Times in the world.
 const (
 	modelLease = 24 * time.Millisecond
 	modelStep  = modelLease / 3
 )
 
-// A budget says how often things happen at most, so that there is an end.
+// A budget bounds how often each event happens, so that the exploration ends.
 type budget struct {
-	asks, opens, checks, closes [2]int // ACQUIREs and uses of each client
-	changes                     [3]int // by each client, and by others
+	asks, opens, checks, closes [2]int // ACQUIREs and uses by each client
+	changes                     [3]int // by each client, and from elsewhere
 
-	reclaims int // by the server, for want of room
+	reclaims int // by the server, for lack of room
 	steps    int // of time: a third of a lease each
-	renews   int // of each client, beyond the first
-	blind    int // changes of what the server has not looked up
-	cuts     int // of either connection, by either end
+	renews   int // by each client, beyond the first
+	blind    int // changes that do not name their objects
+	cuts     int // of either connection, by either side
 
-	postpone bool // changes may be answered NFS3ERR_JUKEBOX
-	slow     bool // what the server posts stays in its queue for a time
-	direct   bool // what a client posts arrives at once
+	postpone bool // the server may answer changes with NFS3ERR_JUKEBOX
+	slow     bool // the server's messages stay in its send queue for a time
+	direct   bool // a client's messages arrive at once
 }
 
 // A world is one state.
@@ -45,46 +46,46 @@ type world struct {
 
 var fileKey = []byte("file")
 
-// A change is one under way at the server.
+// A change is a change under way at the server.
 type change struct {
 	ch    *Change
-	by    int // client, or 2
+	by    int // client, or 2 for elsewhere
 	ready bool
 }
 
-// An end is a client, and what lies between it and the server.
+// An end is a client, and the messages between the client and the server.
 type end struct {
 	conn  *Conn
 	words *memWords
 	h     *Holder
 
 	up    []*message // on the wire to the server
-	queue []*message // posted by the server, and not sent
+	queue []*message // posted by the server, but not sent
 	down  []*message // on the wire to the client
 	calls []*call    // ACQUIREs at the server
-	come  []*message // replies that no thread has taken
+	come  []*message // replies not yet processed
 
 	d       *Delegation
 	cached  int   // version
-	own     int   // version that it made itself
-	using   int   // uses that may end
-	pending []*Op // uses whose operation is under way
-	asked   []int // the version when they were posted
-	lasting []*Op // of these, those that last until they are closed
+	own     int   // the client's own latest version
+	using   int   // uses that may be closed
+	pending []*Op // operations under way that begin or check a use
+	asked   []int // the version when each was posted
+	lasting []*Op // those of pending that last until Close
 	renewed int
 	drop    *Delegation
-	former  *Delegation // that has been lost while in use
-	closing int         // uses of that
+	former  *Delegation // lost while in use
+	closing int         // uses of former
 
-	out      []Grant // recalls without an answer, as the server sees it
+	out      []Grant // unanswered recalls, from the server's view
 	returned []Grant
-	ending   bool // the server ends the connection
+	ending   bool // the server is ending the connection
 	cut      bool // the server knows that the connection has ended
-	gone     bool // the client does
+	gone     bool // the client knows that the connection has ended
 }
 
-// A message is one of: an atomic operation or its answer, Immediate Data, a call
-// or its reply.
+// A message is one of the following: an atomic operation or its answer,
+// Immediate Data, a call or its reply.
 type message struct {
 	op       *Op
 	original uint64
@@ -101,7 +102,7 @@ type call struct {
 	granted bool
 }
 
-// memWords are Words for a world that happens in one place.
+// memWords are Words for a single goroutine.
 type memWords struct{ w []uint64 }
 
 func (m *memWords) Load(n uint32) uint64 { return m.w[n] }
@@ -114,7 +115,7 @@ func (m *memWords) CompareAndSwap(n uint32, old, next uint64) bool {
 	return true
 }
 
-// do is an atomic operation of the client's.
+// do executes an atomic operation of the client.
 func (m *memWords) do(op *Op) (original uint64) {
 	original = m.w[op.Word]
 	m.w[op.Word] = op.Kind.Operands().FetchAdd(original)
@@ -141,7 +142,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// server does what the Grantor wants done.
+// server carries out the Grantor's effects.
 func (w *world) server(fx Effects) {
 	for _, r := range fx.Recalls {
 		e := r.Conn.Owner.(*end)
@@ -163,7 +164,7 @@ func (w *world) server(fx Effects) {
 	}
 }
 
-// send moves what the server posted first to the wire.
+// send moves the server's oldest posted message to the wire.
 func (w *world) send(e *end) {
 	m := e.queue[0]
 	e.queue = e.queue[1:]
@@ -176,7 +177,7 @@ func (w *world) send(e *end) {
 	}
 }
 
-// client does what the Holder wants done.
+// client carries out the Holder's effects.
 func (w *world) client(e *end, fx Posts) {
 	for _, d := range fx.Drops {
 		if e.d == d {
@@ -197,7 +198,7 @@ func (w *world) client(e *end, fx Posts) {
 	}
 }
 
-// post puts something on the wire to the server.
+// post puts a message on the wire to the server.
 func (w *world) post(e *end, m *message) {
 	if m.op != nil && m.op.d != nil && slices.Contains(e.returned, Grant{m.op.Word, m.op.d.Generation}) {
 		w.fail("an operation %d for a generation that has been returned", m.op.Kind)
@@ -211,12 +212,12 @@ func (w *world) post(e *end, m *message) {
 	}
 }
 
-// arrive takes what has come to the server first.
+// arrive processes the oldest message on the wire to the server.
 func (w *world) arrive(e *end) {
 	m := e.up[0]
 	e.up = e.up[1:]
 	switch {
-	case m.op != nil: // the provider answers, past all that is posted
+	case m.op != nil: // the provider answers, ahead of all posted messages
 		e.down = append(e.down, &message{op: m.op, original: e.words.do(m.op)})
 	case m.imm != nil:
 		e.out = slices.DeleteFunc(e.out, func(g Grant) bool { return g == Grant{m.imm.Slot, m.imm.Generation} })
@@ -226,7 +227,7 @@ func (w *world) arrive(e *end) {
 	}
 }
 
-// take takes what has come to the client first.
+// take processes the oldest message on the wire to the client.
 func (w *world) take(e *end) {
 	m := e.down[0]
 	e.down = e.down[1:]
@@ -252,7 +253,7 @@ func (w *world) take(e *end) {
 	}
 }
 
-// opening is 1 if a use lasts that op was for.
+// opening returns 1 if op was for a use that lasts until Close.
 func (e *end) opening(op *Op) int {
 	if i := slices.Index(e.lasting, op); i >= 0 {
 		e.lasting = slices.Delete(e.lasting, i, i+1)
@@ -261,7 +262,7 @@ func (e *end) opening(op *Op) int {
 	return 0
 }
 
-// serve holds that nothing stale can be served as things are.
+// serve checks that nothing stale can be served in the current state.
 func (w *world) serve() {
 	for i, e := range w.ends {
 		if e.d != nil && e.h.Trusts(e.d, w.now) && e.cached != w.version {

@@ -15,22 +15,22 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A crowd is a Grantor that goroutines do everything with at once.
+// A crowd is a Grantor used by concurrent goroutines.
 type crowd struct {
 	t     *testing.T
 	g     *Grantor
 	clock atomic.Int64
-	held  [5]atomic.Int64 // by clients, of each object
+	held  [5]atomic.Int64 // number of grants held by clients, for each object
 	ended atomic.Int64
 }
 
-// now goes on, but so slowly that no deadline passes while a goroutine has no
+// now advances so slowly that no deadline passes while a goroutine waits for a
 // processor.
 func (c *crowd) now() time.Duration { return time.Duration(c.clock.Add(1)) }
 
 func (c *crowd) do(fx Effects) {
 	for _, r := range fx.Recalls {
-		r.Conn.Owner.(chan Recall) <- r // there is room for the window
+		r.Conn.Owner.(chan Recall) <- r // the channel has room for the window
 	}
 	for _, ch := range fx.Ready {
 		close(ch.Waker.(chan struct{}))
@@ -39,7 +39,7 @@ func (c *crowd) do(fx Effects) {
 	c.ended.Add(int64(len(fx.Ended)))
 }
 
-// client takes, uses and gives back what it can.
+// client acquires, uses and returns grants.
 func (c *crowd) client(conn *Conn, words *Region, stop <-chan struct{}) {
 	grants := make(map[Grant]int)
 	for {
@@ -79,8 +79,8 @@ func word(t *testing.T, r *Region, n int) *atomic.Uint64 {
 	return w
 }
 
-// TestParallel lets clients, changes and the time go on at once: nobody holds what
-// is being changed.
+// TestParallel checks that no client holds an object during its change, with
+// clients, changes and the clock running concurrently.
 func TestParallel(t *testing.T) {
 	const changes, changers, clients = 500, 4, 3
 	c := &crowd{t: t, g: grantor(t, Config{Slots: 4, Grants: 9})}
@@ -110,7 +110,7 @@ func TestParallel(t *testing.T) {
 	for range changers {
 		workers.Go(func() {
 			var ch Change
-			for n := 0; n < changes || c.g.Stats().Recalled == 0; n++ { // clients may come late
+			for n := 0; n < changes || c.g.Stats().Recalled == 0; n++ { // clients may be slow to start
 				i, wake := rand.IntN(len(c.held)), make(chan struct{})
 				ch.Waker = wake
 				ready, fx := c.g.Change(&ch, nil, []byte{byte(i)}, c.now())

@@ -2,10 +2,11 @@ package delegation
 
 import "time"
 
-// The Grantor shares grants among parties. A party may have half of the free
-// grants, or its share if one more party came; a new party therefore always
-// finds some free. If a party below its share finds none free, the Grantor
-// recalls a grant of a party above its share.
+// The Grantor shares grants among parties. While grants are free, a party may
+// have another if it holds fewer than are free, or fewer than its share would
+// be with one more party. A new party therefore finds some free. If a party
+// below its share finds none free, the Grantor recalls a grant of a party above
+// its share.
 
 // room reports whether c may have another grant, and makes room for that grant,
 // either now or for a later request of c.

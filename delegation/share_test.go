@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One party does not get all that there is; who comes next finds some.
+// TestShare checks that one party does not get all grants: the next party finds
+// some.
 func TestShare(t *testing.T) {
 	g := grantor(t, Config{Grants: 64})
 	for i, want := range []int{32, 21, 2} {
@@ -26,8 +27,10 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// Who has less than its share has what others hold beyond theirs given back, of who was
-// late first, and not all at once; it gets that, and the others do not get it again.
+// TestShareGivenBack checks that for a party below its share the Grantor
+// recalls grants from parties above their share, from a late party first, at a
+// limited rate. The party receives the returned grants, and the others do not
+// get them back.
 func TestShareGivenBack(t *testing.T) {
 	for _, late := range []string{"", "b"} {
 		g := grantor(t, Config{Grants: 1000})
@@ -36,7 +39,7 @@ func TestShareGivenBack(t *testing.T) {
 			for n := 0; asksFor(g, c, fmt.Sprint(i, " ", n), false, 0) == 0; n++ { //nolint:revive // counts
 			}
 		}
-		g.cfg.Grants = g.live // as if there were no more
+		g.cfg.Grants = g.live // the total is exhausted
 		if late != "" {
 			g.punish(lateness{late, ""}, 10*lease, 0)
 		}
@@ -61,7 +64,7 @@ func TestShareGivenBack(t *testing.T) {
 				require.Empty(t, g.Immediate(r.Conn, returned(Grant{r.Slot, r.Generation})).Cuts)
 			}
 			for i := range recalls {
-				if late == "" { // and so far more than its share
+				if late == "" { // and so far above its share
 					assert.Equal(t, ReasonLimit, asksFor(g, from, "again", false, 0))
 				}
 				assert.Zero(t, asksFor(g, next, fmt.Sprint("wanted ", second, i), false, 0))

@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// A sim runs whole clients and a server in virtual time. All that happens is an
-// event; what they say to each other takes time, drawn by a seed.
+// A sim runs complete clients and a server in virtual time. Everything that
+// happens is an event. Messages take random time, drawn from a seed.
 type sim struct {
 	*rand.Rand
 	now    time.Duration
 	events events
-	n      int // of the event that runs: a time in which no two things happen at once
+	n      int // number of the running event: a time at which no two events coincide
 	wrong  string
 	trace  []string
 	srv    *simServer
 	users  []*simClient
 }
 
-// simLease is the lease in this world; what goes right is quick beside it.
+// simLease is the lease in the simulation. Undisturbed actions are much faster.
 const simLease = 10 * time.Second
 
 func newSim(seed uint64) *sim {
 	return &sim{Rand: rand.New(rand.NewPCG(seed, 1)), now: time.Hour}
 }
 
-// after runs f in that time from now.
+// after runs f after d.
 func (s *sim) after(d time.Duration, f func()) { s.at(s.now+d, f) }
 
 func (s *sim) at(at time.Duration, f func()) { s.events.push(at, f) }
 
-// run runs what happens until then.
+// run runs the events up to the given time.
 func (s *sim) run(until time.Duration) {
 	for len(s.events.list) > 0 && s.events.list[0].at <= until && s.wrong == "" {
 		e := s.events.pop()
@@ -49,7 +49,7 @@ func (s *sim) fail(format string, args ...any) {
 	}
 }
 
-// note keeps what happened, for whoever has to find out why.
+// note records an event, for debugging.
 func (s *sim) note(format string, args ...any) {
 	if tracing {
 		s.trace = append(s.trace, fmt.Sprintf("%6d %10v ", s.n, s.now-time.Hour)+fmt.Sprintf(format, args...))
@@ -58,13 +58,13 @@ func (s *sim) note(format string, args ...any) {
 
 var tracing bool
 
-// up to returns a time that is mostly short, and now and then almost that long.
+// upTo returns a random time that is mostly short, and rarely close to d.
 func (s *sim) upTo(d time.Duration) time.Duration {
 	part := s.Float64()
 	return time.Duration(float64(d) * part * part * part)
 }
 
-// chance is true once in n times.
+// chance is true on average once in n calls.
 func (s *sim) chance(n int) bool { return s.IntN(n) == 0 }
 
 type event struct {
@@ -73,7 +73,7 @@ type event struct {
 	f     func()
 }
 
-// events are a heap, the earliest first.
+// events is a heap, the earliest first.
 type events struct {
 	list   []event
 	pushed int
@@ -111,14 +111,14 @@ func (e *events) pop() event {
 	}
 }
 
-// A wire brings things in order, each some time after it was put in.
+// A wire delivers in order, each item some time after its put.
 type wire struct {
 	s    *sim
-	last time.Duration // when the last arrives
+	last time.Duration // arrival time of the last item
 	dead *bool         // nothing arrives any more
 }
 
-// put has f run when what is put in arrives.
+// put runs f when the item arrives.
 func (w *wire) put(delay time.Duration, f func()) {
 	w.last = max(w.last, w.s.now+delay)
 	w.s.at(w.last, func() {
@@ -128,8 +128,9 @@ func (w *wire) put(delay time.Duration, f func()) {
 	})
 }
 
-// A line is one connection. What the server posts waits in its queue before it goes
-// on the wire; answers to atomic operations overtake it there.
+// A line is one connection. Messages posted by the server wait in its send
+// queue before they enter the wire; answers to atomic operations overtake the
+// queued messages.
 type line struct {
 	s     *sim
 	conn  *Conn
@@ -138,7 +139,7 @@ type line struct {
 	user  *simClient
 
 	up, queue, down wire
-	dead            bool // as a wire that has been cut
+	dead            bool // the wire is cut
 	cut, gone       bool // known to the server, to the client
 }
 
@@ -151,7 +152,8 @@ func (s *sim) newLine(user *simClient) *line {
 	return l
 }
 
-// delay is how long something takes on the wire: now and then, longer than a lease.
+// delay returns the time of an item on the wire: occasionally longer than a
+// lease.
 func (l *line) delay() time.Duration {
 	if !l.user.idle && l.s.chance(150) {
 		return l.s.upTo(3 * simLease / 2)
@@ -159,8 +161,8 @@ func (l *line) delay() time.Duration {
 	return l.s.upTo(20 * time.Millisecond)
 }
 
-// post posts what the server has to say; sent runs when it leaves, and come when it
-// arrives.
+// post posts a message of the server. sent runs when the message leaves, and
+// come when the message arrives.
 func (l *line) post(sent, come func()) {
 	backlog := l.s.upTo(10 * time.Millisecond)
 	if !l.user.idle && l.s.chance(60) {
@@ -175,7 +177,7 @@ func (l *line) post(sent, come func()) {
 	})
 }
 
-// atomic posts an operation of the client's.
+// atomic posts an atomic operation of the client.
 func (l *line) atomic(op *Op, then func(Verdict)) {
 	l.up.put(l.delay(), func() {
 		if l.cut {
@@ -195,7 +197,7 @@ func (l *line) atomic(op *Op, then func(Verdict)) {
 	})
 }
 
-// break_ cuts the connection: the ends learn of it by and by.
+// break_ cuts the connection. Each side learns of the cut after some time.
 func (l *line) break_() {
 	if l.dead {
 		return
@@ -210,7 +212,7 @@ func (l *line) break_() {
 	l.s.after(l.s.upTo(patience), l.leave)
 }
 
-// lost tells the server.
+// lost reports the end to the server.
 func (l *line) lost(byPeer bool) {
 	if !l.cut {
 		l.cut = true
@@ -219,7 +221,7 @@ func (l *line) lost(byPeer bool) {
 	}
 }
 
-// leave tells the client.
+// leave reports the end to the client.
 func (l *line) leave() {
 	if !l.gone {
 		l.gone, l.dead = true, true

@@ -2,7 +2,7 @@ package delegation
 
 import "time"
 
-// A simClient is a client with a little cache.
+// A simClient is a client with a small cache.
 type simClient struct {
 	s       *sim
 	name    string
@@ -12,14 +12,14 @@ type simClient struct {
 	files   map[*simFile]*cachedFile
 	of      map[*Delegation]*cached
 	clocked ServerClock
-	stuck   time.Duration // it does not renew, nor drop, before this
+	stuck   time.Duration // no renewal and no drop before this time
 	hostile bool
-	idle    bool // it begins nothing more
+	idle    bool // the client begins nothing new
 	served  int  // from the cache
 	flying  map[*flight]bool
 }
 
-// cached is what the client knows of one object.
+// cached is the client's state of one object.
 type cached struct {
 	key    string
 	d      *Delegation
@@ -29,9 +29,9 @@ type cached struct {
 	drop func()
 }
 
-// granted is what came with the grant.
+// granted is the data received with the grant.
 type granted struct {
-	attr bool // it counts
+	attr bool // st is valid
 	st   Stamp
 }
 
@@ -50,7 +50,7 @@ type cachedFile struct {
 	early *earlyData
 }
 
-// earlyData was read before anything was held.
+// earlyData is data read before the grant.
 type earlyData struct {
 	data string
 	st   Stamp
@@ -76,7 +76,7 @@ func newSimClient(s *sim, name string) *simClient {
 
 func (c *simClient) String() string { return c.name }
 
-// clock is the client's own.
+// clock is the client's own clock.
 func (c *simClient) clock() time.Duration { return time.Duration(float64(c.s.now) * c.rate) }
 
 func (c *simClient) file(f *simFile) *cachedFile {
@@ -89,7 +89,7 @@ func (c *simClient) file(f *simFile) *cachedFile {
 	return k
 }
 
-// reconnect makes the next connection.
+// reconnect opens the next connection.
 func (c *simClient) reconnect(old *line) {
 	if c.l == old && !c.idle {
 		c.l = c.s.newLine(c)
@@ -101,7 +101,7 @@ func (c *simClient) reconnect(old *line) {
 	}
 }
 
-// renew keeps the lease, most of the time.
+// renew renews the lease, most of the time.
 func (c *simClient) renew() {
 	c.s.after(time.Second, func() {
 		if !c.idle && c.s.chance(200) {
@@ -114,7 +114,7 @@ func (c *simClient) renew() {
 	})
 }
 
-// do does what a Holder wants done.
+// do carries out a Holder's effects.
 func (c *simClient) do(l *line, fx Posts) {
 	for _, d := range fx.Drops {
 		if k := c.of[d]; k != nil {
@@ -167,7 +167,7 @@ func (c *simClient) ask(k *cached, stamp func() Stamp, then func()) {
 			return
 		}
 		c.s.srv.acquire(l, k.key, stamp, func(res *AcquireRes, st Stamp) {
-			// A thread takes the reply some time later.
+			// A thread processes the reply some time later.
 			c.s.after(c.s.upTo(20*time.Millisecond), func() {
 				k.asking = false
 				if l.gone {
@@ -181,7 +181,7 @@ func (c *simClient) ask(k *cached, stamp func() Stamp, then func()) {
 			})
 		})
 	})
-	c.s.after(3*simLease, func() { k.asking = false }) // nothing comes of it
+	c.s.after(3*simLease, func() { k.asking = false }) // without a reply, the client may ask again
 }
 
 func (c *simClient) granted(l *line, k *cached, a Asking, res *AcquireRes, with granted, then func()) {
@@ -195,7 +195,7 @@ func (c *simClient) granted(l *line, k *cached, a Asking, res *AcquireRes, with 
 		return
 	}
 	c.s.note("%s holds %s as %d/%d", c, k.key, d.Slot, d.Generation)
-	if k.d != nil { // an older one, that it had given up waiting for
+	if k.d != nil { // an older delegation whose return is no longer awaited
 		delete(c.of, k.d)
 	}
 	k.d, k.granted = d, with
@@ -214,7 +214,7 @@ func (c *simClient) close(l *line, d *Delegation) {
 	}
 }
 
-// forget lets go of what is not in use.
+// forget gives up an unused delegation.
 func (c *simClient) forget(l *line, d *Delegation) {
 	k := c.of[d]
 	if k == nil {
@@ -222,7 +222,7 @@ func (c *simClient) forget(l *line, d *Delegation) {
 	}
 	fx := l.h.Forget(d)
 	if usable(l.h, d) {
-		return // it is in use
+		return // still in use
 	}
 	c.s.note("%s forgets %s as %d/%d", c, k.key, d.Slot, d.Generation)
 	delete(c.of, d)
@@ -231,7 +231,7 @@ func (c *simClient) forget(l *line, d *Delegation) {
 	c.do(l, fx)
 }
 
-// use asks whether what is cached under k may be served; close ends the use.
+// use checks whether cached data of k may be served; close ends the use.
 func (c *simClient) use(k *cached, then func(ok bool, close func())) {
 	l, d := c.l, k.d
 	if d == nil || l.gone {

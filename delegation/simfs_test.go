@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A tree is a file system of two directories that remembers all that ever was.
+// A tree is a file system of two directories with a complete history.
 type tree struct {
 	s     *sim
 	dirs  [2]*simDir
@@ -15,7 +15,7 @@ type tree struct {
 
 type simDir struct {
 	key   string
-	names [3]past[*simFile] // nil: there is none
+	names [3]past[*simFile] // nil: no such name
 }
 
 type simFile struct {
@@ -26,7 +26,7 @@ type simFile struct {
 	writes int
 }
 
-// A past is a value and all that it has been.
+// A past is a value with its history.
 type past[T comparable] struct{ was []was[T] }
 
 type was[T comparable] struct {
@@ -38,7 +38,7 @@ func (p *past[T]) now() T { return p.was[len(p.was)-1].v }
 
 func (p *past[T]) set(s *sim, v T) { p.was = append(p.was, was[T]{s.n, v}) }
 
-// had tells whether the value was v at some time between two events.
+// had reports whether the value was v at some time between two events.
 func (p *past[T]) had(v T, from, to int) bool {
 	for i, w := range p.was {
 		if w.v == v && w.since <= to && (i == len(p.was)-1 || p.was[i+1].since >= from) {
@@ -50,7 +50,7 @@ func (p *past[T]) had(v T, from, to int) bool {
 
 func newTree(s *sim) *tree {
 	t := &tree{s: s}
-	t.file() // there always is one, if without a name
+	t.file() // always at least one file, possibly without a name
 	for i := range t.dirs {
 		t.dirs[i] = &simDir{key: simKey("dir", i)}
 		for n := range t.dirs[i].names {
@@ -73,7 +73,7 @@ func (t *tree) file() *simFile {
 	return f
 }
 
-// wall is the server's clock; files get its time in ticks of 10 ms.
+// wall is the server's clock; the times of files advance in ticks of 10 ms.
 func (t *tree) wall() int64 { return int64(1_700_000_000*time.Second + t.s.now) }
 
 func (t *tree) touch(f *simFile) {
@@ -85,7 +85,7 @@ func (t *tree) stamp(f *simFile) Stamp {
 	return Stamp{Size: uint64(len(f.data.now())), MTime: f.ctime, CTime: f.ctime}
 }
 
-// write gives f data that it never had, as long as the old if that is wanted.
+// write gives f new data, unlike any earlier data of f but of the same length.
 func (t *tree) write(f *simFile) {
 	f.writes++
 	f.data.set(t.s, fmt.Sprintf("%d.%04d", f.id, f.writes))
@@ -102,15 +102,15 @@ type place struct{ dir, name int }
 
 func (t *tree) at(p place) *past[*simFile] { return &t.dirs[p.dir].names[p.name] }
 
-// opKind is what a change does.
+// opKind is the kind of a change.
 type opKind int
 
 const (
-	opWrite opKind = iota // to the file
+	opWrite opKind = iota // the file
 	opTruncate
-	opCreate // at the place, or cuts short what is there
+	opCreate // the place from; truncates an existing file
 	opUnlink
-	opRename // from the place to the other
+	opRename // the place from, to the place to
 	opKinds
 )
 
@@ -129,7 +129,7 @@ func (o *simOp) String() string {
 	return fmt.Sprintf("op %d of %v to %v", o.kind, o.from, o.to)
 }
 
-// objects returns what the change changes as things are.
+// objects returns the objects that the change currently affects.
 func (t *tree) objects(o *simOp) (keys []string) {
 	add := func(f *simFile) {
 		if f != nil {

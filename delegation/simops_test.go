@@ -2,7 +2,7 @@ package delegation
 
 import "time"
 
-// read opens a name and reads what it finds, from the cache where it may.
+// read opens a name and reads the file found, from the cache if permitted.
 func (c *simClient) read(p place) {
 	c.resolve(p, func(f *simFile) {
 		if f == nil {
@@ -15,7 +15,7 @@ func (c *simClient) read(p place) {
 	})
 }
 
-// again reads an open file some more times.
+// again reads an open file several more times.
 func (c *simClient) again(f *simFile, times int, close func()) {
 	c.s.after(c.s.upTo(3*time.Second), func() {
 		if times == 0 {
@@ -30,7 +30,7 @@ func (c *simClient) again(f *simFile, times int, close func()) {
 	})
 }
 
-// check compares what was read with what was there.
+// check compares the data read with the file's history.
 func (c *simClient) check(f *simFile, data string, from int, how string) {
 	c.s.note("%s %s %s: %q", c, how, f.key, data)
 	if !c.hostile && !f.data.had(data, from, c.s.n) {
@@ -65,7 +65,7 @@ func (c *simClient) resolve(p place, then func(*simFile)) {
 	})
 }
 
-// lookup is LOOKUP.
+// lookup makes a LOOKUP call.
 func (c *simClient) lookup(p place, found func(*simFile, string)) {
 	k, l := &c.dirs[p.dir], c.l
 	if l.gone {
@@ -91,7 +91,7 @@ func (c *simClient) lookup(p place, found func(*simFile, string)) {
 	})
 }
 
-// askFile asks for a file, with READ in flight or not.
+// askFile asks for a delegation of a file. A READ may be under way.
 func (c *simClient) askFile(f *simFile) {
 	k := c.file(f)
 	c.ask(&k.cached, func() Stamp { return c.s.srv.t.stamp(f) }, func() {
@@ -100,7 +100,8 @@ func (c *simClient) askFile(f *simFile) {
 	})
 }
 
-// adopt takes over what was read before the grant, if that is what the grant is for.
+// adopt caches data read before the grant, if the grant is for the same state
+// of the file.
 func (c *simClient) adopt(k *cachedFile) {
 	if e := k.early; e != nil && k.d != nil && k.attr && e.m.keeps(c.l.h) && Unchanged(e.st, k.st, e.read) {
 		k.has, k.data = true, e.data
@@ -126,7 +127,7 @@ func (c *simClient) readFile(f *simFile, then func(close func())) {
 	})
 }
 
-// readCall is READ.
+// readCall makes a READ call.
 func (c *simClient) readCall(f *simFile, then func(close func())) {
 	k, l, t, from := c.file(f), c.l, c.s.srv.t, c.s.n
 	if l.gone {
@@ -138,7 +139,7 @@ func (c *simClient) readCall(f *simFile, then func(close func())) {
 		c.s.after(c.s.upTo(10*time.Millisecond), func() {
 			data := f.data.now()
 			c.s.after(c.s.upTo(10*time.Millisecond), func() {
-				st := t.stamp(f) // as most servers do, after the data
+				st := t.stamp(f) // after the data, as most servers do
 				l.post(func() {}, func() {
 					if l.gone {
 						return
@@ -153,7 +154,7 @@ func (c *simClient) readCall(f *simFile, then func(close func())) {
 	})
 }
 
-// keep puts what a READ has brought into the cache, if it may.
+// keep caches the data of a READ, if permitted.
 func (c *simClient) keep(l *line, k *cachedFile, m mark, keep bool, e *earlyData) {
 	switch {
 	case !keep || !m.keeps(l.h):
@@ -165,7 +166,7 @@ func (c *simClient) keep(l *line, k *cachedFile, m mark, keep bool, e *earlyData
 	}
 }
 
-// A flight is a change whose reply has not come.
+// A flight is a change whose reply has not arrived.
 type flight struct {
 	l       *line
 	own     []*changes
@@ -183,7 +184,7 @@ func (c *simClient) land(f *flight) {
 	}
 }
 
-// change makes a change of its own.
+// change makes a change by this client.
 func (c *simClient) change(o *simOp) {
 	l := c.l
 	if l.gone {
@@ -226,32 +227,33 @@ func (c *simClient) change(o *simOp) {
 	})
 }
 
-// changes are a client's own of one object: the server does not recall what a
-// connection holds for changes on that connection.
+// changes counts a client's own changes of an object. For those changes, the
+// server does not recall the grants of the same connection.
 type changes struct{ underWay, begun int }
 
 func (c *changes) begin() { c.underWay, c.begun = c.underWay+1, c.begun+1 }
 func (c *changes) end()   { c.underWay-- }
 
-// A mark is taken when a call is sent whose reply may go into the cache (rule c).
+// A mark is taken when the client sends a call whose reply may be cached (rule
+// c).
 type mark struct {
-	d     *Delegation // nil: nothing is held yet
+	d     *Delegation // nil: no delegation yet
 	own   *changes
 	begun int
 }
 
-// mark returns false where what comes must not be cached.
+// mark returns false if the reply must not be cached.
 func (c *changes) mark(h *Holder, d *Delegation) (mark, bool) {
 	return mark{d, c, c.begun}, c.underWay == 0 && (d == nil || usable(h, d))
 }
 
-// keeps tells whether what has come may be cached, if it is Unchanged where nothing was
-// held.
+// keeps reports whether the reply may be cached. Without a delegation at the
+// time of the call, the data must also be Unchanged.
 func (m mark) keeps(h *Holder) bool {
 	return m.own.begun == m.begun && (m.d == nil || usable(h, m.d))
 }
 
-// usable tells whether d has not ended.
+// usable reports whether d has not ended.
 func usable(h *Holder, d *Delegation) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

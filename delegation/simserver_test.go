@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	simSlots  = 5 // four grants on a connection
+	simSlots  = 5 // four grants per connection
 	simWindow = 2
-	tickLate  = 50 * time.Millisecond // how late the Grantor may be told of the time
+	tickLate  = 50 * time.Millisecond // how late Tick may be called
 )
 
-// A simServer is the Grantor, a file system, and what an NFS server does between.
+// A simServer is the Grantor, a file system, and the NFS server between them.
 type simServer struct {
 	s     *sim
 	g     *Grantor
 	t     *tree
-	ended int           // grants, of which the file system was told
-	open  int           // changes that have not ended
-	ticks time.Duration // when the Grantor is told of the time next
+	ended int           // number of grants reported as ended
+	open  int           // changes not yet ended
+	ticks time.Duration // time of the next Tick
 }
 
 func newSimServer(s *sim) *simServer {
@@ -36,14 +36,15 @@ func newSimServer(s *sim) *simServer {
 	return v
 }
 
-// simSeed is that of all Grantors here, so that keys are for all of them.
+// simSeed is the seed of all Grantors here, so that a key hashes to the same
+// shard in each.
 var (
 	simSeed = maphash.MakeSeed()
 	simKeys = make(map[string]string)
 )
 
-// simKey returns the key of an object. Some objects share a shard, the same ones each
-// time, for a schedule must be the same again.
+// simKey returns the key of an object. Some objects share a shard, always the
+// same objects, because a schedule must be reproducible.
 func simKey(kind string, n int) string {
 	name := fmt.Sprint(kind, n)
 	key, ok := simKeys[name]
@@ -58,7 +59,7 @@ func simKey(kind string, n int) string {
 	return key
 }
 
-// do does what the Grantor wants done, and sees to it that it hears of the time.
+// do carries out the Grantor's effects, and schedules the next Tick.
 func (v *simServer) do(fx Effects) {
 	for _, r := range fx.Recalls {
 		l := r.Conn.Owner.(*line)
@@ -79,7 +80,7 @@ func (v *simServer) do(fx Effects) {
 		}
 		v.s.after(v.s.upTo(50*time.Millisecond), func() { l.lost(false) })
 		l.down.put(l.delay(), l.leave)
-		v.s.after(3*simLease, l.leave) // if the wire was cut as well
+		v.s.after(3*simLease, l.leave) // if the wire was cut too
 	}
 	for _, ch := range fx.Ready {
 		v.s.after(0, ch.Waker.(*waker).wake)
@@ -88,7 +89,7 @@ func (v *simServer) do(fx Effects) {
 	v.tick()
 }
 
-// tick has the Grantor told of the time when it wants to be.
+// tick schedules the Grantor's next Tick.
 func (v *simServer) tick() {
 	at, ok := v.g.Next()
 	if !ok || v.ticks > v.s.now && v.ticks <= at+tickLate {
@@ -98,10 +99,10 @@ func (v *simServer) tick() {
 	v.s.at(v.ticks, func() { v.do(v.g.Tick(v.s.now)) })
 }
 
-// A waker is how a change that waits goes on.
+// A waker continues a waiting change.
 type waker struct{ wake func() }
 
-// acquire serves an ACQUIRE; reply is run when the reply arrives.
+// acquire serves an ACQUIRE; reply runs when the reply arrives.
 func (v *simServer) acquire(l *line, key string, stamp func() Stamp, reply func(*AcquireRes, Stamp)) {
 	at, why, fx := v.g.Prepare(l.conn, []byte(key), v.s.now)
 	v.do(fx)
@@ -140,8 +141,8 @@ func (v *simServer) commit(l *line, at *Acquisition, st Stamp, reply func(*Acqui
 	})
 }
 
-// change serves a change that came on conn, or from elsewhere; over is run when it
-// has ended, with false where it was postponed.
+// change serves a change made on conn, or from elsewhere if conn is nil. over
+// runs when the change has ended, with false if the change was postponed.
 func (v *simServer) change(conn *Conn, o *simOp, over func(made bool)) {
 	ch, waits := new(Change), true
 	w := new(waker)
@@ -149,22 +150,22 @@ func (v *simServer) change(conn *Conn, o *simOp, over func(made bool)) {
 	v.open++
 	try := func() {
 		if !waits {
-			return // postponed since
+			return // postponed meanwhile
 		}
-		for { // until nothing has changed of what it is about
+		for { // until the set of affected objects is stable
 			keys := v.t.objects(o)
 			ready := ch.waits == 0
 			for _, k := range keys {
 				by := conn
 				if o.kind >= opCreate && strings.HasPrefix(k, "file") {
-					by = nil // a name may be of something that the client does not expect
+					by = nil // the name may lead to an object that the client does not expect
 				}
 				var fx Effects
 				ready, fx = v.g.Change(ch, by, []byte(k), v.s.now)
 				v.do(fx)
 			}
 			if !ready {
-				return // try runs again
+				return // try will run again
 			}
 			if slices.Equal(keys, v.t.objects(o)) {
 				break
@@ -174,7 +175,7 @@ func (v *simServer) change(conn *Conn, o *simOp, over func(made bool)) {
 		v.operate(ch, o, over)
 	}
 	w.wake = try
-	if v.s.chance(4) { // it has more patience than an NFS server
+	if v.s.chance(4) { // this change has more patience than an NFS server
 		try()
 		return
 	}
@@ -197,7 +198,7 @@ func (v *simServer) operate(ch *Change, o *simOp, over func(made bool)) {
 		v.tick()
 		over(true)
 	}
-	if o.kind == opWrite || o.kind == opTruncate { // takes its time
+	if o.kind == opWrite || o.kind == opTruncate { // takes some time
 		v.s.after(v.s.upTo(20*time.Millisecond), func() {
 			v.s.note("%v", o)
 			v.t.make(o)

@@ -23,7 +23,7 @@ type copier struct{ from, to []unsafe.Pointer }
 
 var copyFuncs = make(map[reflect.Type]*copyFunc)
 
-// copyWorld returns a copy of what p points to.
+// copyWorld returns a deep copy of *p.
 func copyWorld[T any](p *T) *T {
 	var c copier
 	q := p

@@ -17,7 +17,7 @@ func TestAcquireArgsGolden(t *testing.T) {
 	wire := wiretest.Hex(t, "testdata/acquire-args.hex")
 	want := AcquireArgs{Handle: []byte{1, 2, 3, 4, 5}, Types: FileData | FileAttributes}
 	assert.Equal(t, wire, want.AppendTo(nil))
-	for n := range len(wire) + 1 { // cut at every octet
+	for n := range len(wire) + 1 { // cut at every byte
 		var a AcquireArgs
 		r := xdr.NewReader(wire[:n])
 		a.Decode(&r)
@@ -71,7 +71,7 @@ func TestAcquireResGolden(t *testing.T) {
 	}
 }
 
-// Grants that nobody can use are errors.
+// TestAcquireResSenseless checks that grants that no client can use are errors.
 func TestAcquireResSenseless(t *testing.T) {
 	for name, s := range map[string]AcquireRes{
 		"the word of the lease": {Slot: 0, Types: FileData, LeaseMS: 1},
@@ -112,8 +112,8 @@ func TestImmediateGolden(t *testing.T) {
 	}
 }
 
-// The words and the four operations are those of the specification; nothing that
-// runs over reaches another field.
+// TestWords checks that the words and the four operations agree with the
+// specification, and that no overflow reaches another field.
 func TestWords(t *testing.T) {
 	w := MakeWord(0x12345678, 0x9abcdef0)
 	assert.EqualValues(t, 0x123456789abcdef0, w)
@@ -142,8 +142,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// Words in memory are what atomic operations of a peer work on: in this machine's
-// byte order.
+// TestRegion checks that Words are the memory on which a peer's atomic
+// operations work, in this machine's byte order.
 func TestRegion(t *testing.T) {
 	memory := make([]byte, 4*rdma.WordLen)
 	r, err := NewRegion(memory)

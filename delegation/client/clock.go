@@ -22,7 +22,7 @@ func boottime() time.Duration {
 // While a virtual machine is paused, CLOCK_BOOTTIME stops too. Sooner or later
 // CLOCK_REALTIME is corrected. The bootClock then advances by the amount of
 // that correction, because the server's clock did so during the pause. If
-// CLOCK_REALTIME is set forward for another reason, the client revalidates its
+// CLOCK_REALTIME is set forward for another reason, the client drops its
 // delegations once without need.
 type bootClock struct {
 	boot func() time.Duration
