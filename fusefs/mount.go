@@ -15,7 +15,7 @@ import (
 )
 
 // A Mount is a mounted file system that is being served. Except for Wait and
-// Unmount, its methods are called by the kernel's requests.
+// Unmount, its methods are called to answer the kernel's requests.
 type Mount struct {
 	// Requests without a method here are answered with ENOSYS, and the kernel
 	// stops sending them: extended attributes, locks (which the kernel keeps

@@ -50,7 +50,7 @@ type node struct {
 type cache struct {
 	learnt  uint64 // tick at which the call began that returned attr
 	since   uint64
-	changed uint64        // tick after the last change of ours
+	changed uint64        // how long a reply is believed
 	life    time.Duration // from one confirming reply to the next
 	stamp   instant       // when life was last set
 	until   instant       // 0: the attributes have changed since

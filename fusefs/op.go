@@ -31,8 +31,8 @@ type op struct {
 	answered bool    // the kernel was already answered with EINTR
 	touched  []*node // nodes that the server may change
 
-	// Owned by the goroutine that handles the request. If the kernel loses the
-	// answer, these are undone.
+	// Owned by the goroutine that handles the request. If the kernel does not
+	// take the answer, unanswered undoes these.
 	referred []*node
 	opened   uint64    // number of a file or directory handle; 0: none
 	made     givenName // name that the server may have created
@@ -208,7 +208,7 @@ func (o *op) stop() {
 func (s *ops) end(aborted func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := len(s.all) > 0 && aborted() // here the connection still exists
+	all := len(s.all) > 0 && aborted() // a request under way keeps m.fd open
 	for _, o := range s.all {
 		if all || o.Err() == nil && o.interrupted() && killed(o.from.Pid) {
 			o.stop()

@@ -97,8 +97,8 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 // openTypes returns the delegations to ask for when a file is opened: all of
 // ofFile for a file that will be read again, and none for a file that is about
 // to change. A delegation of a changing file would make other clients wait
-// until this mount has returned it, and this mount too if the server makes the
-// change.
+// until this mount has returned it, and this mount as well if the server
+// recalls delegations from the changer too.
 func openTypes(flags uint32) delegation.Types {
 	if flags&(unix.O_ACCMODE|unix.O_TRUNC) != unix.O_RDONLY {
 		return 0

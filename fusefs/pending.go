@@ -79,8 +79,8 @@ func (p *pending) unuse(w *writer) {
 	}
 }
 
-// retire replaces w as the current writer by none; the caller must be using w.
-// Data that w has not put on stable storage are lost.
+// retire removes w as the current writer. The caller must be using w. Data that
+// w has not put on stable storage are lost.
 func (p *pending) retire(w *writer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

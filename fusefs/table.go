@@ -31,7 +31,7 @@ type table struct {
 	nodes  map[uint64]*node
 	byFH   map[string]*node
 	parked lru.List // *node forgotten by the kernel, the latest first
-	last   uint64   // number given to a node
+	last   uint64   // the last number given to a node
 
 	unclaimed unclaimed
 
@@ -212,7 +212,7 @@ func (t *table) lose(n *node) {
 	t.loseLocked(n)
 }
 
-// rename records that a call that began at tick began moved a name.
+// rename records the renaming of a name by a call that began at tick began.
 func (t *table) rename(from *node, name string, to *node, newName string, began uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -245,8 +245,9 @@ func (t *table) knows(n *node) bool {
 	return n.lookups > 0 || n.opens > 0
 }
 
-// releaseLocked parks a node that is no longer in use, or drops the node if it
-// cannot be found by a name any more. It returns the dropped node, or nil.
+// releaseLocked parks a node that is no longer in use. It drops the node
+// instead if no name leads to it any more, or if its state is uncertain. It
+// returns the dropped node, or nil.
 func (t *table) releaseLocked(n *node) (dropped *node) {
 	switch {
 	case n.lookups > 0 || n.opens > 0 || n.parked != nil:
@@ -281,7 +282,7 @@ func (t *table) dropLocked(n *node) {
 	}
 }
 
-// ended gives up the delegations of a dropped node, which may be nil.
+// ended calls unheld for a dropped node, which may be nil.
 func (t *table) ended(dropped *node) {
 	if dropped != nil {
 		dropped.unheld()
@@ -295,7 +296,7 @@ func (t *table) open(n *node) {
 	n.opens++
 }
 
-// isOpen tells whether n has open files.
+// isOpen reports whether n has open files.
 func (t *table) isOpen(n *node) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
