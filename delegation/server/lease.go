@@ -8,7 +8,7 @@ import (
 )
 
 // A lease is a lease that the file system has given for an object. The file
-// system breaks a lease before somebody else changes the object. All grants of
+// system breaks a lease before another process changes the object. All grants of
 // the object share one lease.
 type lease struct {
 	key     string
