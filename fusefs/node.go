@@ -50,8 +50,8 @@ type node struct {
 type cache struct {
 	learnt  uint64 // tick at which the call began that returned attr
 	since   uint64
-	changed uint64        // how long a reply is believed
-	life    time.Duration // from one confirming reply to the next
+	changed uint64        // tick after the last change of ours
+	life    time.Duration // how long a reply is believed
 	stamp   instant       // when life was last set
 	until   instant       // 0: the attributes have changed since
 
