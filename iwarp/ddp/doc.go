@@ -9,10 +9,10 @@
 //	control: T L Rsvd(4) DV(2), most significant bit first
 //
 // It serves a lower layer that delivers in order, as TCP does: a segment that
-// is not the next one of its queue is an error, not something to keep.
+// is not the next of its queue is an error, and is not kept.
 //
-// The package must not know what the RsvdULP octets say, which queues exist,
-// or how STags are kept.
+// The package must not know the meaning of RsvdULP, which queues exist, or how
+// STags are kept.
 //
 // # Life of slices
 //

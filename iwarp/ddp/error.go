@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ErrShort says that a segment ends before its header does. RFC 5041 has no
-// number for it.
+// ErrShort reports that a segment is shorter than its header. RFC 5041 has no
+// number for this error.
 var ErrShort = errors.New("DDP: segment shorter than its header")
 
 // An Error is an error number of DDP (RFC 5041, Section 7.2). It goes into a
@@ -26,7 +26,7 @@ const (
 
 // The errors of RFC 5041, Section 7.2.
 var (
-	ErrCatastrophic    = Error{TypeCatastrophic, 0x00} // a fault of this end's own
+	ErrCatastrophic    = Error{TypeCatastrophic, 0x00} // a fault of this end
 	ErrInvalidSTag     = Error{TypeTagged, 0x00}       // unknown, or not writable (see Buffer)
 	ErrBounds          = Error{TypeTagged, 0x01}       // outside of the tagged buffer
 	ErrSTagStream      = Error{TypeTagged, 0x02}       // the STag belongs to another stream
@@ -42,7 +42,7 @@ var (
 
 // Error names the error in words.
 func (e Error) Error() string {
-	if e.Type == TypeCatastrophic { // no code has a meaning of its own
+	if e.Type == TypeCatastrophic { // codes have no meaning here
 		return "DDP local catastrophic error"
 	}
 	if name, ok := names[e]; ok {
@@ -65,7 +65,7 @@ var names = map[Error]string{
 	ErrUntaggedVersion: "DDP untagged buffer error: invalid DDP version",
 }
 
-// Defined tells whether RFC 5041 gives the number a meaning.
+// Defined reports whether RFC 5041 defines the number.
 func (e Error) Defined() bool {
 	_, ok := names[e]
 	return ok || e.Type == TypeCatastrophic

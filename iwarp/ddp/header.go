@@ -7,13 +7,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Lengths of the headers, in octets (RFC 5041, Sections 4.2 and 4.3).
+// Lengths of the headers, in bytes (RFC 5041, Sections 4.2 and 4.3).
 const (
 	TaggedLen   = 14
 	UntaggedLen = 18
 )
 
-// The control octet. Rsvd (0x3c) is sent as zero and not checked (RFC 5041,
+// The control byte. Rsvd (0x3c) is sent as zero and not checked (RFC 5041,
 // Section 4.1).
 const (
 	ctrlTagged  = 0x80
@@ -22,10 +22,12 @@ const (
 	version     = 0x01
 )
 
-// IsTagged tells by its first octet whether a segment is tagged.
+// IsTagged reports from the first byte of a segment whether the segment is
+// tagged.
 func IsTagged(control uint8) bool { return control&ctrlTagged != 0 }
 
-// HeaderLen tells by its first octet how long a segment's header is, in octets.
+// HeaderLen returns from the first byte of a segment the length of its header,
+// in bytes.
 func HeaderLen(control uint8) int {
 	if IsTagged(control) {
 		return TaggedLen
@@ -46,7 +48,7 @@ type Tagged struct {
 	Last    bool      // last segment of its message
 	RsvdULP uint8     // the upper layer's
 	STag    rdma.STag // the sink's buffer
-	TO      uint64    // offset in the buffer, in octets
+	TO      uint64    // offset in the buffer, in bytes
 }
 
 // AppendTo appends the wire form of h to b.
@@ -79,11 +81,11 @@ func ParseTagged(b []byte) (h Tagged, payload []byte, err error) {
 // queue (RFC 5041, Section 4.3, Figure 5).
 type Untagged struct {
 	Last     bool   // last segment of its message
-	RsvdULP  uint8  // first octet of the upper layer's
-	RsvdULP4 uint32 // the four octets that follow it
+	RsvdULP  uint8  // first byte of the upper layer's
+	RsvdULP4 uint32 // the next four bytes
 	QN       uint32 // queue number
 	MSN      uint32 // message sequence number in the queue; the first is 1
-	MO       uint32 // offset of the payload in the message, in octets
+	MO       uint32 // offset of the payload in the message, in bytes
 }
 
 // AppendTo appends the wire form of h to b.
@@ -116,23 +118,23 @@ func ParseUntagged(b []byte) (h Untagged, payload []byte, err error) {
 	return h, b[UntaggedLen:], nil
 }
 
-// MaxMessageLen is the length in octets of the longest message (RFC 5041,
+// MaxMessageLen is the length in bytes of the longest message (RFC 5041,
 // Section 5.2).
 const MaxMessageLen = 1<<32 - 1
 
-// FirstMSN is the message sequence number of the first message of a queue
-// (RFC 5041, Section 4.3). It goes up by one with each message, modulo 2^32.
+// FirstMSN is the message sequence number of the first message of a queue (RFC
+// 5041, Section 4.3). The number increases by one with each message, modulo
+// 2^32.
 const FirstMSN = 1
 
-// NextSegment returns how many octets of payload the segment carries that
-// starts off octets into a message of length octets, and whether it is the
-// last. No segment, its header of headerLen octets included, exceeds mulpdu,
-// which is at least 128. A message of no octets is one segment (RFC 5041,
-// Section 5.2).
+// NextSegment returns how many bytes of payload the segment at offset off
+// carries in a message of length bytes, and whether the segment is the last. No
+// segment, including its header of headerLen bytes, exceeds mulpdu, which is at
+// least 128. An empty message is one segment (RFC 5041, Section 5.2).
 //
 //	for off := 0; ; {
 //		n, last := NextSegment(length, off, mulpdu, TaggedLen)
-//		// send n octets at off
+//		// send n bytes at off
 //		if off += n; last {
 //			break
 //		}

@@ -1,36 +1,36 @@
 package ddp
 
-// NoBuffer stands for the size of a buffer where a queue has none.
+// NoBuffer is the buffer size if a queue has no buffer.
 const NoBuffer = -1
 
-// A Queue checks the segments that arrive for one queue number, in order
-// (RFC 5041, Section 7.1). The zero value expects the first segment of the
-// first message. It is not safe for concurrent use.
+// A Queue checks the segments that arrive for one queue number, in order (RFC
+// 5041, Section 7.1). The zero value expects the first segment of the first
+// message. It is not safe for concurrent use.
 //
 //	┌── last: next MSN, MO 0 ──┐
 //	▼                          │
-//	between messages ──▶ in a message (MSN fixed, MO = octets so far)
+//	between messages ──▶ in a message (MSN fixed, MO = bytes so far)
 type Queue struct {
-	done uint32 // messages that have arrived whole, modulo 2^32
-	mo   uint32 // octets of the next one that have arrived
+	done uint32 // complete messages, modulo 2^32
+	mo   uint32 // received bytes of the next message
 }
 
-// MSN returns the sequence number of the message that arrives or is awaited.
+// MSN returns the sequence number of the current or next message.
 func (q *Queue) MSN() uint32 { return FirstMSN + q.done }
 
-// MO returns the number of octets of that message which have arrived.
+// MO returns the number of received bytes of that message.
 func (q *Queue) MO() uint32 { return q.mo }
 
-// Place checks whether the n octets of payload behind h go into the buffer of
-// the message that is awaited or under way, which is size octets long, or
-// NoBuffer. If so they belong at h.MO, and the queue moves on; after a segment
-// with h.Last the message is whole, MO was its length less n, and the next
-// segment needs the next buffer.
+// Place checks whether the n bytes of payload behind h fit the buffer of the
+// current or next message, which is size bytes long, or NoBuffer. If so, the
+// caller must place them at h.MO, and the queue advances. After a segment with
+// h.Last the message is complete, its length is h.MO+n, and the next segment
+// needs the next buffer.
 //
 // The error is ErrNoBuffer, ErrMSNRange, ErrInvalidMO or ErrTooLong, in this
-// order of precedence: the MSN says whose offset the MO is, so it comes before.
-// The QN is the caller's to check. Zero-length segments are checked like
-// others, for they take a buffer too (RFC 5040, Section 5.3).
+// order of precedence: the MO is an offset in the message of the MSN, so the
+// MSN is checked first. The caller must check the QN. Zero-length segments are
+// checked like others, since they also take a buffer (RFC 5040, Section 5.3).
 func (q *Queue) Place(h Untagged, n, size int) error {
 	switch {
 	case size < 0:

@@ -1,20 +1,20 @@
 package ddp
 
-// A Buffer is the memory that an STag stands for, as a check needs it.
+// A Buffer describes the memory of an STag for a check.
 type Buffer struct {
-	TO  uint64 // tagged offset of its first octet
-	Len uint64 // in octets
+	TO  uint64 // tagged offset of its first byte
+	Len uint64 // in bytes
 
-	// Writable says that the peer may place data in it. RFC 5041 has no
-	// number for a buffer where it may not: it is ErrInvalidSTag, which is
-	// also what Linux siw answers.
+	// Writable says that the peer may place data in the buffer. RFC 5041 has no
+	// number for a buffer that the peer must not write: the error is
+	// ErrInvalidSTag, as in Linux siw.
 	Writable bool
 }
 
-// CheckTagged tells whether the n octets of payload behind h fit into the
+// CheckTagged reports whether the n bytes of payload behind h fit into the
 // buffer that the caller found for h.STag (RFC 5041, Section 7.1). The error is
-// ErrInvalidSTag, ErrTOWrap or ErrBounds. A segment of no octets passes with
-// any STag and TO (Section 5.2), so the caller need not look for a buffer.
+// ErrInvalidSTag, ErrTOWrap or ErrBounds. An empty segment passes with any STag
+// and TO (Section 5.2), so the caller need not find a buffer.
 func CheckTagged(buf Buffer, h Tagged, n int) error {
 	switch {
 	case n == 0:
@@ -25,9 +25,9 @@ func CheckTagged(buf Buffer, h Tagged, n int) error {
 	return CheckRange(buf, h.TO, uint64(n))
 }
 
-// CheckRange tells whether the n octets at offset to, more than 0, lie within
-// buf. The error is ErrTOWrap or ErrBounds; a wrap is told first, for a sum
-// that wraps is out of bounds too and would never get its own number.
+// CheckRange reports whether the n bytes at offset to lie within buf; n must be
+// above 0. The error is ErrTOWrap or ErrBounds. A wrap is reported first, since
+// a range that wraps is also out of bounds and ErrTOWrap would never occur.
 func CheckRange(buf Buffer, to, n uint64) error {
 	switch {
 	case to+n < to:

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// RTR is a set of kinds of the message that an initiator sends first in the
-// peer-to-peer model (RFC 6581, Section 9.2). Each is of zero length.
+// RTR is a set of kinds of the first message of an initiator in the
+// peer-to-peer model (RFC 6581, Section 9.2). Each kind is of zero length.
 type RTR uint8
 
 // The kinds of RTR indication.
@@ -33,7 +33,8 @@ func (r RTR) String() string {
 	return strings.Join(kinds, ", ")
 }
 
-// Enhanced is what RFC 6581, Section 9, puts in front of the private data:
+// Enhanced is the header that RFC 6581, Section 9, inserts before the private
+// data:
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
@@ -42,9 +43,9 @@ func (r RTR) String() string {
 //	+-+-+---------------------------+-+-+---------------------------+
 type Enhanced struct {
 	PeerToPeer bool   // A: the initiator sends an RTR indication first
-	RTR        RTR    // B, C, D: of no meaning unless PeerToPeer is set
-	IRD        uint16 // RDMA Reads of the peer that the sender serves at once, or NotNegotiated
-	ORD        uint16 // RDMA Reads that the sender has outstanding at most, or NotNegotiated
+	RTR        RTR    // B, C, D: meaningless unless PeerToPeer is set
+	IRD        uint16 // RDMA Reads of the peer that the sender serves concurrently, or NotNegotiated
+	ORD        uint16 // maximum of outstanding RDMA Reads of the sender, or NotNegotiated
 }
 
 const (

@@ -12,8 +12,8 @@ type Error uint8
 // The errors of MPA.
 const (
 	ErrClosed    Error = 0x01 // TCP connection closed, terminated, or lost
-	ErrCRC       Error = 0x02 // the received CRC is not that of the FPDU
-	ErrFPDUStart Error = 0x03 // Marker and ULPDU_Length disagree on where an FPDU starts
+	ErrCRC       Error = 0x02 // the received CRC does not match the FPDU
+	ErrFPDUStart Error = 0x03 // Marker and ULPDU_Length disagree on the start of an FPDU
 	ErrFrame     Error = 0x04 // invalid Request or Reply frame
 	ErrLocal     Error = 0x05 // local catastrophic error
 	ErrIRD       Error = 0x06 // insufficient IRD resources
@@ -41,11 +41,11 @@ func (e Error) Error() string {
 	return fmt.Sprintf("MPA error: code %#02x", uint8(e))
 }
 
-// Defined tells whether a standard gives the number a meaning.
+// Defined reports whether a standard defines the number.
 func (e Error) Defined() bool { return e >= ErrClosed && e <= ErrRTR }
 
-// What is wrong with a start-up frame. All of these wrap ErrFrame, and the
-// connection must be closed at once (RFC 5044, Section 8).
+// Errors of a start-up frame. All of these wrap ErrFrame, and the connection
+// must be closed at once (RFC 5044, Section 8).
 var (
 	ErrShort       = fmt.Errorf("%w: frame cut short", ErrFrame)
 	ErrKey         = fmt.Errorf("%w: not an MPA key", ErrFrame)
@@ -56,6 +56,6 @@ var (
 	ErrEnhanced    = fmt.Errorf("%w: request and reply are not both enhanced", ErrFrame)
 )
 
-// ErrRejected says that the responder refused the connection (RFC 5044,
+// ErrRejected reports that the responder refused the connection (RFC 5044,
 // Section 7.1.1, bit R).
 var ErrRejected = errors.New("MPA: connection rejected by peer")

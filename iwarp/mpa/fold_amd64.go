@@ -6,41 +6,42 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// A CRC is the remainder of a polynomial, and octets may be replaced by others that
-// have the same. So 256 octets are multiplied, in pieces of 64 bits, by what it takes
-// to bring them 256 octets further, and added to those that are there:
+// A CRC is the remainder of a polynomial, and bytes may be replaced by others
+// with the same remainder. Therefore 256 bytes are multiplied, in pieces of 64
+// bits, by the factors that shift them by 256 bytes, and added to the next 256
+// bytes:
 //
-//	octets │ 256 │ 256 │ 256 │ rest │
+//	bytes  │ 256 │ 256 │ 256 │ rest │
 //	          └──▶ + ──▶ + ─ state ─┐
 //	                                └─ CRC of state and rest, as usual
 //
-// The processor does four such products at once, which is several times as fast as
-// its instruction for CRCs of 8 octets. There is time to store the octets besides:
-// what is copied is read once.
+// The processor computes four such products at once, several times as fast as
+// its CRC instruction for 8 bytes. This leaves time to store the bytes: copied
+// data is read once.
 
 const (
-	foldLen = 256 // octets
+	foldLen = 256 // bytes
 
-	// minFold is how many octets it pays for.
+	// minFold is the length, in bytes, from which folding pays off.
 	minFold = 1 << 10
 )
 
-// folds tells whether the processor has the instructions.
+// folds reports whether the processor has the instructions.
 var folds = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasSSE42
 
-// fold puts into state the foldLen octets whose CRC, behind none, is that of n times
-// foldLen octets at p, one time at least, behind others with a CRC of crc. Neither is
-// inverted.
+// fold stores in state foldLen bytes. Their CRC, with an initial value of zero,
+// equals the CRC of the n*foldLen bytes at p with the initial value crc. n must be
+// at least 1. Neither CRC is inverted.
 //
 //go:noescape
 func fold(state *[foldLen]byte, crc uint32, p *byte, n int)
 
-// foldCopy is fold of what it copies from src to dst.
+// foldCopy is fold of the bytes that it copies from src to dst.
 //
 //go:noescape
 func foldCopy(state *[foldLen]byte, crc uint32, dst, src *byte, n int)
 
-// unfold returns the CRC of what fold has made, 8 octets at a time, not inverted.
+// unfold returns the CRC of fold's result, 8 bytes at a time, not inverted.
 //
 //go:noescape
 func unfold(state *[foldLen]byte) uint32
@@ -57,7 +58,7 @@ func updateCRC(crc uint32, b []byte) uint32 {
 	return crc32.Update(crc, castagnoli, b)
 }
 
-// copyCRC copies src to dst, and is updateCRC of what it has copied.
+// copyCRC copies src to dst and returns updateCRC of the copied bytes.
 func copyCRC(crc uint32, dst, src []byte) uint32 {
 	if folds && len(src) >= minFold {
 		var state [foldLen]byte

@@ -10,7 +10,7 @@ const (
 	replyKey   = "MPA ID Rep Frame"
 )
 
-// The flag octet. The other bits are sent as zero and not checked (RFC 5044,
+// The flag byte. The other bits are sent as zero and not checked (RFC 5044,
 // Section 7.1.1, Res).
 const (
 	flagM   = 0x80
@@ -19,7 +19,7 @@ const (
 	flagS   = 0x10
 )
 
-// Offsets in a frame's header, in octets.
+// Offsets in a frame's header, in bytes.
 const (
 	offFlags = 16
 	offRev   = 17
@@ -28,24 +28,24 @@ const (
 
 // A Frame is an MPA Request or Reply Frame (RFC 5044, Section 7.1.1, Figure 8).
 type Frame struct {
-	Reply   bool  // which of the two keys
-	Markers bool  // M: the sender requires Markers in what it receives
-	CRC     bool  // C: the sender wants CRCs; one that does is enough
+	Reply   bool  // selects the key
+	Markers bool  // M: the sender requires Markers in the stream that it receives
+	CRC     bool  // C: the sender wants CRCs; the wish of either end suffices
 	Reject  bool  // R: the connection is refused; always false in a Request
 	Rev     uint8 // revision of MPA, Rev1 or Rev2
 
-	// HasEnhanced is bit S: Enhanced is in front of the private data. It
-	// needs Rev2.
+	// HasEnhanced is bit S: Enhanced precedes the private data. This requires
+	// Rev2.
 	HasEnhanced bool
 	Enhanced    Enhanced
 
-	// PrivateData is the upper layer's, without Enhanced: at most Room
-	// octets. A parsed one aliases the octets parsed.
+	// PrivateData is the upper layer's data, without Enhanced: at most Room
+	// bytes. In a parsed Frame it aliases the parsed bytes.
 	PrivateData []byte
 }
 
-// Room returns the largest length of the frame's PrivateData, in octets: 512,
-// or 508 with HasEnhanced. (Linux takes no more than 256 and 252.)
+// Room returns the largest length of the frame's PrivateData, in bytes: 512, or
+// 508 with HasEnhanced. (Linux takes no more than 256 and 252.)
 func (f Frame) Room() int {
 	if f.HasEnhanced {
 		return MaxPrivateData - EnhancedLen
@@ -53,8 +53,8 @@ func (f Frame) Room() int {
 	return MaxPrivateData
 }
 
-// AppendTo appends the wire form of f to b. PrivateData longer than Room is a
-// mistake of the caller, and panics.
+// AppendTo appends the wire form of f to b. It panics if PrivateData is longer
+// than Room.
 func (f Frame) AppendTo(b []byte) []byte {
 	if len(f.PrivateData) > f.Room() {
 		panic("mpa: private data too long")
@@ -84,14 +84,14 @@ func bit(set bool, flag uint8) uint8 {
 	return 0
 }
 
-// RequestLen checks the first HeaderLen octets of a Request and returns the
-// length of the whole frame, in octets: what a reader takes from the stream
-// before ParseRequest, and not an octet more, for FPDUs may follow. The error
-// is one of those that wrap ErrFrame.
+// RequestLen checks the first HeaderLen bytes of a Request and returns the
+// length of the whole frame, in bytes. Before ParseRequest a reader must take
+// exactly this length from the stream, since FPDUs may follow. The error wraps
+// ErrFrame.
 func RequestLen(b []byte) (int, error) { return frameLen(b, requestKey) }
 
-// ReplyLen is RequestLen for a Reply. ErrInitiator says that the peer sent a
-// Request, and so is an initiator as well (RFC 5044, Section 7.1.2, rule 8).
+// ReplyLen is RequestLen for a Reply. ErrInitiator reports that the peer sent a
+// Request, and thus is also an initiator (RFC 5044, Section 7.1.2, rule 8).
 func ReplyLen(b []byte) (int, error) { return frameLen(b, replyKey) }
 
 func frameLen(b []byte, key string) (int, error) {
@@ -123,8 +123,8 @@ func checkKey(got, want string) error {
 	return ErrKey
 }
 
-// isEnhanced tells whether S is set in a revision that knows it; to the first
-// it is one of the reserved bits, which are not checked.
+// isEnhanced reports whether S is set in a revision that defines S. In revision
+// 1 it is a reserved bit, which is not checked.
 func isEnhanced(b []byte) bool { return b[offFlags]&flagS != 0 && b[offRev] >= Rev2 }
 
 // ParseRequest decodes b, which is one whole Request. R is ignored.

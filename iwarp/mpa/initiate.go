@@ -2,8 +2,7 @@ package mpa
 
 import "fmt"
 
-// NewRequest returns the Request that an initiator sends, with no private data
-// as yet.
+// NewRequest returns the Request that an initiator sends, without private data.
 func NewRequest(local Local) Frame {
 	req := Frame{Rev: Rev1, CRC: local.CRC != CRCOff, Markers: local.Markers}
 	if local.Unenhanced {
@@ -21,12 +20,12 @@ func NewRequest(local Local) Frame {
 	return req
 }
 
-// Complete decides for an initiator what the Reply to its Request means
+// Complete decides for an initiator the result of its Request and the Reply
 // (RFC 5044, Section 7.1.2, and RFC 6581, Section 9). Errors:
 //
 //   - ErrRejected: the responder refused; its private data may say why.
-//   - ErrEnhanced: the connection is to be closed.
-//   - ErrIRD, ErrRTR: a Terminate with this number is due, then the end.
+//   - ErrEnhanced: the caller must close the connection.
+//   - ErrIRD, ErrRTR: the caller must send a Terminate with this number, then close.
 func Complete(req, reply Frame, local Local) (Params, error) {
 	switch {
 	case reply.Reject:
@@ -50,7 +49,7 @@ func Complete(req, reply Frame, local Local) (Params, error) {
 		params.ORD = min(params.ORD, int(e.IRD))
 	}
 	if !req.Enhanced.PeerToPeer {
-		return params, nil // flags in the Reply mean nothing
+		return params, nil // flags in the Reply are meaningless
 	}
 	return peerToPeer(params, e, local)
 }
@@ -58,7 +57,7 @@ func Complete(req, reply Frame, local Local) (Params, error) {
 func peerToPeer(params Params, e Enhanced, local Local) (Params, error) {
 	common := e.RTR & local.rtr()
 	if e.IRD == 0 {
-		common &^= RTRRead // there is nowhere to put it
+		common &^= RTRRead // the peer has no place for the Read
 	}
 	if !e.PeerToPeer || common == 0 {
 		return Params{}, fmt.Errorf("%w: peer takes %v, this end sends %v", ErrRTR, e.RTR, local.rtr())
@@ -70,8 +69,8 @@ func peerToPeer(params Params, e Enhanced, local Local) (Params, error) {
 	return params, nil
 }
 
-// first picks the cheapest for the peer: a Write takes nothing, a Read takes a
-// place in its queue, a Send takes one of its receive buffers.
+// first picks the kind that is cheapest for the peer: a Write takes nothing, a
+// Read takes a place in its queue, a Send takes one of its receive buffers.
 func first(r RTR) RTR {
 	for _, kind := range [...]RTR{RTRWrite, RTRRead} {
 		if r&kind != 0 {

@@ -1,44 +1,45 @@
 package mpa
 
-// CRC is an end's policy on CRCs. Whatever it is, they are generated and
-// checked where the peer requires them (RFC 5044, Section 4.4).
+// CRC is an end's policy on CRCs. Under every policy CRCs are generated and
+// checked if the peer requires them (RFC 5044, Section 4.4).
 type CRC uint8
 
 // The policies. The zero value is the default that RFC 5044 demands.
 const (
 	CRCOn   CRC = iota // require CRCs
 	CRCAuto            // require them as initiator; as responder follow the initiator
-	CRCOff             // do without, unless the peer requires them
+	CRCOff             // no CRCs, unless the peer requires them
 )
 
-// Local is what one end brings to the start-up of a connection.
+// Local is the configuration of one end for the start-up of a connection.
 type Local struct {
 	CRC CRC
 
-	// Markers says that this end requires Markers in what it receives. One
-	// that gets its octets in order, as from a socket, has no use for them.
+	// Markers says that this end requires Markers in the stream that it
+	// receives. An end that gets its bytes in order, as from a socket, has no
+	// use for Markers.
 	Markers bool
 
-	// IRD is the largest number of RDMA Reads of the peer that this end
-	// serves at a time, and ORD that of its own that it has outstanding.
-	// Above MaxDepth they are clipped. Linux refuses a peer whose Request
-	// has an IRD of 0 or whose Reply has an ORD of 0 or above 128.
+	// IRD is the largest number of RDMA Reads of the peer that this end serves
+	// concurrently, and ORD the largest number that this end has outstanding.
+	// Values above MaxDepth are clipped. Linux refuses a peer whose Request has
+	// an IRD of 0 or whose Reply has an ORD of 0 or above 128.
 	IRD, ORD uint16
 
-	// MinORD is the number of outstanding RDMA Reads that this end cannot
-	// do without as responder: an initiator whose IRD is below is
-	// rejected. 0 rejects none.
+	// MinORD is the smallest number of outstanding RDMA Reads that this end
+	// needs as responder: it rejects an initiator whose IRD is smaller. 0
+	// rejects none.
 	MinORD uint16
 
-	// RTR is the set of RTR indications that this end can receive as
-	// responder or send as initiator; 0 means all. RTRRead makes a
-	// responder serve one RDMA Read even where IRD is 0.
+	// RTR is the set of RTR indications that this end can receive as responder
+	// or send as initiator; 0 means all. RTRRead makes a responder serve one
+	// RDMA Read even if IRD is 0.
 	RTR RTR
 
 	// PeerToPeer asks for the peer-to-peer model, as initiator.
 	PeerToPeer bool
 
-	// Unenhanced keeps the initiator to revision 1.
+	// Unenhanced restricts the initiator to revision 1.
 	Unenhanced bool
 }
 
@@ -52,23 +53,23 @@ func (l Local) rtr() RTR {
 	return l.RTR
 }
 
-// Params is what both ends agreed on. What the peer offered is in its frame.
+// Params is the result of the start-up. The peer's offer is in its frame.
 type Params struct {
 	Rev uint8 // revision of MPA
 	CRC bool  // CRCs are generated and checked, in both directions
 
-	// SendMarkers and RecvMarkers say in which direction Markers stand in
-	// the stream: each end decides on what it receives.
+	// SendMarkers and RecvMarkers say which direction of the stream contains
+	// Markers: each end decides for the direction that it receives.
 	SendMarkers, RecvMarkers bool
 
-	IRD int // RDMA Reads of the peer that this end must serve at a time
+	IRD int // RDMA Reads of the peer that this end must serve concurrently
 	ORD int // RDMA Reads that this end may have outstanding
 
 	// PeerToPeer says that the initiator sends an RTR indication before
 	// anything else.
 	PeerToPeer bool
 
-	// RTR is, for a responder, the set of indications to expect, and for
-	// an initiator, the one to send.
+	// RTR is, for a responder, the set of indications to expect, and for an
+	// initiator, the indication to send.
 	RTR RTR
 }

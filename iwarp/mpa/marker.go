@@ -2,9 +2,9 @@ package mpa
 
 import "encoding/binary"
 
-// Markers stand at every MarkerInterval-th octet of a direction's stream, from
-// the first octet of full operation on, and count as octets of it themselves
-// (RFC 5044, Sections 4.2 and 4.3):
+// Markers are inserted at every MarkerInterval-th byte of a direction's stream,
+// from the first byte of full operation on, and themselves count as bytes of
+// the stream (RFC 5044, Sections 4.2 and 4.3):
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
@@ -12,28 +12,28 @@ import "encoding/binary"
 //	|           reserved            |            FPDUPTR            |
 //	+-------------------------------+-------------------------------+
 //
-// FPDUs are multiples of four octets, so a Marker cuts neither an
-// ULPDU_Length field nor a CRC field in two. Positions are counted within an
-// interval and within an FPDU only: nothing here wraps when TCP's sequence
-// numbers do.
+// The length of an FPDU is a multiple of four, so a Marker splits neither a
+// ULPDU_Length field nor a CRC field. Positions are counted only within an
+// interval and within an FPDU: nothing here wraps when TCP's sequence numbers
+// do.
 const (
 	MarkerLen      = 4
 	MarkerInterval = 512
 )
 
-// maxMarkers returns how many Markers at most stand in front of and among n other
-// octets.
+// maxMarkers returns the maximum number of Markers before and among n other
+// bytes.
 func maxMarkers(n int) int {
 	const between = MarkerInterval - MarkerLen
 	return (n + between - 1) / between
 }
 
-// MaxMarkers returns how many Markers at most stand in front of and within the
-// FPDU around a ULPDU of n octets.
+// MaxMarkers returns the maximum number of Markers before and within the FPDU
+// with a ULPDU of n bytes.
 func MaxMarkers(n int) int { return maxMarkers(FPDULen(n)) }
 
-// appendMarker appends the Marker that stands back octets behind the start of
-// its FPDU's ULPDU_Length field, or 0 where it stands in front of it.
+// appendMarker appends a Marker that is back bytes behind the start of its
+// FPDU's ULPDU_Length field. back is 0 for a Marker before that field.
 func appendMarker(b []byte, back int) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(uint16(back&^3)))
 }
@@ -42,36 +42,37 @@ func appendMarker(b []byte, back int) []byte {
 // the two lowest bits are taken as zero.
 func parseMarker(m [MarkerLen]byte) int { return int(binary.BigEndian.Uint16(m[2:]) &^ 3) }
 
-// An Inserter tells a sender where the Markers go. The zero value is at the start
-// of full operation. The sender says what it sends, FPDU by FPDU:
+// An Inserter computes for a sender the positions of the Markers. The zero
+// value is at the start of full operation. The sender reports its output, FPDU
+// by FPDU:
 //
 //	Begin ─▶ Append ─▶ Advance, by Room at most ─▶ Append ─▶ Advance …
 type Inserter struct {
-	pos  int // in the interval, of the next octet: 0 is where a Marker goes
-	back int // octets since the FPDU's start, or 0 in front of it
+	pos  int // position of the next byte in the interval; 0 is the position of a Marker
+	back int // bytes since the FPDU's start, or 0 before its first byte
 }
 
 // Begin starts an FPDU.
 func (i *Inserter) Begin() { i.back = 0 }
 
-// Append appends to b the Marker that goes here, or nothing where none does.
+// Append appends to b the Marker due here, if any.
 func (i *Inserter) Append(b []byte) []byte {
 	if i.pos > 0 {
 		return b
 	}
 	b = appendMarker(b, i.back)
 	i.pos = MarkerLen
-	if i.back > 0 { // one in front of the FPDU is behind its start for nobody
+	if i.back > 0 { // a Marker before the FPDU does not count
 		i.back += MarkerLen
 	}
 	return b
 }
 
-// Room returns how many octets may follow before the next Marker, behind one
-// that goes here.
+// Room returns how many bytes may follow before the next Marker, after a Marker
+// due here.
 func (i *Inserter) Room() int { return MarkerInterval - max(i.pos, MarkerLen) }
 
-// Advance notes that n octets other than Markers are sent, at most Room.
+// Advance notes that n bytes other than Markers are sent, at most Room.
 func (i *Inserter) Advance(n int) {
 	i.pos = (i.pos + n) % MarkerInterval
 	i.back += n

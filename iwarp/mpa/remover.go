@@ -2,37 +2,37 @@ package mpa
 
 import "fmt"
 
-// A Remover takes the Markers out of what a peer sends. They stand where they
-// stand whatever the octets around them say, so that a reader can tell the
-// socket beforehand to put them aside:
+// A Remover removes the Markers from a received stream. The positions of the
+// Markers do not depend on the bytes around them, so that a reader can direct
+// the socket in advance to store them separately:
 //
 //	Scatter ─▶ readv ─▶ Took        stream:  M dddddd M dddd…
 //	                                         │ └─▶ a  │ └─▶ a, b
-//	                                         └────────┴───▶ put aside
+//	                                         └────────┴───▶ aside
 //
-// When an FPDU is known, CRC and Check look at the Markers in it, and End
-// forgets them.
+// When the length of an FPDU is known, CRC and Check examine the Markers in the
+// FPDU, and End drops them.
 type Remover struct {
-	pos  int    // in the interval, of the next octet to come
-	came uint64 // octets other than Markers
+	pos  int    // position of the next byte in the interval
+	came uint64 // bytes received, other than Markers
 
-	start uint64   // what came had reached, where the FPDU looked at starts
-	kept  []marker // from there on
+	start uint64   // value of came at the start of the current FPDU
+	kept  []marker // Markers from there on
 
 	vec   [][]byte
-	aside [][MarkerLen]byte // of vec; the first may have come in part
+	aside [][MarkerLen]byte // targets of vec; the first may be partly received
 }
 
 type marker struct {
-	at     uint64 // octets other than Markers in front of it
+	at     uint64 // bytes before it, other than Markers
 	octets [MarkerLen]byte
 }
 
 // NewRemover returns a Remover at the start of full operation.
 func NewRemover() *Remover { return &Remover{aside: make([][MarkerLen]byte, 1)} }
 
-// Scatter returns where the next octets of the stream go, so that those which are
-// not Markers fill a and then b. The slices are valid until Took.
+// Scatter returns the destinations of the next bytes of the stream, so that the
+// bytes other than Markers fill a and then b. The slices are valid until Took.
 func (r *Remover) Scatter(a, b []byte) [][]byte {
 	if n := maxMarkers(len(a) + len(b)); n > len(r.aside) {
 		r.aside = append(r.aside, make([][MarkerLen]byte, n-len(r.aside))...)
@@ -52,8 +52,8 @@ func (r *Remover) Scatter(a, b []byte) [][]byte {
 	return r.vec
 }
 
-// Took notes that n octets came to where Scatter said, and returns how many of
-// them are in a and b.
+// Took notes that n bytes arrived in the slices of Scatter, and returns how
+// many of them are in a and b.
 func (r *Remover) Took(n int) int {
 	before, k := r.came, 0
 	for _, dst := range r.vec {
@@ -72,21 +72,21 @@ func (r *Remover) Took(n int) int {
 			k++
 			continue
 		}
-		r.aside[0] = r.aside[k] // the rest is to come
+		r.aside[0] = r.aside[k] // the rest is still to come
 		break
 	}
-	clear(r.vec) // hold no caller's memory
+	clear(r.vec) // reference no memory of the caller
 	r.vec = r.vec[:0]
 	return int(r.came - before)
 }
 
-// Begun tells whether a Marker in front of the next FPDU has come, in part at
-// least. It belongs to that FPDU.
+// Begun reports whether at least a part of a Marker before the next FPDU has
+// arrived. The Marker belongs to that FPDU.
 func (r *Remover) Begun() bool { return len(r.kept) > 0 || r.pos > 0 && r.pos < MarkerLen }
 
-// CRC returns the CRC of the FPDU that starts here, whose octets in front of the
-// CRC field are covered: they and the Markers that belong to it (RFC 5044,
-// Section 4.4).
+// CRC returns the CRC of the FPDU that starts here. covered is the FPDU's bytes
+// before the CRC field; the CRC covers them and the Markers among them (RFC
+// 5044, Section 4.4).
 func (r *Remover) CRC(covered []byte) uint32 {
 	crc, done := uint32(0), 0
 	for i := range r.kept {
@@ -102,14 +102,15 @@ func (r *Remover) CRC(covered []byte) uint32 {
 	return UpdateCRC(crc, covered[done:])
 }
 
-// Check compares the Markers that have come of the FPDU that starts here, around
-// a ULPDU of n octets, with where it starts. The error is ErrFPDUStart.
+// Check compares the FPDU's Markers that have arrived with the FPDU's start.
+// The FPDU starts here and has a ULPDU of n bytes. The error is ErrFPDUStart.
 func (r *Remover) Check(n int) error {
 	_, err := r.check(FPDULen(n))
 	return err
 }
 
-// check returns how many Markers are the FPDU's: one behind it is the next one's.
+// check returns how many Markers belong to the FPDU: a Marker behind the FPDU
+// belongs to the next.
 func (r *Remover) check(size int) (int, error) {
 	within := 0
 	for i, m := range r.kept {
@@ -129,8 +130,8 @@ func (r *Remover) check(size int) (int, error) {
 	return len(r.kept), nil
 }
 
-// End checks the Markers of the FPDU that starts here, all of which has come, and
-// goes on to the next.
+// End checks the Markers of the FPDU that starts here, which must have arrived
+// completely, and moves to the next FPDU.
 func (r *Remover) End(n int) error {
 	size := FPDULen(n)
 	own, err := r.check(size)

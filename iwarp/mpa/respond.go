@@ -2,25 +2,25 @@ package mpa
 
 import "fmt"
 
-// Accept decides for a responder what its Request req leads to (RFC 5044,
+// Accept decides for a responder the result of the Request req (RFC 5044,
 // Section 7.1.2, and RFC 6581, Sections 9 and 10). It returns the Reply to
-// send, with no private data as yet, and what the connection works with.
+// send, without private data, and the parameters of the connection.
 //
-// With an error the Reply is the rejection to send: ErrIRD where the peer's IRD
-// is below local.MinORD.
+// With an error the Reply is the rejection to send: ErrIRD if the peer's IRD is
+// below local.MinORD.
 func Accept(req Frame, local Local) (Frame, Params, error) {
 	reply, params := respond(req, local)
 	if req.HasEnhanced && req.Enhanced.IRD < local.MinORD {
 		reply.Reject = true
-		// tells the initiator what it takes (RFC 6581, Section 9.1)
+		// tells the initiator the needed IRD (RFC 6581, Section 9.1)
 		reply.Enhanced.ORD = min(local.MinORD, MaxDepth)
 		return reply, Params{}, fmt.Errorf("%w: peer serves %d RDMA Reads, %d needed", ErrIRD, req.Enhanced.IRD, local.MinORD)
 	}
 	return reply, params, nil
 }
 
-// Reject returns the Reply that refuses req, for a reason of the upper layer,
-// with no private data as yet.
+// Reject returns the Reply that refuses req for a reason of the upper layer,
+// without private data.
 func Reject(req Frame, local Local) Frame {
 	reply, _ := respond(req, local)
 	reply.Reject = true
@@ -38,7 +38,7 @@ func respond(req Frame, local Local) (Frame, Params) {
 		IRD: int(local.ird()), ORD: int(local.ord()),
 	}
 	if !req.HasEnhanced {
-		return reply, params // depths are left to the upper layers
+		return reply, params // the upper layers agree on the depths
 	}
 	e := &reply.Enhanced
 	if req.Enhanced.PeerToPeer {
@@ -51,8 +51,9 @@ func respond(req Frame, local Local) (Frame, Params) {
 	return reply, params
 }
 
-// chooseRTR returns the indications that both ends know, or else what this end
-// knows (RFC 6581, Section 9.2); the initiator then gives up.
+// chooseRTR returns the indications that both ends know. If there are none, it
+// returns the indications that this end knows (RFC 6581, Section 9.2); the
+// initiator then gives up.
 func chooseRTR(offered, known RTR) RTR {
 	if common := offered & known; common != 0 {
 		return common
@@ -60,8 +61,8 @@ func chooseRTR(offered, known RTR) RTR {
 	return known
 }
 
-// responderIRD returns the IRD to send and the one to work with. An RTR
-// indication by RDMA Read needs one, even if no other Read is to come.
+// responderIRD returns the IRD to send and the IRD to use. An RTR indication by
+// RDMA Read needs an IRD of 1, even if no other Read follows.
 func responderIRD(req, reply Enhanced, local Local) (uint16, int) {
 	least := uint16(0)
 	if reply.RTR&RTRRead != 0 {
@@ -74,7 +75,7 @@ func responderIRD(req, reply Enhanced, local Local) (uint16, int) {
 	return ird, int(ird)
 }
 
-// responderORD returns the ORD to send and the one to work with, which the
+// responderORD returns the ORD to send and the ORD to use, which the
 // initiator's IRD bounds.
 func responderORD(req Enhanced, local Local) (uint16, int) {
 	if req.IRD == NotNegotiated {

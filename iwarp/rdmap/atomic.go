@@ -7,9 +7,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Lengths of the headers of RFC 7306, in octets, which are all of their
-// messages. Section 4 gives the Atomic Response 32; Figure 6 and Appendix A.2
-// have these 12.
+// Lengths of the headers of RFC 7306, in bytes, each the whole of its message.
+// Section 4 gives the Atomic Response 32; Figure 6 and Appendix A.2 have these
+// 12.
 const (
 	AtomicRequestLen  = 52
 	AtomicResponseLen = 12
@@ -33,14 +33,14 @@ const (
 //	| 8                | 8                | 8            | 8            |
 type AtomicRequest struct {
 	Op   rdma.Op   // OpFetchAdd or OpCompareSwap
-	ID   uint32    // the requester's, which the response repeats
+	ID   uint32    // chosen by the requester, repeated in the response
 	STag rdma.STag // the responder's buffer
 	TO   uint64
 	rdma.Atomic
 }
 
-// AppendTo appends the wire form of r to b. Of a FetchAdd, the compare fields
-// are what the RFC wants where they mean nothing.
+// AppendTo appends the wire form of r to b. A FetchAdd gets the compare fields
+// that the RFC requires if they are unused.
 func (r AtomicRequest) AppendTo(b []byte) []byte {
 	code := uint32(aopCmpSwap)
 	if r.Op == rdma.OpFetchAdd {
@@ -56,9 +56,10 @@ func (r AtomicRequest) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, r.CompareMask)
 }
 
-// ParseAtomicRequest decodes b, which is all that follows the DDP header. The
-// reserved bits are not checked, and the compare fields of a FetchAdd not kept.
-// The error is ErrLength, or ErrOpcode for an operation that RFC 7306 lacks.
+// ParseAtomicRequest decodes b, the whole message behind the DDP header. The
+// reserved bits are not checked, and the compare fields of a FetchAdd are
+// dropped. The error is ErrLength, or ErrOpcode for an operation that RFC 7306
+// lacks.
 func ParseAtomicRequest(b []byte) (AtomicRequest, error) {
 	if len(b) != AtomicRequestLen {
 		return AtomicRequest{}, fmt.Errorf("%w: %d octets, not %d", ErrLength, len(b), AtomicRequestLen)
@@ -86,15 +87,15 @@ func ParseAtomicRequest(b []byte) (AtomicRequest, error) {
 
 // A Target is the buffer that a responder found for an Atomic Request's STag.
 type Target struct {
-	TO     uint64 // tagged offset of its first octet
-	Len    uint64 // in octets
-	Atomic bool   // the peer may do atomic operations in it
+	TO     uint64 // tagged offset of its first byte
+	Len    uint64 // in bytes
+	Atomic bool   // the peer may perform atomic operations in it
 }
 
-// Check tells whether r names a word within its target (RFC 5040, Section 7.2).
-// The error is ErrAccess, ErrTOWrap or ErrBounds. That the word's address is
-// 64-bit aligned is the caller's to check; ErrStream is the error where it is
-// not (RFC 7306, Section 8.2).
+// Check reports whether r names a word within its target (RFC 5040, Section
+// 7.2). The error is ErrAccess, ErrTOWrap or ErrBounds. The caller must check
+// that the word's address is 64-bit aligned; the error of an unaligned address
+// is ErrStream (RFC 7306, Section 8.2).
 func (r AtomicRequest) Check(t Target) error {
 	if !t.Atomic {
 		return ErrAccess
@@ -106,7 +107,7 @@ func (r AtomicRequest) Check(t Target) error {
 // 5.2.2, Figure 6).
 type AtomicResponse struct {
 	ID       uint32 // of the request
-	Original uint64 // what the word held before
+	Original uint64 // previous content of the word
 }
 
 // AppendTo appends the wire form of r to b.
@@ -115,7 +116,7 @@ func (r AtomicResponse) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, r.Original)
 }
 
-// ParseAtomicResponse decodes b, which is all that follows the DDP header. The
+// ParseAtomicResponse decodes b, the whole message behind the DDP header. The
 // error is ErrLength.
 func ParseAtomicResponse(b []byte) (AtomicResponse, error) {
 	if len(b) != AtomicResponseLen {

@@ -17,14 +17,14 @@ const (
 
 // Error types of LayerRDMA.
 const (
-	TypeCatastrophic = 0x0 // local; the code means nothing
+	TypeCatastrophic = 0x0 // local; the code has no meaning
 	TypeProtection   = 0x1 // Remote Protection Error
 	TypeOperation    = 0x2 // Remote Operation Error
 )
 
-// An Error is what a Terminate message says went wrong, at any of the three
-// layers. It is comparable, for errors.Is, and equals the ddp.Error or mpa.Error
-// of the same number there.
+// An Error is the error that a Terminate message reports, of any of the three
+// layers. It is comparable, for errors.Is, and equals the ddp.Error or
+// mpa.Error of the same number in their layers.
 type Error struct {
 	Layer uint8 // 4 bits
 	Type  uint8 // 4 bits
@@ -33,7 +33,7 @@ type Error struct {
 
 // The errors of RDMAP itself (RFC 5040, Section 4.8, Figure 9).
 var (
-	ErrCatastrophic = Error{LayerRDMA, TypeCatastrophic, 0x00} // a fault of this end's own
+	ErrCatastrophic = Error{LayerRDMA, TypeCatastrophic, 0x00} // a fault of this end
 
 	ErrInvalidSTag      = Error{LayerRDMA, TypeProtection, 0x00}
 	ErrBounds           = Error{LayerRDMA, TypeProtection, 0x01}
@@ -80,7 +80,7 @@ func (e Error) Error() string {
 	return fmt.Sprintf("error: layer %#x, type %#x, code %#02x", e.Layer, e.Type, e.Code)
 }
 
-// Defined tells whether a standard gives the number a meaning.
+// Defined reports whether a standard defines the number.
 func (e Error) Defined() bool {
 	switch {
 	case e.Layer == LayerDDP:
@@ -94,7 +94,7 @@ func (e Error) Defined() bool {
 	return ok
 }
 
-// Is makes e the same error as that of DDP or MPA with its number.
+// Is reports whether target is the error of DDP or MPA with the number of e.
 func (e Error) Is(target error) bool {
 	switch t := target.(type) {
 	case ddp.Error:
@@ -108,9 +108,10 @@ func (e Error) Is(target error) bool {
 func fromDDP(e ddp.Error) Error { return Error{LayerDDP, e.Type, e.Code} }
 func fromMPA(e mpa.Error) Error { return Error{LayerLLP, 0, uint8(e)} }
 
-// ErrorOf is the one place where an error becomes what a Terminate message says.
-// Faults of the peer that have no number of their own (ddp.ErrShort, ErrLength)
-// are ErrUnspecified; everything else is a fault of this end: ErrCatastrophic.
+// ErrorOf is the only function that converts an error to the error of a
+// Terminate message. Faults of the peer that have no number of their own
+// (ddp.ErrShort, ErrLength) become ErrUnspecified; every other error is a fault
+// of this end: ErrCatastrophic.
 func ErrorOf(err error) Error {
 	var (
 		own   Error
@@ -130,15 +131,15 @@ func ErrorOf(err error) Error {
 	return ErrCatastrophic
 }
 
-// Headers tells what a Terminate message for e carries of the segment at fault,
-// where there is one (RFC 5040, Section 4.8, Figure 10): its length and DDP
+// Headers reports which headers of the segment at fault, if any, a Terminate
+// message for e carries (RFC 5040, Section 4.8, Figure 10): its length and DDP
 // header, and, if it is an RDMA Read Request, its RDMAP header.
 //
-// Figure 10 gives Remote Operation Errors no RDMAP header, and Section 7.1, rule
-// 3, gives one to each error of a Read Request that was delivered. Both hold: a
-// message of another version or opcode is not known to be a Read Request, and
-// one of another length has no whole header. Errors that DDP finds come before
-// the delivery.
+// Figure 10 gives Remote Operation Errors no RDMAP header, and Section 7.1,
+// rule 3, gives a header to each error of a Read Request that was delivered.
+// Both hold: a message of another version or opcode is not known to be a Read
+// Request, and a message of another length has no whole header. Errors that DDP
+// finds come before the delivery.
 func (e Error) Headers() (ddpHeader, rdmapHeader bool) {
 	switch {
 	case e.Layer == LayerRDMA:

@@ -15,8 +15,8 @@ const (
 	QueueAtomic    = 3 // Atomic Responses
 )
 
-// An Opcode tells the kind of an RDMA message (RFC 5040, Section 4.1,
-// Figure 4; RFC 7306, Section 4.1, Figure 2).
+// An Opcode is the kind of an RDMA message (RFC 5040, Section 4.1, Figure 4;
+// RFC 7306, Section 4.1, Figure 2).
 type Opcode uint8
 
 // The opcodes of RFC 5040 and RFC 7306. SE means with Solicited Event.
@@ -36,7 +36,8 @@ const (
 	Opcodes = iota // their number
 )
 
-// kinds is the figures: the fields of DDP that each message uses.
+// kinds holds the content of these figures: the fields of DDP that each message
+// uses.
 var kinds = [...]struct {
 	name   string
 	tagged bool
@@ -85,26 +86,26 @@ func ImmediateOpcode(solicited bool) Opcode {
 	return OpImmediate
 }
 
-// Extension tells whether the message is one of RFC 7306's, which a peer that
-// has RFC 5040 alone does not know.
+// Extension reports whether the message is defined by RFC 7306. A peer that
+// implements only RFC 5040 does not know such a message.
 func (o Opcode) Extension() bool { return o >= OpImmediate && o <= OpAtomicResponse }
 
-// Immediate tells whether the message is Immediate Data.
+// Immediate reports whether the message is Immediate Data.
 func (o Opcode) Immediate() bool { return o == OpImmediate || o == OpImmediateSE }
 
-// Tagged tells whether the message uses the tagged buffer model.
+// Tagged reports whether the message uses the tagged buffer model.
 func (o Opcode) Tagged() bool { return int(o) < len(kinds) && kinds[o].tagged }
 
-// Invalidates tells whether the message carries an Invalidate STag.
+// Invalidates reports whether the message carries an Invalidate STag.
 func (o Opcode) Invalidates() bool { return o == OpSendInvalidate || o == OpSendSEInvalidate }
 
-// Solicited tells whether the message asks for an event at the peer.
+// Solicited reports whether the message requests an event at the peer.
 func (o Opcode) Solicited() bool {
 	return o == OpSendSE || o == OpSendSEInvalidate || o == OpImmediateSE
 }
 
-// The control octet: RV(2) Rsv(2) opcode(4). Rsv is sent as zero and not
-// checked (RFC 5040, Section 4.1).
+// The control byte: RV(2) Rsv(2) opcode(4). Rsv is sent as zero and not checked
+// (RFC 5040, Section 4.1).
 const (
 	version      = 0x1
 	versionShift = 6
@@ -113,8 +114,9 @@ const (
 
 func control(op Opcode) uint8 { return version<<versionShift | uint8(op) }
 
-// parseControl takes version 1 alone: that of the RDMA Consortium, 0, belongs to
-// its own MPA, which is not spoken here (RFC 5044, Appendix C.1).
+// parseControl accepts only version 1. Version 0, of the RDMA Consortium,
+// belongs to an MPA of its own, which is not supported here (RFC 5044, Appendix
+// C.1).
 func parseControl(octet uint8) (Opcode, error) {
 	if octet>>versionShift != version {
 		return 0, ErrVersion
@@ -136,8 +138,9 @@ func CheckTagged(h ddp.Tagged) (Opcode, error) {
 	return op, err
 }
 
-// CheckUntagged returns the opcode of the untagged segment behind h, which fits
-// its queue. The error is ddp.ErrInvalidQN, ErrVersion or ErrOpcode.
+// CheckUntagged returns the opcode of the untagged segment behind h. The opcode
+// belongs to the segment's queue. The error is ddp.ErrInvalidQN, ErrVersion or
+// ErrOpcode.
 func CheckUntagged(h ddp.Untagged) (Opcode, error) {
 	if h.QN > QueueAtomic {
 		return 0, ddp.ErrInvalidQN
@@ -149,6 +152,6 @@ func CheckUntagged(h ddp.Untagged) (Opcode, error) {
 	return op, err
 }
 
-// InvalidateSTag returns the STag that a Send whose opcode Invalidates asks to
-// invalidate. In other messages the field means nothing.
+// InvalidateSTag returns the STag that a Send with an Invalidates opcode asks
+// to invalidate. In other messages the field has no meaning.
 func InvalidateSTag(h ddp.Untagged) rdma.STag { return rdma.STag(h.RsvdULP4) }

@@ -9,18 +9,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// ReadRequestLen is the length of the RDMA Read Request header, in octets.
+// ReadRequestLen is the length of the RDMA Read Request header, in bytes.
 const ReadRequestLen = 28
 
-// ErrLength says that a message is not as long as its RDMAP header.
+// ErrLength reports that the length of a message differs from the length of its
+// RDMAP header.
 var ErrLength = errors.New("RDMAP: message is not of its header's length")
 
-// ReadRequest is the RDMA Read Request header (RFC 5040, Section 4.4,
-// Figure 6), which is all of the message.
+// ReadRequest is the RDMA Read Request header (RFC 5040, Section 4.4, Figure
+// 6), which is the whole message.
 type ReadRequest struct {
-	SinkSTag   rdma.STag // where the requester wants the data; opaque to the responder
+	SinkSTag   rdma.STag // the destination at the requester; opaque to the responder
 	SinkTO     uint64
-	Size       uint32    // in octets
+	Size       uint32    // in bytes
 	SourceSTag rdma.STag // the responder's buffer
 	SourceTO   uint64
 }
@@ -34,7 +35,7 @@ func (r ReadRequest) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, r.SourceTO)
 }
 
-// ParseReadRequest decodes b, which is all that follows the DDP header. The
+// ParseReadRequest decodes b, the whole message behind the DDP header. The
 // error is ErrLength.
 func ParseReadRequest(b []byte) (ReadRequest, error) {
 	if len(b) != ReadRequestLen {
@@ -49,8 +50,9 @@ func ParseReadRequest(b []byte) (ReadRequest, error) {
 	}, nil
 }
 
-// Advance returns what is left of r after n octets, at most r.Size, have been
-// sent: what a Terminate in the middle of a Read tells (RFC 5040, Section 4.8).
+// Advance returns the rest of r after n bytes, at most r.Size, have been sent.
+// A Terminate in the middle of a Read carries this rest (RFC 5040, Section
+// 4.8).
 func (r ReadRequest) Advance(n uint32) ReadRequest {
 	r.SinkTO += uint64(n)
 	r.SourceTO += uint64(n)
@@ -60,14 +62,14 @@ func (r ReadRequest) Advance(n uint32) ReadRequest {
 
 // A Source is the buffer that a responder found for a Read's SourceSTag.
 type Source struct {
-	TO       uint64 // tagged offset of its first octet
-	Len      uint64 // in octets
+	TO       uint64 // tagged offset of its first byte
+	Len      uint64 // in bytes
 	Readable bool   // the peer may read it
 }
 
-// Check tells whether r lies within its source (RFC 5040, Section 7.2). The
-// error is ErrAccess, ErrTOWrap or ErrBounds. A Read of no octets passes with
-// any SourceSTag and SourceTO (Section 5.2.1), so the caller need not look for a
+// Check reports whether r lies within its source (RFC 5040, Section 7.2). The
+// error is ErrAccess, ErrTOWrap or ErrBounds. An empty Read passes with any
+// SourceSTag and SourceTO (Section 5.2.1), so the caller need not find a
 // buffer.
 func (r ReadRequest) Check(src Source) error {
 	switch {
@@ -79,8 +81,8 @@ func (r ReadRequest) Check(src Source) error {
 	return checkRange(src.TO, src.Len, r.SourceTO, uint64(r.Size))
 }
 
-// checkRange tells whether the n octets at offset to lie within the buffer of
-// length octets whose first is at base. The error is ErrTOWrap or ErrBounds.
+// checkRange reports whether the n bytes at offset to lie within the buffer of
+// length bytes that starts at base. The error is ErrTOWrap or ErrBounds.
 func checkRange(base, length, to, n uint64) error {
 	err := ddp.CheckRange(ddp.Buffer{TO: base, Len: length}, to, n)
 	switch {

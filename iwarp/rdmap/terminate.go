@@ -7,8 +7,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
 )
 
-// Lengths of the Terminate header, in octets: the control word and reserved
-// bits, and the most that can follow.
+// Lengths of the Terminate header, in bytes: the control word and reserved
+// bits, and the longest header.
 const (
 	terminateMin    = 4
 	TerminateMaxLen = terminateMin + 2 + ddp.UntaggedLen + ReadRequestLen
@@ -18,11 +18,11 @@ const (
 type Layout uint8
 
 // The layouts. Linux siw on little-endian hosts swaps layer and type, and puts
-// M, D and R at the wrong end of their octet.
+// M, D and R at the wrong end of their byte.
 const (
 	LayoutRFC    Layout = iota // RFC 5040, Figures 7 and 8
 	LayoutSiw                  // siw's
-	LayoutEither               // nothing tells; Cause is by RFC 5040, SiwCause by siw
+	LayoutEither               // ambiguous; Cause is by RFC 5040, SiwCause by siw
 )
 
 // Terminate is the header of a Terminate message (RFC 5040, Section 4.8):
@@ -39,33 +39,32 @@ type Terminate struct {
 
 	// HasLength is bit M: SegmentLen is valid.
 	HasLength bool
-	// SegmentLen is the length of the segment at fault, in octets: header
-	// and payload. (siw counts the payload alone.)
+	// SegmentLen is the length of the segment at fault, in bytes: header and
+	// payload. (siw counts only the payload.)
 	SegmentLen uint16
 
-	// DDPHeader is the header of the segment at fault, or nil. It is
-	// ddp.TaggedLen or ddp.UntaggedLen octets by its own T bit.
+	// DDPHeader is the header of the segment at fault, or nil. Its length is
+	// ddp.TaggedLen or ddp.UntaggedLen, according to its T bit.
 	DDPHeader []byte
-	// RDMAPHeader is the Read Request header at fault, or nil. It is
-	// ReadRequestLen octets.
+	// RDMAPHeader is the Read Request header at fault, or nil. Its length is
+	// ReadRequestLen.
 	RDMAPHeader []byte
 
-	// Layout tells how a received message was read. AppendTo writes
-	// LayoutRFC.
+	// Layout is the layout of a received message. AppendTo writes LayoutRFC.
 	Layout Layout
 }
 
-// The bits of octet 2. siw has them at the other end.
+// The bits of byte 2. siw has them at the other end.
 const (
 	flagM, siwM = 0x80, 0x01
 	flagD, siwD = 0x40, 0x02
 	flagR, siwR = 0x20, 0x04
 )
 
-// NewTerminate returns the message for an error that segment caused, with what
-// Figure 10 wants of it. The segment is the part that is at hand, from its first
-// octet, of length octets; it is nil where none is at fault. The result aliases
-// it.
+// NewTerminate returns the message for an error that segment caused, with the
+// headers that Figure 10 demands. segment is the available part of a segment of
+// length bytes, from its first byte; it is nil if no segment is at fault. The
+// result aliases segment.
 func NewTerminate(cause Error, segment []byte, length int) Terminate {
 	t := Terminate{Cause: cause}
 	wantDDP, wantRDMAP := cause.Headers()
@@ -84,8 +83,8 @@ func isReadRequest(segment []byte) bool {
 	return !ddp.IsTagged(segment[0]) && segment[1]&opcodeMask == uint8(OpReadRequest)
 }
 
-// AppendTo appends the wire form of t to b. A length is there with a DDP header
-// even where HasLength is false, and then not valid.
+// AppendTo appends the wire form of t to b. With a DDP header the length field
+// is present even if HasLength is false, but then it is not valid.
 func (t Terminate) AppendTo(b []byte) []byte {
 	var flags uint8
 	if t.HasLength {
@@ -105,10 +104,10 @@ func (t Terminate) AppendTo(b []byte) []byte {
 	return append(b, t.RDMAPHeader...)
 }
 
-// ParseTerminate decodes b, which is all that follows the DDP header, in
-// RFC 5040's layout or siw's. What goes beyond the headers that M, D and R
-// announce is ignored, for a sender may fill absent ones with zeros (RFC 5040,
-// Section 7.1). The error is ErrLength.
+// ParseTerminate decodes b, the whole message behind the DDP header, in RFC
+// 5040's layout or siw's. Bytes beyond the headers that M, D and R announce are
+// ignored, since a sender may fill absent headers with zeros (RFC 5040, Section
+// 7.1). The error is ErrLength.
 func ParseTerminate(b []byte) (Terminate, error) {
 	if len(b) < terminateMin {
 		return Terminate{}, fmt.Errorf("%w: %d of %d octets", ErrLength, len(b), terminateMin)
@@ -120,7 +119,7 @@ func ParseTerminate(b []byte) (Terminate, error) {
 		if err == nil {
 			return siw, nil
 		}
-		// then they are reserved bits, which do not count
+		// the bits are reserved bits then, which are ignored
 	}
 	err := t.parseHeaders(b[terminateMin:], b[2]&flagM != 0, b[2]&flagD != 0, b[2]&flagR != 0)
 	if err != nil {
@@ -129,15 +128,16 @@ func ParseTerminate(b []byte) (Terminate, error) {
 	return t.guessLayout(b[2]), nil
 }
 
-// fromSiw tells whether octet 2 has bits where siw alone sets them.
+// fromSiw reports whether byte 2 has bits that only siw sets.
 func fromSiw(b []byte) bool {
 	return b[2]&(flagM|flagD|flagR) == 0 && b[2]&(siwM|siwD|siwR) != 0
 }
 
 func swapped(e Error) Error { return Error{Layer: e.Type, Type: e.Layer, Code: e.Code} }
 
-// guessLayout looks at a message with no header, where octet 2 does not tell:
-// siw's reading is the better one if it alone names a defined error.
+// guessLayout decides the layout of a message without headers, which byte 2
+// does not reveal: siw's reading is preferred if it alone names a defined
+// error.
 func (t Terminate) guessLayout(flags uint8) Terminate {
 	other := swapped(t.Cause)
 	switch {
@@ -174,12 +174,13 @@ func (t *Terminate) parseHeaders(b []byte, m, d, r bool) error {
 	return nil
 }
 
-// SiwCause returns the error as siw would mean it, where Layout is
-// LayoutEither. RFC 6581's numbers, which are the ones that collide, come
-// before any other message; siw's come after one.
+// SiwCause returns the error in siw's reading, if Layout is LayoutEither. Only
+// the numbers of RFC 6581 collide with siw's: they come before any other
+// message, siw's come after one.
 func (t Terminate) SiwCause() Error { return swapped(t.Cause) }
 
-// Opcode returns the opcode of the segment at fault, if the message tells.
+// Opcode returns the opcode of the segment at fault, if the message contains
+// it.
 func (t Terminate) Opcode() (op Opcode, ok bool) {
 	if t.DDPHeader == nil {
 		return 0, false

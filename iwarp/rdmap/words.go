@@ -8,7 +8,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// String tells a person what happened, and to which message.
+// String describes, for a person, the error and the message that caused the
+// error.
 func (t Terminate) String() string {
 	s := t.Cause.Error()
 	if t.Layout == LayoutEither {
@@ -26,7 +27,7 @@ func (t Terminate) String() string {
 	return s
 }
 
-// describe names the segment at fault, whose version may be the fault.
+// describe names the segment at fault. The fault may be the segment's version.
 func describe(header []byte) string {
 	op := Opcode(header[1] & opcodeMask)
 	if ddp.IsTagged(header[0]) {
@@ -40,13 +41,13 @@ func describe(header []byte) string {
 	return s
 }
 
-// describeRead tells what an RDMA Read Request asks for, or the rest of it.
+// describeRead describes the range of an RDMA Read Request, or of its rest.
 func describeRead(header []byte) string {
 	return fmt.Sprintf("of %d octets from %s to %s",
 		binary.BigEndian.Uint32(header[12:]), place(header[16:]), place(header))
 }
 
-// place names the place in memory that b starts with.
+// place names the place in memory encoded at the start of b.
 func place(b []byte) string {
 	return fmt.Sprintf("STag %v, TO %#x", rdma.STag(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint64(b[4:]))
 }

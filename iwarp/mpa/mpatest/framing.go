@@ -1,6 +1,5 @@
-// Package mpatest frames ULPDUs as RFC 5044 describes it, one octet after the
-// other, to compare package mpa and what is built on it with. It shares no code
-// with them.
+// Package mpatest frames ULPDUs literally as RFC 5044 describes, byte by byte,
+// as a reference for package mpa and its users. It shares no code with them.
 package mpatest
 
 import (
@@ -12,16 +11,16 @@ import (
 // A Stream is one direction of a connection in full operation.
 type Stream struct {
 	Markers, CRC bool
-	At           int // octets that have gone, the Markers included
+	At           int // bytes so far, the Markers included
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Frame returns the octets of the FPDU around ulpdu that comes next, and goes on
-// behind it.
+// Frame returns the bytes of the next FPDU, with the given ULPDU, and moves
+// behind the FPDU.
 func (s *Stream) Frame(ulpdu []byte) []byte {
 	out := make([]byte, 0, len(ulpdu)+len(ulpdu)/100+32)
-	start := -1 // of the ULPDU_Length field, in out
+	start := -1 // offset of the ULPDU_Length field in out
 	marker := func() {
 		if !s.Markers || (s.At+len(out))%512 != 0 {
 			return
@@ -56,10 +55,10 @@ func (s *Stream) Frame(ulpdu []byte) []byte {
 	return out
 }
 
-// Lacks returns how many octets the FPDU that b begins with lacks for certain, or
-// 0 where it lacks none.
+// Lacks returns a lower bound of how many bytes are missing in b of the FPDU
+// that b begins with, or 0 if the FPDU is complete.
 func (s *Stream) Lacks(b []byte) int {
-	plain, size, length := 0, 2, 0 // octets that are no Markers: there, in all
+	plain, size, length := 0, 2, 0 // bytes except Markers: present, in total
 	for i := 0; i < len(b); i++ {
 		if s.Markers && (s.At+i)%512 == 0 {
 			i += 3
@@ -78,9 +77,9 @@ func (s *Stream) Lacks(b []byte) int {
 	return size - plain
 }
 
-// Cut returns the ULPDU of the FPDU that b begins with, and how many octets the
-// FPDU takes, or 0 where b does not hold all of it. It goes on behind the FPDU,
-// which must be as Frame makes it.
+// Cut returns the ULPDU of the FPDU that b begins with, and the length of the
+// FPDU, or 0 if b does not hold the whole FPDU. It moves behind the FPDU, which
+// must equal the result of Frame.
 func (s *Stream) Cut(b []byte) (ulpdu []byte, n int, err error) {
 	if s.Lacks(b) > 0 {
 		return nil, 0, nil
