@@ -1,14 +1,15 @@
-// Package exports is exports(5), the file in which administrators of Linux say
-// which directories a server exports, to whom, and how: its syntax, what its
-// options mean, and which of several clients on a line a host is.
+// Package exports reads exports(5), the file in which administrators of Linux
+// list the directories that a server exports, with their clients and options.
+// It knows the syntax, the meaning of the options, and which of several clients
+// on a line applies to a host.
 //
-//	file ──Parse──▶ Export: path, Clients ──Find──▶ the Client that an address is
+//	file ──Parse──▶ Export: path, Clients ──Find──▶ the Client for an address
 //	                                         │
-//	                                         └─ Names: what hosts are called (Resolver)
+//	                                         └─ Names: names of hosts (Resolver)
 //
-// Parse takes the file as nfs-utils does, and refuses with a remedy what this
-// server does not have. It reports all that is wrong, with line and column.
+// Parse reads the file as nfs-utils does, and refuses, with a remedy, features
+// that this server does not have. It reports all errors, with line and column.
 //
 // The package must not know file systems, the NFS protocol or connections:
-// nfsserver asks it who a peer is, and does what the Options say.
+// nfsserver asks it for the client entry of a peer, and applies the Options.
 package exports

@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// An Error is what is wrong, or strange, at one place of a file.
+// An Error is an error, or a warning, at one position of a file.
 type Error struct {
 	File      string
-	Line, Col int    // from 1; Col in octets
-	What      string // and what to change, behind a semicolon
+	Line, Col int    // from 1; Col in bytes
+	What      string // and the remedy, after a semicolon
 }
 
-// Error returns FILE:LINE:COL: what; remedy.
+// Error returns FILE:LINE:COL: error; remedy.
 func (e *Error) Error() string { return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.What) }
 
-// A report gathers what is found in a file.
+// A report collects the findings in a file.
 type report struct {
 	file     string
-	errs     []*Error // maxErrors at most
-	more     int      // errors beside them
+	errs     []*Error // at most maxErrors
+	more     int      // number of further errors
 	warnings []*Error
 }
 
@@ -43,7 +43,7 @@ func (r *report) warn(p position, format string, args ...any) {
 	}
 }
 
-// err is all errors as one, in the order of their places, or nil.
+// err returns all errors as one, in the order of their positions, or nil.
 func (r *report) err() error {
 	slices.SortStableFunc(r.errs, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))

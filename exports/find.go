@@ -7,30 +7,30 @@ import (
 	"slices"
 )
 
-// Names tells what hosts are called. A Resolver is one.
+// Names resolves the names of hosts. A Resolver is one.
 type Names interface {
-	// NamesOf returns the names of a host, in lower case and without a dot at
-	// the end, that lead back to its address; none where it has none. The
-	// error tells that this is not known now.
+	// NamesOf returns the names of a host that lead back to its address, in
+	// lower case and without a final dot. It returns none if the host has none,
+	// and an error if this is unknown now.
 	NamesOf(ctx context.Context, a netip.Addr) ([]string, error)
 
-	// AddrsOf returns the addresses of the host of a name; none where there
-	// is none. The error tells that this is not known now.
+	// AddrsOf returns the addresses of a named host. It returns none if there
+	// is no such host, and an error if this is unknown now.
 	AddrsOf(ctx context.Context, name string) ([]netip.Addr, error)
 }
 
-// ranks are the kinds in the order in which exports(5) asks them, whatever
-// their order on the line. Of one rank, the first on the line counts.
+// ranks are the kinds in the order in which exports(5) matches them, regardless
+// of their order on the line. Within a rank, the first on the line wins.
 var ranks = [][]Kind{{Address, Name}, {Network}, {Wildcard}, {Any}}
 
-// Find returns the index of the client that a host is, or -1 where it is none,
-// and whether names counted, whose meaning may change. Without names, no host
-// has one. The error tells that it depends on a name that is not known now: no
-// later entry may be taken then, since it may allow more than the one that the
-// host is.
+// Find returns the index of the client that matches a host, or -1 if none does.
+// It also reports whether names were used, because their meaning may change. If
+// names is nil, no host has a name. An error means that the result depends on a
+// name that is unknown now. The caller must not use a later entry then, because
+// that entry may permit more than the right one.
 func Find(ctx context.Context, clients []Client, a netip.Addr, names Names) (i int, named bool, err error) {
-	// An IPv4 client of a socket for both families has a mapped address, and
-	// no prefix contains an address with a zone.
+	// An IPv4 client of a socket for both families has a mapped address, and no
+	// prefix contains an address with a zone.
 	q := question{ctx: ctx, addr: a.Unmap().WithZone(""), names: names}
 	for _, rank := range ranks {
 		for i := range clients {
@@ -44,18 +44,18 @@ func Find(ctx context.Context, clients []Client, a netip.Addr, names Names) (i i
 	return -1, q.named, nil
 }
 
-// A question is which client an address is.
+// A question is a search for the client that matches an address.
 type question struct {
 	ctx   context.Context
 	addr  netip.Addr
 	names Names
 
-	named bool     // names counted
-	known []string // what the host is called, once named that way
+	named bool     // names were used
+	known []string // the names of the host, once asked is set
 	asked bool
 }
 
-// is tells whether the host is of h.
+// is reports whether h matches the host.
 func (q *question) is(h *Host) (bool, error) {
 	switch h.Kind {
 	case Any:

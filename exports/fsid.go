@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// An FSID is what identifies an export in the place of its path. The zero
-// value is none.
+// An FSID identifies an export in place of its path. The zero value means none.
 type FSID struct {
 	kind   fsidKind
 	number uint32
@@ -24,14 +23,14 @@ const (
 	fsidUUID
 )
 
-// ParseFSID understands a number (decimal, 0x or 0 in front as in C), "root",
-// which is 0, and a UUID of 32 hexadecimal digits with any hyphens and colons
-// between them.
+// ParseFSID parses a number (decimal, 0x or 0 in front as in C), "root", which
+// is 0, or a UUID of 32 hexadecimal digits with any hyphens and colons between
+// them.
 func ParseFSID(word string) (f FSID, ok bool) {
 	if word == "root" {
 		word = "0"
 	}
-	if !strings.Contains(word, "_") { // which Go takes and C does not
+	if !strings.Contains(word, "_") { // which Go accepts and C does not
 		if n, err := strconv.ParseUint(word, 0, 32); err == nil {
 			return FSID{kind: fsidNumber, number: uint32(n)}, true
 		}
@@ -45,10 +44,10 @@ func ParseFSID(word string) (f FSID, ok bool) {
 	return f, true
 }
 
-// Set tells whether there is one.
+// Set reports whether f is not the zero value.
 func (f FSID) Set() bool { return f.kind != fsidNone }
 
-// String returns f as exports(5) writes it; empty for none.
+// String returns f in the syntax of exports(5); empty for none.
 func (f FSID) String() string {
 	switch f.kind {
 	case fsidNumber:
@@ -61,7 +60,7 @@ func (f FSID) String() string {
 	}
 }
 
-// ID returns what stands for f in file handles; 0 for none.
+// ID returns the number for f in file handles; 0 for none.
 func (f FSID) ID() uint32 {
 	if !f.Set() {
 		return 0
@@ -71,8 +70,8 @@ func (f FSID) ID() uint32 {
 	return max(h.Sum32(), 1)
 }
 
-// Attr returns what attributes of files have as fsid, as with knfsd: the
-// number, or the halves of the UUID folded into one.
+// Attr returns the fsid of file attributes, as in knfsd: the number, or the two
+// halves of the UUID combined.
 func (f FSID) Attr() uint64 {
 	if f.kind == fsidUUID {
 		return binary.BigEndian.Uint64(f.uuid[:]) ^ binary.BigEndian.Uint64(f.uuid[8:])

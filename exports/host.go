@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Kind is a way of saying which hosts are meant.
+// A Kind is a way of specifying hosts.
 type Kind uint8
 
 // The kinds.
@@ -16,18 +16,19 @@ const (
 	Any      Kind = iota // every host
 	Address              // one address
 	Network              // all addresses with a prefix
-	Name                 // the addresses that a name has
-	Wildcard             // hosts whose name is of a pattern
+	Name                 // the addresses of a name
+	Wildcard             // hosts whose name matches a pattern
 )
 
-// A Host is the hosts that an entry is for. The zero value is all of them.
+// A Host specifies the hosts to which an entry applies. The zero value means
+// all hosts.
 type Host struct {
 	Kind Kind
-	Net  netip.Prefix // of an Address, which is a prefix of all bits, or a Network
+	Net  netip.Prefix // of an Address, with a prefix of all bits, or of a Network
 	Name string       // of a Name or Wildcard, in lower case
 }
 
-// String returns h as exports(5) writes it.
+// String returns h in the syntax of exports(5).
 func (h Host) String() string {
 	switch h.Kind {
 	case Address:
@@ -49,10 +50,9 @@ func InNetwork(p netip.Prefix) Host {
 	return Host{Kind: Network, Net: p.Masked()}
 }
 
-// ParseHost understands what stands in front of the parenthesis: "*" or
-// nothing, an address, a network with its prefix length or mask, a name, or a
-// name with the wildcards *, ? and [...]. The error says what to write
-// instead.
+// ParseHost parses the text before the parenthesis: "*" or nothing, an address,
+// a network with its prefix length or mask, a name, or a name with the
+// wildcards *, ? and [...]. The error says how to correct it.
 func ParseHost(w string) (Host, error) {
 	switch {
 	case w == "" || w == "*":
@@ -99,7 +99,7 @@ func parseNetwork(w string) (Host, error) {
 	return InNetwork(netip.PrefixFrom(a, bits)), nil
 }
 
-// maskBits returns the length in bits of a prefix of a that is given as a
+// maskBits returns the prefix length in bits for addresses like a, given as a
 // number or as a mask.
 func maskBits(a netip.Addr, length string) (bits int, ok bool) {
 	if mask, err := netip.ParseAddr(length); err == nil && mask.BitLen() == a.BitLen() {
@@ -109,8 +109,8 @@ func maskBits(a netip.Addr, length string) (bits int, ok bool) {
 	return int(n), err == nil && int(n) <= a.BitLen() && length[0] != '+'
 }
 
-// contiguous returns how many ones a mask has; false where there is one behind
-// a zero.
+// contiguous returns how many ones a mask has, or false if a one follows a
+// zero.
 func contiguous(mask []byte) (ones int, ok bool) {
 	ended := false
 	for _, b := range mask {
@@ -154,8 +154,8 @@ func parseName(w string) (Host, error) {
 	return h, nil
 }
 
-// nameOctet tells whether names of hosts have c: those of DNS, and the
-// underscore.
+// nameOctet reports whether c may be in a host's name: the characters of DNS,
+// and the underscore.
 func nameOctet(c byte) bool {
 	return c == '-' || c == '.' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z'
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// flags are the options without a value. Those that do nothing are of things
-// that this server always does or never has.
+// flags are the options without a value. Options without effect concern
+// behavior that this server always, or never, has.
 var flags = map[string]func(o *Options){
 	"ro":               func(o *Options) { o.ReadOnly = true },
 	"rw":               func(o *Options) { o.ReadOnly = false },
@@ -27,17 +27,17 @@ var flags = map[string]func(o *Options){
 	"hide":             func(o *Options) { o.NoHide = false },
 	"exclusive":        func(o *Options) { o.Exclusive = true },
 
-	"wdelay":         func(*Options) {}, // writes are gathered by the kernel's page cache
+	"wdelay":         func(*Options) {}, // the kernel's page cache gathers writes
 	"no_wdelay":      func(*Options) {},
-	"secure_locks":   func(*Options) {}, // there are no locks
+	"secure_locks":   func(*Options) {}, // the server has no locks
 	"insecure_locks": func(*Options) {},
 	"auth_nlm":       func(*Options) {},
 	"no_auth_nlm":    func(*Options) {},
 	"no_pnfs":        func(*Options) {}, // of NFS version 4.1
-	"acl":            func(*Options) {}, // they are served
+	"acl":            func(*Options) {}, // ACLs are always served
 }
 
-// values are the options with a value. Their errors say what to write.
+// values are the options with a value. Their errors say how to correct it.
 var values = map[string]func(o *Options, value string) error{
 	"anonuid": func(o *Options, v string) (err error) { o.AnonUID, err = parseID(v); return err },
 	"anongid": func(o *Options, v string) (err error) { o.AnonGID, err = parseID(v); return err },
@@ -59,7 +59,7 @@ var values = map[string]func(o *Options, value string) error{
 	},
 }
 
-// refused are options of exports(5) that promise what this server does not have.
+// refused are options of exports(5) that promise features this server lacks.
 var refused = map[string]string{
 	"mp":             "this server does not look whether a directory is a mount point; take it out, and start the server behind the mount",
 	"mountpoint":     "this server does not look whether a directory is a mount point; take it out, and start the server behind the mount",
@@ -71,8 +71,8 @@ var refused = map[string]string{
 	"xprtsec":        "this server has no TLS; take it out",
 }
 
-// parseID understands a number as exportfs does, which has taken -2 for a user
-// since long ago. -1 is nobody: system calls take it for "as before".
+// parseID parses a number as exportfs does, which has long accepted -2 for a
+// user. -1 is refused: system calls take it for "unchanged".
 func parseID(v string) (ID, error) {
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil || n < -2 || n == -1 || n >= 1<<32-1 {
@@ -81,7 +81,7 @@ func parseID(v string) (ID, error) {
 	return NewID(uint32(n)), nil
 }
 
-// set does what one option says.
+// set applies one option.
 func (o *Options) set(option string) error {
 	name, value, valued := strings.Cut(option, "=")
 	if why, ok := refused[name]; ok {
@@ -108,20 +108,20 @@ func (o *Options) set(option string) error {
 	}
 }
 
-// A Client is one entry behind a path: hosts, and what they may do.
+// A Client is one entry after a path: hosts, and their options.
 type Client struct {
 	Host    Host
 	Options Options
 }
 
-// Everyone is the clients of an export that treats all hosts alike.
+// Everyone returns the clients of an export that treats all hosts alike.
 func Everyone(o Options) []Client { return []Client{{Options: o}} }
 
-// String returns c as exports(5) writes it.
+// String returns c in the syntax of exports(5).
 func (c Client) String() string { return c.Host.String() + "(" + c.Options.String() + ")" }
 
-// Nobody is the user and group that stand for callers without an identity
-// where anonuid and anongid say nothing.
+// Nobody is the user and group of callers without an identity, unless anonuid
+// and anongid are set.
 const Nobody = 65534
 
 // An ID is the number of a user or a group. The zero value is Nobody's.

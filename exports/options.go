@@ -2,26 +2,26 @@ package exports
 
 import "strings"
 
-// Options are what a client may do, and how it is done for it. The zero value
-// is rw,sync,secure,root_squash,no_all_squash,no_subtree_check; exports(5) has
-// ro for its default, which Parse fills in.
+// Options are the rights of a client, and how its calls are done. The zero
+// value is rw,sync,secure,root_squash,no_all_squash,no_subtree_check. The
+// default of exports(5) is ro, which Parse sets.
 type Options struct {
 	ReadOnly     bool // ro: no changes
-	Async        bool // async: answered before data are on stable storage
+	Async        bool // async: reply before data is on stable storage
 	Insecure     bool // insecure: from any port, not only from those below 1024
-	NoRootSquash bool // no_root_squash: user 0 and group 0 stay what they are
+	NoRootSquash bool // no_root_squash: user 0 and group 0 stay unchanged
 	AllSquash    bool // all_squash: everybody is AnonUID and AnonGID
-	SubtreeCheck bool // subtree_check: objects moved out of the directory are out of reach
-	CrossMnt     bool // crossmnt: there are to be no mounts below that clients would miss
-	NoHide       bool // nohide: as above, said of the mount below
-	Exclusive    bool // exclusive: only this server changes what is in the directory
+	SubtreeCheck bool // subtree_check: objects moved out of the directory are inaccessible
+	CrossMnt     bool // crossmnt: there must be no mounts below, because clients would not see them
+	NoHide       bool // nohide: the same, stated for the mount below
+	Exclusive    bool // exclusive: only this server changes the directory
 
-	AnonUID, AnonGID ID // who callers without an identity are
+	AnonUID, AnonGID ID // identity of callers without one
 
-	FSID FSID // of the export, whoever the client is
+	FSID FSID // of the export, for all clients
 }
 
-// String returns the options as exports(5) writes them, in full.
+// String returns all options in the syntax of exports(5).
 func (o Options) String() string {
 	pick := func(b bool, yes, no string) string {
 		if b {

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// A File is what a file says.
+// A File is the content of an exports file.
 type File struct {
 	Exports  []Export // in the order of their first lines
-	Warnings []*Error // what is served otherwise than it may be meant
+	Warnings []*Error // entries whose effect may differ from their intent
 }
 
-// An Export is a directory and its clients, of all lines that have its path.
+// An Export is a directory and its clients, from all lines with its path.
 type Export struct {
-	Path    string // absolute and clean, at most 1024 octets
+	Path    string // absolute and clean, at most 1024 bytes
 	Clients []Client
 	Line    int // the first
 }
 
-// FSID returns the identity that the clients' options give e, or none.
+// FSID returns the identity from the clients' options, or none.
 func (e *Export) FSID() FSID {
 	for _, c := range e.Clients {
 		if c.Options.FSID.Set() {
@@ -30,8 +30,8 @@ func (e *Export) FSID() FSID {
 	return FSID{}
 }
 
-// String returns f as a file that says the same, one line for each client,
-// without what had no effect.
+// String returns an equivalent file, one line for each client, without entries
+// that had no effect.
 func (f *File) String() string {
 	var b strings.Builder
 	for _, e := range f.Exports {
@@ -42,7 +42,7 @@ func (f *File) String() string {
 	return b.String()
 }
 
-// quote writes a path so that it is one word.
+// quote escapes a path so that it is one word.
 func quote(path string) string {
 	var b strings.Builder
 	for _, c := range []byte(path) {
@@ -55,8 +55,8 @@ func quote(path string) string {
 	return b.String()
 }
 
-// Parse understands a file of exports(5). name is what errors call it. The
-// error is all Errors joined; there is no File then.
+// Parse parses a file of exports(5). Errors use name for the file. The error
+// joins all Errors; the File is nil then.
 func Parse(name string, text []byte) (*File, error) {
 	p := parser{
 		report: report{file: name},
@@ -82,7 +82,7 @@ type parser struct {
 	file   File
 	seen   map[string]int // paths, and their index in file
 	known  map[entry]bool
-	fsids  map[FSID]string // and whose they are
+	fsids  map[FSID]string // and their paths
 	hidden []hidden
 }
 
@@ -92,14 +92,14 @@ type entry struct {
 	host Host
 }
 
-// line takes the words of a line: a path, perhaps options for all that follow,
+// line parses the words of a line: a path, possibly options for all clients,
 // and clients.
 func (p *parser) line(words []word) {
 	at := words[0].from
 	name, err := exportPath(words[0].text)
 	if err != nil {
 		p.fail(at, "%v", err)
-		return // a path that is forgotten would make every client an error
+		return // otherwise every client would be an error
 	}
 	i, ok := p.seen[name]
 	if !ok {
@@ -134,7 +134,7 @@ func exportPath(w string) (string, error) {
 	return path.Clean(w), nil
 }
 
-// client takes HOST or HOST(OPTIONS).
+// client parses HOST or HOST(OPTIONS).
 func (p *parser) client(e *Export, w word, o Options) {
 	c := Client{Options: o}
 	host, open := w, strings.IndexByte(w.text, '(')
@@ -163,7 +163,7 @@ func (p *parser) client(e *Export, w word, o Options) {
 	p.add(e, c, w.from)
 }
 
-// options takes a list of options. One comma may end it.
+// options parses a list of options, which may end with a comma.
 func (p *parser) options(w word, o *Options) {
 	for w.text != "" {
 		n := strings.IndexByte(w.text, ',')
@@ -177,7 +177,7 @@ func (p *parser) options(w word, o *Options) {
 	}
 }
 
-// add gives e one more client.
+// add adds a client to e.
 func (p *parser) add(e *Export, c Client, at position) {
 	if p.known[entry{e.Path, c.Host}] {
 		p.warn(at, "%s is exported to %s twice, and the first counts; take one out", e.Path, c.Host)
@@ -191,7 +191,8 @@ func (p *parser) add(e *Export, c Client, at position) {
 	e.Clients = append(e.Clients, c)
 }
 
-// identify holds that an export has one identity, and no other has it.
+// identify checks that an export has only one identity, and shares it with no
+// other.
 func (p *parser) identify(e *Export, f FSID, at position) {
 	if !f.Set() {
 		return
@@ -207,13 +208,14 @@ func (p *parser) identify(e *Export, f FSID, at position) {
 	p.fsids[f] = e.Path
 }
 
-// hidden is an export that is to be seen from the one above it.
+// hidden is an export with nohide, which makes it visible within the export
+// above.
 type hidden struct {
 	path string
 	at   position
 }
 
-// checkHidden refuses nohide where it would have an effect with knfsd.
+// checkHidden refuses nohide if knfsd would give it an effect.
 func (p *parser) checkHidden() {
 	for _, h := range p.hidden {
 		for dir := path.Dir(h.path); ; dir = path.Dir(dir) {

@@ -11,35 +11,35 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/lookupcache"
 )
 
-// A Lookup asks the name service; *net.Resolver is one.
+// A Lookup queries the name service; *net.Resolver is one.
 type Lookup interface {
 	LookupAddr(ctx context.Context, addr string) (names []string, err error)
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// A Resolver remembers what the name service says. Nobody waits for an answer
-// that was known within the hour: it is used once more while it is asked for
-// again. It may be used by many goroutines at once.
+// A Resolver caches the answers of the name service. No call waits for an
+// answer that was known within the hour: the old answer is used while a new
+// query runs. A Resolver is safe for concurrent use.
 type Resolver struct {
 	lookup  Lookup
 	answers *lookupcache.Answers[query, answer]
 }
 
-// A query is one of both.
+// A query is for an address or for a name.
 type query struct {
 	addr netip.Addr
 	name string
 }
 
-// An answer is to a query of an address, or of a name. What the slices hold does
-// not change.
+// An answer is the answer to a query for an address, or for a name. The content
+// of the slices does not change.
 type answer struct {
 	names []string
 	addrs []netip.Addr
 }
 
-// NewResolver returns a Resolver that asks l, or the host's name service if that
-// is nil. log is told of failures; nil means none.
+// NewResolver returns a Resolver that queries l, or the host's name service if
+// l is nil. Failures are written to log; nil means none.
 func NewResolver(l Lookup, log *slog.Logger) *Resolver {
 	if l == nil {
 		l = net.DefaultResolver
@@ -62,16 +62,16 @@ func NewResolver(l Lookup, log *slog.Logger) *Resolver {
 	return r
 }
 
-// Close ends all lookups. Names are unknown from then on.
+// Close stops all lookups. Names are unknown from then on.
 func (r *Resolver) Close() { r.answers.Close() }
 
-// NamesOf is of Names.
+// NamesOf implements Names.
 func (r *Resolver) NamesOf(ctx context.Context, a netip.Addr) ([]string, error) {
 	got, err := r.answers.Of(ctx, query{addr: a})
 	return got.names, err
 }
 
-// AddrsOf is of Names.
+// AddrsOf implements Names.
 func (r *Resolver) AddrsOf(ctx context.Context, name string) ([]netip.Addr, error) {
 	got, err := r.answers.Of(ctx, query{name: name})
 	return got.addrs, err
@@ -87,7 +87,7 @@ func (r *Resolver) ask(ctx context.Context, q query) (a answer, none bool, err e
 	return a, len(a.names)+len(a.addrs) == 0, err
 }
 
-// addrs asks for the addresses of a name.
+// addrs looks up the addresses of a name.
 func (r *Resolver) addrs(ctx context.Context, name string) ([]netip.Addr, error) {
 	addrs, err := r.lookup.LookupNetIP(ctx, "ip", name)
 	if err != nil {
@@ -99,8 +99,9 @@ func (r *Resolver) addrs(ctx context.Context, name string) ([]netip.Addr, error)
 	return addrs, nil
 }
 
-// names asks for the names of an address, and whether each leads back to it:
-// whoever has a network may write any name into its reverse zone.
+// names looks up the names of an address that lead back to the address. The
+// check is needed because the owner of a network may write any name into its
+// reverse zone.
 func (r *Resolver) names(ctx context.Context, a netip.Addr) (confirmed []string, err error) {
 	names, err := r.lookup.LookupAddr(ctx, a.String())
 	if err != nil {
@@ -122,7 +123,7 @@ func (r *Resolver) names(ctx context.Context, a netip.Addr) (confirmed []string,
 	return confirmed, nil
 }
 
-// unlessNone returns err, but nil where it says that there is no such name.
+// unlessNone returns err, or nil if err means that there is no such name.
 func unlessNone(err error) error {
 	if e, ok := errors.AsType[*net.DNSError](err); ok && e.IsNotFound {
 		return nil

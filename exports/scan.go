@@ -2,27 +2,27 @@ package exports
 
 import "bytes"
 
-// A position is a place in a file. A word has one for each of its octets.
+// A position is a position in a file. A word has one for each of its bytes.
 type position struct{ line, col int32 }
 
-// A word is what stands between blanks, without its quotes and with its escapes
+// A word is the text between blanks, without its quotes and with its escapes
 // resolved.
 type word struct {
 	text string
 	from position
-	at   []position // of each octet of text, and of what follows the last
+	at   []position // of each byte of text, and of the end
 }
 
-// cut is a word's text without its first n octets.
+// cut returns w without its first n bytes.
 func (w word) cut(n int) word { return word{text: w.text[n:], from: w.at[n], at: w.at[n:]} }
 
-// until is the first n octets of a word.
+// until returns the first n bytes of w.
 func (w word) until(n int) word { return word{text: w.text[:n], from: w.from, at: w.at[:n+1]} }
 
-// A scanner takes a file apart, as nfs-utils does: blanks separate words,
-// quotes around any part of a word keep blanks in it, \ooo is an octet in octal,
-// a backslash at a line's end is a blank and goes on with the next line, and #
-// at the start of a word begins a comment.
+// A scanner splits a file into words, as nfs-utils does: blanks separate words,
+// quotes around any part of a word keep blanks in it, \ooo is a byte in octal,
+// a backslash at a line's end is a blank and continues the line, and # at the
+// start of a word begins a comment.
 type scanner struct {
 	report *report
 	rest   []byte
@@ -33,8 +33,8 @@ func newScanner(r *report, text []byte) *scanner {
 	return &scanner{report: r, rest: text, pos: position{1, 1}}
 }
 
-// peek returns the next octet, which a backslash and the line's end behind it
-// are one of: n is how many there are in the file, 0 at its end.
+// peek returns the next byte, and the number n of bytes for it in the file, 0
+// at the end. A backslash and the following line end count as one blank.
 func (s *scanner) peek() (c byte, n int) {
 	switch {
 	case len(s.rest) == 0:
@@ -59,7 +59,7 @@ func (s *scanner) skip(n int) {
 
 func isBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' && c != '\n' }
 
-// line returns the words of the next line that has any; none at the end.
+// line returns the words of the next non-empty line, or none at the end.
 func (s *scanner) line() (words []word) {
 	for {
 		c, n := s.peek()
@@ -79,8 +79,8 @@ func (s *scanner) line() (words []word) {
 	}
 }
 
-// comment skips up to the line's end. A backslash in front of that does not
-// make the next line part of the comment, as with nfs-utils.
+// comment skips to the line's end. A backslash before that does not continue
+// the comment, as in nfs-utils.
 func (s *scanner) comment() {
 	n := bytes.IndexByte(s.rest, '\n')
 	if n < 0 {
@@ -130,7 +130,7 @@ func (s *scanner) finish(w word, text []byte) word {
 	return w
 }
 
-// octal tells whether b begins with three octal digits.
+// octal reports whether b begins with three octal digits.
 func octal(b []byte) bool {
 	if len(b) < 3 {
 		return false

@@ -2,8 +2,8 @@ package exports
 
 import "strings"
 
-// validPattern tells whether each bracket of a pattern is closed, around
-// something.
+// validPattern reports whether each bracket of a pattern is closed and not
+// empty.
 func validPattern(p string) bool {
 	for {
 		open := strings.IndexByte(p, '[')
@@ -21,10 +21,11 @@ func validPattern(p string) bool {
 	}
 }
 
-// matches tells whether a name is of a valid pattern: * is any characters, dots
-// too, ? is one, [a-z] is one of a list, [^a-z] or [!a-z] one that is not in it.
+// matches reports whether a name matches a valid pattern: * is any characters,
+// dots too, ? is a single one, [a-z] one of a list, [^a-z] or [!a-z] one that
+// is not in the list.
 func matches(pattern, name string) bool {
-	// What the last * took is made longer where the rest does not fit.
+	// If the rest does not match, the last * takes one more character.
 	star, taken, starred := "", "", false
 	for {
 		rest, ok := "", false
@@ -53,8 +54,8 @@ func matches(pattern, name string) bool {
 	}
 }
 
-// class takes a list in brackets from the front of p, and tells whether c is of
-// it. It is not ok where there is no such list.
+// class parses a list in brackets at the start of p, and reports whether c is
+// in the list. It returns ok = false if there is no such list.
 func class(p string, c byte) (in bool, rest string, ok bool) {
 	list := p[1:]
 	not := strings.HasPrefix(list, "^") || strings.HasPrefix(list, "!")

@@ -17,10 +17,10 @@ import (
 
 // HandlerExport returns the file system of a go-nfs handler for an Export: the
 // file system that the handler mounts as "/". It uses the handler's file
-// handles, which may have at most 44 bytes. A longer handle of the root is an
-// error of HandlerExport; any other longer handle, or an empty one of the root,
-// is an error of the call that needs it. Several calls may use the handler at
-// once, as go-nfs's connections do; changes are done one at a time.
+// handles, which may have 1 to 44 bytes. Another length is an error of
+// HandlerExport for the root's handle, and of the call that needs the handle
+// for any other. Several calls may use the handler at once, as go-nfs's
+// connections do; changes are done one at a time.
 //
 // The handler is not asked whether a client may mount; Export.Clients decides.
 // Package vfs/billy describes the limits of file systems that do not know their

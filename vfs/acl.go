@@ -2,8 +2,8 @@ package vfs
 
 import "context"
 
-// ACLTag says whom an entry of an access control list is for, with the numbers
-// of Linux's extended attributes.
+// ACLTag says to which users an entry of an access control list applies, with
+// the numbers of Linux's extended attributes.
 type ACLTag uint16
 
 // The values of ACLTag.
@@ -16,26 +16,26 @@ const (
 	ACLOther    ACLTag = 0x20 // everyone else
 )
 
-// An ACLEntry grants rights to those whom its tag and ID name.
+// An ACLEntry grants rights to the users given by its tag and ID.
 type ACLEntry struct {
 	Tag  ACLTag
-	ID   uint32 // of ACLUser and ACLGroup; else 0
+	ID   uint32 // of ACLUser and ACLGroup; otherwise 0
 	Perm uint8  // read 4, write 2, execute 1
 }
 
-// An ACL is an access control list as POSIX 1003.1e has it. Nil is none: the
-// mode says all.
+// An ACL is an access control list as in POSIX 1003.1e. Nil means that the
+// object has none: its mode is complete.
 type ACL []ACLEntry
 
 // ACLs is an FS that has access control lists.
 type ACLs interface {
-	// GetACL returns the access list of h, and the default list, which only
-	// directories can have: what new objects in them begin with. No right
-	// is needed.
+	// GetACL returns the access list of h, and the default list, from which new
+	// objects in a directory get their list. Only directories have a default
+	// list. GetACL needs no right.
 	GetACL(ctx context.Context, c *Cred, h Handle) (access, def ACL, a MaybeAttr, err error)
 
-	// SetACL changes the lists that are not nil. One without entries takes
-	// the object's away. The access list sets the mode too; one that says
-	// what a mode can say is not kept beside it.
+	// SetACL changes the lists that are not nil. A list without entries removes
+	// the object's list. The access list sets the mode too. An access list that
+	// is equivalent to a mode is not stored.
 	SetACL(ctx context.Context, c *Cred, h Handle, access, def *ACL) (MaybeAttr, error)
 }

@@ -9,20 +9,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 )
 
-// MaxHandle is the length in octets of the longest Handle. NFSv3 gives 64
-// octets to a file handle (RFC 1813, Section 2.5); the rest is for the
-// export's identity and a seal.
+// MaxHandle is the length in bytes of the longest Handle. NFSv3 gives 64 bytes
+// to a file handle (RFC 1813, Section 2.5); the rest is for the export's
+// identity and a seal.
 const MaxHandle = 44
 
-// A Handle names a file system object for as long as it exists, whatever its
-// names are and however often the server is restarted. Handles are
-// comparable: equal handles name the same object.
+// A Handle identifies a file system object for as long as the object exists,
+// across renames and restarts of the server. Handles are comparable: equal
+// handles identify the same object.
 type Handle struct {
 	n uint8
 	b [MaxHandle]byte
 }
 
-// NewHandle makes a Handle of its octets; false if there are more than
+// NewHandle makes a Handle of b. It returns false if b is longer than
 // MaxHandle.
 func NewHandle(b []byte) (h Handle, ok bool) {
 	if len(b) > MaxHandle {
@@ -32,16 +32,16 @@ func NewHandle(b []byte) (h Handle, ok bool) {
 	return h, true
 }
 
-// AppendTo appends the handle's octets to b.
+// AppendTo appends the handle's bytes to b.
 func (h *Handle) AppendTo(b []byte) []byte { return append(b, h.b[:h.n]...) }
 
-// Len returns the number of octets.
+// Len returns the number of bytes.
 func (h *Handle) Len() int { return int(h.n) }
 
-// A Cred is in whose name an operation is done.
+// A Cred is the identity of an operation's caller.
 type Cred struct {
 	UID, GID uint32
-	Groups   []uint32 // beside GID
+	Groups   []uint32 // besides GID
 }
 
 // Type is the type of an object.
@@ -74,8 +74,8 @@ type Attr struct {
 	Nlink uint32
 	UID   uint32
 	GID   uint32
-	Size  uint64 // octets
-	Used  uint64 // octets of storage
+	Size  uint64 // bytes
+	Used  uint64 // bytes of storage
 	Rdev  Dev
 	FSID  uint64
 	// FileID is unique within FSID.
@@ -83,14 +83,14 @@ type Attr struct {
 	Atime, Mtime, Ctime Time
 }
 
-// A MaybeAttr is attributes that could perhaps not be had.
+// A MaybeAttr holds attributes that may be unavailable.
 type MaybeAttr struct {
 	OK bool
 	Attr
 }
 
-// A PreAttr is what a client needs of the attributes before a change, to tell
-// whether its cache was current (RFC 1813, wcc_attr).
+// A PreAttr is the part of the attributes before a change that a client needs
+// to check whether its cache was current (RFC 1813, wcc_attr).
 type PreAttr struct {
 	OK           bool
 	Size         uint64
@@ -104,23 +104,24 @@ type WCC struct {
 	After  MaybeAttr
 }
 
-// SetTime says what becomes of a time stamp.
+// SetTime says how a timestamp changes.
 type SetTime uint8
 
-// What becomes of a time stamp, with the numbers of RFC 1813's time_how.
+// The values of SetTime, with the numbers of RFC 1813's time_how.
 const (
 	DontChange SetTime = iota
 	SetToServer
 	SetToClient
 )
 
-// A SetAttr is a change of attributes. A nil or DontChange field stays.
+// A SetAttr is a change of attributes. A nil or DontChange field leaves its
+// attribute unchanged.
 type SetAttr struct {
 	Mode, UID, GID *uint32
 	Size           *uint64
 	AtimeHow       SetTime
 	MtimeHow       SetTime
-	Atime, Mtime   Time // where SetToClient
+	Atime, Mtime   Time // used with SetToClient
 }
 
 // Access rights as RFC 1813, Section 3.3.4, numbers them.
@@ -133,8 +134,7 @@ const (
 	AccessExecute
 )
 
-// Stable is how far a write must have come before it is answered (RFC 1813,
-// stable_how).
+// Stable is how stable a write must be before the reply (RFC 1813, stable_how).
 type Stable uint32
 
 // The values of Stable.
@@ -165,10 +165,9 @@ type CreateHow struct {
 type Entry struct {
 	FileID uint64
 	Name   []byte // valid during the call
-	Cookie uint64 // where to go on behind this entry
+	Cookie uint64 // continues the listing after this entry
 
-	// Handle and Attr are there where they were asked for and could be
-	// had.
+	// Handle and Attr are set if they were requested and are available.
 	HasHandle bool
 	Handle    Handle
 	Attr      MaybeAttr
@@ -181,26 +180,26 @@ type Made struct {
 	Dir    WCC
 }
 
-// An FSStat is the space of a file system, in octets and in files. Avail is
-// what the caller may use.
+// An FSStat is the space of a file system, in bytes and in files. Avail is the
+// part that the caller may use.
 type FSStat struct {
 	TotalBytes, FreeBytes, AvailBytes uint64
 	TotalFiles, FreeFiles, AvailFiles uint64
 }
 
-// A PathConf is the limits of names (RFC 1813, Section 3.3.20).
+// A PathConf holds the limits of names (RFC 1813, Section 3.3.20).
 type PathConf struct {
 	LinkMax, NameMax uint32
-	NoTrunc          bool // long names are refused, not cut
+	NoTrunc          bool // long names are refused, not truncated
 	ChownRestricted  bool // only the superuser changes owners
 	CaseInsensitive  bool
 	CasePreserving   bool
 }
 
-// An FS is a file system that is served. All methods may be called by many
-// goroutines at once. Where a method returns WCC or MaybeAttr, they are as
-// good as can be had beside an error too. Names are octets other than NUL
-// and '/', not necessarily text.
+// An FS is a file system to serve. All methods are safe for concurrent use.
+// Methods that return WCC or MaybeAttr return them with an error too, as far as
+// available. Names consist of any bytes except NUL and '/', and are not
+// necessarily text.
 //
 // Changes other than Write are on stable storage when a method returns.
 type FS interface {
@@ -209,36 +208,36 @@ type FS interface {
 
 	GetAttr(ctx context.Context, c *Cred, h Handle) (Attr, error)
 
-	// SetAttr changes attributes. With guard, only where the object's
-	// ctime is *guard; else ErrNotSync.
+	// SetAttr changes attributes. If guard is not nil and the object's ctime is
+	// not *guard, it changes nothing and returns ErrNotSync.
 	SetAttr(ctx context.Context, c *Cred, h Handle, s SetAttr, guard *Time) (WCC, error)
 
-	// Lookup finds name in dir; "." and ".." are names too, the latter not
-	// leading out of the export.
+	// Lookup finds name in dir. "." and ".." are names too; ".." does not lead
+	// out of the export.
 	Lookup(ctx context.Context, c *Cred, dir Handle, name string) (h Handle, obj, dirAttr MaybeAttr, err error)
 
-	// Access returns which of the rights in mask c has.
+	// Access returns the rights in mask that c has.
 	Access(ctx context.Context, c *Cred, h Handle, mask uint32) (uint32, MaybeAttr, error)
 
 	ReadLink(ctx context.Context, c *Cred, h Handle) (string, MaybeAttr, error)
 
-	// Read fills p from offset off on; n < len(p) without an error only
-	// at the end of the file. eof tells that the octet behind the last
-	// one read is past the end.
+	// Read fills p from offset off on. Without an error, n < len(p) only at the
+	// end of the file. eof reports that the file ends after the last byte read.
 	Read(ctx context.Context, c *Cred, h Handle, p []byte, off uint64) (n int, eof bool, a MaybeAttr, err error)
 
-	// Write writes p at offset off, at least as stable as asked, and
-	// returns how stable. With an error, n octets were written all the
-	// same: if n is not 0, RFC 1813 wants an answer without the error.
+	// Write writes p at offset off, at least as stably as how, and returns the
+	// actual stability. Even with an error, n bytes were written: if n is not
+	// 0, RFC 1813 requires a reply without the error.
 	Write(ctx context.Context, c *Cred, h Handle, p []byte, off uint64, how Stable) (n int, done Stable, w WCC, err error)
 
-	// Commit puts what was written to the range on stable storage; count
-	// 0 means to the end.
+	// Commit puts the data written to the range on stable storage; count 0
+	// means to the end of the file.
 	Commit(ctx context.Context, c *Cred, h Handle, off uint64, count uint32) (WCC, error)
 
-	// WriteVerifier changes whenever unstable writes may have been lost:
-	// at each start of the server, and after a failed Commit. The answer
-	// to a Write carries what it was before the call, to a Commit after.
+	// WriteVerifier changes whenever unstable writes may have been lost: at
+	// each start of the server, and after a failed Commit. The reply to a Write
+	// carries the verifier from before the call, the reply to a Commit the one
+	// from after it.
 	WriteVerifier() uint64
 
 	Create(ctx context.Context, c *Cred, dir Handle, name string, how CreateHow) (Made, error)
@@ -252,73 +251,74 @@ type FS interface {
 	Rename(ctx context.Context, c *Cred, from Handle, fromName string, to Handle, toName string) (fromDir, toDir WCC, err error)
 	Link(ctx context.Context, c *Cred, h, dir Handle, name string) (obj MaybeAttr, dirWCC WCC, err error)
 
-	// ReadDir calls fn for each entry behind cookie (0: from the start),
-	// "." and ".." included, until fn returns false. verifier is 0 with
-	// cookie 0, else what ReadDir returned with the cookie; ErrBadCookie
-	// tells that the cookie means nothing any more. plus asks for handles
-	// and attributes.
+	// ReadDir calls fn for each entry after cookie (0: from the start),
+	// including "." and "..", until fn returns false. verifier must be 0 with
+	// cookie 0, and otherwise the value that ReadDir returned with the cookie;
+	// ErrBadCookie means that the cookie is no longer valid. plus requests
+	// handles and attributes.
 	ReadDir(ctx context.Context, c *Cred, dir Handle, cookie, verifier uint64, plus bool, fn func(*Entry) bool) (dirAttr MaybeAttr, newVerifier uint64, eof bool, err error)
 
 	StatFS(ctx context.Context, c *Cred, h Handle) (FSStat, MaybeAttr, error)
 	PathConf(ctx context.Context, c *Cred, h Handle) (PathConf, MaybeAttr, error)
 
-	// Close gives all resources back, but for what a Mapper has lent, which
-	// goes when it is given back. No method may be under way.
+	// Close releases all resources, except memory lent by a Mapper, which is
+	// released when it is returned. No other method may be running.
 	Close() error
 }
 
-// A Mapper is an FS that can lend the data of files where they lie.
+// A Mapper is an FS that can lend the data of files without copying.
 type Mapper interface {
-	// Map is Read of up to n octets without a copy. The buffer's memory is a
-	// mapping: it shows what is written to the file while it is lent, and
-	// what lies behind the end of a file that is cut short meanwhile, or
-	// cannot be read from its medium, is not there any more, so that only
-	// the kernel may read it, and the buffer's owner is a buf.Rereader; up to
-	// the end of the last page there are zeros. There are attributes with a
-	// buffer. Nil, without an error, tells to use Read: the data would have to
-	// be waited for, or are too few to be worth it.
+	// Map is Read of up to n bytes without a copy. The buffer's memory is a
+	// mapping: it shows writes to the file while it is lent. If the file is
+	// truncated meanwhile, or its medium fails, parts of the memory become
+	// unreadable. So only the kernel may read it, and the buffer's owner is a
+	// buf.Rereader. Up to the end of the last page the memory after the file's
+	// end is zero. Attributes come with a buffer. A nil buffer without an error
+	// means that the caller must use Read: the data is not in memory, or too
+	// short to be worth it.
 	Map(ctx context.Context, c *Cred, h Handle, off uint64, n int) (b *buf.Buf, eof bool, a MaybeAttr, err error)
 }
 
-// A Container is an FS of which objects can be moved out by others while clients
-// still have handles of them.
+// A Container is an FS from which other processes can move objects away while
+// clients have handles of them.
 type Container interface {
-	// Within tells whether h lies below the root: whether a path leads
-	// there through directories that c may search. ESTALE: none does.
+	// Within checks that h lies below the root: that a path leads to it through
+	// directories that c may search. It returns ESTALE if none does.
 	Within(ctx context.Context, c *Cred, h Handle) error
 }
 
-// An Identifier is an FS whose objects can be told from each other by whatever
-// handle, name or export they are reached.
+// An Identifier is an FS that recognizes an object under any handle, name or
+// export.
 type Identifier interface {
-	// AppendKey appends octets that name h's object, and no other object that
-	// there is, in all Identifiers of the process: two that serve the same
-	// files of the host give an object the same key. It makes no system call
-	// for an object in use. EOPNOTSUPP: the file system cannot tell.
+	// AppendKey appends a key that identifies h's object among all objects of
+	// all Identifiers of the process: two Identifiers that serve the same files
+	// of the host return the same key for an object. It makes no system call
+	// for an object in use. It returns EOPNOTSUPP if the file system cannot
+	// identify objects.
 	AppendKey(b []byte, h Handle) ([]byte, error)
 }
 
-// A Leaser is an FS that hears of changes that others are about to make to the
-// data of a file, behind its back.
+// A Leaser is an FS that learns of changes that other processes are about to
+// make to the data of a file.
 type Leaser interface {
-	// Lease asks that broken be called, at most once, when somebody else is
-	// about to open the file for writing, or to cut it short. He waits until
-	// release is called, but not for ever: with a host, /proc/sys/fs/lease-break-time.
-	// broken has a goroutine of its own and may wait; it may be called before
-	// Lease returns, and still be under way, or yet to come, when release
-	// does.
+	// Lease asks the FS to call broken, at most once, when another process is
+	// about to open the file for writing, or to truncate it. That process waits
+	// until release is called, but not forever: on a host, for
+	// /proc/sys/fs/lease-break-time. broken runs in its own goroutine and may
+	// wait. It may be called before Lease returns, and may be running, or may
+	// even start, after release has returned.
 	//
-	// EAGAIN: somebody has the file open for writing. EMFILE: there is no room
-	// for a lease. EOPNOTSUPP: none is to be had of this file. EACCES: c may
-	// not read it.
+	// EAGAIN: the file is open for writing. EMFILE: there is no room for a
+	// lease. EOPNOTSUPP: the file cannot have leases. EACCES: c may not read
+	// the file.
 	//
-	// The FS itself writes to the file only after release: before, it is
-	// EAGAIN, and breaks the lease. A lease tells nothing of changes of
-	// attributes and names. release may be called more than once.
+	// The FS itself writes to the file only after release: an earlier write
+	// fails with EAGAIN, and breaks the lease. A lease does not report changes
+	// of attributes and names. release may be called more than once.
 	Lease(ctx context.Context, c *Cred, h Handle, broken func()) (release func(), err error)
 }
 
-// Errors for which the host has no number.
+// Errors for which the host has no errno.
 var (
 	ErrBadHandle = errors.New("vfs: not a handle of this file system")
 	ErrNotSync   = errors.New("vfs: attributes changed since the guard was read")
@@ -326,9 +326,9 @@ var (
 	ErrBadType   = errors.New("vfs: type cannot be made")
 )
 
-// CheckName refuses what cannot be one component of a path, with the errors of
-// RFC 1813, Section 3.2: EACCES for the empty name and for one with "/" or NUL in
-// it, ENAMETOOLONG for one of more than limit octets.
+// CheckName refuses a name that cannot be one component of a path, with the
+// errors of RFC 1813, Section 3.2: EACCES for the empty name and for a name
+// with "/" or NUL, ENAMETOOLONG for a name of more than limit bytes.
 func CheckName(name string, limit int) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "/\x00"):
@@ -339,5 +339,5 @@ func CheckName(name string, limit int) error {
 	return nil
 }
 
-// IsDots tells whether a name is "." or "..", which each directory has.
+// IsDots reports whether a name is "." or "..", which every directory has.
 func IsDots(name string) bool { return name == "." || name == ".." }
