@@ -1,5 +1,5 @@
 // Package bootahead runs a test in a process whose CLOCK_BOOTTIME is ahead of
-// CLOCK_MONOTONIC, as it is after the machine has slept. It is for tests alone.
+// CLOCK_MONOTONIC, as after a sleep of the machine. It is for tests only.
 package bootahead
 
 import (
@@ -14,16 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// By is by how much the clocks are apart, at least; they are twice that.
+// By is the least difference between the clocks; the actual difference is twice
+// that.
 const By = time.Hour
 
 // env is set in the process.
 const env = "BOOTAHEAD_CHILD"
 
-// limit is for how long the process may run.
+// limit is the longest run time of the process.
 const limit = time.Minute
 
-// Run runs f, a test of that name, in another process, in a time namespace of its own.
+// Run runs f, a test of that name, in another process with a separate time
+// namespace.
 func Run(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(env) != "" {
@@ -42,7 +44,7 @@ func Run(t *testing.T, f func(t *testing.T)) {
 	}
 }
 
-// apart returns by how much the clocks differ.
+// apart returns the difference between the clocks.
 func apart() time.Duration {
 	var boot, mono unix.Timespec
 	if err := errors.Join(unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot), unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono)); err != nil {
@@ -51,8 +53,8 @@ func apart() time.Duration {
 	return time.Duration(boot.Nano() - mono.Nano())
 }
 
-// child runs the test again, from a thread whose children are in another namespace, and
-// that ends with its goroutine.
+// child runs the test again, from a thread whose children are in another
+// namespace. The thread ends with its goroutine.
 func child(t *testing.T) (out []byte, err error) {
 	done := make(chan struct{})
 	go func() {

@@ -19,26 +19,26 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A Bridge is an oncrpc.Service that has a server answer the calls. Its fields
-// are set before the first Serve. The oncrpc.Server in front of it takes records
-// of MaxRecord bytes.
+// A Bridge is an oncrpc.Service that passes calls to a server. Its fields must
+// be set before the first Serve. The oncrpc.Server in front of it must take
+// records of MaxRecord bytes.
 type Bridge struct {
-	// NFS makes the calls of all programs but MOUNT: an rpcrdma.Client.
+	// NFS makes the calls of all programs except MOUNT: an rpcrdma.Client.
 	NFS oncrpc.Caller
 
-	// Credits returns how many calls of NFS may be under way at a time, which
-	// the Bridge shares out between its clients; nil means that there is no
-	// bound.
+	// Credits returns how many NFS calls may be under way at a time; the Bridge
+	// shares them out between its clients. nil means no bound.
 	Credits func() int
 
-	// MOUNT makes those of MOUNT; nil means NFS.
+	// MOUNT makes the calls of MOUNT; nil means NFS.
 	MOUNT oncrpc.Caller
 
-	// Insecure takes calls from ports of 1024 and above too, which any user of
-	// the client's host may open. Else they are denied (AuthTooWeak).
+	// Insecure also accepts calls from ports of 1024 and above, which any user
+	// of the client's host may open. Otherwise such calls are denied
+	// (AuthTooWeak).
 	Insecure bool
 
-	// Log is told of calls that fail here; nil means slog.Default.
+	// Log gets calls that fail in the Bridge; nil means slog.Default.
 	Log *slog.Logger
 
 	start      sync.Once
@@ -49,14 +49,15 @@ type Bridge struct {
 
 var _ oncrpc.Service = (*Bridge)(nil)
 
-// errItem: a reply in which a data item is not where NFS has one.
+// errItem reports a reply whose data item is not at NFS's place.
 var errItem = errors.New("bridge: data item of a reply without its length")
 
-// Serve passes a call on (oncrpc.Service). What is no call goes nowhere: a
-// server could take it for a reply to a call of its own (RFC 8167).
+// Serve passes a call on (oncrpc.Service). It drops messages that are not
+// calls: a server could take such a message for a reply to a call of its own
+// (RFC 8167).
 //
-// Other versions of NFS than 3 are answered here. The server may have them, but
-// the bridge knows neither their data nor their sessions.
+// Serve itself refuses versions of NFS other than 3. The server may have them,
+// but the bridge knows neither their data nor their sessions.
 func (b *Bridge) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
 	c, ok := oncrpc.ParseCall(req.Msg)
 	switch {
@@ -77,10 +78,10 @@ func (b *Bridge) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 	}
 	rep.DropItem()
 	switch {
-	case ctx.Err() != nil: // nobody waits any more
+	case ctx.Err() != nil: // the caller has gone
 		return false
 	case errors.Is(err, rdma.ErrClosed), errors.Is(err, rpcrdma.ErrUnreachable):
-		// What became of the call is not known, so there is no answer.
+		// The fate of the call is unknown, so there is no answer.
 		b.complain("connection cut, for its server is away", &c, req.Peer, err)
 		if req.Peer.Cut != nil {
 			req.Peer.Cut(err)
@@ -93,7 +94,7 @@ func (b *Bridge) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 	return true
 }
 
-// relay makes the call, and its reply the client's.
+// relay makes the call, and passes its reply to the client.
 func (b *Bridge) relay(ctx context.Context, c *oncrpc.Call, req *oncrpc.Request, rep *oncrpc.Reply) error {
 	x, _ := b.exchanges.Get().(*oncrpc.Exchange)
 	if x == nil {
@@ -112,7 +113,7 @@ func (b *Bridge) relay(ctx context.Context, c *oncrpc.Call, req *oncrpc.Request,
 	return deliver(x, c, rep)
 }
 
-// call has the server make a call.
+// call makes a call to the server.
 func (b *Bridge) call(ctx context.Context, x *oncrpc.Exchange, peer *oncrpc.Peer) error {
 	if x.Prog == mount3.Program && b.MOUNT != nil {
 		return b.MOUNT.Call(ctx, x)
@@ -125,7 +126,7 @@ func (b *Bridge) call(ctx context.Context, x *oncrpc.Exchange, peer *oncrpc.Peer
 	return b.NFS.Call(ctx, x)
 }
 
-// deliver makes the reply to x that to the client's call c.
+// deliver turns the reply to x into the reply to the client's call c.
 func deliver(x *oncrpc.Exchange, c *oncrpc.Call, rep *oncrpc.Reply) error {
 	binary.BigEndian.PutUint32(x.Reply, c.XID)
 	rep.NoReplay = refused(x, c)
@@ -143,15 +144,15 @@ func deliver(x *oncrpc.Exchange, c *oncrpc.Call, rep *oncrpc.Reply) error {
 		rep.Head = append(rep.Head, x.Reply...)
 		return nil
 	}
-	// To TCP it is one whether a reply is head or item.
+	// TCP does not distinguish a reply's head and item.
 	rep.Item, x.Lent = x.Lent, nil
 	rep.Item.B = x.Reply
 	return nil
 }
 
-// itemLen returns the length of the data item in Sink, which is the last word of
-// the reply: each of NFS's items is the last of its results. The server may have
-// written the padding too (RFC 8166, Section 3.4.6.2).
+// itemLen returns the length of the data item in Sink. The length is the last
+// word of the reply, because every NFS item is the last of its results. The
+// server may have written the padding too (RFC 8166, Section 3.4.6.2).
 func itemLen(x *oncrpc.Exchange) (int, error) {
 	n := int64(binary.BigEndian.Uint32(x.Reply[len(x.Reply)-4:]))
 	if pad := int64(x.Placed) - n; pad < 0 || pad > int64(xdr.Pad(int(n))) {
@@ -160,8 +161,8 @@ func itemLen(x *oncrpc.Exchange) (int, error) {
 	return int(n), nil
 }
 
-// refused reports whether the server has not executed the call, or puts it off,
-// so that it may be executed when it comes again.
+// refused reports whether the server has not executed the call, or has
+// postponed it, so that a retransmission may be executed.
 func refused(x *oncrpc.Exchange, c *oncrpc.Call) bool {
 	r := xdr.NewReader(x.Reply)
 	if oncrpc.ReadReply(&r, c.XID) != nil {
@@ -170,7 +171,7 @@ func refused(x *oncrpc.Exchange, c *oncrpc.Call) bool {
 	return c.Prog == nfs3.Program && nfs3.Status(r.Uint32()) == nfs3.ErrJukebox
 }
 
-// complain logs what became of a call, but not of each.
+// complain logs the fate of a call, with a limited rate.
 func (b *Bridge) complain(what string, c *oncrpc.Call, peer *oncrpc.Peer, err error) {
 	now, last := time.Now().UnixNano(), b.complained.Load()
 	if now-last < int64(complainEvery) || !b.complained.CompareAndSwap(last, now) {

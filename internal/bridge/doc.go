@@ -1,5 +1,5 @@
-// Package bridge lets NFS clients that have TCP alone use a server that has NFS
-// over RDMA: it passes their calls on, and the replies back.
+// Package bridge lets NFS clients that only have TCP use a server with NFS over
+// RDMA: it passes on their calls, and the replies.
 //
 //	TCP clients            bridge                               server
 //	XID 7 ──┐                                                ┌─▶ NFS, and others
@@ -8,35 +8,39 @@
 //	               │              └────────────────────────────▶ MOUNT over TCP
 //	portmapper ◀───┘ Portmap                  Mount
 //
-// A call goes out as it came, credential and verifier included, and so does a
-// reply: the bridge is nobody of its own. Only XIDs are exchanged, as several
-// clients may use the same at a time. The line, which all clients share, never
-// uses one twice: to the server they are one client, and it must not take a call
-// of one for a retransmission of another's.
+// The bridge passes calls unchanged, credential and verifier included, and
+// likewise replies: it has no identity of its own. Only XIDs are replaced,
+// because several clients may use the same XID at a time. All clients share one
+// RDMA connection, which never reuses an XID. The server sees a single client,
+// and must not take one client's call for a retransmission of another's.
 //
 // # Trust
 //
-// To the server all calls come from the bridge's host, over RDMA, where it asks for no
-// reserved port. So the bridge does: what comes from another is denied, unless Insecure
-// says that the users of the clients' hosts are trusted.
+// To the server all calls come from the bridge's host over RDMA, and there the
+// server requires no reserved port. The bridge therefore requires one: it
+// denies calls from other ports, unless Insecure says that the users of the
+// clients' hosts are trusted.
 //
 // # Data
 //
-// What RFC 8267 lets travel apart from the message does so: the bytes of a WRITE
-// leave as a Read chunk from the buffer that the record was received in, and
-// those of a READ are placed in the buffer that the record of the reply is sent
-// from. Nothing is copied but heads of messages. Under RPCSEC_GSS nothing is
-// taken out of a message, which may be signed or sealed as a whole.
+// Items that RFC 8267 lets travel apart from the message do so. The bytes of a
+// WRITE leave as a Read chunk from the receive buffer of the record, and those
+// of a READ are placed in the buffer from which the record of the reply is
+// sent. Only heads of messages are copied. Under RPCSEC_GSS nothing is taken
+// out of a message, which may be signed or sealed as a whole.
 //
-// # Memory, and who waits
+// # Memory and waiting
 //
-// oncrpc.Server bounds calls for each client, and the bytes of long calls and
-// replies for all: what the Bridge offers the server comes from there. The server's
-// credits are shared out, so that no client has them all, nor those of one address.
-// A call has its memory before its turn, and with that waits for nobody but the
-// server. Calls wait for a server that is away for as long as the line does. Then the
-// client's connection is cut, as a server's end would have it: a client that insists
-// comes again, and no call is left behind here that might be executed after its retry.
+// oncrpc.Server bounds calls per client, and the bytes of long calls and
+// replies in total; the memory that the Bridge offers the server comes from
+// there. The Bridge shares out the server's credits, so that neither one client
+// nor one party has them all. A call has its memory before its turn, and then
+// waits only for the server. While a server is away, calls wait as long as the
+// RDMA connection does. After that the Bridge cuts the client's connection, as
+// the end of a server would. A client that still wants the call reconnects and
+// retries, and no old call remains in the bridge that might be executed after
+// the retry.
 //
-// The package must not know providers of RDMA, nor what calls do to files.
+// The package must not know providers of RDMA, nor the effect of calls on
+// files.
 package bridge

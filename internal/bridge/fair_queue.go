@@ -11,26 +11,26 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// fairQueue share out the calls that the server lets be under way at a time. A client
-// has up to share times as many as are free: all but a quarter where it is alone,
-// and where others are there too always less than all, so that who comes anew
-// finds something, however slow the calls of the others are. The same goes for the
-// clients of one party together, of whom there may be many, with partyShare. Of those
-// who wait the party with the fewest calls under way comes first, and of its clients
-// the one with the fewest.
+// fairQueue shares out the number of calls that the server allows under way. A
+// client may have up to share times as many calls as are free. A single client
+// thus gets all but a quarter. Several clients together always get less than
+// all, so that a new client finds free calls even if the others' calls are
+// slow. The same rule holds for the clients of one party together, with
+// partyShare. Among waiting clients, the party with the fewest calls under way
+// comes first, and within the party the client with the fewest.
 type fairQueue struct {
-	limit func() int // nil: there is none
+	limit func() int // nil: no limit
 
 	mu      sync.Mutex
 	running int
-	clients map[*oncrpc.Peer]*client // with calls that run or wait
-	parties map[netip.Prefix]*party  // of those
-	waiting []*client                // with calls that wait
+	clients map[*oncrpc.Peer]*client // with running or waiting calls
+	parties map[netip.Prefix]*party  // of these clients
+	waiting []*client                // with waiting calls
 	idle    []*client
 }
 
-// share is what a client may have for each call that nobody has, and partyShare what a
-// party may have.
+// share is how many calls a client may have for each free call; partyShare is
+// the same for a party.
 const (
 	share      = 3
 	partyShare = 7
@@ -40,7 +40,7 @@ const (
 type client struct {
 	party   *party
 	running int
-	queue   []chan struct{} // of calls that wait, closed when their turn comes
+	queue   []chan struct{} // of waiting calls, closed when their turn comes
 }
 
 // A party is all clients of one origin.
@@ -125,7 +125,7 @@ func (t *fairQueue) partyLocked(peer *oncrpc.Peer) *party {
 	return p
 }
 
-// fitsLocked reports whether c may have one more call under way.
+// fitsLocked reports whether c may start another call.
 func (t *fairQueue) fitsLocked(c *client) bool {
 	free := t.limit() - t.running
 	return free > 0 && c.running < share*free && c.party.running < partyShare*free
@@ -145,7 +145,8 @@ func (t *fairQueue) endLocked(peer *oncrpc.Peer, c *client) {
 	t.admitLocked()
 }
 
-// restLocked forgets a client that has nothing to wait for, or at all.
+// restLocked removes a client without waiting calls from the waiting list, and
+// forgets a client without any calls.
 func (t *fairQueue) restLocked(peer *oncrpc.Peer, c *client) {
 	if len(c.queue) > 0 {
 		return
@@ -167,7 +168,7 @@ func (t *fairQueue) waitNoMoreLocked(c *client) {
 	}
 }
 
-// admitLocked lets those go whose turn it is.
+// admitLocked starts the calls whose turn it is.
 func (t *fairQueue) admitLocked() {
 	for c := t.nextLocked(); c != nil; c = t.nextLocked() {
 		t.startLocked(c)
@@ -178,7 +179,7 @@ func (t *fairQueue) admitLocked() {
 	}
 }
 
-// nextLocked returns who is to have the next call under way, or nil.
+// nextLocked returns the client that may start the next call, or nil.
 func (t *fairQueue) nextLocked() (next *client) {
 	for _, c := range t.waiting {
 		if t.fitsLocked(c) && (next == nil || cmp.Or(cmp.Compare(c.party.running, next.party.running), cmp.Compare(c.running, next.running)) < 0) {

@@ -9,21 +9,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A Mount makes the calls of MOUNT where a search finds the program: on the RDMA
-// connection, or over TCP, as Linux's server has it. It is for use by many
-// goroutines, and implements oncrpc.Caller.
+// A Mount makes the calls of MOUNT to the place where a search finds the
+// program: on the RDMA connection, or over TCP, as with Linux's server. It
+// implements oncrpc.Caller and may be used by many goroutines.
 type Mount struct {
-	// Search says where to look. It stays as it is from the first call on.
+	// Search describes the search. It must not change after the first call.
 	Search nfsclient.MountSearch
 
 	mu    sync.Mutex
-	found *nfsclient.Mount // nil: not looked for, or lost
+	found *nfsclient.Mount // nil: not yet searched, or lost
 }
 
 var _ oncrpc.Caller = (*Mount)(nil)
 
-// Find looks for the program if it has not been found yet, and returns where it
-// is. Errors are those of nfsclient.MountSearch.
+// Find looks for the program unless it is already found, and returns its place.
+// Errors are those of nfsclient.MountSearch.
 func (m *Mount) Find(ctx context.Context) (at string, err error) {
 	found, err := m.find(ctx)
 	if err != nil {
@@ -32,9 +32,9 @@ func (m *Mount) Find(ctx context.Context) (at string, err error) {
 	return found.At(), nil
 }
 
-// Call makes a call (oncrpc.Caller). A TCP connection that has ended in the
-// meantime, as mountd ends those that are idle, is replaced: no procedure of
-// MOUNT does harm when it is executed twice.
+// Call makes a call (oncrpc.Caller). It replaces a TCP connection that has
+// ended in the meantime, because mountd closes idle connections. A repeated
+// call is harmless: no procedure of MOUNT does harm if executed twice.
 func (m *Mount) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	found, err := m.find(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (m *Mount) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	return found.Caller().Call(ctx, x)
 }
 
-// Close ends the connection, if there is one.
+// Close closes the connection, if any.
 func (m *Mount) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +60,7 @@ func (m *Mount) Close() error {
 	return m.found.Close()
 }
 
-// find searches, one caller at a time, for what each would find.
+// find searches for one caller at a time; the result serves all callers.
 func (m *Mount) find(ctx context.Context) (*nfsclient.Mount, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +74,7 @@ func (m *Mount) find(ctx context.Context) (*nfsclient.Mount, error) {
 	return m.found, nil
 }
 
-// lose forgets what was found, unless somebody else has done so.
+// lose forgets lost, unless another goroutine has already replaced it.
 func (m *Mount) lose(lost *nfsclient.Mount) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

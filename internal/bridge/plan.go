@@ -8,20 +8,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// xidLen is what the exchange puts in front of a call's bytes itself.
+// xidLen is the length of the XID, which the exchange itself puts in front of a
+// call's bytes.
 const xidLen = 4
 
-// plan makes x the call c, whose message is msg, and says what its reply may
-// become: what of both may travel apart, and how long the results can be (RFC
-// 8267, Section 4.1). What of a call cannot be read goes as it is, for the server
-// to refuse.
+// plan turns x into the call c, whose message is msg, and describes the
+// possible replies: which parts of both may travel apart, and the longest
+// results (RFC 8267, Section 4.1). Parts of a call that do not decode go
+// unchanged, and the server refuses them.
 func plan(x *oncrpc.Exchange, c *oncrpc.Call, msg []byte, rep *oncrpc.Reply) {
 	*x = oncrpc.Exchange{
 		Prog: c.Prog, Vers: c.Vers, Proc: c.Proc,
 		Relay: true, Args: msg[xidLen:],
 	}
 	switch {
-	case c.Args.Err() != nil: // the server says what is wrong, in a few words
+	case c.Args.Err() != nil: // the server reports the error, in a short reply
 	case c.Cred.Flavor == rpcmsg.AuthGSS:
 		x.MaxResults = sealedResults(c)
 	case c.Prog == nfs3.Program:
@@ -33,11 +34,11 @@ func plan(x *oncrpc.Exchange, c *oncrpc.Call, msg []byte, rep *oncrpc.Reply) {
 	}
 }
 
-// reserve waits for the memory that a long reply to x takes, as that of a data item
-// has been waited for: before the call's turn. Else calls that have their turns
-// could wait for those that have the memory, and they for a turn. What a transport
-// lends for a reply it counts until that has left. Reserve would keep a buffer too,
-// and the reply comes in one of its own.
+// reserve waits for the memory of a long reply to x before the call's turn, as
+// for the memory of a data item. Otherwise calls with a turn could wait for
+// memory that waiting calls hold. NewItem counts the memory that a transport
+// lends for a reply until the reply has left. Reserve would also keep a buffer,
+// but the reply arrives in its own buffer.
 func reserve(x *oncrpc.Exchange, rep *oncrpc.Reply) {
 	if n := oncrpc.MaxReplyHeader + x.MaxResults; x.Sink == nil && n > copied {
 		rep.NewItem(n)
@@ -45,8 +46,8 @@ func reserve(x *oncrpc.Exchange, rep *oncrpc.Reply) {
 	}
 }
 
-// planNFS is plan for NFS version 3. What a client says that it takes is more
-// than any server sends.
+// planNFS is plan for NFS version 3. The client's own limits in a call exceed
+// the results of any server.
 func planNFS(x *oncrpc.Exchange, c *oncrpc.Call, msg []byte, rep *oncrpc.Reply) {
 	var ulb nfs3.Binding
 	begin := c.Args.Offset()
@@ -56,7 +57,7 @@ func planNFS(x *oncrpc.Exchange, c *oncrpc.Call, msg []byte, rep *oncrpc.Reply) 
 	if item > 0 {
 		x.Sink = rep.NewItem(min(item, MaxPayload))
 	}
-	// It is the last of the arguments, with its padding.
+	// The item is the last of the arguments, with its padding.
 	if start, n := ulb.ArgItem(c.Proc, args); n > 0 && start+n+xdr.Pad(n) == len(args) {
 		pos := begin + start
 		x.Args, x.Item = msg[xidLen:pos], msg[pos:pos+n]
@@ -75,8 +76,8 @@ func sealedResults(c *oncrpc.Call) int {
 	return unknownResults
 }
 
-// mountResults bounds the results of procedures of MOUNT, whose first versions
-// have the same numbers for them.
+// mountResults bounds the results of MOUNT's procedures, whose numbers are the
+// same in all versions.
 func mountResults(proc uint32) int {
 	switch proc {
 	case mount3.ProcDump, mount3.ProcExport:

@@ -11,24 +11,26 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcbind"
 )
 
-// Portmap returns a portmapper that is found as own says, and that sends who wants
-// NFS or MOUNT to a TCP listener's address, and nobody anywhere else.
+// Portmap returns a portmapper that lists its own services as own says, and a
+// TCP listener's address for NFS and MOUNT, and nothing else.
 func Portmap(own []rpcbind.Service, at netip.AddrPort) *rpcbind.Portmapper {
 	return rpcbind.NewPortmapper(slices.Concat(own,
 		rpcbind.Services("tcp", at, nfs3.Program, nfs3.Version),
 		rpcbind.Services("tcp", at, mount3.Program, mount3.Version)))
 }
 
-// reservedPorts are those that only the superuser of a host may use.
+// reservedPorts is the end of the ports that only the superuser of a host may
+// use.
 const reservedPorts = 1024
 
-// errPort: the client may be any user of its host, and so may name any user in its calls.
+// errPort: the client may be any user of its host, and so may name any user in
+// its calls.
 var errPort = errors.New("a port of 1024 and above is any user's: have the client take a lower one, as root's mounts do, or allow all (mountrdma bridge --insecure)")
 
-// vouched reports whether the superuser of the client's host vouches for a call: the
-// server counts what comes over RDMA as if he did, and would not know better. What says
-// nothing of a user is for all, as with knfsd and rpc.mountd: NULL, and the lists of MOUNT. Nobody
-// has a Peer but clients of other processes.
+// vouched reports whether the superuser of the client's host vouches for a
+// call. The server assumes so for every call over RDMA, and cannot check. Calls
+// that name no user are for everyone, as with knfsd and rpc.mountd: NULL, and
+// the lists of MOUNT. Only clients of other processes have a Peer.
 func (b *Bridge) vouched(c *oncrpc.Call, peer *oncrpc.Peer) bool {
 	return b.Insecure || peer == nil || peer.Addr.Port() < reservedPorts || c.Proc == 0 ||
 		c.Prog == mount3.Program && (c.Proc == mount3.ProcDump || c.Proc == mount3.ProcExport)

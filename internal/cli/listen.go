@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ListenError says why an address cannot be listened on, and what to change.
-// off is a further remedy, or empty.
+// ListenError says why listening on an address failed, and how to fix that. off
+// is a further remedy, or empty.
 func ListenError(flag, addr string, err error, off string) error {
 	say := func(what, remedy string) error {
 		return fmt.Errorf("cannot listen on %s: %s; %s%s", addr, what, remedy, off)
@@ -26,7 +26,7 @@ func ListenError(flag, addr string, err error, off string) error {
 	}
 }
 
-// Open returns the ways that are open to other hosts.
+// Open returns the addresses of the ways that other hosts can reach.
 func Open(ways []Way) (addrs []string) {
 	for _, w := range ways {
 		if a, ok := w.Addr.(*net.TCPAddr); ok && !a.IP.IsLoopback() {

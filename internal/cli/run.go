@@ -21,14 +21,14 @@ const (
 	ExitUsage = 2 // the command line was not understood
 )
 
-// ErrReported is the error of a command that has said on standard error what
-// went wrong: there is nothing to add.
+// ErrReported is the error of a command that has already reported its failure
+// on standard error.
 var ErrReported = errors.New("reported already")
 
-// Run runs a program and returns its exit status. It prints the error, if there
-// is one, once. Commands below root must not have a PersistentPreRun.
+// Run runs a program and returns its exit status. It prints the error, if any,
+// once. Commands below root must not have a PersistentPreRun.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
-	started := false // errors before that are usage errors
+	started := false // earlier errors are usage errors
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
 	root.SilenceUsage = true // a port in use is no reason to print the flags
 	root.SilenceErrors = true
@@ -49,7 +49,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	return ExitError
 }
 
-// Cause is err without the operation and path that package os puts in front.
+// Cause returns err without the operation and path that package os adds.
 func Cause(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -60,16 +60,16 @@ func Cause(err error) error {
 	return err
 }
 
-// UntilSignal returns a context that SIGINT or SIGTERM ends, and whose cause says
-// which. A second one then
-// has its usual effect: it ends the process, which waits for nothing any more.
+// UntilSignal returns a context that SIGINT or SIGTERM ends; its cause names
+// the signal. A second signal then has its usual effect: it ends the process at
+// once.
 func UntilSignal() context.Context {
 	ctx, end := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2) // the second may come before the first is taken
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
 	go func() {
 		first := <-signals
-		signal.Stop(signals) // before anybody hears of the first
+		signal.Stop(signals) // before anyone learns of the first
 		end(fmt.Errorf("%v signal received", first))
 		select {
 		case second := <-signals:

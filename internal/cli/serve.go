@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// drainTime bounds how long calls under way may take once a program is told to
-// stop.
+// drainTime bounds the time that calls under way may take after a program is
+// told to stop.
 const drainTime = 10 * time.Second
 
-// A Way is one way in to a program that serves: a listener, and who serves it.
+// A Way is a listener of a program, with its server.
 type Way struct {
-	Name     string // as the ready line has it
+	Name     string // in the ready line
 	Addr     net.Addr
 	Serve    func() error // until Shutdown; then nil
 	Shutdown func(context.Context) error
 	Close    func() error // before Serve
 }
 
-// A listener is what both net.Listener and rdma.Listener are.
+// A listener is the common part of net.Listener and rdma.Listener.
 type listener interface {
 	Addr() net.Addr
 	Close() error
 }
 
-// NewWay is the way through l to s, a server of such listeners.
+// NewWay returns the way through l to s, a server of such listeners.
 func NewWay[L listener](name string, l L, s interface {
 	Serve(L) error
 	Shutdown(context.Context) error
@@ -39,8 +39,8 @@ func NewWay[L listener](name string, l L, s interface {
 	return Way{Name: name, Addr: l.Addr(), Serve: func() error { return s.Serve(l) }, Shutdown: s.Shutdown, Close: l.Close}
 }
 
-// ReadyLine is what tells scripts where to connect: "ready", the address of each
-// way by its name, and further words.
+// ReadyLine returns the line that tells scripts the addresses: "ready", the
+// address of each way by its name, and further words.
 func ReadyLine(ways []Way, more ...string) string {
 	words := []string{"ready"}
 	for _, w := range ways {
@@ -49,9 +49,9 @@ func ReadyLine(ways []Way, more ...string) string {
 	return strings.Join(append(words, more...), " ") + "\n"
 }
 
-// ServeAll serves until ctx ends or all ways have failed, then drains them all. A
-// way that fails takes no other with it: what is lost of the service is in the log,
-// and in err at the end. It prints ready once it has begun. idle reports whether no
+// ServeAll serves until ctx ends or all ways have failed, then drains all of
+// them. A failed way does not end the others: the failure is in the log, and in
+// err at the end. ServeAll prints ready once it serves. idle reports whether no
 // call is under way any more.
 func ServeAll(ctx context.Context, ways []Way, ready string, stdout io.Writer, log *slog.Logger) (idle bool, err error) {
 	ended := make(chan error, len(ways))
@@ -85,7 +85,7 @@ func ServeAll(ctx context.Context, ways []Way, ready string, stdout io.Writer, l
 	return idle, err
 }
 
-// drain shuts all ways down at the same time. It is false where calls took
+// drain shuts all ways down at the same time. It returns false if calls took
 // longer than drainTime.
 func drain(ways []Way, log *slog.Logger) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)

@@ -17,7 +17,7 @@ var units = []struct {
 	octets int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"", 1}}
 
-// Set parses the word behind the flag.
+// Set parses the word after the flag.
 func (s *Size) Set(word string) error {
 	n, err := ParseSize(word, math.MaxInt32)
 	if err == nil {
@@ -26,8 +26,8 @@ func (s *Size) Set(word string) error {
 	return err
 }
 
-// ParseSize understands a number of bytes, such as 4096, 64KiB or 1GiB, that is
-// not above most.
+// ParseSize parses a number of bytes, such as 4096, 64KiB or 1GiB, not above
+// most.
 func ParseSize(word string, most int64) (int64, error) {
 	for _, u := range units {
 		digits, ok := strings.CutSuffix(word, u.suffix)
@@ -75,14 +75,14 @@ func (c *Choice) Set(word string) error {
 	return nil
 }
 
-// String returns the word that was chosen.
+// String returns the chosen word.
 func (c *Choice) String() string { return c.Word }
 
 // Type names the value in the help.
 func (c *Choice) Type() string { return strings.Join(c.words, "|") }
 
-// Within checks a flag's number. The packages that take it check it too, but do
-// not know the flag, and some only once they are at work.
+// Within checks a flag's number. The packages that use the number also check
+// it, but do not know the flag, and some check only at work.
 func Within[T ~int64](flag string, n, least, most T) error {
 	if n < least || n > most {
 		return fmt.Errorf("%s %v is not between %v and %v", flag, n, least, most)

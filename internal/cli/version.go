@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewVersion returns the command that prints the version of a program: the one
-// that the linker has set, or "" for what Go knows of the module.
+// NewVersion returns the command that prints a program's version: the linker's
+// version, or, if that is "", the version that Go's build information gives.
 func NewVersion(program, version string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -23,8 +23,8 @@ func NewVersion(program, version string) *cobra.Command {
 	}
 }
 
-// VersionString is the version that the linker has set, or what Go knows of the
-// module where that is "".
+// VersionString returns the linker's version, or, if that is "", the version in
+// Go's build information.
 func VersionString(version string) string {
 	if version != "" {
 		return version

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Attend has a server tell of restarts, and calls restarted for each that it hears
-// of, by a notice or because the server answers from another boot. A server that
-// does not answer is asked again, now and then. It returns when ctx ends, with what
-// the port has ended of, or nil.
+// Attend asks a server for notices of restarts. It calls restarted for each
+// restart that it learns of, by a notice or because the server answers from
+// another boot. A server that does not answer is asked again now and then.
+// Attend returns when ctx ends, with the error that ended the port, or nil.
 //
-// What it hears is a hint: who can see the messages can forge it.
+// A restart is only a hint: anyone who can see the messages can forge it.
 func (p *Port) Attend(ctx context.Context, server netip.Addr, restarted func()) error {
 	a := attendant{Port: p, server: server, restarted: restarted, token: rand.Uint64()}
 	for ctx.Err() == nil {
@@ -33,11 +33,11 @@ type attendant struct {
 	server    netip.Addr
 	restarted func()
 	token     uint64
-	boot      uint64 // the last that was learned of
+	boot      uint64 // the last known boot
 	known     bool
 }
 
-// register asks to be told of restarts, for as long as an answer can take.
+// register asks for notices of restarts, for as long as an answer can take.
 func (a *attendant) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, registerTime, ErrNoAnswer)
 	defer cancel()
@@ -48,7 +48,7 @@ func (a *attendant) register(ctx context.Context) error {
 	return err
 }
 
-// listen waits for a notice, or until it is time to register again.
+// listen waits for a notice, or until registration must be renewed.
 func (a *attendant) listen(ctx context.Context) {
 	t := time.NewTimer(renewTime/2 + rand.N(renewTime/2))
 	defer t.Stop()
@@ -56,7 +56,7 @@ func (a *attendant) listen(ctx context.Context) {
 		select {
 		case in := <-a.in:
 			if a.notice(&in) {
-				return // which says that it was heard
+				return // the registration confirms the notice
 			}
 		case <-t.C:
 			return
@@ -68,7 +68,7 @@ func (a *attendant) listen(ctx context.Context) {
 	}
 }
 
-// notice reports whether a message is a notice that says something new.
+// notice reports whether a message is a notice of a new boot.
 func (a *attendant) notice(in *incoming) bool {
 	if in.Kind != KindNotice || in.from != a.server {
 		return false
@@ -77,7 +77,7 @@ func (a *attendant) notice(in *incoming) bool {
 	return err == nil && n.Token == a.token && a.heard(in.Boot)
 }
 
-// heard notes a boot, and reports whether it is another one.
+// heard notes a boot, and reports whether it differs from the last.
 func (a *attendant) heard(boot uint64) bool {
 	if a.known && a.boot == boot {
 		return false
@@ -89,7 +89,8 @@ func (a *attendant) heard(boot uint64) bool {
 	return true
 }
 
-// leave says goodbye. A server that does not hear it forgets in time.
+// leave ends the registration. A server that misses the message forgets the
+// client in time.
 func (a *attendant) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()

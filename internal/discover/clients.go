@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A client is one that is told of a restart.
+// A client is registered for notices of restarts.
 type client struct {
 	Addr  netip.Addr `json:"addr"`
 	QP    uint32     `json:"qp"`
@@ -23,18 +23,19 @@ type client struct {
 	told  int  // notices sent since then
 }
 
-// place is what tells clients apart.
+// place identifies a client.
 type place struct {
 	addr netip.Addr
 	qp   uint32
 }
 
-// A clientTable has the clients.
+// A clientTable holds the clients.
 type clientTable struct{ m map[place]*client }
 
-// add takes a client, or renews it, and reports whether anything is new about it. A host
-// that has its part loses what it registered longest ago: mounts that were killed say
-// nothing. So does a party. It is not ok where the table is full.
+// add adds or renews a client, and reports whether the client is new or
+// changed. A host that has used up its share loses its oldest registration,
+// because killed mounts do not leave. The same holds for a party. ok is false
+// if the table is full.
 func (t *clientTable) add(c client) (news, ok bool) {
 	at := place{c.Addr, c.QP}
 	was := t.m[at]
@@ -54,8 +55,8 @@ func (t *clientTable) add(c client) (news, ok bool) {
 	return was == nil || was.QKey != c.QKey || was.Token != c.Token, true
 }
 
-// trim makes room for one more of those at some addresses, where most of them are there:
-// the one goes that has registered longest ago.
+// trim makes room for one client at the selected addresses: if most are there,
+// the client whose registration is oldest goes.
 func (t *clientTable) trim(most int, at func(netip.Addr) bool) {
 	var oldest place
 	n := 0
@@ -72,7 +73,7 @@ func (t *clientTable) trim(most int, at func(netip.Addr) bool) {
 	}
 }
 
-// expire forgets those whose time is over.
+// expire removes clients whose time is over.
 func (t *clientTable) expire(now time.Time) {
 	for at, c := range t.m {
 		if !now.Before(c.Until) {
@@ -81,8 +82,8 @@ func (t *clientTable) expire(now time.Time) {
 	}
 }
 
-// due returns those that a notice is to be sent to now, when so long has passed
-// since the start.
+// due returns the clients that must get a notice now, since being the time from
+// the start.
 func (t *clientTable) due(since time.Duration) (all []*client) {
 	for _, c := range t.m {
 		if !c.heard && c.told < len(noticeTimes) && since >= noticeTimes[c.told] {
@@ -101,12 +102,13 @@ func (t *clientTable) save() []byte {
 	}
 	b, err := json.Marshal(list)
 	if err != nil {
-		panic(err) // there is nothing in it that has no JSON
+		panic(err) // every field has a JSON form
 	}
 	return b
 }
 
-// load takes what save has returned: none of it where something is wrong.
+// load replaces the clients by those in b, the result of save. On an error, no
+// client of b is taken.
 func (t *clientTable) load(b []byte, now time.Time) error {
 	var list []client
 	if err := json.Unmarshal(b, &list); err != nil {
@@ -128,7 +130,7 @@ func (t *clientTable) load(b []byte, now time.Time) error {
 	return nil
 }
 
-// destination is where the client hears.
+// destination returns the client's queue pair.
 func (c *client) destination() roce.Destination {
 	return roce.Destination{Address: roce.Address{Addr: c.Addr}, QP: c.QP, QKey: c.QKey}
 }

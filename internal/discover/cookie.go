@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce"
 )
 
-// A baker makes cookies, which show that who sends one has received it before, at
-// the same address and queue pair. It remembers none.
+// A baker makes cookies. A cookie shows that its sender can receive messages at
+// the same address and queue pair. The baker does not store cookies.
 type baker struct{ key [32]byte }
 
 func newBaker() *baker {
@@ -20,7 +20,7 @@ func newBaker() *baker {
 	return b
 }
 
-// cookie returns that of a client in the period that a time lies in; never 0.
+// cookie returns a client's cookie in the period of time at; never 0.
 func (b *baker) cookie(from roce.Source, at time.Time) uint64 {
 	h := hmac.New(sha256.New, b.key[:])
 	a := from.Addr.As16()
@@ -32,8 +32,7 @@ func (b *baker) cookie(from roce.Source, at time.Time) uint64 {
 	return binary.BigEndian.Uint64(h.Sum(nil)) | 1
 }
 
-// good reports whether a cookie was given lately. That of the period before is good
-// too.
+// good reports whether a cookie was given in this period or the period before.
 func (b *baker) good(cookie uint64, from roce.Source, now time.Time) bool {
 	return cookie != 0 && (cookie == b.cookie(from, now) || cookie == b.cookie(from, now.Add(-cookieTime)))
 }

@@ -6,26 +6,27 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// Counters are what a server has done since it was started: what one update
-// brings. Its RDMA WRITE has the sequence number as immediate data.
+// Counters are the totals of a server since its start: the content of one
+// update. The RDMA WRITE of an update has the sequence number as immediate
+// data.
 type Counters struct {
 	Boot     uint64
-	Sequence uint32 // of the update in its stream: what is missing was lost
+	Sequence uint32 // of the update in its stream; gaps are lost updates
 	Draining bool
 	Uptime   time.Duration // in whole microseconds
 
 	Transports []Transport
-	Procs      []Proc // those called
+	Procs      []Proc // those called so far
 }
 
-// A Transport is one way in.
+// A Transport is a transport of the server.
 type Transport struct {
 	Name        string
-	Connections uint32 // that are there
-	UnderWay    uint32 // calls that are not answered
+	Connections uint32 // current connections
+	UnderWay    uint32 // calls without a reply yet
 	Accepted    uint64 // connections so far
 	Refused     uint64
-	In, Out     uint64 // bytes on the connections that are there
+	In, Out     uint64 // bytes on the current connections
 }
 
 // A Proc is a procedure of a program.
@@ -33,17 +34,18 @@ type Proc struct {
 	Program, Name string
 	Calls, Errors uint64
 	In, Out       uint64        // bytes of calls and replies, data included
-	Took          time.Duration // all of them together
+	Took          time.Duration // total time
 }
 
 // countersMagic and countersVersion begin each block.
 const (
 	countersMagic   = 0x4e465363 // "NFSc"
 	countersVersion = 1
-	maxWord         = 24 // bytes of a name in it
+	maxWord         = 24 // bytes of a name in the block
 )
 
-// AppendTo appends the wire form, in XDR. What is above the limits is left out.
+// AppendTo appends the wire form, in XDR. It leaves out entries above the
+// limits.
 func (c *Counters) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, countersMagic)
 	b = xdr.AppendUint32(b, countersVersion)
@@ -115,7 +117,7 @@ func count(r *xdr.Reader, most uint32) uint32 {
 	return n
 }
 
-// micros reads a time. One that no Duration has is as long as one can be.
+// micros reads a time, limited to the longest Duration.
 func micros(r *xdr.Reader) time.Duration {
 	return time.Duration(min(r.Uint64(), uint64(1<<63-1)/uint64(time.Microsecond))) * time.Microsecond
 }

@@ -1,6 +1,7 @@
-// Package discover tells clients of a server, on InfiniBand's unreliable services
-// (package roce), what they could find out otherwise but slower: where servers are
-// and what they export, that one has been restarted, and what one does just now.
+// Package discover gives clients facts about servers over InfiniBand's
+// unreliable services (package roce) that they could otherwise only find more
+// slowly: the servers and their exports, the restart of a server, and a
+// server's current activity.
 //
 //	finder ── Query ──▶ server      unicast, or to a multicast group
 //	       ◀─ Answer ──             boot, ports, exports
@@ -13,22 +14,23 @@
 //	       ◀ Watching ─
 //	       ◀═ RDMA WRITE with immediate data, by UC, in the interval asked for
 //
-// The messages are single datagrams of UD; docs/roce.md has their layout. Nothing
-// of it is certain to arrive, and nobody may depend on it.
+// The messages are single datagrams of UD; docs/roce.md has their layout. None
+// is certain to arrive, and no caller may depend on one.
 //
 // # Against abuse
 //
-// An answer is never longer than its request, and each request has one at most, so
-// many in a second: who asks in another's name multiplies nothing. What makes the
-// server remember or send something needs a cookie, which only who receives at an
-// address can know. Tables are bounded and their entries expire. A notice carries a
-// token of the client's, and is a hint anyway.
+// An answer is never longer than its request, each request has at most one
+// answer, and the number per second is bounded: a forged source address
+// therefore gives no amplification. A request that makes the server store or
+// send something needs a cookie, which only a receiver at the address can know.
+// Tables are bounded and their entries expire. A notice carries a token of the
+// client's, and is only a hint anyway.
 //
 // # Rooms
 //
-// Messages and counters (message.go, query.go, register.go, watch.go, counters.go)
-// are codecs. A Responder turns requests into answers, with no network and no clock.
-// Server and Port have the queue pairs.
+// Messages and counters (message.go, query.go, register.go, watch.go,
+// counters.go) are codecs. A Responder turns requests into answers, without
+// network and clock. Server and Port have the queue pairs.
 //
-// The package must not know NFS, nor where what it tells comes from.
+// The package must not know NFS, nor the source of the facts that it sends.
 package discover

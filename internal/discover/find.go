@@ -11,18 +11,19 @@ import (
 
 // Found is a server that has answered.
 type Found struct {
-	Addr          netip.Addr // where from
+	Addr          netip.Addr // of the answer's sender
 	Boot          uint64
 	Since         time.Time
-	RDMA, TCP     netip.AddrPort // addresses are where it answers, or others; port 0: not at all
+	RDMA, TCP     netip.AddrPort // the server's addresses; port 0: not served
 	Host, Version string
-	Exports       []string // "" is one whose name no datagram has room for
-	Total         uint32   // how many there are; more than Exports where answers were lost
+	Exports       []string // "" is an export whose name does not fit a datagram
+	Total         uint32   // number of exports; more than len(Exports) if answers were lost
 }
 
-// Find asks a server, or those of a group, who they are, until all that is asked for
-// has come, or ctx ends. A server that is asked by its address is found when it has
-// said everything. Who answers to a group is not known before: until ctx ends.
+// Find queries a server, or the servers of a group, until all answers have
+// arrived or ctx ends. A server that is queried by its address is found when it
+// has listed all exports. The members of a group are unknown, so a search of a
+// group lasts until ctx ends.
 func (p *Port) Find(ctx context.Context, to netip.Addr) ([]Found, error) {
 	f := finder{Port: p, to: to, room: min(maxMessage, p.dev.MaxPMTU()), all: make(map[netip.Addr]*Found), id: rand.Uint64()}
 	err := f.run(ctx)
@@ -63,7 +64,8 @@ func (f *finder) run(ctx context.Context) error {
 	}
 }
 
-// unsaid returns whom to ask: the one or the group, and those who have not said all.
+// unsaid returns the addresses to ask: the server or the group, and the servers
+// with unlisted exports.
 func (f *finder) unsaid() map[netip.Addr]bool {
 	ask := make(map[netip.Addr]bool)
 	if f.to.IsMulticast() || f.all[f.to] == nil {
@@ -79,7 +81,8 @@ func (f *finder) unsaid() map[netip.Addr]bool {
 
 func (s *Found) whole() bool { return len(s.Exports) >= min(int(s.Total), maxExports) }
 
-// gather takes answers for a time. Whoever has more to say is asked at once.
+// gather takes answers for a time. It asks a server with more exports again at
+// once.
 func (f *finder) gather(ctx context.Context, wait time.Duration) (done bool, err error) {
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -106,7 +109,8 @@ func (f *finder) gather(ctx context.Context, wait time.Duration) (done bool, err
 	}
 }
 
-// take notes an answer that says something new. One of another boot begins anew.
+// take notes an answer with new facts. An answer of another boot starts the
+// server's entry anew.
 func (f *finder) take(in *incoming) *Found {
 	if in.ID != f.id || in.Kind != KindAnswer || !f.to.IsMulticast() && in.from != f.to {
 		return nil
@@ -115,7 +119,7 @@ func (f *finder) take(in *incoming) *Found {
 	if err != nil || f.all[in.from] == nil && len(f.all) >= maxFound {
 		return nil
 	}
-	f.cookie[in.from] = a.Cookie // who has shown one may ask more often
+	f.cookie[in.from] = a.Cookie // a client with a cookie may ask more often
 	s := f.all[in.from]
 	if s == nil || s.Boot != in.Boot {
 		s = &Found{
@@ -125,16 +129,16 @@ func (f *finder) take(in *incoming) *Found {
 		f.all[in.from] = s
 	}
 	if a.First != uint32(len(s.Exports)) || len(s.Exports) >= maxExports {
-		return nil // it has come before, or was not asked for
+		return nil // a duplicate, or unsolicited
 	}
 	s.Total, s.Exports = a.Total, append(s.Exports, a.Exports[:min(len(a.Exports), maxExports-len(s.Exports))]...)
 	if len(a.Exports) == 0 {
-		s.Total = uint32(len(s.Exports)) // there is no more, whatever it says
+		s.Total = uint32(len(s.Exports)) // no more will come, whatever Total says
 	}
 	return s
 }
 
-// at puts the address of an answer in place of none.
+// at replaces an unspecified address by the answer's.
 func at(a netip.AddrPort, from netip.Addr) netip.AddrPort {
 	if !a.Addr().IsUnspecified() {
 		return a

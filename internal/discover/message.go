@@ -7,26 +7,26 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// Where servers are asked.
+// The address of servers.
 const (
-	// QP is the number of a server's queue pair, "NFS", which clients have to
-	// know before anything has told them.
+	// QP is the number of a server's queue pair, "NFS", which clients must know
+	// in advance.
 	QP = 0x4e4653
 
-	// QKey is its Q_Key. It keeps nobody out.
+	// QKey is its Q_Key. The key is no protection.
 	QKey = 0x4e465364
 )
 
-// What all messages begin with. They are in XDR (RFC 4506).
+// The start of all messages, which are in XDR (RFC 4506).
 const (
 	magic   = 0x4e465364 // "NFSd"
 	version = 1
 )
 
-// A Kind is what a message is.
+// A Kind is the kind of a message.
 type Kind uint32
 
-// The kinds: requests have odd numbers, and what servers send even ones.
+// The kinds: requests have odd numbers, and messages of servers even ones.
 const (
 	KindQuery      Kind = 1
 	KindAnswer     Kind = 2
@@ -38,20 +38,20 @@ const (
 	KindNotice     Kind = 10
 )
 
-// A Request is what a client's messages begin with.
+// A Request is the start of a client's messages.
 type Request struct {
 	Kind   Kind
-	ID     uint64 // which the answer has too
+	ID     uint64 // the answer has the same
 	QKey   uint32 // for the answer; the queue pair is the sender's
-	Cookie uint64 // which the server gave; 0: none yet
+	Cookie uint64 // from the server; 0: none yet
 }
 
-// A Reply is what a server's messages begin with.
+// A Reply is the start of a server's messages.
 type Reply struct {
 	Kind  Kind
 	ID    uint64 // the request's; 0 in a Notice
-	Boot  uint64 // another one after each start
-	Since uint64 // when that was, in milliseconds since 1970
+	Boot  uint64 // differs after each start
+	Since uint64 // time of the start, in milliseconds since 1970
 }
 
 // Errors of messages.
@@ -68,7 +68,7 @@ func (r Request) AppendTo(b []byte) []byte {
 	return b
 }
 
-// ParseRequest reads what a message begins with. What is behind it, body, aliases b.
+// ParseRequest reads the start of a message. The rest, body, aliases b.
 func ParseRequest(b []byte) (q Request, body xdr.Reader, err error) {
 	r := xdr.NewReader(b)
 	if q.Kind, q.ID, err = parseStart(&r); err != nil {
@@ -88,7 +88,7 @@ func (p Reply) AppendTo(b []byte) []byte {
 	return xdr.AppendUint64(b, p.Since)
 }
 
-// ParseReply reads what a message begins with. What is behind it, body, aliases b.
+// ParseReply reads the start of a message. The rest, body, aliases b.
 func ParseReply(b []byte) (p Reply, body xdr.Reader, err error) {
 	r := xdr.NewReader(b)
 	if p.Kind, p.ID, err = parseStart(&r); err != nil {
@@ -120,7 +120,7 @@ func parseStart(r *xdr.Reader) (k Kind, id uint64, err error) {
 	return k, id, nil
 }
 
-// pad lengthens a request with zeros, which nobody looks at.
+// pad lengthens a request with zeros, which are ignored.
 func pad(b []byte, to int) []byte {
 	if n := to - len(b); n > 0 {
 		b = append(b, make([]byte, n)...)

@@ -12,8 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// monitors are the streams of a server. Each has a queue pair of its own, which
-// takes nothing in, and ends with its lease.
+// monitors are the streams of a server. Each stream has a queue pair, which
+// receives nothing and ends with the lease.
 type monitors struct {
 	dev     *roce.Device
 	pd      *roce.ProtectionDomain
@@ -33,14 +33,14 @@ type monitor struct {
 	watch Watch
 	told  Watching
 	until time.Time
-	gone  chan struct{} // closed when it ends
+	gone  chan struct{} // closed at its end
 }
 
 func newMonitors(dev *roce.Device, allowed func(netip.Addr) bool, count func(*Counters)) *monitors {
 	return &monitors{dev: dev, pd: dev.NewProtectionDomain(), allowed: allowed, count: count, m: make(map[place]*monitor)}
 }
 
-// lease is how long a stream goes on with nobody asking.
+// lease returns how long a stream continues without renewal.
 func lease(interval time.Duration) time.Duration { return max(leaseTime, renewed*interval) }
 
 // watch begins, renews or ends a stream (streams).
@@ -64,12 +64,12 @@ func (s *monitors) watch(from roce.Source, w Watch, now time.Time) (Watching, Re
 	case s.closed || m == nil && len(s.m) >= maxMonitors:
 		return Watching{}, RefusedRoom
 	}
-	if m != nil { // another monitor has the address and number of one that has gone
+	if m != nil { // a new monitor has the address and number of a lost one
 		s.end(at, m)
 	}
 	m, err := s.open(from, w)
 	if err != nil {
-		return Watching{}, RefusedValue // a queue pair that nobody can be connected to
+		return Watching{}, RefusedValue // no connection to such a queue pair is possible
 	}
 	m.until = now.Add(m.told.Lease)
 	s.m[at] = m
@@ -96,7 +96,7 @@ func (s *monitors) open(from roce.Source, w Watch) (*monitor, error) {
 	return m, nil
 }
 
-// end, with the lock held, ends a stream.
+// end ends a stream. The caller holds the lock.
 func (s *monitors) end(at place, m *monitor) {
 	delete(s.m, at)
 	close(m.gone)
@@ -129,7 +129,8 @@ func (s *monitors) run(at place, m *monitor) {
 	}
 }
 
-// next returns what a stream is to do now. One whose lease has ended is forgotten.
+// next returns the interval and the sink of a stream, and forgets a stream
+// whose lease has ended.
 func (s *monitors) next(at place, m *monitor, now time.Time) (interval time.Duration, sink rdma.Remote, alive bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,14 +144,14 @@ func (s *monitors) next(at place, m *monitor, now time.Time) (interval time.Dura
 	return m.told.Interval, m.watch.Sink, true
 }
 
-// send writes an update into the monitor's memory. That it may be lost is no error.
+// send writes an update into the monitor's memory. A lost update is no error.
 func (m *monitor) send(block []byte, sink rdma.Remote, sequence uint32) error {
 	return m.uc.Post(roce.WR{
 		Op: rdma.OpWrite, Data: [][]byte{block}, Remote: sink, Immediate: sequence, WithImmediate: true,
 	})
 }
 
-// len returns how many streams there are.
+// len returns the number of streams.
 func (s *monitors) len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,25 +14,25 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A Port is a client's end. One goroutine at a time uses it.
+// A Port is a client's end. Only one goroutine at a time may use it.
 type Port struct {
 	dev    *roce.Device
 	pd     *roce.ProtectionDomain
 	ud     *roce.UD
-	qkey   uint32 // a guess at it is as good as any
+	qkey   uint32 // random; any value would do
 	cookie map[netip.Addr]uint64
 	memory [recvs][]byte
 	in     chan incoming
 }
 
-// An incoming message is one of a server's.
+// An incoming message is a message of a server.
 type incoming struct {
 	Reply
 	from netip.Addr
 	body xdr.Reader
 }
 
-// NewPort opens a port at a device, which stays the caller's.
+// NewPort opens a port at a device, which the caller still owns.
 func NewPort(dev *roce.Device) (*Port, error) {
 	p := &Port{
 		dev: dev, pd: dev.NewProtectionDomain(), qkey: rand.Uint32() &^ (1 << 31),
@@ -57,8 +57,8 @@ func NewPort(dev *roce.Device) (*Port, error) {
 // Close ends the port.
 func (p *Port) Close() { p.ud.Close() }
 
-// Complete takes a message (roce.Completer). What nobody reads in time is lost, as
-// on any wire.
+// Complete takes a message (roce.Completer). Messages that are not read in time
+// are lost, as on any wire.
 func (p *Port) Complete(c roce.Completion) {
 	if !c.Received || c.Err != nil {
 		return
@@ -71,13 +71,13 @@ func (p *Port) Complete(c roce.Completion) {
 		default:
 		}
 	}
-	_ = p.ud.PostRecv(roce.Recv{Data: m, ID: c.ID}) // it has just been taken
+	_ = p.ud.PostRecv(roce.Recv{Data: m, ID: c.ID}) // cannot fail: the receive has just completed
 }
 
-// A body is what is behind the start of a request.
+// A body is the rest of a request after its start.
 type body interface{ AppendTo([]byte) []byte }
 
-// send sends a request of a length, at least.
+// send sends a request of at least length bytes.
 func (p *Port) send(to netip.Addr, k Kind, id uint64, m body, length int) error {
 	qp := uint32(QP)
 	if to.IsMulticast() {
@@ -92,22 +92,22 @@ func (p *Port) send(to netip.Addr, k Kind, id uint64, m body, length int) error 
 	return errors.Join(err, done.Err)
 }
 
-// A completion keeps that of one work request.
+// A completion keeps the completion of one work request.
 type completion struct{ roce.Completion }
 
 func (c *completion) Complete(got roce.Completion) { c.Completion = got }
 
-// A RefusedError says that a server has refused a request.
+// A RefusedError reports that a server has refused a request.
 type RefusedError struct{ Reason Reason }
 
 func (e *RefusedError) Error() string { return "refused: " + e.Reason.String() }
 
-// ErrNoAnswer says that nobody has answered in time.
+// ErrNoAnswer reports that no answer came in time.
 var ErrNoAnswer = errors.New("no answer")
 
-// ask sends a request until it is answered, with a cookie where the server wants
-// one, or ctx ends. What comes in meanwhile and is no answer goes to aside, which
-// may be nil.
+// ask repeats a request until an answer comes or ctx ends, with a cookie if the
+// server wants one. Other messages that arrive in the meantime go to aside,
+// which may be nil.
 func (p *Port) ask(ctx context.Context, to netip.Addr, k Kind, m body, aside func(*incoming)) (*incoming, error) {
 	id := rand.Uint64()
 	for try := 0; ; try++ {
@@ -138,8 +138,8 @@ func (p *Port) ask(ctx context.Context, to netip.Addr, k Kind, m body, aside fun
 	}
 }
 
-// answer waits for the answer to a request, and returns nil when none has come for
-// so long.
+// answer waits for the answer to a request, and returns nil if none comes
+// within wait.
 func (p *Port) answer(ctx context.Context, from netip.Addr, id uint64, wait time.Duration, aside func(*incoming)) (*incoming, error) {
 	t := time.NewTimer(wait)
 	defer t.Stop()

@@ -7,22 +7,22 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A Query asks a server who it is. Its length is the room for the answer: it is
-// padded with zeros.
+// A Query asks a server for its description. It is padded with zeros to the
+// length of the longest acceptable answer.
 type Query struct {
-	First uint32 // the first export to be told of
+	First uint32 // the first export of the answer
 }
 
-// An Answer is what a server says of itself.
+// An Answer is a server's description of itself.
 type Answer struct {
 	Cookie  uint64         // for requests that need one
-	RDMA    netip.AddrPort // where RPC-over-RDMA is; the unspecified address is that of the answer
-	TCP     netip.AddrPort // port 0: not at all
+	RDMA    netip.AddrPort // RPC-over-RDMA's address; unspecified means the answer's source
+	TCP     netip.AddrPort // port 0: not served
 	Host    string
 	Version string // of the program
 
-	// Total is how many exports there are, and Exports those from First on for
-	// which there was room. "" is one whose name no datagram has room for.
+	// Total is the number of exports. Exports are those from First on that fit.
+	// "" is an export whose name does not fit a datagram.
 	Total   uint32
 	First   uint32
 	Exports []string
@@ -36,8 +36,9 @@ func parseQuery(r *xdr.Reader) (q Query, err error) {
 	return q, bodyError(r)
 }
 
-// AppendTo appends the wire form, with as many exports as fit into most bytes; not
-// ok says that none at all did, nor the rest.
+// AppendTo appends the wire form, with as many exports as fit into most bytes.
+// ok is false if there are exports and none fits, or if the other fields do not
+// fit.
 func (a *Answer) AppendTo(b []byte, most int) (_ []byte, ok bool) {
 	b = xdr.AppendUint64(b, a.Cookie)
 	b = appendAddr(b, a.RDMA)
@@ -55,7 +56,7 @@ func (a *Answer) AppendTo(b []byte, most int) (_ []byte, ok bool) {
 	for _, e := range a.Exports {
 		next := xdr.AppendString(b, e)
 		if len(next) > most && n == 0 {
-			next = xdr.AppendString(b, "") // it would be asked for again and again
+			next = xdr.AppendString(b, "") // otherwise the finder would ask forever
 		}
 		if len(next) > most {
 			break
@@ -82,7 +83,8 @@ func parseAnswer(r *xdr.Reader) (a Answer, err error) {
 	return a, bodyError(r)
 }
 
-// appendAddr appends an address of 16 bytes, IPv4's within IPv6's, and a port.
+// appendAddr appends an address of 16 bytes, with IPv4's mapped into IPv6's,
+// and a port.
 func appendAddr(b []byte, a netip.AddrPort) []byte {
 	var octets [16]byte
 	if a.Addr().IsValid() {
@@ -102,11 +104,11 @@ func parseAddr(r *xdr.Reader) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(octets)).Unmap(), uint16(port))
 }
 
-// cut shortens a name to what messages have room for.
+// cut shortens a name to the limit of messages.
 func cut(s string) string { return s[:min(len(s), maxName)] }
 
-// bodyError is the error of a message. What is behind its body is not looked at:
-// padding, or what a later version says beside.
+// bodyError returns the error of a message. It ignores the rest after the body:
+// padding, or additions of a later version.
 func bodyError(r *xdr.Reader) error {
 	if err := r.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrForm, err)

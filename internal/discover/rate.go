@@ -7,17 +7,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 )
 
-// A rate bounds how much is answered in a second, to all, to each party and to each
-// address. What it remembers is bounded by that too.
+// A rate bounds the answers in a second, in total, to each party and to each
+// address. The bounds limit its memory too.
 type rate struct {
 	all, each int
-	began     time.Time // the second
+	began     time.Time // start of the second
 	n         int
 	of        map[netip.Addr]int
 	parties   map[netip.Prefix]int
 }
 
-// allow counts one more, and reports whether it is within the bounds.
+// allow reports whether another answer is within the bounds, and counts that
+// answer.
 func (r *rate) allow(a netip.Addr, now time.Time) bool {
 	if d := now.Sub(r.began); d >= time.Second || d < 0 {
 		r.began, r.n = now, 0

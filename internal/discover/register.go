@@ -2,40 +2,41 @@ package discover
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 
-// A Register asks to be told when the server has been restarted.
+// A Register asks for a notice of the server's restart.
 type Register struct {
-	Token uint64 // which the notice brings, and nobody else knows
-	Leave bool   // not any more
+	Token uint64 // a secret, which the notice repeats
+	Leave bool   // ends the registration
 }
 
-// Registered says for how long that will be.
+// Registered gives the duration of the registration.
 type Registered struct {
 	Seconds uint32
 }
 
-// A Notice says that the server has been restarted. Its Reply has the new boot.
+// A Notice reports that the server has been restarted. Its Reply has the new
+// boot.
 type Notice struct {
 	Token uint64
 }
 
-// Refused says why a request was not granted.
+// Refused reports why a request was refused.
 type Refused struct {
 	Reason Reason
-	Cookie uint64 // a good one
+	Cookie uint64 // a valid one
 }
 
-// A Reason is why a request was not granted.
+// A Reason is the cause of a refusal.
 type Reason uint32
 
 // The reasons.
 const (
-	RefusedCookie Reason = 1 // the request needs the cookie that is here
-	RefusedRoom   Reason = 2 // there are as many as there may be
+	RefusedCookie Reason = 1 // the request needs the enclosed cookie
+	RefusedRoom   Reason = 2 // the table is full
 	RefusedHost   Reason = 3 // not to this address
-	RefusedValue  Reason = 4 // it asks for what cannot be
+	RefusedValue  Reason = 4 // the request asks for something impossible
 )
 
-// String says it to people.
+// String returns the reason in words.
 func (r Reason) String() string {
 	switch r {
 	case RefusedCookie:

@@ -9,23 +9,23 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A Description is what a server says to those who ask. Exports may change.
+// A Description is a server's answer to queries. Exports may change.
 type Description struct {
 	RDMA, TCP     netip.AddrPort
 	Host, Version string
 	Exports       []string
 }
 
-// Totals are what a server has done.
+// Totals count a server's work.
 type Totals struct {
-	Queries, Registered, Watched uint64 // requests that were granted
-	Refused                      uint64 // those that were not, by a message
-	Dropped                      uint64 // those that had no answer: senseless, or too many
+	Queries, Registered, Watched uint64 // granted requests
+	Refused                      uint64 // requests refused by a message
+	Dropped                      uint64 // requests without an answer: invalid, or too many
 	Notices, Updates             uint64 // sent
-	Clients, Monitors            int    // that there are now
+	Clients, Monitors            int    // current number
 }
 
-// streams are where a Responder has counters sent.
+// streams are the streams of counters that a Responder starts.
 type streams interface {
 	// watch begins, renews or ends (Interval 0) a stream.
 	watch(from roce.Source, m Watch, now time.Time) (Watching, Reason)
@@ -42,13 +42,13 @@ type Responder struct {
 	mu              sync.Mutex
 	unproven, shown rate
 	clients         clientTable
-	changed         bool      // there is a client that was not saved
-	renewed         bool      // there is one that has been renewed since
-	saved           time.Time // the last time
+	changed         bool      // some client was not saved
+	renewed         bool      // some client was renewed since
+	saved           time.Time // time of the last save
 	totals          Totals
 }
 
-// newResponder makes one that was started at a time.
+// newResponder makes a Responder that was started at the time since.
 func newResponder(boot uint64, since time.Time, describe func() Description, s streams) *Responder {
 	return &Responder{
 		boot: boot, since: since, describe: describe, streams: s, baker: newBaker(),
@@ -57,7 +57,7 @@ func newResponder(boot uint64, since time.Time, describe func() Description, s s
 	}
 }
 
-// answer returns the answer to a message and the Q_Key that it needs, or nil. It is
+// answer returns the answer to a message and its Q_Key, or nil. The answer is
 // no longer than the message.
 func (r *Responder) answer(b []byte, from roce.Source, now time.Time) (_ []byte, qkey uint32) {
 	q, body, err := ParseRequest(b)
@@ -79,7 +79,7 @@ func (r *Responder) answer(b []byte, from roce.Source, now time.Time) (_ []byte,
 	return out, q.QKey
 }
 
-// respond answers what is within the limits.
+// respond answers a request within the limits.
 func (r *Responder) respond(q *Request, body *xdr.Reader, from roce.Source, proven bool, most int, now time.Time) []byte {
 	switch q.Kind {
 	case KindQuery:
@@ -125,7 +125,7 @@ func (r *Responder) refuse(q *Request, from roce.Source, why Reason, now time.Ti
 	return Refused{why, r.baker.cookie(from, now)}.AppendTo(r.reply(KindRefused, q.ID))
 }
 
-// tell says who this is, with the exports from one on.
+// tell describes the server, with the exports from m.First on.
 func (r *Responder) tell(q *Request, m Query, from roce.Source, most int, now time.Time) []byte {
 	d := r.describe()
 	first := min(m.First, uint32(len(d.Exports)))
@@ -141,7 +141,7 @@ func (r *Responder) tell(q *Request, m Query, from roce.Source, most int, now ti
 	return b
 }
 
-// register notes a client, or forgets it.
+// register adds or removes a client.
 func (r *Responder) register(q *Request, m Register, from roce.Source, now time.Time) []byte {
 	r.clients.expire(now)
 	if m.Leave {
@@ -159,13 +159,13 @@ func (r *Responder) register(q *Request, m Register, from roce.Source, now time.
 	return Registered{uint32(Lifetime / time.Second)}.AppendTo(r.reply(KindRegistered, q.ID))
 }
 
-// A letter is a message, and where it goes.
+// A letter is a message with its destination.
 type letter struct {
 	to   roce.Destination
 	body []byte
 }
 
-// notices returns those that are to be sent now.
+// notices returns the notices that must be sent now.
 func (r *Responder) notices(now time.Time) (all []letter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,8 +177,8 @@ func (r *Responder) notices(now time.Time) (all []letter) {
 	return all
 }
 
-// unsaved returns the clients where others are there than the last time, or it is time
-// to say how long they are, or nil.
+// unsaved returns the clients if some have changed since the last save, or if
+// renewals are due to be saved; otherwise nil.
 func (r *Responder) unsaved(now time.Time) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,8 +13,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce"
 )
 
-// Group returns the multicast group that servers join, of the family of an address.
-// Neither leaves the site, nor the link where addresses are IPv6's.
+// Group returns the multicast group that servers join, of the family of an
+// address. The IPv4 group does not leave the site, the IPv6 group does not
+// leave the link.
 func Group(of netip.Addr) netip.Addr {
 	if of.Unmap().Is4() {
 		return netip.AddrFrom4([4]byte{239, 255, 78, 70}) // NF
@@ -22,32 +23,31 @@ func Group(of netip.Addr) netip.Addr {
 	return netip.MustParseAddr("ff12::4e46:5364")
 }
 
-// A Config says what a Server tells, and to whom.
+// A Config configures a Server.
 type Config struct {
-	// Describe says what the server is; it is called for each query, and must
-	// be quick.
+	// Describe returns the server's description; it is called for each query,
+	// and must be quick.
 	Describe func() Description
 
-	// Count fills in counters, all but Boot and Sequence, in memory that it may
-	// use again; nil: there are none to be seen. It may be called by several
-	// goroutines, each with counters of its own.
+	// Count fills in all counters except Boot and Sequence, in memory that it
+	// may reuse; nil means no counters. Several goroutines may call it, each
+	// with separate counters.
 	Count func(*Counters)
 
-	// Monitors tells who may see counters; nil: nobody.
+	// Monitors reports whether an address may see counters; nil allows none.
 	Monitors func(netip.Addr) bool
 
-	// Clients are those of the last time, as Save had them; nil: there were
-	// none. Save keeps them for the next time; nil: they are forgotten.
+	// Clients are the clients that Save stored at the last run; nil means none.
+	// Save stores them for the next run; if Save is nil, they are lost.
 	Clients []byte
 	Save    func([]byte) error
 
-	// Log is told what the administrator should know; nil means
-	// slog.Default().
+	// Log gets events for the administrator; nil means slog.Default().
 	Log *slog.Logger
 }
 
-// A Server answers at a device, tells the clients of the last time that it has been
-// started, and streams counters.
+// A Server answers at a device, sends the clients of the last run notices of
+// its start, and streams counters.
 type Server struct {
 	*Responder
 	cfg      Config
@@ -59,8 +59,9 @@ type Server struct {
 	running  sync.WaitGroup
 }
 
-// Serve begins to serve at a device, which stays the caller's. A group that cannot
-// be joined is in the log: those who know the address find the server anyway.
+// Serve starts to serve at a device, which the caller still owns. A failure to
+// join the group is logged: clients that know the address find the server
+// anyway.
 func Serve(dev *roce.Device, cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -93,7 +94,7 @@ func Serve(dev *roce.Device, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// open makes the queue pair that everybody knows.
+// open makes the queue pair with the well-known number.
 func (s *Server) open() (err error) {
 	if s.ud, err = s.dev.NewProtectionDomain().NewUD(roce.UDConfig{Recv: s, Recvs: recvs, Number: QP}); err != nil {
 		return fmt.Errorf("discover: %w", err)
@@ -110,7 +111,7 @@ func (s *Server) open() (err error) {
 	return err
 }
 
-// Complete answers what has come in (roce.Completer).
+// Complete answers received messages (roce.Completer).
 func (s *Server) Complete(c roce.Completion) {
 	if !c.Received || c.Err != nil {
 		return
@@ -119,15 +120,15 @@ func (s *Server) Complete(c roce.Completion) {
 	if out, qkey := s.answer(m[roce.GRHLen:c.Octets], c.From, time.Now()); out != nil {
 		s.send(letter{roce.Destination{Address: roce.Address{Addr: c.From.Addr}, QP: c.From.QP, QKey: qkey &^ (1 << 31)}, out})
 	}
-	_ = s.ud.PostRecv(roce.Recv{Data: m, ID: c.ID}) // it has just been taken
+	_ = s.ud.PostRecv(roce.Recv{Data: m, ID: c.ID}) // cannot fail: the receive has just completed
 }
 
-// send sends a message that may be lost, whatever the reason.
+// send sends a message. The message may be lost for any reason.
 func (s *Server) send(l letter) {
 	_ = s.ud.Post(roce.WR{Op: rdma.OpSend, Data: [][]byte{l.body}, To: l.to})
 }
 
-// tend does what time asks for: notices while they are due, and saving.
+// tend sends due notices, and saves the clients.
 func (s *Server) tend() {
 	t := time.NewTicker(tendTime)
 	defer t.Stop()
@@ -144,7 +145,7 @@ func (s *Server) tend() {
 	}
 }
 
-// save keeps the clients, where something about them is to be kept.
+// save stores the clients, if anything about them has changed.
 func (s *Server) save(now time.Time) {
 	if s.cfg.Save == nil {
 		return
@@ -156,21 +157,21 @@ func (s *Server) save(now time.Time) {
 	}
 }
 
-// Boot returns what tells this start of the server from others.
+// Boot returns the number that identifies this start of the server.
 func (s *Server) Boot() uint64 { return s.boot }
 
-// Stats returns what the server has done.
+// Stats returns the server's totals.
 func (s *Server) Stats() Totals {
 	t := s.stats()
 	t.Updates, t.Monitors = s.monitors.updates.Load(), s.monitors.len()
 	return t
 }
 
-// Close ends it. The clients are kept for the next time.
+// Close ends the server. It saves the clients for the next run.
 func (s *Server) Close() {
 	s.ud.Close()
 	close(s.stop)
 	s.running.Wait()
 	s.monitors.close()
-	s.save(time.Now().Add(saveTime)) // renewals too, whenever it was the last time
+	s.save(time.Now().Add(saveTime)) // including renewals
 }

@@ -7,23 +7,23 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A Watch asks for the server's counters, or for more time for a stream of them,
-// which is known by the monitor's address and queue pair.
+// A Watch starts or renews a stream of the server's counters. The monitor's
+// address and queue pair identify the stream.
 type Watch struct {
 	QP       uint32        // the monitor's, of UC
-	PMTU     uint32        // the largest that it can have, in bytes
+	PMTU     uint32        // the monitor's largest, in bytes
 	Sink     rdma.Remote   // its memory
-	Room     uint32        // how much that is, in bytes
+	Room     uint32        // length of the memory in bytes
 	Interval time.Duration // between updates, in whole milliseconds; 0 ends the stream
 }
 
-// Watching says what the stream will be.
+// Watching describes the stream.
 type Watching struct {
 	QP       uint32        // the server's, of UC
-	PSN      uint32        // which its first packet had
-	PMTU     uint32        // which both ends have
+	PSN      uint32        // of the server's first packet
+	PMTU     uint32        // of both ends
 	Interval time.Duration // between updates, in whole milliseconds
-	Lease    time.Duration // after which it ends, unless it is asked for again; in milliseconds
+	Lease    time.Duration // the stream ends after that without renewal; in milliseconds
 }
 
 // AppendTo appends the wire form.

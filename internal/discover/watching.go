@@ -15,14 +15,14 @@ type sink struct {
 	uc      *roce.UC
 	region  *roce.Region
 	memory  []byte
-	updates chan []byte // the last one that nobody has taken; room for one
+	updates chan []byte // the last unread update; room for one
 }
 
-// Watch has a server stream its counters, and calls show for each update that comes,
-// until that says no or ctx ends. Updates that are lost are missing in the
-// sequence. A server that falls silent is asked again, and when it has been
-// restarted, it is another stream, from another boot. It has patience for each
-// answer; then the error is ErrNoAnswer.
+// Watch starts a stream of a server's counters, and calls show for each update,
+// until show returns false or ctx ends. Lost updates leave gaps in the
+// sequence. Watch asks a silent server again; after a restart of the server the
+// stream is new, with another boot. If an answer takes longer than patience,
+// the error is ErrNoAnswer.
 func (p *Port) Watch(ctx context.Context, server netip.Addr, interval, patience time.Duration, show func(*Counters) bool) error {
 	s, err := p.newSink()
 	if err != nil {
@@ -35,7 +35,7 @@ func (p *Port) Watch(ctx context.Context, server netip.Addr, interval, patience 
 	defer s.close()
 	defer func() {
 		w.Interval = 0
-		_ = p.send(server, KindWatch, 0, w, minRequest) // else the lease ends
+		_ = p.send(server, KindWatch, 0, w, minRequest) // otherwise the lease ends
 	}()
 	var told Watching
 	for {
@@ -55,7 +55,7 @@ func (p *Port) Watch(ctx context.Context, server netip.Addr, interval, patience 
 	}
 }
 
-// subscribe asks for the stream, or for more of it.
+// subscribe starts or renews the stream.
 func (p *Port) subscribe(ctx context.Context, server netip.Addr, w Watch, patience time.Duration) (Watching, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrNoAnswer)
 	defer cancel()
@@ -88,14 +88,14 @@ func (s *sink) close() {
 	s.region.Deregister()
 }
 
-// connect connects the queue pair to a stream's, in place of what it was connected
-// to.
+// connect connects the queue pair to a stream's, in place of any earlier
+// connection.
 func (s *sink) connect(server netip.Addr, w Watching) error {
 	s.uc.Reset()
 	if err := s.uc.Init(); err != nil {
 		return err
 	}
-	for range recvs { // each update takes one, for it brings immediate data
+	for range recvs { // an update has immediate data, so uses a receive
 		if err := s.uc.PostRecv(roce.Recv{}); err != nil {
 			return err
 		}
@@ -103,13 +103,13 @@ func (s *sink) connect(server netip.Addr, w Watching) error {
 	return s.uc.ReadyToReceive(roce.Peer{Address: roce.Address{Addr: server}, QP: w.QP, PMTU: int(w.PMTU), PSN: w.PSN})
 }
 
-// Complete takes an update (roce.Completer), while nothing else can be written. One
-// that nobody has taken is replaced.
+// Complete takes an update (roce.Completer), while nothing can write the
+// memory. It replaces an unread update.
 func (s *sink) Complete(c roce.Completion) {
 	if c.Err != nil {
 		return
 	}
-	_ = s.uc.PostRecv(roce.Recv{}) // it has just been taken
+	_ = s.uc.PostRecv(roce.Recv{}) // cannot fail: the receive has just completed
 	if c.Op != rdma.OpWrite || c.Octets > len(s.memory) {
 		return
 	}
@@ -118,11 +118,10 @@ func (s *sink) Complete(c roce.Completion) {
 	case <-s.updates:
 	default:
 	}
-	s.updates <- b // there is room: nobody else puts any in
+	s.updates <- b // does not block: this goroutine is the only sender
 }
 
-// follow shows updates until it is time to ask for more, or nothing has come for
-// long.
+// follow shows updates until renewal is due, or no update has come for long.
 func (s *sink) follow(ctx context.Context, w Watching, show func(*Counters) bool) (done bool, err error) {
 	ask := time.NewTimer(w.Lease / renewed)
 	defer ask.Stop()

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A Memory is how many bytes the calls of all parties may take together.
+// A Memory is the number of bytes that the calls of all parties may use
+// together.
 type Memory struct {
 	limit, part int64
 	all         *semaphore.Weighted
@@ -16,43 +17,44 @@ type Memory struct {
 	press       *Press
 }
 
-// NewMemory returns a Memory of limit bytes, of which no party gets more than
-// part. The press is told of calls that wait.
+// NewMemory returns a Memory of limit bytes. No party gets more than part of
+// them. The press learns of waiting calls.
 func NewMemory(limit, part int64, press *Press) *Memory {
 	return &Memory{limit: limit, part: part, all: semaphore.NewWeighted(limit), press: press}
 }
 
-// Limit returns how many bytes there are.
+// Limit returns the total number of bytes.
 func (m *Memory) Limit() int64 { return m.limit }
 
-// InUse returns how many bytes are taken.
+// InUse returns the number of bytes in use.
 func (m *Memory) InUse() int64 { return m.used.Load() }
 
-// Waiting returns how many calls wait for memory, of all that have the same Press.
+// Waiting returns how many calls wait for memory, among all calls with the same
+// Press.
 func (m *Memory) Waiting() int { return m.press.Waiting() }
 
-// Waited returns for how long the one of them has waited that waits longest.
+// Waited returns how long the longest-waiting of these calls has waited.
 func (m *Memory) Waited() time.Duration { return m.press.Waited() }
 
-// A Part is what a party may take of a Memory, or one connection of what its party
-// may.
+// A Part is the share of a Memory that a party may use, or the share of its
+// party's Part that a connection may use.
 type Part struct {
 	memory *Memory
-	whole  *Part // that it is a part of, or nil
+	whole  *Part // the Part that contains this one, or nil
 	own    *semaphore.Weighted
 }
 
-// Part returns the part of a party that has nothing yet.
+// Part returns the part of a new party.
 func (m *Memory) Part() *Part {
 	return &Part{memory: m, own: semaphore.NewWeighted(m.part)}
 }
 
-// Part returns a part of p, of which no more than n bytes are to be had.
+// Part returns a part of p of at most n bytes.
 func (p *Part) Part(n int64) *Part {
 	return &Part{memory: p.memory, whole: p, own: semaphore.NewWeighted(n)}
 }
 
-// TryAcquire takes n bytes, if nobody waits for any.
+// TryAcquire takes n bytes if they are free and no call waits for bytes.
 func (p *Part) TryAcquire(n int64) bool {
 	if !p.own.TryAcquire(n) {
 		return false
@@ -69,9 +71,9 @@ func (p *Part) TryAcquire(n int64) bool {
 	return ok
 }
 
-// Acquire waits for n bytes, first for its own, then for those of the whole and
-// then for everybody's. More than a part can never be had: then, and when ctx ends
-// first, it returns ctx's error.
+// Acquire waits for n bytes: first of p, then of the whole, then of the Memory.
+// If n exceeds a part, Acquire waits until ctx ends. When ctx ends first,
+// Acquire returns ctx's error.
 func (p *Part) Acquire(ctx context.Context, n int64) error {
 	if p.TryAcquire(n) {
 		return nil
@@ -91,7 +93,7 @@ func (p *Part) Acquire(ctx context.Context, n int64) error {
 	return err
 }
 
-// Release gives n bytes back.
+// Release returns n bytes.
 func (p *Part) Release(n int64) {
 	if p.whole != nil {
 		p.whole.Release(n)

@@ -5,20 +5,21 @@ import (
 	"net/netip"
 )
 
-// A Party is the peers of one address, which are connected.
+// A Party is the connected peers of one address.
 type Party[P any] struct {
-	Own   P   // its parts of what is shared out
-	conns int // that it has, or is about to have
+	Own   P   // its parts of the shared resources
+	conns int // connections, including one that is being made
 	name  netip.Prefix
 }
 
-// Parties are those that have connections to a server, whose lock guards it.
+// Parties are the parties with connections to a server. The server's lock
+// guards them.
 type Parties[P any] struct {
 	own func() P
 	all map[netip.Prefix]*Party[P]
 }
 
-// NewParties returns Parties, of which each gets the parts that own makes.
+// NewParties returns Parties. Each party gets the parts that own makes.
 func NewParties[P any](own func() P) Parties[P] {
 	return Parties[P]{own: own, all: make(map[netip.Prefix]*Party[P])}
 }
@@ -35,19 +36,19 @@ func (t *Parties[P]) Enter(a net.Addr) *Party[P] {
 	return p
 }
 
-// Leave notes that a connection of p is gone.
+// Leave notes the end of a connection of p.
 func (t *Parties[P]) Leave(p *Party[P]) {
 	if p.conns--; p.conns == 0 {
 		delete(t.all, p.name)
 	}
 }
 
-// Len returns how many parties have connections.
+// Len returns the number of parties with connections.
 func (t *Parties[P]) Len() int { return len(t.all) }
 
-// Full reports whether one more connection of a newcomer, which is counted already,
-// has to find a place where now of limit are taken. The last of them are for those
-// who have few.
+// Full reports whether another connection of the newcomer, which is already
+// counted, needs a place from others when now of limit places are in use. The
+// last places are for parties with few connections.
 func (t *Parties[P]) Full(newcomer *Party[P], now, limit int) bool {
 	if !newcomer.Few() {
 		limit -= limit / spared
@@ -55,17 +56,17 @@ func (t *Parties[P]) Full(newcomer *Party[P], now, limit int) bool {
 	return now >= limit
 }
 
-// Few reports whether a party has few connections, for which those of others go even
-// where they have calls under way.
+// Few reports whether a party has few connections. For such a party,
+// connections of others are closed even if these have calls under way.
 func (p *Party[P]) Few() bool { return p.conns <= few }
 
-// MaxLeaving returns how many connections, of limit, may have lost their places and
-// be there still, for the sake of calls that do not end.
+// MaxLeaving returns how many connections, of limit, may have lost their places
+// and still exist because of calls that do not end.
 func MaxLeaving(limit int) int { return max(1, limit/spared) }
 
-// Yields returns the party that is to give a place to the newcomer, one of whose
-// connections is to come: the one that has most; nil where that would leave it
-// fewer than the newcomer has then.
+// Yields returns the party that must give a place to the newcomer, whose next
+// connection is about to come: the party with the most connections. It returns
+// nil if that party would then have fewer than the newcomer.
 func (t *Parties[P]) Yields(newcomer *Party[P]) *Party[P] {
 	most := newcomer
 	for _, p := range t.all {
@@ -79,12 +80,12 @@ func (t *Parties[P]) Yields(newcomer *Party[P]) *Party[P] {
 	return most
 }
 
-// bits6 is how many bits of an IPv6 address stand for a party: who has one
-// address has the 64 bits behind them as well.
+// bits6 is the length of the prefix of an IPv6 address that identifies a party,
+// because a holder of one address also has the 64 bits after the prefix.
 const bits6 = 64
 
-// PartyOf returns the party that an address belongs to: an IPv4 address, or half of
-// an IPv6 one. All that are not TCP's are of one party, the zero Prefix.
+// PartyOf returns the party of an address: an IPv4 address, or half of an IPv6
+// address. All addresses other than TCP's belong to one party, the zero Prefix.
 func PartyOf(a net.Addr) netip.Prefix {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -93,9 +94,10 @@ func PartyOf(a net.Addr) netip.Prefix {
 	return PartyOfIP(t.AddrPort().Addr())
 }
 
-// PartyOfIP returns the party of an IP address; the zero Prefix where there is none.
+// PartyOfIP returns the party of an IP address, or the zero Prefix for the zero
+// address.
 func PartyOfIP(a netip.Addr) netip.Prefix {
 	a = a.Unmap()
-	p, _ := a.Prefix(min(a.BitLen(), bits6)) // no address has no prefix either
+	p, _ := a.Prefix(min(a.BitLen(), bits6)) // the zero address has no prefix either
 	return p
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A Press looks at all connections while calls wait for memory: a peer that has
-// some and does not move must not keep it from others for as long as it may at
-// other times.
+// A Press looks at all connections while calls wait for memory. While others
+// wait, a peer that holds memory and is stuck may keep it for less time than
+// usual.
 type Press struct {
 	look  func(round uint64)
 	timer *time.Timer
@@ -19,8 +19,9 @@ type Press struct {
 	due     time.Time // the next look
 }
 
-// NewPress returns a Press that calls look every PressTime while calls wait. It
-// is to end the connections that stand, as Sight.Stands tells of a round.
+// NewPress returns a Press that calls look every PressTime while calls wait.
+// look must end the connections that are stuck, for which Sight.Stands returns
+// true in a round.
 func NewPress(look func(round uint64)) *Press {
 	p := &Press{look: look}
 	p.timer = time.AfterFunc(PressTime, p.tick)
@@ -28,13 +29,13 @@ func NewPress(look func(round uint64)) *Press {
 	return p
 }
 
-// begin notes a call that waits, and end that it does not any more.
+// begin notes a waiting call, and end the end of its wait.
 func (p *Press) begin() *list.Element {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	if p.waiting.Len() == 0 {
-		p.round += 2 // what was seen before is not of the last period
+		p.round += 2 // earlier sights are not of the last period
 		p.due = now
 		p.timer.Reset(0)
 	}
@@ -49,14 +50,14 @@ func (p *Press) end(call *list.Element) {
 	}
 }
 
-// Waiting returns how many calls wait for memory.
+// Waiting returns the number of calls that wait for memory.
 func (p *Press) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waiting.Len()
 }
 
-// Waited returns for how long the call has waited for memory that waits longest.
+// Waited returns how long the longest-waiting call has waited for memory.
 func (p *Press) Waited() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,9 +68,9 @@ func (p *Press) Waited() time.Duration {
 	return time.Since(oldest.Value.(time.Time))
 }
 
-// tick looks, if that is due: a timer that is stopped or set anew as it fires
-// comes anyway, and two looks with no time between them would find that
-// nobody moves.
+// tick looks if a look is due. A timer that is stopped or reset as it fires
+// comes anyway, and two looks in immediate succession would find all peers
+// stuck.
 func (p *Press) tick() {
 	p.mu.Lock()
 	now := time.Now()
@@ -86,16 +87,16 @@ func (p *Press) tick() {
 	}
 }
 
-// A Sight is what a look has found of a connection.
+// A Sight is a look's record of a connection.
 type Sight struct {
 	Round        uint64
-	Posted, Done uint64 // pieces of work that need the peer to move
-	Octets       uint64 // that have moved, as far as is known
+	Posted, Done uint64 // pieces of work that need the peer's cooperation
+	Octets       uint64 // bytes moved, as far as known
 }
 
-// Stands takes what a look finds now in place of what s is, and reports whether the
-// connection had work to do at the look before, and has neither done any nor moved
-// many bytes since.
+// Stands replaces s by the sight now. It reports whether the connection had
+// work at the look before, and since then has neither done any nor moved many
+// bytes.
 func (s *Sight) Stands(now Sight) bool {
 	before := *s
 	*s = now

@@ -1,6 +1,6 @@
-// Package keepalive has the kernel notice the peers of TCP connections that are
-// gone without a word: switched off, or behind a network that is cut; and tells
-// whether bytes move. It must not know what a connection carries.
+// Package keepalive makes the kernel detect TCP peers that vanished silently,
+// for example when switched off or behind a cut network. It also reports
+// whether bytes move. It must not know the content of a connection.
 package keepalive
 
 import (
@@ -13,22 +13,22 @@ import (
 
 // Limits of our own.
 const (
-	// silence is how long a connection carries nothing before the peer's
-	// kernel is asked whether it is there, and again after every pause.
+	// silence is how long a connection is idle before the kernel probes the
+	// peer's kernel, and pause the time between further probes.
 	silence = 15 * time.Second
 	pause   = 15 * time.Second
 
-	// patience is how long a peer's kernel may leave unanswered what it is
-	// sent, such a question or data, or keep a full window closed, before
-	// the connection fails. TCP alone would repeat data for a quarter of
-	// an hour. What is routed anew, or a server that is moved, comes back in
-	// less; Linux's NFS client has the same patience with a call.
+	// patience is how long a peer's kernel may leave a probe or data
+	// unanswered, or keep a full window closed, before the connection fails.
+	// TCP alone would repeat data for a quarter of an hour. A new route or a
+	// moved server takes less time; Linux's NFS client has the same patience
+	// with a call.
 	patience = 60 * time.Second
 )
 
 // Watch makes a TCP connection fail, with ETIMEDOUT, when its peer is gone. It
-// does nothing to others. A failure means that the connection is gone, as its
-// use will tell.
+// ignores other connections. If Watch itself fails, the connection has ended,
+// and its next use reports that.
 func Watch(nc net.Conn) { watch(nc, silence, pause, patience) }
 
 // watch is Watch with its times, the first two in whole seconds.
@@ -43,13 +43,13 @@ func watch(nc net.Conn, silence, pause, patience time.Duration) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		// Counts for questions too, in place of their number (tcp(7)).
+		// Also limits probes, in place of their number (tcp(7)).
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(patience.Milliseconds()))
 	})
 }
 
 // Traffic returns how many bytes the peer has sent, and how many of this end's
-// it has acknowledged; 0 where that cannot be known.
+// bytes it has acknowledged; 0 if unknown.
 func Traffic(nc net.Conn) (in, out uint64) {
 	t, ok := nc.(syscall.Conn)
 	if !ok {
@@ -59,11 +59,11 @@ func Traffic(nc net.Conn) (in, out uint64) {
 	if err != nil {
 		return 0, 0
 	}
-	_ = raw.Control(func(fd uintptr) { in, out = TrafficOf(int(fd)) }) // fails where it is closed
+	_ = raw.Control(func(fd uintptr) { in, out = TrafficOf(int(fd)) }) // fails on a closed connection
 	return in, out
 }
 
-// TrafficOf is Traffic by the connection's descriptor.
+// TrafficOf is Traffic for a connection's descriptor.
 func TrafficOf(fd int) (in, out uint64) {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {

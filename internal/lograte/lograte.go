@@ -1,5 +1,6 @@
-// Package lograte keeps a log readable whatever peers do: a message that comes again
-// and again is left out for a while, and counted. It must not know what is logged.
+// Package lograte keeps a log readable under any behaviour of peers: it omits
+// and counts a message that is repeated too often. It must not know the
+// messages.
 package lograte
 
 import (
@@ -11,16 +12,16 @@ import (
 
 // Limits of our own.
 const (
-	// maxLogged is how many records with one message are logged in period. A
-	// peer that reconnects in a loop would fill the log otherwise.
+	// maxLogged is how many records of one message are logged in a period.
+	// Otherwise a peer that reconnects in a loop would fill the log.
 	maxLogged = 20
 	period    = 10 * time.Second
 )
 
 // Logger returns a Logger in front of l that logs no warning or error of one
-// message more than 20 times in 10 s. The next one after that says, as omitted, how
-// many were left out. nil stands for a Logger that discards all. A message must be
-// one of a few, and say in attributes what differs.
+// message more than 20 times in 10 s. The next record gives the number of
+// omitted ones in the attribute omitted. If l is nil, the Logger discards all.
+// Messages must come from a small fixed set; variable parts must be attributes.
 func Logger(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		return slog.New(slog.DiscardHandler)
@@ -31,13 +32,14 @@ func Logger(l *slog.Logger) *slog.Logger {
 	return slog.New(&handler{l.Handler(), new(messages)})
 }
 
-// A handler is what a Logger has in front of another's.
+// A handler is a Logger's handler in front of another.
 type handler struct {
 	next slog.Handler
 	seen *messages
 }
 
-// messages are what was logged lately. Handlers with attributes share it.
+// messages are the recently logged messages. Handlers with attributes share
+// them.
 type messages struct {
 	mu sync.Mutex
 	m  map[string]*message
@@ -46,10 +48,10 @@ type messages struct {
 type message struct {
 	since   time.Time // when the period began
 	logged  int       // in this period
-	omitted int       // since the last that was logged
+	omitted int       // since the last logged record
 }
 
-// allow reports whether to log a message now, and how many of them were not before.
+// allow reports whether to log a message now, and how many were omitted before.
 func (s *messages) allow(msg string) (ok bool, omitted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +75,7 @@ func (s *messages) allow(msg string) (ok bool, omitted int) {
 	return true, omitted
 }
 
-// Enabled is the next one's (slog.Handler, as those below).
+// Enabled is that of the next handler, like the methods below (slog.Handler).
 func (h *handler) Enabled(ctx context.Context, l slog.Level) bool { return h.next.Enabled(ctx, l) }
 
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
