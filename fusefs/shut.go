@@ -7,10 +7,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
+// shutBit is set in the number of a special file that the kernel gets for
+// callers that may not open the file.
+//
 // The kernel opens FIFOs, sockets and devices itself, without asking the file
 // system for permission. With default_permissions the modes alone would decide,
-// but the server has access control lists, and users of its own. But the kernel
-// looks up a name in the name of the walking process, if the name has no
+// but the server has access control lists, and users of its own. However, the
+// kernel looks up a name in the name of the walking process, if the name has no
 // lifetime. Names of special files therefore have no lifetime, and a caller
 // that may not open the object finds another object instead, for which the
 // kernel does ask: an empty regular file that no caller may open. All other

@@ -76,8 +76,9 @@ const (
 
 // Times of this package.
 const (
-	// A call that the server puts off is repeated after firstPause, then after
-	// twice as long each time, up to lastPause: Linux's only pause.
+	// firstPause is the pause before a call that the server put off is
+	// repeated. Each further pause is twice as long, up to lastPause: Linux's
+	// only pause.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
 
