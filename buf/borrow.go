@@ -5,31 +5,31 @@ import "sync"
 // An Owner lends memory of its own.
 type Owner interface {
 	// Return is called once for each Borrow, with its memory, when the last
-	// reference is gone.
+	// reference is released.
 	Return(mem []byte)
 }
 
-// A Rereader is an Owner of memory that may not be there when it is read, such as a
-// mapping of a file, and knows another way to it.
+// A Rereader is an Owner of memory that may be unreadable later, such as a
+// mapping of a file, and has another way to read its content.
 type Rereader interface {
 	Owner
-	// Reread copies what stands in mem from at on to p, and returns where it
-	// ended: at+len(p), or less. Without an error there is no more than that,
-	// which may be less than at.
+	// Reread copies the content of mem from at on to p, and returns where the
+	// copy ended: at+len(p), or less. If end is less and err is nil, the
+	// content ends at end, which may be less than at.
 	Reread(mem []byte, at int, p []byte) (end int, err error)
 }
 
-// Reread asks the memory's owner, a Rereader, for it.
+// Reread reads the content by the memory's owner, which must be a Rereader.
 func (b *Buf) Reread(at int, p []byte) (end int, err error) {
 	return b.owner.(Rereader).Reread(b.mem, at, p)
 }
 
-// borrowed are Bufs without memory.
+// borrowed holds Bufs without memory.
 var borrowed = sync.Pool{New: func() any { return new(Buf) }}
 
-// Borrow returns a buffer whose content is mem, with one reference. Whoever
-// holds it treats the memory as the owner's: it may be not to be written, or
-// not even to be read by the processor.
+// Borrow returns a buffer whose content is mem, with one reference. The owner
+// decides how holders may use the memory: they may have to refrain from writing
+// it, or even from reading it by the processor.
 func Borrow(mem []byte, o Owner) *Buf {
 	b := borrowed.Get().(*Buf)
 	b.B, b.mem, b.owner, b.class = mem, mem, o, -1

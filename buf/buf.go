@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Default is the pool of those who have no reason for one of their own.
+// Default is the pool for all callers that do not need a pool of their own.
 var Default = new(Pool)
 
 // A Pool lends buffers. The zero value is ready to use.
@@ -28,13 +28,13 @@ type Buf struct {
 
 	mem   []byte // all of it
 	pool  *Pool
-	owner Owner // in place of pool: of borrowed memory
+	owner Owner // of borrowed memory, in place of pool
 	class int   // -1: not kept
 	refs  atomic.Int32
 }
 
-// Get lends a buffer with len(B) == n, in octets, and one reference. Its
-// content is whatever its last holder left.
+// Get lends a buffer with len(B) == n, in bytes, and one reference. Its content
+// is arbitrary: the memory is not cleared.
 func (p *Pool) Get(n int) *Buf {
 	p.out.Add(1)
 	c := classOf(n)
@@ -67,7 +67,7 @@ func (b *Buf) Retain() *Buf {
 	return b
 }
 
-// Release gives up one reference; the last returns the buffer to its pool.
+// Release drops one reference; the last Release returns the buffer to its pool.
 func (b *Buf) Release() {
 	switch n := b.refs.Add(-1); {
 	case n > 0:

@@ -6,26 +6,26 @@ import (
 )
 
 // The sizes of pooled buffers are powers of two, and from 64 KiB on a little
-// more: payloads of that size are powers of two themselves and come behind a
-// header, for which twice the memory would be a waste. A smaller request gets
-// a buffer of the smallest size; a larger one is allocated for itself.
+// more. Payloads of that size are powers of two and come behind a header, for
+// which twice the memory would be a waste. A smaller request gets a buffer of
+// the smallest size; a larger request is allocated individually.
 const (
-	minShift  = 9  // 512 octets: a short RPC message
+	minShift  = 9  // 512 bytes: a short RPC message
 	roomShift = 16 // from here on there is room for a header
 	maxShift  = 22 // 4 MiB: the largest payload
 
-	// room is the octets beside the power of two: the page that the
+	// room is how many bytes are added to the power of two: the page that the
 	// runtime rounds large allocations up to.
 	room = 8 << 10
 
 	classes = maxShift - minShift + 1
 )
 
-// maxIdle bounds the octets that a pool keeps for later, per size. What is
-// released beyond it goes to the garbage collector.
+// maxIdle bounds the bytes that a pool keeps for reuse, per size. Buffers
+// released beyond it go to the garbage collector.
 const maxIdle = 16 << 20
 
-// size returns the octets of a buffer of class c.
+// size returns the length in bytes of a buffer of class c.
 func size(c int) int {
 	n := 1 << (c + minShift)
 	if c+minShift >= roomShift {
@@ -34,7 +34,7 @@ func size(c int) int {
 	return n
 }
 
-// Size returns the octets of memory that a buffer of n octets takes.
+// Size returns the bytes of memory of a buffer for n bytes.
 func Size(n int) int {
 	if c := classOf(n); c >= 0 {
 		return size(c)
@@ -42,8 +42,8 @@ func Size(n int) int {
 	return n
 }
 
-// classOf returns the index of the smallest size that holds n octets, or -1
-// where none does.
+// classOf returns the index of the smallest size that holds n bytes, or -1 if
+// none does.
 func classOf(n int) int {
 	if n < 0 {
 		panic(fmt.Sprintf("buf: length %d", n))

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// The word in front of an item that may be left out (RFC 4506, Section 4.19).
+// The word in front of an optional item (RFC 4506, Section 4.19).
 const (
 	absent  = 0
 	present = 1
@@ -14,23 +14,23 @@ const (
 
 // Errors of Parse and of the arithmetic, wrapped by an Error.
 var (
-	// ErrShort: the header ends inside a list.
+	// ErrShort means that the header ends inside a list.
 	ErrShort = errors.New("chunks: header too short")
-	// ErrPresence: the word in front of an item is neither 0 nor 1.
+	// ErrPresence means that the word in front of an item is neither 0 nor 1.
 	ErrPresence = errors.New("chunks: neither present nor absent")
-	// ErrCount: a list is longer than the limits of this package.
+	// ErrCount means that a list is longer than the limits of this package.
 	ErrCount = errors.New("chunks: too many")
-	// ErrWrap: a segment runs past the end of the 64-bit offsets.
+	// ErrWrap means that a segment runs past the end of the 64-bit offsets.
 	ErrWrap = errors.New("chunks: segment past the last offset")
-	// ErrPosition: a Read chunk's position is not a multiple of four, or
-	// not in the message.
+	// ErrPosition means that a Read chunk's position is not a multiple of four,
+	// or not in the message.
 	ErrPosition = errors.New("chunks: position")
 )
 
-// An Error says where in the lists Err was found.
+// An Error reports the place of Err in the lists.
 type Error struct {
-	Field  string // its name in the XDR of RFC 8166, Section 4.1.2
-	Offset int    // of the field from the start of the lists, in octets
+	Field  string // name in the XDR of RFC 8166, Section 4.1.2
+	Offset int    // of the field from the start of the lists, in bytes
 	Err    error
 }
 
@@ -40,9 +40,9 @@ func (e *Error) Error() string { return fmt.Sprintf("%s at octet %d: %v", e.Fiel
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Parse reads the lists at the start of b into l, in place of what was there,
-// and returns what follows them, which aliases b. The error is an *Error; the
-// lists are then worth nothing.
+// Parse reads the lists at the start of b into l, replacing its content, and
+// returns the rest of b, which aliases b. The error is an *Error; the content
+// of l is then undefined.
 func (l *Lists) Parse(b []byte) (rest []byte, err error) {
 	l.Reset()
 	p := parser{b: b}
@@ -87,7 +87,7 @@ func (l *Lists) parseWrites(p *parser) {
 }
 
 // A parser walks over the lists. After the first error it reads nothing more
-// and finds every item absent.
+// and reports every item as absent.
 type parser struct {
 	b   []byte
 	off int
@@ -129,9 +129,9 @@ func (p *parser) present(field string) bool {
 	}
 }
 
-// chunk appends the segments of a counted array to segs, which may hold those
-// of earlier chunks of the list. The count is believed only as far as there
-// are octets and room for it.
+// chunk appends the segments of a counted array to segs, which may hold
+// segments of earlier chunks of the list. The count is checked against the
+// input and the limits before segments are read.
 func (p *parser) chunk(segs []Segment, field string) []Segment {
 	n := p.uint32(field)
 	if uint64(n) > uint64(MaxSegments-len(segs)) {

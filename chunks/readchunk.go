@@ -9,19 +9,19 @@ import (
 // A ReadChunk is one piece of a message that the responder pulls: the segments
 // of a Read list that share a position (RFC 8166, Section 3.4.5).
 type ReadChunk struct {
-	Position uint32        // octets from the start of the unreduced message
-	Segments []ReadSegment // in the order of the list; they make up the piece
-	Length   uint64        // of all segments, in octets
+	Position uint32        // bytes from the start of the unreduced message
+	Segments []ReadSegment // in the order of the list; concatenated they are the piece
+	Length   uint64        // of all segments, in bytes
 }
 
-// padded returns the length with the roundup padding that the unreduced
-// message has behind the piece. A requester may have put the padding into the
-// chunk already (RFC 8166, Section 3.4.5.2).
+// padded returns the length with the roundup padding that follows the piece in
+// the unreduced message. A requester may have put the padding into the chunk
+// already (RFC 8166, Section 3.4.5.2).
 func (c *ReadChunk) padded() uint64 { return (c.Length + 3) &^ 3 }
 
 // ReadChunks appends the Read chunks of l to dst, by rising position, and
-// returns it. It sorts l.Reads, and the chunks alias it. The error is an
-// *Error.
+// returns the extended slice. It sorts l.Reads, and the chunks alias l.Reads.
+// The error is an *Error.
 func (l *Lists) ReadChunks(dst []ReadChunk) ([]ReadChunk, error) {
 	slices.SortStableFunc(l.Reads, func(a, b ReadSegment) int { return cmp.Compare(a.Position, b.Position) })
 	for i := 0; i < len(l.Reads); {
@@ -39,12 +39,12 @@ func (l *Lists) ReadChunks(dst []ReadChunk) ([]ReadChunk, error) {
 	return dst, nil
 }
 
-// Unreduced returns the length of the message that comes of putting the chunks
-// back into a reduced message of n octets, in octets. The chunks stand by
-// rising position, and none of them at zero. The error is an *Error, where a
-// position is inside an earlier chunk or beyond the message.
+// Unreduced returns the length, in bytes, of the message that results from
+// inserting the chunks into a reduced message of n bytes. The chunks must be
+// sorted by position, and none may be at position zero. The error is an *Error
+// if a position is inside an earlier chunk or beyond the message.
 func Unreduced(n uint64, chunks []ReadChunk) (uint64, error) {
-	var moved, end uint64 // octets of the chunks so far, and where the last one ends
+	var moved, end uint64 // bytes of the chunks so far, and the end of the last one
 	for i := range chunks {
 		c := &chunks[i]
 		pos := uint64(c.Position)
@@ -60,9 +60,9 @@ func Unreduced(n uint64, chunks []ReadChunk) (uint64, error) {
 	return n + moved, nil
 }
 
-// Weave completes an unreduced message. whole has the length that Unreduced
-// returned and holds each chunk's octets at its position; Weave copies the
-// reduced message around them and clears their padding.
+// Weave completes an unreduced message. whole must have the length that
+// Unreduced returned and hold each chunk's bytes at its position. Weave copies
+// the reduced message around them and clears their padding.
 func Weave(whole, reduced []byte, chunks []ReadChunk) {
 	at := 0
 	for i := range chunks {
@@ -75,8 +75,8 @@ func Weave(whole, reduced []byte, chunks []ReadChunk) {
 	copy(whole[at:], reduced)
 }
 
-// positionError returns the error of a position. Its place in the header is
-// the list's start, for the segments were sorted.
+// positionError returns the error of a position. Its offset is the list's
+// start, because the segments have been sorted.
 func positionError(format string, position uint32) error {
 	return &Error{Field: "rdma_reads", Err: fmt.Errorf(format, ErrPosition, position)}
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Lengths on the wire, in octets.
+// Lengths on the wire, in bytes.
 const (
 	segmentLen     = 16
 	readSegmentLen = 4 + segmentLen
@@ -15,8 +15,8 @@ const (
 // Section 3.4.3).
 type Segment struct {
 	Handle uint32 // the STag, or R_key
-	Length uint32 // octets; 0 makes it an empty segment
-	Offset uint64 // where it begins, as the requester counts
+	Length uint32 // in bytes; 0 makes it an empty segment
+	Offset uint64 // of the first byte, in the requester's terms
 }
 
 // AppendTo appends the wire form of s to b.
@@ -26,7 +26,7 @@ func (s Segment) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, s.Offset)
 }
 
-// parseSegment reads a segment from the first octets of b, which has enough.
+// parseSegment reads a segment from the start of b, which must be long enough.
 func parseSegment(b []byte) Segment {
 	return Segment{
 		Handle: binary.BigEndian.Uint32(b),
@@ -35,15 +35,15 @@ func parseSegment(b []byte) Segment {
 	}
 }
 
-// wraps reports whether the segment runs past the last offset that there is.
+// wraps reports whether the segment runs past the last 64-bit offset.
 func (s Segment) wraps() bool {
 	return s.Length > 0 && s.Offset > math.MaxUint64-uint64(s.Length-1)
 }
 
-// A ReadSegment is a segment with the place of its octets in the message (RFC
+// A ReadSegment is a segment with the position of its bytes in the message (RFC
 // 8166, Section 3.4.5).
 type ReadSegment struct {
-	Position uint32 // octets from the start of the unreduced message
+	Position uint32 // bytes from the start of the unreduced message
 	Segment
 }
 
@@ -56,7 +56,7 @@ func (s ReadSegment) AppendTo(b []byte) []byte {
 // (RFC 8166, Section 3.4.6).
 type Chunk []Segment
 
-// Length returns the sum of the segments' lengths, in octets.
+// Length returns the sum of the segments' lengths, in bytes.
 func (c Chunk) Length() uint64 {
 	var n uint64 // cannot wrap: a length has 32 bits, and a list is bounded
 	for i := range c {
@@ -65,10 +65,10 @@ func (c Chunk) Length() uint64 {
 	return n
 }
 
-// Fill turns the lengths that the requester offered into those to return for
-// n octets: each segment is filled to its end before the next, and those left
-// over become empty. It reports false, and changes nothing, where n octets do
-// not fit.
+// Fill turns the lengths that the requester offered into the lengths to return
+// for n bytes: each segment is filled to its end before the next, and the
+// remaining segments become empty. If n bytes do not fit, Fill returns false
+// and changes nothing.
 func (c Chunk) Fill(n uint64) bool {
 	if n > c.Length() {
 		return false

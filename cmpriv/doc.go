@@ -1,7 +1,7 @@
-// Package cmpriv is the message that RPC-over-RDMA peers put into the private
-// data of a connection's set-up (RFC 8797): how long a Send each of them takes,
-// and whether a Send may invalidate memory; and the block of this project's own
-// that may follow it. Octets in, struct out.
+// Package cmpriv is the codec of the message that RPC-over-RDMA peers put into
+// the private data of a connection's set-up (RFC 8797), and of this project's
+// own block that may follow it. The message says how long a Send each peer
+// takes, and whether a Send may invalidate memory.
 //
 //	 0        4         5                6           7
 //	+--------+---------+--------------+-+-----------+--------------+
@@ -13,6 +13,7 @@
 //	|6e667278| version | flags | immediate receives | STag | tagged offset  | slots |
 //	+--------+---------+-------+--------------------+------+----------------+-------+
 //
-// The package must not know what carries the private data, nor how thresholds
-// and features follow from what two ends say. It keeps nothing of its input.
+// The package must not know the transport of the private data, nor how
+// thresholds and features follow from the messages of both ends. It keeps
+// nothing of its input.
 package cmpriv

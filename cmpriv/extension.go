@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// ExtensionLen is the length of version 1 of this project's block, in octets.
+// ExtensionLen is the length of version 1 of this project's block, in bytes.
 const ExtensionLen = 24
 
 const (
@@ -15,35 +15,35 @@ const (
 
 	flagImmediate  = 0x01
 	flagAtomics    = 0x02
-	flagDelegation = 0x04 // the other five bits are sent as zero and not looked at
+	flagDelegation = 0x04 // the other five bits are sent as zero and ignored
 )
 
-// wireExtension is the identifier as it stands in private data.
+// wireExtension is the wire form of the identifier.
 var wireExtension = binary.BigEndian.AppendUint32(nil, extensionIdentifier)
 
 // An Extension is this project's block, which follows the message of RFC 8797.
-// Peers that do not know it ignore what is behind that message, so each end may
-// send it without knowing the other. The zero value offers nothing, and says
-// that its sender is of this project.
+// Peers that do not know the block ignore it, so each end may send it without
+// knowing the other. The zero value offers nothing, and only identifies its
+// sender as this project.
 type Extension struct {
 	Immediate  bool // the sender takes Immediate Data (RFC 7306, Section 6)
-	Atomics    bool // a client uses, or a server does, atomic operations (Section 5)
+	Atomics    bool // a client uses, or a server executes, atomic operations (Section 5)
 	Delegation bool // the sender knows delegation counters
 
 	// ImmediateRecvs is the number of receives that the sender always has
 	// posted beyond those for calls and replies of both directions; up to
-	// 65535, and 0 where it takes no Immediate Data.
+	// 65535, and 0 if the sender takes no Immediate Data.
 	ImmediateRecvs int
 
-	// CounterSTag and CounterTO are where the server's counters begin, and
-	// CounterSlots is how many words of 8 octets there are. A client's
-	// block has zero in all of them.
+	// CounterSTag and CounterTO are the address of the server's counters, and
+	// CounterSlots is their number, in words of 8 bytes. They are all zero in a
+	// client's block.
 	CounterSTag  uint32
 	CounterTO    uint64
 	CounterSlots uint32
 }
 
-// AppendTo appends the wire form of e to b, which ends with a Message.
+// AppendTo appends the wire form of e to b, which must end with a Message.
 func (e *Extension) AppendTo(b []byte) []byte {
 	var flags uint8
 	for _, f := range [...]struct {
@@ -63,8 +63,8 @@ func (e *Extension) AppendTo(b []byte) []byte {
 }
 
 // ParseExtension looks for a block at any offset behind the message of the
-// private data b. It returns false, and the zero value, where there is no
-// message, no block behind it, or one that is cut short or of another version.
+// private data b. It returns false, and the zero value, if there is no message
+// or no block behind it, or if the block is cut short or of another version.
 func ParseExtension(b []byte) (e Extension, ok bool) {
 	if _, ok := Parse(b); !ok {
 		return Extension{}, false

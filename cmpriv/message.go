@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 )
 
-// Len is the length of a version 1 message, in octets.
+// Len is the length of a version 1 message, in bytes.
 const Len = 8
 
-// The sizes that a message can carry, in octets (RFC 8797, Section 4.2).
+// The sizes that a message can carry, in bytes (RFC 8797, Section 4.2).
 const (
 	MinSize = 1024
 	MaxSize = 262144
@@ -17,30 +17,28 @@ const (
 const (
 	identifier = 0xf6ab0e18
 	version    = 1
-	flagR      = 0x01 // the other seven bits are sent as zero and not looked at
-	unit       = 1024 // of the sizes, in octets; the wire holds the number of units less one
+	flagR      = 0x01 // the other seven bits are sent as zero and ignored
+	unit       = 1024 // of the sizes, in bytes; the wire holds the number of units less 1
 )
 
-// wireIdentifier is the identifier as it stands in private data.
+// wireIdentifier is the wire form of the identifier.
 var wireIdentifier = binary.BigEndian.AppendUint32(nil, identifier)
 
 // A Message is version 1 of the private data (RFC 8797, Section 4).
 type Message struct {
-	// RemoteInvalidation (R) says that the sender takes a Send With
-	// Invalidate of any memory that it advertises.
+	// RemoteInvalidation (R) says that the sender takes a Send With Invalidate
+	// of any memory that it advertises.
 	RemoteInvalidation bool
 
-	SendSize int // the longest Send that the sender makes, in octets
-	RecvSize int // the longest Send that the sender takes, in octets
+	SendSize int // the longest Send that the sender makes, in bytes
+	RecvSize int // the longest Send that the sender takes, in bytes
 }
 
-// Default is what counts for a peer that sent no message (RFC 8797, Section
-// 5.1).
+// Default applies to a peer that sent no message (RFC 8797, Section 5.1).
 var Default = Message{SendSize: MinSize, RecvSize: MinSize}
 
 // AppendTo appends the wire form of m to b. A size that is not a multiple of
-// 1024 octets is rounded down, and then brought into the range that can be
-// sent.
+// 1024 bytes is rounded down, and then clamped to the range that can be sent.
 func (m Message) AppendTo(b []byte) []byte {
 	var flags uint8
 	if m.RemoteInvalidation {
@@ -51,9 +49,9 @@ func (m Message) AppendTo(b []byte) []byte {
 }
 
 // Parse looks for a message at any offset of the private data b. It returns
-// false, and Default, where there is none, where it is cut short, or where
-// its version is not 1: a later format would have to be read by its own rules
-// (RFC 8797, Sections 5.2 and 6).
+// false, and Default, if there is none, or if the message is cut short or its
+// version is not 1: a later format would have its own rules (RFC 8797, Sections
+// 5.2 and 6).
 func Parse(b []byte) (m Message, ok bool) {
 	at := bytes.Index(b, wireIdentifier)
 	if at < 0 || len(b)-at < Len || b[at+4] != version {
