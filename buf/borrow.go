@@ -13,9 +13,9 @@ type Owner interface {
 // mapping of a file, and has another way to read its content.
 type Rereader interface {
 	Owner
-	// Reread copies the content of mem from at on to p, and returns where the
-	// copy ended: at+len(p), or less. If end is less and err is nil, the
-	// content ends at end, which may be less than at.
+	// Reread copies the content of mem from at on to p, and returns the end of
+	// the copy: at+len(p), or less. If end is less and err is nil, the content
+	// ends at end, which may be less than at.
 	Reread(mem []byte, at int, p []byte) (end int, err error)
 }
 
@@ -27,9 +27,9 @@ func (b *Buf) Reread(at int, p []byte) (end int, err error) {
 // borrowed holds Bufs without memory.
 var borrowed = sync.Pool{New: func() any { return new(Buf) }}
 
-// Borrow returns a buffer whose content is mem, with one reference. The owner
-// decides how holders may use the memory: they may have to refrain from writing
-// it, or even from reading it by the processor.
+// Borrow returns a buffer whose content is mem, with one reference. Holders
+// must follow the owner's rules for the memory: they may be forbidden to write
+// it, or even to read it by the processor.
 func Borrow(mem []byte, o Owner) *Buf {
 	b := borrowed.Get().(*Buf)
 	b.B, b.mem, b.owner, b.class = mem, mem, o, -1

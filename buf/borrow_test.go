@@ -10,8 +10,8 @@ type owner struct{ back [][]byte }
 
 func (o *owner) Return(mem []byte) { o.back = append(o.back, mem) }
 
-// Borrowed memory goes back to its owner, whole, with the last reference, and
-// to no pool.
+// TestBorrow checks that borrowed memory goes back to its owner, whole, with
+// the last reference, and to no pool.
 func TestBorrow(t *testing.T) {
 	var o owner
 	mem := []byte("borrowed")

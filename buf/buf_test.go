@@ -24,7 +24,7 @@ func TestClasses(t *testing.T) {
 		{1<<20 + room, 1<<20 + room},
 		{1<<20 + room + 1, 2<<20 + room},
 		{4<<20 + room, 4<<20 + room},
-		{4<<20 + room + 1, 4<<20 + room + 1}, // for itself
+		{4<<20 + room + 1, 4<<20 + room + 1}, // allocated individually
 		{64 << 20, 64 << 20},
 	} {
 		var p Pool
@@ -36,7 +36,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// Every size is the smallest that holds what it is lent for.
+// TestClassOf checks that each class is the smallest that holds the length.
 func TestClassOf(t *testing.T) {
 	for n := range 1 << 18 {
 		c := classOf(n)
@@ -52,7 +52,7 @@ func TestClassOf(t *testing.T) {
 func TestPoolLendsAgain(t *testing.T) {
 	var p Pool
 	b := p.Get(1000)
-	b.B = b.B[10:20] // what a holder makes of B is of no consequence
+	b.B = b.B[10:20] // changes to B have no effect
 	b.Release()
 	again := p.Get(600)
 	assert.Same(t, b, again)
@@ -111,7 +111,7 @@ func TestGetAllocatesNothing(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() { p.Get(4096).Release() }))
 }
 
-// The race detector sees it where two holders have one buffer.
+// TestPoolConcurrent lets the race detector find two holders of one buffer.
 func TestPoolConcurrent(t *testing.T) {
 	var p Pool
 	var wg sync.WaitGroup
@@ -141,7 +141,7 @@ func TestPoolConcurrent(t *testing.T) {
 	require.Zero(t, p.Out())
 }
 
-// What is counted of a buffer is what it takes.
+// TestSize checks that Size is the memory that a buffer takes.
 func TestSize(t *testing.T) {
 	var p Pool
 	for _, n := range []int{0, 1, 512, 513, 4096, 4097, 65536, 72 << 10, 72<<10 + 1, 513 << 10, 1<<20 + 4<<10, 4<<20 + 8<<10, 4<<20 + 8<<10 + 1, 64 << 20} {

@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 )
 
-// lists makes Lists of what they hold.
+// lists makes a Lists of the given content.
 func lists(reads []ReadSegment, writes []Chunk, reply Chunk, hasReply bool) *Lists {
 	l := &Lists{Reads: reads, Reply: reply, HasReply: hasReply}
 	for _, c := range writes {
@@ -58,7 +58,7 @@ var golden = []struct {
 }
 
 func TestGolden(t *testing.T) {
-	var got Lists // used again, as by a connection
+	var got Lists // reused, as by a connection
 	for _, tt := range golden {
 		t.Run(tt.file, func(t *testing.T) {
 			wire := wiretest.Hex(t, tt.file)
@@ -68,7 +68,7 @@ func TestGolden(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, "rest", string(rest))
 			assertEqual(t, tt.lists, &got)
-			for n := range wire { // cut at every octet
+			for n := range wire { // cut at every byte
 				_, err := got.Parse(wire[:n])
 				assert.ErrorIs(t, err, ErrShort, n)
 			}
@@ -119,15 +119,15 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// A segment may end with the last offset that there is.
+// TestLastOffset checks that a segment may end with the last offset.
 func TestLastOffset(t *testing.T) {
 	assert.False(t, Segment{Length: 1, Offset: math.MaxUint64}.wraps())
 	assert.False(t, Segment{Length: 0, Offset: math.MaxUint64}.wraps())
 	assert.True(t, Segment{Length: 2, Offset: math.MaxUint64}.wraps())
 }
 
-// The lists are believed up to the limits and no further: endless ones make
-// an error, not memory.
+// TestLimits checks that lists above the limits are an error, and take no
+// memory.
 func TestLimits(t *testing.T) {
 	read := append([]byte{0, 0, 0, 1}, make([]byte, readSegmentLen)...)
 	write := []byte{0, 0, 0, 1, 0, 0, 0, 0}
@@ -192,7 +192,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// R8166-3.4.6-3: segments are filled in order, those left over become empty.
+// TestFill checks that segments are filled in order, and that the rest become
+// empty (R8166-3.4.6-3).
 func TestFill(t *testing.T) {
 	offered := func() Chunk { return Chunk{{1, 100, 7}, {2, 0, 8}, {3, 50, 9}, {4, 4, 10}} }
 	for _, tt := range []struct {
@@ -221,7 +222,8 @@ func TestFill(t *testing.T) {
 	assert.False(t, Chunk(nil).Fill(1))
 }
 
-// R8166-3.4.4-2: the length is the sum, and does not wrap.
+// TestLength checks that the length is the sum, and does not wrap
+// (R8166-3.4.4-2).
 func TestLength(t *testing.T) {
 	c := Chunk{{Length: math.MaxUint32}, {Length: math.MaxUint32}, {Length: 2}}
 	assert.EqualValues(t, 2*math.MaxUint32+2, c.Length())

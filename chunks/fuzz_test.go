@@ -22,7 +22,7 @@ func FuzzParse(f *testing.F) {
 			assert.True(t, e.Offset >= 0 && e.Offset <= len(b))
 			return
 		}
-		// The lists have one wire form each, so octets compare.
+		// The lists have one wire form each, so bytes compare.
 		wire := l.AppendTo(nil)
 		assert.Equal(t, b[:len(b)-len(rest)], wire)
 		assert.Equal(t, l.Len(), len(wire))
@@ -49,7 +49,7 @@ func FuzzWeave(f *testing.F) {
 		if err != nil || total > 1<<20 {
 			return
 		}
-		// Every octet is one of the message, of a chunk, or of padding.
+		// Each byte is part of the message, of a chunk, or of padding.
 		reduced, whole := make([]byte, n), make([]byte, total)
 		for i := range reduced {
 			reduced[i] = 'm'

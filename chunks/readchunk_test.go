@@ -14,8 +14,8 @@ func at(position uint32, lengths ...uint32) (segs []ReadSegment) {
 	return segs
 }
 
-// R8166-3.4.5-3, R8166-3.4.5-4: segments with one position are one chunk, in
-// the order of the list, wherever in it they stand.
+// TestReadChunks checks that segments with one position, anywhere in the list,
+// are one chunk, in the order of the list (R8166-3.4.5-3, R8166-3.4.5-4).
 func TestReadChunks(t *testing.T) {
 	a, b, zero := at(96, 5, 0, 7), at(16, 1, 2), at(0, 100)
 	l := Lists{Reads: []ReadSegment{a[0], b[0], zero[0], a[1], b[1], a[2]}}
@@ -28,7 +28,8 @@ func TestReadChunks(t *testing.T) {
 	}, chunks)
 }
 
-// R8166-3.4.5-2: a position is a multiple of four.
+// TestPositionMultipleOfFour checks that a position is a multiple of four
+// (R8166-3.4.5-2).
 func TestPositionMultipleOfFour(t *testing.T) {
 	for pos := range uint32(9) {
 		l := Lists{Reads: at(pos, 4)}
@@ -79,8 +80,8 @@ func TestUnreduced(t *testing.T) {
 	}
 }
 
-// R8166-3.4.5.2-2, R8166-3.4.5.2-3: with padding in the chunk and without, the
-// message is the same.
+// TestWeave checks that the message is the same with padding in the chunk and
+// without (R8166-3.4.5.2-2, R8166-3.4.5.2-3).
 func TestWeave(t *testing.T) {
 	const want = "head-one" + "ABCDE\x00\x00\x00" + "between." + "FGH\x00" + "tail"
 	for _, lengths := range [][2]uint32{{5, 3}, {8, 3}, {5, 4}, {8, 4}} {

@@ -32,7 +32,7 @@ func TestExtensionGolden(t *testing.T) {
 			m, ok := Parse(wire) // R8797-5-1: the message stands alone
 			assert.True(t, ok)
 			assert.Equal(t, msg, m)
-			for n := range len(wire) { // cut at every octet
+			for n := range len(wire) { // cut at every byte
 				e, ok := ParseExtension(wire[:n])
 				assert.False(t, ok, n)
 				assert.Zero(t, e)
@@ -83,8 +83,8 @@ func TestParseExtension(t *testing.T) {
 	}
 }
 
-// Each flag has its bit; counts that the wire cannot hold are brought into its
-// range.
+// TestExtensionFields checks that each flag has its bit, and that counts too
+// large for the wire are clamped.
 func TestExtensionFields(t *testing.T) {
 	for want, e := range map[uint8]Extension{0: {}, 1: {Immediate: true}, 2: {Atomics: true}, 4: {Delegation: true}} {
 		assert.Equal(t, want, e.AppendTo(nil)[5])

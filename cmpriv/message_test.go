@@ -17,8 +17,8 @@ var golden = []struct {
 	{"testdata/knfsd.hex", Message{SendSize: 4096, RecvSize: 4096}},
 }
 
-// R8797-4-3, R8797-4-5, R8797-4-6, R8797-4-7, R8797-4-8: one layout of eight
-// octets for both ends.
+// TestGolden checks one layout of eight bytes for both ends (R8797-4-3,
+// R8797-4-5, R8797-4-6, R8797-4-7, R8797-4-8).
 func TestGolden(t *testing.T) {
 	for _, tt := range golden {
 		t.Run(tt.file, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// R8797-4.2-1, R8797-4.2-2: sizes from 1024 to 262144 octets.
+// TestSizes checks sizes from 1024 to 262144 bytes (R8797-4.2-1, R8797-4.2-2).
 func TestSizes(t *testing.T) {
 	for _, tt := range []struct {
 		size int
@@ -46,7 +46,7 @@ func TestSizes(t *testing.T) {
 		{1024, 0, 1024},
 		{4096, 3, 4096},
 		{262144, 255, 262144},
-		{4095, 2, 3072}, // never more than there is
+		{4095, 2, 3072}, // never more than the size
 		{0, 0, 1024},    // the least that a peer must take
 		{1 << 30, 255, 262144},
 	} {
@@ -90,8 +90,8 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, Message{SendSize: 1024, RecvSize: 1024}, Default, "R8797-3.1-3")
 }
 
-// The identifier is found wherever it stands, whatever is in front of it and behind
-// (R8797-5.2-1, R8797-5-1), and what looks like it at the end is cut short
+// TestAnywhere checks that Parse finds the identifier at any offset
+// (R8797-5.2-1, R8797-5-1), and that a message cut short at the end is rejected
 // (R8797-5.2-3).
 func TestAnywhere(t *testing.T) {
 	want := Message{RemoteInvalidation: true, SendSize: 5120, RecvSize: 1024}

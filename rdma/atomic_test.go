@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The vectors were computed from RFC 7306, Section 5.1, by other means.
+// The vectors were computed independently from RFC 7306, Section 5.1.
 func TestFetchAdd(t *testing.T) {
 	for _, tt := range []struct{ word, add, mask, want uint64 }{
 		{0xffffffffffffffff, 1, 0, 0}, // R7306-5.1.1-2
@@ -24,7 +24,7 @@ func TestFetchAdd(t *testing.T) {
 		{0xffffffffffffffff, 1, 1, 0xfffffffffffffffe},
 		{0x8000000000000000, 0x8000000000000000, 1 << 63, 0},
 	} {
-		// R7306-5.1.1-8: nothing of a compare mask
+		// R7306-5.1.1-8: a compare mask has no effect
 		a := Atomic{Operand: tt.add, OperandMask: tt.mask, Compare: 1, CompareMask: AllBits}
 		assert.Equal(t, tt.want, a.FetchAdd(tt.word), "%x + %x", tt.word, tt.add)
 		word := new(atomic.Uint64)
@@ -34,7 +34,7 @@ func TestFetchAdd(t *testing.T) {
 	}
 }
 
-// inFields is FetchAdd as the pseudocode of RFC 7306, Section 5.1.1, has it.
+// inFields is FetchAdd according to the pseudocode of RFC 7306, Section 5.1.1.
 func inFields(word, add, mask uint64) (sum uint64) {
 	carry := uint64(0)
 	for bit := range 64 {
@@ -92,7 +92,7 @@ func TestWord(t *testing.T) {
 		assert.EqualValues(t, 0xff, mem[off+7])
 	}
 	shifted := mem[3:]
-	_, err := Word(shifted, 5) // it is the address that counts
+	_, err := Word(shifted, 5) // the address must be aligned, not the offset
 	require.NoError(t, err)
 	_, err = Word(shifted, 8)
 	require.ErrorContains(t, err, "not 64-bit aligned")
@@ -111,7 +111,8 @@ func TestOpNames(t *testing.T) {
 	}
 }
 
-// Each of several adders gets an original that no other does (R7306-5.1.1-8).
+// TestDoAlone checks that concurrent adders all get different originals
+// (R7306-5.1.1-8).
 func TestDoAlone(t *testing.T) {
 	const adders, additions = 4, 500_000
 	var word atomic.Uint64

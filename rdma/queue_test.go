@@ -54,7 +54,8 @@ func TestCompletionQueueOverrun(t *testing.T) {
 	}
 }
 
-// Several wait, none for ever, and none without its context.
+// TestWaiters checks that several waiters all return, some because their
+// context ends.
 func TestWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewCompletionQueue(10)
@@ -70,7 +71,7 @@ func TestWaiters(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		for id := range uint64(5) { // all before anybody can look
+		for id := range uint64(5) { // all before any waiter runs
 			q.Complete(Completion{ID: id})
 		}
 		synctest.Wait()
@@ -143,8 +144,8 @@ func TestReceiveQueue(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// A solicited event wakes who waits for one, and nothing else does but the end
-// (R5040-5.3-6, R7306-6.1-2).
+// TestWaitSolicited checks that only a solicited event or the end wakes a
+// waiter (R5040-5.3-6, R7306-6.1-2).
 func TestWaitSolicited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, woken := NewReceiveQueue(), make(chan error, 1)
@@ -157,7 +158,7 @@ func TestWaitSolicited(t *testing.T) {
 			assert.Empty(t, woken)
 			q.Receive(event)
 			require.NoError(t, <-woken)
-			wait() // at once: it is still there
+			wait() // at once: the event is still queued
 			require.NoError(t, <-woken)
 			n, err := q.Poll(make([]Recv, 9))
 			require.NoError(t, err)

@@ -172,8 +172,8 @@ type Recv struct {
 // time.
 type Handler interface {
 	// Receive takes one message. It runs on the goroutine that reads the
-	// connection: nothing more is read until it returns, so it must not wait
-	// for anything that the peer has yet to send.
+	// connection: nothing more is read until Receive returns. Receive must not
+	// wait for anything that the peer has yet to send.
 	Receive(Recv)
 
 	// Closed is called once, after the last Receive and after every

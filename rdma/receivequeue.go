@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// A ReceiveQueue is a Handler that keeps messages until they are taken. It is
-// bounded by the receives that its connection has posted: after taking a
-// message, the taker should post another receive when it can take another
-// message. The methods are safe for concurrent use.
+// A ReceiveQueue is a Handler that keeps messages until they are taken. Its
+// bound is the number of receives that the connection has posted: after taking
+// a message, the taker should post a receive when it can take another message.
+// The methods are safe for concurrent use.
 type ReceiveQueue struct {
 	q         queue[Recv]
 	solicited int           // of the messages in q

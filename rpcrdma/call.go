@@ -10,9 +10,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
-// A call is one message of a requester on its way through the server. One
-// goroutine owns it at a time: the connection's reader, the goroutine that
-// waits for memory, a goroutine of the dispatcher, or the goroutine that
+// A call is one message of a requester on its way through the server. At any
+// time a single goroutine owns the call: the connection's reader, the goroutine
+// that waits for memory, a goroutine of the dispatcher, or the goroutine that
 // delivers a completion.
 type call struct {
 	conn *conn

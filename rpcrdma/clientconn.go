@@ -67,9 +67,9 @@ func (c *ClientConnConfig) fill() error {
 }
 
 // A ClientConn is a requester: it makes the calls of any ONC RPC program over
-// one RDMA connection, and ends with the connection. It does not notice a
-// server that is connected but silent; a Client does. It implements
-// oncrpc.Caller.
+// one RDMA connection, and ends with the connection. A ClientConn does not
+// notice a server that is connected but silent; a Client does. ClientConn
+// implements oncrpc.Caller.
 type ClientConn struct {
 	cfg      ClientConnConfig
 	conn     rdma.Conn

@@ -186,7 +186,7 @@ func (c *conn) Closed(err error) {
 	}
 	c.finishUnlock()
 	if ours {
-		err = rdma.ErrClosed // whatever the requester answered
+		err = rdma.ErrClosed // even if the requester's answer gives another cause
 	}
 	c.endBeside(err)
 }

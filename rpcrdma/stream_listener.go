@@ -121,7 +121,8 @@ func (l *StreamListener) stop(err error) {
 	}
 }
 
-// accepted reports whether c has a stream, which the server has accepted.
+// accepted reports whether c has a stream. Streams that were not accepted have
+// been closed by then.
 func (l *StreamListener) accepted(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

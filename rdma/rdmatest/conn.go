@@ -15,8 +15,8 @@ import (
 const (
 	defaultRecvSize = 4096
 
-	// inFlight is how many frames are on their way before the sender
-	// waits for the peer, as it would for a full socket.
+	// inFlight is how many frames may be on their way before the sender waits
+	// for the peer, as for a full socket.
 	inFlight = 16
 
 	// linger is how long Close waits for a peer that takes nothing.
@@ -32,19 +32,19 @@ type Conn struct {
 	regions regions
 	in      chan frame    // from the peer
 	dead    chan struct{} // closed when the connection ends
-	over    chan struct{} // closed when nothing of this end runs
+	over    chan struct{} // closed when the goroutines of this end are done
 	sender  sync.WaitGroup
-	turn    atomic.Uint32 // changed by HandOffReader, while the reader hands over
+	turn    atomic.Uint32 // changed by HandOffReader while the reader delivers
 
 	mu         sync.Mutex
-	cond       sync.Cond // the sender's: something of the below has changed
+	cond       sync.Cond // the sender's: a field below has changed
 	unsent     []*request
-	pending    []*request // all that have not completed, in the order of posting
+	pending    []*request // not completed yet, in the order of posting
 	responses  []frame
 	sent       int // frames
 	delivering bool
-	byReader   bool  // it is the reader that delivers
-	relieved   int   // how often it was relieved of that
+	byReader   bool  // the reader delivers
+	relieved   int   // how often the reader was relieved while delivering
 	closing    bool  // Close was called: nothing more is posted
 	cause      error // why the connection ended, when dead is closed
 	recvs      int
@@ -66,10 +66,10 @@ type request struct {
 	original uint64 // of an atomic operation that is done
 }
 
-// answered tells whether r is done only when the peer has answered.
+// answered reports whether r is done only when the peer has answered.
 func (r *request) answered() bool { return r.Op == rdma.OpRead || r.Op.Atomic() }
 
-// readLen returns how many octets an RDMA Read asks for.
+// readLen returns how many bytes an RDMA Read asks for.
 func (r *request) readLen() int {
 	if r.Sink != nil {
 		return r.Sink.Len()
@@ -77,7 +77,7 @@ func (r *request) readLen() int {
 	return len(r.Data[0])
 }
 
-// memory returns where n octets of the response go.
+// memory returns the destination of a response of n bytes.
 func (r *request) memory(n int) []byte {
 	switch {
 	case r.Sink == nil:
@@ -89,7 +89,7 @@ func (r *request) memory(n int) []byte {
 	}
 }
 
-// Pair returns the two ends of a connection, of which b has accepted. They are
+// Pair returns the two ends of a connection that b has accepted. The ends are
 // cut when the test ends, if they have not ended before.
 func Pair(t testing.TB, a, b rdma.ConnConfig) (*Conn, *Conn) {
 	t.Helper()
@@ -123,7 +123,7 @@ func join(a, b *Conn) {
 	}
 }
 
-// cut ends a connection and waits until nothing of it runs.
+// cut ends a connection and waits until its goroutines are done.
 func cut(a, b *Conn) {
 	a.Abort(ErrCut)
 	<-a.over
@@ -135,7 +135,7 @@ func (c *Conn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
 	return c.RegisterAt(b, access, c.regions.next())
 }
 
-// RegisterAt is Register with the STag and the offset of the first octet chosen
+// RegisterAt is Register with the STag and the offset of the first byte chosen
 // by the caller, for messages that were recorded elsewhere.
 func (c *Conn) RegisterAt(b []byte, access rdma.Access, at rdma.Remote) (rdma.Region, error) {
 	select {
@@ -178,16 +178,16 @@ func (c *Conn) PostRecv(n int) error {
 	return nil
 }
 
-// PrivateData returns what the peer's configuration says.
+// PrivateData returns the private data of the peer's configuration.
 func (c *Conn) PrivateData() []byte { return c.peer.cfg.PrivateData }
 
 // LocalAddr returns an address of no network.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr returns the peer's.
+// RemoteAddr returns the peer's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.peer.local }
 
-// Close sends what is posted and ends the connection.
+// Close sends the posted work and ends the connection.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.closing = true
@@ -204,7 +204,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Abort ends the connection at both ends, with what is on its way.
+// Abort ends the connection at both ends, and discards frames on their way.
 func (c *Conn) Abort(cause error) {
 	c.end(cause)
 	c.peer.end(fmt.Errorf("%w by the peer: %w", ErrCut, cause))

@@ -2,20 +2,21 @@ package rdmatest
 
 import "errors"
 
-// What ends a connection beside a Close, an Abort and a fault. Both ends get
-// it: the one that found it out, and the other in place of a Terminate.
+// Causes that end a connection, besides Close, Abort and faults. Both ends get
+// the cause: the end that found it, and the other in place of a Terminate.
 var (
-	// ErrNoRecv: a Send came and no receive was posted.
+	// ErrNoRecv means that a Send arrived and no receive was posted.
 	ErrNoRecv = errors.New("rdmatest: no receive posted")
-	// ErrTooLong: a Send was longer than the receiver's RecvSize.
+	// ErrTooLong means that a Send was longer than the receiver's RecvSize.
 	ErrTooLong = errors.New("rdmatest: message too long")
-	// ErrAccess: the STag is not known, lacks the right, or does not cover
-	// the octets.
+	// ErrAccess means that the STag is unknown, lacks the right, or does not
+	// cover the bytes.
 	ErrAccess = errors.New("rdmatest: memory access violation")
-	// ErrUnaligned: an atomic operation on what is not an aligned word.
+	// ErrUnaligned means that the address of an atomic operation is not an
+	// aligned word.
 	ErrUnaligned = errors.New("rdmatest: atomic operation on an unaligned address")
-	// ErrCut: the connection was cut to order.
+	// ErrCut means that the test cut the connection.
 	ErrCut = errors.New("rdmatest: connection cut")
-	// ErrRejected: the listener's user refused the connection.
+	// ErrRejected means that the listener's user refused the connection.
 	ErrRejected = errors.New("rdmatest: connection rejected")
 )

@@ -10,16 +10,15 @@ func (c *Conn) CutAfter(n int) {
 	c.cutAfter = c.sent + n
 }
 
-// Delay makes each frame that leaves this end from now on arrive d later than
-// it would.
+// Delay makes each frame that leaves this end from now on arrive later by d.
 func (c *Conn) Delay(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.delay = d
 }
 
-// Pause stops this end from reading, until resume is called. The peer's frames
-// then wait, and so does the peer when too many do.
+// Pause stops this end from reading until resume is called. The peer's frames
+// then wait, and when too many wait, the peer waits too.
 func (c *Conn) Pause() (resume func()) {
 	paused := make(chan struct{})
 	c.mu.Lock()

@@ -41,7 +41,7 @@ type answer struct {
 }
 
 // Dial connects to the listener, and waits until its user has accepted or
-// rejected.
+// rejected the connection.
 func (l *Listener) Dial(ctx context.Context, cfg rdma.ConnConfig) (*Conn, error) {
 	d := &dialled{t: l.t, cfg: cfg, answer: make(chan answer, 1)}
 	select {
@@ -74,7 +74,7 @@ func (l *Listener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
 // Addr returns an address of no network.
 func (l *Listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 20049} }
 
-// Close frees Accept and Dial.
+// Close unblocks Accept and Dial.
 func (l *Listener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return nil

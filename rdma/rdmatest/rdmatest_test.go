@@ -16,11 +16,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A user keeps what its end of a connection tells it.
+// A user records the events of its end of a connection.
 type user struct {
 	mu     sync.Mutex
 	got    []string
-	recvs  []rdma.Recv // their buffers are released
+	recvs  []rdma.Recv // their buffers have been released
 	done   []rdma.Completion
 	closed []error
 }
@@ -59,7 +59,7 @@ func (u *user) ids() (ids []uint64) {
 
 func send(text string) rdma.WR { return rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte(text)}} }
 
-// bubble runs f with a connection, and checks that nothing is left of it.
+// bubble runs f with a connection, and checks that no resources leak.
 func bubble(t *testing.T, cfg rdma.ConnConfig, f func(t *testing.T, a, b *Conn, ua, ub *user)) {
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
@@ -173,7 +173,7 @@ func read(at rdma.Remote, n int) rdma.WR {
 	return rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, n)}, Remote: at}
 }
 
-// A keeper is a user that keeps its reader at the first message.
+// A keeper is a user that blocks its reader at the first message.
 type keeper struct {
 	user
 	first, free chan struct{}
@@ -204,7 +204,7 @@ func TestRelieve(t *testing.T) {
 	})
 }
 
-// A stayer is a Completer that keeps its reader.
+// A stayer is a Completer that blocks its reader.
 type stayer struct {
 	came rdma.Completion
 	free chan struct{}
@@ -223,7 +223,8 @@ func (s *stayer) wait() {
 	synctest.Wait()
 }
 
-// lingerer is a stayer for whoever brings the completion.
+// A lingerer is a stayer that blocks any goroutine that delivers the
+// completion.
 type lingerer struct{ stayer }
 
 func (l *lingerer) Complete(c rdma.Completion) { l.CompleteInline(c) }

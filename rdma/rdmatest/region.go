@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// regions are what one end of a connection has registered. The lock is held
-// while octets are copied, so that none move after a Deregister.
+// regions are the registered regions of one end of a connection. The lock is
+// held while bytes are copied, so that none move after a Deregister.
 type regions struct {
 	mu   sync.Mutex
 	last rdma.STag
@@ -31,10 +31,10 @@ type region struct {
 	placed []span
 }
 
-// A span is octets of a region that lie together.
+// A span is a contiguous range of bytes of a region.
 type span struct{ from, to uint64 }
 
-// write notes that the octets of s are written.
+// write notes that the bytes of s are written.
 func (r *region) write(s span) {
 	if last := len(r.placed) - 1; last >= 0 && r.placed[last].to == s.from {
 		r.placed[last].to = s.to
@@ -57,7 +57,7 @@ func (r *region) Remap(b []byte) {
 	r.mem = b
 }
 
-// Placed tells whether the first n octets were written (rdma.Placer).
+// Placed reports whether the first n bytes were written (rdma.Placer).
 func (r *region) Placed(n int) bool {
 	r.set.mu.Lock()
 	defer r.set.mu.Unlock()
@@ -71,8 +71,8 @@ func (r *region) Placed(n int) bool {
 	return whole >= uint64(n)
 }
 
-// next returns a place for a region. Its offset is not zero and differs between
-// regions, so that a user who forgets to add it is found out.
+// next returns the address for a region. Its offset is not zero and differs
+// between regions, so that tests detect a user that forgets to add the offset.
 func (s *regions) next() rdma.Remote {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *regions) register(b []byte, access rdma.Access, at rdma.Remote) (*regio
 	return r, nil
 }
 
-// invalidate forgets a region, and reports whether it was there.
+// invalidate forgets a region, and reports whether it was registered.
 func (s *regions) invalidate(stag rdma.STag) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +112,8 @@ func (s *regions) clear() {
 	s.m = nil
 }
 
-// use calls copying with the n octets at a remote place, if they may be used
-// so. Nothing is checked for no octets at all.
+// use calls copying with the n bytes at a remote address, if access permits. If
+// n is 0, nothing is checked.
 func (s *regions) use(at rdma.Remote, n int, access rdma.Access, copying func([]byte)) error {
 	if n == 0 {
 		return nil

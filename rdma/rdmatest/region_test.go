@@ -10,7 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A region knows what was written of it, in whatever order and pieces.
+// TestRegionPlaced checks that a region knows which bytes were written, in any
+// order and pieces.
 func TestRegionPlaced(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

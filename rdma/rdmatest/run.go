@@ -9,13 +9,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A frame is what travels from one end to the other.
+// A frame is the unit that travels from one end to the other.
 type frame struct {
 	kind   kind
 	wr     rdma.WR  // of a request; without Data
 	data   []byte   // of a Send, RDMA Write or response; a copy
-	length int      // of an RDMA Read, in octets
-	asked  *request // that an RDMA Read or atomic operation, and so its response, belongs to
+	length int      // of an RDMA Read, in bytes
+	asked  *request // the RDMA Read or atomic operation of this frame or response
 	due    time.Time
 
 	original uint64 // of the response to an atomic operation
@@ -33,14 +33,14 @@ const (
 	kindEnd // orderly
 )
 
-// run moves the connection until it ends.
+// run drives the connection until it ends.
 func (c *Conn) run() {
 	c.sender.Go(c.send)
 	c.attend()
 }
 
-// attend reads until the connection ends or another goroutine reads on. Who sees
-// the end is the last to go.
+// attend reads until the connection ends or another goroutine takes over
+// reading. The goroutine that sees the end exits last.
 func (c *Conn) attend() {
 	if c.read() == errRelieved {
 		return
@@ -58,7 +58,7 @@ func (c *Conn) attend() {
 	close(c.over)
 }
 
-// send makes frames of what is posted and of responses.
+// send makes frames of posted requests and of responses.
 func (c *Conn) send() {
 	for {
 		f, r, ok := c.nextFrame()
@@ -79,8 +79,8 @@ func (c *Conn) send() {
 	}
 }
 
-// nextFrame waits for the next thing to send. A request that is a frame of its
-// own comes with it.
+// nextFrame waits for the next frame to send. If the frame is a request, r is
+// that request.
 func (c *Conn) nextFrame() (f frame, r *request, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,8 +109,8 @@ func (c *Conn) nextFrame() (f frame, r *request, ok bool) {
 	return f, r, true
 }
 
-// mayStart tells whether the next request can go, under the lock: a fence waits
-// for the RDMA Reads and atomic operations before it.
+// mayStart reports whether the next request can go: a fence waits for the RDMA
+// Reads and atomic operations before it. The caller holds the lock.
 func (c *Conn) mayStart() bool {
 	if len(c.unsent) == 0 {
 		return false
@@ -154,8 +154,8 @@ func (c *Conn) finish(r *request, byReader bool) {
 	c.deliver(byReader)
 }
 
-// deliver delivers the completions that are due: in the order of posting, and one
-// at a time.
+// deliver delivers the completions that are due, in the order of posting and
+// one at a time.
 func (c *Conn) deliver(byReader bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,8 +185,8 @@ func complete(r *request, err error, byReader bool) {
 	}
 }
 
-// HandOffReader has another goroutine read on while Handler.Receive or
-// InlineCompleter.CompleteInline runs.
+// HandOffReader makes another goroutine continue reading while Handler.Receive
+// or InlineCompleter.CompleteInline runs.
 func (c *Conn) HandOffReader() {
 	c.turn.Add(1)
 	c.mu.Lock()
@@ -201,9 +201,9 @@ func (c *Conn) HandOffReader() {
 // errRelieved ends a reader, not the connection.
 var errRelieved = errors.New("rdmatest: another goroutine reads on")
 
-// read handles the peer's frames, one after the other.
+// read handles the peer's frames in order.
 func (c *Conn) read() error {
-	if err := c.handOver(func() { c.deliver(true) }); err != nil { // what the reader before left
+	if err := c.handOver(func() { c.deliver(true) }); err != nil { // left by the reader before
 		return err
 	}
 	for {
@@ -226,8 +226,8 @@ func (c *Conn) read() error {
 	}
 }
 
-// told is what the sender of a frame learns of an error: with it, to which memory
-// it had no access.
+// told returns an error as the sender of a frame learns it: with the STag of
+// the memory that the sender could not access.
 func (f *frame) told(err error) error {
 	if (f.kind == kindWrite || f.kind == kindRead) && errors.Is(err, ErrAccess) {
 		return fmt.Errorf("%w: %w", err, rdma.AccessError{STag: f.wr.Remote.STag})

@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A lender is a Sink of so many octets, until it has lent them.
+// A lender is a Sink of n bytes, until it has lent them.
 type lender struct {
 	n   int
 	mem []byte

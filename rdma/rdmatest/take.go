@@ -8,7 +8,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// take does what a frame of the peer's says.
+// take executes a frame of the peer.
 func (c *Conn) take(f frame) error {
 	switch f.kind {
 	case kindSend:
@@ -67,12 +67,12 @@ func (c *Conn) takeImmediate(f frame) error {
 	return c.hand(rdma.Recv{Immediate: f.wr.Immediate, WithImmediate: true, Solicited: f.wr.Solicited})
 }
 
-// hand hands a message over.
+// hand passes a message to the Handler.
 func (c *Conn) hand(m rdma.Recv) error {
 	return c.handOver(func() { c.cfg.Handler.Receive(m) })
 }
 
-// handOver has f hand something over, and finds out whether the reader was relieved
+// handOver runs f, and returns errRelieved if the reader was relieved
 // meanwhile.
 func (c *Conn) handOver(f func()) error {
 	turn := c.turn.Load()
