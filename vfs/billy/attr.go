@@ -7,8 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// bits are the bits of a mode beside permissions, and what package os makes of
-// them.
+// bits maps the bits of a mode besides permissions to those of package os.
 var bits = []struct {
 	mode uint32
 	os   os.FileMode
@@ -63,9 +62,9 @@ func later(a, b vfs.Time) vfs.Time {
 	return b
 }
 
-// attrOf returns the attributes of a node. A file system that has no change
-// times of its own often forgets the times of directories too: what was last
-// done through the FS counts.
+// attrOf returns the attributes of a node. A file system without change times
+// often does not update the times of directories either; then the last change
+// through the FS counts.
 func (f *FS) attrOf(n *node, fi os.FileInfo) vfs.Attr {
 	x := f.infoOf(fi)
 	mtime := timeOf(fi.ModTime())

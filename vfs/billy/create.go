@@ -9,36 +9,38 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// The modes of what clients leave to the server.
+// The default modes, if clients leave the mode to the server.
 const (
 	defaultFileMode = 0o600
 	defaultDirMode  = 0o700
 )
 
-// maxLinks is what PathConf says where hard links can be made: the fewest that a
-// file system of Linux allows.
+// maxLinks is the limit in PathConf if hard links can be made: the smallest
+// limit of a Linux file system.
 const maxLinks = 127
 
 // A maker makes one object.
 type maker struct {
 	name string
-	attr vfs.SetAttr // what the new object shall have
+	attr vfs.SetAttr // attributes of the new object
 
 	// call makes the object.
 	call func(path string) error
 
-	// taken tells what the object means that has the name. Nil: EEXIST.
+	// taken decides whether an existing object with the name is acceptable. Nil
+	// means EEXIST.
 	taken func(o *object) error
 
-	// What an exclusive create leaves with the object.
+	// Stored in the node by an exclusive create.
 	exclusive bool
 	verifier  uint64
 }
 
-// Create makes a file or takes what is there. To that, Unchecked applies a size
-// at most; and where it is no file it returns it as it is, but for a directory,
-// as knfsd does. Exclusive is EOPNOTSUPP where attributes do not change: clients
-// set them next, and ask for Guarded instead.
+// Create makes a file or takes the existing object. With Unchecked it at most
+// sets the size of an existing file; an object of another type is returned
+// unchanged, except a directory, as knfsd does. Exclusive fails with EOPNOTSUPP
+// if attributes cannot be changed: clients would set them next, and use Guarded
+// instead after the error.
 func (f *FS) Create(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
 	if how.Mode == vfs.Exclusive {
 		return f.exclusive(dir, name, how.Verifier)
@@ -77,8 +79,8 @@ func (f *FS) creator(mode uint32) func(path string) error {
 	}
 }
 
-// exclusive makes a file whose node remembers the verifier until the client sets
-// attributes (RFC 1813, Section 3.3.8).
+// exclusive makes a file whose node remembers the verifier until the client
+// sets attributes (RFC 1813, Section 3.3.8).
 func (f *FS) exclusive(dir vfs.Handle, name string, verifier uint64) (vfs.Made, error) {
 	s := initial(vfs.SetAttr{}, defaultFileMode)
 	m := maker{name: name, attr: s, call: f.creator(*s.Mode), exclusive: true, verifier: verifier, taken: func(o *object) error {
@@ -99,11 +101,11 @@ func unsupported(string) error { return syscall.EOPNOTSUPP }
 func (f *FS) Mkdir(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
 	s = initial(s, defaultDirMode)
 	return f.make(dir, &maker{name: name, attr: s, call: func(path string) error {
-		return f.fs.MkdirAll(path, fileMode(*s.Mode)&os.ModePerm) // which is there but for the last name
+		return f.fs.MkdirAll(path, fileMode(*s.Mode)&os.ModePerm) // the parent directories exist
 	}})
 }
 
-// Symlink makes a symbolic link; its mode is not the client's to choose.
+// Symlink makes a symbolic link. The client cannot choose its mode.
 func (f *FS) Symlink(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name, target string, s vfs.SetAttr) (vfs.Made, error) {
 	s.Mode = nil
 	return f.make(dir, &maker{name: name, attr: s, call: func(path string) error {
@@ -117,7 +119,7 @@ func (f *FS) Symlink(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name, targe
 	}})
 }
 
-// Mknod makes special files where there is a Special.
+// Mknod makes special files if the FS has a Special.
 func (f *FS) Mknod(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, d vfs.Dev, s vfs.SetAttr) (vfs.Made, error) {
 	s = initial(s, defaultFileMode)
 	call, err := f.specialMaker(t, d, *s.Mode)

@@ -12,8 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// file is object for a regular file: RFC 1813, Section 3.3.6, wants
-// NFS3ERR_INVAL for others.
+// file is like object, but h must be a regular file: RFC 1813, Section 3.3.6,
+// requires NFS3ERR_INVAL for others.
 func (f *FS) file(h vfs.Handle) (object, error) {
 	o, err := f.object(h)
 	if err == nil && o.attr.Type != vfs.TypeReg {
@@ -37,8 +37,7 @@ func (f *FS) Read(_ context.Context, _ *vfs.Cred, h vfs.Handle, p []byte, off ui
 	return n, end || off+uint64(n) >= o.attr.Size, some(&o.attr), err
 }
 
-// readAt fills p, but for what lies behind the end of a file that was cut short
-// meanwhile.
+// readAt fills p, up to the end of a file that was truncated meanwhile.
 func (f *FS) readAt(name string, p []byte, off int64) (n int, end bool, err error) {
 	if len(p) == 0 {
 		return 0, false, nil
@@ -98,7 +97,7 @@ func (f *FS) writeAt(name string, p []byte, off int64, how vfs.Stable) (n int, d
 	if e := w.Close(); lost == nil {
 		lost = e
 	}
-	if lost != nil { // nothing is as stable as asked
+	if lost != nil { // nothing is as stable as requested
 		n, err = 0, lost
 	}
 	return n, done, errnoOf(err)
@@ -121,7 +120,7 @@ func writeAll(w gobilly.File, p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// Commit syncs the whole file, where that can be done.
+// Commit syncs the whole file, if files can be synced.
 func (f *FS) Commit(_ context.Context, _ *vfs.Cred, h vfs.Handle, _ uint64, _ uint32) (vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,8 +137,8 @@ func (f *FS) Commit(_ context.Context, _ *vfs.Cred, h vfs.Handle, _ uint64, _ ui
 	return w, errnoOf(f.sync(r))
 }
 
-// unchanged is the WCC data of an object that was not changed yet; nothing, if
-// there is no object.
+// unchanged is the WCC data of an object before a change, or empty if there is
+// no object.
 func (o *object) unchanged() vfs.WCC {
 	if o.n == nil {
 		return vfs.WCC{}

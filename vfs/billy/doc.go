@@ -1,42 +1,44 @@
 // Package billy serves any file system of go-git/go-billy as a vfs.FS: one in
-// memory, in an archive, in a bucket, whatever Go programs already have.
+// memory, in an archive, in a bucket, or any other that a Go program has.
 //
 //	handle ──table──▶ node ──names──▶ path ──go-billy──▶ os.FileInfo, File
 //	                  └─ its places in directories
 //
 // # Handles
 //
-// A billy file system knows paths alone. A handle leads through a table of the
-// objects that clients have seen: a rename moves a node, and all that lies
-// below it with it, and a removed object's handle is ESTALE, whatever has its
-// name later. The table is bounded (Options.MaxObjects): what clients have not
-// used for longest is forgotten, and its handles are ESTALE until they look it
-// up again. It ends with the process, unless Options.Handles knows better.
+// A billy file system knows only paths. A handle leads through a table of the
+// objects that clients have seen: a rename moves a node together with
+// everything below it, and a removed object's handle is ESTALE, even if another
+// object gets its name. The table is bounded (Options.MaxObjects): the least
+// recently used objects are forgotten, and their handles are ESTALE until
+// clients look them up again. The table ends with the process, unless
+// Options.Handles resolves older handles.
 //
-// # What a billy file system lacks
+// # Limits of billy file systems
 //
-// A file whose Sync is not to be had cannot be promised to last, so that it is not
-// served unless Options.Volatile says that it needs none. The wrapper around the
-// files of go-billy's osfs hides theirs; it is looked into.
+// A file without an accessible Sync cannot be promised to be stable. Such a
+// file system is refused unless Options.Volatile says that it needs no Sync.
+// The wrapper around the files of go-billy's osfs hides their Sync, so the
+// package looks inside the wrapper.
 //
-// Everything is done in the process's own name: callers are not told apart,
-// and all of them may do what the process may. Attributes change where there is
-// a billy.Change, else that is EOPNOTSUPP; hard links, devices, sockets and
-// FIFOs need a Special. Times of symbolic links cannot be set. An object with
-// neither a change time nor an inode number of its own gets both from the
-// table. New names are as stable as the file system makes them: there is no
-// call to sync a directory.
+// Everything is done as the process itself: callers are not distinguished, and
+// all of them may do what the process may. Attributes can be changed if there
+// is a billy.Change, and are otherwise EOPNOTSUPP; hard links, devices, sockets
+// and FIFOs need a Special. Times of symbolic links cannot be set. An object
+// with neither a change time nor an inode number of its own gets both from the
+// table. New names are as stable as the file system makes them, because
+// go-billy has no call to sync a directory.
 //
-// What another part of the program changes in the file system shows, as far as
-// types and inode numbers tell objects apart.
+// Changes by other parts of the program show, as far as types and inode numbers
+// distinguish objects.
 //
 // # One at a time
 //
-// Most billy file systems may not be used by several goroutines at once. FS has
-// a lock: with Options.Concurrent reads go beside each other, and only changes
-// have it for themselves. Attributes around a change are read under it, so that
-// nothing done through the same FS lies between them.
+// Most billy file systems do not permit concurrent use. FS has a lock: with
+// Options.Concurrent reads run concurrently, and only changes take the lock
+// exclusively. Attributes around a change are read under the lock, so no other
+// operation of the same FS lies between them.
 //
-// Slices belong to the caller; Entry.Name lives during the call of fn. The
+// Slices belong to the caller; Entry.Name is valid during the call of fn. The
 // package must not know RPC, XDR, exports or go-nfs.
 package billy

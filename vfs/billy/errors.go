@@ -8,7 +8,8 @@ import (
 	gobilly "github.com/go-git/go-billy/v5"
 )
 
-// words are the errors of packages os and go-billy that a host has a number for.
+// words are the errors of packages os and go-billy that have an errno on the
+// host.
 var words = []struct {
 	err   error
 	errno syscall.Errno
@@ -24,8 +25,8 @@ var words = []struct {
 	{errors.ErrUnsupported, syscall.EOPNOTSUPP},
 }
 
-// errnoOf returns the number of a billy file system's error, or the error
-// itself where there is none.
+// errnoOf returns the errno of a billy file system's error, or the error itself
+// if it has none.
 func errnoOf(err error) error {
 	if err == nil {
 		return nil

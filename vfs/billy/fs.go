@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// FS is a billy file system as vfs.FS.
+// FS serves a billy file system as a vfs.FS.
 type FS struct {
 	fs       gobilly.Filesystem
 	change   gobilly.Change // or nil
@@ -20,20 +20,20 @@ type FS struct {
 	o        Options
 	readOnly bool
 	fsid     uint64
-	instance uint64 // tells objects of this FS from others'
+	instance uint64 // distinguishes objects of this FS from others'
 	verifier atomic.Uint64
 
 	mu      sync.RWMutex // held by changes
-	reading sync.Locker  // held by all else: mu, or its reader's side
+	reading sync.Locker  // held by all other operations: mu, or its reader's side
 	table   table
 	lists   listings
 }
 
 var _ vfs.FS = (*FS)(nil)
 
-// New serves fs, which nothing closes. The error is Handles's, or about the
-// handle of the root, or tells that nothing syncs files, so that COMMIT could not
-// keep its promise.
+// New serves fs; the caller still owns fs. It fails if Handles does, if the
+// handle of the root is invalid, or if files cannot be synced, because COMMIT
+// could then not keep its promise.
 func New(fs gobilly.Filesystem, o Options) (*FS, error) {
 	f := &FS{fs: fs, change: o.Change, special: o.Special, info: o.Info, o: o}
 	f.fill()
@@ -51,7 +51,7 @@ func New(fs gobilly.Filesystem, o Options) (*FS, error) {
 	return f, nil
 }
 
-// fill puts in what Options leave out.
+// fill sets the defaults.
 func (f *FS) fill() {
 	if f.change == nil {
 		f.change, _ = f.fs.(gobilly.Change)
@@ -88,8 +88,9 @@ func (f *FS) fill() {
 // Root returns the handle of the file system's root.
 func (f *FS) Root() vfs.Handle { return f.table.root.handle }
 
-// WriteVerifier changes with each New, and where a file could not be synced.
+// WriteVerifier returns the write verifier. It changes with each New, and when
+// a file could not be synced.
 func (f *FS) WriteVerifier() uint64 { return f.verifier.Load() }
 
-// Close does nothing: the billy file system is its owner's.
+// Close does nothing: the billy file system belongs to its owner.
 func (f *FS) Close() error { return nil }

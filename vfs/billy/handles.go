@@ -10,14 +10,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// ownHandles are the handles of an FS that is given none: a random number that
-// is the FS's, so that no later one takes them for its own, and one that counts.
+// ownHandles are the handles of an FS without Options.Handles: a random number
+// of the FS, so that no later FS accepts them, and a counter.
 type ownHandles struct {
 	fs   uint64
 	next atomic.Uint64
 }
 
-// ownHandleLen is the length of such a handle in octets.
+// ownHandleLen is the length of such a handle in bytes.
 const ownHandleLen = 16
 
 func newOwnHandles() *ownHandles { return &ownHandles{fs: random()} }
@@ -43,7 +43,7 @@ func (o *ownHandles) Path(h []byte) ([]string, error) {
 
 func (o *ownHandles) Forget([]byte) {}
 
-// handleError tells that Handles makes handles of n octets.
+// handleError reports that Handles made a handle of n bytes.
 func handleError(n int) error {
 	return fmt.Errorf("billy: a file handle of %d octets, where 1 to %d can be sent", n, vfs.MaxHandle)
 }

@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// defaultObjects is the most objects with handles: some 80 MiB, and as
-	// many files as one client's working set seldom has.
+	// defaultObjects is the default bound on objects with handles: some 80 MiB,
+	// and more files than most clients' working sets.
 	defaultObjects = 1 << 18
 
-	// minObjects is what calls under way at the same time may need.
+	// minObjects is how many objects concurrent calls may need.
 	minObjects = 1 << 10
 
-	// maxName and maxPath are the longest name and path in octets: NAME_MAX
-	// and PATH_MAX of hosts. A file system that takes more would make
-	// every call on a deep directory slow.
+	// maxName and maxPath are the longest name and path in bytes: NAME_MAX and
+	// PATH_MAX of hosts. Longer paths would make every call on a deep directory
+	// slow.
 	maxName = 255
 	maxPath = 4095
 
@@ -24,9 +24,9 @@ const (
 
 	maxFileSize = math.MaxInt64
 
-	// maxListings bounds the directories whose names are kept while clients
-	// read on, and listingAge how long they are: what came or went meanwhile
-	// shows late to who reads on, as POSIX allows.
+	// maxListings bounds the directories whose names are cached while clients
+	// list them, and listingAge is for how long. A client that continues a
+	// listing sees changes late, as POSIX permits.
 	maxListings = 16
 	listingAge  = 5 * time.Second
 )

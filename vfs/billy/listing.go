@@ -14,8 +14,8 @@ type entry struct {
 	name   string
 }
 
-// listings are the names of directories that clients are reading: a billy file
-// system lists a directory whole, and a client takes it in small pieces.
+// listings are the names of directories that clients are listing. A billy file
+// system returns a directory as a whole, but a client reads it in small pieces.
 type listings struct {
 	mu   sync.Mutex
 	list []listing // the oldest first
@@ -27,8 +27,8 @@ type listing struct {
 	names []entry
 }
 
-// names returns the names in d in the order of their cookies, not before now
-// where fresh is asked for.
+// names returns the names in d in the order of their cookies. fresh bypasses
+// the cache.
 func (f *FS) names(d *object, fresh bool) ([]entry, error) {
 	if !fresh {
 		if names, ok := f.lists.get(d.n); ok {
@@ -56,7 +56,7 @@ func (f *FS) names(d *object, fresh bool) ([]entry, error) {
 }
 
 // cookieOf returns the cookie of a name: its 64-bit FNV-1a hash, without the
-// highest bit, which not all clients can take, and above the cookies of "." and
+// highest bit, which not all clients support, and above the cookies of "." and
 // "..".
 func cookieOf(name string) uint64 {
 	h := fnv.New64a()

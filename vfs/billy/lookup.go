@@ -15,7 +15,7 @@ func (f *FS) GetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.Attr, er
 	return o.attr, err
 }
 
-// Lookup finds a name in a directory, and follows no symbolic link.
+// Lookup finds a name in a directory, without following a symbolic link.
 func (f *FS) Lookup(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, err error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
@@ -43,8 +43,8 @@ func (f *FS) find(d *object, name string) (object, error) {
 	return f.child(d, name)
 }
 
-// Access grants what a file system that does not know its callers can tell: who
-// may execute a file is everyone, if anyone.
+// Access grants rights without knowledge of callers: everyone may execute a
+// file if anyone may.
 func (f *FS) Access(_ context.Context, _ *vfs.Cred, h vfs.Handle, mask uint32) (uint32, vfs.MaybeAttr, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
@@ -65,7 +65,7 @@ func (f *FS) Access(_ context.Context, _ *vfs.Cred, h vfs.Handle, mask uint32) (
 	return mask & granted, some(&o.attr), nil
 }
 
-// ReadLink returns where a symbolic link leads.
+// ReadLink returns the target of a symbolic link.
 func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs.MaybeAttr, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
@@ -80,7 +80,7 @@ func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs
 	return target, some(&o.attr), errnoOf(err)
 }
 
-// StatFS returns what Options.StatFS says, or that there is no end of space.
+// StatFS returns the result of Options.StatFS, or unlimited space.
 func (f *FS) StatFS(ctx context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.FSStat, vfs.MaybeAttr, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
@@ -100,7 +100,7 @@ func (f *FS) StatFS(ctx context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.FSStat,
 	return s, some(&o.attr), nil
 }
 
-// PathConf returns the limits that the FS itself sets.
+// PathConf returns the FS's own limits.
 func (f *FS) PathConf(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.PathConf, vfs.MaybeAttr, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
@@ -115,7 +115,7 @@ func (f *FS) PathConf(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.PathCon
 	return p, some(&o.attr), nil
 }
 
-// checkNewName is vfs.CheckName for an object to be made: "." and ".." are there.
+// checkNewName is vfs.CheckName for a new object: "." and ".." always exist.
 func checkNewName(name string) error {
 	if vfs.IsDots(name) {
 		return syscall.EEXIST

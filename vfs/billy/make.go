@@ -7,8 +7,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// make makes an object in dir, with attributes of the directory before and
-// after.
+// make makes an object in dir, and returns the attributes of the directory
+// before and after.
 func (f *FS) make(dir vfs.Handle, m *maker) (made vfs.Made, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,8 +53,8 @@ func (f *FS) makeIn(d *object, m *maker) (object, error) {
 	return o, f.finish(&o, m.attr)
 }
 
-// finish gives a new object what the call that made it could not, as far as the
-// file system can: what it cannot, the object is without.
+// finish sets the attributes that the call which made the object could not set.
+// An object goes without attributes that the file system does not support.
 func (f *FS) finish(o *object, s vfs.SetAttr) error {
 	if s.Mode != nil && *s.Mode == o.attr.Mode {
 		s.Mode = nil
@@ -68,7 +68,7 @@ func (f *FS) finish(o *object, s vfs.SetAttr) error {
 	return nil
 }
 
-// Link gives an object one more name, where there is a Special.
+// Link gives an object another name, if the FS has a Special.
 func (f *FS) Link(_ context.Context, _ *vfs.Cred, h, dir vfs.Handle, name string) (vfs.MaybeAttr, vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,11 +110,12 @@ func (f *FS) linkIn(o, d *object, name string) error {
 	if err := f.special.Link(o.name, f.fs.Join(d.in(name)...)); err != nil {
 		return errnoOf(err)
 	}
-	_, err = f.child(d, name) // so that both names lead to one node
+	_, err = f.child(d, name) // so that both names share one node
 	return err
 }
 
-// specialMaker returns what makes a special file, or the error of its type.
+// specialMaker returns the function that makes a special file, or an error for
+// its type.
 func (f *FS) specialMaker(t vfs.Type, d vfs.Dev, mode uint32) (func(path string) error, error) {
 	switch t {
 	case vfs.TypeFIFO, vfs.TypeSock, vfs.TypeChr, vfs.TypeBlk:

@@ -7,20 +7,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A node is an object that clients have seen. All of it but what is set when it
-// is made is under the table's lock.
+// A node is an object that clients have seen. The table's lock guards all
+// fields that change after its creation.
 type node struct {
 	handle vfs.Handle
-	id     uint64 // for a file system that has no inode numbers
+	id     uint64 // for a file system without inode numbers
 	typ    vfs.Type
 	fileID uint64 // the file system's own, or 0
 
 	places []place          // its names; none for the root
-	kids   map[string]*node // of a directory, those that have nodes
+	kids   map[string]*node // of a directory, the names that have nodes
 	used   *list.Element    // in table.used; nil for the root
 	gone   bool             // no longer in the table
 
-	touched   vfs.Time // when it was last changed here
+	touched   vfs.Time // time of the last change through the FS
 	verifier  uint64   // of the exclusive create that made it
 	exclusive bool     // and no attributes were set since
 }
@@ -31,12 +31,12 @@ type place struct {
 	name string
 }
 
-// isA tells whether what stands at a place is still what the node was made for.
+// isA reports whether type and inode number still match those of the node.
 func (n *node) isA(typ vfs.Type, fileID uint64) bool {
 	return n.typ == typ && n.fileID == fileID
 }
 
-// path returns the names that lead from the root to n.
+// path returns the names on the path from the root to n.
 func (n *node) path() []string {
 	var out []string
 	for len(n.places) > 0 {

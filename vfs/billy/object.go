@@ -10,16 +10,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// An object is what a handle leads to, as it is now.
+// An object is a node with its present path and attributes.
 type object struct {
 	n    *node
 	path []string
-	name string // path, as the file system has it
+	name string // path in the file system's form
 	attr vfs.Attr
 }
 
-// object finds the object of a handle. ESTALE: it is gone, or something else is
-// in its place.
+// object finds the object of a handle. It returns ESTALE if the object is gone,
+// or another object is in its place.
 func (f *FS) object(h vfs.Handle) (object, error) {
 	n := f.table.get(h)
 	if n == nil {
@@ -28,7 +28,7 @@ func (f *FS) object(h vfs.Handle) (object, error) {
 	return f.at(n)
 }
 
-// at looks at a node's object, by the first of its names that it still has.
+// at returns a node's object, under the first of its names that is still valid.
 func (f *FS) at(n *node) (object, error) {
 	for {
 		path, ok := f.table.where(n)
@@ -49,7 +49,7 @@ func (f *FS) at(n *node) (object, error) {
 	}
 }
 
-// stat reads the attributes of n at path. ENOENT: it is not there.
+// stat reads the attributes of n at path. It returns ENOENT if n is not there.
 func (f *FS) stat(n *node, path []string) (object, error) {
 	name := f.fs.Join(path...)
 	fi, err := f.lstat(name)
@@ -67,7 +67,7 @@ func (f *FS) lstat(name string) (os.FileInfo, error) {
 	return fi, errnoOf(err)
 }
 
-// directory is object for a directory.
+// directory is like object, but h must be a directory.
 func (f *FS) directory(h vfs.Handle) (object, error) {
 	o, err := f.object(h)
 	if err == nil && o.attr.Type != vfs.TypeDir {
@@ -88,7 +88,7 @@ func (f *FS) again(o *object) vfs.MaybeAttr {
 // in returns the path of a name in o.
 func (o *object) in(name string) []string { return append(slices.Clip(o.path), name) }
 
-// child finds the object that has a name in d. ENOENT: there is none.
+// child finds the object named name in d. It returns ENOENT if there is none.
 func (f *FS) child(d *object, name string) (object, error) {
 	path := d.in(name)
 	full := f.fs.Join(path...)
@@ -106,8 +106,8 @@ func (f *FS) child(d *object, name string) (object, error) {
 	return object{n: n, path: path, name: full, attr: f.attrOf(n, fi)}, nil
 }
 
-// nodeOf returns the node of what has a name in d: where it has several names,
-// the one that is known by another of them.
+// nodeOf returns the node of the object named name in d. An object with several
+// names shares the node known under another name.
 func (f *FS) nodeOf(d *object, name string, fi os.FileInfo) (*node, error) {
 	x := f.infoOf(fi)
 	typ := typeOf(fi.Mode())
@@ -122,8 +122,8 @@ func (f *FS) nodeOf(d *object, name string, fi os.FileInfo) (*node, error) {
 	return f.table.child(d.n, name, typ, x.FileID)
 }
 
-// revive finds the object of a handle that the table does not know, where
-// Handles does.
+// revive finds the object of a handle that is not in the table but known to
+// Handles.
 func (f *FS) revive(h vfs.Handle) (object, error) {
 	path, err := f.table.handles.Path(h.AppendTo(nil))
 	if err != nil {
@@ -146,17 +146,17 @@ func (f *FS) revive(h vfs.Handle) (object, error) {
 	case err == syscall.ENOENT, err == syscall.ENOTDIR:
 		return object{}, syscall.ESTALE
 	case err == nil && o.n.handle != h:
-		return object{}, syscall.ESTALE // the path has got a new one
+		return object{}, syscall.ESTALE // the path has a new handle
 	}
 	return o, err
 }
 
 var _ vfs.Identifier = (*FS)(nil)
 
-// AppendKey appends a number of the FS's own and the inode number
+// AppendKey appends a random number of the FS and the inode number
 // (vfs.Identifier). Without inode numbers, an object that has not been used for
-// long comes back as another: then only the root has a key. Two FS of the same
-// billy file system have nothing in common.
+// long would come back as a different one, so only the root has a key. Two FS
+// of the same billy file system have no keys in common.
 func (f *FS) AppendKey(b []byte, h vfs.Handle) ([]byte, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()

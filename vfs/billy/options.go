@@ -9,49 +9,48 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Options say what a billy file system can do beside its own interface. The
-// zero value is right for one of the host.
+// Options describe the features of a billy file system beyond its own
+// interface. The zero value suits a file system of the host.
 type Options struct {
-	// Change changes attributes; nil means the file system itself, if it is
-	// one.
+	// Change changes attributes; nil means the file system itself, if it
+	// implements billy.Change.
 	Change gobilly.Change
 
-	// Special makes hard links and special files; nil means Change, if it is
-	// one.
+	// Special makes hard links and special files; nil means Change, if it
+	// implements Special.
 	Special Special
 
-	// Info returns what an os.FileInfo knows beside its interface; false if
-	// nothing. Nil means SysInfo.
+	// Info returns the data of an os.FileInfo beyond its interface, or false if
+	// it has none. Nil means SysInfo.
 	Info func(os.FileInfo) (Info, bool)
 
-	// StatFS returns the space of the file system; nil means that there is no
-	// end of it.
+	// StatFS returns the space of the file system; nil means unlimited.
 	StatFS func(context.Context) (vfs.FSStat, error)
 
-	// Handles makes the octets of handles; nil means random ones that end
-	// with the FS.
+	// Handles makes the bytes of handles; nil means random ones that end with
+	// the FS.
 	Handles Handles
 
-	// MaxObjects is how many objects have handles at once, at some 300
-	// octets each; 0 means 262144; below 1024 is 1024.
+	// MaxObjects is how many objects have handles at once, at some 300 bytes
+	// each; 0 means 262144; less than 1024 means 1024.
 	MaxObjects int
 
-	// MaxFileSize is the longest file, in octets; 0 means 2^63-1. A file
-	// system in memory that fills holes needs a bound.
+	// MaxFileSize is the longest file, in bytes; 0 means 2^63-1. A file system
+	// in memory that stores holes as zeros needs a bound.
 	MaxFileSize int64
 
-	// Volatile tells that a file without a Sync method is as stable as it will
-	// ever be once it is closed: it is in memory, or in a store that keeps what
-	// was closed. Then WRITE answers FILE_SYNC, and COMMIT does nothing. Else a
+	// Volatile says that a closed file without a Sync method will not become
+	// more stable: it is in memory, or in a store that keeps closed files.
+	// WRITE then replies FILE_SYNC, and COMMIT does nothing. Without Volatile a
 	// file system without Sync is refused, unless it is read-only.
 	Volatile bool
 
-	// Concurrent tells that several goroutines may read at once.
+	// Concurrent permits concurrent reads.
 	Concurrent bool
 }
 
-// A Special makes what billy.Change does not know. It is the rest of go-nfs's
-// UnixChange.
+// A Special makes objects that billy.Change does not support. It is the rest of
+// go-nfs's UnixChange.
 type Special interface {
 	Mknod(path string, mode, major, minor uint32) error
 	Mkfifo(path string, mode uint32) error
@@ -59,29 +58,29 @@ type Special interface {
 	Link(path, link string) error
 }
 
-// An Info is what an os.FileInfo may know beside its interface.
+// An Info is the data that an os.FileInfo may have beyond its interface.
 type Info struct {
-	FileID   uint64 // 0: it has none
+	FileID   uint64 // 0: none
 	Nlink    uint32
 	UID, GID uint32
 	Rdev     vfs.Dev
-	Used     uint64 // octets of storage
+	Used     uint64 // bytes of storage
 
-	// Times tells whether Atime and Ctime are known.
+	// Times reports whether Atime and Ctime are known.
 	Times        bool
 	Atime, Ctime vfs.Time
 }
 
-// A Handles makes the octets of handles, for who has them already.
+// A Handles makes the bytes of handles, for a program that already has its own.
 type Handles interface {
-	// Handle returns at most vfs.MaxHandle octets for the object at path,
-	// the same until Forget.
+	// Handle returns at most vfs.MaxHandle bytes for the object at path, the
+	// same bytes until Forget.
 	Handle(path []string) ([]byte, error)
 
 	// Path returns the path of a handle that the FS does not know: of an
 	// earlier process, or forgotten.
 	Path(handle []byte) ([]string, error)
 
-	// Forget tells that a handle's object is not any more where it was.
+	// Forget reports that a handle's object is no longer at its path.
 	Forget(handle []byte)
 }

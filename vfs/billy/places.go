@@ -2,7 +2,7 @@ package billy
 
 import "slices"
 
-// link gives a node one more name.
+// link gives a node another name.
 func (t *table) link(n, dir *node, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -29,7 +29,7 @@ func (t *table) enter(n *node, p place) {
 	p.dir.kids[p.name] = n
 }
 
-// exit takes a name from n.
+// exit removes a name from n.
 func (t *table) exit(n *node, p place) {
 	n.places = slices.DeleteFunc(n.places, func(q place) bool { return q == p })
 	if p.dir.kids[p.name] == n {
@@ -37,8 +37,8 @@ func (t *table) exit(n *node, p place) {
 	}
 }
 
-// leave is exit for an object that is not there any more: with its last name it
-// goes.
+// leave is exit for an object that is gone: with its last name the node is
+// dropped.
 func (t *table) leave(n *node, p place) {
 	if t.exit(n, p); len(n.places) == 0 {
 		t.drop(n)
@@ -63,7 +63,7 @@ func (t *table) lost(n *node) {
 	}
 }
 
-// move gives the object at from the name to, in place of what had that.
+// move gives the object at from the name to, and replaces an object there.
 func (t *table) move(from, to place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,8 +83,8 @@ func (t *table) move(from, to place) {
 	t.enter(n, to)
 }
 
-// moved tells Handles that the handles of a node and of all below it do not
-// belong to their paths any more; in the table they stay.
+// moved tells Handles that the handles of a node and of all nodes below it no
+// longer belong to their paths. They stay in the table.
 func (t *table) moved(n *node) {
 	t.handles.Forget(n.handle.AppendTo(nil))
 	for _, kid := range n.kids {

@@ -8,18 +8,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Cookies of entries that every directory has; those of others are larger.
+// Cookies of the entries that every directory has; all others are larger.
 const (
 	cookieDot    = 1
 	cookieDotDot = 2
 )
 
-// listVerifier is the verifier of all listings: a cookie is made of the name
-// alone, and means the same whenever it is used.
+// listVerifier is the verifier of all listings: a cookie is derived from the
+// name alone, so it never becomes invalid.
 const listVerifier = 1
 
-// ReadDir lists a directory in the order of its cookies. Names that no client
-// could use are left out.
+// ReadDir lists a directory in the order of its cookies. It omits names that no
+// client could use.
 func (f *FS) ReadDir(_ context.Context, _ *vfs.Cred, dir vfs.Handle, cookie, verifier uint64, plus bool, fn func(*vfs.Entry) bool) (vfs.MaybeAttr, uint64, bool, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
@@ -38,7 +38,7 @@ func (f *FS) ReadDir(_ context.Context, _ *vfs.Cred, dir vfs.Handle, cookie, ver
 	return some(&d.attr), listVerifier, eof, err
 }
 
-// list calls fn for the entries of d behind a cookie.
+// list calls fn for the entries of d after a cookie.
 func (f *FS) list(d *object, names []entry, cookie uint64, plus bool, fn func(*vfs.Entry) bool) (eof bool, err error) {
 	for ; cookie < cookieDotDot; cookie++ {
 		e := entry{cookieDot, "."}
@@ -58,7 +58,7 @@ func (f *FS) list(d *object, names []entry, cookie uint64, plus bool, fn func(*v
 	return true, nil
 }
 
-// tell calls fn for an entry. One that has gone is passed over.
+// tell calls fn for an entry. It skips an entry that is gone.
 func (f *FS) tell(d *object, e entry, plus bool, fn func(*vfs.Entry) bool) (more bool, err error) {
 	o, err := f.find(d, e.name)
 	switch {

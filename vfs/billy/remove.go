@@ -7,7 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Remove removes a name of what is no directory.
+// Remove removes a name of an object that is not a directory.
 func (f *FS) Remove(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
 	return f.removeFrom(dir, name, func(o *object) error {
 		if o.attr.Type == vfs.TypeDir {
@@ -27,8 +27,9 @@ func (f *FS) Rmdir(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string) 
 	})
 }
 
-// empty tells by ENOTEMPTY that there is something in a directory: billy file
-// systems have words of their own for that, or remove it all the same.
+// empty returns ENOTEMPTY if a directory has entries. The check is needed
+// because billy file systems return other errors for that, or remove the
+// directory anyway.
 func (f *FS) empty(o *object) error {
 	list, err := f.fs.ReadDir(o.name)
 	if err == nil && len(list) > 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Rename moves a name. What has the new one goes, as rename(2) has it: billy
-// file systems differ in what they let go.
+// Rename moves a name. It replaces an existing object under the rules of
+// rename(2), because billy file systems differ in their rules.
 func (f *FS) Rename(_ context.Context, _ *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,8 +69,8 @@ func (f *FS) rename(fd *object, fromName string, td *object, toName string) erro
 	return nil
 }
 
-// renamePath renames, and helps where package os does not let an empty directory
-// go that is there.
+// renamePath renames. It first removes an existing empty directory if package
+// os refuses to replace it.
 func (f *FS) renamePath(from, to string, there *object) error {
 	err := errnoOf(f.fs.Rename(from, to))
 	if err != syscall.EEXIST || there.n == nil || there.attr.Type != vfs.TypeDir {
@@ -82,7 +82,7 @@ func (f *FS) renamePath(from, to string, there *object) error {
 	return errnoOf(f.fs.Rename(from, to))
 }
 
-// replaceable tells whether o may take the place of there.
+// replaceable returns an error if o may not replace there.
 func (f *FS) replaceable(o, there *object) error {
 	dir, overDir := o.attr.Type == vfs.TypeDir, there.attr.Type == vfs.TypeDir
 	switch {

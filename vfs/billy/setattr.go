@@ -9,8 +9,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// SetAttr changes size, owner, mode and times, in this order. What came before
-// an error stays.
+// SetAttr changes size, owner, mode and times, in this order. Changes made
+// before an error stay.
 func (f *FS) SetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle, s vfs.SetAttr, guard *vfs.Time) (vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -39,7 +39,7 @@ func (f *FS) changeAll(o *object, s vfs.SetAttr) error {
 			return err
 		}
 		if s.MtimeHow == vfs.SetToServer && s.AtimeHow == vfs.DontChange {
-			s.MtimeHow = vfs.DontChange // that is done
+			s.MtimeHow = vfs.DontChange // truncate has done that
 		}
 		if now := f.again(o); now.OK {
 			o.attr = now.Attr
@@ -51,12 +51,12 @@ func (f *FS) changeAll(o *object, s vfs.SetAttr) error {
 	return f.changeTimes(o, &s)
 }
 
-// changeOwnerMode changes owner, then mode. Who cannot change them has nothing
-// against what they are already.
+// changeOwnerMode changes owner, then mode. Setting the present values succeeds
+// even without a billy.Change.
 func (f *FS) changeOwnerMode(o *object, s *vfs.SetAttr) error {
 	uid, gid, mode := or(s.UID, o.attr.UID), or(s.GID, o.attr.GID), or(s.Mode, o.attr.Mode)
 	if o.attr.Type == vfs.TypeLnk {
-		mode = o.attr.Mode // links have none
+		mode = o.attr.Mode // links have no mode
 	}
 	owner := uid != o.attr.UID || gid != o.attr.GID
 	if f.change == nil && (owner || mode != o.attr.Mode) {
@@ -67,7 +67,7 @@ func (f *FS) changeOwnerMode(o *object, s *vfs.SetAttr) error {
 			return errnoOf(err)
 		}
 	}
-	if s.Mode != nil && f.change != nil && o.attr.Type != vfs.TypeLnk { // a new owner took bits away
+	if s.Mode != nil && f.change != nil && o.attr.Type != vfs.TypeLnk { // a new owner has cleared bits
 		return errnoOf(f.change.Chmod(o.name, fileMode(mode)))
 	}
 	return nil

@@ -10,17 +10,17 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// errNoSync is why a file system is not served, and the error of writing to a file
-// that turns out not to be as the root is.
+// errNoSync is the error of refusing a file system, and of writing to a file
+// that unlike the root has no Sync.
 var errNoSync = errors.New("vfs/billy: its files have no Sync, so what clients write could be lost after it was answered as stable: " +
 	"go-billy's osfs wants osfs.WithBoundOS, and a file system whose files are as stable as they will ever be once they are closed wants Options.Volatile")
 
-// A syncer is a file that can be put on stable storage, as *os.File.
+// A syncer is a file that can be put on stable storage, like *os.File.
 type syncer interface{ Sync() error }
 
-// syncerOf returns what syncs a file, or nil. A wrapper that embeds a gobilly.File, as
-// that of helper/chroot does, which is around all files of go-billy's osfs, hides the
-// Sync of what it wraps.
+// syncerOf returns the syncer of a file, or nil. A wrapper that embeds a
+// gobilly.File hides the Sync of the wrapped file. helper/chroot's is such a
+// wrapper, around all files of go-billy's osfs.
 func syncerOf(file gobilly.File) syncer {
 	for file != nil {
 		if s, ok := file.(syncer); ok {
@@ -39,7 +39,8 @@ func syncerOf(file gobilly.File) syncer {
 	return nil
 }
 
-// checkSync tells why what is written to the file system cannot be promised to last.
+// checkSync returns an error if writes to the file system cannot be promised to
+// be stable.
 func (f *FS) checkSync() error {
 	if f.readOnly || f.o.Volatile {
 		return nil
@@ -55,7 +56,7 @@ func (f *FS) checkSync() error {
 	return nil
 }
 
-// stable makes what was written as stable as asked.
+// stable makes written data at least as stable as how.
 func (f *FS) stable(w gobilly.File, how vfs.Stable) (vfs.Stable, error) {
 	if how == vfs.Unstable && syncerOf(w) != nil {
 		return how, nil
@@ -63,8 +64,8 @@ func (f *FS) stable(w gobilly.File, how vfs.Stable) (vfs.Stable, error) {
 	return vfs.FileSync, f.sync(w)
 }
 
-// sync puts a file on stable storage. After a failure clients must write again what
-// they still have.
+// sync puts a file on stable storage. After a failure clients must write again
+// the data that they still have.
 func (f *FS) sync(file gobilly.File) error {
 	s := syncerOf(file)
 	switch {
@@ -80,8 +81,9 @@ func (f *FS) sync(file gobilly.File) error {
 	return err
 }
 
-// touch takes note that an object was changed just now. Of two changes the
-// second has the later time, whatever the clock's step is: clients go by it.
+// touch records that an object has just changed. The second of two changes
+// always gets a later time, regardless of the clock's step, because clients
+// compare the times.
 func (t *table) touch(n *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// SysInfo returns what an os.FileInfo of the host knows: its Sys is a
+// SysInfo returns the data of an os.FileInfo of the host, whose Sys is a
 // *syscall.Stat_t.
 func SysInfo(fi os.FileInfo) (Info, bool) {
 	s, ok := fi.Sys().(*syscall.Stat_t)

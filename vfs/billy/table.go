@@ -8,9 +8,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A table is the objects that clients have seen, as a tree of their names. A
-// node stays while there are nodes below it; else the one that was not used for
-// longest makes room.
+// A table holds the objects that clients have seen, as a tree of their names. A
+// node stays while there are nodes below it. Of the others, the least recently
+// used makes room.
 type table struct {
 	handles Handles
 	max     int
@@ -19,7 +19,7 @@ type table struct {
 	root     *node
 	byHandle map[vfs.Handle]*node
 	byFileID map[uint64]*node
-	used     list.List // of *node, the last used in front
+	used     list.List // of *node, the most recently used in front
 	nextID   uint64
 }
 
@@ -32,7 +32,7 @@ func (t *table) get(h vfs.Handle) *node {
 	return n
 }
 
-// use makes n the last one to be forgotten. t.mu is held, as in all methods
+// use makes n the most recently used node. t.mu is held, as in all methods
 // below that do not take it.
 func (t *table) use(n *node) {
 	if n != nil && n.used != nil {
@@ -40,15 +40,14 @@ func (t *table) use(n *node) {
 	}
 }
 
-// where returns the path of a node; false if it has none any more.
+// where returns the path of a node, or false if the node is gone.
 func (t *table) where(n *node) ([]string, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return n.path(), !n.gone
 }
 
-// parent returns the directory that a node has its name in: itself for the
-// root.
+// parent returns the directory that contains a node. The root contains itself.
 func (t *table) parent(n *node) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +57,7 @@ func (t *table) parent(n *node) *node {
 	return n.places[0].dir
 }
 
-// isBelow tells whether n is d, or lies below it.
+// isBelow reports whether n is d, or lies below d.
 func (t *table) isBelow(n, d *node) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,8 +81,8 @@ func (t *table) same(fileID uint64) (*node, []string) {
 	return n, n.path()
 }
 
-// child returns the node for name in dir, where an object of that type and inode
-// number stands. ESTALE: dir has been forgotten meanwhile.
+// child returns the node for name in dir, whose object has that type and inode
+// number. It returns ESTALE if dir has been forgotten meanwhile.
 func (t *table) child(dir *node, name string, typ vfs.Type, fileID uint64) (*node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,17 +94,17 @@ func (t *table) child(dir *node, name string, typ vfs.Type, fileID uint64) (*nod
 			t.use(n)
 			return n, nil
 		}
-		t.leave(n, place{dir, name}) // another took its place
+		t.leave(n, place{dir, name}) // another object took its place
 	}
 	if old := t.byFileID[fileID]; fileID != 0 && old != nil {
-		t.drop(old) // its number went to this one, or it was moved past us
+		t.drop(old) // its number was reused, or another process moved it
 	}
 	h, err := t.newHandle(append(dir.path(), name))
 	if err != nil {
 		return nil, err
 	}
 	if old := t.byHandle[h]; old != nil {
-		t.drop(old) // Handles goes by paths, and this is the path now
+		t.drop(old) // Handles is based on paths, and this is the path now
 	}
 	n := t.add(h, typ, fileID)
 	n.used = t.used.PushFront(n)
@@ -114,7 +113,7 @@ func (t *table) child(dir *node, name string, typ vfs.Type, fileID uint64) (*nod
 	return n, nil
 }
 
-// newHandle asks for the handle of a path.
+// newHandle gets the handle of a path from Handles.
 func (t *table) newHandle(path []string) (vfs.Handle, error) {
 	b, err := t.handles.Handle(path)
 	if err != nil {
@@ -127,7 +126,7 @@ func (t *table) newHandle(path []string) (vfs.Handle, error) {
 	return h, nil
 }
 
-// add puts a node without a name into the table.
+// add adds a node without a name to the table.
 func (t *table) add(h vfs.Handle, typ vfs.Type, fileID uint64) *node {
 	t.nextID++
 	n := &node{handle: h, id: t.nextID, typ: typ, fileID: fileID}
@@ -138,7 +137,7 @@ func (t *table) add(h vfs.Handle, typ vfs.Type, fileID uint64) *node {
 	return n
 }
 
-// drop forgets a node and all below it: their handles are ESTALE.
+// drop forgets a node and all nodes below it: their handles are ESTALE.
 func (t *table) drop(n *node) {
 	if n.gone || n == t.root {
 		return
@@ -153,7 +152,7 @@ func (t *table) drop(n *node) {
 	t.handles.Forget(n.handle.AppendTo(nil))
 }
 
-// forget takes a node out of the table.
+// forget removes a node from the table.
 func (t *table) forget(n *node) {
 	n.gone = true
 	delete(t.byHandle, n.handle)
@@ -163,7 +162,7 @@ func (t *table) forget(n *node) {
 	t.used.Remove(n.used)
 }
 
-// evict makes room in a table that is too full, but keeps n.
+// evict makes room in an overfull table, but keeps n.
 func (t *table) evict(n *node) {
 	for tries := t.used.Len(); len(t.byHandle) > t.max && tries > 0; tries-- {
 		old := t.used.Back().Value.(*node)

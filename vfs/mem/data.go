@@ -7,14 +7,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A page is some octets of a file.
+// A page is a fixed-size part of a file.
 type page [pageLen]byte
 
-// A cluster is the pages of a file that lie side by side, or nil where there is none.
-// To cut a file short all its clusters are looked at, but no page of those that stay.
+// A cluster holds adjacent pages of a file; a missing page is nil. Truncating a
+// file visits all its clusters, but no page of the clusters that stay.
 type cluster struct {
 	pages [clusterLen]*page
-	n     int64 // that are there
+	n     int64 // number of pages present
 }
 
 // page returns a page, or nil.
@@ -25,7 +25,7 @@ func (n *node) page(no uint64) *page {
 	return nil
 }
 
-// Read copies out of the pages, and zeros for those that are not there.
+// Read copies from the pages, and fills in zeros for missing ones.
 func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64) (int, bool, vfs.MaybeAttr, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -53,7 +53,7 @@ func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off ui
 	return len(p), off+uint64(len(p)) == n.attr.Size, n.some(), nil
 }
 
-// Write copies into the pages. What is written is as stable as it will ever be.
+// Write copies into the pages. The data cannot become more stable.
 func (f *FS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, _ vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,8 +92,8 @@ func (f *FS) write(n *node, p []byte, off uint64) (done int, err error) {
 	return done, nil
 }
 
-// page returns a page of n, which is made where it is not there. ENOSPC: there
-// is no room for it.
+// page returns a page of n, and makes it if it is missing. It returns ENOSPC if
+// there is no room.
 func (f *FS) page(n *node, no uint64) (*page, error) {
 	if pg := n.page(no); pg != nil {
 		return pg, nil
@@ -120,7 +120,7 @@ func (f *FS) page(n *node, no uint64) (*page, error) {
 	return pg, nil
 }
 
-// cut sets the size of a file. What lay behind it is gone: it comes back as
+// cut sets the size of a file. Data after the end is gone: it comes back as
 // zeros.
 func (f *FS) cut(n *node, size uint64) {
 	if size < n.attr.Size {
@@ -134,8 +134,8 @@ func (f *FS) cut(n *node, size uint64) {
 	n.attr.Size = size
 }
 
-// cut takes all pages out from one on, and returns how many there were, and how many
-// clusters went with them.
+// cut removes all pages from page first on, and returns the numbers of removed
+// pages and clusters.
 func (n *node) cut(first uint64) (pages, clusters int64) {
 	for no, cl := range n.clusters {
 		switch {

@@ -10,20 +10,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Options say what an FS begins with. The zero value is right.
+// Options configure a new FS. The zero value is valid.
 type Options struct {
-	// Size is the most octets that it holds, files and what is known of them;
-	// 0 means 1 GiB.
+	// Size is how many bytes the FS may hold, of file data and metadata; 0
+	// means 1 GiB.
 	Size int64
 
-	// Mode, UID and GID are the root's; a Mode of 0 means 0o1777, where
-	// everyone can make files and remove his own.
+	// Mode, UID and GID are the root directory's. A Mode of 0 means 0o1777:
+	// everyone can make files and remove only their own.
 	Mode, UID, GID uint32
 }
 
 // FS is a file system in memory.
 type FS struct {
-	boot     uint64 // tells handles of this FS from others'
+	boot     uint64 // distinguishes handles of this FS from others'
 	verifier uint64
 	size     int64
 
@@ -61,13 +61,13 @@ func random() uint64 {
 // Root returns the handle of the root.
 func (f *FS) Root() vfs.Handle { return f.handle(f.root) }
 
-// WriteVerifier is another for each FS.
+// WriteVerifier returns a number that differs for each FS.
 func (f *FS) WriteVerifier() uint64 { return f.verifier }
 
-// Close does nothing: the memory goes with the last reference.
+// Close does nothing: the memory is freed with the last reference.
 func (f *FS) Close() error { return nil }
 
-// handleLen is the octets of a handle: boot and the node's number.
+// handleLen is the length of a handle in bytes: boot and the node's number.
 const handleLen = 16
 
 func (f *FS) handle(n *node) vfs.Handle {
@@ -78,7 +78,8 @@ func (f *FS) handle(n *node) vfs.Handle {
 	return h
 }
 
-// node finds the object of a handle. mu is held, as in all that follows.
+// node finds the object of a handle. mu is held, as in all functions that
+// follow.
 func (f *FS) node(h vfs.Handle) (*node, error) {
 	var room [vfs.MaxHandle]byte
 	b := h.AppendTo(room[:0])
@@ -92,7 +93,8 @@ func (f *FS) node(h vfs.Handle) (*node, error) {
 	return n, nil
 }
 
-// dir is node for a directory. The node is there beside ENOTDIR.
+// dir is like node, but h must be a directory. The node is returned with
+// ENOTDIR too.
 func (f *FS) dir(h vfs.Handle) (*node, error) {
 	n, err := f.node(h)
 	if err == nil && n.attr.Type != vfs.TypeDir {
@@ -101,8 +103,8 @@ func (f *FS) dir(h vfs.Handle) (*node, error) {
 	return n, err
 }
 
-// file is node for a regular file. RFC 1813, Section 3.3.6, wants NFS3ERR_INVAL
-// for others.
+// file is like node, but h must be a regular file. RFC 1813, Section 3.3.6,
+// requires NFS3ERR_INVAL for others.
 func (f *FS) file(h vfs.Handle) (*node, error) {
 	n, err := f.node(h)
 	if err == nil && n.attr.Type != vfs.TypeReg {
@@ -111,8 +113,8 @@ func (f *FS) file(h vfs.Handle) (*node, error) {
 	return n, err
 }
 
-// now returns the time, later than the last one: clients tell by times whether
-// something has changed.
+// now returns the time, always later than the last one: clients detect changes
+// by comparing times.
 func (f *FS) now() vfs.Time {
 	t := time.Now()
 	now := vfs.Time{Sec: t.Unix(), Nsec: uint32(t.Nanosecond())}
@@ -126,7 +128,7 @@ func (f *FS) now() vfs.Time {
 	return now
 }
 
-// charge counts n octets against the size.
+// charge counts n bytes against the size.
 func (f *FS) charge(n int64) error {
 	if n > f.size-f.used {
 		return syscall.ENOSPC

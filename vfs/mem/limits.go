@@ -3,33 +3,33 @@ package mem
 import "math"
 
 const (
-	// defaultSize is what an FS holds, in octets.
+	// defaultSize is the default of Options.Size, in bytes.
 	defaultSize = 1 << 30
 
-	// objectCost is what an object counts against the size beside its data, in
-	// octets: its node, its name and its place in a map come to less.
+	// objectCost is how much an object counts against the size besides its
+	// data, in bytes: more than its node, its name and its map entry take.
 	objectCost = 1 << 10
 
-	// pageLen is the octets of a file that are kept together.
+	// pageLen is the number of bytes of a page.
 	pageLen = 4 << 10
 
-	// clusterLen is how many pages have one entry in the map of a file, and
-	// clusterCost what that counts against the size, in octets.
+	// clusterLen is how many pages share one entry in the map of a file, and
+	// clusterCost is how much the entry counts against the size, in bytes.
 	clusterLen  = 64
 	clusterCost = 8*clusterLen + 64
 
 	// The limits of Linux's file systems.
-	maxName     = 255  // octets
-	maxTarget   = 4095 // octets of a symbolic link's path
+	maxName     = 255  // bytes
+	maxTarget   = 4095 // bytes of a symbolic link's path
 	maxLinks    = 65000
 	maxFileSize = math.MaxInt64
 	majorBits   = 12
 	minorBits   = 20
 
-	// noID is no user or group: it means "as before" to the kernel.
+	// noID is not a valid user or group: it means "unchanged" to the kernel.
 	noID = math.MaxUint32
 
-	// slack is how many entries of a directory may be dead beyond as many as
-	// live, before their list is made anew.
+	// slack is how many dead entries beyond the number of live ones a directory
+	// may have before its list is rebuilt.
 	slack = 64
 )

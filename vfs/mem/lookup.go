@@ -33,7 +33,7 @@ func (f *FS) Lookup(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string)
 	return f.handle(n), n.some(), d.some(), nil
 }
 
-// find returns what has a name in the directory n, for who may search it.
+// find returns the object named name in the directory n, if c may search n.
 func (n *node) find(c *vfs.Cred, name string) (*node, error) {
 	if err := n.may(c, execute); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (f *FS) Access(_ context.Context, c *vfs.Cred, h vfs.Handle, mask uint32) (
 	return mask & granted, n.some(), nil
 }
 
-// ReadLink returns where a symbolic link leads.
+// ReadLink returns the target of a symbolic link.
 func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs.MaybeAttr, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -98,7 +98,7 @@ func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs
 	return n.target, n.some(), nil
 }
 
-// StatFS tells how much of the size is left.
+// StatFS returns the remaining part of the size.
 func (f *FS) StatFS(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.FSStat, vfs.MaybeAttr, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

@@ -8,32 +8,33 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// The modes of what clients leave to the server.
+// The default modes, if clients leave the mode to the server.
 const (
 	defaultFileMode = 0o600
 	defaultDirMode  = 0o700
 	linkMode        = 0o777
 )
 
-// A maker says what object is to be made.
+// A maker describes an object to make.
 type maker struct {
 	name   string
 	typ    vfs.Type
-	mode   uint32 // where attr has none
+	mode   uint32 // if attr has none
 	attr   vfs.SetAttr
 	target string
 	rdev   vfs.Dev
 
-	// taken tells what the object means that has the name. Nil: EEXIST.
+	// taken decides whether an existing object with the name is acceptable. Nil
+	// means EEXIST.
 	taken func(n *node) error
 
 	exclusive bool
 	verifier  uint64
 }
 
-// Create makes a file or takes what is there. To that, Unchecked applies a size
-// at most; and where it is no file it returns it as it is, but for a directory,
-// as knfsd does.
+// Create makes a file or takes the existing object. With Unchecked it at most
+// sets the size of an existing file; an object of another type is returned
+// unchanged, except a directory, as knfsd does.
 func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
 	m := maker{name: name, typ: vfs.TypeReg, mode: defaultFileMode, attr: how.Attr}
 	switch how.Mode {
@@ -52,7 +53,7 @@ func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string,
 	return f.make(c, dir, &m)
 }
 
-// take is an unchecked create of what is there.
+// take is an unchecked create of an existing object.
 func (f *FS) take(c *vfs.Cred, n *node, size *uint64) error {
 	switch {
 	case n.attr.Type == vfs.TypeDir:
@@ -72,14 +73,14 @@ func (f *FS) Mkdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, 
 	return f.make(c, dir, &maker{name: name, typ: vfs.TypeDir, mode: defaultDirMode, attr: s})
 }
 
-// Symlink makes a symbolic link; its mode is not the client's to choose.
+// Symlink makes a symbolic link. The client cannot choose its mode.
 func (f *FS) Symlink(_ context.Context, c *vfs.Cred, dir vfs.Handle, name, target string, s vfs.SetAttr) (vfs.Made, error) {
 	m := maker{name: name, typ: vfs.TypeLnk, mode: linkMode, attr: s, target: target}
 	m.attr.Mode, m.attr.Size = nil, nil
 	return f.make(c, dir, &m)
 }
 
-// Mknod makes special files, and devices for root only.
+// Mknod makes special files, but devices only for root.
 func (f *FS) Mknod(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, d vfs.Dev, s vfs.SetAttr) (vfs.Made, error) {
 	m := maker{name: name, typ: t, mode: defaultFileMode, attr: s}
 	m.attr.Size = nil
@@ -96,8 +97,8 @@ func (f *FS) Mknod(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, 
 	return f.make(c, dir, &m)
 }
 
-// make makes an object in dir, with attributes of the directory before and
-// after.
+// make makes an object in dir, and returns the attributes of the directory
+// before and after.
 func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (made vfs.Made, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +140,7 @@ func (f *FS) makeIn(c *vfs.Cred, d *node, m *maker) (*node, error) {
 	return n, nil
 }
 
-// check tells why c may not make the object in d.
+// check returns an error if c may not make the object in d.
 func (m *maker) check(c *vfs.Cred, d *node) error {
 	switch {
 	case d.may(c, write) != nil:
@@ -158,8 +159,9 @@ func (m *maker) check(c *vfs.Cred, d *node) error {
 	return (&node{attr: vfs.Attr{UID: c.UID}}).maySetTimes(c, &m.attr)
 }
 
-// newObject makes the object. It belongs to its maker, and to the group of a
-// directory that hands that on; only root gives it away.
+// newObject makes the object. It belongs to its maker, and to the directory's
+// group if the directory has the set-group-ID bit. Only root may choose another
+// owner.
 func (f *FS) newObject(c *vfs.Cred, d *node, m *maker) *node {
 	n := f.newNode(m.typ, c, m.mode)
 	s := m.attr
@@ -188,7 +190,7 @@ func (f *FS) newObject(c *vfs.Cred, d *node, m *maker) *node {
 	return n
 }
 
-// Link gives an object one more name.
+// Link gives an object another name.
 func (f *FS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name string) (vfs.MaybeAttr, vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

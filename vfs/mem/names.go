@@ -5,12 +5,12 @@ import (
 	"sort"
 )
 
-// names are the entries of a directory. They are listed in the order in which
-// they were made, by cookies that are never used again, so that a listing meets
-// each that stays once.
+// names are the entries of a directory. They are listed in the order of their
+// creation, by cookies that are never reused, so a listing returns each
+// remaining entry exactly once.
 type names struct {
 	byName map[string]*entry
-	list   []*entry // in the order of cookies; the dead among them have no node
+	list   []*entry // in the order of cookies; dead entries have no node
 	next   uint64
 }
 
@@ -20,7 +20,7 @@ type entry struct {
 	cookie uint64
 }
 
-// Cookies of entries that every directory has.
+// Cookies of the entries that every directory has.
 const (
 	cookieDot    = 1
 	cookieDotDot = 2
@@ -28,7 +28,7 @@ const (
 
 func newNames() *names { return &names{byName: make(map[string]*entry), next: cookieDotDot + 1} }
 
-// get returns what has a name, or nil.
+// get returns the object with a name, or nil.
 func (d *names) get(name string) *node {
 	if e := d.byName[name]; e != nil {
 		return e.node
@@ -54,7 +54,7 @@ func (d *names) remove(name string) {
 	}
 }
 
-// behind returns the entries behind a cookie, the dead among them.
+// behind returns the entries after a cookie, including dead ones.
 func (d *names) behind(cookie uint64) []*entry {
 	i := sort.Search(len(d.list), func(i int) bool { return d.list[i].cookie > cookie })
 	return d.list[i:]

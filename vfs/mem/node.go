@@ -5,7 +5,7 @@ import "github.com/nfsrdma/nfsrdma/vfs"
 // A node is an object.
 type node struct {
 	attr     vfs.Attr
-	clusters map[uint64]*cluster // of a file, by page number over clusterLen; a page that is not there has zeros
+	clusters map[uint64]*cluster // of a file, by page number over clusterLen; a missing page has zeros
 	target   string              // of a symbolic link
 	names    *names              // of a directory
 	parent   *node               // of a directory
@@ -14,7 +14,7 @@ type node struct {
 	exclusive bool   // and no attributes were set since
 }
 
-// newNode makes an object of c's without a name.
+// newNode makes an object owned by c, without a name.
 func (f *FS) newNode(t vfs.Type, c *vfs.Cred, mode uint32) *node {
 	f.nextID++
 	now := f.now()
@@ -37,7 +37,7 @@ func (n *node) some() vfs.MaybeAttr {
 	return vfs.MaybeAttr{OK: true, Attr: n.attr}
 }
 
-// unchanged is the WCC data of n, if there is one, before it is changed.
+// unchanged is the WCC data of n before a change, or empty if n is nil.
 func (n *node) unchanged() vfs.WCC {
 	if n == nil {
 		return vfs.WCC{}
@@ -46,13 +46,14 @@ func (n *node) unchanged() vfs.WCC {
 	return vfs.WCC{Before: vfs.PreAttr{OK: true, Size: a.Size, Mtime: a.Mtime, Ctime: a.Ctime}, After: n.some()}
 }
 
-// modified takes note that the contents of n have changed.
+// modified records that the contents of n have changed.
 func (f *FS) modified(n *node) {
 	n.attr.Mtime = f.now()
 	n.attr.Ctime = n.attr.Mtime
 }
 
-// unlinked takes note that n has lost a name; with the last one it goes.
+// unlinked records that n has lost a name; with its last name the object is
+// freed.
 func (f *FS) unlinked(n *node) {
 	n.attr.Ctime = f.now()
 	if n.attr.Type == vfs.TypeDir {
@@ -70,7 +71,8 @@ func (f *FS) unlinked(n *node) {
 
 var _ vfs.Identifier = (*FS)(nil)
 
-// AppendKey appends the octets of the handle: an object has one (vfs.Identifier).
+// AppendKey appends the bytes of the handle: an object has only one
+// (vfs.Identifier).
 func (f *FS) AppendKey(b []byte, h vfs.Handle) ([]byte, error) {
 	if h.Len() != handleLen {
 		return b, vfs.ErrBadHandle

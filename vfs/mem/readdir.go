@@ -6,12 +6,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// listVerifier is the verifier of all listings: a cookie means the same as long
-// as there is the directory.
+// listVerifier is the verifier of all listings: a cookie is valid as long as
+// the directory exists.
 const listVerifier = 1
 
-// ReadDir lists a directory in the order in which names were made. Handles and
-// attributes are for who may search it.
+// ReadDir lists a directory in the order in which names were made. It returns
+// handles and attributes only if c may search the directory.
 func (f *FS) ReadDir(_ context.Context, c *vfs.Cred, dir vfs.Handle, cookie, verifier uint64, plus bool, fn func(*vfs.Entry) bool) (vfs.MaybeAttr, uint64, bool, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -29,8 +29,8 @@ func (f *FS) ReadDir(_ context.Context, c *vfs.Cred, dir vfs.Handle, cookie, ver
 	return d.some(), listVerifier, eof, nil
 }
 
-// list calls fn for the entries of d behind a cookie, to the end or until fn has
-// enough.
+// list calls fn for the entries of d after a cookie, until the end or until fn
+// returns false.
 func (f *FS) list(d *node, cookie uint64, plus bool, fn func(*vfs.Entry) bool) (eof bool) {
 	for _, e := range [...]entry{{".", d, cookieDot}, {"..", d.parent, cookieDotDot}} {
 		if e.cookie > cookie && !f.tell(&e, plus, fn) {

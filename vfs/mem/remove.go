@@ -7,7 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Remove removes a name of what is no directory.
+// Remove removes a name of an object that is not a directory.
 func (f *FS) Remove(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
 	return f.removeFrom(c, dir, name, func(n *node) error {
 		if n.attr.Type == vfs.TypeDir {
@@ -66,7 +66,8 @@ func (f *FS) remove(c *vfs.Cred, d *node, name string, may func(n *node) error) 
 	return nil
 }
 
-// mayLose tells why c may not take a name of kid's from the directory n.
+// mayLose returns an error if c may not remove a name of kid from the directory
+// n.
 func (n *node) mayLose(c *vfs.Cred, kid *node) error {
 	if err := n.may(c, write|execute); err != nil {
 		return err
@@ -74,7 +75,7 @@ func (n *node) mayLose(c *vfs.Cred, kid *node) error {
 	return n.mayTake(c, kid)
 }
 
-// drop takes a name, and with the last one the object.
+// drop removes a name, and with the last name the object.
 func (f *FS) drop(d *node, name string) {
 	n := d.names.get(name)
 	d.names.remove(name)

@@ -7,7 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Rename moves a name, over what has the new one.
+// Rename moves a name, and replaces an existing object.
 func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +63,8 @@ func (f *FS) rename(c *vfs.Cred, fd *node, fromName string, td *node, toName str
 	return nil
 }
 
-// mayRename tells why c may not move n from fd to td, over there.
+// mayRename returns an error if c may not move n from fd to td, replacing
+// there.
 func (f *FS) mayRename(c *vfs.Cred, fd, n, td, there *node) error {
 	if err := fd.mayLose(c, n); err != nil {
 		return err
@@ -95,7 +96,7 @@ func (f *FS) mayRename(c *vfs.Cred, fd, n, td, there *node) error {
 	return td.mayTake(c, there)
 }
 
-// below tells whether n is d or lies below it.
+// below reports whether n is d or lies below d.
 func (n *node) below(d *node) bool {
 	for n != d {
 		if n.parent == n {

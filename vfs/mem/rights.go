@@ -7,14 +7,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Rights, as the bits of a mode have them.
+// Rights, as bits of a mode.
 const (
 	read    = 4
 	write   = 2
 	execute = 1
 )
 
-// valid refuses callers whose user or group is none: EACCES.
+// valid returns EACCES for callers with an invalid user or group.
 func valid(c *vfs.Cred) error {
 	if c.UID == noID || c.GID == noID || slices.Contains(c.Groups, noID) {
 		return syscall.EACCES
@@ -24,7 +24,7 @@ func valid(c *vfs.Cred) error {
 
 func inGroup(c *vfs.Cred, gid uint32) bool { return c.GID == gid || slices.Contains(c.Groups, gid) }
 
-// rights returns what c may do with n.
+// rights returns the rights of c to n.
 func (n *node) rights(c *vfs.Cred) uint32 {
 	mode := n.attr.Mode
 	switch {
@@ -43,7 +43,7 @@ func (n *node) rights(c *vfs.Cred) uint32 {
 	return mode & 7
 }
 
-// may tells by EACCES that c has not got all of some rights to n.
+// may returns EACCES unless c has all wanted rights to n.
 func (n *node) may(c *vfs.Cred, want uint32) error {
 	if n.rights(c)&want != want {
 		return syscall.EACCES
@@ -51,8 +51,8 @@ func (n *node) may(c *vfs.Cred, want uint32) error {
 	return nil
 }
 
-// mayRead is may for the data of a file: its owner reads it whatever the mode,
-// and who may execute it may read it (RFC 1813, Section 4.4).
+// mayRead is may for the data of a file: the owner may read it regardless of
+// the mode, and a user who may execute it may read it (RFC 1813, Section 4.4).
 func (n *node) mayRead(c *vfs.Cred) error {
 	if n.owned(c) || n.rights(c)&(read|execute) != 0 {
 		return nil
@@ -60,7 +60,7 @@ func (n *node) mayRead(c *vfs.Cred) error {
 	return syscall.EACCES
 }
 
-// mayWrite is may for the data of a file, which its owner may always write.
+// mayWrite is may for the data of a file, which the owner may always write.
 func (n *node) mayWrite(c *vfs.Cred) error {
 	if n.owned(c) {
 		return nil
@@ -72,8 +72,8 @@ func (n *node) owned(c *vfs.Cred) bool {
 	return valid(c) == nil && (c.UID == 0 || c.UID == n.attr.UID)
 }
 
-// mayTake tells by EPERM that c may not take a name of kid's from n, a sticky
-// directory.
+// mayTake returns EPERM if n is a sticky directory from which c may not remove
+// a name of kid.
 func (n *node) mayTake(c *vfs.Cred, kid *node) error {
 	if n.attr.Mode&0o1000 != 0 && !n.owned(c) && !kid.owned(c) {
 		return syscall.EPERM
@@ -81,8 +81,9 @@ func (n *node) mayTake(c *vfs.Cred, kid *node) error {
 	return nil
 }
 
-// plain takes the bits from a file's mode that let others act as its owner or
-// group. Without execution by the group, the second means something else.
+// plain clears the bits of a file's mode that let other users act as its owner
+// or group. Without group execution, the set-group-ID bit has another meaning
+// and stays.
 func (n *node) plain() {
 	if n.attr.Type == vfs.TypeDir {
 		return

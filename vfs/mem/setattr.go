@@ -7,8 +7,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// SetAttr changes size, owner, mode and times, in this order. All is checked
-// before anything is changed.
+// SetAttr changes size, owner, mode and times, in this order. It checks
+// everything before it changes anything.
 func (f *FS) SetAttr(_ context.Context, c *vfs.Cred, h vfs.Handle, s vfs.SetAttr, guard *vfs.Time) (vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -29,7 +29,7 @@ func (f *FS) SetAttr(_ context.Context, c *vfs.Cred, h vfs.Handle, s vfs.SetAttr
 	return w, nil
 }
 
-// maySet tells why c may not change the attributes of n so.
+// maySet returns an error if c may not change the attributes of n as in s.
 func (n *node) maySet(c *vfs.Cred, s *vfs.SetAttr) error {
 	if err := n.maySetSize(c, s.Size); err != nil {
 		return err
@@ -58,7 +58,8 @@ func (n *node) maySetSize(c *vfs.Cred, size *uint64) error {
 	return n.mayWrite(c)
 }
 
-// maySetTimes lets who may write set times to now, and owners to anything.
+// maySetTimes lets callers with write permission set times to now, and owners
+// to any value.
 func (n *node) maySetTimes(c *vfs.Cred, s *vfs.SetAttr) error {
 	for _, t := range []struct {
 		how  vfs.SetTime
@@ -76,7 +77,7 @@ func (n *node) maySetTimes(c *vfs.Cred, s *vfs.SetAttr) error {
 	return nil
 }
 
-// set changes attributes for c, or for the maker of a new object.
+// set changes attributes as c, which may be the maker of a new object.
 func (f *FS) set(n *node, c *vfs.Cred, s *vfs.SetAttr) {
 	a := &n.attr
 	now := f.now()
@@ -91,7 +92,7 @@ func (f *FS) set(n *node, c *vfs.Cred, s *vfs.SetAttr) {
 		n.plain()
 		a.UID, a.GID = or(s.UID, a.UID), or(s.GID, a.GID)
 	}
-	if s.Mode != nil && a.Type != vfs.TypeLnk { // links have none
+	if s.Mode != nil && a.Type != vfs.TypeLnk { // links have no mode
 		a.Mode = *s.Mode & 0o7777
 		if c.UID != 0 && !inGroup(c, a.GID) {
 			a.Mode &^= 0o2000
