@@ -30,7 +30,7 @@ func TestAuthSys(t *testing.T) {
 			c, err := rpcmsg.DecodeCred(h.Cred, h.Verf, &gids)
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, c)
-			for n := range h.Cred.Body { // cut at every octet
+			for n := range h.Cred.Body { // cut at every byte
 				_, err := rpcmsg.DecodeAuthSys(h.Cred.Body[:n], &gids)
 				assert.Equal(t, rpcmsg.AuthBadCred, err, n)
 			}
@@ -44,7 +44,8 @@ func TestAuthSys(t *testing.T) {
 	}
 }
 
-// authSys returns authsys_parms with a machine name and gids of these lengths.
+// authSys returns authsys_parms with a machine name and gids of the given
+// lengths.
 func authSys(name, gids int) []byte {
 	b := xdr.AppendUint32(nil, 0)
 	b = xdr.AppendOpaque(b, make([]byte, name))

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// benchServer serves READ-like calls (procedure 1: as many octets as the
-// argument says) and WRITE-like ones (procedure 2), and returns a connection.
+// benchServer serves READ-like calls (procedure 1, whose argument is the length
+// of the results in bytes) and WRITE-like calls (procedure 2), and returns a
+// connection.
 func benchServer(b *testing.B) net.Conn {
 	m := new(Mux)
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
@@ -38,8 +39,8 @@ func benchServer(b *testing.B) net.Conn {
 	return nc
 }
 
-// pingPong sends msg and reads replyLen octets, b.N times, depth calls at a
-// time.
+// pingPong sends msg and reads replyLen bytes, b.N times, with depth calls
+// under way.
 func pingPong(b *testing.B, msg []byte, replyLen, depth int) {
 	nc := benchServer(b)
 	msg = record(msg)

@@ -23,7 +23,7 @@ func TestCounter(t *testing.T) {
 		next := callerFunc(func(_ context.Context, x *Exchange) error {
 			time.Sleep(time.Second)
 			switch x.Proc {
-			case 1: // an item of its own
+			case 1: // with a separate data item
 				x.Results = xdr.NewReader(words(0, 5))
 				x.Results.SetMoved(make([]byte, 5))
 			case 2:

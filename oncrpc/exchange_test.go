@@ -34,7 +34,7 @@ func TestAppendCall(t *testing.T) {
 		t.Run(tt.file, func(t *testing.T) {
 			want := wiretest.Hex(t, "testdata/"+tt.file+".hex")
 			got := AppendCall(nil, tt.xid, &tt.x, tt.machine)
-			if tt.file == "authsys-call" { // its stamp is anything, ours is 0
+			if tt.file == "authsys-call" { // its stamp may be anything, ours is 0
 				copy(want[32:36], got[32:36])
 			}
 			assert.Equal(t, want[:len(got)], got)
@@ -82,7 +82,7 @@ func TestReadReply(t *testing.T) {
 			if err != nil {
 				assert.NotEmpty(t, err.Error())
 			}
-			for n := range wire { // cut at every octet
+			for n := range wire { // cut at every byte
 				r := xdr.NewReader(wire[:n])
 				assert.ErrorIs(t, ReadReply(&r, xid), errReply, n)
 			}
@@ -95,14 +95,15 @@ func TestReadReply(t *testing.T) {
 		"f984739a 00000001 00000002 00000000 00000000 00000000",                                 // reply_stat 2
 		"f984739a 00000001 00000000 00000000 00000191",                                          // verifier of 401
 		"f984739a 00000001 00000001 00000002 00000000",                                          // reject_stat 2
-		"f984739a 00000001 00000000 00000001 ffffffff 00000000 00000000 00000000 00000000 0000", // verifier of all
+		"f984739a 00000001 00000000 00000001 ffffffff 00000000 00000000 00000000 00000000 0000", // verifier longer than the message
 	} {
 		r := xdr.NewReader(wiretest.Octets(t, wire))
 		assert.ErrorIs(t, ReadReply(&r, xid), errReply, wire)
 	}
 }
 
-// A server that invents an accept_stat has not executed the procedure either.
+// TestReadReplyUndefinedStat checks that an undefined accept_stat is a
+// ReplyError: the server has not executed the procedure.
 func TestReadReplyUndefinedStat(t *testing.T) {
 	r := xdr.NewReader(wiretest.Octets(t, "00000001 00000001 00000000 00000000 00000000 00000006"))
 	err := ReadReply(&r, 1)
@@ -113,7 +114,8 @@ func TestReadReplyUndefinedStat(t *testing.T) {
 	}
 }
 
-// The longest verifier is skipped (Section 8.2).
+// TestReadReplyVerifier checks that the longest verifier is skipped (Section
+// 8.2).
 func TestReadReplyVerifier(t *testing.T) {
 	wire := wiretest.Octets(t, "00000001 00000001 00000000 00000006 00000190")
 	wire = append(wire, make([]byte, 404)...) // the body and SUCCESS
@@ -124,8 +126,8 @@ func TestReadReplyVerifier(t *testing.T) {
 	assert.Equal(t, "results.", string(r.Fixed(8)))
 }
 
-// What the mux answers, a client reads; no octets make either fail otherwise
-// than with an error.
+// FuzzReply checks that a client can read every reply of the mux, and that
+// arbitrary bytes cause at most an error.
 func FuzzReply(f *testing.F) {
 	for _, file := range []string{"null-reply", "getattr-reply", "prog-mismatch", "rpc-mismatch", "auth-tooweak"} {
 		f.Add(wiretest.Hex(f, "testdata/"+file+".hex"), uint32(0xf984739a))
@@ -141,7 +143,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// An Exchange's call, given to a Mux, comes back to the Exchange.
+// TestExchangeRoundTrip checks that an Exchange can read the reply that a Mux
+// makes to its call.
 func TestExchangeRoundTrip(t *testing.T) {
 	x := Exchange{Prog: testProg, Vers: 2, Proc: procEcho, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 7}}
 	msg := append(AppendCall(nil, 5, &x, "krypton"), 0, 0, 0, 5)

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzCall gives the mux any message, with an item at any place. Whatever may
-// be answered is, in the form of RFC 5531, Section 9, and nothing is left.
+// FuzzCall gives the mux arbitrary messages, with an item at an arbitrary
+// position. It checks that every call is answered in the form of RFC 5531,
+// Section 9, and that no buffer is left.
 func FuzzCall(f *testing.F) {
 	for _, file := range []string{"null-call", "getattr-call", "write-call", "authsys-call", "null-reply"} {
 		f.Add(wiretest.Hex(f, "testdata/"+file+".hex"), -1, []byte(nil), 4096)
@@ -24,7 +25,7 @@ func FuzzCall(f *testing.F) {
 	m.Log = quiet()
 	f.Fuzz(func(t *testing.T, msg []byte, pos int, item []byte, maxReply int) {
 		req := &Request{Msg: msg, MaxReply: maxReply}
-		if pos >= 12 { // else the header itself cannot be read
+		if pos >= 12 { // before, the header itself cannot be read
 			req.Item, req.ItemPos = item, pos
 		}
 		var rep Reply
@@ -43,7 +44,7 @@ func FuzzCall(f *testing.F) {
 	})
 }
 
-// checkReplyForm reads a reply by RFC 5531, Section 9.
+// checkReplyForm checks that a reply has the form of RFC 5531, Section 9.
 func checkReplyForm(t *testing.T, msg, reply []byte) {
 	r := xdr.NewReader(reply)
 	require.Equal(t, binary.BigEndian.Uint32(msg), r.Uint32())

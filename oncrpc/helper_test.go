@@ -18,10 +18,10 @@ import (
 
 const (
 	nfs      = 100003
-	testProg = 0x20000001 // of those for local use
+	testProg = 0x20000001 // from the range for local use
 
-	procEcho = 1 // echoes an opaque as the reply's data item, with a word behind it
-	procHead = 2 // echoes it in the reply's head
+	procEcho = 1 // echoes an opaque as the reply's data item, followed by a word
+	procHead = 2 // echoes an opaque in the reply's head
 )
 
 // A handlerFunc is a Handler for one test.
@@ -31,7 +31,7 @@ func (f handlerFunc) ServeRPC(ctx context.Context, c *Call, r *Reply) error { re
 
 var echoTail = []byte{0xde, 0xad, 0xbe, 0xef}
 
-// echo is the test program.
+// echo is the procedures of the test program.
 func echo(_ context.Context, c *Call, r *Reply) error {
 	data := c.Args.Item(c.MaxReply)
 	if err := c.Args.Done(); err != nil {
@@ -71,8 +71,7 @@ func echoCall(xid, proc uint32, data []byte) []byte {
 	return call(xid, testProg, 2, proc, xdr.AppendOpaque(nil, data)...)
 }
 
-// echoReply is what a transport that carries the item inline sends for
-// echoCall.
+// echoReply returns the reply to echoCall with the item inline.
 func echoReply(xid, proc uint32, data []byte) []byte {
 	b := xdr.AppendOpaque(rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success), data)
 	if proc == procEcho {
@@ -91,7 +90,7 @@ func bytesOf(r *Reply) []byte {
 	return append(b, r.Tail...)
 }
 
-// fragment returns a record's fragment.
+// fragment returns one fragment of a record.
 func fragment(last bool, data []byte) []byte {
 	mark := uint32(len(data))
 	if last {
@@ -102,7 +101,8 @@ func fragment(last bool, data []byte) []byte {
 
 func record(msg []byte) []byte { return fragment(true, msg) }
 
-// readRecord reads one record of one fragment, as all replies are.
+// readRecord reads one record, which must have only one fragment, as all our
+// replies do.
 func readRecord(t testing.TB, r io.Reader) []byte {
 	t.Helper()
 	var b [4]byte
@@ -116,7 +116,7 @@ func readRecord(t testing.TB, r io.Reader) []byte {
 	return msg
 }
 
-// quiet is for tests that provoke errors.
+// quiet returns a log for tests that provoke errors.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // A running is a Server on a loopback port.
@@ -126,7 +126,7 @@ type running struct {
 	addr string
 }
 
-// start serves h until the test's end, and checks then that nothing is left.
+// start serves until the test's end, and then checks that nothing is left.
 func start(t *testing.T, s *Server) *running {
 	t.Helper()
 	s.init()
@@ -151,7 +151,7 @@ func checkNothingLeft(t *testing.T, s *Server) {
 	assert.Zero(t, buf.Default.Out(), "buffers")
 }
 
-// dial connects; the connection is closed at the test's end.
+// dial connects. The test's end closes the connection.
 func (r *running) dial() *net.TCPConn {
 	r.t.Helper()
 	nc, err := net.Dial("tcp", r.addr)

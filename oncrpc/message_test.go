@@ -17,7 +17,7 @@ func TestReadCall(t *testing.T) {
 	for _, tt := range []struct {
 		file string
 		want rpcmsg.CallHeader
-		args int // octets behind the header
+		args int // bytes after the header
 	}{
 		{"null-call", rpcmsg.CallHeader{XID: 0xf984739a, Prog: nfs, Vers: 3, Cred: rpcmsg.OpaqueAuth{Body: []byte{}}, Verf: rpcmsg.OpaqueAuth{Body: []byte{}}}, 0},
 		{"getattr-call", rpcmsg.CallHeader{XID: 0xfc84739a, Prog: nfs, Vers: 3, Proc: 1, Cred: rpcmsg.OpaqueAuth{Flavor: rpcmsg.AuthSys, Body: authSys}, Verf: rpcmsg.OpaqueAuth{Body: []byte{}}}, 12},
@@ -96,8 +96,8 @@ func TestAppendReplies(t *testing.T) {
 	assert.Len(t, rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success), rpcmsg.AcceptedLen)
 }
 
-// The results of a captured GETATTR, behind our header, give the captured
-// reply.
+// TestGetattrReply checks that our header followed by the results of a captured
+// GETATTR equals the captured reply.
 func TestGetattrReply(t *testing.T) {
 	want := wiretest.Hex(t, "testdata/getattr-reply.hex")
 	var m Mux

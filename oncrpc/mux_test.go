@@ -79,8 +79,8 @@ func TestMuxDispatch(t *testing.T) {
 	}
 }
 
-// A call without arguments has none that came apart from the message (RFC 8166,
-// Section 6.1).
+// TestMuxNullWithItem checks that a call without arguments is refused if it has
+// items apart from the message (RFC 8166, Section 6.1).
 func TestMuxNullWithItem(t *testing.T) {
 	for _, req := range []*Request{
 		{Item: []byte("item"), ItemPos: 40},
@@ -114,7 +114,8 @@ func TestMuxCutAtEveryOctet(t *testing.T) {
 	}
 }
 
-// What a handler sees of a call whose item the transport carried apart.
+// TestMuxCall checks the Call that a handler gets if the transport carried the
+// item apart.
 func TestMuxCall(t *testing.T) {
 	item := make([]byte, 262144)
 	peer := &Peer{Addr: netip.MustParseAddrPort("10.0.2.15:1023"), Network: "rdma"}
@@ -145,7 +146,7 @@ func TestMuxCall(t *testing.T) {
 	assert.True(t, seen)
 	assert.Equal(t, "rdma 10.0.2.15:1023", peer.String())
 
-	for _, pos := range []int{0, 4, 24, 60, 104, 112} { // in the header, or where no item may be
+	for _, pos := range []int{0, 4, 24, 60, 104, 112} { // in the header, or at a position without an item
 		req.ItemPos = pos
 		if got := serve(t, &m, req); got != nil {
 			assert.Equal(t, rpcmsg.AppendAccepted(nil, 0x0985739a, rpcmsg.GarbageArgs), got, pos)
@@ -175,7 +176,7 @@ func TestMuxHandlerErrors(t *testing.T) {
 			var log bytes.Buffer
 			m := &Mux{Log: slog.New(slog.NewTextHandler(&log, nil))}
 			m.Register(testProg, 2, handlerFunc(func(_ context.Context, _ *Call, r *Reply) error {
-				r.Head = xdr.AppendUint32(r.Head, 42) // is thrown away
+				r.Head = xdr.AppendUint32(r.Head, 42) // discarded
 				r.NewItem(100)
 				r.Tail = []byte("tail")
 				return tt.err
@@ -202,9 +203,9 @@ func TestMuxPanic(t *testing.T) {
 	assert.Contains(t, log.String(), "TestMuxPanic", "the stack")
 }
 
-// Replies that a handler should not have made.
+// TestMuxChecksReply checks that invalid replies of a handler are rejected.
 func TestMuxChecksReply(t *testing.T) {
-	const room = 100 // octets of results
+	const room = 100 // bytes of results
 	ok := rpcmsg.AppendAccepted(nil, 1, rpcmsg.Success)
 	for _, tt := range []struct {
 		name string
@@ -253,7 +254,8 @@ func TestRegisterTwicePanics(t *testing.T) {
 	assert.Panics(t, func() { m.Register(testProg, 2, handlerFunc(echo)) })
 }
 
-// The reply is built in the memory that the transport hands over.
+// TestMuxAllocatesNothing checks that the reply is built in the transport's
+// memory.
 func TestMuxAllocatesNothing(t *testing.T) {
 	m := echoMux()
 	req := &Request{Msg: wiretest.Hex(t, "testdata/authsys-call.hex"), MaxReply: 4096}
@@ -274,8 +276,8 @@ func TestMuxAllocatesNothing(t *testing.T) {
 	assert.Less(t, allocs, 1.0) // the collector may empty the pool meanwhile
 }
 
-// Who does not know a restricted program finds neither its versions nor its
-// procedure 0.
+// TestMuxRestrict checks that for other peers a restricted program is
+// unavailable, even its versions and its procedure 0.
 func TestMuxRestrict(t *testing.T) {
 	m := echoMux()
 	friend := new(Peer)

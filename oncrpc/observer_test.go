@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// statusMux is a program whose procedure 1 ends with its argument as status, after
-// as many microseconds as the next one says, and whose procedure 2 fails with that
-// auth_stat.
+// statusMux is a program of two procedures. Procedure 1 returns its first
+// argument as status, after as many microseconds as its second argument.
+// Procedure 2 fails with its argument as auth_stat.
 func statusMux() *Mux {
 	m := &Mux{Log: quiet()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
@@ -35,8 +35,8 @@ func statusMux() *Mux {
 	return m
 }
 
-// observe returns an Observer of that program, which knows its first four
-// procedures, and has serve answer a call.
+// observe returns an Observer of the first four procedures of that program, and
+// a function that serves a call.
 func observe(t *testing.T) (o *Observer, serve func(msg []byte) *Reply) {
 	o = NewObserver(statusMux(), Observed{
 		Prog: testProg, Vers: 2, Procs: 4, HasStatus: func(proc uint32) bool { return proc != 0 },
@@ -79,8 +79,8 @@ func TestObserver(t *testing.T) {
 	})
 }
 
-// Whatever the layer that refuses a call, the reason is told, by its name in RFC
-// 5531 if it has one.
+// TestObserverOutcomes checks that every layer's reason for a refusal is
+// counted, by its name in RFC 5531 if it has one.
 func TestObserverOutcomes(t *testing.T) {
 	o, serve := observe(t)
 	badVersion := call(1, testProg, 2, 1, words(0, 0)...)
@@ -88,7 +88,7 @@ func TestObserverOutcomes(t *testing.T) {
 	for _, msg := range [][]byte{
 		call(1, testProg, 2, 2, words(uint32(rpcmsg.AuthTooWeak))...), call(1, testProg, 2, 1), call(1, testProg, 2, 3, words(0)...),
 		call(1, testProg, 9, 1), call(1, testProg, 2, 4, words(0)...), call(1, nfs, 3, 1),
-		words(1, rpcmsg.MsgCall), badVersion, // not of RPC, as far as can be seen from outside
+		words(1, rpcmsg.MsgCall), badVersion, // not recognizable as calls of RPC version 2
 	} {
 		serve(msg)
 	}
@@ -115,7 +115,8 @@ func TestObserverOutcomes(t *testing.T) {
 	}
 }
 
-// No more outcomes are told apart than there is room for, and none is lost.
+// TestObserverBounded checks that the number of separate outcomes is bounded,
+// and that none is lost.
 func TestObserverBounded(t *testing.T) {
 	o, serve := observe(t)
 	for status := range uint32(2 * maxOutcomes) {
@@ -134,7 +135,8 @@ func (s instant) Serve(_ context.Context, _ *Request, rep *Reply) bool {
 	return true
 }
 
-// BenchmarkObserver is what it costs to be observed, beside answering nothing.
+// BenchmarkObserver measures the cost of an Observer against an instant
+// Service.
 func BenchmarkObserver(b *testing.B) {
 	next := instant{words(1, rpcmsg.MsgReply, rpcmsg.MsgAccepted, 0, 0, rpcmsg.Success, 0, 0)}
 	program := Observed{Prog: testProg, Vers: 2, Procs: 22, HasStatus: func(proc uint32) bool { return proc != 0 }}

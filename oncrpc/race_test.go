@@ -2,6 +2,6 @@
 
 package oncrpc
 
-// poolLosses is how many allocations a call may cost, because a sync.Pool
-// throws away some of what it is given when the race detector runs.
+// poolLosses is how many allocations a call may cost: under the race detector,
+// sync.Pool drops some of its elements.
 const poolLosses = 2.0

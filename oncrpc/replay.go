@@ -150,9 +150,9 @@ func (c *ReplayCache) Serve(ctx context.Context, req *Request, rep *Reply) (answ
 	}
 }
 
-// find looks a call up. For a new call, it returns a new entry. For a running
-// call, it returns the entry and a retry to wait with. For an executed call, it
-// puts the reply into rep and returns no entry.
+// find looks a call up. For a new call, find returns a new entry. For a running
+// call, find returns the entry and a retry to wait with. For an executed call,
+// find puts the reply into rep and returns no entry.
 func (c *ReplayCache) find(key replayKey, req *Request, rep *Reply) (*replayEntry, *replayRetry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,9 +13,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// FuzzReplay gives the cache any message, with an item at any place, twice. The
-// second gets the octets of the first, and nothing is executed for it; and it
-// has the key of the same message with the item in its place.
+// FuzzReplay gives the cache an arbitrary message twice, with an item at an
+// arbitrary position. It checks that the second call gets the bytes of the
+// first reply without an execution, and that its key equals the key of the same
+// message with the item in place.
 func FuzzReplay(f *testing.F) {
 	for _, file := range []string{"null-call", "getattr-call", "write-call", "authsys-call", "null-reply"} {
 		f.Add(wiretest.Hex(f, "testdata/"+file+".hex"), -1, []byte(nil))

@@ -12,7 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 )
 
-// checkStore compares what a cache counts with what it has, while no call runs.
+// checkStore compares a cache's counts with its content. No call may be
+// running.
 func checkStore(t testing.TB, c *ReplayCache) {
 	t.Helper()
 	s := &c.store
@@ -44,8 +45,8 @@ func checkStore(t testing.TB, c *ReplayCache) {
 	require.Zero(t, n)
 }
 
-// TestReplayMemory holds that memory is bounded, and that a client with many
-// calls pushes out its own replies and not those of others.
+// TestReplayMemory checks that memory is bounded, and that a client with many
+// calls displaces only its own replies.
 func TestReplayMemory(t *testing.T) {
 	const kept = 100
 	size := int64(replayCost + cap(append([]byte(nil), made(0, 0)...)))
@@ -67,7 +68,7 @@ func TestReplayMemory(t *testing.T) {
 		assert.Equal(t, made(1, uint32(i+1)), answerOf(c, t.Context(), madeBy(quiet(i), 1, nil)))
 	}
 	executed := m.executed
-	for xid := uint32(1000 - (kept - 10)); xid < 1000; xid++ { // the oldest have gone
+	for xid := uint32(1000 - (kept - 10)); xid < 1000; xid++ { // all except the oldest are kept
 		answerOf(c, t.Context(), madeBy(fmt.Sprintf("[2001:db8::%x]:700", xid), xid, nil))
 	}
 	assert.Equal(t, executed, m.executed)
@@ -75,7 +76,8 @@ func TestReplayMemory(t *testing.T) {
 	assert.Equal(t, executed+1, m.executed)
 }
 
-// TestReplayParties puts the store through random calls of random clients.
+// TestReplayParties checks the store's counts under random calls of random
+// clients.
 func TestReplayParties(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	c := newReplay(t, new(maker), ReplayConfig{MaxMemory: 50 * 400})
@@ -91,8 +93,8 @@ func TestReplayParties(t *testing.T) {
 	assert.NotZero(t, c.Stats().Replayed)
 }
 
-// TestReplayCosts holds that calls whose replies are not kept pay with no
-// allocation, and the others with none once the cache is full.
+// TestReplayCosts checks that a call costs no allocation if its reply is not
+// kept, or once the cache is full.
 func TestReplayCosts(t *testing.T) {
 	c := newReplay(t, new(maker), ReplayConfig{MaxMemory: 1000 * 300})
 	rep := Reply{Head: make([]byte, 0, 512)}

@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const procMake = 5 // of the test program: one that must not be executed twice
+const procMake = 5 // of the test program: must not be executed twice
 
-// A maker counts how often procMake is executed. Its results are the count,
-// which is how a test sees what a reply is of.
+// A maker counts the executions of procMake and returns the count as results. A
+// test then knows which execution a reply belongs to.
 type maker struct {
 	executed uint32
 	make     func(ctx context.Context, c *Call, r *Reply) // after the count is appended; nil: nothing
@@ -49,7 +49,7 @@ func newReplay(t testing.TB, m *maker, cfg ReplayConfig) *ReplayCache {
 	return c
 }
 
-// madeBy is a call of procMake from a client.
+// madeBy returns a call of procMake from a client.
 func madeBy(client string, xid uint32, data []byte) *Request {
 	return &Request{
 		Msg:      call(xid, testProg, 2, procMake, xdr.AppendOpaque(nil, data)...),
@@ -58,7 +58,8 @@ func madeBy(client string, xid uint32, data []byte) *Request {
 	}
 }
 
-// answerOf has a call served, and returns the reply's octets; nil: no answer.
+// answerOf serves a call and returns the bytes of the reply, or nil if there is
+// no answer.
 func answerOf(c *ReplayCache, ctx context.Context, req *Request) []byte {
 	var rep Reply
 	if !c.Serve(ctx, req, &rep) {
@@ -68,13 +69,13 @@ func answerOf(c *ReplayCache, ctx context.Context, req *Request) []byte {
 	return bytesOf(&rep)
 }
 
-// made is the reply that says how often procMake was executed.
+// made returns the reply to the nth execution of procMake.
 func made(xid, n uint32) []byte {
 	return xdr.AppendUint32(rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success), n)
 }
 
-// TestReplay holds RFC 5531, Section 4: a call with an XID that was executed
-// is not executed again.
+// TestReplay checks RFC 5531, Section 4: a call with the XID of an executed
+// call is not executed again.
 func TestReplay(t *testing.T) {
 	m := new(maker)
 	c := newReplay(t, m, ReplayConfig{})
@@ -92,7 +93,7 @@ func TestReplay(t *testing.T) {
 	assert.Equal(t, made(9, 1), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, late)), "octets behind the first 512 do not count")
 
 	early := bytes.Clone(data)
-	early[512-44-1] = 1 // the last octet that is summed
+	early[512-44-1] = 1 // the last byte under the checksum
 	version := madeBy("192.0.2.1:700", 9, data)
 	version.Msg[19] = 3
 	proc := madeBy("192.0.2.1:700", 9, data)
@@ -118,8 +119,8 @@ func TestReplay(t *testing.T) {
 	checkStore(t, c)
 }
 
-// TestReplayForms holds that a call is the same one when its data item comes
-// apart, with or without its padding (RFC 8166, Section 3.4.5), or in its place.
+// TestReplayForms checks that a call keeps its key if its data item comes
+// apart, with or without its padding (RFC 8166, Section 3.4.5), or in place.
 func TestReplayForms(t *testing.T) {
 	m := new(maker)
 	c := newReplay(t, m, ReplayConfig{})
@@ -137,8 +138,8 @@ func TestReplayForms(t *testing.T) {
 	assert.NotEqual(t, c.keyOf(long, procedure{}), c.keyOf(longer, procedure{}), "the length counts beside what is summed")
 }
 
-// TestReplayRunning holds that a retry of a call that runs is answered when the
-// call is, whatever became of the connection that the first try came on.
+// TestReplayRunning checks that a retry of a running call is answered together
+// with the call, even if the connection of the first try has ended.
 func TestReplayRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, gate := new(maker), make(chan struct{})
@@ -174,8 +175,8 @@ func TestReplayRunning(t *testing.T) {
 	})
 }
 
-// TestReplayNot holds what is not kept, and that a retry that waited for it
-// gets the answer if that can be had twice, and else is executed.
+// TestReplayNot checks which replies are not kept. A retry that waits for such
+// a reply gets a copy if the reply can be copied; otherwise it is executed.
 func TestReplayNot(t *testing.T) {
 	item := func(r *Reply) {
 		r.Head = xdr.AppendUint32(r.Head, 4)
@@ -184,7 +185,7 @@ func TestReplayNot(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		make     func(r *Reply)
-		executed uint32 // for a call and a retry that waits
+		executed uint32 // for a call and a waiting retry
 	}{
 		{"put off", func(r *Reply) { r.NoReplay = true }, 1},
 		{"long", func(r *Reply) { r.Head = append(r.Head, make([]byte, 1<<10)...) }, 2},
@@ -212,8 +213,8 @@ func TestReplayNot(t *testing.T) {
 	}
 }
 
-// TestReplayErrors holds that a call that was refused may be executed when it
-// comes again, and that one which failed may not: who knows what it did.
+// TestReplayErrors checks that the retry of a refused call is executed, but not
+// the retry of a failed call, which may have had effects.
 func TestReplayErrors(t *testing.T) {
 	for _, tt := range []struct {
 		err      error
@@ -236,7 +237,7 @@ func TestReplayErrors(t *testing.T) {
 	}
 }
 
-// TestReplayNoAnswer holds that a call that gets no answer leaves nothing.
+// TestReplayNoAnswer checks that a call without an answer leaves no entry.
 func TestReplayNoAnswer(t *testing.T) {
 	served := 0
 	c := NewReplayCache(serviceFunc(func(context.Context, *Request, *Reply) bool { served++; return false }),
@@ -255,7 +256,8 @@ func (f serviceFunc) Serve(ctx context.Context, req *Request, rep *Reply) bool {
 	return f(ctx, req, rep)
 }
 
-// TestReplayRoom: a retry with less room than the reply needs is not executed.
+// TestReplayRoom checks that a retry with too little room for the reply is not
+// executed.
 func TestReplayRoom(t *testing.T) {
 	m := new(maker)
 	c := newReplay(t, m, ReplayConfig{})
@@ -279,7 +281,8 @@ func TestReplayAge(t *testing.T) {
 	})
 }
 
-// A call throws away some of what is too old, not all.
+// TestReplayExpires checks that one call removes only some of the expired
+// replies.
 func TestReplayExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newReplay(t, new(maker), ReplayConfig{})
@@ -295,7 +298,7 @@ func TestReplayExpires(t *testing.T) {
 	})
 }
 
-// TestReplayClose holds that Close ends the context of calls.
+// TestReplayClose checks that Close ends the context of calls.
 func TestReplayClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &maker{make: func(ctx context.Context, _ *Call, _ *Reply) { <-ctx.Done() }}

@@ -21,7 +21,7 @@ func cancellable(t *testing.T) (context.Context, func()) {
 	return ctx, func() { cancel(assert.AnError) }
 }
 
-// answer reads a call of echo and sends its reply.
+// answer reads a call of echo, checks it, and sends its reply.
 func answer(t *testing.T, server net.Conn, proc uint32, data []byte) {
 	t.Helper()
 	call := readRecord(t, server)
@@ -29,8 +29,8 @@ func answer(t *testing.T, server net.Conn, proc uint32, data []byte) {
 	send(t, server, record(echoReply(xidOf(call), proc, data)))
 }
 
-// A call that is given up returns at once; its reply is dropped when it comes,
-// and the connection is as good as before.
+// TestClientCancelWaiting checks that a call that is given up returns at once,
+// that its late reply is dropped, and that the connection remains usable.
 func TestClientCancelWaiting(t *testing.T) {
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		ctx, cancel := cancellable(t)
@@ -42,14 +42,15 @@ func TestClientCancelWaiting(t *testing.T) {
 		assert.Empty(t, c.calls)
 
 		done = going(t.Context(), t, c, procHead, nil)
-		send(t, server, record(echoReply(xid, procEcho, large))) // longer than what is under way
+		send(t, server, record(echoReply(xid, procEcho, large))) // longer than any call under way allows
 		answer(t, server, procHead, nil)
 		assert.NoError(t, <-done)
 		assert.ErrorIs(t, ask(ctx, t, c, procHead, nil), assert.AnError)
 	})
 }
 
-// A call that waits for its turn to be written is not sent at all.
+// TestClientCancelUnsent checks that a call that is given up in the queue is
+// not sent at all.
 func TestClientCancelUnsent(t *testing.T) {
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		first := going(t.Context(), t, c, procHead, []byte("first"))
@@ -65,9 +66,9 @@ func TestClientCancelUnsent(t *testing.T) {
 	})
 }
 
-// A call that is given up while it is written leaves from a copy, so that its
-// octets are the caller's again and the stream stays whole, wherever it was
-// cut.
+// TestClientCancelInTheMiddle checks that a call that is given up during its
+// write leaves from a copy. Its memory is the caller's again, and the stream
+// stays whole, at any cut.
 func TestClientCancelInTheMiddle(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456"), 2000)
 	whole := len(record(echoCall(0, procHead, data)))
@@ -84,7 +85,7 @@ func TestClientCancelInTheMiddle(t *testing.T) {
 			other := going(t.Context(), t, c, procHead, []byte("other"))
 			cancel()
 			require.ErrorIs(t, <-done, assert.AnError)
-			clear(x.Item) // it is the caller's
+			clear(x.Item) // belongs to the caller again
 			clear(x.Args)
 
 			call := readRecord(t, io.MultiReader(bytes.NewReader(begun), server))
@@ -99,7 +100,8 @@ func TestClientCancelInTheMiddle(t *testing.T) {
 	}
 }
 
-// Of calls that leave together, one that is given up takes none with it.
+// TestClientCancelInBatch checks that a call that is given up does not affect
+// the other calls of its batch.
 func TestClientCancelInBatch(t *testing.T) {
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		first := going(t.Context(), t, c, procHead, []byte("first"))
@@ -113,13 +115,14 @@ func TestClientCancelInBatch(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-third, assert.AnError)
 		answer(t, server, procHead, []byte("second"))
-		answer(t, server, procHead, []byte("third")) // for nobody
+		answer(t, server, procHead, []byte("third")) // no longer expected
 		require.NoError(t, <-second)
 	})
 }
 
-// A server may answer before it has read all of a call. The caller's octets are
-// the caller's again only when they have been read, or the caller gives up.
+// TestClientAnsweredEarly checks a server that answers before it has read the
+// whole call. The memory of the call belongs to the caller again only after the
+// call is written, or given up.
 func TestClientAnsweredEarly(t *testing.T) {
 	data := make([]byte, 5000)
 	for _, giveUp := range []bool{false, true} {
@@ -146,7 +149,8 @@ func TestClientAnsweredEarly(t *testing.T) {
 	}
 }
 
-// A reply that is on its way when its caller gives up is dropped.
+// TestClientCancelAnswered checks that a reply under way to a caller that has
+// given up is dropped.
 func TestClientCancelAnswered(t *testing.T) {
 	piped(t, func(t *testing.T, c *TCPClient, _ net.Conn) {
 		cl := &clientCall{xid: 1, reply: make(chan outcome, 1)}
@@ -157,8 +161,8 @@ func TestClientCancelAnswered(t *testing.T) {
 	})
 }
 
-// Over a socket that is full the same: what the server reads is what was sent,
-// whatever the callers do with their memory.
+// TestClientCancelLoopback checks cancellation over a full socket: the server
+// reads the original bytes, even if callers reuse their memory.
 func TestClientCancelLoopback(t *testing.T) {
 	m := new(Mux)
 	m.Register(testProg, 2, handlerFunc(func(ctx context.Context, call *Call, r *Reply) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// Mark, arguments, item, padding and tail leave together: in one segment, since
-// the kernel would send each write on its own.
+// TestClientWritesOnce checks that mark, arguments, item, padding and tail
+// leave in one segment. The kernel would send each separate write on its own.
 func TestClientWritesOnce(t *testing.T) {
 	m := new(Mux)
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
@@ -31,7 +31,7 @@ func TestClientWritesOnce(t *testing.T) {
 	assert.EqualValues(t, 1, segments(t, c.nc)-before)
 }
 
-// segments returns how many segments with data a connection has sent.
+// segments returns how many data segments a connection has sent.
 func segments(t *testing.T, nc net.Conn) (n uint32) {
 	raw, err := nc.(*net.TCPConn).SyscallConn()
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestClientAllocatesNothing(t *testing.T) {
 	assert.LessOrEqual(t, allocs, 2*poolLosses) // the server's and the client's
 }
 
-// calls makes b.N calls, depth of them at a time.
+// calls makes b.N calls, depth of them concurrently.
 func calls(b *testing.B, depth int, newCall func() *Exchange) {
 	c := NewTCPClient(benchServer(b), ClientConfig{})
 	b.ReportAllocs()

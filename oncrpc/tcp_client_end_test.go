@@ -16,8 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// All calls learn why the connection ended: those that wait for a reply, that
-// are being written, that wait for their turn, and the later ones.
+// TestClientLoss checks that all calls get the reason why the connection ended:
+// calls that wait for a reply, are being written, or are queued, and later
+// calls.
 func TestClientLoss(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -64,12 +65,13 @@ func TestClientReset(t *testing.T) {
 	require.NoError(t, nc.Close())
 	err = ask(t.Context(), t, c, procHead, nil)
 	assert.ErrorIs(t, err, ErrClosed)
-	// Whichever of the two ends of the stream is looked at first is told of
-	// the reset, the other of an end.
+	// The first of read and write gets the reset, the other an end of the
+	// stream.
 	assert.True(t, errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF), "%v", err)
 }
 
-// A stream that cannot be written to is the end too, though nothing is read.
+// TestClientWriteFails checks that a write error ends the connection even if
+// nothing is read.
 func TestClientWriteFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -82,15 +84,15 @@ func TestClientWriteFails(t *testing.T) {
 	})
 }
 
-// deaf is a connection that takes nothing.
+// deaf is a connection whose writes fail.
 type deaf struct{ net.Conn }
 
 var errDeaf = errors.New("deaf")
 
 func (deaf) Write([]byte) (int, error) { return 0, errDeaf }
 
-// What a server says before it ends the stream is told rather than that writing
-// failed.
+// TestClientLastWords checks that the last message of a server takes precedence
+// over the write error.
 func TestClientLastWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -104,7 +106,8 @@ func TestClientLastWords(t *testing.T) {
 	})
 }
 
-// Close returns when nothing runs any more.
+// TestClientCloseWaitsForReader checks that Close waits for the reader
+// goroutine.
 func TestClientCloseWaitsForReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -116,7 +119,7 @@ func TestClientCloseWaitsForReader(t *testing.T) {
 	})
 }
 
-// slow is a connection that takes a second to see that it has been closed.
+// slow is a connection whose Read returns a second late.
 type slow struct{ net.Conn }
 
 func (s slow) Read(b []byte) (int, error) {
@@ -125,7 +128,7 @@ func (s slow) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close waits for the calls, whatever they are at.
+// TestClientCloseWaits checks that Close waits for calls in every state.
 func TestClientCloseWaits(t *testing.T) {
 	g := newGate()
 	r := start(t, &Server{Handler: g.mux()})
@@ -143,13 +146,14 @@ func TestClientCloseWaits(t *testing.T) {
 	}
 }
 
-// A reply that is longer than any call allows ends the connection before there
-// is memory for it, and so does one that is longer than its own call allows.
+// TestClientReplyTooLong checks that a reply longer than any call allows ends
+// the connection before memory is lent, and that so does a reply longer than
+// its own call allows.
 func TestClientReplyTooLong(t *testing.T) {
-	const allowed = MaxReplyHeader + 4 + 8 // of procHead with 8 octets
+	const allowed = MaxReplyHeader + 4 + 8 // of procHead with 8 bytes
 	for _, tt := range []struct {
 		name  string
-		other int // octets of another call
+		other int // bytes of another call
 		reply func(xid uint32) []byte
 		want  string
 	}{
@@ -180,7 +184,8 @@ func TestClientReplyTooLong(t *testing.T) {
 	}
 }
 
-// Whatever else answers on a port is named by what it says.
+// TestClientNotRPC checks that the error quotes the first bytes of a server
+// that does not speak RPC.
 func TestClientNotRPC(t *testing.T) {
 	for _, tt := range []struct{ name, says, want string }{
 		{"HTTP", "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", `first octets are "HTTP/1.1 400 Bad Request\r\n`},
@@ -204,7 +209,8 @@ func TestClientNotRPC(t *testing.T) {
 	}
 }
 
-// A real web server finds a line in the call, or waits for one.
+// TestClientHTTP checks a real web server, which finds a line in the call or
+// waits for one.
 func TestClientHTTP(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -234,11 +240,12 @@ func TestClientHTTP(t *testing.T) {
 	}
 }
 
-// A server that says nothing costs the time that the call has, and no more.
+// TestClientSilentServer checks that a silent server costs only the time of the
+// call's context.
 func TestClientSilentServer(t *testing.T) {
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		begin := time.Now()
-		for _, reads := range []bool{false, true} { // it need not even read
+		for _, reads := range []bool{false, true} { // the server need not even read
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			if reads {
 				go io.Copy(io.Discard, server)

@@ -15,16 +15,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// fuzzCalls calls are under way when the octets of FuzzClient come, the last of
-// which allows the longest reply.
+// fuzzCalls calls are under way when FuzzClient sends its bytes. The last call
+// allows the longest reply.
 const (
 	fuzzCalls = 3
 	fuzzStep  = 64
 )
 
-// FuzzClient gives a client with calls under way any stream. What a call
-// returns is what a plain reading of RFC 5531, Section 11, finds for it in the
-// stream, and nothing is left.
+// FuzzClient gives a client with calls under way an arbitrary stream. It
+// compares the result of each call with a simple reader of RFC 5531, Section
+// 11, and checks that nothing is left.
 func FuzzClient(f *testing.F) {
 	reply := wiretest.Hex(f, "testdata/getattr-reply.hex")
 	binary.BigEndian.PutUint32(reply, 2)
@@ -59,7 +59,7 @@ func FuzzClient(f *testing.F) {
 	})
 }
 
-// checkOutcome compares a call's end with the record that is for it, or nil.
+// checkOutcome compares a call's end with its record, or nil.
 func checkOutcome(t *testing.T, err error, x *Exchange, xid uint32, want []byte) {
 	if want == nil {
 		require.ErrorIs(t, err, ErrClosed)
@@ -75,8 +75,8 @@ func checkOutcome(t *testing.T, err error, x *Exchange, xid uint32, want []byte)
 	require.Equal(t, r.Offset(), x.Results.Offset())
 }
 
-// plainReplies returns the first record for each call, up to the first that is
-// too long or no reply.
+// plainReplies returns the first record for each call, up to the first record
+// that is too long or is no reply.
 func plainReplies(stream []byte) (replies [fuzzCalls][]byte) {
 	for {
 		rec, rest, err := plainRecord(stream, MaxReplyHeader+(fuzzCalls-1)*fuzzStep)

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// piped runs f beside a TCPClient in virtual time, whose server the test plays.
-// A goroutine or a buffer that is left fails the test.
+// piped runs f with a TCPClient in virtual time; the test plays the server. A
+// goroutine or a buffer that is left fails the test.
 func piped(t *testing.T, f func(t *testing.T, c *TCPClient, server net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func piped(t *testing.T, f func(t *testing.T, c *TCPClient, server net.Conn)) {
 	})
 }
 
-// going makes a call of echo; its error is to come.
+// going starts a call of echo; its error arrives on the channel.
 func going(ctx context.Context, t *testing.T, c Caller, proc uint32, data []byte) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- ask(ctx, t, c, proc, data) }()
@@ -51,7 +51,8 @@ func send(t *testing.T, server net.Conn, octets ...[]byte) {
 
 func xidOf(msg []byte) uint32 { return binary.BigEndian.Uint32(msg) }
 
-// What Linux sends is what leaves here, and what knfsd answers arrives.
+// TestClientGolden checks that the client sends the bytes that Linux sends, and
+// reads knfsd's reply.
 func TestClientGolden(t *testing.T) {
 	call := wiretest.Hex(t, "testdata/getattr-call.hex")
 	reply := wiretest.Hex(t, "testdata/getattr-reply.hex")
@@ -72,8 +73,8 @@ func TestClientGolden(t *testing.T) {
 	})
 }
 
-// A reply may come in any number of fragments (RFC 5531, Section 11), cut at
-// any octet, and in any pieces of the stream.
+// TestClientFragments checks replies in any number of fragments (RFC 5531,
+// Section 11), cut at any byte, and in any pieces of the stream.
 func TestClientFragments(t *testing.T) {
 	data := []byte("fragments")
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
@@ -104,10 +105,10 @@ func TestClientFragments(t *testing.T) {
 	})
 }
 
-// Replies find their calls by the XID, in whatever order they come.
+// TestClientOrder checks that replies in any order reach their calls by XID.
 func TestClientOrder(t *testing.T) {
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-		c.xid = 1<<32 - 3 // and over the end
+		c.xid = 1<<32 - 3 // so that XIDs wrap around
 		var calls [][]byte
 		var done []<-chan error
 		for i := range 5 {
@@ -124,7 +125,7 @@ func TestClientOrder(t *testing.T) {
 	})
 }
 
-// An XID that waits for its reply is not given out again.
+// TestClientXIDInUse checks that the XID of a call under way is not used again.
 func TestClientXIDInUse(t *testing.T) {
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		first := going(t.Context(), t, c, procHead, []byte("first"))
@@ -138,8 +139,8 @@ func TestClientXIDInUse(t *testing.T) {
 	})
 }
 
-// A restarted client does not begin where others did: a server may remember
-// its replies.
+// TestClientXIDStart checks that clients start with different XIDs: after a
+// restart, a server may still have the old replies.
 func TestClientXIDStart(t *testing.T) {
 	piped(t, func(t *testing.T, a *TCPClient, _ net.Conn) {
 		b := NewTCPClient(a.nc, ClientConfig{})
@@ -149,7 +150,8 @@ func TestClientXIDStart(t *testing.T) {
 	})
 }
 
-// The longest reply that the call allows is taken, with the longest verifier.
+// TestClientLongestReply checks the longest reply that a call allows, with the
+// longest verifier.
 func TestClientLongestReply(t *testing.T) {
 	data := make([]byte, 9000)
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
@@ -164,8 +166,8 @@ func TestClientLongestReply(t *testing.T) {
 	})
 }
 
-// What is for no call, or for one that has its reply, is dropped; what answers
-// a call in no form that RFC 5531 has is the call's fault alone.
+// TestClientDropsNonsense checks that a record without a waiting call is
+// dropped, and that a malformed reply fails only its own call.
 func TestClientDropsNonsense(t *testing.T) {
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		done := going(t.Context(), t, c, procHead, []byte("data"))
@@ -190,13 +192,13 @@ func TestClientDropsNonsense(t *testing.T) {
 	})
 }
 
-// A record's mark has 31 bits for the length.
+// TestClientCallTooLong checks the bound of 31 bits in a record's mark.
 func TestClientCallTooLong(t *testing.T) {
 	large, err := unix.Mmap(-1, 0, 1<<31, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	require.NoError(t, err)
 	defer unix.Munmap(large)
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-		item := large[:math.MaxInt32-40] // without the header, and one octet of padding is too much
+		item := large[:math.MaxInt32-40] // without the header, and a byte of padding exceeds the bound
 		assert.ErrorContains(t, c.Call(t.Context(), &Exchange{Item: item}), "2147483648 octets")
 		done := going(t.Context(), t, c, procHead, nil)
 		answer(t, server, procHead, nil)

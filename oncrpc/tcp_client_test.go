@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exchange returns a call of echo whose item comes back.
+// exchange returns a call of echo for the given item.
 func exchange(proc uint32, data []byte) *Exchange {
 	x := &Exchange{Prog: testProg, Vers: 2, Proc: proc, Args: xdr.AppendUint32(nil, uint32(len(data))), Item: data}
 	if proc == procEcho {
@@ -41,8 +41,8 @@ func ask(ctx context.Context, t testing.TB, c Caller, proc uint32, data []byte) 
 	return nil
 }
 
-// client connects to a server; at the test's end it closes the connection and
-// checks that nothing is left.
+// client connects to a server. The test's end closes the connection and checks
+// that nothing is left.
 func (r *running) client(cfg ClientConfig) *TCPClient {
 	r.t.Helper()
 	c, err := DialTCP(r.t.Context(), r.addr, cfg)
@@ -60,7 +60,7 @@ func closeClient(t testing.TB, c *TCPClient) {
 	assert.ErrorIs(t, c.Call(context.Background(), new(Exchange)), ErrClosed)
 }
 
-// Calls of every size and padding, many at the same time.
+// TestClientCalls makes many concurrent calls of every size and padding.
 func TestClientCalls(t *testing.T) {
 	c := start(t, &Server{Handler: echoMux()}).client(ClientConfig{})
 	var wg sync.WaitGroup

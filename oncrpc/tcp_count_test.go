@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// waiter is a program whose procedure 1 waits until open is closed, having stepped aside
-// where aside is true. Others do not wait.
+// waiter is a program whose procedure 1 waits until open is closed, after it
+// has stepped aside if aside is set. Other procedures do not wait.
 type waiter struct {
 	running, served atomic.Int64
 	aside           bool
@@ -26,7 +26,7 @@ func (w *waiter) mux() *Mux {
 			w.running.Add(1)
 			if w.aside {
 				r.StepAside()
-				r.StepAside() // which is one step
+				r.StepAside() // the second has no effect
 			}
 			<-w.open
 			w.running.Add(-1)
@@ -37,8 +37,8 @@ func (w *waiter) mux() *Mux {
 	return m
 }
 
-// flood sends n calls of procedure 1 and one of another without waiting for replies, and
-// reads these.
+// flood sends n calls of procedure 1 and a last call of another procedure
+// without waiting, and discards the replies.
 func flood(nc net.Conn, n int, last uint32) {
 	go func() { _, _ = io.Copy(io.Discard, nc) }()
 	go func() {
@@ -55,8 +55,9 @@ func flood(nc net.Conn, n int, last uint32) {
 	synctest.Wait()
 }
 
-// The calls of a party that wait, each with a goroutine, are few for each connection once
-// they are many in all; and those of others are not. All are served in the end.
+// TestWaitingCallsAreBounded checks that a party with many waiting calls, each
+// with a goroutine, gets few further calls for each connection, while other
+// parties are not affected. All calls are served in the end.
 func TestWaitingCallsAreBounded(t *testing.T) {
 	s := &Server{Log: quiet()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
@@ -87,9 +88,9 @@ func TestWaitingCallsAreBounded(t *testing.T) {
 	})
 }
 
-// Calls that have stepped aside keep no others of their connection from being read,
-// however many they are, and those that wait for the end of the connection wait for them
-// too.
+// TestStepAside checks that calls that have stepped aside never keep other
+// calls of their connection from being read, and that the end of the connection
+// waits for them too.
 func TestStepAside(t *testing.T) {
 	for name, taken := range map[string]int64{"turn passed on": 0, "turn kept": memoryOfCalls / 2} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A gate is a program whose calls wait until the test lets them go.
+// A gate is a program whose calls wait until the test releases them.
 type gate struct {
 	running atomic.Int64
 	most    atomic.Int64
@@ -71,8 +71,8 @@ func TestServerBoundsCalls(t *testing.T) {
 	assert.EqualValues(t, maxCalls, g.most.Load())
 }
 
-// Calls under way are answered, calls behind them are not taken, and the end
-// of the stream comes behind the answers, not a reset.
+// TestShutdownDrains checks that calls under way are answered, later calls are
+// not taken, and the end of the stream, not a reset, follows the replies.
 func TestShutdownDrains(t *testing.T) {
 	g := newGate()
 	r := start(t, &Server{Handler: g.mux()})
@@ -82,12 +82,12 @@ func TestShutdownDrains(t *testing.T) {
 		require.NoError(t, err)
 		<-g.entered
 	}
-	for _, nc := range []net.Conn{idle, half} { // that the server has accepted
+	for _, nc := range []net.Conn{idle, half} { // makes sure that the server has accepted both
 		_, err := nc.Write(record(call(8, testProg, 2, 0)))
 		require.NoError(t, err)
 		readRecord(t, nc)
 	}
-	_, err := half.Write(record(call(9, testProg, 2, 1))[:20]) // no call yet
+	_, err := half.Write(record(call(9, testProg, 2, 1))[:20]) // not a whole call
 	require.NoError(t, err)
 
 	done := make(chan error, 1)
@@ -120,8 +120,8 @@ func TestShutdownDrains(t *testing.T) {
 	assert.NoError(t, <-done)
 }
 
-// Calls that came together with those under way wait in the read buffer, and
-// are not taken from there either.
+// TestShutdownLeavesBufferedCalls checks that calls in the read buffer, behind
+// those under way, are not taken either.
 func TestShutdownLeavesBufferedCalls(t *testing.T) {
 	g := newGate()
 	r := start(t, &Server{Handler: g.mux()})
@@ -139,7 +139,7 @@ func TestShutdownLeavesBufferedCalls(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- r.Shutdown(t.Context()) }()
 	<-r.stop
-	r.mu.Lock() // Shutdown has it until all connections are drained
+	r.mu.Lock() // held by Shutdown until all connections are drained
 	for c := range r.conns {
 		assert.Error(t, c.reading.Err())
 	}
@@ -154,7 +154,7 @@ func TestShutdownLeavesBufferedCalls(t *testing.T) {
 	assert.NoError(t, <-done)
 }
 
-// What the reader does about its deadline does not undo drain.
+// TestDrainIsFinal checks that the reader's deadline does not undo drain.
 func TestDrainIsFinal(t *testing.T) {
 	s := new(Server)
 	s.init()
@@ -168,7 +168,8 @@ func TestDrainIsFinal(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// A connection that is accepted while Shutdown runs is not served.
+// TestAcceptedDuringShutdown checks that a connection accepted during Shutdown
+// is not served.
 func TestAcceptedDuringShutdown(t *testing.T) {
 	s := &Server{Handler: echoMux()}
 	require.NoError(t, s.Shutdown(t.Context()))
@@ -214,7 +215,8 @@ func TestServeRefusesMaxRecord(t *testing.T) {
 	}
 }
 
-// A peer that has sent all its calls still gets its answers.
+// TestHalfClose checks that a peer that has closed its half of the stream still
+// gets its replies.
 func TestHalfClose(t *testing.T) {
 	g := newGate()
 	nc := start(t, &Server{Handler: g.mux()}).dial()
@@ -234,7 +236,7 @@ func TestHalfClose(t *testing.T) {
 	assert.Equal(t, io.EOF, err)
 }
 
-// The calls of a peer that is gone are told so.
+// TestReset checks that a reset cancels the context of the peer's calls.
 func TestReset(t *testing.T) {
 	g := newGate()
 	r := start(t, &Server{Handler: g.mux()})
@@ -274,7 +276,7 @@ func TestMaxConns(t *testing.T) {
 	require.NoError(t, first.CloseWrite())
 	_, err = first.Read(make([]byte, 1))
 	require.Equal(t, io.EOF, err)
-	require.Eventually(t, func() bool { // the end of the stream comes before the place is free
+	require.Eventually(t, func() bool { // the stream ends before the place is free
 		nc := r.dial()
 		_, err := nc.Write(record(call(2, testProg, 2, 1)))
 		if err == nil {

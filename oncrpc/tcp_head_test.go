@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lister is a program whose results, up to the argument's bytes of them, are in the
-// head. Procedure 1 makes so many, procedure 2 none, and procedure 3 10 KiB.
+// lister is a program that reserves memory for results in the head, as many
+// bytes as its argument. Procedure 1 makes that many, procedure 2 none, and
+// procedure 3 10 KiB.
 func lister() *Mux {
 	m := &Mux{Log: quiet()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
@@ -38,8 +39,8 @@ func list(t *testing.T, nc net.Conn, proc uint32, n int) {
 	synctest.Wait()
 }
 
-// Heads that nobody reads are counted as long as they are there, and what was
-// reserved and is not taken is free at once.
+// TestMemoryOfHeads checks that unread heads stay counted, and that the unused
+// part of a reservation is released at once.
 func TestMemoryOfHeads(t *testing.T) {
 	s := &Server{Handler: lister()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
@@ -68,8 +69,9 @@ func TestMemoryOfHeads(t *testing.T) {
 	})
 }
 
-// Calls whose heads find no memory wait, with as few made as fit into a party's
-// part, until others have been read.
+// TestHeadsWaitForMemory checks that calls wait for the memory of their heads.
+// Only as many heads are made as fit into a party's part, until others have
+// been read.
 func TestHeadsWaitForMemory(t *testing.T) {
 	s := &Server{Handler: lister()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {

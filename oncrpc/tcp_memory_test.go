@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fill has other parties take all of a memory but some octets, until free is
-// called.
+// fill acquires all of a memory except but bytes for other parties, until free
+// is called.
 func fill(t *testing.T, m *fairshare.Memory, but int64) (free func()) {
 	t.Helper()
 	a, b := m.Part(), m.Part()
@@ -26,7 +26,8 @@ func fill(t *testing.T, m *fairshare.Memory, but int64) (free func()) {
 	}
 }
 
-// Large records wait for memory, small ones and other connections do not.
+// TestMemoryOfRequests checks that large records wait for memory, and that
+// small records and other connections do not.
 func TestMemoryOfRequests(t *testing.T) {
 	s := &Server{Handler: echoMux()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
@@ -44,7 +45,7 @@ func TestMemoryOfRequests(t *testing.T) {
 		require.NoError(t, err)
 		readRecord(t, c)
 
-		time.Sleep(10 * recordTimeout) // which is not the peer's fault
+		time.Sleep(10 * recordTimeout) // the peer is not cut for this wait
 		free()
 		got := readRecord(t, b)
 		assert.Len(t, got, len(echoReply(2, procHead, append(large, large...))))
@@ -71,7 +72,8 @@ func TestMemoryOfReplies(t *testing.T) {
 	})
 }
 
-// A handler that changes its mind about the item does not wait for itself.
+// TestMemoryOfSecondItem checks that a handler that replaces its item does not
+// wait for itself.
 func TestMemoryOfSecondItem(t *testing.T) {
 	m := new(Mux)
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
@@ -89,14 +91,15 @@ func TestMemoryOfSecondItem(t *testing.T) {
 		go nc.Write(record(call(1, testProg, 2, 1, 0, 0, 10000>>8, 10000&0xff)))
 		assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.Success), readRecord(t, nc))
 		free()
-		// more than there is waits for all there is, and no longer
+		// a request above the bound waits only for the bound
 		go nc.Write(record(call(2, testProg, 2, 1, memory>>24, 0, 0, 4)))
 		assert.Equal(t, rpcmsg.AppendAccepted(nil, 2, rpcmsg.Success), readRecord(t, nc))
 	})
 }
 
-// A record that waits for memory is no call yet when the service ends. A reply
-// that waits for it belongs to one, which has the time that Shutdown has.
+// TestShutdownFreesWaiting checks that Shutdown drops a record that waits for
+// memory, which is no call yet, and lets a call whose reply waits for memory
+// finish.
 func TestShutdownFreesWaiting(t *testing.T) {
 	m := &Mux{Log: quiet()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, _ *Call, r *Reply) error {

@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// crowded has a party take all places that it gets, of 16, with a record begun on each,
-// a second apart, and returns its connections.
+// crowded lets a party take all 14 places that it can get, of 16, and returns
+// its connections. A record is begun on each, a second apart.
 func crowded(t *testing.T, l *pipeListener) (all []net.Conn) {
 	for range 16 {
 		nc := l.dialFrom(1)
 		all = append(all, nc)
-		go nc.Write([]byte{0x80}) // an octet of a record, which no refused one takes
+		go nc.Write([]byte{0x80}) // the first byte of a record; no refused connection takes it
 		time.Sleep(time.Second)
 		synctest.Wait()
 	}
@@ -29,9 +29,10 @@ func closeAll(all []net.Conn) {
 	}
 }
 
-// One party cannot keep others out by connections with calls under way: the last
-// eighth of the places is not for it, and where that is taken the one goes that has
-// been at its calls for longest. Nobody takes more than a few places so.
+// TestPlacesForOthers checks that one party cannot keep others out by
+// connections with calls under way. The last eighth of the places is not for
+// that party. Once it is taken, the connection whose calls have not moved for
+// longest is replaced. A newcomer gets only a few places in this way.
 func TestPlacesForOthers(t *testing.T) {
 	s := &Server{Handler: newReplay(t, new(maker), ReplayConfig{}), MaxConns: 16, Log: quiet()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
@@ -60,7 +61,8 @@ func TestPlacesForOthers(t *testing.T) {
 	})
 }
 
-// Calls that may not be made again keep their connections.
+// TestPlacesOfCallsThatStay checks that connections whose calls cannot be
+// repeated are not replaced.
 func TestPlacesOfCallsThatStay(t *testing.T) {
 	s := &Server{Handler: echoMux(), MaxConns: 16, Log: quiet()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
@@ -76,7 +78,8 @@ func TestPlacesOfCallsThatStay(t *testing.T) {
 	})
 }
 
-// Connections that have lost their places and cannot end, as their calls do not, are few.
+// TestPlacesOfCallsThatHang checks the bound of connections that have lost
+// their places but cannot end because their calls hang.
 func TestPlacesOfCallsThatHang(t *testing.T) {
 	s := &Server{MaxConns: 16, Log: quiet()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {

@@ -16,8 +16,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 )
 
-// newRecords reads records of at most limit octets from stream. What is
-// reserved is appended to the second result.
+// newRecords returns a reader of records of at most limit bytes. The second
+// result collects the reservations.
 func newRecords(stream io.Reader, limit int) (*recordReader, *[]int) {
 	reserved := new([]int)
 	return &recordReader{
@@ -26,7 +26,7 @@ func newRecords(stream io.Reader, limit int) (*recordReader, *[]int) {
 	}, reserved
 }
 
-// next returns the octets of the next record.
+// next returns the bytes of the next record.
 func next(t *testing.T, r *recordReader) ([]byte, error) {
 	t.Helper()
 	t.Cleanup(func() { assert.Zero(t, buf.Default.Out()) })
@@ -41,7 +41,7 @@ func next(t *testing.T, r *recordReader) ([]byte, error) {
 
 func TestRecordFragments(t *testing.T) {
 	msg := wiretest.Hex(t, "testdata/getattr-call.hex")
-	for i := range len(msg) + 1 { // two fragments, one of them empty at the ends
+	for i := range len(msg) + 1 { // two fragments, one of them may be empty
 		stream := append(fragment(false, msg[:i]), fragment(true, msg[i:])...)
 		r, _ := newRecords(bytes.NewReader(stream), len(msg))
 		got, err := next(t, r)
@@ -50,7 +50,7 @@ func TestRecordFragments(t *testing.T) {
 		_, err = next(t, r)
 		require.Equal(t, io.EOF, err)
 	}
-	var stream []byte // a fragment an octet, and empty ones
+	var stream []byte // a fragment for each byte, and empty ones
 	for i := range msg {
 		stream = append(stream, fragment(false, msg[i:i+1])...)
 		stream = append(stream, fragment(false, nil)...)
@@ -108,8 +108,8 @@ func TestRecordTooLong(t *testing.T) {
 	}
 }
 
-// Memory is asked for once, before it is lent, for as much as the record can
-// need.
+// TestRecordReserve checks that memory is reserved once, before it is lent, for
+// the largest possible length of the record.
 func TestRecordReserve(t *testing.T) {
 	const limit = 1 << 20
 	large, small := make([]byte, smallRecord+1), make([]byte, smallRecord)
@@ -140,7 +140,7 @@ func TestRecordReserve(t *testing.T) {
 	})
 }
 
-// A record of many fragments is copied a few times, whatever its length.
+// TestExtend checks that a record of many fragments is copied only a few times.
 func TestExtend(t *testing.T) {
 	const limit, step = 16 << 20, 8 << 10
 	var b *buf.Buf
@@ -178,8 +178,8 @@ func TestRecordBuffered(t *testing.T) {
 	}
 }
 
-// Small records cost one read of the connection between them; the middle of a
-// large one goes past the read buffer.
+// TestRecordReads checks that one read fetches several small records, and that
+// the middle of a large record bypasses the read buffer.
 func TestRecordReads(t *testing.T) {
 	large := make([]byte, 1<<20)
 	stream := bytes.Repeat(record([]byte("hello")), 7)
@@ -198,7 +198,7 @@ func TestRecordReads(t *testing.T) {
 	assert.Equal(t, []int{readBuffer, rest}, counted.asked)
 }
 
-// A countReader notes how much each Read asks for.
+// A countReader records the length of each Read.
 type countReader struct {
 	r     io.Reader
 	asked []int
@@ -209,8 +209,8 @@ func (c *countReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// FuzzRecord compares the records of a stream with what a second reading of
-// RFC 5531, Section 11, makes of it.
+// FuzzRecord compares the records of a stream with those of a second, simple
+// reader of RFC 5531, Section 11.
 func FuzzRecord(f *testing.F) {
 	f.Add(append(fragment(false, []byte("hello")), record([]byte("world"))...))
 	f.Add(append(record(nil), record(make([]byte, 300))...))
@@ -234,7 +234,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// split takes the first record off a stream.
+// split cuts the first record off a stream.
 func split(stream []byte, limit int) (rec, rest []byte, err error) {
 	for first := true; ; first = false {
 		if len(stream) < 4 {

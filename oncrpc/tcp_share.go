@@ -55,9 +55,9 @@ func (s *Server) makeRoom(newcomer *tcpParty) bool {
 	return true
 }
 
-// longest returns the connection of a party that has not moved for longest,
-// among those that are idle or, if idle is false, among those with calls under
-// way. It returns nil if there is none.
+// longest returns the connection of a party that has not moved for longest, or
+// nil. It considers connections that are idle, or with idle false, connections
+// with calls under way.
 func (s *Server) longest(p *tcpParty, idle bool) (c *tcpConn) {
 	for k := range s.conns {
 		if k.party == p && !k.leaving && k.idle() == idle && (c == nil || k.moved.Load() < c.moved.Load()) {

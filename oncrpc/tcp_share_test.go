@@ -15,18 +15,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dialFrom is dial from a host of its own.
+// dialFrom is dial from the given host.
 func (l *pipeListener) dialFrom(host byte) net.Conn {
 	client, server := net.Pipe()
 	l.conns <- addrConn{server, &net.TCPAddr{IP: net.IPv4(198, 51, 100, host), Port: 1000}}
 	return client
 }
 
-// quarter is a quarter of a party's part of the memory, in octets.
+// quarter is a quarter of a party's part of the memory, in bytes.
 const quarter = partOfMemory / 4
 
-// lender is a program whose replies hold a quarter of a party's part each, and are
-// short.
+// lender is a program with short replies that each hold a quarter of a party's
+// part of the memory.
 func lender() *Mux {
 	m := &Mux{Log: quiet()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
@@ -42,7 +42,7 @@ func lender() *Mux {
 	return m
 }
 
-// lend sends a call whose reply is to be read with readRecord.
+// lend sends a call; the test reads the reply with readRecord.
 func lend(t *testing.T, nc net.Conn, xid uint32) {
 	t.Helper()
 	_, err := nc.Write(record(call(xid, testProg, 2, 1)))
@@ -50,7 +50,7 @@ func lend(t *testing.T, nc net.Conn, xid uint32) {
 	synctest.Wait()
 }
 
-// answered reads replies until there are none, in a goroutine of its own.
+// answered reads replies in its own goroutine until the connection ends.
 func answered(nc net.Conn) <-chan uint32 {
 	got := make(chan uint32, maxCalls)
 	go func() {
@@ -74,8 +74,8 @@ func answered(nc net.Conn) <-chan uint32 {
 	return got
 }
 
-// One party gets no more than its part of the memory for replies, by however many
-// connections, and the others have the rest.
+// TestRepliesShared checks that one party, with any number of connections, gets
+// only its part of the memory for replies, and that the rest is for others.
 func TestRepliesShared(t *testing.T) {
 	bubble(t, &Server{Handler: lender(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
 		deaf, greedy, again, other := l.dialFrom(1), l.dialFrom(1), l.dialFrom(1), l.dialFrom(2)
@@ -83,7 +83,7 @@ func TestRepliesShared(t *testing.T) {
 			lend(t, deaf, xid)
 		}
 		lend(t, again, 5)
-		readRecord(t, again) // one connection gets half of it
+		readRecord(t, again) // one connection gets half of the party's part
 		for xid := range uint32(2) {
 			lend(t, greedy, xid)
 		}
@@ -106,8 +106,9 @@ func TestRepliesShared(t *testing.T) {
 	})
 }
 
-// Peers that hold all memory for replies and read none lose their connections soon
-// where others wait, and not when nobody does.
+// TestRepliesPressed checks that peers that hold all memory for replies and
+// read none soon lose their connections if others wait, and keep them
+// otherwise.
 func TestRepliesPressed(t *testing.T) {
 	bubble(t, &Server{Handler: lender(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
 		silent := []net.Conn{l.dialFrom(1), l.dialFrom(1), l.dialFrom(2), l.dialFrom(2)}
@@ -137,13 +138,14 @@ func TestRepliesPressed(t *testing.T) {
 	})
 }
 
-// Who reads its replies, slowly, keeps its connection.
+// TestRepliesPressedSpares checks that a peer that reads its replies slowly
+// keeps its connection.
 func TestRepliesPressedSpares(t *testing.T) {
 	bubble(t, &Server{Handler: lender(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
 		const pace = fairshare.PressTime * 9 / 10
 		slow := []net.Conn{l.dialFrom(1), l.dialFrom(1), l.dialFrom(2), l.dialFrom(2)}
 		for _, nc := range slow {
-			lend(t, nc, 0) // leaves alone
+			lend(t, nc, 0) // the first, so written alone
 			lend(t, nc, 1)
 		}
 		waits := l.dialFrom(3)
@@ -168,7 +170,8 @@ func TestRepliesPressedSpares(t *testing.T) {
 	})
 }
 
-// The same for large calls: peers that send their first octets and no more.
+// TestRequestsPressed checks the same for large calls, with peers that send
+// only their first bytes.
 func TestRequestsPressed(t *testing.T) {
 	s := &Server{Handler: lender(), MaxRecord: partOfMemory, Log: quiet()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
@@ -193,12 +196,13 @@ func TestRequestsPressed(t *testing.T) {
 	})
 }
 
-// Where there are as many connections as there may be, who has most of them makes
-// room for others, by those that do nothing; and nobody else.
+// TestMaxConnsShared checks that at the bound of connections only an idle
+// connection makes room: a connection of the party with most connections, or
+// otherwise of the newcomer's own party.
 func TestMaxConnsShared(t *testing.T) {
 	s := &Server{MaxConns: 4, Log: quiet()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		g := newGate() // of the bubble
+		g := newGate() // made inside the bubble
 		s.Handler = g.mux()
 		busy := l.dialFrom(1)
 		lend(t, busy, 1)

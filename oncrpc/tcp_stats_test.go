@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In a log a peer is a word, whatever the form.
+// TestPeerInLog checks that a peer is one word in a log of any format.
 func TestPeerInLog(t *testing.T) {
 	var out bytes.Buffer
 	p := &Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700"), Network: "rdma", Cut: func(error) {}}

@@ -29,7 +29,8 @@ func TestServerGolden(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// A call costs no allocation, from the socket to the socket.
+// TestServerAllocatesNothing checks that the server allocates nothing for a
+// call.
 func TestServerAllocatesNothing(t *testing.T) {
 	nc := start(t, &Server{Handler: echoMux()}).dial()
 	stream := record(echoCall(1, procEcho, make([]byte, 9000)))
@@ -45,7 +46,7 @@ func TestServerAllocatesNothing(t *testing.T) {
 	assert.LessOrEqual(t, allocs, poolLosses) // of 200 calls, rounded down
 }
 
-// Items of all paddings and sizes leave in their place.
+// TestServerEcho checks items of all paddings and sizes.
 func TestServerEcho(t *testing.T) {
 	nc := start(t, &Server{Handler: echoMux()}).dial()
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 511, 4095, 4097, 65537, 1 << 20} {
@@ -70,7 +71,7 @@ func TestServerFragments(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, readRecord(t, nc))
 	}
-	for i := range msg { // each octet in a fragment and a segment of its own
+	for i := range msg { // each byte in a fragment and a segment of its own
 		_, err := nc.Write(fragment(false, msg[i:i+1]))
 		require.NoError(t, err)
 	}
@@ -79,10 +80,10 @@ func TestServerFragments(t *testing.T) {
 	require.Equal(t, want, readRecord(t, nc))
 }
 
-// What gets no answer does not hold up what does.
+// TestServerNoAnswer checks that messages without an answer do not block calls.
 func TestServerNoAnswer(t *testing.T) {
 	nc := start(t, &Server{Handler: echoMux()}).dial()
-	for range 3 * maxCalls { // more than there are slots
+	for range 3 * maxCalls { // more than the slots
 		stream := append(record(nil), record([]byte("short"))...)
 		stream = append(stream, record(rpcmsg.AppendAccepted(nil, 1, rpcmsg.Success))...)
 		_, err := nc.Write(stream)
@@ -104,7 +105,7 @@ func TestServerCutsTooLong(t *testing.T) {
 		_, err := nc.Write(stream)
 		require.NoError(t, err)
 		_, err = nc.Read(make([]byte, 1))
-		assert.Error(t, err) // end or reset, as the kernel likes
+		assert.Error(t, err) // end or reset, depending on the kernel
 	}
 	nc := r.dial()
 	_, err := nc.Write(record(echoCall(1, procEcho, make([]byte, 900))))
@@ -145,13 +146,13 @@ func TestServerPeer(t *testing.T) {
 	assert.Equal(t, io.EOF, err, "once its service cuts it")
 
 	mapped := &net.TCPAddr{IP: net.ParseIP("::ffff:10.0.2.15"), Port: 1023}
-	pipe, _ := net.Pipe() // its own end has no such address
+	pipe, _ := net.Pipe() // the local end has no TCP address
 	other := peerOf(addrConn{pipe, mapped})
 	assert.Equal(t, "tcp 10.0.2.15:1023", other.String())
 	assert.Zero(t, other.Local)
 }
 
-// An addrConn is a connection of which only the peer's address is of interest.
+// An addrConn is a connection with a given peer address.
 type addrConn struct {
 	net.Conn
 	remote net.Addr
@@ -159,7 +160,8 @@ type addrConn struct {
 
 func (c addrConn) RemoteAddr() net.Addr { return c.remote }
 
-// Many calls on many connections at once, answered in any order.
+// TestServerConcurrent makes many concurrent calls on many connections,
+// answered in any order.
 func TestServerConcurrent(t *testing.T) {
 	r := start(t, &Server{Handler: echoMux()})
 	var wg sync.WaitGroup

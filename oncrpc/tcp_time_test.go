@@ -17,7 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 )
 
-// A pipeListener is a listener whose connections are made by the test.
+// A pipeListener is a listener whose connections come from the test.
 type pipeListener struct {
 	conns chan net.Conn
 	errs  chan error
@@ -61,8 +61,8 @@ func (l *pipeListener) dial() net.Conn {
 	return client
 }
 
-// bubble runs f beside a Server in virtual time. Whatever goroutine is left
-// fails the test.
+// bubble runs f with a Server in virtual time. A goroutine that is left fails
+// the test.
 func bubble(t *testing.T, s *Server, f func(t *testing.T, l *pipeListener)) {
 	synctest.Test(t, func(t *testing.T) {
 		s.init()
@@ -76,21 +76,23 @@ func bubble(t *testing.T, s *Server, f func(t *testing.T, l *pipeListener)) {
 	})
 }
 
-// A connection may be silent between records for as long as it likes.
+// TestIdleConnectionIsKept checks that a connection may be idle between records
+// for any time.
 func TestIdleConnectionIsKept(t *testing.T) {
 	bubble(t, &Server{Handler: echoMux()}, func(t *testing.T, l *pipeListener) {
 		nc := l.dial()
 		defer nc.Close()
 		for xid := range uint32(3) {
 			time.Sleep(24 * time.Hour)
-			data := make([]byte, 2*readBuffer*int(xid&1)) // with one read, or with several
+			data := make([]byte, 2*readBuffer*int(xid&1)) // for one read, or for several
 			go nc.Write(record(echoCall(xid, procEcho, data)))
 			assert.True(t, bytes.Equal(echoReply(xid, procEcho, data), readRecord(t, nc)))
 		}
 	})
 }
 
-// A record that does not end is given up, be the peer silent or slow.
+// TestUnfinishedRecordIsCut checks that a record that does not end is given up,
+// whether the peer is silent or slow.
 func TestUnfinishedRecordIsCut(t *testing.T) {
 	for name, stream := range map[string][]byte{
 		"mark cut":        {0x80, 0x00},
@@ -142,8 +144,8 @@ func TestUnfinishedRecordIsCut(t *testing.T) {
 	})
 }
 
-// A peer that does not read its replies holds up itself for some time, then it
-// is cut, and all that it held is free again.
+// TestSlowReaderIsCut checks that a peer that does not read its replies blocks
+// only itself, is cut after some time, and that its memory is then released.
 func TestSlowReaderIsCut(t *testing.T) {
 	bubble(t, &Server{Handler: echoMux(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
 		nc := l.dial()
@@ -154,7 +156,7 @@ func TestSlowReaderIsCut(t *testing.T) {
 		synctest.Wait()
 		assert.NotZero(t, buf.Default.Out())
 		before := time.Now()
-		_, err := nc.Write([]byte{0}) // there is no slot to read it
+		_, err := nc.Write([]byte{0}) // no slot is free to read it
 		assert.ErrorIs(t, err, io.ErrClosedPipe)
 		assert.Equal(t, writeTimeout, time.Since(before))
 		synctest.Wait()
@@ -162,7 +164,8 @@ func TestSlowReaderIsCut(t *testing.T) {
 	})
 }
 
-// Replies that wait for a peer leave together.
+// TestRepliesAreGathered checks that replies that wait for a peer leave
+// together.
 func TestRepliesAreGathered(t *testing.T) {
 	bubble(t, &Server{Handler: echoMux()}, func(t *testing.T, l *pipeListener) {
 		nc := l.dial()
@@ -174,7 +177,7 @@ func TestRepliesAreGathered(t *testing.T) {
 		time.Sleep(writeTimeout - time.Second)
 		first := readRecord(t, nc)
 		assert.Len(t, first, len(echoReply(0, procEcho, nil)))
-		time.Sleep(writeTimeout - time.Second) // a deadline of its own
+		time.Sleep(writeTimeout - time.Second) // the second write has its own deadline
 		for range 19 {
 			readRecord(t, nc)
 		}
@@ -197,7 +200,7 @@ func TestAcceptErrors(t *testing.T) {
 		l.errs <- syscall.EMFILE
 		synctest.Wait()
 		require.NoError(t, s.Shutdown(t.Context()))
-		synctest.Wait() // Serve does not wait
+		synctest.Wait() // Serve returns at once
 		assert.Zero(t, time.Since(before))
 		assert.Empty(t, s.listeners)
 	})

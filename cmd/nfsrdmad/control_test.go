@@ -21,7 +21,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// status asks the daemon at a socket.
+// status gets the status of the daemon at a socket.
 func status(t *testing.T, path string) *statusDoc {
 	t.Helper()
 	code, stdout, stderr := command(t, "status", "--json", "--control", path)
@@ -31,7 +31,8 @@ func status(t *testing.T, path string) *statusDoc {
 	return d
 }
 
-// What is served, to whom, on what terms, and how it went.
+// TestStatus checks that status shows transports, clients, exports, connections
+// and calls.
 func TestStatus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
 	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--clients", "127.0.0.0/8", "--ro", "--control", path, t.TempDir()+"=/x y")
@@ -91,7 +92,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Without a daemon there is a sentence that says what to do.
+// TestStatusWithoutDaemon checks that the error contains a remedy if there is
+// no daemon.
 func TestStatusWithoutDaemon(t *testing.T) {
 	nosuch := filepath.Join(t.TempDir(), "nosuch")
 	stale := filepath.Join(t.TempDir(), "stale")
@@ -104,7 +106,7 @@ func TestStatusWithoutDaemon(t *testing.T) {
 	}
 }
 
-// leave makes a socket that nobody listens at.
+// leave makes a socket without a listener.
 func leave(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -113,8 +115,9 @@ func leave(t *testing.T, path string) {
 	l.Close()
 }
 
-// A socket that was left behind is replaced; one of a daemon that is alive, and
-// what is no socket, are left alone, and the error says what to do.
+// TestControlTaken checks that a stale socket is replaced. The socket of a live
+// daemon, and a file that is not a socket, remain, and the error contains a
+// remedy.
 func TestControlTaken(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "control")
@@ -146,7 +149,8 @@ func TestControlTaken(t *testing.T) {
 	}
 }
 
-// The default socket is not worth failing for.
+// TestControlDefault checks that the daemon starts even if the default socket
+// fails.
 func TestControlDefault(t *testing.T) {
 	var text bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&text, nil))

@@ -19,7 +19,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// counting is attached with so many delegation counters.
+// counting is attached with the given number of delegation counters.
 func counting(answer bool, counters int) (*rpcrdma.ExtensionConfig, <-chan *linkEnd) {
 	x, ends := attached(answer)
 	x.Delegation, x.Counters = true, counters
@@ -29,7 +29,7 @@ func counting(answer bool, counters int) (*rpcrdma.ExtensionConfig, <-chan *link
 // nullMux answers NULL calls.
 func nullMux() *oncrpc.Mux {
 	m := new(oncrpc.Mux)
-	m.Register(1, 1, nil) // its procedure 0 is the Mux's own
+	m.Register(1, 1, nil) // the Mux answers procedure 0 itself
 	return m
 }
 
@@ -39,7 +39,7 @@ func callNull(ctx context.Context, to oncrpc.Caller) error {
 	return to.Call(ctx, x)
 }
 
-// A stranger is a peer of a server with counters that does what it likes.
+// A stranger is a peer of a server with counters, free to break the rules.
 type stranger struct {
 	*iwarp.Conn
 	block  cmpriv.Extension
@@ -60,12 +60,13 @@ func dialStranger(t *testing.T, cfg iwarp.Config, addr string, servers <-chan *l
 	return s
 }
 
-// word returns where one's own word n is, as the server says.
+// word returns the address of the stranger's own word n according to the
+// server.
 func (s *stranger) word(n uint64) rdma.Remote {
 	return rdma.Remote{STag: rdma.STag(s.block.CounterSTag), TO: s.block.CounterTO + 8*n}
 }
 
-// add adds to a word, and returns what it held.
+// add adds to a word and returns its previous content.
 func (s *stranger) add(t *testing.T, at rdma.Remote, n uint64) uint64 {
 	t.Helper()
 	done := make(completions, 1)
@@ -79,9 +80,9 @@ type completions chan rdma.Completion
 
 func (c completions) Complete(done rdma.Completion) { c <- done }
 
-// Who does with counters what may not be done, and be it with another's, gets the
-// standard's error (R7306-5.1.1-5, R7306-5.1.1-6) and loses its own connection, and
-// nobody else's.
+// TestCountersOutOfReach checks that a forbidden operation on counters, even
+// another peer's, gets the standard's error (R7306-5.1.1-5, R7306-5.1.1-6) and
+// ends only its own connection.
 func TestCountersOutOfReach(t *testing.T) {
 	const words = 16
 	x, servers := counting(false, words)
@@ -147,9 +148,10 @@ func TestCountersOutOfReach(t *testing.T) {
 	require.NoError(t, victim.Close())
 }
 
-// Connections come and go, many at a time, with and without a goodbye, in the
-// middle of what they do: each operation is told of once, before the end of its
-// connection, and no memory stays reachable.
+// TestCountersComeAndGo opens and ends many connections concurrently, with and
+// without a goodbye, in the middle of operations. It checks that each operation
+// completes once, before the end of its connection, and that no memory stays
+// reachable.
 func TestCountersComeAndGo(t *testing.T) {
 	const workers, rounds, many = 4, 250, 20
 	x, servers := counting(false, 1<<16)
@@ -198,8 +200,9 @@ func TestCountersComeAndGo(t *testing.T) {
 	assert.Equal(t, regions, iwarp.Stats().Regions)
 }
 
-// Calls, atomic operations, questions and answers on one connection do not harm one
-// another, over iWARP with CRCs and Markers too.
+// TestCountersUnderLoad checks that calls, atomic operations, questions and
+// answers on one connection do not disturb one another, over iWARP with CRCs
+// and Markers too.
 func TestCountersUnderLoad(t *testing.T) {
 	for name, cfg := range map[string]iwarp.Config{
 		"plain":   {CRC: mpa.CRCOff},
@@ -251,8 +254,8 @@ func TestCountersUnderLoad(t *testing.T) {
 	}
 }
 
-// BenchmarkFetchAdd is what a re-open of a cached file costs, beside the shortest
-// call there is.
+// BenchmarkFetchAdd measures the cost of a re-open of a cached file against the
+// shortest possible call.
 func BenchmarkFetchAdd(b *testing.B) {
 	cfg := iwarp.Config{CRC: mpa.CRCOff}
 	theirs, _ := counting(false, 1<<16)

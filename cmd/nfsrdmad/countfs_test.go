@@ -11,19 +11,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A countFS counts how often each change is executed. A test gives all of them
-// names of their own: what is made, removed and renamed by its name, a SETATTR by
-// the time that it sets, a WRITE by its first 8 octets.
+// A countFS counts how often each change is executed. A test must give each
+// change a name of its own: the name that is made, removed or renamed, the time
+// that a SETATTR sets, or the first 8 bytes of a WRITE.
 type countFS struct {
 	vfs.FS
 
 	mu   sync.Mutex
 	done map[string]int
 
-	gate func(change string) // called before a change is made; nil: nothing
+	gate func(change string) // called before a change is made, if not nil
 }
 
-// count notes a change.
+// count counts a change.
 func (f *countFS) count(change string) {
 	if f.gate != nil {
 		f.gate(change)
@@ -33,8 +33,7 @@ func (f *countFS) count(change string) {
 	f.done[change]++
 }
 
-// dawdle makes some changes take so long that a retry of the call finds it
-// running.
+// dawdle delays some changes, so that a retry finds the call running.
 func dawdle(string) {
 	if rand.N(40) == 0 {
 		time.Sleep(rand.N(2 * orphaned))

@@ -27,7 +27,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// A cutRig is what the daemon serves RDMA with, on a file system that counts.
+// A cutRig is the RDMA service of the daemon on a file system that counts.
 type cutRig struct {
 	t        *testing.T
 	fs       *countFS
@@ -37,7 +37,7 @@ type cutRig struct {
 	log      *slog.Logger
 }
 
-// newCutRig serves until the test's end, and checks then that nothing is left.
+// newCutRig serves until the test's end, and then checks that nothing is left.
 func newCutRig(t *testing.T) *cutRig {
 	t.Helper()
 	world, device := look(t), iwarp.Stats()
@@ -73,7 +73,7 @@ func newCutRig(t *testing.T) *cutRig {
 	return g
 }
 
-// connect makes a line, which takes several attempts where the first is cut.
+// connect makes a line. It tries again if the connection is cut.
 func (g *cutRig) connect(addr string) *rpcrdma.Client {
 	d := iwarp.Dialer{Config: iwarp.Config{CRC: mpa.CRCOff}}
 	for {
@@ -84,14 +84,15 @@ func (g *cutRig) connect(addr string) *rpcrdma.Client {
 	}
 }
 
-// newLoad returns a load over a line, whose names begin with number first.
+// newLoad returns a load over a line. Its names begin with number first.
 func (g *cutRig) newLoad(line *rpcrdma.Client, first int) *load {
 	l := &load{client: nfsclient.New(line, nfsclient.Config{}), root: g.root, issued: make(map[string]int)}
 	l.names.Store(uint64(first))
 	return l
 }
 
-// once holds that each change was executed once, and returns how many there were.
+// once checks that each change was executed once, and returns the number of
+// changes.
 func (g *cutRig) once(loads []*load) int {
 	g.t.Helper()
 	issued := make(map[string]int)
@@ -109,10 +110,10 @@ func (g *cutRig) once(loads []*load) int {
 	return len(issued)
 }
 
-// TestCutAtEachMessage cuts the connection once in each of many rounds of calls:
-// behind the first frame that goes over it, or the second, and so on, in each
-// manner, until there are rounds that end before that. RFC 5531, Section 4: every
-// call is executed once, and answered.
+// TestCutAtEachMessage cuts the connection once in each of many rounds of
+// calls: after the first frame, or the second, and so on, in each manner, until
+// rounds end before their cut. RFC 5531, Section 4: every call must be executed
+// once, and answered.
 func TestCutAtEachMessage(t *testing.T) {
 	g := newCutRig(t)
 	sizes := []int{100, 5000, 100_000}
@@ -162,9 +163,9 @@ func TestCutAtEachMessage(t *testing.T) {
 	assert.NotZero(t, s.Replayed)
 }
 
-// TestCutAnywhere has 16 callers make calls of all kinds over connections that are
-// cut behind random frames and behind random octets. CUT_SOAK (a Go duration) is
-// for how long; without it that takes 3 seconds.
+// TestCutAnywhere has 16 callers make calls of all kinds over connections that
+// are cut after random frames and random bytes. CUT_SOAK (a Go duration) sets
+// the time; the default is 3 seconds.
 func TestCutAnywhere(t *testing.T) {
 	length := 3 * time.Second
 	if v := os.Getenv("CUT_SOAK"); v != "" {
@@ -179,12 +180,12 @@ func TestCutAnywhere(t *testing.T) {
 		cut := randomly()
 		return func(n int) (int, manner) {
 			if time.Now().After(end) {
-				return 0, spare // so that the last rounds end
+				return 0, spare // lets the last rounds end
 			}
 			return cut(n)
 		}
 	})
-	loads := make([]*load, 4) // a line each
+	loads := make([]*load, 4) // each with its own line
 	var wg sync.WaitGroup
 	for i := range loads {
 		line := g.connect(c.addr())
@@ -210,7 +211,7 @@ func TestCutAnywhere(t *testing.T) {
 	assert.NotZero(t, s.Replayed)
 }
 
-// randomly returns a judge that cuts behind some frame, or behind some octet,
+// randomly returns a judge that cuts after a random frame or a random byte,
 // early more often than late.
 func randomly() judge {
 	how := 1 + rand.N(manners-1)

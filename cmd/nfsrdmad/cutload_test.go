@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// A load is what callers do, and how often each change must be executed.
+// A load makes the calls, and counts how often each change must be executed.
 type load struct {
 	client *nfsclient.Client
 	root   nfs3.FH
@@ -24,19 +24,19 @@ type load struct {
 	issued map[string]int
 }
 
-// A walk is one caller's round of calls: it makes a directory with a file, and
-// takes everything away again. The first error ends it.
+// A walk is one caller's round of calls. It makes a directory with a file, and
+// removes both. The first error ends it.
 type walk struct {
 	*load
 	ctx  context.Context
 	err  error
 	dir  nfs3.FH
 	file nfs3.FH
-	data []byte   // what the file must hold
-	read [][]byte // what was read, and must stay
+	data []byte   // expected content of the file
+	read [][]byte // results of READs, which must not change
 }
 
-// call makes a call, whose change has a name where it is counted.
+// call makes a call. change is the name of a change that is counted, or "".
 func (w *walk) call(change string, call func() error) {
 	if w.err != nil {
 		return
@@ -56,7 +56,8 @@ func (w *walk) where(name string) nfs3.DirOpArgs {
 	return nfs3.DirOpArgs{Dir: w.dir, Name: []byte(name)}
 }
 
-// round makes all the calls. sizes are the octets of the file's WRITEs.
+// round makes all the calls. sizes are the lengths in bytes of the file's
+// WRITEs.
 func (l *load) round(ctx context.Context, sizes []int) error {
 	w := &walk{load: l, ctx: ctx, dir: l.root}
 	name := fmt.Sprint("d", l.names.Add(1))
@@ -69,7 +70,7 @@ func (l *load) round(ctx context.Context, sizes []int) error {
 	for _, n := range sizes {
 		w.write(uint64(len(w.data)), n)
 	}
-	w.write(0, sizes[0]) // over what was written
+	w.write(0, sizes[0]) // overwrites
 	w.reads(sizes)
 	w.setAttr()
 	w.moveNames(name)
@@ -91,7 +92,7 @@ func (w *walk) makeFile(name string) {
 	})
 }
 
-// write writes n octets that nobody else writes.
+// write writes n bytes that are unique to this call.
 func (w *walk) write(off uint64, n int) {
 	id := w.names.Add(1)
 	p := binary.BigEndian.AppendUint64(make([]byte, 0, n), id)
@@ -113,7 +114,7 @@ func (w *walk) write(off uint64, n int) {
 	w.data = append(w.data[:min(int(off), len(w.data))], append(p, w.data[min(len(w.data), int(off)+n):]...)...)
 }
 
-// reads reads the file in pieces from its start on.
+// reads reads the file from its start in several lengths.
 func (w *walk) reads(sizes []int) {
 	for _, n := range append(sizes, len(w.data)) {
 		p := make([]byte, n)
@@ -143,7 +144,7 @@ func (w *walk) setAttr() {
 	})
 }
 
-// moveNames gives the file and others names, and takes them away.
+// moveNames adds names for the file and for others, renames and removes them.
 func (w *walk) moveNames(name string) {
 	file, link, moved, sym, fifo := "f"+name, "l"+name, "m"+name, "s"+name, "p"+name
 	w.call("LINK "+link, func() error {

@@ -15,12 +15,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
-// A cutter stands between RDMA clients and a server. It passes MPA's start-up
-// frames and FPDUs on, one by one, and cuts connections where it is told to.
+// A cutter is a proxy between RDMA clients and a server. It passes on MPA's
+// start-up frames and FPDUs one by one, and cuts connections as its judges
+// decide.
 type cutter struct {
 	l      net.Listener
 	server string
-	knife  func() judge // called once a connection
+	knife  func() judge // called once per connection
 	cuts   atomic.Int64
 
 	mu    sync.Mutex
@@ -29,26 +30,26 @@ type cutter struct {
 	wg    sync.WaitGroup
 }
 
-// A judge is asked about each frame of a connection, in either direction, one
-// after the other. Unless how is spare, the connection is cut behind the first
-// at of the frame's n octets.
+// A judge is called for each frame of a connection, in both directions, one
+// call at a time. Unless how is spare, the connection is cut after the first at
+// of the frame's n bytes.
 type judge func(n int) (at int, how manner)
 
-// A manner is how a connection is cut.
+// A manner is a way to cut a connection.
 type manner int
 
 const (
 	spare  manner = iota
-	finish        // both ends see that the other has ended it
+	finish        // each end sees that the other has closed
 	reset         // both ends see a reset
-	orphan        // the server does not hear of it for a while
+	orphan        // the server notices nothing for a while
 	manners
 )
 
-// orphaned is how long the server does not hear of it.
+// orphaned is the time until the server notices an orphan.
 const orphaned = 100 * time.Millisecond
 
-// newCutter returns the network in front of a server.
+// newCutter returns a cutter in front of a server.
 func newCutter(t *testing.T, server string, knife func() judge) *cutter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -101,7 +102,7 @@ type wire struct {
 	cutter         *cutter
 	client, server *net.TCPConn
 
-	mu    sync.Mutex // held while a frame is judged and passed on
+	mu    sync.Mutex // held from the judgement of a frame until it is passed on
 	judge judge
 	cut   bool
 }
@@ -118,7 +119,7 @@ func (w *wire) run() {
 	delete(w.cutter.wires, w)
 }
 
-// pump passes frames on until src ends or the connection is cut.
+// pump passes on frames until src ends or the connection is cut.
 func (w *wire) pump(dst, src *net.TCPConn) {
 	in := bufio.NewReaderSize(src, 1<<17)
 	for first := true; ; first = false {
@@ -129,7 +130,7 @@ func (w *wire) pump(dst, src *net.TCPConn) {
 	}
 }
 
-// pass is false when nothing more is to be passed on.
+// pass passes on one frame. It returns false after the last.
 func (w *wire) pass(dst *net.TCPConn, frame []byte, err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +145,7 @@ func (w *wire) pass(dst *net.TCPConn, frame []byte, err error) bool {
 	if how == spare {
 		at = len(frame)
 	}
-	_, _ = dst.Write(frame[:at]) // what has gone shows when it is read
+	_, _ = dst.Write(frame[:at]) // an error shows in the next read
 	if how == spare {
 		return true
 	}
@@ -175,7 +176,7 @@ func readFrame(in *bufio.Reader, first bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := int(binary.BigEndian.Uint16(b[head-2:])) // of private data, or of the ULPDU
+	n := int(binary.BigEndian.Uint16(b[head-2:])) // length of private data, or of the ULPDU
 	if first {
 		n += head
 	} else {

@@ -20,12 +20,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// loopback is an address of this host that nobody else has UDP port 4791 of.
+// loopback returns a random loopback address, whose UDP port 4791 is probably
+// free.
 func loopback() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(256)), byte(1 + rand.N(250))})
 }
 
-// asker is a client's port at an address of its own.
+// asker returns a client's port at its own address.
 func asker(t *testing.T) (*roce.Device, *discover.Port) {
 	t.Helper()
 	wire, err := roce.ListenUDP(loopback())
@@ -38,16 +39,16 @@ func asker(t *testing.T) (*roce.Device, *discover.Port) {
 	return dev, p
 }
 
-// within bounds what should be there at once.
+// within returns a context that bounds a wait for an immediate result.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// TestDiscover: who asks hears where the daemon is and what it exports; who has
-// registered hears that it was started again, even if it was killed; and its
-// counters are those of its calls.
+// TestDiscover checks that a client learns the address and the exports of the
+// daemon, that a registered client is notified of a restart even after a kill,
+// and that the counters are those of the daemon's calls.
 func TestDiscover(t *testing.T) {
 	at, state, dir := loopback(), t.TempDir(), t.TempDir()
 	start := func() *served {
@@ -111,7 +112,7 @@ func TestDiscover(t *testing.T) {
 	s.stop()
 	require.Equal(t, cli.ExitOK, <-s.status)
 	s.status <- cli.ExitOK
-	require.NoError(t, os.WriteFile(file, kept, 0o600)) // as if it had been killed
+	require.NoError(t, os.WriteFile(file, kept, 0o600)) // as after a kill
 	start()
 	select {
 	case <-told:
@@ -123,8 +124,8 @@ func TestDiscover(t *testing.T) {
 	assert.EqualValues(t, 1, heard.Load())
 }
 
-// TestDiscoverHostile: whatever comes in at the port, the daemon goes on answering
-// others.
+// TestDiscoverHostile checks that arbitrary input at the port does not stop the
+// daemon from answering others.
 func TestDiscoverHostile(t *testing.T) {
 	at := loopback()
 	serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--discover", at.String(), t.TempDir()+"=/x")
@@ -139,7 +140,7 @@ func TestDiscoverHostile(t *testing.T) {
 		for j := range b {
 			b[j] = byte(rand.N(256))
 		}
-		if i%2 == 0 { // past the first check
+		if i%2 == 0 { // passes the first check
 			b = append(discover.Request{Kind: discover.Kind(rand.N(12)), Cookie: rand.Uint64()}.AppendTo(nil), b...)
 		}
 		for _, to := range []roce.Destination{to, group} {
@@ -152,7 +153,7 @@ func TestDiscoverHostile(t *testing.T) {
 	assert.Equal(t, []string{"/x"}, list[0].Exports)
 }
 
-// TestDiscoverErrors name a remedy.
+// TestDiscoverErrors checks that errors contain a remedy.
 func TestDiscoverErrors(t *testing.T) {
 	taken := loopback()
 	wire, err := roce.ListenUDP(taken)

@@ -24,21 +24,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// mainEnv makes the test's own program be nfsrdmad.
+// mainEnv makes the test binary run as nfsrdmad.
 const mainEnv = "NFSRDMAD_TEST_MAIN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(mainEnv) != "" {
 		main()
 	}
-	// Package net's first socket costs two descriptors that stay.
+	// The first socket of package net opens two descriptors that stay.
 	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
 		l.Close()
 	}
 	os.Exit(m.Run())
 }
 
-// A process is nfsrdmad as a process of its own.
+// A process is nfsrdmad in its own process.
 type process struct {
 	served
 	t   *testing.T
@@ -46,8 +46,8 @@ type process struct {
 	log *bufio.Reader
 }
 
-// start starts the daemon, with further arguments, and with a directory that has 4 MiB in "file", exported as
-// /x, and waits for its ready line.
+// start starts the daemon with further arguments and waits for its ready line.
+// The export /x has 4 MiB in "file".
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ func start(t *testing.T, args ...string) *process {
 		"--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--max-payload=4MiB", "--no-root-squash", dir + "=/x",
 	}, args...)
 	p := &process{t: t, cmd: exec.CommandContext(t.Context(), self, args...)}
-	// A second of silence at the end is the race detector's.
+	// Otherwise the race detector would sleep for a second at the end.
 	p.cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func (p *process) terminate() {
 	}
 }
 
-// end waits for the daemon's end and returns how it was.
+// end waits for the daemon's end and returns its wait status.
 func (p *process) end() syscall.WaitStatus {
 	p.t.Helper()
 	_, _ = io.Copy(io.Discard, p.log)
@@ -93,7 +93,7 @@ func (p *process) end() syscall.WaitStatus {
 	return p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// mount returns a client, the root's handle and the file's.
+// mount returns a client and the handles of the root and the file.
 func mount(t *testing.T, caller oncrpc.Caller) (c *nfsclient.Client, root, file nfs3.FH) {
 	t.Helper()
 	root, err := nfsclient.NewMount(caller, nil).Mnt(t.Context(), "/x")
@@ -104,8 +104,8 @@ func mount(t *testing.T, caller oncrpc.Caller) (c *nfsclient.Client, root, file 
 	return c, root, found.Object
 }
 
-// A slowWrite is a WRITE over RDMA whose data the server has asked for and not
-// got, as the network keeps its RDMA Read Request.
+// A slowWrite is a WRITE over RDMA whose data the server has requested but not
+// received, because the network holds back the RDMA Read Request.
 type slowWrite struct {
 	release chan struct{}
 	result  chan error
@@ -119,7 +119,7 @@ func newSlowWrite(t *testing.T, p *process) *slowWrite {
 	c := newCutter(t, p.addr(t, "rdma"), func() judge {
 		return func(int) (int, manner) {
 			if armed.Load() {
-				if frames++; frames == 2 { // behind the call
+				if frames++; frames == 2 { // after the call
 					close(held)
 					<-w.release
 				}
@@ -140,8 +140,8 @@ func newSlowWrite(t *testing.T, p *process) *slowWrite {
 	return w
 }
 
-// TestDrain holds that a call under way over RDMA, and one over TCP, are answered
-// after SIGTERM, no connections are taken, and the exit status is 0.
+// TestDrain checks that after SIGTERM a call under way over RDMA and another
+// over TCP are answered, no connections are accepted, and the exit status is 0.
 func TestDrain(t *testing.T) {
 	p := start(t)
 	w := newSlowWrite(t, p)
@@ -161,8 +161,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// slowRead makes a READ over TCP and takes the first octets of its reply only. It
-// returns how many are to come.
+// slowRead makes a READ over TCP and reads only the start of its reply. It
+// returns the number of bytes left.
 func slowRead(t *testing.T, p *process) (c net.Conn, rest int64) {
 	t.Helper()
 	rpc, err := oncrpc.DialTCP(t.Context(), p.addr(t, "tcp"), oncrpc.ClientConfig{})
@@ -191,8 +191,8 @@ func slowRead(t *testing.T, p *process) (c net.Conn, rest int64) {
 	return c, rest
 }
 
-// TestSecondSignal holds that a second SIGTERM ends the daemon although a call is
-// under way.
+// TestSecondSignal checks that a second SIGTERM ends the daemon even with a
+// call under way.
 func TestSecondSignal(t *testing.T) {
 	p := start(t)
 	w := newSlowWrite(t, p)

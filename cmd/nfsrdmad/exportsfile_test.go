@@ -48,8 +48,8 @@ func TestExportsCheckErrors(t *testing.T) {
 	assert.Equal(t, cli.ExitUsage, status)
 }
 
-// TestServeBadExports: a daemon does not begin with exports that are wrong, and says
-// all that is.
+// TestServeBadExports checks that a daemon does not start with wrong exports,
+// and reports all errors.
 func TestServeBadExports(t *testing.T) {
 	dir := t.TempDir()
 	run := func(text string) string {

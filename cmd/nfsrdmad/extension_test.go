@@ -25,7 +25,7 @@ func (d dialIWARP) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (r
 	return iwarp.Dial(ctx, "tcp", addr, d.cfg, cc)
 }
 
-// A linkEnd takes Immediate Data, and answers it.
+// A linkEnd receives Immediate Data, and answers it if answer is set.
 type linkEnd struct {
 	link   *rpcrdma.ExtensionConn
 	answer bool
@@ -41,7 +41,7 @@ func (e *linkEnd) Immediate(octets [8]byte) {
 }
 func (e *linkEnd) Closed(err error) { e.closed <- err }
 
-// attached are the ends of links that one end of a connection gets.
+// attached returns a configuration whose links are sent to the channel.
 func attached(answer bool) (*rpcrdma.ExtensionConfig, <-chan *linkEnd) {
 	ends := make(chan *linkEnd, 1)
 	return &rpcrdma.ExtensionConfig{ImmediateRecvs: 16, Atomics: true, Attach: func(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler {
@@ -61,13 +61,14 @@ func soon[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
-// Over iWARP, with CRCs and without: Immediate Data both ways, calls both ways, and
-// atomic operations, on one connection.
+// TestLinkOverIWARP checks Immediate Data in both directions, calls in both
+// directions, and atomic operations on one connection over iWARP, with and
+// without CRCs.
 func TestLinkOverIWARP(t *testing.T) {
 	for name, crc := range map[string]mpa.CRC{"CRC": mpa.CRCOn, "no CRC": mpa.CRCOff} {
 		t.Run(name, func(t *testing.T) {
 			null := new(oncrpc.Mux)
-			null.Register(1, 1, nil) // its procedure 0 is the Mux's own
+			null.Register(1, 1, nil) // the Mux answers procedure 0 itself
 			theirs, servers := attached(false)
 			ours, clients := attached(true)
 			backs := make(chan oncrpc.Caller, 1)
@@ -131,15 +132,15 @@ func TestLinkOverIWARP(t *testing.T) {
 	}
 }
 
-// service is an oncrpc.Service made of a function.
+// service is an oncrpc.Service from a function.
 type service func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool
 
 func (s service) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	return s(ctx, req, rep)
 }
 
-// The daemon answers with a block who came with one, and nobody else; and with
-// --no-extensions nobody.
+// TestServeExtensions checks that the daemon answers with a block only a client
+// that sent a block, and with --no-extensions no client.
 func TestServeExtensions(t *testing.T) {
 	var block cmpriv.Extension
 	message := cmpriv.Message{RemoteInvalidation: true, SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
@@ -174,7 +175,8 @@ type ended chan error
 func (ended) Receive(m rdma.Recv)  { m.Buf.Release() }
 func (e ended) Closed(cause error) { e <- cause }
 
-// A client of this project gets FPDUs of any length, with CRCs and Markers as well.
+// TestParsesStream checks that a client of this project gets FPDUs of any
+// length, even with CRCs and Markers.
 func TestParsesStream(t *testing.T) {
 	var block cmpriv.Extension
 	message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A giver gives back what is recalled.
+// A giver returns every recalled delegation.
 type giver struct{ link *rpcrdma.ExtensionConn }
 
 func (g giver) Immediate(octets [8]byte) {
@@ -29,7 +29,7 @@ func (g giver) Immediate(octets [8]byte) {
 
 func (giver) Closed(error) {}
 
-// delegating is a client with delegation counters, and the root's handle.
+// delegating returns a client with delegation counters, and the root's handle.
 func delegating(t *testing.T, p *process) (*rpcrdma.ClientConn, nfs3.FH) {
 	t.Helper()
 	cfg := rpcrdma.ExtensionConfig{
@@ -43,7 +43,8 @@ func delegating(t *testing.T, p *process) (*rpcrdma.ClientConn, nfs3.FH) {
 	return c, root
 }
 
-// asks makes a call, and returns the first word of its results, a status, and the second.
+// asks makes a call and returns the first two words of its results; the first
+// is a status.
 func asks(t *testing.T, c *rpcrdma.ClientConn, prog, vers, proc uint32, args []byte) (status, next uint32) {
 	t.Helper()
 	x := &oncrpc.Exchange{Prog: prog, Vers: vers, Proc: proc, Args: args, MaxResults: 1024, Cred: nfsclient.ProcessCred()}
@@ -52,8 +53,9 @@ func asks(t *testing.T, c *rpcrdma.ClientConn, prog, vers, proc uint32, args []b
 	return x.Results.Uint32(), x.Results.Uint32()
 }
 
-// After a daemon that was killed while a client held something, changes wait for the
-// lease that it held it by, and reads go on. One that ends in good order leaves nothing.
+// TestRestartFenced checks a daemon that was killed while a client held a
+// delegation: after the restart, changes wait for the lease of that delegation,
+// and reads do not. A daemon that ends gracefully leaves no marker.
 func TestRestartFenced(t *testing.T) {
 	state, control := t.TempDir(), filepath.Join(t.TempDir(), "control")
 	marker := filepath.Join(state, "grants")

@@ -16,7 +16,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// counted makes a call as nobody, and returns it with its results.
+// counted makes a call as nobody, and returns the exchange with its results.
 func counted(t *testing.T, c *rpcrdma.ClientConn, prog, vers, proc uint32, args []byte) *oncrpc.Exchange {
 	t.Helper()
 	x := &oncrpc.Exchange{Prog: prog, Vers: vers, Proc: proc, Args: args, MaxResults: 1024}
@@ -24,7 +24,8 @@ func counted(t *testing.T, c *rpcrdma.ClientConn, prog, vers, proc uint32, args 
 	return x
 }
 
-// What clients hold is shown, and ends with their connection.
+// TestGrantsShown checks that status shows the delegations of clients, and that
+// these end with their connection.
 func TestGrantsShown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
 	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--lease", "3s", "--exclusive", "--control", path, "mem:=/m")
@@ -67,7 +68,7 @@ func TestGrantsShown(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// Without extensions there is nothing of them.
+// TestNoGrants checks that status shows no delegations with --no-extensions.
 func TestNoGrants(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
 	serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--no-extensions", "--control", path, "mem:=/m")

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mirror answers a call with the item that it brings, or one of its own.
+// mirror answers a call with its data item, or with an item of its own.
 type mirror struct{ hold chan struct{} }
 
 func (m mirror) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
@@ -37,7 +37,7 @@ func (m mirror) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply)
 	return true
 }
 
-// responder runs a server over iWARP, on the loopback, and returns its address.
+// responder runs a server over iWARP on the loopback, and returns its address.
 func responder(t *testing.T, cfg iwarp.Config, s *rpcrdma.Server) string {
 	t.Helper()
 	world := look(t)
@@ -53,7 +53,7 @@ func responder(t *testing.T, cfg iwarp.Config, s *rpcrdma.Server) string {
 	return l.Addr().String()
 }
 
-// A peer is a requester that does what it likes.
+// A peer is a requester that is free to break the rules.
 type peer struct {
 	*iwarp.Conn
 	t     *testing.T
@@ -87,7 +87,8 @@ func (p *peer) call(xid uint32, l chunks.Lists) {
 	require.NoError(p.t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{wire}}))
 }
 
-// answer returns the procedure and, of an RDMA_ERROR, the code of the next answer.
+// answer returns the procedure of the next answer, and the code of an
+// RDMA_ERROR.
 func (p *peer) answer(xid uint32) (rpcwire.Proc, rpcwire.ErrCode) {
 	p.t.Helper()
 	select {
@@ -103,7 +104,7 @@ func (p *peer) answer(xid uint32) (rpcwire.Proc, rpcwire.ErrCode) {
 	panic("unreachable")
 }
 
-// served expects an answer that is no error.
+// served checks that the next answer is no error.
 func (p *peer) served(xid uint32) {
 	p.t.Helper()
 	proc, _ := p.answer(xid)
@@ -129,10 +130,10 @@ func (p *peer) segment(b []byte, access rdma.Access) chunks.Segment {
 	return chunks.Segment{Handle: uint32(r.STag()), Length: uint32(len(b)), Offset: r.TO()}
 }
 
-// A chunk that the peer does not let the server reach ends the peer's connection
-// with a Terminate, and no other; the call that it was for gets ERR_CHUNK when it
-// comes again (R8166-4.5.3-2). What was registered with one connection is of no
-// use on another (R8166-8.1.1-1, R8166-8.1-2).
+// TestUnreachableChunks checks that a chunk that the server must not access
+// ends the peer's connection with a Terminate, and no other connection. The
+// repeated call gets ERR_CHUNK (R8166-4.5.3-2). Memory registered with one
+// connection cannot be used on another (R8166-8.1.1-1, R8166-8.1-2).
 func TestUnreachableChunks(t *testing.T) {
 	addr := responder(t, iwarp.Config{}, &rpcrdma.Server{Handler: mirror{}})
 	other := dialPeer(t, addr, iwarp.Config{})
@@ -171,7 +172,7 @@ func TestUnreachableChunks(t *testing.T) {
 			assert.False(t, fault.Remote, "the peer's own end finds it")
 
 			again := dialPeer(t, addr, iwarp.Config{})
-			require.Eventually(t, func() bool { // the server may not know yet why the other has ended
+			require.Eventually(t, func() bool { // the server may not yet know the cause of the other's end
 				again.call(xid, chunks.Lists{})
 				proc, code := again.answer(xid)
 				return proc == rpcwire.Error && code == rpcwire.ErrChunk
@@ -184,8 +185,9 @@ func TestUnreachableChunks(t *testing.T) {
 	}
 }
 
-// More calls than are granted end the connection with a Terminate that says so,
-// and no other (R8166-3.3.1-1).
+// TestOverrunTerminates checks that calls beyond the granted credits end the
+// connection with a Terminate of that error, and no other connection
+// (R8166-3.3.1-1).
 func TestOverrunTerminates(t *testing.T) {
 	hold := make(chan struct{})
 	addr := responder(t, iwarp.Config{}, &rpcrdma.Server{Handler: mirror{hold}, Credits: 7})
@@ -204,7 +206,8 @@ func TestOverrunTerminates(t *testing.T) {
 	other.served(1)
 }
 
-// A message that is too long for any receive ends the connection.
+// TestTooLongTerminates checks that a message too long for any receive ends the
+// connection.
 func TestTooLongTerminates(t *testing.T) {
 	addr := responder(t, iwarp.Config{}, &rpcrdma.Server{Handler: mirror{}})
 	p, other := dialPeer(t, addr, iwarp.Config{}), dialPeer(t, addr, iwarp.Config{})
@@ -216,8 +219,9 @@ func TestTooLongTerminates(t *testing.T) {
 	other.served(1)
 }
 
-// R8166-3.3.1-9, R8166-2.3.2-2: a chunk may have many more segments than RDMA Reads
-// may be outstanding; what is written is there when the reply is.
+// TestManyReadsOneAtATime checks R8166-3.3.1-9 and R8166-2.3.2-2: a chunk may
+// have many more segments than RDMA Reads may be outstanding, and written data
+// arrive before the reply.
 func TestManyReadsOneAtATime(t *testing.T) {
 	one := iwarp.Config{IRD: 1, ORD: 1}
 	addr := responder(t, one, &rpcrdma.Server{Handler: mirror{}})

@@ -15,7 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// A directory keeps its identity, whatever its path has led to meanwhile.
+// TestIdentity checks that a directory keeps its identity even if its path has
+// led elsewhere meanwhile.
 func TestIdentity(t *testing.T) {
 	s, err := openState(t.TempDir())
 	require.NoError(t, err)
@@ -59,7 +60,8 @@ func TestIdentity(t *testing.T) {
 	assert.ErrorContains(t, err, "--state", "what is not on record is not given out")
 }
 
-// Handles of one directory are not good for another that takes its place.
+// TestRepointed checks that handles of one directory are not valid for another
+// directory at the same path.
 func TestRepointed(t *testing.T) {
 	base, state := t.TempDir(), t.TempDir()
 	for _, d := range []string{"a", "b"} {
@@ -78,7 +80,7 @@ func TestRepointed(t *testing.T) {
 		t.Helper()
 		_ = os.Remove(link)
 		require.NoError(t, os.Symlink(dir, link))
-		t.Run(dir, func(t *testing.T) { // the daemon ends with it
+		t.Run(dir, func(t *testing.T) { // the daemon ends with the subtest
 			s := serve(t, "--state", state, "--listen", "127.0.0.1:0", "--tcp", "", link+"=/x")
 			c, derr := rpcrdma.DialConn(t.Context(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConnConfig{})
 			require.NoError(t, derr)

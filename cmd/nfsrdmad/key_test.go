@@ -17,7 +17,7 @@ func keyState(t *testing.T) (*state, string) {
 	return s, filepath.Join(s.dir, "handle.key")
 }
 
-// The key is made once, for this user alone.
+// TestHandleKey checks that the key is made once, readable for this user alone.
 func TestHandleKey(t *testing.T) {
 	s, name := keyState(t)
 	require.NoError(t, os.WriteFile(name+".new", []byte("of a daemon that was killed"), 0o600))
@@ -39,8 +39,8 @@ func TestHandleKey(t *testing.T) {
 	assert.NotEqual(t, key, another)
 }
 
-// A key that is not whole, or that others may know, is not used, and left as
-// it is.
+// TestHandleKeyDamaged checks that an incomplete key, or a key that other users
+// may know, is neither used nor changed.
 func TestHandleKeyDamaged(t *testing.T) {
 	file := func(n int, mode os.FileMode) func(t *testing.T, name string) {
 		return func(t *testing.T, name string) {

@@ -16,8 +16,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A process of the host that opens a file for writing waits until the client that holds
-// its data has given it back.
+// TestLocalWriter checks that a local process that opens a file for writing
+// waits until the client has returned its delegation of the file's data.
 func TestLocalWriter(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f")
@@ -60,7 +60,7 @@ func TestLocalWriter(t *testing.T) {
 	select {
 	case err := <-written:
 		require.Fail(t, "it has not waited", "%v", err)
-	case <-time.After(20 * time.Millisecond): // it has had the time
+	case <-time.After(20 * time.Millisecond): // long enough for a write that does not wait
 	}
 	m.Kind = delegation.KindReturned
 	require.NoError(t, end.link.PostImmediate(m.Octets(), nil, 0))

@@ -61,7 +61,7 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	t.Setenv("XDG_STATE_HOME", "/state") // a default that is printed
+	t.Setenv("XDG_STATE_HOME", "/state") // the help prints this default
 	status, stdout, _ := command(t, "serve", "--help")
 	assert.Equal(t, cli.ExitOK, status)
 	for _, flag := range []string{
@@ -75,8 +75,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestErrors are those of a command that has started: they name the thing and
-// the remedy.
+// TestErrors checks that the errors of a command that has started name the
+// object and the remedy.
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")

@@ -14,14 +14,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// TestServeMemory: two file systems in memory, over RDMA; each holds what it may.
+// TestServeMemory checks two file systems in memory over RDMA, each with its
+// own limit.
 func TestServeMemory(t *testing.T) {
 	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "mem:1MiB=/small", "mem:=/large")
 	line, err := rpcrdma.Dial(context.Background(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConfig{})
 	require.NoError(t, err)
 	defer line.Close()
 	c := nfsclient.New(line, nfsclient.Config{})
-	data := bytes.Repeat([]byte("memory. "), 1<<17) // 1 MiB, beside which nothing else fits
+	data := bytes.Repeat([]byte("memory. "), 1<<17) // 1 MiB, which fills the small one
 	for name, want := range map[string]error{"/small": nfs3.ErrNoSpc, "/large": nil} {
 		root, err := nfsclient.NewMount(line, nil).Mnt(t.Context(), name)
 		require.NoError(t, err)

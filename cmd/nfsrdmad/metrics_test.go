@@ -21,7 +21,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// described has the names and labels that the collector describes.
+// described returns the labels by name of the metrics that the collector
+// describes.
 func described(t *testing.T) map[string]string {
 	t.Helper()
 	descs := make(chan *prometheus.Desc, 100)
@@ -38,7 +39,8 @@ func described(t *testing.T) map[string]string {
 	return all
 }
 
-// The document has all metrics, with their labels, and no others.
+// TestMetricsDocumented checks that the document lists exactly the exported
+// metrics with their labels.
 func TestMetricsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
@@ -49,7 +51,7 @@ func TestMetricsDocumented(t *testing.T) {
 	assert.Equal(t, documented, described(t))
 }
 
-// get asks the server of --metrics.
+// get sends a request to the handler of --metrics.
 func get(t *testing.T, h http.Handler, path string) (status int, body string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -57,8 +59,9 @@ func get(t *testing.T, h http.Handler, path string) (status int, body string) {
 	return w.Code, w.Body.String()
 }
 
-// Each is exported, but for those of what has not happened, which a scrape of a
-// daemon with a failed call shows. A scrape of an idle one changes nothing.
+// TestMetrics checks that a daemon with a failed call exports every metric
+// except those of events that have not happened. A scrape of an idle daemon
+// changes nothing.
 func TestMetrics(t *testing.T) {
 	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--discover", loopback().String(), t.TempDir()+"=/x")
 	c, err := net.Dial("tcp", s.addr(t, "tcp"))
@@ -107,7 +110,8 @@ func TestHealthz(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, status)
 }
 
-// While a call keeps the daemon from ending, it says that it drains.
+// TestStatusWhileDraining checks that status reports draining while a call
+// keeps the daemon from ending.
 func TestStatusWhileDraining(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
 	p := start(t, "--control", path, "--metrics", "127.0.0.1:0")

@@ -18,8 +18,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcbind"
 )
 
-// TestPortmap: who asks the portmapper finds each program over each transport, and
-// there it is.
+// TestPortmap checks that the portmapper reports each program over each
+// transport at its actual address.
 func TestPortmap(t *testing.T) {
 	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--portmap", "127.0.0.1:0", t.TempDir()+"=/x")
 	at := s.addr(t, "portmap")
@@ -57,7 +57,7 @@ func TestPortmap(t *testing.T) {
 	}, told)
 }
 
-// TestRegisterErrors name a remedy.
+// TestRegisterErrors checks that errors contain a remedy.
 func TestRegisterErrors(t *testing.T) {
 	none := rpcbind.Host{Socket: filepath.Join(t.TempDir(), "none"), Addr: "127.0.0.1"}
 	_, err := register(t.Context(), none, nil, slog.New(slog.DiscardHandler))
@@ -73,7 +73,8 @@ func TestRegisterErrors(t *testing.T) {
 	assert.EqualError(t, registerError(errors.New("x")), "--register: x")
 }
 
-// TestUnregisterFails: whoever cannot take back what was registered says how to.
+// TestUnregisterFails checks that the log contains a remedy if unregistering
+// fails.
 func TestUnregisterFails(t *testing.T) {
 	dir := t.TempDir()
 	host := rpcbind.Host{Socket: filepath.Join(dir, "s"), Addr: "127.0.0.1"}
@@ -92,7 +93,8 @@ func TestUnregisterFails(t *testing.T) {
 	assert.Contains(t, log.String(), unix.ENOENT.Error())
 }
 
-// TestFindableCloses: where the ports cannot be told, nothing is served.
+// TestFindableCloses checks that the transports are closed if their ports
+// cannot be registered.
 func TestFindableCloses(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -20,10 +20,10 @@ import (
 )
 
 func init() {
-	signal.Notify(make(chan os.Signal, 1), unix.SIGUSR2) // its goroutine stays: not for a test to count
+	signal.Notify(make(chan os.Signal, 1), unix.SIGUSR2) // starts its permanent goroutine before a test counts goroutines
 }
 
-// records are the files of a directory that comes to have so many.
+// records waits until a directory has count records, and returns their names.
 func records(t *testing.T, dir string, count int) []string {
 	t.Helper()
 	var files []string
@@ -47,7 +47,7 @@ func (s *served) dialRDMA(t *testing.T) (*iwarp.Conn, replies) {
 	return c, in
 }
 
-// terminated has the daemon terminate a connection.
+// terminated causes the daemon to terminate a connection.
 func (s *served) terminated(t *testing.T) string {
 	t.Helper()
 	c, in := s.dialRDMA(t)
@@ -57,12 +57,13 @@ func (s *served) terminated(t *testing.T) string {
 	return c.LocalAddr().String()
 }
 
-// A Terminate makes a file that is its owner's alone.
+// TestRecordOfTerminate checks that a Terminate makes a file that only its
+// owner can read.
 func TestRecordOfTerminate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "records")
 	s := serve(t, "--listen", "[::1]:0", "--tcp", "", "--record", dir, t.TempDir())
 	peer := s.terminated(t)
-	s.dialRDMA(t) // one that ends in good order makes none
+	s.dialRDMA(t) // a graceful end makes no file
 	s.stop()
 	s.status <- <-s.status
 	for _, file := range records(t, dir, 1) {
@@ -81,7 +82,7 @@ func TestRecordOfTerminate(t *testing.T) {
 	}
 }
 
-// SIGUSR1 makes a file for each connection.
+// TestRecordOnRequest checks that SIGUSR1 makes a file for each connection.
 func TestRecordOnRequest(t *testing.T) {
 	dir := t.TempDir()
 	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--record", dir, t.TempDir())
@@ -99,7 +100,8 @@ func TestRecordOnRequest(t *testing.T) {
 	assert.ElementsMatch(t, want, got)
 }
 
-// Terminates that follow at once make no files.
+// TestRecordPause checks that further Terminates within the pause make no
+// files.
 func TestRecordPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := openRecorder(t.TempDir(), slog.New(slog.DiscardHandler))
@@ -114,7 +116,7 @@ func TestRecordPause(t *testing.T) {
 	})
 }
 
-// Peers do not fill the disk.
+// TestRecordsBounded checks that the number of files is bounded.
 func TestRecordsBounded(t *testing.T) {
 	dir := t.TempDir()
 	for i := range maxRecords {
@@ -128,7 +130,8 @@ func TestRecordsBounded(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(s.stderr.String(), "Terminates are not recorded any more; remove files"), s.stderr.String())
 }
 
-// A directory that cannot be written to is found at the start.
+// TestRecordDir checks that a directory that cannot be written to is an error
+// at the start.
 func TestRecordDir(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

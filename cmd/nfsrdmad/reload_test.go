@@ -26,10 +26,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A reloadRig is what a daemon exports, with no transports.
+// A reloadRig has the exports of a daemon without transports.
 type reloadRig struct {
 	t        *testing.T
-	dir      string // with the directories a, b and c
+	dir      string // contains the directories a, b and c
 	o        serveOptions
 	shares   *shares
 	programs oncrpc.Service
@@ -64,13 +64,13 @@ func newReloadRig(t *testing.T, text string) *reloadRig {
 	return g
 }
 
-// write writes the exports file, in which ./ is the rig's directory.
+// write writes the exports file. A ./ in text means the rig's directory.
 func (g *reloadRig) write(text string) {
 	g.t.Helper()
 	writeFile(g.t, g.dir, strings.ReplaceAll(text, "./", g.dir+"/"))
 }
 
-// reload applies a new file, and returns whether that did something and the log.
+// reload applies a new file. It returns whether that succeeded, and the log.
 func (g *reloadRig) reload(text string) (bool, string) {
 	g.t.Helper()
 	g.write(text)
@@ -79,7 +79,7 @@ func (g *reloadRig) reload(text string) (bool, string) {
 	return done, g.log.String()
 }
 
-// call does one call from a host, and returns its results.
+// call makes one call from a host, and returns its results.
 func (g *reloadRig) call(from string, prog, proc uint32, args []byte) xdr.Reader {
 	g.t.Helper()
 	peer := &oncrpc.Peer{Addr: netip.MustParseAddrPort(from), Network: "tcp"}
@@ -107,8 +107,8 @@ func (g *reloadRig) getAttr(from string, fh nfs3.FH) nfs3.Status {
 	return res.Status
 }
 
-// open waits until as many directories are open: what is let go is closed a little
-// later.
+// open waits until n directories are open. Released directories are closed
+// asynchronously.
 func (g *reloadRig) open(n int, why string) {
 	g.t.Helper()
 	is := func() int {
@@ -146,7 +146,7 @@ func TestReload(t *testing.T) {
 	assert.Equal(t, mount3.OK, status)
 	assert.Same(t, before[0].FS, g.o.ops.server.Exports()[1].FS, "what stays is not opened again")
 
-	// The handle means the same when the export is back.
+	// The handle keeps its meaning after the export returns.
 	done, log = g.reload("./a *(rw)\n./b *(rw)")
 	assert.True(t, done, log)
 	assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
@@ -160,8 +160,8 @@ func TestReload(t *testing.T) {
 	assert.Equal(t, nfs3.ErrStale, g.getAttr(hostA, a))
 }
 
-// TestReloadBad: a file that cannot be applied changes nothing, and the log says
-// why.
+// TestReloadBad checks that a wrong file changes nothing, and that the log
+// contains the reasons.
 func TestReloadBad(t *testing.T) {
 	g := newReloadRig(t, "./a *(rw)\n./b *(rw,fsid=1)")
 	a, _ := g.mnt(hostA, "a")
@@ -195,8 +195,8 @@ func TestReloadBad(t *testing.T) {
 	assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
 }
 
-// TestReloadIdentity: fsid is an export's name in handles and attributes; another
-// one, and subtree_check, make it another export.
+// TestReloadIdentity checks that fsid identifies an export in handles and
+// attributes. Another fsid, or subtree_check, makes a different export.
 func TestReloadIdentity(t *testing.T) {
 	g := newReloadRig(t, "./a *(rw)")
 	a, _ := g.mnt(hostA, "a")
@@ -216,10 +216,10 @@ func TestReloadIdentity(t *testing.T) {
 	assert.EqualValues(t, 77, res.Attr.FSID)
 }
 
-// TestServeExports: SIGHUP has a daemon read the file again.
+// TestServeExports checks that a daemon reads the file again at SIGHUP.
 func TestServeExports(t *testing.T) {
 	caught := make(chan os.Signal, 1)
-	signal.Notify(caught, unix.SIGHUP) // whatever the daemon does, this process survives it
+	signal.Notify(caught, unix.SIGHUP) // in any case this process survives the signal
 	defer signal.Stop(caught)
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b"} {
@@ -262,9 +262,10 @@ func TestMountsBelow(t *testing.T) {
 	}
 }
 
-// TestReloadUnderLoad: while directories come and go, calls in one that stays have
-// no error, and those in others are answered or NFS3ERR_STALE; what a READ has lent
-// outlives its export, and everything is closed.
+// TestReloadUnderLoad checks calls while directories come and go. Calls in a
+// directory that stays have no errors, and calls in others are answered or get
+// NFS3ERR_STALE. Memory lent by a READ outlives its export, and everything is
+// closed in the end.
 func TestReloadUnderLoad(t *testing.T) {
 	g := newReloadRig(t, "./a *(rw)\n./b *(rw)")
 	data := bytes.Repeat([]byte("octets "), 20_000)
@@ -295,7 +296,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		served.Add(1)
 		switch {
 		case status == nfs3.OK:
-			runtime.Gosched() // exports go meanwhile
+			runtime.Gosched() // lets exports go meanwhile
 			assert.True(t, bytes.Equal(data, rep.Item.B), "what was lent is there until it is given back")
 			if rep.Cut != nil {
 				lent.Add(1)

@@ -28,16 +28,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// served is a daemon that runs in this process.
+// served is a daemon in this process.
 type served struct {
 	ready  string
 	stop   context.CancelFunc
 	status chan int
-	stderr bytes.Buffer // read it after end
+	stderr bytes.Buffer // read only after the end
 }
 
-// serve starts the daemon and waits for its ready line. What it leaves behind
-// after its end fails the test.
+// serve starts the daemon and waits for its ready line. Goroutines or
+// descriptors that it leaves behind fail the test.
 func serve(t *testing.T, args ...string) *served {
 	t.Helper()
 	world := look(t)
@@ -62,7 +62,7 @@ func serve(t *testing.T, args ...string) *served {
 	return s
 }
 
-// addr is an address of the ready line.
+// addr returns an address of the ready line.
 func (s *served) addr(t *testing.T, transport string) string {
 	t.Helper()
 	m := regexp.MustCompile(` ` + transport + `=(\S+)`).FindStringSubmatch(s.ready)
@@ -70,7 +70,7 @@ func (s *served) addr(t *testing.T, transport string) string {
 	return m[1]
 }
 
-// world is what a daemon must give back.
+// world counts the resources that a daemon must release.
 type world struct{ goroutines, files int }
 
 func look(t *testing.T) world {
@@ -85,7 +85,7 @@ func (w world) unchanged(t *testing.T) {
 	assert.Zero(t, buf.Default.Out(), "buffers")
 	now := look(t)
 	for end := time.Now().Add(5 * time.Second); !now.within(w) && time.Now().Before(end); now = look(t) {
-		time.Sleep(time.Millisecond) // goroutines that have said goodbye take a moment to go
+		time.Sleep(time.Millisecond) // ending goroutines take a moment
 	}
 	assert.True(t, now.within(w), "%+v, before: %+v", now, w)
 }
@@ -94,7 +94,7 @@ func (w world) within(before world) bool {
 	return w.goroutines <= before.goroutines && w.files <= before.files
 }
 
-// call is an RPC call with AUTH_NONE.
+// call returns an RPC call with AUTH_NONE.
 func call(xid, prog, vers, proc uint32, args []byte) []byte {
 	var b []byte
 	for _, v := range []uint32{xid, 0, 2, prog, vers, proc, 0, 0, 0, 0} {
@@ -103,7 +103,7 @@ func call(xid, prog, vers, proc uint32, args []byte) []byte {
 	return append(b, args...)
 }
 
-// accepted checks the head of a reply and returns what follows accept_stat.
+// accepted checks the head of a reply and returns the rest after accept_stat.
 func accepted(t *testing.T, reply []byte, xid, stat uint32) xdr.Reader {
 	t.Helper()
 	r := xdr.NewReader(reply)
@@ -114,7 +114,7 @@ func accepted(t *testing.T, reply []byte, xid, stat uint32) xdr.Reader {
 	return r
 }
 
-// tcpCall makes a call as one fragment, and takes a reply of one fragment.
+// tcpCall makes a call in one fragment, and reads a reply of one fragment.
 func tcpCall(t *testing.T, c net.Conn, msg []byte) []byte {
 	t.Helper()
 	require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
@@ -131,7 +131,7 @@ func tcpCall(t *testing.T, c net.Conn, msg []byte) []byte {
 	return reply
 }
 
-// R8267-4.2-1: both ports may be any.
+// TestServeTCP checks R8267-4.2-1: both ports may be any.
 func TestServeTCP(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "hello"), []byte("hello, world\n"), 0o644))
@@ -141,7 +141,7 @@ func TestServeTCP(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 
-	// Linux asks for NFSv4 first, and takes the range of the answer.
+	// Linux asks for NFSv4 first, and uses the range of versions in the answer.
 	accepted(t, tcpCall(t, c, call(1, nfs3.Program, 3, 0, nil)), 1, 0)
 	r := accepted(t, tcpCall(t, c, call(2, nfs3.Program, 4, 0, nil)), 2, 2)
 	assert.Equal(t, []uint32{3, 3}, []uint32{r.Uint32(), r.Uint32()}, "versions")
@@ -253,13 +253,14 @@ func TestServeWarns(t *testing.T) {
 	}
 }
 
-// R8166-5-2, R8267-9-1: NFS over RDMA has port 20049 where nothing else is said.
+// TestDefaultPort checks R8166-5-2 and R8267-9-1: the default port of NFS over
+// RDMA is 20049.
 func TestDefaultPort(t *testing.T) {
 	assert.Equal(t, ":20049", newServe().Flag("listen").DefValue)
 }
 
-// --exclusive is for every DIR and all its clients; a file system in memory is
-// exclusive without.
+// TestExclusive checks that --exclusive applies to every DIR and all its
+// clients. A file system in memory is always exclusive.
 func TestExclusive(t *testing.T) {
 	for _, tt := range []struct {
 		flag  bool

@@ -17,18 +17,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A short call that does not end, as on a disk that has gone, keeps nobody: others
-// of its connection and of other connections are answered, more of its kind too.
+// TestStuckCalls checks that a short call that does not end, as on a lost disk,
+// does not block other calls, of the same kind or not, on its own connection or
+// on others.
 func TestStuckCalls(t *testing.T) {
 	null := new(oncrpc.Mux)
-	null.Register(1, 1, nil) // its procedure 0 is the Mux's own
+	null.Register(1, 1, nil) // the Mux answers procedure 0 itself
 	open := make(chan struct{})
 	var stuck atomic.Int32
 	program := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		if proc := req.Msg[20:24]; binary.BigEndian.Uint32(proc) == 1 {
 			stuck.Add(1)
 			<-open
-			clear(proc) // it is answered as procedure 0
+			clear(proc) // to be answered as procedure 0
 		}
 		return null.Serve(ctx, req, rep)
 	})

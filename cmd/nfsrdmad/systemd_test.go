@@ -20,7 +20,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A fakeManager is the end of sd_notify(3) that a service manager has.
+// A fakeManager is the service manager's end of sd_notify(3).
 type fakeManager struct {
 	t    *testing.T
 	sock *net.UnixConn
@@ -34,7 +34,7 @@ func newFakeManager(t *testing.T, name string) *fakeManager {
 	return &fakeManager{t, sock}
 }
 
-// next returns what is said next that is not of the watchdog.
+// next returns the next notification that is not the watchdog's.
 func (m *fakeManager) next() string {
 	m.t.Helper()
 	b := make([]byte, 4096)
@@ -48,7 +48,7 @@ func (m *fakeManager) next() string {
 	}
 }
 
-// untilWatchdog waits for the next sign of life.
+// untilWatchdog waits for the next notification of the watchdog.
 func (m *fakeManager) untilWatchdog() {
 	m.t.Helper()
 	b := make([]byte, 4096)
@@ -62,8 +62,8 @@ func (m *fakeManager) untilWatchdog() {
 	}
 }
 
-// launch starts the daemon as a service manager would, with sockets by their names
-// in the order of names.
+// launch starts the daemon as a service manager does. The sockets are named in
+// the order of names.
 func launch(t *testing.T, notify string, names []string, sockets []*os.File, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
@@ -97,8 +97,8 @@ func inherited(t *testing.T) (*os.File, string) {
 	return f, l.Addr().String()
 }
 
-// What the service manager is told, in its order, at a socket of the file system
-// and at an abstract one.
+// TestServiceManager checks the sequence of notifications at a socket of the
+// file system and at an abstract socket.
 func TestServiceManager(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "exports")
 	require.NoError(t, os.WriteFile(file, []byte(t.TempDir()+" *(ro)\n"), 0o600))
@@ -122,7 +122,7 @@ func TestServiceManager(t *testing.T) {
 	}
 }
 
-// Sockets that were passed take the places of addresses.
+// TestSocketActivation checks that passed sockets replace the addresses.
 func TestSocketActivation(t *testing.T) {
 	rdma, rdmaAddr := inherited(t)
 	tcp, tcpAddr := inherited(t)
@@ -139,7 +139,8 @@ func TestSocketActivation(t *testing.T) {
 	assert.Equal(t, cli.ExitOK, p.end().ExitStatus())
 }
 
-// Sockets that are not understood end the daemon, and the error says what to do.
+// TestSocketActivationErrors checks that unknown sockets end the daemon, with
+// an error that contains a remedy.
 func TestSocketActivationErrors(t *testing.T) {
 	f, _ := inherited(t)
 	g, _ := inherited(t)

@@ -28,18 +28,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// A lender serves one file, out of mappings of it where it can.
+// A lender serves one file, from mappings of the file if possible.
 type lender struct {
 	t      *testing.T
 	f      *os.File
 	addr   string
 	served atomic.Int32 // calls
-	lent   atomic.Int32 // of them, answered out of a mapping
+	lent   atomic.Int32 // calls answered from a mapping
 }
 
 const lentLen = 16 << 20
 
-// octet is what the file has at an offset: never 0.
+// octet returns the byte of the file at an offset: never 0.
 func octet(off int) byte { return byte(off*7+off>>12) | 1 }
 
 func newLender(t *testing.T) *lender {
@@ -85,7 +85,7 @@ func newLender(t *testing.T) *lender {
 	return l
 }
 
-// fill writes the file from an offset on.
+// fill writes the file from an offset to its end.
 func (l *lender) fill(from int) {
 	p := make([]byte, lentLen-from)
 	for i := range p {
@@ -95,7 +95,7 @@ func (l *lender) fill(from int) {
 	assert.NoError(l.t, err)
 }
 
-// client connects to an address by which the server is reached.
+// client connects to the server, or to a proxy, at an address.
 func (l *lender) client(addr string) (*nfsclient.Client, nfs3.FH) {
 	l.t.Helper()
 	c, err := rpcrdma.DialConn(l.t.Context(), dialIWARP{iwarp.Config{CRC: mpa.CRCOff}}, addr, rpcrdma.ClientConnConfig{})
@@ -105,15 +105,15 @@ func (l *lender) client(addr string) (*nfsclient.Client, nfs3.FH) {
 	return client, file
 }
 
-// check holds what a READ at off of all of p may return while the file is cut: less
-// than was asked for only with an end of file, and what the file has, or, in the
-// page where it was cut, zeros.
+// check checks the result of a READ into p at off while the file is truncated.
+// A short result must come with an end of file. The data must be those of the
+// file, or zeros in the page of the truncation.
 func check(p []byte, off int, res *nfs3.ReadRes) error {
 	const page = 4 << 10
 	if len(res.Data) < len(p) && !res.EOF {
 		return fmt.Errorf("%d of %d octets at %d, and no end of file", len(res.Data), len(p), off)
 	}
-	zero := -1 // the page in which zeros have begun
+	zero := -1 // the page in which zeros begin
 	for i, got := range res.Data {
 		at := off + i
 		switch {
@@ -126,7 +126,7 @@ func check(p []byte, off int, res *nfs3.ReadRes) error {
 	return nil
 }
 
-// A valve is a proxy that stops what comes from the server.
+// A valve is a proxy that can stop the bytes from the server.
 type valve struct {
 	net.Listener
 	shut sync.RWMutex
@@ -149,7 +149,7 @@ func newValve(t *testing.T, server string) *valve {
 		}
 		defer s.Close()
 		go func() {
-			_, _ = io.Copy(s, struct{ io.Reader }{c}) // not by a pipe, which would stay open
+			_, _ = io.Copy(s, struct{ io.Reader }{c}) // avoids splice through a pipe, which would stay open
 			_ = s.(*net.TCPConn).CloseWrite()
 		}()
 		for p := make([]byte, 64<<10); ; {
@@ -168,8 +168,8 @@ func newValve(t *testing.T, server string) *valve {
 	return v
 }
 
-// READs that are answered, and wait for the peer to take their data, come to an end
-// where the file is cut meanwhile.
+// TestTruncateBehindReads checks that READs whose replies wait for the peer
+// complete if the file is truncated meanwhile.
 func TestTruncateBehindReads(t *testing.T) {
 	l := newLender(t)
 	v := newValve(t, l.addr)
@@ -205,7 +205,8 @@ func TestTruncateBehindReads(t *testing.T) {
 	t.Logf("%d of %d were cut", cut, n)
 }
 
-// Files that are cut at any moment cost nobody the connection.
+// TestTruncateAnytime checks that truncations at any moment do not end any
+// connection.
 func TestTruncateAnytime(t *testing.T) {
 	l := newLender(t)
 	client, file := l.client(l.addr)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The units start what there is, by names that it knows, and systemd understands
-// them, where there is one to ask.
+// TestUnits checks that the units start existing programs with known flags, and
+// that systemd accepts them if systemd-analyze is installed.
 func TestUnits(t *testing.T) {
 	dir := t.TempDir()
 	var files []string
@@ -33,7 +33,7 @@ func TestUnits(t *testing.T) {
 			}
 			assert.Equal(t, "serve", args[0])
 		}
-		// The program may not be installed here.
+		// The program may be missing on this host.
 		text = regexp.MustCompile(`(?m)^ExecStart=\S*/nfsrdmad`).ReplaceAll(text, []byte("ExecStart=/bin/true"))
 		files = append(files, filepath.Join(dir, name))
 		require.NoError(t, os.WriteFile(files[len(files)-1], text, 0o600))
