@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A blocking is a TCP connection whose user waits in the kernel.
+// A blocking is a TCP connection whose reads and writes wait in the kernel.
 type blocking struct{ fd int }
 
 // newBlocking takes nc over.
@@ -66,7 +66,7 @@ type span struct{ Off, Len uint64 }
 // spanSize is the bytes of a span.
 const spanSize = 16
 
-// send sends where p is in the file, and if need be p too.
+// send sends the file position of p and, if too is true, p.
 func (b *blocking) send(off int64, p []byte, too bool) error {
 	head := binary.BigEndian.AppendUint64(make([]byte, 0, spanSize), uint64(off))
 	head = binary.BigEndian.AppendUint64(head, uint64(len(p)))
@@ -78,7 +78,7 @@ func (b *blocking) send(off int64, p []byte, too bool) error {
 	return os.NewSyscallError("writev", err)
 }
 
-// receive reads where something is in the file.
+// receive reads a position in the file.
 func (b *blocking) receive(head []byte) (s span, err error) {
 	if _, err = io.ReadFull(b, head[:spanSize]); err != nil {
 		return s, err

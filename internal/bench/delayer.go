@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inFlight is how many pieces of a stream may be on their way.
+// inFlight is how many pieces of a stream may be under way.
 const inFlight = 4096
 
-// delayer makes a server farther away: what either end sends to the other comes so
-// much later. Its arguments are the server's address, and half of the round trip that
-// is added.
+// delayer makes a server seem farther away: it delays the bytes in both
+// directions. Its arguments are the server's address and the delay, half of the
+// added round trip.
 func delayer(args []string) error {
 	delay, err := time.ParseDuration(args[1])
 	if err != nil {
 		return err
 	}
-	// The kernel would else be late by 50 us, as it likes.
+	// Otherwise the kernel may be late by 50 us.
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}
@@ -44,13 +44,13 @@ func delayer(args []string) error {
 	}
 }
 
-// A piece is what was read at once.
+// A piece is the result of one read.
 type piece struct {
 	octets []byte
 	due    time.Time
 }
 
-// late passes on what comes, delayed, until an end closes.
+// late passes bytes on after the delay, until an end closes.
 func late(to, from net.Conn, delay time.Duration) {
 	pieces := make(chan piece, inFlight)
 	go func() {
@@ -67,17 +67,17 @@ func late(to, from net.Conn, delay time.Duration) {
 	for p := range pieces {
 		sleepUntil(p.due)
 		if _, err := to.Write(p.octets); err != nil {
-			_ = from.Close() // and the reader goes on to the end of pieces
+			_ = from.Close() // and the reader continues to the end of pieces
 		}
 	}
 	_ = to.Close()
 }
 
-// sleepUntil sleeps in the kernel: the runtime's timers count milliseconds where
-// nothing else runs.
+// sleepUntil sleeps in the kernel, because the runtime's timers have
+// millisecond precision in an idle process.
 func sleepUntil(t time.Time) {
 	for d := time.Until(t); d > 0; d = time.Until(t) {
 		ts := unix.NsecToTimespec(int64(d))
-		_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &ts, nil) // what is interrupted goes on
+		_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &ts, nil) // continues after an interruption
 	}
 }

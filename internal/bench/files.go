@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// direct says that a file is to be read or written past the page cache.
+// direct says to bypass the page cache.
 const direct = "direct"
 
-// openFile opens a file, and returns it with a block that starts at a page, as
-// O_DIRECT wants it.
+// openFile opens a file, and returns it with a page-aligned block, as O_DIRECT
+// requires.
 func openFile(name, how string, flags int) (*os.File, []byte, error) {
 	if how == direct {
 		flags |= unix.O_DIRECT
@@ -25,16 +25,17 @@ func openFile(name, how string, flags int) (*os.File, []byte, error) {
 	return f, b, err
 }
 
-// lap is how many bytes of a file are read or written before it begins again: so
-// few that the page cache gets memory back that was in use a moment ago. A virtual
-// machine gives larger amounts back to its host, from which they come again at 0.3 GB/s.
+// lap is how many bytes of a file are read or written before starting again. It
+// is small, so that the page cache reuses memory that was in use a moment ago.
+// A virtual machine returns larger amounts to its host, which provides them
+// again only at 0.3 GB/s.
 const lap = 256 << 20
 
 // forget empties the page cache of a file.
 func forget(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
-// reader reads the start of a file, again and again, and never from the page cache.
-// Its arguments are the file's name, how, and for how long.
+// reader reads the start of a file repeatedly, never from the page cache. Its
+// arguments are the file's name, the mode, and the time.
 func reader(args []string) error {
 	f, b, err := openFile(args[0], args[1], os.O_RDONLY)
 	if err != nil {
@@ -51,9 +52,9 @@ func reader(args []string) error {
 	return k.print()
 }
 
-// writer writes over the start of a file, none of which is in the page cache, again
-// and again, and at the end waits for its data to be stable. Its arguments are those of
-// reader.
+// writer overwrites the start of a file repeatedly, with none of it in the page
+// cache, and finally waits until the data are stable. Its arguments are those
+// of reader.
 func writer(args []string) error {
 	f, b, err := openFile(args[0], args[1], os.O_WRONLY)
 	if err != nil {
@@ -74,9 +75,9 @@ func writer(args []string) error {
 	return k.print()
 }
 
-// laps does something with one block of a file after the other, for some time, which
-// begins with the second lap. A lap ends when its data are stable; to forget them is not
-// measured.
+// laps applies do to one block of a file after the other. The measured time
+// begins with the second lap. A lap ends when its data are stable; emptying the
+// page cache is not measured.
 func laps(f *os.File, d string, do func(at int64) error) (*clock, error) {
 	k := new(clock)
 	for first := true; ; first = false {
@@ -98,8 +99,8 @@ func laps(f *os.File, d string, do func(at int64) error) (*clock, error) {
 	}
 }
 
-// lister lists a directory with the attributes of all in it, again and again. Its
-// arguments are the directory and for how long.
+// lister lists a directory with the attributes of all entries, repeatedly. Its
+// arguments are the directory and the time.
 func lister(args []string) error {
 	k, err := startClock(args[1])
 	if err != nil {

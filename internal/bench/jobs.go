@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A job is what people do in a tree of files, again and again.
+// A job is a typical use of a tree of files, repeated.
 type job struct {
 	name  string
 	fill  func(dir string) error // makes the tree
@@ -27,7 +27,7 @@ var (
 const (
 	gitFiles, gitDirs  = 20_000, 200
 	cFiles, cHeaders   = 20, 40
-	believedAttributes = 3 * time.Second // of files, by a mount that nothing was told about them
+	believedAttributes = 3 * time.Second // of files, by a mount without delegations
 )
 
 // gitEnv keeps the user's own settings out.
@@ -36,7 +36,7 @@ var gitEnv = []string{
 	"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
 }
 
-// script runs one of the shell in dir.
+// script runs a shell script in dir.
 func (w *world) script(dir, text string) error {
 	cmd := exec.CommandContext(w.ctx, "sh", "-euc", text)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), gitEnv...)
@@ -50,8 +50,8 @@ func (w *world) script(dir, text string) error {
 	return nil
 }
 
-// job makes what a job needs, once, by the local directory. It returns where below the
-// export that is.
+// job makes a job's files, once, through the local directory. It returns their
+// path below the export.
 func (w *world) job(j *job) (string, error) {
 	dir := w.path(j.name)
 	if _, err := os.Stat(dir); err == nil {
@@ -63,8 +63,8 @@ func (w *world) job(j *job) (string, error) {
 	return j.name, w.script(dir, j.first)
 }
 
-// fillGit writes files of some days ago, so that git need not read what is as old as
-// its index.
+// fillGit writes files with dates some days ago, because git rereads files that
+// are as new as its index.
 func fillGit(dir string) error {
 	old := time.Now().Add(-72 * time.Hour)
 	for i := range gitFiles {

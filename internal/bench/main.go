@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	bin     string
 	data    string
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// run measures the rows alternately and prints what came out.
+// run measures the rows alternately and prints the results.
 func run(ctx context.Context, o *options) error {
 	match, err := regexp.Compile(o.rows)
 	if err != nil {

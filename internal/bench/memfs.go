@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memFS mounts a FUSE file system with the files big and over, which copies what
-// is read from memory and what is written to memory, a MiB at most at once: what
-// a network file system could be if there were no network. Its argument is where.
+// memFS mounts a FUSE file system with the files big and over. Reads copy from
+// memory and writes copy to memory, at most a MiB at once: the limit of a
+// network file system without a network. Its argument is the mount point.
 func memFS(args []string) error {
 	return serveFS(args[0], block, func() fs.InodeEmbedder { return &memFile{memory: make([]byte, block)} })
 }
 
-// serveFS mounts a FUSE file system with files that file makes, and serves it until
-// it is told to end. The kernel reads ahead bytes in it, if it may be told to.
+// serveFS mounts a FUSE file system with files that file makes, and serves it
+// until told to end. The kernel reads ahead bytes in advance, if serveFS may
+// set that.
 func serveFS(point string, ahead int, file func() fs.InodeEmbedder) error {
 	sec := time.Second
 	opts := &fs.Options{AttrTimeout: &sec, EntryTimeout: &sec}
@@ -77,13 +78,13 @@ var (
 	_ fs.NodeFsyncer   = (*memFile)(nil)
 )
 
-// Getattr tells the size.
+// Getattr reports the size.
 func (f *memFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
 	out.Mode, out.Size = fuse.S_IFREG|0o644, fileSize
 	return 0
 }
 
-// Open has nothing to do.
+// Open does nothing.
 func (f *memFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	return nil, 0, 0
 }
@@ -99,5 +100,5 @@ func (f *memFile) Write(_ context.Context, _ fs.FileHandle, data []byte, _ int64
 	return uint32(copy(f.memory, data)), 0
 }
 
-// Fsync has nothing to do.
+// Fsync does nothing.
 func (f *memFile) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno { return 0 }

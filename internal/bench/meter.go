@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// samples is how often memory is looked at while a client runs.
+// samples is how often memory is sampled while a client runs.
 const samples = 20
 
 // A meter watches the memory of a server.
@@ -14,7 +14,7 @@ type meter struct {
 	seen series
 }
 
-// watch looks at the memory of s until the function that it returns is called.
+// watch samples the memory of s until the returned function is called.
 func (m *meter) watch(s *server, d time.Duration) (stop func()) {
 	end := make(chan struct{})
 	var all sync.WaitGroup
@@ -39,8 +39,8 @@ func (m *meter) watch(s *server, d time.Duration) (stop func()) {
 	}
 }
 
-// last returns the median, in bytes, of what was seen while the client did
-// nothing but wait for its end.
+// last returns the median, in bytes, of the samples during the client's final
+// wait.
 func (m *meter) last() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// Where in memory mounts are: memfs and tcpfs are limits, ours the export's.
+// Names of mount points: memfs and tcpfs are limits, ours the export's.
 const (
 	memPoint  = "memfs"
 	tcpPoint  = "tcpfs"
 	oursPoint = "mount"
 )
 
-// mounted returns the mount point of that name, mounted if need be.
+// mounted returns the mount point of that name. It mounts the file system if
+// necessary.
 func (w *world) mounted(name string, mount func(point string) error) (string, error) {
 	if point := w.mounts[name]; point != "" {
 		return point, nil
@@ -32,10 +33,10 @@ func (w *world) mounted(name string, mount func(point string) error) (string, er
 	return point, nil
 }
 
-// memFS returns where memfs is mounted.
+// memFS returns the mount point of memfs.
 func (w *world) memFS() (string, error) { return w.limitFS(memPoint) }
 
-// tcpFS returns where tcpfs is mounted.
+// tcpFS returns the mount point of tcpfs.
 func (w *world) tcpFS() (string, error) {
 	s, err := w.tcpServer(anyCPU)
 	if err != nil {
@@ -44,7 +45,7 @@ func (w *world) tcpFS() (string, error) {
 	return w.limitFS(tcpPoint, s.addr)
 }
 
-// limitFS returns where a role of this program has mounted a file system.
+// limitFS returns the mount point of a role of this program.
 func (w *world) limitFS(role string, args ...string) (string, error) {
 	return w.mounted(role, func(point string) error {
 		s, err := startServer(w.ctx, anyCPU, "at", w.self, append([]string{roleWord, role, point}, args...)...)
@@ -55,7 +56,7 @@ func (w *world) limitFS(role string, args ...string) (string, error) {
 	})
 }
 
-// mount returns where mountrdma has mounted the export.
+// mount returns mountrdma's mount point of the export.
 func (w *world) mount() (string, error) {
 	s, err := w.nfsrdmad(anyCPU)
 	if err != nil {
@@ -64,7 +65,7 @@ func (w *world) mount() (string, error) {
 	return w.mountOf(oursPoint, s)
 }
 
-// mountOf returns where mountrdma has mounted the export of a server, with options.
+// mountOf returns mountrdma's mount point of a server's export, with options.
 func (w *world) mountOf(name string, s *server, options ...string) (string, error) {
 	return w.mounted(name, func(point string) error {
 		host, port, err := net.SplitHostPort(s.addr)

@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// anyCPU leaves a process where the kernel wants it.
+// anyCPU lets the kernel choose the CPU.
 const anyCPU = -1
 
 // stopTime is how long a server may take to end.
 const stopTime = 10 * time.Second
 
-// A server is a process that has said that it is ready.
+// A server is a process that has printed its ready line.
 type server struct {
 	cmd  *exec.Cmd
 	addr string
@@ -53,7 +53,7 @@ func startOn(cpu int, cmd *exec.Cmd) error {
 }
 
 // startServer starts a server and waits for its line that begins with "ready",
-// where word=ADDRESS tells where it is.
+// in which word=ADDRESS gives its address.
 func startServer(ctx context.Context, cpu int, word, name string, args ...string) (*server, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
@@ -91,23 +91,23 @@ func (s *server) stop() {
 	_ = s.cmd.Wait()
 }
 
-// clockTick is what /proc counts CPU time in: USER_HZ, 100 everywhere.
+// clockTick is /proc's unit of CPU time: USER_HZ, 100 everywhere.
 const clockTick = 0.01
 
-// cpu returns the seconds that the server has used.
+// cpu returns the server's CPU seconds.
 func (s *server) cpu() float64 {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(stat), ") ") // behind the name, which may hold anything
+	_, rest, _ := strings.Cut(string(stat), ") ") // after the name, which may contain anything
 	f := strings.Fields(rest)
 	user, _ := strconv.ParseFloat(f[11], 64)
 	system, _ := strconv.ParseFloat(f[12], 64)
 	return (user + system) * clockTick
 }
 
-// memory returns the bytes that the server has resident.
+// memory returns the server's resident bytes.
 func (s *server) memory() float64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
@@ -122,8 +122,8 @@ func (s *server) memory() float64 {
 	return 0
 }
 
-// client runs a client of s, if any, to its end, and reads the result that it
-// prints.
+// client runs a client of s, if any, to its end, and parses the result that the
+// client prints.
 func client(ctx context.Context, s *server, cpu int, name string, args ...string) (*result, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, errs bytes.Buffer

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Connections of the limits are not paced, as those of package iwarp within a host
-// are not: where the host's own choice is BBR, it holds back what comes in bursts,
-// and even a stream. So their sockets have Reno before they are connected, for one
-// that has had BBR once goes on to be paced.
+// Connections of the limits are not paced, just as those of package iwarp
+// within a host. If the host's own choice is BBR, it delays bursts, and even a
+// stream. The sockets therefore get Reno before they are connected: a socket
+// that has once had BBR remains paced.
 
-// listen listens on loopback. What it accepts inherits Reno.
+// listen listens on loopback. Accepted connections inherit Reno.
 func listen() (net.Listener, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,7 +36,7 @@ func dial(addr string) (net.Conn, error) {
 	return d.Dial("tcp", addr)
 }
 
-// reno is for net.Dialer.
+// reno sets Reno, for net.Dialer.
 func reno(_, _ string, c syscall.RawConn) error {
 	var err error
 	cerr := c.Control(func(fd uintptr) {

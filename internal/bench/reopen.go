@@ -13,14 +13,14 @@ import (
 // page is how much of a file a reopener reads, in bytes.
 const page = 4096
 
-// openers is how many open the files at the same time for the first time: their
-// server may be far away.
+// openers is how many goroutines open the files for the first time, because
+// their server may be far away.
 const openers = 32
 
-// reopener opens files that have been opened before, asks for their attributes,
-// reads a page and closes them, one after the other, again and again. Its arguments
-// are the directory, how many files are in it, and for how long; with no time, it
-// opens each once.
+// reopener opens files again, one after the other and repeatedly: it gets the
+// attributes, reads a page and closes the file. Its arguments are the
+// directory, the number of files in it, and the time; without a time, it opens
+// each file once.
 func reopener(args []string) error {
 	files, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -66,7 +66,8 @@ func openAll(files int, name func(int) string) error {
 	return errors.Join(errs...)
 }
 
-// reopen uses system calls alone: package os would ask whether the file can be polled.
+// reopen uses system calls alone: package os would check whether the file can
+// be polled.
 func reopen(name string, b []byte) error {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // roleWord is the first argument of a process that plays a role.
 const roleWord = "as"
 
-// play is what a process does that this one has started.
+// play runs the role of a process that this program has started.
 func play(role string, args []string) error {
 	f, ok := map[string]func(args []string) error{
 		"tcpserver": tcpServer, "tcpclient": tcpClient, "memfs": memFS, "tcpfs": tcpFS, "reader": reader, "writer": writer, "lister": lister,
@@ -25,7 +25,7 @@ func play(role string, args []string) error {
 	return f(args)
 }
 
-// A clock measures operations, one after the other, until the time is over.
+// A clock measures consecutive operations until the time is over.
 type clock struct {
 	start, end time.Time
 	cpu        time.Duration
@@ -40,7 +40,7 @@ func startClock(word string) (*clock, error) {
 	return &clock{start: now, then: now, end: now.Add(d), cpu: cpuTime()}, err
 }
 
-// tick notes an operation of n bytes, and reports whether there is time for more.
+// tick records an operation of n bytes, and reports whether time is left.
 func (c *clock) tick(n int) bool {
 	now := time.Now()
 	c.took = append(c.took, now.Sub(c.then))
@@ -49,7 +49,7 @@ func (c *clock) tick(n int) bool {
 	return now.Before(c.end)
 }
 
-// pause does something that is not measured.
+// pause runs do without measuring it.
 func (c *clock) pause(do func() error) error {
 	began := time.Now()
 	err := do()
@@ -68,7 +68,7 @@ func (c *clock) print() error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// cpuTime returns what this process has used.
+// cpuTime returns the CPU time of this process.
 func cpuTime() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -2,14 +2,14 @@ package main
 
 import "runtime"
 
-// A row compares ours with a limit, or with another of ours.
+// A row compares ours with a limit, or with another variant of ours.
 type row struct {
-	name    string // what is measured
-	against string // with what it is compared; "": nothing
+	name    string // the measured quantity
+	against string // the comparison's name; "": nothing
 	ours    side
 	limit   side
 	views   []view
-	cpus    int // that it needs
+	cpus    int // the number of CPUs that it needs
 
 	turns   int
 	results [2][]*result // of ours, of the limit
@@ -18,18 +18,17 @@ type row struct {
 // A side of a row measures one thing once.
 type side func(*world) (*result, error)
 
-// A view is what of the results is compared.
+// A view is a compared quantity of the results.
 type view struct {
-	what string // beside the row's name
+	what string // added to the row's name
 	unit string
 	of   func(*result) float64
 	goal goal
 }
 
-// A goal is what a ratio, or where there is nothing to compare with a value, has
-// to be.
+// A goal is the bound of a ratio or, without a comparison, of a value.
 type goal struct {
-	most  bool // at most, or else at least,
+	most  bool // at most, otherwise at least,
 	bound float64
 }
 
@@ -41,7 +40,7 @@ func (g goal) met(x float64) bool {
 	return g.bound == 0 || g.most && x <= g.bound || !g.most && x >= g.bound
 }
 
-// measure adds one result of each side. The side that goes first changes.
+// measure adds one result of each side. The order of the sides alternates.
 func (r *row) measure(w *world) error {
 	sides := [2]side{r.ours, r.limit}
 	for i := range sides {
@@ -59,7 +58,7 @@ func (r *row) measure(w *world) error {
 	return nil
 }
 
-// series returns what a view shows of ours and of the limit.
+// series returns a view's values of ours and of the limit.
 func (r *row) series(v *view) (ours, limit series) {
 	for _, res := range r.results[0] {
 		ours = append(ours, v.of(res))
@@ -70,11 +69,11 @@ func (r *row) series(v *view) (ours, limit series) {
 	return ours, limit
 }
 
-// possible reports whether this machine has what the row needs.
+// possible reports whether this machine has enough CPUs for the row.
 func (r *row) possible() bool { return r.cpus <= runtime.NumCPU() }
 
-// A result is what one run of one side has measured. Its JSON is what mountrdma
-// bench prints; the roles print the same.
+// A result is the measurement of one run of one side. Its JSON form is the
+// output of mountrdma bench; the roles print the same.
 type result struct {
 	Seconds float64 `json:"seconds"`
 	Bytes   float64 `json:"bytes"`
@@ -86,11 +85,11 @@ type result struct {
 	Client float64 `json:"client_cpu_s"`
 
 	Server float64 `json:"-"` // seconds of CPU, of the server
-	Memory float64 `json:"-"` // bytes that the server has resident
-	Calls  float64 `json:"-"` // of any program, that the server has got
+	Memory float64 `json:"-"` // resident bytes of the server
+	Calls  float64 `json:"-"` // answered by the server, of any program
 }
 
-// What rows compare.
+// The compared quantities.
 func rate(r *result) float64    { return r.Bytes / r.Seconds / 1e9 } // GB/s
 func calls(r *result) float64   { return r.Ops / r.Seconds / 1e3 }   // thousands a second
 func p50(r *result) float64     { return r.Latency.P50 }             // microseconds

@@ -2,7 +2,7 @@ package main
 
 import "time"
 
-// rows returns all that is measured.
+// rows returns all measurements.
 func rows() []*row {
 	mapped := tcp(free, "mapped")
 	read := bench(free, "big", "read", "1MiB", 16)
@@ -137,7 +137,7 @@ func rows() []*row {
 	}
 }
 
-// noDelegations is the option of mounts that ask for none.
+// noDelegations is the mount option against delegations.
 const noDelegations = "nodeleg"
 
 // reopens compares opens with delegations and without.
@@ -148,7 +148,7 @@ func reopens(name string, away time.Duration) *row {
 	}
 }
 
-// repeats compares doing a job again with delegations and without.
+// repeats compares repeating a job with delegations and without.
 func repeats(name string, j *job, away time.Duration) *row {
 	return &row{
 		name: name, against: "without delegations", ours: again(j, away), limit: again(j, away, noDelegations),

@@ -19,7 +19,7 @@ var (
 	across   = place{0, 1}
 )
 
-// tcp is raw TCP: what a tcpClient can do.
+// tcp is raw TCP: the performance of a tcpClient.
 func tcp(at place, what string) side {
 	return func(w *world) (*result, error) {
 		s, err := w.tcpServer(at.server)
@@ -30,7 +30,7 @@ func tcp(at place, what string) side {
 	}
 }
 
-// bench is mountrdma bench, with flags of it. What is for the server too goes to
+// bench is mountrdma bench, with flags. Flags that concern the server too go to
 // both ends.
 func bench(at place, file, op, size string, depth int, flags ...string) side {
 	return func(w *world) (*result, error) {
@@ -49,7 +49,7 @@ func bench(at place, file, op, size string, depth int, flags ...string) side {
 	}
 }
 
-// local is a role with something exported, used where it is.
+// local is a role that uses exported files locally.
 func local(role, name string) side {
 	return func(w *world) (*result, error) {
 		return w.role(nil, anyCPU, role, w.path(name), w.o.time.String())
@@ -75,8 +75,8 @@ func ofPoint(mount func(*world) (string, error), role, file, how string) side {
 	}
 }
 
-// reopened is opening again what a mount has cached, with these options of it. The
-// server is so far away, and no process but it changes the files.
+// reopened opens files again that a mount with these options has cached. The
+// server is away, and only the server's own process changes the files.
 func reopened(away time.Duration, options ...string) side {
 	const pages = "pages"
 	return func(w *world) (*result, error) {
@@ -94,8 +94,8 @@ func reopened(away time.Duration, options ...string) side {
 	}
 }
 
-// again is doing a job for the second time, when the mount does not go by what it
-// has seen the first time unless it knows that it is still so.
+// again does a job for the second time. The mount may use cached state only if
+// it knows that the state is still valid.
 func again(j *job, away time.Duration, options ...string) side {
 	return func(w *world) (*result, error) {
 		dir, err := w.job(j)
@@ -119,8 +119,8 @@ func again(j *job, away time.Duration, options ...string) side {
 	}
 }
 
-// exclusive returns where mountrdma has mounted an export that nothing but the server
-// changes, with these options, so far away.
+// exclusive returns mountrdma's mount point, with these options, of an export
+// that only the server changes, with the delay away.
 func (w *world) exclusive(away time.Duration, options []string) (string, error) {
 	s, err := w.nfsrdmad(anyCPU, "--exclusive", "--control", w.control())
 	if err != nil {
@@ -133,10 +133,10 @@ func (w *world) exclusive(away time.Duration, options []string) (string, error) 
 	return w.mountOf(fmt.Sprintf("exclusive-%v-%s", away, strings.Join(options, "-")), at, options...)
 }
 
-// control is the socket of that server.
+// control returns the path of that server's socket.
 func (w *world) control() string { return filepath.Join(w.dir, "control") }
 
-// counted adds to a result the calls that the server got meanwhile.
+// counted adds to a result the calls that the server got during run.
 func (w *world) counted(run func() (*result, error)) (*result, error) {
 	before, err := w.calls()
 	if err != nil {
@@ -150,7 +150,7 @@ func (w *world) counted(run func() (*result, error)) (*result, error) {
 	return r, err
 }
 
-// calls returns how many calls the server of exclusive has answered.
+// calls returns the number of calls that the server of exclusive has answered.
 func (w *world) calls() (float64, error) {
 	out, err := exec.CommandContext(w.ctx, w.program("nfsrdmad"), "status", "--json", "--control", w.control()).Output()
 	if err != nil {
@@ -169,11 +169,10 @@ func (w *world) calls() (float64, error) {
 	return sum, nil
 }
 
-// idle is what n connections cost the server on which nothing happens, beside one
-// on which something does.
+// idle returns the server's cost of n idle connections, beside a busy one.
 func idle(n int) side {
 	return func(w *world) (*result, error) {
-		s, err := w.nfsrdmad(anyCPU, "--log-level=warn") // one that did nothing else
+		s, err := w.nfsrdmad(anyCPU, "--log-level=warn") // a fresh server
 		if err != nil {
 			return nil, err
 		}

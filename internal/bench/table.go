@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// table is the rows in Markdown: least, median and greatest of the rounds.
+// table returns the rows in Markdown: least, median and greatest of the rounds.
 func table(rows []*row) string {
 	var b strings.Builder
 	b.WriteString("| what | against | unit | ours: min / median / max | limit: min / median / max | ratio: min / median / max | goal |\n")
@@ -25,7 +25,7 @@ func table(rows []*row) string {
 	return b.String()
 }
 
-// line is what a view shows.
+// line returns the table's line of a view.
 func (r *row) line(v *view) string {
 	ours, limit := r.series(v)
 	ratios := ours.ratios(limit)
@@ -40,7 +40,7 @@ func (r *row) line(v *view) string {
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |\n", what, r.against, v.unit, show(ours), show(limit), show(ratios), v.goal.verdict(judged.median()))
 }
 
-// show is the spread of a series, with three digits.
+// show returns the spread of a series, with three digits.
 func show(s series) string {
 	if len(s) == 0 {
 		return ""
@@ -57,7 +57,7 @@ func digits(x float64) string {
 	return fmt.Sprintf("%.*f", places, x)
 }
 
-// verdict says what the goal is, and whether x reaches it.
+// verdict returns the goal, and whether x reaches it.
 func (g goal) verdict(x float64) string {
 	if g.bound == 0 {
 		return ""
@@ -72,7 +72,8 @@ func (g goal) verdict(x float64) string {
 	return word + fmt.Sprint(g.bound) + end
 }
 
-// setting says where and how the rows were measured.
+// setting returns the machine, the software and the conditions of the
+// measurement.
 func setting(o *options) string {
 	return fmt.Sprintf("%d rounds of %v; %d × %s; Linux %s; %s; %s; %s.\n", o.rounds, o.time, runtime.NumCPU(), processor(),
 		output("uname", "-r"), runtime.Version(), output("git", "describe", "--always", "--dirty"), time.Now().Format(time.DateOnly))
@@ -96,7 +97,7 @@ func output(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The table stands between these in a document.
+// The markers around the table in a document.
 const (
 	begin = "<!-- make bench: begin -->\n"
 	end   = "<!-- make bench: end -->\n"
@@ -116,7 +117,7 @@ func replace(name, text string) error {
 	return os.WriteFile(name, []byte(head+begin+"\n"+text+"\n"+end+tail), 0o644)
 }
 
-// printGo prints what was measured of ours in the format of Go's benchmarks.
+// printGo prints the measurements of ours in the format of Go's benchmarks.
 func printGo(to io.Writer, rows []*row) error {
 	clean := strings.NewReplacer(" ", "_", ",", "")
 	fmt.Fprintln(to, "pkg: github.com/nfsrdma/nfsrdma/internal/bench")
@@ -134,7 +135,7 @@ func printGo(to io.Writer, rows []*row) error {
 	return nil
 }
 
-// A series is what the rounds measured.
+// A series is the measurements of the rounds.
 type series []float64
 
 // spread returns the least, the middle and the greatest of a series.

@@ -10,16 +10,17 @@ import (
 	"sync"
 )
 
-// pingSize is a request of a ping-pong, in bytes: a call with a file handle.
+// pingSize is the size of a ping-pong's request, in bytes: a call with a file
+// handle.
 const pingSize = 128
 
-// depth is how many blocks a stream is read into alternately: what a client with so
-// many calls under way has.
+// depth is the number of blocks that a stream is read into alternately, as by a
+// client with that many calls under way.
 const depth = 16
 
-// tcpClient uses a tcpServer. Its arguments are the server's address, what to do
-// (hot, mapped, mapped*N on N connections at once, or the bytes of a ping-pong's
-// replies), and for how long.
+// tcpClient uses a tcpServer. Its arguments are the server's address, the test
+// (hot, mapped, mapped*N on N connections at once, or the bytes of a
+// ping-pong's replies), and the time.
 func tcpClient(args []string) error {
 	if n, ok := strings.CutPrefix(args[1], "mapped*"); ok {
 		n, err := strconv.ParseUint(n, 10, 16)
@@ -53,7 +54,7 @@ func tcpClient(args []string) error {
 // stream reads blocks.
 func stream(c net.Conn, d string) error {
 	into := make([]byte, depth*block)
-	if _, err := io.ReadFull(c, into); err != nil { // the buffers are there, and the stream runs
+	if _, err := io.ReadFull(c, into); err != nil { // the buffers are mapped, and the stream runs
 		return err
 	}
 	k, err := startClock(d)
@@ -70,8 +71,8 @@ func stream(c net.Conn, d string) error {
 	}
 }
 
-// streams reads blocks on n connections, each into one of its own: what a client
-// has with one call under way on each.
+// streams reads blocks on n connections, with one block for each, as a client
+// with one call under way on each connection.
 func streams(addr string, n int, d string) error {
 	into := make([]byte, n*block)
 	conns := make([]net.Conn, n)
@@ -84,7 +85,7 @@ func streams(addr string, n int, d string) error {
 		if err := binary.Write(c, binary.BigEndian, ask{What: askMapped}); err != nil {
 			return err
 		}
-		if _, err := io.ReadFull(c, into[i*block:][:block]); err != nil { // it runs
+		if _, err := io.ReadFull(c, into[i*block:][:block]); err != nil { // the stream runs
 			return err
 		}
 		conns[i] = c

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// farAhead is how far the kernel reads ahead in a mount of ours, in bytes.
+// farAhead is the kernel's read-ahead in a mount of ours, in bytes.
 const farAhead = 8 << 20
 
-// tcpFS is memFS with the bytes at a tcpServer: what a mount could be if there
-// were no protocol. Its arguments are where, and the server's address. Who reads
-// sends an offset and waits in the kernel for the bytes; what is written is sent,
-// and only fsync waits for an answer.
+// tcpFS is memFS with the bytes at a tcpServer: the limit of a mount without a
+// protocol. Its arguments are the mount point and the server's address. A read
+// sends an offset and waits in the kernel for the bytes. A write only sends;
+// only fsync waits for an answer.
 func tcpFS(args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("not a mount point and an address: %q", args)
@@ -27,7 +27,7 @@ func tcpFS(args []string) error {
 	return serveFS(args[0], farAhead, func() fs.InodeEmbedder { return &tcpFile{addr: args[1]} })
 }
 
-// readFarther has the kernel read so many bytes ahead, whatever it allowed.
+// readFarther sets the kernel's read-ahead in bytes, beyond the usual limit.
 func readFarther(point string, octets int) error {
 	var st unix.Stat_t
 	if err := unix.Stat(point, &st); err != nil {
@@ -53,7 +53,7 @@ var (
 	_ fs.NodeFsyncer = (*tcpFile)(nil)
 )
 
-// Read asks for bytes, by a connection of its own while others do.
+// Read asks for bytes; concurrent reads use separate connections.
 func (f *tcpFile) Read(_ context.Context, _ fs.FileHandle, into []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	into = into[:min(int64(len(into)), max(fileSize-off, 0))]
 	c, err := f.reader()
@@ -92,7 +92,7 @@ func (f *tcpFile) Write(_ context.Context, _ fs.FileHandle, data []byte, off int
 	return uint32(len(data)), fs.ToErrno(err)
 }
 
-// put sends bytes by the connection for them.
+// put sends bytes on the connection for writes.
 func (f *tcpFile) put(data []byte, off int64) (err error) {
 	if f.out == nil {
 		if f.out, err = dialBlocking(f.addr, askStore); err != nil {
@@ -102,7 +102,7 @@ func (f *tcpFile) put(data []byte, off int64) (err error) {
 	return f.out.send(off, data, true)
 }
 
-// Fsync waits until all is there.
+// Fsync waits until the server has all bytes.
 func (f *tcpFile) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// block is what is written and read at once in streams, in bytes.
+// block is the bytes of one read or write in streams.
 const block = 1 << 20
 
-// What a client of tcpServer asks for with its first bytes.
+// Requests in the first bytes of a tcpServer's client.
 const (
 	askHot    = iota // a stream from one buffer of a block
 	askMapped        // a stream of a file from its mapping, over and over
-	askPong          // for each 128 bytes an answer of so many
-	askBlocks        // for each span these bytes of the file
-	askStore         // takes spans with their bytes for another file; one of none asks for a byte
+	askPong          // for each 128 bytes, a reply of the given length
+	askBlocks        // for each span, these bytes of the file
+	askStore         // takes spans with their bytes for another file; an empty span asks for a byte
 )
 
 // ask is the first message of a client.
 type ask struct{ What, Reply uint32 }
 
-// tcpServer is raw TCP: as fast as two processes can exchange bytes here. Its
-// arguments are a file to send and one to write over.
+// tcpServer is raw TCP: the highest speed between two processes here. Its
+// arguments are a file to send and a file to overwrite.
 func tcpServer(args []string) error {
 	l, err := listen()
 	if err != nil {
@@ -42,7 +42,7 @@ func tcpServer(args []string) error {
 		if err != nil {
 			return err
 		}
-		go func() { // ends when the client hangs up
+		go func() { // ends when the client closes the connection
 			defer c.Close()
 			var a ask
 			if binary.Read(c, binary.BigEndian, &a) == nil {
@@ -95,7 +95,7 @@ func serveTCP(c net.Conn, a *ask, file []byte, over string) {
 	}
 }
 
-// sendBlocks answers those who read from tcpFS.
+// sendBlocks answers reads of tcpFS.
 func sendBlocks(nc net.Conn, file []byte) {
 	c, err := newBlocking(nc)
 	if err != nil {
@@ -114,7 +114,7 @@ func sendBlocks(nc net.Conn, file []byte) {
 	}
 }
 
-// store takes what is written to tcpFS.
+// store takes writes of tcpFS.
 func store(nc net.Conn, name string) {
 	c, err := newBlocking(nc)
 	if err != nil {

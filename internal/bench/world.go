@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// What is exported.
-const fileSize = 1 << 30 // bytes, of big and of over
+// The exported files.
+const fileSize = 1 << 30 // bytes, of big and over
 
-// A directory has so many files, of so many bytes.
+// A directory has files files of size bytes.
 type directory struct{ files, size int }
 
 var directories = map[string]directory{"few": {100, 1 << 10}, "small": {10_000, 1 << 10}, "pages": {10_000, page}}
@@ -24,8 +24,8 @@ func fileName(i int) string { return fmt.Sprintf("f%05d", i) }
 // exportName is the export with the data.
 const exportName = "/e"
 
-// A world is what rows are measured in: data, and servers, each started when it is
-// first needed and kept for all rounds.
+// A world is the environment of the rows: data and servers. Each server starts
+// when first needed, and runs for all rounds.
 type world struct {
 	ctx  context.Context
 	o    *options
@@ -68,7 +68,7 @@ func (w *world) close() {
 
 func (w *world) program(name string) string { return filepath.Join(w.o.bin, name) }
 
-// path returns the path of something exported.
+// path returns the path of an exported file.
 func (w *world) path(name ...string) string {
 	return filepath.Join(append([]string{w.dir, "data"}, name...)...)
 }
@@ -107,7 +107,7 @@ func (w *world) fill() error {
 	return nil
 }
 
-// server returns the server of that name, started if need be.
+// server returns the server of that name. It starts the server if necessary.
 func (w *world) server(name string, start func() (*server, error)) (*server, error) {
 	if s := w.servers[name]; s != nil {
 		return s, nil
@@ -136,7 +136,8 @@ func (w *world) tcpServer(cpu int) (*server, error) {
 	})
 }
 
-// delayer returns where s is, farther away by a round trip; 0: s itself.
+// delayer returns a server that is s, farther away by a round trip; 0: s
+// itself.
 func (w *world) delayer(s *server, away time.Duration) (*server, error) {
 	if away == 0 {
 		return s, nil
@@ -146,7 +147,7 @@ func (w *world) delayer(s *server, away time.Duration) (*server, error) {
 	})
 }
 
-// url names something exported on a server.
+// url returns the URL of an exported file on a server.
 func url(s *server, name string) string { return "nfs://" + s.addr + exportName + "/" + name }
 
 // role runs a role of this program to its end.

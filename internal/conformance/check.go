@@ -7,22 +7,22 @@ import (
 	"slices"
 )
 
-// The files that are compared, from the module's root.
+// The compared files, relative to the module's root.
 const (
 	requirementsFile = "docs/requirements.tsv"
 	tableFile        = "docs/conformance.md"
 )
 
-// A Result counts the rows that were checked, and lists what is wrong, each in
-// a sentence that names the place.
+// A Result counts the checked rows, and lists the faults, each as a sentence
+// that names the place.
 type Result struct {
 	Rows, Tested, NA int
 	Faults           []string
 }
 
-// Check compares the files below the module's root fsys. With doc, "R5041" for
-// example, it looks at the rows of that document alone. The error says that
-// something could not be read.
+// Check compares the files below the module's root fsys. If doc is set, "R5041"
+// for example, Check examines only the rows of that document. The error reports
+// a failure to read.
 func Check(fsys fs.FS, doc string) (Result, error) {
 	var res Result
 	var text [2]string
@@ -73,7 +73,7 @@ func (res *Result) count(r row) {
 	}
 }
 
-// compare holds that the rows are those of the requirements, in their order.
+// compare checks that the rows are those of the requirements, in their order.
 func (res *Result) compare(reqs []requirement, rows []row) {
 	place := make(map[string]int)
 	for i, r := range reqs {
@@ -108,11 +108,11 @@ type checker struct {
 	dirs map[string]*testPackage
 }
 
-// isName takes a test's name apart: directory, function and, perhaps, subtest.
+// isName splits a test's name: directory, function and, perhaps, subtest.
 var isName = regexp.MustCompile(`^([\w./-]*?[\w-])\.((?:Test|Fuzz|Example|Benchmark)\w*)(?:/(.+))?$`)
 
-// shows tells what is wrong with the claim that the test shows the requirement
-// id; empty: nothing.
+// shows returns the fault in the claim that the test shows the requirement id,
+// or "".
 func (c *checker) shows(test, id string) (fault string, err error) {
 	m := isName.FindStringSubmatch(test)
 	if m == nil {
@@ -157,8 +157,8 @@ func (c *checker) read(dir string) (*testPackage, error) {
 
 var ids = regexp.MustCompile(`\b[A-Z][A-Z0-9]+(?:-[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*)+`)
 
-// contains reports whether id stands in the text, whole: R5041-4.1-1 is not in
-// R5041-4.1-10.
+// contains reports whether the text contains id as a whole word: R5041-4.1-1 is
+// not in R5041-4.1-10.
 func contains(text, id string) bool {
 	return slices.Contains(ids.FindAllString(text, -1), id)
 }

@@ -9,7 +9,7 @@ import (
 // a standard, in our own words.
 type requirement struct {
 	id    string // document, section, running number: "R5041-4.1-8"
-	level string // MUST, SHOULD and so on; "rule" where there is no keyword
+	level string // MUST, SHOULD and so on; "rule" if there is no keyword
 	who   string // sender, receiver or both
 	text  string
 }
@@ -20,9 +20,9 @@ func document(id string) string {
 	return doc
 }
 
-// parseRequirements reads the lines of a requirements file, and what is wrong
-// with it. Fields are parted by tabs; the first line names them. The text comes
-// last and takes all that is left of the line.
+// parseRequirements reads the lines of a requirements file, and returns the
+// faults in it. Tabs separate fields; the first line names the fields. The text
+// is last and takes the rest of the line.
 func parseRequirements(file string) (reqs []requirement, faults []string) {
 	seen := make(map[string]bool)
 	n := 0

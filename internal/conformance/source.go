@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A testPackage is what the test files of a directory declare, whatever their
+// A testPackage is the declarations in the test files of a directory, under any
 // build tags.
 type testPackage struct {
 	decls   map[string][]decl // functions, variables, constants and types, by name
@@ -54,8 +54,8 @@ func parseDir(fsys fs.FS, dir string) (*testPackage, error) {
 	return p, nil
 }
 
-// add enters what d declares. A declaration of one thing stands for it with the
-// comment above; in a group each stands for itself.
+// add enters the declarations in d. A single declaration includes the comment
+// above d; in a group each has only its own.
 func (p *testPackage) add(f *testFile, d ast.Decl) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -89,8 +89,8 @@ func namesOf(s ast.Spec) []*ast.Ident {
 
 var isTest = regexp.MustCompile(`^(Test|Fuzz|Example|Benchmark)`)
 
-// used returns the declaration of the test and those of the package's tests
-// that it uses, directly or through others: its tables and helpers.
+// used returns the declaration of the test and the declarations of the
+// package's tests that it uses, directly or indirectly: its tables and helpers.
 func (p *testPackage) used(test string) []decl {
 	all := p.decls[test]
 	met := map[ast.Node]bool{all[0].node: true}
@@ -122,8 +122,8 @@ func (p *testPackage) used(test string) []decl {
 	return all
 }
 
-// source is the text of the declaration, with the comment above it and the
-// rest of its last line, where a comment may stand.
+// source returns the text of the declaration, with the comment above it and the
+// rest of its last line, which may be a comment.
 func (d decl) source() string {
 	from := d.node.Pos()
 	if doc := docOf(d.node); doc != nil {

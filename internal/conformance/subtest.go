@@ -8,8 +8,8 @@ import (
 )
 
 // subtest returns the source of the subtest of that name among the
-// declarations: the table's rows or the calls of Run that the name stands in.
-// ok is false where there is none.
+// declarations: the table's rows or the calls of Run that contain the name. ok
+// is false if there is none.
 func subtest(decls []decl, name string) (source string, ok bool) {
 	for _, d := range decls {
 		var stack []ast.Node
@@ -29,7 +29,7 @@ func subtest(decls []decl, name string) (source string, ok bool) {
 	return source, ok
 }
 
-// subtestName is the name that package testing gives to a subtest.
+// subtestName returns the name that package testing gives to a subtest.
 func subtestName(lit *ast.BasicLit) string {
 	s, err := strconv.Unquote(lit.Value)
 	if err != nil {
@@ -38,7 +38,7 @@ func subtestName(lit *ast.BasicLit) string {
 	return strings.Join(strings.Fields(s), "_")
 }
 
-// holder is the innermost row of a table or call around the last node of stack.
+// holder returns the innermost table row or call around the last node of stack.
 func holder(stack []ast.Node) ast.Node {
 	for i := len(stack) - 1; i >= 0; i-- {
 		switch n := stack[i].(type) {

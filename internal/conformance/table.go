@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// notApplicable stands in place of a test. The note then gives the reason.
+// notApplicable takes the place of a test. The note then gives the reason.
 const notApplicable = "n/a"
 
-// A row of docs/conformance.md says which tests show a requirement.
+// A row of docs/conformance.md names the tests that show a requirement.
 type row struct {
 	line  int
 	id    string
@@ -21,9 +21,9 @@ type row struct {
 // first cell is an id. Heads of tables and prose have none.
 var isRow = regexp.MustCompile(`^\| *[A-Z][A-Z0-9]+-[^ |]+ *\|`)
 
-// parseTable reads the rows, in their order, and what is wrong with them. Tests
-// in a cell are parted by commas; backticks around them are free. A \| is a
-// vertical bar in a cell.
+// parseTable reads the rows, in their order, and returns the faults in them.
+// Commas separate tests in a cell; backticks around a test are optional. A \|
+// is a vertical bar in a cell.
 func parseTable(file string) (rows []row, faults []string) {
 	n := 0
 	for line := range strings.Lines(file) {
@@ -62,8 +62,8 @@ func splitCells(line string) []string {
 	return cells
 }
 
-// isTestName finds the tests of a cell: what stands in backticks, where a name
-// may hold commas, or else what stands between commas.
+// isTestName finds the tests of a cell: text in backticks, which may contain
+// commas, or text between commas.
 var isTestName = regexp.MustCompile("`([^`]+)`|([^`, ]+)")
 
 func splitTests(cell string) (tests []string) {

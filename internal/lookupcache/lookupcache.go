@@ -7,50 +7,50 @@ import (
 	"time"
 )
 
-// A Config is how Answers asks. All fields are set.
+// A Config configures Answers. All fields must be set.
 type Config[Q comparable, A any] struct {
-	// Ask asks the service, until ctx ends. none says that it knows of
-	// nothing there.
+	// Ask asks the service, until ctx ends. none means that the service knows
+	// no answer.
 	Ask func(ctx context.Context, q Q) (a A, none bool, err error)
 
-	// Failed is told of errors of Ask.
+	// Failed gets the errors of Ask.
 	Failed func(q Q, err error)
 
 	Limits
 }
 
-// Limits bound what questions cost, and how old answers are.
+// Limits bound the cost of questions and the age of answers.
 type Limits struct {
 	Time   time.Duration // of one question
-	AtOnce int           // questions that are out
-	Kept   int           // answers that are kept
+	AtOnce int           // outstanding questions
+	Kept   int           // kept answers
 
-	Fresh time.Duration // for so long an answer stands,
-	None  time.Duration // and one that there is nothing
-	Fail  time.Duration // for so long nobody asks again after an error
-	Stale time.Duration // so old an answer is used while it is asked for again
+	Fresh time.Duration // how long an answer is fresh
+	None  time.Duration // how long the answer none is fresh
+	Fail  time.Duration // the time after an error before asking again
+	Stale time.Duration // the oldest answer that is used while asking again
 }
 
-// Answers are what is known. They may be used by many goroutines at once.
+// Answers are the known answers. Many goroutines may use them at once.
 type Answers[Q comparable, A any] struct {
 	cfg    Config[Q, A]
-	ctx    context.Context // of questions, which go on without those who have asked
+	ctx    context.Context // of questions, which continue after their callers have gone
 	cancel context.CancelFunc
 	asking sync.WaitGroup
 
 	mu     sync.Mutex
 	known  map[Q]*answer[A]
-	out    int // questions
+	out    int // outstanding questions
 	closed bool
 }
 
-// An answer is what is known of a question. It is guarded by the Answers.
+// An answer is the known answer to a question. The Answers guard it.
 type answer[A any] struct {
 	is    A
-	at    time.Time     // when it came; zero: never
-	fresh time.Time     // nobody asks again until then
-	err   error         // of the last time
-	done  chan struct{} // closed when the question that is out has ended; nil: none is
+	at    time.Time     // time of arrival; zero: never
+	fresh time.Time     // not asked again until then
+	err   error         // of the last question
+	done  chan struct{} // closed at the end of the outstanding question; nil: none
 }
 
 // Errors of Of.
@@ -59,14 +59,14 @@ var (
 	ErrClosed = errors.New("nobody is asked any more")
 )
 
-// New returns Answers without any.
+// New returns empty Answers.
 func New[Q comparable, A any](cfg Config[Q, A]) *Answers[Q, A] {
 	r := &Answers[Q, A]{cfg: cfg, known: make(map[Q]*answer[A])}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
-// Close ends all questions and waits for them. None is asked from then on.
+// Close ends all questions and waits for them. No further question starts.
 func (r *Answers[Q, A]) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -75,9 +75,9 @@ func (r *Answers[Q, A]) Close() {
 	r.asking.Wait()
 }
 
-// Of returns the answer to q, the zero A where there is nothing, and waits for it
-// where none can be used. The error is ErrBusy, ErrClosed, the cause of ctx's end,
-// or Ask's.
+// Of returns the answer to q, or the zero A if the service knows none. It waits
+// for an answer if none can be used. The error is ErrBusy, ErrClosed, the cause
+// of ctx's end, or Ask's.
 func (r *Answers[Q, A]) Of(ctx context.Context, q Q) (is A, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *Answers[Q, A]) Of(ctx context.Context, q Q) (is A, err error) {
 	return a.is, nil
 }
 
-// awaitLocked waits for done, without the lock.
+// awaitLocked releases the lock and waits for done.
 func (r *Answers[Q, A]) awaitLocked(ctx context.Context, done <-chan struct{}) error {
 	r.mu.Unlock()
 	defer r.mu.Lock()
@@ -111,8 +111,8 @@ func (r *Answers[Q, A]) awaitLocked(ctx context.Context, done <-chan struct{}) e
 	}
 }
 
-// answerLocked returns the answer to q, perhaps a new one, for which an old one
-// makes room.
+// answerLocked returns the answer to q. It makes a new one if necessary, in
+// place of an old one.
 func (r *Answers[Q, A]) answerLocked(q Q) *answer[A] {
 	a := r.known[q]
 	if a != nil {

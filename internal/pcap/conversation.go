@@ -10,7 +10,7 @@ type Side uint8
 
 // The ends of a Conversation.
 const (
-	Client Side = iota // who connected
+	Client Side = iota // the side that connected
 	Server
 )
 
@@ -45,16 +45,16 @@ func (f *File) Connect(at time.Time, client, server netip.AddrPort) *Conversatio
 }
 
 // Write writes bytes that a side sent as one packet, at most 64 KiB and a few
-// more. What is too long for the length field has 0 there: in IPv4 as have the
-// packets that a network card is to cut, which decoders know, and in IPv6 as a
-// jumbogram.
+// more. The length field of a longer packet is 0. In IPv4, packets for
+// segmentation by a network card look the same, and decoders know them; in IPv6
+// the packet is a jumbogram.
 func (c *Conversation) Write(at time.Time, from Side, octets []byte) {
 	c.segment(at, from, flagPSH|flagACK, octets)
 	c.next[from] += uint32(len(octets))
 }
 
-// Skip leaves out packets of a side in the numbers that IPv4 has a field for
-// (Identification), and not in TCP's: there is no hole.
+// Skip leaves a gap of packets in a side's IPv4 Identification numbers, but not
+// in TCP's sequence numbers: no bytes are missing.
 func (c *Conversation) Skip(from Side, packets int) { c.sent[from] += uint16(packets) }
 
 // segment writes a packet.
@@ -63,7 +63,7 @@ func (c *Conversation) segment(at time.Time, from Side, flags uint8, octets []by
 	tcp := c.appendTCP(make([]byte, 0, tcpLen+optionsLen), from, flags)
 	n := len(tcp) + len(octets)
 	sum := pseudo(src.Addr(), dst.Addr(), n)
-	sum = add(add(sum, tcp), octets) // the header is of an even length
+	sum = add(add(sum, tcp), octets) // the header's length is even
 	be.PutUint16(tcp[16:], ^fold(sum))
 	b := appendEthernet(make([]byte, 0, headersLen), from, src.Addr())
 	b = appendIP(b, src.Addr(), dst.Addr(), c.sent[from], n)

@@ -18,7 +18,7 @@ const (
 	recordLen = 16
 )
 
-// A File is a capture that is being written. Errors stay until Flush.
+// A File is a capture that is being written. Flush returns the first error.
 type File struct {
 	w *bufio.Writer
 }
@@ -37,7 +37,7 @@ func NewFile(w io.Writer) *File {
 	return f
 }
 
-// Flush writes what is buffered, and returns the first error of all writes.
+// Flush writes the buffer, and returns the first error of all writes.
 func (f *File) Flush() error { return f.w.Flush() }
 
 // packet writes a record.
@@ -53,8 +53,8 @@ func (f *File) packet(at time.Time, headers, octets []byte) {
 	}
 }
 
-// Continue returns a writer to w that leaves out the first HeaderLen bytes:
-// behind a file in w, it makes another one a part of it.
+// Continue returns a writer to w that drops the first HeaderLen bytes. Another
+// capture can thus be appended to the capture in w.
 func Continue(w io.Writer) io.Writer { return &tail{w, HeaderLen} }
 
 type tail struct {

@@ -29,7 +29,7 @@ const (
 
 var be = binary.BigEndian
 
-// appendEthernet appends a header with addresses that no card has.
+// appendEthernet appends a header with addresses of no real card.
 func appendEthernet(b []byte, from Side, addr netip.Addr) []byte {
 	b = append(b, 2, 0, 0, 0, 0, byte(1-from), 2, 0, 0, 0, 0, byte(from))
 	if addr.Is4() {
@@ -38,7 +38,7 @@ func appendEthernet(b []byte, from Side, addr netip.Addr) []byte {
 	return be.AppendUint16(b, typeIPv6)
 }
 
-// appendIP appends the header in front of n bytes of TCP.
+// appendIP appends the header for n bytes of TCP.
 func appendIP(b []byte, src, dst netip.Addr, number uint16, n int) []byte {
 	if src.Is4() {
 		return appendIPv4(b, src, dst, number, n)
@@ -70,7 +70,7 @@ func appendIPv4(b []byte, src, dst netip.Addr, number uint16, n int) []byte {
 	return b
 }
 
-// length is what IP's length field says; 0 where the field is too short.
+// length returns the value of IP's length field; 0 if the field is too short.
 func length(n int) uint16 {
 	if n > 0xffff {
 		return 0
@@ -78,7 +78,7 @@ func length(n int) uint16 {
 	return uint16(n)
 }
 
-// appendTCP appends a side's header with no checksum yet.
+// appendTCP appends a side's header without a checksum.
 func (c *Conversation) appendTCP(b []byte, from Side, flags uint8) []byte {
 	ack := uint32(0)
 	if flags&flagACK != 0 {
@@ -94,13 +94,13 @@ func (c *Conversation) appendTCP(b []byte, from Side, flags uint8) []byte {
 	b = be.AppendUint32(b, ack)
 	b = append(b, byte(size/4)<<4, flags, 0xff, 0xff, 0, 0, 0, 0)
 	if flags&flagSYN != 0 {
-		b = append(b, 2, 4, 0xff, 0xff) // the longest segments, and
-		b = append(b, 1, 3, 3, 14)      // windows that nothing fills
+		b = append(b, 2, 4, 0xff, 0xff) // the longest segments
+		b = append(b, 1, 3, 3, 14)      // the largest windows
 	}
 	return b
 }
 
-// pseudo sums up what TCP's checksum takes from IP, with n bytes of TCP.
+// pseudo sums the pseudo-header of TCP's checksum, for n bytes of TCP.
 func pseudo(src, dst netip.Addr, n int) uint64 {
 	sum := add(add(0, src.AsSlice()), dst.AsSlice())
 	return sum + protocolTCP + uint64(n>>16) + uint64(n&0xffff)
@@ -117,7 +117,7 @@ func add(sum uint64, b []byte) uint64 {
 	return sum
 }
 
-// fold makes a sum the one's complement one of 16 bits.
+// fold reduces a sum to a one's complement sum of 16 bits.
 func fold(sum uint64) uint16 {
 	for sum > 0xffff {
 		sum = sum>>16 + sum&0xffff

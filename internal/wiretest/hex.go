@@ -9,7 +9,7 @@ import (
 )
 
 // Hex returns the bytes of the golden file at path, which is relative to the
-// package under test. It fails the test where the file cannot be read or holds
+// package under test. It fails the test if the file cannot be read or contains
 // anything but pairs of digits and comments.
 func Hex(t testing.TB, path string) []byte {
 	t.Helper()
@@ -24,8 +24,8 @@ func Hex(t testing.TB, path string) []byte {
 	return b
 }
 
-// Bytes returns the bytes that text spells in the form of a golden file. It
-// is for the few bytes that read better beside the assertion.
+// Octets returns the bytes that text spells in the form of a golden file. It is
+// for a few bytes that read better beside the assertion.
 func Octets(t testing.TB, text string) []byte {
 	t.Helper()
 	b, err := parse(text)

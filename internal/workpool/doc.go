@@ -1,13 +1,13 @@
-// Package workpool runs tasks on goroutines that stay for the next one, so that a
-// call costs neither a new goroutine nor the growth of a new stack.
+// Package workpool runs tasks on goroutines that it keeps for later tasks, so
+// that a call costs neither a new goroutine nor the growth of a new stack.
 //
 //	Go(task) ─▶ idle worker? ──yes──▶ wakes it ──▶ task.Run ──▶ idle again
-//	                 └──no──▶ new goroutine ────────┘   └─▶ ends, where
+//	                 └──no──▶ new goroutine ────────┘   └─▶ ends, if
 //	                                                        enough are idle
 //
-// A pool does not bound how many tasks run at once and has no queue: a task
-// that waits for another therefore never waits for a place. Bounds belong to
-// those who know what a task costs.
+// A pool does not bound the number of running tasks and has no queue: a task
+// that waits for another task therefore never waits for a place. Callers that
+// know the cost of tasks must set bounds.
 //
-// The package must not know what the tasks do.
+// The package must not know the work of the tasks.
 package workpool

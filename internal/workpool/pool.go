@@ -2,29 +2,29 @@ package workpool
 
 import "sync"
 
-// maxIdle is how many goroutines a pool keeps for later. Some tens of calls
-// from some connections fit in; a goroutine costs a few KiB.
+// maxIdle is how many idle goroutines a pool keeps: enough for some tens of
+// calls from some connections. A goroutine costs a few KiB.
 const maxIdle = 256
 
-// A Task is something to run once. A pointer to a struct that is used again
-// costs no allocation where a function literal would.
+// A Task is work to run once. A pointer to a reused struct costs no allocation,
+// in contrast to a function literal.
 type Task interface{ Run() }
 
 // A Pool runs tasks. The zero value is ready to use.
 type Pool struct {
 	mu     sync.Mutex
-	idle   []*worker // the last is the one whose stack is warm
+	idle   []*worker // the last has the warmest stack
 	closed bool
 	wg     sync.WaitGroup // all workers, idle ones included
 }
 
 // A worker is one goroutine.
 type worker struct {
-	next chan Task // room for one; closed where the worker shall end
+	next chan Task // room for one; closed to end the worker
 }
 
-// Go runs t on a goroutine of the pool and does not wait for it. A task may
-// call it too.
+// Go runs t on a goroutine of the pool and does not wait. A task may call Go
+// too.
 func (p *Pool) Go(t Task) {
 	p.mu.Lock()
 	if last := len(p.idle) - 1; last >= 0 {
@@ -40,9 +40,9 @@ func (p *Pool) Go(t Task) {
 	go p.work(t)
 }
 
-// Close waits until every task has returned, those included that they start
-// meanwhile, and ends the goroutines. Nobody else may call Go any more. It may
-// be called twice.
+// Close waits until every task has returned, including tasks that these start
+// in the meantime, and ends the goroutines. No other goroutine may call Go any
+// more. Close may be called twice.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -67,7 +67,7 @@ func (p *Pool) work(t Task) {
 	}
 }
 
-// park makes w idle, or returns false where it shall end.
+// park makes w idle, or returns false if w must end.
 func (p *Pool) park(w *worker) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,7 +1,7 @@
 // Command check compares docs/conformance.md with docs/requirements.tsv and
-// with the sources of the tests that it names. It prints every fault and a
-// summary. The exit status is 1 where there are faults and 2 where it could not
-// look.
+// with the sources of the tests that the document names. It prints every fault
+// and a summary. The exit status is 1 if there are faults, and 2 if it could
+// not check.
 package main
 
 import (
