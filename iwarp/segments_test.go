@@ -9,7 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// The segments that a raw peer sends.
+// The functions below make the segments that a raw peer sends.
 
 func sendSeg(last bool, msn, mo uint32, payload []byte) []byte {
 	return append(rdmap.AppendUntagged(nil, rdmap.OpSend, last, 0, msn, mo), payload...)
@@ -52,8 +52,8 @@ func fpdu(crc bool, segment []byte) []byte {
 	return mpa.AppendTrailerNoCRC(b, len(segment))
 }
 
-// padded frames a segment with another padding than zeros, and the CRC that
-// goes with it.
+// padded frames a segment with a padding other than zeros, and the matching
+// CRC.
 func padded(segment []byte, with byte) []byte {
 	b := append(mpa.AppendLength(nil, len(segment)), segment...)
 	for range mpa.PadLen(len(segment)) {
@@ -62,14 +62,14 @@ func padded(segment []byte, with byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, mpa.UpdateCRC(0, b))
 }
 
-// with returns b with octet i set to v.
+// with returns a copy of b with byte i set to v.
 func with(b []byte, i int, v byte) []byte {
 	b = bytes.Clone(b)
 	b[i] = v
 	return b
 }
 
-// with32 returns b with the four octets at i set to v.
+// with32 returns a copy of b with the four bytes at i set to v.
 func with32(b []byte, i int, v uint32) []byte {
 	b = bytes.Clone(b)
 	binary.BigEndian.PutUint32(b[i:], v)

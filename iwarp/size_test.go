@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// FPDUs are taken up to what the length field can say, more than is ever sent
-// (R5044-3-7).
+// TestLargestFPDU checks that FPDUs are accepted up to the maximum of the
+// length field, more than this package ever sends (R5044-3-7).
 func TestLargestFPDU(t *testing.T) {
 	for _, o := range streams {
 		world(t)
@@ -26,7 +26,8 @@ func TestLargestFPDU(t *testing.T) {
 		r, err := e.Register(mem, rdma.RemoteWrite)
 		require.NoError(t, err)
 		write, send := pattern(65535-14), pattern(65535-18)
-		// The small ones before put the large ones anywhere in the staging.
+		// The small FPDUs vary the offset of the large ones in the staging
+		// buffer.
 		for i := range 5 {
 			p.send(writeSeg(true, r.STag(), uint64(i), write), writeSeg(true, 0, 0, nil))
 		}
@@ -37,8 +38,8 @@ func TestLargestFPDU(t *testing.T) {
 	}
 }
 
-// narrowPair is ncPair with a maximum segment size, of which 0 is the loopback's
-// own.
+// narrowPair is ncPair with a maximum segment size. An mss of 0 keeps the
+// loopback's own.
 func narrowPair(t testing.TB, mss int) (a, b net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,11 +60,11 @@ func narrowPair(t testing.TB, mss int) (a, b net.Conn) {
 	return a, b
 }
 
-// No ULPDU exceeds MULPDU, and none but the last is shorter; each FPDU fits a
-// TCP segment, with its Markers (R5041-3-1-1, R5044-3-1, R5044-3-2, R5044-3-3,
-// R5044-3-4, R5044-3-5, R5044-4.3-2, R5044-4.5-1, R5044-4.5-2, R5044-4.5-4,
-// R5044-4.5-6,
-// R5044-5.1-1, R5044-5.1-3).
+// TestMULPDU checks that no ULPDU exceeds MULPDU and only the last is shorter,
+// and that each FPDU fits a TCP segment together with its Markers (R5041-3-1-1,
+// R5044-3-1, R5044-3-2, R5044-3-3, R5044-3-4, R5044-3-5, R5044-4.3-2,
+// R5044-4.5-1, R5044-4.5-2, R5044-4.5-4, R5044-4.5-6, R5044-5.1-1,
+// R5044-5.1-3).
 func TestMULPDU(t *testing.T) {
 	for _, mss := range []int{0, 500, 1460, 9000} {
 		for _, markers := range []bool{false, true} {
@@ -81,7 +82,8 @@ func TestMULPDU(t *testing.T) {
 				}
 				require.Equal(t, mpa.MULPDU(emss, markers), c.mulpdu)
 				want := pattern(200_000)
-				// The first is short: what follows does not care (R5044-4.5-6).
+				// The first message is short; it must not affect the next
+				// (R5044-4.5-6).
 				require.NoError(t, c.Post(rdma.WR{Op: rdma.OpWrite}, rdma.WR{Op: rdma.OpSend, Data: [][]byte{want}}))
 				p.segment()
 				var got []byte
@@ -105,8 +107,9 @@ func TestMULPDU(t *testing.T) {
 	}
 }
 
-// Peers that are known to take FPDUs out of a stream get long ones, as long as
-// there may be (R5044-3-5), all others such as fit a segment.
+// TestLongFPDUs checks that peers known to parse FPDUs from a byte stream get
+// FPDUs of the maximum length (R5044-3-5), and that all other peers get FPDUs
+// that fit a TCP segment.
 func TestLongFPDUs(t *testing.T) {
 	siw := wiretest.Hex(t, "mpa/testdata/request-siw.hex")
 	for name, tt := range map[string]struct {
@@ -153,7 +156,8 @@ func TestLongFPDUs(t *testing.T) {
 	}
 }
 
-// An initiator knows its responder by the reply.
+// TestLongFPDUsByReply checks that an initiator identifies such a responder by
+// its reply.
 func TestLongFPDUsByReply(t *testing.T) {
 	for flags, long := range map[byte]bool{0x10: true, 0x50: false, 0x90: false} {
 		world(t)

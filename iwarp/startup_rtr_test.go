@@ -18,13 +18,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// The initiator sends the RTR indication that the responder chose, before
-// anything else (R6581-5-2, R6581-9.2-7; R6581-8-1), or says that there is none.
+// TestRTR checks that the initiator sends the RTR indication that the responder
+// chose, before anything else (R6581-5-2, R6581-9.2-7; R6581-8-1), or a
+// Terminate if the responder chose none.
 func TestRTR(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ird, ord uint16 // words of the reply
 		rtr      []byte
-		msn      uint32 // of the Send behind it
+		msn      uint32 // of the Send after the RTR
 		ends     bool
 	}{
 		"Send":               {0xc008, 8, sendSeg(true, 1, 0, nil), 2, false},
@@ -50,7 +51,7 @@ func TestRTR(t *testing.T) {
 			require.NoError(t, got.c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{{1}}}))
 			rtr := p.segment()
 			if name == "Read" {
-				rtr = with32(rtr, 18, 5) // the sink is drawn
+				rtr = with32(rtr, 18, 5) // the sink STag is random
 				p.send(responseSeg(true, 0, 0, nil))
 			}
 			assert.Equal(t, tt.rtr, rtr)
@@ -60,7 +61,8 @@ func TestRTR(t *testing.T) {
 	}
 }
 
-// Both roles of ours agree on each other's RTR.
+// TestPeerToPeer checks that our initiator and our responder agree on an RTR
+// indication.
 func TestPeerToPeer(t *testing.T) {
 	world(t)
 	a, b := pair(t, options{initiator: Config{PeerToPeer: true}, recvs: 1})
@@ -69,7 +71,7 @@ func TestPeerToPeer(t *testing.T) {
 	open(t, a, b)
 }
 
-// Two initiators do not wait for each other.
+// TestTwoInitiators checks that two initiators do not wait for each other.
 func TestTwoInitiators(t *testing.T) {
 	world(t)
 	a, b := ncPair(t, false)
@@ -80,16 +82,16 @@ func TestTwoInitiators(t *testing.T) {
 			results <- err
 		}()
 	}
-	for range 2 { // the one whose key comes too late sees the end
+	for range 2 { // the slower end may see the connection close instead
 		err := <-results
 		require.True(t, errors.Is(err, mpa.ErrInitiator) || errors.Is(err, io.EOF) || isReset(err), "%v", err)
 	}
 }
 
-// A responder that says nothing, or dawdles, is given up in time
-// (R5044-7.1.2-10-1).
+// TestReplyTimeout checks that the initiator gives up in time on a responder
+// that sends nothing or sends too slowly (R5044-7.1.2-10-1).
 func TestReplyTimeout(t *testing.T) {
-	for _, step := range []time.Duration{0, 600 * time.Millisecond, 220 * time.Millisecond} { // 0: silent; the last, behind the header
+	for _, step := range []time.Duration{0, 600 * time.Millisecond, 220 * time.Millisecond} { // 0: silent; the last: too slow only after the header
 		synctest.Test(t, func(t *testing.T) {
 			a, b := net.Pipe()
 			reader := done(func() { _, _ = io.Copy(io.Discard, b) })
@@ -114,7 +116,7 @@ func TestReplyTimeout(t *testing.T) {
 	}
 }
 
-// The reply may end at every octet.
+// TestReplyCut checks that the reply may end at every byte.
 func TestReplyCut(t *testing.T) {
 	world(t)
 	reply := wiretest.Hex(t, "mpa/testdata/reply-siw.hex")
@@ -126,7 +128,8 @@ func TestReplyCut(t *testing.T) {
 	}
 }
 
-// Dial and Client end with their context.
+// TestDialContext checks that Client ends with its context and returns the
+// context's cause, and that Dial fails under an ended context.
 func TestDialContext(t *testing.T) {
 	world(t)
 	cause := errors.New("enough")
@@ -140,7 +143,8 @@ func TestDialContext(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Dial reaches what Listen serves, IPv6 too.
+// TestDialListen checks that Dial reaches a listener of Listen, by IPv4 and by
+// IPv6.
 func TestDialListen(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
 		world(t)

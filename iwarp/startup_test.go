@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// In the peer-to-peer model the responder may speak first: the initiator says
-// by itself that it is ready.
+// TestRTRComesByItself checks that in the peer-to-peer model the responder may
+// send first: the initiator sends its RTR indication unasked.
 func TestRTRComesByItself(t *testing.T) {
 	world(t)
 	a, b := pair(t, options{initiator: Config{PeerToPeer: true}})
@@ -24,8 +24,8 @@ func TestRTRComesByItself(t *testing.T) {
 	require.Equal(t, "hello", string(a.in.next(t)))
 }
 
-// rawResponder starts an initiator and returns the raw peer that has its
-// request.
+// rawResponder starts an initiator and returns the raw peer that has received
+// its request, the parsed request, and the channel for the initiator's result.
 func rawResponder(t testing.TB, cfg Config, cc rdma.ConnConfig) (*rawPeer, mpa.Frame, <-chan dialed) {
 	t.Helper()
 	a, b := ncPair(t, false)
@@ -49,8 +49,8 @@ type dialed struct {
 	err error
 }
 
-// An initiator that cannot live with the reply says so by a Terminate, whose
-// CRC is right where CRCs are on.
+// TestRefusedReplyHasCRC checks that an initiator which cannot accept the reply
+// sends a Terminate, with a valid CRC if CRCs are on.
 func TestRefusedReplyHasCRC(t *testing.T) {
 	for _, crc := range []bool{false, true} {
 		world(t)
@@ -63,7 +63,8 @@ func TestRefusedReplyHasCRC(t *testing.T) {
 	}
 }
 
-// end closes what the start-up led to, or tells why it failed.
+// end closes the connection that the start-up made, or returns the start-up's
+// error.
 func (d dialed) end(t testing.TB) error {
 	t.Helper()
 	if d.err != nil {
@@ -75,8 +76,9 @@ func (d dialed) end(t testing.TB) error {
 	return nil
 }
 
-// The requests that configurations lead to, to the octet (R5044-4.4-2,
-// R5044-7.1.1-1, R5044-7.1.2-1-2, R6581-5-1, R6581-9.2-1, R6581-10-3).
+// TestRequests checks every byte of the requests for several configurations
+// (R5044-4.4-2, R5044-7.1.1-1, R5044-7.1.2-1-2, R6581-5-1, R6581-9.2-1,
+// R6581-10-3).
 func TestRequests(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg  Config
@@ -105,8 +107,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// What the initiator makes of replies (R5044-3-9, R5044-7.1.2-3-1, R6581-8-1,
-// R6581-9.1-1, R6581-9.1-7).
+// TestReplies checks how the initiator handles replies (R5044-3-9,
+// R5044-7.1.2-3-1, R6581-8-1, R6581-9.1-1, R6581-9.1-7).
 func TestReplies(t *testing.T) {
 	siw := wiretest.Hex(t, "mpa/testdata/reply-siw.hex")
 	off := Config{CRC: mpa.CRCOff, IRD: 8, ORD: 9}
@@ -169,7 +171,8 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// A rejection tells the responder's reasons.
+// TestRejected checks that a rejection carries the responder's private data and
+// depths.
 func TestRejected(t *testing.T) {
 	world(t)
 	p, _, result := rawResponder(t, Config{}, rdma.ConnConfig{Handler: newInbox()})
@@ -181,7 +184,8 @@ func TestRejected(t *testing.T) {
 	assert.Equal(t, mpa.Enhanced{IRD: 3, ORD: 4}, rejected.Reply.Enhanced) // R6581-9.1-10
 }
 
-// Private data that do not fit are the caller's mistake.
+// TestRequestTooLong checks that Client fails and sends nothing if the private
+// data is too long.
 func TestRequestTooLong(t *testing.T) {
 	world(t)
 	a, b := ncPair(t, false)
@@ -191,7 +195,7 @@ func TestRequestTooLong(t *testing.T) {
 	(&rawPeer{t: t, nc: b}).eof()
 }
 
-// The reply may come octet by octet.
+// TestReplyPieces checks that the reply may arrive byte by byte.
 func TestReplyPieces(t *testing.T) {
 	world(t)
 	p, _, result := rawResponder(t, Config{CRC: mpa.CRCOff}, rdma.ConnConfig{Handler: newInbox()})

@@ -9,7 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// What the device of this process has done is counted for all its connections.
+// Stats counts for all connections of this process's device.
 func ExampleStats() {
 	before := iwarp.Stats()
 	inbox, done := rdma.NewReceiveQueue(), rdma.NewCompletionQueue(1)

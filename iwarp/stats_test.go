@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// since returns what was counted after before.
+// since returns the counts that were added after before.
 func (n Counts) since(before Counts) Counts {
 	n.FPDUs -= before.FPDUs
 	n.Octets -= before.Octets
@@ -21,8 +21,8 @@ func (n Counts) since(before Counts) Counts {
 	return n
 }
 
-// What goes out and comes in is counted by kind, also that of connections which
-// have ended.
+// TestStats checks that sent and received messages are counted by kind,
+// including messages of connections that have ended.
 func TestStats(t *testing.T) {
 	world(t)
 	before := Stats()
@@ -41,7 +41,7 @@ func TestStats(t *testing.T) {
 
 	sink, done := make([]byte, 3), make(waiter, 3)
 	require.NoError(t, e.Post(
-		rdma.WR{Op: rdma.OpWrite, Data: [][]byte{mem[:300]}, Done: done}, // 114 octets each
+		rdma.WR{Op: rdma.OpWrite, Data: [][]byte{mem[:300]}, Done: done}, // FPDUs of up to 114 payload bytes
 		rdma.WR{Op: rdma.OpSend, Data: [][]byte{mem[:111]}, Solicited: true, Done: done},
 		rdma.WR{Op: rdma.OpRead, Data: [][]byte{sink}, Done: done},
 	))
@@ -89,7 +89,8 @@ func TestStats(t *testing.T) {
 	assert.Equal(t, before.RegionOctets+9, now.RegionOctets)
 }
 
-// Terminates are counted by their numbers, apart for those sent and received.
+// TestStatsOfTerminates checks that Terminates are counted by error, sent and
+// received Terminates separately.
 func TestStatsOfTerminates(t *testing.T) {
 	world(t)
 	before := Stats()

@@ -10,37 +10,39 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// ground is what the stimuli of TestTerminate find at the end under test.
+// ground holds the STags that the stimuli of TestTerminate use at the end under
+// test.
 type ground struct {
-	rw, ro, wo rdma.STag // regions of 100 octets, by the peer's rights
+	rw, ro, wo rdma.STag // regions of 100 bytes, by the peer's rights
 	foreign    rdma.STag // of another connection
 	gone       rdma.STag // deregistered
 }
 
-// A stimulus is what a peer sends, of which the last segment is wrong.
+// A stimulus is a sequence of segments from a peer; the last segment is wrong.
 type stimulus struct {
 	name  string
 	send  func(g ground) [][]byte
 	cause error
-	rdmap bool // the RDMAP header comes back too
+	rdmap bool // the Terminate carries the RDMAP header too
 }
 
-// one is a stimulus of a single segment.
+// one returns a stimulus of a single segment.
 func one(segment []byte) func(ground) [][]byte {
 	return func(ground) [][]byte { return [][]byte{segment} }
 }
 
-// readOf is a Read Request of size octets at to.
+// readOf returns a Read Request for size bytes at to.
 func readOf(stag rdma.STag, to uint64, size uint32) [][]byte {
 	return [][]byte{requestSeg(1, rdmap.ReadRequest{SinkSTag: 1, SinkTO: 2, Size: size, SourceSTag: stag, SourceTO: to})}
 }
 
-// writeOf is an RDMA Write of size octets at to.
+// writeOf returns an RDMA Write of size bytes at to.
 func writeOf(stag rdma.STag, to uint64, size int) [][]byte {
 	return [][]byte{writeSeg(true, stag, to, bytes.Repeat([]byte{0xee}, size))}
 }
 
-// stimuli are the errors of RFC 5040, Section 7.2, and RFC 5041, Section 7.1.
+// stimuli returns the errors of RFC 5040, Section 7.2, and RFC 5041, Section
+// 7.1.
 func stimuli() []stimulus {
 	send, write := sendSeg(true, 1, 0, []byte("hello")), writeSeg(true, 1, 0, []byte{1})
 	read := requestSeg(1, rdmap.ReadRequest{Size: 1})

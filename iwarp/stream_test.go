@@ -17,24 +17,25 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A session is what a peer sends in a connection's life, and what it leads to.
+// A session is the bytes that a peer sends during a connection, with the
+// expected result.
 type session struct {
 	octets   []byte
-	ends     map[int]bool // where a message ends
+	ends     map[int]bool // offsets at which a message ends
 	messages []delivery
-	mem      []byte // that of the region, and around it, in the end
+	mem      []byte // expected final content of the region and the memory around it
 }
 
 type delivery struct {
-	at   int // octets of the session that must have come
+	at   int // bytes of the session that must have arrived
 	body string
 }
 
-// around is the memory before and behind the region of a session.
+// around is the number of bytes before and after the region of a session.
 const around = 16
 
-// recordSession makes a session with everything that a peer can send, into a region
-// of 64 octets.
+// recordSession makes a session of everything that a peer can send, into a
+// region of 64 bytes.
 func recordSession(o raw, stag rdma.STag) session {
 	s := session{ends: map[int]bool{0: true}, mem: make([]byte, 64+2*around)}
 	stream := mpatest.Stream{Markers: o.markers, CRC: o.crc}
@@ -48,7 +49,7 @@ func recordSession(o raw, stag rdma.STag) session {
 	add(true, writeSeg(true, 0xdeadbeef, 77, nil))
 	add(true, sendSeg(true, 1, 0, []byte("one")))
 	deliver("one")
-	add(true, writeSeg(false, stag, 0, []byte("abc"))) // no message that is delivered
+	add(true, writeSeg(false, stag, 0, []byte("abc"))) // not delivered to the upper layer
 	add(true, writeSeg(true, stag, 3, []byte("defgh")))
 	add(false, sendSeg(false, 2, 0, []byte("in p")))
 	add(false, sendSeg(false, 2, 4, nil))
@@ -65,9 +66,8 @@ func recordSession(o raw, stag rdma.STag) session {
 	return s
 }
 
-// play sets a session up, has write send it and end it, and checks what it led
-// to when the first n octets of it came. After a reset the last ones may be
-// lost.
+// play sets up a session, calls write to send its first n bytes and end the
+// stream, and checks the result. After a reset the last messages may be lost.
 func play(t testing.TB, o raw, n int, reset bool, write func(p *rawPeer, octets []byte)) {
 	t.Helper()
 	o.recvs = 4
@@ -96,7 +96,7 @@ func play(t testing.TB, o raw, n int, reset bool, write func(p *rawPeer, octets 
 	require.NoError(t, e.Close())
 	require.Empty(t, e.in.recvs)
 	r.Deregister()
-	for i, b := range mem { // placed in part at most, and nothing else
+	for i, b := range mem { // placed in part at most, and nothing beyond
 		require.True(t, b == s.mem[i] || b == 0, "octet %d", i)
 		if n == len(s.octets) {
 			require.Equal(t, s.mem[i], b)
@@ -105,20 +105,20 @@ func play(t testing.TB, o raw, n int, reset bool, write func(p *rawPeer, octets 
 	p.nc.Close()
 }
 
-// streams are the ways in which sessions are tried.
+// streams are the stream variants in which sessions are tried.
 var streams = []raw{{}, {crc: true}, {pipe: true}, {markers: true}, {crc: true, markers: true}, {pipe: true, markers: true}}
 
 func (o raw) String() string {
 	return fmt.Sprintf("crc %v, pipe %v, markers %v", o.crc, o.pipe, o.markers)
 }
 
-// The stream may end at every octet, by a FIN or by a reset (R5044-6-2,
-// R5044-7.2-1, R5044-8-1).
+// TestCut checks that the stream may end at every byte, by a FIN or by a reset
+// (R5044-6-2, R5044-7.2-1, R5044-8-1).
 func TestCut(t *testing.T) {
 	for _, o := range streams {
 		for _, reset := range []bool{false, true} {
 			if o.pipe && reset {
-				continue // it knows one end only
+				continue // a pipe has no reset
 			}
 			t.Run(fmt.Sprintf("%v, reset %v", o, reset), func(t *testing.T) {
 				world(t)
@@ -143,9 +143,9 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TCP's segments and FPDUs need have nothing in common (R5044-5.1-4,
-// R5044-5.2-1, R5044-A.4-1, R5044-3-7, R5044-4.3-9), and the upper layer sees
-// neither them nor CRCs nor Markers (R5044-4.4-5, R5041-3-4-1).
+// TestPieces checks that TCP's segments and FPDUs need not align (R5044-5.1-4,
+// R5044-5.2-1, R5044-A.4-1, R5044-3-7, R5044-4.3-9), and that the upper layer
+// sees neither FPDUs, CRCs nor Markers (R5044-4.4-5, R5041-3-4-1).
 func TestPieces(t *testing.T) {
 	for _, o := range streams {
 		for seed := range uint64(6) {
@@ -154,7 +154,7 @@ func TestPieces(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				play(t, o, len(recordSession(o, 0).octets), false, func(p *rawPeer, octets []byte) {
 					for len(octets) > 0 {
-						n := 1 // the first time
+						n := 1 // seed 0
 						if seed > 0 {
 							n = 1 + random.IntN(min(len(octets), int(seed*seed*4)))
 						}
@@ -168,10 +168,10 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// What was read ends at every octet of every FPDU as well, and the rest has no room
-// behind it (R5044-5.1-4).
+// TestStagingEnds checks that the staged bytes may end at every byte of every
+// FPDU, with no room left for the rest (R5044-5.1-4).
 func TestStagingEnds(t *testing.T) {
-	const longest = 60 // FPDU of the session, at least
+	const longest = 60 // length of the session's longest FPDU, at least
 	for _, o := range streams {
 		t.Run(o.String(), func(t *testing.T) {
 			world(t)
@@ -189,7 +189,8 @@ func TestStagingEnds(t *testing.T) {
 	}
 }
 
-// The responses to our own Reads may end at every octet too.
+// TestCutResponse checks that the responses to our own Reads may end at every
+// byte too.
 func TestCutResponse(t *testing.T) {
 	for _, o := range streams {
 		t.Run(o.String(), func(t *testing.T) {
@@ -209,7 +210,7 @@ func TestCutResponse(t *testing.T) {
 				octets = append(octets, p.fpdu(responseSeg(true, first.SinkSTag, first.SinkTO+4, []byte("456789")))...)
 				whole := []int{len(octets)}
 				octets = append(octets, p.fpdu(responseSeg(true, second.SinkSTag, second.SinkTO, []byte("abcdefghij")))...)
-				whole = append(whole, len(octets), len(octets)) // the Send completes behind the Reads
+				whole = append(whole, len(octets), len(octets)) // the Send completes after the Reads
 				p.write(octets[:n])
 				p.nc.Close()
 				for _, at := range whole {

@@ -21,7 +21,7 @@ import (
 // workersPerEnd is the number of goroutines that post at each end.
 const workersPerEnd = 8
 
-// A worker owns a region of the peer's and knows what is in it.
+// A worker owns a region at the peer and knows its content.
 type worker struct {
 	id     uint32
 	e      endpoint
@@ -31,10 +31,10 @@ type worker struct {
 	sent   uint32
 }
 
-// fill writes random octets into b.
+// fill writes random bytes into b.
 func (w *worker) fill(b []byte) { copy(b, random[w.random.IntN(len(random)-len(b)):]) }
 
-// note is a message with a number, a checksum, and octets that mean nothing.
+// note returns a message with a number, a checksum and random bytes.
 func (w *worker) note() []byte {
 	b := make([]byte, 12+w.random.IntN(3000))
 	w.fill(b[12:])
@@ -45,8 +45,8 @@ func (w *worker) note() []byte {
 	return b
 }
 
-// step posts a Write, a Read of perhaps the same octets, and some Sends, and
-// checks what was read.
+// step posts a Write, a Read that may overlap it, and some Sends, and checks
+// the bytes read.
 func (w *worker) step() error {
 	at := w.random.IntN(len(w.shadow))
 	n := w.random.IntN(len(w.shadow) - at)
@@ -102,8 +102,8 @@ func (h *checker) Receive(m rdma.Recv) {
 
 func (h *checker) Closed(err error) { h.closed <- err }
 
-// stress lets workers at both ends of a connection work until one of them
-// fails, or each has made its steps. It returns the errors.
+// stress runs workers at both ends of a connection until a worker fails or each
+// has made its steps. It returns the errors.
 func stress(t *testing.T, o options, size, steps int, meddle func(a, b endpoint)) []error {
 	t.Helper()
 	o.recvs = 1 << 20
@@ -156,8 +156,8 @@ func stress(t *testing.T, o options, size, steps int, meddle func(a, b endpoint)
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// Everything at once, at both ends, and every octet where it belongs
-// (R5040-5.3-5).
+// TestStress runs all operations at once, at both ends, and checks that every
+// byte is in its place (R5040-5.3-5).
 func TestStress(t *testing.T) {
 	for name, o := range transports {
 		t.Run(name, func(t *testing.T) {
@@ -168,8 +168,9 @@ func TestStress(t *testing.T) {
 	}
 }
 
-// The connection may end at any time, by either end and in any manner: each
-// work request completes once, in order, and nothing is left.
+// TestStressEnd checks that the connection may end at any time, by either end
+// and in any manner: each work request completes once, in order, and no
+// resource leaks.
 func TestStressEnd(t *testing.T) {
 	cause := errors.New("enough")
 	ends := map[string]func(a, b endpoint){
@@ -201,8 +202,8 @@ func TestStressEnd(t *testing.T) {
 	}
 }
 
-// When Deregister has returned, the peer's Writes change nothing any more
-// (R5040-8.1.1-6-1, R5041-8.3.1-6-1, R5042-6.2.2-2).
+// TestStressDeregister checks that after Deregister has returned, the peer's
+// Writes change nothing (R5040-8.1.1-6-1, R5041-8.3.1-6-1, R5042-6.2.2-2).
 func TestStressDeregister(t *testing.T) {
 	for name, o := range transports {
 		t.Run(name, func(t *testing.T) {
@@ -223,7 +224,7 @@ func TestStressDeregister(t *testing.T) {
 				})
 				time.Sleep(rand.N(5 * time.Millisecond))
 				r.Deregister()
-				sum := crc32.ChecksumIEEE(mem) // the race detector looks on
+				sum := crc32.ChecksumIEEE(mem) // the race detector checks this read
 				within(t, writer, "the writer's end")
 				require.Equal(t, sum, crc32.ChecksumIEEE(mem))
 				require.Error(t, a.in.end(t))

@@ -42,8 +42,8 @@ func algorithm(t *testing.T, of any) (name string) {
 	return name
 }
 
-// A connection within the host is not held back by an algorithm that is made for
-// networks.
+// TestSameHostCongestion checks that a connection within the host uses Reno,
+// rather than an algorithm made for networks.
 func TestSameHostCongestion(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -60,8 +60,9 @@ func TestSameHostCongestion(t *testing.T) {
 	})
 }
 
-// None was paced before either: that would last. A connection from elsewhere gets
-// what the host's administrator has chosen.
+// TestNeverPaced checks that a local connection never had a pacing algorithm
+// before either, because the pacing would persist. A connection from another
+// host gets the algorithm that the administrator has configured.
 func TestNeverPaced(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -87,7 +88,7 @@ func TestNeverPaced(t *testing.T) {
 	assert.Equal(t, "bbr", moved("192.0.2.1:1", "192.0.2.2:2"))
 }
 
-// A movedConn is a connection that says that it has other addresses.
+// A movedConn is a connection that reports other addresses.
 type movedConn struct {
 	*net.TCPConn
 	local, remote string

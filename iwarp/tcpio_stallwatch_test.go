@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A wait is ended when it has lasted as long as its limit, however many shorter
-// ones there were before.
+// TestStallWatch checks that a wait ends when it reaches its limit, no matter
+// how many shorter waits preceded it.
 func TestStallWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 10 * time.Second

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A link that waits again while hardly any other has waited may do so on a thread,
-// and one of many may not.
+// TestAlone checks that a link may wait on a thread if few other links have
+// waited since its last wait, and may not if many have.
 func TestAlone(t *testing.T) {
 	var turns turnCount
 	var own, other uint64

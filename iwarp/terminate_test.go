@@ -14,9 +14,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Each error gets the Terminate that the RFCs have for it, with the headers of
-// the segment at fault; nothing is placed or delivered from then on (R5044-8-4).
-// Other versions of DDP and RDMAP are among the errors (R5044-C.1-1).
+// TestTerminate checks that each error causes the Terminate that the RFCs
+// specify, with the headers of the faulty segment, and that nothing is placed
+// or delivered afterwards (R5044-8-4). Other versions of DDP and RDMAP are
+// among the errors (R5044-C.1-1).
 func TestTerminate(t *testing.T) {
 	for _, o := range []raw{{}, {crc: true}, {markers: true}} {
 		for _, tt := range stimuli() {
@@ -53,8 +54,8 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// prepare registers the regions that stimuli use. The memory is in one piece,
-// so that octets which went astray are found.
+// prepare registers the regions that the stimuli use. The regions share one
+// block of memory, so that the test finds bytes written outside a region.
 func prepare(t testing.TB, e, other endpoint) (ground, []byte) {
 	t.Helper()
 	mem := make([]byte, 600)
@@ -77,7 +78,8 @@ func prepare(t testing.TB, e, other endpoint) (ground, []byte) {
 	return g, mem
 }
 
-// A ULPDU that is no DDP segment has no header that could come back.
+// TestTerminateShort checks that a ULPDU too short for a DDP segment causes a
+// Terminate without a header.
 func TestTerminateShort(t *testing.T) {
 	for _, crc := range []bool{false, true} {
 		for _, ulpdu := range [][]byte{{}, {0x41}, {0xc1}, sendSeg(true, 1, 0, nil)[:17], writeSeg(true, 1, 0, nil)[:13]} {
@@ -90,14 +92,14 @@ func TestTerminateShort(t *testing.T) {
 	}
 }
 
-// An FPDU with a wrong CRC is told without a header, and places nothing
-// (R5044-8-1).
+// TestTerminateCRC checks that an FPDU with a wrong CRC causes a Terminate
+// without a header, and places nothing (R5044-8-1).
 func TestTerminateCRC(t *testing.T) {
 	mem := make([]byte, 8)
-	for bit := range 8 * 24 { // of the FPDU of a Write of two octets
+	for bit := range 8 * 24 { // bits of the FPDU of a Write of two bytes
 		world(t)
 		e, p := againstRaw(t, raw{crc: true})
-		p.send(writeSeg(true, 0, 0, nil)) // opens the way for a Terminate
+		p.send(writeSeg(true, 0, 0, nil)) // allows a Terminate
 		r, err := e.Register(mem, rdma.RemoteWrite)
 		require.NoError(t, err)
 		fpdu := p.fpdu(writeSeg(true, r.STag(), 4, []byte{0xee, 0xee}))
@@ -114,8 +116,8 @@ func TestTerminateCRC(t *testing.T) {
 	}
 }
 
-// A responder sends nothing before it has an FPDU that is valid, not even that
-// it is not (R5044-7.1.2-4-1).
+// TestNoTerminateBeforeFirstFPDU checks that a responder sends nothing before
+// it has received a valid FPDU, not even a Terminate (R5044-7.1.2-4-1).
 func TestNoTerminateBeforeFirstFPDU(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{crc: true})
@@ -126,8 +128,8 @@ func TestNoTerminateBeforeFirstFPDU(t *testing.T) {
 	require.ErrorIs(t, e.in.end(t), mpa.ErrCRC)
 }
 
-// The responder's own messages wait for the first FPDU, and a bare FPDU of the
-// peer's lets them go (R5044-7.1.2-4-1).
+// TestResponderWaits checks that the responder's own messages wait for the
+// peer's first FPDU, and that a bare FPDU suffices (R5044-7.1.2-4-1).
 func TestResponderWaits(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{crc: true})

@@ -19,7 +19,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// halfPipe is a net.Pipe whose end can be told without the rest being cut off.
+// halfPipe is a net.Pipe with CloseWrite, which net.Pipe lacks. CloseWrite only
+// closes fin; the pipe stays open.
 type halfPipe struct {
 	net.Conn
 	fin chan struct{}
@@ -49,8 +50,8 @@ func inBubble(t *testing.T, f func(t *testing.T, e endpoint, p *rawPeer, fin <-c
 	})
 }
 
-// A peer may be silent as long as it likes between FPDUs, and not within one
-// (R5044-7.1.2-10-2).
+// TestStallWithinFPDU checks that a peer may be silent for any time between
+// FPDUs, but not within an FPDU (R5044-7.1.2-10-2).
 func TestStallWithinFPDU(t *testing.T) {
 	segment := fpdu(false, sendSeg(true, 1, 0, []byte("hello")))
 	for n := range len(segment) {
@@ -71,8 +72,9 @@ func TestStallWithinFPDU(t *testing.T) {
 	}
 }
 
-// One that goes on in time goes on, and one that goes on all the time, but takes too
-// long for an FPDU in all, does not (R5044-7.1.2-10-2).
+// TestSlowFPDU checks that an FPDU which arrives in time is accepted, and that
+// a peer which keeps sending but takes too long for the whole FPDU loses the
+// connection (R5044-7.1.2-10-2).
 func TestSlowFPDU(t *testing.T) {
 	for name, tt := range map[string]struct {
 		octets, write int
@@ -116,11 +118,12 @@ func TestSlowFPDU(t *testing.T) {
 	}
 }
 
-// So it is with a message: many short FPDUs get no more time than one (R5044-7.1.2-10-2).
+// TestSlowMessage checks that the same limit applies to a message: many short
+// FPDUs get no more time than a single FPDU (R5044-7.1.2-10-2).
 func TestSlowMessage(t *testing.T) {
 	const fpdus = 32
 	for name, tt := range map[string]struct {
-		octets int // of a message in one FPDU
+		octets int // payload bytes per FPDU
 		read   bool
 	}{
 		"short":                 {1, false},
@@ -179,7 +182,7 @@ func TestSlowMessage(t *testing.T) {
 	}
 }
 
-// An FPDU that comes fast saves no time up for those behind it.
+// TestNoTimeSavedUp checks that a fast FPDU gains no time for later FPDUs.
 func TestNoTimeSavedUp(t *testing.T) {
 	d := &debt{fpdu: 1 << 20}
 	d.next(true)
@@ -191,7 +194,8 @@ func TestNoTimeSavedUp(t *testing.T) {
 	assert.Zero(t, *d)
 }
 
-// A wait for what is overdue is none, by each link.
+// TestOverdue checks, for each kind of link, that a wait fails at once if the
+// time limit has already passed.
 func TestOverdue(t *testing.T) {
 	world(t)
 	for _, pipe := range []bool{false, true} {
@@ -211,7 +215,8 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// The time for which nobody has waited for the peer is not the peer's.
+// TestBusyReader checks that time in which the reader was not waiting is not
+// charged to the peer.
 func TestBusyReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
@@ -236,7 +241,8 @@ func TestBusyReader(t *testing.T) {
 	})
 }
 
-// A peer that takes nothing for too long loses the connection.
+// TestStalledWriter checks that a peer which accepts no bytes for too long
+// loses the connection.
 func TestStalledWriter(t *testing.T) {
 	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
 		done := make(waiter, 1)
@@ -248,7 +254,8 @@ func TestStalledWriter(t *testing.T) {
 	})
 }
 
-// Close has a bound, whatever the peer does not do.
+// TestCloseInTime checks that Close returns in bounded time even if the peer
+// does nothing.
 func TestCloseInTime(t *testing.T) {
 	for name, wrs := range map[string][]rdma.WR{
 		"nothing posted": nil,
@@ -271,7 +278,8 @@ func TestCloseInTime(t *testing.T) {
 	}
 }
 
-// Close lets what is posted go, Reads included, and then says so.
+// TestCloseDrains checks that Close first completes the posted work requests,
+// Reads included, and then sends the FIN.
 func TestCloseDrains(t *testing.T) {
 	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, fin <-chan struct{}) {
 		done := make(waiter, 2)
@@ -299,7 +307,8 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// After a Terminate this end waits for the peer to close, but not for ever.
+// TestLinger checks that after a Terminate this end waits for the peer to
+// close, but only for lingerTimeout.
 func TestLinger(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, fin <-chan struct{}) {
@@ -311,7 +320,7 @@ func TestLinger(t *testing.T) {
 			p.nothing(lingerTimeout - 1) // R5040-5.4-9
 			assert.Empty(t, e.in.closed)
 			want := lingerTimeout
-			if abort { // it does not wait
+			if abort { // ends the wait early
 				e.Abort(errors.New("enough"))
 				want--
 			}
@@ -321,8 +330,9 @@ func TestLinger(t *testing.T) {
 	}
 }
 
-// Deregister waits for a segment that is on its way, and ends the connection of
-// a peer that holds it up (R8166-4.5.4-2).
+// TestDeregisterInTime checks that Deregister waits for a segment in transit,
+// and ends the connection if the peer delays that segment too long
+// (R8166-4.5.4-2).
 func TestDeregisterInTime(t *testing.T) {
 	for _, rest := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
@@ -355,8 +365,8 @@ func TestDeregisterInTime(t *testing.T) {
 	}
 }
 
-// A revoker is an upper layer that ends the peers' access to a region when a
-// message comes, as the reader of the connection.
+// A revoker is an upper layer that deregisters memory when a message arrives,
+// on the connection's reader goroutine.
 type revoker struct {
 	*inboxHandler
 	revoke func()
@@ -367,7 +377,9 @@ func (r revoker) Receive(m rdma.Recv) {
 	r.inboxHandler.Receive(m)
 }
 
-// So it is where the reader itself waits for them, which nobody else would end.
+// TestDeregisterByReader checks Deregister on the reader goroutine while Read
+// Responses are queued. The wait must end although the reader itself is
+// blocked.
 func TestDeregisterByReader(t *testing.T) {
 	for _, closing := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
@@ -375,7 +387,7 @@ func TestDeregisterByReader(t *testing.T) {
 			require.NoError(t, err)
 			start, waited := time.Now(), time.Duration(0)
 			e.handler = revoker{e.in, func() {
-				if closing { // the responses are held back, and never go
+				if closing { // the responses are held back, and are never sent
 					go e.Close()
 					synctest.Wait()
 				}
@@ -398,7 +410,8 @@ func TestDeregisterByReader(t *testing.T) {
 	}
 }
 
-// Responses that a peer does not take hold Deregister up no longer.
+// TestDeregisterWithResponses checks that Deregister waits no longer than
+// revokeTimeout for Read Responses that the peer does not accept.
 func TestDeregisterWithResponses(t *testing.T) {
 	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
 		r, err := e.Register(make([]byte, 4), rdma.RemoteRead)

@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Octets that move show at both ends, also those of an RDMA Write, of which no
-// upper layer is told.
+// TestTraffic checks that both ends count moved bytes, including the bytes of
+// an RDMA Write, which the upper layer never sees.
 func TestTraffic(t *testing.T) {
 	world(t)
 	const n = 1 << 20

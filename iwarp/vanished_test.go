@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Both ends have the kernel notice a machine that is gone (internal/keepalive): while
-// octets wait to be acknowledged, and while the connection is at rest.
+// TestMachineWatched checks that at both ends the kernel detects a vanished
+// peer machine (internal/keepalive), both while bytes are unacknowledged and
+// while the connection is idle.
 func TestMachineWatched(t *testing.T) {
 	world(t)
 	a, b := pair(t, options{})
