@@ -20,27 +20,27 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 )
 
-// A place is an address that servers come to and go from.
+// A place is an address at which servers start and stop.
 type place struct {
 	t *testing.T
 	e *echo
 
-	extensions *ExtensionConfig // of the servers
+	extensions *ExtensionConfig // extensions of the servers
 
 	mu     sync.Mutex
-	listen *rdmatest.Listener // nil: nobody is there
+	listen *rdmatest.Listener // nil: no server is running
 	server *Server
 	served chan error
 	conns  []*rdmatest.Conn // the client's ends of all connections so far
-	theirs []*rdmatest.Conn // the server's
+	theirs []*rdmatest.Conn // the server's ends
 	dials  []time.Time
-	calls  map[uint32]int // that a server has begun to execute, by XID
+	calls  map[uint32]int // calls that a server has begun to execute, by XID
 	rigid  bool           // memory cannot be exchanged under the server
 }
 
 var errNobody = errors.New("nobody is there")
 
-// DialConn connects to the server that is there (rdma.Dialer).
+// Dial connects to the running server (rdma.Dialer).
 func (p *place) Dial(ctx context.Context, _ string, cfg rdma.ConnConfig) (rdma.Conn, error) {
 	p.mu.Lock()
 	l := p.listen
@@ -62,7 +62,7 @@ func (p *place) Dial(ctx context.Context, _ string, cfg rdma.ConnConfig) (rdma.C
 	return c, nil
 }
 
-// A rigidConn is one of a provider whose regions are no rdma.Redirectors.
+// A rigidConn has regions that are no rdma.Remappers.
 type rigidConn struct{ rdma.Conn }
 
 func (c rigidConn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
@@ -75,7 +75,7 @@ func (p *place) open() {
 	mux := new(oncrpc.Mux)
 	mux.Register(echoProg, 1, p.e)
 	s := &Server{Log: testLog(p.t), Extensions: p.extensions, Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
-		if req.Msg[23] != 0 { // procedure 0 is the line's own
+		if req.Msg[23] != 0 { // procedure 0 is the Client's own
 			p.mu.Lock()
 			p.calls[uint32(req.Msg[0])<<24|uint32(req.Msg[1])<<16|uint32(req.Msg[2])<<8|uint32(req.Msg[3])]++
 			p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *place) open() {
 	go func(l rdma.Listener, served chan error) { served <- s.Serve(l) }(&noted{p.listen, p}, p.served)
 }
 
-// noted is a listener that notes its connections.
+// A noted is a listener that records its connections.
 type noted struct {
 	rdma.Listener
 	p *place
@@ -112,8 +112,8 @@ func (r *notedRequest) Accept(cfg rdma.ConnConfig) (rdma.Conn, error) {
 	return c, err
 }
 
-// kill ends the server at once. Its connections are cut first: Shutdown, even in
-// no time, may come to close one in good order.
+// kill ends the server at once. It cuts the connections first: even with no
+// time left, Shutdown might close a connection in good order.
 func (p *place) kill() {
 	p.mu.Lock()
 	s, served := p.server, p.served
@@ -145,7 +145,7 @@ func (p *place) lastTheirs() *rdmatest.Conn {
 	return p.theirs[len(p.theirs)-1]
 }
 
-// attempts returns when the client dialled.
+// attempts returns the times at which the client dialled.
 func (p *place) attempts() []time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +158,8 @@ func (p *place) connections() int {
 	return len(p.conns)
 }
 
-// executed returns how many calls were executed, and how often the one that was
-// executed most.
+// executed returns how many calls were executed, and the highest count of any
+// single call.
 func (p *place) executed() (calls, most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,8 +169,8 @@ func (p *place) executed() (calls, most int) {
 	return len(p.calls), most
 }
 
-// line runs f with a line to a server, in a bubble, and checks that nothing is
-// left.
+// line runs f in a bubble with a Client of a server, and checks that no
+// resources leak.
 func line(t *testing.T, cfg ClientConfig, f func(t *testing.T, l *Client, p *place)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -196,7 +196,7 @@ func line(t *testing.T, cfg ClientConfig, f func(t *testing.T, l *Client, p *pla
 	})
 }
 
-// start makes n calls with data, and returns their ends.
+// start makes n calls with data, and returns a channel of their errors.
 func start(t *testing.T, ctx context.Context, l *Client, n int) <-chan error {
 	t.Helper()
 	done := make(chan error, n)
@@ -207,9 +207,9 @@ func start(t *testing.T, ctx context.Context, l *Client, n int) <-chan error {
 	return done
 }
 
-// The connection is cut after each number of frames of either end: before a
-// call is sent, after that, in the midst of its chunks, before its reply. All
-// calls end well, over the next connections.
+// TestLineCuts cuts the connection after each number of frames of either end:
+// before a call is sent, afterwards, amid its chunks, before its reply. It
+// checks that all calls succeed over the next connections.
 func TestLineCuts(t *testing.T) {
 	for _, end := range []string{"client", "server"} {
 		for frames := range 10 {
@@ -238,8 +238,8 @@ func TestLineCuts(t *testing.T) {
 	}
 }
 
-// Calls under way when the connection is lost are sent again with their XIDs
-// (RFC 5531, Section 4).
+// TestLineSameXID checks that calls under way when the connection is lost are
+// sent again with their XIDs (RFC 5531, Section 4).
 func TestLineSameXID(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
@@ -263,7 +263,8 @@ func TestLineSameXID(t *testing.T) {
 	})
 }
 
-// No XID is in use twice, though there be 2^32 calls while one waits.
+// TestLineXIDsInUse checks that no XID is in use twice, even if a call waits
+// while 2^32 others are made.
 func TestLineXIDsInUse(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		l.xids.last.Store(1<<32 - 3)
@@ -282,15 +283,16 @@ func TestLineXIDsInUse(t *testing.T) {
 			assert.NoError(t, <-done)
 		}
 		synctest.Wait()
-		for _, xid := range []uint32{1<<32 - 2, 1<<32 - 1, 1, 3} { // 2 asked whether the server is there
+		for _, xid := range []uint32{1<<32 - 2, 1<<32 - 1, 1, 3} { // 2 was used by the NULL call
 			assert.Contains(t, p.calls, xid)
 		}
 		assert.Len(t, p.calls, 4)
 	})
 }
 
-// A hard line waits for its server, and tells the log once; a lost connection
-// is replaced when a call wants one, and not before.
+// TestLineHard checks that a hard Client waits for its server and logs that
+// once, and that a lost connection is replaced only when a call wants a
+// connection.
 func TestLineHard(t *testing.T) {
 	var log strings.Builder
 	plain := func(_ []string, a slog.Attr) slog.Attr {
@@ -329,7 +331,8 @@ func TestLineHard(t *testing.T) {
 	})
 }
 
-// A soft line gives calls up, in time, with all that is known.
+// TestLineSoft checks that a soft Client gives calls up in time, with all known
+// causes.
 func TestLineSoft(t *testing.T) {
 	line(t, ClientConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
@@ -413,7 +416,7 @@ func TestLineCancelOne(t *testing.T) {
 			for range 5 {
 				assert.NoError(t, <-others)
 			}
-			synctest.Wait() // the reply that nobody waits for has come too
+			synctest.Wait() // the reply of the cancelled call has arrived too
 			assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
 			want := 2
 			if rigid {
@@ -424,12 +427,12 @@ func TestLineCancelOne(t *testing.T) {
 	}
 }
 
-// A connection is lost before all who waited for it have seen it: those who wait
-// for the next are not forgotten.
+// TestLineWaitersOverlap loses a connection before all waiters have seen it,
+// and checks that the waiters for the next connection are not forgotten.
 func TestLineWaitersOverlap(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
-		l.enter() // one who is slow
+		l.enter() // a slow waiter
 		p.last().Abort(errors.New("cable cut"))
 		assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.last().Abort(errors.New("cable cut"))
@@ -438,7 +441,7 @@ func TestLineWaitersOverlap(t *testing.T) {
 	})
 }
 
-// Close ends calls under way, and those that wait.
+// TestLineClose checks that Close ends calls under way and waiting calls.
 func TestLineClose(t *testing.T) {
 	for _, there := range []bool{true, false} {
 		line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
@@ -458,8 +461,8 @@ func TestLineClose(t *testing.T) {
 	}
 }
 
-// A server that comes and goes while many calls with data are made: each has
-// its effect, at least once, and the right results.
+// TestLineRestarts restarts a server while many calls with data are made. It
+// checks that each call is executed at least once, and has the right results.
 func TestLineRestarts(t *testing.T) {
 	const callers, each = 64, 20
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
@@ -494,11 +497,11 @@ func TestLineRestarts(t *testing.T) {
 		assert.Equal(t, callers*each, calls)
 		assert.Greater(t, restarts, 3)
 		t.Log(restarts, "restarts")
-		time.Sleep(time.Second) // handlers of a server that was killed may be at it still
+		time.Sleep(time.Second) // handlers of a killed server may still run
 	})
 }
 
-// Answers are not asked for again.
+// TestLineAnswers checks that calls that were answered are not repeated.
 func TestLineAnswers(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		assert.ErrorIs(t, l.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg + 1, Vers: 1}), oncrpc.ErrProgUnavail)

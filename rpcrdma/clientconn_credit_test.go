@@ -34,14 +34,14 @@ func (g *crowd) start(n int) {
 	g.look()
 }
 
-// look notes what has come, and checks that each of the requester's receives is
-// for a call (R8166-3.3.1-7).
+// look records the messages that have arrived, and checks that each of the
+// requester's receives is for a call (R8166-3.3.1-7).
 func (g *crowd) look() {
 	g.out = append(g.out, g.p.heard()...)
 	assert.Equal(g.t, len(g.out), g.c.conn.(*watchedConn).Conn.(interface{ Recvs() int }).Recvs())
 }
 
-// answer answers the oldest call, and grants.
+// answer answers the oldest call, with a grant.
 func (g *crowd) answer(grant int) {
 	g.t.Helper()
 	h := g.out[0]
@@ -52,9 +52,9 @@ func (g *crowd) answer(grant int) {
 	g.look()
 }
 
-// Grants that grow and shrink, below what is under way too: never is more than
-// the last grant under way because of a call that was sent after it
-// (R8166-3.3.1-1, R8166-3.3.1-3, R8166-3.3.1-5, R8166-3.3.3-2, R8166-3.3.3-3).
+// TestGrants grows and shrinks grants, even below the calls under way. It
+// checks that no call is sent that exceeds the last grant (R8166-3.3.1-1,
+// R8166-3.3.1-3, R8166-3.3.1-5, R8166-3.3.3-2, R8166-3.3.3-3).
 func TestGrants(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{Credits: 40}, func(t *testing.T, c *ClientConn, p *puppet) {
 		g := &crowd{t: t, c: c, p: p, ends: make(chan error, 1000)}
@@ -63,13 +63,13 @@ func TestGrants(t *testing.T) {
 		assert.EqualValues(t, 40, g.out[0].Credit, "R8166-3.3.1-4")
 		for _, tt := range []struct{ grant, under, granted int }{
 			{32, 32, 32},
-			{4, 31, 4}, // 31 are there: the other 27 wait
+			{4, 31, 4}, // 31 are under way: the other 27 wait
 			{4, 30, 4},
 			{31, 31, 31},
 			{0, 30, 1}, // R8166-3.3.1-2: a grant of 0 counts as 1
 			{1, 29, 1},
 			{40, 40, 40},
-			{1000, 40, 40}, // more than was asked for
+			{1000, 40, 40}, // more than the requester asked for
 			{1<<32 - 1, 40, 40},
 			{16, 39, 16},
 		} {
@@ -95,9 +95,9 @@ func TestGrants(t *testing.T) {
 	})
 }
 
-// A server that has exactly the receives that it grants is never overrun, by calls
-// that are cancelled either (R8166-3.3.1-1): their credits come back with their
-// replies.
+// TestNoOverrun checks that a server with exactly as many receives as it grants
+// is never overrun, not even by cancelled calls (R8166-3.3.1-1): their credits
+// return with their replies.
 func TestNoOverrun(t *testing.T) {
 	const grant = 5
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
@@ -125,7 +125,8 @@ func TestNoOverrun(t *testing.T) {
 	})
 }
 
-// Whoever waits longest gets a credit first; who leaves the line takes none along.
+// TestLineUp checks that the longest waiter gets a credit first, and that a
+// call that leaves the line takes none.
 func TestLineUp(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		var done []<-chan error
@@ -151,7 +152,8 @@ func TestLineUp(t *testing.T) {
 	})
 }
 
-// A credit that comes in the moment in which its caller leaves is not lost.
+// TestCreditAndCancel checks that a credit that arrives just as its caller
+// leaves is not lost.
 func TestCreditAndCancel(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		for range 200 {
@@ -167,7 +169,7 @@ func TestCreditAndCancel(t *testing.T) {
 			require.NoError(t, went(t, first))
 			x.Release()
 			require.ErrorIs(t, went(t, second), context.Canceled)
-			for _, h := range p.heard() { // it was sent, and cancelled then
+			for _, h := range p.heard() { // sent, and then cancelled
 				p.reply(h, wire.Header{Credit: 1})
 			}
 			require.Empty(t, c.calls)
@@ -176,8 +178,8 @@ func TestCreditAndCancel(t *testing.T) {
 	})
 }
 
-// The end of the connection ends calls under way, those that wait for a credit,
-// and those that nobody waits for, and gives back what they have.
+// TestLossGivesBack checks that the end of the connection ends calls under way,
+// calls that wait for a credit, and abandoned calls, and releases their memory.
 func TestLossGivesBack(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		p.works(c)

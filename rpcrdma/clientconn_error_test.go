@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nonsense returns messages that are no replies to call xid, and why.
+// nonsense returns messages that are no replies to call xid, by reason.
 func nonsense(xid uint32) map[string][]byte {
 	header := func(h wire.Header, rest ...byte) []byte {
 		h.XID = xid
@@ -52,7 +52,7 @@ func nonsense(xid uint32) map[string][]byte {
 	for n := range wire.MinLen {
 		all["R8166-4.5-1 cut to "+time.Duration(n).String()] = sound[:n]
 	}
-	var list []byte // without an end
+	var list []byte // without its end
 	for range 40 {
 		list = append(append(list, 0, 0, 0, 1), make([]byte, 20)...)
 	}
@@ -60,8 +60,9 @@ func nonsense(xid uint32) map[string][]byte {
 	return all
 }
 
-// What is not a reply to a call is dropped, without a change of the grant, and the
-// calls under way are answered all the same.
+// TestNonsenseDropped checks that messages that are no replies to a call are
+// dropped without a change of the grant, and that the calls under way are still
+// answered.
 func TestNonsenseDropped(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		for name := range nonsense(0) {
@@ -81,8 +82,8 @@ func TestNonsenseDropped(t *testing.T) {
 	})
 }
 
-// A server that answers calls before they are sent, for XIDs are easy to guess,
-// answers none.
+// TestForesight checks that a server that guesses XIDs and replies before the
+// call is sent answers no call.
 func TestForesight(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		p.works(c)
@@ -90,7 +91,7 @@ func TestForesight(t *testing.T) {
 			r := wire.Header{XID: c.xids.last.Load(), Vers: 1, Credit: 1}
 			require.NoError(t, c.conn.PostRecv(1))
 			require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{r.AppendTo(nil), appendSuccess(nil, r.XID)}}))
-			time.Sleep(time.Millisecond) // it has come
+			time.Sleep(time.Millisecond) // the reply has arrived
 		}
 		x := replyCall()
 		done := begin(t.Context(), c, x)
@@ -102,8 +103,9 @@ func TestForesight(t *testing.T) {
 	})
 }
 
-// An RDMA_ERROR ends its call for good, in each of its forms, frees its credit and
-// memory, and the connection lives (R8166-4.5-7).
+// TestRemoteError checks that an RDMA_ERROR, in each form, ends its call for
+// good, and frees the call's credit and memory, and that the connection lives
+// (R8166-4.5-7).
 func TestRemoteError(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -121,7 +123,7 @@ func TestRemoteError(t *testing.T) {
 				done := begin(t.Context(), c, x)
 				h := p.call()
 				binary.BigEndian.PutUint32(tt.wire, h.XID)
-				binary.BigEndian.PutUint32(tt.wire[4:], wire.Version) // that of the call: R8166-4.5-5
+				binary.BigEndian.PutUint32(tt.wire[4:], wire.Version) // the call's: R8166-4.5-5
 				p.say(tt.wire)
 				err := went(t, done)
 				var remote *RemoteError
@@ -137,8 +139,8 @@ func TestRemoteError(t *testing.T) {
 	}
 }
 
-// A call whose memory cannot be registered fails at once, and nothing of it
-// remains (R8166-4.5.4-1).
+// TestNoMemory checks that a call whose memory cannot be registered fails at
+// once, and leaks nothing (R8166-4.5.4-1).
 func TestNoMemory(t *testing.T) {
 	for after := range 2 {
 		withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
@@ -154,8 +156,8 @@ func TestNoMemory(t *testing.T) {
 	}
 }
 
-// A server that does not answer the first call is nudged: Linux's siw may not
-// have seen it.
+// TestClientNudges checks that a server that does not answer the first call is
+// nudged: Linux's siw may not have seen the call.
 func TestClientNudges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := rdmatest.Listen(t)
@@ -174,7 +176,7 @@ func TestClientNudges(t *testing.T) {
 	})
 }
 
-// postings notes what a requester posts.
+// A postings records a requester's posts.
 type postings struct {
 	dialer
 	rdma.Conn

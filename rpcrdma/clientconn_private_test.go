@@ -19,10 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a requester says of itself is what Linux's client says (R8797-4-3,
-// R8797-4-5, R8797-4-6, R8797-4-7, R8797-4-8), and that all of its STags may be
-// invalidated: each is of one call (R8797-3.2-2). It finds room in the private data
-// of any lower layer, and can be left out (R8797-4-4).
+// TestClientPrivateData checks that a requester sends the private data of
+// Linux's client (R8797-4-3, R8797-4-5, R8797-4-6, R8797-4-7, R8797-4-8), and
+// that all of its STags may be invalidated: each belongs to one call
+// (R8797-3.2-2). The message fits the private data of any lower layer, and can
+// be left out (R8797-4-4).
 func TestClientPrivateData(t *testing.T) {
 	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, _ *ClientConn, p *puppet) {
 		assert.Equal(t, wiretest.Hex(t, "../cmpriv/testdata/linux-client.hex"), p.offered)
@@ -39,9 +40,10 @@ func TestClientPrivateData(t *testing.T) {
 	})
 }
 
-// Each direction has its threshold, the lesser of what one end sends and the other
-// takes (R8797-3.1-1, R8797-4.2-3, R8797-4.2-4, R8166-3.3.2-1), whatever else is in
-// the server's private data.
+// TestClientThresholds checks that each direction has its own threshold, the
+// lesser of one end's send size and the other's receive size (R8797-3.1-1,
+// R8797-4.2-3, R8797-4.2-4, R8166-3.3.2-1), whatever other private data the
+// server sends.
 func TestClientThresholds(t *testing.T) {
 	message := func(send, recv int) string {
 		return string(cmpriv.Message{SendSize: send, RecvSize: recv}.AppendTo(nil))
@@ -79,8 +81,8 @@ func TestClientThresholds(t *testing.T) {
 	}
 }
 
-// A call of just the one threshold and results of just the other travel inline,
-// and one of an octet more does not (R8797-3.1-2, R8166-4.2.4-5).
+// TestAsymmetry checks that a call and results of just their thresholds travel
+// inline, and that one byte more does not (R8797-3.1-2, R8166-4.2.4-5).
 func TestAsymmetry(t *testing.T) {
 	for _, tt := range []struct{ send, recv int }{{1024, 4096}, {4096, 1024}, {3072, 2048}} {
 		private := cmpriv.Message{SendSize: tt.recv, RecvSize: tt.send}.AppendTo(nil)
@@ -102,9 +104,9 @@ func TestAsymmetry(t *testing.T) {
 	}
 }
 
-// A server whose sizes are others each time is met with the sizes of the time, by
-// the calls that are sent again too: the same XID, in another form, with STags of
-// the new connection; those of the old are dead (R8797-4-1).
+// TestLineReplays changes the server's sizes with each connection. It checks
+// that repeated calls use the new sizes: the same XID, in another form, with
+// STags of the new connection; the old STags are dead (R8797-4-1).
 func TestLineReplays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
@@ -136,7 +138,7 @@ func TestLineReplays(t *testing.T) {
 			old.Abort(errors.New("cable cut"))
 			accept(tt.size)
 			time.Sleep(maxPause)
-			null := p.call() // is it there?
+			null := p.call() // the NULL call
 			assert.EqualValues(t, 0, null.body[23], "procedure")
 			p.reply(null, wire.Header{})
 			h := p.call()
@@ -163,7 +165,7 @@ func TestLineReplays(t *testing.T) {
 	})
 }
 
-// A watcher is a dialer that watches what is exposed on its connections.
+// A watcher is a dialer that records the exposed memory of its connections.
 type watcher struct {
 	dialer
 	conns []*watchedConn

@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// itemCall is a call whose results are a length, a data item of up to 5001
-// octets and a word, with a Write chunk for the item.
+// itemCall returns a call whose results are a length, a data item of up to 5001
+// bytes and a word, with a Write chunk for the item.
 func itemCall() *oncrpc.Exchange {
 	return &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: 1, MaxResults: 8, Sink: make([]byte, 5001)}
 }
 
-// replyCall is one whose results come in a Reply chunk if they are long.
+// replyCall returns a call whose long results come in a Reply chunk.
 func replyCall() *oncrpc.Exchange {
 	return &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: 1, MaxResults: 2000}
 }
@@ -37,17 +37,19 @@ func item(x *oncrpc.Exchange) ([]byte, error) {
 	return data, nil
 }
 
-// results are those of an itemCall without the item, or with it inline.
+// resultsOf returns the results of an itemCall without the item, or with the
+// item inline.
 func resultsOf(n int, inline []byte) []byte {
 	b := xdr.AppendUint32(nil, uint32(n))
 	b = append(append(b, inline...), pad(len(inline))...)
 	return xdr.AppendUint32(b, 42)
 }
 
-// The item is what the Write chunk says, of any length that fits
-// (R8166-3.4.4.4-2, R8166-3.4.6.2-3): the message has no padding for it, and what
-// is behind it in the sink is not touched. It was written before the reply was sent,
-// and is there with it (R8166-2.3.2-2).
+// TestItemLength checks that the item has the length in the Write chunk, for
+// any length that fits (R8166-3.4.4.4-2, R8166-3.4.6.2-3): the message has no
+// padding for the item, and the sink behind the item is untouched. The item was
+// written before the reply was sent, and so is present with the reply
+// (R8166-2.3.2-2).
 func TestItemLength(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 4096, 4999, 5000, 5001} {
 		withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
@@ -68,13 +70,13 @@ func TestItemLength(t *testing.T) {
 	}
 }
 
-// What is in the Reply chunk is as long as the server says, or inline though there
-// was a chunk for it, with any form of telling that the chunk is not used
-// (R8166-4.3.3-2, R8166-3.5.3-4).
+// TestLongReply checks that the length of a Reply chunk is the one that the
+// server returns, and that a reply may be inline although a Reply chunk was
+// offered, with any form of an unused chunk (R8166-4.3.3-2, R8166-3.5.3-4).
 func TestLongReply(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		n      int // octets of results
+		n      int // bytes of results
 		proc   wire.Proc
 		change func(*chunks.Lists)
 	}{
@@ -107,12 +109,12 @@ func TestLongReply(t *testing.T) {
 	}
 }
 
-// replyHeader is the length of an RPC reply before its results, in octets.
+// replyHeader is the length of an RPC reply before its results, in bytes.
 const replyHeader = 24
 
-// A reply that can be decoded, but is not what the call has provided for, is a
-// permanent error of the call; nothing of the memory is looked at beyond what was
-// offered, and the connection lives.
+// TestLyingReply checks that a decodable reply in a form that the call has not
+// provided for is a permanent error of the call. No memory beyond the offered
+// is read, and the connection lives.
 func TestLyingReply(t *testing.T) {
 	other := chunks.Segment{Handle: 0xdead, Length: 8, Offset: 8}
 	grown := func(s chunks.Segment, n uint32) chunks.Chunk { s.Length += n; return chunks.Chunk{s} }
@@ -201,9 +203,9 @@ func TestLyingReply(t *testing.T) {
 	}
 }
 
-// A server that says it wrote what it did not is not believed: the caller would take
-// what its memory held before for results. In which order and pieces it writes is its
-// own affair (R5042-6.3.2-1).
+// TestItemNotWritten checks that a server that falsely claims to have written
+// is not believed: otherwise the caller would take older content of its memory
+// for results. The server may write in any order and pieces (R5042-6.3.2-1).
 func TestItemNotWritten(t *testing.T) {
 	type piece struct{ from, to int }
 	for name, tt := range map[string]struct {
@@ -256,14 +258,14 @@ func TestItemNotWritten(t *testing.T) {
 	}
 }
 
-// Whether the item is where it has to be shows when the program reads the results
-// (R8166-6.1-4, R8166-6.1-3): an item that is inline though there was a chunk for
-// it, one whose length is another than the chunk's, and none where there is one
-// are errors.
+// TestMisplacedItem checks that a misplaced item is an error when the program
+// reads the results (R8166-6.1-4, R8166-6.1-3): an item inline although a chunk
+// was offered, an item whose length differs from the chunk's, and a missing
+// item.
 func TestMisplacedItem(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		wrote int // octets to the chunk; negative: no chunk comes back
+		wrote int // bytes to the chunk; negative: no chunk comes back
 		rest  []byte
 	}{
 		{"R8166-6.1-4 inline, chunk unused", 0, resultsOf(100, ramp(100))},
@@ -295,7 +297,7 @@ func TestMisplacedItem(t *testing.T) {
 			})
 		})
 	}
-	// R8166-6.1-3: results without an item, and octets in the chunk.
+	// R8166-6.1-3: results without an item, and bytes in the chunk.
 	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		x := itemCall()
 		done := begin(t.Context(), c, x)
@@ -308,8 +310,8 @@ func TestMisplacedItem(t *testing.T) {
 		assert.ErrorIs(t, x.Results.Done(), xdr.ErrItem)
 		x.Release()
 	})
-	// R8166-4.3.2.2-3, R8166-4.3.2.2-4, R8166-3.4.4.3-1: results without an item, the chunk
-	// unused, though its memory was written to.
+	// R8166-4.3.2.2-3, R8166-4.3.2.2-4, R8166-3.4.4.3-1: results without an
+	// item, the chunk unused, although its memory was written.
 	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		x := itemCall()
 		done := begin(t.Context(), c, x)
@@ -324,7 +326,8 @@ func TestMisplacedItem(t *testing.T) {
 	})
 }
 
-// A Reply chunk has padding in it as the message has (R8166-3.5.3-5).
+// TestItemInReplyChunk checks that a Reply chunk has the padding of the message
+// (R8166-3.5.3-5).
 func TestItemInReplyChunk(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		x := itemCall()
@@ -344,7 +347,7 @@ func TestItemInReplyChunk(t *testing.T) {
 	})
 }
 
-// RPC errors are the call's, in whatever form they come.
+// TestRPCErrors checks that RPC errors are the call's, in any form.
 func TestRPCErrors(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
@@ -366,9 +369,10 @@ func TestRPCErrors(t *testing.T) {
 	}
 }
 
-// A server may invalidate one of the call's STags, though it has said that it
-// does not, as knfsd does; or that of another call, against R8797-4.1-2: that one
-// finds its memory closed to the server, and takes its reply all the same.
+// TestInvalidated checks that a server may invalidate an STag of the call
+// although it has said that it does not, as knfsd does, or an STag of another
+// call, against R8797-4.1-2. That call finds its memory already closed to the
+// server, and still takes its reply.
 func TestInvalidated(t *testing.T) {
 	for _, private := range [][]byte{nil, knfsd} {
 		withPuppet(t, private, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {

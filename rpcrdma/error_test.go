@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unserved fails the test if a call gets as far as the handler.
+// unserved fails the test if a call reaches the handler.
 func unserved(t *testing.T) service {
 	return func(context.Context, *oncrpc.Request, *oncrpc.Reply) bool {
 		t.Error("a call was served")
@@ -24,9 +24,9 @@ func unserved(t *testing.T) service {
 	}
 }
 
-// R8166-4.5-2, R8166-4.5-4, R8166-4.5-5, R8166-4.5-6, R8166-4.5.1-1, R8166-7-1: the
-// header of version 2, or of any that is still to come, is answered with its own
-// XID and version, and with the range.
+// TestErrVers checks that a header of version 2, or of a later one, is answered
+// with its own XID and version, and with the range (R8166-4.5-2, R8166-4.5-4,
+// R8166-4.5-5, R8166-4.5-6, R8166-4.5.1-1, R8166-7-1).
 func TestErrVers(t *testing.T) {
 	serve(t, &Server{Handler: unserved(t), Credits: 32}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -44,8 +44,8 @@ func TestErrVers(t *testing.T) {
 	})
 }
 
-// R8166-4.5.2-1: what is wrong with the header or the chunks of version 1 is
-// ERR_CHUNK, whatever it is; the connection lives, and nothing is read.
+// TestErrChunk checks that any fault of the header or the chunks of version 1
+// is ERR_CHUNK; the connection lives, and nothing is read (R8166-4.5.2-1).
 func TestErrChunk(t *testing.T) {
 	body := rpcCall(testXID, "args")
 	seg := func(pos, n uint32) []chunks.ReadSegment {
@@ -101,11 +101,11 @@ func TestErrChunk(t *testing.T) {
 	}
 }
 
-// A header whose lists leave no room for any reply is refused before the call
-// is served.
+// TestNoRoomForHeader checks that a header whose lists leave no room for any
+// reply is refused before the call is served.
 func TestNoRoomForHeader(t *testing.T) {
 	serve(t, &Server{Handler: unserved(t)}, func(t *testing.T, r *rig) {
-		q := r.dial(nil) // 1024 octets for replies
+		q := r.dial(nil) // 1024 bytes for replies
 		var l chunks.Lists
 		l.AddWrite(make(chunks.Chunk, 63))
 		q.call(msg(l), rpcCall(testXID, ""))
@@ -113,8 +113,8 @@ func TestNoRoomForHeader(t *testing.T) {
 	})
 }
 
-// R8166-4.2.1-1, R8166-4.2.1-2: the XID of a message that had to be read first
-// is compared too.
+// TestXIDOfPositionZero checks that the XID is compared too if the message had
+// to be read first (R8166-4.2.1-1, R8166-4.2.1-2).
 func TestXIDOfPositionZero(t *testing.T) {
 	serve(t, &Server{Handler: unserved(t)}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -125,8 +125,8 @@ func TestXIDOfPositionZero(t *testing.T) {
 	})
 }
 
-// A hostile list: a count of 2^32-1, and more segments than there is memory to
-// spend on.
+// TestHostileCounts sends hostile lists: a count of 2^32-1, and more segments
+// than the limits allow.
 func TestHostileCounts(t *testing.T) {
 	serve(t, &Server{Handler: unserved(t), Inline: 65536}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -146,8 +146,8 @@ func TestHostileCounts(t *testing.T) {
 	})
 }
 
-// A bad STag is the end of the connection, by the provider; the call is not
-// served, and nothing of it is left.
+// TestReadFails checks that a bad STag makes the provider end the connection;
+// the call is not served, and leaks nothing.
 func TestReadFails(t *testing.T) {
 	serve(t, &Server{Handler: unserved(t)}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -160,7 +160,8 @@ func TestReadFails(t *testing.T) {
 	})
 }
 
-// So is a Write that the peer's memory does not take.
+// TestWriteFails checks the same for a Write that the peer's memory does not
+// take.
 func TestWriteFails(t *testing.T) {
 	serve(t, &Server{Handler: results("", []byte("item"), "")}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -173,8 +174,8 @@ func TestWriteFails(t *testing.T) {
 	})
 }
 
-// R8166-4.5.4-3: a reply or an error that cannot be sent, or a chunk that
-// cannot be asked for, closes the connection.
+// TestPostFails checks that a connection is closed if a reply, an error or an
+// RDMA Read cannot be posted (R8166-4.5.4-3).
 func TestPostFails(t *testing.T) {
 	for name, h := range map[string]wire.Header{
 		"reply": msg(chunks.Lists{}),
@@ -194,8 +195,9 @@ func TestPostFails(t *testing.T) {
 	}
 }
 
-// R8166-3.4.5.1-1: what a call has to read is read before it is served, and so
-// before its reply tells the requester that the memory is its own again.
+// TestReadsBeforeReply checks that a call's chunks are read before the call is
+// served, and so before the reply returns the memory to the requester
+// (R8166-3.4.5.1-1).
 func TestReadsBeforeReply(t *testing.T) {
 	p, served := new(tap), make(chan int, 1)
 	h := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
@@ -214,7 +216,7 @@ func TestReadsBeforeReply(t *testing.T) {
 	})
 }
 
-// All of a reply is posted at once, the Send last.
+// TestOnePost checks that all of a reply is posted at once, the Send last.
 func TestOnePost(t *testing.T) {
 	for _, tt := range []struct {
 		item string
@@ -240,8 +242,8 @@ func TestOnePost(t *testing.T) {
 	}
 }
 
-// The connection is cut at each frame of a call with chunks both ways: nothing
-// of it is left.
+// TestCut cuts the connection at each frame of a call with chunks both ways,
+// and checks that nothing leaks.
 func TestCut(t *testing.T) {
 	for n := range 6 {
 		serve(t, &Server{Handler: results("", repeat(5000), "")}, func(t *testing.T, r *rig) {

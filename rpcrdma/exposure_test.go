@@ -25,7 +25,7 @@ type exposure struct {
 	w      *watchedConn
 }
 
-// Deregister ends it, just after onEnd.
+// Deregister ends the exposure, just after onEnd.
 func (e *exposure) Deregister() {
 	w := e.w
 	w.mu.Lock()
@@ -37,7 +37,7 @@ func (e *exposure) Deregister() {
 	e.Region.Deregister()
 }
 
-// Remap exchanges it (rdma.Remapper).
+// Remap exchanges the memory (rdma.Remapper).
 func (e *exposure) Remap(b []byte) {
 	w := e.w
 	w.mu.Lock()
@@ -46,14 +46,15 @@ func (e *exposure) Remap(b []byte) {
 	e.Region.(rdma.Remapper).Remap(b)
 }
 
-// Placed tells what the server has written (rdma.Placer).
+// Placed reports whether the server has written the first n bytes
+// (rdma.Placer).
 func (e *exposure) Placed(n int) bool { return e.Region.(rdma.Placer).Placed(n) }
 
-// A watchedConn knows what is exposed on it.
+// A watchedConn records the exposed memory.
 type watchedConn struct {
 	rdma.Conn
 	rigid bool // memory cannot be exchanged
-	fail  int  // counts down to the registration that fails
+	fail  int  // counts down to a registration that fails
 	mu    sync.Mutex
 	live  map[*exposure]bool
 	onEnd func(*exposure)
@@ -88,7 +89,7 @@ func (w *watchedConn) Register(b []byte, access rdma.Access) (rdma.Region, error
 	return e, nil
 }
 
-// exposed returns what is exposed for reading, and for writing.
+// exposed returns the memory exposed for reading, and for writing.
 func (w *watchedConn) exposed(t *testing.T) (read, written [][]byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,21 +106,21 @@ func (w *watchedConn) exposed(t *testing.T) (read, written [][]byte) {
 	return read, written
 }
 
-// watched replaces a requester's connection.
+// watched replaces a requester's connection by a watchedConn.
 func watched(c *ClientConn) *watchedConn {
 	w := &watchedConn{Conn: c.conn, live: make(map[*exposure]bool)}
 	c.conn = w
 	return w
 }
 
-// While a call is under way the server reaches what the call is about, and that
-// alone; when the call returns, nothing (R8166-8.1-1, R5042-6.3.2-1, R5042-6.3.3-1,
-// R5042-6.3.4-1, R5042-6.3.5-1, R5042-6.3.6-1).
+// TestClientExposes checks that, while a call is under way, the server reaches
+// only the memory of the call, and none after the call returns (R8166-8.1-1,
+// R5042-6.3.2-1, R5042-6.3.3-1, R5042-6.3.4-1, R5042-6.3.5-1, R5042-6.3.6-1).
 func TestClientExposes(t *testing.T) {
 	for _, tt := range []struct {
 		args, results, item int
-		read                bool // the arguments are, from the requester's memory
-		written             int  // octets that may be, at least those of the results; 0: none
+		read                bool // the arguments are exposed, in the requester's memory
+		written             int  // exposed bytes, at least those of the results; 0: none
 	}{
 		{0, 0, 0, false, 0},
 		{100, 100, 0, false, 0},
@@ -131,7 +132,7 @@ func TestClientExposes(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
 			client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
-				require.NoError(t, ask(t.Context(), c, 0, 0, 0)) // and others' octets lie in pooled memory
+				require.NoError(t, ask(t.Context(), c, 0, 0, 0)) // leaves other calls' bytes in pooled memory
 				w := watched(c)
 				e.onCall = func() {
 					read, written := w.exposed(t)
@@ -153,8 +154,8 @@ func TestClientExposes(t *testing.T) {
 	}
 }
 
-// What a call has exposed is taken back when it is given up as well, at once where
-// memory cannot be exchanged.
+// TestClientExposesNoLonger checks that the exposed memory of a call is
+// withdrawn when the caller gives up, at once if memory cannot be exchanged.
 func TestClientExposesNoLonger(t *testing.T) {
 	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
 		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
@@ -169,8 +170,8 @@ func TestClientExposesNoLonger(t *testing.T) {
 	})
 }
 
-// Of a message that is read as a whole, the server reaches that and no more
-// (R5042-6.3.4-1).
+// TestClientExposesMessage checks that the server reaches exactly the message,
+// if it is read as a whole (R5042-6.3.4-1).
 func TestClientExposesMessage(t *testing.T) {
 	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
 		w := watched(c)
@@ -193,22 +194,24 @@ func TestClientExposesMessage(t *testing.T) {
 	})
 }
 
-// A reply is looked at when the server cannot change it any more: what it changes
-// at the last moment is what the requester sees (R5042-6.2.2-1, R8166-4.4.1-1).
+// TestClientRevokesFirst checks that a reply is read only when the server can
+// no longer change it: a last-moment change is visible to the requester
+// (R5042-6.2.2-1, R8166-4.4.1-1).
 func TestClientRevokesFirst(t *testing.T) {
 	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echo, _ *dialer) {
 		require.NoError(t, ask(t.Context(), c, 0, 9000, 0))
 		w := watched(c)
 		w.onEnd = func(e *exposure) {
-			const acceptStat = 5*4 + 3 // offset in a reply, in octets
+			const acceptStat = 5*4 + 3 // offset in a reply, in bytes
 			e.mem[acceptStat] = 1
 		}
 		assert.ErrorIs(t, ask(t.Context(), c, 0, 9000, 0), oncrpc.ErrProgUnavail)
 	})
 }
 
-// A server lets nobody reach any memory of its: it reads arguments, and writes
-// results, by itself (R5042-App.A-1, R5042-App.A-2, R8166-8.1-1).
+// TestServerExposesNothing checks that a server exposes no memory: it reads
+// arguments and writes results itself (R5042-App.A-1, R5042-App.A-2,
+// R8166-8.1-1).
 func TestServerExposesNothing(t *testing.T) {
 	p := new(tap)
 	serveTap(t, &Server{Handler: results("", repeat(9000), "")}, p, func(t *testing.T, r *rig) {

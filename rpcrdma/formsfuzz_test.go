@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dice are decisions that octets make.
+// dice are decisions taken from fuzzed bytes.
 type dice []byte
 
-// n returns a number below limit, 0 when the octets are used up.
+// n returns a number below limit, 0 when the bytes are used up.
 func (d *dice) n(limit int) int {
 	v := 0
 	for range 2 {
@@ -26,7 +26,7 @@ func (d *dice) n(limit int) int {
 	return v % limit
 }
 
-// cut returns lengths that make up n octets, some of them perhaps 0.
+// cut returns lengths that sum to n bytes, some of them perhaps 0.
 func (d *dice) cut(n int) (lengths []int) {
 	for range d.n(5) {
 		part := d.n(n + 1)
@@ -46,7 +46,7 @@ func seedDice(f *testing.F) {
 	}
 }
 
-// A drawnCall is a message, and how it comes to the server.
+// A drawnCall is a message, and its form on the wire.
 type drawnCall struct {
 	whole []byte // unreduced
 	hdr   wire.Header
@@ -54,9 +54,9 @@ type drawnCall struct {
 	moved int // items
 }
 
-// drawCall draws a message of words and items, of which some come in chunks; each
-// chunk is cut anywhere and has padding or not, and the list has the segments of
-// all chunks in any order that keeps each chunk's.
+// drawCall draws a message of words and items, some of which come in chunks.
+// Each chunk is cut anywhere and has padding or not. The list has the segments
+// of all chunks in any order that keeps each chunk's order.
 func drawCall(q *requester, d *dice) (c drawnCall) {
 	c.whole = rpcCall(testXID, "")
 	reduced := bytes.Clone(c.whole)
@@ -93,9 +93,9 @@ func drawCall(q *requester, d *dice) (c drawnCall) {
 	return c
 }
 
-// FuzzCallForms sends a message in any form that there is for it, and has it come
-// out whole (R8166-3.4.5-4, R8166-3.4.4-1, R8166-3.4.5.2-2, R8166-3.4.5.2-3,
-// R8166-3.5.2-1, R8166-3.5.3-3, R8166-4-2).
+// FuzzCallForms sends a message in any possible form, and checks that it
+// arrives whole (R8166-3.4.5-4, R8166-3.4.4-1, R8166-3.4.5.2-2,
+// R8166-3.4.5.2-3, R8166-3.5.2-1, R8166-3.5.3-3, R8166-4-2).
 func FuzzCallForms(f *testing.F) {
 	seedDice(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -123,10 +123,10 @@ func FuzzCallForms(f *testing.F) {
 	})
 }
 
-// A drawnOffer is what a requester offers for a reply.
+// A drawnOffer is a requester's offer for a reply.
 type drawnOffer struct {
 	lists chunks.Lists
-	mems  [][]byte // of the Write chunks, and of the Reply chunk, if it is there
+	mems  [][]byte // of the Write chunks, and of the Reply chunk, if any
 }
 
 func drawOffer(q *requester, d *dice) (o drawnOffer) {
@@ -148,8 +148,8 @@ func drawOffer(q *requester, d *dice) (o drawnOffer) {
 	return o
 }
 
-// takeChunk checks that a chunk came back as it was offered, but for the lengths,
-// and returns what was written to it. The rest of it is as it was.
+// takeChunk checks that a chunk came back as offered, except for the lengths,
+// and that the rest of its memory is untouched. It returns the written bytes.
 func takeChunk(t *testing.T, offered, returned chunks.Chunk, mem []byte) (data []byte) {
 	require.Len(t, returned, len(offered)) // R8166-3.4.6-2, R8166-4.3.3-3
 	full := true
@@ -167,11 +167,12 @@ func takeChunk(t *testing.T, offered, returned chunks.Chunk, mem []byte) (data [
 	return data
 }
 
-// FuzzReplyForms draws a reply and what is offered for it, and puts it together
-// again from where the server says that it is: the item in the first Write chunk
-// if that has segments, the rest inline if it fits, else in the Reply chunk; and
-// ERR_CHUNK, with nothing written, where there is no room (R8166-4.3.2-1,
-// R8166-3.5.3-4, R8166-4.3.2.3-1, R8166-4.3.2.3-2, R8166-4.3.3-2, R8166-4.5.3-1).
+// FuzzReplyForms draws a reply and an offer, and reassembles the reply from the
+// returned lists: the item in the first Write chunk if that has segments, the
+// rest inline if it fits, otherwise in the Reply chunk. If the reply has no
+// room, it expects ERR_CHUNK, and nothing written (R8166-4.3.2-1,
+// R8166-3.5.3-4, R8166-4.3.2.3-1, R8166-4.3.2.3-2, R8166-4.3.3-2,
+// R8166-4.5.3-1).
 func FuzzReplyForms(f *testing.F) {
 	seedDice(f)
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Where there are as many connections as there may be, who has most of them makes
-// room for others, by those that do nothing (R5042-6.4.1-1).
+// TestMaxConnsShared checks that, with all connections taken, the party with
+// most makes room for others, by its idle connections (R5042-6.4.1-1).
 func TestMaxConnsShared(t *testing.T) {
 	g := new(gate)
 	serve(t, &Server{Handler: g, MaxConns: 4}, func(t *testing.T, r *rig) {
@@ -44,8 +44,8 @@ func TestMaxConnsShared(t *testing.T) {
 	})
 }
 
-// A newcomer is rejected where who has most has no more than one more, or where
-// all have calls under way.
+// TestMaxConnsFair checks that a newcomer is rejected if the largest party has
+// at most one connection more, or if all have calls under way.
 func TestMaxConnsFair(t *testing.T) {
 	g := new(gate)
 	serve(t, &Server{Handler: g, MaxConns: 3}, func(t *testing.T, r *rig) {
@@ -58,7 +58,7 @@ func TestMaxConnsFair(t *testing.T) {
 		a, b, two := r.dialFrom(1), r.dialFrom(1), r.dialFrom(2)
 		two.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 		require.Equal(t, 1, g.count())
-		refused() // for 2, who would have more than 1
+		refused() // party 2 would have more than 1
 		r.dialFrom(3)
 		assert.Len(t, append(a.ended(), b.ended()...), 1)
 		if len(a.ended()) > 0 {
@@ -66,9 +66,9 @@ func TestMaxConnsFair(t *testing.T) {
 		}
 		a.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 		require.Equal(t, 2, g.count())
-		r.dialFrom(3) // in the place of its other
+		r.dialFrom(3) // in place of its other
 		r.tap.from = &net.TCPAddr{IP: net.IPv4(198, 51, 100, 4)}
-		refused() // for 4, who would have as many as the others
+		refused() // party 4 would have as many as the others
 		close(g.open)
 		a.answer()
 		two.answer()
@@ -87,8 +87,8 @@ func TestMaxConnsFair(t *testing.T) {
 	})
 }
 
-// One party gets no more than its share of the memory, whatever it asks for, and
-// the others have the rest (R5042-3-1, R5042-6.4.1-1).
+// TestMemoryShared checks that a party gets no more than its share of the
+// memory, and the others the rest (R5042-3-1, R5042-6.4.1-1).
 func TestMemoryShared(t *testing.T) {
 	g := new(gate)
 	s := tight(g)
@@ -112,8 +112,8 @@ func TestMemoryShared(t *testing.T) {
 	})
 }
 
-// Peers that hold all memory, and then nothing of them moves, lose it soon where
-// others wait.
+// TestMemoryPressed checks that peers that hold all memory without progress
+// lose it soon if other calls wait.
 func TestMemoryPressed(t *testing.T) {
 	s := tight(new(gate))
 	s.Handler, s.MaxMemory = null, 2*s.MaxMemory
@@ -141,14 +141,15 @@ func TestMemoryPressed(t *testing.T) {
 	})
 }
 
-// Those that move keep their connection, however long others wait.
+// TestMemoryPressedSpares checks that peers that make progress keep their
+// connection, however long others wait.
 func TestMemoryPressedSpares(t *testing.T) {
 	s := tight(new(gate))
 	s.Handler = null
 	serve(t, s, func(t *testing.T, r *rig) {
 		const pace = fairshare.PressTime * 9 / 10
 		slow, waits, idle := r.dialFrom(1), r.dialFrom(2), r.dialFrom(3)
-		for i := range uint32(4) { // they arrive, and are answered, one by one
+		for i := range uint32(4) { // the calls arrive, and are answered, one by one
 			slow.Delay(time.Duration(i+1) * pace)
 			slow.writeLarge(i)
 			synctest.Wait()
@@ -169,7 +170,7 @@ func TestMemoryPressedSpares(t *testing.T) {
 	})
 }
 
-// A meter says that octets move.
+// A meter reports that bytes move.
 type meter struct {
 	rdma.Conn
 	in uint64
@@ -177,7 +178,8 @@ type meter struct {
 
 func (m *meter) Traffic() (in, out uint64) { return m.in, 0 }
 
-// A long message that is on its way is a sign of life, a trickle is not.
+// TestStands checks that a long message on its way is a sign of life, and a
+// trickle is not.
 func TestStands(t *testing.T) {
 	ready := make(chan struct{})
 	close(ready)
@@ -199,8 +201,9 @@ func TestStands(t *testing.T) {
 	assert.False(t, (&conn{ready: make(chan struct{})}).isStalled(21), "it is being set up")
 }
 
-// Messages have a bound over all connections; above it the party that has most of
-// them loses what is most (R5042-6.4.1-1, R5042-6.4.3.1-1).
+// TestInlineBounded checks that messages have a bound over all connections;
+// above it the party that has most loses its largest connection (R5042-6.4.1-1,
+// R5042-6.4.3.1-1).
 func TestInlineBounded(t *testing.T) {
 	g := new(gate)
 	serve(t, &Server{Handler: g, MaxInline: minMaxInline, Credits: maxCredits}, func(t *testing.T, r *rig) {
@@ -230,7 +233,7 @@ func TestInlineBounded(t *testing.T) {
 	})
 }
 
-// Long chunk lists count, and are not kept.
+// TestInlineLists checks that long chunk lists are counted, and not kept.
 func TestInlineLists(t *testing.T) {
 	g := new(gate)
 	serve(t, &Server{Handler: g, Inline: 64 << 10}, func(t *testing.T, r *rig) {

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A puppet is a server that says to a requester what a test wants.
+// A puppet is a server that sends a requester arbitrary messages.
 type puppet struct {
 	*rdmatest.Conn
 	t       *testing.T
@@ -30,7 +30,7 @@ type puppet struct {
 	ended bool
 }
 
-// What is heard is a message of the requester.
+// A heard is a message of the requester.
 type heard struct {
 	wire.Header
 	wire []byte
@@ -40,8 +40,9 @@ type heard struct {
 // knfsd is the private data of Linux's server.
 var knfsd = []byte{0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3}
 
-// withPuppet runs f with a requester and a puppet for its server, which brings
-// private data and posts receives, in a bubble, and checks that nothing is left.
+// withPuppet runs f in a bubble, with a requester and a puppet as its server,
+// which has the given private data and posts receives. It checks that no
+// resources leak.
 func withPuppet(t *testing.T, private []byte, cfg ClientConnConfig, f func(t *testing.T, c *ClientConn, p *puppet)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +82,8 @@ func (p *puppet) accept(l *rdmatest.Listener, private []byte, recvs int) {
 	}
 }
 
-// Receive notes a message, which has to keep to what binds all of a requester's.
+// Receive records a message, which must follow the rules for all messages of a
+// requester.
 func (p *puppet) Receive(m rdma.Recv) {
 	defer m.Buf.Release()
 	h := heard{wire: append([]byte{}, m.Buf.B...)}
@@ -119,7 +121,7 @@ func (p *puppet) Closed(error) {
 	}()
 }
 
-// lost tells whether the connection has ended.
+// lost reports whether the connection has ended.
 func (p *puppet) lost() bool {
 	synctest.Wait()
 	p.mu.Lock()
@@ -127,10 +129,11 @@ func (p *puppet) lost() bool {
 	return p.ended
 }
 
-// heard waits until nothing moves, and returns what came since the last time.
+// heard waits until the bubble is idle, and returns the messages since the last
+// time.
 func (p *puppet) heard() []heard { return news(&p.mu, &p.got) }
 
-// call is heard where one call is expected.
+// call is heard, for exactly one call.
 func (p *puppet) call() heard {
 	p.t.Helper()
 	got := p.heard()
@@ -138,7 +141,7 @@ func (p *puppet) call() heard {
 	return got[0]
 }
 
-// say sends a message as it is.
+// say sends a message unchanged.
 func (p *puppet) say(parts ...[]byte) {
 	p.t.Helper()
 	require.NoError(p.t, p.Post(rdma.WR{Op: rdma.OpSend, Data: parts}))
@@ -178,7 +181,7 @@ func (p *puppet) pull(s chunks.Segment) []byte {
 	return b
 }
 
-// went returns the end of a call, which has to be there.
+// went returns the error of a call, which must have ended.
 func went(t *testing.T, done <-chan error) error {
 	t.Helper()
 	synctest.Wait()
@@ -198,7 +201,7 @@ func begin(ctx context.Context, c oncrpc.Caller, x *oncrpc.Exchange) <-chan erro
 	return done
 }
 
-// works makes a call, and sees it end well.
+// works makes a call, and checks that it succeeds.
 func (p *puppet) works(c oncrpc.Caller) {
 	p.t.Helper()
 	x := new(oncrpc.Exchange)
@@ -208,7 +211,7 @@ func (p *puppet) works(c oncrpc.Caller) {
 	x.Release()
 }
 
-// whole returns the RPC message of a call, with its chunks where they belong.
+// whole returns the RPC message of a call, with its chunks in their places.
 func (p *puppet) whole(h heard) []byte {
 	p.t.Helper()
 	if h.Proc == wire.NoMsg {

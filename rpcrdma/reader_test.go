@@ -19,13 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// xidCall is an inline call.
+// xidCall sends an inline call.
 func (q *requester) xidCall(xid uint32) {
 	q.t.Helper()
 	q.call(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
 }
 
-// xids returns the XIDs of answers.
+// xidsOf returns the XIDs of answers.
 func xidsOf(answers []answer) (xids []uint32) {
 	for _, a := range answers {
 		xids = append(xids, a.XID)
@@ -33,7 +33,7 @@ func xidsOf(answers []answer) (xids []uint32) {
 	return xids
 }
 
-// A snare keeps calls of some XIDs until it is opened.
+// A snare holds calls of some XIDs until it is opened.
 type snare struct {
 	open  chan struct{}
 	from  uint32 // XIDs from here on
@@ -48,8 +48,8 @@ func (s *snare) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Repl
 	return null(ctx, req, rep)
 }
 
-// A short call is answered before its Receive returns; one with much to return, or
-// something to pull, is not.
+// TestReaderServes checks that a short call is answered before its Receive
+// returns, and that a call with much to return, or something to pull, is not.
 func TestReaderServes(t *testing.T) {
 	p := &tap{relievable: true}
 	var within atomic.Int32
@@ -78,14 +78,15 @@ func TestReaderServes(t *testing.T) {
 	})
 }
 
-// chunkCall is a call with n octets to pull.
+// chunkCall sends a call with n bytes to pull.
 func (q *requester) chunkCall(xid uint32, n int) {
 	q.t.Helper()
 	q.call(wire.Header{XID: xid, Proc: wire.Msg, Lists: chunks.Lists{Reads: q.reads(40, make([]byte, n))}}, rpcCall(xid, ""))
 }
 
-// A call whose chunk has come is the reader's as well. It keeps the others of its
-// connection no longer than a short one.
+// TestReaderServesPulled checks that the reader serves a call whose chunk has
+// arrived, and that such a call holds up others of its connection no longer
+// than a short one.
 func TestReaderServesPulled(t *testing.T) {
 	s := &snare{from: 100}
 	serveTap(t, &Server{Handler: s}, &tap{relievable: true}, func(t *testing.T, r *rig) {
@@ -107,7 +108,8 @@ func TestReaderServesPulled(t *testing.T) {
 	})
 }
 
-// A call may take the longer, the more was pulled, before it counts as slow.
+// TestSlowByOctets checks that the time limit of a call grows with the pulled
+// bytes.
 func TestSlowByOctets(t *testing.T) {
 	const octets = large // at slowOctet each
 	for _, tt := range []struct {
@@ -135,8 +137,8 @@ func TestSlowByOctets(t *testing.T) {
 	}
 }
 
-// A call that never ends keeps neither the others of its connection nor those of
-// other connections; nor do any number of them.
+// TestReaderRelieved checks that calls that never end, one or many, hold up no
+// other call of their connection or of other connections.
 func TestReaderRelieved(t *testing.T) {
 	s := &snare{open: make(chan struct{}), from: 100}
 	serveTap(t, &Server{Handler: s, Log: testLog(t)}, &tap{relievable: true}, func(t *testing.T, r *rig) {
@@ -161,8 +163,8 @@ func TestReaderRelieved(t *testing.T) {
 	})
 }
 
-// A reader that was relieved is a goroutine of the dispatcher's: it counts, and
-// takes what waits there.
+// TestReaderJoinsDispatcher checks that a relieved reader becomes a goroutine
+// of the dispatcher: it is counted, and takes waiting calls.
 func TestReaderJoinsDispatcher(t *testing.T) {
 	s := &snare{from: 100}
 	serveTap(t, &Server{Handler: s}, &tap{relievable: true}, func(t *testing.T, r *rig) {
@@ -178,7 +180,8 @@ func TestReaderJoinsDispatcher(t *testing.T) {
 	})
 }
 
-// The end of a connection does not wait for a call that keeps its first reader.
+// TestReaderRelievedAtTheEnd checks that the end of a connection does not wait
+// for a call that holds its first reader.
 func TestReaderRelievedAtTheEnd(t *testing.T) {
 	s := &snare{from: 100}
 	serveTap(t, &Server{Handler: s}, &tap{relievable: true}, func(t *testing.T, r *rig) {
@@ -195,7 +198,7 @@ func TestReaderRelievedAtTheEnd(t *testing.T) {
 	})
 }
 
-// A reader that has always something to serve lets others run.
+// TestReaderYields checks that a busy reader lets other goroutines run.
 func TestReaderYields(t *testing.T) {
 	run, stop := calls(t, msg(chunks.Lists{}))
 	defer stop()
@@ -214,10 +217,11 @@ func TestReaderYields(t *testing.T) {
 	}
 	over.Store(true)
 	<-done
-	assert.GreaterOrEqual(t, yields, 5) // of 10; the scheduler promises nobody that the next turn is theirs
+	assert.GreaterOrEqual(t, yields, 5) // of 10; the scheduler does not promise that the next turn is theirs
 }
 
-// What is slow goes to others, more of it the more often it is; it comes back.
+// TestCallKind checks that calls of a slow kind go to other goroutines, the
+// more the slower the kind is, and that the kind recovers.
 func TestCallKind(t *testing.T) {
 	away := func(slowOnceIn int) (others int) {
 		var k callKind
@@ -249,7 +253,7 @@ func TestCallKind(t *testing.T) {
 	assert.Zero(t, k.next)
 }
 
-// relievable is a connection whose reader can be relieved.
+// A relievable is a connection whose reader can be relieved.
 type relievable struct{ *tappedConn }
 
 func (c relievable) HandOffReader() { c.Conn.(rdma.ReaderHandoff).HandOffReader() }

@@ -22,8 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// callbackProg is a program of a requester: what its procedure 1 is sent comes
-// back.
+// callbackProg is a program of a requester. Its procedure 1 echoes the
+// arguments.
 const callbackProg = 0x40000000
 
 // callbacks is a backchannel that knows one program.
@@ -33,7 +33,7 @@ func callbacks(h oncrpc.Handler) oncrpc.Service {
 	return m
 }
 
-// handler is an oncrpc.Handler made of a function.
+// A handler is an oncrpc.Handler made of a function.
 type handler func(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error
 
 func (h handler) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
@@ -46,7 +46,7 @@ var repeater = handler(func(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) 
 	return nil
 })
 
-// words returns what is left, in whole words.
+// words returns the rest of r, in whole words.
 func words(r *xdr.Reader) []byte {
 	b := []byte{}
 	for {
@@ -59,7 +59,7 @@ func words(r *xdr.Reader) []byte {
 	}
 }
 
-// callBack makes a call to repeater, and checks what comes back.
+// callBack makes a call to repeater, and checks the results.
 func callBack(ctx context.Context, c oncrpc.Caller, args string) error {
 	x := &oncrpc.Exchange{Prog: callbackProg, Vers: 1, Proc: 1, Args: []byte(args), MaxResults: len(args)}
 	if err := c.Call(ctx, x); err != nil {
@@ -72,8 +72,9 @@ func callBack(ctx context.Context, c oncrpc.Caller, args string) error {
 	return nil
 }
 
-// rawServer runs f with a requester, and with the server's end of its connection,
-// which says what a test wants, in a bubble; and checks that nothing is left.
+// rawServer runs f in a bubble, with a requester and the server's end of its
+// connection, by which the test sends arbitrary messages. It checks that no
+// resources leak.
 func rawServer(t *testing.T, cfg ClientConnConfig, f func(t *testing.T, c *ClientConn, q *requester)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +107,8 @@ func callbackCall(xid uint32, args string) []byte {
 	return append(oncrpc.AppendCall(nil, xid, &oncrpc.Exchange{Prog: callbackProg, Vers: 1, Proc: 1}, ""), args...)
 }
 
-// What knfsd sends and Linux's client answers is what ours do.
+// TestReverseGolden checks that both ends send the messages of knfsd and
+// Linux's client.
 func TestReverseGolden(t *testing.T) {
 	call, reply := wiretest.Hex(t, "testdata/reverse-call.hex"), wiretest.Hex(t, "testdata/reverse-reply.hex")
 	const argsAt, resultsAt = 28 + 64, 28 + 24
@@ -146,7 +148,8 @@ func TestReverseGolden(t *testing.T) {
 	})
 }
 
-// Both ends are ours: a program calls back while it serves a call.
+// TestReverse checks that a program can call back while it serves a call, with
+// both ends ours.
 func TestReverse(t *testing.T) {
 	var cred rpcmsg.Cred
 	service := handler(func(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
@@ -156,8 +159,8 @@ func TestReverse(t *testing.T) {
 		return repeater(ctx, c, r)
 	})
 	program := handler(func(ctx context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
-		// R8167-2.4.1-1: the call that is being served has the XID that the
-		// reverse call will have.
+		// R8167-2.4.1-1: the reverse call has the same XID as the call that is
+		// being served.
 		rc, err := c.Peer.Reverse.(*ReverseClient).requester()
 		require.NoError(t, err)
 		rc.xids.last.Store(c.XID - 1)
@@ -167,7 +170,7 @@ func TestReverse(t *testing.T) {
 		x := &oncrpc.Exchange{Prog: callbackProg, Vers: 1, Proc: 1, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 17, GID: 4, GIDs: []uint32{5}}}
 		require.NoError(t, c.Peer.Reverse.Call(ctx, x))
 		x.Release()
-		// The errors of RPC are those of the forward direction.
+		// RPC errors are those of the forward direction.
 		assert.ErrorIs(t, c.Peer.Reverse.Call(ctx, &oncrpc.Exchange{Prog: callbackProg + 1, Vers: 1}), oncrpc.ErrProgUnavail)
 		return nil
 	})
@@ -197,9 +200,9 @@ func TestReverse(t *testing.T) {
 	})
 }
 
-// A responder has no more reverse calls under way than it was granted: one, until
-// it knows, and then what the last reply said, however many forward credits there
-// are.
+// TestReverseCredits checks that a responder has no more reverse calls under
+// way than granted, independently of forward credits: one until the first
+// reply, and then the grant of the last reply.
 func TestReverseCredits(t *testing.T) {
 	const granted, calls = 2, 9
 	var mu sync.Mutex
@@ -241,8 +244,8 @@ func TestReverseCredits(t *testing.T) {
 	})
 }
 
-// A server that makes more calls than were granted loses the connection, before
-// they take more memory.
+// TestReverseOverrun checks that a server that makes more calls than granted
+// loses the connection, before the calls take more memory.
 func TestReverseOverrun(t *testing.T) {
 	const credits = 3
 	open := false
@@ -254,7 +257,7 @@ func TestReverseOverrun(t *testing.T) {
 	})
 	cfg := ClientConnConfig{Backchannel: callbacks(service), BackchannelCredits: credits, Credits: 128}
 	rawServer(t, cfg, func(t *testing.T, c *ClientConn, q *requester) {
-		// Those that are granted find a receive, whatever else is under way.
+		// Granted calls find a receive, whatever other calls are under way.
 		for i := range uint32(credits) {
 			q.reverse(i, "")
 		}
@@ -265,7 +268,7 @@ func TestReverseOverrun(t *testing.T) {
 		require.Len(t, q.ended(), 1)
 		assert.ErrorIs(t, q.ended()[0], rdmatest.ErrNoRecv)
 	})
-	// With receives for forward replies there, it is this end that counts.
+	// With receives for forward replies posted, this end must count.
 	rawServer(t, cfg, func(t *testing.T, c *ClientConn, q *requester) {
 		require.NoError(t, c.conn.PostRecv(100))
 		for i := range uint32(2 * credits) {
@@ -278,7 +281,7 @@ func TestReverseOverrun(t *testing.T) {
 		require.Len(t, q.ended(), 1)
 		assert.ErrorIs(t, q.ended()[0], errReverseOverrun)
 	})
-	// Replies that the server does not read pile up no further.
+	// Replies that the server does not read do not pile up further.
 	open = true
 	rawServer(t, cfg, func(t *testing.T, c *ClientConn, q *requester) {
 		require.NoError(t, c.conn.PostRecv(100))
@@ -298,8 +301,8 @@ func msgHeader(xid uint32) []byte {
 	return h.AppendTo(nil)
 }
 
-// What a requester does not take in the reverse direction is answered with
-// ERR_CHUNK, and does no harm.
+// TestReverseRefused checks that calls that a requester does not take in the
+// reverse direction are answered with ERR_CHUNK, and do no harm.
 func TestReverseRefused(t *testing.T) {
 	segment := chunks.Segment{Handle: 1, Length: 100, Offset: 2}
 	var lists [3]chunks.Lists
@@ -325,7 +328,7 @@ func TestReverseRefused(t *testing.T) {
 				back = serviceOf(long)
 			}
 			rawServer(t, ClientConnConfig{Backchannel: back, BackchannelCredits: 2}, func(t *testing.T, c *ClientConn, q *requester) {
-				for range 5 { // each gives its receive back
+				for range 5 { // each posts its receive again
 					send(q)
 					q.refused(wire.ErrChunk)
 				}
@@ -336,7 +339,7 @@ func TestReverseRefused(t *testing.T) {
 }
 
 // serviceOf answers all calls with the results of h, without a Mux, which would
-// not let them be too long.
+// limit their length.
 func serviceOf(h handler) oncrpc.Service {
 	return service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
@@ -344,8 +347,9 @@ func serviceOf(h handler) oncrpc.Service {
 	})
 }
 
-// Replies in parts, in other memory, and of all lengths that fit are sent as they
-// are; one that the service does not make is not sent.
+// TestReverseReplies checks that replies in parts, in other memory, and of all
+// lengths that fit are sent unchanged, and that no reply is sent if the service
+// makes none.
 func TestReverseReplies(t *testing.T) {
 	var rep oncrpc.Reply
 	answer := true
@@ -381,8 +385,8 @@ func TestReverseReplies(t *testing.T) {
 	})
 }
 
-// A requester that answers no calls drops them, though they have the XID of one
-// of its own, and goes on.
+// TestReverseUnwanted checks that a requester without a backchannel drops
+// calls, even with the XID of one of its own calls, and continues.
 func TestReverseUnwanted(t *testing.T) {
 	rawServer(t, ClientConnConfig{}, func(t *testing.T, c *ClientConn, q *requester) {
 		done := make(chan error, 1)
@@ -398,8 +402,9 @@ func TestReverseUnwanted(t *testing.T) {
 	})
 }
 
-// A reverse call that does not fit is refused before it is sent; the limit is that
-// of replies in the forward direction, and the other way round.
+// TestReverseThresholds checks that a reverse call that does not fit is refused
+// before it is sent. Its limit is that of forward replies, and the limit of its
+// reply that of forward calls.
 func TestReverseThresholds(t *testing.T) {
 	const header = 28 + 40
 	for _, tt := range []struct{ client, server, want int }{
@@ -423,8 +428,9 @@ func TestReverseThresholds(t *testing.T) {
 	}
 }
 
-// A connection's end ends the reverse calls on it at once; they cannot be made
-// before the requester has come back, which it does by itself.
+// TestReverseReconnect checks that the end of a connection ends its reverse
+// calls at once, and that new ones are possible only after the requester has
+// reconnected, which it does unasked.
 func TestReverseReconnect(t *testing.T) {
 	for _, backchannel := range []bool{true, false} {
 		var hold chan struct{}
@@ -477,7 +483,7 @@ func TestReverseReconnect(t *testing.T) {
 	}
 }
 
-// back returns the server's way back over its only connection.
+// back returns the server's ReverseClient of its only connection.
 func (p *place) back(t *testing.T) *ReverseClient {
 	t.Helper()
 	p.server.mu.Lock()
@@ -489,8 +495,8 @@ func (p *place) back(t *testing.T) *ReverseClient {
 	return nil
 }
 
-// An RDMA_ERROR does not tell whose credits it is about, so nothing is learnt from
-// it; it fails the call that it is for.
+// TestReverseErrors checks that an RDMA_ERROR, whose direction is unknown, does
+// not change credits, and fails its call.
 func TestReverseErrors(t *testing.T) {
 	refusal := wire.Header{Vers: wire.Version, Credit: 77, Proc: wire.Error, Code: wire.ErrChunk}
 	t.Run("forward", func(t *testing.T) {
@@ -508,7 +514,7 @@ func TestReverseErrors(t *testing.T) {
 		serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
 			q := r.dialLinux()
 			refusal.XID = 12345
-			q.send(refusal.AppendTo(nil)) // nobody knows it
+			q.send(refusal.AppendTo(nil)) // no call has this XID
 			back := &r.onlyConn().back
 			done := make(chan error, 1)
 			go func() { done <- callBack(t.Context(), back, "") }()
@@ -524,13 +530,14 @@ func TestReverseErrors(t *testing.T) {
 	})
 }
 
-// Replies that answer nothing are dropped, in either direction, and so is one that
-// comes when its caller has gone: until then the credit is in use.
+// TestReverseStrayReplies checks that replies without a call are dropped, in
+// either direction, and so is a reply whose caller has gone: until then the
+// credit is in use.
 func TestReverseStrayReplies(t *testing.T) {
 	serveTap(t, &Server{Handler: callbacks(repeater)}, new(tap), func(t *testing.T, r *rig) {
 		q := r.dialLinux()
 		stray := func() {
-			for range 2 * 128 { // more than there are receives
+			for range 2 * 128 { // more than the number of receives
 				q.call(wire.Header{XID: 7}, appendSuccess(nil, 7))
 				require.Empty(t, q.answers())
 			}
@@ -560,7 +567,8 @@ func TestReverseStrayReplies(t *testing.T) {
 	})
 }
 
-// A server that drains takes the replies which its calls wait for.
+// TestReverseDrain checks that a draining server takes the replies to its
+// reverse calls.
 func TestReverseDrain(t *testing.T) {
 	hold := false
 	program := handler(func(ctx context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
@@ -586,8 +594,9 @@ func TestReverseDrain(t *testing.T) {
 	})
 }
 
-// Nothing goes in the reverse direction before a program wants it (R8167-6-1), and
-// a requester without a backchannel posts no receives for it.
+// TestReverseIdle checks that no reverse messages flow before a program wants
+// them (R8167-6-1), and that a requester without a backchannel posts no
+// receives for them.
 func TestReverseIdle(t *testing.T) {
 	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echo, d *dialer) {
 		heard := c.received.Load()
@@ -612,7 +621,7 @@ func TestReverseConfig(t *testing.T) {
 	assert.Equal(t, 16, cfg.BackchannelCredits)
 }
 
-// No message goes in both directions.
+// FuzzReverse checks that every message belongs to one direction only.
 func FuzzReverse(f *testing.F) {
 	f.Add(wiretest.Hex(f, "testdata/reverse-call.hex"))
 	f.Add(wiretest.Hex(f, "testdata/reverse-reply.hex"))

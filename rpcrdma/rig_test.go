@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// service is a handler made of a function.
+// A service is an oncrpc.Service made of a function.
 type service func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool
 
 func (s service) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
@@ -36,14 +36,14 @@ type rig struct {
 	served chan error
 }
 
-// serve runs f with a server, in a bubble, and checks that nothing is left of
-// both: a goroutine fails the bubble.
+// serve runs f in a bubble with a server, and checks that no resources leak: a
+// goroutine fails the bubble.
 func serve(t *testing.T, s *Server, f func(t *testing.T, r *rig)) {
 	t.Helper()
 	serveTap(t, s, new(tap), f)
 }
 
-// serveTap is serve with a look at what the server posts.
+// serveTap is serve with a record of the server's posts.
 func serveTap(t *testing.T, s *Server, p *tap, f func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func (r *rig) dial(private []byte) *requester {
 	return q
 }
 
-// dialFrom is dialLinux from a host of its own.
+// dialFrom is dialLinux from the given host.
 func (r *rig) dialFrom(host byte) *requester {
 	r.tap.from = &net.TCPAddr{IP: net.IPv4(198, 51, 100, host), Port: 1000}
 	return r.dialLinux()
@@ -139,30 +139,31 @@ func (q *requester) Closed(err error) {
 	q.closed = append(q.closed, err)
 }
 
-// ended returns what the requester was told of the end of its connection.
+// ended returns the requester's Closed errors.
 func (q *requester) ended() []error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.closed
 }
 
-// send sends a message as it is.
+// send sends a message unchanged.
 func (q *requester) send(parts ...[]byte) {
 	q.t.Helper()
 	require.NoError(q.t, q.Post(rdma.WR{Op: rdma.OpSend, Data: parts}))
 }
 
-// call sends a header with what follows it, and fills in what every call has.
+// call sends a header and a body, and fills in the fields common to all calls.
 func (q *requester) call(h wire.Header, body []byte) {
 	q.t.Helper()
 	h.Vers, h.Credit = wire.Version, 128
 	q.send(h.AppendTo(nil), body)
 }
 
-// answers waits until nothing moves, and returns what came since the last time.
+// answers waits until the bubble is idle, and returns the answers since the
+// last time.
 func (q *requester) answers() []answer { return news(&q.mu, &q.got) }
 
-// news waits until nothing moves, and takes what was put down meanwhile.
+// news waits until the bubble is idle, and takes the content of got.
 func news[T any](mu *sync.Mutex, got *[]T) []T {
 	synctest.Wait()
 	mu.Lock()
@@ -172,7 +173,7 @@ func news[T any](mu *sync.Mutex, got *[]T) []T {
 	return all
 }
 
-// answer is answers where one is expected.
+// answer is answers, for exactly one answer.
 func (q *requester) answer() answer {
 	q.t.Helper()
 	got := q.answers()
@@ -192,8 +193,8 @@ func (q *requester) refused(code wire.ErrCode) {
 	assert.Zero(q.t, a.invalidated)
 }
 
-// segments registers b, cut after each of the given lengths, under a handle
-// each.
+// segments registers b, cut after each of the given lengths, with a handle for
+// each piece.
 func (q *requester) segments(b []byte, access rdma.Access, lengths ...int) (c chunks.Chunk) {
 	q.t.Helper()
 	for _, n := range lengths {
@@ -218,7 +219,7 @@ func (q *requester) reads(position uint32, data []byte, lengths ...int) (list []
 	return list
 }
 
-// writable makes a chunk of fresh memory with a guard octet pattern.
+// writable makes a chunk of fresh memory filled with a guard byte.
 func (q *requester) writable(lengths ...int) (chunks.Chunk, []byte) {
 	q.t.Helper()
 	total := 0
@@ -237,8 +238,8 @@ const (
 	testXID = 0x11223344
 )
 
-// rpcCall returns an RPC call message with the given arguments: the 40 octets
-// of its header have AUTH_NONE.
+// rpcCall returns an RPC call message with the given arguments: the 40 bytes of
+// its header have AUTH_NONE.
 func rpcCall(xid uint32, args string) []byte {
 	b := binary.BigEndian.AppendUint32(nil, xid)
 	for _, v := range []uint32{0, 2, 100003, 3, 1, 0, 0, 0, 0} {
@@ -247,7 +248,7 @@ func rpcCall(xid uint32, args string) []byte {
 	return append(b, args...)
 }
 
-// appendSuccess appends the 24 octets that an accepted reply begins with.
+// appendSuccess appends the first 24 bytes of an accepted reply.
 func appendSuccess(b []byte, xid uint32) []byte {
 	b = binary.BigEndian.AppendUint32(b, xid)
 	for _, v := range []uint32{1, 0, 0, 0, 0} {
@@ -262,8 +263,8 @@ var null = service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Repl
 	return true
 })
 
-// results answers every call with given results: octets, a data item if it is
-// not nil, octets.
+// results answers every call with the given results: bytes, a data item if not
+// nil, bytes.
 func results(head string, item []byte, tail string) service {
 	return func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		rep.Head = append(appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg)), head...)
@@ -304,7 +305,7 @@ func (r *recorder) last(t *testing.T) oncrpc.Request {
 	return req
 }
 
-// gate answers calls when open is closed, which is to be made in the bubble.
+// A gate answers calls when open is closed. open must be made in the bubble.
 type gate struct {
 	open    chan struct{}
 	mu      sync.Mutex
@@ -326,10 +327,10 @@ func (g *gate) count() int {
 	return g.serving
 }
 
-// testLog is a log that shows up where a test fails.
+// testLog returns a log that is shown if the test fails.
 func testLog(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
-// repeat returns n octets, no two neighbours of which are equal.
+// repeat returns n bytes, no two neighbors of which are equal.
 func repeat(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -348,7 +349,7 @@ func (r *rig) only() *rdmatest.Conn {
 	return r.onlyConn().rc.(*tappedConn).Conn.(*rdmatest.Conn)
 }
 
-// onlyConn returns what the server knows of it.
+// onlyConn returns the server's conn of the only connection.
 func (r *rig) onlyConn() (only *conn) {
 	r.t.Helper()
 	r.mu.Lock()

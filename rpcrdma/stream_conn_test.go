@@ -34,7 +34,7 @@ func (r *streamRig) connected() (*requester, net.Conn) {
 	return q, c
 }
 
-// later runs f and returns what becomes of it.
+// later runs f and returns a channel for its error.
 func later(f func() (int, error)) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -56,7 +56,8 @@ func TestStreamAddresses(t *testing.T) {
 	})
 }
 
-// Deadlines end what waits and what comes after, and can be taken back.
+// TestStreamDeadlines checks that deadlines end present and later waits, and
+// can be withdrawn.
 func TestStreamDeadlines(t *testing.T) {
 	isTimeout := func(t *testing.T, err error) {
 		t.Helper()
@@ -83,7 +84,7 @@ func TestStreamDeadlines(t *testing.T) {
 		require.NoError(t, c.SetReadDeadline(time.Time{}))
 		assert.Len(t, readRecord(t, c), 40, "nothing was lost")
 
-		// A deadline that is put off before it has come.
+		// A deadline is postponed before it passes.
 		require.NoError(t, c.SetDeadline(time.Now().Add(time.Second)))
 		require.NoError(t, c.SetDeadline(time.Now().Add(time.Hour)))
 		reading = later(func() (int, error) { return c.Read(p) })
@@ -103,19 +104,20 @@ func TestStreamDeadlines(t *testing.T) {
 		isTimeout(t, err)
 
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Hour)))
-		require.NoError(t, c.Close()) // with a timer under way
+		require.NoError(t, c.Close()) // with a running timer
 		assert.ErrorIs(t, c.SetDeadline(time.Time{}), net.ErrClosed)
 	})
 }
 
-// A deadline that has come while another was being set does not count.
+// TestStreamDeadlineReplaced checks that a deadline that passed while another
+// was being set has no effect.
 func TestStreamDeadlineReplaced(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		_, nc := r.connected()
 		c := nc.(*streamConn)
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second)))
 		c.mu.Lock()
-		time.Sleep(time.Second) // the timer's goroutine waits for the lock now
+		time.Sleep(time.Second) // the timer's goroutine now waits for the lock
 		c.readBy.set(c, time.Time{})
 		c.mu.Unlock()
 		synctest.Wait()
@@ -123,7 +125,8 @@ func TestStreamDeadlineReplaced(t *testing.T) {
 	})
 }
 
-// Close frees who waits, and lets written replies go.
+// TestStreamClose checks that Close unblocks waiters, and lets written replies
+// go.
 func TestStreamClose(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q, c := r.connected()
@@ -155,7 +158,7 @@ func TestStreamClose(t *testing.T) {
 	})
 }
 
-// The end of a connection is seen on the stream, and by nobody else.
+// TestStreamLost checks that only its own stream sees the end of a connection.
 func TestStreamLost(t *testing.T) {
 	cut := errors.New("cut")
 	for name, end := range map[string]struct {
@@ -189,7 +192,7 @@ func TestStreamLost(t *testing.T) {
 	}
 }
 
-// An orderly end may come without a cause.
+// TestStreamEnded checks that an orderly end may come without a cause.
 func TestStreamEnded(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q, c := r.connected()
@@ -200,7 +203,8 @@ func TestStreamEnded(t *testing.T) {
 	})
 }
 
-// Nobody accepts: calls wait, and go with their connection.
+// TestStreamNotAccepted checks that without Accept, calls wait, and end with
+// their connection.
 func TestStreamNotAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
@@ -233,7 +237,8 @@ func TestStreamNotAccepted(t *testing.T) {
 	})
 }
 
-// Close ends the listener and not what was accepted.
+// TestStreamListenerClose checks that Close ends the listener but not accepted
+// connections.
 func TestStreamListenerClose(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q, c := r.connected()
@@ -252,7 +257,7 @@ func TestStreamListenerClose(t *testing.T) {
 	})
 }
 
-// Shutdown has the calls under way answered.
+// TestStreamShutdown checks that Shutdown lets the calls under way be answered.
 func TestStreamShutdown(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q, c := r.connected()
@@ -281,8 +286,8 @@ func TestStreamConfig(t *testing.T) {
 	require.NoError(t, sl.Close())
 }
 
-// Many callers, a server that answers in any order and in pieces, several
-// readers and writers, in real time, for the race detector.
+// TestStreamParallel has many callers, a server that answers in any order and
+// in pieces, several readers and writers, in real time, for the race detector.
 func TestStreamParallel(t *testing.T) {
 	const callers, calls = 8, 50
 	before := buf.Default.Out()
@@ -323,7 +328,7 @@ func (d listenDialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rd
 	return d.l.Dial(ctx, c)
 }
 
-// echoCall has data sent there and back.
+// echoCall sends data to the server and checks the same data in the results.
 func echoCall(t *testing.T, c *ClientConn, data []byte) {
 	x := &oncrpc.Exchange{
 		Prog: testProg, Vers: testVers, Proc: procItem,
@@ -340,8 +345,8 @@ func echoCall(t *testing.T, c *ClientConn, data []byte) {
 	assert.NoError(t, x.Results.Done())
 }
 
-// echoStream serves a connection: three goroutines take one record after the other,
-// and answer in fragments and pieces.
+// echoStream serves a connection: three goroutines take records in order, and
+// answer in fragments and pieces.
 func echoStream(t *testing.T, c net.Conn) {
 	defer c.Close()
 	var reading, writing sync.Mutex
@@ -359,7 +364,7 @@ func echoStream(t *testing.T, c net.Conn) {
 				// limit, item, word: the results are status, item, word
 				reply := success(binary.BigEndian.Uint32(msg), word(0), msg[44:])
 				wire := record(reply, 1, 7, len(reply)/2)
-				writing.Lock() // a record is not cut by another
+				writing.Lock() // no other record may intervene
 				_, _ = c.Write(wire[:len(wire)/3])
 				_, _ = c.Write(wire[len(wire)/3:])
 				writing.Unlock()
@@ -369,7 +374,8 @@ func echoStream(t *testing.T, c net.Conn) {
 	all.Wait()
 }
 
-// Calls that a server behind leaves unread keep no others away from it.
+// TestStreamsApart checks that calls that a server leaves unread do not block
+// others.
 func TestStreamsApart(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		for range maxServing / defaultCredits {
