@@ -24,10 +24,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bridgeReady is the line that scripts wait for.
+// bridgeReady matches the ready line, which scripts depend on.
 var bridgeReady = regexp.MustCompile(`^ready tcp=(\S+) portmap=(\S+) server=(\S+)\n$`)
 
-// startBridge runs a bridge until stop, which returns what it has said.
+// startBridge runs a bridge until stop, which returns its output on standard
+// error.
 func startBridge(t *testing.T, args ...string) (ready string, stop func() (stderr string)) {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
@@ -49,7 +50,8 @@ func startBridge(t *testing.T, args ...string) (ready string, stop func() (stder
 	}
 }
 
-// TestBridge lets a client find the bridge by its portmapper, and read a file.
+// TestBridge checks that a client can find the bridge by its portmapper, and
+// read a file.
 func TestBridge(t *testing.T) {
 	r := newRig(t)
 	data := random(300000, 1)
@@ -87,7 +89,8 @@ func TestBridge(t *testing.T) {
 	assert.NotContains(t, stderr, "WARN")
 }
 
-// TestBridgePorts denies who may be any user of this host, unless told otherwise.
+// TestBridgePorts checks that calls from unprivileged ports, which any user of
+// this host may open, are denied without --insecure.
 func TestBridgePorts(t *testing.T) {
 	r := newRig(t)
 	line, stop := startBridge(t, "--listen", "127.0.0.1:0", r.addr)
@@ -107,7 +110,7 @@ func TestBridgePorts(t *testing.T) {
 	assert.Contains(t, stop(), "--insecure")
 }
 
-// dialReserved connects from a port that is root's alone.
+// dialReserved connects from a port that only root may open.
 func dialReserved(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	for port := 1023; port > 0; port-- {
@@ -142,8 +145,8 @@ func TestBridgeErrors(t *testing.T) {
 	}
 }
 
-// TestBridgeEndsWithoutServer: a bridge whose server is away does not wait for it
-// in the end.
+// TestBridgeEndsWithoutServer checks that the end of a bridge does not wait for
+// a server that is away.
 func TestBridgeEndsWithoutServer(t *testing.T) {
 	r := newRig(t)
 	line, stop := startBridge(t, "--listen", "127.0.0.1:0", r.addr)
@@ -161,13 +164,14 @@ func TestBridgeEndsWithoutServer(t *testing.T) {
 	assert.ErrorIs(t, <-failed, oncrpc.ErrClosed)
 }
 
-// goroutines are the stacks of all.
+// goroutines returns the stacks of all goroutines.
 func goroutines() string {
 	b := make([]byte, 1<<20)
 	return string(b[:runtime.Stack(b, true)])
 }
 
-// TestBridgeBeyondLoopback: who opens it to others is told what that means.
+// TestBridgeBeyondLoopback checks the warning of a bridge that is open to other
+// hosts.
 func TestBridgeBeyondLoopback(t *testing.T) {
 	r := newRig(t)
 	_, stop := startBridge(t, "--listen", ":0", r.addr)

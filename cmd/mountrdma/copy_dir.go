@@ -7,7 +7,7 @@ import (
 )
 
 // A directory is a directory that is being copied. It gets its mode and times
-// once nothing in it changes any more. All methods of a nil *directory do
+// once nothing in it changes any more. On a nil *directory wait and done do
 // nothing.
 type directory struct {
 	c        *copier
@@ -24,7 +24,7 @@ func (d *directory) wait() {
 	}
 }
 
-// done ends what one call of wait began.
+// done ends a wait.
 func (d *directory) done() {
 	for ; d != nil && d.left.Add(-1) == 0; d = d.parent {
 		d.finish()

@@ -11,7 +11,7 @@ import (
 
 // A tree is a directory, here or on a server, and everything below it. Paths
 // are relative to the tree. In trees that sub returns, paths are single names,
-// and cannot lead outside the tree, whatever a server sends.
+// and cannot lead outside the tree, even if a server sends malicious names.
 //
 //	hostTree    this machine's files, by any path
 //	   └ sub ─▶ rootTree     one directory, which os.Root does not let us leave

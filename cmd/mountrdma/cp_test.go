@@ -22,7 +22,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// grow makes a tree with all that a copy must get right.
+// grow makes a tree with everything that a copy must handle.
 func grow(t *testing.T, dir string) {
 	sizes := []int{0, 1, 4095, 4096, 4097, 1 << 20, 64<<20 + 3}
 	if testing.Short() {
@@ -44,8 +44,8 @@ func grow(t *testing.T, dir string) {
 	require.NoError(t, os.Chmod(filepath.Join(dir, "sizes", "0"), 0o711))
 }
 
-// TestCpSynced puts each file that it makes here on stable storage before it is done, and
-// reports where that fails. What is no file has none.
+// TestCpSynced checks that a copy puts each local file on stable storage before
+// it is done, and reports a failure. Pipes and devices are not synced.
 func TestCpSynced(t *testing.T) {
 	r := newRig(t)
 	write(t, random(100000, 1), r.dir, "d", "a")
@@ -71,7 +71,7 @@ func TestCpSynced(t *testing.T) {
 	assert.Contains(t, refused(t, "cp", r.url+"/d/a", there), "input/output error")
 }
 
-// TestCpTree copies a tree there, from there to another server, and back.
+// TestCpTree copies a tree to a server, to another server, and back.
 func TestCpTree(t *testing.T) {
 	guard(t)
 	one, two := startRig(t), startRig(t)
@@ -86,14 +86,14 @@ func TestCpTree(t *testing.T) {
 	must(t, "cp", "-r", two.url+"/there", back)
 	assert.Equal(t, want, snapshot(t, filepath.Join(back, "there")))
 
-	// Once more over what is there, one file at a time, whole exports.
+	// Copy whole exports again over the existing files, one file at a time.
 	must(t, "cp", "-r", "--jobs=1", src+"/.", one.url+"/there")
 	assert.Equal(t, want, snapshot(t, filepath.Join(one.dir, "there")))
 	must(t, "cp", "-r", one.url, filepath.Join(back, "x"))
 	assert.Equal(t, want, snapshot(t, filepath.Join(back, "x", "there")))
 }
 
-// TestCpPath copies in all the ways in which a path can be written.
+// TestCpPath checks the forms in which a path can be written.
 func TestCpPath(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()
@@ -156,7 +156,8 @@ func TestCpPreserve(t *testing.T) {
 	}
 }
 
-// TestCpSparse: holes stay holes, and the end of a file stays where it is.
+// TestCpSparse checks that holes stay holes, and that the length of a file does
+// not change.
 func TestCpSparse(t *testing.T) {
 	r := newRig(t)
 	src := filepath.Join(t.TempDir(), "sparse")
@@ -187,14 +188,15 @@ func TestCpSparse(t *testing.T) {
 	}
 }
 
-// TestCpErrors: each is named, and the rest is copied.
+// TestCpErrors checks that each error names its object, and that the rest is
+// copied.
 func TestCpErrors(t *testing.T) {
 	r := newRig(t)
 	dir, out := t.TempDir(), t.TempDir()
 	write(t, []byte("a"), dir, "t", "a")
 	write(t, []byte("c"), dir, "t", "c", "f")
 	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "t", "b"), 0o600))
-	write(t, nil, r.dir, "t", "c") // where a directory is to go
+	write(t, nil, r.dir, "t", "c") // conflicts with a directory
 	tree := filepath.Join(dir, "t")
 
 	got := refused(t, "cp", "-r", tree, filepath.Join(dir, "nosuch"), r.url)
@@ -226,8 +228,8 @@ func TestCpErrors(t *testing.T) {
 	assert.NoDirExists(t, filepath.Join(r.dir, "t", "sub", "sub"))
 }
 
-// TestCpStaysInside: a tree from a server does not lead out of where it is
-// copied to.
+// TestCpStaysInside checks that a tree from a server cannot lead outside the
+// destination.
 func TestCpStaysInside(t *testing.T) {
 	r := newRig(t)
 	out, secret := t.TempDir(), t.TempDir()
@@ -243,8 +245,8 @@ func TestCpStaysInside(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// TestCpCalls: a small file in a new directory costs a CREATE and a WRITE, and
-// on the way back a READ.
+// TestCpCalls checks that a small file in a new directory costs a CREATE and a
+// WRITE, and a READ on the way back.
 func TestCpCalls(t *testing.T) {
 	r := newRig(t)
 	src := t.TempDir()
@@ -259,7 +261,7 @@ func TestCpCalls(t *testing.T) {
 	assert.LessOrEqual(t, r.calls.Load(), files+few)
 }
 
-// TestCpGrown copies a file that has grown since it was listed.
+// TestCpGrown checks a file that has grown since it was listed.
 func TestCpGrown(t *testing.T) {
 	r := newRig(t)
 	data := random(3<<20, 1)
@@ -284,7 +286,7 @@ func TestCpGrown(t *testing.T) {
 	}
 }
 
-// TestCpStream copies what has no length, as from a pipe.
+// TestCpStream checks a source without a length, such as a pipe.
 func TestCpStream(t *testing.T) {
 	r := newRig(t)
 	pipe := filepath.Join(t.TempDir(), "pipe")
@@ -301,7 +303,7 @@ func TestCpStream(t *testing.T) {
 
 func asIs(*rpcrdma.Server, *iwarp.Config, *nfsserver.Config) {}
 
-// TestCpOverAnything copies with every kind of connection.
+// TestCpOverAnything checks every kind of connection.
 func TestCpOverAnything(t *testing.T) {
 	for _, tt := range []struct {
 		name string

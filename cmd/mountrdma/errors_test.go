@@ -30,7 +30,7 @@ import (
 )
 
 // sentence runs the program, which must fail in time with one sentence, and
-// returns that.
+// returns the sentence.
 func sentence(t *testing.T, args ...string) string {
 	t.Helper()
 	start := time.Now()
@@ -88,13 +88,13 @@ func TestCannotConnect(t *testing.T) {
 	}
 }
 
-// swallow takes what comes, and hangs up.
+// swallow reads some bytes and closes the connection.
 func swallow(c net.Conn) { _, _ = c.Read(make([]byte, 100)) }
 
-// silent takes what comes, until the other end hangs up.
+// silent reads until the peer closes the connection.
 func silent(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
-// say answers with some octets, and listens on.
+// say answers with some bytes, and then is silent.
 func say(octets string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 100))
@@ -103,10 +103,10 @@ func say(octets string) func(net.Conn) {
 	}
 }
 
-// reply is a start-up frame.
+// reply returns a start-up frame.
 func reply(f mpa.Frame) string { return string(f.AppendTo(nil)) }
 
-// mute accepts by MPA, and does no more, not even hang up.
+// mute accepts by MPA, and then neither answers nor closes the connection.
 func mute(t *testing.T) func(net.Conn) {
 	accept := say(reply(mpa.Frame{Reply: true, Rev: 2, HasEnhanced: true, Enhanced: mpa.Enhanced{IRD: 1, ORD: 1}}))
 	return func(c net.Conn) {
@@ -115,8 +115,8 @@ func mute(t *testing.T) func(net.Conn) {
 	}
 }
 
-// blackhole is an address from which no answer comes: its listener's queue is
-// full.
+// blackhole returns an address from which no answer comes: its listener's queue
+// is full.
 func blackhole(t *testing.T) (addr string) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -196,7 +196,8 @@ func TestExportForOthers(t *testing.T) {
 		sentence(t, "ls", r.url+"/d"))
 }
 
-// hanging makes a server answer no calls of one procedure.
+// hanging returns a filter that makes a server answer no calls of one
+// procedure.
 func hanging(prog, proc uint32) *func(*oncrpc.Request) bool {
 	f := func(req *oncrpc.Request) bool {
 		word := func(i int) uint32 { return uint32(req.Msg[4*i+2])<<8 | uint32(req.Msg[4*i+3]) }
@@ -205,7 +206,7 @@ func hanging(prog, proc uint32) *func(*oncrpc.Request) bool {
 	return &f
 }
 
-// TestLostInUse loses the server in the middle of a copy.
+// TestLostInUse checks the error if the server is lost in the middle of a copy.
 func TestLostInUse(t *testing.T) {
 	all := func(*oncrpc.Request) bool { return true }
 	for _, tt := range []struct {
@@ -243,7 +244,8 @@ func TestLostInUse(t *testing.T) {
 	}
 }
 
-// TestSlowCall: a call may take longer than --timeout where the server is well.
+// TestSlowCall checks that a call may take longer than --timeout if the server
+// is alive.
 func TestSlowCall(t *testing.T) {
 	r := newRig(t)
 	write(t, []byte("x"), r.dir, "f")
@@ -255,7 +257,7 @@ func TestSlowCall(t *testing.T) {
 	assert.Equal(t, "mountrdma: patience is over\n", errs.String())
 }
 
-// TestInterrupted: the end of the run ends what waits.
+// TestInterrupted checks that the end of the context ends waiting commands.
 func TestInterrupted(t *testing.T) {
 	r := newRig(t)
 	write(t, []byte("x"), r.dir, "f")
@@ -269,7 +271,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestForbidden says whose call it was.
+// TestForbidden checks that the error names the user of the call.
 func TestForbidden(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("needs root: only it can act as others")
@@ -285,7 +287,8 @@ func TestForbidden(t *testing.T) {
 	assert.Equal(t, "x", must(t, "cat", r.url+"/f", "--uid=9", "--gid=8"))
 }
 
-// TestMountSilent: a MOUNT service that takes the call and does not answer.
+// TestMountSilent checks the error of a MOUNT service that takes the call and
+// does not answer.
 func TestMountSilent(t *testing.T) {
 	r := newRig(t)
 	r.hang.Store(hanging(mount3.Program, mount3.ProcMnt))

@@ -14,7 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// What is on is what both ends have.
+// TestInfoExtensions checks that info shows the extensions that both ends have.
 func TestInfoExtensions(t *testing.T) {
 	with := func(x rpcrdma.ExtensionConfig) setting {
 		return func(s *rpcrdma.Server, _ *iwarp.Config, _ *nfsserver.Config) { s.Extensions = &x }
@@ -47,13 +47,14 @@ func TestInfoExtensions(t *testing.T) {
 	}
 }
 
-// idleLink is a server's end of an rpcrdma.ExtensionConn on which nothing is held.
+// idleLink is a server's end of an rpcrdma.ExtensionConn without delegations.
 type idleLink struct{}
 
 func (idleLink) Immediate([8]byte) {}
 func (idleLink) Closed(error)      {}
 
-// The block is in the request of this program, if nobody is against it.
+// TestExtensionOffered checks that the request of this program contains the
+// block, except with --no-extensions.
 func TestExtensionOffered(t *testing.T) {
 	guard(t)
 	l, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{CRC: mpa.CRCOff})
@@ -80,7 +81,8 @@ func TestExtensionOffered(t *testing.T) {
 	<-done
 }
 
-// Ends of this project take FPDUs of any length, with CRCs and Markers as well.
+// TestParsesStream checks that ends of this project take FPDUs of any length,
+// even with CRCs and Markers.
 func TestParsesStream(t *testing.T) {
 	var block cmpriv.Extension
 	message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
@@ -96,8 +98,8 @@ func TestParsesStream(t *testing.T) {
 	assert.Nil(t, bare.asMount().Conn.Extensions)
 }
 
-// A mount offers delegation, on each line, unless it is told not to or has no use for
-// it.
+// TestMountOffers checks that a mount offers delegation on each line, unless an
+// option forbids delegations or makes them useless.
 func TestMountOffers(t *testing.T) {
 	for list, want := range map[string]bool{
 		"": true, "nconnect=2": true, "nodeleg": false, "nodeleg,deleg": true, "noac": false, "sync": false,

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestBuckets: they follow each other without a gap, and are narrow.
+// TestBuckets checks that buckets follow each other without a gap, and are
+// narrow.
 func TestBuckets(t *testing.T) {
 	next := uint64(0)
 	for b := range 60 * steps {

@@ -18,7 +18,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// object decodes what is to be one JSON object.
+// object decodes out, which must be one JSON object.
 func object(t *testing.T, out string) map[string]any {
 	t.Helper()
 	var o map[string]any
@@ -60,7 +60,7 @@ export               /x for everyone
 `, must(t, "info", r.addr, "--crc=on", "--inline=1KiB", "--credits=3"))
 }
 
-// TestInfoMarkers: each end decides on what it receives.
+// TestInfoMarkers checks that Markers are used if either end asks for them.
 func TestInfoMarkers(t *testing.T) {
 	for _, server := range []bool{false, true} {
 		r := newRig(t, func(_ *rpcrdma.Server, c *iwarp.Config, _ *nfsserver.Config) { c.Markers = server })
@@ -138,7 +138,7 @@ func TestBench(t *testing.T) {
 	assert.Equal(t, "mountrdma: "+r.url+": not a regular file, which write needs\n", refused(t, "bench", r.url, "--op=write"))
 }
 
-// TestBenchList: a call of readdirplus is a whole listing.
+// TestBenchList checks that a call of readdirplus is a whole listing.
 func TestBenchList(t *testing.T) {
 	r := newRig(t)
 	write(t, []byte("x"), r.dir, "f")
@@ -149,8 +149,8 @@ func TestBenchList(t *testing.T) {
 	assert.Equal(t, "mountrdma: "+r.url+"/f: not a directory, which readdirplus needs\n", refused(t, "bench", r.url+"/f", "--op=readdirplus"))
 }
 
-// TestBenchConnections: each of them has its calls under way, and idle ones say
-// hello and nothing else.
+// TestBenchConnections checks that each busy connection makes calls, and that
+// an idle connection makes only its first.
 func TestBenchConnections(t *testing.T) {
 	r := newRig(t)
 	write(t, random(1<<20, 1), r.dir, "f")

@@ -19,7 +19,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// scene is a server with a file, /x/d/f, and a mount point.
+// scene returns a server with a file, /x/d/f, and a mount point.
 func scene(t *testing.T) (r *rig, point string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -37,7 +37,7 @@ func scene(t *testing.T) (r *rig, point string) {
 	return r, point
 }
 
-// users are those who the server believes have mounted something.
+// users returns the server's list of mounts.
 func users(t *testing.T, r *rig) []nfsclient.Mounted {
 	t.Helper()
 	a := newApp(nil, nil)
@@ -104,7 +104,7 @@ func TestMount(t *testing.T) {
 	assert.Zero(t, ends(t, daemon))
 }
 
-// TestMountReadOnly is mount.nfsrdma with what fstab may say.
+// TestMountReadOnly checks mount.nfsrdma with options as in fstab.
 func TestMountReadOnly(t *testing.T) {
 	r, point := scene(t)
 	link := filepath.Join(t.TempDir(), "link")
@@ -121,7 +121,7 @@ func TestMountReadOnly(t *testing.T) {
 	assert.Zero(t, ends(t, daemon))
 }
 
-// foreground mounts, and returns when the mount is there.
+// foreground mounts, and returns once the mount is ready.
 func foreground(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := process(t, append(append([]string{"mountrdma"}, args...), "--foreground")...)
@@ -135,8 +135,8 @@ func foreground(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestStopped: the process unmounts when it is told to go, with all data at the
-// server.
+// TestStopped checks that the process unmounts after a signal, with all data at
+// the server.
 func TestStopped(t *testing.T) {
 	for _, sig := range []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP} {
 		r, point := scene(t)
@@ -153,7 +153,8 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestStoppedInUse: what is in use is served until it is not any more.
+// TestStoppedInUse checks that a mount in use is served until its last use
+// ends.
 func TestStoppedInUse(t *testing.T) {
 	r, point := scene(t)
 	cmd := foreground(t, r.addr+":/x", point)
@@ -162,7 +163,7 @@ func TestStoppedInUse(t *testing.T) {
 
 	assert.Equal(t, "mountrdma: "+point+" is in use: fuser -vm "+point+" names by whom; -l takes it away all the same\n", refused(t, "umount", point))
 	require.NoError(t, cmd.Process.Signal(unix.SIGTERM))
-	for found := true; found; { // the process says nothing when it has done so
+	for found := true; found; { // the process prints nothing when it is done
 		_, found, err = mountAt(point)
 		require.NoError(t, err)
 	}
@@ -173,7 +174,7 @@ func TestStoppedInUse(t *testing.T) {
 	assert.Equal(t, "CONTENT", read(t, r.dir, "d", "f"))
 }
 
-// TestUmountLazy: umount -l takes away what is in use.
+// TestUmountLazy checks that umount -l detaches a mount in use.
 func TestUmountLazy(t *testing.T) {
 	r, point := scene(t)
 	cmd := foreground(t, r.addr+":/x", point)
@@ -190,8 +191,9 @@ func TestUmountLazy(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 }
 
-// TestDeadMount: the mount of a process that was killed can be unmounted, as
-// who mounts again learns, whether the kernel knows that it is dead or not.
+// TestDeadMount checks that the mount of a killed process can be unmounted, and
+// that a second mount reports it, whether or not the kernel knows that the
+// process is dead.
 func TestDeadMount(t *testing.T) {
 	for option, want := range map[string]string{
 		"noac": "is that of a FUSE mount whose process has died",
@@ -209,7 +211,8 @@ func TestDeadMount(t *testing.T) {
 	}
 }
 
-// TestSoft: a soft mount reports a lost server, and is unmounted all the same.
+// TestSoft checks that a soft mount reports a lost server, and can still be
+// unmounted.
 func TestSoft(t *testing.T) {
 	r, point := scene(t)
 	cmd := foreground(t, r.addr+":/x", point, "-o", "soft,timeo=2,retrans=1,noac")

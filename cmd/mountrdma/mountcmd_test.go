@@ -13,8 +13,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// TestHelperArguments holds how libmount calls a helper: source, target, then
-// -s, -f, -n and -v each on their own, then -o; and what people write.
+// TestHelperArguments checks the arguments with which libmount calls a helper
+// (source, target, then -s, -f, -n and -v separately, then -o), and those that
+// users write.
 func TestHelperArguments(t *testing.T) {
 	for _, tt := range []struct {
 		line                            string

@@ -12,11 +12,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// parsed returns what the lists mean, one after the other.
+// parsed parses the lists one after the other.
 func parsed(t *testing.T, lists ...string) (*mountOptions, error) {
 	t.Helper()
 	a := newApp(nil, nil)
-	a.newRoot() // which sets the defaults of the knobs
+	a.newRoot() // sets the defaults of the shared flags
 	o := newMountOptions(a)
 	for _, list := range lists {
 		if err := o.parse(list, false); err != nil {
@@ -97,8 +97,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestSafeOptions holds that a mount heeds no devices and no set-user-ID bits unless it is
-// asked to.
+// TestSafeOptions checks that a mount ignores devices and set-user-ID bits by
+// default.
 func TestSafeOptions(t *testing.T) {
 	for list, want := range map[string][2]bool{"": {true, true}, "defaults,rw": {true, true}, "dev": {true, false}, "suid": {false, true}} {
 		o, err := parsed(t, list)
@@ -164,7 +164,7 @@ func TestSloppy(t *testing.T) {
 	assert.Error(t, o.parse("timeo=0", true), "a wrong value is no unknown option")
 }
 
-// TestOptionTimes holds what nfs(5) has for TCP and RDMA.
+// TestOptionTimes checks the times of nfs(5) for TCP and RDMA.
 func TestOptionTimes(t *testing.T) {
 	for list, want := range map[string][3]time.Duration{
 		"":                             {time.Minute, 0, 2 * time.Minute},
@@ -182,7 +182,8 @@ func TestOptionTimes(t *testing.T) {
 	}
 }
 
-// TestOptionTable holds that a table from which the help is made is in order.
+// TestOptionTable checks that the table, from which the help is made, is
+// consistent.
 func TestOptionTable(t *testing.T) {
 	table := newMountOptions(newApp(nil, nil)).table()
 	seen := make(map[string]bool)
@@ -216,7 +217,7 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// R8267-9-1: the port is 20049 where none is said.
+// TestSpec checks sources of mounts. R8267-9-1: the default port is 20049.
 func TestSpec(t *testing.T) {
 	for spec, want := range map[string]location{
 		"h:/":                         {server: server{host: "h", port: "20049"}, path: "/"},

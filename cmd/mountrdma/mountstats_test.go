@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each line of the counters has the form and the length that the kernel's have,
-// and says what was done.
+// TestMountStats checks that each line of the counters has the form and length
+// of the kernel's, and the right values.
 func TestMountStats(t *testing.T) {
 	r, point := scene(t)
 	cmd := foreground(t, r.addr+":/x/d", point, "-o", "soft")
@@ -61,7 +61,8 @@ func TestMountStats(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 }
 
-// understood has the programs of nfs-utils, where they are, read it.
+// understood checks that the programs of nfs-utils, if installed, can read
+// text.
 func understood(t *testing.T, text, point string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "mountstats")
@@ -79,7 +80,7 @@ func understood(t *testing.T, text, point string) {
 		t.Log("there is no nfsiostat, which would know better")
 		return
 	}
-	script, err := os.ReadFile(program) // it reads no other file
+	script, err := os.ReadFile(program) // it can read no other file
 	require.NoError(t, err)
 	moved := filepath.Join(t.TempDir(), "nfsiostat")
 	require.NoError(t, os.WriteFile(moved, []byte(strings.ReplaceAll(string(script), "/proc/self/mountstats", file)), 0o700))
@@ -88,7 +89,7 @@ func understood(t *testing.T, text, point string) {
 	assert.Contains(t, string(out), " mounted on "+point+":")
 }
 
-// What has no counters has a sentence.
+// TestMountStatsErrors checks the errors for directories without counters.
 func TestMountStatsErrors(t *testing.T) {
 	dir := t.TempDir()
 	status, _, stderr := finished(t, "mountrdma", "mountstats", dir)

@@ -32,8 +32,7 @@ func TestLs(t *testing.T) {
 	assert.Equal(t, "c\n", must(t, "ls", r.url+"/c"))
 }
 
-// TestLsUnsorted: all is there, whatever the order, in as many pieces as it
-// takes.
+// TestLsUnsorted checks that a listing in several pieces is complete.
 func TestLsUnsorted(t *testing.T) {
 	r := newRig(t)
 	var want []string
@@ -97,8 +96,8 @@ func TestMkdirRm(t *testing.T) {
 	assert.Equal(t, "mountrdma: "+url+": no such file or directory (NFS3ERR_NOENT)\n", refused(t, "rm", url))
 }
 
-// TestOneAfterTheOther: what fails with one URL does not keep a command from the
-// others.
+// TestOneAfterTheOther checks that a failure with one URL does not keep a
+// command from the others.
 func TestOneAfterTheOther(t *testing.T) {
 	r := newRig(t)
 	write(t, []byte("yes"), r.dir, "f")

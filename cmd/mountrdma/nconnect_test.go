@@ -12,7 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestConnections: calls go over all connections, and data are right.
+// TestConnections checks that calls use all connections, and that data are
+// right.
 func TestConnections(t *testing.T) {
 	r, point := scene(t)
 	var mu sync.Mutex

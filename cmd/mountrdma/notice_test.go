@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loopback is an address of this host that nobody else uses: its port 4791 is free,
-// and a port that was let go of stays so.
+// loopback returns a random loopback address that is probably unused: its port
+// 4791 is free, and a released port stays free.
 func loopback() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(256)), byte(1 + rand.N(250))})
 }
@@ -68,15 +68,15 @@ func (h *herald) serve(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// restart is what a restart of the server is to those who hear of it.
+// restart acts like a restart of the server.
 func (h *herald) restart(t *testing.T) {
 	h.Close()
 	h.cfg.Clients = h.clients
 	h.serve(t)
 }
 
-// A frail way to a server can be cut as by a power failure: what was connected hears
-// nothing any more, and who connects anew gets through.
+// A frail is a path to a server that can be cut as by a power failure: old
+// connections receive nothing any more, and new connections work.
 type frail struct {
 	mu   sync.Mutex
 	dead chan struct{}
@@ -89,7 +89,7 @@ func (f *frail) cut() {
 	f.dead = make(chan struct{})
 }
 
-// serve carries a connection to a server and back.
+// serve relays a connection to a server and back.
 func (f *frail) serve(c net.Conn, server string) {
 	f.mu.Lock()
 	dead := f.dead
@@ -106,7 +106,7 @@ func (f *frail) serve(c net.Conn, server string) {
 			n, err := from.Read(b)
 			select {
 			case <-dead:
-				_, _ = io.Copy(io.Discard, from) // until the end that there is closes it
+				_, _ = io.Copy(io.Discard, from) // until the peer closes the connection
 				return
 			default:
 			}
@@ -126,8 +126,9 @@ func (f *frail) serve(c net.Conn, server string) {
 	both.Wait()
 }
 
-// TestNoticeOfRestart: the server of a mount goes without a word, and comes back.
-// The mount would wait for a minute (timeo), but hears of it.
+// TestNoticeOfRestart checks that a mount reconnects after a notice. The server
+// disappears silently and comes back; without the notice the mount would wait
+// for a minute (timeo).
 func TestNoticeOfRestart(t *testing.T) {
 	r, point := scene(t)
 	at := loopback()
@@ -135,7 +136,7 @@ func TestNoticeOfRestart(t *testing.T) {
 	addr, stop := listenTCPAt(t, at.String()+":0", func(c net.Conn) { way.serve(c, r.addr) })
 	h := newHerald(t, at, "/x")
 	cmd := foreground(t, addr+":/x", point, "-v", "-o", "notice="+loopback().String())
-	for h.Stats().Clients == 0 { // until the mount has registered
+	for h.Stats().Clients == 0 { // wait for the mount's registration
 		require.NoError(t, t.Context().Err())
 		time.Sleep(time.Millisecond)
 	}
@@ -151,7 +152,7 @@ func TestNoticeOfRestart(t *testing.T) {
 	select {
 	case err := <-asked:
 		assert.ErrorIs(t, err, unix.ENOENT)
-	case <-time.After(20 * time.Second): // a busy machine has as much
+	case <-time.After(20 * time.Second): // enough on a busy machine
 		t.Error("the mount has not heard of it")
 		return
 	}
@@ -162,8 +163,8 @@ func TestNoticeOfRestart(t *testing.T) {
 	assert.Zero(t, h.Stats().Clients, "it has said goodbye")
 }
 
-// TestNoticePortTaken: a mount goes on without notices where another program has the
-// port.
+// TestNoticePortTaken checks that a mount works without notices if another
+// program has the port.
 func TestNoticePortTaken(t *testing.T) {
 	r, point := scene(t)
 	taken := loopback()
@@ -176,8 +177,8 @@ func TestNoticePortTaken(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 }
 
-// TestDiscover lists a server that is asked by its address, or with all others, and
-// says when there is none.
+// TestDiscover checks that discover lists a server by its address or by a
+// multicast question, and reports a missing answer.
 func TestDiscover(t *testing.T) {
 	guard(t)
 	server, local := loopback(), loopback()
@@ -193,7 +194,7 @@ func TestDiscover(t *testing.T) {
 		assert.Contains(t, out, want[1:])
 		assert.Contains(t, out, `"exports":["/a b","/c"],"exports_total":2}`)
 	}
-	h.Close() // the address is there, and nobody answers
+	h.Close() // the address remains, without a server
 	said := refused(t, "discover", "--local", local.String(), "--timeout", "100ms", server.String())
 	assert.Equal(t, "mountrdma: "+server.String()+" did not answer within 100ms: it needs nfsrdmad serve --discover "+server.String()+
 		", and firewalls must let UDP port 4791 through\n", said)
@@ -203,7 +204,8 @@ func TestDiscover(t *testing.T) {
 	h.serve(t)
 }
 
-// TestTop shows what a server writes into this program's memory.
+// TestTop checks that top shows the counters that a server writes into this
+// program's memory.
 func TestTop(t *testing.T) {
 	guard(t)
 	server, local := loopback(), loopback()
@@ -219,7 +221,7 @@ func TestTop(t *testing.T) {
 	require.Len(t, lines, 3)
 	assert.Regexp(t, `^{"server":"`+server.String()+`","boot":"[0-9a-f]{16}","sequence":\d+,"lost":\d+,"draining":false,"uptime_seconds":\d+,`+
 		`"transports":\[{"name":"rdma","connections":3,.*"procedures":\[{"program":"nfs3","procedure":"READ","calls":\d+,`, lines[2])
-	for h.Stats().Monitors > 0 { // it has said goodbye
+	for h.Stats().Monitors > 0 { // wait for the goodbye
 		require.NoError(t, t.Context().Err())
 		time.Sleep(time.Millisecond)
 	}
@@ -230,7 +232,8 @@ func TestTop(t *testing.T) {
 	assert.Equal(t, "mountrdma: --interval 1ms is not between 100ms and 1m0s\n", said)
 }
 
-// TestTopLost: what was lost is counted, and what comes twice is not shown again.
+// TestTopLost checks that lost updates are counted, and duplicates are not
+// shown.
 func TestTopLost(t *testing.T) {
 	var b strings.Builder
 	v := topView{app: newApp(&b, io.Discard), o: &topOptions{}, server: loopback()}

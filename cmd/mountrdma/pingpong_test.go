@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPingpong lets a client and a server of our own play, at two addresses of
-// loopback: port 4791 of each is its end's.
+// TestPingpong runs our own client and server against each other, at two
+// addresses of loopback, each with its own port 4791.
 func TestPingpong(t *testing.T) {
 	for _, args := range [][]string{
 		{"--service=uc", "-s", "1", "-n", "10", "-c"},
@@ -37,7 +37,7 @@ func TestPingpong(t *testing.T) {
 	}
 }
 
-// TestPingpongErrors: what is wrong is said by whoever sees it.
+// TestPingpongErrors checks that the end that notices an error reports it.
 func TestPingpongErrors(t *testing.T) {
 	_, client := pingpongs(t, []string{"-n", "1"}, []string{"-n", "2", "--timeout=200ms"})
 	assert.Equal(t, 1, client.status)
@@ -54,18 +54,18 @@ func TestPingpongErrors(t *testing.T) {
 	}
 }
 
-// A pingpongRun is what a run has said.
+// A pingpongRun is the result of a run.
 type pingpongRun struct {
 	status int
 	out    string
 	errs   bytes.Buffer
 }
 
-// pingpongs runs a server and a client of it.
+// pingpongs runs a server and a client against each other.
 func pingpongs(t *testing.T, serverArgs, clientArgs []string) (server, client *pingpongRun) {
 	server, client = new(pingpongRun), new(pingpongRun)
 	addr, from := pingpongAddr(), pingpongAddr()
-	var text []string // the server is to say when it is ready
+	var text []string // a server without --json prints a line when it is ready
 	for _, arg := range serverArgs {
 		if arg != "--json" {
 			text = append(text, arg)
@@ -95,7 +95,8 @@ func pingpongs(t *testing.T, serverArgs, clientArgs []string) (server, client *p
 	return server, client
 }
 
-// pingpongAddr is an address of loopback that nobody else has port 4791 of.
+// pingpongAddr returns a random loopback address, whose port 4791 is probably
+// free.
 func pingpongAddr() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+rand.N(250), rand.N(250), 1+rand.N(250))
 }

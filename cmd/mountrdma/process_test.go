@@ -25,28 +25,28 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// mainEnv makes the test's own program be mountrdma.
+// mainEnv makes the test binary run as mountrdma.
 const mainEnv = "MOUNTRDMA_TEST_MAIN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(mainEnv) != "" {
 		main()
 	}
-	// Daemons are adopted, so that tests can wait for them.
+	// Adopt daemons, so that tests can wait for them.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
-// process is mountrdma, or mount.nfsrdma, as a process of its own.
+// process returns mountrdma, or mount.nfsrdma, as a process of its own.
 func process(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Args = args
-	// A second of silence at the end is the race detector's.
+	// Otherwise the race detector would sleep for a second at the end.
 	cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")
 	return cmd
 }
@@ -64,7 +64,7 @@ func finished(t *testing.T, args ...string) (status int, stdout, stderr string) 
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// adopted returns the daemon that a process has left behind.
+// adopted returns the daemon of a process that has exited.
 func adopted(t *testing.T) *os.Process {
 	t.Helper()
 	lists, err := filepath.Glob("/proc/self/task/*/children")
@@ -91,7 +91,7 @@ func ends(t *testing.T, p *os.Process) int {
 	return state.ExitCode()
 }
 
-// later is an address on which nothing listens yet.
+// later returns an address without a listener.
 func later(t *testing.T) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", loopback().String()+":0")
@@ -102,8 +102,8 @@ func later(t *testing.T) (addr string) {
 
 const refusal = "TCP connect: connection refused: the host is up, but nothing listens on the port; start nfsrdmad there (or knfsd with rdma), or correct the port"
 
-// TestDaemonFailure: the process that was called says why the one that was to
-// stay cannot mount, and has its exit status.
+// TestDaemonFailure checks that the called process reports why the daemon
+// cannot mount, and has the daemon's exit status.
 func TestDaemonFailure(t *testing.T) {
 	addr, dir := later(t), t.TempDir()
 	gone := filepath.Join(dir, "gone")
@@ -125,7 +125,7 @@ func TestDaemonFailure(t *testing.T) {
 	}
 }
 
-// TestPermanentFailure: what time does not mend is not tried again.
+// TestPermanentFailure checks that a permanent error is not retried.
 func TestPermanentFailure(t *testing.T) {
 	r := newRig(t)
 	write(t, nil, r.dir, "d", "f")
@@ -141,7 +141,7 @@ func TestPermanentFailure(t *testing.T) {
 	}
 }
 
-// TestFake: -f does everything but the mount.
+// TestFake checks that -f does everything except the mount.
 func TestFake(t *testing.T) {
 	r := newRig(t)
 	write(t, nil, r.dir, "d", "f")
@@ -154,7 +154,7 @@ func TestFake(t *testing.T) {
 	}
 }
 
-// TestPassing holds what may succeed later.
+// TestPassing checks which errors are temporary.
 func TestPassing(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, errTimeout)
 	defer cancel()
@@ -182,7 +182,8 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// TestForegroundRetry: a server that comes up while it is tried is mounted.
+// TestForegroundRetry checks that a server that starts during the retries is
+// mounted.
 func TestForegroundRetry(t *testing.T) {
 	guard(t)
 	addr := later(t)
@@ -198,8 +199,8 @@ func TestForegroundRetry(t *testing.T) {
 	assert.NotZero(t, r.calls.Load())
 }
 
-// TestBackgroundRetry: with bg, the process that was called ends at once, and
-// another goes on trying.
+// TestBackgroundRetry checks that with bg the called process exits at once, and
+// the daemon continues to try.
 func TestBackgroundRetry(t *testing.T) {
 	guard(t)
 	addr := later(t)
@@ -212,7 +213,8 @@ func TestBackgroundRetry(t *testing.T) {
 	assert.NotZero(t, r.calls.Load())
 }
 
-// TestBackgroundStopped: a daemon that has not mounted yet goes when it is told.
+// TestBackgroundStopped checks that a signal ends a daemon that has not mounted
+// yet.
 func TestBackgroundStopped(t *testing.T) {
 	status, _, _ := finished(t, "mount.nfsrdma", later(t)+":/x", t.TempDir(), "-o", "bg")
 	assert.Zero(t, status)
@@ -221,7 +223,8 @@ func TestBackgroundStopped(t *testing.T) {
 	assert.Equal(t, exitHelperError, ends(t, daemon))
 }
 
-// TestForegroundStopped: who stops the process that was called stops both.
+// TestForegroundStopped checks that a signal to the called process ends the
+// daemon too.
 func TestForegroundStopped(t *testing.T) {
 	cmd := process(t, "mountrdma", later(t)+":/x", t.TempDir())
 	stderr, err := cmd.StderrPipe()

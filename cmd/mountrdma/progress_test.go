@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// terminal returns a terminal, and a function that returns what was written to
-// it once nobody uses it any more.
+// terminal returns a terminal, and a function that closes it and returns the
+// bytes written to it.
 func terminal(t *testing.T) (tty *os.File, written func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -59,7 +59,7 @@ func TestProgress(t *testing.T) {
 	assert.Equal(t, cli.ExitOK, status)
 	assert.Empty(t, written(), "quiet")
 
-	must(t, "cp", dir+"/t/big", r.url) // says nothing where there is no terminal
+	must(t, "cp", dir+"/t/big", r.url) // prints nothing without a terminal
 }
 
 func TestProgressMoves(t *testing.T) {

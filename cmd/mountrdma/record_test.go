@@ -16,7 +16,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// recorded tells how many connections the file of --record has, and what it holds.
+// recorded returns the number of connections in the file of --record, and its
+// content.
 func recorded(t *testing.T, file string) (connections int, octets string) {
 	t.Helper()
 	i, err := os.Stat(file)
@@ -25,7 +26,7 @@ func recorded(t *testing.T, file string) (connections int, octets string) {
 	b, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, []byte{0x4d, 0x3c, 0xb2, 0xa1}, b[:4])
-	for rest := b[pcap.HeaderLen:]; len(rest) > 0; { // records follow one another to the end
+	for rest := b[pcap.HeaderLen:]; len(rest) > 0; { // records follow one another without a gap
 		const recordLen = 16
 		require.GreaterOrEqual(t, len(rest), recordLen)
 		n := int(binary.LittleEndian.Uint32(rest[8:]))
@@ -36,7 +37,7 @@ func recorded(t *testing.T, file string) (connections int, octets string) {
 	return connections, string(b)
 }
 
-// TestRecord holds that the file has all of a command's connections.
+// TestRecord checks that the file has all connections of a command.
 func TestRecord(t *testing.T) {
 	r := newRig(t)
 	other := startRig(t)
@@ -48,13 +49,13 @@ func TestRecord(t *testing.T) {
 	assert.Equal(t, 2, n)
 	assert.Equal(t, 2, strings.Count(octets, string(data[1000:2000])), "read, and written")
 
-	must(t, "ls", r.url, "--record", file) // anew
+	must(t, "ls", r.url, "--record", file) // replaces the file
 	n, octets = recorded(t, file)
 	assert.Equal(t, 1, n)
 	assert.NotContains(t, octets, string(data[1000:2000]))
 }
 
-// TestRecordOfFailure holds that the file has what went before an error.
+// TestRecordOfFailure checks that the file has the bytes before an error.
 func TestRecordOfFailure(t *testing.T) {
 	r := newRig(t)
 	end := func(*oncrpc.Request) bool { go r.stop(); return true }
@@ -65,8 +66,8 @@ func TestRecordOfFailure(t *testing.T) {
 	assert.Positive(t, n)
 }
 
-// TestRecordName holds that a file which cannot be made is found before anything
-// is done.
+// TestRecordName checks that a file that cannot be created is an error before
+// any change.
 func TestRecordName(t *testing.T) {
 	r := newRig(t)
 	missing := filepath.Join(t.TempDir(), "no", "file")
@@ -76,7 +77,7 @@ func TestRecordName(t *testing.T) {
 	assert.Contains(t, refused(t, "ls", r.url, "--record", "/dev/full"), "--record: write /dev/full: no space left on device")
 }
 
-// TestRecordLimit holds that a mount that loses many connections does not fill
+// TestRecordLimit checks that a mount that loses many connections does not fill
 // the disk.
 func TestRecordLimit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out.pcap")

@@ -24,7 +24,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A restarter serves one service after the other at one address.
+// A restarter serves a sequence of services at one address.
 type restarter struct {
 	t        *testing.T
 	addr     string
@@ -35,7 +35,8 @@ type restarter struct {
 	most     atomic.Int64 // restarts, where something else makes them
 }
 
-// newRestarter starts the first server, which make makes like all others.
+// newRestarter starts the first server. service makes the service of every
+// server.
 func newRestarter(t *testing.T, service func() oncrpc.Service) *restarter {
 	r := &restarter{t: t, addr: loopback().String() + ":0", make: service}
 	r.start()
@@ -54,7 +55,7 @@ func (r *restarter) start() {
 	go func(s *rpcrdma.Server, ended chan<- error) { ended <- s.Serve(l) }(r.srv, r.ended)
 }
 
-// stop ends the server at once, as if it were killed.
+// stop ends the server at once, like a kill.
 func (r *restarter) stop() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -68,7 +69,7 @@ func (r *restarter) restart() {
 	r.restarts.Add(1)
 }
 
-// A counter calls f after each n-th READ or WRITE.
+// A counter calls f after every n-th READ or WRITE.
 type counter struct {
 	oncrpc.Service
 	f     func()
@@ -85,8 +86,8 @@ func (c *counter) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Re
 	return answer
 }
 
-// TestCopyThroughRestarts: a copy lives through restarts of its server, which
-// come in the midst of READs and WRITEs.
+// TestCopyThroughRestarts checks that a copy survives restarts of its server in
+// the middle of READs and WRITEs.
 func TestCopyThroughRestarts(t *testing.T) {
 	guard(t)
 	dir, src, back := t.TempDir(), t.TempDir(), t.TempDir()
@@ -142,8 +143,8 @@ func TestCopyThroughRestarts(t *testing.T) {
 	assert.EqualValues(t, 10, r.restarts.Load())
 }
 
-// stamps is a program whose only procedure notes the number in its arguments
-// and returns its data.
+// stamps is a program with one procedure, which records the number in its
+// arguments and returns its data.
 type stamps struct {
 	mu   sync.Mutex
 	seen map[uint32]int
@@ -167,8 +168,8 @@ func (s *stamps) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) er
 	return nil
 }
 
-// TestLineThroughRestarts: 64 callers of a line over TCP while its server is
-// restarted; each call has its effect and gets its own data.
+// TestLineThroughRestarts checks 64 callers of a line over TCP while the server
+// is restarted: each call has its effect and gets its own data.
 func TestLineThroughRestarts(t *testing.T) {
 	guard(t)
 	const callers, each = 64, 40
@@ -221,8 +222,9 @@ func TestLineThroughRestarts(t *testing.T) {
 	t.Log(r.restarts.Load(), "restarts")
 }
 
-// TestLineFindsNobody: a soft line whose server never comes back says so in
-// time, and one whose calls nobody wants any more lets them go.
+// TestLineFindsNobody checks that the calls of a soft line fail in time if its
+// server never comes back, and that a line releases calls whose context has
+// ended.
 func TestLineFindsNobody(t *testing.T) {
 	guard(t)
 	r := newRestarter(t, func() oncrpc.Service { return new(oncrpc.Mux) })

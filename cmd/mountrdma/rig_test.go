@@ -34,24 +34,25 @@ type rig struct {
 	dir  string // served
 	addr string
 	url  string // of the export
-	stop func() // at once, as if killed
+	stop func() // at once, like a kill
 
-	// hang, if set, keeps calls waiting for which it is true.
+	// hang, if set, holds the calls for which it returns true.
 	hang  atomic.Pointer[func(*oncrpc.Request) bool]
 	calls atomic.Int64
 }
 
-// A setting changes how a rig serves.
+// A setting changes the configuration of a rig.
 type setting func(*rpcrdma.Server, *iwarp.Config, *nfsserver.Config)
 
-// newRig starts a server. What it or its clients leave behind fails the test.
+// newRig starts a server. Resources that the server or its clients leave behind
+// fail the test.
 func newRig(t *testing.T, set ...setting) *rig {
 	t.Helper()
 	guard(t)
 	return startRig(t, set...)
 }
 
-// guard holds that a test gives everything back in the end.
+// guard checks at the end that a test has released everything.
 func guard(t *testing.T) {
 	world := look(t)
 	t.Cleanup(func() { world.unchanged(t) })
@@ -100,7 +101,7 @@ func startRigAt(t *testing.T, addr string, set ...setting) *rig {
 	return r
 }
 
-// A turnstile lets calls through to a server, or not.
+// A turnstile counts calls, and holds those that hang selects.
 type turnstile struct {
 	oncrpc.Service
 	rig *rig
@@ -123,7 +124,7 @@ func command(t testing.TB, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), errs.String()
 }
 
-// must runs the program, which must succeed and say nothing else.
+// must runs the program, which must succeed without a message.
 func must(t testing.TB, args ...string) (stdout string) {
 	t.Helper()
 	status, stdout, stderr := command(t, args...)
@@ -132,7 +133,7 @@ func must(t testing.TB, args ...string) (stdout string) {
 	return stdout
 }
 
-// refused runs the program, which must fail, and returns what it says.
+// refused runs the program, which must fail, and returns its message.
 func refused(t testing.TB, args ...string) (stderr string) {
 	t.Helper()
 	status, _, stderr := command(t, args...)
@@ -140,7 +141,7 @@ func refused(t testing.TB, args ...string) (stderr string) {
 	return stderr
 }
 
-// world is what a run must give back.
+// world counts the resources that a run must release.
 type world struct{ goroutines, files int }
 
 func look(t testing.TB) world {
@@ -155,7 +156,7 @@ func (w world) unchanged(t testing.TB) {
 	end := time.Now().Add(5 * time.Second)
 	now := look(t)
 	for (!now.within(w) || buf.Default.Out() > 0) && time.Now().Before(end) {
-		time.Sleep(time.Millisecond) // goroutines that have said goodbye take a moment to go
+		time.Sleep(time.Millisecond) // ending goroutines take a moment
 		now = look(t)
 	}
 	assert.True(t, now.within(w), "%+v, before: %+v", now, w)
@@ -166,7 +167,7 @@ func (w world) within(before world) bool {
 	return w.goroutines <= before.goroutines && w.files <= before.files
 }
 
-// random returns n octets that do not compress, other ones for each seed.
+// random returns n bytes that do not compress and depend on the seed.
 func random(n int, seed byte) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b)
@@ -181,7 +182,7 @@ func write(t testing.TB, data []byte, path ...string) {
 	require.NoError(t, os.WriteFile(name, data, 0o644))
 }
 
-// snapshot describes all that is below a directory, by path: type, permissions,
+// snapshot describes everything below a directory, by path: type, permissions,
 // and a file's hash or a link's text.
 func snapshot(t testing.TB, dir string) map[string]string {
 	t.Helper()
@@ -211,7 +212,8 @@ func snapshot(t testing.TB, dir string) map[string]string {
 	return all
 }
 
-// listenTCP is what is no RDMA service: serve gets each connection.
+// listenTCP starts a listener that is no RDMA service; serve gets each
+// connection.
 func listenTCP(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	addr, stop := listenTCPAt(t, "127.0.0.1:0", serve)

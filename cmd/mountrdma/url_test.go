@@ -90,7 +90,8 @@ func TestParseServerOperand(t *testing.T) {
 	}
 }
 
-// FuzzURL holds that a location is the same after it was written and read.
+// FuzzURL checks that a location does not change if it is written and parsed
+// again.
 func FuzzURL(f *testing.F) {
 	for _, url := range []string{"nfs://h/e/p", "nfs://[::1]:5/%FF?mountport=1", "nfs://h/a//..", "nfs://a%25b/c"} {
 		f.Add(url)

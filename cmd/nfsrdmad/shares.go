@@ -11,9 +11,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A share is the opened directory of an export. It stays open over changes of
-// the exports that do not concern it. It is closed once it is no longer
-// exported and its last call has ended.
+// A share is the opened directory of an export. A share stays open over changes
+// of the exports that do not concern it. It is closed once its export is gone
+// and the last call there has ended.
 type share struct {
 	key   shareKey
 	state string // directory of its state

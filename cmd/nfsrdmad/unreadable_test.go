@@ -25,14 +25,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// A worn FS is on a medium of which a place in the middle cannot be read.
+// A wornFS is on a medium with an unreadable place in the middle.
 type wornFS struct {
 	*posix.FS
-	from int // octets of what is asked for
+	from int // readable bytes of a request
 	lent atomic.Int32
 }
 
-// Map lends memory that is there up to f.from.
+// Map lends memory that is readable up to f.from.
 func (f *wornFS) Map(ctx context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n int) (*buf.Buf, bool, vfs.MaybeAttr, error) {
 	b, eof, a, err := f.FS.Map(ctx, c, h, off, n)
 	if b == nil {
@@ -63,8 +63,9 @@ func (badMemory) Return(mem []byte) { _ = unix.Munmap(mem) }
 
 func (badMemory) Reread(_ []byte, at int, _ []byte) (int, error) { return at, unix.EIO }
 
-// TestUnreadable: a page that cannot be read is never the end of the file: what
-// stands in front of it comes alone, then an error.
+// TestUnreadable checks that an unreadable page never looks like the end of the
+// file: a READ returns only the bytes in front of that page, and the next READ
+// an error.
 func TestUnreadable(t *testing.T) {
 	const size, asked = 8 << 20, 1 << 20
 	for _, crc := range []mpa.CRC{mpa.CRCOff, mpa.CRCOn} {
