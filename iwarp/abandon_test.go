@@ -17,14 +17,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A sink is an upper layer that wants nothing.
+// sink is an upper layer that ignores all messages.
 type sink struct{}
 
 func (sink) Receive(m rdma.Recv) { m.Buf.Release() }
 func (sink) Closed(error)        {}
 
-// acceptAll accepts whoever comes to a listener on loopback, and returns its
-// address.
+// acceptAll accepts every connection to a listener on loopback, and returns the
+// listener's address.
 func acceptAll(t *testing.T, cfg Config) string {
 	t.Helper()
 	ln, err := Listen("tcp4", "127.0.0.1:0", cfg)
@@ -49,22 +49,22 @@ func acceptAll(t *testing.T, cfg Config) string {
 	return ln.Addr().String()
 }
 
-// weigh returns the octets of the heap in use.
+// weigh returns the bytes of the heap in use.
 func weigh() int {
 	var m runtime.MemStats
-	for range 3 { // what sync.Pools keep goes with the second
+	for range 3 { // the second collection frees the content of sync.Pools
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
-// back holds that no connection is left of those that f makes, and that memory is
-// where it was.
+// back checks that all connections that f makes are gone, and that the memory
+// in use is as before.
 func back(t *testing.T, f func()) {
 	t.Helper()
-	const slack = 2 << 20 // octets
-	var pooled []*buf.Buf // as many as connections may hold at a time
+	const slack = 2 << 20 // bytes
+	var pooled []*buf.Buf // the most that connections may hold at a time
 	for range 256 {
 		pooled = append(pooled, buf.Default.Get(stagingSize))
 	}
@@ -81,8 +81,8 @@ func back(t *testing.T, f func()) {
 	assert.LessOrEqual(t, weigh(), before+slack)
 }
 
-// Connections that peers abandon, in good order or not, at whatever stage of the
-// start-up, leave nothing.
+// TestAbandoned checks that connections that peers abandon, in good order or
+// not, at any stage of the start-up, leave nothing behind.
 func TestAbandoned(t *testing.T) {
 	world(t)
 	addr := acceptAll(t, Config{CRC: mpa.CRCOff, Record: 1})
@@ -99,7 +99,7 @@ func TestAbandoned(t *testing.T) {
 			_ = nc.(*net.TCPConn).SetLinger(0) // without a FIN
 		}
 		stage := i / 2 % (len(request) + 6)
-		_, err = nc.Write(request[:min(stage, len(request))]) // at each octet of it
+		_, err = nc.Write(request[:min(stage, len(request))]) // after each byte of the request
 		assert.NoError(t, err)
 		if stage <= len(request) {
 			return
@@ -132,7 +132,7 @@ func TestAbandoned(t *testing.T) {
 	})
 }
 
-// Connections that come and go, one after the other, leave nothing.
+// TestSequence checks that consecutive connections leave nothing behind.
 func TestSequence(t *testing.T) {
 	world(t)
 	addr := acceptAll(t, Config{CRC: mpa.CRCOff})

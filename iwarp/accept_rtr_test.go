@@ -14,8 +14,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Each kind of RTR indication lets the responder send, and takes none of the
-// upper layer's buffers (R6581-9.2-2).
+// TestAcceptRTR checks that each kind of RTR indication lets the responder
+// send, and takes none of the upper layer's buffers (R6581-9.2-2).
 func TestAcceptRTR(t *testing.T) {
 	read := requestSeg(1, rdmap.ReadRequest{SinkSTag: 1, SinkTO: 2, SourceSTag: 0xdeadbeef, SourceTO: math.MaxUint64})
 	for name, tt := range map[string]struct {
@@ -42,20 +42,21 @@ func TestAcceptRTR(t *testing.T) {
 			p.nothing(10 * time.Millisecond)
 			p.send(tt.rtr)
 			if tt.answer != nil {
-				// The answer and what waited go in either order.
+				// The answer and the waiting message may leave in either order.
 				first, second := p.segment(), p.segment()
 				assert.ElementsMatch(t, [][]byte{tt.answer, sendSeg(true, 1, 0, []byte("hello"))}, [][]byte{first, second})
 			} else {
 				assert.Equal(t, sendSeg(true, 1, 0, []byte("hello")), p.segment())
 			}
 			require.NoError(t, e.PostRecv(1))
-			p.send(sendSeg(true, tt.msn, 0, nil)) // this one is for the upper layer
+			p.send(sendSeg(true, tt.msn, 0, nil)) // this Send is for the upper layer
 			assert.Empty(t, e.in.next(t))
 		})
 	}
 }
 
-// In the client-server model a first Send without octets is the upper layer's.
+// TestAcceptEmptySend checks that in the client-server model an empty first
+// Send is delivered to the upper layer.
 func TestAcceptEmptySend(t *testing.T) {
 	world(t)
 	ln, p := rawInitiator(t, Config{CRC: mpa.CRCOff})

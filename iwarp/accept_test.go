@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// rawInitiator connects a raw peer to a listener, of which no MPA frame has
-// been sent.
+// rawInitiator connects a raw peer, which has not sent an MPA frame, to a
+// listener.
 func rawInitiator(t testing.TB, cfg Config) (*Listener, *rawPeer) {
 	t.Helper()
 	tl, err := net.Listen("tcp", "127.0.0.1:0")
@@ -31,7 +31,7 @@ func rawInitiator(t testing.TB, cfg Config) (*Listener, *rawPeer) {
 	return ln, &rawPeer{t: t, nc: nc}
 }
 
-// accept takes the peer that waits.
+// accept accepts the waiting peer.
 func accept(t testing.TB, ln *Listener, cc rdma.ConnConfig) endpoint {
 	t.Helper()
 	e := endpoint{in: newInbox()}
@@ -68,8 +68,8 @@ func plain(reply bool, flags byte, pd ...byte) []byte {
 	return append(b, pd...)
 }
 
-// The replies that requests get, to the octet, and what the upper layer learns
-// (R5044-3-9, R6581-10-1, R6581-10-4).
+// TestAcceptReplies checks byte by byte the replies to requests, and the values
+// that the upper layer sees (R5044-3-9, R6581-10-1, R6581-10-4).
 func TestAcceptReplies(t *testing.T) {
 	type golden struct {
 		request []byte
@@ -137,8 +137,8 @@ func TestAcceptReplies(t *testing.T) {
 	}
 }
 
-// What gets no answer at all, and the end (R5044-7.1.2-2-2, R5044-7.1.2-9-2,
-// R5044-8-1).
+// TestAcceptRefusals checks which requests get no answer and end the connection
+// (R5044-7.1.2-2-2, R5044-7.1.2-9-2, R5044-8-1).
 func TestAcceptRefusals(t *testing.T) {
 	good := wiretest.Hex(t, "mpa/testdata/request-siw.hex")
 	for name, tt := range map[string]struct{ request, reply []byte }{
@@ -165,7 +165,8 @@ func TestAcceptRefusals(t *testing.T) {
 	}
 }
 
-// The upper layer may refuse, and say why (R5044-7.1.2-2-3, R5044-7.1.2-2-4).
+// TestReject checks that the upper layer may refuse, with private data
+// (R5044-7.1.2-2-3, R5044-7.1.2-2-4).
 func TestReject(t *testing.T) {
 	world(t)
 	ln, p := rawInitiator(t, Config{CRC: mpa.CRCAuto})
@@ -179,7 +180,8 @@ func TestReject(t *testing.T) {
 	p.eof()
 }
 
-// Private data that do not fit end the connection without a reply.
+// TestPrivateDataTooLong checks that private data that does not fit ends the
+// connection without a reply.
 func TestPrivateDataTooLong(t *testing.T) {
 	for pd, fits := range map[int]bool{508: true, 509: false} { // R6581-9-2
 		world(t)
@@ -200,9 +202,10 @@ func TestPrivateDataTooLong(t *testing.T) {
 	}
 }
 
-// The request may come octet by octet, and FPDUs right behind it. Nothing is
-// read for MPA that belongs to them (R5044-7.1-1, R5044-7.1.2-2-6), and the DDP
-// endpoint is there when they are looked at (R5044-7.1-3).
+// TestAcceptPieces checks that the request may arrive byte by byte, and FPDUs
+// right behind it. MPA reads no bytes of these FPDUs (R5044-7.1-1,
+// R5044-7.1.2-2-6), and the DDP endpoint exists when they are parsed
+// (R5044-7.1-3).
 func TestAcceptPieces(t *testing.T) {
 	for _, step := range []int{1, 7, 1000} {
 		world(t)

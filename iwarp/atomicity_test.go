@@ -15,10 +15,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Many connections and this process add to one word at the same time, and not
-// one addition is lost, nor told to two as theirs (R7306-5.1.1-8); what runs over in
-// a field goes into no other (R7306-5-1, R7306-5-3, R7306-5.1.1-1, R7306-5.3-1,
-// R7306-5.4-2-1, RX01-5.4-2-1).
+// TestAtomicity checks that no addition is lost or reported twice when many
+// connections and this process add to the same word (R7306-5.1.1-8); an
+// overflow of a field does not change another field (R7306-5-1, R7306-5-3,
+// R7306-5.1.1-1, R7306-5.3-1, R7306-5.4-2-1, RX01-5.4-2-1).
 func TestAtomicity(t *testing.T) {
 	world(t)
 	d := NewProtectionDomain()
@@ -26,7 +26,7 @@ func TestAtomicity(t *testing.T) {
 	r, err := d.Register(mem, rdma.RemoteAtomic)
 	require.NoError(t, err)
 	sum, fields := wordAt(t, mem, 0), wordAt(t, mem, 8)
-	// The low field goes round at every other addition.
+	// The low field overflows at every other addition.
 	wide := rdma.Atomic{Operand: 0x0000_0001_8000_0000, OperandMask: 0x8000_0000_8000_0000}
 
 	plain := Config{CRC: mpa.CRCOff}
@@ -60,12 +60,13 @@ func TestAtomicity(t *testing.T) {
 	r.Deregister()
 }
 
-// ones is how many additions of 1 are posted with one to the fields.
+// ones is how many additions of 1 are posted together with one addition to the
+// fields.
 const ones = 8
 
-// addMany adds 1 to the first word so many times, and what wide says to the
-// second, with some additions under way at any time. It returns what the first word
-// held before each.
+// addMany adds 1 to the first word the given number of times, and wide to the
+// second, with several additions outstanding. It returns the original values of
+// the first word.
 func addMany(t *testing.T, e endpoint, stag rdma.STag, wide rdma.Atomic, times int) (originals []uint64) {
 	const ahead = 8 // posts
 	cq := rdma.NewCompletionQueue((ones + 1) * ahead)
@@ -73,7 +74,7 @@ func addMany(t *testing.T, e endpoint, stag rdma.STag, wide rdma.Atomic, times i
 	wrs := append(slices.Repeat([]rdma.WR{one}, ones), rdma.WR{
 		Op: rdma.OpFetchAdd, Remote: rdma.Remote{STag: stag, TO: 8}, Atomic: wide, Done: cq, ID: 1,
 	})
-	var next uint64 // the least that the first word can hold now
+	var next uint64 // lower bound of the first word now
 	for i := range times/ones + ahead {
 		for range wrs {
 			if i < ahead {
@@ -98,8 +99,8 @@ func addMany(t *testing.T, e endpoint, stag rdma.STag, wide rdma.Atomic, times i
 	return originals
 }
 
-// When Deregister has returned, no atomic operation changes the memory any more,
-// and the peer learns that the STag is gone.
+// TestAtomicDeregister checks that no atomic operation changes the memory after
+// Deregister has returned, and that the peer learns that the STag is gone.
 func TestAtomicDeregister(t *testing.T) {
 	world(t)
 	for range 20 {
@@ -127,8 +128,8 @@ func TestAtomicDeregister(t *testing.T) {
 	}
 }
 
-// An operation that has found its region before Deregister, and comes to it
-// after, does nothing.
+// TestAtomicAfterDeregister checks that an operation that finds its region
+// before Deregister, and pins the region after, has no effect.
 func TestAtomicAfterDeregister(t *testing.T) {
 	world(t)
 	e, _ := againstRaw(t, raw{})

@@ -15,12 +15,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// add is an Atomic Request that adds n.
+// add returns an Atomic Request that adds n.
 func add(stag rdma.STag, to uint64, n uint64) rdmap.AtomicRequest {
 	return rdmap.AtomicRequest{Op: rdma.OpFetchAdd, STag: stag, TO: to, Atomic: rdma.Atomic{Operand: n}}
 }
 
-// exchange is an Atomic Request that makes a word that is old new.
+// exchange returns an Atomic Request that changes a word from old to new.
 func exchange(stag rdma.STag, to uint64, old, new uint64) rdmap.AtomicRequest {
 	return rdmap.AtomicRequest{Op: rdma.OpCompareSwap, STag: stag, TO: to, Atomic: rdma.Atomic{
 		Operand: new, OperandMask: rdma.AllBits, Compare: old, CompareMask: rdma.AllBits,
@@ -35,10 +35,10 @@ func wordAt(t testing.TB, mem []byte, off int) *atomic.Uint64 {
 	return w
 }
 
-// What the work requests of RFC 7306 look like on the wire, to the octet
-// (R7306-4.1-1, R7306-4.1-3, R7306-4.1-5, R7306-4.1-6, R7306-4.1-7,
-// R7306-4.2-1, R7306-5.2.1-2, R7306-5.2.1-8, R7306-5.2.1-1-1,
-// R7306-5.2.1-5-1, R7306-6.2-1, R7306-6.3-1, R7306-6.3-4, R7306-6.3-5).
+// TestGoldenExtensions checks byte by byte the wire form of the work requests
+// of RFC 7306 (R7306-4.1-1, R7306-4.1-3, R7306-4.1-5, R7306-4.1-6, R7306-4.1-7,
+// R7306-4.2-1, R7306-5.2.1-2, R7306-5.2.1-8, R7306-5.2.1-1-1, R7306-5.2.1-5-1,
+// R7306-6.2-1, R7306-6.3-1, R7306-6.3-4, R7306-6.3-5).
 func TestGoldenExtensions(t *testing.T) {
 	at := rdma.Remote{STag: 0x22222222, TO: 0x3000}
 	for file, wr := range map[string]rdma.WR{
@@ -65,9 +65,10 @@ func TestGoldenExtensions(t *testing.T) {
 	}
 }
 
-// The golden request gets the golden response, and the upper layer, which does
-// nothing, learns nothing of it (R7306-5.2.1-3-1, R7306-5.2.1-3-2,
-// R7306-5.2.1-8-1, R7306-5.2.2-1, R7306-5.2.2-2, R7306-5.2.2-3).
+// TestGoldenAtomicResponse checks that the golden request gets the golden
+// response, without the upper layer, which is not informed (R7306-5.2.1-3-1,
+// R7306-5.2.1-3-2, R7306-5.2.1-8-1, R7306-5.2.2-1, R7306-5.2.2-2,
+// R7306-5.2.2-3).
 func TestGoldenAtomicResponse(t *testing.T) {
 	for _, crc := range []bool{false, true} {
 		world(t)
@@ -86,9 +87,9 @@ func TestGoldenAtomicResponse(t *testing.T) {
 	}
 }
 
-// Both operations do what RFC 7306, Section 5.1, says, over every transport
-// (R7306-1.1-1, R7306-5-2, R7306-5-5, R7306-5.1.1-8, R7306-5.2.1-4,
-// R7306-5.2.1-6, R7306-5.2.2-6-1, RX01-5-1).
+// TestAtomics checks that both operations work as RFC 7306, Section 5.1,
+// demands, over every transport (R7306-1.1-1, R7306-5-2, R7306-5-5,
+// R7306-5.1.1-8, R7306-5.2.1-4, R7306-5.2.1-6, R7306-5.2.2-6-1, RX01-5-1).
 func TestAtomics(t *testing.T) {
 	for name, o := range transports {
 		t.Run(name, func(t *testing.T) {
@@ -133,8 +134,8 @@ func TestAtomics(t *testing.T) {
 			assert.Empty(t, b.in.recvs) // R7306-5.2.1-3-2
 			r.Deregister()
 
-			// The word is in the host's own order, and what travels is its
-			// value: R7306-5.1.1-7.
+			// The word has the host's byte order, and its value is transmitted:
+			// R7306-5.1.1-7.
 			a.Abort(nil)
 			require.Error(t, b.in.end(t))
 			assert.Equal(t, binary.NativeEndian.AppendUint64(nil, 0x0102030405060718), mem[24:32])
@@ -142,8 +143,8 @@ func TestAtomics(t *testing.T) {
 	}
 }
 
-// It is the word's address in memory that must be aligned, not its offset in
-// the region (R7306-5.2.1-7, RX01-5.2.1-3).
+// TestAtomicAlignmentIsOfAddress checks that the word's address in memory must
+// be aligned, not its offset in the region (R7306-5.2.1-7, RX01-5.2.1-3).
 func TestAtomicAlignmentIsOfAddress(t *testing.T) {
 	world(t)
 	for shift := range 8 {
@@ -161,9 +162,9 @@ func TestAtomicAlignmentIsOfAddress(t *testing.T) {
 	}
 }
 
-// An atomic operation completes with its response and not before; more than one
-// are told apart by their MSNs (R7306-5-7, R7306-5.2.2-5-1, R7306-5.4-1-1,
-// R7306-5.4-7-1, RX01-5.4-1-1).
+// TestAtomicsComplete checks that an atomic operation completes only with its
+// response, and that the MSNs distinguish several operations (R7306-5-7,
+// R7306-5.2.2-5-1, R7306-5.4-1-1, R7306-5.4-7-1, RX01-5.4-1-1).
 func TestAtomicsComplete(t *testing.T) {
 	world(t)
 	const depth = 8
@@ -192,8 +193,8 @@ func TestAtomicsComplete(t *testing.T) {
 	}
 }
 
-// RDMA Reads and atomic operations share ORD, and a fence waits for both
-// (R7306-5.2-1).
+// TestAtomicsWait checks that RDMA Reads and atomic operations share ORD, and
+// that a fence waits for both (R7306-5.2-1).
 func TestAtomicsWait(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{initiator: true, ord: 2})
@@ -220,8 +221,9 @@ func TestAtomicsWait(t *testing.T) {
 	}
 }
 
-// A responder takes as many Reads and atomic operations as IRD at once, and one
-// more is one too many (R7306-5.2-1, R7306-5.2.2-4-1, RX01-5.2.2-1).
+// TestAtomicsBeyondIRD checks that a responder takes IRD Reads and atomic
+// operations together, and that another request is an error (R7306-5.2-1,
+// R7306-5.2.2-4-1, RX01-5.2.2-1).
 func TestAtomicsBeyondIRD(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{pipe: true, ird: 3})
@@ -250,8 +252,8 @@ func TestAtomicsBeyondIRD(t *testing.T) {
 	assert.EqualValues(t, 4, wordAt(t, mem, 0).Load())
 }
 
-// What cannot be is refused before it is queued, so that nothing can go wrong
-// when its message is made (R7306-8.1-1-1).
+// TestPostRefusesExtensions checks that Post refuses invalid requests before
+// they are queued, so that building their messages cannot fail (R7306-8.1-1-1).
 func TestPostRefusesExtensions(t *testing.T) {
 	world(t)
 	e, _ := againstRaw(t, raw{initiator: true})

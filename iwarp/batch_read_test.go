@@ -12,8 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// What comes is where it belongs, however the peer cuts its messages, and whatever
-// follows them.
+// TestPlacedAhead checks that every byte reaches its place, for any
+// segmentation and any following messages.
 func TestPlacedAhead(t *testing.T) {
 	const size = 1 << 20
 	for seed := range uint64(30) {
@@ -30,7 +30,7 @@ func TestPlacedAhead(t *testing.T) {
 				regions[i], err = e.Register(mem[i], access[i])
 				require.NoError(t, err)
 			}
-			written := make([]int, 3) // up to where
+			written := make([]int, 3) // end of the written part
 			var segments [][]byte
 			sends := uint32(0)
 			usual := []int{20_000, 40_001, 60_000}[random.IntN(3)]
@@ -40,11 +40,11 @@ func TestPlacedAhead(t *testing.T) {
 				if random.IntN(3) == 0 {
 					at = random.IntN(written[i] + 1)
 				}
-				// As a rule of one length, but the last.
+				// Usually all segments but the last have the same length.
 				for n := random.IntN(6 * usual); n >= 0 && at < size; n -= usual {
 					k := min(n, usual, size-at)
 					last := n < usual
-					if random.IntN(20) == 0 { // it is cut as it need not be
+					if random.IntN(20) == 0 { // an unusual segment length
 						k = min(1+random.IntN(usual), size-at)
 						last = last && k == n
 					}
@@ -73,7 +73,7 @@ func TestPlacedAhead(t *testing.T) {
 				r.Deregister()
 				n := written[i]
 				if access[i]&rdma.Scratch == 0 {
-					n = size // beyond, nothing has changed
+					n = size // the rest must be unchanged
 				}
 				assert.True(t, bytes.Equal(want[i][:n], mem[i][:n]), i)
 			}

@@ -11,7 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// BenchmarkTCP is the limit: one stream of 1 MiB writes into rotating buffers.
+// BenchmarkTCP measures the upper bound: one stream of 1 MiB writes into
+// rotating buffers.
 func BenchmarkTCP(b *testing.B) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)

@@ -11,13 +11,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// What cards ask for as initiators: the frames of the drivers cxgb4 and irdma of
-// Linux, of the latter with depths left open and Markers towards itself.
+// cards holds the requests of RDMA cards as initiators: the frames of the
+// drivers cxgb4 and irdma of Linux; for irdma also with open depths and with
+// Markers in its direction.
 var cards = map[string]struct {
 	flags    byte
 	ird, ord uint16 // with the flags A, B, C, D
 	reply    []byte
-	rtr      byte // opcode of the indication that it then sends
+	rtr      byte // opcode of the indication that the card then sends
 }{
 	"cxgb4":               {0x50, 0x8020, 0x4020, enhanced(true, 0x50, 0x8020, 0x4020), 1},
 	"irdma":               {0x50, 0x8000 | 32, 0xc000 | 32, enhanced(true, 0x50, 0x8020, 0xc020), 1},
@@ -25,9 +26,10 @@ var cards = map[string]struct {
 	"revision 1 of cxgbe": {0x40, 0, 0, plain(true, 0x40), 3},
 }
 
-// A card connects, is served its RTR indication, and exchanges messages, by Send,
-// Write and Read, with CRCs and, towards it, Markers (R5044-4.3-1, R5044-4.4-6,
-// R6581-9.1-11, R6581-9.1-13, R6581-9.2-2).
+// TestCardConnects checks that a card connects, gets its RTR indication served,
+// and exchanges messages, by Send, Write and Read, with CRCs and, in its
+// direction, Markers (R5044-4.3-1, R5044-4.4-6, R6581-9.1-11, R6581-9.1-13,
+// R6581-9.2-2).
 func TestCardConnects(t *testing.T) {
 	for name, card := range cards {
 		t.Run(name, func(t *testing.T) {
@@ -81,9 +83,9 @@ func TestCardConnects(t *testing.T) {
 	}
 }
 
-// A card is connected to: it requires CRCs, and Markers towards itself, and takes
-// an RTR indication by a Read or by a Write (R6581-9.1-12, R6581-9.1-14,
-// R6581-9.2-7).
+// TestConnectToCard checks a connection to a card, which requires CRCs, and
+// Markers in its direction, and takes an RTR indication by a Read or by a Write
+// (R6581-9.1-12, R6581-9.1-14, R6581-9.2-7).
 func TestConnectToCard(t *testing.T) {
 	for name, ord := range map[string]uint16{"Read": 0x4000 | 0x3fff, "Write": 0x8000 | 0x3fff} {
 		for _, flags := range []byte{0x50, 0xd0} {

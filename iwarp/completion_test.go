@@ -14,7 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// slow is a Completer that stops at each completion until it is let go.
+// slow is a Completer that blocks in each completion until released.
 type slow struct {
 	came chan rdma.Completion
 	on   chan struct{}
@@ -25,7 +25,8 @@ func (s slow) Complete(c rdma.Completion) {
 	<-s.on
 }
 
-// Completions come one at a time and in order, whoever finds them due.
+// TestCompletionsInOrder checks that completions are delivered singly and in
+// order, from any goroutine.
 func TestCompletionsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slow{make(chan rdma.Completion, 9), make(chan struct{})}
@@ -36,7 +37,7 @@ func TestCompletionsInOrder(t *testing.T) {
 		))
 		p.segment()
 		req := p.readRequest()
-		p.send(responseSeg(true, req.SinkSTag, req.SinkTO, []byte{1})) // the reader finds it due
+		p.send(responseSeg(true, req.SinkSTag, req.SinkTO, []byte{1})) // the reader delivers this completion
 		synctest.Wait()
 		require.Len(t, s.came, 1)
 		assert.Equal(t, rdma.Completion{ID: 1, Op: rdma.OpSend}, <-s.came)
@@ -46,7 +47,8 @@ func TestCompletionsInOrder(t *testing.T) {
 	})
 }
 
-// Closed comes after the last completion, and Close after Closed.
+// TestClosedIsLast checks that Closed is called after the last completion, and
+// that Close returns after Closed.
 func TestClosedIsLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slow{make(chan rdma.Completion, 9), make(chan struct{})}
@@ -69,7 +71,8 @@ func TestClosedIsLast(t *testing.T) {
 	})
 }
 
-// The time limit of the start-up is gone when the start-up is over.
+// TestNoDeadlineAfterStartup checks that the time limit of the start-up does
+// not apply afterwards.
 func TestNoDeadlineAfterStartup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t, options{pipe: true})
@@ -77,14 +80,15 @@ func TestNoDeadlineAfterStartup(t *testing.T) {
 		open(t, a, b)
 		open(t, b, a)
 		for _, e := range []endpoint{a, b} {
-			go e.Close() // a pipe cannot be closed by halves
+			go e.Close() // a pipe cannot be half-closed
 		}
 		<-a.over
 		<-b.over
 	})
 }
 
-// Who posts writes for others for a while only, even if the socket takes all.
+// TestPostDoesNotStay checks that a caller of Post writes for others only for a
+// while, even if the socket takes everything.
 func TestPostDoesNotStay(t *testing.T) {
 	world(t)
 	returned := make(chan struct{})
@@ -109,7 +113,8 @@ func TestPostDoesNotStay(t *testing.T) {
 	require.NoError(t, fate.wait(t).Err)
 }
 
-// The data of a READ of 1 MiB and the message that tells of them go together.
+// TestOneWrite checks that the data of a READ of 1 MiB and the message that
+// announces the data leave together.
 func TestOneWrite(t *testing.T) {
 	world(t)
 	var calls int
@@ -129,7 +134,8 @@ func TestOneWrite(t *testing.T) {
 	assert.Equal(t, 1, calls)
 }
 
-// A message of one segment takes a buffer of its own size, not of the largest.
+// TestBufferFits checks that a message of one segment takes a buffer of its own
+// size, not of the maximum size.
 func TestBufferFits(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{recvs: 2, recvSize: 1 << 20})

@@ -16,8 +16,7 @@ type Config struct {
 
 	// Markers makes this end require Markers in the stream that it receives.
 	// This end has no use for Markers; Linux's siw does not know them and
-	// refuses. A peer that requires Markers gets them, whatever the value of
-	// this field.
+	// refuses. A peer that requires Markers always gets them.
 	Markers bool
 
 	// LongFPDUs reports from a peer's start-up frame whether the peer is known
@@ -86,11 +85,11 @@ var _ rdma.ReadDepth = (*Conn)(nil)
 func (c *Conn) ReadDepth() (ird, ord int) { return c.params.IRD, c.params.ORD }
 
 // ParsesStream reports whether a peer's start-up frame comes from a software
-// stack that parses FPDUs out of a byte stream, whatever their length: Linux's
-// siw and this package. Both speak revision 2, enhanced, and on their own
-// initiative ask for no CRC, no Markers and no RTR indication. RDMA cards ask
-// for at least one of these, or speak revision 1. A frame that echoes the
-// requests of this end proves nothing.
+// stack that parses FPDUs of any length out of a byte stream: Linux's siw and
+// this package. Both speak revision 2, enhanced, and on their own initiative
+// ask for no CRC, no Markers and no RTR indication. RDMA cards ask for at least
+// one of these, or speak revision 1. A frame that echoes the requests of this
+// end proves nothing.
 func ParsesStream(peer mpa.Frame) bool {
 	return peer.HasEnhanced && !peer.CRC && !peer.Markers && !peer.Enhanced.PeerToPeer
 }

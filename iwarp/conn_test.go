@@ -16,7 +16,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// random is where patterns come from.
+// random is the source of patterns.
 var random = func() []byte {
 	b := make([]byte, 5<<20)
 	r := rand.NewPCG(5, 7)
@@ -26,7 +26,8 @@ var random = func() []byte {
 	return b
 }()
 
-// pattern returns n octets that differ from place to place, and from n to n.
+// pattern returns n bytes that differ between positions, and between values of
+// n.
 func pattern(n int) []byte { return bytes.Clone(random[n%4096:][:n]) }
 
 // sizes cross every boundary: words, segments, FPDUs, batches.
@@ -148,7 +149,7 @@ func TestSendWithInvalidate(t *testing.T) {
 	assert.True(t, m.WithInvalidate)
 	assert.Equal(t, r.STag(), m.Invalidated)
 	assert.Equal(t, "hello", string(mem[:5]))
-	// R5040-5.3-14: the STag is dead now.
+	// R5040-5.3-14: the STag is invalid now.
 	require.NoError(t, a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{{1}}, Remote: at}))
 	requireFault(t, a.in.end(t), true, rdmap.Error{Layer: rdmap.LayerDDP, Type: 1, Code: 0})
 	requireFault(t, b.in.end(t), false, rdmap.Error{Layer: rdmap.LayerDDP, Type: 1, Code: 0})
@@ -169,7 +170,7 @@ func TestClose(t *testing.T) {
 	done := make(waiter, 1)
 	want := pattern(1 << 20)
 	require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{want}, Done: done}))
-	require.NoError(t, a.Close()) // R5041-6.2.1-1: what is posted goes first
+	require.NoError(t, a.Close()) // R5041-6.2.1-1: posted requests are sent first
 	assert.NoError(t, done.wait(t).Err)
 	assert.Equal(t, want, b.in.next(t))
 	assert.ErrorIs(t, a.in.end(t), io.EOF)

@@ -26,8 +26,9 @@ func countSends(calls *atomic.Int32) func(*Conn) {
 	}
 }
 
-// What is posted for messages that came together leaves together, whoever answers
-// them: the reader, or a goroutine that it wakes.
+// TestAnswersLeaveTogether checks that the answers to messages that arrived
+// together leave together, whether the reader answers or a goroutine that the
+// reader wakes.
 func TestAnswersLeaveTogether(t *testing.T) {
 	for name, answer := range map[string]func(func()){
 		"by the reader":  func(f func()) { f() },
@@ -53,7 +54,7 @@ func TestAnswersLeaveTogether(t *testing.T) {
 			}
 			most := int32(rounds)
 			if name != "by the reader" {
-				most *= n / 2 // the reader may come before some of them
+				most *= n / 2 // the reader may run before some answers
 			}
 			assert.LessOrEqual(t, calls.Load(), most)
 			e.Abort(nil)
@@ -74,8 +75,8 @@ func (a answerer) Receive(m rdma.Recv) {
 
 func (a answerer) Closed(error) {}
 
-// What is held back may be waited for by the reader itself: memory that a response
-// is to be sent from.
+// TestDeregisterBehindRead checks that the reader itself may wait for a
+// response that is held back: it deregisters the memory of that response.
 func TestDeregisterBehindRead(t *testing.T) {
 	world(t)
 	regions := make(chan rdma.Region, 1)
@@ -90,7 +91,7 @@ func TestDeregisterBehindRead(t *testing.T) {
 	assert.Equal(t, "done", string(e.in.next(t)))
 }
 
-// A deregisterer takes memory away when a message comes.
+// A deregisterer deregisters memory when a message arrives.
 type deregisterer struct {
 	*inboxHandler
 	regions <-chan rdma.Region
@@ -101,7 +102,8 @@ func (d deregisterer) Receive(m rdma.Recv) {
 	d.inboxHandler.Receive(m)
 }
 
-// A connection that is idle holds no buffer, and one with traffic some.
+// TestIdleHoldsNothing checks that an idle connection holds no buffer, and that
+// a connection with traffic does.
 func TestIdleHoldsNothing(t *testing.T) {
 	world(t)
 	before := buf.Default.Out()

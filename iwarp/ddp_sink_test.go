@@ -17,8 +17,8 @@ import (
 )
 
 // sinkChecks are the checks of RFC 5041, Section 7.1, with the numbers of
-// Section 7.2. The memory has 16 octets at TO 0, a receive has 8, and there is
-// one.
+// Section 7.2. The memory has 16 bytes at TO 0. A single receive of 8 bytes is
+// posted.
 var sinkChecks = []struct {
 	name       string
 	send       func(stag, foreign, readOnly rdma.STag) []byte
@@ -41,9 +41,10 @@ var sinkChecks = []struct {
 	{"R5041-4.1-11 DV, tagged", func(s, _, _ rdma.STag) []byte { return with(writeSeg(true, s, 0, []byte("x")), 0, 0xc2) }, 1, 4},
 }
 
-// Each check finds what it is for; then nothing is placed or delivered any more,
-// the upper layer learns of it, and the peer gets one last message with the
-// number, the header and the length (RFC 5041, Sections 6.2.2 and 7).
+// TestDDPSinkChecks checks that each check finds its error. Afterwards nothing
+// is placed or delivered any more, the upper layer is informed, and the peer
+// gets one last message with the number, the header and the length (RFC 5041,
+// Sections 6.2.2 and 7).
 func TestDDPSinkChecks(t *testing.T) {
 	for _, tt := range sinkChecks {
 		t.Run(tt.name, func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestDDPSinkChecks(t *testing.T) {
 			assert.EqualValues(t, len(bad), term.SegmentLen)
 			assert.ErrorIs(t, done.wait(t).Err, rdma.ErrFlushed) // R5041-6.2.2-2
 			for len(e.in.recvs) > 0 {
-				assert.Empty(t, e.in.next(t)) // not the late one: R5041-7.1-4
+				assert.Empty(t, e.in.next(t)) // not the late message: R5041-7.1-4
 			}
 			requireFault(t, e.in.end(t), false, term.Cause)      // R5041-8.3-5-1
 			assert.Equal(t, make([]byte, 48), mem)               // R5041-7.1-2, R5041-7.1-4
@@ -88,8 +89,8 @@ func TestDDPSinkChecks(t *testing.T) {
 	}
 }
 
-// A segment that does not fit changes nothing, and what was placed before it
-// stays (R5041-7.1-2, R5041-8.1-1).
+// TestDDPSinkPlacesNoPart checks that a segment that does not fit changes
+// nothing, and that earlier data stays (R5041-7.1-2, R5041-8.1-1).
 func TestDDPSinkPlacesNoPart(t *testing.T) {
 	for _, crc := range []bool{false, true} {
 		world(t)
@@ -107,8 +108,9 @@ func TestDDPSinkPlacesNoPart(t *testing.T) {
 	}
 }
 
-// The T bit alone says which kind of buffer the payload goes to, and the last
-// segment what is told of the message; messages come in order (R5041-5.3-6).
+// TestDDPSinkDelivers checks that only the T bit selects the kind of buffer,
+// that the last segment determines the delivered attributes of a message, and
+// that messages arrive in order (R5041-5.3-6).
 func TestDDPSinkDelivers(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{recvs: 4})
@@ -121,11 +123,11 @@ func TestDDPSinkDelivers(t *testing.T) {
 		writeSeg(false, r.STag(), 1, []byte("tag")), // R5041-4.1-1, R5041-4.2-8: any TO
 		writeSeg(true, r.STag(), 4, []byte("ged")),
 		sendSeg(true, 1, 0, bytes.Repeat([]byte{7}, 301)), // R5041-4.1-2
-		sendSeg(false, 2, 0, []byte("ab")), se,            // R5041-4.3-3: the RsvdULP of the last one counts
+		sendSeg(false, 2, 0, []byte("ab")), se,            // R5041-4.3-3: the last RsvdULP counts
 		inv,
 	)
-	assert.Len(t, e.in.next(t), 301)               // R5041-5.4-2, R5041-3-7-1: nothing but the segment's length tells
-	assert.Equal(t, "\x00tagged\x00", string(mem)) // R5041-4.1-7: placed before what follows is delivered
+	assert.Len(t, e.in.next(t), 301)               // R5041-5.4-2, R5041-3-7-1: the segment's length determines the message's
+	assert.Equal(t, "\x00tagged\x00", string(mem)) // R5041-4.1-7: placed before the next message is delivered
 	m := e.in.recv(t)
 	assert.Equal(t, "abcd", string(m.Buf.B))
 	assert.True(t, m.Solicited) // R5041-5.4-3
@@ -135,8 +137,9 @@ func TestDDPSinkDelivers(t *testing.T) {
 	m.Buf.Release()
 }
 
-// A message is delivered when its last segment has come, and those before it
-// (R5041-5.4-1, R5041-4.1-7, R5040-5.5-16-1).
+// TestDDPSinkWaits checks that a message is delivered only after its last
+// segment and all earlier segments have arrived (R5041-5.4-1, R5041-4.1-7,
+// R5040-5.5-16-1).
 func TestDDPSinkWaits(t *testing.T) {
 	segments := [][]byte{
 		sendSeg(false, 1, 0, []byte("ab")),
@@ -150,13 +153,13 @@ func TestDDPSinkWaits(t *testing.T) {
 		}
 		assert.Equal(t, "abcd", string(e.in.next(t)))
 	})
-	gap := [][]byte{segments[0], segments[2]} // the one between is withheld
+	gap := [][]byte{segments[0], segments[2]} // the middle segment is withheld
 	inBubbleWait(t, gap, func(t *testing.T, e endpoint, sent int) { assert.Empty(t, e.in.recvs) })
 }
 
-// The receives of one connection are no other's: a peer that uses its own up, or
-// never ends a message, takes nothing from the others (R5041-8.3.2-5-2,
-// R5040-8.1.2-8-1).
+// TestDDPReceivesApart checks that each connection has its own receives: a peer
+// that uses up its receives, or never ends a message, takes nothing from the
+// others (R5041-8.3.2-5-2, R5040-8.1.2-8-1).
 func TestDDPReceivesApart(t *testing.T) {
 	world(t)
 	greedy, p := againstRaw(t, raw{recvs: 2})
@@ -173,9 +176,9 @@ func TestDDPReceivesApart(t *testing.T) {
 	q.response()
 }
 
-// Memory is what the owner gave, from Register to Deregister and no longer, and
-// each TO range is another region (R5041-8.3-1-1, R5041-8.3-2-1, R5041-8.3-4-1,
-// R5041-8.3.1-4-1).
+// TestDDPRegister checks that the peer reaches exactly the registered memory,
+// only from Register to Deregister, and that each TO range is a separate region
+// (R5041-8.3-1-1, R5041-8.3-2-1, R5041-8.3-4-1, R5041-8.3.1-4-1).
 func TestDDPRegister(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		t.Run(fmt.Sprintf("deregistered %v", dead), func(t *testing.T) {
@@ -190,7 +193,7 @@ func TestDDPRegister(t *testing.T) {
 			e.in.next(t)
 			require.Equal(t, "12345678", string(mem))
 			if !dead {
-				p.send(writeSeg(true, front.STag(), front.TO()+4, []byte("x"))) // back's octet, and not front's
+				p.send(writeSeg(true, front.STag(), front.TO()+4, []byte("x"))) // changes back's byte, not front's
 				assert.ErrorIs(t, p.terminate().Cause, ddp.ErrBounds)
 			} else {
 				back.Deregister()
@@ -203,9 +206,9 @@ func TestDDPRegister(t *testing.T) {
 	}
 }
 
-// What is fatal is told: the loss of the connection, an error of MPA's, a header
-// that is wrong; and what was outstanding ends with it (R5041-6.2.2-1,
-// R5041-6.2.2-2).
+// TestDDPFatal checks that fatal errors are reported: the loss of the
+// connection, an error of MPA, a wrong header; outstanding requests end with
+// the error (R5041-6.2.2-1, R5041-6.2.2-2).
 func TestDDPFatal(t *testing.T) {
 	broken := fpdu(true, sendSeg(true, 1, 0, nil))
 	broken[3] ^= 1

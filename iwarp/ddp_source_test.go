@@ -12,10 +12,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// ddpMessage is a message as it came over the wire.
+// ddpMessage is a message as received over the wire.
 type ddpMessage struct {
 	tagged   bool
-	rsvdULP  [5]byte // the first one only where it is tagged
+	rsvdULP  [5]byte // only the first byte, if tagged
 	stag     rdma.STag
 	to       uint64
 	qn, msn  uint32
@@ -23,8 +23,8 @@ type ddpMessage struct {
 	segments int
 }
 
-// ddpMessage takes the segments of the next message, and holds what RFC 5041
-// says of their headers.
+// ddpMessage reads the segments of the next message, and checks the rules of
+// RFC 5041 for their headers.
 func (p *rawPeer) ddpMessage(mulpdu int) (m ddpMessage) {
 	p.t.Helper()
 	for {
@@ -39,10 +39,10 @@ func (p *rawPeer) ddpMessage(mulpdu int) (m ddpMessage) {
 			p.untaggedPart(&m, segment)
 		}
 		m.segments++
-		if last { // R5041-4.1-3, R5041-4.1-5: there is one, and the message ends with it
+		if last { // R5041-4.1-3, R5041-4.1-5: the message ends with the L bit
 			return m
 		}
-		require.Equal(p.t, mulpdu, len(segment)) // R5041-4.1-4: more is to come, and would not have fitted
+		require.Equal(p.t, mulpdu, len(segment)) // R5041-4.1-4: more follows, and would not have fitted
 	}
 }
 
@@ -70,12 +70,13 @@ func (p *rawPeer) untaggedPart(m *ddpMessage, segment []byte) {
 	assert.Equal(p.t, m.rsvdULP, [5]byte(segment[1:6])) // R5041-4.3-2
 	assert.Equal(p.t, m.qn, h.QN)                       // R5041-4.3-4
 	assert.Equal(p.t, m.msn, h.MSN)                     // R5041-4.3-8
-	assert.EqualValues(p.t, len(m.payload), h.MO)       // R5041-5.2-5, and so it rises: R5041-4.1-6, R5041-5.3-2
+	assert.EqualValues(p.t, len(m.payload), h.MO)       // R5041-5.2-5, with increasing MO: R5041-4.1-6, R5041-5.3-2
 	m.payload = append(m.payload, payload...)
 }
 
-// What a Data Source sends: all kinds of messages, of lengths around those of
-// one, two and many segments (RFC 5041, Sections 4 and 5.2).
+// TestDDPSource checks the segments that a Data Source sends: all kinds of
+// messages, of lengths around those of one, two and many segments (RFC 5041,
+// Sections 4 and 5.2).
 func TestDDPSource(t *testing.T) {
 	const mulpdu = 128
 	untagged, tagged := mulpdu-ddp.UntaggedLen, mulpdu-ddp.TaggedLen
@@ -94,7 +95,7 @@ func TestDDPSource(t *testing.T) {
 				send, invalidate, solicited,
 			))
 			p.send(requestSeg(1, rdmap.ReadRequest{SinkSTag: 7, SinkTO: 9, Size: uint32(n), SourceSTag: source.STag()}))
-			segments := func(room int) int { return max(1, (n+room-1)/room) } // R5041-5.2-8, R5041-4.4-1: 1 of no octets
+			segments := func(room int) int { return max(1, (n+room-1)/room) } // R5041-5.2-8, R5041-4.4-1: an empty message has 1
 			for _, want := range []ddpMessage{                                // R5041-5.3-1: in the order of posting
 				{tagged: true, rsvdULP: [5]byte{0x40}, stag: 0x12345678, to: 1<<63 + 3}, // R5041-4.2-2
 				{rsvdULP: [5]byte{0x43}, msn: 1},                                        // R5041-4.3-6
@@ -115,7 +116,8 @@ func TestDDPSource(t *testing.T) {
 	}
 }
 
-// A message of 2^32 octets or more is none (R5041-5.2-2).
+// TestDDPLongestMessage checks that Post refuses a message of 2^32 bytes or
+// more (R5041-5.2-2).
 func TestDDPLongestMessage(t *testing.T) {
 	world(t)
 	e, _ := againstRaw(t, raw{initiator: true})

@@ -17,8 +17,8 @@ func isFault(err error) bool {
 	return errors.As(err, &f)
 }
 
-// inBubbleWait sends segments one after the other, and has check look when all
-// that each of them leads to has happened.
+// inBubbleWait sends the segments one by one, and calls check after all effects
+// of each segment.
 func inBubbleWait(t *testing.T, segments [][]byte, check func(t *testing.T, e endpoint, sent int)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
@@ -30,8 +30,9 @@ func inBubbleWait(t *testing.T, segments [][]byte, check func(t *testing.T, e en
 	})
 }
 
-// Both ends take and send DDP segments in both directions from the start-up on
-// (R5041-6.1-1), under a CRC32C unless both want none (R5041-3-6-1).
+// TestDDPStarts checks that both ends take and send DDP segments in both
+// directions from the start-up on (R5041-6.1-1), under a CRC32C unless both
+// ends decline it (R5041-3-6-1).
 func TestDDPStarts(t *testing.T) {
 	world(t)
 	a, b := pair(t, options{})
@@ -41,9 +42,9 @@ func TestDDPStarts(t *testing.T) {
 	open(t, b, a)
 }
 
-// A stream ends when the peer, the lower layer or the upper layer ends it, and
-// not by itself, nor before the upper layer has had its say about an error
-// (R5041-6.2-1, R5041-6.2.2-4).
+// TestDDPEndsNothing checks that a stream ends only when the peer, the lower
+// layer or the upper layer ends it, and not before the upper layer has had the
+// chance to react to an error (R5041-6.2-1, R5041-6.2.2-4).
 func TestDDPEndsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, fin <-chan struct{}) {
 		time.Sleep(1000 * time.Hour)

@@ -44,7 +44,7 @@
 // checked, and then copied: no possibly corrupt bytes reach memory that anybody
 // may read. RFC 5044, Section 6, wants an FPDU checked before DDP has it.
 // Exception: memory whose content is undefined until a later message arrives.
-// There the payload is read into place and verified there; then DDP gets the
+// The payload is read into this memory and verified in place; then DDP gets the
 // segment, or the connection ends. No later message declares the remains of a
 // corrupt FPDU valid. Such memory lies beyond all bytes that the peer has
 // written, so even a corrupt header cannot overwrite valid bytes.

@@ -11,8 +11,8 @@ import (
 // A ProtectionDomain is a set of connections that trust one another (RFC 5041,
 // Section 8.2): the peers of all its connections can reach memory registered
 // with the domain, and no other peer can. A connection joins by its Config.
-// Memory registered with a connection belongs to that connection alone,
-// whatever its domain.
+// Memory registered with a connection belongs to that connection alone, even in
+// a domain.
 type ProtectionDomain struct {
 	mu      sync.Mutex
 	regions map[*region]struct{} // the valid ones

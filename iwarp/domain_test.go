@@ -15,15 +15,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// member is a Conn of the domain against a raw peer.
+// member returns a Conn of the domain, connected to a raw peer.
 func member(t testing.TB, d *ProtectionDomain) (endpoint, *rawPeer) {
 	t.Helper()
 	return againstRaw(t, raw{recvs: 4, before: func(c *Conn) { c.domain = d }})
 }
 
-// Memory of a Protection Domain is for the peers of all its connections, and for
-// no other (R5041-8.2-3, R5041-8.2-4, R5041-8.3-3-1, R5040-8.1-1,
-// R5040-8.1.1-1-1, R5040-8.1.2-3-1, R5042-6.1.1-2).
+// TestProtectionDomain checks that the peers of all connections of a Protection
+// Domain can reach its memory, and no other peer can (R5041-8.2-3, R5041-8.2-4,
+// R5041-8.3-3-1, R5040-8.1-1, R5040-8.1.1-1-1, R5040-8.1.2-3-1, R5042-6.1.1-2).
 func TestProtectionDomain(t *testing.T) {
 	world(t)
 	d := NewProtectionDomain()
@@ -51,18 +51,18 @@ func TestProtectionDomain(t *testing.T) {
 				e, p := member(t, other)
 				p.send(tt.segment)
 				assert.ErrorIs(t, p.terminate().Cause, tt.want)
-				require.ErrorIs(t, e.in.end(t), tt.want) // the ULP learns of it
+				require.ErrorIs(t, e.in.end(t), tt.want) // the ULP is informed
 			}
 		})
 	}
-	own, err := a.Register(mem, rdma.RemoteWrite) // R5041-8.2-2, R5041-8.3.1-2-1, R5041-8.3.2-3-1, R5040-8.1.1-2-1: for one Stream, domain or not
+	own, err := a.Register(mem, rdma.RemoteWrite) // R5041-8.2-2, R5041-8.3.1-2-1, R5041-8.3.2-3-1, R5040-8.1.1-2-1: for a single Stream, domain or not
 	require.NoError(t, err)
 	pb.send(writeSeg(true, own.STag(), 0, []byte("xx")))
 	assert.ErrorIs(t, pb.terminate().Cause, ddp.ErrSTagStream)
 	require.ErrorIs(t, b.in.end(t), ddp.ErrSTagStream)
 	assert.Equal(t, "abcd", string(mem[:4]))
 
-	pa.send(requestSeg(1, rdmap.ReadRequest{Size: 4, SourceSTag: r.STag()})) // b's end is not the region's
+	pa.send(requestSeg(1, rdmap.ReadRequest{Size: 4, SourceSTag: r.STag()})) // the region survives the end of b
 	_, got = pa.response()
 	assert.Equal(t, "abcd", string(got))
 	r.Deregister()
@@ -72,8 +72,8 @@ func TestProtectionDomain(t *testing.T) {
 	assert.Empty(t, d.regions)
 }
 
-// No peer can take from the others by a Send what they share
-// (R5040-8.1.1-7-1).
+// TestDomainInvalidate checks that no peer can invalidate shared memory by a
+// Send (R5040-8.1.1-7-1).
 func TestDomainInvalidate(t *testing.T) {
 	world(t)
 	d := NewProtectionDomain()
@@ -89,7 +89,7 @@ func TestDomainInvalidate(t *testing.T) {
 	r.Deregister()
 }
 
-// A connection that has ended leaves nothing behind.
+// TestDomainForgets checks that an ended connection leaves nothing behind.
 func TestDomainForgets(t *testing.T) {
 	world(t)
 	d := NewProtectionDomain()
@@ -107,8 +107,8 @@ func TestDomainForgets(t *testing.T) {
 	r.Deregister()
 }
 
-// Deregister waits for the segments of all peers, and who holds it up loses the
-// connection, and no other.
+// TestDomainDeregisterInTime checks that Deregister waits for the segments of
+// all peers, and that only the peer that delays it loses its connection.
 func TestDomainDeregisterInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewProtectionDomain()
@@ -142,7 +142,7 @@ func TestDomainDeregisterInTime(t *testing.T) {
 	})
 }
 
-// A connection joins the domain of its Config.
+// TestDomainOfConfig checks that a connection joins the domain of its Config.
 func TestDomainOfConfig(t *testing.T) {
 	world(t)
 	mine, theirs := NewProtectionDomain(), NewProtectionDomain()
@@ -161,8 +161,8 @@ func TestDomainOfConfig(t *testing.T) {
 	r.Deregister()
 }
 
-// A segment whose region was found before Deregister, and not pinned, comes too
-// late.
+// TestDomainPinTooLate checks that a segment whose region was found, but not
+// pinned, before Deregister is refused.
 func TestDomainPinTooLate(t *testing.T) {
 	world(t)
 	d := NewProtectionDomain()

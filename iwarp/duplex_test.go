@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// echo posts what it receives, and again what has been sent, from the
-// goroutines that call it.
+// echo posts a reply to each message, and again to each completed Send, in the
+// goroutines that call its methods.
 type echo struct {
 	*inboxHandler
 	c *Conn
@@ -30,9 +30,9 @@ func (h *echo) Complete(c rdma.Completion) {
 	}
 }
 
-// The reader waits for no writer: a peer that sends all before it reads is
-// read, though this end has much to send and its upper layer posts from
-// Receive and Complete.
+// TestReaderWaitsForNobody checks that the reader waits for no writer: a peer
+// that sends everything before it reads is read, although this end has much to
+// send and its upper layer posts from Receive and Complete.
 func TestReaderWaitsForNobody(t *testing.T) {
 	for _, o := range streams {
 		world(t)
@@ -49,7 +49,7 @@ func TestReaderWaitsForNobody(t *testing.T) {
 		for i := range uint32(messages) {
 			segments = append(segments, sendSeg(true, i+1, 0, body))
 		}
-		p.send(segments...) // 2 MB, while nothing is read
+		p.send(segments...) // 2 MB, while the peer reads nothing
 		for range messages {
 			m := e.in.recv(t)
 			require.Len(t, m.Buf.B, size)

@@ -35,8 +35,8 @@ func check(err error) {
 	}
 }
 
-// A client puts octets into memory that the server has registered, and says so
-// by Immediate Data with an event.
+// A client writes bytes to memory that the server has registered, and announces
+// them by Immediate Data with an event.
 func Example() {
 	ctx := context.Background()
 	inbox := rdma.NewReceiveQueue()
@@ -49,7 +49,7 @@ func Example() {
 	memory := make([]byte, 4096)
 	region, err := server.Register(memory, rdma.RemoteWrite)
 	check(err)
-	to := rdma.Remote{STag: region.STag(), TO: region.TO()} // a real server sends it
+	to := rdma.Remote{STag: region.STag(), TO: region.TO()} // a real server sends this
 
 	done := rdma.NewCompletionQueue(2)
 	check(client.Post(
@@ -61,7 +61,7 @@ func Example() {
 	messages := make([]rdma.Recv, 8)
 	n, err := inbox.Poll(messages)
 	check(err)
-	region.Deregister() // the memory is the server's alone
+	region.Deregister() // from now on the memory belongs to the server alone
 	fmt.Printf("%d message: %q\n", n, memory[:messages[0].Immediate[0]])
 	for range 2 {
 		c, err := done.Wait(ctx)
@@ -74,7 +74,7 @@ func Example() {
 	// 2 Immediate Data <nil>
 }
 
-// A word that the client and the server both count in.
+// A word that both the client and the server use as a counter.
 func Example_atomic() {
 	ctx := context.Background()
 	none := rdma.ConnConfig{Handler: rdma.NewReceiveQueue()}
@@ -90,7 +90,7 @@ func Example_atomic() {
 	check(err)
 	at := rdma.Remote{STag: region.STag(), TO: region.TO() + 8}
 
-	check(rdma.ProbeAtomics(ctx, client, at)) // costs the connection where the peer has none
+	check(rdma.ProbeAtomics(ctx, client, at)) // ends the connection if the peer lacks atomics
 	word.Add(40)
 	done := rdma.NewCompletionQueue(2)
 	check(client.Post(
@@ -111,7 +111,7 @@ func Example_atomic() {
 	// now 1000
 }
 
-// What a peer may not do ends the connection, and both ends learn why.
+// A forbidden access ends the connection, and both ends learn the reason.
 func Example_errors() {
 	ctx := context.Background()
 	client, server := connect(ctx,
@@ -123,7 +123,7 @@ func Example_errors() {
 	done := rdma.NewCompletionQueue(2)
 	nowhere := rdma.Remote{STag: 0x11223344}
 	check(client.Post(
-		rdma.WR{Op: rdma.OpWrite, Data: [][]byte{{1, 2, 3}}, Remote: nowhere, Done: done}, // sent, and so complete
+		rdma.WR{Op: rdma.OpWrite, Data: [][]byte{{1, 2, 3}}, Remote: nowhere, Done: done}, // sent, and therefore complete
 		rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 3)}, Remote: nowhere, Done: done},
 	))
 	for range 2 {

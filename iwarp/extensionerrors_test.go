@@ -15,15 +15,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// untagged is the DDP header of an untagged message on a queue, with octets of no
-// meaning behind it.
+// untagged returns the DDP header of an untagged message on a queue, followed
+// by meaningless bytes.
 func untagged(op rdmap.Opcode, msn uint32, octets int) []byte {
 	return append(rdmap.AppendUntagged(nil, op, true, 0, msn, 0), make([]byte, octets)...)
 }
 
-// extensionStimuli are the errors of RFC 7306, Section 8.2, and those of DDP and
-// RDMAP that its messages can have too. Immediate Data is taken, and the STags
-// lack the right to atomic operations but for words, which has no other.
+// extensionStimuli returns the errors of RFC 7306, Section 8.2, and the errors
+// of DDP and RDMAP that its messages can have too. Immediate Data is taken.
+// Only words has the right to atomic operations, and no other right.
 func extensionStimuli(words rdma.STag) []stimulus {
 	request := atomicSeg(1, add(words, 0, 1))
 	atomicTo := func(stag rdma.STag, to uint64) [][]byte { return [][]byte{atomicSeg(1, add(stag, to, 1))} }
@@ -110,8 +110,9 @@ func extensionStimuli(words rdma.STag) []stimulus {
 	return all
 }
 
-// Each error gets its Terminate, with the DDP header and never an RDMAP header
-// of the segment at fault, and no memory changes (R7306-8.1-2-1).
+// TestTerminateExtensions checks that each error gets its Terminate, with the
+// DDP header and never an RDMAP header of the segment at fault, and that no
+// memory changes (R7306-8.1-2-1).
 func TestTerminateExtensions(t *testing.T) {
 	for i, tt := range extensionStimuli(0) {
 		t.Run(tt.name, func(t *testing.T) {
@@ -127,7 +128,7 @@ func TestTerminateExtensions(t *testing.T) {
 			p.send(append(segments, atomicSeg(1, add(r.STag(), 0, 99)), atomicSeg(2, add(r.STag(), 0, 99)))...)
 
 			segment := p.segment()
-			if segment[1] == 0x4b { // the answer to what was right
+			if segment[1] == 0x4b { // the answer to the valid request
 				segment = p.segment()
 			}
 			got := parseTerminate(t, segment)
@@ -139,7 +140,7 @@ func TestTerminateExtensions(t *testing.T) {
 				want.RDMAPHeader = bad[header:]
 			}
 			assert.Equal(t, want, got)
-			requireFault(t, e.in.end(t), false, got.Cause) // R7306-6.1-3: the ULP is told
+			requireFault(t, e.in.end(t), false, got.Cause) // R7306-6.1-3: the ULP is informed
 			assert.Equal(t, make([]byte, len(mem)), mem)
 			word := binary.NativeEndian.Uint64(words)
 			if tt.name == "Atomic Request again" {
@@ -152,8 +153,8 @@ func TestTerminateExtensions(t *testing.T) {
 	}
 }
 
-// An Atomic Response must be one to the oldest request (R7306-5.2.2-7-1,
-// R7306-8.2-1).
+// TestAtomicResponseWrong checks that an Atomic Response must answer the oldest
+// request (R7306-5.2.2-7-1, R7306-8.2-1).
 func TestAtomicResponseWrong(t *testing.T) {
 	for name, tt := range map[string]struct {
 		send  func(id uint32) []byte
@@ -199,8 +200,9 @@ func TestAtomicResponseWrong(t *testing.T) {
 	}
 }
 
-// An upper layer that has not said that it takes Immediate Data gets none: the
-// peer learns that it is not known (R7306-1.1-2, R7306-1.1-3, R7306-1.1-5).
+// TestImmediateIsOptional checks that an upper layer that has not enabled
+// Immediate Data gets none: the peer learns that the opcode is not known
+// (R7306-1.1-2, R7306-1.1-3, R7306-1.1-5).
 func TestImmediateIsOptional(t *testing.T) {
 	world(t)
 	a, b := pair(t, options{recvs: 4})

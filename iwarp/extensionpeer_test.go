@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// An addition of 0 finds out that the peer does atomic operations, and changes
-// nothing (R7306-1.1-4, RX01-1.1-1).
+// TestProbe checks that an addition of 0 finds out whether the peer performs
+// atomic operations, and changes nothing (R7306-1.1-4, RX01-1.1-1).
 func TestProbe(t *testing.T) {
 	world(t)
 	a, b := pair(t, options{})
@@ -26,14 +26,15 @@ func TestProbe(t *testing.T) {
 	require.NoError(t, rdma.ProbeAtomics(t.Context(), a, rdma.Remote{STag: r.STag(), TO: r.TO() + 8}))
 
 	wrong := rdma.ProbeAtomics(t.Context(), a, rdma.Remote{STag: r.STag(), TO: 1})
-	require.ErrorIs(t, wrong, rdmap.ErrStream) // it does them; but not there
+	require.ErrorIs(t, wrong, rdmap.ErrStream) // the peer performs them, but not on this word
 	require.NotErrorIs(t, wrong, rdma.ErrUnsupportedOp)
 	require.ErrorIs(t, rdma.ProbeAtomics(t.Context(), a, rdma.Remote{}), rdma.ErrClosed)
 	require.Error(t, b.in.end(t))
 	assert.Equal(t, pattern(64), mem)
 }
 
-// A peer that does not answer is waited for as long as the context lasts.
+// TestProbeContext checks that the wait for a silent peer ends with the
+// context.
 func TestProbeContext(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{initiator: true})
@@ -46,8 +47,8 @@ func TestProbeContext(t *testing.T) {
 	require.ErrorIs(t, <-got, enough)
 }
 
-// How peers say that they do not know an operation, and what is not that
-// (R7306-1.1-5).
+// TestPeerLacksExtensions checks which Terminates report that the peer does not
+// know an operation, and which do not (R7306-1.1-5).
 func TestPeerLacksExtensions(t *testing.T) {
 	header := func(op rdmap.Opcode) []byte { return rdmap.AppendUntagged(nil, op, true, 0, 1, 0) }
 	told := func(op rdmap.Opcode) []byte {

@@ -17,14 +17,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// manners are how an oldPeer treats requests of revision 2.
+// manners describes how an oldPeer treats requests of revision 2.
 type manners struct {
-	answer []byte // nil: it closes the connection
-	reset  bool   // in no orderly way
-	deaf   bool   // it treats those of revision 1 the same
+	answer []byte // nil: the peer closes the connection
+	reset  bool   // closes with a reset
+	deaf   bool   // treats requests of revision 1 the same
 }
 
-// An oldPeer is a responder that knows revision 1.
+// An oldPeer is a responder that knows only revision 1.
 type oldPeer struct {
 	net.Listener
 	manners
@@ -80,8 +80,9 @@ func (p *oldPeer) serve(nc net.Conn) {
 	_, _ = io.Copy(io.Discard, nc)
 }
 
-// An initiator falls back to revision 1 where the responder knows nothing else,
-// unless it wants what revision 1 has not (R6581-10-5, R6581-10-6, R6581-6-3).
+// TestFallback checks that an initiator falls back to revision 1 if the
+// responder knows no other, unless the initiator needs a feature that revision
+// 1 lacks (R6581-10-5, R6581-10-6, R6581-6-3).
 func TestFallback(t *testing.T) {
 	for name, tt := range map[string]struct {
 		peer manners
@@ -132,7 +133,7 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// readHook is a connection whose reader is told of each Read.
+// readHook is a connection that calls a hook before each Read.
 type readHook struct {
 	net.Conn
 	read func()
@@ -144,8 +145,8 @@ func (h readHook) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// An initiator that gives up once the reply has come says so by a Terminate
-// before it closes (R6581-8-1, R6581-9.3-1).
+// TestGiveUpAfterReply checks that an initiator that gives up after the reply
+// sends a Terminate before it closes (R6581-8-1, R6581-9.3-1).
 func TestGiveUpAfterReply(t *testing.T) {
 	for _, crc := range []bool{false, true} {
 		for _, markers := range []bool{false, true} {

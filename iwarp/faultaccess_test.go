@@ -13,9 +13,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// The end that went to memory which it may not reach learns from the Terminate
-// which that was, with its connection's error and with those of what it left
-// undone; the other end's error says nothing of the kind.
+// TestAccessError checks that the end that accessed forbidden memory learns
+// from the Terminate which memory that was, by its connection's error and by
+// the errors of its unfinished requests. The other end's error does not contain
+// this.
 func TestAccessError(t *testing.T) {
 	for name, tt := range map[string]struct {
 		op   rdma.Op
@@ -32,7 +33,7 @@ func TestAccessError(t *testing.T) {
 			wr := rdma.WR{Op: tt.op, Data: [][]byte{make([]byte, 65)}, Remote: rdma.Remote{STag: 0xbad}}
 			require.NoError(t, a.Post(wr, rdma.WR{Op: rdma.OpRead, Data: [][]byte{nil}, Fence: true, Done: done}))
 			ends := []error{a.in.end(t), done.wait(t).Err}
-			overwriteBuffers() // the Terminate came in one
+			overwriteBuffers() // the Terminate arrived in such a buffer
 			for _, err := range ends {
 				var e rdma.AccessError
 				require.Equal(t, tt.want, errors.As(err, &e), "%v", err)
@@ -45,7 +46,8 @@ func TestAccessError(t *testing.T) {
 	}
 }
 
-// A Terminate that tells of something else, or without headers, names no memory.
+// TestAccessErrorNotTold checks that a Terminate for another error, or without
+// headers, names no memory.
 func TestAccessErrorNotTold(t *testing.T) {
 	read := requestSeg(1, rdmap.ReadRequest{SourceSTag: 7})
 	for name, tt := range map[string]struct {
@@ -66,7 +68,7 @@ func TestAccessErrorNotTold(t *testing.T) {
 	}
 }
 
-// overwriteBuffers changes the memory of buffers that nobody has.
+// overwriteBuffers overwrites the memory of free buffers.
 func overwriteBuffers() {
 	for n := 512; n <= 1<<20; n *= 2 {
 		var all []*buf.Buf

@@ -18,15 +18,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// The STags that seeds name, for those that are drawn.
+// The STags in seeds, which stand for the drawn STags.
 const (
 	seedRegion = 0x53544147
 	seedSink   = 0x53494e4b
 )
 
-// FuzzConn sends octets to a connection in full operation. However they are,
-// it ends soon after them, gives back all that it held, touches no memory but
-// the region's, and what it sends are FPDUs of which a Terminate is the last.
+// FuzzConn sends bytes to a connection in full operation. For any bytes, the
+// connection must end soon after them, release all its resources, and touch no
+// memory but the region's. Its output must be FPDUs, and a Terminate must be
+// the last of them.
 func FuzzConn(f *testing.F) {
 	f.Add(byte(0), recordSession(raw{}, seedRegion).octets)
 	f.Add(byte(1), recordSession(raw{crc: true}, seedRegion).octets)
@@ -94,7 +95,7 @@ func FuzzConn(f *testing.F) {
 	})
 }
 
-// checkSent checks a stream that a connection has sent, perhaps cut short.
+// checkSent checks a stream that a connection has sent, perhaps truncated.
 func checkSent(t *testing.T, stream mpatest.Stream, b []byte) {
 	t.Helper()
 	for {

@@ -21,29 +21,29 @@ import (
 const (
 	fuzzRecvs    = 12
 	fuzzRecvSize = 40_000
-	fuzzRegion   = 40_000 // octets
+	fuzzRegion   = 40_000 // bytes
 	fuzzDepth    = 3      // IRD and ORD
-	fuzzScript   = 400    // octets
-	fuzzPieces   = 2000   // in which the peer's octets are sent at most
+	fuzzScript   = 400    // bytes
+	fuzzPieces   = 2000   // maximum number of pieces of the peer's bytes
 	fuzzHeap     = 16 << 20
 )
 
-// Bits of FuzzPeer's mode; those above are how finely the octets are cut.
+// Bits of FuzzPeer's mode; the higher bits select how finely the bytes are cut.
 const (
 	modeCRC       = 1 << iota
-	modeInitiator // the Conn is
-	modeTCP       // and not a pipe
-	modeLazy      // the peer reads when it has written all
+	modeInitiator // the Conn is the initiator
+	modeTCP       // TCP and not a pipe
+	modeLazy      // the peer reads only after it has written everything
 	modeCut       = iota
 )
 
-// FuzzPeer runs a connection in full operation, both ends of which do what a
-// script says. The peer's messages are right until the script has one changed;
-// up to there every octet must be where it belongs, and each message be
-// delivered, as a model of the connection has them. Whatever comes then, the
-// connection ends when the stream does, without panic, with all that was posted
-// completed once and in order, all buffers, STags and goroutines given back, and
-// no more memory taken than what was sent accounts for.
+// FuzzPeer runs a connection in full operation, both ends of which follow a
+// script. The peer's messages are valid until the script changes a message.
+// Until then every byte must be in its place, and each message must be
+// delivered, as in a model of the connection. In every case the connection ends
+// when the stream does, without panic. All posted requests then have completed
+// once and in order, all buffers, STags and goroutines are released, and no
+// more memory was taken than the sent data accounts for.
 func FuzzPeer(f *testing.F) {
 	for mode := range 16 {
 		for _, script := range fuzzScripts {
@@ -56,7 +56,7 @@ func FuzzPeer(f *testing.F) {
 	})
 }
 
-// runScript plays a script and checks what is left.
+// runScript plays a script and checks the result.
 func runScript(t *testing.T, mode byte, script []byte) {
 	out, routines, heap := buf.Default.Out(), runtime.NumGoroutine(), allocated()
 	a, b := ncPair(t, mode&modeTCP == 0)
@@ -97,14 +97,14 @@ func stacks() []byte {
 	return b[:runtime.Stack(b, true)]
 }
 
-// allocated returns the octets of heap that the process has ever taken.
+// allocated returns the bytes of heap that the process has ever allocated.
 func allocated() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)
 	return s[0].Value.Uint64()
 }
 
-// scriptHandler writes down what it gets.
+// scriptHandler records its messages.
 type scriptHandler struct {
 	got    []string
 	closed chan error
@@ -121,12 +121,12 @@ func (h *scriptHandler) Receive(m rdma.Recv) {
 
 func (h *scriptHandler) Closed(err error) { h.closed <- err }
 
-// delivered is how a message is written down.
+// delivered returns the record of a message.
 func delivered(body string, solicited, invalidate, immediate bool) string {
 	return fmt.Sprintf("%v %v %v %s", solicited, invalidate, immediate, body)
 }
 
-// check compares what came of the script with the model.
+// check compares the effects of the script with the model.
 func (p *scriptPeer) check(h *scriptHandler, err error, mem []byte) {
 	t := p.t
 	for i, want := range p.want {
@@ -164,7 +164,7 @@ func (p *scriptPeer) check(h *scriptHandler, err error, mem []byte) {
 	require.True(t, orderly, "an orderly end: %v", err)
 }
 
-// end sends what is left, and the end of the stream.
+// end sends the remaining bytes, and the end of the stream.
 func (p *scriptPeer) end() {
 	p.flush()
 	p.startDraining()

@@ -14,8 +14,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// What work requests look like on the wire, to the octet (R5040-4.1-1 to -9,
-// R5040-4.2-1, R5041-4.1-10, R5044-4.1-1 to -3, R5044-C.1-1).
+// TestGoldenWorkRequests checks byte by byte the wire form of work requests
+// (R5040-4.1-1 to -9, R5040-4.2-1, R5041-4.1-10, R5044-4.1-1 to -3,
+// R5044-C.1-1).
 func TestGoldenWorkRequests(t *testing.T) {
 	golden := func(file string) func(testing.TB) []byte {
 		return func(t testing.TB) []byte { return wiretest.Hex(t, file) }
@@ -52,7 +53,7 @@ func TestGoldenWorkRequests(t *testing.T) {
 	}
 }
 
-// What a Read Response and Terminates look like.
+// TestGoldenAnswers checks the wire form of a Read Response and of Terminates.
 func TestGoldenAnswers(t *testing.T) {
 	badCRC := fpdu(true, writeSeg(true, 0, 0, nil))
 	badCRC[19]++
@@ -78,8 +79,9 @@ func TestGoldenAnswers(t *testing.T) {
 	}
 }
 
-// A message is cut into segments as RFC 5041, Section 5.2, shows it
-// (R5041-5.2-1, R5041-5.2-5, R5041-5.2-7, R5041-4.1-3 to -6, R5041-4.3-8).
+// TestGoldenSegments checks that a message is cut into segments as RFC 5041,
+// Section 5.2, shows (R5041-5.2-1, R5041-5.2-5, R5041-5.2-7, R5041-4.1-3 to -6,
+// R5041-4.3-8).
 func TestGoldenSegments(t *testing.T) {
 	world(t)
 	const mulpdu = 1500
@@ -102,7 +104,7 @@ func TestGoldenSegments(t *testing.T) {
 	}
 }
 
-// MSNs go round (R5041-4.3-5, R5041-4.3-7).
+// TestMSNGoesRound checks that MSNs wrap (R5041-4.3-5, R5041-4.3-7).
 func TestMSNGoesRound(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{initiator: true, before: func(c *Conn) {
@@ -127,8 +129,8 @@ func TestMSNGoesRound(t *testing.T) {
 	}
 }
 
-// What is posted together leaves with one system call, headers, padding and
-// all.
+// TestSystemCalls checks that requests posted together leave with one system
+// call, including headers and padding.
 func TestSystemCalls(t *testing.T) {
 	for _, crc := range []bool{false, true} {
 		world(t)
@@ -149,7 +151,7 @@ func TestSystemCalls(t *testing.T) {
 			wrs = append(wrs, rdma.WR{Op: rdma.OpWrite})
 			wrs[0].Done = done
 			calls = 0
-			require.NoError(t, e.Post(wrs...)) // by this goroutine: the socket has room
+			require.NoError(t, e.Post(wrs...)) // written by this goroutine: the socket has room
 			require.NoError(t, done.wait(t).Err)
 			assert.Equal(t, 1, calls, "%d work requests", len(wrs))
 			for range wrs {

@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// keeper is an upper layer that keeps its reader at the first message.
+// keeper is an upper layer that blocks its reader at the first message.
 type keeper struct {
 	*inboxHandler
 	kept chan struct{}
@@ -31,8 +31,9 @@ func (k *keeper) Receive(m rdma.Recv) {
 	k.inboxHandler.Receive(m)
 }
 
-// While a Receive lasts, somebody else reads on: what came with its message, and
-// what comes later, the end of the connection included. What was held back leaves.
+// TestRelieve checks that during a Receive another goroutine continues to read:
+// the data that arrived with the message, and later data, including the end of
+// the connection. Requests that were held back are sent.
 func TestRelieve(t *testing.T) {
 	world(t)
 	k := &keeper{kept: make(chan struct{}), free: make(chan struct{}), gone: make(chan struct{})}
@@ -53,7 +54,7 @@ func TestRelieve(t *testing.T) {
 	<-k.gone
 }
 
-// A stayer is a Completer that keeps its reader.
+// A stayer is a Completer that blocks its reader.
 type stayer struct {
 	came chan rdma.Completion
 	free chan struct{}
@@ -68,8 +69,9 @@ func (s *stayer) CompleteInline(c rdma.Completion) {
 	close(s.gone)
 }
 
-// The same is true of a completion that the reader brings. What has completed
-// meanwhile is told of when another has taken over, by that one alone.
+// TestRelieveCompletion checks the same for a completion that the reader
+// delivers. After the handoff only the new reader delivers the requests that
+// have completed meanwhile.
 func TestRelieveCompletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stayer{make(chan rdma.Completion, 1), make(chan struct{}), make(chan struct{})}

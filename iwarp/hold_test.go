@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A peer that stops between two FPDUs of a message holds its buffer, and loses
-// the connection as one that stops within an FPDU does.
+// TestStallWithinMessage checks that a peer that stops between two FPDUs of a
+// message loses the connection, as a peer that stops within an FPDU does.
 func TestStallWithinMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
 		time.Sleep(24 * time.Hour)
@@ -34,7 +34,7 @@ func TestStallWithinMessage(t *testing.T) {
 		done := make(waiter, 1)
 		require.NoError(t, e.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 10)}, Done: done}))
 		req := p.readRequest()
-		time.Sleep(24 * time.Hour) // that is for the upper layer to judge
+		time.Sleep(24 * time.Hour) // the upper layer must judge this idle time
 		assert.Empty(t, e.in.closed)
 		p.send(responseSeg(false, req.SinkSTag, req.SinkTO, []byte("half")))
 		time.Sleep(stallTimeout + time.Second)
@@ -43,8 +43,9 @@ func TestStallWithinMessage(t *testing.T) {
 	})
 }
 
-// A party that opens connections and says nothing on them keeps nobody else out,
-// and nobody else's start-up is cut off for it (R5042-3-1, R5042-6.4.1-1).
+// TestCrowd checks that a party that opens connections and sends nothing on
+// them locks out no other party, and that no other party's start-up is closed
+// because of it (R5042-3-1, R5042-6.4.1-1).
 func TestCrowd(t *testing.T) {
 	world(t)
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -62,7 +63,7 @@ func TestCrowd(t *testing.T) {
 	for range maxStarting + 10 {
 		dial("127.0.0.2")
 	}
-	for range 5 { // each gets in
+	for range 5 { // each is accepted
 		go func() {
 			if req, err := ln.Accept(t.Context()); err == nil {
 				_ = req.Reject(nil)
@@ -77,7 +78,8 @@ func TestCrowd(t *testing.T) {
 	require.True(t, isTimeout(err), "%v", err)
 }
 
-// Who is cut off is the older half of those who have most.
+// TestThin checks that thin closes the older half of the start-ups of the party
+// with the most.
 func TestThin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pl := newPipeListener()
@@ -103,7 +105,8 @@ func TestThin(t *testing.T) {
 	})
 }
 
-// isOpen tells whether the peer of a pipe waits for octets; it gets one then.
+// isOpen reports whether the peer of a pipe waits for bytes; the peer gets a
+// byte then.
 func isOpen(nc net.Conn) bool {
 	_, err := nc.Write([]byte{'M'})
 	return err == nil

@@ -15,14 +15,14 @@ import (
 // of the place is undefined until a later message arrives. No later message
 // follows a bad FPDU, which ends the connection.
 //
-//	region    │ what the peer has written │ undefined          │
+//	region    │ written by the peer       │ undefined          │
 //	                                  top ▲
 //	                                      └─ payload, then its CRC ─┬─ good: top moves
 //	                                                                └─ bad: the end
 //
-// This applies to this end's RDMA Reads in progress, where a response goes
-// behind all earlier bytes, and to regions with rdma.Scratch, behind top: even
-// a corrupt header cannot lead to valid bytes. All other fields of a header are
+// This applies to this end's RDMA Reads in progress, whose responses go behind
+// all earlier bytes, and to regions with rdma.Scratch, behind top: even a
+// corrupt header cannot lead to valid bytes. All other fields of a header are
 // checked after its CRC.
 
 // mayPlaceEarly reports whether the payload of an FPDU with a ULPDU of n bytes
