@@ -15,17 +15,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// mistakes are the errors of RFC 5040, Figure 9, with the situations that they
-// are for. The last segment of send is the one at fault; control is the first
-// word of the Terminate that it gets: layer and type, code, M D R, reserved; words
-// are those that a person reads.
+// mistakes are the errors of RFC 5040, Figure 9, each with a situation that
+// causes it. The last segment of send is the faulty one. control is the first
+// word of the resulting Terminate: layer and type, code, M D R, reserved. words
+// is part of the error text.
 var mistakes = []struct {
 	name    string
 	send    func(g ground) [][]byte
 	control string
 	words   string
 }{
-	// Remote protection errors of an RDMA Read Request have all headers.
+	// For a remote protection error of an RDMA Read Request, the Terminate has
+	// all headers.
 	{"invalid source STag", func(ground) [][]byte { return readOf(0, 0, 1) }, "01 00 e0 00", "protection error: invalid STag, RDMA Read Request on queue 1"},                                   // R5040-7.2-R4a-1, R5040-4.8-8
 	{"dead source STag", func(g ground) [][]byte { return readOf(g.gone, 0, 1) }, "01 00 e0 00", "invalid STag, RDMA Read Request"},                                                            // R5040-3.2-13, R5040-8.1.1-4-1
 	{"source of another Stream", func(g ground) [][]byte { return readOf(g.foreign, 0, 1) }, "01 03 e0 00", "STag not associated with RDMAP stream, RDMA Read Request"},                        // R5040-7.2-R4b-1, R5040-8.1.1-2-1
@@ -37,7 +38,7 @@ var mistakes = []struct {
 	{"Invalidate of another Stream's", func(g ground) [][]byte { return [][]byte{invalidateSeg(1, g.foreign, nil)} }, "01 09 c0 00", "STag cannot be invalidated"},                             // R5040-7.2-5-1, R5040-5.3-13, R5040-5.3-14, R5040-4.8-20
 	{"Invalidate with SE", func(g ground) [][]byte { return [][]byte{with(invalidateSeg(1, g.gone, nil), 1, 0x46)} }, "01 09 c0 00", "Send with SE and Invalidate on queue 0"},                 // R5040-7.2-4-1
 
-	// Remote operation errors have the DDP header alone.
+	// For a remote operation error, the Terminate has only the DDP header.
 	{"version 0, Send", one(with(sendSeg(true, 1, 0, nil), 1, 0x03)), "02 05 c0 00", "invalid RDMAP version, Send on queue 0"}, // R5040-7.2-3-1, R5040-4.1-8, R5040-5.3-7
 	{"version 2, Write", func(g ground) [][]byte { return [][]byte{with(writeOf(g.rw, 0, 1)[0], 1, 0x80)} }, "02 05 c0 00", "invalid RDMAP version, RDMA Write to STag"},
 	{"version 3, Read Request", func(g ground) [][]byte { return [][]byte{with(readOf(g.rw, 0, 1)[0], 1, 0xc1)} }, "02 05 c0 00", "invalid RDMAP version, RDMA Read Request"}, // R5040-7.2-R3-1
@@ -50,7 +51,8 @@ var mistakes = []struct {
 	{"Read Request on the queue of Sends", one(with32(requestSeg(1, rdmap.ReadRequest{}), 6, 0)), "02 06 c0 00", "unexpected opcode, RDMA Read Request on queue 0"},
 	{"Read Request cut short", one(requestSeg(1, rdmap.ReadRequest{})[:45]), "02 ff c0 00", "unspecified, RDMA Read Request"},
 
-	// Errors that DDP finds have the DDP header alone, of a Read Request too.
+	// For an error that DDP finds, the Terminate has only the DDP header, even
+	// for a Read Request.
 	{"sink STag invalid", one(writeSeg(true, 0, 0, []byte{0xee})), "11 00 c0 00", "invalid STag, RDMA Write to STag 0x00000000, TO 0x0"}, // R5040-3.2-8, R5040-5.1-3
 	{"sink not writable", func(g ground) [][]byte { return writeOf(g.ro, 0, 1) }, "11 00 c0 00", "invalid STag, RDMA Write"},
 	{"sink out of bounds", func(g ground) [][]byte { return writeOf(g.rw, 99, 2) }, "11 01 c0 00", "base or bounds violation, RDMA Write"},
@@ -69,13 +71,14 @@ var mistakes = []struct {
 	{"DDP version 3, untagged", one(with(sendSeg(true, 1, 0, nil), 0, 0x43)), "12 06 c0 00", "invalid DDP version, Send"},
 	{"Terminate too long", one(append(rdmap.AppendUntagged(nil, rdmap.OpTerminate, true, 0, 1, 0), make([]byte, 53)...)), "12 05 c0 00", "too long for available buffer, Terminate"}, // R5040-5.4-7
 
-	// Nothing can be told of what is no segment.
+	// A Terminate for a ULPDU that is no segment has no header.
 	{"no header", one([]byte{0x41}), "02 ff 00 00", "remote operation error: unspecified"},
 }
 
 var rdmapVersion0Terminate = with(rdmap.AppendUntagged(nil, rdmap.OpTerminate, true, 0, 1, 0), 1, 0x07)
 
-// terminateOctets is the Terminate for the segment bad, put together by hand.
+// terminateOctets returns the expected Terminate for the segment bad, assembled
+// by hand.
 func terminateOctets(t testing.TB, control string, bad []byte) []byte {
 	// R5040-4.1-9, R5040-4.1-11, R5040-4.8-2, R5040-5.4-1, R5040-5.4-2, R5040-5.4-3
 	want := append(wiretest.Octets(t, "41 47 00000000 00000002 00000001 00000000"), wiretest.Octets(t, control)...)
@@ -90,13 +93,13 @@ func terminateOctets(t testing.TB, control string, bad []byte) []byte {
 	return want
 }
 
-// Each error leads to one Terminate, and to no other message, with the layer,
-// type, code and headers of RFC 5040, Figures 9 and 10, to the octet; then to the
-// end of the TCP stream in good order; and this end's upper layer learns the
-// same (R5040-3.1-11, R5040-3.2-5, R5040-4.8-1, R5040-4.8-3, R5040-4.8-4,
-// R5040-4.8-5, R5040-4.8-10, R5040-4.8-11, R5040-4.8-12, R5040-4.8-13,
-// R5040-4.8-23, R5040-5.4-9, R5040-6.2.1-1, R5040-7-1, R5040-7.1-2-1,
-// R5040-7.1-3-1).
+// TestRDMAPErrors checks that each error causes exactly one Terminate and no
+// other message, with the layer, type, code and headers of RFC 5040, Figures 9
+// and 10. The TCP stream then ends gracefully, and this end's upper layer
+// learns the same error (R5040-3.1-11, R5040-3.2-5, R5040-4.8-1, R5040-4.8-3,
+// R5040-4.8-4, R5040-4.8-5, R5040-4.8-10, R5040-4.8-11, R5040-4.8-12,
+// R5040-4.8-13, R5040-4.8-23, R5040-5.4-9, R5040-6.2.1-1, R5040-7-1,
+// R5040-7.1-2-1, R5040-7.1-3-1).
 func TestRDMAPErrors(t *testing.T) {
 	for _, tt := range mistakes {
 		t.Run(tt.name, func(t *testing.T) {

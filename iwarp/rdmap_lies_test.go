@@ -11,22 +11,22 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A liar is a peer that has got the Read Request read and knows the regions of
-// the other end.
+// A liar is a peer that has received the Read Request read and knows the
+// regions of the other end.
 type liar struct {
 	*rawPeer
-	read rdmap.ReadRequest // of 8 octets, outstanding
+	read rdmap.ReadRequest // of 8 bytes, outstanding
 	g    ground
 }
 
-// terminateSeg is the segment of a Terminate with the body.
+// terminateSeg returns a segment of a Terminate with the given body.
 func terminateSeg(last bool, mo uint32, body ...byte) []byte {
 	return append(rdmap.AppendUntagged(nil, rdmap.OpTerminate, last, 0, 1, mo), body...)
 }
 
-// lies are what a peer may say against its better knowledge, and the first word
-// of the Terminate that the last segment gets; where there is none, the
-// connection works on.
+// lies are the false messages that a peer may send, with the first word of the
+// Terminate that the last segment causes. If control is empty, the connection
+// continues.
 var lies = []struct {
 	name    string
 	tell    func(p liar) [][]byte
@@ -97,9 +97,8 @@ var lies = []struct {
 	}, ""},
 }
 
-// A peer that lies about what it was asked, or what it may, gets the Terminate of
-// its first lie, or does no harm: no octet of memory is other than before, but
-// where the peer has the right.
+// TestRDMAPLies checks that a lying peer gets a Terminate for its first lie, or
+// does no harm: the only memory that changes is memory that the peer may write.
 func TestRDMAPLies(t *testing.T) {
 	for _, tt := range lies {
 		t.Run(tt.name, func(t *testing.T) {
@@ -122,14 +121,14 @@ func TestRDMAPLies(t *testing.T) {
 			}
 			assert.Equal(t, make([]byte, 8), sink[:8])
 			assert.Equal(t, make([]byte, 8), sink[16:])
-			clear(mem[50:51]) // what the peer may write
+			clear(mem[50:51]) // memory that the peer may write
 			assert.Equal(t, make([]byte, len(mem)), mem)
 		})
 	}
 }
 
-// What follows a Terminate is not looked at (RFC 5040, Section 5.4: its sender
-// must not send it).
+// TestRDMAPAfterTerminate checks that data after a Terminate is ignored (RFC
+// 5040, Section 5.4: its sender must not send it).
 func TestRDMAPAfterTerminate(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{recvs: 1})

@@ -11,8 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// The operations of RFC 5040 from end to end, with what each end's upper layer
-// sees of them (R5040-3.2-1, R5040-3.2-3).
+// TestRDMAPOperations runs the operations of RFC 5040 end to end and checks the
+// results at each upper layer (R5040-3.2-1, R5040-3.2-3).
 func TestRDMAPOperations(t *testing.T) {
 	for name, o := range transports {
 		t.Run(name, func(t *testing.T) {
@@ -48,14 +48,14 @@ func TestRDMAPOperations(t *testing.T) {
 				}
 				require.Equal(t, rdma.Completion{ID: id, Op: op}, done.wait(t))
 			}
-			assert.Equal(t, "is t", string(got)) // R5040-5.2-1, R5040-5.2.1-12, R5040-5.2.2-4: delivered to who asked
+			assert.Equal(t, "is t", string(got)) // R5040-5.2-1, R5040-5.2.1-12, R5040-5.2.2-4: delivered to the requester
 
 			type told struct {
 				text                  string
 				solicited, invalidate bool
 			}
 			for _, want := range []told{{"plain", false, false}, {"", true, false}, {"bye", true, true}} { // R5040-5.3-5
-				m := b.in.recv(t)                           // the Write and the Reads are no messages: R5040-3.2-7, R5040-3.2-10, R5040-5.1-2, R5040-5.2.1-4
+				m := b.in.recv(t)                           // the Write and the Reads are not delivered: R5040-3.2-7, R5040-3.2-10, R5040-5.1-2, R5040-5.2.1-4
 				assert.Equal(t, want.text, string(m.Buf.B)) // R5040-3.1-7, R5040-3.2-4, R5040-5.3-3: the length is the message's
 				assert.Equal(t, want.solicited, m.Solicited)
 				assert.Equal(t, want.invalidate, m.WithInvalidate)
@@ -73,9 +73,9 @@ func TestRDMAPOperations(t *testing.T) {
 	}
 }
 
-// An error is known to both upper layers, whatever the operation was
-// (R5040-3.2-5, R5040-3.2-8, R5040-3.2-11, R5040-5.2.1-5, R5040-5.4-5,
-// R5040-5.4-6).
+// TestRDMAPErrorsAtBothEnds checks that both upper layers learn of an error,
+// for every operation (R5040-3.2-5, R5040-3.2-8, R5040-3.2-11, R5040-5.2.1-5,
+// R5040-5.4-5, R5040-5.4-6).
 func TestRDMAPErrorsAtBothEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		wr    rdma.WR
@@ -96,9 +96,9 @@ func TestRDMAPErrorsAtBothEnds(t *testing.T) {
 	}
 }
 
-// The numbers of Reads that MPA's start-up agrees on fit: what one end may have
-// outstanding, the other serves, and each can have as many (R5040-6.1-2,
-// R5040-6.1-3, R5040-6.1-4, R5040-6.1-5).
+// TestRDMAPDepths checks that the Read depths negotiated by MPA agree: each end
+// serves as many Reads as the other may have outstanding, and each end can use
+// its full depth (R5040-6.1-2, R5040-6.1-3, R5040-6.1-4, R5040-6.1-5).
 func TestRDMAPDepths(t *testing.T) {
 	for _, o := range []options{
 		{},
@@ -124,8 +124,8 @@ func TestRDMAPDepths(t *testing.T) {
 	}
 }
 
-// The three ways in which a stream ends: by the upper layers in good order, by a
-// Terminate, and by the loss of TCP (R5040-6.2-1).
+// TestRDMAPTeardown checks the three ways in which a stream ends: gracefully by
+// an upper layer, by a Terminate, and by the loss of TCP (R5040-6.2-1).
 func TestRDMAPTeardown(t *testing.T) {
 	t.Run("graceful", func(t *testing.T) {
 		world(t)

@@ -13,8 +13,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A Send and a Write are complete when TCP has them, no sooner, and not only when
-// the peer has looked at them (R5040-5.5-14-1, R5040-5.5-9-1).
+// TestRDMAPLocalCompletion checks that a Send or a Write completes when TCP has
+// accepted all its bytes: not before, and without waiting for the peer to
+// process them (R5040-5.5-14-1, R5040-5.5-9-1).
 func TestRDMAPLocalCompletion(t *testing.T) {
 	for _, op := range []rdma.Op{rdma.OpSend, rdma.OpWrite} {
 		inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
@@ -35,9 +36,9 @@ func TestRDMAPLocalCompletion(t *testing.T) {
 	}
 }
 
-// A Read is complete with the last octet of its response, and that is enough
-// (R5040-5.5-19-1, R5040-5.5-20-3); several are in the order of their requests
-// (R5040-5.5-11-1).
+// TestRDMAPReadCompletion checks that a Read completes with the last byte of
+// its response and needs no further exchange (R5040-5.5-19-1, R5040-5.5-20-3),
+// and that Reads complete in the order of their requests (R5040-5.5-11-1).
 func TestRDMAPReadCompletion(t *testing.T) {
 	inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
 		done, sinks := make(waiter, 3), make([][]byte, 3)
@@ -61,9 +62,9 @@ func TestRDMAPReadCompletion(t *testing.T) {
 	})
 }
 
-// Nothing is done about a Read Request, not even one for no octets, before it is
-// there whole; the memory is read after that (R5040-5.5-12-1, R5040-5.5-17-1,
-// R5040-App.B-2).
+// TestRDMAPReadNotBefore checks that a Read Request has no effect before it has
+// arrived whole, even for zero bytes. The memory is read only then
+// (R5040-5.5-12-1, R5040-5.5-17-1, R5040-App.B-2).
 func TestRDMAPReadNotBefore(t *testing.T) {
 	for _, size := range []uint32{0, 3} {
 		inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
@@ -80,7 +81,8 @@ func TestRDMAPReadNotBefore(t *testing.T) {
 	}
 }
 
-// stopped is an upper layer that stops at each message until it is let go.
+// stopped is an upper layer that blocks in Receive until the test lets it
+// continue.
 type stopped struct {
 	*inboxHandler
 	on chan struct{}
@@ -91,9 +93,9 @@ func (h stopped) Receive(m rdma.Recv) {
 	<-h.on
 }
 
-// A Read behind a Send is answered when the Send has been delivered
-// (R5040-App.B-1); Sends are delivered one after the other, in their order
-// (R5040-5.5-10-1).
+// TestRDMAPReadBehindSend checks that a Read after a Send is answered only when
+// the Send has been delivered (R5040-App.B-1), and that Sends are delivered one
+// after the other, in order (R5040-5.5-10-1).
 func TestRDMAPReadBehindSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := stopped{on: make(chan struct{})}
@@ -113,8 +115,8 @@ func TestRDMAPReadBehindSend(t *testing.T) {
 	})
 }
 
-// A solicited event wakes who waits for one, and so does an error; what asks for
-// none does not (R5040-5.3-6).
+// TestRDMAPSolicited checks that a solicited event or an error wakes a
+// goroutine in WaitSolicited, and that other messages do not (R5040-5.3-6).
 func TestRDMAPSolicited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, woken := rdma.NewReceiveQueue(), make(chan error)
@@ -145,8 +147,8 @@ func TestRDMAPSolicited(t *testing.T) {
 	})
 }
 
-// A completion queue that overruns is the trouble of its own connection
-// (R5040-8.1.1-10-1, R5040-8.1.2-5-1).
+// TestRDMAPOverrun checks that a completion queue which overruns affects only
+// its own connection (R5040-8.1.1-10-1, R5040-8.1.2-5-1).
 func TestRDMAPOverrun(t *testing.T) {
 	world(t)
 	small, large := rdma.NewCompletionQueue(1), rdma.NewCompletionQueue(4)
@@ -167,8 +169,8 @@ func TestRDMAPOverrun(t *testing.T) {
 	require.ErrorIs(t, err, rdma.ErrOverrun)
 }
 
-// STags are drawn from all of their 32 bits, and no two are the same
-// (R5040-8.1.1-8-1, R5040-8.1.1-8-2, R8166-8.1.2-1).
+// TestRDMAPSTags checks that STags are drawn from the full 32 bits, and that no
+// two are the same (R5040-8.1.1-8-1, R5040-8.1.1-8-2, R8166-8.1.2-1).
 func TestRDMAPSTags(t *testing.T) {
 	world(t)
 	e, _ := againstRaw(t, raw{})
@@ -187,7 +189,7 @@ func TestRDMAPSTags(t *testing.T) {
 		for bit := range ones {
 			ones[bit] += int(s >> bit & 1)
 		}
-		near += 32 - bits.OnesCount32(uint32(s^last)) // bits that tell the next one
+		near += 32 - bits.OnesCount32(uint32(s^last)) // bits shared with the previous STag
 		last = s
 	}
 	for _, k := range ones {

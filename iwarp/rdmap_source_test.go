@@ -11,9 +11,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Each operation is one DDP message with the fields of RFC 5040, Figures 4 and 5,
-// in the order in which the upper layer posted it; and there is nothing else in
-// the stream (R5040-3.1-1, R5040-5.1-6, R5040-5.2.1-7, R5040-5.3-9,
+// TestRDMAPSource checks that each operation is one DDP message with the fields
+// of RFC 5040, Figures 4 and 5, in posting order, and that the stream contains
+// nothing else (R5040-3.1-1, R5040-5.1-6, R5040-5.2.1-7, R5040-5.3-9,
 // R5040-5.5-13-1, R5040-6.1-1).
 func TestRDMAPSource(t *testing.T) {
 	const mulpdu = 128
@@ -33,7 +33,7 @@ func TestRDMAPSource(t *testing.T) {
 		rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 500)}, Remote: rdma.Remote{STag: 0x22222222, TO: 0x3001}}, // R5040-3.2-9, R5040-5.2.1-9, R5040-4.4-6
 		rdma.WR{Op: rdma.OpRead, Data: [][]byte{nil}, Remote: rdma.Remote{STag: 0x33333333, TO: 5}},                    // R5040-5.2.1-13
 		rdma.WR{Op: rdma.OpSend},                                                // R5040-5.3-10
-		rdma.WR{Op: rdma.OpSend, WithInvalidate: true},                          // R5040-3.2-2: STag 0 is one too
+		rdma.WR{Op: rdma.OpSend, WithInvalidate: true},                          // R5040-3.2-2: STag 0 is valid too
 		rdma.WR{Op: rdma.OpWrite, Remote: rdma.Remote{STag: 0x12345678, TO: 1}}, // R5040-5.1-9
 	))
 	first := wiretest.Octets(t, "53494e4b 0000000100000000 000001f4 22222222 0000000000003001")
@@ -61,7 +61,8 @@ func TestRDMAPSource(t *testing.T) {
 	asked := wiretest.Octets(t, "41 41 00000000 00000001 00000001 00000000 0000ffff fffffffffffffff0 00000064")
 	asked = append(asked, byte(source.STag()>>24), byte(source.STag()>>16), byte(source.STag()>>8), byte(source.STag()), 0, 0, 0, 0, 0, 0, 0, 7)
 	p.send(asked)
-	// R5040-4.5-1, R5040-5.2.2-1, R5040-5.2.2-2, R5040-5.2.2-9: tagged, to the sink that was named (R5040-4.4-3, R5040-4.4-4, R5040-4.4-5, R5040-5.2.2-6)
+	// R5040-4.5-1, R5040-5.2.2-1, R5040-5.2.2-2, R5040-5.2.2-9: tagged, to the
+	// named sink (R5040-4.4-3, R5040-4.4-4, R5040-4.4-5, R5040-5.2.2-6)
 	p.sent(t, mulpdu, ddpMessage{tagged: true, rsvdULP: [5]byte{0x42}, stag: 0xffff, to: 0xfffffffffffffff0, payload: data[7:107]})
 	// R5040-3.1-4, R5040-5.4-1, R5040-5.4-2
 	bad := with32(sendSeg(true, 1, 0, nil), 6, 4)
@@ -71,10 +72,11 @@ func TestRDMAPSource(t *testing.T) {
 	e.in.end(t)
 }
 
-// sent takes the next message and compares it. That the RsvdULP octets are those
-// that RDMAP gave, one or five of them in headers of 14 and 18 octets, is part of
-// it (R5040-3.1-8, R5040-3.1-10, R5040-4-1, R5040-4.1-1, R5040-4.1-2,
-// R5040-4.1-4, R5040-4.1-6, R5040-4.1-8, R5040-4.1-9).
+// sent reads the next message and compares it with want. The comparison
+// includes the RsvdULP bytes that RDMAP supplied: one or five of them, in
+// headers of 14 and 18 bytes (R5040-3.1-8, R5040-3.1-10, R5040-4-1,
+// R5040-4.1-1, R5040-4.1-2, R5040-4.1-4, R5040-4.1-6, R5040-4.1-8,
+// R5040-4.1-9).
 func (p *rawPeer) sent(t testing.TB, mulpdu int, want ddpMessage) {
 	t.Helper()
 	room := mulpdu - ddp.UntaggedLen

@@ -13,7 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// numbers are all that a Terminate can say: layer, type, code, and in words.
+// numbers are all errors that a Terminate can carry: layer, type, code, and
+// their text.
 var numbers = []struct {
 	layer, etype, code uint8
 	words              string
@@ -52,15 +53,16 @@ var numbers = []struct {
 	{2, 0, 0x05, "MPA error: local catastrophic error"},
 	{2, 0, 0x06, "MPA error: insufficient IRD resources"},
 	{2, 0, 0x07, "MPA error: no matching RTR option"},
-	{0, 3, 0x01, "error: layer 0x0, type 0x3, code 0x01"}, // nobody's
+	{0, 3, 0x01, "error: layer 0x0, type 0x3, code 0x01"}, // unassigned
 	{1, 7, 0x01, "DDP error: type 0x7, code 0x01"},
 	{2, 0, 0x20, "MPA error: code 0x20"},
 	{9, 4, 0x05, "error: layer 0x9, type 0x4, code 0x05"},
 }
 
-// What a peer says in a Terminate, in the layout of RFC 5040 and in siw's, reaches
-// the upper layer in words and as a value, without a receive posted; nothing more
-// is sent, all that was posted ends in error, and TCP is closed in good order.
+// TestRDMAPTerminated checks that a peer's Terminate, in the layout of RFC 5040
+// and in siw's, reaches the upper layer as text and as a value, without a
+// posted receive. Nothing more is sent, all posted work requests fail, and the
+// TCP connection is closed gracefully.
 func TestRDMAPTerminated(t *testing.T) {
 	for _, n := range numbers {
 		for _, siw := range []bool{false, true} {
@@ -102,7 +104,7 @@ func TestRDMAPTerminated(t *testing.T) {
 				} {
 					err := use()
 					require.ErrorIs(t, err, rdma.ErrClosed)
-					assert.True(t, errors.As(err, &f)) // typed: the Terminate is in every error
+					assert.True(t, errors.As(err, &f)) // every error contains the Terminate
 				}
 				assert.Nil(t, rnic.find(region.STag()))
 			})
@@ -110,8 +112,8 @@ func TestRDMAPTerminated(t *testing.T) {
 	}
 }
 
-// A Terminate without headers is read too, and reserved bits do not count
-// (R5040-4.8-14).
+// TestRDMAPTerminatedBare checks that a Terminate without headers is parsed
+// too, and that reserved bits are ignored (R5040-4.8-14).
 func TestRDMAPTerminatedBare(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{initiator: true})
@@ -121,7 +123,7 @@ func TestRDMAPTerminatedBare(t *testing.T) {
 	assert.Equal(t, "iwarp: the peer terminated: DDP local catastrophic error", err.Error())
 }
 
-// What calls itself a Terminate and cannot be read is an error all the same
+// TestRDMAPTerminatedBadly checks that a malformed Terminate is an error too
 // (R5040-5.4-7).
 func TestRDMAPTerminatedBadly(t *testing.T) {
 	whole := rdmap.NewTerminate(rdmap.ErrAccess, requestSeg(1, rdmap.ReadRequest{}), 46).AppendTo(nil)
@@ -136,7 +138,8 @@ func TestRDMAPTerminatedBadly(t *testing.T) {
 	}
 }
 
-// The octets of a Terminate may come in segments, as those of any message.
+// TestRDMAPTerminatedInPieces checks that a Terminate may arrive in several
+// segments, like any message.
 func TestRDMAPTerminatedInPieces(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{})

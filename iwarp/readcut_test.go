@@ -12,9 +12,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A peer that invalidates what it is reading gets no more octets, but a
-// Terminate with the rest of its Read Request: the Send was delivered, and the
-// memory may be used for other things from then on.
+// TestReadCutShort checks that a peer which invalidates the source of its own
+// Read receives no more data, but a Terminate with the rest of its Read
+// Request. The Send was delivered, and from then on the memory may be used for
+// other purposes.
 func TestReadCutShort(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{pipe: true, recvs: 1})
@@ -25,7 +26,7 @@ func TestReadCutShort(t *testing.T) {
 	require.NoError(t, err)
 	asked := rdmap.ReadRequest{SinkSTag: 7, SinkTO: 1 << 40, Size: uint32(len(mem)) - 3, SourceSTag: r.STag(), SourceTO: 3}
 	request := requestSeg(2, asked)
-	request[1] |= 0x30 // comes back as it was
+	request[1] |= 0x30 // reserved bits; the Terminate returns them unchanged
 	p.send(requestSeg(1, rdmap.ReadRequest{Size: 5, SourceSTag: before.STag()}), request)
 	_, got := p.response()
 	assert.Equal(t, other, got)
@@ -56,8 +57,9 @@ func TestReadCutShort(t *testing.T) {
 	r.Deregister()
 }
 
-// A Read that waits behind another is cut short before its first octet; then
-// its request comes back as it was.
+// TestReadCutShortAtOnce checks that a Read which waits behind another can be
+// cut short before its first byte. The Terminate then returns the request
+// unchanged.
 func TestReadCutShortAtOnce(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{pipe: true, recvs: 1})
@@ -79,7 +81,8 @@ func TestReadCutShortAtOnce(t *testing.T) {
 	requireFault(t, e.in.end(t), false, rdmap.ErrInvalidSTag)
 }
 
-// Who has all the octets may invalidate what he read, and goes on.
+// TestReadThenInvalidate checks that a peer which has received a whole response
+// may invalidate the source, and that the connection continues.
 func TestReadThenInvalidate(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{recvs: 2})

@@ -12,7 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A peer may ask again as soon as it has the whole response.
+// TestReadAgainAtOnce checks that a peer may send its next Read Request as soon
+// as it has the whole response.
 func TestReadAgainAtOnce(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{pipe: true, ird: 1})
@@ -29,8 +30,8 @@ func TestReadAgainAtOnce(t *testing.T) {
 	r.Deregister()
 }
 
-// Neither STag nor TO of a message without octets is checked, and the last
-// segment of any message may be empty.
+// TestReadResponseWithoutOctets checks that neither STag nor TO of an empty
+// message is checked, and that the last segment of any message may be empty.
 func TestReadResponseWithoutOctets(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{initiator: true})
@@ -53,8 +54,8 @@ func TestReadResponseWithoutOctets(t *testing.T) {
 	assert.Equal(t, "data", string(sink))
 }
 
-// What a Read Response may not be: the STag, TO and length of the oldest Read
-// that is outstanding are the only ones that it can have (R5040-5.2.2-8).
+// TestReadResponseWrong checks that a Read Response must have the STag, TO and
+// length of the oldest outstanding Read (R5040-5.2.2-8).
 func TestReadResponseWrong(t *testing.T) {
 	type segments = func(r rdmap.ReadRequest) [][]byte
 	for name, tt := range map[string]struct {
@@ -121,9 +122,9 @@ func TestReadResponseWrong(t *testing.T) {
 	}
 }
 
-// Responses come in the order of the requests, with the sink as the peer
-// named it, and go on without help of the upper layer (R5040-5.2.1-3,
-// R5040-5.2.1-8, R5040-5.2.2-7, R5040-5.5-20-1, R5040-App.B-4).
+// TestReadResponses checks that responses come in the order of the requests,
+// with the sink that the peer named, and without help of the upper layer
+// (R5040-5.2.1-3, R5040-5.2.1-8, R5040-5.2.2-7, R5040-5.5-20-1, R5040-App.B-4).
 func TestReadResponses(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{ird: 5})
@@ -131,7 +132,7 @@ func TestReadResponses(t *testing.T) {
 	r, err := e.Register(mem, rdma.RemoteRead)
 	require.NoError(t, err)
 	reqs := []rdmap.ReadRequest{
-		{SinkSTag: 0, SinkTO: 1<<64 - 1, Size: 150_000, SourceSTag: r.STag(), SourceTO: 3}, // the sink is the peer's affair
+		{SinkSTag: 0, SinkTO: 1<<64 - 1, Size: 150_000, SourceSTag: r.STag(), SourceTO: 3}, // this end does not check the sink
 		{SinkSTag: 1, SinkTO: 5, Size: 1, SourceSTag: r.STag(), SourceTO: 199_999},
 		{SinkSTag: 0xffffffff, Size: 0, SourceSTag: 0xdeadbeef, SourceTO: 1<<64 - 1}, // R5040-5.2.1-15
 		{SinkSTag: 3, Size: 200_000, SourceSTag: r.STag()},
@@ -156,8 +157,8 @@ func TestReadResponses(t *testing.T) {
 	assert.Empty(t, e.in.recvs) // R5040-3.2-10, R5040-5.2.1-4
 }
 
-// A Read sees what Writes before it have placed (R5040-5.5-12-1,
-// R5040-5.5-17-1, R5040-App.B-2).
+// TestReadAfterWrite checks that a Read sees the data of earlier Writes
+// (R5040-5.5-12-1, R5040-5.5-17-1, R5040-App.B-2).
 func TestReadAfterWrite(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{})
@@ -171,7 +172,8 @@ func TestReadAfterWrite(t *testing.T) {
 	assert.Equal(t, "fresh", string(got))
 }
 
-// One Read more than IRD is one too many (R5040-6.1-7).
+// TestReadsBeyondIRD checks that IRD+1 outstanding Reads cause a Terminate
+// (R5040-6.1-7).
 func TestReadsBeyondIRD(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{pipe: true, ird: 2})
@@ -189,8 +191,8 @@ func TestReadsBeyondIRD(t *testing.T) {
 	require.ErrorIs(t, e.in.end(t), ddp.ErrNoBuffer)
 }
 
-// No more Reads are outstanding than ORD, and a fence holds back what follows
-// them.
+// TestReadsWait checks that at most ORD Reads are outstanding, and that a
+// fenced work request waits for all earlier Reads.
 func TestReadsWait(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{initiator: true, ord: 2})
@@ -217,7 +219,8 @@ func TestReadsWait(t *testing.T) {
 	assert.Equal(t, []byte{10, 11, 12, 0}, sink)
 }
 
-// A Read could wait for ever where the peer serves none.
+// TestReadWithoutORD checks that posting a Read fails if the peer serves no
+// Reads. Such a Read would wait forever.
 func TestReadWithoutORD(t *testing.T) {
 	world(t)
 	e, _ := againstRaw(t, raw{initiator: true, ord: -1})

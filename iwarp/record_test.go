@@ -21,7 +21,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A packet is what a capture says of one.
+// A packet is a packet of a capture.
 type packet struct {
 	time     time.Time
 	from, to netip.AddrPort
@@ -31,7 +31,7 @@ type packet struct {
 	payload  []byte
 }
 
-// readCapture takes a capture of TCP over IPv4 apart.
+// readCapture parses a capture of TCP over IPv4.
 func readCapture(t testing.TB, file []byte) (all []packet) {
 	t.Helper()
 	le, be := binary.LittleEndian, binary.BigEndian
@@ -54,8 +54,9 @@ func readCapture(t testing.TB, file []byte) (all []packet) {
 	return all
 }
 
-// readRecord returns the packets of c's record behind TCP's opening. It holds that
-// addresses are right, and that sequence numbers have no hole.
+// readRecord returns the packets of c's record after the TCP handshake. It
+// checks that the addresses are right and that the sequence numbers have no
+// gap.
 func readRecord(t testing.TB, c *Conn) []packet {
 	t.Helper()
 	var file bytes.Buffer
@@ -82,8 +83,9 @@ func readRecord(t testing.TB, c *Conn) []packet {
 	return all[3:]
 }
 
-// Each end's record has what went in both directions: the start-up frames, and
-// the FPDUs one by one, whatever system calls they came with.
+// TestRecord checks that each end's record contains the traffic of both
+// directions: the start-up frames, and each FPDU as one packet, regardless of
+// the system calls that carried it.
 func TestRecord(t *testing.T) {
 	for name, crc := range map[string]mpa.CRC{"CRC on": mpa.CRCOn, "CRC off": mpa.CRCOff} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +105,7 @@ func TestRecord(t *testing.T) {
 			require.NoError(t, done.wait(t).Err)
 			assert.Equal(t, "last", string(a.in.next(t)))
 			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Done: done}))
-			require.NoError(t, done.wait(t).Err) // so all before it is recorded
+			require.NoError(t, done.wait(t).Err) // so everything before it is recorded
 			b.in.next(t)
 			for _, e := range []endpoint{a, b} {
 				packets := readRecord(t, e.Conn)
@@ -132,7 +134,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// opcode takes one FPDU apart.
+// opcode parses one FPDU.
 func opcode(t testing.TB, crc bool, b []byte) (rdmap.Opcode, []byte) {
 	t.Helper()
 	n := int(binary.BigEndian.Uint16(b))
@@ -152,8 +154,9 @@ func opcode(t testing.TB, crc bool, b []byte) (rdmap.Opcode, []byte) {
 	return op, payload
 }
 
-// What the ring has no room for is gone, oldest first; the start-up frames are
-// not, and numbers tell how much it was.
+// TestRecordDrops checks that a full ring drops the oldest packets but keeps
+// the start-up frames, and that the packet numbers show how many packets are
+// missing.
 func TestRecordDrops(t *testing.T) {
 	world(t)
 	c := Config{CRC: mpa.CRCOff, Record: 1}
@@ -182,14 +185,14 @@ func TestRecordDrops(t *testing.T) {
 			_, message := opcode(t, false, p.payload)
 			n := count - kept + i
 			assert.EqualValues(t, n, binary.BigEndian.Uint32(message))
-			assert.EqualValues(t, 3+n, p.number) // behind SYN, ACK and Request
+			assert.EqualValues(t, 3+n, p.number) // after SYN, ACK and Request
 		}
 		assert.LessOrEqual(t, len(e.sock.record.ring.b), minRecord)
 	}
 }
 
-// A record has what was wrong, and what this end said of it; and what never
-// became whole.
+// TestRecordOfFault checks that a record contains the faulty FPDU, this end's
+// Terminate, and an incomplete FPDU.
 func TestRecordOfFault(t *testing.T) {
 	world(t)
 	record := func(c *Conn) { c.sock.record = newRecorder(c, 1, pcap.Server) }
@@ -213,8 +216,9 @@ func TestRecordOfFault(t *testing.T) {
 	assert.Equal(t, []byte{0, 9, 1}, packets[3].payload)
 }
 
-// Markers are not in the record, whatever of it is dropped, nor in what the
-// start-up frames ask for; a CRC that is wrong stays so.
+// TestRecordOfMarkers checks that the record contains no Markers, regardless of
+// dropped packets, and that the recorded start-up frames do not request
+// Markers. A wrong CRC stays wrong.
 func TestRecordOfMarkers(t *testing.T) {
 	world(t)
 	for _, record := range []int{1, 1 << 20} {
@@ -256,7 +260,8 @@ func TestRecordOfMarkers(t *testing.T) {
 	assert.Equal(t, bad, packets[1].payload)
 }
 
-// What was sent stands before what answers it, even if it is recorded later.
+// TestRecordInTime checks that a sent message precedes its answer in the
+// record, even if it is recorded later.
 func TestRecordInTime(t *testing.T) {
 	world(t)
 	record := func(c *Conn) { c.sock.record = newRecorder(c, 1, pcap.Client) }
@@ -273,7 +278,8 @@ func TestRecordInTime(t *testing.T) {
 	assert.Equal(t, reply, packets[1].payload)
 }
 
-// A connection with no record says so, and one over no network has one.
+// TestRecordWhere checks that WriteRecord fails for a connection without a
+// record, and works for a connection over a pipe.
 func TestRecordWhere(t *testing.T) {
 	world(t)
 	a, _ := pair(t, options{})
@@ -286,8 +292,9 @@ func TestRecordWhere(t *testing.T) {
 	assert.Equal(t, "127.0.0.1:1", packets[0].from.String())
 }
 
-// Whoever made a connection learns of its end, with its record at hand, before
-// the upper layer; until then it is among those that run.
+// TestEnded checks that the creator of a connection learns of its end before
+// the upper layer does, while the record is available, and that the connection
+// is listed as running until then.
 func TestEnded(t *testing.T) {
 	world(t)
 	type end struct {
@@ -331,8 +338,8 @@ func TestEnded(t *testing.T) {
 	requireFault(t, causes[b.Conn], false, rdmap.Error{Layer: rdmap.LayerDDP, Type: 1, Code: 0})
 }
 
-// With a record a connection allocates no more than without, once the ring has
-// its size.
+// TestRecordAllocs checks that recording allocates nothing once the ring has
+// reached its size.
 func TestRecordAllocs(t *testing.T) {
 	world(t)
 	nc, peer := ncPair(t, false)
@@ -354,7 +361,8 @@ func TestRecordAllocs(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(1000, once))
 }
 
-// FuzzLane finds the same FPDUs however the stream is cut.
+// FuzzLane checks that a lane finds the same FPDUs regardless of how the stream
+// is cut.
 func FuzzLane(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0}, uint16(3), true)
 	f.Add(bytes.Repeat(fpdu(false, sendSeg(true, 1, 0, []byte("hello"))), 30), uint16(100), false)

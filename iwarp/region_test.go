@@ -21,7 +21,7 @@ func done(f func()) <-chan struct{} {
 	return c
 }
 
-// within expects c to be closed soon.
+// within checks that c is closed soon.
 func within(t testing.TB, c <-chan struct{}, what string) {
 	t.Helper()
 	select {
@@ -31,8 +31,8 @@ func within(t testing.TB, c <-chan struct{}, what string) {
 	}
 }
 
-// A Deregister that waits for one segment must not stop the reader, which
-// perhaps has the next one.
+// TestPinWhileDeregisterWaits checks that a Deregister which waits for one
+// segment does not block the reader, which may already have the next segment.
 func TestPinWhileDeregisterWaits(t *testing.T) {
 	world(t)
 	e, _ := againstRaw(t, raw{})
@@ -57,8 +57,9 @@ func TestPinWhileDeregisterWaits(t *testing.T) {
 	within(t, gone, "Deregister")
 }
 
-// What a batch takes from a region stays as it is until the batch is written,
-// even if the message is given up because a Terminate is due.
+// TestDeregisterWhileTerminateOvertakes checks that a batch's data from a
+// region stays unchanged until the batch is written, even if a Terminate cuts
+// the message short.
 func TestDeregisterWhileTerminateOvertakes(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{pipe: true})
@@ -85,7 +86,7 @@ func TestDeregisterWhileTerminateOvertakes(t *testing.T) {
 	n := int(first[0])<<8 | int(p.read(1)[0])
 	at := 0
 	for segment := p.read(n); ; segment = p.segment() {
-		if len(first) == 1 { // the rest of the FPDU whose length is read
+		if len(first) == 1 { // the rest of the FPDU whose length was read above
 			p.read(len(fpdu(false, segment)) - 2 - n)
 			first = nil
 		}

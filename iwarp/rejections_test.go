@@ -10,9 +10,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A responder that sends FPDUs right behind its reply, before it may (RFC 5044,
-// Section 7.1.2, rule 4), is understood all the same, to the octet
-// (R5044-7.1-1, R5044-7.1.2-3-4).
+// TestEarlyResponder checks that FPDUs which a responder sends directly after
+// its reply, before it may (RFC 5044, Section 7.1.2, rule 4), are still
+// received (R5044-7.1-1, R5044-7.1.2-3-4).
 func TestEarlyResponder(t *testing.T) {
 	for _, markers := range []bool{false, true} {
 		world(t)
@@ -27,8 +27,8 @@ func TestEarlyResponder(t *testing.T) {
 	}
 }
 
-// A rejection in either revision, with and without private data: nothing but the
-// end comes behind it, in good order (R5044-7.1.1-12, R5044-7.1.2-2-3,
+// TestRejections checks rejections in both revisions, with and without private
+// data, and that only the FIN follows (R5044-7.1.1-12, R5044-7.1.2-2-3,
 // R5044-7.1.2-2-4, R5044-7.1.2-2-5, R5044-7.1.2-6-2).
 func TestRejections(t *testing.T) {
 	for _, pd := range [][]byte{nil, []byte("full"), make([]byte, 508)} {
@@ -57,8 +57,9 @@ func TestRejections(t *testing.T) {
 	}
 }
 
-// An initiator learns a rejection's reasons in either revision
-// (R5044-7.1.1-20, R5044-7.1.2-3-3).
+// TestRejectedUnenhanced checks that an initiator without enhanced mode
+// receives the private data of a rejection too (R5044-7.1.1-20,
+// R5044-7.1.2-3-3).
 func TestRejectedUnenhanced(t *testing.T) {
 	world(t)
 	p, _, result := rawResponder(t, Config{Unenhanced: true}, rdma.ConnConfig{Handler: newInbox()})

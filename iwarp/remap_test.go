@@ -12,8 +12,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// The memory behind an STag is exchanged while the peer writes to it: what was
-// there is not touched any more, and the connection lives.
+// TestRedirectWrites exchanges the memory behind an STag while the peer writes
+// to it. It checks that the old memory is not touched afterwards, and that the
+// connection survives.
 func TestRedirectWrites(t *testing.T) {
 	for name, o := range transports {
 		t.Run(name, func(t *testing.T) {
@@ -39,16 +40,16 @@ func TestRedirectWrites(t *testing.T) {
 			})
 			<-under
 			reg.(rdma.Remapper).Remap(instead)
-			sum := crc32.ChecksumIEEE(mem) // the race detector looks on
+			sum := crc32.ChecksumIEEE(mem) // the race detector checks this read
 			for len(under) > 0 {
 				<-under
 			}
 			<-under
-			<-under // this one began behind it
+			<-under // this Write began after Remap
 			stop.Store(true)
 			within(t, writer, "the writer's end")
 			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend}))
-			b.in.next(t) // and what was written before is there
+			b.in.next(t) // all earlier Writes are placed now
 			assert.Equal(t, sum, crc32.ChecksumIEEE(mem))
 			reg.Deregister()
 			assert.NotZero(t, instead[0])
@@ -57,7 +58,7 @@ func TestRedirectWrites(t *testing.T) {
 	}
 }
 
-// A peer reads what is there now.
+// TestRedirectReads checks that a peer reads the current memory.
 func TestRedirectReads(t *testing.T) {
 	world(t)
 	a, b := pair(t, options{})
@@ -73,11 +74,11 @@ func TestRedirectReads(t *testing.T) {
 	reg.(rdma.Remapper).Remap([]byte("behind"))
 	assert.Equal(t, "behind", read())
 	reg.Deregister()
-	reg.(rdma.Remapper).Remap([]byte("beyond")) // of use to nobody, and no harm
+	reg.(rdma.Remapper).Remap([]byte("beyond")) // no effect after Deregister
 }
 
-// The connections of a domain all see it, those that have seen the region before
-// and those that have not.
+// TestRedirectDomain checks that Remap takes effect for all connections of a
+// domain, whether or not a connection has used the region before.
 func TestRedirectDomain(t *testing.T) {
 	world(t)
 	d := NewProtectionDomain()

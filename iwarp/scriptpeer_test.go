@@ -16,9 +16,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A scriptPeer is the other end of a connection under FuzzPeer. It takes the
-// octets of its script for what to do next, and keeps a model of what that
-// leads to.
+// A scriptPeer is the other end of a connection under FuzzPeer. It reads its
+// actions from the bytes of its script, and keeps a model of the expected
+// results.
 type scriptPeer struct {
 	t      testing.TB
 	c      *Conn
@@ -27,43 +27,43 @@ type scriptPeer struct {
 	pipe   bool
 	crc    bool
 	lazy   bool
-	cut    int // the octets are sent in pieces of at most 2^cut; 0: as they are
+	cut    int // the bytes are sent in pieces of at most 2^cut; 0: whole
 	script []byte
 	random *rand.Rand
 
-	out    []byte // FPDUs that are not sent yet
-	change byte   // the next FPDU is changed in this way; 0: not
-	broken bool   // something was: the model says nothing of the rest
-	opened bool   // an FPDU was made, so that a responder may send
+	out    []byte // FPDUs not sent yet
+	change byte   // how the next FPDU is changed; 0: not
+	broken bool   // an FPDU was changed: the model no longer applies
+	opened bool   // an FPDU was made, after which a responder may send
 
 	// The model.
-	mem                []byte // the region's
+	mem                []byte // the region's content
 	dead               bool   // the region was invalidated
 	want               []string
-	msn                [3]uint32 // of the queues 0, 1 and 3: the last
+	msn                [3]uint32 // last MSN of queues 0, 1 and 3
 	posted             uint64
-	reads, atomics     int             // of the Conn
+	reads, atomics     int             // requested by the Conn
 	readsDone, adsDone int             // answered
-	order              []scriptRequest // of the Conn
-	fence              int             // requests that must be answered before others come
+	order              []scriptRequest // requests of the Conn
+	fence              int             // requests that must be answered before the next ones arrive
 	sinks              []*scriptSink
 	fates              waiter
 
 	drained  <-chan struct{}
 	mu       sync.Mutex
 	seen     sync.Cond
-	requests int // of the Conn that have come
-	answers  int // of the Conn that have come whole
+	requests int // received from the Conn
+	answers  int // received whole from the Conn
 	over     bool
 }
 
-// A scriptRequest is a request that the Conn has been told to send.
+// A scriptRequest is a request that the Conn was told to send.
 type scriptRequest struct {
 	atomic bool
-	fence  int // so many must be answered before it comes
+	fence  int // number of requests that must be answered first
 }
 
-// A scriptSink is where an RDMA Read of the Conn goes.
+// A scriptSink is the sink of an RDMA Read by the Conn.
 type scriptSink struct {
 	mem      []byte
 	to       uint64
@@ -86,7 +86,7 @@ func newScriptPeer(t testing.TB, c *Conn, nc net.Conn, r rdma.Region, mode byte,
 	return p
 }
 
-// next takes an octet of the script; 0 behind its end.
+// next returns the script's next byte, or 0 after its end.
 func (p *scriptPeer) next() byte {
 	if len(p.script) == 0 {
 		return 0
@@ -96,7 +96,7 @@ func (p *scriptPeer) next() byte {
 	return b
 }
 
-// size takes a length: often small, sometimes long.
+// size reads a length from the script: often small, sometimes long.
 func (p *scriptPeer) size() int {
 	n := int(p.next())
 	if n < 128 {
@@ -105,10 +105,10 @@ func (p *scriptPeer) size() int {
 	return (n - 128) * 300
 }
 
-// octets are n that differ from place to place.
+// octets returns n bytes that differ by position.
 func (p *scriptPeer) octets(n int) []byte { return random[int(p.next())*64:][:n] }
 
-// segment frames a segment, changed if it is due, and keeps it for flush.
+// segment frames a segment, changed if a change is due, and keeps it for flush.
 func (p *scriptPeer) segment(segment []byte) {
 	framed := fpdu(p.crc, segment)
 	if p.change != 0 {
@@ -122,7 +122,7 @@ func (p *scriptPeer) segment(segment []byte) {
 	}
 }
 
-// flush sends the FPDUs that wait, in pieces.
+// flush sends the waiting FPDUs, in pieces.
 func (p *scriptPeer) flush() {
 	_ = p.nc.SetWriteDeadline(time.Now().Add(patience))
 	for n := 0; len(p.out) > 0; n++ {
@@ -136,12 +136,13 @@ func (p *scriptPeer) flush() {
 			require.FailNow(p.t, "the connection takes nothing", "%s", stacks())
 		}
 		if err != nil {
-			p.broken, p.out = true, nil // it has ended
+			p.broken, p.out = true, nil // the connection has ended
 		}
 	}
 }
 
-// startDraining reads what the Conn sends, to its end.
+// startDraining starts to read the Conn's messages, up to the end of the
+// stream.
 func (p *scriptPeer) startDraining() {
 	if p.drained == nil {
 		p.drained = done(p.drain)
@@ -171,7 +172,7 @@ func (p *scriptPeer) drain() {
 	}
 }
 
-// readSegment takes an FPDU and returns its segment.
+// readSegment reads an FPDU and returns its segment.
 func (p *scriptPeer) readSegment() ([]byte, error) {
 	var length [mpa.LengthLen]byte
 	if _, err := io.ReadFull(p.nc, length[:]); err != nil {
@@ -189,12 +190,12 @@ func (p *scriptPeer) readSegment() ([]byte, error) {
 	return segment, nil
 }
 
-// await waits until the Conn has sent what ready asks for. It reports whether it
-// has: after a change the Conn may have ended.
+// await waits until ready reports true. It returns the last report: after a
+// change the Conn may have ended first.
 func (p *scriptPeer) await(what string, ready func() bool) bool {
 	p.flush()
 	if p.lazy {
-		p.broken = true // nobody looks
+		p.broken = true // no goroutine reads the Conn's messages
 		return false
 	}
 	late := time.AfterFunc(patience, func() {

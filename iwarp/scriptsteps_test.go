@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// fuzzScripts are where FuzzPeer starts from. An octet's low half is a step, and
-// its high half, where it is not 0, a change of the step's first FPDU.
+// fuzzScripts are the initial scripts of FuzzPeer. The low half of a byte is a
+// step; a nonzero high half is a change of the step's first FPDU.
 var fuzzScripts = []string{
 	"\x00\x05\x01\x00\x00\x09\x03\x00\x01\x01\x05\x04\x01\x02\x00\x10\x07\x00\x04\x09\x0a",
 	"\x05\x02\x09\x03\x05\x03\x07\x06\x01\x02\x07\x05\x02\x09\x03\x05\x03\x07\x06\x02\x04\x07",
@@ -23,7 +23,7 @@ var fuzzScripts = []string{
 	"\x01\x7f\x00\x02\x01\x01\x00\x7f\x02\x02\x0d\x01\x05\x07\x02",
 }
 
-// play does what the script says.
+// play executes the script.
 func (p *scriptPeer) play() {
 	for len(p.script) > 0 {
 		step := p.next()
@@ -45,13 +45,13 @@ func (p *scriptPeer) play() {
 			p.answerRead()
 		case 7:
 			p.answerAtomic()
-		case 8: // goes nowhere: R5041-5.2-9
+		case 8: // placed nowhere: R5041-5.2-9
 			p.segment(writeSeg(p.next()&1 != 0, rdma.STag(p.next()), uint64(p.next())<<56, nil))
 		case 9:
 			p.flush()
 		case 10:
 			p.invalidate()
-		case 11: // octets that mean nothing
+		case 11: // garbage
 			p.out = append(p.out, p.octets(p.size())...)
 			p.broken, p.change = true, 0
 		case 12:
@@ -64,7 +64,7 @@ func (p *scriptPeer) play() {
 	}
 }
 
-// pieces cuts data into segments as the script says.
+// pieces cuts data into segments as the script directs.
 func (p *scriptPeer) pieces(data []byte, add func(last bool, off int, part []byte)) {
 	n := 1 + int(p.next()&3)
 	for i, off := 0, 0; i < n; i++ {
@@ -77,7 +77,7 @@ func (p *scriptPeer) pieces(data []byte, add func(last bool, off int, part []byt
 	}
 }
 
-// message makes room in the model for a message of queue 0.
+// message adds a message of queue 0 to the model and returns its MSN.
 func (p *scriptPeer) message(want string) uint32 {
 	if len(p.want) == fuzzRecvs {
 		p.broken = true
@@ -102,7 +102,8 @@ func (p *scriptPeer) send() {
 	})
 }
 
-// invalidate comes behind the answers to all Reads: it would cut them short.
+// invalidate first waits for the answers to all Reads, because it would cut
+// them short.
 func (p *scriptPeer) invalidate() {
 	if n := int(p.msn[1]); n > 0 && !p.broken {
 		p.await("an answer", func() bool { return p.answers >= n })
@@ -121,8 +122,8 @@ func (p *scriptPeer) immediate() {
 	p.segment(append(rdmap.AppendUntagged(nil, rdmap.OpImmediate, true, 0, msn, 0), octets...))
 }
 
-// place takes a place for n octets in the region, within it unless the script
-// runs over.
+// place chooses a place for n bytes in the region, and shortens n to keep the
+// bytes within the region.
 func (p *scriptPeer) place(n int) (at, room int) {
 	at = int(p.next()) * 150
 	if n > fuzzRegion-at {
@@ -131,7 +132,7 @@ func (p *scriptPeer) place(n int) (at, room int) {
 	return at, n
 }
 
-// uses notes that the peer uses the region.
+// uses records that the peer uses the region.
 func (p *scriptPeer) uses() {
 	if p.dead {
 		p.broken = true
@@ -152,8 +153,8 @@ func (p *scriptPeer) write() {
 	})
 }
 
-// request makes room for a request of the peer's: no more than IRD are
-// outstanding.
+// request returns the MSN of the peer's next request. It first waits until
+// fewer than IRD requests are outstanding.
 func (p *scriptPeer) request() uint32 {
 	p.uses()
 	p.msn[1]++
@@ -192,7 +193,7 @@ func (p *scriptPeer) atomic() {
 	p.segment(req.AppendTo(rdmap.AppendUntagged(nil, rdmap.OpAtomicRequest, true, 0, msn, 0)))
 }
 
-// post has the Conn send something.
+// post makes the Conn send a message.
 func (p *scriptPeer) post() {
 	p.flush()
 	wr := rdma.WR{Done: p.fates, ID: p.posted}
@@ -225,8 +226,8 @@ func (p *scriptPeer) post() {
 	p.posted++
 }
 
-// asked waits for the request of the Conn that is the n-th of its kind, and
-// reports whether there is one.
+// asked waits for the n-th request of its kind from the Conn, and reports
+// whether that request exists.
 func (p *scriptPeer) asked(n int, atomic bool) bool {
 	at := 0
 	for i, r := range p.order {
@@ -268,44 +269,44 @@ func (p *scriptPeer) answerAtomic() {
 	p.segment(resp.AppendTo(rdmap.AppendUntagged(nil, rdmap.OpAtomicResponse, true, 0, p.msn[2], 0)))
 }
 
-// terminate ends the stream from the peer's side.
+// terminate sends a Terminate from the peer, which ends the stream.
 func (p *scriptPeer) terminate() {
 	term := rdmap.Terminate{Cause: rdmap.Error{Layer: p.next() & 3, Type: p.next() & 3, Code: p.next() & 15}}
 	p.segment(term.AppendTo(rdmap.AppendUntagged(nil, rdmap.OpTerminate, true, 0, 1, 0)))
 	p.broken = true
 }
 
-// odd are values that fields do not often have.
+// odd are unusual field values.
 var odd = []uint32{0, 1, 2, 3, 7, 0x7fffffff, 0x80000000, 0xffffffff}
 
-// changed returns the FPDU of a segment with something wrong.
+// changed returns the FPDU of a segment with an error in it.
 func (p *scriptPeer) changed(segment, framed []byte) []byte {
 	at := int(p.next())
 	switch s := bytes.Clone(segment); p.change % 8 {
-	case 1: // a bit of the segment, under a right CRC
+	case 1: // a bit of the segment, with a valid CRC
 		s[at%len(s)] ^= 1 << (p.next() & 7)
 		return fpdu(p.crc, s)
-	case 2: // a bit of a header's
+	case 2: // a bit of a header
 		s[at%min(len(s), 18)] ^= 1 << (p.next() & 7)
 		return fpdu(p.crc, s)
 	case 3: // a field
 		at = min(at%18, len(s)-4)
 		binary.BigEndian.PutUint32(s[at:], odd[int(p.next())%len(odd)])
 		return fpdu(p.crc, s)
-	case 4: // cut short, or with more behind
+	case 4: // cut short, or extended
 		if n := at % (len(s) + 8); n < len(s) {
 			return fpdu(p.crc, s[:n])
 		}
 		return fpdu(p.crc, append(s, 1, 2, 3, 4))
 	case 5: // twice
 		return append(bytes.Clone(framed), framed...)
-	case 6: // another length
+	case 6: // a wrong length
 		framed[at&1] ^= p.next()
 		return framed
 	case 7: // a bit of the FPDU
 		framed[at%len(framed)] ^= 1 << (p.next() & 7)
 		return framed
-	default: // not at all
+	default: // no FPDU at all
 		return nil
 	}
 }

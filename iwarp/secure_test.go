@@ -11,17 +11,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// anyAccess is all that a peer may be allowed.
+// anyAccess is every right that a peer can be given.
 const anyAccess = rdma.RemoteRead | rdma.RemoteWrite | rdma.RemoteAtomic
 
-// A use is what a peer may try with an STag, and what it gets where the STag is
-// another Stream's, or no more.
+// A use is an attempt by a peer to use an STag, with the errors expected if the
+// STag belongs to another Stream (foreign) or is no longer valid (invalid).
 type use struct {
 	segment          []byte
 	foreign, invalid error
 }
 
-// uses are those of a peer that has sent so many Sends.
+// uses returns all uses of s for a peer that has sent the given number of
+// Sends.
 func uses(s rdma.STag, sends uint32) []use {
 	return []use{
 		{writeSeg(true, s, 0, []byte{1}), ddp.ErrSTagStream, ddp.ErrInvalidSTag},
@@ -31,7 +32,7 @@ func uses(s rdma.STag, sends uint32) []use {
 	}
 }
 
-// refused holds that a peer of its own gets the error for the segment.
+// refused checks that segment, sent by a separate peer, causes the error want.
 func refused(t *testing.T, segment []byte, want error) {
 	t.Helper()
 	e, p := againstRaw(t, raw{recvs: 1})
@@ -40,9 +41,10 @@ func refused(t *testing.T, segment []byte, want error) {
 	require.ErrorIs(t, e.in.end(t), want)
 }
 
-// Streams do not trust one another unless the upper layer says so: what is
-// registered with one is out of reach for all others (R5042-3-2, R5042-6.1.1-1,
-// R5042-6.1.1-3, R5042-6.4.5-1, R8166-8.1.1-1).
+// TestStreamsAlone checks that Streams do not trust one another unless the
+// upper layer permits it: memory registered with one Stream is inaccessible to
+// all others (R5042-3-2, R5042-6.1.1-1, R5042-6.1.1-3, R5042-6.4.5-1,
+// R8166-8.1.1-1).
 func TestStreamsAlone(t *testing.T) {
 	world(t)
 	own, peer := againstRaw(t, raw{recvs: 1})
@@ -57,11 +59,11 @@ func TestStreamsAlone(t *testing.T) {
 	assert.Equal(t, "unsettled", string(mem))
 }
 
-// An STag is worth nothing once it was taken back, by its owner, by its peer, or
-// by the end of its Stream (R5042-6.2.2-2).
+// TestStaleSTags checks that an STag gives no access once its owner, its peer,
+// or the end of its Stream has revoked it (R5042-6.2.2-2).
 func TestStaleSTags(t *testing.T) {
 	for name, tt := range map[string]struct {
-		sends uint32 // of the peer
+		sends uint32 // Sends of the peer so far
 		end   func(t *testing.T, e endpoint, p *rawPeer, r rdma.Region)
 	}{
 		"deregistered": {0, func(_ *testing.T, _ endpoint, _ *rawPeer, r rdma.Region) { r.Deregister() }},
@@ -99,9 +101,9 @@ func TestStaleSTags(t *testing.T) {
 	}
 }
 
-// A Stream that uses up its Read Requests, of which it has as many as this end
-// said, takes none of others' (R5042-6.4.3.3-1, R5042-6.4.3.3-2, R5042-7.2-1,
-// R5042-App.A-3).
+// TestReadsOfOthers checks that a Stream which exhausts its own Read Requests
+// (as many as this end announced) takes none of another Stream's
+// (R5042-6.4.3.3-1, R5042-6.4.3.3-2, R5042-7.2-1, R5042-App.A-3).
 func TestReadsOfOthers(t *testing.T) {
 	world(t)
 	const ird = 2
@@ -109,7 +111,7 @@ func TestReadsOfOthers(t *testing.T) {
 	greedy, p := againstRaw(t, raw{pipe: true, ird: ird})
 	r, err := greedy.Register(mem, rdma.RemoteRead)
 	require.NoError(t, err)
-	for i := range uint32(ird) { // which it does not read
+	for i := range uint32(ird) { // the peer does not read the responses
 		p.send(requestSeg(1+i, rdmap.ReadRequest{Size: uint32(len(mem)), SourceSTag: r.STag()}))
 	}
 	other, q := againstRaw(t, raw{ird: ird})
@@ -125,9 +127,10 @@ func TestReadsOfOthers(t *testing.T) {
 	q.response()
 }
 
-// A completion queue with too little room loses its own completions, and touches
-// nothing else: neither the Stream, nor other Streams and their queues, since
-// each work request names its own (R5042-6.4.3.2-1, R5042-6.4.6-1, R5042-7.1-1).
+// TestOverrunAlone checks that a completion queue which overruns loses only its
+// own completions. The Stream, other Streams and their queues are unaffected,
+// because each work request names its own queue (R5042-6.4.3.2-1,
+// R5042-6.4.6-1, R5042-7.1-1).
 func TestOverrunAlone(t *testing.T) {
 	world(t)
 	small, large := rdma.NewCompletionQueue(1), rdma.NewCompletionQueue(100)
