@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-// A list of an owner who may all, user 2000 who may read, the owning group,
-// and nobody else.
+// A list for an owner with all rights, user 2000 with read, the owning group,
+// and no rights for others.
 var (
 	sampleACL = vfs.ACL{
 		{Tag: vfs.ACLUserObj, Perm: 7},
@@ -28,7 +28,7 @@ var (
 	plainACL = vfs.ACL{{Tag: vfs.ACLUserObj, Perm: 6}, {Tag: vfs.ACLGroupObj, Perm: 4}, {Tag: vfs.ACLOther, Perm: 4}}
 )
 
-// sampleOctets is what the kernel has in the attribute for sampleACL.
+// sampleOctets is the kernel's attribute for sampleACL.
 const sampleOctets = `02000000
 	0100 0700 ffffffff
 	0200 0400 d0070000
@@ -52,7 +52,7 @@ func TestACLForm(t *testing.T) {
 	assert.ErrorIs(t, err, unix.EUCLEAN, "another version")
 }
 
-// aclSite is a site in a file system that has lists: tmpfs has.
+// aclSite returns a site in a file system that has lists, such as tmpfs.
 func aclSite(t *testing.T, o Options) (*site, *FS) {
 	clean(t)
 	s := newSite(t, "/dev/shm", o)
@@ -61,7 +61,7 @@ func aclSite(t *testing.T, o Options) (*site, *FS) {
 
 func aclMode(m uint32) vfs.SetAttr { return vfs.SetAttr{Mode: &m} }
 
-// xattr reads a list of a file as the host has it.
+// xattr reads a list of a file on the host.
 func xattr(t *testing.T, path, name string) []byte {
 	t.Helper()
 	b := make([]byte, maxXattr)
@@ -124,7 +124,7 @@ func TestACL(t *testing.T) {
 	})
 }
 
-// TestACLLong: a list longer than most.
+// TestACLLong checks a list longer than most.
 func TestACLLong(t *testing.T) {
 	_, f := aclSite(t, Options{TableHandles: true})
 	c := user()
@@ -142,8 +142,8 @@ func TestACLLong(t *testing.T) {
 	assert.Equal(t, long, got)
 }
 
-// TestACLInherited: what a directory's default list says of new objects is the
-// kernel's to do, and has the daemon's umask left out.
+// TestACLInherited checks that the kernel applies a directory's default list to
+// new objects, without the daemon's umask.
 func TestACLInherited(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	_, f := aclSite(t, Options{TableHandles: true})
@@ -168,8 +168,8 @@ func TestACLInherited(t *testing.T) {
 	assert.Equal(t, sampleACL, def, "handed on to directories")
 }
 
-// TestACLRights: the owner alone sets a list, and it counts at once for those who
-// have the file open.
+// TestACLRights checks that only the owner sets a list, and that the list
+// applies at once to callers that have the file open.
 func TestACLRights(t *testing.T) {
 	vfstest.NeedRoot(t)
 	s, f := aclSite(t, Options{})
@@ -184,7 +184,7 @@ func TestACLRights(t *testing.T) {
 	assert.ErrorIs(t, err, unix.EPERM)
 	assert.Nil(t, xattr(t, s.path("file"), accessACL))
 	barred := vfs.ACL{sampleACL[0], {Tag: vfs.ACLUser, ID: 2000}, sampleACL[2], sampleACL[3], sampleACL[4]}
-	for range 20 { // within one tick of the clock, too
+	for range 20 { // even within one tick of the clock
 		assert.ErrorIs(t, read(), unix.EACCES)
 		_, err = f.SetACL(t.Context(), &c, made.Handle, &sampleACL, nil)
 		require.NoError(t, err)
@@ -200,7 +200,8 @@ func TestACLRights(t *testing.T) {
 	}
 	_, err = f.SetACL(t.Context(), &c, made.Handle, &sampleACL, nil)
 	require.NoError(t, err)
-	// Where the clock of the kernel's times is fine, these would tell anyway.
+	// If the clock of the kernel's times is fine-grained, the times would show
+	// the change anyway.
 	o, err := f.object(made.Handle)
 	require.NoError(t, err)
 	require.NotEmpty(t, o.verdicts)
@@ -215,8 +216,8 @@ func TestACLRights(t *testing.T) {
 	assert.ErrorIs(t, err, unix.ESTALE)
 }
 
-// FuzzACL: what the kernel has is read without harm, and what is read is written
-// as it was but for ids that mean nothing.
+// FuzzACL checks that any attribute is parsed without harm, and that a parsed
+// list is written back the same, except for meaningless ids.
 func FuzzACL(f *testing.F) {
 	f.Add(wiretest.Octets(f, sampleOctets))
 	f.Add([]byte{2, 0, 0, 0})

@@ -15,7 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A benchRig is an export with one file of 1 MiB, of the caller's.
+// A benchRig is an export with one file of 1 MiB, owned by the caller.
 type benchRig struct {
 	f   *FS
 	c   vfs.Cred
@@ -106,7 +106,7 @@ func BenchmarkReadDirPlus(b *testing.B) {
 			require.NoError(b, os.WriteFile(s.path(fmt.Sprint("f", i)), nil, 0o644))
 		}
 		r := benchRig{f: s.open(b), c: user(), ctx: context.Background()}
-		time.Sleep(birthAge) // or nothing is remembered
+		time.Sleep(birthAge) // or no handle is remembered
 		b.Run(kind, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -118,7 +118,7 @@ func BenchmarkReadDirPlus(b *testing.B) {
 	}
 }
 
-// The path of a READ, WRITE and GETATTR makes no garbage.
+// TestAllocs checks that READ, WRITE and GETATTR make no garbage.
 func TestAllocs(t *testing.T) {
 	for kind, o := range benchKinds() {
 		r := newBenchRig(t, o)
@@ -132,7 +132,7 @@ func TestAllocs(t *testing.T) {
 			"access":  r.access,
 		} {
 			if name == "lookup" && o.TableHandles {
-				continue // it opens what it finds
+				continue // opening the found object allocates
 			}
 			n := testing.AllocsPerRun(100, func() {
 				if err := call(); err != nil {

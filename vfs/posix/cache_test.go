@@ -17,8 +17,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Many more files than descriptors, in use at once: none is closed under an
-// operation, and the bound is kept but for what is in use.
+// TestCacheBound uses many more files than descriptors at once. It checks that
+// none is closed during an operation, and that the bound holds except for files
+// in use.
 func TestCacheBound(t *testing.T) {
 	const files, workers = 300, 8
 	eachKind(t, func(t *testing.T, o Options) {
@@ -61,7 +62,8 @@ func countRing(c *cache) (n int) {
 	return n
 }
 
-// What is idle is closed, even of an object that is looked at all the time.
+// TestCacheIdle checks that idle files are closed, even of an object that is
+// used all the time.
 func TestCacheIdle(t *testing.T) { synctest.Test(t, testCacheIdle) }
 
 func testCacheIdle(t *testing.T) {
@@ -83,11 +85,11 @@ func testCacheIdle(t *testing.T) {
 	require.NoError(t, w.getattr(h))
 }
 
-// A caller more than an object has descriptors for takes the place of
-// another's.
+// TestCacheCallers checks that a caller beyond an object's bound of descriptors
+// replaces another caller.
 func TestCacheCallers(t *testing.T) {
 	w := newWorld(t, tableKind())
-	w.f.switches = false // so that all of them may
+	w.f.switches = false // so that all callers have permission
 	w.hostFile("f")
 	o, err := w.f.object(w.walk("f"))
 	require.NoError(t, err)
@@ -116,7 +118,8 @@ func TestCacheCallers(t *testing.T) {
 	}
 }
 
-// What was removed does not take storage until it is idle.
+// TestRemoveFreesStorage checks that a removed file frees its storage without
+// becoming idle first.
 func TestRemoveFreesStorage(t *testing.T) {
 	eachKind(t, func(t *testing.T, o Options) {
 		w := newWorld(t, o)
@@ -143,8 +146,8 @@ func TestRemoveFreesStorage(t *testing.T) {
 	})
 }
 
-// Data that fails to come to stable storage when a file is closed changes
-// the verifier: the writer has no other way to hear of it.
+// TestLostAtClose checks that a failure to sync data when a file is closed
+// changes the verifier, which is the only way to tell the writer.
 func TestLostAtClose(t *testing.T) {
 	w, tp := tapWorld(t)
 	tp.say(func(string, int) error { return unix.EIO })
@@ -165,7 +168,7 @@ func TestLostAtClose(t *testing.T) {
 	assert.NotEqual(t, before, w.f.WriteVerifier())
 }
 
-// The verifier is the caller's to choose.
+// TestVerifierGiven checks that the caller can choose the verifier.
 func TestVerifierGiven(t *testing.T) {
 	n := uint64(41)
 	w := newWorld(t, Options{TableHandles: true, Verifier: func() uint64 { n++; return n }})
@@ -174,8 +177,8 @@ func TestVerifierGiven(t *testing.T) {
 	assert.EqualValues(t, 43, w.f.WriteVerifier())
 }
 
-// A control list that takes permission away without a trace in the mode is
-// heeded soon.
+// TestRecheckByCtime checks that an access control list that removes
+// permission, without a trace in the mode, takes effect soon.
 func TestRecheckByCtime(t *testing.T) {
 	var st unix.Statx_t
 	st.Mode, st.Uid, st.Mtime.Sec, st.Ctime.Sec = 0o100600, 5, 77, 77

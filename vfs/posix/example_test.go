@@ -12,14 +12,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// A file keeps its handle when it gets another name.
+// A file keeps its handle when it is renamed.
 func Example() {
 	dir, err := os.MkdirTemp("", "export")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	fs, err := posix.Open(dir, posix.Options{}) // a daemon gives it a StateDir
+	fs, err := posix.Open(dir, posix.Options{}) // a daemon sets StateDir
 	if err != nil {
 		log.Fatal(err)
 	}

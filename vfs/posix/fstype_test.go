@@ -14,7 +14,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-// The kernel's handles are used only where they are good after its cache has gone.
+// TestKeepsHandles checks that the kernel's handles are used only if they
+// outlive its inode cache.
 func TestKeepsHandles(t *testing.T) {
 	for name, magic := range map[string]uint32{
 		"FUSE": unix.FUSE_SUPER_MAGIC, "FAT": unix.MSDOS_SUPER_MAGIC, "exFAT": unix.EXFAT_SUPER_MAGIC, "SMB": unix.SMB2_SUPER_MAGIC, "9p": unix.V9FS_MAGIC,
@@ -27,8 +28,9 @@ func TestKeepsHandles(t *testing.T) {
 	}
 }
 
-// Where the kernel opens handles only while it has the inode cached, the table makes
-// them outlive that and the daemon, numbers of the kernel's playing no part.
+// TestForgetfulHandles checks that if the kernel opens handles only while the
+// inode is cached, the table's handles outlive the cache and the daemon,
+// without the kernel's generation numbers.
 func TestForgetfulHandles(t *testing.T) {
 	o := Options{fsType: unix.FUSE_SUPER_MAGIC}
 	w := newWorld(t, o)
@@ -49,13 +51,13 @@ func TestForgetfulHandles(t *testing.T) {
 	}
 }
 
-// Where there is nothing but inode numbers, an object is what has its number and its
-// name.
+// TestBlindHandles checks that in a file system with inode numbers alone, an
+// object is recognized by number and name together.
 func TestBlindHandles(t *testing.T) {
 	vfstest.NeedRoot(t)
 	w := newWorld(t, Options{fsType: unix.FUSE_SUPER_MAGIC})
 	dir := t.TempDir()
-	require.NoError(t, unix.Mount("ramfs", dir, "ramfs", 0, "")) // it has no birth times
+	require.NoError(t, unix.Mount("ramfs", dir, "ramfs", 0, "")) // which has no birth times
 	t.Cleanup(func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	require.NoError(t, os.Chmod(dir, 0o777))
 	require.NoError(t, w.f.Close())

@@ -15,14 +15,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-// mountTmpfs mounts a small file system, for the time of the test.
+// mountTmpfs mounts a small file system for the duration of the test.
 func mountTmpfs(t *testing.T, dir, options string) {
 	t.Helper()
 	require.NoError(t, unix.Mount("nfsrdma-test", dir, "tmpfs", 0, options))
 	t.Cleanup(func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
-// smallWorld is an export that is all of a small file system.
+// smallWorld returns an export of a whole small file system.
 func smallWorld(t *testing.T, options string) *world {
 	clean(t)
 	s := newSite(t, "", Options{})
@@ -30,7 +30,8 @@ func smallWorld(t *testing.T, options string) *world {
 	return &world{t, s, s.open(t), user()}
 }
 
-// A mount inside the export does not show; what it covers does, as on knfsd.
+// TestMountCovers checks that a mount inside the export does not show, and that
+// the directory beneath does, as with knfsd.
 func TestMountCovers(t *testing.T) {
 	vfstest.NeedRoot(t)
 	eachKind(t, func(t *testing.T, o Options) {
@@ -57,7 +58,8 @@ func TestMountCovers(t *testing.T) {
 	})
 }
 
-// Where the mount cannot be cloned, what is on other mounts is refused.
+// TestMountRefused checks that objects on other mounts are refused if the mount
+// cannot be cloned.
 func TestMountRefused(t *testing.T) {
 	vfstest.NeedRoot(t)
 	eachKind(t, func(t *testing.T, o Options) {
@@ -71,7 +73,7 @@ func TestMountRefused(t *testing.T) {
 		require.NoError(t, unix.Mount(s.path("d"), s.path("d", "same"), "", unix.MS_BIND, ""))
 		t.Cleanup(func() { assert.NoError(t, unix.Unmount(s.path("d", "same"), unix.MNT_DETACH)) })
 		w.f = s.openOnMount(t)
-		for _, at := range [][]string{{"bound"}, {"d", "same"}} { // another file system, and the same
+		for _, at := range [][]string{{"bound"}, {"d", "same"}} { // another file system, and the same one
 			dir := w.walk(at[:len(at)-1]...)
 			name := at[len(at)-1]
 			_, _, _, err := w.f.Lookup(t.Context(), &w.c, dir, name)
@@ -101,8 +103,9 @@ func (s *site) openOnMount(t *testing.T) (f *FS) {
 	return f
 }
 
-// What another process moves out of the directory stays reachable by handle,
-// as on knfsd; but it does not lead further out.
+// TestMovedOut checks that an object that another process moves out of the
+// directory stays reachable by handle, as with knfsd, but does not lead further
+// out.
 func TestMovedOut(t *testing.T) {
 	vfstest.NeedRoot(t)
 	for name, open := range map[string]func(*site, *testing.T) *FS{
@@ -131,8 +134,8 @@ func TestMovedOut(t *testing.T) {
 	}
 }
 
-// A full disk is an error with what was written before it, and all is well
-// when there is room again.
+// TestDiskFull checks that a full disk is an error after a partial write, and
+// that writing works again when there is room.
 func TestDiskFull(t *testing.T) {
 	vfstest.NeedRoot(t)
 	w := smallWorld(t, "size=1m,nr_inodes=50")
@@ -170,7 +173,8 @@ func TestDiskFull(t *testing.T) {
 	assert.ErrorIs(t, err, unix.ENOSPC)
 }
 
-// A file system that becomes read-only refuses changes and serves the rest.
+// TestReadOnly checks that a file system that becomes read-only refuses changes
+// and serves the rest.
 func TestReadOnly(t *testing.T) {
 	vfstest.NeedRoot(t)
 	w := smallWorld(t, "size=1m")
@@ -194,7 +198,8 @@ func TestReadOnly(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// An export whose directory is removed is stale as a whole.
+// TestRootRemoved checks that an export whose directory is removed is stale as
+// a whole.
 func TestRootRemoved(t *testing.T) {
 	eachKind(t, func(t *testing.T, o Options) {
 		w := newWorld(t, o)
@@ -207,7 +212,8 @@ func TestRootRemoved(t *testing.T) {
 	})
 }
 
-// RLIMIT_FSIZE is an error at the client, not the daemon's death.
+// TestFileSizeLimit checks that RLIMIT_FSIZE causes an error at the client and
+// does not kill the daemon.
 func TestFileSizeLimit(t *testing.T) {
 	w := newWorld(t, tableKind())
 	m, err := w.f.Create(t.Context(), &w.c, w.f.Root(), "f", vfs.CreateHow{})
@@ -223,8 +229,8 @@ func TestFileSizeLimit(t *testing.T) {
 	assert.ErrorIs(t, err, unix.EFBIG)
 }
 
-// The process's umask takes nothing from a mode that a client asks for; a
-// directory's control list does.
+// TestUmask checks that the process's umask does not change the mode that a
+// client asks for, and that a directory's access control list does.
 func TestUmask(t *testing.T) {
 	old := unix.Umask(0o077)
 	t.Cleanup(func() { unix.Umask(old) })
@@ -248,7 +254,8 @@ func TestUmask(t *testing.T) {
 	assert.EqualValues(t, 0o640, made("g", w.f.Root()))
 }
 
-// Open says what is wrong with what it is given, and leaves nothing open.
+// TestOpenRefuses checks that Open explains its errors, and leaves nothing
+// open.
 func TestOpenRefuses(t *testing.T) {
 	clean(t)
 	s := newSite(t, "", tableKind())
@@ -262,7 +269,7 @@ func TestOpenRefuses(t *testing.T) {
 	assert.ErrorContains(t, err, "in use")
 	require.NoError(t, f.Close())
 	require.NoError(t, f.Close(), "twice")
-	// The directory may be named by a link.
+	// The directory may be given by a symbolic link.
 	require.NoError(t, os.Symlink(s.dir, s.path("..", "link")))
 	g, err := Open(s.path("..", "link"), s.o)
 	require.NoError(t, err)

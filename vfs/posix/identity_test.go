@@ -22,11 +22,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-// tryEnv tells this test's program to be a user who tries files.
+// tryEnv makes this test's program act as a user who tries files.
 const tryEnv = "NFSRDMA_TEST_TRY"
 
-// tryAll tells what the kernel lets this process do with the files of a
-// directory: the sum of R_OK, W_OK and, for what may be run, X_OK.
+// tryAll returns this process's rights to the files of a directory: the sum of
+// R_OK, W_OK and, for executable files, X_OK.
 func tryAll(dir string) map[string]uint32 {
 	out := make(map[string]uint32)
 	ents, _ := os.ReadDir(dir)
@@ -38,8 +38,8 @@ func tryAll(dir string) map[string]uint32 {
 				got |= mode
 			}
 		}
-		// An empty file, or one that the server has open, is refused after
-		// permission.
+		// For an empty file, or one that the server has open, exec fails only
+		// after the check of permission.
 		if err := unix.Exec(name, []string{name}, nil); err == unix.ENOEXEC || err == unix.ETXTBSY {
 			got |= unix.X_OK
 		}
@@ -48,7 +48,8 @@ func tryAll(dir string) map[string]uint32 {
 	return out
 }
 
-// installed copies this test's program to where all users can run it.
+// installed copies this test's program to a place from which all users can run
+// it.
 func installed(t *testing.T, name string) string {
 	exe, err := os.Executable()
 	require.NoError(t, err)
@@ -58,7 +59,7 @@ func installed(t *testing.T, name string) string {
 	return name
 }
 
-// tryAs is tryAll of a process that c runs.
+// tryAs returns the result of tryAll in a process that c runs.
 func tryAs(t *testing.T, exe, dir string, c vfs.Cred) (got map[string]uint32) {
 	cmd := exec.Command(exe)
 	cmd.Env = []string{tryEnv + "=" + dir}
@@ -69,7 +70,8 @@ func tryAs(t *testing.T, exe, dir string, c vfs.Cred) (got map[string]uint32) {
 	return got
 }
 
-// acl is the value of system.posix_acl_access: tag, permissions and id each.
+// acl returns a value of system.posix_acl_access, with tag, permissions and id
+// of each entry.
 func acl(entries ...[3]uint32) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, 2) // version
 	for _, e := range entries {
@@ -90,12 +92,13 @@ const (
 	aclNone     = 1<<32 - 1
 )
 
-// The answers of Access are those that a local process of the caller's gets,
-// with modes, groups and access control lists of all sorts.
+// TestAccessAsLocally checks that Access gives the same answers as the kernel
+// gives a local process of the caller, for many modes, groups and access
+// control lists.
 func TestAccessAsLocally(t *testing.T) {
 	vfstest.NeedRoot(t)
 	clean(t)
-	// Processes of all users must come to the files and to this program.
+	// Processes of all users must be able to reach the files and this program.
 	s := newSite(t, "/dev/shm", Options{})
 	require.NoError(t, os.Chmod(s.path(".."), 0o755))
 	require.NoError(t, os.Chmod(s.dir, 0o755))
@@ -149,19 +152,19 @@ func TestAccessAsLocally(t *testing.T) {
 	}
 }
 
-// onThread runs fn on a thread of its own, which ends with it.
+// onThread runs fn on a separate thread, which ends with fn.
 func onThread(fn func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never back
+		runtime.LockOSThread() // and never unlocked
 		fn()
 	}()
 	<-done
 }
 
-// A caller is on one thread only, whole and without any capability, and off
-// it afterwards, panic or not.
+// TestBecome checks that a switch to a caller affects one thread only, is
+// complete and without any capability, and ends afterwards, even after a panic.
 func TestBecome(t *testing.T) {
 	vfstest.NeedRoot(t)
 	p, err := thisProcess()
@@ -200,7 +203,7 @@ func TestBecome(t *testing.T) {
 	})
 }
 
-// status returns what the kernel says of this thread's identity.
+// status returns the identity of this thread from the kernel.
 func status(t *testing.T) map[string][]string {
 	b, err := os.ReadFile("/proc/thread-self/status")
 	require.NoError(t, err)
@@ -215,7 +218,8 @@ func status(t *testing.T) map[string][]string {
 	return out
 }
 
-// Root that cannot be others, or stays almighty as such, serves nobody.
+// TestRefusesHalfRoot checks that a root that cannot become other users, or
+// keeps its capabilities then, serves nobody.
 func TestRefusesHalfRoot(t *testing.T) {
 	vfstest.NeedRoot(t)
 	clean(t)
@@ -232,7 +236,7 @@ func TestRefusesHalfRoot(t *testing.T) {
 	}
 }
 
-// dropCapability takes a capability from the calling thread.
+// dropCapability removes a capability from the calling thread.
 func dropCapability(n int) error {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -244,13 +248,14 @@ func dropCapability(n int) error {
 	return unix.Capset(&hdr, &data[0])
 }
 
-// As an ordinary user the daemon serves what that user may, whoever calls.
+// TestOrdinaryUser checks that a daemon of an ordinary user serves, to all
+// callers, exactly the objects that this user may use.
 func TestOrdinaryUser(t *testing.T) {
 	vfstest.NeedRoot(t)
 	clean(t)
 	s := newSite(t, "", Options{})
 	daemon := vfs.Cred{UID: 70005, GID: 70005, Groups: []uint32{70100}}
-	require.NoError(t, os.Chown(s.path(".."), int(daemon.UID), -1)) // for the state
+	require.NoError(t, os.Chown(s.path(".."), int(daemon.UID), -1)) // for the state directory
 	require.NoError(t, os.Chmod(s.dir, 0o777))
 	put := func(name string, mode os.FileMode, uid, gid uint32) {
 		require.NoError(t, os.WriteFile(s.path(name), []byte("data"), 0o600))
@@ -281,7 +286,7 @@ func TestOrdinaryUser(t *testing.T) {
 			assert.NoError(t, write("shared"))
 			assert.NoError(t, read("own"))
 			assert.ErrorIs(t, write("own"), unix.EACCES)
-			// What open with O_TRUNC comes to, of another's file.
+			// Like open with O_TRUNC, on another user's file.
 			size := uint64(4)
 			_, err := w.f.SetAttr(t.Context(), &c, w.walk("shared"), vfs.SetAttr{Size: &size, MtimeHow: vfs.SetToServer}, nil)
 			assert.NoError(t, err)

@@ -14,8 +14,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// An object has one key in all exports of its file system: of the same directory,
-// of one below, with another kind of handles, and by a bind mount's copy.
+// TestKeyAcrossExports checks that an object has the same key in all exports of
+// its file system: of the same directory, of one below, with another kind of
+// handles, and through a bind mount.
 func TestKeyAcrossExports(t *testing.T) {
 	clean(t)
 	s := newSite(t, "", tableKind())
@@ -53,7 +54,8 @@ func TestKeyAcrossExports(t *testing.T) {
 	}
 }
 
-// The key of an object in use costs neither a system call nor memory.
+// TestKeyCost checks that the key of an object in use costs neither a system
+// call nor memory.
 func TestKeyCost(t *testing.T) {
 	w := newWorld(t, tableKind())
 	w.hostFile("f")
@@ -66,8 +68,9 @@ func TestKeyCost(t *testing.T) {
 	}))
 }
 
-// A directory has one name for good, another has another, and one that a file system
-// gives new numbers at each mount has none.
+// TestRootID checks that a directory has one lasting ID, that another directory
+// has another, and that there is none on a file system that changes its numbers
+// at each mount.
 func TestRootID(t *testing.T) {
 	w := newWorld(t, tableKind())
 	w.hostDir("d")
@@ -78,7 +81,7 @@ func TestRootID(t *testing.T) {
 	id := d.RootID()
 	require.NotNil(t, id)
 	assert.NotEqual(t, w.f.RootID(), id)
-	d.rootStat.Btime = unix.StatxTimestamp{} // of a file system without births
+	d.rootStat.Btime = unix.StatxTimestamp{} // as of a file system without birth times
 	assert.NotEqual(t, id, d.RootID())
 	d.lasting = false
 	assert.Nil(t, d.RootID())

@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// noFDs takes all descriptors that the process may have but n.
+// noFDs uses up all descriptors that the process may have, except n.
 func noFDs(t *testing.T, n int) (giveBack func()) {
 	t.Helper()
 	var limit unix.Rlimit
@@ -42,8 +42,9 @@ func noFDs(t *testing.T, n int) (giveBack func()) {
 	}
 }
 
-// A change that was made before descriptors ran out is not to be tried again
-// later: it would be made twice. One that was not made is.
+// TestErrorsAfterChange checks that a change made before descriptors ran out
+// does not return a temporary error, because a retry would repeat the change. A
+// change that was not made does.
 func TestErrorsAfterChange(t *testing.T) {
 	w := newWorld(t, Options{TableHandles: true})
 	root := w.f.Root()
@@ -55,7 +56,7 @@ func TestErrorsAfterChange(t *testing.T) {
 		_, err := w.f.Create(t.Context(), &w.c, root, name, vfs.CreateHow{Mode: vfs.Guarded})
 		return err
 	}
-	require.NoError(t, mkdir("warm")) // what is opened once is open
+	require.NoError(t, mkdir("warm")) // leaves the directory open
 	for free, op := range map[int]func(string) error{0: mkdir, 1: create} {
 		name := "made"
 		giveBack := noFDs(t, free)
@@ -72,8 +73,9 @@ func TestErrorsAfterChange(t *testing.T) {
 	assert.NoFileExists(t, w.s.path("none"))
 }
 
-// A name that cannot be looked at for lack of descriptors stays as it is until it can:
-// the table would not know where its file went.
+// TestNoDescriptorToLook checks that a name is not changed if its object cannot
+// be opened for lack of descriptors: the table would not learn the object's new
+// name.
 func TestNoDescriptorToLook(t *testing.T) {
 	w := newWorld(t, tableKind())
 	w.hostFile("f")
@@ -93,7 +95,7 @@ func TestNoDescriptorToLook(t *testing.T) {
 		assert.ErrorIs(t, err, unix.EMFILE, name)
 		assert.FileExists(t, w.s.path("f"), name)
 	}
-	giveBack := noFDs(t, 1) // that of f
+	giveBack := noFDs(t, 1) // for f
 	err := w.rename("f", "g")
 	giveBack()
 	assert.ErrorIs(t, err, unix.EMFILE)
@@ -103,8 +105,8 @@ func TestNoDescriptorToLook(t *testing.T) {
 	assert.Equal(t, "h", w.entry(f).places[0].name)
 }
 
-// TestNotKept: a new file that does not hold what an exclusive CREATE gave it
-// is not left behind (RFC 1813, Section 3.3.8).
+// TestNotKept checks that a new file that does not keep the verifier of an
+// exclusive CREATE is removed (RFC 1813, Section 3.3.8).
 func TestNotKept(t *testing.T) {
 	s := newSite(t, "", Options{})
 	f, c := s.open(t), user()

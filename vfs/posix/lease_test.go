@@ -20,14 +20,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-// A leaseWorld has a file that user can read, and local processes at it.
+// A leaseWorld has a file that user can read and local processes change.
 type leaseWorld struct {
 	*world
 	h vfs.Handle
 }
 
 func newLeaseWorld(t *testing.T, base string) *leaseWorld {
-	return newIdleLeaseWorld(t, base, time.Hour) // who wants it swept does it
+	return newIdleLeaseWorld(t, base, time.Hour) // tests sweep explicitly
 }
 
 func newIdleLeaseWorld(t *testing.T, base string, idle time.Duration) *leaseWorld {
@@ -43,8 +43,9 @@ func newIdleLeaseWorld(t *testing.T, base string, idle time.Duration) *leaseWorl
 	return &leaseWorld{w, w.walk("f")}
 }
 
-// leaseBase returns where a file system has leases: the place of temporary files, or
-// memory where that has none, as in a container.
+// leaseBase returns a directory in a file system with leases: the directory of
+// temporary files, or a file system in memory if that has none, as in a
+// container.
 func leaseBase(t *testing.T) string {
 	t.Helper()
 	for _, base := range []string{os.TempDir(), "/dev/shm"} {
@@ -71,11 +72,12 @@ func hasLeases(t *testing.T, base string) bool {
 	return setLease(fd, unix.F_RDLCK) == nil
 }
 
-// lease takes a lease, and returns a channel that is closed when it is broken.
+// lease takes a lease, and returns a channel that is closed when the lease is
+// broken.
 func (w *leaseWorld) lease() (broken chan struct{}, release func()) {
 	w.Helper()
 	broken = make(chan struct{})
-	release, err := w.f.Lease(w.Context(), &w.c, w.h, func() { close(broken) }) // twice would panic
+	release, err := w.f.Lease(w.Context(), &w.c, w.h, func() { close(broken) }) // a second call would panic
 	require.NoError(w, err)
 	return broken, release
 }
@@ -107,8 +109,8 @@ func not[T any](t testing.TB, c <-chan T, what string) {
 	}
 }
 
-// A local process that writes to a file, or cuts it short, waits until the lease
-// is given back; who reads it does not.
+// TestLease checks that a local process that writes to a file, or truncates it,
+// waits until the lease is given back, and that a reader does not wait.
 func TestLease(t *testing.T) {
 	for place, base := range places {
 		for name, script := range map[string]string{"write": "echo new >>f", "cut": "truncate -s 0 f; printf new >>f", "replace": "echo new >f"} {
@@ -138,8 +140,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// What is open for writing cannot be leased, and what the FS has open itself but
-// does not use is closed.
+// TestLeaseWriters checks that a file open for writing cannot be leased, and
+// that the FS closes its own unused files.
 func TestLeaseWriters(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	other, err := os.OpenFile(w.s.path("f"), os.O_WRONLY, 0)
@@ -170,7 +172,7 @@ func TestLeaseWriters(t *testing.T) {
 			return err
 		},
 	} {
-		assert.ErrorIs(t, change(), unix.EAGAIN, what) // at once
+		assert.ErrorIs(t, change(), unix.EAGAIN, what) // without waiting
 		soon(t, broken, "a change of the FS's own is not noticed")
 		release()
 		assert.NoError(t, change(), what)
@@ -185,8 +187,8 @@ func TestLeaseWriters(t *testing.T) {
 	release()
 }
 
-// A disk that takes its time for one file's data holds up neither who uses that
-// file otherwise, nor leases.
+// TestLeaseSlowDisk checks that a slow sync of one file delays neither other
+// uses of the file, nor leases.
 func TestLeaseSlowDisk(t *testing.T) {
 	vfstest.NeedRoot(t)
 	w, tp := tapWorld(t)
@@ -224,7 +226,7 @@ func TestLeaseSlowDisk(t *testing.T) {
 	soon(t, over, "who opens one file more waits still")
 }
 
-// ended calls f, and returns a channel that is closed when that returns.
+// ended calls f, and returns a channel that is closed when f returns.
 func ended(f func()) <-chan struct{} {
 	c := make(chan struct{})
 	go func() {
@@ -234,7 +236,7 @@ func ended(f func()) <-chan struct{} {
 	return c
 }
 
-// told reports whether the holders of w's one lease are told that it is broken.
+// told reports whether the holders of w's only lease are notified.
 func (w *leaseWorld) told() (all bool) {
 	l := &w.f.leases
 	l.mu.Lock()
@@ -245,7 +247,8 @@ func (w *leaseWorld) told() (all bool) {
 	return all
 }
 
-// A file that a local process has removed, which breaks no lease, is let go of.
+// TestLeaseRemoved checks that a file removed by a local process, which breaks
+// no lease, is released.
 func TestLeaseRemoved(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	require.NoError(t, os.Link(w.s.path("f"), w.s.path("g")))
@@ -255,7 +258,7 @@ func TestLeaseRemoved(t *testing.T) {
 	assert.False(t, w.told(), "it has a name still")
 	require.NoError(t, os.Remove(w.s.path("g")))
 	w.f.leases.sweep()
-	w.f.leases.sweep() // tells nobody twice
+	w.f.leases.sweep() // notifies nobody twice
 	soon(t, broken, "nobody is told")
 	assert.ErrorIs(t, w.tryLease(), unix.ESTALE)
 	release()
@@ -266,7 +269,7 @@ func TestLeaseRemoved(t *testing.T) {
 	assert.Nil(t, w.f.cache.objs[w.h], "open still")
 }
 
-// A tick sweeps the leases.
+// TestLeaseTick checks that a tick sweeps the leases.
 func TestLeaseTick(t *testing.T) {
 	w := newIdleLeaseWorld(t, "", time.Millisecond)
 	broken, release := w.lease()
@@ -275,7 +278,8 @@ func TestLeaseTick(t *testing.T) {
 	soon(t, broken, "nobody is told")
 }
 
-// A sweep of many leases takes several ticks, and looks at each.
+// TestLeaseSweep checks that a sweep of many leases takes several ticks, and
+// checks each lease.
 func TestLeaseSweep(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	w.lease()
@@ -284,7 +288,7 @@ func TestLeaseSweep(t *testing.T) {
 	for fd := range l.byFD {
 		l.due = append(l.due, fd)
 	}
-	for range maxLeaseSweep { // of what was let go meanwhile
+	for range maxLeaseSweep { // leases released meanwhile
 		l.due = append(l.due, -1)
 	}
 	l.mu.Unlock()
@@ -297,8 +301,9 @@ func TestLeaseSweep(t *testing.T) {
 	assert.Empty(t, l.due)
 }
 
-// Where others than this host's processes change files, or some of these do unheard,
-// a lease means nothing, even if the kernel gives one.
+// TestLeaseElsewhere checks that there are no leases if not only this host's
+// processes change files, or if some of their changes break no lease, even if
+// the kernel would give a lease.
 func TestLeaseElsewhere(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	w.f.leases.meant = false
@@ -320,8 +325,8 @@ func TestLeaseElsewhere(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// mountOverlay mounts an overlayfs, and returns where. It has files of the lower layer:
-// a and b.
+// mountOverlay mounts an overlayfs, and returns its directory. It has two files
+// of the lower layer: a and b.
 func mountOverlay(t *testing.T) (dir string) {
 	base, err := os.MkdirTemp("/dev/shm", "nfsrdma")
 	require.NoError(t, err)
@@ -340,7 +345,8 @@ func mountOverlay(t *testing.T) (dir string) {
 	return dir
 }
 
-// Leases of one file stand side by side, and the last holds up the writer.
+// TestLeaseShared checks that one file may have several leases, and that the
+// writer waits for the last.
 func TestLeaseShared(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	first, releaseFirst := w.lease()
@@ -359,8 +365,8 @@ func TestLeaseShared(t *testing.T) {
 	assert.Zero(t, leased.Load())
 }
 
-// Under a lease nothing changes, whoever writes in between: local processes wait,
-// the FS itself is told to come again.
+// TestLeaseHolds checks that a leased file does not change: local writers wait,
+// and writes of the FS itself return EAGAIN.
 func TestLeaseHolds(t *testing.T) {
 	w := newLeaseWorld(t, "/dev/shm")
 	su := vfs.Cred{UID: uint32(os.Geteuid())}
@@ -415,7 +421,7 @@ func TestLeaseHolds(t *testing.T) {
 	assert.Zero(t, leased.Load())
 }
 
-// writer opens a file for writing and closes it, on a thread of its own.
+// writer opens a file for writing and closes it, on a separate thread.
 func (w *world) writer(name string) <-chan error {
 	c := make(chan error, 1)
 	go func() {
@@ -428,7 +434,7 @@ func (w *world) writer(name string) <-chan error {
 	return c
 }
 
-// What is no regular file, or may not be read, is not leased.
+// TestLeaseRefused checks that only readable regular files are leased.
 func TestLeaseRefused(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	w.hostDir("d")
@@ -449,7 +455,8 @@ func TestLeaseRefused(t *testing.T) {
 	assert.Zero(t, leased.Load())
 }
 
-// Close lets those who wait go on, and what is released later does no harm.
+// TestLeaseClose checks that Close lets waiting writers continue, and that a
+// later release is harmless.
 func TestLeaseClose(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	broken, release := w.lease()
@@ -461,7 +468,8 @@ func TestLeaseClose(t *testing.T) {
 	assert.Zero(t, leased.Load())
 }
 
-// A file that goes while it is leased is closed at the tick after the lease's end.
+// TestLeaseNameless checks that a file removed while leased is closed at the
+// tick after the lease's end.
 func TestLeaseNameless(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	fds := w.f.cache.fds.Load()
@@ -475,8 +483,8 @@ func TestLeaseNameless(t *testing.T) {
 	assert.Equal(t, fds-1, w.f.cache.fds.Load())
 }
 
-// Without CAP_LEASE, root leases a file as its owner; and who cannot be the owner
-// is refused.
+// TestLeaseOwner checks that root without CAP_LEASE leases a file as its owner,
+// and that a daemon that cannot become the owner is refused.
 func TestLeaseOwner(t *testing.T) {
 	vfstest.NeedRoot(t)
 	w := newLeaseWorld(t, "")

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ten thousand files are leased, and the cache neither closes nor counts them. All
-// are written to at once.
+// TestLeaseMany leases ten thousand files, and writes to all of them at once.
+// It checks that the cache neither closes nor counts the files.
 func TestLeaseMany(t *testing.T) {
 	files := int(min(maxFiles()/2, 10000))
 	w := newLeaseWorld(t, "/dev/shm")
@@ -43,12 +43,12 @@ func TestLeaseMany(t *testing.T) {
 	assert.Zero(t, leased.Load())
 }
 
-// No break is lost where signals cannot be queued.
+// TestLeaseSignals checks that no break is lost if signals cannot be queued.
 func TestLeaseSignals(t *testing.T) {
 	var old unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_SIGPENDING, &old))
 	t.Cleanup(func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_SIGPENDING, &old)) })
-	// Nobody but the watcher hears of it.
+	// Only the watcher receives the signals.
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, leaseSignal, overflowSignal)
 	t.Cleanup(func() { signal.Stop(heard) })
@@ -67,7 +67,7 @@ func TestLeaseSignals(t *testing.T) {
 			require.NoError(t, err)
 			releases = append(releases, release)
 		}
-		w.f.leases.mu.Lock() // the watcher gets as far as the first
+		w.f.leases.mu.Lock() // the watcher blocks at the first lease
 		var ends []<-chan error
 		for i := range files {
 			ends = append(ends, w.writer(fmt.Sprint(i)))

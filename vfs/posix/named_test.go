@@ -12,8 +12,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// What has lost its last name by this server is not kept open, and what has another
-// is, whichever kind of handles it has, and whether it was seen before or not.
+// TestUnnamed checks that an object that loses its last name through this
+// server is not kept open, and that an object with another name is, for each
+// kind of handles, seen before or not.
 func TestUnnamed(t *testing.T) {
 	for kind, o := range benchKinds() {
 		t.Run(kind, func(t *testing.T) {
@@ -42,8 +43,8 @@ func TestUnnamed(t *testing.T) {
 	}
 }
 
-// To close the last of a large file takes as long as its storage takes to be freed,
-// and nobody waits for that with the lock of a directory.
+// TestUnnamedCloses checks that nobody waits with the lock of a directory for
+// the last close of a large file, which takes until its storage is free.
 func TestUnnamedCloses(t *testing.T) {
 	for kind, o := range benchKinds() {
 		t.Run(kind, func(t *testing.T) {

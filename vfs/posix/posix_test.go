@@ -22,15 +22,15 @@ func TestMain(m *testing.M) {
 		_ = json.NewEncoder(os.Stdout).Encode(tryAll(dir))
 		return
 	}
-	// The runtime's poller has descriptors, from the first use on.
+	// The runtime's poller has descriptors from its first use on.
 	if r, w, err := os.Pipe(); err == nil {
 		_, _ = r.Close(), w.Close()
 	}
 	os.Exit(m.Run())
 }
 
-// user is in whose name tests work: as root somebody else, so that the
-// kernel's opinion is asked.
+// user returns the identity of the tests: as root another user, so that the
+// kernel checks permissions.
 func user() vfs.Cred {
 	if os.Geteuid() == 0 {
 		return vfs.Cred{UID: 70000, GID: 70000, Groups: []uint32{70100}}
@@ -38,13 +38,13 @@ func user() vfs.Cred {
 	return vfs.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 }
 
-// A site is a directory that is served.
+// A site is a served directory.
 type site struct {
 	dir string
 	o   Options
 }
 
-// newSite makes an empty directory that belongs to user, in base.
+// newSite makes an empty directory, owned by user, in base.
 func newSite(t testing.TB, base string, o Options) *site {
 	dir, err := os.MkdirTemp(base, "nfsrdma")
 	require.NoError(t, err)
@@ -72,9 +72,8 @@ func (s *site) open(t testing.TB) *FS {
 	return f
 }
 
-// kill leaves f as it is, but for what the kernel does for a process that
-// dies: it gives descriptors, and so the lock of the state directory, back.
-// The table is not told.
+// kill leaves f as a killed process would: the kernel closes descriptors, which
+// unlocks the state directory. The table is not closed.
 func (f *FS) kill() {
 	if t, ok := f.handles.(*tableHandles); ok {
 		_ = t.table.dir.Close()
@@ -82,13 +81,13 @@ func (f *FS) kill() {
 	}
 }
 
-// kinds are the ways of making handles.
+// kinds are the kinds of handles.
 var kinds = map[string]Options{"kernel": {}, "known": {young: true}, "table": {TableHandles: true}}
 
-// places are file systems of two kinds.
+// places are directories in two kinds of file systems.
 var places = map[string]string{"tmpfs": "/dev/shm", "disk": ""}
 
-// eachKind runs a test with each kind of handles that it needs.
+// eachKind runs a test with each kind of handles, if its requirements are met.
 func eachKind(t *testing.T, run func(t *testing.T, o Options)) {
 	for kind, o := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -105,7 +104,7 @@ func clean(t testing.TB) {
 	fds, gs := openFDs(t), runtime.NumGoroutine()
 	t.Cleanup(func() {
 		assert.Equal(t, fds, openFDs(t), "descriptors left open")
-		for range 100 { // ended goroutines are counted for a moment
+		for range 100 { // ended goroutines are still counted for a moment
 			if runtime.NumGoroutine() <= gs {
 				return
 			}

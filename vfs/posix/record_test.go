@@ -21,8 +21,8 @@ var golden = entry{
 	places:  []place{{2, "new"}, {0x0102030405060708, "\xff\x80"}},
 }
 
-// goldenRecord reads the hexadecimal octets of testdata/record.hex; # begins
-// a comment.
+// goldenRecord reads the hexadecimal bytes of testdata/record.hex; # begins a
+// comment.
 func goldenRecord(t testing.TB) (b []byte) {
 	text, err := os.ReadFile("testdata/record.hex")
 	require.NoError(t, err)
@@ -79,8 +79,8 @@ func TestRecordPlaces(t *testing.T) {
 	assert.Equal(t, []place{last}, e.places)
 }
 
-// What is read is what would be written. The check sum, which octets made up
-// do not pass, is put right.
+// FuzzRecord checks that a parsed record is written back the same. It corrects
+// the checksum first, which random bytes would not have.
 func FuzzRecord(f *testing.F) {
 	f.Add(goldenRecord(f)[recordHead:])
 	lost := entry{tableID: golden.tableID}

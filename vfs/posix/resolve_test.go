@@ -31,7 +31,7 @@ func newWorld(t *testing.T, o Options) *world {
 	return &world{t, s, s.open(t), user()}
 }
 
-// reopen is what follows when the daemon was killed: nothing is open.
+// reopen acts as if the daemon was killed and restarted: nothing is open.
 func (w *world) reopen() {
 	w.Helper()
 	w.f.kill()
@@ -60,7 +60,7 @@ func (w *world) getattr(h vfs.Handle) error {
 	return err
 }
 
-// The host's own operations, behind the daemon's back.
+// The host's own operations, without the daemon's knowledge.
 func (w *world) hostFile(name string) {
 	w.Helper()
 	require.NoError(w, os.WriteFile(w.s.path(name), []byte(name), 0o666))
@@ -90,7 +90,8 @@ func (w *world) entry(h vfs.Handle) entry {
 
 func tableKind() Options { return Options{TableHandles: true} }
 
-// What another process renames within its directory is found there, once.
+// TestTableMends checks that an object renamed by another process within its
+// directory is found there, with one search.
 func TestTableMends(t *testing.T) {
 	w := newWorld(t, tableKind())
 	w.hostDir("d")
@@ -108,8 +109,8 @@ func TestTableMends(t *testing.T) {
 	require.NoError(t, w.getattr(h), "its directory is found in turn")
 }
 
-// What another process moves elsewhere is stale until it is seen again, and
-// then has its handle back.
+// TestTableLoses checks that an object moved to another directory by another
+// process is stale until it is seen again, and then has its old handle.
 func TestTableLoses(t *testing.T) {
 	w := newWorld(t, tableKind())
 	w.hostDir("d")
@@ -135,7 +136,8 @@ func TestTableLoses(t *testing.T) {
 	require.NoError(t, w.getattr(inside))
 }
 
-// Inode numbers come back; handles do not mean the new files.
+// TestTableReuse checks that the handles of removed files do not open new files
+// with the same inode numbers.
 func TestTableReuse(t *testing.T) {
 	w := newWorld(t, tableKind())
 	seen := make(map[vfs.Handle]uint64)
@@ -160,8 +162,8 @@ func TestTableReuse(t *testing.T) {
 	t.Logf("%d inode numbers came back", reused)
 }
 
-// Where the file system gives no generations, the table counts what is born
-// with one number in one instant.
+// TestTableGenerations checks that without generations of the file system, the
+// table counts the objects born with one number in one instant.
 func TestTableGenerations(t *testing.T) {
 	w := newWorld(t, tableKind())
 	w.f.handles.(*tableHandles).numbers = false
@@ -194,9 +196,9 @@ func TestTableGenerations(t *testing.T) {
 	closeFD(got)
 }
 
-// A table that knows nothing, as after the loss of the state directory,
-// still finds what is in the directory that the handle names, as far as that
-// is known.
+// TestTableLost checks that an empty table, as after the loss of the state
+// directory, still finds objects in the directory that the handle names, if
+// that directory is known.
 func TestTableLost(t *testing.T) {
 	w := newWorld(t, tableKind())
 	w.hostDir("d")
@@ -214,15 +216,15 @@ func TestTableLost(t *testing.T) {
 	require.NoError(t, w.getattr(below))
 }
 
-// What others move can make the table say that each of two directories is in
-// the other.
+// TestTableCircle checks that moves by other processes do no harm if they make
+// the table say that each of two directories is in the other.
 func TestTableCircle(t *testing.T) {
 	w := newWorld(t, tableKind())
 	w.hostDir("a/b")
 	a, b := w.walk("a"), w.walk("a", "b")
 	w.hostMove("a/b", "b")
 	w.hostMove("a", "b/a")
-	assert.Equal(t, a, w.lookup(b, "a")) // b is still thought to be in a
+	assert.Equal(t, a, w.lookup(b, "a")) // the table still has b in a
 	w.reopen()
 	assert.ErrorIs(t, w.getattr(a), unix.ESTALE)
 	assert.ErrorIs(t, w.getattr(b), unix.ESTALE)
@@ -230,7 +232,8 @@ func TestTableCircle(t *testing.T) {
 	require.NoError(t, w.getattr(a))
 }
 
-// While a file goes to and fro between directories, its handle always works.
+// TestTableMovesMeanwhile checks that a file's handle always works while the
+// file moves between directories.
 func TestTableMovesMeanwhile(t *testing.T) {
 	w := newWorld(t, tableKind())
 	w.hostDir("a")
@@ -270,7 +273,8 @@ func TestTableMovesMeanwhile(t *testing.T) {
 	wg.Wait()
 }
 
-// ".." of a directory whose own place the table does not know.
+// TestTableParent checks ".." of a directory whose own place is not in the
+// table.
 func TestTableParent(t *testing.T) {
 	w := newWorld(t, tableKind())
 	w.hostDir("a/b/c")
@@ -284,8 +288,8 @@ func TestTableParent(t *testing.T) {
 	require.ErrorIs(t, w.getattr(c), unix.ESTALE)
 }
 
-// A handle of the other kind is stale, not bad: the daemon may have been
-// root, or not, before.
+// TestKindsDiffer checks that a handle of the other kind is stale, not bad: the
+// daemon may have been root, or not, before.
 func TestKindsDiffer(t *testing.T) {
 	w := newWorld(t, tableKind())
 	h, _ := vfs.NewHandle([]byte{kindKernel, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8})
@@ -304,8 +308,8 @@ func TestKindsDiffer(t *testing.T) {
 	}
 }
 
-// A new name is on stable storage before the file has it, and what was learnt besides a
-// tick later.
+// TestTableSynced checks that a new name is on stable storage before the file
+// has the name, and other new entries a tick later.
 func TestTableSynced(t *testing.T) {
 	o := tableKind()
 	o.IdleTime = time.Hour
@@ -339,8 +343,8 @@ func TestTableSynced(t *testing.T) {
 	assert.NoError(t, rename("g", "h"))
 }
 
-// A handle that the table does not know has its directory read once in a while, and not
-// with every call.
+// TestTableUnknown checks that a handle that is not in the table causes a
+// search of its directory only once in a while, and not with every call.
 func TestTableUnknown(t *testing.T) {
 	w := newWorld(t, tableKind())
 	w.hostDir("d")

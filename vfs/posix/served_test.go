@@ -31,7 +31,8 @@ func serve(w *world) served {
 	return served{w, mux}
 }
 
-// call makes a call as the world's user, and returns its status and what follows.
+// call makes a call as the world's user, and returns the status and the rest of
+// the results.
 func (s served) call(prog, vers, proc uint32, args []byte) (nfs3.Status, xdr.Reader) {
 	s.Helper()
 	var cred, msg []byte
@@ -70,14 +71,14 @@ func (s served) walk(name string) nfs3.FH {
 	return fh
 }
 
-// in is a name in a directory of the root.
+// in encodes a name in a directory of the root.
 func (s served) in(dir, name string) []byte {
 	a := nfs3.DirOpArgs{Dir: s.walk(dir), Name: []byte(name)}
 	return a.AppendTo(nil)
 }
 
-// TestServedSyncs: what an NFS client changes is on stable storage when its call is
-// answered, and if that fails the answer says so.
+// TestServedSyncs checks that a change by an NFS client is on stable storage
+// before the reply, and that the reply has the error if that fails.
 func TestServedSyncs(t *testing.T) {
 	none := new(nfs3.SetAttr).AppendTo(nil)
 	mode := (&nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: 0o640}}).AppendTo(nil)

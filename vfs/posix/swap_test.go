@@ -16,16 +16,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-// A local process that exchanges a directory for a symbolic link to the outside
-// all the time leads no operation there.
+// TestSwappedLinks checks that a local process that constantly exchanges a
+// directory with a symbolic link to the outside leads no operation there.
 func TestSwappedLinks(t *testing.T) {
 	vfstest.NeedRoot(t)
 	eachKind(t, func(t *testing.T, o Options) {
 		clean(t)
 		s := newSite(t, "", o)
-		w := &world{t, s, s.openOnMount(t), user()} // a copy of the mount would have no outside
+		w := &world{t, s, s.openOnMount(t), user()} // in a copy of the mount the outside does not exist
 		outside := w.s.path("..", "outside")
-		require.NoError(t, os.Chmod(w.s.path(".."), 0o755)) // modes are not what keeps them out
+		require.NoError(t, os.Chmod(w.s.path(".."), 0o755)) // modes must not be the reason
 		require.NoError(t, os.Mkdir(outside, 0o777))
 		require.NoError(t, os.Chmod(outside, 0o777))
 		require.NoError(t, os.WriteFile(outside+"/secret", []byte("secret"), 0o666))
@@ -65,13 +65,13 @@ func TestSwappedLinks(t *testing.T) {
 	})
 }
 
-// enter does with x what a client can, and looks that it never gets to the file
-// with the inode number secret. It tells whether x was a directory.
+// enter does with x whatever a client can, and checks that it never reaches the
+// file with the inode number secret. It reports whether x was a directory.
 func (w *world) enter(name string, secret uint64) bool {
 	ctx, f, c := w.Context(), w.f, &w.c
 	h, a, _, err := f.Lookup(ctx, c, f.Root(), "x")
 	if err != nil {
-		return false // its table has not kept up
+		return false // the table is out of date
 	}
 	if _, s, _, err := f.Lookup(ctx, c, h, "secret"); err == nil {
 		assert.Fail(w, "found what is outside", "%+v", s)

@@ -19,18 +19,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A tap stands in for the kernel's syncs, and writes down what was synced.
+// A tap replaces the kernel's syncs, and records them.
 type tap struct {
 	mu  sync.Mutex
 	log []string // "fsync" and inode number, or "syncfs"
 
-	// answer is what a sync says, in tests that want another answer than nil.
+	// answer is the result of a sync; nil means success.
 	answer func(call string, fd int) error
 }
 
-// tapWorld is a world that has a tap, and is no file system in memory even if it
-// is one. It has the files f, old and link, a symbolic link, and the directories d,
-// empty and e.
+// tapWorld returns a world with a tap, which does not count as a file system in
+// memory even if it is one. It has the files f, old and link, a symbolic link,
+// and the directories d, empty and e.
 func tapWorld(t *testing.T) (*world, *tap) {
 	clean(t)
 	s := newSite(t, "/dev/shm", tableKind())
@@ -76,15 +76,15 @@ func (tp *tap) call(name string) func(fd int) error {
 	}
 }
 
-// say has syncs answer so from here on.
+// say sets the result of all later syncs.
 func (tp *tap) say(answer func(call string, fd int) error) {
 	tp.mu.Lock()
 	defer tp.mu.Unlock()
 	tp.answer = answer
 }
 
-// taken returns what was synced since the last call, each once, with the names of
-// the world in place of inode numbers.
+// taken returns the distinct syncs since the last call, with the names of the
+// world in place of inode numbers.
 func (tp *tap) taken(w *world) []string {
 	names := map[string]string{}
 	require.NoError(w, filepath.WalkDir(w.s.dir, func(path string, _ os.DirEntry, err error) error {
@@ -112,8 +112,9 @@ func (tp *tap) taken(w *world) []string {
 	return slices.Compact(out)
 }
 
-// TestSyncs: each change is on stable storage when it is answered, with the
-// directories of all names that came or went. What changes nothing syncs nothing.
+// TestSyncs checks that each change is on stable storage when the call returns,
+// with the directories of all added or removed names. A call that changes
+// nothing syncs nothing.
 func TestSyncs(t *testing.T) {
 	mode, size := uint32(0o640), uint64(3)
 	touch := vfs.SetAttr{MtimeHow: vfs.SetToServer, AtimeHow: vfs.SetToServer}
@@ -223,7 +224,8 @@ func TestSyncs(t *testing.T) {
 			require.NoError(t, row.do(w))
 			assert.Equal(t, row.want, tp.taken(w))
 
-			// A failure is told, and everybody writes again what is not yet stable.
+			// A failure is returned, and all clients must write unstable data
+			// again.
 			if len(row.want) == 0 {
 				return
 			}
@@ -236,7 +238,7 @@ func TestSyncs(t *testing.T) {
 	}
 }
 
-// write writes to f as c, which the owner lets everybody do.
+// write writes to f as c; the owner permits everyone to.
 func (w *world) write(c *vfs.Cred, how vfs.Stable) error {
 	_, done, _, err := w.f.Write(w.Context(), c, w.walk("f"), []byte("x"), 0, how)
 	if err == nil {
@@ -250,7 +252,8 @@ func (w *world) commit(c *vfs.Cred) error {
 	return err
 }
 
-// TestCommitSyncsOthers: COMMIT is of a file, whoever wrote to it.
+// TestCommitSyncsOthers checks that COMMIT covers the whole file, including
+// data written by other callers.
 func TestCommitSyncsOthers(t *testing.T) {
 	w, tp := tapWorld(t)
 	b := user()
@@ -270,8 +273,8 @@ func TestCommitSyncsOthers(t *testing.T) {
 	tp.say(nil)
 }
 
-// TestSyncOfRemoved: nothing of what has gone meanwhile is lost, and nobody has to
-// write anything again for it.
+// TestSyncOfRemoved checks that an object removed meanwhile counts as no loss,
+// and that no client must write again.
 func TestSyncOfRemoved(t *testing.T) {
 	w, tp := tapWorld(t)
 	before := w.f.WriteVerifier()
@@ -286,8 +289,8 @@ func TestSyncOfRemoved(t *testing.T) {
 	assert.Equal(t, before, w.f.WriteVerifier())
 }
 
-// TestSyncWithoutOpen: a living object that the daemon cannot open now is synced
-// with all that the file system has.
+// TestSyncWithoutOpen checks that an object that the daemon cannot open now is
+// synced together with the whole file system.
 func TestSyncWithoutOpen(t *testing.T) {
 	w, tp := tapWorld(t)
 	before := w.f.WriteVerifier()
@@ -302,8 +305,8 @@ func TestSyncWithoutOpen(t *testing.T) {
 	assert.Equal(t, before, w.f.WriteVerifier())
 }
 
-// TestSyncAgain: an interrupted sync is made again, and a file system that knows no
-// sync of single files syncs them all.
+// TestSyncAgain checks that an interrupted sync is repeated, and that the whole
+// file system is synced if it cannot sync single files.
 func TestSyncAgain(t *testing.T) {
 	w, tp := tapWorld(t)
 	before := w.f.WriteVerifier()
@@ -330,8 +333,9 @@ func TestSyncAgain(t *testing.T) {
 	tp.say(nil)
 }
 
-// TestSyncWaits: one descriptor alone hears of lost data, perhaps one that is being
-// closed. Whoever commits then is not answered before the verifier has changed.
+// TestSyncWaits checks that COMMIT does not return before the verifier has
+// changed, if another descriptor, perhaps one being closed, was the only one
+// told of lost data.
 func TestSyncWaits(t *testing.T) { synctest.Test(t, testSyncWaits) }
 
 func testSyncWaits(t *testing.T) {
@@ -357,7 +361,7 @@ func testSyncWaits(t *testing.T) {
 	swept := make(chan struct{})
 	go func() {
 		defer close(swept)
-		for range idleTicks { // the object leaves the cache, too
+		for range idleTicks { // the object leaves the cache too
 			w.f.cache.sweep()
 		}
 	}()
@@ -377,9 +381,9 @@ func testSyncWaits(t *testing.T) {
 	tp.say(nil)
 }
 
-// TestSyncBesideFailure: of two syncs by one descriptor, either hears of lost data for
-// both. The other WRITE is no more stable than the one that failed, and the other
-// COMMIT is answered with the new verifier.
+// TestSyncBesideFailure checks two syncs by one descriptor, of which only one
+// is told of lost data. The other WRITE fails too, and the other COMMIT returns
+// the new verifier.
 func TestSyncBesideFailure(t *testing.T) {
 	t.Run("WRITE", func(t *testing.T) {
 		testBesideFailure(t, func(w *world) error { return w.write(&w.c, vfs.FileSync) }, unix.EIO)
@@ -433,8 +437,8 @@ func testBesideFailure(t *testing.T, call func(*world) error, want error) {
 	})
 }
 
-// TestSyncRounds: however many wait for all to be synced, it is done for all who
-// came before it began.
+// TestSyncRounds checks that for any number of waiting callers, one sync of the
+// whole file system serves all that came before it began.
 func TestSyncRounds(t *testing.T) { synctest.Test(t, testSyncRounds) }
 
 func testSyncRounds(t *testing.T) {

@@ -56,7 +56,7 @@ func TestTable(t *testing.T) {
 		assert.False(t, ok)
 		for i := range uint64(100) {
 			require.NoError(t, tab.put(numbered(i)))
-			assertEntry(t, tab, numbered(i)) // before it is on file
+			assertEntry(t, tab, numbered(i)) // before the record is on file
 		}
 		require.NoError(t, tab.flush())
 		newer := numbered(50)
@@ -98,8 +98,8 @@ func TestTableOfAnother(t *testing.T) {
 	require.NoError(t, other.close())
 }
 
-// Whatever octet a death in the middle of writing left as the last, all
-// records before it are valid, and others can follow.
+// TestTableCut checks that all earlier records are valid if a crash cut off a
+// write at any byte, and that more records can follow.
 func TestTableCut(t *testing.T) {
 	dir := t.TempDir()
 	tab := openTestTable(t, dir)
@@ -124,18 +124,19 @@ func TestTableCut(t *testing.T) {
 		assertEntry(t, tab, numbered(4))
 		require.NoError(t, tab.close())
 	}
-	// Octets that are no record end the log as well, however long they say
-	// they are.
+	// Bytes that are no record also end the log, for any length that they
+	// state.
 	require.NoError(t, os.WriteFile(file, append(all[:end:end], 1, 2, 3, 4, 0xff, 0xff, 7), 0o600))
 	tab = openTestTable(t, dir)
 	assert.Equal(t, end, tab.size)
-	// A header that is not whole is a new table.
+	// A file with an incomplete header is a new table.
 	require.NoError(t, tab.close())
 	require.NoError(t, os.WriteFile(file, all[:10], 0o600))
 	assert.Zero(t, openTestTable(t, dir).live)
 }
 
-// The file does not grow for ever, nor does memory for what is gone.
+// TestTableCompacts checks that the file does not grow forever, nor memory for
+// removed objects.
 func TestTableCompacts(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
 		tab := openTestTable(t, dir)
@@ -161,8 +162,8 @@ func TestTableCompacts(t *testing.T) {
 	}
 }
 
-// A full disk refuses new handles; the table stays as it was, and works when
-// there is room.
+// TestTableFull checks that a full disk refuses new handles, and that the table
+// stays intact, and works again when there is room.
 func TestTableFull(t *testing.T) {
 	dir := t.TempDir()
 	tab := openTestTable(t, dir)
@@ -197,7 +198,8 @@ func BenchmarkTableGet(b *testing.B) {
 	}
 }
 
-// A part that the disk has lost takes nothing with it that stands behind it.
+// TestTableDamaged checks that damage in the middle of the file loses no later
+// records.
 func TestTableDamaged(t *testing.T) {
 	const n = 100
 	for name, damage := range map[string]func(b []byte){
@@ -235,7 +237,8 @@ func TestTableDamaged(t *testing.T) {
 	}
 }
 
-// What is known of a directory is there again when its path leads back to it.
+// TestTableAside checks that a directory's table comes back when its path leads
+// to the directory again.
 func TestTableAside(t *testing.T) {
 	dir := t.TempDir()
 	open := func(birth uint64) *table {
@@ -257,8 +260,8 @@ func TestTableAside(t *testing.T) {
 	}
 }
 
-// A disk that is too full for a shorter table does not keep the export from being
-// served, and nothing is left there that takes room.
+// TestTableFullAtOpen checks that a disk too full for compaction does not
+// prevent serving the export, and that no file is left that takes room.
 func TestTableFullAtOpen(t *testing.T) {
 	dir := t.TempDir()
 	tab := openTestTable(t, dir)
@@ -278,8 +281,8 @@ func TestTableFullAtOpen(t *testing.T) {
 	}
 }
 
-// A sync under way is not yet done, and may fail: who needs it too waits, and tries
-// once more.
+// TestTableSyncUnderWay checks that a sync during another one waits, and tries
+// again if that one fails.
 func TestTableSyncUnderWay(t *testing.T) {
 	dir := t.TempDir()
 	tab := openTestTable(t, dir)
@@ -310,7 +313,7 @@ func TestTableSyncUnderWay(t *testing.T) {
 	assert.ErrorIs(t, soon(t, first, "no end"), unix.EIO)
 	assert.NoError(t, soon(t, second, "no end"))
 
-	// Linux may have taken for written what it could not write.
+	// Linux may treat pages that it failed to write as written.
 	anew, err := os.Stat(filepath.Join(dir, tableName))
 	require.NoError(t, err)
 	assert.False(t, os.SameFile(torn, anew), "the log is the one that could not be synced")
@@ -319,8 +322,8 @@ func TestTableSyncUnderWay(t *testing.T) {
 	assert.EqualValues(t, 2, syncs.Load())
 }
 
-// A log that takes the place of the one being synced is on stable storage with its name
-// alone.
+// TestTableReplacedUnderSync checks that a log that replaces the one being
+// synced is not on stable storage before its name is.
 func TestTableReplacedUnderSync(t *testing.T) {
 	dir := t.TempDir()
 	tab := openTestTable(t, dir)

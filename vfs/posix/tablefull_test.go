@@ -18,7 +18,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// fullWorld is a world whose table nothing but the test puts on stable storage.
+// fullWorld returns a world whose table only the test puts on stable storage.
 func fullWorld(t *testing.T) (w *world, log *bytes.Buffer) {
 	log = new(bytes.Buffer)
 	o := tableKind()
@@ -27,7 +27,7 @@ func fullWorld(t *testing.T) (w *world, log *bytes.Buffer) {
 	return newWorld(t, o), log
 }
 
-// full has the table on a file that cannot be written to, until there is room.
+// full gives the table a file that cannot be written to, until room is called.
 func (w *world) full() (room func()) {
 	w.Helper()
 	tab := w.f.handles.(*tableHandles).table
@@ -66,8 +66,9 @@ func (w *world) rename(from, to string) error {
 	return err
 }
 
-// What is known can be used where the table cannot be written. What cannot be known
-// after a restart is refused, before anything is changed.
+// TestTableFullDisk checks that known objects can be used if the table cannot
+// be written. Objects that would be unknown after a restart are refused, before
+// anything is changed.
 func TestTableFullDisk(t *testing.T) {
 	w, log := fullWorld(t)
 	for _, name := range []string{"stays", "gone", "new", "never"} {
@@ -81,7 +82,7 @@ func TestTableFullDisk(t *testing.T) {
 	require.Error(t, w.tryLookup("new"), "it is no better known")
 	assert.NoError(t, w.tryLookup("known"), "something else is not on record")
 
-	listed := map[string]bool{} // whether with a handle
+	listed := map[string]bool{} // reports whether the entry had a handle
 	_, _, eof, err := w.f.ReadDir(t.Context(), &w.c, w.f.Root(), 0, 0, true, func(e *vfs.Entry) bool {
 		listed[string(e.Name)] = e.HasHandle
 		return true
@@ -134,8 +135,9 @@ func TestTableFullDisk(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(log.String(), "cannot be written"), log)
 }
 
-// The change that finds the disk full was made, and is not told to have failed. What the
-// table learnt by it is on file when there is room, at the latest when the daemon ends.
+// TestTableFullAfterChange checks that a change that meets the full disk was
+// made and reports no failure. Its table entry is on file once there is room,
+// at the latest when the daemon ends.
 func TestTableFullAfterChange(t *testing.T) {
 	for name, op := range map[string]func(w *world, f vfs.Handle, name string) (vfs.Handle, error){
 		"CREATE": func(w *world, _ vfs.Handle, name string) (vfs.Handle, error) {

@@ -18,8 +18,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-// What the kernel said is forgotten at once where mode or owner changes, for
-// whoever it was about, and after a while in any case.
+// TestVerdicts checks that the kernel's answers are dropped at once if mode or
+// owner changes, for all callers, and after a while in any case.
 func TestVerdicts(t *testing.T) {
 	vfstest.NeedRoot(t)
 	clean(t)
@@ -50,7 +50,7 @@ func TestVerdicts(t *testing.T) {
 	assert.Equal(t, unix.EACCES, lookup(2000))
 	assert.NoError(t, lookup(4000), "by a supplementary group")
 
-	// More callers than are remembered, each with an answer of its own.
+	// More callers than are cached, each with its own answer.
 	require.NoError(t, os.Chmod(s.dir, 0o710))
 	for range 2 {
 		for uid := range uint32(3 * maxVerdicts) {
@@ -67,7 +67,8 @@ func TestVerdicts(t *testing.T) {
 	assert.Len(t, o.verdicts, maxVerdicts)
 }
 
-// The kernel is not asked again while its word stands, and is then.
+// TestVerdictHolds checks that the kernel is asked only if its last answer is
+// no longer valid.
 func TestVerdictHolds(t *testing.T) {
 	var st unix.Statx_t
 	st.Mode = 0o40755
@@ -88,8 +89,9 @@ func TestVerdictHolds(t *testing.T) {
 	assert.True(t, v.holds(&st))
 }
 
-// A handle is remembered by what tells an object from all others, and not
-// where nothing does.
+// TestKnownHandles checks that a handle is remembered by attributes that
+// distinguish the object from all others, and not at all without such
+// attributes.
 func TestKnownHandles(t *testing.T) { synctest.Test(t, testKnownHandles) }
 
 func testKnownHandles(t *testing.T) {
@@ -136,8 +138,8 @@ func testKnownHandles(t *testing.T) {
 	assert.False(t, ok, "a file system without times of birth")
 }
 
-// What has gone is not found by what was remembered of it, nor is what has its
-// name now taken for it.
+// TestKnownReplaced checks that a remembered handle opens neither a removed
+// object, nor the object that now has its name.
 func TestKnownReplaced(t *testing.T) {
 	vfstest.NeedRoot(t)
 	clean(t)

@@ -55,8 +55,8 @@ func (r *windowRig) mapped(off uint64, n int) (b *buf.Buf, eof bool) {
 	return b, eof
 }
 
-// What is lent when the FS is closed stays until it is given back: it may be on its
-// way to a client.
+// TestMapOutlivesClose checks that memory lent when the FS is closed stays
+// until it is returned: it may be on its way to a client.
 func TestMapOutlivesClose(t *testing.T) {
 	r := newWindowRig(t)
 	b, _ := r.mapped(0, 1<<20)
@@ -68,7 +68,8 @@ func TestMapOutlivesClose(t *testing.T) {
 	assert.Zero(t, r.f.cache.windows.Load())
 }
 
-// Octets from any place are those of the file, up to its end.
+// TestMap checks that the bytes from any offset are those of the file, up to
+// its end.
 func TestMap(t *testing.T) {
 	r := newWindowRig(t)
 	size := uint64(len(r.data))
@@ -103,7 +104,7 @@ func windows(t *testing.T) int {
 	return strings.Count(string(b), "/f\n")
 }
 
-// What is better read is not lent.
+// TestMapNot checks that data better read is not lent.
 func TestMapNot(t *testing.T) {
 	r := newWindowRig(t)
 	size := uint64(len(r.data))
@@ -142,7 +143,7 @@ func used(t *testing.T, name string) int64 {
 	return st.Blocks
 }
 
-// Only who may read gets anything.
+// TestMapPermission checks that only callers with read permission get data.
 func TestMapPermission(t *testing.T) {
 	vfstest.NeedRoot(t)
 	r := newWindowRig(t)
@@ -153,8 +154,8 @@ func TestMapPermission(t *testing.T) {
 	assert.True(t, a.OK)
 }
 
-// The kernel tells who may neither change a file nor its mode that all of it is in
-// memory: such a file is not lent.
+// TestMapOthers checks that a file is not lent if the process can change
+// neither the file nor its mode: the kernel reports all of it as resident then.
 func TestMapOthers(t *testing.T) {
 	vfstest.NeedRoot(t)
 	r := newWindowRig(t)
@@ -187,8 +188,9 @@ func TestMapOthers(t *testing.T) {
 	assert.True(t, lent(alice), "of the group, which may write")
 }
 
-// A file that is cut short while it is lent takes no octet from elsewhere into
-// its place: the kernel finds none. A file that has lost its name stays whole.
+// TestMapCut checks that a file truncated while it is lent does not expose
+// bytes from elsewhere: the kernel finds none. A file that has lost its name
+// stays whole.
 func TestMapCut(t *testing.T) {
 	r := newWindowRig(t)
 	b, _ := r.mapped(0, 1<<20)
@@ -203,8 +205,7 @@ func TestMapCut(t *testing.T) {
 	_, err = unix.Write(pipe[1], b.B[pageSize:])
 	assert.Equal(t, unix.EFAULT, err)
 
-	// Whoever reads the file instead learns where it ends, and what is there
-	// again.
+	// Reread reports the present end, and reads data that is there again.
 	p := make([]byte, pageSize)
 	end, err := b.Reread(pageSize, p)
 	assert.NoError(t, err)

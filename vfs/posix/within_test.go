@@ -17,7 +17,7 @@ import (
 
 func (w *world) within(h vfs.Handle) error { return w.f.Within(w.Context(), &w.c, h) }
 
-// hostOut moves a name out of the export, and hostIn back.
+// hostOut moves a name out of the export, and hostIn moves it back.
 func (w *world) hostOut(name string) {
 	w.Helper()
 	require.NoError(w, os.Rename(w.s.path(name), w.s.path("..", "outside")))
@@ -28,9 +28,10 @@ func (w *world) hostIn(name string) {
 	require.NoError(w, os.Rename(w.s.path("..", "outside"), w.s.path(name)))
 }
 
-// What a local process moves out of the export is outside, with all that is
-// below it, and inside again when it comes back; all that is moved within
-// stays inside. So it is for objects in use, and for those that are not.
+// TestWithin checks that an object moved out of the export by a local process
+// is outside, with everything below it, and inside again when it comes back;
+// objects moved within the export stay inside. This holds for objects in use
+// and for others.
 func TestWithin(t *testing.T) {
 	eachKind(t, func(t *testing.T, o Options) {
 		w := newWorld(t, o)
@@ -56,7 +57,7 @@ func TestWithin(t *testing.T) {
 		all(nil)
 		w.hostOut("d")
 		all(unix.ESTALE)
-		w.hostDir("d/e") // another of its name
+		w.hostDir("d/e") // another directory with the name
 		all(unix.ESTALE)
 		w.hostIn("g2")
 		all(nil)
@@ -73,8 +74,8 @@ func TestWithin(t *testing.T) {
 	})
 }
 
-// After a restart nothing is open; with handles of the table names lead
-// everywhere all the same.
+// TestWithinRestart checks that names lead everywhere after a restart, with
+// handles of the table, although nothing is open.
 func TestWithinRestart(t *testing.T) {
 	w := newWorld(t, Options{TableHandles: true})
 	w.hostDir("d/e")
@@ -91,7 +92,8 @@ func TestWithinRestart(t *testing.T) {
 	assert.ErrorIs(t, w.within(other), unix.ESTALE)
 }
 
-// A file whose name is removed or moved out, but which has another, is inside.
+// TestWithinLink checks that a file is inside if one of its names is removed or
+// moved out and another remains.
 func TestWithinLink(t *testing.T) {
 	w := newWorld(t, Options{TableHandles: true})
 	w.hostDir("d")
@@ -102,13 +104,14 @@ func TestWithinLink(t *testing.T) {
 	require.NoError(t, os.Remove(w.s.path("d", "f")))
 	assert.NoError(t, w.within(f))
 	w.hostFile("d/f")
-	w.hostFile("d/f (deleted)") // what the kernel calls the name that went
+	w.hostFile("d/f (deleted)") // the kernel's name for the removed one
 	assert.NoError(t, w.within(f), "others have its old name")
 	w.hostOut("k")
 	assert.ErrorIs(t, w.within(f), unix.ESTALE)
 }
 
-// As with knfsd, the caller must be let into all directories on the way.
+// TestWithinSearch checks that the caller must have search permission on all
+// directories on the way, as with knfsd.
 func TestWithinSearch(t *testing.T) {
 	vfstest.NeedRoot(t)
 	eachKind(t, func(t *testing.T, o Options) {
@@ -129,7 +132,8 @@ func TestWithinSearch(t *testing.T) {
 	})
 }
 
-// Where the mount is not copied, paths begin above the export.
+// TestWithinNoClone checks paths that begin above the export, as without a copy
+// of the mount.
 func TestWithinNoClone(t *testing.T) {
 	vfstest.NeedRoot(t)
 	clean(t)
@@ -146,7 +150,8 @@ func TestWithinNoClone(t *testing.T) {
 	assert.ErrorIs(t, w.within(e), unix.ESTALE)
 }
 
-// A path that is too long for the kernel is an error, not a wrong answer.
+// TestWithinDeep checks that a path too long for the kernel is an error, not a
+// wrong answer.
 func TestWithinDeep(t *testing.T) {
 	w := newWorld(t, Options{TableHandles: true})
 	h := w.f.Root()
