@@ -41,9 +41,9 @@ func (p *Peer) String() string { return p.Network + " " + p.Addr.String() }
 // LogValue is String (slog.LogValuer).
 func (p *Peer) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
-// A Request is one call message as a transport received it: the RPC message
-// from its XID on, and at most one data item that the transport carried apart
-// from the message. Its slices are valid until Serve returns.
+// A Request is one call message as a transport received it. Msg is the RPC
+// message from its XID on. At most one data item may have come apart from Msg.
+// The slices are valid until Serve returns.
 type Request struct {
 	Msg     []byte // without the bytes and padding of Item
 	Item    []byte // nil: everything is in Msg

@@ -47,10 +47,10 @@ const (
 	smallRecord = 4 << 10
 
 	// memory bounds the bytes of large records under way in a server, and
-	// separately those of large replies: 128 calls of 1 MiB in each direction,
-	// as two clients have that use all their calls. One party gets half of it,
-	// and one connection half of that, or more if the longest record needs
-	// more: all clients of a bridge are one host.
+	// separately the bytes of large replies: 128 calls of 1 MiB in each
+	// direction, enough for two clients that use all their calls. A party gets
+	// half of it. A connection gets half of that, or more if the longest record
+	// needs more, because all clients of a bridge are one host.
 	memory       = 128 << 20
 	partOfMemory = memory / 2
 	partOfConn   = partOfMemory / 2
@@ -97,8 +97,8 @@ const (
 	defaultReplayAge = 2 * time.Minute
 
 	// maxReplay is the length in bytes of the longest reply that is kept.
-	// Replies of those NFSv3 procedures that must not be executed twice have at
-	// most 400.
+	// Replies of NFSv3 procedures that must not be executed twice have at most
+	// 400.
 	maxReplay = 1 << 10
 
 	// replayCost is the bytes that a kept reply takes in addition to its own:

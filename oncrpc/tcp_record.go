@@ -61,8 +61,8 @@ func (r *recordReader) next() (*buf.Buf, error) {
 	return nil, err
 }
 
-// fragments reads the fragments of a record, the first of which has n bytes. It
-// may return a buffer even with an error.
+// fragments reads the fragments of a record. The first has n bytes. The buffer
+// may be non-nil even with an error.
 func (r *recordReader) fragments(last bool, n int) (rec *buf.Buf, err error) {
 	total, reserved := 0, false
 	for {

@@ -66,7 +66,7 @@ type entry struct {
 // sparse reports whether a file has holes.
 func (e *entry) sparse() bool { return e.used < e.size }
 
-// A fileID tells files on servers apart; it is zero for those of this machine.
+// A fileID identifies a file on a server. It is zero for files of this machine.
 type fileID struct {
 	server   server
 	fs, file uint64

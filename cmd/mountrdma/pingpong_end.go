@@ -135,8 +135,8 @@ func (e *pingpongEnd) send(b []byte) error {
 
 var errPingpongLost = errors.New("nothing came")
 
-// hear waits for a message. It returns the length including the bytes in front
-// of the message, and the index of the receive.
+// hear waits for a message. It returns the index of the receive, and the length
+// of the message including the bytes in front.
 func (e *pingpongEnd) hear(number int) (n int, recv uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(e.ctx, e.app.timeout, errPingpongLost)
 	defer cancel()

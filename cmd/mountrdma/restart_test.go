@@ -32,7 +32,7 @@ type restarter struct {
 	srv      *rpcrdma.Server
 	ended    chan error
 	restarts atomic.Int64
-	most     atomic.Int64 // restarts, where something else makes them
+	most     atomic.Int64 // restarts, if made by another goroutine
 }
 
 // newRestarter starts the first server. service makes the service of every

@@ -172,8 +172,8 @@ func readClients(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxClientsFile))
 }
 
-// replaceFile replaces a file atomically. It does not sync: after a power
-// failure an earlier version, or none, is good enough.
+// replaceFile replaces a file atomically. It does not sync: if a power failure
+// loses the file, clients notice the restart themselves, later.
 func replaceFile(name string, b []byte) error {
 	next := name + ".new"
 	if err := os.WriteFile(next, b, 0o600); err != nil {

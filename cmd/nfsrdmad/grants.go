@@ -27,8 +27,9 @@ const (
 	maxLease     = delegserver.MaxLease
 )
 
-// openGrants opens the keeper of delegations, if clients may hold delegations
-// or may believe that they do.
+// openGrants opens the keeper of delegations. With --no-extensions it does so
+// only if the marker of an earlier run exists, because clients may then believe
+// that they hold delegations.
 func (o *serveOptions) openGrants(st *state, log *slog.Logger) error {
 	marker := filepath.Join(st.dir, "grants")
 	if o.noExtensions {
