@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An instant connection completes what is posted at once, and keeps nothing.
+// An instant connection completes posted work at once, and keeps nothing.
 type instant struct {
 	rdma.Conn
 	sent chan struct{}
@@ -48,8 +48,8 @@ func (r *instantRequest) PrivateData() []byte                       { return lin
 func (r *instantRequest) RemoteAddr() net.Addr                      { return &net.TCPAddr{} }
 func (r *instantRequest) Accept(rdma.ConnConfig) (rdma.Conn, error) { return r.conn, nil }
 
-// calls returns a function that has the server answer one call of each form
-// that NFS uses, or of the given ones, and one that ends the server.
+// calls returns a function that makes the server answer one call of each form
+// that NFS uses, or of the given forms, and a function that ends the server.
 func calls(t testing.TB, forms ...wire.Header) (run, stop func()) {
 	item := make([]byte, 4096)
 	s := &Server{Handler: service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
@@ -92,16 +92,16 @@ func calls(t testing.TB, forms ...wire.Header) (run, stop func()) {
 	return run, stop
 }
 
-// A call costs no allocation on its way through the responder.
+// TestCallAllocs checks that a call costs the responder no allocation.
 func TestCallAllocs(t *testing.T) {
 	run, stop := calls(t)
 	defer stop()
 	run()
-	// The pools of goroutines and calls may lose one to the collector.
+	// The pools of goroutines and calls may lose an item to the collector.
 	assert.Less(t, testing.AllocsPerRun(500, run), 1.0)
 }
 
-// BenchmarkShortCall is what the reader serves.
+// BenchmarkShortCall measures a call that the reader serves.
 func BenchmarkShortCall(b *testing.B) {
 	run, stop := calls(b, msg(chunks.Lists{}))
 	defer stop()

@@ -55,9 +55,9 @@ var unreachableChunks = map[string]func(q *requester) chunks.Lists{
 	},
 }
 
-// R8166-4.5.3-2: a call that ended a connection is answered with ERR_CHUNK when it
-// comes again, once; the calls that were lost with it are served. Nobody else
-// notices anything.
+// TestBlame checks that a call that ended a connection is answered with
+// ERR_CHUNK, once, when it is repeated; the other calls that were lost are
+// served, and other peers notice nothing (R8166-4.5.3-2).
 func TestBlame(t *testing.T) {
 	for name, offer := range unreachableChunks {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestBlame(t *testing.T) {
 					for xid := range uint32(3) {
 						q.call(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
 					}
-					l := offer(q) // last: a call behind it might come too late, or be read into its memory
+					l := offer(q) // last: a later call might arrive too late, or be read into its memory
 					h := msg(l)
 					if len(l.Reads) > 0 && l.Reads[0].Position == 0 {
 						h.Proc = wire.NoMsg
@@ -80,7 +80,7 @@ func TestBlame(t *testing.T) {
 				other := r.dialFrom(2)
 				ends()
 				again := r.dialFrom(1)
-				for xid := range uint32(3) { // of those that were under way as well
+				for xid := range uint32(3) { // including the other calls under way
 					again.call(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
 					assert.Equal(t, wire.Msg, again.answer().Proc)
 				}
@@ -101,7 +101,8 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// What ends a connection in another way is nobody's fault.
+// TestBlameNobody checks that no call is blamed if a connection ends in another
+// way.
 func TestBlameNobody(t *testing.T) {
 	serve(t, &Server{Handler: results("", []byte("item"), "")}, func(t *testing.T, r *rig) {
 		q := r.dialFrom(1)
@@ -118,7 +119,8 @@ func TestBlameNobody(t *testing.T) {
 	})
 }
 
-// They are bounded; the newest stay.
+// TestBlamesBounded checks that the number of blames is bounded, and that the
+// newest stay.
 func TestBlamesBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b blames
@@ -137,7 +139,8 @@ func TestBlamesBounded(t *testing.T) {
 	})
 }
 
-// A segment of no octets is not touched, whatever it names.
+// TestUnreachableButEmpty checks that a segment of no bytes is not accessed,
+// whatever its handle.
 func TestUnreachableButEmpty(t *testing.T) {
 	serve(t, &Server{Handler: results("", []byte("item"), "")}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The bounds are those that the administrator's page tells of.
+// TestBoundsTold checks that the bounds are those in the administrator's
+// documentation.
 func TestBoundsTold(t *testing.T) {
 	doc, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)
@@ -43,7 +44,7 @@ func TestBoundsTold(t *testing.T) {
 	}
 }
 
-// partOf returns how much of a part can be had.
+// partOf returns how much of a part can be acquired.
 func partOf(p *fairshare.Part) (n int64) {
 	for piece := int64(1 << 40); piece > 0; piece /= 2 {
 		for p.TryAcquire(piece) {

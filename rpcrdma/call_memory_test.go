@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tight is a server whose memory holds one largest call, and four large ones.
+// tight returns a server whose memory holds one largest call, and four large
+// calls.
 func tight(h *gate) *Server {
 	const payload = 100 << 10
 	return &Server{Handler: h, MaxPayload: payload, MaxMemory: 3*(payload+headSlack) + payload}
 }
 
-// large is a length, in octets, that such a server takes.
+// large is a length, in bytes, that a tight server takes.
 const large = 100 << 10
 
 func (q *requester) writeLarge(xid uint32) {
@@ -26,8 +27,8 @@ func (q *requester) writeLarge(xid uint32) {
 	q.call(wire.Header{XID: xid, Proc: wire.Msg, Lists: chunks.Lists{Reads: q.reads(40, make([]byte, large))}}, rpcCall(xid, ""))
 }
 
-// Calls with large chunks wait for memory, of their own connection and of
-// others; small ones pass them by.
+// TestMemoryBounded checks that calls with large chunks wait for memory, of
+// their own connection and of others, and that small calls pass them by.
 func TestMemoryBounded(t *testing.T) {
 	g := new(gate)
 	serve(t, tight(g), func(t *testing.T, r *rig) {
@@ -53,7 +54,8 @@ func TestMemoryBounded(t *testing.T) {
 	})
 }
 
-// A message in a chunk counts as a data item does.
+// TestMemoryOfPositionZero checks that a message in a chunk counts like a data
+// item.
 func TestMemoryOfPositionZero(t *testing.T) {
 	g := new(gate)
 	serve(t, tight(g), func(t *testing.T, r *rig) {
@@ -69,8 +71,8 @@ func TestMemoryOfPositionZero(t *testing.T) {
 	})
 }
 
-// The memory of the arguments is free before the reply is on its way, since a
-// peer may be slow to take that.
+// TestMemoryOfArguments checks that the memory of the arguments is free before
+// the reply is sent, because a peer may take the reply slowly.
 func TestMemoryOfArguments(t *testing.T) {
 	var p tap
 	serveTap(t, &Server{Handler: null}, &p, func(t *testing.T, r *rig) {
@@ -85,8 +87,8 @@ func TestMemoryOfArguments(t *testing.T) {
 	})
 }
 
-// What a reply may need counts as well, though a peer can offer more than it
-// will ever get.
+// TestMemoryOfReplies checks that the memory that a reply may need is counted
+// too, but not more than the server would send.
 func TestMemoryOfReplies(t *testing.T) {
 	g := new(gate)
 	serve(t, tight(g), func(t *testing.T, r *rig) {
@@ -104,7 +106,8 @@ func TestMemoryOfReplies(t *testing.T) {
 	})
 }
 
-// A connection that ends while its calls wait leaves none of them.
+// TestMemoryOfLostConnection checks that a connection that ends while its calls
+// wait leaks no call.
 func TestMemoryOfLostConnection(t *testing.T) {
 	g := new(gate)
 	serve(t, tight(g), func(t *testing.T, r *rig) {
@@ -128,8 +131,9 @@ func TestMemoryOfLostConnection(t *testing.T) {
 	})
 }
 
-// Where the memory is the least that a server takes, the largest call has all that its
-// party may, though its buffers are larger than that.
+// TestMemoryOfLargestCall checks that, with the least memory that a server
+// takes, the largest call gets its party's whole share, although its buffers
+// are larger.
 func TestMemoryOfLargestCall(t *testing.T) {
 	cfg := config{maxPayload: 1 << 20}
 	least := cfg.largestCall()

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// R8166-3.5.1-1, R8166-3.3.1-4, R8166-3.2-1, R8166-3.2-2: the first call of Linux gets, octet for octet,
-// the reply that knfsd gave it.
+// TestNullGolden checks that the first call of Linux gets exactly the reply
+// that knfsd gave (R8166-3.5.1-1, R8166-3.3.1-4, R8166-3.2-1, R8166-3.2-2).
 func TestNullGolden(t *testing.T) {
 	serve(t, &Server{Handler: null, Credits: 64}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -23,7 +23,7 @@ func TestNullGolden(t *testing.T) {
 	})
 }
 
-// The forms that a call can have all give the same RPC message.
+// TestCallForms checks that all forms of a call give the same RPC message.
 func TestCallForms(t *testing.T) {
 	const xid = testXID
 	data := repeat(4093)
@@ -147,7 +147,8 @@ func TestCallForms(t *testing.T) {
 	}
 }
 
-// The WRITE and the SETXATTR call of Linux, with their own handles.
+// TestCallGolden checks the WRITE and the SETXATTR call of Linux, with their
+// own handles.
 func TestCallGolden(t *testing.T) {
 	var rec recorder
 	serve(t, &Server{Handler: &rec}, func(t *testing.T, r *rig) {
@@ -179,7 +180,8 @@ func (q *requester) registerAt(b []byte, access rdma.Access, stag rdma.STag, to 
 	require.NoError(q.t, err)
 }
 
-// A message is dropped without an answer, and its receive is given back.
+// TestDropped checks that some messages are dropped without an answer, and
+// their receives posted again.
 func TestDropped(t *testing.T) {
 	deaf := service(func(context.Context, *oncrpc.Request, *oncrpc.Reply) bool { return false })
 	serve(t, &Server{Handler: deaf}, func(t *testing.T, r *rig) {

@@ -13,18 +13,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// roundTrips is more than a connection and a call take in memory.
+// roundTrips is more time than a connection and a call take in memory.
 const roundTrips = 20 * time.Millisecond
 
-// A hint that the server is there again ends the pause between attempts, whatever it
-// has become.
+// TestLineHint checks that a hint ends the pause between attempts, however long
+// it has become.
 func TestLineHint(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.kill()
 		done := start(t, t.Context(), l, 3)
 		time.Sleep(time.Hour)
-		for n := len(p.attempts()); n == len(p.attempts()); { // then the next is half of maxPause away, or more
+		for n := len(p.attempts()); n == len(p.attempts()); { // the next attempt is then at least half of maxPause away
 			time.Sleep(time.Millisecond)
 		}
 		p.open()
@@ -37,7 +37,8 @@ func TestLineHint(t *testing.T) {
 	})
 }
 
-// A hint that comes when nobody wants a connection is for whoever wants one next.
+// TestLineHintUnwanted checks that a hint that arrives while no call wants a
+// connection is kept for the next one.
 func TestLineHintUnwanted(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
@@ -60,12 +61,12 @@ func TestLineHintUnwanted(t *testing.T) {
 	})
 }
 
-// A hint ends a connection to a server that has gone without a word, long before its
-// silence would.
+// TestLineHintSilent checks that a hint ends a connection to a server that has
+// vanished silently, long before the Silence limit does.
 func TestLineHintSilent(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
-		for _, waited := range []time.Duration{0, defaultSilence * 3 / 4} { // the line itself asks by then
+		for _, waited := range []time.Duration{0, defaultSilence * 3 / 4} { // the Client itself asks by then
 			time.Sleep(time.Hour)
 			resume := p.lastTheirs().Pause()
 			done := start(t, t.Context(), l, 5)
@@ -82,7 +83,7 @@ func TestLineHintSilent(t *testing.T) {
 	})
 }
 
-// A hanging is a dialer that does not get through while it hangs.
+// A hanging is a dialer that blocks while hangs is set.
 type hanging struct {
 	*place
 	hangs atomic.Bool
@@ -96,8 +97,8 @@ func (d *hanging) Dial(ctx context.Context, addr string, cfg rdma.ConnConfig) (r
 	return d.place.Dial(ctx, addr, cfg)
 }
 
-// A hint ends an attempt to connect that began when there was nobody, as TCP would
-// repeat its first packet seconds later.
+// TestLineHintDialing checks that a hint ends an attempt to connect that began
+// without a server: TCP would repeat its first packet seconds later.
 func TestLineHintDialing(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, _ *Client, p *place) {
 		d := &hanging{place: p}
@@ -119,7 +120,8 @@ func TestLineHintDialing(t *testing.T) {
 	})
 }
 
-// Hints that are not true cost a NULL in some seconds, and no connection.
+// TestLineHintForged checks that false hints cost a NULL call every few
+// seconds, and no connection.
 func TestLineHintForged(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
@@ -133,7 +135,7 @@ func TestLineHintForged(t *testing.T) {
 		assert.EqualValues(t, 10, l.Conn().received.Load()-before)
 		assert.Equal(t, 1, p.connections())
 
-		p.e.hold = make(chan struct{}) // while calls take their time
+		p.e.hold = make(chan struct{}) // while calls take long
 		done := start(t, t.Context(), l, 3)
 		time.Sleep(hintPause)
 		l.Hint()
@@ -146,8 +148,8 @@ func TestLineHintForged(t *testing.T) {
 	})
 }
 
-// Nor do they where calls that take their time have all credits, so that the server
-// cannot be asked.
+// TestLineHintNoCredit checks the same if slow calls have all credits, so that
+// the server cannot be asked.
 func TestLineHintNoCredit(t *testing.T) {
 	const credits = 3
 	line(t, ClientConfig{Conn: ClientConnConfig{Credits: credits}}, func(t *testing.T, l *Client, p *place) {

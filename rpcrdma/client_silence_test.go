@@ -17,12 +17,12 @@ import (
 
 const patience = 16 * time.Second
 
-// A server that stops in the midst loses its connection and gets another; the
-// calls end well there.
+// TestLineSilence checks that a server that stops midway loses its connection
+// and gets another, over which the calls succeed.
 func TestLineSilence(t *testing.T) {
 	line(t, ClientConfig{Silence: patience}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
-		time.Sleep(time.Hour) // silence with no calls is well
+		time.Sleep(time.Hour) // silence without calls is fine
 		assert.True(t, l.Up())
 		resume := p.lastTheirs().Pause()
 		defer resume()
@@ -43,7 +43,8 @@ func TestLineSilence(t *testing.T) {
 	})
 }
 
-// A call may take its time where the server answers others.
+// TestLineSlowCall checks that a call may take long if the server answers
+// others.
 func TestLineSlowCall(t *testing.T) {
 	line(t, ClientConfig{Silence: patience, GiveUp: patience}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
@@ -62,8 +63,8 @@ func TestLineSlowCall(t *testing.T) {
 	})
 }
 
-// The observer rests when there is nothing to observe: a message on the
-// connection is the only thing that a line at rest notices.
+// TestLineRests checks that the observer rests without calls: a Client at rest
+// notices only messages on its connection.
 func TestLineRests(t *testing.T) {
 	line(t, ClientConfig{Silence: patience}, func(t *testing.T, l *Client, p *place) {
 		for range 3 {
@@ -75,7 +76,7 @@ func TestLineRests(t *testing.T) {
 	})
 }
 
-// A metered connection moves octets without a message.
+// A metered connection moves bytes without a message.
 type metered struct {
 	rdma.Conn
 	d *meteredDialer
@@ -101,12 +102,12 @@ func (m *metered) Traffic() (in, out uint64) {
 	return m.d.in, m.d.out
 }
 
-// Octets that move are a sign of life; the few that a dead server's kernel
-// acknowledges are none.
+// TestLineTraffic checks that bytes that move are a sign of life, and that the
+// few bytes that a dead server's kernel acknowledges are none.
 func TestLineTraffic(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		in, out uint64 // a second
+		in, out uint64 // per second
 		alive   bool
 	}{{"in", 1, 0, true}, {"out", 0, bulk, true}, {"acknowledged", 0, bulk / 20, false}} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -138,8 +139,8 @@ func TestLineTraffic(t *testing.T) {
 	}
 }
 
-// What takes connections and answers nothing is no server: the calls go on
-// waiting, and are given up, as with one that is not there.
+// TestLineMuteServer checks that a server that takes connections and answers
+// nothing counts as absent: the calls go on waiting, and are given up.
 func TestLineMuteServer(t *testing.T) {
 	cfg := ClientConfig{Silence: patience, GiveUp: 3 * patience}
 	line(t, cfg, func(t *testing.T, l *Client, p *place) {
@@ -188,8 +189,9 @@ type deaf struct{}
 func (deaf) Receive(m rdma.Recv) { m.Buf.Release() }
 func (deaf) Closed(error)        {}
 
-// A server that ends the connection because of one call is not asked for
-// another connection hundreds of times a second, and a soft call ends.
+// TestLinePoison checks that, if a server ends the connection because of a
+// call, the Client does not reconnect hundreds of times a second, and that a
+// soft call ends.
 func TestLinePoison(t *testing.T) {
 	line(t, ClientConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
@@ -208,8 +210,8 @@ func TestLinePoison(t *testing.T) {
 	})
 }
 
-// Whoever gives a silent server's calls up does not keep it from being found
-// silent.
+// TestLineSilentAndIdle checks that a silent server is detected even if its
+// calls are given up.
 func TestLineSilentAndIdle(t *testing.T) {
 	line(t, ClientConfig{Silence: patience}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))

@@ -362,7 +362,8 @@ func TestLineSoft(t *testing.T) {
 	})
 }
 
-// A call ends with its context, also where there is no server.
+// TestLineCancel checks that a call ends with its context, even without a
+// server.
 func TestLineCancel(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
@@ -381,7 +382,7 @@ func TestLineCancel(t *testing.T) {
 		p.open()
 		assert.NoError(t, <-other)
 
-		// A peer that takes nothing holds nobody up.
+		// A peer that takes nothing holds up no call.
 		resume := p.lastTheirs().Pause()
 		ctx, cancel = context.WithCancelCause(t.Context())
 		done = start(t, ctx, l, 200)
@@ -396,9 +397,9 @@ func TestLineCancel(t *testing.T) {
 	})
 }
 
-// The reply to a call that was cancelled finds other memory in its place. With a
-// provider that cannot exchange memory it finds none, which costs the connection;
-// the other calls do not notice.
+// TestLineCancelOne checks that the reply to a cancelled call finds other
+// memory in place of the caller's. With a provider that cannot exchange memory
+// it finds none, which costs the connection; the other calls do not notice.
 func TestLineCancelOne(t *testing.T) {
 	for _, rigid := range []bool{false, true} {
 		line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {

@@ -49,7 +49,7 @@ func (m *mirror) Post(wrs ...rdma.WR) error {
 	appendSuccess(h.AppendTo(b.B[:0]), xid)
 	done := wr.Done
 	m.h.Receive(rdma.Recv{Buf: b})
-	done.Complete(rdma.Completion{}) // later than the reply, as it may be
+	done.Complete(rdma.Completion{}) // later than the reply, which is allowed
 	return nil
 }
 
@@ -63,7 +63,7 @@ func requests(t testing.TB) (run, stop func()) {
 	read := &oncrpc.Exchange{Args: data[:40], MaxResults: 100, Sink: data}
 	write := &oncrpc.Exchange{Args: data[:40], MaxResults: 100, Item: data}
 	list := &oncrpc.Exchange{Args: data[:40], MaxResults: 8192}
-	ctx := context.Background() // one that never ends
+	ctx := context.Background() // a context that never ends
 	run = func() {
 		for _, x := range []*oncrpc.Exchange{inline, read, write, list} {
 			if err := c.Call(ctx, x); err != nil {
@@ -75,7 +75,7 @@ func requests(t testing.TB) (run, stop func()) {
 	return run, func() { require.NoError(t, c.Close()) }
 }
 
-// A call costs no allocation on its way through the requester.
+// TestRequestAllocs checks that a call costs the requester no allocation.
 func TestRequestAllocs(t *testing.T) {
 	run, stop := requests(t)
 	defer stop()

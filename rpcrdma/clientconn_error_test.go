@@ -198,9 +198,9 @@ func (r *postings) Post(wrs ...rdma.WR) error {
 	return r.Conn.Post(wrs...)
 }
 
-// FuzzRequester answers a call of each form with any message, whose first word is
-// made the call's XID where that is asked for. Whatever the requester makes of it,
-// it gives its memory back, and lives.
+// FuzzRequester answers a call of each form with any message, whose first word
+// is optionally replaced by the call's XID. It checks that the requester
+// releases its memory, and lives.
 func FuzzRequester(f *testing.F) {
 	for _, tt := range golden {
 		f.Add(wiretest.Hex(f, tt.file), true)
@@ -211,7 +211,7 @@ func FuzzRequester(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, message []byte, named bool) {
 		if len(message) > 1024 {
-			return // the provider's to refuse
+			return // the provider refuses it
 		}
 		for _, x := range []*oncrpc.Exchange{{}, replyCall(), itemCall()} {
 			withPuppet(t, knfsd, ClientConnConfig{Inline: 1024}, func(t *testing.T, c *ClientConn, p *puppet) {

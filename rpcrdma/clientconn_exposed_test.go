@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A call with memory of each kind is cancelled. Its caller's memory is the caller's
-// again, though the server still reads and writes where it was told to (R8166-4.4.1-2,
-// R8166-4.4.1-1), which costs neither it nor other calls the connection; its
-// STags die with its late reply.
+// TestCancelled cancels a call with memory of each kind. It checks that the
+// memory is the caller's again, although the server still reads and writes at
+// the advertised addresses (R8166-4.4.1-2, R8166-4.4.1-1). That costs neither
+// the server nor other calls the connection; the STags die with the late reply.
 func TestCancelled(t *testing.T) {
 	for _, invalidate := range []bool{false, true} {
 		withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
@@ -29,7 +29,7 @@ func TestCancelled(t *testing.T) {
 			assert.Equal(t, ramp(10), x.Sink[:10])
 			cancel()
 			assert.ErrorIs(t, went(t, done), context.Canceled)
-			clear(x.Item) // the caller's own from now on
+			clear(x.Item) // now the caller's own
 			clear(x.Sink)
 			x.Proc = 99
 
@@ -54,8 +54,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// A server that does not take what it reads holds up the end of the call alone: other
-// calls are answered meanwhile.
+// TestCancelledHeldUp checks that a server that does not take the bytes that it
+// reads holds up only the end of that call: other calls are answered meanwhile.
 func TestCancelledHeldUp(t *testing.T) {
 	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		x := itemCall()
@@ -77,8 +77,8 @@ func TestCancelledHeldUp(t *testing.T) {
 	})
 }
 
-// The same with what is the call's own: a Reply chunk, and a message at position
-// zero.
+// TestCancelledLong checks the same for the call's own memory: a Reply chunk,
+// and a message at position zero.
 func TestCancelledLong(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		x := replyCall()
@@ -98,8 +98,9 @@ func TestCancelledLong(t *testing.T) {
 	})
 }
 
-// With a provider that cannot exchange memory the server's access ends with the
-// call; a server that comes later loses the connection (R8166-4.4.1-2).
+// TestCancelledRigid checks that, if the provider cannot exchange memory, the
+// server's access ends with the call; a later access costs the connection
+// (R8166-4.4.1-2).
 func TestCancelledRigid(t *testing.T) {
 	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		p.watched.rigid = true
@@ -116,7 +117,8 @@ func TestCancelledRigid(t *testing.T) {
 	})
 }
 
-// A call that is cancelled while its reply comes gives all back, whoever wins.
+// TestCancelledLate checks that a call that is cancelled just as its reply
+// arrives leaks nothing.
 func TestCancelledLate(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		for range 200 {
@@ -136,8 +138,9 @@ func TestCancelledLate(t *testing.T) {
 	})
 }
 
-// Each call has STags of its own, on each connection, that die with it
-// (R8166-8.1.2-1, R8166-8.1.3-1, R8166-3.4.5.1-1): until its reply they are open.
+// TestFreshSTags checks that each call has its own STags, on each connection,
+// that are valid until its reply and dead afterwards (R8166-8.1.2-1,
+// R8166-8.1.3-1, R8166-3.4.5.1-1).
 func TestFreshSTags(t *testing.T) {
 	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		seen := make(map[uint32]bool)

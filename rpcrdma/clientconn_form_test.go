@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A form is how a call and its reply travel.
+// A form is the transport form of a call and its reply.
 type form struct {
 	proc                wire.Proc
-	read, write, answer int // octets of the Read, Write and Reply chunk; 0: none
+	read, write, answer int // bytes of the Read, Write and Reply chunk; 0: none
 }
 
 func formOf(h heard) form {
@@ -32,23 +32,23 @@ func formOf(h heard) form {
 }
 
 const (
-	callLen  = 40                          // an RPC call without a credential, in octets
+	callLen  = 40                          // an RPC call without a credential, in bytes
 	replyLen = oncrpc.MaxReplyHeader       // the longest header of a reply
-	room     = 1024 - wire.MinLen          // for the RPC message, where there are no chunks
-	segLen   = readChunkLen                // what a chunk of one segment takes
+	room     = 1024 - wire.MinLen          // for the RPC message, without chunks
+	segLen   = readChunkLen                // length of a chunk of one segment
 	argRoom  = room - callLen              // for arguments
 	resRoom  = room - replyLen             // for results
 	inRead   = room - callLen - segLen     // for arguments beside a Read chunk
 	inWrite  = room - replyLen - segLen    // for results beside a Write chunk
-	inReply  = room - callLen - segLen + 4 // for arguments where there is a Reply chunk
+	inReply  = room - callLen - segLen + 4 // for arguments with a Reply chunk
 )
 
-// What fits is sent inline, at most as long as the threshold; an octet more makes
-// it a chunk, and that is as long as what it is for (R8166-3.5.1-1, R8166-3.5.2-1,
-// R8166-3.5.3-1, R8166-4.2.4-5, R8166-4.3.3-1, R8166-6.2-1, R8166-4.3.1-2,
-// R8166-4.3.2-2). Nothing but the data item is ever in a chunk of its own
-// (R8166-3.4.2-1, R8166-3.4.4.4-1, R8166-6.1-1), and the sink is as long as the longest
-// item (R8166-4.3.2.2-2).
+// TestForms checks that a message up to the threshold is sent inline; one byte
+// more makes a chunk, exactly as long as its content (R8166-3.5.1-1,
+// R8166-3.5.2-1, R8166-3.5.3-1, R8166-4.2.4-5, R8166-4.3.3-1, R8166-6.2-1,
+// R8166-4.3.1-2, R8166-4.3.2-2). Only the data item ever is in a chunk of its
+// own (R8166-3.4.2-1, R8166-3.4.4.4-1, R8166-6.1-1), and the sink is as long as
+// the longest item (R8166-4.3.2.2-2).
 func TestForms(t *testing.T) {
 	for _, tt := range []struct {
 		name                        string
@@ -102,9 +102,10 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// The position of a Read chunk counts the whole credential, however long that is
-// (R8166-3.4.5-1, R8166-3.4.5-2, R8166-3.4.4.1-1, R8166-3.4.4.4-2): the length
-// of the item is in front, what follows it is not padded.
+// TestPosition checks that the position of a Read chunk counts the whole
+// credential, of any length (R8166-3.4.5-1, R8166-3.4.5-2, R8166-3.4.4.1-1,
+// R8166-3.4.4.4-2): the length of the item precedes it, and the bytes behind
+// the item are not padded.
 func TestPosition(t *testing.T) {
 	for machine := range 10 {
 		for gids := range 4 {
@@ -127,7 +128,7 @@ func TestPosition(t *testing.T) {
 	}
 }
 
-// A placedConn registers memory where a capture has it.
+// A placedConn registers memory at the addresses of a capture.
 type placedConn struct {
 	*watchedConn
 	p  *puppet
@@ -140,15 +141,15 @@ func (c *placedConn) Register(b []byte, access rdma.Access) (rdma.Region, error)
 	}).RegisterAt(b, access, c.at)
 }
 
-// What Linux's client sends for the same calls, ours sends octet for octet, and
-// it takes what knfsd answered (R8166-3.2-1, R8166-4-1, R8166-4.2-1,
-// R8166-4.7-1, R8166-2.3.2-1).
+// TestRequesterGolden checks that our calls are exactly those of Linux's
+// client, and that knfsd's answers are accepted (R8166-3.2-1, R8166-4-1,
+// R8166-4.2-1, R8166-4.7-1, R8166-2.3.2-1).
 func TestRequesterGolden(t *testing.T) {
 	for _, tt := range []struct {
 		name, answer string
 		xid          uint32
 		at           rdma.Remote
-		args, tail   int // octets of the capture's RPC message that are arguments
+		args, tail   int // bytes of the capture's RPC message that are arguments
 		item, sink   int
 	}{
 		{name: "null-call", answer: "null-reply", xid: 0xf984739a},
@@ -198,15 +199,17 @@ func TestRequesterGolden(t *testing.T) {
 	}
 }
 
-// With NFSv3's longest WRITE there is room beside the data at the smallest
-// threshold, so that no Read chunk is ever wanted beside one at position zero.
+// TestNoItemInLongCall checks that NFSv3's longest WRITE leaves room at the
+// smallest threshold, so that a Read chunk beside one at position zero is never
+// needed.
 func TestNoItemInLongCall(t *testing.T) {
 	const write3args = 4 + 64 + 8 + 4 + 4 + 4 // RFC 1813, Section 3.3.7, without the data
 	assert.LessOrEqual(t, maxCallHeader+write3args, 1024-wire.MinLen-readChunkLen-writeChunkLen)
 }
 
-// The estimate of a reply allows for the longest verifier (R8166-8.2.2.2-1), and the
-// longest message that any server may send is taken (R8166-3.3.3-4).
+// TestReplyVerifier checks that the estimate of a reply allows for the longest
+// verifier (R8166-8.2.2.2-1), and that the longest message that any server may
+// send is accepted (R8166-3.3.3-4).
 func TestReplyVerifier(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		x := &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: 1, MaxResults: resRoom}

@@ -18,13 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// echo is a program that answers as many octets as it is told: its arguments
-// are the lengths of the results and of their data item, and a data item; the
-// results repeat the arguments.
+// echo is a program that answers with the requested number of bytes. Its
+// arguments are the lengths of the results and of their data item, and a data
+// item; the results repeat the arguments.
 type echo struct {
 	mu       sync.Mutex
 	running  int
-	most     int // that ran at once
+	most     int // running at once
 	hold     chan struct{}
 	onCall   func()
 	requests int
@@ -33,7 +33,7 @@ type echo struct {
 const echoProg = 0x20000001
 
 func (e *echo) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
-	if c.Proc == 0 { // a line asks whether the server is there
+	if c.Proc == 0 { // a Client's NULL call
 		return c.Args.Done()
 	}
 	e.mu.Lock()
@@ -87,7 +87,7 @@ func sum(b []byte) (s uint32) {
 	return s
 }
 
-// dialer makes the in-memory listener's connections rdma.Dialer's.
+// A dialer is an rdma.Dialer to the in-memory listener.
 type dialer struct {
 	l    *rdmatest.Listener
 	last *rdmatest.Conn
@@ -115,7 +115,7 @@ func client(t *testing.T, s *Server, cfg ClientConnConfig, f func(t *testing.T, 
 	})
 }
 
-// ask makes a call of the echo program and checks what comes back.
+// ask makes a call of the echo program and checks the results.
 func ask(ctx context.Context, c oncrpc.Caller, args, results, item int) error {
 	x := &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1, MaxResults: results + 24, Sink: make([]byte, item), Item: ramp(args)}
 	x.Cred = rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 1, GID: 2, GIDs: []uint32{3, 4, 5}}
@@ -145,8 +145,8 @@ func ask(ctx context.Context, c oncrpc.Caller, args, results, item int) error {
 	return nil
 }
 
-// Every form that a call and a reply can have, at thresholds small and large, one
-// after the other (R8166-4-2).
+// TestClientForms makes calls and replies of every form, at small and large
+// thresholds (R8166-4-2).
 func TestClientForms(t *testing.T) {
 	sizes := []int{0, 1, 3, 700, 1022, 4096, 4097, 70001}
 	for _, inline := range []int{1024, 4096, 65536} {
@@ -173,8 +173,9 @@ func TestClientForms(t *testing.T) {
 	}
 }
 
-// One credit until the first reply, then what is granted, and never more
-// (R8166-3.3.1-1, R8166-3.3.3-2, R8166-3.3.3-3).
+// TestClientCredits checks that a client uses one credit until the first reply,
+// and then at most the granted number (R8166-3.3.1-1, R8166-3.3.3-2,
+// R8166-3.3.3-3).
 func TestClientCredits(t *testing.T) {
 	for _, tt := range []struct{ granted, asked, want int }{{1, 1024, 1}, {2, 128, 2}, {1024, 1024, 1024}, {128, 16, 16}} {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
@@ -205,7 +206,8 @@ func TestClientCredits(t *testing.T) {
 	}
 }
 
-// A cancelled call returns at once; its credit comes back with its reply.
+// TestClientCancel checks that a cancelled call returns at once, and that its
+// credit returns with its reply.
 func TestClientCancel(t *testing.T) {
 	client(t, &Server{Credits: 1}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
 		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
@@ -229,7 +231,8 @@ func TestClientCancel(t *testing.T) {
 	})
 }
 
-// The end of the connection fails the calls under way and those after it.
+// TestClientLoss checks that the end of the connection fails the calls under
+// way and later calls.
 func TestClientLoss(t *testing.T) {
 	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, d *dialer) {
 		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
@@ -259,7 +262,7 @@ func TestClientRefused(t *testing.T) {
 		require.ErrorAs(t, c.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 3}), &mismatch)
 		assert.Equal(t, []uint32{1, 1}, []uint32{mismatch.Low, mismatch.High})
 		assert.ErrorIs(t, c.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1}), oncrpc.ErrGarbageArgs)
-		// Chunks that the server does not take: RDMA_ERROR, for good
+		// For chunks that the server does not take, the RDMA_ERROR is final
 		// (R8166-4.5-7), and the connection lives.
 		var remote *RemoteError
 		require.ErrorAs(t, ask(t.Context(), c, 1<<20, 0, 0), &remote)

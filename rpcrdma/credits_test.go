@@ -15,15 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ask sends a call that asks for so many credits.
+// ask sends a call that asks for the given number of credits.
 func (q *requester) ask(credits, xid uint32) {
 	q.t.Helper()
 	h := wire.Header{XID: xid, Vers: wire.Version, Credit: credits}
 	q.send(h.AppendTo(nil), rpcCall(xid, ""))
 }
 
-// R8166-3.3.1-2, R8166-3.3.1-4, R8166-3.3.3-1: each reply, errors included, grants
-// what the call asks for, but no more than the server was told, and never nothing.
+// TestGrant checks that each reply, including errors, grants the number that
+// the call asks for, but at most the configured number, and at least one
+// (R8166-3.3.1-2, R8166-3.3.1-4, R8166-3.3.3-1).
 func TestGrant(t *testing.T) {
 	for credits, most := range map[int]uint32{0: 128, 1: 1, 4096: 4096} {
 		serve(t, &Server{Handler: null, Credits: credits}, func(t *testing.T, r *rig) {
@@ -40,9 +41,10 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// R8166-3.3.1-5, R8166-3.3.1-6: the grant grows and shrinks with what is asked
-// for. The receives behind a larger one are there before the reply that tells of
-// it; after a smaller one they become fewer, call by call.
+// TestGrantFollows checks that the grant grows and shrinks with the request.
+// The receives for a larger grant are posted before the reply that announces
+// it; after a smaller grant their number falls, call by call (R8166-3.3.1-5,
+// R8166-3.3.1-6).
 func TestGrantFollows(t *testing.T) {
 	var p tap
 	serveTap(t, &Server{Handler: null, Credits: 64}, &p, func(t *testing.T, r *rig) {
@@ -64,9 +66,9 @@ func TestGrantFollows(t *testing.T) {
 	})
 }
 
-// Replies are posted by goroutines of their own. While one with a larger grant
-// may come to the requester after one with a smaller, the receives stay that the
-// larger needs (R8166-3.3.1-6).
+// TestGrantOvertaken checks that receives for a larger grant stay while a reply
+// with that grant may still arrive after a reply with a smaller grant, because
+// replies are posted by goroutines of their own (R8166-3.3.1-6).
 func TestGrantOvertaken(t *testing.T) {
 	var p tap
 	serveTap(t, &Server{Handler: null, Credits: 16}, &p, func(t *testing.T, r *rig) {
@@ -98,9 +100,9 @@ func TestGrantOvertaken(t *testing.T) {
 	})
 }
 
-// A requester that keeps to the last grant that it saw is never cut off, whatever
-// it asks for and in whatever order its calls are served: behind each credit that
-// it knows of stands a receive (R8166-3.3.1-6, R8166-3.3.1-2).
+// TestGrantKept checks that a requester that keeps to the last grant that it
+// saw is never cut off, whatever it asks for and in any order of its calls:
+// each credit that it knows has a receive (R8166-3.3.1-6, R8166-3.3.1-2).
 func TestGrantKept(t *testing.T) {
 	random := rand.New(rand.NewPCG(8166, 331))
 	var mu sync.Mutex
@@ -146,19 +148,20 @@ func TestGrantKept(t *testing.T) {
 	})
 }
 
-// Where the calls of all take more than half of MaxInline, each connection is
-// granted its fair part, and all of what it asks for when they take less again.
+// TestGrantPressed checks that, if all calls take more than half of MaxInline,
+// each connection is granted its fair share, and all that it asks for when they
+// take less again.
 func TestGrantPressed(t *testing.T) {
 	g := new(gate)
 	serve(t, &Server{Handler: g, MaxInline: minMaxInline, Credits: maxCredits}, func(t *testing.T, r *rig) {
 		g.open = make(chan struct{})
 		hog, modest := r.dialFrom(1), r.dialFrom(2)
-		refused := func() uint32 { // it is not served, so it is answered at once
+		refused := func() uint32 { // not served, and so answered at once
 			modest.call(noMsg(chunks.Lists{}), nil)
 			return modest.answer().Credit
 		}
 		const one = callSize + 512 + 4096
-		for range minMaxInline/2/one - 1 { // and the one that is refused
+		for range minMaxInline/2/one - 1 { // and the refused call
 			hog.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 		}
 		synctest.Wait()
@@ -185,8 +188,8 @@ func TestGrantPressed(t *testing.T) {
 	})
 }
 
-// R8166-3.3.1-6: the receive that a call took is back before its reply can be,
-// in each way that a call can end.
+// TestReceiveBeforeReply checks that the receive of a call is posted again
+// before its reply can arrive, however the call ends (R8166-3.3.1-6).
 func TestReceiveBeforeReply(t *testing.T) {
 	var p tap
 	serveTap(t, &Server{Handler: results("", repeat(5000), ""), Credits: 2}, &p, func(t *testing.T, r *rig) {
@@ -209,9 +212,9 @@ func TestReceiveBeforeReply(t *testing.T) {
 	})
 }
 
-// As many calls as are granted run at once, and some more for a peer that
-// counts differently. Beyond that the provider ends the connection, and no other;
-// so it does when the grant has become smaller.
+// TestOverrun checks that as many calls as are granted run at once, and some
+// more for a peer that counts differently. Beyond that the provider ends this
+// connection only, also after the grant has shrunk.
 func TestOverrun(t *testing.T) {
 	for name, asked := range map[string]int{"at first": 128, "smaller": 4} {
 		t.Run(name, func(t *testing.T) {
@@ -243,8 +246,9 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// A peer that sends calls and takes no replies gets no more receives when
-// twice its grant is under way: the replies cannot pile up.
+// TestRepliesNotTaken checks that a peer that sends calls and takes no replies
+// gets no more receives when twice its grant is under way: the replies cannot
+// pile up.
 func TestRepliesNotTaken(t *testing.T) {
 	serve(t, &Server{Handler: null, Credits: 4}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -258,7 +262,7 @@ func TestRepliesNotTaken(t *testing.T) {
 			sent++
 			assert.Empty(t, q.answers())
 		}
-		// What the provider has on its way counts as sent.
+		// Frames that the provider has under way count as sent.
 		assert.Less(t, sent, 60)
 		assert.Zero(t, r.only().Recvs())
 

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A trickle is a connection on which just enough octets move, at each look.
+// A trickle is a connection on which just enough bytes move between checks.
 type trickle struct {
 	rdma.Conn
 	in uint64
@@ -26,9 +26,10 @@ func (c *trickle) Traffic() (in, out uint64) {
 	return c.in, 0
 }
 
-// Peers that hold all memory, and move a little, lose it to those who have waited for
-// long: the one whose RDMA Reads take longest, unless a call of its connection is
-// held up by the server itself.
+// TestMemoryPressedByTrickles checks that peers that hold all memory, and move
+// a little, lose memory to calls that have waited for long: the connection
+// whose RDMA Reads take longest is ended, unless the server itself holds up a
+// call of the connection.
 func TestMemoryPressedByTrickles(t *testing.T) {
 	for name, tt := range map[string]struct{ held, answered int }{
 		"oldest": {0, 1}, "of those that the server does not hold up": {1, 2}, "nobody": {3, 0},

@@ -11,8 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A line makes the calls of any program, also when the server was restarted in
-// the meantime.
+// A Client makes the calls of any program, even across restarts of the server.
 func ExampleClient() {
 	var dialer rdma.Dialer // package iwarp has one over TCP
 	ctx := context.Background()
@@ -42,7 +41,7 @@ func ExampleServer() {
 		}
 	}()
 
-	// Later: answer what is under way, and take nothing new.
+	// Later: answer the calls under way, and take no new ones.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 )
 
-// A program finds the ExtensionConn, and by it its own handler, of the connection that a
-// call has come by; what it posts when its reply has been goes behind that,
-// whatever the reply has become.
+// TestReplyPosted checks that a program finds the ExtensionConn of a call's
+// connection, and by it its own handler. Data that it posts in Reply.Posted
+// goes behind the reply, in any form of the reply.
 func TestReplyPosted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		serve   func(rep *oncrpc.Reply) bool
@@ -72,7 +72,7 @@ func TestReplyPosted(t *testing.T) {
 	})
 }
 
-// Calls of others know no ExtensionConn.
+// TestLinkOf checks that calls of other peers have no ExtensionConn.
 func TestLinkOf(t *testing.T) {
 	assert.Nil(t, ExtensionConnOf(&oncrpc.Peer{}))
 	links := make(chan *ExtensionConn, 1)
@@ -87,8 +87,9 @@ func TestLinkOf(t *testing.T) {
 	})
 }
 
-// The programs end a connection by its ExtensionConn, and both ends are told once, with
-// everything that was under way done before.
+// TestLinkAbort checks that a program can end a connection by its
+// ExtensionConn, and that Closed is called once at both ends, after all work
+// under way has completed.
 func TestLinkAbort(t *testing.T) {
 	links(t, 2, 2, func(t *testing.T, _ *rig, c *ClientConn, theirs, ours *side) {
 		cause := errors.New("does not keep to the rules")
@@ -104,7 +105,8 @@ func TestLinkAbort(t *testing.T) {
 	})
 }
 
-// An ordeal notes the fate of many operations, and that it is told before the end.
+// An ordeal records the results of many operations, and checks that they come
+// before the end.
 type ordeal struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -126,7 +128,8 @@ func (o *ordeal) Complete(c rdma.Completion) {
 	o.told[c.ID] = c.Err
 }
 
-// Each operation is told of once, whenever the connection ends (R7306-5.2.1-5).
+// TestAtomicsCut checks that each operation completes once, whenever the
+// connection ends (R7306-5.2.1-5).
 func TestAtomicsCut(t *testing.T) {
 	const many = 50
 	for after := range 30 {
@@ -171,8 +174,9 @@ func TestAtomicsCut(t *testing.T) {
 	}
 }
 
-// A call by an ExtensionConn is made over its connection alone; a Client makes the next for
-// other calls, and its ExtensionConn is another.
+// TestLinkCall checks that a call by an ExtensionConn is made over its
+// connection alone; a Client connects again for other calls, with another
+// ExtensionConn.
 func TestLinkCall(t *testing.T) {
 	ours := new(side)
 	line(t, ClientConfig{Conn: ClientConnConfig{Extensions: ours.config(1)}}, func(t *testing.T, l *Client, p *place) {
@@ -200,7 +204,8 @@ func TestLinkCall(t *testing.T) {
 	})
 }
 
-// A server that falls silent loses the connection for a call by an ExtensionConn too.
+// TestLinkCallSilence checks that a silent server loses the connection for a
+// call by an ExtensionConn too.
 func TestLinkCallSilence(t *testing.T) {
 	ours := new(side)
 	line(t, ClientConfig{Silence: 8 * time.Second, Conn: ClientConnConfig{Extensions: ours.config(1)}}, func(t *testing.T, l *Client, p *place) {
@@ -233,7 +238,8 @@ type counted int
 
 func (n *counted) Complete(rdma.Completion) { *n++ }
 
-// Neither an atomic operation nor a question and its answer costs an allocation.
+// TestLinkAllocs checks that neither an atomic operation nor a question and its
+// answer allocates.
 func TestLinkAllocs(t *testing.T) {
 	client := &ExtensionConn{client: new(ClientConn), conn: idleConn{}, on: Extensions{1, true, true}, handler: (*careless)(nil)}
 	server := &ExtensionConn{conn: idleConn{}, on: Extensions{1, true, true}, handler: (*careless)(nil)}
@@ -250,7 +256,7 @@ func TestLinkAllocs(t *testing.T) {
 	assert.Less(t, testing.AllocsPerRun(1000, once), 1.0, "the pool may lose one to the collector")
 }
 
-// careless takes Immediate Data and does nothing.
+// A careless handler ignores Immediate Data.
 type careless struct{}
 
 func (*careless) Immediate([8]byte) {}

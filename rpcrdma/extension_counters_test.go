@@ -19,32 +19,33 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// delegating is what an end offers that has all, and so many counters.
+// delegating returns the configuration of an end that offers all extensions,
+// with the given number of counters.
 func (s *side) delegating(counters int) *ExtensionConfig {
 	x := s.config(4)
 	x.Delegation, x.Counters = true, counters
 	return x
 }
 
-// offer is a requester's private data with a block.
+// offer returns a requester's private data with a block.
 func offer(e cmpriv.Extension) []byte { return e.AppendTo(linux.AppendTo(nil)) }
 
 var everything = cmpriv.Extension{Immediate: true, Atomics: true, Delegation: true, ImmediateRecvs: 4}
 
-// unmapped holds that f leaves no counters behind.
+// unmapped checks that f leaks no counters.
 func unmapped(t *testing.T, f func()) {
 	t.Helper()
 	f()
 	assert.Zero(t, mapped.Load(), "octets of counters")
 }
 
-// Octet by octet, what goes over the wire at set-up, and what does not: the upper layers
-// agree before anything of RFC 7306 is used (R7306-1.1-2).
+// TestCountersGolden checks the exact bytes on the wire at set-up: the upper
+// layers agree before anything of RFC 7306 is used (R7306-1.1-2).
 func TestCountersGolden(t *testing.T) {
 	const (
 		message = "f6ab0e18 01 01 03 03"
 		request = message + "6e667278 01 07 0004 00000000 0000000000000000 00000000"
-		reply   = message + "6e667278 01 07 0004 00000100 0000010000000000 00000020" // as rdmatest numbers memory
+		reply   = message + "6e667278 01 07 0004 00000100 0000010000000000 00000020" // with rdmatest's addresses
 		without = message + "6e667278 01 03 0004 00000000 0000000000000000 00000000"
 	)
 	golden := func(s string) string { return string(bytes.ReplaceAll([]byte(s), []byte(" "), nil)) }
@@ -82,7 +83,7 @@ type shallowRegistrar struct{ rdma.Registrar }
 
 func (shallowRegistrar) ReadDepth() (ird, ord int) { return 0, 16 }
 
-// A shallowListener has such connections.
+// A shallowListener makes shallowRegistrars.
 type shallowListener struct{ rdma.Listener }
 
 func (l shallowListener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
@@ -99,8 +100,8 @@ func (r shallowRequest) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
 	return shallow{c, 0, 16}, err
 }
 
-// The server says that it has counters, and has some, to those who can use them
-// (R7306-1.1-2).
+// TestCountersOffered checks that the server makes and offers counters only for
+// a requester that can use them (R7306-1.1-2).
 func TestCountersOffered(t *testing.T) {
 	but := func(f func(e *cmpriv.Extension)) cmpriv.Extension {
 		e := everything
@@ -153,7 +154,8 @@ func TestCountersOffered(t *testing.T) {
 	}
 }
 
-// The client believes in counters that can be, where all else is on too.
+// TestCountersBelieved checks that the client accepts only plausible counters,
+// and only if all other extensions are on.
 func TestCountersBelieved(t *testing.T) {
 	there := everything
 	there.CounterSTag, there.CounterTO, there.CounterSlots = 9, 64, 512
@@ -204,8 +206,8 @@ func TestCountersConfig(t *testing.T) {
 	}
 }
 
-// The words are zero at first, and the same for both ends; they are there until the
-// end has been told of, and not longer.
+// TestCounters checks that the words are initially zero, and the same for both
+// ends; they exist until Closed has returned, and no longer.
 func TestCounters(t *testing.T) {
 	theirs, ours := new(side), new(side)
 	unmapped(t, func() {
@@ -236,7 +238,7 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// Nothing but atomic operations may be done to the counters.
+// TestCountersRights checks that the counters permit only atomic operations.
 func TestCountersRights(t *testing.T) {
 	for _, op := range []rdma.Op{rdma.OpWrite, rdma.OpRead} {
 		theirs := new(side)
@@ -251,8 +253,8 @@ func TestCountersRights(t *testing.T) {
 	}
 }
 
-// A thousand connections, of which a half are made and cut by the peer, leave
-// nothing, whatever they used.
+// TestCountersFreed makes a thousand connections, half of which the peer cuts,
+// and checks that no counters leak.
 func TestCountersFreed(t *testing.T) {
 	theirs := new(side)
 	unmapped(t, func() {
@@ -275,8 +277,9 @@ func TestCountersFreed(t *testing.T) {
 	})
 }
 
-// A party's counters take no more than its part, and those of its connections beyond
-// that are off; what a connection had comes back with its end, once.
+// TestCountersShared checks that a party's counters take no more than its
+// share, and that its further connections have none; the memory of a connection
+// is released once, at its end.
 func TestCountersShared(t *testing.T) {
 	const counters, each = 1 << 16, 1 << 19
 	theirs := new(side)
@@ -319,14 +322,15 @@ func TestCountersShared(t *testing.T) {
 	})
 }
 
-// A barren connection registers nothing.
+// A barren connection cannot register memory.
 type barren struct{}
 
 var errBarren = errors.New("too many regions")
 
 func (barren) Register([]byte, rdma.Access) (rdma.Region, error) { return nil, errBarren }
 
-// Where there can be no counters, there is no offer of them, and the log says why.
+// TestCountersImpossible checks that counters that cannot be made are not
+// offered, and that the log says why.
 func TestCountersImpossible(t *testing.T) {
 	unmapped(t, func() {
 		var log bytes.Buffer
@@ -342,7 +346,7 @@ func TestCountersImpossible(t *testing.T) {
 	})
 }
 
-// A vainListener's peers are gone when they are to be answered.
+// A vainListener has peers that are gone when they are accepted.
 type vainListener struct{ rdma.Listener }
 
 func (l vainListener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
@@ -358,7 +362,7 @@ func (r vainRequest) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
 	return nil, errNobody
 }
 
-// A fertile connection registers what it is given, and is its only region.
+// A fertile connection registers any memory, and is its only region.
 type fertile struct{ gone bool }
 
 func (f *fertile) Register([]byte, rdma.Access) (rdma.Region, error) { return f, nil }
@@ -366,7 +370,7 @@ func (f *fertile) STag() rdma.STag                                   { return 1 
 func (f *fertile) TO() uint64                                        { return 0 }
 func (f *fertile) Deregister()                                       { f.gone = true }
 
-// A connection that is not made after all leaves nothing.
+// TestCountersInVain checks that a connection that is not made leaks nothing.
 func TestCountersInVain(t *testing.T) {
 	unmapped(t, func() {
 		synctest.Test(t, func(t *testing.T) {

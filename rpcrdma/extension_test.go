@@ -14,7 +14,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A feature is on where both ends have it, with all that it needs.
+// TestAgree checks that a feature is on if both ends have it, with all its
+// requirements.
 func TestAgree(t *testing.T) {
 	all := cmpriv.Extension{Immediate: true, Atomics: true, Delegation: true, ImmediateRecvs: 8}
 	but := func(f func(e *cmpriv.Extension)) cmpriv.Extension {
@@ -44,7 +45,7 @@ func TestAgree(t *testing.T) {
 	}
 }
 
-// A shallow is a connection on which so many RDMA Reads can be outstanding.
+// A shallow is a connection with the given limits of outstanding RDMA Reads.
 type shallow struct {
 	rdma.Conn
 	ird, ord int
@@ -92,7 +93,7 @@ func TestExtensionNegotiation(t *testing.T) {
 				theirs := r.onlyConn().back.ExtensionConn()
 				request, reply := r.onlyConn().rc.PrivateData(), c.Conn().PrivateData()
 				want := 8
-				if tt.client != nil { // it goes first, and cannot know
+				if tt.client != nil { // the client sends first, and cannot know
 					want += cmpriv.ExtensionLen
 				}
 				assert.Len(t, request, want)
@@ -133,7 +134,8 @@ func TestExtensionNegotiation(t *testing.T) {
 	})
 }
 
-// Receives for Immediate Data are there from the start, if it is on.
+// TestExtensionReceives checks that receives for Immediate Data are posted from
+// the start, if it is on.
 func TestExtensionReceives(t *testing.T) {
 	x := new(side).config(5)
 	for _, tt := range []struct {

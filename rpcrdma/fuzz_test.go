@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// moody answers a call as the last octet of its message says.
+// moody answers a call according to the last byte of its message.
 var moody = service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
 	mood := int(req.Msg[len(req.Msg)-1])
@@ -29,10 +29,10 @@ var moody = service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 	return mood&8 == 0
 })
 
-// FuzzResponder sends a server any message and then a sound call. Whatever it
-// makes of the first, it answers it at most once, gives all buffers and all
-// memory back, and still answers the second, unless the message named memory
-// that is not there.
+// FuzzResponder sends a server any message and then a sound call. It checks
+// that the server answers the first at most once, releases all buffers and
+// memory, and still answers the second, unless the message named memory that
+// does not exist.
 func FuzzResponder(f *testing.F) {
 	for _, tt := range golden {
 		f.Add(wiretest.Hex(f, tt.file))
@@ -54,7 +54,7 @@ func FuzzResponder(f *testing.F) {
 	const inline = 64 << 10
 	f.Fuzz(func(t *testing.T, message []byte) {
 		if len(message) > inline {
-			return // the provider's to refuse
+			return // the provider refuses it
 		}
 		serve(t, &Server{Handler: moody, Inline: inline}, func(t *testing.T, r *rig) {
 			q := r.dialLinux()

@@ -13,7 +13,8 @@ import (
 )
 
 // items is a program whose procedure 1 takes one item that may come in a chunk,
-// and procedure 2 takes two, with one between them that may not.
+// and whose procedure 2 takes two such items with another between them that may
+// not.
 type items struct{ served int }
 
 func (p *items) ServeRPC(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
@@ -29,9 +30,9 @@ func (p *items) ServeRPC(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) err
 	return err
 }
 
-// R8166-4.5.2-2, R8166-6.1-2: where the header is sound and the arguments do not
-// fit it, or one came in a chunk that may not, the call is not served, and RPC
-// has the answer.
+// TestGarbageArgs checks that a call with a sound header is not served, and
+// gets an RPC answer, if its arguments do not match the header, or an item came
+// in a chunk that may not (R8166-4.5.2-2, R8166-6.1-2).
 func TestGarbageArgs(t *testing.T) {
 	const success, garbage = 0, 4 // accept_stat
 	const none = "00000000 00000000"

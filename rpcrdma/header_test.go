@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// R8166-4-1, R8166-4.2-1, R8166-4.2.2-1, R8166-3.2-1: headers of Linux, and
-// computed ones.
+// golden has headers of Linux, and computed ones (R8166-4-1, R8166-4.2-1,
+// R8166-4.2.2-1, R8166-3.2-1).
 var golden = []struct {
 	file string
 	xid  uint32
 	hdr  rpcwire.Header // without the lists
-	body int            // octets of the RPC message
+	body int            // bytes of the RPC message
 }{
 	{"testdata/null-call.hex", 0xf984739a, rpcwire.Header{Credit: 128, Proc: rpcwire.Msg}, 40},
 	{"testdata/null-reply.hex", 0xf984739a, rpcwire.Header{Credit: 64, Proc: rpcwire.Msg}, 24},
@@ -30,7 +30,7 @@ var golden = []struct {
 }
 
 func TestHeaderGolden(t *testing.T) {
-	var h rpcwire.Header // used again, as by a connection
+	var h rpcwire.Header // reused, as by a connection
 	for _, tt := range golden {
 		t.Run(tt.file, func(t *testing.T) {
 			wire := wiretest.Hex(t, tt.file)
@@ -42,7 +42,7 @@ func TestHeaderGolden(t *testing.T) {
 			assert.Equal(t, tt.hdr.Proc, h.Proc)
 			assert.Len(t, body, tt.body)
 			assert.Equal(t, wire[:len(wire)-len(body)], h.AppendTo(nil))
-			for n := range len(wire) - len(body) { // cut at every octet
+			for n := range len(wire) - len(body) { // cut at every byte
 				_, err := h.ParseCall(wire[:n])
 				if n < 28 { // R8166-4.5-1
 					assert.ErrorIs(t, err, rpcwire.ErrRunt, n)

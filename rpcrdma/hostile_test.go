@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile are messages whose lists lie. None of them names memory that is there.
+// hostile returns messages with false lists. None of them names existing
+// memory.
 func hostile(t testing.TB) map[string][]byte {
 	lie := chunks.Segment{Handle: 0xbad, Length: math.MaxUint32, Offset: 1 << 40}
 	one := chunks.Segment{Handle: 0xbad, Length: 1}
@@ -65,9 +66,9 @@ func hostile(t testing.TB) map[string][]byte {
 	return all
 }
 
-// Whatever the lists of a message say, it costs its sender one ERR_CHUNK, and
-// nobody else anything; nothing is read, and no memory is lent for it (R8166-4.5-2,
-// R8166-4.5.2-1, R8166-8.1.4-1, R8267-6.4.2-3).
+// TestHostileLists checks that any hostile lists cost their sender one
+// ERR_CHUNK, and affect no other peer; nothing is read, and no memory is lent
+// (R8166-4.5-2, R8166-4.5.2-1, R8166-8.1.4-1, R8267-6.4.2-3).
 func TestHostileLists(t *testing.T) {
 	for name, wire := range hostile(t) {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +89,8 @@ func TestHostileLists(t *testing.T) {
 	}
 }
 
-// What a peer offers for a reply may be as large as it likes: no more is
-// reserved than a reply can be.
+// TestHostileOffers checks that, however large a peer's offer for a reply is,
+// the server reserves no more than the longest reply.
 func TestHostileOffers(t *testing.T) {
 	huge := make(chunks.Chunk, chunks.MaxSegments)
 	for i := range huge {
@@ -117,8 +118,9 @@ func TestHostileOffers(t *testing.T) {
 	})
 }
 
-// A flood of what costs most, of as many as a connection may send and none of
-// which is answered, takes as much memory as is counted for it.
+// TestHostileFlood sends as many of the most expensive calls as a connection
+// may send, without any being answered. It checks that they take as much memory
+// as is counted for them.
 func TestHostileFlood(t *testing.T) {
 	const maxInline = 32 << 20
 	g := new(gate)
@@ -149,7 +151,8 @@ func TestHostileFlood(t *testing.T) {
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		// Each of the four has gone with what it took, and its calls still run.
+		// Each of the four was ended with its memory counted, and its calls
+		// still run.
 		assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(5*maxInline))
 		assert.Less(t, buf.Default.Out(), 4*400)
 		other.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
@@ -158,8 +161,8 @@ func TestHostileFlood(t *testing.T) {
 	})
 }
 
-// One piece of memory may be named as often as a message has room for, and each
-// may be a chunk.
+// TestSegmentRepeated checks that a message may name one piece of memory as
+// often as it has room for, each time as a chunk.
 func TestSegmentRepeated(t *testing.T) {
 	var rec recorder
 	serve(t, &Server{Handler: &rec, Inline: 64 << 10}, func(t *testing.T, r *rig) {
@@ -185,7 +188,7 @@ func TestSegmentRepeated(t *testing.T) {
 	})
 }
 
-// Calls that come twice, with one XID, are two calls.
+// TestXIDRepeated checks that two calls with one XID are two calls.
 func TestXIDRepeated(t *testing.T) {
 	g := new(gate)
 	serve(t, &Server{Handler: g}, func(t *testing.T, r *rig) {

@@ -17,7 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 )
 
-// A side notes what comes in on the links of one end.
+// A side records the events on the links of one end.
 type side struct {
 	onAttach func(*ExtensionConn)
 	on       func(l *ExtensionConn, octets [8]byte)
@@ -53,7 +53,7 @@ func (s *side) link(t *testing.T) *ExtensionConn {
 	return s.links[0]
 }
 
-// ends returns what was told of ends.
+// ends returns the Closed errors.
 func (s *side) ends() []error {
 	synctest.Wait()
 	s.mu.Lock()
@@ -61,7 +61,7 @@ func (s *side) ends() []error {
 	return s.closed
 }
 
-// news returns what came since the last time.
+// news returns the Immediate Data since the last time.
 func (s *side) news() [][8]byte { return news(&s.mu, &s.got) }
 
 type sideLink struct {
@@ -93,8 +93,8 @@ func octets(n int) (b [8]byte) {
 	return b
 }
 
-// links runs f with both ends of a connection between ours, and holds that each
-// end is told of the end once.
+// links runs f with both ends of a connection between ours, and checks that
+// Closed is called once at each end.
 func links(t *testing.T, server, client int, f func(t *testing.T, r *rig, c *ClientConn, server, client *side)) {
 	t.Helper()
 	theirs, ours := new(side), new(side)
@@ -109,8 +109,9 @@ func links(t *testing.T, server, client int, f func(t *testing.T, r *rig, c *Cli
 	})
 }
 
-// As many questions may be unanswered as the fewer of both ends' receives; each
-// answer makes room for one, and there is none without a question.
+// TestImmediate checks that the number of unanswered questions is limited by
+// the lower of both ends' receives, that each answer makes room for a question,
+// and that no answer is possible without a question.
 func TestImmediate(t *testing.T) {
 	for _, recvs := range [][2]int{{3, 9}, {9, 3}, {3, 3}, {1, 1}} {
 		links(t, recvs[0], recvs[1], func(t *testing.T, _ *rig, c *ClientConn, theirs, ours *side) {
@@ -140,13 +141,13 @@ func TestImmediate(t *testing.T) {
 	}
 }
 
-// A sentBox takes completions.
+// A sentBox receives completions.
 type sentBox chan rdma.Completion
 
 func (b sentBox) Complete(c rdma.Completion) { b <- c }
 
-// An answer may be given from within, and a question from within an answer: no
-// lock is held.
+// TestImmediateFromWithin answers from within Immediate, and asks from within
+// an answer: no lock may be held.
 func TestImmediateFromWithin(t *testing.T) {
 	const rounds = 1000
 	links(t, 2, 2, func(t *testing.T, _ *rig, _ *ClientConn, theirs, ours *side) {
@@ -163,13 +164,14 @@ func TestImmediateFromWithin(t *testing.T) {
 	})
 }
 
-// Immediate Data goes behind a reply that is still queued, with Solicited Event.
+// TestImmediateOrder checks that Immediate Data goes behind a reply that is
+// still queued, with Solicited Event.
 func TestImmediateOrder(t *testing.T) {
 	s := new(side)
 	serve(t, &Server{Handler: null, Extensions: s.config(4)}, func(t *testing.T, r *rig) {
 		p := dialRawLink(t, r.listen, linked(4))
 		resume := p.Pause()
-		for xid := range uint32(40) { // more than are on their way
+		for xid := range uint32(40) { // more than fit on the connection
 			require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{msgHeader(xid), rpcCall(xid, "")}}))
 		}
 		synctest.Wait()
@@ -183,14 +185,15 @@ func TestImmediateOrder(t *testing.T) {
 	})
 }
 
-// linked is the private data of a peer of this project with so many receives.
+// linked returns the private data of a peer of this project with the given
+// number of receives.
 func linked(recvs int) []byte {
 	x := ExtensionConfig{ImmediateRecvs: recvs, Atomics: true}
 	block := x.block()
 	return block.AppendTo(linux.AppendTo(nil))
 }
 
-// A rawLink is an end that says what a test wants.
+// A rawLink is an end that sends arbitrary messages.
 type rawLink struct {
 	*rdmatest.Conn
 	mu    sync.Mutex
@@ -240,7 +243,7 @@ func dialRawLink(t *testing.T, l *rdmatest.Listener, private []byte) *rawLink {
 	return p
 }
 
-// rawLinkServer runs f with a requester that offers so many receives, and a server
+// rawLinkServer runs f with a requester that has the extensions x, and a server
 // with the given private data.
 func rawLinkServer(t *testing.T, private []byte, x *ExtensionConfig, f func(t *testing.T, c *ClientConn, p *rawLink)) {
 	t.Helper()
@@ -261,7 +264,8 @@ func rawLinkServer(t *testing.T, private []byte, x *ExtensionConfig, f func(t *t
 	})
 }
 
-// A peer that does not keep to the rules loses the connection.
+// TestImmediateMisuse checks that a peer that breaks the rules loses the
+// connection.
 func TestImmediateMisuse(t *testing.T) {
 	t.Run("server asks too much", func(t *testing.T) {
 		s := new(side)
@@ -319,9 +323,9 @@ func TestImmediateMisuse(t *testing.T) {
 	})
 }
 
-// The receives for calls, for replies, and for Immediate Data are enough when all
-// of them come at once, in both directions, for as long as one likes; none is lost
-// and none is left over.
+// TestReceives checks that the receives for calls, for replies, and for
+// Immediate Data suffice when all arrive at once, in both directions, for any
+// length of time; none is lost and none is left over.
 func TestReceives(t *testing.T) {
 	const credits, reverse, immediate, rounds = 8, 4, 5, 50
 	theirs, ours := new(side), new(side)
@@ -400,7 +404,8 @@ func (h *countingHandler) Receive(m rdma.Recv) {
 	h.Handler.Receive(m)
 }
 
-// The handler is told of the end once, also where that comes before it is there.
+// TestLinkClosed checks that the handler's Closed is called once, even if the
+// end comes before the handler is attached.
 func TestLinkClosed(t *testing.T) {
 	cause := errors.New("cable cut")
 	for _, end := range []string{"client", "server"} {
@@ -428,7 +433,8 @@ func TestLinkClosed(t *testing.T) {
 	}
 }
 
-// Each connection of a line has a link of its own.
+// TestLinkReconnect checks that each connection of a Client has an
+// ExtensionConn of its own.
 func TestLinkReconnect(t *testing.T) {
 	ours := new(side)
 	line(t, ClientConfig{Conn: ClientConnConfig{Extensions: ours.config(1)}}, func(t *testing.T, l *Client, p *place) {

@@ -16,21 +16,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// mapping is a connection that sends out of mappings.
+// A mapping is a connection that sends from mappings.
 type mapping struct{ *tappedConn }
 
 func (mapping) SendsMapped() bool { return true }
 
-// A file is a service of one data item that lies in a mapping. Where it is sent, so
-// many octets of it turn out to be there; -1: all.
+// A file is a service of one data item in a mapping. When the item is sent,
+// only its first there bytes are present; -1: all.
 type file struct {
 	item     []byte
 	there    int
-	more     int   // up to which they can be read in another way,
-	err      error // and why no further
-	mappable bool  // what it was told last
+	more     int   // end of the bytes that can be read in another way
+	err      error // why no more can be read
+	mappable bool  // the last value of Reply.Mappable
 	cuts     int
-	given    atomic.Int32 // items given back
+	given    atomic.Int32 // returned items
 }
 
 func (f *file) Return([]byte) { f.given.Add(1) }
@@ -62,7 +62,8 @@ func (f *file) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) 
 	return true
 }
 
-// post does what a provider does with WRs whose data have gone from f.there on.
+// post does the work of a provider for WRs whose data are missing from f.there
+// on.
 func (f *file) post(wrs []rdma.WR) {
 	at := 0
 	for _, wr := range wrs {
@@ -79,8 +80,9 @@ func (f *file) post(wrs []rdma.WR) {
 	}
 }
 
-// The item of a long READ may be a mapping. Where the file is cut short while it is
-// sent, the reply says so in its results and in its Write list.
+// TestMappedItem checks that the item of a long READ may be a mapping. If the
+// file is truncated while it is sent, the results and the Write list of the
+// reply say so.
 func TestMappedItem(t *testing.T) {
 	f := &file{item: repeat(100 << 10)}
 	p := &tap{mapped: true}
@@ -119,8 +121,8 @@ func TestMappedItem(t *testing.T) {
 			assert.Equal(t, n < len(f.item), f.cuts == 1)
 		}
 
-		// What the owner still gets is no cut, and an error of his is told, in
-		// fewer octets if there is nothing else to tell.
+		// Bytes that the owner can still read are no cut. The owner's error is
+		// reported, with fewer bytes if there is no other way to report it.
 		for _, tt := range []struct {
 			there, more int
 			want        []uint32
@@ -128,7 +130,7 @@ func TestMappedItem(t *testing.T) {
 		}{
 			{5000, 100 << 10, []uint32{40 << 10, 40 << 10, 20 << 10}, 28},
 			{5000, 50 << 10, []uint32{40 << 10, 10 << 10, 0}, 28},
-			{50 << 10, 45 << 10, []uint32{40 << 10, 5 << 10, 0}, 28}, // became shorter
+			{50 << 10, 45 << 10, []uint32{40 << 10, 5 << 10, 0}, 28}, // shorter than there
 			{0, 0, []uint32{0, 0, 0}, 24},
 		} {
 			f.there, f.more, f.cuts, f.err = tt.there, tt.more, 0, nil
@@ -165,7 +167,8 @@ func TestMappedItem(t *testing.T) {
 	})
 }
 
-// lists returns chunk lists with a Write chunk and a Reply chunk of so many octets.
+// lists returns chunk lists with a Write chunk and a Reply chunk of the given
+// lengths.
 func lists(q *requester, write, reply int) (l chunks.Lists) {
 	c, _ := q.writable(write)
 	l.AddWrite(c)

@@ -15,7 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A resuming gate says that its calls may be made again.
+// A resuming is a gate whose calls may be repeated.
 type resuming struct {
 	gate
 	first context.Context // of the first call
@@ -32,8 +32,8 @@ func (g *resuming) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.R
 	return g.gate.Serve(ctx, req, rep)
 }
 
-// occupy has a host take all places that it gets, of 16, with a call under way on each, a
-// second apart, and returns its connections.
+// occupy makes a host take all the places that it gets, of 16, one per second,
+// with a call under way on each. It returns the connections.
 func (r *rig) occupy(host byte) (all []*requester) {
 	for range 16 {
 		q := &requester{t: r.t}
@@ -48,7 +48,7 @@ func (r *rig) occupy(host byte) (all []*requester) {
 	return all
 }
 
-// tryFrom connects q, or reports that it was rejected.
+// tryFrom connects q, or returns false if it was rejected.
 func (r *rig) tryFrom(host byte, q *requester) bool {
 	r.tap.from = &net.TCPAddr{IP: net.IPv4(198, 51, 100, host), Port: 1000}
 	c, err := r.listen.Dial(r.t.Context(), rdma.ConnConfig{Handler: q, PrivateData: linux.AppendTo(nil), RecvSize: 1 << 12, Recvs: 1 << 10})
@@ -59,9 +59,10 @@ func (r *rig) tryFrom(host byte, q *requester) bool {
 	return true
 }
 
-// One party cannot keep others out by connections with calls under way: the last
-// eighth of the places is not for it, and where that is taken the one goes that has
-// been at its calls for longest (R5042-6.4.1-1).
+// TestPlacesForOthers checks that one party cannot keep others out by
+// connections with calls under way: the last eighth of the places is reserved
+// for others, and if that is taken, the connection whose calls have made no
+// progress for longest is ended (R5042-6.4.1-1).
 func TestPlacesForOthers(t *testing.T) {
 	g := new(resuming)
 	serve(t, &Server{Handler: g, MaxConns: 16}, func(t *testing.T, r *rig) {
@@ -87,7 +88,8 @@ func TestPlacesForOthers(t *testing.T) {
 	})
 }
 
-// Calls that may not be made again keep their connections.
+// TestPlacesOfCallsThatStay checks that calls that may not be repeated keep
+// their connections.
 func TestPlacesOfCallsThatStay(t *testing.T) {
 	g := new(gate)
 	serve(t, &Server{Handler: g, MaxConns: 16}, func(t *testing.T, r *rig) {
@@ -100,8 +102,8 @@ func TestPlacesOfCallsThatStay(t *testing.T) {
 	})
 }
 
-// Connections that have lost their places and are there still, as their calls do not end,
-// are few.
+// TestPlacesOfCallsThatHang checks that few connections have lost their places
+// and still exist because their calls do not end.
 func TestPlacesOfCallsThatHang(t *testing.T) {
 	g := new(resuming)
 	serve(t, &Server{Handler: g, MaxConns: 16}, func(t *testing.T, r *rig) {
@@ -124,8 +126,9 @@ func TestPlacesOfCallsThatHang(t *testing.T) {
 	})
 }
 
-// Who uses a link is told that its connection had to go by a bound of the server, and not
-// for what its client did.
+// TestPlacesToldToLinks checks that an ExtensionHandler learns that its
+// connection was ended because of a bound of the server, and not because of its
+// client.
 func TestPlacesToldToLinks(t *testing.T) {
 	theirs, ours := new(side), new(side)
 	serve(t, &Server{Handler: null, MaxConns: 1, Extensions: theirs.config(4)}, func(t *testing.T, r *rig) {

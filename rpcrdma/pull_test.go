@@ -9,8 +9,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 )
 
-// Calls whose chunks are on their way have no buffers for them yet, though there will
-// be memory.
+// TestPullLendsLate checks that calls whose chunks are on their way have no
+// buffers yet, although memory is reserved.
 func TestPullLendsLate(t *testing.T) {
 	serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()

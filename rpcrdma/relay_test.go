@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// TestRelay: a call that is passed on keeps its header, and its reply comes as it
-// was sent, refusals too, in each form.
+// TestRelay checks that a relayed call keeps its header, and that its reply
+// comes back unchanged, including refusals, in each form.
 func TestRelay(t *testing.T) {
 	client(t, new(Server), ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echo, _ *dialer) {
 		for name, tt := range map[string]struct {

@@ -30,8 +30,8 @@ func lengths(c chunks.Chunk) []uint32 {
 	return n
 }
 
-// TestReplyForms has one reply brought back in each form that a requester can
-// provide for: 24 octets of RPC header, a length word, the item, and a tail.
+// TestReplyForms checks one reply in each form that a requester can provide
+// for: 24 bytes of RPC header, a length word, the item, and a tail.
 func TestReplyForms(t *testing.T) {
 	short, long := repeat(5), repeat(4001)
 	const pad3 = "\x00\x00\x00"
@@ -43,7 +43,7 @@ func TestReplyForms(t *testing.T) {
 		tail   string
 
 		proc   wire.Proc
-		body   string // after the RPC header, where the form has one inline
+		body   string // after the RPC header, if the form has an inline body
 		stream string // the same in the Reply chunk
 		wrote  [][]uint32
 		filled []uint32
@@ -143,7 +143,7 @@ func TestReplyForms(t *testing.T) {
 				assertUntouched(t, stream)
 
 				require.Equal(t, len(tt.writes), a.Lists.Writes())
-				for i, mem := range mems { // R8166-3.4.6-2: as offered, but for the lengths
+				for i, mem := range mems { // R8166-3.4.6-2: as offered, except for the lengths
 					got := a.Lists.Write(i)
 					assert.Equal(t, tt.wrote[i], lengths(got), "Write chunk %d", i)
 					for j, s := range got {
@@ -163,8 +163,8 @@ func TestReplyForms(t *testing.T) {
 	}
 }
 
-// The READ of Linux with its own handle: the reply is that of knfsd, octet for
-// octet, if the program says the same.
+// TestReplyGolden checks the READ of Linux with its own handle: the reply is
+// exactly that of knfsd, if the program gives the same results.
 func TestReplyGolden(t *testing.T) {
 	want := wiretest.Hex(t, "testdata/write-chunk-reply.hex")
 	head := want[len(want)-128:]
@@ -185,12 +185,12 @@ func TestReplyGolden(t *testing.T) {
 	})
 }
 
-// The READDIRPLUS of Linux. knfsd takes the Reply chunk for 596 octets; ours
-// fit inline, and Linux takes that too, if the chunk comes back with no octet
-// used.
+// TestReplyChunkGolden checks the READDIRPLUS of Linux. knfsd uses the Reply
+// chunk for 596 bytes; ours fit inline, which Linux accepts too, if the chunk
+// comes back with no byte used.
 func TestReplyChunkGolden(t *testing.T) {
 	for _, tt := range []struct {
-		n     int // octets of the reply
+		n     int // bytes of the reply
 		proc  wire.Proc
 		wrote []uint32
 	}{
@@ -213,8 +213,8 @@ func TestReplyChunkGolden(t *testing.T) {
 	}
 }
 
-// R8166-4.5.3-1, R8267-3.1-1, R8267-3.1-4: what does not fit is refused before
-// anything is written.
+// TestNoRoom checks that a reply that does not fit is refused before anything
+// is written (R8166-4.5.3-1, R8267-3.1-1, R8267-3.1-4).
 func TestNoRoom(t *testing.T) {
 	long := repeat(5000)
 	for _, tt := range []struct {
@@ -256,8 +256,9 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// R8166-4.2.4-5, R8166-3.3.2-1, R8797-4.2-4, R8797-3.1-2: a reply of just the
-// threshold is inline, one of an octet more is not, with a Reply chunk or without.
+// TestThreshold checks that a reply of just the threshold is inline, and one
+// byte more is not, with a Reply chunk or without (R8166-4.2.4-5,
+// R8166-3.3.2-1, R8797-4.2-4, R8797-3.1-2).
 func TestThreshold(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -312,8 +313,9 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// R8797-3.1-1, R8797-4-1, R8797-4-2: each connection of a peer has thresholds of
-// its own, one for each direction, from its set-up to its end.
+// TestThresholdPerConnection checks that each connection of a peer has its own
+// thresholds, one for each direction, from its set-up to its end (R8797-3.1-1,
+// R8797-4-1, R8797-4-2).
 func TestThresholdPerConnection(t *testing.T) {
 	serve(t, &Server{Handler: results(string(repeat(2000)), nil, "")}, func(t *testing.T, r *rig) {
 		for range 2 {
@@ -329,7 +331,8 @@ func TestThresholdPerConnection(t *testing.T) {
 	})
 }
 
-// A message of the size that the server says it takes is taken.
+// TestLargestCall checks that the server takes a message of its advertised
+// size.
 func TestLargestCall(t *testing.T) {
 	serve(t, &Server{Handler: null, Inline: 8192}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -338,7 +341,8 @@ func TestLargestCall(t *testing.T) {
 	})
 }
 
-// MaxReply is what the chunks of a call and the threshold have room for.
+// TestMaxReply checks that MaxReply is the room in the chunks of a call and the
+// threshold.
 func TestMaxReply(t *testing.T) {
 	const segment = 16
 	for _, tt := range []struct {
@@ -380,8 +384,9 @@ func TestMaxReply(t *testing.T) {
 	}
 }
 
-// R8797-4.1-1, R8797-4.1-2, R8797-4.1-3, R8797-3.2-1: only with the peer's
-// word, and only where one handle is all that the call has.
+// TestInvalidate checks that a reply invalidates memory only if the peer has
+// said that it supports that, and only if the call has a single handle
+// (R8797-4.1-1, R8797-4.1-2, R8797-4.1-3, R8797-3.2-1).
 func TestInvalidate(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -436,8 +441,8 @@ func TestInvalidate(t *testing.T) {
 	}
 }
 
-// So it is with a requester that did not say what it takes in a way that this end
-// understands (R8797-5.1-1, R8797-5.2-3).
+// TestNoWordOfInvalidate checks that nothing is invalidated for a requester
+// whose private data this end does not understand (R8797-5.1-1, R8797-5.2-3).
 func TestNoWordOfInvalidate(t *testing.T) {
 	second := linux.AppendTo(nil)
 	second[4] = 2
@@ -469,7 +474,8 @@ func oneWrite(q *requester) (l chunks.Lists) {
 	return l
 }
 
-// A handler may put its own slice in place of the head, or grow it.
+// TestForeignHead checks that a handler may substitute its own slice for the
+// head, or grow the head.
 func TestForeignHead(t *testing.T) {
 	for name, h := range map[string]service{
 		"its own": func(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
@@ -492,8 +498,8 @@ func TestForeignHead(t *testing.T) {
 	}
 }
 
-// R8166-3.4.6.2-3: for each length of an item, what comes back by chunk and
-// inline is the item and no octet more.
+// TestItemLengths checks, for each length of an item, that exactly the item
+// comes back, by chunk and inline (R8166-3.4.6.2-3).
 func TestItemLengths(t *testing.T) {
 	for n := range 10 {
 		item := repeat(n)

@@ -11,9 +11,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// Replies to calls in the reverse direction are read whatever the requester's own calls
-// do, be it that all of its credits are at calls in handlers, that the dispatcher has
-// enough to do, or that calls wait for memory.
+// TestReverseWhileBusy checks that replies in the reverse direction are read
+// even if calls in handlers have all credits of the requester, the dispatcher
+// is busy, or calls wait for memory.
 func TestReverseWhileBusy(t *testing.T) {
 	var peer *oncrpc.Peer
 	for name, busy := range map[string]func(t *testing.T, r *rig) func(){

@@ -14,8 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 )
 
-// An eagerDialer is a dialer to a server that speaks as soon as there is any
-// receive.
+// An eagerDialer dials a server that speaks as soon as a receive is posted.
 type eagerDialer struct {
 	dialer
 	speak func() // once
@@ -37,13 +36,13 @@ func (c *eagerConn) PostRecv(n int) error {
 	if speak := c.d.speak; speak != nil {
 		c.d.speak = nil
 		go speak()
-		time.Sleep(time.Nanosecond) // until nothing moves any more
+		time.Sleep(time.Nanosecond) // until the bubble is idle
 	}
 	return err
 }
 
-// A reverse call may take a receive that is for Immediate Data: those of both are
-// the connection's.
+// TestReverseAtOnce checks that a reverse call may take a receive posted for
+// Immediate Data, because the connection has one queue of receives.
 func TestReverseAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, q, ready := rdmatest.Listen(t), &requester{t: t}, make(chan struct{})

@@ -48,8 +48,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Calls under way are answered, others are not taken, and the connection is
-// closed in good order.
+// TestShutdownDrains checks that calls under way are answered, others are not
+// taken, and the connection is closed in good order.
 func TestShutdownDrains(t *testing.T) {
 	g := new(gate)
 	serve(t, &Server{Handler: g}, func(t *testing.T, r *rig) {
@@ -78,7 +78,8 @@ func TestShutdownDrains(t *testing.T) {
 	})
 }
 
-// When the time is over, connections are cut and handlers told.
+// TestShutdownAborts checks that, when the time is over, connections are cut
+// and handlers' contexts end.
 func TestShutdownAborts(t *testing.T) {
 	told := make(chan error, 1)
 	h := service(func(ctx context.Context, _ *oncrpc.Request, _ *oncrpc.Reply) bool {
@@ -100,8 +101,8 @@ func TestShutdownAborts(t *testing.T) {
 	})
 }
 
-// The end of a connection is the end of its handlers' context, and nobody
-// misses their replies.
+// TestLostConnection checks that the end of a connection ends the context of
+// its handlers, and that their replies are dropped.
 func TestLostConnection(t *testing.T) {
 	h := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		<-ctx.Done()
@@ -167,7 +168,8 @@ func TestAddrPort(t *testing.T) {
 	assert.Zero(t, addrPort(&net.UnixAddr{}))
 }
 
-// A server runs so many calls at once and keeps the others in their order.
+// TestDispatcher checks that a server runs a bounded number of calls at once
+// and keeps the others in order.
 func TestDispatcher(t *testing.T) {
 	g := new(gate)
 	s := &Server{Handler: g}
@@ -185,8 +187,8 @@ func TestDispatcher(t *testing.T) {
 	})
 }
 
-// A party runs half of what is left at most, and one call in any case. What waits is
-// served in its order, and all of it.
+// TestDispatcherShared checks that a party runs at most half of the remaining
+// calls, and always one. Waiting calls are all served, in order.
 func TestDispatcherShared(t *testing.T) {
 	g := new(gate)
 	s := &Server{Handler: g}
@@ -211,8 +213,9 @@ func TestDispatcherShared(t *testing.T) {
 	})
 }
 
-// Many callers with chunks both ways, in real time, for the race detector. What is
-// written is there when the reply is (R8166-2.3.2-2).
+// TestParallel has many callers with chunks both ways, in real time, for the
+// race detector. It checks that written data are present with the reply
+// (R8166-2.3.2-2).
 func TestParallel(t *testing.T) {
 	const conns, callers, calls = 4, 8, 25
 	before := buf.Default.Out()
@@ -232,7 +235,7 @@ func TestParallel(t *testing.T) {
 		require.NoError(t, err)
 		for i := range callers {
 			all.Go(func() {
-				back := make([]byte, 512<<10) // so much that calls wait for memory
+				back := make([]byte, 512<<10) // large enough that calls wait for memory
 				for n := range calls {
 					p.echo(c, uint32(i*calls+n), repeat(1+(i*calls+n)*97), back)
 				}
@@ -245,7 +248,7 @@ func TestParallel(t *testing.T) {
 	assert.Equal(t, before, buf.Default.Out())
 }
 
-// parallel is a requester of many callers.
+// A parallel is a requester with many callers.
 type parallel struct {
 	t     *testing.T
 	mu    sync.Mutex
@@ -265,7 +268,7 @@ func (p *parallel) Receive(m rdma.Recv) {
 
 func (p *parallel) Closed(error) {}
 
-// echo has data sent there and back by chunks.
+// echo sends data to the server and back by chunks.
 func (p *parallel) echo(c *rdmatest.Conn, xid uint32, data, back []byte) {
 	from, err := c.Register(data, rdma.RemoteRead)
 	if !assert.NoError(p.t, err) {

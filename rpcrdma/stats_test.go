@@ -14,7 +14,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// What was negotiated, and what is under way, is told of each connection.
+// TestConnections checks that the negotiated values and the calls under way are
+// reported for each connection.
 func TestConnections(t *testing.T) {
 	g := new(gate)
 	serve(t, &Server{Handler: g, Inline: 8192, Credits: 20, Extensions: new(ExtensionConfig)}, func(t *testing.T, r *rig) {
@@ -47,7 +48,8 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// Refusals of connections and of calls are counted by their kind.
+// TestServerStats checks that refusals of connections and of calls are counted
+// by kind.
 func TestServerStats(t *testing.T) {
 	g := new(gate)
 	serve(t, &Server{Handler: g, MaxConns: 2}, func(t *testing.T, r *rig) {

@@ -14,21 +14,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever form a call has come in, its record holds the whole message: R8166-3.4.5-1,
-// R8267-6.4.2-2.
+// TestStreamCalls checks that the record of a call of any form holds the whole
+// message (R8166-3.4.5-1, R8267-6.4.2-2).
 func TestStreamCalls(t *testing.T) {
 	item := repeat(4001)
 	msg := callTo(testXID, procItem, word(9), opaque(item), word(7))
 	short := callTo(testXID, procItem, word(9), opaque(item[:5]), word(7))
 	empty := callTo(testXID, procItem, word(9), opaque(nil), word(7))
-	const at = 48                // where the item is
-	behind := at + len(item) + 3 // its padding
+	const at = 48                // start of the item
+	behind := at + len(item) + 3 // start of its padding
 	pages := func(n int) (lengths []int) {
 		for ; n > 16; n-- {
 			lengths = append(lengths, 1)
 		}
 		return lengths
-	}(31) // 15 segments of an octet
+	}(31) // 15 segments of one byte
 	for _, tt := range []struct {
 		name string
 		send func(q *requester)
@@ -79,11 +79,12 @@ func whole(r io.Reader) io.Reader { return r }
 // msg0 is msg with nothing but a Read list.
 func msg0(reads ...chunks.ReadSegment) wire.Header { return msg(chunks.Lists{Reads: reads}) }
 
-// cut returns b without the octets from i to j.
+// cut returns b without the bytes from i to j.
 func cut(b []byte, i, j int) []byte { return append(append([]byte{}, b[:i]...), b[j:]...) }
 
-// Arguments that may not be moved, or are not as long as the message says, never
-// come to the server behind: R8166-3.4.2-1, R8166-6.1-2, R8166-4.5.2-2, R8267-4-2.
+// TestStreamReducedArguments checks that arguments that must not be moved, or
+// whose length differs from the message's, never reach the server behind
+// (R8166-3.4.2-1, R8166-6.1-2, R8166-4.5.2-2, R8267-4-2).
 func TestStreamReducedArguments(t *testing.T) {
 	item := repeat(40)
 	call := func(proc uint32) []byte { return callTo(testXID, proc, word(9), word(len(item)), word(7)) }
@@ -111,7 +112,8 @@ func TestStreamReducedArguments(t *testing.T) {
 	}
 }
 
-// What the server behind does not have is answered for it.
+// TestStreamScreen checks that the listener answers calls that the server
+// behind does not have.
 func TestStreamScreen(t *testing.T) {
 	change := func(at int, v uint32) []byte {
 		b := callTo(testXID, procNull)
@@ -158,7 +160,7 @@ func join(parts ...[]byte) (b []byte) {
 	return b
 }
 
-// Of a program with several versions, all are told.
+// TestStreamVersions checks that all versions of a program are reported.
 func TestStreamVersions(t *testing.T) {
 	l := NewStreamListener(nil, testBinding{}, versionFive{})
 	l.others.Log = testLog(t)

@@ -16,9 +16,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A poem is the Upper-Layer Binding of a program with one procedure, which has no
-// arguments: the results are a word and an opaque item of at most 4096 octets,
-// that may go to memory of the caller's.
+// A poem is the Upper-Layer Binding of a program with one procedure without
+// arguments. The results are a word and an opaque item of at most 4096 bytes,
+// which may go to the caller's memory.
 type poem struct{}
 
 func (poem) Program() (prog, vers uint32)               { return 0x20000001, 1 }
@@ -31,8 +31,8 @@ func (poem) ResultItem(_ uint32, results []byte) (start, n int) {
 	return 8, int(binary.BigEndian.Uint32(results[4:]))
 }
 
-// serveTCP is a server that knows nothing of RDMA: whatever is called, it answers
-// with the number 7 and two lines.
+// serveTCP is a server that does not know RDMA. It answers every call with the
+// number 7 and two lines.
 func serveTCP(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -67,7 +67,7 @@ func serveTCP(l net.Listener) {
 	}
 }
 
-// A server of ONC RPC over TCP serves RPC-over-RDMA, and need not know.
+// A server of ONC RPC over TCP serves RPC-over-RDMA without knowing.
 func ExampleNewStreamListener() {
 	provider := listen() // package iwarp has one over TCP
 	l := rpcrdma.NewStreamListener(provider, poem{})
@@ -80,7 +80,7 @@ func ExampleNewStreamListener() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	page := make([]byte, 4096) // where the item is to go
+	page := make([]byte, 4096) // destination of the item
 	x := oncrpc.Exchange{Prog: 0x20000001, Vers: 1, Proc: 1, MaxResults: 8, Sink: page}
 	if err := client.Call(context.Background(), &x); err != nil {
 		log.Fatal(err)
@@ -105,7 +105,7 @@ func (m memory) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rdma.Con
 	return m.Listener.Dial(ctx, c)
 }
 
-// quiet stands for the test that the provider wants.
+// A quiet stands in for the test that the provider requires.
 type quiet struct{ testing.TB }
 
 func (quiet) Cleanup(func()) {}

@@ -12,8 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A fuzzCall is a call that waits for its reply, of a procedure of the test's
-// program.
+// fuzzCall returns a call that waits for its reply, of a procedure of the
+// test's program.
 func fuzzCall(xid, proc uint32) *streamCall {
 	cl := &streamCall{
 		xid: xid, proc: proc, binding: testBinding{}, args: word(64),
@@ -23,9 +23,10 @@ func fuzzCall(xid, proc uint32) *streamCall {
 	return cl
 }
 
-// taken is what a stream made of octets that were written to it in pieces.
+// A taken is a stream's interpretation of bytes that were written to it in
+// pieces.
 type taken struct {
-	replies map[uint32][]byte // those that came, with their calls' limits
+	replies map[uint32][]byte // received replies, cut to their calls' limits
 	lengths map[uint32]int
 	failed  bool
 }
@@ -62,7 +63,7 @@ func takeReplies(t *testing.T, stream []byte, piece int) taken {
 	return got
 }
 
-// checkParts holds that the parts of a reply are its octets in their order.
+// checkParts checks that the parts of a reply are its bytes in order.
 func checkParts(t *testing.T, cl *streamCall, msg []byte) {
 	t.Helper()
 	var item []byte
@@ -80,7 +81,8 @@ func checkParts(t *testing.T, cl *streamCall, msg []byte) {
 	}
 }
 
-// plainReplies is the same word by word: all records first, and then what they are.
+// plainReplies computes the same naively: first all records, then their
+// meanings.
 func plainReplies(stream []byte) taken {
 	got := taken{replies: make(map[uint32][]byte), lengths: make(map[uint32]int)}
 	most := make(map[uint32]int)
@@ -119,8 +121,8 @@ func plainReplies(stream []byte) taken {
 	return got
 }
 
-// FuzzStreamReplies: whatever a server writes, in whatever pieces, each call gets
-// the octets of the first record with its XID, or nothing.
+// FuzzStreamReplies checks that, for any written bytes in any pieces, each call
+// gets the bytes of the first record with its XID, or nothing.
 func FuzzStreamReplies(f *testing.F) {
 	for _, tt := range streamReplies() {
 		n := len(tt.record)

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A streamReply is a call, what its server writes, and what its requester gets.
+// A streamReply is a call, the bytes that its server writes, and the expected
+// result.
 type streamReply struct {
 	name   string
 	proc   uint32
@@ -23,13 +24,13 @@ type streamReply struct {
 	reply  []int   // of the Reply chunk
 	record []byte
 
-	want  []byte // the RPC reply without what went to the Write chunk
-	moved []byte // that
+	want  []byte // the RPC reply without the bytes in the Write chunk
+	moved []byte // the bytes in the Write chunk
 	code  rpcwire.ErrCode
 }
 
 func streamReplies() []streamReply {
-	item := repeat(4001) // 3 octets of padding
+	item := repeat(4001) // 3 bytes of padding
 	ok := success(testXID, word(0), opaque(item), word(7))
 	cutOut := success(testXID, word(0), word(len(item)), word(7))
 	small := success(testXID, word(0), opaque(item[:5]), word(7))
@@ -71,7 +72,7 @@ func streamReplies() []streamReply {
 	}
 }
 
-// call makes the call, and returns the memory of the first Write chunk and that of
+// call makes the call, and returns the memory of the first Write chunk and of
 // the Reply chunk.
 func (s *streamReply) call(q *requester) (mem, reply []byte) {
 	h := msg(chunks.Lists{})
@@ -90,7 +91,7 @@ func (s *streamReply) call(q *requester) (mem, reply []byte) {
 	return mem, reply
 }
 
-// check looks at what the requester got.
+// check checks the requester's result.
 func (s *streamReply) check(t *testing.T, q *requester, mem, reply []byte) {
 	t.Helper()
 	if s.code != 0 {
@@ -119,8 +120,9 @@ func (s *streamReply) check(t *testing.T, q *requester, mem, reply []byte) {
 	}
 }
 
-// TestStreamReplies: R8166-4.3.2-1, R8166-4.3.2.1-1, R8166-4.3.2.3-1, R8166-3.4.6-3. However a record
-// is cut into fragments and writes, it comes out the same.
+// TestStreamReplies checks that a record gives the same reply however it is cut
+// into fragments and writes (R8166-4.3.2-1, R8166-4.3.2.1-1, R8166-4.3.2.3-1,
+// R8166-3.4.6-3).
 func TestStreamReplies(t *testing.T) {
 	for _, tt := range streamReplies() {
 		t.Run(tt.name, func(t *testing.T) {
@@ -149,8 +151,8 @@ func TestStreamReplies(t *testing.T) {
 	}
 }
 
-// A Reply chunk that is longer than this end lends memory for does not make it send
-// a part of a reply: R8166-4.5.3-1.
+// TestStreamReplyAboveLimits checks that no partial reply is sent if a Reply
+// chunk is longer than the memory that this end lends for it (R8166-4.5.3-1).
 func TestStreamReplyAboveLimits(t *testing.T) {
 	stream(t, func(s *Server) { s.MaxPayload = 1024 }, func(t *testing.T, r *streamRig) {
 		q := r.dialLinux()
@@ -164,8 +166,9 @@ func TestStreamReplyAboveLimits(t *testing.T) {
 	})
 }
 
-// Replies go to the calls that they name, in any order; one that nobody waits for
-// is thrown away, and so is a call that asks for a second reply at the same time.
+// TestStreamOrder checks that replies go to the calls that they name, in any
+// order. A reply without a waiting call is discarded, and so is a call with the
+// XID of a waiting call.
 func TestStreamOrder(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q := r.dialLinux()
@@ -195,8 +198,8 @@ func TestStreamOrder(t *testing.T) {
 	})
 }
 
-// A reply that is there before its call has been read waits for that: the octets
-// of the call are still needed.
+// TestStreamEarlyReply checks that a reply written before its call has been
+// read completely waits: the bytes of the call are still needed.
 func TestStreamEarlyReply(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q := r.dialLinux()
@@ -217,7 +220,8 @@ func TestStreamEarlyReply(t *testing.T) {
 	})
 }
 
-// What is no reply ends the connection, and leaves others alone.
+// TestStreamNoReply checks that bytes that are no reply end their connection,
+// and no other.
 func TestStreamNoReply(t *testing.T) {
 	for name, wire := range map[string][]byte{
 		"a call":      record(callTo(testXID, procNull)),
@@ -250,8 +254,8 @@ func TestStreamNoReply(t *testing.T) {
 	}
 }
 
-// A record takes no more memory than its call has reserved, whatever its mark
-// says, and one that nobody waits for none.
+// TestStreamMemory checks that a record takes no more memory than its call has
+// reserved, whatever its mark says, and none if no call waits for it.
 func TestStreamMemory(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q := r.dialLinux()
@@ -274,13 +278,14 @@ func TestStreamMemory(t *testing.T) {
 	})
 }
 
-// A record of one fragment goes to memory of its length at once.
+// TestStreamRecordInPlace checks that a record of one fragment goes directly to
+// memory of its length.
 func TestStreamRecordInPlace(t *testing.T) {
 	cl := fuzzCall(testXID, procItem)
 	cl.args = word(2000)
 	cl.limit(3000)
 	c := &streamConn{pending: map[uint32]*streamCall{testXID: cl}}
-	wire := record(success(testXID, repeat(1028-24))) // 4 octets above a size of buffers
+	wire := record(success(testXID, repeat(1028-24))) // 4 bytes above a size of buffers
 	_, err := c.in.parse(c, wire[:12])
 	require.NoError(t, err)
 	first := &cl.got[0]
@@ -291,7 +296,8 @@ func TestStreamRecordInPlace(t *testing.T) {
 	cl.rep.DropItem()
 }
 
-// Under RPCSEC_GSS nothing is looked for in arguments and results (R8166-8.2.2.3-1).
+// TestStreamSealed checks that nothing is parsed in arguments and results under
+// RPCSEC_GSS (R8166-8.2.2.3-1).
 func TestStreamSealed(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q := r.dialLinux()
@@ -311,7 +317,7 @@ func TestStreamSealed(t *testing.T) {
 	})
 }
 
-// A Binding that finds what is not there harms nobody.
+// TestMovable checks that a Binding with false results does no harm.
 func TestMovable(t *testing.T) {
 	results := make([]byte, 16)
 	for _, tt := range []struct{ start, n, wantStart, want int }{

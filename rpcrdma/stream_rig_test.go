@@ -16,10 +16,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// testBinding is that of the program that rpcCall calls.
+// testBinding is the Binding of the program that rpcCall calls.
 //
 //	procItem   args     limit, opaque item, word   results  status, opaque item, word
-//	procPlain  args     limit                      results  up to limit octets
+//	procPlain  args     limit                      results  up to limit bytes
 //	procAny    neither has a bound
 type testBinding struct{}
 
@@ -82,7 +82,7 @@ func word(v int) []byte { return xdr.AppendUint32(nil, uint32(v)) }
 
 func opaque(data []byte) []byte { return xdr.AppendOpaque(nil, data) }
 
-// success returns an RPC reply of a call that was served.
+// success returns an RPC reply of a successful call.
 func success(xid uint32, results ...[]byte) []byte {
 	b := appendSuccess(nil, xid)
 	for _, r := range results {
@@ -101,15 +101,15 @@ func record(msg []byte, lengths ...int) (b []byte) {
 	return append(binary.BigEndian.AppendUint32(b, 1<<31|uint32(len(msg))), msg...)
 }
 
-// A streamRig is a rig whose server is that of a StreamListener.
+// A streamRig is a rig with the Server of a StreamListener.
 type streamRig struct {
 	*rig
 	l     *StreamListener
-	conns chan net.Conn // as they are accepted
+	conns chan net.Conn // accepted connections
 }
 
-// stream runs f with a StreamListener, in a bubble, and checks that nothing is
-// left of it.
+// stream runs f in a bubble with a StreamListener, and checks that no resources
+// leak.
 func stream(t *testing.T, set func(*Server), f func(t *testing.T, r *streamRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,8 +161,8 @@ func readRecord(t testing.TB, c io.Reader) []byte {
 	return b
 }
 
-// nextRecord reads one record as the simplest of servers does, which take only
-// such of one fragment.
+// nextRecord reads one record as the simplest servers do, which take only
+// records of one fragment.
 func nextRecord(c io.Reader) ([]byte, error) {
 	var mark [4]byte
 	if _, err := io.ReadFull(c, mark[:]); err != nil {
@@ -177,7 +177,7 @@ func nextRecord(c io.Reader) ([]byte, error) {
 	return b, err
 }
 
-// write writes what has to be taken.
+// write writes bytes that must be accepted.
 func write(t testing.TB, c io.Writer, b []byte) {
 	t.Helper()
 	n, err := c.Write(b)

@@ -10,17 +10,17 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A tap is a listener whose connections note what is posted, and fail to order.
+// A tap is a listener whose connections record the posts, and fail on request.
 type tap struct {
 	rdma.Listener
 
 	failAccept error
-	from       net.Addr // where who dials comes from, if not nil
+	from       net.Addr // the dialler's address, if not nil
 	onSend     func()   // called when a Send is about to be posted
 	onPost     func([]rdma.WR)
-	relievable bool // so that readers serve calls
-	mapped     bool // so that items may lie in mappings
-	trickles   bool // so that connections seem to move
+	relievable bool // readers serve calls
+	mapped     bool // items may be in mappings
+	trickles   bool // connections seem to move
 
 	mu       sync.Mutex
 	posts    [][]rdma.Op
@@ -28,7 +28,7 @@ type tap struct {
 	used     int
 	failPost error
 
-	registered int // regions of the server's
+	registered int // regions of the server
 }
 
 func (p *tap) Accept(ctx context.Context) (rdma.ConnRequest, error) {
@@ -86,7 +86,7 @@ func (h *tappedHandler) Receive(r rdma.Recv) {
 	h.Handler.Receive(r)
 }
 
-// receiving tells whether it is called from within a Receive.
+// receiving reports whether it is called from within a Receive.
 func receiving() bool {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])

@@ -11,7 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/chunks"
 )
 
-// A peer that does not answer an RDMA Read is cut off within twice the time.
+// TestReadNotAnswered checks that a peer that does not answer an RDMA Read is
+// cut off within twice stallTime.
 func TestReadNotAnswered(t *testing.T) {
 	serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -27,7 +28,7 @@ func TestReadNotAnswered(t *testing.T) {
 	})
 }
 
-// So is one that does not read its replies.
+// TestReplyNotTaken checks the same for a peer that does not read its replies.
 func TestReplyNotTaken(t *testing.T) {
 	serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -43,7 +44,7 @@ func TestReplyNotTaken(t *testing.T) {
 	})
 }
 
-// One that is slow is not, nor one that has nothing to do.
+// TestSlowPeer checks that neither a slow nor an idle peer is cut off.
 func TestSlowPeer(t *testing.T) {
 	serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -54,7 +55,7 @@ func TestSlowPeer(t *testing.T) {
 			time.Sleep(2 * stallTime)
 			q.answer()
 		}
-		for range 20 { // there is always one under way, and not always the same
+		for range 20 { // always one under way, and not always the same
 			q.call(msg(chunks.Lists{Reads: q.reads(40, repeat(100))}), rpcCall(testXID, ""))
 			time.Sleep(stallTime / 2)
 		}
@@ -64,12 +65,12 @@ func TestSlowPeer(t *testing.T) {
 	})
 }
 
-// However many RDMA Reads are under way, to note one more moves a few of the others
-// at most, and takes no memory without end.
+// TestPullTimesCheap checks that noting an RDMA Read moves at most a few of the
+// others, however many are under way, and that memory stays bounded.
 func TestPullTimesCheap(t *testing.T) {
 	for _, least := range []int{1, 2, 100, 1000} {
 		p, moved := new(pullTimes), 0
-		for len(p.all) < least || len(p.all) < cap(p.all) { // no room is left
+		for len(p.all) < least || len(p.all) < cap(p.all) { // until no room is left
 			p.begin()
 		}
 		underWay := len(p.all)

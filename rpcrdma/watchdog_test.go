@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The watchdog looks at nobody when there is nothing to look at.
+// TestSentryRests checks that the watchdog stops when no reader serves calls.
 func TestSentryRests(t *testing.T) {
 	serveTap(t, &Server{Handler: null}, &tap{relievable: true}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
@@ -22,8 +22,8 @@ func TestSentryRests(t *testing.T) {
 	})
 }
 
-// The watchdog looks more seldom while readers are quick, and often as soon as one is
-// not.
+// TestSentryCalm checks that the watchdog's period grows while readers are
+// quick, and shrinks as soon as a reader is not.
 func TestSentryCalm(t *testing.T) {
 	s := &snare{from: 100}
 	serveTap(t, &Server{Handler: s}, &tap{relievable: true}, func(t *testing.T, r *rig) {
@@ -53,7 +53,7 @@ func TestSentryCalm(t *testing.T) {
 	})
 }
 
-// watched returns how many readers the watchdog looks at.
+// watched returns how many readers the watchdog checks.
 func (r *rig) watched() int {
 	synctest.Wait()
 	r.watchdog.mu.Lock()
@@ -61,8 +61,9 @@ func (r *rig) watched() int {
 	return len(r.watchdog.conns)
 }
 
-// However slow the processor is, some calls are too slow for a reader; and where it
-// takes no time at all, as many as on a usual one.
+// TestSlowness checks that some calls are too slow for a reader however slow
+// the processor is, and that an infinitely fast processor has the limit of a
+// usual one.
 func TestSlowness(t *testing.T) {
 	n := slowness()
 	assert.GreaterOrEqual(t, n, 1)
