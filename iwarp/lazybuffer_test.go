@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A lender is a Sink that counts what it lends.
+// A lender is a Sink that counts its Lend calls.
 type lender struct {
 	mem  []byte
 	lent atomic.Int32
@@ -24,7 +24,8 @@ func (l *lender) Lend() []byte {
 	return l.mem
 }
 
-// A Read with a Sink has its memory from the first octets of its own response on.
+// TestSink checks that a Read with a Sink takes its memory only when the first
+// bytes of its own response arrive.
 func TestSink(t *testing.T) {
 	for _, crc := range []bool{false, true} {
 		t.Run(fmt.Sprint("crc=", crc), func(t *testing.T) {
@@ -57,7 +58,7 @@ func TestSink(t *testing.T) {
 			assert.EqualValues(t, 1, first.lent.Load())
 			assert.Zero(t, none.lent.Load())
 			assert.Zero(t, last.lent.Load())
-			p.send(responseSeg(true, third.SinkSTag, third.SinkTO, make([]byte, size/3))) // shorter than it must be
+			p.send(responseSeg(true, third.SinkSTag, third.SinkTO, make([]byte, size/3))) // shorter than required
 			p.terminate()
 			assert.ErrorIs(t, cut.wait(t).Err, rdma.ErrFlushed)
 			assert.Zero(t, last.lent.Load(), "of a response that is wrong")

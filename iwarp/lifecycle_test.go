@@ -16,7 +16,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A socket that was full once, and drained in time, works on for ever.
+// TestStallIsOver checks that a socket which was full, and drained in time,
+// keeps working after the stall limit.
 func TestStallIsOver(t *testing.T) {
 	world(t)
 	a, b := ncPair(t, false)
@@ -43,7 +44,7 @@ func TestStallIsOver(t *testing.T) {
 	require.ErrorIs(t, in.end(t), io.EOF)
 }
 
-// narrow gives the kernel little room for what is on its way.
+// narrow sets small socket buffers.
 func narrow(t testing.TB, ends ...any) {
 	t.Helper()
 	for _, end := range ends {
@@ -63,7 +64,7 @@ func narrow(t testing.TB, ends ...any) {
 	}
 }
 
-// sever ends the connection below MPA, at either end.
+// sever closes the connection below MPA, at both ends.
 func sever(e endpoint) {
 	if l := e.sock.tcp; l != nil {
 		l.control(func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_RDWR) })
@@ -78,7 +79,7 @@ func doneErr(f func() error) <-chan error {
 	return c
 }
 
-// abortHandler aborts its connection when a message comes.
+// abortHandler aborts its connection when a message arrives.
 type abortHandler struct {
 	*inboxHandler
 	c     *Conn
@@ -90,8 +91,8 @@ func (h *abortHandler) Receive(m rdma.Recv) {
 	h.c.Abort(h.cause)
 }
 
-// Abort does not wait, even if the stream has an error as well that would be
-// told to the peer in good order.
+// TestAbortBeforeFault checks that Abort does not wait, even if the stream also
+// has an error that would cause a Terminate.
 func TestAbortBeforeFault(t *testing.T) {
 	world(t)
 	cause := errors.New("enough")
@@ -104,8 +105,8 @@ func TestAbortBeforeFault(t *testing.T) {
 	assert.Less(t, time.Since(start), lingerTimeout/2)
 }
 
-// Who aborts does not end in good order, not even by a Close that follows: the peer is
-// to know that not everything was seen to.
+// TestAbortIsReset checks that Abort resets the TCP connection, even if Close
+// follows: the peer must learn that some of its messages were not processed.
 func TestAbortIsReset(t *testing.T) {
 	cause := errors.New("enough")
 	ends := map[string]func(c *Conn){
@@ -116,7 +117,7 @@ func TestAbortIsReset(t *testing.T) {
 		},
 	}
 	for name, end := range ends {
-		for range 10 { // whoever comes first
+		for range 10 { // the order of events varies
 			t.Run(name, func(t *testing.T) {
 				world(t)
 				a, b := pair(t, options{})
@@ -127,9 +128,10 @@ func TestAbortIsReset(t *testing.T) {
 	}
 }
 
-// A peer that does not read before it has written all, perhaps to the end,
-// gets the Terminate none the less: this end goes on reading while it waits to
-// write, and until the peer has closed its half too (R5040-6.2.1-4).
+// TestTerminateWhereBothAreFull checks that a peer which does not read before
+// it has written everything, and possibly its FIN, still receives the
+// Terminate. This end keeps reading while it waits to write, and until the peer
+// has closed its half too (R5040-6.2.1-4).
 func TestTerminateWhereBothAreFull(t *testing.T) {
 	for _, o := range []struct{ pipe, fin bool }{{false, false}, {false, true}, {true, false}} {
 		world(t)
@@ -143,7 +145,7 @@ func TestTerminateWhereBothAreFull(t *testing.T) {
 		p.write(make([]byte, 1<<20))     // R5041-7.1-4: dropped
 		if o.fin {
 			require.NoError(t, p.nc.(*net.TCPConn).CloseWrite())
-			time.Sleep(10 * time.Millisecond) // it is seen
+			time.Sleep(10 * time.Millisecond) // so that the FIN is seen
 		}
 		at := 0
 		segment := p.segment()
@@ -157,7 +159,8 @@ func TestTerminateWhereBothAreFull(t *testing.T) {
 	}
 }
 
-// The end of the stream is in good order between messages only.
+// TestEndOfStream checks that the stream may end gracefully only between
+// messages.
 func TestEndOfStream(t *testing.T) {
 	whole := fpdu(false, sendSeg(true, 1, 0, []byte("abc")))
 	for name, tt := range map[string]struct {
@@ -195,8 +198,8 @@ func TestEndOfStream(t *testing.T) {
 	}
 }
 
-// A peer that has said all still gets what it asked for (R5041-6.2.1-4,
-// R5041-6.2.1-5).
+// TestPeerHalfCloses checks that a peer which has closed its half still
+// receives its Read Response (R5041-6.2.1-4, R5041-6.2.1-5).
 func TestPeerHalfCloses(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{})

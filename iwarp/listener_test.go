@@ -16,11 +16,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// The request as a whole has a time limit, however it dawdles (R5044-7.1.2-8-2,
-// R5044-7.1.2-10-1).
+// TestAcceptTimeout checks that the whole request has a time limit, even if the
+// peer keeps sending slowly (R5044-7.1.2-8-2, R5044-7.1.2-10-1).
 func TestAcceptTimeout(t *testing.T) {
 	for _, limit := range []time.Duration{0, time.Second} {
-		for _, step := range []time.Duration{0, 600 * time.Millisecond, 220 * time.Millisecond} { // 0: silent; the last, behind the header
+		for _, step := range []time.Duration{0, 600 * time.Millisecond, 220 * time.Millisecond} { // 0: silent; the last: too slow only after the header
 			synctest.Test(t, func(t *testing.T) {
 				pl := newPipeListener()
 				ln := NewListener(pl, Config{StartupTimeout: limit})
@@ -53,8 +53,8 @@ func TestAcceptTimeout(t *testing.T) {
 	}
 }
 
-// Closing a listener cuts off who is not accepted, frees Accept, and waits for
-// nobody.
+// TestListenerClose checks that closing a listener disconnects peers that are
+// not accepted yet, ends Accept, and waits for no peer.
 func TestListenerClose(t *testing.T) {
 	world(t)
 	ln, silent := rawInitiator(t, Config{})
@@ -74,8 +74,8 @@ func TestListenerClose(t *testing.T) {
 	}
 }
 
-// brokenListener fails as a listener does that has lost its socket, after some
-// failures that pass.
+// brokenListener fails like a listener that has lost its socket, after some
+// temporary failures.
 type brokenListener struct {
 	net.Listener
 	passing int
@@ -93,8 +93,8 @@ func (l *brokenListener) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// A failure that passes is waited out, another one ends the listener and
-// Accept tells it.
+// TestListenerFails checks that a temporary failure is retried after a pause,
+// and that any other failure ends the listener and is returned by Accept.
 func TestListenerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -107,7 +107,7 @@ func TestListenerFails(t *testing.T) {
 	})
 }
 
-// Accept ends with its context.
+// TestAcceptContext checks that Accept ends with its context.
 func TestAcceptContext(t *testing.T) {
 	world(t)
 	ln, _ := rawInitiator(t, Config{})
@@ -117,7 +117,8 @@ func TestAcceptContext(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrWriteToConnected)
 }
 
-// Who was accepted stays so when the listener closes.
+// TestListenerCloseSparesAccepted checks that an accepted connection survives
+// the close of its listener.
 func TestListenerCloseSparesAccepted(t *testing.T) {
 	world(t)
 	for range 50 {
@@ -137,8 +138,8 @@ func TestListenerCloseSparesAccepted(t *testing.T) {
 	}
 }
 
-// The request may end at every octet (R5044-7.1.1-19, R5044-7.1.2-2-1, R5044-7.1.2-2-2,
-// R5044-7.1.2-9-1).
+// TestRequestCut checks that the request may end at every byte (R5044-7.1.1-19,
+// R5044-7.1.2-2-1, R5044-7.1.2-2-2, R5044-7.1.2-9-1).
 func TestRequestCut(t *testing.T) {
 	world(t)
 	ln, p := rawInitiator(t, Config{})

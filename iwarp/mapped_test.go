@@ -16,8 +16,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// mapped returns the mapping of a file that holds a pattern, and a function that
-// cuts the file.
+// mapped returns the mapping of a file that holds a pattern, and a function
+// that truncates the file.
 func mapped(t testing.TB, size int) (mem []byte, cut func(size int64)) {
 	t.Helper()
 	fd, err := unix.MemfdCreate(t.Name(), 0)
@@ -33,10 +33,11 @@ func mapped(t testing.TB, size int) (mem []byte, cut func(size int64)) {
 	return mem, func(size int64) { require.NoError(t, unix.Ftruncate(fd, size)) }
 }
 
-// A file that is cut short while it is sent ends in zeros, and who sent it can say
-// so behind it: in no case is there half an FPDU, or a fault in this process.
+// TestTruncated checks that a file truncated while it is sent is padded with
+// zeros, and that the sender can report this in the next message. The FPDU is
+// always complete, and this process does not fault.
 func TestTruncated(t *testing.T) {
-	const front = 1000 // octets from elsewhere, in front of the file's
+	const front = 1000 // bytes from other memory, before the file's
 	for name, o := range transports {
 		for _, tt := range []struct{ size, left int }{
 			{10_000, 0},
@@ -51,7 +52,7 @@ func TestTruncated(t *testing.T) {
 				a, b := pair(t, o)
 				file, cut := mapped(t, tt.size)
 				cut(int64(tt.left))
-				there := min((tt.left+pageLen-1)/pageLen*pageLen, tt.size) // the rest of a page can be read
+				there := min((tt.left+pageLen-1)/pageLen*pageLen, tt.size) // the rest of a page is readable
 				sink, done := pattern(front+tt.size), make(waiter, 2)
 				r, err := b.Register(sink, rdma.RemoteWrite)
 				require.NoError(t, err)
@@ -80,22 +81,22 @@ func TestTruncated(t *testing.T) {
 				assert.Equal(t, pattern(front), sink[:front])
 				assert.Equal(t, pattern(tt.size)[:tt.left], sink[front:][:tt.left])
 				assert.Equal(t, make([]byte, tt.size-tt.left), sink[front+tt.left:])
-				open(t, b, a) // the connection goes on
+				open(t, b, a) // the connection continues
 			})
 		}
 	}
 }
 
-// What cannot be read from the mapping is asked for, as long as it comes; if it
-// comes no more, the Send behind may say so in fewer octets. The queue is free
-// meanwhile.
+// TestReread checks that Reread supplies data that the mapping cannot, as long
+// as it has any. If it has no more, the following Send may report that in fewer
+// bytes. The queue is not locked meanwhile.
 func TestReread(t *testing.T) {
 	const size = 1 << 20
 	for name, o := range transports {
 		for _, tt := range []struct {
-			there   int // octets that are in the mapping,
-			more    int // up to which they can be had otherwise,
-			shorter int // and what is left away of the Send where there are fewer
+			there   int // bytes that are in the mapping
+			more    int // bytes that the mapping and Reread have together
+			shorter int // by how much the Send gets shorter if more is less than size
 		}{
 			{100 << 10, size, 0},
 			{0, size, 0},
@@ -117,7 +118,7 @@ func TestReread(t *testing.T) {
 				write := rdma.WR{
 					Op: rdma.OpWrite, Data: [][]byte{file}, Remote: rdma.Remote{STag: r.STag()}, Done: done,
 					Reread: func(p []byte, at int) (int, int) {
-						a.tx.mu.Lock() // nobody holds it while the file is read
+						a.tx.mu.Lock() // the lock is free while the file is read
 						calls++
 						a.tx.mu.Unlock()
 						n := min(len(p), tt.more-at)
@@ -148,8 +149,8 @@ func TestReread(t *testing.T) {
 	}
 }
 
-// A Send of which a part has left cannot be made shorter: the connection ends, and
-// who asked asks again.
+// TestRereadTooLate checks that a Send which is partly sent cannot become
+// shorter: the connection ends, and the peer must repeat its request.
 func TestRereadTooLate(t *testing.T) {
 	world(t)
 	a, _ := pair(t, options{initiator: Config{CRC: mpa.CRCOff}, responder: Config{CRC: mpa.CRCOff}})
@@ -163,8 +164,8 @@ func TestRereadTooLate(t *testing.T) {
 	assert.Error(t, done.wait(t).Err)
 }
 
-// A peer that is terminated while data are asked for gets the FPDU that they are for
-// whole, and then the Terminate.
+// TestTerminateWhileReread checks that a Terminate which falls due during
+// Reread is sent after the whole FPDU whose data Reread supplies.
 func TestTerminateWhileReread(t *testing.T) {
 	for _, o := range []raw{{crc: true}, {crc: true, markers: true}, {}} {
 		t.Run(o.String(), func(t *testing.T) {
@@ -178,7 +179,7 @@ func TestTerminateWhileReread(t *testing.T) {
 				Op: rdma.OpWrite, Data: [][]byte{file[:10], file[10:20], file},
 				Reread: func([]byte, int) (int, int) {
 					calls++
-					p.send(sendSeg(true, 9, 0, nil)) // of no MSN that can be
+					p.send(sendSeg(true, 9, 0, nil)) // an invalid MSN
 					require.Eventually(t, func() bool {
 						e.tx.mu.Lock()
 						defer e.tx.mu.Unlock()
@@ -201,8 +202,8 @@ func TestTerminateWhileReread(t *testing.T) {
 	}
 }
 
-// Where nobody but the kernel looks at them, or the CRC alone, mapped data need no
-// buffer.
+// TestSendsMapped checks that mapped data needs no buffer if only the kernel,
+// or the CRC computation, reads it.
 func TestSendsMapped(t *testing.T) {
 	for name, tt := range map[string]struct {
 		o    options
@@ -234,10 +235,11 @@ func TestSendsMapped(t *testing.T) {
 	}
 }
 
-// A peer that takes nothing loses the connection sooner where pages of files are lent
-// for what it is sent, be they in what is being written or behind that.
+// TestLentStalls checks that a peer which accepts no bytes loses the connection
+// sooner while pages of files are lent to work requests, whether these are
+// being written or still waiting.
 func TestLentStalls(t *testing.T) {
-	for _, lends := range []int{-1, 0, 1} { // the work request that may lie in pages
+	for _, lends := range []int{-1, 0, 1} { // the work request that lends pages; -1: none
 		world(t)
 		a, b := ncPair(t, false)
 		narrow(t, a, b)

@@ -20,9 +20,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// What work requests look like among Markers, to the octet: the stream of RFC
-// 5044, Figures 5 and 6 (R5044-4.2-1, R5044-4.2-2, R5044-4.3-1, R5044-4.3-3,
-// R5044-4.3-5, R5044-4.3-6, R5044-4.4-9, R5044-4.4-10, R5044-7.1.2-7-1).
+// TestGoldenMarkers checks, byte for byte, the stream that work requests
+// produce with Markers, as in RFC 5044, Figures 5 and 6 (R5044-4.2-1,
+// R5044-4.2-2, R5044-4.3-1, R5044-4.3-3, R5044-4.3-5, R5044-4.3-6, R5044-4.4-9,
+// R5044-4.4-10, R5044-7.1.2-7-1).
 func TestGoldenMarkers(t *testing.T) {
 	world(t)
 	post := func(e endpoint, n int) {
@@ -41,7 +42,7 @@ func TestGoldenMarkers(t *testing.T) {
 	assert.Equal(t, figure6, p.read(len(figure6)))
 }
 
-// And the same octets received.
+// TestGoldenMarkersReceived checks the receipt of Figure 6's bytes.
 func TestGoldenMarkersReceived(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{crc: true, markers: true, recvs: 2, recvSize: 500})
@@ -52,8 +53,9 @@ func TestGoldenMarkersReceived(t *testing.T) {
 	assert.Equal(t, make([]byte, 24), e.in.next(t)) // R5044-4.3-10
 }
 
-// Each end decides on what it receives, in either role and revision: R5044-4.3-1,
-// R5044-7.1.1-5, R5044-7.1.1-6, R5044-7.1.1-7.
+// TestMarkersNegotiated checks that each end decides whether it receives
+// Markers, in either role and revision: R5044-4.3-1, R5044-7.1.1-5,
+// R5044-7.1.1-6, R5044-7.1.1-7.
 func TestMarkersNegotiated(t *testing.T) {
 	flag := func(markers bool) byte { return map[bool]byte{true: 0x80}[markers] }
 	for bits := range 8 {
@@ -100,8 +102,8 @@ func TestMarkersNegotiated(t *testing.T) {
 	}
 }
 
-// A responder sends no Marker either before it has a valid FPDU
-// (R5044-7.1.2-4-1).
+// TestMarkerWaits checks that a responder sends no Marker either before it has
+// received a valid FPDU (R5044-7.1.2-4-1).
 func TestMarkerWaits(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{markers: true})
@@ -113,14 +115,14 @@ func TestMarkerWaits(t *testing.T) {
 	assert.Equal(t, sendSeg(true, 1, 0, []byte{1}), p.segment())
 }
 
-// A Marker that disagrees with the lengths is error 3, whichever it is, and one
-// whose octets changed on the way is error 2; nothing behind it is delivered,
-// and a Terminate goes out (R5044-5.2-2, R5044-8-1, R5044-8-2, R5044-8-3-1,
-// R5044-8-4, R5044-8-5).
+// TestMarkerFaults checks that any Marker which disagrees with the lengths is
+// error 3, and that a Marker corrupted in transit is error 2. Nothing after the
+// Marker is delivered, and a Terminate is sent (R5044-5.2-2, R5044-8-1,
+// R5044-8-2, R5044-8-3-1, R5044-8-4, R5044-8-5).
 func TestMarkerFaults(t *testing.T) {
 	const size = 1300
 	for name, tt := range map[string]struct {
-		crc, again bool // again: the CRC is right again
+		crc, again bool // again: the CRC is recomputed
 		cause      mpa.Error
 	}{
 		"no CRC":      {false, false, mpa.ErrFPDUStart},
@@ -132,7 +134,7 @@ func TestMarkerFaults(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, Marker %d, bit %d", name, which, bit), func(t *testing.T) {
 					world(t)
 					e, p := againstRaw(t, raw{crc: tt.crc, markers: true, recvs: 3, recvSize: size})
-					p.send(sendSeg(true, 1, 0, make([]byte, 464))) // 492 octets
+					p.send(sendSeg(true, 1, 0, make([]byte, 464))) // 492 bytes
 					e.in.next(t)
 					fpdu := p.fpdu(sendSeg(true, 2, 0, make([]byte, size)))
 					fpdu[512-492+512*which+3-bit/8] ^= 1 << (bit % 8)
@@ -149,14 +151,15 @@ func TestMarkerFaults(t *testing.T) {
 	}
 }
 
-// sumAgain makes the CRC of an FPDU right.
+// sumAgain recomputes the CRC of an FPDU.
 func sumAgain(fpdu []byte) {
 	end := len(fpdu) - mpa.CRCLen
 	binary.LittleEndian.PutUint32(fpdu[end:], mpa.UpdateCRC(0, fpdu[:end]))
 }
 
-// Of an FPDU whose start is in doubt nothing is placed where CRCs are on, nor
-// where the Marker came with the header (R5044-6-1).
+// TestMarkerFaultPlacesNothing checks that no data of an FPDU is placed if its
+// start is in doubt and CRCs are on, or if the Marker arrives with the header
+// (R5044-6-1).
 func TestMarkerFaultPlacesNothing(t *testing.T) {
 	for _, crc := range []bool{false, true} {
 		world(t)
@@ -177,8 +180,8 @@ func TestMarkerFaultPlacesNothing(t *testing.T) {
 	}
 }
 
-// What is reserved in a Marker, and the two lowest bits, are not looked at
-// (R5044-4.2-3, R5044-4.2-4).
+// TestMarkerReserved checks that a Marker's reserved bits, and the two lowest
+// bits, are ignored (R5044-4.2-3, R5044-4.2-4).
 func TestMarkerReserved(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{markers: true, recvs: 1, recvSize: 600})
@@ -191,7 +194,7 @@ func TestMarkerReserved(t *testing.T) {
 	assert.Equal(t, pattern(600), e.in.next(t))
 }
 
-// inside tells how many octets of a system call's vectors lie in mem.
+// inside returns how many bytes of a system call's vectors lie in mem.
 func inside(d *direction, mem []byte) (n int) {
 	lo := uintptr(unsafe.Pointer(&mem[0]))
 	for _, v := range d.iov {
@@ -202,8 +205,9 @@ func inside(d *direction, mem []byte) (n int) {
 	return n
 }
 
-// With Markers too, the payload goes from the socket into the memory that it is
-// for, and from memory to the socket, with no copy between.
+// TestMarkersPlaceDirectly checks that with Markers too, payload is read from
+// the socket directly into its destination and written directly from its
+// source, without a copy.
 func TestMarkersPlaceDirectly(t *testing.T) {
 	world(t)
 	const size = 60_000
@@ -232,7 +236,8 @@ func TestMarkersPlaceDirectly(t *testing.T) {
 	assert.Equal(t, size, written)
 }
 
-// What is posted together leaves with one system call, Markers and all.
+// TestMarkersSystemCalls checks that work requests posted together are sent
+// with one system call, Markers included.
 func TestMarkersSystemCalls(t *testing.T) {
 	world(t)
 	calls := 0
@@ -250,10 +255,11 @@ func TestMarkersSystemCalls(t *testing.T) {
 	}
 }
 
-// A peer that stops behind a Marker has stopped within an FPDU
-// (R5044-7.1.2-10-2), and one whose stream ends there has cut it short.
+// TestStallBehindMarker checks that a peer which stops after a Marker has
+// stopped within an FPDU (R5044-7.1.2-10-2), and that a stream which ends there
+// is truncated.
 func TestStallBehindMarker(t *testing.T) {
-	for _, first := range []bool{true, false} { // of all Markers
+	for _, first := range []bool{true, false} { // the first of all Markers
 		for n := range 5 {
 			for _, cut := range []bool{false, true} {
 				synctest.Test(t, func(t *testing.T) {
@@ -283,7 +289,8 @@ func TestStallBehindMarker(t *testing.T) {
 	}
 }
 
-// The same where the Marker comes with the FPDU before it, by one system call.
+// TestCutBehindMarker checks the same if the Marker arrives with the previous
+// FPDU, in one system call.
 func TestCutBehindMarker(t *testing.T) {
 	for n := range 5 {
 		for _, crc := range []bool{false, true} {
@@ -297,8 +304,8 @@ func TestCutBehindMarker(t *testing.T) {
 	}
 }
 
-// Messages of many lengths, one behind the other, so that Markers fall everywhere
-// in front of FPDUs, into them, and in front of their CRC (R5044-4.3-2,
+// TestMarkersSent sends messages of many lengths, so that Markers fall
+// everywhere: before FPDUs, into them, and before their CRC (R5044-4.3-2,
 // R5044-4.4-10).
 func TestMarkersSent(t *testing.T) {
 	for _, crc := range []bool{false, true} {
@@ -312,7 +319,8 @@ func TestMarkersSent(t *testing.T) {
 	}
 }
 
-// Nothing is allocated for Markers while messages go.
+// TestMarkersAllocs checks that sending and receiving with Markers allocates
+// nothing.
 func TestMarkersAllocs(t *testing.T) {
 	world(t)
 	cfg := Config{CRC: mpa.CRCOff, Markers: true}
@@ -334,8 +342,9 @@ func TestMarkersAllocs(t *testing.T) {
 	assert.LessOrEqual(t, testing.AllocsPerRun(2000, once), poolLosses)
 }
 
-// FuzzMarkers: FPDUs of any lengths with Markers, in segments of any lengths, are
-// the FPDUs without, whichever way CRCs are.
+// FuzzMarkers checks that FPDUs of any lengths with Markers, in TCP segments of
+// any lengths, yield the same messages as without Markers, with and without
+// CRCs.
 func FuzzMarkers(f *testing.F) {
 	f.Add(true, []byte{1, 2, 3}, []byte{7, 100})
 	f.Add(false, []byte{255, 0, 0, 90}, []byte{1})

@@ -2,7 +2,8 @@
 
 package iwarp
 
-// The connections of TestAtomicity, and how often each adds.
+// adders is the number of connections of TestAtomicity, additions how often
+// each adds.
 const (
 	adders    = 64
 	additions = 10_000
@@ -10,5 +11,5 @@ const (
 
 const poolLosses = 0.0
 
-// sequence is how many connections TestSequence makes.
+// sequence is the number of connections that TestSequence makes.
 const sequence = 10_000

@@ -12,7 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// step is a Handler that stops in each message until it is let go.
+// step is a Handler that blocks in each message until the test lets it
+// continue.
 type step struct {
 	came   chan rdma.Recv
 	on     chan struct{}
@@ -31,13 +32,14 @@ func (s step) Receive(m rdma.Recv) {
 
 func (s step) Closed(err error) { s.closed <- err }
 
-// The rows of RFC 7306, Section 7, that guarantee something at the responder.
-// The peer's messages go out with one call, and what the responder answers and
-// when is looked at.
+// The tests below check the rows of RFC 7306, Section 7, that guarantee an
+// order at the responder. The peer sends its messages with one call, and the
+// tests check the responder's answers and their timing.
 
-// No response to a Read or an atomic operation before the Send or Immediate Data
-// in front of it is completed, whatever it is (R7306-7-2, R7306-6.4-1: rows
-// Immediate Data-RDMA Read, Immediate Data-Atomic, Send-Atomic).
+// TestNoResponseBeforeReceive checks that a Read or an atomic operation is not
+// answered before the preceding Send or Immediate Data is completed, of any
+// kind (R7306-7-2, R7306-6.4-1: rows Immediate Data-RDMA Read, Immediate
+// Data-Atomic, Send-Atomic).
 func TestNoResponseBeforeReceive(t *testing.T) {
 	data := make([]byte, 8)
 	for name, first := range map[string][]byte{
@@ -67,8 +69,9 @@ func TestNoResponseBeforeReceive(t *testing.T) {
 	}
 }
 
-// Immediate Data and Sends are completed in their order (rows Immediate
-// Data-Send and Immediate Data or Send-Immediate Data: R7306-6.3-3).
+// TestImmediateAndSendInOrder checks that Immediate Data and Sends complete in
+// order (rows Immediate Data-Send and Immediate Data or Send-Immediate Data:
+// R7306-6.3-3).
 func TestImmediateAndSendInOrder(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{recvs: 5, immediate: true})
@@ -90,10 +93,11 @@ func TestImmediateAndSendInOrder(t *testing.T) {
 	}
 }
 
-// Responses come in the order of the requests, whichever kind each is, and each
-// atomic operation sees what the one before it has made (rows Atomic-RDMA Read,
-// RDMA Read-Atomic and Atomic-Atomic: R7306-7-3, R7306-7-4, R7306-5.2.1-7-1,
-// R7306-5.2.2-2, R7306-5.2.2-8-1, R7306-5.4-8-1, R7306-5.4-8-2, RX01-7-1).
+// TestResponsesInOrder checks that responses of all kinds come in the order of
+// the requests, and that each atomic operation sees the result of the previous
+// one (rows Atomic-RDMA Read, RDMA Read-Atomic and Atomic-Atomic: R7306-7-3,
+// R7306-7-4, R7306-5.2.1-7-1, R7306-5.2.2-2, R7306-5.2.2-8-1, R7306-5.4-8-1,
+// R7306-5.4-8-2, RX01-7-1).
 func TestResponsesInOrder(t *testing.T) {
 	for _, pipe := range []bool{false, true} {
 		world(t)
@@ -110,10 +114,10 @@ func TestResponsesInOrder(t *testing.T) {
 		}
 		word := uint64(0)
 		if pipe {
-			word = 8 // what atomic operations change may not be copied at the same time
+			word = 8 // a word must not be copied while an atomic operation changes it
 		}
 		p.send(
-			read(1, 1<<20-8, 8), // through a pipe, all is asked before any of it is taken
+			read(1, 1<<20-8, 8), // through a pipe, all requests are sent before any response is read
 			do(2, exchange(r.STag(), 0, 0, 1)),
 			do(3, exchange(r.STag(), 0, 1, 2)),
 			read(4, 8, word),
@@ -127,7 +131,7 @@ func TestResponsesInOrder(t *testing.T) {
 		assert.Equal(t, rdmap.AtomicResponse{ID: 1003, Original: 1}, p.atomicResponse(2))
 		h, got = p.response()
 		assert.EqualValues(t, 4, h.STag)
-		if !pipe { // what came before; perhaps what comes after
+		if !pipe { // earlier results, and possibly later ones
 			assert.GreaterOrEqual(t, binary.NativeEndian.Uint64(got), uint64(2))
 		}
 		assert.Equal(t, rdmap.AtomicResponse{ID: 1005, Original: 2}, p.atomicResponse(3))
@@ -137,9 +141,9 @@ func TestResponsesInOrder(t *testing.T) {
 	}
 }
 
-// An atomic operation works on what RDMA Writes in front of it have placed, and
-// so its response says that they are (row RDMA Write-Atomic: R7306-5.4-3-1,
-// R7306-5.4-5-1, RX01-7-2).
+// TestAtomicAfterWrite checks that an atomic operation uses the data of earlier
+// RDMA Writes, so its response shows that they are placed (row RDMA
+// Write-Atomic: R7306-5.4-3-1, R7306-5.4-5-1, RX01-7-2).
 func TestAtomicAfterWrite(t *testing.T) {
 	for _, crc := range []bool{false, true} {
 		world(t)
@@ -160,8 +164,9 @@ func TestAtomicAfterWrite(t *testing.T) {
 	}
 }
 
-// An Atomic Request that is cut short, or whose CRC is wrong, is not delivered
-// and not begun (R7306-5.4-3-1, R7306-5.4-5-1).
+// TestAtomicNotBeforeDelivery checks that an Atomic Request which is
+// incomplete, or has a wrong CRC, is neither delivered nor begun
+// (R7306-5.4-3-1, R7306-5.4-5-1).
 func TestAtomicNotBeforeDelivery(t *testing.T) {
 	for _, crc := range []bool{false, true} {
 		world(t)
@@ -187,8 +192,9 @@ func TestAtomicNotBeforeDelivery(t *testing.T) {
 	}
 }
 
-// What comes behind an atomic operation does not wait for its response (the rows
-// that say MAY: R7306-5.4-4-1, R7306-5.4-6-1, R7306-7-5).
+// TestNothingWaitsForResponses checks that messages after an atomic operation
+// do not wait for its response (the rows with MAY: R7306-5.4-4-1,
+// R7306-5.4-6-1, R7306-7-5).
 func TestNothingWaitsForResponses(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{pipe: true, recvs: 2, immediate: true})
@@ -196,7 +202,7 @@ func TestNothingWaitsForResponses(t *testing.T) {
 	r, err := e.Register(mem, rdma.RemoteRead|rdma.RemoteWrite|rdma.RemoteAtomic)
 	require.NoError(t, err)
 	p.send(
-		requestSeg(1, rdmap.ReadRequest{Size: 1<<20 - 16, SourceSTag: r.STag(), SourceTO: 16}), // nobody takes the response
+		requestSeg(1, rdmap.ReadRequest{Size: 1<<20 - 16, SourceSTag: r.STag(), SourceTO: 16}), // the peer does not read the response yet
 		atomicSeg(2, add(r.STag(), 0, 1)),
 		sendSeg(true, 1, 0, []byte("send")),
 		writeSeg(true, r.STag(), 8, []byte("write")),
@@ -210,8 +216,9 @@ func TestNothingWaitsForResponses(t *testing.T) {
 	r.Deregister()
 }
 
-// What the requester may rely on, end to end: a fenced atomic operation comes
-// after the octets of a Read, and one behind a Write after that is placed.
+// TestFencedAtomic checks two guarantees end to end: a fenced atomic operation
+// is executed after the data of a Read has arrived, and an atomic operation
+// after a Write is executed once the Write's data is placed.
 func TestFencedAtomic(t *testing.T) {
 	for name, o := range transports {
 		t.Run(name, func(t *testing.T) {

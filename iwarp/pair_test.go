@@ -16,7 +16,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// inboxHandler is an upper layer that keeps what it gets.
+// inboxHandler is an upper layer that stores all messages and the final error.
 type inboxHandler struct {
 	recvs  chan rdma.Recv
 	closed chan error
@@ -29,7 +29,7 @@ func newInbox() *inboxHandler {
 func (h *inboxHandler) Receive(m rdma.Recv) { h.recvs <- m }
 func (h *inboxHandler) Closed(err error)    { h.closed <- err }
 
-// next returns the next message's octets.
+// next returns the next message's content.
 func (h *inboxHandler) next(t testing.TB) []byte {
 	t.Helper()
 	m := h.recv(t)
@@ -85,7 +85,7 @@ func (w waiter) wait(t testing.TB) rdma.Completion {
 	panic("unreachable")
 }
 
-// world checks at the end of a test that nothing is left of it.
+// world checks at the end of a test that no buffer, goroutine or STag remains.
 func world(t testing.TB) {
 	t.Helper()
 	bufs, routines := buf.Default.Out(), runtime.NumGoroutine()
@@ -117,21 +117,21 @@ func world(t testing.TB) {
 	})
 }
 
-// end is one end of a connection under test.
+// endpoint is one end of a connection under test.
 type endpoint struct {
 	*Conn
 	in *inboxHandler
 }
 
-// options of a pair.
+// options are the parameters of pair.
 type options struct {
 	initiator, responder Config
 	recvSize, recvs      int
 	pipe                 bool // in memory, not TCP
-	narrow               bool // with little room in the kernel
-	immediate            bool // both take Immediate Data
+	narrow               bool // with small socket buffers
+	immediate            bool // both accept Immediate Data
 
-	handlers [2]rdma.Handler // of initiator and responder, in place of inboxes
+	handlers [2]rdma.Handler // of initiator and responder, instead of inboxes
 }
 
 // pair connects two endpoints.
@@ -189,14 +189,14 @@ func pair(t testing.TB, o options) (initiator, responder endpoint) {
 	return initiator, responder
 }
 
-// release gives a message's buffer back. Immediate Data has none.
+// release releases a message's buffer. Immediate Data has none.
 func release(m rdma.Recv) {
 	if m.Buf != nil {
 		m.Buf.Release()
 	}
 }
 
-// drain releases messages that the test did not take.
+// drain releases messages that the test did not read.
 func (e endpoint) drain() {
 	for {
 		select {
@@ -208,14 +208,14 @@ func (e endpoint) drain() {
 	}
 }
 
-// open lets the responder send, by a message of the initiator's.
+// open sends a message from the initiator, after which the responder may send.
 func open(t testing.TB, initiator, responder endpoint) {
 	t.Helper()
 	require.NoError(t, initiator.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("first")}}))
 	require.Equal(t, "first", string(responder.in.next(t)))
 }
 
-// transports are the ways in which pairs are tried.
+// transports are the kinds of connection in which pairs are tried.
 var transports = map[string]options{
 	"tcp":                        {initiator: Config{CRC: mpa.CRCOff}, responder: Config{CRC: mpa.CRCOff}},
 	"tcp, crc":                   {},
@@ -224,7 +224,7 @@ var transports = map[string]options{
 	"crc and markers to one end": {responder: Config{Markers: true}},
 }
 
-// pipeListener hands out the other ends of net.Pipes.
+// pipeListener accepts the other ends of net.Pipes.
 type pipeListener struct {
 	conns chan net.Conn
 	done  chan struct{}

@@ -12,8 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// brokenAt are the bits that are flipped, one at a time, in an FPDU of n octets:
-// those of all headers, and some of payload and trailer.
+// brokenAt returns the bits to flip, one at a time, in an FPDU of n bytes: all
+// bits of the headers, and some of payload and trailer.
 func brokenAt(n int) (bits []int) {
 	for bit := range 8 * (mpa.LengthLen + ddp.TaggedLen) {
 		bits = append(bits, bit)
@@ -21,9 +21,9 @@ func brokenAt(n int) (bits []int) {
 	return append(bits, 8*20, 4*n, 8*n-8*mpa.CRCLen-1, 8*n-1)
 }
 
-// An FPDU whose payload is placed before its CRC is checked changes nothing that
-// counts when it is broken, whatever is broken, and is answered as all others are
-// (R5044-4.4-11, R5044-6-1).
+// TestBrokenWhilePlaced checks an FPDU whose payload is placed before its CRC
+// is verified. A flipped bit, wherever it is, must not change valid data, and
+// must cause the usual Terminate (R5044-4.4-11, R5044-6-1).
 func TestBrokenWhilePlaced(t *testing.T) {
 	const top, size = 1 << 15, 20_000
 	good := pattern(top)
@@ -59,7 +59,8 @@ func TestBrokenWhilePlaced(t *testing.T) {
 	}
 }
 
-// The same of an RDMA Read that is being answered: it fails (R5044-6-1).
+// TestBrokenWhileRead checks the same for a Read Response: the RDMA Read fails
+// (R5044-6-1).
 func TestBrokenWhileRead(t *testing.T) {
 	const size = 20_000
 	try := func(bit int) (n int) {
@@ -90,7 +91,8 @@ func TestBrokenWhileRead(t *testing.T) {
 	}
 }
 
-// What the header says of a long FPDU is the fault where the CRC is good.
+// TestFaultOfLongFPDU checks that a long FPDU with a wrong header and a good
+// CRC causes the header's error.
 func TestFaultOfLongFPDU(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{crc: true, initiator: true})

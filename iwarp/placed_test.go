@@ -10,7 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Whatever the pieces are, it is known how much lies at the beginning without a gap.
+// TestPlaced checks, for random spans, that placed knows the length of the
+// gapless prefix.
 func TestPlaced(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 7))
 	for range 200 {
@@ -40,8 +41,8 @@ func TestPlaced(t *testing.T) {
 	}
 }
 
-// A peer cannot have so many gaps noted as it likes. What is beyond does not count
-// until it is written again.
+// TestPlacedGaps checks that a peer cannot cause an unlimited list of gaps.
+// Spans beyond the limit are forgotten until the peer writes them again.
 func TestPlacedGaps(t *testing.T) {
 	var p placed
 	for i := uint64(3); i < 10*maxApart; i += 2 {
@@ -58,8 +59,8 @@ func TestPlacedGaps(t *testing.T) {
 	assert.EqualValues(t, 10*maxApart, p.whole)
 }
 
-// A region knows what the peer has written when it is not valid any more, by whatever
-// way it was placed.
+// TestRegionPlaced checks that a region, once invalid, knows how much of it the
+// peer has written, for every placement path.
 func TestRegionPlaced(t *testing.T) {
 	for name, o := range transports {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +89,8 @@ func TestRegionPlaced(t *testing.T) {
 	}
 }
 
-// What the peers of a domain write is one.
+// TestRegionPlacedByDomain checks that the Writes of all peers of a domain are
+// combined.
 func TestRegionPlacedByDomain(t *testing.T) {
 	world(t)
 	d := NewProtectionDomain()

@@ -13,9 +13,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Every place and length around a region of four octets: what lies within is
-// placed or read, all else is a Terminate and touches nothing (R5040-8.1.1-3-1,
-// R5041-8.3.1-3-1, R5042-6.2.1-1).
+// TestBounds tries every place and length around a region of four bytes.
+// Accesses within the region succeed; all others cause a Terminate and touch
+// nothing (R5040-8.1.1-3-1, R5041-8.3.1-3-1, R5042-6.2.1-1).
 func TestBounds(t *testing.T) {
 	for _, to := range []uint64{0, 1, 2, 3, 4, 5, math.MaxUint32, 1 << 63, math.MaxUint64 - 1, math.MaxUint64} {
 		for n := range 6 {
@@ -55,8 +55,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A region can be read and written as it was registered for, and no other way
-// (R5040-3.2-12, R5040-8.1.1-5-1, R5041-8.3.1-5-1).
+// TestRights checks that a region can be read or written only as its
+// registration allows (R5040-3.2-12, R5040-8.1.1-5-1, R5041-8.3.1-5-1).
 func TestRights(t *testing.T) {
 	for access := range rdma.RemoteRead | rdma.RemoteWrite + 1 {
 		for _, write := range []bool{false, true} {
@@ -89,8 +89,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// Neither STag nor TO of what has no octets is checked (R5041-5.2-9,
-// R5040-5.2.1-15, R5040-5.1-9).
+// TestNoOctets checks that neither STag nor TO of an empty message is checked
+// (R5041-5.2-9, R5040-5.2.1-15, R5040-5.1-9).
 func TestNoOctets(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{recvs: 1})
@@ -107,7 +107,8 @@ func TestNoOctets(t *testing.T) {
 	assert.Empty(t, e.in.next(t))
 }
 
-// A region of no octets is one, and has no place for any.
+// TestEmptyRegion checks that an empty region is valid, and that a Write of any
+// bytes to it fails.
 func TestEmptyRegion(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{})
@@ -119,8 +120,9 @@ func TestEmptyRegion(t *testing.T) {
 	r.Deregister()
 }
 
-// A Send that invalidates does so for its own STag only, and tells it; other
-// Sends do not, whatever the field holds (R5040-4.1-12).
+// TestInvalidate checks that a Send with Invalidate invalidates only its own
+// STag and reports it to the upper layer, and that other Sends ignore the field
+// (R5040-4.1-12).
 func TestInvalidate(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{recvs: 4})
@@ -157,12 +159,13 @@ func TestInvalidate(t *testing.T) {
 		m.Buf.Release()
 	}
 	assert.Equal(t, []byte{1}, mem)
-	a.Deregister() // may come after
+	a.Deregister() // allowed after the invalidation
 	a.Deregister() // and twice
 	b.Deregister()
 }
 
-// Reserved bits are not checked, nor are padding and CRC where CRCs are off.
+// TestIgnored checks that reserved bits are not checked, and that padding and
+// CRC are not checked if CRCs are off.
 func TestIgnored(t *testing.T) {
 	for _, crc := range []bool{false, true} {
 		world(t)
@@ -177,7 +180,7 @@ func TestIgnored(t *testing.T) {
 		write[1] |= 0x30
 		p.send(send, write)
 		assert.Equal(t, "abc", string(e.in.next(t)))
-		b := fpdu(crc, sendSeg(true, 2, 0, []byte("pad"))) // one octet of padding
+		b := fpdu(crc, sendSeg(true, 2, 0, []byte("pad"))) // one byte of padding
 		if crc {
 			copy(b, padded(sendSeg(true, 2, 0, []byte("pad")), 0xff)) // R5044-4.1-4
 		} else {

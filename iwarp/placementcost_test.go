@@ -9,8 +9,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// BenchmarkPlacement is an RDMA Write of 4 KiB with a Send behind it, 16 of them
-// under way: what a short READ makes of a connection.
+// BenchmarkPlacement measures an RDMA Write of 4 KiB followed by a Send, with
+// 16 pairs outstanding: the load of short READs on a connection.
 func BenchmarkPlacement(b *testing.B) {
 	cfg := Config{CRC: mpa.CRCOff}
 	initiator, responder := pair(b, options{initiator: cfg, responder: cfg, recvs: 1 << 30})

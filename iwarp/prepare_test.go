@@ -12,8 +12,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// prepared returns a listener, and what a configuration for Accept needs: what is
-// registered before the peer is answered, and advertised in the answer.
+// prepared returns a listener and a configuration for Accept. The
+// configuration's Prepare registers a region before the peer is answered and
+// advertises it in the answer.
 func prepared(t *testing.T, memory []byte) (*Listener, rdma.ConnConfig, *rdma.Region) {
 	t.Helper()
 	l, err := Listen("tcp", "127.0.0.1:0", Config{ORD: 5, IRD: 7})
@@ -29,8 +30,9 @@ func prepared(t *testing.T, memory []byte) (*Listener, rdma.ConnConfig, *rdma.Re
 	}}, &region
 }
 
-// Memory that is registered before the peer is answered can be advertised in the
-// answer, and reached as soon as that has come.
+// TestPrepare checks that memory registered before the peer is answered can be
+// advertised in the answer, and that the peer can access it as soon as the
+// answer arrives.
 func TestPrepare(t *testing.T) {
 	world(t)
 	memory := make([]byte, 8)
@@ -60,8 +62,8 @@ func TestPrepare(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// Where the answer cannot be sent, nothing is left of the connection or of what was
-// registered with it.
+// TestPrepareInVain checks that if the answer cannot be sent, neither the
+// connection nor its registered region remains.
 func TestPrepareInVain(t *testing.T) {
 	world(t)
 	l, cc, region := prepared(t, make([]byte, 8))

@@ -61,7 +61,7 @@ func cpuHere(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// measured runs the benchmark, and reports the processor time of both ends.
+// measured runs loop and reports the processor time of both ends.
 func measured(b *testing.B, pid int, loop func()) {
 	here, there := cpuHere(b), cpuOf(b, pid)
 	loop()
@@ -70,8 +70,9 @@ func measured(b *testing.B, pid int, loop func()) {
 	b.ReportMetric(float64(there.Nanoseconds())/1e3/float64(b.N), "server-us/op")
 }
 
-// BenchmarkTCPStream is the limit: a stream out of a mapping, into 16 buffers of
-// 1 MiB in turn. BenchmarkTCPCalls is 128 octets for 4 KiB, one at a time.
+// BenchmarkTCPStream is the baseline: a stream from a mapping, into 16 buffers
+// of 1 MiB alternately. BenchmarkTCPCalls sends 128 bytes for 4 KiB, one call
+// at a time.
 func BenchmarkTCPStream(b *testing.B) {
 	addr, pid := startServer(b, "tcp stream")
 	c, err := net.Dial("tcp", addr)
@@ -102,13 +103,13 @@ func BenchmarkTCPCalls(b *testing.B) {
 	})
 }
 
-// A caller is the client's end: it makes so many calls at a time.
+// A caller is the client's end. It makes len(slots) calls at a time.
 type caller struct {
 	conn    *Conn
 	size    int
 	slots   []callSlot
-	own     bool // each slot has a goroutine, as a program's callers are; else the reader makes the next call
-	left    int  // calls still to be made, by the reader
+	own     bool // each slot has a goroutine, like callers in a program; otherwise the reader makes the next call
+	left    int  // calls that the reader must still make
 	pending int
 	over    chan struct{}
 	lost    error
@@ -135,7 +136,7 @@ func newCaller(b *testing.B, addr string, cfg Config, size, depth int, own bool)
 	return cl
 }
 
-// post makes the next call of a slot.
+// post makes the next call of slot i.
 func (cl *caller) post(i int) {
 	s := &cl.slots[i]
 	benchCall{slot: byte(i), stag: s.r.STag(), size: cl.size, at: s.at}.appendTo(s.call[0][:0])
@@ -188,8 +189,8 @@ func (cl *caller) run(n int) {
 	wg.Wait()
 }
 
-// BenchmarkCalls are calls between two processes: of nothing but a reply, as
-// GETATTR's, and with an RDMA Write of 4 KiB or 1 MiB in front of it.
+// BenchmarkCalls measures calls between two processes: with a reply only, like
+// GETATTR, and with an RDMA Write of 4 KiB or 1 MiB before the reply.
 func BenchmarkCalls(b *testing.B) {
 	for _, size := range []int{0, 4096, 1 << 20} {
 		for _, depth := range []int{1, 16} {
@@ -202,8 +203,8 @@ func BenchmarkCalls(b *testing.B) {
 	b.Run("crc", func(b *testing.B) { benchCalls(b, mpa.CRCOn, 1<<20, 16, false) })
 }
 
-// BenchmarkConnections are the same calls over one connection, 16 at a time, and
-// over many.
+// BenchmarkConnections measures the same calls over one connection, 16 at a
+// time, and over many connections.
 func BenchmarkConnections(b *testing.B) {
 	for _, size := range []int{0, 4096, 1 << 20} {
 		for _, conns := range []int{1, 64} {

@@ -16,8 +16,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// serverEnv makes this program the server of a benchmark, of the kind that it
-// names: client and server are processes of their own, as in use.
+// serverEnv makes this program the server of a benchmark, of the kind that the
+// variable names. Client and server are then separate processes, as in
+// production.
 const serverEnv = "IWARP_BENCH_SERVER"
 
 func TestMain(m *testing.M) {
@@ -32,9 +33,9 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	fileSize = 256 << 20 // octets of the file whose mapping is sent,
-	callLen  = 128       // of a call, and of a reply
-	maxSlots = 64        // calls at once
+	fileSize = 256 << 20 // bytes of the mapped file that the server sends
+	callLen  = 128       // bytes of a call and of a reply
+	maxSlots = 64        // concurrent calls
 )
 
 // benchServer serves until its standard input ends.
@@ -77,8 +78,8 @@ func mappedFile() ([]byte, error) {
 	return file, err
 }
 
-// tcpServer is the limit: a stream of 1 MiB writes out of the mapping, or 4 KiB
-// for each call.
+// tcpServer is the baseline: a stream of 1 MiB writes out of the mapping, or 4
+// KiB for each call.
 func tcpServer(l net.Listener, kind string, file []byte) {
 	for {
 		c, err := l.Accept()
@@ -102,8 +103,8 @@ func tcpServer(l net.Listener, kind string, file []byte) {
 	}
 }
 
-// A responderBench answers each call in the connection's reader: with an RDMA
-// Write out of the file, if the call asks for one, and a Send.
+// A responderBench answers each call on the connection's reader goroutine: with
+// an RDMA Write from the file, if the call requests data, and a Send.
 type responderBench struct {
 	conn    rdma.Conn
 	ready   chan struct{}
@@ -129,7 +130,7 @@ func iwarpServer(l *Listener, file []byte) {
 	}
 }
 
-// A benchCall asks for size octets of the file, at an offset.
+// A benchCall asks for size bytes of the file, at an offset.
 type benchCall struct {
 	slot     byte
 	stag     rdma.STag
@@ -161,7 +162,7 @@ func (s *responderBench) Receive(m rdma.Recv) {
 		n++
 	}
 	wrs[n] = rdma.WR{Op: rdma.OpSend, Data: s.replies[c.slot][:]}
-	_ = s.conn.Post(wrs[:n+1]...) // an error shows at the other end
+	_ = s.conn.Post(wrs[:n+1]...) // an error appears at the other end
 }
 
 func (s *responderBench) Closed(error) {}

@@ -109,7 +109,7 @@ func TestRDMAPErrors(t *testing.T) {
 			g, mem := prepare(t, e, other)
 			segments := tt.send(g)
 			bad := segments[len(segments)-1]
-			p.send(append(segments, sendSeg(true, 99, 0, nil))...) // R5040-7.1-4-1: the second one does not count
+			p.send(append(segments, sendSeg(true, 99, 0, nil))...) // R5040-7.1-4-1: a second error has no effect
 
 			want := terminateOctets(t, tt.control, bad)
 			assert.Equal(t, want, p.segment()) // R5040-7.1-2-2: at once
@@ -125,8 +125,9 @@ func TestRDMAPErrors(t *testing.T) {
 	}
 }
 
-// The lower layer's errors keep their numbers, and no header comes with those of
-// MPA (R5040-4.8-6, R5040-4.8-23).
+// TestRDMAPErrorOfMPA checks that the lower layer's errors keep their numbers,
+// and that a Terminate for an MPA error has no header (R5040-4.8-6,
+// R5040-4.8-23).
 func TestRDMAPErrorOfMPA(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{initiator: true, crc: true})
@@ -140,9 +141,9 @@ func TestRDMAPErrorOfMPA(t *testing.T) {
 	assert.Contains(t, err.Error(), "MPA error: CRC mismatch")
 }
 
-// More Reads than the peer may have outstanding are one error, whatever else they
-// ask; the Reads of other Streams are not concerned (R5040-6.1-7,
-// R5040-8.1.2-7-1, R5040-8.1.1-11-1).
+// TestRDMAPReadsBeyondIRD checks that exceeding IRD is an error regardless of
+// the Read Request's content, and that Reads of other Streams are unaffected
+// (R5040-6.1-7, R5040-8.1.2-7-1, R5040-8.1.1-11-1).
 func TestRDMAPReadsBeyondIRD(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{pipe: true, ird: 1})
