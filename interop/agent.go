@@ -12,29 +12,29 @@ import (
 	"strings"
 )
 
-// The protocol of guest-agent stands at the head of guest/agent.c.
+// The head of guest/agent.c describes the protocol of guest-agent.
 const (
 	trailerMark = "\x00@rc="
 	trailerMax  = len(trailerMark) + len("255\n") // bytes
 )
 
-// ErrAgent means that a script's end was not reported: the guest is gone, or
+// ErrAgent means that the script's end was not reported: the guest is gone, or
 // the agent could not start the script.
 var ErrAgent = errors.New("no exit status from the guest")
 
-// A Session is a script that runs in the guest. Read takes what it prints, to
+// A Session is a script that runs in the guest. Read returns its output, to
 // io.EOF; Write is its standard input.
 type Session struct {
 	conn   *net.TCPConn
 	cancel func() bool
-	ended  func() error // why conn was closed from this side, or nil
-	held   []byte       // read and not returned yet
-	err    error        // what follows held
+	ended  func() error // the cause if this side closed conn, or nil
+	held   []byte       // read and not yet returned
+	err    error        // the error after held
 	status int
 }
 
-// Open starts a shell script in the guest. When ctx ends, so does the
-// connection; the script may run on.
+// Open starts a shell script in the guest. The end of ctx ends the connection;
+// the script may continue.
 func (g *Guest) Open(ctx context.Context, script string) (*Session, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", g.Addr(agentPort))
 	if err != nil {
@@ -75,8 +75,8 @@ func (s *Session) Read(p []byte) (int, error) {
 	}
 }
 
-// output is how much of held is known to be the script's: a tail that may be
-// the trailer, or its beginning, is kept back until the end.
+// output returns how much of held is certainly the script's: a tail that may be
+// the trailer, or its beginning, is withheld until the end.
 func (s *Session) output() int {
 	if s.err != nil {
 		return len(s.held)
@@ -112,7 +112,7 @@ func (s *Session) cause(err error) error {
 	return err
 }
 
-// Write gives the script p to read.
+// Write writes p to the script's standard input.
 func (s *Session) Write(p []byte) (int, error) { return s.conn.Write(p) }
 
 // CloseWrite ends the script's standard input.
@@ -121,14 +121,14 @@ func (s *Session) CloseWrite() error { return s.conn.CloseWrite() }
 // Status is the script's exit status, known once Read has returned io.EOF.
 func (s *Session) Status() int { return s.status }
 
-// Close lets go of the script.
+// Close abandons the script.
 func (s *Session) Close() {
 	s.cancel()
 	s.conn.Close()
 }
 
-// Exec runs a shell script in the guest and returns what it printed on both
-// outputs, and its exit status. An error means that the status is not known.
+// Exec runs a shell script in the guest and returns its output, of both
+// streams, and its exit status. An error means that the status is unknown.
 func (g *Guest) Exec(ctx context.Context, script string) (out string, status int, err error) {
 	var b strings.Builder
 	status, err = g.run(ctx, script, strings.NewReader(""), &b)
@@ -178,7 +178,7 @@ func (g *Guest) Pull(ctx context.Context, path string, w io.Writer) error {
 	return err
 }
 
-// Quote makes one word of the shell out of s.
+// Quote quotes s as one word of the shell.
 func Quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

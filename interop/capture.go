@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// A classic pcap file of Ethernet frames, as tcpdump writes it here: bytes in
-// little-endian order, times in microseconds.
+// A classic pcap file of Ethernet frames, as tcpdump writes it here:
+// little-endian, times in microseconds.
 const (
 	pcapMagic     = 0xa1b2c3d4
 	pcapHeader    = 24 // bytes, of the file
@@ -31,9 +31,9 @@ const (
 
 var errCapture = errors.New("not a capture of Ethernet in little-endian pcap form")
 
-// A segment is what a captured packet says about its TCP connection.
+// A segment is a captured TCP segment.
 type segment struct {
-	when    [8]byte // seconds and microseconds as in the file
+	when    [8]byte // seconds and microseconds, as in the file
 	flow    flow
 	seq     uint32
 	syn     bool
@@ -81,7 +81,7 @@ func readCapture(r io.Reader, f func(segment) error) error {
 	}
 }
 
-// parseSegment takes a frame apart; s.payload aliases it.
+// parseSegment parses a frame; s.payload aliases it.
 func parseSegment(b []byte) (s segment, ok bool) {
 	be := binary.BigEndian
 	if len(b) < ethernetLen+ipv4Len || be.Uint16(b[12:]) != ipv4Type {
@@ -91,7 +91,7 @@ func parseSegment(b []byte) (s segment, ok bool) {
 	head := int(ip[0]&0xf) * 4
 	total := int(be.Uint16(ip[2:]))
 	if total == 0 {
-		total = len(ip) // more than 16 bits count, before the card has cut it
+		total = len(ip) // more than 16 bits hold, before segmentation by the card
 	}
 	if ip[0]>>4 != 4 || ip[9] != tcpProtocol || head < ipv4Len || total > len(ip) || total < head+tcpLen {
 		return s, false
@@ -111,7 +111,7 @@ func parseSegment(b []byte) (s segment, ok bool) {
 // A captureWriter writes TCP segments, one packet each.
 type captureWriter struct {
 	w   io.Writer
-	seq map[flow]uint32 // the next
+	seq map[flow]uint32 // the next sequence number
 }
 
 func newCaptureWriter(w io.Writer) (*captureWriter, error) {
@@ -128,7 +128,7 @@ func newCaptureWriter(w io.Writer) (*captureWriter, error) {
 }
 
 // write appends a segment with the next sequence number of its flow. Checksums
-// are left out, as a network card would add them.
+// are zero, as before a network card fills them in.
 func (c *captureWriter) write(when [8]byte, f flow, payload []byte) error {
 	be := binary.BigEndian
 	total := ipv4Len + tcpLen + len(payload)

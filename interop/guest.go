@@ -22,19 +22,19 @@ const (
 // GuestEthernet is the guest's address on Options.Ethernet, in a network of 256.
 const GuestEthernet = "10.0.4.15"
 
-// Options say what to boot.
+// Options describe the guest to boot.
 type Options struct {
-	Dir     string // what guest/build printed
-	Forward []int  // TCP ports of the guest to reach by Addr
+	Dir     string // as printed by guest/build
+	Forward []int  // TCP ports of the guest, for Addr
 	Siw     string // parameters of siw, "name=value,..."; none by default
 
-	// Counted makes it a guest of one processor, whose clock counts instructions, a
-	// nanosecond for each: what takes how long there does not depend on the host.
+	// Counted gives the guest one processor, whose clock counts instructions, a
+	// nanosecond for each: times in the guest do not depend on the host.
 	Counted bool
 
 	// Ethernet, if not nil, is a TAP device that becomes the guest's eth2, with
-	// the address GuestEthernet and rxe, the kernel's software RoCE. What the
-	// guest sends there comes out of the device as it is.
+	// the address GuestEthernet and rxe, the kernel's software RoCE. The device
+	// carries the guest's frames unchanged.
 	Ethernet *os.File
 }
 
@@ -45,16 +45,16 @@ type Guest struct {
 	scratch string      // a directory: console and qemu's messages
 }
 
-// The processor that qemu emulates now and then stops for good in the kernel's
-// first steps, before anything is printed: such a guest is started again.
+// The emulated processor sometimes stops forever in the kernel's first steps,
+// before any output. Boot starts such a guest again.
 const (
 	maxBoots = 4
-	bootTime = time.Minute // many times what a boot takes, on a busy machine too
+	bootTime = time.Minute // many times the boot time, even on a busy machine
 )
 
 // Boot starts a guest and returns when it is ready: network, siw and knfsd are
-// up. ctx bounds the boot only; Close ends the guest. The host's ports are
-// chosen by the kernel, so several guests can run at once.
+// up. ctx bounds only the boot; Close ends the guest. The kernel chooses the
+// host's ports, so several guests can run at once.
 func Boot(ctx context.Context, o Options) (*Guest, error) {
 	for attempt := 1; ; attempt++ {
 		g, err := bootOnce(ctx, o)
@@ -110,7 +110,7 @@ func (g *Guest) boot(ctx context.Context, o Options) error {
 	}
 	stop := context.AfterFunc(ctx, func() { fromQemu.Close() })
 	defer stop()
-	out.Close() // so that the end of qemu is the end of this channel
+	out.Close() // so that the end of qemu ends this channel
 	control, err := newQMP(fromQemu, toQemu)
 	if err != nil {
 		return err
@@ -121,9 +121,9 @@ func (g *Guest) boot(ctx context.Context, o Options) error {
 	return g.waitReady(ctx)
 }
 
-// arguments are those of qemu. The processor has what the kernel's checksums
-// and Go's hashes and ciphers use, and random numbers; hardware virtualization is
-// not asked for, as it is missing where most tests run.
+// arguments returns the arguments of qemu. The processor has the instructions
+// of the kernel's checksums and of Go's hashes and ciphers, and random numbers.
+// Hardware virtualization is not used, because most test machines lack it.
 func arguments(o Options, console string) []string {
 	net0 := fmt.Sprintf("user,id=n0,hostfwd=tcp:127.0.0.1:0-:%d", agentPort)
 	for _, p := range o.Forward {
@@ -176,14 +176,14 @@ func (g *Guest) waitReady(ctx context.Context) error {
 
 func (g *Guest) file(name string) string { return filepath.Join(g.scratch, name) }
 
-// Addr is where the host reaches TCP port of the guest. The port must have been
+// Addr returns the host's address of a TCP port of the guest. The port must be
 // among Options.Forward.
 func (g *Guest) Addr(port int) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(g.ports[port]))
 }
 
-// Console returns what the guest's kernel and init have written so far, and
-// what qemu itself had to say.
+// Console returns the output so far of the guest's kernel and init, and of qemu
+// itself.
 func (g *Guest) Console() string {
 	var all strings.Builder
 	for _, name := range []string{"console", "qemu"} {
@@ -193,7 +193,7 @@ func (g *Guest) Console() string {
 	return all.String()
 }
 
-// Close ends the guest, as by pulling its plug, and removes its files.
+// Close ends the guest, as if by cutting its power, and removes its files.
 func (g *Guest) Close() {
 	if g.proc != nil {
 		g.proc.Kill()

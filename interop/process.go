@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// A Process is a running program that does not outlive this one, whatever way
-// this one ends.
+// A Process is a running program that ends at the latest with this process,
+// however this process ends.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -23,14 +23,14 @@ func StartProcessIn(cmd *exec.Cmd, namespaces uintptr) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The signal is sent when the thread that started the program
-		// ends, not the process: so the thread is kept.
+		// The signal is sent at the end of the thread that started the program,
+		// not of the process. The thread is therefore kept.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // its outcome is in ProcessState
+			_ = cmd.Wait() // ProcessState has the outcome
 			close(p.done)
 		}
 	}()
@@ -43,10 +43,11 @@ func StartProcessIn(cmd *exec.Cmd, namespaces uintptr) (*Process, error) {
 // PID returns the number of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended and all its output was taken.
+// Done returns a channel that is closed when the process has ended and all its
+// output has been read.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Signal sends sig; it is no error if the process has ended.
+// Signal sends sig; a process that has ended is no error.
 func (p *Process) Signal(sig os.Signal) {
 	_ = p.cmd.Process.Signal(sig)
 }

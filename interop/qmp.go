@@ -14,7 +14,7 @@ type qmp struct {
 	d *json.Decoder
 }
 
-// newQMP takes the greeting and leaves the negotiation mode.
+// newQMP reads the greeting and leaves the negotiation mode.
 func newQMP(r io.Reader, w io.Writer) (*qmp, error) {
 	q := &qmp{w: w, d: json.NewDecoder(r)}
 	var greeting map[string]any
@@ -25,7 +25,7 @@ func newQMP(r io.Reader, w io.Writer) (*qmp, error) {
 	return q, err
 }
 
-// command returns what the command returned; events before it are dropped.
+// command returns the result of a command; earlier events are dropped.
 func (q *qmp) command(name string, args map[string]any) (json.RawMessage, error) {
 	c := map[string]any{"execute": name}
 	if args != nil {
@@ -51,8 +51,8 @@ func (q *qmp) command(name string, args map[string]any) (json.RawMessage, error)
 	}
 }
 
-// forwardLine is a line of "info usernet": the host's port that qemu chose, and
-// the guest's.
+// forwardLine matches a line of "info usernet": the host's port that qemu
+// chose, and the guest's port.
 var forwardLine = regexp.MustCompile(`TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+(\d+)`)
 
 // forwards returns the host's port for each forwarded guest port.

@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// MPA as far as needed to find where its units end (RFC 5044, Sections 4 and 7;
-// without markers, which Linux does not know).
+// The parts of MPA that locate the ends of its units (RFC 5044, Sections 4 and
+// 7; without markers, which Linux does not support).
 const (
 	mpaFrameLen = 20 // bytes before the private data of a Request or Reply
 	mpaPDLen    = 18 // offset of the private data's length
@@ -15,14 +15,14 @@ const (
 	fpduCRC     = 4
 )
 
-// Units counts what Resegment has found.
+// Units counts the units that Resegment found.
 type Units struct {
 	Frames int // MPA Requests and Replies
 	FPDUs  int
 }
 
-// Resegment copies a capture of MPA connections to w in such a way that each MPA
-// frame and each FPDU is one TCP segment, for decoders that only find those at the
+// Resegment copies a capture of MPA connections to w so that each MPA frame and
+// each FPDU is one TCP segment, for decoders that find a unit only at the
 // beginning of a segment. A connection is copied from its SYN on. A hole in the
 // capture, or an unfinished unit at its end, is an error.
 func Resegment(w io.Writer, r io.Reader) (Units, error) {
@@ -69,13 +69,13 @@ func Resegment(w io.Writer, r io.Reader) (Units, error) {
 
 // A stream puts the segments of a flow in order.
 type stream struct {
-	next    uint32 // sequence number behind bytes
-	octets  []byte // in order, not given out yet
+	next    uint32 // sequence number after octets
+	octets  []byte // in order, not yet returned
 	early   []segment
-	started bool // the MPA Request or Reply is through
+	started bool // the MPA Request or Reply has passed
 }
 
-// take adds a segment, which may be a repetition or early.
+// take adds a segment, which may be repeated or early.
 func (st *stream) take(s segment) {
 	if len(s.payload) == 0 {
 		return // an acknowledgement, or a FIN, which counts as a byte

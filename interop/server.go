@@ -11,19 +11,20 @@ import (
 	"time"
 )
 
-const serverLimit = 20 * time.Second // for a server to be ready
+const serverLimit = 20 * time.Second // time for a server to become ready
 
 // A Server is a running nfsrdmad.
 type Server struct {
 	*Process
-	RDMA, TCP string // the addresses it serves on, host:port
+	RDMA, TCP string // the server's addresses, host:port
 }
 
-// readyLine is what the server prints once it accepts connections.
+// readyLine is the line that the server prints once it accepts connections.
 var readyLine = regexp.MustCompile(`^ready\b.*\brdma=(\S+) tcp=(\S+)`)
 
 // StartServer runs "program serve" with these arguments, which name both
-// addresses, and waits for its ready line. What it has to say goes to log.
+// addresses, and waits for its ready line. The server's other output goes to
+// log.
 func StartServer(log io.Writer, program string, args ...string) (*Server, error) {
 	r, w, err := os.Pipe()
 	if err != nil {

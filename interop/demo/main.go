@@ -20,7 +20,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop"
 )
 
-const limit = 5 * time.Minute // for all of it, once the guest is built
+const limit = 5 * time.Minute // for everything, once the guest is built
 
 func main() {
 	if len(os.Args) != 2 {
@@ -79,7 +79,7 @@ func sample() (string, error) {
 	if err := os.Mkdir(files, 0o777); err != nil {
 		return "", err
 	}
-	// Whatever the umask: root of the guest is nobody here.
+	// Independent of the umask: the guest's root is nobody here.
 	if err := os.Chmod(files, 0o777); err != nil {
 		return "", err
 	}
@@ -87,7 +87,7 @@ func sample() (string, error) {
 	return dir, os.WriteFile(filepath.Join(files, "hello.txt"), []byte(text), 0o644)
 }
 
-// show runs commands in the guest and prints what they say.
+// show runs commands in the guest and prints their output.
 func show(ctx context.Context, g *interop.Guest, s *interop.Server) error {
 	_, rdma, err := net.SplitHostPort(s.RDMA)
 	if err != nil {

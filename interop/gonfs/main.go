@@ -1,6 +1,6 @@
-// Command gonfs serves the file system in memory of willscott/go-nfs, a server of
-// NFS over TCP that knows nothing of RDMA, over both: the tests' peer behind a
-// rpcrdma.StreamListener.
+// Command gonfs serves the in-memory file system of willscott/go-nfs over both
+// RDMA and TCP. go-nfs is a server of NFS over TCP without knowledge of RDMA:
+// the tests' peer behind a rpcrdma.StreamListener.
 //
 //	gonfs serve --listen 127.0.0.1:0 --tcp 127.0.0.1:0
 //

@@ -16,16 +16,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// handles is how many file handles go-nfs remembers.
+// handles is how many file handles go-nfs keeps.
 const handles = 4096
 
-// streams makes a listener for go-nfs of one for RDMA.
+// streams turns a listener for RDMA into a listener for go-nfs.
 func streams(l rdma.Listener) *rpcrdma.StreamListener {
 	return rpcrdma.NewStreamListener(l, nfs3.Binding{}, mount3.Binding{})
 }
 
-// memory is go-nfs's handler of a file system in memory. Without a file its root
-// is not there.
+// memory returns go-nfs's handler of an in-memory file system. The file system
+// needs a file for its root to exist.
 func memory() (nfs.Handler, error) {
 	fs := memfs.New()
 	if err := util.WriteFile(fs, "hello", []byte("from memory\n"), 0o644); err != nil {
@@ -34,14 +34,14 @@ func memory() (nfs.Handler, error) {
 	return helpers.NewCachingHandler(helpers.NewNullAuthHandler(unchanged{fs}), handles), nil
 }
 
-// unchanged lets clients change attributes that the file system does not have, so
-// that they may create files of any mode: nothing comes of it.
+// unchanged accepts and ignores changes of attributes that the file system
+// lacks, so that clients can create files of any mode.
 type unchanged struct{ billy.Filesystem }
 
 var _ billy.Change = unchanged{}
 
-// OpenFile opens a file that is there although O_EXCL is asked for, as go-nfs does
-// to cut files and the file system in memory refuses.
+// OpenFile opens an existing file in spite of O_EXCL: go-nfs truncates files
+// with that flag, which the in-memory file system refuses.
 func (u unchanged) OpenFile(name string, flag int, perm os.FileMode) (billy.File, error) {
 	if flag&os.O_CREATE == 0 {
 		flag &^= os.O_EXCL

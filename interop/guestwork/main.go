@@ -1,5 +1,5 @@
-// Command guestwork runs packages workload, may, posix, model and pace inside the guest of the
-// interop tests, where there is no other language than the shell's.
+// Command guestwork runs packages workload, may, posix, model and pace inside
+// the guest of the interop tests, which has no language except the shell.
 package main
 
 import (
@@ -84,7 +84,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	}
 }
 
-// mayAs becomes a user for good, and tries what may be done.
+// mayAs becomes a user permanently, and tries that user's rights.
 func mayAs(dir string, ids []string, out io.Writer) error {
 	var n []int
 	for _, s := range ids {

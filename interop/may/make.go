@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The users of the tree, and their groups. Alice and Bob are in groups of their own
-// numbers.
+// The users of the tree, and their groups. Alice's and Bob's groups have the
+// same numbers as these users.
 const (
 	Alice = 1001
 	Bob   = 1002
 
-	Early = 2000 // a group that comes first in the order of numbers
-	Late  = 2039 // and the last of forty
+	Early = 2000 // the group with the lowest number
+	Late  = 2039 // the last of forty groups
 
 	sticky = 0o1777
 )
@@ -28,12 +28,12 @@ var (
 	dirModes  = []uint32{0o750, 0o730, 0o070, 0o744, sticky, 0o2775}
 )
 
-// Sticky reports whether a line of Try or Look is of a directory in which one may
-// remove one's own alone. There Linux's client decides too, by who the user is at
-// the client.
+// Sticky reports whether a line of Try or Look is about a sticky directory, in
+// which users may remove only their own files. For such a directory Linux's
+// client also decides, by the user's identity at the client.
 func Sticky(line string) bool { return strings.Contains(line, fmt.Sprintf("-%o", sticky)) }
 
-// Make makes the tree in dir, which exists. It takes a superuser.
+// Make makes the tree in dir, which must exist. It needs a superuser.
 func Make(dir string) error {
 	defer unix.Umask(unix.Umask(0))
 	for _, uid := range owners {
@@ -61,7 +61,7 @@ func file(name string, uid, gid int, mode uint32) error {
 	return own(name, uid, gid, mode)
 }
 
-// directory makes one with files in it: some that a sticky bit protects.
+// directory makes a directory with files, some protected by a sticky bit.
 func directory(name string, uid, gid int, mode uint32) error {
 	if err := os.Mkdir(name, 0o700); err != nil {
 		return err

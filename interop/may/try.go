@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Try does what there is to do to each object that Make has made in dir.
+// Try tries all operations on each object that Make has made in dir.
 func Try(dir string, w io.Writer) error {
 	unix.Umask(0o022)
 	entries, err := os.ReadDir(dir)
@@ -34,13 +34,13 @@ func Try(dir string, w io.Writer) error {
 	return nil
 }
 
-// A trial is of one object.
+// A trial is the trial of one object.
 type trial struct {
 	name, path string
 	said       string
 }
 
-// did notes what became of an attempt.
+// did records the outcome of an attempt.
 func (t *trial) did(what string, err error) {
 	var e syscall.Errno
 	word := "ok"
@@ -74,7 +74,8 @@ func (t *trial) file() {
 	t.attributes()
 }
 
-// attributes changes who may do what; last, for it changes what comes after.
+// attributes changes rights. It must come last, because it affects later
+// attempts.
 func (t *trial) attributes() {
 	t.did("give", unix.Chown(t.path, Bob, -1))
 	t.did("early", unix.Chown(t.path, -1, Early))
@@ -101,8 +102,8 @@ func (t *trial) directory() {
 	t.attributes()
 }
 
-// list reads the names alone: what they are, a server tells nobody who may not
-// search the directory.
+// list reads only the names: a server does not report the types to a user
+// without search permission.
 func list(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -113,8 +114,8 @@ func list(dir string) error {
 	return err
 }
 
-// Look writes type, mode, owner, group and links of each object below dir, but not
-// its own.
+// Look writes type, mode, owner, group and links of each object below dir,
+// except dir itself.
 func Look(dir string, w io.Writer) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == dir {

@@ -9,28 +9,29 @@ import (
 	"time"
 )
 
-// A Crowd does operations on mounts at the same time.
+// A Crowd does operations on mounts concurrently.
 type Crowd struct {
 	Seed   uint64
-	Source func(seed uint64) *Source // of each mount's operations
+	Source func(seed uint64) *Source // the operations of each mount
 	Mounts []Mount                   // each does one operation at a time
 	Places []*Place
 	Before func() // each change, or nil
-	// Leave, if not nil, tells that an operation is not for a mount: it is left out.
+	// Leave, if not nil, reports that an operation is unsuitable for a mount.
+	// The operation is then omitted.
 	Leave func(t *Tree, o Op, mount string) bool
 
-	Held  atomic.Int64 // operations that were held to the model
-	Loose atomic.Int64 // looks during which something was changed
+	Held  atomic.Int64 // operations compared with the model
+	Loose atomic.Int64 // looks with a concurrent change
 }
 
-// A Place is a directory of the mounts in which there is one change at a time. Who
-// looks does not wait for that.
+// A Place is a directory of the mounts with one change at a time. Looks do not
+// wait for changes.
 type Place struct {
 	Dir  string // below the mounts
-	Tree *Tree  // what it is like
+	Tree *Tree  // its expected state
 
-	change sync.Mutex // held while something is changed
-	mu     sync.Mutex // for what follows, and Tree
+	change sync.Mutex // held during a change
+	mu     sync.Mutex // guards the fields below, and Tree
 	begun  int        // changes
 	ended  int
 	last   []string // changes
@@ -38,7 +39,7 @@ type Place struct {
 
 var errBroken = errors.New("an input or output error, which nothing here explains")
 
-// For does operations until the time is over, or one says what it must not.
+// For does operations until the time is over, or a result is wrong.
 func (c *Crowd) For(d time.Duration) error {
 	var all sync.WaitGroup
 	var failed atomic.Bool
@@ -72,7 +73,7 @@ func (c *Crowd) step(m Mount, p *Place, o Op) error {
 	return nil
 }
 
-// change does an operation while there is no other change.
+// change does an operation while no other change is under way.
 func (c *Crowd) change(m Mount, p *Place, o Op) error {
 	p.change.Lock()
 	defer p.change.Unlock()
@@ -97,8 +98,8 @@ func (c *Crowd) change(m Mount, p *Place, o Op) error {
 	return held(want, got, err)
 }
 
-// look does an operation that changes nothing. What it must say is known if there was
-// no change from before it began until after it had ended.
+// look does an operation that changes nothing. The expected result is known if
+// no change was under way between its begin and its end.
 func (c *Crowd) look(m Mount, p *Place, o Op) error {
 	p.mu.Lock()
 	begun, quiet := p.begun, p.begun == p.ended

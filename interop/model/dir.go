@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Player does operations and says what came of them. Its error means that it
-// cannot be asked any more.
+// A Player does operations and returns their results. Its error means that the
+// player can no longer be used.
 type Player interface {
 	Do(o Op) (Result, error)
 }
@@ -106,13 +106,13 @@ func onFile(path string, o Op) (r Result, err error) {
 			r, err = read(f, o)
 			r.Attr = attr(&st)
 		}
-	default: // made, and that is all
+	default: // only made
 	}
 	return r, err
 }
 
 func read(f *os.File, o Op) (Result, error) {
-	// Also of no length, a directory must say that it is one.
+	// Even for length 0, a read of a directory must fail.
 	b := make([]byte, max(o.Len, 1))
 	n, err := f.ReadAt(b, o.Off)
 	if err != nil && err != io.EOF {
@@ -138,7 +138,7 @@ func attr(st *unix.Stat_t) *Attr {
 	case unix.S_IFREG:
 		a.Type = "file"
 	case unix.S_IFDIR:
-		a.Type, a.Size = "dir", 0 // each file system has its own idea of that size
+		a.Type, a.Size = "dir", 0 // this size depends on the file system
 	case unix.S_IFLNK:
 		a.Type = "link"
 	}

@@ -1,19 +1,20 @@
-// Package model does random operations on directories that are one directory seen
-// by several mounts, and knows what each must say:
+// Package model does random operations on one directory seen by several mounts,
+// and knows the expected result of each:
 //
 //	Source ──Op──▶ Tree (in memory) ──▶ Result ┐
 //	          └──▶ Player of a mount ─▶ Result ┴─ equal, or the run ends with the
 //	                                              seed and the last operations
 //
-// In a Run, the operations come one after the other, each to a mount that chance chooses,
-// in a name space so small that they meet: names are taken, directories full,
-// paths lead through files and symbolic links. A Dir does them on a directory of
-// this machine; Serve and Remote carry them to another, one line of JSON each way.
+// In a Run, the operations come one after the other, each on a random mount, in
+// a name space so small that they collide: names exist, directories are full,
+// paths lead through files and symbolic links. A Dir does operations on a
+// directory of this machine; Serve and Remote carry them to another machine,
+// one line of JSON each way.
 //
-// A Crowd does them at the same time, and holds to the model what looks at a directory
-// in which nothing is changed meanwhile: what a change has left is seen by all who look
-// after it has returned.
+// A Crowd does operations concurrently, and compares with the model those that
+// look at a directory without a concurrent change: every look that begins after
+// a change has returned must see the change.
 //
-// The same seed gives the same operations for the same mounts. The package must not
-// know what it is that joins the mounts.
+// The same seed gives the same operations for the same mounts. The package must
+// not know how the mounts are connected.
 package model

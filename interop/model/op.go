@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 )
 
-// A Kind is what an operation does.
+// A Kind is the kind of an operation.
 type Kind string
 
-// Kinds of operations. All but Stat, Readlink and those that make, remove or move a
-// name follow a symbolic link at the end of their path.
+// Kinds of operations. Stat, Readlink and operations that make, remove or move
+// a name do not follow a symbolic link at the end of their path; all others do.
 const (
 	Create   Kind = "create"   // open(O_CREAT|O_WRONLY), and O_EXCL if Excl; close
 	Write    Kind = "write"    // open(O_WRONLY); pwrite; close
@@ -41,7 +41,7 @@ type Op struct {
 	Mode uint32 `json:"mode,omitempty"`
 	Off  int64  `json:"off,omitempty"`
 	Len  int    `json:"len,omitempty"`  // bytes to write or read
-	Data uint64 `json:"data,omitempty"` // seed of what is written
+	Data uint64 `json:"data,omitempty"` // seed of the written bytes
 }
 
 // changes reports whether the operation can change anything.
@@ -59,7 +59,7 @@ func (o Op) String() string {
 	return string(b)
 }
 
-// content are the bytes that an operation writes.
+// content returns the bytes that an operation writes.
 func (o Op) content() []byte {
 	b := make([]byte, o.Len)
 	r := rand.NewPCG(o.Data, 0)
@@ -73,16 +73,16 @@ func (o Op) content() []byte {
 	return b
 }
 
-// A Result is what an operation said. Only what it has to say is set.
+// A Result is the result of an operation. Only the fields of its kind are set.
 type Result struct {
 	Err   string   `json:"err,omitempty"` // the errno's name
 	Attr  *Attr    `json:"attr,omitempty"`
 	Text  string   `json:"text,omitempty"` // target of a link
-	Len   int      `json:"len,omitempty"`  // bytes that were read
+	Len   int      `json:"len,omitempty"`  // bytes read
 	Sum   uint32   `json:"sum,omitempty"`  // and their checksum
 	Names []string `json:"names,omitempty"`
 
-	Or string `json:"-"` // another error that is as good, or ""
+	Or string `json:"-"` // another acceptable error, or ""
 }
 
 func (r Result) String() string {
@@ -90,7 +90,7 @@ func (r Result) String() string {
 	return string(b)
 }
 
-// Attr are the attributes that are the same wherever an object is looked at.
+// Attr are the attributes that all mounts show equally.
 type Attr struct {
 	Type  string `json:"type"` // file, dir or link
 	Mode  uint32 `json:"mode"`
@@ -98,10 +98,10 @@ type Attr struct {
 	UID   uint32 `json:"uid"`
 	GID   uint32 `json:"gid"`
 	Size  int64  `json:"size"`            // 0 of a directory
-	Mtime int64  `json:"mtime,omitempty"` // nanoseconds; 0 where the model cannot know it
+	Mtime int64  `json:"mtime,omitempty"` // nanoseconds; 0 if the model cannot know it
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// had is the result of reading b.
+// had returns the result of reading b.
 func had(b []byte) Result { return Result{Len: len(b), Sum: crc32.Checksum(b, castagnoli)} }

@@ -14,7 +14,7 @@ func sorted(names []string) []string {
 	return names
 }
 
-// Serve does the operations that it reads, one line each, in dir, and writes a line
+// Serve reads operations, one line each, does them in dir, and writes a line
 // with the result of each, until in ends.
 func Serve(dir string, in io.Reader, out io.Writer) error {
 	defer unix.Umask(unix.Umask(0))
@@ -36,7 +36,7 @@ func Serve(dir string, in io.Reader, out io.Writer) error {
 	}
 }
 
-// A Remote has operations done by Serve at the other end.
+// A Remote passes operations to a Serve at the other end.
 type Remote struct {
 	ops     *json.Encoder
 	results *json.Decoder
@@ -47,7 +47,7 @@ func NewRemote(rw io.ReadWriter) *Remote {
 	return &Remote{json.NewEncoder(rw), json.NewDecoder(rw)}
 }
 
-// Do has an operation done.
+// Do does an operation at the other end.
 func (m *Remote) Do(o Op) (r Result, err error) {
 	if err = m.ops.Encode(o); err == nil {
 		err = m.results.Decode(&r)

@@ -9,31 +9,32 @@ import (
 	"time"
 )
 
-const keep = 50 // operations that a report of a divergence shows
+const keep = 50 // operations in the report of a divergence
 
-// A Mount is one way to the directory.
+// A Mount is a mount of the directory.
 type Mount struct {
 	Name string
 	Player
 }
 
-// A Run does operations on mounts and compares.
+// A Run does operations on mounts and compares the results.
 type Run struct {
 	Seed   uint64 // also chooses the mount of each operation
 	Source *Source
 	Mounts []Mount
 	Before func() // each operation, or nil
-	// Leave, if not nil, tells that an operation is not for a mount: it is left out.
+	// Leave, if not nil, reports that an operation is unsuitable for a mount.
+	// The operation is then omitted.
 	Leave func(t *Tree, o Op, mount string) bool
 	Log   io.Writer // for each operation and its result, or nil
-	Tree  *Tree     // what the directory is like
+	Tree  *Tree     // the directory's expected state
 
 	Done int // operations
 	last []string
 	r    *rand.Rand
 }
 
-// For does operations until the time is over, or one says what it must not.
+// For does operations until the time is over, or a result is wrong.
 func (u *Run) For(d time.Duration) error {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		if err := u.Step(); err != nil {
@@ -74,7 +75,7 @@ func (u *Run) note(line string) {
 	u.last = latest(u.last, line)
 }
 
-// latest appends a line, and drops what is too long ago.
+// latest appends a line, and drops the oldest beyond keep.
 func latest(last []string, line string) []string {
 	last = append(last, line)
 	if len(last) > keep {
@@ -90,8 +91,8 @@ func (u *Run) report(m Mount, o Op, err error) error {
 		u.Seed, u.Done, m.Name, o, err, lines(u.last))
 }
 
-// same compares a result with that of the model, which does not know all times. Not
-// all file systems count the links of directories: those that do not say 1.
+// same compares a result with the model's. The model does not know all times.
+// File systems that do not count the links of directories report 1.
 func same(want, got Result) bool {
 	if want.Or != "" && want.Or == got.Err {
 		return true
@@ -113,7 +114,7 @@ func same(want, got Result) bool {
 	return reflect.DeepEqual(want, got)
 }
 
-// Compare looks at all that there must be, and at every byte of it.
+// Compare checks every expected object, and every byte of it.
 func (t *Tree) Compare(p Player) error { return compare(t.root, "", p) }
 
 func compare(n *node, path string, p Player) error {
@@ -147,7 +148,7 @@ func compare(n *node, path string, p Player) error {
 	return nil
 }
 
-// Within plays in a directory of another player's.
+// Within returns a player in a directory of another player's.
 func Within(p Player, dir string) Player { return within{p, dir} }
 
 type within struct {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// What the operations work on: few names, so that they meet, and files of up to a
-// few pages and RPCs.
+// The name space of the operations: few names, so that they collide, and files
+// of up to a few pages and RPCs.
 const (
 	depth     = 3       // components of a path, at most
 	maxLength = 70_000  // bytes written or read at a time
@@ -17,34 +17,37 @@ const (
 
 var names = []string{"a", "b", "c", "d", "e"}
 
-// A Source makes operations out of chance.
+// A Source makes random operations.
 type Source struct {
 	r     *rand.Rand
 	kinds []Kind
 	path  func(r *rand.Rand) string
 }
 
-// Anything is a source of all kinds of operations in a tree of a few names.
+// Anything returns a source of all kinds of operations in a tree of a few
+// names.
 func Anything(seed uint64) *Source {
 	return &Source{r: rand.New(rand.NewPCG(seed, 1)), kinds: repeat(weights), path: somewhere}
 }
 
-// Contents is a source of operations on the content of a few files. Each opens its
-// file anew, so that even mounts that cache must agree on what it reads.
+// Contents returns a source of operations on the content of a few files. Each
+// operation opens its file anew, so that even caching mounts must agree on the
+// content.
 func Contents(seed uint64) *Source {
 	w := map[Kind]int{Write: 3, Append: 2, Rewrite: 2, Read: 5}
 	return &Source{r: rand.New(rand.NewPCG(seed, 2)), kinds: repeat(w), path: flat}
 }
 
-// Looks is a source of all kinds of operations, of which most look at what others
-// have left there.
+// Looks returns a source of all kinds of operations, most of which look at the
+// results of others.
 func Looks(seed uint64) *Source {
 	w := maps.Clone(weights)
 	w[Reopen], w[Stat], w[List] = 60, 25, 15
 	return &Source{r: rand.New(rand.NewPCG(seed, 4)), kinds: repeat(w), path: near}
 }
 
-// Sights are the operations that make what a source of Looks finds at first.
+// Sights returns the operations that make the initial objects for a source of
+// Looks.
 func Sights() []Op {
 	return []Op{
 		{Kind: Create, Path: "a", Mode: 0o644},
@@ -54,14 +57,15 @@ func Sights() []Op {
 	}
 }
 
-// ContentLooks is a source of operations on the content of a few files, of which most
-// look at it and at the length.
+// ContentLooks returns a source of operations on the content of a few files,
+// most of which look at content and length.
 func ContentLooks(seed uint64) *Source {
 	w := map[Kind]int{Write: 3, Append: 2, Rewrite: 2, Truncate: 2, Reopen: 12}
 	return &Source{r: rand.New(rand.NewPCG(seed, 5)), kinds: repeat(w), path: flat}
 }
 
-// Files are the operations that make the files of Contents and ContentLooks.
+// Files returns the operations that make the files of Contents and
+// ContentLooks.
 func Files() []Op {
 	var ops []Op
 	for _, name := range names {
@@ -70,16 +74,16 @@ func Files() []Op {
 	return ops
 }
 
-// weights say how often each kind comes.
+// weights are the frequencies of the kinds.
 var weights = map[Kind]int{
 	Create: 8, Write: 8, Append: 4, Rewrite: 6, Read: 10, Truncate: 4, Chmod: 3, Utimes: 3, Stat: 12, Mkdir: 5,
 	Rmdir: 10, Symlink: 3, Readlink: 4, Link: 10, Rename: 10, Unlink: 7, List: 8,
 }
 
-// repeat has each kind as often as it weighs.
+// repeat returns each kind as often as its weight.
 func repeat(weights map[Kind]int) []Kind {
 	var kinds []Kind
-	for _, k := range []Kind{ // in this order, whatever the map's
+	for _, k := range []Kind{ // in a fixed order, unlike the map's
 		Create, Write, Append, Rewrite, Read, Truncate, Chmod, Utimes, Stat, Mkdir, Rmdir, Symlink, Readlink,
 		Link, Rename, Unlink, List, Reopen,
 	} {
@@ -90,14 +94,14 @@ func repeat(weights map[Kind]int) []Kind {
 	return kinds
 }
 
-// somewhere is a path that is often not there.
+// somewhere returns a path that often does not exist.
 func somewhere(r *rand.Rand) string { return path(r, names) }
 
-// near is a path that is often there.
+// near returns a path that often exists.
 func near(r *rand.Rand) string { return path(r, names[:3]) }
 
 func path(r *rand.Rand, names []string) string {
-	// Short paths more often: they exist more often.
+	// Short paths are more frequent, because they exist more often.
 	n := 1 + min(r.IntN(depth), r.IntN(depth+1))
 	parts := make([]string, n)
 	for i := range parts {
@@ -108,7 +112,7 @@ func path(r *rand.Rand, names []string) string {
 
 func flat(r *rand.Rand) string { return names[r.IntN(len(names))] }
 
-// Next is the next operation.
+// Next returns the next operation.
 func (s *Source) Next() Op {
 	r := s.r
 	o := Op{Kind: s.kinds[r.IntN(len(s.kinds))], Path: s.path(r)}
@@ -136,12 +140,12 @@ func (s *Source) Next() Op {
 		o.Mode = uint32(r.IntN(0o1000))
 	case Symlink, Link, Rename:
 		o.To = s.path(r)
-	default: // the path is all there is
+	default: // only the path is needed
 	}
 	return o
 }
 
-// offset is often 0 or small, so that pieces meet.
+// offset returns an offset that is often 0 or small, so that pieces overlap.
 func (s *Source) offset() int64 {
 	switch s.r.IntN(4) {
 	case 0:

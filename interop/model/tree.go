@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Linux follows that many symbolic links in one path.
+// maxLinks is how many symbolic links Linux follows in one path.
 const maxLinks = 40
 
 // A node is a file, a directory or a symbolic link.
@@ -20,11 +20,11 @@ type node struct {
 	target  string           // of a link
 	entries map[string]*node // of a directory
 	parent  *node            // of a directory
-	mtime   int64            // nanoseconds; 0: whatever the server's clock says
+	mtime   int64            // nanoseconds; 0: unknown, from the server's clock
 }
 
-// A Tree is what a directory must be like. It is a directory of Linux for a caller
-// who may do everything.
+// A Tree is the expected state of a directory of Linux, for a caller with all
+// rights.
 type Tree struct{ root *node }
 
 // NewTree returns the tree of an empty directory.
@@ -38,14 +38,15 @@ func dir(parent *node, mode uint32) *node {
 	return n
 }
 
-// Do does an operation and returns what it must say.
+// Do does an operation and returns its expected result.
 func (t *Tree) Do(o Op) Result {
 	r, err := t.do(o)
 	if err != 0 {
 		r = Result{Err: unix.ErrnoName(err)}
 		if o.Kind == Link && err == unix.EEXIST {
-			// Of a directory, onto what is there: Linux's NFS client leaves it to
-			// the server to see what is there, and tells directories before.
+			// A link of a directory to an existing name: Linux's NFS client
+			// leaves the check of the name to the server, and rejects
+			// directories first.
 			if n, _ := t.found(o.Path, false); n != nil && n.kind == "dir" {
 				r.Or = unix.ErrnoName(unix.EPERM)
 			}
@@ -71,16 +72,15 @@ func (t *Tree) do(o Op) (Result, unix.Errno) {
 	}
 }
 
-// A place is where a path ends: a name in a directory, and what has it, if
-// anything.
+// A place is the end of a path: a name in a directory, and its node, if any.
 type place struct {
 	in   *node
 	name string
 	node *node
 }
 
-// walk goes along a path. Where the last name is a symbolic link, it is followed if
-// follow is set.
+// walk resolves a path. If follow is set, walk also follows a symbolic link at
+// the last name.
 func (t *Tree) walk(path string, follow bool) (place, unix.Errno) {
 	links := 0
 	return t.walkFrom(t.root, path, follow, &links)
@@ -118,7 +118,7 @@ func (t *Tree) IsLink(path string) bool {
 	return err == 0 && n.kind == "link"
 }
 
-// found is walk to something that is there.
+// found is walk to an existing node.
 func (t *Tree) found(path string, follow bool) (*node, unix.Errno) {
 	p, err := t.walk(path, follow)
 	if err == 0 && p.node == nil {

@@ -4,7 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file does what opens a file.
+// file does the operations that open a file.
 func (t *Tree) file(o Op) (Result, unix.Errno) {
 	create := o.Kind == Create || o.Kind == Rewrite
 	p, err := t.walk(o.Path, !o.Excl)
@@ -18,7 +18,7 @@ func (t *Tree) file(o Op) (Result, unix.Errno) {
 	case p.node == nil:
 		p.node = &node{kind: "file", mode: o.Mode, nlink: 1}
 		p.add(p.node)
-	case p.node.kind == "dir": // also to read: it opens, and then cannot be read
+	case p.node.kind == "dir": // also for reading: it opens, but cannot be read
 		return Result{}, unix.EISDIR
 	}
 	n := p.node
@@ -42,17 +42,17 @@ func (t *Tree) file(o Op) (Result, unix.Errno) {
 
 func (n *node) write(off int64, b []byte) {
 	if len(b) == 0 {
-		return // nothing written is no change
+		return // an empty write is no change
 	}
 	n.resize(max(int64(len(n.data)), off+int64(len(b))))
 	copy(n.data[off:], b)
 }
 
-// resize cuts a file short, or makes it longer with zeros.
+// resize truncates a file, or extends it with zeros.
 func (n *node) resize(size int64) {
 	n.mtime = 0
 	if size <= int64(len(n.data)) {
-		n.data = n.data[:size:size] // what is cut off does not come back
+		n.data = n.data[:size:size] // the removed bytes do not return
 		return
 	}
 	n.data = append(n.data, make([]byte, size-int64(len(n.data)))...)
@@ -83,7 +83,7 @@ func (t *Tree) set(o Op) unix.Errno {
 	return 0
 }
 
-// look changes nothing.
+// look does the operations that change nothing.
 func (t *Tree) look(o Op) (Result, unix.Errno) {
 	n, err := t.found(o.Path, o.Kind == List)
 	switch {
@@ -179,7 +179,7 @@ func (t *Tree) rename(o Op) unix.Errno {
 	return 0
 }
 
-// movable reports why a rename cannot be, in the order in which Linux asks.
+// movable reports why a rename fails, in the order of Linux's checks.
 func movable(from, to place) unix.Errno {
 	switch {
 	case from.node == nil:

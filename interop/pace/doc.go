@@ -1,4 +1,4 @@
-// Package pace measures how fast a mounted directory is: large files and small
-// ones, with nothing of the client's caches. It runs inside the guest, and starts no
-// program for an operation, which costs more there than the operation.
+// Package pace measures the speed of a mounted directory: large files and small
+// files, with empty client caches. It runs inside the guest, and starts no
+// programs for operations, because that costs more there than the operation.
 package pace

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What is measured: data in bytes, and entries of a directory.
+// The measured amounts: data in bytes, and entries of a directory.
 const (
 	Size    = 64 << 20 // of the large file
 	Request = 1 << 20  // bytes in one read(2) or write(2)
@@ -18,14 +18,14 @@ const (
 // A Part is one thing that Run measures.
 type Part struct {
 	Name string
-	Unit string  // of Work done in a second
-	Work float64 // that is done once, in Unit
+	Unit string  // of Work per second
+	Work float64 // of one run, in Unit
 	do   func(*run) error
-	cold bool // begins with nothing cached
+	cold bool // begins with empty caches
 }
 
-// Parts are what Run measures, in this order. Each needs what those before it have
-// left.
+// Parts are the measurements of Run, in this order. Each needs the results of
+// the parts before it.
 var Parts = []Part{
 	{Name: "write and fsync", Unit: "MB/s", Work: Size / 1e6, do: (*run).write},
 	{Name: "read, O_DIRECT", Unit: "MB/s", Work: Size / 1e6, do: (*run).readDirect, cold: true},
@@ -38,14 +38,14 @@ var Parts = []Part{
 
 // A run measures in one directory.
 type run struct {
-	file  string // the large one
-	dir   string // of the small ones
+	file  string // the large file
+	dir   string // of the small files
 	names []string
-	data  []byte // a request's
+	data  []byte // of one request
 }
 
-// Run does all Parts in dir and writes the seconds that each took to out, a line
-// each. Caches are the whole system's: it needs root.
+// Run does all Parts in dir and writes the seconds of each to out, one line
+// each. Run needs root to empty the system's caches.
 func Run(dir string, out io.Writer) error {
 	r := &run{file: filepath.Join(dir, "large"), dir: filepath.Join(dir, "many")}
 	for i := range Files {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pages returns n bytes that begin with a page, all of them there.
+// pages returns n bytes, page-aligned and all mapped.
 func pages(n int) ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
@@ -21,13 +21,13 @@ func pages(n int) ([]byte, error) {
 	return b, nil
 }
 
-// forget drops what the kernel has cached of files, their names and attributes.
+// forget drops the kernel's caches of files, names and attributes.
 func forget() error {
 	unix.Sync()
 	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
 }
 
-// write ends when the server has all of it in stable storage.
+// write ends when the server has all data on stable storage.
 func (r *run) write() error {
 	f, err := os.Create(r.file)
 	if err != nil {
@@ -41,10 +41,10 @@ func (r *run) write() error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// readDirect has one READ under way at a time, of a request's length.
+// readDirect has one READ of a request's length under way at a time.
 func (r *run) readDirect() error { return r.readAll(unix.O_DIRECT) }
 
-// read leaves it to the client how many READs are under way, and how long they are.
+// read lets the client choose the number and length of READs.
 func (r *run) read() error { return r.readAll(0) }
 
 func (r *run) readAll(flags int) error {
@@ -83,7 +83,7 @@ func (r *run) stat() error {
 	return nil
 }
 
-// list is what "ls -l" does.
+// list does the work of "ls -l".
 func (r *run) list() error {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {

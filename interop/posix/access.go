@@ -40,7 +40,7 @@ func accessRoot(p *probe) {
 	p.result("access 1 with one x", unix.Access(p.at("closed"), unix.X_OK))
 }
 
-// Of owner, group and others, the first that fits decides.
+// The first match of owner, group and others decides.
 func accessClasses(p *probe) {
 	p.of("owner", user, group, 0o077)
 	p.of("group", 0, group, 0o707)
@@ -80,7 +80,7 @@ func accessGroups(p *probe) {
 	p.as(user, otherGroup, nil, func() { p.try("as the first", "file", unix.O_RDONLY) })
 }
 
-// AUTH_SYS has room for 16 groups, of which the kernel tells the lowest first.
+// AUTH_SYS has room for 16 groups; the kernel sends the lowest first.
 func accessManyGroups(p *probe) {
 	p.of("file", 0, otherGroup, 0o640)
 	var groups []uint32
@@ -100,7 +100,7 @@ func accessSearch(p *probe) {
 	}
 	p.as(user, group, nil, func() {
 		for _, name := range []string{"closed", "through", "listed"} {
-			// A mount may know for a moment what is below.
+			// A mount may still have cached the entries below.
 			p.await(func() bool { return name == "through" || unix.Access(p.at(name+"/file"), unix.F_OK) != nil })
 			p.try("open below "+name, name+"/file", unix.O_RDONLY)
 			p.exists(name + "/file")
@@ -123,7 +123,7 @@ func accessList(p *probe) {
 
 func accessCreate(p *probe) {
 	p.mkdir("dir")
-	p.of("dir/file", user, group, 0o644) // one's own: who may link others' is the administrator's choice
+	p.of("dir/file", user, group, 0o644) // owned by the user: the administrator's settings decide about links to other users' files
 	p.as(user, group, nil, func() {
 		p.try("create", "dir/new", unix.O_CREAT|unix.O_WRONLY)
 		p.try("create what exists", "dir/file", unix.O_CREAT|unix.O_RDONLY)
@@ -137,7 +137,7 @@ func accessCreate(p *probe) {
 	})
 }
 
-// A file made with no permission for its owner is open for who made it.
+// The creator of a file without permission for its owner has the file open.
 func accessOwnerOfNothing(p *probe) {
 	p.need(unix.Chmod(p.dir, 0o777))
 	p.as(user, group, nil, func() {
@@ -163,7 +163,7 @@ func accessTruncate(p *probe) {
 	p.holds("file")
 }
 
-// A file's owner cuts it short by a descriptor that may write, not by its name.
+// A file's owner can truncate it by a writable descriptor, but not by its name.
 func accessTruncateOwn(p *probe) {
 	p.need(unix.Chmod(p.dir, 0o777))
 	p.of("file", user, group, 0o444)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// aclCases are beside the suite, for mountrdma has no access control lists.
+// aclCases are not in the suite, because mountrdma has no access control lists.
 var aclCases = []Case{
 	{"acl-set", anyone, aclSet},
 	{"acl-plain", anyone, aclPlain},
@@ -104,7 +104,7 @@ func aclSet(p *probe) {
 	}
 }
 
-// aclPlain sets a list that says what a mode can say.
+// aclPlain sets a list that a mode can express.
 func aclPlain(p *probe) {
 	p.file("f", "")
 	p.result("set", p.setList("f", aclAccess, ace{aceOwner, 6, aceNoID}, ace{aceGroup, 4, aceNoID}, ace{aceOther, 1, aceNoID}))
@@ -114,8 +114,8 @@ func aclPlain(p *probe) {
 	p.acls("f")
 }
 
-// aclInherited makes objects in a directory with a default list, which leaves the
-// umask no say.
+// aclInherited makes objects in a directory with a default list, which
+// overrides the umask.
 func aclInherited(p *probe) {
 	defer unix.Umask(unix.Umask(0o077))
 	p.mkdir("d")
@@ -158,7 +158,7 @@ func aclLong(p *probe) {
 	p.acls("f")
 }
 
-// aclRights asks what a list grants.
+// aclRights checks the rights that a list grants.
 func aclRights(p *probe) {
 	p.file("f", "content")
 	p.need(unix.Chmod(p.at("f"), 0o600))
@@ -184,7 +184,7 @@ func aclRights(p *probe) {
 	read("removed")
 }
 
-// aclByUser sets lists of what is another's.
+// aclByUser sets lists of another user's files.
 func aclByUser(p *probe) {
 	p.file("f", "")
 	p.need(unix.Chown(p.at("f"), user, group))

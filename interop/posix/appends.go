@@ -75,7 +75,7 @@ func appendSwitchedOn(p *probe) {
 	p.holds("f")
 }
 
-// Two who append at the same time on one machine lose nothing.
+// Two concurrent appenders on one machine lose nothing.
 func appendAtOnce(p *probe) {
 	const count = 100
 	p.file("f", "")

@@ -17,8 +17,8 @@ var changeCases = []Case{
 	{"change-mapping", anyone, changeMapping},
 }
 
-// tick returns when the clock of the file system has moved on since all that was
-// done before.
+// tick returns when the file system's clock has advanced since all earlier
+// operations.
 func (p *probe) tick() {
 	fd, err := unix.Open(p.clock, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	p.need(err)
@@ -31,7 +31,7 @@ func (p *probe) tick() {
 	}
 }
 
-// changes notes which times of these objects f changes. A name "a>b" is of an
+// changes records which times of these objects f changes. A name "a>b" is an
 // object that f moves from a to b.
 func (p *probe) changes(what string, names []string, f func()) {
 	var before []unix.Stat_t

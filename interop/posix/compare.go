@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// A Difference is where a file system may rightly see something else than the
-// reference.
+// A Difference is a legitimate deviation of a file system from the reference.
 type Difference struct {
 	Case  string
-	On    []string // which file systems
-	Lines []string // as Diff shows them
+	On    []string // the file systems
+	Lines []string // as Diff returns them
 	Why   string
 }
 
-// Compare returns what a file system saw otherwise than the reference, as Diff
-// shows it and with the names of the cases, except for the differences that are
-// listed. Those that are listed and do not show are returned too.
+// Compare returns the deviations of a file system from the reference, as lines
+// of Diff with the names of the cases, without the listed differences. It also
+// returns listed differences that do not occur.
 func Compare(reference, seen Transcript, system string, listed []Difference) []string {
 	var wrong []string
 	for _, name := range slices.Sorted(maps.Keys(reference)) {
@@ -36,7 +35,7 @@ func Compare(reference, seen Transcript, system string, listed []Difference) []s
 	return wrong
 }
 
-// expected are the lines of the difference that is listed for a case.
+// expected returns the lines of the listed difference of a case.
 func expected(listed []Difference, name, system string) (lines []string, why string) {
 	for _, d := range listed {
 		if d.Case == name && slices.Contains(d.On, system) {
@@ -46,10 +45,10 @@ func expected(listed []Difference, name, system string) (lines []string, why str
 	return nil, ""
 }
 
-// Diff shows how two lists of lines differ, with the fewest lines: "- " before
-// those of a alone, "+ " before those of b alone.
+// Diff returns the difference between two lists of lines, with the fewest
+// lines: "- " before lines of a alone, "+ " before lines of b alone.
 func Diff(a, b []string) []string {
-	// longest[i][j] is how much a[i:] and b[j:] have in common.
+	// longest[i][j] is the length of the common part of a[i:] and b[j:].
 	longest := make([][]int, len(a)+1)
 	for i := range longest {
 		longest[i] = make([]int, len(b)+1)

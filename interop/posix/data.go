@@ -19,7 +19,7 @@ var dataCases = []Case{
 	{"data-seek", anyone, dataSeek},
 }
 
-// pattern is n bytes, none of which is zero and which do not repeat by the page.
+// pattern returns n bytes, none of which is zero, without a period of a page.
 func pattern(n int, seed int) string {
 	b := make([]byte, n)
 	for i := range b {
@@ -28,7 +28,7 @@ func pattern(n int, seed int) string {
 	return string(b)
 }
 
-// sum is a number that differs for different content.
+// sum returns a checksum of the content.
 func sum(s string) uint32 {
 	h := uint32(2166136261)
 	for _, c := range []byte(s) {
@@ -116,7 +116,8 @@ func dataTwoDescriptors(p *probe) {
 	p.say("%q", brief(p.read(a, 10, 0)))
 }
 
-// Whoever asks, the size is right at once, written back or not.
+// Every caller sees the right size at once, whether the data are written back
+// or not.
 func dataSizeAtOnce(p *probe) {
 	fd := p.fd("f", unix.O_CREAT|unix.O_WRONLY)
 	for i := range int64(5) {

@@ -39,7 +39,7 @@ func openMany(p *probe) {
 	p.say("done")
 }
 
-// What one has closed, another finds who opens then.
+// An open after a close sees the closed descriptor's changes.
 func openAgain(p *probe) {
 	for i, s := range []string{"first", "second one", "3rd"} {
 		fd, err := unix.Open(p.at("f"), unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
@@ -65,7 +65,7 @@ func openReadonlyCreated(p *probe) {
 	p.mode("f")
 }
 
-// A descriptor is good for whoever has it.
+// A descriptor is valid for any user that holds it.
 func openByUser(p *probe) {
 	p.of("f", 0, 0, 0o600)
 	fd := p.fd("f", unix.O_RDWR)

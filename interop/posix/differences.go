@@ -1,6 +1,6 @@
 package posix
 
-// File systems that are held against the reference.
+// File systems that are compared with the reference.
 const (
 	FUSEOnNFSRDMAD  = "mountrdma, nfsrdmad"
 	FUSEOnKNFSD     = "mountrdma, knfsd"
@@ -13,14 +13,14 @@ var (
 	linux = []string{LinuxOnNFSRDMAD}
 )
 
-// Reasons that several differences have.
+// Common reasons of several differences.
 const (
 	noSuchCall = "NFS version 3 has no call for it"
 	silly      = "NFS knows no open files: one that is removed gets a hidden name until it is closed"
 )
 
-// Differences are what the mounts rightly see otherwise than the tmpfs of the host.
-// docs/posix.md has them as a table.
+// Differences are the legitimate deviations of the mounts from the tmpfs of the
+// host. docs/posix.md has them as a table.
 var Differences = []Difference{
 	{"access-many-groups", all, []string{
 		"- the 18th: ok",

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An entry is one that getdents has returned.
+// An entry is an entry returned by getdents.
 type entry struct {
 	name string
 	ino  uint64
 	kind byte
-	next int64 // where the listing goes on after it
+	next int64 // the position after it in the listing
 }
 
-// entries reads on in an open directory: one call of getdents with room for size
-// bytes, nothing at the end.
+// entries reads the next entries of an open directory: one call of getdents
+// with room for size bytes, nothing at the end.
 func (p *probe) entries(fd, size int) []entry {
 	b := make([]byte, size)
 	n, err := unix.Getdents(fd, b)
@@ -47,7 +47,7 @@ func (p *probe) all(fd int) []entry {
 	}
 }
 
-// sorted are the names of entries, without the two that each directory has.
+// sorted returns the names of entries, without "." and "..".
 func sorted(list []entry) []string {
 	var names []string
 	for _, e := range list {

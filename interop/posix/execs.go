@@ -29,7 +29,7 @@ func execNotExecutable(p *probe) {
 	p.result("directory", errors.Unwrap(exec.Command(p.at("dir")).Run()))
 }
 
-// here runs f with a working directory of its own.
+// here runs f with a separate working directory.
 func (p *probe) here(name string, f func()) {
 	p.also(func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {

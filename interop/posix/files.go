@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file makes a file of this content.
+// file makes a file with this content.
 func (p *probe) file(name, content string) {
 	p.need(os.WriteFile(p.at(name), []byte(content), 0o644))
 }
@@ -20,7 +20,7 @@ func (p *probe) file(name, content string) {
 // mkdir makes a directory.
 func (p *probe) mkdir(name string) { p.need(unix.Mkdir(p.at(name), 0o755)) }
 
-// fd opens a file until the case ends.
+// fd opens a file until the end of the case.
 func (p *probe) fd(name string, flags int) int {
 	fd, err := unix.Open(p.at(name), flags|unix.O_CLOEXEC, 0o644)
 	p.need(err)
@@ -29,7 +29,7 @@ func (p *probe) fd(name string, flags int) int {
 	return fd
 }
 
-// try opens a file, closes it, and notes how that ended.
+// try opens a file, closes it, and records the result.
 func (p *probe) try(what, name string, flags int) {
 	fd, err := unix.Open(p.at(name), flags|unix.O_CLOEXEC, 0o644)
 	if err == nil {
@@ -38,7 +38,7 @@ func (p *probe) try(what, name string, flags int) {
 	p.result(what, err)
 }
 
-// status is what lstat says.
+// status returns the result of lstat.
 func (p *probe) status(name string) unix.Stat_t {
 	var st unix.Stat_t
 	p.need(unix.Lstat(p.at(name), &st))
@@ -51,11 +51,12 @@ func (p *probe) fstat(fd int) unix.Stat_t {
 	return st
 }
 
-// hidden is the name that an NFS client gives to a removed file that is open.
+// hidden matches the name that an NFS client gives to a removed file that is
+// open.
 var hidden = regexp.MustCompile(`^\.nfs[0-9a-f]{24}$`)
 
-// show is a path as it stands in a transcript: on one line, short, and the same
-// again.
+// show returns a path in the form of transcripts: on one line, short, and
+// reproducible.
 func show(path string) string {
 	switch {
 	case hidden.MatchString(path):
@@ -71,35 +72,35 @@ func show(path string) string {
 	}
 }
 
-// mode notes the permissions of an object.
+// mode records the permissions of an object.
 func (p *probe) mode(name string) {
 	p.say("mode of %s: %04o", show(name), p.status(name).Mode&permissions)
 }
 
-// links notes the link count of an object.
+// links records the link count of an object.
 func (p *probe) links(name string) { p.say("links of %s: %d", show(name), p.status(name).Nlink) }
 
-// size notes the size of a file.
+// size records the size of a file.
 func (p *probe) size(name string) { p.say("size of %s: %d", show(name), p.status(name).Size) }
 
-// owner notes who owns an object.
+// owner records the owner of an object.
 func (p *probe) owner(name string) {
 	st := p.status(name)
 	p.say("owner of %s: %d:%d", show(name), st.Uid, st.Gid)
 }
 
-// exists notes whether there is such a name.
+// exists records whether a name exists.
 func (p *probe) exists(name string) {
 	var st unix.Stat_t
 	p.result("stat "+show(name), unix.Lstat(p.at(name), &st))
 }
 
-// same notes whether two names are one object.
+// same records whether two names are one object.
 func (p *probe) same(a, b string) {
 	p.say("%s is %s: %v", show(a), show(b), p.status(a).Ino == p.status(b).Ino)
 }
 
-// holds notes the content of a file, which must be short.
+// holds records the content of a file, which must be short.
 func (p *probe) holds(name string) {
 	b, err := os.ReadFile(p.at(name))
 	if err != nil {
@@ -109,7 +110,7 @@ func (p *probe) holds(name string) {
 	p.say("%s holds %q", show(name), b)
 }
 
-// lists notes what is in a directory.
+// lists records the entries of a directory.
 func (p *probe) lists(name string) {
 	entries, err := os.ReadDir(p.at(name))
 	p.need(err)
@@ -120,7 +121,7 @@ func (p *probe) lists(name string) {
 	p.say("in %s: %q", show(name), names)
 }
 
-// empty reports whether there is nothing in the case's directory.
+// empty reports whether the case's directory is empty.
 func (p *probe) empty() bool {
 	entries, err := os.ReadDir(p.dir)
 	p.need(err)

@@ -52,7 +52,7 @@ func flockUpgrade(p *probe) {
 	p.result("other", unix.Flock(b, shareNow))
 }
 
-// A duplicate has the lock too; the last close gives it back.
+// A duplicate shares the lock; the last close releases it.
 func flockDuplicated(p *probe) {
 	p.file("f", "")
 	a, err := unix.Open(p.at("f"), unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -83,7 +83,7 @@ func flockWait(p *probe) {
 	p.result("waited", <-got)
 }
 
-// patiently repeats what a signal interrupts: the runtime sends some.
+// patiently repeats f after interruptions by signals, which the runtime sends.
 func patiently(f func() error) error {
 	for {
 		if err := f(); err != unix.EINTR {

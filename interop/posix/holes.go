@@ -36,7 +36,7 @@ const (
 	seekHole = 4
 )
 
-// sparse is 1 MiB of hole, one of data, and one of hole.
+// sparse makes a file of 1 MiB of hole, one of data, and one of hole.
 func (p *probe) sparse() int {
 	const mib = 1 << 20
 	fd := p.fd("f", unix.O_CREAT|unix.O_RDWR)

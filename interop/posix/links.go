@@ -106,7 +106,7 @@ func linkFIFO(p *probe) {
 	p.same("fifo", "other")
 }
 
-// A file without a name does not get one again.
+// A file without a name cannot get a name again.
 func linkUnlinked(p *probe) {
 	p.file("a", "x")
 	fd := p.fd("a", unix.O_RDWR)
@@ -116,7 +116,7 @@ func linkUnlinked(p *probe) {
 	p.lists("")
 }
 
-// procFD is the name that a descriptor has in /proc, by any thread's table.
+// procFD returns the name of a descriptor in /proc, by any thread's table.
 func procFD(fd int) string { return fmt.Sprintf("/proc/thread-self/fd/%d", fd) }
 
 func linkDescriptor(p *probe) {
@@ -136,8 +136,8 @@ func linkMany(p *probe) {
 	p.links("49")
 }
 
-// Of two file systems, none has names of the other. (/proc takes no new name, so
-// that nothing can be left there.)
+// Links between two file systems are impossible. (/proc accepts no new names,
+// so that nothing can remain there.)
 func linkOtherFilesystem(p *probe) {
 	p.file("a", "x")
 	p.result("link", unix.Link(p.at("a"), "/proc/self/link"))

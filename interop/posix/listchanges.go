@@ -15,7 +15,7 @@ var listChangeCases = []Case{
 	{"list-two", anyone, listTwo},
 }
 
-// Entries that go while a directory is read do not hide others.
+// Entries removed while a directory is read do not hide others.
 func listWhileRemoved(p *probe) {
 	want := p.many(100)
 	fd := p.self()
@@ -42,7 +42,7 @@ func listWhileRemoved(p *probe) {
 	p.lists("")
 }
 
-// Entries that come while a directory is read do not hide others, or show twice.
+// Entries added while a directory is read do not hide others, or show twice.
 func listWhileAdded(p *probe) {
 	want := p.many(60)
 	fd := p.self()

@@ -31,7 +31,7 @@ func (p *probe) many(n int) []string {
 // self opens the directory of the case.
 func (p *probe) self() int { return p.fd(".", unix.O_RDONLY|unix.O_DIRECTORY) }
 
-// names are those of entries, sorted.
+// names returns the names of entries, sorted.
 func names(list []entry) []string {
 	var n []string
 	for _, e := range list {
@@ -107,7 +107,7 @@ func listRewind(p *probe) {
 	p.say("%q", sorted(p.all(fd)))
 }
 
-// From where an entry ended, the listing goes on the same way again.
+// A listing continues in the same way from the end of any entry.
 func listSeek(p *probe) {
 	p.many(60)
 	fd := p.self()

@@ -14,13 +14,13 @@ var lockCases = []Case{
 	{"open-file-lock", anyone, openFileLock},
 }
 
-// record asks for a lock of n bytes from an offset; 0 bytes are all to the end.
+// record asks for a lock of n bytes from an offset; 0 means to the end.
 func record(fd int, command int, kind int16, from, n int64) (unix.Flock_t, error) {
 	l := unix.Flock_t{Type: kind, Start: from, Len: n}
 	return l, unix.FcntlFlock(uintptr(fd), command, &l)
 }
 
-// lock asks for a lock; the close gives it back.
+// lock asks for a lock; the close releases it.
 func (p *probe) lock(name string, kind int16, from, n int64) error {
 	fd, err := unix.Open(p.at(name), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	p.need(err)
@@ -29,7 +29,7 @@ func (p *probe) lock(name string, kind int16, from, n int64) error {
 	return err
 }
 
-// held notes what another would find of locks on some bytes.
+// held records the locks that another process would find on some bytes.
 func (p *probe) held(name string, from, n int64) {
 	p.another(func() {
 		fd, err := unix.Open(p.at(name), unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -48,7 +48,7 @@ func (p *probe) held(name string, from, n int64) {
 	})
 }
 
-// own changes a lock of this process and notes how that ended.
+// own changes a lock of this process and records the result.
 func (p *probe) own(fd int, what string, kind int16, from, n int64) {
 	_, err := record(fd, unix.F_SETLK, kind, from, n)
 	p.result(what, err)
@@ -60,7 +60,7 @@ func recordLock(p *probe) {
 	p.own(fd, "write lock", unix.F_WRLCK, 0, 0)
 	p.own(fd, "again", unix.F_WRLCK, 0, 0)
 	p.held("f", 0, 0)
-	p.held("f", 1<<40, 10) // far behind the end
+	p.held("f", 1<<40, 10) // far after the end
 	p.another(func() {
 		p.result("write lock of another", p.lock("f", unix.F_WRLCK, 0, 0))
 		p.result("read lock of another", p.lock("f", unix.F_RDLCK, 5, 5))
@@ -111,7 +111,7 @@ func recordLockSplit(p *probe) {
 	p.held("f", 80, 1)
 }
 
-// Any close of the file gives up the locks of its process.
+// Any close of the file releases the locks of its process.
 func recordLockClose(p *probe) {
 	p.file("f", "")
 	fd := p.fd("f", unix.O_RDWR)

@@ -23,7 +23,7 @@ var mapCases = []Case{
 	{"map-wrong", anyone, mapWrong},
 }
 
-// mmap maps a file until the case ends.
+// mmap maps a file until the end of the case.
 func (p *probe) mmap(fd int, off int64, n, prot, flags int) []byte {
 	m, err := unix.Mmap(fd, off, n, prot, flags)
 	p.need(err)
@@ -80,7 +80,8 @@ func mapSeesWrites(p *probe) {
 	p.say("%q", m[4092:4099])
 }
 
-// Behind the end of the file, its last page is zeros and not written.
+// The last page reads as zeros after the end of the file, and is not written
+// there.
 func mapTail(p *probe) {
 	p.file("f", "content")
 	fd := p.fd("f", unix.O_RDWR)
@@ -96,7 +97,7 @@ func mapTail(p *probe) {
 func faults(b *byte) (fault bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { fault = recover() != nil }()
-	runtime.KeepAlive(*b) // so that it is really read
+	runtime.KeepAlive(*b) // forces the read
 	return false
 }
 

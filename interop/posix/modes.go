@@ -129,7 +129,7 @@ func chmodByUser(p *probe) {
 	p.mode("yours")
 }
 
-// A user who is not in the file's group does not make it set-group-ID.
+// A user outside the file's group cannot set set-group-ID.
 func chmodSetgidByUser(p *probe) {
 	for name, gid := range map[string]int{"in": group, "out": otherGroup} {
 		p.file(name, "")
@@ -143,7 +143,7 @@ func chmodSetgidByUser(p *probe) {
 	p.mode("out")
 }
 
-// What is open stays open, whatever the mode becomes.
+// An open descriptor stays usable, whatever the new mode.
 func chmodWhileOpen(p *probe) {
 	p.file("file", "content")
 	p.need(unix.Chown(p.at("file"), user, group))

@@ -50,7 +50,7 @@ func nameTooLong(p *probe) {
 	p.lists("")
 }
 
-// Each byte but two may be in a name.
+// Names may contain every byte except two.
 func nameOctets(p *probe) {
 	want := make([]string, 16)
 	for c := 1; c < 256; c++ {

@@ -31,7 +31,7 @@ func openDirect(p *probe) {
 	p.size("f")
 }
 
-// aligned makes n bytes at the start of a page.
+// aligned returns n page-aligned bytes.
 func aligned(n int) []byte {
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {

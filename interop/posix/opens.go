@@ -21,7 +21,7 @@ func openMissing(p *probe) {
 	_, err := unix.Open("", unix.O_RDONLY, 0)
 	p.result("no name", err)
 	p.exists("none")
-	p.try("create", "none", unix.O_CREAT|unix.O_WRONLY) // it was missing a moment ago
+	p.try("create", "none", unix.O_CREAT|unix.O_WRONLY) // after a lookup that found nothing
 	p.exists("none")
 	p.size("none")
 }

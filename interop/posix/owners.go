@@ -103,7 +103,7 @@ func chownDirKeepsSetgid(p *probe) {
 	p.mode("dir")
 }
 
-// suid makes a file that all may write, with all three bits.
+// suid makes a file with all three special bits, writable for all.
 func (p *probe) suid(mode uint32) {
 	p.file("file", "content")
 	p.need(unix.Chmod(p.at("file"), mode))
@@ -155,7 +155,7 @@ func setgidDir(p *probe) {
 	}
 }
 
-// Who is not in the group of the directory does not make set-group-ID files of it.
+// A user outside the directory's group cannot make set-group-ID files in it.
 func setgidDirForeign(p *probe) {
 	p.mkdir("dir")
 	p.need(unix.Chown(p.at("dir"), 0, otherGroup))

@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const permissions = 0o7777 // what chmod sets
+const permissions = 0o7777 // the bits that chmod sets
 
-// How often, and how long apart, await looks.
+// The number of await's looks, and the time between them.
 const (
 	awaited    = 1000
 	awaitPause = 2 * time.Millisecond
 )
 
-// Who the cases act as, beside root.
+// The users of the cases, beside root.
 const (
 	user       = 1000
 	group      = 1001
@@ -31,16 +31,16 @@ const (
 	otherGroup = 2000
 )
 
-// A probe is one case under way.
+// A probe is a running case.
 type probe struct {
-	dir   string // its own
+	dir   string // of the case
 	clock string // a file of the same file system, whose times tick reads
 	lines []string
 	fds   []int    // opened by fd
-	later []func() // what to do at the end, last first
+	later []func() // functions to run at the end, last first
 }
 
-// take does the case and removes what it leaves.
+// take runs the case and removes its files.
 func (p *probe) take(c Case) error {
 	if err := os.Mkdir(p.dir, 0o755); err != nil {
 		return err
@@ -56,8 +56,9 @@ func (p *probe) take(c Case) error {
 	return nil
 }
 
-// apart runs f on a thread of its own that enter has prepared, and reports whether
-// it came to its end. The thread ends with f, so nobody inherits what it is.
+// apart runs f on a separate thread that enter has prepared, and reports
+// whether f returned. The thread ends with f, so that no other goroutine
+// inherits its state.
 func (p *probe) apart(enter func() error, f func()) bool {
 	ended := make(chan bool)
 	go func() {
@@ -76,7 +77,7 @@ func (p *probe) as(uid, gid int, groups []uint32, f func()) {
 	p.also(func() error { return become(uid, gid, groups) }, f)
 }
 
-// also is apart in the middle of a case, which does not go on if f does not.
+// also is apart in the middle of a case. If f does not return, the case ends.
 func (p *probe) also(enter func() error, f func()) {
 	if !p.apart(enter, f) {
 		runtime.Goexit()
@@ -88,7 +89,7 @@ func become(uid, gid int, groups []uint32) error {
 	if len(groups) > 0 {
 		first = unsafe.Pointer(&groups[0])
 	}
-	// Not by package syscall, which changes all threads.
+	// Package syscall's call would change all threads.
 	if _, _, e := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(first), 0); e != 0 {
 		return e
 	}
@@ -101,8 +102,8 @@ func become(uid, gid int, groups []uint32) error {
 	return nil
 }
 
-// another runs f with a table of descriptors of its own, which begins as a copy:
-// as far as record locks go, as another process.
+// another runs f with a separate table of descriptors, which begins as a copy:
+// for record locks, f is another process.
 func (p *probe) another(f func()) {
 	p.also(p.split, func() {
 		f()
@@ -110,19 +111,19 @@ func (p *probe) another(f func()) {
 	})
 }
 
-// split gives the thread a table of descriptors of its own.
+// split gives the thread a separate table of descriptors.
 func (p *probe) split() error { return unix.Unshare(unix.CLONE_FILES) }
 
-// forget closes the copies of what fd has opened: at the end of the thread would be
-// some time later.
+// forget closes the copies of fd's descriptors at once; the end of the thread
+// would close them later.
 func (p *probe) forget() {
 	for _, fd := range p.fds {
 		_ = unix.Close(fd)
 	}
 }
 
-// await returns when something is so, or will not be: some things are so on a mount a
-// moment after the call that makes them so.
+// await waits until f returns true, or gives up: some effects of a call show on
+// a mount a moment later.
 func (p *probe) await(f func() bool) {
 	for range awaited {
 		if f() {
@@ -132,15 +133,15 @@ func (p *probe) await(f func() bool) {
 	}
 }
 
-// say notes a result.
+// say records a result.
 func (p *probe) say(format string, args ...any) {
 	p.lines = append(p.lines, fmt.Sprintf(format, args...))
 }
 
-// result notes how a call ended.
+// result records the result of a call.
 func (p *probe) result(what string, err error) { p.say("%s: %s", what, word(err)) }
 
-// word is the name of an error.
+// word returns the name of an error.
 func word(err error) string {
 	var e syscall.Errno
 	switch {
@@ -153,7 +154,7 @@ func word(err error) string {
 	}
 }
 
-// need ends the case if what it stands on cannot be done.
+// need ends the case if a precondition fails.
 func (p *probe) need(err error) {
 	if err == nil {
 		return
@@ -166,5 +167,5 @@ func (p *probe) need(err error) {
 	runtime.Goexit()
 }
 
-// at is the path of a name in the case's directory, as it is written.
+// at returns the path of a name in the case's directory, not cleaned.
 func (p *probe) at(name string) string { return p.dir + "/" + name }

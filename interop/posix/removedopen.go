@@ -64,7 +64,7 @@ func unlinkOpenTwice(p *probe) {
 	p.say("links %d and %d", p.fstat(a).Nlink, p.fstat(b).Nlink)
 }
 
-// A new file of the name of one that is open but unlinked is another.
+// A new file with the name of an unlinked open file is a different file.
 func unlinkOpenAndAgain(p *probe) {
 	p.file("f", "first")
 	first := p.fd("f", unix.O_RDWR)

@@ -17,7 +17,7 @@ var renameCases = []Case{
 	{"rename-back", anyone, renameBack},
 }
 
-// move renames and notes how that ended.
+// move renames and records the result.
 func (p *probe) move(from, to string) {
 	p.result(show(from)+" to "+show(to), unix.Rename(p.at(from), p.at(to)))
 }
@@ -107,7 +107,7 @@ func renameSymlink(p *probe) {
 	p.move("a", "b")
 	p.readlink("b")
 	p.file("c", "other")
-	p.move("c", "b") // replaces the link, not what it names
+	p.move("c", "b") // replaces the link, not its target
 	p.holds("file")
 	p.holds("b")
 	p.exists("a")

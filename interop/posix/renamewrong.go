@@ -29,7 +29,7 @@ func renameKinds(p *probe) {
 	p.lists("")
 }
 
-// To a name that the object has already, rename does nothing.
+// A rename to another name of the same object does nothing.
 func renameItself(p *probe) {
 	p.file("a", "x")
 	p.mkdir("d")
@@ -104,7 +104,7 @@ func renameByUser(p *probe) {
 	})
 }
 
-// A directory that moves has to be writable: its entry ".." changes.
+// A moved directory must be writable, because its entry ".." changes.
 func renameDirByUser(p *probe) {
 	p.need(unix.Mkdir(p.at("a"), 0o777))
 	p.need(unix.Chmod(p.at("a"), 0o777))

@@ -43,7 +43,7 @@ func rmdirFull(p *probe) {
 	p.result("empty again", unix.Rmdir(p.at("d")))
 }
 
-// A directory that is gone takes nothing more.
+// A removed directory accepts no new entries.
 func rmdirOpen(p *probe) {
 	p.mkdir("d")
 	fd := p.fd("d", unix.O_RDONLY|unix.O_DIRECTORY)

@@ -22,7 +22,7 @@ var specialCases = []Case{
 	{"device-of-another", root, deviceOfAnother},
 }
 
-// What is written to a pipe stays on the machine.
+// Data written to a pipe stay on the machine.
 func fifo(p *probe) {
 	p.need(unix.Mkfifo(p.at("fifo"), 0o600))
 	r := p.fd("fifo", unix.O_RDONLY|unix.O_NONBLOCK)
@@ -58,7 +58,7 @@ func fifoWrong(p *probe) {
 	p.try("as a directory", "fifo", unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
-// ofAnother makes special files that only root may use, and such that all may.
+// ofAnother makes special files: one for root only, and one for all.
 func (p *probe) ofAnother(typ uint32, dev uint64) {
 	for name, mode := range map[string]uint32{"closed": 0o600, "open": 0o666} {
 		p.need(unix.Mknod(p.at(name), typ|mode, int(dev)))
@@ -66,7 +66,7 @@ func (p *probe) ofAnother(typ uint32, dev uint64) {
 	}
 }
 
-// openAsAnother opens them as another user, and as root in between.
+// openAsAnother opens these files as another user, and as root in between.
 func (p *probe) openAsAnother() {
 	for range 2 {
 		p.as(user, group, nil, func() {
@@ -103,7 +103,8 @@ func fifoOneWay(p *probe) {
 	p.say("to root a pipe: %v", p.status("log").Mode&unix.S_IFMT == unix.S_IFIFO)
 }
 
-// bind makes a socket of a name that is short: an address has room for 107 bytes.
+// bind makes a socket with a short name, because an address has room for 107
+// bytes.
 func (p *probe) bind(name string) (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	p.need(err)
@@ -154,7 +155,7 @@ func socketWrong(p *probe) {
 	p.try("open", "s", unix.O_RDONLY)
 }
 
-// To connect takes the right to write, and no other.
+// To connect needs write permission, and no other.
 func socketOfAnother(p *probe) {
 	p.here(".", func() {
 		listener, err := p.bind("s")

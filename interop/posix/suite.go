@@ -15,17 +15,17 @@ import (
 // A Case is one small function of the suite.
 type Case struct {
 	Name string
-	Root bool // only root can take it: it acts as several users, or makes devices
+	Root bool // needs root: the case acts as several users, or makes devices
 	run  func(p *probe)
 }
 
-// For the tables of cases: who can take one.
+// Values of Root in the tables of cases.
 const (
 	anyone = false
 	root   = true
 )
 
-// Cases are all functions, by theme, in the order in which Run takes them.
+// Cases returns all functions, by theme, in the order of Run.
 func Cases() []Case {
 	return slices.Concat(
 		modeCases, ownerCases, accessCases, timeCases, changeCases, changedNameCases, linkCases, symlinkCases, symlinkPathCases,
@@ -36,13 +36,14 @@ func Cases() []Case {
 	)
 }
 
-// ACLCases are those about access control lists, which Run takes by their names
-// alone.
+// ACLCases returns the cases about access control lists, which Run runs only by
+// name.
 func ACLCases() []Case { return slices.Clone(aclCases) }
 
-// Run takes the cases called names, or those of the suite, each in a directory of its own name
-// that it makes in dir and removes. It writes each result as one line: the name of
-// the case, a tab, and what was seen. All users must be able to reach dir.
+// Run runs the named cases, or those of the suite, each in a directory of its
+// name that Run makes in dir and removes. It writes each observation as one
+// line: the name of the case, a tab, and the observation. All users must be
+// able to reach dir.
 func Run(dir string, out io.Writer, names ...string) error {
 	cases, err := choose(names)
 	if err != nil {
@@ -66,7 +67,7 @@ func Run(dir string, out io.Writer, names ...string) error {
 	return os.RemoveAll(filepath.Join(dir, ".clock"))
 }
 
-// choose finds the cases by their names.
+// choose returns the cases with the given names.
 func choose(names []string) ([]Case, error) {
 	if len(names) == 0 {
 		return Cases(), nil
@@ -83,10 +84,10 @@ func choose(names []string) ([]Case, error) {
 	return chosen, nil
 }
 
-// A Transcript is what the cases saw: the lines of each.
+// A Transcript holds the lines of each case.
 type Transcript map[string][]string
 
-// Parse reads what Run has written.
+// Parse reads the output of Run.
 func Parse(r io.Reader) (Transcript, error) {
 	t := make(Transcript)
 	s := bufio.NewScanner(r)

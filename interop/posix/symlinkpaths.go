@@ -91,7 +91,7 @@ func symlinkTrailingSlash(p *probe) {
 	p.result("rename", unix.Rename(p.at("d/"), p.at("e")))
 }
 
-// A link that is replaced by another of the same name is read anew.
+// A link replaced by another link of the same name is read anew.
 func symlinkReplaced(p *probe) {
 	p.file("a", "is a")
 	p.file("b", "is b")

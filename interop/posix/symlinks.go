@@ -16,7 +16,8 @@ var symlinkCases = []Case{
 	{"symlink-readlink", anyone, symlinkReadlink},
 }
 
-// readlink notes what a symbolic link names, or its length if it is long.
+// readlink records the target of a symbolic link, or its length if the target
+// is long.
 func (p *probe) readlink(name string) {
 	b := make([]byte, 8192)
 	n, err := unix.Readlink(p.at(name), b)

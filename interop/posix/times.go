@@ -15,15 +15,15 @@ var timeCases = []Case{
 	{"times-of-open-file", anyone, timesOfOpenFile},
 }
 
-// seconds makes a time without a fraction.
+// seconds returns a time without a fraction.
 func seconds(n int64) unix.Timespec { return unix.NsecToTimespec(n * 1e9) }
 
-// set sets the times of what name is.
+// set sets the times of the object name.
 func (p *probe) set(name string, atime, mtime unix.Timespec) error {
 	return unix.UtimesNanoAt(unix.AT_FDCWD, p.at(name), []unix.Timespec{atime, mtime}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// times notes both.
+// times records both times.
 func (p *probe) times(name string) {
 	st := p.status(name)
 	p.say("times of %s: %d.%09d %d.%09d", name, st.Atim.Sec, st.Atim.Nsec, st.Mtim.Sec, st.Mtim.Nsec)
@@ -44,7 +44,7 @@ func timesNanoseconds(p *probe) {
 	p.times("file")
 }
 
-// recent reports whether a time is of today, near enough.
+// recent reports whether a time is roughly today's.
 func recent(t unix.Timespec) bool { return int64(t.Sec) > 1_600_000_000 }
 
 func timesNow(p *probe) {
@@ -76,7 +76,7 @@ func timesSymlink(p *probe) {
 	p.need(p.set("file", seconds(1), seconds(2)))
 	p.result("of the link", p.set("symlink", seconds(3), seconds(4)))
 	st := p.status("symlink")
-	p.say("mtime of the link: %d", st.Mtim.Sec) // its atime changes when it is followed
+	p.say("mtime of the link: %d", st.Mtim.Sec) // following the link changes its atime
 	p.times("file")
 	p.result("through it", unix.UtimesNanoAt(unix.AT_FDCWD, p.at("symlink"), []unix.Timespec{seconds(5), seconds(6)}, 0))
 	p.times("file")
@@ -113,7 +113,7 @@ func timesWrong(p *probe) {
 	p.result("too many nanoseconds", p.set("file", unix.Timespec{Nsec: 1e9}, now))
 }
 
-// To set times to now, write permission is enough.
+// Write permission is enough to set times to now.
 func timesByUser(p *probe) {
 	p.of("mine", user, group, 0o400)
 	p.of("writable", 0, 0, 0o666)
@@ -127,7 +127,7 @@ func timesByUser(p *probe) {
 	})
 }
 
-// Times set on a file that was written to stay when it is closed.
+// Times set on a written open file remain after the close.
 func timesOfOpenFile(p *probe) {
 	fd, err := unix.Open(p.at("file"), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
 	p.need(err)

@@ -34,7 +34,7 @@ func truncateUp(p *probe) {
 	p.say("%q", brief(p.read(fd, 10000, 0)))
 }
 
-// What was cut off does not come back.
+// Truncated bytes do not return.
 func truncateDownAndUp(p *probe) {
 	p.file("f", strings.Repeat("x", 9000))
 	fd := p.fd("f", unix.O_RDWR)
@@ -58,7 +58,7 @@ func truncateWrong(p *probe) {
 	p.result("a pipe", unix.Truncate(p.at("fifo"), 0))
 }
 
-// Truncation comes after what was written before it.
+// Truncation takes effect after earlier writes.
 func truncateWritten(p *probe) {
 	fd := p.fd("f", unix.O_CREAT|unix.O_RDWR)
 	p.write(fd, pattern(20000, 8), 0)

@@ -14,8 +14,9 @@ import (
 // as runs f with the rights of a user on files. It needs root.
 func as(t *T, uid, gid int, groups []uint32, f func(t *T)) {
 	err := check(func(t *T) {
-		// Linux keeps these per thread. This one is not unlocked, so that
-		// it ends with the goroutine and nobody inherits it.
+		// Linux keeps credentials per thread. This thread stays locked, so that
+		// it ends with the goroutine and no other goroutine inherits its
+		// credentials.
 		runtime.LockOSThread()
 		var first unsafe.Pointer
 		if len(groups) > 0 {
@@ -32,7 +33,7 @@ func as(t *T, uid, gid int, groups []uint32, f func(t *T)) {
 	require.NoError(t, err, "as %d:%d %v", uid, gid, groups)
 }
 
-// access asserts that files obey their owner, group and mode, whoever asks.
+// access asserts that owner, group and mode of files apply to every user.
 func access(t *T, dir string) {
 	p := in(dir)
 	const uid, gid, group = 1000, 1001, 2000

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const permissions = 0o7777 // what chmod sets
+const permissions = 0o7777 // the bits that chmod sets
 
 // attributes sets modes, owners and times. It needs root.
 func attributes(t *T, dir string) {

@@ -19,12 +19,12 @@ const (
 	treeJobs  = 4   // at once
 )
 
-// treeName is the n-th file of the tree.
+// treeName returns the name of the n-th file of the tree.
 func treeName(n int) string {
 	return fmt.Sprintf("d%02d/f%03d", n/treeFiles, n%treeFiles)
 }
 
-// treeSize is its length in bytes: up to one page, most of them less.
+// treeSize returns its length in bytes: up to one page, mostly less.
 func treeSize(n int) int { return n * 37 % 4099 }
 
 // tree makes 5,000 files.
@@ -55,8 +55,8 @@ func tree(t *T, dir string) {
 	}
 }
 
-// fileSizes are lengths, in bytes, around those where something changes: empty,
-// a page, what fits one message, the largest READ or WRITE, many of them.
+// fileSizes are lengths, in bytes, around limits: empty, a page, the data of
+// one message, the largest READ or WRITE, many of these.
 var fileSizes = []int{0, 1, 3, 511, 3500, 4095, 4096, 4097, 65537, 1<<20 - 1, 1 << 20, 1<<20 + 1, 64 << 20}
 
 func sizeName(n int) string { return fmt.Sprintf("size-%d", n) }
@@ -72,8 +72,8 @@ func sizes(t *T, dir string) {
 	}
 }
 
-// Content checks every byte of what the steps tree and sizes have left in dir,
-// the directory that Run was given.
+// Content checks every byte that the steps tree and sizes have left in dir, the
+// directory passed to Run.
 func Content(dir string) error {
 	return check(func(t *T) {
 		n := 0
@@ -103,7 +103,7 @@ func Content(dir string) error {
 	})
 }
 
-// A shadow is a file together with what must be in it.
+// A shadow is a file together with its expected content.
 type shadow struct {
 	f    *os.File
 	want []byte
@@ -138,7 +138,7 @@ func (s *shadow) same(t *T, off int, got []byte) {
 	}
 }
 
-// all checks the whole file as the server has it.
+// all checks the server's content of the whole file.
 func (s *shadow) all(t *T) {
 	require.NoError(t, s.f.Sync())
 	forget(t, s.f)
@@ -149,7 +149,7 @@ func (s *shadow) all(t *T) {
 }
 
 // offsets writes and reads odd lengths at random offsets, through the page
-// cache and past it.
+// cache and past the page cache.
 func offsets(t *T, dir string) {
 	const size = 3<<20 + 17 // bytes
 	for name, flag := range map[string]int{"cached": 0, "direct": direct(t, dir)} {
@@ -172,8 +172,8 @@ func offsets(t *T, dir string) {
 	}
 }
 
-// parallel lets several writers and readers work on one file, each in bytes of
-// its own, so that many calls are under way at once.
+// parallel runs several writers and readers on one file, each on separate
+// bytes, so that many calls are under way at once.
 func parallel(t *T, dir string) {
 	const jobs, part = 8, 512<<10 + 3 // bytes
 	path := filepath.Join(dir, "shared")

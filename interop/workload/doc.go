@@ -1,18 +1,17 @@
-// Package workload does on a mounted directory what programs do on a file
-// system, and checks every result exactly. The interop tests run it in the guest
+// Package workload does the typical work of programs on a mounted directory,
+// and checks every result exactly. The interop tests run it in the guest
 // (package interop/guestwork) on mounts of our server and of the kernel's, and
-// on the host against the directory that is served.
+// on the host against the served directory.
 //
-//	Run ────▶ the steps, each in a directory of its own; what they leave behind
-//	          is compared afterwards:
-//	Manifest  one line for each object: what stat, readlink and sha256 say;
-//	          equal on both sides of the server
-//	Content   every byte of what the steps "tree" and "sizes" left
+//	Run ────▶ the steps, each in a separate directory; the remaining files
+//	          are compared afterwards:
+//	Manifest  one line for each object: the results of stat, readlink and
+//	          sha256; equal on both sides of the server
+//	Content   every byte that the steps "tree" and "sizes" left
 //	Hold      files kept open while the server is stopped and started
-//	Ledger    synced records, and what was promised, for a server that is killed
+//	Ledger    synced records and their promises, for a server that is killed
 //	Soak      one mount writes, another reads, no byte may be wrong
 //
-// The steps assert POSIX as the Linux NFS client offers it, so they pass on a
-// local file system too. They must not know which server or transport they work
-// on.
+// The steps assert POSIX as the Linux NFS client offers it, so they also pass
+// on a local file system. They must not know the server or transport.
 package workload

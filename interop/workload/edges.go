@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// A call or a reply of RPC has so many bytes around its data at most,
-	// and a few less: what just fits a message is shorter by that.
+	// edgeBelow is more than the RPC bytes around the data of a call or a
+	// reply. The longest data that fits a message is therefore less than
+	// edgeBelow shorter than the message.
 	edgeBelow = 420
 	edgeAbove = 8
 
@@ -22,9 +23,10 @@ const (
 	edgeSeed    = 0xed9
 )
 
-// Edges writes and reads pieces of a file, past the page cache, of lengths around
-// the longest call and the longest reply, in bytes, that a transport takes in one
-// piece: below each some fit, and above none. Then it does EdgeTree.
+// Edges writes and reads pieces of a file, past the page cache, with lengths
+// around the longest call and the longest reply, in bytes, that a transport
+// takes in one piece. Some of the lengths fit, those above do not. Then Edges
+// does EdgeTree.
 func Edges(dir string, call, reply int) error {
 	return check(func(t *T) {
 		file := filepath.Join(dir, "pieces")
@@ -54,8 +56,8 @@ func Edges(dir string, call, reply int) error {
 	})
 }
 
-// EdgeTree makes files and symbolic links of lengths just below the given ones,
-// and a directory of names that no short listing has room for.
+// EdgeTree makes files and symbolic links with lengths just below the given
+// ones, and a directory with too many names for a short listing.
 func EdgeTree(dir string, lengths ...int) error {
 	return check(func(t *T) {
 		for i, edge := range lengths {

@@ -19,9 +19,9 @@ func onNFS(t *T, dir string) bool {
 	return s.Type == nfsMagic
 }
 
-// direct is the flag that makes reads and writes go to the server as they are,
-// past the page cache. NFS takes any offset and length so; local file systems
-// do not, and need no such test.
+// direct returns the flag for unchanged reads and writes past the page cache.
+// NFS accepts any offset and length with it; local file systems do not, and
+// need no such test.
 func direct(t *T, dir string) int {
 	if onNFS(t, dir) {
 		return unix.O_DIRECT
@@ -29,7 +29,7 @@ func direct(t *T, dir string) int {
 	return 0
 }
 
-// create makes a file of these bytes and sees them on stable storage.
+// create makes a file with this content on stable storage.
 func create(t *T, path string, content []byte) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	require.NoError(t, err)
@@ -39,8 +39,7 @@ func create(t *T, path string, content []byte) {
 	require.NoError(t, f.Close())
 }
 
-// forget drops what the client has cached of f's content. Nothing of it may be
-// waiting to be written.
+// forget drops the client's cache of f's content. f must have no dirty data.
 func forget(t *T, f *os.File) {
 	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
 }
@@ -56,7 +55,7 @@ func content(t *T, path string) []byte {
 	return b
 }
 
-// holds asserts what the file contains.
+// holds asserts the content of a file.
 func holds(t *T, path string, want []byte) {
 	if d := differ(want, content(t, path)); d != "" {
 		t.Errorf("%s: %s", path, d)

@@ -15,23 +15,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HoldMoved is a file that Hold keeps open in its directory and that the other
-// side of the server may rename, to HoldMovedTo, while the server is down.
+// HoldMoved is a file that Hold keeps open in its directory. While the server
+// is down, the other side of the server may rename the file to HoldMovedTo.
 const (
 	HoldMoved   = "moved"
 	HoldMovedTo = "moved-by-other"
 )
 
 const (
-	holdSize  = 300007 // bytes of each file that is worked on
+	holdSize  = 300007 // bytes of each of the workers' files
 	holdPoll  = 10 * time.Millisecond
-	holdLimit = 2 * time.Minute // for work to go on after the server came back
+	holdLimit = 2 * time.Minute // time until work continues after the server's return
 )
 
-// Hold opens files in dir and works on them until in ends. It writes "held" when
-// all are open. Each line that it reads is answered by "checked" once every file
-// has been written, synced and read again from the server since: so a restart of
-// the server between two lines is between operations on open files.
+// Hold opens files in dir and works on them until in ends. It writes "held"
+// when all are open. For each line that it reads, Hold writes "checked" once
+// every file has since been written, synced and read again from the server. A
+// restart of the server between two lines thus falls between operations on open
+// files.
 func Hold(dir string, in io.Reader, out io.Writer) error {
 	return check(func(t *T) {
 		h := open(t, dir)
@@ -46,7 +47,7 @@ func Hold(dir string, in io.Reader, out io.Writer) error {
 	})
 }
 
-// held is what Hold has open.
+// held is Hold's open files.
 type held struct {
 	dir     string
 	open    *os.File // dir itself
@@ -56,10 +57,10 @@ type held struct {
 	wg      sync.WaitGroup
 }
 
-// A worker writes and reads one file without pause.
+// A worker continuously writes and reads one file.
 type worker struct {
 	shadow
-	rounds atomic.Int64 // done
+	rounds atomic.Int64 // completed
 	failed atomic.Pointer[error]
 }
 
@@ -113,7 +114,8 @@ func (w *worker) round(t *T, r *rand.Rand) {
 	w.all(t)
 }
 
-// await returns when every worker has done a round that began after this call.
+// await returns when every worker has completed a round that began after this
+// call.
 func (h *held) await(t *T) {
 	deadline := time.Now().Add(holdLimit)
 	for _, w := range h.workers {
@@ -126,7 +128,7 @@ func (h *held) await(t *T) {
 	}
 }
 
-// others uses what the workers do not.
+// others uses the files that the workers do not use.
 func (h *held) others(t *T) {
 	forget(t, h.fixed)
 	got := make([]byte, holdSize)
@@ -144,7 +146,7 @@ func (h *held) others(t *T) {
 	require.NoError(t, unix.Unlinkat(int(h.open.Fd()), "new", 0))
 }
 
-// close ends the work and finds each file by its name.
+// close ends the work and checks each file by its name.
 func (h *held) close(t *T) {
 	h.stop.Store(true)
 	h.wg.Wait()

@@ -15,23 +15,25 @@ import (
 
 const (
 	ledgerRecord = 200 << 10 // bytes of the longest record
-	ledgerLong   = 4 << 20   // bytes of the longest of fsync-b: much is on its way at once
+	ledgerLong   = 4 << 20   // bytes of the longest record of fsync-b: much data in flight at once
 	ledgerPiece  = 50 << 10  // bytes of the longest write of a record
-	ledgerMost   = 32 << 20  // bytes; a file that is longer begins again
+	ledgerMost   = 32 << 20  // bytes; a longer file begins again
 )
 
-// LedgerFiles are what Ledger writes in its directory. The first two are synced
-// by fsync after each record, the third is written with O_SYNC.
+// LedgerFiles returns the names of the files that Ledger writes in its
+// directory. Ledger syncs the first two by fsync after each record, and writes
+// the third with O_SYNC.
 func LedgerFiles() []string { return []string{"fsync-a", "fsync-b", "osync"} }
 
-// Ledger appends records to files in dir until in ends, and syncs each. It says
-// what the system has promised, a line for each record:
+// Ledger appends records to files in dir until in ends, and syncs each. For
+// each record it writes the system's promise in one line:
 //
 //	FILE GENERATION LENGTH    that many bytes of the file's generation are safe
 //
-// The bytes of a generation are a pattern, which LedgerHolds checks. A file that
-// gets long is cut to nothing and begins its next generation; that is synced as well.
-// At the end all files are closed, and their content is checked through dir.
+// The bytes of a generation are a pattern, which LedgerHolds checks. A file
+// that becomes long is truncated to nothing and begins its next generation; the
+// truncation is synced as well. At the end Ledger closes all files, and checks
+// their content through dir.
 func Ledger(dir string, in io.Reader, out io.Writer) error {
 	var stop atomic.Bool
 	var say sync.Mutex
@@ -54,7 +56,7 @@ func Ledger(dir string, in io.Reader, out io.Writer) error {
 		})
 	}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		// Nothing is asked of it but to go on until the end.
+		// Input only keeps Ledger running.
 	}
 	stop.Store(true)
 	wg.Wait()
@@ -92,7 +94,7 @@ func openBook(t *T, dir, name string, seed uint64) *book {
 func (b *book) record(t *T) {
 	if b.size > ledgerMost {
 		b.size = 0
-		b.promise() // no more: what it was goes now
+		b.promise() // nothing: the truncation destroys the old generation
 		require.NoError(t, b.f.Truncate(0))
 		b.generation++
 		require.NoError(t, b.f.Sync())
@@ -115,15 +117,15 @@ func (b *book) record(t *T) {
 	b.promise()
 }
 
-// close closes the file and finds all of it.
+// close closes the file and checks all of its content.
 func (b *book) close(t *T) {
 	require.NoError(t, b.f.Close())
 	require.NoError(t, LedgerHolds(filepath.Dir(b.path), filepath.Base(b.path), b.generation, b.size))
 	require.EqualValues(t, b.size, stat(t, b.path).Size)
 }
 
-// LedgerHolds reports whether a file of Ledger in dir has the bytes that were
-// promised: the first size of a generation.
+// LedgerHolds reports whether a file of Ledger in dir has the promised bytes:
+// the first size bytes of a generation.
 func LedgerHolds(dir, name string, generation int, size int64) error {
 	f, err := os.Open(filepath.Join(dir, name))
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-const manifestJobs = 8 // at once, because each waits for answers most of the time
+const manifestJobs = 8 // at once, because each mostly waits for replies
 
 // Manifest writes one line for each object below dir, in the order of their
 // names: name, type and mode, owner, group, links, modification time, and by
-// type: length and SHA-256 of a file's content, target of a link, device number.
-// The same tree gives the same lines wherever it is looked at.
+// type: length and SHA-256 of a file's content, target of a link, device
+// number. The same tree gives the same lines on every mount.
 func Manifest(dir string, w io.Writer) error {
 	var lines []*string
 	var jobs errgroup.Group

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rename moves files and directories, also over others and under open files.
+// rename moves files and directories, also over existing and open files.
 func rename(t *T, dir string) {
 	p := in(dir)
 	create(t, p("a"), []byte("new"))
@@ -25,7 +25,7 @@ func rename(t *T, dir string) {
 	_, err = os.Lstat(p("a"))
 	require.ErrorIs(t, err, syscall.ENOENT)
 
-	// The file that was replaced lives until it is closed.
+	// The replaced file exists until its last close.
 	_, err = open.WriteAt([]byte("OLD+"), 0)
 	require.NoError(t, err)
 	require.NoError(t, open.Sync())
@@ -109,8 +109,8 @@ func links(t *T, dir string) {
 	assert.ErrorIs(t, err, syscall.ELOOP)
 }
 
-// names has every byte that a name may have, in names of many lengths, most of
-// them not UTF-8.
+// names uses every byte that is allowed in names, in names of many lengths,
+// most of them not UTF-8.
 func names(t *T, dir string) {
 	want := []string{
 		" ", "-rf", "...", "*", "\\", "new\nline", "caf\xe9", "café", "\xc0\xaf", "\xed\xa0\x80",
@@ -144,8 +144,8 @@ func names(t *T, dir string) {
 	assert.ErrorIs(t, err, syscall.ENOENT)
 }
 
-// listing reads a directory of many long names, and empties it while it reads:
-// the cookies of a listing stay good while entries go.
+// listing reads a directory of many long names, and removes entries while it
+// reads: the cookies of a listing remain valid.
 func listing(t *T, dir string) {
 	const count = 1000
 	create(t, filepath.Join(dir, "first"), nil)

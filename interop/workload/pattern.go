@@ -7,8 +7,8 @@ import (
 	"hash/fnv"
 )
 
-// fill sets p to the bytes that a pattern has from offset off on. Bytes of
-// one pattern depend on their offset alone, so any piece of it can be checked.
+// fill sets p to the bytes of a pattern from offset off on. A byte of a pattern
+// depends only on its offset, so any piece of a pattern can be checked.
 func fill(p []byte, pattern uint64, off int64) {
 	var word [8]byte
 	for len(p) > 0 {
@@ -32,7 +32,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// bytes returns n bytes of a pattern from its beginning.
+// octets returns the first n bytes of a pattern.
 func octets(pattern uint64, n int) []byte {
 	p := make([]byte, n)
 	fill(p, pattern, 0)
@@ -46,7 +46,7 @@ func patternOf(name string) uint64 {
 	return h.Sum64()
 }
 
-// differ says where got is not want, or returns "".
+// differ returns the first difference between got and want, or "".
 func differ(want, got []byte) string {
 	if bytes.Equal(want, got) {
 		return ""

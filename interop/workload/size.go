@@ -24,7 +24,7 @@ func truncate(t *T, dir string) {
 	require.NoError(t, err)
 	_, err = f.WriteAt(octets(6, 9000), 0)
 	require.NoError(t, err)
-	require.NoError(t, f.Truncate(4099)) // what is not written yet is cut too
+	require.NoError(t, f.Truncate(4099)) // unwritten data are truncated too
 	_, err = f.WriteAt([]byte("end"), 8191)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
@@ -39,7 +39,7 @@ func truncate(t *T, dir string) {
 	require.NoError(t, os.Truncate(path, 4098)) // left for the manifest
 }
 
-// sparse leaves holes, within a file and beyond what 32 bits count.
+// sparse leaves holes, within a file and beyond 32-bit offsets.
 func sparse(t *T, dir string) {
 	const far = 20<<20 + 5 // bytes
 	path := in(dir)("holes")

@@ -20,8 +20,8 @@ const (
 	soakSize  = 1<<20 - 3 // bytes of each
 )
 
-// A soakFile is rewritten again and again, each time with the pattern of its
-// next generation.
+// A soakFile is rewritten repeatedly, each time with the pattern of its next
+// generation.
 type soakFile struct {
 	name  string
 	lock  sync.Mutex   // held by the writer, and by a reader that uses the page cache
@@ -34,11 +34,11 @@ func (s *soakFile) pattern(generation int64) uint64 {
 }
 
 // Soak writes files through the directory w and reads them through r, another
-// mount of the same directory, until d has passed. A reader sees the generation
-// that was closed before it opened the file. While another is being written it
-// may see that, byte by byte, if it reads past the page cache; what a page
-// cache holds of a file that is written elsewhere is only good as of the
-// open, so a cached reader waits for the writer.
+// mount of the same directory, until d has passed. A reader must see the
+// generation that was closed before its open. During a write, a reader past the
+// page cache may see bytes of the new generation. A page cache is only valid as
+// of the open while another mount writes, so a cached reader waits for the
+// writer.
 func Soak(w, r string, d time.Duration, log io.Writer) error {
 	files := make([]*soakFile, soakFiles)
 	for i := range files {
@@ -115,12 +115,12 @@ func soakRead(t *T, dir string, files []*soakFile, n int) {
 	s.verify(t, got, oldest, s.begun.Load())
 }
 
-// verify asserts that each byte is of one of the generations.
+// verify asserts that each byte belongs to one of the generations.
 func (s *soakFile) verify(t *T, got []byte, oldest, newest int64) {
 	if bytes.Equal(octets(s.pattern(oldest), len(got)), got) {
 		return
 	}
-	wrong := make([]int, 0, len(got)) // offsets of bytes that no generation explains
+	wrong := make([]int, 0, len(got)) // offsets of bytes of no generation
 	for i := range got {
 		wrong = append(wrong, i)
 	}

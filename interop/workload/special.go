@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// special makes what is neither file nor directory nor link, and does what is
-// neither reading nor writing. It needs root.
+// special makes objects other than files, directories and links, and does
+// operations other than reading and writing. It needs root.
 func special(t *T, dir string) {
 	p := in(dir)
 	nodes := map[string]struct {
@@ -24,7 +24,7 @@ func special(t *T, dir string) {
 	}
 	for name, n := range nodes {
 		require.NoError(t, unix.Mknod(p(name), n.mode, int(n.dev)))
-		require.NoError(t, unix.Chmod(p(name), n.mode&permissions)) // whatever the umask
+		require.NoError(t, unix.Chmod(p(name), n.mode&permissions)) // independent of the umask
 		s := stat(t, p(name))
 		assert.Equal(t, n.mode, s.Mode, name)
 		assert.Equal(t, n.dev, s.Rdev, name)
@@ -44,7 +44,7 @@ func special(t *T, dir string) {
 	appended(t, p("appended"))
 }
 
-// unlinked uses a file that has no name any more.
+// unlinked uses a file without a name.
 func unlinked(t *T, path string) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func mapped(t *T, path string) {
 	holds(t, path, want)
 }
 
-// appended lets two descriptors append in turn.
+// appended makes two descriptors append alternately.
 func appended(t *T, path string) {
 	var want string
 	var fds [2]*os.File
@@ -98,7 +98,7 @@ func appended(t *T, path string) {
 	holds(t, path, []byte(want))
 }
 
-// wrong does what cannot be done, and wants the right error for it.
+// wrong does invalid operations, and asserts their errors.
 func wrong(t *T, dir string) {
 	p := in(dir)
 	create(t, p("file"), nil)

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// T collects the failures of a step; it is what the assertions of testify take.
+// T collects the failures of a step. The assertions of testify accept it.
 type T struct {
 	failures []string
 }
 
-// Errorf notes a failure.
+// Errorf records a failure.
 func (t *T) Errorf(format string, args ...any) {
 	t.failures = append(t.failures, fmt.Sprintf(format, args...))
 }
@@ -25,11 +25,11 @@ func (t *T) Errorf(format string, args ...any) {
 // FailNow ends the step.
 func (t *T) FailNow() { runtime.Goexit() }
 
-// check runs f and returns what failed in it, or nil.
+// check runs f and returns its failures, or nil.
 func check(f func(t *T)) error {
 	t := new(T)
 	done := make(chan struct{})
-	go func() { // of its own, for FailNow to end
+	go func() { // a separate goroutine, for FailNow to end
 		defer close(done)
 		f(t)
 	}()
@@ -40,13 +40,13 @@ func check(f func(t *T)) error {
 	return nil
 }
 
-// A Step is one kind of work in a directory of its own.
+// A Step is one kind of work in a separate directory.
 type Step struct {
 	Name string
 	run  func(t *T, dir string)
 }
 
-// Steps are all steps, in the order in which Run takes them.
+// Steps returns all steps, in the order of Run.
 func Steps() []Step {
 	return []Step{
 		{"tree", tree},
@@ -66,9 +66,9 @@ func Steps() []Step {
 	}
 }
 
-// Run takes the steps called names, or all, in directories that it makes in
-// dir, and writes to log how long each took. It goes on after a step that
-// failed; the error names each.
+// Run runs the named steps, or all, in directories that it makes in dir, and
+// writes to log how long each took. It continues after a failed step; the error
+// names each.
 func Run(dir string, log io.Writer, names ...string) error {
 	var failed []error
 	for _, s := range Steps() {
