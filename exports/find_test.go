@@ -16,8 +16,8 @@ func clients(t testing.TB, line string) []Client {
 	return f.Exports[0].Clients
 }
 
-// TestFind: which client a host is, by the order of exports(5): hosts, networks,
-// wildcards, everyone; of the same kind, the first.
+// TestFind checks which client matches a host, in the order of exports(5):
+// hosts, networks, wildcards, everyone; of the same kind, the first.
 func TestFind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewResolver(&zone{
@@ -57,8 +57,8 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// TestFindUnknown: while a name that decides is not known, no later client counts,
-// for it may be allowed more.
+// TestFindUnknown checks that no later client is used while a decisive name is
+// unknown, because the later client may be permitted more.
 func TestFindUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z := newZone()
@@ -122,7 +122,8 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// TestMatchesIsQuick: no pattern takes more than its length times the name's.
+// TestMatchesIsQuick checks that matching takes at most the pattern's length
+// times the name's.
 func TestMatchesIsQuick(t *testing.T) {
 	var pattern, name string
 	for range 60 {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// said is what a file means, one line for each client.
+// said returns the meaning of a file, one line for each client.
 func said(f *File) (lines []string) {
 	for _, e := range f.Exports {
 		for _, c := range e.Clients {
@@ -21,7 +21,7 @@ func said(f *File) (lines []string) {
 	return lines
 }
 
-// defaults are what is said of a client in full, where the file says nothing.
+// defaults are the full options of a client without any in the file.
 const defaults = "ro,sync,secure,root_squash,no_all_squash,no_subtree_check,sec=sys"
 
 func with(changes ...string) string {
@@ -98,12 +98,12 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseErrors: each is told where it is, and all of them.
+// TestParseErrors checks that every error is reported, with its position.
 func TestParseErrors(t *testing.T) {
 	long := "/" + strings.Repeat("x", maxPath)
 	for _, tt := range []struct {
 		text string
-		want []string // and what follows
+		want []string // each a prefix
 	}{
 		{"srv *", []string{`1:1: "srv" is not an absolute path; a line begins with a directory`}},
 		{"*(rw) /srv", []string{`1:1: "*(rw)" is not an absolute path`}},
@@ -165,7 +165,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestParseWarnings: what is served to more than may be meant, as exportfs warns.
+// TestParseWarnings checks the warnings, as of exportfs, about entries that may
+// serve more hosts than intended.
 func TestParseWarnings(t *testing.T) {
 	for text, want := range map[string]string{
 		"/srv":                   `1:1: no client is named, so that every host is served; write /srv *(` + defaults + `), or who it is for`,
@@ -202,7 +203,8 @@ func TestParseBounds(t *testing.T) {
 	assert.Len(t, f.Warnings, maxErrors)
 }
 
-// TestParseIsQuick: a long file takes time and memory by its length.
+// TestParseIsQuick checks that a long file takes time and memory in proportion
+// to its length.
 func TestParseIsQuick(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("/a")
@@ -252,7 +254,8 @@ func TestID(t *testing.T) {
 	assert.Zero(t, NewID(0).Number())
 }
 
-// TestEveryOption: docs/exports.md has each option, of those that are refused too.
+// TestEveryOption checks that docs/exports.md has each option, including the
+// refused ones.
 func TestEveryOption(t *testing.T) {
 	text, err := os.ReadFile("../docs/exports.md")
 	require.NoError(t, err)
@@ -271,8 +274,8 @@ func TestEveryOption(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever a file says, what is understood is a file that says the
-// same; what is wrong has a place in it.
+// FuzzParse checks that a parsed file is equivalent to its String, and that
+// every error has a position in the file.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"/srv *(rw)\n", "/srv -rw,all_squash a b(ro)\n/b c # x", `"/a b"/c\040 10.0.0.0/255.0.0.0(anonuid=0) \` + "\n *.ex[a-c]?", "/a a(fsid=root) b(fsid=0)",

@@ -92,8 +92,8 @@ func TestResolver(t *testing.T) {
 	})
 }
 
-// TestResolverAges: who asks within the hour does not wait, and nobody asks the
-// name service more often than is of use.
+// TestResolverAges checks that no call waits for an answer known within the
+// hour, and that the name service is not queried more often than useful.
 func TestResolverAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z := newZone()
@@ -104,7 +104,7 @@ func TestResolverAges(t *testing.T) {
 			start, before := time.Now(), z.asked.Load()
 			addrs, err := r.AddrsOf(t.Context(), name)
 			took = time.Since(start)
-			time.Sleep(2 * time.Second) // what was started ends
+			time.Sleep(2 * time.Second) // the queries end
 			return len(addrs), took, z.asked.Load() - before, err
 		}
 		for _, tt := range []struct {
@@ -112,7 +112,7 @@ func TestResolverAges(t *testing.T) {
 			pause time.Duration
 			name  string
 			down  bool
-			want  string // number, time, questions, error
+			want  string // number, time, queries, error
 		}{
 			{"first", 0, "b.example", false, "1 1s 1 <nil>"},
 			{"fresh", freshTime - 5*time.Second, "b.example", false, "1 0s 0 <nil>"},
@@ -135,8 +135,8 @@ func TestResolverAges(t *testing.T) {
 	})
 }
 
-// TestResolverBounds: the name service is asked once for many, not for longer
-// than lookupTime, and not by too many at once.
+// TestResolverBounds checks that the name service is queried once for many
+// calls, for at most lookupTime, and by a bounded number at once.
 func TestResolverBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z := newZone()

@@ -13,8 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A memoryLike is a file system that has neither inode numbers nor times that
-// move, refuses no rename, and counts what it is asked.
+// A memoryLike is a file system without inode numbers and with constant times.
+// It refuses no rename, and counts its calls.
 type memoryLike struct {
 	gobilly.Filesystem
 	renames, lists int
@@ -45,7 +45,8 @@ func useMemory(t *testing.T) (user, *memoryLike, hostFS) {
 	return use(t, m, Options{Info: nothing}), m, host
 }
 
-// TestNoNumbers: without inode numbers, the table tells objects apart.
+// TestNoNumbers checks that without inode numbers the table distinguishes
+// objects.
 func TestNoNumbers(t *testing.T) {
 	u, _, host := useMemory(t)
 	a, b := u.create(u.Root(), "a"), u.create(u.Root(), "b")
@@ -75,7 +76,8 @@ func TestNoNumbers(t *testing.T) {
 	assert.NotEqual(t, attr.FileID, again.FileID)
 }
 
-// TestNoTimes: a change shows in the times, though the file system's stand still.
+// TestNoTimes checks that a change shows in the times, even if the file
+// system's times are constant.
 func TestNoTimes(t *testing.T) {
 	u, _, _ := useMemory(t)
 	f := u.create(u.Root(), "f")
@@ -97,8 +99,8 @@ func TestNoTimes(t *testing.T) {
 	assert.NotEqual(t, dir.Mtime, after.Mtime, "clients tell by it that names are others")
 }
 
-// TestIntoItself: nothing but the FS may know that a directory cannot be moved
-// below itself.
+// TestIntoItself checks that the FS itself refuses to move a directory below
+// itself.
 func TestIntoItself(t *testing.T) {
 	u, m, _ := useMemory(t)
 	d := u.mkdir(u.Root(), "d")
@@ -110,8 +112,8 @@ func TestIntoItself(t *testing.T) {
 	assert.Zero(t, m.renames)
 }
 
-// TestListedOnce: a client that reads a directory in pieces has it listed once,
-// and one that begins again sees what is there now.
+// TestListedOnce checks that a directory read in pieces is listed once, and
+// that a new listing shows its present content.
 func TestListedOnce(t *testing.T) {
 	u, m, _ := useMemory(t)
 	for i := range 10 {
@@ -148,13 +150,13 @@ func TestListedOnce(t *testing.T) {
 	assert.LessOrEqual(t, len(u.lists.list), maxListings)
 }
 
-// An aliasHandles knows a second handle for each path.
+// An aliasHandles accepts a second handle for each path.
 type aliasHandles struct{ fixedHandles }
 
 func (aliasHandles) Path(h []byte) ([]string, error) { return []string{string(h[1:])}, nil }
 
-// TestAlias: of two handles that Handles has for a path, the one that it makes
-// now counts.
+// TestAlias checks that of two handles that Handles accepts for a path, only
+// the one it makes is valid.
 func TestAlias(t *testing.T) {
 	host := newHost(t)
 	require.NoError(t, os.WriteFile(host.at("f"), []byte("data"), 0o600))

@@ -19,10 +19,10 @@ func serve(t testing.TB, fs gobilly.Filesystem, o Options) *FS {
 	return f
 }
 
-// me is in whose name the process does everything.
+// me returns the identity of the process, which does everything.
 func me() vfs.Cred { return vfs.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())} }
 
-// callers is why tests about callers do not apply.
+// callers is the reason for omitting tests about callers.
 const callers = "callers are not told apart"
 
 func TestConformance(t *testing.T) {
@@ -40,8 +40,8 @@ func TestConformance(t *testing.T) {
 			})
 		})
 	}
-	// A file system that cannot but what every billy.Filesystem can, and says
-	// of files only what every os.FileInfo says.
+	// A file system with only the methods of billy.Filesystem, and only the
+	// data of os.FileInfo.
 	t.Run("bare", func(t *testing.T) {
 		maps.Copy(without, map[string]string{
 			"CreateExclusive": "attributes do not change, so it is refused",
@@ -56,10 +56,10 @@ func TestConformance(t *testing.T) {
 			New: func(t *testing.T) vfs.FS {
 				return serve(t, struct{ gobilly.Filesystem }{newHost(t)}, Options{Info: nothing})
 			},
-			Without: without, // the caller is root: nobody's name is known
+			Without: without, // the caller is root, because owners are unknown
 		})
 	})
 }
 
-// nothing is what an os.FileInfo knows of a file system in memory.
+// nothing is an Info function of a file system in memory.
 func nothing(os.FileInfo) (Info, bool) { return Info{}, false }

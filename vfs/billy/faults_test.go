@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// TestErrors: a billy file system's errors have a host's numbers where there are
-// such.
+// TestErrors checks that a billy file system's errors become a host's errnos if
+// possible.
 func TestErrors(t *testing.T) {
 	odd := errors.New("odd")
 	for _, tt := range []struct{ err, want error }{
@@ -36,11 +36,11 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A faultyFS fails as it is told.
+// A faultyFS returns the set errors.
 type faultyFS struct {
 	gobilly.Filesystem
 	openErr, writeErr, syncErr, closeErr error
-	half                                 bool // of what is read and written at once
+	half                                 bool // reads and writes transfer only half
 	syncs                                int
 }
 
@@ -133,7 +133,7 @@ func TestFaults(t *testing.T) {
 	assert.ErrorIs(t, err, syscall.EACCES)
 }
 
-// TestEnds: a file that is cut short while it is read ends there.
+// TestEnds checks that a file truncated during a read ends there.
 func TestEnds(t *testing.T) {
 	host := newHost(t)
 	require.NoError(t, os.WriteFile(host.at("f"), []byte("data"), 0o600))
@@ -148,7 +148,7 @@ func TestEnds(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// A readOnlyFS says that it cannot be changed.
+// A readOnlyFS declares itself read-only.
 type readOnlyFS struct{ hostFS }
 
 func (readOnlyFS) Capabilities() gobilly.Capability {
@@ -188,8 +188,7 @@ func TestReadOnly(t *testing.T) {
 	assert.Zero(t, s.AvailBytes)
 }
 
-// TestMaxFileSize: a file does not become longer than a file system in memory can
-// take.
+// TestMaxFileSize checks the bound on a file's size.
 func TestMaxFileSize(t *testing.T) {
 	u := use(t, newHost(t), Options{MaxFileSize: 100})
 	f := u.create(u.Root(), "f")

@@ -13,7 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A pathHandles numbers paths, and remembers that as long as the test likes.
+// A pathHandles numbers paths, and remembers the numbers for as long as the
+// test needs.
 type pathHandles struct {
 	paths  map[string][]string
 	number map[string]int
@@ -51,8 +52,8 @@ func (p *pathHandles) Forget(h []byte) {
 	delete(p.paths, string(h))
 }
 
-// TestHandles: handles of the caller's own outlive the FS, and follow renames as
-// long as it lives.
+// TestHandles checks that handles from Options.Handles outlive the FS, and
+// follow renames during its life.
 func TestHandles(t *testing.T) {
 	host, handles := newHost(t), newPathHandles()
 	u := use(t, host, Options{Handles: handles})
@@ -67,7 +68,7 @@ func TestHandles(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, f, h)
 
-	// A name that comes back is not the object that had it.
+	// A new object with an old name is a different object.
 	u.rename("dir", "moved")
 	other := u.create(u.mkdir(u.Root(), "dir"), "f")
 	assert.NotEqual(t, f, other)
@@ -100,8 +101,8 @@ func dirOf(u user, name string) vfs.Handle {
 	return h
 }
 
-// TestHandlesFixed: of who goes by paths alone, an object gives its handle up to
-// what has its name next.
+// TestHandlesFixed checks that if handles are based on paths alone, an object
+// loses its handle to the next object with its name.
 func TestHandlesFixed(t *testing.T) {
 	u := use(t, newHost(t), Options{Handles: fixedHandles{}})
 	f := u.create(u.Root(), "f")
@@ -126,7 +127,8 @@ func (fixedHandles) Path(h []byte) ([]string, error) { return nil, errors.New("u
 
 func (fixedHandles) Forget([]byte) {}
 
-// TestHandlesLong: handles that cannot be sent are refused, the root's at once.
+// TestHandlesLong checks that handles that cannot be sent are refused, the
+// root's at once.
 func TestHandlesLong(t *testing.T) {
 	long := newPathHandles()
 	long.long = true

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A hostFS is a directory of the host as a billy file system that can do all that
-// one can: package os does it.
+// A hostFS is a directory of the host as a billy file system with all features,
+// implemented by package os.
 type hostFS struct{ dir string }
 
 func newHost(t testing.TB) hostFS { return hostFS{t.TempDir()} }
 
-// A hostFile has what a billy.File has beside an os.File.
+// A hostFile adds the methods of a billy.File to an os.File.
 type hostFile struct{ *os.File }
 
 func (hostFile) Lock() error   { return nil }
@@ -66,7 +66,7 @@ func (h hostFS) ReadDir(name string) ([]os.FileInfo, error) {
 	return infos, err
 }
 
-// What follows is a gobilly.Change.
+// The following methods implement gobilly.Change.
 
 func (h hostFS) Chmod(name string, mode os.FileMode) error { return os.Chmod(h.at(name), mode) }
 
@@ -77,7 +77,7 @@ func (h hostFS) Chtimes(name string, atime, mtime time.Time) error {
 	return os.Chtimes(h.at(name), atime, mtime)
 }
 
-// What follows is a Special.
+// The following methods implement Special.
 
 func (h hostFS) Mkfifo(name string, mode uint32) error { return unix.Mkfifo(h.at(name), mode) }
 func (h hostFS) Link(name, link string) error          { return os.Link(h.at(name), h.at(link)) }

@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A noSync has files whose Sync nobody can see.
+// A noSync has files that hide their Sync.
 type noSync struct{ gobilly.Filesystem }
 
 type bareFile struct{ file gobilly.File }
@@ -35,7 +35,7 @@ func (n noSync) OpenFile(name string, flag int, perm os.FileMode) (gobilly.File,
 	return bareFile{file}, err
 }
 
-// noRoot has no root that could be opened.
+// noRoot has a root that cannot be opened.
 type noRoot struct{ gobilly.Filesystem }
 
 func (n noRoot) Open(name string) (gobilly.File, error) {
@@ -45,8 +45,8 @@ func (n noRoot) Open(name string) (gobilly.File, error) {
 	return n.Filesystem.Open(name)
 }
 
-// TestWithoutSync: what cannot be put on stable storage is not served, unless its
-// owner says that it need not be.
+// TestWithoutSync checks that a file system whose files cannot be synced is
+// refused, unless its owner says that it needs no sync.
 func TestWithoutSync(t *testing.T) {
 	host := newHost(t)
 	for name, fs := range map[string]gobilly.Filesystem{"files": noSync{host}, "root": noRoot{host}} {
@@ -65,7 +65,7 @@ func TestWithoutSync(t *testing.T) {
 	_, err = u.Commit(t.Context(), &u.c, f, 0, 0)
 	assert.NoError(t, err)
 
-	u.o.Volatile = false // the root said otherwise
+	u.o.Volatile = false // unlike the root's files
 	for _, how := range []vfs.Stable{vfs.Unstable, vfs.FileSync} {
 		n, _, _, err := u.Write(t.Context(), &u.c, f, []byte("data"), 0, how)
 		assert.Error(t, err)
@@ -75,8 +75,8 @@ func TestWithoutSync(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestWrappedSync: a wrapper that hides Sync, as go-billy's own around the files of
-// osfs, does not keep files from being synced.
+// TestWrappedSync checks that files are synced through a wrapper that hides
+// Sync, like go-billy's own around the files of osfs.
 func TestWrappedSync(t *testing.T) {
 	host := newHost(t)
 	fs := &faultyFS{Filesystem: host}

@@ -14,7 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A user is an FS and what a test does with it.
+// A user is an FS with helpers for tests.
 type user struct {
 	testing.TB
 	*FS
@@ -56,8 +56,8 @@ func (u user) rename(from, to string) {
 	require.NoError(u, err)
 }
 
-// TestBound: the table holds what it may, and forgets what was not used for
-// longest, but no directory below which something is known.
+// TestBound checks that the table keeps its bound, and forgets the least
+// recently used nodes, but no directory with a node below it.
 func TestBound(t *testing.T) {
 	u := use(t, newHost(t), Options{MaxObjects: 1})
 	dir := u.mkdir(u.Root(), "dir")
@@ -78,7 +78,7 @@ func TestBound(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "first", data)
 
-	for i := range 2 * minObjects { // now the directory's turn comes too
+	for i := range 2 * minObjects { // now the directory is evicted too
 		u.create(u.Root(), fmt.Sprint("other", i))
 	}
 	_, err = u.GetAttr(t.Context(), &u.c, dir)
@@ -87,7 +87,7 @@ func TestBound(t *testing.T) {
 	assert.LessOrEqual(t, len(u.table.byFileID), minObjects)
 }
 
-// TestEmptied: what is removed leaves nothing behind.
+// TestEmptied checks that removed objects leave nothing in the table.
 func TestEmptied(t *testing.T) {
 	u := use(t, newHost(t), Options{})
 	for range 3 {
@@ -108,8 +108,8 @@ func TestEmptied(t *testing.T) {
 	assert.Zero(t, u.table.used.Len())
 }
 
-// TestReplaced: what another part of the program puts in the place of an object
-// has another handle.
+// TestReplaced checks that an object gets a new handle if another part of the
+// program puts it in place of an old one.
 func TestReplaced(t *testing.T) {
 	host := newHost(t)
 	u := use(t, host, Options{})
@@ -134,14 +134,15 @@ func TestReplaced(t *testing.T) {
 	_, err = u.lookup(d, "inside")
 	assert.Error(t, err)
 
-	// Moved by others, it is found where it is, and has its handle no more.
+	// An object moved by others is found at its new name, but without its old
+	// handle.
 	h, err = u.lookup(u.Root(), "e")
 	require.NoError(t, err)
 	_, err = u.lookup(h, "inside")
 	require.NoError(t, err)
 }
 
-// TestDeep: paths end where those of hosts do.
+// TestDeep checks that paths have the same limit as a host's.
 func TestDeep(t *testing.T) {
 	u := use(t, struct{ gobilly.Filesystem }{newHost(t)}, Options{Info: nothing})
 	dir := u.Root()

@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A user is an FS and who uses it.
+// A user is an FS with a caller.
 type user struct {
 	testing.TB
 	*FS
@@ -39,7 +39,8 @@ func (u user) write(h vfs.Handle, n int, off uint64) (int, error) {
 	return done, err
 }
 
-// TestFull: what is held is bounded, whatever it is, and comes free again.
+// TestFull checks that all stored data is bounded, and that its room becomes
+// free again.
 func TestFull(t *testing.T) {
 	const pages = 10
 	u := use(t, Options{Size: pages*pageLen + clusterCost + 2*objectCost})
@@ -88,7 +89,7 @@ func second[T any](_ T, err error) error { return err }
 
 func third[T, U any](_ T, _ U, err error) error { return err }
 
-// TestHoles: what was never written takes no room, however long the file.
+// TestHoles checks that unwritten parts of a file take no room, for any length.
 func TestHoles(t *testing.T) {
 	u := use(t, Options{Size: 4 * pageLen})
 	f, err := u.create(u.Root(), "f")
@@ -106,7 +107,7 @@ func TestHoles(t *testing.T) {
 	assert.EqualValues(t, pageLen, a.Used)
 }
 
-// TestCut: what was cut off does not come back.
+// TestCut checks that data cut off does not come back.
 func TestCut(t *testing.T) {
 	u := use(t, Options{})
 	f, err := u.create(u.Root(), "f")
@@ -124,7 +125,7 @@ func TestCut(t *testing.T) {
 	assert.Equal(t, "01\x00\x00\x00\x00\x00\x00\x00\x00", string(p[:n]))
 }
 
-// TestOther: a handle of another FS is no handle of this one.
+// TestOther checks that a handle of another FS is refused.
 func TestOther(t *testing.T) {
 	a, b := use(t, Options{}), use(t, Options{})
 	_, err := a.GetAttr(t.Context(), &a.c, b.Root())
@@ -134,7 +135,7 @@ func TestOther(t *testing.T) {
 	assert.ErrorIs(t, err, vfs.ErrBadHandle)
 }
 
-// TestManyNames: the list of a directory does not keep what has gone.
+// TestManyNames checks that the list of a directory drops removed entries.
 func TestManyNames(t *testing.T) {
 	u := use(t, Options{})
 	for i := range 2000 {
@@ -149,8 +150,8 @@ func TestManyNames(t *testing.T) {
 	assert.Equal(t, 10, u.root.names.len())
 }
 
-// TestLinkCounts: a directory has a link of its own, one of its parent's, and one
-// of each directory in it.
+// TestLinkCounts checks that a directory has a link for itself, for its name in
+// its parent, and for each directory in it.
 func TestLinkCounts(t *testing.T) {
 	u := use(t, Options{})
 	links := func(h vfs.Handle) uint32 {
@@ -164,15 +165,15 @@ func TestLinkCounts(t *testing.T) {
 	_, _, err := u.Rename(t.Context(), &u.c, d, "sub", e, "sub")
 	require.NoError(t, err)
 	assert.Equal(t, []uint32{4, 2, 3}, []uint32{links(u.Root()), links(d), links(e)})
-	_, _, err = u.Rename(t.Context(), &u.c, e, "sub", u.Root(), "d") // over an empty one
+	_, _, err = u.Rename(t.Context(), &u.c, e, "sub", u.Root(), "d") // over an empty directory
 	require.NoError(t, err)
 	_, err = u.Rmdir(t.Context(), &u.c, u.Root(), "e")
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, links(u.Root()))
 }
 
-// TestSticky: in the root of an FS that was not told otherwise, everyone makes
-// files and removes his own.
+// TestSticky checks that in the default root everyone can make files and remove
+// only their own.
 func TestSticky(t *testing.T) {
 	u := use(t, Options{})
 	_, err := u.create(u.Root(), "f")
@@ -194,8 +195,8 @@ func TestSticky(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// TestCutAnywhere: what is cut off is gone, wherever the file ends then, and no page of what
-// stays is looked at.
+// TestCutAnywhere checks that data cut off is gone, for any new size, and that
+// no remaining page is visited.
 func TestCutAnywhere(t *testing.T) {
 	const pages = 4 * clusterLen
 	for _, size := range []uint64{

@@ -6,12 +6,12 @@
 //	                 └─ target  of a symbolic link
 //
 // It behaves like Linux's tmpfs: modes give users and groups different rights,
-// with NFS's two departures (RFC 1813, Section 4.4); there are hard links,
-// special files and holes. There are no access control lists.
+// with NFS's two departures (RFC 1813, Section 4.4). It has hard links, special
+// files and holes, but no access control lists.
 //
-// All data counts against Options.Size, whoever made it, and beyond the limit
-// calls fail with ENOSPC: no client can take more memory of the host. The data
-// ends with the process; a handle of an earlier FS is ESTALE.
+// All data counts against Options.Size, for all callers together, and beyond
+// the limit calls fail with ENOSPC: no client can take more memory of the host.
+// The data ends with the process; a handle of an earlier FS is ESTALE.
 //
 // One lock guards everything; reads run concurrently. Attributes around a
 // change are read under the lock. Slices belong to the caller; Entry.Name is

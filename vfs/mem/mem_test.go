@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// count returns what the objects that there are count against the size.
+// count returns how much the existing objects count against the size.
 func (f *FS) count() (used int64) {
 	for _, n := range f.nodes {
 		used += int64(len(n.clusters))*clusterCost + int64(len(n.target))

@@ -126,7 +126,7 @@ func (l *logFile) readAt(p []byte, at int64) (int, error) {
 	return l.file.ReadAt(p[:min(int64(len(p)), l.size-at)], at)
 }
 
-// append writes p. After an error the log still ends where it did before.
+// append writes p. After an error the log's end is unchanged.
 func (l *logFile) append(p []byte) error {
 	if _, err := l.file.WriteAt(p, l.size); err != nil {
 		return err

@@ -30,7 +30,7 @@ type entry struct {
 type tableID struct {
 	ino   uint64
 	birth uint64 // distinguishes the object from others with its number
-	home  uint64 // the directory where the object was first seen, to search if the table has no entry
+	home  uint64 // the directory of the first sighting, to search if the table has no entry
 	gen   uint32 // counts objects born in the same instant
 }
 

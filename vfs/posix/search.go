@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errNowhere means that all directories where an object was seen were read
-// without finding it.
+// errNowhere means that the object is in none of the directories in which it
+// was seen.
 var errNowhere = errors.New("vfs/posix: object is nowhere")
 
 // find opens the object of an entry. found is the place of the object if the
