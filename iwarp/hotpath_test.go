@@ -12,7 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// An atomic operation allocates nothing at either end, nor does Immediate Data.
+// TestExtensionAllocs checks that neither an atomic operation nor Immediate
+// Data allocates at either end.
 func TestExtensionAllocs(t *testing.T) {
 	world(t)
 	rq := rdma.NewReceiveQueue()
@@ -45,8 +46,8 @@ func TestExtensionAllocs(t *testing.T) {
 	r.Deregister()
 }
 
-// Operations that are posted together leave with one system call, and so does
-// each answer.
+// TestExtensionSystemCalls checks that operations posted together are sent with
+// one system call, and each answer with another.
 func TestExtensionSystemCalls(t *testing.T) {
 	world(t)
 	calls := 0

@@ -10,10 +10,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Immediate Data brings its octets and an event, if asked, in the order of
-// posting among the Sends; each takes a receive, and completes at its source.
-// No Write need come before (R7306-6-1, R7306-6.1-1, R7306-6.1-2, R7306-6.3-2,
-// R7306-6.3-3, R7306-6.3-6, R7306-6.4-1, RX01-6-1).
+// TestImmediate checks that Immediate Data delivers its bytes, and an event if
+// requested, in posting order among the Sends. Each uses a receive and
+// completes at its source. No Write need precede it (R7306-6-1, R7306-6.1-1,
+// R7306-6.1-2, R7306-6.3-2, R7306-6.3-3, R7306-6.3-6, R7306-6.4-1, RX01-6-1).
 func TestImmediate(t *testing.T) {
 	for name, o := range transports {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestImmediate(t *testing.T) {
 	}
 }
 
-// look is a Handler that looks at memory when a message comes.
+// look is a Handler that checks memory when a message arrives.
 type look struct {
 	mem  []byte
 	seen chan uint64
@@ -73,9 +73,9 @@ func (l look) Receive(m rdma.Recv) {
 
 func (l look) Closed(error) { close(l.seen) }
 
-// When Immediate Data is completed at the sink, all of the RDMA Write before it
-// is placed: the pair is InfiniBand's RDMA Write with Immediate (R7306-6-1,
-// R7306-7-1, RX01-6-1).
+// TestWriteWithImmediate checks that all of an RDMA Write is placed when the
+// following Immediate Data is completed at the sink. The pair is InfiniBand's
+// RDMA Write with Immediate (R7306-6-1, R7306-7-1, RX01-6-1).
 func TestWriteWithImmediate(t *testing.T) {
 	for name, o := range transports {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestWriteWithImmediate(t *testing.T) {
 					rdma.WR{Op: rdma.OpWrite, Data: [][]byte{data}, Remote: rdma.Remote{STag: r.STag()}},
 					rdma.WR{Op: rdma.OpImmediate, Immediate: [8]byte{i}},
 				))
-				assert.EqualValues(t, i, <-l.seen) // the next Write may come over this one
+				assert.EqualValues(t, i, <-l.seen) // the next Write may overwrite this one
 			}
 			r.Deregister()
 		})

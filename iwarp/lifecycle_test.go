@@ -64,7 +64,7 @@ func narrow(t testing.TB, ends ...any) {
 	}
 }
 
-// sever closes the connection below MPA, at both ends.
+// sever closes e's connection below MPA.
 func sever(e endpoint) {
 	if l := e.sock.tcp; l != nil {
 		l.control(func(fd int) { _ = unix.Shutdown(fd, unix.SHUT_RDWR) })

@@ -2,15 +2,16 @@
 
 package iwarp
 
-// What TestAtomicity can do in some seconds when the race detector runs.
+// adders and additions limit TestAtomicity to some seconds under the race
+// detector.
 const (
 	adders    = 16
 	additions = 1000
 )
 
-// poolLosses is how many allocations an operation may cost, because a sync.Pool
-// throws away some of what it is given when the race detector runs.
+// poolLosses is how many allocations an operation may cost. Under the race
+// detector a sync.Pool drops some of its items.
 const poolLosses = 5.0
 
-// sequence is how many connections TestSequence makes.
+// sequence is the number of connections that TestSequence makes.
 const sequence = 1_000

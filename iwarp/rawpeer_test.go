@@ -18,17 +18,17 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// patience is how long a raw peer waits for octets that must come.
+// patience is how long a raw peer waits for expected bytes.
 const patience = 10 * time.Second
 
-// A rawPeer is the other end of a connection under test. It knows no more
-// than FPDUs, and sends what it is told to.
+// A rawPeer is the other end of a connection under test. It implements only
+// FPDUs, and sends the segments that the test supplies.
 type rawPeer struct {
 	t   testing.TB
 	nc  net.Conn
 	crc bool
 
-	to, from mpatest.Stream // the Conn
+	to, from mpatest.Stream // to and from the Conn
 }
 
 // raw describes the connection between a rawPeer and a Conn.
@@ -40,7 +40,7 @@ type raw struct {
 	recvs     int
 	recvSize  int
 	ird, ord  int  // of the Conn; 0 means 8, and -1 means 0
-	immediate bool // the Conn takes Immediate Data
+	immediate bool // the Conn accepts Immediate Data
 
 	before func(*Conn) // called before the Conn starts
 }
@@ -93,7 +93,7 @@ func ncPair(t testing.TB, pipe bool) (a, b net.Conn) {
 	return a, b
 }
 
-// write sends octets as they are, with one call.
+// write sends bytes unchanged, with one call.
 func (p *rawPeer) write(octets ...[]byte) {
 	p.t.Helper()
 	var all []byte
@@ -115,13 +115,13 @@ func (p *rawPeer) send(segments ...[]byte) {
 	p.write(all)
 }
 
-// fpdu frames a DDP segment that is sent next.
+// fpdu frames the DDP segment that is sent next.
 func (p *rawPeer) fpdu(segment []byte) []byte {
 	p.to.CRC = p.crc
 	return p.to.Frame(segment)
 }
 
-// read takes n octets.
+// read reads n bytes.
 func (p *rawPeer) read(n int) []byte {
 	p.t.Helper()
 	b := make([]byte, n)
@@ -131,12 +131,12 @@ func (p *rawPeer) read(n int) []byte {
 	return b
 }
 
-// segment takes an FPDU, whose Markers, padding and CRC it checks (R5044-4.1-3,
+// segment reads an FPDU, checks its Markers, padding and CRC (R5044-4.1-3,
 // R5044-4.3-2, R5044-4.4-8), and returns the DDP segment.
 func (p *rawPeer) segment() []byte {
 	p.t.Helper()
 	p.from.CRC = p.crc
-	octets := p.read(4) // the first of an FPDU, or a Marker
+	octets := p.read(4) // the start of an FPDU, or a Marker
 	for {
 		segment, n, err := p.from.Cut(octets)
 		require.NoError(p.t, err)
@@ -147,7 +147,7 @@ func (p *rawPeer) segment() []byte {
 	}
 }
 
-// nothing expects that no octet comes in a while.
+// nothing checks that no byte arrives for a while.
 func (p *rawPeer) nothing(while time.Duration) {
 	p.t.Helper()
 	_ = p.nc.SetReadDeadline(time.Now().Add(while))
@@ -155,8 +155,8 @@ func (p *rawPeer) nothing(while time.Duration) {
 	require.ErrorIs(p.t, err, os.ErrDeadlineExceeded, "%d octets came", n)
 }
 
-// eof expects the end of the stream, in good order and with nothing before it,
-// and answers it.
+// eof checks that the stream ends gracefully, with nothing before the end, and
+// closes the connection.
 func (p *rawPeer) eof() {
 	p.t.Helper()
 	_ = p.nc.SetReadDeadline(time.Now().Add(patience))
@@ -166,7 +166,7 @@ func (p *rawPeer) eof() {
 	p.nc.Close()
 }
 
-// reset expects the end of the stream, in no good order and with nothing before it.
+// reset checks that the stream ends with a reset, with nothing before it.
 func (p *rawPeer) reset() {
 	p.t.Helper()
 	_ = p.nc.SetReadDeadline(time.Now().Add(patience))
@@ -174,8 +174,8 @@ func (p *rawPeer) reset() {
 	require.ErrorIs(p.t, err, unix.ECONNRESET)
 }
 
-// terminate takes a Terminate, which must be next and the last of the stream
-// (R5040-5.4-9).
+// terminate reads a Terminate, which must be the next and last message of the
+// stream (R5040-5.4-9).
 func (p *rawPeer) terminate() rdmap.Terminate {
 	p.t.Helper()
 	t := parseTerminate(p.t, p.segment())
