@@ -28,8 +28,8 @@ func (b *Buf) Reread(at int, p []byte) (end int, err error) {
 var borrowed = sync.Pool{New: func() any { return new(Buf) }}
 
 // Borrow returns a buffer whose content is mem, with one reference. Holders
-// must follow the owner's rules for the memory: they may be forbidden to write
-// it, or even to read it by the processor.
+// must follow the owner's rules for mem: the owner may forbid writing, or even
+// reading by the processor.
 func Borrow(mem []byte, o Owner) *Buf {
 	b := borrowed.Get().(*Buf)
 	b.B, b.mem, b.owner, b.class = mem, mem, o, -1

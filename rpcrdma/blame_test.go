@@ -140,7 +140,7 @@ func TestBlamesBounded(t *testing.T) {
 }
 
 // TestUnreachableButEmpty checks that a segment of no bytes is not accessed,
-// whatever its handle.
+// for any handle.
 func TestUnreachableButEmpty(t *testing.T) {
 	serve(t, &Server{Handler: results("", []byte("item"), "")}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()

@@ -94,7 +94,7 @@ type ClientConn struct {
 	nudge   *time.Timer            // until the first reply
 	err     error                  // why the connection ended
 	over    chan struct{}
-	ending  sync.WaitGroup // forsaken calls that were answered; grows until over
+	ending  sync.WaitGroup // abandoned calls that were answered; grows until over
 }
 
 var _ oncrpc.Caller = (*ClientConn)(nil)

@@ -133,8 +133,8 @@ func (o *clientCall) await(ctx context.Context) error {
 	}
 }
 
-// forsake returns the caller's memory to the caller and leaves the call to the
-// reply that may come: the reply only frees the credit.
+// forsake returns the caller's memory to the caller and abandons the call: a
+// reply that still comes only frees the credit.
 func (o *clientCall) forsake() {
 	o.args.handOver()
 	o.results.handOver()

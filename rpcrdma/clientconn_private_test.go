@@ -42,8 +42,8 @@ func TestClientPrivateData(t *testing.T) {
 
 // TestClientThresholds checks that each direction has its own threshold, the
 // lesser of one end's send size and the other's receive size (R8797-3.1-1,
-// R8797-4.2-3, R8797-4.2-4, R8166-3.3.2-1), whatever other private data the
-// server sends.
+// R8797-4.2-3, R8797-4.2-4, R8166-3.3.2-1), with any other private data of the
+// server.
 func TestClientThresholds(t *testing.T) {
 	message := func(send, recv int) string {
 		return string(cmpriv.Message{SendSize: send, RecvSize: recv}.AppendTo(nil))

@@ -43,9 +43,9 @@ func (o *clientCall) accept(h *wire.Header, body []byte, recv *buf.Buf) outcome 
 	return a
 }
 
-// returned returns how many bytes the server says that it wrote to a chunk.
+// returned returns how many bytes the server claims to have written to a chunk.
 // They must be in the segment that was offered, and fit (RFC 8166, Section
-// 3.4.6). A chunk without bytes is unused, in whatever form.
+// 3.4.6). A chunk without bytes is unused, in any form.
 func returned(offered, got chunks.Chunk) (int, error) {
 	n := got.Length()
 	if n == 0 {

@@ -101,8 +101,8 @@ func TestGrantOvertaken(t *testing.T) {
 }
 
 // TestGrantKept checks that a requester that keeps to the last grant that it
-// saw is never cut off, whatever it asks for and in any order of its calls:
-// each credit that it knows has a receive (R8166-3.3.1-6, R8166-3.3.1-2).
+// saw is never cut off, for any requests and in any order of its calls: each
+// known credit has a receive (R8166-3.3.1-6, R8166-3.3.1-2).
 func TestGrantKept(t *testing.T) {
 	random := rand.New(rand.NewPCG(8166, 331))
 	var mu sync.Mutex

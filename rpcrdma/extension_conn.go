@@ -79,8 +79,9 @@ var (
 
 func (l *ExtensionConn) responder() bool { return l.client == nil }
 
-// start reads the offers of the new connection's peer. Until start returns, a
-// requester receives messages only by receives that it has posted itself.
+// start reads the offers of the new connection's peer, and attaches the
+// handler. Nothing is received before the handler is set: a requester has
+// posted no receives yet, and Receive of a responder waits.
 func (l *ExtensionConn) start(conn rdma.Conn) {
 	if l == nil {
 		return

@@ -66,7 +66,7 @@ func (c counters) free() {
 	if c.memory != nil {
 		mapped.Add(-int64(len(c.memory)))
 		c.room.Release(int64(len(c.memory)))
-		_ = unix.Munmap(c.memory) // it is what Mmap returned
+		_ = unix.Munmap(c.memory) // cannot fail: Mmap returned this memory
 	}
 }
 

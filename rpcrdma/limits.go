@@ -22,8 +22,8 @@ const defaultReverse = 16
 
 // Limits of our own.
 const (
-	// maxCredits bounds what a Server may be told to grant. Each credit
-	// costs a receive buffer and up to two replies per connection.
+	// maxCredits bounds Server.Credits. Each credit costs a receive buffer and
+	// up to two replies per connection.
 	maxCredits = 4096
 
 	// maxPayload bounds Server.MaxPayload, in bytes.

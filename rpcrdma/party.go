@@ -32,9 +32,9 @@ func (s *Server) makeRoom(newcomer *party) bool {
 	return evict
 }
 
-// retire ends a connection of p, and reports whether it did. It picks the one
-// that has been idle longest or, if idle is false, the one whose calls under
-// way have gone longest without any of them ending.
+// retire ends the connection of p that has been idle longest or, with idle
+// false, whose calls under way have gone longest without any of them ending. It
+// reports whether there was such a connection.
 func (s *Server) retire(p *party, idle bool) bool {
 	for {
 		var oldest *conn
@@ -68,8 +68,8 @@ func (c *conn) unmoved(idle bool) (since time.Duration, ok bool) {
 	return c.moved, c.mayRetireLocked(idle)
 }
 
-// retire stops the connection from taking calls, if it is still idle or, with
-// idle false, still busy. It reports whether it did.
+// retire stops the connection from taking calls, and reports true, if the
+// connection still is idle or, with idle false, still has calls under way.
 func (c *conn) retire(idle bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,9 +35,9 @@ type reader struct {
 	calls  uint64             // served by the reader
 	kinds  [callKinds]callKind
 
-	// serving is the number of the call that the reader serves, or 0. The
-	// goroutine that sets serving to 0 decides whether the server of the call
-	// stays the reader.
+	// serving is the number of the call that the reader serves, or 0. If the
+	// serving goroutine sets it to 0, that goroutine stays the reader; if the
+	// watchdog does, another goroutine reads on.
 	serving atomic.Uint64
 	kind    *callKind // of that call
 

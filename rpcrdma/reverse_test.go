@@ -257,7 +257,7 @@ func TestReverseOverrun(t *testing.T) {
 	})
 	cfg := ClientConnConfig{Backchannel: callbacks(service), BackchannelCredits: credits, Credits: 128}
 	rawServer(t, cfg, func(t *testing.T, c *ClientConn, q *requester) {
-		// Granted calls find a receive, whatever other calls are under way.
+		// Granted calls find a receive, independently of other calls.
 		for i := range uint32(credits) {
 			q.reverse(i, "")
 		}

@@ -52,14 +52,14 @@ type Server struct {
 	MaxInline int64
 
 	// MaxConns bounds the connections; 0 means 1024. The last eighth of them is
-	// reserved for parties with at most 8. A further connection replaces one
-	// that has no call under way: the one idle for longest, of the party that
-	// has most connections, if that party then still has at least as many as
-	// the newcomer's party; otherwise of the newcomer's own party. If all have
-	// calls under way, and the newcomer's party has at most 8, the newcomer
-	// replaces the connection that has made no progress for longest, provided
-	// that Handler Resumes (package oncrpc). Otherwise the newcomer is
-	// rejected.
+	// reserved for parties with at most 8. A further connection replaces an
+	// idle one, with no call under way: the one idle for longest, of the party
+	// that has most connections, if that party then still has at least as many
+	// as the newcomer's party; otherwise of the newcomer's own party. If those
+	// have only connections with calls under way, and the newcomer's party has
+	// at most 8, the newcomer replaces the largest party's connection that has
+	// made no progress for longest, provided that Handler Resumes (package
+	// oncrpc). Otherwise the newcomer is rejected.
 	MaxConns int
 
 	// ReverseCredits is the number of calls that the programs may have under

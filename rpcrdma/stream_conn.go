@@ -14,8 +14,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A streamConn is a connection of a StreamListener: the server reads calls from
-// it and writes replies to it. It stores no data except in the calls under way.
+// A streamConn is a connection of a StreamListener: the server reads calls and
+// writes replies. Data is stored only in the calls under way.
 //
 //	Service.Serve ──put──▶ unread ──Read──▶ ┌────────────┐
 //	      ▲                                  │ the server │

@@ -255,7 +255,7 @@ func TestStreamNoReply(t *testing.T) {
 }
 
 // TestStreamMemory checks that a record takes no more memory than its call has
-// reserved, whatever its mark says, and none if no call waits for it.
+// reserved, for any mark, and none if no call waits for the record.
 func TestStreamMemory(t *testing.T) {
 	stream(t, nil, func(t *testing.T, r *streamRig) {
 		q := r.dialLinux()

@@ -58,9 +58,9 @@ func (s *watchdog) check() {
 	}
 }
 
-// watchReader checks c's reader, and reports whether to check it again, and
-// whether it has relieved the reader. A reader sets serving before it reads
-// guarded, so clearing guarded and then reading serving misses no call.
+// watchReader checks c's reader. again is false when the reader needs no more
+// checks. A reader sets serving before it reads guarded, so clearing guarded
+// and then reading serving misses no call.
 func (c *conn) watchReader() (again, relieved bool) {
 	r := &c.reader
 	n := r.serving.Load()
