@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 )
 
-// The golden headers hold both ways R5041-4.1-8, R5041-4.1-10, R5041-4.2-1 and
-// R5041-4.2-2.
+// The golden headers hold in both directions: R5041-4.1-8, R5041-4.1-10,
+// R5041-4.2-1 and R5041-4.2-2.
 var taggedHeaders = []struct {
 	file string
 	hdr  Tagged
@@ -42,7 +42,7 @@ func TestTagged(t *testing.T) {
 			require.True(t, IsTagged(wire[0])) // R5041-4.1-1
 			assert.Equal(t, TaggedLen, HeaderLen(wire[0]))
 			assert.Equal(t, wire, tt.hdr.AppendTo(nil))
-			for n := range TaggedLen { // cut at every octet
+			for n := range TaggedLen { // truncated at every byte
 				_, _, err := ParseTagged(wire[:n])
 				assert.ErrorIs(t, err, ErrShort, n)
 			}
@@ -62,7 +62,7 @@ func TestUntagged(t *testing.T) {
 			require.False(t, IsTagged(wire[0])) // R5041-4.1-2
 			assert.Equal(t, UntaggedLen, HeaderLen(wire[0]))
 			assert.Equal(t, wire, tt.hdr.AppendTo(nil))
-			for n := range UntaggedLen { // cut at every octet
+			for n := range UntaggedLen { // truncated at every byte
 				_, _, err := ParseUntagged(wire[:n])
 				assert.ErrorIs(t, err, ErrShort, n)
 			}
@@ -99,7 +99,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestErrorNumbers is the table of RFC 5041, Section 7.2: R5041-7.2-1.
+// TestErrorNumbers checks the table of RFC 5041, Section 7.2: R5041-7.2-1.
 func TestErrorNumbers(t *testing.T) {
 	tests := []struct {
 		err        Error
@@ -143,7 +143,7 @@ func TestHeaderAllocs(t *testing.T) {
 		h, _, _ := ParseTagged(tagged)
 		u, _, _ := ParseUntagged(untagged)
 		out = u.AppendTo(h.AppendTo(out[:0]))
-		_ = CheckTagged(Buffer{TO: h.TO, Len: 8, Writable: true}, h, 9) // errors are free, too
+		_ = CheckTagged(Buffer{TO: h.TO, Len: 8, Writable: true}, h, 9) // errors do not allocate either
 		_ = queue.Place(u, 10, 5)
 	}))
 }

@@ -150,8 +150,8 @@ func TestCheckTagged(t *testing.T) {
 	}
 }
 
-// FuzzQueue lets segments come in any way: what a queue takes is in order and
-// within its buffer, R5041-8.1-1.
+// FuzzQueue checks that a queue accepts, of any segments, only segments in
+// order and within its buffer, R5041-8.1-1.
 func FuzzQueue(f *testing.F) {
 	f.Add(uint32(1), uint32(0), uint16(100), true, uint32(1), uint32(0), uint16(5), true, 4096)
 	f.Add(uint32(1), uint32(0), uint16(100), false, uint32(1), uint32(100), uint16(5), true, 105)

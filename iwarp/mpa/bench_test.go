@@ -2,7 +2,7 @@ package mpa
 
 import "testing"
 
-// BenchmarkTrailer computes the CRC of a whole FPDU and appends it.
+// BenchmarkTrailer measures the CRC and trailer of a whole FPDU.
 func BenchmarkTrailer(b *testing.B) {
 	fpdu, out := make([]byte, LengthLen+MaxULPDU), make([]byte, 0, MaxTrailerLen)
 	b.SetBytes(int64(len(fpdu)))
@@ -12,10 +12,11 @@ func BenchmarkTrailer(b *testing.B) {
 	}
 }
 
-// BenchmarkCopyCRC copies an FPDU and computes its CRC, from memory that is in no cache.
+// BenchmarkCopyCRC measures a copy of an FPDU with its CRC, from memory that is
+// in no cache.
 func BenchmarkCopyCRC(b *testing.B) {
 	from, to := make([]byte, 256<<20), make([]byte, LengthLen+MaxULPDU)
-	for i := range from { // pages of their own
+	for i := range from { // allocate real pages
 		from[i] = byte(i)
 	}
 	b.SetBytes(int64(len(to)))

@@ -12,7 +12,7 @@ import (
 )
 
 func TestEnhancedNeedsRevision2(t *testing.T) {
-	// In revision 1 the S bit is a reserved one: R5044-7.1.1-14, R6581-6-3.
+	// In revision 1 the S bit is reserved: R5044-7.1.1-14, R6581-6-3.
 	wire := wiretest.Hex(t, "testdata/request-rev2.hex")
 	wire[offRev] = Rev1
 	got, err := ParseRequest(wire)
@@ -29,7 +29,7 @@ func TestEnhancedNeedsRevision2(t *testing.T) {
 
 func TestEnhancedWords(t *testing.T) {
 	for _, n := range []uint16{0, 1, 128, MaxDepth, NotNegotiated} {
-		for flags := range 16 { // each of the four flags at its place: R6581-9-1
+		for flags := range 16 { // each of the four flags in its place: R6581-9-1
 			e := Enhanced{
 				PeerToPeer: flags&8 != 0,
 				RTR:        RTR(flags) & (RTRSend | RTRWrite | RTRRead),

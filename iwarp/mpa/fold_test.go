@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A CRC of any octets, in one piece or two, is that of the standard library, and so is
-// that of a copy, which holds these octets and changes none behind them.
+// TestUpdateCRC checks that the CRC of any bytes, in one piece or two, equals
+// the standard library's, and the CRC of a copy too. The copy holds these
+// bytes, and changes none behind them.
 func TestUpdateCRC(t *testing.T) {
 	var seed [32]byte
 	octets := make([]byte, LengthLen+MaxULPDU)

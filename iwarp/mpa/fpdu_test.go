@@ -14,7 +14,7 @@ func TestMULPDU(t *testing.T) {
 	tests := []struct{ emss, plain, marked int }{
 		{1460, 1454, 1442},    // R5044-4.5-1, R5044-4.5-2
 		{8960, 8954, 8882},    // R5044-4.5-1, R5044-4.5-2
-		{1447, 1438, 1426},    // R5044-4.5-1, R5044-4.5-2: 3 octets are left over
+		{1447, 1438, 1426},    // R5044-4.5-1, R5044-4.5-2: 3 bytes remain
 		{1448, 1442, 1430},    // with TCP timestamps
 		{512, 506, 502},       // R5044-4.5-1: the ceiling
 		{513, 506, 498},       // R5044-4.5-1
@@ -38,7 +38,7 @@ func TestMULPDU(t *testing.T) {
 	for emss := 144; emss < 3000; emss++ {
 		assert.LessOrEqual(t, FPDULen(MULPDU(emss, false)), emss, "fits its segment")
 		n := MULPDU(emss, true)
-		markers := (emss + MarkerInterval - 1) / MarkerInterval // with one at the worst place
+		markers := (emss + MarkerInterval - 1) / MarkerInterval // with a Marker in the worst place
 		assert.LessOrEqual(t, FPDULen(n)+markers*MarkerLen, emss, "fits its segment")
 		assert.LessOrEqual(t, MaxMarkers(n), markers, "EMSS %d", emss)
 	}
@@ -80,7 +80,7 @@ func TestFPDU(t *testing.T) {
 			assert.Equal(t, trailer, AppendTrailer(nil, n, crc))
 			assert.NoError(t, CheckTrailer(trailer, crc))
 
-			for i := range len(wire) * 8 { // R5044-4.4-11: every bit counts
+			for i := range len(wire) * 8 { // R5044-4.4-11: every bit matters
 				wire[i/8] ^= 1 << (i % 8)
 				assert.ErrorIs(t, CheckTrailer(trailer, UpdateCRC(0, covered)), ErrCRC, "bit %d", i)
 				wire[i/8] ^= 1 << (i % 8)
@@ -92,19 +92,19 @@ func TestFPDU(t *testing.T) {
 	}
 }
 
-// TestFigures takes the dumps of RFC 5044, which hold Markers: R5044-4.4-9,
+// TestFigures checks the dumps of RFC 5044, which contain Markers: R5044-4.4-9,
 // R5044-4.4-10.
 func TestFigures(t *testing.T) {
 	for _, file := range []string{"fpdu-figure5.hex", "fpdu-figure6.hex"} {
 		wire := wiretest.Hex(t, "testdata/"+file)
 		covered, trailer := wire[:len(wire)-CRCLen], wire[len(wire)-CRCLen:]
 		assert.NoError(t, CheckTrailer(trailer, UpdateCRC(0, covered)), file)
-		n := 42 // the length field and 42 octets need no pad
+		n := 42 // the length field and 42 bytes need no pad
 		assert.Equal(t, trailer, AppendTrailer(nil, n, UpdateCRC(0, covered)))
 	}
 }
 
-// TestCRC takes the examples of iSCSI, RFC 7143, Appendix A.4: R5044-4.4-1,
+// TestCRC checks the examples of iSCSI, RFC 7143, Appendix A.4: R5044-4.4-1,
 // R5044-4.4-9.
 func TestCRC(t *testing.T) {
 	fill := func(f func(i int) byte) []byte {
@@ -138,7 +138,7 @@ func TestCRC(t *testing.T) {
 }
 
 func TestTrailerWithoutCRC(t *testing.T) {
-	for n := range 8 { // R5044-4.4-8: the field is there; R5044-4.1-3
+	for n := range 8 { // R5044-4.4-8: the field is present; R5044-4.1-3
 		got := AppendTrailerNoCRC([]byte("x"), n)
 		assert.Equal(t, append([]byte("x"), make([]byte, TrailerLen(n))...), got)
 	}

@@ -56,7 +56,7 @@ var frames = []struct {
 	}, PrivateData: linuxServer}},
 }
 
-// lenAndParse are the two steps of a reader, for either kind of frame.
+// lenAndParse returns the two steps of a reader, for either kind of frame.
 func lenAndParse(reply bool) (func([]byte) (int, error), func([]byte) (Frame, error)) {
 	if reply {
 		return ReplyLen, ParseReply
@@ -79,7 +79,7 @@ func TestFrames(t *testing.T) {
 			require.NoError(t, err)
 			assertFrame(t, tt.frame, got)
 
-			for n := range wire { // cut at every octet: R5044-7.1.1-19
+			for n := range wire { // truncated at every byte: R5044-7.1.1-19
 				_, err := parse(wire[:n])
 				assert.ErrorIs(t, err, ErrShort, n)
 			}
@@ -93,7 +93,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// assertFrame compares frames where nil and empty private data are the same.
+// assertFrame compares frames. It treats nil and empty private data as equal.
 func assertFrame(t *testing.T, want, got Frame) {
 	t.Helper()
 	assert.Equal(t, string(want.PrivateData), string(got.PrivateData)) // R5044-7.1.1-20

@@ -9,7 +9,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 )
 
-// TestCompleteLinux takes the captured replies as the captured client did.
+// TestCompleteLinux checks that the captured replies are taken as by the
+// captured client.
 func TestCompleteLinux(t *testing.T) {
 	tests := []struct {
 		request, reply string

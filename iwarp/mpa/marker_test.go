@@ -13,13 +13,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa/mpatest"
 )
 
-// alignments are the places in an interval at which an FPDU can start.
+// alignments are the positions in an interval at which an FPDU can start.
 const alignments = MarkerInterval / 4
 
-// at returns an Inserter that has sent n octets of full operation.
+// at returns an Inserter that has sent n bytes of full operation.
 func at(n int) *Inserter { return &Inserter{pos: n % MarkerInterval} }
 
-// insert sends an FPDU as an Inserter says, in pieces of at most step octets.
+// insert returns an FPDU with the Markers of an Inserter, in pieces of at most
+// step bytes.
 func insert(i *Inserter, crc bool, ulpdu []byte, step int) []byte {
 	var out []byte
 	put := func(b []byte) {
@@ -44,8 +45,9 @@ func insert(i *Inserter, crc bool, ulpdu []byte, step int) []byte {
 	return out
 }
 
-// The stream of RFC 5044, Figures 5 and 6: R5044-4.2-1, R5044-4.2-2,
-// R5044-4.3-3, R5044-4.3-5, R5044-4.3-6, R5044-4.4-10, R5044-7.1.2-7-1.
+// TestMarkerFigures checks the stream of RFC 5044, Figures 5 and 6:
+// R5044-4.2-1, R5044-4.2-2, R5044-4.3-3, R5044-4.3-5, R5044-4.3-6,
+// R5044-4.4-10, R5044-7.1.2-7-1.
 func TestMarkerFigures(t *testing.T) {
 	figure5, figure6 := wiretest.Hex(t, "testdata/fpdu-figure5.hex"), wiretest.Hex(t, "testdata/fpdu-figure6.hex")
 	var i Inserter
@@ -73,7 +75,8 @@ func TestMarkerFigures(t *testing.T) {
 	}
 }
 
-// The FPDU of RFC 5044, Section 4.3, Figure 4: R5044-4.2-1, R5044-4.3-3.
+// TestMarkerFigure4 checks the FPDU of RFC 5044, Section 4.3, Figure 4:
+// R5044-4.2-1, R5044-4.3-3.
 func TestMarkerFigure4(t *testing.T) {
 	ulpdu := []byte("0123456789abcdef")
 	want := append([]byte{0x00, 0x10}, "0123456789"...)
@@ -82,9 +85,9 @@ func TestMarkerFigure4(t *testing.T) {
 	assert.Equal(t, want, insert(at(512-12), false, ulpdu, 512))
 }
 
-// An FPDU of every length at every alignment is as the RFC has it: R5044-4.3-2,
-// R5044-4.3-3, R5044-4.3-5, R5044-4.3-7, R5044-4.3-8, R5044-4.4-10,
-// R5044-4.2-2, R5044-4.2-4.
+// TestInserterEverywhere checks that an FPDU of every length at every alignment
+// follows the RFC: R5044-4.3-2, R5044-4.3-3, R5044-4.3-5, R5044-4.3-7,
+// R5044-4.3-8, R5044-4.4-10, R5044-4.2-2, R5044-4.2-4.
 func TestInserterEverywhere(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	data := make([]byte, 2000)
@@ -105,7 +108,8 @@ func TestInserterEverywhere(t *testing.T) {
 	}
 }
 
-// The longest FPDU with Markers, of which the pointers still fit.
+// TestLongestMarked checks that the Marker pointers of the longest FPDU still
+// fit.
 func TestLongestMarked(t *testing.T) {
 	for k := 0; k < alignments; k += 9 {
 		s := mpatest.Stream{Markers: true, CRC: true, At: 4 * k}
@@ -118,12 +122,12 @@ func TestLongestMarked(t *testing.T) {
 	}
 }
 
-// remove takes the Markers out of a stream that comes in segments of at most step
-// octets, and returns the rest.
+// remove removes the Markers from a stream that arrives in segments of at most
+// step bytes, and returns the rest.
 func remove(r *Remover, wire []byte, step int) []byte {
 	var got []byte
 	for k := 0; len(wire) > 0; k++ {
-		// As receivers do: into a payload's place, and a little more.
+		// Like a receiver: into a payload's place, and a little more.
 		a, b := make([]byte, 1+k*37%700), make([]byte, k*11%300)
 		n, came := min(len(wire), 1+k*13%step), 0
 		for _, dst := range r.Scatter(a, b) {
@@ -136,8 +140,8 @@ func remove(r *Remover, wire []byte, step int) []byte {
 	return got
 }
 
-// mixed returns FPDUs of all kinds of lengths, with Markers from an alignment on,
-// and without.
+// mixed returns FPDUs of many lengths, with Markers from an alignment on, and
+// without.
 func mixed(alignment int, lengths []byte) (wire, plain []byte, sizes []int) {
 	s := mpatest.Stream{Markers: true, CRC: true, At: alignment}
 	for i, n := range lengths {
@@ -150,8 +154,8 @@ func mixed(alignment int, lengths []byte) (wire, plain []byte, sizes []int) {
 	return wire, plain, sizes
 }
 
-// checkRemoved compares what a Remover made of a stream with the stream without
-// Markers, but for CRCs, which it checks.
+// checkRemoved compares a Remover's output with the stream without Markers,
+// except the CRCs, which it verifies.
 func checkRemoved(t testing.TB, r *Remover, got, plain []byte, sizes []int) {
 	require.Len(t, got, len(plain))
 	for _, n := range sizes {
@@ -166,9 +170,9 @@ func checkRemoved(t testing.TB, r *Remover, got, plain []byte, sizes []int) {
 	require.Empty(t, r.kept)
 }
 
-// Markers at every alignment, in segments of every kind: R5044-4.3-5,
-// R5044-4.3-9, R5044-4.3-10, R5044-4.4-10. Positions go round where sequence
-// numbers of 32 bits do (R5044-4.3-4).
+// TestRemoverEverywhere checks Markers at every alignment, in segments of every
+// kind: R5044-4.3-5, R5044-4.3-9, R5044-4.3-10, R5044-4.4-10. Positions wrap
+// when 32-bit sequence numbers do (R5044-4.3-4).
 func TestRemoverEverywhere(t *testing.T) {
 	lengths := []byte{0, 4, 90, 1, 130, 16, 91, 255, 17, 2, 89, 0, 0, 64}
 	for k := range alignments {
@@ -181,9 +185,9 @@ func TestRemoverEverywhere(t *testing.T) {
 	}
 }
 
-// A Marker that does not point at the start is an error, whichever it is; what
-// is reserved is not looked at: R5044-4.2-3, R5044-4.2-4, R5044-5.2-2,
-// R5044-8-1, R5044-8-3-1.
+// TestMarkerDisagrees checks that any Marker that does not point at the start
+// is an error; reserved bits are ignored: R5044-4.2-3, R5044-4.2-4,
+// R5044-5.2-2, R5044-8-1, R5044-8-3-1.
 func TestMarkerDisagrees(t *testing.T) {
 	const n = 1200
 	for _, first := range []int{0, 4, 12, 500, 508} {
@@ -208,13 +212,14 @@ func TestMarkerDisagrees(t *testing.T) {
 	}
 }
 
-// One that says where the FPDU before started, or that none did.
+// TestMarkerOfAnother checks a Marker that points at the start of the preceding
+// FPDU, or at no FPDU.
 func TestMarkerOfAnother(t *testing.T) {
 	s := mpatest.Stream{Markers: true}
 	one := s.Frame(make([]byte, 400))
 	r := NewRemover()
 	remove(r, append(one, s.Frame(make([]byte, 400))...), 100)
-	require.NoError(t, r.End(396)) // a length that leads elsewhere
+	require.NoError(t, r.End(396)) // a length that leads to a wrong place
 	require.ErrorIs(t, r.Check(400), ErrFPDUStart)
 }
 
@@ -238,8 +243,8 @@ func TestMarkerAllocs(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, once))
 }
 
-// FuzzRemover: any FPDUs with Markers, at any alignment and in any segments, are
-// the FPDUs without.
+// FuzzRemover checks that any FPDUs with Markers, at any alignment and in any
+// segments, equal the FPDUs without Markers.
 func FuzzRemover(f *testing.F) {
 	f.Add(uint8(0), uint16(1), []byte{26, 88, 4})
 	f.Add(uint8(123), uint16(517), []byte{0, 0, 0, 255, 1})

@@ -43,7 +43,7 @@ func TestCRCMatrix(t *testing.T) {
 			assert.Equal(t, tt.reply, params.CRC)
 		}
 	}
-	// A responder that does not echo C has CRCs on all the same: R5044-7.1.1-8.
+	// CRCs are on even if a responder does not echo C: R5044-7.1.1-8.
 	params, err := Complete(Frame{Rev: 1, CRC: true}, Frame{Reply: true, Rev: 1}, Local{})
 	require.NoError(t, err)
 	assert.True(t, params.CRC)
@@ -66,7 +66,8 @@ func TestUnenhanced(t *testing.T) {
 	}
 }
 
-// Each end decides on the Markers in what it receives.
+// TestMarkersMatrix checks that each end decides on the Markers in its
+// receiving direction.
 func TestMarkersMatrix(t *testing.T) {
 	for bits := range 8 {
 		initiator := Local{Markers: bits&1 != 0, Unenhanced: bits&4 != 0}
@@ -88,22 +89,22 @@ func TestMarkersMatrix(t *testing.T) {
 }
 
 func TestClientServerIgnoresFlags(t *testing.T) {
-	// R6581-9.2-10, R6581-9.2-9: A clear in the Request, B, C, D not.
+	// R6581-9.2-10, R6581-9.2-9: A is clear in the Request, but not B, C, D.
 	reply, params, err := Accept(enhanced(Enhanced{RTR: allRTR, IRD: 1, ORD: 0}), Local{IRD: 1, ORD: 1})
 	require.NoError(t, err)
 	assert.Equal(t, Enhanced{ORD: 1}, reply.Enhanced)
 	assert.False(t, params.PeerToPeer)
 	assert.Zero(t, params.RTR)
 
-	// A in the Reply to a Request without.
+	// A is set in the Reply to a Request without A.
 	local := Local{IRD: 1, ORD: 1}
 	params, err = Complete(NewRequest(local), enhanced(Enhanced{PeerToPeer: true, RTR: RTRSend, IRD: 1, ORD: 1}), local)
 	require.NoError(t, err)
 	assert.False(t, params.PeerToPeer)
 }
 
-// TestBothEnds runs the whole matrix of what two of our own may bring along:
-// R6581-9.1-2, R6581-9.1-5.
+// TestBothEnds checks the whole matrix of settings of two ends of this
+// implementation: R6581-9.1-2, R6581-9.1-5.
 func TestBothEnds(t *testing.T) {
 	depths := []uint16{0, 1, 5, 128, MaxDepth, 0xffff}
 	for _, p2p := range []bool{false, true} {
@@ -140,7 +141,7 @@ func pow(x, n int) int {
 	return r
 }
 
-// FuzzNegotiate answers whatever Request and takes whatever Reply: R6581-12-1.
+// FuzzNegotiate answers any Request and takes any Reply: R6581-12-1.
 func FuzzNegotiate(f *testing.F) {
 	for _, tt := range frames {
 		f.Add(wiretest.Hex(f, "testdata/"+tt.file), uint16(16), uint16(16), uint16(0), uint8(0))

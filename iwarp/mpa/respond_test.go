@@ -9,8 +9,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 )
 
-// TestAcceptLinux answers the Linux client as the captures' server did, in all
-// but private data.
+// TestAcceptLinux checks that the Linux client gets the answer of the captures'
+// server, except for private data.
 func TestAcceptLinux(t *testing.T) {
 	tests := []struct {
 		request, reply string
@@ -110,7 +110,8 @@ func TestAcceptRTR(t *testing.T) {
 			if offered&own != 0 {
 				assert.Equal(t, offered&own, params.RTR) // R6581-9.2-4
 			}
-			// R6581-9.1-4: a Read needs a place, a Request for none or not.
+			// R6581-9.1-4: a Read needs a place, even if the Request asks for
+			// none.
 			assert.Equal(t, params.RTR&RTRRead != 0, params.IRD == 1)
 			assert.EqualValues(t, params.IRD, reply.Enhanced.IRD)
 		}
@@ -133,7 +134,7 @@ func TestReject(t *testing.T) {
 			HasEnhanced: req.HasEnhanced, // R6581-10-1
 			Enhanced:    reply.Enhanced, PrivateData: []byte("no"),
 		}, reply)
-		if req.HasEnhanced { // R6581-9.1-10: the numbers are there on a reject too
+		if req.HasEnhanced { // R6581-9.1-10: a reject also contains the numbers
 			assert.Equal(t, Enhanced{PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 4}, reply.Enhanced)
 		}
 		got, err := ParseReply(reply.AppendTo(nil))
@@ -142,7 +143,7 @@ func TestReject(t *testing.T) {
 		assert.ErrorIs(t, err, ErrRejected) // R5044-7.1.1-12
 		assert.NotErrorIs(t, err, ErrFrame, "R5044-7.1.2-3-3: TCP may stay open")
 	}
-	// A rejection counts whatever else is odd about it.
+	// A rejection is valid even if other fields are wrong.
 	_, err := Complete(enhanced(Enhanced{}), Frame{Reply: true, Rev: Rev1, Reject: true, Markers: true}, Local{})
 	assert.ErrorIs(t, err, ErrRejected)
 }

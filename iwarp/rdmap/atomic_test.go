@@ -13,7 +13,7 @@ import (
 )
 
 // atomics holds R7306-4-1, R7306-5.2.1-1, R7306-5.2.1-2, R7306-5.2.1-5 and
-// R7306-5.2.1-8 both ways.
+// R7306-5.2.1-8 in both directions.
 var atomics = []struct {
 	file string
 	msn  uint32
@@ -30,9 +30,9 @@ var atomics = []struct {
 	}},
 }
 
-// The header is 52 octets, and an untagged message of queue 1 with nothing
-// behind it: R7306-4.1-1, R7306-4.1-3, R7306-4.1-5, R7306-4.1-6, R7306-4.1-7,
-// R7306-4.2-1, R7306-5.2.1-1-1, R7306-5.2.1-5-1.
+// TestAtomicRequest checks that the header is 52 bytes, and an untagged message
+// of queue 1 with nothing behind: R7306-4.1-1, R7306-4.1-3, R7306-4.1-5,
+// R7306-4.1-6, R7306-4.1-7, R7306-4.2-1, R7306-5.2.1-1-1, R7306-5.2.1-5-1.
 func TestAtomicRequest(t *testing.T) {
 	for _, tt := range atomics {
 		t.Run(tt.file, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestAtomicRequest(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, tt.req, got)
 
-			for n := range wire { // cut at every octet
+			for n := range wire { // truncated at every byte
 				_, err := ParseAtomicRequest(wire[:n])
 				assert.ErrorIs(t, err, ErrLength, n)
 			}
@@ -67,8 +67,9 @@ func TestAtomicRequest(t *testing.T) {
 	}
 }
 
-// FetchAdd is 0 and CmpSwap is 2; 1 is reserved, and the others are not assigned
-// (R7306-10.1-1, R7306-5.2.1-4, R7306-5.2.1-4-1, RX01-5.1.2-1, RX01-5.2.1-4-1).
+// TestAtomicOperationCodes checks that FetchAdd is 0 and CmpSwap is 2; 1 is
+// reserved, and the others are not assigned (R7306-10.1-1, R7306-5.2.1-4,
+// R7306-5.2.1-4-1, RX01-5.1.2-1, RX01-5.2.1-4-1).
 func TestAtomicOperationCodes(t *testing.T) {
 	_, wire, err := ddp.ParseUntagged(wiretest.Hex(t, "testdata/cmp-swap.hex"))
 	require.NoError(t, err)
@@ -88,9 +89,9 @@ func TestAtomicOperationCodes(t *testing.T) {
 	}
 }
 
-// The header is 12 octets as in Figure 6, not 32 as Section 4 says, and a
-// message of queue 3: R7306-4-1, R7306-5.2.2-1, R7306-5.2-2, R7306-5-6,
-// R7306-5.2.2-2-1, R7306-5.2.2-3-1, RX01-4.1-1.
+// TestAtomicResponse checks that the header is 12 bytes as in Figure 6, not 32
+// as Section 4 says, and a message of queue 3: R7306-4-1, R7306-5.2.2-1,
+// R7306-5.2-2, R7306-5-6, R7306-5.2.2-2-1, R7306-5.2.2-3-1, RX01-4.1-1.
 func TestAtomicResponse(t *testing.T) {
 	segment := wiretest.Hex(t, "testdata/atomic-response.hex")
 	resp := AtomicResponse{ID: 7, Original: 41}
@@ -104,7 +105,7 @@ func TestAtomicResponse(t *testing.T) {
 	got, err := ParseAtomicResponse(wire)
 	require.NoError(t, err)
 	assert.Equal(t, resp, got)
-	for n := range wire { // cut at every octet
+	for n := range wire { // truncated at every byte
 		_, err := ParseAtomicResponse(wire[:n])
 		assert.ErrorIs(t, err, ErrLength, n)
 	}
@@ -112,8 +113,9 @@ func TestAtomicResponse(t *testing.T) {
 	assert.ErrorIs(t, err, ErrLength)
 }
 
-// Immediate Data is 8 octets behind the DDP header, on queue 0 with or without
-// SE: R7306-6.2-1, R7306-6.3-1, R7306-6.3-4, R7306-6.3-5, RX01-4.1-1.
+// TestImmediate checks that Immediate Data is 8 bytes behind the DDP header, on
+// queue 0 with or without SE: R7306-6.2-1, R7306-6.3-1, R7306-6.3-4,
+// R7306-6.3-5, RX01-4.1-1.
 func TestImmediate(t *testing.T) {
 	data := []byte{0, 1, 2, 3, 4, 5, 6, 7}
 	for _, tt := range []struct {
@@ -138,7 +140,8 @@ func TestImmediate(t *testing.T) {
 	}
 }
 
-// The checks are those of a Read Request, in its order: R7306-5-5, R7306-9-1.
+// TestAtomicRequestCheck checks that the checks and their order are those of a
+// Read Request: R7306-5-5, R7306-9-1.
 func TestAtomicRequestCheck(t *testing.T) {
 	target := Target{TO: 1000, Len: 16, Atomic: true}
 	for _, tt := range []struct {
@@ -163,8 +166,9 @@ func TestAtomicRequestCheck(t *testing.T) {
 	}
 }
 
-// Where no message of the peer's is at fault, a Terminate has no header; where
-// one of these is, it has that of DDP alone (R7306-8.1-1-1, R7306-8.1-2-1).
+// TestTerminateOfExtensions checks that a Terminate has no header if no message
+// of the peer is at fault, and only the DDP header if a message of RFC 7306 is
+// at fault (R7306-8.1-1-1, R7306-8.1-2-1).
 func TestTerminateOfExtensions(t *testing.T) {
 	for _, cause := range []Error{ErrCatastrophic, ErrStream, ErrUnspecified} {
 		assert.Equal(t, Terminate{Cause: cause}, NewTerminate(cause, nil, 0))

@@ -6,8 +6,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
 )
 
-// BenchmarkSegment encodes a segment's headers, and decodes and checks them, as
-// each FPDU has it done.
+// BenchmarkSegment encodes a segment's headers, and decodes and checks them:
+// the work for each FPDU.
 func BenchmarkSegment(b *testing.B) {
 	out := make([]byte, 0, 64)
 	b.Run("tagged", func(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
-// TestErrorNumbers is Figure 9 of RFC 5040: R5040-4.8-4, R5040-4.8-5,
+// TestErrorNumbers checks Figure 9 of RFC 5040: R5040-4.8-4, R5040-4.8-5,
 // R5040-4.8-7, R5040-4.8-8, R5040-4.8-9.
 func TestErrorNumbers(t *testing.T) {
 	tests := []struct {
@@ -93,7 +93,7 @@ func TestErrorIs(t *testing.T) {
 	assert.False(t, errors.Is(Error{2, 1, 2}, mpa.ErrCRC))
 }
 
-// TestHeaders is Figure 10 of RFC 5040: R5040-4.8-10, R5040-4.8-11,
+// TestHeaders checks Figure 10 of RFC 5040: R5040-4.8-10, R5040-4.8-11,
 // R5040-4.8-12, R5040-4.8-18, R5040-4.8-23.
 func TestHeaders(t *testing.T) {
 	tests := []struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// The Sends with Solicited Event, R5040-4.6-1 and R5040-4.7-1: no capture has
-// them, for Linux uses none.
+// TestGoldenSolicited checks the Sends with Solicited Event, R5040-4.6-1 and
+// R5040-4.7-1. No capture contains them, since Linux uses none.
 func TestGoldenSolicited(t *testing.T) {
 	for file, want := range map[string]struct {
 		op   Opcode
@@ -35,7 +35,8 @@ func TestGoldenSolicited(t *testing.T) {
 	}
 }
 
-// A Terminate in both layouts: that of RFC 5040 and siw's.
+// TestGoldenTerminates checks a Terminate in both layouts: RFC 5040's and
+// siw's.
 func TestGoldenTerminates(t *testing.T) {
 	for file, want := range map[string]struct {
 		layout Layout

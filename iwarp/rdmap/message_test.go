@@ -11,8 +11,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// TestOpcodes is Figure 4 of RFC 5040 and Figure 2 of RFC 7306: R5040-4.1-4,
-// R5040-4.1-5, R5040-4.1-6, R5040-4.1-7, and the queues of R5040-3.1-2, R5040-3.1-3, R5040-3.1-4.
+// TestOpcodes checks Figure 4 of RFC 5040 and Figure 2 of RFC 7306:
+// R5040-4.1-4, R5040-4.1-5, R5040-4.1-6, R5040-4.1-7, and the queues of
+// R5040-3.1-2, R5040-3.1-3, R5040-3.1-4.
 func TestOpcodes(t *testing.T) {
 	const stag, to = rdma.STag(0xa1a2a3a4), uint64(0xb1b2b3b4b5b6b7b8)
 	tests := []struct {
@@ -57,9 +58,9 @@ func TestOpcodes(t *testing.T) {
 			h := ddp.Untagged{Last: true, RsvdULP: octet, QN: tt.queue, MSN: 5, MO: 6}
 			if tt.invalidates {
 				h.RsvdULP4 = uint32(stag) // R5040-4.1-3
-			} // else R5040-4.1-11, R7306-4.1-3: zero, whatever is given
+			} // otherwise R5040-4.1-11, R7306-4.1-3: zero for any argument
 			assert.Equal(t, h.AppendTo(nil), AppendUntagged(nil, tt.op, true, stag, 5, 6)) // R5040-4.1-1
-			h.RsvdULP4 = uint32(stag)                                                      // R5040-4.1-12, R7306-4.1-4: not looked at
+			h.RsvdULP4 = uint32(stag)                                                      // R5040-4.1-12, R7306-4.1-4: ignored
 			op, err := CheckUntagged(h)
 			require.NoError(t, err)
 			assert.Equal(t, tt.op, op)

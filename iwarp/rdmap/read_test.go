@@ -32,7 +32,7 @@ func TestReadRequest(t *testing.T) {
 			got, err := ParseReadRequest(wire)
 			require.NoError(t, err)
 			assert.Equal(t, tt.req, got)
-			for n := range wire { // cut at every octet
+			for n := range wire { // truncated at every byte
 				_, err := ParseReadRequest(wire[:n])
 				assert.ErrorIs(t, err, ErrLength, n)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
-// segment returns the octets of a golden file.
+// segment returns the bytes of a golden file.
 func segment(t testing.TB, file string) []byte {
 	t.Helper()
 	return wiretest.Hex(t, "testdata/"+file)
@@ -96,7 +96,7 @@ func TestTerminate(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, tt.msg, padded, "R5040-7.1-1-1: zero fields may follow")
 
-			for n := range tt.wire { // cut at every octet
+			for n := range tt.wire { // truncated at every byte
 				_, err := ParseTerminate(tt.wire[:n])
 				assert.ErrorIs(t, err, ErrLength, n)
 			}
@@ -111,8 +111,8 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// TestTerminateOfSiw reads what Linux siw answers to faults, octets 0 to 2 as
-// they were seen on the wire.
+// TestTerminateOfSiw checks the parsing of Linux siw's answers to faults, with
+// bytes 0 to 2 as captured.
 func TestTerminateOfSiw(t *testing.T) {
 	write, send, read := segment(t, "write-siw.hex"), segment(t, "send.hex"), segment(t, "read-request.hex")
 	tests := []struct {
@@ -134,7 +134,7 @@ func TestTerminateOfSiw(t *testing.T) {
 		{"Read of unknown STag", [3]byte{0x10, 0x00, 0x07}, ErrInvalidSTag, LayoutSiw, read},
 		{"Read beyond IRD", [3]byte{0x20, 0x07, 0x03}, ErrStream, LayoutSiw, read[:ddp.UntaggedLen]},
 		{"Invalidate of unknown STag", [3]byte{0x20, 0x09, 0x03}, Error{0, 2, 9}, LayoutSiw, send},
-		// Nothing in these tells who swapped what.
+		// Nothing in these reveals the layout.
 		{"ORD too large", [3]byte{0x02, 0x06, 0x00}, ErrOpcode, LayoutEither, nil},
 		{"RDMAP version 0", [3]byte{0x20, 0x05, 0x00}, mpa.ErrLocal, LayoutEither, nil},
 		{"opcode 8", [3]byte{0x20, 0x06, 0x00}, mpa.ErrIRD, LayoutEither, nil},
@@ -224,7 +224,7 @@ func FuzzTerminate(f *testing.F) {
 		assert.LessOrEqual(t, len(out), TerminateMaxLen)
 		again, err := ParseTerminate(out)
 		require.NoError(t, err)
-		if msg.Layout == LayoutSiw { // written as RFC 5040 has it
+		if msg.Layout == LayoutSiw { // written in RFC 5040's layout
 			msg.Layout = again.Layout
 		}
 		assert.Equal(t, msg, again)
