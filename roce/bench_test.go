@@ -52,7 +52,8 @@ func (b *bench) recv(n int) []byte {
 	return mem
 }
 
-// packet is the next in order, whose payload is as long as the opcode needs.
+// packet returns the next packet in order, with a payload of the length that
+// the opcode needs.
 func (b *bench) packet(op packet.Opcode) packet.Packet {
 	p := packet.Packet{
 		BTH:       packet.BTH{Opcode: op, PKey: defaultPKey, DestQP: b.q.number, PSN: b.psn},
@@ -65,7 +66,7 @@ func (b *bench) packet(op packet.Opcode) packet.Packet {
 	return p
 }
 
-// put delivers packets; each is the next in order unless it says otherwise.
+// put delivers packets; each is the next in order unless its fields differ.
 func (b *bench) put(all ...packet.Packet) {
 	for _, p := range all {
 		b.wire.put(netip.MustParseAddr(there), p)
@@ -80,7 +81,7 @@ func (b *bench) puts(ops ...packet.Opcode) {
 	}
 }
 
-// dropped is what was dropped since the last time, by cause.
+// dropped returns the drops since the last call, by cause.
 func (b *bench) dropped() map[Drop]uint64 {
 	m := map[Drop]uint64{}
 	for i := range b.dev.counters.dropped {
@@ -92,5 +93,5 @@ func (b *bench) dropped() map[Drop]uint64 {
 	return m
 }
 
-// only is one packet dropped for a cause.
+// only is a single packet dropped for a cause.
 func only(d Drop) map[Drop]uint64 { return map[Drop]uint64{d: 1} }

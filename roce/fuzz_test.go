@@ -12,11 +12,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// fuzzMargin stands around memory that may be written.
+// fuzzMargin is the guard area around writable memory, in bytes.
 const fuzzMargin = 64
 
-// A script is made into packets: each of some bytes says what is unlike the
-// packet that would be right.
+// A script is turned into packets: some bytes each say how the packet differs
+// from a right one.
 type script []byte
 
 func (s *script) next() int {
@@ -28,9 +28,9 @@ func (s *script) next() int {
 	return int(b)
 }
 
-// FuzzUC lets a responder have any packets of the right peer, whose ICRCs are
-// right: it places nothing beside its memory, and completes no more receives than
-// were posted.
+// FuzzUC sends a responder arbitrary packets of the right peer with right
+// ICRCs. The responder must place nothing outside its memory, and complete no
+// more receives than were posted.
 func FuzzUC(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 2, 0, 0, 0, 0})
 	f.Add([]byte{6, 0, 0, 0, 0, 8, 0, 0, 0, 0, 11, 0, 0, 5, 3})
@@ -81,7 +81,7 @@ func FuzzUC(f *testing.F) {
 	})
 }
 
-// FuzzUD lets a queue pair have any bytes behind a BTH of UD with the right
+// FuzzUD sends a queue pair arbitrary bytes after a BTH of UD with the right
 // ICRC.
 func FuzzUD(f *testing.F) {
 	good := packet.Packet{BTH: packet.BTH{Opcode: packet.UDSendOnly, PKey: defaultPKey}, DETH: packet.DETH{QKey: qkey}, Payload: octets(40)}
@@ -113,7 +113,7 @@ func FuzzUD(f *testing.F) {
 	})
 }
 
-// FuzzDatagram lets a device have any bytes, from anywhere.
+// FuzzDatagram sends a device arbitrary bytes from any source.
 func FuzzDatagram(f *testing.F) {
 	f.Add([]byte{}, false)
 	f.Add(octets(64), true)

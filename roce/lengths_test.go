@@ -8,7 +8,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// TestUnsupported: what the queue pair does not do, and what nobody does.
+// TestUnsupported checks opcodes that the queue pair does not support, and
+// reserved opcodes.
 func TestUnsupported(t *testing.T) {
 	b := newBench(t)
 	b.recv(pmtu)
@@ -25,7 +26,7 @@ func TestUnsupported(t *testing.T) {
 	assert.Empty(t, b.got.take())
 }
 
-// TestLengths has every wrong length and pad.
+// TestLengths checks every wrong length and pad.
 func TestLengths(t *testing.T) {
 	sized := func(p packet.Packet, n int) packet.Packet {
 		p.Payload, p.Pad = octets(n), packet.PadFor(n)
@@ -72,8 +73,8 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// TestReceives: no receive, or too small a one, drops the message; the receive
-// stays for the next.
+// TestReceives checks that a missing or too small receive drops the message.
+// The receive stays for the next message.
 func TestReceives(t *testing.T) {
 	b := newBench(t)
 	for _, op := range []packet.Opcode{packet.UCSendFirst, packet.UCSendOnly, packet.UCWriteOnlyImmediate} {

@@ -14,7 +14,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// lossyMessages is for each network; ROCE_MESSAGES sets another number.
+// lossyMessages returns the number of messages for each network; ROCE_MESSAGES
+// sets another number.
 func lossyMessages(t *testing.T) int {
 	if text := os.Getenv("ROCE_MESSAGES"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -24,9 +25,9 @@ func lossyMessages(t *testing.T) int {
 	return lossyEach
 }
 
-// TestLossyNetwork sends messages over networks that lose, repeat and reorder:
-// what comes, comes whole; the rest is counted; and nothing is placed beside its
-// region.
+// TestLossyNetwork sends messages over networks that lose, repeat and reorder.
+// It checks that received messages are complete, that the others are counted,
+// and that nothing is placed outside the region.
 func TestLossyNetwork(t *testing.T) {
 	for _, chance := range []float64{0, 0.001, 0.01, 0.1, 0.3} {
 		t.Run(fmt.Sprintf("%.1f%%", 100*chance), func(t *testing.T) { lossy(t, chance, lossyMessages(t)) })
@@ -39,14 +40,14 @@ const (
 	lossyMargin = 64           // bytes on both sides of the region
 )
 
-// lossyFill makes a message say its number all over.
+// lossyFill fills a message with its number.
 func lossyFill(b []byte, number uint32) {
 	for ; len(b) >= 4; b = b[4:] {
 		binary.BigEndian.PutUint32(b, number)
 	}
 }
 
-// A lossyCheck looks at what comes. The number is the immediate data.
+// A lossyCheck checks received messages. The number is the immediate data.
 type lossyCheck struct {
 	t      *testing.T
 	q      *UC

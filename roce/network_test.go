@@ -12,15 +12,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A network joins wires in memory. What is sent on one is delivered before Send
-// returns, or is lost, comes twice or late, as the chances say.
+// A network joins wires in memory. It delivers a sent datagram before Send
+// returns, or loses, repeats or delays it, with the given chances.
 type network struct {
 	mu    sync.Mutex
 	wires map[netip.Addr]*memWire
 
-	random            *rand.Rand // nil: nothing of the kind
+	random            *rand.Rand // nil: none of these
 	lose, twice, late float64
-	late1             []Datagram // overtaken by those behind it
+	late1             []Datagram // overtaken by later ones
 	lost              int
 }
 
@@ -37,9 +37,9 @@ type memWire struct {
 	deliver func([]Datagram)
 	handing sync.Mutex
 	groups  map[netip.Addr]bool
-	sent    []Datagram // copies, where log is set
+	sent    []Datagram // copies, if log is set
 	log     bool
-	refuse  map[netip.Addr]error // where nothing can be sent to
+	refuse  map[netip.Addr]error // unreachable destinations
 }
 
 func (n *network) wire(addr string) *memWire {
@@ -97,7 +97,7 @@ func (w *memWire) Send(all []Datagram) (int, error) {
 	return len(all), nil
 }
 
-// carry takes a datagram to where it goes, and what it has overtaken behind it.
+// carry delivers a datagram, and then the datagrams that it has overtaken.
 func (n *network) carry(d Datagram) {
 	if n.random == nil {
 		n.hand(d)
@@ -141,7 +141,7 @@ func (n *network) hand(d Datagram) {
 	}
 }
 
-// inject delivers a datagram, whoever sent it.
+// inject delivers a datagram from any sender.
 func (w *memWire) inject(d Datagram) {
 	<-w.serving
 	w.handing.Lock()
@@ -150,7 +150,7 @@ func (w *memWire) inject(d Datagram) {
 	w.deliver(one[:])
 }
 
-// put seals a packet and delivers it as if it came from an address.
+// put seals a packet and delivers it as if from the given address.
 func (w *memWire) put(from netip.Addr, p packet.Packet) {
 	a := Address{Addr: w.addr}
 	net := a.network(&memWire{addr: from})
@@ -176,7 +176,7 @@ func (l *log) Complete(c Completion) {
 	l.all = append(l.all, c)
 }
 
-// take returns what has completed since the last time.
+// take returns the completions since the last call.
 func (l *log) take() []Completion {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,8 +2,8 @@
 
 package roce
 
-// raceEnabled: the race detector runs, under which a sync.Pool throws away some
-// of what it is given.
+// raceEnabled reports whether the race detector runs, which makes a sync.Pool
+// discard some values.
 const raceEnabled = false
 
 // lossyEach is how many messages TestLossyNetwork sends over each of its five

@@ -15,7 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A memLink brings back what is sent on it.
+// A memLink returns the packets that are sent on it.
 type memLink struct {
 	serving chan func([]byte)
 	deliver func([]byte)
@@ -52,7 +52,8 @@ func (l *memLink) Close() error {
 	return nil
 }
 
-// TestRawQueuePairs: each takes its own service's datagrams.
+// TestRawQueuePairs checks that each queue pair gets the datagrams of its
+// service.
 func TestRawQueuePairs(t *testing.T) {
 	l := newMemLink()
 	p := OpenRaw(l)
@@ -90,7 +91,7 @@ func TestRawQueuePairs(t *testing.T) {
 	assert.EqualValues(t, 1, p.Stats().Dropped[DropNoRecv])
 	assert.EqualValues(t, 2, p.Stats().Dropped[DropRoom])
 
-	// What is wrong is counted, and reaches nobody.
+	// Invalid packets are counted, and not delivered.
 	l.inject(l.sent[0][:3])
 	bad := append([]byte(nil), l.sent[1]...)
 	bad[9] ^= 1
@@ -120,8 +121,8 @@ func TestRawQueuePairs(t *testing.T) {
 	require.ErrorIs(t, err, rdma.ErrClosed)
 }
 
-// TestPacketLink sends a raw datagram over Ethernet's loopback, in whose packets
-// the station's address says nothing.
+// TestPacketLink sends a raw datagram over Ethernet's loopback, whose packets
+// have no station address.
 func TestPacketLink(t *testing.T) {
 	station := net.HardwareAddr{0, 0, 0, 0, 0, 0}
 	a, err := OpenPacketLink("lo", station)
@@ -136,7 +137,7 @@ func TestPacketLink(t *testing.T) {
 	require.Error(t, err)
 	from, to := OpenRaw(a), OpenRaw(b)
 	cq := NewCompletionQueue(2)
-	service := uint16(time.Now().UnixNano()) // other tests may run beside
+	service := uint16(time.Now().UnixNano()) // other tests may run concurrently
 	source, err := from.NewRaw(packet.RawEthertype, service, 0, cq)
 	require.NoError(t, err)
 	sink, err := to.NewRaw(packet.RawEthertype, service, 0, cq)

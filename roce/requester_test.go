@@ -21,7 +21,7 @@ const (
 	pmtu  = 1024
 )
 
-// bytes are n of them, no two neighbours equal.
+// octets returns n bytes, no two neighbours equal.
 func octets(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -30,7 +30,7 @@ func octets(n int) []byte {
 	return b
 }
 
-// requester is a UC queue pair in RTS whose packets are kept.
+// requester returns a UC queue pair in RTS, on a wire that keeps its packets.
 func requester(t *testing.T, psn uint32) (*UC, *memWire) {
 	w := newNetwork().wire(here)
 	w.log = true
@@ -40,7 +40,7 @@ func requester(t *testing.T, psn uint32) (*UC, *memWire) {
 	return q, w
 }
 
-// packets decodes what was sent since the last time, and checks the ICRCs.
+// packets decodes the packets sent since the last call, and checks the ICRCs.
 func (w *memWire) packets(t *testing.T) (all []packet.Packet) {
 	for _, d := range w.sent {
 		require.True(t, new(packet.Check).Valid(&d.Network, d.Octets))
@@ -56,7 +56,8 @@ func (w *memWire) packets(t *testing.T) (all []packet.Packet) {
 	return all
 }
 
-// The first PSN is what was asked for, at either end of the 24 bits (RIB-P4).
+// TestFirstPSN checks that the first PSN is the wanted one, at either end of
+// the 24 bits (RIB-P4).
 func TestFirstPSN(t *testing.T) {
 	for _, psn := range []uint32{0, 1<<24 - 1} {
 		q, w := requester(t, psn)
@@ -68,7 +69,7 @@ func TestFirstPSN(t *testing.T) {
 	}
 }
 
-// TestRequester looks at the packets of messages of all lengths that matter.
+// TestRequester checks the packets of messages of all relevant lengths.
 func TestRequester(t *testing.T) {
 	const first = packet.Mask24 - 2 // RIB-P4
 	q, w := requester(t, first)
@@ -121,8 +122,8 @@ func TestRequester(t *testing.T) {
 	assert.Less(t, psn, uint32(first), "it has come round")
 }
 
-// TestRequesterStates: nothing is sent, and no PSN used up, in a state that does
-// not send.
+// TestRequesterStates checks that a state that does not send neither sends nor
+// uses a PSN.
 func TestRequesterStates(t *testing.T) {
 	w := newNetwork().wire(here)
 	w.log = true
@@ -189,8 +190,8 @@ func TestRequesterStates(t *testing.T) {
 	assert.Equal(t, "ERROR", q.State().String())
 }
 
-// TestRequesterFaults: a local error ends the message and the queue pair; what
-// was posted before is done, what was posted behind is flushed.
+// TestRequesterFaults checks that a local error ends the message and the queue
+// pair. Earlier work is done, and later work is flushed.
 func TestRequesterFaults(t *testing.T) {
 	gone := cutShort(t)
 	for name, spoil := range map[string]func(*memWire, *WR) error{
@@ -225,7 +226,7 @@ func TestRequesterFaults(t *testing.T) {
 	})
 }
 
-// cutShort is a mapping of a file that is not there any more.
+// cutShort returns a mapping of a truncated file.
 func cutShort(t *testing.T) []byte {
 	f, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)

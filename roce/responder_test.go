@@ -13,8 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// TestHeaderChecks has each field that 9.6 asks about, and two faults at a time:
-// the first in the order of the checks is the cause.
+// TestHeaderChecks checks each field that 9.6 requires, and two faults at a
+// time: the first in the order of the checks is the cause.
 func TestHeaderChecks(t *testing.T) {
 	checks := []struct { // in their order
 		cause  Drop
@@ -77,7 +77,8 @@ func TestHeaderChecks(t *testing.T) {
 	assert.Equal(t, only(DropDestQP), b.dropped(), "no group")
 }
 
-// TestResponderStates: only a state that receives takes packets, or moves ePSN.
+// TestResponderStates checks that only a receiving state takes packets or moves
+// ePSN.
 func TestResponderStates(t *testing.T) {
 	b := newBench(t)
 	b.q.Reset()
@@ -101,7 +102,7 @@ func TestResponderStates(t *testing.T) {
 	assert.EqualValues(t, 56, b.q.expect) // RIB-C9-182
 }
 
-// TestResponderMessages has messages of each operation that come whole.
+// TestResponderMessages checks complete messages of each operation.
 func TestResponderMessages(t *testing.T) {
 	b := newBench(t)
 	b.psn = packet.Mask24 - 1
@@ -121,7 +122,7 @@ func TestResponderMessages(t *testing.T) {
 	assert.Empty(t, b.dropped())
 }
 
-// message delivers one, and holds what comes of it.
+// message delivers a message, and checks its effect.
 func (b *bench) message(size int, write, imm bool) {
 	t := b.t
 	clear(b.mem)
@@ -148,7 +149,7 @@ func (b *bench) message(size int, write, imm bool) {
 	}
 	assert.True(t, bytes.Equal(data, where[:size]))
 	assert.Equal(t, make([]byte, len(where)-size), where[size:])
-	if write && !imm { // it takes no receive
+	if write && !imm { // it uses no receive
 		assert.Empty(t, b.got.take())
 		b.q.mu.Lock()
 		b.q.recvs.take()
@@ -158,7 +159,7 @@ func (b *bench) message(size int, write, imm bool) {
 	assert.Equal(t, []Completion{want}, b.got.take())
 }
 
-// TestOpcodePairs holds table 56 over all pairs of opcodes behind each other.
+// TestOpcodePairs checks table 56 for all pairs of consecutive opcodes.
 func TestOpcodePairs(t *testing.T) { // RIB-C9-167, RIB-C9-187
 	for a := packet.UCSendFirst; a <= packet.UCWriteOnlyImmediate; a++ {
 		for c := packet.UCSendFirst; c <= packet.UCWriteOnlyImmediate; c++ {
@@ -177,7 +178,7 @@ func TestOpcodePairs(t *testing.T) { // RIB-C9-167, RIB-C9-187
 			fits := c.Starts() || open && a.Write() == c.Write()
 			p := b.packet(c)
 			middleOfTwo := fits && open && c == packet.UCWriteMiddle
-			if middleOfTwo { // the message was to be two packets long
+			if middleOfTwo { // the message was meant to have two packets
 				p.Opcode = packet.UCWriteLast
 			}
 			b.put(p)
@@ -192,7 +193,7 @@ func TestOpcodePairs(t *testing.T) { // RIB-C9-167, RIB-C9-187
 	}
 }
 
-// TestResynchronisation: first, first, last is the second message.
+// TestResynchronisation checks that first, first, last is the second message.
 func TestResynchronisation(t *testing.T) {
 	b := newBench(t)
 	mem := b.recv(4 * pmtu)
@@ -207,7 +208,7 @@ func TestResynchronisation(t *testing.T) {
 	assert.Equal(t, two.Payload, mem[:pmtu], "the receive is used again, from its start")
 	assert.EqualValues(t, 1, b.dev.Stats().Broken)
 
-	// What cannot follow ends the message, and the rest of it goes too.
+	// An opcode out of sequence ends the message, and drops the rest of it.
 	b.recv(4 * pmtu)
 	b.puts(packet.UCSendFirst, packet.UCWriteMiddle, packet.UCSendMiddle, packet.UCSendLast)
 	assert.Equal(t, map[Drop]uint64{DropSequence: 3}, b.dropped()) // RIB-C9-188
@@ -236,7 +237,7 @@ func TestLostPackets(t *testing.T) { // RIB-C9-166, RIB-C9-183, RIB-C9-186
 					all = append(all[:i], all[i+1:]...)
 				case what == "twice":
 					all = append(all[:i+1], all[i:]...)
-					if i == 0 || i == 3 { // begins again; or comes when all is done
+					if i == 0 || i == 3 { // begins again, or comes after the end
 						whole = 1
 					}
 				case i > 0:
@@ -257,7 +258,7 @@ func TestLostPackets(t *testing.T) { // RIB-C9-166, RIB-C9-183, RIB-C9-186
 	}
 }
 
-// TestJump: a start is in order whatever its PSN is.
+// TestJump checks that a start is in order whatever its PSN.
 func TestJump(t *testing.T) {
 	b := newBench(t)
 	for _, psn := range []uint32{5, 5, 4, 0xabcdef, packet.Mask24, 0} {

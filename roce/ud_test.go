@@ -33,7 +33,7 @@ func newEnd(t *testing.T, n *network, addr string, cfg Config) *end {
 	return e
 }
 
-// at is where the end is.
+// at returns the end's address.
 func (e *end) at() Destination {
 	return Destination{Address: Address{Addr: e.dev.Addr()}, QP: e.Number(), QKey: qkey}
 }
@@ -44,7 +44,7 @@ func (e *end) room(t *testing.T, n int) []byte {
 	return mem
 }
 
-// causes is what the device has dropped since the last time.
+// causes returns the device's drops since the last call.
 func causes(d *Device) map[Drop]uint64 {
 	m := map[Drop]uint64{}
 	for i := range d.counters.dropped {
@@ -55,8 +55,8 @@ func causes(d *Device) map[Drop]uint64 {
 	return m
 }
 
-// TestUD: each message says where it goes, and the receiver is told by whom it
-// was sent.
+// TestUD checks that each message goes to its own destination, and that the
+// receiver learns the sender.
 func TestUD(t *testing.T) { // RIB-C9-201, RIB-C9-203
 	n := newNetwork()
 	a, b, c := newEnd(t, n, here, Config{}), newEnd(t, n, there, Config{}), newEnd(t, n, "10.0.0.3", Config{})
@@ -97,7 +97,7 @@ func TestUD(t *testing.T) { // RIB-C9-201, RIB-C9-203
 	require.Error(t, a.Post(WR{Op: rdma.OpSend, To: bad}))
 	assert.Empty(t, a.wire.sent)
 
-	// A PSN is nobody's business, and comes round.
+	// PSNs are ignored, and wrap around.
 	a.Reset()
 	require.NoError(t, a.Init(qkey))
 	require.NoError(t, a.ReadyToReceive())
@@ -112,8 +112,8 @@ func TestUD(t *testing.T) { // RIB-C9-201, RIB-C9-203
 	assert.Len(t, b.got.take(), 2) // RIB-o9-144
 }
 
-// TestUDNoWay: a datagram that cannot leave, or whose memory has gone, fails
-// alone.
+// TestUDNoWay checks that a datagram that cannot leave, or whose memory is
+// gone, fails alone.
 func TestUDNoWay(t *testing.T) {
 	n := newNetwork()
 	a, b := newEnd(t, n, here, Config{}), newEnd(t, n, there, Config{})
@@ -148,8 +148,8 @@ func TestUDNoWay(t *testing.T) {
 	assert.Equal(t, RTS, a.State())
 }
 
-// TestUDDrops has what a receive queue of UD does not take; none of it uses up a
-// receive.
+// TestUDDrops checks the datagrams that a receive queue of UD drops; none uses
+// up a receive.
 func TestUDDrops(t *testing.T) { // RIB-C9-202
 	b := newEnd(t, newNetwork(), there, Config{})
 	from := netip.MustParseAddr(here)
@@ -197,8 +197,8 @@ func TestUDDrops(t *testing.T) { // RIB-C9-202
 	assert.Equal(t, only(DropState), causes(b.dev))
 }
 
-// TestQKeys: a controlled Q_Key in a work request stands for the queue pair's
-// own, and only the privileged have one of their own.
+// TestQKeys checks that a controlled Q_Key in a work request means the queue
+// pair's own, and that only privileged queue pairs have a controlled one.
 func TestQKeys(t *testing.T) {
 	n := newNetwork()
 	a, b := newEnd(t, n, here, Config{Controlled: true}), newEnd(t, n, there, Config{})
@@ -218,8 +218,8 @@ func TestQKeys(t *testing.T) {
 	require.Error(t, b.Start(0x80010000))
 }
 
-// TestMulticast: members get what is sent to the group, each by its own receive;
-// others do not.
+// TestMulticast checks that all members get messages to the group, each in its
+// own receive, and that others do not.
 func TestMulticast(t *testing.T) {
 	n := newNetwork()
 	group := netip.MustParseAddr("239.1.2.3")
@@ -255,12 +255,13 @@ func TestMulticast(t *testing.T) {
 	require.NoError(t, a.Post(send))
 	assert.Len(t, a.got.take(), 1)
 
-	// A unicast address does not bring what is for a group, nor the other way.
+	// A unicast address does not receive messages to a group, nor the reverse.
 	a.wire.put(netip.MustParseAddr(there), packet.Packet{BTH: packet.BTH{Opcode: packet.UDSendOnly, PKey: defaultPKey, DestQP: packet.MulticastQP}})
 	assert.Equal(t, only(DropDestQP), causes(a.dev))
 }
 
-// TestDevice: numbers are unlike, closing ends all, and names are complete.
+// TestDevice checks that numbers differ, that closing ends everything, and that
+// names are complete.
 func TestDevice(t *testing.T) {
 	w := newNetwork().wire(here)
 	d := Open(w, Config{})
@@ -295,7 +296,7 @@ func TestDevice(t *testing.T) {
 	assert.Zero(t, MaxPMTU(w))
 }
 
-// TestUDNumber: a queue pair has the number that it is to have, or is not there.
+// TestUDNumber checks that a queue pair has the wanted number, or is not made.
 func TestUDNumber(t *testing.T) {
 	pd := device(t, newNetwork().wire(here), Config{}).NewProtectionDomain()
 	q, err := pd.NewUD(UDConfig{Number: 0x4e4653})

@@ -16,27 +16,27 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// loopback is an address of this host that nobody else has port 4791 of.
+// loopback returns an address of this host whose port 4791 is free.
 func loopback() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(256)), byte(1 + rand.N(250))})
 }
 
-// udp is a device on sockets.
+// udp returns a device on sockets.
 func udp(t testing.TB, addr netip.Addr) *Device {
 	w, err := ListenUDP(addr)
 	require.NoError(t, err)
 	return device(t, w, Config{})
 }
 
-// waits is for what should be there by now.
+// waits returns the context for waiting.
 func waits(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// TestUDPWireUC sends messages over real sockets: cut, put together, and their
-// ICRCs checked, as far as they can be.
+// TestUDPWireUC sends messages over real sockets. They are cut and reassembled,
+// and their ICRCs checked as far as possible.
 func TestUDPWireUC(t *testing.T) {
 	a, b := udp(t, loopback()), udp(t, loopback())
 	cq := NewCompletionQueue(8)
@@ -73,7 +73,7 @@ func TestUDPWireUC(t *testing.T) {
 	assert.Equal(t, a.Stats().Sent.Packets, b.Stats().Received.Packets)
 }
 
-// TestUDPWireUD asks by unicast and multicast, and answers whoever has asked.
+// TestUDPWireUD asks by unicast and multicast, and answers each sender.
 func TestUDPWireUD(t *testing.T) {
 	group := netip.AddrFrom4([4]byte{239, byte(rand.N(256)), byte(rand.N(256)), byte(rand.N(256))})
 	a, b := udp(t, loopback()), udp(t, loopback())
@@ -112,7 +112,7 @@ func TestUDPWireUD(t *testing.T) {
 	assert.Equal(t, [Drops]uint64{}, b.Stats().Dropped)
 }
 
-// TestUDPWire6 is the same over IPv6, whose ICRC needs nothing unseen.
+// TestUDPWire6 is the same test over IPv6, whose ICRC covers no unseen fields.
 func TestUDPWire6(t *testing.T) {
 	w, err := ListenUDP(netip.IPv6Loopback())
 	if err != nil {
@@ -154,7 +154,7 @@ func TestListenUDPErrors(t *testing.T) {
 	assert.Equal(t, "127.0.0.1", from.String())
 }
 
-// TestAllocations: neither end allocates for a message, over sockets.
+// TestAllocations checks that neither end allocates for a message over sockets.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -10,7 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// TestWriteChecks has each condition on an R_Key, and leaves memory alone.
+// TestWriteChecks checks each condition on an R_Key, and that memory stays
+// unchanged.
 func TestWriteChecks(t *testing.T) { // RIB-C9-170, RIB-C9-192.2.1
 	b := newBench(t)
 	readable, err := b.pd.Register(b.mem, rdma.RemoteRead)
@@ -54,10 +55,10 @@ func TestWriteChecks(t *testing.T) { // RIB-C9-170, RIB-C9-192.2.1
 	assert.Equal(t, octets(pmtu), b.mem[size-pmtu:], "up to the end")
 }
 
-// TestWritePackets: the checks go on packet by packet.
+// TestWritePackets checks that the conditions hold for every packet.
 func TestWritePackets(t *testing.T) {
 	b := newBench(t)
-	b.puts(packet.UCWriteFirst, packet.UCWriteMiddle) // which leaves nothing for a last one
+	b.puts(packet.UCWriteFirst, packet.UCWriteMiddle) // leaves nothing for a last packet
 	assert.Equal(t, only(DropBounds), b.dropped())    // RIB-C9-192.2.1
 	first := b.packet(packet.UCWriteFirst)
 	first.RETH.Length = 3 * pmtu
@@ -75,7 +76,7 @@ func TestWritePackets(t *testing.T) {
 	assert.EqualValues(t, 3, b.dev.Stats().Broken)
 }
 
-// TestWriteOfNothing goes nowhere, and so its R_Key is nobody's business.
+// TestWriteOfNothing checks that an empty write ignores its R_Key.
 func TestWriteOfNothing(t *testing.T) {
 	b := newBench(t)
 	b.recv(0)
@@ -91,8 +92,8 @@ func TestWriteOfNothing(t *testing.T) {
 	assert.EqualValues(t, 0xabcd, all[0].Immediate)
 }
 
-// TestLocalFaults: memory that is not there ends the queue pair, with the
-// receive that was being filled.
+// TestLocalFaults checks that missing memory ends the queue pair, with the
+// current receive.
 func TestLocalFaults(t *testing.T) { // RIB-P11
 	gone := cutShort(t)
 	t.Run("receive", func(t *testing.T) {
@@ -119,8 +120,8 @@ func TestLocalFaults(t *testing.T) { // RIB-P11
 	})
 }
 
-// TestOrderOfChecks has pairs of faults of the receive queue's own checks: the
-// first is the cause.
+// TestOrderOfChecks checks pairs of faults in the receive queue's own checks:
+// the first is the cause.
 func TestOrderOfChecks(t *testing.T) { // RIB-C9-171
 	faults := []struct { // in their order
 		cause  Drop

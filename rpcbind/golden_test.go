@@ -23,7 +23,7 @@ var (
 	any6 = netip.IPv6Unspecified()
 )
 
-// list is what version 2 tells of services.
+// list is version 2's list of services.
 var (
 	list = []Mapping{
 		{Program, PortmapVers, TCP, Port},
@@ -45,8 +45,8 @@ func newMux(services []Service) *oncrpc.Mux {
 	return m
 }
 
-// A script is a Caller that notes the call with XID 7 and answers it with
-// bytes, or an error.
+// A script is a Caller that records the call with XID 7 and answers with bytes,
+// or an error.
 type script struct {
 	call  []byte
 	reply []byte
@@ -65,7 +65,7 @@ func (s *script) Call(_ context.Context, x *oncrpc.Exchange) error {
 	return oncrpc.ReadReply(&x.Results, 7)
 }
 
-// What a procedure returns.
+// A result calls a procedure and returns its result.
 type result func(ctx context.Context, c oncrpc.Caller) (any, error)
 
 var golden = []struct {
@@ -80,7 +80,7 @@ var golden = []struct {
 	{"dump", func(ctx context.Context, c oncrpc.Caller) (any, error) { return Dump(ctx, c) }, list},
 }
 
-// What rpcbind was asked, and answered.
+// recorded are calls to rpcbind, and its replies.
 var recorded = []struct {
 	name string
 	do   result
@@ -120,7 +120,8 @@ func setting(proc uint32, m RPCB) result {
 	return func(ctx context.Context, c oncrpc.Caller) (any, error) { return set(ctx, c, proc, m) }
 }
 
-// The client sends what rpcbind understood, and understands what it answered.
+// TestRecorded checks that the client sends calls that rpcbind understood, and
+// understands its replies.
 func TestRecorded(t *testing.T) {
 	for _, tt := range recorded {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,8 +134,8 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// The client sends and understands the golden bytes, and the server answers
-// with them.
+// TestGolden checks that the client sends and understands the golden bytes, and
+// that the server replies with them.
 func TestGolden(t *testing.T) {
 	for _, tt := range golden {
 		t.Run(tt.name, func(t *testing.T) {
@@ -150,7 +151,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Results that are cut anywhere, or go on, are an error.
+// TestResultsCut checks that results with missing or additional bytes are an
+// error.
 func TestResultsCut(t *testing.T) {
 	for _, tt := range append(golden, recorded...) {
 		t.Run(tt.name, func(t *testing.T) {
@@ -167,7 +169,8 @@ func TestResultsCut(t *testing.T) {
 	}
 }
 
-// Arguments that are cut anywhere, or go on, are garbage; NULL takes any.
+// TestArgumentsCut checks that arguments with missing or additional bytes are
+// garbage; NULL takes any.
 func TestArgumentsCut(t *testing.T) {
 	garbage := wiretest.Octets(t, "00000007 00000001 00000000 00000000 00000000 00000004")
 	for _, name := range []string{"getport", "dump"} {
@@ -189,8 +192,7 @@ func serve(t testing.TB, call []byte) []byte {
 	return append(rep.Head, rep.Tail...)
 }
 
-// FuzzDump: a list that is decoded is, written again, the bytes that it was
-// read from.
+// FuzzDump checks that a decoded list is encoded to the same bytes.
 func FuzzDump(f *testing.F) {
 	f.Add(wiretest.Hex(f, "testdata/dump-reply.hex")[24:])
 	f.Add([]byte{0, 0, 0, 0})
@@ -205,7 +207,7 @@ func FuzzDump(f *testing.F) {
 	})
 }
 
-// FuzzDumpRPCBs: a list that is decoded is the same when it was written again.
+// FuzzDumpRPCBs checks that a decoded list survives encoding and decoding.
 func FuzzDumpRPCBs(f *testing.F) {
 	f.Add(wiretest.Hex(f, "testdata/rpcbs-reply.hex")[24:])
 	f.Add([]byte{0, 0, 0, 0})
@@ -222,7 +224,7 @@ func FuzzDumpRPCBs(f *testing.F) {
 	})
 }
 
-// FuzzServe: whatever comes in, the answer keeps to RFC 5531 and to the length of a
+// FuzzServe checks that the reply to any input conforms to RFC 5531 and fits a
 // datagram.
 func FuzzServe(f *testing.F) {
 	for _, name := range []string{"dump", "getport", "rpcbs", "set", "getaddr", "getaddrlist", "uaddr2taddr", "taddr2uaddr"} {

@@ -38,7 +38,7 @@ func serveBoth(t *testing.T, addr string, services []Service) *Listener {
 	return l
 }
 
-// ask sends a datagram and returns the answer, or nil where none comes.
+// ask sends a datagram and returns the reply, or nil if none comes.
 func ask(t *testing.T, c net.Conn, call []byte, within time.Duration) []byte {
 	t.Helper()
 	_, err := c.Write(call)
@@ -53,8 +53,8 @@ func ask(t *testing.T, c net.Conn, call []byte, within time.Duration) []byte {
 	return b[:n]
 }
 
-// TestBothTransports: rpcbind's calls, recorded from Linux, have the same answers
-// over UDP as over TCP, and what is no call has none.
+// TestBothTransports checks that rpcbind's calls, recorded from Linux, have the
+// same replies over UDP as over TCP, and that other messages have none.
 func TestBothTransports(t *testing.T) {
 	l := serveBoth(t, "127.0.0.1:0", services)
 	tcp, err := oncrpc.DialTCP(t.Context(), l.Addr().String(), oncrpc.ClientConfig{})
@@ -71,13 +71,14 @@ func TestBothTransports(t *testing.T) {
 		_, err := udp.Write(bad)
 		require.NoError(t, err)
 	}
-	for _, name := range []string{"getport", "dump"} { // the first answers to come
+	for _, name := range []string{"getport", "dump"} { // the first replies to come
 		call := wiretest.Hex(t, "testdata/"+name+"-call.hex")
 		assert.Equal(t, serve(t, call), ask(t, udp, call, 20*time.Second), name)
 	}
 }
 
-// TestLongList: a list that no datagram has room for is no answer but an error.
+// TestLongList checks that a list too long for a datagram is answered by an
+// error.
 func TestLongList(t *testing.T) {
 	many := make([]Service, maxMappings)
 	for i := range many {
@@ -91,8 +92,8 @@ func TestLongList(t *testing.T) {
 	assert.Equal(t, oncrpc.AppendSystemErr(nil, 7), append([]byte{0, 0, 0, 7}, ask(t, udp, call, 20*time.Second)[4:]...))
 }
 
-// TestEveryAddress: an answer over UDP comes from the address that was asked, and
-// tells of that address.
+// TestEveryAddress checks that a reply over UDP comes from the called address,
+// and contains that address.
 func TestEveryAddress(t *testing.T) {
 	l, err := Listen(":0")
 	require.NoError(t, err)
@@ -115,7 +116,8 @@ func TestEveryAddress(t *testing.T) {
 	}
 }
 
-// TestBudget: answers that are longer than their calls are bounded, others not.
+// TestBudget checks that replies longer than their calls are bounded, and that
+// others are not.
 func TestBudget(t *testing.T) {
 	var b budget
 	now := time.Unix(1<<30, 0)
@@ -134,8 +136,8 @@ func TestBudget(t *testing.T) {
 	assert.False(t, b.allow(1, now), "no more after a longer time")
 }
 
-// TestFlood: lists over UDP end when the budget is spent; where a program is is
-// told anyway.
+// TestFlood checks that lists over UDP stop when the budget is spent, and that
+// the port of a program is still returned.
 func TestFlood(t *testing.T) {
 	many := make([]Service, 300)
 	for i := range many {
@@ -163,7 +165,8 @@ func TestFlood(t *testing.T) {
 	assert.Less(t, lists, 10*excessBurst/listLen(len(many)), "some had no answer")
 }
 
-// TestListenTaken: where one of both ports is taken, nothing listens.
+// TestListenTaken checks that nothing listens if one of the two ports is in
+// use.
 func TestListenTaken(t *testing.T) {
 	for name, hold := range map[string]func() (net.Addr, io.Closer, error){
 		"tcp": func() (net.Addr, io.Closer, error) {
@@ -185,13 +188,13 @@ func TestListenTaken(t *testing.T) {
 				assert.Equal(t, 1, socketsAt(t, taken.String()), "the one that is held")
 				if op := new(net.OpError); errors.As(err, &op) && op.Net == name {
 					return
-				} // else others have taken that port for TCP
+				} // otherwise others have taken that TCP port
 			}
 		})
 	}
 }
 
-// socketsAt counts the sockets of this process with an address of their own.
+// socketsAt counts the sockets of this process that are bound to an address.
 func socketsAt(t *testing.T, addr string) (n int) {
 	t.Helper()
 	want := netip.MustParseAddrPort(addr)

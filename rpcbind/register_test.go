@@ -18,11 +18,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A registry is rpcbind's side of version 4, as far as who registers goes.
+// A registry is rpcbind's side of version 4, as far as registration needs.
 type registry struct {
 	mu   sync.Mutex
 	list []RPCB
-	full bool // takes no more
+	full bool // accepts no more
 }
 
 func (g *registry) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
@@ -46,14 +46,14 @@ func (g *registry) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) 
 	return c.Args.Done()
 }
 
-// registered is what g has.
+// registered returns the registrations of g.
 func (g *registry) registered() []RPCB {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.list)
 }
 
-// serve has g answer at l until the test ends.
+// serve lets g answer at l until the test ends.
 func (g *registry) serve(t *testing.T, l net.Listener) {
 	m := new(oncrpc.Mux)
 	m.Register(Program, RPCBVers4, g)
@@ -67,7 +67,7 @@ func (g *registry) serve(t *testing.T, l net.Listener) {
 	})
 }
 
-// newHost is a host on whose local socket g answers.
+// newHost returns a host whose local socket g answers.
 func newHost(t *testing.T, g *registry) Host {
 	h := Host{Socket: filepath.Join(t.TempDir(), "s"), Addr: silent(t).String()}
 	l, err := net.Listen("unix", h.Socket)
@@ -76,7 +76,7 @@ func newHost(t *testing.T, g *registry) Host {
 	return h
 }
 
-// silent is an address that is nobody else's, where connections are refused.
+// silent returns an unused address that refuses connections.
 func silent(t *testing.T) netip.AddrPort {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func silent(t *testing.T) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(sa.(*unix.SockaddrInet4).Port))
 }
 
-// alive is an address where something listens.
+// alive returns an address with a listener.
 func alive(t *testing.T) netip.AddrPort {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -100,7 +100,8 @@ func ours() []Service {
 	return append(Services("rdma", at, nfs, 3), Services("tcp", netip.AddrPortFrom(any6, 2049), mount, 3)...)
 }
 
-// TestRegister: what is registered is there, and goes again.
+// TestRegister checks that Register makes registrations and Unregister removes
+// them.
 func TestRegister(t *testing.T) {
 	other := RPCB{mount, 1, NetidTCP, "0.0.0.0.8.1", "0"}
 	g := &registry{list: []RPCB{other}}
@@ -115,7 +116,7 @@ func TestRegister(t *testing.T) {
 		{mount, 3, "tcp6", "::.8.1", owner()},
 	}, g.registered())
 
-	theirs := RPCB{mount, 3, "tcp", "0.0.0.0.9.9", "0"} // since
+	theirs := RPCB{mount, 3, "tcp", "0.0.0.0.9.9", "0"} // made since
 	g.mu.Lock()
 	g.list[3] = theirs
 	g.mu.Unlock()
@@ -123,7 +124,8 @@ func TestRegister(t *testing.T) {
 	assert.Equal(t, []RPCB{other, theirs}, g.registered())
 }
 
-// TestRegisterLoopback: without its local socket, rpcbind is asked over TCP.
+// TestRegisterLoopback checks that rpcbind is called over TCP if it has no
+// local socket.
 func TestRegisterLoopback(t *testing.T) {
 	g := new(registry)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -145,8 +147,8 @@ func TestNoRPCBind(t *testing.T) {
 	}
 }
 
-// TestRegisterTaken: what a program that lives has registered stays, and nothing
-// of ours does.
+// TestRegisterTaken checks that the registration of a living program stays, and
+// that none of ours remains.
 func TestRegisterTaken(t *testing.T) {
 	for name, holder := range map[string]RPCB{
 		"over TCP":             {mount, 3, NetidTCP, Uaddr(alive(t)), "superuser"},
@@ -171,8 +173,9 @@ func TestRegisterTaken(t *testing.T) {
 	})
 }
 
-// TestRegisterStale: what a program that is gone has registered is replaced, and
-// nothing is believed gone that cannot be asked.
+// TestRegisterStale checks that the registration of a program that has gone is
+// replaced, and that a program counts as gone only if its address can be
+// probed.
 func TestRegisterStale(t *testing.T) {
 	gone := Uaddr(silent(t))
 	g := &registry{list: []RPCB{{mount, 3, NetidTCP, gone, "superuser"}, {nfs, 3, NetidRDMA, gone, "superuser"}}}

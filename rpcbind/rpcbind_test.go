@@ -83,8 +83,8 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// What would let others change the list, or speak in the portmapper's name, is
-// refused: without a word where the protocol wants it so.
+// TestRefused checks that calls that would change the list, or use the
+// portmapper's name, are refused: silently if the protocol requires that.
 func TestRefused(t *testing.T) {
 	c := start(t, services)
 	v2 := Mapping{mount, 4, TCP, 1}.AppendTo(nil)
@@ -137,7 +137,7 @@ func TestRefused(t *testing.T) {
 	assert.Equal(t, list, got)
 }
 
-// A port that is none does not become another one.
+// TestPortTooHigh checks that an invalid port is not turned into another port.
 func TestPortTooHigh(t *testing.T) {
 	reply := append(wiretest.Hex(t, "testdata/getport-reply.hex")[:24], 0, 1, 0, 111)
 	_, err := GetPort(t.Context(), &script{reply: reply}, mount, 3, TCP)

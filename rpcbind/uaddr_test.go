@@ -34,7 +34,7 @@ func TestUaddr(t *testing.T) {
 	}
 }
 
-// FuzzUaddr: an address that is understood is the same when it was written again.
+// FuzzUaddr checks that a parsed address survives formatting and parsing.
 func FuzzUaddr(f *testing.F) {
 	f.Add("192.0.2.7.203.81")
 	f.Add("2001:db8::7.8.1")
@@ -49,7 +49,7 @@ func FuzzUaddr(f *testing.F) {
 	})
 }
 
-// TestServices: over which netids a listener is reached.
+// TestServices checks the netids with which a listener is reached.
 func TestServices(t *testing.T) {
 	for _, tt := range []struct{ network, at, want string }{
 		{"tcp", "[::]:2049", "tcp 0.0.0.0:2049 tcp6 [::]:2049 "},

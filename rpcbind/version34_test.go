@@ -21,14 +21,14 @@ var (
 	v6 = oncrpc.Peer{Network: "tcp", Local: netip.MustParseAddrPort("[2001:db8::7]:111")}
 )
 
-// own are the services of a portmapper that listens at every address, as rpcbind
-// has them.
+// own returns the services of a portmapper that listens at every address, as
+// rpcbind lists them.
 func own() []Service {
 	at := netip.AddrPortFrom(any6, Port)
 	return append(Services("tcp", at, Program, 3, 4), Services("udp", at, Program, 3, 4)...)
 }
 
-// TestAsRPCBind: the portmapper answers as rpcbind did.
+// TestAsRPCBind checks that the portmapper answers as rpcbind did.
 func TestAsRPCBind(t *testing.T) {
 	little := binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 	for _, tt := range []struct {
@@ -65,7 +65,7 @@ func TestAsRPCBind(t *testing.T) {
 	}
 }
 
-// answerTo is the answer of m.
+// answerTo returns the reply of m.
 func answerTo(t *testing.T, m *oncrpc.Mux, peer *oncrpc.Peer, call []byte) []byte {
 	t.Helper()
 	var rep oncrpc.Reply
@@ -73,14 +73,14 @@ func answerTo(t *testing.T, m *oncrpc.Mux, peer *oncrpc.Peer, call []byte) []byt
 	return rep.Head
 }
 
-// TestStat: calls are counted as rpcbind counts them.
+// TestStat checks that calls are counted as rpcbind counts them.
 func TestStat(t *testing.T) {
 	m := newMux(own())
 	for _, x := range []oncrpc.Exchange{
 		{Vers: 2, Proc: procDump},
 		{Vers: 4, Proc: procGetAddr, Args: RPCB{Prog: Program, Vers: 4, Netid: "tcp"}.AppendTo(nil)},
 		{Vers: 2, Proc: procGetPort, Args: Mapping{Program, 4, TCP, 0}.AppendTo(nil)},
-		{Vers: 2, Proc: 1 << 31}, // counts nowhere
+		{Vers: 2, Proc: 1 << 31}, // not counted
 	} {
 		x.Prog = Program
 		answerTo(t, m, &v4, append(oncrpc.AppendCall(nil, 1, &x, ""), x.Args...))
@@ -88,7 +88,7 @@ func TestStat(t *testing.T) {
 	assert.Equal(t, wiretest.Hex(t, "testdata/getstat-reply.hex"), answerTo(t, m, &v4, wiretest.Hex(t, "testdata/getstat-call.hex")))
 }
 
-// TestAddr: where a caller is told to go.
+// TestAddr checks the addresses that callers get.
 func TestAddr(t *testing.T) {
 	fixed := netip.MustParseAddrPort("192.0.2.7:52049")
 	m := newMux([]Service{
@@ -147,7 +147,8 @@ func readEntries(r *xdr.Reader) (s string) {
 	return s
 }
 
-// TestTaddr: an address of another family, or cut short, is none.
+// TestTaddr checks that an address of another family, or a truncated one, is
+// invalid.
 func TestTaddr(t *testing.T) {
 	for _, s := range []string{"10.1.2.3:2049", "[2001:db8::7]:2049"} {
 		want := netip.MustParseAddrPort(s)

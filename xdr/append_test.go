@@ -9,7 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 )
 
-// items.hex, item by item.
+// appendItems appends items.hex, item by item.
 func appendItems(b []byte) []byte {
 	b = AppendUint32(b, 42)
 	b = AppendBool(b, true)

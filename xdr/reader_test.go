@@ -127,9 +127,9 @@ func TestItem(t *testing.T) {
 	}
 }
 
-// The length in the stream counts the data, whether the padding was moved with
-// them or not (R8166-3.4.5.2-2); what follows stands at once behind the length
-// (R8166-3.4.4.4-2).
+// TestItemPadding checks that the length in the stream counts the data, whether
+// the padding was moved with them or not (R8166-3.4.5.2-2). The next item
+// follows the length at once (R8166-3.4.4.4-2).
 func TestItemPadding(t *testing.T) {
 	wire := wiretest.Octets(t, "00000005 0000002a")
 	for n, ok := range map[int]bool{4: false, 5: true, 6: false, 7: false, 8: true, 9: false, 0: false} {
@@ -152,8 +152,8 @@ func TestItemPadding(t *testing.T) {
 	assert.NoError(t, r.Done(), "an empty item may be moved too")
 }
 
-// Items that were moved and restored are where the type has such, and have the
-// length that the stream says (R8166-6.1-2).
+// TestSetPlaces checks that restored items must be at places that the type
+// allows, and must have the length in the stream (R8166-6.1-2).
 func TestSetPlaces(t *testing.T) {
 	wire := wiretest.Octets(t, "00000005 6162636465000000 0000002a 00000003 66676800")
 	for _, tt := range []struct {
@@ -192,8 +192,8 @@ func TestSetPlaces(t *testing.T) {
 	assert.ErrorIs(t, r.Done(), ErrItem, "an item that may not be moved")
 }
 
-// Where a client has the data of the results' item apart, only the program
-// knows its place.
+// TestSetMoved checks separate data of an item in results, whose place only the
+// program knows.
 func TestSetMoved(t *testing.T) {
 	wire := wiretest.Octets(t, "00000007 00000005 0000002a")
 	read := func(r *Reader) []byte {
@@ -270,7 +270,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// FuzzOpaque holds that what is appended is read again.
+// FuzzOpaque checks that appended data are read back.
 func FuzzOpaque(f *testing.F) {
 	f.Add([]byte("abcde"), uint32(7), true)
 	f.Fuzz(func(t *testing.T, data []byte, n uint32, b bool) {

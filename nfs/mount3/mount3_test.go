@@ -100,8 +100,8 @@ func TestStatus(t *testing.T) {
 	assert.EqualValues(t, 6, NumProc)
 }
 
-// TestBinding: nothing in MOUNT may be moved, and what the protocol does not bound
-// has no bound.
+// TestBinding checks that no item of MOUNT is DDP-eligible, and that results
+// are unbounded if the protocol sets no bound.
 func TestBinding(t *testing.T) {
 	var b Binding
 	prog, vers := b.Program()
@@ -118,7 +118,7 @@ func TestBinding(t *testing.T) {
 	}
 }
 
-// FuzzMessages: what is decoded is, once written and decoded again, the same.
+// FuzzMessages checks that a decoded message survives encoding and decoding.
 func FuzzMessages(f *testing.F) {
 	for i, tt := range golden {
 		f.Add(uint8(i), wiretest.Hex(f, "testdata/"+tt.file+".hex"))

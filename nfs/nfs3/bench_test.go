@@ -25,7 +25,7 @@ func BenchmarkMessages(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			out := make([]byte, 0, 8192)
-			var r xdr.Reader // as in a call, which is used again
+			var r xdr.Reader // reused, as in a call
 			b.ReportAllocs()
 			for b.Loop() {
 				wire := bb.msg.AppendTo(out)
@@ -42,7 +42,7 @@ func BenchmarkMessages(b *testing.B) {
 	}
 }
 
-// BenchmarkReadDirPlus is a reply with 100 entries, encoded and decoded.
+// BenchmarkReadDirPlus encodes and decodes a reply with 100 entries.
 func BenchmarkReadDirPlus(b *testing.B) {
 	entries := make([]Entry, 100)
 	for i := range entries {
@@ -52,7 +52,7 @@ func BenchmarkReadDirPlus(b *testing.B) {
 		}
 	}
 	out := make([]byte, 0, 64<<10)
-	var r xdr.Reader // as in a call, which is used again
+	var r xdr.Reader // reused, as in a call
 	b.ReportAllocs()
 	for b.Loop() {
 		w := NewDirWriter(out, true, 1<<20, 1<<20)

@@ -19,8 +19,8 @@ func TestDDPEligible(t *testing.T) {
 	}
 }
 
-// items are the messages of the captures that have one, their procedures, and how
-// many bytes stand in front of the item.
+// items are the captured messages with an item, their procedures, and the
+// number of bytes before the item.
 var items = []struct {
 	file    string
 	proc    uint32
@@ -33,7 +33,7 @@ var items = []struct {
 	{"readlink-res", ProcReadLink, true, 12, 5},
 }
 
-// whole returns a message of the captures with its item in place.
+// whole returns a captured message with its item in place.
 func whole(t testing.TB, file string) []byte {
 	t.Helper()
 	for _, tt := range golden {
@@ -49,8 +49,8 @@ func whole(t testing.TB, file string) []byte {
 	return nil
 }
 
-// TestBindingItems: R8267-4-1, R8267-4-2. Whatever message it is looked for in, an
-// item is found in its own procedure's alone, and only where it is all there.
+// TestBindingItems: R8267-4-1, R8267-4-2. It checks that an item is found only
+// in messages of its own procedure, and only if it is complete.
 func TestBindingItems(t *testing.T) {
 	var b Binding
 	for _, tt := range items {
@@ -129,7 +129,7 @@ func TestBindingMaxResults(t *testing.T) {
 	}
 }
 
-// FuzzBinding: what is found is what the codec finds.
+// FuzzBinding checks that the binding finds the same item as the codec.
 func FuzzBinding(f *testing.F) {
 	for _, tt := range items {
 		f.Add(tt.proc, whole(f, tt.file))
@@ -168,8 +168,8 @@ func FuzzBinding(f *testing.F) {
 	})
 }
 
-// largest holds, for each procedure, results that nothing can be added to; for
-// those with an item it is as long as the count beside it.
+// largest returns, for each procedure, the longest results. The length of an
+// item is count.
 func largest(count int) map[uint32]message {
 	fh := make(FH, FHSize)
 	attr := PostOpAttr{OK: true}
@@ -198,8 +198,8 @@ func largest(count int) map[uint32]message {
 	}
 }
 
-// TestMaxResult: R8267-3-2, R8267-4.1-1. The bound of READDIR and READDIRPLUS
-// is held by TestListSizes.
+// TestMaxResult: R8267-3-2, R8267-4.1-1. TestListSizes checks the bound of
+// READDIR and READDIRPLUS.
 func TestMaxResult(t *testing.T) {
 	for _, count := range []int{0, 1, 4, 5, 1 << 20} {
 		for proc, m := range largest(count) {

@@ -67,7 +67,8 @@ func zeros(n int) string {
 	return string(b)
 }
 
-// TestLongName: names above MaxName are decoded, for NFS3ERR_NAMETOOLONG.
+// TestLongName checks that names above MaxName are decoded, for
+// NFS3ERR_NAMETOOLONG.
 func TestLongName(t *testing.T) {
 	want := DirOpArgs{Dir: FH("dh"), Name: make([]byte, 100_000)}
 	r := xdr.NewReader(want.AppendTo(nil))
@@ -85,7 +86,7 @@ func TestNames(t *testing.T) {
 	assert.EqualValues(t, 22, NumProc)
 }
 
-// TestAllocs holds every message but its first buffer at no allocation.
+// TestAllocs checks that no message allocates more than its first buffer.
 func TestAllocs(t *testing.T) {
 	for _, tt := range golden {
 		wire := wiretest.Hex(t, "testdata/"+tt.file+".hex")
@@ -125,7 +126,7 @@ var messages = [NumProc][2]message{
 	ProcCommit:      {new(CommitArgs), new(CommitRes)},
 }
 
-// FuzzMessages: what is decoded is, once written and decoded again, the same.
+// FuzzMessages checks that a decoded message survives encoding and decoding.
 func FuzzMessages(f *testing.F) {
 	for _, tt := range golden {
 		wire := wiretest.Hex(f, "testdata/"+tt.file+".hex")

@@ -63,7 +63,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// writeList returns nil where NFS3ERR_TOOSMALL is due.
+// writeList returns nil if NFS3ERR_TOOSMALL is due.
 func writeList(res DirRes, entries []Entry, plus bool, maxCount, dirCount uint32) []byte {
 	w := NewDirWriter(nil, plus, maxCount, dirCount)
 	for i := range entries {
@@ -92,8 +92,8 @@ func manyEntries() []Entry {
 	return entries
 }
 
-// TestListSizes: whatever the sizes, results keep to them (R8267-4.1-1), and
-// hold as many entries as they allow.
+// TestListSizes checks that results keep to any sizes (R8267-4.1-1), and
+// contain as many entries as the sizes allow.
 func TestListSizes(t *testing.T) {
 	entries := manyEntries()
 	res := DirRes{DirAttr: PostOpAttr{OK: true, Attr: Attr{Type: TypeDir}}, Verf: 5}
@@ -128,7 +128,7 @@ func TestDirCount(t *testing.T) {
 		w := NewDirWriter(nil, true, 1<<20, dirCount)
 		sum := 0
 		for i := range entries {
-			names := 24 + (len(entries[i].Name)+3)/4*4 // as READDIR would have it
+			names := 24 + (len(entries[i].Name)+3)/4*4 // as in READDIR
 			if !w.Add(&entries[i]) {
 				require.Greater(t, sum+names, int(dirCount))
 				break
@@ -149,8 +149,8 @@ func TestListTooSmall(t *testing.T) {
 	assert.True(t, w.TooSmall())
 }
 
-// TestListWithoutAttr: the entries move up where the directory's attributes
-// could not be had.
+// TestListWithoutAttr checks that the entries move up if the directory has no
+// attributes.
 func TestListWithoutAttr(t *testing.T) {
 	entries := manyEntries()
 	want := DirRes{Verf: 9}
@@ -178,8 +178,8 @@ func TestListFailure(t *testing.T) {
 	assert.Empty(t, entries)
 }
 
-// FuzzList: a list that is decoded is, once written and decoded again, the
-// same, except for its end.
+// FuzzList checks that a decoded list survives encoding and decoding, except
+// for its end.
 func FuzzList(f *testing.F) {
 	for _, tt := range lists {
 		f.Add(wiretest.Hex(f, "testdata/"+tt.file+".hex"), tt.plus)

@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// Any Handler of willscott/go-nfs serves NFS over RDMA. MOUNT is asked for by TCP
-// (RFC 8267, Section 5.1), where the same Handler serves too.
+// Any Handler of willscott/go-nfs serves NFS over RDMA. Clients use MOUNT over
+// TCP (RFC 8267, Section 5.1), which the same Handler serves too.
 func ExampleBinding() {
 	var handler nfs.Handler
 	var listener rdma.Listener // package iwarp has one over TCP

@@ -16,7 +16,7 @@ type message interface {
 	Decode(r *xdr.Reader)
 }
 
-// What the captures' server said of its file system.
+// The file system of the captures' server.
 var (
 	rootFH = FH{1, 0, 1, 0, 0, 0, 0, 0}
 	dirFH  = FH{1, 0, 1, 1, 0, 0, 0, 0, 0x2a, 0x91, 0x06, 0x9b, 3, 0, 0, 0, 0, 0, 0, 0}
@@ -26,7 +26,8 @@ var (
 	ethFH  = FH{1, 0, 1, 1, 0, 0, 0, 0, 0x95, 0x43, 0x18, 0xf3, 10, 0, 0, 0, 0, 0, 0, 0}
 )
 
-// at is a time of the captures, all of which are in the seconds behind 0x6b00d200.
+// at returns a time of the captures, all of which are in the seconds after
+// 0x6b00d200.
 func at(sec, nsec uint32) Time { return Time{Sec: 0x6b00d200 + sec, Nsec: nsec} }
 
 func root(size uint64, atime, mtime Time) PostOpAttr {
@@ -60,7 +61,7 @@ var (
 )
 
 // golden holds arguments and results from captures and from the standard. item
-// is the data item, which is in the file too where inline is set.
+// is the data item; if inline is set, the file contains item too.
 var golden = []struct {
 	file   string
 	want   message
@@ -218,8 +219,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestItemPlace holds the position rule of the data item: R8267-4-1 and
-// R8267-4-2. An item anywhere but at the end is somebody else's.
+// TestItemPlace checks the position rule of the data item: R8267-4-1 and
+// R8267-4-2. An item at any position except the end belongs to another message.
 func TestItemPlace(t *testing.T) {
 	for _, tt := range golden {
 		wire := wiretest.Hex(t, "testdata/"+tt.file+".hex")

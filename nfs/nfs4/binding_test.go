@@ -10,8 +10,8 @@ import (
 // of extended attributes (RFC 8276, Section 8.6).
 const operations = 76
 
-// TestDDPEligible: R8267-6.1-1. READ_PLUS (68), COPY (60), LAYOUTGET (50) and the
-// extended attributes (72 to 75) carry data too, and are none of them.
+// TestDDPEligible: R8267-6.1-1. READ_PLUS (68), COPY (60), LAYOUTGET (50) and
+// the extended attributes (72 to 75) also carry data, but are not eligible.
 func TestDDPEligible(t *testing.T) {
 	args := map[uint32]bool{6: true, 38: true}
 	results := map[uint32]bool{25: true, 27: true}
@@ -24,8 +24,8 @@ func TestDDPEligible(t *testing.T) {
 	assert.False(t, arg || result)
 }
 
-// TestItems: R8267-6.1-1, by the RFC's names; the field that it calls linkdata in
-// READLINK4resok is link in the protocol.
+// TestItems: R8267-6.1-1, by the RFC's names. The field that the RFC calls
+// linkdata in READLINK4resok is link in the protocol.
 func TestItems(t *testing.T) {
 	named := make(map[string]uint32)
 	for _, i := range Items {

@@ -84,8 +84,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestCount: where only the count is asked for, no entries are sent, and what is
-// not asked for at all is none.
+// TestCount checks that a count alone has no entries, and that an unwanted list
+// is empty.
 func TestCount(t *testing.T) {
 	wire := wiretest.Hex(t, "testdata/getacl-count-res.hex")
 	list := ACL{{UserObj, 0, 6}, {GroupObj, 0, 4}, {Other, 0, 4}}
@@ -96,8 +96,8 @@ func TestCount(t *testing.T) {
 	assert.Equal(t, GetACLRes{Mask: MaskAccessCount}, got)
 }
 
-// TestPOSIX: lists come in any order, with ids and bits that mean nothing, and
-// with a mask that is only there because the program wants four entries.
+// TestPOSIX checks lists in any order, with meaningless ids and bits, and with
+// a mask that is present only because the program requires four entries.
 func TestPOSIX(t *testing.T) {
 	for _, tt := range []struct {
 		name, wire string
@@ -144,8 +144,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// words returns 32-bit numbers, which text has in hexadecimal between blanks and
-// dots.
+// words parses 32-bit hexadecimal numbers, separated by blanks and dots.
 func words(t *testing.T, text string) (b []byte) {
 	t.Helper()
 	for _, w := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '.' }) {
@@ -160,7 +159,8 @@ func TestProgram(t *testing.T) {
 	assert.EqualValues(t, 3, NumProc)
 }
 
-// TestBinding: nothing may be moved, and results are bounded (R8267-5.2-1).
+// TestBinding checks that nothing is DDP-eligible, and that results are bounded
+// (R8267-5.2-1).
 func TestBinding(t *testing.T) {
 	var b Binding
 	prog, vers := b.Program()
@@ -184,7 +184,7 @@ func TestBinding(t *testing.T) {
 	assert.Zero(t, MaxResult(ProcNull))
 }
 
-// FuzzMessages: what is decoded is, once written and decoded again, the same.
+// FuzzMessages checks that a decoded message survives encoding and decoding.
 func FuzzMessages(f *testing.F) {
 	for i, tt := range golden {
 		f.Add(uint8(i), wiretest.Hex(f, "testdata/"+tt.file+".hex"))

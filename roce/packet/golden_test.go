@@ -11,10 +11,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 )
 
-// gid is one of IPv4.
+// gid returns a GID of IPv4.
 func gid(a, b, c, d byte) GID { return GID{10: 0xff, 11: 0xff, 12: a, 13: b, 14: c, 15: d} }
 
-// golden are what rxe has sent, whole.
+// golden are complete packets of rxe.
 var golden = []struct {
 	file string
 	net  Network
@@ -59,8 +59,8 @@ func wire(t testing.TB, file string) (ip, ib []byte) {
 	return all[:IPv4Len+UDPLen], all[IPv4Len+UDPLen:]
 }
 
-// TestGolden decodes what rxe has sent, and makes the same bytes again, those
-// of IP and UDP and the ICRC included.
+// TestGolden decodes packets of rxe, and encodes them to the same bytes,
+// including IP, UDP and the ICRC.
 func TestGolden(t *testing.T) {
 	for _, tt := range golden {
 		t.Run(tt.file, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestSample holds both CRCs against the Architecture's own sample, and the
+// TestSample checks both CRCs with the Architecture's own sample, and the
 // headers of an IBA link.
 func TestSample(t *testing.T) {
 	all := wiretest.Hex(t, "testdata/sample.hex")
@@ -116,8 +116,9 @@ func TestSample(t *testing.T) {
 	assert.Equal(t, VCRC(all[:vcrc]), binary.LittleEndian.Uint16(all[vcrc:]))
 }
 
-// TestICRCFields changes each bit of a packet: the ICRC notices, except for what
-// routers change and the bits that Solve cannot see.
+// TestICRCFields changes each bit of a packet. The ICRC must detect every
+// change, except in fields that routers change and in bits that Solve cannot
+// see.
 func TestICRCFields(t *testing.T) {
 	_, ib := wire(t, "ud-send-only.hex")
 	var c Check
@@ -157,13 +158,13 @@ func TestICRCFields(t *testing.T) {
 
 	net.Src, net.Dst = GID{0: 0xfe, 1: 0x80, 15: 1}, GID{0: 0xfe, 1: 0x80, 15: 2}
 	ib = c.AppendICRC(&net, ib[:len(ib)-ICRCLen])
-	net.TrafficClass, net.HopLimit, net.Ident, net.Fragment = 5, 6, 7, 8 // IPv6 has none of the last two
+	net.TrafficClass, net.HopLimit, net.Ident, net.Fragment = 5, 6, 7, 8 // IPv6 lacks the last two
 	assert.True(t, c.Valid(&net, ib))
 	net.Dst[15]++
 	assert.False(t, c.Valid(&net, ib))
 }
 
-// TestShift compares with a CRC that goes on over zeros.
+// TestShift compares with a CRC that continues over zeros.
 func TestShift(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 44, 1000, 1055, 4096 + 100, 65535} {
 		zeros := make([]byte, n)

@@ -9,8 +9,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 )
 
-// TestOpcodes holds tables 38 and 56: what each opcode is, and which a requester
-// takes by a packet's place in the message.
+// TestOpcodes checks tables 38 and 56: the properties of each opcode, and the
+// requester's opcode for each place in the message.
 func TestOpcodes(t *testing.T) {
 	known := 0
 	for o := range 256 {
@@ -41,7 +41,7 @@ func TestOpcodes(t *testing.T) {
 	assert.Equal(t, "Opcode(0x2c)", Opcode(0x2c).String())
 }
 
-// TestBTHBits has each field alone, and cuts at every byte.
+// TestBTHBits checks each field alone, and cuts at every byte.
 func TestBTHBits(t *testing.T) {
 	for _, tt := range []struct {
 		h    BTH
@@ -79,7 +79,7 @@ func TestBTHBits(t *testing.T) {
 var packets = []struct {
 	name string
 	p    Packet
-	wire string // behind the BTH
+	wire string // after the BTH
 }{
 	{"write", Packet{BTH: BTH{Opcode: UCWriteOnly, Pad: 2}, RETH: RETH{VA: 0x0102030405060708, RKey: 0x0a0b0c0d, Length: 2}, Payload: []byte("ab")}, "0102030405060708 0a0b0c0d 00000002 6162 0000"},
 	{"write with immediate", Packet{BTH: BTH{Opcode: UCWriteOnlyImmediate}, RETH: RETH{VA: 1, RKey: 2}, Immediate: 0xcafebabe}, "0000000000000001 00000002 00000000 cafebabe"},
@@ -110,7 +110,7 @@ func TestExtended(t *testing.T) {
 	}
 }
 
-// TestGRH has the two forms of the 40 bytes in front of a datagram.
+// TestGRH checks the two forms of the 40 bytes before a datagram.
 func TestGRH(t *testing.T) {
 	h := GRH{TrafficClass: 0x12, FlowLabel: 0x34567, PayLen: 0x89ab, NextHeader: NextHeaderIBA, HopLimit: 0xcd, SGID: GID{0: 0xfe, 15: 1}, DGID: GID{0: 0xff, 15: 2}}
 	b := wiretest.Octets(t, "61234567 89ab 1b cd fe00000000000000 0000000000000001 ff00000000000000 0000000000000002")

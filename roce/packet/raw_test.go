@@ -45,7 +45,7 @@ func TestRaw(t *testing.T) {
 	}
 }
 
-// TestRawRefuses has each way not to be a raw datagram.
+// TestRawRefuses checks each kind of invalid raw datagram.
 func TestRawRefuses(t *testing.T) {
 	ip := Raw{LRH: LRH{Next: RawIPv6}, IPv6: GRH{NextHeader: NextHeaderIBA}}
 	_, err := ip.AppendTo(nil)
@@ -84,7 +84,8 @@ func TestRawRefuses(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotRaw)
 }
 
-// TestRawLimit: the payload may exceed the MTU, the packet not MTU and 124.
+// TestRawLimit checks that the payload may exceed the MTU, but the packet not
+// the MTU and 124.
 func TestRawLimit(t *testing.T) { // RIB-o9-148
 	const longest = 4220 // the largest MTU and 124 bytes
 	p := Raw{Payload: make([]byte, longest-LRHLen-RWHLen)}
@@ -101,8 +102,8 @@ func TestRawLimit(t *testing.T) { // RIB-o9-148
 	require.ErrorIs(t, err, ErrTooLong)
 }
 
-// FuzzRaw: what parses is made again as it was, except for the pad's bytes, which
-// nobody looks at, and reserved bits.
+// FuzzRaw checks that a parsed datagram is encoded to the same bytes, except
+// for the pad, which is ignored, and reserved bits.
 func FuzzRaw(f *testing.F) {
 	for _, p := range []Raw{
 		{Payload: []byte("abcde"), Ethertype: 0x800},
@@ -126,8 +127,8 @@ func FuzzRaw(f *testing.F) {
 	})
 }
 
-// FuzzPacket: what parses is made again as it was, except for reserved bits and the
-// pad's bytes.
+// FuzzPacket checks that a parsed packet is encoded to the same bytes, except
+// for reserved bits and the pad.
 func FuzzPacket(f *testing.F) {
 	for _, tt := range golden {
 		_, ib := wire(f, tt.file)
