@@ -14,7 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// An aclFS is a memFS that has lists, and remembers what was set.
+// An aclFS is a memFS with lists, and records the lists that were set.
 type aclFS struct {
 	*memFS
 	access, def       vfs.ACL
@@ -33,7 +33,7 @@ func (f *aclFS) SetACL(ctx context.Context, c *vfs.Cred, h vfs.Handle, access, d
 	return vfs.MaybeAttr{OK: err == nil, Attr: a}, err
 }
 
-// acl does one NFSACL call and decodes its results into res.
+// acl makes one NFSACL call and decodes its results into res.
 func (g *rig) acl(proc uint32, args, res message) {
 	g.t.Helper()
 	head, item := g.serve(args.AppendTo(g.header(nfsacl.Program, nfsacl.Version, proc)), nil)
@@ -61,8 +61,8 @@ var (
 	modeList = nfsacl.ACL{{Tag: nfsacl.UserObj, Perm: 7}, {Tag: nfsacl.GroupObj, Perm: 5}, {Tag: nfsacl.Other, Perm: 5}}
 )
 
-// TestGetACL: the lists come inline or in a Reply chunk, never apart
-// (R8267-5.2-1): see acl.
+// TestGetACL checks that the lists come inline or in a reply chunk, never as a
+// data item (R8267-5.2-1): see acl.
 func TestGetACL(t *testing.T) {
 	fs := &aclFS{memFS: newMemFS(), access: hostList, def: hostList[:3]}
 	g := newRig(t, fs)
@@ -133,8 +133,8 @@ func TestSetACL(t *testing.T) {
 	assert.Equal(t, nfs3.ErrPerm, res.Status)
 }
 
-// TestNoACLs: as on knfsd, a file system without lists has what modes say, and
-// takes none.
+// TestNoACLs checks that on a file system without lists GETACL returns the list
+// equivalent to the mode, and SETACL fails, as with knfsd.
 func TestNoACLs(t *testing.T) {
 	g := newRig(t, newMemFS())
 	var got nfsacl.GetACLRes
@@ -148,7 +148,7 @@ func TestNoACLs(t *testing.T) {
 	assert.True(t, set.Attr.OK)
 }
 
-// TestACLReadOnly: an export that refuses changes refuses this one.
+// TestACLReadOnly checks that a read-only export refuses SETACL.
 func TestACLReadOnly(t *testing.T) {
 	fs := &aclFS{memFS: newMemFS(), access: hostList}
 	g := newRig(t, fs, options(exports.Options{ReadOnly: true}))

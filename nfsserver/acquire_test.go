@@ -19,8 +19,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// Of a file its data and attributes are granted, of a directory names and attributes,
-// with the attributes that GETATTR has; and of nothing else, nor to who may not read it.
+// TestAcquire checks that data and attributes are granted for a file, names and
+// attributes for a directory, nothing for other objects, and nothing without
+// read permission. The reply has the attributes that GETATTR returns.
 func TestAcquire(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		p := g.play()
@@ -72,7 +73,8 @@ func TestAcquire(t *testing.T) {
 	})
 }
 
-// The program is there for those whose connection has counters.
+// TestAcquireUnknown checks that the program exists only for connections with
+// counters.
 func TestAcquireUnknown(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		for _, peer := range []*oncrpc.Peer{nil, {Network: "tcp"}, {Network: "rdma"}} {
@@ -89,8 +91,9 @@ func TestAcquireUnknown(t *testing.T) {
 	})
 }
 
-// Where nobody says that the server makes all changes, and the file system does not
-// tell of others, nothing is granted; changes recall it from others all the same.
+// TestAcquireNotExclusive checks that nothing is granted if the export is not
+// exclusive and the file system has no leases. Changes in that export still
+// recall the delegations of others.
 func TestAcquireNotExclusive(t *testing.T) {
 	plain := func(c *Config) { c.Exports[0].Clients = nil }
 	withGrants(t, plain, func(t *testing.T, g *grantRig) {
@@ -103,7 +106,8 @@ func TestAcquireNotExclusive(t *testing.T) {
 	})
 }
 
-// What is granted ends with its reasons.
+// TestGrantsAfterSetExports checks that SetExports recalls delegations whose
+// conditions have changed.
 func TestGrantsAfterSetExports(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		p := g.play()
@@ -127,8 +131,9 @@ func TestGrantsAfterSetExports(t *testing.T) {
 	})
 }
 
-// A client that writes what it likes into its counters loses what it holds, and one
-// that answers what was not asked its connection. Nobody else notices.
+// TestHostileHolder checks that a client that writes arbitrary values into its
+// counters loses its delegations, and that a client that returns a delegation
+// without a recall loses its connection. Other clients are unaffected.
 func TestHostileHolder(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		hostile, holder, other := g.play(), g.play(), g.play()
@@ -138,7 +143,7 @@ func TestHostileHolder(t *testing.T) {
 		holder.hold("f", "e")
 		for n := range uint32(16) {
 			for _, v := range []uint64{0, 1<<64 - 1, 1} {
-				swap := rdma.Atomic{Operand: v} // with no mask: whatever it holds
+				swap := rdma.Atomic{Operand: v} // without a mask: replaces any value
 				require.NoError(t, hostile.link.Atomic(rdma.OpFetchAdd, hostile.link.Counter(n), swap, hostile, 0))
 			}
 		}
@@ -161,6 +166,6 @@ func TestHostileHolder(t *testing.T) {
 		assert.Error(t, <-hostile.ended)
 		assert.Equal(t, uint64(1), g.k.Stats().Cut)
 		assert.Equal(t, 1, g.k.Stats().InForce)
-		holder.hold("g") // a file, for all here are of one party
+		holder.hold("g") // a file, because all clients here are one party
 	})
 }

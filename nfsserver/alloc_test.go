@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// allocs returns how many allocations a call costs on this floor.
+// allocs returns how many allocations a call costs in this package.
 func (g *rig) allocs(proc uint32, args message) float64 {
 	g.t.Helper()
 	wire := xdr.AppendFixed(args.AppendTo(nil), itemOf(args))
@@ -32,8 +32,8 @@ func (g *rig) allocs(proc uint32, args message) float64 {
 	return n
 }
 
-// TestAllocs: what clients do most costs no allocation on this floor, but for
-// the name of LOOKUP, which a file system may keep.
+// TestAllocs checks that the most frequent calls cost no allocation in this
+// package, except the name of LOOKUP, which a file system may keep.
 func TestAllocs(t *testing.T) {
 	g, _, fh := scene(t)
 	name := in(fh[vfs.TypeDir], "a name that is too long for the stack to hold it")
@@ -54,7 +54,8 @@ func TestAllocs(t *testing.T) {
 	}
 }
 
-// Changes cost no more where clients could hold what is changed, and do not.
+// TestAllocsWithGrants checks that changes cost no more if clients could hold
+// delegations of the objects and do not.
 func TestAllocsWithGrants(t *testing.T) {
 	k, err := delegserver.New(delegserver.Config{})
 	require.NoError(t, err)

@@ -11,7 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// The bounds are those that the administrator's page tells of.
+// TestBoundsTold checks that the bounds are those in the administrator's
+// documentation.
 func TestBoundsTold(t *testing.T) {
 	doc, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)

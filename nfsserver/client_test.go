@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A phoneBook is names of one host.
+// A phoneBook holds the names of one host.
 type phoneBook struct {
 	names []string
 	err   error
@@ -38,7 +38,8 @@ func (b *phoneBook) NamesOf(ctx context.Context, _ netip.Addr) ([]string, error)
 
 func (b *phoneBook) AddrsOf(context.Context, string) ([]netip.Addr, error) { return nil, nil }
 
-// named serves *.example read-only and everyone else read-write.
+// named returns a rig that serves *.example read-only and everyone else
+// read-write.
 func named(t testing.TB, b *phoneBook) *rig {
 	f, err := exports.Parse("x", []byte("/x *.example(ro,insecure) *(rw,insecure)"))
 	require.NoError(t, err)
@@ -55,8 +56,9 @@ func (g *rig) access() (nfs3.Status, uint32) {
 	return res.Status, res.Access
 }
 
-// TestNamedClient: a connection asks for names once in a while, and what they
-// mean then counts; other connections and other exports ask for themselves.
+// TestNamedClient checks that a connection looks up names once in a while and
+// then uses the new result; other connections and other exports do their own
+// lookups.
 func TestNamedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &phoneBook{names: []string{"a.example"}}
@@ -81,8 +83,8 @@ func TestNamedClient(t *testing.T) {
 	})
 }
 
-// TestUnknownName: while it is not known who a client is, it is told to come
-// again, and not to do what another may.
+// TestUnknownName checks that a client whose name is unknown is told to try
+// again, and does not get another client's rights.
 func TestUnknownName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &phoneBook{names: []string{"a.example"}, slow: time.Hour}
@@ -103,7 +105,7 @@ func TestUnknownName(t *testing.T) {
 	})
 }
 
-// TestNamedAllocs: once it is known who a client is, names cost its calls nothing.
+// TestNamedAllocs checks that names cost the calls of a known client nothing.
 func TestNamedAllocs(t *testing.T) {
 	b := &phoneBook{names: []string{"a.example"}}
 	g := named(t, b)
@@ -121,7 +123,7 @@ func TestNamedAllocs(t *testing.T) {
 	assert.Equal(t, 1, b.asked)
 }
 
-// BenchmarkVerdict is what a call costs to know who it is from.
+// BenchmarkVerdict measures the cost of finding a call's client.
 func BenchmarkVerdict(b *testing.B) {
 	g := named(b, &phoneBook{})
 	set := g.server.set.Load()

@@ -69,8 +69,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestNoRegularFile: RFC 1813, Sections 3.3.6, 3.3.7 and 3.3.21, want
-// NFS3ERR_INVAL.
+// TestNoRegularFile checks for NFS3ERR_INVAL, which RFC 1813, Sections 3.3.6,
+// 3.3.7 and 3.3.21, require.
 func TestNoRegularFile(t *testing.T) {
 	g, _, fh := scene(t)
 	for _, kind := range []vfs.Type{vfs.TypeDir, vfs.TypeLnk} {
@@ -116,7 +116,7 @@ func TestWrite(t *testing.T) {
 	assert.EqualValues(t, 4099, res.Wcc.After.Attr.Size, "nothing written, nothing grown")
 }
 
-// A fullFS has room for so many octets more.
+// A fullFS has room for a limited number of bytes.
 type fullFS struct {
 	*memFS
 	room int
@@ -131,8 +131,8 @@ func (f *fullFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte,
 	return n, how, w, syscall.ENOSPC
 }
 
-// TestWriteShort: what was written counts, and the error comes with the call
-// that writes nothing.
+// TestWriteShort checks that a partial write succeeds, and that the error comes
+// with the call that writes nothing.
 func TestWriteShort(t *testing.T) {
 	fs := &fullFS{memFS: newMemFS(), room: 5}
 	g := newRig(t, fs)
@@ -161,7 +161,8 @@ func TestWriteTooBig(t *testing.T) {
 	assert.Equal(t, clock, fs.clock)
 }
 
-// TestWriteCount: a client that contradicts itself is not understood.
+// TestWriteCount checks that a WRITE whose count contradicts its data is
+// GARBAGE_ARGS.
 func TestWriteCount(t *testing.T) {
 	g, _, fh := scene(t)
 	args := (&nfs3.WriteArgs{File: fh[vfs.TypeReg], Data: []byte("data")}).AppendTo(g.header(nfs3.Program, 3, nfs3.ProcWrite))
@@ -171,7 +172,7 @@ func TestWriteCount(t *testing.T) {
 	assert.EqualValues(t, 4, stat, "GARBAGE_ARGS")
 }
 
-// A failingFS has a Commit that fails while a call is under way.
+// A failingFS has a Commit that fails while a call is running.
 type failingFS struct {
 	*memFS
 	during func()
@@ -187,8 +188,8 @@ func (f *failingFS) Commit(ctx context.Context, c *vfs.Cred, h vfs.Handle, off u
 	return f.memFS.Commit(ctx, c, h, off, n)
 }
 
-// TestVerifier: of two verifiers that a call could answer with, it has the one
-// that makes the client send its data again.
+// TestVerifier checks that of two verifiers possible in a reply, the reply has
+// the one that makes the client send its data again.
 func TestVerifier(t *testing.T) {
 	fs := &failingFS{memFS: newMemFS()}
 	fs.during = func() {}
@@ -204,7 +205,7 @@ func TestVerifier(t *testing.T) {
 	assert.Equal(t, old+2, commit.Verf)
 }
 
-// A rangeFS remembers the range of a Commit or Read.
+// A rangeFS records the range of a Commit or Read.
 type rangeFS struct {
 	*memFS
 	off   uint64
@@ -221,7 +222,8 @@ func (f *rangeFS) Read(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte,
 	return f.memFS.Read(ctx, c, h, p, off)
 }
 
-// TestReadRange: no file system is asked for octets that no file can have.
+// TestReadRange checks that no file system is asked for bytes beyond the
+// greatest file size.
 func TestReadRange(t *testing.T) {
 	fs := &rangeFS{memFS: newMemFS()}
 	g := newRig(t, fs)
@@ -254,7 +256,7 @@ func TestCommitRange(t *testing.T) {
 	}
 }
 
-// TestReadFailure: no buffer stays with the reply of a READ that fails.
+// TestReadFailure checks that the reply of a failed READ keeps no buffer.
 func TestReadFailure(t *testing.T) {
 	g, fs, fh := scene(t)
 	fs.fail = errors.New("no errno at all")

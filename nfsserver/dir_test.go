@@ -29,7 +29,8 @@ func dirArgs(dir nfs3.FH, plus bool, cookie, verf uint64, count uint32) (uint32,
 	return nfs3.ProcReadDir, &nfs3.ReadDirArgs{Dir: dir, Cookie: cookie, Verf: verf, Count: count}
 }
 
-// TestList reads a directory in pieces: each name once, and none left out.
+// TestList reads a directory in pieces, and checks that each name comes exactly
+// once.
 func TestList(t *testing.T) {
 	g, _, fh := scene(t)
 	want := fill(g, 100)
@@ -60,7 +61,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestListSize: results keep to count, to the reply's room and to rtmax.
+// TestListSize checks that results respect count, the reply's room and rtmax.
 func TestListSize(t *testing.T) {
 	g, _, fh := scene(t, func(c *Config) { c.MaxPayload = 4096 })
 	fill(g, 100)
@@ -79,7 +80,7 @@ func TestListSize(t *testing.T) {
 	}
 }
 
-// TestListReply: whatever room the reply has, the results fit into it.
+// TestListReply checks that the results fit into the reply, for any room.
 func TestListReply(t *testing.T) {
 	g, _, fh := scene(t)
 	fill(g, 10)
@@ -140,7 +141,7 @@ func TestListCookie(t *testing.T) {
 	}
 }
 
-// A listing is the results of READDIR or READDIRPLUS.
+// A listing holds the results of READDIR or READDIRPLUS.
 type listing struct {
 	Status  nfs3.Status
 	DirAttr nfs3.PostOpAttr

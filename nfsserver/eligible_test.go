@@ -12,11 +12,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// TestEachEligible: of the arguments, the data of WRITE and the path of SYMLINK
-// may come apart from the message, and nothing else that looks as if it could; a
-// call that breaks this is GARBAGE_ARGS, and nothing is done. Of the results, the
-// data of READ and the path of READLINK leave apart (R8166-3.4.2-1, R8166-6.1-1,
-// R8166-6.1-2, R8166-3.4.4.3-1, R8267-4-1, R8267-4-2).
+// TestEachEligible checks that of the arguments only the data of WRITE and the
+// path of SYMLINK may come apart from the message. A call that violates this is
+// GARBAGE_ARGS, and nothing is done. Of the results, the data of READ and the
+// path of READLINK leave apart (R8166-3.4.2-1, R8166-6.1-1, R8166-6.1-2,
+// R8166-3.4.4.3-1, R8267-4-1, R8267-4-2).
 func TestEachEligible(t *testing.T) {
 	const garbageArgs = 4
 	eachProc(t, nil, func(t *testing.T, g *rig, fs *memFS, p procCase, fh nfs3.FH) {

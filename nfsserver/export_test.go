@@ -58,8 +58,8 @@ func TestSquash(t *testing.T) {
 	}
 }
 
-// TestClients: who a peer is decides what it may do, whatever the order of the
-// clients.
+// TestClients checks that a peer's address decides its rights, for any order of
+// the clients.
 func TestClients(t *testing.T) {
 	e := newExport(&Export{Path: "/x", FS: newMemFS(), Clients: slices.Concat(
 		hosts(exports.Options{ReadOnly: true, Insecure: true}, "10.1.0.0/16", "fe80::/10", "2001:db8::7/128"),
@@ -71,7 +71,7 @@ func TestClients(t *testing.T) {
 		"10.1.9.9:1023":            nfs3.OK,
 		"10.1.9.9:1024":            nfs3.ErrPerm,
 		"10.2.2.3:700":             nfs3.ErrAcces,
-		"[::ffff:10.1.2.3]:700":    nfs3.ErrROFS, // as a socket for both families has it
+		"[::ffff:10.1.2.3]:700":    nfs3.ErrROFS, // as from a socket for both families
 		"[fe80::1%eth0]:700":       nfs3.ErrROFS,
 		"[2001:db8::7]:20049":      nfs3.ErrROFS,
 		"[2001:db8::8]:20049":      nfs3.ErrAcces,
@@ -92,12 +92,12 @@ func TestClients(t *testing.T) {
 	assert.Equal(t, nfs3.OK, s.decide(t.Context(), nil, newExport(&Export{Path: "/x", FS: newMemFS()}, 0)).status, "everyone")
 }
 
-// A callerFS knows that the tests' callers have one number for user, group
-// and groups, and returns it as a size.
+// A callerFS checks that the tests' callers have one number for user, group and
+// groups, and returns it as a size.
 type callerFS struct{ *memFS }
 
 func (callerFS) GetAttr(_ context.Context, c *vfs.Cred, _ vfs.Handle) (vfs.Attr, error) {
-	runtime.Gosched() // let the next call have this one's memory, if it can
+	runtime.Gosched() // lets the next call use this one's memory, if it can
 	for _, id := range append([]uint32{c.GID}, c.Groups...) {
 		if id != c.UID {
 			return vfs.Attr{}, syscall.EPERM
@@ -106,7 +106,7 @@ func (callerFS) GetAttr(_ context.Context, c *vfs.Cred, _ vfs.Handle) (vfs.Attr,
 	return vfs.Attr{Type: vfs.TypeDir, Size: uint64(c.UID)}, nil
 }
 
-// TestCallersApart: calls under way at the same time do not mix.
+// TestCallersApart checks that concurrent calls do not mix their callers.
 func TestCallersApart(t *testing.T) {
 	g := newRig(t, callerFS{newMemFS()})
 	args := nfs3.HandleArgs{Object: g.fh(memRoot)}

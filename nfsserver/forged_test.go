@@ -14,7 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// An askedFS counts the questions for attributes.
+// An askedFS counts the calls of GetAttr.
 type askedFS struct {
 	*memFS
 	asked int
@@ -25,8 +25,8 @@ func (f *askedFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.A
 	return f.memFS.GetAttr(ctx, c, h)
 }
 
-// TestForgedHandles: of a million handles, cut, changed, made up, or another
-// server's, none gets as far as a file system.
+// TestForgedHandles checks that of a million handles, truncated, changed,
+// random, or another server's, none reaches a file system.
 func TestForgedHandles(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	fs := &askedFS{memFS: newMemFS()}
@@ -61,7 +61,7 @@ func TestForgedHandles(t *testing.T) {
 	assert.Equal(t, 1, fs.asked)
 }
 
-// A forger makes handles that no server gave out, from one that was.
+// A forger makes handles that no server gave out, from a valid one.
 type forger struct {
 	rnd     *rand.Rand
 	good    nfs3.FH
@@ -70,7 +70,7 @@ type forger struct {
 	fh, b   [nfs3.FHSize]byte
 }
 
-// random returns n octets, until the next ones.
+// random returns n bytes, valid until the next call.
 func (f *forger) random(n int) []byte {
 	for i := range n {
 		f.b[i] = byte(f.rnd.Uint32())
@@ -80,7 +80,7 @@ func (f *forger) random(n int) []byte {
 
 func (f *forger) next() nfs3.FH {
 	switch f.rnd.IntN(5) {
-	case 0: // cut
+	case 0: // truncated
 		return f.good[:f.rnd.IntN(len(f.good))]
 	case 1: // one bit
 		fh := append(f.fh[:0], f.good...)
@@ -91,7 +91,7 @@ func (f *forger) next() nfs3.FH {
 	case 3: // another object, another server
 		h, _ := vfs.NewHandle(f.random(8))
 		return f.foreign.appendHandle(&f.mac, f.fh[:0], f.rnd.Uint32(), &h)
-	default: // made up, with the octets that are known
+	default: // random, with the known bytes
 		fh := f.random(f.rnd.IntN(nfs3.FHSize + 1))
 		copy(fh, f.good[:f.rnd.IntN(handleHead+1)])
 		return fh
@@ -105,8 +105,8 @@ func (g *rig) sealed(export uint32, inner []byte) nfs3.FH {
 	return g.server.seal.appendHandle(new(mac), nil, export, &h)
 }
 
-// FuzzHandle: what has no seal is refused by one of two errors, and what a
-// sealed handle says is what was put in.
+// FuzzHandle checks that a handle without a seal is refused with one of two
+// errors, and that a sealed handle returns its content.
 func FuzzHandle(f *testing.F) {
 	s := newSealer(testKey)
 	for _, n := range []int{0, 8, 13, 29, vfs.MaxHandle} {

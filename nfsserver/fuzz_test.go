@@ -12,8 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// FuzzServe: whatever a call says, there is an answer that keeps to its room;
-// NFS results decode, and their status is one of the standard's.
+// FuzzServe checks that every call gets a reply within its room, that NFS
+// results decode, and that their status is one of the standard's.
 func FuzzServe(f *testing.F) {
 	_, _, handles := scene(f)
 	for _, p := range procCases {
@@ -47,7 +47,7 @@ func FuzzServe(f *testing.F) {
 		head, replyItem := g.serve(append(g.header(prog, 3, proc), args...), item)
 		stat, wire := g.accept(head)
 		if stat != 0 {
-			require.Contains(t, []uint32{3, 4, 5}, stat) // PROC_UNAVAIL, GARBAGE_ARGS, SYSTEM_ERR for want of room
+			require.Contains(t, []uint32{3, 4, 5}, stat) // PROC_UNAVAIL, GARBAGE_ARGS, SYSTEM_ERR for lack of room
 			require.Empty(t, wire)
 			return
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 // The file handles that knfsd gave the client of siw-lo-nfs3.pcap, and the
-// objects of a scene that stand for theirs.
+// corresponding objects of a scene.
 var recorded = []struct {
 	fh   string
 	kind vfs.Type
@@ -27,7 +27,7 @@ var recorded = []struct {
 	{"\x01\x00\x01\x01\x00\x00\x00\x00\xf3\x62\x70\x50\x02\x00\x00\x00\x00\x00\x00\x00", vfs.TypeReg}, // small.txt
 }
 
-// replay returns a recorded call with this server's handles in the place of
+// replay returns a recorded call with this server's handles in place of
 // knfsd's.
 func replay(call []byte, handles map[vfs.Type]nfs3.FH) []byte {
 	for _, h := range recorded {
@@ -37,14 +37,14 @@ func replay(call []byte, handles map[vfs.Type]nfs3.FH) []byte {
 	return call
 }
 
-// TestRecordedCalls serves what a Linux client really sent, and looks at the
-// answers as that client would.
+// TestRecordedCalls serves the recorded calls of a Linux client, and checks the
+// replies as that client would.
 func TestRecordedCalls(t *testing.T) {
 	for _, tt := range []struct {
 		file   string
 		res    message
 		want   nfs3.Status
-		length int // of the results, where knfsd's are known to be as long
+		length int // of the results, if knfsd's are known to have the same length
 		check  func(t *testing.T, g *rig, res message)
 	}{
 		{file: "getattr-call", res: new(nfs3.GetAttrRes), length: 88},
@@ -101,7 +101,7 @@ func TestRecordedCalls(t *testing.T) {
 	assert.Len(t, head, 24)
 }
 
-// TestUnknownHandles: knfsd's handles are none of ours.
+// TestUnknownHandles checks that knfsd's handles are refused.
 func TestUnknownHandles(t *testing.T) {
 	g := newRig(t, newMemFS())
 	for _, h := range recorded {

@@ -30,8 +30,8 @@ const (
 	allTypes   = delegation.FileData | delegation.FileAttributes | delegation.Directory
 )
 
-// A grantRig is a server of a tree in memory whose clients hold what they like, in a
-// bubble:
+// A grantRig is a server of a tree in memory, with clients that hold
+// delegations, in a bubble:
 //
 //	/ ── d ── f
 //	  │    └─ sub
@@ -115,14 +115,14 @@ type player struct {
 	stop chan struct{}
 
 	mu       sync.Mutex
-	holds    map[delegation.Immediate]string // by the recall that would come
+	holds    map[delegation.Immediate]string // by the expected recall
 	recalled []string
-	silent   bool                   // it does not answer
-	owed     []delegation.Immediate // recalls without an answer
+	silent   bool                   // the player does not answer recalls
+	owed     []delegation.Immediate // recalls not yet answered
 	ended    chan error
 }
 
-// play connects a client, that adds to its lease until leave.
+// play connects a client that renews its lease until leave.
 func (g *grantRig) play() *player {
 	p := &player{g: g, holds: make(map[delegation.Immediate]string), ended: make(chan error, 1), stop: make(chan struct{})}
 	var err error
@@ -132,7 +132,7 @@ func (g *grantRig) play() *player {
 	}})
 	require.NoError(g.t, err)
 	require.True(g.t, p.c.ExtensionConn().Extensions().Delegation)
-	require.Equal(g.t, nfs3.OK, p.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.fh["/"]})) // grants credits
+	require.Equal(g.t, nfs3.OK, p.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.fh["/"]})) // to receive credits
 	go func() {
 		tick := time.NewTicker(grantLease / 3)
 		defer tick.Stop()
@@ -161,7 +161,7 @@ func (p *player) leave() {
 func (p *player) Complete(rdma.Completion) {}
 func (p *player) Closed(err error)         { p.ended <- err }
 
-// Immediate notes a recall, and answers it.
+// Immediate records a recall, and answers it.
 func (p *player) Immediate(octets [8]byte) {
 	m, err := delegation.ParseImmediate(octets, delegation.KindRecall)
 	assert.NoError(p.g.t, err)
@@ -175,14 +175,14 @@ func (p *player) Immediate(octets [8]byte) {
 	}
 }
 
-// hush has the player give nothing back.
+// hush stops the player from answering recalls.
 func (p *player) hush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent = true
 }
 
-// answer gives back what was recalled while the player was silent.
+// answer answers the recalls that came while the player was silent.
 func (p *player) answer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +197,7 @@ func (p *player) returns(m delegation.Immediate) {
 	_ = p.link.PostImmediate(m.Octets(), nil, 0) // the connection may have ended
 }
 
-// recalls returns what has been recalled since the last time.
+// recalls returns the recalls since the last call.
 func (p *player) recalls() []string {
 	synctest.Wait()
 	p.mu.Lock()
@@ -223,7 +223,7 @@ func (p *player) ask(fh nfs3.FH, types delegation.Types) (res delegation.Acquire
 	return res, x.Results.Done()
 }
 
-// hold acquires objects of the tree.
+// hold acquires delegations of objects of the tree.
 func (p *player) hold(names ...string) {
 	p.g.t.Helper()
 	for _, name := range names {
@@ -236,7 +236,7 @@ func (p *player) hold(names ...string) {
 	}
 }
 
-// refused returns why nothing of an object is granted.
+// refused returns the reason for which a delegation of an object is refused.
 func (p *player) refused(name string) delegation.Reason {
 	p.g.t.Helper()
 	res, err := p.ask(p.g.fh[name], allTypes)
@@ -255,7 +255,7 @@ func (p *player) callOf(prog, proc uint32, args message) nfs3.Status {
 	return p.callAs(1000, prog, proc, args)
 }
 
-// callAs is callOf in a user's name.
+// callAs is callOf as another user.
 func (p *player) callAs(uid, prog, proc uint32, args message) nfs3.Status {
 	x := &oncrpc.Exchange{
 		Prog: prog, Vers: nfs3.Version, Proc: proc, MaxResults: 4096,
@@ -268,11 +268,11 @@ func (p *player) callAs(uid, prog, proc uint32, args message) nfs3.Status {
 	return nfs3.Status(x.Results.Uint32())
 }
 
-// begin makes a call that may take long.
+// begin starts a call that may take long.
 func (p *player) begin(proc uint32, args message) <-chan nfs3.Status {
 	done := make(chan nfs3.Status, 1)
 	go func() { done <- p.call(proc, args) }()
-	time.Sleep(10 * time.Millisecond) // somebody else reads the connection by then
+	time.Sleep(10 * time.Millisecond) // another goroutine reads the connection by then
 	return done
 }
 
@@ -281,5 +281,5 @@ func (g *grantRig) write(name string) (proc uint32, args message) {
 	return nfs3.ProcWrite, &nfs3.WriteArgs{File: g.fh[name], Data: []byte("data")}
 }
 
-// everything are the names of the tree.
+// everything returns the names of the tree.
 func (g *grantRig) everything() []string { return slices.Sorted(maps.Keys(g.fh)) }

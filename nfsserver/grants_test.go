@@ -13,8 +13,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
-// conflicts are calls, what they recall of one who holds everything, when another makes
-// them and when he does himself, and their status.
+// conflicts are calls with their status and the recalls that they cause from a
+// client that holds everything: others if another client makes the call, own if
+// the holder does.
 var conflicts = []struct {
 	name   string
 	proc   uint32
@@ -96,8 +97,8 @@ var conflicts = []struct {
 	{"COMMIT", nfs3.ProcCommit, func(fh map[string]nfs3.FH) message { return &nfs3.CommitArgs{File: fh["f"]} }, nil, nil, nfs3.OK},
 }
 
-// Each procedure recalls what it changes, and nothing else. The change is made when
-// that has come back.
+// TestConflicts checks that each procedure recalls exactly the delegations of
+// objects that it changes, and makes the change after they are returned.
 func TestConflicts(t *testing.T) {
 	for _, tt := range conflicts {
 		for who, want := range map[string][]string{"others": tt.others, "own": tt.own} {
@@ -120,7 +121,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// A listFS takes access control lists, and forgets them.
+// A listFS accepts access control lists, and drops them.
 type listFS struct{ *mem.FS }
 
 func (listFS) GetACL(context.Context, *vfs.Cred, vfs.Handle) (access, def vfs.ACL, a vfs.MaybeAttr, err error) {
@@ -131,7 +132,7 @@ func (listFS) SetACL(context.Context, *vfs.Cred, vfs.Handle, *vfs.ACL, *vfs.ACL)
 	return a, nil
 }
 
-// SETACL changes an object too.
+// TestSetACLRecalls checks that SETACL recalls delegations too.
 func TestSetACLRecalls(t *testing.T) {
 	lists := func(c *Config) { c.Exports[0].FS = listFS{mem.New(mem.Options{})} }
 	withGrants(t, lists, func(t *testing.T, g *grantRig) {
@@ -150,8 +151,9 @@ func TestSetACLRecalls(t *testing.T) {
 	})
 }
 
-// Who may not change anything has nothing recalled, and is told what the file system
-// would say. Its owner writes to a file that nobody may write to.
+// TestBarredRecallNothing checks that a caller without permission to change
+// anything recalls nothing, and gets the file system's error. The owner may
+// still write to a file that nobody has permission to write to.
 func TestBarredRecallNothing(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		holder, other := g.play(), g.play()
@@ -176,7 +178,7 @@ func TestBarredRecallNothing(t *testing.T) {
 		word, now := nfs3.OptUint32{Set: true, Value: 1001}, nfs3.SetTime{How: nfs3.SetToServerTime}
 		then := nfs3.SetTime{How: nfs3.SetToClientTime}
 		remove, rmdir, sticky := in(g.fh["d"], "f"), in(g.fh["d"], "sub"), in(g.fh["sub"], "s")
-		for round := range 2 { // at first nobody holds anything, and the file system refuses
+		for round := range 2 { // in the first round there are no delegations, and the file system refuses
 			for i, c := range []struct {
 				prog, proc uint32
 				args       message

@@ -22,8 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGroups: what this host says of a user's groups takes the place of what the
-// call says, where there is a user.
+// TestGroups checks that this host's groups of a user replace the call's, if
+// the call has a user.
 func TestGroups(t *testing.T) {
 	var many []uint32
 	for g := range uint32(40) {
@@ -88,8 +88,8 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// TestUserGroups: a user database that hangs holds up nobody but those whom it is
-// asked about, and these not for ever.
+// TestUserGroups checks that a hanging user database delays only calls that
+// need it, and for a bounded time.
 func TestUserGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
@@ -131,7 +131,7 @@ func TestUserGroups(t *testing.T) {
 		synctest.Wait()
 		assert.Contains(t, log.String(), "uid=200")
 
-		// All hang, though nobody waits for them any more.
+		// All lookups hang, although no call waits for them any more.
 		_, took, err = ask(7)
 		assert.Equal(t, groupsTime, took)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
@@ -140,13 +140,13 @@ func TestUserGroups(t *testing.T) {
 		assert.Zero(t, took)
 		require.NoError(t, err)
 
-		g.Close() // does not wait for them
+		g.Close() // does not wait for the lookups
 		close(hang)
 		synctest.Wait()
 	})
 }
 
-// TestGroupsAllocate: groups that are known cost no allocation.
+// TestGroupsAllocate checks that cached groups cost no allocation.
 func TestGroupsAllocate(t *testing.T) {
 	groups := NewUserGroups(func(uint32) ([]uint32, error) { return make([]uint32, maxGroups), nil }, nil)
 	defer groups.Close()
@@ -160,7 +160,8 @@ func TestGroupsAllocate(t *testing.T) {
 	}))
 }
 
-// TestHostGroups: what this host says of the user of this test is what id says.
+// TestHostGroups checks that hostGroups returns the groups that id prints for
+// the user of this test.
 func TestHostGroups(t *testing.T) {
 	u, err := user.Current()
 	require.NoError(t, err)

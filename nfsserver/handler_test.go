@@ -19,7 +19,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/billy"
 )
 
-// memoryHandler is go-nfs's own of a file system in memory, with a file.
+// memoryHandler returns go-nfs's own handler of a file system in memory, with a
+// file.
 func memoryHandler(t testing.TB) nfs.Handler {
 	t.Helper()
 	fs := memfs.New()
@@ -31,7 +32,7 @@ func memoryHandler(t testing.TB) nfs.Handler {
 	return helpers.NewCachingHandler(helpers.NewNullAuthHandler(fs), 1024)
 }
 
-// TestHandlerExport: a go-nfs handler behind the programs.
+// TestHandlerExport checks a go-nfs handler behind the programs.
 func TestHandlerExport(t *testing.T) {
 	fs, err := HandlerExport(memoryHandler(t))
 	require.NoError(t, err)
@@ -58,7 +59,7 @@ func TestHandlerExport(t *testing.T) {
 	assert.EqualValues(t, 4, wrote.Count)
 	assert.Equal(t, nfs3.FileSync, wrote.Committed, "there is nothing to wait for")
 
-	// Under go-nfs itself, the handle would be stale now.
+	// In go-nfs itself the handle would be stale now.
 	var renamed nfs3.RenameRes
 	g.call(nfs3.ProcRename, &nfs3.RenameArgs{From: in(root, "new"), To: in(root, "old")}, &renamed)
 	require.Equal(t, nfs3.OK, renamed.Status)
@@ -77,13 +78,13 @@ func (g *rig) root() nfs3.FH {
 	return g.server.seal.appendHandle(new(mac), nil, e.id, &h)
 }
 
-// A handler that is told what to answer.
+// An oddHandler returns the set values.
 type oddHandler struct {
 	nfs.Handler
 	status nfs.MountStatus
 	asked  net.Conn
 	path   string
-	handle int // octets of a file handle
+	handle int // bytes of a file handle
 	stat   error
 }
 
@@ -127,14 +128,14 @@ type hostLike struct{ gobilly.Filesystem }
 
 func (hostLike) Lstat(string) (os.FileInfo, error) { return os.Lstat(".") }
 
-// TestHandlerWithoutSync: the host's files are not promised to be stable where
-// nothing syncs them.
+// TestHandlerWithoutSync checks that the host's files are refused if nothing
+// syncs them.
 func TestHandlerWithoutSync(t *testing.T) {
 	_, err := HandlerExport(helpers.NewNullAuthHandler(hostLike{memfs.New()}))
 	assert.ErrorContains(t, err, "osfs.WithBoundOS")
 }
 
-// TestHandlerFSStat: a handler's own errors are the protocol's.
+// TestHandlerFSStat checks that a handler's own errors become the protocol's.
 func TestHandlerFSStat(t *testing.T) {
 	h := &oddHandler{Handler: memoryHandler(t), handle: -1}
 	fs, err := HandlerExport(h)
@@ -151,5 +152,5 @@ func TestHandlerFSStat(t *testing.T) {
 	}
 }
 
-// What go-nfs's handlers can make beside files is what vfs/billy asks for.
+// A go-nfs handler's UnixChange implements billy.Special.
 var _ billy.Special = nfs.UnixChange(nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// Serve a go-nfs handler over RDMA, to be mounted as server:/memory. A directory
-// of the host could stand beside it in Exports.
+// Serve a go-nfs handler over RDMA, to be mounted as server:/memory. Exports
+// may contain a directory of the host too.
 func ExampleHandlerExport() {
 	handler := helpers.NewCachingHandler(helpers.NewNullAuthHandler(memfs.New()), 4096)
 	var listener rdma.Listener // package iwarp has one over TCP

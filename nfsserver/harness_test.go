@@ -24,30 +24,30 @@ type message interface {
 	Decode(r *xdr.Reader)
 }
 
-// A rig is a server of one or more file systems, and a client that speaks RPC
-// messages with it.
+// A rig is a server of one or more file systems, and a client that exchanges
+// RPC messages with the server.
 type rig struct {
 	t      testing.TB
 	server *Server
 	mux    *oncrpc.Mux
 	log    strings.Builder
 
-	// Of the next calls.
+	// Settings of the next calls.
 	peer     *oncrpc.Peer
 	uid, gid uint32
 	gids     []uint32
 	authNone bool
 	maxReply int
-	apart    bool // the item of the arguments
+	apart    bool // send the arguments' item apart
 }
 
-// acceptedLen is the bytes of a reply's header.
+// acceptedLen is the length of a reply's header in bytes.
 const acceptedLen = 6 * 4
 
 // testKey seals the handles of all rigs.
 var testKey = [32]byte{31: 1}
 
-// hosts are clients in networks, with one kind of options.
+// hosts returns clients for networks, all with the options o.
 func hosts(o exports.Options, nets ...string) (list []exports.Client) {
 	for _, n := range nets {
 		list = append(list, exports.Client{Host: exports.InNetwork(netip.MustParsePrefix(n)), Options: o})
@@ -55,12 +55,12 @@ func hosts(o exports.Options, nets ...string) (list []exports.Client) {
 	return list
 }
 
-// options has the first export allow everyone what o says.
+// options gives everyone the options o on the first export.
 func options(o exports.Options) func(*Config) {
 	return func(c *Config) { c.Exports[0].Clients = exports.Everyone(o) }
 }
 
-// newRig serves fs as /x, after change.
+// newRig serves fs as /x, after applying change.
 func newRig(t testing.TB, fs vfs.FS, change ...func(*Config)) *rig {
 	t.Helper()
 	g := &rig{t: t, uid: 1000, gid: 100, gids: []uint32{100, 200}, maxReply: 1<<20 + 4096}
@@ -78,8 +78,7 @@ func newRig(t testing.TB, fs vfs.FS, change ...func(*Config)) *rig {
 	return g
 }
 
-// fh returns the file handle of an object of the memFS that is export number
-// i.
+// fh returns the file handle of an object of the memFS that is export number i.
 func (g *rig) fh(id uint64, i ...int) nfs3.FH {
 	e := g.export(0)
 	if len(i) > 0 {
@@ -118,7 +117,7 @@ func (g *rig) header(prog, vers, proc uint32) []byte {
 func (g *rig) serve(msg, item []byte) (head, replyItem []byte) {
 	g.t.Helper()
 	req := oncrpc.Request{Msg: msg, Item: item, ItemPos: len(msg), Peer: g.peer, MaxReply: g.maxReply}
-	held := 4 << 10 // what transports leave uncounted
+	held := 4 << 10 // transports do not count this much
 	rep := oncrpc.Reply{Hold: func(n int) { held = max(held, n) }}
 	require.True(g.t, g.mux.Serve(g.t.Context(), &req, &rep))
 	require.Empty(g.t, rep.Tail)
@@ -131,7 +130,7 @@ func (g *rig) serve(msg, item []byte) (head, replyItem []byte) {
 	return rep.Head, replyItem
 }
 
-// accept returns accept_stat and what follows it.
+// accept returns accept_stat and the results.
 func (g *rig) accept(head []byte) (stat uint32, results []byte) {
 	g.t.Helper()
 	r := xdr.NewReader(head)
@@ -144,7 +143,7 @@ func (g *rig) accept(head []byte) (stat uint32, results []byte) {
 	return stat, head[r.Offset():]
 }
 
-// call does one NFS call and decodes its results into res.
+// call makes one NFS call and decodes its results into res.
 func (g *rig) call(proc uint32, args, res message) {
 	g.t.Helper()
 	msg := args.AppendTo(g.header(nfs3.Program, nfs3.Version, proc))
@@ -180,7 +179,7 @@ func itemOf(m message) []byte {
 	return nil
 }
 
-// statusOfResults returns the status in front of res.
+// statusOfResults returns the status of res.
 func statusOfResults(res message) nfs3.Status {
 	return reflect.ValueOf(res).Elem().FieldByName("Status").Interface().(nfs3.Status)
 }

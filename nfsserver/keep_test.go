@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// TestKeepable: what can be granted of what, where the server alone changes it, where the
-// file system tells of changes, and elsewhere.
+// TestKeepable checks the types that can be granted, on an exclusive export, on
+// a file system with leases, and on others.
 func TestKeepable(t *testing.T) {
 	const file, data, names = delegation.FileData | delegation.FileAttributes, delegation.FileData, delegation.Directory
 	for _, tt := range []struct {
@@ -54,13 +54,14 @@ func TestKeepable(t *testing.T) {
 	}
 }
 
-// Who may not read an object holds nothing of it, whatever may be kept.
+// TestAcquireUnreadable checks that a caller without read permission gets no
+// delegation.
 func TestAcquireUnreadable(t *testing.T) {
 	check := func(t *testing.T, g *grantRig, names ...string) {
 		p := g.play()
 		defer p.leave()
 		for _, name := range names {
-			mode := uint32(0o333) // its owner may not either
+			mode := uint32(0o333) // even the owner has no permission
 			_, err := g.fs.SetAttr(t.Context(), &vfs.Cred{UID: 1000}, g.hosts[name], vfs.SetAttr{Mode: &mode}, nil)
 			require.NoError(t, err)
 			res, err := p.ask(g.fh[name], allTypes)
@@ -76,8 +77,8 @@ func TestAcquireUnreadable(t *testing.T) {
 	})
 }
 
-// Room for one lease more is made once; where there still is none, nothing is granted, and
-// no lease stays.
+// TestLeaseRoomTwice checks that room for another lease is made only once; if
+// there is still none, nothing is granted, and no lease stays.
 func TestLeaseRoomTwice(t *testing.T) {
 	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
 		p := g.play()
@@ -94,8 +95,8 @@ func TestLeaseRoomTwice(t *testing.T) {
 	})
 }
 
-// A change that comes between the lease and the grant spoils the grant, and the lease is
-// released.
+// TestLeaseSpoiled checks that a change between the lease and the grant
+// prevents the grant, and that the lease is released.
 func TestLeaseSpoiled(t *testing.T) {
 	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
 		a, b := g.play(), g.play()

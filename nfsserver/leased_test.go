@@ -18,8 +18,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
-// A leaserFS is an FS that gives leases, and does not let anybody write while there are
-// any, itself too.
+// A leaserFS is an FS that gives leases, and refuses all writes to leased
+// files, its own included.
 type leaserFS struct {
 	*mem.FS
 	t *testing.T
@@ -27,9 +27,9 @@ type leaserFS struct {
 	mu     sync.Mutex
 	broken map[vfs.Handle]func()
 	fail   error
-	slow   chan struct{} // Lease waits for it; nil: not
-	most   int           // leases; 0: no bound
-	looked func()        // runs before GetAttr of what is leased; nil: nothing does
+	slow   chan struct{} // Lease waits until it is closed; nil: no wait
+	most   int           // bound on leases; 0: none
+	looked func()        // called before GetAttr of a leased file, unless nil
 }
 
 func (f *leaserFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
@@ -73,7 +73,8 @@ func (f *leaserFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byt
 	return f.FS.Write(ctx, c, h, p, off, how)
 }
 
-// breakLease is somebody else who is about to write. He waits for the lease.
+// breakLease acts as another process that is about to write, and waits for the
+// release.
 func (f *leaserFS) breakLease(h vfs.Handle) {
 	f.mu.Lock()
 	broken := f.broken[h]
@@ -81,7 +82,8 @@ func (f *leaserFS) breakLease(h vfs.Handle) {
 	broken()
 }
 
-// withLeases is withGrants over an export of which others may change the files.
+// withLeases is withGrants with an export whose files other processes may
+// change.
 func withLeases(t *testing.T, run func(t *testing.T, g *grantRig, f *leaserFS)) {
 	f := &leaserFS{t: t, broken: make(map[vfs.Handle]func())}
 	lease := func(c *Config) {
@@ -97,8 +99,8 @@ func withLeases(t *testing.T, run func(t *testing.T, g *grantRig, f *leaserFS)) 
 	})
 }
 
-// The data of files are granted under a lease, and nothing else is. Whoever changes the
-// file, over NFS or not, has it given back.
+// TestLeases checks that only the data of files is granted, under a lease, and
+// that any change of the file, over NFS or not, recalls the delegation.
 func TestLeases(t *testing.T) {
 	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
 		a, b := g.play(), g.play()
@@ -107,7 +109,7 @@ func TestLeases(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, delegation.FileData, res.Types)
 		assert.Equal(t, delegation.ReasonTypes, a.refused("d"))
-		for range 2 { // what they do is done once they have gone, too
+		for range 2 { // everything works again afterwards
 			a.hold("f")
 			b.hold("f")
 			assert.True(t, f.leased(file))
@@ -140,7 +142,8 @@ func TestLeases(t *testing.T) {
 	})
 }
 
-// Where there is no lease there is no grant; the client is told whether to ask again.
+// TestLeaseRefused checks that without a lease there is no grant, and that the
+// reason tells the client whether to ask again.
 func TestLeaseRefused(t *testing.T) {
 	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
 		p := g.play()
@@ -160,7 +163,8 @@ func TestLeaseRefused(t *testing.T) {
 	})
 }
 
-// Where there is no room for a lease, a grant that is not in use makes it.
+// TestLeaseRoom checks that if there is no room for a lease, an unused
+// delegation makes room.
 func TestLeaseRoom(t *testing.T) {
 	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
 		p := g.play()
@@ -176,7 +180,8 @@ func TestLeaseRoom(t *testing.T) {
 	})
 }
 
-// A change that comes while a lease is being taken waits for it, and has it released.
+// TestLeaseInTheWay checks that a change that comes while a lease is being
+// taken waits for the lease, and causes its release.
 func TestLeaseInTheWay(t *testing.T) {
 	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
 		a, b := g.play(), g.play()
@@ -195,8 +200,8 @@ func TestLeaseInTheWay(t *testing.T) {
 	})
 }
 
-// What is being granted while the exports change is not: whoever asked may not be let in
-// any more.
+// TestSetExportsWhileAsked checks that a grant in progress fails if the exports
+// change, because the client may have lost its access.
 func TestSetExportsWhileAsked(t *testing.T) {
 	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
 		p := g.play()

@@ -16,9 +16,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// A READ over a transport that sends data from where they lie is answered from
-// a mapping of the file; where the file is cut short meanwhile, the reply says
-// how much there was, and that it ends there.
+// TestReadLent checks that a READ is answered from a mapping of the file, over
+// a transport that sends data without a copy. If the file is truncated
+// meanwhile, the reply has the shorter count and reports the end.
 func TestReadLent(t *testing.T) {
 	dir := t.TempDir()
 	data := make([]byte, 1<<20)

@@ -31,7 +31,7 @@ func TestCreate(t *testing.T) {
 	assert.Equal(t, nfs3.OK, again.Status)
 	assert.Equal(t, first, again.Object)
 
-	// An exclusive create that comes twice finds its own file.
+	// A repeated exclusive create finds its own file.
 	made = create(nfs3.CreateArgs{Where: in(dir, "e"), Mode: nfs3.Exclusive, Verf: 1 << 60})
 	assert.Equal(t, nfs3.OK, made.Status)
 	first = append(nfs3.FH{}, made.Object...)
@@ -90,7 +90,7 @@ func TestMknod(t *testing.T) {
 	assert.Equal(t, clock, fs.clock)
 }
 
-// TestMakeNames: RFC 1813, Section 3.2.
+// TestMakeNames checks names against RFC 1813, Section 3.2.
 func TestMakeNames(t *testing.T) {
 	makers := []struct {
 		proc uint32

@@ -17,7 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A pipeListener is a listener of one connection.
+// A pipeListener is a listener with one connection.
 type pipeListener struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -37,8 +37,8 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A stream is a connection over TCP, from host 198.51.100.1, whose calls do not wait for
-// their replies.
+// A stream is a connection over TCP, from host 198.51.100.1, that sends calls
+// without waiting for replies.
 type stream struct {
 	net.Conn
 	g    *grantRig
@@ -93,8 +93,9 @@ func (c *stream) read() {
 	}
 }
 
-// 1,024 changes wait for one holder, over both transports, and what ends the wait comes
-// behind those of one of them, as the holder's own writing may: all of them end well.
+// TestManyChangesWait checks that 1,024 changes that wait for one holder, over
+// both transports, all succeed, although the call that ends the wait comes
+// after them on the same connection, as the holder's own WRITE may.
 func TestManyChangesWait(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		holder := g.play()
@@ -116,7 +117,7 @@ func TestManyChangesWait(t *testing.T) {
 			}
 		}
 		start := time.Now()
-		time.Sleep(delegation.Patience / 2) // by then those who read have been relieved
+		time.Sleep(delegation.Patience / 2) // by then other goroutines read the connections
 		assert.Equal(t, []string{"f"}, holder.recalls())
 		assert.Empty(t, tcp.came)
 		assert.Empty(t, done)

@@ -14,8 +14,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A procCase is one procedure with arguments that succeed on a scene, where fh
-// is the handle of an object of the given kind.
+// A procCase is one procedure with arguments that succeed on a scene; fh is the
+// handle of an object of the given kind.
 type procCase struct {
 	proc   uint32
 	args   func(fh nfs3.FH) message
@@ -63,7 +63,7 @@ const (
 	sceneLink
 )
 
-// scene is a rig whose file system holds the file f, the directory d and the
+// scene returns a rig whose file system has the file f, the directory d and the
 // symbolic link l, and the objects' handles by type.
 func scene(t testing.TB, change ...func(*Config)) (*rig, *memFS, map[vfs.Type]nfs3.FH) {
 	t.Helper()
@@ -82,7 +82,7 @@ func scene(t testing.TB, change ...func(*Config)) (*rig, *memFS, map[vfs.Type]nf
 	return g, fs, handles
 }
 
-// eachProc runs f for each procedure on a scene of its own.
+// eachProc runs f for each procedure on a separate scene.
 func eachProc(t *testing.T, change func(*Config), f func(t *testing.T, g *rig, fs *memFS, p procCase, fh nfs3.FH)) {
 	t.Helper()
 	require.Len(t, procCases, int(nfs3.NumProc)-1, "all but NULL")
@@ -141,8 +141,8 @@ func TestEachHandle(t *testing.T) {
 	}
 }
 
-// TestEachArguments: arguments that are cut, or followed by more, are
-// GARBAGE_ARGS, and nothing is done.
+// TestEachArguments checks that truncated arguments, or arguments followed by
+// more bytes, are GARBAGE_ARGS, and that nothing is done.
 func TestEachArguments(t *testing.T) {
 	const garbageArgs = 4
 	eachProc(t, nil, func(t *testing.T, g *rig, fs *memFS, p procCase, fh nfs3.FH) {
@@ -179,9 +179,9 @@ func TestEachReadOnly(t *testing.T) {
 	})
 }
 
-// afterOf returns the attributes of the objects in the failing arm of a
-// procedure that makes changes. That of RENAME's second directory is not asked
-// for once the first cannot be changed.
+// afterOf returns the attributes of the objects in the failure results of a
+// procedure that makes changes. RENAME does not read those of its second
+// directory if the first cannot be changed.
 func afterOf(res message) []nfs3.PostOpAttr {
 	switch s := res.(type) {
 	case *nfs3.WccRes:
@@ -203,7 +203,7 @@ func afterOf(res message) []nfs3.PostOpAttr {
 func TestEachClient(t *testing.T) {
 	others := func(c *Config) { c.Exports[0].Clients = hosts(exports.Options{}, "198.51.100.0/24") }
 	eachProc(t, others, func(t *testing.T, g *rig, fs *memFS, p procCase, fh nfs3.FH) {
-		fs.fail = syscall.EIO // it is not even asked
+		fs.fail = syscall.EIO // the file system is not called at all
 		g.call(p.proc, p.args(fh), p.res)
 		if p.proc == nfs3.ProcFSInfo {
 			res := p.res.(*nfs3.FSInfoRes)

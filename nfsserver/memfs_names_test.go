@@ -8,14 +8,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// enter puts a new name into d.
+// enter adds a name to d.
 func (m *memFS) enter(d *memNode, name string, id uint64) {
 	m.cookie++
 	d.names = append(d.names, memName{name, id, m.cookie})
 	d.attr.Size++
 }
 
-// make makes an object, or returns the error of the name.
+// make makes an object, or returns the error for the name.
 func (m *memFS) make(c *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, s vfs.SetAttr) (*memNode, vfs.Made, error) {
 	d, err := m.dir(c, dir)
 	if err != nil {
@@ -168,7 +168,7 @@ func (m *memFS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name str
 	return n.maybe(), m.touched(d, pre), nil
 }
 
-// memListVerf is what ReadDir has for a verifier.
+// memListVerf is the verifier of ReadDir.
 const memListVerf = 0xfeed
 
 func (m *memFS) ReadDir(_ context.Context, c *vfs.Cred, dir vfs.Handle, cookie, verf uint64, plus bool, fn func(*vfs.Entry) bool) (vfs.MaybeAttr, uint64, bool, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A memFS is a file system in memory, for tests. It remembers who asked last
-// and fails on demand.
+// A memFS is a file system in memory, for tests. It records the last caller and
+// fails on demand.
 type memFS struct {
 	mu     sync.Mutex
 	nodes  map[uint64]*memNode
@@ -22,7 +22,7 @@ type memFS struct {
 	cred    vfs.Cred   // of the last call
 	how     vfs.Stable // of the last Write
 	commits int
-	fail    error // of every call but Root and WriteVerifier
+	fail    error // of every call except Root and WriteVerifier
 }
 
 type memNode struct {
@@ -72,7 +72,7 @@ func memHandle(id uint64) vfs.Handle {
 
 func (m *memFS) AppendKey(b []byte, h vfs.Handle) ([]byte, error) { return h.AppendTo(b), nil }
 
-// node finds an object. Its octets are kept on the stack.
+// node finds an object. The handle's bytes stay on the stack.
 func (m *memFS) node(c *vfs.Cred, h vfs.Handle) (*memNode, error) {
 	m.cred = vfs.Cred{UID: c.UID, GID: c.GID, Groups: append(m.cred.Groups[:0], c.Groups...)}
 	if m.fail != nil {
@@ -120,7 +120,7 @@ func (n *memNode) pre() vfs.PreAttr {
 	return vfs.PreAttr{OK: true, Size: n.attr.Size, Mtime: n.attr.Mtime, Ctime: n.attr.Ctime}
 }
 
-// touched is the wcc data of a change: n's attributes after it.
+// touched is the WCC data of a change, with n's attributes after it.
 func (m *memFS) touched(n *memNode, pre vfs.PreAttr) vfs.WCC {
 	n.attr.Mtime = m.now()
 	n.attr.Ctime = n.attr.Mtime
@@ -240,7 +240,7 @@ func (m *memFS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off
 	return count, off+uint64(count) >= size, n.maybe(), nil
 }
 
-// maxMemFile is the octets that a file in memory may have.
+// maxMemFile is the greatest size of a file in memory, in bytes.
 const maxMemFile = 8 << 20
 
 func (m *memFS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {

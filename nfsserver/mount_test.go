@@ -19,7 +19,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// mount does one MOUNT call. args and res may be nil.
+// mount makes one MOUNT call. args and res may be nil.
 func (g *rig) mount(proc uint32, args, res message) {
 	g.t.Helper()
 	msg := g.header(mount3.Program, mount3.Version, proc)
@@ -98,7 +98,7 @@ func TestMnt(t *testing.T) {
 		"":             {mount3.ErrNoEnt, nil},
 		"/x/f":         {mount3.ErrNotDir, nil},
 		"/x/f/g":       {mount3.ErrNotDir, nil},
-		"/x/l":         {mount3.ErrNotDir, nil}, // no symbolic link is followed
+		"/x/l":         {mount3.ErrNotDir, nil}, // symbolic links are not followed
 		"/x/l/g":       {mount3.ErrNotDir, nil},
 		"/x/a\x00b":    {mount3.ErrAcces, nil},
 		long:           {mount3.ErrNameTooLong, nil},
@@ -133,7 +133,7 @@ func TestMntNestedExports(t *testing.T) {
 	assert.Equal(t, string(g.fh(memRoot, 1)), string(g.mnt("/a").Handle))
 }
 
-// A followFS follows symbolic links in Lookup, as none should.
+// A followFS wrongly follows symbolic links in Lookup.
 type followFS struct{ *memFS }
 
 func (f followFS) Lookup(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, err error) {
@@ -206,7 +206,7 @@ func TestDumpIsBounded(t *testing.T) {
 	assert.Len(t, l.entries, maxMounts)
 	assert.Equal(t, "/10", l.entries[0].path, "the oldest made room")
 
-	// Each entry has 4 + 4 + 4 + 4 + 4 octets or four more.
+	// Each entry has 4 + 4 + 4 + 4 + 4 bytes or four more.
 	for limit := range 200 {
 		b := l.appendTo(nil, limit)
 		if limit >= mount3.ListEnd {
@@ -229,7 +229,7 @@ func TestExport(t *testing.T) {
 		{Path: []byte("/x/d/y")},
 		{Path: []byte("/z"), Groups: [][]byte{[]byte("10.0.0.0/8"), []byte("2001:db8::/32")}},
 	}, res.Exports)
-	g.maxReply = 24 + 16 + mount3.ListEnd - 1 // /x has 16 octets
+	g.maxReply = 24 + 16 + mount3.ListEnd - 1 // /x has 16 bytes
 	g.mount(mount3.ProcExport, nil, &res)
 	assert.Len(t, res.Exports, 0)
 	g.maxReply = 24 + 16 + mount3.ListEnd

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A name is one request's at a time, whichever way round two are locked; others do not
-// wait for it. Nothing is left of them.
+// TestNameLocks checks that one request at a time has a name, also if two names
+// are locked in either order, that other names do not wait, and that no lock is
+// left.
 func TestNameLocks(t *testing.T) {
 	var l nameLocks
 	l.init()

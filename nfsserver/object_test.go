@@ -45,8 +45,8 @@ func TestSetAttr(t *testing.T) {
 	assert.EqualValues(t, 0o640, fs.nodes[sceneFile].attr.Mode, "only the bits that the protocol has")
 }
 
-// TestSetAttrInvalid: what the host would take for "no change", or cannot
-// store, is NFS3ERR_INVAL and does nothing.
+// TestSetAttrInvalid checks that values that the host would take for "no
+// change", or cannot store, are NFS3ERR_INVAL and change nothing.
 func TestSetAttrInvalid(t *testing.T) {
 	huge := nfs3.OptUint32{Set: true, Value: 1<<32 - 1}
 	for name, set := range map[string]nfs3.SetAttr{
@@ -70,7 +70,7 @@ func TestSetAttrInvalid(t *testing.T) {
 			assert.Equal(t, clock, fs.clock)
 		})
 	}
-	// Values that do not count are not looked at.
+	// Values that are not used are not checked.
 	_, status := hostSetAttr(&nfs3.SetAttr{
 		UID:   nfs3.OptUint32{Value: 1<<32 - 1},
 		Atime: nfs3.SetTime{How: nfs3.SetToServerTime, Time: nfs3.Time{Nsec: 1e9}},
@@ -100,7 +100,7 @@ func TestLookup(t *testing.T) {
 		"":                        nfs3.ErrAcces, // RFC 1813, Section 3.2, item 1
 		"a/b":                     nfs3.ErrAcces, // item 5
 		"a\x00b":                  nfs3.ErrAcces,
-		strings.Repeat("n", 256):  nfs3.ErrNameTooLong, // says the file system
+		strings.Repeat("n", 256):  nfs3.ErrNameTooLong, // from the file system
 		strings.Repeat("n", 1025): nfs3.ErrNameTooLong,
 		strings.Repeat("n", 9999): nfs3.ErrNameTooLong,
 	} {
@@ -147,7 +147,7 @@ func TestReadLink(t *testing.T) {
 	assert.Equal(t, nfs3.ErrInval, res.Status) // RFC 1813, Section 3.3.5
 	assert.True(t, res.Attr.OK)
 
-	// R8267-3.1-1: where the reply has no room, the caller is told.
+	// R8267-3.1-1: if the reply has no room, the caller gets an error.
 	const systemErr = 5
 	g.maxReply = 4000
 	head, item := g.serve((&nfs3.HandleArgs{Object: fh[vfs.TypeLnk]}).AppendTo(g.header(nfs3.Program, 3, nfs3.ProcReadLink)), nil)

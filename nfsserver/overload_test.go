@@ -16,7 +16,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A stuckFS answers GETATTR and MKDIR when gate is closed.
+// A stuckFS answers GETATTR and MKDIR once gate is closed.
 type stuckFS struct {
 	*memFS
 	gate chan struct{}
@@ -60,9 +60,9 @@ func (c *crowd) call(proc uint32, args message) {
 	})
 }
 
-// TestPatience: where many calls wait for storage, the oldest for long, others
-// of that export are put off before anything is done, and no other export
-// notices. When the storage is back, all goes on.
+// TestPatience checks that if many calls wait for storage, the oldest for long,
+// further calls of that export are refused before anything is done, and other
+// exports are unaffected. When the storage answers again, all calls continue.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := &stuckFS{newMemFS(), make(chan struct{})}
@@ -78,7 +78,7 @@ func TestPatience(t *testing.T) {
 		time.Sleep(time.Hour)
 		c.call(nfs3.ProcGetAttr, &getAttr)
 		synctest.Wait()
-		c.call(nfs3.ProcMkdir, &mkdir) // the first to come where there are many
+		c.call(nfs3.ProcMkdir, &mkdir) // the first call after there are many
 		synctest.Wait()
 		require.Empty(t, c.answered, "how long few have waited is not known")
 
@@ -108,8 +108,8 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// TestPatienceWithBusy: many calls that all end are no reason to put any off,
-// however long that goes on.
+// TestPatienceWithBusy checks that many calls that all end cause no refusal,
+// for any duration.
 func TestPatienceWithBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := &stuckFS{newMemFS(), make(chan struct{})}
@@ -140,9 +140,10 @@ func TestPatienceWithBusy(t *testing.T) {
 	})
 }
 
-// A party whose own calls are answered is not put off for those of another that take
-// long, however many these are: a client could keep all others from an export with a
-// directory in which everything takes long.
+// TestPatienceWithAnother checks that a party whose own calls are answered is
+// not refused because of another party's many slow calls. Otherwise a client
+// could keep all others from an export with a directory in which every call is
+// slow.
 func TestPatienceWithAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := &stuckFS{newMemFS(), make(chan struct{})}
@@ -157,13 +158,13 @@ func TestPatienceWithAnother(t *testing.T) {
 		for range fewHung {
 			time.Sleep(stuckTime)
 			for range 3 * maxWaiting {
-				b.call(nfs3.ProcReadLink, args) // which is never held up
+				b.call(nfs3.ProcReadLink, args) // which never hangs
 			}
 			synctest.Wait()
 		}
 		assert.Equal(t, map[nfs3.Status]int{nfs3.ErrInval: fewHung * 3 * maxWaiting}, b.answered)
 
-		for range fewHung { // nothing is known yet of these
+		for range fewHung { // these have not waited long yet
 			b.call(nfs3.ProcGetAttr, args)
 		}
 		for range 3 {
@@ -179,8 +180,8 @@ func TestPatienceWithAnother(t *testing.T) {
 	})
 }
 
-// A call that waits for a permit in vain does not wait for ever where few have one: other
-// file systems may have the rest.
+// TestPatienceWithFew checks that a call does not wait forever for a permit if
+// its file system has few: other file systems may have the rest.
 func TestPatienceWithFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := &stuckFS{newMemFS(), make(chan struct{})}
@@ -190,7 +191,7 @@ func TestPatienceWithFew(t *testing.T) {
 		args := &nfs3.HandleArgs{Object: g.fh(memRoot)}
 		a.call(nfs3.ProcGetAttr, args)
 		synctest.Wait()
-		g.server.permits.taken.Add(maxWorking) // for others
+		g.server.permits.taken.Add(maxWorking) // used by others
 		b.call(nfs3.ProcGetAttr, args)
 		time.Sleep(4 * stuckTime)
 		synctest.Wait()

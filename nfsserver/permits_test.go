@@ -23,8 +23,8 @@ func peerOf(host int) *oncrpc.Peer {
 	return &oncrpc.Peer{Addr: netip.AddrPortFrom(addr, 700), Network: "tcp"}
 }
 
-// another is a crowd of another host's, which counts as another party: chance may give
-// two the same counter.
+// another returns a crowd of another host that counts as another party: two
+// hosts may hash to the same counter.
 func (c *crowd) another() *crowd {
 	g := *c.g
 	counter := func(p *oncrpc.Peer) *partyWork {
@@ -38,7 +38,8 @@ func (c *crowd) another() *crowd {
 
 func newCrowd(g *rig) *crowd { return &crowd{g: g, answered: make(map[nfs3.Status]int)} }
 
-// A party may have half of what is left of the half that a file system may have.
+// TestPermitsShared checks that a party may have half of the rest of the half
+// that a file system may have.
 func TestPermitsShared(t *testing.T) {
 	var p permits
 	p.init()
@@ -49,7 +50,7 @@ func TestPermitsShared(t *testing.T) {
 		}
 		return n
 	}
-	hosts := make([]int, 0, 20) // that have counters of their own
+	hosts := make([]int, 0, 20) // with separate counters
 	seen := make(map[*partyWork]bool)
 	for h := range 100 {
 		if by := p.of(&x, peerOf(h)); !seen[by] && len(hosts) < cap(hosts) {
@@ -74,9 +75,10 @@ func TestPermitsShared(t *testing.T) {
 	assert.LessOrEqual(t, p.taken.Load(), int64(maxWorking), "whatever the number of file systems and of parties")
 }
 
-// Calls that a file system does not answer have so many threads and no more, whatever
-// their number, and keep neither their own client from other file systems, nor others
-// from this one. Those that wait for a permit come again later.
+// TestPermitsOfHungStorage checks that any number of calls to a file system
+// that does not answer take a bounded number of threads, and keep neither their
+// own client from other file systems, nor other clients from this one. Calls
+// that wait for a permit are told to try again later.
 func TestPermitsOfHungStorage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := &stuckFS{newMemFS(), make(chan struct{})}
@@ -113,8 +115,9 @@ func TestPermitsOfHungStorage(t *testing.T) {
 	})
 }
 
-// Who waits for a permit gets it when one comes back, in turn with other parties, and
-// learns that it is not wanted any more; and nothing is lost.
+// TestPermitsComeBack checks that waiting calls get returned permits,
+// alternately with other parties, that a call stops waiting when it is no
+// longer wanted, and that no permit is lost.
 func TestPermitsComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := &stuckFS{newMemFS(), make(chan struct{})}
@@ -127,7 +130,7 @@ func TestPermitsComeBack(t *testing.T) {
 			b.call(nfs3.ProcGetAttr, args)
 		}
 		synctest.Wait()
-		const least = maxWorking / 3 // a sixth each where both have as many, and more together where not
+		const least = maxWorking / 3 // a sixth each with equal numbers, and more together otherwise
 		taken := &g.server.permits.taken
 		assert.LessOrEqual(t, taken.Load(), int64(maxWorking/2))
 		assert.GreaterOrEqual(t, taken.Load(), int64(least))
@@ -171,7 +174,8 @@ func TestPermitsNotWanted(t *testing.T) {
 	})
 }
 
-// TestPermitsRace: whatever the order, none is lost and nobody is forgotten.
+// TestPermitsRace checks that no permit is lost and no waiting call is
+// forgotten, in any order.
 func TestPermitsRace(t *testing.T) {
 	var p permits
 	p.init()
@@ -193,7 +197,8 @@ func TestPermitsRace(t *testing.T) {
 	assert.Zero(t, p.waiting.Load())
 }
 
-// A call has no permit while it waits for memory, for a name or for a user's groups.
+// TestPermitsNotWhileWaiting checks that a call has no permit while it waits
+// for memory, for a name or for a user's groups.
 func TestPermitsNotWhileWaiting(t *testing.T) {
 	free := func(t *testing.T, g *rig) {
 		assert.Zero(t, g.server.permits.taken.Load())
@@ -230,7 +235,7 @@ func TestPermitsNotWhileWaiting(t *testing.T) {
 	})
 }
 
-// MNT works on file systems too.
+// TestPermitOfMnt checks that MNT takes a permit too.
 func TestPermitOfMnt(t *testing.T) {
 	var g *rig
 	fs := lookingFS{newMemFS(), func() { assert.EqualValues(t, 1, g.server.permits.taken.Load()) }}
@@ -239,7 +244,7 @@ func TestPermitOfMnt(t *testing.T) {
 	assert.Zero(t, g.server.permits.taken.Load())
 }
 
-// A lookingFS is looked at whenever it is asked for attributes.
+// A lookingFS calls look in each GetAttr.
 type lookingFS struct {
 	*memFS
 	look func()
@@ -250,7 +255,8 @@ func (f lookingFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.
 	return f.memFS.GetAttr(ctx, c, h)
 }
 
-// One call that hangs for ever is no reason to put off any, however many there are.
+// TestPatienceWithOneHung checks that one call that hangs forever causes no
+// refusal, for any number of calls.
 func TestPatienceWithOneHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := &stuckFS{newMemFS(), make(chan struct{})}
@@ -279,7 +285,8 @@ func TestPatienceWithOneHung(t *testing.T) {
 	})
 }
 
-// A slowFS answers its first call when first is closed, if the other lets it go.
+// A slowFS answers its first call once first is closed and the stuckFS lets it
+// continue.
 type slowFS struct {
 	*stuckFS
 	first chan struct{}

@@ -16,8 +16,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// posixRig serves dir, after change, each call in the name of this process's
-// user.
+// posixRig serves dir, after applying change. Each call is made as this
+// process's user.
 func posixRig(t *testing.T, dir string, o posix.Options, change ...func(*Config)) *rig {
 	t.Helper()
 	fs, err := posix.Open(dir, o)
@@ -37,7 +37,7 @@ func (g *rig) lookup(dir nfs3.FH, name string) nfs3.FH {
 	return append(nfs3.FH{}, res.Object...)
 }
 
-// readAll reads a file in pieces of n octets.
+// readAll reads a file in pieces of n bytes.
 func (g *rig) readAll(fh nfs3.FH, n uint32) (data []byte) {
 	g.t.Helper()
 	for res := (nfs3.ReadRes{}); !res.EOF; {
@@ -58,8 +58,8 @@ func (g *rig) make(dir nfs3.FH, name string) nfs3.FH {
 	return append(nfs3.FH{}, made.Object...)
 }
 
-// TestPOSIX works in a real directory, through both kinds of handle, and goes
-// on after a restart.
+// TestPOSIX works in a real directory, through both kinds of handle, and
+// continues after a restart.
 func TestPOSIX(t *testing.T) {
 	for _, table := range []bool{false, true} {
 		t.Run(fmt.Sprintf("table=%v", table), func(t *testing.T) {
@@ -71,7 +71,8 @@ func TestPOSIX(t *testing.T) {
 	}
 }
 
-// A posixSession is what a client still holds when the server starts again.
+// A posixSession is the state that a client keeps across a restart of the
+// server.
 type posixSession struct {
 	root, file, gone nfs3.FH
 	sum              [32]byte

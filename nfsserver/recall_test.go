@@ -15,8 +15,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A client that does not answer holds a change up for a lease; the change is put off
-// once a second. That client gets nothing for ten leases.
+// TestRecallDeadline checks that a client that does not answer delays a change
+// for one lease. The change is refused with NFS3ERR_JUKEBOX once a second. The
+// client then gets nothing for ten leases.
 func TestRecallDeadline(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		holder, other := g.play(), g.play()
@@ -50,8 +51,8 @@ func TestRecallDeadline(t *testing.T) {
 	})
 }
 
-// A waiting call keeps nothing back: neither other calls of its connection, nor what
-// comes there of its caller's own recalls.
+// TestMutualRecalls checks that a waiting call blocks neither other calls of
+// its connection, nor the answers to recalls there.
 func TestMutualRecalls(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		a, b := g.play(), g.play()
@@ -76,8 +77,9 @@ func TestMutualRecalls(t *testing.T) {
 	})
 }
 
-// Who closes his connection is waited for no longer; of who loses it, it is not known
-// when he learns of that.
+// TestHolderGone checks that a change stops waiting for a holder that closes
+// its connection. If the connection is lost, the change waits on, because it is
+// unknown when the holder learns of the loss.
 func TestHolderGone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  func(p *player)
@@ -110,7 +112,8 @@ func TestHolderGone(t *testing.T) {
 	}
 }
 
-// While REMOVE waits, the name comes to stand for something else: that is recalled too.
+// TestNameExchanged checks that if another object gets the name while REMOVE
+// waits, that object's delegations are recalled too.
 func TestNameExchanged(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		holder, other := g.play(), g.play()
@@ -133,7 +136,8 @@ func TestNameExchanged(t *testing.T) {
 	})
 }
 
-// Two changes of one name at once are made one after the other.
+// TestNameLocked checks that two concurrent changes of one name are made one
+// after the other.
 func TestNameLocked(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		holder, other := g.play(), g.play()

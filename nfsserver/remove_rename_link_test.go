@@ -44,7 +44,7 @@ func twoExports(t *testing.T) (*rig, map[vfs.Type]nfs3.FH, nfs3.FH) {
 	return g, fh, g.fh(memRoot, 1)
 }
 
-// TestExportsApart: a call knows nothing of the export of the last one.
+// TestExportsApart checks that a call does not use the export of the last one.
 func TestExportsApart(t *testing.T) {
 	g, fh, other := twoExports(t)
 	for range 3 {

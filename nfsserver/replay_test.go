@@ -29,8 +29,8 @@ func TestExecuteOnce(t *testing.T) {
 	}, once)
 }
 
-// TestReplay holds that a call is executed once, and that one which was put off
-// (NFS3ERR_JUKEBOX) is executed when it comes again.
+// TestReplay checks that a call is executed once, and that a call refused with
+// NFS3ERR_JUKEBOX is executed when it is retransmitted.
 func TestReplay(t *testing.T) {
 	fs := newMemFS()
 	g := newRig(t, fs)

@@ -22,8 +22,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
-// Results that can be long wait for memory once, before their calls hold anything
-// that others could wait for.
+// TestReserve checks that calls with possibly long results wait for memory
+// once, before they hold any resource that other calls could wait for.
 func TestReserve(t *testing.T) {
 	g := newRig(t, newMemFS(), func(c *Config) {
 		for i := range 500 {
@@ -65,8 +65,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// Clients that list a long directory over TCP and read nothing do not take more than
-// their part of the memory.
+// TestListingsOverTCPAreBounded checks that clients that list a long directory
+// over TCP and read nothing take no more than their share of the memory.
 func TestListingsOverTCPAreBounded(t *testing.T) {
 	ctx := t.Context()
 	fs := mem.New(mem.Options{})
@@ -105,7 +105,8 @@ func TestListingsOverTCPAreBounded(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	// Half of the server's memory is the party's part, less what is too little for one more.
+	// The party's share is half of the server's memory, less a rest too small
+	// for another reply.
 	const whole = 64 << 20
 	require.Eventually(t, func() bool { return s.Stats().Replies.InUse > whole-2<<20 }, 20*time.Second, 5*time.Millisecond)
 	assert.LessOrEqual(t, s.Stats().Replies.InUse, int64(whole))

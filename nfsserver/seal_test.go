@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// TestMAC has the examples of NIST SP 800-38B, Appendix D.3 (AES-256).
+// TestMAC checks the examples of NIST SP 800-38B, Appendix D.3 (AES-256).
 func TestMAC(t *testing.T) {
 	unhex := func(s string) []byte {
 		b, err := hex.DecodeString(s)
@@ -33,8 +33,8 @@ func TestMAC(t *testing.T) {
 	}
 }
 
-// TestSealedHandle: a handle is the same whenever it is made, no octet of it
-// can be another, and the octets are those of doc.go.
+// TestSealedHandle checks that a handle is always made the same, that no byte
+// of it may change, and that its bytes are those in doc.go.
 func TestSealedHandle(t *testing.T) {
 	s := newSealer(testKey)
 	for _, n := range []int{0, 1, 11, 12, 26, 27, 28, vfs.MaxHandle} {
@@ -64,7 +64,8 @@ func TestSealedHandle(t *testing.T) {
 	}
 }
 
-// TestRandomKey: without a key, another server's handles are not taken.
+// TestRandomKey checks that without a key, another server's handles are
+// refused.
 func TestRandomKey(t *testing.T) {
 	var h vfs.Handle
 	fh := newSealer([32]byte{}).appendHandle(new(mac), nil, 1, &h)
@@ -76,7 +77,7 @@ func TestRandomKey(t *testing.T) {
 
 func BenchmarkSeal(b *testing.B) {
 	s, m := newSealer(testKey), new(mac)
-	h, _ := vfs.NewHandle(pattern(13)) // a handle of ext4's
+	h, _ := vfs.NewHandle(pattern(13)) // a handle of ext4
 	fh := s.appendHandle(m, nil, 1, &h)
 	b.Run("make", func(b *testing.B) {
 		b.ReportAllocs()

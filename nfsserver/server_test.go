@@ -39,8 +39,8 @@ func TestNewErrors(t *testing.T) {
 	}
 }
 
-// TestIdentity: file handles hold after a restart, whatever the order of the
-// exports.
+// TestIdentity checks that file handles stay valid after a restart, for any
+// order of the exports.
 func TestIdentity(t *testing.T) {
 	fs := newMemFS()
 	a := newRig(t, fs)

@@ -36,7 +36,7 @@ func TestSetExports(t *testing.T) {
 	x := g.fh(memRoot)
 	source := g.export(0).source
 
-	// Clients change, the rest is not disturbed.
+	// The clients change, and the rest is not disturbed.
 	require.NoError(t, g.server.SetExports([]Export{of("/y", other, exports.Options{}), of("/x", fs, exports.Options{ReadOnly: true})}))
 	var made nfs3.MakeRes
 	g.call(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: in(x, "d")}, &made)
@@ -46,7 +46,7 @@ func TestSetExports(t *testing.T) {
 	assert.Equal(t, nfs3.OK, g.status(y))
 	assert.Empty(t, released)
 
-	// What is wrong changes nothing.
+	// Invalid exports change nothing.
 	for _, bad := range [][]Export{
 		{of("/x", fs, exports.Options{}), of("/x", other, exports.Options{})},
 		{of("/x", fs, exports.Options{}), {Path: "/y"}},
@@ -57,14 +57,14 @@ func TestSetExports(t *testing.T) {
 	assert.Equal(t, nfs3.OK, g.status(y))
 	assert.Empty(t, released)
 
-	// An export that is gone is stale, and not to be mounted.
+	// A removed export is stale, and cannot be mounted.
 	require.NoError(t, g.server.SetExports([]Export{of("/x", fs, exports.Options{})}))
 	assert.Equal(t, nfs3.ErrStale, g.status(y))
 	assert.Equal(t, mount3.ErrNoEnt, g.mnt("/y").Status)
 	assert.Equal(t, []string{"/y"}, released)
 
-	// Another file system by the same name is another export, whose
-	// handles are of the same form.
+	// Another file system with the same name is another export, whose handles
+	// have the same format.
 	require.NoError(t, g.server.SetExports([]Export{of("/x", other, exports.Options{})}))
 	assert.Equal(t, nfs3.OK, g.status(x))
 	assert.Equal(t, []string{"/y", "/x"}, released)
@@ -73,7 +73,7 @@ func TestSetExports(t *testing.T) {
 	assert.Equal(t, []string{"/y", "/x", "/x"}, released)
 }
 
-// TestExports: what is exported can be read, with the defaults filled in.
+// TestExports checks that Exports returns the exports, with the defaults set.
 func TestExports(t *testing.T) {
 	fs := newMemFS()
 	g := newRig(t, fs)
@@ -84,7 +84,7 @@ func TestExports(t *testing.T) {
 	assert.Equal(t, list, g.server.Exports())
 }
 
-// An openFS has GETATTRs wait, and knows whether one runs.
+// An openFS lets GETATTRs wait, and counts those after closed.
 type openFS struct {
 	*memFS
 	begun, end chan struct{}
@@ -103,7 +103,8 @@ func (f *openFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.At
 	return vfs.Attr{Type: vfs.TypeDir}, nil
 }
 
-// TestReleased: a file system is let go by the last call that uses it.
+// TestReleased checks that a file system is released by the last call that uses
+// it.
 func TestReleased(t *testing.T) {
 	fs := &openFS{memFS: newMemFS(), begun: make(chan struct{}), end: make(chan struct{})}
 	var released atomic.Int32
@@ -142,8 +143,8 @@ func TestReleased(t *testing.T) {
 	assert.EqualValues(t, 1, released.Load(), "once")
 }
 
-// TestSourceEntersLate: a call that found an export just before it went does not
-// use its file system, and lets nothing go twice.
+// TestSourceEntersLate checks that a call that found an export just before its
+// removal does not use its file system, and releases nothing twice.
 func TestSourceEntersLate(t *testing.T) {
 	released := 0
 	s := newSource(newMemFS())
@@ -158,8 +159,9 @@ func TestSourceEntersLate(t *testing.T) {
 	assert.Equal(t, 1, released)
 }
 
-// TestSetExportsUnderLoad: while exports come, go and change, every call is
-// answered as one of them has it, and no file system is used once it is let go.
+// TestSetExportsUnderLoad checks that while exports are added, removed and
+// changed, every call is answered by one of them, and that no file system is
+// used after its release.
 func TestSetExportsUnderLoad(t *testing.T) {
 	var systems []*openFS
 	open := func() Export {
@@ -211,7 +213,8 @@ func TestSetExportsUnderLoad(t *testing.T) {
 	}
 }
 
-// TestExportsOfCallsApart: one call cannot use two exports, nor one that is gone.
+// TestExportsOfCallsApart checks that one call cannot use two exports, nor a
+// removed one.
 func TestExportsOfCallsApart(t *testing.T) {
 	g, _, fh := scene(t, func(c *Config) { c.Exports = append(c.Exports, Export{Path: "/y", FS: newMemFS()}) })
 	x, y, gone := fh[vfs.TypeDir], g.fh(memRoot, 1), g.sealed(9, make([]byte, 8))
@@ -227,7 +230,7 @@ func TestExportsOfCallsApart(t *testing.T) {
 	assert.Zero(t, g.export(1).calls.Load())
 }
 
-// A strayFS says of one object that it has been moved out.
+// A strayFS reports one object as moved out.
 type strayFS struct {
 	*memFS
 	out  vfs.Handle
@@ -242,7 +245,8 @@ func (f *strayFS) Within(_ context.Context, c *vfs.Cred, h vfs.Handle) error {
 	return nil
 }
 
-// TestEachSubtreeCheck: every procedure asks, with the option alone, and as the caller.
+// TestEachSubtreeCheck checks that every procedure calls Within, only with the
+// option, and as the caller.
 func TestEachSubtreeCheck(t *testing.T) {
 	for _, check := range []bool{false, true} {
 		stray := &strayFS{memFS: newMemFS()}
@@ -264,7 +268,8 @@ func TestEachSubtreeCheck(t *testing.T) {
 	}
 }
 
-// TestAsync: what is said to be stable is not, and nothing waits for it.
+// TestAsync checks that with async data is reported as stable without being
+// stable, and that no call waits for it.
 func TestAsync(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		g, fs, fh := scene(t, options(exports.Options{Async: async}))
@@ -291,8 +296,8 @@ func TestAsync(t *testing.T) {
 	}
 }
 
-// TestMntByAnother: a client that may not use an export gets the directory by
-// way of one above it that it may, as with knfsd.
+// TestMntByAnother checks that a client without access to an export gets the
+// directory through an accessible export above it, as with knfsd.
 func TestMntByAnother(t *testing.T) {
 	g, _, _ := scene(t, func(c *Config) {
 		c.Exports = append(c.Exports, Export{Path: "/x/d", FS: newMemFS(), Clients: hosts(exports.Options{}, "10.0.0.0/8")})
@@ -303,7 +308,8 @@ func TestMntByAnother(t *testing.T) {
 	assert.Zero(t, g.export(0).calls.Load())
 }
 
-// TestMntPort: a client whose port says nothing is refused where that counts.
+// TestMntPort checks that a client from an unreserved port is refused if the
+// export requires a reserved one.
 func TestMntPort(t *testing.T) {
 	g := newRig(t, newMemFS(), options(exports.Options{}))
 	g.peer = &oncrpc.Peer{Addr: g.peer.Addr, Network: "tcp"}

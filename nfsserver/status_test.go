@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// TestStatusOf has the numbers of Linux beside those of RFC 1813, most of
-// which are the same.
+// TestStatusOf checks the numbers of Linux against those of RFC 1813, most of
+// which are equal.
 func TestStatusOf(t *testing.T) {
 	for errno, want := range map[syscall.Errno]nfs3.Status{
 		1: 1, 2: 2, 5: 5, 6: 6, 13: 13, 17: 17, 18: 18, 19: 19, 20: 20, 21: 21, 22: 22, 27: 27, 28: 28, 30: 30, 31: 31,

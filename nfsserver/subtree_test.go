@@ -13,9 +13,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// TestSubtreeCheck: what is moved out of the export is out of reach of the
-// clients that are checked, by every procedure that names it, and in reach of
-// others.
+// TestSubtreeCheck checks that an object moved out of the export is
+// inaccessible to clients with subtree_check, by every procedure that names it,
+// and accessible to others.
 func TestSubtreeCheck(t *testing.T) {
 	for _, check := range []bool{false, true} {
 		home := t.TempDir()

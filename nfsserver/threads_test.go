@@ -16,8 +16,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A diskFS waits in a system call, as storage that hangs makes one do, until nobody has
-// the pipe's other end.
+// A diskFS blocks in a system call, like hanging storage, until the other end
+// of the pipe is closed.
 type diskFS struct {
 	*memFS
 	fd int
@@ -29,7 +29,7 @@ func (f diskFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Att
 	return f.memFS.GetAttr(ctx, c, h)
 }
 
-// threads returns how many this process has.
+// threads returns the number of threads of this process.
 func threads(t *testing.T) int {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -41,8 +41,8 @@ func threads(t *testing.T) int {
 	return n
 }
 
-// Storage that hangs takes no more threads than there are permits, however many calls
-// come for it.
+// TestThreadsOfHungStorage checks that hanging storage takes no more threads
+// than there are permits, for any number of calls.
 func TestThreadsOfHungStorage(t *testing.T) {
 	var pipe [2]int
 	require.NoError(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
