@@ -11,7 +11,7 @@ import (
 )
 
 // persist continues a call that was lost with a connection, or that found none
-// (nil). xid is 0 if the call was not sent.
+// (nil). xid is 0 if the call has no XID yet.
 func (l *Client) persist(ctx context.Context, x *oncrpc.Exchange, xid uint32, lost *ClientConn) error {
 	var spent time.Duration // without a server
 	defer func() { l.xids.release(xid) }()

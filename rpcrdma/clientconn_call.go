@@ -57,9 +57,9 @@ func (c *ClientConn) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	return err
 }
 
-// call makes a call with the XID of its earlier transmission, or with a new XID
-// if xid is
-// 0. It returns the XID, or 0 if the call was not sent.
+// call makes a call with the XID of its earlier transmission; xid 0 means a new
+// XID. It returns the XID, or 0 if the call has none, because it never got a
+// credit.
 func (c *ClientConn) call(ctx context.Context, x *oncrpc.Exchange, xid uint32) (uint32, error) {
 	o, err := c.enter(ctx, x, xid)
 	if err != nil {

@@ -50,7 +50,7 @@
 //
 // # Waiting
 //
-// Nothing in this package waits on a connection's reader goroutine. The reader
+// This package itself never blocks a connection's reader goroutine. The reader
 // serves short calls itself, and calls whose chunks it has placed. A handler
 // may block it: then another goroutine takes over reading within some
 // milliseconds, and calls of that kind are handed to other goroutines for a
