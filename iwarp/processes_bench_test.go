@@ -71,7 +71,7 @@ func measured(b *testing.B, pid int, loop func()) {
 }
 
 // BenchmarkTCPStream is the baseline: a stream from a mapping, into 16 buffers
-// of 1 MiB alternately. BenchmarkTCPCalls sends 128 bytes for 4 KiB, one call
+// of 1 MiB in rotation. BenchmarkTCPCalls sends 128 bytes for 4 KiB, one call
 // at a time.
 func BenchmarkTCPStream(b *testing.B) {
 	addr, pid := startServer(b, "tcp stream")

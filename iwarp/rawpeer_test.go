@@ -199,7 +199,7 @@ func parseTerminate(t testing.TB, segment []byte) rdmap.Terminate {
 	return term
 }
 
-// readRequest takes an RDMA Read Request.
+// readRequest reads an RDMA Read Request.
 func (p *rawPeer) readRequest() rdmap.ReadRequest {
 	p.t.Helper()
 	h, body, err := ddp.ParseUntagged(p.segment())
@@ -212,7 +212,7 @@ func (p *rawPeer) readRequest() rdmap.ReadRequest {
 	return req
 }
 
-// atomicRequest takes an Atomic Request, and returns its MSN too.
+// atomicRequest reads an Atomic Request, and returns its MSN too.
 func (p *rawPeer) atomicRequest() (rdmap.AtomicRequest, uint32) {
 	p.t.Helper()
 	h, body, err := ddp.ParseUntagged(p.segment())
@@ -225,7 +225,7 @@ func (p *rawPeer) atomicRequest() (rdmap.AtomicRequest, uint32) {
 	return req, h.MSN
 }
 
-// atomicResponse takes an Atomic Response, which must have the MSN.
+// atomicResponse reads an Atomic Response, which must have the given MSN.
 func (p *rawPeer) atomicResponse(msn uint32) rdmap.AtomicResponse {
 	p.t.Helper()
 	segment := p.segment()
@@ -236,8 +236,8 @@ func (p *rawPeer) atomicResponse(msn uint32) rdmap.AtomicResponse {
 	return resp
 }
 
-// response takes all segments of an RDMA Read Response, which must continue one
-// another, and returns the first header and the octets.
+// response reads all segments of an RDMA Read Response, which must be
+// contiguous, and returns the first header and the data.
 func (p *rawPeer) response() (ddp.Tagged, []byte) {
 	p.t.Helper()
 	var first ddp.Tagged
@@ -259,7 +259,8 @@ func (p *rawPeer) response() (ddp.Tagged, []byte) {
 	}
 }
 
-// nothingMore expects the end of the stream, in whatever order.
+// nothingMore checks that the stream ends without further bytes, by a FIN or a
+// reset.
 func (p *rawPeer) nothingMore() {
 	p.t.Helper()
 	_ = p.nc.SetReadDeadline(time.Now().Add(patience))

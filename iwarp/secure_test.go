@@ -41,10 +41,10 @@ func refused(t *testing.T, segment []byte, want error) {
 	require.ErrorIs(t, e.in.end(t), want)
 }
 
-// TestStreamsAlone checks that Streams do not trust one another unless the
-// upper layer permits it: memory registered with one Stream is inaccessible to
-// all others (R5042-3-2, R5042-6.1.1-1, R5042-6.1.1-3, R5042-6.4.5-1,
-// R8166-8.1.1-1).
+// TestStreamsAlone checks that memory registered with one Stream is
+// inaccessible to all others: Streams do not trust one another without the
+// upper layer's permission (R5042-3-2, R5042-6.1.1-1, R5042-6.1.1-3,
+// R5042-6.4.5-1, R8166-8.1.1-1).
 func TestStreamsAlone(t *testing.T) {
 	world(t)
 	own, peer := againstRaw(t, raw{recvs: 1})
@@ -102,7 +102,7 @@ func TestStaleSTags(t *testing.T) {
 }
 
 // TestReadsOfOthers checks that a Stream which exhausts its own Read Requests
-// (as many as this end announced) takes none of another Stream's
+// (up to the IRD that this end announced) takes none from other Streams
 // (R5042-6.4.3.3-1, R5042-6.4.3.3-2, R5042-7.2-1, R5042-App.A-3).
 func TestReadsOfOthers(t *testing.T) {
 	world(t)

@@ -32,8 +32,8 @@ func (g *resuming) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.R
 	return g.gate.Serve(ctx, req, rep)
 }
 
-// occupy makes a host take all the places that it gets, of 16, one per second,
-// with a call under way on each. It returns the connections.
+// occupy makes a host take as many of 16 connections as the server grants, one
+// per second, with a call under way on each, and returns the connections.
 func (r *rig) occupy(host byte) (all []*requester) {
 	for range 16 {
 		q := &requester{t: r.t}
