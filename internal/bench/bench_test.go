@@ -28,7 +28,8 @@ func TestSeries(t *testing.T) {
 	assert.Equal(t, series{2, 0.5}, series{4, 2, 9}.ratios(series{2, 4}), "what has no pair is left out")
 }
 
-// TestRow: the sides change places, and each round's results stay a pair.
+// TestRow checks that the sides alternate, and that each round's results stay a
+// pair.
 func TestRow(t *testing.T) {
 	var order string
 	side := func(name string, bytes float64) side {
@@ -52,7 +53,7 @@ func TestRow(t *testing.T) {
 `, table([]*row{r, alone}))
 }
 
-// TestRows: a name selects its row, in a document and for benchstat.
+// TestRows checks that a name selects its row, in a document and for benchstat.
 func TestRows(t *testing.T) {
 	names := make(map[string]bool)
 	for _, r := range rows() {
@@ -76,7 +77,7 @@ func TestReplace(t *testing.T) {
 	assert.ErrorContains(t, replace(name, "new"), "no place for the table")
 }
 
-// TestDocument: the document has the place.
+// TestDocument checks that the document has the markers.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../docs/performance.md")
 	require.NoError(t, err)
@@ -84,7 +85,7 @@ func TestDocument(t *testing.T) {
 	assert.Contains(t, string(text), end)
 }
 
-// TestClock: what is not measured moves all times.
+// TestClock checks that a pause shifts all times.
 func TestClock(t *testing.T) {
 	c, err := startClock("1h")
 	require.NoError(t, err)
@@ -100,7 +101,8 @@ func TestClock(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestLaps: what is measured begins with the second lap, and goes from the start on.
+// TestLaps checks that measurement begins with the second lap, and that each
+// lap starts at the file's start.
 func TestLaps(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	require.NoError(t, err)
@@ -119,8 +121,8 @@ func TestLaps(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrInvalid)
 }
 
-// TestReno: both ends of a connection of the limits have Reno, whatever the host's
-// choice is.
+// TestReno checks that both ends of a limit's connection have Reno, whatever
+// the host's choice.
 func TestReno(t *testing.T) {
 	l, err := listen()
 	require.NoError(t, err)

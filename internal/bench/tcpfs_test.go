@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTCPFile: what a file over TCP reads is what the server has, and what was
-// written is there after fsync.
+// TestTCPFile checks that a file over TCP reads the server's content, and that
+// written data are at the server after fsync.
 func TestTCPFile(t *testing.T) {
 	over := filepath.Join(t.TempDir(), "over")
 	require.NoError(t, os.WriteFile(over, nil, 0o644))
@@ -35,7 +35,7 @@ func TestTCPFile(t *testing.T) {
 	}()
 	f := &tcpFile{addr: l.Addr().String()}
 	into := make([]byte, 3)
-	for range 2 { // the second by the connection of the first
+	for range 2 { // the second on the connection of the first
 		res, errno := f.Read(t.Context(), nil, into, 4)
 		require.Zero(t, errno)
 		assert.Equal(t, 3, res.Size())

@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWork does a little of everything through the bridge, with data, names and
-// links of lengths around the inline thresholds.
+// TestWork uses all procedures through the bridge, with data, names and links
+// of lengths around the inline thresholds.
 func TestWork(t *testing.T) {
 	for _, inline := range []int{1024, 4096, 64 << 10} {
 		t.Run(fmt.Sprint(inline), func(t *testing.T) {
@@ -82,8 +82,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// calls are messages of all kinds, broken ones among them, on an export with the
-// given handle. Not one changes anything.
+// calls returns messages of all kinds, including broken ones, on an export with
+// the given handle. None changes anything.
 func calls(root nfs3.FH) map[string][]byte {
 	handle := root.AppendTo(nil)
 	badCred := call(1, nfs3.Program, 3, nfs3.ProcGetAttr, handle)
@@ -121,14 +121,14 @@ func calls(root nfs3.FH) map[string][]byte {
 	}
 }
 
-// sealed puts RPCSEC_GSS in the place of AUTH_SYS.
+// sealed replaces AUTH_SYS by RPCSEC_GSS.
 func sealed(msg []byte) []byte {
 	msg[27] = byte(rpcmsg.AuthGSS)
 	return msg
 }
 
-// TestSameOctets: what the bridge answers is what the server answers without it,
-// byte for byte, also where it refuses.
+// TestSameOctets checks that the bridge's replies, refusals included, equal the
+// server's replies without a bridge, byte for byte.
 func TestSameOctets(t *testing.T) {
 	g := newRig(t, setup{})
 	for i := range 50 {
@@ -147,8 +147,8 @@ func TestSameOctets(t *testing.T) {
 	}
 }
 
-// TestPassedOn: what reaches the server is what the client sent, except for the
-// XID: the credential and the verifier above all. Data travel apart.
+// TestPassedOn checks that the server receives the client's call unchanged
+// except for the XID, credential and verifier included. Data travel apart.
 func TestPassedOn(t *testing.T) {
 	var s *spy
 	g := newRig(t, setup{service: func(next oncrpc.Service) oncrpc.Service { s = &spy{Service: next}; return s }})
@@ -169,8 +169,8 @@ func TestPassedOn(t *testing.T) {
 		assert.True(t, bytes.Equal(msg[4:], seen[0].Msg[4:]), name)
 	}
 
-	// A verifier with a body, and a stamp and a name that mean something to
-	// the client alone.
+	// A verifier with a body, and a stamp and a name that only the client
+	// understands.
 	for _, n := range []int{1, 5000, 5003, 1 << 20} {
 		data := random(n, 9)
 		args := (&nfs3.WriteArgs{File: root, Data: data}).AppendTo(nil)
@@ -196,8 +196,8 @@ func TestPassedOn(t *testing.T) {
 	}
 }
 
-// TestRetransmission: a call that comes again, on another connection, is not
-// executed again, where a cache of replies is in front of the bridge.
+// TestRetransmission checks that a retransmitted call on another connection is
+// not executed again, if a cache of replies is in front of the bridge.
 func TestRetransmission(t *testing.T) {
 	var s *spy
 	g := newRig(t, setup{
@@ -219,8 +219,8 @@ func TestRetransmission(t *testing.T) {
 	assert.DirExists(t, filepath.Join(g.dir, "dir"))
 }
 
-// TestSameXIDs: clients that use the same XIDs at the same time get each their
-// own replies, and the server sees no XID twice.
+// TestSameXIDs checks that clients with the same XIDs at the same time get
+// their own replies, and that the server sees no XID twice.
 func TestSameXIDs(t *testing.T) {
 	const clients, each = 12, 40
 	var s *spy

@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestTurns: the client with the fewest calls comes first, a grant that grows lets
-// more go, and one that shrinks fewer.
+// TestTurns checks that the client with the fewest calls comes first, and that
+// a larger grant admits more calls and a smaller grant fewer.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := 4
@@ -26,7 +26,7 @@ func TestTurns(t *testing.T) {
 		start := func(name string, peer *oncrpc.Peer) {
 			go func() {
 				assert.NoError(t, q.acquire(t.Context(), peer))
-				started = append(started, name) // nobody else runs
+				started = append(started, name) // no other goroutine runs
 			}()
 			synctest.Wait()
 		}
@@ -57,13 +57,14 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// peerAt is a connection from an address.
+// peerAt returns a connection from an address.
 func peerAt(ip string) *oncrpc.Peer {
 	return &oncrpc.Peer{Network: "tcp", Addr: netip.AddrPortFrom(netip.MustParseAddr(ip), 700)}
 }
 
-// TestTurnsOfParties: who has many connections has no more for that than a part, and
-// comes after who has fewer calls; its own connections share that part.
+// TestTurnsOfParties checks that a party with many connections gets no more
+// than its part, and comes after parties with fewer calls. Its connections
+// share that part.
 func TestTurnsOfParties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairQueue{limit: func() int { return 64 }}
@@ -109,8 +110,8 @@ func TestTurnsOfParties(t *testing.T) {
 	})
 }
 
-// TestTurnGivenUp: who stops waiting is forgotten, also when the turn comes at the
-// same moment.
+// TestTurnGivenUp checks that a caller that stops waiting is forgotten, even if
+// its turn comes at the same moment.
 func TestTurnGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairQueue{limit: func() int { return 1 }}
@@ -123,7 +124,7 @@ func TestTurnGivenUp(t *testing.T) {
 			go func() { errs <- q.acquire(ctx, b) }()
 			synctest.Wait()
 			if turnComes {
-				q.mu.Lock() // so that it cannot be seen yet which of both it is
+				q.mu.Lock() // so that both outcomes are possible
 				q.endLocked(a, q.clients[a])
 				cancel(gone)
 				q.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// TestHostile: what clients send that mean harm costs them their connection, or
-// an error, and nobody else anything. Nothing but calls reaches the server.
+// TestHostile checks that malicious input costs the client its connection, or
+// an error, and has no effect on others. Only calls reach the server.
 func TestHostile(t *testing.T) {
 	var s *spy
 	g := newRig(t, setup{service: func(next oncrpc.Service) oncrpc.Service { s = &spy{Service: next}; return s }})
@@ -97,8 +97,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestDeafClient: who takes no replies keeps the memory of as many calls as a
-// client may have, and others go on.
+// TestDeafClient checks that a client that takes no replies holds at most the
+// memory of a client's permitted calls, and that others continue.
 func TestDeafClient(t *testing.T) {
 	g := newRig(t, setup{})
 	const size = 1 << 20
@@ -119,8 +119,8 @@ func TestDeafClient(t *testing.T) {
 	deaf.Close()
 }
 
-// TestFairness: clients with as many calls under way as they can have, which take
-// for ever, do not keep others from theirs.
+// TestFairness checks that clients with the largest number of slow calls do not
+// keep others from their calls.
 func TestFairness(t *testing.T) {
 	const slow, credits = 400000, 64
 	entered, release := make(chan struct{}, 1000), make(chan struct{})
@@ -135,7 +135,7 @@ func TestFairness(t *testing.T) {
 	}})
 	other := dialFrom(t, "127.0.0.99", g.addr)
 	var greedy []raw
-	for i, most := range []int{48, 12, 3, 1} { // three quarters of what is left
+	for i, most := range []int{48, 12, 3, 1} { // three quarters of the rest
 		c := dialFrom(t, fmt.Sprintf("127.0.0.%d", 2+i), g.addr)
 		greedy = append(greedy, c)
 		for i := range uint32(credits) {
@@ -158,15 +158,15 @@ func TestFairness(t *testing.T) {
 	}
 }
 
-// service is a service made of a function.
+// service is an oncrpc.Service made of a function.
 type service func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool
 
 func (s service) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	return s(ctx, req, rep)
 }
 
-// TestOneFragment: long data and long listings are one fragment each, as some
-// clients want it.
+// TestOneFragment checks that long data and long listings are one fragment
+// each, as some clients require.
 func TestOneFragment(t *testing.T) {
 	g := newRig(t, setup{})
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "file"), random(1<<20, 1), 0o644))

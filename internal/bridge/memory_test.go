@@ -21,8 +21,8 @@ func (p patient) Call(_ context.Context, x *oncrpc.Exchange) error {
 	return nil
 }
 
-// TestMemoryBeforeTurn: a call that has its turn does not wait for memory that one
-// has which waits for a turn, where there is too little of either.
+// TestMemoryBeforeTurn checks that a call with a turn does not wait for memory
+// held by a call that waits for a turn, if both are scarce.
 func TestMemoryBeforeTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := make(patient)

@@ -32,8 +32,8 @@ func (o only) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply)
 	return o.Service.Serve(ctx, req, rep)
 }
 
-// TestMountOverTCP: a server with no MOUNT on RDMA has it on TCP, on connections
-// that it ends as it likes, and not always at the same port.
+// TestMountOverTCP checks that MOUNT is found over TCP if the server has no
+// MOUNT on RDMA. The server ends connections at will, and changes its port.
 func TestMountOverTCP(t *testing.T) {
 	var addr atomic.Value // of mountd
 	conns := make(chan net.Conn, 10)
@@ -59,7 +59,7 @@ func TestMountOverTCP(t *testing.T) {
 	m.Search = nfsclient.MountSearch{
 		NFS: g.line, NFSAddr: "RDMA server", Host: "server",
 		Dial: func(_ context.Context, at string) (oncrpc.Caller, io.Closer, error) {
-			if at != "server:20048" { // there is no rpcbind
+			if at != "server:20048" { // no rpcbind runs
 				return nil, nil, io.EOF
 			}
 			nc, err := net.Dial("tcp", addr.Load().(string))
@@ -99,7 +99,8 @@ func TestMountOverTCP(t *testing.T) {
 	assert.Equal(t, past.reply(), c.reply())
 }
 
-// TestMountOverRDMA: what has MOUNT on RDMA is asked there.
+// TestMountOverRDMA checks that MOUNT is used over RDMA if the server has MOUNT
+// on RDMA.
 func TestMountOverRDMA(t *testing.T) {
 	var m *Mount
 	g := newRig(t, setup{mount: func(g *rig) *Mount {
@@ -114,7 +115,7 @@ func TestMountOverRDMA(t *testing.T) {
 	assert.NoError(t, m.Close())
 }
 
-// TestPortmap asks the bridge's portmapper as clients do.
+// TestPortmap queries the bridge's portmapper as clients do.
 func TestPortmap(t *testing.T) {
 	mux := new(oncrpc.Mux)
 	own := rpcbind.Services("tcp", netip.MustParseAddrPort("127.0.0.1:111"), rpcbind.Program, rpcbind.PortmapVers)
@@ -125,7 +126,7 @@ func TestPortmap(t *testing.T) {
 	for _, tt := range []struct{ prog, vers, proto, port uint32 }{
 		{nfs3.Program, 3, rpcbind.TCP, 2049},
 		{mount3.Program, 3, rpcbind.TCP, 2049},
-		{mount3.Program, 1, rpcbind.TCP, 2049}, // which the server has not, and says so
+		{mount3.Program, 1, rpcbind.TCP, 2049}, // the server itself reports that it lacks this version
 		{rpcbind.Program, 2, rpcbind.TCP, 111},
 		{nfs3.Program, 3, rpcbind.UDP, 0},
 		{100021, 4, rpcbind.TCP, 0}, // NLM

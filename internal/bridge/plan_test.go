@@ -28,8 +28,8 @@ func planned(t testing.TB, msg []byte) (*oncrpc.Exchange, *oncrpc.Reply) {
 	return x, rep
 }
 
-// TestPlan holds what may travel apart, and what a reply may become (R8267-4-1,
-// R8267-4.1-1, R8166-8.2.2.3-1), with messages of Linux's client.
+// TestPlan checks the separate items of calls and the limits of replies
+// (R8267-4-1, R8267-4.1-1, R8166-8.2.2.3-1), with messages of Linux's client.
 func TestPlan(t *testing.T) {
 	list := func(count uint32) []byte { return (&nfs3.ReadDirArgs{Count: count}).AppendTo(nil) }
 	read := func(count uint32) []byte { return (&nfs3.ReadArgs{Count: count}).AppendTo(nil) }
@@ -81,8 +81,8 @@ func TestPlan(t *testing.T) {
 	assert.Zero(t, buf.Default.Out())
 }
 
-// FuzzPlan: whatever a client sends, the parts of the call are the call, and what
-// is lent for its reply has bounds.
+// FuzzPlan checks that the parts of any client's call make up the call, and
+// that the memory lent for its reply is bounded.
 func FuzzPlan(f *testing.F) {
 	for _, name := range []string{"write", "symlink", "read", "readdir", "readdirplus", "getattr", "create"} {
 		args := wiretest.Hex(f, "../../nfs/nfs3/testdata/"+name+"-args.hex")
@@ -127,12 +127,12 @@ func (c caller) Call(_ context.Context, x *oncrpc.Exchange) error {
 	return nil
 }
 
-// accepted is a reply to call 0 that was executed.
+// accepted returns a reply to call 0 that reports execution.
 func accepted(results []byte) []byte {
 	return append([]byte{0, 0, 0, 0, 0, 0, 0, 1, 19: 0, 23: 0}, results...)
 }
 
-// served has a Bridge to a caller answer a call.
+// served returns the answer of a Bridge to a caller.
 func served(t *testing.T, c caller, msg []byte) (*oncrpc.Reply, bool) {
 	b := &Bridge{NFS: c, Log: slog.New(slog.DiscardHandler)}
 	rep := new(oncrpc.Reply)
@@ -143,8 +143,8 @@ func served(t *testing.T, c caller, msg []byte) (*oncrpc.Reply, bool) {
 	return rep, rep.NoReplay
 }
 
-// TestDeliver: a reply is the server's in all forms that it may come in, or none
-// where it makes no sense.
+// TestDeliver checks that the server's reply arrives in each possible form, and
+// that an invalid reply gives no result.
 func TestDeliver(t *testing.T) {
 	read := call(77, nfs3.Program, 3, nfs3.ProcRead, (&nfs3.ReadArgs{Count: 7}).AppendTo(nil))
 	res := func(n uint32) []byte { return accepted((&nfs3.ReadRes{Count: n}).AppendTo(nil)) }
@@ -192,7 +192,7 @@ func TestDeliver(t *testing.T) {
 	assert.Zero(t, buf.Default.Out())
 }
 
-// TestRelayAllocatesNothing: GETATTR and READ.
+// TestRelayAllocatesNothing checks GETATTR and READ.
 func TestRelayAllocatesNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		caller

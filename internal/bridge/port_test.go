@@ -21,11 +21,12 @@ type passed int
 // Call implements oncrpc.Caller.
 func (p *passed) Call(_ context.Context, x *oncrpc.Exchange) error {
 	*p++
-	x.Reply = rpcmsg.AppendProgMismatch(nil, 0, 3, 3) // whatever it says
+	x.Reply = rpcmsg.AppendProgMismatch(nil, 0, 3, 3) // any answer will do
 	return nil
 }
 
-// TestPorts denies calls in users' names from ports that all users may open.
+// TestPorts checks that calls in users' names are denied from ports that all
+// users may open.
 func TestPorts(t *testing.T) {
 	for _, tt := range []struct {
 		prog, vers, proc uint32

@@ -3,5 +3,5 @@
 package bridge
 
 // poolLosses is how many allocations a call may cost, because a sync.Pool
-// throws away some of what it is given when the race detector runs.
+// discards some values when the race detector runs.
 const poolLosses = 2.0

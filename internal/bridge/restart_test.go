@@ -18,8 +18,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// stamps is a program whose procedure 1 notes the number in its arguments, and
-// returns it.
+// stamps is a program whose procedure 1 records the number in its arguments,
+// and returns it.
 type stamps struct {
 	mu   sync.Mutex
 	seen map[uint32]int
@@ -36,9 +36,9 @@ func (s *stamps) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) er
 	return c.Args.Done()
 }
 
-// TestRestarts: clients read, write and do what must not be done twice while the
-// server's connections are cut, again and again, in the midst of their calls. Each
-// call is executed once, and answered.
+// TestRestarts checks that each call is executed once, and answered. Clients
+// read, write and make non-idempotent calls while the server's connections are
+// repeatedly cut in the midst of calls.
 func TestRestarts(t *testing.T) {
 	const clients, rounds, restarts, size = 8, 30, 10, 90001
 	program := &stamps{seen: make(map[uint32]int)}
@@ -94,8 +94,9 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// TestServerAway: calls wait for a server that is away. When that takes too long,
-// their connections are cut, and no others; new ones work once it is back.
+// TestServerAway checks that calls wait for a server that is away. If that
+// takes too long, only their connections are cut; new ones work once the server
+// is back.
 func TestServerAway(t *testing.T) {
 	g := newRig(t, setup{giveUp: 300 * time.Millisecond})
 	null := call(5, nfs3.Program, 3, nfs3.ProcNull, nil)
@@ -107,7 +108,7 @@ func TestServerAway(t *testing.T) {
 	c.send(null)
 	c.closed()
 	g.far.start()
-	for answered := false; !answered; { // a client that insists
+	for answered := false; !answered; { // a persistent client
 		c = dialRaw(t, g.addr)
 		c.send(null)
 		answered = c.answered()
@@ -117,7 +118,7 @@ func TestServerAway(t *testing.T) {
 	assert.Len(t, idle.reply(), 24)
 }
 
-// TestClientLeaves: the calls of a client whose connection is gone are given up.
+// TestClientLeaves checks that the calls of a lost connection are given up.
 func TestClientLeaves(t *testing.T) {
 	entered := make(chan struct{}, 1)
 	g := newRig(t, setup{front: func(next oncrpc.Service) oncrpc.Service {
@@ -134,7 +135,7 @@ func TestClientLeaves(t *testing.T) {
 	c := dialRaw(t, g.addr)
 	c.send(call(5, nfs3.Program, 3, nfs3.ProcNull, nil))
 	c.closed()
-	for range entered { // until Serve has returned, although the server is away
+	for range entered { // until Serve has returned, even though the server is away
 	}
 	g.far.start()
 }

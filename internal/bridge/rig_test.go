@@ -89,17 +89,18 @@ func (f *far) Dial(ctx context.Context, _ string, cfg rdma.ConnConfig) (rdma.Con
 	return l.Dial(ctx, cfg)
 }
 
-// A setup is how a rig is to be.
+// A setup describes a rig.
 type setup struct {
 	inline  int                                 // of both ends; 0: the default
 	credits int                                 // of the client's end; 0: the default
-	giveUp  time.Duration                       // of the line
-	service func(oncrpc.Service) oncrpc.Service // put in front of the server's programs
-	front   func(oncrpc.Service) oncrpc.Service // put in front of the bridge
+	giveUp  time.Duration                       // of the RDMA connection
+	service func(oncrpc.Service) oncrpc.Service // wraps the server's programs
+	front   func(oncrpc.Service) oncrpc.Service // wraps the bridge
 	mount   func(*rig) *Mount                   // of the bridge
 }
 
-// newRig makes a rig. What is left behind when the test ends fails it.
+// newRig makes a rig. At the end of the test, leftover goroutines or buffers
+// fail it.
 func newRig(t testing.TB, s setup) *rig {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -139,7 +140,7 @@ func newRig(t testing.TB, s setup) *rig {
 	return g
 }
 
-// settled holds that all goroutines and buffers have gone, or go now.
+// settled checks that all goroutines and buffers are gone, or go soon.
 func settled(t testing.TB, before int) {
 	end := time.Now().Add(5 * time.Second)
 	for (runtime.NumGoroutine() > before || buf.Default.Out() > 0) && time.Now().Before(end) {
@@ -164,7 +165,7 @@ func serveTCP(t testing.TB, s oncrpc.Service) (addr string) {
 	return l.Addr().String()
 }
 
-// mount returns a client over TCP, through the bridge or past it.
+// mount returns a client over TCP, at the bridge or the server.
 func mount(t testing.TB, addr string) *nfsclient.FS {
 	t.Helper()
 	c, err := oncrpc.DialTCP(t.Context(), addr, oncrpc.ClientConfig{})
@@ -188,7 +189,7 @@ func (g *rig) handle() nfs3.FH {
 	return root
 }
 
-// A raw is a TCP connection for records that no client of ours would send.
+// A raw is a TCP connection for records that our clients would not send.
 type raw struct {
 	t testing.TB
 	net.Conn
@@ -209,7 +210,7 @@ func dialFrom(t testing.TB, ip, addr string) raw {
 	return raw{t, c}
 }
 
-// record is a message as one fragment.
+// record returns a message as one fragment.
 func record(msg []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, 1<<31|uint32(len(msg))), msg...)
 }
@@ -251,7 +252,7 @@ func (r raw) reply() []byte {
 	return msg
 }
 
-// closed holds that the other end closes the connection.
+// closed checks that the other end closes the connection.
 func (r raw) closed() {
 	r.t.Helper()
 	_ = r.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -260,20 +261,20 @@ func (r raw) closed() {
 	assert.NotErrorIs(r.t, err, os.ErrDeadlineExceeded)
 }
 
-// call is a call message with a credential of AUTH_SYS.
+// call returns a call message with a credential of AUTH_SYS.
 func call(xid, prog, vers, proc uint32, args []byte) []byte {
 	x := oncrpc.Exchange{Prog: prog, Vers: vers, Proc: proc, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys}}
 	return append(oncrpc.AppendCall(nil, xid, &x, "client"), args...)
 }
 
-// random returns n bytes that do not compress, other ones for each seed.
+// random returns n incompressible bytes, which depend on the seed.
 func random(n int, seed byte) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b)
 	return b
 }
 
-// A spy notes the calls that reach a server.
+// A spy records the calls that reach a server.
 type spy struct {
 	oncrpc.Service
 	mu   sync.Mutex
@@ -289,7 +290,7 @@ func (s *spy) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply)
 	return s.Service.Serve(ctx, req, rep)
 }
 
-// take returns what was seen since the last time.
+// take returns the calls since the last take.
 func (s *spy) take() []oncrpc.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()

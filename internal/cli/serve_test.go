@@ -42,8 +42,8 @@ func newFake(err error) *fakeWay {
 	return &fakeWay{fail: make(chan struct{}), stop: make(chan struct{}), err: err}
 }
 
-// TestServeAll: a way that fails takes no other with it, and its error is told at
-// the end.
+// TestServeAll checks that a failed way does not end the others, and that its
+// error is returned at the end.
 func TestServeAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")

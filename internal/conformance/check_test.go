@@ -93,7 +93,7 @@ func TestCheckOneDocument(t *testing.T) {
 	assert.Equal(t, []string{"docs/requirements.tsv: no requirement of X3"}, res.Faults)
 }
 
-// TestFaults holds that all faults are told, each with its place.
+// TestFaults checks that all faults are reported, each with its place.
 func TestFaults(t *testing.T) {
 	res, err := Check(module("| X2-1.2-A1-1 | n/a | |\n"+
 		"| X1-1-10 | | |\n"+
@@ -191,7 +191,7 @@ func TestContains(t *testing.T) {
 	}
 }
 
-// ExampleResult shows what a fault reads like.
+// ExampleResult shows the text of a fault.
 func ExampleResult() {
 	res, err := Check(module("| X1-1-1 | iwarp/ddp.TestDoc | |\n| X1-1-10 | iwarp/ddp.TestGone | |\n"), "X1")
 	fmt.Println(strings.Join(res.Faults, "\n"), err)

@@ -33,8 +33,8 @@ func from(i int) roce.Source {
 	return roce.Source{Addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), QP: 3}
 }
 
-// No answer is longer than its request, so that nobody multiplies what he sends in
-// another's name.
+// TestNoAmplification checks that no answer is longer than its request, so that
+// a forged source gives no amplification.
 func TestNoAmplification(t *testing.T) {
 	r, _ := responder()
 	now := time.Unix(2000, 0)
@@ -55,8 +55,8 @@ func TestNoAmplification(t *testing.T) {
 	}
 }
 
-// How much is answered is bounded, for each address and for all, and who has shown a
-// cookie is not kept out by those who have none.
+// TestRate checks that answers are bounded, per address and in total, and that
+// clients with a cookie are not kept out by those without.
 func TestRate(t *testing.T) {
 	r, _ := responder()
 	now := time.Unix(2000, 0)
@@ -83,8 +83,8 @@ func TestRate(t *testing.T) {
 	assert.Equal(t, r.totals.Dropped, uint64(1+10*answersPerSecond-answered+1))
 }
 
-// What makes the server remember or send something needs a cookie of that address
-// and queue pair, given lately.
+// TestCookie checks that a request that makes the server store or send
+// something needs a recent cookie of its address and queue pair.
 func TestCookie(t *testing.T) {
 	r, streams := responder()
 	now := time.Unix(2000, 0)
@@ -119,7 +119,8 @@ func TestCookie(t *testing.T) {
 	}
 }
 
-// The clients are bounded, in all and for each host; a host loses its oldest.
+// TestClientsBounded checks that the clients are bounded, in total and per
+// host; a host loses its oldest.
 func TestClientsBounded(t *testing.T) {
 	var table clientTable
 	now := time.Unix(2000, 0)
@@ -146,12 +147,13 @@ func TestClientsBounded(t *testing.T) {
 	assert.Equal(t, maxClients-maxPerAddress, len(back.m))
 }
 
-// network6 returns addresses of one network of IPv6, which is one party.
+// network6 returns addresses of one IPv6 network, which is one party.
 func network6(i int) roce.Source {
 	return roce.Source{Addr: netip.AddrFrom16([16]byte{0: 0x20, 1: 1, 14: byte(i >> 8), 15: byte(i)}), QP: 3}
 }
 
-// A party that has as many addresses as it likes gets half of what is for all.
+// TestParties checks that a party with any number of addresses gets half of a
+// total.
 func TestParties(t *testing.T) {
 	var table clientTable
 	now := time.Unix(2000, 0)
@@ -178,8 +180,8 @@ func TestParties(t *testing.T) {
 	assert.True(t, answered(network6(1)))
 }
 
-// Clients that register again and again are written down now and then: what is written
-// does not depend on how often they do.
+// TestSavedNowAndThen checks that clients that register repeatedly are saved
+// periodically, independently of their rate.
 func TestSavedNowAndThen(t *testing.T) {
 	r, _ := responder()
 	now := time.Unix(2000, 0)
@@ -208,8 +210,8 @@ func TestSavedNowAndThen(t *testing.T) {
 	assert.Nil(t, r.unsaved(now.Add(time.Hour)))
 }
 
-// A server that numbers its answers rightly, and has ever more of them, is heard to an
-// end.
+// TestFinderEnds checks that a finder ends with a server that numbers its
+// answers correctly and always has more.
 func TestFinderEnds(t *testing.T) {
 	f := finder{Port: &Port{cookie: make(map[netip.Addr]uint64)}, to: server, id: 1, all: make(map[netip.Addr]*Found)}
 	exports := make([]string, 60)
@@ -226,8 +228,8 @@ func TestFinderEnds(t *testing.T) {
 	assert.True(t, f.all[server].whole())
 }
 
-// FuzzResponder: whatever comes in, an answer is a message that is no longer, and
-// there is nothing to remember without a cookie.
+// FuzzResponder checks that the answer to any input is a valid message that is
+// not longer, and that nothing is stored without a cookie.
 func FuzzResponder(f *testing.F) {
 	f.Add(request(KindQuery, 0, Query{1}, 300), false)
 	f.Add(request(KindRegister, 0, Register{}, 64), true)

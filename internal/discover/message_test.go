@@ -14,7 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// messages are golden: whoever changes one makes another version of the protocol.
+// messages are golden: a change of one makes another version of the protocol.
 var (
 	anAnswer = Answer{
 		Cookie: 0x0102030405060708, RDMA: netip.MustParseAddrPort("192.0.2.1:20049"), TCP: netip.MustParseAddrPort("[::]:2049"),
@@ -27,7 +27,7 @@ var (
 	}
 )
 
-// body parses what is behind the start of a message, to compare it.
+// parsed parses the rest of a message after its start, for comparison.
 func parsed[T any](t *testing.T, parse func(*xdr.Reader) (T, error), b []byte) T {
 	t.Helper()
 	r := xdr.NewReader(b)
@@ -73,7 +73,7 @@ func (a answered) AppendTo(b []byte) []byte {
 	return b
 }
 
-// What is written is read.
+// TestBack checks that encoded messages are decoded to the same values.
 func TestBack(t *testing.T) {
 	back := anAnswer
 	assert.Equal(t, back, parsed(t, parseAnswer, answered{anAnswer}.AppendTo(nil)))
@@ -100,7 +100,7 @@ func TestBack(t *testing.T) {
 	assert.ErrorIs(t, err, ErrVersion)
 }
 
-// What is in front of a message is checked.
+// TestStart checks that the start of a message is validated.
 func TestStart(t *testing.T) {
 	q := Request{KindQuery, 1, 2, 3}
 	b := q.AppendTo(nil)
@@ -121,8 +121,8 @@ func TestStart(t *testing.T) {
 	assert.ErrorIs(t, err, ErrForm)
 }
 
-// The longest counters fit into what monitors have, and names of any length into
-// answers.
+// TestLongest checks that the longest counters fit into monitors' memory, and
+// names of any length into answers.
 func TestLongest(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	c := Counters{Transports: make([]Transport, 100), Procs: make([]Proc, 1000)}
@@ -151,8 +151,8 @@ func TestLongest(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// FuzzParse: what is understood is written and read again as the same, and nothing
-// is made that is larger than the message.
+// FuzzParse checks that a parsed message survives encoding and decoding, and
+// that no value is larger than the message.
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{"query", "answer", "register", "registered", "notice", "refused", "watch", "watching", "counters"} {
 		f.Add(wiretest.Hex(f, "testdata/"+name+".hex"))

@@ -31,7 +31,7 @@ func describe(exports ...string) func() Description {
 	}
 }
 
-// start serves until the test ends, or the server is closed before.
+// start serves until the end of the test, or until the server is closed.
 func start(t testing.TB, dev *roce.Device, cfg Config) *Server {
 	if cfg.Describe == nil {
 		cfg.Describe = describe("/a")
@@ -49,8 +49,8 @@ func port(t testing.TB, dev *roce.Device) *Port {
 	return p
 }
 
-// A server is found by its address, and all by their group, with all exports, however
-// many there are.
+// TestFind checks that a server is found by its address, and all servers by
+// their group, with any number of exports.
 func TestFind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -94,7 +94,8 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// What is lost, or comes twice, is asked for again, or looked at once.
+// TestFindOnBadNetwork checks that lost answers are requested again, and that
+// duplicates have no effect.
 func TestFindOnBadNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -118,8 +119,8 @@ func TestFindOnBadNetwork(t *testing.T) {
 	})
 }
 
-// Whoever has registered is told of a restart at once, with all that the network
-// loses; who says goodbye is not.
+// TestNotice checks that every registered client learns of a restart at once in
+// spite of losses, and that a client that has left does not.
 func TestNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -139,7 +140,7 @@ func TestNotice(t *testing.T) {
 			s.Close()
 			time.Sleep(time.Hour)
 			n.mu.Lock()
-			if sent := i; i > 0 { // the first network is a good one
+			if sent := i; i > 0 { // the first network is good
 				n.fate = func() int {
 					sent++
 					return sent % 3
@@ -157,7 +158,7 @@ func TestNotice(t *testing.T) {
 		n.mu.Lock()
 		n.fate = nil
 		n.mu.Unlock()
-		time.Sleep(time.Hour) // so that its cookie is an old one
+		time.Sleep(time.Hour) // so that its cookie expires
 		stop()
 		assert.NoError(t, <-ended)
 		synctest.Wait()
@@ -171,8 +172,9 @@ func TestNotice(t *testing.T) {
 	})
 }
 
-// The clients of the last time that are gone are told as often as is of use, and are
-// forgotten after a day. A file that is no list of clients is none.
+// TestClientsOfTheLastTime checks that lost clients of the last run get a
+// limited number of notices, and are forgotten after a day. An invalid file of
+// clients counts as empty.
 func TestClientsOfTheLastTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -195,7 +197,8 @@ func TestClientsOfTheLastTime(t *testing.T) {
 	})
 }
 
-// Only a notice with the client's token, from the server, is one.
+// TestForgedNotice checks that only a notice with the client's token, from the
+// server, is accepted.
 func TestForgedNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()

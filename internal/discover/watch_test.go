@@ -16,7 +16,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce"
 )
 
-// watched is a server that counts how often it was looked at.
+// watched is a server that counts the reads of its counters.
 func watched(calls *atomic.Uint64) Config {
 	return Config{
 		Monitors: func(a netip.Addr) bool { return a != netip.MustParseAddr("192.0.2.66") },
@@ -26,8 +26,8 @@ func watched(calls *atomic.Uint64) Config {
 	}
 }
 
-// A monitor sees all updates, in the interval that it has asked for, for longer than
-// a lease; and the stream ends with it.
+// TestWatch checks that a monitor sees all updates, in the requested interval,
+// for longer than a lease, and that the stream ends with the monitor.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -52,8 +52,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// What is lost costs what was in it, and nothing else; what comes twice is told by
-// its number.
+// TestWatchOnBadNetwork checks that a lost update only loses its own content,
+// and that a duplicate is recognized by its number.
 func TestWatchOnBadNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -89,8 +89,8 @@ func TestWatchOnBadNetwork(t *testing.T) {
 	})
 }
 
-// A monitor that is gone without a word has its stream ended by the lease, and one
-// that goes on sees a server that is restarted.
+// TestWatchLease checks that the lease ends the stream of a lost monitor, and
+// that a continuing monitor sees a restarted server.
 func TestWatchLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -105,7 +105,7 @@ func TestWatchLease(t *testing.T) {
 		go func() {
 			ended <- p.Watch(ctx, server, time.Second, time.Minute, func(c *Counters) bool { boots <- c.Boot; return true })
 		}()
-		time.Sleep(61 * time.Second) // a second after it was asked for more
+		time.Sleep(61 * time.Second) // a second after the renewal
 		s.Close()
 		first := s.Boot()
 		s = start(t, dev, watched(&calls))
@@ -118,7 +118,7 @@ func TestWatchLease(t *testing.T) {
 		assert.NotEqual(t, first, s.Boot())
 		assert.Equal(t, 1, s.Stats().Monitors)
 		n.mu.Lock()
-		n.fate = func() int { return 0 } // it cannot say goodbye
+		n.fate = func() int { return 0 } // it cannot end the stream
 		n.mu.Unlock()
 		cancel()
 		assert.ErrorIs(t, <-ended, context.Canceled)
@@ -127,7 +127,8 @@ func TestWatchLease(t *testing.T) {
 	})
 }
 
-// Streams are bounded, and who may not see them is told so.
+// TestWatchRefused checks that streams are bounded, and that an unauthorized
+// monitor is told so.
 func TestWatchRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
@@ -141,7 +142,7 @@ func TestWatchRefused(t *testing.T) {
 		require.ErrorAs(t, watch("192.0.2.66"), &refused)
 		assert.Equal(t, RefusedHost, refused.Reason)
 		require.NoError(t, watch(there))
-		synctest.Wait() // until that has ended
+		synctest.Wait() // until the end of that stream
 
 		now := time.Now()
 		w := Watch{QP: 9, PMTU: 1024, Sink: rdma.Remote{STag: 1}, Room: CountersRoom, Interval: time.Second}

@@ -12,8 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// A network joins wires in memory. What is sent is delivered before Send returns,
-// or when nobody waits for it, where the chance that the test has set says no.
+// A network joins wires in memory. It delivers a sent datagram before Send
+// returns, or when all goroutines wait, unless the test's chance loses it.
 type network struct {
 	mu    sync.Mutex
 	wires map[netip.Addr]*wire
@@ -98,7 +98,7 @@ func (n *network) carry(d roce.Datagram) {
 		if w.addr == to || w.groups[to] {
 			select {
 			case w.in <- d:
-			default: // nobody reads as fast
+			default: // the receiver is too slow
 			}
 		}
 	}

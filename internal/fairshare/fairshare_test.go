@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No party gets more than its part, and all together no more than there is.
+// TestParts checks that no party gets more than its part, and that all together
+// get no more than the total.
 func TestParts(t *testing.T) {
 	m := NewMemory(10, 6, NewPress(func(uint64) {}))
 	a, b := m.Part(), m.Part()
@@ -39,8 +40,8 @@ func TestParts(t *testing.T) {
 	assert.True(t, a.TryAcquire(6))
 }
 
-// Who waits gets it when it comes back, or learns that it is not wanted any more
-// and then has nothing.
+// TestAcquireWaits checks that a waiting caller gets released memory, or learns
+// that its context has ended and then holds nothing.
 func TestAcquireWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(10, 6, NewPress(func(uint64) {}))
@@ -54,7 +55,7 @@ func TestAcquireWaits(t *testing.T) {
 		require.NoError(t, <-got)
 		assert.Zero(t, m.press.Waiting())
 
-		for _, p := range []*Part{a, b} { // for everybody's, and for its own
+		for _, p := range []*Part{a, b} { // for the Memory's bytes, and for the part's own
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() { got <- p.Acquire(ctx, 5) }()
 			synctest.Wait()
@@ -68,8 +69,9 @@ func TestAcquireWaits(t *testing.T) {
 	})
 }
 
-// The press looks at once when the first call waits, then again and again, and
-// not once nobody waits. What was seen in an earlier time of need does not count.
+// TestPress checks that the press looks at once when the first call waits, then
+// periodically, and not after the last wait. Sights of an earlier period have
+// no effect.
 func TestPress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -122,7 +124,8 @@ func TestPress(t *testing.T) {
 	})
 }
 
-// A long message that is on its way is a sign of life, a trickle is not.
+// TestStands checks that a long message under way is a sign of life, and a
+// trickle is not.
 func TestStands(t *testing.T) {
 	var s Sight
 	for _, tt := range []struct {
@@ -145,7 +148,8 @@ func TestStands(t *testing.T) {
 	}
 }
 
-// Who has most gives a place to who has fewer.
+// TestYields checks that the party with the most connections gives a place to a
+// party with fewer.
 func TestYields(t *testing.T) {
 	made := 0
 	parties := NewParties(func() int { made++; return made })
@@ -163,7 +167,7 @@ func TestYields(t *testing.T) {
 	assert.Nil(t, parties.Yields(b), "from itself")
 }
 
-// The last places are for those who have few.
+// TestFull checks that the last places are for parties with few connections.
 func TestFull(t *testing.T) {
 	parties := NewParties(func() int { return 0 })
 	p := parties.Enter(&net.TCPAddr{IP: net.IPv4(198, 51, 100, 1)})

@@ -22,8 +22,8 @@ const (
 	root   = "../.."
 )
 
-// floors are the packages and where they stand. A package imports only from
-// floors below its own.
+// floors are the packages and their floors. A package imports only from floors
+// below its own.
 var floors = map[string]int{
 	"buf": 0, "chunks": 0, "cmpriv": 0, "iwarp/mpa/mpatest": 0, "rdma": 0, "xdr": 0,
 	"internal/bench": 0, "internal/bootahead": 0, "internal/cli": 0, "internal/conformance": 0, "internal/fairshare": 0, "internal/floors": 0, "internal/keepalive": 0, "internal/lograte": 0, "internal/lookupcache": 0, "internal/pcap": 0, "internal/wiretest": 0, "internal/workpool": 0,
@@ -45,25 +45,26 @@ var beside = map[string][]string{
 	"nfs/nfsacl": {"nfs/nfs3"}, // the program's handles, attributes and errors are NFS's
 }
 
-// peers are what tests talk to, although it stands above them.
+// peers are imported by tests, although they are on a higher floor.
 var peers = map[string][]string{"internal/bridge": {"nfsserver"}, "nfsclient": {"nfsserver"}, "fusefs": {"nfsserver"}, "vfs/posix": {"nfsserver"}}
 
-// testOnly are imported by tests and by each other.
+// testOnly are imported only by tests and by each other.
 var testOnly = []string{"internal/bootahead", "internal/wiretest", "iwarp/mpa/mpatest", "rdma/rdmatest", "vfs/vfstest"}
 
-// apart stands beside the house: it imports what it likes, and nobody imports it.
+// apart is outside the floors: it may import anything, and no package may
+// import it.
 const apart = "interop"
 
-// pure are codecs: bytes to values and back, with no network, no log and no clock.
+// pure are codecs: bytes to values and back, without network, log or clock.
 var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/mpa", "iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "nfs/nfs4", "nfs/nfsacl", "oncrpc/rpcmsg", "rpcrdma/wire", "xdr"}
 
 var impure = []string{"context", "io", "log", "log/slog", "net", "os", "reflect", "time"}
 
-// unguessable are packages that draw what no peer may guess: they have crypto/rand and
-// no other source.
+// unguessable are packages that draw numbers that no peer may guess: they use
+// crypto/rand and no other source.
 var unguessable = []string{"delegation", "iwarp", "nfsserver"}
 
-// TestFloors looks at the imports of every file (R5040-8.1.1-8-1: STags come from
+// TestFloors checks the imports of every file (R5040-8.1.1-8-1: STags come from
 // crypto/rand).
 func TestFloors(t *testing.T) {
 	met := make(map[string]bool)
@@ -86,7 +87,7 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// TestCheck shows that each rule refuses what it is for.
+// TestCheck checks that each rule refuses the imports that it forbids.
 func TestCheck(t *testing.T) {
 	for _, tt := range []struct {
 		pkg  string
@@ -171,8 +172,8 @@ func check(pkg string, test bool, imp string) error {
 func within(dir, p string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // sources maps each Go file of the module, whatever its build tags, to its
-// imports. It reads the files itself: a child process's reads would be unknown
-// to the test cache.
+// imports. It reads the files itself, because the test cache does not see a
+// child process's reads.
 func sources(t *testing.T) map[string][]string {
 	t.Helper()
 	all := make(map[string][]string)

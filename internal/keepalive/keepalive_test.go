@@ -49,8 +49,8 @@ func TestWatch(t *testing.T) {
 	Watch(a)
 }
 
-// vanish makes an end take nothing any more, and so answer nothing: what the
-// other one sends is as good as lost on the way.
+// vanish makes an end receive and answer nothing, as if packets to it were
+// lost.
 func vanish(t *testing.T, nc *net.TCPConn) {
 	t.Helper()
 	raw, err := nc.SyscallConn()
@@ -62,8 +62,8 @@ func vanish(t *testing.T, nc *net.TCPConn) {
 	require.NoError(t, err)
 }
 
-// TestVanished holds that the end of a peer is noticed that sends no FIN, both
-// when nothing is sent to it and when something is.
+// TestVanished checks that the loss of a peer that sends no FIN is detected,
+// both with and without data sent to that peer.
 func TestVanished(t *testing.T) {
 	for _, owed := range []bool{false, true} {
 		t.Run(map[bool]string{false: "idle", true: "owed data"}[owed], func(t *testing.T) {
@@ -75,7 +75,8 @@ func TestVanished(t *testing.T) {
 				_, err := near.Write([]byte("a reply"))
 				require.NoError(t, err)
 			}
-			// Without a watch it would take 2 hours, or a quarter of one.
+			// Without a watch, detection would take 2 hours, or a quarter of
+			// one.
 			require.NoError(t, near.SetReadDeadline(time.Now().Add(time.Minute)))
 			_, err := near.Read(make([]byte, 1))
 			assert.ErrorIs(t, err, unix.ETIMEDOUT)
@@ -83,7 +84,7 @@ func TestVanished(t *testing.T) {
 	}
 }
 
-// TestIdle holds that a peer that is there is left alone.
+// TestIdle checks that a live peer is left alone.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	near, far := pair(t)
@@ -97,7 +98,7 @@ func TestIdle(t *testing.T) {
 	assert.Equal(t, io.EOF, err)
 }
 
-// Traffic counts what has arrived, at both ends.
+// TestTraffic checks that Traffic counts arrived bytes, at both ends.
 func TestTraffic(t *testing.T) {
 	near, far := pair(t)
 	_, err := far.Write(make([]byte, 1000))

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// One message does not fill the log, nor keep others out of it, and none is lost
-// without a trace.
+// TestLogger checks that one message neither fills the log nor keeps others
+// out, and that omitted records are counted.
 func TestLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// How old answers are used, and how much is asked at once, is held by the tests of
-// exports.Resolver.
+// The tests of exports.Resolver check the use of old answers and the number of
+// concurrent questions.
 
-// TestKept: no more answers are kept than may be, and none goes whose question is
-// out.
+// TestKept checks that the number of kept answers is bounded, and that an
+// answer with an outstanding question stays.
 func TestKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const kept = 10
@@ -48,7 +48,7 @@ func TestKept(t *testing.T) {
 	})
 }
 
-// TestOfAllocates: what is known costs nothing.
+// TestOfAllocates checks that known answers cost no allocation.
 func TestOfAllocates(t *testing.T) {
 	r := New(Config[int, []int]{
 		Ask:    func(context.Context, int) ([]int, bool, error) { return []int{1}, false, nil },

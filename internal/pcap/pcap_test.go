@@ -30,13 +30,14 @@ func conversation(client, server string) []byte {
 	return b.Bytes()
 }
 
-// The files are those whose dissection by tshark the comments in them tell.
+// TestGolden checks the files. Their comments give tshark's dissection.
 func TestGolden(t *testing.T) {
 	assert.Equal(t, wiretest.Hex(t, "testdata/ipv4.hex"), conversation("192.0.2.1:1234", "198.51.100.2:20049"))
 	assert.Equal(t, wiretest.Hex(t, "testdata/ipv6.hex"), conversation("[2001:db8::1]:1234", "[2001:db8::2]:20049"))
 }
 
-// sum is the checksum of RFC 1071 over b, whose own checksum is in it: 0.
+// sum returns the checksum of RFC 1071 over b, including b's own checksum: 0 if
+// right.
 func sum(b []byte) uint16 {
 	s := uint32(0)
 	for i, v := range b {
@@ -46,13 +47,14 @@ func sum(b []byte) uint16 {
 	return ^uint16(s)
 }
 
-// A packet longer than IP's field has no length, and its bytes are whole.
+// TestLong checks that a packet longer than IP's field has length 0 and all its
+// bytes.
 func TestLong(t *testing.T) {
 	for _, tt := range []struct {
 		client, server string
 		ip             int // its header, in bytes
 		length         int // the offset of its length field
-		limit          int // bytes of TCP that the field can tell
+		limit          int // the largest value of the field, in bytes of TCP
 	}{
 		{"192.0.2.1:1", "192.0.2.2:2", ipv4Len, 2, 0xffff - ipv4Len - tcpLen},
 		{"[::1]:1", "[::1]:2", ipv6Len, 4, 0xffff - tcpLen},
@@ -90,7 +92,7 @@ func TestLong(t *testing.T) {
 	}
 }
 
-// Two files become one.
+// TestContinue checks that two files can become one.
 func TestContinue(t *testing.T) {
 	one, two := conversation("192.0.2.1:1", "192.0.2.2:2"), conversation("192.0.2.1:3", "192.0.2.2:2")
 	want := append(bytes.Clone(one), two[HeaderLen:]...)
@@ -114,7 +116,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
-// An error of any write is told.
+// TestError checks that an error of any write is returned.
 func TestError(t *testing.T) {
 	for _, f := range []*File{NewFile(full{}), NewFile(Continue(full{}))} {
 		c := f.Connect(at, netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("192.0.2.2:2"))

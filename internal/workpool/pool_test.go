@@ -59,8 +59,8 @@ func TestPoolKeepsNoMoreThanMaxIdle(t *testing.T) {
 	})
 }
 
-// A task that hands over to the next one keeps the pool open until the last of
-// the chain.
+// TestPoolCloseWaitsForChain checks that a task that starts the next one keeps
+// the pool open until the end of the chain.
 func TestPoolCloseWaitsForChain(t *testing.T) {
 	var p Pool
 	var n atomic.Int64
@@ -79,7 +79,7 @@ func TestPoolCloseWaitsForChain(t *testing.T) {
 func TestPoolGoexit(t *testing.T) {
 	var p Pool
 	p.Go(task(runtime.Goexit))
-	p.Close() // does not wait for the goroutine that went away
+	p.Close() // does not wait for the goroutine that has left
 }
 
 func TestPoolAllocatesNothing(t *testing.T) {
@@ -91,5 +91,5 @@ func TestPoolAllocatesNothing(t *testing.T) {
 		<-done
 	})
 	p.Close()
-	assert.Less(t, allocs, 1.0) // a worker that has not parked yet makes a second one
+	assert.Less(t, allocs, 1.0) // a worker that has not yet parked causes a second one
 }
