@@ -33,9 +33,9 @@ type Config struct {
 	// in which the initiator itself announces that it is ready.
 	PeerToPeer bool
 
-	// Unenhanced restricts an initiator to MPA revision 1. If it is false, Dial
-	// tries revision 1 second, if PeerToPeer is false and the responder does
-	// not take revision 2 for a start-up frame (RFC 6581, Section 10).
+	// Unenhanced restricts an initiator to MPA revision 1. If Unenhanced and
+	// PeerToPeer are false, Dial falls back to revision 1 for a responder that
+	// does not accept revision 2 in a start-up frame (RFC 6581, Section 10).
 	Unenhanced bool
 
 	// Domain lets the peer reach the memory that is registered with the

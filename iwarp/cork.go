@@ -44,8 +44,8 @@ func (x *receiver) uncork() {
 }
 
 // uncorkResponses sends the requests held back if responses are queued: the
-// peer is about to invalidate the memory of these responses, and without the
-// cork would have received the responses before.
+// peer is about to invalidate the memory of these responses. Without the cork,
+// they would have been sent before.
 func (q *sendQueue) uncorkResponses(c *Conn) {
 	q.mu.Lock()
 	if q.responses.len() > 0 {

@@ -69,8 +69,8 @@ func (d *ProtectionDomain) leave(c *Conn) {
 	}
 }
 
-// on returns the region as the peer of c may use it. It returns nil if the peer
-// must not use it: the STag is bound to another Stream, or to a Protection
+// on returns the region as the peer of c may use it, or nil if the peer must
+// not use the region: the STag is bound to another Stream, or to a Protection
 // Domain that does not include c.
 func (r *region) on(c *Conn) *region {
 	switch {

@@ -22,8 +22,9 @@ import (
 //
 // This applies to this end's RDMA Reads in progress, whose responses go behind
 // all earlier bytes, and to regions with rdma.Scratch, behind top: even a
-// corrupt header cannot lead to valid bytes. All other fields of a header are
-// checked after its CRC.
+// corrupt header cannot lead to valid bytes. An FPDU whose header has any error
+// is not placed early: the error is reported only after the CRC has been
+// checked.
 
 // mayPlaceEarly reports whether the payload of an FPDU with a ULPDU of n bytes
 // may be placed before its CRC has been checked.

@@ -11,10 +11,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A receiver parses the FPDUs of a connection. Only recvs, asked and turn are
-// shared; the rest belongs to the reader goroutine. While a reader is in
-// Handler.Receive or delivers completions, a change of turn by HandOffReader
-// transfers the ownership to the next reader.
+// A receiver parses the FPDUs of a connection. Other goroutines use only turn,
+// recvs, asked and counts; the rest belongs to the reader goroutine. While a
+// reader is in Handler.Receive or delivers completions, a change of turn by
+// HandOffReader transfers the ownership to the next reader.
 type receiver struct {
 	c    *Conn
 	turn atomic.Uint32

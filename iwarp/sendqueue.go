@@ -56,7 +56,7 @@ type sendQueue struct {
 	broken  bool  // nothing more is sent
 	err     error // of the failed write
 	corked  bool  // the reader hands over messages: posted requests are held back
-	held    int   // up to this many bytes; see maxHeld
+	held    int   // bytes held back so far, bounded by maxHeld
 	quiet   bool  // and nothing has been posted yet
 	writing bool  // a goroutine builds and writes batches
 	batch   *batch
@@ -64,7 +64,7 @@ type sendQueue struct {
 	idle    sync.Cond // signalled at a change of the fields above
 
 	markers    mpa.Inserter // if the peer requires Markers,
-	perFPDU    int          // with at most so many in an FPDU
+	perFPDU    int          // maximum number in an FPDU
 	counts     Counts
 	done       fifo[finished]
 	delivering bool

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A poller notifies links when they can be read or written. It notifies once
-// for each call of watch, so that a busy connection wakes nothing. It waits in
-// the Go runtime's poller, without a thread.
+// A poller notifies links that can be read or written, once for each call of
+// watch, so that a busy connection wakes nothing. It waits in the Go runtime's
+// poller, without a thread.
 type poller struct {
 	mu    sync.Mutex
 	links map[int32]*tcpLink // by descriptor

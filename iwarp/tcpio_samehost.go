@@ -49,8 +49,9 @@ func speedWithin(_, addr string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) { speed(int(fd)) })
 }
 
-// speedAll calls speed for all connections that l accepts, if they would be
-// paced, and returns the algorithm that they would have had; otherwise "".
+// speedAll calls speed for the listener l, and thus for all connections that l
+// accepts, if the connections would be paced. It returns the algorithm that
+// speed replaced, or "".
 func speedAll(l net.Listener) (usual string) {
 	withSocket(l, func(fd int) {
 		name, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)

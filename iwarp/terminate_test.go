@@ -28,7 +28,7 @@ func TestTerminate(t *testing.T) {
 				g, mem := prepare(t, e, other)
 				segments := tt.send(g)
 				bad := segments[len(segments)-1]
-				// R5041-7.1-4, R5044-8-4: segments after an error are ignored.
+				// R5041-7.1-4, R5044-8-4: data after an error has no effect.
 				p.send(append(segments, writeSeg(true, g.wo, 0, []byte("late")), sendSeg(true, 1, 0, []byte("late")))...)
 
 				got := p.terminate()

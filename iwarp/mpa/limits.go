@@ -4,7 +4,7 @@ package mpa
 const (
 	HeaderLen      = 20  // before the private data
 	EnhancedLen    = 4   // header of RFC 6581, Section 9, before the private data
-	MaxPrivateData = 512 // the largest PD_Length, the EnhancedLen octets included
+	MaxPrivateData = 512 // the largest PD_Length, including EnhancedLen
 )
 
 // Lengths of an FPDU, in bytes (RFC 5044, Sections 3 and 4.1).

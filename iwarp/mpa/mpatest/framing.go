@@ -16,8 +16,8 @@ type Stream struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Frame returns the bytes of the next FPDU, with the given ULPDU, and moves
-// behind the FPDU.
+// Frame returns the bytes of the next FPDU, with the given ULPDU, and advances
+// the stream.
 func (s *Stream) Frame(ulpdu []byte) []byte {
 	out := make([]byte, 0, len(ulpdu)+len(ulpdu)/100+32)
 	start := -1 // offset of the ULPDU_Length field in out
@@ -55,8 +55,8 @@ func (s *Stream) Frame(ulpdu []byte) []byte {
 	return out
 }
 
-// Lacks returns a lower bound of how many bytes are missing in b of the FPDU
-// that b begins with, or 0 if the FPDU is complete.
+// Lacks returns a lower bound of the bytes that b lacks of its first FPDU, or 0
+// if that FPDU is complete.
 func (s *Stream) Lacks(b []byte) int {
 	plain, size, length := 0, 2, 0 // bytes except Markers: present, in total
 	for i := 0; i < len(b); i++ {
@@ -78,8 +78,8 @@ func (s *Stream) Lacks(b []byte) int {
 }
 
 // Cut returns the ULPDU of the FPDU that b begins with, and the length of the
-// FPDU, or 0 if b does not hold the whole FPDU. It moves behind the FPDU, which
-// must equal the result of Frame.
+// FPDU, or 0 if b does not hold the whole FPDU. It advances the stream by the
+// FPDU, which must equal the result of Frame.
 func (s *Stream) Cut(b []byte) (ulpdu []byte, n int, err error) {
 	if s.Lacks(b) > 0 {
 		return nil, 0, nil
