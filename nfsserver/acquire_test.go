@@ -92,8 +92,7 @@ func TestAcquireUnknown(t *testing.T) {
 }
 
 // TestAcquireNotExclusive checks that nothing is granted if the export is not
-// exclusive and the file system has no leases. Changes in that export still
-// recall the delegations of others.
+// exclusive and the file system has no leases, and that changes still succeed.
 func TestAcquireNotExclusive(t *testing.T) {
 	plain := func(c *Config) { c.Exports[0].Clients = nil }
 	withGrants(t, plain, func(t *testing.T, g *grantRig) {
@@ -106,8 +105,8 @@ func TestAcquireNotExclusive(t *testing.T) {
 	})
 }
 
-// TestGrantsAfterSetExports checks that SetExports recalls delegations whose
-// conditions have changed.
+// TestGrantsAfterSetExports checks that SetExports recalls all delegations if
+// it takes away any access, and only then.
 func TestGrantsAfterSetExports(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		p := g.play()

@@ -93,9 +93,10 @@ func (c *stream) read() {
 	}
 }
 
-// TestManyChangesWait checks that 1,024 changes that wait for one holder, over
-// both transports, all succeed, although the call that ends the wait comes
-// after them on the same connection, as the holder's own WRITE may.
+// TestManyChangesWait lets 1,024 changes wait for one holder, over both
+// transports. It checks that a later call is served on a connection full of
+// waiting calls, because the holder's own WRITE may come there before the
+// holder returns its delegation. All changes must succeed.
 func TestManyChangesWait(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		holder := g.play()

@@ -44,8 +44,8 @@ func (p *overload) end(by *partyWork, period uint32) {
 }
 
 // stuck reports whether a party's next call must be refused at once: there are
-// many calls, and half of all, and half of the party's, have run for longer
-// than stuckTime.
+// many calls, and half of all, and half of the party's but at least fewHung,
+// have run for longer than stuckTime.
 func (p *overload) stuck(w *work, by *partyWork) bool {
 	all := w.taken.Load()
 	if all < maxWaiting {

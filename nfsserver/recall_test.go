@@ -52,7 +52,7 @@ func TestRecallDeadline(t *testing.T) {
 }
 
 // TestMutualRecalls checks that a waiting call blocks neither other calls of
-// its connection, nor the answers to recalls there.
+// its connection, nor its caller's answers to recalls there.
 func TestMutualRecalls(t *testing.T) {
 	withGrants(t, nil, func(t *testing.T, g *grantRig) {
 		a, b := g.play(), g.play()
@@ -78,8 +78,8 @@ func TestMutualRecalls(t *testing.T) {
 }
 
 // TestHolderGone checks that a change stops waiting for a holder that closes
-// its connection. If the connection is lost, the change waits on, because it is
-// unknown when the holder learns of the loss.
+// its connection. If the connection is lost, the change waits until the lease
+// runs out, because it is unknown when the holder learns of the loss.
 func TestHolderGone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  func(p *player)

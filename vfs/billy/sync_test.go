@@ -65,7 +65,7 @@ func TestWithoutSync(t *testing.T) {
 	_, err = u.Commit(t.Context(), &u.c, f, 0, 0)
 	assert.NoError(t, err)
 
-	u.o.Volatile = false // unlike the root's files
+	u.o.Volatile = false // unlike when New checked the root
 	for _, how := range []vfs.Stable{vfs.Unstable, vfs.FileSync} {
 		n, _, _, err := u.Write(t.Context(), &u.c, f, []byte("data"), 0, how)
 		assert.Error(t, err)

@@ -22,7 +22,7 @@ const (
 	defaultIdleTime = 2 * time.Second
 
 	// recheckTime is how late a change of an access control list may take
-	// effect: like a write, it shows in ctime.
+	// effect. Only ctime shows such a change, and a write changes ctime too.
 	recheckTime = time.Second
 
 	// maxObjectFiles bounds the descriptors of one object, so that a file used
