@@ -6,8 +6,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
-// A large message arrives in many consecutive FPDUs of the same length, and its
-// memory is contiguous. One read can therefore take several FPDUs, if each
+// A batchRead is the plan of a read that takes several FPDUs. A large message
+// arrives in many consecutive FPDUs of the same length, and its memory is
+// contiguous. One read can therefore take several of these FPDUs, if each
 // header comes at the expected position:
 //
 //	stream   │ payload │ header │ payload │ header │ payload │ the rest

@@ -16,9 +16,8 @@ func (s *checksum) add(b []byte) {
 	}
 }
 
-// copy copies src to dst and adds src. One pass over src suffices, which may
-// not be in the processor's cache, and with CRCs off copy costs no more than
-// the built-in copy.
+// copy copies src to dst and adds src, in one pass over src, which may not be
+// in the processor's cache. With CRCs off it costs no more than a plain copy.
 func (s *checksum) copy(dst, src []byte) {
 	if s.on {
 		s.crc = mpa.CopyCRC(s.crc, dst, src)

@@ -99,8 +99,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Reads beyond ORD wait, and all completions come in the order of posting
-// (R5040-5.5-15-1).
+// TestReadDepth checks that Reads beyond ORD wait, and that all completions
+// come in the order of posting (R5040-5.5-15-1).
 func TestReadDepth(t *testing.T) {
 	for _, depth := range []uint16{1, 2, 7} {
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {

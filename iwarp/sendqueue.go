@@ -55,8 +55,8 @@ type sendQueue struct {
 	closed  bool  // nothing more may be posted
 	broken  bool  // nothing more is sent
 	err     error // of the failed write
-	corked  bool  // the reader hands over messages: posted requests are held back
-	held    int   // bytes held back so far, bounded by maxHeld
+	corked  bool  // the reader hands over messages: posted requests are held back,
+	held    int   // so many bytes by now, at most maxHeld,
 	quiet   bool  // and nothing has been posted yet
 	writing bool  // a goroutine builds and writes batches
 	batch   *batch
