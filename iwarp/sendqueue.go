@@ -56,7 +56,7 @@ type sendQueue struct {
 	broken  bool  // nothing more is sent
 	err     error // of the failed write
 	corked  bool  // the reader hands over messages: posted requests are held back,
-	held    int   // so many bytes by now, at most maxHeld,
+	held    int   // this many bytes so far; from maxHeld on they are sent,
 	quiet   bool  // and nothing has been posted yet
 	writing bool  // a goroutine builds and writes batches
 	batch   *batch

@@ -1,5 +1,5 @@
 // Package mpatest frames ULPDUs literally as RFC 5044 describes, byte by byte,
-// as a reference for package mpa and its users. It shares no code with them.
+// as a reference for package mpa and its users. The two packages share no code.
 package mpatest
 
 import (
@@ -45,7 +45,7 @@ func (s *Stream) Frame(ulpdu []byte) []byte {
 	for n := 2 + len(ulpdu); n%4 != 0; n++ {
 		put(0)
 	}
-	marker() // the CRC covers it
+	marker() // covered by the CRC
 	sum := make([]byte, 4)
 	if s.CRC {
 		binary.LittleEndian.PutUint32(sum, crc32.Checksum(out, castagnoli))
@@ -78,7 +78,7 @@ func (s *Stream) Lacks(b []byte) int {
 }
 
 // Cut returns the ULPDU of the FPDU that b begins with, and the length of the
-// FPDU, or 0 if b does not hold the whole FPDU. It advances the stream by the
+// FPDU, or 0 if b does not hold the whole FPDU. The stream advances by the
 // FPDU, which must equal the result of Frame.
 func (s *Stream) Cut(b []byte) (ulpdu []byte, n int, err error) {
 	if s.Lacks(b) > 0 {
