@@ -24,10 +24,10 @@ type Names interface {
 var ranks = [][]Kind{{Address, Name}, {Network}, {Wildcard}, {Any}}
 
 // Find returns the index of the client that matches a host, or -1 if none does.
-// It also reports whether names were used, because their meaning may change. If
+// named reports whether names were used, because their meaning may change. If
 // names is nil, no host has a name. An error means that the result depends on a
 // name that is unknown now. The caller must not use a later entry then, because
-// that entry may permit more than the right one.
+// that entry may permit more than the right entry.
 func Find(ctx context.Context, clients []Client, a netip.Addr, names Names) (i int, named bool, err error) {
 	// An IPv4 client of a socket for both families has a mapped address, and no
 	// prefix contains an address with a zone.

@@ -22,8 +22,8 @@ func validPattern(p string) bool {
 }
 
 // matches reports whether a name matches a valid pattern: * is any characters,
-// dots too, ? is a single one, [a-z] one of a list, [^a-z] or [!a-z] one that
-// is not in the list.
+// dots too, ? is a single character, [a-z] a character in a list, [^a-z] or
+// [!a-z] a character not in the list.
 func matches(pattern, name string) bool {
 	// If the rest does not match, the last * takes one more character.
 	star, taken, starred := "", "", false

@@ -8,9 +8,9 @@ import (
 )
 
 // An absent remembers for a while handles that the table does not know and
-// whose object is not in the directory they name: finding that out means
-// reading a directory from end to end. It also bounds how many directories are
-// read at a time.
+// whose object is not in the directory that the handle names. Finding that out
+// means reading a directory from end to end. An absent also bounds how many
+// directories are read at a time.
 type absent struct {
 	room chan struct{}
 

@@ -104,7 +104,7 @@ func (c *cache) release(o *object) {
 }
 
 // forget drops the object of h, which has gone from the file system: no later
-// get returns it. The object is closed as soon as it is unused.
+// get returns the object. It is closed as soon as it is unused.
 func (c *cache) forget(h vfs.Handle) {
 	c.mu.Lock()
 	o := c.objs[h]
@@ -152,9 +152,9 @@ func (c *cache) close(o *object) {
 	c.fds.Add(-1)
 }
 
-// closeFile closes a file that is not in use. It syncs a dirty file first and
-// waits, because an error in writing the page cache back could not be reported
-// later: a new write verifier reports it.
+// closeFile closes a file that is not in use. A dirty file is synced first,
+// because nobody would learn of a later error in writing back the page cache.
+// If that sync fails, a new write verifier tells the clients.
 func (c *cache) closeFile(fl *file) {
 	if fl.dirty.Load() {
 		_ = c.disk.file(fl)

@@ -13,9 +13,9 @@ import (
 
 // Create makes a file or takes the existing object. With Unchecked it at most
 // sets the size of an existing file; an object of another type is returned
-// unchanged, as knfsd does. A directory is an error: a client that asks for a
-// file may not expect one. Linux 6.1, which sends such a request when it
-// remembers the name as missing, crashes.
+// unchanged, as knfsd does. A directory is an error, because a client that asks
+// for a file may not expect a directory: Linux 6.1 sends such a request if it
+// remembers the name as missing, and would crash.
 func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
 	if how.Mode == vfs.Exclusive {
 		return f.make(c, dir, f.exclusive(c, name, how.Verifier))

@@ -75,8 +75,8 @@ func (d *disk) inode(fl *file, call func(fd int) error) error {
 	return err
 }
 
-// land ends a sync. It returns the running syncs that the kernel may have told
-// of a failure in place of this one.
+// land ends a sync. It returns the running syncs to which the kernel may have
+// reported a failure instead of to this one.
 func (d *disk) land(own *flight) (heard []*flight) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

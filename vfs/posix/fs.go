@@ -46,9 +46,9 @@ var _ vfs.FS = (*FS)(nil)
 func (f *FS) Root() vfs.Handle { return f.root.h }
 
 // RootID identifies the served directory among all directories that this host
-// may serve under its path, now and later. It is nil if the file system cannot
-// identify it: after another mount, or on another host, inodes may have other
-// numbers.
+// may serve under its path, now and later. RootID is nil if the file system
+// cannot identify the directory: after another mount, or on another host,
+// inodes may have other numbers.
 func (f *FS) RootID() []byte {
 	if !f.lasting {
 		return nil

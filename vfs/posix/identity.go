@@ -67,8 +67,9 @@ type identitySwitch struct {
 
 // become switches the calling thread alone to c's identity, and locks the
 // goroutine to the thread. It changes the effective ids rather than the fsuid,
-// for two reasons: the kernel reports a refusal, and it drops all capabilities,
-// including CAP_SYS_RESOURCE, which would bypass quotas and reserved blocks.
+// for two reasons: the kernel reports a refusal, and the kernel drops all
+// capabilities, including CAP_SYS_RESOURCE, which would bypass quotas and
+// reserved blocks.
 func (p *process) become(c *vfs.Cred) (identitySwitch, error) {
 	w := identitySwitch{p: p}
 	if !p.switches || (c.UID == 0 && c.GID == p.gid) {

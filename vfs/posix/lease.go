@@ -84,10 +84,10 @@ func (f *FS) takeLease(o *object, fd int, owner uint32) (*lease, error) {
 }
 
 // closeWriters closes the files that the FS itself has open for writing,
-// because they would prevent a lease. It returns EAGAIN if such a file is in
-// use, or if closing it would wait for a disk. closeWriters waits for an open
-// of o in progress, so the caller must not hold l.mu. The kernel sees any later
-// writer.
+// because these files would prevent a lease. It returns EAGAIN if such a file
+// is in use, or if closing the file would wait for a disk. closeWriters waits
+// for an open of o in progress, so the caller must not hold l.mu. The kernel
+// sees any later writer.
 func (f *FS) closeWriters(o *object) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

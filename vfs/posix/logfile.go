@@ -32,10 +32,10 @@ type logFile struct {
 	unnamed bool // a power failure may bring back the previous log
 }
 
-// openLog opens the log of a state directory, which it creates and locks. A log
-// with another header belongs to another directory, perhaps one whose disk will
-// be mounted again: it is set aside, and the log set aside for this header
-// comes back, or an empty log is started.
+// openLog opens the log of a state directory, and creates and locks the
+// directory. A log with another header belongs to another export, perhaps of a
+// disk that will be mounted again. openLog sets such a log aside, and restores
+// the log that was set aside for this header, or starts an empty log.
 func openLog(dir string, head []byte) (l logFile, fresh bool, err error) {
 	l.head = head
 	if dir == "" {

@@ -15,7 +15,7 @@ type maker struct {
 	name string
 	attr vfs.SetAttr // attributes of the new object
 
-	// call makes the object in the directory and opens it as an O_PATH
+	// call makes the object in the directory and opens the object as an O_PATH
 	// descriptor. It runs as the caller. EEXIST means that the name is taken.
 	call func(dir int) (fd int, err error)
 
@@ -141,7 +141,7 @@ func (f *FS) makeTaken(c *vfs.Cred, d *object, m *maker) (*object, error) {
 }
 
 // finish sets the attributes that the call which made the object could not set,
-// and reads the result into st. It closes fd if it fails.
+// and reads the result into st. On failure it closes fd.
 func (f *FS) finish(d *object, fd int, m *maker, st *unix.Statx_t) error {
 	err := statFD(fd, st)
 	if err == nil && m.kept != nil && !m.kept(st) {
@@ -184,9 +184,9 @@ func (f *FS) modeCut(d *object, st *unix.Statx_t, mode uint32) bool {
 	return err != nil || n == 0
 }
 
-// syncNew puts a new object on stable storage. If the object cannot be opened,
-// syncing its directory is enough, because a journal has both in one
-// transaction; but not if the object was changed after it was made.
+// syncNew puts a new object on stable storage. For an object that cannot be
+// opened, the sync of its directory is enough, because a journal has both in
+// one transaction, unless the object was changed after it was made.
 func (f *FS) syncNew(o *object, m *maker) error {
 	if o.typ == vfs.TypeReg || o.typ == vfs.TypeDir || m.changed {
 		return f.sync(o)

@@ -16,9 +16,9 @@ import (
 // keeps no state.
 type Options struct {
 	// StateDir is a directory for the daemon's lasting state: the table behind
-	// handles of kind 2. It must lie outside the export. Empty means that such
-	// handles do not outlive the FS. Open creates it if it does not exist. No
-	// two FS may use the same directory at the same time.
+	// handles of kind 2. The directory must lie outside the export. Empty means
+	// that such handles do not outlive the FS. Open creates a missing StateDir.
+	// No two FS may use the same directory at the same time.
 	StateDir string
 
 	// FSID is the value of Attr.FSID; 0 means the device number of dir.

@@ -28,10 +28,10 @@ func passing(err error) bool {
 }
 
 // sync puts an object's metadata on stable storage after a change. It syncs the
-// object itself if the daemon can open it, and otherwise the whole file system.
-// A file system in memory has no stable storage. An object without a name needs
-// no sync; failing to open it is no proof of that, because the object may only
-// have moved.
+// object itself if the daemon can open the object, and otherwise the whole file
+// system. A file system in memory has no stable storage. An object without a
+// name needs no sync. A failure to open does not prove that the name is gone,
+// because the object may only have moved.
 func (f *FS) sync(o *object) error {
 	if f.volatile {
 		return nil

@@ -28,9 +28,9 @@ type tap struct {
 	answer func(call string, fd int) error
 }
 
-// tapWorld returns a world with a tap, which does not count as a file system in
-// memory even if it is one. It has the files f, old and link, a symbolic link,
-// and the directories d, empty and e.
+// tapWorld returns a world with a tap. Its file system never counts as one in
+// memory. The world has the files f, old and link, a symbolic link, and the
+// directories d, empty and e.
 func tapWorld(t *testing.T) (*world, *tap) {
 	clean(t)
 	s := newSite(t, "/dev/shm", tableKind())

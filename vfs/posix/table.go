@@ -123,9 +123,9 @@ func (t *table) flush() error {
 
 // sync puts the flushed records on stable storage. It does not hold mu
 // meanwhile, because a disk may be slow. A concurrent call waits, and then
-// syncs the rest. A log that compact has put in place meanwhile is already on
-// stable storage, unless its name is not. After a failure sync rewrites the
-// log, because Linux treats pages that it failed to write as written.
+// syncs the rest. A log that compact has put in place meanwhile is on stable
+// storage if its name is. After a failure sync rewrites the log, because Linux
+// treats pages that it failed to write as written.
 func (t *table) sync() error {
 	t.syncing.Lock()
 	defer t.syncing.Unlock()
@@ -167,9 +167,9 @@ func (t *table) mend() error {
 	return nil
 }
 
-// load reads the file after its header. It cuts off an incomplete end, which a
-// crash during a write leaves behind. It reports whether anything before the
-// end is damaged.
+// load reads the file after its header. It cuts off an incomplete end, as left
+// by a crash during a write, and reports whether anything before the end is
+// damaged.
 func (t *table) load() (damaged bool, err error) {
 	t.index, t.fresh = make(map[uint64]int64), make(map[uint64]bool)
 	t.live, t.records = 0, 0
