@@ -19,8 +19,8 @@ const (
 	pingpongLimit = 2 * time.Minute // for a run, on a busy machine
 )
 
-// TestPingpong lets mountrdma play with rdma-core's ibv_uc_pingpong and
-// ibv_ud_pingpong on rxe, the kernel's software RoCE, in the place of their server
+// TestPingpong checks mountrdma against rdma-core's ibv_uc_pingpong and
+// ibv_ud_pingpong on rxe, the kernel's software RoCE, in place of their server
 // and of their client. The path MTU is 1024 on an Ethernet of 1500.
 func TestPingpong(t *testing.T) {
 	guest(t)
@@ -43,8 +43,8 @@ func TestPingpong(t *testing.T) {
 	}
 }
 
-// pingpong plays once. A lost packet would end the game, for nobody sends again; but
-// there is nothing on the way that has less room than one message takes.
+// pingpong plays once. A lost packet would end the game because nothing is sent
+// again, but no hop has less room than one message needs.
 func pingpong(t *testing.T, service string, size, port int, client bool) {
 	linux := fmt.Sprintf("exec ibv_%s_pingpong -d rxe2 -g 1 -c -p %d -s %d -n %d", service, port, size, pingpongIters)
 	args := []string{

@@ -18,7 +18,7 @@ import (
 
 const portmapLimit = 2 * time.Minute
 
-// The addresses of the host in the tests of portmappers.
+// These are the host's and the guest's addresses in the tests of portmappers.
 const (
 	host4 = "10.9.0.1"
 	host6 = "fd00:9::1"
@@ -26,8 +26,8 @@ const (
 	guest6 = "fd00:9::2"
 )
 
-// TestPortmap lets rpcinfo and showmount ask the portmapper in nfsrdmad, and tshark
-// judge its answers.
+// TestPortmap checks nfsrdmad's portmapper with rpcinfo and showmount; tshark
+// judges its answers.
 func TestPortmap(t *testing.T) {
 	isolated(t, portmapLimit, func(t *testing.T) {
 		onHost(t, "/", "ip addr add "+host4+"/24 dev lo; ip addr add "+host6+"/64 dev lo nodad")
@@ -45,8 +45,8 @@ func TestPortmap(t *testing.T) {
 	})
 }
 
-// asked is what rpcinfo and showmount learn from either portmapper, which is asked
-// at the addresses of the host. R8166-9-2
+// asked checks the answers that rpcinfo and showmount get from either
+// portmapper at the host's addresses. R8166-9-2
 func asked(t *testing.T) {
 	for _, tt := range []struct{ script, want string }{
 		{"rpcinfo -p " + host4, "100003 3 tcp 2049 nfs"},
@@ -78,22 +78,23 @@ func asked(t *testing.T) {
 	}
 }
 
-// listed is what the daemon's own portmapper tells beyond that. rpcbind has no
-// answer where it lists a netid that is not in its host's /etc/netconfig.
+// listed checks the further answers of the daemon's own portmapper. rpcbind
+// gives no answer if it lists a netid that is missing in its host's
+// /etc/netconfig.
 func listed(t *testing.T) {
 	out := words(onHost(t, "/", "rpcinfo -l "+host4+" 100003 3"))
 	assert.Contains(t, out, "inet/tcp/cots_ord "+host4+".8.1")
 	assert.Contains(t, out, "inet/rdma/cots_ord "+host4+".78.81")
 	out = words(onHost(t, "/", "rpcinfo -l "+host6+" 100003 3"))
 	assert.Contains(t, out, "inet6/rdma/cots_ord "+host6+".78.81")
-	_, err := tryOnHost("/", "rpcinfo -d 100003 3") // by the local socket, where nobody is
+	_, err := tryOnHost("/", "rpcinfo -d 100003 3") // by the local socket, which does not exist
 	assert.Error(t, err)
 }
 
-// words are the words of a text, with one blank between them.
+// words returns the words of a text, with one blank between them.
 func words(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// TestRegister has nfsrdmad register with rpcbind.
+// TestRegister checks that nfsrdmad registers with rpcbind.
 func TestRegister(t *testing.T) {
 	isolated(t, portmapLimit, func(t *testing.T) {
 		onHost(t, "/", "ip addr add "+host4+"/24 dev lo; ip addr add "+host6+"/64 dev lo nodad")
@@ -145,15 +146,16 @@ func startRPCBind(t *testing.T, rpcbind, run string) {
 	}, daemonLimit, pollEvery, "rpcbind: %s", said)
 }
 
-// TestPortmapMount mounts from Linux with no more than a person has to say, by
-// nfsrdmad's portmapper, and by rpcbind where nfsrdmad is registered. The guest is
-// on a tap, for it asks port 111 of the host that it mounts from.
+// TestPortmapMount mounts from Linux with the fewest options a person must
+// type, by nfsrdmad's portmapper, and by rpcbind if nfsrdmad is registered
+// there. The guest is on a tap because it asks port 111 of the host that it
+// mounts from.
 func TestPortmapMount(t *testing.T) {
 	guest(t)
 	ip := shared.ethernet.inside(t, "ip")
-	// Without ::1, Go finds that there is no IPv6.
+	// Without ::1, Go concludes that IPv6 is missing.
 	onHost(t, "/", ip+" link set lo up; "+ip+" addr add "+host6+"/64 dev tap0 nodad")
-	// rxe leads nowhere: nfsrdmad speaks iWARP.
+	// rxe is of no use here: nfsrdmad speaks iWARP.
 	must(t, "rdma link delete rxe2; rdma link add siw2 type siw netdev eth2; echo 0 >/proc/sys/net/ipv6/conf/eth2/accept_dad; ip addr add "+guest6+"/64 dev eth2")
 	t.Cleanup(func() {
 		onHost(t, "/", ip+" addr del "+host6+"/64 dev tap0")
@@ -163,13 +165,14 @@ func TestPortmapMount(t *testing.T) {
 		portmapMount(t, shared.ethernet.inside(t, program("nfsrdmad")), "--portmap", ":111")
 	})
 	t.Run("rpcbind", func(t *testing.T) {
-		run := t.TempDir() // where rpcbind and nfsrdmad meet
+		run := t.TempDir() // shared by rpcbind and nfsrdmad
 		startRPCBind(t, withRun(t, run, shared.ethernet.inside(t, "rpcbind")), run)
 		portmapMount(t, withRun(t, run, shared.ethernet.inside(t, program("nfsrdmad"))), "--register")
 	})
 }
 
-// withRun returns a program that is another with a directory as its /run.
+// withRun returns a program that runs the given program with a directory as its
+// /run.
 func withRun(t *testing.T, dir, program string) string {
 	file := filepath.Join(t.TempDir(), filepath.Base(program))
 	script := fmt.Sprintf("#!/bin/sh\nexec unshare --mount sh -ec 'mount --bind %s /run; exec %s \"$@\"' sh \"$@\"\n", dir, program)

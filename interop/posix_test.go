@@ -16,8 +16,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop/posix"
 )
 
-// TestPosix takes the suite on a tmpfs of the host, and on mounts: all must see
-// what the tmpfs sees, except for what posix.Differences and docs/posix.md list.
+// TestPosix runs the suite on a tmpfs of the host and on mounts. Each mount
+// must match the tmpfs, except for the differences listed in posix.Differences
+// and docs/posix.md.
 func TestPosix(t *testing.T) {
 	guest(t)
 	reference := suite(t, tmpfs(t))
@@ -40,7 +41,7 @@ func TestPosix(t *testing.T) {
 	}
 }
 
-// tmpfs mounts one of the test's own.
+// tmpfs mounts a tmpfs for this test.
 func tmpfs(t *testing.T) string {
 	dir := reachable(t)
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
@@ -48,8 +49,8 @@ func tmpfs(t *testing.T) string {
 	return dir
 }
 
-// suite takes the suite in a directory of this host, in a process that can be
-// killed. Those that it begins are seen even if it does not end.
+// suite runs the suite in a directory of this host, in a process that can be
+// killed. The cases it begins are seen even if the suite does not end.
 func suite(t *testing.T, dir string) posix.Transcript {
 	t.Helper()
 	out, err := tryOnHost(dir, program("guestwork")+" posix "+dir)
@@ -66,8 +67,8 @@ func parsed(t *testing.T, out string, err error) posix.Transcript {
 	return seen
 }
 
-// transcript is a file for what a test has seen, where INTEROP_TRANSCRIPTS says, or
-// nothing.
+// transcript returns a file for the suite's output in the directory
+// INTEROP_TRANSCRIPTS, or io.Discard if the variable is unset.
 func transcript(t *testing.T) io.Writer {
 	dir := os.Getenv("INTEROP_TRANSCRIPTS")
 	if dir == "" {

@@ -12,7 +12,7 @@ import (
 const greeting = `{"QMP": {"version": {}, "capabilities": ["oob"]}}` + "\n"
 
 func TestForwards(t *testing.T) {
-	// What qemu 7.2 answers, an event in between.
+	// The answer of qemu 7.2, with an event in between.
 	in := greeting + `{"return": {}}` + "\n" +
 		`{"timestamp": {"seconds": 1, "microseconds": 2}, "event": "RESUME"}` + "\n" +
 		`{"return": "Hub -1 (n0):\r\n  Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ\r\n` +

@@ -20,13 +20,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// TestRecord lets tshark decode what a connection recorded of itself: over IPv4
-// and IPv6, with CRCs, with Markers, and where the record has dropped its middle.
+// TestRecord checks that tshark decodes a connection's own record: over IPv4
+// and IPv6, with CRCs, with Markers, and with the middle of the record dropped.
 func TestRecord(t *testing.T) {
 	for name, tt := range map[string]struct {
 		listen  string
 		crc     mpa.CRC
-		markers bool // in what the responder receives
+		markers bool // in the stream that the responder receives
 		record  int
 		drops   bool
 	}{
@@ -70,9 +70,9 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestRecordOfPrograms lets tshark find the calls and replies of a copy in what
-// both programs recorded of it: all of them in mountrdma's file, and the last in
-// the daemon's.
+// TestRecordOfPrograms checks that tshark finds the calls and replies of a copy
+// in the records of both programs: all of them in mountrdma's file, and the
+// last in the daemon's.
 func TestRecordOfPrograms(t *testing.T) {
 	dir := t.TempDir()
 	d := serve(t, "--no-root-squash", "--record", dir, "--record-size=4MiB")
@@ -80,7 +80,7 @@ func TestRecordOfPrograms(t *testing.T) {
 	file := filepath.Join(dir, "mountrdma")
 	mountrdma(t, "cp", "nfs://"+d.rdma+"/x/f", filepath.Join(dir, "copy"), "--crc=on", "--record", file)
 
-	m := exec.Command(program("mountrdma"), "bench", "nfs://"+d.rdma+"/x/f", "--op=read", "--block=64KiB", "--depth=4", "--time=1h") // so that some calls are in what is kept
+	m := exec.Command(program("mountrdma"), "bench", "nfs://"+d.rdma+"/x/f", "--op=read", "--block=64KiB", "--depth=4", "--time=1h") // so that the record holds some calls
 	running, err := StartProcess(m)
 	require.NoError(t, err)
 	defer running.Kill()
@@ -109,7 +109,7 @@ func TestRecordOfPrograms(t *testing.T) {
 	}
 }
 
-// terminate has the initiator post what the responder does not take.
+// terminate has the initiator post a Write that the responder does not accept.
 func (s *sides) terminate(t *testing.T) error {
 	t.Helper()
 	require.NoError(t, s.conns[0].Post(rdma.WR{

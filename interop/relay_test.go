@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A relay stands between a client and a server of RDMA. It counts their
-// connections: who loses one for a Terminate, or for what it does not like, makes
-// another. It can hide from either end that the other one takes a Send With
-// Invalidate, and it can cut what it relays.
+// A relay stands between a client and a server of RDMA. It counts connections,
+// because a client that loses one, for a Terminate or a protocol error, makes
+// another. It can hide from either end that the other supports Send With
+// Invalidate, and it can cut connections.
 type relay struct {
 	t      *testing.T
 	addr   string // for the client
@@ -31,10 +31,10 @@ type relay struct {
 	open map[*net.TCPConn]bool // to both ends
 }
 
-// hidden are the ends whose word on Send With Invalidate does not get through.
+// hidden names the ends whose support of Send With Invalidate is hidden.
 type hidden struct{ client, server bool }
 
-// newRelay starts one that the test's end stops.
+// newRelay starts a relay that stops when the test ends.
 func newRelay(t *testing.T, target string, hide hidden) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,7 +72,8 @@ func (r *relay) serve(client *net.TCPConn) {
 	both.Wait()
 }
 
-// hold has cut end a connection until the function that it returns closes it.
+// hold registers a connection with cut until the function that hold returns
+// closes it.
 func (r *relay) hold(c *net.TCPConn) (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +86,7 @@ func (r *relay) hold(c *net.TCPConn) (done func()) {
 	}
 }
 
-// cut resets all connections: to either end, the other has not closed it.
+// cut resets all connections, so that neither end sees a close by the other.
 func (r *relay) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +98,7 @@ func (r *relay) cut() {
 	}
 }
 
-// pass passes on what one end sends: its MPA start-up frame, and then all else.
+// pass relays one direction: the MPA start-up frame, and then all other bytes.
 //
 //	key flags revision length | IRD ORD | f6ab0e18 version flags …
 //	16  1     1        2      | 2   2   | 4        1       1       bytes
@@ -119,7 +120,7 @@ func pass(to, from *net.TCPConn, hide bool) {
 		_, err = io.Copy(to, from)
 	}
 	if err != nil {
-		_ = to.Close() // what the other end then sees is an end too
+		_ = to.Close() // the other end sees an end too
 		_ = from.Close()
 		return
 	}

@@ -21,7 +21,7 @@ func mpaFrame(n int) []byte {
 	return append(b, bytes.Repeat([]byte{0xdd}, n)...)
 }
 
-// fpdu is one of n bytes of ULPDU.
+// fpdu is an FPDU with n bytes of ULPDU.
 func fpdu(n int) []byte {
 	b := binary.BigEndian.AppendUint16(nil, uint16(n))
 	b = append(b, bytes.Repeat([]byte{0xee}, n)...)
@@ -54,7 +54,7 @@ func captured(t *testing.T, pieces ...piece) *bytes.Buffer {
 	return &b
 }
 
-// payloads are those of a capture, in its order.
+// payloads returns the payloads of a capture, in its order.
 func payloads(t *testing.T, b *bytes.Buffer) [][]byte {
 	var all [][]byte
 	require.NoError(t, readCapture(b, func(s segment) error {

@@ -17,8 +17,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop/workload"
 )
 
-// TestRestart stops the daemon while files are open and in use, over both
-// transports at once: first as an administrator does, then as a crash does.
+// TestRestart checks that open files in use survive a restart of the daemon,
+// over both transports at once: first after SIGTERM, as an administrator stops
+// the daemon, then after a crash.
 func TestRestart(t *testing.T) {
 	d := serve(t, "--no-root-squash")
 	s := d.site()
@@ -69,7 +70,7 @@ func hold(t *testing.T, dir string) *user {
 	return u
 }
 
-// says wants a line that begins so.
+// says requires a line with this prefix.
 func (u *user) says(want string) {
 	u.t.Helper()
 	line, err := u.out.ReadString('\n')
@@ -80,7 +81,8 @@ func (u *user) says(want string) {
 	u.t.Logf("%s: %s", u.dir, strings.TrimSpace(line))
 }
 
-// checkAll wants all users to have worked on all their files since this call.
+// checkAll requires all users to have worked on all their files since this
+// call.
 func checkAll(users []*user) {
 	for _, u := range users {
 		_, err := io.WriteString(u.s, "\n")
@@ -92,7 +94,7 @@ func checkAll(users []*user) {
 	}
 }
 
-// end closes the files and wants their content to be right.
+// end closes the files and requires their content to be right.
 func (u *user) end() {
 	require.NoError(u.t, u.s.CloseWrite())
 	rest, err := io.ReadAll(u.out)

@@ -30,9 +30,9 @@ const (
 	rpingNudge = 100 * time.Millisecond
 )
 
-// TestRping lets the software RNIC talk to rdma-core's rping over siw, in the
+// TestRping checks the software RNIC against rdma-core's rping over siw, in
 // place of rping's server and of its client: Sends, an RDMA Read and an RDMA
-// Write each ping. Afterwards each end makes the other send a Terminate.
+// Write in each ping. Afterwards each end makes the other send a Terminate.
 func TestRping(t *testing.T) {
 	guest(t)
 	t.Run("server", func(t *testing.T) { rpingServer(t, iwarp.Config{CRC: mpa.CRCAuto}, rpingPings) })
@@ -40,7 +40,7 @@ func TestRping(t *testing.T) {
 	assert.Zero(t, buf.Default.Out(), "buffers that nobody gave back")
 }
 
-// rpingEnd is one end of a ping: the connection and what comes in on it.
+// An rpingEnd is one end of a ping: the connection and its received messages.
 type rpingEnd struct {
 	t    *testing.T
 	ctx  context.Context
@@ -69,8 +69,8 @@ func (e *rpingEnd) do(wr rdma.WR) error {
 	return d.Err
 }
 
-// hear waits for a message: where rping wants to be read or written, or, of its
-// server, that it has done so.
+// hear waits for a message: rping's advertisement of memory to read or write,
+// or the notice of rping's server that its access is complete.
 func (e *rpingEnd) hear() (at rdma.Remote, size int) {
 	e.t.Helper()
 	m, err := e.in.Wait(e.ctx)
@@ -84,7 +84,7 @@ func (e *rpingEnd) hear() (at rdma.Remote, size int) {
 	}, int(binary.BigEndian.Uint32(m.Buf.B[12:]))
 }
 
-// say sends an advertisement, or as a server that it is done.
+// say sends an advertisement, or as a server the notice of completion.
 func (e *rpingEnd) say(at rdma.Remote, size int) {
 	e.t.Helper()
 	b := binary.BigEndian.AppendUint64(nil, at.TO)
@@ -93,8 +93,8 @@ func (e *rpingEnd) say(at rdma.Remote, size int) {
 	require.NoError(e.t, e.do(rdma.WR{Op: rdma.OpSend, Data: [][]byte{b}}))
 }
 
-// nudge is what releases a first message of ours that siw, as responder, may have
-// left unread: a Write of nothing, some time later.
+// nudge releases our first message if siw, as responder, has left it unread: it
+// posts an empty RDMA Write a little later.
 func (e *rpingEnd) nudge() {
 	nudged := rdma.NewCompletionQueue(1)
 	timer := time.AfterFunc(rpingNudge, func() {
@@ -104,7 +104,7 @@ func (e *rpingEnd) nudge() {
 	e.t.Cleanup(func() { timer.Stop() })
 }
 
-// fault waits for the connection's end, which a Terminate makes.
+// fault waits until a Terminate ends the connection.
 func (e *rpingEnd) fault() *iwarp.Fault {
 	e.t.Helper()
 	_, err := e.in.Wait(e.ctx)
@@ -114,8 +114,8 @@ func (e *rpingEnd) fault() *iwarp.Fault {
 	return f
 }
 
-// rpingServer reads what rping's client advertises, and writes it back. It returns
-// what the ends have agreed on.
+// rpingServer reads the memory that rping's client advertises, and writes the
+// data back. It returns the negotiated parameters.
 func rpingServer(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
 	l, err := iwarp.Listen("tcp", "127.0.0.1:0", cfg)
 	require.NoError(t, err)
@@ -145,7 +145,7 @@ func rpingServer(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
 		e.say(rdma.Remote{}, 0)
 	}
 
-	// What a Send has invalidated cannot be read any more.
+	// Memory that a Send has invalidated cannot be read any more.
 	source, size := e.hear()
 	require.NoError(t, e.do(rdma.WR{
 		Op: rdma.OpSend, Data: [][]byte{make([]byte, rpingInfo)}, Invalidate: source.STag, WithInvalidate: true,
@@ -161,8 +161,8 @@ func rpingServer(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
 	return seen
 }
 
-// rpingClient advertises what rping's server reads, and what it writes to. It
-// returns what the ends have agreed on.
+// rpingClient advertises memory for rping's server to read and to write. It
+// returns the negotiated parameters.
 func rpingClient(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
 	server := rpingListens(t, pings+1)
 	e := newRpingEnd(t)
@@ -185,7 +185,7 @@ func rpingClient(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
 		require.True(t, bytes.Equal(source, sink), "ping %d came back with other octets", i)
 	}
 
-	// What siw reads without a right to is refused here.
+	// siw's RDMA Read of memory without remote-read access is refused here.
 	e.say(rdma.Remote{STag: to.STag(), TO: to.TO()}, rpingSize)
 	require.False(t, e.fault().Remote, "we refuse")
 	out, err := io.ReadAll(server)
@@ -194,13 +194,14 @@ func rpingClient(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
 	return seen
 }
 
-// rpingListens starts rping's server, until the test ends, and waits for it.
+// rpingListens starts rping's server, waits until the server listens, and stops
+// it when the test ends.
 func rpingListens(t *testing.T, pings int) *Session {
 	t.Helper()
 	server, err := guest(t).Open(t.Context(), fmt.Sprintf("exec rping -s -a 10.0.2.15 -p %d -C %d -S %d -v", rpingPort, pings, rpingSize))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		try(t, "killall rping 2>/dev/null; :") // nobody may have come
+		try(t, "killall rping 2>/dev/null; :") // rping may have no client
 		if t.Failed() {
 			out, _ := io.ReadAll(server)
 			t.Logf("rping says:\n%s", tail(string(out)))

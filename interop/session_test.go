@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// session mounts the site, does the workload in it (all of it, or these steps),
-// and compares what the guest sees on a new mount with what is in the served
+// session mounts the site and runs the workload in it (all of it, or these
+// steps). Then it compares the guest's view on a new mount with the served
 // directory.
 func session(t *testing.T, s site, transport string, steps ...string) {
 	options := s.options(transport)
@@ -31,12 +31,12 @@ func session(t *testing.T, s site, transport string, steps ...string) {
 	})
 	leave()
 
-	// READDIR alone lists what READDIRPLUS lists.
+	// READDIR alone must list the same entries as READDIRPLUS.
 	s.mount(t, "/mnt", options+",nordirplus")
 	plain := must(t, "ls -lRn /mnt/work/names")
 	leave()
 
-	// Now nothing is cached.
+	// Nothing is cached now.
 	s.mount(t, "/mnt", options)
 	assert.Equal(t, plain, must(t, "ls -lRn /mnt/work/names"))
 	var here, there string
@@ -72,7 +72,7 @@ func procedures(t *testing.T) map[string]int {
 	return n
 }
 
-// sameLines compares two manifests, and shows where they part.
+// sameLines compares two manifests and shows the first difference.
 func sameLines(t *testing.T, here, there string) {
 	t.Helper()
 	if here == there {

@@ -16,17 +16,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop/workload"
 )
 
-// settingLimit is for some seconds of work, which hangs where connections are lost.
+// settingLimit bounds some seconds of work, which hangs if connections are
+// lost.
 const settingLimit = time.Minute
 
-// A linuxSetting is how Linux's client and nfsrdmad are to speak with each other.
+// A linuxSetting configures the exchange between Linux's client and nfsrdmad.
 // Thresholds are bytes.
 type linuxSetting struct {
-	read, write int    // sysctls of the client: the longest messages to it, and from it
+	read, write int    // sysctls of the client: the longest messages to the client, and from it
 	inline      int    // of nfsrdmad, both ways
-	slots       int    // of the client: credits that it asks for
+	slots       int    // credits that the client requests
 	credits     int    // that nfsrdmad grants
-	hide        hidden // ends that do not seem to take a Send With Invalidate
+	hide        hidden // ends that do not seem to support Send With Invalidate
 }
 
 func (s linuxSetting) String() string {
@@ -40,16 +41,17 @@ func (h hidden) String() string {
 	}[h]
 }
 
-// sysctls of Linux's client.
+// clientSysctls sets the sysctls of Linux's client.
 const clientSysctls = "cd /proc/sys/sunrpc && echo %d >rdma_max_inline_read && echo %d >rdma_max_inline_write && echo %d >rdma_slot_table_entries"
 
-// TestSettingsLinux: Linux's client and nfsrdmad do small work, around the lengths
-// at which calls and replies stop to fit inline, with thresholds from end to end of
-// what Linux allows, with few credits and with many, and with and without remote
-// invalidation. Nothing of that costs an error or a connection.
+// TestSettingsLinux checks that Linux's client and nfsrdmad do small work
+// without an error or a lost connection. The work is around the lengths at
+// which calls and replies stop fitting inline. The settings vary the thresholds
+// over all that Linux allows, the number of credits, and remote invalidation.
 //
-// The client's Sends stay at 8 KiB: with 64 KiB, siw stops to send once in some
-// tens of runs, until the client makes another connection after a minute.
+// The client's Sends stay at 8 KiB: with 64 KiB, siw stops sending in about one
+// of some tens of runs, until the client makes another connection after a
+// minute.
 func TestSettingsLinux(t *testing.T) {
 	guest(t)
 	t.Cleanup(func() { must(t, fmt.Sprintf(clientSysctls, 4096, 4096, 128)) })
@@ -86,13 +88,15 @@ func (s linuxSetting) run(t *testing.T) {
 	assert.EqualValues(t, 1, x.connects)
 	assert.EqualValues(t, 1, r.conns.Load(), "connections")
 	assert.Zero(t, x.badXIDs+x.badReplies)
-	// The thresholds are where they are said to be: some fit, and some do not.
+	// The thresholds are as configured: some messages fit inline, and some do
+	// not.
 	assert.Positive(t, x.readChunks)
 	assert.Less(t, x.readChunks, x.writes)
 	assert.Positive(t, x.writeChunks)
 	assert.Less(t, x.writeChunks, x.reads)
-	// Those that our Send invalidates Linux need not. It does where there are
-	// two: beside data that are no multiple of 4 bytes is a place for padding.
+	// Linux need not invalidate the segment that our Send With Invalidate has
+	// invalidated. Linux invalidates a second segment itself: data whose length
+	// is no multiple of 4 bytes comes with a place for padding.
 	chunks := x.readChunks + x.writeChunks + x.replyChunks
 	assert.Equal(t, s.hide.client, 2*x.localInvalidations > chunks, "of %d chunks", chunks)
 	d.stop()
@@ -100,16 +104,16 @@ func (s linuxSetting) run(t *testing.T) {
 	assert.NotContains(t, d.stderr.String(), "level=ERROR")
 }
 
-// xprt are the counters of a mount and of its connection that the tests look at
-// (/proc/self/mountstats).
+// An xprt holds the counters of a mount and of its connection that the tests
+// use (/proc/self/mountstats).
 type xprt struct {
 	connects, badXIDs, badReplies        int
 	readChunks, writeChunks, replyChunks int
 	localInvalidations                   int
-	reads, writes                        int // calls, with those of symbolic links
+	reads, writes                        int // calls, including calls for symbolic links
 }
 
-// xprtStats reads those of the mount at /mnt.
+// xprtStats reads the counters of the mount at /mnt.
 func xprtStats(t *testing.T) (x xprt) {
 	t.Helper()
 	count := func(word string) int {
@@ -133,7 +137,7 @@ func xprtStats(t *testing.T) (x xprt) {
 	return x
 }
 
-// A knfsdSetting is how Linux's server and mountrdma are to speak with each other.
+// A knfsdSetting configures the exchange between Linux's server and mountrdma.
 type knfsdSetting struct {
 	size     int // svc_rdma/max_req_size, bytes
 	requests int // svc_rdma/max_requests
@@ -146,7 +150,8 @@ func (s knfsdSetting) String() string {
 	return fmt.Sprintf("%d octets and %d requests by sysctl, %d by --inline, %d credits%s", s.size, s.requests, s.inline, s.credits, s.hide)
 }
 
-// sysctls of Linux's server, which looks at them for each connection.
+// serverSysctls sets the sysctls of Linux's server, which reads them for each
+// connection.
 const serverSysctls = "cd /proc/sys/sunrpc/svc_rdma && echo %d >max_req_size && echo %d >max_requests"
 
 // TestSettingsKnfsd is TestSettingsLinux for mountrdma and Linux's server.

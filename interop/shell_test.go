@@ -15,15 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A shell is one that stays: what a script opens, the next one has. It may be the
-// guest's or this host's.
+// A shell is a persistent shell of the guest or of this host: files opened by
+// one script stay open in the next.
 type shell struct {
 	t     *testing.T
 	in    io.Writer
 	lines chan string
 }
 
-// shellEnd is the line that ends what a script says, with its status.
+// shellEnd is the line that ends a script's output, with the exit status.
 const shellEnd = "@end "
 
 func guestShell(t *testing.T) *shell {
@@ -38,7 +38,8 @@ func hostShell(t *testing.T) *shell {
 	return startShell(t, in, out)
 }
 
-// hostProgram starts a program on this host, which the test's end kills.
+// hostProgram starts a program on this host, which is killed when the test
+// ends.
 func hostProgram(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, out io.Reader, p *Process) {
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -70,7 +71,7 @@ func startShell(t *testing.T, in io.Writer, out io.Reader) *shell {
 	return s
 }
 
-// do runs a script and returns what it says, and its status.
+// do runs a script and returns its output and exit status.
 func (s *shell) do(script string) (out string, status int) {
 	s.t.Helper()
 	_, err := fmt.Fprintf(s.in, "%s\necho \"%s$?\"\n", script, shellEnd)
@@ -92,7 +93,7 @@ func (s *shell) do(script string) (out string, status int) {
 	}
 }
 
-// must is do for what has to succeed.
+// must runs a script that must succeed.
 func (s *shell) must(script string) string {
 	s.t.Helper()
 	out, status := s.do(script)
@@ -100,7 +101,7 @@ func (s *shell) must(script string) string {
 	return out
 }
 
-// fails is do for what has to fail in a certain way.
+// fails runs a script that must fail with a certain message.
 func (s *shell) fails(with, script string) {
 	s.t.Helper()
 	out, status := s.do(script)

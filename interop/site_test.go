@@ -16,7 +16,7 @@ import (
 
 // A site is a directory that a server serves to the guest.
 type site struct {
-	host   string // the server's address as the guest sees it
+	host   string // the server's address as seen by the guest
 	export string
 	rdma   int // port of NFS over RDMA
 	tcp    int // port of NFS over TCP
@@ -24,7 +24,7 @@ type site struct {
 	backing
 }
 
-// backing is the served directory as it is without the server.
+// A backing is the served directory, accessed without the server.
 type backing interface {
 	manifest(t *testing.T, sub string) string
 	shell(t *testing.T, script string) // in the directory
@@ -37,13 +37,13 @@ func (s site) options(transport string, more ...string) string {
 	return strings.Join(append([]string{o}, more...), ",")
 }
 
-// mount mounts the site in the guest until the test ends, or umount.
+// mount mounts the site in the guest until the test ends or calls umount.
 func (s site) mount(t testing.TB, point, options string) {
 	t.Helper()
 	must(t, fmt.Sprintf("mkdir -p %[1]s; mount.nfs %[2]s:%[3]s %[1]s -o %[4]s", point, s.host, s.export, options))
 	t.Cleanup(func() {
 		if t.Failed() {
-			// What is open on it may hang; nobody waits for it.
+			// Open files on the mount may hang; nothing waits for them.
 			try(t, fmt.Sprintf("umount -f %[1]s; umount -l %[1]s; :", point))
 		}
 	})
@@ -81,7 +81,7 @@ func (d hostDir) shell(t *testing.T, script string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// content checks every byte that the whole workload has left.
+// content checks every byte that the whole workload has written.
 func (d hostDir) content(t *testing.T, sub string) {
 	require.NoError(t, workload.Content(string(d)+"/"+sub))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A siwSettings is how siw starts connections.
+// A siwSettings holds siw's parameters for starting connections.
 type siwSettings struct {
 	required, strict bool // mpa_crc_required, mpa_crc_strict
 	peerToPeer       bool // peer_to_peer
@@ -29,7 +29,7 @@ type siwSettings struct {
 
 var crcWord = map[mpa.CRC]string{mpa.CRCOn: "on", mpa.CRCAuto: "auto", mpa.CRCOff: "off"}
 
-// siwUsual is how siw is without a word.
+// siwUsual holds siw's defaults.
 var siwUsual = siwSettings{revision: 2}
 
 func (s siwSettings) String() string {
@@ -45,7 +45,7 @@ func (s siwSettings) String() string {
 	return strings.Join(words, ", ")
 }
 
-// set makes siw so until the test ends.
+// set gives siw these settings until the test ends.
 func (s siwSettings) set(t *testing.T) {
 	t.Helper()
 	s.write(t)
@@ -67,8 +67,9 @@ func (s siwSettings) write(t *testing.T) {
 	must(t, script)
 }
 
-// TestSiwSettings lets the software RNIC and siw talk with each setting of siw's
-// that changes how a connection starts, and with each of ours, in both roles.
+// TestSiwSettings checks that the software RNIC and siw interoperate with each
+// siw setting that changes how a connection starts, and with each of ours, in
+// both roles.
 func TestSiwSettings(t *testing.T) {
 	guest(t)
 	t.Run("siw initiates", siwInitiates)
@@ -78,7 +79,8 @@ func TestSiwSettings(t *testing.T) {
 	assert.Zero(t, buf.Default.Out(), "buffers that nobody gave back")
 }
 
-// siwInitiates: the Request is as siw is set, and our answer makes do with it.
+// siwInitiates checks that siw's Request has siw's settings, and that our
+// answer complies.
 func siwInitiates(t *testing.T) {
 	var (
 		required   = siwSettings{required: true, revision: 2}
@@ -92,7 +94,7 @@ func siwInitiates(t *testing.T) {
 	for _, tt := range []struct {
 		siw  siwSettings
 		ours mpa.CRC
-		crc  bool // comes out
+		crc  bool // negotiated
 	}{
 		{siwUsual, mpa.CRCOff, false},
 		{siwUsual, mpa.CRCOn, true},
@@ -118,18 +120,19 @@ func siwInitiates(t *testing.T) {
 	}
 }
 
-// siwResponds: the Request is ours, and siw answers what it is set to.
+// siwResponds checks siw's answer to our Request with each of siw's settings.
 func siwResponds(t *testing.T) {
 	for _, tt := range []struct {
 		siw  siwSettings
 		ours iwarp.Config
-		crc  bool // comes out
+		crc  bool // negotiated
 	}{
 		{siwUsual, iwarp.Config{CRC: mpa.CRCOff}, false},
 		{siwUsual, iwarp.Config{CRC: mpa.CRCOn}, true},
 		{siwUsual, iwarp.Config{CRC: mpa.CRCOff, PeerToPeer: true}, false},
 		{siwUsual, iwarp.Config{CRC: mpa.CRCOn, PeerToPeer: true}, true},
-		// That it requires CRCs, siw says to nobody who does not.
+		// siw does not announce its CRC requirement to an initiator that
+		// requests no CRC.
 		{siwSettings{required: true, revision: 2}, iwarp.Config{CRC: mpa.CRCOff}, false},
 		{siwSettings{required: true, strict: true, revision: 2}, iwarp.Config{CRC: mpa.CRCOn}, true},
 		{siwSettings{strict: true, revision: 2}, iwarp.Config{CRC: mpa.CRCOff}, false},
@@ -151,8 +154,9 @@ func siwResponds(t *testing.T) {
 	}
 }
 
-// siwUnenhanced: a Request of revision 1 names no IRD, so that siw tells rping of
-// none, and rping's first RDMA Read fails in its own kernel. Until then all is well.
+// siwUnenhanced checks a Request of revision 1. This Request names no IRD, so
+// siw reports none to rping, and rping's first RDMA Read fails in its own
+// kernel. Until then all must be well.
 func siwUnenhanced(t *testing.T) {
 	for _, tt := range []struct {
 		siw siwSettings
@@ -186,7 +190,8 @@ func siwUnenhanced(t *testing.T) {
 	}
 }
 
-// siwRefuses: no setting of ours that siw has no use for is passed over.
+// siwRefuses checks that siw rejects each of our settings that siw does not
+// support.
 func siwRefuses(t *testing.T) {
 	strict := siwSettings{strict: true, revision: 2}
 	for name, tt := range map[string]struct {
@@ -217,7 +222,7 @@ func siwRefuses(t *testing.T) {
 			req, err := l.Accept(e.ctx)
 			require.NoError(t, err)
 			e.conn, err = req.Accept(e.config())
-			if err == nil { // that siw is gone shows later
+			if err == nil { // the loss of siw shows later
 				defer e.conn.Close()
 				_, err = e.in.Wait(e.ctx)
 			}
@@ -231,8 +236,8 @@ func siwRefuses(t *testing.T) {
 	}
 }
 
-// TestSiwSettingsNFS lets Linux mount nfsrdmad with settings of siw's that are
-// furthest from the usual, and mountrdma copy to knfsd and back.
+// TestSiwSettingsNFS checks that Linux can mount nfsrdmad with the siw settings
+// furthest from the defaults, and that mountrdma can copy to knfsd and back.
 func TestSiwSettingsNFS(t *testing.T) {
 	for _, s := range []siwSettings{
 		{required: true, peerToPeer: true, revision: 2},

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostEthernet is the host's address where the guest has GuestEthernet.
+// hostEthernet is the host's address on the network of GuestEthernet.
 const hostEthernet = "10.0.4.2"
 
-// An ethernet is a network namespace with the guest's eth2 at the other end of its
-// one wire: no address is translated, every port is free, and broadcasts and
-// groups reach both.
+// An ethernet is a network namespace with the guest's eth2 at the other end of
+// its one wire: no address is translated, every port is free, and broadcasts
+// and multicasts reach both.
 //
 //	namespace: 10.0.4.2 tap0 ---- qemu ---- eth2 10.0.4.15 :guest
 type ethernet struct{ ns, tap *os.File }
@@ -28,7 +28,7 @@ func newEthernet() (*ethernet, error) {
 	var e ethernet
 	made := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread is of no other use
+		runtime.LockOSThread() // never unlocked: the thread is of no other use
 		made <- e.enter()
 	}()
 	return &e, <-made
@@ -50,7 +50,7 @@ func (e *ethernet) enter() (err error) {
 	return netDevice(fd, "tap0", unix.IFF_TAP, netip.MustParseAddr(hostEthernet), 1500)
 }
 
-// inside returns a program that is another in the namespace.
+// inside returns a program that runs the given program in the namespace.
 func (e *ethernet) inside(t *testing.T, program string) string {
 	file := filepath.Join(t.TempDir(), filepath.Base(program))
 	script := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/proc/%d/fd/%d %s \"$@\"\n", os.Getpid(), e.ns.Fd(), program)

@@ -14,18 +14,19 @@ import (
 )
 
 const (
-	fullSize    = 8 << 20          // bytes of the file system that gets full
+	fullSize    = 8 << 20          // size of the file system that gets full, in bytes
 	remountWait = 30 * time.Second // for the daemon to let go of files open for writing
 )
 
-// TestTrouble has the file system behind an export get full, become read-only, and
-// take rights away while a file is open. Each client sees the right error, what was
-// there before stays, and what was possible before is so again afterwards.
+// TestTrouble checks that each client sees the right error when the file system
+// behind an export gets full, becomes read-only, or takes rights away while a
+// file is open. Data written before must remain, and earlier operations must
+// work again afterwards.
 func TestTrouble(t *testing.T) {
 	dir := reachable(t)
 	onHost(t, "/", fmt.Sprintf("mount -t tmpfs -o size=%d,mode=777 tmpfs %s", fullSize, dir))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	d := serveDir(t, dir) // root is squashed: it may not do everything
+	d := serveDir(t, dir) // root is squashed and has no special rights
 	s := d.site()
 	s.mount(t, "/mnt", s.options("rdma"))
 	s.mount(t, "/mnt2", s.options("tcp"))
@@ -53,7 +54,7 @@ func TestTrouble(t *testing.T) {
 	d.stop()
 }
 
-// full writes more than there is room for.
+// full writes more than the file system has room for.
 func full(s *shell) {
 	s.must("dd if=/dev/urandom of=before bs=64k count=16 conv=fsync 2>&1 && sha256sum before >sum && sync")
 	s.fails("No space left on device", "dd if=/dev/zero of=toomuch bs=64k count=512 conv=fsync 2>&1")
@@ -74,12 +75,14 @@ func readOnly(t *testing.T, s *shell, dir string) {
 	s.fails("Read-only file system", "rm -f open 2>&1")
 	assert.Equal(t, "before\nmore\n", s.must("cat open"))
 	require.NoError(t, unix.Mount("", dir, "", unix.MS_REMOUNT, ""))
-	// Linux keeps what ACCESS told it; who has the file open asks no more.
+	// Linux caches the result of ACCESS; a process with the file open does not
+	// ask again.
 	s.must("dd if=/dev/zero bs=4k count=1 conv=fsync 2>&1 >&3; status=$?; exec 3>&-; [ $status = 0 ]")
 	onHost(t, dir, "rm work/open")
 }
 
-// rightsLost takes the right to write, and then to read, from who has a file open.
+// rightsLost takes the right to write, and then to read, from a process that
+// has the file open.
 func rightsLost(t *testing.T, s *shell, dir string) {
 	file := filepath.Join(dir, "open")
 	onHost(t, dir, "echo before >open && chmod 666 open")
