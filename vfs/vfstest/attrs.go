@@ -74,7 +74,7 @@ func testSetAttrTimes(r *rig) {
 	assert.GreaterOrEqual(r, a.Atime.Sec, start)
 	assert.Equal(r, mt, a.Mtime)
 
-	// These have meanings of their own in utimensat.
+	// These values have special meanings in utimensat.
 	for _, nsec := range []uint32{1e9, 1<<30 - 1, 1<<30 - 2, 1<<32 - 1} {
 		_, err := r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Nsec: nsec}}, nil)
 		assert.ErrorIs(r, err, errInval)
@@ -127,7 +127,7 @@ func testSetAttrOwner(r *rig) {
 	assert.ErrorIs(r, err, errPerm)
 }
 
-// Each change tells the attributes before and after it.
+// testWCC checks that each change returns the attributes before and after.
 func testWCC(r *rig) {
 	d := r.dir(r.root, "d")
 	e := r.dir(r.root, "e")
@@ -143,7 +143,7 @@ func testWCC(r *rig) {
 		require.True(r, w.After.OK, what)
 		after := r.attr(h)
 		w.After.Atime, after.Atime = vfs.Time{}, vfs.Time{}
-		w.After.Used, after.Used = 0, 0 // storage may be found when data is written back
+		w.After.Used, after.Used = 0, 0 // storage may be allocated at writeback
 		assert.Equal(r, after, w.After.Attr, what)
 	}
 	of := func(m vfs.Made, err error) (vfs.WCC, error) { return m.Dir, err }

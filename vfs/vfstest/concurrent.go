@@ -11,7 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Readers and writers of one file: each finds what it wrote.
+// testConcurrent checks that concurrent readers and writers of different blocks
+// of one file read back the data they wrote.
 func testConcurrent(r *rig) {
 	const block, blocks, rounds = 4096, 8, 30
 	f := r.file(r.root, "f", "")
@@ -39,7 +40,8 @@ func testConcurrent(r *rig) {
 	assert.EqualValues(r, block*blocks, r.attr(f).Size)
 }
 
-// Between the attributes before and after a change lies nobody else's.
+// testConcurrentWCC checks that no other change lies between the attributes
+// before and after a change.
 func testConcurrentWCC(r *rig) {
 	const workers, rounds = 4, 100
 	f := r.file(r.root, "f", "")
@@ -60,7 +62,8 @@ func testConcurrentWCC(r *rig) {
 	wg.Wait()
 }
 
-// Many make, move and remove names in the same directories.
+// testConcurrentNames creates, renames and removes names concurrently in the
+// same directories.
 func testConcurrentNames(r *rig) {
 	const workers, rounds = 8, 12
 	dirs := []vfs.Handle{r.dir(r.root, "a"), r.dir(r.root, "b")}
@@ -85,7 +88,8 @@ func testConcurrentNames(r *rig) {
 					_, err = r.fs.Remove(r.ctx, r.c, to, name)
 					assert.NoError(r, err)
 				}
-				// All want this name; one has it at a time.
+				// All workers compete for this name; only one at a time
+				// succeeds.
 				_, _ = r.fs.Create(r.ctx, r.c, r.root, "contended", vfs.CreateHow{Mode: vfs.Unchecked, Attr: mode(0o600)})
 				_, _ = r.fs.Remove(r.ctx, r.c, r.root, "contended")
 			}

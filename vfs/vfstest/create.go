@@ -23,7 +23,7 @@ func testCreate(r *rig) {
 	_, err = r.fs.Create(r.ctx, r.c, r.root, "f", guarded(0o666))
 	assert.ErrorIs(r, err, errExist)
 
-	// Unchecked takes what is there, and applies only the size.
+	// Unchecked accepts an existing file and applies only the size.
 	r.write(m.Handle, "contents", 0)
 	how := vfs.CreateHow{Mode: vfs.Unchecked, Attr: mode(0o600)}
 	again, err := r.fs.Create(r.ctx, r.c, r.root, "f", how)
@@ -37,7 +37,7 @@ func testCreate(r *rig) {
 	assert.EqualValues(r, 3, again.Attr.Size)
 	assert.Equal(r, "con", r.read(m.Handle))
 
-	// A new file takes mode, size and times.
+	// A new file gets the mode, size and times of the call.
 	attr := mode(0o444)
 	attr.Size = ptr(uint64(10))
 	attr.MtimeHow, attr.Mtime = vfs.SetToClient, vfs.Time{Sec: 1e9, Nsec: 123456789}
@@ -49,8 +49,8 @@ func testCreate(r *rig) {
 		assert.Equal(r, attr.Mtime, m.Attr.Mtime)
 	}
 
-	// As Linux's server does, what is there and no file is returned as it is. A
-	// directory is not: Linux's client may crash on that.
+	// As on Linux's server, an existing object other than a file is returned
+	// unchanged. A directory is refused, because Linux's client may crash.
 	link, err := r.fs.Symlink(r.ctx, r.c, r.root, "l", "f", vfs.SetAttr{})
 	require.NoError(r, err)
 	m, err = r.fs.Create(r.ctx, r.c, r.root, "l", how)
@@ -84,7 +84,7 @@ func testCreateExclusive(r *rig) {
 	require.NoError(r, err, "a retry, perhaps after the server was killed")
 	assert.Equal(r, m.Handle, again.Handle)
 
-	// The client ends it by setting the attributes.
+	// The client completes an exclusive create by setting the attributes.
 	r.setAttr(m.Handle, vfs.SetAttr{Mode: ptr(uint32(0o640)), AtimeHow: vfs.SetToServer, MtimeHow: vfs.SetToServer})
 	_, err = r.fs.Create(r.ctx, r.c, r.root, "x", how)
 	assert.ErrorIs(r, err, errExist)

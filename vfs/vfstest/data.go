@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// testReadWrite holds a file against a slice.
+// testReadWrite compares a file with a slice after random reads and writes.
 func testReadWrite(r *rig) {
 	const size = 300_000
 	rnd := rand.New(rand.NewPCG(1, 2))

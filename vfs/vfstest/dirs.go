@@ -10,11 +10,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// many is more entries, with names as long as fill's, than a server reads at
-// once.
+// many is more entries than a server reads at once, with names as long as
+// fill's.
 const many = 250
 
-// fill makes n files with long names in the root.
+// fill creates n files with long names in the root.
 func (r *rig) fill(n int) (names []string) {
 	r.Helper()
 	for i := range n {
@@ -53,7 +53,8 @@ func testReadDir(r *rig) {
 	assert.Equal(r, r.attr(d).FileID, a.FileID)
 }
 
-// The same entries come once each, whatever pieces they are read in.
+// testReadDirPieces checks that each entry is listed once, in pieces of any
+// size.
 func testReadDirPieces(r *rig) {
 	want := append(r.fill(many), ".", "..")
 	for _, piece := range []int{1 << 30, 97, 3} {
@@ -65,7 +66,8 @@ func testReadDirPieces(r *rig) {
 	}
 }
 
-// Entries that stay are listed once, while others come and go.
+// testReadDirChanging checks that lasting entries are listed once while other
+// entries are added and removed.
 func testReadDirChanging(r *rig) {
 	d := r.root
 	stay := r.fill(many)
@@ -109,7 +111,7 @@ func testReadDirPlus(r *rig) {
 		require.True(r, e.Attr.OK, e.name)
 		assert.Equal(r, r.lookup(d, e.name), e.Handle, e.name)
 		a := r.attr(e.Handle)
-		e.Attr.Atime, a.Atime = vfs.Time{}, vfs.Time{} // reading a directory touches it
+		e.Attr.Atime, a.Atime = vfs.Time{}, vfs.Time{} // listing a directory changes its atime
 		assert.Equal(r, a, e.Attr.Attr, e.name)
 		assert.Equal(r, a.FileID, e.FileID, e.name)
 	}
@@ -129,8 +131,8 @@ func testReadDirCookies(r *rig) {
 	})
 	require.NoError(r, err)
 	assert.True(r, eof)
-	// A cookie that nobody has given out is an error or leads somewhere; it
-	// does no harm.
+	// An unknown cookie is an error or continues the listing anywhere, but does
+	// no harm.
 	for _, cookie := range []uint64{1 << 40, math.MaxInt64, 1 << 63, math.MaxUint64} {
 		n := 0
 		_, _, _, err := r.fs.ReadDir(r.ctx, r.c, d, cookie, 0, true, func(*vfs.Entry) bool {

@@ -1,9 +1,9 @@
-// Package vfstest is one conformance suite for everything that is a vfs.FS,
-// near or behind a network.
+// Package vfstest is a conformance suite for every vfs.FS, local or behind a
+// network.
 //
 //	backend's test ──Backend──▶ Run ──▶ tests ──rig──▶ vfs.FS
 //
-// The tests know nothing of a backend but the interface and what Backend
-// says. What they want is RFC 1813's semantics where it is definite, else
-// what Linux's own server does.
+// The tests know only the interface and the fields of Backend. They require the
+// semantics of RFC 1813 if it is definite, and otherwise the behavior of
+// Linux's server.
 package vfstest

@@ -2,7 +2,7 @@ package vfstest
 
 import "syscall"
 
-// Errors that the standard has numbers for, as a host says them.
+// Errors with numbers in the standard, as a host reports them.
 const (
 	errAccess   = syscall.EACCES
 	errPerm     = syscall.EPERM

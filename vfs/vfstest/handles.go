@@ -10,7 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A handle names its object wherever that goes.
+// testHandlesMove checks that a handle refers to its object through all renames
+// and links.
 func testHandlesMove(r *rig) {
 	d, e := r.dir(r.root, "d"), r.dir(r.root, "e")
 	f := r.file(d, "f", "data")
@@ -29,7 +30,8 @@ func testHandlesMove(r *rig) {
 	assert.Equal(r, f, r.lookup(r.root, "k"))
 }
 
-// A handle never names another object, though inode numbers come back.
+// testHandlesStale checks that a handle never refers to another object, even if
+// inode numbers are reused.
 func testHandlesStale(r *rig) {
 	reused := 0
 	type gone struct {
@@ -63,7 +65,8 @@ func testHandlesStale(r *rig) {
 	r.stale(d)
 }
 
-// However it is found, an object has one handle.
+// testHandlesOne checks that an object has one handle, through every name and
+// listing.
 func testHandlesOne(r *rig) {
 	d, e := r.dir(r.root, "d"), r.dir(r.root, "e")
 	f := r.file(d, "f", "")
@@ -85,8 +88,8 @@ func testHandlesOne(r *rig) {
 	assert.Equal(r, f, r.lookup(e, "g"))
 }
 
-// No handle that was made up is good for anything. What protects the
-// numbers in a handle from being guessed is not the file system's.
+// testHandlesForged checks that no forged handle works. Protection against
+// guessing the numbers in a handle is not the file system's duty.
 func testHandlesForged(r *rig) {
 	f := r.file(r.root, "f", "data")
 	genuine := f.AppendTo(nil)
@@ -127,7 +130,8 @@ func testHandlesForged(r *rig) {
 	assert.Equal(r, []string{"f"}, r.names(r.root))
 }
 
-// Handles outlive the server, however it ended.
+// testRestart checks that handles outlive the server, whether it was closed or
+// killed.
 func testRestart(r *rig, killed bool) {
 	d := r.dir(r.root, "d")
 	e := r.dir(d, "e")
@@ -162,7 +166,7 @@ func testRestart(r *rig, killed bool) {
 			assert.Equal(r, h, r.lookup(r.root, name), name)
 		}
 	}
-	// Moved by the new server, then found by the next.
+	// The next server finds a directory that its predecessor moved.
 	r.rename(d, "e", r.root, "e2")
 	r.use(r.b.Restart(r.T, r.fs, killed))
 	assert.Equal(r, "data", r.read(f))

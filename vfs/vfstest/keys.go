@@ -16,7 +16,8 @@ func (r *rig) key(h vfs.Handle) string {
 	return string(b[6:])
 }
 
-// A key is an object's, whatever its names are; and no other's.
+// testKeys checks that an object has one key regardless of its names, and that
+// no other object has the same key.
 func testKeys(r *rig) {
 	if _, ok := r.fs.(vfs.Identifier); !ok {
 		r.Log("it is no Identifier")

@@ -42,7 +42,8 @@ func testLookup(r *rig) {
 	assert.ErrorIs(r, err, errNotDir)
 }
 
-// nameOps are the operations that take a name, on an object of their own.
+// nameOps returns the operations that take a name, applied to an object made
+// for the test.
 func nameOps(r *rig) map[string]func(name string) error {
 	f := r.file(r.root, "nameops", "")
 	return map[string]func(string) error{
@@ -89,7 +90,7 @@ func testNamesRefused(r *rig) {
 	assert.Equal(r, []string{"nameops"}, r.names(r.root), "nothing came of it")
 }
 
-// Names are octets.
+// testNamesOdd checks that names are arbitrary bytes.
 func testNamesOdd(r *rig) {
 	odd := []string{"\xff\xfe\x80", " ", "...", "a\nb", "-rf", "\x01", "ümlaut", "e\u0301", "é", strings.Repeat("x", 255), "A", "a"}
 	handles := make(map[vfs.Handle]string)

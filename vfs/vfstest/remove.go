@@ -70,7 +70,7 @@ func testRename(r *rig) {
 
 func testRenameOver(r *rig) {
 	a, b := r.file(r.root, "a", "a"), r.file(r.root, "b", "b")
-	assert.Equal(r, "b", r.read(b)) // so that it is open
+	assert.Equal(r, "b", r.read(b)) // opens the file
 	r.rename(r.root, "a", r.root, "b")
 	assert.Equal(r, a, r.lookup(r.root, "b"))
 	assert.Equal(r, []string{"b"}, r.names(r.root))

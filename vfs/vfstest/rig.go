@@ -10,8 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A rig is a file system with a test around it. Its methods do what must
-// succeed, as the backend's caller.
+// A rig is a file system and its test. Its methods act as the backend's caller
+// and fail the test if the operation fails.
 type rig struct {
 	*testing.T
 	b    *Backend
@@ -29,7 +29,8 @@ func newRig(t *testing.T, b *Backend) *rig {
 
 func (r *rig) use(fs vfs.FS) { r.fs, r.root = fs, fs.Root() }
 
-// restart ends the server and uses the next, if handles outlive it.
+// restart ends the server and uses the next one, if handles outlive the
+// process.
 func (r *rig) restart(killed bool) {
 	r.Helper()
 	if r.b.Restart != nil {
@@ -50,7 +51,7 @@ func mode(m uint32) vfs.SetAttr { return vfs.SetAttr{Mode: &m} }
 
 func guarded(m uint32) vfs.CreateHow { return vfs.CreateHow{Mode: vfs.Guarded, Attr: mode(m)} }
 
-// file makes a file with contents.
+// file creates a file with contents.
 func (r *rig) file(dir vfs.Handle, name, data string) vfs.Handle {
 	r.Helper()
 	m, err := r.fs.Create(r.ctx, r.c, dir, name, guarded(0o644))
@@ -136,20 +137,20 @@ func (r *rig) absent(dir vfs.Handle, name string) {
 	assert.ErrorIs(r, err, errNoEnt, name)
 }
 
-// stale asserts that a handle names nothing any more.
+// stale asserts that a handle is stale.
 func (r *rig) stale(h vfs.Handle) {
 	r.Helper()
 	_, err := r.fs.GetAttr(r.ctx, r.c, h)
 	assert.ErrorIs(r, err, errStale)
 }
 
-// An entry of a directory, kept.
+// An entry is a copy of a directory entry.
 type entry struct {
 	vfs.Entry
 	name string
 }
 
-// list reads a directory in pieces of so many entries.
+// list reads a directory in pieces of piece entries.
 func (r *rig) list(dir vfs.Handle, piece int, plus bool) (out []entry) {
 	r.Helper()
 	var cookie, verifier uint64

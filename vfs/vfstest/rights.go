@@ -9,7 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Callers who are nobody on any host.
+// Callers unknown on any host, the superuser, and the invalid ID.
 var (
 	alice   = vfs.Cred{UID: 70001, GID: 70001, Groups: []uint32{70100, 70101}}
 	bob     = vfs.Cred{UID: 70002, GID: 70002, Groups: groups(40)}
@@ -18,7 +18,7 @@ var (
 	invalid = vfs.Cred{UID: 1<<32 - 1, GID: 1<<32 - 1}
 )
 
-// groups returns so many groups, the last of which is alice's too.
+// groups returns n groups. The last one is also alice's.
 func groups(n int) (g []uint32) {
 	for i := range uint32(n - 1) {
 		g = append(g, 71000+i)
@@ -26,7 +26,7 @@ func groups(n int) (g []uint32) {
 	return append(g, alice.Groups[0])
 }
 
-// rwx are the rights of one who is told so by three bits of a mode.
+// rwx returns the access mask that three bits of a mode grant.
 func rwx(bits uint32) (mask uint32) {
 	if bits&4 != 0 {
 		mask |= vfs.AccessRead
@@ -42,7 +42,8 @@ func rwx(bits uint32) (mask uint32) {
 
 const allAccess = vfs.AccessRead | vfs.AccessLookup | vfs.AccessModify | vfs.AccessExtend | vfs.AccessDelete | vfs.AccessExecute
 
-// Access, Read and Write agree with the mode for owner, group and others.
+// testRights checks that Access, Read and Write follow the mode for owner,
+// group and others.
 func testRights(r *rig) {
 	root := r.as(su)
 	for _, m := range []uint32{0o000, 0o400, 0o200, 0o100, 0o040, 0o020, 0o010, 0o004, 0o002, 0o001, 0o640, 0o604, 0o070, 0o077, 0o007, 0o777, 0o123} {
@@ -69,8 +70,8 @@ func testRights(r *rig) {
 			require.NoError(r, err)
 			assert.Equal(r, rwx(bits)&vfs.AccessRead, got, what)
 
-			// The owner reads and writes all the same, and who may execute
-			// reads (RFC 1813, Section 4.4).
+			// The owner may read and write regardless of the mode, and execute
+			// permission allows reading (RFC 1813, Section 4.4).
 			owner := who.name == "owner"
 			n, _, _, err := r.fs.Read(r.ctx, &who.c, f, make([]byte, 4), 0)
 			may(r, err, owner || bits&5 != 0, "reading: "+what)
@@ -85,7 +86,7 @@ func testRights(r *rig) {
 	}
 }
 
-// may asserts that there was permission, or there was none.
+// may asserts that err is nil if yes is set, and otherwise that it is EACCES.
 func may(r *rig, err error, yes bool, what string) {
 	r.Helper()
 	if yes {
@@ -95,7 +96,8 @@ func may(r *rig, err error, yes bool, what string) {
 	}
 }
 
-// A permission that is taken away is gone at once, though the file is open.
+// testRightsChange checks that a permission change takes effect at once, even
+// if the file is open.
 func testRightsChange(r *rig) {
 	root := r.as(su)
 	f := root.file(r.root, "f", "data")
@@ -118,7 +120,8 @@ func testRightsChange(r *rig) {
 	check(true, "what he owns")
 }
 
-// Bits that give rights away do not survive a stranger's write.
+// testRightsOwner checks that the set-user-ID and set-group-ID bits do not
+// survive a write or truncation by another ordinary user.
 func testRightsOwner(r *rig) {
 	root := r.as(su)
 	f := root.file(r.root, "f", "data")
@@ -145,14 +148,14 @@ func testRightsOwner(r *rig) {
 		require.NoError(r, tt.call(&tt.c), tt.name)
 		assert.Equal(r, tt.want, r.attr(f).Mode, tt.name)
 	}
-	// The bit that means no group to run as is not such a right.
+	// The set-group-ID bit without group execution grants no such right.
 	root.setAttr(f, vfs.SetAttr{UID: &alice.UID, GID: &alice.Groups[0], Mode: ptr(uint32(0o2666))})
 	_, _, _, err := r.fs.Write(r.ctx, &bob, f, []byte("x"), 0, vfs.Unstable)
 	require.NoError(r, err)
 	assert.EqualValues(r, 0o2666, r.attr(f).Mode, "a write by one of the group")
 }
 
-// What directories allow is the kernel's to say too.
+// testRightsDir checks that operations in a directory follow its mode.
 func testRightsDir(r *rig) {
 	root := r.as(su)
 	d := root.dir(r.root, "d")
@@ -214,7 +217,8 @@ func testRightsDir(r *rig) {
 	assert.ErrorIs(r, err, errPerm, "another's file in a sticky directory")
 }
 
-// Writers may set times to now, owners to anything.
+// testRightsTimes checks that a caller with write permission may set times to
+// now, and that only the owner and root may set other times.
 func testRightsTimes(r *rig) {
 	root := r.as(su)
 	f := root.file(r.root, "f", "data")
@@ -225,7 +229,7 @@ func testRightsTimes(r *rig) {
 	}
 	now := vfs.SetAttr{AtimeHow: vfs.SetToServer, MtimeHow: vfs.SetToServer}
 	one := vfs.SetAttr{MtimeHow: vfs.SetToServer}
-	cut := vfs.SetAttr{Size: ptr(uint64(0)), MtimeHow: vfs.SetToServer} // what open with O_TRUNC comes to
+	cut := vfs.SetAttr{Size: ptr(uint64(0)), MtimeHow: vfs.SetToServer} // as open with O_TRUNC does
 	past := vfs.SetAttr{MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Sec: 5}}
 	assert.NoError(r, set(alice, past))
 	assert.NoError(r, set(bob, now))
@@ -240,7 +244,7 @@ func testRightsTimes(r *rig) {
 	assert.NoError(r, set(su, past))
 }
 
-// New objects belong to who made them.
+// testOwnersOfNew checks that a new object belongs to its creator.
 func testOwnersOfNew(r *rig) {
 	root := r.as(su)
 	root.setAttr(r.root, mode(0o777))
@@ -262,7 +266,7 @@ func testOwnersOfNew(r *rig) {
 		require.NoError(r, err)
 		for what, m := range made {
 			assert.Equal(r, c.UID, m.Attr.UID, what)
-			if what != "file" || c.UID != 0 { // root gives away as it likes
+			if what != "file" || c.UID != 0 { // root may give the file away
 				assert.Equal(r, c.GID, m.Attr.GID, what)
 			}
 		}
@@ -274,7 +278,7 @@ func testOwnersOfNew(r *rig) {
 	_, err = r.fs.Create(r.ctx, &vfs.Cred{UID: 70001, GID: 70001, Groups: []uint32{1<<32 - 1}}, r.root, "nobody's", guarded(0o666))
 	assert.ErrorIs(r, err, errAccess)
 
-	// A directory with the set-group-ID bit hands its group on.
+	// New objects in a directory with the set-group-ID bit inherit the group.
 	d := root.dir(r.root, "shared")
 	root.setAttr(d, vfs.SetAttr{GID: &alice.Groups[0], Mode: ptr(uint32(0o2777))})
 	sub, err := r.fs.Mkdir(r.ctx, &carol, d, "sub", mode(0o755))

@@ -13,39 +13,39 @@ import (
 
 // A Backend is a kind of file system under test.
 type Backend struct {
-	// New returns an empty file system. Its root belongs to Caller. It is
-	// closed by a cleanup of New's.
+	// New returns an empty file system whose root belongs to Caller. New
+	// registers a cleanup that closes the file system.
 	New func(t *testing.T) vfs.FS
 
-	// Restart returns what serves the same files after the process that
-	// was old has ended: in good order, or killed, and then old is left
-	// alone. It is closed by a cleanup. Nil: handles end with the process,
-	// and tests leave out what comes after that.
+	// Restart ends the process that served old, properly or, if killed is set,
+	// by leaving old alone. It returns a file system that serves the same
+	// files, and registers a cleanup that closes it. A nil Restart means that
+	// handles end with the process; tests then omit the steps after a restart.
 	Restart func(t *testing.T, old vfs.FS, killed bool) vfs.FS
 
-	// Fill puts empty files of Caller's in the root, faster than Create
-	// does. Nil means Create.
+	// Fill creates empty files in the root that belong to Caller, faster than
+	// Create does. Nil means Create.
 	Fill func(t *testing.T, fs vfs.FS, names []string)
 
-	Caller vfs.Cred // in whose name most tests work
+	Caller vfs.Cred // identity for most tests
 
-	// Without names the tests that do not apply, and why.
+	// Without maps the names of tests that do not apply to the reason.
 	Without map[string]string
 }
 
-// A test is a function over a file system that is its own.
+// A test is a function over a new file system.
 type test struct {
 	name string
 	run  func(*rig)
 
-	// root: only root can make the callers and objects that it needs.
+	// root means that only root can create the necessary callers and objects.
 	root bool
 
-	// restart: it is about what a restart leaves.
+	// restart means that the test depends on a restart.
 	restart bool
 }
 
-// Run runs the suite.
+// Run runs the suite on b.
 func Run(t *testing.T, b Backend) {
 	names := make([]string, 0, len(tests))
 	for _, tt := range tests {
@@ -68,8 +68,8 @@ func Run(t *testing.T, b Backend) {
 	require.Subset(t, names, slices.Collect(maps.Keys(b.Without)), "tests that do not exist are declared not to apply")
 }
 
-// NeedRoot fails a test that ordinary users cannot run. It does not skip it:
-// that would look as if it had been run.
+// NeedRoot fails a test that ordinary users cannot run. A skip would look as if
+// the test had run.
 func NeedRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -77,7 +77,7 @@ func NeedRoot(t testing.TB) {
 	}
 }
 
-// The suite.
+// tests is the suite.
 var tests = []test{
 	{name: "Root", run: testRoot},
 	{name: "Lookup", run: testLookup},
