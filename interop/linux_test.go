@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLinux lets the kernel's client do the whole workload on nfsrdmad.
+// TestLinux checks the whole workload by the kernel's client on nfsrdmad.
 func TestLinux(t *testing.T) {
 	guest(t)
 	for _, transport := range []string{"rdma", "tcp"} {
@@ -28,10 +28,10 @@ func TestLinux(t *testing.T) {
 	}
 }
 
-// TestFallback mounts as a person does who names no version: Linux asks for
-// version 4 first, has to come back to 3, and asks rpcbind for MOUNT's port. On
-// the host that is no port for a test to take. So the guest's rpcbind answers, and
-// relays in the guest lead from knfsd's ports to the daemon's.
+// TestFallback mounts without naming a version, as a person may: Linux tries
+// version 4 first, must fall back to 3, and asks rpcbind for MOUNT's port. On
+// the host, a test cannot take that port. The guest's rpcbind therefore
+// answers, and relays in the guest lead from knfsd's ports to the daemon's.
 func TestFallback(t *testing.T) {
 	d := serve(t, "--no-root-squash")
 	s := d.site()
@@ -52,7 +52,7 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// TestSquash asserts that root is nobody unless it is asked for.
+// TestSquash checks that root is squashed to nobody by default.
 func TestSquash(t *testing.T) {
 	d := serve(t)
 	require.NoError(t, os.Chmod(d.dir, 0o777))
@@ -71,8 +71,8 @@ func TestSquash(t *testing.T) {
 	assert.EqualValues(t, 65534, st.Gid)
 }
 
-// TestSoak lets one connection write and another read, and finds nothing left in
-// the daemon afterwards.
+// TestSoak lets one connection write and another read, and checks that nothing
+// is left in the daemon afterwards.
 func TestSoak(t *testing.T) {
 	length := soakTime(t, time.Minute)
 	idle := serve(t, "--no-root-squash").goroutines()

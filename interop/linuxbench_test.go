@@ -14,14 +14,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop/pace"
 )
 
-// paceOptions ask for requests as long as package pace's.
+// paceOptions requests calls as long as package pace's.
 var paceOptions = fmt.Sprintf("rsize=%[1]d,wsize=%[1]d", pace.Request)
 
-// BenchmarkLinux measures Linux's client at several servers, alternately: knfsd and
-// nfsrdmad, both in the guest, and nfsrdmad on the host. All keep files in memory. It
-// goes through all of them b.N times; -benchtime=5x asks for five. Its time an
-// operation says nothing: it is that of the whole. A guest that counts its
-// instructions knows nothing of the host's, so there only those in it are measured.
+// BenchmarkLinux measures Linux's client with several servers, alternately:
+// knfsd and nfsrdmad, both in the guest, and nfsrdmad on the host. All keep
+// files in memory. It measures all of them b.N times; -benchtime=5x requests
+// five rounds. The time per operation is that of a whole round and says
+// nothing. A guest that counts its instructions does not count the host's, so
+// there only the servers in the guest are measured.
 func BenchmarkLinux(b *testing.B) {
 	guest(b)
 	m := &paceMeter{
@@ -43,8 +44,8 @@ func BenchmarkLinux(b *testing.B) {
 	}
 }
 
-// insideServer starts nfsrdmad in the guest, on a file system in memory as knfsd's
-// is, until the benchmark ends.
+// insideServer starts nfsrdmad in the guest, on a file system in memory like
+// knfsd's, until the benchmark ends.
 func insideServer(b *testing.B) site {
 	b.Helper()
 	const (
@@ -63,13 +64,13 @@ func insideServer(b *testing.B) site {
 	return s
 }
 
-// A paceServer is a server that is measured.
+// A paceServer is a measured server.
 type paceServer struct {
 	name string
 	site site
 }
 
-// A paceMeter gathers what the servers reach: the rounds' results, by server and part.
+// A paceMeter gathers the rounds' results, by server and part.
 type paceMeter struct {
 	title   string // of the table in the document
 	machine string
@@ -77,7 +78,7 @@ type paceMeter struct {
 	rounds  [][][]float64
 }
 
-// round measures every server once. The one that goes first changes.
+// round measures every server once. Another server goes first each time.
 func (m *paceMeter) round(b *testing.B) {
 	res := make([][]float64, len(m.servers))
 	for i := range m.servers {
@@ -88,7 +89,7 @@ func (m *paceMeter) round(b *testing.B) {
 	m.rounds = append(m.rounds, res)
 }
 
-// measurePace returns what each part of package pace reaches on a new mount.
+// measurePace returns the rate of each part of package pace on a new mount.
 func measurePace(b *testing.B, s site) []float64 {
 	b.Helper()
 	s.mount(b, "/mnt", s.options("rdma", paceOptions))

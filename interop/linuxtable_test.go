@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	knfsdName  = "knfsd in the guest" // the one that the others are compared with
+	knfsdName  = "knfsd in the guest" // the server that the others are compared with
 	paceRounds = 5                    // at least, for the document
 	paceDoc    = "INTEROP_BENCH_DOC"
 )
 
-// marks are the lines that the table stands between in the document.
+// marks returns the lines before and after the table in the document.
 func (m *paceMeter) marks() (begin, end string) {
 	return fmt.Sprintf("<!-- make %s: begin -->\n", m.title), fmt.Sprintf("<!-- make %s: end -->\n", m.title)
 }
 
-// table is what was measured, in Markdown: least, median and greatest of the
+// table returns the results in Markdown: least, median and greatest of the
 // rounds, and of the ratios within a round.
 func (m *paceMeter) table() string {
 	var b strings.Builder
@@ -49,7 +49,7 @@ func (m *paceMeter) table() string {
 	return b.String()
 }
 
-// spread is the least, median and greatest value that of has for a round.
+// spread returns the least, median and greatest of the values of all rounds.
 func (m *paceMeter) spread(format string, of func([][]float64) float64) string {
 	var v []float64
 	for _, r := range m.rounds {
@@ -60,7 +60,7 @@ func (m *paceMeter) spread(format string, of func([][]float64) float64) string {
 	return fmt.Sprintf(format+" / "+format+" / "+format, v[0], (v[(n-1)/2]+v[n/2])/2, v[n-1])
 }
 
-// document puts the table between its marks in a document.
+// document writes the table between its marks in a document.
 func (m *paceMeter) document(t testing.TB, name, kernel string) {
 	old, err := os.ReadFile(name)
 	require.NoError(t, err)
@@ -72,8 +72,8 @@ func (m *paceMeter) document(t testing.TB, name, kernel string) {
 	require.NoError(t, os.WriteFile(name, []byte(head+begin+"\n"+m.table()+"\n"+setting+"\n"+end+tail), 0o644))
 }
 
-// TestPaceTable asserts that ratios are those within a round, and that a document
-// keeps what stands around the table.
+// TestPaceTable checks that ratios are taken within a round, and that a
+// document keeps the text around the table.
 func TestPaceTable(t *testing.T) {
 	round := func(knfsd, ours float64) [][]float64 {
 		r := [][]float64{make([]float64, len(pace.Parts)), make([]float64, len(pace.Parts))}

@@ -18,23 +18,25 @@ import (
 )
 
 const (
-	bootLimit = 5 * time.Minute // on a machine that does much else
+	bootLimit = 5 * time.Minute // on a busy machine
 	execLimit = 4 * time.Minute // for one script in the guest
 )
 
-// shared are the programs, and the one guest of all tests.
+// shared holds the programs and the one guest of all tests.
 var shared struct {
 	build, boot sync.Once
 	dir         string // of programs
 	guest       *Guest
-	ethernet    *ethernet // that the guest is on
+	ethernet    *ethernet // the guest's network
 	err         error
 }
 
-// counted asks for a guest that counts its instructions (Options.Counted).
+// counted is the variable that requests a guest that counts its instructions
+// (Options.Counted).
 const counted = "INTEROP_COUNTED"
 
-// inside tells the process that runs the tests that it has mounts of its own.
+// inside is the variable that tells the test process that it has a mount
+// namespace of its own.
 const inside = "INTEROP_INSIDE"
 
 func TestMain(m *testing.M) {
@@ -55,13 +57,13 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// runInside runs the tests in a mount namespace: what they mount is nobody else's,
-// and goes with them.
+// runInside runs the tests in a mount namespace, so that no other process sees
+// their mounts, and the mounts end with the tests.
 func runInside() int {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), inside+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	// Go makes all mounts private in it.
+	// Go makes all mounts private in the new namespace.
 	p, err := StartProcessIn(cmd, syscall.CLONE_NEWNS)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "no mount namespace:", err)
@@ -80,12 +82,12 @@ func built(t testing.TB) {
 
 func build() (err error) {
 	if shared.dir = os.Getenv(isolatedPrograms); shared.dir != "" {
-		return nil // by the process that has started this one
+		return nil // built by the process that has started this one
 	}
 	if shared.dir, err = os.MkdirTemp("", "nfsrdma-interop-"); err != nil {
 		return err
 	}
-	if err := os.Chmod(shared.dir, 0o755); err != nil { // some act as other users
+	if err := os.Chmod(shared.dir, 0o755); err != nil { // some programs run as other users
 		return err
 	}
 	for name, pkg := range map[string]string{
@@ -98,7 +100,7 @@ func build() (err error) {
 	return nil
 }
 
-// guest returns the guest, which is built and booted by the first test to ask.
+// guest returns the guest. The first caller builds and boots it.
 func guest(t testing.TB) *Guest {
 	t.Helper()
 	built(t)
@@ -139,7 +141,7 @@ func boot(t testing.TB) error {
 	return g.Push(t.Context(), program("guestwork"), "/bin/guestwork")
 }
 
-// goBuild makes a static program of a package of this module.
+// goBuild builds a static program from a package of this module.
 func goBuild(file, pkg string) error {
 	c := exec.Command("go", "build", "-o", file, pkg)
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
@@ -157,7 +159,7 @@ func try(t testing.TB, script string) (out string, status int) {
 	return tryFor(t, execLimit, script)
 }
 
-// tryFor runs a script in the guest and gives it up after limit.
+// tryFor runs a script in the guest and gives up after limit.
 func tryFor(t testing.TB, limit time.Duration, script string) (out string, status int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("not done after %v", limit))
@@ -167,7 +169,7 @@ func tryFor(t testing.TB, limit time.Duration, script string) (out string, statu
 	return out, status
 }
 
-// must runs a script in the guest that has to succeed.
+// must runs a script in the guest that must succeed.
 func must(t testing.TB, script string) string {
 	t.Helper()
 	out, status := try(t, script)
@@ -175,7 +177,7 @@ func must(t testing.TB, script string) string {
 	return out
 }
 
-// tail is the end of what a program printed, short enough to read.
+// tail returns the end of a program's output, short enough to read.
 func tail(out string) string {
 	const most = 4000 // bytes
 	if len(out) <= most {

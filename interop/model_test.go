@@ -21,16 +21,17 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop/model"
 )
 
-// coherent are the options of mounts that believe nothing they have seen before.
+// coherent holds the options of mounts that cache neither attributes nor names.
 const coherent = "noac,lookupcache=none"
 
-// modelSeed begins with operations that once met Linux where it remembers a gap.
+// modelSeed begins with operations that once met a negative entry in Linux's
+// cache.
 const modelSeed = 1795243632417225068
 
-// TestModel does random operations by two mounts of this host and one of Linux in
-// the guest, and knows what each must say. INTEROP_SOAK is for how long, and each
-// soak does others; without it they are the same 2 minutes' each time. INTEROP_SEED
-// repeats a run.
+// TestModel does random operations by two mounts of this host and one of Linux
+// in the guest, and checks each result against the model. INTEROP_SOAK is the
+// duration, and each soak does other operations; without it, the test repeats
+// the same 2 minutes. INTEROP_SEED repeats a run.
 func TestModel(t *testing.T) {
 	guest(t)
 	length := soakTime(t, 2*time.Minute)
@@ -58,7 +59,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// soakTime is INTEROP_SOAK, or what a test takes without it.
+// soakTime returns INTEROP_SOAK, or the given default.
 func soakTime(t *testing.T, short time.Duration) time.Duration {
 	v := os.Getenv("INTEROP_SOAK")
 	if v == "" {
@@ -69,13 +70,13 @@ func soakTime(t *testing.T, short time.Duration) time.Duration {
 	return length
 }
 
-// views are three mounts of one served directory.
+// views holds three mounts of one served directory.
 type views struct {
 	served string
 	fuse   [2]*fuseMount
 	linux  *Session // guestwork model in the guest
 	mounts []model.Mount
-	ends   []func() // of what plays on the mounts of this host
+	ends   []func() // end the players on the mounts of this host
 }
 
 // windows mounts d three times.
@@ -84,7 +85,7 @@ func windows(t *testing.T, d *daemon, options ...string) *views {
 	return windowsOf(t, d.dir, [2]shop{s, s}, options, options)
 }
 
-// windowsOf mounts a served directory as each shop has it, and by Linux.
+// windowsOf mounts a served directory through each shop, and by Linux.
 func windowsOf(t *testing.T, served string, shops [2]shop, options, linuxOptions []string) *views {
 	v := &views{served: served}
 	for i := range v.fuse {
@@ -107,7 +108,7 @@ func windowsOf(t *testing.T, served string, shops [2]shop, options, linuxOptions
 // addFUSE adds a player on a mount of this host.
 func (v *views) addFUSE(t *testing.T, i int) {
 	m := v.fuse[i]
-	// mountrdma says where it is when it hangs.
+	// On SIGQUIT, a hanging mountrdma prints its goroutines.
 	v.add("fuse"+strconv.Itoa(i), v.player(t, m.point), func() { m.proc.Signal(syscall.SIGQUIT) })
 }
 
@@ -115,8 +116,8 @@ func (v *views) add(name string, rw io.ReadWriter, stop func()) {
 	v.mounts = append(v.mounts, model.Mount{Name: name, Player: &again{Player: impatient{model.NewRemote(rw), stop}}})
 }
 
-// player starts guestwork in a directory of this host, most often a mount. It is a process, so that one that
-// hangs can be ended.
+// player starts guestwork in a directory of this host, most often a mount. It
+// is a process because a hanging process can be killed.
 func (v *views) player(t *testing.T, point string) io.ReadWriter {
 	fromIt, out, err := os.Pipe()
 	require.NoError(t, err)
@@ -143,10 +144,10 @@ func (v *views) player(t *testing.T, point string) io.ReadWriter {
 	}{fromIt, toIt}
 }
 
-// opLimit is for one operation, on a guest that may be very slow.
+// opLimit bounds one operation, on a guest that may be very slow.
 const opLimit = time.Minute
 
-// An impatient player stops what does not answer.
+// An impatient player stops a player that does not answer.
 type impatient struct {
 	model.Player
 	stop func()
@@ -157,10 +158,10 @@ func (p impatient) Do(o model.Op) (model.Result, error) {
 	return p.Player.Do(o)
 }
 
-// An again player repeats a rename that came to nothing because another client had
-// moved the directory: Linux finds that out while it holds the lock of all renames,
-// which it needs to take note, and says ESTALE, for any network file system. Having
-// looked, it can.
+// An again player repeats a rename that failed because another client had moved
+// the directory. Linux discovers the move while it holds the lock of all
+// renames, which it would need to record the move, and returns ESTALE, for any
+// network file system. After a lookup, the rename can succeed.
 type again struct {
 	model.Player
 	times int
@@ -180,9 +181,10 @@ func (p *again) Do(o model.Op) (model.Result, error) {
 	return p.Player.Do(o)
 }
 
-// A wary player looks at a name before it opens it with O_CREAT. Where Linux
-// remembers that there is none it sends CREATE without another look, and without a
-// size: a file that another client has made meanwhile is not cut by O_TRUNC.
+// A wary player looks up a name before it opens it with O_CREAT. With a
+// negative entry in its cache, Linux sends CREATE without another lookup, and
+// without a size: O_TRUNC then does not truncate a file that another client has
+// made meanwhile.
 type wary struct{ model.Player }
 
 func (p wary) Do(o model.Op) (model.Result, error) {
@@ -212,7 +214,7 @@ func (v *views) close(t *testing.T) {
 	}
 }
 
-// below are the mounts, in a directory.
+// below returns the mounts, confined to a directory.
 func (v *views) below(sub string) []model.Mount {
 	var list []model.Mount
 	for _, m := range v.mounts {
@@ -221,8 +223,9 @@ func (v *views) below(sub string) []model.Mount {
 	return list
 }
 
-// clock returns a function that returns when times of the served file system have
-// moved on. Two changes at the same time are one to a client that goes by times.
+// clock returns a function that waits until the served file system's times have
+// advanced. A client that compares times cannot distinguish two changes at the
+// same time.
 func (v *views) clock(t *testing.T) func() {
 	f, err := os.Create(filepath.Join(t.TempDir(), "clock"))
 	require.NoError(t, err)
@@ -245,16 +248,16 @@ func (v *views) clock(t *testing.T) func() {
 	}
 }
 
-// knownWrong tells what Linux does not do rightly while others work. Where it has
-// seen that a name is not there, and creates a file, it does not look again,
-// whatever the options. If there is a symbolic link by then, the server says that
-// the name is there, as knfsd does, and Linux says ELOOP.
+// knownWrong reports an operation that Linux does wrongly while others work.
+// With a negative entry in its cache, Linux creates a file without another
+// lookup, whatever the options. If a symbolic link exists by then, the server
+// replies that the name exists, as knfsd does, and Linux returns ELOOP.
 func knownWrong(t *model.Tree, o model.Op, mount string) bool {
 	creates := o.Kind == model.Create && !o.Excl || o.Kind == model.Rewrite
 	return mount == "linux" && creates && t.IsLink(o.Path)
 }
 
-// together lets all mounts work in one directory, one operation after the other.
+// together lets all mounts work in one directory, one operation after another.
 func together(t *testing.T, v *views, seed uint64, length time.Duration) {
 	const sub = "together"
 	require.NoError(t, os.Mkdir(filepath.Join(v.served, sub), 0o755))
@@ -274,7 +277,7 @@ func together(t *testing.T, v *views, seed uint64, length time.Duration) {
 	sameLines(t, want, guestDir("/mnt").manifest(t, sub))
 }
 
-// apart lets each mount work in a directory of its own, all at the same time.
+// apart lets each mount work in a directory of its own, all concurrently.
 func apart(t *testing.T, v *views, seed uint64, length time.Duration) {
 	var jobs sync.WaitGroup
 	for i, m := range v.mounts {
@@ -292,8 +295,8 @@ func apart(t *testing.T, v *views, seed uint64, length time.Duration) {
 	jobs.Wait()
 }
 
-// contents lets mounts that cache write and read the same files, each opened after
-// the one before has closed it: what was written then is what is read.
+// contents lets caching mounts write and read the same files. Each open follows
+// the previous close, so that each read must return the bytes written last.
 func contents(t *testing.T, v *views, seed uint64, length time.Duration) {
 	const sub = "contents"
 	require.NoError(t, os.Mkdir(filepath.Join(v.served, sub), 0o755))

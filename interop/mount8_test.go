@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMount8 mounts by mount(8): with the type on the command line, and by a line of
-// fstab. The helper stands in an /sbin of a mount namespace that ends with the test,
-// and so does the process that stays, by a namespace of processes.
+// TestMount8 mounts by mount(8): with the type on the command line, and by a
+// line of fstab. The helper is in an /sbin of a mount namespace that ends with
+// the test. The mounting process, which stays, ends with its PID namespace.
 func TestMount8(t *testing.T) {
 	d := serve(t, "--no-root-squash")
 	_, port, err := net.SplitHostPort(d.rdma)
@@ -58,7 +58,7 @@ if mount -t nfsrdma -o port=PORT 127.0.0.1:/nosuch DIR/a; then exit 9; fi
 	assert.Equal(t, "written\n", string(b))
 }
 
-// TestMountUser mounts as an ordinary user does, through fusermount3.
+// TestMountUser checks a mount by an ordinary user, through fusermount3.
 func TestMountUser(t *testing.T) {
 	const uid, gid = 1000, 1001
 	fuseForAll(t)
@@ -85,8 +85,8 @@ func TestMountUser(t *testing.T) {
 	assert.Zero(t, m.proc.ExitCode(), "%s", m.said)
 }
 
-// fuseForAll makes /dev/fuse what udev makes it, for everyone; not all machines have
-// udev.
+// fuseForAll makes /dev/fuse accessible to everyone, as udev does. Not all
+// machines have udev.
 func fuseForAll(t *testing.T) {
 	const name = "/dev/fuse"
 	var st unix.Stat_t

@@ -22,7 +22,7 @@ import (
 
 const mountrdmaLimit = 4 * time.Minute // for one command, against an emulated server
 
-// mountrdma runs the program, which must succeed and have nothing to complain of.
+// mountrdma runs the program, which must succeed and print no warning.
 func mountrdma(t *testing.T, args ...string) (stdout string) {
 	t.Helper()
 	var out, said buffer
@@ -41,10 +41,10 @@ func mountrdma(t *testing.T, args ...string) (stdout string) {
 	return out.String()
 }
 
-// A shop is a server as mountrdma on the host finds it.
+// A shop is a server that mountrdma on the host can reach.
 type shop struct {
 	addr  string // host:port, RDMA
-	mount int    // port of MOUNT over TCP, 0 where it is on RDMA
+	mount int    // port of MOUNT over TCP, 0 if MOUNT is on RDMA
 	site
 }
 
@@ -76,8 +76,8 @@ func nfsrdmadShop(t *testing.T) shop {
 
 var shops = map[string]func(*testing.T) shop{"knfsd": knfsdShop, "nfsrdmad": nfsrdmadShop}
 
-// TestMountrdmaCopy copies what the workload leaves to a server and back, and
-// compares all of it: content, modes, owners, times, links, names.
+// TestMountrdmaCopy copies the workload's files to a server and back, and
+// compares all properties: content, modes, owners, times, links, names.
 func TestMountrdmaCopy(t *testing.T) {
 	guest(t)
 	here := t.TempDir()
@@ -102,7 +102,7 @@ func TestMountrdmaCopy(t *testing.T) {
 	}
 }
 
-// TestMountrdmaInfo compares what info says with what tshark sees on the wire.
+// TestMountrdmaInfo compares the output of info with tshark's view of the wire.
 func TestMountrdmaInfo(t *testing.T) {
 	guest(t)
 	for name, find := range shops {
@@ -152,24 +152,24 @@ func TestMountrdmaInfo(t *testing.T) {
 	}
 }
 
-// wire is what a capture shows of one connection.
+// A wire holds the properties of one connection that a capture shows.
 type wire struct {
 	revision               int
 	crc, markers           bool
-	ird, ord               int // of the client: what it asked for, and what it got
+	ird, ord               int // of the client: requested, and granted
 	inlineSend, inlineRecv int // bytes
 	credits                int
 	serverTakes            bool // Send with Invalidate
 	invalidated            bool
 }
 
-// seen reads a capture by tshark. It takes IRD, ORD and what is agreed on
-// inline from the private data, which tshark 4.0 does not decode:
+// seen reads a capture by tshark. It takes IRD, ORD and the agreed inline sizes
+// from the private data, which tshark 4.0 does not decode:
 //
 //	IRD ORD f6ab0e18 version flags send receive
 //	2   2   4        1       1     1    1        bytes
 //
-// This project's ends have a block of their own behind it.
+// This project's ends append a block of their own.
 func seen(t *testing.T, file string) (w wire) {
 	fields := func(filter string, names ...string) []string {
 		args := []string{"-Y", filter, "-T", "fields", "-E", "occurrence=f"}

@@ -21,8 +21,9 @@ const (
 	restarts    = 10
 )
 
-// TestMountRestart copies 1 GiB onto a mount and 1 GiB from it while the daemon is
-// killed and started again, by turns as a crash does and as an administrator.
+// TestMountRestart copies 1 GiB onto a mount and 1 GiB from it while the daemon
+// is stopped and started again, alternately by a crash and as an administrator
+// does.
 func TestMountRestart(t *testing.T) {
 	d := serve(t, "--no-root-squash")
 	s := shop{addr: d.rdma, site: d.site()}
@@ -35,7 +36,7 @@ func TestMountRestart(t *testing.T) {
 	copies := make(chan error, 2)
 	start := time.Now()
 	for _, script := range []string{
-		fmt.Sprintf("cp %s %s/to", from, m.point), // from the served directory itself: it is a file like another
+		fmt.Sprintf("cp %s %s/to", from, m.point), // from the served directory itself, like any file
 		fmt.Sprintf("cp %s/from %s", m.point, back),
 	} {
 		go func() {
@@ -48,7 +49,7 @@ func TestMountRestart(t *testing.T) {
 		}()
 	}
 	for n := range restarts {
-		// At points spread over both copies.
+		// The restarts are spread over both copies.
 		awaitSize(t, (int64(n)+1)*2*restartSize/(restarts+1), to, back)
 		if n%2 == 0 {
 			d.proc.Kill()
@@ -67,7 +68,7 @@ func TestMountRestart(t *testing.T) {
 	})
 }
 
-// large makes a file in which each MiB is another, and returns its SHA-256.
+// large makes a file in which no two MiB are equal, and returns its SHA-256.
 func large(t *testing.T, name string) string {
 	f, err := os.Create(name)
 	require.NoError(t, err)
@@ -97,7 +98,7 @@ func sum(t *testing.T, name string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// awaitSize returns when files have that many bytes together.
+// awaitSize returns when the files have that many bytes together.
 func awaitSize(t *testing.T, octets int64, files ...string) {
 	t.Helper()
 	for deadline := time.Now().Add(workLimit); ; time.Sleep(time.Millisecond) {

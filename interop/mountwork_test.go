@@ -16,8 +16,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop/workload"
 )
 
-// TestMountWork lets programs that people use work on a mount: Debian's git, tar,
-// sqlite3, make and gcc.
+// TestMountWork checks that everyday programs work on a mount: Debian's git,
+// tar, sqlite3, make and gcc.
 func TestMountWork(t *testing.T) {
 	s := nfsrdmadShop(t)
 	m := s.fuse(t)
@@ -41,7 +41,7 @@ func gitWork(t *testing.T, here, mount string) {
 	require.NoError(t, os.WriteFile(here+"/stream", history(commits), 0o644))
 	onHost(t, here, "git init -q --bare origin.git; git -C origin.git fast-import --quiet <stream")
 	git := func(part, script string) (out string) {
-		// Nothing of the user's own settings.
+		// The user's own settings must have no effect.
 		const env = "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org " +
 			"GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org; "
 		timed(t, "git "+part, func() { out = onHost(t, mount, env+script) })
@@ -61,8 +61,8 @@ func gitWork(t *testing.T, here, mount string) {
 	assert.Empty(t, git("status", "git -C clone status --porcelain"))
 }
 
-// history is what git fast-import reads: commits, each with a tag, that change a
-// few of a few hundred files.
+// history returns the input of git fast-import: commits, each with a tag, that
+// change a few of a few hundred files.
 func history(commits int) []byte {
 	var b bytes.Buffer
 	for n := 1; n <= commits; n++ {
@@ -88,8 +88,9 @@ func tarWork(t *testing.T, here, mount string) {
 	sameLines(t, hostDir(here).manifest(t, "tree"), hostDir(mount).manifest(t, "tree"))
 }
 
-// sqliteWork lets two processes write to one database at a time, in both ways that
-// sqlite3 keeps it whole: a journal, and a log with an index in shared memory.
+// sqliteWork lets two processes write to one database concurrently, in both of
+// sqlite3's modes: a rollback journal, and a write-ahead log with an index in
+// shared memory.
 func sqliteWork(t *testing.T, _, mount string) {
 	const rows = 150
 	for _, mode := range []string{"delete", "wal"} {
@@ -145,7 +146,7 @@ func makeWork(t *testing.T, _, mount string) {
 	assert.Contains(t, onHost(t, mount, "make"), "up to date")
 	text := "#include \"all.h\"\nint f7(void) { return BASE + 1000; }\n"
 	require.NoError(t, os.WriteFile(mount+"/f7.c", []byte(text), 0o644))
-	again := onHost(t, mount, "make --no-print-directory") // a make above would have it tell
+	again := onHost(t, mount, "make --no-print-directory") // or a parent make would have it print directories
 	assert.Equal(t, 2, strings.Count(again, "\n"), "one file is compiled, and the program linked, not:\n%s", again)
 	assert.Equal(t, fmt.Sprintln(files+files*(files-1)/2+1000-7), onHost(t, mount, "./program"))
 }

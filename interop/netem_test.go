@@ -18,17 +18,17 @@ import (
 
 const (
 	netemLargest = 6 << 20         // bytes of a file
-	netemLimit   = 3 * time.Minute // for what should be done by now
+	netemLimit   = 3 * time.Minute // for one program to finish
 )
 
-// TestNetem copies files to nfsrdmad and back while another connection reads
-// without end, over a network that loses, delays and reorders packets. CRCs are
-// on, and nothing may go wrong that TCP does not mend. INTEROP_SOAK is for how
-// long, a minute by default.
+// TestNetem checks file copies to nfsrdmad and back while another connection
+// reads continuously, over a network that loses, delays and reorders packets.
+// CRCs are on, and TCP must hide every fault of the network. INTEROP_SOAK is
+// the duration, a minute by default.
 func TestNetem(t *testing.T) {
 	built(t)
 	long := []string{"--crc=on"}
-	// FPDUs for the segments of TCP, with Markers among them, both ways.
+	// Each FPDU fits a TCP segment and contains Markers, in both directions.
 	standard := []string{"--crc=on", "--no-extensions", "--markers=on"}
 	networks := []struct {
 		name  string
@@ -87,24 +87,24 @@ func netem(t *testing.T, mtu uint32, length time.Duration, flags []string) {
 	assert.NotContains(t, said.String(), "level=ERROR")
 }
 
-// netemOctets is the content of a file, in which no two parts are equal.
+// netemOctets returns the content of a file, in which no two parts are equal.
 func netemOctets(seed uint64) []byte {
 	b := make([]byte, 1+rand.New(rand.NewPCG(seed, 0)).IntN(netemLargest))
 	var key [32]byte
 	copy(key[:], fmt.Sprint("file ", seed))
-	_, _ = rand.NewChaCha8(key).Read(b) // has no errors
+	_, _ = rand.NewChaCha8(key).Read(b) // never fails
 	return b
 }
 
-// A netemClient is mountrdma beyond the wire.
+// A netemClient is mountrdma at the far end of the wire.
 type netemClient struct {
 	t       *testing.T
 	program string
-	url     string // of the export, with the slash behind
+	url     string // of the export, with a trailing slash
 	flags   []string
 }
 
-// A netemRun is one run of it.
+// A netemRun is one run of mountrdma.
 type netemRun struct {
 	*Process
 	t         *testing.T
@@ -123,7 +123,7 @@ func (c netemClient) start(args ...string) netemRun {
 	return r
 }
 
-// succeeds waits for the end of a run that should be near.
+// succeeds waits for a run that must end soon and without an error.
 func (r netemRun) succeeds() {
 	r.t.Helper()
 	select {

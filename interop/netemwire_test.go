@@ -19,28 +19,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the wire does to packets: tc-netem(8)'s "loss 1% delay 2ms 1ms reorder 25%".
-// Not all kernels have netem, and on a veth pair it would lose what TCP left to a
-// card to segment, 64 KiB at a time; a TUN device gives the segments themselves.
+// These values say how the wire treats packets: tc-netem(8)'s "loss 1% delay
+// 2ms 1ms reorder 25%". Not all kernels have netem, and on a veth pair netem
+// would lose the unsegmented packets that TCP leaves to a card, 64 KiB at a
+// time. A TUN device gives the segments themselves.
 const (
 	badWireLoss   = 0.01
-	badWireEarly  = 0.25 // are not delayed, and so overtake others
+	badWireEarly  = 0.25 // share not delayed, which overtakes other packets
 	badWireDelay  = 2 * time.Millisecond
 	badWireJitter = time.Millisecond // more or less than badWireDelay
 )
 
-// A badWire joins two network namespaces, badly.
+// A badWire joins two network namespaces by an unreliable wire.
 //
 //	namespace 0          this process          namespace 1
 //	10.9.0.1 tun0 ---- lose, delay, reorder ---- tun0 10.9.0.2
 type badWire struct {
 	t    *testing.T
 	ends [2]badEnd
-	work sync.WaitGroup // packets under way, and who reads them
+	work sync.WaitGroup // packets in transit, and the goroutines that read them
 
 	mu                       sync.Mutex
 	packets, lost, overtaken int
-	connections              map[[2]uint32]bool // source port and first number of each SYN
+	connections              map[[2]uint32]bool // source port and initial sequence number of each SYN
 	failed                   error
 	random                   *rand.Rand
 }
@@ -48,17 +49,17 @@ type badWire struct {
 // A badEnd is a namespace and the TUN device in it.
 type badEnd struct {
 	ns, dev   *os.File
-	delivered int // number of the latest packet that went in
+	delivered int // number of the latest delivered packet
 }
 
-// newBadWire makes namespaces that reach one another until the test ends.
+// newBadWire makes namespaces that reach each other until the test ends.
 func newBadWire(t *testing.T, mtu uint32) *badWire {
 	needRoot(t)
 	w := &badWire{t: t, connections: map[[2]uint32]bool{}, random: rand.New(rand.NewPCG(uint64(mtu), 1))}
 	for i := range w.ends {
 		made := make(chan error)
 		go func() {
-			runtime.LockOSThread() // and never unlocked: the thread is of no other use
+			runtime.LockOSThread() // never unlocked: the thread is of no other use
 			var err error
 			w.ends[i].ns, w.ends[i].dev, err = badWireNamespace(w.addr(i), mtu)
 			made <- err
@@ -84,7 +85,7 @@ func badWireNamespace(addr netip.Addr, mtu uint32) (ns, dev *os.File, err error)
 	if ns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 		return nil, nil, err
 	}
-	// Not blocking, so that Close ends a Read.
+	// Nonblocking, so that Close ends a Read.
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("/dev/net/tun: %w", err)
@@ -95,7 +96,7 @@ func badWireNamespace(addr netip.Addr, mtu uint32) (ns, dev *os.File, err error)
 	return ns, os.NewFile(uintptr(fd), "tun0"), nil
 }
 
-// netDevice makes a TUN or TAP device of fd, with an address of a network of 256.
+// netDevice makes a TUN or TAP device of fd, with an address in a /24.
 func netDevice(fd int, name string, mode uint16, addr netip.Addr, mtu uint32) error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -121,7 +122,7 @@ func netDevice(fd int, name string, mode uint16, addr netip.Addr, mtu uint32) er
 	return errors.Join(failed...)
 }
 
-// carry takes what comes out of one end to the other.
+// carry takes packets from one end to the other.
 func (w *badWire) carry(from int, mtu uint32) {
 	defer w.work.Done()
 	b := make([]byte, mtu)
@@ -141,7 +142,7 @@ func (w *badWire) carry(from int, mtu uint32) {
 	}
 }
 
-// fate says what becomes of a packet.
+// fate decides the delay or the loss of a packet.
 func (w *badWire) fate(packet []byte) (delay time.Duration, lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +158,7 @@ func (w *badWire) fate(packet []byte) (delay time.Duration, lost bool) {
 	return badWireDelay - badWireJitter + time.Duration(w.random.Int64N(int64(2*badWireJitter))), false
 }
 
-// note counts the connections that are asked for, each once.
+// note counts each requested connection once.
 func (w *badWire) note(packet []byte) {
 	const protocol, syn, ack = 9, 0x02, 0x10
 	if len(packet) < 40 || packet[0]>>4 != 4 || packet[protocol] != unix.IPPROTO_TCP {
@@ -183,7 +184,7 @@ func (w *badWire) deliver(to, number int, packet []byte) {
 	w.ends[to].delivered = max(number, w.ends[to].delivered)
 }
 
-// fail keeps what is wrong with the wire itself; that it is closed is not.
+// fail keeps an error of the wire itself, except that the wire is closed.
 func (w *badWire) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,7 +193,8 @@ func (w *badWire) fail(err error) {
 	}
 }
 
-// inside returns a program that is another in one of the namespaces.
+// inside returns a program that runs the given program in one of the
+// namespaces.
 func (w *badWire) inside(end int, program string) string {
 	file := filepath.Join(w.t.TempDir(), filepath.Base(program))
 	script := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/proc/%d/fd/%d %s \"$@\"\n", os.Getpid(), w.ends[end].ns.Fd(), program)
@@ -200,7 +202,7 @@ func (w *badWire) inside(end int, program string) string {
 	return file
 }
 
-// String is what the wire has done.
+// String returns the wire's statistics.
 func (w *badWire) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
