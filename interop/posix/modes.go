@@ -143,7 +143,8 @@ func chmodSetgidByUser(p *probe) {
 	p.mode("out")
 }
 
-// An open descriptor stays usable, whatever the new mode.
+// chmodWhileOpen checks that an open descriptor stays usable after any change
+// of the mode.
 func chmodWhileOpen(p *probe) {
 	p.file("file", "content")
 	p.need(unix.Chown(p.at("file"), user, group))

@@ -21,8 +21,9 @@ func reachable(t *testing.T) string {
 	return dir
 }
 
-// mine are the cases that whoever runs the test can take. The file system of the
-// machine is not the suite's alone: its free space is everybody's.
+// mine returns the cases that the current user can run. Other programs share
+// the machine's file system, so cases that depend on its free space are left
+// out.
 func mine() []string {
 	var names []string
 	for _, c := range append(Cases(), ACLCases()...) {
@@ -41,7 +42,7 @@ func transcript(t *testing.T, dir string, names ...string) Transcript {
 	return tr
 }
 
-// TestLocal takes the suite twice on the file system of the machine: each case
+// TestLocal runs the suite twice on the file system of the machine: each case
 // comes to its end, sees something, sees the same again, and leaves nothing.
 func TestLocal(t *testing.T) {
 	dir := reachable(t)
@@ -58,8 +59,8 @@ func TestLocal(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// TestSees asserts what POSIX says in a case of each kind, so that a suite that
-// sees nothing is found out.
+// TestSees checks that a case of each kind reports what POSIX requires. A suite
+// that observes nothing fails here.
 func TestSees(t *testing.T) {
 	dir := reachable(t)
 	for name, want := range map[string]string{
