@@ -172,7 +172,8 @@ func TestWriteCount(t *testing.T) {
 	assert.EqualValues(t, 4, stat, "GARBAGE_ARGS")
 }
 
-// A failingFS has a Commit that fails while a call is running.
+// A failingFS calls during in each Write and Commit. A test can change the
+// write verifier there, as a failed Commit does.
 type failingFS struct {
 	*memFS
 	during func()

@@ -58,8 +58,8 @@ func TestSquash(t *testing.T) {
 	}
 }
 
-// TestClients checks that a peer's address decides its rights, for any order of
-// the clients.
+// TestClients checks the access of peers by address and port. A client given by
+// address precedes one given by network, for any order of the clients.
 func TestClients(t *testing.T) {
 	e := newExport(&Export{Path: "/x", FS: newMemFS(), Clients: slices.Concat(
 		hosts(exports.Options{ReadOnly: true, Insecure: true}, "10.1.0.0/16", "fe80::/10", "2001:db8::7/128"),

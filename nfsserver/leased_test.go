@@ -18,8 +18,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
-// A leaserFS is an FS that gives leases, and refuses all writes to leased
-// files, its own included.
+// A leaserFS is an FS that gives leases. It fails the test if a file is written
+// while leased, by the server too.
 type leaserFS struct {
 	*mem.FS
 	t *testing.T

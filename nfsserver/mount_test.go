@@ -61,7 +61,7 @@ func (g *rig) from(addr string) {
 }
 
 // mountRig exports /x, which has the directory d with the directory e in it,
-// /x/d/y, and /z for one network.
+// /x/d/y, and /z for two networks.
 func mountRig(t *testing.T) (*rig, map[vfs.Type]nfs3.FH, nfs3.FH) {
 	g, _, fh := scene(t, func(c *Config) {
 		c.Exports = append(c.Exports,

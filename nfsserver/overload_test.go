@@ -16,7 +16,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A stuckFS answers GETATTR and MKDIR once gate is closed.
+// A stuckFS answers GETATTR and MKDIR once gate is closed, or one call for each
+// value sent to gate.
 type stuckFS struct {
 	*memFS
 	gate chan struct{}
@@ -60,9 +61,10 @@ func (c *crowd) call(proc uint32, args message) {
 	})
 }
 
-// TestPatience checks that if many calls wait for storage, the oldest for long,
-// further calls of that export are refused before anything is done, and other
-// exports are unaffected. When the storage answers again, all calls continue.
+// TestPatience checks that if many calls wait for storage, half of them for
+// long, further calls of that export are refused before anything is done, and
+// other exports are unaffected. When the storage answers again, all calls
+// continue.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := &stuckFS{newMemFS(), make(chan struct{})}

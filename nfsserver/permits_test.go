@@ -38,8 +38,8 @@ func (c *crowd) another() *crowd {
 
 func newCrowd(g *rig) *crowd { return &crowd{g: g, answered: make(map[nfs3.Status]int)} }
 
-// TestPermitsShared checks that a party may have half of the rest of the half
-// that a file system may have.
+// TestPermitsShared checks that a file system may have half of all permits, and
+// a party half of the permits left to the file system.
 func TestPermitsShared(t *testing.T) {
 	var p permits
 	p.init()
@@ -116,8 +116,7 @@ func TestPermitsOfHungStorage(t *testing.T) {
 }
 
 // TestPermitsComeBack checks that waiting calls get returned permits,
-// alternately with other parties, that a call stops waiting when it is no
-// longer wanted, and that no permit is lost.
+// alternately with other parties, and that no permit is lost.
 func TestPermitsComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := &stuckFS{newMemFS(), make(chan struct{})}
@@ -150,6 +149,8 @@ func TestPermitsComeBack(t *testing.T) {
 	})
 }
 
+// TestPermitsNotWanted checks that a call stops waiting for a permit when its
+// context ends, or after stuckTime if wanted returns false.
 func TestPermitsNotWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p permits
@@ -198,7 +199,7 @@ func TestPermitsRace(t *testing.T) {
 }
 
 // TestPermitsNotWhileWaiting checks that a call has no permit while it waits
-// for memory, for a name or for a user's groups.
+// for memory or for a user's groups.
 func TestPermitsNotWhileWaiting(t *testing.T) {
 	free := func(t *testing.T, g *rig) {
 		assert.Zero(t, g.server.permits.taken.Load())
