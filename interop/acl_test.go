@@ -12,8 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop/posix"
 )
 
-// TestACL takes the functions about access control lists on Linux's client, by
-// NFSACL: on nfsrdmad they must see what they see on the kernel's own server.
+// TestACL runs the functions about access control lists on Linux's client, by
+// NFSACL: nfsrdmad and the kernel's own server must give the same results.
 func TestACL(t *testing.T) {
 	guest(t)
 	reference := acls(t, knfsd())
@@ -25,7 +25,7 @@ func TestACL(t *testing.T) {
 	assert.Len(t, seen, len(reference))
 }
 
-// acls takes the functions on a mount.
+// acls runs the functions on a mount.
 func acls(t *testing.T, s site) posix.Transcript {
 	t.Helper()
 	var names []string

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// agent stands for guest-agent: it takes one script and answers with pieces, each
-// in a write of its own.
+// agent replaces guest-agent: it takes one script and answers with pieces, each
+// in a separate write.
 func agent(t *testing.T, pieces ...string) (*net.TCPConn, <-chan string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// A line can be read before the script ends.
+// TestSessionLine checks that a line can be read before the script ends.
 func TestSessionLine(t *testing.T) {
 	c, _ := agent(t, "ready\n")
 	s, err := newSession(t.Context(), c, "")
@@ -94,7 +94,7 @@ func TestSessionCancelled(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String()) // nobody answers
+	c, err := net.Dial("tcp", l.Addr().String()) // nothing accepts
 	require.NoError(t, err)
 	cause := errors.New("no more time")
 	ctx, cancel := context.WithCancelCause(t.Context())

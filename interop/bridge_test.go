@@ -15,11 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bridgeReady is what "mountrdma bridge" prints once it accepts connections.
+// bridgeReady is the line that "mountrdma bridge" prints once it accepts
+// connections.
 var bridgeReady = regexp.MustCompile(`^ready tcp=(\S+)`)
 
-// startBridge runs program's bridge until the test ends, and returns where it
-// listens. It has to end well.
+// startBridge runs program's bridge until the test ends, and returns its
+// address. The bridge must end without an error.
 func startBridge(t *testing.T, program string, args ...string) (addr string) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -51,9 +52,9 @@ func startBridge(t *testing.T, program string, args ...string) (addr string) {
 	return m[1]
 }
 
-// TestBridge lets Linux's client mount servers over TCP that are behind a bridge:
+// TestBridge makes Linux's client mount servers over TCP through a bridge:
 // nfsrdmad, which is stopped, and killed, while files are open and in use, and
-// Linux's own, whose MOUNT is on TCP alone.
+// Linux's own server, which has MOUNT only on TCP.
 func TestBridge(t *testing.T) {
 	guest(t)
 	t.Run("nfsrdmad", func(t *testing.T) {
@@ -77,7 +78,7 @@ func TestBridge(t *testing.T) {
 	})
 }
 
-// behind is the site as a bridge to its server has it.
+// behind returns the site behind a bridge to its server.
 func (s site) behind(t *testing.T, server string) site {
 	addr := startBridge(t, program("mountrdma"), "--listen", "127.0.0.1:0", "--insecure", server) // the guest is behind NAT
 	s.host, s.rdma = "10.0.2.2", 0
@@ -85,8 +86,8 @@ func (s site) behind(t *testing.T, server string) site {
 	return s
 }
 
-// work does a part of the workload on a mount over TCP, and compares what the
-// guest sees on the next with what is in the served directory.
+// work does a part of the workload on a mount over TCP, and compares the
+// guest's view on the next mount with the served directory.
 func (s site) work(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { s.shell(t, "rm -rf work") })

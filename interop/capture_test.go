@@ -21,20 +21,20 @@ import (
 // error.
 type complaint struct{ group, protocol, summary string }
 
-// linux are the complaints that tshark 4.0 makes of sessions between Linux's own
-// client and server over siw: it knows revision 1 of MPA only, and it looks for
-// the data of a READ behind a reply whose data went into a Write chunk.
+// linux are tshark 4.0's complaints about sessions between Linux's own client
+// and server over siw. It knows only revision 1 of MPA, and looks for the data
+// of a READ after a reply whose data went into a Write chunk.
 var linux = []complaint{
 	{"Request", "IWARP_MPA", "Res field is NOT set to zero as required by RFC 5044"},
 	{"Request", "IWARP_MPA", "Rev field is NOT set to one as required by RFC 5044"},
 	{"Malformed", "NFS", "Malformed Packet (Exception occurred)"},
 }
 
-// readReply selects the messages that the last of these is about.
+// readReply selects the messages of the last complaint.
 const readReply = "rpc.msgtyp == 1 && nfs.procedure_v3 == 6 && rpcordma.writes_count > 0"
 
-// TestCapture captures a session, and an attempt at NFS version 4 before it, and
-// lets tshark decode them.
+// TestCapture captures a session, after an attempt at NFS version 4, and makes
+// tshark decode both.
 func TestCapture(t *testing.T) {
 	d := serve(t, "--no-root-squash")
 	s := d.site()
@@ -76,7 +76,7 @@ type recording struct {
 	file string
 }
 
-// tcpdump begins to record what passes a filter of pcap on the loopback device.
+// tcpdump starts to record the packets of a pcap filter on the loopback device.
 func tcpdump(t *testing.T, file, filter string) *recording {
 	t.Helper()
 	said := new(buffer)
@@ -90,11 +90,11 @@ func tcpdump(t *testing.T, file, filter string) *recording {
 	return &recording{p, file}
 }
 
-// pcapHeaderLen is the bytes of a capture without packets.
+// pcapHeaderLen is the length of a capture without packets.
 const pcapHeaderLen = 24
 
-// end stops the recording once nothing more arrives, and something has: tcpdump gets
-// packets some time after they were seen.
+// end stops the recording once packets have arrived and no more arrive: tcpdump
+// gets packets with a delay.
 func (r *recording) end(t *testing.T) {
 	size := int64(-1)
 	require.Eventually(t, func() bool {
@@ -108,7 +108,8 @@ func (r *recording) end(t *testing.T) {
 	<-r.proc.Done()
 }
 
-// resegmented gives the capture the form in which tshark finds every FPDU.
+// resegmented brings the capture into the form in which tshark finds every
+// FPDU.
 func resegmented(t *testing.T, raw string) (string, Units) {
 	t.Helper()
 	in, err := os.Open(raw)
@@ -136,7 +137,7 @@ func keep(t *testing.T, files ...string) {
 	}
 }
 
-// tshark returns what it prints on its standard output.
+// tshark returns tshark's standard output.
 func tshark(t *testing.T, file string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("tshark", append([]string{"-n", "-r", file}, args...)...)
@@ -145,7 +146,7 @@ func tshark(t *testing.T, file string, args ...string) string {
 	return string(out)
 }
 
-// count tells how many frames a display filter selects.
+// count returns the number of frames that a display filter selects.
 func count(t *testing.T, file, filter string, args ...string) int {
 	t.Helper()
 	return strings.Count(tshark(t, file, append(args, "-Y", filter, "-T", "fields", "-e", "frame.number")...), "\n")
@@ -154,7 +155,7 @@ func count(t *testing.T, file, filter string, args ...string) int {
 // complaintLine is a line of tshark's table of expert information.
 var complaintLine = regexp.MustCompile(`(?m)^ +(\d+) +(\S+) +(\S+) +(.*?) *$`)
 
-// complaints counts warnings and errors. Those about TCP are about the kernel's.
+// complaints counts warnings and errors, except those about the kernel's TCP.
 func complaints(t *testing.T, file string, args ...string) map[complaint]int {
 	t.Helper()
 	found := make(map[complaint]int)

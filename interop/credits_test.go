@@ -12,12 +12,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop/workload"
 )
 
-// TestCredits lets few and many calls be under way: Linux's client at nfsrdmad,
-// both with the same number, and mountrdma at knfsd, which grants 64.
+// TestCredits runs with few and many calls under way: Linux's client at
+// nfsrdmad, both with the same number, and mountrdma at knfsd, which grants 64.
 func TestCredits(t *testing.T) {
 	const (
 		slots  = "/proc/sys/sunrpc/rdma_slot_table_entries"
-		fewest = 4 // that Linux takes there; the server grants fewer anyway
+		fewest = 4 // the least that Linux accepts; the server grants fewer anyway
 	)
 	guest(t)
 	before := must(t, "cat "+slots)

@@ -23,17 +23,17 @@ import (
 )
 
 const (
-	daemonLimit = 20 * time.Second // to end after SIGTERM, or to take notice
-	closeLimit  = 15 * time.Second // for what a client left to be closed
+	daemonLimit = 20 * time.Second // to end after SIGTERM, or to react
+	closeLimit  = 15 * time.Second // to close the files of a lost client
 	pollEvery   = 100 * time.Millisecond
 )
 
-// A daemon is nfsrdmad serving one directory as /x, or what a file says. It can be stopped and
-// started again, on the same ports and state.
+// A daemon is nfsrdmad serving one directory as /x, or the exports of a file.
+// It can be stopped and started again, on the same ports and state.
 type daemon struct {
 	t         testing.TB
 	dir       string
-	what      []string // arguments: what is served
+	what      []string // arguments: the exports
 	flags     []string
 	rdma, tcp string // host:port
 	proc      *Process
@@ -58,19 +58,19 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// serve starts a daemon on a directory of its own; the test's end stops it.
+// serve starts a daemon on a new directory; the test's end stops the daemon.
 func serve(t testing.TB, flags ...string) *daemon {
 	t.Helper()
 	return serveDir(t, served(t), flags...)
 }
 
-// serveDir is serve for a certain directory.
+// serveDir is serve for a given directory.
 func serveDir(t testing.TB, dir string, flags ...string) *daemon {
 	t.Helper()
 	return startDaemon(t, dir, []string{dir + "=/x"}, flags...)
 }
 
-// serveExports serves what an exports file says, all of it below dir.
+// serveExports serves the exports of a file, all of them below dir.
 func serveExports(t testing.TB, dir, file string, flags ...string) *daemon {
 	t.Helper()
 	return startDaemon(t, dir, []string{"--exports", file}, flags...)
@@ -91,8 +91,9 @@ func startDaemon(t testing.TB, dir string, what []string, flags ...string) *daem
 	return d
 }
 
-// served makes the directory to serve: in memory where directories of tmpfs keep
-// their offsets when entries go, which is so since Linux 6.6; else on disk.
+// served makes the directory to serve. It is in memory if directories of tmpfs
+// keep their offsets when entries are removed, as since Linux 6.6, and
+// otherwise on disk.
 func served(t testing.TB) string {
 	var u unix.Utsname
 	require.NoError(t, unix.Uname(&u))
@@ -119,7 +120,7 @@ func (d *daemon) start() {
 	d.proc, d.rdma, d.tcp = server.Process, server.RDMA, server.TCP
 }
 
-// stop asks the daemon to drain and end.
+// stop makes the daemon drain and end.
 func (d *daemon) stop() {
 	d.t.Helper()
 	d.proc.Signal(syscall.SIGTERM)
@@ -131,7 +132,7 @@ func (d *daemon) stop() {
 	}
 }
 
-// site is what the guest mounts.
+// site returns the site for the guest.
 func (d *daemon) site() site {
 	return site{
 		host: "10.0.2.2", export: "/x", rdma: port(d.t, d.rdma), tcp: port(d.t, d.tcp), mountd: port(d.t, d.tcp),
@@ -154,7 +155,7 @@ func (d *daemon) descriptors() int {
 	return len(entries)
 }
 
-// peak is the most memory that the daemon has had, in bytes.
+// peak returns the largest memory use of the daemon so far, in bytes.
 func (d *daemon) peak() int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.proc.PID()))
 	require.NoError(d.t, err)
@@ -165,8 +166,8 @@ func (d *daemon) peak() int64 {
 	return kib << 10
 }
 
-// settled asserts that as many descriptors are open as before, at the latest
-// some seconds after the last client has gone.
+// settled asserts that the number of open descriptors is as before, at the
+// latest some seconds after the last client has gone.
 func (d *daemon) settled(before int) {
 	d.t.Helper()
 	deadline := time.Now().Add(closeLimit)
@@ -179,9 +180,9 @@ func (d *daemon) settled(before int) {
 	}
 }
 
-// goroutines ends the daemon and lists what ran in it, one line for each
-// goroutine: the function that started it. Those of the Go runtime are left out,
-// and those that a pool of the daemon keeps for the next call.
+// goroutines ends the daemon and lists its goroutines, one line each: the
+// function that started the goroutine. It omits those of the Go runtime, and
+// those that a pool of the daemon keeps for the next call.
 func (d *daemon) goroutines() []string {
 	d.t.Helper()
 	d.proc.Signal(syscall.SIGQUIT)
@@ -197,11 +198,11 @@ func (d *daemon) goroutines() []string {
 	return started
 }
 
-// frame is the function of a stack's frame.
+// frame matches the function of a stack's frame.
 var frame = regexp.MustCompile(`(?m)^([^\s(]\S*)\(.*\)$`)
 
-// busy reports whether a stack has a frame that is not of the Go runtime or of a
-// pool, waiting for its next task.
+// busy reports whether a stack has a frame outside the Go runtime and outside a
+// pool's wait for the next task.
 func busy(stack string) bool {
 	for _, f := range frame.FindAllStringSubmatch(stack, -1) {
 		if !strings.HasPrefix(f[1], "runtime.") && !strings.Contains(f[1], "/internal/workpool.(*Pool).") {

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	delegationLease = time.Second // short, so that some run out
-	scheduleTime    = time.Second // of one schedule, without the look at what it left
+	delegationLease = time.Second // short, so that some expire
+	scheduleTime    = time.Second // of one schedule, without the final comparison
 	schedules       = 2           // on each export,
 	schedulesSoak   = 100         // in make soak
 )
 
-// TestDelegation does random operations by two mounts of mountrdma, which cache
-// under delegations, by Linux, which knows nothing of them, and on an export that is
-// not exclusive by a process of the host. Whatever one of them has changed, all others
-// see at their next open, also those that have lost their connection or were stopped
-// for longer than a lease.
+// TestDelegation does random operations on two mounts of mountrdma, which cache
+// under delegations, on Linux's mount, which does not know delegations, and, if
+// the export is not exclusive, in a process of the host. After a change by one
+// of them, all others must see the change at their next open, even if they have
+// lost their connection or were stopped for longer than a lease.
 func TestDelegation(t *testing.T) {
 	guest(t)
 	dir := served(t)
@@ -42,7 +42,7 @@ func TestDelegation(t *testing.T) {
 	d := serveExports(t, dir, exports, "--lease", delegationLease.String(), "--control", control)
 	seed := uint64(time.Now().UnixNano())
 	for name, play := range map[string]play{
-		// Names and attributes are believed while they are held, and no longer.
+		// Names and attributes are cached only while a delegation is held.
 		"exclusive": {model.Sights(), model.Looks, []string{"actimeo=0"}},
 		"ordinary":  {model.Files(), model.ContentLooks, nil},
 	} {
@@ -69,8 +69,8 @@ func TestDelegation(t *testing.T) {
 	}
 }
 
-// An estate is an export, mounted by both clients of this project behind relays, and
-// by Linux.
+// An estate is an export, mounted by two clients of this project behind relays,
+// and by Linux.
 type estate struct {
 	*views
 	relays [2]*relay
@@ -96,15 +96,15 @@ func newEstate(t *testing.T, d *daemon, dir string, options []string) *estate {
 
 func (e *estate) connections() int { return int(e.relays[0].conns.Load() + e.relays[1].conns.Load()) }
 
-// A play is what is done on an export.
+// A play is the work on an export.
 type play struct {
 	start   []model.Op // in each new directory
 	source  func(seed uint64) *model.Source
 	options []string // of the mounts of this host
 }
 
-// schedule lets all work in new directories under one kind of trouble: alternately, and
-// at the same time.
+// schedule runs all work in new directories under one kind of trouble,
+// alternately and concurrently.
 func (e *estate) schedule(t *testing.T, play play, seed uint64, kind trouble) {
 	e.schedules++
 	places := make([]*model.Place, 3)

@@ -15,9 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDelegationLog lets a mount append to a log that another one follows: it opens
-// the log and reads it again and again, and sees each line as soon as that is written.
-// A line costs one recall at most, and to look in between costs the server nothing.
+// TestDelegationLog makes one mount append to a log that another mount follows.
+// The reader opens and reads the log repeatedly, and must see each line as soon
+// as it is written. A line costs at most one recall, and looks in between must
+// cost the server nothing.
 func TestDelegationLog(t *testing.T) {
 	const lines, looks = 100, 5
 	built(t)
@@ -54,7 +55,7 @@ func TestDelegationLog(t *testing.T) {
 	t.Logf("%d lines, %d opens: %d recalls, %d calls", lines, lines*looks, recalls, after.calls()-before.calls())
 	assert.Positive(t, recalls, "the follower holds the log")
 	assert.LessOrEqual(t, recalls, lines)
-	require.Eventually(t, func() bool { // it does not ask again at once what was just recalled
+	require.Eventually(t, func() bool { // it does not ask again at once after a recall
 		quiet := statusOf(t, control).calls()
 		for range looks {
 			look()
@@ -65,13 +66,13 @@ func TestDelegationLog(t *testing.T) {
 	follower.umount()
 }
 
-// A status is what nfsrdmad status tells, as far as these tests look.
+// A status is the output of nfsrdmad status, as far as these tests need.
 type status struct {
 	Procedures []struct{ Calls int }
 	Grants     struct{ Granted, Recalled, Returned, Silent int }
 }
 
-// calls are all that the server has answered.
+// calls returns the number of calls that the server has answered.
 func (s *status) calls() (sum int) {
 	for _, p := range s.Procedures {
 		sum += p.Calls

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// A trouble is what is done to mounts while they work.
+// A trouble is a disturbance of working mounts.
 type trouble struct {
 	cuts  bool // their connections are reset
-	stops bool // they are stopped, most often for more than a lease
+	stops bool // stopped, mostly for more than a lease
 }
 
 var troubles = []trouble{{true, true}, {}, {cuts: true}, {stops: true}}
 
 const troubleEvery = 400 * time.Millisecond // at most
 
-// begin makes trouble until the function that it returns is called.
+// begin makes trouble until the returned function is called.
 func (k trouble) begin(e *estate, seed uint64) (end func()) {
 	if k == (trouble{}) {
 		return func() {}

@@ -19,10 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the extension puts on the wire: docs/delegation.md.
+// The extension's messages: docs/delegation.md.
 const (
-	// acquireCall is in the header of each call: RPC version 2, program, version and
-	// procedure, as tshark's filters have bytes. It knows no program of that number.
+	// acquireCall is in the header of each call: RPC version 2, program,
+	// version and procedure, in the form of tshark's filters. tshark knows no
+	// program of that number.
 	acquireCall = "00:00:00:02:20:66:72:78:00:00:00:01:00:00:00:01"
 
 	slotAddMask  = "0x8000000080000000"
@@ -32,9 +33,9 @@ const (
 	wireLease = 3 * time.Second
 )
 
-// TestDelegationWire captures how a mount is granted a file, opens it again, and gives
-// it back for another mount's sake, and has tshark read the operations of RFC 7306 in
-// it: their order is what keeps caches coherent.
+// TestDelegationWire captures how a mount acquires a delegation of a file,
+// opens the file again, and returns the delegation because of another mount.
+// tshark decodes the operations of RFC 7306: their order keeps caches coherent.
 func TestDelegationWire(t *testing.T) {
 	built(t)
 	d := serve(t, "--no-root-squash", "--exclusive", "--lease", wireLease.String())
@@ -45,7 +46,8 @@ func TestDelegationWire(t *testing.T) {
 	holder, writer := s.fuse(t), s.fuse(t)
 	file := filepath.Join(holder.point, "file")
 	assert.Equal(t, "first\n", onHost(t, "/", "cat "+file))
-	// What has not renewed its lease for two thirds of it asks by an atomic operation.
+	// A client that has not renewed its lease for two thirds of the lease asks
+	// by an atomic operation.
 	holder.proc.Signal(syscall.SIGSTOP)
 	time.Sleep(wireLease * 7 / 10)
 	holder.proc.Signal(syscall.SIGCONT)
@@ -96,7 +98,7 @@ func TestDelegationWire(t *testing.T) {
 		}
 	}
 	assert.Equal(t, asked, answered, "each atomic operation is answered before")
-	for _, e := range after[back:] { // until the slot is granted again, under another generation
+	for _, e := range after[back:] { // until the slot is granted again, with another generation
 		if of("ACQUIRE")(e) {
 			break
 		}
@@ -118,7 +120,7 @@ type event struct {
 	slot, generation uint32 // of FetchAdd and Immediate; 0: the lease
 }
 
-// events are those of a capture, in order.
+// events returns the events of a capture, in order.
 func events(t *testing.T, file string, server int) (all []event) {
 	t.Helper()
 	regions := make(map[string]uint64) // tagged offset of each connection's
@@ -146,7 +148,7 @@ func events(t *testing.T, file string, server int) (all []event) {
 			require.Equal(t, "0x09", f[3], "with Solicited Event")
 			b, err := hex.DecodeString(strings.ReplaceAll(f[6], ":", ""))
 			require.NoError(t, err)
-			data := b[20:28] // behind MPA's length and DDP's header
+			data := b[20:28] // after MPA's length and DDP's header
 			e.what, e.kind = "Immediate", int(data[0])
 			e.slot, e.generation = binary.BigEndian.Uint32(data)&0xffffff, binary.BigEndian.Uint32(data[4:])
 		}

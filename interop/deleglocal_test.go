@@ -22,9 +22,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDelegationLocal has processes of the server's host change what a mount of an
-// ordinary export keeps: under a lease of the kernel's, which is given back before they
-// go on. What they have done shows at the next open.
+// TestDelegationLocal makes processes of the server's host change files that a
+// mount of an ordinary export caches under a lease of the kernel. The lease
+// must be returned before a process continues, and the change must show at the
+// next open.
 func TestDelegationLocal(t *testing.T) {
 	const lease = time.Second
 	d := serve(t, "--no-root-squash", fmt.Sprintf("--lease=%v", lease))
@@ -53,7 +54,7 @@ func TestDelegationLocal(t *testing.T) {
 	assert.Equal(t, reads, m.calls("READ"), "calls for what is held")
 
 	for n := range 20 {
-		open, err := os.Open(there) // so that it must be asked for; else it may be taken
+		open, err := os.Open(there) // otherwise the lease may be taken without a recall
 		require.NoError(t, err)
 		if n%2 == 0 {
 			require.NoError(t, open.Close())
@@ -73,7 +74,7 @@ func TestDelegationLocal(t *testing.T) {
 		_ = open.Close()
 	}
 
-	// A client that does not answer holds a process up, and not for ever.
+	// A client that does not answer delays a process, but not forever.
 	open, err := os.Open(there)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { see("again"); return leasesOf(t, here) == 1 }, mountLimit, pollEvery, "nothing is held")
@@ -95,9 +96,9 @@ func TestDelegationLocal(t *testing.T) {
 	d.stop()
 }
 
-// TestDelegationLocalReaders has a process of the server's host count in a file while
-// two mounts open and read it all the time: none sees less than what had been written
-// when it opened the file.
+// TestDelegationLocalReaders makes a process of the server's host count in a
+// file while two mounts open and read the file repeatedly. No reader may see
+// less than the content at its open.
 func TestDelegationLocalReaders(t *testing.T) {
 	const writes, readers = 400, 2
 	d := serve(t, "--no-root-squash", "--lease=1s")
@@ -157,10 +158,10 @@ func TestDelegationLocalReaders(t *testing.T) {
 	d.stop()
 }
 
-// leasesOf returns how many leases there are of a file of this host.
+// leasesOf returns the number of leases on a file of this host.
 func leasesOf(t *testing.T, file string) int { return len(leaseLines(t, file, "")) }
 
-// breaking reports whether somebody waits for the lease of a file.
+// breaking reports whether a process waits for the lease of a file.
 func breaking(t *testing.T, file string) bool { return len(leaseLines(t, file, "BREAKING")) > 0 }
 
 func leaseLines(t *testing.T, file, state string) [][]byte {

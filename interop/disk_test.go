@@ -13,16 +13,16 @@ import (
 
 const diskSize = 1 << 30 // bytes
 
-// A disk is an ext4 file system whose machine can fail: bytes that are in the page
-// cache alone are lost then. The disk itself is a file in memory.
+// A disk is an ext4 file system whose machine can fail: bytes that are only in
+// the page cache are then lost. The disk itself is a file in memory.
 type disk struct {
 	t     *testing.T
-	dir   string // where it is mounted
+	dir   string // its mount point
 	image string
 	loop  string
 }
 
-// newDisk makes an empty one, mounted until the test ends.
+// newDisk makes an empty disk, mounted until the test ends.
 func newDisk(t *testing.T) *disk {
 	needRoot(t)
 	d := &disk{t: t, image: filepath.Join(served(t), "image"), dir: reachable(t)}
@@ -32,7 +32,7 @@ func newDisk(t *testing.T) *disk {
 	return d
 }
 
-// mount mounts the image. A loop device of the host's is the disk's till umount.
+// mount mounts the image on a loop device of the host, until umount.
 func (d *disk) mount() {
 	d.t.Helper()
 	out := onHost(d.t, "/", fmt.Sprintf("losetup --find --show %s", d.image))
@@ -43,20 +43,20 @@ func (d *disk) mount() {
 
 func (d *disk) umount() string { return fmt.Sprintf("umount %s; losetup -d %s", d.dir, d.loop) }
 
-// fail is what a failure of the machine does, and its next start. It returns how many
-// bytes the files have lost in their lengths. Nobody has the file system in use. Then
-// look is called.
+// fail simulates a failure of the machine and its next start, then calls look.
+// It returns the number of bytes that the lengths of files have lost. The file
+// system must not be in use.
 func (d *disk) fail(look func()) (lost int64) {
 	d.t.Helper()
 	before := d.size()
-	// What the disk has got by now is what the machine finds on it later.
+	// After the failure the machine finds the data that the disk has now.
 	onHost(d.t, "/", fmt.Sprintf("cp --sparse=always %[1]s %[1]s.found && %[2]s && mv %[1]s.found %[1]s", d.image, d.umount()))
 	d.mount()
 	look()
 	return before - d.size()
 }
 
-// size is the length of all files.
+// size returns the total length of all files.
 func (d *disk) size() (all int64) {
 	require.NoError(d.t, filepath.WalkDir(d.dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {

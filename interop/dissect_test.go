@@ -18,25 +18,25 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// dissected are the complaints that tshark 4.0 makes of our own two ends: it
-// knows revision 1 of MPA only.
+// dissected are tshark 4.0's complaints about our own two ends: it knows only
+// revision 1 of MPA.
 var dissected = []complaint{
 	{"Request", "IWARP_MPA", "Res field is NOT set to zero as required by RFC 5044"},
 	{"Request", "IWARP_MPA", "Rev field is NOT set to one as required by RFC 5044"},
 }
 
-// asIs keeps tshark from taking what is sent for RPC.
+// asIs keeps tshark from decoding the data as RPC.
 const asIs = "--disable-protocol=rpcordma"
 
-// sides are the ends of a connection of ours.
+// sides are the ends of a connection between ours.
 type sides struct {
 	conns [2]rdma.Conn // initiator, responder
 	recvs [2]*rdma.ReceiveQueue
 	done  *rdma.CompletionQueue
 }
 
-// TestDissect lets two ends of ours do all that they can, in both directions, with
-// CRCs and without, and tshark decode it.
+// TestDissect makes two ends of ours use all operations, in both directions,
+// with CRCs and without, and tshark decode them.
 func TestDissect(t *testing.T) {
 	for name, crc := range map[string]mpa.CRC{"CRC on": mpa.CRCOn, "CRC off": mpa.CRCOff} {
 		t.Run(name, func(t *testing.T) {
@@ -158,8 +158,8 @@ func exchange(t *testing.T, s *sides) {
 	}
 }
 
-// faulty are work requests that the peer answers with a Terminate: each with
-// other headers.
+// faulty returns work requests that the peer answers with a Terminate, each
+// with different headers.
 func faulty() []rdma.WR {
 	return []rdma.WR{
 		{Op: rdma.OpWrite, Data: [][]byte{{1, 2, 3}}, Remote: rdma.Remote{STag: 0x12345678, TO: 5}},
@@ -169,7 +169,8 @@ func faulty() []rdma.WR {
 	}
 }
 
-// terminated posts what the peer does not take, and expects its Terminate.
+// terminated posts a work request that the peer rejects, and expects its
+// Terminate.
 func terminated(t *testing.T, ln *iwarp.Listener, crc mpa.CRC, wr rdma.WR) {
 	t.Helper()
 	s := connect(t, ln, crc, 0)
@@ -183,7 +184,7 @@ func terminated(t *testing.T, ln *iwarp.Listener, crc mpa.CRC, wr rdma.WR) {
 	}
 }
 
-// rows are the values of fields, in each frame that the filter selects.
+// rows returns the values of fields in each frame that the filter selects.
 func rows(t *testing.T, file, filter string, names ...string) (all [][]string) {
 	t.Helper()
 	args := []string{asIs, "-Y", filter, "-T", "fields"}
@@ -196,8 +197,8 @@ func rows(t *testing.T, file, filter string, names ...string) (all [][]string) {
 	return all
 }
 
-// checkMessages holds that tshark finds each operation as often as it was done,
-// on the queue and with the sequence number that it must have.
+// checkMessages checks that tshark finds each operation as often as it was
+// done, on the right queue and with the right sequence number.
 func checkMessages(t *testing.T, file string) {
 	t.Helper()
 	got := make(map[string]int)
@@ -220,7 +221,7 @@ func checkMessages(t *testing.T, file string) {
 	}, got)
 }
 
-// checkHeaders holds that tshark reads in the headers of RDMAP what was meant.
+// checkHeaders checks tshark's view of the headers of RDMAP.
 func checkHeaders(t *testing.T, file string) {
 	t.Helper()
 	const add = "1234605616436508552" // 0x1122334455667788
@@ -246,8 +247,8 @@ func checkHeaders(t *testing.T, file string) {
 	}
 }
 
-// checkTerminates holds that tshark reads what the Terminates say. (4.0 takes
-// the DDP header for a tagged one if the error is RDMAP's.)
+// checkTerminates checks tshark's view of the Terminates. (4.0 takes the DDP
+// header for a tagged one if the error is RDMAP's.)
 func checkTerminates(t *testing.T, file string) {
 	t.Helper()
 	assert.Equal(t, [][]string{
@@ -260,7 +261,7 @@ func checkTerminates(t *testing.T, file string) {
 		"iwarp_rdma.term_hdrct_m", "iwarp_rdma.hdrct_d", "iwarp_rdma.hdrct_r", "iwarp_rdma.term_ddp_seg_len", "iwarp_rdma.term_ddp_h"))
 }
 
-// checkCRCs holds that tshark, which computes them anew, agrees with each CRC.
+// checkCRCs checks that tshark, which recomputes each CRC, agrees.
 func checkCRCs(t *testing.T, file string, fpdus int, crc bool) {
 	t.Helper()
 	all := tshark(t, file, asIs, "-V", "-Y", "iwarp_ddp_rdmap")

@@ -14,9 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExports changes what is exported under three clients that use it: what goes
-// is stale, what becomes read-only says so, what stays is not disturbed, and what
-// comes back is as it was. A file with an error changes nothing.
+// TestExports changes the exports while three clients use them. A removed
+// export must be stale, an export that becomes read-only must report so,
+// unchanged exports must not be disturbed, and a restored export must be as
+// before. A file with an error must change nothing.
 func TestExports(t *testing.T) {
 	dir := reachable(t)
 	for _, name := range []string{"kept", "changed"} {

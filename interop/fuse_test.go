@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	mountLimit = 30 * time.Second // for a mount to be there, or to be gone
+	mountLimit = 30 * time.Second // for a mount to appear or disappear
 	workLimit  = 3 * time.Minute  // for one program on a mount
 )
 
@@ -31,7 +31,7 @@ type fuseMount struct {
 	said  *buffer
 }
 
-// fuse mounts what the shop serves, until the test ends or umount.
+// fuse mounts the shop's export, until the test ends or umount.
 func (s shop) fuse(t *testing.T, options ...string) *fuseMount {
 	t.Helper()
 	host, port, err := net.SplitHostPort(s.addr)
@@ -45,7 +45,7 @@ func (s shop) fuse(t *testing.T, options ...string) *fuseMount {
 	return m
 }
 
-// start runs the program and waits for its line.
+// start runs the program and waits for its ready line.
 func (m *fuseMount) start(cmd *exec.Cmd) {
 	m.t.Helper()
 	r, w, err := os.Pipe()
@@ -62,7 +62,7 @@ func (m *fuseMount) start(cmd *exec.Cmd) {
 	require.Contains(m.t, line, "mounted")
 }
 
-// clean takes the mount away, whatever hangs on it.
+// clean removes the mount, even if it is in use.
 func (m *fuseMount) clean() {
 	_ = unix.Unmount(m.point, unix.MNT_DETACH)
 	m.proc.Kill()
@@ -71,7 +71,7 @@ func (m *fuseMount) clean() {
 	}
 }
 
-// umount unmounts; what was written is at the server then.
+// umount unmounts; afterwards the server has all written data.
 func (m *fuseMount) umount() {
 	m.t.Helper()
 	require.NoError(m.t, unix.Unmount(m.point, 0))
@@ -79,13 +79,14 @@ func (m *fuseMount) umount() {
 	case <-m.proc.Done():
 		assert.Zero(m.t, m.proc.ExitCode(), "%s", m.said)
 	case <-time.After(mountLimit):
-		m.proc.Signal(syscall.SIGQUIT) // to see where it is
+		m.proc.Signal(syscall.SIGQUIT) // for its stacks
 		<-m.proc.Done()
 		m.t.Fatalf("mountrdma still ran %v after the unmount", mountLimit)
 	}
 }
 
-// reachable makes a directory that all users can reach, as t.TempDir's are not.
+// reachable makes a directory that all users can reach, in contrast to
+// t.TempDir's.
 func reachable(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nfsrdma-mount-")
@@ -95,8 +96,8 @@ func reachable(t *testing.T) string {
 	return dir
 }
 
-// onHost runs a script of the shell in a directory of this host. One that hangs is
-// killed, as far as that is possible.
+// onHost runs a shell script in a directory of this host. A script that hangs
+// is killed, as far as possible.
 func onHost(t *testing.T, dir, script string) string {
 	t.Helper()
 	out, err := tryOnHost(dir, script)
@@ -104,12 +105,13 @@ func onHost(t *testing.T, dir, script string) string {
 	return out
 }
 
-// tryOnHost is onHost for what may fail, and for other goroutines than the test's.
+// tryOnHost is onHost for scripts that may fail, and for goroutines other than
+// the test's.
 func tryOnHost(dir, script string) (string, error) {
 	var out buffer
 	cmd := exec.Command("sh", "-euc", script)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
-	cmd.WaitDelay = time.Second // for what the script has left
+	cmd.WaitDelay = time.Second // for leftover processes of the script
 	p, err := StartProcess(cmd)
 	if err != nil {
 		return "", err

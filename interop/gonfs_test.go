@@ -19,35 +19,36 @@ const (
 	gonfsGID   = 1001
 )
 
-// TestGoNFS lets go-nfs-client, which nobody here wrote, do all it knows on what
-// nfsrdmad serves over TCP, and on what it serves over RDMA to a bridge. The
-// client asks a portmapper on port 111: nfsrdmad's own, and the bridge's.
+// TestGoNFS makes go-nfs-client, an independent implementation, use all its
+// functions on nfsrdmad over TCP, and on nfsrdmad over RDMA through a bridge.
+// The client asks a portmapper on port 111: nfsrdmad's own, and the bridge's.
 //
-// What the client lacks, where it matters here: it writes FILE_SYNC alone, so that
-// its COMMIT, in Close, finds nothing left to do, and it looks at no verifier; its
-// OpenFile does not truncate; it claims group 0 for every caller; and ACCES is none
-// of os.ErrPermission.
+// The client's relevant limits: it writes only FILE_SYNC, so that its COMMIT,
+// in Close, has nothing to do, and it ignores verifiers; its OpenFile does not
+// truncate; it claims group 0 for every caller; and ACCES does not match
+// os.ErrPermission.
 func TestGoNFS(t *testing.T) {
 	for name, session := range map[string]func(t *testing.T){"TCP": gonfsPast, "bridge": gonfsThrough} {
 		t.Run(name, func(t *testing.T) { isolated(t, gonfsLimit, session) })
 	}
 }
 
-// gonfsPast is the test inside of the namespace, over TCP.
+// gonfsPast is the test inside the namespace, over TCP.
 func gonfsPast(t *testing.T) {
 	d := serve(t, "--portmap", "127.0.0.1:111")
 	gonfsSession(t, d)
 }
 
-// gonfsThrough is the test inside of the namespace, through a bridge that has its
-// own portmapper.
+// gonfsThrough is the test inside the namespace, through a bridge with a
+// portmapper.
 func gonfsThrough(t *testing.T) {
 	d := serve(t)
 	startBridge(t, program("mountrdma"), "--listen", "127.0.0.1:2049", "--portmap", "127.0.0.1:111", "--insecure", d.rdma)
 	gonfsSession(t, d)
 }
 
-// gonfsSession has the client use what d serves, which it finds by the portmapper.
+// gonfsSession makes the client use d's export, which the client finds by the
+// portmapper.
 func gonfsSession(t *testing.T, d *daemon) {
 	require.NoError(t, os.Chown(d.dir, gonfsUID, gonfsGID))
 	auth := nfsrpc.NewAuthUnix("gonfs", gonfsUID, gonfsGID).Auth()

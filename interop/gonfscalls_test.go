@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const gonfsSize = 1<<20 + 3 // bytes of a file that takes two calls
+const gonfsSize = 1<<20 + 3 // bytes of a file that needs two calls
 
-// A gonfs is a directory as the client and as the host see it.
+// A gonfs is a directory seen by the client and by the host.
 type gonfs struct {
 	*nfs.Target
 	dir string
@@ -28,7 +28,8 @@ type gonfs struct {
 
 func (g gonfs) host(name string) string { return filepath.Join(g.dir, name) }
 
-// content writes a file for the host to read, and reads what the host wrote.
+// content writes a file that the host reads, and reads a file that the host
+// wrote.
 func (g gonfs) content(t *testing.T) {
 	there, here := make([]byte, gonfsSize), make([]byte, gonfsSize)
 	rand.Read(there)
@@ -55,7 +56,7 @@ func (g gonfs) content(t *testing.T) {
 	assert.Zero(t, n)
 	assert.Equal(t, io.EOF, err)
 
-	// At an offset, over what is there.
+	// At an offset, over existing data.
 	f, err = g.OpenFile("written", 0)
 	require.NoError(t, err)
 	_, err = f.Seek(gonfsSize-5, io.SeekStart)
@@ -67,7 +68,7 @@ func (g gonfs) content(t *testing.T) {
 	assert.True(t, bytes.Equal(append(there[:gonfsSize-5:gonfsSize-5], "further"...), got))
 }
 
-// names makes, finds and removes what the host sees.
+// names makes, finds and removes objects that the host also sees.
 func (g gonfs) names(t *testing.T) {
 	_, err := g.Mkdir("dir", 0o751)
 	require.NoError(t, err)
@@ -106,7 +107,7 @@ func (g gonfs) names(t *testing.T) {
 	assert.NoDirExists(t, g.host("dir"))
 }
 
-// directory lists one that takes many calls of READDIRPLUS.
+// directory lists a directory that needs many calls of READDIRPLUS.
 func (g gonfs) directory(t *testing.T) {
 	want := make(map[string]int64)
 	require.NoError(t, os.Mkdir(g.host("many"), 0o755))

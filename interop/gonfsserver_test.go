@@ -10,9 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGoNFSServer lets the kernel's client mount the file system in memory of
-// go-nfs, whose server knows nothing of RDMA, behind a rpcrdma.StreamListener: what
-// was written is there on a new mount, and the client has not lost its connection.
+// TestGoNFSServer makes the kernel's client mount the in-memory file system of
+// go-nfs, whose server does not know RDMA, behind a rpcrdma.StreamListener.
+// Written data must be there on a new mount, and the client must not lose its
+// connection.
 func TestGoNFSServer(t *testing.T) {
 	guest(t)
 	gonfs := filepath.Join(t.TempDir(), "gonfs")
@@ -30,8 +31,8 @@ func TestGoNFSServer(t *testing.T) {
 
 	s.mount(t, "/mnt", s.options("rdma"))
 	assert.Equal(t, "from memory\n", must(t, "cat /mnt/hello"))
-	// Linux sends 3 MB by several WRITEs and asks for it by several READs. No name
-	// begins with another's: the file system would rename both.
+	// Linux uses several WRITEs and READs for 3 MB. No name is a prefix of
+	// another: the file system would rename both.
 	timed(t, "write", func() {
 		must(t, `set -e; cd /mnt
 		for n in 0 1 3 1000 4096 70001 1048576 3000001; do

@@ -17,13 +17,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop/may"
 )
 
-// A person is who does something.
+// A person is a user with its groups.
 type person struct {
 	uid, gid int
 	groups   []int
 }
 
-// words are arguments of guestwork may.
+// words returns the arguments of guestwork may.
 func (p person) words() string {
 	s := fmt.Sprint(p.uid, p.gid)
 	for _, g := range p.groups {
@@ -32,7 +32,7 @@ func (p person) words() string {
 	return s
 }
 
-// forty are the groups from may.Early to may.Late.
+// forty returns the groups from may.Early to may.Late.
 func forty() (list []int) {
 	for g := may.Early; g <= may.Late; g++ {
 		list = append(list, g)
@@ -46,21 +46,21 @@ var (
 	nobody = person{65534, 65534, nil}
 
 	member = person{may.Alice, may.Alice, forty()}
-	sent   = person{may.Alice, may.Alice, forty()[:16]} // of the groups, by the kernel
+	sent   = person{may.Alice, may.Alice, forty()[:16]} // the groups that the kernel sends
 	bare   = person{may.Alice, may.Alice, nil}
 )
 
-// TestIdentity has users of the guest do all there is to do on a mount, and those as
-// whom the server does it do the same on the host: each gets the same answer, and
-// leaves the same behind.
+// TestIdentity makes users of the guest try all operations on a mount, and the
+// corresponding users of the server do the same on the host. Both must get the
+// same results, and leave the same state.
 func TestIdentity(t *testing.T) {
 	guest(t)
 	for name, tt := range map[string]struct {
 		options string // of the export
 		flags   []string
 		daemon  *person // nil: root
-		there   person  // who does it in the guest
-		here    person  // and on the host
+		there   person  // the user in the guest
+		here    person  // the corresponding user on the host
 	}{
 		"alice":                {"root_squash", nil, nil, alice, alice},
 		"bob":                  {"root_squash", nil, nil, bob, bob},
@@ -101,20 +101,20 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// unless leaves lines out.
+// unless removes lines.
 func unless(out func(string) bool, text string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), out), "\n")
 }
 
-// tree is a new tree of package may.
+// tree returns a new tree of package may.
 func tree(t *testing.T) string {
 	dir := served(t)
 	require.NoError(t, may.Make(dir))
 	return dir
 }
 
-// daemonOf returns the daemon as a program that p runs, where p has been logged in;
-// for root, on a host where Alice is in all groups.
+// daemonOf returns the daemon as a program that p runs after a login; for root,
+// on a host on which Alice is in all groups.
 func daemonOf(t *testing.T, p *person) string {
 	dir := reachable(t)
 	put := func(name, text string) string {

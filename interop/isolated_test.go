@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolatedPrograms tells a process that isolated has started where the programs
-// are.
+// isolatedPrograms tells a process that isolated has started the directory of
+// the programs.
 const isolatedPrograms = "INTEROP_ISOLATED_PROGRAMS"
 
-// isolated runs test in a process of its own, within limit, in namespaces that end
-// with it: no host has port 111 to spare, nor the socket of rpcbind. Of the network
-// there is the loopback device alone, and /run and /dev/shm are empty.
+// isolated runs test in a separate process, within limit, in namespaces that
+// end with the process: port 111 and the socket of rpcbind may be in use on the
+// host. The network is only the loopback device, and /run and /dev/shm are
+// empty.
 func isolated(t *testing.T, limit time.Duration, test func(t *testing.T)) {
 	built(t)
 	if os.Getenv(isolatedPrograms) != "" {
@@ -36,7 +37,7 @@ func isolated(t *testing.T, limit time.Duration, test func(t *testing.T)) {
 	var out buffer
 	cmd := exec.Command("unshare", "--net", "--mount", self, "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
 	cmd.Stdout, cmd.Stderr = &out, &out
-	// What it leaves when it is killed is removed with this test's files.
+	// The files of a killed process are removed with this test's files.
 	cmd.Env = append(os.Environ(), isolatedPrograms+"="+shared.dir, "TMPDIR="+t.TempDir())
 	p, err := StartProcess(cmd)
 	require.NoError(t, err)
@@ -50,7 +51,7 @@ func isolated(t *testing.T, limit time.Duration, test func(t *testing.T)) {
 	t.Logf("in the namespaces:\n%s", tail(out.String()))
 }
 
-// loopback brings up the one device of a new network namespace.
+// loopback brings up the only device of a new network namespace.
 func loopback(t *testing.T) {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)

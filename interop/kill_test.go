@@ -24,18 +24,18 @@ import (
 const (
 	killRounds = 3
 	killSoak   = 50              // in make soak
-	killPace   = 2 * time.Second // at most, from one to the next
-	// settle is for promises on their way when the daemon dies: the system has
-	// answered, and the line has not come yet.
+	killPace   = 2 * time.Second // the longest time between two kills
+	// settle is the wait for promises in transit when the daemon dies: the
+	// system has answered, but the line has not yet arrived.
 	settle       = time.Second
-	promiseLimit = 2 * time.Minute // for a client to go on after a restart
+	promiseLimit = 2 * time.Minute // for a client to continue after a restart
 )
 
-// TestKill kills the daemon with SIGKILL at random moments, while Linux's client over
-// RDMA and over TCP and a mount of mountrdma write and sync. What is served is on a
-// disk whose machine fails at the same moment: what the disk had not yet got is gone
-// after it. What was promised is there; the clients have to write the rest again, and
-// they carry on without an error.
+// TestKill kills the daemon with SIGKILL at random moments, while Linux's
+// client over RDMA and over TCP and a mount of mountrdma write and sync. The
+// export is on a disk whose machine fails at the same moment: data that the
+// disk did not have are then lost. All promised data must be there. The clients
+// must write the rest again, and continue without an error.
 func TestKill(t *testing.T) {
 	disk := newDisk(t)
 	d := serveDir(t, disk.dir, "--no-root-squash")
@@ -72,7 +72,7 @@ func TestKill(t *testing.T) {
 		l.await()
 		l.end()
 	}
-	if rounds > killRounds { // of a few, each may find the disk up to date
+	if rounds > killRounds { // with few rounds, the disk may always be up to date
 		assert.Positive(t, lost, "the disk had got everything in each round")
 	}
 	m.umount()
@@ -86,15 +86,15 @@ type ledger struct {
 	t    *testing.T
 	dir  string // on the server
 	stop func() error
-	done chan error // how it ended
+	done chan error // its result
 
 	mu       sync.Mutex
 	promises map[string]promise // by file
 	count    int
-	other    string // what else it said
+	other    string // its other output
 }
 
-// A promise is what a file has for certain.
+// A promise is the guaranteed content of a file.
 type promise struct {
 	generation int
 	size       int64
@@ -147,7 +147,8 @@ func (l *ledger) line(text string) {
 	l.count++
 }
 
-// await returns when the ledger has made further promises, several for each file.
+// await returns when the ledger has made several further promises for each
+// file.
 func (l *ledger) await() {
 	l.t.Helper()
 	now := func() int {
@@ -172,7 +173,7 @@ func (l *ledger) said() string {
 	return l.other
 }
 
-// check holds the files to what was promised. The daemon is down.
+// check compares the files with the promises. The daemon must be down.
 func (l *ledger) check() {
 	l.t.Helper()
 	l.mu.Lock()
@@ -182,7 +183,7 @@ func (l *ledger) check() {
 	}
 }
 
-// end lets the ledger end, and wants all its files to be right, here and there.
+// end ends the ledger, and checks all its files on the mount and on the server.
 func (l *ledger) end() {
 	l.t.Helper()
 	require.NoError(l.t, l.stop())

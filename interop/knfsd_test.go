@@ -12,10 +12,10 @@ func knfsd() site {
 	}
 }
 
-// TestKnfsd holds the workload itself against the kernel's server: what fails
-// there is no fault of ours. Two steps are left out: "tree" takes a minute when
-// client and server are both emulated, and "listing" is beyond the guest's tmpfs,
-// whose directory offsets move when entries go (until Linux 6.6).
+// TestKnfsd runs the workload itself on the kernel's server: a failure here is
+// not a fault of ours. Two steps are omitted: "tree" takes a minute when client
+// and server are both emulated, and "listing" exceeds the guest's tmpfs, whose
+// directory offsets move when entries are removed (until Linux 6.6).
 func TestKnfsd(t *testing.T) {
 	guest(t)
 	session(t, knfsd(), "rdma", "sizes", "offsets", "parallel", "truncate", "sparse", "rename", "links",

@@ -21,14 +21,14 @@ import (
 const (
 	largeEntries     = 20_000
 	largeEntriesSoak = 1_000_000 // in make soak
-	// largeMemory is what the daemon, and mountrdma where it need not sort, may ever
-	// have in memory, however large a directory is.
+	// largeMemory is the largest permitted memory of the daemon, and of
+	// mountrdma without sorting, for directories of any size.
 	largeMemory = 256 << 20 // bytes
 )
 
-// TestLargeDirectory: Linux's client, and mountrdma with attributes and without, list
-// each entry of a large directory once, and neither the daemon nor mountrdma has the
-// whole of it in memory.
+// TestLargeDirectory checks that Linux's client, and mountrdma with attributes
+// and without, list each entry of a large directory once, and that neither the
+// daemon nor mountrdma has the whole directory in memory.
 func TestLargeDirectory(t *testing.T) {
 	entries := largeEntries
 	if os.Getenv("INTEROP_SOAK") != "" {
@@ -46,7 +46,7 @@ func TestLargeDirectory(t *testing.T) {
 	for _, transport := range []string{"rdma", "tcp"} {
 		s.mount(t, "/mnt", s.options(transport))
 		timed(t, "Linux, "+transport, func() {
-			const count = "find /mnt/large -type f | sort -u | wc -l" // find looks at each
+			const count = "find /mnt/large -type f | sort -u | wc -l" // find looks at each entry
 			assert.Equal(t, strconv.Itoa(entries), strings.TrimSpace(must(t, count)))
 		})
 		umount(t, "/mnt")

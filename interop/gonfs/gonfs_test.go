@@ -31,7 +31,8 @@ type peer struct {
 	root nfs3.FH
 }
 
-// connect starts go-nfs and a client, and checks that nothing is left of both.
+// connect starts go-nfs and a client, and checks that nothing is left of them
+// at the end.
 func connect(t *testing.T, cfg rpcrdma.ClientConnConfig) *peer {
 	t.Helper()
 	nfs.Log.SetLevel(nfs.PanicLevel)
@@ -50,14 +51,14 @@ func connect(t *testing.T, cfg rpcrdma.ClientConnConfig) *peer {
 		assert.ErrorIs(t, <-served, net.ErrClosed)
 		assert.Zero(t, buf.Default.Out(), "buffers lent and not returned")
 	})
-	anyone := &rpcmsg.Cred{Flavor: rpcmsg.AuthNone} // what go-nfs's handler asks for
+	anyone := &rpcmsg.Cred{Flavor: rpcmsg.AuthNone} // required by go-nfs's handler
 	p := &peer{t: t, call: call, c: nfsclient.New(call, nfsclient.Config{Cred: anyone}), m: nfsclient.NewMount(call, anyone)}
 	p.root, err = p.m.Mnt(t.Context(), "/")
 	require.NoError(t, err)
 	return p
 }
 
-// forms are the ways in which large messages can go.
+// forms are the ways to transfer large messages.
 var forms = map[string]rpcrdma.ClientConnConfig{
 	"thresholds of 4096 octets":   {},
 	"thresholds of 1024 octets":   {NoPrivateData: true},
@@ -80,7 +81,7 @@ func (p *peer) create(name string) nfs3.FH {
 	return slices.Clone(res.Object)
 }
 
-// TestData has data of many sizes written and read, at several offsets, inline and
+// TestData writes and reads data of many sizes, at several offsets, inline and
 // by chunks.
 func TestData(t *testing.T) {
 	for name, cfg := range forms {
@@ -127,7 +128,7 @@ func TestData(t *testing.T) {
 	}
 }
 
-// TestTransfer copies more than one call carries, with many under way.
+// TestTransfer copies more than one call carries, with many calls under way.
 func TestTransfer(t *testing.T) {
 	p := connect(t, rpcrdma.ClientConnConfig{})
 	ctx := t.Context()
@@ -145,7 +146,7 @@ func TestTransfer(t *testing.T) {
 	assert.True(t, bytes.Equal(data, got.Bytes()))
 }
 
-// TestProcedures uses every other procedure that go-nfs has.
+// TestProcedures uses all other procedures of go-nfs.
 func TestProcedures(t *testing.T) {
 	for name, cfg := range forms {
 		t.Run(name, func(t *testing.T) {
@@ -217,8 +218,8 @@ func (p *peer) names() {
 	assert.ErrorIs(t, err, nfs3.ErrNoEnt)
 }
 
-// links has paths in symbolic links of many lengths. Beyond its read buffer of 4096
-// bytes go-nfs loses the end of one, over TCP too.
+// links makes symbolic links with paths of many lengths. go-nfs loses the end
+// of a path beyond its read buffer of 4096 bytes, over TCP too.
 func (p *peer) links() {
 	t, ctx := p.t, p.t.Context()
 	for _, n := range []int{1, 3, 4, 700, 701, 800, 1021, 3900} {
@@ -250,7 +251,7 @@ func (p *peer) listings() {
 		want = append(want, name)
 	}
 	slices.Sort(want)
-	for _, count := range []uint32{4096, 32 << 10, 1 << 20} { // go-nfs wants no fewer
+	for _, count := range []uint32{4096, 32 << 10, 1 << 20} { // go-nfs requires no less
 		for _, plus := range []bool{false, true} {
 			got := p.list(dir, count, plus)
 			slices.Sort(got)
@@ -303,8 +304,8 @@ func (p *peer) mount() {
 	require.NoError(t, p.c.Null(ctx), "the connection is as good as before")
 }
 
-// TestPrograms: what go-nfs would answer, whatever it is, is answered as the
-// standard says.
+// TestPrograms checks that the replies follow the standard, whatever go-nfs
+// itself would answer.
 func TestPrograms(t *testing.T) {
 	p := connect(t, rpcrdma.ClientConnConfig{})
 	for _, vers := range []uint32{0, 2, 4} {
@@ -317,7 +318,7 @@ func TestPrograms(t *testing.T) {
 	assert.ErrorIs(t, err, oncrpc.ErrProgUnavail)
 }
 
-// TestRun starts the command as it is started in tests.
+// TestRun starts the command in the way of the tests.
 func TestRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// crowd returns one with some players, all on one directory of this machine or each
-// behind what spoil makes of it.
+// crowd returns a Crowd with some players, all on one directory of this machine
+// or each behind spoil's result.
 func crowd(t *testing.T, spoil func(i int, p Player) Player) *Crowd {
 	d := local(t)
 	c := &Crowd{Seed: uint64(time.Now().UnixNano()), Source: ContentLooks}
@@ -30,8 +30,8 @@ func crowd(t *testing.T, spoil func(i int, p Player) Player) *Crowd {
 	return c
 }
 
-// TestCrowd holds the model against the file system of this machine while several
-// change it and look at it.
+// TestCrowd compares the model with the file system of this machine while
+// several players change it and look at it.
 func TestCrowd(t *testing.T) {
 	c := crowd(t, func(_ int, p Player) Player { return p })
 	require.NoError(t, c.For(long/4))
@@ -42,8 +42,8 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestCrowdFindsStale asserts that a player is found out that says what was so before a
-// change which had returned when it was asked.
+// TestCrowdFindsStale asserts that Crowd detects a player that returns the
+// state before a change that had returned when the player was asked.
 func TestCrowdFindsStale(t *testing.T) {
 	c := crowd(t, func(i int, p Player) Player {
 		if i > 0 {
@@ -56,7 +56,7 @@ func TestCrowdFindsStale(t *testing.T) {
 	assert.ErrorContains(t, err, "reopen")
 }
 
-// A stale player believes the attributes that it has seen of a file for ever.
+// A stale player caches the attributes of a file forever.
 type stale struct {
 	Player
 	seen map[string]*Attr

@@ -15,7 +15,7 @@ import (
 
 const long = 2 * time.Second // for a run on the file system of this machine
 
-// local is a directory of this machine, for who may do everything in it.
+// local returns a directory of this machine, for a user with all rights in it.
 func local(t *testing.T) Dir {
 	mask := unix.Umask(0)
 	t.Cleanup(func() { unix.Umask(mask) })
@@ -26,9 +26,9 @@ func run(seed uint64, s *Source, mounts ...Mount) *Run {
 	return &Run{Seed: seed, Source: s, Mounts: mounts, Tree: NewTree()}
 }
 
-// TestLocal holds the model against the file system of this machine: what
-// differs is the model's fault. Who is not root may not do all of it; then the
-// operations on contents are held.
+// TestLocal compares the model with the file system of this machine: a
+// difference is the model's fault. Without root, only the operations on
+// contents are compared.
 func TestLocal(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	source := Anything(seed)
@@ -43,7 +43,7 @@ func TestLocal(t *testing.T) {
 	assert.Greater(t, u.Done, 1000)
 }
 
-// owned hides who runs the test.
+// owned hides the user that runs the test.
 type owned struct{ Dir }
 
 func (d owned) Do(o Op) (Result, error) {
@@ -54,7 +54,7 @@ func (d owned) Do(o Op) (Result, error) {
 	return r, err
 }
 
-// TestRemote plays by Serve and on the directory itself alternately.
+// TestRemote uses Serve and the directory itself alternately.
 func TestRemote(t *testing.T) {
 	d := local(t)
 	here, there := net.Pipe()
@@ -70,7 +70,7 @@ func TestRemote(t *testing.T) {
 	assert.ErrorIs(t, err, io.ErrClosedPipe)
 }
 
-// A tampered has one wrong answer in a while.
+// A tampered player sometimes gives a wrong answer.
 type tampered struct {
 	Player
 	kind Kind
@@ -85,7 +85,8 @@ func (p tampered) Do(o Op) (Result, error) {
 	return r, err
 }
 
-// TestDivergence asserts that a wrong answer of each kind is found, with its seed.
+// TestDivergence asserts that a wrong answer of each kind is detected, with its
+// seed.
 func TestDivergence(t *testing.T) {
 	for name, p := range map[string]tampered{
 		"error":   {kind: Mkdir, with: func(r *Result) { r.Err = "EIO" }},
@@ -107,14 +108,14 @@ func TestDivergence(t *testing.T) {
 	}
 }
 
-// player plays on a tree: what it says is always right.
+// player returns a player on a tree, whose results are always right.
 func (t *Tree) player() Player { return played{t} }
 
 type played struct{ t *Tree }
 
 func (p played) Do(o Op) (Result, error) { return p.t.Do(o), nil }
 
-// TestReplay asserts that a seed says it all.
+// TestReplay asserts that a seed determines the operations.
 func TestReplay(t *testing.T) {
 	ops := func(seed uint64) (all []string) {
 		for s := Anything(seed); len(all) < 100; {
@@ -126,7 +127,7 @@ func TestReplay(t *testing.T) {
 	assert.NotEqual(t, ops(1), ops(2))
 }
 
-// TestKinds asserts that each kind of operation comes to pass, and fails, often
+// TestKinds asserts that each kind of operation succeeds, and fails, often
 // enough to be a test.
 func TestKinds(t *testing.T) {
 	tree, source := NewTree(), Anything(3)
@@ -145,7 +146,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestCompare asserts that a tree that is not the model's is found out.
+// TestCompare asserts that a deviation of a tree from the model is detected.
 func TestCompare(t *testing.T) {
 	d := local(t)
 	u := run(9, Contents(9), Mount{"local", owned{d}})

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLocal runs the steps that any user may take on the local file system: what
-// fails here is the workload's fault.
+// TestLocal runs the unprivileged steps on the local file system: a failure
+// here is the workload's fault.
 func TestLocal(t *testing.T) {
 	var log bytes.Buffer
 	require.NoError(t, Run(t.TempDir(), &log,
@@ -24,7 +24,7 @@ func TestLocal(t *testing.T) {
 	assert.Equal(t, 5, strings.Count(log.String(), "step "))
 }
 
-// TestEdges: pieces of a local file are as long as they are said to be.
+// TestEdges checks that pieces of a local file have the announced lengths.
 func TestEdges(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, Edges(dir, 1024, 4096))
@@ -106,7 +106,7 @@ func TestHold(t *testing.T) {
 	assert.Regexp(t, `^held\nchecked after \d+ rounds\nchecked after \d+ rounds\n$`, string(said))
 }
 
-// A file that changes under Hold's feet is found out.
+// TestHoldSpoilt checks that a change of a file in use by Hold is detected.
 func TestHoldSpoilt(t *testing.T) {
 	dir := t.TempDir()
 	in, lines := io.Pipe()
@@ -156,8 +156,8 @@ func TestSoakVerify(t *testing.T) {
 	assert.ErrorContains(t, verify(mixed, 3, 4), ": 1 octets, the first at 5000,")
 }
 
-// TestLedger holds that each promise is true of the files, and that a file which is
-// not what was promised is found out.
+// TestLedger checks that each promise holds, and that a file that breaks its
+// promise is detected.
 func TestLedger(t *testing.T) {
 	dir := t.TempDir()
 	in, stop := io.Pipe()
