@@ -62,8 +62,8 @@ fuzz: ## every fuzz target for FUZZTIME
 BENCH        ?= .
 BENCH_TIME   ?= 1s
 BENCH_ROUNDS ?= 5
-BENCH_DOC    ?= $(if $(filter-out . 1s 5,$(BENCH) $(BENCH_TIME) $(BENCH_ROUNDS)),,docs/performance.md)
-bench: build ## what the data path reaches, beside the machine's limits, in turns; docs/performance.md gets the table
+BENCH_DOC    ?= $(if $(filter-out . 1s 5,$(BENCH) $(BENCH_TIME) $(BENCH_ROUNDS)),,docs/performance-log.md)
+bench: build ## what the data path reaches, beside the machine's limits, in turns; docs/performance-log.md gets the table
 	$(GO) run ./internal/bench -rows '$(BENCH)' -time $(BENCH_TIME) -rounds $(BENCH_ROUNDS) -doc '$(BENCH_DOC)'
 
 gobench: ## Go's benchmarks: codecs, placement, credits, dispatch, with allocations
@@ -73,8 +73,8 @@ bench-compare: ## both against another commit, OLD=COMMIT, in turns, by benchsta
 	scripts/bench-compare $(OLD)
 
 # The document gets the tables of at least five rounds.
-BENCH_LINUX = INTEROP_BENCH_DOC=$(abspath docs/performance.md) $(GO) test -tags interop -run '^$$' -bench Linux -benchtime $(BENCH_ROUNDS)x -timeout 60m -v ./interop/
-bench-linux: ## Linux's client over siw at nfsrdmad and at knfsd, in virtual machines, in turns; docs/performance.md gets the tables
+BENCH_LINUX = INTEROP_BENCH_DOC=$(abspath docs/performance-log.md) $(GO) test -tags interop -run '^$$' -bench Linux -benchtime $(BENCH_ROUNDS)x -timeout 60m -v ./interop/
+bench-linux: ## Linux's client over siw at nfsrdmad and at knfsd, in virtual machines, in turns; docs/performance-log.md gets the tables
 	INTEROP_COUNTED=1 $(BENCH_LINUX)
 	$(BENCH_LINUX)
 

@@ -79,7 +79,7 @@ func TestReplace(t *testing.T) {
 
 // TestDocument checks that the document has the markers.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile("../../docs/performance.md")
+	text, err := os.ReadFile("../../docs/performance-log.md")
 	require.NoError(t, err)
 	assert.Contains(t, string(text), begin)
 	assert.Contains(t, string(text), end)
