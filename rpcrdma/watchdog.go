@@ -102,6 +102,7 @@ func (c *conn) handOffReader(n uint64) bool {
 func slowness() int {
 	to, from := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(from)
 		for range to {
 			from <- struct{}{}
 		}
@@ -114,5 +115,6 @@ func slowness() int {
 		least = min(least, time.Since(start))
 	}
 	close(to)
+	<-from // the goroutine has ended
 	return max(1, int(least/quickSwitch))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -35,6 +36,10 @@ func rename(t *T, dir string) {
 	require.NoError(t, err)
 	assert.Equal(t, "OLD+", string(got))
 	require.NoError(t, open.Close())
+	// Linux removes the hidden name of the file by a call that close does not wait for.
+	for end := time.Now().Add(10 * time.Second); len(list(t, dir)) > 1 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
 	assert.Equal(t, []string{"b"}, list(t, dir), "nothing is left of the replaced file")
 
 	// A descriptor follows its file.
