@@ -30,10 +30,10 @@
 // can be killed if a mount hangs. Package workload, called by the test, checks
 // the directory that the server serves.
 //
-//	may       Linux's mount as a user ═ a local directory as whom that user is there
+//	may       Linux's mount as a user ═ a local directory as the corresponding user
 //	posix     tmpfs of the host ═ mountrdma's mounts ═ Linux's mount, except for a list
 //	model     mountrdma ─┐
-//	          mountrdma ─┼─▶ one directory of nfsrdmad: what memory says it must be
+//	          mountrdma ─┼─▶ one directory of nfsrdmad, compared with a tree in memory
 //	          Linux ─────┘
 //
 // The same tests run on mounts that cache by delegation counters, with several

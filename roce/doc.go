@@ -42,8 +42,8 @@
 // # Duplicates
 //
 // The package does not drop duplicates of a message: a first packet is in order
-// whatever its PSN (C9-184). Networks seldom duplicate packets; messages that
-// must not take effect twice need a number.
+// with any PSN (C9-184). Networks seldom duplicate packets; messages that must
+// not take effect twice need a number.
 //
 // # Life of slices
 //

@@ -30,7 +30,7 @@ func (q *UD) Join(group netip.Addr) error {
 			return err
 		}
 	}
-	// Clip makes a copy: the slice that receiveGroup holds does not change.
+	// Clip makes append copy: the slice that receiveGroup holds stays as it is.
 	d.groups[a.Addr] = append(slices.Clip(members), q)
 	return nil
 }

@@ -101,8 +101,8 @@ func (q *UC) validate(p *packet.Packet) (message, Drop) {
 	return m, q.checkLength(m, p)
 }
 
-// checkPSN compares with ePSN. A packet that starts a message is in order
-// whatever its PSN (C9-183 to C9-186).
+// checkPSN compares with ePSN. A packet that starts a message is in order with
+// any PSN (C9-183 to C9-186).
 func (q *UC) checkPSN(p *packet.Packet) Drop {
 	if p.PSN != q.expect {
 		if !q.waiting {

@@ -258,7 +258,7 @@ func TestLostPackets(t *testing.T) { // RIB-C9-166, RIB-C9-183, RIB-C9-186
 	}
 }
 
-// TestJump checks that a start is in order whatever its PSN.
+// TestJump checks that a start is in order with any PSN.
 func TestJump(t *testing.T) {
 	b := newBench(t)
 	for _, psn := range []uint32{5, 5, 4, 0xabcdef, packet.Mask24, 0} {

@@ -18,9 +18,9 @@ type Datagram struct {
 	Octets []byte // from the BTH to the ICRC
 }
 
-// A Wire is a port: it sends datagrams to the network, and receives those for
-// its address or for a group that it has joined. It may lose, repeat and
-// reorder them. Its methods may be called by several goroutines.
+// A Wire is a port: it sends datagrams to the network, and receives datagrams
+// for its address or for a group that it has joined. A Wire may lose, repeat
+// and reorder datagrams. Its methods may be called by several goroutines.
 type Wire interface {
 	// Addr returns the port's address, its one GID.
 	Addr() netip.Addr
@@ -29,8 +29,8 @@ type Wire interface {
 	MaxOctets() int
 
 	// Send passes datagrams to the network, in order, and waits while the
-	// network has no room. It returns the number of datagrams sent; it has not
-	// touched the rest. The bytes belong to the caller again when Send returns.
+	// network has no room. It returns the number of datagrams sent; the rest
+	// are untouched. The bytes belong to the caller again when Send returns.
 	Send(d []Datagram) (int, error)
 
 	// Serve passes received datagrams to deliver until Close, and returns the
@@ -46,8 +46,8 @@ type Wire interface {
 	Close() error
 }
 
-// gidOf returns the GID that is an address.
+// gidOf returns an address as a GID.
 func gidOf(a netip.Addr) packet.GID { return packet.GID(a.As16()) }
 
-// addrOf returns the address that a GID is.
+// addrOf returns a GID as an address.
 func addrOf(g packet.GID) netip.Addr { return netip.AddrFrom16(g).Unmap() }

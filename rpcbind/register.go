@@ -44,9 +44,9 @@ func (e *TakenError) Error() string {
 }
 
 // Register registers services with the rpcbind of this host, all of them or
-// none. It replaces a registration whose address nothing answers, as a killed
-// process leaves behind. The error is or wraps ErrNoRPCBind, a TakenError, or
-// an error that oncrpc.Caller describes.
+// none. It replaces a registration at whose address nothing answers, as after a
+// process was killed. The error is or wraps ErrNoRPCBind, a TakenError, or an
+// error that oncrpc.Caller describes.
 func (h Host) Register(ctx context.Context, services []Service) error {
 	c, err := h.dial(ctx)
 	if err != nil {

@@ -58,7 +58,7 @@ func NewReader(b []byte) Reader { return Reader{b: b, itemPos: nowhere} }
 func (r *Reader) SetItem(pos int, data []byte) { r.item, r.itemPos = data, pos }
 
 // SetMoved says that the data of the first item that Item reads are in data
-// instead of the stream, at whatever position. It is for the results of a call,
+// instead of the stream, at any position. It is for the results of a call,
 // whose form only the program knows. If data is empty, the stream may have no
 // such item or an empty item.
 func (r *Reader) SetMoved(data []byte) { r.item, r.itemPos = data, anywhere }

@@ -121,8 +121,8 @@ func TestLaps(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrInvalid)
 }
 
-// TestReno checks that both ends of a limit's connection have Reno, whatever
-// the host's choice.
+// TestReno checks that both ends of a limit's connection have Reno, for any
+// choice of the host.
 func TestReno(t *testing.T) {
 	l, err := listen()
 	require.NoError(t, err)

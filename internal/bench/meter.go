@@ -39,8 +39,8 @@ func (m *meter) watch(s *server, d time.Duration) (stop func()) {
 	}
 }
 
-// last returns the median, in bytes, of the samples during the client's final
-// wait.
+// last returns the median, in bytes, of the samples while the idle client waits
+// for its end.
 func (m *meter) last() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

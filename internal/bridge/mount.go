@@ -9,9 +9,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A Mount makes the calls of MOUNT to the place where a search finds the
-// program: on the RDMA connection, or over TCP, as with Linux's server. It
-// implements oncrpc.Caller and may be used by many goroutines.
+// A Mount makes the calls of MOUNT to the program that a search finds: on the
+// RDMA connection, or over TCP, as with Linux's server. It implements
+// oncrpc.Caller and may be used by many goroutines.
 type Mount struct {
 	// Search describes the search. It must not change after the first call.
 	Search nfsclient.MountSearch

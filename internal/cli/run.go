@@ -25,7 +25,7 @@ const (
 // on standard error.
 var ErrReported = errors.New("reported already")
 
-// Run runs a program and returns its exit status. It prints the error, if any,
+// Run runs a program and returns its exit status. Run prints the error, if any,
 // once. Commands below root must not have a PersistentPreRun.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	started := false // earlier errors are usage errors

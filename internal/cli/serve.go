@@ -85,7 +85,7 @@ func ServeAll(ctx context.Context, ways []Way, ready string, stdout io.Writer, l
 	return idle, err
 }
 
-// drain shuts all ways down at the same time. It returns false if calls took
+// drain shuts all ways down at the same time, and returns false if calls took
 // longer than drainTime.
 func drain(ways []Way, log *slog.Logger) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)

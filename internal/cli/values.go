@@ -57,7 +57,7 @@ func (s *Size) String() string {
 // Type names the value in the help.
 func (s *Size) Type() string { return "SIZE" }
 
-// A Choice is a flag that takes one of a few words. It implements pflag.Value.
+// A Choice is a flag with a fixed set of words. It implements pflag.Value.
 type Choice struct {
 	Word  string
 	words []string
@@ -66,7 +66,7 @@ type Choice struct {
 // NewChoice returns a Choice between words; word is the default.
 func NewChoice(word string, words ...string) Choice { return Choice{word, words} }
 
-// Set takes one of the words.
+// Set sets the chosen word.
 func (c *Choice) Set(word string) error {
 	if !slices.Contains(c.words, word) {
 		return fmt.Errorf("not one of %s", strings.Join(c.words, ", "))
@@ -82,7 +82,7 @@ func (c *Choice) String() string { return c.Word }
 func (c *Choice) Type() string { return strings.Join(c.words, "|") }
 
 // Within checks a flag's number. The packages that use the number also check
-// it, but do not know the flag, and some check only at work.
+// it, but without the flag's name, and some only at work.
 func Within[T ~int64](flag string, n, least, most T) error {
 	if n < least || n > most {
 		return fmt.Errorf("%s %v is not between %v and %v", flag, n, least, most)

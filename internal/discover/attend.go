@@ -13,7 +13,7 @@ import (
 // another boot. A server that does not answer is asked again now and then.
 // Attend returns when ctx ends, with the error that ended the port, or nil.
 //
-// A restart is only a hint: anyone who can see the messages can forge it.
+// A restart is only a hint: any observer of the messages can forge a notice.
 func (p *Port) Attend(ctx context.Context, server netip.Addr, restarted func()) error {
 	a := attendant{Port: p, server: server, restarted: restarted, token: rand.Uint64()}
 	for ctx.Err() == nil {

@@ -133,7 +133,7 @@ func (f *finder) take(in *incoming) *Found {
 	}
 	s.Total, s.Exports = a.Total, append(s.Exports, a.Exports[:min(len(a.Exports), maxExports-len(s.Exports))]...)
 	if len(a.Exports) == 0 {
-		s.Total = uint32(len(s.Exports)) // no more will come, whatever Total says
+		s.Total = uint32(len(s.Exports)) // no more will come: ignore Total
 	}
 	return s
 }

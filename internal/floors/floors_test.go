@@ -171,7 +171,7 @@ func check(pkg string, test bool, imp string) error {
 // within reports whether p is dir or below it.
 func within(dir, p string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
-// sources maps each Go file of the module, whatever its build tags, to its
+// sources maps each Go file of the module, with any build tags, to its
 // imports. It reads the files itself, because the test cache does not see a
 // child process's reads.
 func sources(t *testing.T) map[string][]string {

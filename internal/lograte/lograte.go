@@ -1,6 +1,6 @@
-// Package lograte keeps a log readable under any behaviour of peers: it omits
-// and counts a message that is repeated too often. It must not know the
-// messages.
+// Package lograte keeps a log readable under any behaviour of peers: frequent
+// repetitions of a message are counted instead of logged. The package must not
+// know the messages.
 package lograte
 
 import (
@@ -18,10 +18,11 @@ const (
 	period    = 10 * time.Second
 )
 
-// Logger returns a Logger in front of l that logs no warning or error of one
-// message more than 20 times in 10 s. The next record gives the number of
-// omitted ones in the attribute omitted. If l is nil, the Logger discards all.
-// Messages must come from a small fixed set; variable parts must be attributes.
+// Logger returns a Logger in front of l that logs no warning or error of the
+// same message more than 20 times in 10 s. The next record gives the number of
+// omitted records in the attribute omitted. If l is nil, the Logger discards
+// everything. Messages must come from a small fixed set; variable parts must be
+// attributes.
 func Logger(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		return slog.New(slog.DiscardHandler)
@@ -38,8 +39,8 @@ type handler struct {
 	seen *messages
 }
 
-// messages are the recently logged messages. Handlers with attributes share
-// them.
+// messages are the recently logged messages, shared by handlers with
+// attributes.
 type messages struct {
 	mu sync.Mutex
 	m  map[string]*message
@@ -51,7 +52,8 @@ type message struct {
 	omitted int       // since the last logged record
 }
 
-// allow reports whether to log a message now, and how many were omitted before.
+// allow reports whether to log a message now, and the number of omitted records
+// before.
 func (s *messages) allow(msg string) (ok bool, omitted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

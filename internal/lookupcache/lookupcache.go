@@ -111,8 +111,8 @@ func (r *Answers[Q, A]) awaitLocked(ctx context.Context, done <-chan struct{}) e
 	}
 }
 
-// answerLocked returns the answer to q. It makes a new one if necessary, in
-// place of an old one.
+// answerLocked returns the answer to q. If the cache is full, a new answer
+// replaces an old one.
 func (r *Answers[Q, A]) answerLocked(q Q) *answer[A] {
 	a := r.known[q]
 	if a != nil {

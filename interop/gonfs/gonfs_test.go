@@ -304,8 +304,8 @@ func (p *peer) mount() {
 	require.NoError(t, p.c.Null(ctx), "the connection is as good as before")
 }
 
-// TestPrograms checks that the replies follow the standard, whatever go-nfs
-// itself would answer.
+// TestPrograms checks that the replies follow the standard, even if go-nfs
+// itself would answer differently.
 func TestPrograms(t *testing.T) {
 	p := connect(t, rpcrdma.ClientConnConfig{})
 	for _, vers := range []uint32{0, 2, 4} {

@@ -15,7 +15,7 @@ const (
 	Files   = 500      // in the directory
 )
 
-// A Part is one thing that Run measures.
+// A Part is a measurement of Run.
 type Part struct {
 	Name string
 	Unit string  // of Work per second
@@ -25,7 +25,7 @@ type Part struct {
 }
 
 // Parts are the measurements of Run, in this order. Each needs the results of
-// the parts before it.
+// earlier parts.
 var Parts = []Part{
 	{Name: "write and fsync", Unit: "MB/s", Work: Size / 1e6, do: (*run).write},
 	{Name: "read, O_DIRECT", Unit: "MB/s", Work: Size / 1e6, do: (*run).readDirect, cold: true},

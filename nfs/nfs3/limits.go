@@ -11,7 +11,7 @@ const FHSize = 64
 // NFS3ERR_NAMETOOLONG. A server need not process names and paths longer than
 // these.
 const (
-	MaxName = 1024 // a name: four times what Linux's file systems take
+	MaxName = 1024 // a name: four times the limit of Linux's file systems
 	MaxPath = 4096 // the path in a symbolic link: Linux's PATH_MAX
 )
 
