@@ -6,19 +6,16 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/pingpong"
 )
 
 const (
-	pingpongPort  = 18515    // rdma-core's
-	maxPingpong   = 16 << 20 // bytes of a message
-	maxPingpongs  = 100_000_000
-	udPingpongKey = 0x11111111 // the Q_Key of rdma-core's ibv_ud_pingpong
-	pingpongPage  = 4096       // rdma-core's programs check one byte per page
+	maxPingpong  = 16 << 20 // bytes of a message
+	maxPingpongs = 100_000_000
 )
 
 // pingpongOptions are the flags of pingpong.
@@ -35,7 +32,7 @@ type pingpongOptions struct {
 }
 
 func (a *app) newPingpong() *cobra.Command {
-	o := pingpongOptions{service: cli.NewChoice("uc", "uc", "ud"), port: pingpongPort, size: 1 << 10, iters: 1000, mtu: 1024}
+	o := pingpongOptions{service: cli.NewChoice("uc", "uc", "ud"), port: pingpong.Port, size: 1 << 10, iters: 1000, mtu: 1024}
 	cmd := &cobra.Command{
 		Use:   "pingpong [SERVER] --service uc|ud",
 		Short: "Test a RoCE fabric: messages to and fro, as ibv_uc_pingpong and ibv_ud_pingpong do",
@@ -97,19 +94,14 @@ func (a *app) pingpong(ctx context.Context, o *pingpongOptions) error {
 		return err
 	}
 	defer conn.Close()
-	e, err := newPingpongEnd(ctx, a, o, conn)
+	elapsed, err := pingpong.Run(ctx, conn, pingpong.Config{
+		Client: o.server != "", Datagram: o.service.Word == "ud", Size: int(o.size), Count: o.iters, MTU: o.mtu,
+		Check: o.check, Timeout: a.timeout,
+	})
 	if err != nil {
 		return err
 	}
-	defer e.close()
-	if err := e.agree(conn); err != nil {
-		return err
-	}
-	start := time.Now()
-	if err := e.play(); err != nil {
-		return err
-	}
-	took := time.Since(start).Seconds()
+	took := elapsed.Seconds()
 	r := pingpongResult{
 		Service: o.service.Word, Size: int(o.size), Iters: o.iters, Seconds: took, Checked: o.check,
 		IterUs: took * 1e6 / float64(o.iters), MBps: 2 * float64(o.size) * float64(o.iters) / took / 1e6,

@@ -1,4 +1,4 @@
-package main
+package pingpong
 
 import (
 	"bytes"
@@ -13,15 +13,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
 
-// pingpongRecvs is how many receives are posted: one holds the message being
-// checked while the next message may arrive in the other.
-const pingpongRecvs = 2
+// receives is how many receives are posted: one holds the message being checked
+// while the next message may arrive in the other.
+const receives = 2
 
-// A pingpongEnd is one end of a pingpong.
-type pingpongEnd struct {
+// An end is one end of the exchange.
+type end struct {
 	ctx     context.Context
-	app     *app
-	o       *pingpongOptions
+	cfg     Config
 	dev     *roce.Device
 	done    *roce.CompletionQueue
 	uc      *roce.UC // either uc or ud is set
@@ -29,36 +28,36 @@ type pingpongEnd struct {
 	to      roce.Destination // of ud
 	psn     uint32
 	head    int // bytes in front of a message in a receive
-	recvs   [pingpongRecvs][]byte
+	recvs   [receives][]byte
 	message []byte // the last message sent
 }
 
-// newPingpongEnd opens the RoCE port at the local address of the TCP
-// connection, and posts receives.
-func newPingpongEnd(ctx context.Context, a *app, o *pingpongOptions, conn net.Conn) (e *pingpongEnd, err error) {
+// newEnd opens the RoCE port at the local address of the TCP connection, and
+// posts receives.
+func newEnd(ctx context.Context, cfg Config, conn net.Conn) (e *end, err error) {
 	wire, err := roce.ListenUDP(conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr())
 	if err != nil {
 		return nil, err
 	}
-	e = &pingpongEnd{
-		ctx: ctx, app: a, o: o, dev: roce.Open(wire, roce.Config{}), done: roce.NewCompletionQueue(pingpongRecvs + 1),
-		psn: rand.Uint32() & packet.Mask24, message: make([]byte, o.size),
+	e = &end{
+		ctx: ctx, cfg: cfg, dev: roce.Open(wire, roce.Config{}), done: roce.NewCompletionQueue(receives + 1),
+		psn: rand.Uint32() & packet.Mask24, message: make([]byte, cfg.Size),
 	}
 	pd := e.dev.NewProtectionDomain()
-	if o.service.Word == "uc" {
-		if e.uc, err = pd.NewUC(roce.UCConfig{Recv: e.done, Recvs: pingpongRecvs}); err == nil {
+	if !cfg.Datagram {
+		if e.uc, err = pd.NewUC(roce.UCConfig{Recv: e.done, Recvs: receives}); err == nil {
 			err = e.uc.Init()
 		}
 	} else {
 		e.head = roce.GRHLen
-		if most := e.dev.MaxPMTU(); int(o.size) > most {
+		if most := e.dev.MaxPMTU(); cfg.Size > most {
 			err = fmt.Errorf("a datagram has %d octets at most on this network: lower --size", most)
-		} else if e.ud, err = pd.NewUD(roce.UDConfig{Recv: e.done, Recvs: pingpongRecvs}); err == nil {
-			err = e.ud.Init(udPingpongKey)
+		} else if e.ud, err = pd.NewUD(roce.UDConfig{Recv: e.done, Recvs: receives}); err == nil {
+			err = e.ud.Init(queueKey)
 		}
 	}
 	for i := range e.recvs {
-		e.recvs[i] = make([]byte, e.head+int(o.size))
+		e.recvs[i] = make([]byte, e.head+cfg.Size)
 		if err == nil {
 			err = e.post(uint64(i))
 		}
@@ -70,9 +69,9 @@ func newPingpongEnd(ctx context.Context, a *app, o *pingpongOptions, conn net.Co
 	return e, nil
 }
 
-func (e *pingpongEnd) close() { _ = e.dev.Close() } // no error matters any more
+func (e *end) close() { _ = e.dev.Close() } // no error matters any more
 
-func (e *pingpongEnd) post(i uint64) error {
+func (e *end) post(i uint64) error {
 	wr := roce.Recv{Data: e.recvs[i], ID: i}
 	if e.uc != nil {
 		return e.uc.PostRecv(wr)
@@ -82,10 +81,9 @@ func (e *pingpongEnd) post(i uint64) error {
 
 // play sends and receives all messages. A server sends back the received bytes,
 // as rdma-core's does.
-func (e *pingpongEnd) play() error {
-	client := e.o.server != ""
-	for i := range e.o.iters {
-		if client {
+func (e *end) play() error {
+	for i := range e.cfg.Count {
+		if e.cfg.Client {
 			e.fill(i)
 			if err := e.send(e.message); err != nil {
 				return err
@@ -99,7 +97,7 @@ func (e *pingpongEnd) play() error {
 		if err := e.judge(i, got); err != nil {
 			return err
 		}
-		if !client {
+		if !e.cfg.Client {
 			if err := e.send(got); err != nil {
 				return err
 			}
@@ -113,17 +111,17 @@ func (e *pingpongEnd) play() error {
 
 // fill fills the message so that messages differ. One byte per page stays zero,
 // because rdma-core's server checks for zeros there.
-func (e *pingpongEnd) fill(number int) {
+func (e *end) fill(number int) {
 	for i := range e.message {
 		e.message[i] = byte(number + i + i>>8)
 	}
-	for i := 0; i < len(e.message); i += pingpongPage {
+	for i := 0; i < len(e.message); i += pageSize {
 		e.message[i] = 0
 	}
 }
 
-func (e *pingpongEnd) send(b []byte) error {
-	wr := roce.WR{Op: rdma.OpSend, Data: [][]byte{b}, To: e.to, Done: e.done, ID: pingpongRecvs}
+func (e *end) send(b []byte) error {
+	wr := roce.WR{Op: rdma.OpSend, Data: [][]byte{b}, To: e.to, Done: e.done, ID: receives}
 	var err error
 	if e.uc != nil {
 		err = e.uc.Post(wr)
@@ -133,19 +131,19 @@ func (e *pingpongEnd) send(b []byte) error {
 	return err
 }
 
-var errPingpongLost = errors.New("nothing came")
+var errLost = errors.New("nothing came")
 
 // hear waits for a message. It returns the index of the receive, and the length
 // of the message including the bytes in front.
-func (e *pingpongEnd) hear(number int) (n int, recv uint64, err error) {
-	ctx, cancel := context.WithTimeoutCause(e.ctx, e.app.timeout, errPingpongLost)
+func (e *end) hear(number int) (n int, recv uint64, err error) {
+	ctx, cancel := context.WithTimeoutCause(e.ctx, e.cfg.Timeout, errLost)
 	defer cancel()
 	for {
 		c, err := e.done.Wait(ctx)
 		switch {
-		case errors.Is(err, errPingpongLost):
+		case errors.Is(err, errLost):
 			return 0, 0, fmt.Errorf("message %d: nothing came in %v: it was lost, the other end has another --size, --iters or --mtu, "+
-				"or a firewall is in the way (UDP port %d); packets dropped here: %v", number, e.app.timeout, packet.Port, e.drops())
+				"or a firewall is in the way (UDP port %d); packets dropped here: %v", number, e.cfg.Timeout, packet.Port, e.drops())
 		case err != nil:
 			return 0, 0, err
 		case c.Err != nil:
@@ -157,7 +155,7 @@ func (e *pingpongEnd) hear(number int) (n int, recv uint64, err error) {
 }
 
 // drops lists the dropped packets by reason.
-func (e *pingpongEnd) drops() string {
+func (e *end) drops() string {
 	var b bytes.Buffer
 	for i, n := range e.dev.Stats().Dropped {
 		if n > 0 {
@@ -171,20 +169,20 @@ func (e *pingpongEnd) drops() string {
 }
 
 // judge checks a message's length, and with -c its content.
-func (e *pingpongEnd) judge(number int, got []byte) error {
-	if len(got) != int(e.o.size) {
-		return fmt.Errorf("message %d has %d octets, not %d: give both ends the same --size", number, len(got), e.o.size)
+func (e *end) judge(number int, got []byte) error {
+	if len(got) != e.cfg.Size {
+		return fmt.Errorf("message %d has %d octets, not %d: give both ends the same --size", number, len(got), e.cfg.Size)
 	}
-	if !e.o.check {
+	if !e.cfg.Check {
 		return nil
 	}
-	if e.o.server != "" {
+	if e.cfg.Client {
 		if !bytes.Equal(got, e.message) {
 			return fmt.Errorf("message %d came back with other contents", number)
 		}
 		return nil
 	}
-	for i := 0; i < len(got); i += pingpongPage {
+	for i := 0; i < len(got); i += pageSize {
 		if got[i] != 0 {
 			return fmt.Errorf("message %d has %#x at %d, not 0: give the client -c too", number, got[i], i)
 		}

@@ -1,4 +1,4 @@
-package main
+package pingpong
 
 import (
 	"context"
@@ -15,31 +15,30 @@ import (
 // The messages of rdma-core's programs over TCP: LID, queue pair, PSN and GID
 // in hexadecimal, and a zero; then "done" and a zero.
 const (
-	pingpongWords = "%04x:%06x:%06x:%032x\x00"
-	pingpongLen   = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1
-	pingpongDone  = "done\x00"
+	words    = "%04x:%06x:%06x:%032x\x00"
+	wordsLen = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1
+	doneWord = "done\x00"
 )
 
 // agree sends the address of this end to the peer, and connects to the peer's
 // address. The client sends first; the server becomes ready before it answers.
-func (e *pingpongEnd) agree(conn net.Conn) error {
-	_ = conn.SetDeadline(time.Now().Add(e.app.timeout)) // fails only if the connection has ended
+func (e *end) agree(conn net.Conn) error {
+	_ = conn.SetDeadline(time.Now().Add(e.cfg.Timeout)) // fails only if the connection has ended
 	defer context.AfterFunc(e.ctx, func() { conn.Close() })()
-	client := e.o.server != ""
 	var err error
-	if client {
+	if e.cfg.Client {
 		if err = e.introduce(conn); err == nil {
 			err = e.meet(conn)
 		}
 		if err == nil {
-			_, err = io.WriteString(conn, pingpongDone)
+			_, err = io.WriteString(conn, doneWord)
 		}
 	} else {
 		if err = e.meet(conn); err == nil {
 			err = e.introduce(conn)
 		}
 		if err == nil {
-			_, err = io.ReadFull(conn, make([]byte, len(pingpongDone)))
+			_, err = io.ReadFull(conn, make([]byte, len(doneWord)))
 		}
 	}
 	if err != nil {
@@ -48,7 +47,7 @@ func (e *pingpongEnd) agree(conn net.Conn) error {
 	return nil
 }
 
-func (e *pingpongEnd) number() uint32 {
+func (e *end) number() uint32 {
 	if e.uc != nil {
 		return e.uc.Number()
 	}
@@ -56,21 +55,21 @@ func (e *pingpongEnd) number() uint32 {
 }
 
 // introduce sends the address of this end. RoCE has no LIDs.
-func (e *pingpongEnd) introduce(conn net.Conn) error {
+func (e *end) introduce(conn net.Conn) error {
 	gid := e.dev.Addr().As16()
-	_, err := fmt.Fprintf(conn, pingpongWords, 0, e.number(), e.psn, gid[:])
+	_, err := fmt.Fprintf(conn, words, 0, e.number(), e.psn, gid[:])
 	return err
 }
 
 // meet reads the address of the peer and makes the queue pair ready.
-func (e *pingpongEnd) meet(conn net.Conn) error {
-	b := make([]byte, pingpongLen)
+func (e *end) meet(conn net.Conn) error {
+	b := make([]byte, wordsLen)
 	if _, err := io.ReadFull(conn, b); err != nil {
 		return err
 	}
 	var lid, number, psn uint32
 	var digits string
-	if _, err := fmt.Sscanf(string(b[:pingpongLen-1]), "%x:%x:%x:%s", &lid, &number, &psn, &digits); err != nil {
+	if _, err := fmt.Sscanf(string(b[:wordsLen-1]), "%x:%x:%x:%s", &lid, &number, &psn, &digits); err != nil {
 		return fmt.Errorf("it says %q: %w", b, err)
 	}
 	gid, err := hex.DecodeString(digits)
@@ -84,13 +83,13 @@ func (e *pingpongEnd) meet(conn net.Conn) error {
 	}
 	at := roce.Address{Addr: addr}
 	if e.ud != nil {
-		e.to = roce.Destination{Address: at, QP: number, QKey: udPingpongKey}
+		e.to = roce.Destination{Address: at, QP: number, QKey: queueKey}
 		if err := e.ud.ReadyToReceive(); err != nil {
 			return err
 		}
 		return e.ud.ReadyToSend(e.psn)
 	}
-	if err := e.uc.ReadyToReceive(roce.Peer{Address: at, QP: number, PSN: psn, PMTU: e.o.mtu}); err != nil {
+	if err := e.uc.ReadyToReceive(roce.Peer{Address: at, QP: number, PSN: psn, PMTU: e.cfg.MTU}); err != nil {
 		return err
 	}
 	return e.uc.ReadyToSend(e.psn)
