@@ -41,7 +41,7 @@ func TestClassOf(t *testing.T) {
 	for n := range 1 << 18 {
 		c := classOf(n)
 		if size(c) < n || c > 0 && size(c-1) >= n {
-			t.Fatalf("%d octets: class %d of %d", n, c, size(c))
+			t.Fatalf("%d bytes: class %d of %d", n, c, size(c))
 		}
 	}
 	for c := range classes {

@@ -102,7 +102,7 @@ func TestParseErrors(t *testing.T) {
 		{"count of a write chunk", "00000000 00000001 ffffffff", "rdma_writes", 12, ErrCount},
 		{"count of a reply chunk", "00000000 00000000 00000001 ffffffff", "rdma_reply", 16, ErrCount},
 		{"count above the limit", "00000000 00000000 00000001 00000401", "rdma_reply", 16, ErrCount},
-		{"count above the octets", "00000000 00000000 00000001 00000002 " + hloo, "rdma_reply", 16, ErrShort},
+		{"count above the bytes", "00000000 00000000 00000001 00000002 " + hloo, "rdma_reply", 16, ErrShort},
 		{"read segment wraps", "00000001 00000000 00000001 00000002 ffffffff ffffffff 00000000", "rdma_reads", 24, ErrWrap},
 		{"reply segment wraps", "00000000 00000000 00000001 00000001 00000001 ffffffff ffffffff 00000002", "rdma_reply", 32, ErrWrap},
 	} {
@@ -209,7 +209,7 @@ func TestFill(t *testing.T) {
 		c := offered()
 		require.True(t, c.Fill(tt.n))
 		for i, n := range tt.want {
-			assert.Equal(t, n, c[i].Length, "%d octets, segment %d", tt.n, i)
+			assert.Equal(t, n, c[i].Length, "%d bytes, segment %d", tt.n, i)
 			assert.Equal(t, offered()[i].Handle, c[i].Handle)
 			assert.Equal(t, offered()[i].Offset, c[i].Offset)
 		}

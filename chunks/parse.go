@@ -35,7 +35,7 @@ type Error struct {
 }
 
 // Error returns field, offset and cause.
-func (e *Error) Error() string { return fmt.Sprintf("%s at octet %d: %v", e.Field, e.Offset, e.Err) }
+func (e *Error) Error() string { return fmt.Sprintf("%s at byte %d: %v", e.Field, e.Offset, e.Err) }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
@@ -102,7 +102,7 @@ func (p *parser) fail(field string, err error) {
 
 func (p *parser) take(n int, field string) []byte {
 	if p.err == nil && n > len(p.b)-p.off {
-		p.fail(field, fmt.Errorf("%w: %d octets of %d", ErrShort, len(p.b)-p.off, n))
+		p.fail(field, fmt.Errorf("%w: %d bytes of %d", ErrShort, len(p.b)-p.off, n))
 	}
 	if p.err != nil {
 		return nil

@@ -54,9 +54,9 @@ func TestParseExtension(t *testing.T) {
 	}{
 		{"directly behind", msg + ext, true},
 		{"behind another layer's words", "0080 0000" + msg + ext, true},
-		{"an octet further", msg + "00" + ext, true},
-		{"behind its own first octets", msg + "6e66" + ext, true},
-		{"octets of the message taken for its start", "f6ab" + msg + "00 01 02" + ext, true},
+		{"a byte further", msg + "00" + ext, true},
+		{"behind its own first bytes", msg + "6e66" + ext, true},
+		{"bytes of the message taken for its start", "f6ab" + msg + "00 01 02" + ext, true},
 		{"more behind", msg + ext + "00 01 02", true},
 		{"unknown flags", msg + "6e667278 01 fb 0008 00000000 0000000000000000 00000000", true},
 		{"nothing", "", false},

@@ -67,10 +67,10 @@ func TestParse(t *testing.T) {
 		ok   bool
 	}{
 		{"R8797-4-9 reserved bits are ignored", "f6ab0e18 01 ff 01 07", true},
-		{"R8797-5.2-1 behind an octet", "00 f6ab0e18 01 01 01 07", true},
+		{"R8797-5.2-1 behind a byte", "00 f6ab0e18 01 01 01 07", true},
 		{"R8797-5.2-1 behind another layer's words", "0080 0000 f6ab0e18 01 01 01 07", true},
 		{"R8797-5-1 with another layer's data behind", "f6ab0e18 01 01 01 07 deadbeef", true},
-		{"R8797-5.2-1 behind its own first octets", "f6ab f6ab0e18 01 01 01 07", true},
+		{"R8797-5.2-1 behind its own first bytes", "f6ab f6ab0e18 01 01 01 07", true},
 		{"R8797-5.1-1 nothing", "", false},
 		{"R8797-5.2-2 another identifier", "f6ab0e19 01 01 01 07", false},
 		{"R8797-6-1 version 0", "f6ab0e18 00 01 01 07", false},
@@ -107,7 +107,7 @@ func TestAnywhere(t *testing.T) {
 			}
 			for n := range Len {
 				_, ok := Parse(b[:before+n])
-				assert.False(t, ok, "%d octets of it behind %d", n, before)
+				assert.False(t, ok, "%d bytes of it behind %d", n, before)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ type Region struct{ memory []byte }
 func NewRegion(memory []byte) (*Region, error) {
 	words := len(memory) / rdma.WordLen
 	if len(memory)%rdma.WordLen != 0 || words < 2 || words > MaxSlots {
-		return nil, fmt.Errorf("delegation: a region of %d octets", len(memory))
+		return nil, fmt.Errorf("delegation: a region of %d bytes", len(memory))
 	}
 	if _, err := rdma.Word(memory, 0); err != nil {
 		return nil, fmt.Errorf("delegation: %w", err)

@@ -63,7 +63,7 @@ func Parse(name string, text []byte) (*File, error) {
 		seen:   make(map[string]int), known: make(map[entry]bool), fsids: make(map[FSID]string),
 	}
 	if len(text) > maxText {
-		return nil, fmt.Errorf("%s: %d octets are more than the %d that an exports file may have", name, len(text), maxText)
+		return nil, fmt.Errorf("%s: %d bytes are more than the %d that an exports file may have", name, len(text), maxText)
 	}
 	s := newScanner(&p.report, text)
 	for words := s.line(); len(words) > 0; words = s.line() {
@@ -129,7 +129,7 @@ func exportPath(w string) (string, error) {
 	case slices.ContainsFunc(strings.Split(w, "/"), func(n string) bool { return n == "." || n == ".." }):
 		return "", fmt.Errorf("path %.40q has . or .. in it; write it without", w)
 	case len(w) > maxPath:
-		return "", fmt.Errorf("path %.40q… has %d octets, and clients can ask for %d; export a directory above it", w, len(w), maxPath)
+		return "", fmt.Errorf("path %.40q… has %d bytes, and clients can ask for %d; export a directory above it", w, len(w), maxPath)
 	}
 	return path.Clean(w), nil
 }

@@ -113,11 +113,11 @@ func (s *scanner) word() word {
 			s.skip(1)
 		case c == '\\' && n == 1 && octal(s.rest[1:]):
 			if s.rest[1] > '3' {
-				s.report.fail(s.pos, `%s is no octet; the largest is \377`, s.rest[:4])
+				s.report.fail(s.pos, `%s is no byte; the largest is \377`, s.rest[:4])
 			}
 			add(s.rest[1]<<6|(s.rest[2]-'0')<<3|(s.rest[3]-'0'), 4)
 		case c == 0:
-			s.report.fail(s.pos, "a zero octet is in no path and no name; take it out")
+			s.report.fail(s.pos, "a zero byte is in no path and no name; take it out")
 			s.skip(1)
 		default:
 			add(c, n)

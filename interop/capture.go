@@ -66,7 +66,7 @@ func readCapture(r io.Reader, f func(segment) error) error {
 		}
 		n := le.Uint32(rec[8:])
 		if err != nil || n > pcapMaxPacket {
-			return fmt.Errorf("%w: record of %d octets: %w", errCapture, n, err)
+			return fmt.Errorf("%w: record of %d bytes: %w", errCapture, n, err)
 		}
 		packet := make([]byte, n)
 		if _, err := io.ReadFull(r, packet); err != nil {

@@ -122,7 +122,7 @@ func exchange(t *testing.T, s *sides) {
 		require.NoError(t, err)
 		at := rdma.Remote{STag: region.STag(), TO: region.TO()} // of a word that is 0
 		behind := rdma.Remote{STag: at.STag, TO: at.TO + rdma.WordLen}
-		big := [][]byte{[]byte(strings.Repeat("octets in many segments ", 8000))}
+		big := [][]byte{[]byte(strings.Repeat("bytes in many segments ", 8000))}
 		word := rdma.Atomic{Operand: 0x1122334455667788, OperandMask: rdma.AllBits, Compare: 0xa1, CompareMask: 0xff}
 		wrs := []rdma.WR{
 			{Op: rdma.OpSend, Data: [][]byte{[]byte("a Send")}},

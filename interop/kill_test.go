@@ -65,7 +65,7 @@ func TestKill(t *testing.T) {
 				l.check()
 			}
 		})
-		t.Logf("round %d: %d octets lost in all", round, lost)
+		t.Logf("round %d: %d bytes lost in all", round, lost)
 		d.start()
 	}
 	for _, l := range ledgers {

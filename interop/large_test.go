@@ -65,12 +65,12 @@ func TestLargeDirectory(t *testing.T) {
 			assert.Len(t, seen, entries)
 			assert.Equal(t, entries, strings.Count(names.String(), "\n"))
 			most := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
-			t.Logf("mountrdma ls %s: %d octets at most", flags, most)
+			t.Logf("mountrdma ls %s: %d bytes at most", flags, most)
 			assert.Less(t, most, int64(largeMemory))
 		})
 	}
 	most := d.peak()
-	t.Logf("nfsrdmad: %d octets at most", most)
+	t.Logf("nfsrdmad: %d bytes at most", most)
 	assert.Less(t, most, int64(largeMemory))
 	d.stop()
 }

@@ -111,6 +111,6 @@ func awaitSize(t *testing.T, octets int64, files ...string) {
 		if have >= octets {
 			return
 		}
-		require.True(t, time.Now().Before(deadline), "%d octets were copied and not %d", have, octets)
+		require.True(t, time.Now().Before(deadline), "%d bytes were copied and not %d", have, octets)
 	}
 }

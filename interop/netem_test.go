@@ -74,7 +74,7 @@ func netem(t *testing.T, mtu uint32, length time.Duration, flags []string) {
 		octets += 2 * len(data)
 	}
 	reader.succeeds()
-	t.Logf("%v; %d files of %d octets there and back; a reader: %s", w, copies, octets/2, reader.out)
+	t.Logf("%v; %d files of %d bytes there and back; a reader: %s", w, copies, octets/2, reader.out)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -76,7 +76,7 @@ func TestRecord(t *testing.T) {
 func TestRecordOfPrograms(t *testing.T) {
 	dir := t.TempDir()
 	d := serve(t, "--no-root-squash", "--record", dir, "--record-size=4MiB")
-	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "f"), bytes.Repeat([]byte("octets "), 300_000), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "f"), bytes.Repeat([]byte("bytes "), 300_000), 0o644))
 	file := filepath.Join(dir, "mountrdma")
 	mountrdma(t, "cp", "nfs://"+d.rdma+"/x/f", filepath.Join(dir, "copy"), "--crc=on", "--record", file)
 

@@ -60,7 +60,7 @@ func Resegment(w io.Writer, r io.Reader) (Units, error) {
 	})
 	for f, st := range flows {
 		if err == nil && len(st.octets)+len(st.early) > 0 {
-			err = fmt.Errorf("capture: port %d to %d ends with %d octets of a unit, and %d segments behind a hole",
+			err = fmt.Errorf("capture: port %d to %d ends with %d bytes of a unit, and %d segments behind a hole",
 				f.srcPort, f.dstPort, len(st.octets), len(st.early))
 		}
 	}

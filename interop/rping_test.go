@@ -182,7 +182,7 @@ func rpingClient(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
 		e.hear()
 		e.say(rdma.Remote{STag: to.STag(), TO: to.TO()}, rpingSize)
 		e.hear()
-		require.True(t, bytes.Equal(source, sink), "ping %d came back with other octets", i)
+		require.True(t, bytes.Equal(source, sink), "ping %d came back with other bytes", i)
 	}
 
 	// siw's RDMA Read of memory without remote-read access is refused here.

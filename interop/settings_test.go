@@ -31,7 +31,7 @@ type linuxSetting struct {
 }
 
 func (s linuxSetting) String() string {
-	return fmt.Sprintf("%d and %d octets by sysctl, %d by --inline, %d slots, %d credits%s", s.read, s.write, s.inline, s.slots, s.credits, s.hide)
+	return fmt.Sprintf("%d and %d bytes by sysctl, %d by --inline, %d slots, %d credits%s", s.read, s.write, s.inline, s.slots, s.credits, s.hide)
 }
 
 func (h hidden) String() string {
@@ -147,7 +147,7 @@ type knfsdSetting struct {
 }
 
 func (s knfsdSetting) String() string {
-	return fmt.Sprintf("%d octets and %d requests by sysctl, %d by --inline, %d credits%s", s.size, s.requests, s.inline, s.credits, s.hide)
+	return fmt.Sprintf("%d bytes and %d requests by sysctl, %d by --inline, %d credits%s", s.size, s.requests, s.inline, s.credits, s.hide)
 }
 
 // serverSysctls sets the sysctls of Linux's server, which reads them for each

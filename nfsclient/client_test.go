@@ -304,7 +304,7 @@ func TestMalformed(t *testing.T) {
 		for n := range wire {
 			g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) { return wire[:n:n], nil }
 			_, err := p.direct(t.Context(), g)
-			require.ErrorIs(t, err, ErrReply, "%s, %d octets of %d", nfs3.ProcName(p.proc), n, len(wire))
+			require.ErrorIs(t, err, ErrReply, "%s, %d bytes of %d", nfs3.ProcName(p.proc), n, len(wire))
 		}
 	}
 }

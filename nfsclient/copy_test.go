@@ -31,11 +31,11 @@ func TestCopyFrom(t *testing.T) {
 			} {
 				f := g.put("f", nil)
 				n, err := f.CopyFrom(t.Context(), r, 10)
-				require.NoError(t, err, "%s, %d octets", name, size)
+				require.NoError(t, err, "%s, %d bytes", name, size)
 				require.EqualValues(t, size, n)
 				if size > 0 {
 					got, stable := g.content(f)
-					require.True(t, bytes.Equal(data, got[10:]), "%s, %d octets", name, size)
+					require.True(t, bytes.Equal(data, got[10:]), "%s, %d bytes", name, size)
 					require.True(t, bytes.Equal(data, stable[10:]))
 				}
 			}

@@ -28,7 +28,7 @@ func (c *Client) Read(ctx context.Context, file nfs3.FH, off uint64, p []byte) (
 	}
 	res.Decode(&k.x.Results)
 	if len(res.Data) > len(p) {
-		k.x.Results.Fail(fmt.Errorf("%w: %d octets read, %d asked for", xdr.ErrValue, len(res.Data), len(p)))
+		k.x.Results.Fail(fmt.Errorf("%w: %d bytes read, %d asked for", xdr.ErrValue, len(res.Data), len(p)))
 		res.Data = nil
 	}
 	n := len(res.Data)
@@ -55,7 +55,7 @@ func (c *Client) Write(ctx context.Context, file nfs3.FH, off uint64, p []byte, 
 	}
 	res.Decode(&k.x.Results)
 	if int64(res.Count) > int64(len(p)) {
-		k.x.Results.Fail(fmt.Errorf("%w: %d octets written of %d", xdr.ErrValue, res.Count, len(p)))
+		k.x.Results.Fail(fmt.Errorf("%w: %d bytes written of %d", xdr.ErrValue, res.Count, len(p)))
 	}
 	return res, k.outcome()
 }

@@ -51,7 +51,7 @@ func ExampleFile_CopyFrom() {
 		}
 		n, err := f.CopyFrom(ctx, bytes.NewReader(data), 0)
 		if err != nil {
-			return fmt.Errorf("%d octets are safe: %w", n, err)
+			return fmt.Errorf("%d bytes are safe: %w", n, err)
 		}
 		return nil
 	}

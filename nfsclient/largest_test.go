@@ -120,7 +120,7 @@ func everyProcedure(ctx context.Context, c *Client) map[uint32]error {
 // procedure, in full.
 func TestLargestResults(t *testing.T) {
 	for name, cfg := range map[string]rpcrdma.ClientConnConfig{
-		"1024 octets": {NoPrivateData: true}, "4096 octets": {}, "262144 octets": {Inline: 256 << 10},
+		"1024 bytes": {NoPrivateData: true}, "4096 bytes": {}, "262144 bytes": {Inline: 256 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Cleanup(func() { assert.Zero(t, buf.Default.Out(), "buffers lent and not returned") })

@@ -61,7 +61,7 @@ func (f *FS) scan(ctx context.Context, path string, bare bool) iter.Seq2[DirEntr
 // errName is the error for a name that no file can have. A caller that creates
 // a file under a listed name must be able to trust that the name does not lead
 // elsewhere.
-var errName = errors.New("name with a slash or a zero octet, or empty")
+var errName = errors.New("name with a slash or a zero byte, or empty")
 
 // A scan reads a directory, one reply at a time.
 type scan struct {

@@ -69,7 +69,7 @@ func TestTransports(t *testing.T) {
 		"RDMA": func(t *testing.T, mux *oncrpc.Mux) oncrpc.Caller {
 			return overRDMA(t, mux, rpcrdma.ClientConnConfig{})
 		},
-		"RDMA, 1024 octets inline, 2 credits": func(t *testing.T, mux *oncrpc.Mux) oncrpc.Caller {
+		"RDMA, 1024 bytes inline, 2 credits": func(t *testing.T, mux *oncrpc.Mux) oncrpc.Caller {
 			return overRDMA(t, mux, rpcrdma.ClientConnConfig{NoPrivateData: true, Credits: 2})
 		},
 	} {

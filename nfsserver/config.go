@@ -91,7 +91,7 @@ func (e *Export) check() error {
 	case !path.IsAbs(e.Path) || path.Clean(e.Path) != e.Path || strings.ContainsRune(e.Path, 0):
 		return fmt.Errorf("nfsserver: export path %q is not absolute and clean", e.Path)
 	case len(e.Path) > mount3.PathLen:
-		return fmt.Errorf("nfsserver: export path %.40q… is longer than %d octets", e.Path, mount3.PathLen)
+		return fmt.Errorf("nfsserver: export path %.40q… is longer than %d bytes", e.Path, mount3.PathLen)
 	}
 	for _, c := range e.Clients {
 		if k := c.Host.Kind; (k == exports.Address || k == exports.Network) && !c.Host.Net.IsValid() {

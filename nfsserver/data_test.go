@@ -48,7 +48,7 @@ func TestRead(t *testing.T) {
 		{"nothing at the end", 10_001, 0, 0, nil, true},
 		{"more than rtmax", 0, 10_001, 0, data[:8192], false},
 		{"behind the end of all files", 1 << 63, 100, 0, nil, true},
-		{"last octet there is", math.MaxUint64, 100, 0, nil, true},
+		{"last byte there is", math.MaxUint64, 100, 0, nil, true},
 		{"over the end of all files", math.MaxInt64, 100, 0, nil, true},
 		{"reply with little room", 0, 1000, 24 + nfs3.ReadHeadLen + 103, data[:100], false},
 		{"reply with room for the head", 0, 1000, 24 + nfs3.ReadHeadLen, nil, false},

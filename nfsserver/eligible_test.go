@@ -39,7 +39,7 @@ func TestEachEligible(t *testing.T) {
 			var rep oncrpc.Reply
 			require.True(t, g.mux.Serve(t.Context(), &req, &rep))
 			stat, _ := g.accept(rep.Head)
-			assert.EqualValues(t, garbageArgs, stat, "%d octets at %d", n, pos)
+			assert.EqualValues(t, garbageArgs, stat, "%d bytes at %d", n, pos)
 		}
 		assert.Equal(t, clock, fs.clock, "nothing was changed")
 

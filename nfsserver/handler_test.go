@@ -110,8 +110,8 @@ func TestHandlerRefused(t *testing.T) {
 		want string
 	}{
 		{"mount", &oddHandler{status: nfs.MountStatusErrAcces, handle: -1}, `does not mount "/": MNT3ERR_ACCES`},
-		{"long handles", &oddHandler{handle: 45}, "a file handle of 45 octets, where 1 to 44 can be sent"},
-		{"no handles", &oddHandler{handle: 0}, "a file handle of 0 octets"},
+		{"long handles", &oddHandler{handle: 45}, "a file handle of 45 bytes, where 1 to 44 can be sent"},
+		{"no handles", &oddHandler{handle: 0}, "a file handle of 0 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.h.Handler = memoryHandler(t)

@@ -153,12 +153,12 @@ func TestEachArguments(t *testing.T) {
 		for n := 0; n < len(wire); n++ {
 			reply, _ := g.serve(append(head[:len(head):len(head)], wire[:n]...), nil)
 			stat, results := g.accept(reply)
-			require.EqualValues(t, garbageArgs, stat, "cut after %d octets", n)
+			require.EqualValues(t, garbageArgs, stat, "cut after %d bytes", n)
 			require.Empty(t, results)
 		}
 		reply, _ := g.serve(append(append(head, wire...), 0, 0, 0, 0), nil)
 		stat, _ := g.accept(reply)
-		assert.EqualValues(t, garbageArgs, stat, "four octets more")
+		assert.EqualValues(t, garbageArgs, stat, "four bytes more")
 		assert.Equal(t, clock, fs.clock, "nothing was changed")
 	})
 }

@@ -107,7 +107,7 @@ func TestLookup(t *testing.T) {
 		assert.Equal(t, want, look(name).Status, "%.20q", name)
 	}
 	fs.nodes[memRoot].names[0].name = "\xff\xfe \n"
-	assert.Equal(t, nfs3.OK, look("\xff\xfe \n").Status, "names are octets")
+	assert.Equal(t, nfs3.OK, look("\xff\xfe \n").Status, "names are bytes")
 
 	root = fh[vfs.TypeReg]
 	assert.Equal(t, nfs3.ErrNotDir, look("f").Status)

@@ -29,7 +29,7 @@ func TestMAC(t *testing.T) {
 	} {
 		var m mac
 		s.sum(&m, msg[:n])
-		assert.Equal(t, want, hex.EncodeToString(m[:]), "%d octets", n)
+		assert.Equal(t, want, hex.EncodeToString(m[:]), "%d bytes", n)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestSealedHandle(t *testing.T) {
 			if i == 0 {
 				want = nfs3.ErrBadHandle
 			}
-			assert.Equal(t, want, status, "octet %d of %d", i, len(fh))
+			assert.Equal(t, want, status, "byte %d of %d", i, len(fh))
 			assert.Zero(t, back)
 		}
 	}

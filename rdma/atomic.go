@@ -68,7 +68,7 @@ func (a Atomic) Do(op Op, word *atomic.Uint64) (original uint64) {
 // its length is a multiple of 8.
 func Word(memory []byte, off int) (*atomic.Uint64, error) {
 	if off < 0 || off > len(memory)-WordLen {
-		return nil, fmt.Errorf("rdma: no word at %d of %d octets", off, len(memory))
+		return nil, fmt.Errorf("rdma: no word at %d of %d bytes", off, len(memory))
 	}
 	p := unsafe.Pointer(&memory[off])
 	if uintptr(p)%WordLen != 0 {

@@ -75,5 +75,5 @@ func checkMTU(w Wire, mtu int) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %d octets", errMTU, mtu)
+	return fmt.Errorf("%w: %d bytes", errMTU, mtu)
 }

@@ -87,7 +87,7 @@ func TestRawQueuePairs(t *testing.T) {
 	require.NoError(t, ipv6.Send(packet.Raw{IPv6: packet.GRH{HopLimit: 4}, Payload: octets(10)}))
 	require.NoError(t, ipv6.Send(packet.Raw{Payload: octets(13)}))
 	got := got6.take()
-	require.Empty(t, got, "60 octets do not fit, and so the second waits too")
+	require.Empty(t, got, "60 bytes do not fit, and so the second waits too")
 	assert.EqualValues(t, 1, p.Stats().Dropped[DropNoRecv])
 	assert.EqualValues(t, 2, p.Stats().Dropped[DropRoom])
 

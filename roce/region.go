@@ -38,7 +38,7 @@ var errTooMany = errors.New("roce: the device has no room for more")
 // about the process's memory.
 func (pd *ProtectionDomain) Register(b []byte, access rdma.Access) (*Region, error) {
 	if uint64(len(b)) > math.MaxUint32 {
-		return nil, fmt.Errorf("roce: a region of %d octets: the limit is %d", len(b), uint32(math.MaxUint32))
+		return nil, fmt.Errorf("roce: a region of %d bytes: the limit is %d", len(b), uint32(math.MaxUint32))
 	}
 	r := &Region{domain: pd, access: access, mem: b}
 	d := pd.dev

@@ -145,7 +145,7 @@ func (wr *WR) checkUC() error {
 	case wr.Op != rdma.OpSend && wr.Op != rdma.OpWrite:
 		return fmt.Errorf("roce: UC has no %v", wr.Op)
 	case n > maxMessage:
-		return fmt.Errorf("roce: a message of %d octets: the limit is %d", n, maxMessage)
+		return fmt.Errorf("roce: a message of %d bytes: the limit is %d", n, maxMessage)
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func (q *UD) checkUD(wr *WR) error {
 	case wr.Op != rdma.OpSend:
 		return fmt.Errorf("roce: UD has no %v", wr.Op)
 	case n > most: // C9-200
-		return fmt.Errorf("roce: a datagram of %d octets: the path MTU is %d", n, most)
+		return fmt.Errorf("roce: a datagram of %d bytes: the path MTU is %d", n, most)
 	case wr.To.QP > packet.MulticastQP:
 		return fmt.Errorf("roce: queue pair %#x has more than 24 bits", wr.To.QP)
 	case (wr.To.QP == packet.MulticastQP) != wr.To.Addr.IsMulticast():

@@ -41,7 +41,7 @@ func TestCallForms(t *testing.T) {
 			msg:  rpcCall(xid, "args"),
 		},
 		{
-			name: "R8166-3.3.3-4 inline of 1024 octets",
+			name: "R8166-3.3.3-4 inline of 1024 bytes",
 			call: func(q *requester) (wire.Header, []byte) {
 				return msg(chunks.Lists{}), rpcCall(xid, string(repeat(1024-28-40)))
 			},
@@ -76,7 +76,7 @@ func TestCallForms(t *testing.T) {
 			msg: rpcCall(xid, "len "), item: data, itemPos: 44,
 		},
 		{
-			name: "Read chunk of no octets",
+			name: "Read chunk of no bytes",
 			call: func(q *requester) (wire.Header, []byte) {
 				return msg(chunks.Lists{Reads: q.reads(44, nil)}), rpcCall(xid, "len ")
 			},

@@ -57,7 +57,7 @@ func (c *ClientConnConfig) fill() error {
 	}
 	switch {
 	case c.Inline < cmpriv.MinSize || c.Inline > cmpriv.MaxSize:
-		return fmt.Errorf("rpcrdma: inline size %d is not between %d and %d octets", c.Inline, cmpriv.MinSize, cmpriv.MaxSize)
+		return fmt.Errorf("rpcrdma: inline size %d is not between %d and %d bytes", c.Inline, cmpriv.MinSize, cmpriv.MaxSize)
 	case c.Credits < 1 || c.Credits > maxCredits:
 		return fmt.Errorf("rpcrdma: %d credits are not between 1 and %d", c.Credits, maxCredits)
 	case c.NoPrivateData:

@@ -65,7 +65,7 @@ func TestClientThresholds(t *testing.T) {
 		{"the server sends less than it takes", 8192, message(2048, 8192), 8192, 2048},
 		{"the server has more", 2048, message(262144, 65536), 2048, 2048},
 		{"R8797-4.2-1 both at the limit", 262144, message(262144, 262144), 262144, 262144},
-		{"R8797-5.2-1 behind an octet", 4096, "x" + message(2048, 3072), 3072, 2048},
+		{"R8797-5.2-1 behind a byte", 4096, "x" + message(2048, 3072), 3072, 2048},
 		{"R8797-5.2-1 behind three, with more behind it", 4096, "\xf6\xab\x0e" + message(2048, 3072) + "\xf6\xab\x0e\x18", 3072, 2048},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -38,7 +38,7 @@ func (o *clientCall) accept(h *wire.Header, body []byte, recv *buf.Buf) outcome 
 	case h.Proc == wire.NoMsg:
 		a.body, a.inChunk = nil, inChunk
 	case inChunk > 0:
-		a.err = fmt.Errorf("%w: %d octets in a Reply chunk beside an inline message", errReplyForm, inChunk)
+		a.err = fmt.Errorf("%w: %d bytes in a Reply chunk beside an inline message", errReplyForm, inChunk)
 	}
 	return a
 }
@@ -52,10 +52,10 @@ func returned(offered, got chunks.Chunk) (int, error) {
 		return 0, nil
 	}
 	if len(offered) != 1 || len(got) != 1 || got[0].Handle != offered[0].Handle || got[0].Offset != offered[0].Offset {
-		return 0, fmt.Errorf("%w: %d octets in a chunk that was not offered", errReplyForm, n)
+		return 0, fmt.Errorf("%w: %d bytes in a chunk that was not offered", errReplyForm, n)
 	}
 	if n > offered.Length() {
-		return 0, fmt.Errorf("%w: %d octets in a chunk of %d", errReplyForm, n, offered.Length())
+		return 0, fmt.Errorf("%w: %d bytes in a chunk of %d", errReplyForm, n, offered.Length())
 	}
 	return int(n), nil
 }
@@ -102,7 +102,7 @@ func (o *clientCall) read(a *outcome) error {
 var errReplyForm = errors.New("rpcrdma: reply in a form that the call did not ask for")
 
 // errNotWritten means that the results in a reply were not written.
-var errNotWritten = errors.New("rpcrdma: the server has not written all octets that its reply says are in the Write chunk")
+var errNotWritten = errors.New("rpcrdma: the server has not written all bytes that its reply says are in the Write chunk")
 
 // A RemoteError is an RDMA_ERROR: the server could not take the call, and would
 // not take it if it were repeated.

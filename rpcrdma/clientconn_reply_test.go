@@ -82,7 +82,7 @@ func TestLongReply(t *testing.T) {
 	}{
 		{"all of it", 2000, wire.NoMsg, func(*chunks.Lists) {}},
 		{"some of it", 4, wire.NoMsg, func(l *chunks.Lists) { l.Reply[0].Length = replyHeader + 4 }},
-		{"inline, the chunk with no octet", 4, wire.Msg, func(l *chunks.Lists) { l.Reply[0].Length = 0 }},
+		{"inline, the chunk with no byte", 4, wire.Msg, func(l *chunks.Lists) { l.Reply[0].Length = 0 }},
 		{"inline, the chunk with no segment", 4, wire.Msg, func(l *chunks.Lists) { l.Reply = nil }},
 		{"inline, no chunk", 4, wire.Msg, func(l *chunks.Lists) { l.Reply, l.HasReply = nil, false }},
 	} {
@@ -127,7 +127,7 @@ func TestLyingReply(t *testing.T) {
 			l.Write(0)[0].Length++
 			return wire.Msg
 		}},
-		{"of 2^32-1 octets", itemCall, func(l *chunks.Lists) wire.Proc {
+		{"of 2^32-1 bytes", itemCall, func(l *chunks.Lists) wire.Proc {
 			l.Write(0)[0].Length = 1<<32 - 1
 			return wire.Msg
 		}},
@@ -172,7 +172,7 @@ func TestLyingReply(t *testing.T) {
 			l.Reply = chunks.Chunk{other}
 			return wire.NoMsg
 		}},
-		{"Reply chunk without octets", replyCall, func(l *chunks.Lists) wire.Proc {
+		{"Reply chunk without bytes", replyCall, func(l *chunks.Lists) wire.Proc {
 			l.Reply[0].Length = 0
 			return wire.NoMsg
 		}},

@@ -68,15 +68,15 @@ func (s *Server) check() error {
 	case s.Handler == nil:
 		return errors.New("rpcrdma: Server without a Handler")
 	case c.inline < cmpriv.MinSize || c.inline > cmpriv.MaxSize:
-		return fmt.Errorf("rpcrdma: inline size %d is not between %d and %d octets", s.Inline, cmpriv.MinSize, cmpriv.MaxSize)
+		return fmt.Errorf("rpcrdma: inline size %d is not between %d and %d bytes", s.Inline, cmpriv.MinSize, cmpriv.MaxSize)
 	case c.credits < 1 || c.credits > maxCredits:
 		return fmt.Errorf("rpcrdma: %d credits are not between 1 and %d", s.Credits, maxCredits)
 	case c.maxPayload < 1 || c.maxPayload > maxPayload:
-		return fmt.Errorf("rpcrdma: payload of %d octets is not between 1 and %d", s.MaxPayload, maxPayload)
+		return fmt.Errorf("rpcrdma: payload of %d bytes is not between 1 and %d", s.MaxPayload, maxPayload)
 	case c.maxMemory < c.largestCall():
-		return fmt.Errorf("rpcrdma: memory of %d octets is less than the %d that one call can need", s.MaxMemory, c.largestCall())
+		return fmt.Errorf("rpcrdma: memory of %d bytes is less than the %d that one call can need", s.MaxMemory, c.largestCall())
 	case c.maxInline < minMaxInline:
-		return fmt.Errorf("rpcrdma: %d octets for messages are below %d", s.MaxInline, minMaxInline)
+		return fmt.Errorf("rpcrdma: %d bytes for messages are below %d", s.MaxInline, minMaxInline)
 	case c.maxConns < 1:
 		return fmt.Errorf("rpcrdma: %d connections", s.MaxConns)
 	}

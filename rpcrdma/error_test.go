@@ -70,7 +70,7 @@ func TestErrChunk(t *testing.T) {
 		{"R8166-4.2.1-1 other XID", msg(chunks.Lists{}), rpcCall(testXID+1, "args")},
 		{"R8166-4.2.1-1 no RPC message", msg(chunks.Lists{}), nil},
 		{"R8166-4.2.1-1 half an XID", msg(chunks.Lists{}), body[:3]},
-		{"R8166-4.2.1-1 Position Zero of no octets", noMsg(many(seg(0, 0))), nil},
+		{"R8166-4.2.1-1 Position Zero of no bytes", noMsg(many(seg(0, 0))), nil},
 		{"RDMA_MSG and Position Zero", msg(many(seg(0, 100))), body},
 		{"R8166-3.4.5-2 position 2", msg(many(seg(2, 100))), body},
 		{"R8166-3.4.5-2 position 45", msg(many(seg(45, 100))), body},

@@ -137,7 +137,7 @@ func TestClientExposes(t *testing.T) {
 				e.onCall = func() {
 					read, written := w.exposed(t)
 					if tt.read && assert.Len(t, read, 1) {
-						assert.True(t, bytes.Equal(ramp(tt.args), read[0]), "its octets, and no more")
+						assert.True(t, bytes.Equal(ramp(tt.args), read[0]), "its bytes, and no more")
 					}
 					if tt.written > 0 && assert.Len(t, written, 1) {
 						assert.GreaterOrEqual(t, len(written[0]), tt.written)

@@ -36,7 +36,7 @@ var everything = cmpriv.Extension{Immediate: true, Atomics: true, Delegation: tr
 func unmapped(t *testing.T, f func()) {
 	t.Helper()
 	f()
-	assert.Zero(t, mapped.Load(), "octets of counters")
+	assert.Zero(t, mapped.Load(), "bytes of counters")
 }
 
 // TestCountersGolden checks the exact bytes on the wire at set-up: the upper

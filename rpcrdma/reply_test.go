@@ -70,7 +70,7 @@ func TestReplyForms(t *testing.T) {
 			proc: wire.Msg, body: "len ", wrote: [][]uint32{{0, 0}, {0}},
 		},
 		{
-			name: "item of no octets", item: []byte{}, writes: [][]int{{4096}},
+			name: "item of no bytes", item: []byte{}, writes: [][]int{{4096}},
 			proc: wire.Msg, body: "len ", wrote: [][]uint32{{0}},
 		},
 		{

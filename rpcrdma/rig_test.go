@@ -61,7 +61,7 @@ func serveTap(t *testing.T, s *Server, p *tap, f func(t *testing.T, r *rig)) {
 		assert.Empty(t, s.conns)
 		assert.Zero(t, s.memory.InUse(), "memory is all given back")
 		assert.Zero(t, s.counters.InUse(), "and that of counters")
-		assert.Zero(t, s.inline.Load(), "octets of messages")
+		assert.Zero(t, s.inline.Load(), "bytes of messages")
 		assert.Zero(t, s.parties.Len())
 	})
 }

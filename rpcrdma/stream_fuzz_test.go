@@ -136,7 +136,7 @@ func FuzzStreamReplies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte, piece uint16) {
 		want := plainReplies(stream)
 		for _, n := range []int{1, int(piece) + 1, len(stream) + 1} {
-			assert.Equal(t, want, takeReplies(t, stream, n), "pieces of %d octets", n)
+			assert.Equal(t, want, takeReplies(t, stream, n), "pieces of %d bytes", n)
 		}
 	})
 }

@@ -224,10 +224,10 @@ func TestStreamEarlyReply(t *testing.T) {
 // and no other.
 func TestStreamNoReply(t *testing.T) {
 	for name, wire := range map[string][]byte{
-		"a call":      record(callTo(testXID, procNull)),
-		"XID alone":   record(word(testXID)),
-		"nothing":     record(nil),
-		"wrong octet": record(join(word(testXID), word(2), word(0))),
+		"a call":     record(callTo(testXID, procNull)),
+		"XID alone":  record(word(testXID)),
+		"nothing":    record(nil),
+		"wrong byte": record(join(word(testXID), word(2), word(0))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			stream(t, nil, func(t *testing.T, r *streamRig) {

@@ -140,7 +140,7 @@ func stream(t *testing.T, set func(*Server), f func(t *testing.T, r *streamRig))
 		assert.Equal(t, before, buf.Default.Out(), "buffers lent")
 		assert.Empty(t, r.l.conns)
 		assert.Empty(t, r.l.ready)
-		assert.Zero(t, r.inline.Load(), "octets of messages")
+		assert.Zero(t, r.inline.Load(), "bytes of messages")
 		assert.Zero(t, r.memory.InUse(), "memory is all given back")
 	})
 }

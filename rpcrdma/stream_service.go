@@ -40,7 +40,7 @@ func (s streamService) Serve(ctx context.Context, req *oncrpc.Request, rep *oncr
 		return false
 	}
 	if cl.length > cl.bound {
-		return s.fail(ctx, cl, req, fmt.Errorf("%w: a reply of %d octets, above %d", errResultsLong, cl.length, cl.bound))
+		return s.fail(ctx, cl, req, fmt.Errorf("%w: a reply of %d bytes, above %d", errResultsLong, cl.length, cl.bound))
 	}
 	cl.takeApart()
 	return true

@@ -16,7 +16,7 @@ var (
 	// undefined value.
 	ErrValue = errors.New("xdr: undefined value")
 	// ErrTrailing: bytes are left after the last item.
-	ErrTrailing = errors.New("xdr: octets after the last item")
+	ErrTrailing = errors.New("xdr: bytes after the last item")
 	// ErrItem: the stream's type has no movable item at the position of the
 	// moved data item.
 	ErrItem = errors.New("xdr: reduced data item at the wrong position")
@@ -109,7 +109,7 @@ func (r *Reader) take(n int) []byte {
 		return nil
 	}
 	if n > len(r.b)-r.off {
-		r.err = fmt.Errorf("%w: %d octets at offset %d of %d", ErrShort, n, r.off, len(r.b))
+		r.err = fmt.Errorf("%w: %d bytes at offset %d of %d", ErrShort, n, r.off, len(r.b))
 		return nil
 	}
 	// The bytes run past the position of the moved item, so the stream does not
@@ -153,7 +153,7 @@ func (r *Reader) Bool() bool {
 // Fixed reads n bytes and their padding, whose value is ignored.
 func (r *Reader) Fixed(n int) []byte {
 	if n < 0 || n > len(r.b) { // before adding the padding, which could overflow
-		r.Fail(fmt.Errorf("%w: %d octets of %d", ErrShort, n, len(r.b)))
+		r.Fail(fmt.Errorf("%w: %d bytes of %d", ErrShort, n, len(r.b)))
 		return nil
 	}
 	s := r.take(n + Pad(n))
@@ -195,7 +195,7 @@ func (r *Reader) Item(limit int) []byte {
 	data := r.item
 	r.item, r.itemPos = nil, nowhere
 	if len(data) != n && len(data) != n+Pad(n) {
-		r.err = fmt.Errorf("%w: %d octets moved, length %d", ErrItem, len(data), n)
+		r.err = fmt.Errorf("%w: %d bytes moved, length %d", ErrItem, len(data), n)
 		return nil
 	}
 	return data[:n:n]
@@ -206,7 +206,7 @@ func (r *Reader) place(n int) []byte {
 	moved := r.places[0].Len
 	r.SetPlaces(r.places[1:])
 	if moved != n && moved != n+Pad(n) {
-		r.err = fmt.Errorf("%w: %d octets moved, length %d", ErrItem, moved, n)
+		r.err = fmt.Errorf("%w: %d bytes moved, length %d", ErrItem, moved, n)
 	}
 	return r.Fixed(n)
 }

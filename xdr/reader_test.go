@@ -255,7 +255,7 @@ func FuzzReader(f *testing.F) {
 				got = r.Item(arg)
 			}
 			if len(got) > arg {
-				t.Fatalf("%d octets, limit %d", len(got), arg)
+				t.Fatalf("%d bytes, limit %d", len(got), arg)
 			}
 			if r.Offset() < before || r.Offset() > len(wire) {
 				t.Fatalf("offset %d after %d of %d", r.Offset(), before, len(wire))

@@ -136,7 +136,7 @@ func TestWrongOptions(t *testing.T) {
 		"local_lock=some":          "option local_lock=some: not one of all, flock, none, posix",
 		"crc=maybe":                "option crc=maybe: not one of auto, on, off",
 		"inline=1000":              "option inline=1000: not between 1024 and 262144 octets",
-		"inline=x":                 "option inline=x: not a size: write octets, or a number with KiB, MiB or GiB (below 2 GiB)",
+		"inline=x":                 "option inline=x: not a size: write bytes, or a number with KiB, MiB or GiB (below 2 GiB)",
 		"credits=0":                "option credits=0: not a number between 1 and 4096",
 		"proto=tcp":                "option proto=tcp: " + otherTransport,
 		"udp":                      "option udp: " + otherTransport,

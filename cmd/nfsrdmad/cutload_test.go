@@ -107,7 +107,7 @@ func (w *walk) write(off uint64, n int) {
 	w.call(fmt.Sprint("WRITE ", id), func() error {
 		res, err := w.client.Write(w.ctx, w.file, off, p, how)
 		if err == nil && int(res.Count) != n {
-			err = fmt.Errorf("%d of %d octets", res.Count, n)
+			err = fmt.Errorf("%d of %d bytes", res.Count, n)
 		}
 		return err
 	})
@@ -121,7 +121,7 @@ func (w *walk) reads(sizes []int) {
 		w.call("", func() error {
 			res, err := w.client.Read(w.ctx, w.file, 0, p)
 			if err == nil && !bytes.Equal(res.Data, w.data[:n]) {
-				err = fmt.Errorf("READ of %d octets: not what was written", n)
+				err = fmt.Errorf("READ of %d bytes: not what was written", n)
 			}
 			return err
 		})

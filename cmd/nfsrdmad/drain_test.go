@@ -151,7 +151,7 @@ func TestDrain(t *testing.T) {
 	assert.NoError(t, <-w.result)
 	n, err := io.Copy(io.Discard, c)
 	assert.NoError(t, err)
-	assert.Equal(t, rest, n, "octets of the reply, and the end")
+	assert.Equal(t, rest, n, "bytes of the reply, and the end")
 	c.Close()
 	status := p.end()
 	assert.True(t, status.Exited() && status.ExitStatus() == 0, "%#x", status)

@@ -67,7 +67,7 @@ func parseExport(arg string) (export, error) {
 		return export{}, fmt.Errorf("export name %q is not a plain absolute path: %q is", name, path.Clean(name))
 	}
 	if len(name) > mount3.PathLen {
-		return export{}, fmt.Errorf("export name of %d octets for %s: clients can ask for %d at most, so name it DIR=/EXPORT", len(name), dir, mount3.PathLen)
+		return export{}, fmt.Errorf("export name of %d bytes for %s: clients can ask for %d at most, so name it DIR=/EXPORT", len(name), dir, mount3.PathLen)
 	}
 	return export{dir: dir, memory: memory, name: name}, nil
 }

@@ -46,7 +46,7 @@ func readKey(name string) (key [keyLen]byte, err error) {
 	const remedy = "put a copy back, or remove it: then there will be a new one, and clients must mount again"
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != keyLen:
-		return key, fmt.Errorf("%s is not a key of file handles, which is a file of %d octets: %s", name, keyLen, remedy)
+		return key, fmt.Errorf("%s is not a key of file handles, which is a file of %d bytes: %s", name, keyLen, remedy)
 	case int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0:
 		return key, fmt.Errorf("others than this user (%d) may have read the key of file handles %s (owner %d, mode %04o): make it this user's own with mode 0600 if nobody has, else remove it: then there will be a new one, and clients must mount again",
 			os.Geteuid(), name, st.Uid, st.Mode&0o7777)

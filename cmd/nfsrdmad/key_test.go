@@ -52,7 +52,7 @@ func TestHandleKeyDamaged(t *testing.T) {
 		put  func(t *testing.T, name string)
 		want string
 	}{
-		"empty":    {file(0, 0o600), "is not a key of file handles, which is a file of 32 octets"},
+		"empty":    {file(0, 0o600), "is not a key of file handles, which is a file of 32 bytes"},
 		"short":    {file(31, 0o600), "is not a key of file handles"},
 		"long":     {file(33, 0o600), "is not a key of file handles"},
 		"readable": {file(32, 0o640), "mode 0640): make it this user's own with mode 0600"},

@@ -44,7 +44,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "--nosuch", "/"}, "unknown flag: --nosuch"},
 		{[]string{"serve", "--crc=maybe", "/"}, `invalid argument "maybe" for "--crc" flag: not one of auto, on, off`},
 		{[]string{"serve", "--markers=auto", "/"}, `invalid argument "auto" for "--markers" flag: not one of off, on`},
-		{[]string{"serve", "--inline=1KB", "/"}, `invalid argument "1KB" for "--inline" flag: not a size: write octets, or a number with KiB, MiB or GiB (below 2 GiB)`},
+		{[]string{"serve", "--inline=1KB", "/"}, `invalid argument "1KB" for "--inline" flag: not a size: write bytes, or a number with KiB, MiB or GiB (below 2 GiB)`},
 		{[]string{"serve", "--inline=1000", "/"}, "--inline 1000 is not between 1024 and 262144"},
 		{[]string{"serve", "--credits=0", "/"}, "--credits 0 is not between 1 and 4096"},
 		{[]string{"serve", "--max-payload=8MiB", "/"}, "--max-payload 8388608 is not between 4096 and 4194304"},

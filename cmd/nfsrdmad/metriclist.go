@@ -64,13 +64,13 @@ var metricList = []metric{
 	}),
 	gauge("exports", "Exports.", none, func(s *sight, emit emitter) { emit(float64(len(s.Exports))) }),
 
-	counter("rpc_received_bytes_total", "Octets of calls, data included.", byProc, func(s *sight, emit emitter) {
+	counter("rpc_received_bytes_total", "Bytes of calls, data included.", byProc, func(s *sight, emit emitter) {
 		for i := range s.procs {
 			prog, proc := names(&s.procs[i])
 			emit(float64(s.procs[i].In), prog, proc)
 		}
 	}),
-	counter("rpc_sent_bytes_total", "Octets of replies, data included.", byProc, func(s *sight, emit emitter) {
+	counter("rpc_sent_bytes_total", "Bytes of replies, data included.", byProc, func(s *sight, emit emitter) {
 		for i := range s.procs {
 			prog, proc := names(&s.procs[i])
 			emit(float64(s.procs[i].Out), prog, proc)
@@ -101,8 +101,8 @@ var metricList = []metric{
 			emit(float64(sum[s.Transports[i].Name]), s.Transports[i].Name)
 		}
 	}),
-	perMemory("memory_bytes", "Octets of memory in use.", func(m *memoryDoc) int64 { return m.InUse }),
-	perMemory("memory_limit_bytes", "Octets of memory that may be in use.", func(m *memoryDoc) int64 { return m.Limit }),
+	perMemory("memory_bytes", "Bytes of memory in use.", func(m *memoryDoc) int64 { return m.InUse }),
+	perMemory("memory_limit_bytes", "Bytes of memory that may be in use.", func(m *memoryDoc) int64 { return m.Limit }),
 
 	counter("rdma_refused_calls_total", "Calls that RPC-over-RDMA could not serve, by the code of the RDMA_ERROR that answered them, or none.",
 		[]string{"code"}, func(s *sight, emit emitter) {
@@ -116,7 +116,7 @@ var metricList = []metric{
 	perTerminate("terminates_received_total", "Terminate messages received.",
 		func(r *deviceDoc) []terminateDoc { return r.TerminatesReceived }),
 	perDirection("fpdus_total", "FPDUs of MPA.", func(c *iwarp.Counts) uint64 { return c.FPDUs }),
-	perDirection("rdmap_bytes_total", "Octets behind DDP's headers.", func(c *iwarp.Counts) uint64 { return c.Octets }),
+	perDirection("rdmap_bytes_total", "Bytes behind DDP's headers.", func(c *iwarp.Counts) uint64 { return c.Octets }),
 	counter("rdmap_messages_total", "Messages of RDMAP, by operation.", []string{"direction", "operation"}, func(s *sight, emit emitter) {
 		for op := range rdmap.Opcodes {
 			name := rdmap.Opcode(op).String()
@@ -125,10 +125,10 @@ var metricList = []metric{
 		}
 	}),
 	gauge("regions", "Memory regions that are registered.", none, func(s *sight, emit emitter) { emit(float64(s.device.Regions)) }),
-	gauge("region_bytes", "Octets in them.", none, func(s *sight, emit emitter) { emit(float64(s.device.RegionOctets)) }),
+	gauge("region_bytes", "Bytes in them.", none, func(s *sight, emit emitter) { emit(float64(s.device.RegionOctets)) }),
 
 	gauge("replay_replies", "Replies that are kept for retransmitted calls.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Replies)) }),
-	gauge("replay_bytes", "Octets that they take.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Octets)) }),
+	gauge("replay_bytes", "Bytes that they take.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Octets)) }),
 	counter("replay_executed_total", "Calls that must not be executed twice, and were executed.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Executed)) }),
 	counter("replay_answered_total", "Retransmissions of such calls that got the first one's reply.", none, func(s *sight, emit emitter) {
 		emit(float64(s.ReplayCache.Replayed + s.ReplayCache.Joined))

@@ -268,7 +268,7 @@ func TestMountsBelow(t *testing.T) {
 // closed in the end.
 func TestReloadUnderLoad(t *testing.T) {
 	g := newReloadRig(t, "./a *(rw)\n./b *(rw)")
-	data := bytes.Repeat([]byte("octets "), 20_000)
+	data := bytes.Repeat([]byte("bytes "), 20_000)
 	var fhs [2]nfs3.FH
 	for i, name := range []string{"a", "b"} {
 		require.NoError(t, os.WriteFile(filepath.Join(g.dir, name, "f"), data, 0o644))

@@ -111,7 +111,7 @@ func (l *lender) client(addr string) (*nfsclient.Client, nfs3.FH) {
 func check(p []byte, off int, res *nfs3.ReadRes) error {
 	const page = 4 << 10
 	if len(res.Data) < len(p) && !res.EOF {
-		return fmt.Errorf("%d of %d octets at %d, and no end of file", len(res.Data), len(p), off)
+		return fmt.Errorf("%d of %d bytes at %d, and no end of file", len(res.Data), len(p), off)
 	}
 	zero := -1 // the page in which zeros begin
 	for i, got := range res.Data {
@@ -120,7 +120,7 @@ func check(p []byte, off int, res *nfs3.ReadRes) error {
 		case got == 0 && (zero == at/page || at%page != 0):
 			zero = at / page
 		case got != octet(at) || zero == at/page:
-			return fmt.Errorf("octet %d of %d is %#02x", i, len(res.Data), got)
+			return fmt.Errorf("byte %d of %d is %#02x", i, len(res.Data), got)
 		}
 	}
 	return nil

@@ -156,7 +156,7 @@ func deliver(x *oncrpc.Exchange, c *oncrpc.Call, rep *oncrpc.Reply) error {
 func itemLen(x *oncrpc.Exchange) (int, error) {
 	n := int64(binary.BigEndian.Uint32(x.Reply[len(x.Reply)-4:]))
 	if pad := int64(x.Placed) - n; pad < 0 || pad > int64(xdr.Pad(int(n))) {
-		return 0, fmt.Errorf("%w: %d octets, said to be %d", errItem, x.Placed, n)
+		return 0, fmt.Errorf("%w: %d bytes, said to be %d", errItem, x.Placed, n)
 	}
 	return int(n), nil
 }

@@ -104,7 +104,7 @@ func calls(root nfs3.FH) map[string][]byte {
 		"garbage":               call(6, nfs3.Program, 3, nfs3.ProcRead, []byte("garbage!")),
 		"long garbage":          call(7, nfs3.Program, 3, nfs3.ProcWrite, random(1<<20, 1)),
 		"handle cut":            call(8, nfs3.Program, 3, nfs3.ProcRead, handle[:7]),
-		"trailing octets":       call(9, nfs3.Program, 3, nfs3.ProcGetAttr, append(handle, 0, 0, 0, 0)),
+		"trailing bytes":        call(9, nfs3.Program, 3, nfs3.ProcGetAttr, append(handle, 0, 0, 0, 0)),
 		"unknown procedure":     call(10, nfs3.Program, 3, 99, handle),
 		"NFS version 4":         call(11, nfs3.Program, 4, 1, handle),
 		"NFS version 2":         call(12, nfs3.Program, 2, 1, handle),

@@ -156,7 +156,7 @@ func TestDeliver(t *testing.T) {
 		replay bool // may be kept for a retransmission
 	}{
 		"placed":               {caller{res(7), 7}, 7, false, true},
-		"placed, fewer octets": {caller{res(5), 5}, 5, false, true},
+		"placed, fewer bytes":  {caller{res(5), 5}, 5, false, true},
 		"with some padding":    {caller{res(5), 6}, 5, false, true},
 		"with all padding":     {caller{res(5), 7}, 5, false, true},
 		"inline":               {caller{append(res(5), random(8, 1)...), 0}, 0, false, true},

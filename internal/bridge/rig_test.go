@@ -257,7 +257,7 @@ func (r raw) closed() {
 	r.t.Helper()
 	_ = r.SetReadDeadline(time.Now().Add(20 * time.Second))
 	n, err := io.Copy(io.Discard, r)
-	assert.Zero(r.t, n, "octets before the end")
+	assert.Zero(r.t, n, "bytes before the end")
 	assert.NotErrorIs(r.t, err, os.ErrDeadlineExceeded)
 }
 

@@ -40,7 +40,7 @@ func ParseSize(word string, most int64) (int64, error) {
 		}
 		return n * u.octets, nil
 	}
-	return 0, fmt.Errorf("not a size: write octets, or a number with KiB, MiB or GiB (below %d GiB)", most>>30+1)
+	return 0, fmt.Errorf("not a size: write bytes, or a number with KiB, MiB or GiB (below %d GiB)", most>>30+1)
 }
 
 // String writes the size in its largest whole unit.

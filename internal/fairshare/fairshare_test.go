@@ -135,7 +135,7 @@ func TestStands(t *testing.T) {
 	}{
 		{Sight{Round: 2, Posted: 1}, false, "it is seen for the first time"},
 		{Sight{Round: 3, Posted: 1}, true, "nothing has moved"},
-		{Sight{Round: 4, Posted: 1, Octets: Bulk}, false, "octets have"},
+		{Sight{Round: 4, Posted: 1, Octets: Bulk}, false, "bytes have"},
 		{Sight{Round: 5, Posted: 1, Octets: 2*Bulk - 1}, true, "too few have"},
 		{Sight{Round: 6, Posted: 2, Done: 1, Octets: 2 * Bulk}, false, "a piece is done"},
 		{Sight{Round: 7, Posted: 2, Done: 2, Octets: 2 * Bulk}, false, "all are"},

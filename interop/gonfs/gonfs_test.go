@@ -60,9 +60,9 @@ func connect(t *testing.T, cfg rpcrdma.ClientConnConfig) *peer {
 
 // forms are the ways to transfer large messages.
 var forms = map[string]rpcrdma.ClientConnConfig{
-	"thresholds of 4096 octets":   {},
-	"thresholds of 1024 octets":   {NoPrivateData: true},
-	"thresholds of 262144 octets": {Inline: 256 << 10},
+	"thresholds of 4096 bytes":   {},
+	"thresholds of 1024 bytes":   {NoPrivateData: true},
+	"thresholds of 262144 bytes": {Inline: 256 << 10},
 }
 
 func sample(n int) []byte {
@@ -113,7 +113,7 @@ func TestData(t *testing.T) {
 				got := make([]byte, min(len(want)+10, 1<<20))
 				r, err := p.c.Read(ctx, file, 0, got)
 				require.NoError(t, err)
-				require.True(t, bytes.Equal(want[:r.Count], got[:r.Count]), "%d octets", n)
+				require.True(t, bytes.Equal(want[:r.Count], got[:r.Count]), "%d bytes", n)
 				require.EqualValues(t, min(len(want), 1<<20), r.Count)
 				require.Equal(t, len(want) <= 1<<20, r.EOF)
 				r, err = p.c.Read(ctx, file, 3, got[:min(len(got), 4)])
@@ -255,7 +255,7 @@ func (p *peer) listings() {
 		for _, plus := range []bool{false, true} {
 			got := p.list(dir, count, plus)
 			slices.Sort(got)
-			assert.Equal(t, want, got, "%d octets, READDIRPLUS %v", count, plus)
+			assert.Equal(t, want, got, "%d bytes, READDIRPLUS %v", count, plus)
 		}
 	}
 }

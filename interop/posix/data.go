@@ -97,11 +97,11 @@ func dataVectors(p *probe) {
 	fd := p.fd("f", unix.O_CREAT|unix.O_RDWR)
 	n, err := unix.Writev(fd, [][]byte{[]byte("one "), nil, []byte("two "), []byte("three")})
 	p.result("writev", err)
-	p.say("%d octets", n)
+	p.say("%d bytes", n)
 	a, b := make([]byte, 6), make([]byte, 100)
 	n, err = unix.Preadv(fd, [][]byte{a, b}, 1)
 	p.result("preadv", err)
-	p.say("%d octets: %q %q", n, a, b[:n-6])
+	p.say("%d bytes: %q %q", n, a, b[:n-6])
 }
 
 func dataTwoDescriptors(p *probe) {
@@ -131,11 +131,11 @@ func dataNothing(p *probe) {
 	fd := p.fd("f", unix.O_RDWR)
 	n, err := unix.Pwrite(fd, nil, 100)
 	p.result("write", err)
-	p.say("%d octets", n)
+	p.say("%d bytes", n)
 	p.size("f")
 	n, err = unix.Pread(fd, nil, 0)
 	p.result("read", err)
-	p.say("%d octets", n)
+	p.say("%d bytes", n)
 }
 
 func dataSeek(p *probe) {

@@ -106,9 +106,9 @@ func pathLong(p *probe) {
 		}
 		p.need(unix.Mkdir("d", 0o755))
 		path := strings.Repeat("d/../", 818) + "d/./" // 4,094 bytes
-		p.result("4094 octets", unix.Access(path, unix.F_OK))
-		p.result("4095 octets", unix.Access(path+".", unix.F_OK))
-		p.result("4096 octets", unix.Access(path+"./", unix.F_OK))
+		p.result("4094 bytes", unix.Access(path, unix.F_OK))
+		p.result("4095 bytes", unix.Access(path+".", unix.F_OK))
+		p.result("4096 bytes", unix.Access(path+"./", unix.F_OK))
 	})
 }
 

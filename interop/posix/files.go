@@ -64,7 +64,7 @@ func show(path string) string {
 	case path == "":
 		return "."
 	case len(path) > 60:
-		return fmt.Sprintf("%d octets", len(path))
+		return fmt.Sprintf("%d bytes", len(path))
 	case !utf8.ValidString(path):
 		return strconv.Quote(path)
 	default:

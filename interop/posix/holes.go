@@ -26,7 +26,7 @@ func holeBlocks(p *probe) {
 	fd := p.fd("f", unix.O_CREAT|unix.O_RDWR)
 	p.write(fd, "end", 1<<30)
 	p.need(unix.Fsync(fd))
-	p.say("fewer blocks than octets: %v", p.fstat(fd).Blocks*512 < 1<<20)
+	p.say("fewer blocks than bytes: %v", p.fstat(fd).Blocks*512 < 1<<20)
 	p.file("full", pattern(100000, 1))
 	p.say("enough blocks: %v", p.status("full").Blocks*512 >= 100000)
 }

@@ -10,7 +10,7 @@ import (
 var nameCases = []Case{
 	{"name-longest", anyone, nameLongest},
 	{"name-too-long", anyone, nameTooLong},
-	{"name-octets", anyone, nameOctets},
+	{"name-bytes", anyone, nameOctets},
 	{"name-not-text", anyone, nameNotText},
 	{"name-case", anyone, nameCase},
 	{"name-normal-forms", anyone, nameNormalForms},

@@ -20,14 +20,14 @@ func openDirect(p *probe) {
 	}
 	n, err := unix.Pwrite(fd, b, 4096)
 	p.result("write", err)
-	p.say("%d octets", n)
+	p.say("%d bytes", n)
 	clear(b)
 	n, err = unix.Pread(fd, b, 4096)
 	p.result("read", err)
-	p.say("%d octets, %c and %c", n, b[0], b[8191])
+	p.say("%d bytes, %c and %c", n, b[0], b[8191])
 	n, err = unix.Pread(fd, b, 8192)
 	p.result("read to the end", err)
-	p.say("%d octets", n)
+	p.say("%d bytes", n)
 	p.size("f")
 }
 

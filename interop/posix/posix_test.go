@@ -71,7 +71,7 @@ func TestSees(t *testing.T) {
 		"unlink-open":      "links 0",
 		"open-exclusive":   "dangling: EEXIST",
 		"list-seek":        "9 of 9 right",
-		"name-octets":      "found: 16",
+		"name-bytes":       "found: 16",
 		"data-large":       "size of f: 4294967299",
 		"hole-read":        `"[3 zeros]begin[9992 zeros]middle[113450 zeros]end"`,
 		"map-beyond-end":   "first page: false, second: true",

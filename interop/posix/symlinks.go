@@ -25,7 +25,7 @@ func (p *probe) readlink(name string) {
 	case err != nil:
 		p.result("readlink "+name, err)
 	case n > 60:
-		p.say("%s has %d octets", name, n)
+		p.say("%s has %d bytes", name, n)
 	default:
 		p.say("%s names %q", name, b[:n])
 	}

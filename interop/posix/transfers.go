@@ -68,7 +68,7 @@ func dataCopyFileRange(p *probe) {
 	in = 20000
 	n, err := unix.CopyFileRange(from, &in, to, &out, 10, 0)
 	p.result("behind the end", err)
-	p.say("%d octets", n)
+	p.say("%d bytes", n)
 }
 
 func dataSendfile(p *probe) {

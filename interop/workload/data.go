@@ -133,7 +133,7 @@ func (s *shadow) piece(r *rand.Rand, limit int) (off, n int) {
 
 func (s *shadow) same(t *T, off int, got []byte) {
 	if d := differ(s.want[off:off+len(got)], got); d != "" {
-		t.Errorf("%s from octet %d: %s", s.f.Name(), off, d)
+		t.Errorf("%s from byte %d: %s", s.f.Name(), off, d)
 		t.FailNow()
 	}
 }

@@ -137,10 +137,10 @@ func LedgerHolds(dir, name string, generation int, size int64) error {
 		n := min(int64(len(want)), size-off)
 		fill(want[:n], ledgerPattern(name, generation), off)
 		if _, err := f.ReadAt(got[:n], off); err != nil {
-			return fmt.Errorf("%s: generation %d, %d octets promised, at %d: %w", name, generation, size, off, err)
+			return fmt.Errorf("%s: generation %d, %d bytes promised, at %d: %w", name, generation, size, off, err)
 		}
 		if d := differ(want[:n], got[:n]); d != "" {
-			return fmt.Errorf("%s: generation %d, %d octets promised, from %d on: %s", name, generation, size, off, d)
+			return fmt.Errorf("%s: generation %d, %d bytes promised, from %d on: %s", name, generation, size, off, d)
 		}
 	}
 	return nil

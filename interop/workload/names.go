@@ -123,7 +123,7 @@ func names(t *T, dir string) {
 	}
 	for c := 1; c < 256; c++ {
 		if c != '/' {
-			want = append(want, "octet-"+string([]byte{byte(c)}))
+			want = append(want, "byte-"+string([]byte{byte(c)}))
 		}
 	}
 	for n := 1; n < 255; n += 23 {

@@ -53,8 +53,8 @@ func differ(want, got []byte) string {
 	}
 	for i := range min(len(want), len(got)) {
 		if want[i] != got[i] {
-			return fmt.Sprintf("octet %d of %d is %#02x instead of %#02x", i, len(want), got[i], want[i])
+			return fmt.Sprintf("byte %d of %d is %#02x instead of %#02x", i, len(want), got[i], want[i])
 		}
 	}
-	return fmt.Sprintf("%d octets instead of %d", len(got), len(want))
+	return fmt.Sprintf("%d bytes instead of %d", len(got), len(want))
 }

@@ -56,7 +56,7 @@ func Soak(w, r string, d time.Duration, log io.Writer) error {
 		for range 2 {
 			require.NoError(t, <-errs)
 		}
-		fmt.Fprintf(log, "soak: %d files of %d octets written, %d read\n", written, soakSize, read)
+		fmt.Fprintf(log, "soak: %d files of %d bytes written, %d read\n", written, soakSize, read)
 		for _, s := range files {
 			require.NoError(t, os.Remove(filepath.Join(w, s.name)))
 		}
@@ -129,7 +129,7 @@ func (s *soakFile) verify(t *T, got []byte, oldest, newest int64) {
 		wrong = slices.DeleteFunc(wrong, func(i int) bool { return got[i] == p[i] })
 	}
 	if len(wrong) > 0 {
-		t.Errorf("%s: %d octets, the first at %d, are of none of the generations %d to %d",
+		t.Errorf("%s: %d bytes, the first at %d, are of none of the generations %d to %d",
 			s.name, len(wrong), wrong[0], oldest, newest)
 	}
 }

@@ -59,8 +59,8 @@ func TestFill(t *testing.T) {
 
 func TestDiffer(t *testing.T) {
 	assert.Empty(t, differ([]byte("same"), []byte("same")))
-	assert.Equal(t, "octet 1 of 2 is 0x63 instead of 0x62", differ([]byte("ab"), []byte("ac")))
-	assert.Equal(t, "1 octets instead of 2", differ([]byte("ab"), []byte("a")))
+	assert.Equal(t, "byte 1 of 2 is 0x63 instead of 0x62", differ([]byte("ab"), []byte("ac")))
+	assert.Equal(t, "1 bytes instead of 2", differ([]byte("ab"), []byte("a")))
 }
 
 func TestManifest(t *testing.T) {
@@ -82,7 +82,7 @@ func TestManifest(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(dir+"/b\xff", []byte("abd"), 0o640))
 	require.NoError(t, os.Chtimes(dir+"/b\xff", time.Unix(1, 2), time.Unix(3, 4)))
-	assert.NotEqual(t, was[2], manifest()[2], "another octet")
+	assert.NotEqual(t, was[2], manifest()[2], "another byte")
 }
 
 func TestHold(t *testing.T) {
@@ -127,14 +127,14 @@ func TestHoldSpoilt(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	go io.WriteString(lines, "\n")
-	assert.ErrorContains(t, <-done, "octet 1234")
+	assert.ErrorContains(t, <-done, "byte 1234")
 }
 
 func TestSoak(t *testing.T) {
 	dir := t.TempDir()
 	var log bytes.Buffer
 	require.NoError(t, Soak(dir, dir, 200*time.Millisecond, &log))
-	assert.Contains(t, log.String(), "files of 1048573 octets written")
+	assert.Contains(t, log.String(), "files of 1048573 bytes written")
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Empty(t, left)
@@ -153,7 +153,7 @@ func TestSoakVerify(t *testing.T) {
 	assert.NoError(t, verify(mixed, 3, 4))
 	assert.ErrorContains(t, verify(p4, 3, 3), "generations 3 to 3")
 	mixed[5000] ^= 1
-	assert.ErrorContains(t, verify(mixed, 3, 4), ": 1 octets, the first at 5000,")
+	assert.ErrorContains(t, verify(mixed, 3, 4), ": 1 bytes, the first at 5000,")
 }
 
 // TestLedger checks that each promise holds, and that a file that breaks its
@@ -182,12 +182,12 @@ func TestLedger(t *testing.T) {
 	assert.Greater(t, kept, 19)
 	require.NoError(t, LedgerHolds(dir, name, generation, size))
 
-	assert.ErrorContains(t, LedgerHolds(dir, name, generation, size+1), "octets promised")
-	assert.ErrorContains(t, LedgerHolds(dir, name, generation+1, size), "octet 0 of")
+	assert.ErrorContains(t, LedgerHolds(dir, name, generation, size+1), "bytes promised")
+	assert.ErrorContains(t, LedgerHolds(dir, name, generation+1, size), "byte 0 of")
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
 	require.NoError(t, err)
 	_, err = f.WriteAt([]byte{0, 0}, size-2)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	assert.ErrorContains(t, LedgerHolds(dir, name, generation, size), "octets promised")
+	assert.ErrorContains(t, LedgerHolds(dir, name, generation, size), "bytes promised")
 }

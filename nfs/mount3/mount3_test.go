@@ -51,7 +51,7 @@ func TestGolden(t *testing.T) {
 			for n := range wire {
 				r := xdr.NewReader(wire[:n])
 				fresh(tt.want).Decode(&r)
-				assert.ErrorIs(t, r.Err(), xdr.ErrShort, "cut after %d octets", n)
+				assert.ErrorIs(t, r.Err(), xdr.ErrShort, "cut after %d bytes", n)
 			}
 		})
 	}
@@ -66,7 +66,7 @@ func TestLimits(t *testing.T) {
 	}{
 		{"path", new(PathArgs), "00000401", xdr.ErrLong},
 		{"handle", new(MntRes), "00000000 00000041", xdr.ErrLong},
-		{"more flavours than octets", new(MntRes), "00000000 00000000 ffffffff 00000001", xdr.ErrShort},
+		{"more flavours than bytes", new(MntRes), "00000000 00000000 ffffffff 00000001", xdr.ErrShort},
 		{"host", new(DumpRes), "00000001 00000100", xdr.ErrLong},
 		{"mounted path", new(DumpRes), "00000001 00000000 00000401", xdr.ErrLong},
 		{"export", new(ExportRes), "00000001 00000401", xdr.ErrLong},

@@ -156,6 +156,6 @@ func enum(r *xdr.Reader, name string, first, last uint32) uint32 {
 // counted checks that the length of data equals the count beside it.
 func counted(r *xdr.Reader, count uint32, data []byte) {
 	if r.Err() == nil && uint64(count) != uint64(len(data)) {
-		r.Fail(fmt.Errorf("%w: count %d of %d octets", xdr.ErrValue, count, len(data)))
+		r.Fail(fmt.Errorf("%w: count %d of %d bytes", xdr.ErrValue, count, len(data)))
 	}
 }

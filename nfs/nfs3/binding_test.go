@@ -77,7 +77,7 @@ func TestBindingItems(t *testing.T) {
 			if tt.result {
 				for cut := range wire {
 					_, n := b.ResultItem(tt.proc, wire[:cut])
-					assert.Zero(t, n, "cut after %d octets", cut)
+					assert.Zero(t, n, "cut after %d bytes", cut)
 				}
 				_, n := b.ResultItem(tt.proc, append(wire, 0, 0, 0, 0))
 				assert.Zero(t, n, "with more behind it")
@@ -88,7 +88,7 @@ func TestBindingItems(t *testing.T) {
 			assert.Equal(t, tt.len, n)
 			for cut := range tt.at {
 				_, n := b.ArgItem(tt.proc, wire[:cut])
-				assert.Zero(t, n, "cut after %d octets", cut)
+				assert.Zero(t, n, "cut after %d bytes", cut)
 			}
 		})
 	}

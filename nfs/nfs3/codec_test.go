@@ -38,7 +38,7 @@ func TestValues(t *testing.T) {
 		wire string
 		want error
 	}{
-		{"handle of 65 octets", new(HandleArgs), "00000041", xdr.ErrLong},
+		{"handle of 65 bytes", new(HandleArgs), "00000041", xdr.ErrLong},
 		{"time_how 3", new(SetAttrArgs), "00000000 00000000 00000000 00000000 00000000 00000003", xdr.ErrValue},
 		{"boolean 2", new(SetAttrArgs), "00000000 00000002", xdr.ErrValue},
 		{"createmode3 3", new(CreateArgs), "00000000 00000000 00000003", xdr.ErrValue},
@@ -48,7 +48,7 @@ func TestValues(t *testing.T) {
 		{"ftype3 0", new(GetAttrRes), "00000000 00000000" + zeros(80), xdr.ErrValue},
 		{"ftype3 8", new(GetAttrRes), "00000000 00000008" + zeros(80), xdr.ErrValue},
 		{"name longer than the message", new(DirOpArgs), "00000000 ffffffff 61", xdr.ErrLong},
-		{"octets behind", new(HandleArgs), "00000000 00000000", xdr.ErrTrailing},
+		{"bytes behind", new(HandleArgs), "00000000 00000000", xdr.ErrTrailing},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -161,6 +161,6 @@ func FuzzMessages(f *testing.F) {
 		second.Decode(&r)
 		require.NoError(t, r.Done())
 		assert.Equal(t, first, second)
-		assert.LessOrEqual(t, len(out), len(wire)+len(item)+xdr.Pad(len(item)), "no octets from nowhere")
+		assert.LessOrEqual(t, len(out), len(wire)+len(item)+xdr.Pad(len(item)), "no bytes from nowhere")
 	})
 }

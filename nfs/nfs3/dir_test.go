@@ -51,13 +51,13 @@ func TestList(t *testing.T) {
 			r = xdr.NewReader(short)
 			_, fewer, eof := readList(&r, tt.plus)
 			require.NoError(t, r.Done())
-			assert.Len(t, fewer, len(entries)-1, "one octet less")
+			assert.Len(t, fewer, len(entries)-1, "one byte less")
 			assert.False(t, eof, "the directory goes on")
 
 			for n := range wire {
 				r := xdr.NewReader(wire[:n])
 				readList(&r, tt.plus)
-				assert.Error(t, r.Err(), "cut after %d octets", n)
+				assert.Error(t, r.Err(), "cut after %d bytes", n)
 			}
 		})
 	}

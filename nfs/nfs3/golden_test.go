@@ -213,7 +213,7 @@ func TestGolden(t *testing.T) {
 			for n := range len(wire) {
 				r := reader(wire[:n], tt.item, tt.inline)
 				fresh(tt.want).Decode(&r)
-				assert.Error(t, r.Done(), "cut after %d octets", n)
+				assert.Error(t, r.Done(), "cut after %d bytes", n)
 			}
 		})
 	}

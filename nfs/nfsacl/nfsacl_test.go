@@ -78,7 +78,7 @@ func TestGolden(t *testing.T) {
 			for n := range wire {
 				r := xdr.NewReader(wire[:n])
 				fresh(tt.want).Decode(&r)
-				assert.ErrorIs(t, r.Err(), xdr.ErrShort, "cut after %d octets", n)
+				assert.ErrorIs(t, r.Err(), xdr.ErrShort, "cut after %d bytes", n)
 			}
 		})
 	}

@@ -52,7 +52,7 @@ func (r *region) Remap(b []byte) {
 	r.set.mu.Lock()
 	defer r.set.mu.Unlock()
 	if len(b) != len(r.mem) {
-		panic(fmt.Sprintf("rdmatest: %d octets in place of %d", len(b), len(r.mem)))
+		panic(fmt.Sprintf("rdmatest: %d bytes in place of %d", len(b), len(r.mem)))
 	}
 	r.mem = b
 }
@@ -82,7 +82,7 @@ func (s *regions) next() rdma.Remote {
 
 func (s *regions) register(b []byte, access rdma.Access, at rdma.Remote) (*region, error) {
 	if uint64(len(b)) > math.MaxUint32 {
-		return nil, fmt.Errorf("rdmatest: region of %d octets", len(b))
+		return nil, fmt.Errorf("rdmatest: region of %d bytes", len(b))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *regions) use(at rdma.Remote, n int, access rdma.Access, copying func([]
 	case r.access&access == 0:
 		return fmt.Errorf("%w: STag %v lacks the right", ErrAccess, at.STag)
 	case at.TO < r.at.TO || at.TO-r.at.TO > uint64(len(r.mem)) || uint64(n) > uint64(len(r.mem))-(at.TO-r.at.TO):
-		return fmt.Errorf("%w: %d octets at %#x of STag %v", ErrAccess, n, at.TO, at.STag)
+		return fmt.Errorf("%w: %d bytes at %#x of STag %v", ErrAccess, n, at.TO, at.STag)
 	}
 	off := at.TO - r.at.TO
 	if access == rdma.RemoteWrite {

@@ -99,7 +99,7 @@ func (c *Conn) takeSend(f frame) error {
 		return err
 	}
 	if len(f.data) > c.cfg.RecvSize {
-		return fmt.Errorf("%w: %d octets of %d", ErrTooLong, len(f.data), c.cfg.RecvSize)
+		return fmt.Errorf("%w: %d bytes of %d", ErrTooLong, len(f.data), c.cfg.RecvSize)
 	}
 	if f.wr.WithInvalidate && !c.regions.invalidate(f.wr.Invalidate) {
 		return fmt.Errorf("%w: invalidated unknown STag %v", ErrAccess, f.wr.Invalidate)

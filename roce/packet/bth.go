@@ -73,7 +73,7 @@ func (h BTH) AppendTo(b []byte) []byte {
 // ParseBTH reads the header at the start of b and returns the rest of b.
 func ParseBTH(b []byte) (h BTH, rest []byte, err error) {
 	if len(b) < BTHLen {
-		return BTH{}, nil, fmt.Errorf("%w: %d of %d octets of a BTH", ErrShort, len(b), BTHLen)
+		return BTH{}, nil, fmt.Errorf("%w: %d of %d bytes of a BTH", ErrShort, len(b), BTHLen)
 	}
 	last := be.Uint32(b[8:])
 	return BTH{

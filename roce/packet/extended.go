@@ -71,7 +71,7 @@ func (p *Packet) ParseExtended(rest []byte) error {
 	var err error
 	take := func(n int, what string) (head []byte) {
 		if err == nil && len(rest) < n {
-			err = fmt.Errorf("%w: %d of %d octets of %s", ErrShort, len(rest), n, what)
+			err = fmt.Errorf("%w: %d of %d bytes of %s", ErrShort, len(rest), n, what)
 		}
 		if err != nil {
 			return nil
@@ -95,7 +95,7 @@ func (p *Packet) ParseExtended(rest []byte) error {
 		}
 	}
 	if err == nil && len(rest) < int(p.Pad) {
-		err = fmt.Errorf("%w: %d of %d octets of the pad", ErrShort, len(rest), p.Pad)
+		err = fmt.Errorf("%w: %d of %d bytes of the pad", ErrShort, len(rest), p.Pad)
 	}
 	if err == nil {
 		p.Payload = rest[:len(rest)-int(p.Pad)]

@@ -131,7 +131,7 @@ func TestICRCFields(t *testing.T) {
 		}
 		ib[bit/8] ^= 1 << (bit % 8)
 		if masked := bit/8 == 4; masked {
-			assert.True(t, c.Valid(&net, ib), "the reserved octet of the BTH")
+			assert.True(t, c.Valid(&net, ib), "the reserved byte of the BTH")
 		} else {
 			assert.False(t, c.Valid(&net, ib), "bit %d", bit)
 		}

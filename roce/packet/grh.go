@@ -39,7 +39,7 @@ func (h GRH) AppendTo(b []byte) []byte {
 // does not check the version.
 func ParseGRH(b []byte) (h GRH, rest []byte, err error) {
 	if len(b) < GRHLen {
-		return GRH{}, nil, fmt.Errorf("%w: %d of %d octets of a GRH", ErrShort, len(b), GRHLen)
+		return GRH{}, nil, fmt.Errorf("%w: %d of %d bytes of a GRH", ErrShort, len(b), GRHLen)
 	}
 	word := be.Uint32(b)
 	return GRH{

@@ -44,7 +44,7 @@ func (h LRH) AppendTo(b []byte) []byte {
 // ParseLRH reads the header at the start of b and returns the rest of b.
 func ParseLRH(b []byte) (h LRH, rest []byte, err error) {
 	if len(b) < LRHLen {
-		return LRH{}, nil, fmt.Errorf("%w: %d of %d octets of an LRH", ErrShort, len(b), LRHLen)
+		return LRH{}, nil, fmt.Errorf("%w: %d of %d bytes of an LRH", ErrShort, len(b), LRHLen)
 	}
 	return LRH{
 		VL: b[0] >> 4, Version: b[0] & 15, SL: b[1] >> 4, Next: LNH(b[1] & 3),

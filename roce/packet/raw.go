@@ -49,7 +49,7 @@ func (p *Raw) AppendTo(b []byte) ([]byte, error) {
 	case p.LRH.Next == RawIPv6 && p.IPv6.NextHeader == NextHeaderIBA:
 		return b, ErrTransport
 	case all > MaxRaw:
-		return b, fmt.Errorf("%w: %d octets, the limit is %d", ErrTooLong, all, MaxRaw)
+		return b, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLong, all, MaxRaw)
 	}
 	start := len(b)
 	lrh := p.LRH
@@ -75,7 +75,7 @@ func (p *Raw) AppendTo(b []byte) ([]byte, error) {
 // ErrShort, ErrVCRC, ErrLength, ErrNotRaw, ErrTransport and ErrTooLong.
 func ParseRaw(b []byte) (p Raw, err error) {
 	if len(b) < LRHLen+VCRCLen {
-		return p, fmt.Errorf("%w: %d octets", ErrShort, len(b))
+		return p, fmt.Errorf("%w: %d bytes", ErrShort, len(b))
 	}
 	at := len(b) - VCRCLen
 	if binary.LittleEndian.Uint16(b[at:]) != VCRC(b[:at]) {
@@ -87,7 +87,7 @@ func ParseRaw(b []byte) (p Raw, err error) {
 	}
 	switch {
 	case int(p.LRH.Words)*4 != at:
-		return p, fmt.Errorf("%w: PktLen %d words, %d octets", ErrLength, p.LRH.Words, at)
+		return p, fmt.Errorf("%w: PktLen %d words, %d bytes", ErrLength, p.LRH.Words, at)
 	case at > MaxRaw:
 		return p, ErrTooLong
 	case p.LRH.Next == RawEthertype:
@@ -100,7 +100,7 @@ func ParseRaw(b []byte) (p Raw, err error) {
 
 func (p *Raw) parseEthertype(rest []byte) error {
 	if len(rest) < RWHLen {
-		return fmt.Errorf("%w: %d of %d octets of an RWH", ErrShort, len(rest), RWHLen)
+		return fmt.Errorf("%w: %d of %d bytes of an RWH", ErrShort, len(rest), RWHLen)
 	}
 	p.Ethertype, p.Payload = be.Uint16(rest[2:]), rest[RWHLen:]
 	return nil
@@ -117,7 +117,7 @@ func (p *Raw) parseIPv6(rest []byte) (err error) {
 	case p.IPv6.NextHeader == NextHeaderIBA:
 		return ErrTransport
 	case n > len(rest) || len(rest)-n > MaxPad:
-		return fmt.Errorf("%w: %d octets behind an IPv6 header that says %d", ErrLength, len(rest), n)
+		return fmt.Errorf("%w: %d bytes behind an IPv6 header that says %d", ErrLength, len(rest), n)
 	}
 	p.Payload = rest[:n]
 	return nil

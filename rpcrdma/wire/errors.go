@@ -35,7 +35,7 @@ type HeaderError struct {
 
 // Error returns the place and the cause.
 func (e *HeaderError) Error() string {
-	return fmt.Sprintf("rpcrdma: xid %#08x: %s at octet %d: %v", e.XID, e.Field, e.Offset, e.Err)
+	return fmt.Sprintf("rpcrdma: xid %#08x: %s at byte %d: %v", e.XID, e.Field, e.Offset, e.Err)
 }
 
 // Unwrap returns the cause.

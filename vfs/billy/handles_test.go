@@ -133,11 +133,11 @@ func TestHandlesLong(t *testing.T) {
 	long := newPathHandles()
 	long.long = true
 	_, err := New(newHost(t), Options{Handles: long})
-	assert.ErrorContains(t, err, "a file handle of 51 octets, where 1 to 44 can be sent")
+	assert.ErrorContains(t, err, "a file handle of 51 bytes, where 1 to 44 can be sent")
 
 	u := use(t, newHost(t), Options{Handles: fixedHandles{}})
 	_, err = u.Create(t.Context(), &u.c, u.Root(), strings.Repeat("n", 44), vfs.CreateHow{})
-	assert.ErrorContains(t, err, "45 octets")
+	assert.ErrorContains(t, err, "45 bytes")
 	_, err = u.Create(t.Context(), &u.c, u.Root(), strings.Repeat("n", 43), vfs.CreateHow{})
 	assert.NoError(t, err)
 }

@@ -15,7 +15,7 @@ func TestConformance(t *testing.T) {
 		New: func(t *testing.T) vfs.FS {
 			f := New(Options{Mode: 0o755, UID: caller.UID, GID: caller.GID})
 			t.Cleanup(func() {
-				assert.Equal(t, f.count(), f.used, "octets counted")
+				assert.Equal(t, f.count(), f.used, "bytes counted")
 				assert.NoError(t, f.Close())
 			})
 			return f

@@ -44,7 +44,7 @@ func TestACLForm(t *testing.T) {
 	assert.Equal(t, sampleACL, got)
 	for n := 1; n < len(wire); n++ {
 		if _, err := parseACL(wire[:n]); (n-aclHeadLen)%aclEntryLen != 0 || n < aclHeadLen {
-			assert.ErrorIs(t, err, unix.EUCLEAN, "cut after %d octets", n)
+			assert.ErrorIs(t, err, unix.EUCLEAN, "cut after %d bytes", n)
 		}
 	}
 	wire[0] = 1

@@ -48,7 +48,7 @@ func TestRecord(t *testing.T) {
 			bad := append([]byte(nil), wire...)
 			bad[n] ^= 1 << bit
 			_, err = parseRecord(bad)
-			assert.ErrorIs(t, err, errRecord, "bit %d of octet %d", bit, n)
+			assert.ErrorIs(t, err, errRecord, "bit %d of byte %d", bit, n)
 		}
 	}
 }

@@ -182,10 +182,10 @@ func (t *table) load() (damaged bool, err error) {
 		return false, err
 	}
 	if end < t.size {
-		t.log.Warn("handle table: end cut off", "octets", t.size-end)
+		t.log.Warn("handle table: end cut off", "bytes", t.size-end)
 	}
 	if lost > 0 {
-		t.log.Error("handle table: a part is damaged, and clients' handles of what it told of may be stale", "octets", lost)
+		t.log.Error("handle table: a part is damaged, and clients' handles of what it told of may be stale", "bytes", lost)
 	}
 	return lost > 0, t.truncate(end)
 }

@@ -67,7 +67,7 @@ func testReadEnd(r *rig) {
 		n, eof, a, err := r.fs.Read(r.ctx, r.c, f, p, tt.off)
 		require.NoError(r, err)
 		assert.Equal(r, tt.want, string(p[:n]))
-		assert.Equal(r, tt.eof, eof, "%d octets at %d", tt.n, tt.off)
+		assert.Equal(r, tt.eof, eof, "%d bytes at %d", tt.n, tt.off)
 		assert.EqualValues(r, 10, a.Size)
 	}
 	_, eof, _, err := r.fs.Read(r.ctx, r.c, r.file(r.root, "empty", ""), make([]byte, 1), 0)
