@@ -1,6 +1,9 @@
 package delegation
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // reclaim ends a grant that is not in use, and reports whether it did. A count
 // of 0 opens says that the client's next use begins with an atomic operation,
@@ -81,11 +84,13 @@ func (c *Conn) next() *grant {
 	return c.slots[c.hand]
 }
 
-// largest returns the connection with the most grants.
+// largest returns the largest connection of the party with the most grants. By
+// connections alone, a party with many small ones would take the grants of a
+// party with a single large one.
 func (g *Grantor) largest() *Conn {
 	most := g.conns[0]
 	for _, c := range g.conns {
-		if c.live > most.live && !c.over {
+		if !c.over && (most.over || cmp.Or(g.held[c.party]-g.held[most.party], c.live-most.live) > 0) {
 			most = c
 		}
 	}

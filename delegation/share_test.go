@@ -75,3 +75,26 @@ func TestShareGivenBack(t *testing.T) {
 		}
 	}
 }
+
+// TestShareOfManyConnections checks that a party above its share, with many
+// connections, does not get the grants that another party holds on a single one,
+// even if none of those are in use.
+func TestShareOfManyConnections(t *testing.T) {
+	g := grantor(t, Config{Grants: 100})
+	one := join(g, "one")
+	for n := range 30 {
+		require.Zero(t, asksFor(g, one, fmt.Sprint("one ", n), false, 0))
+		slot := n + 1
+		one.words.(*memWords).w[slot] = uint64(MakeWord(one.generations[slot], 0))
+	}
+	many := make([]*Conn, 50)
+	for n := range many {
+		many[n] = join(g, "many")
+		asksFor(g, many[n], fmt.Sprint("many ", n), false, 0)
+	}
+	g.cfg.Grants = g.live // the total is exhausted
+	for n := range 200 {
+		assert.Equal(t, ReasonLimit, asksFor(g, many[n%len(many)], fmt.Sprint("more ", n), false, 0))
+	}
+	assert.Equal(t, 30, g.Parties()["one"])
+}
