@@ -68,7 +68,10 @@ const (
 	recallRate = 64
 
 	// maxLate is how many latenesses are remembered. Each takes some 150 bytes.
-	maxLate = 1 << 13
+	// pardonScan is how many of them another one examines to find any that are
+	// over.
+	maxLate    = 1 << 13
+	pardonScan = 64
 
 	// maxContests is how many contests are remembered. Each takes some 200
 	// bytes.

@@ -23,12 +23,17 @@ func (g *Grantor) punish(l lateness, until, now time.Duration) {
 	g.lates[l] = until
 }
 
-// pardon makes room for another lateness. It removes all that are over, then
-// arbitrary ones as necessary.
+// pardon makes room for another lateness. Among some, it removes all that are
+// over, then arbitrary ones as necessary. A client may be late with thousands of
+// grants at once, and the caller holds mu, so pardon does not examine all.
 func (g *Grantor) pardon(now time.Duration) {
+	examined := 0
 	for l, until := range g.lates {
 		if until <= now {
 			delete(g.lates, l)
+		}
+		if examined++; examined == pardonScan {
+			break
 		}
 	}
 	for l := range g.lates {
