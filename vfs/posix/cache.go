@@ -144,7 +144,7 @@ func (c *cache) close(o *object) {
 	c.unmap(o)
 	for _, fl := range o.files {
 		if o.gone {
-			fl.dirty.Store(false)
+			c.disk.abandon(fl)
 		}
 		c.closeFile(fl)
 	}
@@ -152,13 +152,10 @@ func (c *cache) close(o *object) {
 	c.fds.Add(-1)
 }
 
-// closeFile closes a file that is not in use. A dirty file is synced first,
-// because nobody would learn of a later error in writing back the page cache.
-// If that sync fails, a new write verifier tells the clients.
+// closeFile closes a file that is not in use. A dirty file is synced first; if
+// that fails, a new write verifier tells the clients.
 func (c *cache) closeFile(fl *file) {
-	if fl.dirty.Load() {
-		_ = c.disk.file(fl)
-	}
+	c.disk.closing(fl)
 	closeFD(fl.fd)
 	c.fds.Add(-1)
 }

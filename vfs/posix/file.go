@@ -28,7 +28,7 @@ type file struct {
 	credKey credKey
 
 	seen   atomic.Pointer[perms]
-	dirty  atomic.Bool   // written to since the last sync
+	dirty  atomic.Bool   // written to since the last sync; disk changes it
 	failed atomic.Uint32 // counts the syncs that failed
 
 	dir sync.Mutex // guards pos and the descriptor's position

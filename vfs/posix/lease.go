@@ -91,7 +91,7 @@ func (f *FS) takeLease(o *object, fd int, owner uint32) (*lease, error) {
 func (f *FS) closeWriters(o *object) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, fl := range o.take(func(fl *file) bool { return fl.acc == accWrite && !fl.dirty.Load() }) {
+	for _, fl := range o.take(func(fl *file) bool { return fl.acc == accWrite && f.disk.settled(fl) }) {
 		f.cache.closeFile(fl)
 	}
 	if slices.ContainsFunc(o.files, func(fl *file) bool { return fl.acc == accWrite }) {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
 // A tap replaces the kernel's syncs, and records them.
@@ -273,6 +274,103 @@ func TestCommitSyncsOthers(t *testing.T) {
 	tp.say(nil)
 }
 
+// TestCommitAsksWriters checks COMMIT of a file whose data was lost, if only
+// the descriptor that wrote it can learn of that: another process has asked the
+// kernel before COMMIT opened the file. The writer's descriptor may belong to
+// another caller, or wait to be closed. The new verifier tells all writers.
+func TestCommitAsksWriters(t *testing.T) {
+	for name, tt := range map[string]struct {
+		by    vfs.Cred
+		leave func(w *world, o *object, fl *file) (end func())
+	}{
+		"of another caller": {vfs.Cred{UID: 70001, GID: 70001}, func(w *world, _ *object, _ *file) func() {
+			vfstest.NeedRoot(w)
+			return func() {}
+		}},
+		"taken from the object": {user(), func(w *world, o *object, fl *file) func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			require.Equal(w, []*file{fl}, o.take(func(*file) bool { return true }))
+			return func() { w.f.cache.closeFile(fl) }
+		}},
+		"taken from the cache": {user(), func(w *world, o *object, _ *file) func() {
+			c := &w.f.cache
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			require.Zero(w, o.refs)
+			c.removeLocked(o)
+			return func() { c.close(o) }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, tp := tapWorld(t)
+			require.NoError(t, w.write(&w.c, vfs.Unstable))
+			o, err := w.f.object(w.walk("f"))
+			require.NoError(t, err)
+			w.f.put(o)
+			require.Len(t, o.files, 1)
+			writer := o.files[0]
+			before, told := w.f.WriteVerifier(), false
+			tp.say(func(_ string, fd int) error {
+				if fd != writer.fd || told {
+					return nil
+				}
+				told = true
+				return unix.EIO
+			})
+			end := tt.leave(w, o, writer)
+			require.NoError(t, w.commit(&tt.by))
+			assert.True(t, told, "the writer's descriptor is not asked")
+			assert.NotEqual(t, before, w.f.WriteVerifier())
+			end()
+			assert.Empty(t, w.f.disk.dirty)
+			tp.say(nil)
+		})
+	}
+}
+
+// TestCommitHoldsWriters checks that no descriptor is closed while a COMMIT by
+// another caller syncs it, and that taking a lease does not wait for that.
+func TestCommitHoldsWriters(t *testing.T) { synctest.Test(t, testCommitHoldsWriters) }
+
+func testCommitHoldsWriters(t *testing.T) {
+	w, tp := tapWorld(t)
+	require.NoError(t, w.write(&w.c, vfs.Unstable))
+	o, err := w.f.object(w.walk("f"))
+	require.NoError(t, err)
+	w.f.put(o)
+	writer := o.files[0]
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	tp.say(func(_ string, fd int) error {
+		if fd == writer.fd {
+			close(begun)
+			<-goOn
+		}
+		return nil
+	})
+	by, err := os.Open(w.s.path("f"))
+	require.NoError(t, err)
+	defer by.Close()
+	committed := ended(func() { assert.NoError(t, w.f.disk.commit(&file{fd: int(by.Fd()), ino: o.ino})) })
+	soon(t, begun, "the writer's descriptor is not synced")
+	assert.ErrorIs(t, w.f.closeWriters(o), unix.EAGAIN)
+	swept := ended(func() {
+		for range idleTicks {
+			w.f.cache.sweep()
+		}
+	})
+	synctest.Wait()
+	not(t, swept, "the descriptor is closed")
+	var st unix.Stat_t
+	require.NoError(t, unix.Fstat(writer.fd, &st))
+	assert.Equal(t, o.ino, st.Ino)
+	close(goOn)
+	soon(t, committed, "COMMIT does not end")
+	soon(t, swept, "the sweep does not end")
+	assert.Empty(t, w.f.disk.under)
+	tp.say(nil)
+}
+
 // TestSyncOfRemoved checks that an object removed meanwhile counts as no loss,
 // and that no client must write again.
 func TestSyncOfRemoved(t *testing.T) {
@@ -473,7 +571,8 @@ func testSyncRounds(t *testing.T) {
 	assert.Equal(t, 1, lost)
 	<-begun
 	goOn <- nil
-	require.NoError(t, <-last)
+	assert.ErrorIs(t, <-last, unix.EIO, "the kernel told only the round before, which may have passed the change")
+	assert.Equal(t, 1, lost)
 	go func() { first <- d.all() }()
 	<-begun
 	goOn <- nil

@@ -53,7 +53,9 @@ func (f *FS) write(o *object, fl *file, c *vfs.Cred, p []byte, off uint64) (n in
 		return 0, w, err
 	}
 	defer as.leave()
-	n, err = pwrite(fl, p, int64(off))
+	if n, err = pwrite(fl.fd, p, int64(off)); n > 0 {
+		f.disk.wrote(fl)
+	}
 	w.After = f.attrOf(o)
 	return n, w, err
 }
@@ -69,9 +71,9 @@ func (f *FS) becomeWriter(c *vfs.Cred, st *unix.Statx_t) (identitySwitch, error)
 }
 
 // pwrite writes all of p.
-func pwrite(fl *file, p []byte, off int64) (n int, err error) {
+func pwrite(fd int, p []byte, off int64) (n int, err error) {
 	for n < len(p) {
-		m, err := unix.Pwrite(fl.fd, p[n:], off+int64(n))
+		m, err := unix.Pwrite(fd, p[n:], off+int64(n))
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
@@ -79,7 +81,6 @@ func pwrite(fl *file, p []byte, off int64) (n int, err error) {
 		case m == 0:
 			return n, unix.EIO
 		default:
-			fl.dirty.Store(true)
 			n += m
 		}
 	}
@@ -95,12 +96,11 @@ func (f *FS) makeStable(fl *file, how vfs.Stable) error {
 	case vfs.DataSync:
 		return f.disk.data(fl)
 	}
-	fl.dirty.Store(false)
 	return f.disk.file(fl)
 }
 
-// Commit puts the whole file on stable storage, for any range. It changes no
-// attributes.
+// Commit puts the whole file on stable storage, for any range, with the data of
+// all writers. It changes no attributes.
 func (f *FS) Commit(_ context.Context, c *vfs.Cred, h vfs.Handle, _ uint64, _ uint32) (w vfs.WCC, err error) {
 	o, fl, err := f.data(c, h, accWrite)
 	if err != nil {
@@ -115,7 +115,7 @@ func (f *FS) Commit(_ context.Context, c *vfs.Cred, h vfs.Handle, _ uint64, _ ui
 	if err := f.recheck(o, fl, c, &st); err != nil {
 		return f.unchanged(&st), err
 	}
-	err = f.makeStable(fl, vfs.FileSync)
+	err = f.disk.commit(fl)
 	if serr := f.stat(o, &st); serr != nil {
 		return w, serr
 	}
