@@ -49,9 +49,10 @@ type handles interface {
 	open(h vfs.Handle) (int, error)
 
 	// moving announces that the object open as fd, with attributes st, is about
-	// to get the name to in place of an old one. moved follows: the object is
-	// no longer at not, which is the old name, or the new name if the rename
-	// failed. The information given to moving survives the process.
+	// to get the name to in place of an old one. moved follows, unless the
+	// object has both names: it is no longer at not, which is the old name, or
+	// the new name if the rename failed. The information given to moving
+	// survives the process.
 	moving(fd int, st *unix.Statx_t, to place) error
 	moved(fd int, st *unix.Statx_t, not place)
 

@@ -64,7 +64,8 @@ func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string,
 }
 
 // rename moves a name. The handle table records the new name first, because a
-// daemon that dies in between must find the object under either name.
+// daemon that dies in between must find the object under either name. Both
+// names stay if they were hard links to the object.
 func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string, old, over *named) error {
 	err := f.as(c, func() (err error) {
 		if *old, err = f.named(d, from); err == nil {
@@ -84,14 +85,28 @@ func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string, o
 		err = f.as(c, func() error { return unix.Renameat(d.fd, from, e.fd, to) })
 	}
 	if moves {
-		not := old.place
+		not, in := old.place, d
 		if err != nil {
-			not = next
+			not, in = next, e
 		}
-		f.handles.moved(old.fd, &old.st, not)
+		if !f.mayBe(&old.st, in, not.name) {
+			f.handles.moved(old.fd, &old.st, not)
+		}
 	}
 	if err == nil && over.st.Ino != old.st.Ino {
 		err = late(f.unnamed(over))
 	}
 	return err
+}
+
+// mayBe reports whether name in d may lead to the object with attributes st.
+func (f *FS) mayBe(st *unix.Statx_t, d *object, name string) bool {
+	var now unix.Statx_t
+	switch statName(d.fd, append([]byte(name), 0), &now) {
+	case nil:
+		return now.Ino == st.Ino && f.exported(&now)
+	case unix.ENOENT:
+		return false
+	}
+	return true // a wrong name in the table does no harm
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
 // A world is an export and the host's own view of it.
@@ -107,6 +108,55 @@ func TestTableMends(t *testing.T) {
 	w.hostMove("d", "e")
 	w.reopen()
 	require.NoError(t, w.getattr(h), "its directory is found in turn")
+}
+
+// TestTableRenameOntoLink checks that the table forgets no name of an object if
+// a RENAME changes nothing: both names are hard links to the object, or the
+// file system refuses.
+func TestTableRenameOntoLink(t *testing.T) {
+	for name, tt := range map[string]struct {
+		gone string // the name that is removed afterwards
+		want error
+	}{
+		"new name removed": {"d/g", nil},
+		"old name removed": {"f", nil},
+		"refused":          {"f", unix.EROFS},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clean(t)
+			s := newSite(t, "", tableKind())
+			if tt.want != nil {
+				vfstest.NeedRoot(t)
+				mountTmpfs(t, s.dir, "mode=0777")
+			}
+			w := &world{t, s, s.open(t), user()}
+			w.hostDir("d")
+			w.hostFile("f")
+			if os.Geteuid() == 0 {
+				for _, name := range []string{"d", "f"} {
+					require.NoError(t, os.Chown(s.path(name), int(w.c.UID), int(w.c.GID)))
+				}
+			}
+			h, d := w.walk("f"), w.walk("d")
+			_, _, err := w.f.Link(t.Context(), &w.c, h, d, "g")
+			require.NoError(t, err)
+			remount := func(flags uintptr) {
+				if tt.want != nil {
+					require.NoError(t, unix.Mount("", s.dir, "", unix.MS_REMOUNT|flags, ""))
+				}
+			}
+			remount(unix.MS_RDONLY)
+			_, _, err = w.f.Rename(t.Context(), &w.c, w.f.Root(), "f", d, "g")
+			require.ErrorIs(t, err, tt.want)
+			assert.Len(t, w.entry(h).places, 2)
+			remount(0)
+			dir := map[string]vfs.Handle{"d/g": d, "f": w.f.Root()}[tt.gone]
+			_, err = w.f.Remove(t.Context(), &w.c, dir, filepath.Base(tt.gone))
+			require.NoError(t, err)
+			w.reopen()
+			assert.NoError(t, w.getattr(h), "it has its other name")
+		})
+	}
 }
 
 // TestTableLoses checks that an object moved to another directory by another
