@@ -34,6 +34,8 @@ type FS struct {
 	verifier atomic.Uint64
 	log      *slog.Logger
 
+	openNamed func(dir int, name string) (int, error) // openPath, replaced in tests
+
 	unkept bool // the last tick could not write the table
 
 	stop, stopped chan struct{} // of the janitor

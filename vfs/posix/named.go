@@ -21,21 +21,23 @@ type named struct {
 
 var noNamed = named{fd: -1}
 
-// named looks up name as the thread's current identity. It fails only with a
-// temporary error; the kernel reports any other error in the call that follows.
+// named looks up name as the thread's current identity. No error means that the
+// call that follows fails too, or needs no record: nothing that has a name is
+// moved or removed without the handles being told.
 func (f *FS) named(d *object, name string) (n named, err error) {
 	if n, ok := f.namedBefore(d, name); ok {
 		return n, nil
 	}
 	n.place = place{d.ino, name}
-	n.fd, err = openPath(d.fd, name)
+	n.fd, err = f.openNamed(d.fd, name)
 	if err == nil {
 		if err = statFD(n.fd, &n.st); err == nil && f.exported(&n.st) {
 			return n, nil
 		}
 		closeFD(n.fd)
 	}
-	if !passing(err) {
+	switch err {
+	case unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.ENAMETOOLONG:
 		err = nil
 	}
 	return noNamed, err

@@ -88,3 +88,32 @@ func TestUnnamedCloses(t *testing.T) {
 		})
 	}
 }
+
+// TestNamedUnreadable checks that a name that the file system cannot look up
+// now is neither moved nor removed, because the handles would not be told.
+func TestNamedUnreadable(t *testing.T) {
+	for _, bad := range []error{unix.EIO, unix.ESTALE, unix.EUCLEAN, unix.ENOMEM} {
+		w := newWorld(t, tableKind())
+		for _, name := range []string{"f", "g"} {
+			w.hostFile(name)
+		}
+		h, other := w.walk("f"), w.walk("g")
+		unreadable := ""
+		w.f.openNamed = func(dir int, name string) (int, error) {
+			if name == unreadable {
+				return -1, bad
+			}
+			return openPath(dir, name)
+		}
+		for _, unreadable = range []string{"f", "g"} {
+			assert.ErrorIs(t, w.rename("f", "g"), bad)
+			_, err := w.f.Remove(t.Context(), &w.c, w.f.Root(), unreadable)
+			assert.ErrorIs(t, err, bad)
+		}
+		unreadable = ""
+		require.NoError(t, w.rename("f", "g"))
+		w.reopen()
+		assert.NoError(t, w.getattr(h))
+		assert.ErrorIs(t, w.getattr(other), unix.ESTALE)
+	}
+}
