@@ -97,6 +97,10 @@ const (
 	// maxPlaces is how many names of one inode the table keeps, for hard links.
 	maxPlaces = 8
 
+	// maxAside is how many tables of other directories are kept on disk, each
+	// for the day when the export's path leads to its directory again.
+	maxAside = 8
+
 	// maxRecord is the longest record of the table file, in bytes.
 	maxRecord = recordFixed + maxPlaces*(placeFixed+maxName)
 

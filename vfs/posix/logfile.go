@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +20,8 @@ const (
 	tableMagic = "nfsrdma handles 1\n"
 	tableName  = "handles.log"
 	tableNext  = "handles.new"
+
+	asidePattern = "handles-*.log" // what asideName returns
 )
 
 // A logFile is a header followed by records. It is in the state directory or,
@@ -55,7 +59,7 @@ func openLog(dir string, head []byte) (l logFile, fresh bool, err error) {
 		return l, false, errors.Join(fmt.Errorf("state directory %s is in use: %w", dir, err), l.close())
 	}
 	own, err := l.open()
-	if err == nil && !own && l.size > 0 {
+	if err == nil && !own {
 		if err = l.swap(); err == nil {
 			own, err = l.open()
 		}
@@ -90,21 +94,70 @@ func (l *logFile) header() []byte {
 	return got
 }
 
-// swap closes the log and sets it aside, and puts the log of this header in its
-// place, if there is any.
+// A renaming is a step of swap.
+type renaming struct{ from, to string }
+
+// swap closes the log, which is not of this header, and sets it aside unless it
+// has no header yet. It puts the log of this header in its place, if there is
+// any. A crash may come after each step: then the next call of openLog finds a
+// missing or empty log, and swaps again.
 func (l *logFile) swap() error {
-	at, aside := int(l.dir.Fd()), asideName(l.header())
+	steps := l.swapSteps()
+	if len(steps) > 1 { // prune removes the logs that were set aside first
+		if err := os.Chtimes(l.file.Name(), time.Time{}, time.Now()); err != nil {
+			return err
+		}
+	}
 	if err := l.file.Close(); err != nil {
 		return err
 	}
 	l.file = nil
-	if err := unix.Renameat(at, tableName, at, aside); err != nil {
+	at := int(l.dir.Fd())
+	for _, s := range steps {
+		if err := unix.Renameat(at, s.from, at, s.to); err != nil && (err != unix.ENOENT || s.to != tableName) {
+			return err
+		}
+		if err := l.dir.Sync(); err != nil { // otherwise a power failure may leave the second step alone
+			return err
+		}
+	}
+	_ = l.prune() // the next swap tries again
+	return nil
+}
+
+// swapSteps returns the renamings of swap. The last one finds no file if there
+// is no log of this header.
+func (l *logFile) swapSteps() (steps []renaming) {
+	if head := l.header(); head != nil {
+		steps = append(steps, renaming{tableName, asideName(head)})
+	}
+	return append(steps, renaming{asideName(l.head), tableName})
+}
+
+// prune removes all logs set aside except the latest maxAside.
+func (l *logFile) prune() error {
+	entries, err := os.ReadDir(l.dir.Name())
+	if err != nil {
 		return err
 	}
-	if err := unix.Renameat(at, asideName(l.head), at, tableName); err != nil && err != unix.ENOENT {
-		return err
+	var names []string
+	set := make(map[string]time.Time)
+	for _, e := range entries {
+		if aside, _ := filepath.Match(asidePattern, e.Name()); !aside {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		names = append(names, e.Name())
+		set[e.Name()] = info.ModTime()
 	}
-	return l.dir.Sync()
+	slices.SortFunc(names, func(a, b string) int { return set[b].Compare(set[a]) })
+	for _, name := range names[min(len(names), maxAside):] {
+		err = errors.Join(err, os.Remove(filepath.Join(l.dir.Name(), name)))
+	}
+	return err
 }
 
 // asideName is the file name of a log with a header while the log is set aside.

@@ -246,17 +246,77 @@ func TestTableAside(t *testing.T) {
 		require.NoError(t, err)
 		return tab
 	}
-	for birth := range uint64(3) {
+	const all = maxAside + 3
+	for birth := range uint64(all) {
 		tab := open(birth)
 		assert.Zero(t, tab.live)
 		putAll(t, tab, numbered(birth+10))
 		require.NoError(t, tab.close())
+		// The order in which the tables are set aside counts, not when they
+		// were written.
+		when := time.Unix(int64(all-birth), 0)
+		require.NoError(t, os.Chtimes(filepath.Join(dir, tableName), when, when))
 	}
-	for birth := range uint64(3) {
+	const kept = all - 1 - maxAside // the current one is not set aside
+	for birth := uint64(kept); birth < all; birth++ {
 		tab := open(birth)
 		assert.Equal(t, 1, tab.live)
 		assertEntry(t, tab, numbered(birth+10))
 		require.NoError(t, tab.close())
+	}
+	tab := open(kept - 1)
+	assert.Zero(t, tab.live, "more than the bound are not kept")
+	require.NoError(t, tab.close())
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	assert.Len(t, names, 1+maxAside)
+}
+
+// TestTableAsideCrash checks that a crash at any step of a swap loses no table,
+// whichever directory the path leads to afterwards.
+func TestTableAsideCrash(t *testing.T) {
+	open := func(dir string, birth uint64) *table {
+		tab, err := openTable(dir, tableID{ino: 2, birth: birth}, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		return tab
+	}
+	const steps = 2
+	for done := range steps + 1 {
+		for left, leave := range map[string]func(t *testing.T, name string){
+			"missing": func(*testing.T, string) {},
+			"empty":   func(t *testing.T, name string) { require.NoError(t, os.WriteFile(name, nil, 0o600)) },
+			"torn":    func(t *testing.T, name string) { require.NoError(t, os.WriteFile(name, []byte(tableMagic), 0o600)) },
+		} {
+			for _, then := range [][]uint64{{0, 1}, {1, 0}} {
+				t.Run(fmt.Sprint(done, " steps, ", left, ", then ", then), func(t *testing.T) {
+					dir := t.TempDir()
+					for birth := range uint64(2) {
+						tab := open(dir, birth)
+						putAll(t, tab, numbered(birth+10))
+						require.NoError(t, tab.close())
+					}
+					tab := open(dir, 1)
+					first := tableID{ino: 2}
+					tab.head = first.appendTo([]byte(tableMagic))
+					all := tab.swapSteps()
+					require.NoError(t, tab.close())
+					require.Len(t, all, steps)
+					for _, s := range all[:done] {
+						require.NoError(t, os.Rename(filepath.Join(dir, s.from), filepath.Join(dir, s.to)))
+					}
+					name := filepath.Join(dir, tableName)
+					if _, err := os.Lstat(name); err != nil {
+						leave(t, name)
+					}
+					for _, birth := range then {
+						tab := open(dir, birth)
+						assert.Equal(t, 1, tab.live)
+						assertEntry(t, tab, numbered(birth+10))
+						require.NoError(t, tab.close())
+					}
+				})
+			}
+		}
 	}
 }
 
