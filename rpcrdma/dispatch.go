@@ -1,6 +1,7 @@
 package rpcrdma
 
 import (
+	"container/list"
 	"sync"
 
 	"github.com/nfsrdma/nfsrdma/internal/workpool"
@@ -41,12 +42,13 @@ type dispatcher struct {
 
 	mu      sync.Mutex
 	running int
-	queued  []*queue // with waiting calls: the next first
+	queued  list.List // the *queue of each party with waiting calls: the next first
 }
 
 // A queue is the calls of a party. The dispatcher's lock guards it.
 type queue struct {
 	running int
+	turn    *list.Element // in the dispatcher's queued
 	callQueue
 }
 
@@ -61,7 +63,7 @@ func (d *dispatcher) submit(cl *call) {
 		return
 	}
 	if q.head == nil {
-		d.queued = append(d.queued, q)
+		q.turn = d.queued.PushBack(q)
 	}
 	q.push(cl)
 	d.mu.Unlock()
@@ -103,34 +105,53 @@ func (d *dispatcher) adopt(q *queue) {
 }
 
 // next returns a call for the goroutine that has finished a call of q, or nil.
-// If more calls may run, next starts goroutines for them.
+// If more calls may run, next starts goroutines for them. A party that may not
+// run one keeps its turn.
+//
+// Each queued party runs a call, but for q, which may have run its last.
+// Therefore the loop meets fewer than max parties: if so many run calls that
+// only q's may start, next asks no other.
 func (d *dispatcher) next(q *queue) (first *call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.running--
 	q.running--
-	for refused := 0; refused < len(d.queued); {
-		k := d.queued[0]
-		copy(d.queued, d.queued[1:])
-		d.queued = d.queued[:len(d.queued)-1]
+	if d.max-d.running <= 1 {
+		if q.head != nil && d.fitsLocked(q) {
+			first = d.takeLocked(q)
+		}
+		return first
+	}
+	for e := d.queued.Front(); e != nil; {
+		k, after := e.Value.(*queue), e.Next()
 		if !d.fitsLocked(k) {
-			d.queued = append(d.queued, k)
-			refused++
+			e = after
 			continue
 		}
-		refused = 0
-		cl := k.pop()
-		if k.head != nil {
-			d.queued = append(d.queued, k)
-		}
-		d.startLocked(k)
-		if first == nil {
+		if cl := d.takeLocked(k); first == nil {
 			first = cl
 		} else {
 			d.pool.Go(cl)
 		}
+		if e = after; e == nil {
+			e = k.turn // last, and perhaps it may run another
+		}
 	}
 	return first
+}
+
+// takeLocked takes the first call of a queued party, whose next call waits for
+// those of the other parties.
+func (d *dispatcher) takeLocked(q *queue) *call {
+	cl := q.pop()
+	if q.head != nil {
+		d.queued.MoveToBack(q.turn)
+	} else {
+		d.queued.Remove(q.turn)
+		q.turn = nil
+	}
+	d.startLocked(q)
+	return cl
 }
 
 // close ends the idle goroutines. No submit may follow.

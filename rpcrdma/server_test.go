@@ -209,7 +209,7 @@ func TestDispatcherShared(t *testing.T) {
 			assert.Len(t, q.answers(), 20)
 		}
 		assert.Zero(t, s.calls.running)
-		assert.Empty(t, s.calls.queued)
+		assert.Zero(t, s.calls.queued.Len())
 	})
 }
 

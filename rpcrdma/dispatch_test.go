@@ -1,0 +1,54 @@
+package rpcrdma
+
+import (
+	"testing"
+
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/stretchr/testify/assert"
+)
+
+// TestDispatchOrder checks that the calls of a party run in their order, that
+// parties take turns, that a party which may run no more keeps its turn, and
+// that a party which runs none always may run one.
+func TestDispatchOrder(t *testing.T) {
+	var a, b, c, other queue
+	names := make(map[*call]string)
+	d := dispatcher{max: 9}
+	submit := func(q *queue, calls ...string) {
+		for _, name := range calls {
+			cl := &call{conn: &conn{party: &fairshare.Party[parts]{Own: parts{queue: q}}}}
+			names[cl] = name
+			d.submit(cl)
+		}
+	}
+	next := func(q *queue) string { return names[d.next(q)] }
+	for _, q := range []*queue{&a, &a, &b, &c, &c, &other, &other, &other, &other} {
+		d.adopt(q)
+	}
+	submit(&a, "a1", "a2")
+	submit(&b, "b1", "b2")
+	submit(&c, "c1")
+	assert.Empty(t, next(&other), "one place is free")
+	assert.Equal(t, "b1", next(&other), "two are free, and a and c run two")
+	assert.Empty(t, next(&other))
+	assert.Equal(t, "a1", next(&other), "three are free, and it is still a's turn")
+	assert.Equal(t, "c1", next(&a))
+	assert.Equal(t, "b2", next(&c))
+	assert.Equal(t, "a2", next(&b))
+	submit(&a, "a3")
+	submit(&c, "c2")
+	assert.Equal(t, "c2", next(&c), "a runs three")
+	assert.Equal(t, "a3", next(&a))
+	for range 3 {
+		d.adopt(&other)
+	}
+	submit(&a, "a4")
+	submit(&b, "b3", "b4")
+	assert.Empty(t, next(&b))
+	assert.Equal(t, "b3", next(&b), "one place is free, and b runs none")
+	assert.Equal(t, "b4", next(&b))
+	assert.Empty(t, next(&b), "b waits for nothing")
+	assert.Empty(t, next(&other))
+	assert.Empty(t, next(&other), "a runs three, and three places are free")
+	assert.Equal(t, "a4", next(&other))
+}
