@@ -1,7 +1,10 @@
 package discover
 
 import (
+	"errors"
+	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -203,11 +206,57 @@ func TestSavedNowAndThen(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, saves)
+	now = now.Add(newsTime)
 	register(Register{Token: 6})
 	assert.NotNil(t, r.unsaved(now), "another mount of that host")
 	register(Register{Leave: true})
+	assert.Nil(t, r.unsaved(now), "too soon")
+	now = now.Add(newsTime)
 	assert.NotNil(t, r.unsaved(now))
 	assert.Nil(t, r.unsaved(now.Add(time.Hour)))
+
+	saves = 0
+	for i := range 600 { // a mount that comes and goes
+		now = now.Add(tendTime)
+		register(Register{Token: 7, Leave: i%2 > 0})
+		if r.unsaved(now) != nil {
+			saves++
+		}
+	}
+	assert.LessOrEqual(t, saves, 60)
+	assert.Greater(t, saves, 30)
+}
+
+// TestSavedAgain checks that a failed save is repeated, at the rate of other
+// saves, without another change.
+func TestSavedAgain(t *testing.T) {
+	r, _ := responder()
+	now := time.Unix(2000, 0)
+	tries, works := 0, false
+	var log strings.Builder
+	s := &Server{Responder: r, cfg: Config{
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Save: func([]byte) error {
+			tries++
+			if works {
+				return nil
+			}
+			return errors.New("disk full")
+		},
+	}}
+	later := func(d time.Duration) { // in steps of tend
+		for end := now.Add(d); now.Before(end); s.save(now) {
+			now = now.Add(tendTime)
+		}
+	}
+	out, _ := r.answer(request(KindRegister, r.baker.cookie(from(1), now), Register{Token: 5}, minRequest), from(1), now)
+	require.NotNil(t, out)
+	later(10 * newsTime)
+	assert.InDelta(t, 10, tries, 1)
+	works, tries = true, 0
+	later(10 * newsTime)
+	assert.Equal(t, 1, tries)
+	assert.Contains(t, log.String(), "disk full")
 }
 
 // TestFinderEnds checks that a finder ends with a server that numbers its

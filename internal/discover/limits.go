@@ -81,8 +81,10 @@ const (
 	maxProcs      = 96
 
 	// saveTime is the interval for saving renewals, which only change when
-	// clients expire.
+	// clients expire. newsTime is the interval for saving other changes, so that
+	// a client that comes and goes causes few writes.
 	saveTime = time.Minute
+	newsTime = time.Second
 
 	// tendTime is how often a server checks for due notices, and saves its
 	// clients.

@@ -14,7 +14,7 @@ type rate struct {
 	began     time.Time // start of the second
 	n         int
 	of        map[netip.Addr]int
-	parties   map[netip.Prefix]int
+	parties   map[fairshare.Name]int
 }
 
 // allow reports whether another answer is within the bounds, and counts that
@@ -30,7 +30,7 @@ func (r *rate) allow(a netip.Addr, now time.Time) bool {
 		return false
 	}
 	if r.of == nil {
-		r.of, r.parties = make(map[netip.Addr]int), make(map[netip.Prefix]int)
+		r.of, r.parties = make(map[netip.Addr]int), make(map[fairshare.Name]int)
 	}
 	r.n++
 	r.of[a]++

@@ -177,16 +177,24 @@ func (r *Responder) notices(now time.Time) (all []letter) {
 	return all
 }
 
-// unsaved returns the clients if some have changed since the last save, or if
-// renewals are due to be saved; otherwise nil.
+// unsaved returns the clients if changes or renewals since the last save are due
+// to be saved; otherwise nil.
 func (r *Responder) unsaved(now time.Time) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.changed && !(r.renewed && now.Sub(r.saved) >= saveTime) {
+	since := now.Sub(r.saved)
+	if !(r.changed && since >= newsTime) && !(r.renewed && since >= saveTime) {
 		return nil
 	}
 	r.changed, r.renewed, r.saved = false, false, now
 	return r.clients.save()
+}
+
+// saveAgain says that the clients that unsaved returned could not be saved.
+func (r *Responder) saveAgain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changed = true
 }
 
 // stats returns the totals.

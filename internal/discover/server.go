@@ -152,6 +152,7 @@ func (s *Server) save(now time.Time) {
 	}
 	if b := s.unsaved(now); b != nil {
 		if err := s.cfg.Save(b); err != nil {
+			s.saveAgain()
 			s.cfg.Log.Warn("clients would not be told of a restart", "err", err)
 		}
 	}
