@@ -3,7 +3,6 @@ package iwarp
 import (
 	"cmp"
 	"net"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -67,7 +66,7 @@ func (l *Listener) enter(nc net.Conn) bool {
 func (l *Listener) thin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	parties := make(map[netip.Prefix][]net.Conn)
+	parties := make(map[fairshare.Name][]net.Conn)
 	var most []net.Conn
 	for nc := range l.starting {
 		p := fairshare.PartyOf(nc.RemoteAddr())

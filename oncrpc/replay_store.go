@@ -2,7 +2,6 @@ package oncrpc
 
 import (
 	"container/heap"
-	"net/netip"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
@@ -39,13 +38,13 @@ type replayStore struct {
 	replies int
 	octets  int64
 	ring    replayEntry // ring.newer is the oldest entry
-	byName  map[netip.Prefix]*replayParty
+	byName  map[fairshare.Name]*replayParty
 	parties replayParties
 }
 
 // A replayParty is the share of one party in the store.
 type replayParty struct {
-	name           netip.Prefix
+	name           fairshare.Name
 	octets         int64
 	oldest, newest *replayEntry
 	place          int // in replayParties
@@ -53,7 +52,7 @@ type replayParty struct {
 
 func (s *replayStore) init() {
 	s.ring.older, s.ring.newer = &s.ring, &s.ring
-	s.byName = make(map[netip.Prefix]*replayParty)
+	s.byName = make(map[fairshare.Name]*replayParty)
 }
 
 // oldest returns the oldest entry, or nil.

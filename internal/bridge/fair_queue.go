@@ -3,7 +3,6 @@ package bridge
 import (
 	"cmp"
 	"context"
-	"net/netip"
 	"slices"
 	"sync"
 
@@ -23,9 +22,9 @@ type fairQueue struct {
 
 	mu      sync.Mutex
 	running int
-	clients map[*oncrpc.Peer]*client // with running or waiting calls
-	parties map[netip.Prefix]*party  // of these clients
-	waiting []*client                // with waiting calls
+	clients map[*oncrpc.Peer]*client  // with running or waiting calls
+	parties map[fairshare.Name]*party // of these clients
+	waiting []*client                 // with waiting calls
 	idle    []*client
 }
 
@@ -45,7 +44,7 @@ type client struct {
 
 // A party is all clients of one origin.
 type party struct {
-	of               netip.Prefix
+	of               fairshare.Name
 	clients, running int
 }
 
@@ -104,7 +103,7 @@ func (t *fairQueue) clientLocked(peer *oncrpc.Peer) *client {
 		c = new(client)
 	}
 	if t.clients == nil {
-		t.clients, t.parties = make(map[*oncrpc.Peer]*client), make(map[netip.Prefix]*party)
+		t.clients, t.parties = make(map[*oncrpc.Peer]*client), make(map[fairshare.Name]*party)
 	}
 	t.clients[peer] = c
 	c.party = t.partyLocked(peer)
@@ -113,7 +112,7 @@ func (t *fairQueue) clientLocked(peer *oncrpc.Peer) *client {
 }
 
 func (t *fairQueue) partyLocked(peer *oncrpc.Peer) *party {
-	var of netip.Prefix
+	var of fairshare.Name
 	if peer != nil {
 		of = fairshare.PartyOfIP(peer.Addr.Addr())
 	}

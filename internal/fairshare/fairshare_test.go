@@ -192,8 +192,21 @@ func TestOf(t *testing.T) {
 	assert.Equal(t, "2001:db8:0:1::/64", of("2001:db8:0:1::1"))
 	assert.Equal(t, of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::2"))
 	assert.NotEqual(t, of("2001:db8:0:1::1"), of("2001:db8:0:2::1"))
-	zoned := &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"}
-	assert.Equal(t, of("fe80::1"), PartyOf(zoned).String())
+	assert.Equal(t, of("2001:db8:0:1::1"), PartyOf(&net.TCPAddr{IP: net.ParseIP("2001:db8:0:1::1"), Zone: "eth0"}).String())
 	assert.Zero(t, PartyOf(&net.TCPAddr{}))
 	assert.Zero(t, PartyOf(&net.UnixAddr{Name: "x"}))
+
+	// The hosts of a link are a party each, and so are equal addresses on two
+	// links.
+	linked := func(ip, zone string, port int) Name {
+		return PartyOf(&net.TCPAddr{IP: net.ParseIP(ip), Zone: zone, Port: port})
+	}
+	assert.Equal(t, "fe80::1%eth0/128", linked("fe80::1", "eth0", 1).String())
+	assert.Equal(t, linked("fe80::1", "eth0", 1), linked("fe80::1", "eth0", 2))
+	assert.NotEqual(t, linked("fe80::1", "eth0", 1), linked("fe80::2", "eth0", 1))
+	assert.NotEqual(t, linked("fe80::1", "eth0", 1), linked("fe80::1", "eth1", 1))
+	parties := NewParties(func() int { return 0 })
+	parties.Enter(&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"})
+	parties.Enter(&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth1"})
+	assert.Equal(t, 2, parties.Len())
 }

@@ -3,25 +3,26 @@ package fairshare
 import (
 	"net"
 	"net/netip"
+	"strconv"
 )
 
 // A Party is the connected peers of one address.
 type Party[P any] struct {
 	Own   P   // its parts of the shared resources
 	conns int // connections, including one that is being made
-	name  netip.Prefix
+	name  Name
 }
 
 // Parties are the parties with connections to a server. The server's lock
 // guards them.
 type Parties[P any] struct {
 	own func() P
-	all map[netip.Prefix]*Party[P]
+	all map[Name]*Party[P]
 }
 
 // NewParties returns Parties. Each party gets the parts that own makes.
 func NewParties[P any](own func() P) Parties[P] {
-	return Parties[P]{own: own, all: make(map[netip.Prefix]*Party[P])}
+	return Parties[P]{own: own, all: make(map[Name]*Party[P])}
 }
 
 // Enter returns the party of a peer, with one connection more.
@@ -81,23 +82,48 @@ func (t *Parties[P]) Yields(newcomer *Party[P]) *Party[P] {
 }
 
 // bits6 is the length of the prefix of an IPv6 address that identifies a party,
-// because a holder of one address also has the 64 bits after the prefix.
+// because a holder of one address also has the 64 bits after the prefix. All
+// link-local addresses have the same prefix, and their holders have nothing but
+// the link in common: such a party is one address on one link.
 const bits6 = 64
 
-// PartyOf returns the party of an address: an IPv4 address, or half of an IPv6
-// address. All addresses other than TCP's belong to one party, the zero Prefix.
-func PartyOf(a net.Addr) netip.Prefix {
+// A Name is the name of a party. Names are comparable. The zero Name is the
+// party of all addresses other than TCP's.
+type Name struct {
+	net  netip.Prefix
+	zone string // of a link-local address; a Prefix has none
+}
+
+func (n Name) String() string {
+	if n.zone == "" {
+		return n.net.String()
+	}
+	return n.net.Addr().WithZone(n.zone).String() + "/" + strconv.Itoa(n.net.Bits())
+}
+
+// PartyOf returns the party of an address of TCP, as PartyOfIP does, or the zero
+// Name.
+func PartyOf(a net.Addr) Name {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {
-		return netip.Prefix{}
+		return Name{}
 	}
 	return PartyOfIP(t.AddrPort().Addr())
 }
 
-// PartyOfIP returns the party of an IP address, or the zero Prefix for the zero
-// address.
-func PartyOfIP(a netip.Addr) netip.Prefix {
+// PartyOfIP returns the party of an IP address: an IPv4 address, half of an IPv6
+// address, or a link-local IPv6 address with its zone. It returns the zero Name
+// for the zero address.
+func PartyOfIP(a netip.Addr) Name {
 	a = a.Unmap()
-	p, _ := a.Prefix(min(a.BitLen(), bits6)) // the zero address has no prefix either
-	return p
+	bits := min(a.BitLen(), bits6)
+	if a.Is6() && a.IsLinkLocalUnicast() {
+		bits = a.BitLen()
+	}
+	n := Name{zone: a.Zone()}
+	if bits == bits6 {
+		n.zone = "" // no other address means another host on another link
+	}
+	n.net, _ = a.Prefix(bits) // the zero address has no prefix either
+	return n
 }
