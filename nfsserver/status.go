@@ -5,8 +5,6 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/willscott/go-nfs"
-
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -79,8 +77,8 @@ func statusOf(err error) (status nfs3.Status, known bool) {
 			return v.status, true
 		}
 	}
-	if s, ok := errors.AsType[*nfs.NFSStatusError](err); ok { // from a go-nfs handler
-		return nfs3.Status(s.NFSStatus), true
+	if status, ok := errors.AsType[nfs3.Status](err); ok { // from a file system made for NFS
+		return status, true
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		if status, known = errnoStatus[errno]; known {

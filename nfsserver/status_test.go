@@ -36,6 +36,7 @@ func TestStatusOf(t *testing.T) {
 	for err, want := range map[error]nfs3.Status{
 		nil: 0, vfs.ErrBadHandle: 10001, vfs.ErrNotSync: 10002, vfs.ErrBadCookie: 10003, vfs.ErrBadType: 10007,
 		context.Canceled: 10008, context.DeadlineExceeded: 10008,
+		nfs3.ErrJukebox: 10008, nfs3.ErrServerFault: 10006,
 	} {
 		if err != nil {
 			err = fmt.Errorf("wrapped: %w", err)

@@ -44,7 +44,7 @@ func (f *FS) readAt(name string, p []byte, off int64) (n int, end bool, err erro
 	}
 	r, err := f.fs.Open(name)
 	if err != nil {
-		return 0, false, errnoOf(err)
+		return 0, false, f.errnoOf(err)
 	}
 	defer r.Close()
 	for n < len(p) {
@@ -54,7 +54,7 @@ func (f *FS) readAt(name string, p []byte, off int64) (n int, end bool, err erro
 		case errors.Is(err, io.EOF):
 			return n, n < len(p), nil
 		case err != nil:
-			return n, false, errnoOf(err)
+			return n, false, f.errnoOf(err)
 		case m == 0:
 			return n, false, io.ErrNoProgress
 		}
@@ -87,7 +87,7 @@ func (f *FS) Write(_ context.Context, _ *vfs.Cred, h vfs.Handle, p []byte, off u
 func (f *FS) writeAt(name string, p []byte, off int64, how vfs.Stable) (n int, done vfs.Stable, err error) {
 	w, err := f.fs.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
-		return 0, 0, errnoOf(err)
+		return 0, 0, f.errnoOf(err)
 	}
 	n, err = writeAll(w, p, off)
 	var lost error
@@ -100,7 +100,7 @@ func (f *FS) writeAt(name string, p []byte, off int64, how vfs.Stable) (n int, d
 	if lost != nil { // nothing is as stable as requested
 		n, err = 0, lost
 	}
-	return n, done, errnoOf(err)
+	return n, done, f.errnoOf(err)
 }
 
 func writeAll(w gobilly.File, p []byte, off int64) (n int, err error) {
@@ -131,10 +131,10 @@ func (f *FS) Commit(_ context.Context, _ *vfs.Cred, h vfs.Handle, _ uint64, _ ui
 	}
 	r, err := f.fs.Open(o.name)
 	if err != nil {
-		return w, errnoOf(err)
+		return w, f.errnoOf(err)
 	}
 	defer r.Close()
-	return w, errnoOf(f.sync(r))
+	return w, f.errnoOf(f.sync(r))
 }
 
 // unchanged is the WCC data of an object before a change, or empty if there is

@@ -25,9 +25,9 @@ var words = []struct {
 	{errors.ErrUnsupported, syscall.EOPNOTSUPP},
 }
 
-// errnoOf returns the errno of a billy file system's error, or the error itself
-// if it has none.
-func errnoOf(err error) error {
+// errnoOf returns the errno of a billy file system's error. An error without an
+// errno is converted by Options.Errors.
+func (f *FS) errnoOf(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -38,6 +38,9 @@ func errnoOf(err error) error {
 		if errors.Is(err, w.err) {
 			return w.errno
 		}
+	}
+	if f.o.Errors != nil {
+		return f.o.Errors(err)
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func TestErrors(t *testing.T) {
 		{gobilly.ErrCrossedBoundary, syscall.EACCES},
 		{odd, odd},
 	} {
-		assert.Equal(t, tt.want, errnoOf(tt.err))
+		assert.Equal(t, tt.want, new(FS).errnoOf(tt.err))
 	}
 }
 

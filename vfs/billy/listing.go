@@ -37,7 +37,7 @@ func (f *FS) names(d *object, fresh bool) ([]entry, error) {
 	}
 	infos, err := f.fs.ReadDir(d.name)
 	if err != nil {
-		return nil, errnoOf(err)
+		return nil, f.errnoOf(err)
 	}
 	names := make([]entry, 0, len(infos))
 	for _, fi := range infos {

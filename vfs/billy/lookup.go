@@ -77,7 +77,7 @@ func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs
 		return "", some(&o.attr), syscall.EINVAL
 	}
 	target, err := f.fs.Readlink(o.name)
-	return target, some(&o.attr), errnoOf(err)
+	return target, some(&o.attr), f.errnoOf(err)
 }
 
 // StatFS returns the result of Options.StatFS, or unlimited space.
@@ -90,7 +90,7 @@ func (f *FS) StatFS(ctx context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.FSStat,
 	}
 	if f.o.StatFS != nil {
 		s, err := f.o.StatFS(ctx)
-		return s, some(&o.attr), errnoOf(err)
+		return s, some(&o.attr), f.errnoOf(err)
 	}
 	const much = 1 << 62
 	s := vfs.FSStat{TotalBytes: much, FreeBytes: much, AvailBytes: much, TotalFiles: much, FreeFiles: much, AvailFiles: much}

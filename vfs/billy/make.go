@@ -42,7 +42,7 @@ func (f *FS) makeIn(d *object, m *maker) (object, error) {
 		return o, syscall.EROFS
 	}
 	if err := m.call(f.fs.Join(d.in(m.name)...)); err != nil {
-		return o, errnoOf(err)
+		return o, f.errnoOf(err)
 	}
 	f.table.touch(d.n)
 	if o, err = f.child(d, m.name); err != nil {
@@ -108,7 +108,7 @@ func (f *FS) linkIn(o, d *object, name string) error {
 		return syscall.EOPNOTSUPP
 	}
 	if err := f.special.Link(o.name, f.fs.Join(d.in(name)...)); err != nil {
-		return errnoOf(err)
+		return f.errnoOf(err)
 	}
 	_, err = f.child(d, name) // so that both names share one node
 	return err

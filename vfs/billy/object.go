@@ -64,7 +64,7 @@ func (f *FS) stat(n *node, path []string) (object, error) {
 
 func (f *FS) lstat(name string) (os.FileInfo, error) {
 	fi, err := f.fs.Lstat(name)
-	return fi, errnoOf(err)
+	return fi, f.errnoOf(err)
 }
 
 // directory is like object, but h must be a directory.

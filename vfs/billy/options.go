@@ -31,6 +31,10 @@ type Options struct {
 	// the FS.
 	Handles Handles
 
+	// Errors converts an error that has no errno; nil means that such an error
+	// stays as it is.
+	Errors func(error) error
+
 	// MaxObjects is how many objects have handles at once, at some 300 bytes
 	// each; 0 means 262144; less than 1024 means 1024.
 	MaxObjects int

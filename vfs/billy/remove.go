@@ -35,7 +35,7 @@ func (f *FS) empty(o *object) error {
 	if err == nil && len(list) > 0 {
 		return syscall.ENOTEMPTY
 	}
-	return errnoOf(err)
+	return f.errnoOf(err)
 }
 
 func (f *FS) removeFrom(dir vfs.Handle, name string, may func(o *object) error) (vfs.WCC, error) {
@@ -75,7 +75,7 @@ func (f *FS) removeIn(d *object, name string, may func(o *object) error) error {
 		return syscall.EROFS
 	}
 	if err := f.fs.Remove(f.fs.Join(d.in(name)...)); err != nil {
-		return errnoOf(err)
+		return f.errnoOf(err)
 	}
 	f.table.touch(o.n)
 	f.table.unlink(o.n, place{d.n, name})

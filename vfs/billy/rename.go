@@ -72,14 +72,14 @@ func (f *FS) rename(fd *object, fromName string, td *object, toName string) erro
 // renamePath renames. It first removes an existing empty directory if package
 // os refuses to replace it.
 func (f *FS) renamePath(from, to string, there *object) error {
-	err := errnoOf(f.fs.Rename(from, to))
+	err := f.errnoOf(f.fs.Rename(from, to))
 	if err != syscall.EEXIST || there.n == nil || there.attr.Type != vfs.TypeDir {
 		return err
 	}
 	if err := f.fs.Remove(to); err != nil {
-		return errnoOf(err)
+		return f.errnoOf(err)
 	}
-	return errnoOf(f.fs.Rename(from, to))
+	return f.errnoOf(f.fs.Rename(from, to))
 }
 
 // replaceable returns an error if o may not replace there.

@@ -64,11 +64,11 @@ func (f *FS) changeOwnerMode(o *object, s *vfs.SetAttr) error {
 	}
 	if owner {
 		if err := f.change.Lchown(o.name, int(uid), int(gid)); err != nil {
-			return errnoOf(err)
+			return f.errnoOf(err)
 		}
 	}
 	if s.Mode != nil && f.change != nil && o.attr.Type != vfs.TypeLnk { // a new owner has cleared bits
-		return errnoOf(f.change.Chmod(o.name, fileMode(mode)))
+		return f.errnoOf(f.change.Chmod(o.name, fileMode(mode)))
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (f *FS) changeTimes(o *object, s *vfs.SetAttr) error {
 	}
 	now := time.Now()
 	at, mt := pick(s.AtimeHow, s.Atime, now, o.attr.Atime), pick(s.MtimeHow, s.Mtime, now, o.attr.Mtime)
-	return errnoOf(f.change.Chtimes(o.name, at, mt))
+	return f.errnoOf(f.change.Chtimes(o.name, at, mt))
 }
 
 func pick(how vfs.SetTime, client vfs.Time, now time.Time, old vfs.Time) time.Time {
@@ -120,11 +120,11 @@ func (f *FS) truncate(o *object, size uint64) error {
 	}
 	w, err := f.fs.OpenFile(o.name, os.O_RDWR, 0)
 	if err != nil {
-		return errnoOf(err)
+		return f.errnoOf(err)
 	}
 	err = w.Truncate(int64(size))
 	if e := w.Close(); err == nil {
 		err = e
 	}
-	return errnoOf(err)
+	return f.errnoOf(err)
 }

@@ -1,7 +1,8 @@
-package nfsserver
+package gonfs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,16 +12,17 @@ import (
 	"github.com/willscott/go-nfs/file"
 
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/billy"
 )
 
-// HandlerExport returns the file system of a go-nfs handler for an Export: the
+// New returns the file system of a go-nfs handler for an nfsserver.Export: the
 // file system that the handler mounts as "/". It uses the handler's file
-// handles, which may have 1 to 44 bytes. Another length is an error of
-// HandlerExport for the root's handle, and of the call that needs the handle
-// for any other. Several calls may use the handler at once, as go-nfs's
-// connections do; changes are done one at a time.
+// handles, which may have 1 to 44 bytes. Another length is an error of New for
+// the root's handle, and of the call that needs the handle for any other.
+// Several calls may use the handler at once, as go-nfs's connections do;
+// changes are done one at a time.
 //
 // The handler is not asked whether a client may mount; Export.Clients decides.
 // Package vfs/billy describes the limits of file systems that do not know their
@@ -28,24 +30,25 @@ import (
 // without a Sync are an error. All other files count as stable once closed
 // (billy.Options.Volatile). Links, devices, sockets and FIFOs can be made if
 // the handler's Change is an nfs.UnixChange.
-func HandlerExport(h nfs.Handler) (vfs.FS, error) {
+func New(h nfs.Handler) (vfs.FS, error) {
 	here, there := net.Pipe() // for handlers that look at the connection
 	defer here.Close()
 	defer there.Close()
 	status, fs, _ := h.Mount(context.Background(), here, nfs.MountRequest{Dirpath: []byte("/")})
 	if status != nfs.MountStatusOk || fs == nil {
-		return nil, fmt.Errorf("nfsserver: the handler does not mount %q: %w", "/", mount3.Status(status))
+		return nil, fmt.Errorf("gonfs: the handler does not mount %q: %w", "/", mount3.Status(status))
 	}
 	f, err := billy.New(fs, billy.Options{
 		Change:     h.Change(fs),
-		Info:       handlerInfo,
-		StatFS:     func(ctx context.Context) (vfs.FSStat, error) { return handlerFSStat(ctx, h, fs) },
-		Handles:    handlerHandles{h, fs},
+		Info:       info,
+		StatFS:     func(ctx context.Context) (vfs.FSStat, error) { return fsStat(ctx, h, fs) },
+		Handles:    handles{h, fs},
+		Errors:     statusOf,
 		Volatile:   !ofHost(fs),
 		Concurrent: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("nfsserver: the handler cannot be exported: %w", err)
+		return nil, fmt.Errorf("gonfs: the handler cannot be exported: %w", err)
 	}
 	return f, nil
 }
@@ -61,9 +64,18 @@ func ofHost(fs gobilly.Filesystem) bool {
 	return ok
 }
 
-// handlerInfo returns the information that a go-nfs handler, or the host, has
+// statusOf returns the NFS status of a handler's error, or the error itself if
+// it has none.
+func statusOf(err error) error {
+	if s, ok := errors.AsType[*nfs.NFSStatusError](err); ok {
+		return nfs3.Status(s.NFSStatus)
+	}
+	return err
+}
+
+// info returns the information that a go-nfs handler, or the host, has
 // about a file.
-func handlerInfo(fi os.FileInfo) (billy.Info, bool) {
+func info(fi os.FileInfo) (billy.Info, bool) {
 	if x, ok := billy.SysInfo(fi); ok {
 		return x, true
 	}
@@ -77,9 +89,9 @@ func handlerInfo(fi os.FileInfo) (billy.Info, bool) {
 	}, true
 }
 
-// handlerFSStat asks a handler for its space, as go-nfs does: values that the
+// fsStat asks a handler for its space, as go-nfs does: values that the
 // handler does not set are unlimited.
-func handlerFSStat(ctx context.Context, h nfs.Handler, fs gobilly.Filesystem) (vfs.FSStat, error) {
+func fsStat(ctx context.Context, h nfs.Handler, fs gobilly.Filesystem) (vfs.FSStat, error) {
 	const much = 1 << 62
 	s := nfs.FSStat{TotalSize: much, FreeSize: much, AvailableSize: much, TotalFiles: much, FreeFiles: much, AvailableFiles: much}
 	if !gobilly.CapabilityCheck(fs, gobilly.WriteCapability) {
@@ -92,19 +104,19 @@ func handlerFSStat(ctx context.Context, h nfs.Handler, fs gobilly.Filesystem) (v
 	}, err
 }
 
-// handlerHandles are the file handles of a handler.
-type handlerHandles struct {
+// handles are the file handles of a handler.
+type handles struct {
 	h  nfs.Handler
 	fs gobilly.Filesystem
 }
 
-func (h handlerHandles) Handle(path []string) ([]byte, error) { return h.h.ToHandle(h.fs, path), nil }
+func (h handles) Handle(path []string) ([]byte, error) { return h.h.ToHandle(h.fs, path), nil }
 
-func (h handlerHandles) Path(handle []byte) ([]string, error) {
+func (h handles) Path(handle []byte) ([]string, error) {
 	_, path, err := h.h.FromHandle(handle)
 	return path, err
 }
 
 // Forget ignores an error: a handle that is not forgotten still leads to its
 // path.
-func (h handlerHandles) Forget(handle []byte) { _ = h.h.InvalidateHandle(h.fs, handle) }
+func (h handles) Forget(handle []byte) { _ = h.h.InvalidateHandle(h.fs, handle) }

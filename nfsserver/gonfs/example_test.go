@@ -1,4 +1,4 @@
-package nfsserver_test
+package gonfs_test
 
 import (
 	"log"
@@ -7,6 +7,7 @@ import (
 	"github.com/willscott/go-nfs/helpers/memfs"
 
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/gonfs"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -14,11 +15,11 @@ import (
 
 // Serve a go-nfs handler over RDMA, to be mounted as server:/memory. Exports
 // may contain a directory of the host too.
-func ExampleHandlerExport() {
+func ExampleNew() {
 	handler := helpers.NewCachingHandler(helpers.NewNullAuthHandler(memfs.New()), 4096)
 	var listener rdma.Listener // package iwarp has one over TCP
 
-	fs, err := nfsserver.HandlerExport(handler)
+	fs, err := gonfs.New(handler)
 	if err != nil {
 		log.Fatal(err)
 	}
