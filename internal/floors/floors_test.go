@@ -19,6 +19,7 @@ import (
 
 const (
 	module = "github.com/nfsrdma/nfsrdma/"
+	front  = "." // the root package, whose import path has no slash after the module's name
 	root   = "../.."
 )
 
@@ -33,7 +34,7 @@ var floors = map[string]int{
 	"delegation/client": 4, "delegation/server": 4, "exports": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "rpcbind": 4, "vfs": 4, "internal/discover": 4, "internal/pingpong": 4,
 	"nfsclient": 5, "vfs/billy": 5, "vfs/mem": 5, "vfs/posix": 5, "vfs/vfstest": 5,
 	"fusefs": 6, "nfsserver": 6, "internal/bridge": 6,
-	"nfsserver/gonfs": 7,
+	front: 7, "nfsserver/gonfs": 7,
 	"cmd/mountrdma": 8, "cmd/nfsrdmad": 8,
 }
 
@@ -104,6 +105,11 @@ func TestCheck(t *testing.T) {
 		{"nfsclient", false, module + "nfsserver", "not below"},
 		{"rdma", false, module + "buf", ""},
 		{"cmd/nfsrdmad", false, module + "iwarp", ""},
+		{"cmd/nfsrdmad", false, strings.TrimSuffix(module, "/"), ""},
+		{front, true, strings.TrimSuffix(module, "/"), ""},
+		{front, false, module + "iwarp/mpa", ""},
+		{front, false, module + "cmd/nfsrdmad", "not below"},
+		{"nfsserver/gonfs", false, strings.TrimSuffix(module, "/"), "not below"},
 		{"iwarp", false, "net", ""},
 		{"buf", false, module + "rdma", "not below"},
 		{"oncrpc", false, module + "rpcrdma", "not below"},
@@ -133,6 +139,9 @@ func TestCheck(t *testing.T) {
 // check reports whether a file of pkg may import imp.
 func check(pkg string, test bool, imp string) error {
 	to, ours := strings.CutPrefix(imp, module)
+	if imp+"/" == module {
+		to, ours = front, true
+	}
 	switch {
 	case !ours:
 		if !test && slices.Contains(unguessable, pkg) && within("math/rand", imp) {
@@ -148,8 +157,8 @@ func check(pkg string, test bool, imp string) error {
 		return nil
 	case within(apart, to):
 		return fmt.Errorf("%s imports %s, which stands apart", pkg, to)
-	case within("iwarp", to) && !within("iwarp", pkg) && !within("cmd", pkg):
-		return fmt.Errorf("%s imports %s: only commands choose the provider", pkg, to)
+	case within("iwarp", to) && !within("iwarp", pkg) && !within("cmd", pkg) && pkg != front:
+		return fmt.Errorf("%s imports %s: only commands and the root package choose the provider", pkg, to)
 	}
 	floor, ok := floors[to]
 	if !ok {

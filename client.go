@@ -1,0 +1,275 @@
+package nfsrdma
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+const (
+	rdmaPort    = "20049"     // IANA: nfsrdma
+	goodbyeTime = time.Second // for the calls that tell a server of a Close
+	maxNamed    = 16          // exports that an error names
+)
+
+// ClientConfig configures a Client. The zero value of each field is a usable
+// default.
+type ClientConfig struct {
+	// Connections is the number of RDMA connections to the server, over which
+	// calls are spread (as nconnect of nfs(5)); 0 means 1.
+	Connections int
+
+	// MountHost and MountPort are the host and the TCP port of the server's
+	// MOUNT program. If both are zero, Mount tries the RDMA connection, the
+	// port that the server's rpcbind names, and 20048 (nfsclient.MountSearch).
+	MountHost string
+	MountPort int
+
+	// NFS configures the NFS calls: their credential, sizes and patience.
+	NFS nfsclient.Config
+
+	// Inline is the length in bytes of the longest message sent without RDMA
+	// (RFC 8797); 0 means 4096.
+	Inline int
+
+	// Credits is the number of calls that a connection may have under way; 0
+	// means 128.
+	Credits int
+
+	// Silence is how long the server may give no sign of life while calls are
+	// under way, before its connection is replaced; 0 means 60 s.
+	Silence time.Duration
+
+	// GiveUp is how long a call waits for a server that is away, before it
+	// fails with rpcrdma.ErrUnreachable; 0 means for ever: contexts of calls
+	// bound the wait.
+	GiveUp time.Duration
+
+	// Delegations, if not nil, holds the delegations of a cache over this
+	// Client, such as fusefs. Close closes it. It must not be used by another
+	// Client.
+	Delegations *delegclient.Set
+
+	// StandardsOnly offers the server nothing of this project's own.
+	StandardsOnly bool
+
+	// IWARP configures RDMA connections. LongFPDUs is set by Dial.
+	IWARP iwarp.Config
+
+	// Log receives a message when calls wait for a server that is away; nil
+	// means slog.Default().
+	Log *slog.Logger
+}
+
+// A Client uses one server over RDMA. A lost connection is replaced, and the
+// calls under way are sent again. The methods are safe for concurrent use.
+type Client struct {
+	cfg    ClientConfig
+	addr   string // host and port
+	host   string
+	conns  []*rpcrdma.Client
+	caller oncrpc.Caller
+	nfs    *nfsclient.Client
+
+	mu      sync.Mutex
+	mount   *nfsclient.Mount // nil: not looked for yet
+	mounted map[string]bool  // paths to unmount
+}
+
+// Dial connects to the server at addr, HOST or HOST:PORT, and checks that it
+// serves NFS version 3. The default port is 20049. ctx bounds the attempt only.
+// Dial does not repeat a failed attempt.
+func Dial(ctx context.Context, addr string, cfg ClientConfig) (*Client, error) {
+	host, port, err := splitAddr(addr)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	if cfg.NFS.Cred == nil {
+		cred := nfsclient.ProcessCred()
+		cfg.NFS.Cred = &cred
+	}
+	c := &Client{cfg: cfg, addr: net.JoinHostPort(host, port), host: host, mounted: make(map[string]bool)}
+	if err := c.connect(ctx); err != nil {
+		c.hangUp(err)
+		return nil, fmt.Errorf("nfsrdma: connecting to %s: %w", c.addr, err)
+	}
+	return c, nil
+}
+
+// splitAddr splits HOST or HOST:PORT; an IPv6 address with a port is in
+// brackets.
+func splitAddr(addr string) (host, port string, err error) {
+	if addr == "" {
+		return "", "", errors.New("nfsrdma: no server to connect to: write HOST or HOST:PORT")
+	}
+	if host, port, err = net.SplitHostPort(addr); err == nil {
+		return host, port, nil
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(addr, "["), "]")
+	if net.ParseIP(host) == nil && strings.ContainsAny(host, ":[]") {
+		return "", "", fmt.Errorf("nfsrdma: %q is no server: write HOST, HOST:PORT or [IPv6]:PORT", addr)
+	}
+	return host, rdmaPort, nil
+}
+
+// connect makes the connections, and a call over the first.
+func (c *Client) connect(ctx context.Context) error {
+	device := iwarp.Dialer{Config: rnic(c.cfg.IWARP, c.cfg.StandardsOnly)}
+	callers := make([]oncrpc.Caller, max(c.cfg.Connections, 1))
+	for i := range callers {
+		conn, err := rpcrdma.Dial(ctx, device, c.addr, c.connConfig())
+		if err != nil {
+			return err
+		}
+		c.conns, callers[i] = append(c.conns, conn), conn
+		if i == 0 { // before a server that is none is asked for more
+			if err := nfsclient.New(conn.Conn(), nfsclient.Config{}).Null(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	c.caller = c.cfg.Delegations.Caller(callers...)
+	c.nfs = nfsclient.New(c.caller, c.cfg.NFS)
+	return nil
+}
+
+// connConfig returns the configuration of one more connection.
+func (c *Client) connConfig() rpcrdma.ClientConfig {
+	cfg := rpcrdma.ClientConfig{
+		Conn:    rpcrdma.ClientConnConfig{Inline: c.cfg.Inline, Credits: c.cfg.Credits},
+		Silence: c.cfg.Silence, GiveUp: c.cfg.GiveUp, Log: c.cfg.Log,
+	}
+	switch {
+	case c.cfg.StandardsOnly:
+	case c.cfg.Delegations != nil:
+		cfg.Conn.Extensions = c.cfg.Delegations.NewAttachment().Extension()
+	default:
+		cfg.Conn.Extensions = &rpcrdma.ExtensionConfig{Atomics: true}
+	}
+	return cfg
+}
+
+// NFS returns the client of NFS's procedures, below the file systems of Mount.
+func (c *Client) NFS() *nfsclient.Client { return c.nfs }
+
+// Conns returns the RDMA connections, each with its negotiated values.
+func (c *Client) Conns() []*rpcrdma.Client { return slices.Clone(c.conns) }
+
+// Exports returns the exports that the server lists, in its order.
+func (c *Client) Exports(ctx context.Context) ([]nfsclient.Export, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.findMount(ctx); err != nil {
+		return nil, err
+	}
+	list, err := c.mount.Exports(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("nfsrdma: the exports of %s: %w", c.addr, err)
+	}
+	return list, nil
+}
+
+// Mount returns the file system of an export, or of a directory below an export
+// (MNT of RFC 1813, Section 5.2.1). If the server refuses, the error contains
+// an nfsclient.MountError, and names the exports that the server lists. The
+// file system is usable until Close.
+func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.findMount(ctx); err != nil {
+		return nil, err
+	}
+	root, err := c.mount.Mnt(ctx, export)
+	if err != nil {
+		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w%s", c.host, export, err, c.listed(ctx, err))
+	}
+	fs, err := c.nfs.FS(ctx, root, export)
+	if err != nil {
+		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w", c.host, export, err)
+	}
+	c.mounted[export] = true
+	return fs, nil
+}
+
+// findMount finds the MOUNT program once. The caller must hold c.mu.
+func (c *Client) findMount(ctx context.Context) error {
+	if c.mount != nil {
+		return nil
+	}
+	search := nfsclient.MountSearch{
+		NFS: c.conns[0], NFSAddr: "RDMA " + c.addr, Host: c.host,
+		MountHost: c.cfg.MountHost, MountPort: c.cfg.MountPort, Cred: c.cfg.NFS.Cred,
+	}
+	m, err := search.Find(ctx)
+	if err != nil {
+		return fmt.Errorf("nfsrdma: MOUNT of %s: %w", c.addr, err)
+	}
+	c.mount = m
+	return nil
+}
+
+// listed names the exports of the server after it has refused one as unknown.
+func (c *Client) listed(ctx context.Context, err error) string {
+	refused, ok := errors.AsType[*nfsclient.MountError](err)
+	if !ok || refused.Status != mount3.ErrNoEnt {
+		return ""
+	}
+	list, err := c.mount.Exports(ctx)
+	if err != nil || len(list) == 0 {
+		return ""
+	}
+	var names []string
+	for _, e := range list {
+		names = append(names, strconv.Quote(e.Path))
+	}
+	slices.Sort(names)
+	return "; it exports " + strings.Join(names[:min(len(names), maxNamed)], ", ")
+}
+
+// Close tells the server that its exports are no longer used, and ends the
+// connections. Calls under way fail with rdma.ErrClosed. It returns nil, and
+// may be called twice.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mount != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
+		defer cancel()
+		for export := range c.mounted {
+			_ = c.mount.Umnt(ctx, export) // servers do not depend on it
+		}
+		_ = c.mount.Close()
+		c.mount = nil
+	}
+	clear(c.mounted)
+	c.hangUp(nil)
+	return nil
+}
+
+// hangUp ends the connections; cause is the error of a server that would not
+// answer a goodbye.
+func (c *Client) hangUp(cause error) {
+	for _, conn := range c.conns {
+		if cause != nil {
+			conn.Conn().Conn().Abort(cause)
+		}
+		_ = conn.Close()
+	}
+	c.cfg.Delegations.Close()
+}

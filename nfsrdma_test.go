@@ -1,0 +1,252 @@
+package nfsrdma
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+)
+
+var silent = slog.New(slog.DiscardHandler)
+
+// leak checks at the test's end that no goroutine and no buffer is left.
+func leak(t *testing.T) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() {
+		for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+			time.Sleep(time.Millisecond) // ending goroutines take a moment
+		}
+		assert.LessOrEqual(t, runtime.NumGoroutine(), before, "goroutines")
+		assert.Zero(t, buf.Default.Out(), "buffers lent and not returned")
+	})
+}
+
+// A rig is a Server with its addresses.
+type rig struct {
+	*Server
+	rdma, tcp string
+}
+
+// serve serves until the test's end.
+func serve(t *testing.T, cfg ServerConfig) rig {
+	t.Helper()
+	leak(t)
+	cfg.Log = silent
+	s, err := NewServer(cfg)
+	require.NoError(t, err)
+	r := rig{Server: s}
+	served := make(chan error, 2)
+	for _, way := range []struct {
+		addr  *string
+		serve func(net.Listener) error
+	}{{&r.rdma, s.ServeRDMA}, {&r.tcp, s.ServeTCP}} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		*way.addr = l.Addr().String()
+		go func() { served <- way.serve(l) }()
+	}
+	t.Cleanup(func() {
+		assert.NoError(t, s.Close())
+		assert.NoError(t, <-served)
+		assert.NoError(t, <-served)
+	})
+	return r
+}
+
+// dial connects until the test's end.
+func (r rig) dial(t *testing.T, cfg ClientConfig) *Client {
+	t.Helper()
+	cfg.Log = silent
+	c, err := Dial(t.Context(), r.rdma, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+// text reads a file.
+func text(t *testing.T, fs *nfsclient.FS, name string) string {
+	t.Helper()
+	f, err := fs.Open(t.Context(), name)
+	require.NoError(t, err)
+	var b bytes.Buffer
+	_, err = f.CopyTo(t.Context(), &b, 0)
+	require.NoError(t, err)
+	return b.String()
+}
+
+// directory returns a directory with one file, as a file system.
+func directory(t *testing.T, name, content string) vfs.FS {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+	fs, err := posix.Open(dir, posix.Options{Log: silent})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, fs.Close()) })
+	return fs
+}
+
+// TestTwoExports checks two exports over RDMA, with several connections, and
+// over TCP.
+func TestTwoExports(t *testing.T) {
+	a, b := directory(t, "a", "of a"), directory(t, "b", "of b")
+	r := serve(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/a", FS: a}, {Path: "/b", FS: b}}})
+	c := r.dial(t, ClientConfig{Connections: 3})
+	assert.Len(t, c.Conns(), 3)
+	list, err := c.Exports(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	for _, name := range []string{"a", "b"} {
+		fs, err := c.Mount(t.Context(), "/"+name)
+		require.NoError(t, err)
+		assert.Equal(t, "of "+name, text(t, fs, name))
+	}
+
+	conn, err := oncrpc.DialTCP(t.Context(), r.tcp, oncrpc.ClientConfig{})
+	require.NoError(t, err)
+	defer conn.Close()
+	root, err := nfsclient.NewMount(conn, nil).Mnt(t.Context(), "/b")
+	require.NoError(t, err)
+	fs, err := nfsclient.New(conn, nfsclient.Config{}).FS(t.Context(), root, "/b")
+	require.NoError(t, err)
+	assert.Equal(t, "of b", text(t, fs, "b"))
+}
+
+// TestErrors checks that errors name their object and the remedy.
+func TestErrors(t *testing.T) {
+	r := serve(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/here", FS: mem.New(mem.Options{})}}})
+	c := r.dial(t, ClientConfig{})
+	_, err := c.Mount(t.Context(), "/elsewhere")
+	var refused *nfsclient.MountError
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, mount3.ErrNoEnt, refused.Status)
+	assert.ErrorContains(t, err, "127.0.0.1:/elsewhere")
+	assert.ErrorContains(t, err, `it exports "/here"`)
+
+	_, err = Dial(t.Context(), "", ClientConfig{})
+	assert.ErrorContains(t, err, "HOST:PORT")
+	_, err = Dial(t.Context(), "a:b:c", ClientConfig{})
+	assert.ErrorContains(t, err, "[IPv6]:PORT")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	_, err = Dial(t.Context(), closed.Addr().String(), ClientConfig{Log: silent})
+	assert.ErrorContains(t, err, "connecting to "+closed.Addr().String())
+
+	_, err = NewServer(ServerConfig{Exports: []nfsserver.Export{{Path: "relative", FS: mem.New(mem.Options{})}}, Log: silent})
+	assert.ErrorContains(t, err, `"relative"`)
+	s, err := NewServer(ServerConfig{Log: silent})
+	require.NoError(t, err)
+	defer s.Close()
+	assert.ErrorContains(t, s.ListenAndServe("127.0.0.1:0", r.tcp), r.tcp, "a port that is in use")
+}
+
+// A slowFS has READs that wait.
+type slowFS struct {
+	vfs.FS
+	begun, proceed chan struct{}
+}
+
+func (f *slowFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	select {
+	case f.begun <- struct{}{}:
+		<-f.proceed
+	default:
+	}
+	return f.FS.GetAttr(ctx, c, h)
+}
+
+// TestShutdown checks that Shutdown answers a call under way, and that calls
+// that take too long are cut off and waited for by Close.
+func TestShutdown(t *testing.T) {
+	for _, patient := range []bool{true, false} {
+		t.Run(map[bool]string{true: "patient", false: "impatient"}[patient], func(t *testing.T) {
+			slow := &slowFS{FS: mem.New(mem.Options{}), begun: make(chan struct{}), proceed: make(chan struct{})}
+			r := serve(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/x", FS: slow}}})
+			c := r.dial(t, ClientConfig{GiveUp: time.Millisecond})
+			fs, err := c.Mount(t.Context(), "/x")
+			require.NoError(t, err)
+			answered := make(chan error, 1)
+			go func() {
+				var err error
+				for err == nil { // until a call finds the test waiting, and the server gone
+					_, err = c.NFS().GetAttr(context.Background(), fs.Root())
+					answered <- err
+				}
+			}()
+			var under error
+			for waiting := true; waiting; {
+				select {
+				case <-slow.begun:
+					waiting = false
+				case under = <-answered:
+					require.NoError(t, under)
+				}
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			down := make(chan error, 1)
+			go func() { down <- r.Shutdown(ctx) }()
+			if patient {
+				close(slow.proceed)
+				assert.NoError(t, <-answered, "the call under way")
+				assert.NoError(t, <-down)
+				for err := range answered {
+					if err != nil {
+						return
+					}
+				}
+			}
+			cancel()
+			assert.ErrorIs(t, <-down, context.Canceled)
+			closed := make(chan error, 1)
+			go func() { closed <- r.Close() }()
+			select {
+			case <-closed:
+				t.Error("Close does not wait for the file system")
+			case <-time.After(10 * time.Millisecond):
+			}
+			close(slow.proceed)
+			assert.NoError(t, <-closed)
+			for err := range answered {
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestParsesStream checks that a client of this project gets FPDUs of any
+// length, even with CRCs and Markers.
+func TestParsesStream(t *testing.T) {
+	var block cmpriv.Extension
+	message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
+	frame := mpa.Frame{CRC: true, Markers: true, Rev: 2, HasEnhanced: true, PrivateData: message}
+	own, bare := rnic(iwarp.Config{}, false), rnic(iwarp.Config{}, true)
+	assert.False(t, own.LongFPDUs(frame), "a card")
+	frame.PrivateData = block.AppendTo(message)
+	assert.True(t, own.LongFPDUs(frame))
+	assert.False(t, bare.LongFPDUs(frame))
+	assert.True(t, own.LongFPDUs(mpa.Frame{Rev: 2, HasEnhanced: true, PrivateData: message}), "siw")
+}

@@ -1,0 +1,255 @@
+package nfsrdma
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+)
+
+const (
+	defaultPayload = 1 << 20 // bytes of one READ or WRITE
+
+	// callSlack is how many bytes a call or reply over TCP may have in addition
+	// to its payload: credential, file handles, attributes, names.
+	callSlack = 64 << 10
+)
+
+// ServerConfig configures a Server. The zero value of each field is a usable
+// default; a server without Exports has nothing to mount.
+type ServerConfig struct {
+	// Exports are the file systems that clients can mount. The Server does not
+	// close them.
+	Exports []nfsserver.Export
+
+	// Key seals file handles. It must be secret, and the same after a restart.
+	// Zero means a random key: clients must then mount again after a restart.
+	Key [32]byte
+
+	// Names resolves the names of clients in Exports; nil means that no host
+	// has a name.
+	Names exports.Names
+
+	// Groups, if not nil, returns the groups of a user on this host, in place
+	// of the at most 16 groups in a call (nfsserver.Config.Groups).
+	Groups func(ctx context.Context, uid uint32) ([]uint32, error)
+
+	// MaxPayload is the greatest number of bytes of one READ or WRITE; 0 means
+	// 1 MiB. A value below 4 KiB or above 4 MiB is an error.
+	MaxPayload int
+
+	// Inline is the length in bytes of the longest message sent without RDMA
+	// (RFC 8797); 0 means 4096.
+	Inline int
+
+	// Credits is the number of calls that each RDMA connection may have under
+	// way; 0 means 128.
+	Credits int
+
+	// Lease is how long a client that caches under delegations may be silent,
+	// and so how long a silent client can hold up changes; 0 means 10 s. For
+	// directories of the host it should be at most a third of
+	// fs.lease-break-time.
+	Lease time.Duration
+
+	// Marker is the path of a file that tells the next start that clients may
+	// hold delegations; "" means none: if a server restarts while a client is
+	// cut off, the client's cache can then become stale for a Lease.
+	Marker string
+
+	// StandardsOnly offers clients nothing of this project's own: no
+	// delegations, and FPDUs no longer than a TCP segment.
+	StandardsOnly bool
+
+	// IWARP configures RDMA connections. LongFPDUs is set by NewServer.
+	IWARP iwarp.Config
+
+	// Wrap, if not nil, returns the service that handles all calls in place of
+	// next, for instance an observer that counts them and calls next.
+	Wrap func(next oncrpc.Service) oncrpc.Service
+
+	// Log receives messages for the administrator; nil means slog.Default().
+	Log *slog.Logger
+}
+
+// A Server serves NFS version 3, MOUNT version 3 and NFSACL version 3 over RDMA
+// and TCP. All of its transports share the exports and the replies kept for
+// retransmitted calls. The methods are safe for concurrent use.
+type Server struct {
+	parts Parts
+	rnic  iwarp.Config
+	over  sync.Once
+}
+
+// Parts are the layers of a Server, for status and metrics. The caller must not
+// shut them down or close them.
+type Parts struct {
+	NFS         *nfsserver.Server
+	Delegations *delegserver.Keeper // nil with StandardsOnly
+	Replies     *oncrpc.ReplayCache
+	RDMA        *rpcrdma.Server
+	TCP         *oncrpc.Server
+}
+
+// NewServer returns a Server, which must be ended with Shutdown or Close. An
+// error names the invalid export or value.
+func NewServer(cfg ServerConfig) (*Server, error) {
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	keeper, err := cfg.keeper()
+	if err != nil {
+		return nil, err
+	}
+	server, err := nfsserver.New(nfsserver.Config{
+		Exports: cfg.Exports, Key: cfg.Key, MaxPayload: cfg.MaxPayload,
+		Names: cfg.Names, Groups: cfg.Groups, Grants: keeper, Log: cfg.Log,
+	})
+	if err != nil {
+		keeper.Close()
+		return nil, err
+	}
+	mux := &oncrpc.Mux{Log: cfg.Log}
+	server.Register(mux)
+	// One cache, because a client may reconnect on another transport.
+	replies := oncrpc.NewReplayCache(mux, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce})
+	var calls oncrpc.Service = replies
+	if cfg.Wrap != nil {
+		calls = cfg.Wrap(replies)
+	}
+	over := &rpcrdma.Server{
+		Handler: calls, Inline: cfg.Inline, Credits: cfg.Credits, MaxPayload: cfg.MaxPayload, Log: cfg.Log,
+	}
+	if !cfg.StandardsOnly {
+		over.Extensions = keeper.Extension()
+	}
+	tcp := &oncrpc.Server{Handler: calls, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Log: cfg.Log}
+	return &Server{
+		rnic:  rnic(cfg.IWARP, cfg.StandardsOnly),
+		parts: Parts{NFS: server, Delegations: keeper, Replies: replies, RDMA: over, TCP: tcp},
+	}, nil
+}
+
+// keeper opens the keeper of delegations. With StandardsOnly it does so only if
+// the marker of an earlier run exists, because clients may then believe that
+// they hold delegations.
+func (c *ServerConfig) keeper() (*delegserver.Keeper, error) {
+	if c.StandardsOnly {
+		if _, err := os.Lstat(c.Marker); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+	}
+	return delegserver.New(delegserver.Config{Lease: c.Lease, Marker: c.Marker, Log: c.Log})
+}
+
+// Parts returns the layers of the Server.
+func (s *Server) Parts() Parts { return s.parts }
+
+// SetExports replaces the exports. Clients of an export that stays are not
+// disturbed (nfsserver.Server.SetExports).
+func (s *Server) SetExports(list []nfsserver.Export) error { return s.parts.NFS.SetExports(list) }
+
+// ServeRDMA serves RPC-over-RDMA version 1 (RFC 8166) over iWARP to the
+// connections of l, a TCP listener. It returns nil after Shutdown or Close, or
+// the error of l, and closes l. The customary port is 20049.
+func (s *Server) ServeRDMA(l net.Listener) error {
+	return s.parts.RDMA.Serve(iwarp.NewListener(l, s.rnic))
+}
+
+// ServeTCP serves the same programs over plain TCP (RFC 5531, Section 11) to
+// the connections of l. It returns nil after Shutdown or Close, or the error of
+// l, and closes l. The customary port is 2049.
+func (s *Server) ServeTCP(l net.Listener) error { return s.parts.TCP.Serve(l) }
+
+// ListenAndServe listens on the TCP addresses rdma, for ServeRDMA, and tcp, for
+// ServeTCP, and serves both until Shutdown or Close; then it returns nil. If an
+// address is "", ListenAndServe does not serve that transport. If one transport
+// fails, ListenAndServe closes the Server and returns the error.
+func (s *Server) ListenAndServe(rdma, tcp string) error {
+	var listeners []net.Listener
+	var serve []func(net.Listener) error
+	for _, way := range []struct {
+		addr  string
+		serve func(net.Listener) error
+	}{{rdma, s.ServeRDMA}, {tcp, s.ServeTCP}} {
+		if way.addr == "" {
+			continue
+		}
+		l, err := net.Listen("tcp", way.addr)
+		if err != nil {
+			for _, l := range listeners {
+				l.Close()
+			}
+			return fmt.Errorf("nfsrdma: %w", err)
+		}
+		listeners, serve = append(listeners, l), append(serve, way.serve)
+	}
+	ended := make(chan error, len(listeners))
+	for i, l := range listeners {
+		go func() { ended <- serve[i](l) }()
+	}
+	var err error
+	for range listeners {
+		if failed := <-ended; failed != nil && err == nil {
+			err = failed
+			_ = s.Close() // ends the other transport
+		}
+	}
+	return err
+}
+
+// Shutdown ends the Server gracefully: it asks clients to return their
+// delegations and waits about a second for that, takes no more calls, finishes
+// those under way, and closes the connections. If ctx ends first, Shutdown
+// aborts the connections and returns the cause, without waiting for calls that
+// a file system still executes; Close waits for them. The Server cannot be used
+// again.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if ctx.Err() == nil {
+		s.parts.Delegations.Drain()
+	}
+	err := s.end(ctx)
+	if err == nil {
+		s.release()
+	}
+	return err
+}
+
+// Close aborts all connections, waits for the calls that file systems still
+// execute, and releases what the Server has: then no goroutine of the Server
+// runs, and the file systems can be closed. It returns nil. Close may be called
+// after Shutdown, and more than once.
+func (s *Server) Close() error {
+	abort, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = s.end(abort)                // aborted, as asked
+	_ = s.end(context.Background()) // calls of file systems
+	s.release()
+	return nil
+}
+
+// end shuts both transports down at the same time.
+func (s *Server) end(ctx context.Context) error {
+	tcp := make(chan error, 1)
+	go func() { tcp <- s.parts.TCP.Shutdown(ctx) }()
+	return errors.Join(s.parts.RDMA.Shutdown(ctx), <-tcp)
+}
+
+// release ends the layers behind the transports, once no call is under way.
+func (s *Server) release() {
+	s.over.Do(func() {
+		s.parts.Replies.Close()
+		s.parts.Delegations.Close()
+	})
+}
