@@ -220,9 +220,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.parts.Delegations.Drain()
 	}
 	err := s.end(ctx)
-	if err == nil {
-		s.release()
-	}
+	s.release()
 	return err
 }
 
@@ -246,7 +244,7 @@ func (s *Server) end(ctx context.Context) error {
 	return errors.Join(s.parts.RDMA.Shutdown(ctx), <-tcp)
 }
 
-// release ends the layers behind the transports, once no call is under way.
+// release ends the layers behind the transports, which take no more calls.
 func (s *Server) release() {
 	s.over.Do(func() {
 		s.parts.Replies.Close()

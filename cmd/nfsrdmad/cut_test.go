@@ -49,16 +49,17 @@ func newCutRig(t *testing.T) *cutRig {
 	dir, err := posix.Open(t.TempDir(), posix.Options{StateDir: t.TempDir(), Log: g.log})
 	require.NoError(t, err)
 	g.fs = &countFS{FS: dir, done: make(map[string]int)}
-	g.programs, err = o.programs([]nfsserver.Export{{Path: "/x", FS: g.fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}}, g.log)
+	server, err := o.newServer([]nfsserver.Export{{Path: "/x", FS: g.fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}}, t.TempDir(), nil, g.log)
 	require.NoError(t, err)
-	g.way, err = o.openRDMA(g.programs, nil, g.log)
+	g.programs = o.ops.replies
+	g.way, err = o.openRDMA(server)
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- g.way.Serve() }()
 	t.Cleanup(func() {
 		assert.NoError(t, g.way.Shutdown(context.Background()))
 		assert.NoError(t, <-served)
-		g.programs.Close()
+		assert.NoError(t, server.Close())
 		assert.NoError(t, dir.Close())
 		world.unchanged(t)
 		now := iwarp.Stats()

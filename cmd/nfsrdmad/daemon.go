@@ -7,24 +7,18 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 
-	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
-
-// callSlack is how many bytes a call or reply over TCP may have in addition to
-// its payload: credential, file handles, attributes, names.
-const callSlack = 64 << 10
 
 // run serves until ctx ends.
 func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logger) error {
@@ -58,16 +52,12 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	if err != nil {
 		return err
 	}
-	if err := o.openGrants(st, log); err != nil {
-		return errors.Join(err, shares.Close())
-	}
-	defer o.ops.grants.Close()
-	programs, err := o.programs(taken, log)
+	server, err := o.newServer(taken, st.dir, rec, log)
 	if err != nil {
 		return errors.Join(err, shares.Close())
 	}
-	defer programs.Close()
-	transports, err := o.openTransports(o.ops.observe(programs), rec, log)
+	defer abort(server)
+	transports, err := o.openTransports(server)
 	if err != nil {
 		return errors.Join(err, shares.Close())
 	}
@@ -138,31 +128,45 @@ func openExport(e *export, st *state, log *slog.Logger) (vfs.FS, error) {
 	return posix.Open(e.dir, posix.Options{StateDir: st.ofExport(e), FSID: e.fsid.Attr(), TableHandles: e.key().checked, Log: log})
 }
 
-// programs returns the programs of all transports, behind one replay cache: a
-// client may reconnect on another transport.
-func (o *serveOptions) programs(list []nfsserver.Export, log *slog.Logger) (*oncrpc.ReplayCache, error) {
-	server, err := nfsserver.New(nfsserver.Config{
-		Exports: list, Key: o.key, MaxPayload: int(o.maxPayload), Names: o.names, Groups: o.groups, Grants: o.ops.grants, Log: log,
-	})
+// newServer returns the server of the exports. Its marker is in the directory
+// state.
+func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *recorder, log *slog.Logger) (*nfsrdma.Server, error) {
+	cfg := nfsrdma.ServerConfig{
+		Exports: list, Key: o.key, Names: o.names, Groups: o.groups,
+		MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits,
+		Lease: leaseTerm(o.lease, log), Marker: filepath.Join(state, "grants"), StandardsOnly: o.noExtensions,
+		IWARP: o.rnic(), Wrap: o.ops.observe, Log: log,
+	}
+	if rec != nil {
+		cfg.IWARP.Record, cfg.IWARP.Ended = int(o.recordSize), rec.ended
+	}
+	server, err := nfsrdma.NewServer(cfg)
 	if err != nil {
 		return nil, err
 	}
-	o.ops.server = server
-	mux := &oncrpc.Mux{Log: log}
-	server.Register(mux)
-	return oncrpc.NewReplayCache(mux, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce}), nil
+	p := server.Parts()
+	o.ops.server, o.ops.grants, o.ops.replies, o.ops.rdma = p.NFS, p.Delegations, p.Replies, p.RDMA
+	return server, nil
+}
+
+// abort ends a server without waiting for calls of file systems: the end of the
+// process ends those that are hung.
+func abort(server *nfsrdma.Server) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = server.Shutdown(ctx)
 }
 
 // openTransports listens on all addresses, or on none.
-func (o *serveOptions) openTransports(programs oncrpc.Service, rec *recorder, log *slog.Logger) ([]cli.Way, error) {
-	rdma, err := o.openRDMA(programs, rec, log)
+func (o *serveOptions) openTransports(server *nfsrdma.Server) ([]cli.Way, error) {
+	rdma, err := o.openRDMA(server)
 	if err != nil {
 		return nil, err
 	}
 	if o.tcp == "" {
 		return []cli.Way{rdma}, nil
 	}
-	tcp, err := o.openTCP(programs, log)
+	tcp, err := o.openTCP(server)
 	if err != nil {
 		return nil, errors.Join(err, rdma.Close())
 	}
@@ -172,51 +176,31 @@ func (o *serveOptions) openTransports(programs oncrpc.Service, rec *recorder, lo
 // rnic returns the configuration of this end of a connection.
 func (o *serveOptions) rnic() iwarp.Config {
 	crc := map[string]mpa.CRC{"auto": mpa.CRCAuto, "on": mpa.CRCOn, "off": mpa.CRCOff}[o.crc.Word]
-	cfg := iwarp.Config{CRC: crc, Markers: o.markers.Word == "on", LongFPDUs: parsesStream}
-	if o.noExtensions {
-		cfg.LongFPDUs = iwarp.Nobody
-	}
-	return cfg
+	return iwarp.Config{CRC: crc, Markers: o.markers.Word == "on"}
 }
 
-// parsesStream reports whether a peer takes FPDUs of any length: either iwarp
-// knows the peer to do so, or the peer runs this project, with or without CRCs
-// and Markers.
-func parsesStream(peer mpa.Frame) bool {
-	_, ours := cmpriv.ParseExtension(peer.PrivateData)
-	return ours || iwarp.ParsesStream(peer)
-}
-
-func (o *serveOptions) openRDMA(programs oncrpc.Service, rec *recorder, log *slog.Logger) (cli.Way, error) {
-	cfg := o.rnic()
-	if rec != nil {
-		cfg.Record, cfg.Ended = int(o.recordSize), rec.ended
-	}
+func (o *serveOptions) openRDMA(server *nfsrdma.Server) (cli.Way, error) {
 	l, err := o.ops.passed.listen("rdma", o.listen)
 	if err != nil {
 		return cli.Way{}, cli.ListenError("--listen", o.listen, err, "")
 	}
-	s := &rpcrdma.Server{
-		Handler:    programs,
-		Inline:     int(o.inline),
-		Credits:    o.credits,
-		MaxPayload: int(o.maxPayload),
-		Extensions: o.extension(),
-		Log:        log,
-	}
-	o.ops.rdma = s
-	return cli.NewWay[rdma.Listener]("rdma", iwarp.NewListener(l, cfg), s), nil
+	return cli.Way{
+		Name: "rdma", Addr: l.Addr(), Serve: func() error { return server.ServeRDMA(l) },
+		Shutdown: o.ops.rdma.Shutdown, Close: l.Close,
+	}, nil
 }
 
-func (o *serveOptions) openTCP(programs oncrpc.Service, log *slog.Logger) (cli.Way, error) {
+func (o *serveOptions) openTCP(server *nfsrdma.Server) (cli.Way, error) {
 	l, err := o.ops.passed.listen("tcp", o.tcp)
 	if err != nil {
 		return cli.Way{}, cli.ListenError("--tcp", o.tcp, err,
 			` (beside the kernel's NFS server, which has 2049), or turn it off with --tcp ""`)
 	}
-	s := &oncrpc.Server{Handler: programs, MaxRecord: int(o.maxPayload) + callSlack, Log: log}
-	o.ops.tcp = s
-	return cli.NewWay("tcp", l, s), nil
+	o.ops.tcp = server.Parts().TCP
+	return cli.Way{
+		Name: "tcp", Addr: l.Addr(), Serve: func() error { return server.ServeTCP(l) },
+		Shutdown: o.ops.tcp.Shutdown, Close: l.Close,
+	}, nil
 }
 
 // announce logs which access is open to whom, and under which user calls run.

@@ -2,20 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
-	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
 // Leases of delegation counters. A client increments its counter three times in
@@ -26,29 +20,6 @@ const (
 	minLease     = 100 * time.Millisecond
 	maxLease     = delegserver.MaxLease
 )
-
-// openGrants opens the keeper of delegations. With --no-extensions it does so
-// only if the marker of an earlier run exists, because clients may then believe
-// that they hold delegations.
-func (o *serveOptions) openGrants(st *state, log *slog.Logger) error {
-	marker := filepath.Join(st.dir, "grants")
-	if o.noExtensions {
-		if _, err := os.Lstat(marker); errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-	}
-	k, err := delegserver.New(delegserver.Config{Lease: leaseTerm(o.lease, log), Marker: marker, Log: log})
-	o.ops.grants = k
-	return err
-}
-
-// extension returns the extensions offered to clients.
-func (o *serveOptions) extension() *rpcrdma.ExtensionConfig {
-	if o.noExtensions {
-		return nil
-	}
-	return o.ops.grants.Extension()
-}
 
 // givenBack returns a context that ends after ctx has ended and the clients
 // have returned their delegations, or the keeper has stopped waiting for them.

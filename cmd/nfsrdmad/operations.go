@@ -34,8 +34,8 @@ type operations struct {
 }
 
 // observe puts an observer between the transports and the replay cache.
-func (p *operations) observe(replies *oncrpc.ReplayCache) oncrpc.Service {
-	p.started, p.replies = time.Now(), replies
+func (p *operations) observe(replies oncrpc.Service) oncrpc.Service {
+	p.started = time.Now()
 	var all []oncrpc.Observed
 	for _, g := range programs {
 		all = append(all, g.Observed)

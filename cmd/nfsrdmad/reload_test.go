@@ -52,12 +52,12 @@ func newReloadRig(t *testing.T, text string) *reloadRig {
 	g.shares = newShares(st, g.logger)
 	taken, err := g.o.openExports(g.shares, g.logger)
 	require.NoError(t, err)
-	programs, err := g.o.programs(taken, g.logger)
+	server, err := g.o.newServer(taken, st.dir, nil, g.logger)
 	require.NoError(t, err)
-	g.programs = programs
+	g.programs = g.o.ops.replies
 	t.Cleanup(func() {
 		assert.NoError(t, g.shares.Close())
-		programs.Close()
+		assert.NoError(t, server.Close())
 		require.NoError(t, st.Close())
 		world.unchanged(t)
 	})

@@ -58,7 +58,7 @@ func newLender(t *testing.T) *lender {
 	mux := new(oncrpc.Mux)
 	s.Register(mux)
 	cache := oncrpc.NewReplayCache(mux, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce})
-	listener, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{CRC: mpa.CRCOff, LongFPDUs: parsesStream})
+	listener, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{CRC: mpa.CRCOff, LongFPDUs: func(mpa.Frame) bool { return true }})
 	require.NoError(t, err)
 	l.addr = listener.Addr().String()
 	responder := &rpcrdma.Server{Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {

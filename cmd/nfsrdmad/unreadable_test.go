@@ -80,7 +80,7 @@ func TestUnreadable(t *testing.T) {
 			require.NoError(t, err)
 			mux := new(oncrpc.Mux)
 			s.Register(mux)
-			l, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{CRC: crc, LongFPDUs: parsesStream})
+			l, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{CRC: crc, LongFPDUs: func(mpa.Frame) bool { return true }})
 			require.NoError(t, err)
 			srv, served := &rpcrdma.Server{Handler: mux}, make(chan error, 1)
 			go func() { served <- srv.Serve(l) }()
