@@ -77,6 +77,17 @@ func TestBootClockPaused(t *testing.T) {
 	assert.EqualValues(t, 4, b.pauses.Load())
 }
 
+// TestSetHearsPauses checks that a Set learns of the pauses that its own clock
+// finds.
+func TestSetHearsPauses(t *testing.T) {
+	s, clock := New(Config{}), newBootClock()
+	s.use(clock)
+	s.cfg.Now()
+	assert.Zero(t, s.pauses())
+	clock.at(time.Since(clock.base), time.Duration(time.Now().Add(time.Hour).UnixNano()))
+	assert.EqualValues(t, 1, s.pauses())
+}
+
 // TestBootClockAgrees checks that the clock agrees with the kernel's and
 // allocates nothing.
 func TestBootClockAgrees(t *testing.T) {

@@ -49,11 +49,13 @@ func New(cfg Config) *Set {
 	}
 	s := &Set{cfg: cfg, pauses: func() uint64 { return 0 }}
 	if cfg.Now == nil {
-		clock := newBootClock()
-		s.cfg.Now, s.pauses = clock.Now, clock.pauses.Load
+		s.use(newBootClock())
 	}
 	return s
 }
+
+// use makes clock the clock of s.
+func (s *Set) use(clock *bootClock) { s.cfg.Now, s.pauses = clock.Now, clock.pauses.Load }
 
 // Close waits until no goroutine of the Set runs. The caller must first close
 // all connections.
