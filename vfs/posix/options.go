@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/lograte"
 )
 
 // Options say how a directory is served. The zero value suits a daemon that
@@ -40,7 +42,9 @@ type Options struct {
 	// or the next. Nil means random numbers.
 	Verifier func() uint64
 
-	Log *slog.Logger // nil means none
+	// Log gets no message more often than package lograte permits; nil means
+	// none.
+	Log *slog.Logger
 
 	fsType uint32 // overrides the file system's type unless 0: for tests
 
@@ -59,9 +63,7 @@ func (o *Options) fill() {
 	if o.Verifier == nil {
 		o.Verifier = randomVerifier
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = lograte.Logger(o.Log)
 }
 
 // maxFiles is RLIMIT_NOFILE.

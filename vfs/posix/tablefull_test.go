@@ -4,11 +4,14 @@ package posix
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -165,4 +168,56 @@ func TestTableFullAfterChange(t *testing.T) {
 			assert.Equal(t, "first", w.entry(h).places[0].name)
 		})
 	}
+}
+
+// TestTableFullLog checks that a full disk does not fill the log with a message
+// for each change.
+func TestTableFullLog(t *testing.T) { synctest.Test(t, testTableFullLog) }
+
+func testTableFullLog(t *testing.T) {
+	const many = 50
+	w, log := fullWorld(t)
+	for i := range many {
+		w.hostFile(fmt.Sprint(i))
+		w.walk(fmt.Sprint(i))
+	}
+	w.full()
+	tab := w.f.handles.(*tableHandles).table
+	tab.mu.Lock()
+	var err error
+	for ino := uint64(1 << 60); err == nil; ino++ {
+		err = tab.put(numbered(ino))
+	}
+	tab.mu.Unlock()
+	require.Error(t, err)
+	for i := range many {
+		_, err := w.f.Remove(t.Context(), &w.c, w.f.Root(), fmt.Sprint(i))
+		require.NoError(t, err)
+	}
+	n := strings.Count(log.String(), "does not know of a change")
+	assert.Positive(t, n)
+	assert.Less(t, n, many)
+}
+
+// TestTableTick checks that ticks put the table on stable storage.
+func TestTableTick(t *testing.T) { synctest.Test(t, testTableTick) }
+
+func testTableTick(t *testing.T) {
+	const idle = time.Minute
+	w := newWorld(t, Options{TableHandles: true, IdleTime: idle})
+	tab := w.f.handles.(*tableHandles).table
+	var syncs atomic.Int32
+	tab.mu.Lock()
+	tab.fsync = func(*os.File) error {
+		syncs.Add(1)
+		return nil
+	}
+	tab.mu.Unlock()
+	w.hostFile("f")
+	w.walk("f")
+	synctest.Wait()
+	assert.Zero(t, syncs.Load())
+	time.Sleep(idle)
+	synctest.Wait()
+	assert.EqualValues(t, 1, syncs.Load())
 }
