@@ -112,15 +112,12 @@ func (s *state) replace(name string, b []byte) error {
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err := writeNew(next, b)
+	if err == nil {
+		err = os.Rename(next, name)
+	}
 	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(next, name); err != nil {
+		_ = os.Remove(next) // it may be a secret, and would take room on a full disk
 		return err
 	}
 	dir, err := os.Open(s.dir)
@@ -130,9 +127,32 @@ func (s *state) replace(name string, b []byte) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
+// writeNew writes a file that does not exist on stable storage.
+func writeNew(name string, b []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
 // Close lets another daemon use the directory.
 func (s *state) Close() error { return s.lock.Close() }
 
+// stateError returns err with a remedy. Another state directory is none if this
+// one was in use: it holds what makes clients' file handles valid.
 func stateError(dir string, err error) error {
-	return fmt.Errorf("state directory %s cannot be used (%w): name a writable one with --state", dir, cli.Cause(err))
+	remedy := "name a writable one with --state"
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		remedy = "make room there"
+	case errors.Is(err, unix.EIO), errors.Is(err, unix.EUCLEAN):
+		remedy = "check its disk"
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		remedy = "permit more open files (ulimit -n)"
+	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		remedy = "make it writable, or name another with --state if it was never used"
+	}
+	return fmt.Errorf("state directory %s cannot be used (%w): %s", dir, cli.Cause(err), remedy)
 }

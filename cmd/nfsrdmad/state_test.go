@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestState(t *testing.T) {
@@ -41,6 +43,37 @@ func TestStateCannotBeUsed(t *testing.T) {
 	assert.EqualError(t, err, "state directory "+file+" cannot be used (not a directory): name a writable one with --state")
 	_, err = openState("")
 	assert.ErrorContains(t, err, "--state")
+}
+
+// TestStateRemedy checks that nobody is told to name another state directory
+// for a reason that has another remedy: the clients' handles would end.
+func TestStateRemedy(t *testing.T) {
+	for err, want := range map[error]string{
+		unix.ENOSPC:  "make room there",
+		unix.EDQUOT:  "make room there",
+		unix.EIO:     "check its disk",
+		unix.EMFILE:  "ulimit",
+		unix.EROFS:   "make it writable, or name another with --state if it was never used",
+		unix.EACCES:  "make it writable, or name another with --state if it was never used",
+		unix.ENOTDIR: "name a writable one with --state",
+	} {
+		err := stateError("/state", errors.Join(&os.PathError{Op: "write", Path: "/state/x", Err: err}, os.ErrClosed))
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+// TestReplaceFails checks that a file that could not be replaced stays, and
+// that nothing else does.
+func TestReplaceFails(t *testing.T) {
+	s := &state{dir: t.TempDir()}
+	name := filepath.Join(s.dir, "x")
+	require.NoError(t, os.MkdirAll(filepath.Join(name, "y"), 0o700))
+	require.Error(t, s.replace(name, []byte("secret")))
+	entries, err := os.ReadDir(s.dir)
+	require.NoError(t, err)
+	assert.Len(t, entries, 1)
+	require.NoError(t, os.RemoveAll(name))
+	require.NoError(t, s.replace(name, []byte("secret")))
 }
 
 func TestDefaultState(t *testing.T) {

@@ -206,6 +206,19 @@ func TestMarkerSynced(t *testing.T) {
 	assert.NoFileExists(t, cfg.Marker, "the client has closed its connection")
 }
 
+// TestMarkerFails checks that a marker that could not be written leaves no file
+// in a directory that may be full.
+func TestMarkerFails(t *testing.T) {
+	full := errors.New("no room")
+	m := marker{filepath.Join(t.TempDir(), "grants"), func(*os.File) error { return full }}
+	require.ErrorIs(t, m.write(time.Second), full)
+	entries, err := os.ReadDir(filepath.Dir(m.path))
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+	m.sync = (*os.File).Sync
+	require.NoError(t, m.write(time.Second))
+}
+
 // TestMarkerHung checks that if the disk does not respond, one call waits for
 // the marker. Other calls are refused, and close returns. The marker is left
 // for the next start.

@@ -54,18 +54,25 @@ func (m *marker) write(lease time.Duration) error {
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err := m.writeNew(next, lease)
+	if err == nil {
+		err = os.Rename(next, m.path)
+	}
+	if err != nil {
+		_ = os.Remove(next) // it would take room on a full disk
+		return err
+	}
+	return m.syncDir()
+}
+
+// writeNew writes the content of a marker to a file that does not exist.
+func (m *marker) writeNew(name string, lease time.Duration) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(lease.String() + "\n")
-	if err := errors.Join(err, m.sync(f), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(next, m.path); err != nil {
-		return err
-	}
-	return m.syncDir()
+	return errors.Join(err, m.sync(f), f.Close())
 }
 
 // remove removes the marker.
