@@ -7,6 +7,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/mountopt"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
@@ -66,7 +67,7 @@ func (a *app) checkFlags() error {
 	}
 	return errors.Join(
 		cli.Within("--inline", int64(a.inline), cmpriv.MinSize, cmpriv.MaxSize),
-		cli.Within("--credits", int64(a.credits), 1, maxCredits),
+		cli.Within("--credits", int64(a.credits), 1, mountopt.MaxCredits),
 		cli.Within("--uid", int64(a.uid), -1, 1<<32-1),
 		cli.Within("--gid", int64(a.gid), -1, 1<<32-1),
 	)

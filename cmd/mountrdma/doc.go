@@ -4,13 +4,14 @@
 // mount(8) calls the command under the name of mount.nfsrdma.
 //
 //	main, app    flags of all commands      url, mountspec  meanings of operands
-//	mountcmd ─▶ options ◀─ optiontable      the command line of a mount
+//	mountcmd ─▶ internal/mountopt           the command line of a mount
 //	daemon ─▶ mount ─▶ reach ─▶ fusefs      a process that stays and serves it
 //	mountpoint, mountinfo, umount ─▶ door   the host's side of it, and its end
 //	dialer ─▶ line ─▶ session ─▶ export     from a URL to a file system
 //	ls stat cat rm mkdir                    one file each
 //	cp ─▶ copier ─▶ tree: host or remote    trees, several files at a time
 //	info ping bench ─▶ load, links          facts and speed of a server
+//	pingpong ─▶ internal/pingpong           a test of a RoCE fabric
 //	bridge                                  TCP clients to a server
 //	record                                  a file of the last bytes of connections
 //	steperror, mounterror, remote           errors with their remedies

@@ -105,11 +105,9 @@ func TestMountOffers(t *testing.T) {
 		"": true, "nconnect=2": true, "nodeleg": false, "nodeleg,deleg": true, "noac": false, "sync": false,
 		"noac,ac": true, "noextensions": false,
 	} {
-		o, err := parsed(t, list)
-		require.NoError(t, err)
-		m := &mountCommand{app: o.app, opts: o}
+		m := withOptions(t, list)
 		held := m.hold()
-		for range o.connections {
+		for range m.opts.Connections {
 			x := m.nextLine(held).Conn.Extensions
 			assert.Equal(t, want, x != nil && x.Delegation, list)
 		}

@@ -62,9 +62,11 @@ const (
 	maxGuesses = 64
 	maxNamed   = 16
 
+	// The pause between attempts to mount starts at firstPause and doubles up to
+	// lastPause, which is no load for a server.
+	firstPause = time.Second
+	lastPause  = 10 * time.Second
+
 	// groupTime is how long servers may take to answer a multicast question.
 	groupTime = time.Second
-
-	// maxCredits is the limit of rpcrdma.
-	maxCredits = 4096
 )

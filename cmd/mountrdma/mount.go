@@ -8,6 +8,7 @@ import (
 
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/fusefs"
+	"github.com/nfsrdma/nfsrdma/internal/mountopt"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"golang.org/x/sys/unix"
@@ -40,8 +41,8 @@ func (m *mountCommand) serve(ctx context.Context) error {
 	if err := m.checkFUSE(); err != nil {
 		return err
 	}
-	if m.opts.note != "" {
-		fmt.Fprintf(m.stderr, "%s: %s\n", m.name, m.opts.note)
+	if m.opts.Note != "" {
+		fmt.Fprintf(m.stderr, "%s: %s\n", m.name, m.opts.Note)
 	}
 	s, fs, err := m.reach(ctx)
 	if err != nil {
@@ -81,17 +82,22 @@ func (m *mountCommand) unmount(mount *fusefs.Mount) {
 	}
 }
 
+// lookupCaches are the values of lookupcache for package fusefs.
+var lookupCaches = map[mountopt.Lookup]fusefs.LookupCache{
+	mountopt.LookupAll: fusefs.LookupAll, mountopt.LookupPositive: fusefs.LookupPositive, mountopt.LookupNone: fusefs.LookupNone,
+}
+
 func (m *mountCommand) config(s *session, fs *nfsclient.FS) fusefs.Config {
 	o, seconds := m.opts, func(n int) time.Duration { return time.Duration(n) * time.Second }
 	return fusefs.Config{
 		Client: s.nfs, FS: fs,
 		Source: m.source, Point: m.point,
-		ReadOnly: o.readOnly, NoSUID: o.noSUID, NoDev: o.noDev, NoExec: o.noExec,
-		AllowOther: o.allowOther || isRoot(), Direct: isRoot(),
-		Sync:   o.noAC || o.sync,
-		RegMin: seconds(o.acRegMin), RegMax: seconds(max(o.acRegMin, o.acRegMax)),
-		DirMin: seconds(o.acDirMin), DirMax: seconds(max(o.acDirMin, o.acDirMax)),
-		Lookup: o.lookup, Held: s.held, Up: m.up, Log: m.log,
+		ReadOnly: o.ReadOnly, NoSUID: o.NoSUID, NoDev: o.NoDev, NoExec: o.NoExec,
+		AllowOther: o.AllowOther || isRoot(), Direct: isRoot(),
+		Sync:   o.NoAC || o.Sync,
+		RegMin: seconds(o.ACRegMin), RegMax: seconds(max(o.ACRegMin, o.ACRegMax)),
+		DirMin: seconds(o.ACDirMin), DirMax: seconds(max(o.ACDirMin, o.ACDirMax)),
+		Lookup: lookupCaches[o.Lookup], Held: s.held, Up: m.up, Log: m.log,
 	}
 }
 
@@ -111,7 +117,7 @@ func (m *mountCommand) announce(s *session, fs *nfsclient.FS) {
 // hold returns the set of delegations for a mount, or nil if the mount must not
 // have any. A mount that caches nothing has no use for delegations.
 func (m *mountCommand) hold() *delegclient.Set {
-	if o := m.opts; m.bare || o.noDeleg || o.noAC || o.sync {
+	if o := m.opts; m.bare || o.NoDeleg || o.NoAC || o.Sync {
 		return nil
 	}
 	return delegclient.New(delegclient.Config{Drop: fusefs.Drop, Log: m.log})
@@ -119,7 +125,7 @@ func (m *mountCommand) hold() *delegclient.Set {
 
 // nextLine returns the configuration of one more line of a mount.
 func (m *mountCommand) nextLine(held *delegclient.Set) rpcrdma.ClientConfig {
-	cfg := rpcrdma.ClientConfig{Conn: m.client(), Silence: m.opts.silence(), GiveUp: m.opts.giveUp(), Log: m.log}
+	cfg := rpcrdma.ClientConfig{Conn: m.client(), Silence: m.opts.Silence(), GiveUp: m.opts.GiveUp(), Log: m.log}
 	if held != nil {
 		cfg.Conn.Extensions = held.NewAttachment().Extension()
 	}

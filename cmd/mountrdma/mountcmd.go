@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/mountopt"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -41,7 +42,7 @@ type mountCommand struct {
 	source  string // as written: mount(8) compares it with fstab's
 	at      location
 	point   string
-	opts    *mountOptions
+	opts    *mountopt.Options
 	up      func() bool     // the server answers
 	counter *oncrpc.Counter // of its calls
 	since   time.Time       // start of counting
@@ -135,10 +136,17 @@ below an export. The program stays in the background and serves the mount, once
 it is made, until it is unmounted or gets SIGTERM or SIGINT. An ordinary user
 needs fusermount3 (Debian: fuse3). Options, as nfs(5) has them:
 
-` + newMountOptions(a).help()
+` + a.mountOptions().Help()
 }
 
 var errNoOperands = errors.New("a mount needs what to mount and where: SERVER:/EXPORT MOUNTPOINT")
+
+// mountOptions returns the defaults of -o, which sets some of the flags too.
+func (a *app) mountOptions() *mountopt.Options {
+	return mountopt.New(mountopt.Flags{
+		CRC: &a.crc, Markers: &a.markers, NoExtensions: &a.bare, Inline: &a.inline, Credits: &a.credits,
+	})
+}
 
 // checkArgs parses the operands and options. No arguments at all ask for help.
 func (m *mountCommand) checkArgs(args []string) (err error) {
@@ -152,9 +160,9 @@ func (m *mountCommand) checkArgs(args []string) (err error) {
 	if m.at, err = parseSpec(m.source); err != nil {
 		return err
 	}
-	m.opts = newMountOptions(m.app)
+	m.opts = m.mountOptions()
 	for _, list := range m.lists {
-		if err := m.opts.parse(list, m.sloppy); err != nil {
+		if err := m.opts.Parse(list, m.sloppy); err != nil {
 			return err
 		}
 	}
@@ -167,14 +175,14 @@ func (m *mountCommand) checkArgs(args []string) (err error) {
 
 // takePlaces lets options override parts of the operand.
 func (m *mountCommand) takePlaces() {
-	if m.opts.port != 0 {
-		m.at.port = strconv.Itoa(m.opts.port)
+	if m.opts.Port != 0 {
+		m.at.port = strconv.Itoa(m.opts.Port)
 	}
-	if m.opts.mountPort != 0 {
-		m.at.mountPort = m.opts.mountPort
+	if m.opts.MountPort != 0 {
+		m.at.mountPort = m.opts.MountPort
 	}
-	if m.opts.mountHost != "" {
-		m.at.mountHost = m.opts.mountHost
+	if m.opts.MountHost != "" {
+		m.at.mountHost = m.opts.MountHost
 	}
 }
 

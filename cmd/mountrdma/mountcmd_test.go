@@ -39,7 +39,7 @@ func TestHelperArguments(t *testing.T) {
 		assert.Equal(t, "h:/x", m.source, tt.line)
 		assert.Equal(t, "h:20049", m.at.addr(), tt.line)
 		assert.Equal(t, "/mnt", m.point, tt.line)
-		assert.Equal(t, tt.readOnly, m.opts.readOnly, tt.line)
+		assert.Equal(t, tt.readOnly, m.opts.ReadOnly, tt.line)
 		assert.Equal(t, tt.sloppy, m.sloppy, tt.line)
 		assert.Equal(t, tt.fake, m.fake, tt.line)
 		assert.Equal(t, tt.verbose, m.verbose, tt.line)

@@ -60,7 +60,7 @@ func (m *mountCommand) checkFUSE() error {
 	if _, err := fusermount(); err != nil {
 		return err
 	}
-	if m.opts.allowOther && !userAllowOther() {
+	if m.opts.AllowOther && !userAllowOther() {
 		return fmt.Errorf("allow_other is for root: have root write user_allow_other into %s, or leave it out", fuseConf)
 	}
 	if err := unix.Faccessat(unix.AT_FDCWD, m.point, unix.W_OK, unix.AT_EACCESS); err != nil {

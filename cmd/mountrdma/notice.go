@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -15,23 +14,11 @@ import (
 // of this host may have had the port and released it since.
 const noticePause = time.Minute
 
-// setNotice parses the option notice.
-func (o *mountOptions) setNotice(value string) (err error) {
-	o.noticeFrom = netip.Addr{}
-	if value != "" {
-		if o.noticeFrom, err = netip.ParseAddr(value); err != nil {
-			return fmt.Errorf("not an address of this host")
-		}
-	}
-	o.notice = true
-	return nil
-}
-
 // listenNotices makes a mount reconnect as soon as its server announces over
 // RoCE that it has restarted, until end is called. Nothing depends on notices,
 // so failures are only logged.
 func (m *mountCommand) listenNotices(s *session) (end func()) {
-	if !m.opts.notice {
+	if !m.opts.Notice {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -44,7 +31,7 @@ func (m *mountCommand) listenNotices(s *session) (end func()) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		for ctx.Err() == nil {
-			err := attendServer(ctx, s, m.opts.noticeFrom, restarted, m.log)
+			err := attendServer(ctx, s, m.opts.NoticeFrom, restarted, m.log)
 			if ctx.Err() == nil {
 				m.log.Debug("no notices of restarts are heard", "server", s.at.addr(), "err", err)
 			}

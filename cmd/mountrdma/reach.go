@@ -20,7 +20,7 @@ import (
 // reach connects and mounts. It tries again while an attempt may succeed and
 // time is left. With bg, it goes to the background after the first failure.
 func (m *mountCommand) reach(ctx context.Context) (*session, *nfsclient.FS, error) {
-	end := time.Now().Add(m.opts.patience())
+	end := time.Now().Add(m.opts.Patience())
 	pause := firstPause
 	for {
 		s, fs, err := m.attempt(ctx)
@@ -29,8 +29,8 @@ func (m *mountCommand) reach(ctx context.Context) (*session, *nfsclient.FS, erro
 			return s, fs, err
 		}
 		if pause == firstPause {
-			fmt.Fprintf(m.stderr, "%s: %v; trying again for %v\n", m.name, err, m.opts.patience())
-			if m.opts.background {
+			fmt.Fprintf(m.stderr, "%s: %v; trying again for %v\n", m.name, err, m.opts.Patience())
+			if m.opts.Background {
 				m.daemon.detach()
 			}
 		}
@@ -63,14 +63,14 @@ func (m *mountCommand) attempt(ctx context.Context) (*session, *nfsclient.FS, er
 
 // open makes the other connections, and mounts.
 func (m *mountCommand) open(ctx context.Context, s *session) (*nfsclient.FS, error) {
-	err := s.widen(ctx, m.opts.connections, func() rpcrdma.ClientConfig { return m.nextLine(s.held) })
+	err := s.widen(ctx, m.opts.Connections, func() rpcrdma.ClientConfig { return m.nextLine(s.held) })
 	if err != nil {
 		return nil, err
 	}
 	m.up = s.up
 	m.count(s.caller())
 	s.nfs = nfsclient.New(m.counter, nfsclient.Config{
-		Cred: &s.cred, ReadSize: m.opts.rsize, WriteSize: m.opts.wsize, Patience: math.MaxInt64,
+		Cred: &s.cred, ReadSize: m.opts.ReadSize, WriteSize: m.opts.WriteSize, Patience: math.MaxInt64,
 	})
 	return s.mountDir(ctx, m.at.path)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
+	"github.com/nfsrdma/nfsrdma/internal/mountopt"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -38,7 +39,7 @@ func (m *mountCommand) stats(fs *nfsclient.FS, held *delegclient.Set, now time.T
 	line("\tcaps:\tcaps=0x0,wtmult=4096,dtsize=%d,bsize=0,namlen=255", fs.ListSize())
 	line("\tsec:\tflavor=1,pseudoflavor=1")
 	line("\tevents:\t%s", numbers(make([]uint64, statsEvents)))
-	line("\tbytes:\t%s", numbers([]uint64{0, 0, 0, 0, read, written, read / pageSize, written / pageSize}))
+	line("\tbytes:\t%s", numbers([]uint64{0, 0, 0, 0, read, written, read / mountopt.PageSize, written / mountopt.PageSize}))
 	if held != nil {
 		h := held.Stats()
 		line("\tdelegation:\theld=%d,asked=%d,granted=%d,refused=%d,recalled=%d,served=%d,atomics=%d",
@@ -59,18 +60,18 @@ func (m *mountCommand) stats(fs *nfsclient.FS, held *delegclient.Set, now time.T
 // statsOptions returns the mount's options in nfs(5)'s words.
 func (m *mountCommand) statsOptions(fs *nfsclient.FS) string {
 	o := m.opts
-	words := []string{map[bool]string{false: "rw", true: "ro"}[o.readOnly], "vers=3"}
+	words := []string{map[bool]string{false: "rw", true: "ro"}[o.ReadOnly], "vers=3"}
 	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
 	add("rsize=%d,wsize=%d,namlen=255", fs.ReadSize(), fs.WriteSize())
-	if o.noAC {
+	if o.NoAC {
 		add("noac")
 	} else {
-		add("acregmin=%d,acregmax=%d,acdirmin=%d,acdirmax=%d", o.acRegMin, o.acRegMax, o.acDirMin, o.acDirMax)
+		add("acregmin=%d,acregmax=%d,acdirmin=%d,acdirmax=%d", o.ACRegMin, o.ACRegMax, o.ACDirMin, o.ACDirMax)
 	}
-	add("%s,proto=rdma,nconnect=%d", map[bool]string{false: "hard", true: "soft"}[o.soft], o.connections)
+	add("%s,proto=rdma,nconnect=%d", map[bool]string{false: "hard", true: "soft"}[o.Soft], o.Connections)
 	host, port, err := net.SplitHostPort(m.at.addr())
 	if err == nil {
-		add("port=%s,timeo=%d,retrans=%d,sec=sys,addr=%s", port, o.timeo, o.retrans, host)
+		add("port=%s,timeo=%d,retrans=%d,sec=sys,addr=%s", port, o.Timeo, o.Retrans, host)
 	}
 	return strings.Join(words, ",")
 }

@@ -1,6 +1,12 @@
-package main
+package mountopt
 
 import "time"
+
+// MaxCredits is the limit of rpcrdma.
+const MaxCredits = 4096
+
+// PageSize divides the length in bytes of READs and WRITEs, as Linux has it.
+const PageSize = 4096
 
 // Limits of mounts.
 const (
@@ -12,9 +18,8 @@ const (
 	// maxRetrans with the shortest timeo is far above maxGiveUp.
 	maxRetrans = 1_000_000
 
-	// pageSize divides the length of READs and WRITEs, and maxTransfer bounds
-	// it, both in bytes: Linux has the same values.
-	pageSize    = 4096
+	// maxTransfer bounds the length in bytes of READs and WRITEs: Linux has the
+	// same value.
 	maxTransfer = 1 << 20
 
 	// maxConnect is how many connections one mount may have: Linux's limit.
@@ -31,9 +36,4 @@ const (
 	foregroundRetry = 2 * time.Minute
 	backgroundRetry = 10_000 * time.Minute
 	maxRetry        = 525_600
-
-	// The pause between attempts starts at firstPause and doubles up to
-	// lastPause, which is no load for a server.
-	firstPause = time.Second
-	lastPause  = 10 * time.Second
 )

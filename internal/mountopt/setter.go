@@ -1,15 +1,15 @@
-package main
+package mountopt
 
 import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
-	"github.com/nfsrdma/nfsrdma/fusefs"
 )
 
 // A setter takes an option's value, or "" if the option has none.
@@ -22,8 +22,8 @@ const (
 )
 
 var (
-	lookupCaches = map[string]fusefs.LookupCache{
-		"all": fusefs.LookupAll, "none": fusefs.LookupNone, "pos": fusefs.LookupPositive, "positive": fusefs.LookupPositive,
+	lookupCaches = map[string]Lookup{
+		"all": LookupAll, "none": LookupNone, "pos": LookupPositive, "positive": LookupPositive,
 	}
 	localLock = map[string]string{"all": "", "flock": localLocks, "posix": localLocks, "none": localLocks}
 )
@@ -57,7 +57,7 @@ func transfer(p *int) setter {
 		if err != nil || n == 0 {
 			return fmt.Errorf("not a number of octets between 1 and %d", uint32(1<<32-1))
 		}
-		*p = int(min(max(n-n%pageSize, pageSize), maxTransfer))
+		*p = int(min(max(n-n%PageSize, PageSize), maxTransfer))
 		return nil
 	}
 }
@@ -93,20 +93,32 @@ func only(why string, words ...string) setter {
 func refuse(why string) setter { return func(string) error { return errors.New(why) } }
 
 // users restricts a mount that ordinary users may make, as mount(8) does.
-func (o *mountOptions) users(noExec bool) setter {
+func (o *Options) users(noExec bool) setter {
 	return func(string) error {
-		o.noSUID, o.noDev, o.noExec = true, true, o.noExec || noExec
+		o.NoSUID, o.NoDev, o.NoExec = true, true, o.NoExec || noExec
 		return nil
 	}
 }
 
-func (o *mountOptions) setInline(value string) error {
-	if err := o.inline.Set(value); err != nil {
+func (o *Options) setInline(value string) error {
+	if err := o.Inline.Set(value); err != nil {
 		return err
 	}
-	if o.inline < cmpriv.MinSize || o.inline > cmpriv.MaxSize {
+	if *o.Inline < cmpriv.MinSize || *o.Inline > cmpriv.MaxSize {
 		return fmt.Errorf("not between %d and %d octets", cmpriv.MinSize, cmpriv.MaxSize)
 	}
+	return nil
+}
+
+// setNotice parses the option notice.
+func (o *Options) setNotice(value string) (err error) {
+	o.NoticeFrom = netip.Addr{}
+	if value != "" {
+		if o.NoticeFrom, err = netip.ParseAddr(value); err != nil {
+			return errors.New("not an address of this host")
+		}
+	}
+	o.Notice = true
 	return nil
 }
 

@@ -1,13 +1,13 @@
-package main
+package mountopt
 
 import (
 	"fmt"
 	"strings"
 )
 
-// parse parses the value of one -o. Later options override earlier ones. With
+// Parse parses the value of one -o. Later options override earlier ones. With
 // sloppy, unknown options are ignored.
-func (o *mountOptions) parse(list string, sloppy bool) error {
+func (o *Options) Parse(list string, sloppy bool) error {
 	table := o.table()
 	for word := range strings.SplitSeq(list, ",") {
 		name, value, given := strings.Cut(word, "=")

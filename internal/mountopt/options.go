@@ -1,0 +1,91 @@
+package mountopt
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+)
+
+// Options are the options that -o sets, in the words and with the defaults of
+// nfs(5).
+type Options struct {
+	Flags
+
+	ReadOnly, NoSUID, NoDev, NoExec, AllowOther bool
+
+	Soft           bool
+	Timeo, Retrans int // tenths of a second; repetitions
+
+	ReadSize, WriteSize int // bytes; 0: the server's maximum
+
+	Connections int
+
+	Port, MountPort int // 0: the operand's
+	MountHost       string
+
+	NoAC, Sync                             bool
+	NoDeleg                                bool // use no delegations
+	ACRegMin, ACRegMax, ACDirMin, ACDirMax int  // seconds
+	Lookup                                 Lookup
+
+	Background bool
+	retry      int // minutes; below 0: the default of Background
+
+	Notice     bool       // learn of the server's restarts over RoCE
+	NoticeFrom netip.Addr // of this host; invalid: the address that routes to the server
+
+	Note string // an unexpected consequence of an option, or ""
+}
+
+// Flags are the values of flags that -o sets as well.
+type Flags struct {
+	CRC, Markers *cli.Choice
+	NoExtensions *bool
+	Inline       *cli.Size
+	Credits      *int
+}
+
+// A Lookup selects the names that a mount remembers (nfs(5), lookupcache).
+type Lookup int
+
+// The values of Lookup.
+const (
+	LookupAll      Lookup = iota // names, and their absence
+	LookupPositive               // names that exist
+	LookupNone
+)
+
+// New returns the defaults of -o. Files on another host must not make a user
+// root on this host: set-user-ID programs and devices must be asked for.
+func New(f Flags) *Options {
+	return &Options{
+		Flags: f, NoSUID: true, NoDev: true, Timeo: 600, Retrans: 2, retry: -1, Connections: 1,
+		ACRegMin: 3, ACRegMax: 60, ACDirMin: 30, ACDirMax: 60,
+	}
+}
+
+// Silence returns how long a server may give no sign of life.
+func (o *Options) Silence() time.Duration { return time.Duration(o.Timeo) * time.Second / 10 }
+
+// GiveUp returns how long a call waits for a server. Calls on a hard mount wait
+// for ever. On a soft mount GiveUp follows Linux for TCP and RDMA: timeo plus
+// retrans times timeo, at most ten minutes.
+func (o *Options) GiveUp() time.Duration {
+	if !o.Soft {
+		return 0
+	}
+	return min(time.Duration(1+o.Retrans)*o.Silence(), maxGiveUp)
+}
+
+// Patience returns how long to try to mount.
+func (o *Options) Patience() time.Duration {
+	switch {
+	case o.retry >= 0:
+		return time.Duration(o.retry) * time.Minute
+	case o.Background:
+		return backgroundRetry
+	default:
+		return foregroundRetry
+	}
+}

@@ -1,0 +1,133 @@
+package mountopt
+
+import "strings"
+
+const (
+	helpIndent = 4
+	helpWidth  = 100 // columns
+)
+
+// Help describes all options.
+func (o *Options) Help() string {
+	var b strings.Builder
+	var names []string
+	for _, row := range o.table() {
+		name := row.name
+		if row.value != "" && row.value != maybe {
+			name += "=" + row.value
+		}
+		names = append(names, name)
+		if row.help != "" {
+			wrap(&b, helpIndent, "  "+strings.Join(names, ", "))
+			wrap(&b, 2*helpIndent, strings.Repeat(" ", 2*helpIndent)+row.help)
+			names = nil
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// wrap writes text as lines. All lines except the first are indented.
+func wrap(b *strings.Builder, indent int, text string) {
+	for len(text) > helpWidth {
+		i := strings.LastIndexByte(text[:helpWidth], ' ')
+		b.WriteString(text[:i] + "\n")
+		text = strings.Repeat(" ", indent) + text[i+1:]
+	}
+	b.WriteString(text + "\n")
+}
+
+// An option is a row of the table of options.
+type option struct {
+	name  string
+	value string // placeholder after "=" in the help; "": no value allowed
+	set   setter // nil: the option has no effect here
+	help  string // "": the next row's help covers both
+}
+
+// maybe marks an option that may or may not have a value.
+const maybe = "[...]"
+
+// table returns all options. Their setters set o.
+func (o *Options) table() []option {
+	return append([]option{
+		{"ro", "", is(&o.ReadOnly, true), ""},
+		{"rw", "", is(&o.ReadOnly, false), "read only; or read and write, the default"},
+		{"hard", "", is(&o.Soft, false), ""},
+		{"soft", "", is(&o.Soft, true), ""},
+		{"softerr", "", is(&o.Soft, true), "calls wait for a lost server for ever, the default; or fail after a time"},
+		{"timeo", "N", number(1, maxTimeo, &o.Timeo), "tenths of a second without a sign of life after which a connection is replaced (600)"},
+		{"retrans", "N", number(0, maxRetrans, &o.Retrans), "soft: calls fail when the server is gone for N+1 times timeo, 10 minutes at most (2)"},
+		{"rsize", "N", transfer(&o.ReadSize), ""},
+		{"wsize", "N", transfer(&o.WriteSize), "most octets of a READ and of a WRITE: multiples of 4096, 1 MiB at most, what the server takes"},
+		{"nconnect", "N", number(1, maxConnect, &o.Connections), "connections to the server, over which calls go in turn (1)"},
+		{"port", "N", number(1, maxPort, &o.Port), "the server's RDMA port (20049)"},
+		{"mountport", "N", number(1, maxPort, &o.MountPort), ""},
+		{"mounthost", "HOST", text(&o.MountHost), ""},
+		{"mountaddr", "ADDR", text(&o.MountHost), "where MOUNT answers over TCP, if it is not to be searched for"},
+		{"acregmin", "N", number(0, maxSeconds, &o.ACRegMin), ""},
+		{"acregmax", "N", number(0, maxSeconds, &o.ACRegMax), ""},
+		{"acdirmin", "N", number(0, maxSeconds, &o.ACDirMin), ""},
+		{"acdirmax", "N", number(0, maxSeconds, &o.ACDirMax), ""},
+		{
+			"actimeo", "N", number(0, maxSeconds, &o.ACRegMin, &o.ACRegMax, &o.ACDirMin, &o.ACDirMax),
+			"seconds for which attributes of files and directories are believed (3, 60, 30, 60); or all four",
+		},
+		{"ac", "", is(&o.NoAC, false), ""},
+		{"noac", "", is(&o.NoAC, true), "attributes are believed for a time, the default; or never, and nothing is written behind"},
+		{"async", "", is(&o.Sync, false), ""},
+		{"sync", "", is(&o.Sync, true), "what noac does"},
+		{"deleg", "", is(&o.NoDeleg, false), ""},
+		{"nodeleg", "", is(&o.NoDeleg, true), "what the server (nfsrdmad) lets this mount hold is served without a call until it is recalled, the default but with noac and sync; or nothing is held"},
+		{"lookupcache", "all|positive|none", oneOf(&o.Lookup, lookupCaches), "which names are remembered: those that are not there too (all), those that are, none"},
+		{"nosuid", "", is(&o.NoSUID, true), ""},
+		{"suid", "", is(&o.NoSUID, false), ""},
+		{"allow_suid", "", is(&o.NoSUID, false), ""},
+		{"nodev", "", is(&o.NoDev, true), ""},
+		{"dev", "", is(&o.NoDev, false), ""},
+		{"allow_dev", "", is(&o.NoDev, false), "set-user-ID programs and devices of the server are not heeded, the default; or are, on root's mounts (mount(8) keeps suid and dev for itself: say allow_suid and allow_dev to it)"},
+		{"exec", "", is(&o.NoExec, false), ""},
+		{"noexec", "", is(&o.NoExec, true), "programs can be run, the default; or not"},
+		{"user", maybe, o.users(true), ""},
+		{"users", "", o.users(true), ""},
+		{"owner", "", o.users(false), ""},
+		{"group", "", o.users(false), "nosuid and nodev; user and users are noexec too"},
+		{"allow_other", "", is(&o.AllowOther, true), "all users of this host may use the mount: always so for root's"},
+		{"nolock", "", is(&o.Note, ""), ""},
+		{"lock", "", is(&o.Note, localLocks), ""},
+		{"local_lock", "all|flock|posix|none", oneOf(&o.Note, localLock), "locks are known to this host alone, whatever is said"},
+		{"fg", "", is(&o.Background, false), ""},
+		{"bg", "", is(&o.Background, true), "try to mount, the default; or go on trying in the background once it has failed"},
+		{"retry", "N", number(0, maxRetry, &o.retry), "minutes to go on trying while the server cannot be reached (fg 2, bg 10000); 0: once"},
+		{"nonotice", "", is(&o.Notice, false), ""},
+		{"notice", maybe, o.setNotice, "reconnect at once when the server (nfsrdmad --discover) says over RoCE that it has been restarted, heard at UDP port 4791 of notice=ADDR of this host; or not, the default"},
+		{"crc", o.CRC.Type(), o.CRC.Set, ""},
+		{"markers", o.Markers.Type(), o.Markers.Set, ""},
+		{"noextensions", "", is(o.NoExtensions, true), "as the flags --crc, --markers and --no-extensions"},
+		{"inline", "SIZE", o.setInline, "longest message sent without RDMA (4KiB)"},
+		{"credits", "N", number(1, MaxCredits, o.Credits), "calls that may be under way (128)"},
+		{"rdma", "", nil, ""},
+		{"proto", "rdma|rdma6", only(otherTransport, "rdma", "rdma6"), ""},
+		{"mountproto", "tcp|tcp6", only("MOUNT is asked on the RDMA connection and over TCP, nothing else", "tcp", "tcp6"), ""},
+		{"vers", "3", only(otherVersion, "3"), ""},
+		{"nfsvers", "3", only(otherVersion, "3"), ""},
+		{"v3", "", nil, ""},
+		{"mountvers", "3", only("MOUNT has version 3 here", "3"), ""},
+		{"sec", "sys", only("there is sec=sys only, no Kerberos", "sys"), "nothing else is there"},
+		{"tcp", "", refuse(otherTransport), ""},
+		{"udp", "", refuse(otherTransport), ""},
+		{"v2", "", refuse(otherVersion), ""},
+		{"v4", maybe, refuse(otherVersion), ""},
+		{"v4.0", "", refuse(otherVersion), ""},
+		{"v4.1", "", refuse(otherVersion), ""},
+		{"v4.2", "", refuse(otherVersion), ""},
+		{"minorversion", maybe, refuse(otherVersion), ""},
+		{"krb5", maybe, refuse("there is sec=sys only, no Kerberos"), ""},
+		{"remount", "", refuse("a mount cannot be changed: unmount it, and mount it anew"), "refused, with what to do instead"},
+	}, without(
+		"defaults", "auto", "noauto", "nouser", "nofail", "_netdev", "comment",
+		"atime", "noatime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime",
+		"intr", "nointr", "addr", "clientaddr", "cto", "nocto", "acl", "noacl", "rdirplus", "nordirplus",
+		"sharecache", "nosharecache", "resvport", "noresvport", "nofsc", "namlen", "nomand", "silent", "loud",
+		"dirsync", "iversion", "noiversion",
+	)...)
+}
