@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/loadgen"
 )
 
 // Limits of bench.
@@ -34,7 +34,7 @@ type benchOptions struct {
 
 func (a *app) newBench() *cobra.Command {
 	o := benchOptions{
-		op:    cli.NewChoice("read", "read", "write", "randread", "randwrite", "getattr", "readdirplus", "null"),
+		op:    cli.NewChoice("read", loadgen.Ops...),
 		block: 1 << 20, depth: 16, connections: 1, time: 5 * time.Second,
 	}
 	cmd := &cobra.Command{
@@ -117,6 +117,16 @@ type latency struct {
 	Max float64 `json:"max"`
 }
 
+// result returns the output for a measurement.
+func (o *benchOptions) result(r *loadgen.Result) *benchResult {
+	return &benchResult{
+		Op: o.op.Word, Block: r.Block, Depth: o.depth, Connections: o.connections, Seconds: r.Seconds,
+		Bytes: r.Bytes, Ops: r.Ops, MBps: float64(r.Bytes) / 1e6 / r.Seconds, IOPS: float64(r.Ops) / r.Seconds,
+		Latency: latency{P50: micro(r.P50), P99: micro(r.P99), Max: micro(r.Max)},
+		CPU:     r.CPU.Seconds(),
+	}
+}
+
 // bench runs the measurement and prints the result.
 func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	r, err := a.subject(ctx, o)
@@ -128,16 +138,18 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	if err != nil {
 		return err
 	}
-	l, err := newLoad(ctx, r, o)
+	l, err := loadgen.New(ctx, links.busy[0], r.rest, loadgen.Config{
+		Op: o.op.Word, Block: int(o.block), Depth: o.depth, Time: o.time,
+	})
 	if lost := lost(ctx, err); lost != nil {
 		return lost
 	}
 	if err != nil {
 		return r.explain(err)
 	}
-	res, err := l.run(ctx, o, links.busy)
+	res, err := l.Run(ctx, links.busy)
 	if err == nil {
-		err = l.end(ctx)
+		err = l.End(ctx)
 	}
 	if lost := lost(ctx, err); lost != nil {
 		return lost
@@ -146,9 +158,9 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 		return &plainError{o.urls[0].String(), err, a.cred().UID}
 	}
 	if o.json {
-		return printJSON(a.stdout, res)
+		return printJSON(a.stdout, o.result(&res))
 	}
-	return res.print(a.stdout)
+	return o.result(&res).print(a.stdout)
 }
 
 // subject connects to the server and finds the object of the calls. For null
@@ -170,13 +182,4 @@ latency p50 %.1f µs, p99 %.1f µs, max %.1f µs
 client CPU %.2f s
 `, r.Op, r.Block, r.Depth, r.Connections, r.Seconds, r.MBps, r.IOPS, r.Latency.P50, r.Latency.P99, r.Latency.Max, r.CPU)
 	return err
-}
-
-// cpuTime returns the CPU time that this process has used.
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -10,7 +10,7 @@
 //	dialer ─▶ line ─▶ session ─▶ export     from a URL to a file system
 //	ls stat cat rm mkdir                    one file each
 //	cp ─▶ copier ─▶ tree: host or remote    trees, several files at a time
-//	info ping bench ─▶ load, links          facts and speed of a server
+//	info ping bench ─▶ internal/loadgen     facts and speed of a server
 //	pingpong ─▶ internal/pingpong           a test of a RoCE fabric
 //	bridge                                  TCP clients to a server
 //	record                                  a file of the last bytes of connections

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/loadgen"
 )
 
 // maxPings bounds the round trips in memory, at 8 bytes each.
@@ -71,7 +72,7 @@ func (a *app) ping(ctx context.Context, o *pingOptions) error {
 	slices.Sort(took)
 	r := pingResult{
 		Server: o.server.addr(), Count: o.count,
-		Min: micro(took[0]), Median: micro(quantile(took, 0.5)), P99: micro(quantile(took, 0.99)), Max: micro(took[o.count-1]),
+		Min: micro(took[0]), Median: micro(loadgen.Quantile(took, 0.5)), P99: micro(loadgen.Quantile(took, 0.99)), Max: micro(took[o.count-1]),
 	}
 	if o.json {
 		return printJSON(a.stdout, r)
@@ -79,21 +80,6 @@ func (a *app) ping(ctx context.Context, o *pingOptions) error {
 	_, err = fmt.Fprintf(a.stdout, "%d round trips to %s: min %.1f µs, median %.1f µs, p99 %.1f µs, max %.1f µs\n",
 		r.Count, r.Server, r.Min, r.Median, r.P99, r.Max)
 	return err
-}
-
-// quantile returns the smallest of sorted times that is no shorter than the
-// fraction q of them.
-func quantile(sorted []time.Duration, q float64) time.Duration {
-	return sorted[rank(q, len(sorted))-1]
-}
-
-// rank returns the fraction q of n, rounded up.
-func rank(q float64, n int) int {
-	r := int(q * float64(n))
-	if float64(r) < q*float64(n) {
-		r++
-	}
-	return min(max(r, 1), n)
 }
 
 func micro(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -4,19 +4,14 @@ import (
 	"context"
 	"sync"
 
+	"github.com/nfsrdma/nfsrdma/internal/loadgen"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
-
-// A link is one connection that bench makes calls on.
-type link struct {
-	nfs *nfsclient.Client
-	fs  *nfsclient.FS // nil if the calls need no object
-}
 
 // links are the connections of bench. The first is the session's and is not in
 // made.
 type links struct {
-	busy []link
+	busy []loadgen.Link
 	made []*session
 }
 
@@ -25,7 +20,7 @@ const dialers = 16
 
 // links makes the connections in addition to r's own.
 func (a *app) links(ctx context.Context, r remote, o *benchOptions) (*links, error) {
-	ls := &links{busy: []link{{r.nfs, r.fs}}}
+	ls := &links{busy: []loadgen.Link{{Client: r.nfs, FS: r.fs}}}
 	var mu sync.Mutex
 	var first error
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -47,7 +42,7 @@ func (a *app) links(ctx context.Context, r remote, o *benchOptions) (*links, err
 				first = err
 				cancel(err)
 			case err == nil && i < o.connections-1:
-				ls.busy = append(ls.busy, link{s.nfs, fs})
+				ls.busy = append(ls.busy, loadgen.Link{Client: s.nfs, FS: fs})
 			}
 		})
 	}

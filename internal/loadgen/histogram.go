@@ -1,4 +1,4 @@
-package main
+package loadgen
 
 import (
 	"math/bits"
@@ -64,4 +64,19 @@ func (h *histogram) quantile(q float64) time.Duration {
 		}
 	}
 	return h.max
+}
+
+// Quantile returns the smallest of sorted times that is no shorter than the
+// fraction q of them.
+func Quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[rank(q, len(sorted))-1]
+}
+
+// rank returns the fraction q of n, rounded up.
+func rank(q float64, n int) int {
+	r := int(q * float64(n))
+	if float64(r) < q*float64(n) {
+		r++
+	}
+	return min(max(r, 1), n)
 }

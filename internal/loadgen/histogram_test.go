@@ -1,4 +1,4 @@
-package main
+package loadgen
 
 import (
 	"math/rand/v2"
@@ -38,12 +38,12 @@ func TestQuantile(t *testing.T) {
 	h.merge(&other)
 	slices.Sort(all)
 	for _, q := range []float64{0, 0.001, 0.5, 0.99, 0.9999, 1} {
-		exact := quantile(all, q)
+		exact := Quantile(all, q)
 		assert.GreaterOrEqual(t, h.quantile(q), exact, q)
 		assert.LessOrEqual(t, h.quantile(q), exact+exact/steps, q)
 	}
 	assert.Equal(t, all[10_000], h.max)
 	assert.Equal(t, h.max, h.quantile(1))
-	assert.Equal(t, all[0], quantile(all, 0))
-	assert.Equal(t, all[5000], quantile(all, 0.5))
+	assert.Equal(t, all[0], Quantile(all, 0))
+	assert.Equal(t, all[5000], Quantile(all, 0.5))
 }
