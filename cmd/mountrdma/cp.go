@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/copytree"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
@@ -50,7 +51,7 @@ stable as the local file system makes them by that. Exit status 0 says so of all
 What cannot be copied is named on standard error, the rest is copied all the
 same, and the exit status is 1; a file that was cut short stays as it is.
 
-A large file needs ` + mib(writeWindow+readWindow) + ` of memory at most, and all together need ` + mib(copyMemory) + `.`,
+A large file needs ` + mib(copytree.FileMemory) + ` of memory at most, and all together need ` + mib(copytree.Memory) + `.`,
 		Example: `  mountrdma cp -r -p /home/me/project nfs://server/data
   mountrdma cp nfs://server/data/a nfs://server/data/b /tmp
   mountrdma cp -r nfs://old/data nfs://new/data`,
@@ -134,15 +135,43 @@ func (o operand) String() string {
 }
 
 // find returns the tree that contains an operand, and the operand's path there.
-func (a *app) find(ctx context.Context, o operand) (tree, string, error) {
+func (a *app) find(ctx context.Context, o operand) (copytree.Tree, string, error) {
 	if !o.url {
-		return &hostTree{fs: host{}}, o.local, nil
+		return copytree.Host(explainLocal), o.local, nil
 	}
 	r, err := a.open(ctx, o.location)
 	if err != nil {
 		return nil, "", err
 	}
 	return r.tree(), r.rest, nil
+}
+
+// tree returns the export that r lies in.
+func (r remote) tree() copytree.Tree {
+	at := r.location
+	at.path = clean(strings.TrimSuffix(r.path, strings.TrimSuffix(r.rest, "/")))
+	uid := r.cred.UID
+	return copytree.Remote{FS: r.fs, Server: r.addr(), UID: uid, Explain: func(path string, err error) error {
+		l := at
+		l.path = clean(l.path + "/" + path)
+		return &plainError{l.String(), err, uid}
+	}}.Tree()
+}
+
+// explainLocal wraps an error with the name of a file of this machine.
+func explainLocal(name string, err error) error {
+	return &plainError{name: fmt.Sprintf("%q", name), err: err}
+}
+
+// copyConfig returns the configuration of a copy.
+func (a *app) copyConfig(o *cpOptions) copytree.Config {
+	cfg := copytree.Config{
+		Recursive: o.recursive, Preserve: o.preserve, Jobs: o.inFlight, Umask: a.umask, Report: a.report, Lost: lost,
+	}
+	if !o.quiet && isTerminal(a.stderr) {
+		cfg.Terminal = a.stderr
+	}
+	return cfg
 }
 
 // cp copies all sources.
@@ -155,38 +184,38 @@ func (a *app) cp(ctx context.Context, o *cpOptions) error {
 	if err != nil {
 		return err
 	}
-	c := newCopier(ctx, a, o)
+	c := copytree.New(ctx, a.copyConfig(o))
 	for _, src := range o.sources {
-		from, srcPath, err := a.find(c.ctx, src)
+		from, srcPath, err := a.find(c.Context(), src)
 		if refused := (*nfsclient.MountError)(nil); errors.As(err, &refused) {
-			c.fail(err)
+			c.Fail(err)
 			continue
 		} else if err != nil {
-			c.cancel(err)
+			c.Stop(err)
 			break
 		}
 		target := path
 		if isDir && src.name() != "" {
 			target = join(path, src.name())
 		}
-		c.source(from, srcPath, to, target)
+		c.Copy(from, srcPath, to, target)
 	}
-	return c.wait()
+	return c.Wait()
 }
 
 // destination reports whether DST is a directory, which several sources need.
-func destination(ctx context.Context, to tree, path string, o *cpOptions) (bool, error) {
-	e, err := to.stat(ctx, path, true)
+func destination(ctx context.Context, to copytree.Tree, path string, o *cpOptions) (bool, error) {
+	isDir, err := copytree.IsDir(ctx, to, path)
 	switch {
-	case err == nil && e.kind.IsDir():
+	case isDir:
 		return true, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		if lost := lost(ctx, err); lost != nil {
 			return false, lost
 		}
-		return false, to.explain(path, err)
+		return false, to.Explain(path, err)
 	case len(o.sources) > 1:
-		return false, to.explain(path, errors.New("no such directory, and several things cannot be copied to one file"))
+		return false, to.Explain(path, errors.New("no such directory, and several things cannot be copied to one file"))
 	}
 	return false, nil
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
@@ -42,33 +40,6 @@ func grow(t *testing.T, dir string) {
 	write(t, []byte("read only"), dir, "many", "ro")
 	require.NoError(t, os.Chmod(filepath.Join(dir, "many", "ro"), 0o444))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "sizes", "0"), 0o711))
-}
-
-// TestCpSynced checks that a copy puts each local file on stable storage before
-// it is done, and reports a failure. Pipes and devices are not synced.
-func TestCpSynced(t *testing.T) {
-	r := newRig(t)
-	write(t, random(100000, 1), r.dir, "d", "a")
-	write(t, nil, r.dir, "d", "empty")
-	there := t.TempDir()
-	var mu sync.Mutex
-	synced := make(map[string]bool)
-	t.Cleanup(func() { syncFile = (*os.File).Sync })
-	syncFile = func(f *os.File) error {
-		info, err := f.Stat()
-		mu.Lock()
-		defer mu.Unlock()
-		synced[fmt.Sprint(filepath.Base(f.Name()), " ", info.Size())] = true
-		return err
-	}
-	must(t, "cp", "-r", r.url+"/d", there)
-	assert.Equal(t, map[string]bool{"a 100000": true, "empty 0": true}, synced)
-	must(t, "cp", r.url+"/d/a", "/dev/null")
-	must(t, "cp", filepath.Join(there, "d", "a"), r.url+"/up")
-	assert.Len(t, synced, 2)
-
-	syncFile = func(*os.File) error { return unix.EIO }
-	assert.Contains(t, refused(t, "cp", r.url+"/d/a", there), "input/output error")
 }
 
 // TestCpTree copies a tree to a server, to another server, and back.
@@ -259,31 +230,6 @@ func TestCpCalls(t *testing.T) {
 	assert.LessOrEqual(t, r.calls.Swap(0), 2*files+few)
 	must(t, "cp", "-r", r.url+"/t", t.TempDir())
 	assert.LessOrEqual(t, r.calls.Load(), files+few)
-}
-
-// TestCpGrown checks a file that has grown since it was listed.
-func TestCpGrown(t *testing.T) {
-	r := newRig(t)
-	data := random(3<<20, 1)
-	write(t, data, r.dir, "f")
-	out := filepath.Join(t.TempDir(), "f")
-	a := &app{timeout: time.Minute, stderr: t.Output(), crc: cli.NewChoice("off"), inline: 4096, credits: 16, uid: -1, gid: -1}
-	defer a.close()
-	l, err := parseURL(r.url + "/f")
-	require.NoError(t, err)
-	from, path, err := a.find(t.Context(), operand{url: true, location: l})
-	require.NoError(t, err)
-	e, err := from.stat(t.Context(), path, true)
-	require.NoError(t, err)
-	for _, size := range []int64{0, 1, 4096, 1<<20 - 1, 1 << 20, 3 << 20, 4 << 20} {
-		e.size = size
-		c := newCopier(t.Context(), a, &cpOptions{inFlight: 1})
-		require.NoError(t, c.copyFile(from, e, &hostTree{fs: host{}}, out))
-		require.NoError(t, c.wait())
-		got, err := os.ReadFile(out)
-		require.NoError(t, err)
-		assert.True(t, bytes.Equal(data, got), size)
-	}
 }
 
 // TestCpStream checks a source without a length, such as a pipe.

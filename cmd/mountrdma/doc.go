@@ -9,7 +9,7 @@
 //	mountpoint, mountinfo, umount ─▶ door   the host's side of it, and its end
 //	dialer ─▶ line ─▶ session ─▶ export     from a URL to a file system
 //	ls stat cat rm mkdir                    one file each
-//	cp ─▶ copier ─▶ tree: host or remote    trees, several files at a time
+//	cp ─▶ internal/copytree                 trees, several files at a time
 //	info ping bench ─▶ internal/loadgen     facts and speed of a server
 //	pingpong ─▶ internal/pingpong           a test of a RoCE fabric
 //	bridge                                  TCP clients to a server

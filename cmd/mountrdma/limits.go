@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/copytree"
+)
 
 // Limits of our own.
 const (
@@ -27,32 +31,12 @@ const (
 	recordSize  = 16 << 20
 	recordLimit = 256 << 20
 
-	// listPiece is how many names of a local directory are read at a time.
-	listPiece = 1024
-
 	// lsPiece is how many entries ls -U writes at a time, with columns that fit
 	// these entries.
 	lsPiece = 1024
 
-	// holeBlock is the length in bytes of the zeros that a copy leaves a hole
-	// for, if the original has holes. A hole below shortHole is copied, because
-	// its extra call costs more than its bytes.
-	holeBlock = 64 << 10
-	shortHole = 1 << 20
-
-	// copyMemory bounds the bytes of all files of a copy in memory at a time.
-	// writeWindow bounds the bytes of one file that wait for a COMMIT, and
-	// readWindow the bytes of its outstanding READs.
-	copyMemory  = 128 << 20
-	writeWindow = 64 << 20
-	readWindow  = 16 << 20
-
-	// leastWeight is the share of a small file in copyMemory: one buffer.
-	leastWeight = 1 << 20
-
-	// smallFile is the length below which a file is read with one READ of its
-	// length plus one byte.
-	smallFile = 1 << 20
+	// writeWindow bounds the bytes of one file that wait for a COMMIT.
+	writeWindow = copytree.WriteWindow
 
 	// maxJobs bounds the files in flight, each of which has a descriptor.
 	maxJobs = 256

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -60,21 +59,4 @@ func TestProgress(t *testing.T) {
 	assert.Empty(t, written(), "quiet")
 
 	must(t, "cp", dir+"/t/big", r.url) // prints nothing without a terminal
-}
-
-func TestProgressMoves(t *testing.T) {
-	tty, written := terminal(t)
-	p := newProgress(tty, false)
-	for range 2 {
-		p.found(100 << 20)
-	}
-	time.Sleep(redraw)
-	p.add(50 << 20)
-	p.fileDone()
-	time.Sleep(redraw)
-	p.add(1)
-	p.close()
-	got := written()
-	assert.Contains(t, got, "1/2 files  25%")
-	assert.Contains(t, got, "(50/200 MiB")
 }

@@ -1,4 +1,4 @@
-package main
+package copytree
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // file starts a job that copies a file.
-func (c *copier) file(from tree, e entry, to tree, target string, parent *directory) {
+func (c *Copier) file(from Tree, e entry, to Tree, target string, parent *directory) {
 	c.bar.found(e.size)
 	c.job(parent, func() {
 		weight := c.weight(&e)
@@ -19,7 +19,7 @@ func (c *copier) file(from tree, e entry, to tree, target string, parent *direct
 		}
 		defer c.memory.Release(weight)
 		if err := c.copyFile(from, e, to, target); err != nil {
-			c.fail(err)
+			c.Fail(err)
 			return
 		}
 		c.bar.fileDone()
@@ -28,8 +28,8 @@ func (c *copier) file(from tree, e entry, to tree, target string, parent *direct
 
 // weight returns the largest amount of memory, in bytes, that copying e may
 // take.
-func (c *copier) weight(e *entry) int64 {
-	const most = writeWindow + readWindow
+func (c *Copier) weight(e *entry) int64 {
+	const most = WriteWindow + readWindow
 	if !e.kind.IsRegular() {
 		return most
 	}
@@ -39,24 +39,24 @@ func (c *copier) weight(e *entry) int64 {
 // errSame reports a copy that would empty its source.
 var errSame = errors.New("source and destination are the same file")
 
-func (c *copier) copyFile(from tree, e entry, to tree, target string) error {
+func (c *Copier) copyFile(from Tree, e entry, to Tree, target string) error {
 	if e.id != (fileID{}) {
 		if there, err := to.stat(c.ctx, target, true); err == nil && there.id == e.id {
-			return to.explain(target, errSame)
+			return to.Explain(target, errSame)
 		}
 	}
 	src, err := from.open(c.ctx, e)
 	if err != nil {
-		return from.explain(e.path, err)
+		return from.Explain(e.path, err)
 	}
 	defer src.close()
-	mode := e.mode &^ c.umask & 0o777
-	if c.preserve {
+	mode := e.mode &^ c.cfg.Umask & 0o777
+	if c.cfg.Preserve {
 		mode &= 0o700 // no other user may read an incomplete copy
 	}
 	dst, err := to.create(c.ctx, target, mode|0o600)
 	if err != nil {
-		return to.explain(target, err)
+		return to.Explain(target, err)
 	}
 	mine, err := c.data(src, dst, &e)
 	if ch := c.change(&e, to, true); err == nil && (ch.setTimes || mode|0o600 != mode) {
@@ -72,16 +72,16 @@ func (c *copier) copyFile(from tree, e entry, to tree, target string) error {
 	case err == nil:
 		return nil
 	case mine:
-		return from.explain(e.path, err)
+		return from.Explain(e.path, err)
 	}
-	return to.explain(target, err)
+	return to.Explain(target, err)
 }
 
 // change returns the attribute changes for a copy of e. made reports whether
 // this copy created the object.
-func (c *copier) change(e *entry, to tree, made bool) change {
-	if !c.preserve {
-		return change{setMode: made, mode: e.mode &^ c.umask & 0o777}
+func (c *Copier) change(e *entry, to Tree, made bool) change {
+	if !c.cfg.Preserve {
+		return change{setMode: made, mode: e.mode &^ c.cfg.Umask & 0o777}
 	}
 	return change{
 		setMode: true, mode: e.mode,
@@ -91,7 +91,7 @@ func (c *copier) change(e *entry, to tree, made bool) change {
 }
 
 // data copies the content of a file. source reports that err is the source's.
-func (c *copier) data(from, to file, e *entry) (source bool, err error) {
+func (c *Copier) data(from, to file, e *entry) (source bool, err error) {
 	local, ok := from.(*localFile)
 	if ok {
 		return c.upload(local, to.(*remoteFile).File, e) // cp refuses local to local
@@ -104,7 +104,7 @@ func (c *copier) data(from, to file, e *entry) (source bool, err error) {
 }
 
 // upload copies the parts of src between its holes.
-func (c *copier) upload(src *localFile, dst *nfsclient.File, e *entry) (source bool, err error) {
+func (c *Copier) upload(src *localFile, dst *nfsclient.File, e *entry) (source bool, err error) {
 	if !e.kind.IsRegular() || !e.sparse() {
 		r := &countingReader{r: src, bar: c.bar}
 		_, err := dst.CopyFrom(c.ctx, r, 0)
@@ -130,7 +130,7 @@ func (c *copier) upload(src *localFile, dst *nfsclient.File, e *entry) (source b
 	return false, nil
 }
 
-func (c *copier) download(src *nfsclient.File, dst *localFile, e *entry) (source bool, err error) {
+func (c *Copier) download(src *nfsclient.File, dst *localFile, e *entry) (source bool, err error) {
 	w := &countingWriter{w: dst, bar: c.bar}
 	holes := &sparseWriter{f: dst.File}
 	sparse := e.sparse() && dst.regular()
@@ -147,7 +147,7 @@ func (c *copier) download(src *nfsclient.File, dst *localFile, e *entry) (source
 // fetch writes all of src to w. Servers prepare buffers of the length that a
 // READ asks for. Of a small file, fetch therefore asks for its length plus one
 // byte, which shows whether the file has grown.
-func (c *copier) fetch(src *nfsclient.File, w io.Writer, size int64) error {
+func (c *Copier) fetch(src *nfsclient.File, w io.Writer, size int64) error {
 	done := int64(0)
 	if size < smallFile {
 		b := buf.Default.Get(int(size) + 1)
@@ -166,7 +166,7 @@ func (c *copier) fetch(src *nfsclient.File, w io.Writer, size int64) error {
 }
 
 // relay copies from server to server, through a pipe.
-func (c *copier) relay(src, dst *nfsclient.File) (source bool, err error) {
+func (c *Copier) relay(src, dst *nfsclient.File) (source bool, err error) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	r, w := io.Pipe()

@@ -1,4 +1,4 @@
-package main
+package copytree
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A tree is a directory, here or on a server, and everything below it. Paths
+// A Tree is a directory, here or on a server, and everything below it. Paths
 // are relative to the tree. In trees that sub returns, paths are single names,
 // and cannot lead outside the tree, even if a server sends malicious names.
 //
 //	hostTree    this machine's files, by any path
 //	   └ sub ─▶ rootTree     one directory, which os.Root does not let us leave
 //	remoteTree  an export, by a path in it, or a directory of it
-type tree interface {
+type Tree interface {
 	// stat finds the object at path, or with follow the target of a symbolic
 	// link there.
 	stat(ctx context.Context, path string, follow bool) (entry, error)
@@ -24,7 +24,7 @@ type tree interface {
 	list(ctx context.Context) iter.Seq2[entry, error]
 	// sub returns the directory at path. fresh reports that this copy just made
 	// the directory, so that create cannot meet existing names.
-	sub(ctx context.Context, path string, fresh bool) (tree, error)
+	sub(ctx context.Context, path string, fresh bool) (Tree, error)
 
 	open(ctx context.Context, e entry) (file, error)
 	create(ctx context.Context, path string, mode uint32) (file, error)
@@ -37,8 +37,8 @@ type tree interface {
 	set(ctx context.Context, c change) error
 	setLink(ctx context.Context, path string, c change) error
 
-	// explain wraps err with the name of path, in plain words.
-	explain(path string, err error) error
+	// Explain wraps err with the name of path, in plain words.
+	Explain(path string, err error) error
 	// mayChown reports whether changes of owner are worth a try.
 	mayChown() bool
 	close()
@@ -48,6 +48,12 @@ type tree interface {
 type file interface {
 	set(ctx context.Context, c change) error
 	close() error
+}
+
+// IsDir reports whether path is a directory of t, or a symbolic link to one.
+func IsDir(ctx context.Context, t Tree, path string) (bool, error) {
+	e, err := t.stat(ctx, path, true)
+	return err == nil && e.kind.IsDir(), err
 }
 
 // An entry is an object in a tree, as stat or list found it.
@@ -68,7 +74,7 @@ func (e *entry) sparse() bool { return e.used < e.size }
 
 // A fileID identifies a file on a server. It is zero for files of this machine.
 type fileID struct {
-	server   server
+	server   string
 	fs, file uint64
 }
 

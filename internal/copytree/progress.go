@@ -1,4 +1,4 @@
-package main
+package copytree
 
 import (
 	"fmt"
@@ -9,16 +9,16 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// A progress is a bar that shows how far a copy has come. It shows nothing if
-// its output is not a terminal.
+// A progress is a bar that shows how far a copy has come. It shows nothing if it
+// has no terminal.
 type progress struct {
 	mu          sync.Mutex
 	bar         *progressbar.ProgressBar // nil: show nothing
 	files, done int
 }
 
-func newProgress(w io.Writer, quiet bool) *progress {
-	if quiet || !isTerminal(w) {
+func newProgress(w io.Writer) *progress {
+	if w == nil {
 		return new(progress)
 	}
 	// The bar's length grows with the files found. One extra byte keeps the bar

@@ -1,9 +1,8 @@
-package main
+package copytree
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -54,12 +53,20 @@ type hostTree struct {
 	fs   hostFS
 	path string   // "" for the whole machine
 	root *os.Root // fs, if fs is an os.Root
+
+	explain func(name string, err error) error
 }
 
-var _ tree = (*hostTree)(nil)
+var _ Tree = (*hostTree)(nil)
 
-func (t *hostTree) explain(path string, err error) error {
-	return &plainError{name: fmt.Sprintf("%q", filepath.Join(t.path, path)), err: err}
+// Host returns this machine's files, by any path. explain wraps an error with
+// the name of its object.
+func Host(explain func(name string, err error) error) Tree {
+	return &hostTree{fs: host{}, explain: explain}
+}
+
+func (t *hostTree) Explain(path string, err error) error {
+	return t.explain(filepath.Join(t.path, path), err)
 }
 
 func (t *hostTree) mayChown() bool { return os.Geteuid() == 0 }
@@ -130,12 +137,12 @@ func (t *hostTree) list(ctx context.Context) iter.Seq2[entry, error] {
 	}
 }
 
-func (t *hostTree) sub(_ context.Context, path string, _ bool) (tree, error) {
+func (t *hostTree) sub(_ context.Context, path string, _ bool) (Tree, error) {
 	root, err := t.fs.OpenRoot(path)
 	if err != nil {
 		return nil, err
 	}
-	return &hostTree{fs: root, root: root, path: filepath.Join(t.path, path)}, nil
+	return &hostTree{fs: root, root: root, path: filepath.Join(t.path, path), explain: t.explain}, nil
 }
 
 func (t *hostTree) mkdir(_ context.Context, path string, mode uint32) error {

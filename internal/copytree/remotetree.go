@@ -1,46 +1,49 @@
-package main
+package copytree
 
 import (
 	"context"
 	"iter"
 	"math"
-	"strings"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// A remoteTree is a directory on a server.
+// A Remote is a directory on a server.
+type Remote struct {
+	FS     *nfsclient.FS
+	Server string // identifies the server
+	UID    uint32 // user of the calls
+
+	// Explain wraps an error with the name of its object, which is at a path
+	// below the directory.
+	Explain func(path string, err error) error
+}
+
+// Tree returns the Tree of r.
+func (r Remote) Tree() Tree { return &remoteTree{Remote: r} }
+
+// A remoteTree is a Remote or a directory below it.
 type remoteTree struct {
-	fs    *nfsclient.FS
-	at    location // its URL
-	uid   uint32   // user of the calls
-	fresh bool     // just made by this copy
+	Remote
+	path  string // below the Remote
+	fresh bool   // just made by this copy
 }
 
-var _ tree = (*remoteTree)(nil)
+var _ Tree = (*remoteTree)(nil)
 
-// tree returns the export that r lies in.
-func (r remote) tree() *remoteTree {
-	at := r.location
-	at.path = clean(strings.TrimSuffix(r.path, strings.TrimSuffix(r.rest, "/")))
-	return &remoteTree{fs: r.fs, at: at, uid: r.cred.UID}
+func (t *remoteTree) Explain(path string, err error) error {
+	return t.Remote.Explain(t.path+"/"+path, err)
 }
 
-func (t *remoteTree) explain(path string, err error) error {
-	l := t.at
-	l.path = clean(l.path + "/" + path)
-	return &plainError{l.String(), err, t.uid}
-}
-
-func (t *remoteTree) mayChown() bool { return t.uid == 0 }
+func (t *remoteTree) mayChown() bool { return t.UID == 0 }
 
 func (t *remoteTree) close() {}
 
 func (t *remoteTree) stat(ctx context.Context, path string, follow bool) (entry, error) {
-	stat := t.fs.Lstat
+	stat := t.FS.Lstat
 	if follow {
-		stat = t.fs.Stat
+		stat = t.FS.Stat
 	}
 	node, err := stat(ctx, path)
 	if err != nil {
@@ -54,7 +57,7 @@ func (t *remoteTree) entry(path string, handle nfs3.FH, a *nfs3.Attr) entry {
 		path: path, handle: handle, kind: kinds[a.Type], mode: a.Mode & 0o7777,
 		size: int64(min(a.Size, math.MaxInt64)), used: int64(min(a.Used, math.MaxInt64)),
 		uid: a.UID, gid: a.GID, atime: goTime(a.Atime), mtime: goTime(a.Mtime),
-		id: fileID{t.at.server, a.FSID, a.FileID},
+		id: fileID{t.Server, a.FSID, a.FileID},
 	}
 }
 
@@ -62,7 +65,7 @@ func (t *remoteTree) entry(path string, handle nfs3.FH, a *nfs3.Attr) entry {
 // attributes for.
 func (t *remoteTree) list(ctx context.Context) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
-		for d, err := range t.fs.ReadDir(ctx, "") {
+		for d, err := range t.FS.ReadDir(ctx, "") {
 			var e entry
 			switch {
 			case err != nil:
@@ -78,13 +81,13 @@ func (t *remoteTree) list(ctx context.Context) iter.Seq2[entry, error] {
 	}
 }
 
-func (t *remoteTree) sub(ctx context.Context, path string, fresh bool) (tree, error) {
-	fs, err := t.fs.Sub(ctx, path)
+func (t *remoteTree) sub(ctx context.Context, path string, fresh bool) (Tree, error) {
+	fs, err := t.FS.Sub(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	sub := *t
-	sub.fs, sub.at.path, sub.fresh = fs, clean(t.at.path+"/"+path), fresh
+	sub.FS, sub.path, sub.fresh = fs, t.path+"/"+path, fresh
 	return &sub, nil
 }
 
@@ -92,11 +95,11 @@ func (t *remoteTree) sub(ctx context.Context, path string, fresh bool) (tree, er
 type remoteFile struct{ *nfsclient.File }
 
 func (t *remoteTree) open(_ context.Context, e entry) (file, error) {
-	return &remoteFile{t.fs.File(e.handle)}, nil
+	return &remoteFile{t.FS.File(e.handle)}, nil
 }
 
 func (t *remoteTree) create(ctx context.Context, path string, mode uint32) (file, error) {
-	create := t.fs.Create
+	create := t.FS.Create
 	if t.fresh {
 		create = t.createFresh
 	}
@@ -110,8 +113,8 @@ func (t *remoteTree) create(ctx context.Context, path string, mode uint32) (file
 // createFresh creates a file without first asking whether name exists. In a
 // large tree this saves a third of all calls.
 func (t *remoteTree) createFresh(ctx context.Context, name string, mode uint32) (*nfsclient.File, error) {
-	res, err := t.fs.Client().Create(ctx, &nfs3.CreateArgs{
-		Where: nfs3.DirOpArgs{Dir: t.fs.Root(), Name: []byte(name)},
+	res, err := t.FS.Client().Create(ctx, &nfs3.CreateArgs{
+		Where: nfs3.DirOpArgs{Dir: t.FS.Root(), Name: []byte(name)},
 		Mode:  nfs3.Unchecked,
 		Attr:  nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: mode}, Size: nfs3.OptUint64{Set: true}},
 	})
@@ -119,9 +122,9 @@ func (t *remoteTree) createFresh(ctx context.Context, name string, mode uint32) 
 	case err != nil:
 		return nil, err
 	case res.Object == nil: // a server may omit the handle
-		return t.fs.Open(ctx, name)
+		return t.FS.Open(ctx, name)
 	}
-	return t.fs.File(res.Object), nil
+	return t.FS.File(res.Object), nil
 }
 
 func (f *remoteFile) set(ctx context.Context, c change) error {
@@ -131,32 +134,32 @@ func (f *remoteFile) set(ctx context.Context, c change) error {
 func (f *remoteFile) close() error { return nil }
 
 func (t *remoteTree) mkdir(ctx context.Context, path string, mode uint32) error {
-	return t.fs.Mkdir(ctx, path, mode)
+	return t.FS.Mkdir(ctx, path, mode)
 }
 
 func (t *remoteTree) readlink(ctx context.Context, e entry) (string, error) {
-	res, err := t.fs.Client().ReadLink(ctx, e.handle)
+	res, err := t.FS.Client().ReadLink(ctx, e.handle)
 	return string(res.Path), err
 }
 
 func (t *remoteTree) symlink(ctx context.Context, target, path string) error {
-	return t.fs.Symlink(ctx, target, path)
+	return t.FS.Symlink(ctx, target, path)
 }
 
-func (t *remoteTree) remove(ctx context.Context, path string) error { return t.fs.Remove(ctx, path) }
+func (t *remoteTree) remove(ctx context.Context, path string) error { return t.FS.Remove(ctx, path) }
 
 func (t *remoteTree) set(ctx context.Context, c change) error {
-	root := t.fs.File(t.fs.Root())
+	root := t.FS.File(t.FS.Root())
 	return setRemote(c, func(a nfs3.SetAttr) error { return root.SetAttr(ctx, a) })
 }
 
 func (t *remoteTree) setLink(ctx context.Context, path string, c change) error {
-	node, err := t.fs.Lstat(ctx, path)
+	node, err := t.FS.Lstat(ctx, path)
 	if err != nil {
 		return err
 	}
 	c.setMode = false // some servers refuse modes of links
-	link := t.fs.File(node.Handle)
+	link := t.FS.File(node.Handle)
 	return setRemote(c, func(a nfs3.SetAttr) error { return link.SetAttr(ctx, a) })
 }
 

@@ -1,4 +1,4 @@
-package main
+package copytree
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 // once nothing in it changes any more. On a nil *directory wait and done do
 // nothing.
 type directory struct {
-	c        *copier
+	c        *Copier
 	parent   *directory
-	from, to tree
+	from, to Tree
 	entry    entry
 	made     bool         // by this copy
 	left     atomic.Int32 // unfinished work in it: the walk, its directories, its jobs
@@ -39,29 +39,29 @@ func (d *directory) finish() {
 		return
 	}
 	if err := d.to.set(d.c.ctx, ch); err != nil {
-		d.c.fail(d.to.explain("", err))
+		d.c.Fail(d.to.Explain("", err))
 	}
 }
 
 // dir copies a directory.
-func (c *copier) dir(from tree, e entry, to tree, target string, parent *directory) {
+func (c *Copier) dir(from Tree, e entry, to Tree, target string, parent *directory) {
 	if c.made[e.id] {
-		c.fail(from.explain(e.path, errors.New("not copied: it is where the copy goes")))
+		c.Fail(from.Explain(e.path, errors.New("not copied: it is where the copy goes")))
 		return
 	}
-	made, err := c.makeDir(to, target, e.mode&^c.umask&0o777|0o700, parent == nil)
+	made, err := c.makeDir(to, target, e.mode&^c.cfg.Umask&0o777|0o700, parent == nil)
 	if err != nil {
-		c.fail(to.explain(target, err))
+		c.Fail(to.Explain(target, err))
 		return
 	}
 	d := &directory{c: c, parent: parent, entry: e, made: made}
 	if d.from, err = from.sub(c.ctx, e.path, false); err != nil {
-		c.fail(from.explain(e.path, err))
+		c.Fail(from.Explain(e.path, err))
 		return
 	}
 	if d.to, err = to.sub(c.ctx, target, made); err != nil {
 		d.from.close()
-		c.fail(to.explain(target, err))
+		c.Fail(to.Explain(target, err))
 		return
 	}
 	parent.wait()
@@ -69,7 +69,7 @@ func (c *copier) dir(from tree, e entry, to tree, target string, parent *directo
 	defer d.done()
 	for child, err := range d.from.list(c.ctx) {
 		if err != nil {
-			c.fail(d.from.explain(child.path, err))
+			c.Fail(d.from.Explain(child.path, err))
 		} else {
 			c.object(d.from, child, d.to, child.path, d)
 		}
@@ -80,7 +80,7 @@ func (c *copier) dir(from tree, e entry, to tree, target string, parent *directo
 }
 
 // makeDir makes a directory, unless path is one already.
-func (c *copier) makeDir(to tree, path string, mode uint32, top bool) (made bool, err error) {
+func (c *Copier) makeDir(to Tree, path string, mode uint32, top bool) (made bool, err error) {
 	made = true
 	err = to.mkdir(c.ctx, path, mode)
 	if top || errors.Is(err, fs.ErrExist) {
@@ -95,7 +95,7 @@ func (c *copier) makeDir(to tree, path string, mode uint32, top bool) (made bool
 
 // noteMade records a destination directory. A source that contains its own
 // destination would otherwise be copied for ever.
-func (c *copier) noteMade(id fileID) {
+func (c *Copier) noteMade(id fileID) {
 	if id != (fileID{}) {
 		c.made[id] = true
 	}
