@@ -31,6 +31,15 @@ func status(t *testing.T, path string) *statusDoc {
 	return d
 }
 
+// TestStatusBytes checks that bytes have their older names as well.
+func TestStatusBytes(t *testing.T) {
+	for _, doc := range []any{connDoc{trafficDoc: newTrafficDoc(1, 2)}, procDoc{trafficDoc: newTrafficDoc(1, 2)}} {
+		b, err := json.Marshal(doc)
+		require.NoError(t, err)
+		assert.Contains(t, string(b), `"bytes_in":1,"bytes_out":2,"octets_in":1,"octets_out":2`)
+	}
+}
+
 // TestStatus checks that status shows transports, clients, exports, connections
 // and calls.
 func TestStatus(t *testing.T) {
@@ -67,7 +76,10 @@ func TestStatus(t *testing.T) {
 	overRDMA, overTCP := d.Connections[0], d.Connections[1]
 	assert.Equal(t, tcp.LocalAddr().String(), overTCP.Peer)
 	assert.EqualValues(t, 1, overTCP.Calls)
-	assert.Positive(t, overTCP.OctetsIn)
+	for _, traffic := range []trafficDoc{overTCP.trafficDoc, d.Procedures[0].trafficDoc} {
+		assert.Positive(t, traffic.BytesIn)
+		assert.Equal(t, newTrafficDoc(traffic.BytesIn, traffic.BytesOut), traffic)
+	}
 	require.NotNil(t, overRDMA.RDMA)
 	assert.Positive(t, overRDMA.Calls)
 	assert.Positive(t, overRDMA.RDMA.CreditsGranted)

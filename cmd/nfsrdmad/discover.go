@@ -133,8 +133,8 @@ func (p *operations) count(c *discover.Counters) {
 		i := slices.IndexFunc(c.Transports, func(t discover.Transport) bool { return t.Name == conn.Transport })
 		t := &c.Transports[i]
 		t.UnderWay += uint32(conn.CallsUnderWay)
-		t.In += conn.OctetsIn
-		t.Out += conn.OctetsOut
+		t.In += conn.BytesIn
+		t.Out += conn.BytesOut
 	}
 	for _, s := range p.observer.Stats() {
 		c.Procs = append(c.Procs, procCounters(&s))

@@ -88,7 +88,7 @@ func (p *operations) connections() []connDoc {
 		for _, c := range p.tcp.Connections() {
 			all = append(all, connDoc{
 				Transport: "tcp", Peer: c.Peer.String(), Since: c.Since, Calls: c.Calls, CallsUnderWay: c.UnderWay,
-				OctetsIn: c.In, OctetsOut: c.Out,
+				trafficDoc: newTrafficDoc(c.In, c.Out),
 			})
 		}
 	}
@@ -106,7 +106,7 @@ func rdmaConn(c *rpcrdma.ConnStats) connDoc {
 		},
 	}
 	if conn, ok := c.Conn.(*iwarp.Conn); ok {
-		d.OctetsIn, d.OctetsOut = conn.Traffic()
+		d.trafficDoc = newTrafficDoc(conn.Traffic())
 		m, r := conn.Params(), d.RDMA
 		r.MPARevision, r.CRC, r.MarkersSent, r.MarkersReceived = int(m.Rev), m.CRC, m.SendMarkers, m.RecvMarkers
 		r.PeerToPeer, r.IRD, r.ORD = m.PeerToPeer, m.IRD, m.ORD
@@ -132,7 +132,7 @@ func (p *operations) procedures() []procDoc {
 	all := []procDoc{}
 	for _, s := range p.observer.Stats() {
 		d := procDoc{
-			Calls: s.Calls, OctetsIn: s.In, OctetsOut: s.Out, Seconds: s.Duration.Seconds(),
+			Calls: s.Calls, trafficDoc: newTrafficDoc(s.In, s.Out), Seconds: s.Duration.Seconds(),
 			Latency: []latencyDoc{}, Errors: []errorDoc{},
 		}
 		d.Program, d.Procedure = names(&s)

@@ -73,15 +73,25 @@ type terminateDoc struct {
 	Count uint64 `json:"count"`
 }
 
+// trafficDoc is the bytes received and sent. octets_in and octets_out are the
+// older names of the same values.
+type trafficDoc struct {
+	BytesIn   uint64 `json:"bytes_in"`
+	BytesOut  uint64 `json:"bytes_out"`
+	OctetsIn  uint64 `json:"octets_in"`
+	OctetsOut uint64 `json:"octets_out"`
+}
+
+func newTrafficDoc(in, out uint64) trafficDoc { return trafficDoc{in, out, in, out} }
+
 type connDoc struct {
-	Transport     string       `json:"transport"`
-	Peer          string       `json:"peer"`
-	Since         time.Time    `json:"since"`
-	Calls         uint64       `json:"calls"`
-	CallsUnderWay int          `json:"calls_under_way"`
-	OctetsIn      uint64       `json:"octets_in"`
-	OctetsOut     uint64       `json:"octets_out"`
-	RDMA          *rdmaConnDoc `json:"rdma,omitempty"`
+	Transport     string    `json:"transport"`
+	Peer          string    `json:"peer"`
+	Since         time.Time `json:"since"`
+	Calls         uint64    `json:"calls"`
+	CallsUnderWay int       `json:"calls_under_way"`
+	trafficDoc
+	RDMA *rdmaConnDoc `json:"rdma,omitempty"`
 }
 
 // rdmaConnDoc has the parameters that the two ends of a connection negotiated.
@@ -116,14 +126,13 @@ type exportDoc struct {
 }
 
 type procDoc struct {
-	Program   string       `json:"program"`
-	Procedure string       `json:"procedure"`
-	Calls     uint64       `json:"calls"`
-	OctetsIn  uint64       `json:"octets_in"`
-	OctetsOut uint64       `json:"octets_out"`
-	Seconds   float64      `json:"seconds"` // of all calls together
-	Latency   []latencyDoc `json:"latency"`
-	Errors    []errorDoc   `json:"errors"`
+	Program   string `json:"program"`
+	Procedure string `json:"procedure"`
+	Calls     uint64 `json:"calls"`
+	trafficDoc
+	Seconds float64      `json:"seconds"` // of all calls together
+	Latency []latencyDoc `json:"latency"`
+	Errors  []errorDoc   `json:"errors"`
 }
 
 type latencyDoc struct {

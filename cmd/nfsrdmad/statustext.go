@@ -117,7 +117,7 @@ func (p *page) connections(all []connDoc) {
 	}
 	p.row("PEER", "VIA", "FOR", "CALLS", "NOW", "IN", "OUT", "CREDITS", "INLINE", "MPA", "WITH")
 	for _, c := range all {
-		cells := []any{c.Peer, c.Transport, span(p.now.Sub(c.Since)), c.Calls, c.CallsUnderWay, size(c.OctetsIn), size(c.OctetsOut)}
+		cells := []any{c.Peer, c.Transport, span(p.now.Sub(c.Since)), c.Calls, c.CallsUnderWay, size(c.BytesIn), size(c.BytesOut)}
 		if r := c.RDMA; r != nil {
 			cells = append(cells, r.CreditsGranted, fmt.Sprintf("%d/%d", r.InlineReceive, r.InlineSend), r.MPARevision, r.agreed())
 		}
@@ -164,7 +164,7 @@ func (p *page) procedures(all []procDoc) {
 			failed = append(failed, fmt.Sprintf("%s %d", e.Name, e.Calls))
 		}
 		mean := time.Duration(c.Seconds * float64(time.Second) / float64(max(c.Calls, 1)))
-		p.row(c.Program+" "+c.Procedure, c.Calls, size(c.OctetsIn), size(c.OctetsOut), short(mean), c.below(99), strings.Join(failed, ", "))
+		p.row(c.Program+" "+c.Procedure, c.Calls, size(c.BytesIn), size(c.BytesOut), short(mean), c.below(99), strings.Join(failed, ", "))
 	}
 }
 
