@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
@@ -26,9 +25,9 @@ type tcpConn struct {
 	memory  tcpParts
 	peer    Peer
 	out     replyQueue
-	work    tcpWork
-	seen    fairshare.Sight // guarded by the server's lock
-	leaving bool            // has lost its place; guarded by the server's lock
+	records tcpWork // with reserved memory, being received
+	writes  tcpWork // of replies
+	leaving bool    // has lost its place; guarded by the server's lock
 
 	since    time.Time
 	calls    atomic.Uint64 // whose first byte has arrived
@@ -123,7 +122,7 @@ func (c *tcpConn) receive() (*tcpCall, error) {
 	c.call = c.newCall()
 	record, err := c.in.next()
 	if c.call.reserved > 0 {
-		c.work.end()
+		c.records.end()
 	}
 	if c.timed {
 		c.setReadDeadline(time.Time{})
@@ -145,7 +144,7 @@ func (c *tcpConn) reserve(n int) error {
 		return err
 	}
 	c.call.reserved = weight
-	c.work.begin()
+	c.records.begin()
 	if c.timed {
 		c.setReadDeadline(time.Now().Add(recordTimeout))
 	}

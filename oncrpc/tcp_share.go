@@ -90,19 +90,28 @@ func (s *Server) cutStalled(round uint64) {
 	}
 }
 
-// A tcpWork counts work that cannot end unless the peer moves: records with
-// reserved memory, and writes.
-type tcpWork struct{ begun, done atomic.Uint64 }
+// A tcpWork counts work in one direction that cannot end unless the peer moves:
+// records with reserved memory, or writes.
+type tcpWork struct {
+	begun, done atomic.Uint64
+	seen        fairshare.Sight // guarded by the server's lock
+}
 
 func (w *tcpWork) begin() { w.begun.Add(1) }
 func (w *tcpWork) end()   { w.done.Add(1) }
 
-// isStalled reports whether a connection had a record to receive or replies to
-// write in the last round, and has since neither completed any nor moved many
-// bytes. The caller must hold the server's lock, which guards c.seen.
+// stalled reports whether there was such work in the last round, and since then
+// none has ended and hardly any of the given bytes have moved.
+func (w *tcpWork) stalled(round, octets uint64) bool {
+	return w.seen.Stands(fairshare.Sight{Round: round, Posted: w.begun.Load(), Done: w.done.Load(), Octets: octets})
+}
+
+// isStalled reports whether a connection does not move in one of its
+// directions. Each is judged by itself, so that a peer which does not take its
+// replies cannot excuse that by further calls. The caller must hold the
+// server's lock.
 func (c *tcpConn) isStalled(round uint64) bool {
 	in, out := keepalive.Traffic(c.nc)
-	return c.seen.Stands(fairshare.Sight{
-		Round: round, Posted: c.work.begun.Load(), Done: c.work.done.Load(), Octets: in + out,
-	})
+	records, writes := c.records.stalled(round, in), c.writes.stalled(round, out)
+	return records || writes
 }

@@ -107,12 +107,17 @@ func TestRepliesShared(t *testing.T) {
 }
 
 // TestRepliesPressed checks that peers that hold all memory for replies and
-// read none soon lose their connections if others wait, and keep them
-// otherwise.
+// read none soon lose their connections if others wait, even if they send
+// further calls, and keep them otherwise.
 func TestRepliesPressed(t *testing.T) {
+	t.Run("silent", func(t *testing.T) { repliesPressed(t, false) })
+	t.Run("calling", func(t *testing.T) { repliesPressed(t, true) })
+}
+
+func repliesPressed(t *testing.T, calling bool) {
 	bubble(t, &Server{Handler: lender(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
-		silent := []net.Conn{l.dialFrom(1), l.dialFrom(1), l.dialFrom(2), l.dialFrom(2)}
-		for _, nc := range silent {
+		deaf := []net.Conn{l.dialFrom(1), l.dialFrom(1), l.dialFrom(2), l.dialFrom(2)}
+		for _, nc := range deaf {
 			for xid := range uint32(2) {
 				lend(t, nc, xid)
 			}
@@ -124,12 +129,21 @@ func TestRepliesPressed(t *testing.T) {
 		time.Sleep(fairshare.PressTime - time.Millisecond)
 		synctest.Wait()
 		require.Empty(t, replies)
+		if calling {
+			for _, nc := range deaf {
+				large := xdr.AppendOpaque(nil, make([]byte, 2*smallRecord))
+				_, err := nc.Write(record(call(3, testProg, 2, 2, large...)))
+				require.NoError(t, err)
+			}
+			synctest.Wait()
+		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		assert.Len(t, replies, 1)
-		for _, nc := range silent {
+		for _, nc := range deaf {
 			_, err := nc.Write([]byte{0})
 			assert.Error(t, err, "it is cut")
+			nc.Close()
 		}
 		lend(t, idle, 10)
 		readRecord(t, idle)

@@ -80,9 +80,9 @@ func (q *replyQueue) writeBatch() error {
 	nc := q.conn.nc
 	_ = nc.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only if writing fails
 	q.rest = q.vec
-	q.conn.work.begin()
+	q.conn.writes.begin()
 	_, err := q.rest.WriteTo(nc)
-	q.conn.work.end()
+	q.conn.writes.end()
 	clear(q.vec) // the bytes belong to the calls
 	return err
 }
