@@ -50,7 +50,6 @@ func (c *conn) reserve(cl *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting.push(cl)
-	c.waiters++
 	if !c.waiter {
 		c.waiter = true
 		go c.wait()
@@ -68,11 +67,7 @@ func (c *conn) wait() {
 		if cl == nil {
 			return
 		}
-		err := c.party.Own.Acquire(c.ctx, cl.need())
-		c.mu.Lock()
-		c.waiters--
-		c.mu.Unlock()
-		if err != nil {
+		if err := c.party.Own.Acquire(c.ctx, cl.need()); err != nil {
 			cl.end() // the connection has ended
 			continue
 		}

@@ -40,7 +40,6 @@ type conn struct {
 	moved     time.Duration // when a call last ended, or began on an idle connection; since Server.began
 	credits   credits
 	waiting   callQueue // calls that wait for memory
-	waiters   int       // their number, including the call that a goroutine has taken
 	waiter    bool      // a goroutine reserves memory for them
 	idle      callQueue // ended calls, kept for reuse
 	spares    int

@@ -43,13 +43,12 @@ func (s *Server) slowest(limit time.Time) (slowest *conn) {
 }
 
 // pullsSince returns when the connection's oldest unfinished RDMA Reads were
-// posted. ok is false if there are none, or if this end holds up calls of the
-// connection.
+// posted. ok is false if there are none. RDMA Reads never wait for a handler,
+// so that other calls of the connection do not excuse them.
 func (c *conn) pullsSince() (since time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	served := c.underWay - c.waiters - int(c.watch.posted-c.watch.done)
-	if served > 0 || c.closed || !c.isReady() || c.rc == nil {
+	if c.closed || !c.isReady() || c.rc == nil {
 		return time.Time{}, false
 	}
 	return c.watch.pulls.oldest()
