@@ -68,6 +68,7 @@ func unbound(p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *
 	c.tx.idle.L = &c.tx.mu
 	c.tx.await = func() { c.pump(true) }
 	c.tx.gated = responder
+	c.tx.watch.limit = lentTimeout
 	c.tx.sinkSTag = rdma.STag(draw() | 1)
 	if p.SendMarkers {
 		c.tx.perFPDU = mpa.MaxMarkers(mpa.MaxULPDU)

@@ -59,6 +59,7 @@ func (q *sendQueue) writeError() error {
 func (q *sendQueue) flush(cause error) {
 	q.mu.Lock()
 	q.closed = true
+	q.watch.stopLocked()
 	q.stopLocked()
 	for q.head < q.tail {
 		q.popLocked(cause)

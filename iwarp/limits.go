@@ -87,10 +87,10 @@ const (
 	stallTimeout = 30 * time.Second
 	slowestPeer  = 4 << 10
 
-	// lentTimeout replaces stallTimeout if the data to send may be in pages of
-	// files (rdma.WR.Reread): until the pages are sent, the peer receives the
-	// changes that others make to them, even if the peer may no longer read
-	// these.
+	// lentTimeout bounds how long posted data may be in pages of files
+	// (rdma.WR.Reread) while hardly anything moves: less than a second for each
+	// slowestPeer bytes. Until the pages are sent, the peer receives the changes
+	// that others make to them, even if the peer may no longer read these.
 	lentTimeout = 10 * time.Second
 
 	// lingerTimeout is how long the end of a connection waits for the peer to

@@ -234,38 +234,3 @@ func TestSendsMapped(t *testing.T) {
 		})
 	}
 }
-
-// TestLentStalls checks that a peer which accepts no bytes loses the connection
-// sooner while pages of files are lent to work requests, whether these are
-// being written or still waiting.
-func TestLentStalls(t *testing.T) {
-	for _, lends := range []int{-1, 0, 1} { // the work request that lends pages; -1: none
-		world(t)
-		a, b := ncPair(t, false)
-		narrow(t, a, b)
-		in, s := newInbox(), newSocket(a)
-		s.tcp.lent = 50 * time.Millisecond
-		c := newConn(s, mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: in}, false)
-		c.start()
-		wrs := make([]rdma.WR, 2)
-		for i := range wrs {
-			wrs[i] = rdma.WR{Op: rdma.OpWrite, Data: [][]byte{pattern(4 << 20)}}
-			if i == lends {
-				wrs[i].Reread = func([]byte, int) (n, shorter int) { return 0, 0 }
-			}
-		}
-		require.NoError(t, c.Post(wrs...))
-		if lends < 0 {
-			time.Sleep(4 * s.tcp.lent)
-			assert.Empty(t, in.closed)
-		} else {
-			assert.True(t, isTimeout(in.end(t)))
-		}
-		b.Close()
-		require.NoError(t, c.Close())
-		q := &c.tx
-		q.mu.Lock()
-		assert.Zero(t, q.lent)
-		q.mu.Unlock()
-	}
-}

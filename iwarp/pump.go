@@ -39,11 +39,13 @@ func (c *Conn) pump(wait bool) {
 		}
 		if l := c.sock.tcp; l != nil {
 			l.wr.faults = len(b.mapped) > 0
-			l.lends = b.lends
 		}
 		for !b.empty() {
 			n, err := c.sock.writev(b.vec[b.sent:], wait)
 			b.advance(n)
+			if b.requests {
+				q.sent.Add(uint64(n))
+			}
 			if err == errWouldBlock {
 				go q.await()
 				return
@@ -64,6 +66,7 @@ func (q *sendQueue) build(c *Conn, b *batch) bool {
 	defer q.mu.Unlock()
 	for !q.broken && !b.full(q.perFPDU) && !b.last && (q.cur.active || q.nextMessage(c, b)) {
 		c.cut(b, &q.cur)
+		b.requests = b.requests || q.cur.queue != nil
 		switch {
 		case q.cur.offset == q.cur.length:
 			q.endMessage(c, b)
@@ -76,7 +79,7 @@ func (q *sendQueue) build(c *Conn, b *batch) bool {
 		r.repin() // b contains a part of the response, and may outlive the rest
 		b.regions = append(b.regions, r)
 	}
-	b.upTo, b.lends = q.next, q.lent > 0
+	b.upTo = q.next
 	if b.empty() {
 		q.endTurn()
 		return false

@@ -97,6 +97,7 @@ func (x *receiver) readResponse(seg *segment, h ddp.Tagged) error {
 		return seg.fault(ddp.ErrInvalidSTag) // no sink is open
 	}
 	o := *q.reads.front()
+	q.got += uint64(size)
 	q.mu.Unlock()
 	left := o.length - x.got
 	switch {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
@@ -45,7 +46,10 @@ type sendQueue struct {
 	atomicResps uint32    // MSN of the last Atomic Response
 	extended    bool      // a message of RFC 7306 was sent
 
-	lent int // work requests whose data may be in pages of files
+	lent  int           // work requests whose data may be in pages of files
+	watch lentWatch     // of these
+	got   uint64        // bytes of the answers to RDMA Reads
+	sent  atomic.Uint64 // bytes of written batches with work requests
 
 	reads    fifo[outboundRead]   // requests sent and not yet answered
 	sinkSTag rdma.STag            // sink STag of the responses
@@ -161,6 +165,9 @@ func (c *Conn) Post(wrs ...rdma.WR) error {
 	}
 	q.quiet = false
 	q.tail += uint64(len(wrs))
+	if q.lent > 0 {
+		q.watch.beginLocked(c)
+	}
 	q.kick(c)
 	return nil
 }

@@ -20,9 +20,7 @@ import (
 //	or hardly any other waits    ─▶ waits by the poller
 type tcpLink struct {
 	fd    int
-	stall time.Duration // for writes,
-	lent  time.Duration // and for writes of pages of files,
-	lends bool          // which the current write contains
+	stall time.Duration // for writes
 	rd    direction
 	wr    direction
 
@@ -52,7 +50,7 @@ func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 	if err != nil {
 		return nil
 	}
-	l := &tcpLink{fd: -1, stall: stall, lent: lentTimeout, nextBackoff: 1}
+	l := &tcpLink{fd: -1, stall: stall, nextBackoff: 1}
 	_ = raw.Control(func(fd uintptr) {
 		if l.fd, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err != nil {
 			l.fd = -1
@@ -148,11 +146,7 @@ func (l *tcpLink) write(vec [][]byte, wait bool) (int, error) {
 		if err != errWouldBlock {
 			return n, err
 		}
-		limit := l.stall
-		if l.lends {
-			limit = min(limit, l.lent)
-		}
-		if err := l.park(&l.wr, limit); err != nil {
+		if err := l.park(&l.wr, l.stall); err != nil {
 			return 0, err
 		}
 	}

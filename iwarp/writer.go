@@ -28,8 +28,9 @@ type batch struct {
 	copies  []*buf.Buf // copies of payload that may change or vanish, until then
 	mapped  []mappedPart
 	sends   []builtSend // behind mapped parts
-	lends   bool        // data of this batch or of later ones may be in pages of files
 	last    bool        // the stream ends after the batch
+
+	requests bool // the batch contains parts of work requests
 }
 
 var batches = sync.Pool{New: func() any {
@@ -73,7 +74,7 @@ func (b *batch) reset() {
 	clear(b.mapped)
 	b.mapped, b.sends = b.mapped[:0], b.sends[:0]
 	b.headers, b.vec, b.regions, b.copies = b.headers[:0], b.vec[:0], b.regions[:0], b.copies[:0]
-	b.sent, b.size, b.last = 0, 0, false
+	b.sent, b.size, b.last, b.requests = 0, 0, false, false
 }
 
 // appendHeader adds the bytes appended to headers since start to the batch.
