@@ -138,10 +138,21 @@ func TestLoanBusy(t *testing.T) {
 				use(m.file("d0"))
 			}()
 			begun()
-			put(t, other.file("d0/made"), nil)
+			made := make(chan error, 1)
+			go func() { made <- os.WriteFile(other.file("d0/made"), nil, 0o644) }()
+			select {
+			case err := <-made:
+				require.NoError(t, err)
+			case <-time.After(10 * time.Second):
+				require.Fail(t, "the change waits for the request")
+			}
 			assert.NotZero(t, m.epochs())
 			end()
-			<-done
+			select {
+			case <-done:
+			case <-time.After(10 * time.Second):
+				require.Fail(t, "the request does not end")
+			}
 			assert.FileExists(t, m.file("d0/made"))
 			assert.Zero(t, s.keep.Stats().Late)
 			n := m.table.child(m.table.node(fuse.FUSE_ROOT_ID), "d0")

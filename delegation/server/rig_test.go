@@ -45,13 +45,15 @@ func run(t *testing.T, c Config, f func(t *testing.T, r *rig)) {
 		r.srv = srv
 		served := make(chan error, 1)
 		go func() { served <- srv.Serve(r.listen) }()
+		defer func() { // even if f fails: timers that go on would keep the bubble
+			synctest.Wait() // the server has seen the clients' closes
+			assert.NoError(t, srv.Shutdown(t.Context()))
+			assert.NoError(t, <-served)
+			k.Close()
+			k.Close()
+			assert.Empty(t, k.leases.byKey)
+		}()
 		f(t, r)
-		synctest.Wait() // the server has seen the clients' closes
-		require.NoError(t, srv.Shutdown(t.Context()))
-		require.NoError(t, <-served)
-		k.Close()
-		k.Close()
-		assert.Empty(t, k.leases.byKey)
 	})
 }
 
@@ -124,7 +126,13 @@ func (c *client) renews() {
 
 // returns answers the oldest unanswered recall.
 func (c *client) returns() {
-	octets := <-c.got
+	c.t.Helper()
+	var octets [8]byte
+	select {
+	case octets = <-c.got:
+	case <-time.After(time.Hour):
+		require.Fail(c.t, "no recall arrives")
+	}
 	octets[0] = byte(delegation.KindReturned)
 	require.NoError(c.t, c.link.PostImmediate(octets, nil, 0))
 	synctest.Wait()

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -544,38 +545,54 @@ func testSyncRounds(t *testing.T) {
 	var d disk
 	lost := 0
 	d.init(func(error) { lost++ })
-	begun, goOn := make(chan struct{}), make(chan error)
+	begun, goOn, over := make(chan struct{}, 4*many), make(chan error), make(chan struct{})
+	defer close(over)
 	d.syncfs = func(int) error {
 		begun <- struct{}{}
-		return <-goOn
+		select {
+		case err := <-goOn:
+			return err
+		case <-over:
+			return nil
+		}
 	}
-	first := make(chan error, 1)
+	begins := func() {
+		t.Helper()
+		soon(t, begun, "no sync begins")
+	}
+	end := func(err error) {
+		t.Helper()
+		select {
+		case goOn <- err:
+		case <-time.After(10 * time.Second):
+			t.Fatal("no sync is under way")
+		}
+	}
+	first, last, late := make(chan error, 1), make(chan error, 1), make(chan error, many)
 	go func() { first <- d.all() }()
-	<-begun
-	late := make(chan error, many)
+	begins()
 	for range many {
 		go func() { late <- d.all() }()
 	}
 	synctest.Wait()
-	goOn <- nil
-	require.NoError(t, <-first)
-	<-begun
-	last := make(chan error, 1)
+	end(nil)
+	require.NoError(t, soon(t, first, "the sync waits still"))
+	begins()
 	go func() { last <- d.all() }()
 	synctest.Wait()
 	assert.Empty(t, late, "the first may have passed what they changed")
-	goOn <- unix.EIO
+	end(unix.EIO)
 	for range many {
-		assert.ErrorIs(t, <-late, unix.EIO)
+		assert.ErrorIs(t, soon(t, late, "the sync waits still"), unix.EIO)
 	}
 	assert.Equal(t, 1, lost)
-	<-begun
-	goOn <- nil
-	assert.ErrorIs(t, <-last, unix.EIO, "the kernel told only the round before, which may have passed the change")
+	begins()
+	end(nil)
+	assert.ErrorIs(t, soon(t, last, "the sync waits still"), unix.EIO, "the kernel told only the round before, which may have passed the change")
 	assert.Equal(t, 1, lost)
 	go func() { first <- d.all() }()
-	<-begun
-	goOn <- nil
-	require.NoError(t, <-first)
+	begins()
+	end(nil)
+	require.NoError(t, soon(t, first, "the sync waits still"))
 	assert.Nil(t, d.now)
 }
