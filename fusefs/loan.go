@@ -80,6 +80,24 @@ func (m *Mount) mayMove(n, dir *node, name string) {
 	dir.asDir().loan.lendLocked(name, m.tick(), life)
 }
 
+// moved ends the kernel's trust in a name that may have been lent in n and is
+// in dir now, if no recall of dir would end that: dir is not delegated. The
+// kernel is just renaming, and would keep a notification about the name waiting.
+func (m *Mount) moved(n, dir *node) {
+	if n == dir {
+		return
+	}
+	n.mu.Lock()
+	tick, life := n.asDir().loan.tick, time.Until(n.asDir().loan.until)
+	n.mu.Unlock()
+	dir.mu.Lock()
+	held := dir.grant != 0
+	dir.mu.Unlock()
+	if life > 0 && !held && !m.nextEpoch(tick, m.tick()) {
+		m.notes.Go(func() { m.forgetNames(dir) })
+	}
+}
+
 // forgetNames makes the kernel look up the names in n that it was lent before
 // it uses them again, including names in replies in flight. It does not wait
 // for requests.

@@ -165,19 +165,38 @@ func TestLoanBusy(t *testing.T) {
 	}
 }
 
-// TestLoanMoved renames a lent name to another directory, which is then
-// recalled, and checks that the new name is taken back too.
+// TestLoanMoved renames a lent name to another directory, which then changes,
+// and checks that the new name is taken back too: if the directory is lent, if
+// it is delegated and not lent, and if it is not even delegated.
 func TestLoanMoved(t *testing.T) {
-	s := newGranting(t, true)
-	names := s.aTree(2, 1)
-	m, other := s.mount(nil), s.mount(nil)
-	m.pass(names)
-	m.pass(names)
-	m.settled()
-	require.NoError(t, os.Rename(m.file("d0/f0"), m.file("d1/f")))
-	require.NoError(t, os.Rename(other.file("d1/f"), other.file("d0/f0")))
-	assert.NoFileExists(t, m.file("d1/f"))
-	assert.FileExists(t, m.file("d0/f0"))
+	for name, before := range map[string]func(t *testing.T, m, other *mounted, d1 *node){
+		"lent": func(*testing.T, *mounted, *mounted, *node) {},
+		"shy": func(_ *testing.T, _, _ *mounted, d1 *node) {
+			d1.mu.Lock()
+			defer d1.mu.Unlock()
+			d1.asDir().loan.shy = time.Now().Add(time.Hour)
+		},
+		"not delegated": func(t *testing.T, _, other *mounted, d1 *node) {
+			put(t, other.file("d1/new"), nil)
+			d1.mu.Lock()
+			defer d1.mu.Unlock()
+			require.Zero(t, d1.grant)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newGranting(t, true)
+			names := s.aTree(2, 1)
+			m, other := s.mount(nil), s.mount(nil)
+			m.pass(names)
+			m.pass(names)
+			m.settled()
+			before(t, m, other, m.table.child(m.table.node(fuse.FUSE_ROOT_ID), "d1"))
+			require.NoError(t, os.Rename(m.file("d0/f0"), m.file("d1/f")))
+			require.NoError(t, os.Rename(other.file("d1/f"), other.file("d0/f0")))
+			assert.NoFileExists(t, m.file("d1/f"))
+			assert.FileExists(t, m.file("d0/f0"))
+		})
+	}
 }
 
 // TestLoanCounted checks which names can be taken back one by one.

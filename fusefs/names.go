@@ -91,6 +91,7 @@ func (m *Mount) Rename(cancel <-chan struct{}, in *fuse.RenameIn, name, newName 
 	switch {
 	case err == nil:
 		m.table.rename(from, name, to, newName, began)
+		m.moved(from, to)
 		from.lacks(name, sight{began: began, made: true})
 	case hidden:
 		m.unhide(o, to, newName, over)
