@@ -17,6 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -99,7 +100,7 @@ type Server struct {
 type Parts struct {
 	NFS         *nfsserver.Server
 	Delegations *delegserver.Keeper // nil with StandardsOnly
-	Replies     *oncrpc.ReplayCache
+	Replies     *replay.Cache
 	RDMA        *rpcrdma.Server
 	TCP         *oncrpc.Server
 }
@@ -123,7 +124,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	mux := &oncrpc.Mux{Log: cfg.Log}
 	server.Register(mux)
 	// One cache, because a client may reconnect on another transport.
-	replies := oncrpc.NewReplayCache(mux, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce})
+	replies := replay.New(mux, replay.Config{Keep: nfsserver.ExecuteOnce})
 	var calls oncrpc.Service = replies
 	if cfg.Wrap != nil {
 		calls = cfg.Wrap(replies)

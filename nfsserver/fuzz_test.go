@@ -22,7 +22,7 @@ func FuzzServe(f *testing.F) {
 		f.Add(false, p.proc, xdr.AppendFixed(args.AppendTo(nil), itemOf(args)), []byte(nil), false, uint16(300))
 	}
 	for _, file := range []string{"create", "rename", "setattr", "readdirplus", "write"} {
-		call := replay(wiretest.Hex(f, "testdata/"+file+"-call.hex"), handles)
+		call := replayGolden(wiretest.Hex(f, "testdata/"+file+"-call.hex"), handles)
 		f.Add(false, uint32(call[23]), call[64:], []byte("data"), true, uint16(1000))
 	}
 	f.Add(true, mount3.ProcMnt, xdr.AppendString(nil, "/x/d"), []byte(nil), false, uint16(100))

@@ -27,9 +27,9 @@ var recorded = []struct {
 	{"\x01\x00\x01\x01\x00\x00\x00\x00\xf3\x62\x70\x50\x02\x00\x00\x00\x00\x00\x00\x00", vfs.TypeReg}, // small.txt
 }
 
-// replay returns a recorded call with this server's handles in place of
+// replayGolden returns a recorded call with this server's handles in place of
 // knfsd's.
-func replay(call []byte, handles map[vfs.Type]nfs3.FH) []byte {
+func replayGolden(call []byte, handles map[vfs.Type]nfs3.FH) []byte {
 	for _, h := range recorded {
 		old := xdr.AppendOpaque(nil, []byte(h.fh))
 		call = bytes.ReplaceAll(call, old, xdr.AppendOpaque(nil, handles[h.kind]))
@@ -77,7 +77,7 @@ func TestRecordedCalls(t *testing.T) {
 		t.Run(tt.file, func(t *testing.T) {
 			g, fs, handles := scene(t)
 			g.put("big", nil)
-			call := replay(wiretest.Hex(t, "testdata/"+tt.file+".hex"), handles)
+			call := replayGolden(wiretest.Hex(t, "testdata/"+tt.file+".hex"), handles)
 			var data []byte
 			if tt.file == "write-call" {
 				data = pattern(1 << 18)

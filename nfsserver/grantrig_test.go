@@ -15,6 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
@@ -42,7 +43,7 @@ type grantRig struct {
 	s      *Server
 	fs     vfs.FS
 	mux    *oncrpc.Mux
-	kept   *oncrpc.ReplayCache
+	kept   *replay.Cache
 	listen *rdmatest.Listener
 	fh     map[string]nfs3.FH
 	hosts  map[string]vfs.Handle
@@ -70,7 +71,7 @@ func withGrants(t *testing.T, change func(*Config), f func(t *testing.T, g *gran
 		g.fs = c.Exports[0].FS
 		g.plant()
 		g.s.Register(g.mux)
-		g.kept = oncrpc.NewReplayCache(g.mux, oncrpc.ReplayConfig{Keep: ExecuteOnce})
+		g.kept = replay.New(g.mux, replay.Config{Keep: ExecuteOnce})
 		srv := &rpcrdma.Server{Handler: g.kept, Extensions: g.k.Extension()}
 		served := make(chan error, 1)
 		go func() { served <- srv.Serve(g.listen) }()

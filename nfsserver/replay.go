@@ -27,7 +27,7 @@ var repeatable = [nfs3.NumProc]bool{
 }
 
 // ExecuteOnce reports whether a call must not be executed again when it is
-// retransmitted, as for oncrpc.ReplayConfig.Keep. SETACL is such a call for the
+// retransmitted, as for replay.Config.Keep. SETACL is such a call for the
 // same reason as WRITE. The MOUNT program has none, because its list of clients
 // is for people.
 func ExecuteOnce(prog, vers, proc uint32) bool {

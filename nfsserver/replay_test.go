@@ -4,13 +4,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestExecuteOnce(t *testing.T) {
@@ -34,7 +34,7 @@ func TestExecuteOnce(t *testing.T) {
 func TestReplay(t *testing.T) {
 	fs := newMemFS()
 	g := newRig(t, fs)
-	cache := oncrpc.NewReplayCache(g.mux, oncrpc.ReplayConfig{Keep: ExecuteOnce})
+	cache := replay.New(g.mux, replay.Config{Keep: ExecuteOnce})
 	defer cache.Close()
 	a := nfs3.MkdirArgs{Where: nfs3.DirOpArgs{Dir: g.fh(memRoot), Name: []byte("new")}}
 	msg := a.AppendTo(g.header(nfs3.Program, nfs3.Version, nfs3.ProcMkdir))

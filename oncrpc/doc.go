@@ -8,7 +8,7 @@
 //	 │ records               │ inline messages and chunks
 //	 └──── Request ──┬───────┘            ▲
 //	                 ▼                    │ Reply: head, item, tail
-//	ReplayCache: executed already? ───────┤
+//	replay.Cache: executed already? ──────┤
 //	                 ▼                    │
 //	Mux: header, credential, dispatch ────┤
 //	                 │ Call               │ results

@@ -93,7 +93,7 @@ type Reply struct {
 	// Tail follows the item and its padding. It is usually empty.
 	Tail []byte
 
-	// NoReplay forbids a ReplayCache to keep the reply: the call was put off,
+	// NoReplay forbids a replay.Cache to keep the reply: the call was put off,
 	// and may be executed if the client sends it again.
 	NoReplay bool
 

@@ -32,10 +32,6 @@ const (
 	// descriptor, a read buffer and a goroutine.
 	defaultMaxConns = 4096
 
-	// maxOutcomes bounds the outcomes of a procedure that are counted
-	// separately: NFS has 29 statuses, most of which fit few procedures.
-	maxOutcomes = 16
-
 	// readBuffer is the size in bytes of a connection's read buffer. One read
 	// fetches several small records. Most bytes of a large record bypass the
 	// buffer, except its start and end.
@@ -85,34 +81,6 @@ const (
 	// acceptDelay is how long Serve waits after a temporary error, such as too
 	// many open files.
 	acceptDelay = 100 * time.Millisecond
-
-	// defaultReplayMemory bounds the bytes of kept replies: about 80,000 usual
-	// ones. A client needs a kept reply for each call that is under way when
-	// its connection is lost, a few hundred.
-	defaultReplayMemory = 32 << 20
-
-	// defaultReplayAge is how long replies are kept: longer than a client takes
-	// to notice a lost connection (Linux waits 60 s for a reply) and to make
-	// the next.
-	defaultReplayAge = 2 * time.Minute
-
-	// maxReplay is the length in bytes of the longest reply that is kept.
-	// Replies of NFSv3 procedures that must not be executed twice have at most
-	// 400.
-	maxReplay = 1 << 10
-
-	// replayCost is the bytes that a kept reply takes in addition to its own:
-	// the entry and its place in a map.
-	replayCost = 256
-
-	// replaySummed is how many bytes of a call the checksum covers: its header
-	// with the longest credential and verifier that programs see, the file
-	// handle, and a name or the start of the data.
-	replaySummed = 512
-
-	// replayExpires is how many expired replies one call removes. The bound
-	// keeps a call from waiting for the removal of all expired replies.
-	replayExpires = 64
 )
 
 // A logger wraps a configured Log with a rate limit, so that peers cannot fill

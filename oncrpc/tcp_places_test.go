@@ -23,6 +23,11 @@ func crowded(t *testing.T, l *pipeListener) (all []net.Conn) {
 	return all
 }
 
+// A resumable is a Service whose calls may be repeated.
+type resumable struct{ Service }
+
+func (resumable) Resumes() bool { return true }
+
 func closeAll(all []net.Conn) {
 	for _, nc := range all {
 		nc.Close()
@@ -34,7 +39,7 @@ func closeAll(all []net.Conn) {
 // that party. Once it is taken, the connection whose calls have not moved for
 // longest is replaced. A newcomer gets only a few places in this way.
 func TestPlacesForOthers(t *testing.T) {
-	s := &Server{Handler: newReplay(t, new(maker), ReplayConfig{}), MaxConns: 16, Log: quiet()}
+	s := &Server{Handler: resumable{echoMux()}, MaxConns: 16, Log: quiet()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
 		all := crowded(t, l)
 		assert.Equal(t, Totals{Now: 14, Total: 14, Refused: 2}, s.Stats().Totals)
@@ -84,13 +89,17 @@ func TestPlacesOfCallsThatHang(t *testing.T) {
 	s := &Server{MaxConns: 16, Log: quiet()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
 		gate := make(chan struct{})
-		m := &maker{make: func(context.Context, *Call, *Reply) { <-gate }}
-		s.Handler = newReplay(t, m, ReplayConfig{})
+		m := new(Mux)
+		m.Register(testProg, 2, handlerFunc(func(context.Context, *Call, *Reply) error {
+			<-gate
+			return nil
+		}))
+		s.Handler = resumable{m}
 		var all []net.Conn
 		for i := range byte(16 + 5) {
 			nc := l.dialFrom(1 + i/6)
 			all = append(all, nc)
-			go nc.Write(record(call(uint32(i), testProg, 2, procMake, 0, 0, 0, 0)))
+			go nc.Write(record(call(uint32(i), testProg, 2, 1)))
 			synctest.Wait()
 		}
 		got := s.Stats()
@@ -101,12 +110,4 @@ func TestPlacesOfCallsThatHang(t *testing.T) {
 		assert.Equal(t, 16, s.Stats().Now)
 		closeAll(all)
 	})
-}
-
-func TestResumes(t *testing.T) {
-	c := newReplay(t, new(maker), ReplayConfig{})
-	assert.True(t, Resumes(c))
-	assert.True(t, Resumes(NewObserver(c)))
-	assert.False(t, Resumes(echoMux()))
-	assert.False(t, Resumes(NewObserver(echoMux())))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
 	"github.com/nfsrdma/nfsrdma/rpcbind"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/spf13/cobra"
@@ -95,9 +96,9 @@ func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
 	}
 	defer s.close()
 	defer mount.Close()
-	cache := oncrpc.NewReplayCache(&bridge.Bridge{
+	cache := replay.New(&bridge.Bridge{
 		NFS: s.line, Credits: func() int { return s.line.Conn().Credits() }, MOUNT: mount, Insecure: o.insecure, Log: log,
-	}, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce})
+	}, replay.Config{Keep: nfsserver.ExecuteOnce})
 	defer cache.Close()
 	ways := listeners.ways(cache, log)
 	if open := cli.Open(ways); len(open) > 0 {

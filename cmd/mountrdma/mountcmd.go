@@ -14,7 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/mountopt"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/spf13/cobra"
 )
@@ -43,9 +43,9 @@ type mountCommand struct {
 	at      location
 	point   string
 	opts    *mountopt.Options
-	up      func() bool     // the server answers
-	counter *oncrpc.Counter // of its calls
-	since   time.Time       // start of counting
+	up      func() bool       // the server answers
+	counter *rpcstats.Counter // of its calls
+	since   time.Time         // start of counting
 	log     *slog.Logger
 	daemon  *daemon      // nil: in the foreground
 	door    net.Listener // nil before the mount, or if umount cannot wait for its end

@@ -7,12 +7,12 @@ import (
 	"net"
 	"time"
 
-	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
-
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 // The process that serves a mount sends its counters to its user and to root,
@@ -26,7 +26,7 @@ func statsOf(device string) string { return doorOf(device) + "/stats" }
 // count starts to count the calls to a server.
 func (m *mountCommand) count(next oncrpc.Caller) {
 	m.since = time.Now()
-	m.counter = oncrpc.NewCounter(next, oncrpc.Observed{
+	m.counter = rpcstats.NewCounter(next, rpcstats.Observed{
 		Prog: nfs3.Program, Vers: nfs3.Version, Procs: nfs3.NumProc,
 		HasStatus: func(proc uint32) bool { return proc != nfs3.ProcNull },
 	})

@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/mountopt"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 )
 
 // Numbers of counters in lines of /proc/self/mountstats (statvers 1.1, and RPC
@@ -24,7 +24,7 @@ const (
 func (m *mountCommand) stats(fs *nfsclient.FS, held *delegclient.Set, now time.Time) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	var all [nfs3.NumProc]oncrpc.CallStats
+	var all [nfs3.NumProc]rpcstats.CallStats
 	var calls, underWay uint64
 	for proc := range all {
 		all[proc] = m.counter.Stats(uint32(proc))

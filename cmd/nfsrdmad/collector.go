@@ -1,10 +1,9 @@
 package main
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A collector exports the facts of status to Prometheus.
@@ -33,10 +32,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 }
 
 // histogram returns the latencies of a procedure's calls.
-func histogram(s *oncrpc.ProcStats) prometheus.Metric {
+func histogram(s *rpcstats.ProcStats) prometheus.Metric {
 	var below uint64
-	buckets := make(map[float64]uint64, len(oncrpc.LatencyBounds))
-	for i, b := range oncrpc.LatencyBounds {
+	buckets := make(map[float64]uint64, len(rpcstats.LatencyBounds))
+	for i, b := range rpcstats.LatencyBounds {
 		below += s.Took[i]
 		buckets[b.Seconds()] = below
 	}

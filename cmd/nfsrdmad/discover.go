@@ -14,7 +14,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/discover"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/nfsrdma/nfsrdma/roce"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
@@ -141,7 +141,7 @@ func (p *operations) count(c *discover.Counters) {
 	}
 }
 
-func procCounters(s *oncrpc.ProcStats) discover.Proc {
+func procCounters(s *rpcstats.ProcStats) discover.Proc {
 	p := discover.Proc{Calls: s.Calls, In: s.In, Out: s.Out, Took: s.Duration}
 	p.Program, p.Name = names(s)
 	for _, f := range s.Failed {

@@ -4,18 +4,17 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A sight is the data of one scrape.
 type sight struct {
 	*statusDoc
-	procs  []oncrpc.ProcStats
+	procs  []rpcstats.ProcStats
 	device iwarp.Statistics
 }
 
@@ -48,7 +47,7 @@ var (
 	byDirection = []string{"direction"}
 )
 
-// duration is the only histogram; its buckets are oncrpc.LatencyBounds.
+// duration is the only histogram; its buckets are rpcstats.LatencyBounds.
 var duration = prometheus.NewDesc("nfsrdma_rpc_duration_seconds",
 	"How long calls took, from their arrival until the reply was made.", byProc, nil)
 

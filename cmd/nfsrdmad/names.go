@@ -7,13 +7,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 )
 
 // A program is an RPC program whose calls are counted by procedure, with its
 // names.
 type program struct {
-	oncrpc.Observed
+	rpcstats.Observed
 	name   string
 	proc   func(uint32) string
 	status func(uint32) string
@@ -31,28 +31,28 @@ func mountStatus(code uint32) string { return mount3.Status(code).String() }
 
 var programs = []program{
 	{
-		oncrpc.Observed{
+		rpcstats.Observed{
 			Prog: nfs3.Program, Vers: nfs3.Version, Procs: nfs3.NumProc,
 			HasStatus: func(proc uint32) bool { return proc != nfs3.ProcNull },
 		},
 		"nfs", nfs3.ProcName, nfsStatus,
 	},
 	{
-		oncrpc.Observed{
+		rpcstats.Observed{
 			Prog: mount3.Program, Vers: mount3.Version, Procs: mount3.NumProc,
 			HasStatus: func(proc uint32) bool { return proc == mount3.ProcMnt },
 		},
 		"mount", mount3.ProcName, mountStatus,
 	},
 	{
-		oncrpc.Observed{
+		rpcstats.Observed{
 			Prog: nfsacl.Program, Vers: nfsacl.Version, Procs: nfsacl.NumProc,
 			HasStatus: func(proc uint32) bool { return proc != nfsacl.ProcNull },
 		},
 		"nfsacl", nfsacl.ProcName, nfsStatus,
 	},
 	{
-		oncrpc.Observed{
+		rpcstats.Observed{
 			Prog: delegation.Program, Vers: delegation.Version, Procs: delegation.NumProc,
 			HasStatus: func(proc uint32) bool { return proc != delegation.ProcNull },
 		},
@@ -61,7 +61,7 @@ var programs = []program{
 }
 
 // names returns the names of a procedure and of its program with the version.
-func names(s *oncrpc.ProcStats) (prog, proc string) {
+func names(s *rpcstats.ProcStats) (prog, proc string) {
 	for _, g := range programs {
 		if g.Prog == s.Prog && g.Vers == s.Vers {
 			return fmt.Sprintf("%s%d", g.name, g.Vers), g.proc(s.Proc)
@@ -71,9 +71,9 @@ func names(s *oncrpc.ProcStats) (prog, proc string) {
 }
 
 // outcomeName returns the standard's name for a failure of a call of s.
-func outcomeName(s *oncrpc.ProcStats, o oncrpc.Outcome) string {
+func outcomeName(s *rpcstats.ProcStats, o rpcstats.Outcome) string {
 	for _, g := range programs {
-		if g.Prog == s.Prog && g.Vers == s.Vers && o.Kind == oncrpc.OutcomeStatus {
+		if g.Prog == s.Prog && g.Vers == s.Vers && o.Kind == rpcstats.OutcomeStatus {
 			return g.status(o.Code)
 		}
 	}

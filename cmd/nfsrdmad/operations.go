@@ -9,6 +9,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -19,8 +21,8 @@ type operations struct {
 	draining atomic.Bool
 
 	server   *nfsserver.Server
-	observer *oncrpc.Observer
-	replies  *oncrpc.ReplayCache
+	observer *rpcstats.Observer
+	replies  *replay.Cache
 	grants   *delegserver.Keeper // nil with --no-extensions
 	rdma     *rpcrdma.Server
 	tcp      *oncrpc.Server // or nil
@@ -36,11 +38,11 @@ type operations struct {
 // observe puts an observer between the transports and the replay cache.
 func (p *operations) observe(replies oncrpc.Service) oncrpc.Service {
 	p.started = time.Now()
-	var all []oncrpc.Observed
+	var all []rpcstats.Observed
 	for _, g := range programs {
 		all = append(all, g.Observed)
 	}
-	p.observer = oncrpc.NewObserver(replies, all...)
+	p.observer = rpcstats.NewObserver(replies, all...)
 	return p.observer
 }
 

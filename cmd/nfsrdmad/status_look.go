@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -152,8 +152,8 @@ func (p *operations) procedures() []procDoc {
 // bound returns the upper bound of a class of latencies, or 0 for the last
 // class.
 func bound(class int) time.Duration {
-	if class < len(oncrpc.LatencyBounds) {
-		return oncrpc.LatencyBounds[class]
+	if class < len(rpcstats.LatencyBounds) {
+		return rpcstats.LatencyBounds[class]
 	}
 	return 0
 }

@@ -14,9 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
@@ -24,8 +21,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A lender serves one file, from mappings of the file if possible.
@@ -57,7 +57,7 @@ func newLender(t *testing.T) *lender {
 	require.NoError(t, err)
 	mux := new(oncrpc.Mux)
 	s.Register(mux)
-	cache := oncrpc.NewReplayCache(mux, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce})
+	cache := replay.New(mux, replay.Config{Keep: nfsserver.ExecuteOnce})
 	listener, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{CRC: mpa.CRCOff, LongFPDUs: func(mpa.Frame) bool { return true }})
 	require.NoError(t, err)
 	l.addr = listener.Addr().String()

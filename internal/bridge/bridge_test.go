@@ -15,6 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
@@ -203,7 +204,7 @@ func TestRetransmission(t *testing.T) {
 	g := newRig(t, setup{
 		service: func(next oncrpc.Service) oncrpc.Service { s = &spy{Service: next}; return s },
 		front: func(next oncrpc.Service) oncrpc.Service {
-			return oncrpc.NewReplayCache(next, oncrpc.ReplayConfig{Keep: nfsserver.ExecuteOnce})
+			return replay.New(next, replay.Config{Keep: nfsserver.ExecuteOnce})
 		},
 	})
 	args := (&nfs3.MkdirArgs{Where: nfs3.DirOpArgs{Dir: g.handle(), Name: []byte("dir")}}).AppendTo(nil)

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // stamps is a program whose procedure 1 records the number in its arguments,
@@ -44,7 +44,7 @@ func TestRestarts(t *testing.T) {
 	program := &stamps{seen: make(map[uint32]int)}
 	g := newRig(t, setup{service: func(next oncrpc.Service) oncrpc.Service {
 		next.(*oncrpc.Mux).Register(stampProg, 1, program)
-		return oncrpc.NewReplayCache(next, oncrpc.ReplayConfig{
+		return replay.New(next, replay.Config{
 			Keep: func(prog, _, _ uint32) bool { return prog == stampProg },
 		})
 	}})

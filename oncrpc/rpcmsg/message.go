@@ -3,6 +3,7 @@
 package rpcmsg
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -124,4 +125,20 @@ func AppendReply(b []byte, xid, stat uint32) []byte {
 	b = xdr.AppendUint32(b, xid)
 	b = xdr.AppendUint32(b, MsgReply)
 	return xdr.AppendUint32(b, stat)
+}
+
+// A Procedure identifies the procedure of a call.
+type Procedure struct{ Prog, Vers, Proc uint32 }
+
+// ProcedureOf reads the first words of a call (RFC 5531, Section 9). It returns
+// false for a message that is not a call of this RPC version.
+func ProcedureOf(msg []byte) (p Procedure, ok bool) {
+	if len(msg) < 6*4 || binary.BigEndian.Uint32(msg[4:]) != MsgCall || binary.BigEndian.Uint32(msg[8:]) != Version {
+		return Procedure{}, false
+	}
+	return Procedure{
+		Prog: binary.BigEndian.Uint32(msg[12:]),
+		Vers: binary.BigEndian.Uint32(msg[16:]),
+		Proc: binary.BigEndian.Uint32(msg[20:]),
+	}, true
 }

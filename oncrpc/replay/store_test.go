@@ -1,4 +1,4 @@
-package oncrpc
+package replay
 
 import (
 	"context"
@@ -6,15 +6,15 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/buf"
 )
 
 // checkStore compares a cache's counts with its content. No call may be
 // running.
-func checkStore(t testing.TB, c *ReplayCache) {
+func checkStore(t testing.TB, c *Cache) {
 	t.Helper()
 	s := &c.store
 	require.Len(t, c.calls, s.replies)
@@ -49,9 +49,9 @@ func checkStore(t testing.TB, c *ReplayCache) {
 // calls displaces only its own replies.
 func TestReplayMemory(t *testing.T) {
 	const kept = 100
-	size := int64(replayCost + cap(append([]byte(nil), made(0, 0)...)))
+	size := int64(entryCost + cap(append([]byte(nil), made(0, 0)...)))
 	m := new(maker)
-	c := newReplay(t, m, ReplayConfig{MaxMemory: kept * size})
+	c := newReplay(t, m, Config{MaxMemory: kept * size})
 	quiet := func(i int) string { return fmt.Sprintf("192.0.2.%d:700", i) }
 	for i := range 10 {
 		answerOf(c, t.Context(), madeBy(quiet(i), 1, nil))
@@ -80,7 +80,7 @@ func TestReplayMemory(t *testing.T) {
 // clients.
 func TestReplayParties(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	c := newReplay(t, new(maker), ReplayConfig{MaxMemory: 50 * 400})
+	c := newReplay(t, new(maker), Config{MaxMemory: 50 * 400})
 	for i := range 3000 {
 		client := fmt.Sprintf("192.0.2.%d:700", min(rng.IntN(40), rng.IntN(40)))
 		answerOf(c, t.Context(), madeBy(client, rng.Uint32N(40), nil))
@@ -96,9 +96,9 @@ func TestReplayParties(t *testing.T) {
 // TestReplayCosts checks that a call costs no allocation if its reply is not
 // kept, or once the cache is full.
 func TestReplayCosts(t *testing.T) {
-	c := newReplay(t, new(maker), ReplayConfig{MaxMemory: 1000 * 300})
-	rep := Reply{Head: make([]byte, 0, 512)}
-	serve := func(req *Request) {
+	c := newReplay(t, new(maker), Config{MaxMemory: 1000 * 300})
+	rep := oncrpc.Reply{Head: make([]byte, 0, 512)}
+	serve := func(req *oncrpc.Request) {
 		rep.Head = rep.Head[:0]
 		c.Serve(t.Context(), req, &rep)
 		rep.DropItem()
@@ -122,7 +122,7 @@ func TestReplayCosts(t *testing.T) {
 }
 
 // nothing is a Service whose replies are as long as those of a WRITE.
-func nothing(_ context.Context, _ *Request, rep *Reply) bool {
+func nothing(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
 	rep.Head = append(rep.Head, make([]byte, 160)...)
 	return true
 }
@@ -130,9 +130,9 @@ func nothing(_ context.Context, _ *Request, rep *Reply) bool {
 func BenchmarkReplay(b *testing.B) {
 	for _, proc := range []byte{procMake - 1, procMake} {
 		b.Run(fmt.Sprintf("kept=%v", proc == procMake), func(b *testing.B) {
-			c := newReplay(b, new(maker), ReplayConfig{})
+			c := newReplay(b, new(maker), Config{})
 			c.next = serviceFunc(nothing)
-			rep := Reply{Head: make([]byte, 0, 512)}
+			rep := oncrpc.Reply{Head: make([]byte, 0, 512)}
 			req := madeBy("192.0.2.1:700", 1, make([]byte, 1000))
 			req.Msg[23] = proc
 			b.ReportAllocs()

@@ -24,15 +24,12 @@ func TestBoundsTold(t *testing.T) {
 		s.parties.Enter(&net.TCPAddr{})
 	}
 	conn, all := party.Own.ofConn(s), s.parts()
-	replay := NewReplayCache(s.Handler, ReplayConfig{})
-	defer replay.Close()
 	const mib = 1 << 20
 	for _, row := range []string{
 		fmt.Sprintf("connections over TCP | %d | %d | |", s.maxConns(), most),
 		fmt.Sprintf("calls under way over TCP | %d, beside %d for each connection | %d beside these | %d |", s.waiting.Limit()/callCost, freeCalls, partOf(all.calls)/callCost, maxCalls),
 		fmt.Sprintf("calls above %d KiB, over TCP | %d MiB | %d MiB | %d MiB |", smallRecord>>10, s.requests.Limit()/mib, partOf(all.requests)/mib, partOf(conn.requests)/mib),
 		fmt.Sprintf("replies above %d KiB, over TCP: data, listings, ACLs, the lists of MOUNT | %d MiB | %d MiB | %d MiB |", smallRecord>>10, s.replies.Limit()/mib, partOf(all.replies)/mib, partOf(conn.replies)/mib),
-		fmt.Sprintf("replies kept for retransmitted calls | %d MiB, for %.0f minutes at least |", replay.cfg.MaxMemory/mib, replay.cfg.MaxAge.Minutes()),
 	} {
 		assert.Contains(t, string(doc), "\n| "+row)
 	}

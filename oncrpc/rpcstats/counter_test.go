@@ -1,4 +1,4 @@
-package oncrpc
+package rpcstats
 
 import (
 	"context"
@@ -7,20 +7,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
 )
 
 // A callerFunc is a Caller for one test.
-type callerFunc func(ctx context.Context, x *Exchange) error
+type callerFunc func(ctx context.Context, x *oncrpc.Exchange) error
 
-func (f callerFunc) Call(ctx context.Context, x *Exchange) error { return f(ctx, x) }
+func (f callerFunc) Call(ctx context.Context, x *oncrpc.Exchange) error { return f(ctx, x) }
 
 func TestCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		next := callerFunc(func(_ context.Context, x *Exchange) error {
+		next := callerFunc(func(_ context.Context, x *oncrpc.Exchange) error {
 			time.Sleep(time.Second)
 			switch x.Proc {
 			case 1: // with a separate data item
@@ -36,7 +36,7 @@ func TestCounter(t *testing.T) {
 		})
 		c := NewCounter(next, Observed{Prog: nfs, Vers: 3, Procs: 4, HasStatus: func(proc uint32) bool { return proc != 0 }})
 		call := func(vers, proc uint32) error {
-			x := &Exchange{Prog: nfs, Vers: vers, Proc: proc, Args: make([]byte, 8), Item: make([]byte, 100), Tail: make([]byte, 4)}
+			x := &oncrpc.Exchange{Prog: nfs, Vers: vers, Proc: proc, Args: make([]byte, 8), Item: make([]byte, 100), Tail: make([]byte, 4)}
 			err := c.Call(t.Context(), x)
 			if proc == 2 {
 				assert.EqualValues(t, 2, x.Results.Uint32(), "the results are untouched")

@@ -1,4 +1,4 @@
-package oncrpc
+package replay
 
 import (
 	"bytes"
@@ -6,11 +6,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/require"
 )
 
 // FuzzReplay gives the cache an arbitrary message twice, with an item at an
@@ -19,7 +20,7 @@ import (
 // message with the item in place.
 func FuzzReplay(f *testing.F) {
 	for _, file := range []string{"null-call", "getattr-call", "write-call", "authsys-call", "null-reply"} {
-		f.Add(wiretest.Hex(f, "testdata/"+file+".hex"), -1, []byte(nil))
+		f.Add(wiretest.Hex(f, "../testdata/"+file+".hex"), -1, []byte(nil))
 	}
 	f.Add(echoCall(1, procEcho, nil)[:44], 44, []byte("moved"))
 	f.Add(call(1, testProg, 2, procMake, 0, 0, 0, 5, 0, 0, 0, 1), 44, []byte("moved"))
@@ -28,17 +29,17 @@ func FuzzReplay(f *testing.F) {
 		mux := echoMux()
 		mux.Register(nfs, 3, m)
 		mux.Log = quiet()
-		c := NewReplayCache(mux, ReplayConfig{Keep: func(prog, _, _ uint32) bool { return prog == nfs }})
+		c := New(mux, Config{Keep: func(prog, _, _ uint32) bool { return prog == nfs }})
 		defer c.Close()
-		req := &Request{Msg: msg, Peer: &Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700")}, MaxReply: 4096}
+		req := &oncrpc.Request{Msg: msg, Peer: &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700")}, MaxReply: 4096}
 		if pos >= 0 {
 			req.Item, req.ItemPos = slices.Clip(item), pos
 		}
 		first := answerOf(c, t.Context(), req)
 		executed := m.executed
 		require.Equal(t, first, answerOf(c, t.Context(), req))
-		p, ok := procedureOf(msg)
-		if !ok || p.prog != nfs {
+		p, ok := rpcmsg.ProcedureOf(msg)
+		if !ok || p.Prog != nfs {
 			require.Zero(t, c.Stats().Executed)
 			return
 		}
@@ -48,7 +49,7 @@ func FuzzReplay(f *testing.F) {
 		require.Zero(t, buf.Default.Out())
 		if pos >= 24 && pos <= len(msg) {
 			woven := append(bytes.Clone(msg[:pos]), xdr.AppendFixed(nil, item)...)
-			whole := &Request{Msg: append(woven, msg[pos:]...), Peer: req.Peer}
+			whole := &oncrpc.Request{Msg: append(woven, msg[pos:]...), Peer: req.Peer}
 			require.Equal(t, c.keyOf(whole, p), c.keyOf(req, p))
 		}
 	})

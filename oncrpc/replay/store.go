@@ -1,4 +1,4 @@
-package oncrpc
+package replay
 
 import (
 	"container/heap"
@@ -7,22 +7,22 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 )
 
-// A replayEntry is a running or executed call. Entries are recycled together
+// An entry is a running or executed call. Entries are recycled together
 // with the memory of their replies.
-type replayEntry struct {
-	key   replayKey
-	retry *replayRetry // the newest waiting retry of a running call
+type entry struct {
+	key   cacheKey
+	retry *retry // the newest waiting retry of a running call
 
 	// The fields below are those of an executed call.
 	reply        []byte
 	since        time.Time
-	party        *replayParty
-	older, newer *replayEntry // neighbours in the ring of all
-	next         *replayEntry // the next newer entry of the party
+	party        *party
+	older, newer *entry // neighbours in the ring of all
+	next         *entry // the next newer entry of the party
 }
 
 // finish ends the retry, if there is one.
-func (e *replayEntry) finish(end replayEnd) {
+func (e *entry) finish(end retryEnd) {
 	if e.retry != nil {
 		e.retry.end <- end
 		e.retry = nil
@@ -30,33 +30,33 @@ func (e *replayEntry) finish(end replayEnd) {
 }
 
 // size returns the bytes that the entry takes.
-func (e *replayEntry) size() int64 { return replayCost + int64(cap(e.reply)) }
+func (e *entry) size() int64 { return entryCost + int64(cap(e.reply)) }
 
-// A replayStore keeps executed calls in the order of their replies, overall and
+// A store keeps executed calls in the order of their replies, overall and
 // for each party.
-type replayStore struct {
+type store struct {
 	replies int
 	octets  int64
-	ring    replayEntry // ring.newer is the oldest entry
-	byName  map[fairshare.Name]*replayParty
-	parties replayParties
+	ring    entry // ring.newer is the oldest entry
+	byName  map[fairshare.Name]*party
+	parties parties
 }
 
-// A replayParty is the share of one party in the store.
-type replayParty struct {
+// A party is the share of one party in the store.
+type party struct {
 	name           fairshare.Name
 	octets         int64
-	oldest, newest *replayEntry
-	place          int // in replayParties
+	oldest, newest *entry
+	place          int // in parties
 }
 
-func (s *replayStore) init() {
+func (s *store) init() {
 	s.ring.older, s.ring.newer = &s.ring, &s.ring
-	s.byName = make(map[fairshare.Name]*replayParty)
+	s.byName = make(map[fairshare.Name]*party)
 }
 
 // oldest returns the oldest entry, or nil.
-func (s *replayStore) oldest() *replayEntry {
+func (s *store) oldest() *entry {
 	if s.ring.newer == &s.ring {
 		return nil
 	}
@@ -64,11 +64,11 @@ func (s *replayStore) oldest() *replayEntry {
 }
 
 // add makes e the newest entry.
-func (s *replayStore) add(e *replayEntry) {
+func (s *store) add(e *entry) {
 	name := fairshare.PartyOfIP(e.key.client)
 	p := s.byName[name]
 	if p == nil {
-		p = &replayParty{name: name}
+		p = &party{name: name}
 		s.byName[name] = p
 		heap.Push(&s.parties, p)
 	}
@@ -85,7 +85,7 @@ func (s *replayStore) add(e *replayEntry) {
 }
 
 // remove removes e, which must be the oldest entry of its party.
-func (s *replayStore) remove(e *replayEntry) {
+func (s *store) remove(e *entry) {
 	p := e.party
 	p.oldest = e.next
 	e.older.newer, e.newer.older = e.newer, e.older
@@ -98,31 +98,31 @@ func (s *replayStore) remove(e *replayEntry) {
 }
 
 // account adds n bytes to the share of p.
-func (s *replayStore) account(p *replayParty, n int64) {
+func (s *store) account(p *party, n int64) {
 	s.octets += n
 	p.octets += n
 	heap.Fix(&s.parties, p.place)
 }
 
-// replayParties is a heap (package container/heap) of the parties, the largest
+// parties is a heap (package container/heap) of the parties, the largest
 // share first.
-type replayParties []*replayParty
+type parties []*party
 
-func (h replayParties) Len() int           { return len(h) }
-func (h replayParties) Less(i, j int) bool { return h[i].octets > h[j].octets }
+func (h parties) Len() int           { return len(h) }
+func (h parties) Less(i, j int) bool { return h[i].octets > h[j].octets }
 
-func (h replayParties) Swap(i, j int) {
+func (h parties) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].place, h[j].place = i, j
 }
 
-func (h *replayParties) Push(x any) {
-	p := x.(*replayParty)
+func (h *parties) Push(x any) {
+	p := x.(*party)
 	p.place = len(*h)
 	*h = append(*h, p)
 }
 
-func (h *replayParties) Pop() any {
+func (h *parties) Pop() any {
 	last := len(*h) - 1
 	p := (*h)[last]
 	(*h)[last] = nil

@@ -1,4 +1,4 @@
-package oncrpc
+package rpcstats
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
@@ -16,9 +17,9 @@ import (
 // statusMux is a program of two procedures. Procedure 1 returns its first
 // argument as status, after as many microseconds as its second argument.
 // Procedure 2 fails with its argument as auth_stat.
-func statusMux() *Mux {
-	m := &Mux{Log: quiet()}
-	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
+func statusMux() *oncrpc.Mux {
+	m := &oncrpc.Mux{Log: quiet()}
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 		status := c.Args.Uint32()
 		switch c.Proc {
 		case 1:
@@ -30,20 +31,20 @@ func statusMux() *Mux {
 		case 3:
 			return errors.New("no idea")
 		}
-		return ErrProcUnavail
+		return oncrpc.ErrProcUnavail
 	}))
 	return m
 }
 
 // observe returns an Observer of the first four procedures of that program, and
 // a function that serves a call.
-func observe(t *testing.T) (o *Observer, serve func(msg []byte) *Reply) {
+func observe(t *testing.T) (o *Observer, serve func(msg []byte) *oncrpc.Reply) {
 	o = NewObserver(statusMux(), Observed{
 		Prog: testProg, Vers: 2, Procs: 4, HasStatus: func(proc uint32) bool { return proc != 0 },
 	})
-	return o, func(msg []byte) *Reply {
-		rep := new(Reply)
-		o.Serve(t.Context(), &Request{Msg: msg, MaxReply: 4096, Peer: new(Peer)}, rep)
+	return o, func(msg []byte) *oncrpc.Reply {
+		rep := new(oncrpc.Reply)
+		o.Serve(t.Context(), &oncrpc.Request{Msg: msg, MaxReply: 4096, Peer: new(oncrpc.Peer)}, rep)
 		return rep
 	}
 }
@@ -127,10 +128,20 @@ func TestObserverBounded(t *testing.T) {
 	assert.Equal(t, Failures{Outcome{OutcomeOther, 0}, maxOutcomes - 1}, failed[maxOutcomes])
 }
 
+func TestObserverResumes(t *testing.T) {
+	assert.True(t, oncrpc.Resumes(NewObserver(resumable{new(oncrpc.Mux)})))
+	assert.False(t, oncrpc.Resumes(NewObserver(new(oncrpc.Mux))))
+}
+
+// A resumable is a Service whose calls may be repeated.
+type resumable struct{ oncrpc.Service }
+
+func (resumable) Resumes() bool { return true }
+
 // instant answers at once.
 type instant struct{ reply []byte }
 
-func (s instant) Serve(_ context.Context, _ *Request, rep *Reply) bool {
+func (s instant) Serve(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
 	rep.Head = append(rep.Head, s.reply...)
 	return true
 }
@@ -140,10 +151,10 @@ func (s instant) Serve(_ context.Context, _ *Request, rep *Reply) bool {
 func BenchmarkObserver(b *testing.B) {
 	next := instant{words(1, rpcmsg.MsgReply, rpcmsg.MsgAccepted, 0, 0, rpcmsg.Success, 0, 0)}
 	program := Observed{Prog: testProg, Vers: 2, Procs: 22, HasStatus: func(proc uint32) bool { return proc != 0 }}
-	for name, s := range map[string]Service{"without": next, "with": NewObserver(next, program)} {
+	for name, s := range map[string]oncrpc.Service{"without": next, "with": NewObserver(next, program)} {
 		bench := func(next func() bool) {
-			req := &Request{Msg: call(1, testProg, 2, 6, words(0, 0)...)}
-			rep := &Reply{Head: make([]byte, 0, 100)}
+			req := &oncrpc.Request{Msg: call(1, testProg, 2, 6, words(0, 0)...)}
+			rep := &oncrpc.Reply{Head: make([]byte, 0, 100)}
 			for next() {
 				rep.Head = rep.Head[:0]
 				s.Serve(context.Background(), req, rep)

@@ -1,4 +1,4 @@
-package oncrpc
+package rpcstats
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
@@ -24,11 +25,11 @@ type Observed struct {
 
 // An Observer is a Service in front of another Service that counts calls,
 // bytes, errors and the time to answer. It must be placed between the
-// transports and the ReplayCache to count replayed retries as well. Its cost
-// per call is two reads of the clock and some additions, without a lock or an
-// allocation.
+// transports and the cache of package replay to count replayed retries as well.
+// Its cost per call is two reads of the clock and some additions, without a
+// lock or an allocation.
 type Observer struct {
-	next     Service
+	next     oncrpc.Service
 	programs []observed
 	other    procCounts
 	since    time.Time
@@ -40,7 +41,7 @@ type observed struct {
 }
 
 // NewObserver returns an Observer in front of next.
-func NewObserver(next Service, programs ...Observed) *Observer {
+func NewObserver(next oncrpc.Service, programs ...Observed) *Observer {
 	o := &Observer{next: next, since: time.Now()}
 	for _, p := range programs {
 		if p.HasStatus == nil {
@@ -51,11 +52,11 @@ func NewObserver(next Service, programs ...Observed) *Observer {
 	return o
 }
 
-var _ Service = (*Observer)(nil)
+var _ oncrpc.Service = (*Observer)(nil)
 
 // Serve answers a call by the next Service and counts it (Service).
-func (o *Observer) Serve(ctx context.Context, req *Request, rep *Reply) (answer bool) {
-	p, ok := procedureOf(req.Msg)
+func (o *Observer) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
+	p, ok := rpcmsg.ProcedureOf(req.Msg)
 	if !ok {
 		return o.next.Serve(ctx, req, rep)
 	}
@@ -72,13 +73,13 @@ func (o *Observer) Serve(ctx context.Context, req *Request, rep *Reply) (answer 
 }
 
 // Resumes reports Resumes of the Service behind o.
-func (o *Observer) Resumes() bool { return Resumes(o.next) }
+func (o *Observer) Resumes() bool { return oncrpc.Resumes(o.next) }
 
 // counts returns the counters for calls of p.
-func (o *Observer) counts(p procedure) (n *procCounts, hasStatus bool) {
+func (o *Observer) counts(p rpcmsg.Procedure) (n *procCounts, hasStatus bool) {
 	for i := range o.programs {
-		if g := &o.programs[i]; g.Prog == p.prog && g.Vers == p.vers && p.proc < g.Procs {
-			return &g.procs[p.proc], g.HasStatus(p.proc)
+		if g := &o.programs[i]; g.Prog == p.Prog && g.Vers == p.Vers && p.Proc < g.Procs {
+			return &g.procs[p.Proc], g.HasStatus(p.Proc)
 		}
 	}
 	return &o.other, false
@@ -94,6 +95,10 @@ var LatencyBounds = [...]time.Duration{
 	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
 	time.Second, 5 * time.Second,
 }
+
+// maxOutcomes bounds the outcomes of a procedure that are counted separately:
+// NFS has 29 statuses, most of which fit few procedures.
+const maxOutcomes = 16
 
 // procCounts are the counters of one procedure.
 type procCounts struct {
@@ -121,7 +126,7 @@ func (n *procCounts) add(took time.Duration, in int) {
 	n.in.Add(uint64(in))
 }
 
-func (n *procCounts) answered(rep *Reply, hasStatus bool) {
+func (n *procCounts) answered(rep *oncrpc.Reply, hasStatus bool) {
 	n.out.Add(uint64(rep.Len()))
 	o := outcomeOf(rep.Head, hasStatus)
 	if o == (Outcome{}) {

@@ -1,4 +1,4 @@
-package oncrpc
+package rpcstats
 
 import (
 	"cmp"

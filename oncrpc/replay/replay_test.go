@@ -1,15 +1,18 @@
-package oncrpc
+package replay
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
@@ -22,10 +25,10 @@ const procMake = 5 // of the test program: must not be executed twice
 // test then knows which execution a reply belongs to.
 type maker struct {
 	executed uint32
-	make     func(ctx context.Context, c *Call, r *Reply) // after the count is appended; nil: nothing
+	make     func(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) // after the count is appended; nil: nothing
 }
 
-func (m *maker) ServeRPC(ctx context.Context, c *Call, r *Reply) error {
+func (m *maker) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	c.Args.Item(1 << 20)
 	if err := c.Args.Done(); err != nil {
 		return err
@@ -39,29 +42,29 @@ func (m *maker) ServeRPC(ctx context.Context, c *Call, r *Reply) error {
 }
 
 // newReplay returns a cache in front of m.
-func newReplay(t testing.TB, m *maker, cfg ReplayConfig) *ReplayCache {
-	var mux Mux
+func newReplay(t testing.TB, m *maker, cfg Config) *Cache {
+	var mux oncrpc.Mux
 	mux.Register(testProg, 2, m)
 	mux.Register(testProg, 3, m)
 	cfg.Keep = func(prog, _, proc uint32) bool { return prog == testProg && proc >= procMake }
-	c := NewReplayCache(&mux, cfg)
+	c := New(&mux, cfg)
 	t.Cleanup(c.Close)
 	return c
 }
 
 // madeBy returns a call of procMake from a client.
-func madeBy(client string, xid uint32, data []byte) *Request {
-	return &Request{
+func madeBy(client string, xid uint32, data []byte) *oncrpc.Request {
+	return &oncrpc.Request{
 		Msg:      call(xid, testProg, 2, procMake, xdr.AppendOpaque(nil, data)...),
-		Peer:     &Peer{Addr: netip.MustParseAddrPort(client), Network: "tcp"},
+		Peer:     &oncrpc.Peer{Addr: netip.MustParseAddrPort(client), Network: "tcp"},
 		MaxReply: 4096,
 	}
 }
 
 // answerOf serves a call and returns the bytes of the reply, or nil if there is
 // no answer.
-func answerOf(c *ReplayCache, ctx context.Context, req *Request) []byte {
-	var rep Reply
+func answerOf(c *Cache, ctx context.Context, req *oncrpc.Request) []byte {
+	var rep oncrpc.Reply
 	if !c.Serve(ctx, req, &rep) {
 		return nil
 	}
@@ -78,7 +81,7 @@ func made(xid, n uint32) []byte {
 // call is not executed again.
 func TestReplay(t *testing.T) {
 	m := new(maker)
-	c := newReplay(t, m, ReplayConfig{})
+	c := newReplay(t, m, Config{})
 	data := make([]byte, 600)
 	first := madeBy("192.0.2.1:700", 9, data)
 	require.Equal(t, made(9, 1), answerOf(c, t.Context(), first))
@@ -100,7 +103,7 @@ func TestReplay(t *testing.T) {
 	proc.Msg[23] = procMake + 1
 	for i, tt := range []struct {
 		what string
-		req  *Request
+		req  *oncrpc.Request
 	}{
 		{"another client", madeBy("192.0.2.2:700", 9, data)},
 		{"another XID", madeBy("192.0.2.1:700", 10, data)},
@@ -115,7 +118,7 @@ func TestReplay(t *testing.T) {
 		assert.Equal(t, want, answerOf(c, t.Context(), tt.req), tt.what)
 	}
 	s := c.Stats()
-	assert.Equal(t, ReplayStats{Replies: 7, Octets: s.Octets, Executed: 7, Replayed: 8}, s)
+	assert.Equal(t, Stats{Replies: 7, Octets: s.Octets, Executed: 7, Replayed: 8}, s)
 	checkStore(t, c)
 }
 
@@ -123,7 +126,7 @@ func TestReplay(t *testing.T) {
 // apart, with or without its padding (RFC 8166, Section 3.4.5), or in place.
 func TestReplayForms(t *testing.T) {
 	m := new(maker)
-	c := newReplay(t, m, ReplayConfig{})
+	c := newReplay(t, m, Config{})
 	data := []byte("seven!!")
 	whole := madeBy("192.0.2.1:700", 9, data)
 	require.Equal(t, made(9, 1), answerOf(c, t.Context(), whole))
@@ -133,9 +136,9 @@ func TestReplayForms(t *testing.T) {
 		apart.Msg, apart.Item, apart.ItemPos = apart.Msg[:head], item, head
 		assert.Equal(t, made(9, 1), answerOf(c, t.Context(), apart), len(item))
 	}
-	long := &Request{Msg: make([]byte, 300), Peer: whole.Peer}
-	longer := &Request{Msg: make([]byte, 304), Peer: whole.Peer}
-	assert.NotEqual(t, c.keyOf(long, procedure{}), c.keyOf(longer, procedure{}), "the length counts beside what is summed")
+	long := &oncrpc.Request{Msg: make([]byte, 300), Peer: whole.Peer}
+	longer := &oncrpc.Request{Msg: make([]byte, 304), Peer: whole.Peer}
+	assert.NotEqual(t, c.keyOf(long, rpcmsg.Procedure{}), c.keyOf(longer, rpcmsg.Procedure{}), "the length counts beside what is summed")
 }
 
 // TestReplayRunning checks that a retry of a running call is answered together
@@ -144,8 +147,8 @@ func TestReplayRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, gate := new(maker), make(chan struct{})
 		var seen context.Context
-		m.make = func(ctx context.Context, _ *Call, _ *Reply) { seen = ctx; <-gate }
-		c := newReplay(t, m, ReplayConfig{})
+		m.make = func(ctx context.Context, _ *oncrpc.Call, _ *oncrpc.Reply) { seen = ctx; <-gate }
+		c := newReplay(t, m, Config{})
 		serve := func(ctx context.Context, port string) <-chan []byte {
 			got := make(chan []byte, 1)
 			go func() { got <- answerOf(c, ctx, madeBy("192.0.2.1:"+port, 9, nil)) }()
@@ -178,24 +181,24 @@ func TestReplayRunning(t *testing.T) {
 // TestReplayNot checks which replies are not kept. A retry that waits for such
 // a reply gets a copy if the reply can be copied; otherwise it is executed.
 func TestReplayNot(t *testing.T) {
-	item := func(r *Reply) {
+	item := func(r *oncrpc.Reply) {
 		r.Head = xdr.AppendUint32(r.Head, 4)
 		copy(r.NewItem(4), "item")
 	}
 	for _, tt := range []struct {
 		name     string
-		make     func(r *Reply)
+		make     func(r *oncrpc.Reply)
 		executed uint32 // for a call and a waiting retry
 	}{
-		{"put off", func(r *Reply) { r.NoReplay = true }, 1},
-		{"long", func(r *Reply) { r.Head = append(r.Head, make([]byte, 1<<10)...) }, 2},
+		{"put off", func(r *oncrpc.Reply) { r.NoReplay = true }, 1},
+		{"long", func(r *oncrpc.Reply) { r.Head = append(r.Head, make([]byte, 1<<10)...) }, 2},
 		{"data item", item, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, gate := new(maker), make(chan struct{})
-				m.make = func(_ context.Context, _ *Call, r *Reply) { <-gate; tt.make(r) }
-				c := newReplay(t, m, ReplayConfig{})
+				m.make = func(_ context.Context, _ *oncrpc.Call, r *oncrpc.Reply) { <-gate; tt.make(r) }
+				c := newReplay(t, m, Config{})
 				for range 2 {
 					go answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil))
 				}
@@ -221,14 +224,14 @@ func TestReplayErrors(t *testing.T) {
 		stat     uint32
 		executed int
 	}{
-		{ErrGarbageArgs, rpcmsg.GarbageArgs, 2},
-		{ErrProcUnavail, rpcmsg.ProcUnavail, 2},
+		{oncrpc.ErrGarbageArgs, rpcmsg.GarbageArgs, 2},
+		{oncrpc.ErrProcUnavail, rpcmsg.ProcUnavail, 2},
 		{errors.New("fault"), rpcmsg.SystemErr, 1},
 	} {
 		n := 0
-		mux := &Mux{Log: quiet()}
-		mux.Register(testProg, 2, handlerFunc(func(context.Context, *Call, *Reply) error { n++; return tt.err }))
-		c := NewReplayCache(mux, ReplayConfig{Keep: func(uint32, uint32, uint32) bool { return true }})
+		mux := &oncrpc.Mux{Log: quiet()}
+		mux.Register(testProg, 2, handlerFunc(func(context.Context, *oncrpc.Call, *oncrpc.Reply) error { n++; return tt.err }))
+		c := New(mux, Config{Keep: func(uint32, uint32, uint32) bool { return true }})
 		defer c.Close()
 		for range 2 {
 			assert.Equal(t, rpcmsg.AppendAccepted(nil, 9, tt.stat), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))
@@ -240,8 +243,8 @@ func TestReplayErrors(t *testing.T) {
 // TestReplayNoAnswer checks that a call without an answer leaves no entry.
 func TestReplayNoAnswer(t *testing.T) {
 	served := 0
-	c := NewReplayCache(serviceFunc(func(context.Context, *Request, *Reply) bool { served++; return false }),
-		ReplayConfig{Keep: func(uint32, uint32, uint32) bool { return true }})
+	c := New(serviceFunc(func(context.Context, *oncrpc.Request, *oncrpc.Reply) bool { served++; return false }),
+		Config{Keep: func(uint32, uint32, uint32) bool { return true }})
 	defer c.Close()
 	for range 2 {
 		assert.Nil(t, answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))
@@ -250,9 +253,9 @@ func TestReplayNoAnswer(t *testing.T) {
 	assert.Empty(t, c.calls)
 }
 
-type serviceFunc func(context.Context, *Request, *Reply) bool
+type serviceFunc func(context.Context, *oncrpc.Request, *oncrpc.Reply) bool
 
-func (f serviceFunc) Serve(ctx context.Context, req *Request, rep *Reply) bool {
+func (f serviceFunc) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	return f(ctx, req, rep)
 }
 
@@ -260,7 +263,7 @@ func (f serviceFunc) Serve(ctx context.Context, req *Request, rep *Reply) bool {
 // executed.
 func TestReplayRoom(t *testing.T) {
 	m := new(maker)
-	c := newReplay(t, m, ReplayConfig{})
+	c := newReplay(t, m, Config{})
 	answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil))
 	small := madeBy("192.0.2.1:700", 9, nil)
 	small.MaxReply = rpcmsg.AcceptedLen
@@ -271,9 +274,9 @@ func TestReplayRoom(t *testing.T) {
 func TestReplayAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(maker)
-		c := newReplay(t, m, ReplayConfig{})
+		c := newReplay(t, m, Config{})
 		answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil))
-		time.Sleep(defaultReplayAge - 1)
+		time.Sleep(defaultAge - 1)
 		assert.Equal(t, made(9, 1), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))
 		time.Sleep(time.Nanosecond)
 		assert.Equal(t, made(9, 2), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))
@@ -285,12 +288,12 @@ func TestReplayAge(t *testing.T) {
 // replies.
 func TestReplayExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newReplay(t, new(maker), ReplayConfig{})
-		for xid := range uint32(3 * replayExpires) {
+		c := newReplay(t, new(maker), Config{})
+		for xid := range uint32(3 * expires) {
 			answerOf(c, t.Context(), madeBy("192.0.2.1:700", xid, nil))
 		}
-		time.Sleep(defaultReplayAge)
-		for _, left := range []int{2*replayExpires + 1, replayExpires + 2, 3, 4} {
+		time.Sleep(defaultAge)
+		for _, left := range []int{2*expires + 1, expires + 2, 3, 4} {
 			answerOf(c, t.Context(), madeBy("192.0.2.1:700", uint32(10000+left), nil))
 			assert.Equal(t, left, c.Stats().Replies)
 			checkStore(t, c)
@@ -301,8 +304,8 @@ func TestReplayExpires(t *testing.T) {
 // TestReplayClose checks that Close ends the context of calls.
 func TestReplayClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &maker{make: func(ctx context.Context, _ *Call, _ *Reply) { <-ctx.Done() }}
-		c := newReplay(t, m, ReplayConfig{})
+		m := &maker{make: func(ctx context.Context, _ *oncrpc.Call, _ *oncrpc.Reply) { <-ctx.Done() }}
+		c := newReplay(t, m, Config{})
 		go answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil))
 		synctest.Wait()
 		c.Close()
@@ -310,3 +313,15 @@ func TestReplayClose(t *testing.T) {
 		assert.Equal(t, 1, c.Stats().Replies)
 	})
 }
+
+// TestBoundsTold checks that the operator's documentation states the actual
+// bounds.
+func TestBoundsTold(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	c := New(new(oncrpc.Mux), Config{})
+	defer c.Close()
+	assert.Contains(t, string(doc), fmt.Sprintf("\n| replies kept for retransmitted calls | %d MiB, for %.0f minutes at least |", c.cfg.MaxMemory>>20, c.cfg.MaxAge.Minutes()))
+}
+
+func TestResumes(t *testing.T) { assert.True(t, oncrpc.Resumes(newReplay(t, new(maker), Config{}))) }

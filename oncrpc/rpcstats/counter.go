@@ -1,16 +1,18 @@
-package oncrpc
+package rpcstats
 
 import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // A Counter is a Caller in front of another Caller. For each procedure of one
 // program, it counts calls, bytes, errors and time. Calls of other programs
 // pass uncounted.
 type Counter struct {
-	next     Caller
+	next     oncrpc.Caller
 	observed Observed
 	procs    []callCounts
 }
@@ -32,17 +34,17 @@ type CallStats struct {
 }
 
 // NewCounter returns a Counter in front of next.
-func NewCounter(next Caller, o Observed) *Counter {
+func NewCounter(next oncrpc.Caller, o Observed) *Counter {
 	if o.HasStatus == nil {
 		o.HasStatus = func(uint32) bool { return false }
 	}
 	return &Counter{next: next, observed: o, procs: make([]callCounts, o.Procs)}
 }
 
-var _ Caller = (*Counter)(nil)
+var _ oncrpc.Caller = (*Counter)(nil)
 
 // Call makes a call (Caller).
-func (c *Counter) Call(ctx context.Context, x *Exchange) error {
+func (c *Counter) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	o := &c.observed
 	if x.Relay || x.Prog != o.Prog || x.Vers != o.Vers || x.Proc >= o.Procs {
 		return c.next.Call(ctx, x)

@@ -1,4 +1,4 @@
-package oncrpc
+package replay
 
 import (
 	"context"
@@ -6,11 +6,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// A ReplayConfig configures a ReplayCache.
-type ReplayConfig struct {
+// A Config configures a Cache.
+type Config struct {
 	// Keep reports whether the replies of a procedure are kept. It must return
 	// true for every procedure that must not be executed twice. It must not be
 	// nil. A call of any other procedure costs only this function call.
@@ -25,12 +26,11 @@ type ReplayConfig struct {
 	MaxAge time.Duration
 }
 
-// A ReplayCache is a Service in front of another Service. It answers a
-// retransmitted call with the reply to its first transmission, instead of a
-// second execution. RFC 5531, Section 4, lets a server do so by the XID, and
-// RFC 1813, Section 4.5, calls it the duplicate request cache. All transports
-// and connections must share one ReplayCache, because a client may reconnect on
-// another transport.
+// A Cache is a Service in front of another Service. It answers a retransmitted
+// call with the reply to its first transmission, instead of a second execution.
+// RFC 5531, Section 4, lets a server do so by the XID, and RFC 1813, Section
+// 4.5, calls it the duplicate request cache. All transports and connections
+// must share one Cache, because a client may reconnect on another transport.
 //
 //	call ── Keep? ──no──────────────────────────────▶ next
 //	         │yes                                       ▲
@@ -55,23 +55,23 @@ type ReplayConfig struct {
 // address or 64 bits of an IPv6 address) loses its oldest reply. Hence no
 // client can displace the replies of all others. Kept replies are lost when the
 // process ends.
-type ReplayCache struct {
-	next Service
-	cfg  ReplayConfig
+type Cache struct {
+	next oncrpc.Service
+	cfg  Config
 	seed maphash.Seed
 
 	life  context.Context // of calls whose replies are kept
 	close context.CancelFunc
 
 	mu     sync.Mutex
-	calls  map[replayKey]*replayEntry // executed, or running
-	store  replayStore                // of the executed calls
-	counts ReplayStats
-	unused sync.Pool // of *replayEntry
+	calls  map[cacheKey]*entry // executed, or running
+	store  store               // of the executed calls
+	counts Stats
+	unused sync.Pool // of *entry
 }
 
-// ReplayStats is the state of a ReplayCache and its counters.
-type ReplayStats struct {
+// Stats is the state of a Cache and its counters.
+type Stats struct {
 	Replies int   // kept now
 	Octets  int64 // bytes that the kept replies take
 
@@ -81,47 +81,47 @@ type ReplayStats struct {
 	Forgotten uint64 // replies removed early to make room
 }
 
-// A replayRetry is a retransmitted call whose first transmission is running.
-type replayRetry struct {
-	rep      *Reply
+// A retry is a retransmitted call whose first transmission is running.
+type retry struct {
+	rep      *oncrpc.Reply
 	maxReply int
-	end      chan replayEnd // room for one
+	end      chan retryEnd // room for one
 }
 
-// A replayEnd is the result of a retry.
-type replayEnd int
+// A retryEnd is the result of a retry.
+type retryEnd int
 
 const (
-	replayAnswered replayEnd = iota // the retry has its reply
-	replayAgain                     // the first call's reply cannot be copied
-	replayGivenUp                   // a newer retry took its place, or its connection has ended
+	answered retryEnd = iota // the retry has its reply
+	again                    // the first call's reply cannot be copied
+	givenUp                  // a newer retry took its place, or its connection has ended
 )
 
-// NewReplayCache returns a ReplayCache in front of next.
-func NewReplayCache(next Service, cfg ReplayConfig) *ReplayCache {
+// New returns a Cache in front of next.
+func New(next oncrpc.Service, cfg Config) *Cache {
 	if cfg.MaxMemory == 0 {
-		cfg.MaxMemory = defaultReplayMemory
+		cfg.MaxMemory = defaultMemory
 	}
 	if cfg.MaxAge == 0 {
-		cfg.MaxAge = defaultReplayAge
+		cfg.MaxAge = defaultAge
 	}
-	c := &ReplayCache{next: next, cfg: cfg, seed: maphash.MakeSeed(), calls: make(map[replayKey]*replayEntry)}
+	c := &Cache{next: next, cfg: cfg, seed: maphash.MakeSeed(), calls: make(map[cacheKey]*entry)}
 	c.store.init()
 	c.life, c.close = context.WithCancel(context.Background())
 	return c
 }
 
-var _ Service = (*ReplayCache)(nil)
+var _ oncrpc.Service = (*Cache)(nil)
 
 // Close ends the context of the running calls. Call it after the shutdown of
 // the transports, if that has timed out.
-func (c *ReplayCache) Close() { c.close() }
+func (c *Cache) Close() { c.close() }
 
 // Resumes returns true (see function Resumes).
-func (c *ReplayCache) Resumes() bool { return true }
+func (c *Cache) Resumes() bool { return true }
 
 // Stats returns the state of c and its counters.
-func (c *ReplayCache) Stats() ReplayStats {
+func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.counts
@@ -130,9 +130,9 @@ func (c *ReplayCache) Stats() ReplayStats {
 }
 
 // Serve answers a call (Service).
-func (c *ReplayCache) Serve(ctx context.Context, req *Request, rep *Reply) (answer bool) {
-	p, ok := procedureOf(req.Msg)
-	if !ok || !c.cfg.Keep(p.prog, p.vers, p.proc) {
+func (c *Cache) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
+	p, ok := rpcmsg.ProcedureOf(req.Msg)
+	if !ok || !c.cfg.Keep(p.Prog, p.Vers, p.Proc) {
 		return c.next.Serve(ctx, req, rep)
 	}
 	key := c.keyOf(req, p)
@@ -144,8 +144,8 @@ func (c *ReplayCache) Serve(ctx context.Context, req *Request, rep *Reply) (answ
 		case retry == nil:
 			return c.execute(e, req, rep)
 		}
-		if end := c.await(ctx, e, retry); end != replayAgain {
-			return end == replayAnswered
+		if end := c.await(ctx, e, retry); end != again {
+			return end == answered
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (c *ReplayCache) Serve(ctx context.Context, req *Request, rep *Reply) (answ
 // find looks a call up. For a new call, find returns a new entry. For a running
 // call, find returns the entry and a retry to wait with. For an executed call,
 // find puts the reply into rep and returns no entry.
-func (c *ReplayCache) find(key replayKey, req *Request, rep *Reply) (*replayEntry, *replayRetry) {
+func (c *Cache) find(key cacheKey, req *oncrpc.Request, rep *oncrpc.Reply) (*entry, *retry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.expire(time.Now())
@@ -165,18 +165,18 @@ func (c *ReplayCache) find(key replayKey, req *Request, rep *Reply) (*replayEntr
 		return e, nil
 	case e.party != nil:
 		c.counts.Replayed++
-		rep.replay(e.reply, key.xid, req.MaxReply)
+		answerAgain(rep, e.reply, key.xid, req.MaxReply)
 		return nil, nil
 	}
 	// Only the newest retry waits: its connection is the most likely one to
 	// exist, and retries then never take more goroutines than calls do.
-	e.finish(replayGivenUp)
-	e.retry = &replayRetry{rep: rep, maxReply: req.MaxReply, end: make(chan replayEnd, 1)}
+	e.finish(givenUp)
+	e.retry = &retry{rep: rep, maxReply: req.MaxReply, end: make(chan retryEnd, 1)}
 	return e, e.retry
 }
 
 // await waits for the end of a retry, or of its connection.
-func (c *ReplayCache) await(ctx context.Context, e *replayEntry, r *replayRetry) replayEnd {
+func (c *Cache) await(ctx context.Context, e *entry, r *retry) retryEnd {
 	select {
 	case end := <-r.end:
 		return end
@@ -185,31 +185,31 @@ func (c *ReplayCache) await(ctx context.Context, e *replayEntry, r *replayRetry)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e.retry == r {
-		e.finish(replayGivenUp)
+		e.finish(givenUp)
 	}
 	return <-r.end
 }
 
 // execute executes a call and keeps its reply.
-func (c *ReplayCache) execute(e *replayEntry, req *Request, rep *Reply) (answer bool) {
+func (c *Cache) execute(e *entry, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
 	defer func() { c.finish(e, rep, answer) }()
 	return c.next.Serve(c.life, req, rep)
 }
 
 // finish gives the reply to a waiting retry, and keeps the reply if permitted.
-func (c *ReplayCache) finish(e *replayEntry, rep *Reply, answer bool) {
+func (c *Cache) finish(e *entry, rep *oncrpc.Reply, answer bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !answer || rep.Item != nil || rep.Len() > maxReplay {
-		e.finish(replayAgain)
+	if !answer || rep.Item != nil || rep.Len() > maxReply {
+		e.finish(again)
 		c.forget(e)
 		return
 	}
 	e.reply = append(append(e.reply[:0], rep.Head...), rep.Tail...)
 	if r := e.retry; r != nil {
 		c.counts.Joined++
-		r.rep.replay(e.reply, e.key.xid, r.maxReply)
-		e.finish(replayAnswered)
+		answerAgain(r.rep, e.reply, e.key.xid, r.maxReply)
+		e.finish(answered)
 	}
 	if rep.NoReplay {
 		c.forget(e)
@@ -223,9 +223,9 @@ func (c *ReplayCache) finish(e *replayEntry, rep *Reply, answer bool) {
 	}
 }
 
-// replay makes rep the reply to an earlier call. The reply may exceed room if
+// answerAgain makes r the reply to an earlier call. The reply may exceed room if
 // the client asked for less this time.
-func (r *Reply) replay(reply []byte, xid uint32, room int) {
+func answerAgain(r *oncrpc.Reply, reply []byte, xid uint32, room int) {
 	if len(reply) > room {
 		r.Head = rpcmsg.AppendAccepted(r.Head, xid, rpcmsg.SystemErr)
 		return
@@ -235,8 +235,8 @@ func (r *Reply) replay(reply []byte, xid uint32, room int) {
 
 // expire removes some of the expired replies, the oldest first. The caller must
 // hold c.mu, as for the methods below.
-func (c *ReplayCache) expire(now time.Time) {
-	for range replayExpires {
+func (c *Cache) expire(now time.Time) {
+	for range expires {
 		e := c.store.oldest()
 		if e == nil || now.Sub(e.since) < c.cfg.MaxAge {
 			return
@@ -246,10 +246,10 @@ func (c *ReplayCache) expire(now time.Time) {
 }
 
 // enter adds a call that will be executed.
-func (c *ReplayCache) enter(key replayKey) *replayEntry {
-	e, _ := c.unused.Get().(*replayEntry)
+func (c *Cache) enter(key cacheKey) *entry {
+	e, _ := c.unused.Get().(*entry)
 	if e == nil {
-		e = new(replayEntry)
+		e = new(entry)
 	}
 	e.key = key
 	c.calls[key] = e
@@ -257,14 +257,14 @@ func (c *ReplayCache) enter(key replayKey) *replayEntry {
 }
 
 // drop forgets a call with a kept reply.
-func (c *ReplayCache) drop(e *replayEntry) {
+func (c *Cache) drop(e *entry) {
 	c.store.remove(e)
 	c.forget(e)
 }
 
 // forget removes a call and recycles its memory.
-func (c *ReplayCache) forget(e *replayEntry) {
+func (c *Cache) forget(e *entry) {
 	delete(c.calls, e.key)
-	*e = replayEntry{reply: e.reply[:0]}
+	*e = entry{reply: e.reply[:0]}
 	c.unused.Put(e)
 }
