@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	gobilly "github.com/go-git/go-billy/v5"
@@ -116,7 +117,7 @@ type oddHandler struct {
 	asked  net.Conn
 	path   string
 	handle int // bytes of a file handle
-	stat   error
+	stat   atomic.Pointer[error]
 }
 
 func (h *oddHandler) Mount(ctx context.Context, c net.Conn, r nfs.MountRequest) (nfs.MountStatus, gobilly.Filesystem, []nfs.AuthFlavor) {
@@ -132,7 +133,9 @@ func (h *oddHandler) ToHandle(fs gobilly.Filesystem, path []string) []byte {
 	return h.Handler.ToHandle(fs, path)
 }
 
-func (h *oddHandler) FSStat(context.Context, gobilly.Filesystem, *nfs.FSStat) error { return h.stat }
+func (h *oddHandler) FSStat(context.Context, gobilly.Filesystem, *nfs.FSStat) error {
+	return *h.stat.Load()
+}
 
 func TestRefused(t *testing.T) {
 	for _, tt := range []struct {
@@ -176,7 +179,7 @@ func TestErrors(t *testing.T) {
 		nfs3.ErrServerFault: &nfs.NFSStatusError{NFSStatus: nfs.NFSStatusServerFault},
 		nfs3.ErrIO:          errors.New("no word"),
 	} {
-		h.stat = err
+		h.stat.Store(&err)
 		_, err := c.FSStat(t.Context(), root)
 		assert.Equal(t, want, status(err))
 	}
