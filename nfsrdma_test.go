@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -183,6 +184,8 @@ func TestShutdown(t *testing.T) {
 		t.Run(map[bool]string{true: "patient", false: "impatient"}[patient], func(t *testing.T) {
 			slow := &slowFS{FS: mem.New(mem.Options{}), begun: make(chan struct{}), proceed: make(chan struct{})}
 			r := serve(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/x", FS: slow}}})
+			proceed := sync.OnceFunc(func() { close(slow.proceed) })
+			t.Cleanup(proceed) // before the Server's Close
 			c := r.dial(t, ClientConfig{GiveUp: time.Millisecond})
 			fs, err := c.Mount(t.Context(), "/x")
 			require.NoError(t, err)
@@ -208,7 +211,7 @@ func TestShutdown(t *testing.T) {
 			down := make(chan error, 1)
 			go func() { down <- r.Shutdown(ctx) }()
 			if patient {
-				close(slow.proceed)
+				proceed()
 				assert.NoError(t, <-answered, "the call under way")
 				assert.NoError(t, <-down)
 				for err := range answered {
@@ -219,15 +222,18 @@ func TestShutdown(t *testing.T) {
 			}
 			cancel()
 			assert.ErrorIs(t, <-down, context.Canceled)
-			closed := make(chan error, 1)
-			go func() { closed <- r.Close() }()
+			closed := make(chan struct{})
+			go func() {
+				assert.NoError(t, r.Close())
+				close(closed)
+			}()
 			select {
 			case <-closed:
 				t.Error("Close does not wait for the file system")
 			case <-time.After(10 * time.Millisecond):
 			}
-			close(slow.proceed)
-			assert.NoError(t, <-closed)
+			proceed()
+			<-closed
 			for err := range answered {
 				if err != nil {
 					return
