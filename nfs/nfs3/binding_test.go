@@ -148,6 +148,7 @@ func FuzzBinding(f *testing.F) {
 		assert.False(t, rest < 0 || item < 0)
 		want, at := []byte{}, 0
 		if m := codec[proc]; m != nil {
+			m = fresh(m) // Decode leaves the fields of the arm that is not there
 			r := xdr.NewReader(wire)
 			if m.Decode(&r); r.Done() == nil {
 				want = itemOf(m)
