@@ -23,7 +23,7 @@ type owed struct {
 
 // A told is the last failure that calls reported to an open file, or to any.
 type told struct {
-	fsync uint64 // by fsync or write
+	fsync uint64
 	close uint64 // by any call; the program may have ignored it
 	write uint64
 }
@@ -72,15 +72,15 @@ func (l *losses) byClose(f *told) error {
 }
 
 // byWrite returns the failure that ends a write, once, so that a program stops
-// writing to a full disk. The file's fsync or close reports it too.
+// writing to a full disk. It is reported to fsync and close all the same, also
+// to the fsync of files opened later.
 func (l *losses) byWrite(f *told) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.last == f.write {
 		return nil
 	}
-	f.write = l.last
-	l.told.fsync, l.told.close = l.last, l.last
+	f.write, l.told.close = l.last, l.last
 	return l.err
 }
 

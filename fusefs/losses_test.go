@@ -172,6 +172,28 @@ func TestLossInWrite(t *testing.T) {
 	assert.NoError(t, f.Close())
 }
 
+// TestLossInOneWrite checks that a write that reports a loss leaves the reports
+// of fsync, and that fsync leaves those of writes.
+func TestLossInOneWrite(t *testing.T) {
+	full, _, m := newFull(t)
+	f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
+	g, h := open(t, m.file("a"), os.O_RDWR), open(t, m.file("a"), os.O_RDWR)
+	full.loses(t, f)
+	lstat(t, m.file("a")) // sends the data
+	full.full.Store(nil)
+	_, err := f.WriteAt([]byte("x"), 0)
+	require.ErrorIs(t, err, unix.ENOSPC)
+	_, err = f.WriteAt([]byte("x"), 0)
+	assert.NoError(t, err, "once")
+	assert.ErrorIs(t, open(t, m.file("a"), os.O_RDONLY).Sync(), unix.ENOSPC, "no fsync has told of it yet")
+	assert.NoError(t, open(t, m.file("a"), os.O_RDONLY).Sync())
+	assert.ErrorIs(t, g.Sync(), unix.ENOSPC)
+	_, err = h.WriteAt([]byte("x"), 0)
+	assert.ErrorIs(t, err, unix.ENOSPC)
+	assert.ErrorIs(t, f.Sync(), unix.ENOSPC)
+	assert.ErrorIs(t, h.Sync(), unix.ENOSPC)
+}
+
 // writeBetween is a child that opens a file, and writes to it when told to.
 func writeBetween(args []string) error {
 	f, err := os.OpenFile(args[0], os.O_WRONLY, 0)
