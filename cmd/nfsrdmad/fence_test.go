@@ -100,7 +100,7 @@ func TestRestartFenced(t *testing.T) {
 	c, root = delegating(t, p)
 	res, why := acquire(c, root)
 	assert.Equal(t, uint32(delegation.StatusRefused), res)
-	assert.Equal(t, uint32(delegation.ReasonLate), why)
+	assert.Equal(t, uint32(delegation.ReasonLimit), why)
 	code, stdout, _ := command(t, "status", "--control", control)
 	assert.Equal(t, cli.ExitOK, code)
 	assert.Contains(t, stdout, "changes wait for another ")

@@ -26,7 +26,7 @@ func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*Asking, delegation.Reason
 	case c == nil || k.draining.Load():
 		return nil, k.refuse(delegation.ReasonOver)
 	case k.fenced():
-		return nil, k.refuse(delegation.ReasonLate)
+		return nil, k.refuse(delegation.ReasonLimit) // not ReasonLate: it is the fault of no client
 	}
 	a, why, fx := k.g.Prepare(c, key, k.now())
 	k.do(fx)

@@ -24,9 +24,10 @@ type fence struct {
 	lease time.Duration // of new grants
 	live  func() int    // grants in force
 	log   *slog.Logger
+	clock func() time.Duration
 
 	up    atomic.Bool   // changes may have to wait
-	until time.Duration // end of the wait, by the Keeper's clock
+	until time.Duration // end of the wait, by clock
 
 	// A grant is made with mu held for reading. No grant can therefore be made
 	// between the count of grants and the removal of the marker. No goroutine
@@ -43,11 +44,11 @@ type fence struct {
 
 // newFence returns a fence with its marker at path. If path is "", newFence
 // returns nil, a fence that prevents nothing.
-func newFence(path string, lease time.Duration, live func() int, log *slog.Logger, now time.Duration) *fence {
+func newFence(path string, lease time.Duration, live func() int, log *slog.Logger, clock func() time.Duration) *fence {
 	if path == "" {
 		return nil
 	}
-	f := &fence{mark: marker{path, (*os.File).Sync}, lease: lease, live: live, log: log}
+	f := &fence{mark: marker{path, (*os.File).Sync}, lease: lease, live: live, log: log, clock: clock}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var err error
@@ -58,19 +59,19 @@ func newFence(path string, lease time.Duration, live func() int, log *slog.Logge
 	f.timer = time.AfterFunc(markerIdle, f.check)
 	if f.marked > 0 {
 		log.Warn("clients may hold what the server before this one granted: changes wait until they trust it no more", "time", f.marked)
-		f.until = now + f.marked
+		f.until = clock() + f.marked
 		f.up.Store(true)
 	}
 	return f
 }
 
 // left returns how long changes still have to wait.
-func (f *fence) left(now time.Duration) time.Duration {
+func (f *fence) left() time.Duration {
 	if f == nil || !f.up.Load() {
 		return 0
 	}
-	if now < f.until {
-		return f.until - now
+	if left := f.until - f.clock(); left > 0 {
+		return left
 	}
 	f.up.Store(false)
 	return 0
@@ -114,7 +115,8 @@ func (f *fence) set() delegation.Reason {
 		return 0
 	}
 	f.used.Store(true)
-	if err := f.wait(func() error { return f.mark.write(f.lease) }); err != nil {
+	fresh := f.marked == 0
+	if err := f.wait(func() error { return f.mark.write(f.lease, fresh) }); err != nil {
 		if !f.failed {
 			f.log.Error("nothing is granted to clients, since no file can be written that would tell the next server of it: make its directory writable", "file", f.mark.path, "err", err)
 		}
@@ -145,7 +147,7 @@ func (f *fence) check() {
 	defer f.mu.Unlock()
 	switch used := f.used.Swap(false); {
 	case f.closed || f.marked == 0:
-	case used || f.busy || f.live() > 0 || f.up.Load():
+	case used || f.busy || f.live() > 0 || f.left() > 0:
 		f.timer.Reset(markerIdle)
 	default:
 		f.clear()
@@ -165,7 +167,7 @@ func (f *fence) clear() {
 // server's grants is left. Otherwise some client may still trust its cache, and
 // the marker stays. If the disk has not yet finished with the marker, close
 // leaves the marker unchanged and does not wait.
-func (f *fence) close(now time.Duration) {
+func (f *fence) close() {
 	if f == nil {
 		return
 	}
@@ -176,7 +178,7 @@ func (f *fence) close(now time.Duration) {
 	}
 	f.closed = true
 	f.timer.Stop()
-	if f.marked > 0 && !f.busy && f.live() == 0 && f.left(now) == 0 {
+	if f.marked > 0 && !f.busy && f.live() == 0 && f.left() == 0 {
 		f.clear()
 	}
 }

@@ -61,10 +61,10 @@ func TestFence(t *testing.T) {
 				assert.False(t, r.passes("a"))
 				c := r.counting()
 				defer c.close()
-				assert.Equal(t, delegation.ReasonLate, c.ask("a"))
+				assert.Equal(t, delegation.ReasonLimit, c.ask("a"))
 				time.Sleep(r.Left() - 1)
 				assert.False(t, r.passes("a"))
-				assert.Equal(t, delegation.ReasonLate, c.ask("a"))
+				assert.Equal(t, delegation.ReasonLimit, c.ask("a"))
 				assert.FileExists(t, cfg.Marker)
 				time.Sleep(time.Nanosecond)
 				assert.True(t, r.passes("a"))
@@ -211,12 +211,54 @@ func TestMarkerSynced(t *testing.T) {
 func TestMarkerFails(t *testing.T) {
 	full := errors.New("no room")
 	m := marker{filepath.Join(t.TempDir(), "grants"), func(*os.File) error { return full }}
-	require.ErrorIs(t, m.write(time.Second), full)
+	require.ErrorIs(t, m.write(time.Second, true), full)
 	entries, err := os.ReadDir(filepath.Dir(m.path))
 	require.NoError(t, err)
 	assert.Empty(t, entries)
 	m.sync = (*os.File).Sync
-	require.NoError(t, m.write(time.Second))
+	require.NoError(t, m.write(time.Second, true))
+}
+
+// TestMarkerUnsynced checks that a marker that cannot be put on stable storage
+// is removed, as nothing is granted, unless a marker was there before.
+func TestMarkerUnsynced(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		cfg := marked(t)
+		if before {
+			leave(t, cfg, "1s\n")
+		}
+		run(t, cfg, func(t *testing.T, r *rig) {
+			s := &syncs{t: t, cfg: cfg}
+			s.watch(r)
+			c := r.counting()
+			defer c.close()
+			time.Sleep(time.Second)
+			for _, what := range []string{"grants.new 9s\n", "directory with marker"} {
+				s.refuse(what)
+				assert.Equal(t, delegation.ReasonLimit, c.ask("a"), what)
+				assert.NoFileExists(t, cfg.Marker+".new", what)
+				_, err := os.Stat(cfg.Marker)
+				assert.Equal(t, before, err == nil, what)
+			}
+			s.refuse("")
+			assert.Zero(t, c.ask("a"))
+			c.returns()
+		})
+	}
+}
+
+// TestMarkerOutlived checks that the marker of an earlier server is removed when
+// its lease is over, even if no client asks for anything meanwhile.
+func TestMarkerOutlived(t *testing.T) {
+	cfg := marked(t)
+	leave(t, cfg, "20s\n")
+	run(t, cfg, func(t *testing.T, r *rig) {
+		time.Sleep(markerIdle - 1)
+		assert.FileExists(t, cfg.Marker)
+		time.Sleep(1)
+		synctest.Wait()
+		assert.NoFileExists(t, cfg.Marker)
+	})
 }
 
 // TestMarkerHung checks that if the disk does not respond, one call waits for
@@ -224,8 +266,8 @@ func TestMarkerFails(t *testing.T) {
 // for the next start.
 func TestMarkerHung(t *testing.T) {
 	cfg := marked(t)
-	f := newFence(cfg.Marker, term, func() int { return 0 }, quiet, 0)
-	defer f.close(0)
+	f := newFence(cfg.Marker, term, func() int { return 0 }, quiet, boottime)
+	defer f.close()
 	hung, goOn := make(chan struct{}, 10), make(chan struct{})
 	f.mark.sync = func(d *os.File) error {
 		if st, err := d.Stat(); err == nil && st.IsDir() {
@@ -247,7 +289,7 @@ func TestMarkerHung(t *testing.T) {
 	go func() {
 		why := enter()
 		f.check()
-		f.close(0)
+		f.close()
 		others <- why
 	}()
 	select {

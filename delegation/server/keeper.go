@@ -96,7 +96,7 @@ func New(c Config) (*Keeper, error) {
 		cfg: c, g: g,
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}, 1),
 	}
-	k.fence = newFence(c.Marker, g.Lease(), func() int { return g.Stats().InForce }, c.Log, k.now())
+	k.fence = newFence(c.Marker, g.Lease(), func() int { return g.Stats().InForce }, c.Log, c.Clock)
 	k.leases.byKey = make(map[string]*lease)
 	go k.run()
 	return k, nil
@@ -182,7 +182,7 @@ func (k *Keeper) Left() time.Duration {
 	if k == nil {
 		return 0
 	}
-	return k.fence.left(k.now())
+	return k.fence.left()
 }
 
 // fenced reports whether changes are put off.
@@ -213,7 +213,7 @@ func (k *Keeper) Close() {
 	if k != nil {
 		k.once.Do(func() { close(k.stop) })
 		<-k.over
-		k.fence.close(k.now())
+		k.fence.close()
 	}
 }
 

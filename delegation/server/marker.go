@@ -47,9 +47,19 @@ func (m *marker) read() (time.Duration, error) {
 	return lease, nil
 }
 
-// write creates the marker or replaces an existing marker. If write returns no
-// error, the marker is on stable storage.
-func (m *marker) write(lease time.Duration) error {
+// write creates the marker, or replaces an existing marker if it is not fresh.
+// If write returns no error, the marker is on stable storage. Otherwise nothing
+// is granted because of it, and a fresh marker is removed again: the next
+// server would have its changes wait for nobody.
+func (m *marker) write(lease time.Duration, fresh bool) error {
+	err := m.put(lease)
+	if err != nil && fresh {
+		_ = os.Remove(m.path)
+	}
+	return err
+}
+
+func (m *marker) put(lease time.Duration) error {
 	next := m.path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
