@@ -165,6 +165,7 @@ func (m *Mount) expireNames(dir *node, names map[string]struct{}) {
 		m.expireName(dir, name)
 	}
 	for m.notedNames(dir) {
+		m.taken(dir)
 		for _, name := range m.table.namesIn(dir) {
 			m.expireName(dir, name)
 		}

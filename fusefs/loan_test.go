@@ -6,11 +6,13 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -294,4 +296,34 @@ func TestAnswers(t *testing.T) {
 		m.answers.add(i+1, answer{root, unique, long.Add(time.Duration(i) * time.Minute)})
 	}
 	assert.LessOrEqual(t, len(m.answers.all), maxAnswers)
+}
+
+// TestExpireAllTaken checks that the names of a directory are taken back only
+// after the kernel has taken the replies that told of them.
+func TestExpireAllTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ends [2]int
+		require.NoError(t, unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
+		defer unix.Close(ends[0])
+		defer unix.Close(ends[1])
+		m := &Mount{notifyFD: ends[1], answers: answers{all: make(map[uint32]answer)}}
+		m.table = newTable(m, nfs3.FH("root"))
+		root := m.table.node(fuse.FUSE_ROOT_ID)
+		m.table.refer(nfs3.FH("a"), root, "a", sight{})
+		const thread = 1
+		m.answers.add(thread, answer{root, 2, time.Now().Add(time.Hour)})
+		root.mu.Lock()
+		m.expireAllLocked(root)
+		root.mu.Unlock()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		b := make([]byte, 1000)
+		_, err := unix.Read(ends[0], b)
+		assert.ErrorIs(t, err, unix.EAGAIN, "a reply is on its way")
+		m.answers.next(thread)
+		m.notes.Wait()
+		n, err := unix.Read(ends[0], b)
+		require.NoError(t, err)
+		assert.Equal(t, entryNote(root.id, "a", fuse.EXPIRE_ONLY), b[:n])
+	})
 }
