@@ -18,15 +18,25 @@ func (m *Mount) making(cancel <-chan struct{}, h *fuse.InHeader, name string) (o
 	return o, dir, where
 }
 
-// made ends a request that making began.
-func (m *Mount) made(o *op, dir *node, name string, began uint64, res *nfs3.MakeRes, err error, out *fuse.EntryOut) fuse.Status {
+// made ends a request that making began, for an object of the file type typ.
+func (m *Mount) made(o *op, dir *node, name string, typ uint32, began uint64, res *nfs3.MakeRes, err error, out *fuse.EntryOut) fuse.Status {
 	dir.mayHave(name)
 	unsure(err, dir)
 	if err != nil {
 		m.suspect(dir)
 		return m.fail(err)
 	}
-	return m.found(o, dir, name, began, res, out)
+	if status := m.found(o, dir, name, began, res, out); status != fuse.OK {
+		return status
+	}
+	if out.Attr.Mode&unix.S_IFMT != typ {
+		// Another client has put something else under the name. The kernel
+		// would refuse it without counting the reference. It must look the name
+		// up again.
+		o.untell()
+		return errStale
+	}
+	return fuse.OK
 }
 
 // modeOf returns the attributes of a new object. The kernel has applied the
@@ -44,7 +54,7 @@ func (m *Mount) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out
 	}
 	began := m.tick()
 	res, err := o.c().Mkdir(o, &nfs3.MkdirArgs{Where: where, Attr: modeOf(in.Mode)})
-	return m.made(o, dir, name, began, &res, err, out)
+	return m.made(o, dir, name, unix.S_IFDIR, began, &res, err, out)
 }
 
 // Symlink implements fuse.RawFileSystem.
@@ -56,7 +66,7 @@ func (m *Mount) Symlink(cancel <-chan struct{}, h *fuse.InHeader, target, name s
 	}
 	began := m.tick()
 	res, err := o.c().Symlink(o, &nfs3.SymlinkArgs{Where: where, Attr: modeOf(0o777), Path: []byte(target)})
-	return m.made(o, dir, name, began, &res, err, out)
+	return m.made(o, dir, name, unix.S_IFLNK, began, &res, err, out)
 }
 
 // Readlink implements fuse.RawFileSystem.
@@ -100,7 +110,7 @@ func (m *Mount) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out
 	}
 	began := m.tick()
 	res, err := o.c().Mknod(o, &a)
-	return m.made(o, dir, name, began, &res, err, out)
+	return m.made(o, dir, name, typ, began, &res, err, out)
 }
 
 // Create implements fuse.RawFileSystem.
@@ -119,13 +129,6 @@ func (m *Mount) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, o
 	if status := create(o, dir, &a, &out.EntryOut); status != fuse.OK {
 		return status
 	}
-	if out.Attr.Mode&unix.S_IFMT != unix.S_IFREG {
-		// Another client has created something other than a file under the
-		// name. The kernel must look the name up again and open the new object
-		// in a request of its own.
-		o.untell()
-		return errStale
-	}
 	n := m.table.node(out.NodeId) // the kernel was given n, and holds a reference
 	if a.Attr.Size.Set {
 		n.resized(0)
@@ -140,12 +143,12 @@ func (m *Mount) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, o
 func (m *Mount) create(o *op, dir *node, a *nfs3.CreateArgs, out *fuse.EntryOut) fuse.Status {
 	began := m.tick()
 	res, err := o.c().Create(o, a)
-	return m.made(o, dir, string(a.Where.Name), began, &res, err, out)
+	return m.made(o, dir, string(a.Where.Name), unix.S_IFREG, began, &res, err, out)
 }
 
 // createNew creates a file that must not exist yet.
 func (m *Mount) createNew(o *op, dir *node, a *nfs3.CreateArgs, out *fuse.EntryOut) fuse.Status {
 	began := m.tick()
 	res, err := o.c().CreateNew(o, a.Where, modeOf(a.Attr.Mode.Value))
-	return m.made(o, dir, string(a.Where.Name), began, &res, err, out)
+	return m.made(o, dir, string(a.Where.Name), unix.S_IFREG, began, &res, err, out)
 }
