@@ -1,15 +1,7 @@
 package fusefs
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/binary"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -77,58 +69,4 @@ func epochNote() []byte {
 	b := binary.NativeEndian.AppendUint32(make([]byte, 0, headLen), headLen)
 	b = binary.NativeEndian.AppendUint32(b, uint32(-fuse.NOTIFY_INC_EPOCH))
 	return binary.NativeEndian.AppendUint64(b, 0) // no answer to a request
-}
-
-// covered reports whether anything is mounted on a directory of the mount, in
-// any mount namespace that can be read. It also returns true if other users may
-// have namespaces that cannot be read. The link of a process to its namespace
-// would identify the namespace, but reading that link waits while the process
-// executes another program, which a file system may delay. Therefore the first
-// mount of a namespace identifies it.
-func (m *Mount) covered() bool {
-	st := m.dev.Load()
-	dev := fmt.Appendf(nil, "%d:%d", unix.Major(st), unix.Minor(st))
-	seen := make(map[string]bool)
-	processes, _ := filepath.Glob("/proc/[0-9]*")
-	for _, p := range processes {
-		f, err := os.Open(p + "/mountinfo")
-		if err != nil {
-			if m.cfg.AllowOther && errors.Is(err, fs.ErrPermission) {
-				return true
-			}
-			continue // the process has ended
-		}
-		r := bufio.NewReader(f)
-		first, err := r.ReadBytes('\n')
-		if err != nil || seen[string(first)] {
-			f.Close()
-			continue
-		}
-		rest, err := io.ReadAll(r)
-		f.Close()
-		if err == nil {
-			seen[string(first)] = true
-			if covers(append(first, rest...), dev) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// covers reports whether a mount table (proc(5), mountinfo) has a mount on top
-// of a mount of device dev.
-func covers(mounts, dev []byte) bool {
-	ours := make(map[string]bool)
-	for line := range bytes.Lines(mounts) {
-		if f := bytes.Fields(line); len(f) > 2 && bytes.Equal(f[2], dev) {
-			ours[string(f[0])] = true
-		}
-	}
-	for line := range bytes.Lines(mounts) {
-		if f := bytes.Fields(line); len(f) > 2 && ours[string(f[1])] {
-			return true
-		}
-	}
-	return false
 }

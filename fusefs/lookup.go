@@ -23,13 +23,25 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 	}
 	o := m.begin(cancel, h)
 	defer m.end(o)
+	switch status := m.lookup(o, dir, name, out); status {
+	case fuse.OK, fuse.ENOENT, errStale:
+		return status
+	default:
+		if m.table.child(dir, name) != nil && m.coveredName(dir, name) {
+			return errCovered
+		}
+		return status
+	}
+}
+
+func (m *Mount) lookup(o *op, dir *node, name string, out *fuse.EntryOut) fuse.Status {
 	switch n, grant, absent := m.lookupCached(o, dir, name); {
 	case absent:
 		return m.tellAbsent(o, dir, name, grant, out)
 	case n != nil:
 		o.referred = append(o.referred, n)
 		m.tellEntry(o, dir, name, n, grant, out)
-		return m.guard(o, out)
+		return m.guard(o, dir, name, out)
 	}
 	m.acquire(o, dir, delegation.Directory) // its names are soon wanted again
 	const search = nfs3.AccessLookup
@@ -47,7 +59,7 @@ func (m *Mount) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name string, ou
 	if status := m.enter(o, dir, name, sight{began: r.began}, res.Object, &res.ObjAttr, out); status != fuse.OK {
 		return status
 	}
-	return m.guard(o, out)
+	return m.guard(o, dir, name, out)
 }
 
 // noEntry answers that name is not in dir. The kernel may cache the answer for

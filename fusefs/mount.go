@@ -35,6 +35,7 @@ type Mount struct {
 	dev      atomic.Uint64 // of the mount
 	lends    atomic.Bool   // lends names of held directories to the kernel
 	epoch    epoch
+	look     look
 	answers  answers
 	table    *table
 	files    files

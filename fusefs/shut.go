@@ -42,7 +42,12 @@ func isSpecial(mode uint32) bool {
 // guard shuts an entry that a caller has looked up if the caller may not open
 // it. The kernel does not say for which access: a caller that may not both read
 // and write gets neither. A socket is used only by writing to it.
-func (m *Mount) guard(o *op, out *fuse.EntryOut) fuse.Status {
+//
+// The kernel undoes all mounts on a name that leads to another number. Whoever
+// may not open the object must not undo another's mount in this way, and whoever
+// may must not undo ours. But nobody else can lock those out who may open it: a
+// mount by an ordinary user in a namespace of its own does not count for them.
+func (m *Mount) guard(o *op, dir *node, name string, out *fuse.EntryOut) fuse.Status {
 	if !isSpecial(out.Attr.Mode) {
 		return fuse.OK
 	}
@@ -57,9 +62,16 @@ func (m *Mount) guard(o *op, out *fuse.EntryOut) fuse.Status {
 		o.untell()
 		return status
 	}
+	covered := m.coveredHere
 	if allowed != want {
 		shut(out)
+		covered = m.coveredName
 	}
+	if m.table.switches(dir, name, out.NodeId) && covered(dir, name) {
+		o.untell()
+		return errCovered
+	}
+	m.table.toldSpecial(dir, name, out.NodeId)
 	return fuse.OK
 }
 
@@ -81,4 +93,26 @@ func (m *Mount) tellAttr(id uint64, n *node, out *fuse.AttrOut) {
 	if isShut(id) {
 		shutAttr(&out.Attr)
 	}
+}
+
+// switches reports whether the kernel knows a special file under a name by the
+// other number than id.
+func (t *table) switches(dir *node, name string, id uint64) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	was, known := t.specials[place{dir, name}]
+	return known && was != isShut(id)
+}
+
+// toldSpecial records by which number the kernel knows a special file.
+func (t *table) toldSpecial(dir *node, name string, id uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := dir.asDir().names[name].node; n == nil || n.id != id&^shutBit {
+		return
+	}
+	if t.specials == nil {
+		t.specials = make(map[place]bool)
+	}
+	t.specials[place{dir, name}] = isShut(id)
 }

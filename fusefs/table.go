@@ -33,6 +33,10 @@ type table struct {
 	parked lru.List // *node forgotten by the kernel, the latest first
 	last   uint64   // the last number given to a node
 
+	// specials holds the names under which the kernel knows special files, and
+	// whether by the number with shutBit.
+	specials map[place]bool
+
 	unclaimed unclaimed
 
 	room    int // for nodes known to the kernel
@@ -156,6 +160,7 @@ func (t *table) unnameLocked(dir *node, name string) {
 		return
 	}
 	delete(d.names, name)
+	delete(t.specials, place{dir, name})
 	for i, p := range n.places {
 		if p.dir == dir && p.name == name {
 			n.places = slices.Delete(n.places, i, i+1)
