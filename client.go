@@ -68,7 +68,8 @@ type ClientConfig struct {
 	// StandardsOnly offers the server nothing of this project's own.
 	StandardsOnly bool
 
-	// IWARP configures RDMA connections. LongFPDUs is set by Dial.
+	// IWARP configures RDMA connections. LongFPDUs and ShortFPDUs are
+	// set by Dial.
 	IWARP iwarp.Config
 
 	// Log receives a message when calls wait for a server that is away; nil
@@ -130,7 +131,7 @@ func splitAddr(addr string) (host, port string, err error) {
 
 // connect makes the connections, and a call over the first.
 func (c *Client) connect(ctx context.Context) error {
-	device := iwarp.Dialer{Config: rnic(c.cfg.IWARP, c.cfg.StandardsOnly)}
+	device := iwarp.Open(rnic(c.cfg.IWARP, c.cfg.StandardsOnly))
 	callers := make([]oncrpc.Caller, max(c.cfg.Connections, 1))
 	for i := range callers {
 		conn, err := rpcrdma.Dial(ctx, device, c.addr, c.connConfig())

@@ -9,10 +9,7 @@ import (
 // rnic returns the configuration of RDMA connections with the choice of peers
 // that take FPDUs of any length.
 func rnic(cfg iwarp.Config, standardsOnly bool) iwarp.Config {
-	cfg.LongFPDUs = parsesStream
-	if standardsOnly {
-		cfg.LongFPDUs = iwarp.Nobody
-	}
+	cfg.LongFPDUs, cfg.ShortFPDUs = parsesStream, standardsOnly
 	return cfg
 }
 

@@ -253,6 +253,7 @@ func TestParsesStream(t *testing.T) {
 	assert.False(t, own.LongFPDUs(frame), "a card")
 	frame.PrivateData = block.AppendTo(message)
 	assert.True(t, own.LongFPDUs(frame))
-	assert.False(t, bare.LongFPDUs(frame))
+	assert.False(t, own.ShortFPDUs)
+	assert.True(t, bare.ShortFPDUs)
 	assert.True(t, own.LongFPDUs(mpa.Frame{Rev: 2, HasEnhanced: true, PrivateData: message}), "siw")
 }

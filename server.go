@@ -75,7 +75,8 @@ type ServerConfig struct {
 	// delegations, and FPDUs no longer than a TCP segment.
 	StandardsOnly bool
 
-	// IWARP configures RDMA connections. LongFPDUs is set by NewServer.
+	// IWARP configures RDMA connections. LongFPDUs and
+	// ShortFPDUs are set by NewServer.
 	IWARP iwarp.Config
 
 	// Wrap, if not nil, returns the service that handles all calls in place of
@@ -91,7 +92,6 @@ type ServerConfig struct {
 // retransmitted calls. The methods are safe for concurrent use.
 type Server struct {
 	parts Parts
-	rnic  iwarp.Config
 	over  sync.Once
 }
 
@@ -103,6 +103,7 @@ type Parts struct {
 	Replies     *replay.Cache
 	RDMA        *rpcrdma.Server
 	TCP         *oncrpc.Server
+	Device      *iwarp.Device // below RDMA
 }
 
 // NewServer returns a Server, which must be ended with Shutdown or Close. An
@@ -136,9 +137,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		over.Extensions = keeper.Extension()
 	}
 	tcp := &oncrpc.Server{Handler: calls, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Log: cfg.Log}
+	device := iwarp.Open(rnic(cfg.IWARP, cfg.StandardsOnly))
 	return &Server{
-		rnic:  rnic(cfg.IWARP, cfg.StandardsOnly),
-		parts: Parts{NFS: server, Delegations: keeper, Replies: replies, RDMA: over, TCP: tcp},
+		parts: Parts{NFS: server, Delegations: keeper, Replies: replies, RDMA: over, TCP: tcp, Device: device},
 	}, nil
 }
 
@@ -165,7 +166,7 @@ func (s *Server) SetExports(list []nfsserver.Export) error { return s.parts.NFS.
 // connections of l, a TCP listener. It returns nil after Shutdown or Close, or
 // the error of l, and closes l. The customary port is 20049.
 func (s *Server) ServeRDMA(l net.Listener) error {
-	return s.parts.RDMA.Serve(iwarp.NewListener(l, s.rnic))
+	return s.parts.RDMA.Serve(s.parts.Device.NewListener(l))
 }
 
 // ServeTCP serves the same programs over plain TCP (RFC 5531, Section 11) to

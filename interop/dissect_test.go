@@ -42,7 +42,7 @@ func TestDissect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp4", "127.0.0.1:0")
 			require.NoError(t, err)
-			ln := iwarp.NewListener(l, iwarp.Config{CRC: crc})
+			ln := iwarp.Open(iwarp.Config{CRC: crc}).NewListener(l)
 			defer ln.Close()
 			raw := filepath.Join(t.TempDir(), "ends.pcap")
 			capture := tcpdump(t, raw, fmt.Sprintf("tcp port %d", port(t, l.Addr().String())))
@@ -95,7 +95,7 @@ func connect(t *testing.T, ln *iwarp.Listener, crc mpa.CRC, recvs int) *sides {
 	}()
 	nc, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
-	c, err := iwarp.Client(t.Context(), nc, iwarp.Config{CRC: crc}, config(0))
+	c, err := iwarp.Open(iwarp.Config{CRC: crc}).Client(t.Context(), nc, config(0))
 	require.NoError(t, err)
 	s.conns[0], s.conns[1] = c, <-responder
 	require.NotNil(t, s.conns[1])

@@ -39,7 +39,7 @@ func TestRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", tt.listen)
 			require.NoError(t, err)
-			ln := iwarp.NewListener(l, iwarp.Config{CRC: tt.crc, Markers: tt.markers, Record: tt.record})
+			ln := iwarp.Open(iwarp.Config{CRC: tt.crc, Markers: tt.markers, Record: tt.record}).NewListener(l)
 			defer ln.Close()
 			s := connect(t, ln, tt.crc, 20)
 			exchange(t, s)

@@ -117,7 +117,7 @@ func (e *rpingEnd) fault() *iwarp.Fault {
 // rpingServer reads the memory that rping's client advertises, and writes the
 // data back. It returns the negotiated parameters.
 func rpingServer(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
-	l, err := iwarp.Listen("tcp", "127.0.0.1:0", cfg)
+	l, err := iwarp.Open(cfg).Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
 	port := l.Addr().(*net.TCPAddr).Port
@@ -166,9 +166,9 @@ func rpingServer(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
 func rpingClient(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
 	server := rpingListens(t, pings+1)
 	e := newRpingEnd(t)
-	conn, err := iwarp.Dial(e.ctx, "tcp", guest(t).Addr(rpingPort), cfg, e.config())
+	conn, err := iwarp.Open(cfg).Dial(e.ctx, guest(t).Addr(rpingPort), e.config())
 	require.NoError(t, err)
-	e.conn, seen = conn, conn.Params()
+	e.conn, seen = conn, conn.(*iwarp.Conn).Params()
 	e.nudge()
 	defer e.conn.Close()
 	source, sink := make([]byte, rpingSize), make([]byte, rpingSize)

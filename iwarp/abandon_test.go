@@ -27,7 +27,7 @@ func (sink) Closed(error)        {}
 // listener's address.
 func acceptAll(t *testing.T, cfg Config) string {
 	t.Helper()
-	ln, err := Listen("tcp4", "127.0.0.1:0", cfg)
+	ln, err := labWith(cfg).Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
@@ -42,7 +42,7 @@ func acceptAll(t *testing.T, cfg Config) string {
 	t.Cleanup(func() {
 		assert.NoError(t, ln.Close())
 		accepting.Wait()
-		for _, c := range Running() {
+		for _, c := range lab.Conns() {
 			c.Abort(io.EOF)
 		}
 	})
@@ -71,11 +71,11 @@ func back(t *testing.T, f func()) {
 	for _, b := range pooled {
 		b.Release()
 	}
-	connections, routines, before := len(Running()), runtime.NumGoroutine(), weigh()
+	connections, routines, before := len(lab.Conns()), runtime.NumGoroutine(), weigh()
 	f()
 	end := time.Now().Add(patience)
-	for len(Running()) > connections || runtime.NumGoroutine() > routines {
-		require.True(t, time.Now().Before(end), "%d connections are left, and %d goroutines of %d", len(Running()), runtime.NumGoroutine(), routines)
+	for len(lab.Conns()) > connections || runtime.NumGoroutine() > routines {
+		require.True(t, time.Now().Before(end), "%d connections are left, and %d goroutines of %d", len(lab.Conns()), runtime.NumGoroutine(), routines)
 		time.Sleep(5 * time.Millisecond)
 	}
 	assert.LessOrEqual(t, weigh(), before+slack)
@@ -142,7 +142,7 @@ func TestSequence(t *testing.T) {
 			require.NoError(t, err)
 			_ = nc.(*net.TCPConn).SetLinger(0) // no TIME_WAIT: ports are few
 			in := newInbox()
-			c, err := Client(t.Context(), nc, Config{CRC: mpa.CRCOff}, rdma.ConnConfig{Handler: in})
+			c, err := labWith(Config{CRC: mpa.CRCOff}).Client(t.Context(), nc, rdma.ConnConfig{Handler: in})
 			require.NoError(t, err)
 			_, err = c.Register(make([]byte, 100), rdma.RemoteWrite)
 			require.NoError(t, err)

@@ -21,7 +21,7 @@ func rawInitiator(t testing.TB, cfg Config) (*Listener, *rawPeer) {
 	t.Helper()
 	tl, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	ln := NewListener(tl, cfg)
+	ln := labWith(cfg).NewListener(tl)
 	nc, err := net.Dial("tcp", tl.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() {

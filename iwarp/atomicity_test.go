@@ -21,7 +21,7 @@ import (
 // R7306-5.1.1-1, R7306-5.3-1, R7306-5.4-2-1, RX01-5.4-2-1).
 func TestAtomicity(t *testing.T) {
 	world(t)
-	d := NewProtectionDomain()
+	d := lab.NewProtectionDomain()
 	mem := make([]byte, 64)
 	r, err := d.Register(mem, rdma.RemoteAtomic)
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestAtomicity(t *testing.T) {
 	local := adders * additions / 8 // of this process, in parallel
 	originals := make([][]uint64, adders+1)
 	for i := range adders {
-		a, _ := pair(t, options{initiator: plain, responder: Config{CRC: mpa.CRCOff, Domain: d}})
+		a, _ := pair(t, options{initiator: plain, responder: plain, domains: [2]*ProtectionDomain{1: d}})
 		wg.Go(func() { originals[i] = addMany(t, a, r.STag(), wide, additions) })
 	}
 	wg.Go(func() {
@@ -140,5 +140,5 @@ func TestAtomicAfterDeregister(t *testing.T) {
 	_, err = e.operate(add(r.STag(), 0, 1))
 	require.ErrorIs(t, err, rdmap.ErrInvalidSTag)
 	assert.Zero(t, wordAt(t, mem, 0).Load())
-	rnic.remove(r.(*region))
+	lab.remove(r.(*region))
 }

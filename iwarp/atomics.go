@@ -39,7 +39,7 @@ func (x *receiver) atomicRequest(seg *segment, h ddp.Untagged) error {
 // checks is the order of an RDMA Read's. The check of the alignment (Section
 // 8.2) comes last, since only a word of this Stream has an address.
 func (c *Conn) operate(req rdmap.AtomicRequest) (original uint64, err error) {
-	r := rnic.find(req.STag)
+	r := c.rnic.find(req.STag)
 	if r == nil {
 		return 0, rdmap.ErrInvalidSTag
 	}

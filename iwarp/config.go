@@ -7,8 +7,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Config is the configuration of this end of a connection. The zero value suits
-// most callers.
+// Config is the configuration of a device: of this end of its connections. The
+// zero value suits most callers.
 type Config struct {
 	// CRC is the policy on CRC32C. The zero value requires CRCs, the default of
 	// RFC 5044, Section 4.4.
@@ -24,6 +24,10 @@ type Config struct {
 	// FPDUs that fit (RFC 5044, Section 4.5). nil means ParsesStream.
 	LongFPDUs func(peer mpa.Frame) bool
 
+	// ShortFPDUs gives all peers FPDUs as RFC 5044 asks. LongFPDUs is then not
+	// called.
+	ShortFPDUs bool
+
 	// IRD is the number of RDMA Reads that the peer may have outstanding here,
 	// and ORD the number that this end has outstanding there. 0 means 128,
 	// which is also the limit.
@@ -37,11 +41,6 @@ type Config struct {
 	// PeerToPeer are false, Dial falls back to revision 1 for a responder that
 	// does not accept revision 2 in a start-up frame (RFC 6581, Section 10).
 	Unenhanced bool
-
-	// Domain lets the peer reach the memory that is registered with the
-	// Protection Domain. If it is nil, the peer reaches only memory registered
-	// with the connection.
-	Domain *ProtectionDomain
 
 	// StartupTimeout bounds the MPA start-up; 0 means 5 s.
 	StartupTimeout time.Duration
@@ -94,18 +93,14 @@ func ParsesStream(peer mpa.Frame) bool {
 	return peer.HasEnhanced && !peer.CRC && !peer.Markers && !peer.Enhanced.PeerToPeer
 }
 
-// Nobody is the value of Config.LongFPDUs with which all peers get FPDUs as RFC
-// 5044 asks.
-func Nobody(mpa.Frame) bool { return false }
-
-// configure applies the configuration to c before c starts.
-func (c *Conn) configure(cfg Config) {
-	c.domain, c.onEnd = cfg.Domain, cfg.Ended
-	known := cfg.LongFPDUs
-	if known == nil {
-		known = ParsesStream
-	}
-	if known(c.peer) {
-		c.mulpdu = mpa.MaxULPDU
+// longFPDUs reports whether the peer gets FPDUs of any length.
+func (c Config) longFPDUs(peer mpa.Frame) bool {
+	switch {
+	case c.ShortFPDUs:
+		return false
+	case c.LongFPDUs != nil:
+		return c.LongFPDUs(peer)
+	default:
+		return ParsesStream(peer)
 	}
 }

@@ -21,6 +21,7 @@ import (
 //	           ├──▶ registered memory
 //	           └──▶ Handler.Receive
 type Conn struct {
+	rnic     *rnic
 	sock     *socket
 	params   mpa.Params
 	peer     mpa.Frame
@@ -46,8 +47,8 @@ var _ rdma.Conn = (*Conn)(nil)
 
 // newConn returns a connection with the parameters that MPA's start-up
 // negotiated.
-func newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *Conn {
-	c := unbound(p, peer, cc, responder)
+func (d *Device) newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *Conn {
+	c := d.unbound(p, peer, cc, responder)
 	c.bind(s, nil)
 	return c
 }
@@ -55,8 +56,9 @@ func newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, respon
 // unbound returns a connection without a socket, with which memory can be
 // registered. As responder the connection sends nothing before the peer's first
 // FPDU.
-func unbound(p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *Conn {
+func (d *Device) unbound(p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *Conn {
 	c := &Conn{
+		rnic: d.rnic, domain: d.domain, onEnd: d.cfg.Ended,
 		params: p, peer: peer,
 		handler: cc.Handler, recvSize: cc.RecvSize, takesImm: cc.Immediate,
 		over: make(chan struct{}),
@@ -72,6 +74,9 @@ func unbound(p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *
 	c.tx.sinkSTag = rdma.STag(draw() | 1)
 	if p.SendMarkers {
 		c.tx.perFPDU = mpa.MaxMarkers(mpa.MaxULPDU)
+	}
+	if d.cfg.longFPDUs(peer) {
+		c.mulpdu = mpa.MaxULPDU
 	}
 	c.rx.init(c, cc.Recvs)
 	return c
@@ -94,7 +99,7 @@ func (c *Conn) abandon() {
 
 // start registers the connection and starts its reader.
 func (c *Conn) start() {
-	rnic.conns.enter(c)
+	c.rnic.conns.enter(c)
 	go c.read(nil)
 }
 
@@ -230,7 +235,7 @@ func (c *Conn) finish(err error) {
 	c.rx.close()
 	c.tx.flush(fmt.Errorf("iwarp: %w: %w", rdma.ErrFlushed, c.closedError()))
 	c.revokeAll()
-	rnic.conns.leave(c)
+	c.rnic.conns.leave(c)
 	c.mu.Lock()
 	cause := c.cause
 	c.mu.Unlock()

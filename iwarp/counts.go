@@ -57,9 +57,7 @@ func (t *connTable) leave(c *Conn) {
 	c.addTo(&t.sent, &t.received)
 }
 
-// Running returns the connections of this process that are running now.
-func Running() []*Conn {
-	t := &rnic.conns
+func (t *connTable) all() []*Conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Collect(maps.Keys(t.running))

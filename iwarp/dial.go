@@ -21,25 +21,29 @@ type RejectedError struct {
 // Error implements error.
 func (e *RejectedError) Error() string { return "iwarp: the peer rejected the connection" }
 
-// Dial connects to a responder. The network is tcp, tcp4 or tcp6.
-func Dial(ctx context.Context, network, addr string, cfg Config, cc rdma.ConnConfig) (*Conn, error) {
-	c, err := dialOnce(ctx, network, addr, cfg, cc)
-	if cfg.Unenhanced || cfg.PeerToPeer || !unknowing(err) {
-		return c, err
-	}
-	cfg.Unenhanced = true
-	if c, again := dialOnce(ctx, network, addr, cfg, cc); again == nil {
+// Dial connects to a responder over TCP, IPv4 or IPv6. The connection is a
+// *Conn.
+func (d *Device) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdma.Conn, error) {
+	c, err := d.dialOnce(ctx, addr, cc)
+	if err == nil {
 		return c, nil
+	}
+	if !d.cfg.Unenhanced && !d.cfg.PeerToPeer && unknowing(err) {
+		older := *d
+		older.cfg.Unenhanced = true
+		if c, again := older.dialOnce(ctx, addr, cc); again == nil {
+			return c, nil
+		}
 	}
 	return nil, err
 }
 
-func dialOnce(ctx context.Context, network, addr string, cfg Config, cc rdma.ConnConfig) (*Conn, error) {
-	nc, err := DialTCP(ctx, network, addr)
+func (d *Device) dialOnce(ctx context.Context, addr string, cc rdma.ConnConfig) (*Conn, error) {
+	nc, err := DialTCP(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return Client(ctx, nc, cfg, cc)
+	return d.Client(ctx, nc, cc)
 }
 
 // DialTCP makes a connection for Client, as Dial does. Within the host the
@@ -58,8 +62,8 @@ func unknowing(err error) bool {
 
 // Client starts MPA as initiator on a connection that has carried nothing yet.
 // It takes over nc, even if it fails.
-func Client(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) (*Conn, error) {
-	c, err := initiate(ctx, nc, cfg, cc)
+func (d *Device) Client(ctx context.Context, nc net.Conn, cc rdma.ConnConfig) (*Conn, error) {
+	c, err := d.initiate(ctx, nc, cc)
 	if err != nil {
 		nc.Close()
 		if ctx.Err() != nil {
@@ -70,18 +74,18 @@ func Client(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) (*
 	return c, nil
 }
 
-func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) (*Conn, error) {
+func (d *Device) initiate(ctx context.Context, nc net.Conn, cc rdma.ConnConfig) (*Conn, error) {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = nc.SetDeadline(longPast)
 		close(stopped)
 	})
 	defer stop()
-	local := cfg.local()
+	local := d.cfg.local()
 	req := mpa.NewRequest(local)
 	req.PrivateData = cc.PrivateData
-	record := newRecorder(nc, cfg.Record, pcap.Client)
-	_ = nc.SetDeadline(time.Now().Add(cfg.startup()))
+	record := newRecorder(nc, d.cfg.Record, pcap.Client)
+	_ = nc.SetDeadline(time.Now().Add(d.cfg.startup()))
 	if err := writeFrame(record.tap(nc), req); err != nil {
 		return nil, err
 	}
@@ -100,14 +104,13 @@ func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) 
 	_ = nc.SetDeadline(time.Time{})
 	var number mpa.Error
 	if errors.As(err, &number) && number != mpa.ErrFrame {
-		return nil, refuse(nc, number, mpa.Params{CRC: req.CRC || reply.CRC, SendMarkers: reply.Markers})
+		return nil, d.refuse(nc, number, mpa.Params{CRC: req.CRC || reply.CRC, SendMarkers: reply.Markers})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("iwarp: %w", err)
 	}
-	c := newConn(newSocket(nc), params, reply, cc, false)
+	c := d.newConn(newSocket(nc), params, reply, cc, false)
 	c.sock.record = record
-	c.configure(cfg)
 	c.start()
 	if params.PeerToPeer {
 		c.tx.sendRTR(c, params.RTR)
@@ -117,9 +120,10 @@ func initiate(ctx context.Context, nc net.Conn, cfg Config, cc rdma.ConnConfig) 
 
 // refuse sends the responder, whose reply is not acceptable, a Terminate with
 // the reason (RFC 6581, Section 9), and closes TCP in order.
-func refuse(nc net.Conn, number mpa.Error, params mpa.Params) error {
+func (d *Device) refuse(nc net.Conn, number mpa.Error, params mpa.Params) error {
 	fault := localFault(number)
-	c := newConn(newSocket(nc), params, mpa.Frame{}, rdma.ConnConfig{Handler: nobody{}}, false)
+	plain := &Device{rnic: d.rnic} // Config.Ended does not learn of what never began
+	c := plain.newConn(newSocket(nc), params, mpa.Frame{}, rdma.ConnConfig{Handler: nobody{}}, false)
 	c.finish(fault)
 	return fault
 }
@@ -129,20 +133,3 @@ type nobody struct{}
 
 func (nobody) Receive(m rdma.Recv) { m.Buf.Release() }
 func (nobody) Closed(error)        {}
-
-// A Dialer makes connections with one configuration. It implements
-// rdma.Dialer.
-type Dialer struct {
-	Config Config
-}
-
-var _ rdma.Dialer = Dialer{}
-
-// Dial connects to a responder over TCP, IPv4 or IPv6.
-func (d Dialer) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdma.Conn, error) {
-	c, err := Dial(ctx, "tcp", addr, d.Config, cc)
-	if err != nil {
-		return nil, err // not a nil *Conn in an interface
-	}
-	return c, nil
-}

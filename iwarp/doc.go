@@ -11,6 +11,9 @@
 //	    ▼ one writev                           │ readv              └▶ response
 //	  socket ════════════════ TCP ═══════════ socket
 //
+// Open makes a Device, which listens, dials, and has its own STags and counts:
+// servers in one process do not see one another's.
+//
 // A connection has one goroutine, which reads. It has no goroutine that writes:
 // the caller of Post finds the socket free and writes at once, or leaves the
 // work to the caller that is writing. Only if the socket is full, a goroutine

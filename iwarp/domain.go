@@ -10,17 +10,29 @@ import (
 
 // A ProtectionDomain is a set of connections that trust one another (RFC 5041,
 // Section 8.2): the peers of all its connections can reach memory registered
-// with the domain, and no other peer can. A connection joins by its Config.
+// with the domain, and no other peer can. A connection joins if it is made
+// by the domain's Device.
 // Memory registered with a connection belongs to that connection alone, even in
 // a domain.
 type ProtectionDomain struct {
+	device *Device
+
 	mu      sync.Mutex
 	regions map[*region]struct{} // the valid ones
 }
 
 // NewProtectionDomain returns a domain with no connections and no memory.
-func NewProtectionDomain() *ProtectionDomain {
-	return &ProtectionDomain{regions: make(map[*region]struct{})}
+func (d *Device) NewProtectionDomain() *ProtectionDomain {
+	return &ProtectionDomain{device: d, regions: make(map[*region]struct{})}
+}
+
+// Device returns the device for connections of the domain: their peers reach
+// the memory that is registered with the domain. It has the configuration, the
+// STags and the counts of the device that made the domain.
+func (d *ProtectionDomain) Device() *Device {
+	joins := *d.device
+	joins.domain = d
+	return &joins
 }
 
 // Register lets the peers of the domain's connections reach b until Deregister.
@@ -33,7 +45,7 @@ func (d *ProtectionDomain) Register(b []byte, access rdma.Access) (rdma.Region, 
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	rnic.add(r)
+	d.device.add(r)
 	d.regions[r] = struct{}{}
 	return r, nil
 }

@@ -26,7 +26,7 @@ func member(t testing.TB, d *ProtectionDomain) (endpoint, *rawPeer) {
 // R5041-8.3-3-1, R5040-8.1-1, R5040-8.1.1-1-1, R5040-8.1.2-3-1, R5042-6.1.1-2).
 func TestProtectionDomain(t *testing.T) {
 	world(t)
-	d := NewProtectionDomain()
+	d := lab.NewProtectionDomain()
 	a, pa := member(t, d)
 	b, pb := member(t, d)
 	mem := make([]byte, 8)
@@ -38,7 +38,7 @@ func TestProtectionDomain(t *testing.T) {
 	_, got := pb.response()
 	assert.Equal(t, "abcd", string(got))
 
-	for name, other := range map[string]*ProtectionDomain{"of no domain": nil, "of another": NewProtectionDomain()} {
+	for name, other := range map[string]*ProtectionDomain{"of no domain": nil, "of another": lab.NewProtectionDomain()} {
 		t.Run(name, func(t *testing.T) {
 			for _, tt := range []struct {
 				segment []byte
@@ -76,7 +76,7 @@ func TestProtectionDomain(t *testing.T) {
 // Send (R5040-8.1.1-7-1).
 func TestDomainInvalidate(t *testing.T) {
 	world(t)
-	d := NewProtectionDomain()
+	d := lab.NewProtectionDomain()
 	a, pa := member(t, d)
 	b, pb := member(t, d)
 	r, err := d.Register(make([]byte, 8), rdma.RemoteWrite)
@@ -92,7 +92,7 @@ func TestDomainInvalidate(t *testing.T) {
 // TestDomainForgets checks that an ended connection leaves nothing behind.
 func TestDomainForgets(t *testing.T) {
 	world(t)
-	d := NewProtectionDomain()
+	d := lab.NewProtectionDomain()
 	r, err := d.Register(make([]byte, 8), rdma.RemoteWrite)
 	require.NoError(t, err)
 	for range 3 {
@@ -111,7 +111,7 @@ func TestDomainForgets(t *testing.T) {
 // all peers, and that only the peer that delays it loses its connection.
 func TestDomainDeregisterInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewProtectionDomain()
+		d := lab.NewProtectionDomain()
 		r, err := d.Register(make([]byte, 12), rdma.RemoteWrite)
 		require.NoError(t, err)
 		var ends [3]endpoint
@@ -120,7 +120,7 @@ func TestDomainDeregisterInTime(t *testing.T) {
 		for i, n := range []int{len(part(0)), 18, 18} {
 			a, b := net.Pipe()
 			e := endpoint{in: newInbox()}
-			e.Conn = newConn(newSocket(halfPipe{a, make(chan struct{})}), mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: e.in}, false)
+			e.Conn = lab.newConn(newSocket(halfPipe{a, make(chan struct{})}), mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: e.in}, false)
 			e.domain = d
 			e.start()
 			ends[i], peers[i] = e, &rawPeer{t: t, nc: b}
@@ -142,11 +142,12 @@ func TestDomainDeregisterInTime(t *testing.T) {
 	})
 }
 
-// TestDomainOfConfig checks that a connection joins the domain of its Config.
-func TestDomainOfConfig(t *testing.T) {
+// TestDomainDevice checks that the connections of a domain's Device join the
+// domain.
+func TestDomainDevice(t *testing.T) {
 	world(t)
-	mine, theirs := NewProtectionDomain(), NewProtectionDomain()
-	a, b := pair(t, options{initiator: Config{Domain: mine}, responder: Config{Domain: theirs}})
+	mine, theirs := lab.NewProtectionDomain(), lab.NewProtectionDomain()
+	a, b := pair(t, options{domains: [2]*ProtectionDomain{mine, theirs}})
 	assert.Same(t, mine, a.domain)
 	mem, done := make([]byte, 5), make(waiter, 1)
 	r, err := theirs.Register(mem, rdma.RemoteWrite)
@@ -165,7 +166,7 @@ func TestDomainOfConfig(t *testing.T) {
 // pinned, before Deregister is refused.
 func TestDomainPinTooLate(t *testing.T) {
 	world(t)
-	d := NewProtectionDomain()
+	d := lab.NewProtectionDomain()
 	a, _ := member(t, d)
 	b, _ := member(t, d)
 	reg, err := d.Register(make([]byte, 8), rdma.RemoteWrite)

@@ -11,9 +11,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
+// device is the software RNIC of the examples.
+var device = iwarp.Open(iwarp.Config{})
+
 // connect returns the two ends of a connection through this host.
 func connect(ctx context.Context, client, server rdma.ConnConfig) (c, s rdma.Conn) {
-	l, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{})
+	l, err := device.Listen("tcp", "127.0.0.1:0")
 	check(err)
 	defer l.Close()
 	accepted := make(chan rdma.Conn)
@@ -24,7 +27,7 @@ func connect(ctx context.Context, client, server rdma.ConnConfig) (c, s rdma.Con
 		check(err)
 		accepted <- conn
 	}()
-	c, err = iwarp.Dial(ctx, "tcp", l.Addr().String(), iwarp.Config{}, client)
+	c, err = device.Dial(ctx, l.Addr().String(), client)
 	check(err)
 	return c, <-accepted
 }

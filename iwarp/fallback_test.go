@@ -104,9 +104,9 @@ func TestFallback(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			world(t)
 			p := newOldPeer(t, tt.peer)
-			c, err := Dial(t.Context(), "tcp", p.Addr().String(), tt.cfg, rdma.ConnConfig{Handler: newInbox(), PrivateData: []byte("me")})
+			c, err := labWith(tt.cfg).Dial(t.Context(), p.Addr().String(), rdma.ConnConfig{Handler: newInbox(), PrivateData: []byte("me")})
 			if c != nil {
-				assert.Equal(t, mpa.Params{Rev: 1, CRC: true, IRD: 128, ORD: 128}, c.Params())
+				assert.Equal(t, mpa.Params{Rev: 1, CRC: true, IRD: 128, ORD: 128}, c.(*Conn).Params())
 				c.Abort(net.ErrClosed)
 				require.NoError(t, c.Close())
 			}
@@ -161,7 +161,7 @@ func TestGiveUpAfterReply(t *testing.T) {
 			}}
 			result := make(chan error, 1)
 			go func() {
-				_, err := Client(ctx, hook, Config{CRC: mpa.CRCOff}, rdma.ConnConfig{Handler: newInbox()})
+				_, err := labWith(Config{CRC: mpa.CRCOff}).Client(ctx, hook, rdma.ConnConfig{Handler: newInbox()})
 				result <- err
 			}()
 			p := &rawPeer{t: t, nc: b, crc: crc}

@@ -59,7 +59,7 @@ func (c *Conn) remoteFault(t rdmap.Terminate) *Fault {
 		f.lacks = true
 		f.Terminate.Cause, f.Terminate.Layout = t.SiwCause(), rdmap.LayoutSiw
 	}
-	rnic.terminates.received.add(f.Terminate.Cause)
+	c.rnic.terminates.received.add(f.Terminate.Cause)
 	return f
 }
 

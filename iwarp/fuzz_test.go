@@ -59,7 +59,7 @@ func FuzzConn(f *testing.F) {
 		out := buf.Default.Out()
 		a, b := net.Pipe()
 		in := newInbox()
-		c := newConn(newSocket(a), params, mpa.Frame{}, rdma.ConnConfig{Handler: in, Recvs: 8, RecvSize: 100, Immediate: true}, !initiator)
+		c := lab.newConn(newSocket(a), params, mpa.Frame{}, rdma.ConnConfig{Handler: in, Recvs: 8, RecvSize: 100, Immediate: true}, !initiator)
 		mem := make([]byte, 64+2*around)
 		r, err := c.Register(mem[around:around+64], rdma.RemoteRead|rdma.RemoteWrite|rdma.RemoteAtomic)
 		require.NoError(t, err)
@@ -86,7 +86,7 @@ func FuzzConn(f *testing.F) {
 		r.Deregister()
 		within(t, drained, "the end")
 		require.Equal(t, out, buf.Default.Out())
-		require.Empty(t, rnic.find(r.STag()))
+		require.Empty(t, lab.find(r.STag()))
 		zeros := make([]byte, around)
 		for _, b := range [][]byte{mem[:around], mem[around+64:], sink[:around], sink[around+8:]} {
 			require.Equal(t, zeros, b)

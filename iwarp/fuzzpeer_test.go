@@ -63,7 +63,7 @@ func runScript(t *testing.T, mode byte, script []byte) {
 	h := &scriptHandler{closed: make(chan error, 1)}
 	params := mpa.Params{Rev: mpa.Rev2, CRC: mode&modeCRC != 0, IRD: fuzzDepth, ORD: fuzzDepth}
 	cc := rdma.ConnConfig{Handler: h, Recvs: fuzzRecvs, RecvSize: fuzzRecvSize, Immediate: true}
-	c := newConn(newSocket(a), params, mpa.Frame{}, cc, mode&modeInitiator == 0)
+	c := lab.newConn(newSocket(a), params, mpa.Frame{}, cc, mode&modeInitiator == 0)
 	mem := make([]byte, around+fuzzRegion+around)
 	r, err := c.Register(mem[around:around+fuzzRegion:around+fuzzRegion], rdma.RemoteRead|rdma.RemoteWrite|rdma.RemoteAtomic)
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func runScript(t *testing.T, mode byte, script []byte) {
 	r.Deregister()
 	p.check(h, err, mem)
 	require.Equal(t, out, buf.Default.Out(), "lent buffers")
-	require.Nil(t, rnic.find(r.STag()))
+	require.Nil(t, lab.find(r.STag()))
 	require.Less(t, allocated()-heap, uint64(fuzzHeap), "octets allocated")
 	for start := time.Now(); runtime.NumGoroutine() > routines; runtime.Gosched() {
 		if time.Since(start) > patience {

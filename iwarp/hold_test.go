@@ -50,7 +50,7 @@ func TestCrowd(t *testing.T) {
 	world(t)
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
-	ln := NewListener(l, Config{CRC: mpa.CRCOff})
+	ln := labWith(Config{CRC: mpa.CRCOff}).NewListener(l)
 	defer ln.Close()
 	dial := func(from string) net.Conn {
 		d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":0"))}
@@ -69,7 +69,7 @@ func TestCrowd(t *testing.T) {
 				_ = req.Reject(nil)
 			}
 		}()
-		_, err = Client(t.Context(), dial("127.0.0.4"), Config{}, rdma.ConnConfig{Handler: newInbox()})
+		_, err = lab.Client(t.Context(), dial("127.0.0.4"), rdma.ConnConfig{Handler: newInbox()})
 		var rejected *RejectedError
 		require.ErrorAs(t, err, &rejected)
 	}
@@ -83,7 +83,7 @@ func TestCrowd(t *testing.T) {
 func TestThin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pl := newPipeListener()
-		ln := NewListener(pl, Config{StartupTimeout: time.Hour})
+		ln := labWith(Config{StartupTimeout: time.Hour}).NewListener(pl)
 		defer ln.Close()
 		var peers []net.Conn
 		for range maxStarting {

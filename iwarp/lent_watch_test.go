@@ -33,7 +33,7 @@ func TestLentStalls(t *testing.T) {
 			a, b := ncPair(t, false)
 			narrow(t, a, b)
 			in := newInbox()
-			c := newConn(newSocket(a), mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: in}, false)
+			c := lab.newConn(newSocket(a), mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: in}, false)
 			c.tx.watch.limit = limit
 			c.start()
 			wrs := make([]rdma.WR, 2)

@@ -25,7 +25,7 @@ func TestStallIsOver(t *testing.T) {
 	in := newInbox()
 	s := newSocket(a)
 	s.tcp.stall = 700 * time.Millisecond
-	c := newConn(s, mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: in}, false)
+	c := lab.newConn(s, mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: in}, false)
 	c.start()
 	p := &rawPeer{t: t, nc: b}
 	big, done := pattern(2<<20), make(waiter, 2)

@@ -13,8 +13,8 @@ import (
 
 // A Listener accepts connections as MPA responder. It implements rdma.Listener.
 type Listener struct {
-	l   net.Listener
-	cfg Config
+	device *Device
+	l      net.Listener
 
 	usual string // congestion control for connections from other hosts; "": unchanged
 
@@ -31,20 +31,10 @@ type Listener struct {
 
 var _ rdma.Listener = (*Listener)(nil)
 
-// Listen listens on a TCP address. The network is tcp, tcp4 or tcp6. iWARP
-// peers without a port mapper, such as Linux's siw, connect to the TCP port.
-func Listen(network, addr string, cfg Config) (*Listener, error) {
-	l, err := net.Listen(network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return NewListener(l, cfg), nil
-}
-
 // NewListener accepts connections from l and takes over l.
-func NewListener(l net.Listener, cfg Config) *Listener {
+func (d *Device) NewListener(l net.Listener) *Listener {
 	ln := &Listener{
-		l: l, cfg: cfg, usual: speedAll(l),
+		device: d, l: l, usual: speedAll(l),
 		ready: make(chan *request), done: make(chan struct{}),
 		starting: make(map[net.Conn]uint64),
 	}

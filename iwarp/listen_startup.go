@@ -33,14 +33,14 @@ func (l *Listener) startup(nc net.Conn) {
 // request reads the peer's Request. It rejects a Request that no upper layer
 // could accept.
 func (l *Listener) request(nc net.Conn) (*request, error) {
-	_ = nc.SetDeadline(time.Now().Add(l.cfg.startup()))
-	record := newRecorder(nc, l.cfg.Record, pcap.Server)
+	_ = nc.SetDeadline(time.Now().Add(l.device.cfg.startup()))
+	record := newRecorder(nc, l.device.cfg.Record, pcap.Server)
 	req, err := readRequest(record.tap(nc))
 	if err != nil {
 		return nil, err
 	}
-	r := &request{nc: nc, req: req, cfg: l.cfg, record: record}
-	reply, _, err := mpa.Accept(req, l.cfg.local())
+	r := &request{nc: nc, req: req, device: l.device, record: record}
+	reply, _, err := mpa.Accept(req, l.device.cfg.local())
 	if err != nil {
 		_ = r.reply(reply, nil)
 	}

@@ -23,7 +23,7 @@ func TestAcceptTimeout(t *testing.T) {
 		for _, step := range []time.Duration{0, 600 * time.Millisecond, 220 * time.Millisecond} { // 0: silent; the last: too slow only after the header
 			synctest.Test(t, func(t *testing.T) {
 				pl := newPipeListener()
-				ln := NewListener(pl, Config{StartupTimeout: limit})
+				ln := labWith(Config{StartupTimeout: limit}).NewListener(pl)
 				nc, err := pl.dial()
 				require.NoError(t, err)
 				var dawdling sync.WaitGroup
@@ -98,7 +98,7 @@ func (l *brokenListener) Accept() (net.Conn, error) {
 func TestListenerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		ln := NewListener(&brokenListener{newPipeListener(), 3}, Config{})
+		ln := lab.NewListener(&brokenListener{newPipeListener(), 3})
 		_, err := ln.Accept(t.Context())
 		require.ErrorIs(t, err, rdma.ErrClosed)
 		require.ErrorIs(t, err, net.ErrClosed)
@@ -124,7 +124,7 @@ func TestListenerCloseSparesAccepted(t *testing.T) {
 	for range 50 {
 		tl, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		ln := NewListener(tl, Config{})
+		ln := lab.NewListener(tl)
 		nc, err := net.Dial("tcp", tl.Addr().String())
 		require.NoError(t, err)
 		require.NoError(t, writeFrame(nc, mpa.NewRequest(mpa.Local{IRD: 1})))

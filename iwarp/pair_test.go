@@ -105,8 +105,8 @@ func world(t testing.TB) {
 			assert.Fail(t, "goroutines are left", "%s", stacks[:runtime.Stack(stacks, true)])
 		}
 		stags := func() (n int) {
-			for i := range rnic.shard {
-				s := &rnic.shard[i]
+			for i := range lab.shard {
+				s := &lab.shard[i]
 				s.mu.RLock()
 				n += len(s.m)
 				s.mu.RUnlock()
@@ -131,7 +131,8 @@ type options struct {
 	narrow               bool // with small socket buffers
 	immediate            bool // both accept Immediate Data
 
-	handlers [2]rdma.Handler // of initiator and responder, instead of inboxes
+	handlers [2]rdma.Handler      // of initiator and responder, instead of inboxes
+	domains  [2]*ProtectionDomain // likewise, or nil
 }
 
 // pair connects two endpoints.
@@ -150,7 +151,7 @@ func pair(t testing.TB, o options) (initiator, responder endpoint) {
 		require.NoError(t, err)
 		l, dial = tl, func() (net.Conn, error) { return net.Dial("tcp", tl.Addr().String()) }
 	}
-	ln := NewListener(l, o.responder)
+	ln := labOf(o.responder, o.domains[1]).NewListener(l)
 	defer ln.Close()
 	initiator.in, responder.in = newInbox(), newInbox()
 	cc := func(i int, in *inboxHandler) rdma.ConnConfig {
@@ -173,7 +174,7 @@ func pair(t testing.TB, o options) (initiator, responder endpoint) {
 	})
 	nc, err := dial()
 	require.NoError(t, err)
-	initiator.Conn, err = Client(t.Context(), nc, o.initiator, cc(0, initiator.in))
+	initiator.Conn, err = labOf(o.initiator, o.domains[0]).Client(t.Context(), nc, cc(0, initiator.in))
 	require.NoError(t, err)
 	wg.Wait()
 	require.NotNil(t, responder.Conn)

@@ -93,7 +93,7 @@ func TestRegionPlaced(t *testing.T) {
 // combined.
 func TestRegionPlacedByDomain(t *testing.T) {
 	world(t)
-	d := NewProtectionDomain()
+	d := lab.NewProtectionDomain()
 	r, err := d.Register(make([]byte, 6), rdma.RemoteWrite)
 	require.NoError(t, err)
 	for _, from := range []uint64{4, 2, 0} {

@@ -155,7 +155,7 @@ func TestInvalidate(t *testing.T) {
 		assert.Equal(t, want.withInvalidate, m.WithInvalidate)
 		assert.Equal(t, want.invalidated, m.Invalidated)
 		assert.Equal(t, want.solicited, m.Solicited)
-		assert.Equal(t, want.valid, m.Invalidated == 0 || rnic.find(m.Invalidated) != nil)
+		assert.Equal(t, want.valid, m.Invalidated == 0 || lab.find(m.Invalidated) != nil)
 		m.Buf.Release()
 	}
 	assert.Equal(t, []byte{1}, mem)

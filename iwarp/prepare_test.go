@@ -17,7 +17,7 @@ import (
 // advertises it in the answer.
 func prepared(t *testing.T, memory []byte) (*Listener, rdma.ConnConfig, *rdma.Region) {
 	t.Helper()
-	l, err := Listen("tcp", "127.0.0.1:0", Config{ORD: 5, IRD: 7})
+	l, err := labWith(Config{ORD: 5, IRD: 7}).Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	var region rdma.Region
@@ -46,7 +46,7 @@ func TestPrepare(t *testing.T) {
 			accepted <- c
 		}
 	}()
-	c, err := Dial(t.Context(), "tcp", l.Addr().String(), Config{ORD: 3, IRD: 9}, rdma.ConnConfig{Handler: newInbox()})
+	c, err := labWith(Config{ORD: 3, IRD: 9}).Dial(t.Context(), l.Addr().String(), rdma.ConnConfig{Handler: newInbox()})
 	require.NoError(t, err)
 	p := c.PrivateData()
 	require.Len(t, p, 4)
@@ -80,7 +80,7 @@ func TestPrepareInVain(t *testing.T) {
 	}
 	_, err = req.Accept(cc)
 	require.ErrorContains(t, err, "octets of private data")
-	assert.Nil(t, rnic.find((*region).STag()), "it is not valid any more")
+	assert.Nil(t, lab.find((*region).STag()), "it is not valid any more")
 	_, err = nc.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF)
 	(*region).Deregister()

@@ -105,7 +105,7 @@ func BenchmarkTCPCalls(b *testing.B) {
 
 // A caller is the client's end. It makes len(slots) calls at a time.
 type caller struct {
-	conn    *Conn
+	conn    rdma.Conn
 	size    int
 	slots   []callSlot
 	own     bool // each slot has a goroutine, like callers in a program; otherwise the reader makes the next call
@@ -125,7 +125,7 @@ type callSlot struct {
 func newCaller(b *testing.B, addr string, cfg Config, size, depth int, own bool) *caller {
 	cl := &caller{size: size, own: own, over: make(chan struct{}), slots: make([]callSlot, depth)}
 	var err error
-	cl.conn, err = Dial(b.Context(), "tcp", addr, cfg, rdma.ConnConfig{Handler: cl, Recvs: 1 << 30})
+	cl.conn, err = labWith(cfg).Dial(b.Context(), addr, rdma.ConnConfig{Handler: cl, Recvs: 1 << 30})
 	require.NoError(b, err)
 	for i := range cl.slots {
 		s := &cl.slots[i]

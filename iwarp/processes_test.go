@@ -52,9 +52,9 @@ func benchServer(kind string) error {
 	case strings.HasPrefix(kind, "tcp"):
 		go tcpServer(l, kind, file)
 	case kind == "crc":
-		go iwarpServer(NewListener(l, Config{CRC: mpa.CRCOn}), file)
+		go iwarpServer(labWith(Config{CRC: mpa.CRCOn}).NewListener(l), file)
 	default:
-		go iwarpServer(NewListener(l, Config{CRC: mpa.CRCOff}), file)
+		go iwarpServer(labWith(Config{CRC: mpa.CRCOff}).NewListener(l), file)
 	}
 	fmt.Println(l.Addr())
 	_, err = io.Copy(io.Discard, os.Stdin)

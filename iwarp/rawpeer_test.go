@@ -62,7 +62,7 @@ func againstRaw(t testing.TB, o raw) (endpoint, *rawPeer) {
 		IRD: depth(o.ird), ORD: depth(o.ord),
 	}
 	cc := rdma.ConnConfig{Handler: e.in, Recvs: o.recvs, RecvSize: o.recvSize, Immediate: o.immediate}
-	e.Conn = newConn(newSocket(a), params, mpa.Frame{}, cc, !o.initiator)
+	e.Conn = lab.newConn(newSocket(a), params, mpa.Frame{}, cc, !o.initiator)
 	if o.before != nil {
 		o.before(e.Conn)
 	}

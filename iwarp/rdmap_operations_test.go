@@ -61,7 +61,7 @@ func TestRDMAPOperations(t *testing.T) {
 				assert.Equal(t, want.invalidate, m.WithInvalidate)
 				if want.invalidate {
 					assert.Equal(t, w.STag(), m.Invalidated) // R5040-3.1-9
-					assert.Nil(t, rnic.find(w.STag()))       // R5040-5.3-14
+					assert.Nil(t, lab.find(w.STag()))        // R5040-5.3-14
 				}
 				m.Buf.Release()
 			}

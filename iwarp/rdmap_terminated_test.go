@@ -106,7 +106,7 @@ func TestRDMAPTerminated(t *testing.T) {
 					require.ErrorIs(t, err, rdma.ErrClosed)
 					assert.True(t, errors.As(err, &f)) // every error contains the Terminate
 				}
-				assert.Nil(t, rnic.find(region.STag()))
+				assert.Nil(t, lab.find(region.STag()))
 			})
 		}
 	}

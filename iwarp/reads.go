@@ -51,7 +51,7 @@ func (c *Conn) source(req rdmap.ReadRequest) (response, error) {
 	if req.Size == 0 { // nothing is checked: Section 5.2.1
 		return resp, nil
 	}
-	r := rnic.find(req.SourceSTag)
+	r := c.rnic.find(req.SourceSTag)
 	if r == nil {
 		return resp, rdmap.ErrInvalidSTag
 	}

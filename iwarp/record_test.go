@@ -311,7 +311,7 @@ func TestEnded(t *testing.T) {
 	}
 	ended := func(c *Conn, cause error) {
 		assert.Empty(t, inbox(c).closed)
-		assert.False(t, slices.Contains(Running(), c))
+		assert.False(t, slices.Contains(lab.Conns(), c))
 		assert.NoError(t, c.WriteRecord(io.Discard))
 		ends <- end{c, cause}
 	}
@@ -324,7 +324,7 @@ func TestEnded(t *testing.T) {
 	}}
 	a, b = pair(t, options{initiator: c, responder: c})
 	for _, e := range []endpoint{a, b} {
-		assert.True(t, slices.Contains(Running(), e.Conn))
+		assert.True(t, slices.Contains(lab.Conns(), e.Conn))
 	}
 	before.Unlock()
 	require.NoError(t, a.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{{1}}, Remote: rdma.Remote{STag: 1}}))

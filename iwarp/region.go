@@ -46,7 +46,7 @@ func (c *Conn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
 	if c.regions.m == nil {
 		return nil, c.closedError()
 	}
-	rnic.add(r)
+	c.rnic.add(r)
 	c.regions.m[r] = struct{}{}
 	return r, nil
 }
@@ -122,12 +122,13 @@ func (r *region) invalidate() {
 	if !r.kill() {
 		return
 	}
-	rnic.remove(r)
 	if r.domain != nil {
+		r.domain.device.remove(r)
 		r.domain.remove(r)
 		return
 	}
 	c := r.conn
+	c.rnic.remove(r)
 	c.regions.Lock()
 	defer c.regions.Unlock()
 	delete(c.regions.m, r)
@@ -198,7 +199,7 @@ func (c *Conn) revokeAll() {
 	c.regions.Unlock()
 	for r := range all {
 		r.kill()
-		rnic.remove(r)
+		c.rnic.remove(r)
 	}
 	if c.domain != nil {
 		c.domain.leave(c)

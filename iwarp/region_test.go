@@ -42,7 +42,7 @@ func TestPinWhileDeregisterWaits(t *testing.T) {
 	_, ok := r.pin()
 	require.True(t, ok)
 	gone := done(r.Deregister)
-	require.Eventually(t, func() bool { return rnic.find(r.stag) == nil }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return lab.find(r.stag) == nil }, patience, time.Millisecond)
 	time.Sleep(10 * time.Millisecond) // Deregister waits now
 	within(t, done(func() {
 		_, ok := r.pin()

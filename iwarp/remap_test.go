@@ -81,7 +81,7 @@ func TestRedirectReads(t *testing.T) {
 // domain, whether or not a connection has used the region before.
 func TestRedirectDomain(t *testing.T) {
 	world(t)
-	d := NewProtectionDomain()
+	d := lab.NewProtectionDomain()
 	a, _ := member(t, d)
 	b, _ := member(t, d)
 	reg, err := d.Register([]byte("before"), rdma.RemoteRead)

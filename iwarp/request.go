@@ -11,9 +11,9 @@ import (
 // A request is a peer that awaits its MPA Reply. It implements
 // rdma.ConnRequest.
 type request struct {
-	nc  net.Conn
-	req mpa.Frame
-	cfg Config
+	device *Device
+	nc     net.Conn
+	req    mpa.Frame
 
 	record *recorder // or nil
 }
@@ -24,7 +24,7 @@ func (r *request) RemoteAddr() net.Addr { return r.nc.RemoteAddr() }
 // reply sends a start-up frame with private data.
 func (r *request) reply(f mpa.Frame, privateData []byte) error {
 	f.PrivateData = privateData
-	_ = r.nc.SetDeadline(time.Now().Add(r.cfg.startup()))
+	_ = r.nc.SetDeadline(time.Now().Add(r.device.cfg.startup()))
 	err := writeFrame(r.record.tap(r.nc), f)
 	_ = r.nc.SetDeadline(time.Time{})
 	return err
@@ -33,13 +33,12 @@ func (r *request) reply(f mpa.Frame, privateData []byte) error {
 // Accept sends the Reply and starts the connection. Nothing is sent on it
 // before the peer's first FPDU.
 func (r *request) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
-	reply, params, err := mpa.Accept(r.req, r.cfg.local())
+	reply, params, err := mpa.Accept(r.req, r.device.cfg.local())
 	if err != nil {
 		r.nc.Close()
 		return nil, err
 	}
-	c := unbound(params, r.req, cc, true)
-	c.configure(r.cfg)
+	c := r.device.unbound(params, r.req, cc, true)
 	if cc.Prepare != nil {
 		cc.PrivateData = cc.Prepare(c)
 	}
@@ -55,7 +54,7 @@ func (r *request) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
 
 // Reject sends a Reply that refuses the connection.
 func (r *request) Reject(privateData []byte) error {
-	err := r.reply(mpa.Reject(r.req, r.cfg.local()), privateData)
+	err := r.reply(mpa.Reject(r.req, r.device.cfg.local()), privateData)
 	if cerr := r.nc.Close(); err == nil {
 		err = cerr
 	}

@@ -110,7 +110,7 @@ func (q *sendQueue) beginAtomic(w *workRequest) {
 func (q *sendQueue) endMessage(c *Conn, b *batch) {
 	switch q.cur.op {
 	case rdmap.OpTerminate:
-		rnic.terminates.sent.add(q.terminate.Cause)
+		c.rnic.terminates.sent.add(q.terminate.Cause)
 	case rdmap.OpReadResponse, rdmap.OpAtomicResponse:
 		// Counted now and not when b is written: the peer may send a new
 		// request as soon as it has the last byte.

@@ -71,7 +71,7 @@ func TestMULPDU(t *testing.T) {
 			t.Run(fmt.Sprintf("%d, markers %v", mss, markers), func(t *testing.T) {
 				world(t)
 				a, b := narrowPair(t, mss)
-				c := newConn(newSocket(a), mpa.Params{SendMarkers: markers}, mpa.Frame{}, rdma.ConnConfig{Handler: newInbox()}, false)
+				c := lab.newConn(newSocket(a), mpa.Params{SendMarkers: markers}, mpa.Frame{}, rdma.ConnConfig{Handler: newInbox()}, false)
 				c.start()
 				p := &rawPeer{t: t, nc: b}
 				p.from.Markers = markers
@@ -124,13 +124,13 @@ func TestLongFPDUs(t *testing.T) {
 		"Markers":           {with(siw, 16, 0x90), Config{}, false},
 		"revision 1":        {plain(false, 0), Config{}, false},
 		"not enhanced":      {with(plain(false, 0), 17, 2), Config{}, false},
-		"siw, standards":    {siw, Config{LongFPDUs: Nobody}, false},
+		"siw, standards":    {siw, Config{ShortFPDUs: true}, false},
 		"Markers, all told": {with(siw, 16, 0x90), Config{LongFPDUs: func(mpa.Frame) bool { return true }}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			world(t)
 			pl := newPipeListener()
-			ln := NewListener(pl, tt.cfg)
+			ln := labWith(tt.cfg).NewListener(pl)
 			a, b := narrowPair(t, 500)
 			pl.conns <- a
 			p := &rawPeer{t: t, nc: b, crc: tt.request[16]&0x40 != 0 || tt.cfg.CRC == mpa.CRCOn}

@@ -78,7 +78,7 @@ func TestTwoInitiators(t *testing.T) {
 	results := make(chan error, 2)
 	for _, nc := range []net.Conn{a, b} {
 		go func() {
-			_, err := Client(context.Background(), nc, Config{}, rdma.ConnConfig{Handler: newInbox()})
+			_, err := lab.Client(context.Background(), nc, rdma.ConnConfig{Handler: newInbox()})
 			results <- err
 		}()
 	}
@@ -107,7 +107,7 @@ func TestReplyTimeout(t *testing.T) {
 				defer func() { <-writer }()
 			}
 			start := time.Now()
-			_, err := Client(t.Context(), a, Config{}, rdma.ConnConfig{Handler: newInbox()})
+			_, err := lab.Client(t.Context(), a, rdma.ConnConfig{Handler: newInbox()})
 			require.True(t, isTimeout(err))
 			assert.Equal(t, defaultStartup, time.Since(start))
 			<-reader
@@ -137,9 +137,9 @@ func TestDialContext(t *testing.T) {
 	a, b := ncPair(t, false)
 	defer b.Close()
 	time.AfterFunc(10*time.Millisecond, func() { cancel(cause) })
-	_, err := Client(ctx, a, Config{}, rdma.ConnConfig{Handler: newInbox()})
+	_, err := lab.Client(ctx, a, rdma.ConnConfig{Handler: newInbox()})
 	require.ErrorIs(t, err, cause)
-	_, err = Dial(ctx, "tcp", "127.0.0.1:1", Config{}, rdma.ConnConfig{Handler: newInbox()})
+	_, err = lab.Dial(ctx, "127.0.0.1:1", rdma.ConnConfig{Handler: newInbox()})
 	require.Error(t, err)
 }
 
@@ -148,11 +148,11 @@ func TestDialContext(t *testing.T) {
 func TestDialListen(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
 		world(t)
-		ln, err := Listen("tcp", addr, Config{})
+		ln, err := lab.Listen("tcp", addr)
 		require.NoError(t, err)
 		in := newInbox()
 		dialed := doneErr(func() error {
-			c, err := Dial(t.Context(), "tcp", ln.Addr().String(), Config{}, rdma.ConnConfig{Handler: in})
+			c, err := lab.Dial(t.Context(), ln.Addr().String(), rdma.ConnConfig{Handler: in})
 			if err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ func rawResponder(t testing.TB, cfg Config, cc rdma.ConnConfig) (*rawPeer, mpa.F
 	t.Cleanup(func() { b.Close() })
 	result := make(chan dialed, 1)
 	go func() {
-		c, err := Client(context.Background(), a, cfg, cc)
+		c, err := labWith(cfg).Client(context.Background(), a, cc)
 		result <- dialed{c, err}
 	}()
 	p := &rawPeer{t: t, nc: b}
@@ -190,7 +190,7 @@ func TestRequestTooLong(t *testing.T) {
 	world(t)
 	a, b := ncPair(t, false)
 	defer b.Close()
-	_, err := Client(t.Context(), a, Config{}, rdma.ConnConfig{PrivateData: make([]byte, 509), Handler: newInbox()})
+	_, err := lab.Client(t.Context(), a, rdma.ConnConfig{PrivateData: make([]byte, 509), Handler: newInbox()})
 	require.Error(t, err)
 	(&rawPeer{t: t, nc: b}).eof()
 }

@@ -2,8 +2,7 @@ package iwarp
 
 import "github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 
-// Statistics is a snapshot of the state and the counts of this process's
-// device.
+// Statistics is a snapshot of the state and the counts of a device.
 type Statistics struct {
 	Connections      int    // running now
 	ConnectionsTotal uint64 // ever started
@@ -42,16 +41,16 @@ func (n *Counts) sum(m *Counts) {
 }
 
 // Stats returns the statistics of the device.
-func Stats() Statistics {
-	s := rnic.conns.stats()
-	for i := range rnic.shard {
-		t := &rnic.shard[i]
+func (d *Device) Stats() Statistics {
+	s := d.conns.stats()
+	for i := range d.shard {
+		t := &d.shard[i]
 		t.mu.RLock()
 		s.Regions += len(t.m)
 		s.RegionOctets += t.octets
 		t.mu.RUnlock()
 	}
-	s.TerminatesSent, s.TerminatesReceived = rnic.terminates.sent.read(), rnic.terminates.received.read()
+	s.TerminatesSent, s.TerminatesReceived = d.terminates.sent.read(), d.terminates.received.read()
 	return s
 }
 

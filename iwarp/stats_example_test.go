@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Stats counts for all connections of this process's device.
-func ExampleStats() {
-	before := iwarp.Stats()
+// Stats counts for all connections of a device, here for both ends.
+func ExampleDevice_Stats() {
+	before := device.Stats()
 	inbox, done := rdma.NewReceiveQueue(), rdma.NewCompletionQueue(1)
 	client, server := connect(context.Background(),
 		rdma.ConnConfig{Handler: rdma.NewReceiveQueue()},
@@ -23,7 +22,7 @@ func ExampleStats() {
 	check(err)
 	m.Buf.Release()
 
-	now := iwarp.Stats()
+	now := device.Stats()
 	fmt.Println("connections:", now.ConnectionsTotal-before.ConnectionsTotal)
 	fmt.Println("Sends received:", now.Received.Messages[rdmap.OpSend]-before.Received.Messages[rdmap.OpSend])
 	fmt.Println("octets received:", now.Received.Octets-before.Received.Octets)

@@ -25,7 +25,7 @@ func (n Counts) since(before Counts) Counts {
 // including messages of connections that have ended.
 func TestStats(t *testing.T) {
 	world(t)
-	before := Stats()
+	before := lab.Stats()
 	e, p := againstRaw(t, raw{initiator: true, recvs: 4, before: func(c *Conn) { c.mulpdu = 128 }})
 	q, _ := againstRaw(t, raw{})
 	mem := pattern(500)
@@ -33,7 +33,7 @@ func TestStats(t *testing.T) {
 	require.NoError(t, err)
 	_, err = q.Register(mem[:9], rdma.RemoteRead)
 	require.NoError(t, err)
-	now := Stats()
+	now := lab.Stats()
 	assert.Equal(t, before.Connections+2, now.Connections)
 	assert.Equal(t, before.ConnectionsTotal+2, now.ConnectionsTotal)
 	assert.Equal(t, before.Regions+2, now.Regions)
@@ -67,7 +67,7 @@ func TestStats(t *testing.T) {
 	for _, op := range []rdmap.Opcode{rdmap.OpReadResponse, rdmap.OpSend, rdmap.OpWrite, rdmap.OpReadRequest} {
 		received.Messages[op] = 1
 	}
-	now = Stats()
+	now = lab.Stats()
 	assert.Equal(t, sent, now.Sent.since(before.Sent))
 	assert.Equal(t, received, now.Received.since(before.Received))
 
@@ -78,7 +78,7 @@ func TestStats(t *testing.T) {
 	sent.FPDUs++
 	sent.Octets += 4 + 2 + ddp.TaggedLen
 	sent.Messages[rdmap.OpTerminate]++
-	now = Stats()
+	now = lab.Stats()
 	assert.Equal(t, sent, now.Sent.since(before.Sent))
 	assert.Equal(t, received, now.Received.since(before.Received), "one that is wrong does not count")
 	assert.Equal(t, sent, itsSent, "though it has ended")
@@ -93,12 +93,12 @@ func TestStats(t *testing.T) {
 // received Terminates separately.
 func TestStatsOfTerminates(t *testing.T) {
 	world(t)
-	before := Stats()
+	before := lab.Stats()
 	a, b := pair(t, options{})
 	require.NoError(t, a.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{{0}}, Remote: rdma.Remote{STag: 1}}))
 	a.in.end(t)
 	b.in.end(t)
-	now := Stats()
+	now := lab.Stats()
 	for _, cause := range []rdmap.Error{rdmap.ErrInvalidSTag, rdmap.ErrAccess} {
 		want := uint64(0)
 		if cause == rdmap.ErrInvalidSTag {
@@ -108,5 +108,5 @@ func TestStatsOfTerminates(t *testing.T) {
 		assert.Equal(t, before.TerminatesReceived[cause]+want, now.TerminatesReceived[cause])
 	}
 	now.TerminatesSent[rdmap.ErrInvalidSTag] = 0 // a copy
-	assert.NotZero(t, Stats().TerminatesSent[rdmap.ErrInvalidSTag])
+	assert.NotZero(t, lab.Stats().TerminatesSent[rdmap.ErrInvalidSTag])
 }

@@ -58,7 +58,7 @@ func (x *receiver) write(seg *segment, h ddp.Tagged) error {
 // of the region, and pins the region. The order of the checks follows RFC 5041,
 // Section 7.1.
 func (c *Conn) sink(h ddp.Tagged, size int) (*region, []byte, error) {
-	r := rnic.find(h.STag)
+	r := c.rnic.find(h.STag)
 	if r == nil {
 		return nil, nil, ddp.ErrInvalidSTag
 	}

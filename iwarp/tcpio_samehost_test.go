@@ -71,7 +71,7 @@ func TestNeverPaced(t *testing.T) {
 		l.Close()
 		t.Skip("the kernel has no BBR, or keeps it for others")
 	}
-	ln := NewListener(l, Config{})
+	ln := lab.NewListener(l)
 	defer ln.Close()
 	assert.Equal(t, "reno", algorithm(t, l), "what is accepted inherits it")
 

@@ -41,7 +41,7 @@ func inBubble(t *testing.T, f func(t *testing.T, e endpoint, p *rawPeer, fin <-c
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		e, fin := endpoint{in: newInbox()}, make(chan struct{})
-		e.Conn = newConn(newSocket(halfPipe{a, fin}), mpa.Params{IRD: 8, ORD: 8}, mpa.Frame{}, rdma.ConnConfig{Handler: e.in, Recvs: 8}, false)
+		e.Conn = lab.newConn(newSocket(halfPipe{a, fin}), mpa.Params{IRD: 8, ORD: 8}, mpa.Frame{}, rdma.ConnConfig{Handler: e.in, Recvs: 8}, false)
 		e.start()
 		f(t, e, &rawPeer{t: t, nc: b}, fin)
 		b.Close()

@@ -103,7 +103,7 @@ func (x *receiver) deliverSend(seg *segment, h ddp.Untagged, op rdmap.Opcode) er
 	m := rdma.Recv{Solicited: op.Solicited(), WithInvalidate: op.Invalidates()}
 	if m.WithInvalidate {
 		m.Invalidated = rdmap.InvalidateSTag(h)
-		r := rnic.find(m.Invalidated)
+		r := x.c.rnic.find(m.Invalidated)
 		if r == nil || r.conn != x.c { // nor regions shared with other Streams: RFC 5040, Section 8.1.1, rule 7
 			return seg.fault(rdmap.ErrCannotInvalidate)
 		}

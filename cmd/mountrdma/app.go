@@ -83,13 +83,9 @@ func (a *app) policy() mpa.CRC {
 	return mpa.CRCOff
 }
 
-// rnic returns the configuration of this end of a connection.
+// rnic returns the configuration of the device.
 func (a *app) rnic() iwarp.Config {
-	cfg := iwarp.Config{CRC: a.policy(), Markers: a.markers.Word == "on", LongFPDUs: parsesStream, StartupTimeout: a.timeout}
-	if a.bare {
-		cfg.LongFPDUs = iwarp.Nobody
-	}
-	return cfg
+	return iwarp.Config{CRC: a.policy(), Markers: a.markers.Word == "on", LongFPDUs: parsesStream, ShortFPDUs: a.bare, StartupTimeout: a.timeout}
 }
 
 // parsesStream reports whether a peer takes FPDUs of any length: either iwarp

@@ -11,11 +11,11 @@ import (
 )
 
 // A dialer makes connections in steps that errors can name (rdma.Dialer).
-// Unlike iwarp.Dial, a dialer does not fall back to MPA revision 1: a
+// Unlike an iwarp.Device, a dialer does not fall back to MPA revision 1: a
 // restarting server closes connections too, and siw has no RDMA Reads in
 // revision 1.
 type dialer struct {
-	config      iwarp.Config
+	device      *iwarp.Device
 	invalidated atomic.Bool // a Send has invalidated memory
 }
 
@@ -26,7 +26,7 @@ func (d *dialer) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdm
 		return nil, dialError(ctx, addr, err)
 	}
 	cc.Handler = &ear{cc.Handler, d}
-	c, err := iwarp.Client(ctx, nc, d.config, cc)
+	c, err := d.device.Client(ctx, nc, cc)
 	if err != nil {
 		return nil, startupError(ctx, addr, err)
 	}

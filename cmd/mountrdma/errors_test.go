@@ -144,7 +144,7 @@ func program(t *testing.T, prog, vers uint32) (addr string) {
 	mux := &oncrpc.Mux{}
 	mux.Register(prog, vers, unavailable{})
 	srv := &rpcrdma.Server{Handler: mux}
-	l, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{})
+	l, err := iwarp.Open(iwarp.Config{}).Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()

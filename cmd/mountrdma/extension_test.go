@@ -57,7 +57,7 @@ func (idleLink) Closed(error)      {}
 // block, except with --no-extensions.
 func TestExtensionOffered(t *testing.T) {
 	guard(t)
-	l, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{CRC: mpa.CRCOff})
+	l, err := iwarp.Open(iwarp.Config{CRC: mpa.CRCOff}).Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
 	requests := make(chan []byte, 2)
@@ -91,7 +91,8 @@ func TestParsesStream(t *testing.T) {
 	assert.False(t, a.rnic().LongFPDUs(frame), "a card")
 	frame.PrivateData = block.AppendTo(message)
 	assert.True(t, a.rnic().LongFPDUs(frame))
-	assert.False(t, bare.rnic().LongFPDUs(frame))
+	assert.False(t, a.rnic().ShortFPDUs)
+	assert.True(t, bare.rnic().ShortFPDUs)
 	siw := mpa.Frame{Reply: true, Rev: 2, HasEnhanced: true, PrivateData: message}
 	assert.True(t, a.rnic().LongFPDUs(siw))
 	assert.Nil(t, bare.client().Extensions)

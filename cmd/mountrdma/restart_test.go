@@ -45,7 +45,7 @@ func newRestarter(t *testing.T, service func() oncrpc.Service) *restarter {
 }
 
 func (r *restarter) start() {
-	l, err := iwarp.Listen("tcp", r.addr, iwarp.Config{})
+	l, err := iwarp.Open(iwarp.Config{}).Listen("tcp", r.addr)
 	if !assert.NoError(r.t, err) {
 		return
 	}
@@ -179,7 +179,7 @@ func TestLineThroughRestarts(t *testing.T) {
 		mux.Register(400000, 1, program)
 		return mux
 	})
-	l, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, r.addr, rpcrdma.ClientConfig{Log: slog.New(slog.DiscardHandler)})
+	l, err := rpcrdma.Dial(t.Context(), iwarp.Open(iwarp.Config{}), r.addr, rpcrdma.ClientConfig{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	var all sync.WaitGroup
 	progress := make(chan struct{}, callers*each)
@@ -228,7 +228,7 @@ func TestLineThroughRestarts(t *testing.T) {
 func TestLineFindsNobody(t *testing.T) {
 	guard(t)
 	r := newRestarter(t, func() oncrpc.Service { return new(oncrpc.Mux) })
-	l, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, r.addr, rpcrdma.ClientConfig{
+	l, err := rpcrdma.Dial(t.Context(), iwarp.Open(iwarp.Config{}), r.addr, rpcrdma.ClientConfig{
 		GiveUp: 300 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

@@ -82,7 +82,7 @@ func startRigAt(t *testing.T, addr string, set ...setting) *rig {
 	nfs, err := nfsserver.New(cfg)
 	require.NoError(t, err)
 	nfs.Register(mux)
-	l, err := iwarp.Listen("tcp", addr, rnic)
+	l, err := iwarp.Open(rnic).Listen("tcp", addr)
 	require.NoError(t, err)
 	r.addr = l.Addr().String()
 	r.url = scheme + r.addr + "/x"

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
+	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
@@ -57,10 +58,11 @@ func (a *app) sessionBy(ctx context.Context, srv server, cfg rpcrdma.ClientConfi
 
 // connect connects once, and checks that an NFS server of version 3 answers.
 func (a *app) connect(ctx context.Context, srv server, cfg rpcrdma.ClientConfig) (*session, error) {
-	d := &dialer{config: a.rnic()}
-	if err := a.recorded(&d.config); err != nil {
+	rnic := a.rnic()
+	if err := a.recorded(&rnic); err != nil {
 		return nil, err
 	}
+	d := &dialer{device: iwarp.Open(rnic)}
 	line, err := rpcrdma.Dial(ctx, d, srv.addr(), cfg)
 	if err != nil {
 		return nil, err

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 )
 
 // A collector exports the facts of status to Prometheus.
@@ -19,7 +19,7 @@ func (c collector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect reads all values (prometheus.Collector).
 func (c collector) Collect(out chan<- prometheus.Metric) {
-	s := &sight{c.status(), c.observer.Stats(), iwarp.Stats()}
+	s := &sight{c.status(), c.observer.Stats(), c.device.Stats()}
 	for i := range s.procs {
 		out <- histogram(&s.procs[i])
 	}

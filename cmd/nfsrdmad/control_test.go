@@ -49,7 +49,7 @@ func TestStatus(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
-	line, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConfig{})
+	line, err := rpcrdma.Dial(t.Context(), iwarp.Open(iwarp.Config{}), s.addr(t, "rdma"), rpcrdma.ClientConfig{})
 	require.NoError(t, err)
 	defer line.Close()
 	x := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version, Proc: nfs3.ProcNull}

@@ -41,7 +41,7 @@ func callNull(ctx context.Context, to oncrpc.Caller) error {
 
 // A stranger is a peer of a server with counters, free to break the rules.
 type stranger struct {
-	*iwarp.Conn
+	rdma.Conn
 	block  cmpriv.Extension
 	closed chan error
 	theirs *linkEnd
@@ -52,7 +52,7 @@ func dialStranger(t *testing.T, cfg iwarp.Config, addr string, servers <-chan *l
 	message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
 	block := cmpriv.Extension{Immediate: true, Atomics: true, Delegation: true, ImmediateRecvs: 16}
 	s := &stranger{closed: make(chan error, 1)}
-	c, err := iwarp.Dial(t.Context(), "tcp", addr, cfg, rdma.ConnConfig{Handler: ended(s.closed), PrivateData: block.AppendTo(message)})
+	c, err := iwarp.Open(cfg).Dial(t.Context(), addr, rdma.ConnConfig{Handler: ended(s.closed), PrivateData: block.AppendTo(message)})
 	require.NoError(t, err)
 	s.Conn, s.theirs = c, soon(t, servers)
 	s.block, _ = cmpriv.ParseExtension(c.PrivateData())
@@ -87,7 +87,7 @@ func TestCountersOutOfReach(t *testing.T) {
 	const words = 16
 	x, servers := counting(false, words)
 	cfg := iwarp.Config{CRC: mpa.CRCOff}
-	addr := responder(t, cfg, &rpcrdma.Server{Handler: nullMux(), Extensions: x})
+	addr := responder(t, iwarp.Open(cfg), &rpcrdma.Server{Handler: nullMux(), Extensions: x})
 	victim := dialStranger(t, cfg, addr, servers)
 	add := func(at rdma.Remote) rdma.WR { return rdma.WR{Op: rdma.OpFetchAdd, Remote: at} }
 	for name, tt := range map[string]struct {
@@ -155,9 +155,9 @@ func TestCountersOutOfReach(t *testing.T) {
 func TestCountersComeAndGo(t *testing.T) {
 	const workers, rounds, many = 4, 250, 20
 	x, servers := counting(false, 1<<16)
-	cfg := iwarp.Config{CRC: mpa.CRCOff}
-	addr := responder(t, cfg, &rpcrdma.Server{Handler: nullMux(), Extensions: x})
-	regions := iwarp.Stats().Regions
+	device := iwarp.Open(iwarp.Config{CRC: mpa.CRCOff})
+	addr := responder(t, device, &rpcrdma.Server{Handler: nullMux(), Extensions: x})
+	regions := device.Stats().Regions
 	var all sync.WaitGroup
 	for w := range workers {
 		all.Go(func() {
@@ -165,7 +165,7 @@ func TestCountersComeAndGo(t *testing.T) {
 				message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
 				block := cmpriv.Extension{Immediate: true, Atomics: true, Delegation: true, ImmediateRecvs: 16}
 				closed, done := make(chan error, 1), make(completions, many)
-				c, err := iwarp.Dial(t.Context(), "tcp", addr, cfg, rdma.ConnConfig{Handler: ended(closed), PrivateData: block.AppendTo(message)})
+				c, err := device.Dial(t.Context(), addr, rdma.ConnConfig{Handler: ended(closed), PrivateData: block.AppendTo(message)})
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -197,7 +197,7 @@ func TestCountersComeAndGo(t *testing.T) {
 		soon(t, end.closed)
 	}
 	all.Wait()
-	assert.Equal(t, regions, iwarp.Stats().Regions)
+	assert.Equal(t, regions, device.Stats().Regions)
 }
 
 // TestCountersUnderLoad checks that calls, atomic operations, questions and
@@ -213,8 +213,8 @@ func TestCountersUnderLoad(t *testing.T) {
 			const workers, rounds = 4, 200
 			theirs, servers := counting(false, workers+1)
 			ours, clients := counting(true, 0)
-			addr := responder(t, cfg, &rpcrdma.Server{Handler: nullMux(), Extensions: theirs})
-			c, err := rpcrdma.DialConn(t.Context(), dialIWARP{cfg}, addr, rpcrdma.ClientConnConfig{Extensions: ours})
+			addr := responder(t, iwarp.Open(cfg), &rpcrdma.Server{Handler: nullMux(), Extensions: theirs})
+			c, err := rpcrdma.DialConn(t.Context(), iwarp.Open(cfg), addr, rpcrdma.ClientConnConfig{Extensions: ours})
 			require.NoError(t, err)
 			require.NoError(t, callNull(t.Context(), c))
 			server, client := soon(t, servers), soon(t, clients)
@@ -260,12 +260,12 @@ func BenchmarkFetchAdd(b *testing.B) {
 	cfg := iwarp.Config{CRC: mpa.CRCOff}
 	theirs, _ := counting(false, 1<<16)
 	ours, clients := counting(true, 0)
-	l, err := iwarp.Listen("tcp", "127.0.0.1:0", cfg)
+	l, err := iwarp.Open(cfg).Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	s := &rpcrdma.Server{Handler: nullMux(), Extensions: theirs}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	c, err := rpcrdma.DialConn(b.Context(), dialIWARP{cfg}, l.Addr().String(), rpcrdma.ClientConnConfig{Extensions: ours})
+	c, err := rpcrdma.DialConn(b.Context(), iwarp.Open(cfg), l.Addr().String(), rpcrdma.ClientConnConfig{Extensions: ours})
 	require.NoError(b, err)
 	require.NoError(b, callNull(b.Context(), c))
 	link := (<-clients).link

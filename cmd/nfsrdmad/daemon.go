@@ -72,7 +72,7 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	}
 	defer undo()
 	o.announce(transports, log)
-	defer rec.onSignal()()
+	defer rec.onSignal(o.ops.device)()
 	endReloads := o.onHangup(ctx, shares, log)
 	defer endReloads()
 	serving, end := o.ops.givenBack(ctx)
@@ -145,7 +145,7 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		return nil, err
 	}
 	p := server.Parts()
-	o.ops.server, o.ops.grants, o.ops.replies, o.ops.rdma = p.NFS, p.Delegations, p.Replies, p.RDMA
+	o.ops.server, o.ops.grants, o.ops.replies, o.ops.rdma, o.ops.device = p.NFS, p.Delegations, p.Replies, p.RDMA, p.Device
 	return server, nil
 }
 
@@ -173,7 +173,7 @@ func (o *serveOptions) openTransports(server *nfsrdma.Server) ([]cli.Way, error)
 	return []cli.Way{rdma, tcp}, nil
 }
 
-// rnic returns the configuration of this end of a connection.
+// rnic returns the configuration of the device.
 func (o *serveOptions) rnic() iwarp.Config {
 	crc := map[string]mpa.CRC{"auto": mpa.CRCAuto, "on": mpa.CRCOn, "off": mpa.CRCOff}[o.crc.Word]
 	return iwarp.Config{CRC: crc, Markers: o.markers.Word == "on"}

@@ -127,7 +127,7 @@ func newSlowWrite(t *testing.T, p *process) *slowWrite {
 			return 0, spare
 		}
 	})
-	line, err := rpcrdma.Dial(t.Context(), iwarp.Dialer{}, c.addr(), rpcrdma.ClientConfig{})
+	line, err := rpcrdma.Dial(t.Context(), iwarp.Open(iwarp.Config{}), c.addr(), rpcrdma.ClientConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { line.Close() })
 	client, _, file := mount(t, line)

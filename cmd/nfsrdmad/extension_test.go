@@ -18,13 +18,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// dialIWARP is a dialer over TCP.
-type dialIWARP struct{ cfg iwarp.Config }
-
-func (d dialIWARP) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdma.Conn, error) {
-	return iwarp.Dial(ctx, "tcp", addr, d.cfg, cc)
-}
-
 // A linkEnd receives Immediate Data, and answers it if answer is set.
 type linkEnd struct {
 	link   *rpcrdma.ExtensionConn
@@ -80,13 +73,13 @@ func TestLinkOverIWARP(t *testing.T) {
 				return null.Serve(ctx, req, rep)
 			})
 			cfg := iwarp.Config{CRC: crc, LongFPDUs: func(mpa.Frame) bool { return true }}
-			addr := responder(t, cfg, &rpcrdma.Server{Handler: program, Extensions: theirs})
+			addr := responder(t, iwarp.Open(cfg), &rpcrdma.Server{Handler: program, Extensions: theirs})
 			var served atomic.Int64
 			backchannel := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 				served.Add(1)
 				return null.Serve(ctx, req, rep)
 			})
-			c, err := rpcrdma.DialConn(t.Context(), dialIWARP{cfg}, addr, rpcrdma.ClientConnConfig{Extensions: ours, Backchannel: backchannel, BackchannelCredits: 3})
+			c, err := rpcrdma.DialConn(t.Context(), iwarp.Open(cfg), addr, rpcrdma.ClientConnConfig{Extensions: ours, Backchannel: backchannel, BackchannelCredits: 3})
 			require.NoError(t, err)
 			defer c.Close()
 			assert.Equal(t, rpcrdma.Extensions{Immediate: 16, Atomics: true}, c.ExtensionConn().Extensions())
@@ -157,7 +150,7 @@ func TestServeExtensions(t *testing.T) {
 		args := append([]string{"--listen", "127.0.0.1:0", "--tcp", ""}, tt.flags...)
 		s := serve(t, append(args, t.TempDir())...)
 		closed := make(chan error, 1)
-		c, err := iwarp.Dial(t.Context(), "tcp", s.addr(t, "rdma"), iwarp.Config{CRC: mpa.CRCOff}, rdma.ConnConfig{
+		c, err := iwarp.Open(iwarp.Config{CRC: mpa.CRCOff}).Dial(t.Context(), s.addr(t, "rdma"), rdma.ConnConfig{
 			Handler: ended(closed), PrivateData: tt.private,
 		})
 		require.NoError(t, err)

@@ -36,7 +36,7 @@ func delegating(t *testing.T, p *process) (*rpcrdma.ClientConn, nfs3.FH) {
 		ImmediateRecvs: 4, Atomics: true, Delegation: true,
 		Attach: func(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler { return giver{l} },
 	}
-	c, err := rpcrdma.DialConn(t.Context(), iwarp.Dialer{}, p.addr(t, "rdma"), rpcrdma.ClientConnConfig{Extensions: &cfg})
+	c, err := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), p.addr(t, "rdma"), rpcrdma.ClientConnConfig{Extensions: &cfg})
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	_, root, _ := mount(t, c)
@@ -83,7 +83,7 @@ func TestRestartFenced(t *testing.T) {
 
 	for _, more := range [][]string{{"1s"}, {"1s", "--no-extensions"}} {
 		p = start(t, slices.Concat(args, more)...)
-		c, err := rpcrdma.DialConn(t.Context(), iwarp.Dialer{}, p.addr(t, "rdma"), rpcrdma.ClientConnConfig{})
+		c, err := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), p.addr(t, "rdma"), rpcrdma.ClientConnConfig{})
 		require.NoError(t, err)
 		_, root, _ := mount(t, c)
 		assert.Equal(t, nfs3.ErrJukebox, touch(c, root))

@@ -31,7 +31,7 @@ func TestGrantsShown(t *testing.T) {
 	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--lease", "3s", "--exclusive", "--control", path, "mem:=/m")
 	cfg, ends := attached(false)
 	cfg.Delegation = true
-	c, err := rpcrdma.DialConn(t.Context(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConnConfig{Extensions: cfg})
+	c, err := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), s.addr(t, "rdma"), rpcrdma.ClientConnConfig{Extensions: cfg})
 	require.NoError(t, err)
 	soon(t, ends)
 	require.True(t, c.ExtensionConn().Extensions().Delegation)

@@ -38,10 +38,10 @@ func (m mirror) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply)
 }
 
 // responder runs a server over iWARP on the loopback, and returns its address.
-func responder(t *testing.T, cfg iwarp.Config, s *rpcrdma.Server) string {
+func responder(t *testing.T, d *iwarp.Device, s *rpcrdma.Server) string {
 	t.Helper()
 	world := look(t)
-	l, err := iwarp.Listen("tcp", "127.0.0.1:0", cfg)
+	l, err := d.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
@@ -55,7 +55,7 @@ func responder(t *testing.T, cfg iwarp.Config, s *rpcrdma.Server) string {
 
 // A peer is a requester that is free to break the rules.
 type peer struct {
-	*iwarp.Conn
+	rdma.Conn
 	t     *testing.T
 	in    chan []byte
 	ended chan error
@@ -64,7 +64,7 @@ type peer struct {
 func dialPeer(t *testing.T, addr string, cfg iwarp.Config) *peer {
 	t.Helper()
 	p := &peer{t: t, in: make(chan []byte, 100), ended: make(chan error, 1)}
-	c, err := iwarp.Dial(t.Context(), "tcp", addr, cfg, rdma.ConnConfig{
+	c, err := iwarp.Open(cfg).Dial(t.Context(), addr, rdma.ConnConfig{
 		Handler: p, Recvs: 1000,
 		PrivateData: cmpriv.Message{RemoteInvalidation: true, SendSize: 4096, RecvSize: 4096}.AppendTo(nil),
 	})
@@ -135,7 +135,7 @@ func (p *peer) segment(b []byte, access rdma.Access) chunks.Segment {
 // repeated call gets ERR_CHUNK (R8166-4.5.3-2). Memory registered with one
 // connection cannot be used on another (R8166-8.1.1-1, R8166-8.1-2).
 func TestUnreachableChunks(t *testing.T) {
-	addr := responder(t, iwarp.Config{}, &rpcrdma.Server{Handler: mirror{}})
+	addr := responder(t, iwarp.Open(iwarp.Config{}), &rpcrdma.Server{Handler: mirror{}})
 	other := dialPeer(t, addr, iwarp.Config{})
 	theirs := other.segment(make([]byte, 4), rdma.RemoteRead|rdma.RemoteWrite)
 	read := func(s chunks.Segment) chunks.Lists {
@@ -190,7 +190,7 @@ func TestUnreachableChunks(t *testing.T) {
 // (R8166-3.3.1-1).
 func TestOverrunTerminates(t *testing.T) {
 	hold := make(chan struct{})
-	addr := responder(t, iwarp.Config{}, &rpcrdma.Server{Handler: mirror{hold}, Credits: 7})
+	addr := responder(t, iwarp.Open(iwarp.Config{}), &rpcrdma.Server{Handler: mirror{hold}, Credits: 7})
 	p, other := dialPeer(t, addr, iwarp.Config{}), dialPeer(t, addr, iwarp.Config{})
 	other.call(1, chunks.Lists{})
 	for xid := range uint32(7 + 8 + 1) {
@@ -209,7 +209,7 @@ func TestOverrunTerminates(t *testing.T) {
 // TestTooLongTerminates checks that a message too long for any receive ends the
 // connection.
 func TestTooLongTerminates(t *testing.T) {
-	addr := responder(t, iwarp.Config{}, &rpcrdma.Server{Handler: mirror{}})
+	addr := responder(t, iwarp.Open(iwarp.Config{}), &rpcrdma.Server{Handler: mirror{}})
 	p, other := dialPeer(t, addr, iwarp.Config{}), dialPeer(t, addr, iwarp.Config{})
 	require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{make([]byte, 4097)}}))
 	var fault *iwarp.Fault
@@ -224,9 +224,9 @@ func TestTooLongTerminates(t *testing.T) {
 // arrive before the reply.
 func TestManyReadsOneAtATime(t *testing.T) {
 	one := iwarp.Config{IRD: 1, ORD: 1}
-	addr := responder(t, one, &rpcrdma.Server{Handler: mirror{}})
+	addr := responder(t, iwarp.Open(one), &rpcrdma.Server{Handler: mirror{}})
 	p := dialPeer(t, addr, one)
-	require.Equal(t, 1, p.Params().IRD)
+	require.Equal(t, 1, p.Conn.(*iwarp.Conn).Params().IRD)
 	data := bytes.Repeat([]byte("0123456"), 20)
 	back := make([]byte, len(data))
 	whole := p.segment(data, rdma.RemoteRead)

@@ -82,7 +82,7 @@ func TestRepointed(t *testing.T) {
 		require.NoError(t, os.Symlink(dir, link))
 		t.Run(dir, func(t *testing.T) { // the daemon ends with the subtest
 			s := serve(t, "--state", state, "--listen", "127.0.0.1:0", "--tcp", "", link+"=/x")
-			c, derr := rpcrdma.DialConn(t.Context(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConnConfig{})
+			c, derr := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), s.addr(t, "rdma"), rpcrdma.ClientConnConfig{})
 			require.NoError(t, derr)
 			defer c.Close()
 			client, _, file := mount(t, c)

@@ -25,7 +25,7 @@ func TestLocalWriter(t *testing.T) {
 	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", dir+"=/x")
 	cfg, ends := attached(false)
 	cfg.Delegation = true
-	c, err := rpcrdma.DialConn(t.Context(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConnConfig{Extensions: cfg})
+	c, err := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), s.addr(t, "rdma"), rpcrdma.ClientConnConfig{Extensions: cfg})
 	require.NoError(t, err)
 	defer c.Close()
 	end := soon(t, ends)

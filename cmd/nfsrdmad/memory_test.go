@@ -18,7 +18,7 @@ import (
 // own limit.
 func TestServeMemory(t *testing.T) {
 	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "mem:1MiB=/small", "mem:=/large")
-	line, err := rpcrdma.Dial(context.Background(), iwarp.Dialer{}, s.addr(t, "rdma"), rpcrdma.ClientConfig{})
+	line, err := rpcrdma.Dial(context.Background(), iwarp.Open(iwarp.Config{}), s.addr(t, "rdma"), rpcrdma.ClientConfig{})
 	require.NoError(t, err)
 	defer line.Close()
 	c := nfsclient.New(line, nfsclient.Config{})

@@ -7,6 +7,7 @@ import (
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
@@ -24,6 +25,7 @@ type operations struct {
 	observer *rpcstats.Observer
 	replies  *replay.Cache
 	grants   *delegserver.Keeper // nil with --no-extensions
+	device   *iwarp.Device
 	rdma     *rpcrdma.Server
 	tcp      *oncrpc.Server // or nil
 	ways     []cli.Way

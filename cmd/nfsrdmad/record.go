@@ -51,9 +51,9 @@ func openRecorder(dir string, log *slog.Logger) (*recorder, error) {
 	return &recorder{dir: dir, log: log}, nil
 }
 
-// onSignal writes the records of all connections at each SIGUSR1, until stop is
-// called.
-func (r *recorder) onSignal() (stop func()) {
+// onSignal writes the records of all connections of d at each SIGUSR1, until
+// stop is called.
+func (r *recorder) onSignal(d *iwarp.Device) (stop func()) {
 	if r == nil {
 		return func() {}
 	}
@@ -62,7 +62,7 @@ func (r *recorder) onSignal() (stop func()) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		for range signals {
-			r.all()
+			r.all(d)
 		}
 	})
 	return func() {
@@ -73,8 +73,8 @@ func (r *recorder) onSignal() (stop func()) {
 }
 
 // all writes the record of each present connection.
-func (r *recorder) all() {
-	conns := iwarp.Running()
+func (r *recorder) all(d *iwarp.Device) {
+	conns := d.Conns()
 	for _, c := range conns {
 		r.write(c, "on request")
 	}

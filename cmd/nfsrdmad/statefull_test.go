@@ -134,7 +134,7 @@ func (r *fullRig) dial(dir string) (*rpcrdma.ClientConn, *nfsclient.Client, nfs3
 		ImmediateRecvs: 4, Atomics: true, Delegation: true,
 		Attach: func(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler { return giver{l} },
 	}
-	conn, err := rpcrdma.DialConn(r.t.Context(), iwarp.Dialer{}, r.p.addr(r.t, "rdma"), rpcrdma.ClientConnConfig{Extensions: &cfg})
+	conn, err := rpcrdma.DialConn(r.t.Context(), iwarp.Open(iwarp.Config{}), r.p.addr(r.t, "rdma"), rpcrdma.ClientConnConfig{Extensions: &cfg})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { conn.Close() })
 	root, err := nfsclient.NewMount(conn, nil).Mnt(r.t.Context(), filepath.Join(r.base, dir))

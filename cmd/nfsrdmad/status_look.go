@@ -35,7 +35,7 @@ func (p *operations) status() *statusDoc {
 
 func (p *operations) transports() []transportDoc {
 	s := p.rdma.Stats()
-	dev := iwarp.Stats()
+	dev := p.device.Stats()
 	all := []transportDoc{{
 		Name: "rdma", Address: p.address("rdma"), Connections: connectionsDoc(s.Totals), WaitingCalls: s.Waiting,
 		Memory: []memoryDoc{{"chunks", s.Memory.InUse, s.Memory.Limit}, {"messages", s.Inline.InUse, s.Inline.Limit}, {"counters", s.Counters.InUse, s.Counters.Limit}},

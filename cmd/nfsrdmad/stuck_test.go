@@ -34,11 +34,11 @@ func TestStuckCalls(t *testing.T) {
 		return null.Serve(ctx, req, rep)
 	})
 	cfg := iwarp.Config{CRC: mpa.CRCOff}
-	addr := responder(t, cfg, &rpcrdma.Server{Handler: program})
+	addr := responder(t, iwarp.Open(cfg), &rpcrdma.Server{Handler: program})
 	var clients [2]*rpcrdma.ClientConn
 	for i := range clients {
 		var err error
-		clients[i], err = rpcrdma.DialConn(t.Context(), dialIWARP{cfg}, addr, rpcrdma.ClientConnConfig{})
+		clients[i], err = rpcrdma.DialConn(t.Context(), iwarp.Open(cfg), addr, rpcrdma.ClientConnConfig{})
 		require.NoError(t, err)
 		defer clients[i].Close()
 	}

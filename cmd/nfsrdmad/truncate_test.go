@@ -58,7 +58,7 @@ func newLender(t *testing.T) *lender {
 	mux := new(oncrpc.Mux)
 	s.Register(mux)
 	cache := replay.New(mux, replay.Config{Keep: nfsserver.ExecuteOnce})
-	listener, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{CRC: mpa.CRCOff, LongFPDUs: func(mpa.Frame) bool { return true }})
+	listener, err := iwarp.Open(iwarp.Config{CRC: mpa.CRCOff, LongFPDUs: func(mpa.Frame) bool { return true }}).Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l.addr = listener.Addr().String()
 	responder := &rpcrdma.Server{Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
@@ -98,7 +98,7 @@ func (l *lender) fill(from int) {
 // client connects to the server, or to a proxy, at an address.
 func (l *lender) client(addr string) (*nfsclient.Client, nfs3.FH) {
 	l.t.Helper()
-	c, err := rpcrdma.DialConn(l.t.Context(), dialIWARP{iwarp.Config{CRC: mpa.CRCOff}}, addr, rpcrdma.ClientConnConfig{})
+	c, err := rpcrdma.DialConn(l.t.Context(), iwarp.Open(iwarp.Config{CRC: mpa.CRCOff}), addr, rpcrdma.ClientConnConfig{})
 	require.NoError(l.t, err)
 	l.t.Cleanup(func() { assert.NoError(l.t, c.Close()) })
 	client, _, file := mount(l.t, c)

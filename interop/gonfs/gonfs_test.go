@@ -36,14 +36,14 @@ type peer struct {
 func connect(t *testing.T, cfg rpcrdma.ClientConnConfig) *peer {
 	t.Helper()
 	nfs.Log.SetLevel(nfs.PanicLevel)
-	over, err := iwarp.Listen("tcp", "127.0.0.1:0", iwarp.Config{})
+	over, err := iwarp.Open(iwarp.Config{}).Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l := streams(over)
 	h, err := memory()
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- nfs.Serve(l, h) }()
-	call, err := rpcrdma.DialConn(t.Context(), iwarp.Dialer{}, l.Addr().String(), cfg)
+	call, err := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), l.Addr().String(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, call.Close())

@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	over, err := iwarp.Listen("tcp", *listen, iwarp.Config{})
+	over, err := iwarp.Open(iwarp.Config{}).Listen("tcp", *listen)
 	if err != nil {
 		return err
 	}
