@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/recorder"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -84,7 +85,7 @@ func (d *Device) unbound(p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, respo
 
 // bind gives the connection its socket, and the recorder of its traffic, or
 // nil.
-func (c *Conn) bind(s *socket, record *recorder) {
+func (c *Conn) bind(s *socket, record *recorder.Recorder) {
 	c.sock, s.record = s, record
 	if c.mulpdu == 0 {
 		c.mulpdu = s.mulpdu(c.params.SendMarkers)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/internal/pcap"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/recorder"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -84,12 +85,12 @@ func (d *Device) initiate(ctx context.Context, nc net.Conn, cc rdma.ConnConfig) 
 	local := d.cfg.local()
 	req := mpa.NewRequest(local)
 	req.PrivateData = cc.PrivateData
-	record := newRecorder(nc, d.cfg.Record, pcap.Client)
+	record := recorder.New(nc, d.cfg.Record, pcap.Client)
 	_ = nc.SetDeadline(time.Now().Add(d.cfg.startup()))
-	if err := writeFrame(record.tap(nc), req); err != nil {
+	if err := writeFrame(record.Tap(nc), req); err != nil {
 		return nil, err
 	}
-	reply, err := readReply(record.tap(nc))
+	reply, err := readReply(record.Tap(nc))
 	if err != nil {
 		return nil, err
 	}

@@ -45,12 +45,6 @@ const (
 	// bytes: beyond this size, a separate system call pays off.
 	maxHeld = 128 << 10
 
-	// minRecord is the smallest limit of a recorder's ring, in bytes: the
-	// longest FPDU, with Markers, fits. minRing is the initial size of the
-	// ring.
-	minRecord = 128 << 10
-	minRing   = 4 << 10
-
 	// maxHeaders is the space for the headers and trailers of one batch.
 	maxHeaders = 32 << 10
 )

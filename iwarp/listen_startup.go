@@ -9,6 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/internal/pcap"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/recorder"
 )
 
 // startup reads the peer's Request and offers the peer to Accept.
@@ -34,8 +35,8 @@ func (l *Listener) startup(nc net.Conn) {
 // could accept.
 func (l *Listener) request(nc net.Conn) (*request, error) {
 	_ = nc.SetDeadline(time.Now().Add(l.device.cfg.startup()))
-	record := newRecorder(nc, l.device.cfg.Record, pcap.Server)
-	req, err := readRequest(record.tap(nc))
+	record := recorder.New(nc, l.device.cfg.Record, pcap.Server)
+	req, err := readRequest(record.Tap(nc))
 	if err != nil {
 		return nil, err
 	}

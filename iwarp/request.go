@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/recorder"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -15,7 +16,7 @@ type request struct {
 	nc     net.Conn
 	req    mpa.Frame
 
-	record *recorder // or nil
+	record *recorder.Recorder // or nil
 }
 
 func (r *request) PrivateData() []byte  { return r.req.PrivateData }
@@ -25,7 +26,7 @@ func (r *request) RemoteAddr() net.Addr { return r.nc.RemoteAddr() }
 func (r *request) reply(f mpa.Frame, privateData []byte) error {
 	f.PrivateData = privateData
 	_ = r.nc.SetDeadline(time.Now().Add(r.device.cfg.startup()))
-	err := writeFrame(r.record.tap(r.nc), f)
+	err := writeFrame(r.record.Tap(r.nc), f)
 	_ = r.nc.SetDeadline(time.Time{})
 	return err
 }

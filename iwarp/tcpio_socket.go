@@ -9,6 +9,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/iwarp/recorder"
 )
 
 // A socket is the connection below MPA: a link, and the record of its traffic.
@@ -17,7 +18,7 @@ type socket struct {
 	tcp *tcpLink // the link, or nil if it is not a kernel socket
 
 	local, remote net.Addr
-	record        *recorder // nil: no record
+	record        *recorder.Recorder // nil: no record
 }
 
 // newSocket takes over nc.
@@ -45,7 +46,7 @@ func (s *socket) mulpdu(markers bool) int {
 func (s *socket) readv(vec [][]byte, d *debt) (int, error) {
 	n, err := s.read(vec, d)
 	if s.record != nil {
-		s.record.received(time.Now(), n, vec)
+		s.record.Received(time.Now(), n, vec)
 	}
 	return n, err
 }
@@ -57,7 +58,7 @@ func (s *socket) writev(vec [][]byte, wait bool) (int, error) {
 	}
 	now := time.Now() // an answer may be read before write returns
 	n, err := s.write(vec, wait)
-	s.record.sent(now, n, vec)
+	s.record.Sent(now, n, vec)
 	return n, err
 }
 

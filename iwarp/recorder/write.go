@@ -1,9 +1,10 @@
-package iwarp
+package recorder
 
 import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"io"
 	"net/netip"
 	"slices"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 )
 
-// A recording is the content of a recorder at one moment.
+// A recording is the content of a Recorder at one moment.
 type recording struct {
 	ends   [2]netip.AddrPort
 	opened time.Time
@@ -20,9 +21,17 @@ type recording struct {
 	pieces []byte // as in the ring
 }
 
+// Write writes the record as a capture in pcap form: TCP's opening, the start-up
+// frames, and the FPDUs that the ring holds.
+func (r *Recorder) Write(w io.Writer) error {
+	f := pcap.NewFile(w)
+	r.copy().write(f)
+	return f.Flush()
+}
+
 // copy copies the record, so that the recorder can continue while the copy is
 // written.
-func (r *recorder) copy() *recording {
+func (r *Recorder) copy() *recording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec := &recording{r.ends, r.opened, r.lanes, make([]byte, r.ring.used)}

@@ -1,9 +1,14 @@
-package iwarp
+package recorder
 
 import (
 	"encoding/binary"
 
 	"github.com/nfsrdma/nfsrdma/internal/pcap"
+)
+
+const (
+	minSize = 128 << 10 // smallest limit of a ring, in bytes: the longest FPDU, with Markers, fits
+	minRing = 4 << 10   // initial size of a ring, in bytes
 )
 
 // A piece is the bytes of one FPDU that one system call moved.

@@ -1,8 +1,10 @@
-package iwarp
+// Package recorder keeps the latest traffic of an iWARP connection, and writes
+// it as a capture.
+//
+// The package must not know DDP: an FPDU is a length and bytes.
+package recorder
 
 import (
-	"errors"
-	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -11,35 +13,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/pcap"
 )
 
-// errNoRecord reports that Config.Record was 0.
-var errNoRecord = errors.New("iwarp: the connection keeps no record of what it sends and receives: Config.Record is 0")
-
-// WriteRecord writes the latest traffic of the connection as a capture in pcap
-// form, which Wireshark opens: TCP's opening, the start-up frames, and then as
-// many FPDUs as Config.Record has room for. It may be called at any time, also
-// from Handler.Closed and after the connection has ended.
+// A Recorder keeps the latest traffic of a connection. Its input is bytes. It
+// finds the FPDUs by their lengths alone, so that it also keeps malformed FPDUs.
 //
-// The packets are synthesized, with one FPDU in each. FPDUs that the record has
-// dropped after the start-up frames leave no hole in the sequence numbers;
-// IPv4's Identification counts them. Markers are removed, and the start-up
-// frames and the CRCs are adjusted accordingly, since Wireshark 4.0 cannot
-// parse a stream with Markers.
-func (c *Conn) WriteRecord(w io.Writer) error {
-	r := c.sock.record
-	if r == nil {
-		return errNoRecord
-	}
-	f := pcap.NewFile(w)
-	r.copy().write(f)
-	return f.Flush()
-}
-
-// A recorder keeps the latest traffic of a socket. Its input is bytes. It finds
-// the FPDUs by their lengths alone, so that it also keeps malformed FPDUs.
-//
-//	tap ───▶ start-up frames, kept for ever
-//	add ───▶ lane: FPDUs ─▶ ring: pieces of both directions
-type recorder struct {
+//	Tap ────────────▶ start-up frames, kept for ever
+//	Sent, Received ─▶ lane: FPDUs ─▶ ring: pieces of both directions
+type Recorder struct {
 	ends   [2]netip.AddrPort // by pcap.Side
 	own    pcap.Side
 	opened time.Time
@@ -49,14 +28,14 @@ type recorder struct {
 	ring  ring
 }
 
-// newRecorder returns a recorder for a connection between two addresses, with a
-// ring of the given size in bytes, or nil if the size is 0.
-func newRecorder(between addressed, octets int, own pcap.Side) *recorder {
+// New returns a recorder for a connection between two addresses, with a ring of
+// the given size in bytes, or nil if the size is 0. own is this end's side.
+func New(between addressed, octets int, own pcap.Side) *Recorder {
 	if octets == 0 {
 		return nil
 	}
-	r := &recorder{own: own, opened: time.Now()}
-	r.ring.limit = max(octets, minRecord)
+	r := &Recorder{own: own, opened: time.Now()}
+	r.ring.limit = max(octets, minSize)
 	r.ends[own], r.ends[1-own] = endOf(between.LocalAddr(), 1), endOf(between.RemoteAddr(), 2)
 	return r
 }
@@ -78,7 +57,7 @@ func endOf(a net.Addr, port uint16) netip.AddrPort {
 }
 
 // add records the first n bytes of vec, which side from has sent.
-func (r *recorder) add(at time.Time, from pcap.Side, n int, vec [][]byte) {
+func (r *Recorder) add(at time.Time, from pcap.Side, n int, vec [][]byte) {
 	if n <= 0 {
 		return
 	}
@@ -102,14 +81,16 @@ func (r *recorder) add(at time.Time, from pcap.Side, n int, vec [][]byte) {
 // date returns the time of at by the clock of the record's start. If the clock
 // was set meanwhile, the traffic of the two ends would otherwise change its
 // order.
-func (r *recorder) date(at time.Time) time.Time { return r.opened.Add(at.Sub(r.opened)) }
+func (r *Recorder) date(at time.Time) time.Time { return r.opened.Add(at.Sub(r.opened)) }
 
-// received and sent record the first n bytes of vec.
-func (r *recorder) received(at time.Time, n int, vec [][]byte) { r.add(at, 1-r.own, n, vec) }
-func (r *recorder) sent(at time.Time, n int, vec [][]byte)     { r.add(at, r.own, n, vec) }
+// Received records the first n bytes of vec, which the peer has sent.
+func (r *Recorder) Received(at time.Time, n int, vec [][]byte) { r.add(at, 1-r.own, n, vec) }
 
-// tap returns nc with its start-up frames recorded.
-func (r *recorder) tap(nc net.Conn) net.Conn {
+// Sent records the first n bytes of vec, which this end has sent.
+func (r *Recorder) Sent(at time.Time, n int, vec [][]byte) { r.add(at, r.own, n, vec) }
+
+// Tap returns nc with its start-up frames recorded. r may be nil.
+func (r *Recorder) Tap(nc net.Conn) net.Conn {
 	if r == nil {
 		return nc
 	}
@@ -119,7 +100,7 @@ func (r *recorder) tap(nc net.Conn) net.Conn {
 // A tapped connection records all its traffic as start-up frames.
 type tapped struct {
 	net.Conn
-	r *recorder
+	r *Recorder
 }
 
 func (t *tapped) Read(b []byte) (int, error) {
@@ -135,7 +116,7 @@ func (t *tapped) Write(b []byte) (int, error) {
 }
 
 // startup records bytes of a start-up frame.
-func (r *recorder) startup(from pcap.Side, octets []byte) {
+func (r *Recorder) startup(from pcap.Side, octets []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := &r.lanes[from]
