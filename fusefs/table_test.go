@@ -3,9 +3,11 @@ package fusefs
 import (
 	"fmt"
 	"testing"
+	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/stretchr/testify/assert"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
@@ -112,4 +114,20 @@ func TestTableNames(t *testing.T) {
 	assert.Empty(t, tab.namesIn(root))
 	tab.rename(root, "none", root, "x", 2)
 	assert.Empty(t, tab.namesIn(root))
+}
+
+// TestNodeSize bounds the size of a node, because every file that the kernel
+// knows has a node.
+func TestNodeSize(t *testing.T) {
+	assert.LessOrEqual(t, unsafe.Sizeof(node{}), uintptr(416))
+}
+
+// TestOpenedAs checks that close waits for a file that may have been written.
+func TestOpenedAs(t *testing.T) {
+	assert.EqualValues(t, fuse.FOPEN_NOFLUSH, openedAs(unix.O_RDONLY))
+	assert.EqualValues(t, fuse.FOPEN_NOFLUSH, openedAs(fmodeExec))
+	assert.Zero(t, openedAs(unix.O_WRONLY))
+	assert.Zero(t, openedAs(unix.O_RDWR|unix.O_APPEND))
+	assert.Zero(t, openedAs(unix.O_RDWR|unix.O_DIRECT)&fuse.FOPEN_NOFLUSH)
+	assert.NotZero(t, openedAs(unix.O_DIRECT)&fuse.FOPEN_DIRECT_IO)
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -131,3 +132,18 @@ var tests = []test{
 	{name: "RightsTimes", run: testRightsTimes, root: true},
 	{name: "OwnersOfNew", run: testOwnersOfNew, root: true},
 }
+
+// Errors with numbers in the standard, as a host reports them.
+const (
+	errAccess   = syscall.EACCES
+	errPerm     = syscall.EPERM
+	errExist    = syscall.EEXIST
+	errNoEnt    = syscall.ENOENT
+	errInval    = syscall.EINVAL
+	errStale    = syscall.ESTALE
+	errNotDir   = syscall.ENOTDIR
+	errIsDir    = syscall.EISDIR
+	errNotEmpty = syscall.ENOTEMPTY
+	errTooBig   = syscall.EFBIG
+	errNameLong = syscall.ENAMETOOLONG
+)
