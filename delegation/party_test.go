@@ -139,6 +139,9 @@ func TestLatenessesBounded(t *testing.T) {
 		g.punish(lateness{fmt.Sprint(i), ""}, time.Duration(i%2), 0)
 		require.LessOrEqual(t, len(g.lates), maxLate)
 	}
+	for i := 0; len(g.lates) < maxLate; i++ {
+		g.punish(lateness{fmt.Sprint("more", i), ""}, 1, 0)
+	}
 	g.punish(lateness{"next", ""}, lease, 1)
 	assert.Len(t, g.lates, maxLate-pardonScan+1)
 }
