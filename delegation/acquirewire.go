@@ -64,7 +64,7 @@ type Reason uint32
 const (
 	ReasonContended Reason = 1 // the object is being changed: ask again later
 	ReasonTypes     Reason = 2 // no type asked for is available for this object
-	ReasonLimit     Reason = 3 // no slot is free
+	ReasonLimit     Reason = 3 // no slot is free, or clients of the last run may hold grants: ask again later
 	ReasonLate      Reason = 4 // the connection let a deadline pass
 	ReasonHeld      Reason = 5 // the connection holds a grant, which is recalled: ask again
 	ReasonOver      Reason = 6 // the connection ends
