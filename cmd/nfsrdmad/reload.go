@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,15 +15,25 @@ import (
 )
 
 // onHangup applies the exports file again at each SIGHUP, until ctx ends or end
-// is called. end waits for a reload under way. Without an exports file the
-// signal keeps its default effect.
+// is called. end waits for a reload under way, if its storage answers. Without an
+// exports file the signal keeps its default effect.
 func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger) (end func()) {
 	if o.exportsFile == "" {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 1) // further pending signals add nothing
 	signal.Notify(signals, unix.SIGHUP)
+	stop := onSignals(ctx, signals, func() { o.ops.reloading(func() { o.reload(s, log) }) }, log)
+	return sync.OnceFunc(func() {
+		stop()
+		signal.Stop(signals)
+	})
+}
+
+// onSignals calls reload for each signal, until ctx ends or end is called. end
+// waits at most closeTime for a call under way.
+func onSignals(ctx context.Context, signals <-chan os.Signal, reload func(), log *slog.Logger) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -30,14 +42,17 @@ func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger
 			case <-ctx.Done():
 				return
 			case <-signals:
-				o.ops.reloading(func() { o.reload(s, log) })
+				reload()
 			}
 		}
 	}()
 	return func() {
 		cancel()
-		<-ended
-		signal.Stop(signals)
+		select {
+		case <-ended:
+		case <-time.After(closeTime):
+			log.Warn("the daemon ends while it applies the exports file, for storage does not answer: look at the disks or servers of the exports")
+		}
 	}
 }
 

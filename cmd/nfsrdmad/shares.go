@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
@@ -33,20 +34,34 @@ func (e *export) key() shareKey {
 	return shareKey{e.dir, e.name, e.fsid, e.any(func(o *exports.Options) bool { return o.SubtreeCheck })}
 }
 
+// closeTime is how long the end of the daemon waits for storage that does not
+// answer: once for a reload, and once for the shares.
+const closeTime = 4 * time.Second
+
+// errOver is the error of take after Close.
+var errOver = errors.New("the daemon ends")
+
 // shares is the set of open shares.
 type shares struct {
 	state *state
 	log   *slog.Logger
 
-	mu       sync.Mutex
-	closed   sync.Cond // signals that a share is closed
+	crossing func(dir string) error        // checkCrossing
+	opener   func(*export) (vfs.FS, error) // openExport
+
+	taking sync.Mutex // held by take, which may wait for a disk
+
+	mu       sync.Mutex // never held during such a wait, because calls that end need it
+	over     bool       // Close was called
+	closed   sync.Cond  // signals that a share is closed, or Close was called
 	open     map[shareKey]*share
 	exported map[shareKey]bool
 	errs     []error // from closing
 }
 
 func newShares(st *state, log *slog.Logger) *shares {
-	s := &shares{state: st, log: log, open: make(map[shareKey]*share)}
+	s := &shares{state: st, log: log, crossing: checkCrossing, open: make(map[shareKey]*share)}
+	s.opener = func(e *export) (vfs.FS, error) { return openExport(e, st, log) }
 	s.closed.L = &s.mu
 	return s
 }
@@ -54,6 +69,8 @@ func newShares(st *state, log *slog.Logger) *shares {
 // take opens all shares of list that are not open yet, or none. The caller must
 // call keep after it has exported them, or drop if that fails.
 func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(), err error) {
+	s.taking.Lock()
+	defer s.taking.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var used []*share
@@ -95,11 +112,14 @@ func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(
 	return taken, keep, drop, nil
 }
 
-// shareLocked returns the share of e, and opens it if necessary. If the same
-// share is being closed, shareLocked waits for the end of that.
+// shareLocked returns the share of e, and opens it if necessary, without mu. If
+// the same share is being closed, shareLocked waits for the end of that.
 func (s *shares) shareLocked(e *export) (*share, error) {
 	if e.any(func(o *exports.Options) bool { return o.CrossMnt }) {
-		if err := checkCrossing(e.dir); err != nil {
+		s.mu.Unlock()
+		err := s.crossing(e.dir)
+		s.mu.Lock()
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -107,14 +127,19 @@ func (s *shares) shareLocked(e *export) (*share, error) {
 	for {
 		other := s.usingLocked(dir)
 		switch {
+		case s.over:
+			return nil, errOver
 		case other == nil:
-			fs, err := openExport(e, s.state, s.log)
+			s.mu.Unlock()
+			fs, id, err := s.openShare(e)
+			s.mu.Lock()
+			if err == nil && s.over { // Close has not seen it
+				s.mu.Unlock()
+				err = errors.Join(errOver, fs.Close())
+				s.mu.Lock()
+			}
 			if err != nil {
 				return nil, err
-			}
-			id, err := s.identify(e, fs)
-			if err != nil {
-				return nil, errors.Join(err, fs.Close())
 			}
 			sh := &share{key: key, state: dir, fs: fs, id: id}
 			s.open[key] = sh
@@ -128,6 +153,19 @@ func (s *shares) shareLocked(e *export) (*share, error) {
 				e.dir, other.key.dir)
 		}
 	}
+}
+
+// openShare opens the directory of e, and returns its identity in file handles.
+func (s *shares) openShare(e *export) (vfs.FS, uint32, error) {
+	fs, err := s.opener(e)
+	if err != nil {
+		return nil, 0, err
+	}
+	id, err := s.identify(e, fs)
+	if err != nil {
+		return nil, 0, errors.Join(err, fs.Close())
+	}
+	return fs, id, nil
 }
 
 // identify returns the identity of an export in file handles.
@@ -159,7 +197,11 @@ func (s *shares) release(sh *share) {
 	s.releaseLocked(sh)
 }
 
+// releaseLocked ends one use of a share, unless Close has ended all.
 func (s *shares) releaseLocked(sh *share) {
+	if sh.uses == 0 {
+		return
+	}
 	if sh.uses--; sh.uses > 0 {
 		return
 	}
@@ -176,18 +218,33 @@ func (s *shares) releaseLocked(sh *share) {
 	}()
 }
 
-// Close closes all shares. No call may use them any more.
+// Close closes all shares. No call may use them any more. Close waits at most
+// closeTime for storage that does not answer; the end of the process closes the
+// rest. A longer wait would also keep the next daemon from the state directory.
 func (s *shares) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.over = true
+	s.closed.Broadcast()
 	for _, sh := range s.open {
 		if sh.uses > 0 {
 			sh.uses = 1
 			s.releaseLocked(sh)
 		}
 	}
-	for len(s.open) > 0 {
+	late := false
+	patience := time.AfterFunc(closeTime, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		late = true
+		s.closed.Broadcast()
+	})
+	defer patience.Stop()
+	for len(s.open) > 0 && !late {
 		s.closed.Wait()
+	}
+	for _, sh := range s.open {
+		s.errs = append(s.errs, fmt.Errorf("%s was not closed, for its storage does not answer: look at its disk or its server", sh.key.dir))
 	}
 	return errors.Join(s.errs...)
 }
