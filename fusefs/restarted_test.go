@@ -47,7 +47,7 @@ func TestRestartUnheard(t *testing.T) {
 	require.NoError(t, err)
 	var ch delegserver.Change
 	for !next.Blind(&ch) && !next.Begin(&ch, nil, key) {
-		require.ErrorIs(t, next.Wait(t.Context(), &ch), delegserver.ErrPutOff)
+		require.ErrorIs(t, next.Wait(t.Context(), &ch, nil), delegserver.ErrPutOff)
 		time.Sleep(time.Millisecond)
 	}
 	_, _, _, err = root.Write(t.Context(), &vfs.Cred{}, h, []byte("NEW"), 0, vfs.FileSync)

@@ -94,7 +94,7 @@ func (q *request) keyOf(h vfs.Handle) (key []byte, err error) {
 func (q *request) await(ctx context.Context) nfs3.Status {
 	q.rest()
 	q.reply.StepAside()
-	if err := q.server.grants.Wait(ctx, &q.change); err != nil {
+	if err := q.server.grants.Wait(ctx, &q.change, q.call.Peer); err != nil {
 		return nfs3.ErrJukebox
 	}
 	return q.work(ctx)

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // ErrPutOff reports that a change must be tried again later: after a wait of
-// delegation.Patience, at once if too many changes wait, or while clients may
+// delegation.Patience, at once if too many changes of its party wait, or while clients may
 // trust grants of another Keeper (Config.Marker). The objects that the change
 // waited for are not granted in the meantime.
 var ErrPutOff = errors.New("delegation: clients have not yet given back what they hold")
@@ -71,13 +72,15 @@ func (ch *Change) wake() {
 	}
 }
 
-// Wait waits until no conflicting delegation is left. The error is ErrPutOff,
-// or the cause of ctx's end; ch is then Done.
-func (k *Keeper) Wait(ctx context.Context, ch *Change) error {
-	defer k.waiting.Add(-1)
-	if k.waiting.Add(1) > maxWaiting || k.fenced() {
+// Wait waits until no conflicting delegation is left. ch is made by p, whose
+// party has only a share of the changes that may wait. The error is ErrPutOff, or
+// the cause of ctx's end; ch is then Done.
+func (k *Keeper) Wait(ctx context.Context, ch *Change, p *oncrpc.Peer) error {
+	party := partyOf(p)
+	if k.fenced() || !k.waiting.Take(party) {
 		return k.putOff(ch)
 	}
+	defer k.waiting.Give(party)
 	if ch.deadline.IsZero() {
 		ch.deadline = time.Now().Add(delegation.Patience)
 	}
@@ -94,6 +97,14 @@ func (k *Keeper) Wait(ctx context.Context, ch *Change) error {
 		}
 	}
 	return nil
+}
+
+// partyOf returns the party of a caller, or the zero Name for nil.
+func partyOf(p *oncrpc.Peer) fairshare.Name {
+	if p == nil {
+		return fairshare.Name{}
+	}
+	return fairshare.PartyOfIP(p.Addr.Addr())
 }
 
 func (k *Keeper) putOff(ch *Change) error {

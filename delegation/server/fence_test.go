@@ -40,7 +40,7 @@ func (r *rig) passes(key string) bool {
 		return true
 	}
 	start := time.Now()
-	assert.ErrorIs(r.t, r.Wait(r.t.Context(), &ch), ErrPutOff)
+	assert.ErrorIs(r.t, r.Wait(r.t.Context(), &ch, nil), ErrPutOff)
 	assert.Zero(r.t, time.Since(start))
 	return false
 }

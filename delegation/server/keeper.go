@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
@@ -57,7 +58,7 @@ type Keeper struct {
 	cfg Config
 	g   *delegation.Grantor
 
-	waiting atomic.Int64 // changes
+	waiting *fairshare.Places // of changes
 	leases  leases
 	fence   *fence
 
@@ -93,7 +94,7 @@ func New(c Config) (*Keeper, error) {
 		return nil, err
 	}
 	k := &Keeper{
-		cfg: c, g: g,
+		cfg: c, g: g, waiting: fairshare.NewPlaces(maxWaiting),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}, 1),
 	}
 	k.fence = newFence(c.Marker, g.Lease(), func() int { return g.Stats().InForce }, c.Log, c.Clock)

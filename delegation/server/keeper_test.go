@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -105,7 +106,7 @@ func (r *rig) begin(key string) *Change {
 }
 
 // TestWait checks that a waiting change ends with its context, or is put off
-// after a while; at once if too many changes wait.
+// after a while; at once if too many changes of its party wait.
 func TestWait(t *testing.T) {
 	run(t, Config{}, func(t *testing.T, r *rig) {
 		c := r.counting()
@@ -114,29 +115,35 @@ func TestWait(t *testing.T) {
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(gone)
-		assert.ErrorIs(t, r.Wait(ctx, r.begin("a")), gone)
+		assert.ErrorIs(t, r.Wait(ctx, r.begin("a"), nil), gone)
 
 		start := time.Now()
-		ends := make(chan error, maxWaiting)
-		for range maxWaiting {
+		most := maxWaiting / 2
+		ends := make(chan error, most+1)
+		for range most {
 			ch := r.begin("a")
-			go func() { ends <- r.Wait(context.Background(), ch) }()
+			go func() { ends <- r.Wait(context.Background(), ch, nil) }()
 		}
 		synctest.Wait()
-		assert.ErrorIs(t, r.Wait(t.Context(), r.begin("a")), ErrPutOff)
+		assert.ErrorIs(t, r.Wait(t.Context(), r.begin("a"), nil), ErrPutOff)
 		assert.Zero(t, time.Since(start))
-		for range maxWaiting {
+		ch := r.begin("a")
+		other := &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700")}
+		go func() { ends <- r.Wait(context.Background(), ch, other) }()
+		synctest.Wait()
+		assert.Empty(t, ends, "another party may wait")
+		for range most + 1 {
 			assert.ErrorIs(t, <-ends, ErrPutOff)
 		}
 		assert.Equal(t, delegation.Patience, time.Since(start))
 
-		ch := r.begin("a")
-		go func() { ends <- r.Wait(context.Background(), ch) }()
+		ch = r.begin("a")
+		go func() { ends <- r.Wait(context.Background(), ch, nil) }()
 		c.returns()
 		require.NoError(t, <-ends)
 		assert.True(t, r.Begin(ch, nil, []byte("a")))
 		r.Done(ch)
-		assert.Zero(t, r.waiting.Load())
+		assert.Zero(t, r.waiting.Taken())
 	})
 }
 
@@ -150,26 +157,26 @@ func TestWaitAgain(t *testing.T) {
 		require.Zero(t, c.ask("b"))
 		start, ends := time.Now(), make(chan error)
 		ch := r.begin("a")
-		go func() { ends <- r.Wait(context.Background(), ch) }()
+		go func() { ends <- r.Wait(context.Background(), ch, nil) }()
 		time.Sleep(delegation.Patience * 3 / 4)
 		c.returns()
 		require.NoError(t, <-ends)
 		require.False(t, r.Begin(ch, nil, []byte("b")))
-		assert.ErrorIs(t, r.Wait(context.Background(), ch), ErrPutOff)
+		assert.ErrorIs(t, r.Wait(context.Background(), ch, nil), ErrPutOff)
 		assert.Equal(t, delegation.Patience, time.Since(start))
 
 		// A Change that is over is as good as new.
 		start = time.Now()
 		require.False(t, r.Begin(ch, nil, []byte("b")))
-		assert.ErrorIs(t, r.Wait(context.Background(), ch), ErrPutOff)
+		assert.ErrorIs(t, r.Wait(context.Background(), ch, nil), ErrPutOff)
 		assert.Equal(t, delegation.Patience, time.Since(start))
 		ctx, cancel := context.WithTimeout(t.Context(), delegation.Patience/2)
 		defer cancel()
 		require.False(t, r.Begin(ch, nil, []byte("b")))
-		assert.ErrorIs(t, r.Wait(ctx, ch), context.DeadlineExceeded)
+		assert.ErrorIs(t, r.Wait(ctx, ch, nil), context.DeadlineExceeded)
 		start = time.Now()
 		require.False(t, r.Begin(ch, nil, []byte("b")))
-		assert.ErrorIs(t, r.Wait(context.Background(), ch), ErrPutOff)
+		assert.ErrorIs(t, r.Wait(context.Background(), ch, nil), ErrPutOff)
 		assert.Equal(t, delegation.Patience, time.Since(start))
 	})
 }
@@ -284,6 +291,6 @@ func TestBoottime(t *testing.T) {
 func TestBoundTold(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
-	row := fmt.Sprintf("\n| changes that wait for clients to give something back | %d | | | NFS3ERR_JUKEBOX at once; after %.0f s of waiting", maxWaiting, delegation.Patience.Seconds())
+	row := fmt.Sprintf("\n| changes that wait for clients to give something back | %d | %d, or half of what others leave | | NFS3ERR_JUKEBOX at once; after %.0f s of waiting", maxWaiting, maxWaiting/2, delegation.Patience.Seconds())
 	assert.Contains(t, string(doc), row)
 }

@@ -18,7 +18,8 @@ const (
 
 	// maxWaiting is how many changes may wait for clients at a time. Each
 	// occupies a goroutine of a transport, and no other resource that other
-	// calls need. A change beyond this limit is put off at once.
+	// calls need. A change beyond this limit is put off at once. A party gets
+	// half, or half of what others leave.
 	maxWaiting = 1024
 
 	// markerIdle is how long no grant must have been in force before the marker
