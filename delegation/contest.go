@@ -65,12 +65,17 @@ func (g *Grantor) contested(directory string, now time.Duration) bool {
 	return now < g.contests[directory].until
 }
 
-// settleContests makes room for another contest. It removes all that are over,
-// then arbitrary ones as necessary.
+// settleContests makes room for another contest. Among some, it removes all that
+// are over, then arbitrary ones as necessary. The caller holds mu, and clients can
+// cause contests at any rate, so settleContests does not examine all.
 func (g *Grantor) settleContests(now time.Duration) {
+	examined := 0
 	for directory, ct := range g.contests {
 		if now-ct.recalled[max(0, ct.n-1)] >= contestTime*g.cfg.Lease {
 			delete(g.contests, directory)
+		}
+		if examined++; examined == settleScan {
+			break
 		}
 	}
 	for directory := range g.contests {

@@ -74,8 +74,10 @@ const (
 	pardonScan = 64
 
 	// maxContests is how many contests are remembered. Each takes some 200
-	// bytes.
+	// bytes. settleScan is how many of them another one examines to find any
+	// that are over.
 	maxContests = 1 << 12
+	settleScan  = 64
 
 	// reclaimScan is how many slots an ACQUIRE examines to find an unused
 	// grant.
