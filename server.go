@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -44,9 +45,10 @@ type ServerConfig struct {
 	// has a name.
 	Names exports.Names
 
-	// Groups, if not nil, returns the groups of a user on this host, in place
-	// of the at most 16 groups in a call (nfsserver.Config.Groups).
-	Groups func(ctx context.Context, uid uint32) ([]uint32, error)
+	// Groups, if not nil, returns the groups of a user on this host for a
+	// client's call, in place of the at most 16 groups in the call
+	// (nfsserver.Config.Groups).
+	Groups func(ctx context.Context, client netip.Addr, uid uint32) ([]uint32, error)
 
 	// MaxPayload is the greatest number of bytes of one READ or WRITE; 0 means
 	// 1 MiB. A value below 4 KiB or above 4 MiB is an error.

@@ -22,7 +22,7 @@ type Lookup interface {
 // query runs. A Resolver is safe for concurrent use.
 type Resolver struct {
 	lookup  Lookup
-	answers *lookupcache.Answers[query, answer]
+	answers *lookupcache.Answers[struct{}, query, answer]
 }
 
 // A query is for an address or for a name.
@@ -48,7 +48,7 @@ func NewResolver(l Lookup, log *slog.Logger) *Resolver {
 		log = slog.New(slog.DiscardHandler)
 	}
 	r := &Resolver{lookup: l}
-	r.answers = lookupcache.New(lookupcache.Config[query, answer]{
+	r.answers = lookupcache.New(lookupcache.Config[struct{}, query, answer]{
 		Ask: r.ask,
 		Failed: func(q query, err error) {
 			log.Warn("the name service does not answer: clients that are new and may be meant by a name in the exports have to wait",
@@ -67,18 +67,18 @@ func (r *Resolver) Close() { r.answers.Close() }
 
 // NamesOf implements Names.
 func (r *Resolver) NamesOf(ctx context.Context, a netip.Addr) ([]string, error) {
-	got, err := r.answers.Of(ctx, query{addr: a})
+	got, err := r.answers.Of(ctx, struct{}{}, query{addr: a})
 	return got.names, err
 }
 
 // AddrsOf implements Names.
 func (r *Resolver) AddrsOf(ctx context.Context, name string) ([]netip.Addr, error) {
-	got, err := r.answers.Of(ctx, query{name: name})
+	got, err := r.answers.Of(ctx, struct{}{}, query{name: name})
 	return got.addrs, err
 }
 
 // ask does one lookup.
-func (r *Resolver) ask(ctx context.Context, q query) (a answer, none bool, err error) {
+func (r *Resolver) ask(ctx context.Context, _ struct{}, q query) (a answer, none bool, err error) {
 	if q.name != "" {
 		a.addrs, err = r.addrs(ctx, q.name)
 	} else {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"net/netip"
 	"path"
 	"strings"
 
@@ -32,12 +33,13 @@ type Config struct {
 	// that no host has a name.
 	Names exports.Names
 
-	// Groups, if not nil, returns the groups of a user on this host. They
-	// replace the groups in a call, because AUTH_SYS has room for only 16.
+	// Groups, if not nil, returns the groups of a user on this host, for a
+	// client's call. They replace the groups in a call, because AUTH_SYS has
+	// room for only 16.
 	// Groups is called for every call, and should wait only for a bounded time;
 	// after an error the client is told to try again. UserGroups.Of is an
 	// implementation.
-	Groups func(ctx context.Context, uid uint32) ([]uint32, error)
+	Groups func(ctx context.Context, client netip.Addr, uid uint32) ([]uint32, error)
 
 	// Grants keeps the delegations of clients; nil means that no client gets
 	// any. The Server does not close it.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"os/user"
 	"strconv"
 
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/internal/lookupcache"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
@@ -27,7 +29,7 @@ func (q *request) identify(ctx context.Context, o *exports.Options) error {
 		q.cred.Groups = nil
 		return nil
 	}
-	gids, err := lookup(ctx, q.cred.UID)
+	gids, err := lookup(ctx, addrOf(q.call.Peer), q.cred.UID)
 	if err != nil {
 		return err
 	}
@@ -40,8 +42,8 @@ func (q *request) identify(ctx context.Context, o *exports.Options) error {
 // safe for concurrent use.
 type UserGroups struct {
 	lookup  func(uid uint32) ([]uint32, error)
-	looking chan struct{} // has an element for each running lookup, abandoned or not
-	answers *lookupcache.Answers[uint32, []uint32]
+	looking *fairshare.Places // of running lookups, abandoned or not
+	answers *lookupcache.Answers[fairshare.Name, uint32, []uint32]
 }
 
 // NewUserGroups returns a UserGroups that calls lookup, or uses the host's user
@@ -54,12 +56,15 @@ func NewUserGroups(lookup func(uid uint32) ([]uint32, error), log *slog.Logger) 
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	g := &UserGroups{lookup: lookup, looking: make(chan struct{}, maxGroupLookups)}
-	g.answers = lookupcache.New(lookupcache.Config[uint32, []uint32]{
+	g := &UserGroups{lookup: lookup, looking: fairshare.NewPlaces(maxGroupLookups)}
+	waits := fairshare.NewPlaces(maxGroupWaits)
+	g.answers = lookupcache.New(lookupcache.Config[fairshare.Name, uint32, []uint32]{
 		Ask: g.ask,
 		Failed: func(uid uint32, err error) {
 			log.Warn("the user database does not answer: users whose groups are not known yet have to wait", "uid", uid, "err", err)
 		},
+		Take: waits.Take,
+		Give: waits.Give,
 		Limits: lookupcache.Limits{
 			Time: groupsTime, AtOnce: maxGroupWaits, Kept: maxGroupLists,
 			Fresh: groupsFresh, None: groupsFresh, Fail: groupsFail, Stale: groupsStale,
@@ -69,9 +74,10 @@ func NewUserGroups(lookup func(uid uint32) ([]uint32, error), log *slog.Logger) 
 }
 
 // Of returns the groups of a user, which must not be changed, or none for a
-// user unknown to this host.
-func (g *UserGroups) Of(ctx context.Context, uid uint32) ([]uint32, error) {
-	return g.answers.Of(ctx, uid)
+// user unknown to this host. The client that asks gets only a share of the
+// lookups, together with the others at its address.
+func (g *UserGroups) Of(ctx context.Context, client netip.Addr, uid uint32) ([]uint32, error) {
+	return g.answers.Of(ctx, fairshare.PartyOfIP(client), uid)
 }
 
 // Close stops the lookups. Of fails from then on.
@@ -79,18 +85,16 @@ func (g *UserGroups) Close() { g.answers.Close() }
 
 // ask looks up a user's groups. The lookup may depend on a remote server, may
 // hang and cannot be cancelled, so it is abandoned when ctx ends.
-func (g *UserGroups) ask(ctx context.Context, uid uint32) (gids []uint32, none bool, err error) {
-	select {
-	case g.looking <- struct{}{}:
-	case <-ctx.Done():
-		return nil, false, context.Cause(ctx)
+func (g *UserGroups) ask(ctx context.Context, of fairshare.Name, uid uint32) (gids []uint32, none bool, err error) {
+	if err := g.looking.Acquire(ctx, of); err != nil {
+		return nil, false, err
 	}
 	done := make(chan struct{})
 	var found []uint32
 	var failed error
 	go func() {
 		found, failed = g.lookup(uid)
-		<-g.looking
+		g.looking.Give(of)
 		close(done)
 	}()
 	select {

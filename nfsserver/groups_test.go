@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os/exec"
 	"os/user"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/internal/lookupcache"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
@@ -55,7 +57,7 @@ func TestGroups(t *testing.T) {
 			fs := newMemFS()
 			asked := false
 			g := newRig(t, fs, options(tt.options), func(c *Config) {
-				c.Groups = func(_ context.Context, uid uint32) ([]uint32, error) {
+				c.Groups = func(_ context.Context, _ netip.Addr, uid uint32) ([]uint32, error) {
 					assert.Equal(t, tt.uid, uid)
 					asked = true
 					return host[uid], nil
@@ -77,7 +79,7 @@ func TestGroups(t *testing.T) {
 	t.Run("no answer", func(t *testing.T) {
 		err := errDown
 		g := newRig(t, newMemFS(), func(c *Config) {
-			c.Groups = func(context.Context, uint32) ([]uint32, error) { return nil, err }
+			c.Groups = func(context.Context, netip.Addr, uint32) ([]uint32, error) { return nil, err }
 		})
 		var res nfs3.GetAttrRes
 		for _, want := range []nfs3.Status{nfs3.ErrJukebox, nfs3.OK} {
@@ -104,9 +106,10 @@ func TestUserGroups(t *testing.T) {
 			}
 			return []uint32{uid}, nil
 		}, slog.New(slog.NewTextHandler(&log, nil)))
+		client := netip.MustParseAddr("192.0.2.1")
 		ask := func(uid uint32) (gids []uint32, took time.Duration, err error) {
 			start := time.Now()
-			gids, err = g.Of(t.Context(), uid)
+			gids, err = g.Of(t.Context(), client, uid)
 			return gids, time.Since(start), err
 		}
 		gids, took, err := ask(5)
@@ -117,8 +120,8 @@ func TestUserGroups(t *testing.T) {
 		assert.Empty(t, gids)
 		require.NoError(t, err)
 
-		for uid := range uint32(maxGroupLookups - 1) {
-			go func() { _, _ = g.Of(t.Context(), 100+uid) }()
+		for uid := range uint32(maxGroupLookups/2 - 1) {
+			go func() { _, _ = g.Of(t.Context(), client, 100+uid) }()
 		}
 		synctest.Wait()
 		gids, took, err = ask(6)
@@ -137,6 +140,21 @@ func TestUserGroups(t *testing.T) {
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		gids, took, err = ask(5)
 		assert.Equal(t, []uint32{5}, gids, "is known")
+		assert.Zero(t, took)
+		require.NoError(t, err)
+
+		// Another party is not affected, even if the first one asks for as many
+		// users as it may.
+		for uid := range uint32(maxGroupWaits) {
+			go func() { _, _ = g.Of(t.Context(), client, 1000+uid) }()
+		}
+		synctest.Wait()
+		_, took, err = ask(9)
+		assert.Zero(t, took)
+		assert.ErrorIs(t, err, lookupcache.ErrBusy)
+		client = netip.MustParseAddr("192.0.2.2")
+		gids, took, err = ask(10)
+		assert.Equal(t, []uint32{10}, gids)
 		assert.Zero(t, took)
 		require.NoError(t, err)
 

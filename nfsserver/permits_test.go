@@ -207,7 +207,7 @@ func TestPermitsNotWhileWaiting(t *testing.T) {
 	t.Run("groups", func(t *testing.T) {
 		var g *rig
 		g = newRig(t, newMemFS(), func(c *Config) {
-			c.Groups = func(context.Context, uint32) ([]uint32, error) {
+			c.Groups = func(context.Context, netip.Addr, uint32) ([]uint32, error) {
 				free(t, g)
 				return nil, nil
 			}

@@ -3,6 +3,7 @@ package nfsserver
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 
@@ -21,7 +22,7 @@ type Server struct {
 	set      atomic.Pointer[exportSet]
 	setting  sync.Mutex // held while set is replaced
 	names    exports.Names
-	groups   func(context.Context, uint32) ([]uint32, error) // may be nil
+	groups   func(context.Context, netip.Addr, uint32) ([]uint32, error) // may be nil
 	seal     *sealer
 	payload  int // greatest number of bytes of one READ or WRITE
 	log      *slog.Logger

@@ -58,7 +58,7 @@ type serveOptions struct {
 	// Set when the daemon runs.
 	key    [keyLen]byte // of file handles
 	names  exports.Names
-	groups func(context.Context, uint32) ([]uint32, error) // of users; nil: the groups in the calls
+	groups func(context.Context, netip.Addr, uint32) ([]uint32, error) // of users; nil: the groups in the calls
 }
 
 func newServe() *cobra.Command {

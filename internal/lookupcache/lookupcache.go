@@ -7,14 +7,21 @@ import (
 	"time"
 )
 
-// A Config configures Answers. All fields must be set.
-type Config[Q comparable, A any] struct {
-	// Ask asks the service, until ctx ends. none means that the service knows
-	// no answer.
-	Ask func(ctx context.Context, q Q) (a A, none bool, err error)
+// A Config configures Answers. All fields but Take and Give must be set. P is the
+// type of the parties that ask.
+type Config[P any, Q comparable, A any] struct {
+	// Ask asks the service for a party, until ctx ends. none means that the
+	// service knows no answer.
+	Ask func(ctx context.Context, of P, q Q) (a A, none bool, err error)
 
 	// Failed gets the errors of Ask.
 	Failed func(q Q, err error)
+
+	// Take reports whether a party may have another outstanding question, and
+	// Give follows at the question's end; nil means that only AtOnce bounds the
+	// questions.
+	Take func(of P) bool
+	Give func(of P)
 
 	Limits
 }
@@ -32,8 +39,8 @@ type Limits struct {
 }
 
 // Answers are the known answers. Many goroutines may use them at once.
-type Answers[Q comparable, A any] struct {
-	cfg    Config[Q, A]
+type Answers[P any, Q comparable, A any] struct {
+	cfg    Config[P, Q, A]
 	ctx    context.Context // of questions, which continue after their callers have gone
 	cancel context.CancelFunc
 	asking sync.WaitGroup
@@ -60,14 +67,14 @@ var (
 )
 
 // New returns empty Answers.
-func New[Q comparable, A any](cfg Config[Q, A]) *Answers[Q, A] {
-	r := &Answers[Q, A]{cfg: cfg, known: make(map[Q]*answer[A])}
+func New[P any, Q comparable, A any](cfg Config[P, Q, A]) *Answers[P, Q, A] {
+	r := &Answers[P, Q, A]{cfg: cfg, known: make(map[Q]*answer[A])}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
 // Close ends all questions and waits for them. No further question starts.
-func (r *Answers[Q, A]) Close() {
+func (r *Answers[P, Q, A]) Close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
@@ -75,16 +82,16 @@ func (r *Answers[Q, A]) Close() {
 	r.asking.Wait()
 }
 
-// Of returns the answer to q, or the zero A if the service knows none. It waits
-// for an answer if none can be used. The error is ErrBusy, ErrClosed, the cause
-// of ctx's end, or Ask's.
-func (r *Answers[Q, A]) Of(ctx context.Context, q Q) (is A, err error) {
+// Of returns the answer to q, asked by a party, or the zero A if the service
+// knows none. It waits for an answer if none can be used. The error is ErrBusy,
+// ErrClosed, the cause of ctx's end, or Ask's.
+func (r *Answers[P, Q, A]) Of(ctx context.Context, of P, q Q) (is A, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.answerLocked(q)
 	now := time.Now()
 	if now.After(a.fresh) && a.done == nil {
-		r.startLocked(q, a)
+		r.startLocked(of, q, a)
 	}
 	known := !a.at.IsZero() && now.Before(a.at.Add(r.cfg.Stale))
 	if !known && a.done != nil {
@@ -100,7 +107,7 @@ func (r *Answers[Q, A]) Of(ctx context.Context, q Q) (is A, err error) {
 }
 
 // awaitLocked releases the lock and waits for done.
-func (r *Answers[Q, A]) awaitLocked(ctx context.Context, done <-chan struct{}) error {
+func (r *Answers[P, Q, A]) awaitLocked(ctx context.Context, done <-chan struct{}) error {
 	r.mu.Unlock()
 	defer r.mu.Lock()
 	select {
@@ -113,7 +120,7 @@ func (r *Answers[Q, A]) awaitLocked(ctx context.Context, done <-chan struct{}) e
 
 // answerLocked returns the answer to q. If the cache is full, a new answer
 // replaces an old one.
-func (r *Answers[Q, A]) answerLocked(q Q) *answer[A] {
+func (r *Answers[P, Q, A]) answerLocked(q Q) *answer[A] {
 	a := r.known[q]
 	if a != nil {
 		return a
@@ -131,31 +138,34 @@ func (r *Answers[Q, A]) answerLocked(q Q) *answer[A] {
 	return a
 }
 
-func (r *Answers[Q, A]) startLocked(q Q, a *answer[A]) {
+func (r *Answers[P, Q, A]) startLocked(of P, q Q, a *answer[A]) {
 	switch {
 	case r.closed:
 		a.err = ErrClosed
 		return
-	case r.out >= r.cfg.AtOnce:
+	case r.out >= r.cfg.AtOnce, r.cfg.Take != nil && !r.cfg.Take(of):
 		a.err = ErrBusy
 		return
 	}
 	r.out++
 	a.done = make(chan struct{})
-	r.asking.Go(func() { r.run(q, a) })
+	r.asking.Go(func() { r.run(of, q, a) })
 }
 
 // run asks once.
-func (r *Answers[Q, A]) run(q Q, a *answer[A]) {
+func (r *Answers[P, Q, A]) run(of P, q Q, a *answer[A]) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.Time)
 	defer cancel()
-	is, none, err := r.cfg.Ask(ctx, q)
+	is, none, err := r.cfg.Ask(ctx, of, q)
 	if err != nil {
 		r.cfg.Failed(q, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.out--
+	if r.cfg.Give != nil {
+		r.cfg.Give(of)
+	}
 	now := time.Now()
 	a.err = err
 	switch {

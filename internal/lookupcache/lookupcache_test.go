@@ -19,8 +19,8 @@ func TestKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const kept = 10
 		slow := make(chan struct{})
-		r := New(Config[int, int]{
-			Ask: func(_ context.Context, q int) (int, bool, error) {
+		r := New(Config[struct{}, int, int]{
+			Ask: func(_ context.Context, _ struct{}, q int) (int, bool, error) {
 				if q == 0 {
 					<-slow
 				}
@@ -31,13 +31,13 @@ func TestKept(t *testing.T) {
 		defer r.Close()
 		first := make(chan int)
 		go func() {
-			is, err := r.Of(t.Context(), 0)
+			is, err := r.Of(t.Context(), struct{}{}, 0)
 			assert.NoError(t, err)
 			first <- is
 		}()
 		synctest.Wait()
 		for q := 1; q < 5*kept; q++ {
-			is, err := r.Of(t.Context(), q)
+			is, err := r.Of(t.Context(), struct{}{}, q)
 			require.NoError(t, err)
 			assert.Equal(t, q+1, is)
 			assert.LessOrEqual(t, len(r.known), kept)
@@ -50,12 +50,12 @@ func TestKept(t *testing.T) {
 
 // TestOfAllocates checks that known answers cost no allocation.
 func TestOfAllocates(t *testing.T) {
-	r := New(Config[int, []int]{
-		Ask:    func(context.Context, int) ([]int, bool, error) { return []int{1}, false, nil },
+	r := New(Config[struct{}, int, []int]{
+		Ask:    func(context.Context, struct{}, int) ([]int, bool, error) { return []int{1}, false, nil },
 		Limits: Limits{Time: time.Hour, AtOnce: 1, Kept: 1, Fresh: time.Hour, Stale: time.Hour},
 	})
 	defer r.Close()
-	_, err := r.Of(t.Context(), 1)
+	_, err := r.Of(t.Context(), struct{}{}, 1)
 	require.NoError(t, err)
-	assert.Zero(t, testing.AllocsPerRun(100, func() { _, _ = r.Of(t.Context(), 1) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { _, _ = r.Of(t.Context(), struct{}{}, 1) }))
 }
