@@ -50,7 +50,7 @@
 // In tests that vary both ends' settings, a relay counts the connections, none
 // of which may be lost, and changes the announcements of remote invalidation.
 //
-// interop/gonfs is the server of go-nfs behind a rpcrdma.StreamListener, which
+// interop/gonfs is the server of go-nfs behind a stream.Listener, which
 // Linux mounts too; its own tests need neither guest nor root.
 //
 // tshark checks the messages of the guest and of two ends of our own.

@@ -11,7 +11,7 @@ import (
 )
 
 // TestGoNFSServer makes the kernel's client mount the in-memory file system of
-// go-nfs, whose server does not know RDMA, behind a rpcrdma.StreamListener.
+// go-nfs, whose server does not know RDMA, behind a stream.Listener.
 // Written data must be there on a new mount, and the client must not lose its
 // connection.
 func TestGoNFSServer(t *testing.T) {

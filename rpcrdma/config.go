@@ -47,7 +47,7 @@ func (s *Server) init() error {
 		s.slow = time.Duration(slowness()) * slowCall
 		s.listeners = make(map[rdma.Listener]struct{})
 		s.calls.max = maxServing
-		if s.waits { // a waiting handler takes no thread; MaxInline bounds the calls
+		if s.Waits { // a waiting handler takes no thread; MaxInline bounds the calls
 			s.calls.max = math.MaxInt
 		}
 		s.log = lograte.Logger(s.Log)

@@ -88,7 +88,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 		return
 	}
 	c.rc, c.since = rc, time.Now()
-	c.reader.init(rc, !c.srv.waits)
+	c.reader.init(rc, !c.srv.Waits)
 	c.link.start(rc)
 	close(c.ready)
 	c.srv.log.Debug("connection made", "peer", &c.peer, "threshold", c.longest, "invalidate", c.invalidate)

@@ -27,12 +27,8 @@
 //	  ▲                                                        │
 //	  └─────── deregister ◀──── Receive (by XID) ◀═══ Send ════┘
 //
-// A StreamListener turns the calls that a responder takes into streams of
-// records, for servers that speak TCP. A Binding locates the data items in a
-// program's messages, so that the listener can move them to and from chunks:
-//
-//	rdma.Conn ══▶ Server ──call──▶ StreamListener ──records──▶ a server over TCP
-//	          ◀══        ◀─reply──  (Bindings)    ◀──records──
+// Package stream gives the calls that a responder takes to servers that speak
+// TCP.
 //
 // The package must not know which provider moves the bytes, nor what a program
 // does.

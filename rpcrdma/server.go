@@ -71,6 +71,11 @@ type Server struct {
 	// nothing.
 	Extensions *ExtensionConfig
 
+	// Waits must be true if Handler waits for other goroutines, as that of
+	// package stream does. Then no connection's reader serves calls, and only
+	// MaxInline bounds how many calls are served at once.
+	Waits bool
+
 	// Log receives messages for the administrator; nil discards them.
 	Log *slog.Logger
 
@@ -88,7 +93,6 @@ type Server struct {
 	calls    dispatcher
 	watchdog watchdog
 	slow     time.Duration // limit of a call that a reader serves: see slowCall
-	waits    bool          // Handler waits for other goroutines: readers serve no calls
 	blames   blames
 	errors   errorCounts
 	log      *slog.Logger

@@ -1,6 +1,6 @@
 // Command gonfs serves the in-memory file system of willscott/go-nfs over both
 // RDMA and TCP. go-nfs is a server of NFS over TCP without knowledge of RDMA:
-// the tests' peer behind a rpcrdma.StreamListener.
+// the tests' peer behind a stream.Listener.
 //
 //	gonfs serve --listen 127.0.0.1:0 --tcp 127.0.0.1:0
 //

@@ -13,15 +13,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/stream"
 )
 
 // handles is how many file handles go-nfs keeps.
 const handles = 4096
 
 // streams turns a listener for RDMA into a listener for go-nfs.
-func streams(l rdma.Listener) *rpcrdma.StreamListener {
-	return rpcrdma.NewStreamListener(l, nfs3.Binding{}, mount3.Binding{})
+func streams(l rdma.Listener) *stream.Listener {
+	return stream.Listen(l, nfs3.Binding{}, mount3.Binding{})
 }
 
 // memory returns go-nfs's handler of an in-memory file system. The file system

@@ -2,7 +2,7 @@ package mount3
 
 // A Binding is the Upper-Layer Binding of this program (RFC 8267, Section 5.1),
 // for servers that answer MOUNT on NFS connections. Nothing in the program is
-// DDP-eligible. Pass a Binding to rpcrdma.NewStreamListener.
+// DDP-eligible. Pass a Binding to stream.Listen.
 type Binding struct{}
 
 // Program returns the number and the version of the program.

@@ -18,7 +18,7 @@ func DDPEligible(proc uint32) (arg, result bool) {
 
 // A Binding is the Upper-Layer Binding of this program (RFC 8267, Section 4):
 // the facts about a message that a transport needs. Pass a Binding to
-// rpcrdma.NewStreamListener.
+// stream.Listen.
 type Binding struct{}
 
 // Program returns the number and the version of the program.

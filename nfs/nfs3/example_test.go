@@ -7,7 +7,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/stream"
 )
 
 // Any Handler of willscott/go-nfs serves NFS over RDMA. Clients use MOUNT over
@@ -15,6 +15,6 @@ import (
 func ExampleBinding() {
 	var handler nfs.Handler
 	var listener rdma.Listener // package iwarp has one over TCP
-	l := rpcrdma.NewStreamListener(listener, nfs3.Binding{})
+	l := stream.Listen(listener, nfs3.Binding{})
 	log.Print(nfs.Serve(l, handler))
 }

@@ -2,7 +2,7 @@ package nfsacl
 
 // A Binding is the Upper-Layer Binding of this program (RFC 8267, Section 5.2):
 // nothing in the program is DDP-eligible. Pass a Binding to
-// rpcrdma.NewStreamListener.
+// stream.Listen.
 type Binding struct{}
 
 // Program returns the number and the version of the program.

@@ -1,4 +1,4 @@
-package rpcrdma
+package stream
 
 import "github.com/nfsrdma/nfsrdma/xdr"
 

@@ -1,4 +1,4 @@
-package rpcrdma
+package stream
 
 import (
 	"encoding/binary"
@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStreamCalls checks that the record of a call of any form holds the whole
+// TestCalls checks that the record of a call of any form holds the whole
 // message (R8166-3.4.5-1, R8267-6.4.2-2).
-func TestStreamCalls(t *testing.T) {
+func TestCalls(t *testing.T) {
 	item := repeat(4001)
 	msg := callTo(testXID, procItem, word(9), opaque(item), word(7))
 	short := callTo(testXID, procItem, word(9), opaque(item[:5]), word(7))
@@ -58,7 +58,7 @@ func TestStreamCalls(t *testing.T) {
 		}, msg},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			stream(t, nil, func(t *testing.T, r *streamRig) {
+			stream(t, nil, func(t *testing.T, r *rig) {
 				q := r.dialLinux()
 				var c net.Conn
 				for _, by := range []func(io.Reader) io.Reader{whole, iotest.OneByteReader} {
@@ -82,10 +82,10 @@ func msg0(reads ...chunks.ReadSegment) wire.Header { return msg(chunks.Lists{Rea
 // cut returns b without the bytes from i to j.
 func cut(b []byte, i, j int) []byte { return append(append([]byte{}, b[:i]...), b[j:]...) }
 
-// TestStreamReducedArguments checks that arguments that must not be moved, or
+// TestReducedArguments checks that arguments that must not be moved, or
 // whose length differs from the message's, never reach the server behind
 // (R8166-3.4.2-1, R8166-6.1-2, R8166-4.5.2-2, R8267-4-2).
-func TestStreamReducedArguments(t *testing.T) {
+func TestReducedArguments(t *testing.T) {
 	item := repeat(40)
 	call := func(proc uint32) []byte { return callTo(testXID, proc, word(9), word(len(item)), word(7)) }
 	for name, send := range map[string]func(q *requester){
@@ -100,7 +100,7 @@ func TestStreamReducedArguments(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stream(t, nil, func(t *testing.T, r *streamRig) {
+			stream(t, nil, func(t *testing.T, r *rig) {
 				q := r.dialLinux()
 				send(q)
 				a := q.answer()
@@ -112,9 +112,9 @@ func TestStreamReducedArguments(t *testing.T) {
 	}
 }
 
-// TestStreamScreen checks that the listener answers calls that the server
+// TestScreen checks that the listener answers calls that the server
 // behind does not have.
-func TestStreamScreen(t *testing.T) {
+func TestScreen(t *testing.T) {
 	change := func(at int, v uint32) []byte {
 		b := callTo(testXID, procNull)
 		binary.BigEndian.PutUint32(b[at:], v)
@@ -133,7 +133,7 @@ func TestStreamScreen(t *testing.T) {
 		"reply":           {change(4, 1), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stream(t, nil, func(t *testing.T, r *streamRig) {
+			stream(t, nil, func(t *testing.T, r *rig) {
 				q := r.dialLinux()
 				q.call(msg0(), tt.call)
 				if tt.want == nil {
@@ -160,16 +160,16 @@ func join(parts ...[]byte) (b []byte) {
 	return b
 }
 
-// TestStreamVersions checks that all versions of a program are reported.
-func TestStreamVersions(t *testing.T) {
-	l := NewStreamListener(nil, testBinding{}, versionFive{})
+// TestVersions checks that all versions of a program are reported.
+func TestVersions(t *testing.T) {
+	l := Listen(nil, testBinding{}, versionFive{})
 	l.others.Log = testLog(t)
 	var rep oncrpc.Reply
 	call := callTo(testXID, procNull)
 	call[19] = 4
 	require.True(t, l.Server.Handler.Serve(t.Context(), &oncrpc.Request{Msg: call, MaxReply: 4096}, &rep))
 	assert.Equal(t, join(word(2), word(testVers), word(5)), rep.Head[20:])
-	assert.Panics(t, func() { NewStreamListener(nil, testBinding{}, testBinding{}) })
+	assert.Panics(t, func() { Listen(nil, testBinding{}, testBinding{}) })
 }
 
 type versionFive struct{ testBinding }

@@ -1,4 +1,4 @@
-package rpcrdma
+package stream
 
 import (
 	"encoding/binary"
@@ -14,8 +14,8 @@ import (
 
 // fuzzCall returns a call that waits for its reply, of a procedure of the
 // test's program.
-func fuzzCall(xid, proc uint32) *streamCall {
-	cl := &streamCall{
+func fuzzCall(xid, proc uint32) *call {
+	cl := &call{
 		xid: xid, proc: proc, binding: testBinding{}, args: word(64),
 		rep: new(oncrpc.Reply), done: make(chan bool, 1),
 	}
@@ -34,8 +34,8 @@ type taken struct {
 func takeReplies(t *testing.T, stream []byte, piece int) taken {
 	t.Helper()
 	before := buf.Default.Out()
-	c := &streamConn{pending: make(map[uint32]*streamCall)}
-	calls := []*streamCall{fuzzCall(testXID, procItem), fuzzCall(1, procPlain), fuzzCall(2, procAny), fuzzCall(3, procItem)}
+	c := &conn{pending: make(map[uint32]*call)}
+	calls := []*call{fuzzCall(testXID, procItem), fuzzCall(1, procPlain), fuzzCall(2, procAny), fuzzCall(3, procItem)}
 	for _, cl := range calls {
 		c.pending[cl.xid] = cl
 	}
@@ -64,7 +64,7 @@ func takeReplies(t *testing.T, stream []byte, piece int) taken {
 }
 
 // checkParts checks that the parts of a reply are its bytes in order.
-func checkParts(t *testing.T, cl *streamCall, msg []byte) {
+func checkParts(t *testing.T, cl *call, msg []byte) {
 	t.Helper()
 	var item []byte
 	if cl.rep.Item != nil {
@@ -86,7 +86,7 @@ func checkParts(t *testing.T, cl *streamCall, msg []byte) {
 func plainReplies(stream []byte) taken {
 	got := taken{replies: make(map[uint32][]byte), lengths: make(map[uint32]int)}
 	most := make(map[uint32]int)
-	for _, cl := range []*streamCall{fuzzCall(testXID, procItem), fuzzCall(1, procPlain), fuzzCall(2, procAny), fuzzCall(3, procItem)} {
+	for _, cl := range []*call{fuzzCall(testXID, procItem), fuzzCall(1, procPlain), fuzzCall(2, procAny), fuzzCall(3, procItem)} {
 		most[cl.xid] = cl.most
 	}
 	var record []byte
@@ -121,10 +121,10 @@ func plainReplies(stream []byte) taken {
 	return got
 }
 
-// FuzzStreamReplies checks that, for any written bytes in any pieces, each call
+// FuzzReplies checks that, for any written bytes in any pieces, each call
 // gets the bytes of the first record with its XID, or nothing.
-func FuzzStreamReplies(f *testing.F) {
-	for _, tt := range streamReplies() {
+func FuzzReplies(f *testing.F) {
+	for _, tt := range replyTests() {
 		n := len(tt.record)
 		wire := record(tt.record[:min(n, 2000)])
 		f.Add(wire, uint16(7))

@@ -1,9 +1,10 @@
-package rpcrdma
+package stream
 
 import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -12,9 +13,10 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A streamConn is a connection of a StreamListener: the server reads calls and
+// A conn is a connection of a Listener: the server reads calls and
 // writes replies. Data is stored only in the calls under way.
 //
 //	Service.Serve ──put──▶ unread ──Read──▶ ┌────────────┐
@@ -23,14 +25,17 @@ import (
 //
 // Write never waits: a reply is stored in the call that it answers, and there
 // are no more calls than the requester has credits.
-type streamConn struct {
-	under         *conn
+type conn struct {
+	peer  *oncrpc.Peer
+	under rpcrdma.PeerConn
+	log   func() *slog.Logger
+
 	local, remote net.Addr
 
 	mu      sync.Mutex
 	moved   sync.Cond // a condition that Read waits for has changed
-	unread  []*streamCall
-	pending map[uint32]*streamCall // calls without a reply, by their XIDs
+	unread  []*call
+	pending map[uint32]*call // calls without a reply, by their XIDs
 	in      replyRecord
 	closed  bool  // by Close
 	err     error // why the connection ended: io.EOF if the requester closed it
@@ -38,15 +43,15 @@ type streamConn struct {
 	readBy, writeBy deadline
 }
 
-var _ net.Conn = (*streamConn)(nil)
+var _ net.Conn = (*conn)(nil)
 
 // network is the name of this transport in errors.
 const network = "rdma"
 
-func newStreamConn(under *conn) *streamConn {
-	c := &streamConn{
-		under: under, local: under.rc.LocalAddr(), remote: under.rc.RemoteAddr(),
-		pending: make(map[uint32]*streamCall),
+func newConn(peer *oncrpc.Peer, under rpcrdma.PeerConn, log func() *slog.Logger) *conn {
+	c := &conn{
+		peer: peer, under: under, log: log, local: under.LocalAddr(), remote: under.RemoteAddr(),
+		pending: make(map[uint32]*call),
 	}
 	c.moved.L = &c.mu
 	return c
@@ -55,7 +60,7 @@ func newStreamConn(under *conn) *streamConn {
 // put appends cl to the calls to be read. It returns false if the connection
 // has ended, or if the requester waits for the reply to another call of the
 // same XID.
-func (c *streamConn) put(cl *streamCall, req *oncrpc.Request) bool {
+func (c *conn) put(cl *call, req *oncrpc.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil || c.pending[cl.xid] != nil {
@@ -70,7 +75,7 @@ func (c *streamConn) put(cl *streamCall, req *oncrpc.Request) bool {
 
 // Read reads bytes of the calls (net.Conn). The error is io.EOF if the
 // requester has closed the connection.
-func (c *streamConn) Read(p []byte) (int, error) {
+func (c *conn) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -93,7 +98,7 @@ func (c *streamConn) Read(p []byte) (int, error) {
 }
 
 // read copies the unread part of the first call's record.
-func (c *streamConn) read(p []byte) int {
+func (c *conn) read(p []byte) int {
 	cl := c.unread[0]
 	n := cl.read(p)
 	if cl.isRead() {
@@ -108,7 +113,7 @@ func (c *streamConn) read(p []byte) int {
 
 // Write takes bytes of the replies (net.Conn). It does not wait. Bytes that are
 // no replies end the connection.
-func (c *streamConn) Write(p []byte) (n int, err error) {
+func (c *conn) Write(p []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -121,15 +126,15 @@ func (c *streamConn) Write(p []byte) (n int, err error) {
 	}
 	if n, err = c.in.parse(c, p); err != nil {
 		c.end(err)
-		c.under.srv.log.Warn("connection closed: the server behind has sent no reply", "peer", &c.under.peer, "err", err)
-		c.under.drain()
+		c.log().Warn("connection closed: the server behind has sent no reply", "peer", c.peer, "err", err)
+		c.under.Drain()
 		err = c.fault("write", err)
 	}
 	return n, err
 }
 
 // answered notes that the reply to cl is complete.
-func (c *streamConn) answered(cl *streamCall) {
+func (c *conn) answered(cl *call) {
 	delete(c.pending, cl.xid)
 	cl.replied = true
 	cl.tell()
@@ -137,7 +142,7 @@ func (c *streamConn) answered(cl *streamCall) {
 
 // Close closes the connection (net.Conn): written replies are sent, and
 // unanswered calls stay unanswered.
-func (c *streamConn) Close() error {
+func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -147,12 +152,12 @@ func (c *streamConn) Close() error {
 	c.readBy.set(c, time.Time{})
 	c.writeBy.set(c, time.Time{})
 	c.end(net.ErrClosed)
-	c.under.drain()
+	c.under.Drain()
 	return nil
 }
 
 // lost handles the end of the connection under the stream.
-func (c *streamConn) lost(cause error) {
+func (c *conn) lost(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if errors.Is(cause, context.Canceled) { // closed without a cause
@@ -163,7 +168,7 @@ func (c *streamConn) lost(cause error) {
 
 // end completes all calls. Only the first cause is kept. The caller holds the
 // lock.
-func (c *streamConn) end(cause error) {
+func (c *conn) end(cause error) {
 	if c.err != nil {
 		return
 	}
@@ -181,12 +186,12 @@ func (c *streamConn) end(cause error) {
 }
 
 // LocalAddr returns the provider's address of this end.
-func (c *streamConn) LocalAddr() net.Addr { return c.local }
+func (c *conn) LocalAddr() net.Addr { return c.local }
 
 // RemoteAddr returns the provider's address of the requester.
-func (c *streamConn) RemoteAddr() net.Addr { return c.remote }
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
 // fault makes an error of the connection.
-func (c *streamConn) fault(op string, err error) error {
+func (c *conn) fault(op string, err error) error {
 	return &net.OpError{Op: op, Net: network, Source: c.local, Addr: c.remote, Err: err}
 }

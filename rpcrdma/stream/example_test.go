@@ -1,4 +1,4 @@
-package rpcrdma_test
+package stream_test
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma/stream"
 )
 
 // A poem is the Upper-Layer Binding of a program with one procedure without
@@ -68,9 +69,9 @@ func serveTCP(l net.Listener) {
 }
 
 // A server of ONC RPC over TCP serves RPC-over-RDMA without knowing.
-func ExampleNewStreamListener() {
+func ExampleListen() {
 	provider := listen() // package iwarp has one over TCP
-	l := rpcrdma.NewStreamListener(provider, poem{})
+	l := stream.Listen(provider, poem{})
 	l.Server.MaxPayload = 64 << 10
 	defer l.Close()
 	go serveTCP(l)

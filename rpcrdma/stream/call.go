@@ -1,4 +1,4 @@
-package rpcrdma
+package stream
 
 import (
 	"encoding/binary"
@@ -8,9 +8,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A streamCall is a call on its way through a stream. The stream's lock guards
+// A call is a call on its way through a stream. The stream's lock guards
 // it from put until done.
-type streamCall struct {
+type call struct {
 	xid, prog, vers, proc uint32
 
 	binding Binding
@@ -33,14 +33,17 @@ type streamCall struct {
 	done    chan bool // gets one value: whether there is a reply
 }
 
+// zeros are the padding of an item.
+var zeros [3]byte
+
 // record makes the call's record, a single fragment.
-func (cl *streamCall) record(req *oncrpc.Request) {
+func (cl *call) record(req *oncrpc.Request) {
 	item := req.Item
 	before, behind := req.Msg, []byte(nil)
 	var padding []byte
 	if item != nil {
 		before, behind = req.Msg[:req.ItemPos], req.Msg[req.ItemPos:]
-		padding = pad(len(item)) // empty if the item includes it
+		padding = zeros[:xdr.Pad(len(item))] // empty if the item includes it
 	}
 	cl.unread = [...][]byte{cl.mark[:], before, item, padding, behind}
 	n := -markLen
@@ -51,7 +54,7 @@ func (cl *streamCall) record(req *oncrpc.Request) {
 }
 
 // read copies the unread part of the record to p.
-func (cl *streamCall) read(p []byte) (n int) {
+func (cl *call) read(p []byte) (n int) {
 	for i := range cl.unread {
 		k := copy(p[n:], cl.unread[i])
 		cl.unread[i] = cl.unread[i][k:]
@@ -61,7 +64,7 @@ func (cl *streamCall) read(p []byte) (n int) {
 }
 
 // isRead reports whether the whole record has been read.
-func (cl *streamCall) isRead() bool {
+func (cl *call) isRead() bool {
 	for _, part := range cl.unread {
 		if len(part) > 0 {
 			return false
@@ -72,14 +75,14 @@ func (cl *streamCall) isRead() bool {
 
 // tell completes the call when both its record has been read and its reply has
 // been written: until then the stream needs the call's memory.
-func (cl *streamCall) tell() {
+func (cl *call) tell() {
 	if cl.replied && cl.isRead() {
 		cl.done <- true
 	}
 }
 
 // limit computes how long the reply may be.
-func (cl *streamCall) limit(maxReply int) {
+func (cl *call) limit(maxReply int) {
 	rest, item := cl.binding.MaxResults(cl.proc, cl.args)
 	cl.moves = item > 0
 	cl.bound = math.MaxInt
@@ -90,7 +93,7 @@ func (cl *streamCall) limit(maxReply int) {
 }
 
 // expect makes room for a reply of n bytes.
-func (cl *streamCall) expect(n int) {
+func (cl *call) expect(n int) {
 	if cl.moves {
 		cl.got = cl.rep.NewItem(min(n, cl.most+1))[:0]
 	} else {
@@ -100,13 +103,13 @@ func (cl *streamCall) expect(n int) {
 
 // add takes bytes of the reply. It keeps one byte more than allowed, as
 // evidence of the excess.
-func (cl *streamCall) add(p []byte) {
+func (cl *call) add(p []byte) {
 	cl.length += len(p)
 	cl.got = append(cl.got, p[:min(len(p), cl.most+1-len(cl.got))]...)
 }
 
 // takeApart splits the received message into the Reply's head, item and tail.
-func (cl *streamCall) takeApart() {
+func (cl *call) takeApart() {
 	rep, msg := cl.rep, cl.got
 	if !cl.moves {
 		rep.Head = msg

@@ -1,4 +1,4 @@
-package rpcrdma
+package stream
 
 import (
 	"encoding/binary"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -101,26 +102,25 @@ func record(msg []byte, lengths ...int) (b []byte) {
 	return append(binary.BigEndian.AppendUint32(b, 1<<31|uint32(len(msg))), msg...)
 }
 
-// A streamRig is a rig with the Server of a StreamListener.
-type streamRig struct {
-	*rig
-	l     *StreamListener
-	conns chan net.Conn // accepted connections
+// A rig is a Listener of an RDMA listener in memory.
+type rig struct {
+	t      *testing.T
+	listen *rdmatest.Listener
+	l      *Listener
+	conns  chan net.Conn // accepted connections
 }
 
-// stream runs f in a bubble with a StreamListener, and checks that no resources
+// stream runs f in a bubble with a Listener, and checks that no resources
 // leak.
-func stream(t *testing.T, set func(*Server), f func(t *testing.T, r *streamRig)) {
+func stream(t *testing.T, set func(*rpcrdma.Server), f func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
 		l := rdmatest.Listen(t)
-		p := &tap{Listener: l}
-		r := &streamRig{l: NewStreamListener(p, testBinding{}), conns: make(chan net.Conn, 100)}
+		r := &rig{t: t, listen: l, l: Listen(l, testBinding{}), conns: make(chan net.Conn, 100)}
 		if set != nil {
 			set(&r.l.Server)
 		}
-		r.rig = &rig{Server: &r.l.Server, t: t, tap: p, listen: l}
 		go func() {
 			defer close(r.conns)
 			for {
@@ -140,13 +140,13 @@ func stream(t *testing.T, set func(*Server), f func(t *testing.T, r *streamRig))
 		assert.Equal(t, before, buf.Default.Out(), "buffers lent")
 		assert.Empty(t, r.l.conns)
 		assert.Empty(t, r.l.ready)
-		assert.Zero(t, r.inline.Load(), "bytes of messages")
-		assert.Zero(t, r.memory.InUse(), "memory is all given back")
+		assert.Zero(t, r.l.Server.Stats().Inline.InUse, "bytes of messages")
+		assert.Zero(t, r.l.Server.Stats().Memory.InUse, "memory is all given back")
 	})
 }
 
 // accept returns the next connection.
-func (r *streamRig) accept() net.Conn {
+func (r *rig) accept() net.Conn {
 	r.t.Helper()
 	synctest.Wait()
 	require.NotEmpty(r.t, r.conns, "connections to be accepted")

@@ -1,8 +1,10 @@
-package rpcrdma
+package stream
 
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // Record marking (RFC 5531, Section 11).
@@ -12,11 +14,11 @@ const (
 )
 
 // errNoReplyRecord means that a server has written a record that is no reply.
-var errNoReplyRecord = errors.New("rpcrdma: a record that is no RPC reply")
+var errNoReplyRecord = errors.New("stream: a record that is no RPC reply")
 
 // replyStart is the length in bytes of the fields that identify a reply: XID
 // and msg_type.
-const replyStart = msgTypeEnd
+const replyStart = 8
 
 // A replyRecord extracts the records of replies from a stream, and gives their
 // bytes to the calls that they answer. A record may be incomplete.
@@ -27,12 +29,12 @@ type replyRecord struct {
 	left  int  // bytes of the fragment still to come
 
 	start  [replyStart]byte
-	starts int         // bytes of start received
-	call   *streamCall // the answered call, once start is complete; nil: none
+	starts int   // bytes of start received
+	call   *call // the answered call, once start is complete; nil: none
 }
 
 // parse takes bytes. It returns how many were good, and the error of the next.
-func (r *replyRecord) parse(c *streamConn, p []byte) (n int, err error) {
+func (r *replyRecord) parse(c *conn, p []byte) (n int, err error) {
 	for n < len(p) {
 		if r.marks < markLen {
 			k := copy(r.mark[r.marks:], p[n:])
@@ -60,7 +62,7 @@ func (r *replyRecord) parse(c *streamConn, p []byte) (n int, err error) {
 }
 
 // octets takes bytes of the fragment.
-func (r *replyRecord) octets(c *streamConn, p []byte) error {
+func (r *replyRecord) octets(c *conn, p []byte) error {
 	if r.starts < replyStart {
 		k := copy(r.start[r.starts:], p)
 		r.starts += k
@@ -81,8 +83,8 @@ func (r *replyRecord) octets(c *streamConn, p []byte) error {
 }
 
 // begin finds the call of the reply.
-func (r *replyRecord) begin(c *streamConn) error {
-	if msgType(r.start[:]) != msgReply {
+func (r *replyRecord) begin(c *conn) error {
+	if binary.BigEndian.Uint32(r.start[4:]) != rpcmsg.MsgReply {
 		return errNoReplyRecord
 	}
 	r.call = c.pending[binary.BigEndian.Uint32(r.start[:])]
@@ -100,7 +102,7 @@ func (r *replyRecord) begin(c *streamConn) error {
 
 // endFragment advances to the next mark, and to the next record after the last
 // fragment.
-func (r *replyRecord) endFragment(c *streamConn) error {
+func (r *replyRecord) endFragment(c *conn) error {
 	r.marks = 0
 	if !r.last {
 		return nil

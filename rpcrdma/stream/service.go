@@ -1,4 +1,4 @@
-package rpcrdma
+package stream
 
 import (
 	"context"
@@ -9,21 +9,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// A streamService is the Service of a StreamListener's Server. It puts each
+// A service is the Service of a Listener's Server. It puts each
 // call into the stream of its connection and waits until the reply has been
 // written to the stream.
-type streamService struct{ *StreamListener }
+type service struct{ *Listener }
 
-var errResultsLong = errors.New("rpcrdma: the server behind has sent longer results than the procedure has")
+var errResultsLong = errors.New("stream: the server behind has sent longer results than the procedure has")
 
 // Serve implements oncrpc.Service.
-func (s streamService) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
-	cl, _ := s.calls.Get().(*streamCall)
+func (s service) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
+	cl, _ := s.calls.Get().(*call)
 	if cl == nil {
-		cl = &streamCall{done: make(chan bool, 1)}
+		cl = &call{done: make(chan bool, 1)}
 	}
 	defer func() {
-		*cl = streamCall{done: cl.done}
+		*cl = call{done: cl.done}
 		s.calls.Put(cl)
 	}()
 	if !s.begin(cl, req) {
@@ -48,7 +48,7 @@ func (s streamService) Serve(ctx context.Context, req *oncrpc.Request, rep *oncr
 
 // begin reads the header of a call, and returns false if the call is not for
 // the server behind.
-func (l *StreamListener) begin(cl *streamCall, req *oncrpc.Request) bool {
+func (l *Listener) begin(cl *call, req *oncrpc.Request) bool {
 	c, ok := oncrpc.ParseCall(req.Msg)
 	if !ok || c.Args.Err() != nil {
 		return false
@@ -69,9 +69,9 @@ func (l *StreamListener) begin(cl *streamCall, req *oncrpc.Request) bool {
 }
 
 // fail answers a call of a known program with the reply that err stands for.
-func (l *StreamListener) fail(ctx context.Context, cl *streamCall, req *oncrpc.Request, err error) bool {
+func (l *Listener) fail(ctx context.Context, cl *call, req *oncrpc.Request, err error) bool {
 	cl.rep.DropItem()
-	m := oncrpc.Mux{Log: l.Server.log}
+	m := oncrpc.Mux{Log: l.log()}
 	m.Register(cl.prog, cl.vers, failing{err})
 	return m.Serve(ctx, req, cl.rep)
 }

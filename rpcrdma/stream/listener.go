@@ -1,40 +1,44 @@
-package rpcrdma
+package stream
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
 
+	"github.com/nfsrdma/nfsrdma/internal/lograte"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A StreamListener lets a server of ONC RPC over TCP serve RPC-over-RDMA: it is
+// A Listener lets a server of ONC RPC over TCP serve RPC-over-RDMA: it is
 // a net.Listener whose connections carry RPC with record marking (RFC 5531,
-// Section 11). See NewStreamListener.
-type StreamListener struct {
+// Section 11). See Listen.
+type Listener struct {
 	// Server is the responder that receives the calls. All of its fields except
-	// Handler may be set before the first Accept. Its Shutdown waits until the
+	// Handler and Waits may be set before the first Accept. Its Shutdown waits until the
 	// calls under way are answered, and ends connections and listener.
-	Server Server
+	Server rpcrdma.Server
 
 	listener rdma.Listener
 	bindings []Binding
 	others   oncrpc.Mux // answers calls without a binding
-	calls    sync.Pool  // of *streamCall
+	calls    sync.Pool  // of *call
+	log      func() *slog.Logger
 
 	serve sync.Once
 	mu    sync.Mutex
 	come  sync.Cond // Accept has a reason to look
-	ready []*streamConn
-	conns map[*oncrpc.Peer]*streamConn // accepted or not, by their peers
-	err   error                        // why there are no more
+	ready []*conn
+	conns map[*oncrpc.Peer]*conn // accepted or not, by their peers
+	err   error                  // why there are no more
 }
 
-var _ net.Listener = (*StreamListener)(nil)
+var _ net.Listener = (*Listener)(nil)
 
-// NewStreamListener returns a listener for the connections that l takes. A
+// Listen returns a listener for the connections that l takes. A
 // connection can be accepted once its first call has arrived.
 //
 // The server reads calls from a connection. Each call is a record of one
@@ -53,10 +57,11 @@ var _ net.Listener = (*StreamListener)(nil)
 // unknown call is discarded.
 //
 // Two bindings must not have the same program and version.
-func NewStreamListener(l rdma.Listener, bindings ...Binding) *StreamListener {
-	s := &StreamListener{listener: l, bindings: bindings, conns: make(map[*oncrpc.Peer]*streamConn)}
+func Listen(l rdma.Listener, bindings ...Binding) *Listener {
+	s := &Listener{listener: l, bindings: bindings, conns: make(map[*oncrpc.Peer]*conn)}
 	s.come.L = &s.mu
-	s.Server.Handler, s.Server.waits = streamService{s}, true
+	s.log = sync.OnceValue(func() *slog.Logger { return lograte.Logger(s.Server.Log) })
+	s.Server.Handler, s.Server.Waits = service{s}, true
 	for _, b := range bindings {
 		prog, vers := b.Program()
 		s.others.Register(prog, vers, failing{oncrpc.ErrProcUnavail})
@@ -67,7 +72,7 @@ func NewStreamListener(l rdma.Listener, bindings ...Binding) *StreamListener {
 // Accept waits for a connection (net.Listener). After Close or Server.Shutdown,
 // the error is net.ErrClosed. All other errors come from the provider or
 // concern the fields of Server, and are final.
-func (l *StreamListener) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	l.serve.Do(func() {
 		go func() {
 			err := l.Server.Serve(l.listener)
@@ -91,11 +96,11 @@ func (l *StreamListener) Accept() (net.Conn, error) {
 }
 
 // Addr returns the listener's address.
-func (l *StreamListener) Addr() net.Addr { return l.listener.Addr() }
+func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 
 // Close stops listening and unblocks Accept. Accepted connections continue; the
 // others are closed. Close may be called twice.
-func (l *StreamListener) Close() error {
+func (l *Listener) Close() error {
 	l.stop(net.ErrClosed)
 	err := l.listener.Close()
 	return err
@@ -103,7 +108,7 @@ func (l *StreamListener) Close() error {
 
 // stop closes connections that were not accepted, and makes Accept fail with
 // the first of the errors.
-func (l *StreamListener) stop(err error) {
+func (l *Listener) stop(err error) {
 	l.mu.Lock()
 	first := l.err == nil
 	if first {
@@ -117,67 +122,43 @@ func (l *StreamListener) stop(err error) {
 		c.Close()
 	}
 	if first {
-		l.Server.release(l.accepted)
+		l.Server.Release(l.accepted)
 	}
 }
 
-// accepted reports whether c has a stream. Streams that were not accepted have
-// been closed by then.
-func (l *StreamListener) accepted(c *conn) bool {
+// accepted reports whether the peer has a stream. Streams that were not accepted
+// have been closed by then.
+func (l *Listener) accepted(peer *oncrpc.Peer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.conns[&c.peer] != nil
-}
-
-// release stops taking connections, drains the connections for which keep
-// returns false, and ends the server's goroutines when the last connection is
-// gone.
-func (s *Server) release(keep func(*conn) bool) {
-	if s.init() != nil {
-		return
-	}
-	s.mu.Lock()
-	s.draining = true
-	for l := range s.listeners {
-		l.Close()
-	}
-	for c := range s.conns {
-		if !keep(c) {
-			c.drain()
-		}
-	}
-	s.mu.Unlock()
-	go func() {
-		s.all.Wait()
-		s.calls.close()
-	}()
+	return l.conns[peer] != nil
 }
 
 // conn returns the stream of a peer's connection, making it at the first call.
 // It returns nil if the listener takes no more connections.
-func (l *StreamListener) conn(ctx context.Context, peer *oncrpc.Peer) *streamConn {
+func (l *Listener) conn(ctx context.Context, peer *oncrpc.Peer) *conn {
 	l.mu.Lock()
 	c, err := l.conns[peer], l.err
 	l.mu.Unlock()
 	if c != nil {
 		return c
 	}
-	under := l.Server.connOf(peer)
-	if under == nil || err != nil {
+	under, ok := l.Server.PeerConn(peer)
+	if !ok || err != nil {
 		return nil
 	}
-	return l.add(ctx, under)
+	return l.add(ctx, peer, under)
 }
 
 // add makes the stream of a connection, unless another call has done so.
-func (l *StreamListener) add(ctx context.Context, under *conn) *streamConn {
+func (l *Listener) add(ctx context.Context, peer *oncrpc.Peer, under rpcrdma.PeerConn) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c := l.conns[&under.peer]; c != nil || l.err != nil {
+	if c := l.conns[peer]; c != nil || l.err != nil {
 		return c
 	}
-	c := newStreamConn(under)
-	l.conns[&under.peer] = c
+	c := newConn(peer, under, l.log)
+	l.conns[peer] = c
 	l.ready = append(l.ready, c)
 	l.come.Signal()
 	context.AfterFunc(ctx, func() {
@@ -188,23 +169,11 @@ func (l *StreamListener) add(ctx context.Context, under *conn) *streamConn {
 }
 
 // forget is called when a connection has ended.
-func (l *StreamListener) forget(c *streamConn) {
+func (l *Listener) forget(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.conns, &c.under.peer)
+	delete(l.conns, c.peer)
 	if i := slices.Index(l.ready, c); i >= 0 {
 		l.ready = slices.Delete(l.ready, i, i+1)
 	}
-}
-
-// connOf returns the connection whose peer was passed to a handler.
-func (s *Server) connOf(peer *oncrpc.Peer) *conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		if &c.peer == peer {
-			return c
-		}
-	}
-	return nil
 }

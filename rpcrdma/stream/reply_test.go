@@ -1,4 +1,4 @@
-package rpcrdma
+package stream
 
 import (
 	"bytes"
@@ -9,14 +9,15 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	rpcwire "github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// A streamReply is a call, the bytes that its server writes, and the expected
+// A replyTest is a call, the bytes that its server writes, and the expected
 // result.
-type streamReply struct {
+type replyTest struct {
 	name   string
 	proc   uint32
 	limit  int     // in the call
@@ -29,7 +30,7 @@ type streamReply struct {
 	code  rpcwire.ErrCode
 }
 
-func streamReplies() []streamReply {
+func replyTests() []replyTest {
 	item := repeat(4001) // 3 bytes of padding
 	ok := success(testXID, word(0), opaque(item), word(7))
 	cutOut := success(testXID, word(0), word(len(item)), word(7))
@@ -43,7 +44,7 @@ func streamReplies() []streamReply {
 	denied := join(word(testXID), word(1), word(1), word(1), word(5))
 	signed := join(word(testXID), word(1), word(0), word(6), opaque(item[:399]), word(0), word(0), opaque(item), word(7))
 	signedCut := join(word(testXID), word(1), word(0), word(6), opaque(item[:399]), word(0), word(0), word(len(item)), word(7))
-	return []streamReply{
+	return []replyTest{
 		{name: "inline", proc: procItem, limit: 5, record: small, want: small},
 		{name: "no results", proc: procNull, record: success(testXID), want: success(testXID)},
 		{name: "Write chunk", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: ok, want: cutOut, moved: item},
@@ -74,7 +75,7 @@ func streamReplies() []streamReply {
 
 // call makes the call, and returns the memory of the first Write chunk and of
 // the Reply chunk.
-func (s *streamReply) call(q *requester) (mem, reply []byte) {
+func (s *replyTest) call(q *requester) (mem, reply []byte) {
 	h := msg(chunks.Lists{})
 	for i, lengths := range s.writes {
 		c, m := q.writable(lengths...)
@@ -92,7 +93,7 @@ func (s *streamReply) call(q *requester) (mem, reply []byte) {
 }
 
 // check checks the requester's result.
-func (s *streamReply) check(t *testing.T, q *requester, mem, reply []byte) {
+func (s *replyTest) check(t *testing.T, q *requester, mem, reply []byte) {
 	t.Helper()
 	if s.code != 0 {
 		q.refused(s.code)
@@ -120,13 +121,13 @@ func (s *streamReply) check(t *testing.T, q *requester, mem, reply []byte) {
 	}
 }
 
-// TestStreamReplies checks that a record gives the same reply however it is cut
+// TestReplies checks that a record gives the same reply however it is cut
 // into fragments and writes (R8166-4.3.2-1, R8166-4.3.2.1-1, R8166-4.3.2.3-1,
 // R8166-3.4.6-3).
-func TestStreamReplies(t *testing.T) {
-	for _, tt := range streamReplies() {
+func TestReplies(t *testing.T) {
+	for _, tt := range replyTests() {
 		t.Run(tt.name, func(t *testing.T) {
-			stream(t, nil, func(t *testing.T, r *streamRig) {
+			stream(t, nil, func(t *testing.T, r *rig) {
 				q := r.dialLinux()
 				n := len(tt.record)
 				var c net.Conn
@@ -151,26 +152,26 @@ func TestStreamReplies(t *testing.T) {
 	}
 }
 
-// TestStreamReplyAboveLimits checks that no partial reply is sent if a Reply
+// TestReplyAboveLimits checks that no partial reply is sent if a Reply
 // chunk is longer than the memory that this end lends for it (R8166-4.5.3-1).
-func TestStreamReplyAboveLimits(t *testing.T) {
-	stream(t, func(s *Server) { s.MaxPayload = 1024 }, func(t *testing.T, r *streamRig) {
+func TestReplyAboveLimits(t *testing.T) {
+	stream(t, func(s *rpcrdma.Server) { s.MaxPayload = 1024 }, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
-		long := streamReply{proc: procAny, reply: []int{100000}}
+		long := replyTest{proc: procAny, reply: []int{100000}}
 		mem, reply := long.call(q)
 		c := r.accept()
 		readRecord(t, c)
-		write(t, c, record(success(testXID, repeat(1024+headSlack))))
+		write(t, c, record(success(testXID, repeat(1024+64<<10))))
 		long.code = rpcwire.ErrChunk
 		long.check(t, q, mem, reply)
 	})
 }
 
-// TestStreamOrder checks that replies go to the calls that they name, in any
+// TestOrder checks that replies go to the calls that they name, in any
 // order. A reply without a waiting call is discarded, and so is a call with the
 // XID of a waiting call.
-func TestStreamOrder(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *streamRig) {
+func TestOrder(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
 		for xid := range uint32(5) {
 			q.call(rpcwire.Header{XID: xid, Proc: rpcwire.Msg}, callTo(xid, procNull))
@@ -198,10 +199,10 @@ func TestStreamOrder(t *testing.T) {
 	})
 }
 
-// TestStreamEarlyReply checks that a reply written before its call has been
+// TestEarlyReply checks that a reply written before its call has been
 // read completely waits: the bytes of the call are still needed.
-func TestStreamEarlyReply(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *streamRig) {
+func TestEarlyReply(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
 		call := callTo(testXID, procAny, repeat(100))
 		q.call(msg0(), call)
@@ -220,9 +221,9 @@ func TestStreamEarlyReply(t *testing.T) {
 	})
 }
 
-// TestStreamNoReply checks that bytes that are no reply end their connection,
+// TestNoReply checks that bytes that are no reply end their connection,
 // and no other.
-func TestStreamNoReply(t *testing.T) {
+func TestNoReply(t *testing.T) {
 	for name, wire := range map[string][]byte{
 		"a call":     record(callTo(testXID, procNull)),
 		"XID alone":  record(word(testXID)),
@@ -230,8 +231,8 @@ func TestStreamNoReply(t *testing.T) {
 		"wrong byte": record(join(word(testXID), word(2), word(0))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			stream(t, nil, func(t *testing.T, r *streamRig) {
-				r.Log = testLog(t)
+			stream(t, nil, func(t *testing.T, r *rig) {
+				r.l.Server.Log = testLog(t)
 				other := r.dialLinux()
 				other.call(msg0(), callTo(testXID, procNull))
 				c2 := r.accept()
@@ -254,14 +255,14 @@ func TestStreamNoReply(t *testing.T) {
 	}
 }
 
-// TestStreamMemory checks that a record takes no more memory than its call has
+// TestMemory checks that a record takes no more memory than its call has
 // reserved, for any mark, and none if no call waits for the record.
-func TestStreamMemory(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *streamRig) {
+func TestMemory(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
-		item := streamReply{proc: procItem, limit: 1 << 30, writes: [][]int{{8192}}}
+		item := replyTest{proc: procItem, limit: 1 << 30, writes: [][]int{{8192}}}
 		item.call(q)
-		c := r.accept().(*streamConn)
+		c := r.accept().(*conn)
 		readRecord(t, c)
 		cl := c.pending[testXID]
 		huge := []byte{0x7f, 0xff, 0xff, 0xff}
@@ -278,13 +279,13 @@ func TestStreamMemory(t *testing.T) {
 	})
 }
 
-// TestStreamRecordInPlace checks that a record of one fragment goes directly to
+// TestRecordInPlace checks that a record of one fragment goes directly to
 // memory of its length.
-func TestStreamRecordInPlace(t *testing.T) {
+func TestRecordInPlace(t *testing.T) {
 	cl := fuzzCall(testXID, procItem)
 	cl.args = word(2000)
 	cl.limit(3000)
-	c := &streamConn{pending: map[uint32]*streamCall{testXID: cl}}
+	c := &conn{pending: map[uint32]*call{testXID: cl}}
 	wire := record(success(testXID, repeat(1028-24))) // 4 bytes above a size of buffers
 	_, err := c.in.parse(c, wire[:12])
 	require.NoError(t, err)
@@ -296,10 +297,10 @@ func TestStreamRecordInPlace(t *testing.T) {
 	cl.rep.DropItem()
 }
 
-// TestStreamSealed checks that nothing is parsed in arguments and results under
+// TestSealed checks that nothing is parsed in arguments and results under
 // RPCSEC_GSS (R8166-8.2.2.3-1).
-func TestStreamSealed(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *streamRig) {
+func TestSealed(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
 		call := callTo(testXID, procItem, word(1), word(2))
 		call[27] = byte(rpcmsg.AuthGSS)

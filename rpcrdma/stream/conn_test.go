@@ -1,4 +1,4 @@
-package rpcrdma
+package stream
 
 import (
 	"bytes"
@@ -17,13 +17,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 // connected returns a stream whose first call has been read and answered.
-func (r *streamRig) connected() (*requester, net.Conn) {
+func (r *rig) connected() (*requester, net.Conn) {
 	r.t.Helper()
 	q := r.dialLinux()
 	q.call(msg0(), callTo(testXID, procNull))
@@ -45,20 +46,20 @@ func later(f func() (int, error)) <-chan error {
 	return done
 }
 
-func TestStreamAddresses(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *streamRig) {
-		_, c := r.connected()
+func TestAddresses(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *rig) {
+		q, c := r.connected()
 		assert.Equal(t, r.listen.Addr(), r.l.Addr())
-		assert.Equal(t, r.only().LocalAddr(), c.LocalAddr())
-		assert.Equal(t, r.only().RemoteAddr(), c.RemoteAddr())
+		assert.Equal(t, q.Conn.RemoteAddr(), c.LocalAddr())
+		assert.Equal(t, q.Conn.LocalAddr(), c.RemoteAddr())
 		_, err := c.Write([]byte{0x80, 0, 0, 0})
 		assert.ErrorContains(t, err, "write rdma "+c.LocalAddr().String()+"->"+c.RemoteAddr().String())
 	})
 }
 
-// TestStreamDeadlines checks that deadlines end present and later waits, and
+// TestDeadlines checks that deadlines end present and later waits, and
 // can be withdrawn.
-func TestStreamDeadlines(t *testing.T) {
+func TestDeadlines(t *testing.T) {
 	isTimeout := func(t *testing.T, err error) {
 		t.Helper()
 		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -67,7 +68,7 @@ func TestStreamDeadlines(t *testing.T) {
 			assert.True(t, timeout.Timeout())
 		}
 	}
-	stream(t, nil, func(t *testing.T, r *streamRig) {
+	stream(t, nil, func(t *testing.T, r *rig) {
 		q, c := r.connected()
 		p := make([]byte, 100)
 		reading := later(func() (int, error) { return c.Read(p) })
@@ -109,12 +110,12 @@ func TestStreamDeadlines(t *testing.T) {
 	})
 }
 
-// TestStreamDeadlineReplaced checks that a deadline that passed while another
+// TestDeadlineReplaced checks that a deadline that passed while another
 // was being set has no effect.
-func TestStreamDeadlineReplaced(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *streamRig) {
+func TestDeadlineReplaced(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *rig) {
 		_, nc := r.connected()
-		c := nc.(*streamConn)
+		c := nc.(*conn)
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second)))
 		c.mu.Lock()
 		time.Sleep(time.Second) // the timer's goroutine now waits for the lock
@@ -125,10 +126,10 @@ func TestStreamDeadlineReplaced(t *testing.T) {
 	})
 }
 
-// TestStreamClose checks that Close unblocks waiters, and lets written replies
+// TestClose checks that Close unblocks waiters, and lets written replies
 // go.
-func TestStreamClose(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *streamRig) {
+func TestClose(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *rig) {
 		q, c := r.connected()
 		reading := later(func() (int, error) { return c.Read(make([]byte, 1)) })
 		require.NoError(t, c.Close())
@@ -158,8 +159,8 @@ func TestStreamClose(t *testing.T) {
 	})
 }
 
-// TestStreamLost checks that only its own stream sees the end of a connection.
-func TestStreamLost(t *testing.T) {
+// TestLost checks that only its own stream sees the end of a connection.
+func TestLost(t *testing.T) {
 	cut := errors.New("cut")
 	for name, end := range map[string]struct {
 		end  func(q *requester)
@@ -169,7 +170,7 @@ func TestStreamLost(t *testing.T) {
 		"lost":   {func(q *requester) { q.Abort(cut) }, rdma.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stream(t, nil, func(t *testing.T, r *streamRig) {
+			stream(t, nil, func(t *testing.T, r *rig) {
 				q, c := r.connected()
 				q.call(msg0(), callTo(testXID, procNull))
 				synctest.Wait()
@@ -192,26 +193,26 @@ func TestStreamLost(t *testing.T) {
 	}
 }
 
-// TestStreamEnded checks that an orderly end may come without a cause.
-func TestStreamEnded(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *streamRig) {
+// TestEnded checks that an orderly end may come without a cause.
+func TestEnded(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *rig) {
 		q, c := r.connected()
-		c.(*streamConn).lost(context.Canceled)
+		c.(*conn).lost(context.Canceled)
 		_, err := c.Read(make([]byte, 1))
 		assert.Equal(t, io.EOF, err)
 		require.NoError(t, q.Conn.Close())
 	})
 }
 
-// TestStreamNotAccepted checks that without Accept, calls wait, and end with
+// TestNotAccepted checks that without Accept, calls wait, and end with
 // their connection.
-func TestStreamNotAccepted(t *testing.T) {
+func TestNotAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
 		l := rdmatest.Listen(t)
-		sl := NewStreamListener(l, testBinding{})
+		sl := Listen(l, testBinding{})
 		go sl.Server.Serve(l)
-		r := &rig{Server: &sl.Server, t: t, listen: l}
+		r := &rig{t: t, listen: l}
 		synctest.Wait()
 		for range 3 {
 			q := r.dialLinux()
@@ -237,10 +238,10 @@ func TestStreamNotAccepted(t *testing.T) {
 	})
 }
 
-// TestStreamListenerClose checks that Close ends the listener but not accepted
+// TestListenerClose checks that Close ends the listener but not accepted
 // connections.
-func TestStreamListenerClose(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *streamRig) {
+func TestListenerClose(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *rig) {
 		q, c := r.connected()
 		idle := r.dialLinux()
 		require.NoError(t, r.l.Close())
@@ -257,9 +258,9 @@ func TestStreamListenerClose(t *testing.T) {
 	})
 }
 
-// TestStreamShutdown checks that Shutdown lets the calls under way be answered.
-func TestStreamShutdown(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *streamRig) {
+// TestShutdown checks that Shutdown lets the calls under way be answered.
+func TestShutdown(t *testing.T) {
+	stream(t, nil, func(t *testing.T, r *rig) {
 		q, c := r.connected()
 		q.call(msg0(), callTo(testXID, procNull))
 		synctest.Wait()
@@ -278,21 +279,21 @@ func TestStreamShutdown(t *testing.T) {
 	})
 }
 
-func TestStreamConfig(t *testing.T) {
-	sl := NewStreamListener(rdmatest.Listen(t), testBinding{})
+func TestConfig(t *testing.T) {
+	sl := Listen(rdmatest.Listen(t), testBinding{})
 	sl.Server.Credits = -1
 	_, err := sl.Accept()
 	assert.ErrorContains(t, err, "credits")
 	require.NoError(t, sl.Close())
 }
 
-// TestStreamParallel has many callers, a server that answers in any order and
+// TestParallel has many callers, a server that answers in any order and
 // in pieces, several readers and writers, in real time, for the race detector.
-func TestStreamParallel(t *testing.T) {
+func TestParallel(t *testing.T) {
 	const callers, calls = 8, 50
 	before := buf.Default.Out()
 	l := rdmatest.Listen(t)
-	sl := NewStreamListener(l, testBinding{})
+	sl := Listen(l, testBinding{})
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -305,7 +306,7 @@ func TestStreamParallel(t *testing.T) {
 	})
 	var done sync.WaitGroup
 	for range 2 {
-		c, err := DialConn(t.Context(), listenDialer{l}, "", ClientConnConfig{})
+		c, err := rpcrdma.DialConn(t.Context(), listenDialer{l}, "", rpcrdma.ClientConnConfig{})
 		require.NoError(t, err)
 		for i := range callers {
 			done.Go(func() {
@@ -329,7 +330,7 @@ func (d listenDialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rd
 }
 
 // echoCall sends data to the server and checks the same data in the results.
-func echoCall(t *testing.T, c *ClientConn, data []byte) {
+func echoCall(t *testing.T, c *rpcrdma.ClientConn, data []byte) {
 	x := &oncrpc.Exchange{
 		Prog: testProg, Vers: testVers, Proc: procItem,
 		Args: join(word(len(data)), word(len(data))), Item: data, Tail: word(7),
@@ -377,10 +378,11 @@ func echoStream(t *testing.T, c net.Conn) {
 // TestStreamsApart checks that calls that a server leaves unread do not block
 // others.
 func TestStreamsApart(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *streamRig) {
-		for range maxServing / defaultCredits {
+	const credits, serving = 128, 4096 // of a Server
+	stream(t, nil, func(t *testing.T, r *rig) {
+		for range serving / credits {
 			q := r.dialLinux()
-			for xid := range uint32(defaultCredits) {
+			for xid := range uint32(credits) {
 				h := msg0()
 				h.XID = xid
 				q.call(h, callTo(xid, procNull))

@@ -1,4 +1,4 @@
-package rpcrdma
+package stream
 
 import (
 	"net"
@@ -13,21 +13,21 @@ type deadline struct {
 }
 
 // SetDeadline sets both deadlines (net.Conn).
-func (c *streamConn) SetDeadline(t time.Time) error {
+func (c *conn) SetDeadline(t time.Time) error {
 	return c.setDeadlines(t, &c.readBy, &c.writeBy)
 }
 
 // SetReadDeadline makes Read fail from t on (net.Conn).
-func (c *streamConn) SetReadDeadline(t time.Time) error {
+func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.setDeadlines(t, &c.readBy)
 }
 
 // SetWriteDeadline makes Write fail from t on (net.Conn).
-func (c *streamConn) SetWriteDeadline(t time.Time) error {
+func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.setDeadlines(t, &c.writeBy)
 }
 
-func (c *streamConn) setDeadlines(t time.Time, all ...*deadline) error {
+func (c *conn) setDeadlines(t time.Time, all ...*deadline) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -40,7 +40,7 @@ func (c *streamConn) setDeadlines(t time.Time, all ...*deadline) error {
 }
 
 // set makes t the deadline; the zero Time is none. The caller holds c's lock.
-func (d *deadline) set(c *streamConn, t time.Time) {
+func (d *deadline) set(c *conn, t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
