@@ -18,6 +18,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -72,6 +73,14 @@ type ClientConfig struct {
 	// set by Dial.
 	IWARP iwarp.Config
 
+	// Dialer, if not nil, returns the dialer that makes connections of device,
+	// for instance one that names the step that failed. By default device dials.
+	Dialer func(device *iwarp.Device) rdma.Dialer
+
+	// Wrap, if not nil, returns the Caller that makes the NFS calls in place of
+	// next, for instance an observer that counts them and calls next.
+	Wrap func(next oncrpc.Caller) oncrpc.Caller
+
 	// Log receives a message when calls wait for a server that is away; nil
 	// means slog.Default().
 	Log *slog.Logger
@@ -80,16 +89,17 @@ type ClientConfig struct {
 // A Client uses one server over RDMA. A lost connection is replaced, and the
 // calls under way are sent again. The methods are safe for concurrent use.
 type Client struct {
-	cfg    ClientConfig
-	addr   string // host and port
-	host   string
-	conns  []*rpcrdma.Client
-	caller oncrpc.Caller
-	nfs    *nfsclient.Client
+	cfg   ClientConfig
+	addr  string // host and port
+	host  string
+	conns []*rpcrdma.Client
+	nfs   *nfsclient.Client
 
 	mu      sync.Mutex
-	mount   *nfsclient.Mount // nil: not looked for yet
-	mounted map[string]bool  // paths to unmount
+	mount   *nfsclient.Mount   // nil: not looked for yet
+	mounted map[string]bool    // paths to unmount
+	asked   bool               // for the exports
+	exports []nfsclient.Export // of the last answer, for errors
 }
 
 // Dial connects to the server at addr, HOST or HOST:PORT, and checks that it
@@ -132,9 +142,13 @@ func splitAddr(addr string) (host, port string, err error) {
 // connect makes the connections, and a call over the first.
 func (c *Client) connect(ctx context.Context) error {
 	device := iwarp.Open(rnic(c.cfg.IWARP, c.cfg.StandardsOnly))
+	var dialer rdma.Dialer = device
+	if c.cfg.Dialer != nil {
+		dialer = c.cfg.Dialer(device)
+	}
 	callers := make([]oncrpc.Caller, max(c.cfg.Connections, 1))
 	for i := range callers {
-		conn, err := rpcrdma.Dial(ctx, device, c.addr, c.connConfig())
+		conn, err := rpcrdma.Dial(ctx, dialer, c.addr, c.connConfig())
 		if err != nil {
 			return err
 		}
@@ -145,8 +159,11 @@ func (c *Client) connect(ctx context.Context) error {
 			}
 		}
 	}
-	c.caller = c.cfg.Delegations.Caller(callers...)
-	c.nfs = nfsclient.New(c.caller, c.cfg.NFS)
+	var caller oncrpc.Caller = c.cfg.Delegations.Caller(callers...)
+	if c.cfg.Wrap != nil {
+		caller = c.cfg.Wrap(caller)
+	}
+	c.nfs = nfsclient.New(caller, c.cfg.NFS)
 	return nil
 }
 
@@ -172,6 +189,49 @@ func (c *Client) NFS() *nfsclient.Client { return c.nfs }
 // Conns returns the RDMA connections, each with its negotiated values.
 func (c *Client) Conns() []*rpcrdma.Client { return slices.Clone(c.conns) }
 
+// Up reports whether the server answers on all connections: calls may wait for
+// any of them.
+func (c *Client) Up() bool {
+	for _, conn := range c.conns {
+		if !conn.Up() {
+			return false
+		}
+	}
+	return true
+}
+
+// MountSearch returns the parameters of the search for the server's MOUNT
+// program, for callers that search themselves.
+func (c *Client) MountSearch() nfsclient.MountSearch {
+	return nfsclient.MountSearch{
+		NFS: c.conns[0], NFSAddr: "RDMA " + c.addr, Host: c.host,
+		MountHost: c.cfg.MountHost, MountPort: c.cfg.MountPort, Cred: c.cfg.NFS.Cred,
+	}
+}
+
+// MOUNT returns the client of MOUNT's procedures, below Exports and Mount. It
+// is usable until CloseMOUNT or Close.
+func (c *Client) MOUNT(ctx context.Context) (*nfsclient.Mount, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.findMount(ctx); err != nil {
+		return nil, err
+	}
+	return c.mount, nil
+}
+
+// CloseMOUNT closes the connection to the server's MOUNT program, if it is not
+// the connection of the NFS calls. File systems do not need it, and servers
+// close it when it is idle. The next call that needs MOUNT connects again.
+func (c *Client) CloseMOUNT() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mount != nil {
+		_ = c.mount.Close()
+		c.mount = nil
+	}
+}
+
 // Exports returns the exports that the server lists, in its order.
 func (c *Client) Exports(ctx context.Context) ([]nfsclient.Export, error) {
 	c.mu.Lock()
@@ -179,11 +239,10 @@ func (c *Client) Exports(ctx context.Context) ([]nfsclient.Export, error) {
 	if err := c.findMount(ctx); err != nil {
 		return nil, err
 	}
-	list, err := c.mount.Exports(ctx)
-	if err != nil {
+	if err := c.list(ctx); err != nil {
 		return nil, fmt.Errorf("nfsrdma: the exports of %s: %w", c.addr, err)
 	}
-	return list, nil
+	return slices.Clone(c.exports), nil
 }
 
 // Mount returns the file system of an export, or of a directory below an export
@@ -213,10 +272,7 @@ func (c *Client) findMount(ctx context.Context) error {
 	if c.mount != nil {
 		return nil
 	}
-	search := nfsclient.MountSearch{
-		NFS: c.conns[0], NFSAddr: "RDMA " + c.addr, Host: c.host,
-		MountHost: c.cfg.MountHost, MountPort: c.cfg.MountPort, Cred: c.cfg.NFS.Cred,
-	}
+	search := c.MountSearch()
 	m, err := search.Find(ctx)
 	if err != nil {
 		return fmt.Errorf("nfsrdma: MOUNT of %s: %w", c.addr, err)
@@ -225,18 +281,28 @@ func (c *Client) findMount(ctx context.Context) error {
 	return nil
 }
 
+// list asks for the exports. The caller must hold c.mu.
+func (c *Client) list(ctx context.Context) (err error) {
+	c.asked = true
+	c.exports, err = c.mount.Exports(ctx)
+	return err
+}
+
 // listed names the exports of the server after it has refused one as unknown.
+// It asks the server once, because a caller may try many paths.
 func (c *Client) listed(ctx context.Context, err error) string {
 	refused, ok := errors.AsType[*nfsclient.MountError](err)
 	if !ok || refused.Status != mount3.ErrNoEnt {
 		return ""
 	}
-	list, err := c.mount.Exports(ctx)
-	if err != nil || len(list) == 0 {
+	if !c.asked {
+		_ = c.list(ctx) // an error leaves no exports
+	}
+	if len(c.exports) == 0 {
 		return ""
 	}
 	var names []string
-	for _, e := range list {
+	for _, e := range c.exports {
 		names = append(names, strconv.Quote(e.Path))
 	}
 	slices.Sort(names)
@@ -249,18 +315,25 @@ func (c *Client) listed(ctx context.Context, err error) string {
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mount != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
-		defer cancel()
-		for export := range c.mounted {
-			_ = c.mount.Umnt(ctx, export) // servers do not depend on it
-		}
-		_ = c.mount.Close()
-		c.mount = nil
-	}
-	clear(c.mounted)
+	c.goodbye()
 	c.hangUp(nil)
 	return nil
+}
+
+// goodbye tells the server that its exports are no longer used. Servers do not
+// depend on it. The caller must hold c.mu.
+func (c *Client) goodbye() {
+	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
+	defer cancel()
+	if c.mount == nil && (len(c.mounted) == 0 || c.findMount(ctx) != nil) {
+		return
+	}
+	for export := range c.mounted {
+		_ = c.mount.Umnt(ctx, export)
+	}
+	clear(c.mounted)
+	_ = c.mount.Close()
+	c.mount = nil
 }
 
 // hangUp ends the connections; cause is the error of a server that would not

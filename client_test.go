@@ -1,0 +1,155 @@
+package nfsrdma
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+)
+
+// A countingDialer counts the connections that it makes.
+type countingDialer struct {
+	rdma.Dialer
+	n atomic.Int32
+}
+
+func (d *countingDialer) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdma.Conn, error) {
+	d.n.Add(1)
+	return d.Dialer.Dial(ctx, addr, cc)
+}
+
+// A countingCaller counts the calls that pass it.
+type countingCaller struct {
+	oncrpc.Caller
+	n atomic.Int32
+}
+
+func (c *countingCaller) Call(ctx context.Context, x *oncrpc.Exchange) error {
+	c.n.Add(1)
+	return c.Caller.Call(ctx, x)
+}
+
+// brokenDialer fails with its error.
+type brokenDialer struct{ error }
+
+func (d brokenDialer) Dial(context.Context, string, rdma.ConnConfig) (rdma.Conn, error) {
+	return nil, d.error
+}
+
+// TestClientHooks checks that a Client connects with the Dialer of its
+// configuration, makes the NFS calls with Wrap, and keeps the Dialer's error.
+func TestClientHooks(t *testing.T) {
+	r := serve(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}}})
+	var dialer countingDialer
+	var calls countingCaller
+	c := r.dial(t, ClientConfig{
+		Connections: 2,
+		Dialer: func(device *iwarp.Device) rdma.Dialer {
+			dialer.Dialer = device
+			return &dialer
+		},
+		Wrap: func(next oncrpc.Caller) oncrpc.Caller {
+			calls.Caller = next
+			return &calls
+		},
+	})
+	assert.EqualValues(t, 2, dialer.n.Load(), "connections")
+	assert.True(t, c.Up())
+	before := calls.n.Load()
+	require.NoError(t, c.NFS().Null(t.Context()))
+	assert.Equal(t, before+1, calls.n.Load())
+
+	broken := errors.New("a broken dialer")
+	_, err := Dial(t.Context(), r.rdma, ClientConfig{Log: silent, Dialer: func(*iwarp.Device) rdma.Dialer { return brokenDialer{broken} }})
+	assert.ErrorIs(t, err, broken)
+}
+
+// TestOffers checks the extensions that each connection offers.
+func TestOffers(t *testing.T) {
+	held := delegclient.New(delegclient.Config{Log: silent})
+	defer held.Close()
+	c := &Client{cfg: ClientConfig{Delegations: held}}
+	for range 2 {
+		x := c.connConfig().Conn.Extensions
+		assert.True(t, x != nil && x.Delegation)
+	}
+	c.cfg.StandardsOnly = true
+	assert.Nil(t, c.connConfig().Conn.Extensions)
+	c.cfg = ClientConfig{}
+	x := c.connConfig().Conn.Extensions
+	assert.True(t, x != nil && x.Atomics && !x.Delegation)
+}
+
+// TestCloseMOUNT checks that a Client whose connection to MOUNT is closed still
+// mounts, and still tells the server of its Close.
+func TestCloseMOUNT(t *testing.T) {
+	r := serve(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}}})
+	watch := r.dial(t, ClientConfig{})
+	c := r.dial(t, ClientConfig{})
+	users := func() int {
+		m, err := watch.MOUNT(t.Context())
+		require.NoError(t, err)
+		list, err := m.Dump(t.Context())
+		require.NoError(t, err)
+		return len(list)
+	}
+	c.CloseMOUNT() // there is none
+	_, err := c.Mount(t.Context(), "/x")
+	require.NoError(t, err)
+	c.CloseMOUNT()
+	_, err = c.Mount(t.Context(), "/x")
+	require.NoError(t, err)
+	assert.Equal(t, 1, users())
+	c.CloseMOUNT()
+	require.NoError(t, c.Close())
+	assert.Zero(t, users())
+}
+
+// TestExportsOnce checks that errors of Mount name the exports, and that many of
+// them cost one call.
+func TestExportsOnce(t *testing.T) {
+	var lists atomic.Int32
+	r := serve(t, ServerConfig{
+		Exports: []nfsserver.Export{{Path: "/here", FS: mem.New(mem.Options{})}},
+		Wrap: func(next oncrpc.Service) oncrpc.Service {
+			return countedService{next, func(req *oncrpc.Request) {
+				word := func(i int) uint32 { return uint32(req.Msg[4*i+2])<<8 | uint32(req.Msg[4*i+3]) }
+				if word(3) == mount3.Program&0xffff && word(5) == mount3.ProcExport {
+					lists.Add(1)
+				}
+			}}
+		},
+	})
+	c := r.dial(t, ClientConfig{})
+	for range 3 {
+		_, err := c.Mount(t.Context(), "/elsewhere")
+		assert.ErrorContains(t, err, `it exports "/here"`)
+	}
+	assert.EqualValues(t, 1, lists.Load())
+	list, err := c.Exports(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, list, 1)
+	assert.EqualValues(t, 2, lists.Load(), "Exports asks again")
+}
+
+// A countedService tells of each call.
+type countedService struct {
+	oncrpc.Service
+	each func(*oncrpc.Request)
+}
+
+func (s countedService) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	s.each(req)
+	return s.Service.Serve(ctx, req, rep)
+}
