@@ -8,7 +8,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/mountopt"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
@@ -81,19 +80,6 @@ func (a *app) policy() mpa.CRC {
 		return mpa.CRCOn
 	}
 	return mpa.CRCOff
-}
-
-// rnic returns the configuration of the device.
-func (a *app) rnic() iwarp.Config {
-	return iwarp.Config{CRC: a.policy(), Markers: a.markers.Word == "on", LongFPDUs: parsesStream, ShortFPDUs: a.bare, StartupTimeout: a.timeout}
-}
-
-// parsesStream reports whether a peer takes FPDUs of any length: either iwarp
-// knows the peer to do so, or the peer runs this project, with or without CRCs
-// and Markers.
-func parsesStream(peer mpa.Frame) bool {
-	_, ours := cmpriv.ParseExtension(peer.PrivateData)
-	return ours || iwarp.ParsesStream(peer)
 }
 
 // cred returns the credential of this run's calls.

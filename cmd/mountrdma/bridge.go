@@ -14,7 +14,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
 	"github.com/nfsrdma/nfsrdma/rpcbind"
-	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/spf13/cobra"
 )
 
@@ -118,13 +117,13 @@ func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
 func (a *app) reachForBridge(ctx context.Context, o *bridgeOptions, log *slog.Logger) (*session, *bridge.Mount, error) {
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	s, err := a.connect(within, o.server, rpcrdma.ClientConfig{
-		Conn: a.client(), Silence: o.patience, GiveUp: o.patience, Log: log,
-	})
+	cfg := a.brief()
+	cfg.Silence, cfg.GiveUp, cfg.Log = o.patience, o.patience, log
+	s, err := a.connect(within, o.server, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	mount := &bridge.Mount{Search: s.search()}
+	mount := &bridge.Mount{Search: s.client.MountSearch()}
 	at, err := mount.Find(within)
 	if err != nil {
 		s.close()

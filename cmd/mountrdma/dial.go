@@ -5,9 +5,10 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
 // A dialer makes connections in steps that errors can name (rdma.Dialer).
@@ -47,20 +48,14 @@ func (e *ear) Receive(m rdma.Recv) {
 	e.Handler.Receive(m)
 }
 
-// client returns the configuration of this program's RDMA connections.
-func (a *app) client() rpcrdma.ClientConnConfig {
-	cfg := rpcrdma.ClientConnConfig{Inline: int(a.inline), Credits: a.credits}
-	if !a.bare {
-		cfg.Extensions = &rpcrdma.ExtensionConfig{Atomics: true}
-	}
-	return cfg
-}
-
-// brief returns the configuration of a short command's line. The line survives
-// a restart of the server that is shorter than --timeout. It logs nothing,
-// because the command's errors report the outcome.
-func (a *app) brief() rpcrdma.ClientConfig {
-	return rpcrdma.ClientConfig{
-		Conn: a.client(), Silence: a.timeout, GiveUp: a.timeout, Log: slog.New(slog.DiscardHandler),
+// brief returns the configuration of a short command's client. The client
+// survives a restart of the server that is shorter than --timeout. It logs
+// nothing, because the command's errors report the outcome.
+func (a *app) brief() nfsrdma.ClientConfig {
+	return nfsrdma.ClientConfig{
+		Inline: int(a.inline), Credits: a.credits, StandardsOnly: a.bare,
+		IWARP:   iwarp.Config{CRC: a.policy(), Markers: a.markers.Word == "on", StartupTimeout: a.timeout},
+		Silence: a.timeout, GiveUp: a.timeout,
+		NFS: nfsclient.Config{Window: writeWindow}, Log: slog.New(slog.DiscardHandler),
 	}
 }

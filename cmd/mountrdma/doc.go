@@ -7,7 +7,8 @@
 //	mountcmd ─▶ internal/mountopt           the command line of a mount
 //	daemon ─▶ mount ─▶ reach ─▶ fusefs      a process that stays and serves it
 //	mountpoint, mountinfo, umount ─▶ door   the host's side of it, and its end
-//	dialer ─▶ line ─▶ session ─▶ export     from a URL to a file system
+//	session ─▶ nfsrdma.Client, export       from a URL to a file system
+//	dial                                    connections, with the failed step
 //	ls stat cat rm mkdir                    one file each
 //	cp ─▶ internal/copytree                 trees, several files at a time
 //	info ping bench ─▶ internal/loadgen     facts and speed of a server

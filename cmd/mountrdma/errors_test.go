@@ -139,10 +139,12 @@ func blackhole(t *testing.T) (addr string) {
 	return ""
 }
 
-// program serves one version of a program over RDMA.
-func program(t *testing.T, prog, vers uint32) (addr string) {
+// program serves one version of programs over RDMA.
+func program(t *testing.T, vers uint32, programs ...uint32) (addr string) {
 	mux := &oncrpc.Mux{}
-	mux.Register(prog, vers, unavailable{})
+	for _, prog := range programs {
+		mux.Register(prog, vers, unavailable{})
+	}
 	srv := &rpcrdma.Server{Handler: mux}
 	l, err := iwarp.Open(iwarp.Config{}).Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -166,18 +168,27 @@ func TestWrongServer(t *testing.T) {
 	for _, tt := range []struct {
 		name, addr, want string
 	}{
-		{"no NFS", program(t, 400000, 1), "NFS: the server speaks RPC over RDMA, but no NFS; correct the port"},
-		{"NFS 4 only", program(t, nfs3.Program, 4), "NFS: the server has NFS versions 4 to 4 only, this client has version 3; turn version 3 on there (knfsd: vers3=y in /etc/nfs.conf)"},
+		{"no NFS", program(t, 1, 400000), "NFS: the server speaks RPC over RDMA, but no NFS; correct the port"},
+		{"NFS 4 only", program(t, 4, nfs3.Program), "NFS: the server has NFS versions 4 to 4 only, this client has version 3; turn version 3 on there (knfsd: vers3=y in /etc/nfs.conf)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, tt.addr+": "+tt.want, sentence(t, "ls", scheme+tt.addr+"/x"))
 		})
 	}
-	addr := program(t, nfs3.Program, 3) // no MOUNT
+	addr := program(t, 3, nfs3.Program) // no MOUNT
 	got := sentence(t, "ls", scheme+addr+"/x?mountport=1")
 	assert.Contains(t, got, addr+": MOUNT: no MOUNT service found on 127.0.0.1 (TCP 127.0.0.1:1: ")
 	assert.Contains(t, got, "connection refused): start mountd there, or correct mountport and mounthost")
 	assert.Contains(t, must(t, "info", addr+"?mountport=1"), "MOUNT                "+addr+": MOUNT: no MOUNT service found", "all the rest is known")
+}
+
+// TestMountBroken checks that the error of a MOUNT service that serves no call
+// has the words of the command alone.
+func TestMountBroken(t *testing.T) {
+	guard(t)
+	addr := program(t, 3, nfs3.Program, mount3.Program)
+	want := addr + ": MOUNT: MOUNT: oncrpc: the server does not have the procedure; see the log of the server's mountd"
+	assert.Equal(t, want, sentence(t, "ls", scheme+addr+"/x"))
 }
 
 func TestWrongExport(t *testing.T) {

@@ -16,9 +16,6 @@ import (
 // it lets us mount. rest is the remainder of the path, "" for the export's
 // root.
 func (s *session) open(ctx context.Context, path string) (fs *nfsclient.FS, rest string, err error) {
-	if err := s.findMount(ctx); err != nil {
-		return nil, "", err
-	}
 	if err := s.list(ctx); err != nil {
 		return nil, "", err
 	}
@@ -41,8 +38,11 @@ func (s *session) list(ctx context.Context) error {
 	if s.listed {
 		return nil
 	}
-	list, err := s.mount.Exports(ctx)
-	if lost := lost(ctx, err); lost != nil {
+	if _, err := s.mountAt(ctx); err != nil {
+		return err
+	}
+	list, err := s.client.Exports(ctx)
+	if lost := lost(ctx, bare(err)); lost != nil {
 		return lost
 	}
 	s.exports, s.listed = list, true
@@ -79,13 +79,9 @@ func (s *session) mountExport(ctx context.Context, export string) (*nfsclient.FS
 	if fs := s.mounted[export]; fs != nil {
 		return fs, nil
 	}
-	root, err := s.mount.Mnt(ctx, export)
+	fs, err := s.client.Mount(ctx, export)
 	if err != nil {
-		return nil, err
-	}
-	fs, err := s.nfs.FS(ctx, root, export)
-	if err != nil {
-		return nil, err
+		return nil, bare(err)
 	}
 	s.mounted[export] = fs
 	return fs, nil
@@ -94,9 +90,6 @@ func (s *session) mountExport(ctx context.Context, export string) (*nfsclient.FS
 // mountDir mounts a directory: an export, or a directory below an export, to
 // which the server itself finds the way. Its parents may be closed to us.
 func (s *session) mountDir(ctx context.Context, path string) (*nfsclient.FS, error) {
-	if err := s.findMount(ctx); err != nil {
-		return nil, err
-	}
 	fs, err := s.mountExport(ctx, path)
 	refused, ok := errors.AsType[*nfsclient.MountError](err)
 	switch {

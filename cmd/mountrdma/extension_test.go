@@ -81,25 +81,16 @@ func TestExtensionOffered(t *testing.T) {
 	<-done
 }
 
-// TestParsesStream checks that ends of this project take FPDUs of any length,
-// even with CRCs and Markers.
-func TestParsesStream(t *testing.T) {
-	var block cmpriv.Extension
-	message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
-	frame := mpa.Frame{Reply: true, CRC: true, Markers: true, Rev: 2, HasEnhanced: true, PrivateData: message}
-	a, bare := new(app), &app{bare: true}
-	assert.False(t, a.rnic().LongFPDUs(frame), "a card")
-	frame.PrivateData = block.AppendTo(message)
-	assert.True(t, a.rnic().LongFPDUs(frame))
-	assert.False(t, a.rnic().ShortFPDUs)
-	assert.True(t, bare.rnic().ShortFPDUs)
-	siw := mpa.Frame{Reply: true, Rev: 2, HasEnhanced: true, PrivateData: message}
-	assert.True(t, a.rnic().LongFPDUs(siw))
-	assert.Nil(t, bare.client().Extensions)
-	assert.Nil(t, bare.asMount().Conn.Extensions)
+// TestBare checks that --no-extensions offers nothing of this project's own.
+func TestBare(t *testing.T) {
+	for _, bare := range []bool{false, true} {
+		cfg := (&app{bare: bare}).asMount()
+		assert.Equal(t, bare, cfg.StandardsOnly)
+		assert.Equal(t, !bare, cfg.Delegations != nil)
+	}
 }
 
-// TestMountOffers checks that a mount offers delegation on each line, unless an
+// TestMountOffers checks that a mount offers delegation, unless an
 // option forbids delegations or makes them useless.
 func TestMountOffers(t *testing.T) {
 	for list, want := range map[string]bool{
@@ -107,11 +98,8 @@ func TestMountOffers(t *testing.T) {
 		"noac,ac": true, "noextensions": false,
 	} {
 		m := withOptions(t, list)
-		held := m.hold()
-		for range m.opts.Connections {
-			x := m.nextLine(held).Conn.Extensions
-			assert.Equal(t, want, x != nil && x.Delegation, list)
-		}
-		assert.Equal(t, want, held != nil, list)
+		cfg := m.client()
+		assert.Equal(t, want, cfg.Delegations != nil, list)
+		assert.Equal(t, list == "noextensions", cfg.StandardsOnly, list)
 	}
 }

@@ -110,8 +110,7 @@ func (a *app) info(ctx context.Context, srv server) (*info, error) {
 		return nil, helloError(ctx, srv.addr(), err)
 	}
 	i := &info{Server: srv.addr(), Address: s.conn().RemoteAddr().String(), MPA: s.mpaInfo(), RPC: s.rpcInfo(), Exports: []shareInfo{}}
-	if err = s.findMount(ctx); err == nil {
-		i.Mount = s.mount.At()
+	if i.Mount, err = s.mountAt(ctx); err == nil {
 		err = s.list(ctx)
 	}
 	if err != nil {

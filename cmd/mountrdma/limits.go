@@ -21,10 +21,6 @@ const (
 	// clients repeat a call.
 	bridgePatience = 30 * time.Second
 
-	// goodbyeTime bounds the call that tells a server that its exports are no
-	// longer used. Servers do not depend on this call.
-	goodbyeTime = time.Second
-
 	// recordSize is how many bytes --record keeps of a connection. recordLimit
 	// bounds the whole file, within one connection, for mounts that lose many
 	// connections.

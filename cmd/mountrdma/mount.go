@@ -3,14 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os/signal"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma"
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/fusefs"
 	"github.com/nfsrdma/nfsrdma/internal/mountopt"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
-	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,9 +58,9 @@ func (m *mountCommand) serve(ctx context.Context) error {
 		return err
 	}
 	m.openDoor()
-	defer m.openStats(s, fs)()
+	defer m.openStats(fs)()
 	m.announce(s, fs)
-	s.closeMount()
+	s.client.CloseMOUNT() // the server's mountd would close it at some time
 	m.daemon.detach()
 	defer m.listenNotices(s)()
 	unmounted := context.AfterFunc(ctx, func() { m.unmount(mount) })
@@ -97,7 +98,7 @@ func (m *mountCommand) config(s *session, fs *nfsclient.FS) fusefs.Config {
 		Sync:   o.NoAC || o.Sync,
 		RegMin: seconds(o.ACRegMin), RegMax: seconds(max(o.ACRegMin, o.ACRegMax)),
 		DirMin: seconds(o.ACDirMin), DirMax: seconds(max(o.ACDirMin, o.ACDirMax)),
-		Lookup: lookupCaches[o.Lookup], Held: s.held, Up: m.up, Log: m.log,
+		Lookup: lookupCaches[o.Lookup], Held: m.held, Up: m.up, Log: m.log,
 	}
 }
 
@@ -105,7 +106,7 @@ func (m *mountCommand) config(s *session, fs *nfsclient.FS) fusefs.Config {
 func (m *mountCommand) announce(s *session, fs *nfsclient.FS) {
 	send, _ := s.line.Conn().Thresholds()
 	words := fmt.Sprintf("mounted %s on %s: rsize %d, wsize %d, inline %d, credits %d, CRC %s, MOUNT at %s",
-		m.source, m.point, fs.ReadSize(), fs.WriteSize(), send, s.line.Conn().Credits(), onOff(s.conn().Params().CRC), s.mount.At())
+		m.source, m.point, fs.ReadSize(), fs.WriteSize(), send, s.line.Conn().Credits(), onOff(s.conn().Params().CRC), m.mountd)
 	if m.daemon != nil {
 		m.log.Info(words)
 	}
@@ -123,21 +124,22 @@ func (m *mountCommand) hold() *delegclient.Set {
 	return delegclient.New(delegclient.Config{Drop: fusefs.Drop, Log: m.log})
 }
 
-// nextLine returns the configuration of one more line of a mount.
-func (m *mountCommand) nextLine(held *delegclient.Set) rpcrdma.ClientConfig {
-	cfg := rpcrdma.ClientConfig{Conn: m.client(), Silence: m.opts.Silence(), GiveUp: m.opts.GiveUp(), Log: m.log}
-	if held != nil {
-		cfg.Conn.Extensions = held.NewAttachment().Extension()
-	}
+// client returns the configuration of one attempt to mount.
+func (m *mountCommand) client() nfsrdma.ClientConfig {
+	cfg := m.brief()
+	m.held = m.hold()
+	cfg.Connections, cfg.Delegations, cfg.Wrap = m.opts.Connections, m.held, m.count
+	cfg.Silence, cfg.GiveUp, cfg.Log = m.opts.Silence(), m.opts.GiveUp(), m.log
+	cfg.NFS = nfsclient.Config{ReadSize: m.opts.ReadSize, WriteSize: m.opts.WriteSize, Patience: math.MaxInt64}
 	return cfg
 }
 
 // asMount returns brief with all extensions that a mount offers its server. No
 // delegation is ever taken.
-func (a *app) asMount() rpcrdma.ClientConfig {
+func (a *app) asMount() nfsrdma.ClientConfig {
 	cfg := a.brief()
 	if !a.bare {
-		cfg.Conn.Extensions = delegclient.New(delegclient.Config{}).NewAttachment().Extension()
+		cfg.Delegations = delegclient.New(delegclient.Config{})
 	}
 	return cfg
 }

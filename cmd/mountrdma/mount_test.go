@@ -47,8 +47,9 @@ func users(t *testing.T, r *rig) []nfsclient.Mounted {
 	require.NoError(t, err)
 	s, err := a.session(t.Context(), at.server)
 	require.NoError(t, err)
-	require.NoError(t, s.findMount(t.Context()))
-	list, err := s.mount.Dump(t.Context())
+	m, err := s.client.MOUNT(t.Context())
+	require.NoError(t, err)
+	list, err := m.Dump(t.Context())
 	require.NoError(t, err)
 	return list
 }

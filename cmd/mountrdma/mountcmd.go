@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/mountopt"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
@@ -43,7 +44,9 @@ type mountCommand struct {
 	at      location
 	point   string
 	opts    *mountopt.Options
+	mountd  string            // where MOUNT answers
 	up      func() bool       // the server answers
+	held    *delegclient.Set  // delegations; nil: none
 	counter *rpcstats.Counter // of its calls
 	since   time.Time         // start of counting
 	log     *slog.Logger

@@ -23,17 +23,18 @@ const statsTime = 5 * time.Second
 
 func statsOf(device string) string { return doorOf(device) + "/stats" }
 
-// count starts to count the calls to a server.
-func (m *mountCommand) count(next oncrpc.Caller) {
+// count returns a Caller that counts the calls to a server.
+func (m *mountCommand) count(next oncrpc.Caller) oncrpc.Caller {
 	m.since = time.Now()
 	m.counter = rpcstats.NewCounter(next, rpcstats.Observed{
 		Prog: nfs3.Program, Vers: nfs3.Version, Procs: nfs3.NumProc,
 		HasStatus: func(proc uint32) bool { return proc != nfs3.ProcNull },
 	})
+	return m.counter
 }
 
 // openStats answers requests for the mount's counters until end is called.
-func (m *mountCommand) openStats(s *session, fs *nfsclient.FS) (end func()) {
+func (m *mountCommand) openStats(fs *nfsclient.FS) (end func()) {
 	on, found, err := mountAt(m.point)
 	if err != nil || !found {
 		return func() {} // unmounted already
@@ -53,7 +54,7 @@ func (m *mountCommand) openStats(s *session, fs *nfsclient.FS) (end func()) {
 			}
 			if trusted(c.(*net.UnixConn)) {
 				_ = c.SetDeadline(time.Now().Add(statsTime))
-				_, _ = io.WriteString(c, m.stats(fs, s.held, time.Now())) // an error means that the client has gone
+				_, _ = io.WriteString(c, m.stats(fs, m.held, time.Now())) // an error means that the client has gone
 			}
 			c.Close()
 		}

@@ -24,7 +24,7 @@ func (m *mountCommand) listenNotices(s *session) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	restarted := func() {
 		m.log.Debug("the server says that it has been restarted", "server", s.at.addr())
-		for _, l := range s.lines() {
+		for _, l := range s.client.Conns() {
 			l.Hint()
 		}
 	}

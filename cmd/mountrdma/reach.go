@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"os"
 	"time"
@@ -47,32 +46,20 @@ func (m *mountCommand) reach(ctx context.Context) (*session, *nfsclient.FS, erro
 func (m *mountCommand) attempt(ctx context.Context) (*session, *nfsclient.FS, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.timeout, errTimeout)
 	defer cancel()
-	held := m.hold()
-	s, err := m.connect(ctx, m.at.server, m.nextLine(held))
+	s, err := m.connect(ctx, m.at.server, m.client())
 	if err != nil {
 		return nil, nil, err
 	}
-	s.held = held
-	fs, err := m.open(ctx, s)
+	m.up = s.client.Up
+	fs, err := s.mountDir(ctx, m.at.path)
+	if err == nil {
+		m.mountd, err = s.mountAt(ctx)
+	}
 	if err != nil {
 		s.close()
 		return nil, nil, err
 	}
 	return s, fs, nil
-}
-
-// open makes the other connections, and mounts.
-func (m *mountCommand) open(ctx context.Context, s *session) (*nfsclient.FS, error) {
-	err := s.widen(ctx, m.opts.Connections, func() rpcrdma.ClientConfig { return m.nextLine(s.held) })
-	if err != nil {
-		return nil, err
-	}
-	m.up = s.up
-	m.count(s.caller())
-	s.nfs = nfsclient.New(m.counter, nfsclient.Config{
-		Cred: &s.cred, ReadSize: m.opts.ReadSize, WriteSize: m.opts.WriteSize, Patience: math.MaxInt64,
-	})
-	return s.mountDir(ctx, m.at.path)
 }
 
 // passing reports whether a failed attempt may succeed later with nothing
