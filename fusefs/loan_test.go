@@ -201,6 +201,32 @@ func TestLoanMoved(t *testing.T) {
 	}
 }
 
+// TestLoanClosed checks that the absence of a name that was lent is taken back
+// with a directory that not everyone may search any more.
+func TestLoanClosed(t *testing.T) {
+	s := newGranting(t, true)
+	names := s.aTree(1, 1)
+	m, other := s.mount(nil), s.mount(nil)
+	made := []string{"d0/before", "d0/after"}
+	for range 2 {
+		m.pass(names)
+		for _, name := range made {
+			assert.NoFileExists(t, m.file(name))
+		}
+	}
+	calls := m.total()
+	for _, name := range made {
+		assert.NoFileExists(t, m.file(name))
+	}
+	require.Equal(t, calls, m.total(), "the absence is lent")
+	require.NoError(t, os.Chmod(m.file("d0"), 0o700))
+	for _, name := range made {
+		assert.NoFileExists(t, m.file(name))
+		put(t, other.file(name), nil)
+		assert.FileExists(t, m.file(name))
+	}
+}
+
 // TestLoanCounted checks which names can be taken back one by one.
 func TestLoanCounted(t *testing.T) {
 	var l loan
