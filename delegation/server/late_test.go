@@ -45,3 +45,30 @@ func TestLateParty(t *testing.T) {
 		})
 	}
 }
+
+// TestLateNeighbour checks that a client of the same address as a late one
+// keeps its grants, is not late itself, and gets grants of other objects.
+func TestLateNeighbour(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		late, neighbour := r.counting(), r.counting()
+		defer neighbour.close()
+		defer late.close()
+		for _, c := range []*client{late, neighbour} {
+			require.Zero(t, c.ask("a"))
+		}
+		require.Zero(t, neighbour.ask("b"))
+		ch := r.begin("a")
+		neighbour.returns()
+		late.c.Conn().Abort(errors.New("enough"))
+		for !r.Begin(ch, nil, []byte("a")) {
+			<-ch.woken
+		}
+		r.Done(ch)
+		assert.EqualValues(t, 1, r.Stats().Late)
+		assert.EqualValues(t, 1, r.Stats().InForce, "b stays")
+		assert.Equal(t, delegation.ReasonContended, neighbour.ask("a"), "it cannot be told from the late one")
+		assert.Zero(t, neighbour.ask("c"))
+		synctest.Wait()
+		assert.Empty(t, neighbour.got, "it is asked for nothing more")
+	})
+}
