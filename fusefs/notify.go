@@ -22,7 +22,9 @@ func (m *Mount) expireLater(n *node) {
 
 // expireName makes the kernel look up a name in dir again before using it. No
 // request may wait for expireName: the kernel itself waits for the requests
-// about dir that are under way.
+// about dir that are under way. Not even SIGKILL ends that wait, and a killed
+// process that waits keeps the mount, and with it these requests, until the
+// mount is ended by force.
 func (m *Mount) expireName(dir *node, name string) {
 	_, _ = unix.Write(m.notifyFD, entryNote(dir.id, name, fuse.EXPIRE_ONLY)) // the kernel may not know the name
 }
